@@ -95,8 +95,8 @@ static double time_kernel(const ls_kernel *kernel, ls_kernel_call *call, ls_pool
     return best;
 }
 
-static void measure(const shape *s, const ls_kernel *forward, const ls_kernel *backward, int threads,
-                    ls_pool *pool, double peak) {
+static void measure(const shape *s, const ls_kernel *forward, const ls_kernel *backward, int threads, ls_pool *pool,
+                    double peak) {
     const ls_dtype T = forward->dtype;
     int32_t *positions = must(malloc(sizeof *positions * (size_t)s->S));
     ls_span *spans = must(malloc(sizeof *spans * (size_t)s->S));
@@ -108,31 +108,28 @@ static void measure(const shape *s, const ls_kernel *forward, const ls_kernel *b
     const ls_view position_view = ls_view_dense(positions, LS_I32, 1, position_size);
     const ls_view q = random_view(T, 1, s->S, s->Hq, s->D), k = random_view(T, 1, s->S, s->Hkv, s->D);
     const ls_view v = random_view(T, 1, s->S, s->Hkv, s->D), dout = random_view(T, 1, s->S, s->Hq, s->D);
-    const ls_view o = random_view(LS_F32, 1, s->S, s->Hq, s->D),
-                  dq = random_view(LS_F32, 1, s->S, s->Hq, s->D);
-    const ls_view dk = random_view(LS_F32, 1, s->S, s->Hkv, s->D),
-                  dv = random_view(LS_F32, 1, s->S, s->Hkv, s->D);
+    const ls_view o = random_view(LS_F32, 1, s->S, s->Hq, s->D), dq = random_view(LS_F32, 1, s->S, s->Hq, s->D);
+    const ls_view dk = random_view(LS_F32, 1, s->S, s->Hkv, s->D), dv = random_view(LS_F32, 1, s->S, s->Hkv, s->D);
     ls_view lse = random_view(LS_F32, 1, s->Hq, s->S, 1), delta = random_view(LS_F32, 1, s->Hq, s->S, 1);
     lse = ls_view_dense(lse.data, LS_F32, 3, lse_size);
     delta = ls_view_dense(delta.data, LS_F32, 3, lse_size);
     const ls_attention_params params = {.scale = 1 / sqrt((double)s->D), .group = (int)(s->Hq / s->Hkv)};
     ls_kernel_call call = {5, 2, {q, k, v, span_view, position_view}, {o, lse}, &params, NULL, threads};
-    ls_kernel_call grad = {
-        8, 3, {q, k, v, span_view, position_view, dout, lse, delta}, {dq, dk, dv}, &params, NULL, threads};
+    ls_kernel_call grad = {8,    3,      {q, k, v, span_view, position_view, dout, lse, delta}, {dq, dk, dv}, &params,
+                           NULL, threads};
     double forward_bytes, backward_bytes;
     const double forward_seconds = time_kernel(forward, &call, pool, &forward_bytes);
     const double backward_seconds = time_kernel(backward, &grad, pool, &backward_bytes);
     const double pairs = (double)s->S * ((double)s->S + 1) / 2 * (double)s->Hq;
     const double forward_rate = 4 * (double)s->D * pairs / forward_seconds / 1e9;
     const double backward_rate = 10 * (double)s->D * pairs / backward_seconds / 1e9;
-    printf(
-        "{\"bench\":\"attention_kernel\",\"isa\":\"%s\",\"dtype\":\"%s\",\"threads\":%d,\"S\":%lld,\"Hq\":%lld,"
-        "\"Hkv\":%lld,\"D\":%lld,\"forward_seconds\":%.4f,\"backward_seconds\":%.4f,\"forward_gflops\":%.1f,"
-        "\"backward_gflops\":%.1f,\"peak_f32_gflops\":%.1f,\"forward_share\":%.3f,\"backward_share\":%.3f,"
-        "\"forward_workspace\":%.0f,\"backward_workspace\":%.0f}\n",
-        ls_isa_name(ls_isa_within(forward->needs)), ls_dtype_name(T), threads, (long long)s->S,
-        (long long)s->Hq, (long long)s->Hkv, (long long)s->D, forward_seconds, backward_seconds, forward_rate,
-        backward_rate, peak, forward_rate / peak, backward_rate / peak, forward_bytes, backward_bytes);
+    printf("{\"bench\":\"attention_kernel\",\"isa\":\"%s\",\"dtype\":\"%s\",\"threads\":%d,\"S\":%lld,\"Hq\":%lld,"
+           "\"Hkv\":%lld,\"D\":%lld,\"forward_seconds\":%.4f,\"backward_seconds\":%.4f,\"forward_gflops\":%.1f,"
+           "\"backward_gflops\":%.1f,\"peak_f32_gflops\":%.1f,\"forward_share\":%.3f,\"backward_share\":%.3f,"
+           "\"forward_workspace\":%.0f,\"backward_workspace\":%.0f}\n",
+           ls_isa_name(ls_isa_within(forward->needs)), ls_dtype_name(T), threads, (long long)s->S, (long long)s->Hq,
+           (long long)s->Hkv, (long long)s->D, forward_seconds, backward_seconds, forward_rate, backward_rate, peak,
+           forward_rate / peak, backward_rate / peak, forward_bytes, backward_bytes);
     fflush(stdout);
     void *all[] = {positions, spans,   q.data,  k.data,  v.data,   dout.data,
                    o.data,    dq.data, dk.data, dv.data, lse.data, delta.data};
@@ -154,12 +151,10 @@ static ls_status bench(int argc, char **argv) {
         for (int element = 0; element < 2; element++) {
             const ls_dtype T = element ? LS_BF16 : LS_F32;
             const ls_kernel *forward, *backward;
-            LS_TRY(ls_kernel_find(&(ls_kernel_request){.id = LS_KERNEL_ATTENTION, .dtype = T, .isa = isa},
-                                  &forward));
-            LS_TRY(ls_kernel_find(
-                &(ls_kernel_request){.id = LS_KERNEL_ATTENTION_GRAD, .dtype = T, .isa = isa}, &backward));
-            for (size_t i = 0; i < LS_COUNT(shapes); i++)
-                measure(&shapes[i], forward, backward, threads, pool, peak);
+            LS_TRY(ls_kernel_find(&(ls_kernel_request){.id = LS_KERNEL_ATTENTION, .dtype = T, .isa = isa}, &forward));
+            LS_TRY(ls_kernel_find(&(ls_kernel_request){.id = LS_KERNEL_ATTENTION_GRAD, .dtype = T, .isa = isa},
+                                  &backward));
+            for (size_t i = 0; i < LS_COUNT(shapes); i++) measure(&shapes[i], forward, backward, threads, pool, peak);
         }
         ls_pool_destroy(pool);
     }

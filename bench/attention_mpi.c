@@ -1,12 +1,14 @@
 /*
- * One-sided puts against two-sided messages: the same ring attention, forward and backward, with the same kernels on the same blocks, 2 ranks
- * of 1 thread. Longspan carries K/V and dK/dV by put and signal; the ring below by MPI, as MPI_Isend and MPI_Irecv around the kernels and
- * as MPI_Sendrecv before them. Built where CMake finds an MPI compiler.
+ * One-sided puts against two-sided messages: the same ring attention, forward and backward, with the same kernels on
+ * the same blocks, 2 ranks of 1 thread. Longspan carries K/V and dK/dV by put and signal; the ring below by MPI, as
+ * MPI_Isend and MPI_Irecv around the kernels and as MPI_Sendrecv before them. Built where CMake finds an MPI compiler.
  *
- *   attention_mpi [S...]          default: 4096 16384 65536; one JSON object per S. LS_ROUNDS=N overrides the number of rounds
+ *   attention_mpi [S...]          default: 4096 16384 65536; one JSON object per S. LS_ROUNDS=N overrides the number of
+ * rounds
  *
- * In each round all three run once, one after the other; medians over the rounds. ratio: of the puts to the better of the two MPI ways, round by
- * round. The MPI ranks are started by mpiexec, which runs this program again; both sides print a checksum of all results, and these must agree.
+ * In each round all three run once, one after the other; medians over the rounds. ratio: of the puts to the better of
+ * the two MPI ways, round by round. The MPI ranks are started by mpiexec, which runs this program again; both sides
+ * print a checksum of all results, and these must agree.
  */
 #include <math.h>
 #include <mpi.h>
@@ -29,7 +31,7 @@ typedef struct said {
     double checksum;         /* of the absolute values of o, dq, dk and dv */
 } said;
 
-/* --- both sides -------------------------------------------------------------------------------------------------------------- */
+/* --- both sides --------------------------------------------------------------------------------------------------- */
 
 static void *must(void *p) {
     if (p == NULL) abort();
@@ -56,7 +58,7 @@ static double sum_of(const ls_bf16 *x, int64_t n) {
 /* Short problems run once before they are timed: fresh pages and code would show. */
 static bool is_short(int64_t S) { return S <= 16384; }
 
-/* --- the ring by MPI ---------------------------------------------------------------------------------------------------------- */
+/* --- the ring by MPI ---------------------------------------------------------------------------------------------- */
 
 /* A kernel call, prepared once. */
 typedef struct step {
@@ -71,7 +73,10 @@ typedef struct lane {
     MPI_Request requests[2];
 } lane;
 
-/* A rank and its peer. Of a block only the tokens travel that the other rank's queries see: its first ones, under a causal mask. */
+/*
+ * A rank and its peer. Of a block only the tokens travel that the other rank's queries see: its first ones, under a
+ * causal mask.
+ */
 typedef struct ring {
     int rank;
     bool overlap; /* MPI_Isend and MPI_Irecv around the kernels, else MPI_Sendrecv before them */
@@ -103,8 +108,7 @@ static void *room(size_t bytes) {
 
 static void make_tables(ring *r) {
     ls_arena *arena = ls_arena_create();
-    const ls_layout layout =
-        ls_layout_make(&(ls_layout_need){.kind = LS_LAYOUT_ZIGZAG, .S = r->S, .P = RANKS}, arena);
+    const ls_layout layout = ls_layout_make(&(ls_layout_need){.kind = LS_LAYOUT_ZIGZAG, .S = r->S, .P = RANKS}, arena);
     r->n = r->S / RANKS;
     for (int p = 0; p < RANKS; p++) {
         r->positions[p] = room(sizeof(int32_t) * (size_t)r->n);
@@ -122,8 +126,7 @@ static void make_tables(ring *r) {
 
 static void make_ring(ring *r) {
     make_tables(r);
-    const size_t wide = sizeof(float) * (size_t)(r->n * HQ * D),
-                 narrow = sizeof(float) * (size_t)(r->n * HKV * D);
+    const size_t wide = sizeof(float) * (size_t)(r->n * HQ * D), narrow = sizeof(float) * (size_t)(r->n * HKV * D);
     for (int i = 0; i < INPUTS; i++) {
         const int64_t heads = i == K || i == V ? HKV : HQ;
         r->in[i] = view4(room(wide), LS_BF16, r->n, heads);
@@ -160,8 +163,7 @@ static void run_step(const ring *r, step *s, const char *name, ls_dtype dtype, c
         s->call.threads = 1;
         if (status.code == LS_OK && s->kernel->workspace != NULL)
             s->call.workspace = room(s->kernel->workspace(&s->call));
-        if (status.code == LS_OK && s->kernel->prepare != NULL)
-            status = s->kernel->prepare(&s->call, &s->state);
+        if (status.code == LS_OK && s->kernel->prepare != NULL) status = s->kernel->prepare(&s->call, &s->state);
         if (status.code != LS_OK) {
             fprintf(stderr, "%s\n", status.text);
             MPI_Abort(MPI_COMM_WORLD, 1);
@@ -175,8 +177,7 @@ typedef struct steps {
 } steps;
 
 /* Keys, then values (or their gradients); with overlap they are under way until `finish`. */
-static void start(ring *r, void *const from[2], int64_t sent, void *const to[2], int64_t received,
-                  MPI_Datatype type) {
+static void start(ring *r, void *const from[2], int64_t sent, void *const to[2], int64_t received, MPI_Datatype type) {
     const int peer = 1 - r->rank, out = (int)(sent * HKV * D), in = (int)(received * HKV * D);
     for (int w = 0; w < 2; w++) {
         lane *l = &r->lanes[w];
@@ -232,12 +233,10 @@ static void forward(ring *r, steps *all) {
 }
 
 static void add_parts(ring *r, steps *all) {
-    start(r, (void *[]){r->part[0], r->part[1]}, r->seen, (void *[]){r->came[0], r->came[1]}, r->shown,
-          MPI_FLOAT);
+    start(r, (void *[]){r->part[0], r->part[1]}, r->seen, (void *[]){r->came[0], r->came[1]}, r->shown, MPI_FLOAT);
     finish(r);
     for (int w = 0; w < 2; w++) {
-        const ls_view from = view4(r->came[w], LS_F32, r->shown, HKV),
-                      to = view4(r->sum[w], LS_F32, r->shown, HKV);
+        const ls_view from = view4(r->came[w], LS_F32, r->shown, HKV), to = view4(r->sum[w], LS_F32, r->shown, HKV);
         run_step(r, &all->add[w], "accumulate", LS_F32,
                  &(ls_kernel_call){.n_in = 1, .n_out = 1, .in = {from}, .out = {to}});
     }
@@ -255,16 +254,15 @@ static void backward(ring *r, steps *all) {
         const ls_kernel_call call = {
             .n_in = 8,
             .n_out = 3,
-            .in = {r->in[Q], keys_at(r, hop, 0), keys_at(r, hop, 1), r->spans, positions_at(r, hop),
-                   r->in[GRAD_O], r->lse, r->delta},
+            .in = {r->in[Q], keys_at(r, hop, 0), keys_at(r, hop, 1), r->spans, positions_at(r, hop), r->in[GRAD_O],
+                   r->lse, r->delta},
             .out = {r->dq, view4(made[0], LS_F32, tokens, HKV), view4(made[1], LS_F32, tokens, HKV)},
             .params = &r->grad_params[hop]};
         run_step(r, &all->back[hop], "attention_grad", LS_BF16, &call);
     }
     add_parts(r, all);
     narrow(r, &all->narrow_dq, r->dq, r->dq_narrow);
-    for (int w = 0; w < 2; w++)
-        narrow(r, &all->narrow_dkv[w], view4(r->sum[w], LS_F32, r->n, HKV), r->dkv_narrow[w]);
+    for (int w = 0; w < 2; w++) narrow(r, &all->narrow_dkv[w], view4(r->sum[w], LS_F32, r->n, HKV), r->dkv_narrow[w]);
 }
 
 /* One run of a rank under mpiexec; rank 0 prints what all say. */
@@ -299,8 +297,8 @@ static int mpi_rank(int64_t S, bool overlap) {
 /* Starts the ranks and reads what they say. */
 static ls_status run_mpi(const char *self, int64_t S, bool overlap, said *out) {
     char command[4096], line[256];
-    snprintf(command, sizeof command, "'%s' %s %d '%s' --rank %lld %d", LS_MPIEXEC, LS_MPIEXEC_NUMPROC, RANKS,
-             self, (long long)S, overlap);
+    snprintf(command, sizeof command, "'%s' %s %d '%s' --rank %lld %d", LS_MPIEXEC, LS_MPIEXEC_NUMPROC, RANKS, self,
+             (long long)S, overlap);
     FILE *pipe = popen(command, "r");
     if (pipe == NULL) return ls_error(LS_IO, "cannot start %s", command);
     bool found = false;
@@ -311,7 +309,7 @@ static ls_status run_mpi(const char *self, int64_t S, bool overlap, said *out) {
     return ls_ok();
 }
 
-/* --- the ring by puts --------------------------------------------------------------------------------------------------------- */
+/* --- the ring by puts --------------------------------------------------------------------------------------------- */
 
 static ls_status put_rank(ls_attention_rank *r, void *context) {
     said *mine = &((said *)context)[r->rank];
@@ -356,7 +354,7 @@ static ls_status run_puts(int64_t S, said *out) {
     return status;
 }
 
-/* --- rounds ------------------------------------------------------------------------------------------------------------------- */
+/* --- rounds ------------------------------------------------------------------------------------------------------- */
 
 static ls_status check(int64_t S, const said *mpi, const said *puts) {
     if (fabs(mpi->checksum - puts->checksum) <= 1e-12 * puts->checksum) return ls_ok();
@@ -387,13 +385,12 @@ static ls_status bench(const char *self, int64_t S) {
         for (int w = 0; w < PUT; w++) ratio[w][i] = way[PUT].seconds / way[w].seconds;
     }
     const double of_isend = ls_median(ratio[ISEND], rounds), of_sendrecv = ls_median(ratio[SENDRECV], rounds);
-    printf(
-        "{\"bench\": \"attention_mpi\", \"S\": %lld, \"ranks\": %d, \"rounds\": %d, \"put_seconds\": %.4f, "
-        "\"isend_seconds\": %.4f, \"sendrecv_seconds\": %.4f, \"put_forward\": %.4f, \"isend_forward\": %.4f, "
-        "\"ratio\": %.4f}\n",
-        (long long)S, RANKS, rounds, ls_median(seconds[PUT], rounds), ls_median(seconds[ISEND], rounds),
-        ls_median(seconds[SENDRECV], rounds), ls_median(forward_seconds[PUT], rounds),
-        ls_median(forward_seconds[ISEND], rounds), fmax(of_isend, of_sendrecv));
+    printf("{\"bench\": \"attention_mpi\", \"S\": %lld, \"ranks\": %d, \"rounds\": %d, \"put_seconds\": %.4f, "
+           "\"isend_seconds\": %.4f, \"sendrecv_seconds\": %.4f, \"put_forward\": %.4f, \"isend_forward\": %.4f, "
+           "\"ratio\": %.4f}\n",
+           (long long)S, RANKS, rounds, ls_median(seconds[PUT], rounds), ls_median(seconds[ISEND], rounds),
+           ls_median(seconds[SENDRECV], rounds), ls_median(forward_seconds[PUT], rounds),
+           ls_median(forward_seconds[ISEND], rounds), fmax(of_isend, of_sendrecv));
     fflush(stdout);
     return ls_ok();
 }

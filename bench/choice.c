@@ -1,11 +1,14 @@
 /*
- * Whether `auto` chooses well: attention with its gradient over a grid of problems; on 2 ranks every candidate of each is run for
- * real, round after round, and the one that was chosen is compared with the fastest. One JSON object per problem, and a last one.
+ * Whether `auto` chooses well: attention with its gradient over a grid of problems; on 2 ranks every candidate of each
+ * is run for real, round after round, and the one that was chosen is compared with the fastest. One JSON object per
+ * problem, and a last one.
  *
- *   build/bench/choice [RANKS, 2] [ROUNDS, 10] [LONGEST, 8192]      ROUNDS 0: predictions alone, for any number of ranks
+ *   build/bench/choice [RANKS, 2] [ROUNDS, 10] [LONGEST, 8192]      ROUNDS 0: predictions alone, for any number of
+ * ranks
  *
- * ratio: the candidate that auto chose over the one that was fastest, the median of pairs run by turns after that was found; 1 where
- * they are the same. Rates: this machine's where `longspan bench machine` has measured them, else nominal.
+ * ratio: the candidate that auto chose over the one that was fastest, the median of pairs run by turns after that was
+ * found; 1 where they are the same. Rates: this machine's where `longspan bench machine` has measured them, else
+ * nominal.
  */
 #include "base/base.h"
 #include "session/session.h"
@@ -23,9 +26,7 @@ typedef struct problem {
     const char *mask;
 } problem;
 
-static const struct {
-    int64_t Hq, Hkv, D;
-} heads[] = {{8, 8, 64}, {8, 2, 64}, {8, 2, 128}, {6, 3, 64}, {1, 1, 128}};
+static const struct { int64_t Hq, Hkv, D; } heads[] = {{8, 8, 64}, {8, 2, 64}, {8, 2, 128}, {6, 3, 64}, {1, 1, 128}};
 static const char *const masks[] = {"causal", "full", "window"};
 
 static int make_problems(int64_t longest, problem out[MOST]) {
@@ -33,8 +34,7 @@ static int make_problems(int64_t longest, problem out[MOST]) {
     for (int64_t S = longest / 4; S <= longest; S *= 2) {
         for (size_t h = 0; h < LS_COUNT(heads); h++) {
             for (size_t m = 0; m < LS_COUNT(masks) && n < MOST; m++)
-                out[n++] = (problem){
-                    S, heads[h].Hq, heads[h].Hkv, heads[h].D, n % 3 == 2 ? LS_F32 : LS_BF16, masks[m]};
+                out[n++] = (problem){S, heads[h].Hq, heads[h].Hkv, heads[h].D, n % 3 == 2 ? LS_F32 : LS_BF16, masks[m]};
         }
     }
     return n;
@@ -78,8 +78,7 @@ static ls_status try(const trials *t, const ls_plan *plan, int candidate, double
 static ls_status run_all(const trials *t, ls_plan *plan, int *fastest) {
     static double seconds[MOST_CANDIDATES][MOST_ROUNDS];
     if (plan->n_candidates > MOST_CANDIDATES)
-        return ls_error(LS_UNSUPPORTED, "%d candidates; expected at most %d", plan->n_candidates,
-                        MOST_CANDIDATES);
+        return ls_error(LS_UNSUPPORTED, "%d candidates; expected at most %d", plan->n_candidates, MOST_CANDIDATES);
     for (int round = 0; round < t->rounds; round++) {
         for (int i = 0; i < plan->n_candidates; i++) {
             if (plan->candidates[i].refused[0] == 0) LS_TRY(try(t, plan, i, &seconds[i][round]));
@@ -110,7 +109,10 @@ static ls_status run_pairs(const trials *t, const ls_plan *plan, int other, doub
     return ls_ok();
 }
 
-/* The least of many medians is partly luck: so the fastest of the first rounds meets the chosen one again in rounds of their own. */
+/*
+ * The least of many medians is partly luck: so the fastest of the first rounds meets the chosen one again in rounds of
+ * their own.
+ */
 static ls_status compare(const trials *t, ls_plan *plan, double *ratio) {
     int fastest;
     LS_TRY(run_all(t, plan, &fastest));
@@ -119,16 +121,14 @@ static ls_status compare(const trials *t, ls_plan *plan, double *ratio) {
 }
 
 static void print(const problem *p, const ls_plan *plan, double ratio) {
-    printf(
-        "{\"bench\": \"choice\", \"S\": %lld, \"Hq\": %lld, \"Hkv\": %lld, \"D\": %lld, \"dtype\": \"%s\", "
-        "\"mask\": \"%s\", \"ratio\": %.4f, \"candidates\": [",
-        (long long)p->S, (long long)p->Hq, (long long)p->Hkv, (long long)p->D, ls_dtype_name(p->dtype),
-        p->mask, ratio);
+    printf("{\"bench\": \"choice\", \"S\": %lld, \"Hq\": %lld, \"Hkv\": %lld, \"D\": %lld, \"dtype\": \"%s\", "
+           "\"mask\": \"%s\", \"ratio\": %.4f, \"candidates\": [",
+           (long long)p->S, (long long)p->Hq, (long long)p->Hkv, (long long)p->D, ls_dtype_name(p->dtype), p->mask,
+           ratio);
     for (int i = 0; i < plan->n_candidates; i++) {
         const ls_plan_candidate *c = &plan->candidates[i];
-        printf("%s{\"strategy\": \"%s\", \"ring\": %d, \"ulysses\": %d, \"layout\": \"%s\", ",
-               i > 0 ? ", " : "", c->strategy, c->mesh.size[LS_AXIS_RING], c->mesh.size[LS_AXIS_ULYSSES],
-               ls_layout_name(c->layout));
+        printf("%s{\"strategy\": \"%s\", \"ring\": %d, \"ulysses\": %d, \"layout\": \"%s\", ", i > 0 ? ", " : "",
+               c->strategy, c->mesh.size[LS_AXIS_RING], c->mesh.size[LS_AXIS_ULYSSES], ls_layout_name(c->layout));
         if (c->refused[0] != 0)
             printf("\"refused\": true}");
         else
@@ -173,7 +173,7 @@ int main(int argc, char **argv) {
         near += ratio <= 1.05;
         worst = fmax(worst, ratio);
     }
-    printf("{\"bench\": \"choice\", \"problems\": %d, \"within_5_percent\": %d, \"worst_ratio\": %.4f}\n", n,
-           near, worst);
+    printf("{\"bench\": \"choice\", \"problems\": %d, \"within_5_percent\": %d, \"worst_ratio\": %.4f}\n", n, near,
+           worst);
     return 0;
 }

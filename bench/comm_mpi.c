@@ -1,12 +1,14 @@
 /*
- * A put with a signal, as `longspan bench comm` measures it, beside Open MPI and MPICH: messages, one-sided puts, and a window of shared memory
- * (bench/peers/comm_mpi.c). Both ends have a processor of their own, and who is given bytes reads them.
+ * A put with a signal, as `longspan bench comm` measures it, beside Open MPI and MPICH: messages, one-sided puts, and a
+ * window of shared memory (bench/peers/comm_mpi.c). Both ends have a processor of their own, and who is given bytes
+ * reads them.
  *
  *   comm_mpi          one JSON object per size. LS_ROUNDS=N overrides the number of rounds
  *
- * In each round all take part once, one after the other; medians over the rounds: of 8 bytes the nanoseconds one way, of more the bytes by the time
- * until they are there, read, and answered. put and in_place are Longspan's. floor: a bare flag, and a plain copy with such a flag, as in `bench comm`. An MPI that is not there
- * is left out, and the reason printed.
+ * In each round all take part once, one after the other; medians over the rounds: of 8 bytes the nanoseconds one way,
+ * of more the bytes by the time until they are there, read, and answered. put and in_place are Longspan's. floor: a
+ * bare flag, and a plain copy with such a flag, as in `bench comm`. An MPI that is not there is left out, and the
+ * reason printed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +43,7 @@ typedef struct table {
     char program[LS_COUNT(mpis)][4096]; /* empty: this MPI is left out */
 } table;
 
-/* --- Longspan ----------------------------------------------------------------------------------------------------------------- */
+/* --- Longspan ----------------------------------------------------------------------------------------------------- */
 
 /* A row is of one size and kind; latency is the put's of the smallest size. */
 static ls_status take_row(ls_json_value row, table *t, int round) {
@@ -85,7 +87,7 @@ static ls_status run_longspan(table *t, int round) {
     return status;
 }
 
-/* --- MPI ---------------------------------------------------------------------------------------------------------------------- */
+/* --- MPI ---------------------------------------------------------------------------------------------------------- */
 
 /* In the unit of bench comm. */
 static double figure_of(size_t size, int64_t bytes, double seconds) {
@@ -131,7 +133,7 @@ static void find_mpis(const char *self, table *t) {
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
 }
 
-/* --- the table ---------------------------------------------------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static void print_field(const char *name, const column *c, size_t size, int rounds) {
     double figure[MOST_ROUNDS];

@@ -1,14 +1,15 @@
 /*
- * How long it takes to compile the training step of a large model (gradients and AdamW, bf16) for all classes of ranks and to prove it, and
- * how much memory, on one core. One JSON object per mesh on standard output.
+ * How long it takes to compile the training step of a large model (gradients and AdamW, bf16) for all classes of ranks
+ * and to prove it, and how much memory, on one core. One JSON object per mesh on standard output.
  *
  *   make bench
  *   build/bench/compile [bench/compile.json] [sequence, 131072] [MESH ...]
  *
- * Each class is compiled, proved and let go before the next one. one_rank_seconds: of a class, the median. compile_seconds: of all classes.
- * prove_seconds: of the local verifier. peak_bytes: the most memory that this process has held by then. play_seconds: the
- * play of all ranks, up to 64, which needs all images at once; 0: not made. image_bytes: what one image holds.
- * slot_bytes: where gradients arrive. Seconds are of processor time, of which there is one thread's.
+ * Each class is compiled, proved and let go before the next one. one_rank_seconds: of a class, the median.
+ * compile_seconds: of all classes. prove_seconds: of the local verifier. peak_bytes: the most memory that this process
+ * has held by then. play_seconds: the play of all ranks, up to 64, which needs all images at once; 0: not made.
+ * image_bytes: what one image holds. slot_bytes: where gradients arrive. Seconds are of processor time, of which there
+ * is one thread's.
  */
 #include "base/base.h"
 #include "format/format.h"
@@ -68,8 +69,7 @@ static void describe(const ls_image *image, figures *f) {
 }
 
 /* Compiles and proves one class. */
-static ls_status measure_class(const ls_job *job, int class, ls_arena *arena, ls_class_proof **proof,
-                               figures *f) {
+static ls_status measure_class(const ls_job *job, int class, ls_arena *arena, ls_class_proof **proof, figures *f) {
     ls_image *image;
     const double start = cpu_seconds();
     const ls_target target = target_of(&f->mesh, class);
@@ -113,14 +113,13 @@ static ls_status play(const ls_job *job, figures *f) {
 }
 
 static void print(const figures *f) {
-    printf(
-        "{\"bench\": \"compile\", \"mesh\": \"%s\", \"ranks\": %d, \"classes\": %d, \"one_rank_seconds\": %.4f, "
-        "\"compile_seconds\": %.3f, \"prove_seconds\": %.3f, \"peak_bytes\": %lld, \"play_seconds\": %.3f, "
-        "\"instructions\": %d, \"buffers\": %d, \"image_bytes\": %zu, \"private_bytes\": %zu, "
-        "\"least_private_bytes\": %zu, \"heap_bytes\": %zu, \"least_heap_bytes\": %zu, \"slot_bytes\": %zu}\n",
-        f->name, ls_mesh_ranks(&f->mesh), f->classes, ls_median(f->compile, f->classes), f->compile_all,
-        f->prove, (long long)f->peak, f->play, f->instrs, f->buffers, f->image, f->bytes[LS_PRIVATE],
-        f->least[LS_PRIVATE], f->bytes[LS_SYMMETRIC], f->least[LS_SYMMETRIC], f->slots);
+    printf("{\"bench\": \"compile\", \"mesh\": \"%s\", \"ranks\": %d, \"classes\": %d, \"one_rank_seconds\": %.4f, "
+           "\"compile_seconds\": %.3f, \"prove_seconds\": %.3f, \"peak_bytes\": %lld, \"play_seconds\": %.3f, "
+           "\"instructions\": %d, \"buffers\": %d, \"image_bytes\": %zu, \"private_bytes\": %zu, "
+           "\"least_private_bytes\": %zu, \"heap_bytes\": %zu, \"least_heap_bytes\": %zu, \"slot_bytes\": %zu}\n",
+           f->name, ls_mesh_ranks(&f->mesh), f->classes, ls_median(f->compile, f->classes), f->compile_all, f->prove,
+           (long long)f->peak, f->play, f->instrs, f->buffers, f->image, f->bytes[LS_PRIVATE], f->least[LS_PRIVATE],
+           f->bytes[LS_SYMMETRIC], f->least[LS_SYMMETRIC], f->slots);
     fflush(stdout);
 }
 
@@ -143,9 +142,8 @@ static ls_status measure_mesh(const ls_model *model, int64_t S, const char *name
     ls_graph *g = ls_graph_create(LS_BF16);
     ls_language_model lm;
     ls_status status = ls_model_build(model, g, mesh.size[LS_AXIS_DP], S, true, &lm);
-    const ls_job job = {.graph = g,
-                        .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, false),
-                        .adamw = {0.9, 0.95, 1e-8, 0.1}};
+    const ls_job job = {
+        .graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, false), .adamw = {0.9, 0.95, 1e-8, 0.1}};
     if (status.code == LS_OK) status = measure(&job, &mesh, name);
     ls_graph_destroy(g);
     return status;

@@ -43,7 +43,7 @@ typedef struct bench {
     sample *samples; /* by step and rank; shared */
 } bench;
 
-/* --- kernels that sleep ---------------------------------------------------------------------------------------------------- */
+/* --- kernels that sleep ------------------------------------------------------------------------------------------- */
 
 static void sleep_for(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
@@ -78,7 +78,7 @@ static void put_to_sleep(ls_image *image) {
     }
 }
 
-/* --- one rank ---------------------------------------------------------------------------------------------------------------- */
+/* --- one rank ----------------------------------------------------------------------------------------------------- */
 
 /* The longest forward attention kernel among what was recorded. */
 static double longest_hop(const ls_executor *executor) {
@@ -108,8 +108,8 @@ static ls_status step(const bench *b, ls_executor *executor, ls_comm *comm, int 
 static ls_status run_steps(const bench *b, const ls_image *image, ls_comm *comm) {
     ls_executor *executor;
     LS_TRY(ls_executor_create(image, comm, &executor));
-    ls_status status = ls_executor_record(
-        executor, (size_t)image->programs[ls_program_find(image, LS_PROGRAM_STEP)].n_instrs * 3);
+    ls_status status =
+        ls_executor_record(executor, (size_t)image->programs[ls_program_find(image, LS_PROGRAM_STEP)].n_instrs * 3);
     for (int i = -1; i < b->steps && status.code == LS_OK; i++) status = step(b, executor, comm, i);
     ls_executor_destroy(executor);
     return status;
@@ -127,7 +127,7 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     return status;
 }
 
-/* --- the figures ------------------------------------------------------------------------------------------------------------- */
+/* --- the figures -------------------------------------------------------------------------------------------------- */
 
 typedef struct figures {
     double step[MOST_STEPS], hop[MOST_STEPS];                                                    /* seconds */
@@ -159,16 +159,15 @@ static void print(const bench *b, int64_t S) {
     for (int i = 0; i < b->steps; i++) reckon(b, &f, i);
     char mesh[64];
     ls_mesh_print(&b->target.mesh, mesh, sizeof mesh);
-    printf(
-        "{\"bench\": \"exposed\", \"mesh\": \"%s\", \"seq\": %lld, \"transport\": \"%s\", \"asleep\": %s, "
-        "\"steps\": %d, \"step_seconds\": %.4f, \"hop_seconds\": %.4f, \"waiting\": %.4f, \"copying\": %.4f, "
-        "\"imbalance\": %.4f, \"exposed\": %.4f}\n",
-        mesh, (long long)S, b->transport != NULL ? b->transport : "shm", b->asleep ? "true" : "false",
-        b->steps, ls_median(f.step, b->steps), ls_median(f.hop, b->steps), ls_median(f.waiting, b->steps),
-        ls_median(f.copying, b->steps), ls_median(f.imbalance, b->steps), ls_median(f.exposed, b->steps));
+    printf("{\"bench\": \"exposed\", \"mesh\": \"%s\", \"seq\": %lld, \"transport\": \"%s\", \"asleep\": %s, "
+           "\"steps\": %d, \"step_seconds\": %.4f, \"hop_seconds\": %.4f, \"waiting\": %.4f, \"copying\": %.4f, "
+           "\"imbalance\": %.4f, \"exposed\": %.4f}\n",
+           mesh, (long long)S, b->transport != NULL ? b->transport : "shm", b->asleep ? "true" : "false", b->steps,
+           ls_median(f.step, b->steps), ls_median(f.hop, b->steps), ls_median(f.waiting, b->steps),
+           ls_median(f.copying, b->steps), ls_median(f.imbalance, b->steps), ls_median(f.exposed, b->steps));
 }
 
-/* --- setting up -------------------------------------------------------------------------------------------------------------- */
+/* --- setting up --------------------------------------------------------------------------------------------------- */
 
 static ls_mesh mesh_of(const char *strategy, int ranks) {
     if (strcmp(strategy, "ulysses") == 0) return ls_mesh_make(1, 1, ranks);

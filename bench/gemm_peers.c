@@ -7,8 +7,8 @@
  *   build/gemm_peers [seconds per case, 0.03]
  *
  * One line per case: GFLOP/s for each peer, best repetition. Each peer runs in a process of its own, because OpenBLAS
- * and BLIS export the same names and read their environment at load. Operands are warm. Packing of a weight into a library's own
- * layout is done at every call and counted.
+ * and BLIS export the same names and read their environment at load. Operands are warm. Packing of a weight into a
+ * library's own layout is done at every call and counted.
  */
 #include <dlfcn.h>
 #include <dnnl.h>
@@ -35,8 +35,7 @@ typedef struct types {
     const char *name;
     bool bf16_in, bf16_out;
 } types;
-static const types all_types[] = {
-    {"f32", false, false}, {"bf16>f32", true, false}, {"bf16>bf16", true, true}};
+static const types all_types[] = {{"f32", false, false}, {"bf16>f32", true, false}, {"bf16>bf16", true, true}};
 
 /* One thread's tile: rows [0, M) of a C that it owns, with the leading dimensions of the whole. */
 typedef struct tile {
@@ -64,8 +63,8 @@ static double seconds(void) {
 }
 
 /* ---- BLAS ---- */
-typedef void (*sgemm_function)(int, int, int, int, int, int, float, const float *, int, const float *, int,
-                               float, float *, int);
+typedef void (*sgemm_function)(int, int, int, int, int, int, float, const float *, int, const float *, int, float,
+                               float *, int);
 
 static bool blas_make(tile *t, const peer *p) {
     if (t->t.bf16_in) return false;
@@ -88,8 +87,8 @@ static void blas_run(const tile *t) {
     sgemm_function sgemm = (sgemm_function)t->state;
     enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
     sgemm(ROW_MAJOR, t->p.ta ? TRANSPOSED : PLAIN, t->p.tb ? TRANSPOSED : PLAIN, t->p.M, t->p.N, t->p.K, 1.0f,
-          (const float *)t->a, t->lda, (const float *)t->b, t->ldb, t->p.accumulate ? 1.0f : 0.0f,
-          (float *)t->c, t->ldc);
+          (const float *)t->a, t->lda, (const float *)t->b, t->ldb, t->p.accumulate ? 1.0f : 0.0f, (float *)t->c,
+          t->ldc);
 }
 
 /* ---- oneDNN ---- */
@@ -188,14 +187,14 @@ static bool xsmm_make(tile *t, const peer *p) {
                           stride_b = (libxsmm_blasint)(BLOCK * size);
     if (t->p.M % BLOCK || t->p.N % BLOCK || t->p.K % BLOCK) return false;
     if (!t->t.bf16_in)
-        x->kernel.smrs = libxsmm_smmdispatch_reducebatch_strd(BLOCK, BLOCK, BLOCK, stride_a, stride_b, &lda,
-                                                              &ldb, &ldc, &alpha, &beta, NULL, NULL);
+        x->kernel.smrs = libxsmm_smmdispatch_reducebatch_strd(BLOCK, BLOCK, BLOCK, stride_a, stride_b, &lda, &ldb, &ldc,
+                                                              &alpha, &beta, NULL, NULL);
     else if (t->t.bf16_out)
-        x->kernel.bmrs = libxsmm_bmmdispatch_reducebatch_strd(BLOCK, BLOCK, BLOCK, stride_a, stride_b, &lda,
-                                                              &ldb, &ldc, &alpha, &beta, NULL, NULL);
+        x->kernel.bmrs = libxsmm_bmmdispatch_reducebatch_strd(BLOCK, BLOCK, BLOCK, stride_a, stride_b, &lda, &ldb, &ldc,
+                                                              &alpha, &beta, NULL, NULL);
     else
-        x->kernel.bsmrs = libxsmm_bsmmdispatch_reducebatch_strd(BLOCK, BLOCK, BLOCK, stride_a, stride_b, &lda,
-                                                                &ldb, &ldc, &alpha, &beta, NULL, NULL);
+        x->kernel.bsmrs = libxsmm_bsmmdispatch_reducebatch_strd(BLOCK, BLOCK, BLOCK, stride_a, stride_b, &lda, &ldb,
+                                                                &ldc, &alpha, &beta, NULL, NULL);
     if (!x->kernel.smrs) return false;
     x->packed_b = aligned_alloc(64, (size_t)t->p.N * (size_t)t->p.K * size);
     if (t->p.ta) x->packed_a = aligned_alloc(64, (size_t)t->p.M * (size_t)t->p.K * size);
@@ -212,8 +211,7 @@ static void xsmm_pack_b(const tile *t, char *out) {
             uint16_t *o = (uint16_t *)out + (size_t)n0 * (size_t)K;
             for (int k = 0; k < K; k++)
                 for (int n = 0; n < BLOCK; n++)
-                    o[(k / 2 * BLOCK + n) * 2 + k % 2] =
-                        b[(size_t)k * (size_t)step_k + (size_t)n * (size_t)step_n];
+                    o[(k / 2 * BLOCK + n) * 2 + k % 2] = b[(size_t)k * (size_t)step_k + (size_t)n * (size_t)step_n];
         } else {
             const float *b = (const float *)t->b + (size_t)n0 * (size_t)step_n;
             float *o = (float *)out + (size_t)n0 * (size_t)K;
@@ -228,8 +226,7 @@ static void xsmm_pack_a(const tile *t, char *out) {
     for (int k0 = 0; k0 < t->p.K; k0 += 16)
         for (int m = 0; m < t->p.M; m++)
             for (int k = k0; k < k0 + 16; k++) {
-                const size_t to = (size_t)m * (size_t)t->p.K + (size_t)k,
-                             from = (size_t)k * (size_t)t->lda + (size_t)m;
+                const size_t to = (size_t)m * (size_t)t->p.K + (size_t)k, from = (size_t)k * (size_t)t->lda + (size_t)m;
                 if (t->t.bf16_in)
                     ((uint16_t *)out)[to] = ((const uint16_t *)t->a)[from];
                 else
@@ -389,8 +386,7 @@ int main(int argc, char **argv) {
             for (int i = 0; i < 3; i++) {
                 const size_t bytes = (size_t)32000 * 768 * 4;
                 data[i] = aligned_alloc(64, bytes);
-                for (size_t j = 0; j < bytes / 2; j++)
-                    ((uint16_t *)(void *)data[i])[j] = (uint16_t)(0x3c00 + j % 251);
+                for (size_t j = 0; j < bytes / 2; j++) ((uint16_t *)(void *)data[i])[j] = (uint16_t)(0x3c00 + j % 251);
             }
             for (int i = 0; i < CASES; i++) {
                 if (cases[i].t->bf16_out && cases[i].p.accumulate) continue; /* gradients are summed in f32 */

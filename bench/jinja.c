@@ -12,8 +12,7 @@
 static char *to_utf8(jinja_text text) {
     char *utf8 = malloc(4 * text.n + 1);
     size_t n = 0;
-    for (size_t i = 0; utf8 != NULL && i < text.n; i++)
-        n += (size_t)ls_utf8_encode(text.at[i] & JINJA_CODE, utf8 + n);
+    for (size_t i = 0; utf8 != NULL && i < text.n; i++) n += (size_t)ls_utf8_encode(text.at[i] & JINJA_CODE, utf8 + n);
     if (utf8 != NULL) utf8[n] = 0;
     return utf8;
 }

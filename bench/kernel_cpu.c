@@ -36,10 +36,7 @@ static void stop_unless(ls_status status) {
 
 /* Memory of the operand, touched; adds its bytes. */
 static ls_view make_view(const operand *o, ls_dtype T, double *bytes) {
-    const ls_dtype dtype = o->type == 'T'          ? T
-                           : o->type == 'D'        ? LS_F64
-                           : strchr("IZ", o->type) ? LS_I32
-                                                   : LS_F32;
+    const ls_dtype dtype = o->type == 'T' ? T : o->type == 'D' ? LS_F64 : strchr("IZ", o->type) ? LS_I32 : LS_F32;
     const int64_t n = o->rows * o->columns;
     const size_t size = ls_round_up(ls_dtype_bytes(dtype) * (size_t)n, 64);
     void *data = aligned_alloc(64, size);
@@ -60,8 +57,7 @@ static void measure(const work *w, ls_dtype T, ls_isa isa, ls_pool *pool) {
     const ls_kernel *kernel = NULL;
     void *state = NULL;
     double bytes = 0, best = INFINITY;
-    ls_kernel_call call = {
-        .n_in = w->n_in, .n_out = w->n_out, .params = w->params, .threads = ls_pool_threads(pool)};
+    ls_kernel_call call = {.n_in = w->n_in, .n_out = w->n_out, .params = w->params, .threads = ls_pool_threads(pool)};
     for (int i = 0; i < w->n_in; i++) call.in[i] = make_view(&w->in[i], T, &bytes);
     for (int i = 0; i < w->n_out; i++) call.out[i] = make_view(&w->out[i], T, &bytes);
     const ls_kernel_request request = {.id = ls_kernel_named(w->name), .dtype = T, .isa = isa};

@@ -1,7 +1,8 @@
 /*
- * The longest sequence of a model of about 100M parameters (bench/models/100m, bf16, AdamW, one micro-batch) on 2 ranks within 8 GiB
- * together, by what is done to save memory. Nothing runs: programs are compiled and their bytes read, which is what
- * `train` maps. Beside its arenas a process holds its code, stacks and tables; that is left out of the budget here.
+ * The longest sequence of a model of about 100M parameters (bench/models/100m, bf16, AdamW, one micro-batch) on 2 ranks
+ * within 8 GiB together, by what is done to save memory. Nothing runs: programs are compiled and their bytes read,
+ * which is what `train` maps. Beside its arenas a process holds its code, stacks and tables; that is left out of the
+ * budget here.
  *
  *     longest [RANKS [GIB [MODEL]]]
  */
@@ -90,9 +91,8 @@ int main(int argc, char **argv) {
                                .tile = (int)rows[i].tile}};
         const int64_t seq = longest(&t);
         if (i == 0) plain = seq;
-        printf("{\"saving\": \"%s\", \"seq\": %lld, \"times_plain\": %.2f, \"bytes_of_a_rank\": %lld}\n",
-               rows[i].name, (long long)seq, plain > 0 ? (double)seq / (double)plain : 0.0,
-               (long long)t.bytes);
+        printf("{\"saving\": \"%s\", \"seq\": %lld, \"times_plain\": %.2f, \"bytes_of_a_rank\": %lld}\n", rows[i].name,
+               (long long)seq, plain > 0 ? (double)seq / (double)plain : 0.0, (long long)t.bytes);
         fflush(stdout);
     }
     ls_model_close(model);

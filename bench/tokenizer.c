@@ -1,8 +1,9 @@
 /*
- * A tokenizer.json over a text: how fast, and what comes out, for tests/reference/compare_tokenizers.py and by itself. One JSON
- * object: bytes and ids, seconds of the fastest encoding and decoding, one thread.
+ * A tokenizer.json over a text: how fast, and what comes out, for tests/reference/compare_tokenizers.py and by itself.
+ * One JSON object: bytes and ids, seconds of the fastest encoding and decoding, one thread.
  *
- *   build/bench/tokenizer FOLDER TEXT [ROUNDS, 3] [IDS]     IDS: a file for the ids (int32); IDS.txt gets the text made of them
+ *   build/bench/tokenizer FOLDER TEXT [ROUNDS, 3] [IDS]     IDS: a file for the ids (int32); IDS.txt gets the text made
+ * of them
  */
 #include "base/base.h"
 #include "format/format.h"
@@ -43,11 +44,10 @@ static ls_status measure(run *r, int argc, char **argv) {
     r->open = ls_seconds() - start;
     LS_TRY(ls_file_map_open(argv[2], &r->text));
     LS_TRY(round_trip(r, argc > 3 ? atoi(argv[3]) : 3));
-    printf(
-        "{\"bytes\": %zu, \"ids\": %zu, \"open_seconds\": %.6f, \"first_seconds\": %.6f, \"encode_seconds\": %.6f, "
-        "\"decode_seconds\": %.6f, \"megabytes_per_second\": %.2f}\n",
-        r->text.bytes, r->ids.count, r->open, r->first, r->encode, r->decode,
-        (double)r->text.bytes / 1e6 / r->encode);
+    printf("{\"bytes\": %zu, \"ids\": %zu, \"open_seconds\": %.6f, \"first_seconds\": %.6f, \"encode_seconds\": %.6f, "
+           "\"decode_seconds\": %.6f, \"megabytes_per_second\": %.2f}\n",
+           r->text.bytes, r->ids.count, r->open, r->first, r->encode, r->decode,
+           (double)r->text.bytes / 1e6 / r->encode);
     if (argc < 5) return ls_ok();
     LS_PATH path = NULL;
     LS_TRY(ls_path_print(&path, "%s.txt", argv[4]));

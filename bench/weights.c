@@ -1,13 +1,15 @@
 /*
- * How long it takes to get a model's weights out of a file into a rank's memory, and how much memory that takes beside the memory that
- * they stay in: straight from the mapping, and by way of f64 as sources without files go. One JSON object per case on standard output.
+ * How long it takes to get a model's weights out of a file into a rank's memory, and how much memory that takes beside
+ * the memory that they stay in: straight from the mapping, and by way of f64 as sources without files go. One JSON
+ * object per case on standard output.
  *
  *   make bench
  *   build/bench/weights [FOLDER for the file, /tmp] [millions of parameters, 250] [threads, all]
  *
- * The file is made (bf16, f16 or f32), read once so that it is in the system's cache, and read again by turns in both ways: medians of
- * ROUNDS. cold: the cache was asked to let the file go before (no guarantee). gb_per_second: bytes of the file by seconds. peak_bytes:
- * resident memory at its highest, over what was there before; the file's pages count while they are mapped.
+ * The file is made (bf16, f16 or f32), read once so that it is in the system's cache, and read again by turns in both
+ * ways: medians of ROUNDS. cold: the cache was asked to let the file go before (no guarantee). gb_per_second: bytes of
+ * the file by seconds. peak_bytes: resident memory at its highest, over what was there before; the file's pages count
+ * while they are mapped.
  */
 #include "base/base.h"
 #include "format/format.h"
@@ -113,8 +115,8 @@ typedef struct measuring {
 
 static ls_status measure(ls_rank *rank, void *context) {
     measuring *m = context;
-    LS_TRY(read_once(rank, m->model, true,
-                     &m->reading[DIRECT][0])); /* the file's pages are in the cache from here on */
+    LS_TRY(
+        read_once(rank, m->model, true, &m->reading[DIRECT][0])); /* the file's pages are in the cache from here on */
     for (int i = 0; i < ROUNDS; i++)
         for (int way = DIRECT; way <= BY_F64; way++)
             LS_TRY(read_once(rank, m->model, way == DIRECT, &m->reading[way][i]));
@@ -137,14 +139,14 @@ static void print(const char *file_type, const char *graph_type, const char *way
     printf(
         "{\"file\": \"%s\", \"graph\": \"%s\", \"way\": \"%s\", \"cold\": %s, \"file_bytes\": %lld, \"seconds\": %.4f, "
         "\"gb_per_second\": %.2f, \"peak_bytes\": %lld}\n",
-        file_type, graph_type, way, cold ? "true" : "false", (long long)bytes, median,
-        (double)bytes / median / 1e9, (long long)peak);
+        file_type, graph_type, way, cold ? "true" : "false", (long long)bytes, median, (double)bytes / median / 1e9,
+        (long long)peak);
     fflush(stdout);
 }
 
 /* One rank, a thread of this process: its memory is what is measured. */
-static ls_status measure_on(const ls_model *model, ls_session *session, const char *folder,
-                            ls_st_dtype file_type, ls_dtype dtype) {
+static ls_status measure_on(const ls_model *model, ls_session *session, const char *folder, ls_st_dtype file_type,
+                            ls_dtype dtype) {
     LS_PATH path = NULL;
     ls_file_map map;
     measuring m = {.model = model, .path = path};
@@ -184,8 +186,7 @@ static ls_status run(const char *folder, int64_t parameters, int threads) {
         ls_dtype graph;
     } cases[] = {{LS_ST_BF16, LS_BF16}, {LS_ST_BF16, LS_F32}, {LS_ST_F16, LS_F32}, {LS_ST_F32, LS_F32}};
     LS_TRY(write_config(folder, parameters));
-    for (size_t i = 0; i < LS_COUNT(cases); i++)
-        LS_TRY(measure_types(folder, cases[i].file, cases[i].graph, threads));
+    for (size_t i = 0; i < LS_COUNT(cases); i++) LS_TRY(measure_types(folder, cases[i].file, cases[i].graph, threads));
     return ls_ok();
 }
 

@@ -50,8 +50,7 @@ static ls_status small(ls_attention_rank *r, void *context) {
     return gradients ? ls_attention_backward(r) : ls_ok();
 }
 
-static ls_status run_on(const ls_attention_options *options, bench *b, ls_attention_work work,
-                        void *context) {
+static ls_status run_on(const ls_attention_options *options, bench *b, ls_attention_work work, void *context) {
     ls_shared_attention *attention;
     LS_TRY(ls_shared_attention_open(options, &attention));
     const ls_spread_result chosen = ls_shared_attention_describe(attention);
@@ -63,16 +62,15 @@ static ls_status run_on(const ls_attention_options *options, bench *b, ls_attent
 
 static ls_status bench_attention(char **argv) {
     const ls_mask causal = ls_mask_causal();
-    bench b = {
-        .options = {.batch = 1,
-                    .seq = atoll(argv[2]),
-                    .heads = atoll(argv[3]),
-                    .kv_heads = atoll(argv[4]),
-                    .head_size = atoll(argv[5]),
-                    .dtype = strcmp(argv[1], "f32") == 0 ? LS_F32 : LS_BF16,
-                    .mask = &causal,
-                    .gradients = strcmp(argv[7], "1") == 0,
-                    .spread = {.ranks = 1, .threads = atoll(argv[6]), .isa = argv[8], .as_threads = true}}};
+    bench b = {.options = {.batch = 1,
+                           .seq = atoll(argv[2]),
+                           .heads = atoll(argv[3]),
+                           .kv_heads = atoll(argv[4]),
+                           .head_size = atoll(argv[5]),
+                           .dtype = strcmp(argv[1], "f32") == 0 ? LS_F32 : LS_BF16,
+                           .mask = &causal,
+                           .gradients = strcmp(argv[7], "1") == 0,
+                           .spread = {.ranks = 1, .threads = atoll(argv[6]), .isa = argv[8], .as_threads = true}}};
     ls_attention_options first = b.options;
     first.seq = 256;
     LS_TRY(run_on(&first, &b, small, &first.gradients)); /* loads what is loaded once */

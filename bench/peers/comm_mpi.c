@@ -1,10 +1,11 @@
 /*
- * What `longspan bench comm` measures, by MPI: bytes go to a peer who then reads them all, and an answer comes back. A plain program of two
- * ranks, built with each MPI that there is and started by bench/comm_mpi.c, which puts the figures side by side.
+ * What `longspan bench comm` measures, by MPI: bytes go to a peer who then reads them all, and an answer comes back. A
+ * plain program of two ranks, built with each MPI that there is and started by bench/comm_mpi.c, which puts the figures
+ * side by side.
  *
  *   send     MPI_Send and MPI_Recv
- *   put      MPI_Put, MPI_Win_flush, then a flag by MPI_Put; one passive epoch for all; the reader looks at its own window
- *   shared   MPI_Win_allocate_shared: a copy and a flag by plain stores
+ *   put      MPI_Put, MPI_Win_flush, then a flag by MPI_Put; one passive epoch for all; the reader looks at its own
+ * window shared   MPI_Win_allocate_shared: a copy and a flag by plain stores
  *
  * Rank 0 prints a line "said WAY BYTES SECONDS" for each: the median over its rounds of a trip there and back.
  */
@@ -61,11 +62,9 @@ static void make_payload(side *s) {
 
 static size_t answer_bytes(const side *s) { return is_latency(s->bytes) ? s->bytes : 0; }
 
-/* --- the ways ------------------------------------------------------------------------------------------------------------------ */
+/* --- the ways ----------------------------------------------------------------------------------------------------- */
 
-static void give(side *s, size_t bytes) {
-    MPI_Send(s->source, (int)bytes, MPI_BYTE, s->peer, 0, MPI_COMM_WORLD);
-}
+static void give(side *s, size_t bytes) { MPI_Send(s->source, (int)bytes, MPI_BYTE, s->peer, 0, MPI_COMM_WORLD); }
 
 static void take(side *s, size_t bytes) {
     MPI_Recv(s->slot, (int)bytes, MPI_BYTE, s->peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -98,8 +97,7 @@ static void await_put(side *s) {
     int any, looks = 0;
     while (atomic_load_explicit(flag_in(s->put.mine), memory_order_acquire) < s->value) {
         MPI_Win_sync(s->put.handle);
-        if (++looks % LOOKS_BETWEEN_PROGRESS == 0)
-            MPI_Iprobe(s->peer, 1, MPI_COMM_WORLD, &any, MPI_STATUS_IGNORE);
+        if (++looks % LOOKS_BETWEEN_PROGRESS == 0) MPI_Iprobe(s->peer, 1, MPI_COMM_WORLD, &any, MPI_STATUS_IGNORE);
     }
     MPI_Win_sync(s->put.handle);
 }
@@ -123,8 +121,7 @@ static void store(side *s, size_t bytes) {
 }
 
 static void await_store(side *s) {
-    for (unsigned looks = 1; atomic_load_explicit(flag_in(s->shared.mine), memory_order_acquire) < s->value;
-         looks++) {
+    for (unsigned looks = 1; atomic_load_explicit(flag_in(s->shared.mine), memory_order_acquire) < s->value; looks++) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #endif
@@ -150,7 +147,7 @@ static const struct {
     void (*trip)(side *s);
 } ways[] = {{"send", trip_by_send}, {"put", trip_by_put}, {"shared", trip_by_store}};
 
-/* --- a rank -------------------------------------------------------------------------------------------------------------------- */
+/* --- a rank ------------------------------------------------------------------------------------------------------- */
 
 /* A processor of its own, as `longspan bench comm` has. */
 static void pin(int rank) {

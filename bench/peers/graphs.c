@@ -10,7 +10,7 @@ static ls_tensor matrix(ls_graph *g, int64_t to, int64_t from, const char *name,
     return ls_parameter_named(g, 2, (int64_t[]){to, from}, "%d.%s", layer, name);
 }
 
-/* --- Llama --------------------------------------------------------------------------------------------------------------- */
+/* --- Llama -------------------------------------------------------------------------------------------------------- */
 
 static ls_tensor project(ls_graph *g, ls_tensor x, int64_t to, int64_t from, const char *name, int layer) {
     return ls_linear(g, x, matrix(g, to, from, name, layer), LS_NO_TENSOR);
@@ -26,8 +26,7 @@ static ls_tensor llama_attention(ls_graph *g, const peers_sizes *n, ls_tensor x,
     const ls_tensor q = ls_split_last(g, project(g, x, E, E, "q", layer), n->Hq, D);
     const ls_tensor k = ls_split_last(g, project(g, x, n->Hkv * D, E, "k", layer), n->Hkv, D);
     const ls_tensor v = ls_split_last(g, project(g, x, n->Hkv * D, E, "v", layer), n->Hkv, D);
-    const ls_tensor o =
-        ls_attention(g, ls_rotate(g, q, rope), ls_rotate(g, k, rope), v, &causal, 1 / sqrt((double)D));
+    const ls_tensor o = ls_attention(g, ls_rotate(g, q, rope), ls_rotate(g, k, rope), v, &causal, 1 / sqrt((double)D));
     return project(g, ls_merge_last(g, o), E, E, "o", layer);
 }
 
@@ -41,23 +40,21 @@ ls_tensor peers_llama(ls_graph *g, const peers_sizes *n) {
     for (int layer = 0; layer < last; layer++) {
         x = ls_add(g, x, llama_attention(g, n, rmsnorm(g, x, E, "norm 1", layer), table, layer));
         const ls_tensor y = rmsnorm(g, x, E, "norm 2", layer);
-        const ls_tensor h =
-            ls_swiglu(g, project(g, y, F, E, "gate", layer), project(g, y, F, E, "up", layer));
+        const ls_tensor h = ls_swiglu(g, project(g, y, F, E, "gate", layer), project(g, y, F, E, "up", layer));
         x = ls_add(g, x, project(g, h, E, F, "down", layer));
     }
     x = rmsnorm(g, x, E, "norm", last);
     return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, x, matrix(g, V, E, "head", last)), labels));
 }
 
-/* --- GPT-2 --------------------------------------------------------------------------------------------------------------- */
+/* --- GPT-2 -------------------------------------------------------------------------------------------------------- */
 
-static ls_tensor layernorm(ls_graph *g, ls_tensor x, int64_t E, const char *weight, const char *bias,
-                           int layer) {
+static ls_tensor layernorm(ls_graph *g, ls_tensor x, int64_t E, const char *weight, const char *bias, int layer) {
     return ls_layernorm(g, x, vector(g, E, weight, layer), vector(g, E, bias, layer), 1e-5);
 }
 
-static ls_tensor affine(ls_graph *g, ls_tensor x, int64_t to, int64_t from, const char *weight,
-                        const char *bias, int layer) {
+static ls_tensor affine(ls_graph *g, ls_tensor x, int64_t to, int64_t from, const char *weight, const char *bias,
+                        int layer) {
     return ls_linear(g, x, matrix(g, to, from, weight, layer), vector(g, to, bias, layer));
 }
 
@@ -77,8 +74,8 @@ ls_tensor peers_gpt2(ls_graph *g, const peers_sizes *n) {
     const ls_tensor tokens = ls_tokens(g, "tokens", n->B, n->S), labels = ls_input_like(g, "labels", tokens);
     const ls_tensor positions = ls_input_like(g, "positions", tokens);
     const ls_tensor table = matrix(g, n->V, E, "tokens", 0);
-    ls_tensor x = ls_add(g, ls_embedding(g, tokens, table),
-                         ls_embedding(g, positions, matrix(g, n->S, E, "positions", 0)));
+    ls_tensor x =
+        ls_add(g, ls_embedding(g, tokens, table), ls_embedding(g, positions, matrix(g, n->S, E, "positions", 0)));
     for (int layer = 0; layer < last; layer++) {
         const ls_tensor y = layernorm(g, x, E, "norm 1", "norm 1.bias", layer);
         x = ls_add(g, x, gpt2_attention(g, n, y, layer));

@@ -1,4 +1,6 @@
-/* The networks of step.c, at the sizes that run.py asks for. Longspan's examples (examples/graphs) have theirs fixed. */
+/*
+ * The networks of step.c, at the sizes that run.py asks for. Longspan's examples (examples/graphs) have theirs fixed.
+ */
 #ifndef BENCH_PEERS_GRAPHS_H
 #define BENCH_PEERS_GRAPHS_H
 

@@ -14,8 +14,9 @@ void peers_numbers(uint32_t seed, const ls_attention_array *a);
 double peers_mean(const ls_attention_array *a);
 
 /*
- * Runs twice to warm up, says that it is ready with check(context, i) for i in [0, n_check), and then runs once for each line "go" of standard
- * input, answering with the seconds it took. resident: bytes in memory before anything of the work was there.
+ * Runs twice to warm up, says that it is ready with check(context, i) for i in [0, n_check), and then runs once for
+ * each line "go" of standard input, answering with the seconds it took. resident: bytes in memory before anything of
+ * the work was there.
  */
 typedef struct peers_server {
     ls_status (*run)(void *context);

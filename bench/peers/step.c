@@ -1,7 +1,8 @@
 /*
  * Longspan's training step for run.py: one rank, through the library as a user has it (include/longspan/engine.h).
  *
- *     step MODEL DTYPE B S L E HQ HKV F V THREADS MEMORY [ISA]        MODEL: llama or gpt2; MEMORY: MiB that it may map, 0: any number
+ *     step MODEL DTYPE B S L E HQ HKV F V THREADS MEMORY [ISA]        MODEL: llama or gpt2; MEMORY: MiB that it may
+ * map, 0: any number
  */
 #include "graphs.h"
 #include "serve.h"
@@ -92,13 +93,9 @@ int main(int argc, char **argv) {
     }
     fill(&b);
     ls_graph *graph = ls_graph_create(strcmp(argv[2], "f32") == 0 ? LS_F32 : LS_BF16);
-    const ls_tensor loss =
-        strcmp(argv[1], "gpt2") == 0 ? peers_gpt2(graph, &b.sizes) : peers_llama(graph, &b.sizes);
-    const ls_spread spread = {.ranks = 1,
-                              .threads = atoll(argv[11]),
-                              .memory = atoll(argv[12]) << 20,
-                              .isa = argv[13],
-                              .as_threads = true};
+    const ls_tensor loss = strcmp(argv[1], "gpt2") == 0 ? peers_gpt2(graph, &b.sizes) : peers_llama(graph, &b.sizes);
+    const ls_spread spread = {
+        .ranks = 1, .threads = atoll(argv[11]), .memory = atoll(argv[12]) << 20, .isa = argv[13], .as_threads = true};
     const ls_status status = train(&b, graph, loss, &spread);
     if (status.code != LS_OK) fprintf(stderr, "%s\n", status.text);
     ls_graph_destroy(graph);

@@ -16,8 +16,7 @@ static ls_tensor norm(ls_graph *g, ls_tensor x, const char *name, int layer) {
 }
 
 static ls_tensor project(ls_graph *g, ls_tensor x, const char *name, int layer, int64_t to, int64_t from) {
-    const ls_tensor weight =
-        ls_parameter_named(g, 2, (int64_t[]){to, from}, "layer.%d.%s.weight", layer, name);
+    const ls_tensor weight = ls_parameter_named(g, 2, (int64_t[]){to, from}, "layer.%d.%s.weight", layer, name);
     return ls_linear(g, x, weight, ls_parameter_named(g, 1, &to, "layer.%d.%s.bias", layer, name));
 }
 
@@ -36,8 +35,8 @@ ls_tensor encoder_loss(ls_graph *g) {
     const ls_tensor labels = ls_input_like(g, "labels", tokens);
     const ls_tensor table = ls_parameter(g, "word_embeddings", 2, (int64_t[]){V, E});
     const ls_tensor places = ls_parameter(g, "position_embeddings", 2, (int64_t[]){S, E});
-    ls_tensor x = norm(g, ls_add(g, ls_embedding(g, tokens, table), ls_embedding(g, positions, places)),
-                       "embeddings", 0);
+    ls_tensor x =
+        norm(g, ls_add(g, ls_embedding(g, tokens, table), ls_embedding(g, positions, places)), "embeddings", 0);
     for (int layer = 0; layer < L; layer++) {
         x = norm(g, ls_add(g, x, attend(g, x, layer)), "attention", layer);
         const ls_tensor h = ls_gelu(g, project(g, x, "intermediate", layer, F, E));

@@ -1,24 +1,22 @@
 /*
- * Gemma 2 (Gemma Team, arXiv 2408.00118): every other layer attends to a window only, each block is normalised before and
- * after, the gate is a gelu, and logits have soft caps in attention and at the end. Its files hold the weights of norms minus one;
- * the graph has the weights themselves. Gemma 2 2B has E 2304, Hq 8, Hkv 4, D 256, F 9216, V 256000, L 26,
- * windows of 4096, caps 50 and 30.
+ * Gemma 2 (Gemma Team, arXiv 2408.00118): every other layer attends to a window only, each block is normalised before
+ * and after, the gate is a gelu, and logits have soft caps in attention and at the end. Its files hold the weights of
+ * norms minus one; the graph has the weights themselves. Gemma 2 2B has E 2304, Hq 8, Hkv 4, D 256, F 9216, V 256000, L
+ * 26, windows of 4096, caps 50 and 30.
  */
 #include "graphs.h"
 
 #include <math.h>
 
 enum { B = 2, S = 23, WINDOW = 6, E = 32, Hq = 8, Hkv = 4, D = 4, F = 40, V = 17, L = 3 };
-static const double attention_cap = 1.5,
-                    final_cap = 2; /* low, so that they have an effect in a small network */
+static const double attention_cap = 1.5, final_cap = 2; /* low, so that they have an effect in a small network */
 
 static ls_tensor norm(ls_graph *g, ls_tensor x, const char *name, int layer) {
     return ls_rmsnorm(g, x, ls_parameter_named(g, 1, (int64_t[]){E}, "layers.%d.%s", layer, name), 1e-6);
 }
 
 static ls_tensor project(ls_graph *g, ls_tensor x, const char *name, int layer, int64_t to, int64_t from) {
-    return ls_linear(g, x, ls_parameter_named(g, 2, (int64_t[]){to, from}, "layers.%d.%s", layer, name),
-                     LS_NO_TENSOR);
+    return ls_linear(g, x, ls_parameter_named(g, 2, (int64_t[]){to, from}, "layers.%d.%s", layer, name), LS_NO_TENSOR);
 }
 
 static ls_tensor attend(ls_graph *g, ls_tensor x, ls_tensor rope, int layer) {
@@ -27,8 +25,8 @@ static ls_tensor attend(ls_graph *g, ls_tensor x, ls_tensor rope, int layer) {
     const ls_tensor q = ls_split_last(g, project(g, x, "q_proj", layer, Hq * D, E), Hq, D);
     const ls_tensor k = ls_split_last(g, project(g, x, "k_proj", layer, Hkv * D, E), Hkv, D);
     const ls_tensor v = ls_split_last(g, project(g, x, "v_proj", layer, Hkv * D, E), Hkv, D);
-    const ls_tensor o = ls_attention_capped(g, ls_rotate(g, q, rope), ls_rotate(g, k, rope), v, &mask,
-                                            1 / sqrt(D), attention_cap);
+    const ls_tensor o =
+        ls_attention_capped(g, ls_rotate(g, q, rope), ls_rotate(g, k, rope), v, &mask, 1 / sqrt(D), attention_cap);
     return project(g, ls_merge_last(g, o), "o_proj", layer, E, Hq * D);
 }
 

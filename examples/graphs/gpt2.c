@@ -1,6 +1,7 @@
 /*
  * GPT-2 (Radford et al. 2019): learned positions, layernorm before each block, biases everywhere, gelu in its form with
- * tanh, and a head that is tied to the token table. The smallest published model has E 768, H 12, V 50257, L 12 and S 1024.
+ * tanh, and a head that is tied to the token table. The smallest published model has E 768, H 12, V 50257, L 12 and S
+ * 1024.
  */
 #include "graphs.h"
 

@@ -1,7 +1,8 @@
 /*
- * gpt-oss (OpenAI, arXiv 2508.10925): every other layer attends to a window only, projections have biases, and each query head has a
- * sink, a learned logit that takes part in the softmax and carries no value, so that a head may look at nothing. Its feed-forward
- * is a mixture of experts; this graph has one expert. gpt-oss-20b has E 2880, Hq 64, Hkv 8, D 64, V 201088, L 24, windows of 128.
+ * gpt-oss (OpenAI, arXiv 2508.10925): every other layer attends to a window only, projections have biases, and each
+ * query head has a sink, a learned logit that takes part in the softmax and carries no value, so that a head may look
+ * at nothing. Its feed-forward is a mixture of experts; this graph has one expert. gpt-oss-20b has E 2880, Hq 64, Hkv
+ * 8, D 64, V 201088, L 24, windows of 128.
  */
 #include "graphs.h"
 
@@ -25,14 +26,13 @@ static ls_tensor attend(ls_graph *g, ls_tensor x, ls_tensor rope, int layer) {
     const ls_tensor k = ls_split_last(g, project(g, x, "k_proj", layer, Hkv * D, E), Hkv, D);
     const ls_tensor v = ls_split_last(g, project(g, x, "v_proj", layer, Hkv * D, E), Hkv, D);
     const ls_tensor sinks = ls_parameter_named(g, 1, (int64_t[]){Hq}, "layers.%d.sinks", layer);
-    const ls_tensor o = ls_attention_with_sink(g, ls_rotate(g, q, rope), ls_rotate(g, k, rope), v, sinks,
-                                               &mask, 1 / sqrt(D), 0);
+    const ls_tensor o =
+        ls_attention_with_sink(g, ls_rotate(g, q, rope), ls_rotate(g, k, rope), v, sinks, &mask, 1 / sqrt(D), 0);
     return project(g, ls_merge_last(g, o), "o_proj", layer, E, Hq * D);
 }
 
 static ls_tensor feed_forward(ls_graph *g, ls_tensor x, int layer) {
-    const ls_tensor gate = project(g, x, "gate_proj", layer, F, E),
-                    up = project(g, x, "up_proj", layer, F, E);
+    const ls_tensor gate = project(g, x, "gate_proj", layer, F, E), up = project(g, x, "up_proj", layer, F, E);
     return project(g, ls_swiglu(g, gate, up), "down_proj", layer, E, F);
 }
 

@@ -1,7 +1,8 @@
 /*
- * Llama (Touvron et al., arXiv 2302.13971 and 2307.09288): rmsnorm before each block, rotary positions, swiglu, no biases.
- * Llama 3 (arXiv 2407.21783) shares each key and value among several queries and scales the rotations; Qwen2 (arXiv 2407.10671)
- * adds biases to queries, keys and values. Llama 3 8B has E 4096, Hq 32, Hkv 8, D 128, F 14336, V 128256, L 32.
+ * Llama (Touvron et al., arXiv 2302.13971 and 2307.09288): rmsnorm before each block, rotary positions, swiglu, no
+ * biases. Llama 3 (arXiv 2407.21783) shares each key and value among several queries and scales the rotations; Qwen2
+ * (arXiv 2407.10671) adds biases to queries, keys and values. Llama 3 8B has E 4096, Hq 32, Hkv 8, D 128, F 14336, V
+ * 128256, L 32.
  */
 #include "graphs.h"
 
@@ -22,16 +23,14 @@ static ls_tensor norm(ls_graph *g, ls_tensor x, const char *name, int layer) {
 }
 
 static ls_tensor project(ls_graph *g, ls_tensor x, const char *name, int layer, int64_t to, int64_t from) {
-    return ls_linear(g, x, ls_parameter_named(g, 2, (int64_t[]){to, from}, "layers.%d.%s", layer, name),
-                     LS_NO_TENSOR);
+    return ls_linear(g, x, ls_parameter_named(g, 2, (int64_t[]){to, from}, "layers.%d.%s", layer, name), LS_NO_TENSOR);
 }
 
 /* Queries, keys or values: T[B,S,H,D]. */
 static ls_tensor heads(ls_graph *g, ls_tensor x, const family *f, const char *name, int layer, int64_t H) {
     const ls_tensor weight = ls_parameter_named(g, 2, (int64_t[]){H * D, E}, "layers.%d.%s", layer, name);
     const ls_tensor bias =
-        f->biases ? ls_parameter_named(g, 1, (int64_t[]){H * D}, "layers.%d.%s.bias", layer, name)
-                  : LS_NO_TENSOR;
+        f->biases ? ls_parameter_named(g, 1, (int64_t[]){H * D}, "layers.%d.%s.bias", layer, name) : LS_NO_TENSOR;
     return ls_split_last(g, ls_linear(g, x, weight, bias), H, D);
 }
 
@@ -44,8 +43,7 @@ static ls_tensor attend(ls_graph *g, ls_tensor x, ls_tensor rope, const family *
 }
 
 static ls_tensor feed_forward(ls_graph *g, ls_tensor x, int layer) {
-    const ls_tensor gate = project(g, x, "gate_proj", layer, F, E),
-                    up = project(g, x, "up_proj", layer, F, E);
+    const ls_tensor gate = project(g, x, "gate_proj", layer, F, E), up = project(g, x, "up_proj", layer, F, E);
     return project(g, ls_swiglu(g, gate, up), "down_proj", layer, E, F);
 }
 

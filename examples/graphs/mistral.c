@@ -1,6 +1,6 @@
 /*
- * Mistral 7B (Jiang et al., arXiv 2310.06825): like Llama, but a token attends to a window of the last tokens only. Mistral has
- * E 4096, Hq 32, Hkv 8, D 128, F 14336, L 32, a window of 4096.
+ * Mistral 7B (Jiang et al., arXiv 2310.06825): like Llama, but a token attends to a window of the last tokens only.
+ * Mistral has E 4096, Hq 32, Hkv 8, D 128, F 14336, L 32, a window of 4096.
  */
 #include "graphs.h"
 
@@ -13,8 +13,7 @@ static ls_tensor norm(ls_graph *g, ls_tensor x, const char *name, int layer) {
 }
 
 static ls_tensor project(ls_graph *g, ls_tensor x, const char *name, int layer, int64_t to, int64_t from) {
-    return ls_linear(g, x, ls_parameter_named(g, 2, (int64_t[]){to, from}, "layers.%d.%s", layer, name),
-                     LS_NO_TENSOR);
+    return ls_linear(g, x, ls_parameter_named(g, 2, (int64_t[]){to, from}, "layers.%d.%s", layer, name), LS_NO_TENSOR);
 }
 
 static ls_tensor attend(ls_graph *g, ls_tensor x, ls_tensor rope, int layer) {
@@ -27,8 +26,7 @@ static ls_tensor attend(ls_graph *g, ls_tensor x, ls_tensor rope, int layer) {
 }
 
 static ls_tensor feed_forward(ls_graph *g, ls_tensor x, int layer) {
-    const ls_tensor gate = project(g, x, "gate_proj", layer, F, E),
-                    up = project(g, x, "up_proj", layer, F, E);
+    const ls_tensor gate = project(g, x, "gate_proj", layer, F, E), up = project(g, x, "up_proj", layer, F, E);
     return project(g, ls_swiglu(g, gate, up), "down_proj", layer, E, F);
 }
 

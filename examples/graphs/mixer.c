@@ -15,7 +15,10 @@ static ls_tensor norm(ls_graph *g, ls_tensor x, const char *name, int layer) {
     return ls_rmsnorm(g, x, ls_parameter_named(g, 1, (int64_t[]){E}, "layer.%d.%s", layer, name), 1e-5);
 }
 
-/* Adds a weighted copy of this token and of the token before it. A convolution of width 1 multiplies each channel by a weight. */
+/*
+ * Adds a weighted copy of this token and of the token before it. A convolution of width 1 multiplies each channel by a
+ * weight.
+ */
 static ls_tensor shift_tokens(ls_graph *g, ls_tensor x, int layer) {
     const ls_tensor now = ls_conv(g, x, parameter(g, "now", layer, 1, E));
     return ls_add(g, now, ls_conv(g, ls_shift(g, x, 1), parameter(g, "before", layer, 1, E)));

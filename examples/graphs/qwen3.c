@@ -1,7 +1,7 @@
 /*
- * Qwen3 (Yang et al., arXiv 2505.09388): like Llama, but queries and keys are normalised within each head before they are
- * rotated, and the heads together may be wider than the model. Qwen3-0.6B has E 1024, Hq 16, Hkv 8, D 128, F 3072, V
- * 151936, L 28.
+ * Qwen3 (Yang et al., arXiv 2505.09388): like Llama, but queries and keys are normalised within each head before they
+ * are rotated, and the heads together may be wider than the model. Qwen3-0.6B has E 1024, Hq 16, Hkv 8, D 128, F 3072,
+ * V 151936, L 28.
  */
 #include "graphs.h"
 
@@ -14,8 +14,7 @@ static ls_tensor norm(ls_graph *g, ls_tensor x, const char *name, int layer, int
 }
 
 static ls_tensor project(ls_graph *g, ls_tensor x, const char *name, int layer, int64_t to, int64_t from) {
-    return ls_linear(g, x, ls_parameter_named(g, 2, (int64_t[]){to, from}, "layers.%d.%s", layer, name),
-                     LS_NO_TENSOR);
+    return ls_linear(g, x, ls_parameter_named(g, 2, (int64_t[]){to, from}, "layers.%d.%s", layer, name), LS_NO_TENSOR);
 }
 
 /* [..,H*D] -> [..,H,D], each head normalised and rotated. */
@@ -33,8 +32,7 @@ static ls_tensor attend(ls_graph *g, ls_tensor x, ls_tensor rope, int layer) {
 }
 
 static ls_tensor feed_forward(ls_graph *g, ls_tensor x, int layer) {
-    const ls_tensor gate = project(g, x, "gate_proj", layer, F, E),
-                    up = project(g, x, "up_proj", layer, F, E);
+    const ls_tensor gate = project(g, x, "gate_proj", layer, F, E), up = project(g, x, "up_proj", layer, F, E);
     return project(g, ls_swiglu(g, gate, up), "down_proj", layer, E, F);
 }
 

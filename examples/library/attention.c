@@ -1,6 +1,7 @@
 /*
- * Attention alone, on the caller's queries, keys and values: forward and backward with the sequence spread over several ranks, compared
- * with one rank. Each rank writes its tokens into Longspan's arrays, calls forward and backward, and reads its results.
+ * Attention alone, on the caller's queries, keys and values: forward and backward with the sequence spread over several
+ * ranks, compared with one rank. Each rank writes its tokens into Longspan's arrays, calls forward and backward, and
+ * reads its results.
  *
  *     cc attention.c $(pkg-config --cflags --libs longspan) -lm -o attention && ./attention [RANKS [STRATEGY]]
  */
@@ -17,7 +18,7 @@ typedef struct results {
     float dq[B][S][HQ][D], dk[B][S][HKV][D], dv[B][S][HKV][D];
 } results;
 
-/* --- one rank's tokens ------------------------------------------------------------------------------------------------------ */
+/* --- one rank's tokens -------------------------------------------------------------------------------------------- */
 
 /* A number between -1 and 1, a pure function of its arguments. */
 static float number(int step, int array, int64_t element) {
@@ -46,16 +47,14 @@ static void read_tokens(const ls_attention_rank *r, const ls_attention_array *fr
     const float *x = from->data;
     for (int64_t b = 0; b < r->batch; b++)
         for (int64_t i = 0; i < r->n; i++)
-            for (int64_t j = 0; j < width; j++)
-                all[global_row(r, b, i) * width + j] = x[(b * r->n + i) * width + j];
+            for (int64_t j = 0; j < width; j++) all[global_row(r, b, i) * width + j] = x[(b * r->n + i) * width + j];
 }
 
 static void read_lse(const ls_attention_rank *r, float all[B][HQ][S]) {
     const float *x = r->lse.data;
     for (int64_t b = 0; b < r->batch; b++)
         for (int64_t h = 0; h < HQ; h++)
-            for (int64_t i = 0; i < r->n; i++)
-                all[r->first_batch + b][h][r->positions[i]] = x[(b * HQ + h) * r->n + i];
+            for (int64_t i = 0; i < r->n; i++) all[r->first_batch + b][h][r->positions[i]] = x[(b * HQ + h) * r->n + i];
 }
 
 static ls_status work(ls_attention_rank *r, void *context) {
@@ -76,14 +75,14 @@ static ls_status work(ls_attention_rank *r, void *context) {
     return ls_ok();
 }
 
-/* --- all ranks ---------------------------------------------------------------------------------------------------------------- */
+/* --- all ranks ---------------------------------------------------------------------------------------------------- */
 
 /* Runs attention with a window of 96 tokens within packed documents. */
 static ls_status run(int ranks, const char *strategy, results *out) {
     static const int32_t ends[] = {0, 130, 131, 420, S};
-    const ls_mask mask = {.n = 2,
-                          .term = {{.kind = LS_MASK_WINDOW, .window = 96},
-                                   {.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = 5}}};
+    const ls_mask mask = {
+        .n = 2,
+        .term = {{.kind = LS_MASK_WINDOW, .window = 96}, {.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = 5}}};
     const ls_attention_options options = {.batch = B,
                                           .seq = S,
                                           .heads = HQ,

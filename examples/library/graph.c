@@ -1,7 +1,7 @@
 /*
- * A user's network, trained with its sequences spread over several ranks: a convolution over the last tokens, then attention. The first
- * half of each sequence consists of random symbols, and the second half repeats it. To predict the next symbol, a token must find
- * the last tokens in the first half, half a sequence away and on another rank.
+ * A user's network, trained with its sequences spread over several ranks: a convolution over the last tokens, then
+ * attention. The first half of each sequence consists of random symbols, and the second half repeats it. To predict the
+ * next symbol, a token must find the last tokens in the first half, half a sequence away and on another rank.
  *
  *     cc graph.c $(pkg-config --cflags --libs longspan) -o graph && ./graph [RANKS [STRATEGY]]
  */
@@ -10,20 +10,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum {
-    B = 4,
-    S = 64,
-    HALF = S / 2,
-    SYMBOLS = 16,
-    E = 32,
-    H = 2,
-    D = E / H,
-    WIDTH = 3,
-    LAYERS = 2,
-    STEPS = 160
-};
+enum { B = 4, S = 64, HALF = S / 2, SYMBOLS = 16, E = 32, H = 2, D = E / H, WIDTH = 3, LAYERS = 2, STEPS = 160 };
 
-/* --- the network, for one device --------------------------------------------------------------------------------------- */
+/* --- the network, for one device ---------------------------------------------------------------------------------- */
 
 static ls_tensor matrix(ls_graph *g, int layer, const char *name, int64_t to, int64_t from) {
     return ls_parameter_named(g, 2, (int64_t[]){to, from}, "layer.%d.%s", layer, name);
@@ -49,8 +38,7 @@ static ls_tensor layer(ls_graph *g, ls_tensor x, ls_tensor rope, int n) {
 static ls_tensor network(ls_graph *g) {
     const ls_tensor tokens = ls_tokens(g, "tokens", B, S);
     const ls_tensor labels = ls_input_like(g, "labels", tokens);
-    const ls_tensor rope =
-        ls_rope_table(g, ls_input_like(g, "positions", tokens), D, &(ls_rope){.theta = 10000});
+    const ls_tensor rope = ls_rope_table(g, ls_input_like(g, "positions", tokens), D, &(ls_rope){.theta = 10000});
     const ls_tensor table = ls_parameter(g, "table", 2, (int64_t[]){SYMBOLS, E});
     ls_tensor x = ls_embedding(g, tokens, table);
     for (int n = 0; n < LAYERS; n++) x = layer(g, x, rope, n);
@@ -58,7 +46,7 @@ static ls_tensor network(ls_graph *g) {
     return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, norm(g, x, LAYERS, "norm"), head), labels));
 }
 
-/* --- the data, equal on every rank -------------------------------------------------------------------------------------- */
+/* --- the data, equal on every rank -------------------------------------------------------------------------------- */
 
 typedef struct batch {
     uint32_t random;
@@ -77,7 +65,7 @@ static void draw(batch *b) {
     }
 }
 
-/* --- the training, on each rank ------------------------------------------------------------------------------------------- */
+/* --- the training, on each rank ----------------------------------------------------------------------------------- */
 
 typedef struct outcome {
     double first, last;
@@ -94,9 +82,8 @@ static ls_status train(ls_worker *w, void *context) {
         LS_TRY(ls_worker_set_input(w, "tokens", b.tokens[0]));
         LS_TRY(ls_worker_set_input(w, "labels", b.labels[0]));
         LS_TRY(ls_worker_set_input(w, "positions", b.positions[0]));
-        LS_TRY(ls_worker_step(
-            w, &(ls_step){.tokens = B * (HALF - 1), .lr = 0.01 * fmin(1, (n + 1) / 20.0), .clip = 1},
-            &result));
+        LS_TRY(ls_worker_step(w, &(ls_step){.tokens = B * (HALF - 1), .lr = 0.01 * fmin(1, (n + 1) / 20.0), .clip = 1},
+                              &result));
         if (result.stop) return ls_error(LS_INTERRUPTED, "stopped after %d steps", n + 1);
         if (w->rank != 0) continue;
         if (n % 20 == 0 || n + 1 == STEPS) printf("step %3d  loss %.4f\n", n + 1, result.loss);
@@ -107,7 +94,7 @@ static ls_status train(ls_worker *w, void *context) {
     return ls_ok();
 }
 
-/* --- the program ---------------------------------------------------------------------------------------------------------------- */
+/* --- the program -------------------------------------------------------------------------------------------------- */
 
 static ls_status run(ls_graph *g, const ls_engine_options *options, outcome *out) {
     ls_engine *engine;
@@ -121,8 +108,7 @@ static ls_status run(ls_graph *g, const ls_engine_options *options, outcome *out
 int main(int argc, char **argv) {
     outcome out = {0, 0, 0};
     const ls_engine_options options = {
-        .weight_decay = 0.01,
-        .spread = {.ranks = argc > 1 ? atoi(argv[1]) : 2, .strategy = argc > 2 ? argv[2] : NULL}};
+        .weight_decay = 0.01, .spread = {.ranks = argc > 1 ? atoi(argv[1]) : 2, .strategy = argc > 2 ? argv[2] : NULL}};
     ls_graph *g = ls_graph_create(LS_F32);
     const ls_status status = run(g, &options, &out);
     ls_graph_destroy(g);

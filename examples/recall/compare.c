@@ -30,8 +30,8 @@ static void draw_cells(const outcome *o, int64_t steps, double highest, char out
 static void print_row(const outcome *o) {
     char memory[LS_BYTES_TEXT], name[32];
     snprintf(name, sizeof name, o->ranks == 1 ? "1 rank, alone" : "%lld ranks", (long long)o->ranks);
-    printf("  %-14s %6.1f %% right   after %4lld steps   %6.1f s   %10s in each rank\n", name,
-           100 * o->accuracy, (long long)o->steps, o->seconds, ls_bytes_text((double)o->measured, memory));
+    printf("  %-14s %6.1f %% right   after %4lld steps   %6.1f s   %10s in each rank\n", name, 100 * o->accuracy,
+           (long long)o->steps, o->seconds, ls_bytes_text((double)o->measured, memory));
 }
 
 /* Prints the median and the largest difference of the two curves. */
@@ -42,17 +42,15 @@ static void print_difference(const outcome *one, const outcome *many, int64_t st
         difference[i] = fabs(one->loss[i] - many->loss[i]);
         most = fmax(most, difference[i]);
     }
-    printf(
-        "  One curve: the losses differ by %.1g nats in the median step, by at most %.1g (first loss: %.1f).\n",
-        ls_median(difference, (int)steps), most, one->loss[0]);
+    printf("  One curve: the losses differ by %.1g nats in the median step, by at most %.1g (first loss: %.1f).\n",
+           ls_median(difference, (int)steps), most, one->loss[0]);
     free(difference);
 }
 
 static void print_curves(const outcome *one, const outcome *many) {
     const int64_t both = ls_min(one->steps, many->steps), most = ls_max(one->steps, many->steps);
     const double highest =
-        1.2 *
-        log(RECALL_VALUES); /* a little above the loss of guessing, near which the curves stay longest */
+        1.2 * log(RECALL_VALUES); /* a little above the loss of guessing, near which the curves stay longest */
     char cells[CELLS * BLOCK_BYTES + 1];
     draw_cells(one, most, highest, cells);
     printf("  loss, 1 rank   %s\n", cells);
@@ -77,8 +75,7 @@ static ls_status draw(const outcome *one, const outcome *many, const char *folde
     for (int64_t i = 0; i < most; i++) x[i] = (double)i + 1;
     dash(many->loss, many->steps, dashes);
     snprintf(name, sizeof name, "%lld ranks (dashes)", (long long)many->ranks);
-    const ls_chart_series series[] = {{"1 rank", x, one->loss, one->steps, NULL},
-                                      {name, x, dashes, many->steps, NULL}};
+    const ls_chart_series series[] = {{"1 rank", x, one->loss, one->steps, NULL}, {name, x, dashes, many->steps, NULL}};
     const ls_chart_level level = {"guessing", log(RECALL_VALUES)};
     const ls_chart chart = {.title = "Recall: the same task on one rank and on several",
                             .x_label = "step",

@@ -1,7 +1,7 @@
 /*
- * Trains a small model on the recall task over several ranks until its answers are right, and prints the accuracy. Exit 0 when the
- * accuracy on fresh sequences reaches the target. Built and run by run.sh. It uses Longspan's internal headers, since the command
- * `train` reads text and scores no answers.
+ * Trains a small model on the recall task over several ranks until its answers are right, and prints the accuracy. Exit
+ * 0 when the accuracy on fresh sequences reaches the target. Built and run by run.sh. It uses Longspan's internal
+ * headers, since the command `train` reads text and scores no answers.
  */
 #include "outcome.h"
 #include "task.h"
@@ -66,8 +66,7 @@ static void count_right(void *context, const ls_rank *rank) {
     }
 }
 
-static ls_status measure(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t sequences,
-                         score *out) {
+static ls_status measure(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t sequences, score *out) {
     const ls_sequences fresh = {.read = read_fresh, .context = &r->task};
     score mine = {.logits = r->logits};
     double loss;
@@ -95,8 +94,7 @@ static double count_crossing(int64_t S, const ls_layout *layout) {
     }
     int64_t crossing = 0;
     for (int64_t entry = S / 4; entry < S / 2; entry++)
-        for (int64_t question = 3 * S / 4; question < S; question++)
-            crossing += owner[entry] != owner[question];
+        for (int64_t question = 3 * S / 4; question < S; question++) crossing += owner[entry] != owner[question];
     free(owner);
     return (double)crossing / ((double)S / 4 * (double)S / 4);
 }
@@ -108,8 +106,7 @@ static double rate(const recall *r, int64_t step) {
 }
 
 /* Runs one step. LS_INTERRUPTED or LS_DIVERGED ends the training. */
-static ls_status advance(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t step,
-                         double *loss) {
+static ls_status advance(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t step, double *loss) {
     const ls_sequences from = {.read = read_training, .context = &r->task};
     const ls_step_hyper hyper = {.lr = rate(r, step), .clip = 1.0, .beta1 = 0.9, .beta2 = 0.95};
     const ls_wish wish = {.stop = ls_comm_stop_requested(rank->comm) ? LS_STOP_SIGNAL : LS_STOP_NOT};
@@ -137,8 +134,7 @@ static ls_status train(const recall *r, const ls_rank *rank, ls_trainer *trainer
         step++;
         if (step % MEASURE_EVERY != 0 && step != r->steps) continue;
         LS_TRY(measure(r, rank, trainer, MEASURE_SEQUENCES, &s));
-        if (accuracy_of(&s) >= r->target || step == r->steps)
-            LS_TRY(measure(r, rank, trainer, FINAL_SEQUENCES, &all));
+        if (accuracy_of(&s) >= r->target || step == r->steps) LS_TRY(measure(r, rank, trainer, FINAL_SEQUENCES, &all));
         char note[120];
         snprintf(note, sizeof note, "loss %.4f · right %.1f %%", loss, 100.0 * accuracy_of(&s));
         if (rank->rank == 0) ls_progress_show(&progress, step, note);
@@ -254,9 +250,9 @@ static ls_status parse(int argc, char **argv, recall *r) {
         else if (c == 'a')
             r->spread.as_threads = strcmp(optarg, "threads") == 0;
         else
-            return ls_error(
-                LS_USAGE, "known flags: --seq --ranks --batch --steps --lr --target --seed --strategy --mesh "
-                          "--ranks-as --model --compare");
+            return ls_error(LS_USAGE,
+                            "known flags: --seq --ranks --batch --steps --lr --target --seed --strategy --mesh "
+                            "--ranks-as --model --compare");
     }
     if (r->task.S % 4 != 0 || r->task.S < 4 * RECALL_KEYS)
         return ls_error(LS_USAGE, "--seq %lld; expected a multiple of 4, %d at least", (long long)r->task.S,

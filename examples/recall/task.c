@@ -10,9 +10,7 @@ typedef struct draws {
 } draws;
 
 /* A random number from 0 to n - 1. */
-static int64_t below(draws *d, int64_t n) {
-    return (int64_t)ls_rng_below(d->seed, d->stream, d->next++, (uint64_t)n);
-}
+static int64_t below(draws *d, int64_t n) { return (int64_t)ls_rng_below(d->seed, d->stream, d->next++, (uint64_t)n); }
 
 /* The keys in random order, by Fisher-Yates. */
 static void shuffle(draws *d, int32_t out[RECALL_KEYS]) {

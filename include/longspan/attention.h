@@ -1,9 +1,10 @@
 /*
- * Attention alone, for a program that has its own queries, keys and values: one attention op whose sequence is spread over ranks.
+ * Attention alone, for a program that has its own queries, keys and values: one attention op whose sequence is spread
+ * over ranks.
  *
- * ls_shared_attention_open plans it (it chooses mesh, strategy and layout, as far as the spread does not name them), compiles a forward
- * and a backward program for every rank, and proves that they can neither hang nor race. Then ls_shared_attention_run starts the
- * ranks, and each of them calls the user's function:
+ * ls_shared_attention_open plans it (it chooses mesh, strategy and layout, as far as the spread does not name them),
+ * compiles a forward and a backward program for every rank, and proves that they can neither hang nor race. Then
+ * ls_shared_attention_run starts the ranks, and each of them calls the user's function:
  *
  *     static ls_status work(ls_attention_rank *r, void *context) {
  *         write_my_tokens(r->q, r->k, r->v, r->positions);        into Longspan's own memory: nothing is copied
@@ -21,29 +22,33 @@
  *     status = ls_shared_attention_run(a, work, NULL, 0);
  *     ls_shared_attention_close(a);
  *
- * Axes. A rank holds `batch` sequences from first_batch on, and n tokens of each; `positions` are their positions in the whole
- * sequence: row i of its arrays is the token at positions[i]. q, o and their gradients are [batch, n, heads, head_size], k, v and
- * their gradients [batch, n, kv_heads, head_size], lse is [batch, heads, n]; all dense, the last dimension contiguous. Query head h reads KV head
- * h / (heads / kv_heads). With S tokens on P ranks n is floor or ceil of S/P; every position is on one rank. Without dp ranks
- * in the mesh, every rank holds a part of all sequences.
+ * Axes. A rank holds `batch` sequences from first_batch on, and n tokens of each; `positions` are their positions in
+ * the whole sequence: row i of its arrays is the token at positions[i]. q, o and their gradients are [batch, n, heads,
+ * head_size], k, v and their gradients [batch, n, kv_heads, head_size], lse is [batch, heads, n]; all dense, the last
+ * dimension contiguous. Query head h reads KV head h / (heads / kv_heads). With S tokens on P ranks n is floor or ceil
+ * of S/P; every position is on one rank. Without dp ranks in the mesh, every rank holds a part of all sequences.
  *
- * Element types. q, k, v, grad_o, o, dq, dk, dv: `dtype`. lse: f32 (f64 if dtype is f64), natural logarithm. For a query that sees no
- * key, lse is -inf and its row of o is zeros. Sums over all ranks are made in the type of lse and rounded once.
+ * Element types. q, k, v, grad_o, o, dq, dk, dv: `dtype`. lse: f32 (f64 if dtype is f64), natural logarithm. For a
+ * query that sees no key, lse is -inf and its row of o is zeros. Sums over all ranks are made in the type of lse and
+ * rounded once.
  *
- * A sink is [heads], whole on every rank: every rank writes the same values. dsink is the sum over all ranks, equal on each of them.
+ * A sink is [heads], whole on every rank: every rank writes the same values. dsink is the sum over all ranks, equal on
+ * each of them.
  *
- * Memory belongs to Longspan: it is mapped and zero before the user's function begins, and keeps its addresses until that function
- * returns. What other ranks need lies in the symmetric heap with transfers "in-place", and they read it there; with "put" it is sent
- * from there or from private memory. The user writes q, k, v, grad_o and the sink of the own rank only, and reads the other arrays.
+ * Memory belongs to Longspan: it is mapped and zero before the user's function begins, and keeps its addresses until
+ * that function returns. What other ranks need lies in the symmetric heap with transfers "in-place", and they read it
+ * there; with "put" it is sent from there or from private memory. The user writes q, k, v, grad_o and the sink of the
+ * own rank only, and reads the other arrays.
  *
- * Completion. A call returns on a rank when its results are complete and no other rank reads or writes its arrays. Until its next
- * call the arrays are this rank's alone, and q, k, v may be overwritten. backward does not compute the forward pass again: it reads
- * q, k, v, o, lse, grad_o and the sink as they are. A caller with several layers therefore keeps copies of q, k, v, o and lse of each
- * layer and writes them back before that layer's backward. Results stay until the next call of the same kind. Any number of calls
- * may be made, in any order that respects this.
+ * Completion. A call returns on a rank when its results are complete and no other rank reads or writes its arrays.
+ * Until its next call the arrays are this rank's alone, and q, k, v may be overwritten. backward does not compute the
+ * forward pass again: it reads q, k, v, o, lse, grad_o and the sink as they are. A caller with several layers therefore
+ * keeps copies of q, k, v, o and lse of each layer and writes them back before that layer's backward. Results stay
+ * until the next call of the same kind. Any number of calls may be made, in any order that respects this.
  *
- * Errors are statuses; a call that fails leaves its results undefined, and the rank should return the status. When one rank's
- * function returns an error, the others are woken with LS_PEER and ls_shared_attention_run returns the error that explains the rest.
+ * Errors are statuses; a call that fails leaves its results undefined, and the rank should return the status. When one
+ * rank's function returns an error, the others are woken with LS_PEER and ls_shared_attention_run returns the error
+ * that explains the rest.
  */
 #ifndef LONGSPAN_ATTENTION_H
 #define LONGSPAN_ATTENTION_H
@@ -60,7 +65,7 @@
 
 LS_PUBLIC_BEGIN
 
-/* --- the caller, for all ranks ------------------------------------------------------------------------------------------- */
+/* --- the caller, for all ranks ------------------------------------------------------------------------------------ */
 
 typedef struct ls_shared_attention ls_shared_attention;
 
@@ -72,17 +77,16 @@ typedef struct ls_attention_options {
     const ls_mask *mask; /* copied; NULL: full */
     double scale;        /* of q·k; 0: 1/sqrt(head_size) */
     double softcap;      /* logits become softcap*tanh(logit/softcap); 0: unchanged */
-    bool sink;        /* one more logit per query head, without a value: ls_attention_with_sink in graph.h */
-    bool gradients;   /* backward may be called: compiles a program and reserves memory for it */
-    ls_spread spread; /* recompute and tile are ignored */
+    bool sink;           /* one more logit per query head, without a value: ls_attention_with_sink in graph.h */
+    bool gradients;      /* backward may be called: compiles a program and reserves memory for it */
+    ls_spread spread;    /* recompute and tile are ignored */
 } ls_attention_options;
 
 /*
- * Prints nothing and starts no rank. LS_INVALID for invalid sizes, types and masks; LS_USAGE if no plan meets the spread, naming the
- * flag and the reason; LS_NO_MEMORY if a rank would not fit.
+ * Prints nothing and starts no rank. LS_INVALID for invalid sizes, types and masks; LS_USAGE if no plan meets the
+ * spread, naming the flag and the reason; LS_NO_MEMORY if a rank would not fit.
  */
-LS_MUST_USE ls_status ls_shared_attention_open(const ls_attention_options *options,
-                                               ls_shared_attention **out);
+LS_MUST_USE ls_status ls_shared_attention_open(const ls_attention_options *options, ls_shared_attention **out);
 void ls_shared_attention_close(ls_shared_attention *attention); /* NULL is allowed */
 
 /* The choices, and the bytes that a forward and a backward call send or read in place; seconds is 0. */
@@ -94,15 +98,15 @@ typedef struct ls_attention_rank ls_attention_rank;
 typedef ls_status (*ls_attention_work)(ls_attention_rank *rank, void *context);
 
 /*
- * Starts the ranks (processes forked from the caller, or threads with spread.as_threads), calls `work` on each, and returns when all have
- * ended. Runs once: LS_USAGE the second time. bytes > 0: all ranks get one shared copy of the context's bytes, which is copied back at
- * the end; two ranks must not write the same bytes of it. bytes 0: every rank gets the pointer unchanged. What a process writes to
- * other memory is lost when it ends.
+ * Starts the ranks (processes forked from the caller, or threads with spread.as_threads), calls `work` on each, and
+ * returns when all have ended. Runs once: LS_USAGE the second time. bytes > 0: all ranks get one shared copy of the
+ * context's bytes, which is copied back at the end; two ranks must not write the same bytes of it. bytes 0: every rank
+ * gets the pointer unchanged. What a process writes to other memory is lost when it ends.
  */
-LS_MUST_USE ls_status ls_shared_attention_run(ls_shared_attention *attention, ls_attention_work work,
-                                              void *context, size_t bytes);
+LS_MUST_USE ls_status ls_shared_attention_run(ls_shared_attention *attention, ls_attention_work work, void *context,
+                                              size_t bytes);
 
-/* --- one rank -------------------------------------------------------------------------------------------------------------- */
+/* --- one rank ----------------------------------------------------------------------------------------------------- */
 
 /* A dense array, the last dimension contiguous. */
 typedef struct ls_attention_array {
@@ -127,16 +131,16 @@ struct ls_attention_rank {
 };
 
 /*
- * Collective: every rank makes the same calls in the same order. A call blocks until the other ranks have reached the points that it
- * depends on; LS_PEER when one of them has died or made no progress for the spread's wait_timeout. backward: LS_USAGE if the
- * attention was opened without gradients, or if forward was not called before.
+ * Collective: every rank makes the same calls in the same order. A call blocks until the other ranks have reached the
+ * points that it depends on; LS_PEER when one of them has died or made no progress for the spread's wait_timeout.
+ * backward: LS_USAGE if the attention was opened without gradients, or if forward was not called before.
  */
 LS_MUST_USE ls_status ls_attention_forward(ls_attention_rank *rank);
 LS_MUST_USE ls_status ls_attention_backward(ls_attention_rank *rank);
 
 /*
- * Collective: returns when all ranks have called it. *stop, equal on all ranks: Ctrl-C was pressed (pressed again, it ends the ranks
- * at once); stop may be NULL.
+ * Collective: returns when all ranks have called it. *stop, equal on all ranks: Ctrl-C was pressed (pressed again, it
+ * ends the ranks at once); stop may be NULL.
  */
 LS_MUST_USE ls_status ls_attention_barrier(ls_attention_rank *rank, bool *stop);
 

@@ -12,17 +12,20 @@
 
 LS_PUBLIC_BEGIN
 
-/* How texts become documents: the flags of every command that reads texts. Zero and NULL mean the default that the command's help shows. */
+/*
+ * How texts become documents: the flags of every command that reads texts. Zero and NULL mean the default that the
+ * command's help shows.
+ */
 typedef struct ls_text_form {
     const char *format;  /* "auto", "text", "jsonl", "json" */
     const char *field;   /* of JSON: where the text is */
     const char *records; /* of JSON: what a record is: "text", "completion", "messages" */
-    const char *
-        chat; /* of messages: a published form, a template of the tokenizer, or a file; NULL: the tokenizer's own */
-    const char *system; /* of messages: system message for conversations without one; NULL: none is added */
-    const char *today;  /* of messages: YYYY-MM-DD, the day that templates write; NULL: the current day */
-    const char *begin;  /* a token before each document, "none", or "auto": what the tokenizer's files say */
-    const char *end;    /* a token after each document, "none", or "auto": the tokenizer's end of document */
+    const char
+        *chat; /* of messages: a published form, a template of the tokenizer, or a file; NULL: the tokenizer's own */
+    const char *system;     /* of messages: system message for conversations without one; NULL: none is added */
+    const char *today;      /* of messages: YYYY-MM-DD, the day that templates write; NULL: the current day */
+    const char *begin;      /* a token before each document, "none", or "auto": what the tokenizer's files say */
+    const char *end;        /* a token after each document, "none", or "auto": the tokenizer's end of document */
     int64_t longest_record; /* most bytes of a record */
     bool skip_bad;          /* records that cannot be read are left out and counted, not errors */
 } ls_text_form;

@@ -1,8 +1,8 @@
 /*
  * Engines: a user's graph, compiled for many ranks, run, differentiated and trained.
  *
- * The user writes a graph for one device (graph.h) that ends in a loss: the sum over all tokens of the quantity to minimise.
- * An engine is that graph compiled. ls_engine_open
+ * The user writes a graph for one device (graph.h) that ends in a loss: the sum over all tokens of the quantity to
+ * minimise. An engine is that graph compiled. ls_engine_open
  *
  *   - adds the gradients of all parameters to the graph,
  *   - chooses mesh, strategy, layout and the ways to save memory, as far as the spread does not name them,
@@ -26,21 +26,22 @@
  *     status = ls_engine_run(engine, work, NULL, 0);
  *     ls_engine_close(engine);
  *
- * Arrays are global: every rank passes whole arrays, of which the library takes the rank's part, and reads whole arrays.
- * Nothing in the user's code depends on the number of ranks, nor on the rank that holds a token.
+ * Arrays are global: every rank passes whole arrays, of which the library takes the rank's part, and reads whole
+ * arrays. Nothing in the user's code depends on the number of ranks, nor on the rank that holds a token.
  *
- * Guarantees. Results are equal to rounding for any number of ranks, mesh, strategy and layout; with equal choices the bits are
- * equal. Gradients are sums over tokens, micro-batches and ranks, divided by the `tokens` of the step and by nothing else.
- * Random numbers are a function of seed, name and index. A rank maps exactly the bytes of the plan, once.
+ * Guarantees. Results are equal to rounding for any number of ranks, mesh, strategy and layout; with equal choices the
+ * bits are equal. Gradients are sums over tokens, micro-batches and ranks, divided by the `tokens` of the step and by
+ * nothing else. Random numbers are a function of seed, name and index. A rank maps exactly the bytes of the plan, once.
  *
- * Calls on a worker are collective unless their comment says otherwise: every rank makes the same calls in the same order, with the
- * same arguments. A call blocks until the other ranks have reached the points that it depends on.
+ * Calls on a worker are collective unless their comment says otherwise: every rank makes the same calls in the same
+ * order, with the same arguments. A call blocks until the other ranks have reached the points that it depends on.
  *
- * Ranks are processes forked from the caller, or threads with spread.as_threads. A process sees the caller's memory as it was at
- * the fork. What it writes is lost when it ends, except for files and for the context that ls_engine_run shares.
+ * Ranks are processes forked from the caller, or threads with spread.as_threads. A process sees the caller's memory as
+ * it was at the fork. What it writes is lost when it ends, except for files and for the context that ls_engine_run
+ * shares.
  *
- * Errors are statuses. A function that fails has not changed its outputs. When one rank's work returns an error, the others are
- * woken with LS_PEER and ls_engine_run returns the error that explains the rest, with the rank's number.
+ * Errors are statuses. A function that fails has not changed its outputs. When one rank's work returns an error, the
+ * others are woken with LS_PEER and ls_engine_run returns the error that explains the rest, with the rank's number.
  */
 #ifndef LONGSPAN_ENGINE_H
 #define LONGSPAN_ENGINE_H
@@ -56,7 +57,7 @@
 
 LS_PUBLIC_BEGIN
 
-/* --- the caller, for all ranks ------------------------------------------------------------------------------------------- */
+/* --- the caller, for all ranks ------------------------------------------------------------------------------------ */
 
 typedef struct ls_engine ls_engine;
 
@@ -72,16 +73,16 @@ typedef struct ls_engine_options {
     int64_t micro_batches;        /* of one step; their gradients are added; default 1 */
     double beta1, beta2, epsilon; /* of AdamW; defaults 0.9, 0.95, 1e-8 */
     double weight_decay;          /* of parameters with two or more dimensions */
-    const ls_tensor *read; /* [n_read], named by ls_named: the tensors that ls_worker_get_tensor can read */
+    const ls_tensor *read;        /* [n_read], named by ls_named: the tensors that ls_worker_get_tensor can read */
     int n_read;
     ls_spread spread;
 } ls_engine_options;
 
 /*
- * options may be NULL. loss: one number of type G, as ls_sum returns; LS_NO_TENSOR is allowed with LS_TO_EVALUATE only. The graph is
- * borrowed until the engine is closed; the engine adds nodes to it, so it takes no further ops and serves no other engine. Prints
- * nothing. LS_INVALID or LS_UNSUPPORTED names the op, the tensor and the reason where the graph cannot be differentiated or spread;
- * LS_USAGE: no plan meets the spread.
+ * options may be NULL. loss: one number of type G, as ls_sum returns; LS_NO_TENSOR is allowed with LS_TO_EVALUATE only.
+ * The graph is borrowed until the engine is closed; the engine adds nodes to it, so it takes no further ops and serves
+ * no other engine. Prints nothing. LS_INVALID or LS_UNSUPPORTED names the op, the tensor and the reason where the graph
+ * cannot be differentiated or spread; LS_USAGE: no plan meets the spread.
  */
 LS_MUST_USE ls_status ls_engine_open(ls_graph *graph, ls_tensor loss, const ls_engine_options *options,
                                      ls_engine **out);
@@ -101,13 +102,14 @@ typedef struct ls_worker ls_worker;
 typedef ls_status (*ls_work)(ls_worker *worker, void *context);
 
 /*
- * Starts the ranks, calls `work` on each, and returns when all have ended. Runs once. bytes > 0: all ranks get one shared copy of
- * the context's bytes, which is copied back at the end; two ranks must not write the same bytes of it. bytes 0: every rank gets the
- * pointer unchanged. Ctrl-C asks the ranks to stop (ls_step_result.stop); a second one ends them at once.
+ * Starts the ranks, calls `work` on each, and returns when all have ended. Runs once. bytes > 0: all ranks get one
+ * shared copy of the context's bytes, which is copied back at the end; two ranks must not write the same bytes of it.
+ * bytes 0: every rank gets the pointer unchanged. Ctrl-C asks the ranks to stop (ls_step_result.stop); a second one
+ * ends them at once.
  */
 LS_MUST_USE ls_status ls_engine_run(ls_engine *engine, ls_work work, void *context, size_t bytes);
 
-/* --- the worker of one rank -------------------------------------------------------------------------------------------------- */
+/* --- the worker of one rank --------------------------------------------------------------------------------------- */
 
 typedef struct ls_worker_state ls_worker_state;
 
@@ -119,20 +121,20 @@ struct ls_worker {
 };
 
 /*
- * Sets an input, i32[B,S], for the next micro-batch. Not collective. LS_INVALID names a value that is no row of the table that it
- * indexes (a label may be -100: ignored).
+ * Sets an input, i32[B,S], for the next micro-batch. Not collective. LS_INVALID names a value that is no row of the
+ * table that it indexes (a label may be -100: ignored).
  */
 LS_MUST_USE ls_status ls_worker_set_input(ls_worker *worker, const char *name, const int32_t *values);
 
 /*
- * A parameter's values, all of them in the order of its dimensions, rounded to its type. The optimiser's moments stay. Not
- * collective, but every rank must set the same.
+ * A parameter's values, all of them in the order of its dimensions, rounded to its type. The optimiser's moments stay.
+ * Not collective, but every rank must set the same.
  */
 LS_MUST_USE ls_status ls_worker_set_parameter(ls_worker *worker, const char *name, const double *values);
 
 /*
- * Sets all parameters: those with two or more dimensions to normal random numbers with this standard deviation, a function of (seed,
- * name, index); vectors to 1, or to 0 when their name ends with ".bias". Not collective.
+ * Sets all parameters: those with two or more dimensions to normal random numbers with this standard deviation, a
+ * function of (seed, name, index); vectors to 1, or to 0 when their name ends with ".bias". Not collective.
  */
 LS_MUST_USE ls_status ls_worker_set_random(ls_worker *worker, double deviation, uint64_t seed);
 
@@ -146,22 +148,26 @@ typedef struct ls_step {
 } ls_step;
 
 typedef struct ls_step_result {
-    double loss;      /* summed over micro-batches, divided by the tokens; NaN if there are none */
-    double grad_norm; /* of all gradients together, before clipping; NaN if there are none */
-    bool applied;     /* the parameters were updated; false if loss or norm is not finite */
-    bool stop;        /* Ctrl-C was pressed; equal on every rank */
+    double loss;                  /* summed over micro-batches, divided by the tokens; NaN if there are none */
+    double grad_norm;             /* of all gradients together, before clipping; NaN if there are none */
+    bool applied;                 /* the parameters were updated; false if loss or norm is not finite */
+    bool stop;                    /* Ctrl-C was pressed; equal on every rank */
     double seconds, wait_seconds; /* of this rank: the whole step, and the part spent waiting for peers */
 } ls_step_result;
 
 /* Runs forward, backward, and with LS_TO_TRAIN the update. LS_USAGE if the engine was opened with LS_TO_EVALUATE. */
 LS_MUST_USE ls_status ls_worker_step(ls_worker *worker, const ls_step *step, ls_step_result *result);
-/* Runs the forward pass alone, with any purpose; lr and clip are not used. Parameters and sums of gradients do not change. */
+/*
+ * Runs the forward pass alone, with any purpose; lr and clip are not used. Parameters and sums of gradients do not
+ * change.
+ */
 LS_MUST_USE ls_status ls_worker_evaluate(ls_worker *worker, const ls_step *step, ls_step_result *result);
 
 /*
- * Read a whole array by its name into `out`, as f64; out may be NULL on ranks that need no copy. get_gradient: of the last step,
- * with LS_TO_DIFFERENTIATE. get_tensor: one of options.read, after the last micro-batch; parts that ranks hold are assembled,
- * partial sums are added. They use memory beyond the plan: one copy of the array, freed before they return.
+ * Read a whole array by its name into `out`, as f64; out may be NULL on ranks that need no copy. get_gradient: of the
+ * last step, with LS_TO_DIFFERENTIATE. get_tensor: one of options.read, after the last micro-batch; parts that ranks
+ * hold are assembled, partial sums are added. They use memory beyond the plan: one copy of the array, freed before they
+ * return.
  */
 LS_MUST_USE ls_status ls_worker_get_parameter(ls_worker *worker, const char *name, double *out);
 LS_MUST_USE ls_status ls_worker_get_gradient(ls_worker *worker, const char *name, double *out);

@@ -1,6 +1,6 @@
 /*
- * Evaluation: the loss of a model on a text, by the number of tokens that the model has seen; and recall, whether the model finds one
- * sentence again in a long text.
+ * Evaluation: the loss of a model on a text, by the number of tokens that the model has seen; and recall, whether the
+ * model finds one sentence again in a long text.
  */
 #ifndef LONGSPAN_EVAL_H
 #define LONGSPAN_EVAL_H
@@ -21,7 +21,10 @@ typedef struct ls_loss_bin {
 
 #define LS_LOSS_BINS 34 /* 0, 1, 2, 3-4, 5-8, ...: enough for any sequence */
 
-/* Ascending bins, and `all` of them together. Neighbours with too few tokens for a mean within 0.05 nats are joined to one bin. */
+/*
+ * Ascending bins, and `all` of them together. Neighbours with too few tokens for a mean within 0.05 nats are joined to
+ * one bin.
+ */
 typedef struct ls_loss_table {
     int n;
     ls_loss_bin bin[LS_LOSS_BINS];
@@ -56,11 +59,11 @@ typedef struct ls_eval_result {
 /* Blocks until done; LS_INTERRUPTED when stopped by a signal, with nothing written. */
 LS_MUST_USE ls_status ls_evaluate(const ls_eval_options *options, ls_eval_result *result);
 
-/* --- recall ------------------------------------------------------------------------------------------------------------------- */
+/* --- recall ------------------------------------------------------------------------------------------------------- */
 
 /*
- * A sentence with a pass key of five digits is placed at some depth of a long text, and a question at the end asks for the key. For
- * each length and depth there are several texts, each with its own key.
+ * A sentence with a pass key of five digits is placed at some depth of a long text, and a question at the end asks for
+ * the key. For each length and depth there are several texts, each with its own key.
  */
 #define LS_RECALL_LENGTHS 16
 #define LS_RECALL_DEPTHS 32
@@ -74,9 +77,10 @@ typedef struct ls_recall_options {
     int n_data;        /* the text around the key; 0: a few sentences, repeated */
     ls_text_form form; /* of text */
     int64_t lengths[LS_RECALL_LENGTHS];
-    int n_lengths; /* lengths of whole texts in tokens; 0: a quarter, a half and all of the model's positions, at most 8192 */
-    int64_t depths;    /* number of depths, evenly from the beginning to the end */
-    int64_t samples;   /* texts for each length and depth */
+    int n_lengths;   /* lengths of whole texts in tokens; 0: a quarter, a half and all of the model's positions, at most
+                        8192 */
+    int64_t depths;  /* number of depths, evenly from the beginning to the end */
+    int64_t samples; /* texts for each length and depth */
     const char *dtype; /* "f32" or "bf16" */
     uint64_t seed;     /* of the keys and of random weights */
     const char *out;   /* folder for recall.json and recall.svg; NULL: not written */

@@ -1,14 +1,14 @@
 /*
  * Graphs: what to compute, as if for one device.
  *
- * A graph is built by calling one function per op. The function takes tensors and returns a tensor, whose shape follows from the
- * inputs. The user marks the batch and the sequence once, on the token input (ls_tokens); every other tensor inherits
- * these factors through the ops' shape rules. Nothing in a graph mentions ranks: the compiler decides which tensors are cut and
- * what is sent.
+ * A graph is built by calling one function per op. The function takes tensors and returns a tensor, whose shape follows
+ * from the inputs. The user marks the batch and the sequence once, on the token input (ls_tokens); every other tensor
+ * inherits these factors through the ops' shape rules. Nothing in a graph mentions ranks: the compiler decides which
+ * tensors are cut and what is sent.
  *
- * Errors are sticky. The graph keeps the first mistake (shapes that do not fit, a missing tensor, a tensor of another graph, NULL) with
- * the names and shapes involved. Every later call returns the empty tensor, and ls_graph_status returns the mistake. A model can
- * therefore be written without a check after each op:
+ * Errors are sticky. The graph keeps the first mistake (shapes that do not fit, a missing tensor, a tensor of another
+ * graph, NULL) with the names and shapes involved. Every later call returns the empty tensor, and ls_graph_status
+ * returns the mistake. A model can therefore be written without a check after each op:
  *
  *     ls_graph *g = ls_graph_create(LS_F32);
  *     ls_tensor tokens = ls_tokens(g, "tokens", B, S);
@@ -23,9 +23,9 @@
  *
  * Activations and parameters have the graph's element type T. Sums over many terms (losses, log-sum-exp, gradients of
  * parameters) have its accumulator type G: f64 if T is f64, otherwise f32.
- * Shapes: B batch, S sequence, E model width, Hq/Hkv heads, D head size, V vocabulary; [..] any leading dimensions.
- * A graph owns its tensors and copies names and parameters. The document ends of a mask are not copied: the caller keeps them until
- * the graph has been compiled.
+ * Shapes: B batch, S sequence, E model width, Hq/Hkv heads, D head size, V vocabulary; [..] any leading dimensions. A
+ * graph owns its tensors and copies names and parameters. The document ends of a mask are not copied: the caller keeps
+ * them until the graph has been compiled.
  */
 #ifndef LONGSPAN_GRAPH_H
 #define LONGSPAN_GRAPH_H
@@ -55,13 +55,16 @@ void ls_graph_destroy(ls_graph *graph); /* NULL is allowed */
 /* LS_OK, or the first mistake. */
 LS_MUST_USE ls_status ls_graph_status(const ls_graph *graph);
 
-/* Name and shape (NULL: not wanted) of parameter `index` in order of declaration; NULL past the end. The graph owns the name. */
+/*
+ * Name and shape (NULL: not wanted) of parameter `index` in order of declaration; NULL past the end. The graph owns the
+ * name.
+ */
 const char *ls_graph_parameter(const ls_graph *graph, int index, ls_shape *shape);
 
 /* Sets the name that listings and messages show for a tensor. Returns the tensor. */
 ls_tensor ls_named(ls_graph *graph, ls_tensor tensor, const char *format, ...) LS_PRINTF(3, 4);
 
-/* --- leaves ------------------------------------------------------------------------------------------------------------ */
+/* --- leaves ------------------------------------------------------------------------------------------------------- */
 
 /* The token input, i32[B,S]: its dimensions are the batch and the sequence of every tensor derived from it. */
 ls_tensor ls_tokens(ls_graph *graph, const char *name, int64_t B, int64_t S);
@@ -70,10 +73,9 @@ ls_tensor ls_input_like(ls_graph *graph, const char *name, ls_tensor like);
 /* A trained tensor T[size...]; names are unique. */
 ls_tensor ls_parameter(ls_graph *graph, const char *name, int ndim, const int64_t *size);
 /* The same with a name in printf format, for example with a layer's number. */
-ls_tensor ls_parameter_named(ls_graph *graph, int ndim, const int64_t *size, const char *format, ...)
-    LS_PRINTF(4, 5);
+ls_tensor ls_parameter_named(ls_graph *graph, int ndim, const int64_t *size, const char *format, ...) LS_PRINTF(4, 5);
 
-/* --- ops ---------------------------------------------------------------------------------------------------------------- */
+/* --- ops ---------------------------------------------------------------------------------------------------------- */
 
 ls_tensor ls_embedding(ls_graph *graph, ls_tensor ids, ls_tensor table); /* i32[..], T[V,E] -> T[..,E] */
 /* The same, but looking up id `padding` adds nothing to the gradient of its row. padding -1: no such id. */
@@ -87,19 +89,28 @@ ls_tensor ls_linear_transposed(ls_graph *graph, ls_tensor x, ls_tensor weight, l
 
 /* x / sqrt(mean(x²) + epsilon) * weight over the last dimension (Zhang, Sennrich 2019). */
 ls_tensor ls_rmsnorm(ls_graph *graph, ls_tensor x, ls_tensor weight, double epsilon);
-/* The same with (offset + weight) instead of the weight: offset 1 is for weights that are trained around 0, as in Gemma. */
+/*
+ * The same with (offset + weight) instead of the weight: offset 1 is for weights that are trained around 0, as in
+ * Gemma.
+ */
 ls_tensor ls_rmsnorm_offset(ls_graph *graph, ls_tensor x, ls_tensor weight, double epsilon, double offset);
 
-/* (x - mean) / sqrt(variance + epsilon) * weight + bias over the last dimension; bias may be LS_NO_TENSOR (Ba et al. 2016). */
+/*
+ * (x - mean) / sqrt(variance + epsilon) * weight + bias over the last dimension; bias may be LS_NO_TENSOR (Ba et al.
+ * 2016).
+ */
 ls_tensor ls_layernorm(ls_graph *graph, ls_tensor x, ls_tensor weight, ls_tensor bias, double epsilon);
 
-/* Rotary positions, and how they are scaled to a longer context than the model was trained with (as in Hugging Face configs). */
+/*
+ * Rotary positions, and how they are scaled to a longer context than the model was trained with (as in Hugging Face
+ * configs).
+ */
 typedef struct ls_rope {
     double theta;
     const char *scaling; /* NULL ("default"), "linear", "dynamic", "yarn" or "llama3" */
     double factor;
     double low_factor, high_factor; /* llama3 */
-    double original_length; /* dynamic, yarn and llama3: length in tokens that the model was trained with */
+    double original_length;         /* dynamic, yarn and llama3: length in tokens that the model was trained with */
     /* dynamic: tokens of the sequence. A position p beyond it is rotated as in a sequence of p + 1 tokens */
     double length;
     /* The rest is for yarn. */
@@ -119,15 +130,15 @@ ls_tensor ls_rotate(ls_graph *graph, ls_tensor x, ls_tensor table);
  * softmax(scale · q·kᵀ) · v under the mask, grouped queries: q T[B,S,Hq,D], k and v T[B,S,Hkv,D] -> T[B,S,Hq,D].
  * Hq is a multiple of Hkv; D is any. The strategy that computes it over ranks is chosen when the graph is compiled.
  */
-ls_tensor ls_attention(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
-                       double scale);
+ls_tensor ls_attention(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask, double scale);
 /* The same with soft-capped logits, c·tanh(logit/c), as in Gemma 2. softcap 0: no cap. */
-ls_tensor ls_attention_capped(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
-                              double scale, double softcap);
+ls_tensor ls_attention_capped(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask, double scale,
+                              double softcap);
 /*
- * The same with a sink T[Hq] (LS_NO_TENSOR: none): one more logit per query head, which every query sees under any mask and whose
- * value vector is 0. The weights of the keys then add up to less than 1 (as in gpt-oss; a sink of 0 adds 1 to the softmax's
- * denominator). The sink is neither scaled nor capped. A query that sees no key has result 0, and its log-sum-exp is the sink.
+ * The same with a sink T[Hq] (LS_NO_TENSOR: none): one more logit per query head, which every query sees under any mask
+ * and whose value vector is 0. The weights of the keys then add up to less than 1 (as in gpt-oss; a sink of 0 adds 1 to
+ * the softmax's denominator). The sink is neither scaled nor capped. A query that sees no key has result 0, and its
+ * log-sum-exp is the sink.
  */
 ls_tensor ls_attention_with_sink(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, ls_tensor sink,
                                  const ls_mask *mask, double scale, double softcap);
@@ -136,7 +147,7 @@ ls_tensor ls_attention_lse(ls_graph *graph, ls_tensor attention);
 
 ls_tensor ls_swiglu(ls_graph *graph, ls_tensor gate, ls_tensor up); /* silu(gate)·up */
 ls_tensor ls_gelu(ls_graph *graph, ls_tensor x);                    /* x·Phi(x), exact: "gelu" in configs */
-ls_tensor ls_gelu_tanh(ls_graph *graph, ls_tensor x); /* its approximation with tanh: "gelu_new" */
+ls_tensor ls_gelu_tanh(ls_graph *graph, ls_tensor x);               /* its approximation with tanh: "gelu_new" */
 ls_tensor ls_relu(ls_graph *graph, ls_tensor x);
 ls_tensor ls_silu(ls_graph *graph, ls_tensor x);
 ls_tensor ls_softcap(ls_graph *graph, ls_tensor x, double cap); /* cap·tanh(x/cap), cap > 0; T or G[..] */
@@ -146,19 +157,25 @@ ls_tensor ls_scale(ls_graph *graph, ls_tensor x, double factor);
 ls_tensor ls_cast(ls_graph *graph, ls_tensor x, ls_dtype dtype);
 
 /*
- * Ops along the sequence: each rank receives the tokens that it needs from its neighbours. Layouts contiguous and zigzag only.
- * shift: y[:,i] = x[:,i-tokens], and 0 where i-tokens is outside the sequence; tokens may be negative. Any type, [B,S,..].
- * conv: causal and depth-wise, y[:,i,e] = sum over t of weight[t,e]·x[:,i-t,e]: T[B,S,E], T[width,E] -> T[B,S,E].
+ * Ops along the sequence: each rank receives the tokens that it needs from its neighbours. Layouts contiguous and
+ * zigzag only. shift: y[:,i] = x[:,i-tokens], and 0 where i-tokens is outside the sequence; tokens may be negative. Any
+ * type, [B,S,..]. conv: causal and depth-wise, y[:,i,e] = sum over t of weight[t,e]·x[:,i-t,e]: T[B,S,E], T[width,E] ->
+ * T[B,S,E].
  */
 ls_tensor ls_shift(ls_graph *graph, ls_tensor x, int64_t tokens);
 ls_tensor ls_conv(ls_graph *graph, ls_tensor x, ls_tensor weight);
 
-/* The same elements in the same order with other dimensions. The batch and the sequence must stay dimensions of their own. */
+/*
+ * The same elements in the same order with other dimensions. The batch and the sequence must stay dimensions of their
+ * own.
+ */
 ls_tensor ls_reshape(ls_graph *graph, ls_tensor x, int ndim, const int64_t *size);
 ls_tensor ls_split_last(ls_graph *graph, ls_tensor x, int64_t H, int64_t D); /* [..,H*D] -> [..,H,D] */
 ls_tensor ls_merge_last(ls_graph *graph, ls_tensor x);                       /* [..,H,D] -> [..,H*D] */
 
-/* Splits the last dimension into three parts, or concatenates three parts: T[..,a+b+c] <-> T[..,a], T[..,b], T[..,c]. */
+/*
+ * Splits the last dimension into three parts, or concatenates three parts: T[..,a+b+c] <-> T[..,a], T[..,b], T[..,c].
+ */
 void ls_split(ls_graph *graph, ls_tensor x, const int64_t size[3], ls_tensor part[3]);
 ls_tensor ls_join(ls_graph *graph, const ls_tensor part[3]);
 

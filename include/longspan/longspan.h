@@ -1,5 +1,6 @@
 /*
- * Longspan trains transformer language models on sequences that are split over many ranks. This header includes all public headers:
+ * Longspan trains transformer language models on sequences that are split over many ranks. This header includes all
+ * public headers:
  *
  *   tensor.h     element types, shapes
  *   graph.h      describe a model as if for one device

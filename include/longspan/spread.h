@@ -24,8 +24,8 @@ typedef struct ls_spread {
     const char *isa; /* instruction set of Longspan's own kernels: "ref" ... "amx"; see ls_limit_isa */
     int64_t memory;  /* bytes that a rank may map; 0: no limit */
     /*
-     * Which results of the forward pass are recomputed in the backward pass: "none", "all", a number of results (cheapest first), or
-     * "auto": as many as the memory demands.
+     * Which results of the forward pass are recomputed in the backward pass: "none", "all", a number of results
+     * (cheapest first), or "auto": as many as the memory demands.
      */
     const char *recompute;
     const char *tile;    /* which ops run tile by tile: "auto", "none", "loss" (with the logits), "all" */
@@ -36,9 +36,9 @@ typedef struct ls_spread {
 } ls_spread;
 
 /*
- * Limits the instructions of the whole process, including those of oneDNN's matrix products, to the set `name` (as in ls_spread.isa).
- * Call it before any other function of this library. The environment variable LONGSPAN_ISA does the same. LS_USAGE for an unknown name
- * and for a set that this processor does not have.
+ * Limits the instructions of the whole process, including those of oneDNN's matrix products, to the set `name` (as in
+ * ls_spread.isa). Call it before any other function of this library. The environment variable LONGSPAN_ISA does the
+ * same. LS_USAGE for an unknown name and for a set that this processor does not have.
  */
 LS_MUST_USE ls_status ls_limit_isa(const char *name);
 
@@ -57,9 +57,10 @@ typedef struct ls_spread_result {
 } ls_spread_result;
 
 /*
- * Rotary positions that replace those of the model's config.json, for a context longer than the model was trained with. Only for
- * architectures with rotary positions. scaling: TYPE, TYPE:FACTOR or TYPE:FACTOR:ORIGINAL, where TYPE is default, linear, dynamic, yarn
- * or llama3, and ORIGINAL the length that the model was trained with; or the value of rope_scaling as JSON.
+ * Rotary positions that replace those of the model's config.json, for a context longer than the model was trained with.
+ * Only for architectures with rotary positions. scaling: TYPE, TYPE:FACTOR or TYPE:FACTOR:ORIGINAL, where TYPE is
+ * default, linear, dynamic, yarn or llama3, and ORIGINAL the length that the model was trained with; or the value of
+ * rope_scaling as JSON.
  */
 typedef struct ls_rope_change {
     const char *scaling; /* NULL: as in config.json */

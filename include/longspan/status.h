@@ -43,7 +43,9 @@ static inline ls_status ls_ok(void) {
     return s;
 }
 
-/* A status with a printf-style message. A message that is too long loses its middle: the reason, at its end, is kept. */
+/*
+ * A status with a printf-style message. A message that is too long loses its middle: the reason, at its end, is kept.
+ */
 ls_status ls_error(ls_code code, const char *format, ...) LS_PRINTF(2, 3);
 
 /* The same status with "format: " put before its text; LS_OK stays LS_OK. */

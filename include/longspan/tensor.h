@@ -12,8 +12,8 @@ LS_PUBLIC_BEGIN
 typedef enum ls_dtype { LS_F32, LS_F64, LS_BF16, LS_I32, LS_DTYPES } ls_dtype;
 
 /*
- * The factor of a dimension says which mesh axes cut it: dp cuts the batch, ring and ulysses cut the sequence. A dimension
- * without a factor is whole on every rank.
+ * The factor of a dimension says which mesh axes cut it: dp cuts the batch, ring and ulysses cut the sequence. A
+ * dimension without a factor is whole on every rank.
  */
 typedef enum ls_factor { LS_FACTOR_NONE, LS_FACTOR_BATCH, LS_FACTOR_SEQUENCE } ls_factor;
 
@@ -30,8 +30,8 @@ typedef struct ls_shape {
 } ls_shape;
 
 /*
- * A mask says which keys a query sees. It is the intersection of its terms; a mask without terms is full attention. With q and k
- * positions in the global sequence, query q sees key k when every term allows it:
+ * A mask says which keys a query sees. It is the intersection of its terms; a mask without terms is full attention.
+ * With q and k positions in the global sequence, query q sees key k when every term allows it:
  *   causal      k <= q
  *   window W:N  q-W < k <= q, or k < N and k <= q (the first N tokens stay visible; N may be 0)
  *   prefix N    k <= q, or k < N

@@ -29,14 +29,16 @@ typedef struct ls_train_options {
     double min_lr; /* learning rate at the end of the schedule; below 0: 0 */
     int64_t warmup;
     const char *schedule; /* "cosine", "linear", "constant", "wsd" */
-    /* "PATTERN:lr=0.1,decay=0" or "PATTERN:frozen": parameters by name; of several that match a name, the last counts */
+    /*
+     * "PATTERN:lr=0.1,decay=0" or "PATTERN:frozen": parameters by name; of several that match a name, the last counts
+     */
     const char *const *groups;
     int n_groups;
     uint64_t seed;
     int64_t save_every; /* steps between checkpoints; 0: they are due by time (save_seconds) */
     /*
-     * Seconds between checkpoints that are due by time; the two newest of them are kept. Below 0: none are due by time. 0: 900 if
-     * save_every is 0, else none.
+     * Seconds between checkpoints that are due by time; the two newest of them are kept. Below 0: none are due by time.
+     * 0: 900 if save_every is 0, else none.
      */
     double save_seconds;
     int64_t keep; /* how many of the newest checkpoints to keep; 0: all */
@@ -72,8 +74,9 @@ typedef struct ls_train_result {
 } ls_train_result;
 
 /*
- * Trains. Blocks until done, stopped by a signal (LS_INTERRUPTED: a checkpoint was written, and the result is set) or failed (the result is zeroed).
- * LS_DIVERGED: a value is not finite; the update was not applied, and the last checkpoint is good.
+ * Trains. Blocks until done, stopped by a signal (LS_INTERRUPTED: a checkpoint was written, and the result is set) or
+ * failed (the result is zeroed). LS_DIVERGED: a value is not finite; the update was not applied, and the last
+ * checkpoint is good.
  */
 LS_MUST_USE ls_status ls_train(const ls_train_options *options, ls_train_result *result);
 void ls_train_result_free(ls_train_result *result); /* leaves a zeroed one; NULL is allowed */

@@ -1,8 +1,9 @@
 /*
- * An arena is a list of chunks, the newest first. Small requests are served from the newest chunk. A request larger than a quarter of
- * the first chunk gets a chunk of its own after the newest in the list, so that the space left in the newest stays in use. The first
- * chunk is small. Each later one is one huge page where the system has them: passes read a large program in no fixed order, and with
- * small pages much of the time goes to the processor's page tables (docs/performance.md has the figures).
+ * An arena is a list of chunks, the newest first. Small requests are served from the newest chunk. A request larger
+ * than a quarter of the first chunk gets a chunk of its own after the newest in the list, so that the space left in the
+ * newest stays in use. The first chunk is small. Each later one is one huge page where the system has them: passes read
+ * a large program in no fixed order, and with small pages much of the time goes to the processor's page tables
+ * (docs/performance.md has the figures).
  */
 #include "base/base.h"
 
@@ -91,9 +92,7 @@ void *ls_arena_copy(ls_arena *arena, const void *data, size_t bytes) {
     return p;
 }
 
-char *ls_arena_strdup(ls_arena *arena, const char *text) {
-    return ls_arena_copy(arena, text, strlen(text) + 1);
-}
+char *ls_arena_strdup(ls_arena *arena, const char *text) { return ls_arena_copy(arena, text, strlen(text) + 1); }
 
 char *ls_arena_printf(ls_arena *arena, const char *format, ...) {
     va_list args, again;

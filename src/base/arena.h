@@ -38,9 +38,8 @@ size_t ls_arena_bytes(const ls_arena *arena);
  *
  *     ls_node *node = LS_PUSH(arena, g->nodes, g->n_nodes, g->node_capacity);
  */
-#define LS_PUSH(arena, items, count, capacity)                                                 \
-    ((items) = ls_arena_grow((arena), (items), (size_t)(count), &(capacity), sizeof *(items)), \
-     &(items)[(count)++])
+#define LS_PUSH(arena, items, count, capacity) \
+    ((items) = ls_arena_grow((arena), (items), (size_t)(count), &(capacity), sizeof *(items)), &(items)[(count)++])
 void *ls_arena_grow(ls_arena *arena, void *items, size_t count, size_t *capacity, size_t size);
 
 #endif

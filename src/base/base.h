@@ -29,8 +29,7 @@
 
 /* Aborts with file, line and a message: only for a broken invariant of Longspan itself, never because of an input. */
 _Noreturn void ls_panic(const char *file, int line, const char *format, ...) LS_PRINTF(3, 4);
-#define LS_ASSERT(condition) \
-    ((condition) ? (void)0 : ls_panic(__FILE__, __LINE__, "broken invariant: %s", #condition))
+#define LS_ASSERT(condition) ((condition) ? (void)0 : ls_panic(__FILE__, __LINE__, "broken invariant: %s", #condition))
 
 /* For the first lines of a public function: a NULL argument is an error that names the function and the argument. */
 #define LS_NEED(argument, name)                                                                \
@@ -43,19 +42,18 @@ _Noreturn void ls_panic(const char *file, int line, const char *format, ...) LS_
 static inline int64_t ls_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ls_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t ls_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline size_t ls_round_up(size_t n, size_t multiple) {
-    return (n + multiple - 1) / multiple * multiple;
-}
+static inline size_t ls_round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 /*
- * The index where part i starts when n elements are split into `parts` parts whose sizes differ by at most 1: floor(i*n/parts).
- * i = parts gives n.
+ * The index where part i starts when n elements are split into `parts` parts whose sizes differ by at most 1:
+ * floor(i*n/parts). i = parts gives n.
  */
-static inline int64_t ls_part_start(int64_t n, int64_t parts, int64_t i) {
-    return (int64_t)((__int128)n * i / parts);
-}
+static inline int64_t ls_part_start(int64_t n, int64_t parts, int64_t i) { return (int64_t)((__int128)n * i / parts); }
 
-/* For the body of a loop that polls memory: waits some cycles, so that polling does not slow down the other hardware thread and the writer. */
+/*
+ * For the body of a loop that polls memory: waits some cycles, so that polling does not slow down the other hardware
+ * thread and the writer.
+ */
 static inline void ls_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();

@@ -1,6 +1,7 @@
 /*
- * The 16-bit floating-point types, converted to and from IEEE binary32. Rounding is to nearest, ties to even; a NaN stays a NaN.
- * bf16 is bfloat16, the upper half of a binary32; f16 is IEEE binary16, with 5 bits of exponent and 10 of fraction.
+ * The 16-bit floating-point types, converted to and from IEEE binary32. Rounding is to nearest, ties to even; a NaN
+ * stays a NaN. bf16 is bfloat16, the upper half of a binary32; f16 is IEEE binary16, with 5 bits of exponent and 10 of
+ * fraction.
  */
 #ifndef LS_BASE_FLOAT16_H
 #define LS_BASE_FLOAT16_H
@@ -30,8 +31,7 @@ typedef uint16_t ls_f16;
 /* Exact. A NaN keeps the bits of its fraction. */
 static inline float ls_f16_to_f32(ls_f16 h) {
     const uint32_t size = h & 0x7fffu, sign = (uint32_t)(h & 0x8000u) << 16;
-    const float small =
-        (float)(int32_t)size * 0x1p-24f; /* the value of a subnormal number, which is below 2^-14 */
+    const float small = (float)(int32_t)size * 0x1p-24f; /* the value of a subnormal number, which is below 2^-14 */
     uint32_t bits;
     memcpy(&bits, &small, sizeof bits);
     bits = size < 0x400u ? bits : (size << 13) + ((127u - 15u) << 23);
@@ -46,7 +46,9 @@ static inline ls_f16 ls_f16_from_f32(float f) {
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
     const uint32_t sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
-    /* Below 2^-14 the last place of the result is worth 2^-24. So is that of a float at 1/2: adding 1/2 rounds to it. */
+    /*
+     * Below 2^-14 the last place of the result is worth 2^-24. So is that of a float at 1/2: adding 1/2 rounds to it.
+     */
     float sum;
     memcpy(&sum, &size, sizeof sum);
     sum += 0.5f;

@@ -34,6 +34,4 @@ int ls_index_first(const ls_index *index, uint64_t hash) {
     return index->n == 0 ? -1 : find(index, index->head[hash % index->heads], hash);
 }
 
-int ls_index_next(const ls_index *index, int item) {
-    return find(index, index->next[item], index->hash[item]);
-}
+int ls_index_next(const ls_index *index, int item) { return find(index, index->next[item], index->hash[item]); }

@@ -14,8 +14,8 @@ static void update_reach(ls_interval *t) {
 }
 
 /*
- * The priority of a serial number (the finaliser of MurmurHash3). It looks random but is fixed: the same additions always make the same
- * tree.
+ * The priority of a serial number (the finaliser of MurmurHash3). It looks random but is fixed: the same additions
+ * always make the same tree.
  */
 static uint32_t mix(uint32_t x) {
     x = (x ^ x >> 16) * 0x85ebca6bu;

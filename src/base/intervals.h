@@ -1,7 +1,7 @@
 /*
  * A set of intervals of integers, ordered by their starts. A search for the members that overlap an interval takes time
- * O(log n + found). The set is a treap (Seidel and Aragon, "Randomized search trees", Algorithmica 16, 1996) in which each node
- * holds the largest end of the intervals in its subtree.
+ * O(log n + found). The set is a treap (Seidel and Aragon, "Randomized search trees", Algorithmica 16, 1996) in which
+ * each node holds the largest end of the intervals in its subtree.
  */
 #ifndef LS_BASE_INTERVALS_H
 #define LS_BASE_INTERVALS_H

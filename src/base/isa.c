@@ -11,7 +11,7 @@
 #include <unistd.h>
 #endif
 
-/* --- names -------------------------------------------------------------------------------------------------------------------- */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
 #define UP_TO_AVX2 (LS_FEATURE_BASELINE | LS_FEATURE_AVX2)
 #define UP_TO_AVX512 (UP_TO_AVX2 | LS_FEATURE_AVX512)
@@ -64,37 +64,37 @@ ls_isa ls_isa_within(ls_features features) {
     ls_isa best = LS_ISA_REF;
     for (int i = 0; i < LS_ISA_COUNT; i++) {
         const ls_features of_row = ls_isas[i].features;
-        if ((of_row & ~features) == 0 &&
-            __builtin_popcount(of_row) >= __builtin_popcount(ls_isas[best].features))
+        if ((of_row & ~features) == 0 && __builtin_popcount(of_row) >= __builtin_popcount(ls_isas[best].features))
             best = (ls_isa)i;
     }
     return best;
 }
 
-/* --- the processor ------------------------------------------------------------------------------------------------------------- */
+/* --- the processor ------------------------------------------------------------------------------------------------ */
 
 #if defined(__x86_64__)
 /* Whether cpuid leaf.subleaf has all of `bits` in register r (0 eax, 1 ebx, 2 ecx, 3 edx). */
 static bool cpuid_has(unsigned leaf, unsigned subleaf, int r, unsigned bits) {
     unsigned registers[4] = {0};
-    if (!__get_cpuid_count(leaf, subleaf, &registers[0], &registers[1], &registers[2], &registers[3]))
-        return false;
+    if (!__get_cpuid_count(leaf, subleaf, &registers[0], &registers[1], &registers[2], &registers[3])) return false;
     return (registers[r] & bits) == bits;
 }
 
 /*
- * The system must save 8 KiB more per thread that uses tiles, so Linux requires a process to request permission once. Threads and
- * children inherit it.
+ * The system must save 8 KiB more per thread that uses tiles, so Linux requires a process to request permission once.
+ * Threads and children inherit it.
  */
 static bool may_use_tiles(void) {
     const unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;
     /* ARCH_REQ_XCOMP_PERM of Linux 5.16, which older headers lack. */
     enum { REQUEST_PERMISSION = 0x1023, XTILEDATA = 18 };
-    return cpuid_has(7, 0, 3, amx_bf16 | amx_tile) &&
-           syscall(SYS_arch_prctl, REQUEST_PERMISSION, XTILEDATA) == 0;
+    return cpuid_has(7, 0, 3, amx_bf16 | amx_tile) && syscall(SYS_arch_prctl, REQUEST_PERMISSION, XTILEDATA) == 0;
 }
 
-/* __builtin_cpu_supports also checks that the operating system saves the wide registers; avx512_bf16 uses those of avx512f. */
+/*
+ * __builtin_cpu_supports also checks that the operating system saves the wide registers; avx512_bf16 uses those of
+ * avx512f.
+ */
 static ls_features detect(void) {
     const unsigned fma = 1u << 12, movbe = 1u << 22, f16c = 1u << 29;
     const unsigned lzcnt = 1u << 5, bf16 = 1u << 5;
@@ -123,7 +123,7 @@ ls_features ls_features_present(void) {
     return detected;
 }
 
-/* --- limits -------------------------------------------------------------------------------------------------------------------- */
+/* --- limits ------------------------------------------------------------------------------------------------------- */
 
 ls_status ls_isa_limit(ls_isa *out) {
     const char *const cap = getenv(LS_ISA_VARIABLE);
@@ -135,8 +135,7 @@ ls_status ls_isa_limit(ls_isa *out) {
         return ls_error(LS_USAGE, "the environment's " LS_ISA_VARIABLE " is '%.40s'; expected %s", cap,
                         all_names().text);
     if (!ls_isa_allows(own, ls_isas[isa].features))
-        return ls_error(LS_USAGE,
-                        "the environment's " LS_ISA_VARIABLE " is %s; this processor has no more than %s",
+        return ls_error(LS_USAGE, "the environment's " LS_ISA_VARIABLE " is %s; this processor has no more than %s",
                         cap, ls_isa_name(own));
     *out = isa;
     return ls_ok();
@@ -150,6 +149,5 @@ ls_status ls_isa_check(ls_isa isa) {
     if (ls_isa_allows(limit, row->features)) return ls_ok();
     return ls_error(LS_USAGE, "instruction set %s (%s): %s has no more than %s", row->name,
                     row->architecture != NULL ? row->architecture : "every architecture",
-                    limit != own ? "as " LS_ISA_VARIABLE " says, this process" : "this processor",
-                    ls_isa_name(limit));
+                    limit != own ? "as " LS_ISA_VARIABLE " says, this process" : "this processor", ls_isa_name(limit));
 }

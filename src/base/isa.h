@@ -1,6 +1,7 @@
 /*
- * Instruction sets. A feature is something that a processor can do and that kernels need. An instruction set is a name for some features:
- * users limit kernels to it (--isa, LONGSPAN_ISA). Sets that include one another have no order beyond that.
+ * Instruction sets. A feature is something that a processor can do and that kernels need. An instruction set is a name
+ * for some features: users limit kernels to it (--isa, LONGSPAN_ISA). Sets that include one another have no order
+ * beyond that.
  */
 #ifndef LS_BASE_ISA_H
 #define LS_BASE_ISA_H
@@ -14,8 +15,8 @@ typedef unsigned ls_features;
 
 enum {
     LS_FEATURE_BASELINE =
-        1 << 0, /* what every processor of an architecture has: SSE2 on x86-64, NEON and FMA on aarch64 */
-    LS_FEATURE_AVX2 = 1 << 1,        /* with the rest of x86-64-v3: FMA, F16C, BMI, LZCNT, MOVBE */
+        1 << 0,               /* what every processor of an architecture has: SSE2 on x86-64, NEON and FMA on aarch64 */
+    LS_FEATURE_AVX2 = 1 << 1, /* with the rest of x86-64-v3: FMA, F16C, BMI, LZCNT, MOVBE */
     LS_FEATURE_AVX512 = 1 << 2,      /* that of x86-64-v4: F, BW, CD, DQ, VL */
     LS_FEATURE_AVX512_BF16 = 1 << 3, /* vdpbf16ps and conversions */
     LS_FEATURE_AMX_BF16 =
@@ -45,9 +46,7 @@ extern const ls_isa_row ls_isas[LS_ISA_COUNT];
 ls_features ls_features_present(void);
 
 /* Whether a kernel that is limited to the instruction set may need these features. */
-static inline bool ls_isa_allows(ls_isa isa, ls_features needs) {
-    return (needs & ~ls_isas[isa].features) == 0;
-}
+static inline bool ls_isa_allows(ls_isa isa, ls_features needs) { return (needs & ~ls_isas[isa].features) == 0; }
 
 /* Of the instruction sets within these features the one with most of them; of several, the last row. */
 ls_isa ls_isa_within(ls_features features);
@@ -56,9 +55,9 @@ ls_isa ls_isa_within(ls_features features);
 #define LS_ISA_VARIABLE "LONGSPAN_ISA"
 
 /*
- * The best instruction set that kernels may use: what the processor and the operating system support, or less if LONGSPAN_ISA is set in
- * the environment. A value of LONGSPAN_ISA that is no name, or has features that the processor lacks, is an LS_USAGE error. *out is set
- * even then: to what the processor supports.
+ * The best instruction set that kernels may use: what the processor and the operating system support, or less if
+ * LONGSPAN_ISA is set in the environment. A value of LONGSPAN_ISA that is no name, or has features that the processor
+ * lacks, is an LS_USAGE error. *out is set even then: to what the processor supports.
  */
 LS_MUST_USE ls_status ls_isa_limit(ls_isa *out);
 /* LS_USAGE error when isa has features that ls_isa_limit lacks. */

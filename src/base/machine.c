@@ -11,8 +11,8 @@
 /* ---- control groups ---- */
 
 /*
- * The path of this process's group below the root of groups, from the line "0::/path"; "" for the root itself and when there is no such
- * line. The caller frees it. NULL: no memory.
+ * The path of this process's group below the root of groups, from the line "0::/path"; "" for the root itself and when
+ * there is no such line. The caller frees it. NULL: no memory.
  */
 static char *read_membership(const char *file_name) {
     char *line = NULL, *path = NULL;
@@ -45,9 +45,11 @@ void ls_cgroup_limits(const char *membership, const char *root, int *cores, size
     while (path != NULL) {
         char line[128];
         double quota, period;
-        /* The quota and its period: "150000 100000" microseconds, or "max 100000". One and a half cores count as two. */
-        if (read_line(root, path, "cpu.max", line, sizeof line) &&
-            sscanf(line, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0)
+        /*
+         * The quota and its period: "150000 100000" microseconds, or "max 100000". One and a half cores count as two.
+         */
+        if (read_line(root, path, "cpu.max", line, sizeof line) && sscanf(line, "%lf %lf", &quota, &period) == 2 &&
+            quota > 0 && period > 0)
             *cores = (int)ls_max(1, ls_min(*cores, (int64_t)(quota / period + 0.5)));
         unsigned long long limit;
         if (read_line(root, path, "memory.max", line, sizeof line) && sscanf(line, "%llu", &limit) == 1 &&
@@ -69,8 +71,7 @@ static int64_t read_field(const char *file_name, const char *name) {
     if (!file) return -1;
     while (found < 0 && fgets(line, sizeof line, file)) {
         long long value;
-        if (strncmp(line, name, n) == 0 && line[n] == ' ' && sscanf(line + n, "%lld", &value) == 1)
-            found = value;
+        if (strncmp(line, name, n) == 0 && line[n] == ' ' && sscanf(line + n, "%lld", &value) == 1) found = value;
     }
     fclose(file);
     return found;
@@ -165,8 +166,7 @@ void ls_machine_detect(ls_machine *out) {
 size_t ls_machine_available(void) {
     char text[64];
     unsigned long long kilobytes;
-    if (!read_key("/proc/meminfo", "MemAvailable", text, sizeof text) ||
-        sscanf(text, "%llu", &kilobytes) != 1)
+    if (!read_key("/proc/meminfo", "MemAvailable", text, sizeof text) || sscanf(text, "%llu", &kilobytes) != 1)
         return 0;
     int cores = 1;
     size_t bytes = (size_t)kilobytes << 10;

@@ -6,13 +6,15 @@
 #include <stdint.h>
 
 /*
- * Lowers *cores and *memory_bytes to what version 2 control groups allow. membership is a file like /proc/self/cgroup; root is the
- * folder where the groups are mounted. The limits of the group and of every group above it apply. A file that cannot be read sets no limit.
+ * Lowers *cores and *memory_bytes to what version 2 control groups allow. membership is a file like /proc/self/cgroup;
+ * root is the folder where the groups are mounted. The limits of the group and of every group above it apply. A file
+ * that cannot be read sets no limit.
  */
 void ls_cgroup_limits(const char *membership, const char *root, int *cores, size_t *memory_bytes);
 
 /*
- * The field oom_kill of the group's memory.events; without that, the same field of vmstat, a file like /proc/vmstat; without either, -1.
+ * The field oom_kill of the group's memory.events; without that, the same field of vmstat, a file like /proc/vmstat;
+ * without either, -1.
  */
 int64_t ls_cgroup_memory_kills(const char *membership, const char *root, const char *vmstat);
 

@@ -1,6 +1,6 @@
 /*
- * The signal handler may read the table at any moment, so entries are never freed: an entry is emptied and used again. There is no lock,
- * because a process that is forked while a lock is held would wait for ever.
+ * The signal handler may read the table at any moment, so entries are never freed: an entry is emptied and used again.
+ * There is no lock, because a process that is forked while a lock is held would wait for ever.
  */
 #include "base/base.h"
 
@@ -32,9 +32,7 @@ static struct {
 } mapped;
 
 /* Moves an entry from a state to BEING_CHANGED; false when it is in another state. */
-static bool claim(entry *e, int from) {
-    return atomic_compare_exchange_strong(&e->state, &from, BEING_CHANGED);
-}
+static bool claim(entry *e, int from) { return atomic_compare_exchange_strong(&e->state, &from, BEING_CHANGED); }
 
 /* An entry of the table in state BEING_CHANGED: an empty one, or a new one. NULL: no memory. */
 static entry *claim_empty_entry(void) {
@@ -128,7 +126,9 @@ static void on_fault(int number, siginfo_t *info, void *context) {
         mapped.report(mapped.context, text.text);
         _exit(1);
     }
-    /* The address is in no file of the table: on return the instruction fails again and reaches the previous handler. */
+    /*
+     * The address is in no file of the table: on return the instruction fails again and reaches the previous handler.
+     */
     sigaction(SIGBUS, &mapped.previous, NULL);
     if (info->si_code <= 0) raise(number);
 }

@@ -1,6 +1,7 @@
 /*
- * A table of the files that this process has mapped. Reading a mapping reads the file: when the file has become shorter or its disk
- * fails, the process receives SIGBUS, which by default ends it without a message. The table makes a message that names the file.
+ * A table of the files that this process has mapped. Reading a mapping reads the file: when the file has become shorter
+ * or its disk fails, the process receives SIGBUS, which by default ends it without a message. The table makes a message
+ * that names the file.
  */
 #ifndef LS_BASE_MAPPED_H
 #define LS_BASE_MAPPED_H
@@ -14,10 +15,10 @@ bool ls_mapped_add(const void *data, size_t bytes, const char *path);
 void ls_mapped_remove(const void *data);
 
 /*
- * Installs a handler of SIGBUS. When a byte of a file in the table cannot be read, the handler calls `report` with one line that names the
- * file, and ends the process with exit code 1. report runs in the signal handler; NULL prints the line on standard error. Any other
- * SIGBUS is left to the handler that was installed before. A later call replaces report and context. For processes that belong to
- * Longspan: commands, and ranks that are processes.
+ * Installs a handler of SIGBUS. When a byte of a file in the table cannot be read, the handler calls `report` with one
+ * line that names the file, and ends the process with exit code 1. report runs in the signal handler; NULL prints the
+ * line on standard error. Any other SIGBUS is left to the handler that was installed before. A later call replaces
+ * report and context. For processes that belong to Longspan: commands, and ranks that are processes.
  */
 typedef void ls_mapped_fault(void *context, const char *text);
 void ls_mapped_watch(ls_mapped_fault *report, void *context);

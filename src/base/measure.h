@@ -8,7 +8,9 @@ double ls_seconds(void);
 /* The median of n >= 1 values; of an even number, the mean of the middle two. Sorts the values in ascending order. */
 double ls_median(double *values, int n);
 
-/* The index of the median among n >= 1 values; of an even number, of the lower one of the middle two. Moves no value. */
+/*
+ * The index of the median among n >= 1 values; of an even number, of the lower one of the middle two. Moves no value.
+ */
 int ls_median_place(const double *values, int n);
 
 /* "512 B", "1.5 KiB", "2.0 GiB"; returns out, which may be NULL. */

@@ -15,9 +15,7 @@ const char *ls_axis_name(ls_axis axis) {
 
 int ls_mesh_ranks(const ls_mesh *mesh) { return mesh->size[LS_AXIS_DP] * ls_mesh_sequence_ranks(mesh); }
 
-int ls_mesh_sequence_ranks(const ls_mesh *mesh) {
-    return mesh->size[LS_AXIS_RING] * mesh->size[LS_AXIS_ULYSSES];
-}
+int ls_mesh_sequence_ranks(const ls_mesh *mesh) { return mesh->size[LS_AXIS_RING] * mesh->size[LS_AXIS_ULYSSES]; }
 
 /* The difference in rank between neighbours along axis: the product of the sizes of the inner axes. */
 static int axis_stride(const ls_mesh *mesh, ls_axis axis) {
@@ -41,7 +39,7 @@ int ls_mesh_sequence_index(const ls_mesh *mesh, int rank) {
     return rank % ls_mesh_sequence_ranks(mesh);
 }
 
-/* --- teams -------------------------------------------------------------------------------------------------------------------- */
+/* --- teams -------------------------------------------------------------------------------------------------------- */
 
 ls_team ls_mesh_team(const ls_mesh *mesh, const bool axes[LS_AXES]) {
     ls_team team = {0};
@@ -87,17 +85,14 @@ bool ls_team_equal(const ls_team *a, const ls_team *b) {
 /* Reads one "axis=number" of the given length into mesh. */
 static ls_status parse_part(const char *text, int length, ls_mesh *mesh) {
     const char *equals = memchr(text, '=', (size_t)length);
-    if (!equals)
-        return ls_error(LS_USAGE, "mesh part '%.*s' has no '='; expected dp=A,ring=R,ulysses=U", length,
-                        text);
+    if (!equals) return ls_error(LS_USAGE, "mesh part '%.*s' has no '='; expected dp=A,ring=R,ulysses=U", length, text);
     const int name_length = (int)(equals - text);
     int axis = 0;
     while (axis < LS_AXES && (strlen(axis_names[axis]) != (size_t)name_length ||
                               strncmp(axis_names[axis], text, (size_t)name_length) != 0))
         axis++;
     if (axis == LS_AXES)
-        return ls_error(LS_USAGE, "mesh axis '%.*s' is unknown; expected dp, ring or ulysses", name_length,
-                        text);
+        return ls_error(LS_USAGE, "mesh axis '%.*s' is unknown; expected dp, ring or ulysses", name_length, text);
     if (mesh->size[axis]) return ls_error(LS_USAGE, "mesh axis '%s' is given twice", axis_names[axis]);
 
     const int digits = length - name_length - 1;
@@ -106,8 +101,8 @@ static ls_status parse_part(const char *text, int length, ls_mesh *mesh) {
     char *end = number;
     const long size = number[0] >= '0' && number[0] <= '9' ? strtol(number, &end, 10) : 0;
     if (*end || size < 1 || size > INT_MAX)
-        return ls_error(LS_USAGE, "mesh axis '%s' has size '%.*s'; expected an integer from 1 to %d",
-                        axis_names[axis], digits, equals + 1, INT_MAX);
+        return ls_error(LS_USAGE, "mesh axis '%s' has size '%.*s'; expected an integer from 1 to %d", axis_names[axis],
+                        digits, equals + 1, INT_MAX);
     int64_t ranks = size;
     for (int other = 0; other < LS_AXES; other++) {
         ranks *= mesh->size[other] != 0 ? mesh->size[other] : 1;

@@ -28,8 +28,9 @@ int ls_mesh_neighbour(const ls_mesh *mesh, int rank, ls_axis axis, int coordinat
 int ls_mesh_sequence_index(const ls_mesh *mesh, int rank);
 
 /*
- * A team: the ranks that differ from each other only in some digits of their numbers. Digit d of a rank is rank / stride % size.
- * A member's place is a number from 0 to size - 1, of which the first digit is the most significant. Zeroed: the rank alone.
+ * A team: the ranks that differ from each other only in some digits of their numbers. Digit d of a rank is rank /
+ * stride % size. A member's place is a number from 0 to size - 1, of which the first digit is the most significant.
+ * Zeroed: the rank alone.
  */
 enum { LS_TEAM_DIGITS = 8 };
 typedef struct ls_team {
@@ -43,14 +44,17 @@ typedef struct ls_team {
 ls_team ls_mesh_team(const ls_mesh *mesh, const bool axes[LS_AXES]);
 int ls_team_size(const ls_team *team);
 int ls_team_place(const ls_team *team, int rank);
-/* The member of the rank's team that stands `shift` places after the rank; after the last place comes the first. shift may be negative. */
+/*
+ * The member of the rank's team that stands `shift` places after the rank; after the last place comes the first. shift
+ * may be negative.
+ */
 int ls_team_member(const ls_team *team, int rank, int shift);
 bool ls_team_equal(const ls_team *a, const ls_team *b);
 
 /*
- * Reads "dp=A,ring=R,ulysses=U". Axes may be in any order; a missing axis gets size 0, which means "to be chosen".
- * An unknown or repeated axis and a size that is not an integer from 1 on are LS_USAGE errors that name it, as is a mesh of more ranks than
- * an int can count.
+ * Reads "dp=A,ring=R,ulysses=U". Axes may be in any order; a missing axis gets size 0, which means "to be chosen". An
+ * unknown or repeated axis and a size that is not an integer from 1 on are LS_USAGE errors that name it, as is a mesh
+ * of more ranks than an int can count.
  */
 LS_MUST_USE ls_status ls_mesh_parse(const char *text, ls_mesh *out);
 

@@ -53,8 +53,7 @@ static ls_status parse_integer(const ls_option *option, const char *text, void *
     errno = 0;
     const bool read = read_integer(text, &value, &rest);
     if (!read && errno == ERANGE) return wrong_value(option, text, "an integer of 64 bits");
-    if (!read || *rest || !within_limits(option, (double)value))
-        return wrong_value(option, text, "an integer");
+    if (!read || *rest || !within_limits(option, (double)value)) return wrong_value(option, text, "an integer");
     if (target) *(int64_t *)target = value;
     return ls_ok();
 }
@@ -173,8 +172,8 @@ int ls_edit_distance(const char *a, size_t a_length, const char *b) {
 }
 
 /*
- * Options of other programs, written with -, and the option of Longspan that means the same. value: the text to suggest after the option,
- * when the foreign name implies a value.
+ * Options of other programs, written with -, and the option of Longspan that means the same. value: the text to suggest
+ * after the option, when the foreign name implies a value.
  */
 static const struct {
     const char *foreign, *option, *value;
@@ -261,10 +260,9 @@ static bool same_name(const char *known, const char *name, size_t length) {
 /* The error for an option that is not in the table, with a suggestion: a synonym, or the nearest name. */
 static ls_status unknown_option(const ls_option *table, int rows, const char *name, size_t length) {
     for (size_t i = 0; i < LS_COUNT(synonyms); i++) {
-        if (!same_name(synonyms[i].foreign, name, length) || !has_option(table, rows, synonyms[i].option))
-            continue;
-        return ls_error(LS_USAGE, "unknown option --%.*s; did you mean --%s%s?", (int)length, name,
-                        synonyms[i].option, synonyms[i].value);
+        if (!same_name(synonyms[i].foreign, name, length) || !has_option(table, rows, synonyms[i].option)) continue;
+        return ls_error(LS_USAGE, "unknown option --%.*s; did you mean --%s%s?", (int)length, name, synonyms[i].option,
+                        synonyms[i].value);
     }
     int best = -1, best_distance = (int)ls_max(2, (int64_t)length / 3) + 1;
     for (int i = 0; i < rows; i++) {
@@ -274,10 +272,8 @@ static ls_status unknown_option(const ls_option *table, int rows, const char *na
             best_distance = distance;
         }
     }
-    if (best < 0)
-        return ls_error(LS_USAGE, "unknown option --%.*s; --help lists the known ones", (int)length, name);
-    return ls_error(LS_USAGE, "unknown option --%.*s; did you mean --%s?", (int)length, name,
-                    table[best].name);
+    if (best < 0) return ls_error(LS_USAGE, "unknown option --%.*s; --help lists the known ones", (int)length, name);
+    return ls_error(LS_USAGE, "unknown option --%.*s; did you mean --%s?", (int)length, name, table[best].name);
 }
 
 /* ---- the command line ---- */
@@ -285,8 +281,8 @@ static ls_status unknown_option(const ls_option *table, int rows, const char *na
 static bool is_flag_word(const char *word) { return strncmp(word, "--", 2) == 0; }
 
 /* Reads the option at argv[*at] and moves *at past its words. base: the caller's struct; NULL only checks. */
-static ls_status parse_option(const ls_option *option, const char *inline_value, int argc, char *const *argv,
-                              int *at, char *base) {
+static ls_status parse_option(const ls_option *option, const char *inline_value, int argc, char *const *argv, int *at,
+                              char *base) {
     void *target = base ? base + option->offset : NULL;
     const int first = ++*at;
     if (option->type == LS_OPTION_FLAG) {
@@ -296,8 +292,7 @@ static ls_status parse_option(const ls_option *option, const char *inline_value,
         return ls_ok();
     }
     if (option->type == LS_OPTION_LIST) {
-        if (inline_value)
-            return ls_error(LS_USAGE, "--%s takes its words after a space, not after '='", option->name);
+        if (inline_value) return ls_error(LS_USAGE, "--%s takes its words after a space, not after '='", option->name);
         while (*at < argc && !is_flag_word(argv[*at])) ++*at;
         if (*at == first)
             return ls_error(LS_USAGE, "--%s needs at least one %s after it", option->name, option->metavar);
@@ -332,8 +327,7 @@ static ls_status parse_words(const ls_option *table, int rows, int argc, char *c
     return ls_ok();
 }
 
-ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *const *argv, void *target,
-                           bool *given) {
+ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *const *argv, void *target, bool *given) {
     LS_TRY(check_table(table, rows));
     LS_NEED(target, "target");
     if (argc < 0) return ls_error(LS_INVALID, "%d words on the command line", argc);
@@ -346,8 +340,7 @@ ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *con
 
     /* Everything is checked: nothing below can fail, so target is set completely or not at all. */
     for (int i = 0; i < rows; i++)
-        if (table[i].initial)
-            LS_TRY(parse_value(&table[i], table[i].initial, (char *)target + table[i].offset));
+        if (table[i].initial) LS_TRY(parse_value(&table[i], table[i].initial, (char *)target + table[i].offset));
     LS_TRY(parse_words(table, rows, argc, argv, target, &seen));
     for (int i = 0; given && i < rows; i++) given[i] = seen >> i & 1;
     return ls_ok();
@@ -364,7 +357,10 @@ static int width_of(const char *text, size_t bytes) {
     return width;
 }
 
-/* Prints text from TEXT_COLUMN on, broken at spaces, and a newline; `column`: the characters that are on the line already. */
+/*
+ * Prints text from TEXT_COLUMN on, broken at spaces, and a newline; `column`: the characters that are on the line
+ * already.
+ */
 static void print_wrapped(FILE *out, int column, const char *text) {
     bool first = true;
     while (*text) {
@@ -396,16 +392,15 @@ static void print_facts(const ls_option *option, char *out, size_t bytes) {
     size_t used = 0;
     out[0] = 0;
     if (option->type == LS_OPTION_CHOICE) {
-        used += (size_t)snprintf(out + used, bytes - used, "%s%s", separator,
-                                 option->choices ? option->choices : "");
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s", separator, option->choices ? option->choices : "");
         separator = "; ";
     }
     if (option->least != 0 || option->most != 0) {
         if (option->most >= 0x1p62)
             used += (size_t)snprintf(out + used, bytes - used, "%s%.15g or more", separator, option->least);
         else
-            used += (size_t)snprintf(out + used, bytes - used, "%s%.15g to %.15g", separator, option->least,
-                                     option->most);
+            used +=
+                (size_t)snprintf(out + used, bytes - used, "%s%.15g to %.15g", separator, option->least, option->most);
         separator = "; ";
     }
     if (option->required)

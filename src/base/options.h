@@ -1,6 +1,7 @@
 /*
- * Options of a command line. One table per command is the source of the parser, --help and the manual page. A row has the option's
- * name, the type of its value, limits, a default, the place of the value in the caller's struct, and one line of help.
+ * Options of a command line. One table per command is the source of the parser, --help and the manual page. A row has
+ * the option's name, the type of its value, limits, a default, the place of the value in the caller's struct, and one
+ * line of help.
  */
 #ifndef LS_BASE_OPTIONS_H
 #define LS_BASE_OPTIONS_H
@@ -44,8 +45,8 @@ typedef struct ls_option {
  * value and what was expected; the error for an unknown option suggests a known one. The caller handles --help.
  * given: NULL, or an array in which given[i] says whether option i is on the command line.
  */
-LS_MUST_USE ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *const *argv,
-                                       void *target, bool *given);
+LS_MUST_USE ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *const *argv, void *target,
+                                       bool *given);
 
 /* Prints the table for --help: two columns, wrapped at 100 characters, with defaults and limits. */
 void ls_options_help(const ls_option *table, int rows, FILE *out);

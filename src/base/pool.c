@@ -1,12 +1,12 @@
 /*
- * A run is one call of ls_pool_run. `work` holds a run number in its upper half and the index of the next task in its lower half.
- * A thread takes a task by adding one with compare-and-swap, which fails if the run has changed since the thread read `work`. Run
- * numbers are odd during a run and even between runs. The description of a run (task, context, n) is written only between runs, and
- * each of its fields is atomic: a late worker may read fields of two runs, but then its compare-and-swap fails. The end of a run does
- * not wait for workers without a task.
+ * A run is one call of ls_pool_run. `work` holds a run number in its upper half and the index of the next task in its
+ * lower half. A thread takes a task by adding one with compare-and-swap, which fails if the run has changed since the
+ * thread read `work`. Run numbers are odd during a run and even between runs. The description of a run (task, context,
+ * n) is written only between runs, and each of its fields is atomic: a late worker may read fields of two runs, but
+ * then its compare-and-swap fails. The end of a run does not wait for workers without a task.
  *
- * Workers sleep on `epoch`, which rises with each run. The caller sleeps on `finished`, the number of finished tasks; its top bit says
- * that the caller sleeps.
+ * Workers sleep on `epoch`, which rises with each run. The caller sleeps on `finished`, the number of finished tasks;
+ * its top bit says that the caller sleeps.
  */
 #include "base/base.h"
 
@@ -152,8 +152,7 @@ ls_status ls_pool_create(int threads, bool may_spin, ls_pool **out) {
         if (error) {
             stop_workers(pool, i);
             free_pool(pool);
-            return ls_error(LS_NO_MEMORY, "thread %d of %d did not start: %s", i + 1, threads,
-                            strerror(error));
+            return ls_error(LS_NO_MEMORY, "thread %d of %d did not start: %s", i + 1, threads, strerror(error));
         }
     }
     *out = pool;
@@ -171,8 +170,7 @@ int ls_pool_threads(const ls_pool *pool) { return pool ? pool->threads : 1; }
 static void wait_until_finished(ls_pool *pool, uint32_t n) {
     uint32_t finished = atomic_load_explicit(&pool->finished, memory_order_acquire);
     const double until = ls_seconds() + (pool->may_spin ? SPIN_SECONDS : 0);
-    while (finished != n && ls_seconds() < until)
-        finished = spin_while_equal(pool, &pool->finished, finished);
+    while (finished != n && ls_seconds() < until) finished = spin_while_equal(pool, &pool->finished, finished);
     if (finished == n) return;
     finished = atomic_fetch_or(&pool->finished, CALLER_SLEEPS) | CALLER_SLEEPS;
     while (finished != (CALLER_SLEEPS | n)) {

@@ -17,8 +17,7 @@ static pieces simplify(const ls_range *range) {
         if (count == 1) continue;
         if (p.dims == 0 && stride == p.length) { /* the pieces touch: one longer piece */
             p.length *= count;
-        } else if (p.dims > 0 &&
-                   stride == p.stride[p.dims - 1] * p.count[p.dims - 1]) { /* one longer row of pieces */
+        } else if (p.dims > 0 && stride == p.stride[p.dims - 1] * p.count[p.dims - 1]) { /* one longer row of pieces */
             p.count[p.dims - 1] *= count;
         } else {
             p.count[p.dims] = count;
@@ -67,9 +66,7 @@ static piece_cursor cursor_at_start(const pieces *range) {
     return (piece_cursor){.range = range, .start = range->offset};
 }
 
-static int64_t bytes_left_in_piece(const piece_cursor *cursor) {
-    return cursor->range->length - cursor->done;
-}
+static int64_t bytes_left_in_piece(const piece_cursor *cursor) { return cursor->range->length - cursor->done; }
 
 void ls_range_copy(void *target, const ls_range *to, const void *source, const ls_range *from) {
     const size_t bytes = ls_range_bytes(to);
@@ -90,13 +87,13 @@ void ls_range_copy(void *target, const ls_range *to, const void *source, const l
 /*
  * The start of a piece of b minus the start of a piece of a is
  *     base + sum of (step_k * x_k),  0 <= x_k <= most_k
- * with one term for each dimension of either range. (The terms of a are counted from their ends, which makes their steps
- * positive.) The ranges share a byte exactly when this sum can fall into an interval [low, high]. Terms with equal steps are
- * joined, and the terms are sorted by step. For the first k of them
+ * with one term for each dimension of either range. (The terms of a are counted from their ends, which makes their
+ * steps positive.) The ranges share a byte exactly when this sum can fall into an interval [low, high]. Terms with
+ * equal steps are joined, and the terms are sorted by step. For the first k of them
  *     reach[k]  is the largest sum: sums lie in [0, reach[k]];
- *     gap[k]    is at least the distance between neighbouring sums: an interval of that width inside [0, reach[k]] contains a sum.
- * These two decide nearly every case. Otherwise two terms are decided by Euclid's algorithm, and more terms by trying each value
- * of the last.
+ *     gap[k]    is at least the distance between neighbouring sums: an interval of that width inside [0, reach[k]]
+ * contains a sum. These two decide nearly every case. Otherwise two terms are decided by Euclid's algorithm, and more
+ * terms by trying each value of the last.
  */
 enum { MAX_TERMS = 2 * LS_RANGE_DIMS };
 

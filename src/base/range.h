@@ -33,8 +33,8 @@ static inline bool ls_range_is_flat(const ls_range *range) {
 size_t ls_range_bytes(const ls_range *range);
 
 /*
- * One past the last byte. This function and the next are called millions of times by the verifier, mostly for single pieces: these
- * are answered inline.
+ * One past the last byte. This function and the next are called millions of times by the verifier, mostly for single
+ * pieces: these are answered inline.
  */
 size_t ls_range_end_of_pieces(const ls_range *range);
 static inline size_t ls_range_end(const ls_range *range) {
@@ -45,12 +45,13 @@ static inline size_t ls_range_end(const ls_range *range) {
 bool ls_range_pieces_overlap(const ls_range *a, const ls_range *b);
 static inline bool ls_range_overlap(const ls_range *a, const ls_range *b) {
     if (!ls_range_is_flat(a) || !ls_range_is_flat(b)) return ls_range_pieces_overlap(a, b);
-    return a->offset < b->offset + b->length && b->offset < a->offset + a->length && a->length > 0 &&
-           b->length > 0;
+    return a->offset < b->offset + b->length && b->offset < a->offset + a->length && a->length > 0 && b->length > 0;
 }
 
-/* Copies the bytes of range `from` of source to range `to` of target, in the order of the dimensions. Both must have the same number of
- * bytes, but may have different pieces. They must not overlap. */
+/*
+ * Copies the bytes of range `from` of source to range `to` of target, in the order of the dimensions. Both must have
+ * the same number of bytes, but may have different pieces. They must not overlap.
+ */
 void ls_range_copy(void *target, const ls_range *to, const void *source, const ls_range *from);
 
 #endif

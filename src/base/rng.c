@@ -25,8 +25,7 @@ void ls_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]
 /* The four words of (seed, stream, index). */
 static void draw_block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4]) {
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
-                                 (uint32_t)(stream >> 32)};
+    const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
     ls_philox(key, counter, out);
 }
 
@@ -60,8 +59,8 @@ uint64_t ls_rng_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n
     uint32_t words[4];
     draw_block(seed, stream, index, words);
     /*
-     * The lowest 2^64 mod n values are rejected, so that n divides the number of accepted values. When a block holds only rejected
-     * values, it becomes the counter of the next block.
+     * The lowest 2^64 mod n values are rejected, so that n divides the number of accepted values. When a block holds
+     * only rejected values, it becomes the counter of the next block.
      */
     const uint64_t rejected = -n % n;
     for (;;) {

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    LONGEST_MESSAGE = 6000
-}; /* before it is cut: more than the longest path (4,096) and a sentence about it */
+enum { LONGEST_MESSAGE = 6000 }; /* before it is cut: more than the longest path (4,096) and a sentence about it */
 
 /* A message that is too long loses its middle: its start says what was done, and its end says why that failed. */
 static ls_status make_status(ls_code code, const char *whole) {
@@ -72,7 +70,6 @@ void ls_panic(const char *file, int line, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, "longspan: %s:%d: %s (this is a fault of Longspan, not of your input)\n", file, line,
-            text);
+    fprintf(stderr, "longspan: %s:%d: %s (this is a fault of Longspan, not of your input)\n", file, line, text);
     abort();
 }

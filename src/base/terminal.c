@@ -49,8 +49,9 @@ void ls_print_line(FILE *out, const char *format, ...) {
 #define ERASE_LINE "\r\033[K"
 
 /*
- * Writes to standard error. When it is a pipe whose reader is gone, the text is lost but the process continues: SIGPIPE, which would
- * end it, is blocked during the write, and a SIGPIPE from the write is removed from the thread's pending signals.
+ * Writes to standard error. When it is a pipe whose reader is gone, the text is lost but the process continues:
+ * SIGPIPE, which would end it, is blocked during the write, and a SIGPIPE from the write is removed from the thread's
+ * pending signals.
  */
 static void print_on_stderr(const char *text) {
     const struct timespec at_once = {0, 0};
@@ -76,16 +77,14 @@ void ls_log(const char *format, ...) {
 }
 
 ls_progress ls_progress_start(const char *title, int64_t total) {
-    return (ls_progress){
-        .title = title, .total = total, .terminal = isatty(STDERR_FILENO), .started = ls_seconds()};
+    return (ls_progress){.title = title, .total = total, .terminal = isatty(STDERR_FILENO), .started = ls_seconds()};
 }
 
 /* " · 2:05 left" or " · 1:02:05 left"; empty before the first unit, after the last, and from 100 hours on. */
 static void print_time_left(const ls_progress *progress, int64_t done, double now, char *out, size_t bytes) {
     out[0] = 0;
     if (done <= progress->before || done >= progress->total) return;
-    double left =
-        (now - progress->started) * (double)(progress->total - done) / (double)(done - progress->before);
+    double left = (now - progress->started) * (double)(progress->total - done) / (double)(done - progress->before);
     if (progress->limit > 0) left = fmin(left, fmax(progress->limit - now, 0));
     if (left >= 100.0 * 3600) return;
     const int s = (int)(left + 0.5);
@@ -127,8 +126,8 @@ void ls_progress_show(ls_progress *progress, int64_t done, const char *note) {
     progress->last_drawn = now;
     char left[40], line[900], whole[920];
     print_time_left(progress, done, now, left, sizeof left);
-    snprintf(line, sizeof line, "%s %lld/%lld%s%s%s", progress->title, (long long)done,
-             (long long)progress->total, note && note[0] ? " · " : "", note ? note : "", left);
+    snprintf(line, sizeof line, "%s %lld/%lld%s%s%s", progress->title, (long long)done, (long long)progress->total,
+             note && note[0] ? " · " : "", note ? note : "", left);
     if (progress->terminal)
         draw_bar(progress, done, line);
     else {

@@ -1,10 +1,10 @@
 /*
- * Text that reaches a terminal: messages and progress on standard error, one line each, and the filter for text that Longspan did not
- * write itself. Standard output belongs to results.
+ * Text that reaches a terminal: messages and progress on standard error, one line each, and the filter for text that
+ * Longspan did not write itself. Standard output belongs to results.
  *
- * Text from files, file names and models may hold control characters, which can move the cursor, change the window's title or send
- * input in the user's name, marks that reorder a line, and bytes that are not UTF-8. Every message and every page that holds such text
- * passes through the filter.
+ * Text from files, file names and models may hold control characters, which can move the cursor, change the window's
+ * title or send input in the user's name, marks that reorder a line, and bytes that are not UTF-8. Every message and
+ * every page that holds such text passes through the filter.
  */
 #ifndef LS_BASE_TERMINAL_H
 #define LS_BASE_TERMINAL_H
@@ -16,8 +16,10 @@
 
 #include "longspan/status.h"
 
-/* The length in bytes of the character at the start of text[0, bytes); 0 when it is no valid character, or one that must not be printed.
- * Newline and tab must not be printed. */
+/*
+ * The length in bytes of the character at the start of text[0, bytes); 0 when it is no valid character, or one that
+ * must not be printed. Newline and tab must not be printed.
+ */
 size_t ls_printable_at(const char *text, size_t bytes);
 
 /* Replaces each byte that must not be printed by '?', so that a message stays one line. */
@@ -33,8 +35,8 @@ void ls_log(const char *format, ...) LS_PRINTF(1, 2);
 typedef struct ls_progress {
     const char *title; /* the work that is done, e.g. "training" */
     int64_t total;     /* units of work */
-    int64_t
-        before; /* units that were done before the start, counted in total; 0 unless the caller sets it after the start */
+    int64_t before;    /* units that were done before the start, counted in total; 0 unless the caller sets it after the
+                          start */
     bool terminal;     /* stderr is a terminal */
     double started;    /* ls_seconds() */
     double limit;      /* the ls_seconds() at which the work stops even if it is not done; 0: never */

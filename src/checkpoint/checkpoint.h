@@ -1,14 +1,17 @@
 /*
- * checkpoint: the state of a training on disk. Files hold global tensors by global name, so that any mesh can read what any other wrote.
+ * checkpoint: the state of a training on disk. Files hold global tensors by global name, so that any mesh can read what
+ * any other wrote.
  *
  * DIR/checkpoint-00000010/
  *     model.safetensors      masters in type G (f32 or f64) under their published names
  *     optimizer.safetensors  moments in type G, named "m NAME" and "v NAME"
  *     config.json            of the model, if it has one
  *     state.json             the record: step, seed, data position, and a hash of each piece of the other files
- * All ranks write into a folder that ends in .partial. It is synced and then renamed, so that readers see complete checkpoints only.
+ * All ranks write into a folder that ends in .partial. It is synced and then renamed, so that readers see complete
+ * checkpoints only.
  *
- * Paths returned in *out are heap memory. *out begins as NULL or as another such path, which is freed; the caller frees it (LS_PATH).
+ * Paths returned in *out are heap memory. *out begins as NULL or as another such path, which is freed; the caller frees
+ * it (LS_PATH).
  */
 #ifndef LS_CHECKPOINT_H
 #define LS_CHECKPOINT_H
@@ -26,9 +29,9 @@ typedef struct ls_train_state {
 /* ---- saving and loading ---- */
 
 /*
- * Called by all ranks; each writes its shard. If any rank fails (a full disk, for example), all ranks return the same error, the
- * partial folder is removed, and earlier checkpoints are unchanged. Keeps the newest `keep` checkpoints and the best one (0: keeps
- * all). config: text of config.json, or NULL.
+ * Called by all ranks; each writes its shard. If any rank fails (a full disk, for example), all ranks return the same
+ * error, the partial folder is removed, and earlier checkpoints are unchanged. Keeps the newest `keep` checkpoints and
+ * the best one (0: keeps all). config: text of config.json, or NULL.
  */
 LS_MUST_USE ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *folder,
                                          const ls_train_state *state, const char *config, int keep);
@@ -37,11 +40,10 @@ LS_MUST_USE ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, c
 LS_MUST_USE ls_status ls_checkpoint_bytes(const ls_image *image, const char *config, int64_t *out);
 
 /*
- * Loads parameters and optimiser state into the executor's buffers, at any mesh. Called by all ranks. Every piece is compared with its
- * hash: a corrupted file is LS_INVALID and names the file and the piece.
+ * Loads parameters and optimiser state into the executor's buffers, at any mesh. Called by all ranks. Every piece is
+ * compared with its hash: a corrupted file is LS_INVALID and names the file and the piece.
  */
-LS_MUST_USE ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path,
-                                         ls_train_state *out);
+LS_MUST_USE ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, ls_train_state *out);
 
 /* The weights of a checkpoint as a source, for jobs that do not train. */
 LS_MUST_USE ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_weight_source *out);
@@ -67,8 +69,8 @@ LS_MUST_USE ls_status ls_checkpoint_newest(const char *folder, int64_t *step);
 /* The path of the newest checkpoint. LS_INVALID if there is none. */
 LS_MUST_USE ls_status ls_checkpoint_find(const char *folder, char **out);
 /*
- * The path of the newest checkpoint that is intact (every byte agrees with its hash), to resume from. Logs a warning for each newer one
- * that is damaged. If none is intact, returns the error of the newest.
+ * The path of the newest checkpoint that is intact (every byte agrees with its hash), to resume from. Logs a warning
+ * for each newer one that is damaged. If none is intact, returns the error of the newest.
  */
 LS_MUST_USE ls_status ls_checkpoint_find_whole(const char *folder, char **out);
 /* The checkpoint that a user's path means: the path itself if it is a checkpoint, else the newest one in it. */
@@ -99,8 +101,8 @@ typedef struct ls_checkpoint_info {
 LS_MUST_USE ls_status ls_checkpoint_describe(const char *path, ls_checkpoint_info *out);
 
 /*
- * Compares every byte with its hash and shows progress. LS_OK means that the check was made, not that the checkpoint is intact: see bad and
- * status of each file. If state.json itself is bad, it is the only file in *out.
+ * Compares every byte with its hash and shows progress. LS_OK means that the check was made, not that the checkpoint is
+ * intact: see bad and status of each file. If state.json itself is bad, it is the only file in *out.
  */
 LS_MUST_USE ls_status ls_checkpoint_verify(const char *path, ls_checkpoint_info *out);
 

@@ -48,8 +48,7 @@ LS_MUST_USE ls_status ls_record_write(const ls_checkpoint_record *record, const 
 LS_MUST_USE ls_status ls_record_read(const char *folder, ls_arena *arena, ls_checkpoint_record *out);
 
 /* Check a mapped file against its record: its length, and the hash of one piece. path: for errors. */
-LS_MUST_USE ls_status ls_piece_check_length(const char *path, const ls_file_map *map,
-                                            const ls_recorded_file *file);
+LS_MUST_USE ls_status ls_piece_check_length(const char *path, const ls_file_map *map, const ls_recorded_file *file);
 LS_MUST_USE ls_status ls_piece_check(const char *path, const ls_file_map *map, const ls_named_piece *piece);
 
 /* ---- folders (folders.c) ---- */

@@ -1,6 +1,6 @@
 /*
- * Exporting a checkpoint: the folder, and the files beside the tensors (the config, the generation config, the tokenizer's files). The
- * tensors are in export_weights.c.
+ * Exporting a checkpoint: the folder, and the files beside the tensors (the config, the generation config, the
+ * tokenizer's files). The tensors are in export_weights.c.
  */
 #include "checkpoint/export_impl.h"
 
@@ -54,7 +54,9 @@ static const char *config_name(ls_st_dtype dtype) {
 /* The newer name of the field, which has precedence and is added to a config without either, and the older name. */
 static const char *const type_keys[] = {"dtype", "torch_dtype"};
 
-/* The type that the config says; f32, the most precise one here, when it says none or another (float64, for example). */
+/*
+ * The type that the config says; f32, the most precise one here, when it says none or another (float64, for example).
+ */
 static ls_st_dtype type_of_config(ls_json_value root) {
     for (size_t k = 0; k < LS_COUNT(type_keys); k++) {
         const char *name = NULL;
@@ -72,8 +74,7 @@ static ls_status read_config(ls_exporting *e) {
     size_t bytes = 0;
     LS_TRY(ls_path_join(e->options->checkpoint, ls_checkpoint_file_name(LS_CHECKPOINT_CONFIG), &path));
     if (file->bytes == 0)
-        return ls_error(LS_INVALID,
-                        "%s has no config.json, which an export needs: the job that saved it had none",
+        return ls_error(LS_INVALID, "%s has no config.json, which an export needs: the job that saved it had none",
                         e->options->checkpoint);
     LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &e->config, &bytes));
     const ls_file_map map = {(const uint8_t *)e->config, bytes};
@@ -147,8 +148,8 @@ static bool lies_in(const char *path, const char *folder) {
 }
 
 /*
- * The folder of blobs for a folder of the Hugging Face hub's cache: CACHE/snapshots/REVISION holds links to files in CACHE/blobs. *out
- * stays NULL for other folders.
+ * The folder of blobs for a folder of the Hugging Face hub's cache: CACHE/snapshots/REVISION holds links to files in
+ * CACHE/blobs. *out stays NULL for other folders.
  */
 static ls_status find_blobs(const char *folder, char **out) {
     static const char snapshots[] = "/snapshots";
@@ -159,8 +160,8 @@ static ls_status find_blobs(const char *folder, char **out) {
 }
 
 /*
- * An export may be published. A link in a downloaded folder must not add another file of this machine to it. Links of a hub snapshot to
- * its own blobs are allowed.
+ * An export may be published. A link in a downloaded folder must not add another file of this machine to it. Links of a
+ * hub snapshot to its own blobs are allowed.
  */
 static ls_status check_inside(const char *folder, const char *path) {
     LS_PATH real_folder = realpath(folder, NULL);
@@ -245,8 +246,7 @@ static ls_status resolve(const char *path, char **out) {
     const ls_status status = ls_path_print(out, "%s", real != NULL ? real : path);
     free(real);
     LS_TRY(status);
-    for (size_t length = strlen(*out); length > 1 && (*out)[length - 1] == '/'; length--)
-        (*out)[length - 1] = 0;
+    for (size_t length = strlen(*out); length > 1 && (*out)[length - 1] == '/'; length--) (*out)[length - 1] = 0;
     return ls_ok();
 }
 
@@ -256,11 +256,10 @@ static ls_status refuse_foreign_files(const char *folder) {
     LS_TRY(ls_file_list(folder, &names));
     for (size_t i = 0; i < names.count && status.code == LS_OK; i++)
         if (!is_exported_name(names.name[i]))
-            status = ls_error(
-                LS_USAGE,
-                "%s holds '%s', which is no part of an exported model; expected a new or empty folder, "
-                "or one that was exported",
-                folder, names.name[i]);
+            status = ls_error(LS_USAGE,
+                              "%s holds '%s', which is no part of an exported model; expected a new or empty folder, "
+                              "or one that was exported",
+                              folder, names.name[i]);
     ls_file_names_free(&names);
     return status;
 }
@@ -275,8 +274,7 @@ ls_status ls_export_check(const char *out, const char *carry) {
     if (carry != NULL && carry[0] != 0) {
         LS_TRY(resolve(carry, &source));
         if (strcmp(path, source) == 0)
-            return ls_error(LS_USAGE,
-                            "%s is the model's own folder; expected another, so that its weights stay", path);
+            return ls_error(LS_USAGE, "%s is the model's own folder; expected another, so that its weights stay", path);
     }
     return refuse_foreign_files(path);
 }
@@ -297,8 +295,7 @@ ls_status ls_export_remove_leftovers(const char *final) {
         const char *digits = names.name[i] + strlen(prefix);
         if (strncmp(names.name[i], prefix, strlen(prefix)) != 0) continue;
         const long process = strtol(digits, NULL, 10);
-        if (process <= 0 || (process != getpid() && (kill((pid_t)process, 0) == 0 || errno != ESRCH)))
-            continue;
+        if (process <= 0 || (process != getpid() && (kill((pid_t)process, 0) == 0 || errno != ESRCH))) continue;
         status = ls_path_join(folder, names.name[i], &path);
         if (status.code == LS_OK) status = ls_file_remove_tree(path);
     }

@@ -6,8 +6,8 @@
  *     config.json                of the training, unchanged but for the type of the weights
  *     generation_config.json     carried over, or made with the special ids of the config
  *     tokenizer.json, ...        carried over, byte for byte
- * The files are written into OUT.partial-PID and synced. Then that folder is renamed, or exchanged with an older OUT, so that OUT is
- * complete at every moment.
+ * The files are written into OUT.partial-PID and synced. Then that folder is renamed, or exchanged with an older OUT,
+ * so that OUT is complete at every moment.
  */
 #ifndef LS_CHECKPOINT_EXPORT_H
 #define LS_CHECKPOINT_EXPORT_H
@@ -19,9 +19,9 @@
 typedef struct ls_export_options {
     const char *checkpoint; /* its folder */
     const char *out;        /* created; replaced if it holds an exported model and nothing else */
-    const char *carry; /* the folder that the tokenizer's files are carried over from; NULL or "": none are */
-    ls_st_dtype dtype; /* F32, F16 or BF16; LS_ST_DTYPES: the type that config.json says, else F32 */
-    int64_t shard_bytes; /* most bytes of tensors in one file, unless a single tensor is larger; 0: 5 GB */
+    const char *carry;      /* the folder that the tokenizer's files are carried over from; NULL or "": none are */
+    ls_st_dtype dtype;      /* F32, F16 or BF16; LS_ST_DTYPES: the type that config.json says, else F32 */
+    int64_t shard_bytes;    /* most bytes of tensors in one file, unless a single tensor is larger; 0: 5 GB */
 } ls_export_options;
 
 typedef struct ls_export_result {
@@ -32,14 +32,15 @@ typedef struct ls_export_result {
 } ls_export_result;
 
 /*
- * Uses a few MiB of memory, whatever the size of the model. Compares every byte that it reads with its hash. A number that F16
- * cannot hold is LS_INVALID and names the tensor. On failure `out` is unchanged.
+ * Uses a few MiB of memory, whatever the size of the model. Compares every byte that it reads with its hash. A number
+ * that F16 cannot hold is LS_INVALID and names the tensor. On failure `out` is unchanged.
  */
 LS_MUST_USE ls_status ls_checkpoint_export(const ls_export_options *options, ls_export_result *result);
 
 /*
- * Checks the arguments of an export before any work. LS_USAGE when `out` holds anything but an exported model, or is the same folder as
- * `carry`. LS_INVALID when a file that would be carried over is a link out of `carry` (links to the blobs of a hub's cache are allowed).
+ * Checks the arguments of an export before any work. LS_USAGE when `out` holds anything but an exported model, or is
+ * the same folder as `carry`. LS_INVALID when a file that would be carried over is a link out of `carry` (links to the
+ * blobs of a hub's cache are allowed).
  */
 LS_MUST_USE ls_status ls_export_check(const char *out, const char *carry);
 

@@ -15,7 +15,10 @@ typedef struct ls_exporting {
     ls_export_result result;
 } ls_exporting;
 
-/* Writes the tensors in result.dtype, and the index if there are several files. Sets all of result but dtype and carried. */
+/*
+ * Writes the tensors in result.dtype, and the index if there are several files. Sets all of result but dtype and
+ * carried.
+ */
 LS_MUST_USE ls_status ls_export_weights(ls_exporting *e);
 
 #endif

@@ -1,4 +1,7 @@
-/* Exporting tensors: streams them from the mapped file of a checkpoint into one safetensors file or several, and converts their type. */
+/*
+ * Exporting tensors: streams them from the mapped file of a checkpoint into one safetensors file or several, and
+ * converts their type.
+ */
 #include "checkpoint/export_impl.h"
 
 #include <math.h>
@@ -7,9 +10,8 @@
 #include <string.h>
 
 enum {
-    CHUNK = 1 << 20, /* elements that are converted and written at a time */
-    SYNC_BYTES =
-        64 << 20 /* a file is synced after this many bytes, so that few unwritten pages are in memory */
+    CHUNK = 1 << 20,      /* elements that are converted and written at a time */
+    SYNC_BYTES = 64 << 20 /* a file is synced after this many bytes, so that few unwritten pages are in memory */
 };
 
 /* One output file: tensors first .. first + n - 1 of the checkpoint's file. */
@@ -104,8 +106,7 @@ static ls_status check_range(const ls_st_tensor *t, int64_t first, const uint16_
         if ((written[i] & 0x7fffu) != 0x7c00u) continue;
         LS_TRY(ls_st_convert(t, first + i, 1, LS_F64, &x));
         if (isfinite(x))
-            return ls_error(LS_INVALID,
-                            "tensor '%s' holds %g, but F16 ends at 65504; expected --dtype bf16 or f32",
+            return ls_error(LS_INVALID, "tensor '%s' holds %g, but F16 ends at 65504; expected --dtype bf16 or f32",
                             t->name, x);
     }
     return ls_ok();
@@ -118,8 +119,8 @@ static void show_progress(stream *s) {
     ls_progress_show(&s->progress, s->done >> 20, "MiB");
 }
 
-static ls_status write_chunk(stream *s, ls_st_writer *writer, int64_t number, const ls_st_tensor *t,
-                             int64_t first, int64_t n) {
+static ls_status write_chunk(stream *s, ls_st_writer *writer, int64_t number, const ls_st_tensor *t, int64_t first,
+                             int64_t n) {
     const ls_st_dtype to = s->e->result.dtype;
     const int64_t size = (int64_t)ls_st_dtype_bytes(to), from = (int64_t)ls_st_dtype_bytes(t->dtype);
     const char *bytes = (const char *)t->data + first * from;

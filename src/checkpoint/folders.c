@@ -8,8 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char PREFIX[] = "checkpoint-", PARTIAL[] = ".partial", BEST[] = "best",
-                  BEST_PARTIAL[] = "best.partial";
+static const char PREFIX[] = "checkpoint-", PARTIAL[] = ".partial", BEST[] = "best", BEST_PARTIAL[] = "best.partial";
 
 static ls_status path_of(const char *folder, int64_t step, const char *end, char **out) {
     char name[64];
@@ -17,9 +16,7 @@ static ls_status path_of(const char *folder, int64_t step, const char *end, char
     return ls_path_join(folder, name, out);
 }
 
-ls_status ls_checkpoint_path(const char *folder, int64_t step, char **out) {
-    return path_of(folder, step, "", out);
-}
+ls_status ls_checkpoint_path(const char *folder, int64_t step, char **out) { return path_of(folder, step, "", out); }
 
 ls_status ls_checkpoint_partial_path(const char *folder, int64_t step, char **out) {
     return path_of(folder, step, PARTIAL, out);
@@ -57,9 +54,7 @@ static ls_status list_steps(const char *folder, int64_t **steps, size_t *n) {
     return ls_ok();
 }
 
-static ls_status no_checkpoint(const char *folder) {
-    return ls_error(LS_INVALID, "no checkpoint in %s", folder);
-}
+static ls_status no_checkpoint(const char *folder) { return ls_error(LS_INVALID, "no checkpoint in %s", folder); }
 
 ls_status ls_checkpoint_newest(const char *folder, int64_t *step) {
     int64_t *steps = NULL;
@@ -94,8 +89,7 @@ ls_status ls_checkpoint_find_whole(const char *folder, char **out) {
         status = ls_checkpoint_path(folder, steps[i], &path);
         if (status.code == LS_OK) status = check_whole(path);
         if (i == 0) newest = status;
-        if (status.code != LS_OK && i + 1 < n)
-            ls_log("warning: %s; looking for an older checkpoint", status.text);
+        if (status.code != LS_OK && i + 1 < n) ls_log("warning: %s; looking for an older checkpoint", status.text);
     }
     free(steps);
     return status.code == LS_OK ? ls_path_print(out, "%s", path) : newest;
@@ -136,7 +130,10 @@ ls_status ls_checkpoint_publish(const char *partial, const char *final) {
     return ls_file_rename(partial, final);
 }
 
-/* Renamed first, so that an interruption leaves a partial folder, which the next save removes, and never a damaged checkpoint. */
+/*
+ * Renamed first, so that an interruption leaves a partial folder, which the next save removes, and never a damaged
+ * checkpoint.
+ */
 static ls_status remove_checkpoint(const char *folder, int64_t step) {
     LS_PATH path = NULL;
     LS_PATH partial = NULL;
@@ -185,8 +182,7 @@ ls_status ls_checkpoint_prune(const char *folder, int64_t step, int keep) {
     int others = 0;
     const int64_t best = ls_checkpoint_best(folder);
     for (size_t i = 0; i < n && status.code == LS_OK; i++)
-        if (steps[i] != step && steps[i] != best && ++others >= keep)
-            status = remove_checkpoint(folder, steps[i]);
+        if (steps[i] != step && steps[i] != best && ++others >= keep) status = remove_checkpoint(folder, steps[i]);
     free(steps);
     return status;
 }

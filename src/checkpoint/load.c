@@ -1,6 +1,6 @@
 /*
- * Loading a checkpoint, at any mesh. Every rank checks the pieces that it will read; together the ranks read all of them. When all checks
- * succeeded on every rank, the ranks fill their buffers.
+ * Loading a checkpoint, at any mesh. Every rank checks the pieces that it will read; together the ranks read all of
+ * them. When all checks succeeded on every rank, the ranks fill their buffers.
  */
 #include "checkpoint/checkpoint_impl.h"
 
@@ -20,7 +20,10 @@ static bool touches(const ls_named_piece *piece, const extent *extents, int n) {
     return false;
 }
 
-/* Checks the pieces that touch any of the extents. comm (may be NULL) is ticked, so that peers know that this rank is alive. */
+/*
+ * Checks the pieces that touch any of the extents. comm (may be NULL) is ticked, so that peers know that this rank is
+ * alive.
+ */
 static ls_status check_pieces(const char *path, const ls_recorded_file *file, const extent *extents, int n,
                               ls_comm *comm) {
     ls_file_map map;
@@ -113,8 +116,7 @@ static ls_status check_optimizer(loading *l) {
                 const ls_flat_piece piece = ls_image_piece(l->image, p, ls_executor_rank(l->executor));
                 const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
                 const int64_t from = begin + (part.start - flat->start) * size;
-                if (part.count > 0)
-                    *LS_PUSH(l->arena, extents, n, room) = (extent){from, from + part.count * size};
+                if (part.count > 0) *LS_PUSH(l->arena, extents, n, room) = (extent){from, from + part.count * size};
             }
         }
     }
@@ -145,15 +147,14 @@ static ls_status fill_optimizer(const loading *l) {
 /* ---- loading ---- */
 
 /* Any thread of the pool calls these two; on the rank's own thread they show the peers that this rank is alive. */
-static ls_status read_and_tick(void *context, const ls_flat *flat, int64_t start, int64_t count,
-                               double *out) {
+static ls_status read_and_tick(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
     const loading *l = context;
     if (pthread_equal(pthread_self(), l->self)) ls_comm_tick(l->comm);
     return l->weights.read(l->weights.context, flat, start, count, out);
 }
 
-static ls_status convert_and_tick(void *context, const ls_flat *flat, int64_t start, int64_t count,
-                                  ls_dtype to, void *out) {
+static ls_status convert_and_tick(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to,
+                                  void *out) {
     const loading *l = context;
     if (pthread_equal(pthread_self(), l->self)) ls_comm_tick(l->comm);
     return l->weights.convert(l->weights.context, flat, start, count, to, out);
@@ -163,8 +164,7 @@ static ls_status check(loading *l) {
     const char *type = ls_st_dtype_name(ls_st_dtype_of(l->image->accumulator));
     LS_TRY(ls_record_read(l->folder, l->arena, &l->record));
     if (strcmp(l->record.type, type) != 0)
-        return ls_error(LS_INVALID, "%s: it holds %s, but this job's type needs %s", l->folder,
-                        l->record.type, type);
+        return ls_error(LS_INVALID, "%s: it holds %s, but this job's type needs %s", l->folder, l->record.type, type);
     LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_CONFIG, l->comm));
     LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_MODEL, l->comm));
     LS_TRY(open_weights(l->folder, l->image, &l->weights));

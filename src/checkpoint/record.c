@@ -1,6 +1,6 @@
 /*
- * state.json: the state of the training and the hash of each piece of the other files. Reading and writing it, and checking the bytes of a
- * checkpoint against it.
+ * state.json: the state of the training and the hash of each piece of the other files. Reading and writing it, and
+ * checking the bytes of a checkpoint against it.
  */
 #include "checkpoint/checkpoint_impl.h"
 
@@ -18,8 +18,7 @@ enum { DIGITS = 16 };
 const char *ls_record_name(void) { return STATE; }
 
 const char *ls_checkpoint_file_name(int file) {
-    static const char *const names[LS_CHECKPOINT_FILES] = {"model.safetensors", "optimizer.safetensors",
-                                                           "config.json"};
+    static const char *const names[LS_CHECKPOINT_FILES] = {"model.safetensors", "optimizer.safetensors", "config.json"};
     return names[file];
 }
 
@@ -96,8 +95,7 @@ static ls_status check_state_hash(const char *path, char *text, size_t bytes) {
     memcpy(digits, ZEROS, DIGITS);
     snprintf(found, sizeof found, "%016" PRIx64, ls_hash_bytes(text, bytes));
     if (strcmp(found, expected) != 0)
-        return ls_error(LS_INVALID, "%s: corrupted: the hash of its text is %s, expected %s", path, found,
-                        expected);
+        return ls_error(LS_INVALID, "%s: corrupted: the hash of its text is %s, expected %s", path, found, expected);
     return ls_ok();
 }
 
@@ -125,8 +123,7 @@ static ls_status read_pieces(ls_json_value list, ls_arena *arena, ls_recorded_fi
         piece->name = ls_arena_strdup(arena, name);
         at += piece->bytes;
     }
-    if (at != out->bytes)
-        return ls_json_error(list, "pieces that cover all %lld bytes", (long long)out->bytes);
+    if (at != out->bytes) return ls_json_error(list, "pieces that cover all %lld bytes", (long long)out->bytes);
     return ls_ok();
 }
 
@@ -194,18 +191,16 @@ ls_status ls_checkpoint_state(const char *path, ls_train_state *out) {
 
 ls_status ls_piece_check_length(const char *path, const ls_file_map *map, const ls_recorded_file *file) {
     if ((int64_t)map->bytes == file->bytes) return ls_ok();
-    return ls_error(LS_INVALID, "%s is %zu bytes long, expected %lld: it is cut or was changed", path,
-                    map->bytes, (long long)file->bytes);
+    return ls_error(LS_INVALID, "%s is %zu bytes long, expected %lld: it is cut or was changed", path, map->bytes,
+                    (long long)file->bytes);
 }
 
 ls_status ls_piece_check(const char *path, const ls_file_map *map, const ls_named_piece *piece) {
     const uint64_t hash = ls_hash_bytes(map->data + piece->start, (size_t)piece->bytes);
     if (hash == piece->hash) return ls_ok();
-    return ls_error(LS_INVALID,
-                    "%s: corrupted in bytes %lld to %lld (%s): their hash is %016" PRIx64
-                    ", expected %016" PRIx64,
-                    path, (long long)piece->start, (long long)(piece->start + piece->bytes - 1), piece->name,
-                    hash, piece->hash);
+    return ls_error(
+        LS_INVALID, "%s: corrupted in bytes %lld to %lld (%s): their hash is %016" PRIx64 ", expected %016" PRIx64,
+        path, (long long)piece->start, (long long)(piece->start + piece->bytes - 1), piece->name, hash, piece->hash);
 }
 
 /* ---- describing and verifying a checkpoint ---- */
@@ -232,8 +227,7 @@ static ls_status size_of_record(const char *path, int64_t *bytes) {
     return ls_ok();
 }
 
-static ls_status read_record(const char *path, ls_arena *arena, ls_checkpoint_record *record,
-                             ls_checkpoint_info *out) {
+static ls_status read_record(const char *path, ls_arena *arena, ls_checkpoint_record *record, ls_checkpoint_info *out) {
     ls_checkpoint_info info = {.n_files = 0};
     LS_TRY(ls_record_read(path, arena, record));
     describe(record, &info);

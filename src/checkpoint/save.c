@@ -1,6 +1,7 @@
 /*
- * Saving a checkpoint, in three stages. Rank 0 creates a partial folder and its files, with all their bytes reserved. Every rank writes its
- * shard into them. Rank 0 writes the record and renames the folder. After each stage all ranks learn whether it succeeded on every rank.
+ * Saving a checkpoint, in three stages. Rank 0 creates a partial folder and its files, with all their bytes reserved.
+ * Every rank writes its shard into them. Rank 0 writes the record and renames the folder. After each stage all ranks
+ * learn whether it succeeded on every rank.
  */
 #include "checkpoint/checkpoint_impl.h"
 
@@ -132,8 +133,7 @@ static ls_status create_files(saving *s) {
 
 static ls_status prepare(saving *s, int64_t step) {
     if (s->image->n_flats == 0 || ls_executor_tensor(s->executor, LS_BIND_M) == NULL)
-        return ls_error(LS_INVALID,
-                        "a checkpoint of a job without an optimiser's state; expected one that trains");
+        return ls_error(LS_INVALID, "a checkpoint of a job without an optimiser's state; expected one that trains");
     LS_TRY(ls_checkpoint_partial_path(s->folder, step, &s->partial));
     LS_TRY(ls_checkpoint_path(s->folder, step, &s->final));
     for (int f = 0; f < 2; f++) LS_TRY(ls_path_join(s->partial, ls_checkpoint_file_name(f), &s->path[f]));
@@ -173,8 +173,7 @@ static ls_status write_parameter_part(saving *s, int i, const ls_flat_piece *par
                  {LS_CHECKPOINT_OPTIMIZER, s->image->n_flats + i, v + part->at * size}};
     const int64_t from = part->start - s->image->flats[i].start;
     for (size_t p = 0; p < LS_COUNT(parts); p++)
-        LS_TRY(
-            write_bytes(s, parts[p].file, parts[p].tensor, from * size, parts[p].data, part->count * size));
+        LS_TRY(write_bytes(s, parts[p].file, parts[p].tensor, from * size, parts[p].data, part->count * size));
     return ls_ok();
 }
 
@@ -220,8 +219,7 @@ static ls_status gather_pieces(saving *s) {
     ls_tensor_piece *all = LS_NEW_ARRAY(s->arena, ls_tensor_piece, (size_t)ranks * (size_t)room);
     for (int first = 0; first < most; first += room) {
         ls_tensor_piece batch[BATCH] = {{0}};
-        if (first < mine)
-            memcpy(batch, s->pieces + first, sizeof *batch * (size_t)ls_min(room, mine - first));
+        if (first < mine) memcpy(batch, s->pieces + first, sizeof *batch * (size_t)ls_min(room, mine - first));
         LS_TRY(ls_comm_exchange(s->comm, batch, sizeof *batch * (size_t)room, all));
         for (int r = 1; r < ranks && is_rank_0(s); r++) {
             const ls_tensor_piece *theirs = all + (size_t)r * (size_t)room;
@@ -239,8 +237,7 @@ static int by_place(const void *a, const void *b) {
 }
 
 static ls_status write_record(saving *s, const ls_train_state *state) {
-    ls_checkpoint_record record = {.state = *state,
-                                   .type = ls_st_dtype_name(ls_st_dtype_of(s->image->accumulator))};
+    ls_checkpoint_record record = {.state = *state, .type = ls_st_dtype_name(ls_st_dtype_of(s->image->accumulator))};
     LS_ASSERT(s->pieces != NULL); /* rank 0 added the headers */
     qsort(s->pieces, (size_t)s->n_pieces, sizeof *s->pieces, by_place);
     for (int f = 0; f < LS_CHECKPOINT_FILES; f++)
@@ -271,8 +268,8 @@ static ls_status save(saving *s, const ls_train_state *state) {
     return ls_comm_agree(s->comm, publish(s, state));
 }
 
-ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *folder,
-                             const ls_train_state *state, const char *config, int keep) {
+ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *folder, const ls_train_state *state,
+                             const char *config, int keep) {
     saving s = {.executor = executor,
                 .image = ls_executor_image(executor),
                 .comm = comm,
@@ -283,11 +280,9 @@ ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *f
     (void)close_files(&s, status);
     if (is_rank_0(&s) && status.code != LS_OK && s.partial != NULL && ls_file_exists(s.partial)) {
         const ls_status removed = ls_file_remove_tree(s.partial);
-        if (removed.code != LS_OK)
-            ls_log("warning: a partial checkpoint could not be removed: %s", removed.text);
+        if (removed.code != LS_OK) ls_log("warning: a partial checkpoint could not be removed: %s", removed.text);
     }
-    if (is_rank_0(&s) &&
-        status.code == LS_OK) { /* the new checkpoint is safe, so failing to prune is not an error */
+    if (is_rank_0(&s) && status.code == LS_OK) { /* the new checkpoint is safe, so failing to prune is not an error */
         const ls_status pruned = ls_checkpoint_prune(folder, state->step, keep);
         if (pruned.code != LS_OK) ls_log("warning: an old checkpoint could not be removed: %s", pruned.text);
     }

@@ -55,8 +55,7 @@ static ls_status convert(ls_st_dtype from, const void *source, int64_t count, ls
 
 ls_status ls_array_from_npy(const char *path, const ls_npy *file, ls_dtype dtype, ls_array *out) {
     if (file->type != LS_NPY_F4 && file->type != LS_NPY_F8)
-        return ls_error(LS_INVALID, "%s: elements are %s, expected f4 or f8", path,
-                        ls_npy_type_name(file->type));
+        return ls_error(LS_INVALID, "%s: elements are %s, expected f4 or f8", path, ls_npy_type_name(file->type));
     ls_array a;
     LS_TRY(ls_array_make(dtype, file->ndim, file->shape, &a));
     const ls_status status =
@@ -77,8 +76,8 @@ static ls_status copy_integers(const char *path, const ls_npy *file, int32_t *ou
     const int64_t *wide = file->data;
     for (int64_t i = 0; i < file->count; i++) {
         if (wide[i] < INT32_MIN || wide[i] > INT32_MAX)
-            return ls_error(LS_INVALID, "%s: element %lld is %lld, expected a number of 32 bits", path,
-                            (long long)i, (long long)wide[i]);
+            return ls_error(LS_INVALID, "%s: element %lld is %lld, expected a number of 32 bits", path, (long long)i,
+                            (long long)wide[i]);
         out[i] = (int32_t)wide[i];
     }
     return ls_ok();
@@ -86,8 +85,7 @@ static ls_status copy_integers(const char *path, const ls_npy *file, int32_t *ou
 
 static ls_status read_integers(const char *path, const ls_npy *file, ls_array *out) {
     if (file->type != LS_NPY_I4 && file->type != LS_NPY_I8)
-        return ls_error(LS_INVALID, "%s: elements are %s, expected i4 or i8", path,
-                        ls_npy_type_name(file->type));
+        return ls_error(LS_INVALID, "%s: elements are %s, expected i4 or i8", path, ls_npy_type_name(file->type));
     ls_array a;
     LS_TRY(ls_array_make(LS_I32, file->ndim, file->shape, &a));
     const ls_status status = copy_integers(path, file, a.data);
@@ -122,7 +120,7 @@ ls_status ls_array_write(const ls_array *a, const char *folder, const char *name
     return status;
 }
 
-/* --- token ids -------------------------------------------------------------------------------------------------------------- */
+/* --- token ids ---------------------------------------------------------------------------------------------------- */
 
 /* Checks that each id is in [0,V), or ignored if these are labels. The error names row and column of the file. */
 static ls_status check_ids(const char *path, const ls_array *ids, int64_t V, bool labels) {
@@ -130,8 +128,8 @@ static ls_status check_ids(const char *path, const ls_array *ids, int64_t V, boo
     for (int64_t i = 0; i < ids->count; i++) {
         if ((id[i] >= 0 && id[i] < V) || (labels && id[i] == LS_LABEL_IGNORED)) continue;
         return ls_error(LS_INVALID, "%s: row %lld, column %lld is %d; expected 0 to %lld%s", path,
-                        (long long)(i / ids->size[1]), (long long)(i % ids->size[1]), id[i],
-                        (long long)(V - 1), labels ? " or -100 (ignored)" : ", the model's vocabulary");
+                        (long long)(i / ids->size[1]), (long long)(i % ids->size[1]), id[i], (long long)(V - 1),
+                        labels ? " or -100 (ignored)" : ", the model's vocabulary");
     }
     return ls_ok();
 }
@@ -141,8 +139,7 @@ static ls_status check_shape(const char *path, const ls_array *ids, const ls_arr
     ls_sizes_print(ids->ndim, ids->size, shape, sizeof shape);
     if (like != NULL) ls_sizes_print(like->ndim, like->size, expected, sizeof expected);
     const bool matrix = ids->ndim == 2 && ids->count > 0;
-    if (matrix && (like == NULL || (ids->size[0] == like->size[0] && ids->size[1] == like->size[1])))
-        return ls_ok();
+    if (matrix && (like == NULL || (ids->size[0] == like->size[0] && ids->size[1] == like->size[1]))) return ls_ok();
     return ls_error(LS_INVALID, "%s: shape is %s, expected %s%s", path, shape, expected,
                     like != NULL ? " like the tokens" : "");
 }
@@ -174,12 +171,11 @@ ls_status ls_labels_read(const char *path, int64_t V, const ls_array *tokens, ls
     return ls_ok();
 }
 
-/* --- masks ------------------------------------------------------------------------------------------------------------------ */
+/* --- masks -------------------------------------------------------------------------------------------------------- */
 
 static ls_status add_documents(const char *path, int64_t S, ls_mask_text *out) {
     if (out->mask.n == LS_MASK_TERMS)
-        return ls_error(LS_USAGE,
-                        "mask term 'documents:%s': the mask has %d terms already, expected at most %d", path,
+        return ls_error(LS_USAGE, "mask term 'documents:%s': the mask has %d terms already, expected at most %d", path,
                         LS_MASK_TERMS, LS_MASK_TERMS);
     ls_array *ends = &out->ends[out->n_ends];
     LS_TRY(ls_array_read_integers(path, ends));
@@ -187,8 +183,7 @@ static ls_status add_documents(const char *path, int64_t S, ls_mask_text *out) {
     if (ends->ndim != 1) {
         char shape[96];
         ls_sizes_print(ends->ndim, ends->size, shape, sizeof shape);
-        return ls_error(LS_INVALID,
-                        "%s: shape is %s, expected one dimension: cumulative lengths from 0 to %lld", path,
+        return ls_error(LS_INVALID, "%s: shape is %s, expected one dimension: cumulative lengths from 0 to %lld", path,
                         shape, (long long)S);
     }
     ls_mask_term *term = &out->mask.term[out->mask.n++];

@@ -1,6 +1,6 @@
 /*
- * longspan attention: reads q, k, v (a sink, and the gradient of the output) from files, runs one attention op as a graph, and writes its
- * results in the order of the input.
+ * longspan attention: reads q, k, v (a sink, and the gradient of the output) from files, runs one attention op as a
+ * graph, and writes its results in the order of the input.
  */
 #include "cli/cli_impl.h"
 
@@ -21,7 +21,7 @@ typedef struct attention_run {
     double *seconds; /* shared, by rank */
 } attention_run;
 
-/* --- inputs ----------------------------------------------------------------------------------------------------------------- */
+/* --- inputs ------------------------------------------------------------------------------------------------------- */
 
 static ls_status shape_error(const char *path, const ls_npy *file, const char *expected) {
     char shape[96];
@@ -51,10 +51,9 @@ static ls_status check_shapes(const char *const path[], const ls_npy file[]) {
         return shape_error(path[LS_SINK], &file[LS_SINK], expected);
     }
     if (q[2] % k[2] != 0)
-        return ls_error(
-            LS_INVALID,
-            "%s has %lld heads and %s has %lld; expected query heads to be a multiple of KV heads",
-            path[LS_Q], (long long)q[2], path[LS_K], (long long)k[2]);
+        return ls_error(LS_INVALID,
+                        "%s has %lld heads and %s has %lld; expected query heads to be a multiple of KV heads",
+                        path[LS_Q], (long long)q[2], path[LS_K], (long long)k[2]);
     return ls_ok();
 }
 
@@ -71,8 +70,7 @@ static ls_status read_files(attention_run *r, ls_npy file[]) {
 }
 
 static ls_status read_inputs(attention_run *r) {
-    const char *const path[LS_ATTENTION_INPUTS] = {r->job->q, r->job->k, r->job->v, r->job->grad_o,
-                                                   r->job->sink};
+    const char *const path[LS_ATTENTION_INPUTS] = {r->job->q, r->job->k, r->job->v, r->job->grad_o, r->job->sink};
     ls_npy file[LS_ATTENTION_INPUTS] = {{0}};
     memcpy(r->path, path, sizeof path);
     const ls_status status = read_files(r, file);
@@ -81,7 +79,7 @@ static ls_status read_inputs(attention_run *r) {
     return ls_mask_text_read(r->job->mask, r->in[LS_Q].size[1], &r->mask);
 }
 
-/* --- the graph -------------------------------------------------------------------------------------------------------------- */
+/* --- the graph ---------------------------------------------------------------------------------------------------- */
 
 static ls_status build(attention_run *r) {
     const int64_t *q = r->in[LS_Q].size;
@@ -109,17 +107,15 @@ static ls_status make_outputs(attention_run *r) {
     return ls_ok();
 }
 
-/* --- on a rank -------------------------------------------------------------------------------------------------------------- */
+/* --- on a rank ---------------------------------------------------------------------------------------------------- */
 
 static ls_status on_rank(ls_rank *rank, void *context) {
     attention_run *r = context;
     for (int i = 0; i < LS_ATTENTION_INPUTS; i++) {
         if (r->path[i] != NULL)
-            ls_executor_scatter(rank->executor, ls_image_find(rank->image, ls_attention_input[i]),
-                                r->in[i].data);
+            ls_executor_scatter(rank->executor, ls_image_find(rank->image, ls_attention_input[i]), r->in[i].data);
     }
-    LS_TRY(ls_comm_barrier(
-        rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
+    LS_TRY(ls_comm_barrier(rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
     LS_TRY(ls_executor_run(rank->executor, rank->micro));
     for (int i = 0; i < r->graph.n_results; i++) {
         const ls_binding *result = ls_image_find(rank->image, ls_attention_result[i]);
@@ -178,7 +174,7 @@ ls_status ls_run_attention(const ls_attention_job *job, ls_spread_result *result
     return status;
 }
 
-/* --- the command ------------------------------------------------------------------------------------------------------------ */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 typedef struct attention_flags {
     cli_common common;
@@ -200,9 +196,8 @@ static const ls_option options[] = {
               "replace each logit by X·tanh(logit/X), as in Gemma 2"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype),
                "element type; that of the file of queries when left out"),
-    CLI_REQUIRED_TEXT(
-        "out", "DIR", AT(out),
-        "folder for o.npy, lse.npy and, with --do, dq.npy dk.npy dv.npy (and dsink.npy, with --sink)"),
+    CLI_REQUIRED_TEXT("out", "DIR", AT(out),
+                      "folder for o.npy, lse.npy and, with --do, dq.npy dk.npy dv.npy (and dsink.npy, with --sink)"),
 };
 #undef AT
 

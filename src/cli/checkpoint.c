@@ -1,4 +1,7 @@
-/* longspan checkpoint: the contents of a checkpoint, its verification, and its export as a folder that other programs load. */
+/*
+ * longspan checkpoint: the contents of a checkpoint, its verification, and its export as a folder that other programs
+ * load.
+ */
 #include "cli/cli_impl.h"
 
 #include "base/base.h"
@@ -29,8 +32,8 @@ static ls_status recorded_model(const char *checkpoint, ls_json **run, const cha
 }
 
 /*
- * Finds the folder of the tokenizer's files: that of --model, that of the model which the run was started from, or the folder which the run
- * exported at its end. *out stays NULL, with a log line, if there is none.
+ * Finds the folder of the tokenizer's files: that of --model, that of the model which the run was started from, or the
+ * folder which the run exported at its end. *out stays NULL, with a log line, if there is none.
  */
 static ls_status find_tokenizer_files(const ls_export_job *job, const char *checkpoint, char **out) {
     LS_PATH exported = NULL;
@@ -99,7 +102,7 @@ ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out) {
     return ls_ok();
 }
 
-/* --- inspect ---------------------------------------------------------------------------------------------------------------- */
+/* --- inspect ------------------------------------------------------------------------------------------------------ */
 
 typedef struct opened {
     char *path;
@@ -164,8 +167,7 @@ static const char *run_text(const ls_json *run, const char *name) {
 
 static int64_t run_ranks(const ls_json *run) {
     int64_t ranks = 0;
-    const ls_status status =
-        ls_json_int(ls_json_field(ls_json_root(run), "spread"), "ranks", 1, INT32_MAX, &ranks);
+    const ls_status status = ls_json_int(ls_json_field(ls_json_root(run), "spread"), "ranks", 1, INT32_MAX, &ranks);
     return status.code == LS_OK ? ranks : 0;
 }
 
@@ -176,8 +178,7 @@ static void put_run(const ls_json *run, ls_json_writer *w) {
     }
     ls_json_open_object(w, "run");
     ls_json_put_int(w, "ranks", run_ranks(run));
-    for (size_t i = 0; i < LS_COUNT(run_texts); i++)
-        ls_json_put_text(w, run_texts[i], run_text(run, run_texts[i]));
+    for (size_t i = 0; i < LS_COUNT(run_texts); i++) ls_json_put_text(w, run_texts[i], run_text(run, run_texts[i]));
     ls_json_close(w);
 }
 
@@ -234,9 +235,8 @@ static void print_model(const ls_model *model, FILE *out) {
     ls_print_line(
         out,
         "model       %s · %.2f M parameters · L %lld · E %lld · F %lld · V %lld%s · heads %lld, %lld of keys, of %lld",
-        ls_model_architecture(model), (double)ls_model_parameters(model) / 1e6, (long long)m.L,
-        (long long)m.E, (long long)m.F, (long long)m.V, m.tied ? " (tied)" : "", (long long)m.Hq,
-        (long long)m.Hkv, (long long)m.D);
+        ls_model_architecture(model), (double)ls_model_parameters(model) / 1e6, (long long)m.L, (long long)m.E,
+        (long long)m.F, (long long)m.V, m.tied ? " (tied)" : "", (long long)m.Hq, (long long)m.Hkv, (long long)m.D);
 }
 
 static void print_run(const ls_json *run, FILE *out) {
@@ -266,9 +266,9 @@ static void print_tensor(const ls_st_tensor *t, int width, FILE *out) {
 static void print_words(const opened *c, FILE *out) {
     char bytes[LS_BYTES_TEXT];
     ls_print_line(out, "checkpoint  %s", c->path);
-    ls_print_line(out, "step        %lld · %lld sequences · loss %.4f · seed %llu · %s",
-                  (long long)c->info.state.step, (long long)c->info.state.sequences, c->info.state.last_loss,
-                  (unsigned long long)c->info.state.seed, c->info.type);
+    ls_print_line(out, "step        %lld · %lld sequences · loss %.4f · seed %llu · %s", (long long)c->info.state.step,
+                  (long long)c->info.state.sequences, c->info.state.last_loss, (unsigned long long)c->info.state.seed,
+                  c->info.type);
     print_model(c->model, out);
     print_run(c->run, out);
     for (int i = 0; i < c->info.n_files; i++)
@@ -291,7 +291,7 @@ ls_status ls_checkpoint_print(const char *path, bool json, FILE *out) {
     return status;
 }
 
-/* --- verify ----------------------------------------------------------------------------------------------------------------- */
+/* --- verify ------------------------------------------------------------------------------------------------------- */
 
 static void print_verdict_json(const char *path, const ls_checkpoint_info *info, int bad, FILE *out) {
     ls_json_writer *w = ls_json_begin(0);
@@ -320,8 +320,7 @@ static void print_verdict(const char *path, const ls_checkpoint_info *info, FILE
         char bytes[LS_BYTES_TEXT] = "", pieces[48] = "";
         if (file->bytes > 0) (void)ls_bytes_text((double)file->bytes, bytes);
         if (file->bad > 0)
-            snprintf(pieces, sizeof pieces, "  %lld of %lld pieces: ", (long long)file->bad,
-                     (long long)file->pieces);
+            snprintf(pieces, sizeof pieces, "  %lld of %lld pieces: ", (long long)file->bad, (long long)file->pieces);
         ls_print_line(out, "%-22s  %s%s%*s%s%s", file->name, file->bad == 0 ? "good" : "BAD ",
                       file->bytes > 0 ? "  " : "", file->bytes > 0 ? 10 : 0, bytes, pieces,
                       file->bad > 0 ? file->status.text : "");
@@ -349,7 +348,7 @@ ls_status ls_checkpoint_print_verdict(const char *path, bool json, FILE *out) {
     return ls_error(LS_INVALID, "%d of %d files are bad: %s", bad, info.n_files, first->status.text);
 }
 
-/* --- the command ------------------------------------------------------------------------------------------------------------ */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 typedef struct checkpoint_flags {
     cli_common common;
@@ -402,10 +401,9 @@ static ls_status run(void *context) {
             if (flags->common.given[k])
                 return ls_error(LS_USAGE, "--%s is for export, not for %s", options[k].name, flags->action);
         if (flags->job.checkpoint == NULL)
-            return ls_error(
-                LS_USAGE,
-                "checkpoint %s: no path is given; expected a checkpoint, or the --out of a training run",
-                flags->action);
+            return ls_error(LS_USAGE,
+                            "checkpoint %s: no path is given; expected a checkpoint, or the --out of a training run",
+                            flags->action);
         return actions[i].run(flags);
     }
     return ls_error(LS_USAGE, "checkpoint: '%s' is unknown, expected inspect, verify or export",

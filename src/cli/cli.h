@@ -1,7 +1,8 @@
 /*
- * cli: the work of the commands, as calls (the tests use them), and their results as JSON. Each call starts the ranks, runs them, and
- * returns when all have ended. Messages for people go to standard error, results to the given file. Paths and texts are borrowed for the
- * call. The JSON of a result is one object on one line, with a newline; nothing is written when the result or the file is NULL.
+ * cli: the work of the commands, as calls (the tests use them), and their results as JSON. Each call starts the ranks,
+ * runs them, and returns when all have ended. Messages for people go to standard error, results to the given file.
+ * Paths and texts are borrowed for the call. The JSON of a result is one object on one line, with a newline; nothing is
+ * written when the result or the file is NULL.
  */
 #ifndef LS_CLI_H
 #define LS_CLI_H
@@ -14,8 +15,8 @@
 /* Distributed attention on arrays [B,S,H,D] (.npy, f32 or f64). See the command for masks and outputs. */
 typedef struct ls_attention_job {
     const char *q, *k, *v, *grad_o; /* files; grad_o may be NULL */
-    const char *sink; /* file: an additional logit per query head [Hq], whose value vector is 0; NULL: none */
-    const char *mask; /* "causal", "window:64+documents:FILE.npy", ... */
+    const char *sink;  /* file: an additional logit per query head [Hq], whose value vector is 0; NULL: none */
+    const char *mask;  /* "causal", "window:64+documents:FILE.npy", ... */
     const char *dtype; /* "f32", "f64", "bf16"; NULL: that of q */
     const char *out;   /* folder for o.npy lse.npy, with grad_o dq.npy dk.npy dv.npy, with both dsink.npy */
     double scale;      /* 0: 1/sqrt(D) */
@@ -31,8 +32,8 @@ typedef struct ls_grad_job {
     const char *tokens, *labels; /* i32 .npy [B,S]; labels may be NULL: the next token; -100 is ignored */
     const char *dtype;           /* "f32", "f64", "bf16"; NULL: f32 */
     const char *out;             /* file */
-    const char *logits; /* .npy file for the logits [B,S,V], f4 (f8 for f64); NULL: they are not written */
-    uint64_t seed;      /* for random weights, when the model has none */
+    const char *logits;          /* .npy file for the logits [B,S,V], f4 (f8 for f64); NULL: they are not written */
+    uint64_t seed;               /* for random weights, when the model has none */
     ls_spread spread;
 } ls_grad_job;
 typedef struct ls_grad_result {
@@ -43,27 +44,28 @@ typedef struct ls_grad_result {
 LS_MUST_USE ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result);
 
 /*
- * Continues a prompt. The ranks share its tokens, and each keeps the keys and values of its tokens; each further token is computed over all
- * of them. text(context, bytes, n) receives whole characters as they are generated, in the caller's process: ranks are threads. Ends after
- * `tokens`, at a token that ends a text, or when stopped by a signal (LS_INTERRUPTED). Tokens that end a text are eos_token_id of the
- * model's generation_config.json or else config.json, and the tokenizer's end of a document.
+ * Continues a prompt. The ranks share its tokens, and each keeps the keys and values of its tokens; each further token
+ * is computed over all of them. text(context, bytes, n) receives whole characters as they are generated, in the
+ * caller's process: ranks are threads. Ends after `tokens`, at a token that ends a text, or when stopped by a signal
+ * (LS_INTERRUPTED). Tokens that end a text are eos_token_id of the model's generation_config.json or else config.json,
+ * and the tokenizer's end of a document.
  *
- * The same command draws the same tokens. With another number of ranks or threads the logits differ by rounding. A token differs if the
- * draw, or the limit of top_k or top_p, falls into that difference: about one draw in a million in f32, one in a thousand in bf16.
+ * The same command draws the same tokens. With another number of ranks or threads the logits differ by rounding. A
+ * token differs if the draw, or the limit of top_k or top_p, falls into that difference: about one draw in a million in
+ * f32, one in a thousand in bf16.
  */
 typedef struct ls_generate_job {
     const char *model; /* folder or config.json */
     ls_rope_change rope;
     /* Folder of a checkpoint or of a training run; NULL: the model's own weights. */
     const char *checkpoint;
-    const char *prompt,
-        *prompt_file;   /* exactly one is given; an empty prompt begins a document; "-": standard input */
-    int64_t tokens;     /* to generate */
-    bool ignore_end;    /* continue after tokens that end a text */
-    const char *dtype;  /* "f32", "bf16"; NULL: f32 */
-    double temperature; /* of logits; 0: always the likeliest token */
-    int64_t top_k;      /* draws from the k likeliest tokens, and those as likely as the k-th; 0: from all */
-    double top_p;       /* of these, from the fewest whose probabilities sum to this; 0 and 1: from all */
+    const char *prompt, *prompt_file; /* exactly one is given; an empty prompt begins a document; "-": standard input */
+    int64_t tokens;                   /* to generate */
+    bool ignore_end;                  /* continue after tokens that end a text */
+    const char *dtype;                /* "f32", "bf16"; NULL: f32 */
+    double temperature;               /* of logits; 0: always the likeliest token */
+    int64_t top_k; /* draws from the k likeliest tokens, and those as likely as the k-th; 0: from all */
+    double top_p;  /* of these, from the fewest whose probabilities sum to this; 0 and 1: from all */
     uint64_t seed;
     ls_spread spread;
     void (*text)(void *context, const char *bytes, size_t n);
@@ -83,7 +85,10 @@ typedef struct ls_generate_result {
 /* The result is set when the status is LS_OK or LS_INTERRUPTED. */
 LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job, ls_generate_result *result);
 
-/* Options of benches; zero and NULL mean the default of the bench. Each bench takes some of them, and refuses the others. */
+/*
+ * Options of benches; zero and NULL mean the default of the bench. Each bench takes some of them, and refuses the
+ * others.
+ */
 typedef struct ls_bench_options {
     int64_t seq, batch, ranks, threads, rounds; /* batch: sequences of a step */
     int64_t heads, kv_heads, head_size;
@@ -94,12 +99,12 @@ typedef struct ls_bench_options {
 /*
  * Measures this machine and prints the figures. The names are:
  *
- *     machine    rates of kernels and puts; they are kept in the user's cache folder, and all later jobs predict and choose by them
- *     attention  forward and backward of one attention by every strategy over ranks of one thread, against one rank with as many threads
- *     comm       a put with a signal between two ranks, against bare shared memory
- *     gemm       the matrix products of a model's training step, each by itself, against the best rate of square products
- *     step       training steps of a model on random weights and tokens, against the same rate, and where their time goes
- *     predicted  how well the seconds of steps are predicted
+ *     machine    rates of kernels and puts; they are kept in the user's cache folder, and all later jobs predict and
+ * choose by them attention  forward and backward of one attention by every strategy over ranks of one thread, against
+ * one rank with as many threads comm       a put with a signal between two ranks, against bare shared memory gemm the
+ * matrix products of a model's training step, each by itself, against the best rate of square products step training
+ * steps of a model on random weights and tokens, against the same rate, and where their time goes predicted  how well
+ * the seconds of steps are predicted
  *
  * LS_USAGE for another name, with a list of the names, and for an option that the bench does not take.
  */
@@ -120,7 +125,7 @@ typedef struct ls_explain_job {
     int64_t rank;
     /* "micro" (if a step has several micro-batches), "step", "evaluate"; NULL: all. */
     const char *program;
-    bool json; /* print an object instead of a page: candidates, passes, figures, ops and lines of programs */
+    bool json;   /* print an object instead of a page: candidates, passes, figures, ops and lines of programs */
     bool passes; /* print what the passes made and a table of ops, instead of the programs' lines */
     const char *memory_map; /* SVG file for a drawing of the rank's memory over its programs; NULL: none */
     /* SVG file for a drawing of the queues of all ranks over time, of `program` or else of the step; NULL: none. */
@@ -132,9 +137,9 @@ typedef struct ls_explain_job {
 LS_MUST_USE ls_status ls_run_explain(const ls_explain_job *job, FILE *out);
 
 /*
- * Prints what training would use, without running it: mesh, strategy and layout with the reason, the candidates, and the bytes that a rank
- * maps by kind of buffer. When a rank needs more than `memory`, prints nothing and returns LS_NO_MEMORY; the message says how much the rank
- * needs, which buffers are at the peak, and what would fit.
+ * Prints what training would use, without running it: mesh, strategy and layout with the reason, the candidates, and
+ * the bytes that a rank maps by kind of buffer. When a rank needs more than `memory`, prints nothing and returns
+ * LS_NO_MEMORY; the message says how much the rank needs, which buffers are at the peak, and what would fit.
  */
 typedef struct ls_plan_job {
     const char *model;
@@ -146,36 +151,41 @@ typedef struct ls_plan_job {
 } ls_plan_job;
 LS_MUST_USE ls_status ls_run_plan(const ls_plan_job *job, FILE *out);
 
-/* --- checkpoints ------------------------------------------------------------------------------------------------------------ */
+/* --- checkpoints -------------------------------------------------------------------------------------------------- */
 
 /*
- * Prints the step, the model, how the run was spread over ranks, the files and the tensors. path: a checkpoint, or the --out of a
- * training run, which means its newest checkpoint.
+ * Prints the step, the model, how the run was spread over ranks, the files and the tensors. path: a checkpoint, or the
+ * --out of a training run, which means its newest checkpoint.
  */
 LS_MUST_USE ls_status ls_checkpoint_print(const char *path, bool json, FILE *out);
 
-/* Compares every byte with its hash and prints the result for each file. If a file is damaged, prints that and returns LS_INVALID. */
+/*
+ * Compares every byte with its hash and prints the result for each file. If a file is damaged, prints that and returns
+ * LS_INVALID.
+ */
 LS_MUST_USE ls_status ls_checkpoint_print_verdict(const char *path, bool json, FILE *out);
 
-/* Fields are the flags of `longspan checkpoint export`; zero and NULL mean the default that the command's help shows. */
+/*
+ * Fields are the flags of `longspan checkpoint export`; zero and NULL mean the default that the command's help shows.
+ */
 typedef struct ls_export_job {
     const char *checkpoint; /* a checkpoint, or the --out of a training run */
     const char *out;        /* a new folder, or an exported one, which is replaced */
-    const char *model;   /* a model folder, or a file in it, whose tokenizer is used; NULL: the run's own */
-    const char *dtype;   /* "f32", "f16", "bf16"; NULL: the type that config.json says, else f32 */
-    int64_t shard_bytes; /* most bytes of tensors in one file; 0: 5 GB */
+    const char *model;      /* a model folder, or a file in it, whose tokenizer is used; NULL: the run's own */
+    const char *dtype;      /* "f32", "f16", "bf16"; NULL: the type that config.json says, else f32 */
+    int64_t shard_bytes;    /* most bytes of tensors in one file; 0: 5 GB */
 } ls_export_job;
 
 /* Writes the folder and prints a summary. */
 LS_MUST_USE ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out);
 
-/* --- data ------------------------------------------------------------------------------------------------------------------- */
+/* --- data --------------------------------------------------------------------------------------------------------- */
 
 void ls_data_build_result_json(const ls_data_build_result *result, FILE *out);
 
 /*
- * Prints the contents of shards: counts, lengths, the first documents. With order: which parts of which documents each step of
- * `longspan train` reads, with the same data, seq, batch, seed and pack.
+ * Prints the contents of shards: counts, lengths, the first documents. With order: which parts of which documents each
+ * step of `longspan train` reads, with the same data, seq, batch, seed and pack.
  */
 typedef struct ls_data_inspect_job {
     const char *const *paths; /* folders of shards, or shards; with order also text */
@@ -193,8 +203,9 @@ typedef struct ls_data_inspect_job {
 LS_MUST_USE ls_status ls_run_data_inspect(const ls_data_inspect_job *job, FILE *out);
 
 /*
- * Converts text to token ids, or back. Each line of the files, without its newline, is a text; its ids are printed as a JSON array on one
- * line. With decode each line is such an array (or an object with "ids"), and its text is printed, followed by a newline.
+ * Converts text to token ids, or back. Each line of the files, without its newline, is a text; its ids are printed as a
+ * JSON array on one line. With decode each line is such an array (or an object with "ids"), and its text is printed,
+ * followed by a newline.
  */
 typedef struct ls_tokenize_job {
     const char *tokenizer; /* folder of a tokenizer.json, or that file; NULL: bytes */
@@ -209,7 +220,7 @@ typedef struct ls_tokenize_job {
 } ls_tokenize_job;
 LS_MUST_USE ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out);
 
-/* --- results ---------------------------------------------------------------------------------------------------------------- */
+/* --- results ------------------------------------------------------------------------------------------------------ */
 
 /* This build on this machine. Texts of lists are separated by ", ". */
 typedef struct ls_about {
@@ -232,9 +243,12 @@ void ls_spread_result_json(const ls_spread_result *result, FILE *out);
 void ls_grad_result_json(const ls_grad_result *result, FILE *out);
 void ls_eval_result_json(const ls_eval_result *result, FILE *out);
 void ls_train_result_json(const ls_train_result *result, FILE *out);
-/* The prompt (left out when NULL) and the text, with bytes that are not UTF-8 replaced; result->tokens ids; and the figures. */
-void ls_generate_result_json(const char *prompt, const char *text, const int32_t *ids,
-                             const ls_generate_result *result, FILE *out);
+/*
+ * The prompt (left out when NULL) and the text, with bytes that are not UTF-8 replaced; result->tokens ids; and the
+ * figures.
+ */
+void ls_generate_result_json(const char *prompt, const char *text, const int32_t *ids, const ls_generate_result *result,
+                             FILE *out);
 /* [{"name": ..., "summary": ...}, ...]. */
 typedef struct ls_named_text {
     const char *name, *summary;

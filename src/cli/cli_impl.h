@@ -1,6 +1,6 @@
 /*
- * What the files of cli share: how the row of a command is written, the options that several commands take, and arrays, token ids and masks
- * between files and memory.
+ * What the files of cli share: how the row of a command is written, the options that several commands take, and arrays,
+ * token ids and masks between files and memory.
  */
 #ifndef LS_CLI_IMPL_H
 #define LS_CLI_IMPL_H
@@ -19,7 +19,10 @@
 typedef struct cli_common {
     bool json;
     bool help; /* handled by main before the flags are parsed */
-    /* Whether the option was on the command line, by row of cli_options_of, which begins with the command's own options. */
+    /*
+     * Whether the option was on the command line, by row of cli_options_of, which begins with the command's own
+     * options.
+     */
     bool given[CLI_MOST_OPTIONS];
     ls_spread spread;     /* of commands that spread work over ranks */
     ls_rope_change rope;  /* of commands that open a model */
@@ -40,7 +43,8 @@ typedef struct cli_command {
     bool reads;   /* takes the options of form_rows: how texts become documents */
     ls_status (*run)(void *flags);
     size_t flags_bytes;
-    int takes_word; /* how many words may stand before the flags: they are the values of the first options of the table */
+    int takes_word; /* how many words may stand before the flags: they are the values of the first options of the table
+                     */
     /* Offset in the flags of an ls_option_list for all other words that are no flags; 0: such words are an error. */
     size_t words_at;
 } cli_command;
@@ -50,9 +54,9 @@ typedef struct cli_command {
     .options = table, .n_options = CLI_COUNT(table), .run = function, .flags_bytes = sizeof(flags)
 
 /* All commands, in the order in which they are listed: the row of X is cli_X. */
-#define CLI_COMMANDS(X)                                                                                 \
-    X(train), X(data), X(eval), X(recall), X(generate), X(grad), X(attention), X(tokenize), X(explain), \
-        X(plan), X(bench), X(checkpoint), X(version), X(help)
+#define CLI_COMMANDS(X)                                                                                          \
+    X(train), X(data), X(eval), X(recall), X(generate), X(grad), X(attention), X(tokenize), X(explain), X(plan), \
+        X(bench), X(checkpoint), X(version), X(help)
 #define CLI_ROW(command) cli_##command
 extern const cli_command CLI_COMMANDS(CLI_ROW);
 
@@ -68,7 +72,7 @@ void cli_print_commands(FILE *out);
 /* Prints the manual page in roff (help.c). */
 void cli_print_manual(FILE *out);
 
-/* --- rows of a table of options: one macro for each kind of option ---------------------------------------------------------- */
+/* --- rows of a table of options: one macro for each kind of option ------------------------------------------------ */
 
 #define CLI_ANY 0x1p62 /* the largest value of a number without a limit */
 
@@ -85,10 +89,10 @@ void cli_print_manual(FILE *out);
         .name = called, .type = LS_OPTION_CHOICE, .metavar = value, .choices = among, .initial = otherwise, \
         .offset = at, .help = text                                                                          \
     }
-#define CLI_NUMBER(kind, called, value, otherwise, from, to, at, text)                                   \
-    {                                                                                                    \
-        .name = called, .type = kind, .metavar = value, .initial = otherwise, .least = from, .most = to, \
-        .offset = at, .help = text                                                                       \
+#define CLI_NUMBER(kind, called, value, otherwise, from, to, at, text)                                                 \
+    {                                                                                                                  \
+        .name = called, .type = kind, .metavar = value, .initial = otherwise, .least = from, .most = to, .offset = at, \
+        .help = text                                                                                                   \
     }
 #define CLI_INT(...) CLI_NUMBER(LS_OPTION_INT, __VA_ARGS__)
 #define CLI_FLOAT(...) CLI_NUMBER(LS_OPTION_FLOAT, __VA_ARGS__)
@@ -111,7 +115,7 @@ void cli_print_manual(FILE *out);
         "how documents come into sequences: joined, so that they see each other; or apart, each at " \
         "positions from 0, by best fit or in their order. One longer than a sequence is cut; its pieces, too, begin at 0")
 
-/* --- options that commands share (options.c) -------------------------------------------------------------------------------- */
+/* --- options that commands share (options.c) ---------------------------------------------------------------------- */
 
 /* Lists all options of a command, its own first. Returns their number; `out` gets the first CLI_MOST_OPTIONS. */
 int cli_options_of(const cli_command *command, ls_option out[CLI_MOST_OPTIONS]);
@@ -123,7 +127,7 @@ int cli_part_words(const ls_option *table, int rows, int argc, const char **argv
 /* Prints what was chosen, with time and bytes, to standard output. */
 void cli_print_spread(const ls_spread_result *result);
 
-/* --- arrays, token ids and masks (arrays.c) --------------------------------------------------------------------------------- */
+/* --- arrays, token ids and masks (arrays.c) ----------------------------------------------------------------------- */
 
 /* A dense global array in memory that forked ranks share with their parent. */
 typedef struct ls_array {
@@ -150,7 +154,7 @@ void ls_sizes_print(int ndim, const int64_t *size, char *out, size_t bytes); /* 
 /* Parses "f32", "f64" or "bf16"; NULL means `initial`. LS_USAGE for other texts. */
 LS_MUST_USE ls_status ls_job_dtype(const char *text, ls_dtype initial, ls_dtype *out);
 
-/* --- masks ------------------------------------------------------------------------------------------------------------------ */
+/* --- masks -------------------------------------------------------------------------------------------------------- */
 
 /* A mask from text, with the arrays that its `documents` terms point to. */
 typedef struct ls_mask_text {
@@ -160,22 +164,22 @@ typedef struct ls_mask_text {
 } ls_mask_text;
 
 /*
- * Parses terms that are joined by '+', such as "documents:FILE.npy", and checks them against a sequence of S tokens. The caller frees *out
- * whatever the status.
+ * Parses terms that are joined by '+', such as "documents:FILE.npy", and checks them against a sequence of S tokens.
+ * The caller frees *out whatever the status.
  */
 LS_MUST_USE ls_status ls_mask_text_read(const char *text, int64_t S, ls_mask_text *out);
 void ls_mask_text_free(ls_mask_text *mask);
 
-/* --- token ids -------------------------------------------------------------------------------------------------------------- */
+/* --- token ids ---------------------------------------------------------------------------------------------------- */
 
 /*
- * Reads token ids: i32[B,S], each in [0,V). LS_INVALID names row, column and value of another one. The caller frees *out whatever the
- * status.
+ * Reads token ids: i32[B,S], each in [0,V). LS_INVALID names row, column and value of another one. The caller frees
+ * *out whatever the status.
  */
 LS_MUST_USE ls_status ls_tokens_read(const char *path, int64_t V, ls_array *out);
 /*
- * Reads labels in the same way; -100 (ignored) is allowed. path NULL: the label of a token is the next token, and -100 at the end of each
- * row. *valid becomes the number of labels that are not -100.
+ * Reads labels in the same way; -100 (ignored) is allowed. path NULL: the label of a token is the next token, and -100
+ * at the end of each row. *valid becomes the number of labels that are not -100.
  */
 LS_MUST_USE ls_status ls_labels_read(const char *path, int64_t V, const ls_array *tokens, ls_array *out,
                                      int64_t *valid);

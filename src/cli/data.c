@@ -18,8 +18,7 @@ typedef struct data_flags {
 /* The first N_SHARED rows belong to build and inspect, the next N_BUILD to build, the rest to inspect. */
 enum { N_SHARED = 2, N_BUILD = 4 };
 static const ls_option options[] = {
-    CLI_TEXT("what", "WHAT", offsetof(data_flags, what),
-             "build or inspect (required); the word may stand alone"),
+    CLI_TEXT("what", "WHAT", offsetof(data_flags, what), "build or inspect (required); the word may stand alone"),
     CLI_TEXT("tokenizer", "DIR", offsetof(data_flags, tokenizer),
              "folder with a tokenizer.json, such as that of a model; bytes when left out"),
     CLI_TEXT("out", "DIR", BUILD(out), "build: folder for the shards"),
@@ -35,8 +34,7 @@ static const ls_option options[] = {
              "inspect: show which parts of which documents each step of a training reads; takes text too"),
     CLI_INT("seq", "N", NULL, 1, 0x1p30, INSPECT(seq), "inspect --order: as of train; 1024 when left out"),
     CLI_INT("batch", "N", NULL, 1, 0x1p24, INSPECT(batch), "inspect --order: as of train; 1 when left out"),
-    CLI_INT("steps", "N", NULL, 1, CLI_ANY, INSPECT(steps),
-            "inspect --order: how many steps to show; 1 when left out"),
+    CLI_INT("steps", "N", NULL, 1, CLI_ANY, INSPECT(steps), "inspect --order: how many steps to show; 1 when left out"),
     CLI_INT("from", "N", NULL, 0, 0x1p40, INSPECT(from), "inspect --order: how many steps to skip first"),
     CLI_INT("seed", "N", NULL, 0, CLI_ANY, offsetof(data_flags, seed), "inspect --order: as of train"),
     CLI_CHOICE("pack", "NAME", "join|best|stream", NULL, INSPECT(pack),
@@ -98,8 +96,7 @@ static ls_status run(void *context) {
     data_flags *flags = context;
     if (flags->what != NULL && strcmp(flags->what, "build") == 0) return run_build(flags);
     if (flags->what != NULL && strcmp(flags->what, "inspect") == 0) return run_inspect(flags);
-    return ls_error(LS_USAGE, "data %s; expected build or inspect",
-                    flags->what != NULL ? flags->what : "nothing");
+    return ls_error(LS_USAGE, "data %s; expected build or inspect", flags->what != NULL ? flags->what : "nothing");
 }
 
 const cli_command cli_data = {

@@ -1,4 +1,7 @@
-/* longspan data inspect: the contents of token shards, and with --order the documents that each step of a training reads. */
+/*
+ * longspan data inspect: the contents of token shards, and with --order the documents that each step of a training
+ * reads.
+ */
 #include "cli/cli_impl.h"
 #include "data/data.h"
 #include "session/session.h"
@@ -8,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the order of training -------------------------------------------------------------------------------------------------- */
+/* --- the order of training ---------------------------------------------------------------------------------------- */
 
 typedef struct order {
     const ls_data_inspect_job *job;
@@ -23,8 +26,8 @@ typedef struct order {
 static void print_sequence(const order *o, int64_t step, int64_t b, int64_t pieces) {
     for (int64_t i = 0; i < pieces; i++) {
         const ls_data_piece *p = &o->pieces[i];
-        fprintf(o->out, "%8lld %8lld %8lld %12lld %12lld %8lld\n", (long long)step, (long long)b,
-                (long long)p->place, (long long)p->document, (long long)p->offset, (long long)p->length);
+        fprintf(o->out, "%8lld %8lld %8lld %12lld %12lld %8lld\n", (long long)step, (long long)b, (long long)p->place,
+                (long long)p->document, (long long)p->offset, (long long)p->length);
     }
 }
 
@@ -78,11 +81,9 @@ static ls_status show_steps(order *o) {
         ls_json_open_array(o->json, "steps");
     } else {
         fprintf(
-            o->out,
-            "%lld sequences of %lld in an epoch, %.2f %% of their places empty\n%8s %8s %8s %12s %12s %8s\n",
-            (long long)s->windows, (long long)o->S,
-            100.0 * (double)s->padding / ((double)s->windows * (double)o->S), "step", "sequence", "place",
-            "document", "offset", "length");
+            o->out, "%lld sequences of %lld in an epoch, %.2f %% of their places empty\n%8s %8s %8s %12s %12s %8s\n",
+            (long long)s->windows, (long long)o->S, 100.0 * (double)s->padding / ((double)s->windows * (double)o->S),
+            "step", "sequence", "place", "document", "offset", "length");
     }
     for (int64_t i = 0; i < o->steps; i++) LS_TRY(show_step(o, o->job->from + i + 1));
     if (o->json == NULL) return ls_ok();
@@ -116,8 +117,8 @@ static ls_status open_and_show(order *o) {
     const int64_t from = o->job->from, most = INT64_C(1) << 37; /* times a batch this is still below 2^63 */
     LS_TRY(ls_step_size_check(o->S, o->B));
     if (from < 0 || from > most || o->steps > most)
-        return ls_error(LS_USAGE, "--from %lld and --steps %lld; expected 0 to %lld and 1 to %lld",
-                        (long long)from, (long long)o->steps, (long long)most, (long long)most);
+        return ls_error(LS_USAGE, "--from %lld and --steps %lld; expected 0 to %lld and 1 to %lld", (long long)from,
+                        (long long)o->steps, (long long)most, (long long)most);
     LS_TRY(open_data(o));
     o->pieces = malloc(room * sizeof *o->pieces);
     o->sample.tokens = malloc(room * sizeof(int32_t));
@@ -143,7 +144,7 @@ static ls_status print_order(const ls_data_inspect_job *job, FILE *out) {
     return status;
 }
 
-/* --- the contents of shards ------------------------------------------------------------------------------------------------- */
+/* --- the contents of shards --------------------------------------------------------------------------------------- */
 
 enum { CLASSES = 48, SHOWN_TOKENS = 60, SHOWN_DOCUMENTS = 3 };
 
@@ -181,8 +182,7 @@ static ls_status verify(const ls_shard_set *set) {
     ls_machine_detect(&machine);
     LS_TRY(ls_pool_create(machine.cores, true, &pool));
     ls_status status = ls_ok();
-    for (int64_t i = 0; i < set->n && status.code == LS_OK; i++)
-        status = ls_shard_verify(&set->shard[i], pool);
+    for (int64_t i = 0; i < set->n && status.code == LS_OK; i++) status = ls_shard_verify(&set->shard[i], pool);
     ls_pool_destroy(pool);
     return status;
 }
@@ -195,8 +195,7 @@ static ls_status decode_beginning(const inspection *n, int64_t start, int64_t le
     LS_TRY(ls_corpus_read(&n->corpus, start, some, ids, NULL));
     ls_status status = ls_tokenizer_decode(n->tokenizer, ids, (size_t)some, &text);
     char *line = status.code == LS_OK ? malloc(3 * text.count + 1) : NULL;
-    if (status.code == LS_OK && line == NULL)
-        status = ls_error(LS_NO_MEMORY, "no memory for a document's text");
+    if (status.code == LS_OK && line == NULL) status = ls_error(LS_NO_MEMORY, "no memory for a document's text");
     if (line != NULL) {
         ls_utf8_printable(text.byte, text.count, line, 3 * text.count + 1);
         for (char *c = line; *c; c++)
@@ -207,14 +206,13 @@ static ls_status decode_beginning(const inspection *n, int64_t start, int64_t le
     return status;
 }
 
-/* --- a page ----------------------------------------------------------------------------------------------------------------- */
+/* --- a page ------------------------------------------------------------------------------------------------------- */
 
 static void print_totals(const inspection *n, FILE *out) {
     const ls_corpus *c = &n->corpus;
     const ls_shard_header *h = c->shards.shard[0].header;
     fprintf(out, "%lld shards · %lld documents · %lld tokens of %u bytes · longest document %lld\n",
-            (long long)c->shards.n, (long long)c->documents, (long long)c->tokens, h->width,
-            (long long)c->longest);
+            (long long)c->shards.n, (long long)c->documents, (long long)c->tokens, h->width, (long long)c->longest);
     char end[24] = "none";
     if (h->end_of_document != LS_SHARD_NO_END)
         snprintf(end, sizeof end, "%llu", (unsigned long long)h->end_of_document);
@@ -231,8 +229,7 @@ static void print_lengths(const inspection *n, FILE *out) {
     fprintf(out, "\n%23s %12s %16s\n", "tokens of a document", "documents", "of all tokens");
     for (int c = 0; c < CLASSES; c++) {
         if (n->lengths.documents[c] == 0) continue;
-        fprintf(out, "%11lld-%-11lld %12lld %14.1f %%\n", 1ll << c, (2ll << c) - 1,
-                (long long)n->lengths.documents[c],
+        fprintf(out, "%11lld-%-11lld %12lld %14.1f %%\n", 1ll << c, (2ll << c) - 1, (long long)n->lengths.documents[c],
                 100.0 * (double)n->lengths.tokens[c] / (double)n->corpus.tokens);
     }
 }
@@ -269,7 +266,7 @@ static ls_status print_documents(const inspection *n, FILE *out) {
     return ls_ok();
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------------------- */
+/* --- JSON --------------------------------------------------------------------------------------------------------- */
 
 static void put_shards(const inspection *n, ls_json_writer *w) {
     ls_json_open_array(w, "shards");
@@ -309,8 +306,7 @@ static ls_status put_all(const inspection *n, ls_json_writer *w) {
     ls_json_put_int(w, "learnt_tokens", n->lengths.learnt);
     ls_json_put_hex(w, "tokenizer", h->tokenizer);
     ls_json_put_int(w, "vocabulary", (int64_t)h->vocabulary);
-    if (h->end_of_document != LS_SHARD_NO_END)
-        ls_json_put_int(w, "end_of_document", (int64_t)h->end_of_document);
+    if (h->end_of_document != LS_SHARD_NO_END) ls_json_put_int(w, "end_of_document", (int64_t)h->end_of_document);
     ls_json_put_bool(w, "verified", n->job->verify);
     ls_json_open_array(w, "lengths");
     for (int c = 0; c < CLASSES; c++) {
@@ -337,7 +333,7 @@ static ls_status print_json(const inspection *n, FILE *out) {
     return status;
 }
 
-/* --- the run ---------------------------------------------------------------------------------------------------------------- */
+/* --- the run ------------------------------------------------------------------------------------------------------ */
 
 static ls_status open_shards(inspection *n) {
     ls_shard_set *set = &n->corpus.shards;
@@ -349,8 +345,8 @@ static ls_status open_shards(inspection *n) {
     n->decodes = first->tokenizer == ls_tokenizer_fingerprint(n->tokenizer);
     /* All shards must be of one tokenizer: the given one, or that of the first shard. */
     LS_TRY(n->job->tokenizer != NULL
-               ? ls_shard_set_check(set, ls_tokenizer_fingerprint(n->tokenizer),
-                                    ls_tokenizer_name(n->tokenizer), ls_tokenizer_vocabulary(n->tokenizer))
+               ? ls_shard_set_check(set, ls_tokenizer_fingerprint(n->tokenizer), ls_tokenizer_name(n->tokenizer),
+                                    ls_tokenizer_vocabulary(n->tokenizer))
                : ls_shard_set_check(set, first->tokenizer, set->shard[0].path, (int64_t)first->vocabulary));
     return ls_corpus_complete(&n->corpus, (int32_t)first->vocabulary);
 }

@@ -30,8 +30,7 @@ static void print_result(const ls_eval_result *r, const char *out) {
     char time[LS_SECONDS_TEXT];
     ls_loss_table_print(&r->table, stdout);
     printf("\nloss %.4f nats · perplexity %.5g · %lld tokens in %lld of %lld sequences\n", r->table.all.loss,
-           r->perplexity, (long long)r->table.all.tokens, (long long)r->table.sequences,
-           (long long)r->text_sequences);
+           r->perplexity, (long long)r->table.all.tokens, (long long)r->table.sequences, (long long)r->text_sequences);
     printf("%s · %s · %s · %s · %s, %.0f tokens/s\n", r->spread.strategy, r->spread.mesh, r->spread.layout,
            r->spread.isa, ls_seconds_text(r->spread.seconds, time),
            (double)r->table.all.tokens / (r->spread.seconds > 1e-9 ? r->spread.seconds : 1e-9));

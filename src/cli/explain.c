@@ -1,4 +1,7 @@
-/* longspan explain: the programs of a training step, and the candidates that it was chosen from. Runs nothing without --run or --measure. */
+/*
+ * longspan explain: the programs of a training step, and the candidates that it was chosen from. Runs nothing without
+ * --run or --measure.
+ */
 #include "cli/cli_impl.h"
 
 #include "report/report.h"
@@ -21,7 +24,7 @@ typedef struct explanation {
     int wanted; /* the program to print or draw; -1: all are printed, the step is drawn */
 } explanation;
 
-/* --- as a page -------------------------------------------------------------------------------------------------------------- */
+/* --- as a page ---------------------------------------------------------------------------------------------------- */
 
 /* Whether the user wants the program. */
 static bool is_wanted(const explanation *e, int program) { return e->wanted < 0 || e->wanted == program; }
@@ -48,14 +51,13 @@ static ls_status print_page(const explanation *e, FILE *out) {
     return ls_ok();
 }
 
-/* --- as JSON ---------------------------------------------------------------------------------------------------------------- */
+/* --- as JSON ------------------------------------------------------------------------------------------------------ */
 
 static ls_status put_program(ls_json_writer *w, const ls_image *image, int program, int rank) {
     char *page = NULL;
     size_t bytes = 0;
     FILE *memory = open_memstream(&page, &bytes);
-    if (memory == NULL)
-        return ls_error(LS_NO_MEMORY, "no memory to print program %s", image->programs[program].name);
+    if (memory == NULL) return ls_error(LS_NO_MEMORY, "no memory to print program %s", image->programs[program].name);
     ls_program_print(image, program, rank, memory);
     const bool printed = fclose(memory) == 0;
     const ls_program_cost cost = ls_program_measure(image, program);
@@ -69,14 +71,12 @@ static ls_status put_program(ls_json_writer *w, const ls_image *image, int progr
     ls_program_ops_put(image, program, w);
     ls_json_open_array(w, "lines");
     char *rest = NULL;
-    for (char *line = printed ? strtok_r(page, "\n", &rest) : NULL; line != NULL;
-         line = strtok_r(NULL, "\n", &rest))
+    for (char *line = printed ? strtok_r(page, "\n", &rest) : NULL; line != NULL; line = strtok_r(NULL, "\n", &rest))
         ls_json_put_text(w, NULL, line);
     ls_json_close(w);
     ls_json_close(w);
     free(page);
-    return printed ? ls_ok()
-                   : ls_error(LS_NO_MEMORY, "no memory to print program %s", image->programs[program].name);
+    return printed ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory to print program %s", image->programs[program].name);
 }
 
 static ls_status put_all(const explanation *e, ls_json_writer *w) {
@@ -104,7 +104,7 @@ static ls_status print_json(const explanation *e, FILE *out) {
     return status;
 }
 
-/* --- the run ---------------------------------------------------------------------------------------------------------------- */
+/* --- the run ------------------------------------------------------------------------------------------------------ */
 
 /* Sets e->wanted to the program with the name that the user gave. */
 static ls_status find_program(explanation *e) {
@@ -137,9 +137,9 @@ static ls_status build(explanation *e) {
     LS_TRY(ls_spread_resolve(&job->spread, &request));
     if (job->rank < 0 || job->rank >= request.ranks)
         return ls_error(LS_USAGE, "--rank %lld; expected 0 to %d", (long long)job->rank, request.ranks - 1);
-    e->step = (ls_job){
-        .graph = e->graph,
-        .programs = ls_training_programs(e->graph, lm.forward_nodes, LS_UPDATE_ADAMW, job->accumulate > 1)};
+    e->step =
+        (ls_job){.graph = e->graph,
+                 .programs = ls_training_programs(e->graph, lm.forward_nodes, LS_UPDATE_ADAMW, job->accumulate > 1)};
     LS_TRY(find_program(e));
     LS_TRY(ls_plan_decide(&e->step, &request, &job->spread, &e->plan));
     e->host = request.host;
@@ -167,16 +167,14 @@ static ls_status draw_schedule(const explanation *e, const char *title) {
                                    .job = &e->step,
                                    .plan = &e->plan,
                                    .spread = &e->job->spread,
-                                   .program = e->wanted >= 0 ? e->wanted
-                                                             : ls_program_find(e->image, LS_PROGRAM_STEP)};
+                                   .program = e->wanted >= 0 ? e->wanted : ls_program_find(e->image, LS_PROGRAM_STEP)};
     return ls_timeline_draw(&step, &e->host, (int)e->job->rank, e->job->run, title, e->job->schedule);
 }
 
 static ls_status draw(const explanation *e) {
     char title[128];
     name_model(e, title, sizeof title);
-    if (e->job->memory_map != NULL)
-        LS_TRY(ls_memory_map_write(e->image, (int)e->job->rank, title, e->job->memory_map));
+    if (e->job->memory_map != NULL) LS_TRY(ls_memory_map_write(e->image, (int)e->job->rank, title, e->job->memory_map));
     return e->job->schedule != NULL ? draw_schedule(e, title) : ls_ok();
 }
 
@@ -197,7 +195,7 @@ ls_status ls_run_explain(const ls_explain_job *job, FILE *out) {
     return status;
 }
 
-/* --- the command ------------------------------------------------------------------------------------------------------------ */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 typedef struct explain_flags {
     cli_common common;
@@ -213,15 +211,12 @@ static const ls_option options[] = {
             "micro-batches of a step; all but the last run program micro, the last runs program step"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_INT("rank", "N", "0", 0, 1023, AT(rank), "the rank whose programs to print"),
-    CLI_CHOICE("program", "NAME", "micro|step|evaluate", NULL, AT(program),
-               "the program to print; all when left out"),
+    CLI_CHOICE("program", "NAME", "micro|step|evaluate", NULL, AT(program), "the program to print; all when left out"),
     CLI_FLAG("passes", AT(passes),
              "instead of the programs, print what each pass made, and the ops by count, flops and bytes"),
-    CLI_TEXT("memory-map", "FILE", AT(memory_map),
-             "draw the rank's memory over its programs into an SVG file"),
-    CLI_TEXT(
-        "schedule", "FILE", AT(schedule),
-        "draw the predicted queues of all ranks over time into an SVG file: of --program, else of the step"),
+    CLI_TEXT("memory-map", "FILE", AT(memory_map), "draw the rank's memory over its programs into an SVG file"),
+    CLI_TEXT("schedule", "FILE", AT(schedule),
+             "draw the predicted queues of all ranks over time into an SVG file: of --program, else of the step"),
     CLI_FLAG("run", AT(run),
              "with --schedule: run the program here, and draw the measured queues below the predicted ones"),
 };

@@ -19,8 +19,7 @@ static ls_status encode(const ls_tokenizer *tokenizer, const char *text, size_t 
     const size_t before = frame.n_before + list.count > 0 ? frame.n_before : 1;
     if (frame.n_before == 0 && before > 0 && end < 0) {
         free(list.id);
-        return ls_error(LS_INVALID,
-                        "the prompt is empty, and the tokenizer \"%s\" has no token to begin with",
+        return ls_error(LS_INVALID, "the prompt is empty, and the tokenizer \"%s\" has no token to begin with",
                         ls_tokenizer_name(tokenizer));
     }
     int32_t *ids = malloc(sizeof *ids * (before + list.count));
@@ -64,9 +63,9 @@ static ls_status read_stdin(char **out, size_t *bytes) {
 }
 
 /*
- * Makes tokens of the prompt: of `text`, or of `file` ("-": standard input); the other one is NULL. The tokens that the tokenizer puts before
- * a text come first. A prompt without any token becomes the end of a document, because in training texts begin after one. The caller frees
- * *out.
+ * Makes tokens of the prompt: of `text`, or of `file` ("-": standard input); the other one is NULL. The tokens that the
+ * tokenizer puts before a text come first. A prompt without any token becomes the end of a document, because in
+ * training texts begin after one. The caller frees *out.
  */
 static ls_status tokenize_prompt(const ls_tokenizer *tokenizer, const char *text, const char *file,
                                  ls_token_list *out) {
@@ -79,7 +78,7 @@ static ls_status tokenize_prompt(const ls_tokenizer *tokenizer, const char *text
     return status;
 }
 
-/* --- generation ------------------------------------------------------------------------------------------------------------- */
+/* --- generation --------------------------------------------------------------------------------------------------- */
 
 typedef struct generation {
     const ls_generate_job *job;
@@ -94,7 +93,7 @@ typedef struct generation {
     ls_generate_result result; /* written by rank 0 */
 } generation;
 
-/* --- on a rank -------------------------------------------------------------------------------------------------------------- */
+/* --- on a rank ---------------------------------------------------------------------------------------------------- */
 
 /* What all ranks do after a token, as rank 0 has decided. */
 typedef enum what_next { CONTINUE, AT_END, STOPPED, FAILED } what_next;
@@ -104,8 +103,7 @@ typedef struct decision {
 } decision;
 
 /* On rank 0: draws a token, passes its text on, and decides what all ranks do. */
-static ls_status decide(generation *g, const ls_rank *rank, int64_t made, const float *logits,
-                        decision *out) {
+static ls_status decide(generation *g, const ls_rank *rank, int64_t made, const float *logits, decision *out) {
     const int32_t id = ls_sampler_draw(g->sampler, logits, (uint64_t)made);
     *out = (decision){.id = id};
     if (ls_comm_stop_requested(rank->comm)) out->what = STOPPED;
@@ -121,8 +119,7 @@ static ls_status decide(generation *g, const ls_rank *rank, int64_t made, const 
 }
 
 /* Decides on rank 0, and sends the decision to all ranks. */
-static ls_status share_decision(generation *g, const ls_rank *rank, int64_t made, const float *logits,
-                                decision *out) {
+static ls_status share_decision(generation *g, const ls_rank *rank, int64_t made, const float *logits, decision *out) {
     ls_status status = ls_ok();
     decision made_by_0 = {.what = CONTINUE};
     if (rank->rank == 0) status = decide(g, rank, made, logits, &made_by_0);
@@ -140,8 +137,7 @@ static ls_status make_tokens(generation *g, const ls_rank *rank) {
         const float *logits;
         LS_TRY(ls_decoder_next(&g->decoder, rank, next.id, g->n_prompt - 1 + made, &logits));
         LS_TRY(share_decision(g, rank, made, logits, &next));
-        if (next.what == STOPPED)
-            return ls_error(LS_INTERRUPTED, "stopped after %lld tokens", (long long)made);
+        if (next.what == STOPPED) return ls_error(LS_INTERRUPTED, "stopped after %lld tokens", (long long)made);
         if (next.what == AT_END) break;
     }
     return ls_ok();
@@ -187,7 +183,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     return status;
 }
 
-/* --- before the ranks run --------------------------------------------------------------------------------------------------- */
+/* --- before the ranks run ----------------------------------------------------------------------------------------- */
 
 static ls_status check_job(const ls_generate_job *job, int *ranks) {
     if ((job->prompt == NULL) == (job->prompt_file == NULL))
@@ -195,8 +191,7 @@ static ls_status check_job(const ls_generate_job *job, int *ranks) {
     if (job->tokens < 1 || job->tokens > 1 << 30)
         return ls_error(LS_USAGE, "--tokens %lld; expected 1 to %d", (long long)job->tokens, 1 << 30);
     if (!(job->temperature >= 0) || !(job->top_p >= 0) || job->top_p > 1 || job->top_k < 0)
-        return ls_error(LS_USAGE,
-                        "--temperature %g, --top-p %g, --top-k %lld; expected 0 or more, 0 to 1, 0 or more",
+        return ls_error(LS_USAGE, "--temperature %g, --top-p %g, --top-k %lld; expected 0 or more, 0 to 1, 0 or more",
                         job->temperature, job->top_p, (long long)job->top_k);
     ls_plan_request request = {0};
     LS_TRY(ls_spread_resolve(&job->spread, &request));
@@ -226,14 +221,13 @@ static ls_status check_positions(const generation *g) {
     const int64_t needed = g->n_prompt + g->job->tokens - 1;
     if (sizes.longest <= 0 || needed <= sizes.longest) return ls_ok();
     if (sizes.learned)
-        return ls_error(
-            LS_USAGE,
-            "--tokens %lld after a prompt of %lld: the model has %lld positions, which are learned; "
-            "expected at most %lld tokens",
-            (long long)g->job->tokens, (long long)g->n_prompt, (long long)sizes.longest,
-            (long long)ls_max(0, sizes.longest + 1 - g->n_prompt));
-    ls_log("a prompt of %lld tokens and %lld more go beyond the model's %lld positions",
-           (long long)g->n_prompt, (long long)g->job->tokens, (long long)sizes.longest);
+        return ls_error(LS_USAGE,
+                        "--tokens %lld after a prompt of %lld: the model has %lld positions, which are learned; "
+                        "expected at most %lld tokens",
+                        (long long)g->job->tokens, (long long)g->n_prompt, (long long)sizes.longest,
+                        (long long)ls_max(0, sizes.longest + 1 - g->n_prompt));
+    ls_log("a prompt of %lld tokens and %lld more go beyond the model's %lld positions", (long long)g->n_prompt,
+           (long long)g->job->tokens, (long long)sizes.longest);
     return ls_ok();
 }
 
@@ -253,8 +247,7 @@ static ls_status generate(generation *g) {
     if (!g->job->ignore_end) LS_TRY(ls_stops_read(&g->trained, &g->stops));
     LS_TRY(read_prompt(g));
     LS_TRY(open_decoder(g));
-    g->stream = (ls_generated_text){
-        .tokenizer = g->trained.tokenizer, .out = g->job->text, .context = g->job->context};
+    g->stream = (ls_generated_text){.tokenizer = g->trained.tokenizer, .out = g->job->text, .context = g->job->context};
     LS_TRY(ls_generated_begin(&g->stream, g->ids, (size_t)g->n_prompt));
     const ls_status status = ls_session_run(g->decoder.session, on_rank, g);
     g->result.prompt_tokens = g->n_prompt;
@@ -278,7 +271,7 @@ ls_status ls_run_generate(const ls_generate_job *job, ls_generate_result *result
     return status;
 }
 
-/* --- the command ------------------------------------------------------------------------------------------------------------ */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 typedef struct generate_flags {
     cli_common common;
@@ -290,17 +283,14 @@ static const ls_option options[] = {
     CLI_REQUIRED_TEXT("model", "PATH", AT(model), "config.json, or a folder with one"),
     CLI_CHECKPOINT(AT(checkpoint)),
     CLI_TEXT("prompt", "TEXT", AT(prompt), "text to continue"),
-    CLI_TEXT("prompt-file", "FILE", AT(prompt_file),
-             "a text file to continue, instead of --prompt; -: standard input"),
-    CLI_INT("tokens", "N", "200", 1, 1 << 30, AT(tokens),
-            "tokens to generate; fewer if the document ends before"),
+    CLI_TEXT("prompt-file", "FILE", AT(prompt_file), "a text file to continue, instead of --prompt; -: standard input"),
+    CLI_INT("tokens", "N", "200", 1, 1 << 30, AT(tokens), "tokens to generate; fewer if the document ends before"),
     CLI_FLAG("ignore-eos", AT(ignore_end), "continue after tokens that end a text"),
     CLI_FLOAT("temperature", "X", "1", 0, CLI_ANY, AT(temperature),
               "divisor of the logits; 0: always the likeliest token"),
     CLI_INT("top-k", "N", "0", 0, CLI_ANY, AT(top_k),
             "draw from the N likeliest tokens, and those as likely as the last of them; 0: from all"),
-    CLI_FLOAT("top-p", "X", "1", 1e-9, 1, AT(top_p),
-              "of these, draw from the fewest whose probabilities sum to X"),
+    CLI_FLOAT("top-p", "X", "1", 1e-9, 1, AT(top_p), "of these, draw from the fewest whose probabilities sum to X"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", "f32", AT(dtype), "element type"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of the draws, and of random weights"),
 };
@@ -351,9 +341,7 @@ static ls_status run_json(ls_generate_job *job) {
     return status;
 }
 
-static double rate(int64_t tokens, double seconds) {
-    return (double)tokens / (seconds > 1e-9 ? seconds : 1e-9);
-}
+static double rate(int64_t tokens, double seconds) { return (double)tokens / (seconds > 1e-9 ? seconds : 1e-9); }
 
 static ls_status run(void *context) {
     generate_flags *flags = context;
@@ -366,15 +354,14 @@ static ls_status run(void *context) {
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
     putchar('\n');
     fflush(stdout);
-    fprintf(stderr, "longspan: %lld tokens at %.1f tokens/s", (long long)r.tokens,
-            rate(r.tokens, r.decode_seconds));
+    fprintf(stderr, "longspan: %lld tokens at %.1f tokens/s", (long long)r.tokens, rate(r.tokens, r.decode_seconds));
     if (r.prompt_tokens > 1)
         fprintf(stderr, ", after a prompt of %lld at %.0f tokens/s", (long long)r.prompt_tokens,
                 rate(r.prompt_tokens - 1, r.prefill_seconds));
     char memory[LS_BYTES_TEXT], cache[LS_BYTES_TEXT], resident[LS_BYTES_TEXT];
     fprintf(stderr, "\nlongspan: memory of a rank: %s predicted, %s of it keys and values; %s resident\n",
-            ls_bytes_text((double)r.spread.predicted_bytes, memory),
-            ls_bytes_text((double)r.cache_bytes, cache), ls_bytes_text((double)r.resident_bytes, resident));
+            ls_bytes_text((double)r.spread.predicted_bytes, memory), ls_bytes_text((double)r.cache_bytes, cache),
+            ls_bytes_text((double)r.resident_bytes, resident));
     return status;
 }
 

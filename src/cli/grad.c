@@ -1,6 +1,6 @@
 /*
- * longspan grad: one forward and backward pass of a model on given tokens. Program step sums the gradients over the ranks and leaves each rank
- * a shard of the flat space of parameters; each rank writes its shard into one common file.
+ * longspan grad: one forward and backward pass of a model on given tokens. Program step sums the gradients over the
+ * ranks and leaves each rank a shard of the flat space of parameters; each rank writes its shard into one common file.
  */
 #include "cli/cli_impl.h"
 
@@ -27,7 +27,7 @@ typedef struct grad_run {
     double *loss;     /* shared: sum over ranks */
 } grad_run;
 
-/* --- before the ranks ------------------------------------------------------------------------------------------------------- */
+/* --- before the ranks --------------------------------------------------------------------------------------------- */
 
 static ls_status make_positions(grad_run *r) {
     LS_TRY(ls_array_make(LS_I32, 2, r->tokens.size, &r->positions));
@@ -57,12 +57,11 @@ static ls_status build(grad_run *r) {
 /* Plans the file: names and shapes of the weights, in the type in which gradients are summed. */
 static ls_status plan_file(grad_run *r, const ls_image *image) {
     ls_st_entry *entries = calloc((size_t)image->n_flats, sizeof *entries);
-    if (entries == NULL)
-        return ls_error(LS_NO_MEMORY, "cannot allocate %d entries of a file", image->n_flats);
+    if (entries == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d entries of a file", image->n_flats);
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
-        entries[i] = (ls_st_entry){
-            .name = flat->name, .dtype = ls_st_dtype_of(image->accumulator), .ndim = flat->shape.ndim};
+        entries[i] =
+            (ls_st_entry){.name = flat->name, .dtype = ls_st_dtype_of(image->accumulator), .ndim = flat->shape.ndim};
         for (int d = 0; d < flat->shape.ndim; d++) entries[i].shape[d] = flat->shape.dim[d].size;
     }
     const ls_st_pair format = {"format", "pt"};
@@ -71,7 +70,7 @@ static ls_status plan_file(grad_run *r, const ls_image *image) {
     return status;
 }
 
-/* --- on a rank -------------------------------------------------------------------------------------------------------------- */
+/* --- on a rank ---------------------------------------------------------------------------------------------------- */
 
 static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
     ls_weight_source source;
@@ -90,8 +89,7 @@ static void set_inputs(const grad_run *r, ls_rank *rank) {
         const ls_array *array;
     } inputs[] = {{"tokens", &r->tokens}, {"labels", &r->labels}, {"positions", &r->positions}};
     for (size_t i = 0; i < LS_COUNT(inputs); i++)
-        ls_executor_scatter(rank->executor, ls_image_find(rank->image, inputs[i].name),
-                            inputs[i].array->data);
+        ls_executor_scatter(rank->executor, ls_image_find(rank->image, inputs[i].name), inputs[i].array->data);
 }
 
 /* Writes the part of each parameter that lies in this rank's shard. */
@@ -125,8 +123,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     const grad_run *r = context;
     LS_TRY(fill_weights(r, rank));
     set_inputs(r, rank);
-    LS_TRY(ls_comm_barrier(
-        rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
+    LS_TRY(ls_comm_barrier(rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
     LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.tokens = r->valid}, &(ls_micro_batches){.count = 1}));
     r->seconds[rank->rank] = ls_executor_times(rank->executor).total;
     if (r->logits.data != NULL)
@@ -135,7 +132,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     return write_shard(r, rank);
 }
 
-/* --- the run ---------------------------------------------------------------------------------------------------------------- */
+/* --- the run ------------------------------------------------------------------------------------------------------ */
 
 static ls_status run_ranks(grad_run *r, ls_session *session, ls_grad_result *result) {
     const int ranks = ls_session_ranks(session);
@@ -156,8 +153,7 @@ static ls_status run_ranks(grad_run *r, ls_session *session, ls_grad_result *res
 static ls_status write_logits(const grad_run *r) {
     const ls_array *a = &r->logits;
     if (a->data == NULL) return ls_ok();
-    return ls_npy_write(r->job->logits, a->dtype == LS_F64 ? LS_NPY_F8 : LS_NPY_F4, a->ndim, a->size,
-                        a->data);
+    return ls_npy_write(r->job->logits, a->dtype == LS_F64 ? LS_NPY_F8 : LS_NPY_F4, a->ndim, a->size, a->data);
 }
 
 /* Creates the file under a temporary name, lets the ranks fill it, and renames it when all are done. */
@@ -181,8 +177,7 @@ static ls_status compute(grad_run *r, ls_grad_result *result) {
     LS_TRY(read_inputs(r));
     LS_TRY(build(r));
     const ls_job job = {.graph = r->graph,
-                        .programs =
-                            ls_training_programs(r->graph, r->lm.forward_nodes, LS_UPDATE_REDUCE, false),
+                        .programs = ls_training_programs(r->graph, r->lm.forward_nodes, LS_UPDATE_REDUCE, false),
                         .fetch = &r->lm.logits,
                         .n_fetch = r->job->logits != NULL};
     ls_session *session;
@@ -212,7 +207,7 @@ ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result) {
     return status;
 }
 
-/* --- the command ------------------------------------------------------------------------------------------------------------ */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 typedef struct grad_flags {
     cli_common common;
@@ -227,8 +222,7 @@ static const ls_option options[] = {
              "target at each position [B,S], -100 is ignored; the next token when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of random weights, if the model has none"),
-    CLI_REQUIRED_TEXT("out", "FILE", AT(out),
-                      "safetensors with the weights' names and shapes, F32 (F64 for f64)"),
+    CLI_REQUIRED_TEXT("out", "FILE", AT(out), "safetensors with the weights' names and shapes, F32 (F64 for f64)"),
     CLI_TEXT("logits", "FILE", AT(logits), "write the logits too, [B,S,V], f4 (f8 for f64) .npy"),
 };
 #undef AT

@@ -1,10 +1,12 @@
-/* longspan help: the list of commands, the page of one command, and the manual page, which is made of the same tables. */
+/*
+ * longspan help: the list of commands, the page of one command, and the manual page, which is made of the same tables.
+ */
 #include "cli/cli_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the manual page -------------------------------------------------------------------------------------------------------- */
+/* --- the manual page ---------------------------------------------------------------------------------------------- */
 
 /* Prints text in roff: backslashes, leading dots and hyphens are escaped, and a newline begins a paragraph. */
 static void print_text(const char *text, FILE *out) {
@@ -65,7 +67,7 @@ void cli_print_manual(FILE *out) {
     fputs(".SH EXIT STATUS\n0 done, 1 failed, 2 wrong usage.\n", out);
 }
 
-/* --- the command ------------------------------------------------------------------------------------------------------------ */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 typedef struct help_flags {
     cli_common common;

@@ -1,4 +1,7 @@
-/* The table of commands, and main: it finds the command, parses its flags, runs it, and turns its status into an exit code. */
+/*
+ * The table of commands, and main: it finds the command, parses its flags, runs it, and turns its status into an exit
+ * code.
+ */
 #include "cli/cli_impl.h"
 
 #include "base/base.h"
@@ -10,9 +13,7 @@
 #define ROW(command) &cli_##command
 static const cli_command *const commands[] = {CLI_COMMANDS(ROW)};
 
-const cli_command *cli_command_at(int i) {
-    return i >= 0 && i < (int)CLI_COUNT(commands) ? commands[i] : NULL;
-}
+const cli_command *cli_command_at(int i) { return i >= 0 && i < (int)CLI_COUNT(commands) ? commands[i] : NULL; }
 
 ls_status cli_find(const char *name, const cli_command **out) {
     const char *nearest = NULL;
@@ -38,8 +39,7 @@ void cli_print_commands(FILE *out) {
           out);
     for (size_t i = 0; i < CLI_COUNT(commands); i++)
         fprintf(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
-    fputs("\n'longspan COMMAND --help' shows its options. Exit code 0: done, 1: failed, 2: wrong usage.\n",
-          out);
+    fputs("\n'longspan COMMAND --help' shows its options. Exit code 0: done, 1: failed, 2: wrong usage.\n", out);
 }
 
 /* Prints paragraphs with lines of at most 100 characters. */
@@ -84,8 +84,8 @@ static bool asks_for_help(int argc, char *const *argv) {
 }
 
 /* Parses the flags, and collects the words between them if the command takes words. */
-static ls_status parse(const cli_command *c, const ls_option *options, int n_options, int argc,
-                       char *const *argv, cli_common *flags) {
+static ls_status parse(const cli_command *c, const ls_option *options, int n_options, int argc, char *const *argv,
+                       cli_common *flags) {
     if (c->words_at == 0) return ls_options_parse(options, n_options, argc, argv, flags, flags->given);
     const char **order = (const char **)(uintptr_t)argv;
     const int words = cli_part_words(options, n_options, argc, order);
@@ -119,8 +119,7 @@ static ls_status run_command(const cli_command *c, int argc, char *const *argv) 
 
 /* LS_IO if the output could not be written (a full disk, a closed pipe). */
 static ls_status flush(void) {
-    return fflush(stdout) == 0 && !ferror(stdout) ? ls_ok()
-                                                  : ls_error(LS_IO, "cannot write to standard output");
+    return fflush(stdout) == 0 && !ferror(stdout) ? ls_ok() : ls_error(LS_IO, "cannot write to standard output");
 }
 
 static const char *alias_of(const char *word) {
@@ -129,8 +128,7 @@ static const char *alias_of(const char *word) {
 }
 
 int main(int argc, char **argv) {
-    signal(SIGXFSZ,
-           SIG_IGN); /* a write beyond the file size limit then fails with an error that names the file */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with an error that names the file */
     /* A mapped file that becomes shorter ends the process with a line that names it. */
     ls_mapped_watch(NULL, NULL);
     if (argc < 2) {

@@ -7,9 +7,8 @@
 #define SPREAD(field) AT(spread.field)
 
 static const ls_option spread_rows[] = {
-    CLI_INT(
-        "ranks", "R", NULL, 1, INT32_MAX, SPREAD(ranks),
-        "number of ranks (local processes) that share the work; when left out, the product of --mesh, else 1"),
+    CLI_INT("ranks", "R", NULL, 1, INT32_MAX, SPREAD(ranks),
+            "number of ranks (local processes) that share the work; when left out, the product of --mesh, else 1"),
     CLI_INT("threads", "T", NULL, 1, 1024, SPREAD(threads),
             "threads of each rank; cores divided by ranks when left out"),
     CLI_TEXT(
@@ -20,9 +19,8 @@ static const ls_option spread_rows[] = {
     CLI_TEXT(
         "layout", "NAME", SPREAD(layout),
         "which positions a rank holds: auto, contiguous, zigzag, striped, documents or balanced; chosen when left out"),
-    CLI_CHOICE(
-        "transfers", "WAY", "auto|put|in-place", NULL, SPREAD(transfers),
-        "how attention gets the blocks of other ranks: they are sent (put), or read where they lie (in-place)"),
+    CLI_CHOICE("transfers", "WAY", "auto|put|in-place", NULL, SPREAD(transfers),
+               "how attention gets the blocks of other ranks: they are sent (put), or read where they lie (in-place)"),
     CLI_FLAG("measure", SPREAD(measure), "run the best few ways to spread the work, and take the fastest"),
     CLI_BYTES("memory", "BYTES", NULL, 1, CLI_ANY, SPREAD(memory),
               "memory that a rank may map; results are recomputed and tiles used until it fits"),
@@ -69,10 +67,9 @@ static const ls_option form_rows[] = {
         "template", "NAME", FORM(chat),
         "chat template for messages: a file, the name of a template of the tokenizer, or one of chatml, llama3, llama3.1, llama2, "
         "mistral, mistral-v3, gemma and gemma3; the tokenizer's own when left out"),
-    CLI_TEXT(
-        "system", "TEXT", FORM(system),
-        "system message of conversations that begin without one, '' for an empty text; that of the template when "
-        "left out"),
+    CLI_TEXT("system", "TEXT", FORM(system),
+             "system message of conversations that begin without one, '' for an empty text; that of the template when "
+             "left out"),
     CLI_TEXT("today", "DATE", FORM(today),
              "date (2025-07-09) for chat templates that write a date; today when left out"),
     CLI_TEXT(
@@ -82,8 +79,7 @@ static const ls_option form_rows[] = {
              "token after each document: auto (the tokenizer's end of document), none or a token"),
     CLI_BYTES("longest-record", "BYTES", NULL, 0x1p24, 0x1p40, FORM(longest_record),
               "largest size of a line, or of a text that cannot be cut; 1G when left out"),
-    CLI_FLAG("skip-bad", FORM(skip_bad),
-             "leave out records that cannot be read, and count them, instead of failing"),
+    CLI_FLAG("skip-bad", FORM(skip_bad), "leave out records that cannot be read, and count them, instead of failing"),
 };
 #undef FORM
 
@@ -114,8 +110,7 @@ static int count_values(const ls_option *table, int rows, int argc, const char *
     const char *name = argv[at] + 2;
     int row = 0, n = 0;
     while (row < rows && strcmp(table[row].name, name) != 0) row++;
-    if (row == rows || table[row].type == LS_OPTION_FLAG)
-        return 0; /* unknown flags and --name=value have none */
+    if (row == rows || table[row].type == LS_OPTION_FLAG) return 0; /* unknown flags and --name=value have none */
     const int most = table[row].type == LS_OPTION_LIST ? argc : 1;
     while (n < most && at + 1 + n < argc && strncmp(argv[at + 1 + n], "--", 2) != 0) n++;
     return n;
@@ -146,10 +141,9 @@ void cli_print_spread(const ls_spread_result *r) {
     const bool read = r->bytes_read_forward + r->bytes_read_backward > 0;
     char time[LS_SECONDS_TEXT], forward[LS_BYTES_TEXT], backward[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
     printf("%s · %s · %s · %s\n", r->strategy, r->mesh, r->layout, r->isa);
-    printf("%s · sent by a rank: %s forward, %s backward · memory of a rank: %s\n",
-           ls_seconds_text(r->seconds, time), ls_bytes_text((double)r->bytes_sent_forward, forward),
-           ls_bytes_text((double)r->bytes_sent_backward, backward),
-           ls_bytes_text((double)r->predicted_bytes, memory));
+    printf("%s · sent by a rank: %s forward, %s backward · memory of a rank: %s\n", ls_seconds_text(r->seconds, time),
+           ls_bytes_text((double)r->bytes_sent_forward, forward),
+           ls_bytes_text((double)r->bytes_sent_backward, backward), ls_bytes_text((double)r->predicted_bytes, memory));
     if (read)
         printf("read in place by a rank: %s forward, %s backward\n",
                ls_bytes_text((double)r->bytes_read_forward, forward),

@@ -39,8 +39,8 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     ls_language_model lm;
     *graph = ls_graph_create(g->dtype);
     LS_TRY(ls_model_build(g->model, *graph, g->job->batch / g->job->accumulate, seq, true, &lm));
-    *job = (ls_job){.graph = *graph,
-                    .programs = ls_training_programs(*graph, 0, LS_UPDATE_ADAMW, g->job->accumulate > 1)};
+    *job =
+        (ls_job){.graph = *graph, .programs = ls_training_programs(*graph, 0, LS_UPDATE_ADAMW, g->job->accumulate > 1)};
     return ls_ok();
 }
 
@@ -56,7 +56,7 @@ static ls_status make_plan(planning *g, planned *out) {
     return ls_compile(&out->job, &target, &out->image);
 }
 
-/* --- as a page -------------------------------------------------------------------------------------------------------------- */
+/* --- as a page ---------------------------------------------------------------------------------------------------- */
 
 static void print_bytes(FILE *out, const char *name, size_t bytes) {
     char text[LS_BYTES_TEXT];
@@ -70,8 +70,7 @@ static void print_peak(const ls_image *image, const ls_memory_account *account, 
     const int n = ls_image_largest(image, space, peak, largest, NAMED);
     char mapped[LS_BYTES_TEXT], least[LS_BYTES_TEXT];
     fprintf(out, "\n%s: %s mapped, lower bound %s", space == LS_PRIVATE ? "private memory" : "symmetric heap",
-            ls_bytes_text((double)image->bytes[space], mapped),
-            ls_bytes_text((double)image->least[space], least));
+            ls_bytes_text((double)image->bytes[space], mapped), ls_bytes_text((double)image->least[space], least));
     if (peak->program >= 0)
         fprintf(out, "; peak in %s at %d, %s", image->programs[peak->program].name, peak->instr,
                 image->programs[peak->program].instrs[peak->instr].op);
@@ -90,21 +89,19 @@ static void print_page(const planning *g, FILE *out) {
     ls_candidates_print(&g->chosen.plan, out);
     fprintf(out, "\nrank %d of %d maps most, %s (%zu bytes), with %s kernels on %d thread%s:\n",
             g->chosen.plan.candidates[0].most_rank, ls_mesh_ranks(&image->mesh),
-            ls_bytes_text((double)account.mapped, text), account.mapped, ls_isa_name(image->isa),
-            image->threads, image->threads == 1 ? "" : "s");
+            ls_bytes_text((double)account.mapped, text), account.mapped, ls_isa_name(image->isa), image->threads,
+            image->threads == 1 ? "" : "s");
     for (int k = 0; k < LS_BUFFER_KINDS; k++) {
-        if (account.kind_bytes[k] > 0)
-            print_bytes(out, ls_buffer_kind_name((ls_buffer_kind)k), account.kind_bytes[k]);
+        if (account.kind_bytes[k] > 0) print_bytes(out, ls_buffer_kind_name((ls_buffer_kind)k), account.kind_bytes[k]);
     }
     print_bytes(out, "unused", account.unused);
     for (int s = 0; s < LS_SPACES; s++) print_peak(image, &account, (ls_space)s, out);
     fprintf(out, "\none rank alone would need %s\n", ls_bytes_text((double)g->one_rank_bytes, text));
 }
 
-/* --- as JSON ---------------------------------------------------------------------------------------------------------------- */
+/* --- as JSON ------------------------------------------------------------------------------------------------------ */
 
-static void put_peak(ls_json_writer *w, const ls_image *image, const ls_memory_account *account,
-                     ls_space space) {
+static void put_peak(ls_json_writer *w, const ls_image *image, const ls_memory_account *account, ls_space space) {
     enum { NAMED = 16 };
     const ls_peak *peak = &account->peak[space];
     int largest[NAMED];
@@ -150,7 +147,7 @@ static void print_json(const planning *g, FILE *out) {
     ls_json_end(w, out);
 }
 
-/* --- the run ---------------------------------------------------------------------------------------------------------------- */
+/* --- the run ------------------------------------------------------------------------------------------------------ */
 
 static ls_status build(planning *g) {
     const ls_plan_job *job = g->job;
@@ -188,7 +185,7 @@ ls_status ls_run_plan(const ls_plan_job *job, FILE *out) {
     return status;
 }
 
-/* --- the command ------------------------------------------------------------------------------------------------------------ */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 typedef struct plan_flags {
     cli_common common;
@@ -199,8 +196,7 @@ typedef struct plan_flags {
 static const ls_option options[] = {
     CLI_REQUIRED_TEXT("model", "PATH", AT(model), "config.json, or a folder with one"),
     CLI_INT("seq", "N", "1024", 1, 0x1p30, AT(seq), "tokens of a sequence"),
-    CLI_INT("batch", "N", "1", 1, 0x1p24, AT(batch),
-            "sequences of a step, over all dp ranks and micro-batches"),
+    CLI_INT("batch", "N", "1", 1, 0x1p24, AT(batch), "sequences of a step, over all dp ranks and micro-batches"),
     CLI_INT("accumulate", "N", "1", 1, 0x1p24, AT(accumulate), "micro-batches that a step is cut into"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", NULL, AT(dtype), "element type; f32 when left out"),
 };

@@ -25,10 +25,8 @@ static const ls_option options[] = {
     CLI_LIST("data", "PATH", offsetof(recall_flags, data),
              "texts to hide the key in, as of train; a few repeated sentences when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", "f32", AT(dtype), "element type"),
-    CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed),
-            "of the keys, and of random weights if the model has none"),
-    CLI_TEXT("out", "DIR", AT(out),
-             "folder for recall.json and recall.svg; they are not written when left out"),
+    CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of the keys, and of random weights if the model has none"),
+    CLI_TEXT("out", "DIR", AT(out), "folder for recall.json and recall.svg; they are not written when left out"),
 };
 #undef AT
 
@@ -39,8 +37,7 @@ static ls_status read_lengths(const ls_option_list *words, ls_recall_options *o)
         char *end;
         o->lengths[i] = strtoll(words->items[i], &end, 10);
         if (*end != 0 || o->lengths[i] < 1 || o->lengths[i] > 1 << 30)
-            return ls_error(LS_USAGE, "--lengths is '%s'; expected integers from 1 to %d", words->items[i],
-                            1 << 30);
+            return ls_error(LS_USAGE, "--lengths is '%s'; expected integers from 1 to %d", words->items[i], 1 << 30);
     }
     o->n_lengths = words->count;
     return ls_ok();

@@ -75,8 +75,8 @@ void ls_train_result_json(const ls_train_result *r, FILE *out) {
     ls_json_end(w, out);
 }
 
-void ls_generate_result_json(const char *prompt, const char *text, const int32_t *ids,
-                             const ls_generate_result *r, FILE *out) {
+void ls_generate_result_json(const char *prompt, const char *text, const int32_t *ids, const ls_generate_result *r,
+                             FILE *out) {
     if (r == NULL || out == NULL) return;
     ls_json_writer *w = ls_json_begin(0);
     if (prompt != NULL) ls_json_put_text(w, "prompt", prompt);

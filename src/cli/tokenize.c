@@ -47,8 +47,7 @@ static ls_status read_text(tokenizing *t, FILE *file, bool whole, bool *found) {
         if (t->in.count == MOST_BYTES)
             return ls_error(LS_INVALID, "a %s of more than %d MiB (longspan data build takes longer ones)",
                             whole ? "text" : "line", MOST_BYTES >> 20);
-        if (!append_byte(&t->in, byte))
-            return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->in.count);
+        if (!append_byte(&t->in, byte)) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->in.count);
     }
     return ferror(file) ? ls_error(LS_IO, "cannot be read: %s", strerror(errno)) : ls_ok();
 }
@@ -92,8 +91,7 @@ static ls_status read_ids(const tokenizing *t, ls_json_value root, ls_token_list
 }
 
 static ls_status print_object(tokenizing *t) {
-    if (!append_byte(&t->text, 0))
-        return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->text.count);
+    if (!append_byte(&t->text, 0)) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->text.count);
     if (memchr(t->text.byte, 0, t->text.count - 1) != NULL)
         return ls_error(LS_UNSUPPORTED, "the text has a zero byte, which --json cannot write");
     ls_json_writer *w = ls_json_begin(0);
@@ -159,8 +157,7 @@ static ls_status run_path(tokenizing *t, const char *path) {
 static ls_status run_text(tokenizing *t, const char *text) {
     t->in.count = 0;
     for (; *text != 0; text++)
-        if (!append_byte(&t->in, *text))
-            return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->in.count);
+        if (!append_byte(&t->in, *text)) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->in.count);
     return ls_error_in(t->job->decode ? decode(t) : encode(t), "--text");
 }
 
@@ -177,8 +174,8 @@ static ls_status open_tokenizer(const char *path, ls_tokenizer **out) {
     static const char name[] = "tokenizer.json";
     LS_PATH folder = NULL;
     const size_t length = path != NULL ? strlen(path) : 0, rest = sizeof name - 1;
-    if (length < rest || strcmp(path + length - rest, name) != 0 ||
-        (length > rest && path[length - rest - 1] != '/') || ls_file_is_folder(path))
+    if (length < rest || strcmp(path + length - rest, name) != 0 || (length > rest && path[length - rest - 1] != '/') ||
+        ls_file_is_folder(path))
         return ls_tokenizer_open(path, out);
     LS_TRY(ls_path_print(&folder, "%.*s.", (int)(length - rest), path));
     return ls_tokenizer_open(folder, out);
@@ -191,8 +188,7 @@ ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out) {
     if (job->text != NULL && job->n_paths > 0)
         return ls_error(LS_USAGE, "--text and files are given; expected one of them");
     if (job->decode && job->special)
-        return ls_error(LS_USAGE,
-                        "--special adds ids to a text; with --decode expected --skip-special or neither");
+        return ls_error(LS_USAGE, "--special adds ids to a text; with --decode expected --skip-special or neither");
     if (!job->decode && job->skip_special)
         return ls_error(LS_USAGE, "--skip-special is given without --decode; expected both");
     tokenizing t = {.job = job, .out = out};
@@ -206,7 +202,7 @@ ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out) {
     return status;
 }
 
-/* --- the command ------------------------------------------------------------------------------------------------------------ */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 typedef struct tokenize_flags {
     cli_common common;

@@ -25,15 +25,12 @@ static const ls_option options[] = {
         "steps", "N", "100", 1, CLI_ANY, AT(steps),
         "optimiser steps in all, including those before a resume; with --resume a larger number continues a run that is done, with the "
         "schedule of the new number"),
-    CLI_FLOAT("epochs", "X", NULL, 1e-9, 1e9, AT(epochs),
-              "instead of --steps: how many times the data is read"),
-    CLI_INT("batch", "N", "1", 1, CLI_ANY, AT(batch),
-            "sequences of a step, over all dp ranks and micro-batches"),
+    CLI_FLOAT("epochs", "X", NULL, 1e-9, 1e9, AT(epochs), "instead of --steps: how many times the data is read"),
+    CLI_INT("batch", "N", "1", 1, CLI_ANY, AT(batch), "sequences of a step, over all dp ranks and micro-batches"),
     CLI_INT("accumulate", "N", "1", 1, CLI_ANY, AT(accumulate), "micro-batches that a step is cut into"),
     CLI_FLOAT("lr", "X", "1e-3", 1e-30, CLI_ANY, AT(lr), "largest learning rate"),
-    CLI_FLOAT(
-        "min-lr", "X", NULL, 0, CLI_ANY, AT(min_lr),
-        "learning rate of the last step, unless the schedule is constant; a tenth of --lr when left out"),
+    CLI_FLOAT("min-lr", "X", NULL, 0, CLI_ANY, AT(min_lr),
+              "learning rate of the last step, unless the schedule is constant; a tenth of --lr when left out"),
     CLI_INT("warmup", "N", "0", 0, CLI_ANY, AT(warmup), "steps of linear warm-up"),
     CLI_CHOICE(
         "schedule", "NAME", "cosine|linear|constant|wsd", "cosine", AT(schedule),
@@ -63,12 +60,10 @@ static const ls_option options[] = {
     CLI_FLAG(
         "keep-best", AT(keep_best),
         "save a checkpoint after each evaluation that is the best so far; it is kept whatever --keep says, and DIR/best is a link to it"),
-    CLI_FLAG("resume", AT(resume),
-             "continue from the newest checkpoint in --out; flags must agree with its run.json"),
+    CLI_FLAG("resume", AT(resume), "continue from the newest checkpoint in --out; flags must agree with its run.json"),
     CLI_FLAG("replan", AT(replan), "with --resume: allow another mesh, strategy or instruction set"),
-    CLI_FLAG(
-        "trust-data", AT(trust_data),
-        "do not compare token shards with their checksums first, which takes as long as reading them once"),
+    CLI_FLAG("trust-data", AT(trust_data),
+             "do not compare token shards with their checksums first, which takes as long as reading them once"),
     CLI_INT(
         "restart", "N", "0", 0, 1000000, AT(restarts),
         "start the ranks again from the newest good checkpoint when one dies (killed, out of memory, crashed), at most N times, and "
@@ -79,9 +74,8 @@ static const ls_option options[] = {
     CLI_FLOAT("max-seconds", "S", NULL, 0.001, CLI_ANY, AT(max_seconds),
               "stop after this time, with a checkpoint; no limit when left out"),
     CLI_FLAG("tensorboard", AT(tensorboard), "write an event file for TensorBoard to --out too"),
-    CLI_TEXT(
-        "trace", "FILE", AT(trace),
-        "write a trace of each queue of each rank in about the last 4 steps, as JSON for ui.perfetto.dev"),
+    CLI_TEXT("trace", "FILE", AT(trace),
+             "write a trace of each queue of each rank in about the last 4 steps, as JSON for ui.perfetto.dev"),
 };
 #undef AT
 
@@ -96,14 +90,15 @@ static void forget_defaults(train_flags *flags) {
     }
 }
 
-/* Replaces a zero that was given for --clip, --weight-decay or --min-lr by -1, since zero means that it was not given. */
+/*
+ * Replaces a zero that was given for --clip, --weight-decay or --min-lr by -1, since zero means that it was not given.
+ */
 static void mark_zeros(train_flags *flags) {
     ls_train_options *o = &flags->options;
     double *const fields[] = {&o->clip, &o->weight_decay, &o->min_lr};
     for (size_t i = 0; i < CLI_COUNT(options); i++) {
         for (size_t f = 0; f < CLI_COUNT(fields); f++) {
-            if (flags->common.given[i] && (char *)flags + options[i].offset == (char *)fields[f] &&
-                *fields[f] == 0)
+            if (flags->common.given[i] && (char *)flags + options[i].offset == (char *)fields[f] && *fields[f] == 0)
                 *fields[f] = -1;
         }
     }
@@ -117,8 +112,7 @@ static ls_status parse_save_every(const char *text, ls_train_options *o) {
     const bool timed = text[digits] != 0;
     const char *unit = timed && text[digits + 1] == 0 ? strchr(units, text[digits]) : NULL;
     if (digits == 0 || digits > 12 || (timed && unit == NULL))
-        return ls_error(LS_USAGE,
-                        "--save-every is '%s'; expected a number of steps, or a time such as 90s, 15m or 2h",
+        return ls_error(LS_USAGE, "--save-every is '%s'; expected a number of steps, or a time such as 90s, 15m or 2h",
                         text);
     const int64_t number = strtoll(text, NULL, 10);
     o->save_every = timed ? 0 : number;
@@ -128,8 +122,8 @@ static ls_status parse_save_every(const char *text, ls_train_options *o) {
 
 static void print_positions(const ls_loss_table *t, const char *out) {
     const ls_loss_bin *near = &t->bin[0], *far = &t->bin[t->n - 1];
-    printf("positions   %s/loss_by_position.svg: loss %.4f with %lld to %lld tokens of the document before",
-           out, near->loss, (long long)near->first, (long long)near->last);
+    printf("positions   %s/loss_by_position.svg: loss %.4f with %lld to %lld tokens of the document before", out,
+           near->loss, (long long)near->first, (long long)near->last);
     if (t->n > 1) printf(", %.4f with %lld to %lld", far->loss, (long long)far->first, (long long)far->last);
     printf("\n");
 }
@@ -143,15 +137,13 @@ static void print_result(const ls_train_result *r, const char *out) {
     printf(" · unigram %.4f nats\n", r->unigram_loss);
     printf("%.0f tokens/s · waiting %.1f %% of the time\n", r->tokens_per_second, r->wait_fraction * 100);
     printf("memory of a rank: %s predicted, %s measured; one rank alone would need %s\n",
-           ls_bytes_text((double)r->predicted_bytes, predicted),
-           ls_bytes_text((double)r->measured_bytes, measured),
+           ls_bytes_text((double)r->predicted_bytes, predicted), ls_bytes_text((double)r->measured_bytes, measured),
            ls_bytes_text((double)r->one_rank_bytes, alone));
     printf("curve       %s/loss.svg\n", out);
     if (r->positions.n > 0) print_positions(&r->positions, out);
     printf("checkpoint  %s\n", r->checkpoint);
     if (r->best_step > 0)
-        printf("best        %s/best: evaluation %.4f after step %lld\n", out, r->best_loss,
-               (long long)r->best_step);
+        printf("best        %s/best: evaluation %.4f after step %lld\n", out, r->best_loss, (long long)r->best_step);
     if (r->model != NULL) printf("model       %s\n", r->model);
 }
 

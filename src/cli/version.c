@@ -53,8 +53,7 @@ ls_status ls_about_get(ls_about *out) {
     snprintf(a.isa, sizeof a.isa, "%s", ls_isa_name(best));
     list_isas(best, &(text_list){a.isas, sizeof a.isas});
     snprintf(a.processor, sizeof a.processor, "%s", machine.name);
-    text_list transports = {a.transports, sizeof a.transports},
-              strategies = {a.strategies, sizeof a.strategies};
+    text_list transports = {a.transports, sizeof a.transports}, strategies = {a.strategies, sizeof a.strategies};
     for (int i = 0; ls_transport_name(i) != NULL; i++)
         append(&transports, ls_transport_name(i), strlen(ls_transport_name(i)));
     for (int i = 0; ls_strategy_name(i) != NULL; i++)
@@ -66,7 +65,7 @@ ls_status ls_about_get(ls_about *out) {
     return ls_ok();
 }
 
-/* --- the command ------------------------------------------------------------------------------------------------------------ */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 typedef struct version_flags {
     cli_common common;

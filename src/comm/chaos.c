@@ -1,17 +1,19 @@
 /*
- * chaos makes another transport as adverse as the contract allows, at random from a seed. "chaos:SEED[:SECONDS[:TRANSPORT]]" wraps
- * TRANSPORT (default shm).
+ * chaos makes another transport as adverse as the contract allows, at random from a seed.
+ * "chaos:SEED[:SECONDS[:TRANSPORT]]" wraps TRANSPORT (default shm).
  *
- *   - A put is cut into pieces. They arrive in any order, mixed with those of other puts, at the latest before quiet returns. A piece reads
- *     its source when it arrives, which exposes a source that is overwritten too early. A put is done when its last piece has arrived.
+ *   - A put is cut into pieces. They arrive in any order, mixed with those of other puts, at the latest before quiet
+ *     returns. A piece reads its source when it arrives, which exposes a source that is overwritten too early. A put is
+ *     done when its last piece has arrived.
  *   - The signal of a put follows its last piece at an arbitrary time, but not earlier than SECONDS after the put.
  *   - A plain signal may arrive before earlier puts, and late.
- *   - From the call of a put until a piece arrives, the target of that piece holds 0xFF bytes (a NaN), which exposes reads before the signal.
- * Signals of one word stay in order, because a word only rises. Quiet completes payloads without waiting for SECONDS. With SECONDS above
- * 0 no message takes longer than that, so that the cost of a slow network can be measured.
+ *   - From the call of a put until a piece arrives, the target of that piece holds 0xFF bytes (a NaN), which exposes
+ *     reads before the signal.
+ * Signals of one word stay in order, because a word only rises. Quiet completes payloads without waiting for SECONDS.
+ * With SECONDS above 0 no message takes longer than that, so that the cost of a slow network can be measured.
  *
- * The sender delivers its messages when it ticks, tests, sleeps, calls quiet or leaves. With SECONDS above 0 a delivery thread of the
- * sender does so too, because a network does not wait for the end of a kernel.
+ * The sender delivers its messages when it ticks, tests, sleeps, calls quiet or leaves. With SECONDS above 0 a delivery
+ * thread of the sender does so too, because a network does not wait for the end of a kernel.
  */
 #include "comm/comm_impl.h"
 
@@ -41,7 +43,10 @@ struct ls_chaos_message {
 
 #define POLL_SECONDS 50e-6 /* between two deliveries while the rank sleeps */
 
-/* The delivery thread of a rank: it delivers due messages while the rank computes. Its lock protects all of ls_comm.chaos. */
+/*
+ * The delivery thread of a rank: it delivers due messages while the rank computes. Its lock protects all of
+ * ls_comm.chaos.
+ */
 struct ls_chaos_delivery {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -90,8 +95,7 @@ static ls_status map(ls_world *world) {
     ls_chaos_settings settings;
     LS_TRY(read_settings(world->settings, &settings));
     if (world->options.ranks > 1 && settings.inner->alone)
-        return ls_error(LS_INVALID, "transport %s takes 1 rank, not %d", settings.inner->name,
-                        world->options.ranks);
+        return ls_error(LS_INVALID, "transport %s takes 1 rank, not %d", settings.inner->name, world->options.ranks);
     world->chaos = settings;
     return settings.inner->map(world);
 }
@@ -171,8 +175,8 @@ static ls_chaos_message *add(ls_comm *comm, int peer, int word, uint64_t generat
     return p;
 }
 
-static void send(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
-                 int word, uint64_t generation) {
+static void send(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from, int word,
+                 uint64_t generation) {
     ls_chaos_message *p = add(comm, peer, word, generation);
     p->source = source;
     p->ticket = comm->puts;
@@ -264,7 +268,10 @@ static void *delivery_main(void *argument) {
     return NULL;
 }
 
-/* Starts the delivery thread at the first message if there is a delay. If no thread can be started, the sender delivers alone. */
+/*
+ * Starts the delivery thread at the first message if there is a delay. If no thread can be started, the sender delivers
+ * alone.
+ */
 static void start_delivery(ls_comm *comm) {
     if (comm->world->chaos.delay <= 0 || comm->chaos.delivery != NULL) return;
     ls_chaos_delivery *c = calloc(1, sizeof *c);
@@ -294,8 +301,8 @@ static void leave(ls_comm *comm) {
     free(c);
 }
 
-static void put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
-                       int word, uint64_t generation) {
+static void put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from, int word,
+                       uint64_t generation) {
     start_delivery(comm);
     lock(comm);
     send(comm, peer, to, source, from, word, generation);

@@ -10,13 +10,9 @@ int ls_comm_size(const ls_comm *comm) { return comm->world->options.ranks; }
 size_t ls_comm_heap_bytes(const ls_comm *comm) { return comm->world->options.heap_bytes; }
 void *ls_comm_heap(const ls_comm *comm) { return comm->world->transport->peer_heap(comm, comm->rank); }
 
-static void check_peer(const ls_comm *comm, int peer) {
-    LS_ASSERT(peer >= 0 && peer < comm->world->options.ranks);
-}
+static void check_peer(const ls_comm *comm, int peer) { LS_ASSERT(peer >= 0 && peer < comm->world->options.ranks); }
 
-static void check_word(const ls_comm *comm, int word) {
-    LS_ASSERT(word >= 0 && word < comm->world->options.words);
-}
+static void check_word(const ls_comm *comm, int word) { LS_ASSERT(word >= 0 && word < comm->world->options.words); }
 
 static void check_put(const ls_comm *comm, int peer, const ls_range *to) {
     check_peer(comm, peer);
@@ -35,8 +31,8 @@ uint64_t ls_comm_put(ls_comm *comm, int peer, const ls_range *to, const void *so
     return comm->puts;
 }
 
-uint64_t ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source,
-                            const ls_range *from, int word, uint64_t generation) {
+uint64_t ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
+                            int word, uint64_t generation) {
     check_put(comm, peer, to);
     check_word(comm, word);
     comm->puts++;

@@ -2,11 +2,13 @@
  * comm: symmetric memory with one-sided communication. The contract follows OpenSHMEM 1.5 at its weakest, so that
  * every transport can honour it.
  *
- * A world is made once, before its ranks start. Each rank has one heap, all of the same size, and one array of 64-bit signal
- * words. Offsets into heaps come from programs, never from an allocator. The contract:
- *   - a put is done when its source may be overwritten: when ls_comm_done says so, or when an answer of the peer shows that the put has
- *     arrived. It does so without help of the peer. Puts are done in any order, and complete at their targets at the latest at quiet;
- *   - put_signal sets the peer's word after the payload of this put is visible there; it promises nothing about other puts;
+ * A world is made once, before its ranks start. Each rank has one heap, all of the same size, and one array of 64-bit
+ * signal words. Offsets into heaps come from programs, never from an allocator. The contract:
+ *   - a put is done when its source may be overwritten: when ls_comm_done says so, or when an answer of the peer shows
+ *     that the put has arrived. It does so without help of the peer. Puts are done in any order, and complete at their
+ *     targets at the latest at quiet;
+ *   - put_signal sets the peer's word after the payload of this put is visible there; it promises nothing about other
+ *     puts;
  *   - signal releases the earlier loads and stores of the caller; it does not complete its earlier puts;
  *   - a word is SET to a generation number that only rises; only signal operations write words;
  *   - test and wait mean "word >= generation", with acquire.
@@ -30,16 +32,18 @@ typedef struct ls_world_options {
 /*
  * Transports:
  *   "self"   one rank
- *   "shm"    processes that the caller forks after this call, or threads of this process. The memory is shared and anonymous: it is
- *            freed with the last process, however that ends
- *   "chaos:SEED[:SECONDS[:TRANSPORT]]"   wraps another transport (default shm) and reorders, delays and splits messages as far as the
- *            contract allows. SECONDS: the shortest time from a put to its signal
- * An LS_NO_MEMORY error names the bytes that could not be mapped.
+ *   "shm"    processes that the caller forks after this call, or threads of this process. The memory is shared and
+ * anonymous: it is freed with the last process, however that ends "chaos:SEED[:SECONDS[:TRANSPORT]]"   wraps another
+ * transport (default shm) and reorders, delays and splits messages as far as the contract allows. SECONDS: the shortest
+ * time from a put to its signal An LS_NO_MEMORY error names the bytes that could not be mapped.
  */
 LS_MUST_USE ls_status ls_world_create(const char *transport, const ls_world_options *options, ls_world **out);
 void ls_world_destroy(ls_world *world);
 
-/* Whether the ranks of a transport can address each other's heaps (ls_comm_peer_heap). transport: as above; false when unknown. */
+/*
+ * Whether the ranks of a transport can address each other's heaps (ls_comm_peer_heap). transport: as above; false when
+ * unknown.
+ */
 bool ls_transport_addresses_peers(const char *transport);
 
 /* The name of a transport by its index in the table; NULL past the end. */
@@ -50,9 +54,14 @@ LS_MUST_USE ls_status ls_world_join(ls_world *world, int rank, ls_comm **out);
 /* Completes the messages of this rank, which may take time, and frees comm. */
 void ls_comm_leave(ls_comm *comm);
 
-/* For the launcher: every wait in the world fails soon with LS_PEER and this text. The text of the first call is used. */
+/*
+ * For the launcher: every wait in the world fails soon with LS_PEER and this text. The text of the first call is used.
+ */
 void ls_world_abort(ls_world *world, const char *why);
-/* For the launcher: records that a rank was stopped (SIGSTOP) or continued, for the messages of ranks that give up waiting for it. */
+/*
+ * For the launcher: records that a rank was stopped (SIGSTOP) or continued, for the messages of ranks that give up
+ * waiting for it.
+ */
 void ls_world_set_stopped(ls_world *world, int rank, bool stopped);
 double ls_world_wait_timeout(const ls_world *world); /* of its options */
 /* Sets a flag that all ranks can read, e.g. after SIGINT; async-signal-safe. */
@@ -68,12 +77,12 @@ size_t ls_comm_heap_bytes(const ls_comm *comm);
 void *ls_comm_peer_heap(const ls_comm *comm, int peer);
 
 /*
- * Copies the bytes `from` of source (any memory of this rank) to the bytes `to` of the peer's heap. peer may be this rank. Returns a
- * ticket for ls_comm_done; tickets of a rank rise by one from 1.
+ * Copies the bytes `from` of source (any memory of this rank) to the bytes `to` of the peer's heap. peer may be this
+ * rank. Returns a ticket for ls_comm_done; tickets of a rank rise by one from 1.
  */
 uint64_t ls_comm_put(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from);
-uint64_t ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source,
-                            const ls_range *from, int word, uint64_t generation);
+uint64_t ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
+                            int word, uint64_t generation);
 /* Whether this rank's puts up to that ticket are done. Advances messages on their way. */
 bool ls_comm_done(ls_comm *comm, uint64_t ticket);
 void ls_comm_signal(ls_comm *comm, int peer, int word, uint64_t generation);
@@ -82,10 +91,11 @@ void ls_comm_signal(ls_comm *comm, int peer, int word, uint64_t generation);
 bool ls_comm_test(ls_comm *comm, int word, uint64_t generation);
 
 /*
- * Sleeping without missing a signal. The bell is a counter that changes whenever a word of this rank is set, or a put of this rank is
- * done that was not when it returned. A caller reads the bell, tests what it waits for, and sleeps if none has come. sleep returns LS_OK when the bell no longer has the value `bell`. It
- * returns LS_PEER when the world was aborted, or when `peer` has not advanced its instruction counter for wait_timeout seconds. `what`
- * (e.g. "instruction 12, slot kv.1, expected generation 7, seen 6") completes the message.
+ * Sleeping without missing a signal. The bell is a counter that changes whenever a word of this rank is set, or a put
+ * of this rank is done that was not when it returned. A caller reads the bell, tests what it waits for, and sleeps if
+ * none has come. sleep returns LS_OK when the bell no longer has the value `bell`. It returns LS_PEER when the world
+ * was aborted, or when `peer` has not advanced its instruction counter for wait_timeout seconds. `what` (e.g.
+ * "instruction 12, slot kv.1, expected generation 7, seen 6") completes the message.
  */
 uint32_t ls_comm_bell(const ls_comm *comm);
 LS_MUST_USE ls_status ls_comm_sleep(ls_comm *comm, uint32_t bell, int peer, const char *what);
@@ -95,7 +105,9 @@ typedef struct ls_awaited {
     int word;            /* -1: puts */
     uint64_t generation; /* of puts: the ticket */
 } ls_awaited;
-/* Tests n awaited things, for a moment if ranks may spin; returns whether one has come. To be called before sleeping. */
+/*
+ * Tests n awaited things, for a moment if ranks may spin; returns whether one has come. To be called before sleeping.
+ */
 bool ls_comm_spin(ls_comm *comm, const ls_awaited *awaited, int n);
 
 /* Waits for one word: spins, then tests and sleeps in a loop. */
@@ -105,27 +117,29 @@ uint64_t ls_comm_word(const ls_comm *comm, int word); /* the current value, for 
 /* Completes all puts of this rank at their targets: for ranks that leave, and before barriers. */
 void ls_comm_quiet(ls_comm *comm);
 
-/* Advances the instruction counter of this rank, which the timeouts of its peers read, and the messages of a transport that needs the
- * rank's help. Cheap; called once per instruction. */
+/*
+ * Advances the instruction counter of this rank, which the timeouts of its peers read, and the messages of a transport
+ * that needs the rank's help. Cheap; called once per instruction.
+ */
 void ls_comm_tick(ls_comm *comm);
 
 /*
- * Host collectives are called outside programs. They have signal words of their own. All ranks call them in the same order and with the
- * same sizes; each blocks until all ranks have called it, and takes ceil(log2 ranks) rounds, in each of which a rank sends one message.
+ * Host collectives are called outside programs. They have signal words of their own. All ranks call them in the same
+ * order and with the same sizes; each blocks until all ranks have called it, and takes ceil(log2 ranks) rounds, in each
+ * of which a rank sends one message.
  *   barrier    what all ranks have put before it is in place
  *   broadcast  *value becomes that of rank 0; bytes <= LS_COMM_VALUE
  *   reduce     *value becomes the merge of the values of all ranks; bytes <= LS_COMM_VALUE
- *   exchange   all[r] is `mine` of rank r, any number of bytes. What every rank holds afterwards grows with the number of ranks; where a
- *              maximum, or another merge, is all that is needed, reduce needs less
- *   agree      LS_OK when `mine` is LS_OK on all ranks; else, on every rank, the status of the first rank that failed, with the rank
- *              before its text
+ *   exchange   all[r] is `mine` of rank r, any number of bytes. What every rank holds afterwards grows with the number
+ * of ranks; where a maximum, or another merge, is all that is needed, reduce needs less agree      LS_OK when `mine` is
+ * LS_OK on all ranks; else, on every rank, the status of the first rank that failed, with the rank before its text
  */
 #define LS_COMM_VALUE 1024
 LS_MUST_USE ls_status ls_comm_barrier(ls_comm *comm);
 LS_MUST_USE ls_status ls_comm_broadcast(ls_comm *comm, void *value, size_t bytes);
 /*
- * *into becomes the merge of two values. Values are merged in an order that depends on the rank, and some more than once, so the result
- * must not depend on that: a minimum, "any", the first of something; not a sum.
+ * *into becomes the merge of two values. Values are merged in an order that depends on the rank, and some more than
+ * once, so the result must not depend on that: a minimum, "any", the first of something; not a sum.
  */
 typedef void (*ls_comm_merge)(void *into, const void *from, size_t bytes);
 LS_MUST_USE ls_status ls_comm_reduce(ls_comm *comm, void *value, size_t bytes, ls_comm_merge merge);

@@ -2,8 +2,8 @@
  * comm, for this folder alone: the interface of a transport, and the memory that the ranks of a world share.
  *
  *   board   shared memory with every transport: abort and stop flags, one line per rank (bell, ticks), signal words
- *   heap    of one rank: heap_bytes of the caller, then the inbox of the host collectives. It is page aligned. This folder does not
- *           touch it before the rank does, so that the system places its pages near the rank
+ *   heap    of one rank: heap_bytes of the caller, then the inbox of the host collectives. It is page aligned. This
+ * folder does not touch it before the rank does, so that the system places its pages near the rank
  *
  *     rank 0: | heap_bytes ........ | inbox: 2 x ls_host_inbox_bytes |   heap_stride bytes in all
  *     rank 1: | heap_bytes ........ | inbox                          |
@@ -16,14 +16,15 @@
 #include <stdatomic.h>
 
 /*
- * The line of a rank on the board. The bell is the futex that the rank sleeps on. Its lowest bit says that the rank sleeps, or is about
- * to; the other bits count rings. One atomic addition therefore rings the bell and tells the ringer whether a system call is needed.
+ * The line of a rank on the board. The bell is the futex that the rank sleeps on. Its lowest bit says that the rank
+ * sleeps, or is about to; the other bits count rings. One atomic addition therefore rings the bell and tells the ringer
+ * whether a system call is needed.
  */
 typedef struct ls_rank_line {
     _Alignas(128) _Atomic uint32_t bell; /* written by peers and, when it sleeps, by the rank */
-    _Alignas(128) _Atomic uint64_t
-        ticks; /* the instruction counter; this and the next two lines are written by the rank */
-    _Atomic int32_t waits_for; /* the peer that the rank sleeps for; -1: none */
+    _Alignas(
+        128) _Atomic uint64_t ticks; /* the instruction counter; this and the next two lines are written by the rank */
+    _Atomic int32_t waits_for;       /* the peer that the rank sleeps for; -1: none */
     _Atomic bool joined, left;
     _Atomic bool stopped; /* by SIGSTOP; written by the launcher */
 } ls_rank_line;
@@ -62,10 +63,10 @@ struct ls_world {
     const char *settings; /* the text after "NAME:", or ""; valid only while map runs */
     ls_chaos_settings chaos;
     ls_world_options options;
-    size_t heap_stride;  /* bytes from one rank's heap to the next */
-    size_t inbox;        /* offset of the inbox in each heap */
-    size_t words_stride; /* words per rank: options.words, then one for each round of the host collectives */
-    ls_mapping shared;   /* the board; with shm also the heaps */
+    size_t heap_stride;      /* bytes from one rank's heap to the next */
+    size_t inbox;            /* offset of the inbox in each heap */
+    size_t words_stride;     /* words per rank: options.words, then one for each round of the host collectives */
+    ls_mapping shared;       /* the board; with shm also the heaps */
     ls_mapping private_heap; /* with self: the heap */
     ls_board *board;
     _Atomic uint64_t *words;
@@ -96,9 +97,9 @@ struct ls_comm {
 };
 
 /*
- * A transport: how bytes and generations reach a peer. Everything else (waiting, host collectives, abort, stop) is common to all
- * transports. The arguments of these functions are already checked. Heap offsets may be in the inbox, and words may be those of the
- * host collectives.
+ * A transport: how bytes and generations reach a peer. Everything else (waiting, host collectives, abort, stop) is
+ * common to all transports. The arguments of these functions are already checked. Heap offsets may be in the inbox, and
+ * words may be those of the host collectives.
  */
 struct ls_transport {
     const char *name;
@@ -109,15 +110,17 @@ struct ls_transport {
     void (*unmap)(ls_world *world);
     void *(*peer_heap)(const ls_comm *comm, int peer);
     void (*put)(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from);
-    void (*put_signal)(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
-                       int word, uint64_t generation);
+    void (*put_signal)(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from, int word,
+                       uint64_t generation);
     void (*signal)(ls_comm *comm, int peer, int word, uint64_t generation);
     uint64_t (*word)(const ls_comm *comm, int word); /* of this rank, with acquire */
     void (*quiet)(ls_comm *comm);
     /* ls_comm_done, without progress. NULL: a put is done when it returns. */
     bool (*done)(ls_comm *comm, uint64_t ticket);
-    /* Advances messages on their way, and returns the seconds that this rank may sleep before the next call; INFINITY: no message is on
-     * its way. NULL: a put is complete when it returns. Rings the rank's own bell when a put is done. */
+    /*
+     * Advances messages on their way, and returns the seconds that this rank may sleep before the next call; INFINITY:
+     * no message is on its way. NULL: a put is complete when it returns. Rings the rank's own bell when a put is done.
+     */
     double (*progress)(ls_comm *comm);
     /* Ends threads of this rank; called when no message is on its way. NULL: there are none. */
     void (*leave)(ls_comm *comm);
@@ -128,8 +131,8 @@ extern const ls_transport ls_transport_shm;
 extern const ls_transport ls_transport_chaos;
 
 /*
- * host.c: the rounds of a host collective, each with a signal word; and the bytes of one half of the inbox, which grow with the number of
- * ranks because everyone receives everyone's part of an exchange: 64 bytes of it at a time.
+ * host.c: the rounds of a host collective, each with a signal word; and the bytes of one half of the inbox, which grow
+ * with the number of ranks because everyone receives everyone's part of an exchange: 64 bytes of it at a time.
  */
 int ls_host_rounds(int ranks);
 size_t ls_host_inbox_bytes(int ranks);
@@ -152,7 +155,10 @@ void ls_board_place(ls_world *world, char *at);
 /* LS_PEER with the text of the abort when the world is aborted, else LS_OK. */
 ls_status ls_world_aborted(const ls_world *world);
 
-/* wait.c: rings the bell of a rank; reads a bell; sleeps while the rank's own bell has the value `bell`, for `seconds` at most. */
+/*
+ * wait.c: rings the bell of a rank; reads a bell; sleeps while the rank's own bell has the value `bell`, for `seconds`
+ * at most.
+ */
 void ls_bell_ring(ls_rank_line *line);
 uint32_t ls_bell_read(const ls_rank_line *line);
 void ls_bell_sleep(ls_rank_line *line, uint32_t bell, double seconds);

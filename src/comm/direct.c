@@ -1,6 +1,6 @@
 /*
- * The transports that address every heap directly, self and shm. A put is a copy by the sender and complete when it returns. A signal is
- * a release store of the word, and then a ring of the peer's bell.
+ * The transports that address every heap directly, self and shm. A put is a copy by the sender and complete when it
+ * returns. A signal is a release store of the word, and then a ring of the peer's bell.
  */
 #include "comm/comm_impl.h"
 
@@ -27,8 +27,8 @@ static void signal(ls_comm *comm, int peer, int word, uint64_t generation) {
     ls_bell_ring(&world->board->lines[peer]);
 }
 
-static void put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
-                       int word, uint64_t generation) {
+static void put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from, int word,
+                       uint64_t generation) {
     put(comm, peer, to, source, from);
     signal(comm, peer, word, generation);
 }
@@ -45,8 +45,8 @@ static void quiet(ls_comm *comm) { (void)comm; }
 /* ---- self ---- */
 
 /*
- * self has one rank. Its heap is private memory, because most systems give huge pages to private memory only. The board is shared, so that
- * a launcher in the parent process can set the stop flag.
+ * self has one rank. Its heap is private memory, because most systems give huge pages to private memory only. The board
+ * is shared, so that a launcher in the parent process can set the stop flag.
  */
 static ls_status map_self(ls_world *world) {
     ls_mapping shared, heap;
@@ -85,8 +85,8 @@ const ls_transport ls_transport_self = {
 /* ---- shm ---- */
 
 /*
- * shm has the ranks of one host: processes that are forked after the world was made, or threads of one process. One shared anonymous
- * mapping holds the board and all heaps. It has the same address in every rank.
+ * shm has the ranks of one host: processes that are forked after the world was made, or threads of one process. One
+ * shared anonymous mapping holds the board and all heaps. It has the same address in every rank.
  */
 static ls_status map_shm(ls_world *world) {
     const size_t board = ls_board_bytes(world);

@@ -1,18 +1,20 @@
 /*
- * Host collectives. All of them are a dissemination (Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization",
- * International Journal of Parallel Programming 17, 1988): in round k = 0, 1, ... each rank sends what it knows to the rank 2^k after it,
- * and waits for the rank 2^k before it. Before round k a rank knows of itself and the 2^k - 1 ranks before it, so after ceil(log2 P) rounds it
- * knows of all P ranks, whatever P is. What it knows is
+ * Host collectives. All of them are a dissemination (Hensgen, Finkel and Manber, "Two algorithms for barrier
+ * synchronization", International Journal of Parallel Programming 17, 1988): in round k = 0, 1, ... each rank sends
+ * what it knows to the rank 2^k after it, and waits for the rank 2^k before it. Before round k a rank knows of itself
+ * and the 2^k - 1 ranks before it, so after ceil(log2 P) rounds it knows of all P ranks, whatever P is. What it knows
+ * is
  *   barrier             nothing but that they have come: signals without a payload
- *   reduce              one value, the merge of theirs. Unless P is a power of two, the last round merges some of them a second time.
- *                       broadcast and agree are such merges, too: of several statements the first rank's is kept
- *   exchange            the bytes of each of them. The last round sends only what is missing (Bruck, Ho, Kipnis, Upfal and Weathersby,
- *                       "Efficient algorithms for all-to-all communications in multiport message-passing systems", IEEE Transactions on
- *                       Parallel and Distributed Systems 8, 1997)
+ *   reduce              one value, the merge of theirs. Unless P is a power of two, the last round merges some of them
+ * a second time. broadcast and agree are such merges, too: of several statements the first rank's is kept exchange the
+ * bytes of each of them. The last round sends only what is missing (Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient
+ * algorithms for all-to-all communications in multiport message-passing systems", IEEE Transactions on Parallel and
+ * Distributed Systems 8, 1997)
  *
- * Messages arrive in the inbox, behind what the rank already has there, so that nothing is overwritten while it is sent. The inbox has two
- * halves, which collectives use in turn. That is enough: a rank begins collective n + 2 when it has finished n + 1, hence all ranks have
- * begun n + 1, hence they have read what they received in n. Word k of the host collectives is set by one rank only, that of round k.
+ * Messages arrive in the inbox, behind what the rank already has there, so that nothing is overwritten while it is
+ * sent. The inbox has two halves, which collectives use in turn. That is enough: a rank begins collective n + 2 when it
+ * has finished n + 1, hence all ranks have begun n + 1, hence they have read what they received in n. Word k of the
+ * host collectives is set by one rank only, that of round k.
  */
 #include "comm/comm_impl.h"
 
@@ -91,7 +93,10 @@ ls_status ls_comm_barrier(ls_comm *comm) {
 
 /* ---- exchange ---- */
 
-/* Exchanges `bytes` of every rank; those of rank r go to all + r * stride. Block d of the inbox is that of the rank d before this one. */
+/*
+ * Exchanges `bytes` of every rank; those of rank r go to all + r * stride. Block d of the inbox is that of the rank d
+ * before this one.
+ */
 static ls_status exchange_slice(ls_comm *comm, const char *mine, size_t bytes, char *all, size_t stride) {
     const collective c = begin(comm, "exchange");
     const int ranks = comm->world->options.ranks;
@@ -150,8 +155,7 @@ static void keep_first(void *into, const void *from, size_t bytes) {
 }
 
 /* *value becomes that of the first rank that speaks; returns its number in *rank, INT_MAX if no rank does. */
-static ls_status hear_first(ls_comm *comm, const char *name, bool speaks, void *value, size_t bytes,
-                            int *rank) {
+static ls_status hear_first(ls_comm *comm, const char *name, bool speaks, void *value, size_t bytes, int *rank) {
     LS_ASSERT(bytes <= LS_COMM_VALUE);
     statement first = {.rank = speaks ? comm->rank : INT_MAX};
     memcpy(first.bytes, value, bytes);

@@ -1,6 +1,7 @@
 /*
- * New memory from the operating system, in huge pages where it has them. Shared memory gets transparent huge pages if the system makes
- * them on request (the rank that touches a page first decides where it is placed), else reserved huge pages (hugetlb) if there are enough.
+ * New memory from the operating system, in huge pages where it has them. Shared memory gets transparent huge pages if
+ * the system makes them on request (the rank that touches a page first decides where it is placed), else reserved huge
+ * pages (hugetlb) if there are enough.
  */
 #include "comm/comm_impl.h"
 
@@ -44,17 +45,16 @@ bool ls_shared_gets_huge_pages(const char *folder) {
     static const char *const yes[] = {"always", "within_size", "advise", "force"};
     char choice[32];
     read_choice(folder, "hugepages-2048kB/shmem_enabled", choice, sizeof choice); /* of Linux 6.11 */
-    if (choice[0] == 0 || strcmp(choice, "inherit") == 0)
-        read_choice(folder, "shmem_enabled", choice, sizeof choice);
+    if (choice[0] == 0 || strcmp(choice, "inherit") == 0) read_choice(folder, "shmem_enabled", choice, sizeof choice);
     for (size_t i = 0; i < LS_COUNT(yes); i++)
         if (strcmp(choice, yes[i]) == 0) return true;
     return false;
 }
 
 /*
- * Maps a new memfd over address space that the caller reserved. The memfd gives the mapping a name in /proc/PID/maps; without memfd (old
- * kernels, sandboxes) the mapping is anonymous. Neither leaves a file. hugetlb: flags for reserved huge pages, or 0. The system must
- * reserve such pages for this mapping now, so MAP_NORESERVE is not used for them.
+ * Maps a new memfd over address space that the caller reserved. The memfd gives the mapping a name in /proc/PID/maps;
+ * without memfd (old kernels, sandboxes) the mapping is anonymous. Neither leaves a file. hugetlb: flags for reserved
+ * huge pages, or 0. The system must reserve such pages for this mapping now, so MAP_NORESERVE is not used for them.
  */
 static bool map_over(char *at, size_t bytes, unsigned hugetlb) {
     const int protection = PROT_READ | PROT_WRITE;
@@ -65,14 +65,14 @@ static bool map_over(char *at, size_t bytes, unsigned hugetlb) {
         mapped = ftruncate(fd, (off_t)bytes) == 0 && mmap(at, bytes, protection, flags, fd, 0) != MAP_FAILED;
         close(fd);
     }
-    if (!mapped && hugetlb == 0)
-        mapped = mmap(at, bytes, protection, flags | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
+    if (!mapped && hugetlb == 0) mapped = mmap(at, bytes, protection, flags | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
     return mapped;
 }
 
 /*
- * Maps reserved huge pages and allocates them at once, because a limit (of a cgroup) that is found later ends the process by a signal.
- * The rest after the last whole huge page is ordinary memory, so that no more is mapped than `bytes`.
+ * Maps reserved huge pages and allocates them at once, because a limit (of a cgroup) that is found later ends the
+ * process by a signal. The rest after the last whole huge page is ordinary memory, so that no more is mapped than
+ * `bytes`.
  */
 static bool map_hugetlb(char *at, size_t bytes) {
     const size_t whole = bytes / HUGE * HUGE;
@@ -103,8 +103,7 @@ ls_status ls_map_shared(size_t bytes, ls_mapping *out) {
             munmap(base, bytes);
             return status;
         }
-        if (on_request)
-            (void)madvise(base, bytes / HUGE * HUGE, MADV_HUGEPAGE); /* no huge page extends past the end */
+        if (on_request) (void)madvise(base, bytes / HUGE * HUGE, MADV_HUGEPAGE); /* no huge page extends past the end */
     }
     *out = (ls_mapping){base, bytes};
     return ls_ok();
@@ -113,8 +112,7 @@ ls_status ls_map_shared(size_t bytes, ls_mapping *out) {
 /* ---- private ---- */
 
 ls_status ls_map_private(size_t bytes, ls_mapping *out) {
-    void *base =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) return no_memory(bytes, "private");
     if (bytes >= ADVISE_FROM_BYTES)
         (void)madvise(base, bytes, MADV_HUGEPAGE); /* without huge pages it is only slower */

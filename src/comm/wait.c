@@ -1,6 +1,6 @@
 /*
- * Waiting for signal words: a rank spins for a moment where that is allowed, then sleeps on its bell, and checks now and then whether
- * its peers still make progress.
+ * Waiting for signal words: a rank spins for a moment where that is allowed, then sleeps on its bell, and checks now
+ * and then whether its peers still make progress.
  */
 #include "comm/comm_impl.h"
 
@@ -16,21 +16,23 @@
 /* ---- the bell ---- */
 
 /*
- * The bell of a rank is a futex in shared memory. Ringing it and going to sleep are atomic operations on the same 32 bits, so one of
- * them comes first: either the ringer sees LS_BELL_SLEEPS and wakes the sleeper, or the sleeper sees the new count and does not sleep.
+ * The bell of a rank is a futex in shared memory. Ringing it and going to sleep are atomic operations on the same 32
+ * bits, so one of them comes first: either the ringer sees LS_BELL_SLEEPS and wakes the sleeper, or the sleeper sees
+ * the new count and does not sleep.
  */
 
 /* Without FUTEX_PRIVATE_FLAG, because ranks may be processes. */
-static void futex(const _Atomic uint32_t *word, int operation, uint32_t value,
-                  const struct timespec *timeout) {
+static void futex(const _Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *timeout) {
     (void)syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
 void ls_bell_ring(ls_rank_line *line) {
     const uint32_t before = atomic_fetch_add_explicit(&line->bell, LS_BELL_STEP, memory_order_acq_rel);
     if (!(before & LS_BELL_SLEEPS)) return;
-    /* The bit is cleared here, so that the next ringer needs no system call. The wake always follows: a sleeper that has just set the bit
-     * again wakes once for nothing. */
+    /*
+     * The bit is cleared here, so that the next ringer needs no system call. The wake always follows: a sleeper that
+     * has just set the bit again wakes once for nothing.
+     */
     atomic_fetch_and_explicit(&line->bell, ~LS_BELL_SLEEPS, memory_order_acq_rel);
     futex(&line->bell, FUTEX_WAKE, INT_MAX, NULL);
 }
@@ -55,23 +57,28 @@ void ls_bell_sleep(ls_rank_line *line, uint32_t bell, double seconds) {
 /* ---- when to give up on a peer ---- */
 
 /*
- * A peer that works advances its ticks. A peer that sleeps does not, but that is no fault while the rank that it sleeps for advances its
- * own ticks, and so on. Therefore a sleeping rank watches the whole chain: the peer, the rank that the peer waits for, and so on. A wait
- * fails when no rank of the chain has advanced for wait_timeout seconds; the message names the end of the chain.
+ * A peer that works advances its ticks. A peer that sleeps does not, but that is no fault while the rank that it sleeps
+ * for advances its own ticks, and so on. Therefore a sleeping rank watches the whole chain: the peer, the rank that the
+ * peer waits for, and so on. A wait fails when no rank of the chain has advanced for wait_timeout seconds; the message
+ * names the end of the chain.
  */
 
 #define CHECK_SECONDS 0.05 /* the longest time between two checks */
 
-/* No more than this counts of the time between two checks: a process that was suspended itself must not count that time against its
- * peers. */
+/*
+ * No more than this counts of the time between two checks: a process that was suspended itself must not count that time
+ * against its peers.
+ */
 #define COUNTED_SECONDS (2 * CHECK_SECONDS)
 
 static bool is_stopped(const ls_comm *comm, int rank) {
     return atomic_load_explicit(&comm->world->board->lines[rank].stopped, memory_order_relaxed);
 }
 
-/* Sums the ticks of the chain that begins at peer, and returns its last rank: it waits for no rank, is stopped, or its wait closes a
- * circle. */
+/*
+ * Sums the ticks of the chain that begins at peer, and returns its last rank: it waits for no rank, is stopped, or its
+ * wait closes a circle.
+ */
 static int follow_chain(const ls_comm *comm, int peer, uint64_t *ticks) {
     const ls_board *board = comm->world->board;
     int end = peer;
@@ -88,8 +95,7 @@ static int follow_chain(const ls_comm *comm, int peer, uint64_t *ticks) {
 /* The error for a chain without progress. */
 static ls_status no_progress(const ls_comm *comm, const char *what) {
     const ls_watch *watch = &comm->watch;
-    const int next =
-        atomic_load_explicit(&comm->world->board->lines[watch->end].waits_for, memory_order_relaxed);
+    const int next = atomic_load_explicit(&comm->world->board->lines[watch->end].waits_for, memory_order_relaxed);
     char why[128] = "which makes no progress";
     if (is_stopped(comm, watch->end) && watch->end == watch->peer)
         snprintf(why, sizeof why, "which is stopped (SIGSTOP)");
@@ -98,12 +104,11 @@ static ls_status no_progress(const ls_comm *comm, const char *what) {
     else if (next >= 0 && watch->end == watch->peer)
         snprintf(why, sizeof why, "which waits for rank %d", next);
     else if (next >= 0)
-        snprintf(why, sizeof why, "which waits in a chain for rank %d, which waits for rank %d", watch->end,
-                 next);
+        snprintf(why, sizeof why, "which waits in a chain for rank %d, which waits for rank %d", watch->end, next);
     else if (watch->end != watch->peer)
         snprintf(why, sizeof why, "which waits for rank %d, which makes no progress", watch->end);
-    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, %s (%s)", comm->rank, watch->still,
-                    watch->peer, why, what);
+    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, %s (%s)", comm->rank, watch->still, watch->peer, why,
+                    what);
 }
 
 /* An error when the signal can never come: the peer has left, or the rank is alone and would have to send it itself. */
@@ -111,15 +116,18 @@ static ls_status check_possible(const ls_comm *comm, uint32_t bell, int peer, co
     if (comm->world->options.ranks == 1)
         return ls_error(LS_PEER, "rank 0 is alone and waits for a signal that it has not sent (%s)", what);
     if (peer == comm->rank) return ls_ok();
-    /* A signal that the peer sent before it left has rung the bell. If the bell is unchanged after this load, there was none. */
+    /*
+     * A signal that the peer sent before it left has rung the bell. If the bell is unchanged after this load, there was
+     * none.
+     */
     if (!atomic_load_explicit(&comm->world->board->lines[peer].left, memory_order_acquire)) return ls_ok();
     if (ls_bell_read(ls_line(comm)) != bell) return ls_ok();
     return ls_error(LS_PEER, "rank %d waits for rank %d, which has left (%s)", comm->rank, peer, what);
 }
 
 /*
- * Checks the chain that begins at peer: LS_PEER when it has made no progress for wait_timeout seconds. Called between sleeps, at most
- * CHECK_SECONDS apart.
+ * Checks the chain that begins at peer: LS_PEER when it has made no progress for wait_timeout seconds. Called between
+ * sleeps, at most CHECK_SECONDS apart.
  */
 static ls_status check_peers(ls_comm *comm, int peer, const char *what) {
     const double limit = comm->world->options.wait_timeout;
@@ -131,8 +139,7 @@ static ls_status check_peers(ls_comm *comm, int peer, const char *what) {
     const int end = follow_chain(comm, peer, &ticks);
     const uint64_t own = atomic_load_explicit(&ls_line(comm)->ticks, memory_order_relaxed);
     if (watch->peer != peer || watch->end != end || watch->ticks != ticks || watch->own_ticks != own) {
-        *watch = (ls_watch){
-            .peer = peer, .end = end, .own_ticks = own, .ticks = ticks, .checked = now, .still = 0.0};
+        *watch = (ls_watch){.peer = peer, .end = end, .own_ticks = own, .ticks = ticks, .checked = now, .still = 0.0};
         return ls_ok();
     }
     const double passed = now - watch->checked;
@@ -149,8 +156,10 @@ static double until_check(const ls_comm *comm) {
 
 /* ---- waiting ---- */
 
-/* Going to sleep and waking up takes 10 to 20 microseconds, a few hundredths of this time. A block of a megabyte arrives in 0.1
- * milliseconds. */
+/*
+ * Going to sleep and waking up takes 10 to 20 microseconds, a few hundredths of this time. A block of a megabyte
+ * arrives in 0.1 milliseconds.
+ */
 #define SPIN_SECONDS 500e-6
 #define PAUSES_PER_CLOCK_READ 32
 

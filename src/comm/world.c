@@ -60,13 +60,14 @@ static ls_status check_options(const ls_transport *transport, const ls_world_opt
     if (options->ranks < 1 || (transport->alone && options->ranks > 1))
         return ls_error(LS_INVALID, "transport %s takes %s, not %d", transport->name,
                         transport->alone ? "1 rank" : "1 rank or more", options->ranks);
-    if (options->words < 0)
-        return ls_error(LS_INVALID, "a rank has 0 or more signal words, not %d", options->words);
+    if (options->words < 0) return ls_error(LS_INVALID, "a rank has 0 or more signal words, not %d", options->words);
     if (!(options->wait_timeout >= 0.0) || isinf(options->wait_timeout))
-        return ls_error(LS_INVALID, "wait timeout is %g s; expected 0 (wait for ever) or more",
-                        options->wait_timeout);
+        return ls_error(LS_INVALID, "wait timeout is %g s; expected 0 (wait for ever) or more", options->wait_timeout);
 
-    /* The system maps more shared memory than it has, and kills the process when it is touched. So check whether it can exist. */
+    /*
+     * The system maps more shared memory than it has, and kills the process when it is touched. So check whether it can
+     * exist.
+     */
     ls_machine machine;
     ls_machine_detect(&machine);
     const size_t each = machine.memory_bytes / (size_t)options->ranks, board = board_share(options);
@@ -119,8 +120,7 @@ void ls_world_destroy(ls_world *world) {
 
 ls_status ls_world_join(ls_world *world, int rank, ls_comm **out) {
     const int ranks = world->options.ranks;
-    if (rank < 0 || rank >= ranks)
-        return ls_error(LS_INVALID, "rank %d is not one of the %d ranks", rank, ranks);
+    if (rank < 0 || rank >= ranks) return ls_error(LS_INVALID, "rank %d is not one of the %d ranks", rank, ranks);
     ls_comm *comm = calloc(1, sizeof *comm);
     if (!comm) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for rank %d", sizeof *comm, rank);
     if (atomic_exchange(&world->board->lines[rank].joined, true)) {
@@ -152,7 +152,10 @@ void ls_world_abort(ls_world *world, const char *why) {
         snprintf(board->abort_text, sizeof board->abort_text, "%s", why);
         atomic_store_explicit(&board->abort_state, LS_ABORT_SET, memory_order_release);
     } else if (state == LS_ABORT_BEING_WRITTEN) {
-        /* Another rank writes its text, which takes a microsecond. If that rank was killed meanwhile, the text stays incomplete. */
+        /*
+         * Another rank writes its text, which takes a microsecond. If that rank was killed meanwhile, the text stays
+         * incomplete.
+         */
         for (int i = 0; i < 100 && atomic_load(&board->abort_state) != LS_ABORT_SET; i++) usleep(1000);
         atomic_store_explicit(&board->abort_state, LS_ABORT_SET, memory_order_release);
     }

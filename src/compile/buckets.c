@@ -1,8 +1,8 @@
 /*
- * Gradients are partial sums over all ranks. Where the last addition to a group is done, its buckets leave, each part for the
- * rank that owns it, or that adds it up for others (stages.c), while the backward pass goes on. What arrives is added, in rank order, when
- * the next bucket has left, and goes on to the next stage; then its slot is handed over for the next bucket but one. So a rank needs
- * slots for two buckets, however many there are.
+ * Gradients are partial sums over all ranks. Where the last addition to a group is done, its buckets leave, each part
+ * for the rank that owns it, or that adds it up for others (stages.c), while the backward pass goes on. What arrives is
+ * added, in rank order, when the next bucket has left, and goes on to the next stage; then its slot is handed over for
+ * the next bucket but one. So a rank needs slots for two buckets, however many there are.
  */
 #include "compile/compile_impl.h"
 
@@ -15,14 +15,12 @@ struct ls_reduction {
     int left;         /* so many have left */
     ls_operand slots[LS_TEAM_DIGITS];
     int64_t most[LS_TEAM_DIGITS]; /* elements of a slot */
-    ls_operand
-        *partial; /* by place in that order: this rank's sum over the first stage, where there is a second */
-    ls_operand
-        all; /* gradients that outlive programs; buffer -1: each group has a buffer, made on first use */
-    ls_operand *groups; /* by group, then; buffer -1: not yet made */
+    ls_operand *partial; /* by place in that order: this rank's sum over the first stage, where there is a second */
+    ls_operand all;      /* gradients that outlive programs; buffer -1: each group has a buffer, made on first use */
+    ls_operand *groups;  /* by group, then; buffer -1: not yet made */
 };
 
-/* --- where gradients lie ------------------------------------------------------------------------------------------------- */
+/* --- where gradients lie ------------------------------------------------------------------------------------------ */
 
 static const char *name_of_group(const ls_builder *b, int g) {
     const ls_image *image = b->image;
@@ -31,7 +29,10 @@ static const char *name_of_group(const ls_builder *b, int g) {
     return ls_arena_printf(image->arena, "gradients from %s", image->flats[f].name);
 }
 
-/* Zeroes what no node writes of a group's gradients: parameters that nothing depends on, and what lies between parameters. */
+/*
+ * Zeroes what no node writes of a group's gradients: parameters that nothing depends on, and what lies between
+ * parameters.
+ */
 static void fill_gaps(ls_builder *b, int g) {
     const ls_group *group = &b->groups[g];
     const ls_operand all = b->reduction->groups[g];
@@ -51,8 +52,8 @@ static ls_operand group_operand(ls_builder *b, int g) {
     const ls_group *group = &b->groups[g];
     if (r->all.buffer >= 0) return ls_operand_slice(r->all, 0, group->start, group->count);
     if (r->groups[g].buffer < 0) {
-        r->groups[g] = ls_build_private(b, LS_BUFFER_GRADIENT, name_of_group(b, g), b->image->accumulator, 1,
-                                        &group->count);
+        r->groups[g] =
+            ls_build_private(b, LS_BUFFER_GRADIENT, name_of_group(b, g), b->image->accumulator, 1, &group->count);
         fill_gaps(b, g);
     }
     return r->groups[g];
@@ -65,24 +66,27 @@ ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum) {
     return ls_operand_slice(group_operand(b, g), 0, flat->start - b->groups[g].start, flat->count);
 }
 
-/* --- one bucket ---------------------------------------------------------------------------------------------------------- */
+/* --- one bucket --------------------------------------------------------------------------------------------------- */
 
-static int64_t bucket_count(const ls_builder *b, int order) {
-    return b->buckets[b->reduction->bucket[order]].count;
-}
+static int64_t bucket_count(const ls_builder *b, int order) { return b->buckets[b->reduction->bucket[order]].count; }
 
-/* Of what this rank has added up before the stage, the part that goes to the rank `shift` places further in it, or stays. */
+/*
+ * Of what this rank has added up before the stage, the part that goes to the rank `shift` places further in it, or
+ * stays.
+ */
 static ls_operand part_of(ls_builder *b, int order, int stage, int shift) {
     const ls_bucket *bucket = &b->buckets[b->reduction->bucket[order]];
-    ls_operand sum = stage > 0
-                         ? b->reduction->partial[order]
-                         : ls_operand_slice(group_operand(b, bucket->group), 0,
-                                            bucket->start - b->groups[bucket->group].start, bucket->count);
+    ls_operand sum = stage > 0 ? b->reduction->partial[order]
+                               : ls_operand_slice(group_operand(b, bucket->group), 0,
+                                                  bucket->start - b->groups[bucket->group].start, bucket->count);
     const ls_stage *s = &b->stage[stage];
     return ls_build_share(b, sum, 0, ls_stage_count(b, bucket->count, stage), s->team, shift);
 }
 
-/* The slots of a stage for a bucket that leaves as the given one: one for each rank of the stage, in the order of their places. */
+/*
+ * The slots of a stage for a bucket that leaves as the given one: one for each rank of the stage, in the order of their
+ * places.
+ */
 static ls_operand slots_of(const ls_builder *b, int order, int stage) {
     const ls_reduction *r = b->reduction;
     const int ranks = b->stage[stage].ranks;
@@ -119,11 +123,14 @@ static ls_operand sum_of(ls_builder *b, int order, int stage) {
     if (stage + 1 == b->n_stages)
         return ls_operand_slice(ls_image_find(b->image, LS_BIND_SHARD)->operand, 0, piece->at, piece->count);
     const int64_t count = ls_stage_count(b, bucket_count(b, order), stage);
-    return b->reduction->partial[order] = ls_build_private(b, LS_BUFFER_GRADIENT, "gradients of near ranks",
-                                                           b->image->accumulator, 1, &count);
+    return b->reduction->partial[order] =
+               ls_build_private(b, LS_BUFFER_GRADIENT, "gradients of near ranks", b->image->accumulator, 1, &count);
 }
 
-/* Adds the parts of all ranks of the stage in the order of their places; its own part goes through a slot like the others'. */
+/*
+ * Adds the parts of all ranks of the stage in the order of their places; its own part goes through a slot like the
+ * others'.
+ */
 static void collect(ls_builder *b, int order, int stage) {
     const int ranks = b->stage[stage].ranks;
     for (int j = 1; j < ranks; j++)
@@ -132,15 +139,15 @@ static void collect(ls_builder *b, int order, int stage) {
     ls_build_copy(b, part_of(b, order, stage, 0), slot_of(b, order, stage, 0));
     const ls_operand slots = slots_of(b, order, stage), sum = sum_of(b, order, stage);
     const int64_t count = ls_stage_count(b, bucket_count(b, order), stage);
-    ls_build_kernel(b, &(ls_kernel_build){.op = "add",
-                                          .kernel = LS_KERNEL_ADD,
-                                          .dtype = b->image->accumulator,
-                                          .flops = (double)count,
-                                          .n_in = 2,
-                                          .in = {ls_operand_slice(slots, 0, 0, count),
-                                                 ls_operand_slice(slots, 0, count, count)},
-                                          .n_out = 1,
-                                          .out = {sum}});
+    ls_build_kernel(
+        b, &(ls_kernel_build){.op = "add",
+                              .kernel = LS_KERNEL_ADD,
+                              .dtype = b->image->accumulator,
+                              .flops = (double)count,
+                              .n_in = 2,
+                              .in = {ls_operand_slice(slots, 0, 0, count), ls_operand_slice(slots, 0, count, count)},
+                              .n_out = 1,
+                              .out = {sum}});
     for (int place = 2; place < ranks; place++)
         ls_build_accumulate(b, ls_operand_slice(slots, 0, place * count, count), sum);
 }
@@ -164,7 +171,7 @@ static void leave(ls_builder *b) {
     go_on(b, order);
 }
 
-/* --- all buckets --------------------------------------------------------------------------------------------------------- */
+/* --- all buckets -------------------------------------------------------------------------------------------------- */
 
 static int *find_last_writers(const ls_builder *b) {
     const ls_graph *g = b->job->graph;

@@ -35,8 +35,8 @@ ls_operand ls_build_private(ls_builder *b, ls_buffer_kind kind, const char *name
     return ls_operand_dense(ls_build_buffer(b, LS_PRIVATE, kind, bytes, name), 0, dtype, ndim, size);
 }
 
-ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *name, int64_t capacity,
-                              ls_dtype dtype, int ndim, const int64_t *size) {
+ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *name, int64_t capacity, ls_dtype dtype,
+                              int ndim, const int64_t *size) {
     LS_ASSERT(elements(ndim, size) <= capacity);
     const int buffer = ls_build_buffer(b, LS_SYMMETRIC, kind, (size_t)capacity * ls_dtype_bytes(dtype), name);
     return ls_operand_dense(buffer, 0, dtype, ndim, size);
@@ -81,8 +81,7 @@ static ls_kernel_call shapes_of(const ls_builder *b, const ls_kernel_build *k) {
 void ls_build_kernel(ls_builder *b, const ls_kernel_build *k) {
     if (b->status.code != LS_OK) return;
     const ls_kernel_call call = shapes_of(b, k);
-    const ls_kernel_request request = {
-        .id = k->kernel, .dtype = k->dtype, .isa = b->target->isa, .call = &call};
+    const ls_kernel_request request = {.id = k->kernel, .dtype = k->dtype, .isa = b->target->isa, .call = &call};
     const ls_kernel *kernel;
     const ls_status status = ls_kernel_find(&request, &kernel);
     if (status.code != LS_OK) {
@@ -116,8 +115,7 @@ void ls_build_copy(ls_builder *b, ls_operand from, ls_operand to) {
 }
 
 void ls_build_cast(ls_builder *b, ls_operand from, ls_operand to) {
-    build_unary(b, from.view.dtype == to.view.dtype ? LS_KERNEL_COPY : LS_KERNEL_CAST, from.view.dtype, from,
-                to);
+    build_unary(b, from.view.dtype == to.view.dtype ? LS_KERNEL_COPY : LS_KERNEL_CAST, from.view.dtype, from, to);
 }
 
 void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to) {
@@ -126,11 +124,10 @@ void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to) {
 
 void ls_build_fill(ls_builder *b, ls_operand to) {
     ls_build_kernel(
-        b, &(ls_kernel_build){
-               .op = "fill", .kernel = LS_KERNEL_FILL, .dtype = to.view.dtype, .n_out = 1, .out = {to}});
+        b, &(ls_kernel_build){.op = "fill", .kernel = LS_KERNEL_FILL, .dtype = to.view.dtype, .n_out = 1, .out = {to}});
 }
 
-/* --- transfers ----------------------------------------------------------------------------------------------------------- */
+/* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 int ls_build_channel(ls_builder *b, const char *format, ...) {
     char name[96];
@@ -150,8 +147,7 @@ int ls_build_channel(ls_builder *b, const char *format, ...) {
 }
 
 /* Signals are the compute queue's, as what they say is known there; puts and waits are the copy queue's. */
-static ls_instr *push_word(ls_builder *b, ls_instr_kind kind, int channel, ls_peer peer,
-                           uint64_t generation) {
+static ls_instr *push_word(ls_builder *b, ls_instr_kind kind, int channel, ls_peer peer, uint64_t generation) {
     const ls_instr_traits *traits = &ls_instr_traits_of[kind];
     ls_instr *instr = push(b, kind, traits->sets && !traits->moves ? LS_COMPUTE : LS_COPY, traits->name);
     instr->channel = channel;

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 
 /*
- * A class is an index along the sequence: ranks that differ only along dp hold the same positions of different sequences, and programs name
- * peers by their number within a team. Where an offset differs (a rank's own part of the parameters), the operand computes it from that number.
- * Because dp is the outermost axis, rank c is the first rank of class c.
+ * A class is an index along the sequence: ranks that differ only along dp hold the same positions of different
+ * sequences, and programs name peers by their number within a team. Where an offset differs (a rank's own part of the
+ * parameters), the operand computes it from that number. Because dp is the outermost axis, rank c is the first rank of
+ * class c.
  */
 int ls_class_count(const ls_mesh *mesh) { return ls_mesh_sequence_ranks(mesh); }
 
@@ -18,7 +19,7 @@ static ls_status compile_class(const ls_job *job, const ls_target *target, int c
     return ls_compile(job, &first, out);
 }
 
-/* --- images that are held ------------------------------------------------------------------------------------------------------- */
+/* --- images that are held ----------------------------------------------------------------------------------------- */
 
 ls_status ls_compile_class_of(const ls_job *job, const ls_target *target, int rank, ls_images *images) {
     if (images->of_class == NULL) {
@@ -34,8 +35,7 @@ ls_status ls_compile_class_of(const ls_job *job, const ls_target *target, int ra
 }
 
 ls_status ls_compile_classes(const ls_job *job, const ls_target *target, ls_images *images) {
-    for (int c = 0; c < ls_class_count(&target->mesh); c++)
-        LS_TRY(ls_compile_class_of(job, target, c, images));
+    for (int c = 0; c < ls_class_count(&target->mesh); c++) LS_TRY(ls_compile_class_of(job, target, c, images));
     return ls_ok();
 }
 
@@ -49,10 +49,10 @@ void ls_images_destroy(ls_images *images) {
     *images = (ls_images){0};
 }
 
-/* --- images that are let go ----------------------------------------------------------------------------------------------------- */
+/* --- images that are let go --------------------------------------------------------------------------------------- */
 
-static ls_status prove_classes(const ls_job *job, const ls_target *target, ls_arena *arena,
-                               ls_class_visit visit, void *context, ls_image **first) {
+static ls_status prove_classes(const ls_job *job, const ls_target *target, ls_arena *arena, ls_class_visit visit,
+                               void *context, ls_image **first) {
     const int ranks = ls_mesh_ranks(&target->mesh), classes = ls_class_count(&target->mesh);
     ls_class_proof **proofs = LS_NEW_ARRAY(arena, ls_class_proof *, classes);
     int *class_of = LS_NEW_ARRAY(arena, int, ranks);

@@ -1,7 +1,7 @@
 /* Teams, and sums over their ranks, lowered to puts, signals and additions in a fixed order. Nothing is opaque. */
 #include "compile/compile_impl.h"
 
-/* --- teams ----------------------------------------------------------------------------------------------------------------------- */
+/* --- teams -------------------------------------------------------------------------------------------------------- */
 
 int ls_build_team(ls_builder *b, const ls_team *team) {
     ls_image *image = b->image;
@@ -63,8 +63,7 @@ static int displacement_of(ls_builder *b, const ls_displacement *wanted) {
     for (int i = ls_index_first(&b->displacements, hash); i >= 0; i = ls_index_next(&b->displacements, i))
         if (is_same(&image->displacements[i + 1], wanted)) return i + 1;
     ls_index_add(&b->displacements, hash);
-    *LS_PUSH(image->arena, image->displacements, image->n_displacements, image->displacement_capacity) =
-        *wanted;
+    *LS_PUSH(image->arena, image->displacements, image->n_displacements, image->displacement_capacity) = *wanted;
     return image->n_displacements - 1;
 }
 
@@ -82,14 +81,17 @@ ls_operand ls_build_share(ls_builder *b, ls_operand all, int dim, int64_t count,
     return share;
 }
 
-/* --- sums ------------------------------------------------------------------------------------------------------------------------ */
+/* --- sums --------------------------------------------------------------------------------------------------------- */
 
-/* Every member puts its part into the slot of its place at every other member; each adds all slots in the order of places. */
+/*
+ * Every member puts its part into the slot of its place at every other member; each adds all slots in the order of
+ * places.
+ */
 static void reduce_stage(ls_builder *b, int team, ls_operand part, ls_operand sum) {
     const int size = ls_build_team_size(b, team);
     const int64_t n = part.view.size[1];
-    const ls_operand slots = ls_build_symmetric(b, LS_BUFFER_SLOT, "reduce slots", size * n, part.view.dtype,
-                                                2, (int64_t[]){size, n});
+    const ls_operand slots =
+        ls_build_symmetric(b, LS_BUFFER_SLOT, "reduce slots", size * n, part.view.dtype, 2, (int64_t[]){size, n});
     const ls_operand mine = ls_build_share(b, slots, 0, 1, team, 0);
     for (int j = 1; j < size; j++)
         ls_build_grant(b, ls_build_channel(b, "reduce.%d.%d", team, j), ls_build_peer(b, team, -j),
@@ -101,8 +103,7 @@ static void reduce_stage(ls_builder *b, int team, ls_operand part, ls_operand su
         ls_build_receive(b, ls_build_channel(b, "reduce.%d.%d", team, j), ls_build_peer(b, team, -j),
                          ls_build_share(b, slots, 0, 1, team, -j));
     ls_build_fill(b, sum);
-    for (int place = 0; place < size; place++)
-        ls_build_accumulate(b, ls_operand_slice(slots, 0, place, 1), sum);
+    for (int place = 0; place < size; place++) ls_build_accumulate(b, ls_operand_slice(slots, 0, place, 1), sum);
 }
 
 /* The operand as one row. */

@@ -55,10 +55,9 @@ static ls_status check_kept(const ls_builder *b) {
             const ls_tensor storage = ls_graph_tensor(g, node->in[i])->storage;
             const int producer = ls_graph_tensor(g, storage)->producer;
             if (producer < 0 || producer >= b->row->first_node || b->tensor[storage.id].buffer >= 0) continue;
-            return ls_error(
-                LS_INVALID,
-                "op %s of program %s reads \"%s\" of an earlier program, which is not kept for it",
-                node->op->name, b->row->name, ls_graph_tensor(g, storage)->name);
+            return ls_error(LS_INVALID,
+                            "op %s of program %s reads \"%s\" of an earlier program, which is not kept for it",
+                            node->op->name, b->row->name, ls_graph_tensor(g, storage)->name);
         }
     }
     return ls_ok();
@@ -85,8 +84,7 @@ static ls_status take_phases(ls_builder *b) {
     image->programs = LS_NEW_ARRAY(image->arena, ls_program, given->n);
     for (int p = 0; p < given->n; p++) image->programs[p].name = given->list[p].name;
     image->n_phases = given->n_phases;
-    image->phases =
-        ls_arena_copy(image->arena, given->phases, sizeof *given->phases * (size_t)given->n_phases);
+    image->phases = ls_arena_copy(image->arena, given->phases, sizeof *given->phases * (size_t)given->n_phases);
     return ls_phases_check(image);
 }
 

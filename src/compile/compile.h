@@ -3,11 +3,10 @@
  *
  *   recompute       what of the forward pass is made again in the backward pass: the graph rewritten
  *   shard           a state per tensor and mesh axis, by the ops' own rules
- *   lower           nodes to instructions, runs of token-wise ones in tiles; attention by its strategy; gradients in buckets; the update
- *   name            what every read must find
- *   schedule        the order of the list: communication hides behind kernels
- *   place           lifetimes to offsets in the two arenas
- *   order           what each queue must wait for in the other
+ *   lower           nodes to instructions, runs of token-wise ones in tiles; attention by its strategy; gradients in
+ * buckets; the update name            what every read must find schedule        the order of the list: communication
+ * hides behind kernels place           lifetimes to offsets in the two arenas order           what each queue must wait
+ * for in the other
  *
  * Compiling reads the graph and may be done for many ranks; it needs no communication: every rank finds the same
  * size of the heap and the same skeleton by itself.
@@ -55,21 +54,21 @@ typedef struct ls_job_programs {
 } ls_job_programs;
 
 /*
- * Tables for the usual jobs (programs.c). They lie in the graph's arena. forward_nodes: nodes before differentiation, or LS_LAST_NODE.
- *   training    steps with an update: "step" is the last micro-batch with the update, "micro", if a step has several, each of those before
- *               it; and "evaluate" the forward nodes alone (forward_nodes 0: there is none)
- *   plain       "micro" is the whole graph, without an update; and "evaluate" the forward nodes alone (0: there is none)
- *   forward     "evaluate" alone, the whole graph
- *   apart       "evaluate" for the forward nodes and a program of that name for the others: any number of times after each time that the
- *               first has run. What one makes and the other reads must be fetched, so that it outlives the first
+ * Tables for the usual jobs (programs.c). They lie in the graph's arena. forward_nodes: nodes before differentiation,
+ * or LS_LAST_NODE.
+ *   training    steps with an update: "step" is the last micro-batch with the update, "micro", if a step has several,
+ * each of those before it; and "evaluate" the forward nodes alone (forward_nodes 0: there is none) plain       "micro"
+ * is the whole graph, without an update; and "evaluate" the forward nodes alone (0: there is none) forward "evaluate"
+ * alone, the whole graph apart       "evaluate" for the forward nodes and a program of that name for the others: any
+ * number of times after each time that the first has run. What one makes and the other reads must be fetched, so that
+ * it outlives the first
  */
 #define LS_PROGRAM_MICRO "micro"
 #define LS_PROGRAM_STEP "step"
 #define LS_PROGRAM_EVALUATE "evaluate"
 #define LS_PROGRAM_BACKWARD "backward" /* of attention alone: the gradient */
 #define LS_PROGRAM_DECODE "decode"     /* of generation: the next token */
-ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update,
-                                     bool accumulates);
+ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, bool accumulates);
 ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes);
 ls_job_programs ls_forward_programs(const ls_graph *graph);
 ls_job_programs ls_apart_programs(const ls_graph *graph, int forward_nodes, const char *second);
@@ -78,8 +77,8 @@ typedef struct ls_job {
     const ls_graph *graph;
     ls_job_programs programs;
     /*
-     * Typical sequences, where the data packs documents: terms of kind LS_MASK_DOCUMENTS. What attention costs is the mean over them;
-     * which instructions there are, and layouts, do not follow them. 0: none.
+     * Typical sequences, where the data packs documents: terms of kind LS_MASK_DOCUMENTS. What attention costs is the
+     * mean over them; which instructions there are, and layouts, do not follow them. 0: none.
      */
     const ls_mask_term *documents;
     int n_documents;
@@ -98,14 +97,13 @@ LS_MUST_USE ls_status ls_tile_parse(const char *name, ls_tile_kind *out);
 /* What is done to use less memory; zero: nothing. The more, the slower. */
 typedef struct ls_saving {
     int drop; /* how many of ls_recompute_count results of the forward pass are made again in the backward pass */
-    ls_tile_kind
-        tile; /* which runs of nodes that work token by token are tiled: the loss with its logits, or all */
+    ls_tile_kind tile; /* which runs of nodes that work token by token are tiled: the loss with its logits, or all */
     int64_t tile_rows; /* tokens of a tile; 0: as many as take about 96 MiB */
 } ls_saving;
 
 /*
- * How attention gets at other ranks' blocks: they are put into slots here, or, where ranks can read each other's heaps, read where they
- * lie. That is chosen for each axis of the mesh, and the bits of results do not depend on it.
+ * How attention gets at other ranks' blocks: they are put into slots here, or, where ranks can read each other's heaps,
+ * read where they lie. That is chosen for each axis of the mesh, and the bits of results do not depend on it.
  */
 typedef enum ls_transfers { LS_TRANSFERS_AUTO, LS_TRANSFERS_PUT, LS_TRANSFERS_IN_PLACE } ls_transfers;
 const char *ls_transfers_name(ls_transfers transfers); /* "auto", "put", "in-place" */
@@ -121,8 +119,8 @@ typedef struct ls_target {
     int rank;
     const char *strategy; /* one of ls_strategy_name */
     ls_layout_kind layout;
-    const ls_layout *
-        made; /* by ls_compile_layout for this job, to be used again where kind and mesh are the same; may be NULL */
+    const ls_layout
+        *made;   /* by ls_compile_layout for this job, to be used again where kind and mesh are the same; may be NULL */
     ls_isa isa;  /* best instruction set that kernels may use */
     int threads; /* per rank */
     ls_transfers transfers;
@@ -135,21 +133,20 @@ typedef struct ls_target {
 int ls_recompute_count(const ls_job *job);
 
 /*
- * The layout of the job's sequence on a target: those that follow masks look at every attention node of the graph. It lies in the
- * arena. The same on every rank. Errors: as ls_compile's about the sequence and the mesh.
+ * The layout of the job's sequence on a target: those that follow masks look at every attention node of the graph. It
+ * lies in the arena. The same on every rank. Errors: as ls_compile's about the sequence and the mesh.
  */
-LS_MUST_USE ls_status ls_compile_layout(const ls_job *job, const ls_target *target, ls_arena *arena,
-                                        ls_layout *out);
+LS_MUST_USE ls_status ls_compile_layout(const ls_job *job, const ls_target *target, ls_arena *arena, ls_layout *out);
 
 /*
- * Compiles the job for one rank. LS_INVALID or LS_UNSUPPORTED errors name op, tensor and reason, or the strategy and why it
- * does not apply. The caller destroys the image.
+ * Compiles the job for one rank. LS_INVALID or LS_UNSUPPORTED errors name op, tensor and reason, or the strategy and
+ * why it does not apply. The caller destroys the image.
  */
 LS_MUST_USE ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out);
 
 /*
- * Ranks whose programs are the same are a class: any of them may be compiled for all. Classes are numbered from 0; the first rank of
- * class c is rank c.
+ * Ranks whose programs are the same are a class: any of them may be compiled for all. Classes are numbered from 0; the
+ * first rank of class c is rank c.
  */
 int ls_class_count(const ls_mesh *mesh);
 int ls_class_of(const ls_mesh *mesh, int rank);
@@ -161,8 +158,7 @@ typedef struct ls_images {
     ls_image **of_class; /* NULL: not compiled */
 } ls_images;
 /* Compiles the rank's class for the target's mesh, unless *images has it. LS_NO_MEMORY, or the error of ls_compile. */
-LS_MUST_USE ls_status ls_compile_class_of(const ls_job *job, const ls_target *target, int rank,
-                                          ls_images *images);
+LS_MUST_USE ls_status ls_compile_class_of(const ls_job *job, const ls_target *target, int rank, ls_images *images);
 /* ls_compile_class_of for every rank. */
 LS_MUST_USE ls_status ls_compile_classes(const ls_job *job, const ls_target *target, ls_images *images);
 const ls_image *ls_images_of(const ls_images *images, int rank); /* NULL: not compiled */
@@ -172,12 +168,12 @@ void ls_images_destroy(ls_images *images);                       /* zeroed ones 
 typedef void (*ls_class_visit)(void *context, int class, const ls_image *image);
 
 /*
- * Compiles class after class and proves that the programs of all ranks run together (program/verify_local.h), whatever their number. Of a class
- * that was proved only the ends of its channels are kept. *out: the image of class 0, which the caller destroys. Errors are those of
- * ls_compile, and LS_INVALID of the proof.
+ * Compiles class after class and proves that the programs of all ranks run together (program/verify_local.h), whatever
+ * their number. Of a class that was proved only the ends of its channels are kept. *out: the image of class 0, which
+ * the caller destroys. Errors are those of ls_compile, and LS_INVALID of the proof.
  */
-LS_MUST_USE ls_status ls_compile_proved(const ls_job *job, const ls_target *target, ls_class_visit visit,
-                                        void *context, ls_image **out);
+LS_MUST_USE ls_status ls_compile_proved(const ls_job *job, const ls_target *target, ls_class_visit visit, void *context,
+                                        ls_image **out);
 
 /* What a strategy is asked about. */
 typedef struct ls_attention_problem {
@@ -190,13 +186,13 @@ typedef struct ls_attention_problem {
 const char *ls_strategy_name(int index);
 const char *ls_strategy_about(int index);
 /*
- * Whether blocks of other ring ranks may also be read where they lie. Along ulysses they may with every strategy. LS_USAGE for an
- * unknown name.
+ * Whether blocks of other ring ranks may also be read where they lie. Along ulysses they may with every strategy.
+ * LS_USAGE for an unknown name.
  */
 LS_MUST_USE ls_status ls_strategy_reads_in_place(const char *name, bool *out);
 /*
- * The strategies worth a try on a mesh: each way of doing it once, by the plainest name that it has there, plainest first. Returns
- * how many.
+ * The strategies worth a try on a mesh: each way of doing it once, by the plainest name that it has there, plainest
+ * first. Returns how many.
  */
 enum { LS_STRATEGIES_MOST = 16 };
 int ls_strategies_for(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]);

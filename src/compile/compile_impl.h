@@ -4,7 +4,7 @@
 
 #include "compile/compile.h"
 
-/* --- sharding ------------------------------------------------------------------------------------------------------------ */
+/* --- sharding ----------------------------------------------------------------------------------------------------- */
 
 typedef struct ls_sharding {
     ls_state *state[LS_AXES]; /* by tensor */
@@ -17,7 +17,7 @@ typedef struct ls_sharding {
 LS_MUST_USE ls_status ls_shard(const ls_graph *graph, int n_nodes, const ls_mesh *mesh, ls_arena *arena,
                                ls_sharding *out);
 
-/* --- the builder --------------------------------------------------------------------------------------------------------- */
+/* --- the builder -------------------------------------------------------------------------------------------------- */
 
 /* Uses of a channel counted from its four ends; the first three must come out equal to the last. */
 typedef struct ls_channel_count {
@@ -43,8 +43,8 @@ typedef struct ls_stage {
 
 typedef struct ls_reduction ls_reduction; /* gradients on their way (buckets.c) */
 
-typedef struct ls_tile_run ls_tile_run; /* tile.c */
-typedef struct ls_site ls_site;         /* one attention node on this rank (attention/attention.h) */
+typedef struct ls_tile_run ls_tile_run;                 /* tile.c */
+typedef struct ls_site ls_site;                         /* one attention node on this rank (attention/attention.h) */
 typedef struct ls_workspace_answer ls_workspace_answer; /* workspace.c */
 
 typedef struct ls_builder {
@@ -80,19 +80,17 @@ typedef struct ls_builder {
     size_t bucket_capacity;
     ls_stage stage[LS_TEAM_DIGITS]; /* of gradients; parameters go back through them */
     int n_stages;
-    ls_reduction *reduction; /* of a program with an update; NULL: no gradients are reduced here */
-    bool *begun;             /* by flat: something has been added to its gradients in this program, which
-                                finds none; NULL: they outlive programs and are zero, or a sum, at its begin */
-    struct ls_visible *
-        *visible;     /* by mask: which tokens see which (attention/visible.c); NULL: not asked yet */
-    ls_status status; /* the first error; later calls do nothing harmful */
+    ls_reduction *reduction;     /* of a program with an update; NULL: no gradients are reduced here */
+    bool *begun;                 /* by flat: something has been added to its gradients in this program, which
+                                    finds none; NULL: they outlive programs and are zero, or a sum, at its begin */
+    struct ls_visible **visible; /* by mask: which tokens see which (attention/visible.c); NULL: not asked yet */
+    ls_status status;            /* the first error; later calls do nothing harmful */
 } ls_builder;
 
 void ls_build_fail(ls_builder *b, ls_status status);
 
 /* Bytes of scratch that the kernel asks for in such a call. The params must stay where they are. */
-size_t ls_workspace_bytes(ls_builder *b, const ls_kernel *kernel, const ls_kernel_call *call,
-                          size_t params_bytes);
+size_t ls_workspace_bytes(ls_builder *b, const ls_kernel *kernel, const ls_kernel_call *call, size_t params_bytes);
 
 /* A new buffer of the current program (persistent when program_index is -1). */
 int ls_build_buffer(ls_builder *b, ls_space space, ls_buffer_kind kind, size_t bytes, const char *name);
@@ -102,8 +100,8 @@ ls_operand ls_build_private(ls_builder *b, ls_buffer_kind kind, const char *name
 /*
  * A dense operand in a new buffer of the heap; capacity: elements, the same on every rank and enough for the largest.
  */
-ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *name, int64_t capacity,
-                              ls_dtype dtype, int ndim, const int64_t *size);
+ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *name, int64_t capacity, ls_dtype dtype,
+                              int ndim, const int64_t *size);
 
 /* A kernel call; finds the kernel and gives it its workspace. Lists may hold operands without buffer only beyond n. */
 typedef struct ls_kernel_build {
@@ -127,43 +125,49 @@ void ls_build_fill(ls_builder *b, ls_operand to);
 void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to);
 
 /*
- * Transfers. The channel of that name in this program (made on first use). For each use: the receiver grants its slot, the
- * sender waits for that and puts (send), the receiver waits for the data (receive). Each rank calls all
- * three, for its two neighbours on the channel, equally often.
+ * Transfers. The channel of that name in this program (made on first use). For each use: the receiver grants its slot,
+ * the sender waits for that and puts (send), the receiver waits for the data (receive). Each rank calls all three, for
+ * its two neighbours on the channel, equally often.
  */
 int ls_build_channel(ls_builder *b, const char *format, ...) LS_PRINTF(2, 3);
 void ls_build_grant(ls_builder *b, int channel, ls_peer sender, ls_operand slot);
 void ls_build_send(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to);
 void ls_build_receive(ls_builder *b, int channel, ls_peer sender, ls_operand slot);
 /*
- * Reading in place over the same channels: the owner of a block in the heap leases it to a reader, who borrows it (`block` is then
- * the owner's, ls_operand_of_peer), reads it, and returns it; the owner reclaims it before it writes there again.
+ * Reading in place over the same channels: the owner of a block in the heap leases it to a reader, who borrows it
+ * (`block` is then the owner's, ls_operand_of_peer), reads it, and returns it; the owner reclaims it before it writes
+ * there again.
  */
 void ls_build_lease(ls_builder *b, int channel, ls_peer reader, ls_operand block);
 void ls_build_borrow(ls_builder *b, int channel, ls_operand block);
 void ls_build_return(ls_builder *b, int channel, ls_operand block);
 void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand block);
 
-/* The number of the team in the image, added on first use; of the ranks that differ from this one only on some axes; of one axis. */
+/*
+ * The number of the team in the image, added on first use; of the ranks that differ from this one only on some axes; of
+ * one axis.
+ */
 int ls_build_team(ls_builder *b, const ls_team *team);
 int ls_build_team_of(ls_builder *b, const bool axes[LS_AXES]);
 int ls_build_axis(ls_builder *b, ls_axis axis);
 int ls_build_team_size(const ls_builder *b, int team);
-int ls_build_team_place(
-    const ls_builder *b,
-    int team); /* of the rank that is compiled; what depends on it, its class must share */
+int ls_build_team_place(const ls_builder *b,
+                        int team); /* of the rank that is compiled; what depends on it, its class must share */
 /* The rank `shift` places further in the team; shift may be negative. */
 ls_peer ls_build_peer(const ls_builder *b, int team, int shift);
 /*
- * `count` elements of dimension dim of an operand that has them for each member of a team, one after the other: those of the peer, or of
- * the rank itself (shift 0).
+ * `count` elements of dimension dim of an operand that has them for each member of a team, one after the other: those
+ * of the peer, or of the rank itself (shift 0).
  */
 ls_operand ls_build_share(ls_builder *b, ls_operand all, int dim, int64_t count, int team, int shift);
 
-/* The sum of a private operand (dense) over the ranks of a team, in the order of their places, the same bits on each member. */
+/*
+ * The sum of a private operand (dense) over the ranks of a team, in the order of their places, the same bits on each
+ * member.
+ */
 void ls_build_all_reduce(ls_builder *b, int team, ls_operand part, ls_operand sum);
 
-/* --- lowering ------------------------------------------------------------------------------------------------------------ */
+/* --- lowering ----------------------------------------------------------------------------------------------------- */
 
 /* Size of a tensor on this rank. */
 void ls_local_size(const ls_builder *b, ls_tensor t, int64_t size[LS_MAX_DIMS]);
@@ -180,12 +184,16 @@ void ls_lower_persistent(ls_builder *b);
 bool ls_job_updates(const ls_job *job, ls_update least);
 /* The flat space of parameters, cut into groups and buckets, and this rank's pieces (flat.c). */
 void ls_lay_flat(ls_builder *b);
-/* The stages of a team, nearest ranks first, as numbers of teams; returns how many. Digits of the stages together are those of the team. */
+/*
+ * The stages of a team, nearest ranks first, as numbers of teams; returns how many. Digits of the stages together are
+ * those of the team.
+ */
 int ls_build_stages(ls_builder *b, const ls_team *team, int stages[LS_TEAM_DIGITS]);
 /*
- * The stages of gradients and parameters. find: those of all ranks. channel: a number for the exchange with the j-th next rank of a stage, over
- * all stages. count: the elements of a bucket that are left to a rank after the stage. part: of an operand that holds a bucket whole, those that are
- * left after the stage to the rank that stands `shift` places further in it.
+ * The stages of gradients and parameters. find: those of all ranks. channel: a number for the exchange with the j-th
+ * next rank of a stage, over all stages. count: the elements of a bucket that are left to a rank after the stage. part:
+ * of an operand that holds a bucket whole, those that are left after the stage to the rank that stands `shift` places
+ * further in it.
  */
 void ls_find_stages(ls_builder *b);
 int ls_stage_channel(const ls_builder *b, int stage, int j);
@@ -195,11 +203,12 @@ ls_operand ls_stage_part(ls_builder *b, ls_operand bucket, int stage, int shift)
 void ls_lower_nodes(ls_builder *b);
 void ls_lower_node(ls_builder *b, int node);
 
-/* --- saving memory ------------------------------------------------------------------------------------------------------- */
+/* --- saving memory ------------------------------------------------------------------------------------------------ */
 
 /*
- * The job's graph with the first `drop` candidates not kept for the backward pass but made again there (recompute.c). New
- * nodes and tensors lie in the arena; tensors of the old graph keep their numbers. The old graph itself when nothing is dropped.
+ * The job's graph with the first `drop` candidates not kept for the backward pass but made again there (recompute.c).
+ * New nodes and tensors lie in the arena; tensors of the old graph keep their numbers. The old graph itself when
+ * nothing is dropped.
  */
 const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena);
 
@@ -207,30 +216,39 @@ const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena);
 void ls_tile_find(ls_builder *b);
 /* Lowers the run that begins at node n, if one does; returns the node after it, or n. */
 int ls_tile_lower(ls_builder *b, int n);
-/* While a tile is lowered: whether the storage exists for this tile only; a tensor's part of the tile; the tile's tokens. */
+/*
+ * While a tile is lowered: whether the storage exists for this tile only; a tensor's part of the tile; the tile's
+ * tokens.
+ */
 bool ls_tile_is_inner(const ls_builder *b, ls_tensor storage);
 ls_operand ls_tile_view(const ls_builder *b, ls_tensor t, ls_operand whole);
 int64_t ls_tile_rows(const ls_builder *b);
 
 /*
- * The sum of gradients over the ranks, bucket by bucket (buckets.c). Between begin and end, each lowered node is told of:
- * where the last addition to a group's gradients is done, its buckets leave.
+ * The sum of gradients over the ranks, bucket by bucket (buckets.c). Between begin and end, each lowered node is told
+ * of: where the last addition to a group's gradients is done, its buckets leave.
  */
 void ls_reduction_begin(ls_builder *b);
 void ls_reduction_follow(ls_builder *b, int node);
 void ls_reduction_end(ls_builder *b);
-/* Where the gradient sum of a parameter lies that has no place yet: in its group's buffer, made and zeroed on first use. */
+/*
+ * Where the gradient sum of a parameter lies that has no place yet: in its group's buffer, made and zeroed on first
+ * use.
+ */
 ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum);
 
-/* The row of the image's settings for parameter `number` in the order of declaration: a new one where no earlier is equal. -1: none. */
+/*
+ * The row of the image's settings for parameter `number` in the order of declaration: a new one where no earlier is
+ * equal. -1: none.
+ */
 int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number);
 /* What a program with an update does after the gradients are reduced. */
 void ls_lower_update(ls_builder *b);
 /* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */
 ls_operand ls_lower_input(ls_builder *b, int node, int i);
 /*
- * How the nodes of an op become instructions where one call of its kernel does not do: most need other ranks' tokens. LS_LOWERED_OPS
- * (graph/graph.h) says which ops have one. Only `lower` is always there.
+ * How the nodes of an op become instructions where one call of its kernel does not do: most need other ranks' tokens.
+ * LS_LOWERED_OPS (graph/graph.h) says which ops have one. Only `lower` is always there.
  */
 typedef struct ls_lowering {
     void (*lower)(ls_builder *b, int node);
@@ -245,15 +263,18 @@ extern const ls_lowering LS_LOWERED_OPS(LS_LOWERING);
 
 /* The op's; one call of its kernel where it has none of its own. */
 const ls_lowering *ls_lowering_of(const ls_op *op);
-/* Whether this rank's addition to a sum counts: where the ranks of some axis all hold the same addend, that of the first one does. */
+/*
+ * Whether this rank's addition to a sum counts: where the ranks of some axis all hold the same addend, that of the
+ * first one does.
+ */
 bool ls_lower_adds_here(const ls_builder *b, int node);
 /* The call's floating-point operations, by the op's rule. */
 double ls_lower_flops(const ls_op *op, const ls_kernel_build *call);
 /* The tensor is read in place by other ranks, so its bytes lie in the heap. The empty tensor is allowed. */
 void ls_lower_shared(ls_builder *b, ls_tensor t);
 /*
- * Along which axes blocks are read in place (attention/kv_transfer.c): as asked for, or what is better on the mesh. LS_USAGE when it is
- * asked for and none can be.
+ * Along which axes blocks are read in place (attention/kv_transfer.c): as asked for, or what is better on the mesh.
+ * LS_USAGE when it is asked for and none can be.
  */
 LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, bool in_place[LS_AXES]);
 /* Whether that strategy brings other blocks' queries here, so that their spans are needed. */
@@ -267,7 +288,7 @@ void ls_declare_effects(const ls_builder *b);
 /* Numbers instructions and names what they read (program/name.h), from the lists as they were emitted. */
 void ls_name_values(ls_image *image);
 
-/* --- the order of the list ----------------------------------------------------------------------------------------------- */
+/* --- the order of the list ---------------------------------------------------------------------------------------- */
 
 /* Instruction i must stay behind on[first[i]] ... on[first[i + 1] - 1]. */
 typedef struct ls_dependencies {
@@ -279,18 +300,21 @@ void ls_depend(const ls_image *image, int program, ls_arena *arena, ls_dependenc
 /* A new order, for communication that hides behind kernels (schedule.c). Lists must have their numbers. */
 void ls_schedule(ls_image *image);
 
-/* --- placement and order ------------------------------------------------------------------------------------------------- */
+/* --- placement and order ------------------------------------------------------------------------------------------ */
 
 enum { LS_PLACE_ALIGN = 64 };
 
-/* Fills first and last of the program's buffers, and finds which buffers take over another's bytes (ls_reuse_in_place: taker). */
+/*
+ * Fills first and last of the program's buffers, and finds which buffers take over another's bytes (ls_reuse_in_place:
+ * taker).
+ */
 void ls_find_lifetimes(ls_image *image, int program, int *taker);
 /* Largest sum of live bytes over the program's instructions; live (may be NULL): the sum at each. */
 int64_t ls_find_live(const ls_image *image, int program, ls_space space, int64_t *live);
 
 /*
- * Which buffers of the program take over another's bytes. taker[b], -1 before the call, becomes the buffer that takes over the bytes of b; b.last
- * then becomes the instruction before the one that writes the taker.
+ * Which buffers of the program take over another's bytes. taker[b], -1 before the call, becomes the buffer that takes
+ * over the bytes of b; b.last then becomes the instruction before the one that writes the taker.
  */
 void ls_reuse_in_place(ls_image *image, int program, int *taker);
 /* Lifetimes from the instructions, then offsets. */

@@ -68,8 +68,7 @@ static void find_parts(tracker *t) {
     for (int i = 0; i < p->n_instrs; i++) {
         for (int k = 0; k < ls_instr_operands(&p->instrs[i]); k++) {
             const ls_instr_access a = ls_instr_access_at(&p->instrs[i], k);
-            if (a.kind != LS_ACCESS_READ && !ls_operand_is_empty(a.operand))
-                t->written[a.operand->buffer] = true;
+            if (a.kind != LS_ACCESS_READ && !ls_operand_is_empty(a.operand)) t->written[a.operand->buffer] = true;
         }
     }
     t->parts = LS_NEW_ARRAY(t->arena, part, count_operands(p) + 1);

@@ -1,6 +1,6 @@
 /*
- * What each program declares of persistent buffers (program/states.h): from the nodes that it runs and the update that follows them, not from its
- * instructions, which are compared with it.
+ * What each program declares of persistent buffers (program/states.h): from the nodes that it runs and the update that
+ * follows them, not from its instructions, which are compared with it.
  */
 #include "compile/compile_impl.h"
 
@@ -22,9 +22,8 @@ static void declare(ls_program *p, int buffer, ls_effect effect) {
 
 /* Of the program on gradients that persist. */
 static ls_effect effect_on_gradients(const ls_job_program *row) {
-    static const ls_effect effects[] = {[LS_SUMS_BEGUN] = LS_EFFECT_MAKE,
-                                        [LS_SUMS_ADDED] = LS_EFFECT_ADD,
-                                        [LS_SUMS_CLEARED] = LS_EFFECT_TAKE};
+    static const ls_effect effects[] = {
+        [LS_SUMS_BEGUN] = LS_EFFECT_MAKE, [LS_SUMS_ADDED] = LS_EFFECT_ADD, [LS_SUMS_CLEARED] = LS_EFFECT_TAKE};
     return row->update == LS_UPDATE_NONE ? LS_EFFECT_ADD : effects[row->sums];
 }
 
@@ -35,8 +34,7 @@ static void declare_node(const ls_builder *b, ls_program *p, const ls_job_progra
         const ls_tensor storage = ls_graph_tensor(g, node->in[i])->storage;
         const ls_tensor_info *info = ls_graph_tensor(g, storage);
         if (info->role == LS_ROLE_ACCUMULATOR || info->producer >= row->first_node) continue;
-        declare(p, buffer_of(b, storage),
-                ls_op_writes_input(node->op, i) ? LS_EFFECT_CHANGE : LS_EFFECT_READ);
+        declare(p, buffer_of(b, storage), ls_op_writes_input(node->op, i) ? LS_EFFECT_CHANGE : LS_EFFECT_READ);
     }
     for (int o = 0; o < node->n_out; o++) {
         const ls_tensor storage = ls_graph_tensor(g, node->out[o])->storage;
@@ -73,8 +71,7 @@ void ls_declare_effects(const ls_builder *b) {
         p->kept = LS_NEW_ARRAY(image->arena, ls_kept, image->n_buffers + 1);
         for (int i = 0; i < image->n_buffers; i++) {
             const ls_buffer_kind kind = image->buffers[i].kind;
-            const bool hosts =
-                kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE; /* there for every program */
+            const bool hosts = kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE; /* there for every program */
             if (image->buffers[i].program < 0 && hosts) declare(p, i, LS_EFFECT_READ);
         }
         const int end = (int)ls_min(row->end_node, b->job->graph->n_nodes);

@@ -1,16 +1,16 @@
 /*
- * The flat space: all parameters in the order of declaration. It is cut at parameters into groups, whose gradients lie together
- * and are complete together, and a group into buckets of equal size, which travel at once. Every rank owns a piece of each
- * bucket, all pieces of a bucket are of one size, and a group is padded so that they are; a rank's pieces are its shard.
+ * The flat space: all parameters in the order of declaration. It is cut at parameters into groups, whose gradients lie
+ * together and are complete together, and a group into buckets of equal size, which travel at once. Every rank owns a
+ * piece of each bucket, all pieces of a bucket are of one size, and a group is padded so that they are; a rank's pieces
+ * are its shard.
  */
 #include "compile/compile_impl.h"
 
 enum {
-    BUCKET_BYTES = 16 << 20, /* of gradients: long enough that latency does not count */
-    LEAST_BUCKETS = 4,       /* about so many in a small model, that it may overlap too */
-    MANY_BUCKETS = 64,       /* more of them become larger instead, */
-    MOST_BUCKET_BYTES =
-        96 << 20, /* up to this: a rank has slots for two of them, and some more (buckets.c) */
+    BUCKET_BYTES = 16 << 20,      /* of gradients: long enough that latency does not count */
+    LEAST_BUCKETS = 4,            /* about so many in a small model, that it may overlap too */
+    MANY_BUCKETS = 64,            /* more of them become larger instead, */
+    MOST_BUCKET_BYTES = 96 << 20, /* up to this: a rank has slots for two of them, and some more (buckets.c) */
 };
 
 static void lay_parameters(ls_builder *b) {
@@ -33,9 +33,7 @@ static void lay_parameters(ls_builder *b) {
 }
 
 /* Elements that a parameter takes in the flat space. */
-static int64_t room_of(const ls_flat *flat) {
-    return (int64_t)ls_round_up((size_t)flat->count, LS_FLAT_UNIT);
-}
+static int64_t room_of(const ls_flat *flat) { return (int64_t)ls_round_up((size_t)flat->count, LS_FLAT_UNIT); }
 
 /* Elements that a bucket is to have: of every bucket, each rank has a piece. */
 static int64_t bucket_elements(const ls_builder *b) {
@@ -54,7 +52,9 @@ static int64_t count_buckets(const ls_builder *b, int64_t count, int64_t wanted)
     return ls_max(1, ls_max((count + wanted / 2) / wanted, ls_ceil_div(count, most)));
 }
 
-/* Ends the group that began with parameter `first`, in front of parameter `past`: its parameters, buckets and padding. */
+/*
+ * Ends the group that began with parameter `first`, in front of parameter `past`: its parameters, buckets and padding.
+ */
 static void end_group(ls_builder *b, int first, int past, int64_t least) {
     ls_image *image = b->image;
     const int64_t unit = (int64_t)LS_FLAT_UNIT * ls_mesh_ranks(&b->target->mesh);
@@ -65,8 +65,7 @@ static void end_group(ls_builder *b, int first, int past, int64_t least) {
         group->count += room_of(&image->flats[f]);
     }
     group->first_bucket = b->n_buckets;
-    const int64_t bucket =
-        ls_ceil_div(ls_ceil_div(group->count, count_buckets(b, group->count, least)), unit) * unit;
+    const int64_t bucket = ls_ceil_div(ls_ceil_div(group->count, count_buckets(b, group->count, least)), unit) * unit;
     group->n_buckets = (int)ls_ceil_div(group->count, bucket);
     group->count = group->n_buckets * bucket;
     for (int i = 0; i < group->n_buckets; i++)

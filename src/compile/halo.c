@@ -1,8 +1,9 @@
 /*
- * Halo exchange: tokens that other ranks hold, for ops that need neighbours along the sequence. Every rank says which positions it
- * wants, as a few segments; where a segment meets a run of some rank's part, that piece is copied, or packed with the others of
- * that rank and sent in one message. Positions outside the sequence give zeros. With contiguous parts a rank hears from one
- * neighbour, with zigzag from two; nothing depends on that, so a segment may also reach over several ranks.
+ * Halo exchange: tokens that other ranks hold, for ops that need neighbours along the sequence. Every rank says which
+ * positions it wants, as a few segments; where a segment meets a run of some rank's part, that piece is copied, or
+ * packed with the others of that rank and sent in one message. Positions outside the sequence give zeros. With
+ * contiguous parts a rank hears from one neighbour, with zigzag from two; nothing depends on that, so a segment may
+ * also reach over several ranks.
  */
 #include "compile/compile_impl.h"
 
@@ -88,7 +89,9 @@ static ls_operand make_private(ls_builder *b, const char *name, ls_operand like,
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, like.view.dtype, like.view.ndim, shape.view.size);
 }
 
-/* One message: what the peer wants of what this rank holds, or the other way. It may be nothing: then it is a signal. */
+/*
+ * One message: what the peer wants of what this rank holds, or the other way. It may be nothing: then it is a signal.
+ */
 typedef struct message {
     int channel;
     ls_peer peer;
@@ -122,8 +125,7 @@ static void receive(ls_builder *b, const message *m, ls_operand out) {
     int64_t at = 0;
     for (int i = 0; i < m->what.n; i++) {
         const piece *p = &m->what.at[i];
-        ls_build_copy(b, ls_operand_slice(m->slot, 1, at, p->count),
-                      ls_operand_slice(out, 1, p->to, p->count));
+        ls_build_copy(b, ls_operand_slice(m->slot, 1, at, p->count), ls_operand_slice(out, 1, p->to, p->count));
         at += p->count;
     }
 }
@@ -159,7 +161,10 @@ static void gather(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_opera
     const int team = ls_build_team_of(b, sequence), P = ls_build_team_size(b, team);
     const int me = ls_build_team_place(b, team); /* the sequence index */
     const wish mine = wish_of(layout, w, me);
-    /* Channels of its own: a channel is not granted again before what came last was received, and the next exchange waits for nothing. */
+    /*
+     * Channels of its own: a channel is not granted again before what came last was received, and the next exchange
+     * waits for nothing.
+     */
     const int number = b->n_halos++;
     message *in = LS_NEW_ARRAY(b->image->arena, message, P), *to = LS_NEW_ARRAY(b->image->arena, message, P);
     int n = 0;
@@ -168,9 +173,8 @@ static void gather(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_opera
         if (most == 0) continue;
         const int from = (me - j + P) % P, target = (me + j) % P;
         const ls_operand shape = with_tokens(x, 0, most);
-        const ls_operand slot =
-            ls_build_symmetric(b, LS_BUFFER_SLOT, "halo in", ls_view_elements(&shape.view), x.view.dtype,
-                               x.view.ndim, shape.view.size);
+        const ls_operand slot = ls_build_symmetric(b, LS_BUFFER_SLOT, "halo in", ls_view_elements(&shape.view),
+                                                   x.view.dtype, x.view.ndim, shape.view.size);
         const int channel = ls_build_channel(b, "halo.%d.%d", number, j);
         const wish theirs = wish_of(layout, w, target);
         const pieces gives = pieces_from(layout, me, &theirs), takes = pieces_from(layout, from, &mine);
@@ -188,8 +192,8 @@ static void gather(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_opera
 }
 
 /*
- * Whether neighbours in the sequence are neighbours in a rank's part; if not, the error says what and why. Layouts that follow masks
- * may come out with a run or two for each rank, and are then as good as any.
+ * Whether neighbours in the sequence are neighbours in a rank's part; if not, the error says what and why. Layouts that
+ * follow masks may come out with a run or two for each rank, and are then as good as any.
  */
 static bool refused(ls_builder *b, const ls_node *node) {
     const ls_layout *layout = &b->image->layout;
@@ -213,7 +217,9 @@ static ls_operand tokens_at(const ls_builder *b, ls_tensor t, ls_operand o, int6
     return has ? ls_operand_slice(o, 1, from, count) : o;
 }
 
-/* One call of the op's kernel for each run: on input 0 with its neighbours, and on the run's part of everything else. */
+/*
+ * One call of the op's kernel for each run: on input 0 with its neighbours, and on the run's part of everything else.
+ */
 static void call_by_runs(ls_builder *b, int n, const ls_neighbours *around, ls_operand x) {
     const ls_node *node = &b->job->graph->nodes[n];
     const int me = ls_mesh_sequence_index(&b->target->mesh, b->target->rank);

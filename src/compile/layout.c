@@ -17,10 +17,9 @@ static ls_status find_sequence(const ls_graph *g, const ls_mesh *mesh, int64_t *
         return ls_error(LS_USAGE, "a micro-batch of %lld sequences does not divide by dp=%d", (long long)B,
                         mesh->size[LS_AXIS_DP]);
     if (*S < ls_mesh_sequence_ranks(mesh))
-        return ls_error(
-            LS_USAGE,
-            "a sequence of %lld tokens cannot be shared by %d ranks; expected a token each at least",
-            (long long)*S, ls_mesh_sequence_ranks(mesh));
+        return ls_error(LS_USAGE,
+                        "a sequence of %lld tokens cannot be shared by %d ranks; expected a token each at least",
+                        (long long)*S, ls_mesh_sequence_ranks(mesh));
     return ls_ok();
 }
 
@@ -44,8 +43,7 @@ ls_status ls_compile_layout(const ls_job *job, const ls_target *target, ls_arena
     LS_TRY(find_sequence(job->graph, &target->mesh, &S));
     const ls_layout *made = target->made;
     const int members = target->mesh.size[LS_AXIS_ULYSSES];
-    if (made != NULL && made->kind == target->layout && made->S == S && made->P == P &&
-        made->members == members) {
+    if (made != NULL && made->kind == target->layout && made->S == S && made->P == P && made->members == members) {
         *out = ls_layout_copy(made, arena);
         return ls_ok();
     }

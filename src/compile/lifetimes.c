@@ -11,8 +11,8 @@ static void touch(ls_image *image, const ls_operand *o, int program, int instr) 
 }
 
 /*
- * A put may read its source after the instruction has been executed. Its lifetime nevertheless ends at the put: order.c makes whatever
- * overwrites these bytes wait until the put is done.
+ * A put may read its source after the instruction has been executed. Its lifetime nevertheless ends at the put: order.c
+ * makes whatever overwrites these bytes wait until the put is done.
  */
 void ls_find_lifetimes(ls_image *image, int program, int *taker) {
     const ls_program *p = &image->programs[program];

@@ -33,9 +33,8 @@ static int64_t most_elements(const ls_builder *b, ls_tensor t) {
     int64_t size[LS_MAX_DIMS], n = 1;
     ls_local_size(b, t, size);
     for (int i = 0; i < info->shape.ndim; i++)
-        n *= info->shape.dim[i].factor == LS_FACTOR_SEQUENCE
-                 ? ls_max(size[i], ls_layout_most(&b->image->layout))
-                 : size[i];
+        n *= info->shape.dim[i].factor == LS_FACTOR_SEQUENCE ? ls_max(size[i], ls_layout_most(&b->image->layout))
+                                                             : size[i];
     return n;
 }
 
@@ -44,8 +43,7 @@ ls_operand ls_lower_place(ls_builder *b, ls_buffer_kind kind, ls_tensor storage)
     int64_t size[LS_MAX_DIMS];
     ls_local_size(b, storage, size);
     if (b->shared[storage.id])
-        return ls_build_symmetric(b, kind, info->name, most_elements(b, storage), info->dtype,
-                                  info->shape.ndim, size);
+        return ls_build_symmetric(b, kind, info->name, most_elements(b, storage), info->dtype, info->shape.ndim, size);
     if (ls_tile_is_inner(b, storage)) {
         size[0] = ls_tile_rows(b);
         size[1] = 1;
@@ -58,9 +56,8 @@ ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t) {
     const ls_tensor storage = info->storage;
     if (b->tensor[storage.id].buffer < 0) {
         const bool sum = ls_graph_tensor(b->job->graph, storage)->role == LS_ROLE_ACCUMULATOR;
-        b->tensor[storage.id] = sum && b->reduction != NULL
-                                    ? ls_reduction_place(b, storage)
-                                    : ls_lower_place(b, LS_BUFFER_ACTIVATION, storage);
+        b->tensor[storage.id] = sum && b->reduction != NULL ? ls_reduction_place(b, storage)
+                                                            : ls_lower_place(b, LS_BUFFER_ACTIVATION, storage);
     }
     const ls_operand whole = at_storage(b, t);
     return b->run != NULL ? ls_tile_view(b, t, whole) : whole;
@@ -93,8 +90,7 @@ ls_operand ls_lower_input(ls_builder *b, int n, int i) {
     ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", G, v->ndim, v->size);
     ls_build_all_reduce(b, team, wide, sum);
     if (T != G) {
-        const ls_operand narrow =
-            ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", T, v->ndim, v->size);
+        const ls_operand narrow = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", T, v->ndim, v->size);
         ls_build_cast(b, sum, narrow);
         sum = narrow;
     }
@@ -105,16 +101,15 @@ ls_operand ls_lower_input(ls_builder *b, int n, int i) {
 bool ls_lower_adds_here(const ls_builder *b, int n) {
     if (!b->sharding->first_only[n]) return true;
     for (int a = 0; a < LS_AXES; a++) {
-        if (b->sharding->first_axis[a][n] &&
-            ls_mesh_coordinate(&b->target->mesh, b->target->rank, (ls_axis)a) != 0)
+        if (b->sharding->first_axis[a][n] && ls_mesh_coordinate(&b->target->mesh, b->target->rank, (ls_axis)a) != 0)
             return false;
     }
     return true;
 }
 
 /*
- * Where output o is the gradient sum of a parameter and nothing has been added to it yet: whether this node's kernel may write what it
- * would add. If it cannot, the sum is zeroed first.
+ * Where output o is the gradient sum of a parameter and nothing has been added to it yet: whether this node's kernel
+ * may write what it would add. If it cannot, the sum is zeroed first.
  */
 static bool writes_sum(ls_builder *b, int n, int o) {
     const ls_node *node = &b->job->graph->nodes[n];

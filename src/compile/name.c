@@ -1,6 +1,6 @@
 /*
- * Names: what every read must find, from the list in emission order alone: which writes to the buffer made the value. Given before
- * placement, so that the verifier can compare them with what lies at the final addresses (program/name.h).
+ * Names: what every read must find, from the list in emission order alone: which writes to the buffer made the value.
+ * Given before placement, so that the verifier can compare them with what lies at the final addresses (program/name.h).
  */
 #include "compile/compile_impl.h"
 #include "kernel/kernel.h"
@@ -50,8 +50,7 @@ static uint64_t name_of(naming *n, int buffer, const ls_extent *extent, uint64_t
 /* What its owner has leased: his own name for it is not known here, so the lease's transfer stands for it. */
 static uint64_t name_in_place(const naming *n, const ls_operand *o) {
     for (const lease *l = n->leases; l != NULL; l = l->next) {
-        if (ls_block_has(l->block, o))
-            return ls_name_in_place(&o->view, l->transfer, o->offset - l->block->offset);
+        if (ls_block_has(l->block, o)) return ls_name_in_place(&o->view, l->transfer, o->offset - l->block->offset);
     }
     LS_ASSERT(false); /* lowering reads what nobody has leased */
     return 0;
@@ -60,8 +59,7 @@ static uint64_t name_in_place(const naming *n, const ls_operand *o) {
 static void name_read(naming *n, ls_operand *o) {
     if (ls_operand_is_empty(o)) return;
     const ls_extent extent = ls_operand_extent(o, 0);
-    o->value = ls_peer_is_self(o->peer) ? name_of(n, o->buffer, &extent, ls_name_begin(&o->view))
-                                        : name_in_place(n, o);
+    o->value = ls_peer_is_self(o->peer) ? name_of(n, o->buffer, &extent, ls_name_begin(&o->view)) : name_in_place(n, o);
 }
 
 static void record(naming *n, const ls_operand *o, int key) {
@@ -80,9 +78,8 @@ static void record(naming *n, const ls_operand *o, int key) {
         n->free_writes = (write *)w->place.left;
     else
         w = LS_NEW(n->scratch, write);
-    *w = (write){.place = {.from = extent.range.offset, .past = ls_extent_end(n->image, &extent)},
-                 .key = key,
-                 .extent = extent};
+    *w = (write){
+        .place = {.from = extent.range.offset, .past = ls_extent_end(n->image, &extent)}, .key = key, .extent = extent};
     ls_intervals_add(&n->writes[o->buffer], &w->place);
 }
 
@@ -109,8 +106,7 @@ static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int numb
     instr->transfer = transfer_of(p, instr);
     for (int k = 0; k < ls_instr_operands(instr); k++) {
         const ls_instr_access access = ls_instr_access_at(instr, k);
-        if (ls_access_reads(&access))
-            name_read(n, k < instr->n_in ? &instr->in[k] : &instr->out[access.output]);
+        if (ls_access_reads(&access)) name_read(n, k < instr->n_in ? &instr->in[k] : &instr->out[access.output]);
     }
     if (instr->kind == LS_INSTR_BORROW) begin_lease(n, instr);
     if (instr->kind == LS_INSTR_RETURN) end_lease(n, instr);

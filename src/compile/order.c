@@ -33,9 +33,9 @@ typedef struct earlier {
 /* What a queue knows of another one. */
 typedef struct view {
     int executed, done;                               /* up to where it has waited: until that was executed,
-                         until its puts were done; -1: not at all */
+                                                         until its puts were done; -1: not at all */
     ls_intervals reads[LS_SPACES], writes[LS_SPACES]; /* accesses that it has not waited for, and some that
-                            it has */
+                                                         it has */
 } view;
 
 typedef struct ordering {
@@ -46,7 +46,7 @@ typedef struct ordering {
     int n_now;
     view *views;                     /* [queue * queues + other queue] */
     ls_intervals sources[LS_SPACES]; /* of puts, but those that were overwritten
-                                      as a whole */
+                                        as a whole */
     ls_interval_list near;
     int *awaited; /* by end of a channel: the last await so far; -1: none */
 } ordering;

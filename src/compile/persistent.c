@@ -1,10 +1,12 @@
-/* What outlives a program: inputs, tables, parameters, gradient sums, optimiser state; and the names the host finds them by. */
+/*
+ * What outlives a program: inputs, tables, parameters, gradient sums, optimiser state; and the names the host finds
+ * them by.
+ */
 #include "compile/compile_impl.h"
 
 #include <string.h>
 
-static void bind(ls_builder *b, const char *name, ls_operand operand, const ls_shape *shape,
-                 const bool *cut) {
+static void bind(ls_builder *b, const char *name, ls_operand operand, const ls_shape *shape, const bool *cut) {
     ls_image *image = b->image;
     ls_binding *binding = LS_PUSH(image->arena, image->bindings, image->n_bindings, image->binding_capacity);
     binding->name = ls_arena_strdup(image->arena, name);
@@ -14,8 +16,7 @@ static void bind(ls_builder *b, const char *name, ls_operand operand, const ls_s
 }
 
 /* A private vector that the host finds by name. */
-static ls_operand bind_vector(ls_builder *b, const char *name, ls_buffer_kind kind, ls_dtype dtype,
-                              int64_t n) {
+static ls_operand bind_vector(ls_builder *b, const char *name, ls_buffer_kind kind, ls_dtype dtype, int64_t n) {
     const ls_operand operand = ls_build_private(b, kind, name, dtype, 1, &n);
     const ls_shape shape = {1, {{n, LS_FACTOR_NONE}}};
     bind(b, name, operand, &shape, NULL);
@@ -28,8 +29,7 @@ static void bind_tensor(ls_builder *b, ls_tensor t) {
     for (int i = 0; i < info->shape.ndim; i++) {
         for (int a = 0; a < LS_AXES; a++) {
             const ls_factor factor = a == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE;
-            if (info->shape.dim[i].factor == factor && b->sharding->state[a][t.id] == LS_SHARDED)
-                cut[i] = true;
+            if (info->shape.dim[i].factor == factor && b->sharding->state[a][t.id] == LS_SHARDED) cut[i] = true;
         }
     }
     bind(b, info->name, ls_lower_tensor(b, t), &info->shape, cut);
@@ -38,8 +38,8 @@ static void bind_tensor(ls_builder *b, ls_tensor t) {
 }
 
 /*
- * Gradients outlive programs where micro-batches are added up, and where this rank's shard is all of them; else each group of
- * them lives from its first addition until it has left (buckets.c).
+ * Gradients outlive programs where micro-batches are added up, and where this rank's shard is all of them; else each
+ * group of them lives from its first addition until it has left (buckets.c).
  */
 static bool keeps_gradients(const ls_builder *b) {
     const ls_job_programs *programs = &b->job->programs;
@@ -62,8 +62,7 @@ static void place_parameters(ls_builder *b) {
     const ls_shape shape = {1, {{n, LS_FACTOR_NONE}}};
     bind(b, LS_BIND_PARAMETERS, parameters, &shape, NULL);
     ls_operand gradients = {.buffer = -1};
-    if (keeps_gradients(b))
-        gradients = bind_vector(b, LS_BIND_GRADIENTS, LS_BUFFER_GRADIENT, image->accumulator, n);
+    if (keeps_gradients(b)) gradients = bind_vector(b, LS_BIND_GRADIENTS, LS_BUFFER_GRADIENT, image->accumulator, n);
     for (int t = 1; t < g->n_tensors; t++) {
         if (b->flat_of[t] < 0) continue;
         const ls_flat *flat = &image->flats[b->flat_of[t]];
@@ -95,8 +94,7 @@ static void place_optimizer(ls_builder *b) {
     (void)bind_vector(b, LS_BIND_GROUPS, LS_BUFFER_TABLE, LS_I32, image->shard_count / LS_FLAT_UNIT);
     const int64_t size[] = {image->n_settings, 2};
     const ls_shape shape = {2, {{size[0], LS_FACTOR_NONE}, {size[1], LS_FACTOR_NONE}}};
-    bind(b, LS_BIND_SETTINGS, ls_build_private(b, LS_BUFFER_TABLE, LS_BIND_SETTINGS, LS_F64, 2, size), &shape,
-         NULL);
+    bind(b, LS_BIND_SETTINGS, ls_build_private(b, LS_BUFFER_TABLE, LS_BIND_SETTINGS, LS_F64, 2, size), &shape, NULL);
 }
 
 /* What lowerings read and the host fills, as each node's lowering says; and the positions of all tokens, once. */

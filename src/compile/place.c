@@ -1,9 +1,10 @@
 /*
- * Placement: from lifetimes (lifetimes.c) an offset for every buffer. Persistent buffers lie first, one after the other;
- * above them each program places its own, one after the other, each into the tightest gap among those it meets in time
- * (best fit over the interference intervals; Sekiyama et al., "Profile-guided memory optimization for deep neural
- * networks", arXiv 1804.10001). Biggest first nearly always comes near the lower bound; where it does not, other
- * orders are tried, then the last one again with the block that ends highest in front, a few times; the best is kept. Buffers that take over each other's bytes (reuse.c) are placed as one block.
+ * Placement: from lifetimes (lifetimes.c) an offset for every buffer. Persistent buffers lie first, one after the
+ * other; above them each program places its own, one after the other, each into the tightest gap among those it meets
+ * in time (best fit over the interference intervals; Sekiyama et al., "Profile-guided memory optimization for deep
+ * neural networks", arXiv 1804.10001). Biggest first nearly always comes near the lower bound; where it does not, other
+ * orders are tried, then the last one again with the block that ends highest in front, a few times; the best is kept.
+ * Buffers that take over each other's bytes (reuse.c) are placed as one block.
  */
 #include "compile/compile_impl.h"
 
@@ -50,7 +51,10 @@ static const double near_enough = 1.0 / 128;
 /* The first alone depends on nothing that differs between ranks: it is the heap's. */
 static int (*const orders[])(const void *, const void *) = {by_size, by_area, by_life};
 
-/* A block that has its offset. Its lifetime is kept next to it, because most blocks that are looked at do not meet in time. */
+/*
+ * A block that has its offset. Its lifetime is kept next to it, because most blocks that are looked at do not meet in
+ * time.
+ */
 typedef struct place {
     int first, last;
     const block *block;
@@ -86,8 +90,8 @@ static size_t best_gap(const block *it, const place *placed, int n, size_t base)
 }
 
 /* The blocks of one program and space; returns how many. */
-static int find_blocks(const ls_image *image, int program, ls_space space, const int *taker,
-                       ls_arena *scratch, block *blocks) {
+static int find_blocks(const ls_image *image, int program, ls_space space, const int *taker, ls_arena *scratch,
+                       block *blocks) {
     bool *follows = LS_NEW_ARRAY(scratch, bool, image->n_buffers + 1);
     for (int i = 0; i < image->n_buffers; i++) {
         if (taker[i] >= 0) follows[taker[i]] = true;
@@ -96,8 +100,7 @@ static int find_blocks(const ls_image *image, int program, ls_space space, const
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
         if (b->program != program || b->space != space || b->first < 0 || follows[i]) continue;
-        block made = {
-            .head = i, .bytes = ls_round_up(b->bytes, LS_PLACE_ALIGN), .first = b->first, .last = b->last};
+        block made = {.head = i, .bytes = ls_round_up(b->bytes, LS_PLACE_ALIGN), .first = b->first, .last = b->last};
         made.rest = made.bytes;
         for (int next = taker[i]; next >= 0; next = taker[next]) {
             const ls_buffer *t = &image->buffers[next];

@@ -20,16 +20,17 @@ static ls_job_programs choose(ls_arena *arena, const ls_job_programs *all, const
     return out;
 }
 
-ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update,
-                                     bool accumulates) {
+ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, bool accumulates) {
     enum { MICRO, STEP, EVALUATE, PROGRAMS };
     const ls_sums used = update == LS_UPDATE_ADAMW ? LS_SUMS_CLEARED : LS_SUMS_ADDED;
-    const ls_job_program list[PROGRAMS] = {
-        [MICRO] = {LS_PROGRAM_MICRO, 0, LS_LAST_NODE, .sums = LS_SUMS_ADDED},
-        [STEP] = {LS_PROGRAM_STEP, 0, LS_LAST_NODE, .update = update, .timed = true,
-                  .sums = accumulates ? used : LS_SUMS_BEGUN},
-        [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes}};
-    /* An update leaves its sums zero; where nothing uses them up, the host clears them, as it does what an evaluation has added up. */
+    const ls_job_program list[PROGRAMS] = {[MICRO] = {LS_PROGRAM_MICRO, 0, LS_LAST_NODE, .sums = LS_SUMS_ADDED},
+                                           [STEP] = {LS_PROGRAM_STEP, 0, LS_LAST_NODE, .update = update, .timed = true,
+                                                     .sums = accumulates ? used : LS_SUMS_BEGUN},
+                                           [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes}};
+    /*
+     * An update leaves its sums zero; where nothing uses them up, the host clears them, as it does what an evaluation
+     * has added up.
+     */
     const ls_phase_sums next = update == LS_UPDATE_ADAMW ? LS_PHASE_ZERO : LS_PHASE_CLEARED;
     /* A step that has begun is finished before anything else. */
     const ls_phase phases[] = {{LS_FIRST, MICRO, LS_PHASE_ZERO},
@@ -52,10 +53,9 @@ ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes) {
     enum { MICRO, EVALUATE, PROGRAMS };
     const ls_job_program list[PROGRAMS] = {[MICRO] = {LS_PROGRAM_MICRO, 0, LS_LAST_NODE, .timed = true},
                                            [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes}};
-    static const ls_phase phases[] = {
-        {LS_FIRST, MICRO, LS_PHASE_ZERO},       {LS_FIRST, EVALUATE, LS_PHASE_ZERO},
-        {MICRO, MICRO, LS_PHASE_GOES_ON},       {MICRO, EVALUATE, LS_PHASE_CLEARED},
-        {EVALUATE, EVALUATE, LS_PHASE_GOES_ON}, {EVALUATE, MICRO, LS_PHASE_CLEARED}};
+    static const ls_phase phases[] = {{LS_FIRST, MICRO, LS_PHASE_ZERO},       {LS_FIRST, EVALUATE, LS_PHASE_ZERO},
+                                      {MICRO, MICRO, LS_PHASE_GOES_ON},       {MICRO, EVALUATE, LS_PHASE_CLEARED},
+                                      {EVALUATE, EVALUATE, LS_PHASE_GOES_ON}, {EVALUATE, MICRO, LS_PHASE_CLEARED}};
     return choose(graph->arena, &(ls_job_programs){list, PROGRAMS, phases, LS_COUNT(phases)},
                   (bool[PROGRAMS]){[MICRO] = true, [EVALUATE] = forward_nodes > 0});
 }
@@ -73,9 +73,7 @@ ls_job_programs ls_apart_programs(const ls_graph *graph, int forward_nodes, cons
                   (bool[PROGRAMS]){[FORWARD] = true, [SECOND] = graph->n_nodes > forward_nodes});
 }
 
-ls_job_programs ls_forward_programs(const ls_graph *graph) {
-    return ls_apart_programs(graph, LS_LAST_NODE, "");
-}
+ls_job_programs ls_forward_programs(const ls_graph *graph) { return ls_apart_programs(graph, LS_LAST_NODE, ""); }
 
 bool ls_job_updates(const ls_job *job, ls_update least) {
     for (int p = 0; p < job->programs.n; p++) {

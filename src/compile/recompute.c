@@ -1,11 +1,11 @@
 /*
- * Recompute: what the backward pass reads of the forward pass is either kept or made again just before it is read (Chen et al.,
- * "Training deep nets with sublinear memory cost", arXiv 1604.06174), node by node. What is made again is made by the same
- * kernels from the same bytes, so results do not change.
+ * Recompute: what the backward pass reads of the forward pass is either kept or made again just before it is read (Chen
+ * et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174), node by node. What is made again is made
+ * by the same kernels from the same bytes, so results do not change.
  *
- * Candidates are dropped cheapest first: by the time that it takes to make a node's results again, with everything that must be made
- * again before, over the bytes that are free in between. At long sequences attention costs most for its bytes, so it is
- * dropped last. The order depends on the graph alone: every rank finds the same.
+ * Candidates are dropped cheapest first: by the time that it takes to make a node's results again, with everything that
+ * must be made again before, over the bytes that are free in between. At long sequences attention costs most for its
+ * bytes, so it is dropped last. The order depends on the graph alone: every rank finds the same.
  */
 #include "compile/compile_impl.h"
 
@@ -33,9 +33,9 @@ static int owner_of(const ls_graph *g, ls_tensor t) {
 }
 
 /*
- * Where a node needs other tokens (attention, a convolution) a graph falls into blocks. What is carried past such a node to a later one is
- * where a block begins: were it dropped, one block would be made again from the start of another. And what is made after
- * the last of them is read again at once. Neither is worth dropping.
+ * Where a node needs other tokens (attention, a convolution) a graph falls into blocks. What is carried past such a
+ * node to a later one is where a block begins: were it dropped, one block would be made again from the start of
+ * another. And what is made after the last of them is read again at once. Neither is worth dropping.
  */
 static void find_fixed(candidates *c) {
     const ls_graph *g = c->g;
@@ -164,7 +164,7 @@ int ls_recompute_count(const ls_job *job) {
     return n;
 }
 
-/* --- the new graph --------------------------------------------------------------------------------------------------------- */
+/* --- the new graph ------------------------------------------------------------------------------------------------ */
 
 typedef struct rewrite {
     const candidates *c;
@@ -238,8 +238,7 @@ static ls_graph *rewrite_graph(const candidates *c, ls_arena *arena) {
         for (int i = 0; i < node.n_out; i++) {
             ls_tensor_info *info = &to->tensors[node.out[i].id];
             info->producer = to->n_nodes;
-            if (node.op->in_place[i] > 0)
-                info->storage = to->tensors[node.in[node.op->in_place[i] - 1].id].storage;
+            if (node.op->in_place[i] > 0) info->storage = to->tensors[node.in[node.op->in_place[i] - 1].id].storage;
         }
         push_node(&r, &node);
     }

@@ -1,6 +1,6 @@
 /*
- * In-place reuse: where a kernel is the last reader of a buffer and writes another, no larger, for the first time, and can
- * put the one in the other's place, the second buffer takes over the first one's bytes. Not for what outlives the
+ * In-place reuse: where a kernel is the last reader of a buffer and writes another, no larger, for the first time, and
+ * can put the one in the other's place, the second buffer takes over the first one's bytes. Not for what outlives the
  * program, nor for the heap, whose buffers must be alike on all ranks.
  */
 #include "compile/compile_impl.h"

@@ -1,25 +1,26 @@
 /*
- * Schedule: a new order for a program's list, on a clock. Lowering emits communication where it reads best; here puts go as early
- * and waits as late as dependencies (depend.c) and memory allow.
+ * Schedule: a new order for a program's list, on a clock. Lowering emits communication where it reads best; here puts
+ * go as early and waits as late as dependencies (depend.c) and memory allow.
  *
- *   - What others see, the chain, keeps its order: signals, puts, waits for "free", and kernels that touch the heap. Each
- *     goes as early as what it needs is there.
+ *   - What others see, the chain, keeps its order: signals, puts, waits for "free", and kernels that touch the heap.
+ *     Each goes as early as what it needs is there.
  *   - A wait for data goes right in front of the first instruction that needs what arrives; where none does, it stays.
- *   - A kernel keeps its turn unless it would have to wait. Then others fill the time: the first of those behind it that need
- *     not wait (hoisted), else the last before it that nobody has needed yet (sunk).
+ *   - A kernel keeps its turn unless it would have to wait. Then others fill the time: the first of those behind it
+ *     that need not wait (hoisted), else the last before it that nobody has needed yet (sunk).
  *
- * What others do is taken from this rank's own list: they run the same, so what is awaited arrives when the own put of the same
- * number would. Peers are never nearer than LATENCY: being ready for a slow network or a late rank costs nothing but order.
+ * What others do is taken from this rank's own list: they run the same, so what is awaited arrives when the own put of
+ * the same number would. Peers are never nearer than LATENCY: being ready for a slow network or a late rank costs
+ * nothing but order.
  *
- * Memory: moving an instruction makes buffers live longer, from its new place to its old one or the other way. It is done only where
- * the live bytes stay at or below the most that the emitted list has anywhere, in both arenas.
+ * Memory: moving an instruction makes buffers live longer, from its new place to its old one or the other way. It is
+ * done only where the live bytes stay at or below the most that the emitted list has anywhere, in both arenas.
  *
- * No deadlock. In the emitted lists, equal on all ranks but for kernels, every signal and put stands before the wait for it; so
- * an instruction's place in the chain is a number that grows along everything that must come after it, on any rank.
- * Here chain elements keep their numbers, and waits for data only move behind chain elements, to a higher number, as nothing but
- * instructions of their own rank needs them. The numbers still grow, and so there is no cycle, however each rank
- * orders its kernels: ranks need not come to the same order, and what a kernel really takes does not matter. Nor does it to the
- * size of the heap, which is one for all ranks: what touches the heap is in the chain.
+ * No deadlock. In the emitted lists, equal on all ranks but for kernels, every signal and put stands before the wait
+ * for it; so an instruction's place in the chain is a number that grows along everything that must come after it, on
+ * any rank. Here chain elements keep their numbers, and waits for data only move behind chain elements, to a higher
+ * number, as nothing but instructions of their own rank needs them. The numbers still grow, and so there is no cycle,
+ * however each rank orders its kernels: ranks need not come to the same order, and what a kernel really takes does not
+ * matter. Nor does it to the size of the heap, which is one for all ranks: what touches the heap is in the chain.
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
@@ -53,7 +54,7 @@ typedef struct schedule {
     int *taker; /* who takes over a buffer's bytes, as emitted */
     int *order; /* the new one; -1: sunk from here */
     int n_order;
-    int head; /* the first instruction that is not placed (or a wait for data, whose turn comes with its reader) */
+    int head;   /* the first instruction that is not placed (or a wait for data, whose turn comes with its reader) */
     int *chain; /* chain elements in order */
     int n_chain, next_chain;
     double now;
@@ -61,9 +62,7 @@ typedef struct schedule {
 
 static const ls_instr *instr_at(const schedule *s, int i) { return &s->program->instrs[i]; }
 
-static bool is_data_wait(const ls_instr *instr) {
-    return ls_traits(instr)->awaits && !ls_traits(instr)->free;
-}
+static bool is_data_wait(const ls_instr *instr) { return ls_traits(instr)->awaits && !ls_traits(instr)->free; }
 
 /* It sets a word and sends nothing. */
 static bool is_signal(const ls_instr *instr) { return ls_traits(instr)->sets && !ls_traits(instr)->moves; }
@@ -72,8 +71,7 @@ static bool is_signal(const ls_instr *instr) { return ls_traits(instr)->sets && 
 static bool touches_heap(const schedule *s, const ls_instr *instr) {
     for (int k = 0; k < ls_instr_operands(instr); k++) {
         const int b = ls_instr_access_at(instr, k).operand->buffer;
-        if (b >= 0 && s->image->buffers[b].space == LS_SYMMETRIC && s->image->buffers[b].program >= 0)
-            return true;
+        if (b >= 0 && s->image->buffers[b].space == LS_SYMMETRIC && s->image->buffers[b].program >= 0) return true;
     }
     return false;
 }
@@ -84,7 +82,7 @@ static bool is_chain(const schedule *s, int i) {
     return instr->kind != LS_INSTR_KERNEL || touches_heap(s, instr);
 }
 
-/* --- setting up -------------------------------------------------------------------------------------------------------------- */
+/* --- setting up --------------------------------------------------------------------------------------------------- */
 
 /* First uses that are not matched yet, by channel: the signals or puts that stand for what the peer sends. */
 typedef struct matching {
@@ -160,12 +158,11 @@ static void set_up(schedule *s) {
     find_live(s);
 }
 
-/* --- when ------------------------------------------------------------------------------------------------------------------ */
+/* --- when --------------------------------------------------------------------------------------------------------- */
 
 /* Whether all that must stand before it is placed, or is a wait for data that can be placed now. */
 static bool may_go(const schedule *s, int i) {
-    if (s->before[i] >= 0 && !s->placed[s->before[i]] && instr_at(s, i)->kind != LS_INSTR_KERNEL)
-        return false;
+    if (s->before[i] >= 0 && !s->placed[s->before[i]] && instr_at(s, i)->kind != LS_INSTR_KERNEL) return false;
     for (int k = s->needs.first[i]; k < s->needs.first[i + 1]; k++) {
         const int need = s->needs.on[k];
         if (!s->placed[need] && !(is_data_wait(instr_at(s, need)) && may_go(s, need))) return false;
@@ -219,7 +216,7 @@ static void place(schedule *s, int i) {
     while (s->next_chain < s->n_chain && s->placed[s->chain[s->next_chain]]) s->next_chain++;
 }
 
-/* --- memory ------------------------------------------------------------------------------------------------------------------ */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 /* The program's own buffer behind access k; NULL: none, or one that an earlier access has named already. */
 static ls_buffer *buffer_of(const schedule *s, const ls_instr *instr, int k) {
@@ -232,7 +229,10 @@ static ls_buffer *buffer_of(const schedule *s, const ls_instr *instr, int k) {
     return &s->image->buffers[b];
 }
 
-/* Instructions, from..to - 1, at which the buffer would be live as well, were it touched at the head; scratch is only then. */
+/*
+ * Instructions, from..to - 1, at which the buffer would be live as well, were it touched at the head; scratch is only
+ * then.
+ */
 static void find_extension(const schedule *s, const ls_buffer *b, int *from, int *to) {
     const bool scratch = b->kind == LS_BUFFER_WORKSPACE;
     *from = *to = s->head;
@@ -262,8 +262,8 @@ static bool add_all(schedule *s, const ls_instr *instr, int sign) {
 }
 
 /*
- * Makes the buffers of i live from the head to where they first were (to hoist it) or from where they last were to the head (to sink
- * it). False, and nothing changed: it takes too much memory.
+ * Makes the buffers of i live from the head to where they first were (to hoist it) or from where they last were to the
+ * head (to sink it). False, and nothing changed: it takes too much memory.
  */
 static bool extend(schedule *s, int i) {
     const ls_instr *instr = instr_at(s, i);
@@ -280,7 +280,7 @@ static bool extend(schedule *s, int i) {
     return true;
 }
 
-/* --- moves ------------------------------------------------------------------------------------------------------------------- */
+/* --- moves -------------------------------------------------------------------------------------------------------- */
 
 /* Places what comes next in the chain as far as it may go and is near. */
 static void advance_chain(schedule *s) {
@@ -304,15 +304,16 @@ static bool hoist(schedule *s) {
     return false;
 }
 
-/* Moves a kernel that stands before the put awaited here; what is between begins so much earlier. False: there is none. */
+/*
+ * Moves a kernel that stands before the put awaited here; what is between begins so much earlier. False: there is none.
+ */
 static bool sink(schedule *s) {
     bool puts = false; /* behind it */
     for (int at = s->n_order - 1, end = (int)ls_max(0, s->n_order - WINDOW); at >= end; at--) {
         const int i = s->order[at];
         if (i < 0) continue;
         puts |= instr_at(s, i)->kind == LS_INSTR_PUT;
-        if (!puts || instr_at(s, i)->kind != LS_INSTR_KERNEL || s->in_chain[i] || s->needed[i] || s->fills[i])
-            continue;
+        if (!puts || instr_at(s, i)->kind != LS_INSTR_KERNEL || s->in_chain[i] || s->needed[i] || s->fills[i]) continue;
         const double seconds = s->done[i] - s->begin[i];
         if (seconds <= 0 || !extend(s, i)) continue;
         for (int k = at + 1; k < s->n_order; k++) {
@@ -335,8 +336,7 @@ static void run(schedule *s) {
         advance_chain(s);
         const ls_instr *instr = instr_at(s, s->head);
         if (s->placed[s->head] || (is_data_wait(instr) && !s->in_chain[s->head])) continue;
-        while (instr->queue == LS_COMPUTE && earliest(s, s->head) > s->now && (hoist(s) || sink(s)))
-            advance_chain(s);
+        while (instr->queue == LS_COMPUTE && earliest(s, s->head) > s->now && (hoist(s) || sink(s))) advance_chain(s);
         if (s->placed[s->head]) continue;
         place(s, s->head);
     }

@@ -1,6 +1,6 @@
 /*
- * The sequence pass: a state for each tensor along each mesh axis, by each op's own rule. Partial sums run on through linear
- * ops and are marked to be summed over the ranks where an op needs the whole. What no rule covers is an error.
+ * The sequence pass: a state for each tensor along each mesh axis, by each op's own rule. Partial sums run on through
+ * linear ops and are marked to be summed over the ranks where an op needs the whole. What no rule covers is an error.
  */
 #include "compile/compile_impl.h"
 
@@ -57,8 +57,7 @@ ls_status ls_shard(const ls_graph *g, int n_nodes, const ls_mesh *mesh, ls_arena
         s.first_axis[a] = LS_NEW_ARRAY(arena, bool, n_nodes + 1);
         if (mesh->size[a] == 1) continue; /* one rank: everything is whole */
         for (int t = 1; t < g->n_tensors; t++) {
-            if (g->tensors[t].role != LS_ROLE_VALUE)
-                s.state[a][t] = leaf_state(&g->tensors[t], factor_of((ls_axis)a));
+            if (g->tensors[t].role != LS_ROLE_VALUE) s.state[a][t] = leaf_state(&g->tensors[t], factor_of((ls_axis)a));
         }
         for (int n = 0; n < n_nodes; n++) LS_TRY(shard_node(g, n, (ls_axis)a, &s));
     }

@@ -1,9 +1,9 @@
 /*
- * Tiles: nodes that work token by token are run for some tokens after the other, so that what they hand to each other exists for one
- * tile only. A run of such nodes lies between two ops that mix tokens (attention, a convolution); of the tensors in it only
- * those that somebody outside makes or reads are whole. Sums over tokens (gradients of weights, the loss) are added to tile by
- * tile. Logits, their loss and their gradient are in one such run, and so is a feed-forward block (Bekman et al., "Arctic long
- * sequence training", arXiv 2506.13996, call these tiled logits and tiled MLP).
+ * Tiles: nodes that work token by token are run for some tokens after the other, so that what they hand to each other
+ * exists for one tile only. A run of such nodes lies between two ops that mix tokens (attention, a convolution); of the
+ * tensors in it only those that somebody outside makes or reads are whole. Sums over tokens (gradients of weights, the
+ * loss) are added to tile by tile. Logits, their loss and their gradient are in one such run, and so is a feed-forward
+ * block (Bekman et al., "Arctic long sequence training", arXiv 2506.13996, call these tiled logits and tiled MLP).
  */
 #include "compile/compile_impl.h"
 
@@ -11,8 +11,8 @@
 #include <string.h>
 
 /*
- * What the tensors within a run may take where the user has not said how many tokens a tile has; but no more tiles than a few: of
- * what is whole there is much more by then, and each tile adds to all weights' gradients.
+ * What the tensors within a run may take where the user has not said how many tokens a tile has; but no more tiles than
+ * a few: of what is whole there is much more by then, and each tile adds to all weights' gradients.
  */
 static const double tile_bytes = 96 << 20;
 
@@ -73,13 +73,11 @@ static int64_t width_of(const ls_graph *g, ls_tensor t) {
     return n;
 }
 
-static ls_tensor nth(const ls_node *node, int i) {
-    return i < node->n_in ? node->in[i] : node->out[i - node->n_in];
-}
+static ls_tensor nth(const ls_node *node, int i) { return i < node->n_in ? node->in[i] : node->out[i - node->n_in]; }
 
 static int touched(const ls_node *node) { return node->n_in + node->n_out; }
 
-/* --- finding runs ------------------------------------------------------------------------------------------------------------ */
+/* --- finding runs ------------------------------------------------------------------------------------------------- */
 
 /* Tokens that the node works through one by one; 0: it does not. */
 static int64_t node_rows(const ls_builder *b, int n) {
@@ -130,15 +128,17 @@ static void extend(const ls_builder *b, ls_tile_run *run, int first, int limit) 
             *when = IN_EACH_TILE;
             run->past = n + 1;
         } else if (is_whole(g, node) && node_rows(b, n) == 0) {
-            *when =
-                reads_from(g, run, node, IN_EACH_TILE) || reads_from(g, run, node, AFTER) ? AFTER : BEFORE;
+            *when = reads_from(g, run, node, IN_EACH_TILE) || reads_from(g, run, node, AFTER) ? AFTER : BEFORE;
         } else {
             return;
         }
     }
 }
 
-/* Width of what a loss is taken of: the first input of a node that gives one number for a token's many; 0: there is none. */
+/*
+ * Width of what a loss is taken of: the first input of a node that gives one number for a token's many; 0: there is
+ * none.
+ */
 static int64_t logits_width(const ls_graph *g) {
     int64_t width = 0;
     for (int n = 0; n < g->n_nodes; n++) {
@@ -158,8 +158,7 @@ static bool narrow(const ls_builder *b, ls_tile_run *run, int64_t width) {
     for (int n = run->first; n < run->past; n++) {
         for (int i = 0; i < touched(&g->nodes[n]); i++) {
             const ls_tensor t = nth(&g->nodes[n], i);
-            if (run->turn[n - run->first] != IN_EACH_TILE || !has_rows(g, t) || width_of(g, t) != width)
-                continue;
+            if (run->turn[n - run->first] != IN_EACH_TILE || !has_rows(g, t) || width_of(g, t) != width) continue;
             if (first < 0) first = n;
             last = n;
         }
@@ -175,8 +174,7 @@ static bool narrow(const ls_builder *b, ls_tile_run *run, int64_t width) {
 static int64_t most_rows(const ls_builder *b, int64_t rows) {
     const ls_layout *layout = &b->image->layout;
     const int64_t mine = ls_layout_count(layout, ls_mesh_sequence_index(&b->target->mesh, b->target->rank));
-    return ls_ceil_div(rows * ls_layout_most(layout),
-                       mine); /* rows need not be those of the whole sequence */
+    return ls_ceil_div(rows * ls_layout_most(layout), mine); /* rows need not be those of the whole sequence */
 }
 
 /* Chooses the storage that exists for one tile only, and the tile. False: nothing is gained. */
@@ -200,16 +198,14 @@ static bool fit(const ls_builder *b, const touches *all, ls_tile_run *run) {
     const int64_t rows = most_rows(b, run->rows);
     if (tile == 0) tile = ls_max(LEAST_TILE, ls_max(rows / MOST_TILES, (int64_t)(tile_bytes / bytes)));
     const int64_t tiles = ls_ceil_div(rows, tile);
-    run->tile = b->target->saving.tile_rows != 0
-                    ? tile
-                    : (int64_t)ls_round_up((size_t)ls_ceil_div(rows, tiles), TILE_UNIT);
+    run->tile =
+        b->target->saving.tile_rows != 0 ? tile : (int64_t)ls_round_up((size_t)ls_ceil_div(rows, tiles), TILE_UNIT);
     return run->tile < rows;
 }
 
 static touches find_touches(const ls_builder *b) {
     const ls_graph *g = b->job->graph;
-    touches all = {LS_NEW_ARRAY(b->image->arena, int, g->n_tensors),
-                   LS_NEW_ARRAY(b->image->arena, int, g->n_tensors)};
+    touches all = {LS_NEW_ARRAY(b->image->arena, int, g->n_tensors), LS_NEW_ARRAY(b->image->arena, int, g->n_tensors)};
     for (int t = 0; t < g->n_tensors; t++) all.first[t] = all.last[t] = -1;
     for (int n = b->row->first_node; n < b->end_node; n++) {
         for (int i = 0; i < touched(&g->nodes[n]); i++) {
@@ -244,7 +240,7 @@ void ls_tile_find(ls_builder *b) {
     }
 }
 
-/* --- lowering a run ------------------------------------------------------------------------------------------------------------ */
+/* --- lowering a run ----------------------------------------------------------------------------------------------- */
 
 bool ls_tile_is_inner(const ls_builder *b, ls_tensor storage) {
     for (int i = 0; b->run != NULL && i < b->run->n_inner; i++) {
@@ -261,8 +257,8 @@ ls_operand ls_tile_view(const ls_builder *b, ls_tensor t, ls_operand whole) {
     const size_t row = (size_t)width_of(b->job->graph, t) * ls_dtype_bytes(info->dtype);
     int64_t size[LS_MAX_DIMS] = {b->run->count};
     for (int i = 2; i < info->shape.ndim; i++) size[i - 1] = info->shape.dim[i].size;
-    return ls_operand_dense(whole.buffer, whole.offset + (inner ? 0 : (size_t)b->run->start * row),
-                            info->dtype, info->shape.ndim - 1, size);
+    return ls_operand_dense(whole.buffer, whole.offset + (inner ? 0 : (size_t)b->run->start * row), info->dtype,
+                            info->shape.ndim - 1, size);
 }
 
 int64_t ls_tile_rows(const ls_builder *b) { return b->run->count; }

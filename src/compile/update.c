@@ -1,7 +1,7 @@
 /*
- * The end of a step, when the gradients are reduced: the scalars of the step (loss, squared norm, the wish to stop) are added
- * over the ranks; each rank updates its shard with AdamW, piece by piece, and puts the new parameters into everyone's while it
- * goes on with the next piece.
+ * The end of a step, when the gradients are reduced: the scalars of the step (loss, squared norm, the wish to stop) are
+ * added over the ranks; each rank updates its shard with AdamW, piece by piece, and puts the new parameters into
+ * everyone's while it goes on with the next piece.
  */
 #include "compile/compile_impl.h"
 
@@ -13,18 +13,21 @@ static ls_operand bound(const ls_builder *b, const char *name) {
     return binding->operand;
 }
 
-/* --- parameters over the ranks ------------------------------------------------------------------------------------------- */
+/* --- parameters over the ranks ------------------------------------------------------------------------------------ */
 
 /* A bucket has channels of its own: it travels once in a run, and nothing holds up the next one. */
 static int channel_of(ls_builder *b, int bucket, int stage, int j) {
     return ls_build_channel(b, "parameters.%d.%d", bucket, ls_stage_channel(b, stage, j));
 }
 
-/* Of a bucket's parameters those that the rank `shift` places further in the stage has to give to others in it, when the later stages are done. */
+/*
+ * Of a bucket's parameters those that the rank `shift` places further in the stage has to give to others in it, when
+ * the later stages are done.
+ */
 static ls_operand part_of(ls_builder *b, int bucket, int stage, int shift) {
     const ls_bucket *whole = &b->buckets[bucket];
-    return ls_stage_part(b, ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, whole->start, whole->count),
-                         stage, shift);
+    return ls_stage_part(b, ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, whole->start, whole->count), stage,
+                         shift);
 }
 
 /* Parameters that other ranks update: nothing here reads the old ones any more. */
@@ -37,8 +40,7 @@ static void hand_over(ls_builder *b, int bucket, int stage) {
 static void send(ls_builder *b, int bucket, int stage) {
     const ls_operand mine = part_of(b, bucket, stage, 0);
     for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_send(b, channel_of(b, bucket, stage, j), ls_build_peer(b, b->stage[stage].team, j), mine,
-                      mine);
+        ls_build_send(b, channel_of(b, bucket, stage, j), ls_build_peer(b, b->stage[stage].team, j), mine, mine);
 }
 
 static void receive(ls_builder *b, int bucket, int stage) {
@@ -47,7 +49,7 @@ static void receive(ls_builder *b, int bucket, int stage) {
                          part_of(b, bucket, stage, -j));
 }
 
-/* --- the step ------------------------------------------------------------------------------------------------------------ */
+/* --- the step ----------------------------------------------------------------------------------------------------- */
 
 /* This rank's scalars to the sum over all ranks. */
 static void reduce_totals(ls_builder *b, ls_operand shard) {
@@ -97,9 +99,9 @@ int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number) 
 }
 
 /*
- * AdamW on a piece of the shard, whatever parameters it holds: the table of groups says what becomes of each unit. Elements behind the end
- * of a parameter in its last unit are updated with it. They and their gradients are zeros and stay so; with an epsilon of 0, which
- * options refuse, they would be 0/0.
+ * AdamW on a piece of the shard, whatever parameters it holds: the table of groups says what becomes of each unit.
+ * Elements behind the end of a parameter in its last unit are updated with it. They and their gradients are zeros and
+ * stay so; with an epsilon of 0, which options refuse, they would be 0/0.
  */
 static void adamw(ls_builder *b, int bucket) {
     const ls_flat_piece *piece = &b->image->pieces[bucket];
@@ -118,11 +120,10 @@ static void adamw(ls_builder *b, int bucket) {
                .params_bytes = sizeof params,
                .flops = 15.0 * (double)piece->count,
                .n_in = 4,
-               .in = {ls_operand_slice(bound(b, LS_BIND_SHARD), 0, piece->at, piece->count),
-                      bound(b, LS_BIND_CONTROL), groups, bound(b, LS_BIND_SETTINGS)},
+               .in = {ls_operand_slice(bound(b, LS_BIND_SHARD), 0, piece->at, piece->count), bound(b, LS_BIND_CONTROL),
+                      groups, bound(b, LS_BIND_SETTINGS)},
                .n_out = 4,
-               .out = {apart ? ls_operand_slice(bound(b, LS_BIND_MASTER), 0, piece->at, piece->count)
-                             : parameters,
+               .out = {apart ? ls_operand_slice(bound(b, LS_BIND_MASTER), 0, piece->at, piece->count) : parameters,
                        ls_operand_slice(bound(b, LS_BIND_M), 0, piece->at, piece->count),
                        ls_operand_slice(bound(b, LS_BIND_V), 0, piece->at, piece->count), parameters}});
 }

@@ -1,6 +1,6 @@
 /*
- * How much scratch kernels ask for. Asking may be dear (oneDNN describes the whole product), and layers are alike, so answers are
- * kept for as long as a rank is compiled.
+ * How much scratch kernels ask for. Asking may be dear (oneDNN describes the whole product), and layers are alike, so
+ * answers are kept for as long as a rank is compiled.
  */
 #include "compile/compile_impl.h"
 
@@ -27,8 +27,7 @@ static bool is_about(const ls_workspace_answer *a, const ls_kernel *kernel, cons
            (params_bytes == 0 || memcmp(a->call.params, call->params, params_bytes) == 0);
 }
 
-size_t ls_workspace_bytes(ls_builder *b, const ls_kernel *kernel, const ls_kernel_call *call,
-                          size_t params_bytes) {
+size_t ls_workspace_bytes(ls_builder *b, const ls_kernel *kernel, const ls_kernel_call *call, size_t params_bytes) {
     if (kernel->workspace == NULL) return 0;
     for (int i = 0; i < b->n_answers; i++) {
         if (is_about(&b->answers[i], kernel, call, params_bytes)) return b->answers[i].bytes;

@@ -54,8 +54,7 @@ static ls_status end_document(void *context, bool learnt, ls_place next) {
     build *b = context;
     LS_TRY(ls_shard_end_document(b->writer, learnt));
     const ls_shard_header *so_far = ls_shard_so_far(b->writer);
-    if ((int64_t)so_far->tokens < b->options->shard_tokens && so_far->documents < MOST_DOCUMENTS)
-        return ls_ok();
+    if ((int64_t)so_far->tokens < b->options->shard_tokens && so_far->documents < MOST_DOCUMENTS) return ls_ok();
     return finish_shard(b, next);
 }
 
@@ -88,10 +87,9 @@ static ls_status after_batch(void *context, ls_place place) {
     if (b->options->stop == NULL || *b->options->stop == 0) return ls_ok();
     if (b->state.n_shards == 0)
         return ls_error(LS_INTERRUPTED, "interrupted before the first shard was complete: nothing is kept");
-    return ls_error(
-        LS_INTERRUPTED,
-        "interrupted: %lld shards are complete; the same command with --resume continues after them",
-        (long long)b->state.n_shards);
+    return ls_error(LS_INTERRUPTED,
+                    "interrupted: %lld shards are complete; the same command with --resume continues after them",
+                    (long long)b->state.n_shards);
 }
 
 /* ---- building ---- */
@@ -100,14 +98,11 @@ static ls_status read_documents(build *b) {
     const ls_build_options *o = b->options;
     const ls_document_form *form = &b->state.form;
     const ls_document_sink sink = {b, begin_document, append, end_document, after_batch};
-    const ls_document_reading reading = {.form = form,
-                                         .tokenizer = o->tokenizer,
-                                         .inputs = &b->inputs,
-                                         .from = b->state.place,
-                                         .threads = o->threads};
+    const ls_document_reading reading = {
+        .form = form, .tokenizer = o->tokenizer, .inputs = &b->inputs, .from = b->state.place, .threads = o->threads};
     if (b->state.place.input > b->inputs.n || b->state.place.line < 1)
-        return ls_error(LS_INVALID, "%s/" LS_SHARDS_JOURNAL " is damaged: it continues at file %lld of %lld",
-                        o->out, (long long)b->state.place.input, (long long)b->inputs.n);
+        return ls_error(LS_INVALID, "%s/" LS_SHARDS_JOURNAL " is damaged: it continues at file %lld of %lld", o->out,
+                        (long long)b->state.place.input, (long long)b->inputs.n);
     b->kind = (ls_shard_kind){ls_tokenizer_fingerprint(o->tokenizer), ls_tokenizer_vocabulary(o->tokenizer),
                               form->frame.end, form->kind->learnt};
     LS_TRY(ls_documents_read(&reading, &sink, &b->state.count));
@@ -155,8 +150,7 @@ static void describe(const build *b, ls_build_summary *out) {
                               .shards = s->n_shards,
                               .resumed = b->resumed,
                               .seconds = ls_seconds() - b->start};
-    ls_frame_text(b->options->tokenizer, s->form.frame.begin, s->form.frame.n_begin, out->begin,
-                  sizeof out->begin);
+    ls_frame_text(b->options->tokenizer, s->form.frame.begin, s->form.frame.n_begin, out->begin, sizeof out->begin);
     ls_frame_text(b->options->tokenizer, &s->form.frame.end, 1, out->end, sizeof out->end);
 }
 

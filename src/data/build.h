@@ -1,8 +1,8 @@
 /*
  * Text to a folder of token shards (shard.h describes the folder).
  *
- * A shard is renamed when it is complete, so that an interrupted build can be resumed after its last shard. The same inputs give the same
- * bytes, however often the build was interrupted and whatever the number of threads.
+ * A shard is renamed when it is complete, so that an interrupted build can be resumed after its last shard. The same
+ * inputs give the same bytes, however often the build was interrupted and whatever the number of threads.
  */
 #ifndef LS_DATA_BUILD_H
 #define LS_DATA_BUILD_H
@@ -36,9 +36,9 @@ typedef struct ls_build_summary {
 } ls_build_summary;
 
 /*
- * Uses about 100 MiB of memory besides the tokenizer, and about ten times the longest record. Errors name the file and the line.
- * LS_INTERRUPTED says what is complete. LS_USAGE: the folder holds complete shards, or an unfinished build (without resume), or the build
- * of another request (with resume).
+ * Uses about 100 MiB of memory besides the tokenizer, and about ten times the longest record. Errors name the file and
+ * the line. LS_INTERRUPTED says what is complete. LS_USAGE: the folder holds complete shards, or an unfinished build
+ * (without resume), or the build of another request (with resume).
  */
 LS_MUST_USE ls_status ls_shards_build(const ls_build_options *options, ls_build_summary *out);
 

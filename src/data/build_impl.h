@@ -21,8 +21,7 @@ typedef struct ls_build_state {
     int64_t n_shards, shard_capacity;
 } ls_build_state;
 
-uint64_t ls_build_request(const ls_build_options *options, const ls_build_state *state,
-                          const ls_input_list *inputs);
+uint64_t ls_build_request(const ls_build_options *options, const ls_build_state *state, const ls_input_list *inputs);
 LS_MUST_USE ls_status ls_build_path(const ls_build_options *options, const char *name, char **out);
 LS_MUST_USE ls_status ls_build_shard_path(const ls_build_options *options, int64_t shard, char **out);
 

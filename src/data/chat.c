@@ -1,6 +1,6 @@
 /*
- * Renders the conversation of a record with its chat template, and finds which characters of the result are learnt and which are special
- * tokens.
+ * Renders the conversation of a record with its chat template, and finds which characters of the result are learnt and
+ * which are special tokens.
  */
 #include "base/base.h"
 #include "data/chat_impl.h"
@@ -19,13 +19,12 @@ typedef struct conversation {
     const ls_chat *chat;
     const ls_jinja *jinja;
     ls_arena *arena;
-    jinja_dict
-        *variables; /* of the template; render sets "messages" and "add_generation_prompt" among them */
+    jinja_dict *variables; /* of the template; render sets "messages" and "add_generation_prompt" among them */
     jinja_list *messages;
     ls_json_value json; /* the messages, for errors */
-    size_t first;   /* number of messages before the record's own: 1 if a system message was added, else 0 */
-    size_t bytes;   /* of the variables and messages, which the limits grow with */
-    uint64_t steps; /* of the renderings so far */
+    size_t first;       /* number of messages before the record's own: 1 if a system message was added, else 0 */
+    size_t bytes;       /* of the variables and messages, which the limits grow with */
+    uint64_t steps;     /* of the renderings so far */
 } conversation;
 
 /* ---- the variables of a template ---- */
@@ -33,15 +32,14 @@ typedef struct conversation {
 static bool is_word(jinja_text text) {
     for (size_t i = 0; i < text.n; i++) {
         const uint32_t c = text.at[i] & JINJA_CODE;
-        if (!(c == '_' || c == '-' || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z')))
-            return false;
+        if (!(c == '_' || c == '-' || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z'))) return false;
     }
     return true;
 }
 
 /*
- * A role that is a word loses its mark as text of the conversation, because some templates make a special token of it: '<|' + role +
- * '|>'.
+ * A role that is a word loses its mark as text of the conversation, because some templates make a special token of it:
+ * '<|' + role + '|>'.
  */
 static jinja_value trusted_role(ls_arena *arena, jinja_value role) {
     if (role.kind != JINJA_TEXT || !is_word(role.text)) return role;
@@ -50,7 +48,10 @@ static jinja_value trusted_role(ls_arena *arena, jinja_value role) {
     return jinja_of_text((jinja_text){characters, role.text.n});
 }
 
-/* Records name the reasoning of a message in several ways. As in transformers, templates find it under both names that they read. */
+/*
+ * Records name the reasoning of a message in several ways. As in transformers, templates find it under both names that
+ * they read.
+ */
 static void put_reasoning(ls_arena *arena, jinja_dict *message, const jinja_value *reasoning, bool first) {
     if (reasoning == NULL) return;
     if (first && jinja_dict_find_ascii(message, "thinking") == NULL)
@@ -87,12 +88,10 @@ static bool has_role(jinja_value message, const char *role) {
 /* Puts the user's system message first, unless the conversation begins with one. */
 static void put_system(conversation *c) {
     const jinja_list *all = c->messages;
-    const bool there =
-        all->n > 0 && (has_role(all->item[0], "system") || has_role(all->item[0], "developer"));
+    const bool there = all->n > 0 && (has_role(all->item[0], "system") || has_role(all->item[0], "developer"));
     if (c->chat->system == NULL || there) return;
     jinja_dict *message = jinja_dict_new(c->arena);
-    const jinja_text text =
-        jinja_text_of_utf8(c->arena, c->chat->system, strlen(c->chat->system), JINJA_FROM_DATA);
+    const jinja_text text = jinja_text_of_utf8(c->arena, c->chat->system, strlen(c->chat->system), JINJA_FROM_DATA);
     jinja_dict_set_ascii(c->arena, message, "role", jinja_of_text(jinja_text_of_ascii(c->arena, "system")));
     jinja_dict_set_ascii(c->arena, message, "content", jinja_of_text(text));
     jinja_list *more = jinja_list_new(c->arena, all->n + 1);
@@ -127,8 +126,7 @@ static void find_variables(conversation *c, ls_json_value record) {
             jinja_dict_set_ascii(
                 arena, c->variables, ls_chat_token_names[i],
                 jinja_of_text(jinja_text_of_utf8(arena, c->chat->token[i], strlen(c->chat->token[i]), 0)));
-    const jinja_value more =
-        jinja_of_json(arena, ls_json_field(record, "chat_template_kwargs"), JINJA_FROM_DATA);
+    const jinja_value more = jinja_of_json(arena, ls_json_field(record, "chat_template_kwargs"), JINJA_FROM_DATA);
     for (size_t i = 0; more.kind == JINJA_DICT && i < more.dict->n; i++)
         jinja_dict_set(arena, c->variables, more.dict->pair[i].key, more.dict->pair[i].value);
     static const char *const given[] = {"tools", "documents"};
@@ -140,8 +138,8 @@ static void find_variables(conversation *c, ls_json_value record) {
 /* ---- rendering ---- */
 
 /*
- * Renders the first n messages. own (may be NULL) replaces the last of them. prompt: followed by the beginning of an answer
- * (add_generation_prompt).
+ * Renders the first n messages. own (may be NULL) replaces the last of them. prompt: followed by the beginning of an
+ * answer (add_generation_prompt).
  */
 static ls_status render(conversation *c, size_t n, const jinja_value *own, bool prompt, ls_arena *arena,
                         jinja_text *out) {
@@ -157,8 +155,8 @@ static ls_status render(conversation *c, size_t n, const jinja_value *own, bool 
     jinja_dict_set_ascii(c->arena, c->variables, "add_generation_prompt", jinja_bool(prompt));
     const ls_status status = ls_jinja_render(c->jinja, arena, c->variables, &options, out);
     if (n == c->messages->n && !prompt) return ls_error_in(status, "%s: messages", c->json.file);
-    return ls_error_in(status, "%s: messages before messages[%zu], rendered to find what is learnt",
-                       c->json.file, n - c->first);
+    return ls_error_in(status, "%s: messages before messages[%zu], rendered to find what is learnt", c->json.file,
+                       n - c->first);
 }
 
 /* ---- what is learnt ---- */
@@ -187,10 +185,10 @@ static size_t behind_earlier(jinja_text text, size_t end) {
 }
 
 /*
- * Where an answer begins in `answered`: after the prompt. own: the first character that comes from the message itself. Some templates
- * write more into the last message of a user, or <think> after the prompt, so that `answered` does not begin with the prompt. Then the
- * part of the prompt after the earlier messages is compared with the text between them and `own`, and the answer begins where the two
- * differ. SIZE_MAX: they have nothing in common.
+ * Where an answer begins in `answered`: after the prompt. own: the first character that comes from the message itself.
+ * Some templates write more into the last message of a user, or <think> after the prompt, so that `answered` does not
+ * begin with the prompt. Then the part of the prompt after the earlier messages is compared with the text between them
+ * and `own`, and the answer begins where the two differ. SIZE_MAX: they have nothing in common.
  */
 static size_t begin_of_answer(jinja_text prompt, jinja_text answered, size_t own) {
     const size_t same = common_length(prompt, answered);
@@ -202,9 +200,9 @@ static size_t begin_of_answer(jinja_text prompt, jinja_text answered, size_t own
 }
 
 /*
- * Marks what is learnt of message i, an answer: from the end of its prompt as far as the whole conversation has the same text. Some
- * templates change an answer when later messages follow (most remove its reasoning). Then nothing of it is learnt, because a model never
- * generates the changed text at this place.
+ * Marks what is learnt of message i, an answer: from the end of its prompt as far as the whole conversation has the
+ * same text. Some templates change an answer when later messages follow (most remove its reasoning). Then nothing of it
+ * is learnt, because a model never generates the changed text at this place.
  */
 static ls_status mark_answer(conversation *c, size_t i, jinja_char *whole, size_t n, ls_arena *arena) {
     jinja_text prompt = {0}, answered = {whole, n};
@@ -258,8 +256,7 @@ static ls_status to_utf8(jinja_text characters, marked_bytes *out) {
     for (size_t i = 0; i < characters.n; i++) {
         const jinja_char c = characters.at[i];
         const uint8_t marks = (c & JINJA_FROM_DATA ? FROM_DATA : 0) | (c & JINJA_GENERATED ? LEARNT : 0);
-        for (int k = ls_utf8_encode(c & JINJA_CODE, out->text + out->n); k > 0; k--)
-            out->marks[out->n++] = marks;
+        for (int k = ls_utf8_encode(c & JINJA_CODE, out->text + out->n); k > 0; k--) out->marks[out->n++] = marks;
     }
     return ls_ok();
 }
@@ -286,8 +283,7 @@ static bool is_from_data(const marked_bytes *s, size_t from, size_t to) {
 /* White space after the token that ends an answer is not learnt, because generation stops at the token. */
 static void end_with_token(marked_bytes *s, size_t end) {
     size_t to = end;
-    while (to < s->n && s->marks[to] == LEARNT &&
-           (s->text[to] == ' ' || s->text[to] == '\n' || s->text[to] == '\r'))
+    while (to < s->n && s->marks[to] == LEARNT && (s->text[to] == ' ' || s->text[to] == '\n' || s->text[to] == '\r'))
         to++;
     if (to == s->n || !(s->marks[to] & LEARNT)) memset(s->marks + end, 0, to - end);
 }
@@ -301,8 +297,7 @@ static ls_status append_all(const ls_chat *chat, marked_bytes *s, bool generates
         if (is_from_data(s, m.from, m.to)) continue;
         if (!generates) end_with_token(s, m.end);
         LS_TRY(append_runs(s, done, m.start, alone, out));
-        LS_TRY(
-            ls_marked_append_token(out, s->text + m.start, m.end - m.start, s->marks[m.from] & LEARNT, m.id));
+        LS_TRY(ls_marked_append_token(out, s->text + m.start, m.end - m.start, s->marks[m.from] & LEARNT, m.id));
         done = m.end;
         if (from < done) from = done;
     }
@@ -310,11 +305,10 @@ static ls_status append_all(const ls_chat *chat, marked_bytes *s, bool generates
 }
 
 /*
- * Appends characters as marked text, learnt where they have the mark JINJA_GENERATED. generates: the marks are those of the template's
- * generation blocks, and stay as they are.
+ * Appends characters as marked text, learnt where they have the mark JINJA_GENERATED. generates: the marks are those of
+ * the template's generation blocks, and stay as they are.
  */
-static ls_status append_characters(const ls_chat *chat, jinja_text characters, bool generates,
-                                   ls_marked_text *out) {
+static ls_status append_characters(const ls_chat *chat, jinja_text characters, bool generates, ls_marked_text *out) {
     marked_bytes s = {0};
     ls_status status = to_utf8(characters, &s);
     if (status.code == LS_OK) status = append_all(chat, &s, generates, out);
@@ -335,8 +329,7 @@ static ls_status render_all(conversation *c, ls_json_value record, ls_marked_tex
     jinja_char *characters = ls_arena_copy(c->arena, text.at, text.n * sizeof *characters);
     if (!ls_jinja_generates(c->jinja)) LS_TRY(mark_answers(c, characters, text.n));
     for (size_t i = 0; i < text.n && !learnt; i++) learnt = characters[i] & JINJA_GENERATED;
-    if (!learnt)
-        return ls_json_error(c->json, "a message of the assistant that is learnt: there is nothing to learn");
+    if (!learnt) return ls_json_error(c->json, "a message of the assistant that is learnt: there is nothing to learn");
     return append_characters(c->chat, (jinja_text){characters, text.n}, ls_jinja_generates(c->jinja), out);
 }
 

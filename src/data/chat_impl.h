@@ -1,6 +1,6 @@
 /*
- * data: conversations as text. A chat template of the tokenizer's folder, or one of a few published forms, is rendered as transformers
- * renders it. The contents of messages are plain text: only the template writes special tokens.
+ * data: conversations as text. A chat template of the tokenizer's folder, or one of a few published forms, is rendered
+ * as transformers renders it. The contents of messages are plain text: only the template writes special tokens.
  */
 #ifndef LS_DATA_CHAT_IMPL_H
 #define LS_DATA_CHAT_IMPL_H
@@ -28,14 +28,14 @@ typedef struct ls_marked_text {
 
 LS_MUST_USE ls_status ls_marked_append(ls_marked_text *marked, const char *text, size_t bytes, bool learnt);
 /* Appends text that is the token `id`, or with id -1 is encoded by itself. */
-LS_MUST_USE ls_status ls_marked_append_token(ls_marked_text *marked, const char *text, size_t bytes,
-                                             bool learnt, int32_t id);
+LS_MUST_USE ls_status ls_marked_append_token(ls_marked_text *marked, const char *text, size_t bytes, bool learnt,
+                                             int32_t id);
 void ls_marked_free(ls_marked_text *marked);
 
 /*
- * Appends the tokens of the text. A token that covers a learnt byte is learnt, as in transformers. Text between the special tokens
- * is encoded with `plain` (ls_tokenizer_encode_plain); plain NULL: special tokens are recognised there. To find which tokens are
- * learnt, parts are encoded twice; LS_INVALID when that would take too long.
+ * Appends the tokens of the text. A token that covers a learnt byte is learnt, as in transformers. Text between the
+ * special tokens is encoded with `plain` (ls_tokenizer_encode_plain); plain NULL: special tokens are recognised there.
+ * To find which tokens are learnt, parts are encoded twice; LS_INVALID when that would take too long.
  */
 LS_MUST_USE ls_status ls_marked_encode(const ls_tokenizer *tokenizer, const ls_marked_text *marked,
                                        const ls_plain_text *plain, ls_learnt_tokens *out);
@@ -43,8 +43,7 @@ LS_MUST_USE ls_status ls_marked_encode(const ls_tokenizer *tokenizer, const ls_m
 /* ---- chat templates (chat_template.c) ---- */
 
 typedef struct ls_chat_options {
-    const char
-        *name; /* of a form, of a template in the folder, or a file; NULL or "auto": the folder's own */
+    const char *name;   /* of a form, of a template in the folder, or a file; NULL or "auto": the folder's own */
     const char *folder; /* of the tokenizer; NULL: it has none */
     const char *system; /* system message for conversations that do not begin with one; NULL: none is added */
     const char *today;  /* YYYY-MM-DD, for strftime_now; NULL: the current day */
@@ -71,17 +70,16 @@ extern const char *const ls_chat_token_names[LS_CHAT_TOKENS]; /* "bos_token", ..
 const char *ls_chat_form(size_t i, const char **name);
 
 /* LS_USAGE lists the known names. Logs which template is used. */
-LS_MUST_USE ls_status ls_chat_open(const ls_tokenizer *tokenizer, const ls_chat_options *options,
-                                   ls_chat *out);
+LS_MUST_USE ls_status ls_chat_open(const ls_tokenizer *tokenizer, const ls_chat_options *options, ls_chat *out);
 void ls_chat_close(ls_chat *chat); /* a zeroed one is allowed */
 
 /* ---- rendering (chat.c) ---- */
 
 /*
- * Renders the conversation of a record: "messages", and if present "tools", "documents" and "chat_template_kwargs". Learnt is what the
- * template's generation blocks write. In a template without such blocks it is what the template writes for a message of the assistant,
- * beyond the prompt that it writes before an answer, provided that it writes the same when later messages follow. LS_INVALID when nothing
- * is learnt.
+ * Renders the conversation of a record: "messages", and if present "tools", "documents" and "chat_template_kwargs".
+ * Learnt is what the template's generation blocks write. In a template without such blocks it is what the template
+ * writes for a message of the assistant, beyond the prompt that it writes before an answer, provided that it writes the
+ * same when later messages follow. LS_INVALID when nothing is learnt.
  */
 LS_MUST_USE ls_status ls_chat_render(const ls_chat *chat, ls_json_value record, ls_marked_text *out);
 

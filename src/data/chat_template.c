@@ -1,6 +1,6 @@
 /*
- * Opening a chat template: one of the published forms below, one of the tokenizer's folder, or a file; and the special tokens that
- * templates know by name.
+ * Opening a chat template: one of the published forms below, one of the tokenizer's folder, or a file; and the special
+ * tokens that templates know by name.
  */
 #include "base/base.h"
 #include "data/chat_impl.h"
@@ -21,8 +21,7 @@ const char *const ls_chat_token_names[LS_CHAT_TOKENS] = {"bos_token", "eos_token
 #define CHECK(roles)                                                                                             \
     "{%- if tools %}{{ raise_exception('tools are not supported') }}{% endif -%}"                                \
     "{%- for m in messages -%}"                                                                                  \
-    "{%- if m.role not in [" roles                                                                               \
-    "] %}{{ raise_exception('role is ' ~ m.role ~ ', expected one of ' ~ [" roles                                \
+    "{%- if m.role not in [" roles "] %}{{ raise_exception('role is ' ~ m.role ~ ', expected one of ' ~ [" roles \
     "] | join(', ')) }}{% endif -%}"                                                                             \
     "{%- if m.tool_calls %}{{ raise_exception('calls of tools are not supported') }}{% endif -%}"                \
     "{%- if m.content is not string %}{{ raise_exception('content of ' ~ m.role ~ ' is no text') }}{% endif -%}" \
@@ -71,13 +70,13 @@ static const struct {
      "{%- for m in talk %}{% if m.role == 'user' %}{% set first = '<<SYS>>\\n' + system + '\\n<</SYS>>\\n\\n' if "
      "loop.first and system is not none else '' %}{{ '<s>[INST] ' + (first + m.content) | trim + ' [/INST]' }}"
      "{% else %}{{ ' ' }}{% generation %}{{ m.content | trim + ' </s>' }}{% endgeneration %}{% endif %}{% endfor %}"},
-    {"mistral", CHECK(TWO_ROLES) "{%- set talk = messages -%}" TURNS MISTRAL_TURNS(
-                    "'[INST] ' + m.content + ' [/INST]'", "''", "m.content")},
+    {"mistral", CHECK(TWO_ROLES) "{%- set talk = messages -%}" TURNS MISTRAL_TURNS("'[INST] ' + m.content + ' [/INST]'",
+                                                                                   "''", "m.content")},
     {"mistral-v3", CHECK(TWO_ROLES) "{%- set talk = messages -%}" TURNS MISTRAL_TURNS(
                        "'[INST] ' + m.content + '[/INST]'", "' '", "m.content | trim")},
     {"gemma", CHECK(TWO_ROLES) "{%- set talk = messages -%}" TURNS GEMMA_TURNS("''")},
-    {"gemma3", CHECK(ALL_ROLES) SYSTEM_FIRST TURNS GEMMA_TURNS(
-                   "(system + '\\n\\n' if loop.first and system is not none else '')")},
+    {"gemma3", CHECK(ALL_ROLES)
+                   SYSTEM_FIRST TURNS GEMMA_TURNS("(system + '\\n\\n' if loop.first and system is not none else '')")},
 };
 
 const char *ls_chat_form(size_t i, const char **name) {
@@ -96,8 +95,7 @@ static void list_forms(char *out, size_t room) {
 /* ---- adding a template ---- */
 
 /* Parses a template into *out and mixes it into the hash. file: for errors, and the name of the main template. */
-static ls_status add_template(const char *file, const char *text, size_t bytes, ls_chat *chat,
-                              ls_jinja **out) {
+static ls_status add_template(const char *file, const char *text, size_t bytes, ls_chat *chat, ls_jinja **out) {
     const uint64_t both[] = {chat->hash, ls_hash_bytes(text, bytes)};
     LS_TRY(ls_jinja_read(file, text, bytes, out));
     chat->hash = ls_hash_bytes(both, sizeof both);
@@ -133,8 +131,8 @@ static ls_status add_text(const char *file, const char *text, ls_chat *chat, ls_
 }
 
 /*
- * chat_template is one text, or an array of named ones. name NULL: the one text, or the template "default" and that for tools. If there is
- * no template of that name, chat->jinja stays NULL.
+ * chat_template is one text, or an array of named ones. name NULL: the one text, or the template "default" and that for
+ * tools. If there is no template of that name, chat->jinja stays NULL.
  */
 static ls_status add_from_value(const char *path, ls_json_value config, const char *name, ls_chat *chat) {
     const ls_json_value field = ls_json_field(config, "chat_template");
@@ -191,18 +189,16 @@ static ls_status find_template(const ls_chat_options *o, ls_chat *chat) {
     list_forms(known, sizeof known);
     if (o->name == NULL || strcmp(o->name, "auto") == 0) {
         if (o->folder != NULL) return add_from_folder(o->folder, chat);
-        return ls_error(LS_USAGE,
-                        "--template is missing; expected one of %s, a file, or a --tokenizer that has one",
+        return ls_error(LS_USAGE, "--template is missing; expected one of %s, a file, or a --tokenizer that has one",
                         known);
     }
     if (o->folder != NULL) LS_TRY(add_from_folder_by_name(o->folder, o->name, chat));
     for (size_t i = 0; chat->jinja == NULL && (text = ls_chat_form(i, &name)) != NULL; i++)
         if (strcmp(o->name, name) == 0) LS_TRY(add_template(name, text, strlen(text), chat, &chat->jinja));
     if (chat->jinja == NULL && ls_file_exists(o->name)) LS_TRY(add_file(o->name, chat));
-    return chat->jinja != NULL
-               ? ls_ok()
-               : ls_error(LS_USAGE, "--template is '%s'; known are auto, %s%s and files", o->name, known,
-                          o->folder != NULL ? ", those of the tokenizer's folder" : "");
+    return chat->jinja != NULL ? ls_ok()
+                               : ls_error(LS_USAGE, "--template is '%s'; known are auto, %s%s and files", o->name,
+                                          known, o->folder != NULL ? ", those of the tokenizer's folder" : "");
 }
 
 /* ---- tokens ---- */
@@ -233,13 +229,12 @@ static ls_status find_tokens(const ls_chat_options *o, ls_chat *chat) {
     LS_TRY(read_tokens(o->folder, CONFIG_NAME, chat));
     LS_TRY(read_tokens(o->folder, "special_tokens_map.json", chat));
     for (size_t i = 0; i < LS_CHAT_TOKENS; i++) {
-        const uint64_t both[] = {
-            chat->hash, chat->token[i] != NULL ? ls_hash_bytes(chat->token[i], strlen(chat->token[i])) : i};
+        const uint64_t both[] = {chat->hash,
+                                 chat->token[i] != NULL ? ls_hash_bytes(chat->token[i], strlen(chat->token[i])) : i};
         chat->hash = ls_hash_bytes(both, sizeof both);
         if (chat->token[i] == NULL && ls_jinja_names(chat->jinja, ls_chat_token_names[i]))
-            ls_log(
-                "%s reads %s, which the tokenizer's files do not name: it is undefined, as in transformers",
-                chat->name, ls_chat_token_names[i]);
+            ls_log("%s reads %s, which the tokenizer's files do not name: it is undefined, as in transformers",
+                   chat->name, ls_chat_token_names[i]);
     }
     return ls_ok();
 }
@@ -255,8 +250,8 @@ static ls_status find_day(const char *today, ls_chat *chat) {
         if (sscanf(today, "%4d-%2d-%2d%n", &year, &month, &day, &end) != 3 || today[end] != 0 || month < 1 ||
             month > 12 || day < 1 || day > 31 || year < 1900)
             return ls_error(LS_USAGE, "--today is '%s', expected a day such as 2025-07-09", today);
-        chat->today = (struct tm){
-            .tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day, .tm_hour = 12, .tm_isdst = -1};
+        chat->today =
+            (struct tm){.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day, .tm_hour = 12, .tm_isdst = -1};
         mktime(&chat->today); /* sets the day of the week */
     }
     if (!ls_jinja_names(chat->jinja, "strftime_now")) return ls_ok();
@@ -284,8 +279,8 @@ static ls_status set_system(const char *system, ls_chat *chat) {
     ls_marked_free(&text);
     ls_json_free(document);
     if (status.code == LS_OK) return status;
-    return ls_error(LS_USAGE, "--system is given, but template %s cannot render a system message: %s",
-                    chat->name, status.text);
+    return ls_error(LS_USAGE, "--system is given, but template %s cannot render a system message: %s", chat->name,
+                    status.text);
 }
 
 /* ---- opening ---- */
@@ -295,12 +290,11 @@ static ls_status open_chat(const ls_chat_options *o, ls_chat *chat) {
     LS_TRY(find_tokens(o, chat));
     LS_TRY(find_day(o->today, chat));
     LS_TRY(set_system(o->system, chat));
-    ls_log("conversations use template %s%s%.80s%s", chat->name,
-           chat->system != NULL ? "; system message where there is none: " : "",
-           chat->system != NULL ? chat->system : "",
-           ls_jinja_generates(chat->jinja)
-               ? ""
-               : "; it has no generation blocks, so what it writes for an answer is learnt");
+    ls_log(
+        "conversations use template %s%s%.80s%s", chat->name,
+        chat->system != NULL ? "; system message where there is none: " : "", chat->system != NULL ? chat->system : "",
+        ls_jinja_generates(chat->jinja) ? ""
+                                        : "; it has no generation blocks, so what it writes for an answer is learnt");
     return ls_ok();
 }
 

@@ -67,5 +67,4 @@ static void destroy(void *state) {
 #define destroy NULL
 #endif
 
-const ls_codec ls_codec_gzip = {".gz",        "gzip", "member", {0x1f, 0x8b}, 2,
-                                "zlib1g-dev", create, decode,   destroy};
+const ls_codec ls_codec_gzip = {".gz", "gzip", "member", {0x1f, 0x8b}, 2, "zlib1g-dev", create, decode, destroy};

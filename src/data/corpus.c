@@ -15,9 +15,7 @@ static ls_status reserve(ls_store *store, int64_t n) {
     if (n <= store->capacity - store->count) return ls_ok();
     int64_t wanted = ls_max(ls_max(2 * store->capacity, store->count + n), 1 << 20);
     void *grown = realloc(store->data, (size_t)wanted * (size_t)store->width);
-    if (!grown)
-        return ls_error(LS_NO_MEMORY, "no memory for %lld tokens of %d bytes", (long long)wanted,
-                        store->width);
+    if (!grown) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens of %d bytes", (long long)wanted, store->width);
     store->data = grown;
     store->capacity = wanted;
     return ls_ok();
@@ -67,8 +65,7 @@ static ls_status set_learnt(memory *m, const uint8_t *learnt, bool value, int64_
     if (words > m->learnt_capacity) {
         const size_t wanted = 2 * words + 1024;
         uint64_t *grown = realloc(c->learnt, wanted * sizeof *grown);
-        if (grown == NULL)
-            return ls_error(LS_NO_MEMORY, "no memory to mark %lld tokens", (long long)c->store.count);
+        if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory to mark %lld tokens", (long long)c->store.count);
         memset(grown + m->learnt_capacity, 0, (wanted - m->learnt_capacity) * sizeof *grown);
         c->learnt = grown;
         m->learnt_capacity = wanted;
@@ -265,8 +262,8 @@ ls_document ls_corpus_nth(const ls_corpus *c, int64_t d) {
 void ls_document_next(ls_document *document) {
     if (++document->d >= document->part->documents) {
         if (document->parts == 0) {
-            *document = (ls_document){
-                .start = document->start + document->length, .part = document->part, .d = document->d};
+            *document =
+                (ls_document){.start = document->start + document->length, .part = document->part, .d = document->d};
             return;
         }
         document->part++;

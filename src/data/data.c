@@ -39,17 +39,15 @@ static ls_status check_sequences(const ls_data_options *options, const ls_data *
     LS_PATH names = NULL;
     LS_TRY(name_paths(options, &names));
     if (data->packed.sequences > 0) return ls_ok();
-    return ls_error(
-        LS_INVALID, "%s: %lld tokens in %lld documents, but a sequence of %lld needs at least %lld tokens",
-        names, (long long)data->corpus.tokens, (long long)data->corpus.documents,
-        (long long)options->sequence, (long long)(data->packer->apart ? 2 : options->sequence + 1));
+    return ls_error(LS_INVALID, "%s: %lld tokens in %lld documents, but a sequence of %lld needs at least %lld tokens",
+                    names, (long long)data->corpus.tokens, (long long)data->corpus.documents,
+                    (long long)options->sequence, (long long)(data->packer->apart ? 2 : options->sequence + 1));
 }
 
 static ls_status check_options(const ls_data_options *options) {
     if (options->n_paths < 1) return ls_error(LS_INVALID, "no data given, expected files or folders of text");
     if (options->sequence < 1 || options->sequence >= INT64_MAX / 8)
-        return ls_error(LS_INVALID, "sequence length is %lld, expected at least 1",
-                        (long long)options->sequence);
+        return ls_error(LS_INVALID, "sequence length is %lld, expected at least 1", (long long)options->sequence);
     return ls_ok();
 }
 
@@ -142,15 +140,15 @@ bool ls_data_apart(const ls_data *data) { return data->packer->apart; }
 void ls_data_log_packing(const ls_data *data) {
     const ls_data_summary *d = &data->summary;
     if (!data->packer->apart) return;
-    ls_log("packed (%s): documents do not see each other; %.2f %% of the places are empty",
-           data->packer->name, 100.0 * (double)d->padding / ((double)d->windows * (double)data->S));
+    ls_log("packed (%s): documents do not see each other; %.2f %% of the places are empty", data->packer->name,
+           100.0 * (double)d->padding / ((double)d->windows * (double)data->S));
 }
 
 /* ---- the order of an epoch ---- */
 
 /*
- * Four rounds give a strong permutation of many elements (Luby and Rackoff), but a few hundred windows are common here. For 7 elements
- * over 20,000 seeds chi-squared at 36 degrees of freedom is 787 with four rounds and 46 with eight.
+ * Four rounds give a strong permutation of many elements (Luby and Rackoff), but a few hundred windows are common here.
+ * For 7 elements over 20,000 seeds chi-squared at 36 degrees of freedom is 787 with four rounds and 46 with eight.
  */
 #define ROUNDS 12
 
@@ -184,8 +182,7 @@ static int64_t place_of(const ls_data *data, int64_t index) {
     LS_ASSERT(index >= 0);
     const int64_t sequences = data->packed.sequences, place = index % sequences;
     if (!data->shuffle) return place;
-    return (int64_t)ls_permute(data->seed, (uint64_t)(index / sequences), (uint64_t)sequences,
-                               (uint64_t)place);
+    return (int64_t)ls_permute(data->seed, (uint64_t)(index / sequences), (uint64_t)sequences, (uint64_t)place);
 }
 
 /* ---- sequences ---- */
@@ -208,9 +205,8 @@ static void assembly_free(assembly *a) {
 /* Finds the passages of a sequence, and allocates room for their tokens. */
 static ls_status assemble(const ls_data *data, int64_t index, assembly *a) {
     const size_t room = (size_t)data->S + 1;
-    *a = (assembly){.passages = malloc(room * sizeof *a->passages),
-                    .ids = malloc(room * sizeof *a->ids),
-                    .learnt = malloc(room)};
+    *a = (assembly){
+        .passages = malloc(room * sizeof *a->passages), .ids = malloc(room * sizeof *a->ids), .learnt = malloc(room)};
     if (a->passages == NULL || a->ids == NULL || a->learnt == NULL) {
         assembly_free(a);
         return ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)data->S);
@@ -221,7 +217,10 @@ static ls_status assemble(const ls_data *data, int64_t index, assembly *a) {
 
 static int32_t label_of(const assembly *a, int64_t i) { return a->learnt[i] ? a->ids[i] : LS_LABEL_IGNORED; }
 
-/* Sets `seen` of inputs from .. to - 1. Their labels lie in one document, with `before` of its tokens before the first label. */
+/*
+ * Sets `seen` of inputs from .. to - 1. Their labels lie in one document, with `before` of its tokens before the first
+ * label.
+ */
 static void mark_seen(ls_sample *out, int64_t from, int64_t to, int64_t before) {
     if (out->seen == NULL) return;
     for (int64_t i = from; i < to; i++) out->seen[i] = (int32_t)(before + i - from);
@@ -309,8 +308,7 @@ ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out,
     int64_t place = 0, n = 0;
     for (int64_t k = 0; k < a.n && place < data->S; k++) {
         int64_t start;
-        const int64_t length =
-            ls_min(a.passages[k].length, data->S - place); /* the last token is a label only */
+        const int64_t length = ls_min(a.passages[k].length, data->S - place); /* the last token is a label only */
         const int64_t document = ls_corpus_document(&data->corpus, a.passages[k].start, &start);
         out[n++] = (ls_data_piece){place, document, a.passages[k].start - start, length};
         place += length;

@@ -1,23 +1,25 @@
 /*
- * data: text files or token shards to training sequences, and text to token shards (build.h). The header for other folders.
+ * data: text files or token shards to training sequences, and text to token shards (build.h). The header for other
+ * folders.
  *
- * A document is a text file, a record of a JSON file, or a document of a shard. A frame of tokens stands around it: those that the
- * tokenizer puts before a text, and its end of document (in shards: those chosen when they were built). A packer decides which tokens each
- * sequence of S inputs holds; each input has the token that follows it as its label:
+ * A document is a text file, a record of a JSON file, or a document of a shard. A frame of tokens stands around it:
+ * those that the tokenizer puts before a text, and its end of document (in shards: those chosen when they were built).
+ * A packer decides which tokens each sequence of S inputs holds; each input has the token that follows it as its label:
  *
- *   join    Windows of S + 1 tokens. Neighbouring windows share one token, so every token but the first is a label exactly once per
- *           epoch. A document of L >= S + 1 tokens (with its end) gives floor((L - 1) / S) whole windows, from its start on. The tails
- *           of long documents (from the token that was only a label on) and the short documents are joined in the order of the files
- *           and cut in the same way. Documents in one window see each other, and a label that lies in the next document is valid,
- *           because the model sees the end of document before it. Fewer than S + 1 tokens at the end are left out.
- *   best    Documents apart: none sees another, and positions begin at 0 in each. A document of more than S inputs is cut into pieces
- *           of S, each of which is a document by itself for attention and positions. The rests and all shorter documents are put into
- *           sequences by best-fit-decreasing, uncut. The last token of a document is a label only. Unused places hold the end of
- *           document and have ignored labels.
- *   stream  Documents apart, in the order of the files, cut where a sequence is full.
+ *   join    Windows of S + 1 tokens. Neighbouring windows share one token, so every token but the first is a label
+ * exactly once per epoch. A document of L >= S + 1 tokens (with its end) gives floor((L - 1) / S) whole windows, from
+ * its start on. The tails of long documents (from the token that was only a label on) and the short documents are
+ * joined in the order of the files and cut in the same way. Documents in one window see each other, and a label that
+ * lies in the next document is valid, because the model sees the end of document before it. Fewer than S + 1 tokens at
+ * the end are left out. best    Documents apart: none sees another, and positions begin at 0 in each. A document of
+ * more than S inputs is cut into pieces of S, each of which is a document by itself for attention and positions. The
+ * rests and all shorter documents are put into sequences by best-fit-decreasing, uncut. The last token of a document is
+ * a label only. Unused places hold the end of document and have ignored labels. stream  Documents apart, in the order
+ * of the files, cut where a sequence is full.
  *
- * The order of the sequences is a pure function of (seed, epoch, index). So any rank can make the batch of any step, and a resumed run
- * needs only its step. Texts are held in memory in 1, 2 or 4 bytes per token, depending on the vocabulary; shards stay in their files.
+ * The order of the sequences is a pure function of (seed, epoch, index). So any rank can make the batch of any step,
+ * and a resumed run needs only its step. Texts are held in memory in 1, 2 or 4 bytes per token, depending on the
+ * vocabulary; shards stay in their files.
  */
 #ifndef LS_DATA_H
 #define LS_DATA_H
@@ -36,10 +38,10 @@ typedef struct ls_data ls_data;
 
 typedef struct ls_data_options {
     /*
-     * Files, folders and patterns: either all of text and JSON, or all of token shards (folders that `longspan data build` made, or
-     * *.tokens). Folders of text are read with everything below them, in byte order of the paths; only regular files, and no symbolic
-     * links inside a folder. Empty files and files that are no text are skipped. A file of a format that cannot be read is an error if
-     * it was named itself.
+     * Files, folders and patterns: either all of text and JSON, or all of token shards (folders that `longspan data
+     * build` made, or *.tokens). Folders of text are read with everything below them, in byte order of the paths; only
+     * regular files, and no symbolic links inside a folder. Empty files and files that are no text are skipped. A file
+     * of a format that cannot be read is an error if it was named itself.
      */
     const char *const *paths;
     int n_paths;
@@ -48,9 +50,9 @@ typedef struct ls_data_options {
     ls_text_form form;             /* how texts become documents; not used for shards */
     int64_t sequence;              /* S >= 1 */
     uint64_t seed;                 /* of the order */
-    bool shuffle;     /* false: the packer's own order (for evaluation); join: whole windows first */
-    const char *pack; /* "join", "best", "stream"; NULL: join */
-    bool verify;      /* reads all of the shards and compares them with their checksums */
+    bool shuffle;                  /* false: the packer's own order (for evaluation); join: whole windows first */
+    const char *pack;              /* "join", "best", "stream"; NULL: join */
+    bool verify;                   /* reads all of the shards and compares them with their checksums */
 } ls_data_options;
 
 typedef struct ls_data_summary {
@@ -67,8 +69,8 @@ typedef struct ls_data_summary {
 } ls_data_summary;
 
 /*
- * Reads all texts, or maps the shards. LS_INVALID names the path: no paths, no text in them, text and shards mixed, shards of another
- * tokenizer, or fewer tokens than one sequence needs.
+ * Reads all texts, or maps the shards. LS_INVALID names the path: no paths, no text in them, text and shards mixed,
+ * shards of another tokenizer, or fewer tokens than one sequence needs.
  */
 LS_MUST_USE ls_status ls_data_open(const ls_data_options *options, ls_data **out);
 void ls_data_close(ls_data *data); /* NULL is allowed */
@@ -88,9 +90,9 @@ typedef struct ls_sample {
 } ls_sample;
 
 /*
- * Reads sequence `index` >= 0 of an endless series of epochs: epoch index / windows, place index % windows. Training step t (from 0)
- * with a batch of B uses indices t*B ... t*B + B - 1. Several threads may call it. positions and ends may both be NULL. LS_INVALID: a
- * shard holds an id outside of the vocabulary.
+ * Reads sequence `index` >= 0 of an endless series of epochs: epoch index / windows, place index % windows. Training
+ * step t (from 0) with a batch of B uses indices t*B ... t*B + B - 1. Several threads may call it. positions and ends
+ * may both be NULL. LS_INVALID: a shard holds an id outside of the vocabulary.
  */
 LS_MUST_USE ls_status ls_data_read(const ls_data *data, int64_t index, ls_sample *out);
 
@@ -110,7 +112,10 @@ uint64_t ls_data_hash(uint64_t so_far, const int32_t *tokens, const int32_t *lab
 /* Identifies all documents in their order, and which tokens are learnt. Of shards it is made of their checksums. */
 uint64_t ls_data_content(const ls_data *data);
 
-/* The entropy in nats of the distribution of single tokens: the loss of a model that only knows how often each token occurs. */
+/*
+ * The entropy in nats of the distribution of single tokens: the loss of a model that only knows how often each token
+ * occurs.
+ */
 double ls_data_unigram_nats(const ls_data *data);
 
 #endif

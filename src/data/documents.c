@@ -1,5 +1,6 @@
 /*
- * Files to documents: batches of records are read one after the other, encoded on all threads, and given to a sink in their order.
+ * Files to documents: batches of records are read one after the other, encoded on all threads, and given to a sink in
+ * their order.
  */
 #include "data/documents_impl.h"
 
@@ -19,8 +20,7 @@ static ls_status find_token(const ls_tokenizer *tokenizer, const char *flag, con
     if (strcmp(word, "none") == 0) return ls_ok();
     *out = ls_tokenizer_find(tokenizer, word);
     return *out >= 0 ? ls_ok()
-                     : ls_error(LS_USAGE, "--%s is '%s', expected auto, none or a token of the tokenizer",
-                                flag, word);
+                     : ls_error(LS_USAGE, "--%s is '%s', expected auto, none or a token of the tokenizer", flag, word);
 }
 
 static ls_status find_begin(const ls_tokenizer *tokenizer, const char *word, ls_frame *out) {
@@ -133,8 +133,7 @@ static ls_status leave_out(reader *r, const ls_text_record *record) {
     return ls_ok();
 }
 
-static ls_status add_record(reader *r, const ls_text_record *record, const ls_encoded *encoded,
-                            ls_place next) {
+static ls_status add_record(reader *r, const ls_text_record *record, const ls_encoded *encoded, ls_place next) {
     if (encoded->bad) {
         LS_TRY(leave_out(r, record));
         /* A document whose last part is bad ends without it. */
@@ -176,8 +175,8 @@ static ls_status open_reader(reader *r) {
                                       .chat = &form->chat};
     if (of->threads > 1) LS_TRY(ls_pool_create(of->threads, true, &r->pool));
     LS_TRY(ls_records_create(&encode, of->inputs->input, r->pool, &r->encoder));
-    return ls_source_open(of->inputs->input, of->inputs->n, of->tokenizer, of->from,
-                          form->options.longest_record, &r->source);
+    return ls_source_open(of->inputs->input, of->inputs->n, of->tokenizer, of->from, form->options.longest_record,
+                          &r->source);
 }
 
 ls_status ls_documents_read(const ls_document_reading *reading, const ls_document_sink *sink,

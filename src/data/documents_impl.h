@@ -1,6 +1,6 @@
 /*
- * data: files to documents. `data build` (build.c) and the commands that read texts into memory (corpus.c) both read documents
- * here, so that the same files give the same documents everywhere.
+ * data: files to documents. `data build` (build.c) and the commands that read texts into memory (corpus.c) both read
+ * documents here, so that the same files give the same documents everywhere.
  */
 #ifndef LS_DATA_DOCUMENTS_IMPL_H
 #define LS_DATA_DOCUMENTS_IMPL_H
@@ -21,11 +21,10 @@ typedef struct ls_frame {
 } ls_frame;
 
 /*
- * begin and end are the text of a token, "none", or "auto" (or NULL): the tokens that the tokenizer's files put before a text, and its end
- * of document. LS_USAGE names the flag whose text is no token.
+ * begin and end are the text of a token, "none", or "auto" (or NULL): the tokens that the tokenizer's files put before
+ * a text, and its end of document. LS_USAGE names the flag whose text is no token.
  */
-LS_MUST_USE ls_status ls_frame_find(const ls_tokenizer *tokenizer, const char *begin, const char *end,
-                                    ls_frame *out);
+LS_MUST_USE ls_status ls_frame_find(const ls_tokenizer *tokenizer, const char *begin, const char *end, ls_frame *out);
 /* The texts of tokens, such as "<|begin_of_text|>", or "none". */
 void ls_frame_text(const ls_tokenizer *tokenizer, const int32_t *ids, int n, char *out, size_t room);
 
@@ -40,8 +39,8 @@ typedef struct ls_document_form {
 } ls_document_form;
 
 /* folder: of the tokenizer, for its chat template; NULL: it has none. All arguments are borrowed. */
-LS_MUST_USE ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *tokenizer,
-                                            const char *folder, ls_document_form *out);
+LS_MUST_USE ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *tokenizer, const char *folder,
+                                            ls_document_form *out);
 void ls_document_form_free(ls_document_form *form); /* a zeroed one is allowed */
 
 typedef struct ls_document_counts {

@@ -47,8 +47,7 @@ static ls_status walk_folder(const char *folder, path_list *files) {
     ls_file_names names = {0};
     LS_TRY(ls_file_list(folder, &names));
     ls_status status = ls_ok();
-    for (size_t i = 0; i < names.count && status.code == LS_OK; i++)
-        status = walk_entry(folder, names.name[i], files);
+    for (size_t i = 0; i < names.count && status.code == LS_OK; i++) status = walk_entry(folder, names.name[i], files);
     ls_file_names_free(&names);
     return status;
 }
@@ -58,8 +57,7 @@ static int by_path(const void *a, const void *b) { return strcmp(*(char *const *
 /* Adds a file, or all regular files below a folder in byte order of their paths. */
 static ls_status add_path(const char *path, path_list *out) {
     const size_t before = out->count;
-    if (!ls_file_is_folder(path))
-        return append_path(out, path); /* describe() reports a file that cannot be read */
+    if (!ls_file_is_folder(path)) return append_path(out, path); /* describe() reports a file that cannot be read */
     LS_TRY(walk_folder(path, out));
     if (out->count > before) qsort(out->path + before, out->count - before, sizeof *out->path, by_path);
     return ls_ok();
@@ -83,8 +81,7 @@ static ls_status add_pattern(const char *pattern, path_list *files) {
     if (code == GLOB_NOMATCH) return ls_error(LS_IO, "%s: no file matches this pattern", pattern);
     if (code != 0) return ls_error(LS_IO, "%s: cannot look for files that match", pattern);
     ls_status status = ls_ok();
-    for (size_t i = 0; i < found.gl_pathc && status.code == LS_OK; i++)
-        status = add_path(found.gl_pathv[i], files);
+    for (size_t i = 0; i < found.gl_pathc && status.code == LS_OK; i++) status = add_path(found.gl_pathv[i], files);
     globfree(&found);
     return status;
 }
@@ -108,7 +105,10 @@ static const struct {
     ls_input_kind kind;
 } formats[] = {{"text", LS_INPUT_TEXT}, {"jsonl", LS_INPUT_LINES}, {"json", LS_INPUT_VALUES}};
 
-/* Formats that are not read, by the ending of the name, and what the user can do. text: --format text reads it all the same. */
+/*
+ * Formats that are not read, by the ending of the name, and what the user can do. text: --format text reads it all the
+ * same.
+ */
 #define DECOMPRESS "is not read; decompress it, or use gzip (.gz) or zstd (.zst)"
 #define TABLE \
     "is not read; write its text as JSONL, such as with pandas: df.to_json('x.jsonl', orient='records', lines=True)"
@@ -219,8 +219,7 @@ static ls_status find_all(const char *const *paths, int n, const char *format, l
         LS_TRY(add_described(format, !ls_file_is_folder(paths[i]), list));
     }
     LS_TRY(log_repeated(list));
-    return list->n > 0 ? ls_ok()
-                       : ls_error(LS_INVALID, "no files in %s", n > 0 ? paths[0] : "the given paths");
+    return list->n > 0 ? ls_ok() : ls_error(LS_INVALID, "no files in %s", n > 0 ? paths[0] : "the given paths");
 }
 
 ls_status ls_inputs_find(const char *const *paths, int n, const char *format, ls_input_list *out) {

@@ -1,6 +1,6 @@
 /*
- * How far a build is: build.jsonl while it runs, shards.json when it is done. A line of the journal holds the request, the state of
- * the build after a shard, and the shard's checksum. The first line is written before the first shard.
+ * How far a build is: build.jsonl while it runs, shards.json when it is done. A line of the journal holds the request,
+ * the state of the build after a shard, and the shard's checksum. The first line is written before the first shard.
  */
 #include "data/build_impl.h"
 
@@ -9,14 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const state_fields[] = {"input",  "offset",  "line",  "documents",
-                                           "tokens", "longest", "empty", "bad"};
+static const char *const state_fields[] = {"input", "offset", "line", "documents", "tokens", "longest", "empty", "bad"};
 enum { STATE_FIELDS = LS_COUNT(state_fields) };
 
 static int64_t *state_field(ls_build_state *s, int i) {
-    int64_t *const fields[STATE_FIELDS] = {&s->place.input,     &s->place.offset, &s->place.line,
-                                           &s->count.documents, &s->count.tokens, &s->count.longest,
-                                           &s->count.empty,     &s->count.bad};
+    int64_t *const fields[STATE_FIELDS] = {&s->place.input,  &s->place.offset,  &s->place.line,  &s->count.documents,
+                                           &s->count.tokens, &s->count.longest, &s->count.empty, &s->count.bad};
     return fields[i];
 }
 
@@ -31,9 +29,8 @@ static uint64_t mix_text(uint64_t hash, const char *text) { return mix(hash, tex
 
 uint64_t ls_build_request(const ls_build_options *o, const ls_build_state *s, const ls_input_list *inputs) {
     const ls_frame *frame = &s->form.frame;
-    const uint64_t numbers[] = {ls_tokenizer_fingerprint(o->tokenizer),
-                                (uint64_t)ls_tokenizer_vocabulary(o->tokenizer), (uint64_t)frame->end,
-                                (uint64_t)o->shard_tokens, (uint64_t)inputs->n};
+    const uint64_t numbers[] = {ls_tokenizer_fingerprint(o->tokenizer), (uint64_t)ls_tokenizer_vocabulary(o->tokenizer),
+                                (uint64_t)frame->end, (uint64_t)o->shard_tokens, (uint64_t)inputs->n};
     uint64_t hash = mix(0, numbers, sizeof numbers);
     hash = mix(hash, frame->begin, (size_t)frame->n_begin * sizeof *frame->begin);
     hash = mix_text(mix_text(hash, s->form.options.field), s->form.options.records);
@@ -72,8 +69,7 @@ static ls_status add_shard(ls_build_state *s, ls_built_shard shard) {
     if (s->n_shards == s->shard_capacity) {
         const int64_t wanted = 2 * s->shard_capacity + 64;
         ls_built_shard *grown = realloc(s->shards, (size_t)wanted * sizeof *grown);
-        if (grown == NULL)
-            return ls_error(LS_NO_MEMORY, "no memory for a list of %lld shards", (long long)wanted);
+        if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for a list of %lld shards", (long long)wanted);
         s->shards = grown;
         s->shard_capacity = wanted;
     }
@@ -93,8 +89,7 @@ static ls_status append_line(const ls_build_options *o, ls_build_state *s) {
 }
 
 ls_status ls_journal_add(const ls_build_options *o, ls_build_state *s, const ls_shard_header *shard) {
-    LS_TRY(
-        add_shard(s, (ls_built_shard){shard->checksum, (int64_t)shard->tokens, (int64_t)shard->documents}));
+    LS_TRY(add_shard(s, (ls_built_shard){shard->checksum, (int64_t)shard->tokens, (int64_t)shard->documents}));
     return append_line(o, s);
 }
 
@@ -107,16 +102,14 @@ static ls_status check_shard(const ls_build_options *o, int64_t i, uint64_t chec
     const ls_shard_header h = *shard.header;
     ls_shard_close(&shard);
     if (h.checksum != checksum)
-        return ls_error(LS_INVALID,
-                        "%s: checksum is %016" PRIx64 ", but the journal beside it says %016" PRIx64, path,
+        return ls_error(LS_INVALID, "%s: checksum is %016" PRIx64 ", but the journal beside it says %016" PRIx64, path,
                         h.checksum, checksum);
     *out = (ls_built_shard){h.checksum, (int64_t)h.tokens, (int64_t)h.documents};
     return ls_ok();
 }
 
 static ls_status request_error(const ls_build_options *o, const char *what) {
-    return ls_error(LS_USAGE,
-                    "%s holds %s of other files, options or tokenizer than given now; use another --out",
+    return ls_error(LS_USAGE, "%s holds %s of other files, options or tokenizer than given now; use another --out",
                     o->out, what);
 }
 
@@ -140,8 +133,7 @@ static ls_status read_line(const ls_build_options *o, ls_json_value line, ls_bui
     LS_TRY(get_hex(line, "request", &request));
     if (request != s->request) return request_error(o, "an unfinished build");
     for (int i = 0; i < STATE_FIELDS; i++)
-        LS_TRY(
-            ls_json_int(line, state_fields[i], 0, INT64_MAX / 2, state_field(s, i))); /* / 2: more is added */
+        LS_TRY(ls_json_int(line, state_fields[i], 0, INT64_MAX / 2, state_field(s, i))); /* / 2: more is added */
     if (shard < 0) return check_totals(line, s);
     LS_TRY(get_hex(line, "checksum", &checksum));
     LS_TRY(check_shard(o, shard, checksum, &built));
@@ -149,7 +141,9 @@ static ls_status read_line(const ls_build_options *o, ls_json_value line, ls_bui
     return check_totals(line, s);
 }
 
-/* Reads lines up to the first that a loss of power has damaged. *whole: bytes before that line, or of the whole text. */
+/*
+ * Reads lines up to the first that a loss of power has damaged. *whole: bytes before that line, or of the whole text.
+ */
 static ls_status read_lines(const ls_build_options *o, const char *path, const char *text, size_t bytes,
                             ls_build_state *s, size_t *whole) {
     const char *end, *last = text + bytes;
@@ -230,8 +224,8 @@ static ls_status check_empty(const ls_build_options *o) {
     const ls_status status =
         names.count == 0
             ? ls_ok()
-            : ls_error(LS_USAGE, "%s holds other files (%.100s); use an --out that is empty or not there yet",
-                       o->out, names.name[0]);
+            : ls_error(LS_USAGE, "%s holds other files (%.100s); use an --out that is empty or not there yet", o->out,
+                       names.name[0]);
     ls_file_names_free(&names);
     return status;
 }
@@ -265,8 +259,7 @@ ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *d
     if (!ls_file_exists(path))
         LS_TRY(check_empty(o));
     else if (!o->resume)
-        return ls_error(LS_USAGE,
-                        "%s holds an unfinished build; continue with --resume, or remove it: rm -r %s",
+        return ls_error(LS_USAGE, "%s holds an unfinished build; continue with --resume, or remove it: rm -r %s",
                         o->out, o->out);
     LS_TRY(remove_leftovers(o));
     LS_TRY(has_shards(path, &has_shard));

@@ -25,8 +25,7 @@ static void return_signals(const struct sigaction before[LS_COUNT(signals)]) {
     for (size_t i = 0; i < LS_COUNT(signals); i++) (void)sigaction(signals[i], &before[i], NULL);
 }
 
-static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokenizer,
-                       ls_data_build_result *result) {
+static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokenizer, ls_data_build_result *result) {
     ls_machine machine;
     ls_machine_detect(&machine);
     const ls_build_options options = {.paths = job->paths,
@@ -35,8 +34,7 @@ static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokeniz
                                       .tokenizer = tokenizer,
                                       .folder = job->tokenizer,
                                       .form = job->form,
-                                      .shard_tokens =
-                                          job->shard_tokens > 0 ? job->shard_tokens : SHARD_TOKENS,
+                                      .shard_tokens = job->shard_tokens > 0 ? job->shard_tokens : SHARD_TOKENS,
                                       .threads = job->threads > 0 ? (int)job->threads : machine.cores,
                                       .resume = job->resume,
                                       .stop = &stopped};
@@ -65,8 +63,7 @@ ls_status ls_run_data_build(const ls_data_build_job *job, ls_data_build_result *
     LS_NEED(job, "job");
     LS_NEED(result, "result");
     LS_TRY(ls_file_check_paths(job->paths, job->n_paths));
-    if (job->n_paths < 1)
-        return ls_error(LS_USAGE, "no files given; expected files or folders of text or JSONL");
+    if (job->n_paths < 1) return ls_error(LS_USAGE, "no files given; expected files or folders of text or JSONL");
     if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder");
     ls_tokenizer *tokenizer = NULL;
     LS_TRY(ls_tokenizer_open(job->tokenizer, &tokenizer));

@@ -73,20 +73,19 @@ typedef struct encoding {
 } encoding;
 
 /*
- * *out: how many of the n tokens `ids` of the text from `from` on cover its bytes before `to`. A token that covers bytes on both
- * sides of `to` counts if `across`. It encodes text[from, to) alone and compares.
+ * *out: how many of the n tokens `ids` of the text from `from` on cover its bytes before `to`. A token that covers
+ * bytes on both sides of `to` counts if `across`. It encodes text[from, to) alone and compares.
  */
 static ls_status tokens_before(encoding *e, size_t from, size_t to, bool across, const int32_t *ids, size_t n,
                                size_t *out) {
     size_t same = 0;
     if (to - from > e->budget)
-        return ls_error(LS_INVALID,
-                        "%zu bytes hold too many turns that no special token of the tokenizer separates",
+        return ls_error(LS_INVALID, "%zu bytes hold too many turns that no special token of the tokenizer separates",
                         e->marked->bytes);
     e->budget -= to - from;
     e->prefix.count = 0;
-    LS_TRY(ls_tokenizer_encode_plain(e->tokenizer, e->marked->text + from, to - from,
-                                     e->has_plain ? &e->plain : NULL, &e->prefix));
+    LS_TRY(ls_tokenizer_encode_plain(e->tokenizer, e->marked->text + from, to - from, e->has_plain ? &e->plain : NULL,
+                                     &e->prefix));
     while (same < n && same < e->prefix.count && e->prefix.id[same] == ids[same]) same++;
     *out = same + (across && same < n && same < e->prefix.count);
     return ls_ok();
@@ -97,8 +96,7 @@ static ls_status encode_bytes(encoding *e, size_t from, size_t to) {
     const ls_marked_text *m = e->marked;
     const size_t start = e->out->tokens.count;
     e->plain.inside = from > 0;
-    LS_TRY(ls_learnt_append(e->tokenizer, m->text + from, to - from, e->has_plain ? &e->plain : NULL, false,
-                            e->out));
+    LS_TRY(ls_learnt_append(e->tokenizer, m->text + from, to - from, e->has_plain ? &e->plain : NULL, false, e->out));
     const size_t n = e->out->tokens.count - start;
     for (; e->next < m->n_learnt && m->learnt[e->next].start < to; e->next++) {
         const struct ls_learnt_bytes learnt = m->learnt[e->next];

@@ -13,8 +13,7 @@ ls_status ls_packer_find(const char *name, const ls_packer **out) {
             *out = packers[i];
             return ls_ok();
         }
-        used +=
-            (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", packers[i]->name);
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", packers[i]->name);
     }
     return ls_error(LS_USAGE, "--pack is '%s'; known are %s", name, known);
 }
@@ -27,8 +26,7 @@ ls_status ls_tally_make(const ls_corpus *corpus, ls_tally_count count, int64_t S
     ls_tally made = {.count = count, .S = S, .n = ls_ceil_div(corpus->documents, DOCUMENTS_PER_MARK)};
     made.marks = malloc((size_t)made.n * sizeof *made.marks + 1);
     if (made.marks == NULL)
-        return ls_error(LS_NO_MEMORY, "no memory for the places of %lld documents",
-                        (long long)corpus->documents);
+        return ls_error(LS_NO_MEMORY, "no memory for the places of %lld documents", (long long)corpus->documents);
     ls_document document = ls_corpus_nth(corpus, 0);
     for (int64_t d = 0; d < corpus->documents; d++, ls_document_next(&document)) {
         if (d % DOCUMENTS_PER_MARK == 0) made.marks[d / DOCUMENTS_PER_MARK] = made.total;

@@ -1,9 +1,11 @@
 /*
- * best: best-fit-decreasing packing (Ding et al., "Fewer Truncations Improve Language Modeling", arXiv 2404.10830). A document of more
- * than S inputs is cut into pieces of S, each a sequence by itself. The rest of it, and every shorter document, is put, longest first, into
- * the sequence (bin) with the least room that suffices, or into a new one. No document of up to S inputs is cut.
+ * best: best-fit-decreasing packing (Ding et al., "Fewer Truncations Improve Language Modeling", arXiv 2404.10830). A
+ * document of more than S inputs is cut into pieces of S, each a sequence by itself. The rest of it, and every shorter
+ * document, is put, longest first, into the sequence (bin) with the least room that suffices, or into a new one. No
+ * document of up to S inputs is cut.
  *
- * Memory: 4 bytes per document, its link in a chain (first of the documents of one length, then of those of one bin), and 8 bytes per bin.
+ * Memory: 4 bytes per document, its link in a chain (first of the documents of one length, then of those of one bin),
+ * and 8 bytes per bin.
  */
 #include "data/pack_impl.h"
 
@@ -23,8 +25,8 @@ typedef struct packing {
 } packing;
 
 /*
- * The bins by their room 0..S, and the set of rooms that occur, as a tree of bits: bit i of level l + 1 says whether word i of
- * level l is not 0.
+ * The bins by their room 0..S, and the set of rooms that occur, as a tree of bits: bit i of level l + 1 says whether
+ * word i of level l is not 0.
  */
 enum { LEVELS = 6 };
 typedef struct rooms {
@@ -201,8 +203,7 @@ static ls_status create(const ls_corpus *corpus, int64_t S, ls_packed *out) {
     return ls_ok();
 }
 
-static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_t S, int64_t i,
-                        ls_passage *out) {
+static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_t S, int64_t i, ls_passage *out) {
     const packing *p = packed->state;
     int64_t n = 0, before;
     if (i < p->whole.total) {
@@ -218,10 +219,10 @@ static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_
     return n;
 }
 
-const ls_packer ls_packer_best = {
-    .name = "best",
-    .summary = "documents apart, best fit, none of up to a sequence cut; the rest is padding",
-    .apart = true,
-    .create = create,
-    .passages = passages,
-    .destroy = destroy};
+const ls_packer ls_packer_best = {.name = "best",
+                                  .summary =
+                                      "documents apart, best fit, none of up to a sequence cut; the rest is padding",
+                                  .apart = true,
+                                  .create = create,
+                                  .passages = passages,
+                                  .destroy = destroy};

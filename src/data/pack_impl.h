@@ -1,6 +1,6 @@
 /*
- * data: packing, that is, which tokens each sequence of S holds; and the order of the sequences. A packer is one file and one row
- * of the table in pack.c.
+ * data: packing, that is, which tokens each sequence of S holds; and the order of the sequences. A packer is one file
+ * and one row of the table in pack.c.
  */
 #ifndef LS_DATA_PACK_IMPL_H
 #define LS_DATA_PACK_IMPL_H
@@ -23,14 +23,13 @@ typedef struct ls_packer {
     const char *name, *summary;
     /*
      * false: the passages of a sequence are S + 1 tokens, of which the last is a label only; documents see each other.
-     * true: a passage is `length` inputs, whose labels are the tokens one further on. No passage sees another, each begins at position
-     * 0, and together they may be fewer than S inputs.
+     * true: a passage is `length` inputs, whose labels are the tokens one further on. No passage sees another, each
+     * begins at position 0, and together they may be fewer than S inputs.
      */
     bool apart;
     LS_MUST_USE ls_status (*create)(const ls_corpus *corpus, int64_t S, ls_packed *out);
     /* Writes the passages of sequence i in their order to out[S + 1]. Returns their number. */
-    int64_t (*passages)(const ls_packed *packed, const ls_corpus *corpus, int64_t S, int64_t i,
-                        ls_passage *out);
+    int64_t (*passages)(const ls_packed *packed, const ls_corpus *corpus, int64_t S, int64_t i, ls_passage *out);
     void (*destroy)(void *state);
 } ls_packer;
 
@@ -59,9 +58,9 @@ ls_document ls_tally_find(const ls_tally *tally, const ls_corpus *corpus, int64_
 /* ---- the order of an epoch (data.c) ---- */
 
 /*
- * Where index < n goes in a random permutation of 0 .. n - 1; n from 1 to 2^62. It needs no table, so any rank can evaluate it at any
- * index: a balanced Feistel network of Philox rounds over the next power of four, repeated until the result is below n (fewer than 4
- * times on average).
+ * Where index < n goes in a random permutation of 0 .. n - 1; n from 1 to 2^62. It needs no table, so any rank can
+ * evaluate it at any index: a balanced Feistel network of Philox rounds over the next power of four, repeated until the
+ * result is below n (fewer than 4 times on average).
  */
 uint64_t ls_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t index);
 

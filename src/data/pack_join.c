@@ -1,6 +1,7 @@
 /*
- * join: windows of S + 1 tokens. Neighbouring windows share one token, so that each token but the first is a label exactly once. Whole
- * windows lie inside a document. The tails of long documents, and the short documents, are joined in their order and cut in the same way.
+ * join: windows of S + 1 tokens. Neighbouring windows share one token, so that each token but the first is a label
+ * exactly once. Whole windows lie inside a document. The tails of long documents, and the short documents, are joined
+ * in their order and cut in the same way.
  */
 #include "data/pack_impl.h"
 
@@ -44,8 +45,7 @@ static ls_status create(const ls_corpus *corpus, int64_t S, ls_packed *out) {
     return ls_ok();
 }
 
-static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_t S, int64_t i,
-                        ls_passage *out) {
+static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_t S, int64_t i, ls_passage *out) {
     const windows *w = packed->state;
     int64_t before, n = 0;
     if (i < w->whole.total) {
@@ -67,8 +67,7 @@ static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_
 }
 
 const ls_packer ls_packer_join = {.name = "join",
-                                  .summary =
-                                      "windows; short documents and tails are joined and see each other",
+                                  .summary = "windows; short documents and tails are joined and see each other",
                                   .create = create,
                                   .passages = passages,
                                   .destroy = destroy};

@@ -1,7 +1,7 @@
 /*
- * stream: documents one after the other, cut where a sequence is full. The rest of a cut document begins the next sequence as a
- * document of its own. The last token of a document is no input, because it has no label. Only the last sequence has padding. The
- * packer has no state: the index of the corpus gives all places.
+ * stream: documents one after the other, cut where a sequence is full. The rest of a cut document begins the next
+ * sequence as a document of its own. The last token of a document is no input, because it has no label. Only the last
+ * sequence has padding. The packer has no state: the index of the corpus gives all places.
  */
 #include "data/pack_impl.h"
 
@@ -39,8 +39,7 @@ static const ls_corpus_part *find(const ls_corpus *c, int64_t place, int64_t *do
     return part;
 }
 
-static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_t S, int64_t i,
-                        ls_passage *out) {
+static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_t S, int64_t i, ls_passage *out) {
     (void)packed;
     int64_t place = i * S, n = 0, d;
     const int64_t end = ls_min(place + S, corpus->tokens - corpus->documents);
@@ -59,8 +58,7 @@ static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_
 }
 
 const ls_packer ls_packer_stream = {.name = "stream",
-                                    .summary =
-                                        "documents in their order, apart, cut where a sequence is full",
+                                    .summary = "documents in their order, apart, cut where a sequence is full",
                                     .apart = true,
                                     .create = create,
                                     .passages = passages};

@@ -13,8 +13,7 @@
 static ls_status set_learnt(ls_learnt_tokens *out, size_t start, size_t end, bool learnt) {
     if (out->tokens.count > out->learnt_capacity) {
         uint8_t *grown = realloc(out->learnt, out->tokens.capacity);
-        if (grown == NULL)
-            return ls_error(LS_NO_MEMORY, "no memory to mark %zu tokens", out->tokens.capacity);
+        if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory to mark %zu tokens", out->tokens.capacity);
         out->learnt = grown;
         out->learnt_capacity = out->tokens.capacity;
     }
@@ -22,8 +21,8 @@ static ls_status set_learnt(ls_learnt_tokens *out, size_t start, size_t end, boo
     return ls_ok();
 }
 
-ls_status ls_learnt_append(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
-                           const ls_plain_text *plain, bool learnt, ls_learnt_tokens *out) {
+ls_status ls_learnt_append(const ls_tokenizer *tokenizer, const char *text, size_t bytes, const ls_plain_text *plain,
+                           bool learnt, ls_learnt_tokens *out) {
     const size_t start = out->tokens.count;
     LS_TRY(ls_tokenizer_encode_plain(tokenizer, text, bytes, plain, &out->tokens));
     return set_learnt(out, start, out->tokens.count, learnt);
@@ -55,16 +54,14 @@ static void remove_end(const ls_tokenizer *tokenizer, size_t start, ls_learnt_to
 /* The error for an object without the field: what was expected, and which option may help. */
 static const char *expected_for(ls_json_value object) {
     if (ls_json_has(object, "messages")) return "a text; --records messages reads conversations";
-    if (ls_json_has(object, "completion"))
-        return "a text; --records completion reads prompts and completions";
+    if (ls_json_has(object, "completion")) return "a text; --records completion reads prompts and completions";
     return "a text; --field says where it is, and --format text takes a file as it is";
 }
 
 /* field "meta.text" is the member of that name, or the member "text" of the object "meta". */
 static ls_status find_text(ls_json_value object, const char *field, ls_json_value *out) {
     char name[200];
-    for (const char *dot; !ls_json_has(object, field) && (dot = strchr(field, '.')) != NULL;
-         field = dot + 1) {
+    for (const char *dot; !ls_json_has(object, field) && (dot = strchr(field, '.')) != NULL; field = dot + 1) {
         if ((size_t)(dot - field) >= sizeof name) break;
         memcpy(name, field, (size_t)(dot - field));
         name[dot - field] = 0;
@@ -204,14 +201,13 @@ void ls_records_destroy(ls_record_encoder *e) {
 
 /* ---- one record ---- */
 
-static ls_status encode_json(const ls_record_encoder *e, const ls_text_record *record,
-                             ls_learnt_tokens *out) {
+static ls_status encode_json(const ls_record_encoder *e, const ls_text_record *record, ls_learnt_tokens *out) {
     LS_PATH name = NULL;
     ls_json *document = NULL;
     LS_TRY(ls_path_print(&name, "%s:%lld", e->inputs[record->at.input].path, (long long)record->at.line));
     if (ls_json_values(record->text, record->bytes) > MOST_VALUES)
-        return ls_error(LS_INVALID, "%s: the record holds more than %d values, expected a text or messages",
-                        name, MOST_VALUES);
+        return ls_error(LS_INVALID, "%s: the record holds more than %d values, expected a text or messages", name,
+                        MOST_VALUES);
     LS_TRY(ls_json_parse_record(name, record->text, record->bytes, &document));
     const ls_status status = e->kind->encode(&e->options, ls_json_root(document), out);
     ls_json_free(document);
@@ -227,8 +223,8 @@ static ls_status encode(const ls_record_encoder *e, const ls_text_record *record
     if (record->bad != NULL) return ls_error(LS_INVALID, "%s: %s", input->path, record->bad);
     if (json) return encode_json(e, record, out);
     const bool rest = record->at.offset > 0; /* a further part of a long text */
-    return ls_error_in((rest ? ls_tokenizer_encode_rest : ls_tokenizer_encode)(
-                           e->options.tokenizer, record->text, record->bytes, &out->tokens),
+    return ls_error_in((rest ? ls_tokenizer_encode_rest : ls_tokenizer_encode)(e->options.tokenizer, record->text,
+                                                                               record->bytes, &out->tokens),
                        "%s", input->path);
 }
 

@@ -1,5 +1,6 @@
 /*
- * data: records to tokens. A token is learnt if it counts as a label in the loss; tokens that are not learnt are context only.
+ * data: records to tokens. A token is learnt if it counts as a label in the loss; tokens that are not learnt are
+ * context only.
  */
 #ifndef LS_DATA_RECORDS_IMPL_H
 #define LS_DATA_RECORDS_IMPL_H
@@ -44,8 +45,8 @@ LS_MUST_USE ls_status ls_record_kind_find(const char *name, const ls_record_kind
 typedef struct ls_record_encoder ls_record_encoder;
 
 /* All arguments are borrowed. pool may be NULL. */
-LS_MUST_USE ls_status ls_records_create(const ls_encode_options *options, const ls_input *inputs,
-                                        ls_pool *pool, ls_record_encoder **out);
+LS_MUST_USE ls_status ls_records_create(const ls_encode_options *options, const ls_input *inputs, ls_pool *pool,
+                                        ls_record_encoder **out);
 void ls_records_destroy(ls_record_encoder *encoder); /* NULL is allowed */
 
 /* The tokens of one record. */
@@ -57,7 +58,9 @@ typedef struct ls_encoded {
     bool bad; /* the record cannot be encoded; ls_records_explain says why */
 } ls_encoded;
 
-/* Encodes a batch; the results are valid until the next call. The only error is LS_NO_MEMORY; bad records are results. */
+/*
+ * Encodes a batch; the results are valid until the next call. The only error is LS_NO_MEMORY; bad records are results.
+ */
 LS_MUST_USE ls_status ls_records_run(ls_record_encoder *encoder, const ls_text_record *records, size_t n);
 ls_encoded ls_records_result(const ls_record_encoder *encoder, size_t i);
 /* The error of a bad record. */

@@ -29,18 +29,16 @@ void ls_tokens_widen(const void *tokens, int width, int64_t first, int64_t n, in
 #define MOST_VOCABULARY ((uint64_t)1 << 31)
 
 static ls_status field_error(const ls_shard *s, const char *field, uint64_t value, const char *expected) {
-    return ls_error(LS_INVALID, "%s: %s is %llu, expected %s", s->path, field, (unsigned long long)value,
-                    expected);
+    return ls_error(LS_INVALID, "%s: %s is %llu, expected %s", s->path, field, (unsigned long long)value, expected);
 }
 
 static ls_status check_header(const ls_shard *s) {
     const ls_shard_header *h = s->header;
     if (s->map.bytes < sizeof *h)
-        return ls_error(LS_INVALID, "%s: %zu bytes, expected a token shard of at least %zu", s->path,
-                        s->map.bytes, sizeof *h);
+        return ls_error(LS_INVALID, "%s: %zu bytes, expected a token shard of at least %zu", s->path, s->map.bytes,
+                        sizeof *h);
     if (memcmp(h->magic, LS_SHARD_MAGIC, sizeof h->magic) != 0)
-        return ls_error(LS_INVALID,
-                        "%s: begins with other bytes than \"" LS_SHARD_MAGIC "\", expected a token shard",
+        return ls_error(LS_INVALID, "%s: begins with other bytes than \"" LS_SHARD_MAGIC "\", expected a token shard",
                         s->path);
     if (h->header_checksum != ls_hash_bytes(h, offsetof(ls_shard_header, header_checksum)))
         return ls_error(LS_INVALID, "%s: the checksum of the header is wrong; the file was damaged", s->path);
@@ -65,8 +63,7 @@ static ls_status find_parts(ls_shard *s) {
     const size_t expected = sizeof *h + tokens + ends + counts + learnt;
     if (s->map.bytes != expected)
         return ls_error(LS_INVALID, "%s: %zu bytes, expected %zu for %llu tokens in %llu documents", s->path,
-                        s->map.bytes, expected, (unsigned long long)h->tokens,
-                        (unsigned long long)h->documents);
+                        s->map.bytes, expected, (unsigned long long)h->tokens, (unsigned long long)h->documents);
     const uint8_t *at = s->map.data + sizeof *h;
     s->tokens = at;
     s->ends = (const uint64_t *)(const void *)(at + tokens);
@@ -80,9 +77,9 @@ static ls_status check_index(const ls_shard *s) {
     uint64_t start = 0, longest = 0, counted = 0;
     for (uint64_t d = 0; d < h->documents; d++) {
         if (s->ends[d] <= start || s->ends[d] > h->tokens)
-            return ls_error(LS_INVALID, "%s: document %llu ends at token %llu, expected %llu to %llu",
-                            s->path, (unsigned long long)d, (unsigned long long)s->ends[d],
-                            (unsigned long long)start + 1, (unsigned long long)h->tokens);
+            return ls_error(LS_INVALID, "%s: document %llu ends at token %llu, expected %llu to %llu", s->path,
+                            (unsigned long long)d, (unsigned long long)s->ends[d], (unsigned long long)start + 1,
+                            (unsigned long long)h->tokens);
         longest = (uint64_t)ls_max((int64_t)longest, (int64_t)(s->ends[d] - start));
         start = s->ends[d];
     }
@@ -94,8 +91,7 @@ static ls_status check_index(const ls_shard *s) {
                             (unsigned long long)h->tokens, (unsigned long long)i);
         counted += s->counts[i];
     }
-    return counted == h->tokens ? ls_ok()
-                                : field_error(s, "tokens", h->tokens, "the sum of the counts of ids");
+    return counted == h->tokens ? ls_ok() : field_error(s, "tokens", h->tokens, "the sum of the counts of ids");
 }
 
 ls_status ls_shard_open(const char *path, ls_shard *out) {
@@ -130,9 +126,7 @@ typedef struct verifying {
 
 static size_t body_bytes(const ls_shard *s) { return s->map.bytes - sizeof *s->header; }
 
-static int block_count(const ls_shard *s) {
-    return (int)ls_ceil_div((int64_t)body_bytes(s), (int64_t)LS_SHARD_BLOCK);
-}
+static int block_count(const ls_shard *s) { return (int)ls_ceil_div((int64_t)body_bytes(s), (int64_t)LS_SHARD_BLOCK); }
 
 static size_t block_bytes(const ls_shard *s, int i) {
     const size_t at = (size_t)i * LS_SHARD_BLOCK;
@@ -192,9 +186,8 @@ static ls_status check_results(const verifying *v, int blocks, int threads) {
         uint64_t counted = 0;
         for (int t = 0; t < threads; t++) counted += v->counts[t][id];
         if (counted != s->counts[id])
-            return ls_error(LS_INVALID, "%s: id %llu occurs %llu times, expected %llu", s->path,
-                            (unsigned long long)id, (unsigned long long)counted,
-                            (unsigned long long)s->counts[id]);
+            return ls_error(LS_INVALID, "%s: id %llu occurs %llu times, expected %llu", s->path, (unsigned long long)id,
+                            (unsigned long long)counted, (unsigned long long)s->counts[id]);
     }
     return ls_ok();
 }
@@ -314,12 +307,12 @@ ls_status ls_shard_create(const char *path, const ls_shard_kind *kind, ls_shard_
     ls_shard_writer *w = calloc(1, sizeof *w);
     if (w == NULL) return ls_error(LS_NO_MEMORY, "no memory to write a shard");
     w->file = -1;
-    w->header = (ls_shard_header){
-        .width = (uint32_t)ls_token_width(kind->vocabulary),
-        .flags = kind->learnt ? LS_SHARD_LEARNT : 0,
-        .tokenizer = kind->tokenizer,
-        .vocabulary = (uint64_t)kind->vocabulary,
-        .end_of_document = kind->end_of_document < 0 ? LS_SHARD_NO_END : (uint64_t)kind->end_of_document};
+    w->header = (ls_shard_header){.width = (uint32_t)ls_token_width(kind->vocabulary),
+                                  .flags = kind->learnt ? LS_SHARD_LEARNT : 0,
+                                  .tokenizer = kind->tokenizer,
+                                  .vocabulary = (uint64_t)kind->vocabulary,
+                                  .end_of_document =
+                                      kind->end_of_document < 0 ? LS_SHARD_NO_END : (uint64_t)kind->end_of_document};
     memcpy(w->header.magic, LS_SHARD_MAGIC, sizeof w->header.magic);
     ls_status status = ls_path_print(&w->path, "%s", path);
     if (status.code == LS_OK) status = ls_path_print(&w->part, "%s.part", path);
@@ -390,8 +383,7 @@ static ls_status write_rest(ls_shard_writer *w) {
     LS_TRY(append_bytes(w, zeros, (8 - h->tokens * h->width % 8) % 8));
     LS_TRY(append_bytes(w, w->ends, h->documents * sizeof *w->ends));
     LS_TRY(append_bytes(w, w->counts, h->vocabulary * sizeof *w->counts));
-    if (h->flags & LS_SHARD_LEARNT)
-        LS_TRY(append_bytes(w, w->learnt, (h->tokens + 63) / 64 * sizeof *w->learnt));
+    if (h->flags & LS_SHARD_LEARNT) LS_TRY(append_bytes(w, w->learnt, (h->tokens + 63) / 64 * sizeof *w->learnt));
     LS_TRY(flush(w));
     h->checksum = ls_hash_bytes(w->hashes, w->n_hashes * sizeof *w->hashes);
     h->header_checksum = ls_hash_bytes(h, offsetof(ls_shard_header, header_checksum));

@@ -8,15 +8,14 @@
  * Format of a shard; all numbers are little-endian:
  *
  *   header     ls_shard_header, 128 bytes
- *   tokens     ids of all documents, one after the other, with the frame tokens around each; 1, 2 or 4 bytes each, depending on the
- *              size of the vocabulary; padded with zeros to a multiple of 8 bytes
- *   ends       u64 for each document: one past its last token; ascending
- *   counts     u64 for each id of the vocabulary: how often it occurs
- *   learnt     only with LS_SHARD_LEARNT: a bit for each token, from the lowest bit of a u64 up: whether the token counts as a label in
+ *   tokens     ids of all documents, one after the other, with the frame tokens around each; 1, 2 or 4 bytes each,
+ * depending on the size of the vocabulary; padded with zeros to a multiple of 8 bytes ends       u64 for each document:
+ * one past its last token; ascending counts     u64 for each id of the vocabulary: how often it occurs learnt     only
+ * with LS_SHARD_LEARNT: a bit for each token, from the lowest bit of a u64 up: whether the token counts as a label in
  *              the loss
  *
- * The checksum covers everything after the header: it is the XXH64 of the XXH64s of its blocks of LS_SHARD_BLOCK bytes, the last one
- * shorter. So it can be computed while the file is written, and checked by several threads.
+ * The checksum covers everything after the header: it is the XXH64 of the XXH64s of its blocks of LS_SHARD_BLOCK bytes,
+ * the last one shorter. So it can be computed while the file is written, and checked by several threads.
  */
 #ifndef LS_DATA_SHARD_H
 #define LS_DATA_SHARD_H
@@ -64,8 +63,8 @@ typedef struct ls_shard {
 } ls_shard;
 
 /*
- * Maps a shard and checks everything but the tokens. LS_INVALID names the file, the field, its value and what was expected. Tokens are
- * read from disk on use; their ids are checked by ls_shard_verify or by the caller.
+ * Maps a shard and checks everything but the tokens. LS_INVALID names the file, the field, its value and what was
+ * expected. Tokens are read from disk on use; their ids are checked by ls_shard_verify or by the caller.
  */
 LS_MUST_USE ls_status ls_shard_open(const char *path, ls_shard *out);
 void ls_shard_close(ls_shard *shard); /* a zeroed one is allowed */
@@ -84,14 +83,21 @@ typedef struct ls_shard_set {
 /* Whether a path is a folder of shards, finished or not, or a file with the suffix of shards. */
 bool ls_is_shards(const char *path);
 /*
- * Adds the shards of a folder in the order of its shards.json, or one file. LS_INVALID: the build is not finished, a shard differs from
- * shards.json, or ls_shard_open refuses it. On error the set keeps the shards that were added so far.
+ * Adds the shards of a folder in the order of its shards.json, or one file. LS_INVALID: the build is not finished, a
+ * shard differs from shards.json, or ls_shard_open refuses it. On error the set keeps the shards that were added so
+ * far.
  */
 LS_MUST_USE ls_status ls_shard_set_add(ls_shard_set *set, const char *path);
-/* LS_INVALID names the first shard that was made by a tokenizer with another fingerprint or vocabulary. name: for errors. */
+/*
+ * LS_INVALID names the first shard that was made by a tokenizer with another fingerprint or vocabulary. name: for
+ * errors.
+ */
 LS_MUST_USE ls_status ls_shard_set_check(const ls_shard_set *set, uint64_t tokenizer, const char *name,
                                          int64_t vocabulary);
-/* Checks the checksums of all shards (ls_shard_check) on all cores, and logs the time. LS_INVALID names the first damaged shard. */
+/*
+ * Checks the checksums of all shards (ls_shard_check) on all cores, and logs the time. LS_INVALID names the first
+ * damaged shard.
+ */
 LS_MUST_USE ls_status ls_shard_set_verify(const ls_shard_set *set);
 void ls_shard_set_close(ls_shard_set *set);
 
@@ -107,10 +113,14 @@ typedef struct ls_shard_writer ls_shard_writer;
 
 /* Creates path.part, and replaces one that an earlier process left there. */
 LS_MUST_USE ls_status ls_shard_create(const char *path, const ls_shard_kind *kind, ls_shard_writer **out);
-/* Appends tokens to the current document. learnt: a byte for each; NULL: all are learnt. Ids must lie in the vocabulary. */
-LS_MUST_USE ls_status ls_shard_append(ls_shard_writer *writer, const int32_t *ids, const uint8_t *learnt,
-                                      int64_t n);
-/* Ends the current document: appends the end of document if the kind has one, learnt or not, and an entry to the index. */
+/*
+ * Appends tokens to the current document. learnt: a byte for each; NULL: all are learnt. Ids must lie in the
+ * vocabulary.
+ */
+LS_MUST_USE ls_status ls_shard_append(ls_shard_writer *writer, const int32_t *ids, const uint8_t *learnt, int64_t n);
+/*
+ * Ends the current document: appends the end of document if the kind has one, learnt or not, and an entry to the index.
+ */
 LS_MUST_USE ls_status ls_shard_end_document(ls_shard_writer *writer, bool learnt);
 const ls_shard_header *ls_shard_so_far(const ls_shard_writer *writer);
 /* Writes the index, syncs the file and gives it its name. Frees the writer in any case. */

@@ -40,8 +40,7 @@ static ls_status add_listed(ls_shard_set *set, const char *folder, ls_json_value
     int64_t tokens, documents;
     LS_TRY(ls_json_text(row, "file", &name));
     if (!has_suffix(name) || strchr(name, '/') != NULL)
-        return ls_json_error(ls_json_field(row, "file"),
-                             "a name of this folder that ends with " LS_SHARD_SUFFIX);
+        return ls_json_error(ls_json_field(row, "file"), "a name of this folder that ends with " LS_SHARD_SUFFIX);
     LS_TRY(ls_json_int(row, "tokens", 0, INT64_MAX, &tokens));
     LS_TRY(ls_json_int(row, "documents", 0, INT64_MAX, &documents));
     LS_TRY(ls_json_text(row, "checksum", &checksum));
@@ -49,11 +48,9 @@ static ls_status add_listed(ls_shard_set *set, const char *folder, ls_json_value
     LS_TRY(add_file(set, path));
     const ls_shard_header *h = set->shard[set->n - 1].header;
     snprintf(expected, sizeof expected, "%016" PRIx64, h->checksum);
-    if ((uint64_t)tokens == h->tokens && (uint64_t)documents == h->documents &&
-        strcmp(checksum, expected) == 0)
+    if ((uint64_t)tokens == h->tokens && (uint64_t)documents == h->documents && strcmp(checksum, expected) == 0)
         return ls_ok();
-    return ls_error(LS_INVALID,
-                    "%s: is not the shard that %s/" LS_SHARDS_FILE " lists (checksum %s, expected %.20s)",
+    return ls_error(LS_INVALID, "%s: is not the shard that %s/" LS_SHARDS_FILE " lists (checksum %s, expected %.20s)",
                     path, folder, expected, checksum);
 }
 
@@ -79,12 +76,11 @@ ls_status ls_shard_set_add(ls_shard_set *set, const char *path) {
     ls_json *document = NULL;
     if (!ls_file_is_folder(path)) return add_file(set, path);
     if (!holds(path, LS_SHARDS_FILE))
-        return ls_error(
-            LS_INVALID,
-            holds(path, LS_SHARDS_JOURNAL)
-                ? "%s: these token shards are not finished; continue with longspan data build --resume"
-                : "%s: no " LS_SHARDS_FILE " in it, expected a folder of token shards",
-            path);
+        return ls_error(LS_INVALID,
+                        holds(path, LS_SHARDS_JOURNAL)
+                            ? "%s: these token shards are not finished; continue with longspan data build --resume"
+                            : "%s: no " LS_SHARDS_FILE " in it, expected a folder of token shards",
+                        path);
     LS_TRY(ls_path_join(path, LS_SHARDS_FILE, &list));
     LS_TRY(ls_json_read(list, LS_JSON_MOST_BYTES, &document));
     const ls_status status = add_rows(set, path, ls_json_root(document));
@@ -92,8 +88,7 @@ ls_status ls_shard_set_add(ls_shard_set *set, const char *path) {
     return status;
 }
 
-ls_status ls_shard_set_check(const ls_shard_set *set, uint64_t tokenizer, const char *name,
-                             int64_t vocabulary) {
+ls_status ls_shard_set_check(const ls_shard_set *set, uint64_t tokenizer, const char *name, int64_t vocabulary) {
     for (int64_t i = 0; i < set->n; i++) {
         const ls_shard_header *h = set->shard[i].header;
         if (h->tokenizer == tokenizer && h->vocabulary == (uint64_t)vocabulary) continue;

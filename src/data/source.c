@@ -1,6 +1,6 @@
 /*
- * Records of the inputs, in batches. The files are read one after the other through one buffer. Each kind of input (text, JSON lines, JSON
- * values) is a row that finds the records in the buffer.
+ * Records of the inputs, in batches. The files are read one after the other through one buffer. Each kind of input
+ * (text, JSON lines, JSON values) is a row that finds the records in the buffer.
  */
 #include "data/source_impl.h"
 
@@ -36,9 +36,9 @@ struct ls_source {
 };
 
 typedef struct source_kind {
-    ls_status (*begin)(ls_source *source); /* called when a file is opened; NULL: skips to source->place */
+    ls_status (*begin)(ls_source *source);        /* called when a file is opened; NULL: skips to source->place */
     ls_status (*read_records)(ls_source *source); /* adds the records that are complete in the buffer */
-    ls_status (*too_long)(ls_source *source); /* a record does not fit into the buffer, which may not grow */
+    ls_status (*too_long)(ls_source *source);     /* a record does not fit into the buffer, which may not grow */
 } source_kind;
 
 static const ls_input *current_input(const ls_source *s) { return &s->inputs[s->place.input]; }
@@ -50,7 +50,10 @@ static void skip(ls_source *s, size_t bytes) {
     s->place.offset += (int64_t)bytes;
 }
 
-/* The next bytes of the buffer are a record. The `separator` bytes after it are skipped. last: the record ends its document. */
+/*
+ * The next bytes of the buffer are a record. The `separator` bytes after it are skipped. last: the record ends its
+ * document.
+ */
 static void add_record(ls_source *s, size_t bytes, size_t separator, bool last) {
     s->records[s->n++] = (ls_text_record){s->buffer + s->begin, bytes, s->place, last, NULL, false, false};
     skip(s, bytes + separator);
@@ -159,8 +162,8 @@ static const char *end_of_string(const char *at, const char *end) {
 }
 
 /*
- * The end of the value that begins at `at`, or NULL if the text ends before it. Only brackets, commas and strings are considered;
- * the parser rejects what is no value. ended: the text is the end of the file.
+ * The end of the value that begins at `at`, or NULL if the text ends before it. Only brackets, commas and strings are
+ * considered; the parser rejects what is no value. ended: the text is the end of the file.
  */
 static const char *end_of_value(const char *at, const char *end, bool ended) {
     int64_t depth = 0;
@@ -204,10 +207,9 @@ static bool find_value(ls_source *s) {
         if (!s->array) return true;
         if (!skip_punctuation(s)) {
             reject_rest(s, s->place,
-                        s->next == CLOSED ? "there is text after the end of its array"
-                        : s->next == VALUE || s->next == VALUE_OR_END
-                            ? "expected a value in its array"
-                            : "expected a comma or the end of its array",
+                        s->next == CLOSED                             ? "there is text after the end of its array"
+                        : s->next == VALUE || s->next == VALUE_OR_END ? "expected a value in its array"
+                                                                      : "expected a comma or the end of its array",
                         false);
             return false;
         }
@@ -257,8 +259,7 @@ static bool continues(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
 /* Appends the ids of text[from, to). */
 static ls_status append_ids(const ls_tokenizer *tokenizer, const char *text, size_t from, size_t to,
                             ls_token_list *out) {
-    return (from > 0 ? ls_tokenizer_encode_rest : ls_tokenizer_encode)(tokenizer, text + from, to - from,
-                                                                       out);
+    return (from > 0 ? ls_tokenizer_encode_rest : ls_tokenizer_encode)(tokenizer, text + from, to - from, out);
 }
 
 /* Whether the text around `at` has the same ids when it is encoded in two parts. ids: scratch. */
@@ -276,8 +277,7 @@ static ls_status test_place(const ls_tokenizer *tokenizer, const char *text, siz
     return ls_ok();
 }
 
-ls_status ls_text_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t wanted,
-                      size_t *out) {
+ls_status ls_text_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t wanted, size_t *out) {
     if (ls_tokenizer_cut(tokenizer, text, bytes, wanted, out)) return ls_ok();
     ls_token_list ids[2] = {{0}, {0}};
     ls_status status = ls_ok();
@@ -336,8 +336,7 @@ static ls_status find_nul(const ls_source *s, bool *found) {
         status = ls_stream_read(stream, block, room, &n);
         *found = memchr(block, 0, n) != NULL;
     }
-    if (stream != NULL && ls_stream_broken(stream) != NULL)
-        status = ls_ok(); /* reported when its records are read */
+    if (stream != NULL && ls_stream_broken(stream) != NULL) status = ls_ok(); /* reported when its records are read */
     ls_stream_close(stream);
     free(block);
     return status;
@@ -390,8 +389,8 @@ static const source_kind *current_kind(const ls_source *s) { return &kinds[curre
 
 /* ---- opening ---- */
 
-ls_status ls_source_open(const ls_input *inputs, int64_t n, const ls_tokenizer *tokenizer, ls_place from,
-                         int64_t most, ls_source **out) {
+ls_status ls_source_open(const ls_input *inputs, int64_t n, const ls_tokenizer *tokenizer, ls_place from, int64_t most,
+                         ls_source **out) {
     ls_source *s = calloc(1, sizeof *s);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "no memory to read %lld files", (long long)n);
     *s = (ls_source){.inputs = inputs,

@@ -1,6 +1,6 @@
 /*
- * data: from paths to records. Inputs are the files that the paths mean; a byte stream reads one of them and decompresses it; a
- * source reads all of them and cuts them into records.
+ * data: from paths to records. Inputs are the files that the paths mean; a byte stream reads one of them and
+ * decompresses it; a source reads all of them and cuts them into records.
  */
 #ifndef LS_DATA_SOURCE_IMPL_H
 #define LS_DATA_SOURCE_IMPL_H
@@ -37,17 +37,19 @@ typedef struct ls_input_list {
 } ls_input_list;
 
 /*
- * The files that paths mean, in the order given: files, folders with all below them, patterns (*, ?, [...]). format is "text",
- * "jsonl" or "json" for all files, or "auto": names that end in .jsonl, .ndjson or .json, or these with .gz or .zst appended,
- * are JSON, all others text. A format that cannot be read is an error if its file was named, and a refused input if it lies below a
- * folder.
+ * The files that paths mean, in the order given: files, folders with all below them, patterns (*, ?, [...]). format is
+ * "text", "jsonl" or "json" for all files, or "auto": names that end in .jsonl, .ndjson or .json, or these with .gz or
+ * .zst appended, are JSON, all others text. A format that cannot be read is an error if its file was named, and a
+ * refused input if it lies below a folder.
  */
 LS_MUST_USE ls_status ls_inputs_find(const char *const *paths, int n, const char *format, ls_input_list *out);
 void ls_inputs_free(ls_input_list *list);
 
 /* ---- codecs: a row and a file for each compressed format ---- */
 
-/* One step of decoding consumes bytes at the front of `in` and produces bytes at the front of `out`; both are advanced. */
+/*
+ * One step of decoding consumes bytes at the front of `in` and produces bytes at the front of `out`; both are advanced.
+ */
 typedef struct ls_codec_step {
     const unsigned char *in;
     size_t in_bytes;
@@ -77,23 +79,25 @@ const ls_codec *ls_codec_of_bytes(const unsigned char *bytes, size_t n);
 
 /* ---- byte streams (stream.c) ---- */
 
-/* A larger ratio of decompressed to compressed bytes is an error: no text is that regular, and a small file must not fill the memory. */
+/*
+ * A larger ratio of decompressed to compressed bytes is an error: no text is that regular, and a small file must not
+ * fill the memory.
+ */
 #define LS_STREAM_MOST_RATIO 1024
 
 typedef struct ls_byte_stream ls_byte_stream;
 
 /*
- * Opens a file. It is decompressed if its first bytes, or else its name, say that it is compressed. LS_UNSUPPORTED when this build
- * lacks the codec. The path is borrowed.
+ * Opens a file. It is decompressed if its first bytes, or else its name, say that it is compressed. LS_UNSUPPORTED when
+ * this build lacks the codec. The path is borrowed.
  */
 LS_MUST_USE ls_status ls_stream_open(const char *path, ls_byte_stream **out);
 /*
- * Reads `room` bytes, or fewer at the end of the file. On an error *bytes is what was read before it. LS_INVALID: what follows cannot be
- * decompressed, and ls_stream_broken says why.
+ * Reads `room` bytes, or fewer at the end of the file. On an error *bytes is what was read before it. LS_INVALID: what
+ * follows cannot be decompressed, and ls_stream_broken says why.
  */
 LS_MUST_USE ls_status ls_stream_read(ls_byte_stream *stream, char *out, size_t room, size_t *bytes);
-const char *ls_stream_broken(
-    const ls_byte_stream *stream); /* without the file's name; NULL: it is intact so far */
+const char *ls_stream_broken(const ls_byte_stream *stream); /* without the file's name; NULL: it is intact so far */
 /* Skips decompressed bytes. LS_INVALID when there are fewer. */
 LS_MUST_USE ls_status ls_stream_skip(ls_byte_stream *stream, int64_t bytes);
 void ls_stream_close(ls_byte_stream *stream); /* NULL is allowed */
@@ -124,28 +128,29 @@ typedef struct ls_text_record {
 typedef struct ls_source ls_source;
 
 /*
- * Reads the inputs from a place on. A text longer than a batch comes in parts, cut so that the ids of the parts together are those
- * of the whole: at multiples of ls_tokenizer_piece, or by ls_text_cut. A part with at.offset > 0 is for ls_tokenizer_encode_rest.
- * All arguments are borrowed. most: bytes of a record; 0: LS_RECORD_MOST.
+ * Reads the inputs from a place on. A text longer than a batch comes in parts, cut so that the ids of the parts
+ * together are those of the whole: at multiples of ls_tokenizer_piece, or by ls_text_cut. A part with at.offset > 0 is
+ * for ls_tokenizer_encode_rest. All arguments are borrowed. most: bytes of a record; 0: LS_RECORD_MOST.
  */
-LS_MUST_USE ls_status ls_source_open(const ls_input *inputs, int64_t n, const ls_tokenizer *tokenizer,
-                                     ls_place from, int64_t most, ls_source **out);
+LS_MUST_USE ls_status ls_source_open(const ls_input *inputs, int64_t n, const ls_tokenizer *tokenizer, ls_place from,
+                                     int64_t most, ls_source **out);
 void ls_source_close(ls_source *source); /* NULL is allowed */
 
 /*
- * The next batch of records: about 16 MiB, or one longer record. Valid until the next call. *n is 0 at the end. Blank lines are
- * skipped. Uses 32 MiB of memory, or twice the longest record.
+ * The next batch of records: about 16 MiB, or one longer record. Valid until the next call. *n is 0 at the end. Blank
+ * lines are skipped. Uses 32 MiB of memory, or twice the longest record.
  */
 LS_MUST_USE ls_status ls_source_next(ls_source *source, const ls_text_record **records, size_t *n);
 /* Where the record after the last batch begins. */
 ls_place ls_source_place(const ls_source *source);
 
 /*
- * Where to cut a long text so that the ids of its two parts are those of the whole. *out: bytes of the first part, about `wanted`
- * or more; the second part is for ls_tokenizer_encode_rest. If the tokenizer does not know such places (ls_tokenizer_cut), searches
- * for the end of a line around which the text has the same ids encoded as one and as two parts. 0: no place was found.
+ * Where to cut a long text so that the ids of its two parts are those of the whole. *out: bytes of the first part,
+ * about `wanted` or more; the second part is for ls_tokenizer_encode_rest. If the tokenizer does not know such places
+ * (ls_tokenizer_cut), searches for the end of a line around which the text has the same ids encoded as one and as two
+ * parts. 0: no place was found.
  */
-LS_MUST_USE ls_status ls_text_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
-                                  size_t wanted, size_t *out);
+LS_MUST_USE ls_status ls_text_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t wanted,
+                                  size_t *out);
 
 #endif

@@ -77,8 +77,8 @@ static ls_status more_input(ls_byte_stream *s) {
 
 static void check_ratio(ls_byte_stream *s) {
     if (s->bytes_out > RATIO_FROM && s->bytes_out / LS_STREAM_MOST_RATIO > s->bytes_in)
-        snprintf(s->broken, sizeof s->broken, "its %s expands to more than %d times its size: no text",
-                 s->codec->name, LS_STREAM_MOST_RATIO);
+        snprintf(s->broken, sizeof s->broken, "its %s expands to more than %d times its size: no text", s->codec->name,
+                 LS_STREAM_MOST_RATIO);
 }
 
 /* One step of decoding; sets `broken` on an error. */
@@ -90,8 +90,7 @@ static void decode(ls_byte_stream *s) {
     if (wrong != NULL)
         snprintf(s->broken, sizeof s->broken, "cannot be decompressed as %s: %.120s", s->codec->name, wrong);
     else if (ended && !s->step.between && s->step.room == room)
-        snprintf(s->broken, sizeof s->broken, "ends in the middle of a %s %s", s->codec->name,
-                 s->codec->part);
+        snprintf(s->broken, sizeof s->broken, "ends in the middle of a %s %s", s->codec->name, s->codec->part);
     else
         check_ratio(s);
 }
@@ -113,14 +112,12 @@ static ls_status read_decoded(ls_byte_stream *s, char *out, size_t room, size_t 
 static ls_status begin_decoding(ls_byte_stream *s) {
     const ls_codec *c = s->codec;
     if (c->create == NULL)
-        return ls_error(LS_UNSUPPORTED,
-                        "%s: this build reads no %s; build with %s installed, or decompress the file",
+        return ls_error(LS_UNSUPPORTED, "%s: this build reads no %s; build with %s installed, or decompress the file",
                         s->path, c->name, c->package);
     s->state = c->create();
     s->input = malloc(INPUT);
     s->step.between = true;
-    if (s->state == NULL || s->input == NULL)
-        return ls_error(LS_NO_MEMORY, "no memory to decompress %s", s->path);
+    if (s->state == NULL || s->input == NULL) return ls_error(LS_NO_MEMORY, "no memory to decompress %s", s->path);
     return ls_ok();
 }
 
@@ -132,8 +129,7 @@ static ls_status open_file(ls_byte_stream *s) {
     s->file = open(s->path, O_RDONLY | O_CLOEXEC);
     if (s->file < 0) return ls_error(LS_IO, "cannot open %s: %s", s->path, strerror(errno));
     LS_TRY(read_file(s, first, sizeof first, &n));
-    if (lseek(s->file, 0, SEEK_SET) < 0)
-        return ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
+    if (lseek(s->file, 0, SEEK_SET) < 0) return ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
     s->codec = ls_codec_of_bytes(first, n);
     if (s->codec == NULL) s->codec = ls_codec_of_name(s->path, &stem);
     return s->codec != NULL ? begin_decoding(s) : ls_ok();
@@ -159,19 +155,16 @@ ls_status ls_stream_read(ls_byte_stream *s, char *out, size_t room, size_t *byte
 const char *ls_stream_broken(const ls_byte_stream *s) { return s->broken[0] != 0 ? s->broken : NULL; }
 
 static ls_status too_short(const ls_byte_stream *s, int64_t bytes) {
-    return ls_error(LS_INVALID, "%s: ends %lld bytes before the place to resume from", s->path,
-                    (long long)bytes);
+    return ls_error(LS_INVALID, "%s: ends %lld bytes before the place to resume from", s->path, (long long)bytes);
 }
 
 static ls_status skip_plain(const ls_byte_stream *s, int64_t bytes) {
     struct stat info;
     const off_t at = lseek(s->file, 0, SEEK_CUR);
-    if (at < 0 || fstat(s->file, &info) != 0)
-        return ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
+    if (at < 0 || fstat(s->file, &info) != 0) return ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
     if (bytes > info.st_size - at) return too_short(s, bytes - (info.st_size - at));
-    return lseek(s->file, bytes, SEEK_CUR) >= 0
-               ? ls_ok()
-               : ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
+    return lseek(s->file, bytes, SEEK_CUR) >= 0 ? ls_ok()
+                                                : ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
 }
 
 ls_status ls_stream_skip(ls_byte_stream *s, int64_t bytes) {

@@ -99,8 +99,7 @@ static ls_status check_logits(const ls_decoder *d, const ls_rank *rank, const fl
     return ls_weights_not_finite(rank->executor, subject);
 }
 
-ls_status ls_decoder_next(const ls_decoder *d, const ls_rank *rank, int32_t id, int64_t place,
-                          const float **logits) {
+ls_status ls_decoder_next(const ls_decoder *d, const ls_rank *rank, int32_t id, int64_t place, const float **logits) {
     LS_ASSERT(place < d->most);
     put_number(rank, LS_NEXT "tokens", id);
     put_number(rank, LS_NEXT "positions", place);

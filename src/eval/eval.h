@@ -12,7 +12,7 @@
 #include "session/session.h"
 #include "text/text.h"
 
-/* --- trained.c ---------------------------------------------------------------------------------------------------------------- */
+/* --- trained.c ---------------------------------------------------------------------------------------------------- */
 
 /* A model with its config, its tokenizer, and weights of its own or of a checkpoint. */
 
@@ -23,19 +23,20 @@ typedef struct ls_trained {
 } ls_trained;
 
 /*
- * model: config.json or a folder with one; NULL: the checkpoint's. checkpoint: a folder with model.safetensors, or a training run,
- * whose newest checkpoint is used; NULL: none. LS_USAGE if both are NULL; LS_INVALID if the tokenizer has more tokens than the model.
+ * model: config.json or a folder with one; NULL: the checkpoint's. checkpoint: a folder with model.safetensors, or a
+ * training run, whose newest checkpoint is used; NULL: none. LS_USAGE if both are NULL; LS_INVALID if the tokenizer has
+ * more tokens than the model.
  */
 LS_MUST_USE ls_status ls_trained_open(const char *model, const char *checkpoint, ls_trained *out);
 /* ls_trained_open with changes to the config's rotary positions; rope NULL: no change. */
-LS_MUST_USE ls_status ls_trained_open_changed(const char *model, const char *checkpoint,
-                                              const ls_rope_change *rope, ls_trained *out);
+LS_MUST_USE ls_status ls_trained_open_changed(const char *model, const char *checkpoint, const ls_rope_change *rope,
+                                              ls_trained *out);
 void ls_trained_close(ls_trained *trained); /* a zeroed one is allowed */
 
 /* Loads the weights into a rank's memory. A model without weights gets random ones from seed, and rank 0 logs it. */
 LS_MUST_USE ls_status ls_trained_fill(const ls_trained *trained, const ls_rank *rank, uint64_t seed);
 
-/* --- text.c ------------------------------------------------------------------------------------------------------------------- */
+/* --- text.c ------------------------------------------------------------------------------------------------------- */
 
 /* Sequences of a text, for training and evaluation. */
 
@@ -55,21 +56,26 @@ typedef struct ls_typical {
 LS_MUST_USE ls_status ls_typical_read(const ls_data *data, int64_t S, ls_typical *out);
 void ls_typical_free(ls_typical *typical); /* a zeroed one is allowed */
 
-/* --- evaluate.c --------------------------------------------------------------------------------------------------------------- */
+/* --- evaluate.c --------------------------------------------------------------------------------------------------- */
 
 /*
- * The loss of a model on data that is already open, for the eval command and the end of a training. Of the options it uses seq and pack
- * (equal to the data's), batch, sequences, dtype, seed, out and spread; all but those of the spread must be set. Everything is borrowed
- * for the call.
+ * The loss of a model on data that is already open, for the eval command and the end of a training. Of the options it
+ * uses seq and pack (equal to the data's), batch, sequences, dtype, seed, out and spread; all but those of the spread
+ * must be set. Everything is borrowed for the call.
  */
-LS_MUST_USE ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *trained,
-                                       const ls_data *data, ls_eval_result *result);
+LS_MUST_USE ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *trained, const ls_data *data,
+                                       ls_eval_result *result);
 
-/* --- positions.c -------------------------------------------------------------------------------------------------------------- */
+/* --- positions.c -------------------------------------------------------------------------------------------------- */
 
-/* Losses by the distance from the beginning of the document: they show whether the model makes use of a long context. */
+/*
+ * Losses by the distance from the beginning of the document: they show whether the model makes use of a long context.
+ */
 
-/* Sums over tokens: of their loss and loss². Sums over sequences, each with n tokens of total loss L: of L², L·n and n². */
+/*
+ * Sums over tokens: of their loss and loss². Sums over sequences, each with n tokens of total loss L: of L², L·n and
+ * n².
+ */
 typedef struct ls_loss_sum {
     int64_t sequences, tokens;
     double loss, token_squares;    /* loss, loss² */
@@ -83,14 +89,14 @@ typedef struct ls_loss_sums {
 } ls_loss_sums;
 
 /*
- * Adds the losses[S] of a sequence whose label is not LS_LABEL_IGNORED to the bins of sample->seen. If the sequence begins inside a
- * document, the tokens before its beginning do not count as seen.
+ * Adds the losses[S] of a sequence whose label is not LS_LABEL_IGNORED to the bins of sample->seen. If the sequence
+ * begins inside a document, the tokens before its beginning do not count as seen.
  */
 void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const ls_sample *sample, const float *losses);
 
 /*
- * Joins neighbouring bins until each has enough tokens for a mean whose standard error, from their scatter, is at most `error` nats.
- * INFINITY joins none.
+ * Joins neighbouring bins until each has enough tokens for a mean whose standard error, from their scatter, is at most
+ * `error` nats. INFINITY joins none.
  */
 ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums, double error);
 #define LS_LOSS_BIN_ERROR 0.05
@@ -102,12 +108,13 @@ LS_MUST_USE ls_status ls_loss_table_draw(const ls_loss_table *table, const char 
 /* Prints a line for each bin. */
 void ls_loss_table_print(const ls_loss_table *table, FILE *out);
 
-/* --- decoder.c ---------------------------------------------------------------------------------------------------------------- */
+/* --- decoder.c ---------------------------------------------------------------------------------------------------- */
 
 /*
- * A model that reads a prompt at once and continues it token by token. Prefill (program evaluate) computes the keys and values of the
- * prompt, whose tokens are spread over the ranks; each rank keeps those of its tokens. Each further token (program decode) attends to
- * them and adds its own key and value. Programs are compiled for a largest sequence; no token sees positions after the current one.
+ * A model that reads a prompt at once and continues it token by token. Prefill (program evaluate) computes the keys and
+ * values of the prompt, whose tokens are spread over the ranks; each rank keeps those of its tokens. Each further token
+ * (program decode) attends to them and adds its own key and value. Programs are compiled for a largest sequence; no
+ * token sees positions after the current one.
  */
 
 typedef struct ls_decoder {
@@ -121,8 +128,9 @@ typedef struct ls_decoder {
 } ls_decoder;
 
 /*
- * For prompts of `known` tokens that grow to at most `most`. dtype: "f32" or "bf16", NULL: f32; LS_USAGE for another. The model is
- * borrowed for the call. `out` must stay at its address until it is closed, since the session borrows its job.
+ * For prompts of `known` tokens that grow to at most `most`. dtype: "f32" or "bf16", NULL: f32; LS_USAGE for another.
+ * The model is borrowed for the call. `out` must stay at its address until it is closed, since the session borrows its
+ * job.
  */
 LS_MUST_USE ls_status ls_decoder_open(const ls_model *model, int64_t known, int64_t most, const char *dtype,
                                       const ls_spread *spread, ls_decoder *out);
@@ -131,21 +139,25 @@ void ls_decoder_close(ls_decoder *decoder); /* a zeroed one is allowed */
 /* Bytes of keys and values that the image's rank holds. */
 int64_t ls_decoder_cache_bytes(const ls_decoder *decoder, const ls_image *image);
 
-/* Makes ids[0, n), 0 <= n <= most, the sequence and computes its keys and values; before the first ls_decoder_next. Collective, with equal arguments on every rank. */
-LS_MUST_USE ls_status ls_decoder_prefill(const ls_decoder *decoder, const ls_rank *rank, const int32_t *ids,
-                                         int64_t n);
 /*
- * Adds token `id` at `place`, the number of tokens before it. *logits [V] are those of the token that follows, with equal bits on every
- * rank, valid until the next call. Collective. If a logit is not finite: LS_INVALID on every rank, naming the weight that is the cause.
+ * Makes ids[0, n), 0 <= n <= most, the sequence and computes its keys and values; before the first ls_decoder_next.
+ * Collective, with equal arguments on every rank.
  */
-LS_MUST_USE ls_status ls_decoder_next(const ls_decoder *decoder, const ls_rank *rank, int32_t id,
-                                      int64_t place, const float **logits);
+LS_MUST_USE ls_status ls_decoder_prefill(const ls_decoder *decoder, const ls_rank *rank, const int32_t *ids, int64_t n);
+/*
+ * Adds token `id` at `place`, the number of tokens before it. *logits [V] are those of the token that follows, with
+ * equal bits on every rank, valid until the next call. Collective. If a logit is not finite: LS_INVALID on every rank,
+ * naming the weight that is the cause.
+ */
+LS_MUST_USE ls_status ls_decoder_next(const ls_decoder *decoder, const ls_rank *rank, int32_t id, int64_t place,
+                                      const float **logits);
 
-/* --- generation.c ------------------------------------------------------------------------------------------------------------- */
+/* --- generation.c ------------------------------------------------------------------------------------------------- */
 
 /*
- * Drawing the next token from its logits, in the order of the Hugging Face library: logits are divided by the temperature; top_k keeps the
- * k most likely tokens and those as likely as the k-th; top_p keeps the fewest of these, most likely first, that reach its share.
+ * Drawing the next token from its logits, in the order of the Hugging Face library: logits are divided by the
+ * temperature; top_k keeps the k most likely tokens and those as likely as the k-th; top_p keeps the fewest of these,
+ * most likely first, that reach its share.
  */
 
 typedef struct ls_sampling {
@@ -160,8 +172,9 @@ LS_MUST_USE ls_status ls_sampler_create(const ls_sampling *sampling, int64_t V, 
 void ls_sampler_destroy(ls_sampler *sampler); /* NULL is allowed */
 
 /*
- * The token of draw `number`: a pure function of the sampling, the logits [V] and the number. Of equal logits the smaller id counts as more
- * likely. A token with a logit that is not finite is not drawn; if no logit is finite, the result is id 0.
+ * The token of draw `number`: a pure function of the sampling, the logits [V] and the number. Of equal logits the
+ * smaller id counts as more likely. A token with a logit that is not finite is not drawn; if no logit is finite, the
+ * result is id 0.
  */
 int32_t ls_sampler_draw(ls_sampler *sampler, const float *logits, uint64_t number);
 
@@ -175,8 +188,9 @@ typedef struct ls_stops {
 } ls_stops;
 
 /*
- * Reads "eos_token_id", a number or an array, from the model folder's generation_config.json, or else from its config.json; if neither has
- * it, takes the tokenizer's end of document. LS_INVALID names the file and a value that is no token of the model.
+ * Reads "eos_token_id", a number or an array, from the model folder's generation_config.json, or else from its
+ * config.json; if neither has it, takes the tokenizer's end of document. LS_INVALID names the file and a value that is
+ * no token of the model.
  */
 LS_MUST_USE ls_status ls_stops_read(const ls_trained *trained, ls_stops *out);
 bool ls_stops_have(const ls_stops *stops, int32_t id);
@@ -192,17 +206,21 @@ typedef struct ls_generated_text {
 } ls_generated_text;
 
 /*
- * Begins after the tokens ids[0, n), whose text is not passed to out, since a token's text may depend on the tokens before it. The
- * caller sets stream->tokenizer, out and context, leaves the rest zero, and calls ls_generated_free whatever the status is.
+ * Begins after the tokens ids[0, n), whose text is not passed to out, since a token's text may depend on the tokens
+ * before it. The caller sets stream->tokenizer, out and context, leaves the rest zero, and calls ls_generated_free
+ * whatever the status is.
  */
 LS_MUST_USE ls_status ls_generated_begin(ls_generated_text *stream, const int32_t *ids, size_t n);
-/* Passes the text that the token adds to out; special tokens add none. Bytes of an incomplete character wait for the next token. */
+/*
+ * Passes the text that the token adds to out; special tokens add none. Bytes of an incomplete character wait for the
+ * next token.
+ */
 LS_MUST_USE ls_status ls_generated_put(ls_generated_text *stream, int32_t id);
 /* After the last token: passes the waiting bytes to out. */
 LS_MUST_USE ls_status ls_generated_end(ls_generated_text *stream);
 void ls_generated_free(ls_generated_text *stream); /* a zeroed one is allowed */
 
-/* --- recall.c ----------------------------------------------------------------------------------------------------------------- */
+/* --- recall.c ----------------------------------------------------------------------------------------------------- */
 
 /* Prints a line for each depth with a column for each length. */
 void ls_recall_print(const ls_recall_result *result, FILE *out);

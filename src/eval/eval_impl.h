@@ -4,7 +4,7 @@
 
 #include "eval/eval.h"
 
-/* --- recall.c ----------------------------------------------------------------------------------------------------------------- */
+/* --- recall.c ----------------------------------------------------------------------------------------------------- */
 
 /* -log p of the token under the logits [V]. *likeliest: it has the largest logit, and of equal ones the smallest id. */
 double ls_recall_surprise(const float *logits, int64_t V, int32_t id, bool *likeliest);
@@ -12,7 +12,7 @@ double ls_recall_surprise(const float *logits, int64_t V, int32_t id, bool *like
 /* Writes folder/recall.json and recall.svg. */
 LS_MUST_USE ls_status ls_recall_write(const ls_recall_result *result, const char *folder);
 
-/* --- needle.c ----------------------------------------------------------------------------------------------------------------- */
+/* --- needle.c ----------------------------------------------------------------------------------------------------- */
 
 /* What all texts of one length have in common. */
 typedef struct ls_haystack {
@@ -30,8 +30,8 @@ typedef struct ls_needle {
 } ls_needle;
 
 /*
- * Makes text number `sample` for a depth in [0, 1]: ids[length], a pure function of the arguments. LS_USAGE if the length is too short for
- * the sentences. Other errors are the tokenizer's.
+ * Makes text number `sample` for a depth in [0, 1]: ids[length], a pure function of the arguments. LS_USAGE if the
+ * length is too short for the sentences. Other errors are the tokenizer's.
  */
 LS_MUST_USE ls_status ls_needle_make(const ls_haystack *haystack, double depth, int64_t sample, int32_t *ids,
                                      ls_needle *out);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- on open data ------------------------------------------------------------------------------------------------------------- */
+/* --- on open data ------------------------------------------------------------------------------------------------- */
 
 /* What rank 0 computes for the caller, in memory that they share. */
 typedef struct outcome {
@@ -128,15 +128,14 @@ ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *tra
     return status;
 }
 
-/* --- from options ------------------------------------------------------------------------------------------------------------- */
+/* --- from options ------------------------------------------------------------------------------------------------- */
 
 static ls_status complete(ls_eval_options *o) {
     if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or folders of text");
     if (o->seq == 0) o->seq = 1024;
     if (o->batch == 0) o->batch = 1;
     LS_TRY(ls_step_size_check(o->seq, o->batch));
-    if (o->sequences < 0)
-        return ls_error(LS_USAGE, "--sequences %lld; expected 1 or more", (long long)o->sequences);
+    if (o->sequences < 0) return ls_error(LS_USAGE, "--sequences %lld; expected 1 or more", (long long)o->sequences);
     if (o->pack == NULL) o->pack = "join";
     if (o->dtype == NULL) o->dtype = "f32";
     if (strcmp(o->dtype, "f32") != 0 && strcmp(o->dtype, "bf16") != 0)

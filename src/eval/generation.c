@@ -1,4 +1,7 @@
-/* Generation beside the decoder: draws tokens from logits, knows the tokens that end a text, and turns tokens into text as they come. */
+/*
+ * Generation beside the decoder: draws tokens from logits, knows the tokens that end a text, and turns tokens into text
+ * as they come.
+ */
 #include "eval/eval.h"
 
 #include <math.h>
@@ -83,17 +86,22 @@ static double chance_of(ls_sampler *s, int64_t n) {
     return s->chance[at < s->left ? pop(s) : s->heap[at]];
 }
 
-/* The number of ids that top_k keeps: the k most likely and those as likely as the last of them. *sum becomes the sum of their chances. */
+/*
+ * The number of ids that top_k keeps: the k most likely and those as likely as the last of them. *sum becomes the sum
+ * of their chances.
+ */
 static int64_t cut_to_count(ls_sampler *s, double *sum) {
     double kept = 0, last = 0;
     int64_t n = 0;
-    for (double next; (next = chance_of(s, n)) > 0 && (n < s->sampling.top_k || next == last); n++)
-        kept += last = next;
+    for (double next; (next = chance_of(s, n)) > 0 && (n < s->sampling.top_k || next == last); n++) kept += last = next;
     *sum = kept;
     return n;
 }
 
-/* The number of ids, of at most `most`, that top_p keeps: the most likely until they reach the share of *sum, which becomes their sum. */
+/*
+ * The number of ids, of at most `most`, that top_p keeps: the most likely until they reach the share of *sum, which
+ * becomes their sum.
+ */
 static int64_t cut_to_share(ls_sampler *s, int64_t most, double *sum) {
     const double share = s->sampling.top_p * *sum;
     double kept = 0;
@@ -118,8 +126,8 @@ static double cut(ls_sampler *s, double sum) {
 }
 
 /*
- * The id where the running sum of the chances passes `drawn`; `otherwise` if rounding keeps the sum below it. The order is that of ids, not
- * of chances: two almost equal chances may change places by rounding, which would change the draw.
+ * The id where the running sum of the chances passes `drawn`; `otherwise` if rounding keeps the sum below it. The order
+ * is that of ids, not of chances: two almost equal chances may change places by rounding, which would change the draw.
  */
 static int32_t find(const ls_sampler *s, double drawn, int32_t otherwise) {
     for (int64_t v = 0; v < s->V; v++) {
@@ -136,7 +144,7 @@ int32_t ls_sampler_draw(ls_sampler *s, const float *logits, uint64_t number) {
     return find(s, sum * ls_rng_uniform(s->sampling.seed, ls_rng_stream("generate"), number), best);
 }
 
-/* --- where a text ends -------------------------------------------------------------------------------------------------------- */
+/* --- where a text ends -------------------------------------------------------------------------------------------- */
 
 static ls_status read_ids(ls_json_value value, int64_t V, ls_stops *out) {
     const bool several = ls_json_is_array(value);
@@ -177,8 +185,7 @@ ls_status ls_stops_read(const ls_trained *trained, ls_stops *out) {
     const ls_model *model = trained->model;
     ls_stops stops = {.n = 0};
     LS_TRY(read_generation(model, &stops));
-    if (stops.n == 0)
-        LS_TRY(read_text("config.json", ls_model_config_text(model), ls_model_describe(model).V, &stops));
+    if (stops.n == 0) LS_TRY(read_text("config.json", ls_model_config_text(model), ls_model_describe(model).V, &stops));
     const int32_t end = ls_tokenizer_end_of_document(trained->tokenizer);
     if (stops.n == 0 && end >= 0) stops.id[stops.n++] = end;
     *out = stops;
@@ -191,7 +198,7 @@ bool ls_stops_have(const ls_stops *stops, int32_t id) {
     return false;
 }
 
-/* --- tokens to text ----------------------------------------------------------------------------------------------------------- */
+/* --- tokens to text ----------------------------------------------------------------------------------------------- */
 
 static void emit(ls_generated_text *s) {
     char piece[64];

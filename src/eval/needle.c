@@ -1,6 +1,6 @@
 /*
- * A pass key in filler text, after Mohtashami and Jaggi ("Landmark attention", arXiv 2305.16300). The parts of a text are encoded one by
- * one, so that the key has the same tokens in the text and in the answer.
+ * A pass key in filler text, after Mohtashami and Jaggi ("Landmark attention", arXiv 2305.16300). The parts of a text
+ * are encoded one by one, so that the key has the same tokens in the text and in the answer.
  */
 #include "base/base.h"
 #include "eval/eval_impl.h"
@@ -39,10 +39,9 @@ static ls_status prepend_frame(const ls_tokenizer *tokenizer, ls_token_list *tex
 static ls_status encode_pieces(const ls_tokenizer *tokenizer, int32_t key, pieces *p) {
     char digits[16];
     snprintf(digits, sizeof digits, " %d", (int)key);
-    const char *const text[PARTS] = {
-        [INTRO] = intro,     [STATEMENT] = "\nThe pass key is",
-        [KEY] = digits,      [REPETITION] = ". Remember it. The pass key is",
-        [FULL_STOP] = ".\n", [QUESTION] = "\n\nWhat is the pass key? The pass key is"};
+    const char *const text[PARTS] = {[INTRO] = intro,     [STATEMENT] = "\nThe pass key is",
+                                     [KEY] = digits,      [REPETITION] = ". Remember it. The pass key is",
+                                     [FULL_STOP] = ".\n", [QUESTION] = "\n\nWhat is the pass key? The pass key is"};
     for (int i = 0; i < PARTS; i++) LS_TRY(encode(tokenizer, text[i], &p->of[i]));
     return prepend_frame(tokenizer, &p->of[INTRO]);
 }
@@ -52,8 +51,7 @@ static ls_status write_filler(const ls_haystack *h, int64_t sample, int32_t *ids
     if (h->data != NULL) {
         int32_t *window = malloc(sizeof *window * (size_t)(h->length + 1));
         if (window == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)h->length);
-        ls_data_sequence(h->data, ls_part_start(ls_data_summarise(h->data)->windows, h->samples, sample),
-                         window);
+        ls_data_sequence(h->data, ls_part_start(ls_data_summarise(h->data)->windows, h->samples, sample), window);
         memcpy(ids, window, sizeof *ids * (size_t)n);
         free(window);
         return ls_ok();
@@ -99,8 +97,7 @@ static ls_status write_text(const ls_haystack *h, const pieces *p, double depth,
 ls_status ls_needle_make(const ls_haystack *h, double depth, int64_t sample, int32_t *ids, ls_needle *out) {
     const uint64_t number = (uint64_t)sample * 1000003u + (uint64_t)(depth * 1e6);
     pieces p = {.of = {{NULL, 0, 0}}};
-    ls_needle needle = {.key =
-                            10000 + (int32_t)ls_rng_below(h->seed, ls_rng_stream("recall"), number, 90000)};
+    ls_needle needle = {.key = 10000 + (int32_t)ls_rng_below(h->seed, ls_rng_stream("recall"), number, 90000)};
     ls_status status = encode_pieces(h->tokenizer, needle.key, &p);
     if (status.code == LS_OK) status = write_text(h, &p, depth, sample, ids, &needle);
     for (int i = 0; i < PARTS; i++) free(p.of[i].id);

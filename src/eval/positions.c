@@ -1,10 +1,15 @@
-/* Losses by the number of tokens of the document that were seen before: sums, a table with joined bins, and its output. */
+/*
+ * Losses by the number of tokens of the document that were seen before: sums, a table with joined bins, and its output.
+ */
 #include "eval/eval.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The bin of a number of tokens seen before: 0, 1, 2, 3-4, 5-8, ... Each ends with a power of two, as sequence lengths do. */
+/*
+ * The bin of a number of tokens seen before: 0, 1, 2, 3-4, 5-8, ... Each ends with a power of two, as sequence lengths
+ * do.
+ */
 static int bin_of(int64_t before) {
     int bin = before > 0;
     for (int64_t last = 1; last < before && bin + 1 < LS_LOSS_BINS; last *= 2) bin++;
@@ -32,8 +37,8 @@ static void add_part(ls_loss_sum *sum, const part *p) {
 }
 
 /*
- * Adds to the sums of every run of bins: which bins are joined is known at the end only, and the L² of two joined bins is not the sum
- * of their L².
+ * Adds to the sums of every run of bins: which bins are joined is known at the end only, and the L² of two joined bins
+ * is not the sum of their L².
  */
 void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const ls_sample *sample, const float *losses) {
     part parts[LS_LOSS_BINS] = {{0}};
@@ -55,8 +60,8 @@ void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const ls_sample *sample, co
 }
 
 /*
- * Tokens of one sequence are not independent, so the sample consists of sequences: the mean is a ratio of two sums over them, and its
- * standard error follows from the scatter of L - mean·n over the sequences.
+ * Tokens of one sequence are not independent, so the sample consists of sequences: the mean is a ratio of two sums over
+ * them, and its standard error follows from the scatter of L - mean·n over the sequences.
  */
 static ls_loss_bin bin_between(const ls_loss_sums *sums, int first, int last) {
     const ls_loss_sum *sum = &sums->bins[first][last];
@@ -75,8 +80,8 @@ static ls_loss_bin bin_between(const ls_loss_sums *sums, int first, int last) {
 enum { FEWEST = 32 }; /* the fewest tokens from which the scatter is estimated */
 
 /*
- * Whether a bin holds enough tokens, which are treated as independent here: the scatter between a few sequences is too rough an
- * estimate to decide by, and much of it is the difference between texts, which joining bins does not reduce.
+ * Whether a bin holds enough tokens, which are treated as independent here: the scatter between a few sequences is too
+ * rough an estimate to decide by, and much of it is the difference between texts, which joining bins does not reduce.
  */
 static bool is_enough(const ls_loss_sum *sum, double error) {
     const double n = (double)sum->tokens;
@@ -105,7 +110,7 @@ ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums, double error) {
     return table;
 }
 
-/* --- as text, JSON and a picture ---------------------------------------------------------------------------------------------- */
+/* --- as text, JSON and a picture ---------------------------------------------------------------------------------- */
 
 void ls_loss_table_print(const ls_loss_table *t, FILE *out) {
     if (t == NULL || out == NULL || t->n > LS_LOSS_BINS) return;
@@ -118,8 +123,7 @@ void ls_loss_table_print(const ls_loss_table *t, FILE *out) {
         else
             snprintf(range, sizeof range, "%lld", (long long)b->first);
         if (isfinite(b->error)) snprintf(error, sizeof error, "%.4f", b->error);
-        fprintf(out, "%-20s %9.4f %9s %12.5g %10lld\n", range, b->loss, error, exp(b->loss),
-                (long long)b->tokens);
+        fprintf(out, "%-20s %9.4f %9s %12.5g %10lld\n", range, b->loss, error, exp(b->loss), (long long)b->tokens);
     }
 }
 

@@ -38,8 +38,8 @@ void ls_recall_print(const ls_recall_result *r, FILE *out) {
         fputc('\n', out);
     }
     const ls_recall_cell all = total(r);
-    fprintf(out, "\n%lld of %lld pass keys right · loss of an answer's token %.4f nats\n",
-            (long long)all.right, (long long)all.samples, all.loss);
+    fprintf(out, "\n%lld of %lld pass keys right · loss of an answer's token %.4f nats\n", (long long)all.right,
+            (long long)all.samples, all.loss);
 }
 
 static void put(const ls_recall_result *r, ls_json_writer *w) {
@@ -72,29 +72,16 @@ void ls_recall_result_json(const ls_recall_result *result, FILE *out) {
     ls_json_end(w, out);
 }
 
-/* --- the picture -------------------------------------------------------------------------------------------------------------- */
+/* --- the picture -------------------------------------------------------------------------------------------------- */
 
-enum {
-    LEFT = 92,
-    TOP = 92,
-    RIGHT = 40,
-    BOTTOM = 64,
-    CELL_WIDTH = 84,
-    CELL_HEIGHT = 44,
-    SHADES = 6,
-    LEAST_COLUMNS = 5
-};
+enum { LEFT = 92, TOP = 92, RIGHT = 40, BOTTOM = 64, CELL_WIDTH = 84, CELL_HEIGHT = 44, SHADES = 6, LEAST_COLUMNS = 5 };
 
 /* From none right to all right: one hue, with rising contrast. */
-static const char *const light_shades[SHADES] = {"#f3f4f6", "#d3e4f5", "#a5c9ea",
-                                                 "#6ba6d9", "#2f7fc1", "#0b5394"};
-static const char *const dark_shades[SHADES] = {"#23262c", "#1f3a54", "#22527c",
-                                                "#2a6ea8", "#3d8dd0", "#6cb4f2"};
+static const char *const light_shades[SHADES] = {"#f3f4f6", "#d3e4f5", "#a5c9ea", "#6ba6d9", "#2f7fc1", "#0b5394"};
+static const char *const dark_shades[SHADES] = {"#23262c", "#1f3a54", "#22527c", "#2a6ea8", "#3d8dd0", "#6cb4f2"};
 /* The colours of the numbers in the cells. */
-static const char *const light_ink[SHADES] = {"#3b3f46", "#22303c", "#16222d",
-                                              "#0d1720", "#ffffff", "#ffffff"};
-static const char *const dark_ink[SHADES] = {"#c9ccd2", "#dbe6f0", "#e6eff8",
-                                             "#f2f7fc", "#ffffff", "#0d1720"};
+static const char *const light_ink[SHADES] = {"#3b3f46", "#22303c", "#16222d", "#0d1720", "#ffffff", "#ffffff"};
+static const char *const dark_ink[SHADES] = {"#c9ccd2", "#dbe6f0", "#e6eff8", "#f2f7fc", "#ffffff", "#0d1720"};
 
 /* The strongest shade is for all right only, the faintest for none right only. */
 static int shade_of(double accuracy) {
@@ -109,8 +96,8 @@ static void draw_cell(FILE *out, const ls_recall_result *r, int l, int d) {
     char css[24], text[160];
     const int shade = shade_of(accuracy_of(c));
     snprintf(css, sizeof css, "s%d", shade);
-    snprintf(text, sizeof text, "%lld tokens, depth %.0f %%: %lld of %lld right, loss %.4f",
-             (long long)r->length[l], 100 * r->depth[d], (long long)c->right, (long long)c->samples, c->loss);
+    snprintf(text, sizeof text, "%lld tokens, depth %.0f %%: %lld of %lld right, loss %.4f", (long long)r->length[l],
+             100 * r->depth[d], (long long)c->right, (long long)c->samples, c->loss);
     ls_svg_box(out, css, x + 1, y + 1, CELL_WIDTH - 2, CELL_HEIGHT - 2, text);
     snprintf(css, sizeof css, "x i%d", shade);
     snprintf(text, sizeof text, "%.0f %%", 100 * accuracy_of(c));
@@ -155,7 +142,7 @@ ls_status ls_recall_write(const ls_recall_result *r, const char *folder) {
     return ls_svg_write(path, &look, draw, r);
 }
 
-/* --- running it --------------------------------------------------------------------------------------------------------------- */
+/* --- running it --------------------------------------------------------------------------------------------------- */
 
 /* The state of one ls_recall. */
 typedef struct asking {
@@ -174,8 +161,7 @@ double ls_recall_surprise(const float *logits, int64_t V, int32_t id, bool *like
         if ((double)logits[v] > most) most = (double)logits[v]; /* fmax here crashes gcc 12 on aarch64 */
     for (int64_t v = 0; v < V; v++) sum += exp((double)logits[v] - most);
     *likeliest = (double)logits[id] == most;
-    for (int64_t v = 0; v < id; v++)
-        *likeliest &= (double)logits[v] < most; /* of equal ones, the first counts */
+    for (int64_t v = 0; v < id; v++) *likeliest &= (double)logits[v] < most; /* of equal ones, the first counts */
     return most + log(sum) - (double)logits[id];
 }
 
@@ -210,8 +196,7 @@ static ls_status ask_all(const asking *a, const ls_rank *rank, int32_t *ids) {
         if (ls_comm_stop_requested(rank->comm)) stop = ls_error(LS_INTERRUPTED, "stopped");
         LS_TRY(ls_comm_agree(rank->comm, stop));
         LS_TRY(ask(a, rank, ids, t / a->options->samples, t % a->options->samples));
-        if (rank->rank == 0 && a->progress->terminal)
-            ls_progress_show(a->progress, a->length * texts + t + 1, "");
+        if (rank->rank == 0 && a->progress->terminal) ls_progress_show(a->progress, a->length * texts + t + 1, "");
     }
     return ls_ok();
 }
@@ -231,8 +216,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
 static ls_status ask_length(asking *a, ls_decoder *decoder, ls_data **data) {
     const ls_recall_options *o = a->options;
     const int64_t length = a->result->length[a->length];
-    a->haystack = (ls_haystack){
-        .tokenizer = a->trained->tokenizer, .length = length, .samples = o->samples, .seed = o->seed};
+    a->haystack =
+        (ls_haystack){.tokenizer = a->trained->tokenizer, .length = length, .samples = o->samples, .seed = o->seed};
     if (o->n_data > 0) {
         const ls_data_options text = {.paths = o->data,
                                       .n_paths = o->n_data,
@@ -265,7 +250,7 @@ static ls_status ask_lengths(asking *a) {
     return status;
 }
 
-/* --- options ------------------------------------------------------------------------------------------------------------------ */
+/* --- options ------------------------------------------------------------------------------------------------------ */
 
 static ls_status check_lengths(const ls_recall_options *o, const ls_trained *trained) {
     const int64_t longest = ls_model_describe(trained->model).longest;
@@ -302,8 +287,7 @@ static void begin_result(const ls_recall_options *o, ls_recall_result *r) {
     r->n_lengths = o->n_lengths;
     r->n_depths = (int)o->depths;
     for (int i = 0; i < o->n_lengths; i++) r->length[i] = o->lengths[i];
-    for (int i = 0; i < r->n_depths; i++)
-        r->depth[i] = r->n_depths > 1 ? (double)i / (double)(r->n_depths - 1) : 0.5;
+    for (int i = 0; i < r->n_depths; i++) r->depth[i] = r->n_depths > 1 ? (double)i / (double)(r->n_depths - 1) : 0.5;
 }
 
 static ls_status recall(ls_recall_options *o, ls_trained *trained, ls_recall_result *shared) {

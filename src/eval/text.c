@@ -13,15 +13,16 @@ ls_sequences ls_text_sequences_of(const ls_text_sequences *text) {
     return (ls_sequences){.context = text, .sample = read_sample};
 }
 
-/* Eight sequences of 8,192 tokens determine the time of a step to a percent. Fewer long ones suffice, and their pairs take long to count. */
+/*
+ * Eight sequences of 8,192 tokens determine the time of a step to a percent. Fewer long ones suffice, and their pairs
+ * take long to count.
+ */
 enum { MOST_TYPICAL = 8, TYPICAL_TOKENS = 1 << 18 };
 
 /* The document bounds of one sequence, as a mask term. room: 4·(S + 1) numbers for the call. */
-static ls_status read_ends(const ls_text_sequences *text, int64_t S, int64_t index, int32_t *room,
-                           ls_mask_term *out) {
+static ls_status read_ends(const ls_text_sequences *text, int64_t S, int64_t index, int32_t *room, ls_mask_term *out) {
     const size_t each = (size_t)S + 1;
-    ls_sample sample = {
-        .tokens = room, .labels = room + each, .positions = room + 2 * each, .ends = room + 3 * each};
+    ls_sample sample = {.tokens = room, .labels = room + each, .positions = room + 2 * each, .ends = room + 3 * each};
     LS_TRY(ls_text_sequences_of(text).sample(text, index, &sample));
     int32_t *ends = malloc((size_t)sample.n_ends * sizeof *ends);
     if (ends == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d documents", sample.n_ends);
@@ -41,8 +42,7 @@ ls_status ls_typical_read(const ls_data *data, int64_t S, ls_typical *out) {
     ls_status status = ls_ok();
     if (made.terms == NULL || room == NULL)
         status = ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)S);
-    for (int64_t i = 0; i < n && status.code == LS_OK; i++)
-        status = read_ends(&text, S, i, room, &made.terms[i]);
+    for (int64_t i = 0; i < n && status.code == LS_OK; i++) status = read_ends(&text, S, i, room, &made.terms[i]);
     free(room);
     if (status.code == LS_OK)
         *out = made;
@@ -52,8 +52,7 @@ ls_status ls_typical_read(const ls_data *data, int64_t S, ls_typical *out) {
 }
 
 void ls_typical_free(ls_typical *typical) {
-    for (int i = 0; i < typical->n && typical->terms != NULL; i++)
-        free((void *)(uintptr_t)typical->terms[i].ends);
+    for (int i = 0; i < typical->n && typical->terms != NULL; i++) free((void *)(uintptr_t)typical->terms[i].ends);
     free(typical->terms);
     *typical = (ls_typical){0};
 }

@@ -14,18 +14,16 @@ static ls_status find_checkpoint(const char *given, char **out) {
     return ls_path_print(out, "%s", given);
 }
 
-static ls_status open_all(const char *model, const char *checkpoint, const ls_rope_change *rope,
-                          ls_trained *t) {
+static ls_status open_all(const char *model, const char *checkpoint, const ls_rope_change *rope, ls_trained *t) {
     LS_TRY(find_checkpoint(checkpoint, &t->checkpoint));
-    if (model == NULL && checkpoint == NULL)
-        return ls_error(LS_USAGE, "neither --model nor --checkpoint is given");
+    if (model == NULL && checkpoint == NULL) return ls_error(LS_USAGE, "neither --model nor --checkpoint is given");
     LS_TRY(ls_model_open_changed(model != NULL ? model : t->checkpoint, rope, &t->model));
     LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
     const int64_t V = ls_model_describe(t->model).V;
     const int32_t known = ls_tokenizer_vocabulary(t->tokenizer);
     if (V < known)
-        return ls_error(LS_INVALID, "vocab_size is %lld, but the tokenizer \"%s\" has %d tokens",
-                        (long long)V, ls_tokenizer_name(t->tokenizer), (int)known);
+        return ls_error(LS_INVALID, "vocab_size is %lld, but the tokenizer \"%s\" has %d tokens", (long long)V,
+                        ls_tokenizer_name(t->tokenizer), (int)known);
     ls_tokenizer_log(t->tokenizer, V);
     return ls_ok();
 }

@@ -104,8 +104,7 @@ void ls_file_map_close(ls_file_map *map) {
 }
 
 void ls_file_populate(const void *data, size_t bytes) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data,
-                    begin = from / page * page;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data, begin = from / page * page;
 #ifdef MADV_POPULATE_READ
     (void)madvise((void *)begin, from + bytes - begin, MADV_POPULATE_READ);
 #endif
@@ -184,8 +183,7 @@ ls_status ls_file_append(const char *path, const ls_file_piece *pieces, int n) {
         const ssize_t written = writev(fd, parts, n);
         if (written != wanted) {
             status = ls_file_error("append to", path, written < 0 ? errno : ENOSPC);
-            if (written > 0 && ftruncate(fd, before.st_size) != 0)
-                status = ls_file_error("append to", path, errno);
+            if (written > 0 && ftruncate(fd, before.st_size) != 0) status = ls_file_error("append to", path, errno);
         }
     }
     if (close(fd) != 0 && status.code == LS_OK) status = ls_file_error("append to", path, errno);

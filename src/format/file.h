@@ -9,8 +9,8 @@
 #include "longspan/status.h"
 
 /*
- * Reads a whole regular file. The caller frees *out; it has *bytes bytes and a 0 byte after them. A file of more than `most` bytes is an
- * LS_INVALID error.
+ * Reads a whole regular file. The caller frees *out; it has *bytes bytes and a 0 byte after them. A file of more than
+ * `most` bytes is an LS_INVALID error.
  */
 LS_MUST_USE ls_status ls_file_read(const char *path, size_t most, char **out, size_t *bytes);
 
@@ -23,19 +23,21 @@ typedef struct ls_file_map {
 LS_MUST_USE ls_status ls_file_map_open(const char *path, ls_file_map *out);
 void ls_file_map_close(ls_file_map *map); /* NULL and a zeroed map are allowed */
 /*
- * Reads these bytes of a mapped file into memory at once, which is faster than a page fault for every few pages. Where the system has no
- * call for it, nothing happens, and pages are read when they are touched.
+ * Reads these bytes of a mapped file into memory at once, which is faster than a page fault for every few pages. Where
+ * the system has no call for it, nothing happens, and pages are read when they are touched.
  */
 void ls_file_populate(const void *data, size_t bytes);
 /*
- * Releases the memory of the pages that lie within these bytes of a mapped file; they are read again when they are touched. A process that
- * reads a large file from start to end calls this for what it has read, so that the file is never in its memory as a whole.
+ * Releases the memory of the pages that lie within these bytes of a mapped file; they are read again when they are
+ * touched. A process that reads a large file from start to end calls this for what it has read, so that the file is
+ * never in its memory as a whole.
  */
 void ls_file_forget(const void *data, size_t bytes);
 
 /*
- * Writes the pieces, one after the other, as the whole contents of `path`, atomically and durably: to a temporary file in the same folder,
- * fsync, rename, fsync of the folder. On error the old file is unchanged and the temporary file is removed.
+ * Writes the pieces, one after the other, as the whole contents of `path`, atomically and durably: to a temporary file
+ * in the same folder, fsync, rename, fsync of the folder. On error the old file is unchanged and the temporary file is
+ * removed.
  */
 typedef struct ls_file_piece {
     const void *data;
@@ -57,7 +59,9 @@ LS_MUST_USE ls_status ls_file_rename(const char *from, const char *to);
 /* fsync of a file or folder by its path. */
 LS_MUST_USE ls_status ls_file_sync(const char *path);
 
-/* Removes a file, or a folder with its contents. Symbolic links are removed, not followed. A missing path is no error. */
+/*
+ * Removes a file, or a folder with its contents. Symbolic links are removed, not followed. A missing path is no error.
+ */
 LS_MUST_USE ls_status ls_file_remove_tree(const char *path);
 
 /* Bytes that this user may still write to the file system that holds `path` (which must exist). */
@@ -81,8 +85,8 @@ LS_MUST_USE ls_status ls_file_list(const char *folder, ls_file_names *out);
 void ls_file_names_free(ls_file_names *names);
 
 /*
- * A path of any length, allocated with malloc and freed at the end of its scope. It must be initialised, to NULL at first. The functions
- * below free the old value of *out.
+ * A path of any length, allocated with malloc and freed at the end of its scope. It must be initialised, to NULL at
+ * first. The functions below free the old value of *out.
  *
  *     LS_PATH path = NULL;
  *     LS_TRY(ls_path_join(folder, "run.json", &path));
@@ -91,7 +95,9 @@ void ls_file_names_free(ls_file_names *names);
 void ls_path_free(char **path); /* sets *path to NULL */
 /* folder + "/" + name. */
 LS_MUST_USE ls_status ls_path_join(const char *folder, const char *name, char **out);
-/* The folder of a path: "." for a name alone, "/" for a name in the root. Slashes at the end of the path are ignored. */
+/*
+ * The folder of a path: "." for a name alone, "/" for a name in the root. Slashes at the end of the path are ignored.
+ */
 LS_MUST_USE ls_status ls_path_parent(const char *path, char **out);
 /* Formats like printf. */
 LS_MUST_USE ls_status ls_path_print(char **out, const char *format, ...) LS_PRINTF(2, 3);

@@ -49,8 +49,7 @@ ls_status ls_path_join(const char *folder, const char *name, char **out) {
 ls_status ls_file_check_paths(const char *const *paths, int n) {
     for (int i = 0; i < n; i++)
         if (paths == NULL || paths[i] == NULL)
-            return ls_error(LS_INVALID, "a list of %d paths: %s NULL", n,
-                            paths == NULL ? "it is" : "one of them is");
+            return ls_error(LS_INVALID, "a list of %d paths: %s NULL", n, paths == NULL ? "it is" : "one of them is");
     return ls_ok();
 }
 
@@ -103,8 +102,7 @@ ls_status ls_file_sync(const char *path) {
 ls_status ls_file_rename(const char *from, const char *to) {
     LS_PATH folder = NULL;
     LS_TRY(ls_path_parent(to, &folder));
-    if (rename(from, to) != 0)
-        return ls_error(LS_IO, "cannot rename %s to %s: %s", from, to, strerror(errno));
+    if (rename(from, to) != 0) return ls_error(LS_IO, "cannot rename %s to %s: %s", from, to, strerror(errno));
     return ls_file_sync(folder);
 }
 

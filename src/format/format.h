@@ -1,9 +1,10 @@
 /*
- * format: file formats, read with all checks and written. What the contents mean is up to other folders; they include this header alone.
+ * format: file formats, read with all checks and written. What the contents mean is up to other folders; they include
+ * this header alone.
  *
- * Every error is one line that names the file, the wrong value, and what was expected. Codes: LS_IO when the operating system refused,
- * LS_INVALID when the contents are wrong, LS_UNSUPPORTED when they are valid but not supported here, LS_NO_MEMORY. There is no
- * synchronisation: threads may read an object at the same time, but only one may change it.
+ * Every error is one line that names the file, the wrong value, and what was expected. Codes: LS_IO when the operating
+ * system refused, LS_INVALID when the contents are wrong, LS_UNSUPPORTED when they are valid but not supported here,
+ * LS_NO_MEMORY. There is no synchronisation: threads may read an object at the same time, but only one may change it.
  */
 #ifndef LS_FORMAT_H
 #define LS_FORMAT_H

@@ -11,16 +11,13 @@
 ls_status ls_file_error(const char *action, const char *path, int error_number);
 
 /* Writes all bytes at `offset` of the open file, continuing after interruptions and short writes. */
-LS_MUST_USE ls_status ls_file_write_at(int fd, const char *path, const void *data, size_t bytes,
-                                       int64_t offset);
+LS_MUST_USE ls_status ls_file_write_at(int fd, const char *path, const void *data, size_t bytes, int64_t offset);
 
 /* Opens a regular file for reading; *bytes is its size. Other kinds of files are errors. */
 LS_MUST_USE ls_status ls_file_open_regular(const char *path, int *fd, size_t *bytes);
 
 /* Sets *out to a * b, both >= 0; false when the product does not fit. */
-static inline bool ls_multiply(int64_t a, int64_t b, int64_t *out) {
-    return !__builtin_mul_overflow(a, b, out);
-}
+static inline bool ls_multiply(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
 
 /* ---- JSON in memory (json_parse.c) ---- */
 
@@ -51,8 +48,8 @@ struct ls_json_node {
 _Static_assert(sizeof(struct ls_json_node) == 16, "a node is 16 bytes");
 
 /*
- * Parses a document: (*nodes)[0] is its root, and *pool holds the texts. The caller frees both, also after an error. record: as in
- * ls_json_parse_record. Errors name line and column.
+ * Parses a document: (*nodes)[0] is its root, and *pool holds the texts. The caller frees both, also after an error.
+ * record: as in ls_json_parse_record. Errors name line and column.
  */
 LS_MUST_USE ls_status ls_json_parse_nodes(const char *name, const char *text, size_t bytes, bool record,
                                           struct ls_json_node **nodes, char **pool);

@@ -21,8 +21,7 @@ static ls_status parse(const char *name, const char *text, size_t bytes, bool re
         free(document);
         return ls_error(LS_NO_MEMORY, "no memory to read %s", name);
     }
-    const ls_status status =
-        ls_json_parse_nodes(name, text, bytes, record, &document->nodes, &document->pool);
+    const ls_status status = ls_json_parse_nodes(name, text, bytes, record, &document->nodes, &document->pool);
     if (status.code == LS_OK)
         *out = document;
     else
@@ -106,8 +105,8 @@ static void print_value(ls_json_value value, char *out, size_t room) {
 static ls_status error_expected(ls_json_value value, const char *what) {
     char shown[80];
     print_value(value, shown, sizeof shown);
-    return ls_error(LS_INVALID, "%s: %s is %s, expected %s", value.file,
-                    value.path[0] ? value.path : "the document", shown, what);
+    return ls_error(LS_INVALID, "%s: %s is %s, expected %s", value.file, value.path[0] ? value.path : "the document",
+                    shown, what);
 }
 
 ls_status ls_json_error(ls_json_value value, const char *expected_format, ...) {
@@ -187,18 +186,15 @@ ls_status ls_json_as_int(ls_json_value value, int64_t least, int64_t most, int64
 }
 
 ls_status ls_json_as_double(ls_json_value value, double least, double most, double *out) {
-    if (!is_kind(value, LS_NODE_INTEGER) && !is_kind(value, LS_NODE_REAL))
-        return double_expected(value, least, most);
-    const double number =
-        is_kind(value, LS_NODE_INTEGER) ? (double)value.json->integer : value.json->real; /* finite */
+    if (!is_kind(value, LS_NODE_INTEGER) && !is_kind(value, LS_NODE_REAL)) return double_expected(value, least, most);
+    const double number = is_kind(value, LS_NODE_INTEGER) ? (double)value.json->integer : value.json->real; /* finite */
     if (!(number >= least && number <= most)) return double_expected(value, least, most);
     *out = number;
     return ls_ok();
 }
 
 static ls_status as_bool(ls_json_value value, bool *out) {
-    if (!is_kind(value, LS_NODE_TRUE) && !is_kind(value, LS_NODE_FALSE))
-        return error_expected(value, "true or false");
+    if (!is_kind(value, LS_NODE_TRUE) && !is_kind(value, LS_NODE_FALSE)) return error_expected(value, "true or false");
     *out = is_kind(value, LS_NODE_TRUE);
     return ls_ok();
 }
@@ -228,11 +224,9 @@ bool ls_json_is_array(ls_json_value value) { return is_kind(value, LS_NODE_ARRAY
 
 ls_json_plain ls_json_plain_of(ls_json_value value) {
     static const ls_json_kind kinds[] = {
-        [LS_NODE_OBJECT] = LS_JSON_OBJECT, [LS_NODE_ARRAY] = LS_JSON_ARRAY,
-        [LS_NODE_TEXT] = LS_JSON_TEXT,     [LS_NODE_INTEGER] = LS_JSON_INT,
-        [LS_NODE_REAL] = LS_JSON_REAL,     [LS_NODE_TRUE] = LS_JSON_BOOL,
-        [LS_NODE_FALSE] = LS_JSON_BOOL,    [LS_NODE_NOT_FINITE] = LS_JSON_TEXT,
-        [LS_NODE_NULL] = LS_JSON_NULL};
+        [LS_NODE_OBJECT] = LS_JSON_OBJECT, [LS_NODE_ARRAY] = LS_JSON_ARRAY,     [LS_NODE_TEXT] = LS_JSON_TEXT,
+        [LS_NODE_INTEGER] = LS_JSON_INT,   [LS_NODE_REAL] = LS_JSON_REAL,       [LS_NODE_TRUE] = LS_JSON_BOOL,
+        [LS_NODE_FALSE] = LS_JSON_BOOL,    [LS_NODE_NOT_FINITE] = LS_JSON_TEXT, [LS_NODE_NULL] = LS_JSON_NULL};
     const struct ls_json_node *node = value.json;
     if (node == NULL) return (ls_json_plain){.kind = LS_JSON_NULL};
     ls_json_plain plain = {.kind = kinds[node->kind], .truth = node->kind == LS_NODE_TRUE};

@@ -1,11 +1,12 @@
 /*
- * The JSON parser. A document becomes nodes of 16 bytes in one array, whose size is known before parsing: it follows from the commas, colons
- * and opening brackets of the text. The front of the array is a stack of parsed values. When an array or object is closed, its children
- * move from the stack to the back of the array, next to each other. Texts are stored one after the other in a pool with the size of
- * the document. So a document of n bytes takes two allocations with at most 9n bytes, whatever its contents.
+ * The JSON parser. A document becomes nodes of 16 bytes in one array, whose size is known before parsing: it follows
+ * from the commas, colons and opening brackets of the text. The front of the array is a stack of parsed values. When an
+ * array or object is closed, its children move from the stack to the back of the array, next to each other. Texts are
+ * stored one after the other in a pool with the size of the document. So a document of n bytes takes two allocations
+ * with at most 9n bytes, whatever its contents.
  *
- * The members of an object are a hash table. Bucket i is a linked list of members: its head is in the `link` of the i-th key, and the
- * `link` of each value has the next member. A link is the index of a member plus 1; 0: the end.
+ * The members of an object are a hash table. Bucket i is a linked list of members: its head is in the `link` of the
+ * i-th key, and the `link` of each value has the next member. A link is the index of a member plus 1; 0: the end.
  */
 #include "base/base.h"
 #include "format/format_impl.h"
@@ -46,8 +47,8 @@ static bool fail(parser *p, const char *problem, const char *token, size_t lengt
 }
 
 static bool is_word_byte(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '+' || c == '.';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '+' ||
+           c == '.';
 }
 
 /* Records a problem with the token at the current place. */
@@ -68,8 +69,7 @@ static ls_status make_error(const parser *p, const char *name) {
         column += ((unsigned char)*c & 0xc0) != 0x80;
     }
     char near[80] = "";
-    if (p->length > 0)
-        snprintf(near, sizeof near, " near '%.*s'", (int)ls_min(60, (int64_t)p->length), p->token);
+    if (p->length > 0) snprintf(near, sizeof near, " near '%.*s'", (int)ls_min(60, (int64_t)p->length), p->token);
     return ls_error(LS_INVALID, "%s: not valid JSON%s, line %d column %d: %s%s", name,
                     p->problem == not_utf8 ? " (not UTF-8)" : "", line, column, p->problem, near);
 }
@@ -239,7 +239,10 @@ static bool read_word(parser *p, struct ls_json_node *out) {
 /* ---- members by name ---- */
 
 static uint64_t bucket_of(const struct ls_json_node *object, const char *key, size_t bytes) {
-    /* The key is an address, which the author of a file cannot know, so nobody can choose names that all fall into one bucket. */
+    /*
+     * The key is an address, which the author of a file cannot know, so nobody can choose names that all fall into one
+     * bucket.
+     */
     return ls_hash_keyed(key, bytes, (uint64_t)(uintptr_t)object->child) % object->count;
 }
 
@@ -261,8 +264,8 @@ static void link_member(struct ls_json_node *object, uint32_t i) {
 }
 
 /*
- * Builds the hash table of an object. Of equal names in a record, the later value replaces the earlier one. If members were removed this way,
- * the table is built again, because its size has changed.
+ * Builds the hash table of an object. Of equal names in a record, the later value replaces the earlier one. If members
+ * were removed this way, the table is built again, because its size has changed.
  */
 static bool index_members(parser *p, struct ls_json_node *object) {
     uint32_t kept = 0;
@@ -359,10 +362,8 @@ static bool read_value(parser *p) {
     skip_space(p);
     if (p->at == p->end) return fail_here(p, "");
     if (*p->at == '{' || *p->at == '[') return read_container(p);
-    const bool number =
-        (*p->at >= '0' && *p->at <= '9') || (*p->at == '-' && p->end - p->at > 1 && p->at[1] != 'I');
-    if (!(*p->at == '"' ? read_text(p, &node) : number ? read_number(p, &node) : read_word(p, &node)))
-        return false;
+    const bool number = (*p->at >= '0' && *p->at <= '9') || (*p->at == '-' && p->end - p->at > 1 && p->at[1] != 'I');
+    if (!(*p->at == '"' ? read_text(p, &node) : number ? read_number(p, &node) : read_word(p, &node))) return false;
     push(p, node);
     return true;
 }
@@ -402,8 +403,8 @@ static void find_duplicate(parser *p, struct ls_json_node *nodes, size_t n, char
 /* ---- the interface ---- */
 
 /*
- * Counts the nodes of a document. Each item of an array and each name of a member follows a comma or the opening bracket of a container that
- * is not empty. Each value of a member follows a colon. The root follows nothing.
+ * Counts the nodes of a document. Each item of an array and each name of a member follows a comma or the opening
+ * bracket of a container that is not empty. Each value of a member follows a colon. The root follows nothing.
  */
 static void count(const char *text, size_t bytes, int64_t *values, int64_t *names) {
     *values = 1;

@@ -1,4 +1,7 @@
-/* Writing JSON: a writer that builds a jansson tree and prints it when its root is closed; and setting one member of a text. */
+/*
+ * Writing JSON: a writer that builds a jansson tree and prints it when its root is closed; and setting one member of a
+ * text.
+ */
 #include "format/file.h"
 #include "format/format_impl.h"
 #include "format/json.h"
@@ -43,8 +46,10 @@ static void print_root(ls_json_writer *writer, json_t *root) {
     json_decref(root);
 }
 
-/* Adds a value, whose reference is stolen, to the innermost open container. Returns the value, borrowed; NULL when it is a root that is no
- * container. */
+/*
+ * Adds a value, whose reference is stolen, to the innermost open container. Returns the value, borrowed; NULL when it
+ * is a root that is no container.
+ */
 static json_t *put(ls_json_writer *writer, const char *key, json_t *value) {
     not_null(value);
     LS_ASSERT(!writer->text);
@@ -71,29 +76,21 @@ static void open_container(ls_json_writer *writer, const char *key, json_t *cont
     writer->open[writer->depth++] = placed;
 }
 
-void ls_json_open_object(ls_json_writer *writer, const char *key) {
-    open_container(writer, key, json_object());
-}
-void ls_json_open_array(ls_json_writer *writer, const char *key) {
-    open_container(writer, key, json_array());
-}
+void ls_json_open_object(ls_json_writer *writer, const char *key) { open_container(writer, key, json_object()); }
+void ls_json_open_array(ls_json_writer *writer, const char *key) { open_container(writer, key, json_array()); }
 
 void ls_json_close(ls_json_writer *writer) {
     LS_ASSERT(writer->depth > 0);
     if (--writer->depth == 0) print_root(writer, writer->open[0]);
 }
 
-void ls_json_put_int(ls_json_writer *writer, const char *key, int64_t value) {
-    put(writer, key, json_integer(value));
-}
+void ls_json_put_int(ls_json_writer *writer, const char *key, int64_t value) { put(writer, key, json_integer(value)); }
 
 void ls_json_put_double(ls_json_writer *writer, const char *key, double value) {
     put(writer, key, isfinite(value) ? json_real(value) : json_null());
 }
 
-void ls_json_put_bool(ls_json_writer *writer, const char *key, bool value) {
-    put(writer, key, json_boolean(value));
-}
+void ls_json_put_bool(ls_json_writer *writer, const char *key, bool value) { put(writer, key, json_boolean(value)); }
 
 void ls_json_put_null(ls_json_writer *writer, const char *key) { put(writer, key, json_null()); }
 
@@ -231,8 +228,7 @@ bool ls_json_find_member(const char *text, const char *key, size_t *from, size_t
 }
 
 /* Concatenates the first first_bytes of `first`, `middle` and `rest`. */
-static ls_status join(const char *first, size_t first_bytes, const char *middle, const char *rest,
-                      char **out) {
+static ls_status join(const char *first, size_t first_bytes, const char *middle, const char *rest, char **out) {
     const size_t n = strlen(middle), m = strlen(rest);
     char *joined = malloc(first_bytes + n + m + 1);
     if (joined == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of JSON", first_bytes + n + m);
@@ -246,16 +242,15 @@ static ls_status join(const char *first, size_t first_bytes, const char *middle,
 /* Inserts a member after the opening brace, with the white space that follows the brace. */
 static ls_status insert(const char *text, const char *key, const char *value, char **out) {
     const char *brace = strchr(text, '{');
-    if (brace == NULL)
-        return ls_error(LS_INVALID, "\"%s\" cannot be set in a text that is no JSON object", key);
+    if (brace == NULL) return ls_error(LS_INVALID, "\"%s\" cannot be set in a text that is no JSON object", key);
     json_t *name = json_string(key);
     char *quoted = name == NULL ? NULL : json_dumps(name, JSON_ENCODE_ANY);
     json_decref(name);
     const char *next = skip_space(brace + 1);
     const int space = (int)(next - brace - 1);
     char *member = NULL;
-    const bool made = quoted != NULL && asprintf(&member, "%.*s%s: %s%s", space, brace + 1, quoted, value,
-                                                 *next == '}' ? "" : ",") >= 0;
+    const bool made = quoted != NULL &&
+                      asprintf(&member, "%.*s%s: %s%s", space, brace + 1, quoted, value, *next == '}' ? "" : ",") >= 0;
     free(quoted);
     if (!made) return ls_error(LS_NO_MEMORY, "no memory for \"%s\", or it is not UTF-8", key);
     const ls_status status = join(text, (size_t)(brace + 1 - text), member, brace + 1, out);

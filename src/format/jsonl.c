@@ -50,8 +50,8 @@ static ls_status parse_line(const line_cursor *cursor, const char *line, size_t 
 }
 
 /* Sets *keep to whether the line's integer field `key` is <= most. On an error *keep is unchanged. */
-static ls_status should_keep(const line_cursor *cursor, const char *line, size_t bytes, const char *key,
-                             int64_t most, bool *keep) {
+static ls_status should_keep(const line_cursor *cursor, const char *line, size_t bytes, const char *key, int64_t most,
+                             bool *keep) {
     ls_json *document;
     int64_t value;
     LS_TRY(parse_line(cursor, line, bytes, &document));
@@ -84,8 +84,7 @@ static ls_status keep_lines(const char *path, char *text, size_t bytes, const ch
     return ls_ok();
 }
 
-ls_status ls_jsonl_truncate(const char *path, const char *key, int64_t most, int64_t *dropped,
-                            int64_t *strange) {
+ls_status ls_jsonl_truncate(const char *path, const char *key, int64_t most, int64_t *dropped, int64_t *strange) {
     char *text;
     size_t bytes, kept;
     int64_t gone = 0, first = 0;
@@ -108,8 +107,8 @@ static double number_or_nan(ls_json_value object, const char *key) {
 }
 
 /* Fills columns that have room for `room` rows each, and removes the gaps between them; *rows is the number of rows. */
-static ls_status fill_columns(line_cursor cursor, const char *const *keys, int n_keys, double *out,
-                              int64_t room, int64_t *rows) {
+static ls_status fill_columns(line_cursor cursor, const char *const *keys, int n_keys, double *out, int64_t room,
+                              int64_t *rows) {
     const char *line;
     size_t length;
     *rows = 0;
@@ -118,8 +117,7 @@ static ls_status fill_columns(line_cursor cursor, const char *const *keys, int n
         const ls_status status = parse_line(&cursor, line, length, &document);
         if (status.code == LS_INVALID) continue;
         LS_TRY(status);
-        for (int c = 0; c < n_keys; c++)
-            out[c * room + *rows] = number_or_nan(ls_json_root(document), keys[c]);
+        for (int c = 0; c < n_keys; c++) out[c * room + *rows] = number_or_nan(ls_json_root(document), keys[c]);
         ++*rows;
         ls_json_free(document);
     }
@@ -127,8 +125,7 @@ static ls_status fill_columns(line_cursor cursor, const char *const *keys, int n
     return ls_ok();
 }
 
-ls_status ls_jsonl_columns(const char *path, const char *const *keys, int n_keys, double **out,
-                           int64_t *rows) {
+ls_status ls_jsonl_columns(const char *path, const char *const *keys, int n_keys, double **out, int64_t *rows) {
     char *text;
     size_t bytes, length;
     const char *line;
@@ -139,9 +136,9 @@ ls_status ls_jsonl_columns(const char *path, const char *const *keys, int n_keys
     while (next_line(&count, &line, &length)) {
     }
     double *columns = malloc((size_t)count.number * (size_t)n_keys * sizeof *columns + 1);
-    ls_status status =
-        columns ? fill_columns(start, keys, n_keys, columns, count.number, &filled)
-                : ls_error(LS_NO_MEMORY, "no memory for %lld lines of %s", (long long)count.number, path);
+    ls_status status = columns
+                           ? fill_columns(start, keys, n_keys, columns, count.number, &filled)
+                           : ls_error(LS_NO_MEMORY, "no memory for %lld lines of %s", (long long)count.number, path);
     free(text);
     if (status.code != LS_OK) {
         free(columns);

@@ -69,7 +69,10 @@ static void read_text(ls_json_value root, const char *key, char *out, size_t roo
     if (ls_json_text(root, key, &text).code == LS_OK) snprintf(out, room, "%s", text);
 }
 
-/* The holder that the file names; none if the file is incomplete, because it is being written or the machine lost power. */
+/*
+ * The holder that the file names; none if the file is incomplete, because it is being written or the machine lost
+ * power.
+ */
 static holder read_holder(int fd) {
     char text[MOST_RECORD];
     holder h = {0};
@@ -115,17 +118,19 @@ static holder_state state_of(const holder *h) {
 
 /* The error for a lock that is held. */
 static ls_status held_by(const ls_lock *lock, const holder *h, const char *advice) {
-    if (h->process == 0)
-        return ls_error(LS_USAGE, "another process is using this folder%s: %s", advice, lock->path);
-    return ls_error(LS_USAGE, "process %lld on %s has been using this folder since %s%s: %s",
-                    (long long)h->process, h->host, h->since, advice, lock->path);
+    if (h->process == 0) return ls_error(LS_USAGE, "another process is using this folder%s: %s", advice, lock->path);
+    return ls_error(LS_USAGE, "process %lld on %s has been using this folder since %s%s: %s", (long long)h->process,
+                    h->host, h->since, advice, lock->path);
 }
 
 /* ---- the kernel's lock ---- */
 
 typedef enum kernel_lock { GRANTED, HELD, UNKNOWN } kernel_lock;
 
-/* Sets or releases a lock of the open file description, not of the process: forked ranks share it, and it lasts until all of them end. */
+/*
+ * Sets or releases a lock of the open file description, not of the process: forked ranks share it, and it lasts until
+ * all of them end.
+ */
 static kernel_lock lock_in_kernel(int fd, short type) {
     struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
     if (fcntl(fd, F_OFD_SETLK, &whole) == 0) return GRANTED;
@@ -173,23 +178,28 @@ static void close_file(ls_lock *lock) {
     lock->fd = -1;
 }
 
-/* Makes this process the holder, unless the file names another holder that counts. kernel: GRANTED, or UNKNOWN if the kernel cannot lock. */
+/*
+ * Makes this process the holder, unless the file names another holder that counts. kernel: GRANTED, or UNKNOWN if the
+ * kernel cannot lock.
+ */
 static ls_status take_over(const ls_lock *lock, kernel_lock kernel) {
     const holder before = read_holder(lock->fd);
     const holder_state state = state_of(&before);
     const bool decided = kernel == GRANTED && (state != ON_OTHER_HOST || excludes_other_hosts(lock->fd));
     if (!decided && state == ALIVE) return held_by(lock, &before, "");
     if (!decided && state == ON_OTHER_HOST)
-        return held_by(
-            lock, &before,
-            "; locks of this file system reach no other host: remove the file if that run has ended");
+        return held_by(lock, &before,
+                       "; locks of this file system reach no other host: remove the file if that run has ended");
     if (before.process != 0)
-        ls_log("%s: process %lld on %s (since %s) ended without releasing its lock; the lock is taken over",
-               lock->path, (long long)before.process, before.host, before.since);
+        ls_log("%s: process %lld on %s (since %s) ended without releasing its lock; the lock is taken over", lock->path,
+               (long long)before.process, before.host, before.since);
     return write_holder(lock);
 }
 
-/* *again: trying again may succeed, because the lock was released, or its holder has died but other processes of that run have not. */
+/*
+ * *again: trying again may succeed, because the lock was released, or its holder has died but other processes of that
+ * run have not.
+ */
 static ls_status try_once(ls_lock *lock, bool *again) {
     *again = false;
     LS_TRY(open_file(lock));
@@ -227,8 +237,7 @@ ls_status ls_lock_take(const char *folder, ls_lock **out) {
 void ls_lock_release(ls_lock *lock) {
     if (lock == NULL) return;
     if (ls_lock_is_valid(lock)) (void)unlink(lock->path);
-    (void)lock_in_kernel(lock->fd,
-                         F_UNLCK); /* closing is not enough: forked processes have the file open too */
+    (void)lock_in_kernel(lock->fd, F_UNLCK); /* closing is not enough: forked processes have the file open too */
     close_file(lock);
     free(lock->path);
     free(lock);

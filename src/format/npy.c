@@ -42,8 +42,7 @@ typedef struct cursor {
 static ls_status malformed(const cursor *c, const char *expected) {
     char near[24];
     size_t n = 0;
-    for (const char *p = c->at; p < c->end && n < sizeof near - 1; p++)
-        near[n++] = *p < 0x20 || *p > 0x7e ? '?' : *p;
+    for (const char *p = c->at; p < c->end && n < sizeof near - 1; p++) near[n++] = *p < 0x20 || *p > 0x7e ? '?' : *p;
     near[n] = 0;
     return ls_error(LS_INVALID, "%s: malformed .npy header at \"%s\", expected %s", c->path, near, expected);
 }
@@ -86,13 +85,12 @@ static ls_status read_type(cursor *c, ls_npy *array) {
             return ls_ok();
         }
         if (text[0] == '>')
-            return ls_error(LS_UNSUPPORTED, "%s: elements are '%s' (big-endian), expected '<%s'", c->path,
-                            text, types[t].name);
+            return ls_error(LS_UNSUPPORTED, "%s: elements are '%s' (big-endian), expected '<%s'", c->path, text,
+                            types[t].name);
     }
     for (char *p = text; *p; p++)
         if (*p < 0x20 || *p > 0x7e) *p = '?';
-    return ls_error(LS_UNSUPPORTED, "%s: elements are '%s', expected '<f4', '<f8', '<i4' or '<i8'", c->path,
-                    text);
+    return ls_error(LS_UNSUPPORTED, "%s: elements are '%s', expected '<f4', '<f8', '<i4' or '<i8'", c->path, text);
 }
 
 static ls_status read_order(cursor *c) {
@@ -118,8 +116,7 @@ static ls_status read_shape(cursor *c, ls_npy *array) {
                 return ls_error(LS_INVALID, "%s: dimension %d does not fit 63 bits", c->path, array->ndim);
         if (c->at == digits) return malformed(c, "a dimension of at least 0");
         if (array->ndim == LS_NPY_DIMS)
-            return ls_error(LS_UNSUPPORTED, "%s: the array has more than %d dimensions", c->path,
-                            LS_NPY_DIMS);
+            return ls_error(LS_UNSUPPORTED, "%s: the array has more than %d dimensions", c->path, LS_NPY_DIMS);
         array->shape[array->ndim++] = size;
         bool comma = accept(c, ',');
         skip_space(c);
@@ -162,11 +159,10 @@ static ls_status parse_dictionary(cursor *c, ls_npy *array) {
 }
 
 /* Reads magic, version, length and dictionary; *start is the offset of the data. */
-static ls_status parse_header(const char *path, const uint8_t *data, size_t bytes, ls_npy *array,
-                              size_t *start) {
+static ls_status parse_header(const char *path, const uint8_t *data, size_t bytes, ls_npy *array, size_t *start) {
     if (bytes < 10 || memcmp(data, "\x93NUMPY", 6) != 0)
-        return ls_error(LS_INVALID, "%s: not an .npy file (%zu bytes, without its first eight and a length)",
-                        path, bytes);
+        return ls_error(LS_INVALID, "%s: not an .npy file (%zu bytes, without its first eight and a length)", path,
+                        bytes);
     int version = data[6];
     if (version < 1 || version > 3)
         return ls_error(LS_UNSUPPORTED, "%s: .npy version %d.%d, expected 1, 2 or 3", path, version, data[7]);
@@ -174,8 +170,8 @@ static ls_status parse_header(const char *path, const uint8_t *data, size_t byte
     if (bytes < begin) return ls_error(LS_INVALID, "%s: ends inside the .npy header length", path);
     for (size_t i = begin; i-- > 8;) length = length << 8 | data[i];
     if (length > bytes - begin)
-        return ls_error(LS_INVALID, "%s: the .npy header says %zu bytes, but %zu are left in the file", path,
-                        length, bytes - begin);
+        return ls_error(LS_INVALID, "%s: the .npy header says %zu bytes, but %zu are left in the file", path, length,
+                        bytes - begin);
     const char *text = (const char *)data + begin;
     cursor c = {path, text, text + length};
     LS_TRY(parse_dictionary(&c, array));
@@ -188,14 +184,13 @@ static ls_status check_size(const char *path, size_t left, ls_npy *array) {
     int64_t bytes = (int64_t)types[array->type].bytes;
     bool fits = true;
     array->count = 1;
-    for (int i = 0; i < array->ndim; i++)
-        fits = fits && ls_multiply(array->count, array->shape[i], &array->count);
+    for (int i = 0; i < array->ndim; i++) fits = fits && ls_multiply(array->count, array->shape[i], &array->count);
     fits = fits && ls_multiply(array->count, bytes, &bytes);
     ls_shape_text(array->ndim, array->shape, shape, sizeof shape);
     if (!fits) return ls_error(LS_INVALID, "%s: the bytes of shape %s do not fit 63 bits", path, shape);
     if (left != (size_t)bytes)
-        return ls_error(LS_INVALID, "%s: shape %s of %s needs %lld bytes of data, but the file has %zu", path,
-                        shape, types[array->type].name, (long long)bytes, left);
+        return ls_error(LS_INVALID, "%s: shape %s of %s needs %lld bytes of data, but the file has %zu", path, shape,
+                        types[array->type].name, (long long)bytes, left);
     return ls_ok();
 }
 
@@ -249,8 +244,8 @@ ls_status ls_npy_write(const char *path, ls_npy_type type, int ndim, const int64
                      types[type].name);
     for (int i = 0; i < ndim; i++) {
         count *= shape[i];
-        n += snprintf(header + 10 + n, sizeof header - 10 - (size_t)n, "%s%lld%s", i ? ", " : "",
-                      (long long)shape[i], ndim == 1 ? "," : "");
+        n += snprintf(header + 10 + n, sizeof header - 10 - (size_t)n, "%s%lld%s", i ? ", " : "", (long long)shape[i],
+                      ndim == 1 ? "," : "");
     }
     n += snprintf(header + 10 + n, sizeof header - 10 - (size_t)n, "), }");
     size_t total = ls_round_up((size_t)n + 11, 64); /* with the newline */

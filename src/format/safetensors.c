@@ -1,4 +1,7 @@
-/* Reading safetensors files, whose header is checked as a whole when a file is opened; and conversion of their elements. */
+/*
+ * Reading safetensors files, whose header is checked as a whole when a file is opened; and conversion of their
+ * elements.
+ */
 #include "format/safetensors.h"
 #include "format/file.h"
 #include "format/format_impl.h"
@@ -89,8 +92,7 @@ static ls_status read_tensor(const char *name, ls_json_value value, const uint8_
     if ((size_t)(end - begin) != tensor.bytes) {
         char shape[160];
         ls_shape_text(tensor.ndim, tensor.shape, shape, sizeof shape);
-        return ls_error(LS_INVALID,
-                        "%s: tensor '%s' has data offsets [%lld, %lld], but %s of %s takes %zu bytes",
+        return ls_error(LS_INVALID, "%s: tensor '%s' has data offsets [%lld, %lld], but %s of %s takes %zu bytes",
                         value.file, name, (long long)begin, (long long)end, shape, dtypes[tensor.dtype].name,
                         tensor.bytes);
     }
@@ -134,8 +136,8 @@ static ls_status check_places(const ls_st_file *file, const uint8_t *data, size_
         at = begin + tensor->bytes;
     }
     if (at != bytes)
-        return ls_error(LS_INVALID, "%s: the tensors take %zu bytes of data, but the file has %zu",
-                        file->path, at, bytes);
+        return ls_error(LS_INVALID, "%s: the tensors take %zu bytes of data, but the file has %zu", file->path, at,
+                        bytes);
     return ls_ok();
 }
 
@@ -165,13 +167,11 @@ static ls_status read_file(ls_st_file *file) {
     const uint8_t *bytes = file->map.data;
     size_t total = file->map.bytes;
     if (total < 8)
-        return ls_error(LS_INVALID, "%s: %zu bytes long, a safetensors file has at least 8", file->path,
-                        total);
+        return ls_error(LS_INVALID, "%s: %zu bytes long, a safetensors file has at least 8", file->path, total);
     uint64_t length = 0;
     for (int i = 8; i-- > 0;) length = length << 8 | bytes[i];
     if (length > MOST_HEADER || length > total - 8)
-        return ls_error(LS_INVALID,
-                        "%s: the header says it is %llu bytes long, but %zu are left in the file%s",
+        return ls_error(LS_INVALID, "%s: the header says it is %llu bytes long, but %zu are left in the file%s",
                         file->path, (unsigned long long)length, total - 8,
                         length > MOST_HEADER ? " (100000000 are allowed)" : "");
     if (length == 0 || bytes[8] != '{')
@@ -215,8 +215,7 @@ const ls_st_tensor *ls_st_at(const ls_st_file *file, int64_t i) {
 
 const ls_st_tensor *ls_st_find(const ls_st_file *file, const char *name) {
     const ls_st_tensor wanted = {.name = name}, *key = &wanted;
-    const ls_st_tensor **found =
-        bsearch(&key, file->by_name, (size_t)file->count, sizeof *file->by_name, by_name);
+    const ls_st_tensor **found = bsearch(&key, file->by_name, (size_t)file->count, sizeof *file->by_name, by_name);
     return found ? *found : NULL;
 }
 
@@ -242,8 +241,7 @@ ls_status ls_st_need(const ls_st_file *file, const char *name, int ndim, const i
         char found[160], wanted[160];
         ls_shape_text(tensor->ndim, tensor->shape, found, sizeof found);
         ls_shape_text(ndim, shape, wanted, sizeof wanted);
-        return ls_error(LS_INVALID, "%s: tensor '%s' has shape %s, expected %s", file->path, name, found,
-                        wanted);
+        return ls_error(LS_INVALID, "%s: tensor '%s' has shape %s, expected %s", file->path, name, found, wanted);
     }
     *out = tensor;
     return ls_ok();
@@ -252,9 +250,9 @@ ls_status ls_st_need(const ls_st_file *file, const char *name, int ndim, const i
 /* ---- conversion ---- */
 
 /*
- * Elements are converted through f32, a block at a time: each dtype has a function that reads it as f32, and one that writes it from f32.
- * F64 is rounded to odd in f32 (the last bit is set when the result is not exact), so that the second rounding gives the same result as
- * a single rounding.
+ * Elements are converted through f32, a block at a time: each dtype has a function that reads it as f32, and one that
+ * writes it from f32. F64 is rounded to odd in f32 (the last bit is set when the result is not exact), so that the
+ * second rounding gives the same result as a single rounding.
  */
 
 enum { BLOCK = 2048 }; /* elements: 8 KiB as f32 */
@@ -309,9 +307,7 @@ static void write_bf16(const float *from, int64_t n, void *out) {
     for (int64_t i = 0; i < n; i++) to[i] = ls_bf16_from_f32(from[i]);
 }
 
-static void write_f32(const float *from, int64_t n, void *out) {
-    memcpy(out, from, sizeof *from * (size_t)n);
-}
+static void write_f32(const float *from, int64_t n, void *out) { memcpy(out, from, sizeof *from * (size_t)n); }
 
 static void write_f64(const float *from, int64_t n, void *out) {
     double *to = out;
@@ -354,8 +350,7 @@ static void convert(ls_st_dtype dtype, const uint8_t *from, int64_t n, ls_st_dty
     }
 }
 
-ls_status ls_st_convert_to(const ls_st_tensor *tensor, int64_t first, int64_t count, ls_st_dtype to,
-                           void *out) {
+ls_status ls_st_convert_to(const ls_st_tensor *tensor, int64_t first, int64_t count, ls_st_dtype to, void *out) {
     LS_ASSERT(first >= 0 && count >= 0 && first <= tensor->count - count);
     if (conversions[tensor->dtype].read == NULL || conversions[to].write == NULL)
         return ls_error(LS_UNSUPPORTED,

@@ -1,9 +1,10 @@
 /*
- * safetensors files: 8 bytes with the length of the header (little-endian), a JSON header, then the bytes of the tensors without gaps.
+ * safetensors files: 8 bytes with the length of the header (little-endian), a JSON header, then the bytes of the
+ * tensors without gaps.
  *
- * Opening a file checks the whole header. Writing has stages, so that several processes can fill one file: all make the same plan (a pure
- * function of its inputs); one of them creates the file and the others join it; each writes ranges at the offsets of the plan; each
- * finishes.
+ * Opening a file checks the whole header. Writing has stages, so that several processes can fill one file: all make the
+ * same plan (a pure function of its inputs); one of them creates the file and the others join it; each writes ranges at
+ * the offsets of the plan; each finishes.
  */
 #ifndef LS_FORMAT_SAFETENSORS_H
 #define LS_FORMAT_SAFETENSORS_H
@@ -67,14 +68,13 @@ LS_MUST_USE ls_status ls_st_need(const ls_st_file *file, const char *name, int n
                                  const ls_st_tensor **out);
 
 /*
- * Converts elements [first, first + count) of a floating-point tensor (F64, F32, F16, BF16) to LS_F32, LS_F64 or LS_BF16, into
- * out[0, count), rounded to nearest, ties to even. Other dtypes are LS_UNSUPPORTED errors.
+ * Converts elements [first, first + count) of a floating-point tensor (F64, F32, F16, BF16) to LS_F32, LS_F64 or
+ * LS_BF16, into out[0, count), rounded to nearest, ties to even. Other dtypes are LS_UNSUPPORTED errors.
  */
-LS_MUST_USE ls_status ls_st_convert(const ls_st_tensor *tensor, int64_t first, int64_t count, ls_dtype to,
-                                    void *out);
+LS_MUST_USE ls_status ls_st_convert(const ls_st_tensor *tensor, int64_t first, int64_t count, ls_dtype to, void *out);
 /* The same to any of the four dtypes; numbers beyond the range of F16 become infinite. */
-LS_MUST_USE ls_status ls_st_convert_to(const ls_st_tensor *tensor, int64_t first, int64_t count,
-                                       ls_st_dtype to, void *out);
+LS_MUST_USE ls_status ls_st_convert_to(const ls_st_tensor *tensor, int64_t first, int64_t count, ls_st_dtype to,
+                                       void *out);
 /* ls_file_forget of these elements of a mapped file. */
 void ls_st_forget(const ls_st_tensor *tensor, int64_t first, int64_t count);
 
@@ -94,8 +94,9 @@ typedef struct ls_st_pair {
 typedef struct ls_st_plan ls_st_plan;
 
 /*
- * Plans a file: tensors in the given order, and the data at a multiple of 64 bytes (the header is padded with spaces). The arguments are
- * copied. A name that is empty, given twice or not UTF-8, and a size that overflows, are LS_INVALID errors.
+ * Plans a file: tensors in the given order, and the data at a multiple of 64 bytes (the header is padded with spaces).
+ * The arguments are copied. A name that is empty, given twice or not UTF-8, and a size that overflows, are LS_INVALID
+ * errors.
  */
 LS_MUST_USE ls_status ls_st_plan_create(const ls_st_entry *entries, int64_t n, const ls_st_pair *metadata,
                                         int64_t n_metadata, ls_st_plan **out);
@@ -109,15 +110,14 @@ int64_t ls_st_plan_file_bytes(const ls_st_plan *plan);
 typedef struct ls_st_writer ls_st_writer;
 
 /*
- * Creates the file, or truncates an existing one, writes the header and reserves space for the whole file. When the disk has too little
- * space, the file is removed and the LS_IO error names the file and its size.
+ * Creates the file, or truncates an existing one, writes the header and reserves space for the whole file. When the
+ * disk has too little space, the file is removed and the LS_IO error names the file and its size.
  */
 LS_MUST_USE ls_status ls_st_create(const char *path, const ls_st_plan *plan, ls_st_writer **out);
 /* Opens a file that another process created by the same plan; checks its size and header. */
 LS_MUST_USE ls_status ls_st_join(const char *path, const ls_st_plan *plan, ls_st_writer **out);
 /* Writes bytes [from, from + bytes) of tensor i. Ranges of different writers must not overlap. */
-LS_MUST_USE ls_status ls_st_write(ls_st_writer *writer, int64_t i, int64_t from, const void *data,
-                                  int64_t bytes);
+LS_MUST_USE ls_status ls_st_write(ls_st_writer *writer, int64_t i, int64_t from, const void *data, int64_t bytes);
 /* Makes the bytes of this writer durable (fsync) and closes it, even on error. */
 LS_MUST_USE ls_status ls_st_finish(ls_st_writer *writer);
 /* Closes the writer without fsync, after an error. NULL is allowed. The caller removes the file. */

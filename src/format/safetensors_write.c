@@ -41,8 +41,8 @@ static ls_status entry_bytes(const ls_st_entry *entry, int64_t *bytes) {
 static json_t *describe(const ls_st_entry *entry, int64_t begin, int64_t end) {
     json_t *shape = json_array();
     for (int d = 0; d < entry->ndim; d++) json_array_append_new(shape, json_integer(entry->shape[d]));
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", ls_st_dtype_name(entry->dtype), "shape", shape,
-                     "data_offsets", (json_int_t)begin, (json_int_t)end);
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", ls_st_dtype_name(entry->dtype), "shape", shape, "data_offsets",
+                     (json_int_t)begin, (json_int_t)end);
 }
 
 /* Adds a member and releases the caller's reference to `value`. what: "tensor name" or "metadata key". */
@@ -66,8 +66,7 @@ static ls_status add_metadata(json_t *root, const ls_st_pair *metadata, int64_t 
     if (n == 0) return ls_ok();
     json_t *all = json_object();
     json_object_set_new(root, "__metadata__", all);
-    for (int64_t i = 0; i < n; i++)
-        LS_TRY(add(all, "metadata key", metadata[i].key, json_string(metadata[i].value)));
+    for (int64_t i = 0; i < n; i++) LS_TRY(add(all, "metadata key", metadata[i].key, json_string(metadata[i].value)));
     return ls_ok();
 }
 
@@ -105,8 +104,8 @@ static ls_status print_header(ls_st_plan *plan, const json_t *root) {
 }
 
 /* Fills an empty plan. The caller destroys it, also after an error. */
-static ls_status make_plan(ls_st_plan *plan, const ls_st_entry *entries, int64_t n,
-                           const ls_st_pair *metadata, int64_t n_metadata) {
+static ls_status make_plan(ls_st_plan *plan, const ls_st_entry *entries, int64_t n, const ls_st_pair *metadata,
+                           int64_t n_metadata) {
     json_t *root = json_object();
     plan->count = n;
     plan->offset = calloc((size_t)n + 1, sizeof *plan->offset);
@@ -121,8 +120,8 @@ static ls_status make_plan(ls_st_plan *plan, const ls_st_entry *entries, int64_t
     return status;
 }
 
-ls_status ls_st_plan_create(const ls_st_entry *entries, int64_t n, const ls_st_pair *metadata,
-                            int64_t n_metadata, ls_st_plan **out) {
+ls_status ls_st_plan_create(const ls_st_entry *entries, int64_t n, const ls_st_pair *metadata, int64_t n_metadata,
+                            ls_st_plan **out) {
     LS_ASSERT(n >= 0 && n_metadata >= 0);
     ls_st_plan *plan = calloc(1, sizeof *plan);
     if (!plan) return ls_error(LS_NO_MEMORY, "no memory to plan a file of %lld tensors", (long long)n);
@@ -218,8 +217,8 @@ static ls_status check_joined(const ls_st_writer *writer) {
     struct stat info;
     if (fstat(writer->fd, &info) != 0) return ls_file_error("stat", writer->path, errno);
     if (info.st_size != ls_st_plan_file_bytes(plan))
-        return ls_error(LS_INVALID, "%s is %lld bytes long, but by this rank's plan it has %lld",
-                        writer->path, (long long)info.st_size, (long long)ls_st_plan_file_bytes(plan));
+        return ls_error(LS_INVALID, "%s is %lld bytes long, but by this rank's plan it has %lld", writer->path,
+                        (long long)info.st_size, (long long)ls_st_plan_file_bytes(plan));
     char *header = malloc(plan->header_bytes);
     if (!header) return ls_error(LS_NO_MEMORY, "no memory to check the header of %s", writer->path);
     ssize_t got = pread(writer->fd, header, plan->header_bytes, 0);
@@ -243,8 +242,7 @@ ls_status ls_st_join(const char *path, const ls_st_plan *plan, ls_st_writer **ou
 
 ls_status ls_st_write(ls_st_writer *writer, int64_t i, int64_t from, const void *data, int64_t bytes) {
     LS_ASSERT(from >= 0 && bytes >= 0 && from <= ls_st_plan_bytes(writer->plan, i) - bytes);
-    return ls_file_write_at(writer->fd, writer->path, data, (size_t)bytes,
-                            ls_st_plan_offset(writer->plan, i) + from);
+    return ls_file_write_at(writer->fd, writer->path, data, (size_t)bytes, ls_st_plan_offset(writer->plan, i) + from);
 }
 
 ls_status ls_st_finish(ls_st_writer *writer) {

@@ -38,14 +38,11 @@ void ls_svg_text_upwards(FILE *out, const char *css, double x, double y, const c
 }
 
 void ls_svg_line(FILE *out, const char *css, double x1, double y1, double x2, double y2) {
-    fprintf(out, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", css, x1, y1, x2,
-            y2);
+    fprintf(out, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", css, x1, y1, x2, y2);
 }
 
-void ls_svg_box(FILE *out, const char *css, double x, double y, double width, double height,
-                const char *tip) {
-    fprintf(out, "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"", css, x, y, width,
-            height);
+void ls_svg_box(FILE *out, const char *css, double x, double y, double width, double height, const char *tip) {
+    fprintf(out, "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"", css, x, y, width, height);
     if (tip == NULL) {
         fputs("/>\n", out);
         return;
@@ -99,16 +96,15 @@ static void print_palettes(FILE *out, const ls_svg_look *look, bool dark) {
 }
 
 static void print_style(FILE *out, const ls_svg_look *look) {
-    fputs(
-        "<style>\n"
-        "text{font-family:system-ui,-apple-system,'Segoe UI','Helvetica Neue',Arial,sans-serif;fill:#57606a;"
-        "font-size:14px}\n"
-        ".title{font-size:20px;font-weight:600;fill:#1f2328}\n"
-        ".strong{font-weight:600;fill:#1f2328}.small{font-size:12px}\n"
-        ".x{text-anchor:middle}.y{text-anchor:end}.middle{text-anchor:middle;font-size:18px}\n"
-        ".paper{fill:#fff;stroke:#d0d7de}.grid{stroke:#e6eaef}.axis{stroke:#8c959f}\n"
-        ".level{stroke:#6e7781;stroke-width:1.5;stroke-dasharray:6 5}\n",
-        out);
+    fputs("<style>\n"
+          "text{font-family:system-ui,-apple-system,'Segoe UI','Helvetica Neue',Arial,sans-serif;fill:#57606a;"
+          "font-size:14px}\n"
+          ".title{font-size:20px;font-weight:600;fill:#1f2328}\n"
+          ".strong{font-weight:600;fill:#1f2328}.small{font-size:12px}\n"
+          ".x{text-anchor:middle}.y{text-anchor:end}.middle{text-anchor:middle;font-size:18px}\n"
+          ".paper{fill:#fff;stroke:#d0d7de}.grid{stroke:#e6eaef}.axis{stroke:#8c959f}\n"
+          ".level{stroke:#6e7781;stroke-width:1.5;stroke-dasharray:6 5}\n",
+          out);
     if (look->light != NULL) fputs(look->light, out);
     print_palettes(out, look, false);
     fputs("@media (prefers-color-scheme:dark){text{fill:#9da7b3}.title,.strong{fill:#e6edf3}\n"
@@ -126,8 +122,8 @@ static void print_picture(FILE *out, const ls_svg_look *look, ls_svg_draw draw, 
             "viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\">\n",
             look->width, look->height, look->width, look->height);
     print_style(out, look);
-    fprintf(out, "<rect class=\"paper\" x=\".5\" y=\".5\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n",
-            look->width - 1, look->height - 1);
+    fprintf(out, "<rect class=\"paper\" x=\".5\" y=\".5\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", look->width - 1,
+            look->height - 1);
     draw(out, context);
     fputs("</svg>\n", out);
 }
@@ -140,8 +136,7 @@ ls_status ls_svg_write(const char *path, const ls_svg_look *look, ls_svg_draw dr
     print_picture(out, look, draw, context);
     bool failed = ferror(out) != 0;
     failed = fclose(out) != 0 || failed;
-    ls_status status =
-        failed ? ls_error(LS_NO_MEMORY, "no memory to draw %s", path) : ls_file_write(path, text, bytes);
+    ls_status status = failed ? ls_error(LS_NO_MEMORY, "no memory to draw %s", path) : ls_file_write(path, text, bytes);
     free(text);
     return status;
 }

@@ -1,9 +1,10 @@
 /*
- * Pictures in SVG: text, lines and boxes in one style, and a line chart made of them. A picture has its own background and follows the
- * reader's colour scheme, so that it is readable in light and dark mode.
+ * Pictures in SVG: text, lines and boxes in one style, and a line chart made of them. A picture has its own background
+ * and follows the reader's colour scheme, so that it is readable in light and dark mode.
  *
- * The argument css has one or more classes: "title", "strong" and "small" for text; "x" for centred text, "y" for text that ends at the
- * point; "grid", "axis", "level" and "paper" for lines and boxes; and the classes of the palettes of the picture.
+ * The argument css has one or more classes: "title", "strong" and "small" for text; "x" for centred text, "y" for text
+ * that ends at the point; "grid", "axis", "level" and "paper" for lines and boxes; and the classes of the palettes of
+ * the picture.
  */
 #ifndef LS_FORMAT_SVG_H
 #define LS_FORMAT_SVG_H
@@ -32,8 +33,7 @@ typedef struct ls_svg_look {
 typedef void (*ls_svg_draw)(FILE *out, const void *context);
 
 /* Writes a picture atomically: the background, then what `draw` prints. LS_IO errors name the file. */
-LS_MUST_USE ls_status ls_svg_write(const char *path, const ls_svg_look *look, ls_svg_draw draw,
-                                   const void *context);
+LS_MUST_USE ls_status ls_svg_write(const char *path, const ls_svg_look *look, ls_svg_draw draw, const void *context);
 
 void ls_svg_text(FILE *out, const char *css, double x, double y, const char *text);
 /* The same, rotated about (x,y) to read upwards. */
@@ -42,7 +42,10 @@ void ls_svg_line(FILE *out, const char *css, double x1, double y1, double x2, do
 /* tip: a text that is shown when the pointer is on the box; NULL: none. */
 void ls_svg_box(FILE *out, const char *css, double x, double y, double width, double height, const char *tip);
 
-/* The distance of ticks: the smallest of 1, 2 and 5 times a power of ten that cuts the span > 0 into at most `most` parts. */
+/*
+ * The distance of ticks: the smallest of 1, 2 and 5 times a power of ten that cuts the span > 0 into at most `most`
+ * parts.
+ */
 double ls_svg_round_step(double span, int most);
 
 /* The approximate width of a text. */

@@ -18,7 +18,10 @@ enum {
     COLUMNS = WIDTH - LEFT - RIGHT
 };
 
-/* The colours of the series in light and dark mode. People with colour blindness can tell them apart (after Okabe and Ito). */
+/*
+ * The colours of the series in light and dark mode. People with colour blindness can tell them apart (after Okabe and
+ * Ito).
+ */
 static const char *const light_colours[LS_CHART_SERIES] = {"#0067b8", "#c04a00", "#007a57",
                                                            "#a3468f", "#7a6300", "#3d8bbd"};
 static const char *const dark_colours[LS_CHART_SERIES] = {"#5cb3f5", "#ff9a52", "#3fcf9f",
@@ -51,9 +54,7 @@ static axis make_axis(double low, double high, int most, bool widen) {
     return a;
 }
 
-static bool finite_point(const ls_chart_series *s, int64_t i) {
-    return isfinite(s->x[i]) && isfinite(s->y[i]);
-}
+static bool finite_point(const ls_chart_series *s, int64_t i) { return isfinite(s->x[i]) && isfinite(s->y[i]); }
 
 static double error_of(const ls_chart_series *s, int64_t i) {
     return s->error != NULL && isfinite(s->error[i]) ? s->error[i] : 0;
@@ -79,8 +80,7 @@ static bool find_axes(const ls_chart *chart, axis *x, axis *y) {
         if (!isfinite(chart->levels[k].y)) continue;
         y0 = fmin(y0, chart->levels[k].y), y1 = fmax(y1, chart->levels[k].y);
     }
-    *x = chart->doubling ? (axis){floor(x0), fmax(ceil(x1), floor(x0) + 1), 1, 0}
-                         : make_axis(x0, x1, 10, false);
+    *x = chart->doubling ? (axis){floor(x0), fmax(ceil(x1), floor(x0) + 1), 1, 0} : make_axis(x0, x1, 10, false);
     *y = make_axis(y0, y1, 7, true);
     return true;
 }
@@ -136,8 +136,7 @@ static void draw_axes(const picture *p) {
     draw_x_ticks(p);
     const ls_chart *chart = p->chart;
     if (chart->x_label) ls_svg_text(out, "x", LEFT + COLUMNS / 2.0, HEIGHT - 18, chart->x_label);
-    if (chart->y_label)
-        ls_svg_text_upwards(out, "x", 24, floor((TOP + HEIGHT - BOTTOM) / 2.0), chart->y_label);
+    if (chart->y_label) ls_svg_text_upwards(out, "x", 24, floor((TOP + HEIGHT - BOTTOM) / 2.0), chart->y_label);
 }
 
 /* The points that fall into one column of pixels: the first, the last and the extremes are enough to draw them. */
@@ -146,8 +145,8 @@ typedef struct column {
 } column;
 
 static void draw_column(const picture *p, const ls_chart_series *s, const column *c, char *command) {
-    int64_t order[4] = {c->first, c->least < c->most ? c->least : c->most,
-                        c->least < c->most ? c->most : c->least, c->last};
+    int64_t order[4] = {c->first, c->least < c->most ? c->least : c->most, c->least < c->most ? c->most : c->least,
+                        c->last};
     for (int i = 0; i < 4; i++) {
         if (i > 0 && order[i] == order[i - 1]) continue;
         fprintf(p->out, "%c%.1f %.1f", *command, place_x(p, s->x[order[i]]), place_y(p, s->y[order[i]]));
@@ -158,8 +157,7 @@ static void draw_column(const picture *p, const ls_chart_series *s, const column
 static void draw_point(const picture *p, int series, int64_t i) {
     const ls_chart_series *s = &p->chart->series[series];
     const double x = place_x(p, s->x[i]), error = error_of(s, i);
-    fprintf(p->out, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>\n", series, x,
-            place_y(p, s->y[i]));
+    fprintf(p->out, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>\n", series, x, place_y(p, s->y[i]));
     if (error > 0)
         fprintf(p->out, "<path class=\"line l%d bar\" d=\"M%.1f %.1fV%.1f\"/>\n", series, x,
                 place_y(p, s->y[i] - error), place_y(p, s->y[i] + error));
@@ -230,12 +228,11 @@ ls_status ls_svg_write_chart(const char *path, const ls_chart *chart) {
     LS_ASSERT(chart->n_series >= 0 && chart->n_series <= LS_CHART_SERIES);
     const ls_svg_palette palettes[] = {{"l", "stroke", light_colours, dark_colours, LS_CHART_SERIES},
                                        {"d", "fill", light_colours, dark_colours, LS_CHART_SERIES}};
-    const ls_svg_look look = {
-        .width = WIDTH,
-        .height = HEIGHT,
-        .light = ".line{fill:none;stroke-width:2.25;stroke-linejoin:round;stroke-linecap:round}\n"
-                 ".dense{stroke-width:1}\n.bar{stroke-width:1.25}\n",
-        .palettes = palettes,
-        .n_palettes = LS_COUNT(palettes)};
+    const ls_svg_look look = {.width = WIDTH,
+                              .height = HEIGHT,
+                              .light = ".line{fill:none;stroke-width:2.25;stroke-linejoin:round;stroke-linecap:round}\n"
+                                       ".dense{stroke-width:1}\n.bar{stroke-width:1.25}\n",
+                              .palettes = palettes,
+                              .n_palettes = LS_COUNT(palettes)};
     return ls_svg_write(path, &look, draw_chart, chart);
 }

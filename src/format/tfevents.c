@@ -86,13 +86,7 @@ static ls_status append_record(const char *path, const message *event) {
 
 /* ---- events, with the field numbers of TensorFlow's event.proto and summary.proto ---- */
 
-enum {
-    EVENT_WALL_TIME = 1,
-    EVENT_STEP = 2,
-    EVENT_FILE_VERSION = 3,
-    EVENT_SUMMARY = 5,
-    EVENT_SESSION_LOG = 7
-};
+enum { EVENT_WALL_TIME = 1, EVENT_STEP = 2, EVENT_FILE_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION_LOG = 7 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE_VALUE = 2, SESSION_LOG_STATUS = 1, STATUS_START = 1 };
 
 ls_status ls_tfevents_begin(const char *path, double wall, int64_t step) {
@@ -110,8 +104,7 @@ ls_status ls_tfevents_begin(const char *path, double wall, int64_t step) {
     return append_record(path, &start);
 }
 
-ls_status ls_tfevents_append(const char *path, double wall, int64_t step, const ls_tfevents_scalar *scalars,
-                             int n) {
+ls_status ls_tfevents_append(const char *path, double wall, int64_t step, const ls_tfevents_scalar *scalars, int n) {
     message event = {.n = 0}, summary = {.n = 0};
     LS_ASSERT(n <= LS_TFEVENTS_MOST);
     for (int i = 0; i < n; i++) {

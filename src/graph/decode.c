@@ -1,8 +1,8 @@
 /*
- * Turns a model's graph into one that continues a sequence. It has two parts: the nodes that compute what must be kept of all tokens
- * (keys and values), at once (the prefill), and then all nodes for a single new token: an op's row says what it keeps and what
- * stands for it there (attention over a cache, to which the new token's key and value are added). An op without such a rule is repeated, and
- * must work token by token.
+ * Turns a model's graph into one that continues a sequence. It has two parts: the nodes that compute what must be kept
+ * of all tokens (keys and values), at once (the prefill), and then all nodes for a single new token: an op's row says
+ * what it keeps and what stands for it there (attention over a cache, to which the new token's key and value are
+ * added). An op without such a rule is repeated, and must work token by token.
  */
 #include "graph/graph_impl.h"
 
@@ -24,7 +24,7 @@ static bool has_factor(const ls_graph *g, ls_tensor t) {
     return ls_shape_has_factor(s, LS_FACTOR_BATCH) || ls_shape_has_factor(s, LS_FACTOR_SEQUENCE);
 }
 
-/* --- what rules ask --------------------------------------------------------------------------------------------------------- */
+/* --- what rules ask ----------------------------------------------------------------------------------------------- */
 
 ls_graph *ls_next_graph(ls_next *n) { return n->to; }
 
@@ -52,15 +52,14 @@ ls_tensor ls_next_spans(ls_next *n, const ls_mask *mask) {
     int m = 0;
     while (m < out->n_masks && !ls_mask_equal(&out->mask[m], mask)) m++;
     if (m < out->n_masks) return n->spans[m];
-    const ls_shape shape = {
-        3, {{1, LS_FACTOR_NONE}, {1, LS_FACTOR_NONE}, {2 * ls_mask_width(mask), LS_FACTOR_NONE}}};
+    const ls_shape shape = {3, {{1, LS_FACTOR_NONE}, {1, LS_FACTOR_NONE}, {2 * ls_mask_width(mask), LS_FACTOR_NONE}}};
     const char *name = ls_arena_printf(n->to->arena, LS_NEXT "spans.%d", m);
     out->mask[m] = *mask;
     out->n_masks++;
     return n->spans[m] = ls_graph_leaf(n->to, LS_ROLE_INPUT, name, LS_I32, &shape);
 }
 
-/* --- nodes ------------------------------------------------------------------------------------------------------------------ */
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
 
 static void copy_name(const ls_next *n, ls_tensor clone, ls_tensor original) {
     (void)ls_named(n->to, clone, n->one ? LS_NEXT "%s" : "%s", ls_graph_tensor(n->from, original)->name);
@@ -112,7 +111,7 @@ static void clone_node(ls_next *n, const ls_node *node) {
     }
 }
 
-/* --- the two parts ------------------------------------------------------------------------------------------------------------ */
+/* --- the two parts ------------------------------------------------------------------------------------------------ */
 
 /* Marks the nodes that the wanted tensors depend on; their inputs become wanted too. */
 static void find_needed(const ls_graph *g, bool *wanted, bool *needed) {
@@ -150,12 +149,9 @@ ls_status ls_graph_decode(const ls_graph *from, ls_tensor logits, ls_graph *to, 
     ls_arena *arena = to->arena;
     ls_decoding result = {.kept = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors + 1),
                           .mask = LS_NEW_ARRAY(arena, ls_mask, from->n_nodes + 1)};
-    bool *wanted = LS_NEW_ARRAY(arena, bool, from->n_tensors),
-         *needed = LS_NEW_ARRAY(arena, bool, from->n_nodes);
-    bool *kept = LS_NEW_ARRAY(arena, bool, from->n_tensors),
-         *before = LS_NEW_ARRAY(arena, bool, from->n_nodes);
-    ls_next next = {
-        .from = from, .to = to, .whole = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors), .out = &result};
+    bool *wanted = LS_NEW_ARRAY(arena, bool, from->n_tensors), *needed = LS_NEW_ARRAY(arena, bool, from->n_nodes);
+    bool *kept = LS_NEW_ARRAY(arena, bool, from->n_tensors), *before = LS_NEW_ARRAY(arena, bool, from->n_nodes);
+    ls_next next = {.from = from, .to = to, .whole = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors), .out = &result};
     next.spans = LS_NEW_ARRAY(arena, ls_tensor, from->n_nodes + 1);
     wanted[logits.id] = true;
     find_needed(from, wanted, needed);

@@ -1,6 +1,6 @@
 /*
- * Reverse-mode differentiation (Griewank, Walther: Evaluating Derivatives, ch. 3): walks the nodes backwards; each op's rule
- * adds the nodes that compute the gradients of its inputs. Nothing here depends on ranks.
+ * Reverse-mode differentiation (Griewank, Walther: Evaluating Derivatives, ch. 3): walks the nodes backwards; each op's
+ * rule adds the nodes that compute the gradients of its inputs. Nothing here depends on ranks.
  */
 #include "graph/graph_impl.h"
 
@@ -98,8 +98,7 @@ static ls_status differentiate_node(ls_gradient *d, const ls_node *node) {
     }
     if (!used) return ls_ok();
     if (node->op->gradient == NULL)
-        return ls_error(LS_UNSUPPORTED,
-                        "op %s has no gradient rule, and the loss depends on its output \"%s\"",
+        return ls_error(LS_UNSUPPORTED, "op %s has no gradient rule, and the loss depends on its output \"%s\"",
                         node->op->name, ls_graph_tensor(d->graph, node->out[0])->name);
     d->node = node;
     node->op->gradient(d, node);
@@ -126,7 +125,7 @@ ls_status ls_differentiate(ls_graph *g, ls_derivative *what) {
     return ls_ok();
 }
 
-/* --- the loss of a training step ------------------------------------------------------------------------------------------------- */
+/* --- the loss of a training step ---------------------------------------------------------------------------------- */
 
 static const ls_shape one_number = {1, {{1, LS_FACTOR_NONE}}};
 

@@ -25,9 +25,9 @@ ls_graph *ls_graph_create(ls_dtype dtype) {
     g->status = ls_ok();
     (void)LS_PUSH(arena, g->tensors, g->n_tensors, g->tensor_capacity); /* id 0 is no tensor */
     if (!trainable)
-        ls_graph_fail(g, ls_error(LS_INVALID,
-                                  "graph: element type %s (%d) cannot be trained; expected f32, f64 or bf16",
-                                  dtype == LS_I32 ? "i32" : "unknown", (int)dtype));
+        ls_graph_fail(g,
+                      ls_error(LS_INVALID, "graph: element type %s (%d) cannot be trained; expected f32, f64 or bf16",
+                               dtype == LS_I32 ? "i32" : "unknown", (int)dtype));
     return g;
 }
 
@@ -40,22 +40,20 @@ ls_status ls_graph_status(const ls_graph *g) {
     return g->status;
 }
 
-/* --- mistakes ---------------------------------------------------------------------------------------------------------------- */
+/* --- mistakes ----------------------------------------------------------------------------------------------------- */
 
 ls_tensor ls_graph_fail(ls_graph *g, ls_status status) {
     if (g != NULL && g->status.code == LS_OK) g->status = status;
     return LS_NO_TENSOR;
 }
 
-bool ls_graph_has(const ls_graph *g, ls_tensor t) {
-    return t.graph == g->number && t.id > 0 && t.id < g->n_tensors;
-}
+bool ls_graph_has(const ls_graph *g, ls_tensor t) { return t.graph == g->number && t.id > 0 && t.id < g->n_tensors; }
 
 bool ls_graph_usable(ls_graph *g, ls_tensor t, const char *user) {
     if (g == NULL || g->status.code != LS_OK) return false;
     if (ls_graph_has(g, t)) return true;
-    ls_graph_fail(g, ls_error(LS_INVALID, "%s: the tensor is %s", user,
-                              t.id == 0 ? "missing" : "not one of this graph"));
+    ls_graph_fail(g,
+                  ls_error(LS_INVALID, "%s: the tensor is %s", user, t.id == 0 ? "missing" : "not one of this graph"));
     return false;
 }
 
@@ -82,7 +80,7 @@ static ls_status check_sizes(const char *name, const ls_shape *shape) {
     return ls_error(LS_INVALID, "tensor \"%s\" has %g elements, expected at most 2^58", name, elements);
 }
 
-/* --- leaves by name: a hash table with open addressing, at most half full ---------------------------------------------------- */
+/* --- leaves by name: a hash table with open addressing, at most half full ----------------------------------------- */
 
 static void insert_leaf(const ls_graph *g, int id) {
     size_t slot = ls_rng_stream(g->tensors[id].name) & (g->leaf_slots - 1);
@@ -141,11 +139,8 @@ ls_tensor ls_graph_leaf(ls_graph *g, ls_role role, const char *name, ls_dtype dt
     const ls_status sizes = check_sizes(name, shape);
     if (sizes.code != LS_OK) return ls_graph_fail(g, sizes);
     if (role != LS_ROLE_VALUE && has_leaf(g, role, name)) return declared_twice(g, name);
-    const ls_tensor_info info = {.name = ls_arena_strdup(g->arena, name),
-                                 .dtype = dtype,
-                                 .shape = *shape,
-                                 .role = role,
-                                 .producer = -1};
+    const ls_tensor_info info = {
+        .name = ls_arena_strdup(g->arena, name), .dtype = dtype, .shape = *shape, .role = role, .producer = -1};
     const ls_tensor t = new_tensor(g, &info);
     if (role != LS_ROLE_VALUE) add_leaf(g, t.id);
     return t;
@@ -165,12 +160,11 @@ ls_tensor ls_input_like(ls_graph *g, const char *name, ls_tensor like) {
 }
 
 ls_tensor ls_parameter(ls_graph *g, const char *name, int ndim, const int64_t *size) {
-    if (!is_given(g, name, "ls_parameter", "the name") ||
-        !is_given(g, size, "ls_parameter", "the list of sizes"))
+    if (!is_given(g, name, "ls_parameter", "the name") || !is_given(g, size, "ls_parameter", "the list of sizes"))
         return LS_NO_TENSOR;
     if (ndim < 1 || ndim > LS_MAX_DIMS)
-        return ls_graph_fail(g, ls_error(LS_INVALID, "parameter \"%s\" has %d dimensions, expected 1 to %d",
-                                         name, ndim, LS_MAX_DIMS));
+        return ls_graph_fail(
+            g, ls_error(LS_INVALID, "parameter \"%s\" has %d dimensions, expected 1 to %d", name, ndim, LS_MAX_DIMS));
     ls_shape shape = {.ndim = ndim};
     for (int i = 0; i < ndim; i++) shape.dim[i].size = size[i];
     return ls_graph_leaf(g, LS_ROLE_PARAMETER, name, g->dtype, &shape);
@@ -198,8 +192,7 @@ const char *ls_graph_parameter(const ls_graph *g, int index, ls_shape *shape) {
 
 static ls_status check_inputs(const ls_graph *g, const ls_op *op, const ls_tensor *in, int n_in) {
     if (n_in < op->least_in || n_in > op->most_in)
-        return ls_error(LS_INVALID, "op %s: %d inputs, expected %d to %d", op->name, n_in, op->least_in,
-                        op->most_in);
+        return ls_error(LS_INVALID, "op %s: %d inputs, expected %d to %d", op->name, n_in, op->least_in, op->most_in);
     for (int i = 0; i < n_in; i++) {
         if (in[i].id == 0) return ls_error(LS_INVALID, "op %s: input %d is missing", op->name, i);
         if (!ls_graph_has(g, in[i]))
@@ -208,8 +201,8 @@ static ls_status check_inputs(const ls_graph *g, const ls_op *op, const ls_tenso
     return ls_ok();
 }
 
-ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t bytes, const ls_tensor *in,
-                       int n_in, int forward) {
+ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t bytes, const ls_tensor *in, int n_in,
+                       int forward) {
     if (g == NULL || g->status.code != LS_OK) return LS_NO_TENSOR;
     ls_status status = check_inputs(g, op, in, n_in);
     ls_node node = {.op = op, .n_in = n_in, .n_out = op->n_out, .forward = forward, .params_bytes = bytes};
@@ -245,7 +238,7 @@ ls_tensor ls_graph_output(const ls_graph *g, ls_tensor first, int i) {
     return node == NULL || i >= node->n_out ? LS_NO_TENSOR : node->out[i];
 }
 
-/* --- which integers a tensor may hold ----------------------------------------------------------------------------------------- */
+/* --- which integers a tensor may hold ----------------------------------------------------------------------------- */
 
 static int64_t lookup_size(const ls_graph *g, const ls_node *node) {
     const ls_lookup *lookup = &node->op->lookup;

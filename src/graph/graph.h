@@ -1,8 +1,8 @@
 /*
  * graph: nodes and the op table, as the compiler and the other folders see them. Users see longspan/graph.h.
  *
- * An op is one file in ops/ and one const row (its gradient op is a second row in the same file). The row holds everything that
- * the other folders need to know about the op, so no code outside ops/ asks which op a node is.
+ * An op is one file in ops/ and one const row (its gradient op is a second row in the same file). The row holds
+ * everything that the other folders need to know about the op, so no code outside ops/ asks which op a node is.
  */
 #ifndef LS_GRAPH_H
 #define LS_GRAPH_H
@@ -66,11 +66,9 @@ struct ls_graph {
     ls_status status;
 };
 
-static inline const ls_tensor_info *ls_graph_tensor(const ls_graph *g, ls_tensor t) {
-    return &g->tensors[t.id];
-}
+static inline const ls_tensor_info *ls_graph_tensor(const ls_graph *g, ls_tensor t) { return &g->tensors[t.id]; }
 
-/* --- sharding ------------------------------------------------------------------------------------------------------------ */
+/* --- sharding ----------------------------------------------------------------------------------------------------- */
 
 /* State of a tensor along one mesh axis: whole on every rank, cut along the axis's factor, or a partial sum. */
 typedef enum ls_state { LS_REPLICATED, LS_SHARDED, LS_PARTIAL } ls_state;
@@ -85,20 +83,22 @@ typedef struct ls_shard_query {
 
 typedef struct ls_shard_answer {
     ls_state out[LS_NODE_OUTPUTS];
-    /* The node adds a tensor that is whole on every rank to a partial sum, so only the first rank of the axis may add it. */
+    /*
+     * The node adds a tensor that is whole on every rank to a partial sum, so only the first rank of the axis may add
+     * it.
+     */
     bool first_only;
 } ls_shard_answer;
 
-/* --- the op row ---------------------------------------------------------------------------------------------------------- */
+/* --- the op row --------------------------------------------------------------------------------------------------- */
 
 /*
- * Floating-point operations of one kernel call on local views. Attention counts all pairs; the caller corrects for the mask.
- * NULL: one operation per output element.
+ * Floating-point operations of one kernel call on local views. Attention counts all pairs; the caller corrects for the
+ * mask. NULL: one operation per output element.
  */
 typedef double (*ls_flops_rule)(const ls_view *in, const ls_view *out, const void *params);
 
-typedef struct ls_gradient
-    ls_gradient; /* the state of a differentiation, which gradient rules use (graph_impl.h) */
+typedef struct ls_gradient ls_gradient; /* the state of a differentiation, which gradient rules use (graph_impl.h) */
 
 /* ids: 1 + the input that holds integers (0: none). They index dimension `dim` (-1: the last) of input `among`. */
 typedef struct ls_lookup {
@@ -112,8 +112,8 @@ typedef enum ls_reach {
     LS_REACH_PREFIX,     /* the same token and all before it */
     LS_REACH_NEIGHBOURS, /* those that the row's `neighbours` counts */
     /*
-     * The same token, and whole inputs (weights); a whole result is a sum over tokens that the node adds to. Such a node can be run on a
-     * part of the tokens at a time.
+     * The same token, and whole inputs (weights); a whole result is a sum over tokens that the node adds to. Such a
+     * node can be run on a part of the tokens at a time.
      */
     LS_REACH_OWN,
     LS_REACHES
@@ -126,27 +126,34 @@ typedef struct ls_neighbours {
     int64_t before, after;
 } ls_neighbours;
 
-typedef struct ls_next
-    ls_next; /* the state of making a graph for one more token, which rules use (graph_impl.h) */
+typedef struct ls_next ls_next; /* the state of making a graph for one more token, which rules use (graph_impl.h) */
 
 typedef struct ls_op {
     const char *name;
     /*
-     * Called on the tensors that are not changed in place and on the outputs. LS_KERNEL_NONE: nothing runs, because only the shape changes, or
-     * the op's lowering in compile/ knows what runs.
+     * Called on the tensors that are not changed in place and on the outputs. LS_KERNEL_NONE: nothing runs, because
+     * only the shape changes, or the op's lowering in compile/ knows what runs.
      */
     ls_kernel_id kernel;
     bool kernel_by_input; /* the kernel is chosen by the type of input 0; otherwise by the graph's type */
     bool linear;          /* partial sums may pass through, because f(a) + f(b) = f(a + b) */
     ls_reach reach;
-    /* Of reach LS_REACH_NEIGHBOURS. The kernel, if any, takes input 0 with the neighbours of a run of tokens; without one they are the result. */
+    /*
+     * Of reach LS_REACH_NEIGHBOURS. The kernel, if any, takes input 0 with the neighbours of a run of tokens; without
+     * one they are the result.
+     */
     ls_neighbours (*neighbours)(const ls_graph *g, const ls_node *node);
-    /* The mask that says which keys a query sees, and with it how the node's work is spread over the sequence. NULL: there is none. */
+    /*
+     * The mask that says which keys a query sees, and with it how the node's work is spread over the sequence. NULL:
+     * there is none.
+     */
     const ls_mask *(*mask)(const ls_node *node);
     int least_in, most_in, n_out;
     /* 1 + the input whose bytes the output uses; 0: the output has its own */
     signed char in_place[LS_NODE_OUTPUTS];
-    /* Of an op that adds to a sum: the params with which its kernel overwrites the sum instead. NULL: it can only add. */
+    /*
+     * Of an op that adds to a sum: the params with which its kernel overwrites the sum instead. NULL: it can only add.
+     */
     const void *writes;
     /* integers that the kernel uses as indices; the host checks them before the kernel runs */
     ls_lookup lookup;
@@ -155,30 +162,33 @@ typedef struct ls_op {
     /* Adds the nodes that compute the inputs' gradients from the outputs' gradients. NULL: not differentiable. */
     void (*gradient)(ls_gradient *d, const ls_node *node);
     bool of_all; /* the gradient rule uses the gradients of all outputs; otherwise only that of output 0 */
-    /* States of the outputs. An input is LS_PARTIAL here only if `linear`. NULL: there is no rule, which is a compile error. */
+    /*
+     * States of the outputs. An input is LS_PARTIAL here only if `linear`. NULL: there is no rule, which is a compile
+     * error.
+     */
     ls_status (*shard)(const ls_shard_query *q, ls_shard_answer *answer);
     ls_flops_rule flops;
     /*
-     * Generation, which adds one token after the other. cache: bit i: input i of all earlier tokens is kept. next: adds what computes
-     * output 0 for one more token, and returns it; other outputs are not made. NULL: a node whose reach is its own token is repeated on
-     * the new one; of any other reach, it is an error.
+     * Generation, which adds one token after the other. cache: bit i: input i of all earlier tokens is kept. next: adds
+     * what computes output 0 for one more token, and returns it; other outputs are not made. NULL: a node whose reach
+     * is its own token is repeated on the new one; of any other reach, it is an error.
      */
     unsigned cache;
     ls_tensor (*next)(ls_next *n, const ls_node *node);
 } ls_op;
 
 /*
- * All ops: those that are one call of their row's kernel, and those for which the folder compile has a lowering (ls_lowering_X for
- * ls_op_X).
+ * All ops: those that are one call of their row's kernel, and those for which the folder compile has a lowering
+ * (ls_lowering_X for ls_op_X).
  */
-#define LS_CALLED_OPS(X)                                                                                  \
-    X(embedding), X(embedding_grad), X(rope_table), X(rotate), X(linear), X(linear_dx), X(linear_dw),     \
-        X(column_sum), X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad), X(swiglu),           \
-        X(swiglu_grad), X(activation), X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), \
-        X(cross_entropy), X(cross_entropy_grad), X(sum), X(broadcast), X(zeros), X(accumulate)
-#define LS_LOWERED_OPS(X)                                                                            \
-    X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), \
-        X(conv_dw), X(split), X(join)
+#define LS_CALLED_OPS(X)                                                                                             \
+    X(embedding), X(embedding_grad), X(rope_table), X(rotate), X(linear), X(linear_dx), X(linear_dw), X(column_sum), \
+        X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad), X(swiglu), X(swiglu_grad), X(activation),      \
+        X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), X(cross_entropy), X(cross_entropy_grad),  \
+        X(sum), X(broadcast), X(zeros), X(accumulate)
+#define LS_LOWERED_OPS(X)                                                                                        \
+    X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw), \
+        X(split), X(join)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);
@@ -198,9 +208,12 @@ static inline const ls_mask *ls_node_mask(const ls_node *node) {
     return node->op->mask != NULL ? node->op->mask(node) : NULL;
 }
 
-/* --- what attention and its lowering agree on -------------------------------------------------------------------------------- */
+/* --- what attention and its lowering agree on --------------------------------------------------------------------- */
 
-/* Inputs and outputs of attention; the sink is optional. The params of these ops begin with ls_attention_params: scale and softcap. */
+/*
+ * Inputs and outputs of attention; the sink is optional. The params of these ops begin with ls_attention_params: scale
+ * and softcap.
+ */
 enum { LS_ATTENTION_Q, LS_ATTENTION_K, LS_ATTENTION_V, LS_ATTENTION_SINK };
 enum { LS_ATTENTION_O, LS_ATTENTION_LSE };
 
@@ -229,7 +242,7 @@ enum {
     LS_CACHED_SINK
 };
 
-/* --- questions about a graph --------------------------------------------------------------------------------------------- */
+/* --- questions about a graph -------------------------------------------------------------------------------------- */
 
 /* The values that an integer tensor may hold: 0 .. count-1 (count INT64_MAX: any), and -100 if may_ignore. */
 typedef struct ls_id_range {
@@ -248,14 +261,14 @@ bool ls_graph_has(const ls_graph *g, ls_tensor t);
 const ls_node *ls_graph_producer(const ls_graph *g, ls_tensor t);
 bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor);
 
-/* --- building ------------------------------------------------------------------------------------------------------------- */
+/* --- building ----------------------------------------------------------------------------------------------------- */
 
 /*
- * Adds a node; its op's rule sets the shapes of its outputs. params (bytes) are copied; forward as in ls_node. Returns the first
- * output; ls_graph_output(g, first, i) gives output i.
+ * Adds a node; its op's rule sets the shapes of its outputs. params (bytes) are copied; forward as in ls_node. Returns
+ * the first output; ls_graph_output(g, first, i) gives output i.
  */
-ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t bytes, const ls_tensor *in,
-                       int n_in, int forward);
+ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t bytes, const ls_tensor *in, int n_in,
+                       int forward);
 ls_tensor ls_graph_output(const ls_graph *g, ls_tensor first, int i);
 ls_tensor ls_graph_leaf(ls_graph *g, ls_role role, const char *name, ls_dtype dtype, const ls_shape *shape);
 /* Keeps the first error; g may be NULL. Returns the empty tensor. */
@@ -263,7 +276,7 @@ ls_tensor ls_graph_fail(ls_graph *g, ls_status status);
 /* sum + x: x T or G, sum G; in place. */
 ls_tensor ls_accumulate(ls_graph *g, ls_tensor x, ls_tensor sum);
 
-/* --- differentiation (differentiate.c) ----------------------------------------------------------------------------------- */
+/* --- differentiation (differentiate.c) ---------------------------------------------------------------------------- */
 
 /* What to differentiate, d(sum over roots of seed·root), and by which tensors. */
 typedef struct ls_derivative {
@@ -275,33 +288,37 @@ typedef struct ls_derivative {
 } ls_derivative;
 
 /*
- * Reverse mode over the nodes built so far. Adds nodes that compute the gradients of all parameters that are not frozen, into
- * accumulators (role LS_ROLE_ACCUMULATOR, `of` the parameter), and of the wanted tensors. LS_UNSUPPORTED names an op that the roots
- * depend on and that has no gradient rule. Errors stay in the graph too.
+ * Reverse mode over the nodes built so far. Adds nodes that compute the gradients of all parameters that are not
+ * frozen, into accumulators (role LS_ROLE_ACCUMULATOR, `of` the parameter), and of the wanted tensors. LS_UNSUPPORTED
+ * names an op that the roots depend on and that has no gradient rule. Errors stay in the graph too.
  */
 LS_MUST_USE ls_status ls_differentiate(ls_graph *graph, ls_derivative *derivative);
 
-/* --- the loss of a training step (differentiate.c) ------------------------------------------------------------------------------- */
+/* --- the loss of a training step (differentiate.c) ---------------------------------------------------------------- */
 
 /* Names of the two leaves. Both are G[1]. */
 #define LS_BIND_LOSS "step.loss" /* this rank's sum over the micro-batches so far */
 #define LS_BIND_SCALE \
     "step.scale" /* what the loss is multiplied by before it is differentiated: 1/N, N the tokens of the step */
 
-/* Adds nodes that add the loss G[1] to the sum of earlier micro-batches. These are the last nodes of the forward pass. */
+/*
+ * Adds nodes that add the loss G[1] to the sum of earlier micro-batches. These are the last nodes of the forward pass.
+ */
 LS_MUST_USE ls_status ls_graph_accumulate_loss(ls_graph *graph, ls_tensor loss);
 /* Adds the gradients of all parameters of scale·loss, into accumulators. */
 LS_MUST_USE ls_status ls_graph_differentiate_loss(ls_graph *graph, ls_tensor loss);
 
-/* --- graphs for generation (decode.c) ------------------------------------------------------------------------------------ */
+/* --- graphs for generation (decode.c) ----------------------------------------------------------------------------- */
 
-/* Prefix of the names of tensors that belong to the one new token, and the name of the input that holds its position. */
+/*
+ * Prefix of the names of tensors that belong to the one new token, and the name of the input that holds its position.
+ */
 #define LS_NEXT "next "
 #define LS_NEXT_PLACE LS_NEXT "place"
 
 typedef struct ls_decoding {
     int forward_nodes; /* nodes of the prefill: keys and values of all tokens. The nodes after them are for one token */
-    ls_tensor logits; /* of the new token: [1,1,V] */
+    ls_tensor logits;  /* of the new token: [1,1,V] */
     /* tensors that the host must fetch (ls_job.fetch): the caches, then the logits; owned by the graph */
     ls_tensor *kept;
     int n_kept;
@@ -311,9 +328,9 @@ typedef struct ls_decoding {
 } ls_decoding;
 
 /*
- * Fills the empty graph `to` from a forward graph of one sequence of S tokens, the longest that can be generated. Inputs of the
- * prefill keep their names; inputs of the new token are "next NAME", i32[1,1]. LS_UNSUPPORTED names an op that needs other tokens and has
- * no rule for one more. Document ends of masks stay the caller's.
+ * Fills the empty graph `to` from a forward graph of one sequence of S tokens, the longest that can be generated.
+ * Inputs of the prefill keep their names; inputs of the new token are "next NAME", i32[1,1]. LS_UNSUPPORTED names an op
+ * that needs other tokens and has no rule for one more. Document ends of masks stay the caller's.
  */
 LS_MUST_USE ls_status ls_graph_decode(const ls_graph *from, ls_tensor logits, ls_graph *to, ls_decoding *out);
 

@@ -1,10 +1,13 @@
-/* graph: for the op files and passes of this folder. What the rules of a row may call, and rules that several ops share. */
+/*
+ * graph: for the op files and passes of this folder. What the rules of a row may call, and rules that several ops
+ * share.
+ */
 #ifndef LS_GRAPH_IMPL_H
 #define LS_GRAPH_IMPL_H
 
 #include "graph/graph.h"
 
-/* --- what a gradient rule may call (differentiate.c) ------------------------------------------------------------------------ */
+/* --- what a gradient rule may call (differentiate.c) -------------------------------------------------------------- */
 
 ls_graph *ls_gradient_graph(ls_gradient *d);
 /* Gradient of the node's output i; LS_NO_TENSOR when the roots do not depend on it. */
@@ -14,16 +17,16 @@ bool ls_gradient_wanted(const ls_gradient *d, int i);
 /* Adds `grad` (T, shape of the input) to the gradient of input i. */
 void ls_gradient_add(ls_gradient *d, int i, ls_tensor grad);
 /*
- * For kernels that add into a sum: _sum returns the current sum (G, shape of input i), which the rule gives to its node; _summed
- * then records the node's output as the current sum. The sum of a parameter persists over micro-batches; that of any other tensor
- * is a temporary that starts at zero.
+ * For kernels that add into a sum: _sum returns the current sum (G, shape of input i), which the rule gives to its
+ * node; _summed then records the node's output as the current sum. The sum of a parameter persists over micro-batches;
+ * that of any other tensor is a temporary that starts at zero.
  */
 ls_tensor ls_gradient_sum(ls_gradient *d, int i);
 void ls_gradient_summed(ls_gradient *d, int i, ls_tensor sum);
 /* Zeros G of a shape, the start of a sum. */
 ls_tensor ls_zeros(ls_graph *g, const ls_shape *shape);
 
-/* --- what a rule for one more token may call (decode.c) ---------------------------------------------------------------------- */
+/* --- what a rule for one more token may call (decode.c) ----------------------------------------------------------- */
 
 /* The graph to which the rule adds. */
 ls_graph *ls_next_graph(ls_next *n);
@@ -31,13 +34,15 @@ ls_graph *ls_next_graph(ls_next *n);
 ls_tensor ls_next_tensor(const ls_next *n, ls_tensor t);
 /* An input that the row keeps (`cache`), of all tokens. What the rule's node writes into it stays there. */
 ls_tensor ls_next_cache(ls_next *n, ls_tensor t);
-/* A tensor's shape for one token: batch and sequence have size 1 and are ordinary dimensions, so that nothing is cut. */
+/*
+ * A tensor's shape for one token: batch and sequence have size 1 and are ordinary dimensions, so that nothing is cut.
+ */
 ls_shape ls_next_shape(const ls_next *n, ls_tensor t);
 /* Inputs: the position of the new token, and the spans of keys that it sees under a mask. */
 ls_tensor ls_next_place(const ls_next *n);
 ls_tensor ls_next_spans(ls_next *n, const ls_mask *mask);
 
-/* --- rules that several ops share (rules.c) --------------------------------------------------------------------------------- */
+/* --- rules that several ops share (rules.c) ----------------------------------------------------------------------- */
 
 /* All inputs have one type and shape, and so have the outputs. */
 ls_status ls_rule_same_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out);
@@ -47,11 +52,17 @@ ls_status ls_rule_sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
 ls_status ls_norm_check(const ls_node *node);
 /* All inputs have one state, and so have the outputs. */
 ls_status ls_shard_together(const ls_shard_query *q, ls_shard_answer *answer);
-/* The outputs have the state of input 0. The other inputs have it too if they have the factor; otherwise they are whole (weights). */
+/*
+ * The outputs have the state of input 0. The other inputs have it too if they have the factor; otherwise they are whole
+ * (weights).
+ */
 ls_status ls_shard_rows(const ls_shard_query *q, ls_shard_answer *answer);
 /* The outputs have the state of input 0. The other inputs are weights, which must be whole. */
 ls_status ls_shard_by_weights(const ls_shard_query *q, ls_shard_answer *answer);
-/* The last input and the last output are a partial sum. The other inputs are alike, cut or whole, and the other outputs are like them. */
+/*
+ * The last input and the last output are a partial sum. The other inputs are alike, cut or whole, and the other outputs
+ * are like them.
+ */
 ls_status ls_shard_into_sum(const ls_shard_query *q, ls_shard_answer *answer);
 /* Params of the attention ops. */
 typedef struct ls_attention_node {
@@ -61,12 +72,11 @@ typedef struct ls_attention_node {
 
 bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
 /* LS_INVALID error "op NAME: input i "NAME" is f32[2,3], expected WHAT". */
-ls_status ls_op_input_error(const ls_graph *g, const ls_node *node, int i, const char *expected, ...)
-    LS_PRINTF(4, 5);
+ls_status ls_op_input_error(const ls_graph *g, const ls_node *node, int i, const char *expected, ...) LS_PRINTF(4, 5);
 
 /*
- * Whether a public function may use the tensor: the graph is not NULL, has no mistake so far, and the tensor belongs to it. If only the
- * tensor is wrong, the graph gets a mistake that names `user`, the public function.
+ * Whether a public function may use the tensor: the graph is not NULL, has no mistake so far, and the tensor belongs to
+ * it. If only the tensor is wrong, the graph gets a mistake that names `user`, the public function.
  */
 bool ls_graph_usable(ls_graph *g, ls_tensor t, const char *user);
 

@@ -66,9 +66,9 @@ static const char *state_name(ls_state s) {
 }
 
 static ls_status mismatch(const ls_shard_query *q, int i, ls_state expected) {
-    return ls_error(LS_UNSUPPORTED, "op %s: input %d \"%s\" is %s along %s, expected %s", q->node->op->name,
-                    i, ls_graph_tensor(q->graph, q->node->in[i])->name, state_name(q->in[i]),
-                    ls_axis_name(q->axis), state_name(expected));
+    return ls_error(LS_UNSUPPORTED, "op %s: input %d \"%s\" is %s along %s, expected %s", q->node->op->name, i,
+                    ls_graph_tensor(q->graph, q->node->in[i])->name, state_name(q->in[i]), ls_axis_name(q->axis),
+                    state_name(expected));
 }
 
 static void fill(ls_shard_answer *answer, int n, ls_state state) {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* --- iteration and types ---------------------------------------------------------------------------------------------------- */
+/* --- iteration and types ------------------------------------------------------------------------------------------ */
 
 static jinja_list *characters(jinja_run *r, jinja_text text) {
     jinja_list *list = jinja_new_list(r, text.n);
@@ -65,7 +65,7 @@ int64_t jinja_need_int(jinja_run *r, jinja_value value, const char *what) {
     return 0;
 }
 
-/* --- loops ------------------------------------------------------------------------------------------------------------------ */
+/* --- loops -------------------------------------------------------------------------------------------------------- */
 
 static jinja_value loop_index(const jinja_loop *l) { return jinja_int((int64_t)l->at + 1); }
 static jinja_value loop_index0(const jinja_loop *l) { return jinja_int((int64_t)l->at); }
@@ -93,19 +93,17 @@ static const struct {
     const char *name;
     jinja_value (*get)(const jinja_loop *l);
 } loop_attributes[] = {
-    {"index", loop_index},         {"index0", loop_index0},     {"first", loop_first},
-    {"last", loop_last},           {"length", loop_length},     {"revindex", loop_revindex},
-    {"revindex0", loop_revindex0}, {"previtem", loop_previous}, {"nextitem", loop_next},
-    {"depth", loop_depth},         {"depth0", loop_depth0},
+    {"index", loop_index},   {"index0", loop_index0},     {"first", loop_first},         {"last", loop_last},
+    {"length", loop_length}, {"revindex", loop_revindex}, {"revindex0", loop_revindex0}, {"previtem", loop_previous},
+    {"nextitem", loop_next}, {"depth", loop_depth},       {"depth0", loop_depth0},
 };
 
-/* --- attributes and items --------------------------------------------------------------------------------------------------- */
+/* --- attributes and items ----------------------------------------------------------------------------------------- */
 
 static jinja_value fail_undefined(jinja_run *r, jinja_value of, jinja_text name) {
     char shown[80], part[80];
     return jinja_fail(r, LS_INVALID, "'%s' is undefined, so it has no '%s'",
-                      jinja_printable(of.text, shown, sizeof shown),
-                      jinja_printable(name, part, sizeof part));
+                      jinja_printable(of.text, shown, sizeof shown), jinja_printable(name, part, sizeof part));
 }
 
 /* of.name as a method, an attribute of a loop or a name of a namespace. *found: whether there is one. */
@@ -158,15 +156,17 @@ jinja_value jinja_attribute(jinja_run *r, jinja_value of, jinja_text name) {
 
 jinja_value jinja_item(jinja_run *r, jinja_value of, jinja_value key) {
     bool found;
-    if (of.kind == JINJA_UNDEFINED)
-        return fail_undefined(r, of, key.kind == JINJA_TEXT ? key.text : (jinja_text){0});
+    if (of.kind == JINJA_UNDEFINED) return fail_undefined(r, of, key.kind == JINJA_TEXT ? key.text : (jinja_text){0});
     const jinja_value value = own_item(r, of, key, &found);
     return found || key.kind != JINJA_TEXT ? value : own_attribute(r, of, key.text, &found);
 }
 
-/* --- slices ----------------------------------------------------------------------------------------------------------------- */
+/* --- slices ------------------------------------------------------------------------------------------------------- */
 
-/* A bound of a slice as Python reads it: a negative one counts from the end; limited to the sequence. absent: the value of None. */
+/*
+ * A bound of a slice as Python reads it: a negative one counts from the end; limited to the sequence. absent: the value
+ * of None.
+ */
 static int64_t bound_of(jinja_run *r, jinja_value bound, int64_t n, int64_t step, int64_t absent) {
     if (bound.kind == JINJA_NONE) return absent;
     int64_t at = jinja_need_int(r, bound, "a bound of a slice");
@@ -180,14 +180,11 @@ jinja_value jinja_slice(jinja_run *r, jinja_value of, const jinja_value bounds[3
     if (of.kind != JINJA_TEXT && of.kind != JINJA_LIST && of.kind != JINJA_TUPLE && of.kind != JINJA_RANGE)
         return jinja_undefined((jinja_text){0});
     const int64_t n = jinja_length(r, of);
-    const int64_t step =
-        bounds[2].kind == JINJA_NONE ? 1 : jinja_need_int(r, bounds[2], "the step of a slice");
+    const int64_t step = bounds[2].kind == JINJA_NONE ? 1 : jinja_need_int(r, bounds[2], "the step of a slice");
     if (step == 0) return jinja_fail(r, LS_INVALID, "the step of a slice is 0");
     const int64_t from = bound_of(r, bounds[0], n, step, step < 0 ? n - 1 : 0);
     const int64_t to = bound_of(r, bounds[1], n, step, step < 0 ? -1 : n);
-    const int64_t span = step < 0 ? from - to : to - from, stride = step < -n  ? n + 1
-                                                                    : step < 0 ? -step
-                                                                               : step;
+    const int64_t span = step < 0 ? from - to : to - from, stride = step < -n ? n + 1 : step < 0 ? -step : step;
     const size_t count = span > 0 ? (size_t)((span - 1) / stride + 1) : 0;
     if (of.kind == JINJA_TEXT && step == 1)
         return jinja_of_text(jinja_part(of.text, (size_t)from, (size_t)from + count));
@@ -197,7 +194,6 @@ jinja_value jinja_slice(jinja_run *r, jinja_value of, const jinja_value bounds[3
         return jinja_of_text((jinja_text){chars, chars != NULL ? count : 0});
     }
     jinja_list *list = jinja_new_list(r, count);
-    for (size_t i = 0; i < count && !r->failed; i++)
-        jinja_add(r, list, of.list->item[from + (int64_t)i * step]);
+    for (size_t i = 0; i < count && !r->failed; i++) jinja_add(r, list, of.list->item[from + (int64_t)i * step]);
     return jinja_of_list(of.kind == JINJA_RANGE ? JINJA_LIST : of.kind, list);
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* --- rows of tables --------------------------------------------------------------------------------------------------------- */
+/* --- rows of tables ----------------------------------------------------------------------------------------------- */
 
 static int parameter_of(const jinja_function *f, jinja_text name) {
     for (int i = 0; i < JINJA_PARAMETERS && f->parameter[i] != NULL; i++)
@@ -17,8 +17,7 @@ static bool bind(jinja_run *r, const jinja_function *f, const char *kind, const 
     int most = 0;
     while (most < JINJA_PARAMETERS && f->parameter[most] != NULL) most++;
     if (given->n > (size_t)most)
-        jinja_fail(r, LS_INVALID, "%s %s has %zu arguments, expected at most %d", kind, f->name, given->n,
-                   most);
+        jinja_fail(r, LS_INVALID, "%s %s has %zu arguments, expected at most %d", kind, f->name, given->n, most);
     for (int i = 0; i < most; i++)
         out[i] = (size_t)i < given->n ? given->value[i] : (jinja_value){.kind = JINJA_MISSING};
     for (size_t i = 0; i < given->named.n && !r->failed; i++) {
@@ -60,18 +59,20 @@ bool jinja_call_test(jinja_run *r, jinja_value name, jinja_value of, const jinja
     const jinja_text text = name_of(r, name);
     const jinja_function *f = jinja_find_test(text);
     if (f == NULL)
-        jinja_fail(r, LS_UNSUPPORTED, "test '%s' is not supported",
-                   jinja_printable(text, shown, sizeof shown));
+        jinja_fail(r, LS_UNSUPPORTED, "test '%s' is not supported", jinja_printable(text, shown, sizeof shown));
     return f != NULL && jinja_true(jinja_call_function(r, f, "test", of, given));
 }
 
-/* --- macros ----------------------------------------------------------------------------------------------------------------- */
+/* --- macros ------------------------------------------------------------------------------------------------------- */
 
 static const jinja_value *named(const jinja_arguments *given, jinja_text name) {
     return jinja_dict_find(&given->named, jinja_of_text(name));
 }
 
-/* Sets a macro's parameters: from positional arguments, named arguments, defaults; else undefined. False: there are more arguments. */
+/*
+ * Sets a macro's parameters: from positional arguments, named arguments, defaults; else undefined. False: there are
+ * more arguments.
+ */
 static bool bind_macro(jinja_run *r, const jinja_macro *m, const jinja_arguments *given) {
     char shown[80];
     size_t i = 0, used = 0;
@@ -95,8 +96,7 @@ static bool bind_macro(jinja_run *r, const jinja_macro *m, const jinja_arguments
         used += caller != NULL;
     }
     if (given->n > i || used < given->named.n)
-        jinja_fail(r, LS_INVALID,
-                   "macro %s is called with too many arguments (varargs and kwargs are not supported)",
+        jinja_fail(r, LS_INVALID, "macro %s is called with too many arguments (varargs and kwargs are not supported)",
                    jinja_printable(m->node->name, shown, sizeof shown));
     return !r->failed;
 }
@@ -114,7 +114,7 @@ jinja_value jinja_call_macro(jinja_run *r, jinja_macro *macro, const jinja_argum
     return said;
 }
 
-/* --- any value -------------------------------------------------------------------------------------------------------------- */
+/* --- any value ---------------------------------------------------------------------------------------------------- */
 
 jinja_value jinja_call(jinja_run *r, jinja_value callee, const jinja_arguments *given) {
     char shown[80];

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* --- classes ---------------------------------------------------------------------------------------------------------------- */
+/* --- classes ------------------------------------------------------------------------------------------------------ */
 
 bool jinja_is_space(uint32_t code) { return ls_is_space(code) || (code >= 0x1c && code <= 0x1f); }
 
@@ -27,11 +27,11 @@ bool jinja_is_printable(uint32_t code) {
 }
 
 bool jinja_is_line_end(uint32_t code) {
-    return (code >= 0x0a && code <= 0x0d) || (code >= 0x1c && code <= 0x1e) || code == 0x85 ||
-           code == 0x2028 || code == 0x2029;
+    return (code >= 0x0a && code <= 0x0d) || (code >= 0x1c && code <= 0x1e) || code == 0x85 || code == 0x2028 ||
+           code == 0x2029;
 }
 
-/* --- parts ------------------------------------------------------------------------------------------------------------------ */
+/* --- parts -------------------------------------------------------------------------------------------------------- */
 
 jinja_text jinja_part(jinja_text text, size_t from, size_t to) {
     /* Text.at may be NULL */
@@ -99,13 +99,12 @@ static bool is_dropped(uint32_t code, const jinja_text *drop) {
 }
 
 jinja_text jinja_strip(jinja_text text, const jinja_text *drop, jinja_side side) {
-    while ((side & JINJA_LEFT) && text.n > 0 && is_dropped(code_of(text, 0), drop))
-        text = jinja_part(text, 1, text.n);
+    while ((side & JINJA_LEFT) && text.n > 0 && is_dropped(code_of(text, 0), drop)) text = jinja_part(text, 1, text.n);
     while ((side & JINJA_RIGHT) && text.n > 0 && is_dropped(code_of(text, text.n - 1), drop)) text.n--;
     return text;
 }
 
-/* --- cases ------------------------------------------------------------------------------------------------------------------ */
+/* --- cases -------------------------------------------------------------------------------------------------------- */
 
 bool jinja_is_case(uint32_t code, jinja_case which) {
     const char *category = ls_category(code);
@@ -118,8 +117,7 @@ bool jinja_is_case(uint32_t code, jinja_case which) {
 static bool is_ignorable(uint32_t code) {
     const char *c = ls_category(code);
     return strcmp(c, "Mn") == 0 || strcmp(c, "Me") == 0 || strcmp(c, "Cf") == 0 || strcmp(c, "Lm") == 0 ||
-           strcmp(c, "Sk") == 0 || code == '\'' || code == '.' || code == ':' || code == 0xb7 ||
-           code == 0x2019;
+           strcmp(c, "Sk") == 0 || code == '\'' || code == '.' || code == ':' || code == 0xb7 || code == 0x2019;
 }
 
 /* Whether the character ends a word: a capital sigma there has another lower case. */

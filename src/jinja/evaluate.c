@@ -8,16 +8,13 @@ static jinja_value evaluate_constant(jinja_run *r, const jinja_node *node) {
     return node->value;
 }
 
-static jinja_value evaluate_name(jinja_run *r, const jinja_node *node) {
-    return jinja_look_up(r, node->name);
-}
+static jinja_value evaluate_name(jinja_run *r, const jinja_node *node) { return jinja_look_up(r, node->name); }
 
-/* --- collections ------------------------------------------------------------------------------------------------------------ */
+/* --- collections -------------------------------------------------------------------------------------------------- */
 
 static jinja_list *evaluate_all(jinja_run *r, const jinja_node *first) {
     jinja_list *list = jinja_new_list(r, 0);
-    for (const jinja_node *n = first; n != NULL && !r->failed; n = n->next)
-        jinja_add(r, list, jinja_evaluate(r, n));
+    for (const jinja_node *n = first; n != NULL && !r->failed; n = n->next) jinja_add(r, list, jinja_evaluate(r, n));
     return list;
 }
 
@@ -34,14 +31,13 @@ static jinja_value evaluate_dict(jinja_run *r, const jinja_node *node) {
     for (const jinja_node *n = node->first; n != NULL && !r->failed; n = n->next->next) {
         const jinja_value key = jinja_evaluate(r, n), value = jinja_evaluate(r, n->next);
         if (!jinja_may_be_key(key))
-            return jinja_fail(r, LS_INVALID, "a value of type %s cannot be a key of a dict",
-                              jinja_type_name(key));
+            return jinja_fail(r, LS_INVALID, "a value of type %s cannot be a key of a dict", jinja_type_name(key));
         if (jinja_step(r, 1 + dict->n / 8)) jinja_dict_set(r->arena, dict, key, value);
     }
     return jinja_of_dict(dict);
 }
 
-/* --- logic ------------------------------------------------------------------------------------------------------------------ */
+/* --- logic -------------------------------------------------------------------------------------------------------- */
 
 static jinja_value evaluate_choice(jinja_run *r, const jinja_node *node) {
     if (jinja_true(jinja_evaluate(r, node->a))) return jinja_evaluate(r, node->b);
@@ -73,7 +69,7 @@ static jinja_value evaluate_compare(jinja_run *r, const jinja_node *node) {
     return result;
 }
 
-/* --- arithmetic ------------------------------------------------------------------------------------------------------------- */
+/* --- arithmetic --------------------------------------------------------------------------------------------------- */
 
 static jinja_value evaluate_binary(jinja_run *r, const jinja_node *node) {
     const jinja_value a = jinja_evaluate(r, node->a), b = jinja_evaluate(r, node->b);
@@ -106,7 +102,7 @@ static jinja_value evaluate_positive(jinja_run *r, const jinja_node *node) {
     return with_sign(r, jinja_evaluate(r, node->a), false);
 }
 
-/* --- parts ------------------------------------------------------------------------------------------------------------------ */
+/* --- parts -------------------------------------------------------------------------------------------------------- */
 
 static jinja_value evaluate_attribute(jinja_run *r, const jinja_node *node) {
     const jinja_value of = jinja_evaluate(r, node->a);
@@ -126,11 +122,10 @@ static jinja_value evaluate_item(jinja_run *r, const jinja_node *node) {
     return r->failed ? of : jinja_slice(r, of, bounds);
 }
 
-/* --- calls ------------------------------------------------------------------------------------------------------------------ */
+/* --- calls -------------------------------------------------------------------------------------------------------- */
 
 static void spread(jinja_run *r, jinja_value dict, jinja_arguments *out) {
-    if (dict.kind != JINJA_DICT)
-        jinja_fail(r, LS_INVALID, "** before a %s, expected a dict", jinja_type_name(dict));
+    if (dict.kind != JINJA_DICT) jinja_fail(r, LS_INVALID, "** before a %s, expected a dict", jinja_type_name(dict));
     for (size_t i = 0; !r->failed && i < dict.dict->n; i++)
         if (jinja_step(r, 1 + out->named.n / 8))
             jinja_dict_set(r->arena, &out->named, dict.dict->pair[i].key, dict.dict->pair[i].value);
@@ -176,13 +171,11 @@ static jinja_value call_named(jinja_run *r, const jinja_node *node, const char *
     return r->failed ? of : jinja_call_function(r, node->function, kind, of, &given);
 }
 
-static jinja_value evaluate_filter(jinja_run *r, const jinja_node *node) {
-    return call_named(r, node, "filter");
-}
+static jinja_value evaluate_filter(jinja_run *r, const jinja_node *node) { return call_named(r, node, "filter"); }
 
 static jinja_value evaluate_test(jinja_run *r, const jinja_node *node) { return call_named(r, node, "test"); }
 
-/* --- the table -------------------------------------------------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static jinja_value (*const expressions[JINJA_N_KINDS])(jinja_run *r, const jinja_node *node) = {
     [JINJA_N_CONSTANT] = evaluate_constant,

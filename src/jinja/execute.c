@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* --- names ------------------------------------------------------------------------------------------------------------------ */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
 static void set_attribute(jinja_run *r, const jinja_node *target, jinja_value value) {
     char shown[80];
@@ -25,8 +25,7 @@ static void unpack(jinja_run *r, const jinja_node *target, jinja_value value) {
         jinja_fail(r, LS_INVALID, "%zu values are assigned to %zu names", list->n, wanted);
         return;
     }
-    for (const jinja_node *n = target->first; n != NULL && !r->failed; n = n->next)
-        jinja_assign(r, n, list->item[i++]);
+    for (const jinja_node *n = target->first; n != NULL && !r->failed; n = n->next) jinja_assign(r, n, list->item[i++]);
 }
 
 void jinja_assign(jinja_run *r, const jinja_node *target, jinja_value value) {
@@ -39,7 +38,7 @@ void jinja_assign(jinja_run *r, const jinja_node *target, jinja_value value) {
         jinja_dict_set(r->arena, &r->scope->names, jinja_of_text(target->name), value);
 }
 
-/* --- output ----------------------------------------------------------------------------------------------------------------- */
+/* --- output ------------------------------------------------------------------------------------------------------- */
 
 static void put_out(jinja_run *r, jinja_text text) {
     const size_t from = r->out->n;
@@ -54,7 +53,7 @@ static void execute_print(jinja_run *r, const jinja_node *node) {
     if (!r->failed) put_out(r, jinja_to_text(r, value));
 }
 
-/* --- choices and loops ------------------------------------------------------------------------------------------------------ */
+/* --- choices and loops -------------------------------------------------------------------------------------------- */
 
 static void execute_if(jinja_run *r, const jinja_node *node) {
     while (!jinja_true(jinja_evaluate(r, node->a)) && !r->failed) {
@@ -117,11 +116,9 @@ static void execute_continue(jinja_run *r, const jinja_node *node) {
     r->jump = JINJA_CONTINUE;
 }
 
-/* --- assignments ------------------------------------------------------------------------------------------------------------ */
+/* --- assignments -------------------------------------------------------------------------------------------------- */
 
-static void execute_set(jinja_run *r, const jinja_node *node) {
-    jinja_assign(r, node->a, jinja_evaluate(r, node->b));
-}
+static void execute_set(jinja_run *r, const jinja_node *node) { jinja_assign(r, node->a, jinja_evaluate(r, node->b)); }
 
 /* Applies the filters of a block to the output of its body. The innermost filter has no operand in the tree. */
 static jinja_value filter_body(jinja_run *r, const jinja_node *filters, jinja_value said) {
@@ -162,7 +159,7 @@ static void execute_with(jinja_run *r, const jinja_node *node) {
     r->scope = outer;
 }
 
-/* --- macros ----------------------------------------------------------------------------------------------------------------- */
+/* --- macros ------------------------------------------------------------------------------------------------------- */
 
 static jinja_value macro_of(jinja_run *r, const jinja_node *node) {
     jinja_macro *macro = LS_NEW(r->arena, jinja_macro);
@@ -193,7 +190,7 @@ static void execute_generation(jinja_run *r, const jinja_node *node) {
     r->marks = marks;
 }
 
-/* --- the table -------------------------------------------------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static void (*const statements[JINJA_N_KINDS])(jinja_run *r, const jinja_node *node) = {
     [JINJA_N_DATA] = execute_data,
@@ -212,8 +209,7 @@ static void (*const statements[JINJA_N_KINDS])(jinja_run *r, const jinja_node *n
 };
 
 void jinja_execute_all(jinja_run *r, const jinja_node *first) {
-    for (const jinja_node *node = first; node != NULL && !r->failed && r->jump == JINJA_NO_JUMP;
-         node = node->next) {
+    for (const jinja_node *node = first; node != NULL && !r->failed && r->jump == JINJA_NO_JUMP; node = node->next) {
         r->line = node->line;
         if (jinja_step(r, 1)) statements[node->kind](r, node);
     }

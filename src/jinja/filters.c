@@ -10,7 +10,7 @@ static int64_t int_or(jinja_run *r, jinja_value v, int64_t other, const char *wh
     return jinja_given(v) ? jinja_need_int(r, v, what) : other;
 }
 
-/* --- texts ------------------------------------------------------------------------------------------------------------------ */
+/* --- texts -------------------------------------------------------------------------------------------------------- */
 
 static jinja_value filter_trim(JINJA_ARGUMENTS) {
     const jinja_text text = jinja_to_text(r, of);
@@ -20,12 +20,8 @@ static jinja_value filter_trim(JINJA_ARGUMENTS) {
     return r->failed ? of : jinja_of_text(jinja_strip(text, &drop, JINJA_BOTH));
 }
 
-static jinja_value filter_upper(JINJA_ARGUMENTS) {
-    return jinja_text_in_case(r, jinja_to_text(r, of), JINJA_UPPER);
-}
-static jinja_value filter_lower(JINJA_ARGUMENTS) {
-    return jinja_text_in_case(r, jinja_to_text(r, of), JINJA_LOWER);
-}
+static jinja_value filter_upper(JINJA_ARGUMENTS) { return jinja_text_in_case(r, jinja_to_text(r, of), JINJA_UPPER); }
+static jinja_value filter_lower(JINJA_ARGUMENTS) { return jinja_text_in_case(r, jinja_to_text(r, of), JINJA_LOWER); }
 static jinja_value filter_capitalize(JINJA_ARGUMENTS) { return jinja_capitalized(r, jinja_to_text(r, of)); }
 static jinja_value filter_center(JINJA_ARGUMENTS) {
     return jinja_centered(r, jinja_to_text(r, of), jinja_given(arg[0]) ? arg[0] : jinja_int(80));
@@ -39,8 +35,7 @@ static jinja_value filter_title(JINJA_ARGUMENTS) {
     for (size_t i = 0; i < text.n && !r->failed; i++) {
         jinja_char chars[3];
         const uint32_t code = text.at[i] & JINJA_CODE;
-        const bool parts =
-            jinja_is_space(code) || (code < 128 && code > 0 && strchr("-({[<", (int)code) != NULL);
+        const bool parts = jinja_is_space(code) || (code < 128 && code > 0 && strchr("-({[<", (int)code) != NULL);
         const int n = jinja_in_case(text, i, begins ? JINJA_UPPER : JINJA_LOWER, chars);
         for (int k = 0; k < n; k++) jinja_put_char(r, &b, chars[k]);
         begins = parts;
@@ -52,8 +47,7 @@ static jinja_value filter_string(JINJA_ARGUMENTS) { return jinja_of_text(jinja_t
 
 static jinja_value filter_replace(JINJA_ARGUMENTS) {
     const int64_t most = int_or(r, arg[2], -1, "the count of replace");
-    const jinja_text text = jinja_to_text(r, of), old = jinja_to_text(r, arg[0]),
-                     new = jinja_to_text(r, arg[1]);
+    const jinja_text text = jinja_to_text(r, of), old = jinja_to_text(r, arg[0]), new = jinja_to_text(r, arg[1]);
     return r->failed ? of : jinja_replaced(r, text, old, new, most);
 }
 
@@ -64,8 +58,7 @@ static jinja_value filter_indent(JINJA_ARGUMENTS) {
     if (arg[0].kind == JINJA_TEXT)
         jinja_put(r, &spaces, arg[0].text);
     else
-        for (int64_t i = int_or(r, arg[0], 4, "a width"); i > 0 && !r->failed; i--)
-            jinja_put_char(r, &spaces, ' ');
+        for (int64_t i = int_or(r, arg[0], 4, "a width"); i > 0 && !r->failed; i--) jinja_put_char(r, &spaces, ' ');
     jinja_put(r, &all_lines, text);
     jinja_put_char(r, &all_lines, '\n');
     if (r->failed) return of;
@@ -82,8 +75,8 @@ static jinja_value filter_indent(JINJA_ARGUMENTS) {
 static jinja_value filter_truncate(JINJA_ARGUMENTS) {
     if (of.kind == JINJA_UNDEFINED) return of;
     const jinja_text text = jinja_need_text(r, of, "the operand of truncate");
-    const jinja_text end = jinja_given(arg[2]) ? jinja_need_text(r, arg[2], "the end of truncate")
-                                               : jinja_text_of_ascii(r->arena, "...");
+    const jinja_text end =
+        jinja_given(arg[2]) ? jinja_need_text(r, arg[2], "the end of truncate") : jinja_text_of_ascii(r->arena, "...");
     const int64_t length = int_or(r, arg[0], 255, "the length of truncate"),
                   leeway = int_or(r, arg[3], 5, "the leeway of truncate");
     jinja_buffer b = {0};
@@ -123,22 +116,19 @@ static jinja_value filter_safe(JINJA_ARGUMENTS) {
     return text;
 }
 
-/* --- numbers ---------------------------------------------------------------------------------------------------------------- */
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 /*
- * Copies a number that Python's int() or float() would read into a string that strtod reads: white space around it and _ between digits
- * are dropped. False: it is no number in ASCII.
+ * Copies a number that Python's int() or float() would read into a string that strtod reads: white space around it and
+ * _ between digits are dropped. False: it is no number in ASCII.
  */
 static bool number_text(jinja_text text, char out[400]) {
     const jinja_text stripped = jinja_strip(text, NULL, JINJA_BOTH);
     size_t n = 0;
     for (size_t i = 0; i < stripped.n; i++) {
-        const uint32_t c = stripped.at[i] & JINJA_CODE,
-                       next = i + 1 < stripped.n ? stripped.at[i + 1] & JINJA_CODE : 0;
-        if (c == '_' && n > 0 && out[n - 1] >= '0' && out[n - 1] <= '9' && next >= '0' && next <= '9')
-            continue;
-        if (c >= 127 || c == 'x' || c == 'X' || c == 'p' || c == 'P' || c == '(' || n + 1 == 400)
-            return false;
+        const uint32_t c = stripped.at[i] & JINJA_CODE, next = i + 1 < stripped.n ? stripped.at[i + 1] & JINJA_CODE : 0;
+        if (c == '_' && n > 0 && out[n - 1] >= '0' && out[n - 1] <= '9' && next >= '0' && next <= '9') continue;
+        if (c >= 127 || c == 'x' || c == 'X' || c == 'p' || c == 'P' || c == '(' || n + 1 == 400) return false;
         out[n++] = (char)c;
     }
     out[n] = 0;
@@ -154,8 +144,7 @@ static bool read_real(jinja_text text, double *out) {
 
 static jinja_value whole(jinja_run *r, double real, jinja_value other) {
     if (isnan(real) || isinf(real)) return other;
-    if (real >= 0x1p63 || real < -0x1p63)
-        return jinja_fail(r, LS_UNSUPPORTED, "an integer of more than 64 bits");
+    if (real >= 0x1p63 || real < -0x1p63) return jinja_fail(r, LS_UNSUPPORTED, "an integer of more than 64 bits");
     return jinja_int((int64_t)real);
 }
 
@@ -170,8 +159,7 @@ static jinja_value filter_int(JINJA_ARGUMENTS) {
     double real;
     if (jinja_given(arg[1]) && jinja_need_int(r, arg[1], "a base") != 10)
         return jinja_fail(r, LS_UNSUPPORTED, "filter int with another base than 10 is not supported");
-    if (of.kind == JINJA_INT || of.kind == JINJA_BOOL)
-        return jinja_int(of.kind == JINJA_INT ? of.integer : of.truth);
+    if (of.kind == JINJA_INT || of.kind == JINJA_BOOL) return jinja_int(of.kind == JINJA_INT ? of.integer : of.truth);
     if (of.kind == JINJA_FLOAT) return whole(r, of.real, other);
     if (of.kind == JINJA_UNDEFINED)
         return jinja_fail(r, LS_INVALID, "filter int of an undefined value, expected a number or a text");
@@ -195,8 +183,7 @@ static jinja_value filter_float(JINJA_ARGUMENTS) {
 
 static jinja_value filter_abs(JINJA_ARGUMENTS) {
     if (of.kind == JINJA_FLOAT) return jinja_real(fabs(of.real));
-    if (!jinja_is_number(of))
-        return jinja_fail(r, LS_INVALID, "abs of a %s, expected a number", jinja_type_name(of));
+    if (!jinja_is_number(of)) return jinja_fail(r, LS_INVALID, "abs of a %s, expected a number", jinja_type_name(of));
     const int64_t i = of.kind == JINJA_INT ? of.integer : of.truth;
     return i == INT64_MIN ? jinja_fail(r, LS_UNSUPPORTED, "an integer of more than 64 bits")
                           : jinja_int(i < 0 ? -i : i);
@@ -214,8 +201,7 @@ static jinja_value round_down_or_up(jinja_run *r, jinja_value of, int64_t precis
 static jinja_value filter_round(JINJA_ARGUMENTS) {
     const int64_t precision = int_or(r, arg[0], 0, "the digits of round");
     char digits[500];
-    if (!jinja_is_number(of))
-        return jinja_fail(r, LS_INVALID, "round of a %s, expected a number", jinja_type_name(of));
+    if (!jinja_is_number(of)) return jinja_fail(r, LS_INVALID, "round of a %s, expected a number", jinja_type_name(of));
     if (precision < 0 || precision > 100)
         return jinja_fail(r, LS_UNSUPPORTED, "round to %lld digits is not supported", (long long)precision);
     const jinja_text method = jinja_given(arg[1]) ? jinja_need_text(r, arg[1], "the method of round")
@@ -238,7 +224,7 @@ static jinja_value filter_default(JINJA_ARGUMENTS) {
 
 static jinja_value filter_length(JINJA_ARGUMENTS) { return jinja_int(jinja_length(r, of)); }
 
-/* --- the table -------------------------------------------------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const jinja_function filters[] = {
     {"trim", filter_trim, 0, {"chars"}, false},

@@ -1,11 +1,14 @@
-/* Filters of lists and dicts: a table has one row for each. Results that are generators in Jinja can be read once here too. */
+/*
+ * Filters of lists and dicts: a table has one row for each. Results that are generators in Jinja can be read once here
+ * too.
+ */
 #include "jinja/run_impl.h"
 
 #include <string.h>
 
 static jinja_value generator(jinja_list *list) { return jinja_of_list(JINJA_GENERATOR, list); }
 
-/* --- attributes and keys ---------------------------------------------------------------------------------------------------- */
+/* --- attributes and keys ------------------------------------------------------------------------------------------ */
 
 /* item.a.b for the path "a.b"; a part of digits is an index. */
 static jinja_value by_path(jinja_run *r, jinja_value item, jinja_value path) {
@@ -29,12 +32,10 @@ static jinja_value by_path(jinja_run *r, jinja_value item, jinja_value path) {
 /* The key by which items are compared. Texts are compared in lower case unless case_sensitive. */
 static jinja_value key_of(jinja_run *r, jinja_value item, jinja_value path, jinja_value case_sensitive) {
     const jinja_value key = by_path(r, item, path);
-    return key.kind == JINJA_TEXT && !jinja_true(case_sensitive)
-               ? jinja_text_in_case(r, key.text, JINJA_LOWER)
-               : key;
+    return key.kind == JINJA_TEXT && !jinja_true(case_sensitive) ? jinja_text_in_case(r, key.text, JINJA_LOWER) : key;
 }
 
-/* --- sorting ---------------------------------------------------------------------------------------------------------------- */
+/* --- sorting ------------------------------------------------------------------------------------------------------ */
 
 typedef struct keyed {
     jinja_value key, item;
@@ -48,8 +49,7 @@ static void merge_sort(jinja_run *r, keyed *items, keyed *room, size_t n, int si
             size_t a = from, b = middle, at = from;
             memcpy(room + from, items + from, (end - from) * sizeof *items);
             while (at < end && jinja_step(r, 1)) {
-                const bool left =
-                    b == end || (a < middle && sign * jinja_order(r, room[b].key, room[a].key) >= 0);
+                const bool left = b == end || (a < middle && sign * jinja_order(r, room[b].key, room[a].key) >= 0);
                 items[at++] = left ? room[a++] : room[b++];
             }
         }
@@ -65,8 +65,7 @@ static jinja_list *sorted(jinja_run *r, const jinja_list *list, const jinja_valu
     return out;
 }
 
-static jinja_value *keys_of(jinja_run *r, const jinja_list *list, jinja_value path,
-                            jinja_value case_sensitive) {
+static jinja_value *keys_of(jinja_run *r, const jinja_list *list, jinja_value path, jinja_value case_sensitive) {
     jinja_list *keys = jinja_new_list(r, list->n);
     for (size_t i = 0; i < list->n && !r->failed; i++)
         jinja_add(r, keys, key_of(r, list->item[i], path, case_sensitive));
@@ -125,7 +124,7 @@ static jinja_value filter_unique(JINJA_ARGUMENTS) {
     return generator(out);
 }
 
-/* --- parts ------------------------------------------------------------------------------------------------------------------ */
+/* --- parts -------------------------------------------------------------------------------------------------------- */
 
 static jinja_value filter_list(JINJA_ARGUMENTS) {
     const jinja_list *list = jinja_iterate(r, of);
@@ -196,14 +195,13 @@ static jinja_value filter_batch(JINJA_ARGUMENTS) {
         if (i % (size_t)size == 0) batch = jinja_new_list(r, 0);
         jinja_add(r, batch, list->item[i]);
         const bool last = i + 1 == list->n;
-        while (last && jinja_given(arg[1]) && (int64_t)batch->n < size && !r->failed)
-            jinja_add(r, batch, arg[1]);
+        while (last && jinja_given(arg[1]) && (int64_t)batch->n < size && !r->failed) jinja_add(r, batch, arg[1]);
         if (last || (int64_t)batch->n == size) jinja_add(r, out, jinja_of_list(JINJA_LIST, batch));
     }
     return generator(out);
 }
 
-/* --- each item -------------------------------------------------------------------------------------------------------------- */
+/* --- each item ---------------------------------------------------------------------------------------------------- */
 
 /* The arguments after the first n positional ones. */
 static jinja_arguments without_first(const jinja_arguments *all, size_t n) {
@@ -217,8 +215,7 @@ static jinja_value map_attribute(jinja_run *r, const jinja_list *list, const jin
     if (all->named.n > 1u + (other != NULL)) return jinja_fail(r, LS_INVALID, "map has too many arguments");
     for (size_t i = 0; i < list->n && !r->failed; i++) {
         const jinja_value value = by_path(r, list->item[i], *path);
-        jinja_add(r, out,
-                  value.kind == JINJA_UNDEFINED && other != NULL && jinja_given(*other) ? *other : value);
+        jinja_add(r, out, value.kind == JINJA_UNDEFINED && other != NULL && jinja_given(*other) ? *other : value);
     }
     return generator(out);
 }
@@ -226,8 +223,7 @@ static jinja_value map_attribute(jinja_run *r, const jinja_list *list, const jin
 static jinja_value filter_map(JINJA_ARGUMENTS) {
     if (!jinja_true(of)) return generator(jinja_new_list(r, 0));
     const jinja_list *list = jinja_iterate(r, of);
-    if (all->n == 0 && jinja_dict_find_ascii(&all->named, "attribute") != NULL)
-        return map_attribute(r, list, all);
+    if (all->n == 0 && jinja_dict_find_ascii(&all->named, "attribute") != NULL) return map_attribute(r, list, all);
     if (all->n == 0) return jinja_fail(r, LS_INVALID, "map needs the name of a filter, or an attribute");
     const jinja_arguments rest = without_first(all, 1);
     jinja_list *out = jinja_new_list(r, 0);
@@ -236,9 +232,11 @@ static jinja_value filter_map(JINJA_ARGUMENTS) {
     return generator(out);
 }
 
-/* The items for which a test, or without a test the value itself, is `wanted`. attribute: it is applied to an attribute of the item. */
-static jinja_value chosen(jinja_run *r, jinja_value of, const jinja_arguments *all, bool attribute,
-                          bool wanted) {
+/*
+ * The items for which a test, or without a test the value itself, is `wanted`. attribute: it is applied to an attribute
+ * of the item.
+ */
+static jinja_value chosen(jinja_run *r, jinja_value of, const jinja_arguments *all, bool attribute, bool wanted) {
     if (!jinja_true(of)) return generator(jinja_new_list(r, 0));
     const jinja_list *list = jinja_iterate(r, of);
     const size_t test = attribute ? 1 : 0;
@@ -248,8 +246,7 @@ static jinja_value chosen(jinja_run *r, jinja_value of, const jinja_arguments *a
     const jinja_arguments rest = all->n > test ? without_first(all, test + 1) : (jinja_arguments){0};
     for (size_t i = 0; i < list->n && !r->failed; i++) {
         const jinja_value value = attribute ? by_path(r, list->item[i], all->value[0]) : list->item[i];
-        const bool is =
-            all->n > test ? jinja_call_test(r, all->value[test], value, &rest) : jinja_true(value);
+        const bool is = all->n > test ? jinja_call_test(r, all->value[test], value, &rest) : jinja_true(value);
         if (is == wanted) jinja_add(r, out, list->item[i]);
     }
     return generator(out);
@@ -266,7 +263,7 @@ static jinja_value filter_attr(JINJA_ARGUMENTS) {
     return r->failed ? of : jinja_attribute(r, of, name);
 }
 
-/* --- the table -------------------------------------------------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const jinja_function filters[] = {
     {"list", filter_list, 0, {NULL}, false},

@@ -4,9 +4,12 @@
 
 #include <string.h>
 
-/* --- text % values ---------------------------------------------------------------------------------------------------------- */
+/* --- text % values ------------------------------------------------------------------------------------------------ */
 
-/* One conversion of a format: %[flags][width][.precision]conversion. `text` is its beginning in C's format, up to the precision. */
+/*
+ * One conversion of a format: %[flags][width][.precision]conversion. `text` is its beginning in C's format, up to the
+ * precision.
+ */
 typedef struct conversion {
     char text[40];
     size_t n;
@@ -81,8 +84,7 @@ static const struct {
     {'E', put_real},  {'g', put_real},  {'G', put_real},
 };
 
-static void put_conversion(jinja_run *r, jinja_buffer *b, conversion *f, const jinja_arguments *values,
-                           size_t *next) {
+static void put_conversion(jinja_run *r, jinja_buffer *b, conversion *f, const jinja_arguments *values, size_t *next) {
     for (size_t i = 0; i < LS_COUNT(conversions); i++) {
         if (f->letter != (unsigned char)conversions[i].letter) continue;
         if (*next == values->n)
@@ -110,12 +112,11 @@ jinja_value jinja_format(jinja_run *r, jinja_text text, const jinja_arguments *v
         else
             put_conversion(r, &b, &f, values, &next);
     }
-    if (next < values->n && !r->failed)
-        return jinja_fail(r, LS_INVALID, "a format has fewer conversions than values");
+    if (next < values->n && !r->failed) return jinja_fail(r, LS_INVALID, "a format has fewer conversions than values");
     return jinja_buffer_value(&b);
 }
 
-/* --- text.format(values) ---------------------------------------------------------------------------------------------------- */
+/* --- text.format(values) ------------------------------------------------------------------------------------------ */
 
 /* The value of a field {}, {1} or {name}. Fields with an attribute or a format are not supported. */
 static jinja_value value_at(jinja_run *r, jinja_text field, const jinja_arguments *values, size_t *next) {
@@ -124,8 +125,7 @@ static jinja_value value_at(jinja_run *r, jinja_text field, const jinja_argument
     for (size_t i = 0; i < field.n; i++) {
         const uint32_t code = field.at[i] & JINJA_CODE;
         if (!jinja_is_word(code))
-            return jinja_fail(r, LS_UNSUPPORTED,
-                              "format with other fields than {}, {1}, {name} is not supported");
+            return jinja_fail(r, LS_UNSUPPORTED, "format with other fields than {}, {1}, {name} is not supported");
         digits &= code >= '0' && code <= '9' && i < 6;
         if (digits) at = at * 10 + code - '0';
     }
@@ -141,8 +141,7 @@ jinja_value jinja_format_braces(jinja_run *r, jinja_text text, const jinja_argum
     jinja_buffer b = {0};
     size_t next = 0;
     for (size_t i = 0; i < text.n && !r->failed; i++) {
-        const uint32_t code = text.at[i] & JINJA_CODE,
-                       behind = i + 1 < text.n ? text.at[i + 1] & JINJA_CODE : 0;
+        const uint32_t code = text.at[i] & JINJA_CODE, behind = i + 1 < text.n ? text.at[i + 1] & JINJA_CODE : 0;
         if ((code == '{' || code == '}') && behind == code) {
             jinja_put_char(r, &b, text.at[i++]);
         } else if (code == '{') {
@@ -161,7 +160,7 @@ jinja_value jinja_format_braces(jinja_run *r, jinja_text text, const jinja_argum
     return jinja_buffer_value(&b);
 }
 
-/* --- dates ------------------------------------------------------------------------------------------------------------------ */
+/* --- dates -------------------------------------------------------------------------------------------------------- */
 
 /* As strftime: names are English unless the program has set another locale. */
 jinja_value jinja_strftime(jinja_run *r, jinja_text text) {

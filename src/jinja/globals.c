@@ -13,8 +13,7 @@ static jinja_value call_range(JINJA_ARGUMENTS) {
     jinja_list *list = jinja_new_list(r, 0);
     if (step == 0) return jinja_fail(r, LS_INVALID, "the step of a range is 0");
     for (__int128 at = from; (step > 0 ? at < to : at > to) && !r->failed; at += step) {
-        if (list->n == MOST_RANGE)
-            return jinja_fail(r, LS_INVALID, "a range of more than %d items", MOST_RANGE);
+        if (list->n == MOST_RANGE) return jinja_fail(r, LS_INVALID, "a range of more than %d items", MOST_RANGE);
         jinja_add(r, list, jinja_int((int64_t)at));
     }
     return jinja_of_list(JINJA_RANGE, list);
@@ -23,13 +22,11 @@ static jinja_value call_range(JINJA_ARGUMENTS) {
 /* Fills a dict from a dict or a list of pairs, then from the named arguments. */
 static void fill(jinja_run *r, jinja_dict *dict, const jinja_arguments *all) {
     if (all->n > 1)
-        jinja_fail(r, LS_INVALID, "dict() or namespace() has %zu positional arguments, expected at most 1",
-                   all->n);
+        jinja_fail(r, LS_INVALID, "dict() or namespace() has %zu positional arguments, expected at most 1", all->n);
     const jinja_list *pairs = NULL;
     if (all->n == 1 && all->value[0].kind == JINJA_DICT)
         for (size_t i = 0; i < all->value[0].dict->n && jinja_step(r, 1 + dict->n / 8); i++)
-            jinja_dict_set(r->arena, dict, all->value[0].dict->pair[i].key,
-                           all->value[0].dict->pair[i].value);
+            jinja_dict_set(r->arena, dict, all->value[0].dict->pair[i].key, all->value[0].dict->pair[i].value);
     else if (all->n == 1)
         pairs = jinja_iterate(r, all->value[0]);
     for (size_t i = 0; pairs != NULL && i < pairs->n && jinja_step(r, 1 + dict->n / 8); i++) {

@@ -1,9 +1,9 @@
 /*
- * jinja: Jinja templates, rendered as the Python library `transformers` renders chat templates. The options trim_blocks and
- * lstrip_blocks are on, and so are loop controls and generation blocks. Methods that change a list or a dict are refused.
- * A block, filter, test, method or function that has no row in the tables (parse.c, filters.c, filters_list.c, tests.c, methods.c,
- * methods_text.c, globals.c) is refused by name. Templates and values may come from strangers: a rendering has limits on its
- * steps, its memory and its depth.
+ * jinja: Jinja templates, rendered as the Python library `transformers` renders chat templates. The options trim_blocks
+ * and lstrip_blocks are on, and so are loop controls and generation blocks. Methods that change a list or a dict are
+ * refused. A block, filter, test, method or function that has no row in the tables (parse.c, filters.c, filters_list.c,
+ * tests.c, methods.c, methods_text.c, globals.c) is refused by name. Templates and values may come from strangers: a
+ * rendering has limits on its steps, its memory and its depth.
  *
  * This is the header for other folders.
  *
@@ -24,8 +24,8 @@
 typedef struct ls_jinja ls_jinja;
 
 /*
- * Parses a template: UTF-8, copied. Errors begin with `file` and the line of the template: LS_INVALID for a syntax error,
- * LS_UNSUPPORTED for a part of Jinja that this folder does not implement.
+ * Parses a template: UTF-8, copied. Errors begin with `file` and the line of the template: LS_INVALID for a syntax
+ * error, LS_UNSUPPORTED for a part of Jinja that this folder does not implement.
  */
 LS_MUST_USE ls_status ls_jinja_read(const char *file, const char *text, size_t bytes, ls_jinja **out);
 void ls_jinja_free(ls_jinja *jinja); /* NULL is allowed */

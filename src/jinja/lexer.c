@@ -1,4 +1,6 @@
-/* Cuts a template into tokens. The text between tags loses the white space that trim_blocks and lstrip_blocks remove. */
+/*
+ * Cuts a template into tokens. The text between tags loses the white space that trim_blocks and lstrip_blocks remove.
+ */
 #include "jinja/characters.h"
 #include "jinja/tree_impl.h"
 
@@ -18,9 +20,7 @@ typedef struct lexer {
     jinja_tokens *out;
 } lexer;
 
-static uint32_t code_at(const lexer *l, size_t at) {
-    return at < l->source.n ? l->source.at[at] & JINJA_CODE : 0;
-}
+static uint32_t code_at(const lexer *l, size_t at) { return at < l->source.n ? l->source.at[at] & JINJA_CODE : 0; }
 
 static bool looks_at(const lexer *l, size_t at, const char *ascii) {
     for (; *ascii != 0; ascii++, at++)
@@ -28,9 +28,7 @@ static bool looks_at(const lexer *l, size_t at, const char *ascii) {
     return true;
 }
 
-static jinja_text part(const lexer *l, size_t from, size_t to) {
-    return (jinja_text){l->source.at + from, to - from};
-}
+static jinja_text part(const lexer *l, size_t from, size_t to) { return (jinja_text){l->source.at + from, to - from}; }
 
 static size_t skip_space(const lexer *l, size_t at) {
     while (at < l->source.n && jinja_is_space(code_at(l, at))) at++;
@@ -65,23 +63,25 @@ static jinja_text with_plain_newlines(ls_arena *arena, jinja_text source) {
     return (jinja_text){chars, n};
 }
 
-/* --- between tags ----------------------------------------------------------------------------------------------------------- */
+/* --- between tags ------------------------------------------------------------------------------------------------- */
 
 /*
- * The text before a tag whose opening has this sign. '-' strips all white space at its end. Otherwise a block or a comment
- * (not a print tag) that is the first thing on its line drops the white space before it; '+' keeps it.
+ * The text before a tag whose opening has this sign. '-' strips all white space at its end. Otherwise a block or a
+ * comment (not a print tag) that is the first thing on its line drops the white space before it; '+' keeps it.
  */
 static jinja_text stripped(const lexer *l, size_t from, size_t to, uint32_t sign, bool print) {
     size_t end = to;
-    while (end > from && jinja_is_space(code_at(l, end - 1)) && (sign == '-' || code_at(l, end - 1) != '\n'))
-        end--;
+    while (end > from && jinja_is_space(code_at(l, end - 1)) && (sign == '-' || code_at(l, end - 1) != '\n')) end--;
     if (sign == '-') return part(l, from, end);
     if (sign == '+' || print) return part(l, from, to);
     const bool begins = end > from ? code_at(l, end - 1) == '\n' : l->line_begins;
     return part(l, from, begins ? end : to);
 }
 
-/* Whether the block at `at` has this word alone, as in `{%- raw -%}`; *end is the index after it. trims: a newline after %} belongs to it. */
+/*
+ * Whether the block at `at` has this word alone, as in `{%- raw -%}`; *end is the index after it. trims: a newline
+ * after %} belongs to it.
+ */
 static bool is_word_block(const lexer *l, size_t at, const char *word, bool trims, size_t *end) {
     if (!looks_at(l, at, "{%")) return false;
     at += 2;
@@ -129,7 +129,7 @@ static ls_status lex_comment(lexer *l) {
     return wrong(l, "a comment has no end");
 }
 
-/* --- inside tags ------------------------------------------------------------------------------------------------------------ */
+/* --- inside tags -------------------------------------------------------------------------------------------------- */
 
 static bool is_digit(uint32_t code) { return code >= '0' && code <= '9'; }
 
@@ -175,8 +175,7 @@ static ls_status lex_number(lexer *l) {
     digits[n] = 0;
     if (n + 1 == sizeof digits) return wrong(l, "a number of more than 98 digits");
     errno = 0;
-    const jinja_value value =
-        end > whole ? jinja_real(strtod(digits, NULL)) : jinja_int(strtoll(digits, NULL, base));
+    const jinja_value value = end > whole ? jinja_real(strtod(digits, NULL)) : jinja_int(strtoll(digits, NULL, base));
     if (errno == ERANGE && end == whole) return wrong(l, "an integer of more than 64 bits");
     if (end == whole && base == 10 && digits[0] == '0' && strspn(digits, "0") != n)
         return wrong(l, "an integer that begins with 0");
@@ -196,7 +195,10 @@ static bool read_hex(const lexer *l, size_t at, int digits, uint32_t *code) {
     return *code < 0x110000 && (*code < 0xd800 || *code > 0xdfff);
 }
 
-/* Reads the escape after a backslash, *at, and appends its character, if any: an escaped newline has none. False: Python has no such escape. */
+/*
+ * Reads the escape after a backslash, *at, and appends its character, if any: an escaped newline has none. False:
+ * Python has no such escape.
+ */
 static bool read_escape(const lexer *l, size_t *at, jinja_char *chars, size_t *n) {
     static const char plain[] = "\\'\"abfnrtv", meaning[] = "\\'\"\a\b\f\n\r\t\v";
     const uint32_t code = code_at(l, *at);
@@ -243,9 +245,8 @@ static ls_status lex_string(lexer *l) {
 }
 
 static ls_status lex_operator(lexer *l, char *brackets, int *depth) {
-    static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
-                                            "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
-                                            ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
+    static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
+                                            "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
     static const char opening[] = "([{", closing[] = ")]}";
     for (size_t i = 0; i < LS_COUNT(operators); i++) {
         if (!looks_at(l, l->at, operators[i])) continue;

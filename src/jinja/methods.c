@@ -1,7 +1,7 @@
 /* Methods of dicts, lists and loops: a table for each kind of value, and a table that says which kind has which. */
 #include "jinja/run_impl.h"
 
-/* --- dicts ------------------------------------------------------------------------------------------------------------------ */
+/* --- dicts -------------------------------------------------------------------------------------------------------- */
 
 static jinja_value dict_get(JINJA_ARGUMENTS) {
     jinja_step(r, of.dict->n / 8);
@@ -14,10 +14,7 @@ static jinja_value view(jinja_run *r, const jinja_dict *dict, const char *shown,
     list->shown = shown;
     for (size_t i = 0; i < dict->n && !r->failed; i++) {
         const struct jinja_pair *pair = &dict->pair[i];
-        jinja_add(r, list,
-                  keys && values ? jinja_pair_of(r, pair->key, pair->value)
-                  : keys         ? pair->key
-                                 : pair->value);
+        jinja_add(r, list, keys && values ? jinja_pair_of(r, pair->key, pair->value) : keys ? pair->key : pair->value);
     }
     return jinja_of_list(JINJA_VIEW, list);
 }
@@ -30,8 +27,7 @@ static jinja_value dict_values(JINJA_ARGUMENTS) { return view(r, of.dict, "dict_
 static jinja_value copy(JINJA_ARGUMENTS) { return of; }
 
 static jinja_value changes(JINJA_ARGUMENTS) {
-    return jinja_fail(r, LS_UNSUPPORTED,
-                      "a method that changes a %s is not supported: templates cannot change values",
+    return jinja_fail(r, LS_UNSUPPORTED, "a method that changes a %s is not supported: templates cannot change values",
                       jinja_type_name(of));
 }
 
@@ -48,12 +44,11 @@ static const jinja_function dict_methods[] = {
     {"update", changes, 0, {NULL}, true},
 };
 
-/* --- lists ------------------------------------------------------------------------------------------------------------------ */
+/* --- lists -------------------------------------------------------------------------------------------------------- */
 
 static jinja_value list_count(JINJA_ARGUMENTS) {
     int64_t count = 0;
-    for (size_t i = 0; i < of.list->n && jinja_step(r, 1); i++)
-        count += jinja_equal(of.list->item[i], arg[0]);
+    for (size_t i = 0; i < of.list->n && jinja_step(r, 1); i++) count += jinja_equal(of.list->item[i], arg[0]);
     return jinja_int(count);
 }
 
@@ -73,7 +68,7 @@ static const jinja_function list_methods[] = {
 };
 enum { N_TUPLE_METHODS = 2 }; /* tuples and ranges have the first two */
 
-/* --- loops ------------------------------------------------------------------------------------------------------------------ */
+/* --- loops -------------------------------------------------------------------------------------------------------- */
 
 static jinja_value loop_cycle(JINJA_ARGUMENTS) {
     if (all->n == 0) return jinja_fail(r, LS_INVALID, "loop.cycle needs at least one argument");
@@ -84,9 +79,8 @@ static jinja_value loop_changed(JINJA_ARGUMENTS) {
     jinja_list *now = jinja_new_list(r, all->n);
     for (size_t i = 0; i < all->n; i++) jinja_add(r, now, all->value[i]);
     const jinja_list *before = of.loop->changed;
-    const bool same =
-        before != NULL && before->n == now->n &&
-        jinja_equal(jinja_of_list(JINJA_TUPLE, (jinja_list *)before), jinja_of_list(JINJA_TUPLE, now));
+    const bool same = before != NULL && before->n == now->n &&
+                      jinja_equal(jinja_of_list(JINJA_TUPLE, (jinja_list *)before), jinja_of_list(JINJA_TUPLE, now));
     of.loop->changed = now;
     return jinja_bool(!same);
 }
@@ -96,16 +90,14 @@ static const jinja_function loop_methods[] = {
     {"changed", loop_changed, 0, {NULL}, true},
 };
 
-/* --- the table -------------------------------------------------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const jinja_function *row;
     size_t n;
 } methods_of[JINJA_KINDS] = {
-    [JINJA_DICT] = {dict_methods, LS_COUNT(dict_methods)},
-    [JINJA_LIST] = {list_methods, LS_COUNT(list_methods)},
-    [JINJA_TUPLE] = {list_methods, N_TUPLE_METHODS},
-    [JINJA_RANGE] = {list_methods, N_TUPLE_METHODS},
+    [JINJA_DICT] = {dict_methods, LS_COUNT(dict_methods)}, [JINJA_LIST] = {list_methods, LS_COUNT(list_methods)},
+    [JINJA_TUPLE] = {list_methods, N_TUPLE_METHODS},       [JINJA_RANGE] = {list_methods, N_TUPLE_METHODS},
     [JINJA_LOOP] = {loop_methods, LS_COUNT(loop_methods)},
 };
 

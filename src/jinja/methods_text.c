@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* --- cases ------------------------------------------------------------------------------------------------------------------ */
+/* --- cases -------------------------------------------------------------------------------------------------------- */
 
 static void put_case(jinja_run *r, jinja_buffer *b, jinja_text text, size_t at, jinja_case to) {
     jinja_char chars[3];
@@ -23,8 +23,7 @@ static jinja_value text_upper(JINJA_ARGUMENTS) { return jinja_text_in_case(r, of
 
 jinja_value jinja_capitalized(jinja_run *r, jinja_text text) {
     jinja_buffer b = {0};
-    for (size_t i = 0; i < text.n && !r->failed; i++)
-        put_case(r, &b, text, i, i == 0 ? JINJA_TITLE : JINJA_LOWER);
+    for (size_t i = 0; i < text.n && !r->failed; i++) put_case(r, &b, text, i, i == 0 ? JINJA_TITLE : JINJA_LOWER);
     return jinja_buffer_value(&b);
 }
 
@@ -40,7 +39,7 @@ static jinja_value text_title(JINJA_ARGUMENTS) {
     return jinja_buffer_value(&b);
 }
 
-/* --- ends ------------------------------------------------------------------------------------------------------------------- */
+/* --- ends --------------------------------------------------------------------------------------------------------- */
 
 static jinja_value strip(jinja_run *r, jinja_value of, jinja_value drop, jinja_side side) {
     if (!jinja_given(drop)) return jinja_of_text(jinja_strip(of.text, NULL, side));
@@ -72,8 +71,7 @@ static jinja_value has_any_end(jinja_run *r, jinja_value of, const jinja_value *
     if (arg[0].kind != JINJA_TUPLE)
         return jinja_bool(has_end(text, jinja_need_text(r, arg[0], "a prefix or suffix"), end));
     for (size_t i = 0; i < arg[0].list->n && !r->failed; i++)
-        if (has_end(text, jinja_need_text(r, arg[0].list->item[i], "a prefix or suffix"), end))
-            return jinja_bool(true);
+        if (has_end(text, jinja_need_text(r, arg[0].list->item[i], "a prefix or suffix"), end)) return jinja_bool(true);
     return jinja_bool(false);
 }
 
@@ -90,7 +88,7 @@ static jinja_value text_removesuffix(JINJA_ARGUMENTS) {
     return has_end(of.text, part, true) ? jinja_of_text(jinja_part(of.text, 0, of.text.n - part.n)) : of;
 }
 
-/* --- places ----------------------------------------------------------------------------------------------------------------- */
+/* --- places ------------------------------------------------------------------------------------------------------- */
 
 /* The index of a part within optional bounds; -1 when it is not there. */
 static int64_t place(jinja_run *r, jinja_value of, const jinja_value *arg, bool last) {
@@ -114,8 +112,7 @@ static jinja_value text_index(JINJA_ARGUMENTS) { return index_of(r, place(r, of,
 static jinja_value text_rindex(JINJA_ARGUMENTS) { return index_of(r, place(r, of, arg, true)); }
 
 static jinja_value text_count(JINJA_ARGUMENTS) {
-    const jinja_text part = jinja_need_text(r, arg[0], "the text to count"),
-                     inside = within(r, of.text, arg + 1);
+    const jinja_text part = jinja_need_text(r, arg[0], "the text to count"), inside = within(r, of.text, arg + 1);
     int64_t count = 0;
     jinja_step(r, inside.n / 16);
     if (r->failed) return of;
@@ -124,7 +121,7 @@ static jinja_value text_count(JINJA_ARGUMENTS) {
     return jinja_int(count);
 }
 
-/* --- replacing -------------------------------------------------------------------------------------------------------------- */
+/* --- replacing ---------------------------------------------------------------------------------------------------- */
 
 jinja_value jinja_replaced(jinja_run *r, jinja_text text, jinja_text old, jinja_text new, int64_t most) {
     jinja_buffer b = {0};
@@ -148,7 +145,7 @@ static jinja_value text_replace(JINJA_ARGUMENTS) {
     return r->failed ? of : jinja_replaced(r, of.text, old, new, most);
 }
 
-/* --- splitting and joining -------------------------------------------------------------------------------------------------- */
+/* --- splitting and joining ---------------------------------------------------------------------------------------- */
 
 static void add_part(jinja_run *r, jinja_list *list, jinja_text text, size_t from, size_t to) {
     jinja_add(r, list, jinja_of_text(jinja_part(text, from, to)));
@@ -255,8 +252,7 @@ jinja_list *jinja_lines(jinja_run *r, jinja_text text, bool keep_ends) {
     for (size_t from = 0, at = 0; at < text.n && !r->failed; from = at) {
         while (at < text.n && !jinja_is_line_end(text.at[at] & JINJA_CODE)) at++;
         const size_t end = at;
-        if (at + 1 < text.n && (text.at[at] & JINJA_CODE) == '\r' && (text.at[at + 1] & JINJA_CODE) == '\n')
-            at++;
+        if (at + 1 < text.n && (text.at[at] & JINJA_CODE) == '\r' && (text.at[at + 1] & JINJA_CODE) == '\n') at++;
         if (at < text.n) at++;
         add_part(r, list, text, from, keep_ends ? at : end);
     }
@@ -279,7 +275,7 @@ static jinja_value text_join(JINJA_ARGUMENTS) {
 
 static jinja_value text_format(JINJA_ARGUMENTS) { return jinja_format_braces(r, of.text, all); }
 
-/* --- padding ---------------------------------------------------------------------------------------------------------------- */
+/* --- padding ------------------------------------------------------------------------------------------------------ */
 
 static jinja_value padded(jinja_run *r, jinja_text text, jinja_value to, jinja_value with,
                           int64_t (*left)(int64_t, int64_t)) {
@@ -313,7 +309,7 @@ static jinja_value text_center(JINJA_ARGUMENTS) { return padded(r, of.text, arg[
 static jinja_value text_ljust(JINJA_ARGUMENTS) { return padded(r, of.text, arg[0], arg[1], left_of_left); }
 static jinja_value text_rjust(JINJA_ARGUMENTS) { return padded(r, of.text, arg[0], arg[1], left_of_right); }
 
-/* --- classes ---------------------------------------------------------------------------------------------------------------- */
+/* --- classes ------------------------------------------------------------------------------------------------------ */
 
 static jinja_value all_are(jinja_text text, bool (*is)(uint32_t code)) {
     for (size_t i = 0; i < text.n; i++)
@@ -344,14 +340,10 @@ bool jinja_text_is_case(jinja_text text, jinja_case which) {
     return some;
 }
 
-static jinja_value text_islower(JINJA_ARGUMENTS) {
-    return jinja_bool(jinja_text_is_case(of.text, JINJA_LOWER));
-}
-static jinja_value text_isupper(JINJA_ARGUMENTS) {
-    return jinja_bool(jinja_text_is_case(of.text, JINJA_UPPER));
-}
+static jinja_value text_islower(JINJA_ARGUMENTS) { return jinja_bool(jinja_text_is_case(of.text, JINJA_LOWER)); }
+static jinja_value text_isupper(JINJA_ARGUMENTS) { return jinja_bool(jinja_text_is_case(of.text, JINJA_UPPER)); }
 
-/* --- the table -------------------------------------------------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const jinja_function methods[] = {
     {"strip", text_strip, 0, {"chars"}, false},

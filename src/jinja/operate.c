@@ -21,7 +21,7 @@ static jinja_value no_rule(jinja_run *r, const jinja_operator *op, jinja_value a
                       jinja_type_name(b));
 }
 
-/* --- numbers ---------------------------------------------------------------------------------------------------------------- */
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 static int64_t too_wide(jinja_run *r) {
     jinja_fail(r, LS_UNSUPPORTED, "an integer of more than 64 bits");
@@ -76,8 +76,7 @@ static int64_t whole_of(jinja_value v) { return v.kind == JINJA_INT ? v.integer 
 
 static jinja_value arithmetic(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
     if (!jinja_is_number(a) || !jinja_is_number(b)) return no_rule(r, op, a, b);
-    if (a.kind == JINJA_FLOAT || b.kind == JINJA_FLOAT)
-        return jinja_real(op->real(jinja_as_real(a), jinja_as_real(b)));
+    if (a.kind == JINJA_FLOAT || b.kind == JINJA_FLOAT) return jinja_real(op->real(jinja_as_real(a), jinja_as_real(b)));
     return jinja_int(op->whole(r, whole_of(a), whole_of(b)));
 }
 
@@ -89,12 +88,10 @@ static jinja_value division(jinja_run *r, const jinja_operator *op, jinja_value 
 
 static jinja_value power(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
     if (!jinja_is_number(a) || !jinja_is_number(b)) return no_rule(r, op, a, b);
-    if (jinja_as_real(a) == 0 && jinja_as_real(b) < 0)
-        return jinja_fail(r, LS_INVALID, "zero to a negative power");
+    if (jinja_as_real(a) == 0 && jinja_as_real(b) < 0) return jinja_fail(r, LS_INVALID, "zero to a negative power");
     if (a.kind == JINJA_FLOAT || b.kind == JINJA_FLOAT || whole_of(b) < 0) {
         const double result = pow(jinja_as_real(a), jinja_as_real(b));
-        if (isnan(result) || isinf(result))
-            return jinja_fail(r, LS_UNSUPPORTED, "a power that is not a real number");
+        if (isnan(result) || isinf(result)) return jinja_fail(r, LS_UNSUPPORTED, "a power that is not a real number");
         return jinja_real(result);
     }
     int64_t result = 1;
@@ -106,7 +103,7 @@ static jinja_value power(jinja_run *r, const jinja_operator *op, jinja_value a, 
     return jinja_int(result);
 }
 
-/* --- texts and lists -------------------------------------------------------------------------------------------------------- */
+/* --- texts and lists ---------------------------------------------------------------------------------------------- */
 
 static jinja_value joined(jinja_run *r, jinja_value a, jinja_value b) {
     jinja_list *list = jinja_new_list(r, a.list->n + b.list->n);
@@ -155,9 +152,7 @@ static jinja_value repeated(jinja_run *r, jinja_value of, int64_t times) {
     return jinja_of_list(of.kind, list);
 }
 
-static bool repeats(jinja_value v) {
-    return v.kind == JINJA_TEXT || v.kind == JINJA_LIST || v.kind == JINJA_TUPLE;
-}
+static bool repeats(jinja_value v) { return v.kind == JINJA_TEXT || v.kind == JINJA_LIST || v.kind == JINJA_TUPLE; }
 
 static jinja_value product(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
     const bool a_counts = a.kind == JINJA_INT || a.kind == JINJA_BOOL;
@@ -175,7 +170,7 @@ static jinja_value remainder_or_format(jinja_run *r, const jinja_operator *op, j
     return jinja_format(r, a.text, &values);
 }
 
-/* --- comparisons ------------------------------------------------------------------------------------------------------------ */
+/* --- comparisons -------------------------------------------------------------------------------------------------- */
 
 static int order_lists(jinja_run *r, const jinja_list *a, const jinja_list *b) {
     for (size_t i = 0; i < a->n && i < b->n && jinja_step(r, 1); i++)
@@ -191,8 +186,7 @@ int jinja_order(jinja_run *r, jinja_value a, jinja_value b) {
         return jinja_as_real(a) < jinja_as_real(b) ? -1 : jinja_as_real(a) > jinja_as_real(b);
     }
     if (a.kind == JINJA_TEXT && b.kind == JINJA_TEXT) return jinja_text_order(a.text, b.text);
-    if (a.kind == b.kind && (a.kind == JINJA_LIST || a.kind == JINJA_TUPLE))
-        return order_lists(r, a.list, b.list);
+    if (a.kind == b.kind && (a.kind == JINJA_LIST || a.kind == JINJA_TUPLE)) return order_lists(r, a.list, b.list);
     no_rule(r, &less, a, b);
     return 0;
 }
@@ -236,8 +230,7 @@ static jinja_value unequal(jinja_run *r, const jinja_operator *op, jinja_value a
 static jinja_value ordered(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
     const int order = jinja_order(r, a, b);
     const bool or_equal = op->text[1] == '=';
-    if ((a.kind == JINJA_FLOAT && isnan(a.real)) || (b.kind == JINJA_FLOAT && isnan(b.real)))
-        return jinja_bool(false);
+    if ((a.kind == JINJA_FLOAT && isnan(a.real)) || (b.kind == JINJA_FLOAT && isnan(b.real))) return jinja_bool(false);
     return jinja_bool(op->text[0] == '<' ? order < or_equal : order > -(int)or_equal);
 }
 
@@ -250,7 +243,7 @@ static jinja_value not_in(jinja_run *r, const jinja_operator *op, jinja_value a,
     return jinja_bool(!jinja_true(in(r, op, a, b)));
 }
 
-/* --- the table -------------------------------------------------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const jinja_operator operators[] = {
     {"+", sum, add_whole, add_real},

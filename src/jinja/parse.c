@@ -7,7 +7,7 @@
 
 enum { DEEPEST = 150 };
 
-/* --- tokens ----------------------------------------------------------------------------------------------------------------- */
+/* --- tokens ------------------------------------------------------------------------------------------------------- */
 
 void jinja_parse_error(jinja_parser *p, ls_code code, int line, const char *format, ...) {
     char text[400];
@@ -61,8 +61,7 @@ static void refuse_token(jinja_parser *p, const char *expected) {
     char shown[80];
     const bool named = token->kind < LS_COUNT(names) && names[token->kind] != NULL;
     jinja_parse_error(p, LS_INVALID, token->line, "%s, expected %s",
-                      named ? names[token->kind] : jinja_printable(token->text, shown, sizeof shown),
-                      expected);
+                      named ? names[token->kind] : jinja_printable(token->text, shown, sizeof shown), expected);
 }
 
 void jinja_expect_operator(jinja_parser *p, const char *text) {
@@ -107,7 +106,7 @@ void jinja_append(jinja_node ***end, jinja_node *node) {
     *end = &node->next;
 }
 
-/* --- blocks ----------------------------------------------------------------------------------------------------------------- */
+/* --- blocks ------------------------------------------------------------------------------------------------------- */
 
 static jinja_node *parse_until(jinja_parser *p, const char *const *ends);
 
@@ -284,13 +283,9 @@ static jinja_node *parse_jump(jinja_parser *p, jinja_node *node, jinja_node_kind
     return node;
 }
 
-static jinja_node *parse_break(jinja_parser *p, jinja_node *node) {
-    return parse_jump(p, node, JINJA_N_BREAK);
-}
+static jinja_node *parse_break(jinja_parser *p, jinja_node *node) { return parse_jump(p, node, JINJA_N_BREAK); }
 
-static jinja_node *parse_continue(jinja_parser *p, jinja_node *node) {
-    return parse_jump(p, node, JINJA_N_CONTINUE);
-}
+static jinja_node *parse_continue(jinja_parser *p, jinja_node *node) { return parse_jump(p, node, JINJA_N_CONTINUE); }
 
 /* parse NULL: a block of Jinja that is not supported. */
 static const struct statement {
@@ -322,8 +317,7 @@ static jinja_node *parse_statement(jinja_parser *p) {
     for (size_t i = 0; i < LS_COUNT(statements); i++) {
         if (!is_name(word, statements[i].name)) continue;
         if (statements[i].parse == NULL) {
-            jinja_parse_error(p, LS_UNSUPPORTED, word->line, "block '%s' is not supported",
-                              statements[i].name);
+            jinja_parse_error(p, LS_UNSUPPORTED, word->line, "block '%s' is not supported", statements[i].name);
             return NULL;
         }
         jinja_next_token(p);
@@ -377,7 +371,7 @@ static jinja_node *parse_until(jinja_parser *p, const char *const *ends) {
     return first;
 }
 
-/* --- the whole template ----------------------------------------------------------------------------------------------------- */
+/* --- the whole template ------------------------------------------------------------------------------------------- */
 
 ls_status ls_jinja_read(const char *file, const char *text, size_t bytes, ls_jinja **out) {
     ls_jinja *jinja = calloc(1, sizeof *jinja);
@@ -385,8 +379,7 @@ ls_status ls_jinja_read(const char *file, const char *text, size_t bytes, ls_jin
     jinja->arena = ls_arena_create();
     jinja->file = ls_arena_strdup(jinja->arena, file);
     jinja_parser p = {.jinja = jinja, .error = ls_ok()};
-    p.error = jinja_lex(jinja->arena, jinja->file, jinja_text_of_utf8(jinja->arena, text, bytes, 0),
-                        &jinja->tokens);
+    p.error = jinja_lex(jinja->arena, jinja->file, jinja_text_of_utf8(jinja->arena, text, bytes, 0), &jinja->tokens);
     if (p.error.code == LS_OK) jinja->body = parse_until(&p, NULL);
     if (p.error.code != LS_OK)
         ls_jinja_free(jinja);

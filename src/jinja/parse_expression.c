@@ -1,6 +1,6 @@
 /*
- * Parses expressions. Operators by precedence, the weakest first: a if b else c; or; and; not; comparisons; + -; ~; * / // %; **; signs;
- * then calls, items, filters and tests.
+ * Parses expressions. Operators by precedence, the weakest first: a if b else c; or; and; not; comparisons; + -; ~; * /
+ * // %; **; signs; then calls, items, filters and tests.
  */
 #include "jinja/tree_impl.h"
 
@@ -15,7 +15,7 @@ static jinja_node *node_here(jinja_parser *p, jinja_node_kind kind) {
     return jinja_node_new(p, kind, jinja_peek(p, 0)->line);
 }
 
-/* --- operators -------------------------------------------------------------------------------------------------------------- */
+/* --- operators ---------------------------------------------------------------------------------------------------- */
 
 static const char *accept_operator(jinja_parser *p, const char *const *operators) {
     for (; *operators != NULL; operators++)
@@ -42,8 +42,7 @@ static jinja_node *parse_power(jinja_parser *p) {
 static jinja_node *parse_product(jinja_parser *p) {
     static const char *const operators[] = {"*", "/", "//", "%", NULL};
     jinja_node *node = parse_power(p);
-    for (const char *op; (op = accept_operator(p, operators)) != NULL;)
-        node = binary(p, node, op, parse_power(p));
+    for (const char *op; (op = accept_operator(p, operators)) != NULL;) node = binary(p, node, op, parse_power(p));
     return node;
 }
 
@@ -58,8 +57,7 @@ static jinja_node *parse_concat(jinja_parser *p) {
 static jinja_node *parse_sum(jinja_parser *p) {
     static const char *const operators[] = {"+", "-", NULL};
     jinja_node *node = parse_concat(p);
-    for (const char *op; (op = accept_operator(p, operators)) != NULL;)
-        node = binary(p, node, op, parse_concat(p));
+    for (const char *op; (op = accept_operator(p, operators)) != NULL;) node = binary(p, node, op, parse_concat(p));
     return node;
 }
 
@@ -132,14 +130,17 @@ jinja_node *jinja_parse_expression(jinja_parser *p, bool with_choice) {
     return node;
 }
 
-/* --- tuples, lists, dicts --------------------------------------------------------------------------------------------------- */
+/* --- tuples, lists, dicts ----------------------------------------------------------------------------------------- */
 
 static bool tuple_ends(const jinja_parser *p, const char *until) {
     return at_kind(p, JINJA_T_PRINT_END) || at_kind(p, JINJA_T_BLOCK_END) || at_kind(p, JINJA_T_END) ||
            jinja_at_operator(p, ")") || (until != NULL && jinja_at_name(p, until));
 }
 
-/* One item, or a tuple of items with commas between them. item: how to parse one; NULL: as an expression. empty: no item is a tuple too. */
+/*
+ * One item, or a tuple of items with commas between them. item: how to parse one; NULL: as an expression. empty: no
+ * item is a tuple too.
+ */
 static jinja_node *parse_commas(jinja_parser *p, jinja_node *(*item)(jinja_parser *), bool with_choice,
                                 const char *until, bool empty) {
     jinja_node *tuple = node_here(p, JINJA_N_TUPLE), **last = &tuple->first;
@@ -186,7 +187,7 @@ static jinja_node *parse_dict(jinja_parser *p) {
     return dict;
 }
 
-/* --- names and constants ---------------------------------------------------------------------------------------------------- */
+/* --- names and constants ------------------------------------------------------------------------------------------ */
 
 static const struct {
     const char *name;
@@ -251,7 +252,7 @@ static jinja_node *parse_primary(jinja_parser *p) {
     return node_here(p, JINJA_N_CONSTANT);
 }
 
-/* --- targets ---------------------------------------------------------------------------------------------------------------- */
+/* --- targets ------------------------------------------------------------------------------------------------------ */
 
 static jinja_node *parse_one_target(jinja_parser *p) {
     if (jinja_skip_operator(p, "(")) {
@@ -292,7 +293,7 @@ jinja_node *jinja_parse_target(jinja_parser *p, bool with_namespace, const char 
     return target;
 }
 
-/* --- calls, items, attributes, filters, tests ------------------------------------------------------------------------------- */
+/* --- calls, items, attributes, filters, tests --------------------------------------------------------------------- */
 
 static jinja_node *parse_arguments(jinja_parser *p) {
     jinja_node *first = NULL, **last = &first;

@@ -7,7 +7,7 @@
 #define MOST_STEPS ((uint64_t)10000000)
 #define MOST_BYTES ((size_t)256 << 20)
 
-/* --- errors and limits ------------------------------------------------------------------------------------------------------ */
+/* --- errors and limits -------------------------------------------------------------------------------------------- */
 
 jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...) {
     char text[400];
@@ -41,7 +41,7 @@ jinja_char *jinja_new_chars(jinja_run *r, size_t count) {
     return jinja_step(r, count / 16) ? LS_NEW_ARRAY(r->arena, jinja_char, count) : NULL;
 }
 
-/* --- buffers ---------------------------------------------------------------------------------------------------------------- */
+/* --- buffers ------------------------------------------------------------------------------------------------------ */
 
 static bool grow(jinja_run *r, jinja_buffer *b, size_t count) {
     if (b->n + count <= b->capacity) return true;
@@ -68,7 +68,7 @@ void jinja_put_ascii(jinja_run *r, jinja_buffer *b, const char *ascii) {
     for (; *ascii != 0; ascii++) jinja_put_char(r, b, (unsigned char)*ascii);
 }
 
-/* --- lists ------------------------------------------------------------------------------------------------------------------ */
+/* --- lists -------------------------------------------------------------------------------------------------------- */
 
 jinja_list *jinja_new_list(jinja_run *r, size_t capacity) {
     if (capacity > r->most_bytes / sizeof(jinja_value)) {
@@ -82,7 +82,7 @@ void jinja_add(jinja_run *r, jinja_list *list, jinja_value value) {
     if (jinja_step(r, 1)) jinja_list_add(r->arena, list, value);
 }
 
-/* --- scopes ----------------------------------------------------------------------------------------------------------------- */
+/* --- scopes ------------------------------------------------------------------------------------------------------- */
 
 void jinja_scope_enter(jinja_run *r, jinja_scope *outer) {
     r->scope = LS_NEW(r->arena, jinja_scope);
@@ -115,7 +115,7 @@ jinja_value jinja_capture(jinja_run *r, const jinja_node *body, jinja_scope *out
     return jinja_buffer_value(&inside);
 }
 
-/* --- rendering -------------------------------------------------------------------------------------------------------------- */
+/* --- rendering ---------------------------------------------------------------------------------------------------- */
 
 ls_status ls_jinja_render(const ls_jinja *jinja, ls_arena *arena, const jinja_dict *variables,
                           const ls_jinja_options *options, jinja_text *out) {

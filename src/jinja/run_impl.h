@@ -11,7 +11,10 @@ typedef struct jinja_buffer {
     size_t n, capacity;
 } jinja_buffer;
 
-/* The names set in one block. A name is searched from the innermost scope outwards, then in the variables, then in the globals. */
+/*
+ * The names set in one block. A name is searched from the innermost scope outwards, then in the variables, then in the
+ * globals.
+ */
 typedef struct jinja_scope {
     struct jinja_scope *outer;
     jinja_dict names;
@@ -20,8 +23,8 @@ typedef struct jinja_scope {
 typedef enum jinja_jump { JINJA_NO_JUMP, JINJA_BREAK, JINJA_CONTINUE } jinja_jump;
 
 /*
- * One rendering. The first error sets `failed` and `error`; results computed after it are not used. Functions therefore return
- * plain values, and loops stop when `failed` is set.
+ * One rendering. The first error sets `failed` and `error`; results computed after it are not used. Functions therefore
+ * return plain values, and loops stop when `failed` is set.
  */
 typedef struct jinja_run {
     const ls_jinja *jinja;
@@ -48,8 +51,8 @@ typedef struct jinja_arguments {
 
 enum { JINJA_PARAMETERS = 5 };
 /*
- * The parameters of every function in a table. of: the value that a filter, test or method is applied to. arg: one value for each name in
- * `parameter`, JINJA_MISSING where the call has none. all: the arguments as the call has them.
+ * The parameters of every function in a table. of: the value that a filter, test or method is applied to. arg: one
+ * value for each name in `parameter`, JINJA_MISSING where the call has none. all: the arguments as the call has them.
  */
 #define JINJA_ARGUMENTS                                                           \
     __attribute__((unused)) jinja_run *r, __attribute__((unused)) jinja_value of, \
@@ -80,7 +83,7 @@ typedef struct jinja_loop {
     int depth;
 } jinja_loop;
 
-/* --- errors and limits ------------------------------------------------------------------------------------------------------ */
+/* --- errors and limits -------------------------------------------------------------------------------------------- */
 
 /* Returns undefined */
 jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...) LS_PRINTF(3, 4);
@@ -89,14 +92,12 @@ bool jinja_step(jinja_run *r, size_t steps);
 /* Allocates a text. NULL, and the rendering fails, when it would exceed the limits. */
 jinja_char *jinja_new_chars(jinja_run *r, size_t letters);
 
-/* --- texts ------------------------------------------------------------------------------------------------------------------ */
+/* --- texts -------------------------------------------------------------------------------------------------------- */
 
 void jinja_put(jinja_run *r, jinja_buffer *b, jinja_text text);
 void jinja_put_ascii(jinja_run *r, jinja_buffer *b, const char *ascii);
 void jinja_put_char(jinja_run *r, jinja_buffer *b, jinja_char c);
-static inline jinja_value jinja_buffer_value(const jinja_buffer *b) {
-    return jinja_of_text((jinja_text){b->at, b->n});
-}
+static inline jinja_value jinja_buffer_value(const jinja_buffer *b) { return jinja_of_text((jinja_text){b->at, b->n}); }
 jinja_text jinja_to_text(jinja_run *r, jinja_value value);               /* as str() */
 void jinja_put_repr(jinja_run *r, jinja_buffer *b, jinja_value value);   /* as repr() */
 void jinja_put_number(jinja_run *r, jinja_buffer *b, jinja_value value); /* as str() */
@@ -111,7 +112,7 @@ jinja_value jinja_format(jinja_run *r, jinja_text text, const jinja_arguments *v
 jinja_value jinja_format_braces(jinja_run *r, jinja_text text, const jinja_arguments *values);
 jinja_value jinja_strftime(jinja_run *r, jinja_text format);
 
-/* --- values ----------------------------------------------------------------------------------------------------------------- */
+/* --- values ------------------------------------------------------------------------------------------------------- */
 
 /* The items of a value as a list: the characters of a text, the keys of a dict. A generator is empty afterwards. */
 jinja_list *jinja_iterate(jinja_run *r, jinja_value value);
@@ -127,7 +128,7 @@ jinja_value jinja_item(jinja_run *r, jinja_value of, jinja_value key);      /* o
 jinja_value jinja_slice(jinja_run *r, jinja_value of, const jinja_value bounds[3]);
 jinja_value jinja_operate(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b);
 
-/* --- calls ------------------------------------------------------------------------------------------------------------------ */
+/* --- calls -------------------------------------------------------------------------------------------------------- */
 
 jinja_value jinja_call_function(jinja_run *r, const jinja_function *f, const char *kind, jinja_value of,
                                 const jinja_arguments *given);
@@ -139,7 +140,7 @@ bool jinja_call_test(jinja_run *r, jinja_value name, jinja_value of, const jinja
 const jinja_function *jinja_find_method(jinja_value of, jinja_text name);
 const jinja_function *jinja_find_global(jinja_text name);
 
-/* --- nodes ------------------------------------------------------------------------------------------------------------------ */
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
 
 jinja_value jinja_evaluate(jinja_run *r, const jinja_node *node);
 /* Evaluates the arguments of a call. */
@@ -152,7 +153,7 @@ void jinja_scope_enter(jinja_run *r, jinja_scope *outer);
 jinja_value jinja_capture(jinja_run *r, const jinja_node *body, jinja_scope *outer);
 jinja_value jinja_call_macro(jinja_run *r, jinja_macro *macro, const jinja_arguments *given);
 
-/* --- shared by filters, tests and methods ----------------------------------------------------------------------------------- */
+/* --- shared by filters, tests and methods ------------------------------------------------------------------------- */
 
 static inline bool jinja_given(jinja_value v) { return v.kind != JINJA_MISSING && v.kind != JINJA_NONE; }
 const jinja_function *jinja_find_list_filter(jinja_text name); /* filters_list.c; NULL when there is none */

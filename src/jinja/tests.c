@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* --- kinds ------------------------------------------------------------------------------------------------------------------ */
+/* --- kinds -------------------------------------------------------------------------------------------------------- */
 
 static jinja_value is_defined(JINJA_ARGUMENTS) { return jinja_bool(of.kind != JINJA_UNDEFINED); }
 static jinja_value is_undefined(JINJA_ARGUMENTS) { return jinja_bool(of.kind == JINJA_UNDEFINED); }
@@ -30,7 +30,7 @@ static jinja_value is_callable(JINJA_ARGUMENTS) {
 }
 static jinja_value is_escaped(JINJA_ARGUMENTS) { return jinja_bool(false); }
 
-/* --- values ----------------------------------------------------------------------------------------------------------------- */
+/* --- values ------------------------------------------------------------------------------------------------------- */
 
 static jinja_value remainder_by(jinja_run *r, jinja_value of, jinja_value by) {
     return jinja_operate(r, jinja_find_operator(jinja_text_of_ascii(r->arena, "%")), of, by);
@@ -51,7 +51,7 @@ static jinja_value is_upper(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_text_is_case(jinja_to_text(r, of), JINJA_UPPER));
 }
 
-/* --- two values ------------------------------------------------------------------------------------------------------------- */
+/* --- two values --------------------------------------------------------------------------------------------------- */
 
 /* Python's `is`. Texts and numbers are refused: here they have no identity apart from their value. */
 static jinja_value is_same(JINJA_ARGUMENTS) {
@@ -74,7 +74,7 @@ static jinja_value is_less(JINJA_ARGUMENTS) { return by_operator(r, "<", of, arg
 static jinja_value is_at_most(JINJA_ARGUMENTS) { return by_operator(r, "<=", of, arg[0]); }
 static jinja_value is_in(JINJA_ARGUMENTS) { return by_operator(r, "in", of, arg[0]); }
 
-/* --- names ------------------------------------------------------------------------------------------------------------------ */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
 static jinja_value is_filter(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_find_filter(jinja_need_text(r, of, "a filter's name")) != NULL);
@@ -83,7 +83,7 @@ static jinja_value is_test(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_find_test(jinja_need_text(r, of, "a test's name")) != NULL);
 }
 
-/* --- the table -------------------------------------------------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const jinja_function tests[] = {
     {"defined", is_defined, 0, {NULL}, false},

@@ -1,4 +1,7 @@
-/* The filter tojson as `transformers` defines it: Python's json.dumps, without escapes for HTML and with ensure_ascii=False. */
+/*
+ * The filter tojson as `transformers` defines it: Python's json.dumps, without escapes for HTML and with
+ * ensure_ascii=False.
+ */
 #include "jinja/run_impl.h"
 
 #include <math.h>
@@ -60,8 +63,7 @@ static void put_list(const dump *d, const jinja_list *list, int level) {
 }
 
 static int by_key(const void *a, const void *b) {
-    return jinja_text_order(((const struct jinja_pair *)a)->key.text,
-                            ((const struct jinja_pair *)b)->key.text);
+    return jinja_text_order(((const struct jinja_pair *)a)->key.text, ((const struct jinja_pair *)b)->key.text);
 }
 
 static const jinja_dict *sorted(const dump *d, const jinja_dict *dict) {
@@ -70,8 +72,7 @@ static const jinja_dict *sorted(const dump *d, const jinja_dict *dict) {
     copy->n = dict->n;
     for (size_t i = 0; i < dict->n; i++)
         if (dict->pair[i].key.kind != JINJA_TEXT) {
-            jinja_fail(d->r, LS_UNSUPPORTED,
-                       "tojson with sort_keys is not supported for keys that are not texts");
+            jinja_fail(d->r, LS_UNSUPPORTED, "tojson with sort_keys is not supported for keys that are not texts");
             return copy;
         }
     qsort(copy->pair, copy->n, sizeof *copy->pair, by_key);
@@ -87,8 +88,7 @@ static void put_key(const dump *d, jinja_value key) {
         put_value(d, key, 0);
         put(d, "\"");
     } else {
-        jinja_fail(d->r, LS_INVALID, "tojson of a dict with a key of type %s is not possible",
-                   jinja_type_name(key));
+        jinja_fail(d->r, LS_INVALID, "tojson of a dict with a key of type %s is not possible", jinja_type_name(key));
     }
 }
 

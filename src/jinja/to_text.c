@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- numbers ---------------------------------------------------------------------------------------------------------------- */
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
 
-/* The fewest digits that read back as the same number, which is above 0: digits d.ddd times 10 to the power *exponent. */
+/*
+ * The fewest digits that read back as the same number, which is above 0: digits d.ddd times 10 to the power *exponent.
+ */
 static void shortest(double real, char digits[20], int *exponent) {
     char text[40];
     for (int precision = 0; precision < 17; precision++) {
@@ -33,8 +35,8 @@ const char *jinja_real_repr(double real, char out[40]) {
     shortest(fabs(real), digits, &exponent);
     const int n = (int)strlen(digits);
     if (exponent < -4 || exponent >= 16)
-        snprintf(out, 40, "%s%c%s%se%c%02d", sign, digits[0], n > 1 ? "." : "", digits + 1,
-                 exponent < 0 ? '-' : '+', abs(exponent));
+        snprintf(out, 40, "%s%c%s%se%c%02d", sign, digits[0], n > 1 ? "." : "", digits + 1, exponent < 0 ? '-' : '+',
+                 abs(exponent));
     else if (exponent < 0)
         snprintf(out, 40, "%s0.%.*s%s", sign, -exponent - 1, "0000", digits);
     else if (n <= exponent + 1)
@@ -54,7 +56,7 @@ void jinja_put_number(jinja_run *r, jinja_buffer *b, jinja_value value) {
     jinja_put_ascii(r, b, value.kind == JINJA_INT ? text : value.truth ? "True" : "False");
 }
 
-/* --- repr ------------------------------------------------------------------------------------------------------------------- */
+/* --- repr --------------------------------------------------------------------------------------------------------- */
 
 static void put_escaped(jinja_run *r, jinja_buffer *b, uint32_t code) {
     char text[16];
@@ -84,8 +86,7 @@ static void put_quoted(jinja_run *r, jinja_buffer *b, jinja_text text) {
     jinja_put_char(r, b, quote);
 }
 
-static void put_items(jinja_run *r, jinja_buffer *b, const char *begin, const jinja_list *list,
-                      const char *end) {
+static void put_items(jinja_run *r, jinja_buffer *b, const char *begin, const jinja_list *list, const char *end) {
     jinja_put_ascii(r, b, begin);
     for (size_t i = 0; i < list->n && jinja_step(r, 1); i++) {
         if (i > 0) jinja_put_ascii(r, b, ", ");

@@ -1,11 +1,13 @@
-/* A template as tokens (lexer.c) and as a tree of nodes (parse.c, parse_expression.c). A rendering does not change it. */
+/*
+ * A template as tokens (lexer.c) and as a tree of nodes (parse.c, parse_expression.c). A rendering does not change it.
+ */
 #ifndef LS_JINJA_TREE_IMPL_H
 #define LS_JINJA_TREE_IMPL_H
 
 #include "base/base.h"
 #include "jinja/jinja.h"
 
-/* --- tokens ----------------------------------------------------------------------------------------------------------------- */
+/* --- tokens ------------------------------------------------------------------------------------------------------- */
 
 typedef enum jinja_token_kind {
     JINJA_T_END,
@@ -34,7 +36,7 @@ typedef struct jinja_tokens {
 
 LS_MUST_USE ls_status jinja_lex(ls_arena *arena, const char *file, jinja_text source, jinja_tokens *out);
 
-/* --- nodes: the comment of a kind names the fields that it uses ------------------------------------------------------------- */
+/* --- nodes: the comment of a kind names the fields that it uses --------------------------------------------------- */
 
 typedef enum jinja_node_kind {
     /* expressions */

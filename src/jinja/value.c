@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- texts ------------------------------------------------------------------------------------------------------------------ */
+/* --- texts -------------------------------------------------------------------------------------------------------- */
 
 jinja_text jinja_text_of_utf8(ls_arena *arena, const char *utf8, size_t bytes, uint32_t marks) {
     jinja_char *chars = LS_NEW_ARRAY(arena, jinja_char, bytes);
@@ -51,7 +51,7 @@ int jinja_text_order(jinja_text a, jinja_text b) {
     return a.n < b.n ? -1 : a.n > b.n;
 }
 
-/* --- lists and dicts -------------------------------------------------------------------------------------------------------- */
+/* --- lists and dicts ---------------------------------------------------------------------------------------------- */
 
 int jinja_depth(jinja_value value) {
     if (jinja_has_list(value)) return value.list->depth + 1;
@@ -80,8 +80,7 @@ jinja_value *jinja_dict_find(const jinja_dict *dict, jinja_value key) {
 
 jinja_value *jinja_dict_find_ascii(const jinja_dict *dict, const char *key) {
     for (size_t i = 0; i < dict->n; i++)
-        if (dict->pair[i].key.kind == JINJA_TEXT && jinja_is(dict->pair[i].key.text, key))
-            return &dict->pair[i].value;
+        if (dict->pair[i].key.kind == JINJA_TEXT && jinja_is(dict->pair[i].key.text, key)) return &dict->pair[i].value;
     return NULL;
 }
 
@@ -102,13 +101,12 @@ void jinja_dict_set_ascii(ls_arena *arena, jinja_dict *dict, const char *key, ji
     jinja_dict_set(arena, dict, jinja_of_text(jinja_text_of_ascii(arena, key)), value);
 }
 
-/* --- conversion from JSON --------------------------------------------------------------------------------------------------- */
+/* --- conversion from JSON ----------------------------------------------------------------------------------------- */
 
 static jinja_value of_array(ls_arena *arena, ls_json_value json, uint32_t marks) {
     const size_t n = ls_json_count(json);
     jinja_list *list = jinja_list_new(arena, n);
-    for (size_t i = 0; i < n; i++)
-        jinja_list_add(arena, list, jinja_of_json(arena, ls_json_item(json, i), marks));
+    for (size_t i = 0; i < n; i++) jinja_list_add(arena, list, jinja_of_json(arena, ls_json_item(json, i), marks));
     return jinja_of_list(JINJA_LIST, list);
 }
 
@@ -146,7 +144,7 @@ jinja_value jinja_of_json(ls_arena *arena, ls_json_value json, uint32_t marks) {
     return jinja_none();
 }
 
-/* --- Python's rules --------------------------------------------------------------------------------------------------------- */
+/* --- Python's rules ----------------------------------------------------------------------------------------------- */
 
 static const struct kind_row {
     const char *name;
@@ -175,8 +173,7 @@ static const struct kind_row {
 const char *jinja_type_name(jinja_value value) { return kinds[value.kind].name; }
 bool jinja_is_number(jinja_value value) { return kinds[value.kind].number; }
 bool jinja_may_be_key(jinja_value v) {
-    const bool plain =
-        jinja_is_number(v) || v.kind == JINJA_TEXT || v.kind == JINJA_NONE || v.kind == JINJA_UNDEFINED;
+    const bool plain = jinja_is_number(v) || v.kind == JINJA_TEXT || v.kind == JINJA_NONE || v.kind == JINJA_UNDEFINED;
     if (v.kind != JINJA_TUPLE) return plain || v.kind > JINJA_NAMESPACE;
     for (size_t i = 0; i < v.list->n; i++)
         if (!jinja_may_be_key(v.list->item[i])) return false;

@@ -1,9 +1,9 @@
 /*
- * The values of a template, which follow Python's rules. All of them lie in an arena. A value that a template can reach never
- * changes, except a namespace; so values share their texts and lists.
+ * The values of a template, which follow Python's rules. All of them lie in an arena. A value that a template can reach
+ * never changes, except a namespace; so values share their texts and lists.
  *
- * A text is an array of characters. Each character is a code point with marks that say where it comes from. It keeps its marks
- * in every operation on texts, so the rendered text shows which characters came from the conversation.
+ * A text is an array of characters. Each character is a code point with marks that say where it comes from. It keeps
+ * its marks in every operation on texts, so the rendered text shows which characters came from the conversation.
  */
 #ifndef LS_JINJA_VALUE_H
 #define LS_JINJA_VALUE_H
@@ -86,18 +86,14 @@ static inline jinja_value jinja_none(void) { return (jinja_value){.kind = JINJA_
 static inline jinja_value jinja_bool(bool truth) { return (jinja_value){.kind = JINJA_BOOL, .truth = truth}; }
 static inline jinja_value jinja_int(int64_t i) { return (jinja_value){.kind = JINJA_INT, .integer = i}; }
 static inline jinja_value jinja_real(double d) { return (jinja_value){.kind = JINJA_FLOAT, .real = d}; }
-static inline jinja_value jinja_of_text(jinja_text text) {
-    return (jinja_value){.kind = JINJA_TEXT, .text = text};
-}
+static inline jinja_value jinja_of_text(jinja_text text) { return (jinja_value){.kind = JINJA_TEXT, .text = text}; }
 static inline jinja_value jinja_undefined(jinja_text name) {
     return (jinja_value){.kind = JINJA_UNDEFINED, .text = name};
 }
 static inline jinja_value jinja_of_list(jinja_kind kind, jinja_list *list) {
     return (jinja_value){.kind = kind, .list = list};
 }
-static inline jinja_value jinja_of_dict(jinja_dict *dict) {
-    return (jinja_value){.kind = JINJA_DICT, .dict = dict};
-}
+static inline jinja_value jinja_of_dict(jinja_dict *dict) { return (jinja_value){.kind = JINJA_DICT, .dict = dict}; }
 
 /* The characters of UTF-8, each with `marks`. Each byte that is not valid becomes U+FFFD. */
 jinja_text jinja_text_of_utf8(ls_arena *arena, const char *utf8, size_t bytes, uint32_t marks);

@@ -132,10 +132,9 @@ static ls_status match(matching *m, const operand *o, const ls_view *view) {
         if (letter != 0 && expected < 0)
             m->size[letter] = is;
         else if (is != expected)
-            return ls_error(LS_INVALID, "kernel %s: %s is %s: its %s is %lld, expected %lld", m->kernel,
-                            o->name, ls_kernel_view_text(view).text,
-                            i + 1 == o->n && i > 0 ? "last size" : "size", (long long)is,
-                            (long long)expected);
+            return ls_error(LS_INVALID, "kernel %s: %s is %s: its %s is %lld, expected %lld", m->kernel, o->name,
+                            ls_kernel_view_text(view).text, i + 1 == o->n && i > 0 ? "last size" : "size",
+                            (long long)is, (long long)expected);
     }
     if (!strides_fit(o, view))
         return ls_error(LS_INVALID, "kernel %s: %s is %s with gaps, expected dense%s", m->kernel, o->name,
@@ -148,8 +147,7 @@ static ls_status match_all(matching *m, const char *row, const char *side, const
     int at = 0;
     for (const char *text = row; (text = next_operand(text, &o)) != NULL;) {
         if (at >= n && o.optional) continue;
-        if (at >= n)
-            return ls_error(LS_INVALID, "kernel %s: %d %ss, %s is missing", m->kernel, n, side, o.name);
+        if (at >= n) return ls_error(LS_INVALID, "kernel %s: %d %ss, %s is missing", m->kernel, n, side, o.name);
         LS_TRY(match(m, &o, &views[at]));
         at++;
     }
@@ -163,7 +161,6 @@ ls_status ls_kernel_check(ls_kernel_id id, ls_dtype T, const ls_kernel_call *cal
     for (size_t letter = 0; letter < LS_COUNT(m.size); letter++) m.size[letter] = -1;
     LS_TRY(match_all(&m, c->in, "input", call->in, call->n_in));
     LS_TRY(match_all(&m, c->out, "output", call->out, call->n_out));
-    if (c->params && call->params == NULL)
-        return ls_error(LS_INVALID, "kernel %s: params are missing", c->name);
+    if (c->params && call->params == NULL) return ls_error(LS_INVALID, "kernel %s: params are missing", c->name);
     return c->check != NULL ? c->check(call) : ls_ok();
 }

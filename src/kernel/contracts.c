@@ -1,13 +1,14 @@
 /*
- * The contracts: what every implementation of a kernel promises, one row each. A row has the operands in the notation of check.c: T is the
- * element type for which a kernel is registered (f32, f64, bf16), G = ls_dtype_accumulator(T). The text above a row has what the row cannot
- * say. An output that is read (reads, reads_too) is added to, unless that text says otherwise; its view is among the outputs alone.
+ * The contracts: what every implementation of a kernel promises, one row each. A row has the operands in the notation
+ * of check.c: T is the element type for which a kernel is registered (f32, f64, bf16), G = ls_dtype_accumulator(T). The
+ * text above a row has what the row cannot say. An output that is read (reads, reads_too) is added to, unless that text
+ * says otherwise; its view is among the outputs alone.
  */
 #include "kernel/kernel_impl.h"
 
 #include <string.h>
 
-/* --- what a row's operands cannot say ------------------------------------------------------------------------------------------- */
+/* --- what a row's operands cannot say ----------------------------------------------------------------------------- */
 
 static ls_status check_activation(const ls_kernel_call *call) {
     const ls_activation_params *p = call->params;
@@ -15,15 +16,14 @@ static ls_status check_activation(const ls_kernel_call *call) {
         return ls_error(LS_INVALID, "kernel activation: kind is %d, expected 0 to %d", (int)p->kind,
                         LS_ACTIVATIONS - 1);
     if (p->kind == LS_ACTIVATION_SOFTCAP && !(p->cap > 0))
-        return ls_error(LS_INVALID, "kernel activation: softcap's cap is %g, expected a positive number",
-                        p->cap);
+        return ls_error(LS_INVALID, "kernel activation: softcap's cap is %g, expected a positive number", p->cap);
     return ls_ok();
 }
 
 static ls_status check_taps(const char *name, int64_t in, int64_t out, int64_t taps) {
     if (in == out + taps - 1) return ls_ok();
-    return ls_error(LS_INVALID, "kernel %s: %lld tokens for %lld and %lld taps, expected %lld", name,
-                    (long long)in, (long long)out, (long long)taps, (long long)(out + taps - 1));
+    return ls_error(LS_INVALID, "kernel %s: %lld tokens for %lld and %lld taps, expected %lld", name, (long long)in,
+                    (long long)out, (long long)taps, (long long)(out + taps - 1));
 }
 
 static ls_status check_conv(const ls_kernel_call *call) {
@@ -36,8 +36,7 @@ static ls_status check_conv_dw(const ls_kernel_call *call) {
 
 static ls_status check_matmul(const ls_kernel_call *call) {
     const ls_matmul_params *p = call->params;
-    const ls_view A = ls_view_rows(call->in[0]), B = ls_view_rows(call->in[1]),
-                  C = ls_view_rows(call->out[0]);
+    const ls_view A = ls_view_rows(call->in[0]), B = ls_view_rows(call->in[1]), C = ls_view_rows(call->out[0]);
     const char *a_is = p->transpose_a ? " transposed" : "", *b_is = p->transpose_b ? " transposed" : "";
     const int64_t M = A.size[p->transpose_a], a_inner = A.size[!p->transpose_a];
     const int64_t N = B.size[!p->transpose_b], b_inner = B.size[p->transpose_b];
@@ -53,23 +52,19 @@ static ls_status check_matmul(const ls_kernel_call *call) {
 
 static ls_status check_attention(const ls_kernel_call *call) {
     const ls_attention_params *p = call->params;
-    const int64_t query_heads = call->in[0].size[2], heads = call->in[1].size[2],
-                  columns = call->in[3].size[2];
+    const int64_t query_heads = call->in[0].size[2], heads = call->in[1].size[2], columns = call->in[3].size[2];
     if (columns < 2 || columns % 2 != 0)
-        return ls_error(LS_INVALID, "kernel attention: spans have %lld columns, expected pairs",
-                        (long long)columns);
-    if (p->group < 1)
-        return ls_error(LS_INVALID, "kernel attention: group is %d, expected at least 1", p->group);
+        return ls_error(LS_INVALID, "kernel attention: spans have %lld columns, expected pairs", (long long)columns);
+    if (p->group < 1) return ls_error(LS_INVALID, "kernel attention: group is %d, expected at least 1", p->group);
     if (!(p->softcap >= 0))
         return ls_error(LS_INVALID, "kernel attention: softcap is %g, expected 0 or more", p->softcap);
     const int64_t first = p->first_q / p->group - p->first_kv;
     const int64_t last = (p->first_q + query_heads - 1) / p->group - p->first_kv;
     if (query_heads > 0 && (p->first_q < 0 || first < 0 || last >= heads))
-        return ls_error(
-            LS_INVALID,
-            "kernel attention: query heads %d to %lld in groups of %d read key heads %lld to %lld of %lld",
-            p->first_q, (long long)(p->first_q + query_heads - 1), p->group, (long long)first,
-            (long long)last, (long long)heads);
+        return ls_error(LS_INVALID,
+                        "kernel attention: query heads %d to %lld in groups of %d read key heads %lld to %lld of %lld",
+                        p->first_q, (long long)(p->first_q + query_heads - 1), p->group, (long long)first,
+                        (long long)last, (long long)heads);
     return ls_ok();
 }
 
@@ -84,18 +79,15 @@ static ls_status check_even_head(const ls_kernel_call *call) {
 static ls_status check_adamw(const ls_kernel_call *call) {
     const int64_t elements = ls_view_elements(&call->in[0]), units = ls_view_elements(&call->in[2]);
     if (elements == units * LS_FLAT_UNIT) return ls_ok();
-    return ls_error(LS_INVALID,
-                    "kernel adamw: %lld elements and groups of %lld units, expected %d elements a unit",
+    return ls_error(LS_INVALID, "kernel adamw: %lld elements and groups of %lld units, expected %d elements a unit",
                     (long long)elements, (long long)units, LS_FLAT_UNIT);
 }
 
-/* --- outputs that are read before they are written, depending on params ---------------------------------------------------------- */
+/* --- outputs that are read before they are written, depending on params ------------------------------------------- */
 
 #define RESULT(i) (1u << (i))
 
-static unsigned reads_of_matmul(const void *p) {
-    return ((const ls_matmul_params *)p)->accumulate ? RESULT(0) : 0;
-}
+static unsigned reads_of_matmul(const void *p) { return ((const ls_matmul_params *)p)->accumulate ? RESULT(0) : 0; }
 
 static unsigned reads_of_attention(const void *p) {
     return ((const ls_attention_params *)p)->merge ? RESULT(0) | RESULT(1) : 0;
@@ -106,7 +98,7 @@ static unsigned reads_of_attention_grad(const void *p) {
     return (params->accumulate_dq ? RESULT(0) : 0) | (params->accumulate_dkv ? RESULT(1) | RESULT(2) : 0);
 }
 
-/* --- the table ------------------------------------------------------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 #define IN(i) (1u << (i))
 #define OUT(i) (1u << (LS_KERNEL_INPUTS + (i)))
@@ -222,11 +214,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                    .over = {IN(0) | IN(1)},
                                    .sample = {"xx", "x", false, &gelu}},
     /* y[i] = sum over t of weight[t] * x[i + W-1 - t], or of weight[t] * x[i + t] if params.ahead; M = N + W-1. */
-    [LS_KERNEL_CONV] = {.name = "conv",
-                        .in = "x ~T[B,M,E] weight T[W,E]",
-                        .out = "y ~T[B,N,E]",
-                        .params = true,
-                        .check = check_conv},
+    [LS_KERNEL_CONV] =
+        {.name = "conv", .in = "x ~T[B,M,E] weight T[W,E]", .out = "y ~T[B,N,E]", .params = true, .check = check_conv},
     /* dweight[t] += sum over i of dy[i] * x[i + W-1 - t], or of dy[i] * x[i + t] if params.ahead. */
     [LS_KERNEL_CONV_DW] = {.name = "conv_dw",
                            .in = "x ~T[B,M,E] dy ~T[B,N,E]",
@@ -247,10 +236,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     /* y = x * c */
     [LS_KERNEL_SCALE_BY] = {.name = "scale_by", .in = "x T[n] c G[1]", .out = "y T[n]", .over = {IN(0)}},
     /* Registered for the type of x. */
-    [LS_KERNEL_CAST] = {.name = "cast",
-                        .in = "x ~~T[n]",
-                        .out = "y ~~F[n]",
-                        .sample = {"x", "g", false, NULL}},
+    [LS_KERNEL_CAST] = {.name = "cast", .in = "x ~~T[n]", .out = "y ~~F[n]", .sample = {"x", "g", false, NULL}},
     /* lse = log sum exp(logits), loss = lse - logits[label]; label -100: loss 0. */
     [LS_KERNEL_CROSS_ENTROPY] = {.name = "cross_entropy",
                                  .in = "logits X[n,V] labels i32[n]",
@@ -267,12 +253,12 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     /* y[i] = c */
     [LS_KERNEL_BROADCAST] = {.name = "broadcast", .in = "c G[1]", .out = "y G[n]"},
     /*
-     * Query i of batch b sees key j if kpos[j] lies in one of its W/2 spans [lo, hi). kpos may be in any order; kernels skip hidden keys
-     * best if it ascends. o is softmax(x) v, with the logit x = scale * q·k, or softcap * tanh(x / softcap) if params have a softcap;
-     * lse = log sum exp(x).
-     * For a query that sees nothing, o is 0 and lse -inf. params.merge: o and lse are merged with what is there, the result of other keys.
-     * A query that sees an element of q, k or v that is not finite has an o and an lse that are not finite, except that a key with logit -inf
-     * has weight 0.
+     * Query i of batch b sees key j if kpos[j] lies in one of its W/2 spans [lo, hi). kpos may be in any order; kernels
+     * skip hidden keys best if it ascends. o is softmax(x) v, with the logit x = scale * q·k, or softcap * tanh(x /
+     * softcap) if params have a softcap; lse = log sum exp(x).
+     * For a query that sees nothing, o is 0 and lse -inf. params.merge: o and lse are merged with what is there, the
+     * result of other keys. A query that sees an element of q, k or v that is not finite has an o and an lse that are
+     * not finite, except that a key with logit -inf has weight 0.
      */
     [LS_KERNEL_ATTENTION] = {.name = "attention",
                              .in = ATTENTION_INPUTS,
@@ -310,9 +296,9 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                    .out = "delta G[B,H,N]",
                                    .sample = {"hh", "p", false, NULL}},
     /*
-     * lse is that of all keys of the query, so P = exp(logit - lse) needs no merge; lse -inf gives P = 0. In f32 the relative error of P is
-     * |lse| * 1e-7. Beyond |lse| = 1e8 the kernels of cpu use P = 1 for logits that equal lse to a relative 1e-6, and P = 0 for lower ones.
-     * Params say which results are added to what is there.
+     * lse is that of all keys of the query, so P = exp(logit - lse) needs no merge; lse -inf gives P = 0. In f32 the
+     * relative error of P is |lse| * 1e-7. Beyond |lse| = 1e8 the kernels of cpu use P = 1 for logits that equal lse to
+     * a relative 1e-6, and P = 0 for lower ones. Params say which results are added to what is there.
      */
     [LS_KERNEL_ATTENTION_GRAD] = {.name = "attention_grad",
                                   .in = ATTENTION_INPUTS " do ~T[B,N,H,D] lse ~G[B,H,N] delta ~G[B,H,N]",
@@ -343,14 +329,12 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                .reads = RESULT(0),
                                .sample = {"g", "q", true, NULL}},
     /* control: LS_CONTROL_... from the totals (LS_TOTAL_...) and what the host sets (LS_HYPER_...). */
-    [LS_KERNEL_STEP_CONTROL] = {.name = "step_control",
-                                .in = "totals f64[3] hyper f64[5]",
-                                .out = "control f64[6]"},
+    [LS_KERNEL_STEP_CONTROL] = {.name = "step_control", .in = "totals f64[3] hyper f64[5]", .out = "control f64[6]"},
     /*
-     * One step of AdamW; param becomes master. (Loshchilov, Hutter: decoupled weight decay, ICLR 2019; bias-corrected.) The elements may belong
-     * to many parameters: group[i] is the row of settings (ls_adamw_settings) of unit i, which is LS_FLAT_UNIT elements. A unit with -1 (frozen
-     * parameters, padding) keeps all its bytes; so does everything if control says so (LS_CONTROL_APPLY). master and param may be the same
-     * bytes. Registered for the type of param.
+     * One step of AdamW; param becomes master. (Loshchilov, Hutter: decoupled weight decay, ICLR 2019; bias-corrected.)
+     * The elements may belong to many parameters: group[i] is the row of settings (ls_adamw_settings) of unit i, which
+     * is LS_FLAT_UNIT elements. A unit with -1 (frozen parameters, padding) keeps all its bytes; so does everything if
+     * control says so (LS_CONTROL_APPLY). master and param may be the same bytes. Registered for the type of param.
      */
     [LS_KERNEL_ADAMW] = {.name = "adamw",
                          .in = "grad G[n] control f64[6] group i32[u] settings f64[K,2]",
@@ -362,8 +346,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                          .sample = {"gcuo", "gggx", false, &adamw}},
 };
 
-_Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 &&
-                   sizeof(ls_adamw_settings) == sizeof(double[2]),
+_Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 && sizeof(ls_adamw_settings) == sizeof(double[2]),
                "the rows of step_control and adamw");
 
 ls_kernel_id ls_kernel_named(const char *name) {

@@ -1,11 +1,11 @@
 /*
  * kernel: arithmetic on views. contracts.c has the contract of every kernel, registry.c the implementations.
  *
- * Every contract has a reference implementation (ref/: plain C, f32 and f64); faster ones (cpu/) need features of the processor and take
- * its place where those are. A kernel does not know about ranks: it gets views, parameters, a workspace whose size it declared, and
- * the pool on which it may split its work.
- * prepare checks everything that can fail, once, before a program runs. run cannot fail, allocates nothing, and gives the same bits for
- * the same views, parameters and number of threads.
+ * Every contract has a reference implementation (ref/: plain C, f32 and f64); faster ones (cpu/) need features of the
+ * processor and take its place where those are. A kernel does not know about ranks: it gets views, parameters, a
+ * workspace whose size it declared, and the pool on which it may split its work.
+ * prepare checks everything that can fail, once, before a program runs. run cannot fail, allocates nothing, and gives
+ * the same bits for the same views, parameters and number of threads.
  */
 #ifndef LS_KERNEL_H
 #define LS_KERNEL_H
@@ -26,19 +26,18 @@ typedef struct ls_kernel_call {
 } ls_kernel_call;
 
 /* All kernels: X(ID, name) for the contract LS_KERNEL_ID. Each has a reference implementation (ref/). */
-#define LS_KERNELS(X)                                                                                      \
-    X(EMBEDDING, embedding), X(EMBEDDING_GRAD, embedding_grad), X(MATMUL, matmul),                         \
-        X(COLUMN_SUM, column_sum), X(RMSNORM, rmsnorm), X(RMSNORM_GRAD, rmsnorm_grad),                     \
-        X(LAYERNORM, layernorm), X(LAYERNORM_GRAD, layernorm_grad), X(ROPE_TABLE, rope_table),             \
-        X(ROTATE, rotate), X(SWIGLU, swiglu), X(SWIGLU_GRAD, swiglu_grad), X(ACTIVATION, activation),      \
-        X(ACTIVATION_GRAD, activation_grad), X(CONV, conv), X(CONV_DW, conv_dw), X(ADD, add), X(MUL, mul), \
-        X(SCALE, scale), X(SCALE_BY, scale_by), X(CAST, cast), X(CROSS_ENTROPY, cross_entropy),            \
-        X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum), X(BROADCAST, broadcast),                   \
-        X(ATTENTION, attention), X(CACHE_WRITE, cache_write), X(ATTENTION_SINK, attention_sink),           \
-        X(ATTENTION_SINK_GRAD, attention_sink_grad), X(ATTENTION_MERGE, attention_merge),                  \
-        X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad), X(ACCUMULATE, accumulate), \
-        X(COPY, copy), X(FILL, fill), X(SUM_SQUARES, sum_squares), X(STEP_CONTROL, step_control),          \
-        X(ADAMW, adamw)
+#define LS_KERNELS(X)                                                                                                \
+    X(EMBEDDING, embedding), X(EMBEDDING_GRAD, embedding_grad), X(MATMUL, matmul), X(COLUMN_SUM, column_sum),        \
+        X(RMSNORM, rmsnorm), X(RMSNORM_GRAD, rmsnorm_grad), X(LAYERNORM, layernorm),                                 \
+        X(LAYERNORM_GRAD, layernorm_grad), X(ROPE_TABLE, rope_table), X(ROTATE, rotate), X(SWIGLU, swiglu),          \
+        X(SWIGLU_GRAD, swiglu_grad), X(ACTIVATION, activation), X(ACTIVATION_GRAD, activation_grad), X(CONV, conv),  \
+        X(CONV_DW, conv_dw), X(ADD, add), X(MUL, mul), X(SCALE, scale), X(SCALE_BY, scale_by), X(CAST, cast),        \
+        X(CROSS_ENTROPY, cross_entropy), X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum),                     \
+        X(BROADCAST, broadcast), X(ATTENTION, attention), X(CACHE_WRITE, cache_write),                               \
+        X(ATTENTION_SINK, attention_sink), X(ATTENTION_SINK_GRAD, attention_sink_grad),                              \
+        X(ATTENTION_MERGE, attention_merge), X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad), \
+        X(ACCUMULATE, accumulate), X(COPY, copy), X(FILL, fill), X(SUM_SQUARES, sum_squares),                        \
+        X(STEP_CONTROL, step_control), X(ADAMW, adamw)
 
 #define LS_KERNEL_ID(id, name) LS_KERNEL_##id
 typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_IDS } ls_kernel_id;
@@ -53,8 +52,8 @@ typedef enum ls_cost_kind {
 } ls_cost_kind;
 
 /*
- * A call of a kernel whose time is proportional to its bytes, for measuring it. in, out: one letter for each operand of a call on n tokens of E elements (H heads
- * of D), of element type T with accumulator G:
+ * A call of a kernel whose time is proportional to its bytes, for measuring it. in, out: one letter for each operand of
+ * a call on n tokens of E elements (H heads of D), of element type T with accumulator G:
  *   x T[n,E]   g G[n,E]   w T[E]   s G[E]   r G[n]   i i32[n], rows of a table   q f64[1]
  *   of an update: c the control   o the settings of one group   u i32[n E/LS_FLAT_UNIT], the group of each unit
  *   v T[n/16,16 E], logits   l i32[n/16], labels   k G[n/16]
@@ -71,16 +70,17 @@ typedef struct ls_contract {
     const char *in, *out;                           /* the operands (check.c) */
     bool params;                                    /* a call has params */
     ls_status (*check)(const ls_kernel_call *call); /* what the operands cannot say; NULL: nothing */
-    unsigned reads; /* bit i: output i is read before it is written ("adds", in-out) */
-    unsigned (*reads_too)(const void *params); /* more of them, depending on params; NULL: none */
+    unsigned reads;                                 /* bit i: output i is read before it is written ("adds", in-out) */
+    unsigned (*reads_too)(const void *params);      /* more of them, depending on params; NULL: none */
     /*
-     * For each output a bit for each operand (inputs, then outputs; 16 higher: inputs of a larger type) whose place it may take: the kernel has read all
-     * that any thread needs of an element before it writes that element. A test tries every pair.
+     * For each output a bit for each operand (inputs, then outputs; 16 higher: inputs of a larger type) whose place it
+     * may take: the kernel has read all that any thread needs of an element before it writes that element. A test tries
+     * every pair.
      */
     unsigned over[LS_KERNEL_OUTPUTS];
     /*
-     * Bit i: an element of output i that is -inf stands for nothing, as the lse of a query that sees no key does. Any other value that is
-     * not finite is an error of the numbers that went in.
+     * Bit i: an element of output i that is -inf stands for nothing, as the lse of a query that sees no key does. Any
+     * other value that is not finite is an error of the numbers that went in.
      */
     unsigned minus_inf;
     unsigned table; /* the operand of which only the rows are touched that input 0 names; 0: none */
@@ -97,9 +97,9 @@ ls_kernel_id ls_kernel_named(const char *name);
 bool ls_kernel_reads_output(ls_kernel_id id, const void *params, int output);
 
 /*
- * Whether output `output` may begin where operand `other` begins (input i is i, output i is LS_KERNEL_INPUTS + i). Both are dense and
- * have the same number of elements; they have one type, or with `narrows` the output has a smaller one. The results have the same bits
- * as with separate places.
+ * Whether output `output` may begin where operand `other` begins (input i is i, output i is LS_KERNEL_INPUTS + i). Both
+ * are dense and have the same number of elements; they have one type, or with `narrows` the output has a smaller one.
+ * The results have the same bits as with separate places.
  */
 bool ls_kernel_works_in_place(ls_kernel_id id, int output, int other, bool narrows);
 
@@ -115,7 +115,10 @@ typedef struct ls_kernel {
     bool (*supports)(const ls_kernel_call *call);
     /* Bytes of workspace for a call of these shapes (data pointers are not read). NULL: none. */
     size_t (*workspace)(const ls_kernel_call *call);
-    /* Checks the call, and creates what its runs share (generated code, tables), which release frees. NULL: nothing to do. */
+    /*
+     * Checks the call, and creates what its runs share (generated code, tables), which release frees. NULL: nothing to
+     * do.
+     */
     ls_status (*prepare)(const ls_kernel_call *call, void **state);
     void (*release)(void *state);
     void (*run)(const ls_kernel_call *call, void *state, ls_pool *pool);
@@ -131,8 +134,9 @@ typedef struct ls_kernel_request {
 } ls_kernel_request;
 
 /*
- * The most specific of the registered kernels that fit: the one that needs most features, so that it is preferred to those that need only
- * some of these; of several, the last in the list. LS_UNSUPPORTED: there is none. LS_USAGE: this process may not use that isa.
+ * The most specific of the registered kernels that fit: the one that needs most features, so that it is preferred to
+ * those that need only some of these; of several, the last in the list. LS_UNSUPPORTED: there is none. LS_USAGE: this
+ * process may not use that isa.
  */
 LS_MUST_USE ls_status ls_kernel_find(const ls_kernel_request *request, const ls_kernel **out);
 
@@ -145,8 +149,9 @@ const ls_kernel *ls_kernel_at(int index);
 enum { LS_TOTAL_LOSS, LS_TOTAL_SQUARES, LS_TOTAL_STOP, LS_TOTALS };
 enum { LS_HYPER_LR, LS_HYPER_CLIP, LS_HYPER_STEP, LS_HYPER_BETA1, LS_HYPER_BETA2, LS_HYPERS };
 /*
- * apply: 1, or 0 if the update must be skipped because the loss or the norm is not finite. scale: factor of the gradients, for clipping
- * (LS_HYPER_CLIP 0: no clipping). correction1 and 2: 1 - beta^step. norm: global gradient norm before clipping.
+ * apply: 1, or 0 if the update must be skipped because the loss or the norm is not finite. scale: factor of the
+ * gradients, for clipping (LS_HYPER_CLIP 0: no clipping). correction1 and 2: 1 - beta^step. norm: global gradient norm
+ * before clipping.
  */
 enum {
     LS_CONTROL_APPLY,

@@ -1,19 +1,23 @@
-/* kernel: for the files of this folder, ref/ and cpu/: the tables of the registry, and the check of a call against its contract. */
+/*
+ * kernel: for the files of this folder, ref/ and cpu/: the tables of the registry, and the check of a call against its
+ * contract.
+ */
 #ifndef LS_KERNEL_IMPL_H
 #define LS_KERNEL_IMPL_H
 
 #include "kernel/kernel.h"
 
 /*
- * For prepare: checks a call with element type T against its contract: number, types, sizes and strides of
- * the operands, and that params are present. Data pointers are not read. LS_INVALID names the kernel, the operand, its type and
- * shape, and what was expected.
+ * For prepare: checks a call with element type T against its contract: number, types, sizes and strides of the
+ * operands, and that params are present. Data pointers are not read. LS_INVALID names the kernel, the operand, its type
+ * and shape, and what was expected.
  */
 LS_MUST_USE ls_status ls_kernel_check(ls_kernel_id id, ls_dtype T, const ls_kernel_call *call);
 
-/* The choice of ls_kernel_find among n tables (each ends with NULL), whatever this processor has. NULL: no kernel fits. */
-const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *tables, size_t n,
-                                  const ls_kernel_request *request);
+/*
+ * The choice of ls_kernel_find among n tables (each ends with NULL), whatever this processor has. NULL: no kernel fits.
+ */
+const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *tables, size_t n, const ls_kernel_request *request);
 
 /* A view as text for errors: "f32[2,3]". */
 typedef struct ls_view_text {

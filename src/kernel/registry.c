@@ -1,6 +1,6 @@
 /*
- * The registry: the tables of kernels, and the choice among them. With LS_HAVE_CPU_KERNELS 0 (a build of the core only) there are only
- * the reference kernels.
+ * The registry: the tables of kernels, and the choice among them. With LS_HAVE_CPU_KERNELS 0 (a build of the core only)
+ * there are only the reference kernels.
  */
 #include "kernel/kernel_impl.h"
 
@@ -36,8 +36,7 @@ static bool fits(const ls_kernel *kernel, const ls_kernel_request *r) {
            (kernel->supports == NULL || r->call == NULL || kernel->supports(r->call));
 }
 
-const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *from, size_t n,
-                                  const ls_kernel_request *request) {
+const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *from, size_t n, const ls_kernel_request *request) {
     const ls_kernel *best = NULL;
     for (size_t t = 0; t < n; t++) {
         for (const ls_kernel *const *row = from[t]; *row != NULL; row++) {

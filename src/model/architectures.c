@@ -50,8 +50,7 @@ ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out) 
         LS_TRY(ls_json_text(root, "model_type", &type));
         if (find_type(type) == NULL) return unknown(ls_json_field(root, "model_type"));
         if (found != NULL && find_type(type) != found)
-            return ls_json_error(ls_json_field(root, "model_type"), "\"%s\", as architectures says",
-                                 found->model_type);
+            return ls_json_error(ls_json_field(root, "model_type"), "\"%s\", as architectures says", found->model_type);
         found = find_type(type);
     }
     *out = found;

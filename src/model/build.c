@@ -1,11 +1,14 @@
-/* Building a model's graph: the parts that architectures share, and the inputs, the loss and its gradient around every architecture. */
+/*
+ * Building a model's graph: the parts that architectures share, and the inputs, the loss and its gradient around every
+ * architecture.
+ */
 #include "model/model_impl.h"
 
 #include <stdio.h>
 
 #include "graph/graph.h"
 
-/* --- parts of layers ---------------------------------------------------------------------------------------------------------- */
+/* --- parts of layers ---------------------------------------------------------------------------------------------- */
 
 ls_layer ls_layer_begin(const ls_model_config *config, ls_graph *g, const char *prefix, ls_tensor tokens) {
     const ls_shape *shape = &ls_graph_tensor(g, tokens)->shape;
@@ -60,9 +63,9 @@ ls_tensor ls_layer_attention(const ls_layer *b, ls_tensor q, ls_tensor k, ls_ten
     const long long layer = (long long)b->layer;
     const ls_mask mask = mask_of(b);
     const double scale = b->config->attention_scale / (b->config->scale_by_layer ? (double)(layer + 1) : 1.0);
-    const ls_tensor o = ls_attention_capped(
-        b->g, ls_named(b->g, q, "layers.%lld.q", layer), ls_named(b->g, k, "layers.%lld.k", layer),
-        ls_named(b->g, v, "layers.%lld.v", layer), &mask, scale, b->config->attention_cap);
+    const ls_tensor o =
+        ls_attention_capped(b->g, ls_named(b->g, q, "layers.%lld.q", layer), ls_named(b->g, k, "layers.%lld.k", layer),
+                            ls_named(b->g, v, "layers.%lld.v", layer), &mask, scale, b->config->attention_cap);
     return ls_merge_last(b->g, ls_named(b->g, o, "layers.%lld.attention", layer));
 }
 
@@ -70,8 +73,7 @@ ls_tensor ls_layer_attention(const ls_layer *b, ls_tensor q, ls_tensor k, ls_ten
 static ls_tensor rotated_heads(const ls_layer *b, ls_tensor x, int64_t H, const char *norm) {
     const int64_t D = b->config->sizes.D;
     ls_tensor heads = ls_split_last(b->g, x, H, D);
-    if (b->config->head_norms)
-        heads = ls_rmsnorm(b->g, heads, ls_layer_parameter(b, norm, 1, &D), b->config->epsilon);
+    if (b->config->head_norms) heads = ls_rmsnorm(b->g, heads, ls_layer_parameter(b, norm, 1, &D), b->config->epsilon);
     return ls_rotate(b->g, heads, b->rope);
 }
 
@@ -102,10 +104,10 @@ ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x) {
     return ls_layer_project(b, apply_gate(b, gate, up), "mlp", "down_proj", n->E, n->F, biased);
 }
 
-/* --- the whole model ----------------------------------------------------------------------------------------------------------- */
+/* --- the whole model ---------------------------------------------------------------------------------------------- */
 
-static ls_status build(const ls_architecture *architecture, const ls_model_config *config, ls_graph *g,
-                       int64_t B, int64_t S, ls_language_model *out) {
+static ls_status build(const ls_architecture *architecture, const ls_model_config *config, ls_graph *g, int64_t B,
+                       int64_t S, ls_language_model *out) {
     ls_language_model lm = {0};
     lm.tokens = ls_tokens(g, "tokens", B, S);
     lm.labels = ls_input_like(g, "labels", lm.tokens);
@@ -125,8 +127,7 @@ ls_status ls_model_build(const ls_model *model, ls_graph *g, int64_t B, int64_t 
     return gradients ? ls_graph_differentiate_loss(g, out->loss) : ls_ok();
 }
 
-ls_status ls_model_build_growing(const ls_model *model, ls_graph *g, int64_t known, int64_t S,
-                                 ls_language_model *out) {
+ls_status ls_model_build_growing(const ls_model *model, ls_graph *g, int64_t known, int64_t S, ls_language_model *out) {
     ls_model_config config = model->config;
     config.rope.length = (double)known;
     return build(model->architecture, &config, g, 1, S, out);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- tables of fields -------------------------------------------------------------------------------------------------------- */
+/* --- tables of fields --------------------------------------------------------------------------------------------- */
 
 bool ls_config_is_written(ls_json_value root, const char *wanted) {
     void *cursor = NULL;
@@ -28,8 +28,7 @@ static ls_status read_field(ls_json_value root, const ls_config_field *f, ls_mod
 }
 
 static ls_status read_fields(ls_json_value root, const ls_config_field *fields, ls_model_config *out) {
-    for (const ls_config_field *f = fields; f != NULL && f->key != NULL; f++)
-        LS_TRY(read_field(root, f, out));
+    for (const ls_config_field *f = fields; f != NULL && f->key != NULL; f++) LS_TRY(read_field(root, f, out));
     return ls_ok();
 }
 
@@ -42,8 +41,7 @@ static ls_status unsupported(ls_json_value value, const char *expected) {
 static ls_status check_rule(ls_json_value root, const ls_config_rule *rule) {
     double number = rule->value;
     bool flag = rule->value != 0;
-    if (rule->kind == LS_RULE_NUMBER)
-        LS_TRY(ls_json_double_or(root, rule->key, number, -INFINITY, INFINITY, &number));
+    if (rule->kind == LS_RULE_NUMBER) LS_TRY(ls_json_double_or(root, rule->key, number, -INFINITY, INFINITY, &number));
     if (rule->kind == LS_RULE_FLAG) LS_TRY(ls_json_bool_or(root, rule->key, flag, &flag));
     const bool broken = rule->kind == LS_RULE_ABSENT ? ls_json_has(root, rule->key)
                                                      : number != rule->value || flag != (rule->value != 0);
@@ -51,12 +49,11 @@ static ls_status check_rule(ls_json_value root, const ls_config_rule *rule) {
 }
 
 ls_status ls_config_check(ls_json_value root, const ls_config_rule *rules) {
-    for (const ls_config_rule *rule = rules; rule != NULL && rule->key != NULL; rule++)
-        LS_TRY(check_rule(root, rule));
+    for (const ls_config_rule *rule = rules; rule != NULL && rule->key != NULL; rule++) LS_TRY(check_rule(root, rule));
     return ls_ok();
 }
 
-/* --- activations ------------------------------------------------------------------------------------------------------------- */
+/* --- activations -------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -83,11 +80,10 @@ static ls_status read_activation(ls_json_value root, const char *key, ls_activat
         *out = activations[i].apply;
         return ls_ok();
     }
-    return unsupported(ls_json_field(root, key),
-                       "\"silu\", \"gelu\", \"gelu_new\", \"gelu_pytorch_tanh\" or \"relu\"");
+    return unsupported(ls_json_field(root, key), "\"silu\", \"gelu\", \"gelu_new\", \"gelu_pytorch_tanh\" or \"relu\"");
 }
 
-/* --- windows ------------------------------------------------------------------------------------------------------------------ */
+/* --- windows ------------------------------------------------------------------------------------------------------ */
 
 static void set_windowed(ls_model_config *config, int64_t layer) {
     config->windowed[layer / 8] = (uint8_t)(config->windowed[layer / 8] | 1u << layer % 8);
@@ -125,7 +121,7 @@ ls_status ls_config_windows(ls_json_value root, ls_model_config *out) {
     return ls_ok();
 }
 
-/* --- the whole config -------------------------------------------------------------------------------------------------------- */
+/* --- the whole config --------------------------------------------------------------------------------------------- */
 
 static const ls_config_rule rules_for_all[] = {
     {"quantization_config", LS_RULE_ABSENT, 0, "to be left out: weights are floats"},

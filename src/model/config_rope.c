@@ -1,6 +1,7 @@
 /*
- * Rotary positions in a config.json. Up to version 4 of the Hugging Face library a config has rope_theta and rope_scaling; later
- * versions put both into rope_parameters. The table `kinds` has one row for each kind of scaling with the fields that it reads.
+ * Rotary positions in a config.json. Up to version 4 of the Hugging Face library a config has rope_theta and
+ * rope_scaling; later versions put both into rope_parameters. The table `kinds` has one row for each kind of scaling
+ * with the fields that it reads.
  */
 #include "model/model_impl.h"
 #include "tensor/tensor.h"
@@ -49,8 +50,7 @@ static ls_status complete_dynamic(ls_json_value scaling, const ls_model_config *
 static ls_status complete_llama3(ls_json_value scaling, const ls_model_config *config, ls_rope *rope) {
     (void)config;
     if (rope->high_factor > rope->low_factor) return ls_ok();
-    return ls_json_error(ls_json_field(scaling, "high_freq_factor"), "more than low_freq_factor %g",
-                         rope->low_factor);
+    return ls_json_error(ls_json_field(scaling, "high_freq_factor"), "more than low_freq_factor %g", rope->low_factor);
 }
 
 static ls_status complete_yarn(ls_json_value scaling, const ls_model_config *config, ls_rope *rope) {
@@ -84,8 +84,7 @@ static const struct {
 
 /* The kind of scaling, from the field rope_type or, in older files, type; NULL: no scaling. */
 static ls_status read_type(ls_json_value scaling, bool newer, const char **out) {
-    const char *key =
-        ls_json_has(scaling, "rope_type") || !ls_json_has(scaling, "type") ? "rope_type" : "type";
+    const char *key = ls_json_has(scaling, "rope_type") || !ls_json_has(scaling, "type") ? "rope_type" : "type";
     const char *type = NULL;
     *out = NULL;
     if (newer && !ls_json_has(scaling, key)) return ls_ok();
@@ -93,13 +92,16 @@ static ls_status read_type(ls_json_value scaling, bool newer, const char **out) 
     for (size_t k = 0; k < LS_COUNT(kinds); k++)
         if (strcmp(kinds[k].type, type) == 0) *out = kinds[k].type;
     if (*out != NULL || strcmp(type, "default") == 0) return ls_ok();
-    ls_status status = ls_json_error(ls_json_field(scaling, key),
-                                     "\"default\", \"linear\", \"dynamic\", \"yarn\" or \"llama3\"");
+    ls_status status =
+        ls_json_error(ls_json_field(scaling, key), "\"default\", \"linear\", \"dynamic\", \"yarn\" or \"llama3\"");
     status.code = LS_UNSUPPORTED;
     return status;
 }
 
-/* Fields that any kind may have. Another field is an error, because it could change the model (the Hugging Face library only warns). */
+/*
+ * Fields that any kind may have. Another field is an error, because it could change the model (the Hugging Face library
+ * only warns).
+ */
 static const char *const known[] = {"rope_type",
                                     "type",
                                     "rope_theta",
@@ -129,8 +131,7 @@ static ls_status refuse_unknown(ls_json_value scaling) {
         size_t i = 0;
         while (i < LS_COUNT(known) && strcmp(known[i], key) != 0) i++;
         if (i < LS_COUNT(known)) continue;
-        ls_status status =
-            ls_json_error(value, "to be left out: this field of rotary positions is not known");
+        ls_status status = ls_json_error(value, "to be left out: this field of rotary positions is not known");
         status.code = LS_UNSUPPORTED;
         return status;
     }
@@ -142,15 +143,13 @@ static ls_json_value object_with(ls_json_value root, ls_json_value scaling, cons
     return n->at == offsetof(ls_rope, original_length) && ls_json_has(root, n->key) ? root : scaling;
 }
 
-static ls_status read_scaling(ls_json_value root, ls_json_value scaling, const ls_model_config *config,
-                              ls_rope *rope) {
+static ls_status read_scaling(ls_json_value root, ls_json_value scaling, const ls_model_config *config, ls_rope *rope) {
     for (size_t k = 0; k < LS_COUNT(kinds); k++) {
         if (rope->scaling == NULL || strcmp(kinds[k].type, rope->scaling) != 0) continue;
         for (const number *n = kinds[k].numbers; n->key != NULL; n++) {
             double *to = (double *)(void *)((char *)rope + n->at);
             const ls_json_value object = object_with(root, scaling, n);
-            if (n->required || ls_json_has(object, n->key))
-                LS_TRY(ls_json_double(object, n->key, n->least, 1e9, to));
+            if (n->required || ls_json_has(object, n->key)) LS_TRY(ls_json_double(object, n->key, n->least, 1e9, to));
         }
         if (kinds[k].complete != NULL) LS_TRY(kinds[k].complete(scaling, config, rope));
     }
@@ -163,8 +162,7 @@ ls_status ls_config_rope(ls_json_value root, ls_model_config *out) {
     LS_TRY(ls_json_double_or(root, "rope_theta", rope.theta, LS_LEAST_POSITIVE, 1e30, &rope.theta));
     const bool newer = ls_json_has(root, "rope_parameters");
     if (newer && ls_json_has(root, "rope_scaling"))
-        return ls_json_error(ls_json_field(root, "rope_scaling"),
-                             "to be left out, since rope_parameters is there");
+        return ls_json_error(ls_json_field(root, "rope_scaling"), "to be left out, since rope_parameters is there");
     const char *key = newer ? "rope_parameters" : "rope_scaling";
     if (ls_json_has(root, key)) {
         LS_TRY(ls_json_object(root, key, &scaling));

@@ -1,13 +1,14 @@
 /*
- * Decoders with rotary positions (Touvron et al., arXiv 2302.13971). First ls_decoder_form: the fields of their config.json and the names in
- * their files, which Gemma 2 uses too. Then ls_decoder_build: the graph of Llama, Mistral and Qwen, with a norm before each block, causal
- * attention with grouped queries, a gated feed-forward block and no dropout. Tensor names are those of the published files.
+ * Decoders with rotary positions (Touvron et al., arXiv 2302.13971). First ls_decoder_form: the fields of their
+ * config.json and the names in their files, which Gemma 2 uses too. Then ls_decoder_build: the graph of Llama, Mistral
+ * and Qwen, with a norm before each block, causal attention with grouped queries, a gated feed-forward block and no
+ * dropout. Tensor names are those of the published files.
  */
 #include "model/model_impl.h"
 
 #include <math.h>
 
-/* --- the form ----------------------------------------------------------------------------------------------------------------- */
+/* --- the form ----------------------------------------------------------------------------------------------------- */
 
 static const ls_config_field fields[] = {
     LS_CONFIG_INT("vocab_size", sizes.V, 1, LS_MOST_VOCABULARY, true),
@@ -33,8 +34,8 @@ static const ls_config_rule rules[] = {
 static ls_status complete_heads(ls_json_value root, ls_model_sizes *n) {
     if (n->Hkv == 0) n->Hkv = n->Hq;
     if (n->Hq % n->Hkv != 0)
-        return ls_json_error(ls_json_field(root, "num_key_value_heads"),
-                             "a divisor of the num_attention_heads %lld", (long long)n->Hq);
+        return ls_json_error(ls_json_field(root, "num_key_value_heads"), "a divisor of the num_attention_heads %lld",
+                             (long long)n->Hq);
     const bool derived = n->D == 0;
     if (derived && n->E % n->Hq != 0)
         return ls_json_error(ls_json_field(root, "num_attention_heads"),
@@ -42,15 +43,14 @@ static ls_status complete_heads(ls_json_value root, ls_model_sizes *n) {
     if (derived) n->D = n->E / n->Hq;
     if (n->D % 2 == 0 && n->D <= (int64_t)LS_MOST_HEAD_SIZE) return ls_ok();
     if (!derived) return ls_json_error(ls_json_field(root, "head_dim"), "an even number");
-    return ls_json_error(
-        ls_json_field(root, "num_attention_heads"),
-        "a head size hidden_size/num_attention_heads, here %lld, that is even and at most %lld",
-        (long long)n->D, (long long)LS_MOST_HEAD_SIZE);
+    return ls_json_error(ls_json_field(root, "num_attention_heads"),
+                         "a head size hidden_size/num_attention_heads, here %lld, that is even and at most %lld",
+                         (long long)n->D, (long long)LS_MOST_HEAD_SIZE);
 }
 
 /*
- * The Hugging Face library uses pad_token_id as the embedding's padding_idx: PyTorch computes no gradient for that row, and counts a
- * negative index from the end. null: no padding id.
+ * The Hugging Face library uses pad_token_id as the embedding's padding_idx: PyTorch computes no gradient for that row,
+ * and counts a negative index from the end. null: no padding id.
  */
 static ls_status complete_padding(ls_json_value root, ls_model_sizes *n) {
     static const char key[] = "pad_token_id";
@@ -82,7 +82,7 @@ const ls_form ls_decoder_form = {.fields = fields,
                                  .table = "model.embed_tokens.weight",
                                  .prefix = "model."};
 
-/* --- the graph ---------------------------------------------------------------------------------------------------------------- */
+/* --- the graph ---------------------------------------------------------------------------------------------------- */
 
 static ls_tensor build_layer(const ls_layer *b, ls_tensor x) {
     ls_graph *g = b->g;
@@ -95,8 +95,7 @@ static ls_tensor build_layer(const ls_layer *b, ls_tensor x) {
     return ls_named(g, x, "layers.%lld.out", layer);
 }
 
-ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *g, ls_tensor tokens,
-                           ls_tensor positions) {
+ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *g, ls_tensor tokens, ls_tensor positions) {
     const ls_model_sizes *n = &config->sizes;
     ls_layer b = ls_layer_begin(config, g, "model.layers", tokens);
     ls_layer_rotary(&b, positions);

@@ -1,6 +1,7 @@
 /*
- * Gemma2ForCausalLM (Gemma Team, arXiv 2408.00118): every other layer attends to a window only, each block has a norm before and after
- * it, weights of norms are trained around 0, embeddings are scaled, and the logits of attention and of the model are soft-capped.
+ * Gemma2ForCausalLM (Gemma Team, arXiv 2408.00118): every other layer attends to a window only, each block has a norm
+ * before and after it, weights of norms are trained around 0, embeddings are scaled, and the logits of attention and of
+ * the model are soft-capped.
  */
 #include "model/model_impl.h"
 
@@ -52,8 +53,7 @@ static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tok
     x = ls_named(g, x, "embedded");
     for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) x = build_layer(&b, x);
     const ls_tensor weight = ls_parameter(g, "model.norm.weight", 1, &n->E);
-    const ls_tensor last =
-        ls_named(g, ls_rmsnorm_offset(g, x, weight, config->epsilon, config->norm_offset), "norm");
+    const ls_tensor last = ls_named(g, ls_rmsnorm_offset(g, x, weight, config->epsilon, config->norm_offset), "norm");
     const ls_tensor head = n->tied ? table : ls_parameter(g, "lm_head.weight", 2, (int64_t[]){n->V, n->E});
     const ls_tensor logits = ls_linear_wide(g, last, head);
     return ls_named(g, config->final_cap > 0 ? ls_softcap(g, logits, config->final_cap) : logits, "logits");
@@ -63,10 +63,9 @@ const ls_architecture ls_architecture_gemma2 = {
     .name = "Gemma2ForCausalLM",
     .model_type = "gemma2",
     .form = &ls_decoder_form,
-    .initial = {LS_DECODER_DEFAULTS, .sizes.longest = 8192, .sizes.Hkv = 4, .sizes.D = 256,
-                .sizes.tied = true, .sizes.pads = true, .norm_offset = 1, .activation = ls_gelu_tanh,
-                .query_scalar = 256, .attention_cap = 50, .final_cap = 30, .window = 4096,
-                .windows = {.on = true, .every = 2}},
+    .initial = {LS_DECODER_DEFAULTS, .sizes.longest = 8192, .sizes.Hkv = 4, .sizes.D = 256, .sizes.tied = true,
+                .sizes.pads = true, .norm_offset = 1, .activation = ls_gelu_tanh, .query_scalar = 256,
+                .attention_cap = 50, .final_cap = 30, .window = 4096, .windows = {.on = true, .every = 2}},
     .activation_field = "hidden_activation",
     .fields = fields,
     .rules = rules,

@@ -1,6 +1,6 @@
 /*
- * GPT2LMHeadModel (Radford et al. 2019): learned positions, layernorm before each block, biases in all projections, transposed
- * projection weights ([from, to]), and one projection for q, k and v.
+ * GPT2LMHeadModel (Radford et al. 2019): learned positions, layernorm before each block, biases in all projections,
+ * transposed projection weights ([from, to]), and one projection for q, k and v.
  */
 #include "model/model_impl.h"
 
@@ -61,7 +61,7 @@ static ls_status complete(ls_json_value root, ls_model_config *out) {
     return log_dropout(root);
 }
 
-/* --- the graph --------------------------------------------------------------------------------------------------------------- */
+/* --- the graph ---------------------------------------------------------------------------------------------------- */
 
 static ls_tensor norm(const ls_layer *b, ls_tensor x, const char *name) {
     char weight[64], bias[64];
@@ -78,8 +78,7 @@ static ls_tensor project(const ls_layer *b, ls_tensor x, const char *name, int64
     const ls_tensor weight = ls_layer_parameter(b, what, 2, (int64_t[]){from, to});
     snprintf(what, sizeof what, "%s.bias", name);
     const ls_tensor bias = ls_layer_parameter(b, what, 1, &to);
-    return ls_named(b->g, ls_linear_transposed(b->g, x, weight, bias), "layers.%lld.%s", (long long)b->layer,
-                    name);
+    return ls_named(b->g, ls_linear_transposed(b->g, x, weight, bias), "layers.%lld.%s", (long long)b->layer, name);
 }
 
 static ls_tensor attend(const ls_layer *b, ls_tensor x) {
@@ -110,13 +109,11 @@ static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tok
     const ls_model_sizes *n = &config->sizes;
     ls_layer b = ls_layer_begin(config, g, "transformer.h", tokens);
     if (b.S > n->longest)
-        ls_graph_fail(
-            g, ls_error(LS_USAGE,
-                        "a sequence of %lld tokens; expected at most n_positions %lld, which are learned",
-                        (long long)b.S, (long long)n->longest));
+        ls_graph_fail(g, ls_error(LS_USAGE,
+                                  "a sequence of %lld tokens; expected at most n_positions %lld, which are learned",
+                                  (long long)b.S, (long long)n->longest));
     const ls_tensor table = ls_parameter(g, "transformer.wte.weight", 2, (int64_t[]){n->V, n->E});
-    const ls_tensor position_table =
-        ls_parameter(g, "transformer.wpe.weight", 2, (int64_t[]){n->longest, n->E});
+    const ls_tensor position_table = ls_parameter(g, "transformer.wpe.weight", 2, (int64_t[]){n->longest, n->E});
     ls_tensor x = ls_add(g, ls_embedding(g, tokens, table), ls_embedding(g, positions, position_table));
     x = ls_named(g, x, "embedded");
     for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) x = build_layer(&b, x);

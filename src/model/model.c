@@ -32,8 +32,7 @@ static ls_status count_parameters(ls_model *model) {
     ls_language_model smallest;
     const ls_status status = ls_model_build(model, g, 1, 1, false, &smallest);
     for (int t = 1; t < g->n_tensors; t++)
-        if (g->tensors[t].role == LS_ROLE_PARAMETER)
-            model->parameters += ls_shape_elements(&g->tensors[t].shape);
+        if (g->tensors[t].role == LS_ROLE_PARAMETER) model->parameters += ls_shape_elements(&g->tensors[t].shape);
     ls_graph_destroy(g);
     return status;
 }
@@ -49,8 +48,7 @@ static ls_status reread(const char *path, const ls_rope_change *change, ls_model
 
 static ls_status change_rope(const char *path, const ls_rope_change *change, ls_model *model) {
     bool longer = false;
-    if (change == NULL || ((change->scaling == NULL || change->scaling[0] == 0) && change->theta == 0))
-        return ls_ok();
+    if (change == NULL || ((change->scaling == NULL || change->scaling[0] == 0) && change->theta == 0)) return ls_ok();
     if (model->config.rope.theta == 0)
         return ls_error(LS_USAGE,
                         "%s is a %s, whose positions are learned; --rope-scaling and --rope-theta are "
@@ -143,8 +141,7 @@ const char *ls_model_folder(const ls_model *model) { return model->folder != NUL
 const char *ls_model_config_text(const ls_model *model) { return model->text; }
 int64_t ls_model_parameters(const ls_model *model) { return model->parameters; }
 
-ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed,
-                           ls_weight_source *out) {
+ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed, ls_weight_source *out) {
     const ls_form *form = model->architecture->form;
     const bool tied = model->config.sizes.tied;
     const ls_weight_rules rules = {.derived = form->derived,
@@ -154,8 +151,8 @@ ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_
     ls_weight_source source;
     LS_TRY(ls_weights_open_folder(ls_model_folder(model), image, &rules, &source));
     if (source.context == NULL)
-        LS_TRY(ls_weights_open_random_norms(seed, model->config.sizes.initializer_range,
-                                            1 - model->config.norm_offset, &source));
+        LS_TRY(ls_weights_open_random_norms(seed, model->config.sizes.initializer_range, 1 - model->config.norm_offset,
+                                            &source));
     *out = source;
     return ls_ok();
 }

@@ -21,22 +21,26 @@ typedef struct ls_model_sizes {
 } ls_model_sizes;
 
 /*
- * path: a config.json, or a folder with one and, if the model has trained weights, *.safetensors. Every field is checked: the
- * error names the file, the field, its value and what was expected. An unknown architecture, activation or rope type is
- * LS_UNSUPPORTED.
+ * path: a config.json, or a folder with one and, if the model has trained weights, *.safetensors. Every field is
+ * checked: the error names the file, the field, its value and what was expected. An unknown architecture, activation or
+ * rope type is LS_UNSUPPORTED.
  */
 LS_MUST_USE ls_status ls_model_open(const char *path, ls_model **out);
 /*
- * The same with the rotary positions in the text of config.json changed; yarn and llama3 also raise max_position_embeddings in it to
- * the length that they reach. LS_USAGE: the change cannot be read, or the model has no rotary positions.
+ * The same with the rotary positions in the text of config.json changed; yarn and llama3 also raise
+ * max_position_embeddings in it to the length that they reach. LS_USAGE: the change cannot be read, or the model has no
+ * rotary positions.
  */
 LS_MUST_USE ls_status ls_model_open_changed(const char *path, const ls_rope_change *change, ls_model **out);
-/* The same from the text of a config.json; errors call it `name`, and its folder is "". text NULL: as ls_model_open(name). */
+/*
+ * The same from the text of a config.json; errors call it `name`, and its folder is "". text NULL: as
+ * ls_model_open(name).
+ */
 LS_MUST_USE ls_status ls_model_open_text(const char *name, const char *text, ls_model **out);
 /*
- * Raises max_position_embeddings in the text of config.json to S, so that a model trained with sequences of S tokens is exported with
- * that length. *longer: the text was changed. Nothing changes if it is at least S, if positions are learned, or if the scaling is
- * computed from it (dynamic; yarn without the original length).
+ * Raises max_position_embeddings in the text of config.json to S, so that a model trained with sequences of S tokens is
+ * exported with that length. *longer: the text was changed. Nothing changes if it is at least S, if positions are
+ * learned, or if the scaling is computed from it (dynamic; yarn without the original length).
  */
 LS_MUST_USE ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer);
 void ls_model_close(ls_model *model); /* NULL is allowed */
@@ -58,16 +62,17 @@ typedef struct ls_language_model {
 } ls_language_model;
 
 /*
- * Builds the model for B sequences of S tokens into an empty graph. Accumulator LS_BIND_LOSS sums the loss over micro-batches.
- * gradients: the graph is differentiated too (ls_graph_differentiate_loss); without, the caller may freeze parameters first. Parameters have the published names and shapes, in the order of the layers.
+ * Builds the model for B sequences of S tokens into an empty graph. Accumulator LS_BIND_LOSS sums the loss over
+ * micro-batches. gradients: the graph is differentiated too (ls_graph_differentiate_loss); without, the caller may
+ * freeze parameters first. Parameters have the published names and shapes, in the order of the layers.
  */
-LS_MUST_USE ls_status ls_model_build(const ls_model *model, ls_graph *graph, int64_t B, int64_t S,
-                                     bool gradients, ls_language_model *out);
+LS_MUST_USE ls_status ls_model_build(const ls_model *model, ls_graph *graph, int64_t B, int64_t S, bool gradients,
+                                     ls_language_model *out);
 
 /*
- * Builds the forward graph for generation: one sequence of `known` tokens (at least 1), to which tokens are added one by one, up to S.
- * Rope scaling "dynamic" depends on the length of the sequence; as in the Hugging Face library's generation, each token is rotated by
- * the length that the sequence had when the token was added.
+ * Builds the forward graph for generation: one sequence of `known` tokens (at least 1), to which tokens are added one
+ * by one, up to S. Rope scaling "dynamic" depends on the length of the sequence; as in the Hugging Face library's
+ * generation, each token is rotated by the length that the sequence had when the token was added.
  */
 LS_MUST_USE ls_status ls_model_build_growing(const ls_model *model, ls_graph *graph, int64_t known, int64_t S,
                                              ls_language_model *out);

@@ -25,14 +25,14 @@ typedef struct ls_model_config {
     ls_activation activation;
     bool qkv_bias, output_bias; /* of attention's projections */
     bool mlp_bias;
-    bool head_norms;                 /* heads of queries and keys are normalised before they are rotated */
-    double query_scalar;             /* attention_scale is 1/sqrt(query_scalar); 0: 1/sqrt(head size) */
-    bool scaled;                     /* GPT-2: attention_scale is 1/sqrt(head size); otherwise 1 */
-    double attention_scale;          /* factor of q·k */
-    bool scale_by_layer;             /* attention_scale is divided by the layer's number, counted from 1 */
-    double attention_cap, final_cap; /* soft caps of attention's logits and of the model's logits; 0: none */
-    int64_t window;                  /* in tokens; 0: no layer has a window */
-    ls_window_rule windows;          /* which layers have the window */
+    bool head_norms;                      /* heads of queries and keys are normalised before they are rotated */
+    double query_scalar;                  /* attention_scale is 1/sqrt(query_scalar); 0: 1/sqrt(head size) */
+    bool scaled;                          /* GPT-2: attention_scale is 1/sqrt(head size); otherwise 1 */
+    double attention_scale;               /* factor of q·k */
+    bool scale_by_layer;                  /* attention_scale is divided by the layer's number, counted from 1 */
+    double attention_cap, final_cap;      /* soft caps of attention's logits and of the model's logits; 0: none */
+    int64_t window;                       /* in tokens; 0: no layer has a window */
+    ls_window_rule windows;               /* which layers have the window */
     uint8_t windowed[LS_MOST_LAYERS / 8]; /* the result of that: a bit for each layer */
 } ls_model_config;
 
@@ -73,8 +73,8 @@ typedef struct ls_architecture {
 extern const ls_architecture LS_ARCHITECTURES(LS_ARCHITECTURE_ROW);
 
 /*
- * The row of the architecture that a config names, by "architectures" or, if that is missing, by "model_type"; they must agree.
- * LS_UNSUPPORTED lists the known architectures.
+ * The row of the architecture that a config names, by "architectures" or, if that is missing, by "model_type"; they
+ * must agree. LS_UNSUPPORTED lists the known architectures.
  */
 LS_MUST_USE ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out);
 
@@ -86,7 +86,7 @@ struct ls_model {
     char *text;   /* of config.json, with changes */
 };
 
-/* --- reading a config (config.c, config_rope.c) -------------------------------------------------------------------------------- */
+/* --- reading a config (config.c, config_rope.c) ------------------------------------------------------------------- */
 
 typedef enum ls_field_kind { LS_FIELD_INT, LS_FIELD_REAL, LS_FIELD_FLAG } ls_field_kind;
 
@@ -100,25 +100,25 @@ struct ls_config_field {
     bool null_is_zero; /* null means 0; otherwise the default */
 };
 
-#define LS_CONFIG_INT(name, member, from, to, needed)                                              \
-    {                                                                                              \
-        .key = name, .kind = LS_FIELD_INT, .at = offsetof(ls_model_config, member), .least = from, \
-        .most = to, .required = needed                                                             \
+#define LS_CONFIG_INT(name, member, from, to, needed)                                                          \
+    {                                                                                                          \
+        .key = name, .kind = LS_FIELD_INT, .at = offsetof(ls_model_config, member), .least = from, .most = to, \
+        .required = needed                                                                                     \
     }
-#define LS_CONFIG_INT_OR_NULL(name, member, from, to)                                              \
-    {                                                                                              \
-        .key = name, .kind = LS_FIELD_INT, .at = offsetof(ls_model_config, member), .least = from, \
-        .most = to, .null_is_zero = true                                                           \
+#define LS_CONFIG_INT_OR_NULL(name, member, from, to)                                                          \
+    {                                                                                                          \
+        .key = name, .kind = LS_FIELD_INT, .at = offsetof(ls_model_config, member), .least = from, .most = to, \
+        .null_is_zero = true                                                                                   \
     }
-#define LS_CONFIG_REAL(name, member, from, to, needed)                                              \
-    {                                                                                               \
-        .key = name, .kind = LS_FIELD_REAL, .at = offsetof(ls_model_config, member), .least = from, \
-        .most = to, .required = needed                                                              \
+#define LS_CONFIG_REAL(name, member, from, to, needed)                                                          \
+    {                                                                                                           \
+        .key = name, .kind = LS_FIELD_REAL, .at = offsetof(ls_model_config, member), .least = from, .most = to, \
+        .required = needed                                                                                      \
     }
-#define LS_CONFIG_REAL_OR_NULL(name, member, from, to)                                              \
-    {                                                                                               \
-        .key = name, .kind = LS_FIELD_REAL, .at = offsetof(ls_model_config, member), .least = from, \
-        .most = to, .null_is_zero = true                                                            \
+#define LS_CONFIG_REAL_OR_NULL(name, member, from, to)                                                          \
+    {                                                                                                           \
+        .key = name, .kind = LS_FIELD_REAL, .at = offsetof(ls_model_config, member), .least = from, .most = to, \
+        .null_is_zero = true                                                                                    \
     }
 #define LS_CONFIG_FLAG(name, member) \
     { .key = name, .kind = LS_FIELD_FLAG, .at = offsetof(ls_model_config, member) }
@@ -151,29 +151,30 @@ bool ls_config_is_written(ls_json_value root, const char *key);
 LS_MUST_USE ls_status ls_config_check(ls_json_value root, const ls_config_rule *rules);
 
 /* Reads and checks a whole config.json by the tables of its architecture. */
-LS_MUST_USE ls_status ls_config_read(ls_json_value root, const ls_architecture *architecture,
-                                     ls_model_config *out);
+LS_MUST_USE ls_status ls_config_read(ls_json_value root, const ls_architecture *architecture, ls_model_config *out);
 
 /* Reads rope_theta and rope_scaling, or rope_parameters of newer files. out->rope.theta holds the default. */
 LS_MUST_USE ls_status ls_config_rope(ls_json_value root, ls_model_config *out);
 
 /*
- * Marks the layers with a window by layer_types, or by out->windows if that is missing. If out->window is 0, the marks have no effect,
- * and a window in layer_types is an error.
+ * Marks the layers with a window by layer_types, or by out->windows if that is missing. If out->window is 0, the marks
+ * have no effect, and a window in layer_types is an error.
  */
 LS_MUST_USE ls_status ls_config_windows(ls_json_value root, ls_model_config *out);
 
-/* --- context extension (rope_change.c) --------------------------------------------------------------------------------------- */
+/* --- context extension (rope_change.c) ---------------------------------------------------------------------------- */
 
 /* Changes the rotary positions in *text, the malloc'ed text of the config.json from which `config` was read. */
-LS_MUST_USE ls_status ls_rope_change_text(const ls_model_config *config, const ls_rope_change *change,
-                                          char **text);
+LS_MUST_USE ls_status ls_rope_change_text(const ls_model_config *config, const ls_rope_change *change, char **text);
 /* Changes only max_position_embeddings. */
 LS_MUST_USE ls_status ls_config_set_longest(int64_t longest, char **text);
-/* For a config with changed positions: raises max_position_embeddings to the length that yarn or llama3 reach. *longer: it was less. */
+/*
+ * For a config with changed positions: raises max_position_embeddings to the length that yarn or llama3 reach. *longer:
+ * it was less.
+ */
 LS_MUST_USE ls_status ls_rope_change_length(const ls_model_config *config, bool *longer, char **text);
 
-/* --- building (build.c, decoder.c) ------------------------------------------------------------------------------------------- */
+/* --- building (build.c, decoder.c) -------------------------------------------------------------------------------- */
 
 /* State of a builder while it builds a layer. */
 typedef struct ls_layer {
@@ -203,7 +204,6 @@ ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x);
 ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x);
 
 /* `build` of Llama, Mistral and Qwen: norm before each block, rotary positions, a gated feed-forward block. */
-ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *graph, ls_tensor tokens,
-                           ls_tensor positions);
+ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
 
 #endif

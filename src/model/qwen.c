@@ -1,7 +1,8 @@
 /*
- * Qwen2ForCausalLM (Yang et al., arXiv 2407.10671): biases on q, k and v; if use_sliding_window, layers from max_window_layers on attend
- * to a window.
- * Qwen3ForCausalLM (Yang et al., arXiv 2505.09388): biases if attention_bias; heads of q and k are normalised before they are rotated.
+ * Qwen2ForCausalLM (Yang et al., arXiv 2407.10671): biases on q, k and v; if use_sliding_window, layers from
+ * max_window_layers on attend to a window.
+ * Qwen3ForCausalLM (Yang et al., arXiv 2505.09388): biases if attention_bias; heads of q and k are normalised before
+ * they are rotated.
  */
 #include "model/model_impl.h"
 

@@ -1,6 +1,7 @@
 /*
- * Context extension by the user (--rope-scaling, --rope-theta): changes the rotary positions in the text of a config.json, in the form
- * that the Hugging Face library reads. The model is then read from the changed text, which is also exported with it.
+ * Context extension by the user (--rope-scaling, --rope-theta): changes the rotary positions in the text of a
+ * config.json, in the form that the Hugging Face library reads. The model is then read from the changed text, which is
+ * also exported with it.
  */
 #include "model/model_impl.h"
 
@@ -44,7 +45,7 @@ static ls_status get_member(const char *text, const char *key, char **out) {
     return *out != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for %s", key);
 }
 
-/* --- TYPE[:FACTOR[:ORIGINAL]] ------------------------------------------------------------------------------------------------ */
+/* --- TYPE[:FACTOR[:ORIGINAL]] ------------------------------------------------------------------------------------- */
 
 typedef struct kind {
     const char *type;
@@ -68,12 +69,11 @@ typedef struct scaling_choice {
 } scaling_choice;
 
 static ls_status scaling_error(const char *text) {
-    return ls_error(
-        LS_USAGE,
-        "--rope-scaling %s; expected default, linear:FACTOR, dynamic:FACTOR, yarn:FACTOR or "
-        "llama3:FACTOR (the last three optionally with :ORIGINAL, the length that the model was trained "
-        "with), or a JSON object",
-        text);
+    return ls_error(LS_USAGE,
+                    "--rope-scaling %s; expected default, linear:FACTOR, dynamic:FACTOR, yarn:FACTOR or "
+                    "llama3:FACTOR (the last three optionally with :ORIGINAL, the length that the model was trained "
+                    "with), or a JSON object",
+                    text);
 }
 
 /* Reads ":NUMBER" from 1 to most, or nothing at the end of the text. */
@@ -92,8 +92,7 @@ static ls_status read_choice(const char *text, scaling_choice *out) {
     const char *at = text + length;
     scaling_choice choice = {.kind = NULL};
     for (size_t k = 0; k < LS_COUNT(kinds); k++)
-        if (strlen(kinds[k].type) == length && strncmp(kinds[k].type, text, length) == 0)
-            choice.kind = &kinds[k];
+        if (strlen(kinds[k].type) == length && strncmp(kinds[k].type, text, length) == 0) choice.kind = &kinds[k];
     if (choice.kind == NULL || !read_number(&at, 1e9, &choice.factor) ||
         !read_number(&at, LS_MOST_POSITIONS, &choice.original) || *at != 0)
         return scaling_error(text);
@@ -104,7 +103,10 @@ static ls_status read_choice(const char *text, scaling_choice *out) {
     return ls_ok();
 }
 
-/* The length that the model was trained with: the user's, that of an extension in the config, or max_position_embeddings. */
+/*
+ * The length that the model was trained with: the user's, that of an extension in the config, or
+ * max_position_embeddings.
+ */
 static double original_of(const ls_model_config *config, const scaling_choice *choice) {
     if (choice->original > 0) return choice->original;
     return config->rope.original_length > 0 ? config->rope.original_length : (double)config->sizes.longest;
@@ -112,13 +114,15 @@ static double original_of(const ls_model_config *config, const scaling_choice *c
 
 static const char original_key[] = "original_max_position_embeddings";
 
-/* The scaling as a JSON object in *out, which the caller frees. Also sets the original length in the config's text, if it belongs there. */
+/*
+ * The scaling as a JSON object in *out, which the caller frees. Also sets the original length in the config's text, if
+ * it belongs there.
+ */
 static ls_status write_choice(const ls_model_config *config, const scaling_choice *choice, char **config_text,
                               char **out) {
     const double original = original_of(config, choice);
     char factor[64] = "", length[80] = "", number[NUMBER_TEXT];
-    if (choice->kind->factor)
-        snprintf(factor, sizeof factor, ", \"factor\": %s", number_text(choice->factor, number));
+    if (choice->kind->factor) snprintf(factor, sizeof factor, ", \"factor\": %s", number_text(choice->factor, number));
     if (choice->kind->beside) {
         size_t from, to;
         snprintf(length, sizeof length, ", \"%s\": %.0f", original_key, original);
@@ -127,14 +131,13 @@ static ls_status write_choice(const ls_model_config *config, const scaling_choic
     } else if (choice->kind->original)
         LS_TRY(set_number(config_text, "max_position_embeddings", original));
     char *made = NULL;
-    if (asprintf(&made, "{\"rope_type\": \"%s\"%s%s%s}", choice->kind->type, factor, length,
-                 choice->kind->further) < 0)
+    if (asprintf(&made, "{\"rope_type\": \"%s\"%s%s%s}", choice->kind->type, factor, length, choice->kind->further) < 0)
         return ls_error(LS_NO_MEMORY, "no memory for --rope-scaling %s", choice->kind->type);
     *out = made;
     return ls_ok();
 }
 
-/* --- the change -------------------------------------------------------------------------------------------------------------- */
+/* --- the change --------------------------------------------------------------------------------------------------- */
 
 static ls_status check_object(const char *scaling) {
     ls_json *document = NULL;
@@ -144,8 +147,7 @@ static ls_status check_object(const char *scaling) {
     return status;
 }
 
-static ls_status scaling_text(const ls_model_config *config, const char *scaling, char **config_text,
-                              char **out) {
+static ls_status scaling_text(const ls_model_config *config, const char *scaling, char **config_text, char **out) {
     scaling_choice choice;
     if (scaling[strspn(scaling, " \t\r\n")] == '{') {
         LS_TRY(check_object(scaling));
@@ -157,8 +159,8 @@ static ls_status scaling_text(const ls_model_config *config, const char *scaling
 }
 
 /*
- * Newer configs: rope_parameters holds the scaling and theta. *parameters is its old text, and then its new text; *scaling (NULL: not
- * changed) is moved into it.
+ * Newer configs: rope_parameters holds the scaling and theta. *parameters is its old text, and then its new text;
+ * *scaling (NULL: not changed) is moved into it.
  */
 static ls_status change_newer(const ls_model_config *config, double theta, char **text, char **scaling,
                               char **parameters) {

@@ -88,8 +88,7 @@ static ls_status fill_in(const costed *all, const ls_host *host, bool together, 
         c->seconds = fmax(c->seconds, seconds);
         c->instrs = ls_max(c->instrs, instrs * ls_mesh_ranks(&all->image[i]->mesh));
     }
-    c->imbalance =
-        flops_sum > 0 ? fmax(0, flops_most * all->n / flops_sum - 1) : 0; /* below 0 only by rounding */
+    c->imbalance = flops_sum > 0 ? fmax(0, flops_most * all->n / flops_sum - 1) : 0; /* below 0 only by rounding */
     return together ? simulate_all(all, &rates, c) : ls_ok();
 }
 
@@ -128,8 +127,9 @@ static int64_t batch_of(const ls_graph *g) {
 }
 
 /*
- * Packed documents differ from batch to batch, and so does the rank with most work: the seconds are the mean over several batches, which is
- * more than the seconds of a mean batch. A batch has as many typical sequences as a rank has of a micro-batch.
+ * Packed documents differ from batch to batch, and so does the rank with most work: the seconds are the mean over
+ * several batches, which is more than the seconds of a mean batch. A batch has as many typical sequences as a rank has
+ * of a micro-batch.
  */
 ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
                        ls_plan_candidate *c) {

@@ -51,14 +51,13 @@ static const struct {
 /* Write and read the numbers of one struct. */
 static void put_rows(const rate_row *rows, size_t n, const void *base, ls_json_writer *w) {
     for (size_t i = 0; i < n; i++)
-        ls_json_put_double(w, rows[i].name,
-                           *(const double *)(const void *)((const char *)base + rows[i].offset));
+        ls_json_put_double(w, rows[i].name, *(const double *)(const void *)((const char *)base + rows[i].offset));
 }
 
 static ls_status read_rows(const rate_row *rows, size_t n, ls_json_value from, void *base) {
     for (size_t i = 0; i < n; i++)
-        LS_TRY(ls_json_double(from, rows[i].name, rows[i].least, 1e18,
-                              (double *)(void *)((char *)base + rows[i].offset)));
+        LS_TRY(
+            ls_json_double(from, rows[i].name, rows[i].least, 1e18, (double *)(void *)((char *)base + rows[i].offset)));
     return ls_ok();
 }
 
@@ -66,8 +65,8 @@ static ls_status read_rows(const rate_row *rows, size_t n, ls_json_value from, v
 static void add_plain(char *out, size_t room, const char *text) {
     size_t n = strlen(out);
     for (; *text != 0 && n + 1 < room; text++) {
-        const bool plain = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
-                           (*text >= '0' && *text <= '9');
+        const bool plain =
+            (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') || (*text >= '0' && *text <= '9');
         if (plain || (n > 0 && out[n - 1] != '-')) out[n++] = plain ? *text : '-';
     }
     out[n] = 0;
@@ -82,8 +81,8 @@ ls_status ls_host_path(ls_isa isa, char **out) {
     ls_machine_detect(&machine);
     char name[160] = "";
     add_plain(name, sizeof name, machine.name);
-    return ls_path_print(out, "%s%s/longspan/%s-%d-%s.json", has_cache ? cache : home,
-                         has_cache ? "" : "/.cache", name, machine.cores, ls_isa_name(isa));
+    return ls_path_print(out, "%s%s/longspan/%s-%d-%s.json", has_cache ? cache : home, has_cache ? "" : "/.cache", name,
+                         machine.cores, ls_isa_name(isa));
 }
 
 void ls_host_put(const ls_host *host, ls_json_writer *w) {
@@ -134,8 +133,8 @@ static ls_status check_version(ls_json_value root, const char *path) {
     const char *version;
     LS_TRY(ls_json_text(root, "version", &version));
     if (strcmp(version, LS_VERSION) == 0) return ls_ok();
-    return ls_error(LS_INVALID, "%s: field \"version\": the rates were measured by version %.40s, this is %s",
-                    path, version, LS_VERSION);
+    return ls_error(LS_INVALID, "%s: field \"version\": the rates were measured by version %.40s, this is %s", path,
+                    version, LS_VERSION);
 }
 
 bool ls_host_load(ls_isa isa, ls_host *out) {

@@ -1,14 +1,14 @@
 /*
- * Measures the rates of this machine: what one core does while all others do the same, as in a step. Each kernel runs by itself, on every
- * core at once, with data of its own for each core.
+ * Measures the rates of this machine: what one core does while all others do the same, as in a step. Each kernel runs
+ * by itself, on every core at once, with data of its own for each core.
  */
 #include "plan/plan_impl.h"
 
 #include <math.h>
 #include <string.h>
 
-ls_status ls_measure_call(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
-                          const ls_kernel_call *call, double *seconds) {
+ls_status ls_measure_call(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool, const ls_kernel_call *call,
+                          double *seconds) {
     ls_timed_calls timed;
     double times[LS_MEASURED_RUNS];
     LS_TRY(ls_timed_calls_open(id, dtype, isa, pool, call, &timed));
@@ -40,8 +40,8 @@ static ls_status measure_matmul(ls_dtype T, ls_isa isa, ls_pool *pool, int64_t n
 }
 
 /*
- * How much longer a product takes that is split over two cores, as it waits for the later core: measured in alternation with two products of
- * half its size, one on each core.
+ * How much longer a product takes that is split over two cores, as it waits for the later core: measured in alternation
+ * with two products of half its size, one on each core.
  */
 static ls_status measure_split(ls_dtype T, ls_isa isa, int64_t n, double *split) {
     enum { RUNS = 5 * LS_MEASURED_RUNS };
@@ -67,7 +67,10 @@ static ls_status measure_split(ls_dtype T, ls_isa isa, int64_t n, double *split)
     return ls_ok();
 }
 
-/* The cost of a piece of a strided copy: a copy of pieces of 64 bytes against a flat copy of as many bytes, both in a cache. */
+/*
+ * The cost of a piece of a strided copy: a copy of pieces of 64 bytes against a flat copy of as many bytes, both in a
+ * cache.
+ */
 static ls_status measure_pieces(ls_arena *arena, ls_isa isa, double *piece) {
     enum { PIECES = 2048, LONG = 16 };
     const int64_t size[] = {PIECES, LONG};
@@ -91,7 +94,9 @@ static ls_status measure_add(ls_isa isa, ls_pool *pool, int64_t n, double *secon
     return ls_measure_call(LS_KERNEL_ADD, LS_F32, isa, pool, &call, seconds);
 }
 
-/* Rates of memory, from sums larger than all caches, on all cores and on one; the overhead of a call, from a tiny sum. */
+/*
+ * Rates of memory, from sums larger than all caches, on all cores and on one; the overhead of a call, from a tiny sum.
+ */
 static ls_status measure_memory(ls_isa isa, ls_pool *pool, ls_host *out) {
     const int64_t n = (int64_t)fmin(fmax(out->cache, 0x1p20), 0x1p24);
     double busy, alone, nothing;
@@ -99,8 +104,7 @@ static ls_status measure_memory(ls_isa isa, ls_pool *pool, ls_host *out) {
     LS_TRY(measure_add(isa, NULL, n * ls_min(4, ls_pool_threads(pool)), &alone));
     LS_TRY(measure_add(isa, NULL, 16, &nothing));
     out->memory = 3.0 * (double)n * sizeof(float) / busy;
-    out->memory_alone =
-        fmax(out->memory, 3.0 * (double)(n * ls_min(4, ls_pool_threads(pool))) * sizeof(float) / alone);
+    out->memory_alone = fmax(out->memory, 3.0 * (double)(n * ls_min(4, ls_pool_threads(pool))) * sizeof(float) / alone);
     out->overhead = fmax(nothing, 1e-9);
     return ls_ok();
 }
@@ -114,7 +118,9 @@ static ls_status measure_type(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *
     return ls_measure_streams(arena, T, isa, pool, reference ? 0x1p18 : cache, rates->bytes);
 }
 
-/* One pass over all measurements. f64 is used to check results, not to train, and is measured in the first pass only. */
+/*
+ * One pass over all measurements. f64 is used to check results, not to train, and is measured in the first pass only.
+ */
 static ls_status measure(ls_arena *arena, ls_isa isa, ls_pool *pool, bool first, ls_host *out) {
     static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
     for (size_t i = 0; i < (first ? LS_COUNT(types) : LS_COUNT(types) - 1); i++)

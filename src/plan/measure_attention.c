@@ -1,7 +1,8 @@
 /*
- * Measures what attention costs on this machine, with four calls of each pass: heads of size 32 and 128, each with a long causal call and a
- * short call without a mask. The cost of a pair follows from the long calls, that of rows and bytes from the short ones; the two sizes of
- * heads separate flops from pairs, and bytes from rows. The calls alternate, so that a slow period of the machine affects all of them.
+ * Measures what attention costs on this machine, with four calls of each pass: heads of size 32 and 128, each with a
+ * long causal call and a short call without a mask. The cost of a pair follows from the long calls, that of rows and
+ * bytes from the short ones; the two sizes of heads separate flops from pairs, and bytes from rows. The calls
+ * alternate, so that a slow period of the machine affects all of them.
  */
 #include "plan/plan_impl.h"
 
@@ -24,16 +25,15 @@ static ls_status probe_open(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *po
                             int64_t tokens, int64_t D, probe *out) {
     enum { LONG_HEADS = 4, SHORT_HEADS = 16, SHORT_TOKENS = 128 };
     const bool is_long = length == LONG;
-    const int64_t S = is_long ? tokens : ls_min(tokens, SHORT_TOKENS),
-                  Hq = is_long ? LONG_HEADS : SHORT_HEADS;
+    const int64_t S = is_long ? tokens : ls_min(tokens, SHORT_TOKENS), Hq = is_long ? LONG_HEADS : SHORT_HEADS;
     const ls_mask mask = is_long ? ls_mask_causal() : (ls_mask){.n = 0};
     const ls_attention_shape shape = {.S = S, .Hq = Hq, .Hkv = Hq / 2, .D = D};
     const ls_kernel_call call = ls_attention_call_make(arena, T, pass, &shape, &mask);
     *out = (probe){.pairs = ls_attention_call_pairs(&call), .rows = (double)(S * Hq)};
     for (int i = 0; i < call.n_in; i++) out->bytes += (double)ls_view_bytes(&call.in[i]);
     for (int i = 0; i < call.n_out; i++) out->bytes += (double)ls_view_bytes(&call.out[i]);
-    LS_TRY(ls_timed_calls_open(pass == LS_FORWARD ? LS_KERNEL_ATTENTION : LS_KERNEL_ATTENTION_GRAD, T, isa,
-                               pool, &call, &out->timed));
+    LS_TRY(ls_timed_calls_open(pass == LS_FORWARD ? LS_KERNEL_ATTENTION : LS_KERNEL_ATTENTION_GRAD, T, isa, pool, &call,
+                               &out->timed));
     out->open = true;
     return ls_ok();
 }
@@ -48,7 +48,9 @@ static line line_through(double x0, double y0, double x1, double y1) {
     return (line){fmax(0, y1 - slope * x1), slope};
 }
 
-/* Seconds of a pair and of a row with its bytes: two unknowns, from the long and the short call with one size of head. */
+/*
+ * Seconds of a pair and of a row with its bytes: two unknowns, from the long and the short call with one size of head.
+ */
 static void pair_and_row(const probe *p, double *pair, double *row) {
     const probe *a = &p[LONG], *b = &p[SHORT];
     *pair = (a->seconds * b->rows - b->seconds * a->rows) / (a->pairs * b->rows - b->pairs * a->rows);
@@ -66,14 +68,12 @@ static ls_attention_cost cost_of(const probe p[HEADS][LENGTHS], int pass) {
     const line pairs = line_through(flops * (double)head_size[SMALL_HEAD], pair[SMALL_HEAD],
                                     flops * (double)head_size[LARGE_HEAD], pair[LARGE_HEAD]);
     const line rows = line_through(bytes[SMALL_HEAD], row[SMALL_HEAD], bytes[LARGE_HEAD], row[LARGE_HEAD]);
-    return (ls_attention_cost){
-        .flop = pairs.slope, .pair = pairs.constant, .row = rows.constant, .byte = rows.slope};
+    return (ls_attention_cost){.flop = pairs.slope, .pair = pairs.constant, .row = rows.constant, .byte = rows.slope};
 }
 
 typedef probe probes[LS_PASSES][HEADS][LENGTHS];
 
-static ls_status time_probes(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, int64_t tokens,
-                             probes all) {
+static ls_status time_probes(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, int64_t tokens, probes all) {
     enum { N = LS_PASSES * HEADS * LENGTHS };
     probe *each = &all[0][0][0];
     for (int i = 0; i < N; i++)

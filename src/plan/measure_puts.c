@@ -41,8 +41,7 @@ static ls_status send_round(ls_comm *comm, int blocks, uint64_t *generation, dou
         const ls_range from = ls_range_flat((size_t)i * BLOCK, BLOCK),
                        to = ls_range_flat((size_t)(blocks + i) * BLOCK, BLOCK);
         const double start = ls_seconds();
-        ls_comm_put_signal(comm, (rank + 1) % ranks, &to, ls_comm_heap(comm), &from, WORD_DATA,
-                           ++*generation);
+        ls_comm_put_signal(comm, (rank + 1) % ranks, &to, ls_comm_heap(comm), &from, WORD_DATA, ++*generation);
         spent += ls_seconds() - start;
         LS_TRY(ls_comm_wait(comm, WORD_DATA, *generation, (rank + ranks - 1) % ranks, "block"));
     }
@@ -78,9 +77,8 @@ static ls_status on_rank(ls_comm *comm, void *context) {
 ls_status ls_measure_puts(double cache, ls_host *out) {
     ls_machine machine;
     ls_machine_detect(&machine);
-    exchange x = {.near = (int)fmax(1, fmin(cache / 4 / BLOCK, 4)),
-                  .far = (int)fmin(fmax(4 * cache / BLOCK, 8), 64),
-                  .out = out};
+    exchange x = {
+        .near = (int)fmax(1, fmin(cache / 4 / BLOCK, 4)), .far = (int)fmin(fmax(4 * cache / BLOCK, 8), 64), .out = out};
     const int ranks = (int)ls_max(2, ls_min(machine.cores, MOST_RANKS));
     const ls_world_options options = {.ranks = ranks,
                                       .heap_bytes = 2 * (size_t)x.far * BLOCK,

@@ -1,18 +1,13 @@
 /*
- * Measures what kernels cost by their bytes, on all cores at once: each kernel with a sample on operands that lie in a cache, and on
- * operands that are much larger than it.
+ * Measures what kernels cost by their bytes, on all cores at once: each kernel with a sample on operands that lie in a
+ * cache, and on operands that are much larger than it.
  */
 #include "plan/plan_impl.h"
 
 #include <math.h>
 #include <string.h>
 
-enum {
-    E = 768,
-    D = 64,
-    H = E / D,
-    WIDE = 16
-}; /* sizes of a token; a row of logits is as wide as WIDE tokens */
+enum { E = 768, D = 64, H = E / D, WIDE = 16 }; /* sizes of a token; a row of logits is as wide as WIDE tokens */
 
 /* The call to make: on n tokens, of element type T and accumulator type G. */
 typedef struct maker {
@@ -124,8 +119,7 @@ static ls_kernel_call make_call(const maker *m, const ls_kernel_sample *sample, 
 }
 
 /* *out becomes the seconds per byte of calls of about `wanted` bytes. */
-static ls_status measure(const maker *any, ls_kernel_id id, ls_isa isa, ls_pool *pool, double wanted,
-                         double *out) {
+static ls_status measure(const maker *any, ls_kernel_id id, ls_isa isa, ls_pool *pool, double wanted, double *out) {
     const ls_kernel_sample *sample = &ls_contracts[id].sample;
     maker m = *any;
     double bytes, seconds;

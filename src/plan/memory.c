@@ -1,6 +1,6 @@
 /*
- * Whether a job fits into the memory allowed: a rank's memory by kind of buffer, what a candidate must save to fit, and what would fit
- * where the job does not. All answers come from compiled programs, so they are as exact as the programs.
+ * Whether a job fits into the memory allowed: a rank's memory by kind of buffer, what a candidate must save to fit, and
+ * what would fit where the job does not. All answers come from compiled programs, so they are as exact as the programs.
  */
 #include "plan/plan_impl.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- a rank's memory -------------------------------------------------------------------------------------------------------- */
+/* --- a rank's memory ---------------------------------------------------------------------------------------------- */
 
 ls_memory_account ls_memory_account_of(const ls_image *image) {
     ls_memory_account account = {.mapped = 0};
@@ -46,8 +46,8 @@ ls_status ls_memory_check(const ls_image *image, int64_t allowed, const char *li
     char needed[LS_BYTES_TEXT], given[LS_BYTES_TEXT], largest[256], where[96] = "";
     name_largest(image, space, peak, largest, sizeof largest);
     if (peak->program >= 0)
-        snprintf(where, sizeof where, " in program %s at %d, %s", image->programs[peak->program].name,
-                 peak->instr, image->programs[peak->program].instrs[peak->instr].op);
+        snprintf(where, sizeof where, " in program %s at %d, %s", image->programs[peak->program].name, peak->instr,
+                 image->programs[peak->program].instrs[peak->instr].op);
     return ls_error(
         LS_NO_MEMORY,
         "a rank needs %zu bytes (%s), but %s allows %lld (%s), even with recompute and tiles; its peak%s: %s",
@@ -64,11 +64,12 @@ ls_status ls_compile_alone(const ls_job *job, const ls_target *target, ls_image 
     return ls_compile(job, &alone, out);
 }
 
-/* --- what to save ----------------------------------------------------------------------------------------------------------- */
+/* --- what to save ------------------------------------------------------------------------------------------------- */
 
 /*
- * The search for the least recompute with which a rank fits into the memory allowed. Each attempt compiles the programs of rank 0 and
- * reads their bytes. Tiling the loss costs nearly nothing and is always done; tiling all else is tried where it saves recompute.
+ * The search for the least recompute with which a rank fits into the memory allowed. Each attempt compiles the programs
+ * of rank 0 and reads their bytes. Tiling the loss costs nearly nothing and is always done; tiling all else is tried
+ * where it saves recompute.
  */
 typedef struct search {
     const ls_job *job;
@@ -96,8 +97,8 @@ static bool fits_with(search *s, ls_tile_kind tile, int drop) {
 }
 
 /*
- * The fewest of [0, most] results to drop so that the rank fits; -1: no number does. More drops need less memory, except for the last few,
- * whose chains are long; therefore a coarse walk upwards finds the interval to bisect.
+ * The fewest of [0, most] results to drop so that the rank fits; -1: no number does. More drops need less memory,
+ * except for the last few, whose chains are long; therefore a coarse walk upwards finds the interval to bisect.
  */
 static int fewest(search *s, ls_tile_kind tile, int most) {
     enum { STRIDES = 8 };
@@ -139,8 +140,7 @@ static ls_saving choose_saving(search *s, const ls_plan_request *request) {
     return best.drop >= 0 ? best : s->smallest;
 }
 
-ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int64_t allowed,
-                         ls_target *target) {
+ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int64_t allowed, ls_target *target) {
     ls_saving saving = {.tile = request->tile < 0 ? LS_TILE_LOSS : (ls_tile_kind)request->tile,
                         .tile_rows = request->tile_rows};
     const int most = ls_recompute_count(job);
@@ -158,7 +158,7 @@ ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int6
     return s.status;
 }
 
-/* --- the user's wishes ------------------------------------------------------------------------------------------------------ */
+/* --- the user's wishes -------------------------------------------------------------------------------------------- */
 
 /* "auto" is -1. */
 static ls_status parse_drop(const char *text, int *out) {
@@ -182,8 +182,7 @@ ls_status ls_plan_memory_options(const ls_spread *spread, ls_plan_request *reque
     if (spread->memory < 0)
         return ls_error(LS_USAGE, "--memory %lld; expected a number of bytes", (long long)spread->memory);
     if (spread->tile_rows < 0)
-        return ls_error(LS_USAGE, "--tile-rows %lld; expected a number of tokens",
-                        (long long)spread->tile_rows);
+        return ls_error(LS_USAGE, "--tile-rows %lld; expected a number of tokens", (long long)spread->tile_rows);
     if (spread->tile != NULL && strcmp(spread->tile, "auto") != 0) {
         ls_tile_kind kind;
         LS_TRY(ls_tile_parse(spread->tile, &kind));
@@ -192,7 +191,7 @@ ls_status ls_plan_memory_options(const ls_spread *spread, ls_plan_request *reque
     return parse_drop(spread->recompute, &request->drop);
 }
 
-/* --- what would fit --------------------------------------------------------------------------------------------------------- */
+/* --- what would fit ----------------------------------------------------------------------------------------------- */
 
 /* Each attempt compiles the job: one for each doubling of the ranks, a few for each halving of the sequence. */
 enum { SEQ_STEPS = 64, MOST_TIMES = 64 };
@@ -214,7 +213,10 @@ static bool variant_fits(const advice *a, int64_t seq, const ls_plan_request *re
     return status.code == LS_OK;
 }
 
-/* The request narrowed to the nearest candidate, with a ring `times` as long: one candidate only, which is quick to try. */
+/*
+ * The request narrowed to the nearest candidate, with a ring `times` as long: one candidate only, which is quick to
+ * try.
+ */
 static ls_plan_request narrowed(const advice *a, int times) {
     ls_plan_request one = *a->request;
     one.mesh = a->nearest.mesh;
@@ -226,7 +228,9 @@ static ls_plan_request narrowed(const advice *a, int times) {
     return one;
 }
 
-/* The longest sequence below the user's that fits and is a multiple of `step`; 0: none. Bytes grow with the sequence. */
+/*
+ * The longest sequence below the user's that fits and is a multiple of `step`; 0: none. Bytes grow with the sequence.
+ */
 static int64_t longest_that_fits(const advice *a, int64_t step) {
     const ls_plan_request one = narrowed(a, 1);
     int64_t low = 0, high = ls_ceil_div(a->variants->seq, step);
@@ -247,14 +251,13 @@ static int ranks_that_fit(const advice *a) {
         ls_plan_request whole = *a->request; /* a mesh of the request may not allow more ranks */
         whole.ranks = one.ranks;
         whole.memory = one.memory;
-        if (variant_fits(a, a->variants->seq, &one) && variant_fits(a, a->variants->seq, &whole))
-            return one.ranks;
+        if (variant_fits(a, a->variants->seq, &one) && variant_fits(a, a->variants->seq, &whole)) return one.ranks;
     }
     return 0;
 }
 
-ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_plan_request *request,
-                         const ls_plan *refused, ls_status refusal) {
+ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_plan_request *request, const ls_plan *refused,
+                         ls_status refusal) {
     const ls_plan_candidate *nearest = &refused->candidates[0];
     if (refused->n_candidates == 0 || nearest->refused[0] != 0 || nearest->fits) return refusal;
     const advice a = {variants, request, refused->target};

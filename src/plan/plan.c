@@ -7,7 +7,7 @@
 
 static bool is_free(const char *name) { return name == NULL || strcmp(name, "auto") == 0; }
 
-/* --- what the request leaves open ------------------------------------------------------------------------------------------- */
+/* --- what the request leaves open --------------------------------------------------------------------------------- */
 
 static bool is_causal_like(const ls_mask *mask) {
     for (int t = 0; t < mask->n; t++) {
@@ -16,7 +16,10 @@ static bool is_causal_like(const ls_mask *mask) {
     return false;
 }
 
-/* Whether the visible keys of some attention depend on the position, so that equal parts of the sequence are unequal work. */
+/*
+ * Whether the visible keys of some attention depend on the position, so that equal parts of the sequence are unequal
+ * work.
+ */
 static bool has_causal_attention(const ls_graph *g) {
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_mask *mask = ls_node_mask(&g->nodes[n]);
@@ -50,7 +53,10 @@ static int layouts_for(const ls_plan_request *request, bool causal, const ls_mes
     return packed && mesh->size[LS_AXIS_RING] > 1 ? 3 : 2;
 }
 
-/* Whether the strategy of the request is tried on this mesh. On a mesh of the request it always is: the compiler may refuse it. */
+/*
+ * Whether the strategy of the request is tried on this mesh. On a mesh of the request it always is: the compiler may
+ * refuse it.
+ */
 static bool suits_mesh(const ls_plan_request *request, const ls_mesh *mesh) {
     if (request->mesh.size[LS_AXIS_RING] != 0 || request->mesh.size[LS_AXIS_ULYSSES] != 0) return true;
     if (is_free(request->strategy)) return true;
@@ -75,14 +81,14 @@ static ls_status mesh_error(const ls_plan_request *request) {
     for (int a = 0; a < LS_AXES; a++) {
         const size_t used = strlen(given);
         if (request->mesh.size[a] != 0)
-            snprintf(given + used, sizeof given - used, "%s%s=%d", used > 0 ? "," : "",
-                     ls_axis_name((ls_axis)a), request->mesh.size[a]);
+            snprintf(given + used, sizeof given - used, "%s%s=%d", used > 0 ? "," : "", ls_axis_name((ls_axis)a),
+                     request->mesh.size[a]);
     }
     return ls_error(LS_USAGE, "mesh '%s' does not multiply to %d ranks%s", given, request->ranks,
                     request->mesh.size[LS_AXIS_DP] == 0 ? " (dp is 1 unless given)" : "");
 }
 
-/* --- candidates ------------------------------------------------------------------------------------------------------------- */
+/* --- candidates --------------------------------------------------------------------------------------------------- */
 
 ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate *c) {
     return (ls_target){.mesh = c->mesh,
@@ -108,11 +114,14 @@ static ls_status strategies_for(const ls_plan_request *request, const ls_mesh *m
         *n = 1;
         return ls_ok();
     }
-    return ls_strategy_applicable(
-        request->strategy, &(ls_attention_problem){.mesh = *mesh}); /* its error lists the known ones */
+    return ls_strategy_applicable(request->strategy,
+                                  &(ls_attention_problem){.mesh = *mesh}); /* its error lists the known ones */
 }
 
-/* Finds what the candidate must save, and costs it. If another rank needs more than rank 0, rank 0 is allowed that much less. */
+/*
+ * Finds what the candidate must save, and costs it. If another rank needs more than rank 0, rank 0 is allowed that much
+ * less.
+ */
 static ls_status cost_with_layout(const ls_job *job, const ls_plan_request *request, const ls_layout *layout,
                                   bool together, ls_plan_candidate *c) {
     ls_target target = ls_plan_target(request, c);
@@ -198,8 +207,8 @@ static bool is_uneven(const ls_plan *plan, int first) {
     return any;
 }
 
-static ls_status add_candidates(const ls_job *job, const ls_plan_request *request, const ls_mesh *mesh,
-                                bool causal, ls_plan *plan, ls_status *refusal) {
+static ls_status add_candidates(const ls_job *job, const ls_plan_request *request, const ls_mesh *mesh, bool causal,
+                                ls_plan *plan, ls_status *refusal) {
     ls_layout_kind layouts[3];
     const char *strategies[LS_STRATEGIES_MOST];
     ls_status status;
@@ -218,8 +227,7 @@ static ls_status add_candidates(const ls_job *job, const ls_plan_request *reques
     for (int kind = LS_LAYOUT_DOCUMENTS; kind <= LS_LAYOUT_BALANCED; kind++) {
         if (kind == LS_LAYOUT_DOCUMENTS && !has_documents(job->graph)) continue;
         for (int k = 0; k < n_strategies; k++) {
-            const ls_plan_candidate bare = {
-                .mesh = *mesh, .strategy = strategies[k], .layout = (ls_layout_kind)kind};
+            const ls_plan_candidate bare = {.mesh = *mesh, .strategy = strategies[k], .layout = (ls_layout_kind)kind};
             add_candidate(job, request, &bare, plan, refusal);
         }
     }
@@ -231,8 +239,9 @@ static double bytes_of(const ls_plan_candidate *c) {
 }
 
 /*
- * The order of candidates: those that fit, those that do not fit by their bytes, refused ones. Of those that fit: measured ones by their
- * measured time, then the others by their predicted time; equal ones (to a millionth) in the order in which they were listed.
+ * The order of candidates: those that fit, those that do not fit by their bytes, refused ones. Of those that fit:
+ * measured ones by their measured time, then the others by their predicted time; equal ones (to a millionth) in the
+ * order in which they were listed.
  */
 static bool comes_before(const ls_plan_candidate *a, const ls_plan_candidate *b) {
     if ((a->refused[0] != 0) != (b->refused[0] != 0)) return a->refused[0] == 0;
@@ -257,18 +266,16 @@ static void sort_candidates(ls_plan *plan) {
 bool ls_plan_is_simulated(const ls_plan *plan) { return plan->instrs <= LS_PLAN_SIMULATED_INSTRS; }
 
 /*
- * Simulates the best candidate until it stays the best: the seconds of the others are lower bounds. Each is costed anew, because among
- * all ranks one may map more than those that were costed before.
+ * Simulates the best candidate until it stays the best: the seconds of the others are lower bounds. Each is costed
+ * anew, because among all ranks one may map more than those that were costed before.
  */
 static ls_status simulate_best(const ls_job *job, const ls_plan_request *request, ls_plan *plan) {
     plan->instrs = 0;
-    for (int i = 0; i < plan->n_candidates; i++)
-        plan->instrs = ls_max(plan->instrs, plan->candidates[i].instrs);
+    for (int i = 0; i < plan->n_candidates; i++) plan->instrs = ls_max(plan->instrs, plan->candidates[i].instrs);
     for (int i = 0; i < plan->n_candidates && ls_plan_is_simulated(plan); i++) {
         ls_plan_candidate *c = &plan->candidates[0];
         if (c->refused[0] != 0 || c->simulated) break;
-        *c = (ls_plan_candidate){
-            .mesh = c->mesh, .strategy = c->strategy, .layout = c->layout, .listed = c->listed};
+        *c = (ls_plan_candidate){.mesh = c->mesh, .strategy = c->strategy, .layout = c->layout, .listed = c->listed};
         log_progress(plan, c);
         LS_TRY(cost_candidate(job, request, true, c));
         sort_candidates(plan);
@@ -276,7 +283,7 @@ static ls_status simulate_best(const ls_job *job, const ls_plan_request *request
     return ls_ok();
 }
 
-/* --- the reason ------------------------------------------------------------------------------------------------------------- */
+/* --- the reason --------------------------------------------------------------------------------------------------- */
 
 void ls_candidate_name(const ls_plan_candidate *c, char out[LS_CANDIDATE_NAME]) {
     char mesh[64];
@@ -302,26 +309,24 @@ static const ls_plan_candidate *runner_up(const ls_plan *plan) {
 
 static void explain_choice(ls_plan *plan) {
     const ls_plan_candidate *first = &plan->candidates[0], *other = runner_up(plan);
-    char name[LS_CANDIDATE_NAME], other_name[LS_CANDIDATE_NAME], time[LS_SECONDS_TEXT],
-        other_time[LS_SECONDS_TEXT];
+    char name[LS_CANDIDATE_NAME], other_name[LS_CANDIDATE_NAME], time[LS_SECONDS_TEXT], other_time[LS_SECONDS_TEXT];
     char sent[LS_BYTES_TEXT], other_sent[LS_BYTES_TEXT];
     ls_candidate_name(first, name);
     const bool both = other != NULL && other->measured > 0; /* then the first is measured too */
-    const char *how = both ? "measured" : "predicted",
-               *rates = both || plan->measured ? "" : ", nominal rates";
+    const char *how = both ? "measured" : "predicted", *rates = both || plan->measured ? "" : ", nominal rates";
     (void)ls_seconds_text(both ? first->measured : first->seconds, time);
     (void)ls_bytes_text(first->bytes_sent + first->bytes_read, sent);
     if (other == NULL) {
         snprintf(plan->reason, sizeof plan->reason,
-                 "%s: nothing else to choose from; %s predicted, moves %s, imbalance %.1f %%%s", name, time,
-                 sent, first->imbalance * 100, rates);
+                 "%s: nothing else to choose from; %s predicted, moves %s, imbalance %.1f %%%s", name, time, sent,
+                 first->imbalance * 100, rates);
         return;
     }
     ls_candidate_name(other, other_name);
     snprintf(plan->reason, sizeof plan->reason,
-             "%s: %s %s against %s for %s (moves %s against %s, imbalance %.1f %% against %.1f %%%s)", name,
-             time, how, ls_seconds_text(both ? other->measured : other->seconds, other_time), other_name,
-             sent, ls_bytes_text(other->bytes_sent + other->bytes_read, other_sent), first->imbalance * 100,
+             "%s: %s %s against %s for %s (moves %s against %s, imbalance %.1f %% against %.1f %%%s)", name, time, how,
+             ls_seconds_text(both ? other->measured : other->seconds, other_time), other_name, sent,
+             ls_bytes_text(other->bytes_sent + other->bytes_read, other_sent), first->imbalance * 100,
              other->imbalance * 100, rates);
 }
 
@@ -337,14 +342,12 @@ static ls_status no_memory(const ls_job *job, const ls_plan_request *request, co
     target.rank = plan->candidates[0].most_rank;
     ls_image *image;
     LS_TRY(ls_compile(job, &target, &image));
-    const ls_status status =
-        ls_memory_check(image, request->memory, request->machine ? "this machine" : "--memory");
+    const ls_status status = ls_memory_check(image, request->memory, request->machine ? "this machine" : "--memory");
     ls_image_destroy(image);
     return status;
 }
 
-static ls_status find_candidates(const ls_job *job, const ls_plan_request *request, ls_plan *plan,
-                                 ls_status *refusal) {
+static ls_status find_candidates(const ls_job *job, const ls_plan_request *request, ls_plan *plan, ls_status *refusal) {
     const int dp = request->mesh.size[LS_AXIS_DP] != 0 ? request->mesh.size[LS_AXIS_DP] : 1;
     const int P = request->ranks % dp == 0 ? request->ranks / dp : 0; /* ranks that share a sequence */
     const bool causal = has_causal_attention(job->graph);
@@ -354,8 +357,7 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
         LS_TRY(add_candidates(job, request, &mesh, causal, plan, refusal));
     }
     const ls_mesh ring = ls_mesh_make(dp, P, 1);
-    if (plan->n_candidates == 0 && P > 0 &&
-        fits_mesh(request, &ring)) /* the compiler's refusal of it says why */
+    if (plan->n_candidates == 0 && P > 0 && fits_mesh(request, &ring)) /* the compiler's refusal of it says why */
         LS_TRY(add_candidates(job, request, &ring, causal, plan, refusal));
     return plan->n_candidates > 0 ? ls_ok() : mesh_error(request);
 }

@@ -1,7 +1,8 @@
 /*
- * plan: resolves what the user left to choice: mesh, strategy, layout, and which memory is saved. Every candidate is compiled and costed.
- * The best ones are compiled for all ranks and simulated with the rates of this machine, until the best candidate is a simulated one; its
- * seconds last until the slowest rank is done. With many ranks none is (LS_PLAN_SIMULATED_INSTRS), and seconds are lower bounds. The header for other folders.
+ * plan: resolves what the user left to choice: mesh, strategy, layout, and which memory is saved. Every candidate is
+ * compiled and costed. The best ones are compiled for all ranks and simulated with the rates of this machine, until the
+ * best candidate is a simulated one; its seconds last until the slowest rank is done. With many ranks none is
+ * (LS_PLAN_SIMULATED_INSTRS), and seconds are lower bounds. The header for other folders.
  */
 #ifndef LS_PLAN_H
 #define LS_PLAN_H
@@ -56,8 +57,9 @@ typedef struct ls_plan_candidate {
 } ls_plan_candidate;
 
 /*
- * Simulating a candidate compiles the programs of all ranks, and takes time and memory by their instructions: about two seconds and
- * 400 MiB for this many. When a candidate has more, none is simulated, so that all are compared by the same kind of time.
+ * Simulating a candidate compiles the programs of all ranks, and takes time and memory by their instructions: about two
+ * seconds and 400 MiB for this many. When a candidate has more, none is simulated, so that all are compared by the same
+ * kind of time.
  */
 enum { LS_PLAN_SIMULATED_INSTRS = 1 << 19 };
 
@@ -82,14 +84,18 @@ bool ls_plan_is_simulated(const ls_plan *plan);
 /* The rates of one rank of the image's job on a host. Threads that share a core share its speed. */
 ls_rates ls_plan_rates(const ls_image *image, const ls_host *host);
 
-/* Checks the options about memory (memory, recompute, tile, tile_rows) and puts them into the request. LS_USAGE names the flag. */
+/*
+ * Checks the options about memory (memory, recompute, tile, tile_rows) and puts them into the request. LS_USAGE names
+ * the flag.
+ */
 LS_MUST_USE ls_status ls_plan_memory_options(const ls_spread *spread, ls_plan_request *request);
 
 /*
- * Chooses the best candidate of a request. The caller frees *out, whatever the status is. dp is 1 unless the mesh gives it. A strategy that is named is tried on the meshes for which
- * ls_strategies_for lists it; usp on any mesh. A candidate saves as little memory as it must to fit into request->memory. When none fits
- * the status is LS_NO_MEMORY, its message says what the smallest candidate needs and for which buffers, and out->target is that candidate.
- * When no candidate applies the status is that of the first refused one, or names the mesh of the request.
+ * Chooses the best candidate of a request. The caller frees *out, whatever the status is. dp is 1 unless the mesh gives
+ * it. A strategy that is named is tried on the meshes for which ls_strategies_for lists it; usp on any mesh. A
+ * candidate saves as little memory as it must to fit into request->memory. When none fits the status is LS_NO_MEMORY,
+ * its message says what the smallest candidate needs and for which buffers, and out->target is that candidate. When no
+ * candidate applies the status is that of the first refused one, or names the mesh of the request.
  */
 LS_MUST_USE ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out);
 
@@ -103,7 +109,7 @@ void ls_plan_choose(const ls_plan_request *request, ls_plan *plan);
 #define LS_CANDIDATE_NAME 128
 void ls_candidate_name(const ls_plan_candidate *candidate, char out[LS_CANDIDATE_NAME]);
 
-/* --- memory.c --------------------------------------------------------------------------------------------------------------- */
+/* --- memory.c ----------------------------------------------------------------------------------------------------- */
 
 /* A rank's memory in bytes: what it maps, by kind of buffer. */
 typedef struct ls_memory_account {
@@ -116,8 +122,8 @@ typedef struct ls_memory_account {
 ls_memory_account ls_memory_account_of(const ls_image *image);
 
 /*
- * LS_NO_MEMORY when the rank maps more than `allowed` bytes; the message says how much it needs, where the peak is, and the largest
- * buffers there. limit: what allows no more, in words ("--memory", "this machine").
+ * LS_NO_MEMORY when the rank maps more than `allowed` bytes; the message says how much it needs, where the peak is, and
+ * the largest buffers there. limit: what allows no more, in words ("--memory", "this machine").
  */
 LS_MUST_USE ls_status ls_memory_check(const ls_image *image, int64_t allowed, const char *limit);
 
@@ -132,18 +138,19 @@ typedef struct ls_plan_variants {
 } ls_plan_variants;
 
 /*
- * Adds to a refusal what would fit: "--ranks 4 would fit, or --seq 112", the smallest change to the ranks or to the sequence. refusal is
- * the LS_NO_MEMORY status of planning the request, and `refused` the plan that it left. Other refusals are returned unchanged. Plans many
- * variants, which takes seconds for large models; runs nothing.
+ * Adds to a refusal what would fit: "--ranks 4 would fit, or --seq 112", the smallest change to the ranks or to the
+ * sequence. refusal is the LS_NO_MEMORY status of planning the request, and `refused` the plan that it left. Other
+ * refusals are returned unchanged. Plans many variants, which takes seconds for large models; runs nothing.
  */
 LS_MUST_USE ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_plan_request *request,
                                      const ls_plan *refused, ls_status refusal);
 
-/* --- host_file.c ------------------------------------------------------------------------------------------------------------ */
+/* --- host_file.c -------------------------------------------------------------------------------------------------- */
 
 /*
- * This machine's rates (program/cost.h): `longspan bench machine` measures them once and keeps them in the user's cache folder,
- * $XDG_CACHE_HOME/longspan or ~/.cache/longspan, one file for each processor, number of cores and instruction set.
+ * This machine's rates (program/cost.h): `longspan bench machine` measures them once and keeps them in the user's cache
+ * folder, $XDG_CACHE_HOME/longspan or ~/.cache/longspan, one file for each processor, number of cores and instruction
+ * set.
  */
 
 /* The path of the file, which need not exist. LS_IO when the user has no home folder. */
@@ -156,18 +163,19 @@ void ls_host_put(const ls_host *host, ls_json_writer *writer);
 LS_MUST_USE ls_status ls_host_save(ls_isa isa, const ls_host *host);
 
 /*
- * *out becomes the measured rates if there is a file of them, else the nominal ones. Returns whether they were measured. A file that is
- * not valid, or was written by another version, is ignored with one log line that says why.
+ * *out becomes the measured rates if there is a file of them, else the nominal ones. Returns whether they were
+ * measured. A file that is not valid, or was written by another version, is ignored with one log line that says why.
  */
 bool ls_host_load(ls_isa isa, ls_host *out);
 
 /*
- * Measures, on all cores at once: attention, its gradient and a matrix product of each type, kernels bound by memory in a cache and from
- * memory, and puts between ranks. Takes half a minute; the machine should be idle. Prints nothing. LS_NO_MEMORY, LS_UNSUPPORTED.
+ * Measures, on all cores at once: attention, its gradient and a matrix product of each type, kernels bound by memory in
+ * a cache and from memory, and puts between ranks. Takes half a minute; the machine should be idle. Prints nothing.
+ * LS_NO_MEMORY, LS_UNSUPPORTED.
  */
 LS_MUST_USE ls_status ls_host_measure(ls_isa isa, ls_host *out);
 
-/* --- timed_call.c ----------------------------------------------------------------------------------------------------------- */
+/* --- timed_call.c ------------------------------------------------------------------------------------------------- */
 
 /*
  * A kernel by itself, on data of its own, timed. All measurements of one kernel are made this way.
@@ -188,9 +196,10 @@ typedef struct ls_timed_call {
 } ls_timed_call;
 
 /*
- * Takes the operands and the parameters of `call`. Operands without data must be dense. They get memory like that of a rank's arenas, with
- * all pages touched: those of floating-point types filled with numbers in (-1, 1), others with zeros. The pool (NULL: this thread alone)
- * and everything that the call points to are borrowed. LS_NO_MEMORY, LS_UNSUPPORTED.
+ * Takes the operands and the parameters of `call`. Operands without data must be dense. They get memory like that of a
+ * rank's arenas, with all pages touched: those of floating-point types filled with numbers in (-1, 1), others with
+ * zeros. The pool (NULL: this thread alone) and everything that the call points to are borrowed. LS_NO_MEMORY,
+ * LS_UNSUPPORTED.
  */
 LS_MUST_USE ls_status ls_timed_call_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                                          const ls_kernel_call *call, ls_timed_call *out);
@@ -198,8 +207,8 @@ double ls_timed_call_run(const ls_timed_call *timed); /* seconds */
 void ls_timed_call_close(ls_timed_call *timed);
 
 /*
- * The same call on several cores at once, each on data of its own, like ranks of one thread: the cores compete for caches, memory and
- * electric power, as they do in a step.
+ * The same call on several cores at once, each on data of its own, like ranks of one thread: the cores compete for
+ * caches, memory and electric power, as they do in a step.
  */
 typedef struct ls_timed_calls {
     ls_timed_call *call;
@@ -221,8 +230,9 @@ typedef struct ls_attention_shape {
 } ls_attention_shape;
 
 /*
- * A call of "attention" (LS_FORWARD) or "attention_grad" (LS_BACKWARD), with the operands that a rank alone would give it, to be timed as
- * above. Operands have no data, except for the positions and the table of visible keys, which lie in the arena.
+ * A call of "attention" (LS_FORWARD) or "attention_grad" (LS_BACKWARD), with the operands that a rank alone would give
+ * it, to be timed as above. Operands have no data, except for the positions and the table of visible keys, which lie in
+ * the arena.
  */
 ls_kernel_call ls_attention_call_make(ls_arena *arena, ls_dtype T, int pass, const ls_attention_shape *shape,
                                       const ls_mask *mask);

@@ -10,7 +10,9 @@
 
 enum { LINE = 64 };
 
-/* Places the operands that have no data from offset `at` on, and returns the end. memory NULL: only counts the bytes. */
+/*
+ * Places the operands that have no data from offset `at` on, and returns the end. memory NULL: only counts the bytes.
+ */
 static size_t place(ls_view *views, int n, size_t at, char *memory) {
     for (int i = 0; i < n; i++) {
         if (views[i].data != NULL) continue;
@@ -36,12 +38,12 @@ static ls_status set_up(ls_timed_call *t) {
     return t->kernel->prepare != NULL ? t->kernel->prepare(call, &t->state) : ls_ok();
 }
 
-ls_status ls_timed_call_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
-                             const ls_kernel_call *call, ls_timed_call *out) {
+ls_status ls_timed_call_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool, const ls_kernel_call *call,
+                             ls_timed_call *out) {
     ls_timed_call timed = {.call = *call, .pool = pool};
     timed.call.threads = ls_pool_threads(pool);
-    LS_TRY(ls_kernel_find(&(ls_kernel_request){.id = id, .dtype = dtype, .isa = isa, .call = &timed.call},
-                          &timed.kernel));
+    LS_TRY(
+        ls_kernel_find(&(ls_kernel_request){.id = id, .dtype = dtype, .isa = isa, .call = &timed.call}, &timed.kernel));
     const ls_status status = set_up(&timed);
     if (status.code != LS_OK)
         ls_timed_call_close(&timed);
@@ -61,10 +63,10 @@ void ls_timed_call_close(ls_timed_call *t) {
     ls_memory_unmap(t->memory, t->bytes);
 }
 
-/* --- calls on several cores at once ----------------------------------------------------------------------------------------- */
+/* --- calls on several cores at once ------------------------------------------------------------------------------- */
 
-ls_status ls_timed_calls_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
-                              const ls_kernel_call *call, ls_timed_calls *out) {
+ls_status ls_timed_calls_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool, const ls_kernel_call *call,
+                              ls_timed_calls *out) {
     int n = ls_pool_threads(pool);
     ls_timed_calls calls = {.pool = pool};
     calls.call = calloc((size_t)n, sizeof *calls.call);
@@ -115,7 +117,7 @@ void ls_timed_calls_close(ls_timed_calls *calls) {
     free(calls->seconds);
 }
 
-/* --- calls of attention ----------------------------------------------------------------------------------------------------- */
+/* --- calls of attention ------------------------------------------------------------------------------------------- */
 
 enum { SPANS = 3 }; /* index of the operand with the table of visible keys */
 
@@ -124,8 +126,7 @@ ls_kernel_call ls_attention_call_make(ls_arena *arena, ls_dtype T, int pass, con
     const int64_t S = shape->S, Hq = shape->Hq, Hkv = shape->Hkv, D = shape->D;
     const int width = ls_mask_width(mask);
     const ls_dtype G = ls_dtype_accumulator(T);
-    const int64_t q[] = {1, S, Hq, D}, kv[] = {1, S, Hkv, D}, rows[] = {1, Hq, S},
-                  spans[] = {1, S, 2 * width};
+    const int64_t q[] = {1, S, Hq, D}, kv[] = {1, S, Hkv, D}, rows[] = {1, Hq, S}, spans[] = {1, S, 2 * width};
     int32_t *at = LS_NEW_ARRAY(arena, int32_t, S);
     ls_span *seen = LS_NEW_ARRAY(arena, ls_span, S * width);
     for (int64_t i = 0; i < S; i++) at[i] = (int32_t)i;
@@ -163,7 +164,6 @@ double ls_attention_call_pairs(const ls_kernel_call *call) {
     const ls_view *table = &call->in[SPANS];
     const ls_span *seen = table->data;
     int64_t keys = 0;
-    for (int64_t i = 0; i < table->size[1] * table->size[2] / 2; i++)
-        keys += ls_max(0, seen[i].hi - seen[i].lo);
+    for (int64_t i = 0; i < table->size[1] * table->size[2] / 2; i++) keys += ls_max(0, seen[i].hi - seen[i].lo);
     return (double)(keys * call->in[0].size[2]);
 }

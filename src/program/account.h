@@ -7,8 +7,8 @@
 #include "program/image.h"
 
 /*
- * Bytes that an instruction reads and writes in this rank's memory, puts into another's, and reads of another's in place; its operands
- * in full.
+ * Bytes that an instruction reads and writes in this rank's memory, puts into another's, and reads of another's in
+ * place; its operands in full.
  */
 double ls_instr_bytes(const ls_instr *instr);
 
@@ -22,7 +22,10 @@ typedef struct ls_op_account {
 
 #define LS_OP_ACCOUNTS 64
 
-/* The ops of a program, most flops first, then most bytes. Returns how many; beyond LS_OP_ACCOUNTS the rest is one row "others". */
+/*
+ * The ops of a program, most flops first, then most bytes. Returns how many; beyond LS_OP_ACCOUNTS the rest is one row
+ * "others".
+ */
 int ls_program_ops(const ls_image *image, int program, ls_op_account out[LS_OP_ACCOUNTS]);
 
 typedef struct ls_program_account {

@@ -6,8 +6,8 @@
 #include <math.h>
 
 /*
- * Of one core of a host of this kind, docs/performance.md: the attention kernels, where long sequences spend nearly all their
- * time; kernels bound by memory; puts between processes.
+ * Of one core of a host of this kind, docs/performance.md: the attention kernels, where long sequences spend nearly all
+ * their time; kernels bound by memory; puts between processes.
  */
 static const struct {
     double f64_flops; /* the reference kernels */
@@ -38,8 +38,7 @@ static ls_attention_cost attention_at(double flops) {
 static ls_core_rates everywhere(double flops) {
     const ls_attention_cost cost = attention_at(flops);
     ls_core_rates rates = {.attention = {cost, cost}, .matmul = flops};
-    for (int i = 0; i < LS_KERNEL_IDS; i++)
-        rates.bytes[i] = (ls_byte_cost){1 / nominal.memory, 1 / nominal.memory};
+    for (int i = 0; i < LS_KERNEL_IDS; i++) rates.bytes[i] = (ls_byte_cost){1 / nominal.memory, 1 / nominal.memory};
     return rates;
 }
 
@@ -78,8 +77,7 @@ ls_rates ls_rates_beside(const ls_host *host, ls_dtype dtype, int threads, int b
     const double each = fmin(host->memory_alone, host->memory * cores / fmin(busy, cores));
     const double factor = fmin(1, host->memory / each);
     ls_host relief = *host;
-    for (int i = 0; i < LS_KERNEL_IDS; i++)
-        relief.type[dtype].bytes[i] = relieved(host->type[dtype].bytes[i], factor);
+    for (int i = 0; i < LS_KERNEL_IDS; i++) relief.type[dtype].bytes[i] = relieved(host->type[dtype].bytes[i], factor);
     relief.put = relieved(host->put, factor);
     ls_rates rates = ls_rates_on(&relief, dtype, threads);
     rates.core = ls_core_rates_of(&rates.core, share);
@@ -113,9 +111,7 @@ double ls_attention_rate(const ls_core_rates *rates, int pass, double head_size)
     return 1 / (cost->flop + cost->pair / (ls_attention_flops(pass) * head_size));
 }
 
-ls_kernel_id ls_measured_as(ls_kernel_id id) {
-    return ls_contracts[id].sample.out != NULL ? id : LS_KERNEL_ADD;
-}
+ls_kernel_id ls_measured_as(ls_kernel_id id) { return ls_contracts[id].sample.out != NULL ? id : LS_KERNEL_ADD; }
 
 static double attention_seconds(const ls_instr *instr, int pass, double bytes, const ls_rates *rates) {
     const ls_attention_cost *cost = &rates->core.attention[pass];
@@ -131,8 +127,8 @@ static double bytes_seconds(const ls_byte_cost *cost, double bytes, double far) 
 }
 
 /*
- * The rate is that of operands in a cache: what comes from memory is packed before it is multiplied, and waited for. Where nobody knows
- * what does, it is taken to be hidden.
+ * The rate is that of operands in a cache: what comes from memory is packed before it is multiplied, and waited for.
+ * Where nobody knows what does, it is taken to be hidden.
  */
 static double product_seconds(const ls_instr *instr, double moved, double far, const ls_rates *rates) {
     const double seconds = instr->flops / rates->core.matmul;
@@ -157,8 +153,7 @@ static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *
     const double before = rates->overhead + elsewhere * rates->put.near;
     const ls_contract *c = &ls_contracts[instr->kernel->id];
     if (c->cost == LS_COST_ATTENTION) return before + attention_seconds(instr, LS_FORWARD, bytes, rates);
-    if (c->cost == LS_COST_ATTENTION_GRAD)
-        return before + attention_seconds(instr, LS_BACKWARD, bytes, rates);
+    if (c->cost == LS_COST_ATTENTION_GRAD) return before + attention_seconds(instr, LS_BACKWARD, bytes, rates);
     const double moved = bytes_seconds(&rates->core.bytes[ls_measured_as(instr->kernel->id)], bytes, far);
     if (c->cost == LS_COST_PRODUCT) return before + product_seconds(instr, moved, far, rates);
     if (c->cost == LS_COST_COPY) return before + moved + pieces_seconds(&instr->in[0], &instr->out[0], rates);

@@ -1,8 +1,10 @@
 /*
- * The cost of an instruction on a machine: what plan compares candidates by, and what the compiler orders instructions by.
+ * The cost of an instruction on a machine: what plan compares candidates by, and what the compiler orders instructions
+ * by.
  *
- * A host's rates are nominal or measured. Nominal rates are constants for an instruction set; the compiler uses them, because all ranks must come to
- * the same order without asking each other. Measured rates of this machine (plan/host_file.c) are for the planner.
+ * A host's rates are nominal or measured. Nominal rates are constants for an instruction set; the compiler uses them,
+ * because all ranks must come to the same order without asking each other. Measured rates of this machine
+ * (plan/host_file.c) are for the planner.
  */
 #ifndef LS_PROGRAM_COST_H
 #define LS_PROGRAM_COST_H
@@ -34,7 +36,7 @@ typedef struct ls_byte_cost {
 typedef struct ls_core_rates {
     ls_attention_cost attention[LS_PASSES];
     double matmul; /* flops per second; a library does them */
-    double split; /* how much longer a call takes that is split over two cores than its halves: 0.05 is 5 % */
+    double split;  /* how much longer a call takes that is split over two cores than its halves: 0.05 is 5 % */
     ls_byte_cost bytes[LS_KERNEL_IDS]; /* of the contracts with a sample; others are taken for `add` */
 } ls_core_rates;
 
@@ -43,19 +45,22 @@ ls_kernel_id ls_measured_as(ls_kernel_id id);
 
 /* The rates of `cores` cores that share each call (less than 1: of a part of one core). */
 ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores);
-/* Flops per second of attention or its gradient on heads of that size, where sequences are long: rows and bytes left out. */
+/*
+ * Flops per second of attention or its gradient on heads of that size, where sequences are long: rows and bytes left
+ * out.
+ */
 double ls_attention_rate(const ls_core_rates *rates, int pass, double head_size);
 
 /* What one core of a host does while all others do the same, with kernels of one instruction set. */
 typedef struct ls_host {
     ls_core_rates type[LS_DTYPES]; /* of f32, f64, bf16 */
     ls_byte_cost put;              /* into another rank's memory, or read there in place */
-    double piece;        /* seconds of each piece of a copy or a put on top, where there are several */
-    double memory;       /* bytes per second that a kernel reads and writes */
-    double memory_alone; /* the same while no other core does anything */
-    double cache;        /* bytes: a core's share of the largest cache */
-    double latency;      /* seconds from a put or signal of no bytes to the end of the wait for it */
-    double overhead;     /* seconds of a kernel that has nothing to do */
+    double piece;                  /* seconds of each piece of a copy or a put on top, where there are several */
+    double memory;                 /* bytes per second that a kernel reads and writes */
+    double memory_alone;           /* the same while no other core does anything */
+    double cache;                  /* bytes: a core's share of the largest cache */
+    double latency;                /* seconds from a put or signal of no bytes to the end of the wait for it */
+    double overhead;               /* seconds of a kernel that has nothing to do */
 } ls_host;
 
 /* Nominal rates for kernels of this instruction set; docs/performance.md says where they were measured. */
@@ -75,15 +80,15 @@ ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads);
 ls_rates ls_rates_of(ls_isa isa, ls_dtype dtype, int threads);
 
 /*
- * The same where only `busy` of the host's `cores` are: they share the memory's bandwidth, so the fewer they are, the more each
- * gets, up to what it gets alone. Cores that have more than one thread to run give each a part of their time.
+ * The same where only `busy` of the host's `cores` are: they share the memory's bandwidth, so the fewer they are, the
+ * more each gets, up to what it gets alone. Cores that have more than one thread to run give each a part of their time.
  */
 ls_rates ls_rates_beside(const ls_host *host, ls_dtype dtype, int threads, int busy, int cores);
 
 /*
- * Seconds of a kernel or of a put until its bytes are sent: attention by its cost, any other kernel its flops or its bytes, whichever take
- * longer; bytes of other ranks' memory, read in place, on top; 0 for other kinds. far: bytes of its operands that come from memory
- * (far.h; INFINITY: all).
+ * Seconds of a kernel or of a put until its bytes are sent: attention by its cost, any other kernel its flops or its
+ * bytes, whichever take longer; bytes of other ranks' memory, read in place, on top; 0 for other kinds. far: bytes of
+ * its operands that come from memory (far.h; INFINITY: all).
  */
 double ls_instr_seconds(const ls_instr *instr, double far, const ls_rates *rates);
 

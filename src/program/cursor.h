@@ -1,10 +1,11 @@
 /*
  * A cursor: how far the queues of one run of a program are. Whoever goes through a program (the executor, the
- * interpreter, the simulator, the local verifier) asks it which instruction heads a queue and whether it may start, and tells it what
- * has been executed and which puts are done.
+ * interpreter, the simulator, the local verifier) asks it which instruction heads a queue and whether it may start, and
+ * tells it what has been executed and which puts are done.
  *
- * The head of a queue may start when each entry of its list `after` has happened: the instruction there has been executed, or, with `done` set, its puts
- * are done. An instruction that waits for a signal word also needs the word's generation (ls_instr_word, ls_instr_generation): its caller checks that.
+ * The head of a queue may start when each entry of its list `after` has happened: the instruction there has been
+ * executed, or, with `done` set, its puts are done. An instruction that waits for a signal word also needs the word's
+ * generation (ls_instr_word, ls_instr_generation): its caller checks that.
  */
 #ifndef LS_PROGRAM_CURSOR_H
 #define LS_PROGRAM_CURSOR_H
@@ -21,7 +22,10 @@ typedef struct ls_cursor {
     int *next;     /* by instruction: the next one of its queue, or n_instrs */
 } ls_cursor;
 
-/* At the beginning of the program's first run. The program, but for its operands, must stay as it is; memory is the arena's. */
+/*
+ * At the beginning of the program's first run. The program, but for its operands, must stay as it is; memory is the
+ * arena's.
+ */
 ls_cursor ls_cursor_make(const ls_program *program, ls_arena *arena);
 /* To the beginning of a run, with so many before it. */
 void ls_cursor_begin(ls_cursor *cursor, uint64_t runs);
@@ -34,7 +38,10 @@ static inline int ls_cursor_head(const ls_cursor *cursor, int queue) {
     return head < cursor->program->n_instrs ? head : -1;
 }
 
-/* What holds up the head of the queue, which is not through: the first thing that it comes after and that has not happened. NULL: none. */
+/*
+ * What holds up the head of the queue, which is not through: the first thing that it comes after and that has not
+ * happened. NULL: none.
+ */
 static inline const ls_after *ls_cursor_obstacle(const ls_cursor *cursor, int queue) {
     const ls_instr *instr = &cursor->program->instrs[cursor->head[queue]];
     for (int i = 0; i < instr->n_after; i++) {

@@ -17,8 +17,8 @@ static bool is_repeated(const ls_instr *instr, const ls_operand *o) {
     for (int i = 0; i < ls_instr_operands(instr); i++) {
         const ls_operand *other = ls_instr_access_at(instr, i).operand;
         if (other == o) return false;
-        if (other->buffer == o->buffer && other->offset == o->offset &&
-            other->displacement == o->displacement && ls_peer_equal(other->peer, o->peer))
+        if (other->buffer == o->buffer && other->offset == o->offset && other->displacement == o->displacement &&
+            ls_peer_equal(other->peer, o->peer))
             return true;
     }
     return false;

@@ -1,14 +1,16 @@
 /*
  * Images: what a rank executes. A flat list of instructions over two arenas: private memory, and its part of the
- * symmetric heap, which peers access. One meaning, several readers: run executes it, explain prints it, plan reads its bytes.
+ * symmetric heap, which peers access. One meaning, several readers: run executes it, explain prints it, plan reads its
+ * bytes.
  *
- * Ranks whose programs read the same share one image: they are a class. An image names no rank. Peers are given by a team and a
- * distance, and where an offset depends on the rank, the operand says how (ls_displacement).
+ * Ranks whose programs read the same share one image: they are a class. An image names no rank. Peers are given by a
+ * team and a distance, and where an offset depends on the rank, the operand says how (ls_displacement).
  *
- * The list, executed one after the other, each put done before the next instruction starts, would be right. Each instruction stands
- * on a queue, and `after` names, for other queues, the last instruction that must have been executed before it starts (a queue keeps
- * its own order), and for any queue the last put that must be done, so queues may run against each other and puts against what follows
- * them. At the end of a run all its puts are done. Queues are orders, not threads. A cursor (cursor.h) goes through a program.
+ * The list, executed one after the other, each put done before the next instruction starts, would be right. Each
+ * instruction stands on a queue, and `after` names, for other queues, the last instruction that must have been executed
+ * before it starts (a queue keeps its own order), and for any queue the last put that must be done, so queues may run
+ * against each other and puts against what follows them. At the end of a run all its puts are done. Queues are orders,
+ * not threads. A cursor (cursor.h) goes through a program.
  *
  * The channels and the order of the transfers are the same in every class. Where a slot or a block lies in the
  * heap is its rank's own business: the other end of the channel is told when programs are prepared (address.h).
@@ -42,14 +44,16 @@ typedef struct ls_buffer {
     ls_space space;
     ls_buffer_kind kind;
     size_t bytes;
-    size_t offset; /* in its arena; set by placement */
-    int program;   /* the only program that uses it: index into ls_image.programs; -1: persistent */
-    int first,
-        last; /* instructions of that program between which its bytes are live (inclusive); where another buffer
+    size_t offset;   /* in its arena; set by placement */
+    int program;     /* the only program that uses it: index into ls_image.programs; -1: persistent */
+    int first, last; /* instructions of that program between which its bytes are live (inclusive); where another buffer
                         takes them over in place, the last is the one before */
 } ls_buffer;
 
-/* A rank relative to the one that executes the program: so many places further in a team of the image. Zeroed: the rank itself. */
+/*
+ * A rank relative to the one that executes the program: so many places further in a team of the image. Zeroed: the rank
+ * itself.
+ */
 typedef struct ls_peer {
     int team;  /* index into ls_image.teams */
     int shift; /* 0 < shift < the team's size */
@@ -59,8 +63,9 @@ static inline bool ls_peer_is_self(ls_peer peer) { return peer.shift == 0; }
 static inline bool ls_peer_equal(ls_peer a, ls_peer b) { return a.team == b.team && a.shift == b.shift; }
 
 /*
- * Bytes that an operand lies further on a rank: the sum of the terms, each the place in a team of the rank that stands `shift` places further,
- * times `bytes`. The place is less than the team's size also when the shift passes the last place.
+ * Bytes that an operand lies further on a rank: the sum of the terms, each the place in a team of the rank that stands
+ * `shift` places further, times `bytes`. The place is less than the team's size also when the shift passes the last
+ * place.
  */
 enum { LS_DISPLACEMENT_TERMS = LS_TEAM_DIGITS };
 typedef struct ls_displacement {
@@ -76,19 +81,18 @@ typedef struct ls_displacement {
 typedef struct ls_operand {
     int buffer;       /* index into ls_image.buffers; -1: none */
     int displacement; /* index into ls_image.displacements; 0: none */
-    ls_peer
-        peer; /* the rank whose bytes these are; another one's are read in place: in a borrowed block, which
-                     lies where its owner says (address.h) */
-    size_t offset;  /* bytes */
-    ls_view view;   /* data is NULL: addresses exist only in a run */
-    uint64_t value; /* name of what must be there (name.h); 0: it is not read */
+    ls_peer peer;     /* the rank whose bytes these are; another one's are read in place: in a borrowed block, which
+                         lies where its owner says (address.h) */
+    size_t offset;    /* bytes */
+    ls_view view;     /* data is NULL: addresses exist only in a run */
+    uint64_t value;   /* name of what must be there (name.h); 0: it is not read */
 } ls_operand;
 
 typedef enum ls_instr_kind {
     LS_INSTR_KERNEL,  /* operands in[], out[] of a kernel */
     LS_INSTR_GRANT,   /* receiver: the peer may put into the slot out[0] */
     LS_INSTR_ACQUIRE, /* sender: until its peer has granted the slot */
-    LS_INSTR_PUT, /* sender: in[0] to the peer's slot, which lies where the peer receives it and has the form of
+    LS_INSTR_PUT,     /* sender: in[0] to the peer's slot, which lies where the peer receives it and has the form of
                          out[0]; done when in[0] may be overwritten */
     LS_INSTR_RECEIVE, /* receiver: until the slot out[0] is filled */
     LS_INSTR_LEASE,   /* owner: the peer may read the block in[0] where it lies */
@@ -102,8 +106,8 @@ typedef enum ls_instr_kind {
 typedef enum ls_queue { LS_COMPUTE, LS_COPY, LS_QUEUES } ls_queue;
 
 /*
- * What an instruction comes after. Everything on that queue up to and including an instruction has been executed; done: and all its puts
- * up to there are done, which means that the bytes they read may be overwritten.
+ * What an instruction comes after. Everything on that queue up to and including an instruction has been executed; done:
+ * and all its puts up to there are done, which means that the bytes they read may be overwritten.
  */
 typedef struct ls_after {
     int queue; /* done: any queue, also its own; else another one */
@@ -116,7 +120,7 @@ typedef struct ls_instr {
     int queue;
     const char *op; /* what to call it: the op's or kernel's name */
     int n_in, n_out;
-    ls_operand *in, *out; /* n_in and n_out of them in the image's arena; a copied instruction shares them */
+    ls_operand *in, *out;    /* n_in and n_out of them in the image's arena; a copied instruction shares them */
     const ls_kernel *kernel; /* of LS_INSTR_KERNEL */
     const void *params;
     const ls_operand *workspace; /* buffer -1: none */
@@ -126,15 +130,14 @@ typedef struct ls_instr {
     int channel;         /* index into ls_program.channels */
     uint64_t generation; /* of this use within one run of the program: 1, 2, ... */
     int n_after;
-    ls_after *after; /* n_after of them in the image's arena, at most one of each sort for each queue */
-    int number;      /* in emission order; kept when instructions are moved */
-    uint64_t
-        transfer; /* of what says "data is there" and the wait for it: name of the payload (name.h); else 0 */
+    ls_after *after;   /* n_after of them in the image's arena, at most one of each sort for each queue */
+    int number;        /* in emission order; kept when instructions are moved */
+    uint64_t transfer; /* of what says "data is there" and the wait for it: name of the payload (name.h); else 0 */
 } ls_instr;
 
 /*
- * One transfer seen from both sides: a word that says "data is there" at the receiver and one that says "free" at the sender.
- * Either the payload is put into a slot of the receiver:
+ * One transfer seen from both sides: a word that says "data is there" at the receiver and one that says "free" at the
+ * sender. Either the payload is put into a slot of the receiver:
  *   receiver  GRANT sets "free"    sender    ACQUIRE awaits it
  *   sender    PUT sets "data"      receiver  RECEIVE awaits it
  * or it is read where it lies; the reader's operands say `peer`:
@@ -155,7 +158,10 @@ typedef enum ls_kept_state {
     LS_STATES
 } ls_kept_state;
 
-/* The effect of a program on a persistent buffer: with it go the state that it needs and the one that it leaves (states.h). */
+/*
+ * The effect of a program on a persistent buffer: with it go the state that it needs and the one that it leaves
+ * (states.h).
+ */
 typedef enum ls_effect {
     LS_EFFECT_NONE,   /* it does not access it */
     LS_EFFECT_READ,   /* it reads it */
@@ -175,9 +181,9 @@ typedef struct ls_kept {
 typedef struct ls_program {
     const char *name;
     int queues;
-    int n_nodes; /* of the graph that it runs */
-    bool
-        timed; /* it is part of the work by which plans are costed and timed; the image's timed programs follow one another */
+    int n_nodes;   /* of the graph that it runs */
+    bool timed;    /* it is part of the work by which plans are costed and timed; the image's timed programs follow one
+                      another */
     ls_kept *kept; /* by buffer; of those that persist */
     ls_instr *instrs;
     int n_instrs;
@@ -196,8 +202,9 @@ typedef enum ls_phase_sums {
 } ls_phase_sums;
 
 /*
- * A row of the phase table: program `to` may follow program `from` (LS_FIRST: it may be the first). What the host writes in between: the inputs at every
- * row; parameters, the optimiser's state and tables before the first program; and sums as `sums` says.
+ * A row of the phase table: program `to` may follow program `from` (LS_FIRST: it may be the first). What the host
+ * writes in between: the inputs at every row; parameters, the optimiser's state and tables before the first program;
+ * and sums as `sums` says.
  */
 typedef struct ls_phase {
     int from, to;
@@ -279,8 +286,7 @@ typedef struct ls_image {
     int64_t flat_elements;       /* with padding */
     ls_adamw_settings *settings; /* of each group of parameters that are updated alike */
     int n_settings;
-    ls_flat_piece
-        *pieces; /* of the rank at place 0 of `owners`: one piece of each bucket, in order (ls_image_piece) */
+    ls_flat_piece *pieces; /* of the rank at place 0 of `owners`: one piece of each bucket, in order (ls_image_piece) */
     int n_pieces;
     int64_t shard_count;
     ls_team owners; /* all ranks, in the order in which they own the pieces of a bucket */
@@ -289,13 +295,13 @@ typedef struct ls_image {
 void ls_image_destroy(ls_image *image); /* NULL is allowed */
 
 /* Names that images bind, beside the graph's inputs, parameters and fetched tensors. */
-#define LS_BIND_TOTALS "step.totals"    /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
-#define LS_BIND_RESULT "step.result"    /* f64[LS_TOTALS]: summed over the ranks */
-#define LS_BIND_HYPER "step.hyper"      /* f64[LS_HYPERS] */
-#define LS_BIND_CONTROL "step.control"  /* f64[LS_CONTROLS] */
-#define LS_BIND_PARAMETERS "parameters" /* T[flat_elements] */
-#define LS_BIND_GRADIENTS "gradients"   /* G[flat_elements]: this rank's sums; where they outlive a program */
-#define LS_BIND_SHARD "gradient.shard"  /* G[shard_count]: summed over the ranks, after step */
+#define LS_BIND_TOTALS "step.totals"      /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
+#define LS_BIND_RESULT "step.result"      /* f64[LS_TOTALS]: summed over the ranks */
+#define LS_BIND_HYPER "step.hyper"        /* f64[LS_HYPERS] */
+#define LS_BIND_CONTROL "step.control"    /* f64[LS_CONTROLS] */
+#define LS_BIND_PARAMETERS "parameters"   /* T[flat_elements] */
+#define LS_BIND_GRADIENTS "gradients"     /* G[flat_elements]: this rank's sums; where they outlive a program */
+#define LS_BIND_SHARD "gradient.shard"    /* G[shard_count]: summed over the ranks, after step */
 #define LS_BIND_MASTER "optimizer.master" /* G[shard_count]; only where T is not G (ls_image_master) */
 #define LS_BIND_M "optimizer.m"
 #define LS_BIND_V "optimizer.v"
@@ -338,8 +344,8 @@ ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t 
 ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim, const int64_t *size);
 
 /*
- * The bytes of an operand on every rank of a class at once: those at place 0 of its teams, and how they are displaced. Bytes of two
- * extents are compared for all ranks: what holds here holds for each of them.
+ * The bytes of an operand on every rank of a class at once: those at place 0 of its teams, and how they are displaced.
+ * Bytes of two extents are compared for all ranks: what holds here holds for each of them.
  */
 typedef struct ls_extent {
     ls_range range;

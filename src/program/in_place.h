@@ -1,4 +1,7 @@
-/* Whether two operands of one kernel call share bytes, and whether the kernel is still right then. (Reading a peer's block in place is another matter: leases.) */
+/*
+ * Whether two operands of one kernel call share bytes, and whether the kernel is still right then. (Reading a peer's
+ * block in place is another matter: leases.)
+ */
 #ifndef LS_PROGRAM_IN_PLACE_H
 #define LS_PROGRAM_IN_PLACE_H
 
@@ -11,8 +14,8 @@ typedef enum ls_sharing {
 } ls_sharing;
 
 /*
- * Compares output `output` of a kernel call with its operand `other` (i: input i; LS_KERNEL_INPUTS + i: output i), at the offsets that placement
- * has given their buffers.
+ * Compares output `output` of a kernel call with its operand `other` (i: input i; LS_KERNEL_INPUTS + i: output i), at
+ * the offsets that placement has given their buffers.
  */
 ls_sharing ls_instr_sharing(const ls_image *image, const ls_instr *instr, int output, int other);
 

@@ -1,6 +1,6 @@
 /*
- * What an instruction means to every reader of a program: what its kind does, which bytes it accesses, and which signal word it sets or
- * awaits.
+ * What an instruction means to every reader of a program: what its kind does, which bytes it accesses, and which signal
+ * word it sets or awaits.
  */
 #ifndef LS_PROGRAM_INSTR_H
 #define LS_PROGRAM_INSTR_H
@@ -25,20 +25,16 @@ typedef struct ls_instr_traits {
 } ls_instr_traits;
 extern const ls_instr_traits ls_instr_traits_of[LS_INSTR_KINDS];
 
-static inline const ls_instr_traits *ls_traits(const ls_instr *instr) {
-    return &ls_instr_traits_of[instr->kind];
-}
+static inline const ls_instr_traits *ls_traits(const ls_instr *instr) { return &ls_instr_traits_of[instr->kind]; }
 
 /*
- * Each end of a channel sets one of its two words and awaits the other. It sets a word only after its last await there: a
- * grant after the receive of the use before it, a lease after the reclaim of the use before it, a put after its acquire, a
- * return after its borrow. So the peer has taken what a word was set to before it is set again: one message at most is on
- * its way to it.
+ * Each end of a channel sets one of its two words and awaits the other. It sets a word only after its last await there:
+ * a grant after the receive of the use before it, a lease after the reclaim of the use before it, a put after its
+ * acquire, a return after its borrow. So the peer has taken what a word was set to before it is set again: one message
+ * at most is on its way to it.
  */
 /* Whether it stands at the end that sends or owns the bytes; else it stands at the end that receives or reads them. */
-static inline bool ls_instr_sends(const ls_instr *instr) {
-    return ls_traits(instr)->sets != ls_traits(instr)->free;
-}
+static inline bool ls_instr_sends(const ls_instr *instr) { return ls_traits(instr)->sets != ls_traits(instr)->free; }
 /* A number for the end at which it stands, less than twice the number of channels. */
 static inline int ls_instr_end(const ls_instr *instr) { return 2 * instr->channel + ls_instr_sends(instr); }
 
@@ -50,9 +46,10 @@ static inline const ls_operand *ls_instr_subject(const ls_instr *instr) {
 
 typedef enum ls_access_kind {
     LS_ACCESS_READ,
-    LS_ACCESS_WRITE, /* or handed over, or taken back: what touched the bytes before is over, what touches them later comes after */
+    LS_ACCESS_WRITE,  /* or handed over, or taken back: what touched the bytes before is over, what touches them later
+                         comes after */
     LS_ACCESS_UPDATE, /* written, and read first */
-    LS_ACCESS_PUT /* a put writes them in its peer's memory; signals, not this rank's order, say when it may */
+    LS_ACCESS_PUT     /* a put writes them in its peer's memory; signals, not this rank's order, say when it may */
 } ls_access_kind;
 
 /* One operand as its instruction accesses it. */

@@ -9,9 +9,7 @@ static uint64_t scramble(uint64_t x) {
     return x ^ (x >> 33);
 }
 
-static uint64_t mix(uint64_t hash, uint64_t value) {
-    return scramble(hash * 31 + value + 0x9e3779b97f4a7c15u);
-}
+static uint64_t mix(uint64_t hash, uint64_t value) { return scramble(hash * 31 + value + 0x9e3779b97f4a7c15u); }
 
 static uint64_t mix_shape(uint64_t hash, const ls_range *range) {
     hash = mix(hash, range->length);
@@ -24,8 +22,7 @@ int ls_write_key(int number, int output) { return number * (LS_KERNEL_OUTPUTS + 
 
 uint64_t ls_name_begin(const ls_view *read) {
     uint64_t hash = mix(read->dtype, (uint64_t)read->ndim);
-    for (int d = 0; d < read->ndim; d++)
-        hash = mix(mix(hash, (uint64_t)read->size[d]), (uint64_t)read->stride[d]);
+    for (int d = 0; d < read->ndim; d++) hash = mix(mix(hash, (uint64_t)read->size[d]), (uint64_t)read->stride[d]);
     return hash | 1;
 }
 

@@ -1,10 +1,10 @@
 /*
- * Names of values. Every operand that is read carries the name of what it must find: which instructions (in emission order)
- * wrote its bytes last, and where in their results it lies. A name is a number; it is given before placement, from the
- * list alone (compile/name.c), and found again by the verifier from what lies at the final addresses.
+ * Names of values. Every operand that is read carries the name of what it must find: which instructions (in emission
+ * order) wrote its bytes last, and where in their results it lies. A name is a number; it is given before placement,
+ * from the list alone (compile/name.c), and found again by the verifier from what lies at the final addresses.
  *
- * The writes that make up a value are those to the same buffer in the same run that share bytes with it and that no later write
- * covers; what was in a persistent buffer when the program began counts as one more.
+ * The writes that make up a value are those to the same buffer in the same run that share bytes with it and that no
+ * later write covers; what was in a persistent buffer when the program began counts as one more.
  */
 #ifndef LS_PROGRAM_NAME_H
 #define LS_PROGRAM_NAME_H

@@ -21,7 +21,7 @@ ls_operand ls_operand_of_peer(ls_operand operand, ls_peer peer) {
     return operand;
 }
 
-/* --- on one rank ----------------------------------------------------------------------------------------------------------------- */
+/* --- on one rank -------------------------------------------------------------------------------------------------- */
 
 int ls_peer_rank(const ls_image *image, ls_peer peer, int rank) {
     return ls_peer_is_self(peer) ? rank : ls_team_member(&image->teams[peer.team], rank, peer.shift);
@@ -44,7 +44,7 @@ ls_range ls_operand_range(const ls_image *image, const ls_operand *operand, int 
                                              ls_operand_displacement(image, operand, rank));
 }
 
-/* --- on all ranks of a class ------------------------------------------------------------------------------------------------------ */
+/* --- on all ranks of a class -------------------------------------------------------------------------------------- */
 
 ls_extent ls_operand_extent(const ls_operand *operand, size_t start) {
     return (ls_extent){ls_view_range(&operand->view, start + operand->offset), operand->displacement};
@@ -57,21 +57,20 @@ size_t ls_extent_end(const ls_image *image, const ls_extent *extent) {
 /* The most that the terms from number t on add. */
 static size_t most_of_rest(const ls_image *image, const ls_displacement *d, int t) {
     size_t most = 0;
-    for (; t < d->n; t++)
-        most += (size_t)(ls_team_size(&image->teams[d->term[t].team]) - 1) * d->term[t].bytes;
+    for (; t < d->n; t++) most += (size_t)(ls_team_size(&image->teams[d->term[t].team]) - 1) * d->term[t].bytes;
     return most;
 }
 
 /*
- * Whether on every rank two extents lie in different steps of one term: the first term in which their displacements differ differs in the
- * shift alone, and either extent, with the terms behind it, fits into a step wherever that begins.
+ * Whether on every rank two extents lie in different steps of one term: the first term in which their displacements
+ * differ differs in the shift alone, and either extent, with the terms behind it, fits into a step wherever that
+ * begins.
  */
 static bool are_steps_apart(const ls_image *image, const ls_extent *a, const ls_extent *b) {
-    const ls_displacement *x = &image->displacements[a->displacement],
-                          *y = &image->displacements[b->displacement];
+    const ls_displacement *x = &image->displacements[a->displacement], *y = &image->displacements[b->displacement];
     int t = 0;
-    while (t < x->n && t < y->n && x->term[t].team == y->term[t].team &&
-           x->term[t].bytes == y->term[t].bytes && x->term[t].shift == y->term[t].shift)
+    while (t < x->n && t < y->n && x->term[t].team == y->term[t].team && x->term[t].bytes == y->term[t].bytes &&
+           x->term[t].shift == y->term[t].shift)
         t++;
     if (t == x->n || t == y->n || x->term[t].team != y->term[t].team || x->term[t].bytes != y->term[t].bytes)
         return false;
@@ -82,8 +81,7 @@ static bool are_steps_apart(const ls_image *image, const ls_extent *a, const ls_
 
 bool ls_extents_meet(const ls_image *image, const ls_extent *a, const ls_extent *b) {
     if (a->displacement == b->displacement) return ls_range_overlap(&a->range, &b->range);
-    if (a->range.offset >= ls_extent_end(image, b) || b->range.offset >= ls_extent_end(image, a))
-        return false;
+    if (a->range.offset >= ls_extent_end(image, b) || b->range.offset >= ls_extent_end(image, a)) return false;
     return !are_steps_apart(image, a, b);
 }
 

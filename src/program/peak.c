@@ -3,8 +3,7 @@
 #include <stdlib.h>
 
 bool ls_buffer_is_live(const ls_buffer *b, int program, int instr) {
-    return b->program < 0 ||
-           (b->program == program && b->first >= 0 && b->first <= instr && instr <= b->last);
+    return b->program < 0 || (b->program == program && b->first >= 0 && b->first <= instr && instr <= b->last);
 }
 
 static size_t live_bytes(const ls_image *image, ls_space space, int program, int instr, size_t *by_kind) {
@@ -32,8 +31,7 @@ static void raise_peak(const ls_image *image, ls_space space, int program, size_
     int64_t live = (int64_t)always;
     for (int i = 0; i < n; i++) {
         live += change[i];
-        if ((size_t)live > peak->bytes)
-            *peak = (ls_peak){.program = program, .instr = i, .bytes = (size_t)live};
+        if ((size_t)live > peak->bytes) *peak = (ls_peak){.program = program, .instr = i, .bytes = (size_t)live};
     }
     ls_arena_destroy(arena);
 }

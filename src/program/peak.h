@@ -18,7 +18,10 @@ bool ls_buffer_is_live(const ls_buffer *buffer, int program, int instr);
 /* The peak of one arena over all programs; the earliest of equals. */
 ls_peak ls_image_peak(const ls_image *image, ls_space space);
 
-/* The largest buffers of the arena that are live there, largest first: indices into image->buffers. Returns how many, at most n. */
+/*
+ * The largest buffers of the arena that are live there, largest first: indices into image->buffers. Returns how many,
+ * at most n.
+ */
 int ls_image_largest(const ls_image *image, ls_space space, const ls_peak *peak, int *out, int n);
 
 #endif

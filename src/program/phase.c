@@ -17,11 +17,10 @@ bool ls_phase_exists(const ls_image *image, int before, int program) {
 }
 
 bool ls_phases_equal(const ls_image *a, const ls_image *b) {
-    return a->n_phases == b->n_phases &&
-           memcmp(a->phases, b->phases, sizeof *a->phases * (size_t)a->n_phases) == 0;
+    return a->n_phases == b->n_phases && memcmp(a->phases, b->phases, sizeof *a->phases * (size_t)a->n_phases) == 0;
 }
 
-/* --- the walk ----------------------------------------------------------------------------------------------------------------- */
+/* --- the walk ----------------------------------------------------------------------------------------------------- */
 
 typedef struct walk {
     const ls_image *image;
@@ -39,7 +38,10 @@ static void go_to(walk *w, ls_arena *arena, int program) {
     w->instrs += w->image->programs[program].n_instrs;
 }
 
-/* The row that is not yet taken and begins at the program, before all others one that leads back to it; -1: there is none. */
+/*
+ * The row that is not yet taken and begins at the program, before all others one that leads back to it; -1: there is
+ * none.
+ */
 static int next_row(const walk *w, int program) {
     int found = -1;
     for (int i = 0; i < w->image->n_phases; i++) {
@@ -51,7 +53,9 @@ static int next_row(const walk *w, int program) {
     return found;
 }
 
-/* The nearest program, from the last of the list on, at which such a row begins; -1: there is none. `way` leads to it. */
+/*
+ * The nearest program, from the last of the list on, at which such a row begins; -1: there is none. `way` leads to it.
+ */
 static int nearest_open(walk *w) {
     const ls_image *image = w->image;
     const int start = w->list[w->n - 1];
@@ -129,7 +133,7 @@ int ls_phase_walk(const ls_image *image, ls_arena *arena, int **out) {
     return w.n;
 }
 
-/* --- checks ------------------------------------------------------------------------------------------------------------------- */
+/* --- checks ------------------------------------------------------------------------------------------------------- */
 
 static const char *name_of(const ls_image *image, int program) {
     return program == LS_FIRST ? "the beginning" : image->programs[program].name;
@@ -138,8 +142,7 @@ static const char *name_of(const ls_image *image, int program) {
 ls_status ls_phase_rows_check(const ls_image *image) {
     for (int i = 0; i < image->n_phases; i++) {
         const ls_phase *row = &image->phases[i];
-        if (row->from < LS_FIRST || row->from >= image->n_programs || row->to < 0 ||
-            row->to >= image->n_programs)
+        if (row->from < LS_FIRST || row->from >= image->n_programs || row->to < 0 || row->to >= image->n_programs)
             return ls_error(LS_INVALID, "phase table: row %d is from program %d to %d; expected two of %d", i,
                             row->from, row->to, image->n_programs);
     }
@@ -155,8 +158,7 @@ ls_status ls_phases_check(const ls_image *image) {
     if (w.n == 0)
         status = ls_error(LS_INVALID, "phase table: no program may be the first");
     else if (row >= 0)
-        status = ls_error(LS_INVALID,
-                          "phase table: no order of programs has \"%s\" after \"%s\" and all other rows",
+        status = ls_error(LS_INVALID, "phase table: no order of programs has \"%s\" after \"%s\" and all other rows",
                           name_of(image, image->phases[row].to), name_of(image, image->phases[row].from));
     ls_arena_destroy(arena);
     return status;

@@ -1,7 +1,7 @@
 /*
- * Phases: the programs of an image by name, and the orders in which they may run. An image's phase table (ls_phase) says which program may
- * follow which; training, evaluation, generation and attention alone are such tables. A program that may follow itself runs any number of
- * times in a row.
+ * Phases: the programs of an image by name, and the orders in which they may run. An image's phase table (ls_phase)
+ * says which program may follow which; training, evaluation, generation and attention alone are such tables. A program
+ * that may follow itself runs any number of times in a row.
  */
 #ifndef LS_PROGRAM_PHASE_H
 #define LS_PROGRAM_PHASE_H
@@ -18,8 +18,9 @@ bool ls_phase_exists(const ls_image *image, int before, int program);
 bool ls_phases_equal(const ls_image *a, const ls_image *b);
 
 /*
- * Programs in an order that a run may have and that takes every row of the phase table that any order can take: what is proved and
- * interpreted. A program that may follow itself is in it twice in a row. The list lies in the arena. Returns how many.
+ * Programs in an order that a run may have and that takes every row of the phase table that any order can take: what is
+ * proved and interpreted. A program that may follow itself is in it twice in a row. The list lies in the arena. Returns
+ * how many.
  */
 int ls_phase_walk(const ls_image *image, ls_arena *arena, int **out);
 

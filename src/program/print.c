@@ -3,11 +3,13 @@
  *
  *   states  NAME needed → left · ...
  *
- * without an arrow where it leaves what it has found, and without inputs and tables, which the host sets. Then one instruction is one line:
+ * without an arrow where it leaves what it has found, and without inputs and tables, which the host sets. Then one
+ * instruction is one line:
  *
  *   NUMBER  QUEUE  OP  inputs → outputs   [rank R "channel" gen G]   [after N, put N done, ...]
  *
- * Operands print as name[sizes], with +offset where they begin inside their buffer, and @R where they lie in the heap of rank R.
+ * Operands print as name[sizes], with +offset where they begin inside their buffer, and @R where they lie in the heap
+ * of rank R.
  */
 #include "program/program.h"
 
@@ -55,14 +57,12 @@ static void print_name(const program_page *page, const ls_operand *o, FILE *out)
 static void print_operand(const program_page *page, const ls_operand *o, FILE *out) {
     print_name(page, o, out);
     fputc('[', out);
-    for (int i = 0; i < o->view.ndim; i++)
-        fprintf(out, "%s%lld", i > 0 ? "," : "", (long long)o->view.size[i]);
+    for (int i = 0; i < o->view.ndim; i++) fprintf(out, "%s%lld", i > 0 ? "," : "", (long long)o->view.size[i]);
     fputc(']', out);
     if (!ls_peer_is_self(o->peer)) fprintf(out, "@%d", ls_peer_rank(page->image, o->peer, page->rank));
 }
 
-static void print_list(const program_page *page, const ls_operand *list, int n, const char *between,
-                       FILE *out) {
+static void print_list(const program_page *page, const ls_operand *list, int n, const char *between, FILE *out) {
     for (int i = 0; i < n; i++) {
         if (i > 0) fputs(between, out);
         print_operand(page, &list[i], out);

@@ -123,7 +123,7 @@ const char *ls_queue_name(int queue) {
 }
 
 const char *ls_buffer_kind_name(ls_buffer_kind kind) {
-    static const char *const names[LS_BUFFER_KINDS] = {
-        "input", "table", "parameter", "gradient", "optimizer", "output", "activation", "slot", "workspace"};
+    static const char *const names[LS_BUFFER_KINDS] = {"input",  "table",      "parameter", "gradient", "optimizer",
+                                                       "output", "activation", "slot",      "workspace"};
     return names[kind];
 }

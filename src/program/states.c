@@ -9,12 +9,9 @@
 enum { ZERO = 1u << LS_STATE_ZERO, SUM = 1u << LS_STATE_SUM, SET = 1u << LS_STATE_SET };
 
 const ls_effect_traits ls_effect_traits_of[LS_EFFECTS] = {
-    [LS_EFFECT_NONE] = {"does not use", 0, 0},
-    [LS_EFFECT_READ] = {"reads", SET, 0},
-    [LS_EFFECT_MAKE] = {"makes", 0, SET},
-    [LS_EFFECT_CHANGE] = {"changes", SET, SET},
-    [LS_EFFECT_ADD] = {"adds to", ZERO | SUM, SUM},
-    [LS_EFFECT_TAKE] = {"adds to and then clears", ZERO | SUM, ZERO},
+    [LS_EFFECT_NONE] = {"does not use", 0, 0},      [LS_EFFECT_READ] = {"reads", SET, 0},
+    [LS_EFFECT_MAKE] = {"makes", 0, SET},           [LS_EFFECT_CHANGE] = {"changes", SET, SET},
+    [LS_EFFECT_ADD] = {"adds to", ZERO | SUM, SUM}, [LS_EFFECT_TAKE] = {"adds to and then clears", ZERO | SUM, ZERO},
 };
 
 /* The host writes inputs before every program, and these once, before the first; all other memory is zero then. */
@@ -38,7 +35,7 @@ static bool persists(const ls_image *image, int buffer) {
     return image->buffers[buffer].program < 0 && image->buffers[buffer].bytes > 0;
 }
 
-/* --- what the instructions do ------------------------------------------------------------------------------------------------- */
+/* --- what the instructions do ------------------------------------------------------------------------------------- */
 
 /* A write of the program to a persistent buffer. */
 typedef struct written {
@@ -101,8 +98,7 @@ static void look_at(looking *l, const ls_instr *instr, bool writes) {
         if (ls_operand_is_empty(o) || !ls_peer_is_self(o->peer) || !persists(l->image, o->buffer)) continue;
         seen *s = &l->of[o->buffer];
         const ls_buffer *b = &l->image->buffers[o->buffer];
-        const ls_range range = ls_operand_range(l->image, o, l->rank),
-                       whole = ls_range_flat(b->offset, b->bytes);
+        const ls_range range = ls_operand_range(l->image, o, l->rank), whole = ls_range_flat(b->offset, b->bytes);
         if (!writes && ls_access_reads(&access)) note_read(l, s, &range);
         if (writes && ls_access_writes(&access))
             note_write(l, s, &range, access.kind == LS_ACCESS_UPDATE,
@@ -115,8 +111,7 @@ static void look_at(looking *l, const ls_instr *instr, bool writes) {
 static unsigned effects_of(const seen *s, ls_buffer_kind kind) {
     const bool hosts = kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE; /* set for all, whoever reads it */
     if (!s->writes && !s->perhaps) return 1u << LS_EFFECT_NONE | (hosts ? 1u << LS_EFFECT_READ : 0);
-    if (!s->writes)
-        return 1u << LS_EFFECT_READ | (s->found ? 1u << LS_EFFECT_ADD : 0); /* or it adds nothing */
+    if (!s->writes) return 1u << LS_EFFECT_READ | (s->found ? 1u << LS_EFFECT_ADD : 0); /* or it adds nothing */
     if (s->cleared) return 1u << (s->found ? LS_EFFECT_TAKE : LS_EFFECT_MAKE);
     return (s->found ? 0 : 1u << LS_EFFECT_MAKE) | (s->perhaps ? 1u << LS_EFFECT_CHANGE : 0) |
            (s->found && !s->overwrites ? 1u << LS_EFFECT_ADD : 0);
@@ -142,9 +137,8 @@ static ls_status check_program(const ls_image *image, int program, int rank) {
         const ls_buffer *buffer = &image->buffers[b];
         const unsigned effects = effects_of(&l.of[b], buffer->kind);
         if (!persists(image, b) || effects >> p->kept[b].effect & 1) continue;
-        status = ls_error(
-            LS_INVALID, "program rejected: rank %d, %s declares that it %s \"%s\", but it %s it", rank,
-            p->name, ls_effect_traits_of[p->kept[b].effect].verb, buffer->name, verb_of(effects));
+        status = ls_error(LS_INVALID, "program rejected: rank %d, %s declares that it %s \"%s\", but it %s it", rank,
+                          p->name, ls_effect_traits_of[p->kept[b].effect].verb, buffer->name, verb_of(effects));
     }
     ls_arena_destroy(l.arena);
     return status;
@@ -155,7 +149,7 @@ ls_status ls_effects_check(const ls_image *image, int rank) {
     return ls_ok();
 }
 
-/* --- what follows what -------------------------------------------------------------------------------------------------------- */
+/* --- what follows what -------------------------------------------------------------------------------------------- */
 
 /* The states in which a buffer may be at the end of each program; 0: the program has not been reached. */
 typedef struct ends {
@@ -171,8 +165,7 @@ static unsigned found_along(const ls_image *image, const ends *e, const ls_phase
     const ls_buffer_kind kind = image->buffers[buffer].kind;
     const unsigned left = row->from == LS_FIRST ? at_first[kind] : *end_of(image, e, row->from, buffer);
     if (left == 0 || kind == LS_BUFFER_INPUT) return left == 0 ? 0 : SET;
-    const bool clears =
-        row->sums == LS_PHASE_CLEARED && ls_effect_sums(image->programs[row->to].kept[buffer].effect);
+    const bool clears = row->sums == LS_PHASE_CLEARED && ls_effect_sums(image->programs[row->to].kept[buffer].effect);
     return clears ? ZERO : left;
 }
 
@@ -203,9 +196,8 @@ static ls_status check_row(const ls_image *image, const ends *e, const ls_phase 
         char needed[LS_STATES_TEXT], is[LS_STATES_TEXT];
         if (needs != 0 && wrong != 0)
             return ls_error(LS_INVALID,
-                            "phase table: \"%s\" after \"%s\" needs \"%s\" to be %s, but there it may be %s",
-                            to->name, from, image->buffers[b].name, ls_states_text(needs, needed),
-                            ls_states_text(wrong, is));
+                            "phase table: \"%s\" after \"%s\" needs \"%s\" to be %s, but there it may be %s", to->name,
+                            from, image->buffers[b].name, ls_states_text(needs, needed), ls_states_text(wrong, is));
     }
     return ls_ok();
 }
@@ -219,8 +211,7 @@ ls_status ls_joins_check(const ls_image *image) {
         for (int i = 0; i < image->n_phases; i++) grew = carry(image, &e, &image->phases[i]) || grew;
     }
     ls_status status = ls_ok();
-    for (int i = 0; i < image->n_phases && status.code == LS_OK; i++)
-        status = check_row(image, &e, &image->phases[i]);
+    for (int i = 0; i < image->n_phases && status.code == LS_OK; i++) status = check_row(image, &e, &image->phases[i]);
     ls_arena_destroy(arena);
     return status;
 }

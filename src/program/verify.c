@@ -36,8 +36,7 @@ static ls_status stuck(const ls_play *p) {
         const ls_play_rank *r = &p->rank[rank];
         for (int queue = 0; r->stage < r->stages && queue < p->queues_each; queue++) {
             const ls_play_queue *q = &r->queue[queue];
-            if (q->next == q->n || !ls_traits(&ls_play_program(r)->instrs[q->instrs[q->next]])->awaits)
-                continue;
+            if (q->next == q->n || !ls_traits(&ls_play_program(r)->instrs[q->instrs[q->next]])->awaits) continue;
             return ls_play_fault(p, ls_play_point(p, rank, queue), "waits for ever: deadlock");
         }
     }

@@ -9,16 +9,16 @@
 
 ls_class_proof *ls_class_proof_make(const ls_image *image, int rank, ls_arena *arena) {
     ls_class_proof *proof = LS_NEW(arena, ls_class_proof);
-    *proof = (ls_class_proof){
-        .rank = rank,
-        .teams = ls_arena_copy(arena, image->teams, sizeof *image->teams * (size_t)image->n_teams),
-        .n_teams = image->n_teams,
-        .programs = LS_NEW_ARRAY(arena, ls_program_ends, image->n_programs + 1),
-        .n_programs = image->n_programs,
-        .phases = ls_arena_copy(arena, image->phases, sizeof *image->phases * (size_t)image->n_phases),
-        .n_phases = image->n_phases,
-        .heap_bytes = image->bytes[LS_SYMMETRIC],
-        .words = image->words};
+    *proof =
+        (ls_class_proof){.rank = rank,
+                         .teams = ls_arena_copy(arena, image->teams, sizeof *image->teams * (size_t)image->n_teams),
+                         .n_teams = image->n_teams,
+                         .programs = LS_NEW_ARRAY(arena, ls_program_ends, image->n_programs + 1),
+                         .n_programs = image->n_programs,
+                         .phases = ls_arena_copy(arena, image->phases, sizeof *image->phases * (size_t)image->n_phases),
+                         .n_phases = image->n_phases,
+                         .heap_bytes = image->bytes[LS_SYMMETRIC],
+                         .words = image->words};
     for (int p = 0; p < image->n_programs; p++) {
         const ls_program *program = &image->programs[p];
         ls_program_ends *ends = &proof->programs[p];
@@ -72,16 +72,14 @@ void ls_channel_end_note(ls_channel_end *end, const ls_instr *instr) {
 /* --- comparing -------------------------------------------------------------------------------------------- */
 
 static ls_status differ(const ls_class_proof *a, const ls_class_proof *b, const char *what) {
-    return ls_error(LS_INVALID, "program rejected: the programs of ranks %d and %d differ in %s", a->rank,
-                    b->rank, what);
+    return ls_error(LS_INVALID, "program rejected: the programs of ranks %d and %d differ in %s", a->rank, b->rank,
+                    what);
 }
 
 /* What must be the same in every class. */
 static ls_status compare_frames(const ls_class_proof *a, const ls_class_proof *b) {
-    if (a->n_programs != b->n_programs || a->words != b->words)
-        return differ(a, b, "their number, or in signal words");
-    if (a->n_phases != b->n_phases ||
-        memcmp(a->phases, b->phases, sizeof *a->phases * (size_t)a->n_phases) != 0)
+    if (a->n_programs != b->n_programs || a->words != b->words) return differ(a, b, "their number, or in signal words");
+    if (a->n_phases != b->n_phases || memcmp(a->phases, b->phases, sizeof *a->phases * (size_t)a->n_phases) != 0)
         return differ(a, b, "their phase tables");
     if (a->heap_bytes != b->heap_bytes) return differ(a, b, "the size of the heap");
     if (a->n_teams != b->n_teams) return differ(a, b, "teams");
@@ -92,20 +90,16 @@ static ls_status compare_frames(const ls_class_proof *a, const ls_class_proof *b
         if (strcmp(x->name, y->name) != 0 || x->n_channels != y->n_channels) return differ(a, b, "channels");
         if (x->order != y->order) return differ(a, b, "the order in which transfers are emitted");
         for (int c = 0; c < x->n_channels; c++)
-            if (strcmp(x->channel[c], y->channel[c]) != 0 || x->uses[c] != y->uses[c])
-                return differ(a, b, "channels");
+            if (strcmp(x->channel[c], y->channel[c]) != 0 || x->uses[c] != y->uses[c]) return differ(a, b, "channels");
     }
     return ls_ok();
 }
 
 /* The class at the sending end of a channel, against the one at the receiving end. */
-static ls_status compare_ends(const ls_class_proof *sender, const ls_class_proof *receiver, int program,
-                              int channel) {
-    const ls_channel_end *x = &sender->programs[program].ends[channel],
-                         *y = &receiver->programs[program].ends[channel];
+static ls_status compare_ends(const ls_class_proof *sender, const ls_class_proof *receiver, int program, int channel) {
+    const ls_channel_end *x = &sender->programs[program].ends[channel], *y = &receiver->programs[program].ends[channel];
     const ls_team *team = &sender->teams[x->to.team];
-    const bool meet =
-        y->has_from && y->from.team == x->to.team && y->from.shift + x->to.shift == ls_team_size(team);
+    const bool meet = y->has_from && y->from.team == x->to.team && y->from.shift + x->to.shift == ls_team_size(team);
     const char *what = !meet                    ? "who is at the other end"
                        : x->sent != y->received ? "the form of what is transferred"
                                                 : NULL;

@@ -1,6 +1,6 @@
 /*
- * Histories of bytes. An entry is dropped when a later write covers it: whoever is ordered after that write is ordered after
- * the entry too.
+ * Histories of bytes. An entry is dropped when a later write covers it: whoever is ordered after that write is ordered
+ * after the entry too.
  */
 #include "program/verify_impl.h"
 
@@ -13,8 +13,7 @@ void ls_bytes_create(ls_bytes *bytes, const ls_image *image, int rank, ls_arena 
 void ls_bytes_ask(ls_bytes *bytes, ls_space space, ls_range range, ls_extent extent) {
     bytes->asked = range;
     bytes->asked_extent = extent;
-    ls_intervals_find(&bytes->history[space], extent.range.offset, ls_extent_end(bytes->image, &extent),
-                      &bytes->near);
+    ls_intervals_find(&bytes->history[space], extent.range.offset, ls_extent_end(bytes->image, &extent), &bytes->near);
 }
 
 void ls_access_seen(ls_access *access, ls_point at) {
@@ -36,20 +35,21 @@ static ls_status race(const ls_bytes *bytes, const ls_access *earlier, const ls_
         LS_INVALID,
         "program rejected: race in the memory of rank %d: %s of \"%s\" by rank %d, %s instruction %d (%s), and "
         "%s of \"%s\" by rank %d, %s instruction %d (%s) are not ordered (bytes %zu..%zu and %zu..%zu of the %s)",
-        bytes->rank, earlier->writes ? "write" : "read", image->buffers[earlier->buffer].name,
-        earlier->start.rank, image->programs[earlier->start.program].name, earlier->start.instr,
-        earlier->start.op, later->writes ? "write" : "read", image->buffers[later->buffer].name,
-        later->start.rank, image->programs[later->start.program].name, later->start.instr, later->start.op,
-        earlier->range.offset, ls_range_end(&earlier->range), later->range.offset,
-        ls_range_end(&later->range),
+        bytes->rank, earlier->writes ? "write" : "read", image->buffers[earlier->buffer].name, earlier->start.rank,
+        image->programs[earlier->start.program].name, earlier->start.instr, earlier->start.op,
+        later->writes ? "write" : "read", image->buffers[later->buffer].name, later->start.rank,
+        image->programs[later->start.program].name, later->start.instr, later->start.op, earlier->range.offset,
+        ls_range_end(&earlier->range), later->range.offset, ls_range_end(&later->range),
         image->buffers[later->buffer].space == LS_SYMMETRIC ? "heap" : "private arena");
 }
 
-/* Accesses of this rank are compared for all ranks of its class; with another rank's, the bytes that they are on this one. */
+/*
+ * Accesses of this rank are compared for all ranks of its class; with another rank's, the bytes that they are on this
+ * one.
+ */
 static bool meet(const ls_bytes *bytes, const ls_access *a, const ls_access *b) {
     const bool own = a->start.rank == bytes->rank && b->start.rank == bytes->rank;
-    return own ? ls_extents_meet(bytes->image, &a->extent, &b->extent)
-               : ls_range_overlap(&a->range, &b->range);
+    return own ? ls_extents_meet(bytes->image, &a->extent, &b->extent) : ls_range_overlap(&a->range, &b->range);
 }
 
 /* Of two accesses of this rank, on all ranks of its class: names do not depend on the rank. */
@@ -61,9 +61,9 @@ static bool covers(const ls_bytes *bytes, const ls_access *later, const ls_acces
 
 /* Whether whoever is ordered after `later` is ordered after the earlier access too, and need not ask about it. */
 static bool replaces(const ls_bytes *bytes, const ls_access *later, const ls_access *earlier) {
-    return later->n_end > 0 && (later->writes || !earlier->writes) &&
-           later->place.from <= earlier->place.from && earlier->place.past <= later->place.past &&
-           (later->writes || later->start.queue == earlier->start.queue) && covers(bytes, later, earlier);
+    return later->n_end > 0 && (later->writes || !earlier->writes) && later->place.from <= earlier->place.from &&
+           earlier->place.past <= later->place.past && (later->writes || later->start.queue == earlier->start.queue) &&
+           covers(bytes, later, earlier);
 }
 
 static ls_access *new_access(ls_bytes *bytes) {
@@ -89,8 +89,8 @@ static ls_access *keep(ls_bytes *bytes, ls_intervals *history, ls_access access,
     return kept;
 }
 
-static ls_status touch(ls_bytes *bytes, int buffer, ls_range range, ls_extent extent, bool writes,
-                       ls_point at, const uint32_t *clock, bool open, ls_access **out) {
+static ls_status touch(ls_bytes *bytes, int buffer, ls_range range, ls_extent extent, bool writes, ls_point at,
+                       const uint32_t *clock, bool open, ls_access **out) {
     const ls_space space = bytes->image->buffers[buffer].space;
     ls_intervals *history = &bytes->history[space];
     ls_bytes_ask(bytes, space, range, extent);
@@ -109,11 +109,9 @@ static ls_status touch(ls_bytes *bytes, int buffer, ls_range range, ls_extent ex
     for (int i = 0; i < bytes->near.n; i++) {
         ls_access *earlier = (ls_access *)bytes->near.item[i];
         const bool over = is_over(earlier, clock);
-        if (!over && (earlier->writes || writes) && meet(bytes, earlier, &access))
-            return race(bytes, earlier, &access);
+        if (!over && (earlier->writes || writes) && meet(bytes, earlier, &access)) return race(bytes, earlier, &access);
         if (!over || !replaces(bytes, &access, earlier)) continue;
-        const bool alike =
-            earlier->place.from == access.place.from && earlier->place.past == access.place.past;
+        const bool alike = earlier->place.from == access.place.from && earlier->place.past == access.place.past;
         if (alike && in_place == NULL && !earlier->opened)
             in_place = earlier;
         else
@@ -124,8 +122,8 @@ static ls_status touch(ls_bytes *bytes, int buffer, ls_range range, ls_extent ex
     return ls_ok();
 }
 
-ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes, ls_point at,
-                         const uint32_t *clock, bool open, ls_access **out) {
+ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes, ls_point at, const uint32_t *clock,
+                         bool open, ls_access **out) {
     const ls_range range = ls_operand_range(bytes->image, operand, bytes->rank);
     const ls_extent extent = ls_operand_extent(operand, bytes->image->buffers[operand->buffer].offset);
     return touch(bytes, operand->buffer, range, extent, writes, at, clock, open, out);

@@ -4,7 +4,10 @@
 
 #include <limits.h>
 
-/* A queue has waited until the puts of a queue up to that instruction were done: their sources have been read, as of `at`. */
+/*
+ * A queue has waited until the puts of a queue up to that instruction were done: their sources have been read, as of
+ * `at`.
+ */
 static void settle(ls_play *p, ls_point at, int queue, int of, int instr) {
     ls_play_rank *r = &p->rank[at.rank];
     const ls_play_queue *q = &r->queue[of];
@@ -19,14 +22,13 @@ static void check_value(ls_play *p, int rank, const ls_operand *o, ls_point at) 
     ls_play_expect(p, rank, o->buffer, ls_name_begin(&o->view), o->value, at);
 }
 
-static ls_status touch(ls_play *p, int rank, const ls_operand *o, bool writes, ls_point at,
-                       const uint32_t *clock, bool open, ls_access **out) {
+static ls_status touch(ls_play *p, int rank, const ls_operand *o, bool writes, ls_point at, const uint32_t *clock,
+                       bool open, ls_access **out) {
     if (ls_operand_is_empty(o)) {
         if (out != NULL) *out = NULL;
         return ls_ok();
     }
-    if (!ls_operand_is_inside(p->rank[rank].image, o))
-        return ls_play_fault(p, at, "it reaches outside of its buffer");
+    if (!ls_operand_is_inside(p->rank[rank].image, o)) return ls_play_fault(p, at, "it reaches outside of its buffer");
     return ls_bytes_touch(&p->bytes[rank], o, writes, at, clock, open, out);
 }
 
@@ -88,8 +90,8 @@ static ls_status land(ls_play *p, int rank, int queue, const ls_instr *instr, ls
         return ls_play_fault(p, at, "it lands outside the slot that the receiver has handed over");
     *out = NULL;
     if (ls_operand_is_empty(slot)) return ls_ok();
-    return ls_bytes_touch_from(&p->bytes[peer], slot->buffer, &there.range, true, at,
-                               p->rank[rank].queue[queue].clock, true, out);
+    return ls_bytes_touch_from(&p->bytes[peer], slot->buffer, &there.range, true, at, p->rank[rank].queue[queue].clock,
+                               true, out);
 }
 
 static ls_status put(ls_play *p, int rank, int queue, ls_point at) {

@@ -1,6 +1,6 @@
 /*
- * The verifier's inside, shared by its files: one rank's bytes (who touched them last, and since when that is known), and the play
- * of all ranks' queues.
+ * The verifier's inside, shared by its files: one rank's bytes (who touched them last, and since when that is known),
+ * and the play of all ranks' queues.
  */
 #ifndef LS_PROGRAM_VERIFY_IMPL_H
 #define LS_PROGRAM_VERIFY_IMPL_H
@@ -8,7 +8,7 @@
 #include "program/address.h"
 #include "program/instr.h"
 
-/* --- one instruction by itself (verify_operands.c) --------------------------------------------------------------------------- */
+/* --- one instruction by itself (verify_operands.c) ---------------------------------------------------------------- */
 
 /* LS_INVALID: the instruction is rejected, and why. */
 ls_status ls_instr_fault(const ls_image *image, int program, int rank, int instr, const char *what);
@@ -17,7 +17,7 @@ bool ls_operand_is_inside(const ls_image *image, const ls_operand *operand);
 /* What is wrong with its operands, whatever other instructions do; NULL: nothing. */
 const char *ls_instr_unsound(const ls_image *image, const ls_instr *instr);
 
-/* --- one rank's bytes ------------------------------------------------------------------------------------------------------- */
+/* --- one rank's bytes --------------------------------------------------------------------------------------------- */
 
 /* An instruction in the play, and its tick on its queue's clock. */
 typedef struct ls_point {
@@ -31,10 +31,10 @@ typedef struct ls_point {
 enum { LS_ACCESS_ENDS = 3 }; /* further ones are forgotten: then a program may be rejected for nothing */
 
 /*
- * An access to bytes of one rank. Two accesses by the rank itself are compared for all ranks of its class (ls_extent); one by another rank
- * is compared by the bytes that it touches here. It begins at `start`; it is over for those who have seen one of its ends: a tick of a queue. An open
- * access (a put under way) has no end yet. What most questions ask of most accesses comes first, in one line of the cache: there are
- * hundreds of thousands.
+ * An access to bytes of one rank. Two accesses by the rank itself are compared for all ranks of its class (ls_extent);
+ * one by another rank is compared by the bytes that it touches here. It begins at `start`; it is over for those who
+ * have seen one of its ends: a tick of a queue. An open access (a put under way) has no end yet. What most questions
+ * ask of most accesses comes first, in one line of the cache: there are hundreds of thousands.
  */
 typedef struct ls_access {
     ls_interval place; /* from the extent's first byte to its last */
@@ -89,8 +89,8 @@ void ls_bytes_create(ls_bytes *bytes, const ls_image *image, int rank, ls_arena 
  */
 LS_MUST_USE ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes, ls_point at,
                                      const uint32_t *clock, bool open, ls_access **out);
-LS_MUST_USE ls_status ls_bytes_touch_from(ls_bytes *bytes, int buffer, const ls_range *range, bool writes,
-                                          ls_point at, const uint32_t *clock, bool open, ls_access **out);
+LS_MUST_USE ls_status ls_bytes_touch_from(ls_bytes *bytes, int buffer, const ls_range *range, bool writes, ls_point at,
+                                          const uint32_t *clock, bool open, ls_access **out);
 
 /* From now on what lies in persistent buffers is what the next program begins with. */
 void ls_bytes_begin(ls_bytes *bytes);
@@ -99,12 +99,12 @@ void ls_bytes_begin(ls_bytes *bytes);
 void ls_bytes_ask(ls_bytes *bytes, ls_space space, ls_range range, ls_extent extent);
 
 /*
- * Whether the value of that name lies in the bytes that are asked about, which are of the buffer: the writes by this rank in this
- * program that share bytes with them are those that the name is made of, those that meet happened in the order of emission, and no
- * other write came after them. LS_INVALID says which is not so; `name`: as begun by the caller, without its parts. Ends the question.
+ * Whether the value of that name lies in the bytes that are asked about, which are of the buffer: the writes by this
+ * rank in this program that share bytes with them are those that the name is made of, those that meet happened in the
+ * order of emission, and no other write came after them. LS_INVALID says which is not so; `name`: as begun by the
+ * caller, without its parts. Ends the question.
  */
-LS_MUST_USE ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, uint64_t name, uint64_t expected,
-                                      ls_point at);
+LS_MUST_USE ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, uint64_t name, uint64_t expected, ls_point at);
 
 /*
  * Reading in place (verify_leases.c). find: the lease whose block has the operand's bytes, one that gives it
@@ -122,7 +122,7 @@ LS_MUST_USE ls_status ls_lease_expect(const ls_lease *lease, const ls_bytes *own
 /* The access is over for all who have seen `at`. */
 void ls_access_seen(ls_access *access, ls_point at);
 
-/* --- the play ------------------------------------------------------------------------------------------------------------- */
+/* --- the play ----------------------------------------------------------------------------------------------------- */
 
 typedef struct ls_message ls_message; /* a signal on its way: what its sender knew (verify_words.c) */
 typedef struct ls_moment ls_moment;   /* what a queue had seen after an instruction (verify_clocks.c) */
@@ -168,15 +168,11 @@ typedef struct ls_play {
     ls_status value; /* the first read that does not find its value: told when nothing explains it better */
 } ls_play;
 
-static inline int ls_play_queue_id(const ls_play *p, int rank, int queue) {
-    return rank * p->queues_each + queue;
-}
+static inline int ls_play_queue_id(const ls_play *p, int rank, int queue) { return rank * p->queues_each + queue; }
 
 /* The program that the rank is in. */
 static inline int ls_play_index(const ls_play_rank *r) { return r->walk[r->stage]; }
-static inline const ls_program *ls_play_program(const ls_play_rank *r) {
-    return &r->image->programs[ls_play_index(r)];
-}
+static inline const ls_program *ls_play_program(const ls_play_rank *r) { return &r->image->programs[ls_play_index(r)]; }
 
 /*
  * What the instruction's other end tells of its use: the peer's RECEIVE or LEASE, whose subject lies in the
@@ -204,9 +200,10 @@ static inline ls_point ls_play_point(const ls_play *p, int rank, int queue) {
 ls_status ls_play_fault(const ls_play *p, ls_point at, const char *what);
 
 /*
- * Clocks (verify_clocks.c). begin: counts, in a program that begins, who comes after what in other queues. remember: keeps what the
- * queue has seen after its last instruction, for others will ask. learn: the queue has waited until another one was past an
- * instruction; it learns what that one had seen there and no more, for it may be further by now.
+ * Clocks (verify_clocks.c). begin: counts, in a program that begins, who comes after what in other queues. remember:
+ * keeps what the queue has seen after its last instruction, for others will ask. learn: the queue has waited until
+ * another one was past an instruction; it learns what that one had seen there and no more, for it may be further by
+ * now.
  */
 void ls_clock_join(const ls_play *p, uint32_t *into, const uint32_t *from);
 void ls_clock_begin(ls_play_rank *r);
@@ -214,22 +211,23 @@ void ls_clock_remember(ls_play *p, ls_play_queue *q);
 void ls_clock_learn(ls_play *p, int rank, int queue, ls_after after);
 
 /*
- * Words (verify_words.c). post: the head of the queue sets its peer's word; put, source: the accesses of a put, else NULL. take: the
- * wait at the head of the queue takes its message; *came stays as it was when there is none yet. all_taken: nothing is left over.
+ * Words (verify_words.c). post: the head of the queue sets its peer's word; put, source: the accesses of a put, else
+ * NULL. take: the wait at the head of the queue takes its message; *came stays as it was when there is none yet.
+ * all_taken: nothing is left over.
  */
 LS_MUST_USE ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_access *source);
 LS_MUST_USE ls_status ls_play_take(ls_play *p, int rank, int queue, bool *came);
 LS_MUST_USE ls_status ls_play_all_taken(const ls_play *p, int rank);
 
 /*
- * What is touched (verify_execute.c). run: executes the rank's queues, one after the other, until something holds them up; *moved
- * stays as it was when nothing could be executed. host_writes: between programs the host writes the rank's inputs, knowing what all
- * of its queues knew. expect: the bytes that are asked about hold a value (ls_bytes_expect); when they do not, the play remembers it.
+ * What is touched (verify_execute.c). run: executes the rank's queues, one after the other, until something holds them
+ * up; *moved stays as it was when nothing could be executed. host_writes: between programs the host writes the rank's
+ * inputs, knowing what all of its queues knew. expect: the bytes that are asked about hold a value (ls_bytes_expect);
+ * when they do not, the play remembers it.
  */
 LS_MUST_USE ls_status ls_play_run(ls_play *p, int rank, bool *moved);
 LS_MUST_USE ls_status ls_play_host_writes(ls_play *p, int rank);
-static inline void ls_play_expect(ls_play *p, int rank, int buffer, uint64_t name, uint64_t expected,
-                                  ls_point at) {
+static inline void ls_play_expect(ls_play *p, int rank, int buffer, uint64_t name, uint64_t expected, ls_point at) {
     if (p->value.code != LS_OK) return;
     const ls_status found = ls_bytes_expect(&p->bytes[rank], buffer, name, expected, at);
     if (found.code != LS_OK) p->value = found;

@@ -38,8 +38,7 @@ const ls_lease *ls_lease_find(const ls_leases *leases, const ls_operand *operand
     return found;
 }
 
-ls_status ls_lease_expect(const ls_lease *lease, const ls_bytes *owner, const ls_operand *operand,
-                          ls_point at) {
+ls_status ls_lease_expect(const ls_lease *lease, const ls_bytes *owner, const ls_operand *operand, ls_point at) {
     if (!ls_block_gives(lease->block, lease->transfer, operand))
         return refused(owner, at, "the block that it reads in place is not the value that it names");
     if (written_since(owner, lease->order))

@@ -57,7 +57,7 @@ typedef struct proving {
     use **uses;            /* by channel and generation - 1 */
     end_state *ends;       /* by end */
     ls_channel_end *noted; /* by channel */
-    ls_status value; /* the first read that does not find its value: told when nothing explains it better */
+    ls_status value;       /* the first read that does not find its value: told when nothing explains it better */
 } proving;
 
 static ls_point point_of(const proving *p, int i) {
@@ -76,13 +76,9 @@ static ls_status fault(const proving *p, int i, const char *what) {
 }
 
 /* Whether the queue has seen the end of what happened there. */
-static bool has_seen(const queue_state *q, const ls_point *point) {
-    return q->clock[point->queue] >= point->tick;
-}
+static bool has_seen(const queue_state *q, const ls_point *point) { return q->clock[point->queue] >= point->tick; }
 
-static use *use_of(const proving *p, const ls_instr *instr) {
-    return &p->uses[instr->channel][instr->generation - 1];
-}
+static use *use_of(const proving *p, const ls_instr *instr) { return &p->uses[instr->channel][instr->generation - 1]; }
 
 /* --- epochs ----------------------------------------------------------------------------------------------- */
 
@@ -156,12 +152,10 @@ static peer_memory *memory_of(proving *p, ls_peer peer) {
     return made;
 }
 
-static ls_status touch(proving *p, const ls_operand *o, bool writes, ls_point at, bool open,
-                       ls_access **out) {
+static ls_status touch(proving *p, const ls_operand *o, bool writes, ls_point at, bool open, ls_access **out) {
     if (out != NULL) *out = NULL;
-    return ls_operand_is_empty(o)
-               ? ls_ok()
-               : ls_bytes_touch(&p->bytes, o, writes, at, p->queue[at.queue].clock, open, out);
+    return ls_operand_is_empty(o) ? ls_ok()
+                                  : ls_bytes_touch(&p->bytes, o, writes, at, p->queue[at.queue].clock, open, out);
 }
 
 /*
@@ -170,8 +164,7 @@ static ls_status touch(proving *p, const ls_operand *o, bool writes, ls_point at
  */
 static ls_status touch_there(proving *p, peer_memory *there, const ls_operand *o, bool writes, ls_point at) {
     const ls_range range = ls_operand_range(p->image, o, p->rank);
-    return ls_bytes_touch_from(&there->bytes, o->buffer, &range, writes, at, p->queue[at.queue].clock, false,
-                               NULL);
+    return ls_bytes_touch_from(&there->bytes, o->buffer, &range, writes, at, p->queue[at.queue].clock, false, NULL);
 }
 
 static void expect(proving *p, const ls_operand *o, ls_point at) {
@@ -280,11 +273,9 @@ static ls_status check_set(const proving *p, const end_state *end, int i) {
     const queue_state *q = &p->queue[instr->queue];
     const uint64_t awaits = instr->generation - ls_traits(instr)->opens;
     if (end->awaits < awaits || (awaits > 0 && !has_seen(q, &end->awaited)))
-        return fault(p, i,
-                     "it sets a word before it has awaited the other one: two messages may be on their way");
+        return fault(p, i, "it sets a word before it has awaited the other one: two messages may be on their way");
     if (q->awaited >= p->epoch[i])
-        return fault(p, i,
-                     "it sets a word only after an await of no lower epoch: ranks may wait for each other");
+        return fault(p, i, "it sets a word only after an await of no lower epoch: ranks may wait for each other");
     return ls_ok();
 }
 
@@ -395,8 +386,7 @@ static ls_status check_end(proving *p) {
         const ls_channel *channel = &p->program->channels[e / 2];
         const uint64_t least = ls_min(p->ends[e].sets, p->ends[e].awaits);
         if (least != channel->uses)
-            return ls_error(LS_INVALID,
-                            "program rejected: rank %d, %s: \"%s\" is used %llu times, expected %llu",
+            return ls_error(LS_INVALID, "program rejected: rank %d, %s: \"%s\" is used %llu times, expected %llu",
                             p->rank, p->program->name, channel->name, (unsigned long long)least,
                             (unsigned long long)channel->uses);
     }

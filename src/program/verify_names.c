@@ -4,17 +4,15 @@
 
 void ls_bytes_begin(ls_bytes *bytes) { bytes->began = bytes->accesses; }
 
-static ls_status another_value(const ls_bytes *bytes, int buffer, ls_point at, const char *why,
-                               const ls_access *by) {
+static ls_status another_value(const ls_bytes *bytes, int buffer, ls_point at, const char *why, const ls_access *by) {
     char writer[96] = "";
     if (by != NULL)
         snprintf(writer, sizeof writer, " (by rank %d, %s instruction %d)", by->start.rank,
                  bytes->image->programs[by->start.program].name, by->start.instr);
-    return ls_error(
-        LS_INVALID,
-        "program rejected: rank %d, %s instruction %d (%s) does not find its value in \"%s\": %s%s",
-        bytes->rank, bytes->image->programs[at.program].name, at.instr, at.op,
-        bytes->image->buffers[buffer].name, why, writer);
+    return ls_error(LS_INVALID,
+                    "program rejected: rank %d, %s instruction %d (%s) does not find its value in \"%s\": %s%s",
+                    bytes->rank, bytes->image->programs[at.program].name, at.instr, at.op,
+                    bytes->image->buffers[buffer].name, why, writer);
 }
 
 /* A write of this rank to the buffer itself, in the present program. */
@@ -25,7 +23,10 @@ static bool is_part(const ls_bytes *bytes, const ls_access *access, int buffer) 
 
 static ls_access *near(const ls_bytes *bytes, int i) { return (ls_access *)bytes->near.item[i]; }
 
-/* Moves the parts to near[0 .. returned) and the other writes behind them: those that share bytes with what is asked about. */
+/*
+ * Moves the parts to near[0 .. returned) and the other writes behind them: those that share bytes with what is asked
+ * about.
+ */
 static int find_parts(ls_bytes *bytes, int buffer) {
     int n = 0, parts = 0;
     for (int i = 0; i < bytes->near.n; i++) {
@@ -53,24 +54,22 @@ static const ls_access *intruder(const ls_bytes *bytes, int buffer, int parts) {
         const ls_access *a = near(bytes, k);
         if (persistent && a->order > bytes->began) return a;
         for (int i = 0; i < parts && !persistent; i++) {
-            if (a->order > near(bytes, i)->order && ls_range_overlap(&a->range, &near(bytes, i)->range))
-                return a;
+            if (a->order > near(bytes, i)->order && ls_range_overlap(&a->range, &near(bytes, i)->range)) return a;
         }
     }
     return NULL;
 }
 
 /*
- * Of two parts that meet in another order than that of emission, the one that is too late; NULL: there are none. Parts are
- * ordered by their starts, as they were found.
+ * Of two parts that meet in another order than that of emission, the one that is too late; NULL: there are none. Parts
+ * are ordered by their starts, as they were found.
  */
 static const ls_access *disorder(const ls_bytes *bytes, int parts) {
     for (int i = 0; i < parts; i++) {
         const ls_access *a = near(bytes, i);
         for (int j = i + 1; j < parts && near(bytes, j)->place.from < a->place.past; j++) {
             const ls_access *b = near(bytes, j);
-            if ((a->start.key < b->start.key) != (a->order < b->order) &&
-                ls_range_overlap(&a->range, &b->range))
+            if ((a->start.key < b->start.key) != (a->order < b->order) && ls_range_overlap(&a->range, &b->range))
                 return a->start.key < b->start.key ? a : b;
         }
     }

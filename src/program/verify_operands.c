@@ -5,8 +5,7 @@
 ls_status ls_instr_fault(const ls_image *image, int program, int rank, int instr, const char *what) {
     const ls_program *p = &image->programs[program];
     const ls_instr *i = &p->instrs[instr];
-    return ls_error(LS_INVALID,
-                    "program rejected: rank %d, %s instruction %d (%s \"%s\", generation %llu): %s", rank,
+    return ls_error(LS_INVALID, "program rejected: rank %d, %s instruction %d (%s \"%s\", generation %llu): %s", rank,
                     p->name, instr, i->op, i->channel >= 0 ? p->channels[i->channel].name : "",
                     (unsigned long long)i->generation, what);
 }
@@ -31,8 +30,7 @@ static const char *find_clash(const ls_image *image, const ls_instr *instr) {
         const ls_operand *o = ls_instr_access_at(instr, i).operand;
         if (shares_bytes(image, o, instr->workspace)) return "an operand lies in its workspace";
         for (int k = 0; k < instr->n_out; k++) {
-            const bool earlier =
-                i >= instr->n_in && i - instr->n_in >= k; /* of two outputs the later one is asked */
+            const bool earlier = i >= instr->n_in && i - instr->n_in >= k; /* of two outputs the later one is asked */
             if (!earlier && ls_instr_sharing(image, instr, k, other) == LS_CLASH)
                 return "two of its operands share bytes";
         }
@@ -47,13 +45,15 @@ static const char *find_mismatch(const ls_image *image, const ls_instr *instr) {
     if (subject == NULL || subject->buffer < 0) return NULL;
     if ((t->opens || t->closes) && image->buffers[subject->buffer].space != LS_SYMMETRIC)
         return "it hands over private memory";
-    if (instr->kind == LS_INSTR_PUT &&
-        ls_view_bytes(&instr->in[0].view) != ls_view_bytes(&instr->out[0].view))
+    if (instr->kind == LS_INSTR_PUT && ls_view_bytes(&instr->in[0].view) != ls_view_bytes(&instr->out[0].view))
         return "its slot has another number of bytes than it puts";
     return NULL;
 }
 
-/* Operands in another rank's memory: of the heap, and of kernels that read them or the subject of what says that they may be read. */
+/*
+ * Operands in another rank's memory: of the heap, and of kernels that read them or the subject of what says that they
+ * may be read.
+ */
 static const char *find_misuse(const ls_image *image, const ls_instr *instr) {
     const bool in_place = ls_traits(instr)->in_place;
     if (in_place && !ls_peer_equal(ls_instr_subject(instr)->peer, instr->peer))

@@ -40,8 +40,7 @@ ls_status ls_play_begin(ls_play *p, int rank) {
 static int most_queues(const ls_image *const *images, int ranks) {
     int most = 1;
     for (int r = 0; r < ranks; r++) {
-        for (int i = 0; i < images[r]->n_programs; i++)
-            most = (int)ls_max(most, images[r]->programs[i].queues);
+        for (int i = 0; i < images[r]->n_programs; i++) most = (int)ls_max(most, images[r]->programs[i].queues);
     }
     return most;
 }

@@ -1,6 +1,6 @@
 /*
- * Words of the play: what puts and signals set, and what waits learn from it. A message is on its way from the moment it is
- * posted until the wait that it is for takes it.
+ * Words of the play: what puts and signals set, and what waits learn from it. A message is on its way from the moment
+ * it is posted until the wait that it is for takes it.
  */
 #include "program/verify_impl.h"
 
@@ -50,7 +50,10 @@ static ls_range announced(const ls_play *p, int rank, const ls_instr *instr) {
     return lease == NULL ? nothing : ls_operand_range(p->rank[owner].image, ls_instr_subject(lease), owner);
 }
 
-/* Sets the peer's word: it must be the next generation, and the rank must know that the last one has been awaited (instr.h). */
+/*
+ * Sets the peer's word: it must be the next generation, and the rank must know that the last one has been awaited
+ * (instr.h).
+ */
 ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_access *source) {
     ls_play_rank *r = &p->rank[rank];
     const ls_point at = ls_play_point(p, rank, queue);
@@ -150,8 +153,7 @@ ls_status ls_play_all_taken(const ls_play *p, int rank) {
     const ls_play_rank *r = &p->rank[rank];
     for (int w = 0; w < r->image->words; w++) {
         if (r->words[w].pending != NULL)
-            return ls_error(LS_INVALID,
-                            "program rejected: rank %d never waits for generation %llu of word %d", rank,
+            return ls_error(LS_INVALID, "program rejected: rank %d never waits for generation %llu of word %d", rank,
                             (unsigned long long)r->words[w].pending->generation, w);
     }
     return ls_ok();

@@ -22,9 +22,8 @@ static void print_row(const ls_plan_candidate *c, bool measured, FILE *out) {
     else
         fprintf(out, " %9s", "-");
     fprintf(out, " %12s %12s %8.1f %% %10d  %s%s\n", ls_bytes_text(c->bytes_sent + c->bytes_read, sent),
-            ls_bytes_text((double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC], memory),
-            c->imbalance * 100, c->saving.drop, ls_tile_name(c->saving.tile),
-            c->fits ? "" : "  does not fit");
+            ls_bytes_text((double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC], memory), c->imbalance * 100,
+            c->saving.drop, ls_tile_name(c->saving.tile), c->fits ? "" : "  does not fit");
 }
 
 void ls_candidates_print(const ls_plan *plan, FILE *out) {
@@ -32,13 +31,12 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
     int n[2] = {0, 0}; /* of candidates that apply, and of refused ones */
     for (int i = 0; i < plan->n_candidates; i++) measured |= plan->candidates[i].measured > 0;
     fprintf(out, "%s\n\n", plan->reason);
-    fprintf(out, "%-9s %-14s %-11s %12s%s %9s %12s %12s %10s %10s  %s\n", "strategy", "ring×ulysses",
-            "layout", "predicted", measured ? "     measured" : "", "waiting", "sent/read", "memory",
-            "imbalance", "recompute", "tiles");
+    fprintf(out, "%-9s %-14s %-11s %12s%s %9s %12s %12s %10s %10s  %s\n", "strategy", "ring×ulysses", "layout",
+            "predicted", measured ? "     measured" : "", "waiting", "sent/read", "memory", "imbalance", "recompute",
+            "tiles");
     for (int i = 0; i < plan->n_candidates; i++) {
         const bool refused = plan->candidates[i].refused[0] != 0;
-        if (n[refused]++ < (refused ? MOST_REFUSED : MOST_APPLY))
-            print_row(&plan->candidates[i], measured, out);
+        if (n[refused]++ < (refused ? MOST_REFUSED : MOST_APPLY)) print_row(&plan->candidates[i], measured, out);
     }
     if (n[false] > MOST_APPLY) fprintf(out, "%d more apply, and are no better\n", n[false] - MOST_APPLY);
     if (n[true] > MOST_REFUSED) fprintf(out, "%d more are refused\n", n[true] - MOST_REFUSED);
@@ -48,8 +46,7 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
                 "and at most %d are simulated\n",
                 (long long)plan->instrs, LS_PLAN_SIMULATED_INSTRS);
     fprintf(out, "\nrates: %s\n",
-            plan->measured ? "measured on this machine"
-                           : "nominal; longspan bench machine measures this machine's");
+            plan->measured ? "measured on this machine" : "nominal; longspan bench machine measures this machine's");
 }
 
 static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {

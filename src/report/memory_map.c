@@ -21,10 +21,10 @@ enum {
     LARGEST = 9   /* buffers named at a peak */
 };
 
-static const char *const light_colours[LS_BUFFER_KINDS] = {
-    "#c3cad1", "#dccfb5", "#5aa5e6", "#f09a5e", "#e3c353", "#98a2ad", "#a6d8bd", "#b79be0", "#e79bc0"};
-static const char *const dark_colours[LS_BUFFER_KINDS] = {
-    "#4a525c", "#5f553d", "#1f5f9e", "#9a4d16", "#77620f", "#69727d", "#1f6b4a", "#5b3f94", "#8a3566"};
+static const char *const light_colours[LS_BUFFER_KINDS] = {"#c3cad1", "#dccfb5", "#5aa5e6", "#f09a5e", "#e3c353",
+                                                           "#98a2ad", "#a6d8bd", "#b79be0", "#e79bc0"};
+static const char *const dark_colours[LS_BUFFER_KINDS] = {"#4a525c", "#5f553d", "#1f5f9e", "#9a4d16", "#77620f",
+                                                          "#69727d", "#1f6b4a", "#5b3f94", "#8a3566"};
 
 /* The place of each program along the x axis. */
 typedef struct columns {
@@ -48,7 +48,7 @@ typedef struct picture {
     const char *model;
 } picture;
 
-/* --- positions ---------------------------------------------------------------------------------------------------------------- */
+/* --- positions ---------------------------------------------------------------------------------------------------- */
 
 /* Widths are proportional to the numbers of instructions, with a minimum that keeps short programs visible. */
 static columns make_columns(const ls_image *image, ls_arena *arena) {
@@ -61,8 +61,7 @@ static columns make_columns(const ls_image *image, ls_arena *arena) {
         sum += weight[p];
         n += length > 0;
     }
-    columns c = {LS_NEW_ARRAY(arena, double, image->n_programs),
-                 LS_NEW_ARRAY(arena, double, image->n_programs)};
+    columns c = {LS_NEW_ARRAY(arena, double, image->n_programs), LS_NEW_ARRAY(arena, double, image->n_programs)};
     double x = LEFT;
     for (int p = 0; p < image->n_programs; p++) {
         if (weight[p] == 0) continue;
@@ -78,11 +77,9 @@ static double place_x(const panel *p, int program, double instr) {
     return p->columns->x[program] + instr * p->columns->step[program];
 }
 
-static double place_y(const panel *p, double bytes) {
-    return p->bottom - bytes / p->most * (p->bottom - p->top);
-}
+static double place_y(const panel *p, double bytes) { return p->bottom - bytes / p->most * (p->bottom - p->top); }
 
-/* --- one arena ---------------------------------------------------------------------------------------------------------------- */
+/* --- one arena ---------------------------------------------------------------------------------------------------- */
 
 static void put_axes(const panel *p) {
     double step = 1;
@@ -115,15 +112,14 @@ static void put_buffer(const panel *p, const ls_buffer *b) {
     if (b->program >= 0) {
         x0 = place_x(p, b->program, b->first);
         x1 = place_x(p, b->program, b->last + 1);
-        snprintf(tip + used, sizeof tip - (size_t)used, " · %s %d to %d", p->image->programs[b->program].name,
-                 b->first, b->last);
+        snprintf(tip + used, sizeof tip - (size_t)used, " · %s %d to %d", p->image->programs[b->program].name, b->first,
+                 b->last);
     }
     const double y = place_y(p, (double)(b->offset + b->bytes)), height = place_y(p, (double)b->offset) - y;
     snprintf(css, sizeof css, "box k%d", (int)b->kind);
     ls_svg_box(p->out, css, x0, y, x1 - x0, height, tip);
     if (height < SMALL + 1 || x1 - x0 < 40) return;
-    ls_svg_text(p->out, "on", x0 + 4, y + height / 2 + 4,
-                ls_svg_fit(b->name, 11, x1 - x0 - 8, name, sizeof name));
+    ls_svg_text(p->out, "on", x0 + 4, y + height / 2 + 4, ls_svg_fit(b->name, 11, x1 - x0 - 8, name, sizeof name));
 }
 
 static bool is_placed(const panel *p, const ls_buffer *b) {
@@ -167,8 +163,8 @@ static void put_peak(const panel *p) {
         const double x = place_x(p, p->peak.program, p->peak.instr + 0.5);
         ls_svg_line(p->out, "peak", x, p->top - 4, x, p->bottom);
         fprintf(p->out, "<path class=\"mark\" d=\"M%.1f %.1fl-6 -10h12z\"/>\n", x, p->top - 3);
-        snprintf(text, sizeof text, "in %s at %d, %s", p->image->programs[p->peak.program].name,
-                 p->peak.instr, p->image->programs[p->peak.program].instrs[p->peak.instr].op);
+        snprintf(text, sizeof text, "in %s at %d, %s", p->image->programs[p->peak.program].name, p->peak.instr,
+                 p->image->programs[p->peak.program].instrs[p->peak.instr].op);
         ls_svg_text(p->out, "small", ASIDE, y += 19, text);
     }
     const double row = 19;
@@ -177,8 +173,7 @@ static void put_peak(const panel *p) {
         y += row;
         snprintf(css, sizeof css, "k%d", (int)b->kind);
         ls_svg_box(p->out, css, ASIDE, y - 9, 11, 11, ls_buffer_kind_name(b->kind));
-        ls_svg_text(p->out, "small", ASIDE + 18, y,
-                    ls_svg_fit(b->name, SMALL, RIGHT - ASIDE - 90, name, sizeof name));
+        ls_svg_text(p->out, "small", ASIDE + 18, y, ls_svg_fit(b->name, SMALL, RIGHT - ASIDE - 90, name, sizeof name));
         ls_svg_text(p->out, "y small", RIGHT, y, ls_bytes_text((double)b->bytes, bytes));
         rest -= (double)b->bytes;
     }
@@ -187,8 +182,8 @@ static void put_peak(const panel *p) {
     ls_svg_text(p->out, "y small", RIGHT, y + row, ls_bytes_text(rest, bytes));
 }
 
-static void put_panel(FILE *out, const ls_image *image, const columns *where, ls_space space, double top,
-                      double bottom, const char *title) {
+static void put_panel(FILE *out, const ls_image *image, const columns *where, ls_space space, double top, double bottom,
+                      const char *title) {
     const panel p = {.out = out,
                      .image = image,
                      .columns = where,
@@ -206,7 +201,7 @@ static void put_panel(FILE *out, const ls_image *image, const columns *where, ls
     put_peak(&p);
 }
 
-/* --- the whole ---------------------------------------------------------------------------------------------------------------- */
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
 
 static void put_legend(FILE *out, const ls_image *image, double y) {
     double x = LEFT;
@@ -228,8 +223,8 @@ static void draw(FILE *out, const void *context) {
     const ls_image *image = p->image;
     char text[300], mesh[64], bytes[LS_BYTES_TEXT];
     ls_mesh_print(&image->mesh, mesh, sizeof mesh);
-    snprintf(text, sizeof text, "%s · rank %d of %d · %s · %s", p->model, p->rank,
-             ls_mesh_ranks(&image->mesh), mesh, image->strategy);
+    snprintf(text, sizeof text, "%s · rank %d of %d · %s · %s", p->model, p->rank, ls_mesh_ranks(&image->mesh), mesh,
+             image->strategy);
     ls_svg_text(out, "title", LEFT, 42, text);
     snprintf(text, sizeof text, "memory map: %s · %s · S %lld · %s mapped in all · time runs in instructions",
              ls_layout_name(image->layout.kind), ls_dtype_name(image->dtype), (long long)image->layout.S,

@@ -15,7 +15,7 @@ static size_t bytes_apart(const ls_image *image, ls_space space) {
 
 static const char *space_name(int space) { return space == LS_PRIVATE ? "private" : "symmetric"; }
 
-/* --- as text ------------------------------------------------------------------------------------------------------------------ */
+/* --- as text ------------------------------------------------------------------------------------------------------ */
 
 static void print_row(FILE *out, const char *pass, const char *of) { fprintf(out, "%-14s %-10s ", pass, of); }
 
@@ -48,28 +48,24 @@ void ls_passes_print(const ls_passes *passes, FILE *out) {
     for (int p = 0; p < passes->image->n_programs; p++) print_lowering(passes, p, out);
     for (int p = 0; p < passes->image->n_programs; p++) {
         print_row(out, "name", passes->image->programs[p].name);
-        fprintf(out, "%d reads name the value that they expect\n",
-                ls_program_account_of(passes->image, p).reads);
+        fprintf(out, "%d reads name the value that they expect\n", ls_program_account_of(passes->image, p).reads);
     }
     for (int s = 0; s < LS_SPACES; s++) print_placing(passes->image, s, out);
     for (int p = 0; p < passes->image->n_programs; p++) {
         print_row(out, "order", passes->image->programs[p].name);
-        fprintf(out, "%d instructions wait for another queue\n",
-                ls_program_account_of(passes->image, p).joins);
+        fprintf(out, "%d instructions wait for another queue\n", ls_program_account_of(passes->image, p).joins);
     }
 }
 
 static void print_op(const ls_op_account *row, FILE *out) {
     char bytes[LS_BYTES_TEXT];
-    fprintf(out, "%-22s %7d %14.6f %12s\n", row->op, row->count, row->flops * 1e-9,
-            ls_bytes_text(row->bytes, bytes));
+    fprintf(out, "%-22s %7d %14.6f %12s\n", row->op, row->count, row->flops * 1e-9, ls_bytes_text(row->bytes, bytes));
 }
 
 void ls_program_ops_print(const ls_image *image, int program, FILE *out) {
     ls_op_account ops[LS_OP_ACCOUNTS], sum = {.op = "all"};
     const int n = ls_program_ops(image, program, ops);
-    fprintf(out, "program %s\n%-22s %7s %14s %12s\n", image->programs[program].name, "op", "count", "GFLOP",
-            "moved");
+    fprintf(out, "program %s\n%-22s %7s %14s %12s\n", image->programs[program].name, "op", "count", "GFLOP", "moved");
     for (int i = 0; i < n; i++) {
         print_op(&ops[i], out);
         sum.count += ops[i].count;
@@ -79,7 +75,7 @@ void ls_program_ops_print(const ls_image *image, int program, FILE *out) {
     print_op(&sum, out);
 }
 
-/* --- as JSON ------------------------------------------------------------------------------------------------------------------ */
+/* --- as JSON ------------------------------------------------------------------------------------------------------ */
 
 static void put_program_pass(const ls_passes *passes, int program, ls_json_writer *w) {
     const ls_program_account a = ls_program_account_of(passes->image, program);

@@ -9,25 +9,24 @@
 #include "model/model.h"
 #include "session/session.h"
 
-/* --- candidates (candidates.c) ------------------------------------------------------------------------------------------------ */
+/* --- candidates (candidates.c) ------------------------------------------------------------------------------------ */
 
 /* Prints the reason of the choice and a table of the candidates; writes the array "candidates" into the open object. */
 void ls_candidates_print(const ls_plan *plan, FILE *out);
 void ls_candidates_put(const ls_plan *plan, ls_json_writer *writer);
 
-/* --- stages (stages.c) -------------------------------------------------------------------------------------------------------- */
+/* --- stages (stages.c) -------------------------------------------------------------------------------------------- */
 
 /*
- * A row for each choice of the target (mesh, recompute, tiles, transfers), added to those of the rows above: what a step computes,
- * moves, sends and maps; micro_batches: of the step. Prints a table; writes the array "stages" into the open object. Compiles the job once per row; errors are
- * the compiler's.
+ * A row for each choice of the target (mesh, recompute, tiles, transfers), added to those of the rows above: what a
+ * step computes, moves, sends and maps; micro_batches: of the step. Prints a table; writes the array "stages" into the
+ * open object. Compiles the job once per row; errors are the compiler's.
  */
-LS_MUST_USE ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, int64_t micro_batches,
-                                      FILE *out);
+LS_MUST_USE ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, int64_t micro_batches, FILE *out);
 LS_MUST_USE ls_status ls_stages_put(const ls_job *job, const ls_target *chosen, int64_t micro_batches,
                                     ls_json_writer *writer);
 
-/* --- passes (passes.c) -------------------------------------------------------------------------------------------------------- */
+/* --- passes (passes.c) -------------------------------------------------------------------------------------------- */
 
 /* The input of the compiler's passes, and their result for one rank. */
 typedef struct ls_passes {
@@ -39,29 +38,33 @@ typedef struct ls_passes {
 /* Prints a line per pass and program; writes the object "passes" into the open object. */
 void ls_passes_print(const ls_passes *passes, FILE *out);
 void ls_passes_put(const ls_passes *passes, ls_json_writer *writer);
-/* The number, flops and bytes moved of each op of a program. Prints a table; writes the array "ops" into the open object. */
+/*
+ * The number, flops and bytes moved of each op of a program. Prints a table; writes the array "ops" into the open
+ * object.
+ */
 void ls_program_ops_print(const ls_image *image, int program, FILE *out);
 void ls_program_ops_put(const ls_image *image, int program, ls_json_writer *writer);
 
-/* --- trace.c ------------------------------------------------------------------------------------------------------------------ */
+/* --- trace.c ------------------------------------------------------------------------------------------------------ */
 
 /*
  * A trace: what the queues of all ranks did when, as a JSON file in the Trace Event Format for trace viewers (Perfetto,
- * chrome://tracing). It has a process per rank; a thread per queue, with a span per instruction, named by its op and number; a thread
- * for programs and a thread for sleep, when both queues wait. Arrows go from puts and signals to the waits that they end.
+ * chrome://tracing). It has a process per rank; a thread per queue, with a span per instruction, named by its op and
+ * number; a thread for programs and a thread for sleep, when both queues wait. Arrows go from puts and signals to the
+ * waits that they end.
  */
 
 /*
- * Collective: every rank of the session calls it with the same path, after ls_executor_record and the runs. Each
- * writes its part beside the file; rank 0 joins the parts, and each rank removes its own. On error all ranks return the status of the
- * first rank that failed.
+ * Collective: every rank of the session calls it with the same path, after ls_executor_record and the runs. Each writes
+ * its part beside the file; rank 0 joins the parts, and each rank removes its own. On error all ranks return the status
+ * of the first rank that failed.
  */
 LS_MUST_USE ls_status ls_trace_write(const ls_rank *rank, const char *path);
 
 /* The number of spans that a ring needs for that many runs of a program on this rank; 0 for program -1. */
 size_t ls_trace_spans(const ls_image *image, int program, int64_t runs);
 
-/* --- memory_map.c ------------------------------------------------------------------------------------------------------------- */
+/* --- memory_map.c ------------------------------------------------------------------------------------------------- */
 
 /*
  * The memory map: a picture of one rank's two arenas over its programs.
@@ -70,14 +73,13 @@ size_t ls_trace_spans(const ls_image *image, int program, int64_t runs);
  * kind; persistent ones as bands over all programs; the bytes mapped and the lower bound as lines; the peak with the
  * largest buffers that are live there. model: for the title. Writes the SVG atomically; LS_IO errors name the file.
  */
-LS_MUST_USE ls_status ls_memory_map_write(const ls_image *image, int rank, const char *model,
-                                          const char *path);
+LS_MUST_USE ls_status ls_memory_map_write(const ls_image *image, int rank, const char *model, const char *path);
 
-/* --- timeline.c --------------------------------------------------------------------------------------------------------------- */
+/* --- timeline.c --------------------------------------------------------------------------------------------------- */
 
 /*
- * The timeline: a picture of what the queues of all ranks do when in one run of a program, with a row for the prediction and below it,
- * on the same axis, a row for the measurement.
+ * The timeline: a picture of what the queues of all ranks do when in one run of a program, with a row for the
+ * prediction and below it, on the same axis, a row for the measurement.
  */
 
 /* The spans of a rank: of its instructions, and of the times in which both queues waited (LS_SPAN_ASLEEP). */
@@ -93,8 +95,8 @@ typedef struct ls_timeline {
     int ranks, program;
     const ls_timeline_rank *predicted; /* [ranks] */
     const ls_timeline_rank *measured;  /* [ranks]; NULL: not run */
-    bool host_measured; /* the prediction uses rates measured on this machine, else nominal ones */
-    int first, shown;   /* the ranks that are drawn; totals are those of all ranks */
+    bool host_measured;                /* the prediction uses rates measured on this machine, else nominal ones */
+    int first, shown;                  /* the ranks that are drawn; totals are those of all ranks */
 } ls_timeline;
 
 enum { LS_TIMELINE_RANKS = 16 }; /* most ranks that are drawn */
@@ -103,14 +105,14 @@ enum { LS_TIMELINE_RANKS = 16 }; /* most ranks that are drawn */
 double ls_timeline_end(const ls_timeline_rank *ranks, int n);
 
 /*
- * Draws, for each rank, a row per queue: a box per instruction, coloured by kind. Neighbours too narrow to draw become one box
- * in the colour of the kind that took most of the time, with the height of the share of time that they fill. Waits are thin, in a strong
- * colour where both queues wait. Beside each row: how long the queue worked and waited. Writes the SVG atomically; LS_IO errors name
- * the file.
+ * Draws, for each rank, a row per queue: a box per instruction, coloured by kind. Neighbours too narrow to draw become
+ * one box in the colour of the kind that took most of the time, with the height of the share of time that they fill.
+ * Waits are thin, in a strong colour where both queues wait. Beside each row: how long the queue worked and waited.
+ * Writes the SVG atomically; LS_IO errors name the file.
  */
 LS_MUST_USE ls_status ls_timeline_write(const ls_timeline *timeline, const char *path);
 
-/* --- timeline_step.c ---------------------------------------------------------------------------------------------------------- */
+/* --- timeline_step.c ---------------------------------------------------------------------------------------------- */
 
 /* A planned training step of a model, for explain --schedule. Everything is borrowed. */
 typedef struct ls_timeline_step {
@@ -123,9 +125,9 @@ typedef struct ls_timeline_step {
 } ls_timeline_step;
 
 /*
- * Simulates the step with the host's rates, runs it if `run` is set, and writes a picture of all ranks, or of the LS_TIMELINE_RANKS around
- * `rank`. title: of the model. Logs both times. LS_UNSUPPORTED where all ranks together have too many instructions. Other errors are those of compiling, and of
- * opening and running a session.
+ * Simulates the step with the host's rates, runs it if `run` is set, and writes a picture of all ranks, or of the
+ * LS_TIMELINE_RANKS around `rank`. title: of the model. Logs both times. LS_UNSUPPORTED where all ranks together have
+ * too many instructions. Other errors are those of compiling, and of opening and running a session.
  */
 LS_MUST_USE ls_status ls_timeline_draw(const ls_timeline_step *step, const ls_host *host, int rank, bool run,
                                        const char *title, const char *path);

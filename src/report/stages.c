@@ -82,15 +82,15 @@ static ls_status figures_at(const ls_job *job, const ls_target *target, int64_t 
 
 static void print(const stage *s, const figures *f, FILE *out) {
     char sent[LS_BYTES_TEXT], read[LS_BYTES_TEXT], moved[LS_BYTES_TEXT], mapped[LS_BYTES_TEXT];
-    fprintf(out, "%-11s %13lld %12.3f %12s %12s %12s %12s  %s\n", s->name, (long long)f->instructions,
-            f->flops * 1e-9, ls_bytes_text(f->moved, moved), ls_bytes_text(f->sent, sent),
-            ls_bytes_text(f->read, read), ls_bytes_text((double)f->mapped, mapped), s->about);
+    fprintf(out, "%-11s %13lld %12.3f %12s %12s %12s %12s  %s\n", s->name, (long long)f->instructions, f->flops * 1e-9,
+            ls_bytes_text(f->moved, moved), ls_bytes_text(f->sent, sent), ls_bytes_text(f->read, read),
+            ls_bytes_text((double)f->mapped, mapped), s->about);
 }
 
 ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, int64_t micro_batches, FILE *out) {
     ls_target target = *chosen;
-    fprintf(out, "%-11s %13s %12s %12s %12s %12s %12s\n", "added", "instructions", "GFLOP", "moved", "sent",
-            "in place", "mapped");
+    fprintf(out, "%-11s %13s %12s %12s %12s %12s %12s\n", "added", "instructions", "GFLOP", "moved", "sent", "in place",
+            "mapped");
     for (size_t i = 0; i < LS_COUNT(stages); i++) {
         figures f;
         stages[i].add(&target, chosen);
@@ -100,8 +100,7 @@ ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, int64_t mi
     return ls_ok();
 }
 
-ls_status ls_stages_put(const ls_job *job, const ls_target *chosen, int64_t micro_batches,
-                        ls_json_writer *w) {
+ls_status ls_stages_put(const ls_job *job, const ls_target *chosen, int64_t micro_batches, ls_json_writer *w) {
     ls_target target = *chosen;
     ls_json_open_array(w, "stages");
     for (size_t i = 0; i < LS_COUNT(stages); i++) {

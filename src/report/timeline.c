@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- kinds of instructions ---------------------------------------------------------------------------------------------------- */
+/* --- kinds of instructions ---------------------------------------------------------------------------------------- */
 
 /* The colour of a box. BOX_IDLE is no instruction: both queues of the rank wait. */
 typedef enum box_kind {
@@ -36,7 +36,7 @@ static box_kind kind_of(const ls_instr *instr) {
     return ls_traits(instr)->moves ? BOX_PUT : BOX_SIGNAL;
 }
 
-/* --- one row: a queue of a rank ----------------------------------------------------------------------------------------------- */
+/* --- one row: a queue of a rank ----------------------------------------------------------------------------------- */
 
 static const double narrow = 1.5; /* pixels: narrower spans are drawn together with their neighbours */
 
@@ -55,11 +55,10 @@ typedef struct queue_row {
     int width;
 } queue_row;
 
-/* --- wide spans --------------------------------------------------------------------------------------------------------------- */
+/* --- wide spans --------------------------------------------------------------------------------------------------- */
 
 /* Waits are thin, in the middle of the row; other boxes stand at its bottom, as high as the share `full` of it. */
-static void put_box(const queue_row *row, box_kind kind, double x, double width, double full,
-                    const char *tip) {
+static void put_box(const queue_row *row, box_kind kind, double x, double width, double full, const char *tip) {
     char css[16];
     const bool thin = kind >= BOX_WAIT;
     const double height = thin ? row->height * 0.3 : row->height * full;
@@ -70,8 +69,7 @@ static void put_box(const queue_row *row, box_kind kind, double x, double width,
 
 static void put_span(const queue_row *row, box_kind kind, const ls_span_time *span) {
     char tip[200], time[LS_SECONDS_TEXT];
-    const double x = row->x + span->begin * row->per_second,
-                 width = (span->end - span->begin) * row->per_second;
+    const double x = row->x + span->begin * row->per_second, width = (span->end - span->begin) * row->per_second;
     (void)ls_seconds_text(span->end - span->begin, time);
     if (span->instr < 0) {
         snprintf(tip, sizeof tip, "idle · %s", time);
@@ -80,14 +78,13 @@ static void put_span(const queue_row *row, box_kind kind, const ls_span_time *sp
     }
     const ls_instr *instr = &row->program->instrs[span->instr];
     const char *channel = instr->channel >= 0 ? row->program->channels[instr->channel].name : "";
-    snprintf(tip, sizeof tip, "%d %s%s%s · %s", span->instr, instr->op, channel[0] != 0 ? " " : "", channel,
-             time);
+    snprintf(tip, sizeof tip, "%d %s%s%s · %s", span->instr, instr->op, channel[0] != 0 ? " " : "", channel, time);
     put_box(row, kind, x, width, 1, tip);
     if (kind < BOX_WAIT && ls_svg_text_width(instr->op, 10) + 6 <= width)
         ls_svg_text(row->out, "on", x + 3, row->y + row->height - 5, instr->op);
 }
 
-/* --- narrow spans ------------------------------------------------------------------------------------------------------------- */
+/* --- narrow spans ------------------------------------------------------------------------------------------------- */
 
 /* One column of pixels: the narrow spans whose middle lies in it. */
 typedef struct cell {
@@ -118,8 +115,8 @@ static void put_run(const queue_row *row, const cell *cells, int from, int to) {
         n += cells[i].n;
     }
     const double wide = (to - from) / row->per_second;
-    snprintf(tip, sizeof tip, "%d narrow ones, mostly %s · %s of %s", n, kind_names[kind],
-             ls_seconds_text(sum, time), ls_seconds_text(wide, all));
+    snprintf(tip, sizeof tip, "%d narrow ones, mostly %s · %s of %s", n, kind_names[kind], ls_seconds_text(sum, time),
+             ls_seconds_text(wide, all));
     put_box(row, kind, row->x + from, to - from, fmin(1, fmax(0.12, sum / wide)), tip);
 }
 
@@ -127,13 +124,12 @@ static void put_cells(const queue_row *row, const cell *cells) {
     for (int from = 0, to; from < row->width; from = to) {
         to = from + 1;
         if (sum_of(&cells[from]) == 0) continue;
-        while (to < row->width && sum_of(&cells[to]) > 0 && most_of(&cells[to]) == most_of(&cells[from]))
-            to++;
+        while (to < row->width && sum_of(&cells[to]) > 0 && most_of(&cells[to]) == most_of(&cells[from])) to++;
         put_run(row, cells, from, to);
     }
 }
 
-/* --- both --------------------------------------------------------------------------------------------------------------------- */
+/* --- both --------------------------------------------------------------------------------------------------------- */
 
 static bool is_shown(const queue_row *row, const ls_span_time *span, bool idle) {
     if (idle) return span->instr == LS_SPAN_ASLEEP;
@@ -174,7 +170,7 @@ static queue_sum put_queue(const queue_row *row, const ls_timeline_rank *rank) {
     return sum;
 }
 
-/* --- the picture -------------------------------------------------------------------------------------------------------------- */
+/* --- the picture -------------------------------------------------------------------------------------------------- */
 
 enum {
     WIDTH = 1320,
@@ -234,7 +230,7 @@ static int used_queues(const picture *p) {
     return last + 1;
 }
 
-/* --- positions ---------------------------------------------------------------------------------------------------------------- */
+/* --- positions ---------------------------------------------------------------------------------------------------- */
 
 static int rows_of_queue(const picture *p) { return p->measured >= 0 ? 2 : 1; }
 
@@ -244,11 +240,9 @@ static double height_of_rank(const picture *p) {
     return HEADING + p->queues * (height_of_queue(p) + BETWEEN) - BETWEEN;
 }
 
-static double bottom_of(const picture *p) {
-    return TOP + p->timeline->shown * (height_of_rank(p) + APART) - APART;
-}
+static double bottom_of(const picture *p) { return TOP + p->timeline->shown * (height_of_rank(p) + APART) - APART; }
 
-/* --- time --------------------------------------------------------------------------------------------------------------------- */
+/* --- time --------------------------------------------------------------------------------------------------------- */
 
 static void put_axis(FILE *out, const picture *p) {
     static const struct {
@@ -278,7 +272,7 @@ static void put_end(FILE *out, const picture *p, double end, const char *name, d
     ls_svg_text(out, left ? "y small strong" : "small strong", left ? x - 6 : x + 6, y, text);
 }
 
-/* --- a rank ------------------------------------------------------------------------------------------------------------------- */
+/* --- a rank ------------------------------------------------------------------------------------------------------- */
 
 /* A sum to the right of a row. */
 static void put_sum(FILE *out, double seconds, double x, double y) {
@@ -318,23 +312,21 @@ static void put_rank(FILE *out, const picture *p, int rank, double y) {
     }
 }
 
-/* --- the whole ---------------------------------------------------------------------------------------------------------------- */
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
 
 static void put_title(FILE *out, const picture *p) {
     const ls_timeline *t = p->timeline;
     const ls_image *image = t->images[0];
     char text[300], mesh[64], some[48] = "", time[LS_SECONDS_TEXT];
     ls_mesh_print(&image->mesh, mesh, sizeof mesh);
-    if (t->shown < t->ranks)
-        snprintf(some, sizeof some, " (%d to %d are shown)", t->first, t->first + t->shown - 1);
-    snprintf(text, sizeof text, "%s · %d rank%s%s · %s · %s", t->model, t->ranks, t->ranks > 1 ? "s" : "",
-             some, mesh, image->strategy);
+    if (t->shown < t->ranks) snprintf(some, sizeof some, " (%d to %d are shown)", t->first, t->first + t->shown - 1);
+    snprintf(text, sizeof text, "%s · %d rank%s%s · %s · %s", t->model, t->ranks, t->ranks > 1 ? "s" : "", some, mesh,
+             image->strategy);
     ls_svg_text(out, "title", 24, 42, text);
     snprintf(text, sizeof text,
              "schedule of program %s: %d instructions · %s · %s · S %lld · isa %s · threads of a rank: %d",
-             image->programs[t->program].name, program_of(p, t->first)->n_instrs,
-             ls_layout_name(image->layout.kind), ls_dtype_name(image->dtype), (long long)image->layout.S,
-             ls_isa_name(image->isa), image->threads);
+             image->programs[t->program].name, program_of(p, t->first)->n_instrs, ls_layout_name(image->layout.kind),
+             ls_dtype_name(image->dtype), (long long)image->layout.S, ls_isa_name(image->isa), image->threads);
     ls_svg_text(out, "", 24, 66, text);
     int used = snprintf(text, sizeof text, "predicted %s, by %s rates", ls_seconds_text(p->predicted, time),
                         t->host_measured ? "this machine's own" : "nominal");
@@ -380,8 +372,7 @@ ls_status ls_timeline_write(const ls_timeline *timeline, const char *path) {
               timeline->first + timeline->shown <= timeline->ranks);
     picture p = {.timeline = timeline,
                  .predicted = ls_timeline_end(timeline->predicted, timeline->ranks),
-                 .measured =
-                     timeline->measured != NULL ? ls_timeline_end(timeline->measured, timeline->ranks) : -1};
+                 .measured = timeline->measured != NULL ? ls_timeline_end(timeline->measured, timeline->ranks) : -1};
     p.per_second = PLOT / (1.02 * fmax(fmax(p.predicted, p.measured), 1e-9));
     p.queues = used_queues(&p);
     const ls_svg_palette palette = {"k", "fill", light_colours, dark_colours, BOX_KINDS};

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* --- the prediction ----------------------------------------------------------------------------------------------------------- */
+/* --- the prediction ----------------------------------------------------------------------------------------------- */
 
 /* The most instructions of all ranks together: their images take about 3 GiB. */
 enum { MOST_INSTRS = 1 << 22 };
@@ -42,12 +42,10 @@ static ls_status predict(const ls_timeline_step *step, const ls_host *host, pred
         p->image[r] = ls_images_of(&p->images, r);
         const int64_t instrs = p->image[r]->programs[p->program].n_instrs;
         if (instrs * p->ranks > MOST_INSTRS)
-            return ls_error(
-                LS_UNSUPPORTED,
-                "--schedule: %d ranks with %lld instructions each; expected at most %d of all ranks",
-                p->ranks, (long long)instrs, MOST_INSTRS);
-        p->spans[r] =
-            LS_NEW_ARRAY(p->arena, ls_span_time, 2 * p->image[r]->programs[p->program].n_instrs + 2);
+            return ls_error(LS_UNSUPPORTED,
+                            "--schedule: %d ranks with %lld instructions each; expected at most %d of all ranks",
+                            p->ranks, (long long)instrs, MOST_INSTRS);
+        p->spans[r] = LS_NEW_ARRAY(p->arena, ls_span_time, 2 * p->image[r]->programs[p->program].n_instrs + 2);
         p->rank[r] = (ls_timeline_rank){p->spans[r], 0};
     }
     ls_simulated_rank *times = LS_NEW_ARRAY(p->arena, ls_simulated_rank, p->ranks);
@@ -55,7 +53,7 @@ static ls_status predict(const ls_timeline_step *step, const ls_host *host, pred
     return ls_simulate(p->image, p->ranks, p->program, &rates, &(ls_simulation_watch){add_span, p}, times);
 }
 
-/* --- the measurement ---------------------------------------------------------------------------------------------------------- */
+/* --- the measurement ---------------------------------------------------------------------------------------------- */
 
 enum { RUNS = 3, SEED = 1 };
 
@@ -77,15 +75,13 @@ typedef struct running {
     void *shared;
 } running;
 
-static size_t bytes_of_rank(const running *r) {
-    return sizeof(recorded) + r->capacity * sizeof(ls_span_time);
-}
+static size_t bytes_of_rank(const running *r) { return sizeof(recorded) + r->capacity * sizeof(ls_span_time); }
 
 static recorded *recorded_of(const running *r, int rank) {
     return (recorded *)((char *)r->shared + bytes_of_rank(r) * (size_t)rank);
 }
 
-/* --- on a rank ---------------------------------------------------------------------------------------------------------------- */
+/* --- on a rank ---------------------------------------------------------------------------------------------------- */
 
 static ls_status fill_weights(const ls_timeline_step *step, const ls_rank *rank) {
     ls_weight_source source;
@@ -119,9 +115,8 @@ static ls_status set_inputs(const ls_timeline_step *step, const ls_rank *rank) {
 /* With a small learning rate, so that the weights hardly change. */
 static void set_step_numbers(const ls_timeline_step *step, const ls_rank *rank) {
     ls_rank_begin_step(
-        rank,
-        &(ls_step_numbers){
-            .tokens = step->B * step->S, .update = 1, .lr = 1e-6, .clip = 1, .beta1 = 0.9, .beta2 = 0.95});
+        rank, &(ls_step_numbers){
+                  .tokens = step->B * step->S, .update = 1, .lr = 1e-6, .clip = 1, .beta1 = 0.9, .beta2 = 0.95});
 }
 
 static ls_status on_rank(ls_rank *rank, void *context) {
@@ -141,7 +136,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     return ls_ok();
 }
 
-/* --- in the caller ------------------------------------------------------------------------------------------------------------ */
+/* --- in the caller ------------------------------------------------------------------------------------------------ */
 
 /* When the first rank begins a run and when the last rank ends it. */
 static void find_ends(const running *r, int ranks, uint64_t run, double *begin, double *end) {
@@ -190,8 +185,7 @@ static ls_status copy_median_run(const running *r, const ls_session *session, me
         }
         out->rank[rank] = (ls_timeline_rank){kept, n};
         if (instrs != r->predicted->image[rank]->programs[r->step->program].n_instrs)
-            return ls_error(LS_INVALID,
-                            "rank %d slept too often: its record has no room for all instructions", rank);
+            return ls_error(LS_INVALID, "rank %d slept too often: its record has no room for all instructions", rank);
     }
     return ls_ok();
 }
@@ -201,8 +195,7 @@ static ls_status run_session(running *r, ls_session *session, measurement *out) 
     int longest = 0;
     for (int rank = 0; rank < ranks; rank++)
         longest = (int)ls_max(longest, r->predicted->image[rank]->programs[r->step->program].n_instrs);
-    r->capacity =
-        (RUNS + 1) * (4 * (size_t)longest + 4096); /* room to sleep more often than there are waits */
+    r->capacity = (RUNS + 1) * (4 * (size_t)longest + 4096); /* room to sleep more often than there are waits */
     const size_t bytes = bytes_of_rank(r) * (size_t)ranks;
     LS_TRY(ls_shared_map(bytes, &r->shared));
     ls_status status = ls_session_run(session, on_rank, r);
@@ -212,8 +205,8 @@ static ls_status run_session(running *r, ls_session *session, measurement *out) 
 }
 
 /*
- * Runs the program on the model's weights and random tokens: once to warm up, then RUNS times. *out: the spans of the run of median
- * length.
+ * Runs the program on the model's weights and random tokens: once to warm up, then RUNS times. *out: the spans of the
+ * run of median length.
  */
 static ls_status run_step(const ls_timeline_step *step, const prediction *predicted, measurement *out) {
     running r = {.step = step, .predicted = predicted};
@@ -224,7 +217,7 @@ static ls_status run_step(const ls_timeline_step *step, const prediction *predic
     return status;
 }
 
-/* --- the picture -------------------------------------------------------------------------------------------------------------- */
+/* --- the picture -------------------------------------------------------------------------------------------------- */
 
 static void log_times(const ls_timeline *t) {
     char predicted[LS_SECONDS_TEXT], measured[LS_SECONDS_TEXT];
@@ -254,8 +247,8 @@ static ls_status draw(const ls_timeline_step *step, const prediction *p, const m
     return ls_ok();
 }
 
-ls_status ls_timeline_draw(const ls_timeline_step *step, const ls_host *host, int rank, bool run,
-                           const char *title, const char *path) {
+ls_status ls_timeline_draw(const ls_timeline_step *step, const ls_host *host, int rank, bool run, const char *title,
+                           const char *path) {
     prediction p = {.ranks = ls_mesh_ranks(&step->plan->target.mesh), .program = step->program};
     measurement runs = {.arena = ls_arena_create()};
     p.arena = runs.arena;

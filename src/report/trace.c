@@ -25,7 +25,7 @@ size_t ls_trace_spans(const ls_image *image, int program, int64_t runs) {
 
 enum { THREADS = 10 }; /* thread ids reserved for each rank */
 
-/* --- events ------------------------------------------------------------------------------------------------------------------- */
+/* --- events ------------------------------------------------------------------------------------------------------- */
 
 static double microseconds(const tracing *t, double seconds) { return (seconds - t->base) * 1e6; }
 
@@ -62,30 +62,26 @@ static void put_labels(const tracing *t) {
 }
 
 /* The id of a transfer or signal, equal on both sides. Of 53 bits, so that it is exact for readers that use doubles. */
-static int64_t arrow_number(const ls_instr *instr, const ls_span_time *span, int from, int to,
-                            uint64_t generation) {
+static int64_t arrow_number(const ls_instr *instr, const ls_span_time *span, int from, int to, uint64_t generation) {
     const uint64_t word = (uint64_t)instr->channel * 2 + ls_traits(instr)->free;
     const uint64_t key[] = {(uint64_t)span->program, (uint64_t)from, (uint64_t)to, word, generation};
     return (int64_t)(ls_hash_bytes(key, sizeof key) >> 11);
 }
 
-static void put_arrow(const tracing *t, const ls_instr *instr, const ls_span_time *span,
-                      uint64_t generation) {
+static void put_arrow(const tracing *t, const ls_instr *instr, const ls_span_time *span, uint64_t generation) {
     const bool arrives = ls_traits(instr)->awaits;
     const int me = t->rank->rank, peer = ls_peer_rank(t->rank->image, instr->peer, me);
     open_event(t, arrives ? "f" : "s", "signal", instr->queue);
     ls_json_put_text(t->writer, "cat", "signal");
     if (arrives) ls_json_put_text(t->writer, "bp", "e");
-    ls_json_put_int(t->writer, "id",
-                    arrow_number(instr, span, arrives ? peer : me, arrives ? me : peer, generation));
+    ls_json_put_int(t->writer, "id", arrow_number(instr, span, arrives ? peer : me, arrives ? me : peer, generation));
     /* An arrow must begin and end within a span: at the beginning of the put, just before the end of the wait. */
     const double at = arrives ? fmax(span->begin, span->end - 1e-7) : span->begin;
     ls_json_put_double(t->writer, "ts", microseconds(t, at));
     ls_json_close(t->writer);
 }
 
-static void open_span(const tracing *t, const char *name, const char *category, int track,
-                      const ls_span_time *span) {
+static void open_span(const tracing *t, const char *name, const char *category, int track, const ls_span_time *span) {
     open_event(t, "X", name, track);
     ls_json_put_text(t->writer, "cat", category);
     ls_json_put_double(t->writer, "ts", microseconds(t, span->begin));
@@ -105,15 +101,14 @@ static void put_instr(const tracing *t, const ls_span_time *span) {
     const ls_instr *instr = &p->instrs[span->instr];
     const char *channel = instr->channel >= 0 ? p->channels[instr->channel].name : NULL;
     char name[160];
-    snprintf(name, sizeof name, "%s%s%s %d", instr->op, channel != NULL ? " " : "",
-             channel != NULL ? channel : "", span->instr);
+    snprintf(name, sizeof name, "%s%s%s %d", instr->op, channel != NULL ? " " : "", channel != NULL ? channel : "",
+             span->instr);
     open_span(t, name, ls_traits(instr)->name, instr->queue, span);
     ls_json_put_text(t->writer, "op", instr->op);
     ls_json_put_int(t->writer, "instruction", span->instr);
     if (instr->flops > 0) {
         ls_json_put_double(t->writer, "flops", instr->flops);
-        ls_json_put_double(t->writer, "gflops_per_second",
-                           instr->flops * 1e-9 / fmax(span->end - span->begin, 1e-9));
+        ls_json_put_double(t->writer, "gflops_per_second", instr->flops * 1e-9 / fmax(span->end - span->begin, 1e-9));
     }
     const uint64_t generation = channel == NULL ? 0 : ls_instr_generation(p, instr, span->run);
     if (channel != NULL) {
@@ -143,7 +138,7 @@ static void put_span(const tracing *t, const ls_span_time *span) {
     }
 }
 
-/* --- files -------------------------------------------------------------------------------------------------------------------- */
+/* --- files -------------------------------------------------------------------------------------------------------- */
 
 static ls_status part_path(const char *path, int rank, char **out) {
     return ls_path_print(out, "%s.rank-%d", path, rank);

@@ -42,13 +42,9 @@ typedef struct exchange {
     size_t capacity;
 } exchange;
 
-static const ls_program *program_of(const exchange *x, const end *e) {
-    return &x->ex->image->programs[e->program];
-}
+static const ls_program *program_of(const exchange *x, const end *e) { return &x->ex->image->programs[e->program]; }
 
-static uint64_t uses_of(const exchange *x, const end *e) {
-    return program_of(x, e)->channels[e->channel].uses;
-}
+static uint64_t uses_of(const exchange *x, const end *e) { return program_of(x, e)->channels[e->channel].uses; }
 
 static uint64_t notes_for(const exchange *x, uint64_t uses) {
     const uint64_t each = (uint64_t)x->per_note;
@@ -73,8 +69,8 @@ static const ls_use *use_at(const exchange *x, const end *e, uint64_t k) {
 
 static ls_status differ(const exchange *x, const end *e, uint64_t use, const char *what) {
     return ls_error(LS_INVALID, "program %s, channel \"%s\", use %llu: %s; expected the same at both ends",
-                    program_of(x, e)->name, program_of(x, e)->channels[e->channel].name,
-                    (unsigned long long)use + 1, what);
+                    program_of(x, e)->name, program_of(x, e)->channels[e->channel].name, (unsigned long long)use + 1,
+                    what);
 }
 
 static ls_status lacks_an_end(const exchange *x, const end *e, uint64_t use) {
@@ -145,14 +141,13 @@ static ls_status compare(const exchange *x, const end *e, uint64_t use, const ls
     char theirs[128], mine[128], what[384];
     ls_address_print_form(told, theirs, sizeof theirs);
     ls_address_print_form(&known, mine, sizeof mine);
-    snprintf(what, sizeof what, "rank %d %s %s, rank %d %s %s", e->peer, puts ? "receives" : "leases", theirs,
-             rank, puts ? "puts" : "borrows", mine);
+    snprintf(what, sizeof what, "rank %d %s %s, rank %d %s %s", e->peer, puts ? "receives" : "leases", theirs, rank,
+             puts ? "puts" : "borrows", mine);
     return differ(x, e, use, what);
 }
 
 static ls_status be_told(exchange *x, end *e) {
-    const note *came =
-        (const note *)((const char *)ls_comm_heap(x->ex->comm) + place_of_note(x, e->awaited).offset);
+    const note *came = (const note *)((const char *)ls_comm_heap(x->ex->comm) + place_of_note(x, e->awaited).offset);
     const uint64_t uses = uses_of(x, e), first = e->through * (uint64_t)x->per_note;
     char what[128];
     if (came->rank != e->peer) {
@@ -161,8 +156,8 @@ static ls_status be_told(exchange *x, end *e) {
         return differ(x, e, first, what);
     }
     if (came->uses != uses) {
-        snprintf(what, sizeof what, "rank %d has %llu uses, rank %d has %llu", e->peer,
-                 (unsigned long long)came->uses, ls_executor_rank(x->ex), (unsigned long long)uses);
+        snprintf(what, sizeof what, "rank %d has %llu uses, rank %d has %llu", e->peer, (unsigned long long)came->uses,
+                 ls_executor_rank(x->ex), (unsigned long long)uses);
         return differ(x, e, first, what);
     }
     ls_prepared_program *prepared = &x->ex->programs[e->program];

@@ -1,6 +1,6 @@
 /*
- * The executor: polls the heads of all queues, and sleeps only when every one waits for other ranks or for puts to be done. Kernels are prepared when it is
- * created; while a program runs, nothing is allocated.
+ * The executor: polls the heads of all queues, and sleeps only when every one waits for other ranks or for puts to be
+ * done. Kernels are prepared when it is created; while a program runs, nothing is allocated.
  */
 #include "run/executor_impl.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* --- the record of spans ------------------------------------------------------------------------------------------------------ */
+/* --- the record of spans ------------------------------------------------------------------------------------------ */
 
 ls_status ls_executor_record(ls_executor *ex, size_t spans) {
     LS_ASSERT(ex->trace == NULL && spans >= 1);
@@ -17,19 +17,16 @@ ls_status ls_executor_record(ls_executor *ex, size_t spans) {
     if (trace == NULL || ring == NULL) {
         free(trace);
         free(ring);
-        return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a trace of %zu spans",
-                        spans * sizeof *ring, spans);
+        return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a trace of %zu spans", spans * sizeof *ring,
+                        spans);
     }
-    for (size_t i = 0; i < spans; i++)
-        ring[i] = (ls_span_time){.instr = LS_SPAN_ASLEEP}; /* touches the pages */
+    for (size_t i = 0; i < spans; i++) ring[i] = (ls_span_time){.instr = LS_SPAN_ASLEEP}; /* touches the pages */
     *trace = (ls_trace){.ring = ring, .capacity = spans};
     ex->trace = trace;
     return ls_ok();
 }
 
-static void trace_add(ls_trace *trace, ls_span_time span) {
-    trace->ring[trace->count++ % trace->capacity] = span;
-}
+static void trace_add(ls_trace *trace, ls_span_time span) { trace->ring[trace->count++ % trace->capacity] = span; }
 
 static void trace_destroy(ls_trace *trace) {
     if (trace == NULL) return;
@@ -48,7 +45,7 @@ const ls_span_time *ls_executor_span(const ls_executor *ex, size_t i) {
     return &ex->trace->ring[(ex->trace->count - n + i) % ex->trace->capacity];
 }
 
-/* --- preparing ---------------------------------------------------------------------------------------------------------------- */
+/* --- preparing ---------------------------------------------------------------------------------------------------- */
 
 const char *ls_transport_for(int ranks) { return ranks == 1 ? "self" : "shm"; }
 
@@ -93,13 +90,12 @@ static ls_status resolve_in_place(const ls_executor *ex, int program, const ls_o
     char *heap = ls_comm_peer_heap(ex->comm, peer);
     if (heap == NULL)
         return ls_error(LS_UNSUPPORTED,
-                        "\"%s\" of rank %d is read in place, but its memory cannot be addressed from here",
-                        name, peer);
+                        "\"%s\" of rank %d is read in place, but its memory cannot be addressed from here", name, peer);
     const ls_program *p = &ex->image->programs[program];
     const ls_instr *borrow = ls_borrow_of(p, &ex->programs[program].uses, o);
     if (borrow == NULL)
-        return ls_error(LS_INVALID, "program %s reads \"%s\" of rank %d in place without borrowing it",
-                        p->name, name, peer);
+        return ls_error(LS_INVALID, "program %s reads \"%s\" of rank %d in place without borrowing it", p->name, name,
+                        peer);
     *out = heap + ls_block_part(&borrow->out[0], &address_of(ex, program, borrow)->range, o).offset;
     return ls_ok();
 }
@@ -140,8 +136,7 @@ static ls_status prepare_program(ls_executor *ex, int index) {
     prepared->cursor = ls_cursor_make(p, ex->arena);
     prepared->held = LS_NEW_ARRAY(ex->arena, double, p->queues + 1);
     prepared->awaited = LS_NEW_ARRAY(ex->arena, ls_awaited, p->queues + 1);
-    for (int i = 0; i < p->n_instrs; i++)
-        LS_TRY(prepare_instr(ex, index, &p->instrs[i], &prepared->instrs[i]));
+    for (int i = 0; i < p->n_instrs; i++) LS_TRY(prepare_instr(ex, index, &p->instrs[i], &prepared->instrs[i]));
     return ls_ok();
 }
 
@@ -207,7 +202,7 @@ int ls_executor_rank(const ls_executor *ex) { return ls_comm_rank(ex->comm); }
 ls_pool *ls_executor_pool(const ls_executor *ex) { return ex->pool; }
 const ls_image *ls_executor_image(const ls_executor *ex) { return ex->image; }
 
-/* --- running ------------------------------------------------------------------------------------------------------------------ */
+/* --- running ------------------------------------------------------------------------------------------------------ */
 
 /* The first kernel result that is not finite; NULL: none yet. */
 typedef struct inspection {
@@ -267,8 +262,8 @@ static void execute(run *r, const ls_instr *instr, ls_prepared *prepared) {
     } else if (instr->kind == LS_INSTR_PUT) {
         const double start = ls_seconds();
         const void *source = ex->base[ex->image->buffers[instr->in[0].buffer].space];
-        prepared->ticket = ls_comm_put_signal(ex->comm, prepared->peer, &prepared->to, source,
-                                              &prepared->from, word_of(r, instr), generation_of(r, instr));
+        prepared->ticket = ls_comm_put_signal(ex->comm, prepared->peer, &prepared->to, source, &prepared->from,
+                                              word_of(r, instr), generation_of(r, instr));
         r->last_put = (int)(instr - r->program->instrs);
         ex->times.copying += ls_seconds() - start;
     } else if (ls_traits(instr)->sets) {
@@ -294,8 +289,7 @@ static uint64_t ticket_of(const run *r, int put) { return r->prepared->instrs[pu
 static bool may_start(const run *r, int queue) {
     const ls_after *obstacle;
     while ((obstacle = ls_cursor_obstacle(r->cursor, queue)) != NULL) {
-        if (!ls_cursor_awaits_puts(r->cursor, obstacle) ||
-            !ls_comm_done(r->ex->comm, ticket_of(r, obstacle->instr)))
+        if (!ls_cursor_awaits_puts(r->cursor, obstacle) || !ls_comm_done(r->ex->comm, ticket_of(r, obstacle->instr)))
             return false;
         ls_cursor_complete(r->cursor, obstacle->queue, obstacle->instr);
     }
@@ -321,7 +315,10 @@ static bool step(run *r, int queue) {
     return true;
 }
 
-/* Executes what can be executed now; false: nothing. Compute goes last and only one instruction far: other ranks wait for puts. */
+/*
+ * Executes what can be executed now; false: nothing. Compute goes last and only one instruction far: other ranks wait
+ * for puts.
+ */
 static bool step_all(run *r) {
     bool moved = false;
     for (int q = r->program->queues - 1; q > LS_COMPUTE; q--) {
@@ -332,9 +329,8 @@ static bool step_all(run *r) {
 
 /* What holds up a rank that can execute nothing. */
 typedef struct standstill {
-    int waits; /* of the heads, for words or puts, in ls_prepared_program.awaited */
-    int word,
-        put; /* the last of these instructions that await a word, and the last put that is not done; -1: none */
+    int waits;     /* of the heads, for words or puts, in ls_prepared_program.awaited */
+    int word, put; /* the last of these instructions that await a word, and the last put that is not done; -1: none */
 } standstill;
 
 /* Where no head waits, all queues are through and the last put is not done. */
@@ -359,7 +355,10 @@ static standstill find_standstill(const run *r) {
     return s;
 }
 
-/* Spins, then sleeps, until something arrives or a put is done. LS_PEER if the awaited peer has died or makes no progress. */
+/*
+ * Spins, then sleeps, until something arrives or a put is done. LS_PEER if the awaited peer has died or makes no
+ * progress.
+ */
 static ls_status sleep_until_bell(run *r, uint32_t bell) {
     const standstill s = find_standstill(r);
     if (ls_comm_spin(r->ex->comm, r->prepared->awaited, s.waits)) return ls_ok();
@@ -377,8 +376,7 @@ static ls_status sleep_until_bell(run *r, uint32_t bell) {
 
 /* Whether all queues are through and all puts done. */
 static bool has_ended(const run *r) {
-    return ls_cursor_has_ended(r->cursor) &&
-           (r->last_put < 0 || ls_comm_done(r->ex->comm, ticket_of(r, r->last_put)));
+    return ls_cursor_has_ended(r->cursor) && (r->last_put < 0 || ls_comm_done(r->ex->comm, ticket_of(r, r->last_put)));
 }
 
 /* LS_INVALID unless the phase table has the program after the one that ran last. */

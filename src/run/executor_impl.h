@@ -19,8 +19,7 @@ typedef struct ls_prepared_program {
     ls_address *addresses; /* by use: what its other end told this rank */
     uint64_t *told;        /* by channel: generations of its words that telling took; those of runs follow */
     ls_cursor cursor;
-    double *
-        held; /* by queue, while recording: since when the wait at the head blocks the queue; 0: it does not */
+    double *held; /* by queue, while recording: since when the wait at the head blocks the queue; 0: it does not */
     ls_awaited *awaited; /* by queue: room for what all of them wait for */
     uint64_t runs;       /* completed so far */
 } ls_prepared_program;

@@ -1,4 +1,6 @@
-/* The interpreter: queues, transfers, and the random choice of what advances next. Its memory is in interpret_memory.c. */
+/*
+ * The interpreter: queues, transfers, and the random choice of what advances next. Its memory is in interpret_memory.c.
+ */
 #include "run/interpret_impl.h"
 
 #include "program/program.h"
@@ -74,11 +76,10 @@ static uint64_t generation_of(const rank_state *r, const ls_instr *instr) {
 }
 
 static size_t read_index(const ls_interpreter *in, int rank, int number) {
-    return ((size_t)rank * (size_t)in->rank[rank].stages + (size_t)in->rank[rank].stage) * in->span +
-           (size_t)number;
+    return ((size_t)rank * (size_t)in->rank[rank].stages + (size_t)in->rank[rank].stage) * in->span + (size_t)number;
 }
 
-/* --- transfers ---------------------------------------------------------------------------------------------------------------- */
+/* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 static pending_put *new_put(ls_interpreter *in, int rank) {
     pending_put *p = in->free_puts;
@@ -140,8 +141,7 @@ static bool advance_transfers(ls_interpreter *in, int rank) {
     rank_state *r = &in->rank[rank];
     pending_put **link = &r->puts;
     if (*link == NULL) return false;
-    for (uint64_t steps = draw(in, 32); steps > 0; steps--)
-        link = (*link)->next != NULL ? &(*link)->next : &r->puts;
+    for (uint64_t steps = draw(in, 32); steps > 0; steps--) link = (*link)->next != NULL ? &(*link)->next : &r->puts;
     pending_put *p = *link;
     if (p->delivered < p->n) {
         deliver_piece(in, rank, p);
@@ -154,7 +154,10 @@ static bool advance_transfers(ls_interpreter *in, int rank) {
     return true;
 }
 
-/* Whether the puts of a queue up to that instruction of the present program are done: their payloads have been delivered. */
+/*
+ * Whether the puts of a queue up to that instruction of the present program are done: their payloads have been
+ * delivered.
+ */
 static bool are_done(const rank_state *r, int queue, int instr) {
     for (const pending_put *p = r->puts; p != NULL; p = p->next) {
         if (p->queue == queue && p->instr <= instr && p->delivered < p->n) return false;
@@ -172,7 +175,7 @@ static void clear_transfers(ls_interpreter *in, int rank) {
     }
 }
 
-/* --- queues ------------------------------------------------------------------------------------------------------------------- */
+/* --- queues ------------------------------------------------------------------------------------------------------- */
 
 /* A hash of what a kernel reads: its inputs, and the outputs that it adds to. */
 static uint64_t read_inputs(ls_interpreter *in, int rank, const ls_instr *instr, const ls_units *units) {
@@ -190,8 +193,7 @@ static void note_outside(ls_interpreter *in, const ls_instr *instr, const ls_uni
     for (int k = 0; k < ls_instr_accesses(instr); k++) in->outcome.outside |= units[k].outside;
 }
 
-static void end_kernel(ls_interpreter *in, int rank, queue_state *q, const ls_instr *instr,
-                       const ls_units *units) {
+static void end_kernel(ls_interpreter *in, int rank, queue_state *q, const ls_instr *instr, const ls_units *units) {
     ls_hashes *store = &in->rank[rank].store;
     uint64_t hash = read_inputs(in, rank, instr, units);
     if (hash != q->inputs_hash) hash = ls_hash_mix(hash, q->inputs_hash); /* an input changed while it ran */
@@ -200,7 +202,10 @@ static void end_kernel(ls_interpreter *in, int rank, queue_state *q, const ls_in
         ls_hashes_write(store, &units[instr->n_in + i], ls_hash_mix(hash, (uint64_t)i + 1));
 }
 
-/* Whether the kernel writes this output over something that it reads first: an input or an earlier output in place, or a sum. */
+/*
+ * Whether the kernel writes this output over something that it reads first: an input or an earlier output in place, or
+ * a sum.
+ */
 static bool works_in_place(const ls_image *image, const ls_instr *instr, int output, bool adds) {
     bool in_place = adds;
     for (int k = 0; k < instr->n_in; k++) {
@@ -247,8 +252,7 @@ static bool execute(ls_interpreter *in, int rank, int queue, const ls_instr *ins
 static bool may_start(const rank_state *r, ls_cursor *cursor, int queue) {
     const ls_after *obstacle;
     while ((obstacle = ls_cursor_obstacle(cursor, queue)) != NULL) {
-        if (!ls_cursor_awaits_puts(cursor, obstacle) || !are_done(r, obstacle->queue, obstacle->instr))
-            return false;
+        if (!ls_cursor_awaits_puts(cursor, obstacle) || !are_done(r, obstacle->queue, obstacle->instr)) return false;
         ls_cursor_complete(cursor, obstacle->queue, obstacle->instr);
     }
     return true;
@@ -303,15 +307,15 @@ static bool advance_class(ls_interpreter *in, int class) {
 }
 
 static bool advance_any(ls_interpreter *in) {
-    const int start = !in->strict && draw(in, 32) == 0 ? (int)draw(in, CLASSES)
-                                                       : 0; /* an exception from the order of classes */
+    const int start =
+        !in->strict && draw(in, 32) == 0 ? (int)draw(in, CLASSES) : 0; /* an exception from the order of classes */
     for (int c = 0; c < CLASSES; c++) {
         if (advance_class(in, (start + c) % CLASSES)) return true;
     }
     return false;
 }
 
-/* --- interface ---------------------------------------------------------------------------------------------------------------- */
+/* --- interface ---------------------------------------------------------------------------------------------------- */
 
 static void prepare(ls_interpreter *in, int rank, const ls_image *image, size_t unit) {
     rank_state *r = &in->rank[rank];
@@ -334,8 +338,7 @@ static void prepare(ls_interpreter *in, int rank, const ls_image *image, size_t 
             r->units[p][i] = LS_NEW_ARRAY(in->arena, ls_units, ls_instr_accesses(instr));
             in->span = (size_t)ls_max((int64_t)in->span, instr->number + 1);
             for (int k = 0; k < ls_instr_accesses(instr); k++)
-                r->units[p][i][k] =
-                    ls_hashes_units(&r->store, ls_instr_access_at(instr, k).operand, in->arena);
+                r->units[p][i][k] = ls_hashes_units(&r->store, ls_instr_access_at(instr, k).operand, in->arena);
         }
     }
 }
@@ -381,8 +384,7 @@ static void link_to_peers(ls_interpreter *in, int rank) {
                 r->units[p][i][1] = (ls_units){.outside = true};
             for (int k = 0; k < ls_instr_operands(instr) && instr->kind == LS_INSTR_KERNEL; k++) {
                 const ls_operand *o = ls_instr_access_at(instr, k).operand;
-                if (o->buffer >= 0 && !ls_peer_is_self(o->peer))
-                    r->units[p][i][k] = units_in_place(in, rank, p, o);
+                if (o->buffer >= 0 && !ls_peer_is_self(o->peer)) r->units[p][i][k] = units_in_place(in, rank, p, o);
             }
         }
     }
@@ -411,7 +413,8 @@ void ls_interpreter_destroy(ls_interpreter *in) {
 }
 
 /*
- * Chooses which actors are held back in this run: none, one, all but one, or random ones. One and all but one find the most errors.
+ * Chooses which actors are held back in this run: none, one, all but one, or random ones. One and all but one find the
+ * most errors.
  */
 static void choose_classes(ls_interpreter *in) {
     enum { ONE_SLOW = 4, ONE_FAST = 7, EQUAL = 8, WAYS = 12 };

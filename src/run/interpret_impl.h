@@ -30,7 +30,10 @@ void ls_hashes_create(ls_hashes *store, const ls_image *image, int rank, size_t 
 ls_units ls_hashes_units(const ls_hashes *store, const ls_operand *operand, ls_arena *arena);
 ls_units ls_hashes_units_of(const ls_hashes *store, ls_space space, const ls_range *range, ls_arena *arena);
 
-/* Reset restores the state before the first program; set_inputs writes what the host writes before program number `run`. */
+/*
+ * Reset restores the state before the first program; set_inputs writes what the host writes before program number
+ * `run`.
+ */
 void ls_hashes_reset(ls_hashes *store);
 void ls_hashes_set_inputs(ls_hashes *store, uint64_t run);
 

@@ -21,8 +21,7 @@ static size_t unit_of_operand(const ls_image *image, int rank, const ls_operand 
     if (o->buffer < 0 || ls_view_elements(&o->view) == 0) return unit;
     const ls_range range = ls_operand_range(image, o, rank);
     unit = gcd(gcd(unit, range.offset), range.length);
-    for (int d = 0; d < LS_RANGE_DIMS; d++)
-        unit = gcd(unit, range.count[d] > 1 ? (size_t)llabs(range.stride[d]) : 0);
+    for (int d = 0; d < LS_RANGE_DIMS; d++) unit = gcd(unit, range.count[d] > 1 ? (size_t)llabs(range.stride[d]) : 0);
     return unit;
 }
 
@@ -52,14 +51,13 @@ void ls_hashes_create(ls_hashes *store, const ls_image *image, int rank, size_t 
 }
 
 ls_units ls_hashes_units_of(const ls_hashes *store, ls_space space, const ls_range *range, ls_arena *arena) {
-    ls_units units = {.space = space,
-                      .at = LS_NEW_ARRAY(arena, uint32_t, ls_range_bytes(range) / store->unit)};
+    ls_units units = {.space = space, .at = LS_NEW_ARRAY(arena, uint32_t, ls_range_bytes(range) / store->unit)};
     const size_t length = range->length / store->unit;
     for (int64_t a = 0; a < range->count[2]; a++) {
         for (int64_t b = 0; b < range->count[1]; b++) {
             for (int64_t c = 0; c < range->count[0]; c++) {
-                const int64_t bytes = (int64_t)range->offset + a * range->stride[2] + b * range->stride[1] +
-                                      c * range->stride[0];
+                const int64_t bytes =
+                    (int64_t)range->offset + a * range->stride[2] + b * range->stride[1] + c * range->stride[0];
                 for (size_t i = 0; i < length; i++) {
                     const size_t at = (size_t)bytes / store->unit + i;
                     if (bytes < 0 || at >= store->n[units.space])
@@ -116,8 +114,7 @@ uint64_t ls_hashes_read(const ls_hashes *store, const ls_units *units, uint64_t 
 
 void ls_hashes_write(ls_hashes *store, const ls_units *units, uint64_t hash) {
     uint64_t *value = store->value[units->space];
-    for (int i = 0; i < units->n; i++)
-        value[units->at[i]] = ls_hash_mix(hash, (uint64_t)i + 1) & ~(1ull << 63);
+    for (int i = 0; i < units->n; i++) value[units->at[i]] = ls_hash_mix(hash, (uint64_t)i + 1) & ~(1ull << 63);
 }
 
 void ls_hashes_poison(ls_hashes *store, const ls_units *units) {

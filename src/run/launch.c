@@ -1,7 +1,7 @@
 /*
- * The launcher: one loop in the calling thread that receives SIGINT, SIGTERM, SIGHUP and SIGCHLD with sigtimedwait, so there is no
- * signal handler and no state outside this call. A rank that is a thread sends SIGCHLD at its end, as the system does for a
- * process, so that both kinds of ranks share the loop.
+ * The launcher: one loop in the calling thread that receives SIGINT, SIGTERM, SIGHUP and SIGCHLD with sigtimedwait, so
+ * there is no signal handler and no state outside this call. A rank that is a thread sends SIGCHLD at its end, as the
+ * system does for a process, so that both kinds of ranks share the loop.
  */
 #include "run/run.h"
 
@@ -25,7 +25,10 @@
 /* Another thread of the process may receive a SIGCHLD, so the ranks are also polled. */
 #define POLL_NANOSECONDS 50000000L
 
-/* The result of a rank, in shared memory. order: 0 before it has ended, else 1, 2, ... in the order in which ranks ended. */
+/*
+ * The result of a rank, in shared memory. order: 0 before it has ended, else 1, 2, ... in the order in which ranks
+ * ended.
+ */
 typedef struct report {
     _Atomic int order;
     ls_status status;
@@ -102,7 +105,10 @@ static void report_fault(void *context, const char *text) {
     atomic_store(&mine->order, 1 + atomic_fetch_add(&slot->launch->reports->count, 1));
 }
 
-/* A forked rank. Only the parent handles Ctrl-C and SIGHUP; the child ends with its parent, even if the parent has ended before prctl. */
+/*
+ * A forked rank. Only the parent handles Ctrl-C and SIGHUP; the child ends with its parent, even if the parent has
+ * ended before prctl.
+ */
 _Noreturn static void process_main(launch *l, int rank, pid_t parent) {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGINT, &ignore, NULL);
@@ -126,8 +132,7 @@ static ls_status start_thread(rank_slot *slot) {
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     const int error = pthread_create(&slot->thread, &attributes, thread_main, slot);
     pthread_attr_destroy(&attributes);
-    if (error)
-        return ls_error(LS_NO_MEMORY, "cannot start a thread for rank %d: %s", slot->rank, strerror(error));
+    if (error) return ls_error(LS_NO_MEMORY, "cannot start a thread for rank %d: %s", slot->rank, strerror(error));
     return ls_ok();
 }
 
@@ -183,8 +188,7 @@ static ls_status killed_for_memory(int rank) {
     const double physical = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     const bool limited = (double)machine.memory_bytes < physical;
     return ls_error(
-        LS_PEER,
-        "rank %d was killed by the system because memory ran out: %s %.2f GiB in all; --memory plans for less",
+        LS_PEER, "rank %d was killed by the system because memory ran out: %s %.2f GiB in all; --memory plans for less",
         rank, limited ? "the control group (memory.max) allows" : "the machine has",
         (double)machine.memory_bytes / (double)(1 << 30));
 }
@@ -230,13 +234,11 @@ static void note_stop(launch *l, rank_slot *slot, bool stopped) {
 /* Logs once that a rank is stopped. */
 static void warn_if_stopped(const launch *l, rank_slot *slot) {
     const double limit = ls_world_wait_timeout(l->world);
-    const double most =
-        limit > 0 && limit / 2 < WARN_SECONDS_AFTER_STOP ? limit / 2 : WARN_SECONDS_AFTER_STOP;
+    const double most = limit > 0 && limit / 2 < WARN_SECONDS_AFTER_STOP ? limit / 2 : WARN_SECONDS_AFTER_STOP;
     if (slot->stopped <= 0 || slot->warned || ls_seconds() - slot->stopped < most) return;
     slot->warned = true;
-    ls_log(
-        "warning: rank %d (process %d) is stopped, and the others wait for it; kill -CONT %d lets it continue",
-        slot->rank, (int)slot->process, (int)slot->process);
+    ls_log("warning: rank %d (process %d) is stopped, and the others wait for it; kill -CONT %d lets it continue",
+           slot->rank, (int)slot->process, (int)slot->process);
 }
 
 /* Whether the rank's process has ended. Notes whether it was stopped or continued. */
@@ -354,8 +356,7 @@ static void restore_signals(const launch *l) {
 }
 
 ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_rank_main rank_main, void *context) {
-    launch l = {
-        .world = world, .ranks = ranks, .as_threads = as_threads, .rank_main = rank_main, .context = context};
+    launch l = {.world = world, .ranks = ranks, .as_threads = as_threads, .rank_main = rank_main, .context = context};
     l.died = ls_ok();
     l.kills = ls_machine_memory_kills();
     l.caller = pthread_self();

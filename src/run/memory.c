@@ -1,4 +1,7 @@
-/* The private arena, one anonymous mapping; and the first touch of fresh memory, ahead of its use and by all threads of its rank. */
+/*
+ * The private arena, one anonymous mapping; and the first touch of fresh memory, ahead of its use and by all threads of
+ * its rank.
+ */
 #include "run/run.h"
 
 #include <errno.h>
@@ -17,18 +20,16 @@
 #define MADV_POPULATE_WRITE 23 /* since Linux 5.14; older headers lack it */
 #endif
 
-/* --- the mapping -------------------------------------------------------------------------------------------------------------- */
+/* --- the mapping -------------------------------------------------------------------------------------------------- */
 
 ls_status ls_memory_map(size_t bytes, void **out) {
     if (bytes == 0) {
         *out = NULL;
         return ls_ok();
     }
-    void *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
-        return ls_error(LS_NO_MEMORY, "the private arena of %zu bytes cannot be mapped: %s", bytes,
-                        strerror(errno));
+        return ls_error(LS_NO_MEMORY, "the private arena of %zu bytes cannot be mapped: %s", bytes, strerror(errno));
     (void)madvise(memory, bytes, MADV_HUGEPAGE); /* nothing depends on these two: old kernels know neither */
     (void)prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, memory, bytes, "longspan");
     *out = memory;
@@ -39,7 +40,7 @@ void ls_memory_unmap(void *memory, size_t bytes) {
     if (memory != NULL) (void)munmap(memory, bytes);
 }
 
-/* --- first touch -------------------------------------------------------------------------------------------------------------- */
+/* --- first touch -------------------------------------------------------------------------------------------------- */
 
 /* Slices end at multiples of this, which is several huge pages, so that no two threads touch the same page. */
 enum { SLICE_BYTES = 8 << 20 };

@@ -1,6 +1,6 @@
 /*
- * run: starts the ranks, and executes programs. Each rank has an executor: it maps the private arena, takes the heap from the
- * rank's ls_comm, prepares every kernel call once, and then runs programs without allocating anything.
+ * run: starts the ranks, and executes programs. Each rank has an executor: it maps the private arena, takes the heap
+ * from the rank's ls_comm, prepares every kernel call once, and then runs programs without allocating anything.
  */
 #ifndef LS_RUN_H
 #define LS_RUN_H
@@ -8,9 +8,11 @@
 #include "comm/comm.h"
 #include "program/program.h"
 
-/* --- ranks (launch.c) --------------------------------------------------------------------------------------------------------- */
+/* --- ranks (launch.c) --------------------------------------------------------------------------------------------- */
 
-/* The main function of a rank, in its own process or thread; its status is the rank's result. The launcher owns comm. */
+/*
+ * The main function of a rank, in its own process or thread; its status is the rank's result. The launcher owns comm.
+ */
 typedef ls_status (*ls_rank_main)(ls_comm *comm, void *context);
 
 /*
@@ -18,8 +20,8 @@ typedef ls_status (*ls_rank_main)(ls_comm *comm, void *context);
  * when all have ended. A world is launched once. Blocks; the calling thread must stay until the end and
  * should be the process's only one, or the others should have SIGINT, SIGTERM and SIGHUP blocked.
  *
- * Processes (as_threads false) are forked from the caller, so each has a copy of context and of all other memory; what they
- * write outside the world's shared memory is lost when they end. They ignore SIGINT,
+ * Processes (as_threads false) are forked from the caller, so each has a copy of context and of all other memory; what
+ * they write outside the world's shared memory is lost when they end. They ignore SIGINT,
  * SIGTERM and SIGHUP and die with the caller. Threads share context.
  *
  * SIGINT or SIGTERM to this process: the first calls ls_world_request_stop and logs it, the
@@ -30,19 +32,22 @@ typedef ls_status (*ls_rank_main)(ls_comm *comm, void *context);
  * return LS_PEER; processes that have not ended 3 s after a death (30 s after a failure other than
  * LS_PEER, since a rank may be writing a checkpoint) are killed. Threads cannot be killed and are waited for.
  *
- * If a rank is stopped (SIGSTOP) for 10 s, or for half of the world's wait_timeout if that is less, its number and process are logged,
- * and later that it continues.
+ * If a rank is stopped (SIGSTOP) for 10 s, or for half of the world's wait_timeout if that is less, its number and
+ * process are logged, and later that it continues.
  *
- * Returns LS_OK when every rank did, else the root cause: a rank that died (LS_PEER, "rank 2 was killed by signal 9 (Killed)", or by
- * the system because memory ran out, with the limit); else the earliest failure that is neither LS_PEER nor LS_INTERRUPTED; else the
- * earliest LS_PEER; else LS_INTERRUPTED. LS_NO_MEMORY when a rank could not be started.
+ * Returns LS_OK when every rank did, else the root cause: a rank that died (LS_PEER, "rank 2 was killed by signal 9
+ * (Killed)", or by the system because memory ran out, with the limit); else the earliest failure that is neither
+ * LS_PEER nor LS_INTERRUPTED; else the earliest LS_PEER; else LS_INTERRUPTED. LS_NO_MEMORY when a rank could not be
+ * started.
  */
-LS_MUST_USE ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_rank_main rank_main,
-                                void *context);
+LS_MUST_USE ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_rank_main rank_main, void *context);
 
-/* --- memory (memory.c) -------------------------------------------------------------------------------------------------------- */
+/* --- memory (memory.c) -------------------------------------------------------------------------------------------- */
 
-/* Maps zeroed private memory, with huge pages and the name "longspan" where the system supports them. LS_NO_MEMORY names the bytes. */
+/*
+ * Maps zeroed private memory, with huge pages and the name "longspan" where the system supports them. LS_NO_MEMORY
+ * names the bytes.
+ */
 LS_MUST_USE ls_status ls_memory_map(size_t bytes, void **out);
 void ls_memory_unmap(void *memory, size_t bytes);
 
@@ -53,13 +58,13 @@ typedef struct ls_touched {
 } ls_touched;
 
 /*
- * Makes the system map the pages of [start, start + bytes), start at a page, in slices that the pool's threads take in turn, and adds to
- * *sum. Contents are kept, also those that other ranks write at the same time. If the system refuses, the remaining pages are mapped
- * at their first use. comm (NULL: none) ticks between slices, since peers may wait.
+ * Makes the system map the pages of [start, start + bytes), start at a page, in slices that the pool's threads take in
+ * turn, and adds to *sum. Contents are kept, also those that other ranks write at the same time. If the system refuses,
+ * the remaining pages are mapped at their first use. comm (NULL: none) ticks between slices, since peers may wait.
  */
 void ls_touch(void *start, size_t bytes, ls_pool *pool, ls_comm *comm, ls_touched *sum);
 
-/* --- the executor (executor.c, tensors.c) ------------------------------------------------------------------------------------- */
+/* --- the executor (executor.c, tensors.c) ------------------------------------------------------------------------- */
 
 typedef struct ls_executor ls_executor;
 
@@ -75,8 +80,8 @@ const char *ls_transport_for(int ranks); /* the default: "self" for one rank, el
 /*
  * Creates a world with the ranks, heap bytes and signal words of the image. transport NULL: that of ls_transport_for.
  */
-LS_MUST_USE ls_status ls_world_for(const ls_image *image, const char *transport, bool may_spin,
-                                   double wait_timeout, ls_world **out);
+LS_MUST_USE ls_status ls_world_for(const ls_image *image, const char *transport, bool may_spin, double wait_timeout,
+                                   ls_world **out);
 
 /*
  * Collective: all ranks of the world create an executor, once, and tell each other the addresses of their
@@ -88,9 +93,9 @@ LS_MUST_USE ls_status ls_executor_create(const ls_image *image, ls_comm *comm, l
 void ls_executor_destroy(ls_executor *executor); /* NULL is allowed */
 
 /*
- * Runs the program to its end on this rank; the other ranks must run it too. Blocks until the signals of peers
- * arrive; LS_PEER when a peer has died or makes no progress. LS_INVALID names the two programs when the image's phase table does not
- * have this one after the one that ran last.
+ * Runs the program to its end on this rank; the other ranks must run it too. Blocks until the signals of peers arrive;
+ * LS_PEER when a peer has died or makes no progress. LS_INVALID names the two programs when the image's phase table
+ * does not have this one after the one that ran last.
  */
 LS_MUST_USE ls_status ls_executor_run(ls_executor *executor, int program);
 ls_run_times ls_executor_times(const ls_executor *executor);
@@ -98,11 +103,10 @@ ls_run_times ls_executor_times(const ls_executor *executor);
 ls_touched ls_executor_touched(const ls_executor *executor);
 
 /*
- * Runs the program like ls_executor_run and inspects the results of every kernel: *op and *tensor name the first result that is not
- * finite (NULL: all are finite). Slow; for the diagnosis of a failed step.
+ * Runs the program like ls_executor_run and inspects the results of every kernel: *op and *tensor name the first result
+ * that is not finite (NULL: all are finite). Slow; for the diagnosis of a failed step.
  */
-LS_MUST_USE ls_status ls_executor_run_checked(ls_executor *executor, int program, const char **op,
-                                              const char **tensor);
+LS_MUST_USE ls_status ls_executor_run_checked(ls_executor *executor, int program, const char **op, const char **tensor);
 
 /* Address of an operand's first element. */
 void *ls_executor_address(const ls_executor *executor, const ls_operand *operand);
@@ -110,16 +114,17 @@ void *ls_executor_address(const ls_executor *executor, const ls_operand *operand
 void *ls_executor_tensor(const ls_executor *executor, const char *name);
 
 /*
- * Scatter copies this rank's part of a dense global array into the bound tensor; gather copies it back and leaves the other elements
- * of `global` unchanged. `global` has the element type of the binding.
+ * Scatter copies this rank's part of a dense global array into the bound tensor; gather copies it back and leaves the
+ * other elements of `global` unchanged. `global` has the element type of the binding.
  */
 void ls_executor_scatter(ls_executor *executor, const ls_binding *binding, const void *global);
 void ls_executor_gather(const ls_executor *executor, const ls_binding *binding, void *global);
 
 /*
- * Sets the document bounds of the batch for the next programs. Sequence b of the whole batch has the bounds ends[b*room], ...: n_ends[b]
- * cumulative lengths from 0 to S. From then on a token sees what the mask shows within its document. Programs do not change: they
- * send and compute at most what they were compiled for. ends NULL: no documents. LS_UNSUPPORTED: a mask has no room for another term.
+ * Sets the document bounds of the batch for the next programs. Sequence b of the whole batch has the bounds
+ * ends[b*room], ...: n_ends[b] cumulative lengths from 0 to S. From then on a token sees what the mask shows within its
+ * document. Programs do not change: they send and compute at most what they were compiled for. ends NULL: no documents.
+ * LS_UNSUPPORTED: a mask has no room for another term.
  */
 LS_MUST_USE ls_status ls_executor_set_documents(ls_executor *executor, const int32_t *ends, const int *n_ends,
                                                 int64_t room);
@@ -128,12 +133,18 @@ int ls_executor_rank(const ls_executor *executor);
 ls_pool *ls_executor_pool(const ls_executor *executor);
 const ls_image *ls_executor_image(const ls_executor *executor);
 
-/* --- the record of an executor (executor.c) ----------------------------------------------------------------------------------- */
+/* --- the record of an executor (executor.c) ----------------------------------------------------------------------- */
 
-/* The `instr` of spans that are no instruction: a whole run of a program; a time in which the rank slept because both queues waited. */
+/*
+ * The `instr` of spans that are no instruction: a whole run of a program; a time in which the rank slept because both
+ * queues waited.
+ */
 enum { LS_SPAN_PROGRAM = -1, LS_SPAN_ASLEEP = -2 };
 
-/* Seconds on the host's monotonic clock, the same for all its processes. A wait's span begins when the wait first blocks its queue. */
+/*
+ * Seconds on the host's monotonic clock, the same for all its processes. A wait's span begins when the wait first
+ * blocks its queue.
+ */
 typedef struct ls_span_time {
     double begin, end;
     int program, instr;
@@ -141,8 +152,8 @@ typedef struct ls_span_time {
 } ls_span_time;
 
 /*
- * Records spans from now on, in a ring of the newest `spans` >= 1 that is allocated here, so that recording allocates nothing. Once per
- * executor. Without a record, it costs one branch per instruction. LS_NO_MEMORY names the bytes.
+ * Records spans from now on, in a ring of the newest `spans` >= 1 that is allocated here, so that recording allocates
+ * nothing. Once per executor. Without a record, it costs one branch per instruction. LS_NO_MEMORY names the bytes.
  */
 LS_MUST_USE ls_status ls_executor_record(ls_executor *executor, size_t spans);
 

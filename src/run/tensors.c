@@ -3,9 +3,11 @@
 
 #include <string.h>
 
-/* Fills the rows of sequence b in a table of spans. The mask may show less than the mask that the program was compiled for. */
-static void fill_spans(const ls_executor *ex, const ls_mask_binding *binding, int64_t b,
-                       const ls_mask *mask) {
+/*
+ * Fills the rows of sequence b in a table of spans. The mask may show less than the mask that the program was compiled
+ * for.
+ */
+static void fill_spans(const ls_executor *ex, const ls_mask_binding *binding, int64_t b, const ls_mask *mask) {
     const int64_t n = binding->query_count, width = binding->spans.view.size[2] / 2;
     const int32_t *positions = ls_executor_address(ex, &ex->image->positions);
     ls_span *spans = ls_executor_address(ex, &binding->spans);
@@ -13,7 +15,10 @@ static void fill_spans(const ls_executor *ex, const ls_mask_binding *binding, in
     ls_mask_table(mask, ex->image->layout.S, positions + binding->query_start, n, spans + b * n * width);
 }
 
-/* The group of a parameter for every unit of this rank's shard that holds some of it, -1 for the others; and the settings. */
+/*
+ * The group of a parameter for every unit of this rank's shard that holds some of it, -1 for the others; and the
+ * settings.
+ */
 static void fill_update(const ls_executor *ex) {
     const ls_image *image = ex->image;
     const ls_binding *groups = ls_image_find(image, LS_BIND_GROUPS);
@@ -62,9 +67,8 @@ ls_status ls_executor_set_documents(ls_executor *ex, const int32_t *ends, const 
         for (int64_t b = 0; b < B; b++) {
             ls_mask mask = binding->mask;
             if (ends != NULL)
-                mask.term[mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS,
-                                                     .ends = ends + (first + b) * room,
-                                                     .n_ends = n_ends[first + b]};
+                mask.term[mask.n++] = (ls_mask_term){
+                    .kind = LS_MASK_DOCUMENTS, .ends = ends + (first + b) * room, .n_ends = n_ends[first + b]};
             fill_spans(ex, binding, b, &mask);
         }
     }
@@ -88,9 +92,8 @@ typedef struct transfer {
 
 static void make_transfer(const ls_executor *ex, const ls_binding *binding, bool to_local, transfer *t) {
     const ls_image *image = ex->image;
-    *t = (transfer){.ndim = binding->shape.ndim,
-                    .element = ls_dtype_bytes(binding->operand.view.dtype),
-                    .to_local = to_local};
+    *t = (transfer){
+        .ndim = binding->shape.ndim, .element = ls_dtype_bytes(binding->operand.view.dtype), .to_local = to_local};
     int64_t stride = 1;
     for (int i = t->ndim - 1; i >= 0; i--) {
         index_map *m = &t->dim[i];
@@ -113,7 +116,10 @@ static void copy(const transfer *t, char *local, char *global, size_t bytes) {
         memcpy(global, local, bytes);
 }
 
-/* Copies dimension `dim` and those inside it; an uncut innermost dimension is one copy. Returns the number of local bytes. */
+/*
+ * Copies dimension `dim` and those inside it; an uncut innermost dimension is one copy. Returns the number of local
+ * bytes.
+ */
 static size_t move(const transfer *t, int dim, char *local, char *global) {
     if (dim >= t->ndim || dim >= LS_MAX_DIMS) {
         copy(t, local, global, t->element);

@@ -1,11 +1,14 @@
-/* Attention alone (include/longspan/attention.h): one op and its gradient as a graph, compiled into two programs and run by ranks. */
+/*
+ * Attention alone (include/longspan/attention.h): one op and its gradient as a graph, compiled into two programs and
+ * run by ranks.
+ */
 #include "session/session.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the graph ---------------------------------------------------------------------------------------------------------------- */
+/* --- the graph ---------------------------------------------------------------------------------------------------- */
 
 const char *const ls_attention_input[LS_ATTENTION_INPUTS] = {"q", "k", "v", "grad_o", "sink"};
 const char *const ls_attention_result[LS_ATTENTION_RESULTS] = {"o", "lse", "dq", "dk", "dv", "dsink"};
@@ -58,8 +61,7 @@ ls_status ls_attention_graph_build(const ls_attention_options *o, ls_attention_g
     }
     const ls_mask mask = copy_mask(g, o->mask);
     const double scale = o->scale != 0 ? o->scale : 1 / sqrt((double)o->head_size);
-    out->result[LS_O] =
-        ls_attention_with_sink(g, in[LS_Q], in[LS_K], in[LS_V], in[LS_SINK], &mask, scale, o->softcap);
+    out->result[LS_O] = ls_attention_with_sink(g, in[LS_Q], in[LS_K], in[LS_V], in[LS_SINK], &mask, scale, o->softcap);
     out->result[LS_LSE] = ls_attention_lse(g, out->result[LS_O]);
     LS_TRY(ls_graph_status(g));
     out->forward_nodes = g->n_nodes;
@@ -76,7 +78,7 @@ ls_job ls_attention_graph_job(const ls_attention_graph *g, bool apart) {
                     .n_fetch = g->n_results};
 }
 
-/* --- an attention and its ranks ----------------------------------------------------------------------------------------------- */
+/* --- an attention and its ranks ----------------------------------------------------------------------------------- */
 
 struct ls_shared_attention {
     ls_attention_options options;
@@ -95,7 +97,7 @@ struct ls_attention_state {
     bool forward_done;
 };
 
-/* --- options ------------------------------------------------------------------------------------------------------------------ */
+/* --- options ------------------------------------------------------------------------------------------------------ */
 
 static ls_status check_sizes(const ls_attention_options *o) {
     const struct {
@@ -121,7 +123,7 @@ static ls_status check_sizes(const ls_attention_options *o) {
     return ls_ok();
 }
 
-/* --- opening ------------------------------------------------------------------------------------------------------------------ */
+/* --- opening ------------------------------------------------------------------------------------------------------ */
 
 static ls_status open_all(ls_shared_attention *a) {
     const ls_attention_options *o = &a->options;
@@ -166,7 +168,7 @@ ls_spread_result ls_shared_attention_describe(const ls_shared_attention *a) {
 
 const ls_session *ls_shared_attention_session(const ls_shared_attention *a) { return a->session; }
 
-/* --- on a rank ---------------------------------------------------------------------------------------------------------------- */
+/* --- on a rank ---------------------------------------------------------------------------------------------------- */
 
 static ls_attention_array array_of(const ls_rank *rank, const char *name) {
     const ls_binding *binding = ls_image_find(rank->image, name);
@@ -198,18 +200,15 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     ls_attention_rank r = rank_of(rank);
     r.state = &state;
     int32_t *positions = malloc(sizeof *positions * (size_t)r.n);
-    if (positions == NULL)
-        return ls_error(LS_NO_MEMORY, "no memory for the positions of %lld tokens", (long long)r.n);
-    ls_layout_positions(&rank->image->layout, ls_mesh_sequence_index(&rank->image->mesh, rank->rank),
-                        positions);
+    if (positions == NULL) return ls_error(LS_NO_MEMORY, "no memory for the positions of %lld tokens", (long long)r.n);
+    ls_layout_positions(&rank->image->layout, ls_mesh_sequence_index(&rank->image->mesh, rank->rank), positions);
     r.positions = positions;
     const ls_status status = a->work(&r, a->context);
     free(positions);
     return status;
 }
 
-ls_status ls_shared_attention_run(ls_shared_attention *a, ls_attention_work work, void *context,
-                                  size_t bytes) {
+ls_status ls_shared_attention_run(ls_shared_attention *a, ls_attention_work work, void *context, size_t bytes) {
     LS_NEED(a, "attention");
     LS_NEED(work, "work");
     if (bytes > 0) LS_NEED(context, "context");
@@ -245,8 +244,7 @@ ls_status ls_attention_backward(ls_attention_rank *r) {
     LS_TRY(check_rank(r));
     if (!r->state->attention->options.gradients)
         return ls_error(LS_USAGE, "backward on an attention that was opened without gradients");
-    if (!r->state->forward_done)
-        return ls_error(LS_USAGE, "backward before any forward: there is no o, no lse");
+    if (!r->state->forward_done) return ls_error(LS_USAGE, "backward before any forward: there is no o, no lse");
     return ls_executor_run(r->state->rank->executor, r->state->attention->backward);
 }
 

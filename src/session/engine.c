@@ -5,18 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the graph, completed ----------------------------------------------------------------------------------------------------- */
+/* --- the graph, completed ----------------------------------------------------------------------------------------- */
 
 /* LS_INVALID for a name that a program's own tensors have. */
 static ls_status check_name_free(const char *name) {
-    static const char *const reserved[] = {
-        LS_BIND_TOTALS,     LS_BIND_RESULT,    LS_BIND_HYPER,  LS_BIND_CONTROL, LS_BIND_LOSS,
-        LS_BIND_PARAMETERS, LS_BIND_GRADIENTS, LS_BIND_SHARD,  LS_BIND_MASTER,  LS_BIND_M,
-        LS_BIND_V,          LS_BIND_SCALE,     LS_BIND_GROUPS, LS_BIND_SETTINGS};
+    static const char *const reserved[] = {LS_BIND_TOTALS, LS_BIND_RESULT,     LS_BIND_HYPER,     LS_BIND_CONTROL,
+                                           LS_BIND_LOSS,   LS_BIND_PARAMETERS, LS_BIND_GRADIENTS, LS_BIND_SHARD,
+                                           LS_BIND_MASTER, LS_BIND_M,          LS_BIND_V,         LS_BIND_SCALE,
+                                           LS_BIND_GROUPS, LS_BIND_SETTINGS};
     for (size_t i = 0; i < LS_COUNT(reserved); i++) {
         if (strcmp(name, reserved[i]) == 0)
-            return ls_error(LS_INVALID, "tensor \"%s\": Longspan uses this name itself; choose another",
-                            name);
+            return ls_error(LS_INVALID, "tensor \"%s\": Longspan uses this name itself; choose another", name);
     }
     return ls_ok();
 }
@@ -60,9 +59,8 @@ static ls_status check_loss(const ls_engine *e, ls_tensor loss) {
     const ls_tensor_info *info = ls_graph_tensor(g, loss);
     if (ls_shape_elements(&info->shape) != 1 || info->shape.ndim != 1 || info->dtype != g->accumulator ||
         info->role != LS_ROLE_VALUE)
-        return ls_error(
-            LS_INVALID, "the loss \"%s\" is %s with %d dimensions; expected %s[1], as ls_sum gives",
-            info->name, ls_dtype_name(info->dtype), info->shape.ndim, ls_dtype_name(g->accumulator));
+        return ls_error(LS_INVALID, "the loss \"%s\" is %s with %d dimensions; expected %s[1], as ls_sum gives",
+                        info->name, ls_dtype_name(info->dtype), info->shape.ndim, ls_dtype_name(g->accumulator));
     return ls_ok();
 }
 
@@ -79,7 +77,7 @@ static ls_status complete(ls_engine *e, ls_tensor loss) {
     return ls_graph_differentiate_loss(g, loss);
 }
 
-/* --- opening ------------------------------------------------------------------------------------------------------------------ */
+/* --- opening ------------------------------------------------------------------------------------------------------ */
 
 static ls_status check_unit(const char *name, double value) {
     if (value >= 0 && value < 1) return ls_ok();
@@ -96,13 +94,12 @@ static ls_status fill_defaults(ls_engine_options *o) {
     LS_TRY(check_unit("beta1", o->beta1));
     LS_TRY(check_unit("beta2", o->beta2));
     if (!(o->epsilon > 0 && isfinite(o->epsilon)) || !(o->weight_decay >= 0 && isfinite(o->weight_decay)))
-        return ls_error(LS_USAGE, "epsilon %g, weight decay %g; expected finite numbers, not negative",
-                        o->epsilon, o->weight_decay);
+        return ls_error(LS_USAGE, "epsilon %g, weight decay %g; expected finite numbers, not negative", o->epsilon,
+                        o->weight_decay);
     return ls_ok();
 }
 
-static const ls_update update_for[] = {
-    [LS_TO_TRAIN] = LS_UPDATE_ADAMW, [LS_TO_DIFFERENTIATE] = LS_UPDATE_REDUCE};
+static const ls_update update_for[] = {[LS_TO_TRAIN] = LS_UPDATE_ADAMW, [LS_TO_DIFFERENTIATE] = LS_UPDATE_REDUCE};
 
 static ls_status copy_read(ls_engine *e) {
     const int n = e->options.n_read;
@@ -127,10 +124,9 @@ static ls_status open_all(ls_engine *e, ls_tensor loss) {
     LS_TRY(fill_defaults(o));
     LS_TRY(complete(e, loss));
     e->job.graph = e->graph;
-    e->job.programs =
-        o->purpose == LS_TO_EVALUATE
-            ? ls_forward_programs(e->graph)
-            : ls_training_programs(e->graph, e->forward_nodes, update_for[o->purpose], o->micro_batches > 1);
+    e->job.programs = o->purpose == LS_TO_EVALUATE ? ls_forward_programs(e->graph)
+                                                   : ls_training_programs(e->graph, e->forward_nodes,
+                                                                          update_for[o->purpose], o->micro_batches > 1);
     e->job.adamw = (ls_adamw){o->beta1, o->beta2, o->epsilon, o->weight_decay};
     e->job.fetch = o->read;
     e->job.n_fetch = o->n_read;
@@ -160,7 +156,7 @@ void ls_engine_close(ls_engine *e) {
     free(e);
 }
 
-/* --- description -------------------------------------------------------------------------------------------------------------- */
+/* --- description -------------------------------------------------------------------------------------------------- */
 
 ls_spread_result ls_engine_describe(const ls_engine *e) {
     return e != NULL ? ls_session_describe(e->session) : (ls_spread_result){.seconds = 0};
@@ -168,7 +164,7 @@ ls_spread_result ls_engine_describe(const ls_engine *e) {
 
 const ls_session *ls_engine_session(const ls_engine *e) { return e->session; }
 
-/* --- running ------------------------------------------------------------------------------------------------------------------ */
+/* --- running ------------------------------------------------------------------------------------------------------ */
 
 static ls_status on_rank(ls_rank *rank, void *context) {
     const ls_engine *e = context;

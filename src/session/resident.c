@@ -1,4 +1,7 @@
-/* The resident memory of a rank, as the operating system counts it. ls_resident_bytes is called after every step, so it allocates nothing. */
+/*
+ * The resident memory of a rank, as the operating system counts it. ls_resident_bytes is called after every step, so it
+ * allocates nothing.
+ */
 #include "session/session.h"
 
 #include <fcntl.h>
@@ -54,11 +57,10 @@ ls_resident ls_resident_bytes(const ls_rank *rank) {
     const int64_t heap = resident_in(ls_comm_heap(rank->comm), rank->image->bytes[LS_SYMMETRIC]);
     const bool own_process = gettid() == getpid(); /* not a thread among other ranks */
     const int64_t anonymous = own_process ? status_bytes("RssAnon") : -1;
-    return (ls_resident){.bytes = anonymous < 0 ? private + heap : anonymous + heap,
-                         .arenas = private + heap};
+    return (ls_resident){.bytes = anonymous < 0 ? private + heap : anonymous + heap, .arenas = private + heap};
 }
 
-/* --- huge pages --------------------------------------------------------------------------------------------------------------- */
+/* --- huge pages --------------------------------------------------------------------------------------------------- */
 
 /* Bytes in the intersection of two address ranges. */
 static int64_t overlap(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end) {
@@ -68,8 +70,7 @@ static int64_t overlap(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_en
 
 /* Whether the line of smaps counts huge pages; *kilobytes is its number. */
 static bool parse_huge(const char *line, long long *kilobytes) {
-    static const char *const keys[] = {
-        "AnonHugePages:", "ShmemPmdMapped:", "Shared_Hugetlb:", "Private_Hugetlb:"};
+    static const char *const keys[] = {"AnonHugePages:", "ShmemPmdMapped:", "Shared_Hugetlb:", "Private_Hugetlb:"};
     for (size_t i = 0; i < LS_COUNT(keys); i++) {
         const size_t length = strlen(keys[i]);
         if (strncmp(line, keys[i], length) != 0) continue;
@@ -86,8 +87,7 @@ int64_t ls_resident_huge(const ls_rank *rank) {
     char line[512];
     unsigned long start, end;
     long long kilobytes;
-    int64_t huge = 0,
-            arena_bytes = 0; /* arena_bytes: those of the current mapping, not yet counted as huge */
+    int64_t huge = 0, arena_bytes = 0; /* arena_bytes: those of the current mapping, not yet counted as huge */
     while (fgets(line, sizeof line, file) != NULL) {
         if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
             arena_bytes = 0;

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* --- a batch ------------------------------------------------------------------------------------------------------------------ */
+/* --- a batch ------------------------------------------------------------------------------------------------------ */
 
 ls_status ls_batch_make(int64_t B, int64_t S, bool seen, ls_batch *out) {
     const size_t count = (size_t)(B * S), bytes = count * sizeof(int32_t);
@@ -66,14 +66,13 @@ ls_status ls_batch_put(ls_batch *batch, const ls_rank *rank) {
     ls_executor *executor = rank->executor;
     ls_executor_scatter(executor, ls_image_find(rank->image, "tokens"), batch->tokens);
     ls_executor_scatter(executor, ls_image_find(rank->image, "labels"), batch->labels);
-    const ls_binding *positions =
-        ls_image_find(rank->image, "positions"); /* NULL: the model has no such input */
+    const ls_binding *positions = ls_image_find(rank->image, "positions"); /* NULL: the model has no such input */
     if (positions != NULL) ls_executor_scatter(executor, positions, batch->positions);
     if (!batch->apart) return ls_executor_set_documents(executor, NULL, NULL, 0);
     return ls_executor_set_documents(executor, batch->ends, batch->n_ends, batch->S + 1);
 }
 
-/* --- losses of sequences ------------------------------------------------------------------------------------------------------ */
+/* --- losses of sequences ------------------------------------------------------------------------------------------ */
 
 ls_status ls_score_room_make(int64_t B, int64_t S, ls_score_room *out) {
     ls_score_room room = {.B = B, .S = S, .bytes = sizeof(float) * (size_t)(B * S)};
@@ -111,8 +110,7 @@ static ls_status put_batch(scoring *s, int64_t first) {
 static ls_status agree_to_continue(const scoring *s, int64_t done) {
     ls_status status = ls_ok();
     if (ls_comm_stop_requested(s->rank->comm))
-        status = ls_error(LS_INTERRUPTED, "stopped after %lld of %lld sequences", (long long)done,
-                          (long long)s->n);
+        status = ls_error(LS_INTERRUPTED, "stopped after %lld of %lld sequences", (long long)done, (long long)s->n);
     return ls_comm_agree(s->rank->comm, status);
 }
 
@@ -141,8 +139,8 @@ static ls_status score_all(scoring *s, ls_scored on_scored, void *context, ls_pr
     return ls_ok();
 }
 
-ls_status ls_score(const ls_rank *rank, int program, const ls_score_room *room, const ls_sequences *from,
-                   int64_t n, ls_scored on_scored, void *context, ls_progress *progress) {
+ls_status ls_score(const ls_rank *rank, int program, const ls_score_room *room, const ls_sequences *from, int64_t n,
+                   ls_scored on_scored, void *context, ls_progress *progress) {
     scoring s = {.rank = rank, .program = program, .room = room, .from = from, .n = n};
     ls_status status = ls_comm_agree(rank->comm, ls_batch_make(room->B, room->S, true, &s.batch));
     if (status.code == LS_OK) status = score_all(&s, on_scored, context, progress);

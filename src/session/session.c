@@ -29,7 +29,7 @@ struct ls_session {
     void *context;
 };
 
-/* --- requests ----------------------------------------------------------------------------------------------------------------- */
+/* --- requests ----------------------------------------------------------------------------------------------------- */
 
 static ls_status resolve_isa(const char *name, ls_isa *out) {
     ls_isa isa = LS_ISA_REF;
@@ -97,7 +97,7 @@ ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out) {
     return ls_ok();
 }
 
-/* --- opening ------------------------------------------------------------------------------------------------------------------ */
+/* --- opening ------------------------------------------------------------------------------------------------------ */
 
 /* Whether a buffer of this kind lives from one program to the next. */
 static bool is_persistent(ls_buffer_kind kind) {
@@ -110,8 +110,7 @@ static void count_bytes(void *context, int class, const ls_image *image) {
     for (int s = 0; s < LS_SPACES; s++) bytes->space[s] = (int64_t)image->bytes[s];
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
-        if (b->space == LS_PRIVATE && b->program < 0 && is_persistent(b->kind))
-            bytes->persistent += (int64_t)b->bytes;
+        if (b->space == LS_PRIVATE && b->program < 0 && is_persistent(b->kind)) bytes->persistent += (int64_t)b->bytes;
         if (b->space == LS_SYMMETRIC && is_persistent(b->kind)) bytes->slots -= (int64_t)b->bytes;
     }
     bytes->slots += bytes->space[LS_SYMMETRIC]; /* all of the heap but parameters */
@@ -146,8 +145,7 @@ ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session
     return status;
 }
 
-ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const ls_spread *spread,
-                                  ls_session **out) {
+ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const ls_spread *spread, ls_session **out) {
     ls_session *s = calloc(1, sizeof *s);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a session", sizeof *s);
     s->job = job;
@@ -181,8 +179,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     const ls_plan_candidate *chosen = &s->plan.candidates[0];
     ls_spread_result r = {.bytes_sent_forward = (int64_t)chosen->bytes_forward,
                           .bytes_sent_backward = (int64_t)(chosen->bytes_sent - chosen->bytes_forward),
-                          .predicted_bytes =
-                              (int64_t)(chosen->bytes[LS_PRIVATE] + chosen->bytes[LS_SYMMETRIC])};
+                          .predicted_bytes = (int64_t)(chosen->bytes[LS_PRIVATE] + chosen->bytes[LS_SYMMETRIC])};
     snprintf(r.strategy, sizeof r.strategy, "%s", chosen->strategy);
     const int *size = chosen->mesh.size;
     snprintf(r.mesh, sizeof r.mesh, "dp=%d,ring=%d,ulysses=%d", size[LS_AXIS_DP], size[LS_AXIS_RING],
@@ -198,7 +195,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     return r;
 }
 
-/* --- running ------------------------------------------------------------------------------------------------------------------ */
+/* --- running ------------------------------------------------------------------------------------------------------ */
 
 /* LS_INVALID unless all ranks have the same program. Collective. */
 static ls_status compare_images(const ls_image *image, ls_comm *comm) {
@@ -207,11 +204,10 @@ static ls_status compare_images(const ls_image *image, ls_comm *comm) {
     LS_TRY(ls_comm_broadcast(comm, &first, sizeof first));
     ls_status status = ls_ok();
     if (mine != first)
-        status =
-            ls_error(LS_INVALID,
-                     "compiled another program than rank 0 (%016llx, %016llx); expected one build and one "
-                     "job on all ranks",
-                     (unsigned long long)mine, (unsigned long long)first);
+        status = ls_error(LS_INVALID,
+                          "compiled another program than rank 0 (%016llx, %016llx); expected one build and one "
+                          "job on all ranks",
+                          (unsigned long long)mine, (unsigned long long)first);
     return ls_comm_agree(comm, status);
 }
 
@@ -258,10 +254,8 @@ ls_status ls_session_renew(ls_session *s) {
 bool ls_session_stop_requested(const ls_session *s) { return ls_world_stop_requested(s->world); }
 
 ls_status ls_shared_map(size_t bytes, void **out) {
-    void *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-        return ls_error(LS_NO_MEMORY, "cannot map %zu bytes that the ranks share", bytes);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return ls_error(LS_NO_MEMORY, "cannot map %zu bytes that the ranks share", bytes);
     *out = memory;
     return ls_ok();
 }

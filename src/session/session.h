@@ -1,6 +1,6 @@
 /*
- * A session: one job spread over ranks. It checks what the user asked for, plans, compiles, verifies and launches the job. Every
- * command that runs programs uses it:
+ * A session: one job spread over ranks. It checks what the user asked for, plans, compiles, verifies and launches the
+ * job. Every command that runs programs uses it:
  *
  *     ls_session *session;
  *     LS_TRY(ls_session_open(&job, &spread, &session));      plan, images, proof, world
@@ -23,31 +23,41 @@
 typedef struct ls_session ls_session;
 
 /*
- * Checks what the user asked for and fills in defaults: ranks, at least 1 (0: the mesh's product if it is complete, else 1),
- * threads (0: cores / ranks, at least 1), isa (NULL: the machine's best; an isa that the machine lacks is an error), mesh, names.
- * Errors are LS_USAGE and name the flag and its value.
+ * Checks what the user asked for and fills in defaults: ranks, at least 1 (0: the mesh's product if it is complete,
+ * else 1), threads (0: cores / ranks, at least 1), isa (NULL: the machine's best; an isa that the machine lacks is an
+ * error), mesh, names. Errors are LS_USAGE and name the flag and its value.
  */
 LS_MUST_USE ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out);
 
 /* LS_USAGE unless a sequence has 1 to 2^30 tokens and a step 1 to 2^24 sequences. */
 LS_MUST_USE ls_status ls_step_size_check(int64_t seq, int64_t batch);
 
-/* ls_spread_resolve for ranks that run on this machine: memory of 0 becomes an equal share of the machine's memory for each rank. */
+/*
+ * ls_spread_resolve for ranks that run on this machine: memory of 0 becomes an equal share of the machine's memory for
+ * each rank.
+ */
 LS_MUST_USE ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out);
 
 /*
- * Plans the job (ls_plan_make), proves the programs of all ranks, class by class (ls_compile_proved), and makes the world. LS_USAGE if no plan
- * meets the request. To run an earlier plan again, name its mesh, strategy, layout and isa in the spread.
+ * Plans the job (ls_plan_make), proves the programs of all ranks, class by class (ls_compile_proved), and makes the
+ * world. LS_USAGE if no plan meets the request. To run an earlier plan again, name its mesh, strategy, layout and isa
+ * in the spread.
  */
 LS_MUST_USE ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out);
-/* ls_session_open for a plan that was made for this job, and is copied; of the spread only as_threads and wait_timeout count. */
+/*
+ * ls_session_open for a plan that was made for this job, and is copied; of the spread only as_threads and wait_timeout
+ * count.
+ */
 LS_MUST_USE ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const ls_spread *spread,
                                               ls_session **out);
 void ls_session_close(ls_session *session); /* NULL is allowed */
 
 const ls_plan *ls_session_plan(const ls_session *session);
 int ls_session_ranks(const ls_session *session);
-/* The programs of rank 0, owned by the session. It holds no other rank's; to have those, compile the job for the plan's target. */
+/*
+ * The programs of rank 0, owned by the session. It holds no other rank's; to have those, compile the job for the plan's
+ * target.
+ */
 const ls_image *ls_session_image(const ls_session *session);
 /* Bytes that a rank maps, by its programs. */
 typedef struct ls_rank_bytes {
@@ -76,8 +86,8 @@ typedef struct ls_rank {
 typedef ls_status (*ls_rank_work)(ls_rank *rank, void *context);
 
 /*
- * Starts the ranks and returns when all have ended (see ls_launch for signals and failures). LS_INVALID names the ranks whose
- * programs differ. A session runs once, and once more after each ls_session_renew.
+ * Starts the ranks and returns when all have ended (see ls_launch for signals and failures). LS_INVALID names the ranks
+ * whose programs differ. A session runs once, and once more after each ls_session_renew.
  */
 LS_MUST_USE ls_status ls_session_run(ls_session *session, ls_rank_work work, void *context);
 /* After a run: maps new memory for the ranks, so that the same programs can run again. */
@@ -89,15 +99,17 @@ bool ls_session_stop_requested(const ls_session *session);
 LS_MUST_USE ls_status ls_shared_map(size_t bytes, void **out);
 void ls_shared_unmap(void *memory, size_t bytes); /* NULL is allowed */
 
-/* --- steps (step.c) ----------------------------------------------------------------------------------------------------------- */
+/* --- steps (step.c) ----------------------------------------------------------------------------------------------- */
 
 /*
- * Whether this rank's part of the tensor is to be copied into a global array: of ranks that hold equal copies only the first one's is, since two may
- * not write one place at a time.
+ * Whether this rank's part of the tensor is to be copied into a global array: of ranks that hold equal copies only the
+ * first one's is, since two may not write one place at a time.
  */
 bool ls_rank_contributes(const ls_rank *rank, const ls_binding *binding);
 
-/* Writes or reads a bound number of type G. Where the image binds no such name, put does nothing and get returns NaN. */
+/*
+ * Writes or reads a bound number of type G. Where the image binds no such name, put does nothing and get returns NaN.
+ */
 void ls_rank_put_number(const ls_rank *rank, const char *name, double value);
 double ls_rank_get_number(const ls_rank *rank, const char *name);
 
@@ -137,30 +149,32 @@ ls_step_sums ls_rank_read_step(const ls_rank *rank);
 /* values[n] become their sums over the ranks, added in rank order. Collective. */
 LS_MUST_USE ls_status ls_rank_sum(const ls_rank *rank, double *values, int n);
 
-/* --- trial.c ------------------------------------------------------------------------------------------------------------------ */
+/* --- trial.c ------------------------------------------------------------------------------------------------------ */
 
 /* Trials: the candidates with the best predictions are run and measured. */
 
 /*
- * ls_plan_make. If the spread sets `measure`, the few candidates with the best predictions are run on all their ranks, on inputs of zeros
- * and with the job's typical documents; the plan is sorted by the measured times, so that plan->target is the fastest. Logs one line
- * for each. Errors are those of planning, and of opening and running a session.
+ * ls_plan_make. If the spread sets `measure`, the few candidates with the best predictions are run on all their ranks,
+ * on inputs of zeros and with the job's typical documents; the plan is sorted by the measured times, so that
+ * plan->target is the fastest. Logs one line for each. Errors are those of planning, and of opening and running a
+ * session.
  */
-LS_MUST_USE ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request,
-                                     const ls_spread *spread, ls_plan *plan);
+LS_MUST_USE ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
+                                     ls_plan *plan);
 
 /*
- * Runs one candidate of a plan on all its ranks, on inputs of zeros: once to warm up, then a few measured times. *seconds: the median
- * over the measured runs of the slowest rank's time for the timed programs of the image.
+ * Runs one candidate of a plan on all its ranks, on inputs of zeros: once to warm up, then a few measured times.
+ * *seconds: the median over the measured runs of the slowest rank's time for the timed programs of the image.
  */
 LS_MUST_USE ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
                                   const ls_plan *plan, int candidate, double *seconds);
 
-/* --- resident.c --------------------------------------------------------------------------------------------------------------- */
+/* --- resident.c --------------------------------------------------------------------------------------------------- */
 
 /*
- * A rank's resident memory as the operating system counts it: in all (bytes), and of the two arenas of its programs (arenas). Of
- * the shared heap only the rank's own part counts. With ranks as threads of one process, `bytes` equals `arenas`.
+ * A rank's resident memory as the operating system counts it: in all (bytes), and of the two arenas of its programs
+ * (arenas). Of the shared heap only the rank's own part counts. With ranks as threads of one process, `bytes` equals
+ * `arenas`.
  */
 typedef struct ls_resident {
     int64_t bytes, arenas;
@@ -168,19 +182,24 @@ typedef struct ls_resident {
 ls_resident ls_resident_bytes(const ls_rank *rank);
 
 /*
- * Bytes of the arenas in huge pages; 0 if the system does not say. In a mapping that other ranks' arenas share, all its huge pages
- * are taken to be this rank's, as far as they fit in its arenas: an upper bound.
+ * Bytes of the arenas in huge pages; 0 if the system does not say. In a mapping that other ranks' arenas share, all its
+ * huge pages are taken to be this rank's, as far as they fit in its arenas: an upper bound.
  */
 int64_t ls_resident_huge(const ls_rank *rank);
 
-/* --- sequences.c -------------------------------------------------------------------------------------------------------------- */
+/* --- sequences.c -------------------------------------------------------------------------------------------------- */
 
 /* A source of sequences. Its functions are pure functions of the index: each rank calls them for itself. */
 typedef struct ls_sequences {
-    /* Writes sequence `index` >= 0: tokens[S], and labels[S] with the token that follows each; LS_LABEL_IGNORED: none. */
+    /*
+     * Writes sequence `index` >= 0: tokens[S], and labels[S] with the token that follows each; LS_LABEL_IGNORED: none.
+     */
     void (*read)(const void *context, int64_t index, int32_t *tokens, int32_t *labels);
     const void *context;
-    /* If not NULL, called instead of `read`: writes positions and document bounds, too. If it fails, it fails on all ranks. */
+    /*
+     * If not NULL, called instead of `read`: writes positions and document bounds, too. If it fails, it fails on all
+     * ranks.
+     */
     ls_status (*sample)(const void *context, int64_t index, ls_sample *out);
 } ls_sequences;
 
@@ -199,7 +218,10 @@ LS_MUST_USE ls_status ls_batch_make(int64_t B, int64_t S, bool seen, ls_batch *o
 void ls_batch_free(ls_batch *batch); /* a zeroed one is allowed */
 /* Reads sequence `index` into row b. Row 0 is to be read first. */
 LS_MUST_USE ls_status ls_batch_read(ls_batch *batch, int64_t b, const ls_sequences *from, int64_t index);
-/* Copies this rank's part of the batch into the programs' inputs (those of ls_language_model), and sets the document bounds. */
+/*
+ * Copies this rank's part of the batch into the programs' inputs (those of ls_language_model), and sets the document
+ * bounds.
+ */
 LS_MUST_USE ls_status ls_batch_put(ls_batch *batch, const ls_rank *rank);
 
 /* The losses of one forward pass, in memory that the ranks share; made before they start. */
@@ -212,21 +234,24 @@ typedef struct ls_score_room {
 LS_MUST_USE ls_status ls_score_room_make(int64_t B, int64_t S, ls_score_room *out);
 void ls_score_room_free(ls_score_room *room); /* NULL and a zeroed one are allowed */
 
-/* Called on rank 0 for each sequence, in order. losses[S] are in the order of positions. The sample has tokens, labels and seen. */
+/*
+ * Called on rank 0 for each sequence, in order. losses[S] are in the order of positions. The sample has tokens, labels
+ * and seen.
+ */
 typedef void (*ls_scored)(void *context, int64_t index, const ls_sample *sample, const float *losses);
 
 /* The name of the tensor of losses, f32[B,S]; the job must fetch it. */
 #define LS_SCORE_LOSSES "token_loss"
 
 /*
- * Computes the losses of sequences 0 .. n-1, token by token, with a forward-only program of the image whose inputs are those of
- * ls_language_model. Collective. LS_INTERRUPTED on all ranks after a signal. progress: advanced on rank 0 by sequences; NULL: none.
+ * Computes the losses of sequences 0 .. n-1, token by token, with a forward-only program of the image whose inputs are
+ * those of ls_language_model. Collective. LS_INTERRUPTED on all ranks after a signal. progress: advanced on rank 0 by
+ * sequences; NULL: none.
  */
-LS_MUST_USE ls_status ls_score(const ls_rank *rank, int program, const ls_score_room *room,
-                               const ls_sequences *from, int64_t n, ls_scored on_scored, void *context,
-                               ls_progress *progress);
+LS_MUST_USE ls_status ls_score(const ls_rank *rank, int program, const ls_score_room *room, const ls_sequences *from,
+                               int64_t n, ls_scored on_scored, void *context, ls_progress *progress);
 
-/* --- attention.c -------------------------------------------------------------------------------------------------------------- */
+/* --- attention.c -------------------------------------------------------------------------------------------------- */
 
 /* One attention op and its gradient as a graph, for the attention command, the library's call and the benchmarks. */
 
@@ -243,10 +268,16 @@ typedef struct ls_attention_graph {
     int n_results, forward_nodes;
 } ls_attention_graph;
 
-/* Uses the sizes, mask, scale, softcap, sink and gradients of the options, which must be valid. Copies the mask's arrays. */
+/*
+ * Uses the sizes, mask, scale, softcap, sink and gradients of the options, which must be valid. Copies the mask's
+ * arrays.
+ */
 LS_MUST_USE ls_status ls_attention_graph_build(const ls_attention_options *options, ls_attention_graph *out);
 
-/* A job that fetches all results: with one program for the whole graph, or (apart) with evaluate and backward. It points into g. */
+/*
+ * A job that fetches all results: with one program for the whole graph, or (apart) with evaluate and backward. It
+ * points into g.
+ */
 ls_job ls_attention_graph_job(const ls_attention_graph *g, bool apart);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * One training step of a rank: the numbers that the host writes before the micro-batches, the program of each micro-batch, and the
- * numbers that the host reads after the last one. Training, the library's worker, the grad command, benchmarks and timelines use it.
+ * One training step of a rank: the numbers that the host writes before the micro-batches, the program of each
+ * micro-batch, and the numbers that the host reads after the last one. Training, the library's worker, the grad
+ * command, benchmarks and timelines use it.
  */
 #include "session/session.h"
 
@@ -39,8 +40,7 @@ int ls_rank_step_program(const ls_rank *rank, int64_t micro_batch, int64_t micro
     return micro_batch + 1 < micro_batches ? rank->micro : rank->step;
 }
 
-ls_status ls_rank_run_step(const ls_rank *rank, const ls_step_numbers *numbers,
-                           const ls_micro_batches *batches) {
+ls_status ls_rank_run_step(const ls_rank *rank, const ls_step_numbers *numbers, const ls_micro_batches *batches) {
     ls_rank_begin_step(rank, numbers);
     for (int64_t m = 0; m < batches->count; m++) {
         if (batches->feed != NULL) LS_TRY(batches->feed(batches->context, m));
@@ -70,7 +70,7 @@ ls_status ls_rank_sum(const ls_rank *rank, double *values, int n) {
     return status;
 }
 
-/* --- whose part counts -------------------------------------------------------------------------------------------------------------- */
+/* --- whose part counts -------------------------------------------------------------------------------------------- */
 
 static bool is_cut_along(const ls_binding *binding, ls_axis axis) {
     const ls_factor factor = axis == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE;

@@ -80,8 +80,8 @@ static void log_measured(const ls_plan_candidate *c) {
            ls_seconds_text(c->seconds, predicted));
 }
 
-ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
-                      const ls_plan *plan, int candidate, double *seconds) {
+ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const ls_spread *spread, const ls_plan *plan,
+                      int candidate, double *seconds) {
     const ls_plan_candidate *c = &plan->candidates[candidate];
     ls_plan_candidate alone = *c;
     ls_plan one = *plan;
@@ -95,8 +95,7 @@ ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const l
     return status;
 }
 
-ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
-                         ls_plan *plan) {
+ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request, const ls_spread *spread, ls_plan *plan) {
     LS_TRY(ls_plan_make(job, request, plan));
     if (!spread->measure) return ls_ok();
     const double best = plan->candidates[0].seconds;

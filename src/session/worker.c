@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* --- names -------------------------------------------------------------------------------------------------------------------- */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
 /* LS_INVALID unless w is the worker that ls_engine_run passes to `work`. */
 static ls_status check_worker(const ls_worker *w) {
@@ -40,7 +40,7 @@ static const ls_flat *find_parameter(const ls_worker *w, const char *name) {
     return NULL;
 }
 
-/* --- inputs and parameters ---------------------------------------------------------------------------------------------------- */
+/* --- inputs and parameters ---------------------------------------------------------------------------------------- */
 
 static ls_tensor find_input(const ls_graph *g, const char *name) {
     for (int t = 1; t < g->n_tensors; t++) {
@@ -54,9 +54,9 @@ static ls_status check_ids(const ls_tensor_info *input, const ls_id_range *range
     const int64_t n = ls_shape_elements(&input->shape), row = input->shape.dim[input->shape.ndim - 1].size;
     for (int64_t i = 0; i < n; i++) {
         if (ls_id_within(range, values[i])) continue;
-        return ls_error(LS_INVALID, "input \"%s\" is %d at row %lld, column %lld; expected 0 to %lld%s",
-                        input->name, values[i], (long long)(i / row), (long long)(i % row),
-                        (long long)(range->count - 1), range->may_ignore ? ", or -100" : "");
+        return ls_error(LS_INVALID, "input \"%s\" is %d at row %lld, column %lld; expected 0 to %lld%s", input->name,
+                        values[i], (long long)(i / row), (long long)(i % row), (long long)(range->count - 1),
+                        range->may_ignore ? ", or -100" : "");
     }
     return ls_ok();
 }
@@ -111,13 +111,12 @@ static ls_status check_all_set(const ls_worker *w) {
             return ls_error(LS_USAGE, "input \"%s\" was not set", image->bindings[i].name);
     }
     for (int f = 0; f < image->n_flats; f++) {
-        if (!s->parameter_set[f])
-            return ls_error(LS_USAGE, "parameter \"%s\" was not set", image->flats[f].name);
+        if (!s->parameter_set[f]) return ls_error(LS_USAGE, "parameter \"%s\" was not set", image->flats[f].name);
     }
     return ls_ok();
 }
 
-/* --- steps -------------------------------------------------------------------------------------------------------------------- */
+/* --- steps -------------------------------------------------------------------------------------------------------- */
 
 /* The context of `feed`. */
 typedef struct feeding {
@@ -158,8 +157,9 @@ static ls_status run_evaluation(ls_worker *w, const ls_step *step, ls_step_resul
 }
 
 /*
- * Sets the sums of gradients to zero where a step adds micro-batches to them. They still hold the last step's sums when these live
- * between programs and no update consumed them. A step of one micro-batch overwrites them, so they need no zeros.
+ * Sets the sums of gradients to zero where a step adds micro-batches to them. They still hold the last step's sums when
+ * these live between programs and no update consumed them. A step of one micro-batch overwrites them, so they need no
+ * zeros.
  */
 static void zero_gradient_sums(const ls_worker *w) {
     const ls_rank *rank = w->state->rank;
@@ -195,8 +195,7 @@ static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out
 
 typedef ls_status (*step_function)(ls_worker *w, const ls_step *step, ls_step_result *out);
 
-static ls_status check_and_time(ls_worker *w, const ls_step *step, step_function run,
-                                ls_step_result *result) {
+static ls_status check_and_time(ls_worker *w, const ls_step *step, step_function run, ls_step_result *result) {
     LS_NEED(step, "step");
     LS_NEED(result, "result");
     ls_rank *rank = w->state->rank;
@@ -204,8 +203,7 @@ static ls_status check_and_time(ls_worker *w, const ls_step *step, step_function
     if (step->tokens < 0)
         return ls_error(LS_INVALID, "a step over %lld tokens; expected 0 or more", (long long)step->tokens);
     if (!(step->lr >= 0 && isfinite(step->lr)) || !(step->clip >= 0 && isfinite(step->clip)))
-        return ls_error(LS_INVALID, "lr %g, clip %g; expected finite numbers, not negative", step->lr,
-                        step->clip);
+        return ls_error(LS_INVALID, "lr %g, clip %g; expected finite numbers, not negative", step->lr, step->clip);
     ls_step_result made = {.loss = NAN, .grad_norm = NAN};
     LS_TRY(step->tokens > 0 ? run(w, step, &made) : run_empty_step(rank, &made));
     made.seconds = ls_seconds() - start;
@@ -226,7 +224,7 @@ ls_status ls_worker_evaluate(ls_worker *w, const ls_step *step, ls_step_result *
     return check_and_time(w, step, run_evaluation, result);
 }
 
-/* --- values that a worker reads ----------------------------------------------------------------------------------------------- */
+/* --- values that a worker reads ----------------------------------------------------------------------------------- */
 
 /* Converts n elements, from element `first` on, to f64. */
 static void widen(ls_dtype dtype, const void *from, int64_t first, int64_t n, double *out) {
@@ -255,11 +253,11 @@ ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
     return ls_ok();
 }
 
-/* --- gradients ---------------------------------------------------------------------------------------------------------------- */
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
 
 /*
- * Copies the assembled value from the exchange to `out` once all ranks have written their parts, and sets the exchange to zero.
- * Collective: the exchange is zero again when any rank returns.
+ * Copies the assembled value from the exchange to `out` once all ranks have written their parts, and sets the exchange
+ * to zero. Collective: the exchange is zero again when any rank returns.
  */
 static ls_status read_exchange(ls_worker *w, ls_dtype dtype, int64_t n, double *out) {
     const ls_engine *e = w->state->engine;
@@ -283,8 +281,7 @@ ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
     const ls_flat *flat = find_parameter(w, name);
     if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
     if (w->state->engine->options.purpose != LS_TO_DIFFERENTIATE)
-        return ls_error(LS_USAGE, "gradient of \"%s\": only an engine opened to differentiate keeps it",
-                        name);
+        return ls_error(LS_USAGE, "gradient of \"%s\": only an engine opened to differentiate keeps it", name);
     const size_t element = ls_dtype_bytes(image->accumulator);
     const char *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
     for (int p = 0; p < image->n_pieces; p++) {
@@ -297,7 +294,7 @@ ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
     return read_exchange(w, image->accumulator, flat->count, out);
 }
 
-/* --- tensors ------------------------------------------------------------------------------------------------------------------ */
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
 
 /* Adds this rank's part to the f64 sum in the exchange. */
 static ls_status add_part(ls_worker *w, const ls_binding *binding, int64_t n) {
@@ -305,8 +302,7 @@ static ls_status add_part(ls_worker *w, const ls_binding *binding, int64_t n) {
     double *sum = w->state->engine->exchange;
     void *part = calloc((size_t)n, ls_dtype_bytes(dtype));
     double *wide = malloc(sizeof *wide * (size_t)n);
-    ls_status status =
-        ls_error(LS_NO_MEMORY, "no memory to read %lld elements of \"%s\"", (long long)n, binding->name);
+    ls_status status = ls_error(LS_NO_MEMORY, "no memory to read %lld elements of \"%s\"", (long long)n, binding->name);
     if (part != NULL && wide != NULL) {
         ls_executor_gather(w->state->rank->executor, binding, part);
         widen(dtype, part, 0, n, wide);
@@ -341,8 +337,7 @@ ls_status ls_worker_get_tensor(ls_worker *w, const char *name, double *out) {
     const ls_engine *e = w->state->engine;
     const ls_rank *rank = w->state->rank;
     if (!is_readable(e, name))
-        return ls_error(LS_USAGE, "tensor \"%s\" was not among those to be read when the engine was opened",
-                        name);
+        return ls_error(LS_USAGE, "tensor \"%s\" was not among those to be read when the engine was opened", name);
     const ls_binding *binding = ls_image_find(rank->image, name);
     const int64_t n = ls_shape_elements(&binding->shape);
     bool partial = false;

@@ -26,12 +26,15 @@ typedef struct simulation {
     const ls_simulation_watch *watch;
     int ranks, program;
     simulated *rank;
-    /* The ranks that have not ended, as a binary heap by their next events: entry i comes before entries 2i + 1 and 2i + 2. */
+    /*
+     * The ranks that have not ended, as a binary heap by their next events: entry i comes before entries 2i + 1 and 2i
+     * + 2.
+     */
     simulated **agenda;
     int n_agenda;
 } simulation;
 
-/* --- the agenda ------------------------------------------------------------------------------------------------------------- */
+/* --- the agenda --------------------------------------------------------------------------------------------------- */
 
 /* Of two with the same time, the lower rank's event comes first. */
 static bool comes_before(const simulated *a, const simulated *b) {
@@ -71,7 +74,7 @@ static void remove_first(simulation *p) {
     settle(p, last);
 }
 
-/* --- one rank --------------------------------------------------------------------------------------------------------------- */
+/* --- one rank ----------------------------------------------------------------------------------------------------- */
 
 /* A word of the program, counted from its first, has a generation for each use of its channel. */
 static void make_words(simulation *p, simulated *w) {
@@ -124,7 +127,10 @@ static void report_span(const simulation *p, const simulated *w, int instr, doub
     if (p->watch != NULL) p->watch->on_span(p->watch->context, (int)(w - p->rank), instr, begin, w->now);
 }
 
-/* Advances the rank by one event: an instruction, or the signal for which all queues wait. Compute goes last, as in the executor. */
+/*
+ * Advances the rank by one event: an instruction, or the signal for which all queues wait. Compute goes last, as in the
+ * executor.
+ */
 static void step(simulation *p, simulated *w) {
     if (w->wake > w->now) {
         const double blocked = w->now;
@@ -159,8 +165,8 @@ static ls_status run(simulation *p) {
     while (p->n_agenda > 0) {
         simulated *w = p->agenda[0];
         if (isinf(w->wake))
-            return ls_error(LS_INVALID, "program %s: rank %d waits for ever (and maybe others)",
-                            w->program->name, (int)(w - p->rank));
+            return ls_error(LS_INVALID, "program %s: rank %d waits for ever (and maybe others)", w->program->name,
+                            (int)(w - p->rank));
         step(p, w);
         if (ls_cursor_has_ended(&w->cursor))
             remove_first(p);

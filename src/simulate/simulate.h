@@ -1,6 +1,7 @@
 /*
- * Simulates programs: computes when each rank would execute each instruction if kernels, puts and signals took the time that a
- * machine's rates give. The planner compares candidates with it, since a sum of flops and bytes does not show where ranks wait.
+ * Simulates programs: computes when each rank would execute each instruction if kernels, puts and signals took the time
+ * that a machine's rates give. The planner compares candidates with it, since a sum of flops and bytes does not show
+ * where ranks wait.
  */
 #ifndef LS_SIMULATE_H
 #define LS_SIMULATE_H
@@ -16,8 +17,8 @@ typedef struct ls_simulated_rank {
 } ls_simulated_rank;
 
 /*
- * Called for each span of a rank: of an instruction, or, with instr -1, of a time in which all queues waited. The span of a wait begins
- * when the wait first blocks its queue.
+ * Called for each span of a rank: of an instruction, or, with instr -1, of a time in which all queues waited. The span
+ * of a wait begins when the wait first blocks its queue.
  */
 typedef struct ls_simulation_watch {
     void (*on_span)(void *context, int rank, int instr, double begin, double end);
@@ -25,14 +26,14 @@ typedef struct ls_simulation_watch {
 } ls_simulation_watch;
 
 /*
- * Simulates one run of a program on all ranks. As in the executor, one thread of a rank executes the heads of its queues in turn, the
- * compute queue's last. A put or signal takes time of its sender and arrives after the rates' latency. A kernel that reads other ranks'
- * memory takes as long as a put of those bytes in addition. rates: those of every rank. out: [ranks]. watch may be NULL. LS_INVALID
- * when the ranks wait for each other for ever (ls_verify says more).
+ * Simulates one run of a program on all ranks. As in the executor, one thread of a rank executes the heads of its
+ * queues in turn, the compute queue's last. A put or signal takes time of its sender and arrives after the rates'
+ * latency. A kernel that reads other ranks' memory takes as long as a put of those bytes in addition. rates: those of
+ * every rank. out: [ranks]. watch may be NULL. LS_INVALID when the ranks wait for each other for ever (ls_verify says
+ * more).
  */
-LS_MUST_USE ls_status ls_simulate(const ls_image *const *images, int ranks, int program,
-                                  const ls_rates *rates, const ls_simulation_watch *watch,
-                                  ls_simulated_rank *out);
+LS_MUST_USE ls_status ls_simulate(const ls_image *const *images, int ranks, int program, const ls_rates *rates,
+                                  const ls_simulation_watch *watch, ls_simulated_rank *out);
 
 /* The end of the last rank. */
 double ls_simulated_seconds(const ls_simulated_rank *ranks, int n);

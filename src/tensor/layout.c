@@ -26,9 +26,9 @@ static ls_layout_run contiguous(const ls_layout_need *need, int p) {
 }
 
 /*
- * Stripe i (the positions i, i+P, ...) has ceil((S-i)/P) tokens, so the first stripes are the longer ones. The ranks that hold one token
- * more, however, may be any (floor(p*S/P)). Stripes are therefore assigned by length: the ranks with one token more hold stripes
- * 0, 1, ... in rank order, and the other ranks hold the following stripes.
+ * Stripe i (the positions i, i+P, ...) has ceil((S-i)/P) tokens, so the first stripes are the longer ones. The ranks
+ * that hold one token more, however, may be any (floor(p*S/P)). Stripes are therefore assigned by length: the ranks
+ * with one token more hold stripes 0, 1, ... in rank order, and the other ranks hold the following stripes.
  */
 static ls_layout_run striped(const ls_layout_need *need, int p) {
     const int64_t shortest = need->S / need->P, longer = need->S % need->P, n = tokens_of(need, p);
@@ -44,23 +44,23 @@ static void add_piece(ls_layout_pieces *pieces, ls_arena *arena, int64_t count, 
 }
 
 /*
- * First one half of each block, in the order of the blocks, then the other halves in reverse order. Blocks are used, not ranks, because
- * the tokens that another block sees of a block are then often one run over its ranks.
+ * First one half of each block, in the order of the blocks, then the other halves in reverse order. Blocks are used,
+ * not ranks, because the tokens that another block sees of a block are then often one run over its ranks.
  */
 static void assign_zigzag(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out) {
     const int blocks = ls_layout_blocks(need);
-    for (int b = 0; b < blocks; b++)
-        add_piece(out, scratch, ls_ceil_div(ls_layout_block_tokens(need, b), 2), b);
+    for (int b = 0; b < blocks; b++) add_piece(out, scratch, ls_ceil_div(ls_layout_block_tokens(need, b), 2), b);
     for (int b = blocks - 1; b >= 0; b--) add_piece(out, scratch, ls_layout_block_tokens(need, b) / 2, b);
 }
 
 /* ---- documents ---- */
 
 /*
- * Each packed document is split as zigzag splits a sequence: each block gets a run from its front and a run from its back, which balances
- * a causal mask inside the document. When the blocks do not divide the length of a document, the blocks with the most room get one token
- * more; so the rooms of two blocks never differ by more than one token, and all blocks are full at the end. The earliest positions of
- * a document, which see the fewest keys, go to the block with the most work so far.
+ * Each packed document is split as zigzag splits a sequence: each block gets a run from its front and a run from its
+ * back, which balances a causal mask inside the document. When the blocks do not divide the length of a document, the
+ * blocks with the most room get one token more; so the rooms of two blocks never differ by more than one token, and all
+ * blocks are full at the end. The earliest positions of a document, which see the fewest keys, go to the block with the
+ * most work so far.
  */
 typedef struct share {
     int block;
@@ -94,8 +94,7 @@ static int by_load(const void *left, const void *right) {
 }
 
 /* Assigns `count` positions from *at on, in the document that begins at start. */
-static void assign_run(share *to, int64_t start, int64_t *at, int64_t count, ls_arena *arena,
-                       ls_layout_pieces *out) {
+static void assign_run(share *to, int64_t start, int64_t *at, int64_t count, ls_arena *arena, ls_layout_pieces *out) {
     if (count == 0) return;
     const double first = (double)(*at - start + 1), last = first + (double)count - 1;
     to->load += (first + last) / 2 * (double)count;
@@ -105,15 +104,13 @@ static void assign_run(share *to, int64_t start, int64_t *at, int64_t count, ls_
 }
 
 /* Assigns the positions [start, end) of a document. */
-static void assign_document(share *shares, int n, int64_t start, int64_t end, ls_arena *arena,
-                            ls_layout_pieces *out) {
+static void assign_document(share *shares, int n, int64_t start, int64_t end, ls_arena *arena, ls_layout_pieces *out) {
     const int64_t each = (end - start) / n, more = (end - start) % n;
     qsort(shares, (size_t)n, sizeof *shares, by_room);
     for (int i = 0; i < n; i++) shares[i].quota = each + (i < more);
     qsort(shares, (size_t)n, sizeof *shares, by_load);
     int64_t at = start;
-    for (int i = 0; i < n; i++)
-        assign_run(&shares[i], start, &at, ls_ceil_div(shares[i].quota, 2), arena, out);
+    for (int i = 0; i < n; i++) assign_run(&shares[i], start, &at, ls_ceil_div(shares[i].quota, 2), arena, out);
     for (int i = n - 1; i >= 0; i--) assign_run(&shares[i], start, &at, shares[i].quota / 2, arena, out);
 }
 
@@ -249,8 +246,7 @@ int ls_layout_runs(const ls_layout *layout, int p, const ls_layout_run **out) {
 
 int ls_layout_most_runs(const ls_layout *layout) {
     int most = 0;
-    for (int p = 0; p < layout->P; p++)
-        most = (int)ls_max(most, layout->first_run[p + 1] - layout->first_run[p]);
+    for (int p = 0; p < layout->P; p++) most = (int)ls_max(most, layout->first_run[p + 1] - layout->first_run[p]);
     return most;
 }
 

@@ -1,14 +1,14 @@
 /*
- * A layout says which positions of the sequence each rank holds: it is a permutation of 0..S-1, rank after rank, stored as runs.
- * For every kind, rank p holds n(p) = ls_part_start(S,P,p+1) - ls_part_start(S,P,p) tokens, which is floor or ceil of S/P, in ascending
- * order of their positions.
+ * A layout says which positions of the sequence each rank holds: it is a permutation of 0..S-1, rank after rank, stored
+ * as runs. For every kind, rank p holds n(p) = ls_part_start(S,P,p+1) - ls_part_start(S,P,p) tokens, which is floor or
+ * ceil of S/P, in ascending order of their positions.
  *   contiguous  rank p holds one run
  *   zigzag      block p holds run p from the front and run p from the back, which balances a causal mask
- *   striped     rank p holds p, p+P, p+2P, ...; where P does not divide S, the ranks with one token more hold the first stripes
- *   documents   each packed document is split as zigzag splits a sequence
- *   balanced    pieces of the sequence are assigned to blocks by the work that the masks leave in them
- * The last two depend on the masks. zigzag, documents and balanced balance the work of the blocks of a ring. The ranks of a block share
- * its heads and therefore its work; the positions of the block are cut between them in ascending order.
+ *   striped     rank p holds p, p+P, p+2P, ...; where P does not divide S, the ranks with one token more hold the first
+ * stripes documents   each packed document is split as zigzag splits a sequence balanced    pieces of the sequence are
+ * assigned to blocks by the work that the masks leave in them The last two depend on the masks. zigzag, documents and
+ * balanced balance the work of the blocks of a ring. The ranks of a block share its heads and therefore its work; the
+ * positions of the block are cut between them in ascending order.
  */
 #ifndef LS_TENSOR_LAYOUT_H
 #define LS_TENSOR_LAYOUT_H
@@ -64,8 +64,7 @@ ls_layout ls_layout_copy(const ls_layout *layout, ls_arena *arena);
 
 int64_t ls_layout_count(const ls_layout *layout, int p); /* tokens of rank p */
 int64_t ls_layout_most(const ls_layout *layout);         /* the largest count of all ranks */
-int64_t ls_layout_start(const ls_layout *layout,
-                        int p); /* sum of the counts of the ranks before p; p may be P */
+int64_t ls_layout_start(const ls_layout *layout, int p); /* sum of the counts of the ranks before p; p may be P */
 /* The runs of rank p, in ascending order, none empty; returns their number. */
 int ls_layout_runs(const ls_layout *layout, int p, const ls_layout_run **out);
 /* The largest number of runs of a rank. */

@@ -1,14 +1,15 @@
 /*
- * The layout `balanced`. The sequence is cut into pieces of equal length, the same number for each block. The area of a piece is the number
- * of (query, key) pairs that the masks leave for its queries. Pieces are assigned by area, longest processing time first (Graham, "Bounds on
- * multiprocessing timing anomalies", 1969), in rounds of R neighbouring pieces for R blocks: each block gets one piece of every round, so
- * that it has as many tokens as in every other layout, and the piece with the largest area goes to the block with the smallest area so far.
- * Then pieces near each other are swapped while that balances the work per hop of the ring: the area between each block of queries and
- * each block of keys.
+ * The layout `balanced`. The sequence is cut into pieces of equal length, the same number for each block. The area of a
+ * piece is the number of (query, key) pairs that the masks leave for its queries. Pieces are assigned by area, longest
+ * processing time first (Graham, "Bounds on multiprocessing timing anomalies", 1969), in rounds of R neighbouring
+ * pieces for R blocks: each block gets one piece of every round, so that it has as many tokens as in every other
+ * layout, and the piece with the largest area goes to the block with the smallest area so far. Then pieces near each
+ * other are swapped while that balances the work per hop of the ring: the area between each block of queries and each
+ * block of keys.
  *
- * Pieces are as long as balance allows, because kernels handle keys in groups of 64 positions, and because keys that lie together with
- * their queries are not sent. The number of pieces is doubled until the slowest blocks of all hops together are within TOLERANCE of the
- * mean. A full mask gets the contiguous layout, a causal mask the zigzag layout.
+ * Pieces are as long as balance allows, because kernels handle keys in groups of 64 positions, and because keys that
+ * lie together with their queries are not sent. The number of pieces is doubled until the slowest blocks of all hops
+ * together are within TOLERANCE of the mean. A full mask gets the contiguous layout, a causal mask the zigzag layout.
  */
 #include "tensor/layout_impl.h"
 
@@ -41,8 +42,8 @@ typedef struct assignment {
 static double square_growth(double sum, double by) { return (2 * sum + by) * by; }
 
 /*
- * Adds an area between two blocks. The spread is R times the variance of pair within a hop, summed over the hops, plus R times the
- * variance of load.
+ * Adds an area between two blocks. The spread is R times the variance of pair within a hop, summed over the hops, plus
+ * R times the variance of load.
  */
 static void add_area(assignment *d, int queries, int keys, double area) {
     double *pair = &d->pair[queries * d->R + keys], *hop = &d->hop[(queries - keys + d->R) % d->R];
@@ -74,7 +75,9 @@ static void move(assignment *d, int i, int block) {
     add_piece(d, i, block, 1);
 }
 
-/* By how much the sum of the slowest blocks of all hops exceeds the mean, relative to the mean: 0 is perfect balance. */
+/*
+ * By how much the sum of the slowest blocks of all hops exceeds the mean, relative to the mean: 0 is perfect balance.
+ */
 static double excess(const assignment *d) {
     double sum = 0;
     for (int h = 0; h < d->R; h++) {
@@ -150,8 +153,7 @@ static void find_others(assignment *d, ls_arena *scratch) {
     d->first = LS_NEW_ARRAY(scratch, int, d->n + 1);
     for (int i = 0; i < d->n; i++) {
         for (int j = 0; j < d->n; j++) {
-            if (j == i || (d->area[(int64_t)i * d->n + j] == 0 && d->area[(int64_t)j * d->n + i] == 0))
-                continue;
+            if (j == i || (d->area[(int64_t)i * d->n + j] == 0 && d->area[(int64_t)j * d->n + i] == 0)) continue;
             *LS_PUSH(scratch, d->other, n, capacity) = j;
         }
         d->first[i + 1] = n;
@@ -188,12 +190,14 @@ static assignment coarser(const assignment *fine, ls_arena *scratch) {
     const int n = fine->n / 2;
     assignment d = {.R = fine->R, .n = n, .area = LS_NEW_ARRAY(scratch, double, (int64_t)n *n)};
     for (int i = 0; i < fine->n; i++)
-        for (int j = 0; j < fine->n; j++)
-            d.area[(int64_t)(i / 2) * n + j / 2] += fine->area[(int64_t)i * fine->n + j];
+        for (int j = 0; j < fine->n; j++) d.area[(int64_t)(i / 2) * n + j / 2] += fine->area[(int64_t)i * fine->n + j];
     return d;
 }
 
-/* The largest number of pieces of a block, a power of two. Two are always allowed if there are tokens for them: a causal mask needs two. */
+/*
+ * The largest number of pieces of a block, a power of two. Two are always allowed if there are tokens for them: a
+ * causal mask needs two.
+ */
 static int most_pieces(const ls_layout_need *need, int R) {
     int k = need->S >= 2 * (int64_t)R ? 2 : 1;
     while (2 * k * R <= MOST_PIECES && need->S / (2 * (int64_t)k * R) >= SHORTEST_PIECE) k *= 2;

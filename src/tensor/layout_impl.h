@@ -10,7 +10,10 @@ typedef struct ls_layout_piece {
     int block;
 } ls_layout_piece;
 
-/* The pieces of a sequence in ascending order, up to S. Together, the pieces of a block have as many tokens as its ranks hold. */
+/*
+ * The pieces of a sequence in ascending order, up to S. Together, the pieces of a block have as many tokens as its
+ * ranks hold.
+ */
 typedef struct ls_layout_pieces {
     ls_layout_piece *at; /* in an arena */
     int64_t n;

@@ -30,7 +30,10 @@ static int add_span(int64_t lo, int64_t hi, int n, ls_span *out) {
     return n + 1;
 }
 
-/* The keys that one term allows for query q; returns the number of spans. document: the one of q, for a term of documents. */
+/*
+ * The keys that one term allows for query q; returns the number of spans. document: the one of q, for a term of
+ * documents.
+ */
 static int term_spans(const ls_mask_term *term, int64_t S, int64_t q, int document, ls_span out[2]) {
     switch (term->kind) {
     case LS_MASK_CAUSAL:
@@ -61,8 +64,7 @@ static int intersect(const ls_span *a, int n_a, const ls_span *b, int n_b, ls_sp
 }
 
 /* The keys that all terms allow for query q. documents[t]: the document of q, if term t is of documents. */
-static int spans_at(const ls_mask *mask, int64_t S, int64_t q, const int *documents,
-                    ls_span out[LS_MASK_SPANS]) {
+static int spans_at(const ls_mask *mask, int64_t S, int64_t q, const int *documents, ls_span out[LS_MASK_SPANS]) {
     int n = add_span(0, S, 0, out);
     for (int t = 0; t < mask->n; t++) {
         ls_span left[LS_MASK_SPANS], term[2];
@@ -81,8 +83,8 @@ int ls_mask_spans(const ls_mask *mask, int64_t S, int64_t q, ls_span out[LS_MASK
 }
 
 /*
- * Only a window term with N > 0 first tokens can cut a span in two: it hides the keys from N up to the window. It does not if another
- * window term hides all these keys and has no larger N.
+ * Only a window term with N > 0 first tokens can cut a span in two: it hides the keys from N up to the window. It does
+ * not if another window term hides all these keys and has no larger N.
  */
 int ls_mask_width(const ls_mask *mask) {
     int width = 1;
@@ -91,8 +93,8 @@ int ls_mask_width(const ls_mask *mask) {
         bool cuts = term->kind == LS_MASK_WINDOW && term->first > 0;
         for (int i = 0; i < mask->n; i++) {
             const ls_mask_term *other = &mask->term[i];
-            bool covers = i != t && other->kind == LS_MASK_WINDOW && other->first <= term->first &&
-                          other->window <= term->window;
+            bool covers =
+                i != t && other->kind == LS_MASK_WINDOW && other->first <= term->first && other->window <= term->window;
             bool same = covers && other->first == term->first && other->window == term->window;
             if (covers && (!same || i < t)) cuts = false;
         }
@@ -117,8 +119,7 @@ typedef struct query_cursor {
 } query_cursor;
 
 /* The spans of query q, which is not before the last one. */
-static int cursor_spans(query_cursor *w, const ls_mask *mask, int64_t S, int64_t q,
-                        ls_span out[LS_MASK_SPANS]) {
+static int cursor_spans(query_cursor *w, const ls_mask *mask, int64_t S, int64_t q, ls_span out[LS_MASK_SPANS]) {
     for (int t = 0; t < mask->n; t++)
         if (mask->term[t].kind == LS_MASK_DOCUMENTS)
             while (mask->term[t].ends[w->documents[t] + 1] <= q) w->documents[t]++;
@@ -131,8 +132,7 @@ int64_t ls_mask_area(const ls_mask *mask, int64_t S) {
     int64_t area = 0;
     for (int64_t i = 0; i < samples; i++) {
         ls_span spans[LS_MASK_SPANS];
-        const int n =
-            cursor_spans(&w, mask, S, (2 * i + 1) * S / (2 * samples), spans); /* the middle of sample i */
+        const int n = cursor_spans(&w, mask, S, (2 * i + 1) * S / (2 * samples), spans); /* the middle of sample i */
         for (int j = 0; j < n; j++) area += spans[j].hi - spans[j].lo;
     }
     return samples == S ? area : (int64_t)((double)area * ((double)S / (double)samples));
@@ -146,8 +146,9 @@ static int part_of(const int64_t *start, int n, int64_t position) {
 }
 
 /*
- * For each part i of queries: `count` gets the keys of the parts in which a span begins or ends. For the parts of keys that a span covers
- * completely, `change` gets +1 at the first and -1 after the last: its prefix sum is the number of spans that cover a part.
+ * For each part i of queries: `count` gets the keys of the parts in which a span begins or ends. For the parts of keys
+ * that a span covers completely, `change` gets +1 at the first and -1 after the last: its prefix sum is the number of
+ * spans that cover a part.
  */
 void ls_mask_areas(const ls_mask *mask, int64_t S, int n, double weight, double *area) {
     query_cursor w = {0};
@@ -284,11 +285,10 @@ ls_status ls_mask_add_term(ls_mask *mask, const char *text) {
         good = read_prefix(prefix, &term);
     }
     if (!good)
-        return ls_error(
-            LS_USAGE,
-            "mask term '%s', expected full, causal, window:W or window:W:N (W at least 1), prefix:N, or "
-            "documents:FILE",
-            text);
+        return ls_error(LS_USAGE,
+                        "mask term '%s', expected full, causal, window:W or window:W:N (W at least 1), prefix:N, or "
+                        "documents:FILE",
+                        text);
     if (mask->n >= LS_MASK_TERMS)
         return ls_error(LS_USAGE, "mask term '%s': the mask has %d terms already, expected at most %d", text,
                         LS_MASK_TERMS, LS_MASK_TERMS);
@@ -309,8 +309,7 @@ static ls_status check_documents(const ls_mask_term *term, int64_t S) {
                             term->ends[i], term->ends[i - 1]);
     int last = term->n_ends - 1;
     if (term->ends[last] != S)
-        return ls_error(LS_INVALID,
-                        "documents: the last cumulative length (entry %d) is %d, expected S = %lld", last,
+        return ls_error(LS_INVALID, "documents: the last cumulative length (entry %d) is %d, expected S = %lld", last,
                         term->ends[last], (long long)S);
     return ls_ok();
 }
@@ -322,17 +321,15 @@ static ls_status check_term(const ls_mask_term *term, int i, int64_t S) {
     case LS_MASK_WINDOW:
         if (term->window >= 0 && term->first >= 0 && (term->window > 0 || term->first > 0)) return ls_ok();
         return ls_error(LS_INVALID,
-                        "mask term %d has window %lld, first %lld; expected at least 0, and one of them more",
-                        i, (long long)term->window, (long long)term->first);
+                        "mask term %d has window %lld, first %lld; expected at least 0, and one of them more", i,
+                        (long long)term->window, (long long)term->first);
     case LS_MASK_PREFIX:
         if (term->first >= 0) return ls_ok();
-        return ls_error(LS_INVALID, "mask term %d has first %lld; expected at least 0", i,
-                        (long long)term->first);
+        return ls_error(LS_INVALID, "mask term %d has first %lld; expected at least 0", i, (long long)term->first);
     case LS_MASK_DOCUMENTS:
         return check_documents(term, S);
     }
-    return ls_error(LS_INVALID, "mask term %d is of kind %d; expected one of ls_mask_kind", i,
-                    (int)term->kind);
+    return ls_error(LS_INVALID, "mask term %d is of kind %d; expected one of ls_mask_kind", i, (int)term->kind);
 }
 
 ls_status ls_mask_check(const ls_mask *mask, int64_t S) {

@@ -1,6 +1,6 @@
 /*
- * Parameters of ops that kernels read too. The file of an op (graph/ops/) sets them, a strategy may change them, and a kernel reads
- * them; the folders in between only pass them on.
+ * Parameters of ops that kernels read too. The file of an op (graph/ops/) sets them, a strategy may change them, and a
+ * kernel reads them; the folders in between only pass them on.
  */
 #ifndef LS_TENSOR_PARAMS_H
 #define LS_TENSOR_PARAMS_H
@@ -43,8 +43,8 @@ typedef struct ls_norm_params {
 } ls_norm_params;
 
 /*
- * Rotary positions (RoFormer, arXiv 2104.09864): element i of a head is rotated with element i + D/2, as in the published models.
- * scaling: a row of the table in tensor/rope.c; each kind reads only some of the fields.
+ * Rotary positions (RoFormer, arXiv 2104.09864): element i of a head is rotated with element i + D/2, as in the
+ * published models. scaling: a row of the table in tensor/rope.c; each kind reads only some of the fields.
  */
 typedef enum ls_rope_scaling {
     LS_ROPE_PLAIN,
@@ -82,9 +82,10 @@ typedef struct ls_conv_params {
 } ls_conv_params;
 
 /*
- * Attention over one block of keys. Local query head i reads local KV head (first_q + i)/group - first_kv, where group = Hq/Hkv of the
- * whole model. merge: o and lse hold the result over other blocks of keys, and the new result is combined with it; otherwise they are
- * overwritten. For the gradient, accumulate_dq and accumulate_dkv add to dq, and to dk and dv, instead of overwriting them.
+ * Attention over one block of keys. Local query head i reads local KV head (first_q + i)/group - first_kv, where group
+ * = Hq/Hkv of the whole model. merge: o and lse hold the result over other blocks of keys, and the new result is
+ * combined with it; otherwise they are overwritten. For the gradient, accumulate_dq and accumulate_dkv add to dq, and
+ * to dk and dv, instead of overwriting them.
  */
 typedef struct ls_attention_params {
     double scale;   /* of q·k, usually 1/sqrt(D) */
@@ -94,7 +95,10 @@ typedef struct ls_attention_params {
     bool accumulate_dq, accumulate_dkv;
 } ls_attention_params;
 
-/* Elements of a unit of the flat space of all parameters: each parameter begins with one, and none shares one with another. */
+/*
+ * Elements of a unit of the flat space of all parameters: each parameter begins with one, and none shares one with
+ * another.
+ */
 enum { LS_FLAT_UNIT = 32 };
 
 /* What holds for all parameters that adamw updates. */

@@ -2,8 +2,9 @@
  * The kinds of rope scaling, one row each, with the formulas of the published model definitions.
  *   linear   positions are divided by the factor (Chen et al., arXiv 2306.15595)
  *   dynamic  theta grows when the sequence is longer than those that the model was trained with
- *   yarn     high frequencies stay, low ones are interpolated, and attention is sharpened (Peng et al., arXiv 2309.00071)
- *   llama3   high frequencies stay, low ones are interpolated, with bounds by wavelength (the Llama 3.1 model definition)
+ *   yarn     high frequencies stay, low ones are interpolated, and attention is sharpened (Peng et al., arXiv
+ * 2309.00071) llama3   high frequencies stay, low ones are interpolated, with bounds by wavelength (the Llama 3.1 model
+ * definition)
  */
 #include "tensor/rope.h"
 
@@ -46,19 +47,19 @@ static double dynamic(const ls_rope_params *p, double plain, int64_t i, int64_t 
 static ls_status check_llama3(const ls_rope_params *p) {
     LS_TRY(check_length(p));
     if (p->low_factor > 0 && p->high_factor > p->low_factor) return ls_ok();
-    return ls_error(LS_INVALID,
-                    "rope scaling llama3: low_freq_factor %g, high_freq_factor %g; expected 0 < low < high",
+    return ls_error(LS_INVALID, "rope scaling llama3: low_freq_factor %g, high_freq_factor %g; expected 0 < low < high",
                     p->low_factor, p->high_factor);
 }
 
-/* Wavelengths above original/low are stretched, those below original/high are kept, and those between are interpolated. */
+/*
+ * Wavelengths above original/low are stretched, those below original/high are kept, and those between are interpolated.
+ */
 static double llama3(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
     (void)i, (void)D;
     const double wavelength = 2.0 * M_PI / plain;
     if (wavelength > p->original_length / p->low_factor) return plain / p->factor;
     if (wavelength < p->original_length / p->high_factor) return plain;
-    const double smooth =
-        (p->original_length / wavelength - p->low_factor) / (p->high_factor - p->low_factor);
+    const double smooth = (p->original_length / wavelength - p->low_factor) / (p->high_factor - p->low_factor);
     return (1.0 - smooth) * plain / p->factor + smooth * plain;
 }
 
@@ -69,18 +70,20 @@ static double beta_slow(const ls_rope_params *p) { return p->beta_slow > 0 ? p->
 
 static ls_status check_yarn(const ls_rope_params *p) {
     LS_TRY(check_length(p));
-    if (!(p->theta > 1))
-        return ls_error(LS_INVALID, "rope scaling yarn: theta is %g, expected more than 1", p->theta);
+    if (!(p->theta > 1)) return ls_error(LS_INVALID, "rope scaling yarn: theta is %g, expected more than 1", p->theta);
     if (!(beta_fast(p) >= beta_slow(p)) || !isfinite(beta_fast(p)))
-        return ls_error(LS_INVALID, "rope scaling yarn: beta_fast is %g, expected at least beta_slow %g",
-                        beta_fast(p), beta_slow(p));
+        return ls_error(LS_INVALID, "rope scaling yarn: beta_fast is %g, expected at least beta_slow %g", beta_fast(p),
+                        beta_slow(p));
     if (!(p->attention_factor >= 0) || !isfinite(p->attention_factor))
         return ls_error(LS_INVALID, "rope scaling yarn: attention_factor is %g, expected a positive number",
                         p->attention_factor);
     return ls_ok();
 }
 
-/* The index of the dimension pair, in general between two integers, that makes `rotations` rotations over the original length. */
+/*
+ * The index of the dimension pair, in general between two integers, that makes `rotations` rotations over the original
+ * length.
+ */
 static double pair_of(const ls_rope_params *p, double rotations, int64_t D) {
     return (double)D * log(p->original_length / (rotations * 2.0 * M_PI)) / (2.0 * log(p->theta));
 }
@@ -98,9 +101,7 @@ static double yarn(const ls_rope_params *p, double plain, int64_t i, int64_t D) 
     return plain / p->factor * ramp + plain * (1 - ramp);
 }
 
-static double sharpening(double factor, double weight) {
-    return factor > 1 ? 0.1 * weight * log(factor) + 1 : 1;
-}
+static double sharpening(double factor, double weight) { return factor > 1 ? 0.1 * weight * log(factor) + 1 : 1; }
 
 static double yarn_magnitude(const ls_rope_params *p) {
     if (p->attention_factor > 0) return p->attention_factor;

@@ -1,4 +1,6 @@
-/* Rotary positions: the frequencies of the dimensions of a head, and how each kind of context extension changes them. */
+/*
+ * Rotary positions: the frequencies of the dimensions of a head, and how each kind of context extension changes them.
+ */
 #ifndef LS_TENSOR_ROPE_H
 #define LS_TENSOR_ROPE_H
 
@@ -9,9 +11,9 @@
 #include "tensor/params.h"
 
 /*
- * A kind of scaling: one row of the table in rope.c. check checks the parameters; NULL: there is nothing to check. frequency returns the
- * frequency of dimension pair i of D/2, whose unscaled value is `plain`; NULL: unscaled. magnitude returns a factor on cosines and sines;
- * NULL: 1.
+ * A kind of scaling: one row of the table in rope.c. check checks the parameters; NULL: there is nothing to check.
+ * frequency returns the frequency of dimension pair i of D/2, whose unscaled value is `plain`; NULL: unscaled.
+ * magnitude returns a factor on cosines and sines; NULL: 1.
  */
 typedef struct ls_rope_kind {
     const char *name; /* as in config.json */
@@ -28,13 +30,17 @@ void ls_rope_names(char *out, size_t room);
 /* Checks theta and the parameters of the kind. */
 LS_MUST_USE ls_status ls_rope_check(const ls_rope_params *p);
 
-/* The frequency (radians per position) of dimension pair i of D/2, rounded to f32 before and after scaling, as in the published models. */
+/*
+ * The frequency (radians per position) of dimension pair i of D/2, rounded to f32 before and after scaling, as in the
+ * published models.
+ */
 float ls_rope_frequency(const ls_rope_params *p, int64_t i, int64_t D);
 /* The factor on cosines and sines. */
 double ls_rope_magnitude(const ls_rope_params *p);
 /*
- * The frequency for a token at `position`. For kinds by length (dynamic) and a position beyond p->length it is computed as for a sequence of
- * position + 1 tokens. usual: the result of ls_rope_frequency(p, i, D), which is returned in all other cases.
+ * The frequency for a token at `position`. For kinds by length (dynamic) and a position beyond p->length it is computed
+ * as for a sequence of position + 1 tokens. usual: the result of ls_rope_frequency(p, i, D), which is returned in all
+ * other cases.
  */
 float ls_rope_frequency_at(const ls_rope_params *p, float usual, int64_t position, int64_t i, int64_t D);
 

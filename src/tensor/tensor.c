@@ -38,8 +38,7 @@ int64_t ls_shape_elements(const ls_shape *shape) {
 void ls_shape_print(const ls_shape *shape, char *out, size_t bytes) {
     size_t used = (size_t)snprintf(out, bytes, "[");
     for (int d = 0; d < shape->ndim && used < bytes; d++)
-        used += (size_t)snprintf(out + used, bytes - used, "%s%lld", d > 0 ? "," : "",
-                                 (long long)shape->dim[d].size);
+        used += (size_t)snprintf(out + used, bytes - used, "%s%lld", d > 0 ? "," : "", (long long)shape->dim[d].size);
     if (used < bytes) snprintf(out + used, bytes - used, "]");
 }
 
@@ -99,9 +98,7 @@ ls_view ls_view_rows(ls_view view) {
     return ls_view_dense(view.data, view.dtype, 2, (int64_t[]){rows, columns});
 }
 
-size_t ls_view_bytes(const ls_view *view) {
-    return (size_t)ls_view_elements(view) * ls_dtype_bytes(view->dtype);
-}
+size_t ls_view_bytes(const ls_view *view) { return (size_t)ls_view_elements(view) * ls_dtype_bytes(view->dtype); }
 
 ls_range ls_view_range(const ls_view *view, size_t offset) {
     int64_t element = (int64_t)ls_dtype_bytes(view->dtype);

@@ -35,8 +35,10 @@ typedef struct ls_view {
     int64_t stride[LS_MAX_DIMS]; /* elements */
 } ls_view;
 
-/* Fills a dense view of a floating-point type with numbers in [-1, 1) that depend on the seed only, as input of measurements: zeros would
- * not be representative. */
+/*
+ * Fills a dense view of a floating-point type with numbers in [-1, 1) that depend on the seed only, as input of
+ * measurements: zeros would not be representative.
+ */
 void ls_view_fill(const ls_view *view, uint32_t seed);
 
 /* A dense view: the strides follow from the sizes. */

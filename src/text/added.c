@@ -45,16 +45,17 @@ static void trie_add(ls_token_trie *trie, const char *text, size_t bytes, int32_
         trie->holds[(unsigned char)text[i]] = true;
         struct ls_trie_edge *edge = edge_of(trie, node, (unsigned char)text[i]);
         if (edge->key == 0)
-            *edge = (struct ls_trie_edge){((uint64_t)node << 8 | (unsigned char)text[i]) + 1,
-                                          (uint32_t)trie->nodes++};
+            *edge = (struct ls_trie_edge){((uint64_t)node << 8 | (unsigned char)text[i]) + 1, (uint32_t)trie->nodes++};
         node = edge->to;
     }
     trie->found[node] = index;
 }
 
-/* The longest token at the start of a text: its index, or -1, and its length. *compared grows by the number of bytes compared. */
-static int32_t longest_at(const ls_token_trie *trie, const char *text, size_t bytes, size_t *length,
-                          size_t *compared) {
+/*
+ * The longest token at the start of a text: its index, or -1, and its length. *compared grows by the number of bytes
+ * compared.
+ */
+static int32_t longest_at(const ls_token_trie *trie, const char *text, size_t bytes, size_t *length, size_t *compared) {
     int32_t best = -1;
     uint32_t node = 0;
     for (size_t i = 0; i < bytes; i++, ++*compared) {
@@ -75,8 +76,7 @@ static bool inside_word(const char *text, size_t bytes, size_t start, size_t end
 }
 
 /* Extends a match by the white space around it; not by the white space of an earlier token, which ends at `done`. */
-static void widen(const ls_added_token *token, const char *text, size_t bytes, size_t done,
-                  ls_added_match *m) {
+static void widen(const ls_added_token *token, const char *text, size_t bytes, size_t done, ls_added_match *m) {
     uint32_t code;
     int length;
     if (token->left) {
@@ -85,13 +85,12 @@ static void widen(const ls_added_token *token, const char *text, size_t bytes, s
         if (m->start < done) m->start = done;
     }
     if (token->right && m->end < done) m->end = done; /* white space of the token before */
-    while (token->right && (length = ls_utf8_decode(text + m->end, bytes - m->end, &code)) > 0 &&
-           ls_is_space(code))
+    while (token->right && (length = ls_utf8_decode(text + m->end, bytes - m->end, &code)) > 0 && ls_is_space(code))
         m->end += (size_t)length;
 }
 
-bool ls_added_next(const ls_added *added, const ls_token_trie *trie, const char *text, size_t bytes,
-                   size_t from, size_t done, size_t *compared, ls_added_match *out) {
+bool ls_added_next(const ls_added *added, const ls_token_trie *trie, const char *text, size_t bytes, size_t from,
+                   size_t done, size_t *compared, ls_added_match *out) {
     if (!trie->edge) return false;
     for (size_t at = from, length = 0; at < bytes; at++) {
         if (!trie->begins[(unsigned char)text[at]]) continue;
@@ -109,7 +108,10 @@ bool ls_added_next(const ls_added *added, const ls_token_trie *trie, const char 
     return false;
 }
 
-/* No token contains the left character or begins with the right one, and no white space of a token crosses the boundary. */
+/*
+ * No token contains the left character or begins with the right one, and no white space of a token crosses the
+ * boundary.
+ */
 bool ls_added_may_cut(const ls_token_trie *trie, ls_boundary boundary) {
     char left[4], right[4];
     const int length = ls_utf8_encode(boundary.left, left);
@@ -132,7 +134,10 @@ static ls_status no_memory(ls_json_value value) {
     return ls_error(LS_NO_MEMORY, "no memory for the added tokens of %s", value.file);
 }
 
-/* Finds the id that the reference library gives a token: that in the vocabulary, or the next id after all others. It must be the id in the file. */
+/*
+ * Finds the id that the reference library gives a token: that in the vocabulary, or the next id after all others. It
+ * must be the id in the file.
+ */
 static ls_status find_id(ls_json_value item, const char *content, int32_t *next, ls_bpe *bpe, int32_t *id) {
     ls_vocabulary *vocabulary = &bpe->vocabulary;
     int64_t wanted;
@@ -165,14 +170,11 @@ static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_t
     ls_text buffer[2] = {0};
     ls_text_piece piece = {token->byte, token->bytes, true, false};
     ls_allowance allowance = {.most = ls_most_bytes(token->bytes)};
-    ls_status status =
-        scratch ? ls_normalize(normalizers, scratch, &allowance, buffer, &piece) : no_memory(item);
+    ls_status status = scratch ? ls_normalize(normalizers, scratch, &allowance, buffer, &piece) : no_memory(item);
     if (status.code == LS_OK && (piece.bytes == 0 || piece.bytes > LS_MOST_PATTERN))
-        status = ls_error(LS_UNSUPPORTED,
-                          "%s: the normalizers turn %s (\"%.60s\") into %zu bytes, expected 1 to %d",
+        status = ls_error(LS_UNSUPPORTED, "%s: the normalizers turn %s (\"%.60s\") into %zu bytes, expected 1 to %d",
                           item.file, item.path, token->byte, piece.bytes, LS_MOST_PATTERN);
-    if (status.code == LS_OK && !(token->normal_text = copy_text(piece.text, piece.bytes)))
-        status = no_memory(item);
+    if (status.code == LS_OK && !(token->normal_text = copy_text(piece.text, piece.bytes))) status = no_memory(item);
     free(buffer[0].byte);
     free(buffer[1].byte);
     ls_match_scratch_destroy(scratch);
@@ -220,8 +222,7 @@ static const char *text_of_special(const ls_bpe *bpe, const ls_added_token *toke
 
 /* Makes a trie of the tokens for which `text_of` is not NULL. */
 static bool make_trie(const ls_bpe *bpe, const ls_added *added,
-                      const char *(*text_of)(const ls_bpe *bpe, const ls_added_token *token),
-                      ls_token_trie *out) {
+                      const char *(*text_of)(const ls_bpe *bpe, const ls_added_token *token), ls_token_trie *out) {
     size_t bytes = 0;
     for (size_t i = 0; i < added->count; i++) {
         const char *text = text_of(bpe, &added->token[i]);
@@ -246,8 +247,7 @@ ls_status ls_added_read(ls_json_value document, const ls_steps *normalizers, ls_
     LS_ASSERT(out->count == 0);
     out->token = malloc((count + 1) * sizeof *out->token);
     if (!out->token) return no_memory(tokens);
-    for (size_t i = 0; i < count; i++)
-        LS_TRY(read_token(ls_json_item(tokens, i), normalizers, &next, bpe, out));
+    for (size_t i = 0; i < count; i++) LS_TRY(read_token(ls_json_item(tokens, i), normalizers, &next, bpe, out));
     if (!make_trie(bpe, out, text_before, &out->before) || !make_trie(bpe, out, text_after, &out->after) ||
         !make_trie(bpe, out, text_of_special, &out->special))
         return no_memory(tokens);

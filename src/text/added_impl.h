@@ -1,6 +1,6 @@
 /*
- * Added tokens, which are found in text before the normalizers (with "normalized": after them) and become one id each. Of several
- * that begin at one place, the longest counts.
+ * Added tokens, which are found in text before the normalizers (with "normalized": after them) and become one id each.
+ * Of several that begin at one place, the longest counts.
  */
 #ifndef LS_TEXT_ADDED_IMPL_H
 #define LS_TEXT_ADDED_IMPL_H
@@ -32,9 +32,11 @@ typedef struct ls_added {
     ls_token_trie special;       /* the special ones, by their own texts */
 } ls_added;
 
-/* Reads "added_tokens" into *out, which is zeroed, and adds them to the vocabulary. Ids must agree with it. Free *out after an error too. */
-LS_MUST_USE ls_status ls_added_read(ls_json_value document, const ls_steps *normalizers, ls_bpe *bpe,
-                                    ls_added *out);
+/*
+ * Reads "added_tokens" into *out, which is zeroed, and adds them to the vocabulary. Ids must agree with it. Free *out
+ * after an error too.
+ */
+LS_MUST_USE ls_status ls_added_read(ls_json_value document, const ls_steps *normalizers, ls_bpe *bpe, ls_added *out);
 void ls_added_free(ls_added *added);
 
 /* An added token in a text. */
@@ -48,10 +50,10 @@ typedef struct ls_added_match {
 bool ls_added_may_cut(const ls_token_trie *trie, ls_boundary boundary);
 
 /*
- * Finds the next added token at or after byte `from`; its white space does not begin before byte `done`. *compared grows by the number of
- * bytes that were compared: up to LS_MOST_PATTERN for each byte of the text.
+ * Finds the next added token at or after byte `from`; its white space does not begin before byte `done`. *compared
+ * grows by the number of bytes that were compared: up to LS_MOST_PATTERN for each byte of the text.
  */
-bool ls_added_next(const ls_added *added, const ls_token_trie *trie, const char *text, size_t bytes,
-                   size_t from, size_t done, size_t *compared, ls_added_match *out);
+bool ls_added_next(const ls_added *added, const ls_token_trie *trie, const char *text, size_t bytes, size_t from,
+                   size_t done, size_t *compared, ls_added_match *out);
 
 #endif

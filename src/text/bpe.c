@@ -67,9 +67,10 @@ static bool all_bytes_known(const ls_bpe *bpe, const char *text, int length) {
 }
 
 /*
- * Appends the ids of a word's characters; `out` has room for one id per byte. A character without a token becomes the tokens of its bytes, if
- * byte_fallback is set and all exist; else the unknown token, once for consecutive characters when fuse_unknown is set. As in the
- * reference library, the unknown token is written before the next character that has a token, so byte tokens may come before it.
+ * Appends the ids of a word's characters; `out` has room for one id per byte. A character without a token becomes the
+ * tokens of its bytes, if byte_fallback is set and all exist; else the unknown token, once for consecutive characters
+ * when fuse_unknown is set. As in the reference library, the unknown token is written before the next character that
+ * has a token, so byte tokens may come before it.
  */
 static void cut_characters(const ls_bpe *bpe, const char *word, size_t bytes, ls_token_list *out) {
     bool waiting = false;
@@ -84,8 +85,7 @@ static void cut_characters(const ls_bpe *bpe, const char *word, size_t bytes, ls
             waiting = false;
             out->id[out->count++] = id;
         } else if (bpe->byte_fallback && all_bytes_known(bpe, word + at, length)) {
-            for (int i = 0; i < length; i++)
-                out->id[out->count++] = bpe->byte_id[(unsigned char)word[at + (size_t)i]];
+            for (int i = 0; i < length; i++) out->id[out->count++] = bpe->byte_id[(unsigned char)word[at + (size_t)i]];
         } else if (bpe->unknown >= 0) {
             if (waiting && !bpe->fuse_unknown) out->id[out->count++] = bpe->unknown;
             waiting = true;
@@ -144,7 +144,10 @@ static size_t merge_short(const ls_bpe *bpe, int32_t *id, size_t n) {
     return n;
 }
 
-/* The heap holds rank << 32 | position, the least on top. Entries are not removed when a pair changes: they are skipped on top. */
+/*
+ * The heap holds rank << 32 | position, the least on top. Entries are not removed when a pair changes: they are skipped
+ * on top.
+ */
 static bool push(ls_bpe_scratch *s, uint32_t rank, uint32_t position) {
     if (rank == NONE) return true;
     void *items = s->heap;
@@ -153,8 +156,7 @@ static bool push(ls_bpe_scratch *s, uint32_t rank, uint32_t position) {
     if (!room) return false;
     const uint64_t value = (uint64_t)rank << 32 | position;
     size_t at = s->heap_count++;
-    for (size_t above; at > 0 && s->heap[above = (at - 1) / 2] > value; at = above)
-        s->heap[at] = s->heap[above];
+    for (size_t above; at > 0 && s->heap[above = (at - 1) / 2] > value; at = above) s->heap[at] = s->heap[above];
     s->heap[at] = value;
     return true;
 }
@@ -265,8 +267,8 @@ static size_t next_cut(const char *word, size_t bytes) {
     return found && found != word ? (size_t)(found - word) : bytes;
 }
 
-bool ls_bpe_encode(const ls_bpe *bpe, ls_bpe_scratch *scratch, ls_word_cache *cache, const char *word,
-                   size_t bytes, ls_token_list *out) {
+bool ls_bpe_encode(const ls_bpe *bpe, ls_bpe_scratch *scratch, ls_word_cache *cache, const char *word, size_t bytes,
+                   ls_token_list *out) {
     if (!bpe->cut_at_spaces) return encode_word(bpe, scratch, cache, word, bytes, out);
     for (size_t at = 0, n; at < bytes; at += n) {
         n = next_cut(word + at, bytes - at);
@@ -278,8 +280,8 @@ bool ls_bpe_encode(const ls_bpe *bpe, ls_bpe_scratch *scratch, ls_word_cache *ca
 /* ---- where a text may be cut ---- */
 
 /*
- * A token across two characters is made by a merge of a token that ends with the left one and a token that begins with the right
- * one. Where the file has no such merge, the texts on either side are merged as if each were alone.
+ * A token across two characters is made by a merge of a token that ends with the left one and a token that begins with
+ * the right one. Where the file has no such merge, the texts on either side are merged as if each were alone.
  */
 static size_t place_of(const uint64_t *adjacent, size_t mask, uint64_t pair) {
     size_t at = ls_pair_hash(pair) & mask;
@@ -293,16 +295,14 @@ static bool grow_adjacent(ls_bpe *bpe) {
     if (!grown) return false;
     memset(grown, 0xff, slots * sizeof *grown);
     for (size_t i = 0; bpe->adjacent && i <= bpe->adjacent_mask; i++)
-        if (bpe->adjacent[i] != LS_NO_PAIR)
-            grown[place_of(grown, slots - 1, bpe->adjacent[i])] = bpe->adjacent[i];
+        if (bpe->adjacent[i] != LS_NO_PAIR) grown[place_of(grown, slots - 1, bpe->adjacent[i])] = bpe->adjacent[i];
     free(bpe->adjacent);
     bpe->adjacent = grown;
     bpe->adjacent_mask = slots - 1;
     return true;
 }
 
-bool ls_bpe_add_adjacent(ls_bpe *bpe, const char *left, size_t left_bytes, const char *right,
-                         size_t right_bytes) {
+bool ls_bpe_add_adjacent(ls_bpe *bpe, const char *left, size_t left_bytes, const char *right, size_t right_bytes) {
     uint32_t before, after;
     if (ls_utf8_last(left, left_bytes, &before) == 0 || ls_utf8_decode(right, right_bytes, &after) == 0)
         return true; /* an empty token has no characters */

@@ -1,6 +1,7 @@
 /*
- * Byte pair encoding. A word begins as a list of characters (bytes, in a byte-level vocabulary). Then the adjacent pair that comes first
- * in the file's list of merges becomes one token, the leftmost of equal pairs first, until no pair is in the list.
+ * Byte pair encoding. A word begins as a list of characters (bytes, in a byte-level vocabulary). Then the adjacent pair
+ * that comes first in the file's list of merges becomes one token, the leftmost of equal pairs first, until no pair is
+ * in the list.
  */
 #ifndef LS_TEXT_BPE_IMPL_H
 #define LS_TEXT_BPE_IMPL_H
@@ -43,7 +44,8 @@ void ls_vocabulary_free(ls_vocabulary *vocabulary);
 LS_MUST_USE bool ls_vocabulary_add(ls_vocabulary *vocabulary, int32_t id, const char *text, size_t bytes);
 int32_t ls_vocabulary_find(const ls_vocabulary *vocabulary, const char *text, size_t bytes); /* -1: none */
 
-/* ---- byte-level vocabularies (GPT-2's) write a printable byte as itself, the others as U+0100 and following, in order ---- */
+/* --- byte-level vocabularies (GPT-2's) write a printable byte as itself, the others as U+0100 and following, in order
+ */
 
 static inline int ls_byte_prints(int byte) {
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xff && byte != 0xad);
@@ -104,8 +106,8 @@ typedef struct ls_bpe {
 int32_t ls_bpe_find(const ls_bpe *bpe, const char *text, size_t bytes);
 
 /*
- * Reads "model" into *out, which is zeroed; call ls_bpe_free after an error too. bytes: the vocabulary is byte-level. added: the
- * number of added tokens to make room for.
+ * Reads "model" into *out, which is zeroed; call ls_bpe_free after an error too. bytes: the vocabulary is byte-level.
+ * added: the number of added tokens to make room for.
  */
 LS_MUST_USE ls_status ls_bpe_read(ls_json_value model, bool bytes, size_t added, ls_bpe *out);
 void ls_bpe_free(ls_bpe *bpe);
@@ -149,7 +151,7 @@ LS_MUST_USE ls_word_cache *ls_word_cache_create(void); /* NULL: no memory */
 void ls_word_cache_destroy(ls_word_cache *cache);
 
 /* Appends the ids of a word, one of the parts that the pre-tokenizers make. False: no memory. */
-LS_MUST_USE bool ls_bpe_encode(const ls_bpe *bpe, ls_bpe_scratch *scratch, ls_word_cache *cache,
-                               const char *word, size_t bytes, ls_token_list *out);
+LS_MUST_USE bool ls_bpe_encode(const ls_bpe *bpe, ls_bpe_scratch *scratch, ls_word_cache *cache, const char *word,
+                               size_t bytes, ls_token_list *out);
 
 #endif

@@ -39,8 +39,7 @@ static ls_status read_vocabulary(ls_json_value model, size_t added, ls_bpe *out)
         int64_t id;
         LS_TRY(ls_json_as_int(value, 0, room - 1, &id));
         if (out->vocabulary.token[id].flags)
-            return ls_json_error(value, "an id of its own; \"%.60s\" has this one",
-                                 out->vocabulary.token[id].byte);
+            return ls_json_error(value, "an id of its own; \"%.60s\" has this one", out->vocabulary.token[id].byte);
         if (!ls_vocabulary_add(&out->vocabulary, (int32_t)id, token, strlen(token))) return no_memory(model);
     }
     out->model_tokens = (int32_t)count;
@@ -68,8 +67,7 @@ static ls_status read_pair(ls_json_value item, const char *part[2], size_t bytes
     return ls_ok();
 }
 
-static ls_status find_token(const ls_bpe *bpe, ls_json_value item, const char *text, size_t bytes,
-                            int32_t *id) {
+static ls_status find_token(const ls_bpe *bpe, ls_json_value item, const char *text, size_t bytes, int32_t *id) {
     *id = ls_vocabulary_find(&bpe->vocabulary, text, bytes);
     if (*id >= 0) return ls_ok();
     char shown[64];
@@ -103,8 +101,7 @@ static ls_status read_merge(ls_json_value item, uint32_t rank, ls_text *joined, 
     while (out->merge[at & out->mask].pair != LS_NO_PAIR && out->merge[at & out->mask].pair != pair) at++;
     out->merge[at & out->mask] = (ls_merge){pair, rank, id};
     if (joins_at_space(part[0], bytes[0], part[1], bytes[1])) out->cut_at_spaces = false;
-    if (!out->bytes && !ls_bpe_add_adjacent(out, part[0], bytes[0], part[1], bytes[1]))
-        return no_memory(item);
+    if (!out->bytes && !ls_bpe_add_adjacent(out, part[0], bytes[0], part[1], bytes[1])) return no_memory(item);
     return ls_ok();
 }
 
@@ -125,8 +122,8 @@ static ls_status read_merges(ls_json_value model, ls_bpe *out) {
     for (size_t i = 0; i < count && status.code == LS_OK; i++) {
         const ls_json_value item = ls_json_item(merges, i);
         const char *text;
-        const bool header = !ls_json_is_array(item) && ls_json_as_text(item, &text).code == LS_OK &&
-                            strncmp(text, "#version", 8) == 0;
+        const bool header =
+            !ls_json_is_array(item) && ls_json_as_text(item, &text).code == LS_OK && strncmp(text, "#version", 8) == 0;
         if (!header) status = read_merge(item, rank++, &joined, out);
     }
     free(joined.byte);
@@ -169,8 +166,7 @@ static ls_status find_words(ls_json_value model, ls_bpe *out) {
         room = ls_text_reserve(&word, token->bytes);
         size_t at = 0;
         for (int length = 1; room && at < token->bytes && length > 0; at += (size_t)length)
-            if ((length = ls_character_to_byte(token->byte + at, token->bytes - at, word.byte + word.count)) >
-                0)
+            if ((length = ls_character_to_byte(token->byte + at, token->bytes - at, word.byte + word.count)) > 0)
                 word.count++;
         if (room && token->flags && at == token->bytes && word.count > 0)
             room = ls_vocabulary_add(&out->words, id, word.byte, word.count);
@@ -191,8 +187,8 @@ static ls_status read_settings(ls_json_value model, ls_bpe *out) {
     double dropout;
     LS_TRY(ls_json_text_or(model, "type", "BPE", &type));
     if (strcmp(type, "BPE") != 0)
-        return ls_error(LS_UNSUPPORTED, "%s: model.type is \"%.60s\", expected \"BPE\" (no other is read)",
-                        model.file, type);
+        return ls_error(LS_UNSUPPORTED, "%s: model.type is \"%.60s\", expected \"BPE\" (no other is read)", model.file,
+                        type);
     LS_TRY(ls_json_double_or(model, "dropout", 0, 0, 1, &dropout));
     if (dropout > 0) return refuse(model, "dropout", "random dropout of merges is not supported");
     LS_TRY(ls_json_text_or(model, "continuing_subword_prefix", "", &affix));

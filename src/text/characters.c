@@ -21,8 +21,8 @@ static bool is_in(const ls_code_range *range, size_t n, uint32_t code) {
 
 bool ls_is_space(uint32_t code) {
     return code == ' ' || (code >= 9 && code <= 13) || code == 0x85 || code == 0xa0 || code == 0x1680 ||
-           (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f ||
-           code == 0x205f || code == 0x3000;
+           (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f ||
+           code == 0x3000;
 }
 
 bool ls_is_number(uint32_t code) { return is_in(numbers, LS_COUNT(numbers), code); }
@@ -30,9 +30,9 @@ bool ls_is_word(uint32_t code) { return is_in(words, LS_COUNT(words), code); }
 bool ls_is_punctuation(uint32_t code) { return is_in(punctuation, LS_COUNT(punctuation), code); }
 
 /*
- * The reference library's normal forms are those of Unicode 9. These are the characters that came later and to which utf8proc 2.8
- * (Unicode 15) gives a combining class or a decomposition, as tests/reference/later_characters.py prints them.
- * With a newer utf8proc the table has to be printed again.
+ * The reference library's normal forms are those of Unicode 9. These are the characters that came later and to which
+ * utf8proc 2.8 (Unicode 15) gives a combining class or a decomposition, as tests/reference/later_characters.py prints
+ * them. With a newer utf8proc the table has to be printed again.
  */
 static const ls_code_range newer[] = {
     {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},
@@ -63,12 +63,14 @@ void ls_lower_case(uint32_t code, uint32_t out[2]) {
         else
             high = middle;
     }
-    if (low < LS_COUNT(lower) && code >= lower[low].first &&
-        (code - lower[low].first) % (uint32_t)lower[low].step == 0)
+    if (low < LS_COUNT(lower) && code >= lower[low].first && (code - lower[low].first) % (uint32_t)lower[low].step == 0)
         out[0] = code + (uint32_t)lower[low].distance;
 }
 
-/* Characters whose upper or title case is several characters: Unicode's SpecialCasing, as Python's str.upper and str.title have it. */
+/*
+ * Characters whose upper or title case is several characters: Unicode's SpecialCasing, as Python's str.upper and
+ * str.title have it.
+ */
 /* clang-format off */
 static const struct special {
     uint16_t code, upper[3], title[3];

@@ -11,7 +11,9 @@ bool ls_is_number(uint32_t code);      /* Nd, Nl, No */
 bool ls_is_word(uint32_t code);        /* alphabetic, marks, decimal digits, connectors, the two joiners */
 bool ls_is_punctuation(uint32_t code); /* category P, and the other punctuation of ASCII */
 
-/* Whether the reference library's normal forms do not know a character that utf8proc's change: it came after Unicode 9. */
+/*
+ * Whether the reference library's normal forms do not know a character that utf8proc's change: it came after Unicode 9.
+ */
 bool ls_is_after_unicode_9(uint32_t code);
 
 /* The lower case of one character. U+0130 becomes two characters; for all others out[1] is 0. */

@@ -68,8 +68,8 @@ static ls_status compile(ls_json_value where, const char *regex, ls_pattern *pat
         int error;
         PCRE2_SIZE at;
         pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-        pattern->code = pcre2_compile((PCRE2_SPTR)translated.byte, translated.count,
-                                      PCRE2_UTF | PCRE2_MULTILINE, &error, &at, context);
+        pattern->code = pcre2_compile((PCRE2_SPTR)translated.byte, translated.count, PCRE2_UTF | PCRE2_MULTILINE,
+                                      &error, &at, context);
         if (!pattern->code) {
             char reason[160] = "";
             pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
@@ -141,8 +141,7 @@ void ls_match_scratch_destroy(ls_match_scratch *scratch) {
 }
 
 static void find_text(ls_matches *m) {
-    const char *found =
-        ls_text_find(m->text + m->from, m->bytes - m->from, m->pattern->text, m->pattern->bytes);
+    const char *found = ls_text_find(m->text + m->from, m->bytes - m->from, m->pattern->text, m->pattern->bytes);
     m->found = found != NULL;
     if (!found) return;
     m->start = (size_t)(found - m->text);
@@ -152,8 +151,8 @@ static void find_text(ls_matches *m) {
 static ls_status match_error(const ls_matches *m, int error) {
     char reason[160] = "";
     pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
-    return ls_error(LS_INVALID, "%s: matching fails at byte %zu of a text of %zu bytes: %s",
-                    m->pattern->where, m->from, m->bytes, reason);
+    return ls_error(LS_INVALID, "%s: matching fails at byte %zu of a text of %zu bytes: %s", m->pattern->where, m->from,
+                    m->bytes, reason);
 }
 
 static bool find_regex(ls_matches *m, ls_status *status) {
@@ -161,9 +160,8 @@ static bool find_regex(ls_matches *m, ls_status *status) {
     ls_match_scratch *s = m->scratch;
     const PCRE2_SPTR text = (PCRE2_SPTR)m->text;
     const int found =
-        pattern->jit
-            ? pcre2_jit_match(pattern->code, text, m->bytes, m->from, 0, s->data, s->context)
-            : pcre2_match(pattern->code, text, m->bytes, m->from, PCRE2_NO_UTF_CHECK, s->data, s->context);
+        pattern->jit ? pcre2_jit_match(pattern->code, text, m->bytes, m->from, 0, s->data, s->context)
+                     : pcre2_match(pattern->code, text, m->bytes, m->from, PCRE2_NO_UTF_CHECK, s->data, s->context);
     m->found = found >= 0;
     if (found >= 0) {
         const PCRE2_SIZE *place = pcre2_get_ovector_pointer(s->data);

@@ -1,7 +1,7 @@
 /*
- * Rewrites Oniguruma's regular expressions for PCRE2. The two disagree on classes, so these are written out: \s is Unicode's
- * White_Space; \w letters, marks, digits, connectors and other alphabetic characters; \d category Nd. A construct that is not
- * known to mean the same in both is refused.
+ * Rewrites Oniguruma's regular expressions for PCRE2. The two disagree on classes, so these are written out: \s is
+ * Unicode's White_Space; \w letters, marks, digits, connectors and other alphabetic characters; \d category Nd. A
+ * construct that is not known to mean the same in both is refused.
  */
 #include "base/base.h"
 #include "text/pattern_impl.h"
@@ -20,7 +20,8 @@ static const char word[] = WORD;
 /* Outside of brackets, \w of the library has ² ³ ¹ ¼ ½ ¾ too */
 static const char word_alone[] = WORD "\\xb2\\xb3\\xb9\\xbc-\\xbe";
 
-/* ---- names in \p{...}, and characters that PCRE2 and the reference library class differently (pattern_tables_impl.h) ---- */
+/* --- names in \p{...}, and characters that PCRE2 and the reference library class differently (pattern_tables_impl.h)
+ */
 
 /* What \p{...} names: a category or a script. name NULL: an unknown name. */
 typedef struct property {
@@ -52,18 +53,19 @@ static property find_property(const char *name, size_t bytes) {
 
 /* Whether a row of the table is about a class. Rows of added characters for "Lu" are about "L" too. */
 static bool concerns(const char *row, bool gone, const char *name) {
-    return strcmp(row, name) == 0 ||
-           (!gone && name[1] == 0 && row[0] == name[0] && row[2 - (row[1] == 0)] == 0);
+    return strcmp(row, name) == 0 || (!gone && name[1] == 0 && row[0] == name[0] && row[2 - (row[1] == 0)] == 0);
 }
 
-/* Appends, as members of a class in brackets, the characters that the library's class has and PCRE2's has not; gone: the other way round. */
+/*
+ * Appends, as members of a class in brackets, the characters that the library's class has and PCRE2's has not; gone:
+ * the other way round.
+ */
 static bool append_differences(const char *name, bool gone, ls_text *out) {
     bool room = true;
     for (size_t i = 0; i < LS_COUNT(differences) && room; i++) {
         char range[32];
         if (differences[i].gone != gone || !concerns(differences[i].name, gone, name)) continue;
-        const int n =
-            snprintf(range, sizeof range, "\\x{%x}-\\x{%x}", differences[i].first, differences[i].last);
+        const int n = snprintf(range, sizeof range, "\\x{%x}-\\x{%x}", differences[i].first, differences[i].last);
         room = ls_text_append(out, range, (size_t)n);
     }
     return room;
@@ -72,8 +74,9 @@ static bool append_differences(const char *name, bool gone, ls_text *out) {
 /* ---- translation ---- */
 
 /*
- * The class in brackets that is being read. `members` go into one pair of brackets for PCRE2. `others` are alternatives to that pair, each with a |
- * before it: a class without some of its characters, which PCRE2 cannot express inside brackets.
+ * The class in brackets that is being read. `members` go into one pair of brackets for PCRE2. `others` are alternatives
+ * to that pair, each with a | before it: a class without some of its characters, which PCRE2 cannot express inside
+ * brackets.
  */
 typedef struct bracket {
     bool open, negated;
@@ -111,8 +114,8 @@ static ls_status copy(translation *t, size_t n) {
 static ls_status refuse(const translation *t, int n) {
     char shown[16];
     ls_utf8_printable(t->at, strnlen(t->at, (size_t)n), shown, sizeof shown);
-    return ls_error(LS_UNSUPPORTED, "%s: %s has \"%s\", which is not supported in a regular expression",
-                    t->where.file, t->where.path, shown);
+    return ls_error(LS_UNSUPPORTED, "%s: %s has \"%s\", which is not supported in a regular expression", t->where.file,
+                    t->where.path, shown);
 }
 
 /* A class of the library: PCRE2's class `base`, the characters that it has in addition, and those that it lacks. */
@@ -129,7 +132,9 @@ static ls_status append_brackets(ls_text *out, const char *open, const members *
     return append_text(out, "]");
 }
 
-/* Appends an expression for one character of the class: in base or more, and not in gone; negated: any other character. */
+/*
+ * Appends an expression for one character of the class: in base or more, and not in gone; negated: any other character.
+ */
 static ls_status append_alternatives(ls_text *out, const members *m, bool negated) {
     LS_TRY(append_text(out, negated ? "[" : "(?!["));
     LS_TRY(append(out, m->gone.byte, m->gone.count));
@@ -268,8 +273,8 @@ static ls_status end_group(translation *t) {
 }
 
 /*
- * Whether a caseless match means different things: the library matches "ss" with the one character whose case folds to it, and the other way
- * round; PCRE2 does not.
+ * Whether a caseless match means different things: the library matches "ss" with the one character whose case folds to
+ * it, and the other way round; PCRE2 does not.
  */
 static bool folds_to_several(const char *at) {
     static const char *const pairs[] = {"ss", "ff", "fi", "fl", "st"};
@@ -279,8 +284,7 @@ static bool folds_to_several(const char *at) {
     for (size_t i = 0; i < LS_COUNT(pairs); i++)
         if (strncasecmp(at, pairs[i], 2) == 0) return true;
     return ls_utf8_decode(at, strnlen(at, 4), &code) > 1 &&
-           utf8proc_decompose_char((utf8proc_int32_t)code, parts, LS_COUNT(parts), UTF8PROC_CASEFOLD,
-                                   &last) != 1;
+           utf8proc_decompose_char((utf8proc_int32_t)code, parts, LS_COUNT(parts), UTF8PROC_CASEFOLD, &last) != 1;
 }
 
 static ls_status put_plain(translation *t) {
@@ -295,7 +299,10 @@ static ls_status put_repetition(translation *t) {
     return copy(t, (size_t)(end - t->at) + 1);
 }
 
-/* Ends "[...]". An atomic group holds the alternatives: each matches one character, so there is nothing to backtrack to. */
+/*
+ * Ends "[...]". An atomic group holds the alternatives: each matches one character, so there is nothing to backtrack
+ * to.
+ */
 static ls_status close_class(translation *t) {
     bracket *in = &t->in;
     const bool plain = in->others.count == 0;

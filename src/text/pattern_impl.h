@@ -1,7 +1,7 @@
 /*
- * The patterns of a tokenizer.json: a plain text, or a regular expression in Oniguruma's dialect, which is rewritten for PCRE2
- * (pattern_dialect.c). Constructs that do not mean the same in both are refused by name. The classes \p{...}, \w, \d and \s have the
- * characters that they have in the reference library.
+ * The patterns of a tokenizer.json: a plain text, or a regular expression in Oniguruma's dialect, which is rewritten
+ * for PCRE2 (pattern_dialect.c). Constructs that do not mean the same in both are refused by name. The classes \p{...},
+ * \w, \d and \s have the characters that they have in the reference library.
  */
 #ifndef LS_TEXT_PATTERN_IMPL_H
 #define LS_TEXT_PATTERN_IMPL_H

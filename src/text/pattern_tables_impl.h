@@ -9,10 +9,9 @@
 #include <stdint.h>
 
 /* Names that are known. */
-static const char *const categories[] = {"C",  "Cc", "Cf", "Cn", "Co", "L",  "Ll", "Lm", "Lo",
-                                         "Lt", "Lu", "M",  "Mc", "Me", "Mn", "N",  "Nd", "Nl",
-                                         "No", "P",  "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps",
-                                         "S",  "Sc", "Sk", "Sm", "So", "Z",  "Zl", "Zp", "Zs"};
+static const char *const categories[] = {"C",  "Cc", "Cf", "Cn", "Co", "L",  "Ll", "Lm", "Lo", "Lt", "Lu", "M",
+                                         "Mc", "Me", "Mn", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Pe", "Pf",
+                                         "Pi", "Po", "Ps", "S",  "Sc", "Sk", "Sm", "So", "Z",  "Zl", "Zp", "Zs"};
 
 /* Scripts that are known. */
 static const char *const scripts[] = {"Adlam",
@@ -177,7 +176,10 @@ static const char *const scripts[] = {"Adlam",
                                       "Yi",
                                       "Zanabazar_Square"};
 
-/* Those of a category of two letters are in that of its first letter too. w: the class of \\w. gone: PCRE2 has them, the library has not. */
+/*
+ * Those of a category of two letters are in that of its first letter too. w: the class of \\w. gone: PCRE2 has them,
+ * the library has not.
+ */
 static const struct {
     const char *name;
     bool gone;

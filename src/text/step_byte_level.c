@@ -5,8 +5,7 @@
 
 #include <stdlib.h>
 
-static const char gpt2[] =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 typedef struct byte_level {
     bool prefix;
@@ -28,7 +27,10 @@ static ls_status read(ls_json_value step, void **state) {
     return use_regex ? ls_pattern_compile(step, gpt2, &b->pattern) : ls_ok();
 }
 
-/* The reference library writes bytes as characters here; this one keeps the bytes, and the model looks tokens up by bytes. */
+/*
+ * The reference library writes bytes as characters here; this one keeps the bytes, and the model looks tokens up by
+ * bytes.
+ */
 static bool split(const void *state, ls_split_chain *chain, ls_text_piece piece) {
     const byte_level *b = state;
     if (b->prefix && !piece.rest && piece.text[0] != ' ') {
@@ -43,7 +45,10 @@ static bool split(const void *state, ls_split_chain *chain, ls_text_piece piece)
     return ls_split_pattern(chain, piece, b->pattern, ls_behaviour_isolated, false);
 }
 
-/* A token whose characters all stand for bytes becomes these bytes, any other token its own text. The result is repaired to UTF-8. */
+/*
+ * A token whose characters all stand for bytes becomes these bytes, any other token its own text. The result is
+ * repaired to UTF-8.
+ */
 static ls_status decode(const void *state, const ls_strings *in, ls_strings *out) {
     (void)state;
     ls_text bytes = {0};
@@ -53,8 +58,7 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
         int length = 1;
         size_t at = start;
         for (; at < in->end[i]; at += (size_t)length)
-            if ((length =
-                     ls_character_to_byte(in->all.byte + at, in->end[i] - at, bytes.byte + bytes.count)) > 0)
+            if ((length = ls_character_to_byte(in->all.byte + at, in->end[i] - at, bytes.byte + bytes.count)) > 0)
                 bytes.count++;
             else
                 break;
@@ -73,7 +77,6 @@ static ls_status frame(const void *state, ls_token_list *before, ls_token_list *
     return ls_ok();
 }
 
-const ls_step_kind ls_step_byte_level = {
-    .type = "ByteLevel", .read = read, .free = free_state, .split = split};
+const ls_step_kind ls_step_byte_level = {.type = "ByteLevel", .read = read, .free = free_state, .split = split};
 const ls_step_kind ls_step_byte_level_decoder = {.type = "ByteLevel", .decode = decode};
 const ls_step_kind ls_step_byte_level_post = {.type = "ByteLevel", .frame = frame};

@@ -1,4 +1,7 @@
-/* Pre-tokenizers that cut at a class of characters: Digits, WhitespaceSplit, Whitespace, Punctuation, CharDelimiterSplit. */
+/*
+ * Pre-tokenizers that cut at a class of characters: Digits, WhitespaceSplit, Whitespace, Punctuation,
+ * CharDelimiterSplit.
+ */
 #include "text/characters.h"
 #include "text/steps_impl.h"
 
@@ -55,9 +58,7 @@ static bool split_words(const void *state, ls_split_chain *chain, ls_text_piece 
 
 /* ---- Punctuation ---- */
 
-static bool is_punctuation(uint32_t code, const void *context) {
-    return (void)context, ls_is_punctuation(code);
-}
+static bool is_punctuation(uint32_t code, const void *context) { return (void)context, ls_is_punctuation(code); }
 
 static ls_status read_punctuation(ls_json_value step, void **state) {
     const ls_behaviour **behaviour = *state = malloc(sizeof *behaviour);
@@ -79,16 +80,14 @@ static ls_status read_delimiter(ls_json_value step, void **state) {
     if (!code) return ls_no_memory(0);
     LS_TRY(ls_json_text(step, "delimiter", &text));
     const int length = ls_utf8_decode(text, strlen(text), code);
-    return length > 0 && text[length] == 0 ? ls_ok()
-                                           : ls_json_error(ls_json_field(step, "delimiter"), "one character");
+    return length > 0 && text[length] == 0 ? ls_ok() : ls_json_error(ls_json_field(step, "delimiter"), "one character");
 }
 
 static bool split_delimiter(const void *state, ls_split_chain *chain, ls_text_piece piece) {
     return ls_split_characters(chain, piece, is_same, state, ls_behaviour_removed);
 }
 
-const ls_step_kind ls_step_digits = {
-    .type = "Digits", .read = read_digits, .free = free, .split = split_digits};
+const ls_step_kind ls_step_digits = {.type = "Digits", .read = read_digits, .free = free, .split = split_digits};
 const ls_step_kind ls_step_whitespace_split = {.type = "WhitespaceSplit", .split = split_space};
 const ls_step_kind ls_step_whitespace = {.type = "Whitespace", .split = split_words};
 const ls_step_kind ls_step_punctuation = {

@@ -23,11 +23,9 @@ static ls_status read_scheme(ls_json_value step, scheme *out) {
     LS_TRY(ls_json_bool_or(step, "add_prefix_space", true, &prefix));
     *out = FIRST;
     while (*out < N_SCHEMES && strcmp(schemes[*out], name) != 0) ++*out;
-    if (*out == N_SCHEMES)
-        return ls_json_error(ls_json_field(step, "prepend_scheme"), "first, never or always");
+    if (*out == N_SCHEMES) return ls_json_error(ls_json_field(step, "prepend_scheme"), "first, never or always");
     if (!prefix && ls_json_has(step, "prepend_scheme") && *out != NEVER)
-        return ls_json_error(ls_json_field(step, "add_prefix_space"), "true with prepend_scheme \"%s\"",
-                             name);
+        return ls_json_error(ls_json_field(step, "add_prefix_space"), "true with prepend_scheme \"%s\"", name);
     if (!prefix) *out = NEVER;
     return ls_ok();
 }
@@ -38,8 +36,7 @@ static ls_status read(ls_json_value step, void **state) {
     if (!m) return ls_no_memory(0);
     LS_TRY(ls_json_text(step, "replacement", &text));
     m->bytes = (size_t)ls_utf8_decode(text, strlen(text), &m->code);
-    if (m->bytes == 0 || text[m->bytes] != 0)
-        return ls_json_error(ls_json_field(step, "replacement"), "one character");
+    if (m->bytes == 0 || text[m->bytes] != 0) return ls_json_error(ls_json_field(step, "replacement"), "one character");
     memcpy(m->mark, text, m->bytes);
     LS_TRY(read_scheme(step, &m->prepend));
     return ls_json_bool_or(step, "split", true, &m->split);
@@ -60,8 +57,7 @@ static bool split(const void *state, ls_split_chain *chain, ls_text_piece piece)
     for (size_t at = 0; room && at < piece.bytes;) {
         const char *space = memchr(piece.text + at, ' ', piece.bytes - at);
         const size_t until = space ? (size_t)(space - piece.text) : piece.bytes;
-        room = ls_text_append(out, piece.text + at, until - at) &&
-               (!space || ls_text_append(out, m->mark, m->bytes));
+        room = ls_text_append(out, piece.text + at, until - at) && (!space || ls_text_append(out, m->mark, m->bytes));
         at = until + (space != NULL);
     }
     if (!room) return ls_split_no_memory(chain, piece.bytes);
@@ -94,7 +90,5 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
     return ls_ok();
 }
 
-const ls_step_kind ls_step_metaspace = {
-    .type = "Metaspace", .read = read, .free = free, .split = split, .cut = cut};
-const ls_step_kind ls_step_metaspace_decoder = {
-    .type = "Metaspace", .read = read, .free = free, .decode = decode};
+const ls_step_kind ls_step_metaspace = {.type = "Metaspace", .read = read, .free = free, .split = split, .cut = cut};
+const ls_step_kind ls_step_metaspace_decoder = {.type = "Metaspace", .read = read, .free = free, .decode = decode};

@@ -24,9 +24,7 @@ static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t 
     return ls_ok();
 }
 
-static ls_cut cut(const void *state, ls_boundary *boundary) {
-    return (void)state, (void)boundary, LS_CUT_SAME;
-}
+static ls_cut cut(const void *state, ls_boundary *boundary) { return (void)state, (void)boundary, LS_CUT_SAME; }
 
 const ls_step_kind ls_step_prepend = {
     .type = "Prepend", .read = read, .free = free, .normalize = normalize, .cut = cut};

@@ -28,9 +28,12 @@ static ls_status read(ls_json_value step, void **state) {
     return r->content ? ls_ok() : ls_no_memory(r->bytes);
 }
 
-/* Appends the text with its matches replaced; may stop after `most` bytes. *first_gone: a match at the beginning was replaced by nothing. */
-static ls_status replace(const replacement *r, ls_match_scratch *scratch, const char *text, size_t bytes,
-                         size_t most, ls_text *out, bool *first_gone) {
+/*
+ * Appends the text with its matches replaced; may stop after `most` bytes. *first_gone: a match at the beginning was
+ * replaced by nothing.
+ */
+static ls_status replace(const replacement *r, ls_match_scratch *scratch, const char *text, size_t bytes, size_t most,
+                         ls_text *out, bool *first_gone) {
     ls_matches m = {r->pattern, scratch, text, bytes, .last_end = SIZE_MAX};
     size_t at = 0;
     *first_gone = false;
@@ -55,15 +58,18 @@ static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t 
     return ls_ok();
 }
 
-/* When the pattern is one character, a match on the left becomes the last character of the content, one on the right its first. */
+/*
+ * When the pattern is one character, a match on the left becomes the last character of the content, one on the right
+ * its first.
+ */
 static ls_cut cut(const void *state, ls_boundary *boundary) {
     const replacement *r = state;
     const char *text = ls_pattern_text(r->pattern);
     uint32_t code, first, last;
     if (!text) return LS_CUT_UNKNOWN;
     if (!ls_utf8_holds(text, boundary->left) && !ls_utf8_holds(text, boundary->right)) return LS_CUT_SAME;
-    if (text[ls_utf8_decode(text, strlen(text), &code)] != 0 ||
-        ls_utf8_decode(r->content, r->bytes, &first) == 0 || ls_utf8_last(r->content, r->bytes, &last) == 0)
+    if (text[ls_utf8_decode(text, strlen(text), &code)] != 0 || ls_utf8_decode(r->content, r->bytes, &first) == 0 ||
+        ls_utf8_last(r->content, r->bytes, &last) == 0)
         return LS_CUT_UNKNOWN;
     if (boundary->left == code) boundary->left = last;
     if (boundary->right == code) boundary->right = first;
@@ -77,11 +83,9 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
     ls_status status = scratch ? ls_ok() : ls_no_memory(in->all.count);
     for (size_t i = 0, start = 0; i < in->count && status.code == LS_OK; start = in->end[i++]) {
         bool first_gone;
-        status =
-            replace(state, scratch, in->all.byte + start, in->end[i] - start, most, &out->all, &first_gone);
+        status = replace(state, scratch, in->all.byte + start, in->end[i] - start, most, &out->all, &first_gone);
         if (status.code == LS_OK && out->all.count > most)
-            status = ls_error(LS_INVALID,
-                              "the decoders of the tokenizer turn a text into more than %zu bytes", most);
+            status = ls_error(LS_INVALID, "the decoders of the tokenizer turn a text into more than %zu bytes", most);
         if (status.code == LS_OK && !ls_strings_end(out)) status = ls_no_memory(in->all.count);
     }
     ls_match_scratch_destroy(scratch);
@@ -90,5 +94,4 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
 
 const ls_step_kind ls_step_replace = {
     .type = "Replace", .read = read, .free = free_state, .normalize = normalize, .cut = cut};
-const ls_step_kind ls_step_replace_decoder = {
-    .type = "Replace", .read = read, .free = free_state, .decode = decode};
+const ls_step_kind ls_step_replace_decoder = {.type = "Replace", .read = read, .free = free_state, .decode = decode};

@@ -1,11 +1,17 @@
-/* Cutting a piece at delimiters, which several pre-tokenizers share, and the step Split, which cuts at the matches of a pattern. */
+/*
+ * Cutting a piece at delimiters, which several pre-tokenizers share, and the step Split, which cuts at the matches of a
+ * pattern.
+ */
 #include "base/base.h"
 #include "text/steps_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* joins: whether a segment is appended to the part before it. `before` and `match`: whether the last segment and this one are delimiters. */
+/*
+ * joins: whether a segment is appended to the part before it. `before` and `match`: whether the last segment and this
+ * one are delimiters.
+ */
 struct ls_behaviour {
     const char *name;
     bool (*joins)(bool before, bool match);
@@ -88,9 +94,8 @@ bool ls_split_pattern(ls_split_chain *chain, ls_text_piece piece, const ls_patte
     return finish_part(&c);
 }
 
-bool ls_split_characters(ls_split_chain *chain, ls_text_piece piece,
-                         bool (*is)(uint32_t code, const void *context), const void *context,
-                         const ls_behaviour *behaviour) {
+bool ls_split_characters(ls_split_chain *chain, ls_text_piece piece, bool (*is)(uint32_t code, const void *context),
+                         const void *context, const ls_behaviour *behaviour) {
     cutting c = {.chain = chain, .piece = piece, .behaviour = behaviour};
     size_t done = 0;
     int length;
@@ -143,5 +148,4 @@ static ls_cut cut(const void *state, ls_boundary *boundary) {
     return LS_CUT_SAME;
 }
 
-const ls_step_kind ls_step_split = {
-    .type = "Split", .read = read, .free = free_state, .split = split, .cut = cut};
+const ls_step_kind ls_step_split = {.type = "Split", .read = read, .free = free_state, .split = split, .cut = cut};

@@ -1,4 +1,7 @@
-/* Strip: the normalizer removes white space from the ends, the decoder removes one character from the ends of each token. */
+/*
+ * Strip: the normalizer removes white space from the ends, the decoder removes one character from the ends of each
+ * token.
+ */
 #include "text/characters.h"
 #include "text/steps_impl.h"
 
@@ -64,16 +67,13 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
             text += length;
             bytes -= length;
         }
-        for (int64_t n = 0;
-             n < s->stop && bytes >= length && memcmp(text + bytes - length, s->content, length) == 0; n++)
+        for (int64_t n = 0; n < s->stop && bytes >= length && memcmp(text + bytes - length, s->content, length) == 0;
+             n++)
             bytes -= length;
-        if (!ls_text_append(&out->all, text, bytes) || !ls_strings_end(out))
-            return ls_no_memory(in->all.count);
+        if (!ls_text_append(&out->all, text, bytes) || !ls_strings_end(out)) return ls_no_memory(in->all.count);
     }
     return ls_ok();
 }
 
-const ls_step_kind ls_step_strip = {
-    .type = "Strip", .read = read, .free = free, .normalize = normalize, .cut = cut};
-const ls_step_kind ls_step_strip_decoder = {
-    .type = "Strip", .read = read_decoder, .free = free, .decode = decode};
+const ls_step_kind ls_step_strip = {.type = "Strip", .read = read, .free = free, .normalize = normalize, .cut = cut};
+const ls_step_kind ls_step_strip_decoder = {.type = "Strip", .read = read_decoder, .free = free, .decode = decode};

@@ -73,5 +73,4 @@ static ls_status frame(const void *state, ls_token_list *before, ls_token_list *
     return add(after, t->after.id, t->after.count);
 }
 
-const ls_step_kind ls_step_template = {
-    .type = "TemplateProcessing", .read = read, .free = free_state, .frame = frame};
+const ls_step_kind ls_step_template = {.type = "TemplateProcessing", .read = read, .free = free_state, .frame = frame};

@@ -1,6 +1,6 @@
 /*
- * NFC, NFD, NFKC, NFKD. A table of bits says which characters a normal form leaves unchanged whatever their neighbours are; only the
- * stretches with other characters are normalized.
+ * NFC, NFD, NFKC, NFKD. A table of bits says which characters a normal form leaves unchanged whatever their neighbours
+ * are; only the stretches with other characters are normalized.
  */
 #include "base/base.h"
 #include "text/characters.h"
@@ -85,8 +85,7 @@ static bool order_all(int32_t *code, size_t n) {
     return true;
 }
 
-static bool normalize_stretch(const form *f, const char *text, size_t bytes, ls_token_list *codes,
-                              ls_text *out) {
+static bool normalize_stretch(const form *f, const char *text, size_t bytes, ls_token_list *codes, ls_text *out) {
     codes->count = 0;
     int length;
     for (size_t at = 0; at < bytes; at += (size_t)length) {
@@ -108,11 +107,10 @@ static ls_cut cut(const void *state, ls_boundary *boundary) {
 }
 
 /*
- * The place of the next character that is plain or not, as `plain` says; `bytes` when there is none. *previous: the place of the
- * character before it, if any was passed.
+ * The place of the next character that is plain or not, as `plain` says; `bytes` when there is none. *previous: the
+ * place of the character before it, if any was passed.
  */
-static size_t next_other(const form *f, const char *text, size_t bytes, size_t at, bool plain,
-                         size_t *previous) {
+static size_t next_other(const form *f, const char *text, size_t bytes, size_t at, bool plain, size_t *previous) {
     int length;
     for (; at < bytes; at += (size_t)length) {
         uint32_t code = (unsigned char)text[at];
@@ -165,11 +163,7 @@ static ls_status read_nfkd(ls_json_value step, void **state) {
     return (void)step, read_form(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, false, state);
 }
 
-const ls_step_kind ls_step_nfc = {
-    .type = "NFC", .read = read_nfc, .free = free, .normalize = normalize, .cut = cut};
-const ls_step_kind ls_step_nfd = {
-    .type = "NFD", .read = read_nfd, .free = free, .normalize = normalize, .cut = cut};
-const ls_step_kind ls_step_nfkc = {
-    .type = "NFKC", .read = read_nfkc, .free = free, .normalize = normalize, .cut = cut};
-const ls_step_kind ls_step_nfkd = {
-    .type = "NFKD", .read = read_nfkd, .free = free, .normalize = normalize, .cut = cut};
+const ls_step_kind ls_step_nfc = {.type = "NFC", .read = read_nfc, .free = free, .normalize = normalize, .cut = cut};
+const ls_step_kind ls_step_nfd = {.type = "NFD", .read = read_nfd, .free = free, .normalize = normalize, .cut = cut};
+const ls_step_kind ls_step_nfkc = {.type = "NFKC", .read = read_nfkc, .free = free, .normalize = normalize, .cut = cut};
+const ls_step_kind ls_step_nfkd = {.type = "NFKD", .read = read_nfkd, .free = free, .normalize = normalize, .cut = cut};

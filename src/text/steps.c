@@ -45,8 +45,7 @@ static ls_status add_sequence(const stage *of, ls_json_value value, int depth, l
     ls_json_value members;
     LS_TRY(ls_json_array(value, of->members, &members));
     if (depth == DEEPEST) return ls_json_error(members, "sequences at most %d deep", DEEPEST);
-    for (size_t i = 0; i < ls_json_count(members); i++)
-        LS_TRY(add_step(of, ls_json_item(members, i), depth + 1, out));
+    for (size_t i = 0; i < ls_json_count(members); i++) LS_TRY(add_step(of, ls_json_item(members, i), depth + 1, out));
     return ls_ok();
 }
 
@@ -58,8 +57,8 @@ static ls_status add_step(const stage *of, ls_json_value value, int depth, ls_st
     const ls_step_kind *const *kind = of->kinds;
     while (*kind && strcmp((*kind)->type, type) != 0) kind++;
     if (!*kind)
-        return ls_error(LS_UNSUPPORTED, "%s: %s.type is \"%.60s\", which is not supported", value.file,
-                        value.path, type);
+        return ls_error(LS_UNSUPPORTED, "%s: %s.type is \"%.60s\", which is not supported", value.file, value.path,
+                        type);
     if (out->count == MOST_STEPS) return ls_json_error(value, "at most %d steps", MOST_STEPS);
     void *items = out->step;
     const bool room = ls_reserve(&items, out->count, &out->capacity, 1, sizeof *out->step);
@@ -100,16 +99,15 @@ void ls_steps_free(ls_steps *steps) {
 
 /* ---- running ---- */
 
-ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_allowance *allowance,
-                       ls_text buffer[2], ls_text_piece *piece) {
+ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_allowance *allowance, ls_text buffer[2],
+                       ls_text_piece *piece) {
     const size_t most = allowance->most - allowance->made;
     for (size_t i = 0, to = 0; i < steps->count; i++) {
         const char *before = piece->text;
         buffer[to].count = 0;
         LS_TRY(steps->step[i].kind->normalize(steps->step[i].state, scratch, most, piece, &buffer[to]));
         if (piece->bytes > most)
-            return ls_error(LS_INVALID,
-                            "the normalizers of the tokenizer turn a text into more than %zu bytes",
+            return ls_error(LS_INVALID, "the normalizers of the tokenizer turn a text into more than %zu bytes",
                             allowance->most);
         if (piece->text != before && piece->text == buffer[to].byte)
             to = !to; /* the next step writes into the other buffer */
@@ -124,7 +122,10 @@ bool ls_steps_may_cut(const ls_steps *steps) {
     return true;
 }
 
-/* A word boundary of a step before the last is not certain: the next step would take the part after it for a text of its own. */
+/*
+ * A word boundary of a step before the last is not certain: the next step would take the part after it for a text of
+ * its own.
+ */
 ls_cut ls_steps_cut(const ls_steps *steps, ls_boundary *boundary) {
     ls_cut cut = LS_CUT_SAME;
     for (size_t i = 0; i < steps->count && cut == LS_CUT_SAME; i++) {
@@ -142,8 +143,7 @@ bool ls_split_no_memory(ls_split_chain *chain, size_t bytes) {
 static bool end_chain(ls_split_chain *chain, ls_text_piece piece) {
     if (piece.bytes <= INT32_MAX)
         return chain->word(chain->context, piece.text, piece.bytes) || ls_split_no_memory(chain, piece.bytes);
-    chain->status =
-        ls_error(LS_UNSUPPORTED, "a word of %zu bytes, expected at most %d", piece.bytes, INT32_MAX);
+    chain->status = ls_error(LS_UNSUPPORTED, "a word of %zu bytes, expected at most %d", piece.bytes, INT32_MAX);
     return false;
 }
 

@@ -1,6 +1,7 @@
 /*
- * The steps of a tokenizer.json. A kind of step is one const row in a file step_*.c; the tables of steps.c list the kinds of
- * normalizers, pre-tokenizers, decoders and post-processors. A Sequence is not a step: it is replaced by its members.
+ * The steps of a tokenizer.json. A kind of step is one const row in a file step_*.c; the tables of steps.c list the
+ * kinds of normalizers, pre-tokenizers, decoders and post-processors. A Sequence is not a step: it is replaced by its
+ * members.
  */
 #ifndef LS_TEXT_STEPS_IMPL_H
 #define LS_TEXT_STEPS_IMPL_H
@@ -15,7 +16,9 @@ typedef struct ls_text_piece {
     bool rest;  /* it follows a cut: steps do not put anything before it */
 } ls_text_piece;
 
-/* The most bytes that steps may make of a text. Without a limit, a few steps that double a text would fill any memory. */
+/*
+ * The most bytes that steps may make of a text. Without a limit, a few steps that double a text would fill any memory.
+ */
 static inline size_t ls_most_bytes(size_t bytes) { return 64 * bytes + (1 << 20); }
 
 /* The limit for a text whose pieces are normalized one by one: `made` is the sum over the pieces so far. */
@@ -53,12 +56,15 @@ typedef struct ls_split_chain ls_split_chain;
 
 typedef struct ls_step_kind {
     const char *type;
-    /* Reads the step's object into *state, which is NULL before; NULL: the step has no state. After an error, free gets *state too. */
+    /*
+     * Reads the step's object into *state, which is NULL before; NULL: the step has no state. After an error, free gets
+     * *state too.
+     */
     ls_status (*read)(ls_json_value step, void **state);
     void (*free)(void *state);
     /*
-     * A row has one of the next four. Normalizers write a changed text into `out`, an empty buffer, and set *piece to it. More than
-     * `most` bytes are an error of the caller's, so a step may stop there.
+     * A row has one of the next four. Normalizers write a changed text into `out`, an empty buffer, and set *piece to
+     * it. More than `most` bytes are an error of the caller's, so a step may stop there.
      */
     ls_status (*normalize)(const void *state, ls_match_scratch *scratch, size_t most, ls_text_piece *piece,
                            ls_text *out);
@@ -82,14 +88,19 @@ typedef struct ls_steps {
     size_t count, capacity;
 } ls_steps;
 
-/* Reads one field of the document, which may be absent or null, into *out, which is zeroed. Free it after an error too. */
+/*
+ * Reads one field of the document, which may be absent or null, into *out, which is zeroed. Free it after an error too.
+ */
 LS_MUST_USE ls_status ls_normalizers_read(ls_json_value document, ls_steps *out);
 LS_MUST_USE ls_status ls_pre_tokenizers_read(ls_json_value document, ls_steps *out);
 LS_MUST_USE ls_status ls_decoders_read(ls_json_value document, ls_steps *out);
 LS_MUST_USE ls_status ls_post_processors_read(ls_json_value document, ls_steps *out);
 void ls_steps_free(ls_steps *steps);
 
-/* Runs all normalizers; *piece then is in one of the buffers, or unchanged. LS_INVALID when the text grows beyond the allowance. */
+/*
+ * Runs all normalizers; *piece then is in one of the buffers, or unchanged. LS_INVALID when the text grows beyond the
+ * allowance.
+ */
 LS_MUST_USE ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_allowance *allowance,
                                    ls_text buffer[2], ls_text_piece *piece);
 /* Runs all decoders: *texts becomes their output. Without decoders, the tokens are joined with spaces. */

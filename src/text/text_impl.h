@@ -45,14 +45,17 @@ struct ls_tokenizer {
 extern const ls_tokenizer_kind ls_tokenizer_bytes; /* tokenizer_bytes.c */
 extern const ls_tokenizer_kind ls_tokenizer_bpe;   /* tokenizer_bpe.c */
 
-/* Makes room for `more` items of `size` bytes after the first `count`. False: no memory, and the buffer is unchanged. */
+/*
+ * Makes room for `more` items of `size` bytes after the first `count`. False: no memory, and the buffer is unchanged.
+ */
 LS_MUST_USE bool ls_reserve(void **items, size_t count, size_t *capacity, size_t more, size_t size);
 LS_MUST_USE bool ls_token_list_reserve(ls_token_list *list, size_t more);
 LS_MUST_USE bool ls_text_reserve(ls_text *text, size_t more);
 LS_MUST_USE bool ls_text_append(ls_text *text, const char *bytes, size_t n);
 /*
- * The first occurrence of `part`, n >= 1 bytes, in a text, or NULL: memmem, except for short parts. The thread sanitizer checks all bytes that
- * memmem may read, so that finding all occurrences in a text would take quadratic time under it.
+ * The first occurrence of `part`, n >= 1 bytes, in a text, or NULL: memmem, except for short parts. The thread
+ * sanitizer checks all bytes that memmem may read, so that finding all occurrences in a text would take quadratic time
+ * under it.
  */
 const char *ls_text_find(const char *text, size_t bytes, const char *part, size_t n);
 ls_status ls_no_memory(size_t bytes); /* "no memory to tokenize a text of N bytes" */

@@ -1,6 +1,7 @@
 /*
- * Decodes ids one by one. With each new id the kept ids are decoded again; what their text has beyond the text returned so far is returned, up
- * to its last complete character. Ids before a point where the text was complete are dropped, except a few that decoders need as context.
+ * Decodes ids one by one. With each new id the kept ids are decoded again; what their text has beyond the text returned
+ * so far is returned, up to its last complete character. Ids before a point where the text was complete are dropped,
+ * except a few that decoders need as context.
  */
 #include "base/base.h"
 #include "text/text_impl.h"
@@ -16,9 +17,9 @@ enum {
 
 struct ls_token_stream {
     const ls_tokenizer *tokenizer;
-    ls_token_list ids; /* `context` ids whose text is appended already, then the newer ones */
-    size_t context;    /* ids that are kept because decoders treat the beginning of a text differently */
-    size_t waiting;    /* ids since text was last appended */
+    ls_token_list ids;        /* `context` ids whose text is appended already, then the newer ones */
+    size_t context;           /* ids that are kept because decoders treat the beginning of a text differently */
+    size_t waiting;           /* ids since text was last appended */
     ls_text emitted, decoded; /* the text of `ids`: the part that is appended already, and all of it */
 };
 
@@ -38,7 +39,10 @@ void ls_token_stream_destroy(ls_token_stream *stream) {
     free(stream);
 }
 
-/* Length of a text without its end that later ids may turn into a character: incomplete bytes, or the U+FFFD that decoders put for them. */
+/*
+ * Length of a text without its end that later ids may turn into a character: incomplete bytes, or the U+FFFD that
+ * decoders put for them.
+ */
 static size_t complete_bytes(const ls_text *text) {
     size_t bytes = ls_utf8_valid_run(text->byte, text->count);
     if (bytes < text->count) return text->count - bytes < 4 ? bytes : text->count;
@@ -46,7 +50,10 @@ static size_t complete_bytes(const ls_text *text) {
     return bytes;
 }
 
-/* Appends the text up to `bytes` if it still begins with the text appended before. A wrong byte may change all of the decoded text. */
+/*
+ * Appends the text up to `bytes` if it still begins with the text appended before. A wrong byte may change all of the
+ * decoded text.
+ */
 static ls_status emit(ls_token_stream *s, size_t bytes, ls_text *out) {
     const size_t had = s->emitted.count;
     if (bytes <= had || (had > 0 && memcmp(s->decoded.byte, s->emitted.byte, had) != 0)) return ls_ok();
@@ -58,8 +65,9 @@ static ls_status emit(ls_token_stream *s, size_t bytes, ls_text *out) {
 }
 
 /*
- * All text has been appended: the newer ids become the context, and the older ones are dropped. The new context must have a text of its own:
- * when a decoder strips all of it, as it may with spaces at the beginning, the older ids are still needed.
+ * All text has been appended: the newer ids become the context, and the older ones are dropped. The new context must
+ * have a text of its own: when a decoder strips all of it, as it may with spaces at the beginning, the older ids are
+ * still needed.
  */
 static ls_status drop_context(ls_token_stream *s) {
     const size_t newer = s->ids.count - s->context;

@@ -38,10 +38,11 @@ static const form forms[] = {
     {"vocab.json", "merges.txt", ls_vocabulary_files_read},
 };
 
-/* Tokenizer files that are not read by themselves. A folder with one of them and no form is refused, not read as bytes. */
-static const char *const unread[] = {
-    "tokenizer.model", "tekken.json", "spiece.model", "sentencepiece.bpe.model",
-    "vocab.txt",       "vocab.json",  "merges.txt",   "tokenizer.tiktoken"};
+/*
+ * Tokenizer files that are not read by themselves. A folder with one of them and no form is refused, not read as bytes.
+ */
+static const char *const unread[] = {"tokenizer.model", "tekken.json", "spiece.model", "sentencepiece.bpe.model",
+                                     "vocab.txt",       "vocab.json",  "merges.txt",   "tokenizer.tiktoken"};
 
 static ls_status is_there(const char *folder, const char *file, bool *out) {
     LS_PATH path = NULL;
@@ -63,10 +64,9 @@ static ls_status find_form(const char *folder, const form **out) {
     for (size_t i = 0; i < LS_COUNT(unread) && !*out; i++) {
         LS_TRY(is_there(folder, unread[i], &found));
         if (found)
-            return ls_error(
-                LS_UNSUPPORTED,
-                "%s/%s is not read by itself, expected a tokenizer.json, or vocab.json and merges.txt",
-                folder, unread[i]);
+            return ls_error(LS_UNSUPPORTED,
+                            "%s/%s is not read by itself, expected a tokenizer.json, or vocab.json and merges.txt",
+                            folder, unread[i]);
     }
     return ls_ok();
 }
@@ -134,9 +134,7 @@ static ls_status open_any(const char *folder, bool may_be_bytes, ls_tokenizer **
 
 ls_status ls_tokenizer_open(const char *folder, ls_tokenizer **out) { return open_any(folder, false, out); }
 
-ls_status ls_tokenizer_open_model(const char *folder, ls_tokenizer **out) {
-    return open_any(folder, true, out);
-}
+ls_status ls_tokenizer_open_model(const char *folder, ls_tokenizer **out) { return open_any(folder, true, out); }
 
 void ls_tokenizer_close(ls_tokenizer *tokenizer) {
     if (!tokenizer) return;
@@ -168,8 +166,7 @@ void ls_tokenizer_log(const ls_tokenizer *tokenizer, int64_t vocab_size) {
     if (tokenizer->file)
         ls_log("tokenizer: %s, %d tokens%s", tokenizer->file, (int)tokenizer->vocabulary, unused);
     else
-        ls_log("tokenizer: bytes (there is no tokenizer.json), %d tokens%s", (int)tokenizer->vocabulary,
-               unused);
+        ls_log("tokenizer: bytes (there is no tokenizer.json), %d tokens%s", (int)tokenizer->vocabulary, unused);
 }
 
 int32_t ls_tokenizer_find(const ls_tokenizer *tokenizer, const char *token) {
@@ -180,8 +177,8 @@ bool ls_tokenizer_is_special(const ls_tokenizer *tokenizer, int32_t id) {
     return tokenizer->kind->is_special(tokenizer->state, id);
 }
 
-bool ls_tokenizer_next_special(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t from,
-                               size_t done, ls_special_place *out) {
+bool ls_tokenizer_next_special(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t from, size_t done,
+                               ls_special_place *out) {
     return tokenizer->kind->next_special != NULL &&
            tokenizer->kind->next_special(tokenizer->state, text, bytes, from, done, out);
 }
@@ -221,8 +218,7 @@ static ls_status encode(const ls_tokenizer *tokenizer, const char *text, size_t 
     return status;
 }
 
-ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
-                              ls_token_list *out) {
+ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes, ls_token_list *out) {
     return encode(tokenizer, text, bytes, false, NULL, out);
 }
 
@@ -231,13 +227,11 @@ ls_status ls_tokenizer_encode_plain(const ls_tokenizer *tokenizer, const char *t
     return encode(tokenizer, text, bytes, false, plain, out);
 }
 
-ls_status ls_tokenizer_encode_rest(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
-                                   ls_token_list *out) {
+ls_status ls_tokenizer_encode_rest(const ls_tokenizer *tokenizer, const char *text, size_t bytes, ls_token_list *out) {
     return encode(tokenizer, text, bytes, true, NULL, out);
 }
 
-bool ls_tokenizer_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t wanted,
-                      size_t *out) {
+bool ls_tokenizer_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t wanted, size_t *out) {
     *out = wanted < bytes ? wanted : 0;
     return !tokenizer->kind->cut || tokenizer->kind->cut(tokenizer->state, text, bytes, wanted, out);
 }

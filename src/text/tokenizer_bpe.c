@@ -1,6 +1,6 @@
 /*
- * The tokenizer of a tokenizer.json. Encoding: added tokens, normalizers, pre-tokenizers, byte pair encoding. Decoding: the texts of
- * tokens, then decoders.
+ * The tokenizer of a tokenizer.json. Encoding: added tokens, normalizers, pre-tokenizers, byte pair encoding. Decoding:
+ * the texts of tokens, then decoders.
  */
 #include "base/base.h"
 #include "text/added_impl.h"
@@ -26,7 +26,10 @@ typedef struct bpe_encoder {
     const ls_plain_text *plain;
     ls_token_list *out;
     ls_allowance allowance; /* for the current text */
-    /* Bytes compared with added tokens, and their limit: normalizers that put a long text before each short piece multiply them. */
+    /*
+     * Bytes compared with added tokens, and their limit: normalizers that put a long text before each short piece
+     * multiply them.
+     */
     size_t compared, most_compared;
 } bpe_encoder;
 
@@ -65,8 +68,7 @@ static const place places[] = {
 };
 static const char *const names[] = {"</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>"};
 
-static ls_status read_place(const place *at, const char *folder, const ls_tokenizer *tokenizer,
-                            int32_t *out) {
+static ls_status read_place(const place *at, const char *folder, const ls_tokenizer *tokenizer, int32_t *out) {
     LS_PATH path = NULL;
     ls_json *document;
     LS_TRY(ls_path_join(folder, at->file, &path));
@@ -80,8 +82,7 @@ static ls_status read_place(const place *at, const char *folder, const ls_tokeni
 
 static ls_status find_end_of_document(const char *folder, const ls_tokenizer *tokenizer, int32_t *out) {
     int32_t id = -1;
-    for (size_t i = 0; i < LS_COUNT(places) && id < 0; i++)
-        LS_TRY(read_place(&places[i], folder, tokenizer, &id));
+    for (size_t i = 0; i < LS_COUNT(places) && id < 0; i++) LS_TRY(read_place(&places[i], folder, tokenizer, &id));
     for (size_t i = 0; i < LS_COUNT(names) && id < 0; i++) id = ls_tokenizer_find(tokenizer, names[i]);
     *out = id;
     return ls_ok();
@@ -108,8 +109,7 @@ static ls_status find_byte_level(ls_json_value document, const ls_steps *steps, 
     for (size_t i = 0; i < steps->count; i++) {
         if (steps->step[i].kind != &ls_step_byte_level) continue;
         if (i + 1 < steps->count)
-            return ls_error(LS_UNSUPPORTED,
-                            "%s: pre_tokenizer has ByteLevel as step %zu of %zu, expected it last",
+            return ls_error(LS_UNSUPPORTED, "%s: pre_tokenizer has ByteLevel as step %zu of %zu, expected it last",
                             document.file, i + 1, steps->count);
         *out = true;
     }
@@ -149,8 +149,7 @@ static ls_status read_document(ls_json_value document, ls_tokenizer *tokenizer) 
 
 /* A hash of all fields on which ids depend. */
 static uint64_t fingerprint(ls_json_value document, int32_t end_of_document) {
-    static const char *const fields[] = {"model", "added_tokens", "normalizer", "pre_tokenizer",
-                                         "post_processor"};
+    static const char *const fields[] = {"model", "added_tokens", "normalizer", "pre_tokenizer", "post_processor"};
     uint64_t hash = (uint64_t)end_of_document;
     for (size_t i = 0; i < LS_COUNT(fields); i++)
         hash = hash * 0x9e3779b97f4a7c15u + ls_json_hash(ls_json_field(document, fields[i]));
@@ -244,10 +243,9 @@ static ls_status cut_added(bpe_encoder *e, const ls_token_trie *trie, ls_text_pi
         done = m.end;
     }
     if (e->compared > e->most_compared)
-        return ls_error(
-            LS_INVALID,
-            "searching added tokens in the text that the normalizers make takes more than %zu comparisons",
-            e->most_compared);
+        return ls_error(LS_INVALID,
+                        "searching added tokens in the text that the normalizers make takes more than %zu comparisons",
+                        e->most_compared);
     if (done == piece.bytes) return ls_ok();
     return then(e, part_of(piece, done, piece.bytes));
 }
@@ -273,20 +271,17 @@ static ls_status encode(const void *state, void *scratch, const char *text, size
     /* The most that two searches of the text itself compare */
     e->most_compared = 2 * LS_MOST_PATTERN * bytes + (1 << 20);
     return cut_added(e, &t->added.before,
-                     (ls_text_piece){text, bytes, !rest && !(plain != NULL && plain->inside), rest},
-                     encode_normalized);
+                     (ls_text_piece){text, bytes, !rest && !(plain != NULL && plain->inside), rest}, encode_normalized);
 }
 
 /* ---- cutting ---- */
 
 static bool may_cut(const bpe_tokenizer *t, ls_boundary boundary) {
     if (!ls_added_may_cut(&t->added.before, boundary)) return false;
-    if (ls_steps_cut(&t->normalizers, &boundary) != LS_CUT_SAME ||
-        !ls_added_may_cut(&t->added.after, boundary))
+    if (ls_steps_cut(&t->normalizers, &boundary) != LS_CUT_SAME || !ls_added_may_cut(&t->added.after, boundary))
         return false;
     const ls_cut words = ls_steps_cut(&t->pre_tokenizers, &boundary);
-    return words == LS_CUT_APART ||
-           (words == LS_CUT_SAME && ls_bpe_may_cut(&t->model, boundary.left, boundary.right));
+    return words == LS_CUT_APART || (words == LS_CUT_SAME && ls_bpe_may_cut(&t->model, boundary.left, boundary.right));
 }
 
 static bool cut(const void *state, const char *text, size_t bytes, size_t wanted, size_t *out) {

@@ -9,7 +9,7 @@ static ls_status open(const char *folder, const ls_json *document, ls_tokenizer 
     (void)document;
     tokenizer->vocabulary = LS_BYTES_VOCABULARY;
     tokenizer->end_of_document = 0;
-    tokenizer->piece = 64 << 10; /* any size is safe; this one fits the second-level cache */
+    tokenizer->piece = 64 << 10;                     /* any size is safe; this one fits the second-level cache */
     tokenizer->fingerprint = ls_rng_stream("bytes"); /* there is no file to hash */
     return ls_ok();
 }

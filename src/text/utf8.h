@@ -17,8 +17,9 @@ bool ls_utf8_holds(const char *text, uint32_t code);
 size_t ls_utf8_valid_prefix(const char *text, size_t bytes);
 
 /*
- * Copies a text for printing on a terminal: wrong bytes and control characters (except newline and tab) become U+FFFD. Writes whole
- * characters of at most room - 1 bytes, and a 0 byte; returns the number of bytes without the 0. room >= 1; 3 * bytes + 1 is always enough.
+ * Copies a text for printing on a terminal: wrong bytes and control characters (except newline and tab) become U+FFFD.
+ * Writes whole characters of at most room - 1 bytes, and a 0 byte; returns the number of bytes without the 0. room >=
+ * 1; 3 * bytes + 1 is always enough.
  */
 size_t ls_utf8_printable(const char *text, size_t bytes, char *out, size_t room);
 

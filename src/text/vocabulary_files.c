@@ -1,7 +1,7 @@
 /*
- * Converts the tokenizer files of older folders into a tokenizer.json: vocab.json and merges.txt, with the added tokens in
- * tokenizer_config.json, special_tokens_map.json and added_tokens.json. The result is the one that the Python library transformers 5 builds,
- * so the other files of src/text read one form only.
+ * Converts the tokenizer files of older folders into a tokenizer.json: vocab.json and merges.txt, with the added tokens
+ * in tokenizer_config.json, special_tokens_map.json and added_tokens.json. The result is the one that the Python
+ * library transformers 5 builds, so the other files of src/text read one form only.
  */
 #include "base/base.h"
 #include "text/bpe_impl.h"
@@ -128,23 +128,22 @@ static ls_status no_memory(const files *f) {
     return ls_error(LS_NO_MEMORY, "no memory for the tokenizer of %s", f->folder);
 }
 
-/* Finds the id of a token, the id `wanted`, that of vocab.json, or the next after all others, and records it. An id of another token is an error. */
-static ls_status assign_id(listing *l, ls_json_value value, const char *content, int64_t wanted,
-                           int64_t *id) {
+/*
+ * Finds the id of a token, the id `wanted`, that of vocab.json, or the next after all others, and records it. An id of
+ * another token is an error.
+ */
+static ls_status assign_id(listing *l, ls_json_value value, const char *content, int64_t wanted, int64_t *id) {
     LS_TRY(ls_json_int_or(l->files->vocab, content, -1, 0, INT32_MAX, id));
     if (*id < 0) *id = l->next++;
     if (wanted >= 0) *id = wanted;
     if (*id >= l->written.room || l->written.token[*id].flags != 0)
-        return ls_error(LS_INVALID,
-                        "%s: the added token \"%.60s\" has id %lld, expected one of its own below %d",
+        return ls_error(LS_INVALID, "%s: the added token \"%.60s\" has id %lld, expected one of its own below %d",
                         value.file, content, (long long)*id, (int)l->written.room);
-    return ls_vocabulary_add(&l->written, (int32_t)*id, content, strlen(content)) ? ls_ok()
-                                                                                  : no_memory(l->files);
+    return ls_vocabulary_add(&l->written, (int32_t)*id, content, strlen(content)) ? ls_ok() : no_memory(l->files);
 }
 
 /* Writes a member of "added_tokens". value: may be an object with flags. wanted: the id in a file, or -1. */
-static ls_status put_token(listing *l, ls_json_value value, const char *content, int64_t wanted,
-                           bool special) {
+static ls_status put_token(listing *l, ls_json_value value, const char *content, int64_t wanted, bool special) {
     static const char *const flags[] = {"single_word", "lstrip", "rstrip"};
     int64_t id;
     bool flag;
@@ -194,8 +193,7 @@ static ls_status sorted(const files *f, ls_json_value object, bool ids_are_keys,
     for (*n = 0; *n < count && status.code == LS_OK; ++*n) {
         row *r = &rows[*n];
         if (!ls_json_next(object, &cursor, &r->key, &r->value)) break;
-        status = ids_are_keys ? read_id(r->key, r->value, &r->id)
-                              : ls_json_as_int(r->value, 0, INT32_MAX - 1, &r->id);
+        status = ids_are_keys ? read_id(r->key, r->value, &r->id) : ls_json_as_int(r->value, 0, INT32_MAX - 1, &r->id);
     }
     if (status.code != LS_OK) {
         free(rows);
@@ -219,8 +217,8 @@ static bool find_member(ls_json_value object, const char *key, ls_json_value *ou
 }
 
 /*
- * Finds the field of a special token: in special_tokens_map.json, if tokenizer_config.json has no added_tokens_decoder, else in
- * tokenizer_config.json. False: neither has it, not even as null.
+ * Finds the field of a special token: in special_tokens_map.json, if tokenizer_config.json has no added_tokens_decoder,
+ * else in tokenizer_config.json. False: neither has it, not even as null.
  */
 static bool find_special(const files *f, const char *name, ls_json_value *out) {
     const bool mapped = !ls_json_has(f->config, "added_tokens_decoder");
@@ -304,7 +302,10 @@ static void put_piece(ls_json_writer *out, const char *kind, const char *id) {
     ls_json_close(out);
 }
 
-/* Writes the post-processor: bos and eos around a text, as add_bos_token and add_eos_token say, if there are such tokens. */
+/*
+ * Writes the post-processor: bos and eos around a text, as add_bos_token and add_eos_token say, if there are such
+ * tokens.
+ */
 static ls_status put_frame(const listing *l) {
     static const char *const fields[] = {"add_bos_token", "add_eos_token"};
     const char *around[LS_COUNT(fields)];
@@ -342,8 +343,8 @@ static ls_status put_added(const files *f, ls_json_writer *out) {
     listing l = {.files = f, .next = (int32_t)known, .out = out};
     ls_json_value further;
     LS_TRY(further_of(f, &further));
-    const size_t most = ls_json_count(ls_json_field(f->config, "added_tokens_decoder")) +
-                        ls_json_count(f->added) + ls_json_count(further) + MOST_ROLES;
+    const size_t most = ls_json_count(ls_json_field(f->config, "added_tokens_decoder")) + ls_json_count(f->added) +
+                        ls_json_count(further) + MOST_ROLES;
     const size_t room = 2 * (known + most) + 1024; /* ids need not be dense */
     if (room > INT32_MAX) return ls_json_error(f->vocab, "fewer than %d tokens", INT32_MAX / 2);
     ls_status status = ls_ok();
@@ -422,8 +423,7 @@ static ls_status put_document(const files *f, ls_json_writer *out) {
     bool splits;
     LS_TRY(flag_of(f->config, "split_special_tokens", false, &splits));
     if (splits)
-        return ls_error(LS_UNSUPPORTED, "%s: split_special_tokens is true, which is not supported",
-                        f->config.file);
+        return ls_error(LS_UNSUPPORTED, "%s: split_special_tokens is true, which is not supported", f->config.file);
     LS_TRY(put_added(f, out));
     if (f->class->normalizer) {
         ls_json_open_object(out, "normalizer");

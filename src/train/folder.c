@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the lock --------------------------------------------------------------------------------------------------------------- */
+/* --- the lock ----------------------------------------------------------------------------------------------------- */
 
 ls_status ls_folder_claim(ls_training *t) {
     if (t->lock != NULL || !ls_file_is_folder(t->options.out)) return ls_ok();
@@ -31,12 +31,11 @@ ls_status ls_folder_make(ls_training *t) {
     return ls_folder_refuse_existing(t); /* another run may have created it meanwhile */
 }
 
-/* --- leftovers -------------------------------------------------------------------------------------------------------------- */
+/* --- leftovers ---------------------------------------------------------------------------------------------------- */
 
 /* Whether a name is that of a file which a killed run left unfinished: "loss.svg.tmp-4711" (ls_file_write). */
 static bool is_unfinished(const char *name) {
-    static const char *const files[] = {"run.json", "metrics.jsonl", "loss.svg", "eval.json",
-                                        "loss_by_position.svg"};
+    static const char *const files[] = {"run.json", "metrics.jsonl", "loss.svg", "eval.json", "loss_by_position.svg"};
     static const char end[] = ".tmp-";
     for (size_t i = 0; i < LS_COUNT(files); i++) {
         const size_t n = strlen(files[i]);
@@ -76,7 +75,7 @@ void ls_folder_clean(const ls_training *t) {
         ls_log("leftovers of an earlier run in %s cannot be removed: %s", t->options.out, status.text);
 }
 
-/* --- a folder that is removed during a run ---------------------------------------------------------------------------------- */
+/* --- a folder that is removed during a run ------------------------------------------------------------------------ */
 
 ls_status ls_folder_watch(const ls_training *t, ls_lock **lock, bool *remade) {
     const char *out = t->options.out;
@@ -86,14 +85,12 @@ ls_status ls_folder_watch(const ls_training *t, ls_lock **lock, bool *remade) {
     LS_TRY(ls_lock_folder(*lock, &moved));
     LS_TRY(ls_file_make_folders(out));
     ls_lock *taken = NULL;
-    LS_TRY(ls_error_in(
-        ls_lock_take(out, &taken),
-        "%s was removed or replaced while this run wrote to it, and now belongs to another run", out));
+    LS_TRY(ls_error_in(ls_lock_take(out, &taken),
+                       "%s was removed or replaced while this run wrote to it, and now belongs to another run", out));
     *lock = taken;
     if (moved != NULL)
-        ls_log(
-            "warning: %s was moved to %s: the training continues in a new %s, and saves a checkpoint at once",
-            out, moved, out);
+        ls_log("warning: %s was moved to %s: the training continues in a new %s, and saves a checkpoint at once", out,
+               moved, out);
     else
         ls_log(
             "warning: %s was removed, and its contents are lost: it is created again, and the training continues with a checkpoint at once",

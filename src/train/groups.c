@@ -1,4 +1,7 @@
-/* --group: parameters that are frozen or have a learning rate or a decay of their own, chosen by patterns of their names. */
+/*
+ * --group: parameters that are frozen or have a learning rate or a decay of their own, chosen by patterns of their
+ * names.
+ */
 #include "train/train_impl.h"
 
 #include <errno.h>
@@ -14,7 +17,7 @@ typedef struct parameter_group {
     bool matched;
 } parameter_group;
 
-/* --- parsing a group -------------------------------------------------------------------------------------------------------- */
+/* --- parsing a group ---------------------------------------------------------------------------------------------- */
 
 static ls_status group_error(const char *text) {
     return ls_error(
@@ -38,8 +41,7 @@ static bool parse_number(const char *text, size_t length, const char *key, doubl
 static ls_status parse_group(const char *text, parameter_group *out) {
     parameter_group g = {.rate = 1, .decay = NAN};
     const char *colon = strrchr(text, ':');
-    if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof g.pattern)
-        return group_error(text);
+    if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof g.pattern) return group_error(text);
     memcpy(g.pattern, text, (size_t)(colon - text));
     for (const char *at = colon + 1;;) {
         const size_t length = strcspn(at, ",");
@@ -54,7 +56,7 @@ static ls_status parse_group(const char *text, parameter_group *out) {
     return ls_ok();
 }
 
-/* --- applying the groups to a graph ----------------------------------------------------------------------------------------- */
+/* --- applying the groups to a graph ------------------------------------------------------------------------------- */
 
 static ls_status no_match_error(const ls_graph *g, const char *text, const char *pattern) {
     const char *nearest = "";
@@ -67,8 +69,7 @@ static ls_status no_match_error(const ls_graph *g, const char *text, const char 
         least = distance;
         nearest = name;
     }
-    return ls_error(LS_USAGE,
-                    "--group '%s' matches no parameter; the nearest name is %s (* stands for any characters)",
+    return ls_error(LS_USAGE, "--group '%s' matches no parameter; the nearest name is %s (* stands for any characters)",
                     text, nearest);
 }
 
@@ -83,8 +84,7 @@ static const parameter_group *group_of(parameter_group *groups, int n, const cha
     return last;
 }
 
-static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_graph *g,
-                       ls_adamw_settings *own) {
+static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_graph *g, ls_adamw_settings *own) {
     bool trained = false;
     for (int t = 1, p = 0; t < g->n_tensors; t++) {
         ls_tensor_info *info = &g->tensors[t];
@@ -101,8 +101,7 @@ static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_gr
     }
     for (int i = 0; i < o->n_groups; i++)
         if (!groups[i].matched) return no_match_error(g, o->groups[i], groups[i].pattern);
-    return trained ? ls_ok()
-                   : ls_error(LS_USAGE, "--group freezes every parameter; nothing is left to train");
+    return trained ? ls_ok() : ls_error(LS_USAGE, "--group freezes every parameter; nothing is left to train");
 }
 
 ls_status ls_groups_apply(const ls_train_options *o, ls_graph *g, const ls_adamw_settings **own) {
@@ -111,15 +110,14 @@ ls_status ls_groups_apply(const ls_train_options *o, ls_graph *g, const ls_adamw
     parameter_group *groups = calloc((size_t)o->n_groups + 1, sizeof *groups);
     if (groups == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d groups of parameters", o->n_groups);
     ls_status status = ls_ok();
-    for (int i = 0; i < o->n_groups && status.code == LS_OK; i++)
-        status = parse_group(o->groups[i], &groups[i]);
+    for (int i = 0; i < o->n_groups && status.code == LS_OK; i++) status = parse_group(o->groups[i], &groups[i]);
     if (status.code == LS_OK) status = apply(o, groups, g, made);
     free(groups);
     *own = made;
     return status;
 }
 
-/* --- run.json --------------------------------------------------------------------------------------------------------------- */
+/* --- run.json ----------------------------------------------------------------------------------------------------- */
 
 /* Whether parameter number p (a) is trained like parameter number q (b). */
 static bool alike(const ls_job *job, const ls_tensor_info *a, int p, const ls_tensor_info *b, int q) {

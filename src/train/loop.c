@@ -31,7 +31,7 @@ typedef struct loop {
     ls_saves saves;
 } loop;
 
-/* --- weights ---------------------------------------------------------------------------------------------------------------- */
+/* --- weights ------------------------------------------------------------------------------------------------------ */
 
 static ls_status fresh_weights(const loop *l) {
     ls_weight_source source;
@@ -51,7 +51,7 @@ static ls_status set_weights(const loop *l) {
     return ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from, &state);
 }
 
-/* --- around a step ---------------------------------------------------------------------------------------------------------- */
+/* --- around a step ------------------------------------------------------------------------------------------------ */
 
 static ls_status not_finite_error(loop *l, int64_t step, const ls_step_report *report) {
     char what[400];
@@ -76,8 +76,7 @@ static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss)
     LS_TRY(ls_saves_try(&l->saves, step, loss));
     if (l->saves.saved != step) return ls_ok();
     const bool first = l->rank->rank == 0;
-    const ls_status marked =
-        ls_comm_agree(l->rank->comm, first ? ls_checkpoint_mark_best(o->out, step) : ls_ok());
+    const ls_status marked = ls_comm_agree(l->rank->comm, first ? ls_checkpoint_mark_best(o->out, step) : ls_ok());
     if (marked.code != LS_OK && marked.code != LS_IO) return marked;
     if (first) ls_record_warn(LS_OUTPUT_BEST, &l->warned, marked);
     if (marked.code != LS_OK) return ls_ok();
@@ -91,9 +90,9 @@ static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss)
 
 /* Rank 0 writes metrics, events, chart and progress. step: number of steps done, including this one. */
 static void report_step(loop *l, int64_t step, double lr, const ls_step_report *report, double eval_loss) {
-    ls_record_warn(LS_OUTPUT_METRICS, &l->warned,
-                   ls_record_step(l->t, step, lr, report, eval_loss,
-                                  step == l->t->start.step + 1 ? &l->start_up : NULL));
+    ls_record_warn(
+        LS_OUTPUT_METRICS, &l->warned,
+        ls_record_step(l->t, step, lr, report, eval_loss, step == l->t->start.step + 1 ? &l->start_up : NULL));
     ls_record_warn(LS_OUTPUT_EVENTS, &l->warned, ls_record_event(l->t, step, lr, report, eval_loss));
     const int64_t steps = l->t->options.steps;
     const double now = ls_seconds();
@@ -168,7 +167,7 @@ static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
     return ls_ok();
 }
 
-/* --- the steps -------------------------------------------------------------------------------------------------------------- */
+/* --- the steps ---------------------------------------------------------------------------------------------------- */
 
 static void keep_larger(void *into, const void *from, size_t bytes) {
     if (*(const int64_t *)from > *(int64_t *)into) memcpy(into, from, bytes);
@@ -251,8 +250,8 @@ ls_status ls_train_rank(ls_rank *rank, void *context) {
               .charted = ls_seconds(),
               .lock = t->lock,
               .saves = {.t = t, .rank = rank, .saved = t->resumed_from != NULL ? t->start.step : -1}};
-    ls_status status = ls_trainer_create(rank, t->options.batch / t->options.accumulate,
-                                         t->options.accumulate, S, &l.trainer);
+    ls_status status =
+        ls_trainer_create(rank, t->options.batch / t->options.accumulate, t->options.accumulate, S, &l.trainer);
     status = ls_comm_agree(rank->comm, status);
     if (status.code == LS_OK) status = run_loop(&l);
     ls_trainer_destroy(l.trainer);

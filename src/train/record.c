@@ -20,7 +20,7 @@ void ls_record_warn(ls_optional_output output, unsigned *warned, ls_status statu
     ls_log("warning: %s; the training continues (this warning is not repeated)", status.text);
 }
 
-/* --- run.json --------------------------------------------------------------------------------------------------------------- */
+/* --- run.json ----------------------------------------------------------------------------------------------------- */
 
 static void write_model(const ls_training *t, ls_json_writer *w) {
     const ls_model_sizes m = ls_model_describe(t->model);
@@ -79,8 +79,7 @@ static void write_spread(const ls_training *t, ls_json_writer *w) {
 }
 
 static void write_memory(const ls_training *t, ls_json_writer *w) {
-    ls_json_open_array(
-        w, "predicted_bytes"); /* of the first rank of each class, which is the rank of that number */
+    ls_json_open_array(w, "predicted_bytes"); /* of the first rank of each class, which is the rank of that number */
     for (int r = 0; r < ls_class_count(&ls_session_plan(t->session)->target.mesh); r++) {
         const ls_rank_bytes *b = ls_session_bytes(t->session, r);
         ls_json_open_object(w, NULL);
@@ -109,24 +108,25 @@ ls_status ls_record_run(const ls_training *t) {
     ls_json_close(w);
     ls_groups_write(&t->job, w);
     write_spread(t, w);
-    snprintf(skeleton, sizeof skeleton, "%016llx",
-             (unsigned long long)ls_image_skeleton(ls_session_image(t->session)));
+    snprintf(skeleton, sizeof skeleton, "%016llx", (unsigned long long)ls_image_skeleton(ls_session_image(t->session)));
     ls_json_put_text(w, "program", skeleton);
     write_memory(t, w);
     return ls_json_end_file(w, path);
 }
 
-/* Compares the hash of the data, which tells texts with equal token counts apart. run.json files of older versions have none. */
+/*
+ * Compares the hash of the data, which tells texts with equal token counts apart. run.json files of older versions have
+ * none.
+ */
 static ls_status check_content(const ls_training *t, ls_json_value data) {
     const char *recorded;
     char here[20];
     LS_TRY(ls_json_text_or(data, "content", NULL, &recorded));
     snprintf(here, sizeof here, "%016llx", (unsigned long long)t->content);
     if (recorded == NULL || strcmp(recorded, here) == 0) return ls_ok();
-    return ls_error(
-        LS_USAGE,
-        "--data is not the text of %s/run.json: as many tokens, but of other content (%s, expected %.20s)",
-        t->options.out, here, recorded);
+    return ls_error(LS_USAGE,
+                    "--data is not the text of %s/run.json: as many tokens, but of other content (%s, expected %.20s)",
+                    t->options.out, here, recorded);
 }
 
 /* The seed of run.json may have been edited; that of the checkpoint is protected by a hash. */
@@ -153,13 +153,12 @@ ls_status ls_record_check(const ls_training *t) {
     LS_TRY(ls_json_int(data, "tokens", 0, INT64_MAX, &tokens));
     LS_TRY(ls_json_double(data, "unigram_nats", 0, 1e9, &nats));
     if (tokens != d->tokens || nats != t->unigram)
-        return ls_error(LS_USAGE, "--data is not the text of %s/run.json: %lld tokens, expected %lld%s",
-                        t->options.out, (long long)d->tokens, (long long)tokens,
-                        tokens == d->tokens ? " of other content" : "");
+        return ls_error(LS_USAGE, "--data is not the text of %s/run.json: %lld tokens, expected %lld%s", t->options.out,
+                        (long long)d->tokens, (long long)tokens, tokens == d->tokens ? " of other content" : "");
     return check_content(t, data);
 }
 
-/* --- events for TensorBoard ------------------------------------------------------------------------------------------------- */
+/* --- events for TensorBoard --------------------------------------------------------------------------------------- */
 
 static double wall_time(void) {
     struct timespec now;
@@ -173,8 +172,7 @@ ls_status ls_record_begin_events(ls_training *t) {
     (void)gethostname(host, sizeof host - 1);
     snprintf(name, sizeof name, "events.out.tfevents.%010.0f.%s.%d", floor(wall_time()), host, (int)getpid());
     LS_TRY(ls_record_path(t, name, &t->events));
-    const ls_status status =
-        ls_tfevents_begin(t->events, wall_time(), t->resumed_from != NULL ? t->start.step + 1 : 0);
+    const ls_status status = ls_tfevents_begin(t->events, wall_time(), t->resumed_from != NULL ? t->start.step + 1 : 0);
     if (status.code != LS_OK) ls_path_free(&t->events);
     return status;
 }
@@ -192,7 +190,7 @@ ls_status ls_record_event(const ls_training *t, int64_t step, double lr, const l
     return ls_tfevents_append(t->events, wall_time(), step, scalars, LS_COUNT(scalars));
 }
 
-/* --- metrics.jsonl ---------------------------------------------------------------------------------------------------------- */
+/* --- metrics.jsonl ------------------------------------------------------------------------------------------------ */
 
 static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
     ls_json_open_object(w, "start_up");
@@ -205,8 +203,8 @@ static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
     ls_json_close(w);
 }
 
-ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
-                         double eval_loss, const ls_start_up *start_up) {
+ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report, double eval_loss,
+                         const ls_start_up *start_up) {
     LS_PATH path = NULL;
     LS_TRY(ls_record_path(t, "metrics.jsonl", &path));
     ls_json_writer *w = ls_json_begin(0);
@@ -226,9 +224,11 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
     return ls_jsonl_append(path, w);
 }
 
-/* Reads columns of metrics.jsonl: *out is [n, rows], freed by the caller. *rows 0 and *out NULL when the file does not exist. */
-static ls_status read_columns(const ls_training *t, const char *const *keys, int n, double **out,
-                              int64_t *rows) {
+/*
+ * Reads columns of metrics.jsonl: *out is [n, rows], freed by the caller. *rows 0 and *out NULL when the file does not
+ * exist.
+ */
+static ls_status read_columns(const ls_training *t, const char *const *keys, int n, double **out, int64_t *rows) {
     LS_PATH path = NULL;
     LS_TRY(ls_record_path(t, "metrics.jsonl", &path));
     *rows = 0;
@@ -257,7 +257,7 @@ ls_status ls_record_losses(const ls_training *t, double *first, double *last) {
     return ls_ok();
 }
 
-/* --- loss.svg --------------------------------------------------------------------------------------------------------------- */
+/* --- loss.svg ----------------------------------------------------------------------------------------------------- */
 
 /* A running mean of y over about a twentieth of the steps; values that are not finite are left out. */
 static void smooth(const double *y, int64_t n, double *out) {
@@ -297,10 +297,9 @@ ls_status ls_record_chart(const ls_training *t) {
     for (int64_t i = 0; i < n; i++) eval_steps[i] = column[STEP * n + i];
     if (n > 0) smooth(column + LOSS * n, n, mean);
     const int64_t evals = n > 0 ? keep_finite(eval_steps, column + EVAL * n, n) : 0;
-    const ls_chart_series series[] = {
-        {"training", column, n > 0 ? column + LOSS * n : NULL, n, NULL},
-        {"training, smoothed", column, mean, n, NULL},
-        {"evaluation", eval_steps, n > 0 ? column + EVAL * n : NULL, evals, NULL}};
+    const ls_chart_series series[] = {{"training", column, n > 0 ? column + LOSS * n : NULL, n, NULL},
+                                      {"training, smoothed", column, mean, n, NULL},
+                                      {"evaluation", eval_steps, n > 0 ? column + EVAL * n : NULL, evals, NULL}};
     const ls_chart_level level = {"unigram entropy", t->unigram};
     const ls_chart chart = {.title = "Loss",
                             .x_label = "step",

@@ -1,7 +1,8 @@
 /*
- * When checkpoints are written, and what happens when one cannot be written: the older ones stay and the training continues, and the
- * checkpoint is tried again later. Only the failure of the last one ends the training. All ranks decide alike, because they decide by
- * the step number, by wishes that are exchanged after each step, and by a status that all ranks agree on.
+ * When checkpoints are written, and what happens when one cannot be written: the older ones stay and the training
+ * continues, and the checkpoint is tried again later. Only the failure of the last one ends the training. All ranks
+ * decide alike, because they decide by the step number, by wishes that are exchanged after each step, and by a status
+ * that all ranks agree on.
  */
 #include "base/base.h"
 #include "train/train_impl.h"
@@ -15,11 +16,11 @@
 
 static bool is_first(const ls_saves *s) { return s->rank->rank == 0; }
 
-/* --- space ------------------------------------------------------------------------------------------------------------------ */
+/* --- space -------------------------------------------------------------------------------------------------------- */
 
 /*
- * The most checkpoints that this run will add to the folder; 1 when they are due by time. With --keep n it is n + 1: the oldest is
- * removed only after the newest is written.
+ * The most checkpoints that this run will add to the folder; 1 when they are due by time. With --keep n it is n + 1:
+ * the oldest is removed only after the newest is written.
  */
 static int64_t checkpoints_to_come(const ls_training *t) {
     const ls_train_options *o = &t->options;
@@ -30,8 +31,8 @@ static int64_t checkpoints_to_come(const ls_training *t) {
 }
 
 /*
- * Whether the disk has space for n checkpoints. Logs once when it becomes short and once when it is enough again: only a warning,
- * because the user may free some.
+ * Whether the disk has space for n checkpoints. Logs once when it becomes short and once when it is enough again: only
+ * a warning, because the user may free some.
  */
 static bool has_space(ls_saves *s, int64_t n) {
     const char *out = s->t->options.out;
@@ -42,11 +43,10 @@ static bool has_space(ls_saves *s, int64_t n) {
         return true; /* unknown: writing the checkpoint will show it */
     const double wanted = (double)n * (double)s->bytes, short_of = wanted - (double)available;
     if (short_of > 0 && !s->is_short)
-        ls_log(
-            "warning: %s has %s free, and up to %lld checkpoints to come take %s each: %s are missing; the training "
-            "continues, but checkpoints that do not fit are not saved",
-            out, ls_bytes_text((double)available, free_text), (long long)n,
-            ls_bytes_text((double)s->bytes, each), ls_bytes_text(short_of, missing));
+        ls_log("warning: %s has %s free, and up to %lld checkpoints to come take %s each: %s are missing; the training "
+               "continues, but checkpoints that do not fit are not saved",
+               out, ls_bytes_text((double)available, free_text), (long long)n, ls_bytes_text((double)s->bytes, each),
+               ls_bytes_text(short_of, missing));
     if (short_of <= 0 && s->is_short) ls_log("%s has room for a checkpoint again", out);
     s->is_short = short_of > 0;
     return short_of <= 0;
@@ -73,9 +73,12 @@ bool ls_saves_wanted(ls_saves *s) {
     return every > 0 && now - s->tried >= every;
 }
 
-/* --- saving ----------------------------------------------------------------------------------------------------------------- */
+/* --- saving ------------------------------------------------------------------------------------------------------- */
 
-/* Keeps the two newest of the checkpoints that were due by time, whatever --keep says, so that they do not fill the disk. */
+/*
+ * Keeps the two newest of the checkpoints that were due by time, whatever --keep says, so that they do not fill the
+ * disk.
+ */
 static void replace_timed(ls_saves *s, int64_t step) {
     const int64_t oldest = s->timed[0];
     for (size_t i = 1; i < LS_COUNT(s->timed); i++) s->timed[i - 1] = s->timed[i];
@@ -88,8 +91,7 @@ static void replace_timed(ls_saves *s, int64_t step) {
 static ls_status save(ls_saves *s, int64_t step, double loss) {
     const ls_train_options *o = &s->t->options;
     if (s->saved == step) return ls_ok();
-    const ls_train_state state = {
-        .step = step, .seed = o->seed, .sequences = step * o->batch, .last_loss = loss};
+    const ls_train_state state = {.step = step, .seed = o->seed, .sequences = step * o->batch, .last_loss = loss};
     const ls_status status = ls_checkpoint_save(s->rank->executor, s->rank->comm, o->out, &state,
                                                 ls_model_config_text(s->t->model), (int)o->keep);
     s->tried = ls_seconds();
@@ -115,8 +117,8 @@ ls_status ls_saves_try(ls_saves *s, int64_t step, double loss) {
     if (status.code != LS_IO) return status;
     if (is_first(s) && s->tried - s->warned >= REPEAT_SECONDS) {
         LS_TRY(name_kept(s, &kept));
-        ls_log("warning: step %lld is not saved: %s; %s; the training continues and tries again",
-               (long long)step, status.text, kept);
+        ls_log("warning: step %lld is not saved: %s; %s; the training continues and tries again", (long long)step,
+               status.text, kept);
         s->warned = s->tried;
     }
     return ls_ok();

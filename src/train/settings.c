@@ -1,6 +1,6 @@
 /*
- * The options of a training as one table: default, limits, whether a resumed run may change it; and the learning rate. In
- * ls_train_options a value of zero or NULL means that the option was not given.
+ * The options of a training as one table: default, limits, whether a resumed run may change it; and the learning rate.
+ * In ls_train_options a value of zero or NULL means that the option was not given.
  */
 #include "train/train_impl.h"
 
@@ -59,7 +59,7 @@ static const setting settings[] = {
 };
 #undef AT
 
-/* --- the value of one setting ----------------------------------------------------------------------------------------------- */
+/* --- the value of one setting ------------------------------------------------------------------------------------- */
 
 static void *field(ls_train_options *options, const setting *s) { return (char *)options + s->at; }
 
@@ -101,13 +101,12 @@ static ls_status check_limits(const ls_train_options *options, const setting *s)
     return ls_error(LS_USAGE, "%s is %.15g; expected %.15g to %.15g", flag, value, s->least, s->most);
 }
 
-/* --- resuming --------------------------------------------------------------------------------------------------------------- */
+/* --- resuming ----------------------------------------------------------------------------------------------------- */
 
 static ls_status contradiction(const ls_training *t, const char *name, const char *is, const char *was) {
     char flag[40];
     flag_of(name, flag, sizeof flag);
-    return ls_error(LS_USAGE,
-                    "%s %s contradicts %s/run.json, which says %s; leave it out, or use another --out", flag,
+    return ls_error(LS_USAGE, "%s %s contradicts %s/run.json, which says %s; leave it out, or use another --out", flag,
                     is, t->options.out, was);
 }
 
@@ -125,12 +124,14 @@ static ls_status agree_number(const ls_training *t, const char *name, double is,
     return contradiction(t, name, text_is, text_was);
 }
 
-/* Reads the value of a setting from run.json into *recorded, and checks its limits. Other fields of *recorded stay as they are. */
+/*
+ * Reads the value of a setting from run.json into *recorded, and checks its limits. Other fields of *recorded stay as
+ * they are.
+ */
 static ls_status read_back(ls_json_value object, const setting *s, ls_train_options *recorded) {
     if (s->kind == TEXT) return ls_json_text(object, s->name, (const char **)field(recorded, s));
     if (s->kind == INTEGER)
-        return ls_json_int(object, s->name, (int64_t)s->least, (int64_t)s->most,
-                           (int64_t *)field(recorded, s));
+        return ls_json_int(object, s->name, (int64_t)s->least, (int64_t)s->most, (int64_t *)field(recorded, s));
     return ls_json_double(object, s->name, s->least, s->most, (double *)field(recorded, s));
 }
 
@@ -159,8 +160,7 @@ static ls_status resume_groups(ls_training *t, ls_json_value object) {
         n = ls_json_count(list);
     }
     if (o->n_groups > 0 && (size_t)o->n_groups != n)
-        return ls_error(LS_USAGE,
-                        "--group has %d groups, and %s/run.json %zu; leave it out, or use another --out",
+        return ls_error(LS_USAGE, "--group has %d groups, and %s/run.json %zu; leave it out, or use another --out",
                         o->n_groups, o->out, n);
     t->groups = calloc(n + 1, sizeof *t->groups);
     if (t->groups == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu groups of parameters", n);
@@ -176,9 +176,7 @@ static ls_status resume_groups(ls_training *t, ls_json_value object) {
 static bool is_chosen(const char *name) { return name != NULL && strcmp(name, "auto") != 0; }
 
 /* run.json has the number of results that are recomputed: "none" is 0. */
-static const char *recompute_number(const char *recompute) {
-    return strcmp(recompute, "none") == 0 ? "0" : recompute;
-}
+static const char *recompute_number(const char *recompute) { return strcmp(recompute, "none") == 0 ? "0" : recompute; }
 
 static ls_status resume_mesh(ls_training *t, const char *recorded) {
     if (t->options.spread.mesh == NULL) return ls_ok();
@@ -215,17 +213,15 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     if (is_chosen(is->layout)) LS_TRY(agree_text(t, "layout", is->layout, was.layout));
     if (is_chosen(is->transfers)) LS_TRY(agree_text(t, "transfers", is->transfers, was.transfers));
     if (is_chosen(is->isa)) LS_TRY(agree_text(t, "isa", is->isa, was.isa));
-    if (is_chosen(is->recompute))
-        LS_TRY(agree_text(t, "recompute", recompute_number(is->recompute), was.recompute));
+    if (is_chosen(is->recompute)) LS_TRY(agree_text(t, "recompute", recompute_number(is->recompute), was.recompute));
     if (is_chosen(is->tile)) LS_TRY(agree_text(t, "tile", is->tile, was.tile));
-    if (is->tile_rows != 0)
-        LS_TRY(agree_number(t, "tile_rows", (double)is->tile_rows, (double)was.tile_rows));
+    if (is->tile_rows != 0) LS_TRY(agree_number(t, "tile_rows", (double)is->tile_rows, (double)was.tile_rows));
     LS_TRY(resume_mesh(t, was.mesh));
     t->options.spread = was;
     return ls_ok();
 }
 
-/* --- all settings ----------------------------------------------------------------------------------------------------------- */
+/* --- all settings ------------------------------------------------------------------------------------------------- */
 
 static ls_status check_together(const ls_train_options *o) {
     if (strcmp(o->dtype, "f32") != 0 && strcmp(o->dtype, "bf16") != 0)
@@ -280,8 +276,8 @@ ls_status ls_settings_count_steps(ls_training *t) {
     }
     if (o->eval_data != NULL && o->eval_every == 0) o->eval_every = ls_max(o->steps / 10, 1);
     if (o->steps < t->start.step)
-        return ls_error(LS_USAGE, "--steps %lld is less than the %lld steps of %s that are done",
-                        (long long)o->steps, (long long)t->start.step, o->out);
+        return ls_error(LS_USAGE, "--steps %lld is less than the %lld steps of %s that are done", (long long)o->steps,
+                        (long long)t->start.step, o->out);
     if (t->record != NULL && o->steps == t->start.step)
         ls_log("all %lld steps are done; a larger --steps continues the run", (long long)o->steps);
     else if (t->record != NULL && o->steps != t->steps_before) {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- a fresh start or a resumed run ----------------------------------------------------------------------------------------- */
+/* --- a fresh start or a resumed run ------------------------------------------------------------------------------- */
 
 /* Removes the metrics of an earlier run that ended before its first checkpoint. */
 static ls_status remove_old_metrics(const ls_training *t) {
@@ -46,15 +46,14 @@ static ls_status drop_later_metrics(const ls_training *t) {
 /* Finds the best evaluation of the resumed run, if its checkpoint exists. */
 static ls_status find_best(ls_training *t) {
     t->best_loss = INFINITY;
-    const int64_t step =
-        t->options.keep_best && t->resumed_from != NULL ? ls_checkpoint_best(t->options.out) : -1;
+    const int64_t step = t->options.keep_best && t->resumed_from != NULL ? ls_checkpoint_best(t->options.out) : -1;
     if (step < 1) return ls_ok();
     LS_TRY(ls_record_evaluation(t, step, &t->best_loss));
     t->best_step = isfinite(t->best_loss) ? step : 0;
     return ls_ok();
 }
 
-/* --- model and text --------------------------------------------------------------------------------------------------------- */
+/* --- model and text ----------------------------------------------------------------------------------------------- */
 
 /* Adapts the model to sequences longer than it was made for, with a warning: the user may not have meant it. */
 static ls_status lengthen_model(const ls_training *t) {
@@ -75,8 +74,8 @@ static ls_status open_model(ls_training *t) {
     LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
     const ls_model_sizes sizes = ls_model_describe(t->model);
     if (sizes.V < ls_tokenizer_vocabulary(t->tokenizer))
-        return ls_error(LS_INVALID, "%s: vocab_size is %lld, but the tokenizer \"%s\" has %d tokens",
-                        t->options.model, (long long)sizes.V, ls_tokenizer_name(t->tokenizer),
+        return ls_error(LS_INVALID, "%s: vocab_size is %lld, but the tokenizer \"%s\" has %d tokens", t->options.model,
+                        (long long)sizes.V, ls_tokenizer_name(t->tokenizer),
                         (int)ls_tokenizer_vocabulary(t->tokenizer));
     ls_log("model: %s, %.2f M parameters", ls_model_architecture(t->model),
            (double)ls_model_parameters(t->model) / 1e6);
@@ -100,10 +99,8 @@ static ls_status open_text(ls_training *t) {
     t->unigram = ls_data_unigram_nats(t->data);
     t->content = ls_data_content(t->data);
     const ls_data_summary *d = ls_data_summarise(t->data);
-    ls_log(
-        "text: %lld documents, %.2f M tokens, %lld sequences of %lld; a unigram model would reach %.4f nats",
-        (long long)d->documents, (double)d->tokens / 1e6, (long long)d->windows, (long long)o->seq,
-        t->unigram);
+    ls_log("text: %lld documents, %.2f M tokens, %lld sequences of %lld; a unigram model would reach %.4f nats",
+           (long long)d->documents, (double)d->tokens / 1e6, (long long)d->windows, (long long)o->seq, t->unigram);
     ls_data_log_packing(t->data);
     if (o->eval_data == NULL) return ls_ok();
     text.paths = &o->eval_data;
@@ -112,7 +109,7 @@ static ls_status open_text(ls_training *t) {
     return ls_error_in(ls_data_open(&text, &t->eval_data), "--eval-data");
 }
 
-/* --- the memory of each rank ------------------------------------------------------------------------------------------------ */
+/* --- the memory of each rank -------------------------------------------------------------------------------------- */
 
 static int64_t mapped_bytes(const ls_training *t, int rank) {
     const ls_rank_bytes *bytes = ls_session_bytes(t->session, rank);
@@ -130,15 +127,16 @@ static ls_status check_fits(const ls_training *t) {
     ls_machine machine;
     ls_machine_detect(&machine);
     if (all > (int64_t)machine.memory_bytes)
-        return ls_error(
-            LS_NO_MEMORY,
-            "%d ranks need %lld bytes together (%lld the largest), but this machine has %zu; use a "
-            "shorter --seq or a larger --accumulate",
-            ranks, (long long)all, (long long)most, machine.memory_bytes);
+        return ls_error(LS_NO_MEMORY,
+                        "%d ranks need %lld bytes together (%lld the largest), but this machine has %zu; use a "
+                        "shorter --seq or a larger --accumulate",
+                        ranks, (long long)all, (long long)most, machine.memory_bytes);
     return ls_ok();
 }
 
-/* Fills in t->one_rank_bytes by compiling. LS_NO_MEMORY, with the numbers, when the ranks do not fit into the machine. */
+/*
+ * Fills in t->one_rank_bytes by compiling. LS_NO_MEMORY, with the numbers, when the ranks do not fit into the machine.
+ */
 static ls_status count_memory(ls_training *t) {
     ls_image *alone;
     LS_TRY(ls_compile_alone(&t->job, &ls_session_plan(t->session)->target, &alone));
@@ -147,7 +145,7 @@ static ls_status count_memory(ls_training *t) {
     return check_fits(t);
 }
 
-/* --- the program ------------------------------------------------------------------------------------------------------------ */
+/* --- the program -------------------------------------------------------------------------------------------------- */
 
 /* The job of a step at one sequence length (ls_plan_variants). */
 static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *job) {
@@ -189,7 +187,7 @@ static ls_status open_program(ls_training *t) {
     return ls_ok();
 }
 
-/* --- the result ------------------------------------------------------------------------------------------------------------- */
+/* --- the result --------------------------------------------------------------------------------------------------- */
 
 static ls_status describe(const ls_training *t, ls_train_result *out) {
     const ls_train_outcome *o = t->outcome;
@@ -212,7 +210,7 @@ static ls_status describe(const ls_training *t, ls_train_result *out) {
     return ls_checkpoint_path(t->options.out, o->saved, &out->checkpoint);
 }
 
-/* --- the model's folder ----------------------------------------------------------------------------------------------------- */
+/* --- the model's folder ------------------------------------------------------------------------------------------- */
 
 /* Checks, before any work, that the trained model can be exported to the folder "model" of the run. */
 static ls_status check_export(const ls_training *t) {
@@ -226,10 +224,8 @@ static ls_status export_model(const ls_training *t, ls_train_result *result) {
     LS_PATH out = NULL;
     ls_export_result exported;
     LS_TRY(ls_record_path(t, "model", &out));
-    const ls_export_options options = {.checkpoint = result->checkpoint,
-                                       .out = out,
-                                       .carry = ls_model_folder(t->model),
-                                       .dtype = LS_ST_DTYPES};
+    const ls_export_options options = {
+        .checkpoint = result->checkpoint, .out = out, .carry = ls_model_folder(t->model), .dtype = LS_ST_DTYPES};
     LS_TRY(ls_error_in(ls_checkpoint_export(&options, &exported),
                        "the training is done and its checkpoint is whole, but the model was not exported"));
     ls_log("model: %s, %s%s%s", out, ls_st_dtype_name(exported.dtype), exported.carried[0] ? ", with " : "",
@@ -261,7 +257,7 @@ static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     return status;
 }
 
-/* --- restarts --------------------------------------------------------------------------------------------------------------- */
+/* --- restarts ----------------------------------------------------------------------------------------------------- */
 
 /* Sets the state to the newest good checkpoint, or leaves it at the beginning if there is none. */
 static ls_status go_back(ls_training *t) {
@@ -276,15 +272,13 @@ static ls_status go_back(ls_training *t) {
 /* Starts the ranks again after one died; `died` is the status that says so. */
 static ls_status restart_ranks(ls_training *t, ls_status died, int64_t restart) {
     const int64_t began = t->start.step, most = t->options.restarts;
-    if (restart > most)
-        return ls_error_in(died, "not started again, as %lld restarts were made", (long long)most);
+    if (restart > most) return ls_error_in(died, "not started again, as %lld restarts were made", (long long)most);
     LS_TRY(go_back(t));
     if (restart > 1 && t->start.step <= began)
-        return ls_error_in(
-            died, "not started again: the last restart came no further than step %lld, where it began",
-            (long long)began);
-    ls_log("%s; the ranks are started again from step %lld (restart %lld of %lld)", died.text,
-           (long long)t->start.step, (long long)restart, (long long)most);
+        return ls_error_in(died, "not started again: the last restart came no further than step %lld, where it began",
+                           (long long)began);
+    ls_log("%s; the ranks are started again from step %lld (restart %lld of %lld)", died.text, (long long)t->start.step,
+           (long long)restart, (long long)most);
     LS_TRY(t->resumed_from != NULL ? drop_later_metrics(t) : remove_old_metrics(t));
     ls_folder_clean(t);
     LS_TRY(find_best(t));
@@ -293,7 +287,10 @@ static ls_status restart_ranks(ls_training *t, ls_status died, int64_t restart) 
     return ls_session_renew(t->session);
 }
 
-/* Runs the ranks, and restarts them as often as the options allow when one dies (LS_PEER), but not after a request to stop. */
+/*
+ * Runs the ranks, and restarts them as often as the options allow when one dies (LS_PEER), but not after a request to
+ * stop.
+ */
 static ls_status run_to_the_end(ls_training *t, ls_train_result *result) {
     ls_status status = run_ranks(t, result);
     for (int64_t restart = 1; status.code == LS_PEER && t->options.restarts > 0; restart++) {
@@ -305,8 +302,8 @@ static ls_status run_to_the_end(ls_training *t, ls_train_result *result) {
 }
 
 /*
- * Evaluates the loss by position with the saved weights: a forward pass over a few sequences, like that of `longspan eval`. A failure
- * is only logged, because the training is done.
+ * Evaluates the loss by position with the saved weights: a forward pass over a few sequences, like that of `longspan
+ * eval`. A failure is only logged, because the training is done.
  */
 static void evaluate_positions(ls_training *t, ls_train_result *result) {
     const ls_train_options *o = &t->options;
@@ -322,8 +319,7 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
                                .spread = o->spread};
     options.spread.recompute = NULL; /* there is no backward pass */
     options.spread.measure = false;
-    const ls_trained trained = {
-        .model = t->model, .tokenizer = t->tokenizer, .checkpoint = result->checkpoint};
+    const ls_trained trained = {.model = t->model, .tokenizer = t->tokenizer, .checkpoint = result->checkpoint};
     ls_eval_result evaluated;
     const ls_status status = ls_evaluate_text(&options, &trained, data, &evaluated);
     if (status.code == LS_OK)
@@ -333,12 +329,10 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
 }
 
 static ls_status check_options(const ls_train_options *o) {
-    if (o->model == NULL)
-        return ls_error(LS_USAGE, "--model is missing; expected a config.json or its folder");
+    if (o->model == NULL) return ls_error(LS_USAGE, "--model is missing; expected a config.json or its folder");
     if (o->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder");
     if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or folders of text");
-    if (o->replan && !o->resume)
-        return ls_error(LS_USAGE, "--replan is given without --resume; expected both");
+    if (o->replan && !o->resume) return ls_error(LS_USAGE, "--replan is given without --resume; expected both");
     if (o->steps != 0 && o->epochs != 0)
         return ls_error(LS_USAGE, "--steps %lld and --epochs %g are both given; expected one of them",
                         (long long)o->steps, o->epochs);

@@ -1,10 +1,11 @@
 /*
- * train: the optimiser steps of one rank, and on top of them the whole of longspan/train.h. The header for other folders.
+ * train: the optimiser steps of one rank, and on top of them the whole of longspan/train.h. The header for other
+ * folders.
  *
- * A trainer works on one rank of a session. The session's graph is a language model, and its job has the programs step (AdamW),
- * micro when it accumulates, and evaluate for evaluation. All calls but ls_trainer_destroy are collective: every rank of the
- * session makes them with the same arguments, except for the wish. They block until the rank is done, and return LS_PEER when
- * another rank fails.
+ * A trainer works on one rank of a session. The session's graph is a language model, and its job has the programs step
+ * (AdamW), micro when it accumulates, and evaluate for evaluation. All calls but ls_trainer_destroy are collective:
+ * every rank of the session makes them with the same arguments, except for the wish. They block until the rank is done,
+ * and return LS_PEER when another rank fails.
  */
 #ifndef LS_TRAIN_H
 #define LS_TRAIN_H
@@ -14,11 +15,11 @@
 typedef struct ls_trainer ls_trainer;
 
 /*
- * micro_batch: the B of the graph, sequences of one run of program micro or step over all dp ranks. S: tokens of a sequence.
- * The trainer borrows the rank, which must outlive it.
+ * micro_batch: the B of the graph, sequences of one run of program micro or step over all dp ranks. S: tokens of a
+ * sequence. The trainer borrows the rank, which must outlive it.
  */
-LS_MUST_USE ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate,
-                                        int64_t S, ls_trainer **out);
+LS_MUST_USE ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate, int64_t S,
+                                        ls_trainer **out);
 void ls_trainer_destroy(ls_trainer *trainer); /* NULL is allowed */
 
 typedef struct ls_step_hyper {
@@ -36,27 +37,27 @@ typedef struct ls_wish {
 } ls_wish;
 
 typedef struct ls_step_report {
-    double loss;        /* mean over the valid tokens of the step; NaN without any */
-    double grad_norm;   /* before clipping */
-    int64_t tokens;     /* N: the valid tokens of the step */
-    bool applied;       /* false: N = 0, or loss or norm are not finite; the parameters are unchanged */
-    ls_wish wish;       /* the strongest wish of any rank, the same on all ranks */
-    double seconds;     /* of this rank */
-    uint64_t data_hash; /* ls_data_hash of the step's sequences in their order; 0 without valid tokens */
+    double loss;                       /* mean over the valid tokens of the step; NaN without any */
+    double grad_norm;                  /* before clipping */
+    int64_t tokens;                    /* N: the valid tokens of the step */
+    bool applied;                      /* false: N = 0, or loss or norm are not finite; the parameters are unchanged */
+    ls_wish wish;                      /* the strongest wish of any rank, the same on all ranks */
+    double seconds;                    /* of this rank */
+    uint64_t data_hash;                /* ls_data_hash of the step's sequences in their order; 0 without valid tokens */
     double wait_seconds, copy_seconds; /* the maximum over ranks */
-    int64_t peak_bytes; /* largest resident memory so far, the maximum over ranks (ls_resident_bytes) */
+    int64_t peak_bytes;                /* largest resident memory so far, the maximum over ranks (ls_resident_bytes) */
 } ls_step_report;
 
 /*
- * Runs step number `step` (from 0) on the sequences step·batch ... of `from`, where batch = micro_batch·accumulate. When every
- * label is ignored nothing is computed and nothing changes.
+ * Runs step number `step` (from 0) on the sequences step·batch ... of `from`, where batch = micro_batch·accumulate.
+ * When every label is ignored nothing is computed and nothing changes.
  */
 LS_MUST_USE ls_status ls_trainer_step(ls_trainer *trainer, const ls_sequences *from, int64_t step,
                                       const ls_step_hyper *hyper, ls_wish wish, ls_step_report *out);
 
 /*
- * Finds out why a step with tokens was not applied: repeats its micro-batches and writes one clause about the first result (over
- * all ranks) that is not finite to `out`, which has `room` bytes. Gradient sums are zero afterwards.
+ * Finds out why a step with tokens was not applied: repeats its micro-batches and writes one clause about the first
+ * result (over all ranks) that is not finite to `out`, which has `room` bytes. Gradient sums are zero afterwards.
  */
 LS_MUST_USE ls_status ls_trainer_explain(ls_trainer *trainer, const ls_sequences *from, int64_t step,
                                          const ls_step_report *report, char *out, size_t room);
@@ -65,8 +66,8 @@ LS_MUST_USE ls_status ls_trainer_explain(ls_trainer *trainer, const ls_sequences
 typedef void (*ls_trainer_on_batch)(void *context, const ls_rank *rank);
 
 /*
- * *loss becomes the mean loss of sequences 0 .. n-1 of `from` by program evaluate; n is rounded up to whole micro-batches. The
- * loss sum of an unfinished step is kept. on_batch may be NULL.
+ * *loss becomes the mean loss of sequences 0 .. n-1 of `from` by program evaluate; n is rounded up to whole
+ * micro-batches. The loss sum of an unfinished step is kept. on_batch may be NULL.
  */
 LS_MUST_USE ls_status ls_trainer_evaluate(ls_trainer *trainer, const ls_sequences *from, int64_t n,
                                           ls_trainer_on_batch on_batch, void *context, double *loss);

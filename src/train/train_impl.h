@@ -39,7 +39,7 @@ typedef struct ls_train_outcome {
 
 typedef struct ls_training {
     ls_train_options options; /* ls_settings_resolve fills in the defaults */
-    ls_lock *lock; /* of the folder `out`; held from before the first read of the folder until the end */
+    ls_lock *lock;            /* of the folder `out`; held from before the first read of the folder until the end */
     ls_model *model;
     ls_tokenizer *tokenizer;
     ls_data *data, *eval_data;
@@ -64,75 +64,91 @@ typedef struct ls_training {
     const char **groups; /* the groups of the resumed run, which options.groups points to; NULL otherwise */
 } ls_training;
 
-/* --- settings.c: the table of options and the learning rate ----------------------------------------------------------------- */
+/* --- settings.c: the table of options and the learning rate ------------------------------------------------------- */
 
 /*
- * Completes the options. On resume, options that were not given come from run.json (t->record), and those that were given must
- * agree with it: LS_USAGE names the flag, both values and the file.
+ * Completes the options. On resume, options that were not given come from run.json (t->record), and those that were
+ * given must agree with it: LS_USAGE names the flag, both values and the file.
  */
 LS_MUST_USE ls_status ls_settings_resolve(ls_training *t);
 /*
- * Computes what depends on the amount of data: the number of steps of --epochs, and the interval of evaluations. Logs the result.
- * LS_USAGE when a resumed run has done more steps already.
+ * Computes what depends on the amount of data: the number of steps of --epochs, and the interval of evaluations. Logs
+ * the result. LS_USAGE when a resumed run has done more steps already.
  */
 LS_MUST_USE ls_status ls_settings_count_steps(ls_training *t);
 /* Writes all settings as fields of an open object, in the form that ls_settings_resolve reads back. */
 void ls_settings_write(const ls_training *t, ls_json_writer *writer);
 
-/* --- learning_rate.c -------------------------------------------------------------------------------------------------------- */
+/* --- learning_rate.c ---------------------------------------------------------------------------------------------- */
 
 /* LS_USAGE, with the known names, when there is no schedule of that name. */
 LS_MUST_USE ls_status ls_schedule_check(const char *name);
 /* The learning rate of step number n (from 1). The schedule's name has been checked. */
 double ls_schedule_lr(const ls_train_options *options, int64_t n);
 
-/* --- folder.c: the folder of a run (--out) ---------------------------------------------------------------------------------- */
+/* --- folder.c: the folder of a run (--out) ------------------------------------------------------------------------ */
 
-/* Takes the lock of the folder if the folder exists and the lock is not held yet. While it is held no other run may change the folder. */
+/*
+ * Takes the lock of the folder if the folder exists and the lock is not held yet. While it is held no other run may
+ * change the folder.
+ */
 LS_MUST_USE ls_status ls_folder_claim(ls_training *t);
 /* LS_USAGE when the folder holds a run already: a run is never overwritten. */
 LS_MUST_USE ls_status ls_folder_refuse_existing(const ls_training *t);
-/* Creates the folder if it is missing, and claims it. Called after all checks, so that a refused call leaves no folder. */
+/*
+ * Creates the folder if it is missing, and claims it. Called after all checks, so that a refused call leaves no folder.
+ */
 LS_MUST_USE ls_status ls_folder_make(ls_training *t);
-/* Removes what killed runs left: unfinished files and checkpoints, and checkpoints beyond `keep`. A failure is only logged. */
+/*
+ * Removes what killed runs left: unfinished files and checkpoints, and checkpoints beyond `keep`. A failure is only
+ * logged.
+ */
 void ls_folder_clean(const ls_training *t);
 /*
- * Checks, on rank 0 during the steps, that the folder is still the one that was locked. If it was removed or replaced: logs that,
- * creates it again, takes a lock there (*lock, which the caller releases), writes run.json and sets *remade: the new folder has no
- * checkpoint. LS_USAGE when another run holds the new folder.
+ * Checks, on rank 0 during the steps, that the folder is still the one that was locked. If it was removed or replaced:
+ * logs that, creates it again, takes a lock there (*lock, which the caller releases), writes run.json and sets *remade:
+ * the new folder has no checkpoint. LS_USAGE when another run holds the new folder.
  */
 LS_MUST_USE ls_status ls_folder_watch(const ls_training *t, ls_lock **lock, bool *remade);
 /* Takes the lock again if a rank made the folder anew; called when the ranks have ended. */
 LS_MUST_USE ls_status ls_folder_reclaim(ls_training *t);
 
-/* --- groups.c: --group PATTERN:SETTINGS ------------------------------------------------------------------------------------- */
+/* --- groups.c: --group PATTERN:SETTINGS --------------------------------------------------------------------------- */
 
 /*
- * Applies the options' groups to a graph that is not differentiated yet: freezes parameters, and sets *own to the factor of the
- * learning rate and the decay of each parameter, in the order of declaration. *own lives as long as the graph. LS_USAGE for a group
- * that cannot be parsed or that matches no parameter (with the nearest name), and where nothing is left to train.
+ * Applies the options' groups to a graph that is not differentiated yet: freezes parameters, and sets *own to the
+ * factor of the learning rate and the decay of each parameter, in the order of declaration. *own lives as long as the
+ * graph. LS_USAGE for a group that cannot be parsed or that matches no parameter (with the nearest name), and where
+ * nothing is left to train.
  */
-LS_MUST_USE ls_status ls_groups_apply(const ls_train_options *options, ls_graph *graph,
-                                      const ls_adamw_settings **own);
+LS_MUST_USE ls_status ls_groups_apply(const ls_train_options *options, ls_graph *graph, const ls_adamw_settings **own);
 /* Writes the array "parameters" of run.json: one object for each set of parameters that are trained alike. */
 void ls_groups_write(const ls_job *job, ls_json_writer *writer);
 
-/* --- record.c: the files of a run ------------------------------------------------------------------------------------------- */
+/* --- record.c: the files of a run --------------------------------------------------------------------------------- */
 
 LS_MUST_USE ls_status ls_record_path(const ls_training *t, const char *name, char **out);
 /* Writes run.json. */
 LS_MUST_USE ls_status ls_record_run(const ls_training *t);
-/* Compares the model and the data with those of run.json, and its seed with that of the checkpoint. LS_USAGE when they differ. */
+/*
+ * Compares the model and the data with those of run.json, and its seed with that of the checkpoint. LS_USAGE when they
+ * differ.
+ */
 LS_MUST_USE ls_status ls_record_check(const ls_training *t);
-/* Creates the event file for TensorBoard (t->events); its name has the time, the host and the process. Does nothing without --tensorboard. */
+/*
+ * Creates the event file for TensorBoard (t->events); its name has the time, the host and the process. Does nothing
+ * without --tensorboard.
+ */
 LS_MUST_USE ls_status ls_record_begin_events(ls_training *t);
-/* Appends a line to metrics.jsonl. eval_loss NaN: there was no evaluation after this step. start_up: NULL but for the first step of this call. */
-LS_MUST_USE ls_status ls_record_step(const ls_training *t, int64_t step, double lr,
-                                     const ls_step_report *report, double eval_loss,
-                                     const ls_start_up *start_up);
+/*
+ * Appends a line to metrics.jsonl. eval_loss NaN: there was no evaluation after this step. start_up: NULL but for the
+ * first step of this call.
+ */
+LS_MUST_USE ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
+                                     double eval_loss, const ls_start_up *start_up);
 /* Appends an event to the event file, if there is one. */
-LS_MUST_USE ls_status ls_record_event(const ls_training *t, int64_t step, double lr,
-                                      const ls_step_report *report, double eval_loss);
+LS_MUST_USE ls_status ls_record_event(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
+                                      double eval_loss);
 /* Draws loss.svg from metrics.jsonl. */
 LS_MUST_USE ls_status ls_record_chart(const ls_training *t);
 /* *loss becomes the evaluation after a step, from metrics.jsonl; infinite when there was none. */
@@ -152,7 +168,7 @@ typedef enum ls_optional_output {
 /* Logs a failure to write an optional output, once for each; *warned has a bit for each that was logged. */
 void ls_record_warn(ls_optional_output output, unsigned *warned, ls_status status);
 
-/* --- saves.c: checkpoints --------------------------------------------------------------------------------------------------- */
+/* --- saves.c: checkpoints ----------------------------------------------------------------------------------------- */
 
 /* The state of one rank. The caller sets t, rank and saved. Times are those of ls_seconds. */
 typedef struct ls_saves {
@@ -170,11 +186,14 @@ typedef struct ls_saves {
 
 /* Before the first step: logs a warning when the disk has too little space. */
 LS_MUST_USE ls_status ls_saves_begin(ls_saves *saves);
-/* Before each step: whether this rank wants a checkpoint after it, because of the time (save_seconds) or because the last one failed. */
+/*
+ * Before each step: whether this rank wants a checkpoint after it, because of the time (save_seconds) or because the
+ * last one failed.
+ */
 bool ls_saves_wanted(ls_saves *saves);
 /*
- * After each step, on all ranks: writes a checkpoint if one is due. wanted: whether any rank wants one. A checkpoint that cannot be
- * written (LS_IO on any rank) is logged and tried again later; other failures are returned.
+ * After each step, on all ranks: writes a checkpoint if one is due. wanted: whether any rank wants one. A checkpoint
+ * that cannot be written (LS_IO on any rank) is logged and tried again later; other failures are returned.
  */
 LS_MUST_USE ls_status ls_saves_after(ls_saves *saves, int64_t step, double loss, bool wanted);
 /* Writes a checkpoint now; LS_IO is handled as in ls_saves_after. On success saves->saved is `step`. */
@@ -182,7 +201,7 @@ LS_MUST_USE ls_status ls_saves_try(ls_saves *saves, int64_t step, double loss);
 /* Writes the last checkpoint. Every failure is returned, with the name of the newest checkpoint that exists. */
 LS_MUST_USE ls_status ls_saves_last(ls_saves *saves, int64_t step, double loss);
 
-/* --- loop.c ----------------------------------------------------------------------------------------------------------------- */
+/* --- loop.c ------------------------------------------------------------------------------------------------------- */
 
 /* The whole training of one rank; context is the ls_training. */
 ls_status ls_train_rank(ls_rank *rank, void *context);

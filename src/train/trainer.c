@@ -33,8 +33,7 @@ struct ls_trainer {
     int64_t peak;       /* largest resident bytes of this rank so far */
 };
 
-ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate, int64_t S,
-                            ls_trainer **out) {
+ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate, int64_t S, ls_trainer **out) {
     ls_trainer *t = calloc(1, sizeof *t);
     if (t == NULL) return ls_error(LS_NO_MEMORY, "no memory for a trainer");
     t->rank = rank;
@@ -71,12 +70,14 @@ static ls_status read_batch(ls_trainer *t, const ls_sequences *from, int64_t fir
 /* Copies t->batch to the rank's inputs, and adds it to t->data_hash. */
 static ls_status put_batch(ls_trainer *t) {
     for (int64_t b = 0; b < t->B; b++)
-        t->data_hash =
-            ls_data_hash(t->data_hash, t->batch.tokens + b * t->S, t->batch.labels + b * t->S, t->S);
+        t->data_hash = ls_data_hash(t->data_hash, t->batch.tokens + b * t->S, t->batch.labels + b * t->S, t->S);
     return ls_batch_put(&t->batch, t->rank);
 }
 
-/* Counts the valid labels of the whole step: the loss is divided by their number, so it must be known before the first backward pass. */
+/*
+ * Counts the valid labels of the whole step: the loss is divided by their number, so it must be known before the first
+ * backward pass.
+ */
 static ls_status count_valid(ls_trainer *t, const ls_sequences *from, int64_t first, int64_t *valid) {
     *valid = 0;
     /* Backwards, so that the first micro-batch is left in t->batch. */
@@ -102,8 +103,7 @@ static ls_status feed(void *context, int64_t micro_batch) {
 }
 
 /* Reduces the figures of a step over the ranks, and this rank's wish with them. */
-static ls_status reduce_figures(ls_trainer *t, const ls_run_times *before, ls_wish wish,
-                                ls_step_report *out) {
+static ls_status reduce_figures(ls_trainer *t, const ls_run_times *before, ls_wish wish, ls_step_report *out) {
     const ls_run_times now = ls_executor_times(t->rank->executor);
     t->peak = ls_max(t->peak, ls_resident_bytes(t->rank).bytes);
     step_figures all = {now.waiting - before->waiting, now.copying - before->copying, t->peak, wish};
@@ -146,7 +146,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     return ls_ok();
 }
 
-/* --- results that are not finite -------------------------------------------------------------------------------------------- */
+/* --- results that are not finite ---------------------------------------------------------------------------------- */
 
 /* The first result of a rank that is not finite: where in the step, and the names of op and tensor. */
 typedef struct finding {
@@ -172,15 +172,15 @@ static ls_status find_not_finite(ls_trainer *t, const ls_sequences *from, int64_
         LS_TRY(read_batch(t, from, first + m * t->B));
         LS_TRY(put_batch(t));
         const char *op = NULL, *tensor = NULL;
-        LS_TRY(ls_executor_run_checked(t->rank->executor, ls_rank_step_program(t->rank, m, t->accumulate),
-                                       &op, &tensor));
+        LS_TRY(
+            ls_executor_run_checked(t->rank->executor, ls_rank_step_program(t->rank, m, t->accumulate), &op, &tensor));
         if (op == NULL || out->micro_batch >= 0) continue;
         out->micro_batch = m;
         snprintf(out->op, sizeof out->op, "%s", op);
         snprintf(out->tensor, sizeof out->tensor, "%s", tensor != NULL ? tensor : "?");
         const ls_image *image = t->rank->image;
-        out->instr = instruction_of(&image->programs[ls_rank_step_program(t->rank, m, t->accumulate)],
-                                    image->buffers, op, out->tensor);
+        out->instr = instruction_of(&image->programs[ls_rank_step_program(t->rank, m, t->accumulate)], image->buffers,
+                                    op, out->tensor);
     }
     return ls_ok();
 }
@@ -195,25 +195,24 @@ static void keep_earliest(void *into, const void *from, size_t bytes) {
     if (earlier(from, into)) memcpy(into, from, bytes);
 }
 
-ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t step,
-                             const ls_step_report *report, char *out, size_t room) {
+ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t step, const ls_step_report *report,
+                             char *out, size_t room) {
     finding first;
     LS_TRY(find_not_finite(t, from, step * t->B * t->accumulate, &first));
     LS_TRY(ls_comm_reduce(t->rank->comm, &first, sizeof first, keep_earliest));
     const char *what = isfinite(report->loss) ? "the gradient's norm is not finite" : "loss is not finite";
     if (first.micro_batch >= 0)
-        snprintf(out, room, "%s; first bad tensor \"%s\" (op %s) on rank %d", what, first.tensor, first.op,
-                 first.rank);
+        snprintf(out, room, "%s; first bad tensor \"%s\" (op %s) on rank %d", what, first.tensor, first.op, first.rank);
     else
-        snprintf(out, room, "%s (loss %g, gradient norm %g), though every single result is: a sum overflows",
-                 what, report->loss, report->grad_norm);
+        snprintf(out, room, "%s (loss %g, gradient norm %g), though every single result is: a sum overflows", what,
+                 report->loss, report->grad_norm);
     return ls_ok();
 }
 
-/* --- evaluation ------------------------------------------------------------------------------------------------------------- */
+/* --- evaluation --------------------------------------------------------------------------------------------------- */
 
-ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n,
-                              ls_trainer_on_batch on_batch, void *context, double *loss) {
+ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n, ls_trainer_on_batch on_batch,
+                              void *context, double *loss) {
     const double kept = ls_rank_get_number(t->rank, LS_BIND_LOSS);
     ls_rank_put_number(t->rank, LS_BIND_LOSS, 0.0);
     int64_t valid = 0;

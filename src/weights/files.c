@@ -1,6 +1,6 @@
 /*
- * Safetensors files that hold the parameters of a model: which files a folder offers, opening them, and checking that together they hold
- * each parameter exactly once.
+ * Safetensors files that hold the parameters of a model: which files a folder offers, opening them, and checking that
+ * together they hold each parameter exactly once.
  */
 #include "weights/weights_impl.h"
 
@@ -81,8 +81,7 @@ static ls_status add_path(ls_file_names *names, const char *folder, const char *
 
 /* A malicious index must not name files outside of the model's folder. */
 static ls_status check_file_name(ls_json_value value, const char *name) {
-    const bool inside =
-        name[0] != 0 && strchr(name, '/') == NULL && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+    const bool inside = name[0] != 0 && strchr(name, '/') == NULL && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
     return inside ? ls_ok() : ls_json_error(value, "the name of a file in the same folder");
 }
 
@@ -110,7 +109,10 @@ static ls_status read_map(ls_json_value map, listing *out) {
     return ls_ok();
 }
 
-/* Lists the files that the index names. Checks all of them before it fails, so that the error can say how many are missing. */
+/*
+ * Lists the files that the index names. Checks all of them before it fails, so that the error can say how many are
+ * missing.
+ */
 static ls_status list_indexed(const char *index, const char *folder, listing *out) {
     complaint missing = {"", 0, ""};
     for (size_t i = 0; i < out->n_indexed; i++) {
@@ -120,12 +122,11 @@ static ls_status list_indexed(const char *index, const char *folder, listing *ou
             return ls_error(LS_INVALID, "%s: weight_map names more than %d files", index, MOST_FILES);
         if (!same) LS_TRY(add_path(&out->files, folder, entry->file_name));
         entry->file = (int)out->files.count - 1;
-        if (!same && !ls_file_exists(out->files.name[entry->file]))
-            complain(&missing, "%s", entry->file_name);
+        if (!same && !ls_file_exists(out->files.name[entry->file])) complain(&missing, "%s", entry->file_name);
     }
     if (missing.count == 0) return ls_ok();
-    return ls_error(LS_IO, "%s: %d of the %zu files that it names are missing: %s: No such file", index,
-                    missing.count, out->files.count, missing.list);
+    return ls_error(LS_IO, "%s: %d of the %zu files that it names are missing: %s: No such file", index, missing.count,
+                    out->files.count, missing.list);
 }
 
 static ls_status read_index(const char *index, const char *folder, listing *out) {
@@ -143,7 +144,10 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* A file of weights in a format that Longspan cannot read. It is an error, because random weights would silently take their place. */
+/*
+ * A file of weights in a format that Longspan cannot read. It is an error, because random weights would silently take
+ * their place.
+ */
 static bool is_foreign(const char *name) {
     return ends_with(name, ".gguf") || ends_with(name, ".pth") ||
            (strncmp(name, "pytorch_model", strlen("pytorch_model")) == 0 && ends_with(name, ".bin"));
@@ -164,16 +168,16 @@ static ls_status list_all(const char *folder, listing *out) {
         status = ls_error(LS_INVALID, "%s: %zu files end in .safetensors, expected at most %d", folder,
                           out->files.count, MOST_FILES);
     if (status.code == LS_OK && out->files.count == 0 && foreign != NULL)
-        status = ls_error(LS_UNSUPPORTED,
-                          "%s: the weights are in %s, a format that is not read; expected *.safetensors",
-                          folder, foreign);
+        status =
+            ls_error(LS_UNSUPPORTED, "%s: the weights are in %s, a format that is not read; expected *.safetensors",
+                     folder, foreign);
     ls_file_names_free(&entries);
     return status;
 }
 
 /*
- * model.safetensors if it exists; else the files that the index names; else all *.safetensors, possibly none. LS_UNSUPPORTED when the
- * folder has weights of other formats only.
+ * model.safetensors if it exists; else the files that the index names; else all *.safetensors, possibly none.
+ * LS_UNSUPPORTED when the folder has weights of other formats only.
  */
 static ls_status list_folder(const char *folder, listing *out) {
     LS_PATH whole = NULL;
@@ -207,9 +211,7 @@ static ls_status list_file(const char *path, listing *out) {
 
 /* ---- finding a tensor ---- */
 
-static bool begins_with(const char *text, const char *prefix) {
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
+static bool begins_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
 
 /* The name of a parameter in the files; points into `parameter`. */
 static const char *name_in_files(const ls_weight_files *files, const char *parameter) {
@@ -237,7 +239,10 @@ const ls_st_tensor *ls_weight_files_of(const ls_weight_files *files, const ls_fl
     return t;
 }
 
-/* Whether the files leave out the prefix: no tensor's name begins with it, and at least one is a parameter's name without it. */
+/*
+ * Whether the files leave out the prefix: no tensor's name begins with it, and at least one is a parameter's name
+ * without it.
+ */
 static bool leaves_out(const ls_weight_files *files, const ls_image *image, const char *prefix) {
     bool found = false;
     for (int f = 0; f < files->n; f++)
@@ -283,8 +288,7 @@ static void check_parameter(checking *c, const ls_flat *flat) {
         return;
     }
     if (times > 1) complain(&c->complaints[REPEATED], "%s", name);
-    if (t->dtype > LS_ST_BF16)
-        complain(&c->complaints[NOT_FLOAT], "%s is %s", name, ls_st_dtype_name(t->dtype));
+    if (t->dtype > LS_ST_BF16) complain(&c->complaints[NOT_FLOAT], "%s is %s", name, ls_st_dtype_name(t->dtype));
     if (same_shape(t, &flat->shape)) return;
     char found[96], wanted[64];
     shape_text(t->ndim, t->shape, found, sizeof found);
@@ -292,9 +296,7 @@ static void check_parameter(checking *c, const ls_flat *flat) {
     complain(&c->complaints[MISSHAPEN], "%s is %s, expected %s", name, found, wanted);
 }
 
-static int by_name(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
+static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 static bool is_derived(const char *name, const ls_weight_rules *rules) {
     const size_t n = strlen(name);
@@ -309,8 +311,7 @@ static bool same_numbers(const ls_st_tensor *a, const ls_st_tensor *b) {
     bool same = a->count == b->count;
     for (int64_t i = 0; i < a->count && same; i += BLOCK) {
         const int64_t n = ls_min(BLOCK, a->count - i);
-        same = ls_st_convert(a, i, n, LS_F64, x).code == LS_OK &&
-               ls_st_convert(b, i, n, LS_F64, y).code == LS_OK;
+        same = ls_st_convert(a, i, n, LS_F64, x).code == LS_OK && ls_st_convert(b, i, n, LS_F64, y).code == LS_OK;
         for (int64_t k = 0; k < n && same; k++) same = x[k] == y[k] || (isnan(x[k]) && isnan(y[k]));
         if ((i + n) % FORGET == 0) {
             ls_st_forget(a, i + n - FORGET, FORGET);
@@ -320,7 +321,9 @@ static bool same_numbers(const ls_st_tensor *a, const ls_st_tensor *b) {
     return same;
 }
 
-/* Whether the rules say that the tensor is a copy of a parameter. A copy that differs from its original is a complaint. */
+/*
+ * Whether the rules say that the tensor is a copy of a parameter. A copy that differs from its original is a complaint.
+ */
 static bool check_copy(checking *c, const ls_st_tensor *t) {
     const ls_weight_rules *rules = c->rules;
     if (rules->copy == NULL || rules->original == NULL || strcmp(t->name, rules->copy) != 0) return false;
@@ -331,8 +334,7 @@ static bool check_copy(checking *c, const ls_st_tensor *t) {
 }
 
 static void check_tensor(checking *c, const ls_st_tensor *t) {
-    if (bsearch(&t->name, c->expected, (size_t)c->image->n_flats, sizeof *c->expected, by_name) != NULL)
-        return;
+    if (bsearch(&t->name, c->expected, (size_t)c->image->n_flats, sizeof *c->expected, by_name) != NULL) return;
     if (!is_derived(t->name, c->rules) && !check_copy(c, t)) complain(&c->complaints[EXTRA], "%s", t->name);
 }
 
@@ -342,16 +344,16 @@ static ls_status report(const checking *c, const char *what) {
     for (int k = 0; k < KINDS; k++) {
         const size_t used = strlen(text);
         if (c->complaints[k].count > 0)
-            snprintf(text + used, sizeof text - used, "%s%d %s (%s)", used ? "; " : "",
-                     c->complaints[k].count, c->complaints[k].kind, c->complaints[k].list);
+            snprintf(text + used, sizeof text - used, "%s%d %s (%s)", used ? "; " : "", c->complaints[k].count,
+                     c->complaints[k].kind, c->complaints[k].list);
     }
     if (text[0] == 0) return ls_ok();
     return ls_error(LS_INVALID, "%s: its tensors are not the model's: %s", what, text);
 }
 
 /* Checks names, types and shapes against the image, and the index against the files. */
-static ls_status check_files(const ls_weight_files *files, const char *what, const listing *l,
-                             const ls_image *image, const ls_weight_rules *rules) {
+static ls_status check_files(const ls_weight_files *files, const char *what, const listing *l, const ls_image *image,
+                             const ls_weight_rules *rules) {
     checking c = {.files = files,
                   .image = image,
                   .rules = rules,
@@ -370,8 +372,7 @@ static ls_status check_files(const ls_weight_files *files, const char *what, con
     }
     qsort(c.expected, (size_t)image->n_flats, sizeof *c.expected, by_name);
     for (int f = 0; f < files->n; f++)
-        for (int64_t t = 0; t < ls_st_count(files->file[f]); t++)
-            check_tensor(&c, ls_st_at(files->file[f], t));
+        for (int64_t t = 0; t < ls_st_count(files->file[f]); t++) check_tensor(&c, ls_st_at(files->file[f], t));
     for (size_t i = 0; i < l->n_indexed; i++) {
         const indexed_tensor *entry = &l->indexed[i];
         if (ls_st_find(files->file[entry->file], entry->tensor) == NULL)
@@ -384,8 +385,8 @@ static ls_status check_files(const ls_weight_files *files, const char *what, con
 /* ---- opening ---- */
 
 /* `what` names the files in errors. */
-static ls_status open_listed(const char *what, const listing *l, const ls_image *image,
-                             const ls_weight_rules *rules, ls_weight_files **out) {
+static ls_status open_listed(const char *what, const listing *l, const ls_image *image, const ls_weight_rules *rules,
+                             ls_weight_files **out) {
     static const ls_weight_rules none = {.derived = NULL};
     const size_t n = l->files.count;
     ls_weight_files *files = calloc(1, sizeof *files + sizeof(ls_st_file *) * n);
@@ -394,8 +395,7 @@ static ls_status open_listed(const char *what, const listing *l, const ls_image 
     ls_status status = ls_ok();
     for (; (size_t)files->n < n && status.code == LS_OK; files->n += status.code == LS_OK)
         status = ls_st_open(l->files.name[files->n], &files->file[files->n]);
-    if (rules->prefix != NULL && leaves_out(files, image, rules->prefix))
-        files->missing_prefix = rules->prefix;
+    if (rules->prefix != NULL && leaves_out(files, image, rules->prefix)) files->missing_prefix = rules->prefix;
     if (status.code == LS_OK) status = check_files(files, what, l, image, rules);
     if (status.code == LS_OK)
         *out = files;

@@ -10,8 +10,7 @@
 enum {
     READ_COUNT = 1 << 15, /* elements that one task reads as f64: 256 KiB fit a second-level cache */
     CONVERT_COUNT =
-        1
-        << 20 /* elements that one task converts: large, because only whole pages of the file can be freed */
+        1 << 20 /* elements that one task converts: large, because only whole pages of the file can be freed */
 };
 
 /* ---- filling ---- */
@@ -32,8 +31,8 @@ typedef struct filling {
 } filling;
 
 /*
- * Writes n numbers to to[at ...], elements of type dtype. bf16 is rounded from f32, not from f64, because the update also makes parameters
- * from f32 masters.
+ * Writes n numbers to to[at ...], elements of type dtype. bf16 is rounded from f32, not from f64, because the update
+ * also makes parameters from f32 masters.
  */
 static void store(const double *x, int64_t n, ls_dtype dtype, char *to, int64_t at) {
     for (int64_t i = 0; i < n; i++) {
@@ -46,8 +45,7 @@ static void store(const double *x, int64_t n, ls_dtype dtype, char *to, int64_t 
     }
 }
 
-void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count,
-                      const double *values) {
+void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count, const double *values) {
     const ls_image *image = ls_executor_image(executor);
     char *parameters = ls_executor_tensor(executor, LS_BIND_PARAMETERS);
     LS_ASSERT(parameters != NULL);
@@ -58,8 +56,7 @@ void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start,
     for (int p = 0; p < image->n_pieces && master != NULL; p++) {
         const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(executor));
         const ls_flat_piece part = ls_piece_within(&piece, at, count);
-        if (part.count > 0)
-            store(values + (part.start - at), part.count, image->accumulator, master, part.at);
+        if (part.count > 0) store(values + (part.start - at), part.count, image->accumulator, master, part.at);
     }
 }
 
@@ -92,8 +89,7 @@ static ls_status convert_chunk(const filling *f, const chunk *c) {
         const ls_flat_piece part = ls_piece_within(&piece, at, c->count);
         if (part.count > 0)
             LS_TRY(source->convert(source->context, c->flat, part.start - c->flat->start, part.count,
-                                   image->accumulator,
-                                   master + (size_t)part.at * ls_dtype_bytes(image->accumulator)));
+                                   image->accumulator, master + (size_t)part.at * ls_dtype_bytes(image->accumulator)));
     }
     return ls_ok();
 }
@@ -127,8 +123,7 @@ ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source)
     const size_t room = (size_t)ls_pool_threads(ls_executor_pool(executor)) * READ_COUNT;
     chunk *chunks = malloc(sizeof *chunks * (size_t)n);
     double *numbers = direct ? NULL : malloc(sizeof *numbers * room);
-    filling f = {
-        .executor = executor, .source = source, .chunks = chunks, .numbers = numbers, .status = ls_ok()};
+    filling f = {.executor = executor, .source = source, .chunks = chunks, .numbers = numbers, .status = ls_ok()};
     if (chunks != NULL && (direct || numbers != NULL)) {
         (void)cut_chunks(image, most, chunks);
         pthread_mutex_init(&f.lock, NULL);
@@ -158,11 +153,10 @@ ls_status ls_weights_not_finite(ls_executor *executor, const char *what) {
         for (int64_t at = 0; at < flat->count; at++) {
             const double number = number_at(parameters, image->dtype, flat->start + at);
             if (!isfinite(number))
-                return ls_error(LS_INVALID, "%s not finite: element %lld of tensor %s is %g", what,
-                                (long long)at, flat->name, isnan(number) ? NAN : number);
+                return ls_error(LS_INVALID, "%s not finite: element %lld of tensor %s is %g", what, (long long)at,
+                                flat->name, isnan(number) ? NAN : number);
         }
     }
-    return ls_error(LS_INVALID,
-                    "%s not finite, though every weight is: an intermediate result exceeds the range of %s",
+    return ls_error(LS_INVALID, "%s not finite, though every weight is: an intermediate result exceeds the range of %s",
                     what, ls_dtype_name(image->dtype));
 }

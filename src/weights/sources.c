@@ -32,8 +32,7 @@ static void normal_pair(uint32_t a, uint32_t b, double deviation, double out[2])
 
 static void normal_block(uint64_t seed, uint64_t stream, uint64_t block, double deviation, double out[4]) {
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream,
-                                 (uint32_t)(stream >> 32)};
+    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
     uint32_t words[4];
     ls_philox(key, counter, words);
     normal_pair(words[0], words[1], deviation, out);
@@ -45,12 +44,11 @@ static void fill_constant(double value, int64_t count, double *out) {
 }
 
 /*
- * Norms and biases are constant. Numbers 4b .. 4b+3 of a parameter come from one Philox block (key: the seed; counter: b and the
- * parameter's name) by two Box-Muller pairs. Each number depends on (seed, name, index) only, so any range can be made without the
- * rest.
+ * Norms and biases are constant. Numbers 4b .. 4b+3 of a parameter come from one Philox block (key: the seed; counter:
+ * b and the parameter's name) by two Box-Muller pairs. Each number depends on (seed, name, index) only, so any range
+ * can be made without the rest.
  */
-static void make_random(const ls_flat *flat, const random_rule *rule, int64_t start, int64_t count,
-                        double *out) {
+static void make_random(const ls_flat *flat, const random_rule *rule, int64_t start, int64_t count, double *out) {
     if (flat->shape.ndim < 2) {
         const size_t length = strlen(flat->name), n = strlen(".bias");
         const bool bias = length >= n && strcmp(flat->name + length - n, ".bias") == 0;

@@ -1,60 +1,60 @@
 /*
- * weights: where parameters come from (safetensors files, checkpoints, random numbers), and how they get into an executor.
- * T is the type of the parameters, G the type of sums, in which the masters are.
+ * weights: where parameters come from (safetensors files, checkpoints, random numbers), and how they get into an
+ * executor. T is the type of the parameters, G the type of sums, in which the masters are.
  */
 #ifndef LS_WEIGHTS_H
 #define LS_WEIGHTS_H
 
 #include "run/run.h"
 
-/* Gives elements [start, start + count) of a parameter (flat: its name and shape). Any thread may call the functions. A source whose context is NULL is none. */
+/*
+ * Gives elements [start, start + count) of a parameter (flat: its name and shape). Any thread may call the functions. A
+ * source whose context is NULL is none.
+ */
 typedef struct ls_weight_source {
     /* As f64, which holds every source type exactly. */
     ls_status (*read)(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out);
     void *context;
     /* As f32, f64 or bf16, into their final place; f64 becomes bf16 by way of f32. NULL: the source can only read. */
-    ls_status (*convert)(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to,
-                         void *out);
+    ls_status (*convert)(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to, void *out);
 } ls_weight_source;
 
 /* Fills the bound parameters, and this rank's shard of the masters when masters are bound. */
 LS_MUST_USE ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source);
 /* Sets elements [start, start + count) of one parameter, and of its master where this rank's shard has them. */
-void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count,
-                      const double *values);
+void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count, const double *values);
 
 /*
- * Explains a result that is not finite. LS_INVALID: `what`, which begins the message, then the first element of a parameter that is not
- * finite, or that all parameters are finite. Reads all parameters of this rank.
+ * Explains a result that is not finite. LS_INVALID: `what`, which begins the message, then the first element of a
+ * parameter that is not finite, or that all parameters are finite. Reads all parameters of this rank.
  */
 ls_status ls_weights_not_finite(ls_executor *executor, const char *what);
 
 /* What files may hold besides the parameters, and how they may name them. A field may be NULL. */
 typedef struct ls_weight_rules {
-    const char *const
-        *derived; /* name endings of tensors that are not trained and are ignored; ends with NULL */
+    const char *const *derived; /* name endings of tensors that are not trained and are ignored; ends with NULL */
     const char *copy,
-        *original;      /* files may hold the parameter `original` a second time under the name `copy`, as a tied head is */
+        *original; /* files may hold the parameter `original` a second time under the name `copy`, as a tied head is */
     const char *prefix; /* of parameters' names; files may leave it out in all of them */
 } ls_weight_rules;
 
 /*
- * The safetensors of a folder: model.safetensors, or the files of model.safetensors.index.json, or all *.safetensors. Names, types
- * and shapes must be those of the image, an index must agree with its files, and a copy must be equal to its original. One LS_INVALID
- * error lists all mistakes. rules may be NULL. out->context is NULL when the folder has no such file.
+ * The safetensors of a folder: model.safetensors, or the files of model.safetensors.index.json, or all *.safetensors.
+ * Names, types and shapes must be those of the image, an index must agree with its files, and a copy must be equal to
+ * its original. One LS_INVALID error lists all mistakes. rules may be NULL. out->context is NULL when the folder has no
+ * such file.
  */
-LS_MUST_USE ls_status ls_weights_open_folder(const char *folder, const ls_image *image,
-                                             const ls_weight_rules *rules, ls_weight_source *out);
+LS_MUST_USE ls_status ls_weights_open_folder(const char *folder, const ls_image *image, const ls_weight_rules *rules,
+                                             ls_weight_source *out);
 /* One safetensors file, checked in the same way. */
 LS_MUST_USE ls_status ls_weights_open_file(const char *path, const ls_image *image, ls_weight_source *out);
 /*
- * Norms 1, biases 0, matrices normally distributed around 0 with this standard deviation. A number depends on (seed, parameter's name,
- * index) only, and so is the same for any mesh and type.
+ * Norms 1, biases 0, matrices normally distributed around 0 with this standard deviation. A number depends on (seed,
+ * parameter's name, index) only, and so is the same for any mesh and type.
  */
 LS_MUST_USE ls_status ls_weights_open_random(uint64_t seed, double deviation, ls_weight_source *out);
 /* The same with another value for norms: 0 for models that add 1 to the weight of a norm. */
-LS_MUST_USE ls_status ls_weights_open_random_norms(uint64_t seed, double deviation, double norm,
-                                                   ls_weight_source *out);
+LS_MUST_USE ls_status ls_weights_open_random_norms(uint64_t seed, double deviation, double norm, ls_weight_source *out);
 void ls_weights_close(ls_weight_source *source); /* NULL and a source without context are allowed */
 bool ls_weights_from_file(const ls_weight_source *source);
 

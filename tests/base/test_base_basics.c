@@ -70,10 +70,10 @@ static void test_status(void **state) {
     ls_status status = ls_error(LS_INVALID, "rank %d of\n%s", 3, "\"x\"\t");
     assert_int_equal(status.code, LS_INVALID);
     assert_string_equal(status.text, "rank 3 of?\"x\"?"); /* one line, whatever is in the values */
-    const ls_status cut = ls_error(
-        LS_INVALID, "%s", "caf\xc3\xa9 \xf0\x9f\x98\x80 \xc2\x9b\xc3 \xed\xa0\x80 \xe2\x80\xae\xf0\x9f");
-    assert_string_equal(
-        cut.text, "caf\xc3\xa9 \xf0\x9f\x98\x80 ??? ??? ?????"); /* of UTF-8, which a terminal may print */
+    const ls_status cut =
+        ls_error(LS_INVALID, "%s", "caf\xc3\xa9 \xf0\x9f\x98\x80 \xc2\x9b\xc3 \xed\xa0\x80 \xe2\x80\xae\xf0\x9f");
+    assert_string_equal(cut.text,
+                        "caf\xc3\xa9 \xf0\x9f\x98\x80 ??? ??? ?????"); /* of UTF-8, which a terminal may print */
     status = ls_error_in(status, "file '%s'", "a.json");
     assert_string_equal(status.text, "file 'a.json': rank 3 of?\"x\"?");
     assert_int_equal(status.code, LS_INVALID);
@@ -85,8 +85,7 @@ static void test_status(void **state) {
     big[sizeof big - 1] = 0;
     status = ls_error_in(ls_error(LS_IO, "%s", big), "%s", big);
     assert_int_equal(strlen(status.text), sizeof status.text - 1);
-    status =
-        ls_error(LS_IO, "cannot open %s: %s", big, "No such file"); /* the middle goes, the reason stays */
+    status = ls_error(LS_IO, "cannot open %s: %s", big, "No such file"); /* the middle goes, the reason stays */
     assert_int_equal(strncmp(status.text, "cannot open yyy", 15), 0);
     assert_non_null(strstr(status.text, "yyy...yyy"));
     assert_string_equal(strchr(status.text, ':'), ": No such file");
@@ -98,8 +97,7 @@ static void test_status(void **state) {
     assert_int_equal(pass_on(ls_ok(), &reached).code, LS_OK);
     assert_int_equal(pass_on(ls_error(LS_PEER, "x"), &reached).code, LS_PEER);
     assert_int_equal(reached, 1);
-    for (int code = LS_OK; code <= LS_DIVERGED; code++)
-        assert_string_not_equal(ls_code_name((ls_code)code), "unknown");
+    for (int code = LS_OK; code <= LS_DIVERGED; code++) assert_string_not_equal(ls_code_name((ls_code)code), "unknown");
     assert_string_equal(ls_code_name((ls_code)99), "unknown");
     assert_string_equal(ls_code_name(LS_IO), "io");
 }

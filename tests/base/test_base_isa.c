@@ -21,8 +21,7 @@ static bool cpuinfo_has(const char *flags) {
         if (strncmp(line, "flags", 5) != 0) continue;
         line[strcspn(line, "\n")] = ' ';
         found = true;
-        for (const char *flag = flags; *flag != 0 && found;
-             flag += strcspn(flag, " "), flag += *flag == ' ') {
+        for (const char *flag = flags; *flag != 0 && found; flag += strcspn(flag, " "), flag += *flag == ' ') {
             char word[40];
             snprintf(word, sizeof word, " %.*s ", (int)strcspn(flag, " "), flag);
             found = strstr(line, word) != NULL;
@@ -68,8 +67,7 @@ static void test_rows(void **state) {
     /* Features that no row has all of: the row with most of those. */
     assert_int_equal(ls_isa_within(LS_FEATURE_AMX_BF16), LS_ISA_REF);
     assert_int_equal(ls_isa_within(LS_FEATURE_BASELINE | LS_FEATURE_AVX512), LS_ISA_BASE);
-    assert_int_equal(ls_isa_within(ls_isas[LS_ISA_AVX2].features | LS_FEATURE_AMX_BF16 | 1u << 31),
-                     LS_ISA_AVX2);
+    assert_int_equal(ls_isa_within(ls_isas[LS_ISA_AVX2].features | LS_FEATURE_AMX_BF16 | 1u << 31), LS_ISA_AVX2);
     assert_false(ls_isa_allows(LS_ISA_AVX2, LS_FEATURE_BASELINE | LS_FEATURE_AVX512));
     assert_false(ls_isa_allows(LS_ISA_REF, LS_FEATURE_BASELINE));
 }

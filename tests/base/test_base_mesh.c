@@ -47,8 +47,7 @@ static void test_parse(void **state) {
     const struct {
         const char *text;
         int size[LS_AXES];
-    } good[] = {
-        {"dp=2,ring=3,ulysses=4", {2, 3, 4}}, {"ulysses=4,dp=1", {1, 0, 4}}, {"ring=100000", {0, 100000, 0}}};
+    } good[] = {{"dp=2,ring=3,ulysses=4", {2, 3, 4}}, {"ulysses=4,dp=1", {1, 0, 4}}, {"ring=100000", {0, 100000, 0}}};
     for (size_t i = 0; i < LS_COUNT(good); i++) {
         ls_mesh mesh;
         assert_int_equal(ls_mesh_parse(good[i].text, &mesh).code, LS_OK);
@@ -78,8 +77,7 @@ static void test_parse(void **state) {
         ls_mesh mesh = ls_mesh_make(7, 7, 7);
         const ls_status status = ls_mesh_parse(bad[i].text, &mesh);
         assert_int_equal(status.code, LS_USAGE);
-        if (!strstr(status.text, bad[i].says))
-            fail_msg("\"%s\" does not say \"%s\"", status.text, bad[i].says);
+        if (!strstr(status.text, bad[i].says)) fail_msg("\"%s\" does not say \"%s\"", status.text, bad[i].says);
         assert_int_equal(mesh.size[0], 7);
     }
 }

@@ -20,12 +20,10 @@ static void check_philox(const uint32_t key[2], const uint32_t counter[4], const
 static void test_philox_known_answers(void **state) {
     (void)state;
     const uint32_t ones = 0xffffffffu;
-    check_philox((uint32_t[2]){0}, (uint32_t[4]){0},
-                 (uint32_t[4]){0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+    check_philox((uint32_t[2]){0}, (uint32_t[4]){0}, (uint32_t[4]){0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
     check_philox((uint32_t[2]){ones, ones}, (uint32_t[4]){ones, ones, ones, ones},
                  (uint32_t[4]){0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-    check_philox((uint32_t[2]){0xa4093822, 0x299f31d0},
-                 (uint32_t[4]){0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+    check_philox((uint32_t[2]){0xa4093822, 0x299f31d0}, (uint32_t[4]){0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
                  (uint32_t[4]){0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
@@ -128,8 +126,7 @@ static void test_bf16_rounds_to_nearest_even(void **state) {
         assert_true(isnan(ls_bf16_to_f32(ls_bf16_from_f32(float_of(0x7f800000 | payload)))));
         assert_true(isnan(ls_bf16_to_f32(ls_bf16_from_f32(float_of(0xff800000 | payload)))));
     }
-    assert_true(
-        isnan(ls_bf16_to_f32(ls_bf16_from_f32(float_of(0x7f800001))))); /* payload only in the lost bits */
+    assert_true(isnan(ls_bf16_to_f32(ls_bf16_from_f32(float_of(0x7f800001))))); /* payload only in the lost bits */
 }
 
 int main(void) {

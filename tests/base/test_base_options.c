@@ -58,8 +58,8 @@ static void test_every_type(void **state) {
     (void)state;
     settings s = {0};
     bool given[ROWS];
-    const char *const *words = WORDS("--ranks", "8", "--verify", "--memory=3MiB", "--lr", "-0", "--dtype",
-                                     "bf16", "--data", "a", "b", "-c", "--out=o=p", "--steps", "+5");
+    const char *const *words = WORDS("--ranks", "8", "--verify", "--memory=3MiB", "--lr", "-0", "--dtype", "bf16",
+                                     "--data", "a", "b", "-c", "--out=o=p", "--steps", "+5");
     assert_int_equal(parse(&s, given, words).code, LS_OK);
     assert_int_equal(s.ranks, 8);
     assert_true(s.verify);

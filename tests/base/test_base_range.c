@@ -20,8 +20,8 @@ static void for_each_byte(const ls_range *r, void (*visit)(void *, int64_t), voi
         for (int64_t i1 = 0; i1 < r->count[1]; i1++)
             for (int64_t i0 = 0; i0 < r->count[0]; i0++)
                 for (size_t b = 0; b < r->length; b++)
-                    visit(context, (int64_t)(r->offset + b) + i0 * r->stride[0] + i1 * r->stride[1] +
-                                       i2 * r->stride[2]);
+                    visit(context,
+                          (int64_t)(r->offset + b) + i0 * r->stride[0] + i1 * r->stride[1] + i2 * r->stride[2]);
 }
 
 typedef struct byte_map {
@@ -112,8 +112,7 @@ static void test_overlap_of_long_combs(void **state) {
         bool hit = false;
         for (int64_t i = 0; i < a.count[0]; i++)
             for (int64_t j = 0; j < b.count[0]; j++) {
-                const int64_t at_a = (int64_t)a.offset + i * a.stride[0],
-                              at_b = (int64_t)b.offset + j * b.stride[0];
+                const int64_t at_a = (int64_t)a.offset + i * a.stride[0], at_b = (int64_t)b.offset + j * b.stride[0];
                 hit |= at_a < at_b + (int64_t)b.length && at_b < at_a + (int64_t)a.length;
             }
         assert_int_equal(ls_range_overlap(&a, &b), hit);
@@ -129,8 +128,7 @@ static void test_overlap_of_slices(void **state) {
     const ls_range head3 = {(size_t)(3 * head), (size_t)head, {S, B, 1}, {row, S * row, 0}};
     const ls_range head4 = {(size_t)(4 * head), (size_t)head, {S, B, 1}, {row, S * row, 0}};
     const ls_range heads3to5 = {(size_t)(3 * head), (size_t)(3 * head), {S / 2, B, 1}, {row, S * row, 0}};
-    const ls_range late = {
-        (size_t)(S / 2 * row + 3 * head), (size_t)(2 * head), {S / 2, B, 1}, {row, S * row, 0}};
+    const ls_range late = {(size_t)(S / 2 * row + 3 * head), (size_t)(2 * head), {S / 2, B, 1}, {row, S * row, 0}};
     const ls_range odd_rows = {(size_t)row, (size_t)row, {S / 2, B, 1}, {2 * row, S * row, 0}};
     const ls_range even_rows = {0, (size_t)row, {S / 2, B, 1}, {2 * row, S * row, 0}};
     assert_false(ls_range_overlap(&head3, &head4));
@@ -140,8 +138,7 @@ static void test_overlap_of_slices(void **state) {
     assert_true(ls_range_overlap(&late, &head4));
     assert_false(ls_range_overlap(&odd_rows, &even_rows));
     assert_true(ls_range_overlap(&odd_rows, &head3));
-    const ls_range nothing = ls_range_flat(100, 0), next = ls_range_flat(200, 10),
-                   before = ls_range_flat(190, 10);
+    const ls_range nothing = ls_range_flat(100, 0), next = ls_range_flat(200, 10), before = ls_range_flat(190, 10);
     assert_false(ls_range_overlap(&nothing, &nothing));
     assert_false(ls_range_overlap(&next, &before));
     assert_true(ls_range_overlap(&next, &next));

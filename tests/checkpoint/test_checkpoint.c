@@ -49,8 +49,8 @@ typedef struct work {
 } work;
 
 /*
- * State of element at + start of the flat space, which is one of parameter f: the same on any mesh. Kinds are 0 master, 1 m, 2 v; there are
- * zeros of both signs and denormals among them.
+ * State of element at + start of the flat space, which is one of parameter f: the same on any mesh. Kinds are 0 master,
+ * 1 m, 2 v; there are zeros of both signs and denormals among them.
  */
 static double value_of(const work *w, int kind, int f, const ls_flat *flat, int64_t at) {
     const int64_t i = ((int64_t)f << 24) + at - flat->start;
@@ -117,8 +117,7 @@ static ls_status check_state(const work *w, ls_executor *ex) {
         const ls_flat *flat = &image->flats[f];
         ls_flat_piece part;
         for (int64_t i = flat->start; i < flat->start + flat->count; i++) {
-            if (!same_bits(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype,
-                           value_of(w, 0, f, flat, i)))
+            if (!same_bits(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, f, flat, i)))
                 return ls_error(LS_DIVERGED, "parameter %s, element %lld differs", flat->name, (long long)i);
         }
         for (int p = 0; next_part(ex, flat, &p, &part);) {
@@ -146,8 +145,7 @@ static ls_status save_and_load(const work *w, ls_executor *ex, ls_comm *comm, ch
     if (w->path == NULL) return ls_ok();
     ls_train_state state;
     LS_TRY(ls_checkpoint_load(ex, comm, w->path, &state));
-    if (state.step != w->step || state.seed != UINT64_MAX - 3 || state.sequences != 77 ||
-        state.last_loss != 1.0 / 3)
+    if (state.step != w->step || state.seed != UINT64_MAX - 3 || state.sequences != 77 || state.last_loss != 1.0 / 3)
         return ls_error(LS_DIVERGED, "the state differs");
     return check_state(w, ex);
 }
@@ -157,8 +155,7 @@ static ls_status make_image(const work *w, ls_model *model, ls_graph *g, int ran
     ls_machine machine;
     ls_machine_detect(&machine);
     LS_TRY(ls_model_build(model, g, 2, 11, true, &lm));
-    const ls_job job = {.graph = g,
-                        .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_ADAMW, false)};
+    const ls_job job = {.graph = g, .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_ADAMW, false)};
     const ls_target target = {.mesh = ls_mesh_make(w->mesh.dp, w->mesh.ring, w->mesh.ulysses),
                               .rank = rank,
                               .strategy = w->mesh.strategy,
@@ -269,8 +266,7 @@ static void test_any_mesh(void **state) {
             w.folder = *state;
             w.step = (int64_t)(t * 10 + a);
             assert_ok(run(&w));
-            for (size_t b = 0; b < LS_COUNT(meshes); b++)
-                assert_ok(load(state, meshes[b], types[t], w.saved, w.step));
+            for (size_t b = 0; b < LS_COUNT(meshes); b++) assert_ok(load(state, meshes[b], types[t], w.saved, w.step));
         }
     }
     /* The same masters whatever the type of the parameters: f32 goes on in bf16, f64 does not. */
@@ -290,8 +286,8 @@ static void test_same_files(void **state) {
         ls_file_map map[2];
         for (int i = 0; i < 2; i++) {
             LS_PATH path = NULL;
-            assert_ok(ls_path_join(scratch_path(state, i ? "checkpoint-00000002" : "checkpoint-00000001"),
-                                   names[f], &path));
+            assert_ok(
+                ls_path_join(scratch_path(state, i ? "checkpoint-00000002" : "checkpoint-00000001"), names[f], &path));
             assert_ok(ls_file_map_open(path, &map[i]));
         }
         assert_int_equal(map[0].bytes, map[1].bytes);
@@ -312,8 +308,7 @@ static void flip(const char *path, int64_t at) {
 
 /* A bit flipped anywhere is seen, whichever rank reads it, and named; turned back, all is well. */
 static void test_corruption(void **state) {
-    static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "config.json",
-                                        "state.json"};
+    static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "config.json", "state.json"};
     save_ok(state, TWO, LS_BF16, 10, 0);
     LS_PATH path = NULL;
     LS_PATH folder = NULL;
@@ -325,8 +320,7 @@ static void test_corruption(void **state) {
         for (int64_t at = 0; at < info.st_size;
              at += at + 1 == info.st_size ? 1 : ls_min(info.st_size / 23 + 1, info.st_size - 1 - at)) {
             flip(path, at);
-            assert_error(load(state, at % 2 ? THREE : ONE, LS_BF16, folder, 10), LS_INVALID, names[f],
-                         "corrupted");
+            assert_error(load(state, at % 2 ? THREE : ONE, LS_BF16, folder, 10), LS_INVALID, names[f], "corrupted");
             flip(path, at);
         }
     }
@@ -336,8 +330,7 @@ static void test_corruption(void **state) {
     struct stat info;
     assert_int_equal(stat(path, &info), 0);
     flip(path, info.st_size - 1);
-    assert_error(load(state, FOUR, LS_BF16, folder, 10), LS_INVALID, "optimizer.safetensors",
-                 "(v lm_head.weight)");
+    assert_error(load(state, FOUR, LS_BF16, folder, 10), LS_INVALID, "optimizer.safetensors", "(v lm_head.weight)");
 }
 
 /* A scalar of the record that is changed by an editor is no better than a bit. */
@@ -360,8 +353,7 @@ static void test_state_of_record(void **state) {
     assert_ok(ls_file_write(path, text, bytes / 2));
     assert_error(ls_checkpoint_state(folder, &s), LS_INVALID, "state.json", "corrupted");
     free(text);
-    assert_error(ls_checkpoint_state(scratch_path(state, "nothing"), &s), LS_IO, "state.json",
-                 "No such file");
+    assert_error(ls_checkpoint_state(scratch_path(state, "nothing"), &s), LS_IO, "state.json", "No such file");
 }
 
 static void test_truncated(void **state) {
@@ -418,8 +410,7 @@ static void test_cannot_write(void **state) {
 static void test_keep_and_find(void **state) {
     LS_PATH path = NULL;
     assert_error(ls_checkpoint_find(*state, &path), LS_INVALID, "no checkpoint in", *state);
-    assert_error(ls_checkpoint_find(scratch_path(state, "nowhere"), &path), LS_INVALID, "no checkpoint in",
-                 "nowhere");
+    assert_error(ls_checkpoint_find(scratch_path(state, "nowhere"), &path), LS_INVALID, "no checkpoint in", "nowhere");
     for (int step = 1; step <= 3; step++) save_ok(state, ONE, LS_F32, step, 0);
     assert_int_equal(count_entries(*state, "checkpoint-"), 3);
     save_ok(state, TWO, LS_F32, 100000007, 2);
@@ -432,8 +423,7 @@ static void test_keep_and_find(void **state) {
     assert_ok(ls_file_make_folders(scratch_path(state, "checkpoint-best")));
     assert_ok(ls_checkpoint_find(*state, &path));
     assert_string_equal(path, scratch_path(state, "checkpoint-100000007"));
-    save_ok(state, TWO, LS_F32, 5,
-            1); /* goes back: the one just written stays, the newest of the others goes */
+    save_ok(state, TWO, LS_F32, 5, 1); /* goes back: the one just written stays, the newest of the others goes */
     assert_int_equal(count_entries(*state, "checkpoint-"), 2);
     assert_true(ls_file_exists(scratch_path(state, "checkpoint-00000005")));
     assert_true(ls_file_exists(scratch_path(state, "checkpoint-best")));

@@ -85,8 +85,7 @@ static void test_round_trip(void **state) {
         const kept_path path = path_in(state, "out/model.safetensors.index.json");
         int64_t total = 0;
         assert_ok(ls_json_read(path.text, 1 << 20, &index));
-        assert_ok(
-            ls_json_int(ls_json_field(ls_json_root(index), "metadata"), "total_size", 0, 1 << 30, &total));
+        assert_ok(ls_json_int(ls_json_field(ls_json_root(index), "metadata"), "total_size", 0, 1 << 30, &total));
         assert_int_equal(total, result.bytes);
         ls_json_free(index);
         const kept_path again = path_in(state, "again"), second = path_in(state, "again/checkpoint-00000012");
@@ -107,8 +106,7 @@ static void test_same_from_any_ranks(void **state) {
         snprintf(run, sizeof run, "run%d", ranks);
         snprintf(checkpoint, sizeof checkpoint, "run%d/checkpoint-00000012", ranks);
         snprintf(out, sizeof out, "out%d", ranks);
-        const kept_path to = path_in(state, run), from = path_in(state, checkpoint),
-                        folder = path_in(state, out);
+        const kept_path to = path_in(state, run), from = path_in(state, checkpoint), folder = path_in(state, out);
         const saving s = {model.text, to.text, LS_BF16, ranks};
         save_model(&s);
         assert_ok(export(from.text, NULL, folder.text, LS_ST_BF16, 700, NULL));
@@ -130,8 +128,7 @@ static void test_same_from_any_ranks(void **state) {
 static void test_config(void **state) {
     static const struct {
         ls_st_dtype dtype;
-        const char *before,
-            *after; /* a part of the text that is exchanged before saving, and what is expected there */
+        const char *before, *after; /* a part of the text that is exchanged before saving, and what is expected there */
     } cases[] = {
         {LS_ST_F16, "\"torch_dtype\" : \"bfloat16\"", "\"torch_dtype\" : \"float16\""},
         {LS_ST_DTYPES, "\"torch_dtype\" : \"bfloat16\"", "\"torch_dtype\" : \"bfloat16\""},
@@ -147,13 +144,11 @@ static void test_config(void **state) {
         char config[2048], expected[2048];
         const char *part = strstr(saved_config, "\"torch_dtype\" : \"bfloat16\"");
         const char *rest = part + strlen("\"torch_dtype\" : \"bfloat16\"");
-        snprintf(config, sizeof config, "%.*s%s%s", (int)(part - saved_config), saved_config, cases[c].before,
-                 rest);
-        snprintf(expected, sizeof expected, "%.*s%s%s", (int)(part - saved_config), saved_config,
-                 cases[c].after, rest);
+        snprintf(config, sizeof config, "%.*s%s%s", (int)(part - saved_config), saved_config, cases[c].before, rest);
+        snprintf(expected, sizeof expected, "%.*s%s%s", (int)(part - saved_config), saved_config, cases[c].after, rest);
         const scene s = make_scene(state, config);
-        assert_ok(ls_file_remove_tree(
-            path_in(state, "model/model.safetensors").text)); /* f16 would not hold all of it */
+        assert_ok(
+            ls_file_remove_tree(path_in(state, "model/model.safetensors").text)); /* f16 would not hold all of it */
         const saving saved = {s.model.text, s.run.text, LS_F32, 1};
         save_model(&saved);
         assert_ok(export(s.checkpoint.text, NULL, s.out.text, cases[c].dtype, 0, NULL));
@@ -162,9 +157,9 @@ static void test_config(void **state) {
         free(text);
     }
     /* Without such a field one is put in front. */
-    const scene s = make_scene(
-        state, "{ \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 13, \"hidden_size\": 8, "
-               "\"intermediate_size\": 7, \"num_hidden_layers\": 1, \"num_attention_heads\": 2}");
+    const scene s =
+        make_scene(state, "{ \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 13, \"hidden_size\": 8, "
+                          "\"intermediate_size\": 7, \"num_hidden_layers\": 1, \"num_attention_heads\": 2}");
     assert_ok(export(s.checkpoint.text, NULL, s.out.text, LS_ST_BF16, 0, NULL));
     char *text = read_whole(s.out.text, "config.json");
     assert_non_null(strstr(text, "{ \"dtype\": \"bfloat16\", \"architectures\""));
@@ -211,8 +206,8 @@ static void test_beside_the_weights(void **state) {
     }
     assert_int_equal(count_names(s.out.text, ""), LS_COUNT(names) + 2);
     assert_ok(ls_file_make_folders(path_in(state, "model/chat_template.json").text));
-    assert_error(export(s.checkpoint.text, s.model.text, s.out.text, LS_ST_F32, 0, NULL), LS_IO,
-                 "chat_template.json", "folder");
+    assert_error(export(s.checkpoint.text, s.model.text, s.out.text, LS_ST_F32, 0, NULL), LS_IO, "chat_template.json",
+                 "folder");
     assert_int_equal(count_names(s.out.text, ""), LS_COUNT(names) + 2);
     assert_int_equal(count_names(*state, "partial"), 0);
 }
@@ -226,23 +221,22 @@ static void test_where(void **state) {
     assert_same_tensors(s.model.text, path_in(state, "new/folder/out").text);
     assert_int_equal(count_names(path_in(state, "new/folder").text, ""), 1);
     assert_ok(export(s.checkpoint.text, NULL, path_in(state, "new/folder/out").text, LS_ST_F32, 500, NULL));
-    assert_false(ls_file_exists(
-        path_in(state, "new/folder/out/model.safetensors").text)); /* nothing of the older one */
+    assert_false(
+        ls_file_exists(path_in(state, "new/folder/out/model.safetensors").text)); /* nothing of the older one */
     (void)scratch_text(state, "new/folder/out/notes.txt", "mine");
     assert_error(export(s.checkpoint.text, NULL, deep.text, LS_ST_F32, 0, NULL), LS_USAGE, "notes.txt",
                  "no part of an exported model");
-    assert_error(export(s.checkpoint.text, NULL, *state, LS_ST_F32, 0, NULL), LS_USAGE,
-                 "no part of an exported", *state);
+    assert_error(export(s.checkpoint.text, NULL, *state, LS_ST_F32, 0, NULL), LS_USAGE, "no part of an exported",
+                 *state);
     assert_error(export(s.checkpoint.text, NULL, s.checkpoint.text, LS_ST_F32, 0, NULL), LS_USAGE,
                  "checkpoint-00000012", "no part of an exported model");
-    assert_error(export(s.checkpoint.text, s.model.text, s.model.text, LS_ST_F32, 0, NULL), LS_USAGE,
-                 s.model.text, "the model's own folder");
+    assert_error(export(s.checkpoint.text, s.model.text, s.model.text, LS_ST_F32, 0, NULL), LS_USAGE, s.model.text,
+                 "the model's own folder");
     assert_int_equal(symlink(s.model.text, link.text), 0);
-    assert_error(export(s.checkpoint.text, s.model.text, link.text, LS_ST_F32, 0, NULL), LS_USAGE,
-                 s.model.text, "the model's own folder");
+    assert_error(export(s.checkpoint.text, s.model.text, link.text, LS_ST_F32, 0, NULL), LS_USAGE, s.model.text,
+                 "the model's own folder");
     (void)scratch_text(state, "a file", "mine");
-    assert_error(export(s.checkpoint.text, NULL, file.text, LS_ST_F32, 0, NULL), LS_USAGE, file.text,
-                 "is a file");
+    assert_error(export(s.checkpoint.text, NULL, file.text, LS_ST_F32, 0, NULL), LS_USAGE, file.text, "is a file");
     assert_error(export(s.checkpoint.text, NULL, "", LS_ST_F32, 0, NULL), LS_USAGE, "--out is empty", "");
     /* Leftovers of an export that was killed go; those of one that runs stay. */
     char dead[64], alive[64];
@@ -258,7 +252,9 @@ static void test_where(void **state) {
     assert_true(ls_file_exists(path_in(state, alive).text));
 }
 
-/* A link in the model's folder does not bring in a file from elsewhere; those of a hub's cache lead to its own blobs. */
+/*
+ * A link in the model's folder does not bring in a file from elsewhere; those of a hub's cache lead to its own blobs.
+ */
 static void test_links(void **state) {
     const scene s = make_scene(state, saved_config);
     const kept_path folder = path_in(state, "linked"), link = path_in(state, "linked/tokenizer_config.json"),
@@ -276,14 +272,13 @@ static void test_links(void **state) {
     for (size_t i = 0; i < LS_COUNT(outside); i++) {
         assert_int_equal(symlink(outside[i], link.text), 0);
         assert_error(ls_export_check(s.out.text, folder.text), LS_INVALID, link.text, "is a link to");
-        assert_error(export(s.checkpoint.text, folder.text, s.out.text, LS_ST_F32, 0, NULL), LS_INVALID,
-                     link.text, "expected a file of the folder itself");
+        assert_error(export(s.checkpoint.text, folder.text, s.out.text, LS_ST_F32, 0, NULL), LS_INVALID, link.text,
+                     "expected a file of the folder itself");
         assert_false(ls_file_exists(s.out.text));
         assert_int_equal(unlink(link.text), 0);
     }
     assert_int_equal(mkfifo(pipe.text, 0600), 0);
-    assert_error(export(s.checkpoint.text, folder.text, s.out.text, LS_ST_F32, 0, NULL), LS_IO, pipe.text,
-                 "");
+    assert_error(export(s.checkpoint.text, folder.text, s.out.text, LS_ST_F32, 0, NULL), LS_IO, pipe.text, "");
     assert_int_equal(unlink(pipe.text), 0);
     assert_int_equal(symlink("inside", link.text), 0);
     assert_ok(export(s.checkpoint.text, folder.text, s.out.text, LS_ST_F32, 0, NULL));
@@ -314,24 +309,24 @@ static void test_corrupted(void **state) {
         LS_PATH path = NULL;
         assert_ok(ls_path_join(s.checkpoint.text, cases[i].file, &path));
         flip_byte(path, cases[i].offset);
-        assert_error(export(s.checkpoint.text, NULL, s.out.text, LS_ST_BF16, 300, NULL), cases[i].code,
-                     cases[i].file, cases[i].word);
+        assert_error(export(s.checkpoint.text, NULL, s.out.text, LS_ST_BF16, 300, NULL), cases[i].code, cases[i].file,
+                     cases[i].word);
         flip_byte(path, cases[i].offset);
         assert_int_equal(assert_same_tensors(s.model.text, s.out.text), 1);
         assert_int_equal(count_names(*state, "partial"), 0);
     }
     assert_int_equal(truncate(path_in(state, "run/checkpoint-00000012/model.safetensors").text, 100), 0);
-    assert_error(export(s.checkpoint.text, NULL, s.out.text, LS_ST_F32, 0, NULL), LS_INVALID,
-                 "model.safetensors", "it is cut");
-    assert_error(export(path_in(state, "nowhere").text, NULL, s.out.text, LS_ST_F32, 0, NULL), LS_IO,
-                 "nowhere", "No such file");
+    assert_error(export(s.checkpoint.text, NULL, s.out.text, LS_ST_F32, 0, NULL), LS_INVALID, "model.safetensors",
+                 "it is cut");
+    assert_error(export(path_in(state, "nowhere").text, NULL, s.out.text, LS_ST_F32, 0, NULL), LS_IO, "nowhere",
+                 "No such file");
     assert_int_equal(assert_same_tensors(s.model.text, s.out.text), 1);
 }
 
 /* 1e6 is no number of F16, and infinity would be a lie. */
 static void test_beyond_f16(void **state) {
-    const scene s = {path_in(state, "model"), path_in(state, "run"),
-                     path_in(state, "run/checkpoint-00000012"), path_in(state, "out")};
+    const scene s = {path_in(state, "model"), path_in(state, "run"), path_in(state, "run/checkpoint-00000012"),
+                     path_in(state, "out")};
     make_model(s.model.text, saved_config, LS_ST_F32);
     const kept_path path = path_in(state, "model/model.safetensors");
     ls_st_file *file = NULL;
@@ -375,7 +370,10 @@ static void test_full_disk(void **state) {
     assert_int_equal(count_names(*state, "partial"), 0);
 }
 
-/* Ended at any moment: there is the older export or the newer one, whole; the next one takes away what is left beside it. */
+/*
+ * Ended at any moment: there is the older export or the newer one, whole; the next one takes away what is left beside
+ * it.
+ */
 static void test_killed(void **state) {
     const scene s = make_scene(state, saved_config);
     assert_ok(export(s.checkpoint.text, NULL, s.out.text, LS_ST_F32, 0, NULL));

@@ -25,9 +25,8 @@ static ls_status print(printer call, const char *path, bool json, char **text) {
 static void test_inspect(void **state) {
     const scene s = make_scene(state, saved_config);
     char *text = NULL;
-    (void)scratch_text(
-        state, "run/run.json",
-        "{\"spread\": {\"ranks\": 4, \"strategy\": \"ring\", \"mesh\": \"dp=1,ring=4,ulysses=1\"}}");
+    (void)scratch_text(state, "run/run.json",
+                       "{\"spread\": {\"ranks\": 4, \"strategy\": \"ring\", \"mesh\": \"dp=1,ring=4,ulysses=1\"}}");
     assert_ok(print(ls_checkpoint_print, s.run.text, false, &text)); /* the newest of the run */
     static const char *const words[] = {"step        12 · 48 sequences · loss 2.5000 · seed 3 · F32",
                                         "LlamaForCausalLM",
@@ -55,8 +54,7 @@ static void test_inspect(void **state) {
     assert_int_equal(ls_json_count(list), 4);
     ls_json_free(document);
     free(text);
-    assert_error(print(ls_checkpoint_print, s.model.text, false, &text), LS_INVALID, "no checkpoint in",
-                 s.model.text);
+    assert_error(print(ls_checkpoint_print, s.model.text, false, &text), LS_INVALID, "no checkpoint in", s.model.text);
     free(text);
 }
 
@@ -64,10 +62,9 @@ static void test_inspect(void **state) {
 static void test_printable(void **state) {
     const scene s = make_scene(state, saved_config);
     char *text = NULL;
-    (void)scratch_text(
-        state, "run/run.json",
-        "{\"spread\": {\"ranks\": 4, \"strategy\": \"ri\\u001b[2Jng\", \"mesh\": \"a\\nb\\u202e\", "
-        "\"layout\": \"\\u009b31m\"}}");
+    (void)scratch_text(state, "run/run.json",
+                       "{\"spread\": {\"ranks\": 4, \"strategy\": \"ri\\u001b[2Jng\", \"mesh\": \"a\\nb\\u202e\", "
+                       "\"layout\": \"\\u009b31m\"}}");
     assert_ok(print(ls_checkpoint_print, s.run.text, false, &text));
     assert_non_null(strstr(text, "4 ranks · ri?[2Jng · a?b??? · ??31m\n"));
     for (const char *c = text; *c != 0; c++) assert_true(*c == '\n' || (unsigned char)*c >= 0x20);
@@ -88,14 +85,13 @@ static void test_verify(void **state) {
     assert_ok(ls_checkpoint_verify(s.checkpoint.text, &info));
     const int64_t expected[] = {0, 0, 2, 1};
     for (int i = 0; i < info.n_files; i++) assert_int_equal(info.file[i].bad, expected[i]);
-    assert_error(print(ls_checkpoint_print_verdict, s.run.text, false, &text), LS_INVALID,
-                 "2 of 4 files are bad", "optimizer.safetensors");
+    assert_error(print(ls_checkpoint_print_verdict, s.run.text, false, &text), LS_INVALID, "2 of 4 files are bad",
+                 "optimizer.safetensors");
     assert_non_null(strstr(text, "model.safetensors       good"));
     assert_non_null(strstr(text, "optimizer.safetensors   BAD"));
     assert_non_null(strstr(text, "config.json             BAD"));
     free(text);
-    assert_error(print(ls_checkpoint_print_verdict, s.run.text, true, &text), LS_INVALID,
-                 "2 of 4 files are bad", "");
+    assert_error(print(ls_checkpoint_print_verdict, s.run.text, true, &text), LS_INVALID, "2 of 4 files are bad", "");
     assert_non_null(strstr(text, "\"ok\": false"));
     free(text);
     /* A file that is gone or cut is bad as well. */
@@ -139,7 +135,6 @@ static void test_job(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_make, scratch_remove)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(test_inspect), TEST(test_printable), TEST(test_verify),
-                                       TEST(test_job)};
+    const struct CMUnitTest tests[] = {TEST(test_inspect), TEST(test_printable), TEST(test_verify), TEST(test_job)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

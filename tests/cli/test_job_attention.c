@@ -1,6 +1,6 @@
 /*
- * The attention command as a function, from files to files, against the formula written out below: every strategy, layout and mask in
- * f64 at 1e-12; f32 and bf16 within their precision; refusals.
+ * The attention command as a function, from files to files, against the formula written out below: every strategy,
+ * layout and mask in f64 at 1e-12; f32 and bf16 within their precision; refusals.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include "support/spread.h"
 #include "tensor/tensor.h"
 
-/* --- the formula ------------------------------------------------------------------------------------------------------------- */
+/* --- the formula -------------------------------------------------------------------------------------------------- */
 
 typedef struct sizes {
     int64_t B, S, Hq, Hkv, D;
@@ -62,8 +62,8 @@ static double capped(const arrays *a, double logit) {
 }
 
 /*
- * One query's row: P = softmax(scale q·k), o = P v; dv += P do, dP = do·v, dS = P (dP - do·o), dq and dk from dS. A sink is one more
- * logit with v = 0, hence dP = 0.
+ * One query's row: P = softmax(scale q·k), o = P v; dv += P do, dP = do·v, dS = P (dP - do·o), dq and dk from dS. A
+ * sink is one more logit with v = 0, hence dP = 0.
  */
 static void one_row(arrays *a, sees_rule sees, int64_t b, int64_t s, int64_t h) {
     const sizes *n = &a->n;
@@ -94,8 +94,7 @@ static void one_row(arrays *a, sees_rule sees, int64_t b, int64_t s, int64_t h) 
     if (a->sunk) a->out[DSINK][h] -= exp(sink - most) / sum * delta;
     for (int64_t k = 0; k < n->S; k++) {
         const int64_t ik = at(n, n->Hkv, b, k, hk);
-        const double ds =
-            p[k] == 0 ? 0 : slope[k] * p[k] * (dot(a->in[GO] + iq, a->in[V] + ik, n->D) - delta);
+        const double ds = p[k] == 0 ? 0 : slope[k] * p[k] * (dot(a->in[GO] + iq, a->in[V] + ik, n->D) - delta);
         for (int64_t d = 0; d < n->D; d++) {
             a->out[DV][ik + d] += p[k] * a->in[GO][iq + d];
             a->out[DQ][iq + d] += ds * a->in[K][ik + d];
@@ -127,7 +126,7 @@ static void free_arrays(arrays *a) {
     for (int i = 0; i < OUTPUTS; i++) free(a->out[i]);
 }
 
-/* --- masks, once as text and once as what they mean ------------------------------------------------------------------------- */
+/* --- masks, once as text and once as what they mean --------------------------------------------------------------- */
 
 static const int32_t document_ends[] = {0, 1, 9, 9, 10, 30, 37};
 static bool sees_all(int64_t q, int64_t k) { return q >= 0 && k >= 0; }
@@ -159,7 +158,7 @@ static const struct {
     {"documents:%s+prefix:11", sees_late},
 };
 
-/* --- running ----------------------------------------------------------------------------------------------------------------- */
+/* --- running ------------------------------------------------------------------------------------------------------ */
 
 static void write_inputs(void **state, const arrays *a) {
     const sizes *n = &a->n;
@@ -178,8 +177,8 @@ static bool as_threads(void) {
     return sanitizer != NULL && strcmp(sanitizer, "thread") == 0;
 }
 
-static ls_status run_job(void **state, const arrays *a, const char *mask, const char *dtype,
-                         const ls_spread *spread, ls_spread_result *result) {
+static ls_status run_job(void **state, const arrays *a, const char *mask, const char *dtype, const ls_spread *spread,
+                         ls_spread_result *result) {
     static char path[INPUTS][512], out[512], text[1100], ends[512];
     for (int i = 0; i < INPUTS; i++) snprintf(path[i], sizeof path[i], "%s", scratch_path(state, in_file[i]));
     snprintf(out, sizeof out, "%s", scratch_path(state, "out"));
@@ -222,8 +221,7 @@ static double error_of(void **state, int i, const arrays *a, ls_npy_type type) {
     }
     double difference = 0, norm = 0;
     for (int64_t j = 0; j < n; j++) {
-        const double x =
-            type == LS_NPY_F8 ? ((const double *)file.data)[j] : (double)((const float *)file.data)[j];
+        const double x = type == LS_NPY_F8 ? ((const double *)file.data)[j] : (double)((const float *)file.data)[j];
         if (isinf(a->out[i][j])) {
             assert_true(x == a->out[i][j]);
             continue;
@@ -437,12 +435,8 @@ static void test_batch_over_dp(void **state) {
     arrays a = make_arrays((sizes){4, 20, 4, 2, 4});
     write_inputs(state, &a);
     formula(&a, sees_causal);
-    const ls_spread spread = {.ranks = 4,
-                              .strategy = "ring",
-                              .mesh = "dp=2",
-                              .layout = "zigzag",
-                              .threads = 1,
-                              .as_threads = as_threads()};
+    const ls_spread spread = {
+        .ranks = 4, .strategy = "ring", .mesh = "dp=2", .layout = "zigzag", .threads = 1, .as_threads = as_threads()};
     check(state, &a, "causal", "f64", &spread, 1e-12);
     free_arrays(&a);
 }
@@ -486,8 +480,7 @@ static void test_refusals(void **state) {
     refused(state, "causal", "f64", &odd, LS_USAGE, "ring=3", "4 ranks");
     refused(state, "causal", "f64", &local, LS_USAGE, "local", "2 ranks");
     refused(state, "causal", "f64", &heads, LS_USAGE, "ulysses=7", "6 query heads");
-    refused(state, "causal", "f64", &name, LS_USAGE, "rings",
-            "local, ring, ulysses, usp, gather, tokenring, decode");
+    refused(state, "causal", "f64", &name, LS_USAGE, "rings", "local, ring, ulysses, usp, gather, tokenring, decode");
     const int64_t bad[] = {1, 37, 4, 5}, short_k[] = {1, 36, 3, 5};
     assert_ok(ls_npy_write(scratch_path(state, "k.npy"), LS_NPY_F8, 4, bad, a.in[Q]));
     assert_ok(ls_npy_write(scratch_path(state, "v.npy"), LS_NPY_F8, 4, bad, a.in[Q]));
@@ -498,8 +491,7 @@ static void test_refusals(void **state) {
     assert_ok(ls_npy_write(scratch_path(state, "sink.npy"), LS_NPY_F8, 1, &bad[3], a.in[SINK]));
     a.sunk = true;
     ls_spread_result result;
-    assert_error(run_job(state, &a, "causal", "f64", &one, &result), LS_INVALID, "sink.npy: shape is [5]",
-                 "[6]");
+    assert_error(run_job(state, &a, "causal", "f64", &one, &result), LS_INVALID, "sink.npy: shape is [5]", "[6]");
     assert_ok(ls_npy_write(scratch_path(state, "q.npy"), LS_NPY_F8, 3, bad, a.in[Q]));
     refused(state, "causal", "f64", &one, LS_INVALID, "q.npy", "[B,S,H,D]");
     free_arrays(&a);

@@ -1,7 +1,7 @@
 /*
- * The grad command as a function: every mesh against one rank. f64 tests the logic (1e-12), f32 the precision (loss 1e-6, gradients
- * 1e-5 against f64 on the same rounded weights). Heads are shared unevenly, S does not divide, some labels are
- * ignored.
+ * The grad command as a function: every mesh against one rank. f64 tests the logic (1e-12), f32 the precision (loss
+ * 1e-6, gradients 1e-5 against f64 on the same rounded weights). Heads are shared unevenly, S does not divide, some
+ * labels are ignored.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static const char config[] =
 
 static int32_t token_at(int64_t i) { return (int32_t)(ls_rng_bits(5, 0, (uint64_t)i) % V); }
 
-/* --- labels ------------------------------------------------------------------------------------------------------------------ */
+/* --- labels ------------------------------------------------------------------------------------------------------- */
 
 typedef bool (*counts_rule)(int64_t position);
 static bool everywhere(int64_t position) { return position >= 0; }
@@ -54,7 +54,7 @@ static void write_config(void **state, const char *tied) {
     (void)scratch_text(state, "model/config.json", text);
 }
 
-/* --- running ----------------------------------------------------------------------------------------------------------------- */
+/* --- running ------------------------------------------------------------------------------------------------------ */
 
 static bool as_threads(void) {
     const char *sanitizer = getenv("LS_TEST_SANITIZER");
@@ -62,15 +62,15 @@ static bool as_threads(void) {
 }
 
 /*
- * oneDNN is not instrumented: how ranks that are threads share its cache of descriptions safely cannot be seen by the sanitizer, which
- * then calls reading them a race. What is looked for here is in our own code.
+ * oneDNN is not instrumented: how ranks that are threads share its cache of descriptions safely cannot be seen by the
+ * sanitizer, which then calls reading them a race. What is looked for here is in our own code.
  */
 static const char *isa(void) { return as_threads() ? "ref" : NULL; }
 
 static const char *or_auto(const char *name) { return name != NULL ? name : "auto"; }
 
-static ls_status run_job(void **state, const char *labels, const char *dtype, const ls_spread *spread,
-                         const char *out, ls_grad_result *result) {
+static ls_status run_job(void **state, const char *labels, const char *dtype, const ls_spread *spread, const char *out,
+                         ls_grad_result *result) {
     char model[512], tokens[512], label[512], file[512];
     snprintf(model, sizeof model, "%s", scratch_path(state, "model"));
     snprintf(tokens, sizeof tokens, "%s", scratch_path(state, "tokens.npy"));
@@ -93,7 +93,7 @@ static ls_grad_result run(void **state, const char *dtype, const ls_spread *spre
     return result;
 }
 
-/* --- comparing --------------------------------------------------------------------------------------------------------------- */
+/* --- comparing ---------------------------------------------------------------------------------------------------- */
 
 static double *numbers(const ls_st_tensor *t) {
     double *x = malloc(sizeof *x * (size_t)t->count + 1);
@@ -158,14 +158,14 @@ static void compare(void **state, const ls_spread *spread, const char *dtype, co
     const double error = largest_gradient_error(state, "many.safetensors", "one.safetensors", worst);
     assert_int_equal(many.tokens, one->tokens);
     if (!(fabs(many.loss - one->loss) <= loss_tolerance * fabs(one->loss)))
-        fail_msg("%s %s %s: loss %.17g, expected %.17g", dtype, or_auto(spread->strategy),
-                 or_auto(spread->mesh), many.loss, one->loss);
+        fail_msg("%s %s %s: loss %.17g, expected %.17g", dtype, or_auto(spread->strategy), or_auto(spread->mesh),
+                 many.loss, one->loss);
     if (!(error <= tolerance))
-        fail_msg("%s %s %s %s: gradient of %s is off by %g", dtype, or_auto(spread->strategy),
-                 or_auto(spread->mesh), or_auto(spread->layout), worst, error);
+        fail_msg("%s %s %s %s: gradient of %s is off by %g", dtype, or_auto(spread->strategy), or_auto(spread->mesh),
+                 or_auto(spread->layout), worst, error);
 }
 
-/* --- tests ------------------------------------------------------------------------------------------------------------------- */
+/* --- tests -------------------------------------------------------------------------------------------------------- */
 
 static const ls_spread alone = {.ranks = 1, .threads = 1};
 
@@ -233,8 +233,7 @@ static void test_uneven_labels(void **state) {
 static void test_no_labels(void **state) {
     write_config(state, "false");
     assert_int_equal(write_tokens(state, nowhere), 0);
-    const ls_spread spread = {
-        .ranks = 2, .strategy = "ring", .threads = 1, .isa = isa(), .as_threads = as_threads()};
+    const ls_spread spread = {.ranks = 2, .strategy = "ring", .threads = 1, .isa = isa(), .as_threads = as_threads()};
     const ls_grad_result result = run(state, "f32", &spread, "one.safetensors");
     assert_int_equal(result.tokens, 0);
     assert_true(result.loss == 0);
@@ -314,14 +313,14 @@ static void test_refusals(void **state) {
     const int64_t shape[] = {B, S}, narrow[] = {B, S - 1};
     tokens[S + 3] = V;
     assert_ok(ls_npy_write(scratch_path(state, "labels.npy"), LS_NPY_I4, 2, narrow, tokens));
-    assert_error(run_job(state, "labels.npy", "f32", &alone, "x", &result), LS_INVALID,
-                 "labels.npy: shape is [2,36]", "[2,37] like the tokens");
+    assert_error(run_job(state, "labels.npy", "f32", &alone, "x", &result), LS_INVALID, "labels.npy: shape is [2,36]",
+                 "[2,37] like the tokens");
     assert_ok(ls_npy_write(scratch_path(state, "labels.npy"), LS_NPY_I4, 2, shape, tokens));
-    assert_error(run_job(state, "labels.npy", "f32", &alone, "x", &result), LS_INVALID,
-                 "row 1, column 3 is 32", "-100");
+    assert_error(run_job(state, "labels.npy", "f32", &alone, "x", &result), LS_INVALID, "row 1, column 3 is 32",
+                 "-100");
     assert_ok(ls_npy_write(scratch_path(state, "tokens.npy"), LS_NPY_I4, 2, shape, tokens));
-    assert_error(run_job(state, NULL, "f32", &alone, "x", &result), LS_INVALID,
-                 "tokens.npy: row 1, column 3 is 32", "0 to 31");
+    assert_error(run_job(state, NULL, "f32", &alone, "x", &result), LS_INVALID, "tokens.npy: row 1, column 3 is 32",
+                 "0 to 31");
     (void)write_tokens(state, everywhere);
     assert_error(run_job(state, NULL, "f32", &alone, "nowhere/x", &result), LS_IO, "nowhere/x", "");
     assert_false(ls_file_exists(scratch_path(state, "x")));

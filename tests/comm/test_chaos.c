@@ -5,8 +5,7 @@
 
 enum { BYTES = 3000, WORDS = 4 };
 
-static ls_status run_chaos(const char *transport, int ranks, bool as_threads, ls_rank_main rank_main,
-                           void *context) {
+static ls_status run_chaos(const char *transport, int ranks, bool as_threads, ls_rank_main rank_main, void *context) {
     const ls_world_options options = small_world(ranks);
     ls_world *world;
     LS_TRY(ls_world_create(transport, &options, &world));
@@ -65,8 +64,8 @@ static void test_freedom_is_used(void **state) {
         snprintf(name, sizeof name, "chaos:%d:0:self", seed);
         assert_ok(run_chaos(name, 1, true, look_inside, &seen));
     }
-    print_message("of 20: poisoned %d, partial %d, bytes read late %d, overtaken %d\n", seen.poisoned,
-                  seen.partial, seen.early, seen.overtaken);
+    print_message("of 20: poisoned %d, partial %d, bytes read late %d, overtaken %d\n", seen.poisoned, seen.partial,
+                  seen.early, seen.overtaken);
     assert_int_equal(seen.poisoned, 20);
     assert_true(seen.partial > 0 && seen.early > 0 && seen.overtaken > 0);
 }

@@ -23,8 +23,8 @@ static ls_status exchange_sizes(ls_comm *comm, void *context) {
         for (int peer = 0; peer < size && status.code == LS_OK; peer++)
             for (size_t i = 0; i < bytes; i++)
                 if (all[(size_t)peer * bytes + i] != (peer * 7 + round + (int)i) % 251)
-                    status = ls_error(LS_INVALID, "round %d: rank %d sees a wrong byte %zu of rank %d", round,
-                                      rank, i, peer);
+                    status = ls_error(LS_INVALID, "round %d: rank %d sees a wrong byte %zu of rank %d", round, rank, i,
+                                      peer);
     }
     free(all);
     return status;
@@ -238,8 +238,7 @@ static void test_heap_untouched(void **state) {
         while (fgets(line, sizeof line, maps)) {
             unsigned long from, to;
             long kilobytes;
-            if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
-                inside = from <= (uintptr_t)heap && (uintptr_t)heap < to;
+            if (sscanf(line, "%lx-%lx ", &from, &to) == 2) inside = from <= (uintptr_t)heap && (uintptr_t)heap < to;
             if (inside && sscanf(line, "Rss: %ld kB", &kilobytes) == 1) {
                 found = true;
                 assert_true(kilobytes < 64);

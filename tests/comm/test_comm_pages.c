@@ -45,7 +45,7 @@ int madvise(void *at, size_t bytes, int advice) {
     return (int)syscall(SYS_madvise, at, bytes, advice);
 }
 
-/* --- what the system says ------------------------------------------------------------------------------------------------------ */
+/* --- what the system says ----------------------------------------------------------------------------------------- */
 
 static bool says(void **state, const char *all, const char *of_2_mib) {
     if (all != NULL) (void)scratch_text(state, "shmem_enabled", all);
@@ -67,9 +67,8 @@ static void the_choice_is_read(void **state) {
     char longest[5000];
     memset(longest, '[', sizeof longest);
     longest[sizeof longest - 1] = 0;
-    const char *const hostile[] = {"",          "\n",       "advise",   "[",
-                                   "[]",        "[advise",  "]advise[", "[advised]",
-                                   "[ advise]", "%s%n[%s]", longest,    "\xff\xfe[\x01]"};
+    const char *const hostile[] = {"",         "\n",        "advise",    "[",        "[]",    "[advise",
+                                   "]advise[", "[advised]", "[ advise]", "%s%n[%s]", longest, "\xff\xfe[\x01]"};
     for (size_t i = 0; i < LS_COUNT(hostile); i++) assert_false(says(state, hostile[i], NULL));
     assert_false(says(state, "[never]", "always [inherit] within_size advise never"));
     assert_true(says(state, "[advise]", "always [inherit] within_size advise never"));
@@ -77,7 +76,7 @@ static void the_choice_is_read(void **state) {
     assert_false(says(state, "[advise]", "always inherit within_size advise [never]"));
 }
 
-/* --- pages set aside ----------------------------------------------------------------------------------------------------------- */
+/* --- pages set aside ---------------------------------------------------------------------------------------------- */
 
 /* Written and read from end to end, by this process and a child, and not a byte more is there than asked for. */
 static void check_heap(size_t bytes) {
@@ -106,8 +105,7 @@ static void check_heap(size_t bytes) {
 static void pages_set_aside_are_used(void **state) {
     (void)state;
     const size_t sizes[] = {(4 << 20) + 4096, 8 << 20, (8 << 20) - 4096, (10 << 20) + (1 << 20)};
-    const bool asks =
-        ls_shared_gets_huge_pages("/sys/kernel/mm/transparent_hugepage"); /* then those are enough */
+    const bool asks = ls_shared_gets_huge_pages("/sys/kernel/mm/transparent_hugepage"); /* then those are enough */
     for (size_t i = 0; i < LS_COUNT(sizes); i++) {
         stand_in.given = 0;
         stand_in.set_aside = false;

@@ -39,9 +39,7 @@ typedef struct draws {
     uint64_t stream, index;
 } draws;
 
-static int64_t below(draws *d, int64_t n) {
-    return (int64_t)ls_rng_below(7, d->stream, d->index++, (uint64_t)n);
-}
+static int64_t below(draws *d, int64_t n) { return (int64_t)ls_rng_below(7, d->stream, d->index++, (uint64_t)n); }
 
 /* Random strides for given counts, within REGION bytes of base; pieces disjoint. */
 static ls_range lay_out(draws *d, size_t base, size_t length, const int64_t count[LS_RANGE_DIMS]) {
@@ -107,8 +105,8 @@ static ls_status check_region(const unsigned char *heap, int source, int target,
     const unsigned char *region = heap + (size_t)source * REGION;
     for (size_t i = 0; i < REGION; i++)
         if (region[i] != expected[i])
-            return ls_error(LS_INVALID, "round %d, rank %d to %d: byte %zu is %d, expected %d", round, source,
-                            target, i, region[i], expected[i]);
+            return ls_error(LS_INVALID, "round %d, rank %d to %d: byte %zu is %d, expected %d", round, source, target,
+                            i, region[i], expected[i]);
     return ls_ok();
 }
 
@@ -127,8 +125,7 @@ static ls_status all_to_all(ls_comm *comm, void *context) {
             ls_range to, from;
             draw_ranges(rank, peer, round, &to, &from);
             memset(source, 0xDD, sizeof source);
-            for (size_t n = 0; n < range_bytes(&from); n++)
-                source[byte_at(&from, n)] = payload(rank, peer, round, n);
+            for (size_t n = 0; n < range_bytes(&from); n++) source[byte_at(&from, n)] = payload(rank, peer, round, n);
             ls_comm_put_signal(comm, peer, &to, source, &from, rank, generation);
             ls_comm_quiet(comm);
         }
@@ -256,9 +253,8 @@ static void test_self(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_token),          cmocka_unit_test(test_all_to_all),
-        cmocka_unit_test(test_order),          cmocka_unit_test(test_read_in_place),
-        cmocka_unit_test(test_oversubscribed), cmocka_unit_test(test_self),
+        cmocka_unit_test(test_token),         cmocka_unit_test(test_all_to_all),     cmocka_unit_test(test_order),
+        cmocka_unit_test(test_read_in_place), cmocka_unit_test(test_oversubscribed), cmocka_unit_test(test_self),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -179,9 +179,8 @@ static void test_still_peer(void **state) {
     (void)state;
     ls_status result[4];
     run_chain(2, 0.3, STANDS_STILL, 1.0, result);
-    assert_fails(
-        result[0], LS_PEER,
-        "s for rank 1, which makes no progress (instruction 12, slot kv.1, expected generation 7, seen 6)");
+    assert_fails(result[0], LS_PEER,
+                 "s for rank 1, which makes no progress (instruction 12, slot kv.1, expected generation 7, seen 6)");
     assert_fails(result[0], LS_PEER, "rank 0 waited 0.3");
     run_chain(3, 0.3, STANDS_STILL, 1.0, result);
     assert_fails(result[1], LS_PEER, "for rank 2, which makes no progress");

@@ -35,7 +35,7 @@ static ls_attention_options options_for(ls_dtype dtype) {
                                   .gradients = true};
 }
 
-/* --- programs ---------------------------------------------------------------------------------------------------------------- */
+/* --- programs ----------------------------------------------------------------------------------------------------- */
 
 static ls_image *compiled(ls_attention_graph *g, ls_dtype dtype) {
     const ls_attention_options options = options_for(dtype);
@@ -96,7 +96,7 @@ static void wide_types_are_made_in_place(void **unused) {
     ls_graph_destroy(g.graph);
 }
 
-/* --- results ----------------------------------------------------------------------------------------------------------------- */
+/* --- results ------------------------------------------------------------------------------------------------------ */
 
 typedef struct results {
     float *of[RESULTS];

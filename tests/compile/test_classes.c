@@ -1,6 +1,6 @@
 /*
- * Ranks whose programs read the same share an image: replicas along dp are one class, for every architecture on several meshes. The graphs of
- * examples/ are compared in test_examples.c (network_verify).
+ * Ranks whose programs read the same share an image: replicas along dp are one class, for every architecture on several
+ * meshes. The graphs of examples/ are compared in test_examples.c (network_verify).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,12 +20,10 @@ static const struct {
     const char *strategy;
     ls_layout_kind layout;
     bool accumulates;
-} places[] = {{{{3, 1, 1}}, "local", LS_LAYOUT_CONTIGUOUS, false},
-              {{{4, 2, 1}}, "ring", LS_LAYOUT_ZIGZAG, true},
-              {{{2, 1, 2}}, "ulysses", LS_LAYOUT_CONTIGUOUS, false},
-              {{{2, 2, 2}}, "usp", LS_LAYOUT_ZIGZAG, false},
-              {{{5, 3, 1}}, "gather", LS_LAYOUT_BALANCED, true},
-              {{{17, 2, 1}}, "tokenring", LS_LAYOUT_ZIGZAG, false}};
+} places[] = {
+    {{{3, 1, 1}}, "local", LS_LAYOUT_CONTIGUOUS, false},   {{{4, 2, 1}}, "ring", LS_LAYOUT_ZIGZAG, true},
+    {{{2, 1, 2}}, "ulysses", LS_LAYOUT_CONTIGUOUS, false}, {{{2, 2, 2}}, "usp", LS_LAYOUT_ZIGZAG, false},
+    {{{5, 3, 1}}, "gather", LS_LAYOUT_BALANCED, true},     {{{17, 2, 1}}, "tokenring", LS_LAYOUT_ZIGZAG, false}};
 
 /* What ls_compile_proved has shown so far. */
 typedef struct shown {
@@ -62,8 +60,7 @@ static void check(const ls_model *model, const char *name, size_t place) {
                         .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, places[place].accumulates),
                         .adamw = {0.9, 0.95, 1e-8, 0.1}};
     const ls_image **images = calloc((size_t)ranks, sizeof *images);
-    ls_target target = {
-        .mesh = mesh, .strategy = places[place].strategy, .layout = places[place].layout, .threads = 1};
+    ls_target target = {.mesh = mesh, .strategy = places[place].strategy, .layout = places[place].layout, .threads = 1};
     for (int r = 0; r < ranks; r++) {
         target.rank = r;
         ls_image *image;
@@ -75,8 +72,7 @@ static void check(const ls_model *model, const char *name, size_t place) {
         const int first = ls_class_of(&mesh, r);
         assert_true(first <= r && ls_class_of(&mesh, first) == first);
         if (!images_equal(images[r], images[first]))
-            fail_msg("%s, mesh %zu: ranks %d and %d are of one class and their programs differ", name, place,
-                     r, first);
+            fail_msg("%s, mesh %zu: ranks %d and %d are of one class and their programs differ", name, place, r, first);
     }
     assert_in_range(count_classes(images, ranks), 1, ls_class_count(&mesh));
     check_proved(&job, &target, images);

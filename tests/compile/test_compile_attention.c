@@ -39,8 +39,8 @@ static void free_results(results *r) {
     for (int i = 0; i < RESULTS; i++) free(r->data[i]);
 }
 
-static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_kind layout,
-                ls_transfers transfers, int host_ranks, results *out) {
+static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_kind layout, ls_transfers transfers,
+                int host_ranks, results *out) {
     ls_graph *g = ls_graph_create(LS_F64);
     const ls_shape qs = {4, {{p->B, LS_FACTOR_BATCH}, {p->S, LS_FACTOR_SEQUENCE}, {p->Hq, 0}, {p->D, 0}}};
     const ls_shape ks = {4, {{p->B, LS_FACTOR_BATCH}, {p->S, LS_FACTOR_SEQUENCE}, {p->Hkv, 0}, {p->D, 0}}};
@@ -51,14 +51,12 @@ static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_
     const ls_shape hs = {1, {{p->Hq, 0}}};
     const ls_tensor sink = p->sunk ? ls_graph_leaf(g, LS_ROLE_INPUT, "sink", LS_F64, &hs) : LS_NO_TENSOR;
     const ls_tensor o = ls_attention_with_sink(g, q, k, v, sink, &p->mask, 0.3, 0);
-    ls_derivative d = {
-        .n_roots = 1, .root = {o}, .seed = {go}, .n_wanted = p->sunk ? 4 : 3, .wanted = {q, k, v, sink}};
+    ls_derivative d = {.n_roots = 1, .root = {o}, .seed = {go}, .n_wanted = p->sunk ? 4 : 3, .wanted = {q, k, v, sink}};
     const ls_status differentiated = ls_differentiate(g, &d);
     if (differentiated.code != LS_OK) fail_msg("%s", differentiated.text);
     ls_tensor fetch[RESULTS] = {o, ls_attention_lse(g, o), d.gradient[0], d.gradient[1], d.gradient[2]};
     const int n_results = p->sunk ? RESULTS : DSINK;
-    if (p->sunk)
-        fetch[DSINK] = ls_cast(g, d.gradient[3], LS_F64); /* of the whole: the ranks' parts are added */
+    if (p->sunk) fetch[DSINK] = ls_cast(g, d.gradient[3], LS_F64); /* of the whole: the ranks' parts are added */
     for (int i = 0; i < n_results; i++) (void)ls_named(g, fetch[i], "%s", result_name[i]);
 
     double *in[5];
@@ -89,8 +87,7 @@ static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_
     ls_graph_destroy(g);
 }
 
-static void check_near(results *one, results *many, ls_mesh mesh, const char *strategy,
-                       ls_layout_kind layout) {
+static void check_near(results *one, results *many, ls_mesh mesh, const char *strategy, ls_layout_kind layout) {
     for (int i = 0; i < RESULTS; i++) {
         for (int64_t j = 0; i == LSE && j < one->n[i]; j++) { /* -inf where nothing is seen, on both sides */
             if (one->data[i][j] < -1e300 && many->data[i][j] < -1e300) one->data[i][j] = many->data[i][j] = 0;
@@ -110,8 +107,8 @@ static void check_same(const problem *p, ls_mesh mesh, const char *strategy, ls_
     for (int i = 0; i < RESULTS; i++) {
         if (memcmp(again.data[i], expected->data[i], (size_t)again.n[i] * sizeof(double)) != 0)
             fail_msg("%s %d×%d %s: %s with transfers %s on hosts of %d ranks has other bits", strategy,
-                     mesh.size[LS_AXIS_ULYSSES], mesh.size[LS_AXIS_RING], ls_layout_name(layout),
-                     result_name[i], ls_transfers_name(transfers), host_ranks);
+                     mesh.size[LS_AXIS_ULYSSES], mesh.size[LS_AXIS_RING], ls_layout_name(layout), result_name[i],
+                     ls_transfers_name(transfers), host_ranks);
     }
     free_results(&again);
 }
@@ -153,8 +150,7 @@ static void over_meshes(const problem *p) {
     for (size_t m = 0; m < LS_COUNT(meshes); m++) {
         if (meshes[m].ulysses > p->Hq) continue;
         for (int layout = 0; layout < LS_LAYOUTS; layout++)
-            compare(p, ls_mesh_make(1, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy,
-                    (ls_layout_kind)layout);
+            compare(p, ls_mesh_make(1, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy, (ls_layout_kind)layout);
     }
 }
 
@@ -175,8 +171,7 @@ static void test_masks(void **state) {
     problem p = {1, 33, 4, 2, 4, mask_of("window:7:3", "prefix:20"), false};
     over_meshes(&p);
     p.mask = mask_of("causal", NULL);
-    p.mask.term[p.mask.n++] =
-        (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
+    p.mask.term[p.mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
     over_meshes(&p);
     p.mask = mask_of("window:4", NULL); /* most blocks see nothing of most others */
     over_meshes(&p);
@@ -184,7 +179,10 @@ static void test_masks(void **state) {
     over_meshes(&p);
 }
 
-/* Documents of one token and of two, in turn: what a rank sees of another is every other token, more ranges than are told apart. */
+/*
+ * Documents of one token and of two, in turn: what a rank sees of another is every other token, more ranges than are
+ * told apart.
+ */
 static void test_many_ranges(void **state) {
     (void)state;
     enum { S = 240 };
@@ -200,22 +198,21 @@ static void test_many_ranges(void **state) {
     compare(&p, ls_mesh_make(1, 3, 1), "gather", LS_LAYOUT_STRIPED);
 }
 
-/* Every strategy that there is, on 1 to 6 ranks; and queries that see nothing but the sink, which is all of their lse. */
+/*
+ * Every strategy that there is, on 1 to 6 ranks; and queries that see nothing but the sink, which is all of their lse.
+ */
 static void test_sink(void **state) {
     (void)state;
-    static const int meshes[][2] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1},
-                                    {1, 2}, {1, 3}, {1, 4}, {2, 2}, {3, 2}};
+    static const int meshes[][2] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 2}, {3, 2}};
     static const int32_t ends[] = {0, 1, 9, 10, 30, 33};
     problem p = {2, 33, 4, 2, 4, mask_of("causal", NULL), true};
     p.mask.term[0] = (ls_mask_term){.kind = LS_MASK_WINDOW, .first = 10}; /* the first 10, and nobody else */
-    p.mask.term[p.mask.n++] =
-        (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
+    p.mask.term[p.mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
     const problem causal = {1, 29, 6, 2, 5, ls_mask_causal(), true};
     for (int s = 0; ls_strategy_name(s) != NULL; s++) {
         for (size_t m = 0; m < LS_COUNT(meshes); m++) {
             const ls_mesh mesh = ls_mesh_make(1, meshes[m][0], meshes[m][1]);
-            const ls_attention_problem at = {
-                .B = p.B, .S = p.S, .Hq = p.Hq, .Hkv = p.Hkv, .D = p.D, .mesh = mesh};
+            const ls_attention_problem at = {.B = p.B, .S = p.S, .Hq = p.Hq, .Hkv = p.Hkv, .D = p.D, .mesh = mesh};
             if (ls_strategy_applicable(ls_strategy_name(s), &at).code != LS_OK) continue;
             compare(&p, mesh, ls_strategy_name(s), (ls_layout_kind)(m % LS_LAYOUTS));
             compare(&causal, mesh, ls_strategy_name(s), (ls_layout_kind)((m + 1) % LS_LAYOUTS));
@@ -240,8 +237,7 @@ static void test_layouts_of_many_runs(void **state) {
     (void)state;
     static const int32_t ends[] = {0, 1, 2, 90, 91, 211, 230, 299, 300, 301, 333};
     problem p = {1, 333, 4, 2, 4, mask_of("causal", NULL), false};
-    p.mask.term[p.mask.n++] =
-        (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
+    p.mask.term[p.mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
     for (int kind = LS_LAYOUT_DOCUMENTS; kind <= LS_LAYOUT_BALANCED; kind++) {
         compare(&p, ls_mesh_make(1, 4, 1), "ring", (ls_layout_kind)kind);
         compare(&p, ls_mesh_make(1, 1, 3), "ulysses", (ls_layout_kind)kind);

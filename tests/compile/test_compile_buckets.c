@@ -45,16 +45,15 @@ static void test_pieces_cover_once(void **state) {
 }
 
 static bool is_put_of(const ls_program *p, const ls_instr *instr, const char *channel) {
-    return instr->kind == LS_INSTR_PUT &&
-           strncmp(p->channels[instr->channel].name, channel, strlen(channel)) == 0;
+    return instr->kind == LS_INSTR_PUT && strncmp(p->channels[instr->channel].name, channel, strlen(channel)) == 0;
 }
 
 /* The last node of the backward pass is the embedding's gradient; only the last bucket is left by then. */
 static void test_leave_during_backward(void **state) {
     (void)state;
     for (int accumulates = 0; accumulates < 2; accumulates++) {
-        image_set set = (accumulates ? images_of_network : images_of_step)(ls_mesh_make(1, 3, 1), "ring",
-                                                                           LS_LAYOUT_ZIGZAG, 37, 4);
+        image_set set =
+            (accumulates ? images_of_network : images_of_step)(ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 4);
         const ls_program *p = &set.image[1]->programs[ls_program_find(set.image[1], LS_PROGRAM_STEP)];
         int during = 0, afterwards = 0;
         bool over = false;
@@ -70,13 +69,15 @@ static void test_leave_during_backward(void **state) {
     }
 }
 
-/* Many ranks exchange in two stages: of 16 each has 3 + 3 peers, of 24 there are 5 + 3; 17 have one. Slots are hardly more than for one. */
+/*
+ * Many ranks exchange in two stages: of 16 each has 3 + 3 peers, of 24 there are 5 + 3; 17 have one. Slots are hardly
+ * more than for one.
+ */
 static void test_stages(void **state) {
     (void)state;
     static const struct { int ranks, peers; } cases[] = {{15, 14}, {16, 6}, {17, 16}, {24, 8}};
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
-        image_set set =
-            images_of_step(ls_mesh_make(1, cases[c].ranks, 1), "ring", LS_LAYOUT_CONTIGUOUS, 48, 4);
+        image_set set = images_of_step(ls_mesh_make(1, cases[c].ranks, 1), "ring", LS_LAYOUT_CONTIGUOUS, 48, 4);
         const ls_image *image = set.image[cases[c].ranks - 1];
         const ls_program *p = &image->programs[ls_program_find(image, LS_PROGRAM_STEP)];
         int gradients = 0, parameters = 0;
@@ -89,8 +90,7 @@ static void test_stages(void **state) {
         assert_int_equal(parameters, cases[c].peers * image->n_pieces);
         for (int k = 0; k < image->n_pieces; k++) largest = ls_max(largest, image->pieces[k].count);
         for (int i = 0; i < image->n_buffers; i++) {
-            if (strcmp(image->buffers[i].name, "gradient slots") == 0)
-                slots += (int64_t)image->buffers[i].bytes;
+            if (strcmp(image->buffers[i].name, "gradient slots") == 0) slots += (int64_t)image->buffers[i].bytes;
         }
         assert_in_range(slots, 1, 2 * (cases[c].ranks + 6) * largest * (int64_t)sizeof(float));
         free_images(&set);
@@ -135,13 +135,12 @@ static void test_one_update_each(void **state) {
         assert_int_equal(image->n_settings, 2); /* matrices decay, vectors do not */
         assert_memory_equal(image->settings, set.image[0]->settings, 2 * sizeof *image->settings);
         for (int f = 0; f < image->n_flats; f++)
-            assert_true((image->settings[image->flats[f].group].weight_decay > 0) ==
-                        (image->flats[f].shape.ndim > 1));
+            assert_true((image->settings[image->flats[f].group].weight_decay > 0) == (image->flats[f].shape.ndim > 1));
     }
     free_images(&set);
 }
 
-/* --- values ---------------------------------------------------------------------------------------------------------------- */
+/* --- values ------------------------------------------------------------------------------------------------------- */
 
 enum { B = 2, S = 13, E = 48, V = 9 };
 
@@ -186,8 +185,7 @@ static void test_same_sum(void **state) {
             for (int64_t i = 0; i < sum.image->flat_elements; i++) sum.gradient[i] /= micro;
             const char *what = "";
             const double error = network_difference(&sum, &one, &what);
-            if (!(error < 1e-12))
-                fail_msg("%d ranks, %d micro-batches: %s off by %g", ranks, micro, what, error);
+            if (!(error < 1e-12)) fail_msg("%d ranks, %d micro-batches: %s off by %g", ranks, micro, what, error);
             network_free(&sum);
         }
     }
@@ -204,7 +202,7 @@ static void test_programs_verify(void **state) {
     }
 }
 
-/* --- where sums begin -------------------------------------------------------------------------------------------------------- */
+/* --- where sums begin --------------------------------------------------------------------------------------------- */
 
 /* Of a buffer of gradients: which elements have been written so far, and which ever are. */
 typedef struct traces {
@@ -262,8 +260,8 @@ static int count_written(const ls_image *image) {
 }
 
 /*
- * Steps of one micro-batch find no gradients: nothing of them is read before it is written in the same program, and each of the three
- * weights' first product writes. Of several micro-batches, all add.
+ * Steps of one micro-batch find no gradients: nothing of them is read before it is written in the same program, and
+ * each of the three weights' first product writes. Of several micro-batches, all add.
  */
 static void test_sums_begin(void **state) {
     (void)state;

@@ -17,7 +17,7 @@
 
 enum { HQ = 4, HKV = 2, D = 4, B = 2, MOST = 64, RANKS = 8 };
 
-/* --- the independent count ------------------------------------------------------------------------------------------------- */
+/* --- the independent count ---------------------------------------------------------------------------------------- */
 
 /* Which tokens of each block the queries of each see, and how many pairs. */
 typedef struct sight {
@@ -62,7 +62,10 @@ static double count(const sight *s, int i, int n, int j) {
 
 static int around(const sight *s, int i) { return (i % s->R + s->R) % s->R; }
 
-/* Tokens of keys (and as many of values): that index r of a ring sends on, sees of others, and that others see of its own. */
+/*
+ * Tokens of keys (and as many of values): that index r of a ring sends on, sees of others, and that others see of its
+ * own.
+ */
 static double sends(const sight *s, int r) {
     double tokens = 0;
     for (int h = 1; h < s->R; h++) tokens += count(s, around(s, r + 1), s->R - h, around(s, r + 1 - h));
@@ -81,7 +84,7 @@ static double is_seen_by_others(const sight *s, int r) {
     return tokens;
 }
 
-/* --- what the programs do -------------------------------------------------------------------------------------------------- */
+/* --- what the programs do ----------------------------------------------------------------------------------------- */
 
 typedef struct cost {
     ls_program_cost forward, both;
@@ -112,8 +115,7 @@ static size_t slots_of(const ls_image *image) {
     return bytes;
 }
 
-static cost measure_heads(const ls_mask *mask, int64_t S, int64_t Hq, int64_t Hkv, ls_target target,
-                          ls_dtype dtype) {
+static cost measure_heads(const ls_mask *mask, int64_t S, int64_t Hq, int64_t Hkv, ls_target target, ls_dtype dtype) {
     ls_graph *g = ls_graph_create(dtype);
     const ls_shape qs = {4, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hq, 0}, {D, 0}}};
     const ls_shape ks = {4, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hkv, 0}, {D, 0}}};
@@ -150,8 +152,8 @@ static void equal(const char *what, const ls_mask *mask, const ls_target *t, dou
     ls_mask_print(mask, name, sizeof name);
     if (is != expected)
         fail_msg("%s, %s, %s, ring %d x ulysses %d, rank %d: %s: %g, expected %g", t->strategy, name,
-                 ls_layout_name(t->layout), t->mesh.size[LS_AXIS_RING], t->mesh.size[LS_AXIS_ULYSSES],
-                 t->rank, what, is, expected);
+                 ls_layout_name(t->layout), t->mesh.size[LS_AXIS_RING], t->mesh.size[LS_AXIS_ULYSSES], t->rank, what,
+                 is, expected);
 }
 
 static ls_target target_of(const char *strategy, ls_layout_kind layout, int R, int U, int rank,
@@ -167,11 +169,12 @@ static ls_target target_of(const char *strategy, ls_layout_kind layout, int R, i
 }
 
 /* Bytes of keys and values of one token, of so many heads. */
-static double pair_bytes(double heads, ls_dtype dtype) {
-    return B * 2 * heads * D * (double)ls_dtype_bytes(dtype);
-}
+static double pair_bytes(double heads, ls_dtype dtype) { return B * 2 * heads * D * (double)ls_dtype_bytes(dtype); }
 
-/* A strategy that moves keys: what it sends forward, by the index in a ring. In place a rank reads what it sees and no more. */
+/*
+ * A strategy that moves keys: what it sends forward, by the index in a ring. In place a rank reads what it sees and no
+ * more.
+ */
 typedef struct mover {
     const char *strategy;
     double (*sends)(const sight *s, int r);
@@ -180,12 +183,10 @@ typedef struct mover {
 
 static const mover movers[] = {{"ring", sends, true}, {"gather", is_seen_by_others, false}};
 
-static ls_layout layout_of(const ls_mask *mask, int64_t S, ls_layout_kind kind, int R, int U,
-                           ls_arena *arena) {
+static ls_layout layout_of(const ls_mask *mask, int64_t S, ls_layout_kind kind, int R, int U, ls_arena *arena) {
     const ls_layout_mask masks[] = {{mask, 1}};
     return ls_layout_make(
-        &(ls_layout_need){.kind = kind, .S = S, .P = R * U, .members = U, .masks = masks, .n_masks = 1},
-        arena);
+        &(ls_layout_need){.kind = kind, .S = S, .P = R * U, .members = U, .masks = masks, .n_masks = 1}, arena);
 }
 
 static void check(const mover *m, const ls_mask *mask, int64_t S, ls_layout_kind kind, int R) {
@@ -252,13 +253,12 @@ static void test_masks(void **state) {
 }
 
 /*
- * What is published of the full mask: (P-1)n·2e for keys and values. Gradients come home over P-1 hops and not P: a rank's own part
- * stays where it is made.
+ * What is published of the full mask: (P-1)n·2e for keys and values. Gradients come home over P-1 hops and not P: a
+ * rank's own part stays where it is made.
  */
 static void test_full(void **state) {
     (void)state;
-    const ls_mask full = mask_of("full", NULL), causal = mask_of("causal", NULL),
-                  window = mask_of("window:5", NULL);
+    const ls_mask full = mask_of("full", NULL), causal = mask_of("causal", NULL), window = mask_of("window:5", NULL);
     const int P = 4;
     const double n = 10, kv = pair_bytes(HKV, LS_BF16), dkv = pair_bytes(HKV, LS_F32);
     double of_causal = 0;
@@ -301,13 +301,15 @@ static void test_inside_ulysses(void **state) {
     }
 }
 
-/* What a group takes does not depend on how many there are: all keys and values of two heads, and as much of others' parts. */
+/*
+ * What a group takes does not depend on how many there are: all keys and values of two heads, and as much of others'
+ * parts.
+ */
 static void test_groups(void **state) {
     (void)state;
     const ls_mask full = mask_of("full", NULL);
     const ls_target t = target_of("gather", LS_LAYOUT_CONTIGUOUS, 4, 1, 1, LS_TRANSFERS_PUT);
-    const size_t token = 2 * 2 * B * D,
-                 bytes = 40 * token * (2 * sizeof(ls_bf16)) + 30 * token * sizeof(float);
+    const size_t token = 2 * 2 * B * D, bytes = 40 * token * (2 * sizeof(ls_bf16)) + 30 * token * sizeof(float);
     for (int64_t Hkv = 2; Hkv <= 8; Hkv *= 2)
         assert_int_equal(measure_heads(&full, 40, 8, Hkv, t, LS_BF16).slots, bytes);
 }

@@ -100,8 +100,7 @@ static const network networks[] = {
     {"conv of 9", conv_wide, V, NULL},
 };
 
-static const int meshes[][LS_AXES] = {{1, 2, 1}, {1, 3, 1}, {1, 1, 4}, {1, 2, 3},
-                                      {2, 1, 1}, {2, 2, 2}, {1, 8, 1}};
+static const int meshes[][LS_AXES] = {{1, 2, 1}, {1, 3, 1}, {1, 1, 4}, {1, 2, 3}, {2, 1, 1}, {2, 2, 2}, {1, 8, 1}};
 
 static ls_target target_of(const int *mesh, ls_layout_kind layout) {
     return (ls_target){
@@ -140,8 +139,7 @@ static void test_programs_verify(void **state) {
     (void)state;
     for (size_t i = 0; i < LS_COUNT(networks); i++) {
         for (size_t m = 0; m < LS_COUNT(meshes) * 2; m++) {
-            const ls_target target =
-                target_of(meshes[m / 2], m % 2 ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS);
+            const ls_target target = target_of(meshes[m / 2], m % 2 ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS);
             must(&networks[i], network_verify(&networks[i], &target));
         }
     }
@@ -162,8 +160,7 @@ static void test_chaos_changes_nothing(void **state) {
             n.transport = transport;
             must(&n, network_solve(&n, &target, LS_F64, LS_F64, &wild));
             assert_true(wild.loss == calm.loss);
-            assert_memory_equal(wild.gradient, calm.gradient,
-                                sizeof(double) * (size_t)calm.image->flat_elements);
+            assert_memory_equal(wild.gradient, calm.gradient, sizeof(double) * (size_t)calm.image->flat_elements);
             network_free(&wild);
         }
         network_free(&calm);
@@ -186,9 +183,7 @@ static void test_shift_moves(void **state) {
         must(&n, network_solve(&n, &target, LS_F64, LS_F64, &r));
         /* The gradient counts how often each position is looked up: 0 also by the three that nothing moves into. */
         for (int i = 0; i < S; i++)
-            assert_true(r.gradient[r.image->flats[0].start + i] == B * (i == 0      ? 4.0
-                                                                        : i < S - 3 ? 1.0
-                                                                                    : 0.0));
+            assert_true(r.gradient[r.image->flats[0].start + i] == B * (i == 0 ? 4.0 : i < S - 3 ? 1.0 : 0.0));
         network_free(&r);
     }
 }
@@ -197,8 +192,7 @@ static void test_striped_is_refused(void **state) {
     (void)state;
     network_result r;
     const network shift = {"shift", shift_one, V, NULL}, conv = {"conv", conv_four, V, NULL};
-    const ls_target cut = target_of(meshes[1], LS_LAYOUT_STRIPED),
-                    whole = target_of(alone, LS_LAYOUT_STRIPED);
+    const ls_target cut = target_of(meshes[1], LS_LAYOUT_STRIPED), whole = target_of(alone, LS_LAYOUT_STRIPED);
     ls_status status = network_solve(&shift, &cut, LS_F64, LS_F64, &r);
     assert_int_equal(status.code, LS_UNSUPPORTED);
     assert_non_null(strstr(status.text, "op shift \"moved\": the layout is striped"));

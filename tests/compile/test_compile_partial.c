@@ -72,8 +72,7 @@ static void solve(ls_mesh mesh, answer *out) {
     const ls_status status = spread_run(&job);
     if (status.code != LS_OK) fail_msg("%s", status.text);
     for (int64_t f = 0, at = 0; f < image->n_flats; at += image->flats[f++].count)
-        memcpy(out->gradient + at, gradient + image->flats[f].start,
-               sizeof *gradient * (size_t)image->flats[f].count);
+        memcpy(out->gradient + at, gradient + image->flats[f].start, sizeof *gradient * (size_t)image->flats[f].count);
     free(parameters);
     free(gradient);
     ls_image_destroy(image);
@@ -82,8 +81,7 @@ static void solve(ls_mesh mesh, answer *out) {
 
 static void test_same_on_every_mesh(void **state) {
     (void)state;
-    static const int meshes[][LS_AXES] = {{1, 2, 1}, {1, 1, 3}, {2, 1, 1}, {4, 1, 1},
-                                          {2, 3, 1}, {2, 2, 2}, {1, 4, 2}};
+    static const int meshes[][LS_AXES] = {{1, 2, 1}, {1, 1, 3}, {2, 1, 1}, {4, 1, 1}, {2, 3, 1}, {2, 2, 2}, {1, 4, 2}};
     answer one = {{0}, {0}};
     solve(ls_mesh_make(1, 1, 1), &one);
     for (size_t m = 0; m < LS_COUNT(meshes); m++) {
@@ -92,8 +90,8 @@ static void test_same_on_every_mesh(void **state) {
         const double loss = relative_error(many.totals, one.totals, 1, 1e-9);
         const double gradient = relative_error(many.gradient, one.gradient, FLAT, 1e-9);
         if (!(loss < 1e-13) || !(gradient < 1e-12))
-            fail_msg("dp %d ring %d ulysses %d: loss differs by %g, gradient by %g", meshes[m][0],
-                     meshes[m][1], meshes[m][2], loss, gradient);
+            fail_msg("dp %d ring %d ulysses %d: loss differs by %g, gradient by %g", meshes[m][0], meshes[m][1],
+                     meshes[m][2], loss, gradient);
     }
 }
 
@@ -102,8 +100,7 @@ static void test_no_rule_is_an_error(void **state) {
     ls_graph *g = ls_graph_create(LS_F64);
     const ls_tensor tokens = ls_tokens(g, "tokens", 1, 8);
     const ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){V, E}));
-    const ls_tensor merged =
-        ls_reshape(g, x, 1, (int64_t[]){8 * E}); /* would tear the tokens of a rank apart */
+    const ls_tensor merged = ls_reshape(g, x, 1, (int64_t[]){8 * E}); /* would tear the tokens of a rank apart */
     assert_int_equal(merged.id, 0);
     const ls_status status = ls_graph_status(g);
     assert_int_equal(status.code, LS_INVALID);

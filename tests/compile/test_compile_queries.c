@@ -82,7 +82,7 @@ static double bytes_sent(const programs *p, int rank) {
     return ls_program_measure(p->image[rank], ls_program_find(p->image[rank], LS_PROGRAM_MICRO)).bytes_sent;
 }
 
-/* --- bytes ----------------------------------------------------------------------------------------------------------------- */
+/* --- bytes -------------------------------------------------------------------------------------------------------- */
 
 /* Whether the queries of block a see keys of block b. */
 typedef bool (*meets)(int a, int b);
@@ -93,8 +93,7 @@ static bool neighbours(int a, int b) { return b == a || b == a - 1; }
 /* What rank r sends, per sequence: its queries to whom they meet, and what it finds for those that meet its keys. */
 static double expected(const problem *p, int r, meets sees, double wide_out, double out, double home) {
     const int R = p->mesh.size[LS_AXIS_RING];
-    const double T = (double)ls_dtype_bytes(p->dtype),
-                 G = (double)ls_dtype_bytes(ls_dtype_accumulator(p->dtype));
+    const double T = (double)ls_dtype_bytes(p->dtype), G = (double)ls_dtype_bytes(ls_dtype_accumulator(p->dtype));
     double bytes = 0;
     for (int other = 0; other < R; other++) {
         const ls_layout layout = {.kind = p->layout, .S = p->S, .P = R}; /* counts are the same in all */
@@ -116,8 +115,8 @@ static void check_bytes(problem p, meets sees) {
         const double wanted = 2 * expected(&p, r, sees, 0, d, d + H);
         const double wanted_back = 2 * expected(&p, r, sees, 2 * H, 2 * d, d);
         if (sent != wanted || back != wanted_back)
-            fail_msg("%s, rank %d of %d: sends %g and %g bytes, expected %g and %g", p.strategy, r,
-                     forward.ranks, sent, back, wanted, wanted_back);
+            fail_msg("%s, rank %d of %d: sends %g and %g bytes, expected %g and %g", p.strategy, r, forward.ranks, sent,
+                     back, wanted, wanted_back);
     }
     free_programs(&forward);
     free_programs(&both);
@@ -154,7 +153,7 @@ static void test_bytes(void **state) {
     }
 }
 
-/* --- slots ----------------------------------------------------------------------------------------------------------------- */
+/* --- slots -------------------------------------------------------------------------------------------------------- */
 
 static int slots_of(const ls_image *image) {
     int n = 0;
@@ -179,14 +178,13 @@ static void test_slots(void **state) {
                                .backward = true};
             programs made = must_compile(&p);
             const int tensors = 1 + 2 + 4 + 1; /* q, (o, lse); q, do, lse, delta, dq */
-            for (int r = 0; r < R; r++)
-                assert_int_equal(slots_of(made.image[r]), tensors * (s == 0 ? 2 : R - 1));
+            for (int r = 0; r < R; r++) assert_int_equal(slots_of(made.image[r]), tensors * (s == 0 ? 2 : R - 1));
             free_programs(&made);
         }
     }
 }
 
-/* --- proof ----------------------------------------------------------------------------------------------------------------- */
+/* --- proof -------------------------------------------------------------------------------------------------------- */
 
 static void prove(const problem *p) {
     programs made = must_compile(p);
@@ -196,8 +194,7 @@ static void prove(const problem *p) {
     char mask[64];
     ls_mask_print(&p->mask, mask, sizeof mask);
     if (status.code != LS_OK)
-        fail_msg("%s %s on %d, %s: %s", p->strategy, mask, made.ranks, ls_layout_name(p->layout),
-                 status.text);
+        fail_msg("%s %s on %d, %s: %s", p->strategy, mask, made.ranks, ls_layout_name(p->layout), status.text);
     ls_interpreter *first = ls_interpreter_create(images, made.ranks);
     ls_interpreter *others = ls_interpreter_create(images, made.ranks);
     const ls_interpreter_result reference = ls_interpreter_run(first, 0);
@@ -205,8 +202,8 @@ static void prove(const problem *p) {
     for (uint64_t seed = 1; seed < 5; seed++) {
         const ls_interpreter_result other = ls_interpreter_run(others, seed);
         if (!ls_interpreter_same(&reference, &other))
-            fail_msg("%s %s on %d, seed %d: hung %d, poison %d", p->strategy, mask, made.ranks, (int)seed,
-                     other.hung, other.poison);
+            fail_msg("%s %s on %d, seed %d: hung %d, poison %d", p->strategy, mask, made.ranks, (int)seed, other.hung,
+                     other.poison);
     }
     ls_interpreter_destroy(first);
     ls_interpreter_destroy(others);
@@ -220,8 +217,7 @@ static void test_programs(void **state) {
     ls_mask masks[] = {mask_of("full", NULL), mask_of("causal", NULL), mask_of("window:4", NULL),
                        mask_of("window:7:3", "prefix:20"), mask_of("causal", NULL)};
     ls_mask *documents = &masks[LS_COUNT(masks) - 1];
-    documents->term[documents->n++] =
-        (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
+    documents->term[documents->n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
     for (size_t m = 0; m < LS_COUNT(masks); m++) {
         for (size_t i = 0; i < LS_COUNT(meshes); i++) {
             const problem p = {.dtype = LS_F32,

@@ -27,25 +27,16 @@ static ls_tensor activations(ls_graph *g) {
 /* T[B,S] (f64): a number for each token, and no dimension behind the sequence. */
 static ls_tensor losses(ls_graph *g) {
     const ls_tensor labels = ls_tokens(g, "labels", B, S);
-    return ls_named(g, ls_cross_entropy(g, ls_embedding(g, labels, matrix(g, "logits", V, V)), labels),
-                    "token losses");
+    return ls_named(g, ls_cross_entropy(g, ls_embedding(g, labels, matrix(g, "logits", V, V)), labels), "token losses");
 }
 
-/* --- refused when the graph is built: wrong on one device too, or a factor would be lost ------------------------------- */
+/* --- refused when the graph is built: wrong on one device too, or a factor would be lost -------------------------- */
 
-static ls_tensor split_sequence(ls_graph *g) {
-    return ls_reshape(g, activations(g), 4, (int64_t[]){B, S / 2, 2, E});
-}
-static ls_tensor merge_sequence(ls_graph *g) {
-    return ls_reshape(g, activations(g), 2, (int64_t[]){B, S * E});
-}
+static ls_tensor split_sequence(ls_graph *g) { return ls_reshape(g, activations(g), 4, (int64_t[]){B, S / 2, 2, E}); }
+static ls_tensor merge_sequence(ls_graph *g) { return ls_reshape(g, activations(g), 2, (int64_t[]){B, S * E}); }
 static ls_tensor merge_batch(ls_graph *g) { return ls_reshape(g, activations(g), 2, (int64_t[]){B * S, E}); }
-static ls_tensor swap_sequence(ls_graph *g) {
-    return ls_reshape(g, activations(g), 3, (int64_t[]){B, E / 2, 2 * S});
-}
-static ls_tensor contract_sequence(ls_graph *g) {
-    return ls_linear(g, losses(g), matrix(g, "w", 3, S), LS_NO_TENSOR);
-}
+static ls_tensor swap_sequence(ls_graph *g) { return ls_reshape(g, activations(g), 3, (int64_t[]){B, E / 2, 2 * S}); }
+static ls_tensor contract_sequence(ls_graph *g) { return ls_linear(g, losses(g), matrix(g, "w", 3, S), LS_NO_TENSOR); }
 static ls_tensor norm_over_sequence(ls_graph *g) {
     return ls_rmsnorm(g, losses(g), ls_parameter(g, "w", 1, (int64_t[]){S}), 1e-6);
 }
@@ -62,16 +53,14 @@ static ls_tensor attend_to_whole(ls_graph *g) {
     return ls_attention(g, q, k, k, &mask, 1);
 }
 
-/* --- refused when it is compiled for ranks ------------------------------------------------------------------------------ */
+/* --- refused when it is compiled for ranks ------------------------------------------------------------------------ */
 
 static ls_tensor look_up_in_cut(ls_graph *g) {
     const ls_tensor all = losses(g);
     return ls_embedding(g, ls_input_like(g, "ids", all), all);
 }
 static ls_tensor weigh_by_cut(ls_graph *g) { return ls_linear(g, activations(g), losses(g), LS_NO_TENSOR); }
-static ls_tensor whole_by_cut(ls_graph *g) {
-    return ls_linear(g, matrix(g, "p", 3, S), losses(g), LS_NO_TENSOR);
-}
+static ls_tensor whole_by_cut(ls_graph *g) { return ls_linear(g, matrix(g, "p", 3, S), losses(g), LS_NO_TENSOR); }
 static ls_tensor convolve_by_cut(ls_graph *g) { return ls_conv(g, activations(g), losses(g)); }
 static ls_tensor shifted(ls_graph *g) { return ls_named(g, ls_shift(g, activations(g), 1), "before"); }
 static ls_tensor convolved(ls_graph *g) {
@@ -141,12 +130,7 @@ static const struct {
      LS_UNSUPPORTED,
      {"op embedding", "\"token losses\"", ", expected whole"},
      true},
-    {"weigh",
-     weigh_by_cut,
-     {.ranks = 2},
-     LS_UNSUPPORTED,
-     {"op linear", "\"token losses\"", ", expected whole"},
-     true},
+    {"weigh", weigh_by_cut, {.ranks = 2}, LS_UNSUPPORTED, {"op linear", "\"token losses\"", ", expected whole"}, true},
     {"weigh, dp",
      weigh_by_cut,
      {.mesh = "dp=2,ring=1,ulysses=1"},
@@ -178,25 +162,14 @@ static const struct {
      {"op conv", "\"mixed\"", "the layout is striped"},
      true},
     {"too many heads", attended, {.ranks = 4, .strategy = "ulysses"}, LS_USAGE, {"ulysses", "4", "3"}, true},
-    {"too many ranks",
-     shifted,
-     {.ranks = S + 1},
-     LS_USAGE,
-     {"12 tokens", "13 ranks", "a token each at least"},
-     true},
-    {"dp",
-     shifted,
-     {.mesh = "dp=3,ring=1,ulysses=1"},
-     LS_USAGE,
-     {"2 sequences", "dp=3", "does not divide"},
-     true},
+    {"too many ranks", shifted, {.ranks = S + 1}, LS_USAGE, {"12 tokens", "13 ranks", "a token each at least"}, true},
+    {"dp", shifted, {.mesh = "dp=3,ring=1,ulysses=1"}, LS_USAGE, {"2 sequences", "dp=3", "does not divide"}, true},
 };
 
 static ls_status compile(ls_tensor (*build)(ls_graph *), ls_spread spread) {
     ls_graph *g = ls_graph_create(LS_F64);
     const ls_tensor read = build(g);
-    const ls_engine_options options = {
-        .purpose = LS_TO_EVALUATE, .read = &read, .n_read = 1, .spread = spread};
+    const ls_engine_options options = {.purpose = LS_TO_EVALUATE, .read = &read, .n_read = 1, .spread = spread};
     ls_engine *engine = NULL;
     const ls_status status = ls_engine_open(g, LS_NO_TENSOR, &options, &engine);
     ls_engine_close(engine);
@@ -208,8 +181,7 @@ static void test_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const ls_status many = compile(cases[i].build, cases[i].spread);
-        if (many.code != cases[i].code)
-            fail_msg("%s: %s \"%s\"", cases[i].name, ls_code_name(many.code), many.text);
+        if (many.code != cases[i].code) fail_msg("%s: %s \"%s\"", cases[i].name, ls_code_name(many.code), many.text);
         for (int w = 0; w < 3; w++) {
             if (strstr(many.text, cases[i].words[w]) == NULL)
                 fail_msg("%s: \"%s\" does not say \"%s\"", cases[i].name, many.text, cases[i].words[w]);

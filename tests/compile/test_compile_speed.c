@@ -60,12 +60,8 @@ static void close_subject(subject *s) {
 }
 
 static ls_image *compile_rank(const subject *s, ls_mesh mesh, const char *strategy, int rank) {
-    const ls_target target = {.mesh = mesh,
-                              .rank = rank,
-                              .strategy = strategy,
-                              .layout = LS_LAYOUT_ZIGZAG,
-                              .isa = LS_ISA_BASE,
-                              .threads = 1};
+    const ls_target target = {
+        .mesh = mesh, .rank = rank, .strategy = strategy, .layout = LS_LAYOUT_ZIGZAG, .isa = LS_ISA_BASE, .threads = 1};
     ls_image *image = NULL;
     const ls_status status = ls_compile(&s->job, &target, &image);
     if (status.code != LS_OK) fail_msg("rank %d: %s", rank, status.text);
@@ -86,8 +82,7 @@ static void test_one_rank_of_64(void **state) {
         ls_image_destroy(image);
     }
     print_message("one rank of 64: %.3f s\n", least);
-    if (least > one_rank_seconds)
-        fail_msg("%.3f s for one rank, at most %.1f wanted", least, one_rank_seconds);
+    if (least > one_rank_seconds) fail_msg("%.3f s for one rank, at most %.1f wanted", least, one_rank_seconds);
     close_subject(&s);
 }
 

@@ -19,7 +19,7 @@
 
 _Static_assert((int)CONFORM_AXES == (int)COVERING_AXES, "a row of the covering set is a case");
 
-/* --- every pair ---------------------------------------------------------------------------------------------------------------- */
+/* --- every pair --------------------------------------------------------------------------------------------------- */
 
 /* Cases of one problem behind each other. */
 static int by_problem(const void *a, const void *b) {
@@ -68,7 +68,9 @@ static covering_row *make_rows(const conformance_axes *axes, int *n) {
     return rows;
 }
 
-/* Under a sanitizer every row takes many times as long, and pairs of axes that only change numbers take the same way. */
+/*
+ * Under a sanitizer every row takes many times as long, and pairs of axes that only change numbers take the same way.
+ */
 static int stride(void) {
     const char *sanitizer = getenv("LS_TEST_SANITIZER");
     return sanitizer != NULL && sanitizer[0] != 0 ? 16 : 1;
@@ -92,9 +94,12 @@ static void test_every_pair(void **state) {
     conformance_report(&axes, &account);
 }
 
-/* --- bytes --------------------------------------------------------------------------------------------------------------------- */
+/* --- bytes -------------------------------------------------------------------------------------------------------- */
 
-/* Elements per local token that one rank sends: of the working type T, and of the type G in which results and gradients add up. */
+/*
+ * Elements per local token that one rank sends: of the working type T, and of the type G in which results and gradients
+ * add up.
+ */
 typedef struct moved {
     double T, G;
 } moved;
@@ -136,8 +141,8 @@ static ls_target target_at(const conformance_place *place, ls_transfers transfer
                        .host_ranks = LS_ONE_HOST};
 }
 
-static attention_traffic traffic_at(const conformance_place *place, const plain_attention *problem,
-                                    ls_dtype dtype, ls_transfers transfers) {
+static attention_traffic traffic_at(const conformance_place *place, const plain_attention *problem, ls_dtype dtype,
+                                    ls_transfers transfers) {
     const ls_target target = target_at(place, transfers);
     attention_traffic t;
     const ls_status status = attention_traffic_of(problem, &target, dtype, &t);
@@ -145,7 +150,10 @@ static attention_traffic traffic_at(const conformance_place *place, const plain_
     return t;
 }
 
-/* Heads are exchanged within a block of U: q, k, v in and o out, with lse, which is asked for; grad_o, delta in and the gradients out. */
+/*
+ * Heads are exchanged within a block of U: q, k, v in and o out, with lse, which is asked for; grad_o, delta in and the
+ * gradients out.
+ */
 static void check_bytes(const conformance_place *place, int a, int64_t Hkv, ls_dtype dtype) {
     enum { TOKENS = 4, HQ = 8 };
     const int R = place->mesh.size[LS_AXIS_RING], U = place->mesh.size[LS_AXIS_ULYSSES];
@@ -160,8 +168,8 @@ static void check_bytes(const conformance_place *place, int a, int64_t Hkv, ls_d
     if (t.sent_forward != forward || t.sent_backward != backward)
         fail_msg("%s of ring %d ulysses %d, Hkv %lld, %s: sends %g bytes forward and %g backward, expected "
                  "%g and %g",
-                 place->strategy, R, U, (long long)Hkv, ls_dtype_name(dtype), t.sent_forward, t.sent_backward,
-                 forward, backward);
+                 place->strategy, R, U, (long long)Hkv, ls_dtype_name(dtype), t.sent_forward, t.sent_backward, forward,
+                 backward);
 }
 
 static int formula_of(const char *strategy) {
@@ -191,7 +199,7 @@ static void test_bytes_of_the_full_mask(void **state) {
     assert_true(checked > 100);
 }
 
-/* --- slots --------------------------------------------------------------------------------------------------------------------- */
+/* --- slots -------------------------------------------------------------------------------------------------------- */
 
 /* What rotates has two slots for each direction, so that bytes do not grow with the ranks; two ranks may need fewer. */
 static void test_slots_do_not_grow(void **state) {
@@ -204,14 +212,12 @@ static void test_slots_do_not_grow(void **state) {
             for (int R = 3; R <= 16; R = R == 3 ? 4 : 2 * R) {
                 const conformance_place place = {.strategy = rotating[s], .mesh = ls_mesh_make(1, R, 1)};
                 bool can;
-                if (ls_strategy_reads_in_place(rotating[s], &can).code != LS_OK || (in_place > 0 && !can))
-                    continue;
+                if (ls_strategy_reads_in_place(rotating[s], &can).code != LS_OK || (in_place > 0 && !can)) continue;
                 const plain_attention problem = dense_problem(TOKENS * R, 8, 2);
-                const attention_traffic t = traffic_at(&place, &problem, LS_BF16,
-                                                       in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT);
+                const attention_traffic t =
+                    traffic_at(&place, &problem, LS_BF16, in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT);
                 if (bytes >= 0 && t.slot_bytes != bytes)
-                    fail_msg("%s: %g bytes of slots on %d ranks, %g on 3", rotating[s], t.slot_bytes, R,
-                             bytes);
+                    fail_msg("%s: %g bytes of slots on %d ranks, %g on 3", rotating[s], t.slot_bytes, R, bytes);
                 bytes = t.slot_bytes;
                 assert_int_equal(t.sent_forward + t.sent_backward > 0, !in_place);
             }

@@ -95,7 +95,9 @@ static void set_step(shared *s, ls_executor *ex) {
     assert_int_equal(image->accumulator, LS_F32);
 }
 
-/* The buffer in which most is left, for the message: of those that persist, or of the bytes' many owners the largest. */
+/*
+ * The buffer in which most is left, for the message: of those that persist, or of the bytes' many owners the largest.
+ */
 static void find_where(const ls_image *image, void *const *arena, char *out, size_t room) {
     size_t most = 0;
     for (int i = 0; i < image->n_buffers; i++) {
@@ -175,8 +177,7 @@ static void check(void **state, const example *e) {
     assert_ok(ls_model_open(scratch_text(state, "config.json", config), &s->model));
     assert_ok(ls_model_build(s->model, g, e->dp, e->S, true, &lm));
     const ls_job job = {.graph = g,
-                        .programs =
-                            ls_training_programs(g, lm.forward_nodes, LS_UPDATE_ADAMW, e->dtype == LS_F32),
+                        .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_ADAMW, e->dtype == LS_F32),
                         .adamw = {0.9, 0.95, 1e-8, 0.1}};
     s->job = &job;
     ls_image *image;
@@ -187,9 +188,8 @@ static void check(void **state, const example *e) {
     assert_ok(ls_launch(world, ranks, true, rank_main, s));
     for (int r = 0; r < ranks; r++) {
         const double share = (double)s->untouched[r] / (double)s->mapped[r];
-        print_message("%s %d %d %d %s, rank %d: %.2f %% of %.1f MiB untouched; most: %s\n", e->strategy,
-                      e->dp, e->ring, e->ulysses, ls_dtype_name(e->dtype), r, 100 * share,
-                      (double)s->mapped[r] / 1048576, s->where[r]);
+        print_message("%s %d %d %d %s, rank %d: %.2f %% of %.1f MiB untouched; most: %s\n", e->strategy, e->dp, e->ring,
+                      e->ulysses, ls_dtype_name(e->dtype), r, 100 * share, (double)s->mapped[r] / 1048576, s->where[r]);
         assert_true(s->mapped[r] > 1 << 20);
         assert_true(share <= 0.03);
     }

@@ -18,7 +18,7 @@
 
 enum { P = 8, MOST_S = 65536 };
 
-/* --- pairs ------------------------------------------------------------------------------------------------------------------- */
+/* --- pairs -------------------------------------------------------------------------------------------------------- */
 
 /* What the rank with most to do has over the mean. */
 static double excess(const ls_layout *layout, const ls_mask *mask) {
@@ -41,8 +41,7 @@ static double excess(const ls_layout *layout, const ls_mask *mask) {
 
 static ls_layout make(ls_arena *arena, ls_layout_kind kind, int64_t S, const ls_mask *mask) {
     const ls_layout_mask masks[] = {{mask, 1}};
-    return ls_layout_make(&(ls_layout_need){.kind = kind, .S = S, .P = P, .masks = masks, .n_masks = 1},
-                          arena);
+    return ls_layout_make(&(ls_layout_need){.kind = kind, .S = S, .P = P, .masks = masks, .n_masks = 1}, arena);
 }
 
 static double excess_of(ls_layout_kind kind, int64_t S, const ls_mask *mask) {
@@ -53,7 +52,7 @@ static double excess_of(ls_layout_kind kind, int64_t S, const ls_mask *mask) {
     return over;
 }
 
-/* --- time -------------------------------------------------------------------------------------------------------------------- */
+/* --- time --------------------------------------------------------------------------------------------------------- */
 
 static ls_graph *attention_graph(int64_t S, const ls_mask *mask) {
     ls_graph *g = ls_graph_create(LS_BF16);
@@ -77,8 +76,8 @@ typedef struct excesses {
 
 static double play(const ls_image *const *images, const ls_rates *rates) {
     ls_simulated_rank times[P];
-    assert_int_equal(
-        ls_simulate(images, P, ls_program_find(images[0], LS_PROGRAM_MICRO), rates, NULL, times).code, LS_OK);
+    assert_int_equal(ls_simulate(images, P, ls_program_find(images[0], LS_PROGRAM_MICRO), rates, NULL, times).code,
+                     LS_OK);
     double busy = 0;
     for (int p = 0; p < P; p++) busy += (times[p].computing + times[p].sending) / P;
     return ls_simulated_seconds(times, P) / busy - 1;
@@ -112,21 +111,19 @@ static excesses time_excess(ls_layout_kind kind, int64_t S, const ls_mask *mask)
     return over;
 }
 
-/* --- the cases --------------------------------------------------------------------------------------------------------------- */
+/* --- the cases ---------------------------------------------------------------------------------------------------- */
 
 static void test_causal(void **state) {
     (void)state;
-    static const ls_layout_kind even[] = {LS_LAYOUT_ZIGZAG, LS_LAYOUT_STRIPED, LS_LAYOUT_DOCUMENTS,
-                                          LS_LAYOUT_BALANCED};
+    static const ls_layout_kind even[] = {LS_LAYOUT_ZIGZAG, LS_LAYOUT_STRIPED, LS_LAYOUT_DOCUMENTS, LS_LAYOUT_BALANCED};
     const ls_mask causal = ls_mask_causal();
     for (size_t i = 0; i < LS_COUNT(even); i++) {
         for (int64_t S = 16384; S <= 16384 + 5; S += 5) {
             const double pairs = excess_of(even[i], S, &causal);
             const excesses time = time_excess(even[i], S, &causal);
-            printf(
-                "causal, S %lld, %s: pairs of the busiest rank %.2f %% over the mean, makespan %.2f %%, with "
-                "transfers %.2f %%\n",
-                (long long)S, ls_layout_name(even[i]), pairs * 100, time.work * 100, time.nominal * 100);
+            printf("causal, S %lld, %s: pairs of the busiest rank %.2f %% over the mean, makespan %.2f %%, with "
+                   "transfers %.2f %%\n",
+                   (long long)S, ls_layout_name(even[i]), pairs * 100, time.work * 100, time.nominal * 100);
             assert_true(pairs <= 0.02);
             assert_true(time.work <= 0.07 && time.nominal <= 0.07);
         }
@@ -190,10 +187,10 @@ static void test_packed_documents(void **state) {
         slowest.nominal = fmax(slowest.nominal, time.nominal);
     }
     for (int kind = 0; kind < LS_LAYOUTS; kind++)
-        printf("%d draws of packed documents, %s: pairs at worst %.2f %% over the mean, %.2f %% on average\n",
-               DRAWS, ls_layout_name((ls_layout_kind)kind), worst[kind] * 100, mean[kind] * 100);
-    printf("balanced: %d runs at most; makespan of %d of them at worst %.2f %%, with transfers %.2f %%\n",
-           most_runs, PLAYED, slowest.work * 100, slowest.nominal * 100);
+        printf("%d draws of packed documents, %s: pairs at worst %.2f %% over the mean, %.2f %% on average\n", DRAWS,
+               ls_layout_name((ls_layout_kind)kind), worst[kind] * 100, mean[kind] * 100);
+    printf("balanced: %d runs at most; makespan of %d of them at worst %.2f %%, with transfers %.2f %%\n", most_runs,
+           PLAYED, slowest.work * 100, slowest.nominal * 100);
     assert_true(worst[LS_LAYOUT_BALANCED] <= 0.05);
     assert_true(worst[LS_LAYOUT_DOCUMENTS] <= 0.05);
     assert_true(slowest.work <= 0.07);

@@ -70,8 +70,8 @@ static int check_apart(const ls_image *image, int program, ls_space space, const
             if (x->offset >= y->offset + y->bytes || y->offset >= x->offset + x->bytes) continue;
             const int at = lives[b].first;
             if (at != lives[a].last || !passes(image, &image->programs[program].instrs[at], a, b))
-                fail_msg("%s: \"%s\" (%d to %d) lies on \"%s\" (%d to %d)", image->programs[program].name,
-                         y->name, lives[b].first, lives[b].last, x->name, lives[a].first, lives[a].last);
+                fail_msg("%s: \"%s\" (%d to %d) lies on \"%s\" (%d to %d)", image->programs[program].name, y->name,
+                         lives[b].first, lives[b].last, x->name, lives[a].first, lives[a].last);
             in_place++;
         }
     }
@@ -87,8 +87,7 @@ static size_t most_bytes(const ls_image *image, int program, ls_space space, con
         memset(change, 0, (units + 1) * sizeof *change);
         for (int b = 0; b < image->n_buffers; b++) {
             const ls_buffer *x = &image->buffers[b];
-            const bool lives_now =
-                is_own(image, b, program, space) && lives[b].first <= i && i <= lives[b].last;
+            const bool lives_now = is_own(image, b, program, space) && lives[b].first <= i && i <= lives[b].last;
             if (x->space != space || x->bytes == 0 || !(x->program < 0 || lives_now)) continue;
             change[x->offset / UNIT]++;
             change[ls_round_up(x->offset + x->bytes, UNIT) / UNIT]--;
@@ -118,8 +117,8 @@ static int check_image(const ls_image *image, int rank, const char *what, double
         const double more = (double)image->bytes[s] / (double)ls_max((int64_t)image->least[s], 1) - 1;
         *worst = fmax(*worst, more);
         if (!(more <= 0.03))
-            fail_msg("%s, rank %d, arena %d: %zu bytes placed, %zu is the lower bound", what, rank, s,
-                     image->bytes[s], image->least[s]);
+            fail_msg("%s, rank %d, arena %d: %zu bytes placed, %zu is the lower bound", what, rank, s, image->bytes[s],
+                     image->least[s]);
     }
     return in_place;
 }
@@ -127,10 +126,9 @@ static int check_image(const ls_image *image, int rank, const char *what, double
 static const struct {
     int dp, ring, ulysses;
     const char *strategy;
-} meshes[] = {{1, 1, 1, "local"},   {2, 1, 1, "local"},   {1, 2, 1, "ring"},    {1, 3, 1, "ring"},
-              {1, 4, 1, "ring"},    {1, 8, 1, "ring"},    {1, 1, 2, "ulysses"}, {1, 1, 3, "ulysses"},
-              {1, 1, 4, "ulysses"}, {1, 2, 2, "usp"},     {1, 4, 2, "usp"},     {1, 2, 4, "usp"},
-              {2, 2, 1, "ring"},    {2, 1, 2, "ulysses"}, {2, 2, 2, "usp"}};
+} meshes[] = {{1, 1, 1, "local"}, {2, 1, 1, "local"},   {1, 2, 1, "ring"},    {1, 3, 1, "ring"},    {1, 4, 1, "ring"},
+              {1, 8, 1, "ring"},  {1, 1, 2, "ulysses"}, {1, 1, 3, "ulysses"}, {1, 1, 4, "ulysses"}, {1, 2, 2, "usp"},
+              {1, 4, 2, "usp"},   {1, 2, 4, "usp"},     {2, 2, 1, "ring"},    {2, 1, 2, "ulysses"}, {2, 2, 2, "usp"}};
 
 static void check_set(image_set set, const char *what, double *worst) {
     for (int r = 0; r < set.ranks; r++) assert_true(check_image(set.image[r], r, what, worst) > 0);
@@ -142,12 +140,9 @@ static void peak_is_near_the_lower_bound(void **state) {
     double worst = 0;
     for (size_t m = 0; m < LS_COUNT(meshes); m++) {
         const ls_mesh mesh = ls_mesh_make(meshes[m].dp, meshes[m].ring, meshes[m].ulysses);
-        check_set(images_of_network(mesh, meshes[m].strategy, LS_LAYOUT_ZIGZAG, 61, 1), meshes[m].strategy,
-                  &worst);
-        check_set(images_of_network(mesh, meshes[m].strategy, LS_LAYOUT_ZIGZAG, 96, 3), meshes[m].strategy,
-                  &worst);
-        check_set(images_of_step(mesh, meshes[m].strategy, LS_LAYOUT_ZIGZAG, 96, 3), meshes[m].strategy,
-                  &worst);
+        check_set(images_of_network(mesh, meshes[m].strategy, LS_LAYOUT_ZIGZAG, 61, 1), meshes[m].strategy, &worst);
+        check_set(images_of_network(mesh, meshes[m].strategy, LS_LAYOUT_ZIGZAG, 96, 3), meshes[m].strategy, &worst);
+        check_set(images_of_step(mesh, meshes[m].strategy, LS_LAYOUT_ZIGZAG, 96, 3), meshes[m].strategy, &worst);
     }
     print_message("at most %.2f %% above the lower bound\n", 100 * worst);
 }
@@ -157,9 +152,8 @@ static void so_it_is_for_all_graphs_and_savings(void **state) {
     static const struct {
         const char *name;
         ls_tensor (*loss)(ls_graph *g);
-    } graphs[] = {{"gpt2", gpt2_loss},       {"llama", llama_loss},   {"qwen3", qwen3_loss},
-                  {"mistral", mistral_loss}, {"gemma2", gemma2_loss}, {"encoder", encoder_loss},
-                  {"mixer", mixer_loss}};
+    } graphs[] = {{"gpt2", gpt2_loss},     {"llama", llama_loss},     {"qwen3", qwen3_loss}, {"mistral", mistral_loss},
+                  {"gemma2", gemma2_loss}, {"encoder", encoder_loss}, {"mixer", mixer_loss}};
     static const ls_saving savings[] = {{0},
                                         {.drop = 9},
                                         {.drop = 1 << 20},
@@ -171,8 +165,7 @@ static void so_it_is_for_all_graphs_and_savings(void **state) {
     for (size_t i = 0; i < LS_COUNT(graphs); i++) {
         for (size_t m = i % 3; m < LS_COUNT(meshes); m += 3) {
             for (size_t s = m % 2; s < LS_COUNT(savings); s += 2) { /* each saving on every other mesh */
-                const ls_target target = {.mesh =
-                                              ls_mesh_make(meshes[m].dp, meshes[m].ring, meshes[m].ulysses),
+                const ls_target target = {.mesh = ls_mesh_make(meshes[m].dp, meshes[m].ring, meshes[m].ulysses),
                                           .strategy = meshes[m].strategy,
                                           .isa = LS_ISA_BASE,
                                           .threads = 1 + (int)m % 2,

@@ -60,17 +60,20 @@ static void must(const network *n, size_t m, size_t s, ls_status status) {
     if (status.code != LS_OK) fail_msg("%s, mesh %zu, saving %zu: %s", n->name, m, s, status.text);
 }
 
-/* Fails where a result differs by more than `tolerance` and twice its own error; own NULL: none. Returns the largest difference. */
-static double compare(const network *n, size_t m, size_t s, const network_result *saved,
-                      const network_result *whole, double tolerance, const double *own) {
+/*
+ * Fails where a result differs by more than `tolerance` and twice its own error; own NULL: none. Returns the largest
+ * difference.
+ */
+static double compare(const network *n, size_t m, size_t s, const network_result *saved, const network_result *whole,
+                      double tolerance, const double *own) {
     double worst = 0;
     for (int i = -1; i < whole->image->n_flats; i++) {
         const double difference = network_error(saved, whole, i);
         const double allowed = tolerance + (own != NULL ? 2 * own[1 + i] : 0);
         if (!(savings[s].same_bits ? difference == 0 : difference <= allowed))
             fail_msg("%s %s, mesh %zu, saving %zu: %s differs by %g, allowed are %g", n->name,
-                     ls_dtype_name(whole->image->dtype), m, s, i < 0 ? "loss" : whole->image->flats[i].name,
-                     difference, allowed);
+                     ls_dtype_name(whole->image->dtype), m, s, i < 0 ? "loss" : whole->image->flats[i].name, difference,
+                     allowed);
         worst = fmax(worst, difference);
     }
     return worst;

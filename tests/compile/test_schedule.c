@@ -20,18 +20,15 @@
 static const struct {
     int dp, ring, ulysses;
     const char *strategy;
-} meshes[] = {{1, 2, 1, "ring"},    {1, 4, 1, "ring"},  {1, 1, 2, "ulysses"},
-              {1, 1, 4, "ulysses"}, {1, 2, 2, "usp"},   {2, 2, 1, "ring"},
-              {2, 1, 2, "ulysses"}, {2, 1, 1, "local"}, {1, 3, 2, "usp"}};
+} meshes[] = {{1, 2, 1, "ring"}, {1, 4, 1, "ring"},    {1, 1, 2, "ulysses"}, {1, 1, 4, "ulysses"}, {1, 2, 2, "usp"},
+              {2, 2, 1, "ring"}, {2, 1, 2, "ulysses"}, {2, 1, 1, "local"},   {1, 3, 2, "usp"}};
 
 static image_set make(size_t mesh, int64_t S) {
     return images_of_network(ls_mesh_make(meshes[mesh].dp, meshes[mesh].ring, meshes[mesh].ulysses),
                              meshes[mesh].strategy, LS_LAYOUT_ZIGZAG, S, 3);
 }
 
-static bool is_data_wait(const ls_instr *instr) {
-    return ls_traits(instr)->awaits && !ls_traits(instr)->free;
-}
+static bool is_data_wait(const ls_instr *instr) { return ls_traits(instr)->awaits && !ls_traits(instr)->free; }
 
 /* The list in emission order; fails when the numbers are not those of a reorder. */
 static void emit_again(ls_image *image, int program) {
@@ -99,19 +96,18 @@ static void test_no_more_memory(void **state) {
             for (int s = 0; s < LS_SPACES; s++) {
                 assert_true(least[s] <= image->least[s]);
                 /* Or, where placement happened to meet the bound for the other list, within a hundredth of it. */
-                assert_true(scheduled[s] <= image->bytes[s] ||
-                            (double)scheduled[s] <= 1.01 * (double)least[s]);
+                assert_true(scheduled[s] <= image->bytes[s] || (double)scheduled[s] <= 1.01 * (double)least[s]);
             }
         }
         free_images(&set);
     }
 }
 
-/* --- what is exposed, on a clock ------------------------------------------------------------------------------------------- */
+/* --- what is exposed, on a clock ---------------------------------------------------------------------------------- */
 
 /*
- * Seconds that the compute queue stands still in the list, when all ranks run it alike: data arrive when the own put of that channel
- * and generation would, a network of that latency.
+ * Seconds that the compute queue stands still in the list, when all ranks run it alike: data arrive when the own put of
+ * that channel and generation would, a network of that latency.
  */
 static double exposed_seconds(const ls_image *image, int program, double latency) {
     enum { MOST = 64 }; /* generations of a channel */
@@ -124,9 +120,10 @@ static double exposed_seconds(const ls_image *image, int program, double latency
         const ls_instr *instr = &p->instrs[i];
         double begin = fmax(now[instr->queue], 0);
         for (int k = 0; k < instr->n_after; k++) begin = fmax(begin, end[instr->after[k].instr]);
-        double *word = instr->channel < 0 ? NULL
-                                          : &arrival[(instr->channel * MOST + (int)instr->generation) * 2 +
-                                                     (ls_traits(instr)->free ? 1 : 0)];
+        double *word =
+            instr->channel < 0
+                ? NULL
+                : &arrival[(instr->channel * MOST + (int)instr->generation) * 2 + (ls_traits(instr)->free ? 1 : 0)];
         if (ls_traits(instr)->awaits) begin = fmax(begin, *word);
         if (ls_traits(instr)->sets) *word = begin + (ls_traits(instr)->moves ? latency : rates.latency);
         if (instr->queue == LS_COMPUTE) exposed += begin - now[LS_COMPUTE];
@@ -149,8 +146,8 @@ static void test_no_more_exposed(void **state) {
         ls_place(image);
         ls_order(image);
         const double emitted = exposed_seconds(image, ls_program_find(image, LS_PROGRAM_STEP), LATENCY);
-        print_message("%-8s %d x %d x %d: %.2f ms exposed, as emitted %.2f\n", meshes[m].strategy,
-                      meshes[m].dp, meshes[m].ring, meshes[m].ulysses, scheduled * 1e3, emitted * 1e3);
+        print_message("%-8s %d x %d x %d: %.2f ms exposed, as emitted %.2f\n", meshes[m].strategy, meshes[m].dp,
+                      meshes[m].ring, meshes[m].ulysses, scheduled * 1e3, emitted * 1e3);
         assert_true(scheduled <= emitted * (1 + 1e-9));
         sum_scheduled += scheduled;
         sum_emitted += emitted;

@@ -1,6 +1,6 @@
 /*
- * Along which axes blocks are read in place: where all ranks that differ only there lie on one host, the strategy can, and it is asked for
- * or, on a mesh without an all-to-all, left open.
+ * Along which axes blocks are read in place: where all ranks that differ only there lie on one host, the strategy can,
+ * and it is asked for or, on a mesh without an all-to-all, left open.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,8 +16,7 @@ static ls_status compile(const ls_target *target, ls_image **out) {
     enum { HEADS = 4, SIZE = 8 };
     ls_graph *g = ls_graph_create(LS_F32);
     const ls_shape shape = {
-        4,
-        {{target->mesh.size[LS_AXIS_DP], LS_FACTOR_BATCH}, {16, LS_FACTOR_SEQUENCE}, {HEADS, 0}, {SIZE, 0}}};
+        4, {{target->mesh.size[LS_AXIS_DP], LS_FACTOR_BATCH}, {16, LS_FACTOR_SEQUENCE}, {HEADS, 0}, {SIZE, 0}}};
     const ls_tensor q = ls_graph_leaf(g, LS_ROLE_INPUT, "q", LS_F32, &shape),
                     k = ls_graph_leaf(g, LS_ROLE_INPUT, "k", LS_F32, &shape),
                     v = ls_graph_leaf(g, LS_ROLE_INPUT, "v", LS_F32, &shape);

@@ -57,8 +57,7 @@ static void assert_same_data(const char *a, const char *b, const char *pack, int
     assert_int_equal(s[0]->longest_document, s[1]->longest_document);
     assert_true(ls_data_unigram_nats(data[0]) == ls_data_unigram_nats(data[1]));
     for (int64_t i = 0; i < s[0]->windows; i++) {
-        ls_sample x = {.tokens = room, .labels = room + S},
-                  y = {.tokens = room + 2 * S, .labels = room + 3 * S};
+        ls_sample x = {.tokens = room, .labels = room + S}, y = {.tokens = room + 2 * S, .labels = room + 3 * S};
         assert_ok(ls_data_read(data[0], i, &x));
         assert_ok(ls_data_read(data[1], i, &y));
         assert_memory_equal(x.tokens, y.tokens, 2 * (size_t)S * sizeof *room);
@@ -84,8 +83,7 @@ static void is_what_text_is(void **state) {
     assert_same_data(texts, out, "stream", 64);
     /* Any number of threads gives the same bytes; a folder that is full is not written to. */
     options.threads = 1;
-    assert_error(ls_shards_build(&options, &(ls_build_summary){0}), LS_USAGE, "holds token shards already",
-                 out);
+    assert_error(ls_shards_build(&options, &(ls_build_summary){0}), LS_USAGE, "holds token shards already", out);
     options.out = other;
     build(&options);
     assert_same_folders(out, other);
@@ -93,8 +91,8 @@ static void is_what_text_is(void **state) {
     options.resume = true;
     assert_int_equal(build(&options).tokens, s.tokens);
     options.shard_tokens = 4000;
-    assert_error(ls_shards_build(&options, &(ls_build_summary){0}), LS_USAGE,
-                 "other files, options or tokenizer", other);
+    assert_error(ls_shards_build(&options, &(ls_build_summary){0}), LS_USAGE, "other files, options or tokenizer",
+                 other);
 }
 
 /* The same documents as a text file each, as JSONL, under zstd, and by a pattern. */
@@ -127,8 +125,7 @@ static void reads_every_format(void **state) {
     assert_same_data(texts, out, "join", 100);
 #if HAVE_ZSTD
     char *packed = malloc(ZSTD_compressBound(used));
-    const size_t half =
-        (size_t)(strchr(all + used / 2, '\n') + 1 - all); /* two frames, one behind the other */
+    const size_t half = (size_t)(strchr(all + used / 2, '\n') + 1 - all); /* two frames, one behind the other */
     size_t bytes = ZSTD_compress(packed, ZSTD_compressBound(used), all, half, 3);
     bytes += ZSTD_compress(packed + bytes, ZSTD_compressBound(used) - bytes, all + half, used - half, 3);
     char compressed[600];
@@ -144,8 +141,7 @@ static void reads_every_format(void **state) {
                  "middle of a zstd frame");
     paths[0] = scratch_text(state, "no.jsonl.zst", "{\"body\": \"x\"}\n");
     options.out = scratch_path(state, "from-no");
-    assert_error(ls_shards_build(&options, &(ls_build_summary){0}), LS_INVALID, "no.jsonl.zst",
-                 "decompressed");
+    assert_error(ls_shards_build(&options, &(ls_build_summary){0}), LS_INVALID, "no.jsonl.zst", "decompressed");
     free(packed);
 #endif
     char pattern[600];
@@ -264,9 +260,12 @@ static void names_bad_texts(void **state) {
     free(text);
 }
 
-/* --- killed in the middle --------------------------------------------------------------------------------------------------- */
+/* --- killed in the middle ----------------------------------------------------------------------------------------- */
 
-/* Builds in a process of its own that is killed when `shards` of them stand and some time has gone by; true: it was in time. */
+/*
+ * Builds in a process of its own that is killed when `shards` of them stand and some time has gone by; true: it was in
+ * time.
+ */
 static bool build_and_kill(const ls_build_options *options, int64_t shards, unsigned wait_us) {
     fflush(NULL);
     const pid_t child = fork();
@@ -321,8 +320,7 @@ static void goes_on_after_a_kill(void **state) {
             kills += build_and_kill(&options, round + k * 6, (unsigned)(round * 1973 + k * 551));
         }
         snprintf(name, sizeof name, "killed-%d/shards.json", round);
-        if (!ls_file_exists(
-                scratch_path(state, name))) { /* as if the last one had been killed while it wrote that */
+        if (!ls_file_exists(scratch_path(state, name))) { /* as if the last one had been killed while it wrote that */
             snprintf(name, sizeof name, "killed-%d/shards.json.tmp-1", round);
             scratch_file(state, name, "{", 1);
         }

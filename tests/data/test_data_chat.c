@@ -23,8 +23,7 @@ static int unmake(void **state) {
 }
 
 /* Builds one line of records; its text as tokens, with what is learnt in braces and the end of document as a dot. */
-static ls_status build_line(void **state, const char *records, const char *chat, const char *line,
-                            char *out) {
+static ls_status build_line(void **state, const char *records, const char *chat, const char *line, char *out) {
     char file[600];
     snprintf(file, sizeof file, "%s", scratch_text(state, "line.jsonl", line));
     const char *paths[] = {file};
@@ -82,8 +81,7 @@ static void renders_each_template(void **state) {
         assert_string_equal(text, cases[i].expected);
     }
     char text[2000];
-    assert_ok(
-        build_line(state, "completion", NULL, "{\"prompt\": \"2 + 2 =\", \"completion\": \" 4\"}", text));
+    assert_ok(build_line(state, "completion", NULL, "{\"prompt\": \"2 + 2 =\", \"completion\": \" 4\"}", text));
     assert_string_equal(text, "2 + 2 ={ 4.}");
 }
 
@@ -102,22 +100,20 @@ static void refuses_other_conversations(void **state) {
         {"chatml", MESSAGES "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{}]}]}",
          "calls of tools are not supported"},
         {"chatml", "{\"tools\": [{}], \"messages\": [" USER "]}", "tools are not supported"},
-        {"llama3.1", MESSAGES USER ", {\"role\": \"system\", \"content\": \"x\"}]}",
-         "the system comes first"},
+        {"llama3.1", MESSAGES USER ", {\"role\": \"system\", \"content\": \"x\"}]}", "the system comes first"},
         {"chatml", MESSAGES "7]}", "expected an object"},
         {"chatml", "{\"messages\": \"x\"}", "messages is \"x\""},
         {"chatml", "{}", "messages is missing"},
     };
     char text[2000];
     for (size_t i = 0; i < LS_COUNT(cases); i++)
-        assert_error(build_line(state, "messages", cases[i].chat, cases[i].line, text), LS_INVALID,
-                     "line.jsonl:1", cases[i].word);
-    assert_error(build_line(state, "completion", NULL, "{\"prompt\": \"x\"}", text), LS_INVALID,
-                 "line.jsonl:1", "completion is missing");
-    assert_error(build_line(state, "messages", "vicuna", MESSAGES TALK, text), LS_USAGE,
-                 "--template is 'vicuna'", "chatml, llama3");
-    assert_error(build_line(state, "messages", NULL, MESSAGES TALK, text), LS_USAGE, "--template is missing",
-                 "chatml");
+        assert_error(build_line(state, "messages", cases[i].chat, cases[i].line, text), LS_INVALID, "line.jsonl:1",
+                     cases[i].word);
+    assert_error(build_line(state, "completion", NULL, "{\"prompt\": \"x\"}", text), LS_INVALID, "line.jsonl:1",
+                 "completion is missing");
+    assert_error(build_line(state, "messages", "vicuna", MESSAGES TALK, text), LS_USAGE, "--template is 'vicuna'",
+                 "chatml, llama3");
+    assert_error(build_line(state, "messages", NULL, MESSAGES TALK, text), LS_USAGE, "--template is missing", "chatml");
     assert_error(build_line(state, "songs", NULL, MESSAGES TALK, text), LS_USAGE, "--records is 'songs'",
                  "completion, messages");
 }
@@ -130,9 +126,8 @@ static void assert_made(void **state, const char *jinja, const char *line, const
 }
 
 static void learns_what_a_template_writes_for_an_answer(void **state) {
-    static const char plain[] =
-        "{% for m in messages %}{{ m.role | upper }}: {{ m.content | trim }}\n{% endfor %}"
-        "{% if add_generation_prompt %}ASSISTANT:{% endif %}";
+    static const char plain[] = "{% for m in messages %}{{ m.role | upper }}: {{ m.content | trim }}\n{% endfor %}"
+                                "{% if add_generation_prompt %}ASSISTANT:{% endif %}";
     assert_made(state, plain, MESSAGES SYSTEM TALK,
                 "SYSTEM: Be brief.\nUSER: Hi\nASSISTANT:{ Ho\n}USER: A\nASSISTANT:{ B\n}.");
     /* Where the prompt says more than the answer has, it ends at the answer's own text. */
@@ -141,24 +136,21 @@ static void learns_what_a_template_writes_for_an_answer(void **state) {
                 "{% if add_generation_prompt %}[a]Ho, think{% endif %}",
                 MESSAGES TALK, "[u] Hi[a]{Ho }[u]A[a]{B}.");
     /* What it writes otherwise once the conversation goes on is not learnt there. */
-    assert_made(
-        state,
-        "{% for m in messages %}[{{ m.role[0] }}]{{ '!' ~ m.content if loop.last else m.content | upper }}"
-        "{% endfor %}{% if add_generation_prompt %}[a]{% endif %}",
-        MESSAGES TALK, "[u] HI[a]HO [u]A[a]{!B}.");
+    assert_made(state,
+                "{% for m in messages %}[{{ m.role[0] }}]{{ '!' ~ m.content if loop.last else m.content | upper }}"
+                "{% endfor %}{% if add_generation_prompt %}[a]{% endif %}",
+                MESSAGES TALK, "[u] HI[a]HO [u]A[a]{!B}.");
     /* A prompt that has more in the last message of the user. */
-    assert_made(
-        state,
-        "{% for m in messages %}{% if m.role == 'user' %}[I]{{ 'more ' if loop.last }}{{ m.content }}[/I]"
-        "{% else %}{{ m.content }}.{% endif %}{% endfor %}",
-        MESSAGES TALK, "[I] Hi[/I]{Ho .}[I]A[/I]{B.}.");
+    assert_made(state,
+                "{% for m in messages %}{% if m.role == 'user' %}[I]{{ 'more ' if loop.last }}{{ m.content }}[/I]"
+                "{% else %}{{ m.content }}.{% endif %}{% endfor %}",
+                MESSAGES TALK, "[I] Hi[/I]{Ho .}[I]A[/I]{B.}.");
     char text[400];
     assert_error(
-        build_line(
-            state, "messages",
-            scratch_text(state, "own.jinja",
-                         "{% for m in messages %}{{ m.content }}{{ ')' if loop.last else '(' }}{% endfor %}"),
-            MESSAGES TALK, text),
+        build_line(state, "messages",
+                   scratch_text(state, "own.jinja",
+                                "{% for m in messages %}{{ m.content }}{{ ')' if loop.last else '(' }}{% endfor %}"),
+                   MESSAGES TALK, text),
         LS_UNSUPPORTED, "line.jsonl:1: messages[1]", "expected generation blocks");
     assert_made(state,
                 "{% for m in messages %}[{% if m.role == 'assistant' %}{% generation %}{{ m.content }}]"
@@ -173,30 +165,26 @@ static void refuses_what_takes_no_end_of_time(void **state) {
     char *line = malloc((size_t)TURNS * 60), *at = line, *text = malloc((size_t)TURNS * 60);
     at += sprintf(at, MESSAGES);
     for (int i = 0; i < TURNS; i++)
-        at += sprintf(at, "%s{\"role\": \"%s\", \"content\": \"x\"}", i > 0 ? "," : "",
-                      i % 2 ? "assistant" : "user");
+        at += sprintf(at, "%s{\"role\": \"%s\", \"content\": \"x\"}", i > 0 ? "," : "", i % 2 ? "assistant" : "user");
     sprintf(at, "]}");
-    const ls_status status =
-        build_line(state, "messages", scratch_text(state, "own.jinja", jinja), line, text);
+    const ls_status status = build_line(state, "messages", scratch_text(state, "own.jinja", jinja), line, text);
     assert_error(status, LS_INVALID, "to find what is learnt", "steps");
     free(text);
     free(line);
 }
 
 static void gives_a_template_what_a_record_has(void **state) {
-    assert_made(
-        state,
-        "{{ tools | tojson }}{{ documents is none }}{{ more }}{% for m in messages %}"
-        "{% generation %}{{ m.tool_calls[0].function.name }}{{ m.content is defined }}{{ m.thinking }}"
-        "{{ m.reasoning_content }}{% endgeneration %}{% endfor %}",
-        "{\"tools\": [{\"a\": 1}], \"chat_template_kwargs\": {\"more\": \"m\"}, \"messages\": [{\"role\": "
-        "\"assistant\", \"content\": null, \"reasoning\": \"hm\", \"tool_calls\": [{\"function\": {\"name\": "
-        "\"f\"}}]}]}",
-        "[{\"a\": 1}]Truem{fFalsehmhm}.");
+    assert_made(state,
+                "{{ tools | tojson }}{{ documents is none }}{{ more }}{% for m in messages %}"
+                "{% generation %}{{ m.tool_calls[0].function.name }}{{ m.content is defined }}{{ m.thinking }}"
+                "{{ m.reasoning_content }}{% endgeneration %}{% endfor %}",
+                "{\"tools\": [{\"a\": 1}], \"chat_template_kwargs\": {\"more\": \"m\"}, \"messages\": [{\"role\": "
+                "\"assistant\", \"content\": null, \"reasoning\": \"hm\", \"tool_calls\": [{\"function\": {\"name\": "
+                "\"f\"}}]}]}",
+                "[{\"a\": 1}]Truem{fFalsehmhm}.");
 }
 
-static ls_status open_chat(void **state, const char *name, const char *system, const char *today,
-                           ls_chat *out) {
+static ls_status open_chat(void **state, const char *name, const char *system, const char *today, ls_chat *out) {
     const ls_chat_options options = {.name = name, .folder = *state, .system = system, .today = today};
     return ls_chat_open(tokenizer, &options, out);
 }
@@ -227,10 +215,8 @@ static void finds_the_template_of_a_folder(void **state) {
     assert_int_equal(chat.today.tm_year, 131);
     assert_int_equal(chat.today.tm_wday, 1);
     ls_chat_close(&chat);
-    assert_error(open_chat(state, NULL, NULL, "yesterday", &chat), LS_USAGE, "--today is 'yesterday'",
-                 "2025-07-09");
-    assert_error(open_chat(state, "gemma", "Be kind.", NULL, &chat), LS_USAGE, "--system is given",
-                 "template gemma");
+    assert_error(open_chat(state, NULL, NULL, "yesterday", &chat), LS_USAGE, "--today is 'yesterday'", "2025-07-09");
+    assert_error(open_chat(state, "gemma", "Be kind.", NULL, &chat), LS_USAGE, "--system is given", "template gemma");
     assert_ok(open_chat(state, "chatml", "Be kind.", NULL, &chat));
     assert_string_equal(chat.system, "Be kind.");
     ls_chat_close(&chat);

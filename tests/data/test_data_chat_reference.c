@@ -25,8 +25,7 @@ static void put_token(ls_json_writer *w, ls_json_value c, const char *from, cons
 }
 
 /* The template as the folder of a model has it. */
-static void open_chat(void **state, const ls_tokenizer *tokenizer, const char *jinja, ls_json_value c,
-                      ls_chat *out) {
+static void open_chat(void **state, const ls_tokenizer *tokenizer, const char *jinja, ls_json_value c, ls_chat *out) {
     const ls_chat_options options = {.folder = *state};
     ls_json_writer *w = ls_json_begin(0);
     ls_json_put_text(w, "chat_template", jinja);
@@ -50,13 +49,11 @@ static void assert_learnt(ls_json_value array, const uint8_t *learnt, size_t n, 
     for (size_t i = 0; i < n; i++) {
         int64_t bit = -1;
         assert_ok(ls_json_as_int(ls_json_item(array, i), 0, 1, &bit));
-        if (bit != learnt[i])
-            fail_msg("token %zu is learnt %d, expected %d: %s", i, learnt[i], (int)bit, line);
+        if (bit != learnt[i]) fail_msg("token %zu is learnt %d, expected %d: %s", i, learnt[i], (int)bit, line);
     }
 }
 
-static void check_text(const ls_tokenizer *tokenizer, const ls_marked_text *text, ls_json_value c,
-                       bool masks) {
+static void check_text(const ls_tokenizer *tokenizer, const ls_marked_text *text, ls_json_value c, bool masks) {
     static const ls_plain_text plain = {0};
     const char *expected = text_of(c, "text"), *line = text_of(c, "line");
     ls_learnt_tokens out = {0};
@@ -91,7 +88,10 @@ static bool check_case(const ls_tokenizer *tokenizer, const ls_chat *chat, ls_js
     return status.code != LS_OK;
 }
 
-/* The same by the form of this name, where there is one; it has generation blocks, which end without a newline behind an answer. */
+/*
+ * The same by the form of this name, where there is one; it has generation blocks, which end without a newline behind
+ * an answer.
+ */
 static void check_form(const ls_tokenizer *tokenizer, const char *template, ls_json_value c) {
     const ls_chat_options options = {.name = template};
     const char *name;

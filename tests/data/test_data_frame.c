@@ -103,8 +103,7 @@ static void follows_the_tokenizer_or_the_flag(void **state) {
         assert_ok(ls_shards_build(&options, &s));
         assert_string_equal(s.begin, cases[i].before != NULL ? cases[i].before : "none");
         assert_string_equal(s.end, cases[i].behind != NULL ? cases[i].behind : "none");
-        assert_documents(options.out, t, id_of(t, cases[i].before), id_of(t, cases[i].behind), kept,
-                         LS_COUNT(kept));
+        assert_documents(options.out, t, id_of(t, cases[i].before), id_of(t, cases[i].behind), kept, LS_COUNT(kept));
         ls_tokenizer_close(t);
     }
 }

@@ -91,21 +91,20 @@ static void finds_nested_fields(void **state) {
         assert_string_equal(text, good[i].expected);
     }
     for (size_t i = 0; i < LS_COUNT(bad); i++)
-        assert_error(build_file(state, scratch_text(state, "a.jsonl", bad[i].line), bad[i].field, text),
-                     LS_INVALID, "a.jsonl:1", bad[i].word);
+        assert_error(build_file(state, scratch_text(state, "a.jsonl", bad[i].line), bad[i].field, text), LS_INVALID,
+                     "a.jsonl:1", bad[i].word);
 }
 
 static void reads_what_other_systems_write(void **state) {
     char text[200];
-    assert_ok(build_file(
-        state, scratch_text(state, "bom.jsonl", "\xef\xbb\xbf{\"text\": \"a\"}\r\n\r\n{\"text\": \"b\"}\r\n"),
-        "text", text));
+    assert_ok(build_file(state,
+                         scratch_text(state, "bom.jsonl", "\xef\xbb\xbf{\"text\": \"a\"}\r\n\r\n{\"text\": \"b\"}\r\n"),
+                         "text", text));
     assert_string_equal(text, "a.b.");
-    assert_error(
-        build_file(state,
-                   scratch_text(state, "bom.jsonl", "{\"text\": \"a\"}\n\xef\xbb\xbf{\"text\": \"b\"}\n"),
-                   "text", text),
-        LS_INVALID, "bom.jsonl:2", "not valid JSON");
+    assert_error(build_file(state,
+                            scratch_text(state, "bom.jsonl", "{\"text\": \"a\"}\n\xef\xbb\xbf{\"text\": \"b\"}\n"),
+                            "text", text),
+                 LS_INVALID, "bom.jsonl:2", "not valid JSON");
     assert_ok(build_file(state, scratch_text(state, "crlf.txt", "a\r\nb\r\n"), "text", text));
     assert_string_equal(text, "a\r\nb\r\n.");
     assert_ok(build_file(state, scratch_text(state, "latin.txt", "caf\xe9"), "text", text));
@@ -127,18 +126,17 @@ static void names_what_it_does_not_read(void **state) {
     };
     char text[100], folder[600];
     for (size_t i = 0; i < LS_COUNT(others); i++)
-        assert_error(build_file(state, scratch_text(state, others[i].name, "x"), "text", text),
-                     LS_UNSUPPORTED, others[i].name, others[i].word);
-    assert_error(build_file(state, scratch_path(state, "none.txt"), "text", text), LS_IO, "none.txt",
-                 "No such file");
+        assert_error(build_file(state, scratch_text(state, others[i].name, "x"), "text", text), LS_UNSUPPORTED,
+                     others[i].name, others[i].word);
+    assert_error(build_file(state, scratch_path(state, "none.txt"), "text", text), LS_IO, "none.txt", "No such file");
     assert_error(build_file(state, "/dev/null", "text", text), LS_INVALID, "/dev/null", "no regular file");
     snprintf(folder, sizeof folder, "%s", scratch_path(state, "nothing"));
     assert_ok(ls_file_make_folders(folder));
     assert_error(build_file(state, folder, "text", text), LS_INVALID, "no files in", "nothing");
-    assert_error(build_file(state, scratch_text(state, "empty.txt", ""), "text", text), LS_INVALID,
-                 "no text in", "empty.txt");
-    assert_error(build_file(state, scratch_text(state, "empty.jsonl", "\n \n"), "text", text), LS_INVALID,
-                 "no text in", "empty.jsonl");
+    assert_error(build_file(state, scratch_text(state, "empty.txt", ""), "text", text), LS_INVALID, "no text in",
+                 "empty.txt");
+    assert_error(build_file(state, scratch_text(state, "empty.jsonl", "\n \n"), "text", text), LS_INVALID, "no text in",
+                 "empty.jsonl");
     if (getuid() == 0) return; /* who may read everything */
     snprintf(folder, sizeof folder, "%s", scratch_text(state, "mine.txt", "x"));
     assert_int_equal(chmod(folder, 0), 0);
@@ -203,7 +201,7 @@ static void sees_files_that_change(void **state) {
     }
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------------------- */
+/* --- JSON --------------------------------------------------------------------------------------------------------- */
 
 static void reads_values_of_json(void **state) {
     static const struct {
@@ -242,14 +240,13 @@ static void reads_values_of_json(void **state) {
         assert_string_equal(text, good[i].expected);
     }
     for (size_t i = 0; i < LS_COUNT(bad); i++)
-        assert_error(build_file(state, scratch_text(state, "bad.json", bad[i].text), "text", text),
-                     LS_INVALID, bad[i].at, bad[i].word);
+        assert_error(build_file(state, scratch_text(state, "bad.json", bad[i].text), "text", text), LS_INVALID,
+                     bad[i].at, bad[i].word);
 }
 
 /* A NUL in a text is a character like any other, and does not end it. */
 static void reads_nul_in_records(void **state) {
-    const char *paths[] = {
-        scratch_text(state, "nul.jsonl", "{\"text\": \"a\\u0000b\"}\n{\"text\": \"\\u0000\"}\n")};
+    const char *paths[] = {scratch_text(state, "nul.jsonl", "{\"text\": \"a\\u0000b\"}\n{\"text\": \"\\u0000\"}\n")};
     const ls_build_options options = build_options(tokenizer, paths, 1, scratch_path(state, "nuls"));
     ls_build_summary s;
     assert_ok(ls_shards_build(&options, &s));
@@ -273,7 +270,7 @@ static void refuses_records_of_many_values(void **state) {
     free(line);
 }
 
-/* --- a disk that is full ---------------------------------------------------------------------------------------------------- */
+/* --- a disk that is full ------------------------------------------------------------------------------------------ */
 
 /* Builds in a process whose files may not grow beyond so many bytes. */
 static ls_code build_on_full_disk(const ls_build_options *options, rlim_t most) {
@@ -307,8 +304,7 @@ static void goes_on_after_a_full_disk(void **state) {
     assert_ok(ls_shards_build(&options, &expected));
     assert_true(expected.shards > 5);
     options.out = out;
-    static const rlim_t most[] = {0, 100, 1000, 12000,
-                                  15000}; /* of a shard: its head, its tokens, its index */
+    static const rlim_t most[] = {0, 100, 1000, 12000, 15000}; /* of a shard: its head, its tokens, its index */
     int failed = 0;
     for (size_t i = 0; i < LS_COUNT(most); i++) {
         const ls_code code = build_on_full_disk(&options, most[i]);
@@ -322,7 +318,7 @@ static void goes_on_after_a_full_disk(void **state) {
     assert_same_folders(whole, out);
 }
 
-/* --- gzip ------------------------------------------------------------------------------------------------------------------- */
+/* --- gzip --------------------------------------------------------------------------------------------------------- */
 
 #if HAVE_ZLIB
 static size_t gzip(const char *text, size_t bytes, char *out, size_t room) {
@@ -349,8 +345,7 @@ static void reads_every_kind_of_gzip(void **state) {
     assert_string_equal(text, "one, two, three.");
     /* Cut short at every byte: an error, or the members before the cut. */
     for (size_t cut = 1; cut < n; cut++) {
-        const ls_status status =
-            build_file(state, scratch_file(state, "cut.txt.gz", packed, cut), "text", text);
+        const ls_status status = build_file(state, scratch_file(state, "cut.txt.gz", packed, cut), "text", text);
         const bool whole = cut == first || cut == second;
         if (whole)
             assert_true(status.code == LS_OK && strcmp(text, "one, .") == 0);
@@ -361,13 +356,13 @@ static void reads_every_kind_of_gzip(void **state) {
     assert_ok(build_file(state, scratch_file(state, "zeros.txt.gz", packed, n + 20), "text", text));
     assert_string_equal(text, "one, two, three.");
     memcpy(packed + n, "garbage!", 8);
-    assert_error(build_file(state, scratch_file(state, "more.txt.gz", packed, n + 8), "text", text),
-                 LS_INVALID, "more.txt.gz", "cannot be decompressed as gzip");
+    assert_error(build_file(state, scratch_file(state, "more.txt.gz", packed, n + 8), "text", text), LS_INVALID,
+                 "more.txt.gz", "cannot be decompressed as gzip");
     packed[n - 6] ^= 1; /* the checksum */
     assert_error(build_file(state, scratch_file(state, "sum.txt.gz", packed, n), "text", text), LS_INVALID,
                  "sum.txt.gz", "incorrect data check");
-    assert_error(build_file(state, scratch_text(state, "false.jsonl.gz", "{\"text\": 1}"), "text", text),
-                 LS_INVALID, "false.jsonl.gz", "cannot be decompressed as gzip");
+    assert_error(build_file(state, scratch_text(state, "false.jsonl.gz", "{\"text\": 1}"), "text", text), LS_INVALID,
+                 "false.jsonl.gz", "cannot be decompressed as gzip");
 }
 
 /* With --skip-bad the lines before the break count, and the rest of the file is one record that is left out. */
@@ -400,8 +395,7 @@ static void notices_a_break_after_a_full_batch(void **state) {
     for (size_t i = 0; i < LINES; i++) memcpy(lines + i * LENGTH, line, LENGTH);
     size_t n = gzip(lines, (size_t)LINES * LENGTH, packed, room);
     gzip(line, LENGTH, packed + n, room - n);
-    const char *path =
-        scratch_file(state, "batch.jsonl.gz", packed, n + 8); /* of the second member only the header */
+    const char *path = scratch_file(state, "batch.jsonl.gz", packed, n + 8); /* of the second member only the header */
     assert_error(build_file(state, path, "text", text), LS_INVALID, "batch.jsonl.gz",
                  "ends in the middle of a gzip member");
     free(lines);
@@ -423,7 +417,7 @@ static void refuses_bombs(void **state) {
 }
 #endif
 
-/* --- zstd ------------------------------------------------------------------------------------------------------------------- */
+/* --- zstd --------------------------------------------------------------------------------------------------------- */
 
 #if HAVE_ZSTD
 static size_t zstd(const char *text, int window, bool size_known, char *out, size_t room) {
@@ -433,8 +427,7 @@ static size_t zstd(const char *text, int window, bool size_known, char *out, siz
     ZSTD_inBuffer in = {text, strlen(text), 0};
     ZSTD_outBuffer to = {out, room, 0};
     if (!size_known) /* a first part, so that the frame is begun before its end is known */
-        assert_false(
-            ZSTD_isError(ZSTD_compressStream2(c, &to, &(ZSTD_inBuffer){text, 1, 0}, ZSTD_e_continue)));
+        assert_false(ZSTD_isError(ZSTD_compressStream2(c, &to, &(ZSTD_inBuffer){text, 1, 0}, ZSTD_e_continue)));
     in.pos = !size_known;
     assert_int_equal(ZSTD_compressStream2(c, &to, &in, ZSTD_e_end), 0);
     ZSTD_freeCCtx(c);
@@ -458,8 +451,7 @@ static void reads_every_kind_of_frame(void **state) {
     assert_string_equal(text, "one, two, three.");
     /* Cut short at every byte: an error, or the frames before the cut. */
     for (size_t cut = 1; cut < n; cut++) {
-        const ls_status status =
-            build_file(state, scratch_file(state, "cut.txt.zst", packed, cut), "text", text);
+        const ls_status status = build_file(state, scratch_file(state, "cut.txt.zst", packed, cut), "text", text);
         if (status.code == LS_OK) {
             assert_true(strcmp(text, "one, .") == 0 || strcmp(text, "one, two, three.") == 0);
         } else {
@@ -468,8 +460,8 @@ static void reads_every_kind_of_frame(void **state) {
         }
     }
     memcpy(packed + n, "garbage!", 8);
-    assert_error(build_file(state, scratch_file(state, "more.txt.zst", packed, n + 8), "text", text),
-                 LS_INVALID, "more.txt.zst", "cannot be decompressed");
+    assert_error(build_file(state, scratch_file(state, "more.txt.zst", packed, n + 8), "text", text), LS_INVALID,
+                 "more.txt.zst", "cannot be decompressed");
     assert_error(build_file(state, scratch_file(state, "none.txt.zst", packed, 0), "text", text), LS_INVALID,
                  "no text in", "none.txt.zst");
 }
@@ -482,8 +474,8 @@ static void refuses_huge_windows(void **state) {
     assert_int_equal((unsigned char)packed[5], (27 - 10) << 3); /* the frame's window descriptor */
     for (int log = 28; log <= 41; log++) {
         packed[5] = (char)((log - 10) << 3);
-        assert_error(build_file(state, scratch_file(state, "window.txt.zst", packed, n), "text", text),
-                     LS_INVALID, "window.txt.zst", "more than 128 MiB");
+        assert_error(build_file(state, scratch_file(state, "window.txt.zst", packed, n), "text", text), LS_INVALID,
+                     "window.txt.zst", "more than 128 MiB");
     }
 }
 #endif

@@ -31,8 +31,7 @@ static void is_a_bijection(void **state) {
 /* Share of the indices of [0, n) that two permutations send to the same place. */
 static double agreement(uint64_t seed_a, uint64_t epoch_a, uint64_t seed_b, uint64_t epoch_b, uint64_t n) {
     uint64_t same = 0;
-    for (uint64_t i = 0; i < n; i++)
-        same += ls_permute(seed_a, epoch_a, n, i) == ls_permute(seed_b, epoch_b, n, i);
+    for (uint64_t i = 0; i < n; i++) same += ls_permute(seed_a, epoch_a, n, i) == ls_permute(seed_b, epoch_b, n, i);
     return (double)same / (double)n;
 }
 
@@ -66,8 +65,7 @@ static void is_fair(void **state) {
 static void is_the_same_for_ever(void **state) {
     (void)state;
     static const uint64_t expected[] = {417, 802, 723, 804, 776, 105, 688, 112};
-    for (uint64_t i = 0; i < LS_COUNT(expected); i++)
-        assert_int_equal(ls_permute(42, 3, 1000, i), expected[i]);
+    for (uint64_t i = 0; i < LS_COUNT(expected); i++) assert_int_equal(ls_permute(42, 3, 1000, i), expected[i]);
     assert_true(ls_permute(42, 3, (uint64_t)1 << 62, 12345) < (uint64_t)1 << 62);
 }
 
@@ -90,11 +88,8 @@ static void stores_every_width(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_a_bijection),
-        cmocka_unit_test(depends_on_seed_and_epoch),
-        cmocka_unit_test(is_fair),
-        cmocka_unit_test(is_the_same_for_ever),
-        cmocka_unit_test(stores_every_width),
+        cmocka_unit_test(is_a_bijection),       cmocka_unit_test(depends_on_seed_and_epoch), cmocka_unit_test(is_fair),
+        cmocka_unit_test(is_the_same_for_ever), cmocka_unit_test(stores_every_width),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

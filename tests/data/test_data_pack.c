@@ -125,7 +125,7 @@ static void packs_every_input_once(void **state) {
     }
 }
 
-/* --- how well best fit packs -------------------------------------------------------------------------------------------------- */
+/* --- how well best fit packs -------------------------------------------------------------------------------------- */
 
 enum { MANY = 20000, LONG = 4096 };
 
@@ -140,7 +140,10 @@ static int64_t heavy_tail(uint64_t d) {
 static int64_t over_long(uint64_t d) { return 2 + LONG + (int64_t)ls_rng_below(13, 0, d, 4 * LONG); }
 static int64_t near_half(uint64_t d) { return 2 + LONG / 3 + (int64_t)ls_rng_below(14, 0, d, LONG / 4); }
 
-/* No way of packing without cutting needs fewer: for all places; one for each piece of more than half of one, one for two of more than a third. */
+/*
+ * No way of packing without cutting needs fewer: for all places; one for each piece of more than half of one, one for
+ * two of more than a third.
+ */
 static int64_t fewest_sequences(const ls_corpus *corpus) {
     int64_t whole = 0, halves = 0, thirds = 0;
     ls_document document = ls_corpus_nth(corpus, 0);
@@ -164,8 +167,7 @@ static void best_fit_is_near_the_optimum(void **state) {
                  {"all over-long", over_long, 0.001},
                  {"a third to seven twelfths", near_half, 0.001}};
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
-        ls_corpus corpus = {.ends = malloc(sizeof(uint64_t) * MANY),
-                            .documents = MANY}; /* packers read no token */
+        ls_corpus corpus = {.ends = malloc(sizeof(uint64_t) * MANY), .documents = MANY}; /* packers read no token */
         uint64_t end = 0;
         for (uint64_t d = 0; d < MANY; d++) corpus.ends[d] = end += (uint64_t)cases[i].length(d);
         corpus.store.count = (int64_t)end;
@@ -201,8 +203,7 @@ static void gives_whole_samples(void **state) {
     assert_int_equal(ls_data_summarise(data)->windows, 3);
     assert_int_equal(ls_data_summarise(data)->padding, 30 - 21);
     int32_t tokens[S], labels[S], positions[S], ends[S + 1], seen[S];
-    ls_sample sample = {
-        .tokens = tokens, .labels = labels, .positions = positions, .ends = ends, .seen = seen};
+    ls_sample sample = {.tokens = tokens, .labels = labels, .positions = positions, .ends = ends, .seen = seen};
     assert_ok(ls_data_read(data, 1, &sample)); /* the longest first: abcdef, then what fits best: xyz */
     static const int32_t want[3][S] = {{'a', 'b', 'c', 'd', 'e', 'f', 'x', 'y', 'z', 0},
                                        {'b', 'c', 'd', 'e', 'f', 0, 'y', 'z', 0, -100},
@@ -214,8 +215,7 @@ static void gives_whole_samples(void **state) {
     assert_int_equal(sample.n_ends, 4);
     assert_memory_equal(ends, ((int32_t[]){0, 6, 9, 10}), 4 * sizeof *ends);
     assert_ok(ls_data_read(data, 0, &sample)); /* a whole piece of the long one */
-    assert_memory_equal(tokens, ((int32_t[]){'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J'}),
-                        sizeof tokens);
+    assert_memory_equal(tokens, ((int32_t[]){'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J'}), sizeof tokens);
     assert_int_equal(sample.n_ends, 2);
     ls_data_piece pieces[S + 1];
     int64_t n = 0;
@@ -247,8 +247,7 @@ static void ignores_what_is_not_learnt(void **state) {
     ls_shard_header header;
     const char *path = scratch_path(state, "bits.tokens");
     assert_ok(ls_shard_create(path, &kind, &w));
-    const int32_t ids[] = {10, 11, 12, 13, 0,
-                           15, 16, 17, 18, 19}; /* 0, the end, inside, as turns of a chat end */
+    const int32_t ids[] = {10, 11, 12, 13, 0, 15, 16, 17, 18, 19}; /* 0, the end, inside, as turns of a chat end */
     const uint8_t bits[] = {0, 0, 0, 1, 1, 0, 0, 1, 0, 1};
     assert_ok(ls_shard_append(w, ids, bits, 10));
     assert_ok(ls_shard_end_document(w, true));

@@ -15,9 +15,7 @@
 
 static ls_tokenizer *tokenizer;
 
-static int make(void **state) {
-    return ls_tokenizer_open(NULL, &tokenizer).code == LS_OK ? scratch_make(state) : -1;
-}
+static int make(void **state) { return ls_tokenizer_open(NULL, &tokenizer).code == LS_OK ? scratch_make(state) : -1; }
 
 static int unmake(void **state) {
     ls_tokenizer_close(tokenizer);
@@ -26,12 +24,8 @@ static int unmake(void **state) {
 
 static ls_status open_paths(const char *const *paths, int n, int64_t sequence, bool shuffle, uint64_t seed,
                             ls_data **out) {
-    const ls_data_options options = {.paths = paths,
-                                     .n_paths = n,
-                                     .tokenizer = tokenizer,
-                                     .sequence = sequence,
-                                     .seed = seed,
-                                     .shuffle = shuffle};
+    const ls_data_options options = {
+        .paths = paths, .n_paths = n, .tokenizer = tokenizer, .sequence = sequence, .seed = seed, .shuffle = shuffle};
     return ls_data_open(&options, out);
 }
 
@@ -136,8 +130,7 @@ static void errors_name_the_path(void **state) {
     assert_error(open_paths(&path, 1, 4, true, 0, &data), LS_INVALID, path,
                  "1 files, of which 1 are empty and 0 binary");
     const char *const two[] = {path, scratch_file(state, "nul", "\0", 1)};
-    assert_error(open_paths(two, 2, 4, true, 0, &data), LS_INVALID, "nothing and 1 more",
-                 "1 are empty and 1 binary");
+    assert_error(open_paths(two, 2, 4, true, 0, &data), LS_INVALID, "nothing and 1 more", "1 are empty and 1 binary");
     path = scratch_path(state, "folder");
     assert_ok(ls_file_make_folders(path));
     assert_error(open_paths(&path, 1, 4, true, 0, &data), LS_INVALID, path, "no files in");

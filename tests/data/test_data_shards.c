@@ -11,8 +11,7 @@
 #include "data/data.h"
 
 /* One shard of that vocabulary: documents of 1, 2, ... tokens; returns its path. */
-static const char *write_shard(void **state, const char *name, int32_t vocabulary, int documents,
-                               bool learnt) {
+static const char *write_shard(void **state, const char *name, int32_t vocabulary, int documents, bool learnt) {
     const char *path = scratch_path(state, name);
     const ls_shard_kind kind = {77, vocabulary, 0, learnt};
     ls_shard_writer *w = NULL;
@@ -57,8 +56,7 @@ static void is_read_back(void **state) {
 }
 
 /* The file with `bytes` at `at` replaced, its header sealed again; the copy's path. */
-static const char *edited(void **state, const char *path, size_t at, const void *bytes, size_t n,
-                          size_t length) {
+static const char *edited(void **state, const char *path, size_t at, const void *bytes, size_t n, size_t length) {
     char *text;
     size_t size;
     assert_ok(ls_file_read(path, SIZE_MAX - 1, &text, &size));
@@ -88,14 +86,11 @@ static void refuses_hostile_headers(void **state) {
     for (size_t f = 0; f < LS_COUNT(fields); f++)
         for (size_t i = 0; i < LS_COUNT(large); i++)
             assert_refused(edited(state, path, fields[f], &large[i], 8, SIZE_MAX), "expected");
-    assert_refused(edited(state, path, offsetof(ls_shard_header, width), &(uint32_t){0}, 4, SIZE_MAX),
-                   "width is 0");
-    assert_refused(edited(state, path, offsetof(ls_shard_header, flags), &(uint32_t){6}, 4, SIZE_MAX),
-                   "flags is 6");
+    assert_refused(edited(state, path, offsetof(ls_shard_header, width), &(uint32_t){0}, 4, SIZE_MAX), "width is 0");
+    assert_refused(edited(state, path, offsetof(ls_shard_header, flags), &(uint32_t){6}, 4, SIZE_MAX), "flags is 6");
     for (size_t i = 1; i < LS_COUNT(large); i++) /* the first says that there is none */
-        assert_refused(
-            edited(state, path, offsetof(ls_shard_header, end_of_document), &large[i], 8, SIZE_MAX),
-            "expected");
+        assert_refused(edited(state, path, offsetof(ls_shard_header, end_of_document), &large[i], 8, SIZE_MAX),
+                       "expected");
     assert_refused(edited(state, path, 0, "LSTOKEN2", 8, SIZE_MAX), "begins with other bytes");
     assert_refused(scratch_text(state, "short.tokens", "LSTOKEN1"), "8 bytes");
     assert_refused(scratch_text(state, "empty.tokens", ""), "0 bytes");
@@ -108,8 +103,7 @@ static void refuses_hostile_headers(void **state) {
         assert_refused(edited(state, path, 0, NULL, 0, length), "bytes, expected");
     /* An index beyond the tokens, one that goes back, counts that do not add up. */
     assert_refused(edited(state, path, ends + 80, &large[0], 8, SIZE_MAX), "document 10 ends at token");
-    assert_refused(edited(state, path, ends + 80, &(uint64_t){3}, 8, SIZE_MAX),
-                   "document 10 ends at token 3");
+    assert_refused(edited(state, path, ends + 80, &(uint64_t){3}, 8, SIZE_MAX), "document 10 ends at token 3");
     assert_refused(edited(state, path, counts + 8, &large[2], 8, SIZE_MAX), "counts of ids");
     assert_refused(edited(state, path, counts + 8, &(uint64_t){0}, 8, SIZE_MAX), "sum of the counts");
 }
@@ -161,8 +155,7 @@ static void refuses_other_kinds(void **state) {
     const char *text = scratch_text(state, "some.txt", "text"), *paths[] = {path, text, path};
     ls_data *data = NULL;
     ls_data_options options = {.paths = paths, .n_paths = 1, .tokenizer = tokenizer, .sequence = 16};
-    assert_error(ls_data_open(&options, &data), LS_INVALID, path,
-                 "made by the tokenizer 000000000000004d of 256");
+    assert_error(ls_data_open(&options, &data), LS_INVALID, path, "made by the tokenizer 000000000000004d of 256");
     options.n_paths = 2;
     assert_error(ls_data_open(&options, &data), LS_INVALID, "one or the other", "some.txt text");
     options.paths = paths + 1;

@@ -19,7 +19,7 @@
 /* Mean losses are near 6; f32 rounding over ranks. */
 #define RANKS_TOLERANCE 1e-5
 
-/* --- the table ------------------------------------------------------------------------------------------------------------ */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 enum { S = 12, SEQUENCES = 3, END = 7 };
 
@@ -38,7 +38,10 @@ typedef struct expected {
     double loss, error;
 } expected;
 
-/* Mean and standard error over the tokens whose count lies in [first, last], by the formula of a ratio of sums over sequences. */
+/*
+ * Mean and standard error over the tokens whose count lies in [first, last], by the formula of a ratio of sums over
+ * sequences.
+ */
 static expected expect(int32_t tokens[SEQUENCES][S], int32_t labels[SEQUENCES][S], float losses[SEQUENCES][S],
                        int64_t first, int64_t last) {
     double sum[SEQUENCES] = {0}, n[SEQUENCES] = {0}, all = 0, count = 0, scatter = 0, groups = 0;
@@ -139,7 +142,7 @@ static void nothing_counts_without_labels(void **state) {
     assert_false(isfinite(table.all.loss));
 }
 
-/* --- the command's call ------------------------------------------------------------------------------------------------------ */
+/* --- the command's call ------------------------------------------------------------------------------------------- */
 
 static ls_eval_options small_options(const run_paths *p) {
     return (ls_eval_options){.model = p->model,

@@ -14,7 +14,7 @@
 #include "eval/eval.h"
 #include "graph/graph.h"
 
-/* --- drawing ------------------------------------------------------------------------------------------------------------------ */
+/* --- drawing ------------------------------------------------------------------------------------------------------ */
 
 enum { V = 12, DRAWS = 20000 };
 
@@ -23,8 +23,9 @@ static void fill_logits(float *logits) {
 }
 
 /*
- * What the Hugging Face library (transformers 5.23: TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper, softmax) makes of these
- * chances. Equal ones stay together under top-k; under top-p, where it says nothing of them, there are none.
+ * What the Hugging Face library (transformers 5.23: TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper,
+ * softmax) makes of these chances. Equal ones stay together under top-k; under top-p, where it says nothing of them,
+ * there are none.
  */
 enum { TABLE_V = 8 };
 static const double various[TABLE_V] = {.05, .30, .12, .10, .25, .02, .09, .07},
@@ -89,8 +90,7 @@ static void draws_are_functions_of_seed_and_step(void **state) {
     assert_ok(ls_sampler_create(&how, V, &a));
     assert_ok(ls_sampler_create(&how, V, &b));
     assert_ok(ls_sampler_create(&other, V, &c));
-    for (int i = 199; i >= 0; i--)
-        (void)ls_sampler_draw(b, logits, (uint64_t)i); /* what came before is forgotten */
+    for (int i = 199; i >= 0; i--) (void)ls_sampler_draw(b, logits, (uint64_t)i); /* what came before is forgotten */
     for (int i = 0; i < 200; i++) {
         const int32_t id = ls_sampler_draw(a, logits, (uint64_t)i);
         assert_int_equal(id, ls_sampler_draw(b, logits, (uint64_t)i));
@@ -118,7 +118,7 @@ static void poor_logits_are_drawn_from(void **state) {
     }
 }
 
-/* --- text ----------------------------------------------------------------------------------------------------------------------- */
+/* --- text --------------------------------------------------------------------------------------------------------- */
 
 typedef struct heard {
     char text[4096];
@@ -136,8 +136,7 @@ static void hear(void *context, const char *bytes, size_t n) {
 }
 
 /* Generates after the ids of a prompt, token by token. */
-static void stream_ids(const ls_tokenizer *tokenizer, const int32_t *ids, size_t prompt_ids, size_t n,
-                       heard *out) {
+static void stream_ids(const ls_tokenizer *tokenizer, const int32_t *ids, size_t prompt_ids, size_t n, heard *out) {
     ls_generated_text stream = {.tokenizer = tokenizer, .out = hear, .context = out};
     assert_ok(ls_generated_begin(&stream, ids, prompt_ids));
     for (size_t i = prompt_ids; i < n; i++) assert_ok(ls_generated_put(&stream, ids[i]));
@@ -157,8 +156,7 @@ static void stream_bytes(const char *bytes, size_t n, heard *out) {
 
 static void text_comes_in_whole_characters(void **state) {
     (void)state;
-    static const char text[] =
-        "Grün: 日本語, 😀 and a long tail of words that goes on beyond what is decoded at once.";
+    static const char text[] = "Grün: 日本語, 😀 and a long tail of words that goes on beyond what is decoded at once.";
     heard h = {.n = 0};
     stream_bytes(text, sizeof text - 1, &h);
     assert_int_equal(h.n, sizeof text - 1);
@@ -177,7 +175,7 @@ static void wrong_bytes_are_replaced(void **state) {
                                 "b\xef\xbf\xbd\xef\xbf\xbd");
 }
 
-/* --- the whole --------------------------------------------------------------------------------------------------------------- */
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
 
 enum { TOKENS = 24 };
 static const char prompt[] = "the sequence is cut over";
@@ -198,10 +196,8 @@ static ls_status pass_by_pass(ls_rank *rank, void *context) {
     ls_executor_scatter(rank->executor, ls_image_find(rank->image, "positions"), positions);
     for (int64_t n = S - TOKENS; n < S; n++) {
         ls_executor_scatter(rank->executor, ls_image_find(rank->image, "tokens"), w->ids);
-        LS_TRY(ls_executor_run(rank->executor,
-                               ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_MICRO)));
-        const float *logits =
-            (const float *)ls_executor_tensor(rank->executor, w->logits) + (n - 1) * vocabulary;
+        LS_TRY(ls_executor_run(rank->executor, ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_MICRO)));
+        const float *logits = (const float *)ls_executor_tensor(rank->executor, w->logits) + (n - 1) * vocabulary;
         for (int v = 0; v < vocabulary; v++)
             if (logits[v] > logits[w->ids[n]]) w->ids[n] = v;
     }
@@ -217,8 +213,7 @@ static void expect_text(const char *model, heard *out) {
     ls_language_model lm;
     assert_ok(ls_model_build(trained.model, graph, 1, LS_COUNT(w.ids), false, &lm));
     w.logits = ls_graph_tensor(graph, lm.logits)->name;
-    const ls_job job = {
-        .graph = graph, .programs = ls_plain_programs(graph, 0), .fetch = &lm.logits, .n_fetch = 1};
+    const ls_job job = {.graph = graph, .programs = ls_plain_programs(graph, 0), .fetch = &lm.logits, .n_fetch = 1};
     const ls_spread spread = {.ranks = 1, .threads = 1, .as_threads = true};
     ls_session *session;
     assert_ok(ls_session_open(&job, &spread, &session));
@@ -246,12 +241,11 @@ static void generate(const char *model, double temperature, uint64_t seed, ls_sp
 }
 
 static void greedy_text_is_that_of_whole_passes(void **state) {
-    static const ls_spread spreads[] = {
-        {.ranks = 1, .threads = 2},
-        {.ranks = 2, .threads = 1, .strategy = "ring"},
-        {.ranks = 4, .threads = 1, .strategy = "ulysses"},
-        {.ranks = 4, .threads = 1, .mesh = "ring=2,ulysses=2"},
-        {.ranks = 3, .threads = 1, .strategy = "gather", .layout = "striped"}};
+    static const ls_spread spreads[] = {{.ranks = 1, .threads = 2},
+                                        {.ranks = 2, .threads = 1, .strategy = "ring"},
+                                        {.ranks = 4, .threads = 1, .strategy = "ulysses"},
+                                        {.ranks = 4, .threads = 1, .mesh = "ring=2,ulysses=2"},
+                                        {.ranks = 3, .threads = 1, .strategy = "gather", .layout = "striped"}};
     const char *model = tiny_model(state);
     heard expected = {.n = 0}, got;
     expect_text(model, &expected);
@@ -302,8 +296,7 @@ static void short_prompts_are_continued(void **state) {
 static void wrong_wishes_are_refused(void **state) {
     ls_generate_result result;
     heard h = {.n = 0};
-    const ls_generate_job good = {
-        .model = tiny_model(state), .prompt = "a", .tokens = 3, .text = hear, .context = &h};
+    const ls_generate_job good = {.model = tiny_model(state), .prompt = "a", .tokens = 3, .text = hear, .context = &h};
     ls_generate_job job = good;
     job.prompt = NULL;
     assert_error(ls_run_generate(&job, &result), LS_USAGE, "--prompt", "--prompt-file");

@@ -25,8 +25,7 @@ static ls_tokenizer *bytes_tokenizer(void) {
 }
 
 /* A text of the byte-level tokenizer, as text. */
-static ls_needle make_text_of(const ls_haystack *haystack, double depth, int64_t sample,
-                              char text[LENGTH + 1]) {
+static ls_needle make_text_of(const ls_haystack *haystack, double depth, int64_t sample, char text[LENGTH + 1]) {
     int32_t ids[LENGTH];
     ls_needle needle;
     assert_ok(ls_needle_make(haystack, depth, sample, ids, &needle));
@@ -47,8 +46,7 @@ static void texts_hold_their_key(void **state) {
         const ls_needle needle = make_text_of(&haystack, depth, i % 3, text);
         (void)make_text_of(&haystack, depth, i % 3, again);
         assert_memory_equal(text, again, LENGTH);
-        snprintf(told, sizeof told, "\nThe pass key is %d. Remember it. The pass key is %d.\n", needle.key,
-                 needle.key);
+        snprintf(told, sizeof told, "\nThe pass key is %d. Remember it. The pass key is %d.\n", needle.key, needle.key);
         snprintf(end, sizeof end, "\n\nWhat is the pass key? The pass key is %d", needle.key);
         assert_in_range(needle.key, 10000, 99999);
         assert_int_equal(needle.n_answer, 6);
@@ -93,7 +91,7 @@ static void surprise_is_log_softmax(void **state) {
     assert_true(likeliest);
 }
 
-/* --- the whole --------------------------------------------------------------------------------------------------------------- */
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
 
 static ls_recall_options small_options(const run_paths *p) {
     return (ls_recall_options){.model = p->model,
@@ -124,8 +122,7 @@ static void same_over_ranks(void **state) {
             assert_int_equal(b->samples, 1);
             assert_int_equal(a->right, b->right);
             if (!(fabs(a->loss - b->loss) <= TOLERANCE))
-                fail_msg("%d ranks, cell %d: loss %.9g, on one rank %.9g", (int)runs[i].ranks, c, b->loss,
-                         a->loss);
+                fail_msg("%d ranks, cell %d: loss %.9g, on one rank %.9g", (int)runs[i].ranks, c, b->loss, a->loss);
         }
     }
     assert_true(first.cell[0][0].loss != first.cell[0][1].loss);
@@ -144,8 +141,7 @@ static void loss_is_that_of_grad(void **state) {
     ls_data *data;
     const ls_data_options how = {.paths = p->data, .n_paths = 1, .tokenizer = tokenizer, .sequence = LENGTH};
     assert_ok(ls_data_open(&how, &data));
-    const ls_haystack haystack = {
-        .tokenizer = tokenizer, .data = data, .length = LENGTH, .samples = 1, .seed = 5};
+    const ls_haystack haystack = {.tokenizer = tokenizer, .data = data, .length = LENGTH, .samples = 1, .seed = 5};
     int32_t ids[LENGTH], labels[LENGTH];
     ls_needle needle;
     assert_ok(ls_needle_make(&haystack, 1, 0, ids, &needle));
@@ -174,9 +170,9 @@ static void loss_is_that_of_grad(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_hold_their_key), cmocka_unit_test(short_texts_are_refused),
-        cmocka_unit_test(surprise_is_log_softmax), cmocka_unit_test(same_over_ranks),
-        cmocka_unit_test(loss_is_that_of_grad)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(texts_hold_their_key),
+                                       cmocka_unit_test(short_texts_are_refused),
+                                       cmocka_unit_test(surprise_is_log_softmax), cmocka_unit_test(same_over_ranks),
+                                       cmocka_unit_test(loss_is_that_of_grad)};
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -25,8 +25,7 @@ static void reads_with_a_limit(void **state) {
     assert_error(ls_file_read("/dev/null", 5, &text, &bytes), LS_IO, "/dev/null", "not a regular file");
     const char *pipe = scratch_path(state, "pipe");
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    assert_error(ls_file_read(pipe, 5, &text, &bytes), LS_IO, "pipe",
-                 "not a regular file"); /* and does not wait */
+    assert_error(ls_file_read(pipe, 5, &text, &bytes), LS_IO, "pipe", "not a regular file"); /* and does not wait */
 }
 
 static void leave_with_7(int number) {
@@ -49,8 +48,7 @@ static void maps(void **state) {
 }
 
 /* What a child process that touches a byte of a file that has been cut says, and how it ends. */
-static int touch_cut_file(const char *path, off_t left, size_t at, bool own_handler, char *said,
-                          size_t room) {
+static int touch_cut_file(const char *path, off_t left, size_t at, bool own_handler, char *said, size_t room) {
     int ends[2], status = 0;
     assert_int_equal(pipe(ends), 0);
     const pid_t child = fork();
@@ -60,8 +58,7 @@ static int touch_cut_file(const char *path, off_t left, size_t at, bool own_hand
         const struct sigaction standard = {.sa_handler = own_handler ? leave_with_7 : SIG_DFL};
         sigaction(SIGBUS, &standard, NULL); /* a sanitizer has its own */
         dup2(ends[1], STDERR_FILENO);
-        if (ls_file_map_open(path, &closed).code != LS_OK || ls_file_map_open(path, &map).code != LS_OK)
-            _exit(8);
+        if (ls_file_map_open(path, &closed).code != LS_OK || ls_file_map_open(path, &map).code != LS_OK) _exit(8);
         ls_file_map_close(&closed);
         ls_mapped_watch(NULL, NULL);
         if (truncate(path, left) != 0) _exit(9);
@@ -87,12 +84,11 @@ static void cut_files_are_named(void **state) {
     assert_string_equal(said, "");
     path = scratch_text(state, "cut", text);
     assert_int_equal(touch_cut_file(path, 100, BYTES - 1, false, said, sizeof said), 1);
-    snprintf(expected, sizeof expected, "longspan: %s: it was cut from %d to 100 bytes while it was read\n",
-             path, BYTES);
+    snprintf(expected, sizeof expected, "longspan: %s: it was cut from %d to 100 bytes while it was read\n", path,
+             BYTES);
     assert_string_equal(said, expected);
     path = scratch_text(state, "cut", text);
-    assert_int_equal(touch_cut_file(path, 100, 0, true, said, sizeof said),
-                     7); /* a SIGBUS of others is theirs */
+    assert_int_equal(touch_cut_file(path, 100, 0, true, said, sizeof said), 7); /* a SIGBUS of others is theirs */
     assert_string_equal(said, "");
     free(text);
 }
@@ -182,8 +178,7 @@ static void renames_and_removes(void **state) {
     assert_false(ls_file_exists(scratch_path(state, "moved")));
     assert_content(scratch_path(state, "kept"), "kept"); /* the link was removed, not what it names */
     assert_ok(ls_file_remove_tree(scratch_path(state, "moved")));
-    assert_error(ls_file_rename(scratch_path(state, "tree"), scratch_path(state, "x")), LS_IO, "tree",
-                 "No such file");
+    assert_error(ls_file_rename(scratch_path(state, "tree"), scratch_path(state, "x")), LS_IO, "tree", "No such file");
 }
 
 static void knows_the_space(void **state) {
@@ -205,11 +200,9 @@ static void joins(void **state) {
     assert_string_equal(out, "ab/cd");
     assert_ok(ls_path_join("ab/", "cd", &out));
     assert_string_equal(out, "ab/cd");
-    for (int i = 0; i < 9; i++)
-        assert_ok(ls_path_join(out, out, &out)); /* what is read may be what is filled */
+    for (int i = 0; i < 9; i++) assert_ok(ls_path_join(out, out, &out)); /* what is read may be what is filled */
     assert_int_equal(strlen(out), (6 << 9) - 1);
-    assert_error(ls_file_sync(out), LS_IO, "cannot open ab/cd",
-                 "ab/cd: No such file"); /* the reason is not cut off */
+    assert_error(ls_file_sync(out), LS_IO, "cannot open ab/cd", "ab/cd: No such file"); /* the reason is not cut off */
     for (size_t i = 0; i < LS_COUNT(parents); i++) {
         assert_ok(ls_path_parent(parents[i][0], &out));
         assert_string_equal(out, parents[i][1]);

@@ -18,9 +18,8 @@ static ls_json *parse(const char *text) {
 
 static void gets_fields(void **state) {
     (void)state;
-    ls_json *doc =
-        parse("{\"i\": -7, \"d\": 0.5, \"big\": 10000, \"b\": true, \"t\": \"\\u00e9\", \"none\": null,"
-              " \"o\": {\"x\": [1, 2.5, \"z\"]}, \"max\": 9223372036854775807}");
+    ls_json *doc = parse("{\"i\": -7, \"d\": 0.5, \"big\": 10000, \"b\": true, \"t\": \"\\u00e9\", \"none\": null,"
+                         " \"o\": {\"x\": [1, 2.5, \"z\"]}, \"max\": 9223372036854775807}");
     ls_json_value root = ls_json_root(doc), object, array;
     int64_t i = 0;
     double d = 0;
@@ -56,18 +55,17 @@ static void gets_fields(void **state) {
 /* What 64 bits do not hold is a real number, wherever it stands; all else stays as it was. */
 static void reads_wide_integers(void **state) {
     (void)state;
-    ls_json *doc =
-        parse("{\"model_max_length\": 1000000000000000019884624838656, \"most\": 9223372036854775807,"
-              " \"least\": -9223372036854775808, \"a\": [-9223372036854775809,9223372036854775808],"
-              " \"text\": \"\\\"99999999999999999999\", \"real\": 99999999999999999999.5e-19}");
+    ls_json *doc = parse("{\"model_max_length\": 1000000000000000019884624838656, \"most\": 9223372036854775807,"
+                         " \"least\": -9223372036854775808, \"a\": [-9223372036854775809,9223372036854775808],"
+                         " \"text\": \"\\\"99999999999999999999\", \"real\": 99999999999999999999.5e-19}");
     ls_json_value root = ls_json_root(doc), array;
     int64_t i = 0;
     double d = 0;
     const char *text = NULL;
     assert_ok(ls_json_double(root, "model_max_length", 0, INFINITY, &d));
     assert_true(d == 1e30);
-    assert_error(ls_json_int(root, "model_max_length", 0, INT64_MAX, &i), LS_INVALID,
-                 "model_max_length is 1e30", "an integer");
+    assert_error(ls_json_int(root, "model_max_length", 0, INT64_MAX, &i), LS_INVALID, "model_max_length is 1e30",
+                 "an integer");
     assert_ok(ls_json_int(root, "most", 0, INT64_MAX, &i));
     assert_true(i == INT64_MAX);
     assert_ok(ls_json_int(root, "least", INT64_MIN, 0, &i));
@@ -107,8 +105,7 @@ static void reads_numbers_that_are_not_finite(void **state) {
     assert_ok(ls_json_double(root, "e", 0, INFINITY, &d));
     assert_ok(ls_json_text(root, "c", &word));
     assert_string_equal(word, "Infinity");
-    assert_error(ls_json_double(root, "a", 0, INFINITY, &d), LS_INVALID, "a is Infinity, expected a number",
-                 "");
+    assert_error(ls_json_double(root, "a", 0, INFINITY, &d), LS_INVALID, "a is Infinity, expected a number", "");
     assert_error(ls_json_text(root, "a", &word), LS_INVALID, "a is Infinity, expected a text", "");
     assert_ok(ls_json_array(root, "b", &array));
     assert_error(ls_json_as_int(ls_json_item(array, 0), 0, 1, &i), LS_INVALID, "b[0] is -Infinity", "");
@@ -127,15 +124,14 @@ static void reads_records_as_python_does(void **state) {
     const char *at = NULL;
     size_t bytes = 0;
     static const char twice[] = "{\"a\": 1, \"b\": {\"a\": 2},\n \"\\u0061\" : 3}";
-    assert_error(ls_json_parse("x", twice, sizeof twice - 1, &doc), LS_INVALID,
-                 "line 2 column 2: duplicate object key", "near '\"\\u0061\"'");
+    assert_error(ls_json_parse("x", twice, sizeof twice - 1, &doc), LS_INVALID, "line 2 column 2: duplicate object key",
+                 "near '\"\\u0061\"'");
     assert_error(ls_json_parse("x", text, sizeof text - 1, &doc), LS_INVALID, "\\u0000 is not allowed", "");
     assert_ok(ls_json_parse_record("x", text, sizeof text - 1, &doc));
     assert_ok(ls_json_as_bytes(ls_json_field(ls_json_root(doc), "a"), &at, &bytes));
     assert_int_equal(bytes, 3);
     assert_memory_equal(at, "x\0y", 3);
-    assert_error(ls_json_text(ls_json_root(doc), "a", &at), LS_INVALID,
-                 "expected a text without NUL characters", "");
+    assert_error(ls_json_text(ls_json_root(doc), "a", &at), LS_INVALID, "expected a text without NUL characters", "");
     assert_error(ls_json_text(ls_json_root(doc), "b", &at), LS_INVALID, "b is null, expected a text", "");
     ls_json_free(doc);
 }
@@ -158,10 +154,8 @@ static void falls_back(void **state) {
     assert_true(b);
     assert_ok(ls_json_text_or(root, "other", "x", &text));
     assert_string_equal(text, "x");
-    assert_error(ls_json_int_or(root, "wrong", 5, 0, 9, &i), LS_INVALID, "wrong is an array of 0",
-                 "from 0 to 9");
-    assert_error(ls_json_double_or(root, "wrong", 5, 0, 9, &d), LS_INVALID, "wrong is an array of 0",
-                 "from 0 to 9");
+    assert_error(ls_json_int_or(root, "wrong", 5, 0, 9, &i), LS_INVALID, "wrong is an array of 0", "from 0 to 9");
+    assert_error(ls_json_double_or(root, "wrong", 5, 0, 9, &d), LS_INVALID, "wrong is an array of 0", "from 0 to 9");
     assert_error(ls_json_bool_or(root, "i", 5, &b), LS_INVALID, "i is 3", "true or false");
     assert_error(ls_json_text_or(root, "i", "x", &text), LS_INVALID, "i is 3", "expected a text");
     ls_json_free(doc);
@@ -169,9 +163,9 @@ static void falls_back(void **state) {
 
 static void names_what_is_wrong(void **state) {
     (void)state;
-    ls_json *doc = parse(
-        "{\"hidden_size\": \"big\", \"eps\": 2, \"rope\": {\"factor\": -1}, \"list\": [1, true],"
-        " \"real\": 4.5, \"long\": \"0123456789012345678901234567890123456789012345678901234567890123\"}");
+    ls_json *doc =
+        parse("{\"hidden_size\": \"big\", \"eps\": 2, \"rope\": {\"factor\": -1}, \"list\": [1, true],"
+              " \"real\": 4.5, \"long\": \"0123456789012345678901234567890123456789012345678901234567890123\"}");
     ls_json_value root = ls_json_root(doc), rope, list;
     int64_t i = 77;
     double d = 77;
@@ -180,8 +174,7 @@ static void names_what_is_wrong(void **state) {
     assert_error(ls_json_int(root, "nothing", 1, INT64_MAX, &i), LS_INVALID,
                  "config.json: nothing is missing, expected an integer of at least 1", "");
     assert_error(ls_json_int(root, "real", 1, 9, &i), LS_INVALID, "real is 4.5", "");
-    assert_error(ls_json_double(root, "eps", 0, 1, &d), LS_INVALID, "eps is 2, expected a number from 0 to 1",
-                 "");
+    assert_error(ls_json_double(root, "eps", 0, 1, &d), LS_INVALID, "eps is 2, expected a number from 0 to 1", "");
     assert_ok(ls_json_object(root, "rope", &rope));
     assert_error(ls_json_double(rope, "factor", 0, INFINITY, &d), LS_INVALID,
                  "config.json: rope.factor is -1, expected a number of at least 0", "");
@@ -191,11 +184,10 @@ static void names_what_is_wrong(void **state) {
     assert_error(ls_json_as_int(ls_json_item(list, 1), INT64_MIN, INT64_MAX, &i), LS_INVALID,
                  "list[1] is true, expected an integer", "");
     assert_error(ls_json_as_int(ls_json_item(list, 2), 0, 1, &i), LS_INVALID, "list[2] is missing", "");
-    assert_error(ls_json_int(list, "x", 0, 1, &i), LS_INVALID, "list is an array of 2, expected an object",
-                 "");
+    assert_error(ls_json_int(list, "x", 0, 1, &i), LS_INVALID, "list is an array of 2, expected an object", "");
     assert_error(ls_json_int(root, "long", 0, 1, &i), LS_INVALID, "345678...", "");
-    assert_error(ls_json_error(ls_json_field(root, "eps"), "at most %d", 1), LS_INVALID,
-                 "eps is 2, expected at most 1", "config.json");
+    assert_error(ls_json_error(ls_json_field(root, "eps"), "at most %d", 1), LS_INVALID, "eps is 2, expected at most 1",
+                 "config.json");
     assert_int_equal(i, 77); /* outputs only on success */
     assert_true(d == 77);
     ls_json_free(doc);
@@ -293,10 +285,9 @@ static void writes(void **state) {
     ls_json_close(w);
     size_t bytes;
     const char *text = ls_json_written(w, &bytes);
-    assert_string_equal(
-        text, "{\"i\": -9223372036854775808, \"d\": 0.10000000000000001, \"nan\": null, \"inf\": null, "
-              "\"b\": false, \"t\": \"a\\\"\\n\xc3\xa9\", \"bad\": \"a\xef\xbf\xbd\xef\xbf\xbd\", "
-              "\"no\": null, \"list\": [1, null]}");
+    assert_string_equal(text, "{\"i\": -9223372036854775808, \"d\": 0.10000000000000001, \"nan\": null, \"inf\": null, "
+                              "\"b\": false, \"t\": \"a\\\"\\n\xc3\xa9\", \"bad\": \"a\xef\xbf\xbd\xef\xbf\xbd\", "
+                              "\"no\": null, \"list\": [1, null]}");
     assert_int_equal(bytes, strlen(text));
     ls_json_writer_destroy(w);
     ls_json_writer_destroy(NULL);
@@ -379,8 +370,8 @@ static void lines_are_appended_and_dropped(void **state) {
     assert_int_equal(dropped, 1);
     assert_content(path, "{\"step\": 1, \"loss\": 5.5}\n{\"step\": 2, \"loss\": null}\n");
     append_step(path, 3, 4.25);
-    assert_content(
-        path, "{\"step\": 1, \"loss\": 5.5}\n{\"step\": 2, \"loss\": null}\n{\"step\": 3, \"loss\": 4.25}\n");
+    assert_content(path,
+                   "{\"step\": 1, \"loss\": 5.5}\n{\"step\": 2, \"loss\": null}\n{\"step\": 3, \"loss\": 4.25}\n");
     assert_ok(ls_jsonl_truncate(path, "step", 0, NULL, NULL));
     assert_content(path, "");
 }
@@ -389,8 +380,7 @@ static void broken_lines_are_named(void **state) {
     const char *path = scratch_text(state, "broken.jsonl", "{\"step\": 1}\nnonsense\n{\"step\": 2}\n");
     double *columns = NULL;
     int64_t rows = -1;
-    assert_error(ls_jsonl_truncate(path, "step", 1, &rows, NULL), LS_INVALID, "broken.jsonl line 2",
-                 "not valid JSON");
+    assert_error(ls_jsonl_truncate(path, "step", 1, &rows, NULL), LS_INVALID, "broken.jsonl line 2", "not valid JSON");
     assert_ok(ls_jsonl_columns(path, (const char *[]){"step"}, 1, &columns, &rows));
     assert_int_equal(rows, 2);
     assert_true(columns[0] == 1 && columns[1] == 2);
@@ -450,11 +440,9 @@ static void edits_one_member(void **state) {
     static const char *const broken[] = {
         "",        "[",        "{",          "{\"",      "{\"x",      "{\"x\\",    "{\"x\"",
         "{\"x\":", "{\"x\":[", "{\"x\":[\"", "{\"x\":1", "{\"x\":1,", "{\"x\" 1}", "{\"x\":1;\"y\":2}"};
-    for (size_t i = 0; i < LS_COUNT(broken); i++)
-        assert_false(ls_json_find_member(broken[i], "y", &from, &to));
+    for (size_t i = 0; i < LS_COUNT(broken); i++) assert_false(ls_json_find_member(broken[i], "y", &from, &to));
     char *edited = NULL;
-    assert_error(ls_json_set_member("[]", "y", "1", &edited), LS_INVALID, "\"y\" cannot be set",
-                 "no JSON object");
+    assert_error(ls_json_set_member("[]", "y", "1", &edited), LS_INVALID, "\"y\" cannot be set", "no JSON object");
 }
 
 int main(void) {

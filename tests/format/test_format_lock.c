@@ -23,7 +23,10 @@ static char *lock_file(const char *folder) {
     return path;
 }
 
-/* A process that takes the lock, starts another one that lives `after` milliseconds longer, says so, and waits to be killed. */
+/*
+ * A process that takes the lock, starts another one that lives `after` milliseconds longer, says so, and waits to be
+ * killed.
+ */
 static pid_t holder_in(const char *folder, int after) {
     int ends[2];
     char byte;
@@ -98,7 +101,10 @@ static void what_a_holder_leaves_running(void **state) {
     ls_lock_release(lock);
 }
 
-/* Files of holders on a machine that was started again, and elsewhere: on a file system of this machine the kernel knows better. */
+/*
+ * Files of holders on a machine that was started again, and elsewhere: on a file system of this machine the kernel
+ * knows better.
+ */
 static void stale_files(void **state) {
     static const char *const texts[] = {
         "",

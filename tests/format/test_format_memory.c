@@ -123,8 +123,8 @@ static ls_status parse_text(const void *context) {
 static void expect_at_most(const char *what, double peak, double factor, double bytes) {
     const double most = SANITIZER * (factor * bytes + (2 << 20));
     if (peak > most)
-        fail_msg("%s: %.1f MB for %.1f MB, %.1f times; expected at most %.0f times", what, peak / 1e6,
-                 bytes / 1e6, peak / bytes, factor);
+        fail_msg("%s: %.1f MB for %.1f MB, %.1f times; expected at most %.0f times", what, peak / 1e6, bytes / 1e6,
+                 peak / bytes, factor);
 }
 
 static void test_json(void **state) {
@@ -139,7 +139,7 @@ static void test_json(void **state) {
     }
 }
 
-/* --- safetensors ------------------------------------------------------------------------------------------------------------- */
+/* --- safetensors -------------------------------------------------------------------------------------------------- */
 
 static ls_status open_tensors(const void *context) {
     ls_st_file *file = NULL;
@@ -173,7 +173,7 @@ static void test_safetensors(void **state) {
     }
 }
 
-/* --- models and records ------------------------------------------------------------------------------------------------------ */
+/* --- models and records ------------------------------------------------------------------------------------------- */
 
 static ls_status open_model(const void *context) {
     ls_model *model = NULL;

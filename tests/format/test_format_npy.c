@@ -89,8 +89,7 @@ static void reads_versions_and_spellings(void **state) {
         }
     }
     ls_npy array;
-    assert_ok(
-        ls_npy_open(make(state, 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 5)}", 0), &array));
+    assert_ok(ls_npy_open(make(state, 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 5)}", 0), &array));
     assert_int_equal(array.count, 0);
     assert_non_null(array.data);
     ls_npy_close(&array);
@@ -124,12 +123,9 @@ static void names_what_is_wrong(void **state) {
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2 3)}", 24, LS_INVALID, "comma"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3", 24, LS_INVALID, "comma"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1)}", 4, LS_UNSUPPORTED, "more than 4"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", 4, LS_INVALID,
-         "63 bits"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", 4, LS_INVALID,
-         "63 bits"},
-        {"{'descr': '<f8', 'fortran_order': False, 'shape': (1152921504606846976,)}", 4, LS_INVALID,
-         "63 bits"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", 4, LS_INVALID, "63 bits"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", 4, LS_INVALID, "63 bits"},
+        {"{'descr': '<f8', 'fortran_order': False, 'shape': (1152921504606846976,)}", 4, LS_INVALID, "63 bits"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", 11, LS_INVALID, "needs 12 bytes of data"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", 13, LS_INVALID, "the file has 13"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} x", 12, LS_INVALID, "end of the header"},
@@ -146,10 +142,9 @@ static void names_what_is_wrong(void **state) {
         assert_int_equal(array.ndim, 77);
     }
     ls_npy array;
-    assert_error(ls_npy_open(scratch_text(state, "t.npy", "hello, this is text"), &array), LS_INVALID,
-                 "t.npy", "not an .npy file");
-    assert_error(ls_npy_open(make(state, 4, "{}", 0), &array), LS_UNSUPPORTED, "version 4",
-                 "expected 1, 2 or 3");
+    assert_error(ls_npy_open(scratch_text(state, "t.npy", "hello, this is text"), &array), LS_INVALID, "t.npy",
+                 "not an .npy file");
+    assert_error(ls_npy_open(make(state, 4, "{}", 0), &array), LS_UNSUPPORTED, "version 4", "expected 1, 2 or 3");
     assert_error(ls_npy_open(scratch_path(state, "none.npy"), &array), LS_IO, "none.npy", "No such file");
 }
 
@@ -162,8 +157,7 @@ static void survives_truncation_and_noise(void **state) {
     ls_npy array;
     assert_ok(ls_file_read(path, 1000, &text, &bytes));
     for (size_t n = 0; n < bytes; n++)
-        assert_error(ls_npy_open(scratch_file(state, "cut.npy", text, n), &array), LS_INVALID,
-                     "cut.npy: ", "");
+        assert_error(ls_npy_open(scratch_file(state, "cut.npy", text, n), &array), LS_INVALID, "cut.npy: ", "");
     int accepted = 0;
     for (size_t i = 0; i < bytes; i++) {
         static const char noise[] = {0, 1, -1, '9', '(', '\'', '}', ' '};

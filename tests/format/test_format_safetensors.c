@@ -66,8 +66,7 @@ static void names_what_is_wrong(void **state) {
         {"{", 0, "not valid JSON"},
         {"{}x", 0, "not valid JSON"},
         {"{\"a\xff\":{" F32_2 ",\"data_offsets\":[0,8]}}", 8, "UTF-8"},
-        {"{\"a\":{" F32_2 ",\"data_offsets\":[0,8]},\"a\":{" F32_2 ",\"data_offsets\":[0,8]}}", 8,
-         "duplicate"},
+        {"{\"a\":{" F32_2 ",\"data_offsets\":[0,8]},\"a\":{" F32_2 ",\"data_offsets\":[0,8]}}", 8, "duplicate"},
         {"{\"a\":1}", 0, "a is 1, expected an object"},
         {"{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "a.dtype is missing"},
         {"{\"a\":{\"dtype\":\"F33\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "a.dtype is \"F33\""},
@@ -85,8 +84,7 @@ static void names_what_is_wrong(void **state) {
         {"{\"a\":{" F32_2 ",\"data_offsets\":[-1,7]}}", 8, "data_offsets[0] is -1"},
         {"{\"a\":{" F32_2 ",\"data_offsets\":[8,0]}}", 8, "data_offsets[1] is 0"},
         {"{\"a\":{" F32_2 ",\"data_offsets\":[0,9]}}", 8, "data_offsets[1] is 9"},
-        {"{\"a\":{" F32_2 ",\"data_offsets\":[0,9223372036854775807]}}", 8,
-         "data_offsets[1] is 9223372036854775807"},
+        {"{\"a\":{" F32_2 ",\"data_offsets\":[0,9223372036854775807]}}", 8, "data_offsets[1] is 9223372036854775807"},
         {"{\"a\":{" F32_2 ",\"data_offsets\":[0,18446744073709551616]}}", 8,
          "data_offsets[1] is 1.8446744073709552e19"},
         {"{\"a\":{" F32_2 ",\"data_offsets\":[0,7]}}", 8, "takes 8 bytes"},
@@ -103,10 +101,8 @@ static void names_what_is_wrong(void **state) {
          "\"e\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]}}",
          8, "'a' and 'e' overlap"},
         {"{\"a\":{" F32_2 ",\"dtype\":\"F32\",\"data_offsets\":[0,8]}}", 8, "duplicate"},
-        {"{\"a\":{" F32_2 ",\"data_offsets\":[8,16]},\"b\":{" F32_2 ",\"data_offsets\":[0,12]}}", 16,
-         "takes 8 bytes"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807,4],\"data_offsets\":[0,0]}}", 0,
-         "63 bits"},
+        {"{\"a\":{" F32_2 ",\"data_offsets\":[8,16]},\"b\":{" F32_2 ",\"data_offsets\":[0,12]}}", 16, "takes 8 bytes"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807,4],\"data_offsets\":[0,0]}}", 0, "63 bits"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775808],\"data_offsets\":[0,0]}}", 0,
          "shape[0] is 9.2233720368547758e18"},
         {"{\"a\":{" F32_2 ",\"data_offsets\":[18446744073709551608,0]}}", 8,
@@ -118,15 +114,15 @@ static void names_what_is_wrong(void **state) {
     };
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
         ls_st_file *file = NULL;
-        assert_error(ls_st_open(make(state, "w.safetensors", cases[i].header, cases[i].bytes), &file),
-                     LS_INVALID, "w.safetensors: ", cases[i].word);
+        assert_error(ls_st_open(make(state, "w.safetensors", cases[i].header, cases[i].bytes), &file), LS_INVALID,
+                     "w.safetensors: ", cases[i].word);
         assert_null(file);
     }
     ls_st_file *file = NULL;
     assert_error(ls_st_open(scratch_file(state, "x", "\x7f\0\0\0\0\0\0\0{}", 10), &file), LS_INVALID,
                  "127 bytes long, but 2 are left", "x: ");
-    assert_error(ls_st_open(scratch_file(state, "x", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10), &file),
-                 LS_INVALID, "18446744073709551615 bytes long", "x: ");
+    assert_error(ls_st_open(scratch_file(state, "x", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10), &file), LS_INVALID,
+                 "18446744073709551615 bytes long", "x: ");
     assert_error(ls_st_open(scratch_file(state, "x", "\1\xe1\xf5\5\0\0\0\0{}", 10), &file), LS_INVALID,
                  "100000001 bytes long", "100000000 are allowed");
     assert_error(ls_st_open(scratch_path(state, "none"), &file), LS_IO, "none", "No such file");
@@ -144,8 +140,7 @@ static void refuses_deep_nesting(void **state) {
         for (int i = 0; i < 8; i++) text[i] = (char)(length >> (8 * i) & 0xff);
         memcpy(text + 8, "{\"a\":", 5);
         for (int i = 0; i < DEEP; i++) memcpy(text + 13 + (size_t)i * each, ways[w], each);
-        assert_error(ls_st_open(scratch_file(state, "deep", text, 8 + length), &file), LS_INVALID,
-                     "deep: ", "depth");
+        assert_error(ls_st_open(scratch_file(state, "deep", text, 8 + length), &file), LS_INVALID, "deep: ", "depth");
         assert_null(file);
         free(text);
     }
@@ -254,8 +249,7 @@ static void refuses_bad_plans(void **state) {
                                {"__metadata__", LS_ST_F32, 0, {0}},
                                {"negative", LS_ST_F32, 1, {-1}},
                                {"large", LS_ST_F32, 2, {INT64_MAX / 2, 3}}};
-    static const char *const words[] = {"empty", "not UTF-8", "may not be called", "[-1]",
-                                        "[4611686018427387903, 3]"};
+    static const char *const words[] = {"empty", "not UTF-8", "may not be called", "[-1]", "[4611686018427387903, 3]"};
     assert_error(ls_st_plan_create(twice, 2, NULL, 0, &p), LS_INVALID, "tensor name 'a' is given twice", "");
     for (size_t i = 0; i < LS_COUNT(odd); i++)
         assert_error(ls_st_plan_create(&odd[i], 1, NULL, 0, &p), LS_INVALID, words[i], "");
@@ -287,8 +281,7 @@ static void a_full_disk_is_seen_at_once(void **state) {
     assert_error(status, LS_IO, path, "cannot reserve 1048704 bytes");
     assert_null(writer);
     assert_false(ls_file_exists(path));
-    assert_error(ls_st_create(scratch_path(state, "no/where"), p, &writer), LS_IO, "no/where",
-                 "No such file");
+    assert_error(ls_st_create(scratch_path(state, "no/where"), p, &writer), LS_IO, "no/where", "No such file");
     ls_st_plan_destroy(p);
 }
 

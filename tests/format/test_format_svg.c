@@ -27,8 +27,7 @@ static void draws_series_and_levels(void **state) {
     const ls_chart chart = {"Loss", "step", "nats", false, series, 2, &level, 1};
     char *text = draw(state, &chart);
     assert_well_formed(text);
-    assert_int_equal(occurrences(text, "<path class=\"line"),
-                     4); /* two lines and two samples in the legend */
+    assert_int_equal(occurrences(text, "<path class=\"line"), 4); /* two lines and two samples in the legend */
     assert_non_null(strstr(text, ">eval &amp; &lt;more&gt;<"));
     assert_non_null(strstr(text, ">unigram<"));
     assert_non_null(strstr(text, "prefers-color-scheme:dark"));

@@ -1,6 +1,6 @@
 /*
- * Any added tokens, with any flags and normalizers, are refused, or texts pass fuzz_check_text. The input is one byte that chooses the
- * normalizer, then for each token a byte of flags and its text up to 0x1e, then the text to encode.
+ * Any added tokens, with any flags and normalizers, are refused, or texts pass fuzz_check_text. The input is one byte
+ * that chooses the normalizer, then for each token a byte of flags and its text up to 0x1e, then the text to encode.
  */
 #include "fuzz/fuzz.h"
 

@@ -21,8 +21,7 @@ static void verify(const char *folder, bool read) {
     ls_checkpoint_info info;
     LS_ASSERT(fuzz_done(ls_checkpoint_verify(folder, &info)) && info.n_files >= 1);
     LS_ASSERT((info.file[0].bad == 0) == read);
-    for (int f = 0; f < info.n_files; f++)
-        LS_ASSERT(fuzz_read(info.file[f].status, folder) == (info.file[f].bad == 0));
+    for (int f = 0; f < info.n_files; f++) LS_ASSERT(fuzz_read(info.file[f].status, folder) == (info.file[f].bad == 0));
     LS_ASSERT(fuzz_read(ls_checkpoint_describe(folder, &info), folder) == read);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Any texts are refused, or give training sequences. The first byte chooses the length of a sequence, the second whether the order is
- * shuffled; then come the files, separated by the byte 0x1e.
+ * Any texts are refused, or give training sequences. The first byte chooses the length of a sequence, the second
+ * whether the order is shuffled; then come the files, separated by the byte 0x1e.
  */
 #include "fuzz/fuzz.h"
 

@@ -1,6 +1,7 @@
 /*
- * Any checkpoint whose hashes are right is refused, or the exported folder has its tensors by name, and its config with no change
- * but the type of the weights. The first byte chooses that type; then come config.json and model.safetensors, separated by the byte 0x1e.
+ * Any checkpoint whose hashes are right is refused, or the exported folder has its tensors by name, and its config with
+ * no change but the type of the weights. The first byte chooses that type; then come config.json and model.safetensors,
+ * separated by the byte 0x1e.
  */
 #include "checkpoint/checkpoint_impl.h"
 #include "fuzz/fuzz.h"

@@ -1,4 +1,7 @@
-/* The table of targets, and functions that targets share: checks of statuses, inputs as files. Failures to make a file abort. */
+/*
+ * The table of targets, and functions that targets share: checks of statuses, inputs as files. Failures to make a file
+ * abort.
+ */
 #include "fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -116,6 +119,4 @@ void fuzz_folder_put(const fuzz_folder *folder, const char *name, const void *da
     LS_ASSERT(file && fwrite(data, 1, bytes, file) == bytes && fclose(file) == 0);
 }
 
-void fuzz_folder_remove(const fuzz_folder *folder) {
-    LS_ASSERT(ls_file_remove_tree(folder->path).code == LS_OK);
-}
+void fuzz_folder_remove(const fuzz_folder *folder) { LS_ASSERT(ls_file_remove_tree(folder->path).code == LS_OK); }

@@ -1,7 +1,7 @@
 /*
- * Any calls of the public functions that build a graph fail, or return a tensor of the graph. The first error stays; a graph without an
- * error compiles for a few ranks or is refused. The input is a list of calls: a byte for the function, then bytes that choose its
- * arguments.
+ * Any calls of the public functions that build a graph fail, or return a tensor of the graph. The first error stays; a
+ * graph without an error compiles for a few ranks or is refused. The input is a list of calls: a byte for the function,
+ * then bytes that choose its arguments.
  */
 #include "graph/graph.h"
 #include "fuzz/fuzz.h"
@@ -21,8 +21,7 @@ typedef struct building {
 } building;
 
 static const char *choose_name(building *b) {
-    static const char *const names[] = {"tokens", "labels", "w",         "x",   "b.bias",
-                                        "",       "step",   "\x1b[2J\n", "%s%n"};
+    static const char *const names[] = {"tokens", "labels", "w", "x", "b.bias", "", "step", "\x1b[2J\n", "%s%n"};
     const uint8_t choice = fuzz_choice(&b->rest);
     return choice == 0xff ? NULL : names[choice % LS_COUNT(names)];
 }
@@ -66,7 +65,10 @@ static const ls_mask *choose_mask(building *b, ls_mask *out) {
     return out;
 }
 
-/* The arguments of a call. They are read before the call, because C does not define the order in which arguments are evaluated. */
+/*
+ * The arguments of a call. They are read before the call, because C does not define the order in which arguments are
+ * evaluated.
+ */
 typedef struct arguments {
     ls_tensor x, y, z;
     const char *name;
@@ -89,7 +91,7 @@ static arguments choose_arguments(building *b) {
     return a;
 }
 
-/* --- one function for each public function; some choose further arguments ------------------------------------------------------ */
+/* --- one function for each public function; some choose further arguments ----------------------------------------- */
 
 #define CALL(name, call) \
     static ls_tensor name(building *b, ls_graph *g, const arguments *a) { return (void)b, (void)a, (call); }
@@ -134,8 +136,7 @@ static ls_tensor attend(building *b, ls_graph *g, const arguments *a) {
 static ls_tensor rope(building *b, ls_graph *g, const arguments *a) {
     static const char *const scalings[] = {NULL, "linear", "dynamic", "yarn", "llama3", "none"};
     ls_rope r = {.theta = a->u, .factor = a->v};
-    double *const numbers[] = {&r.low_factor, &r.high_factor, &r.original_length, &r.length,
-                               &r.attention_factor};
+    double *const numbers[] = {&r.low_factor, &r.high_factor, &r.original_length, &r.length, &r.attention_factor};
     r.scaling = scalings[fuzz_choice(&b->rest) % LS_COUNT(scalings)];
     for (size_t i = 0; i < LS_COUNT(numbers); i++) *numbers[i] = choose_number(b);
     return ls_rope_table(g, a->x, a->i, &r);
@@ -204,10 +205,9 @@ static bool is_small(const ls_graph *g) {
 }
 
 static void compile(const building *b, ls_tensor loss, uint8_t choice) {
-    const ls_engine_options options = {
-        .purpose = (ls_purpose)(choice % 3),
-        .micro_batches = 1 + (choice >> 2) % 2,
-        .spread = {.ranks = 1 + (choice >> 4) % 3, .threads = 1, .isa = "ref"}};
+    const ls_engine_options options = {.purpose = (ls_purpose)(choice % 3),
+                                       .micro_batches = 1 + (choice >> 2) % 2,
+                                       .spread = {.ranks = 1 + (choice >> 4) % 3, .threads = 1, .isa = "ref"}};
     ls_engine *engine = NULL;
     if (fuzz_done(ls_engine_open(b->graph, loss, &options, &engine))) {
         const ls_spread_result described = ls_engine_describe(engine);

@@ -1,6 +1,7 @@
 /*
- * Any journal of an unfinished build is refused, or the build resumes from it and ends with shards that can be read. The folder has the two
- * shards of fuzz_put_shards, which a journal may list; the build's input is one file of three lines.
+ * Any journal of an unfinished build is refused, or the build resumes from it and ends with shards that can be read.
+ * The folder has the two shards of fuzz_put_shards, which a journal may list; the build's input is one file of three
+ * lines.
  */
 #include "data/build_impl.h"
 #include "fuzz/fuzz.h"
@@ -42,8 +43,8 @@ static void resume_build(const ls_build_options *options, const uint8_t *data, s
 static void check_state(const ls_build_state *s) {
     LS_ASSERT(s->n_shards >= 0 && s->n_shards <= FUZZ_SHARDS);
     LS_ASSERT(s->place.input >= 0 && s->place.offset >= 0 && s->place.line >= 0);
-    LS_ASSERT(s->count.documents >= 0 && s->count.tokens >= 0 && s->count.longest >= 0 &&
-              s->count.empty >= 0 && s->count.bad >= 0);
+    LS_ASSERT(s->count.documents >= 0 && s->count.tokens >= 0 && s->count.longest >= 0 && s->count.empty >= 0 &&
+              s->count.bad >= 0);
 }
 
 static void run(const uint8_t *data, size_t bytes) {

@@ -26,8 +26,7 @@ static void check_edit(const char *text, ls_json_value root) {
     LS_ASSERT(fuzz_done(ls_json_parse("edited", edited, strlen(edited), &again)));
     LS_ASSERT(fuzz_done(ls_json_text(ls_json_root(again), key, &value)) && strcmp(value, "new") == 0);
     LS_ASSERT(hash_others(ls_json_root(again)) == hash_others(root));
-    LS_ASSERT(ls_json_find_member(edited, key, &from, &to) &&
-              strncmp(edited + from, "\"new\"", to - from) == 0);
+    LS_ASSERT(ls_json_find_member(edited, key, &from, &to) && strncmp(edited + from, "\"new\"", to - from) == 0);
     ls_json_free(again);
     free(edited);
 }

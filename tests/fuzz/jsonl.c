@@ -1,4 +1,7 @@
-/* Any JSONL file is refused, or its columns have one number for each line, and truncating it keeps the lines before the cut. */
+/*
+ * Any JSONL file is refused, or its columns have one number for each line, and truncating it keeps the lines before the
+ * cut.
+ */
 #include "fuzz/fuzz.h"
 
 #include <math.h>

@@ -1,4 +1,7 @@
-/* The entry points of libFuzzer. The environment variable FUZZ_TARGET names the target to run; without it, all names are printed. */
+/*
+ * The entry points of libFuzzer. The environment variable FUZZ_TARGET names the target to run; without it, all names
+ * are printed.
+ */
 #include "fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -21,9 +24,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
         if (name && strcmp(fuzz_targets[i]->name, name) == 0) target = fuzz_targets[i];
     }
     if (name && !target)
-        fprintf(stderr,
-                "FUZZ_TARGET is '%s', which is no target; without FUZZ_TARGET all targets are listed\n",
-                name);
+        fprintf(stderr, "FUZZ_TARGET is '%s', which is no target; without FUZZ_TARGET all targets are listed\n", name);
     if (!target) exit(name ? 1 : 0);
     return 0;
 }

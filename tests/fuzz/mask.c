@@ -1,4 +1,7 @@
-/* Any text of a mask is refused, or its printed form reads back as the same mask. npy.c tests masks with files of documents. */
+/*
+ * Any text of a mask is refused, or its printed form reads back as the same mask. npy.c tests masks with files of
+ * documents.
+ */
 #include "fuzz/fuzz.h"
 #include "tensor/tensor.h"
 
@@ -11,8 +14,7 @@ static bool read_terms(const char *text, ls_mask *out) {
     char *copy = strdup(text);
     bool good = true;
     LS_ASSERT(copy);
-    for (char *rest = copy, *term; good && (term = strsep(&rest, "+"));)
-        good = fuzz_done(ls_mask_add_term(out, term));
+    for (char *rest = copy, *term; good && (term = strsep(&rest, "+"));) good = fuzz_done(ls_mask_add_term(out, term));
     free(copy);
     return good;
 }

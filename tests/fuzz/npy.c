@@ -1,6 +1,6 @@
 /*
- * Any .npy file is refused, or its array is inside its mapping. The readers of tokens, labels and ends of documents refuse it, or give values
- * in range.
+ * Any .npy file is refused, or its array is inside its mapping. The readers of tokens, labels and ends of documents
+ * refuse it, or give values in range.
  */
 #include "cli/cli_impl.h"
 #include "fuzz/fuzz.h"

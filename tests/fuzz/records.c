@@ -1,6 +1,7 @@
 /*
- * Any file of records is refused, or its texts become the documents of shards. The first byte chooses the kind of records and the chat
- * template; the second whether bad records are skipped, and the file's format (JSONL or JSON, plain or compressed).
+ * Any file of records is refused, or its texts become the documents of shards. The first byte chooses the kind of
+ * records and the chat template; the second whether bad records are skipped, and the file's format (JSONL or JSON,
+ * plain or compressed).
  */
 #include "data/chat_impl.h"
 #include "data/data.h"
@@ -52,8 +53,7 @@ static void check_shards(const char *path, const ls_build_summary *summary, int3
                          const fuzz_bytes *texts) {
     ls_corpus corpus = {0};
     LS_ASSERT(fuzz_done(ls_shard_set_add(&corpus.shards, path)));
-    for (int64_t i = 0; i < corpus.shards.n; i++)
-        LS_ASSERT(fuzz_done(ls_shard_verify(&corpus.shards.shard[i], NULL)));
+    for (int64_t i = 0; i < corpus.shards.n; i++) LS_ASSERT(fuzz_done(ls_shard_verify(&corpus.shards.shard[i], NULL)));
     LS_ASSERT(fuzz_done(ls_corpus_complete(&corpus, vocabulary)));
     LS_ASSERT(corpus.documents == summary->documents && corpus.tokens == summary->tokens);
     LS_ASSERT(corpus.longest == summary->longest && corpus.shards.n == summary->shards);
@@ -77,16 +77,15 @@ static void run(const uint8_t *data, size_t bytes) {
     const char *const paths[] = {in};
     ls_tokenizer *tokenizer;
     LS_ASSERT(fuzz_done(ls_tokenizer_open(NULL, &tokenizer)));
-    const ls_build_options options = {
-        .paths = paths,
-        .n_paths = 1,
-        .out = out,
-        .tokenizer = tokenizer,
-        .form = {.records = kind,
-                 .chat = templates[choice / LS_COUNT(kinds) % LS_COUNT(templates)],
-                 .skip_bad = flags & 1},
-        .shard_tokens = 40,
-        .threads = 1};
+    const ls_build_options options = {.paths = paths,
+                                      .n_paths = 1,
+                                      .out = out,
+                                      .tokenizer = tokenizer,
+                                      .form = {.records = kind,
+                                               .chat = templates[choice / LS_COUNT(kinds) % LS_COUNT(templates)],
+                                               .skip_bad = flags & 1},
+                                      .shard_tokens = 40,
+                                      .threads = 1};
     ls_build_summary summary;
     if (fuzz_read(ls_shards_build(&options, &summary), folder.path)) {
         LS_ASSERT(summary.bad == 0 || options.form.skip_bad);

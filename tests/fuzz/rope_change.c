@@ -1,6 +1,7 @@
 /*
- * Any --rope-scaling and --rope-theta with any config.json are refused, or the changed config is a model of the same sizes, and fields that are not
- * about rotary positions are unchanged. The input is scaling, theta and config, separated by the byte 0x1e.
+ * Any --rope-scaling and --rope-theta with any config.json are refused, or the changed config is a model of the same
+ * sizes, and fields that are not about rotary positions are unchanged. The input is scaling, theta and config,
+ * separated by the byte 0x1e.
  */
 #include "fuzz/fuzz.h"
 #include "model/model.h"
@@ -9,8 +10,7 @@
 #include <string.h>
 
 static bool is_rotary(const char *key) {
-    static const char *const keys[] = {"rope_scaling", "rope_parameters", "rope_theta",
-                                       "max_position_embeddings"};
+    static const char *const keys[] = {"rope_scaling", "rope_parameters", "rope_theta", "max_position_embeddings"};
     for (size_t i = 0; i < LS_COUNT(keys); i++)
         if (strcmp(key, keys[i]) == 0) return true;
     return false;

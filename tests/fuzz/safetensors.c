@@ -1,4 +1,6 @@
-/* Any safetensors file is refused, or its tensors are found by name, lie inside the mapping and convert to f64 and f32. */
+/*
+ * Any safetensors file is refused, or its tensors are found by name, lie inside the mapping and convert to f64 and f32.
+ */
 #include "fuzz/fuzz.h"
 
 #include <math.h>
@@ -21,8 +23,7 @@ static void check_numbers(const ls_st_tensor *t) {
 static void check_tensor(const ls_st_file *file, const ls_st_tensor *tensor) {
     const ls_st_tensor *found;
     LS_ASSERT(ls_st_find(file, tensor->name) == tensor);
-    LS_ASSERT(fuzz_done(ls_st_need(file, tensor->name, tensor->ndim, tensor->shape, &found)) &&
-              found == tensor);
+    LS_ASSERT(fuzz_done(ls_st_need(file, tensor->name, tensor->ndim, tensor->shape, &found)) && found == tensor);
     fuzz_touch(tensor->data, tensor->bytes);
     check_numbers(tensor);
 }

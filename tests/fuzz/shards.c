@@ -1,6 +1,6 @@
 /*
- * Any shards.json is refused, or it names shards of its folder, which can be trained on and inspected. The folder has the two shards of
- * fuzz_put_shards.
+ * Any shards.json is refused, or it names shards of its folder, which can be trained on and inspected. The folder has
+ * the two shards of fuzz_put_shards.
  */
 #include "cli/cli.h"
 #include "data/build_impl.h"

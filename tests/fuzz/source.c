@@ -1,6 +1,6 @@
 /*
- * The records of any file follow one another in it, and reading that starts at one of them gives the same records from there on. The first
- * byte chooses what a record is: a line, a JSON value, or the whole file as one text.
+ * The records of any file follow one another in it, and reading that starts at one of them gives the same records from
+ * there on. The first byte chooses what a record is: a line, a JSON value, or the whole file as one text.
  */
 #include "data/source_impl.h"
 #include "fuzz/fuzz.h"
@@ -21,12 +21,10 @@ static void check_record(const ls_text_record *r, fuzz_bytes file, ls_input_kind
     LS_ASSERT((size_t)r->at.offset + r->bytes <= file.n);
     if (r->bad) return;
     LS_ASSERT(memcmp(r->text, file.at + r->at.offset, r->bytes) == 0);
-    LS_ASSERT(kind == LS_INPUT_VALUES ||
-              memchr(r->text, kind == LS_INPUT_LINES ? '\n' : 0, r->bytes) == NULL);
+    LS_ASSERT(kind == LS_INPUT_VALUES || memchr(r->text, kind == LS_INPUT_LINES ? '\n' : 0, r->bytes) == NULL);
 }
 
-static void list(const ls_input *input, const ls_tokenizer *tokenizer, ls_place from, fuzz_bytes file,
-                 listing *out) {
+static void list(const ls_input *input, const ls_tokenizer *tokenizer, ls_place from, fuzz_bytes file, listing *out) {
     ls_source *source;
     const ls_text_record *records;
     size_t n;
@@ -59,11 +57,7 @@ static void run(const uint8_t *data, size_t bytes) {
     fuzz_file named = fuzz_file_make(file.at, file.n);
     const char *const paths[] = {named.path};
     ls_input_list inputs;
-    LS_ASSERT(fuzz_done(ls_inputs_find(paths, 1,
-                                       choice & 128 ? "json"
-                                       : choice & 1 ? "jsonl"
-                                                    : "text",
-                                       &inputs)));
+    LS_ASSERT(fuzz_done(ls_inputs_find(paths, 1, choice & 128 ? "json" : choice & 1 ? "jsonl" : "text", &inputs)));
     const ls_input input = inputs.input[0];
     listing *all = calloc(2, sizeof *all), *rest = all + 1;
     ls_tokenizer *tokenizer;

@@ -1,6 +1,6 @@
 /*
- * Any compressed file is refused, or decompressing it gives the same bytes at once, in small parts, and after skipping some. The first byte
- * chooses the size of a part.
+ * Any compressed file is refused, or decompressing it gives the same bytes at once, in small parts, and after skipping
+ * some. The first byte chooses the size of a part.
  */
 #include "data/source_impl.h"
 #include "fuzz/fuzz.h"
@@ -11,8 +11,7 @@
 enum { ROOM = 1 << 18 };
 
 /* Reads at most `room` bytes from an offset on, `part` bytes at a time. */
-static ls_status read_parts(const char *path, int64_t offset, size_t part, char *out, size_t room,
-                            size_t *n) {
+static ls_status read_parts(const char *path, int64_t offset, size_t part, char *out, size_t room, size_t *n) {
     ls_byte_stream *stream;
     *n = 0;
     LS_TRY(ls_stream_open(path, &stream));

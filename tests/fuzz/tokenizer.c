@@ -11,13 +11,15 @@ enum { MOST_TEXT = 512 };
 static const char sample[] =
     "Hello, world! caf\xc3\xa9  12345\n\t\xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x98\x80\xff <s>it's</s>";
 
-/* Decodes ids one by one. The result equals the text of all ids for published decoders (test_text_stream.c) but not for all possible ones. */
+/*
+ * Decodes ids one by one. The result equals the text of all ids for published decoders (test_text_stream.c) but not for
+ * all possible ones.
+ */
 static void check_stream(const ls_tokenizer *tokenizer, const ls_token_list *ids) {
     ls_token_stream *stream;
     ls_text text = {0};
     LS_ASSERT(fuzz_done(ls_token_stream_create(tokenizer, &stream)));
-    for (size_t i = 0; i < ids->count; i++)
-        LS_ASSERT(fuzz_done(ls_token_stream_push(stream, ids->id[i], &text)));
+    for (size_t i = 0; i < ids->count; i++) LS_ASSERT(fuzz_done(ls_token_stream_push(stream, ids->id[i], &text)));
     LS_ASSERT(fuzz_done(ls_token_stream_finish(stream, &text)));
     LS_ASSERT(ls_utf8_valid_prefix(text.byte, text.count) == text.count);
     ls_token_stream_destroy(stream);
@@ -37,8 +39,7 @@ static void check_tokens(const ls_tokenizer *tokenizer) {
 }
 
 /* Encoding again, now with words in the cache, gives the same ids. */
-static void check_again(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
-                        const ls_token_list *ids) {
+static void check_again(const ls_tokenizer *tokenizer, const char *text, size_t bytes, const ls_token_list *ids) {
     ls_token_list again = {0};
     LS_ASSERT(fuzz_done(ls_tokenizer_encode(tokenizer, text, bytes, &again)) && again.count == ids->count);
     for (size_t i = 0; i < ids->count; i++) LS_ASSERT(again.id[i] == ids->id[i]);
@@ -46,8 +47,7 @@ static void check_again(const ls_tokenizer *tokenizer, const char *text, size_t 
 }
 
 /* The two parts of a text that is cut where ls_tokenizer_cut says have the ids of the whole. */
-static void check_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
-                      const ls_token_list *ids) {
+static void check_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes, const ls_token_list *ids) {
     ls_token_list parts = {0};
     size_t at = 0;
     if (!ls_tokenizer_cut(tokenizer, text, bytes, bytes / 2, &at) || at == 0) return;
@@ -67,8 +67,7 @@ void fuzz_check_text(const ls_tokenizer *tokenizer, const char *text, size_t byt
             LS_ASSERT(ids.id[i] >= 0 && ids.id[i] < ls_tokenizer_vocabulary(tokenizer));
         check_again(tokenizer, text, bytes, &ids);
         check_cut(tokenizer, text, bytes, &ids);
-        if (fuzz_done(ls_tokenizer_decode(tokenizer, ids.id, ids.count, &whole)))
-            check_stream(tokenizer, &ids);
+        if (fuzz_done(ls_tokenizer_decode(tokenizer, ids.id, ids.count, &whole))) check_stream(tokenizer, &ids);
     }
     free(ids.id);
     free(whole.byte);

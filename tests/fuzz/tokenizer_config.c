@@ -1,7 +1,7 @@
 /*
- * A folder with a tokenizer.json and any other files is refused, or its end of document is a token. Its chat template is refused, or renders or
- * refuses a conversation. The input is tokenizer_config.json, config.json, generation_config.json and chat_template.jinja, separated by the
- * byte 0x1e; an empty file is not written.
+ * A folder with a tokenizer.json and any other files is refused, or its end of document is a token. Its chat template
+ * is refused, or renders or refuses a conversation. The input is tokenizer_config.json, config.json,
+ * generation_config.json and chat_template.jinja, separated by the byte 0x1e; an empty file is not written.
  */
 #include "data/chat_impl.h"
 #include "fuzz/fuzz.h"

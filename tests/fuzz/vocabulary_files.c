@@ -1,7 +1,7 @@
 /*
- * A folder with any vocab.json, merges.txt and other files is refused, or its end of document is a token and texts become ids of its vocabulary.
- * The input is vocab.json, merges.txt, tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json, separated by the
- * byte 0x1e; an empty file is not written.
+ * A folder with any vocab.json, merges.txt and other files is refused, or its end of document is a token and texts
+ * become ids of its vocabulary. The input is vocab.json, merges.txt, tokenizer_config.json, special_tokens_map.json,
+ * added_tokens.json and config.json, separated by the byte 0x1e; an empty file is not written.
  */
 #include "fuzz/fuzz.h"
 

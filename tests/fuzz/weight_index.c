@@ -1,6 +1,6 @@
 /*
- * Any model.safetensors.index.json is refused, or the two tensors of a test model are read from the files that it names, a.safetensors and
- * b.safetensors in the same folder.
+ * Any model.safetensors.index.json is refused, or the two tensors of a test model are read from the files that it
+ * names, a.safetensors and b.safetensors in the same folder.
  */
 #include "fuzz/fuzz.h"
 #include "weights/weights.h"

@@ -1,6 +1,7 @@
 /*
- * Any model.safetensors is refused, or gives the weights of a test model, the same numbers in every type. The model has the parameters
- * model.a [2,2] and model.b [3]; a file may also have "head", a copy of model.a, and tensors that end with .derived, and may leave out "model.".
+ * Any model.safetensors is refused, or gives the weights of a test model, the same numbers in every type. The model has
+ * the parameters model.a [2,2] and model.b [3]; a file may also have "head", a copy of model.a, and tensors that end
+ * with .derived, and may leave out "model.".
  */
 #include "weights/weights.h"
 #include "fuzz/fuzz.h"
@@ -25,9 +26,8 @@ static void run(const uint8_t *data, size_t bytes) {
     static const char *const derived[] = {".derived", NULL};
     static const ls_weight_rules rules = {
         .derived = derived, .copy = "head", .original = "model.a", .prefix = "model."};
-    ls_flat flats[] = {
-        {.name = "model.a", .shape = {.ndim = 2, .dim = {{.size = 2}, {.size = 2}}}, .count = 4},
-        {.name = "model.b", .shape = {.ndim = 1, .dim = {{.size = 3}}}, .start = 4, .count = 3}};
+    ls_flat flats[] = {{.name = "model.a", .shape = {.ndim = 2, .dim = {{.size = 2}, {.size = 2}}}, .count = 4},
+                       {.name = "model.b", .shape = {.ndim = 1, .dim = {{.size = 3}}}, .start = 4, .count = 3}};
     const ls_image image = {.flats = flats, .n_flats = LS_COUNT(flats)};
     fuzz_folder folder = fuzz_folder_make();
     fuzz_folder_put(&folder, "model.safetensors", data, bytes);

@@ -19,19 +19,7 @@
 
 #include <math.h>
 
-enum {
-    S = 13,
-    V = 19,
-    E = 24,
-    Hq = 4,
-    Hkv = 2,
-    D = 6,
-    F = 20,
-    L = 3,
-    MOST_RANKS = 6,
-    MOST_S = 24,
-    MOST_V = 48
-};
+enum { S = 13, V = 19, E = 24, Hq = 4, Hkv = 2, D = 6, F = 20, L = 3, MOST_RANKS = 6, MOST_S = 24, MOST_V = 48 };
 
 /* f64, so that only an error of logic is seen. */
 #define TOLERANCE 1e-11
@@ -41,7 +29,10 @@ static ls_tensor project(ls_graph *g, ls_tensor x, const char *name, int layer, 
     return ls_linear(g, x, ls_parameter_named(g, 2, (int64_t[]){to, from}, "%d.%s", layer, name), bias);
 }
 
-/* A layer of each kind: a window with a first token seen by all and sinks; causal with a soft cap and no rotation; a window. */
+/*
+ * A layer of each kind: a window with a first token seen by all and sinks; causal with a soft cap and no rotation; a
+ * window.
+ */
 static ls_tensor attend(ls_graph *g, ls_tensor x, ls_tensor rope, int layer) {
     static const char *const masks[] = {"window:3:1", "causal", "window:4"};
     ls_mask mask = {.n = 0};
@@ -53,10 +44,8 @@ static ls_tensor attend(ls_graph *g, ls_tensor x, ls_tensor rope, int layer) {
         q = ls_rotate(g, q, rope);
         k = ls_rotate(g, k, rope);
     }
-    const ls_tensor sink =
-        layer % 3 == 0 ? ls_parameter_named(g, 1, (int64_t[]){Hq}, "%d.sink", layer) : LS_NO_TENSOR;
-    const ls_tensor o =
-        ls_attention_with_sink(g, q, k, v, sink, &mask, 1 / sqrt(D), layer % 3 == 1 ? 2.0 : 0.0);
+    const ls_tensor sink = layer % 3 == 0 ? ls_parameter_named(g, 1, (int64_t[]){Hq}, "%d.sink", layer) : LS_NO_TENSOR;
+    const ls_tensor o = ls_attention_with_sink(g, q, k, v, sink, &mask, 1 / sqrt(D), layer % 3 == 1 ? 2.0 : 0.0);
     return project(g, ls_merge_last(g, o), "o", layer, E, Hq * D);
 }
 
@@ -76,7 +65,7 @@ static ls_tensor build(ls_graph *g, int layers) {
     return ls_linear_wide(g, x, ls_parameter(g, "head", 2, (int64_t[]){V, E}));
 }
 
-/* --- running a graph ---------------------------------------------------------------------------------------------------------- */
+/* --- running a graph ---------------------------------------------------------------------------------------------- */
 
 typedef struct play {
     ls_job job;
@@ -97,8 +86,7 @@ static void fill_parameters(ls_executor *executor) {
     double *flat = ls_executor_tensor(executor, LS_BIND_PARAMETERS);
     for (int i = 0; i < image->n_flats; i++)
         for (int64_t e = 0; e < image->flats[i].count; e++)
-            flat[image->flats[i].start + e] =
-                0.4 * ls_rng_normal(5, ls_rng_stream(image->flats[i].name), (uint64_t)e);
+            flat[image->flats[i].start + e] = 0.4 * ls_rng_normal(5, ls_rng_stream(image->flats[i].name), (uint64_t)e);
 }
 
 static void put_number(ls_executor *executor, const char *name, int value) {
@@ -192,8 +180,7 @@ static ls_target target_of(int ring, int ulysses, const char *strategy, ls_layou
 
 /* The logits of all tokens from one pass over the whole. */
 static void expect_logits(play *p, ls_graph *whole, ls_tensor logits) {
-    p->job =
-        (ls_job){.graph = whole, .programs = ls_plain_programs(whole, 0), .fetch = &logits, .n_fetch = 1};
+    p->job = (ls_job){.graph = whole, .programs = ls_plain_programs(whole, 0), .fetch = &logits, .n_fetch = 1};
     p->target = target_of(1, 1, "local", LS_LAYOUT_CONTIGUOUS);
     p->decoding = NULL;
     p->logits = ls_graph_tensor(whole, logits)->name;
@@ -223,8 +210,8 @@ static void decode_one_way(play *p, const char *name, const struct way *way, int
 }
 
 /* Every `step`-th pair of a way and a prompt. */
-static void decodes_like_the_whole(play *p, const char *name, ls_graph *whole, ls_tensor logits, int masks,
-                                   int layers, size_t step) {
+static void decodes_like_the_whole(play *p, const char *name, ls_graph *whole, ls_tensor logits, int masks, int layers,
+                                   size_t step) {
     const int prompts[] = {1, 2, p->S / 2, p->S};
     ls_graph *graph = ls_graph_create(LS_F64);
     ls_decoding decoding;
@@ -263,9 +250,12 @@ static void test_one_layer(void **state) {
     layers_decode_like_the_whole(1);
 }
 
-/* --- architectures ------------------------------------------------------------------------------------------------------------- */
+/* --- architectures ------------------------------------------------------------------------------------------------ */
 
-/* The stored models: windows of 12, of all layers, of every other one or of the later ones; rope scaling in the place of their own. */
+/*
+ * The stored models: windows of 12, of all layers, of every other one or of the later ones; rope scaling in the place
+ * of their own.
+ */
 static const struct architecture {
     const char *name;
     ls_rope_change rope;
@@ -300,7 +290,7 @@ static void test_architectures(void **state) {
     }
 }
 
-/* --- refusals ------------------------------------------------------------------------------------------------------------------ */
+/* --- refusals ----------------------------------------------------------------------------------------------------- */
 
 static void test_what_mixes_tokens_is_refused(void **state) {
     (void)state;
@@ -326,9 +316,8 @@ static void test_several_sequences_are_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layers), cmocka_unit_test(test_one_layer),
-                                       cmocka_unit_test(test_architectures),
-                                       cmocka_unit_test(test_what_mixes_tokens_is_refused),
-                                       cmocka_unit_test(test_several_sequences_are_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layers), cmocka_unit_test(test_one_layer), cmocka_unit_test(test_architectures),
+        cmocka_unit_test(test_what_mixes_tokens_is_refused), cmocka_unit_test(test_several_sequences_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,15 +211,13 @@ typedef struct bench {
     int64_t out_elements;
 } bench;
 
-static const char *const x_name[MOST] = {"x0", "x1", "x2", "x3"}, *const g_name[MOST] = {"g0", "g1", "g2",
-                                                                                         "g3"};
+static const char *const x_name[MOST] = {"x0", "x1", "x2", "x3"}, *const g_name[MOST] = {"g0", "g1", "g2", "g3"};
 
 static void evaluate(bench *b, bool gradients) {
     ls_graph *g = ls_graph_create(LS_F64);
     const ls_tensor tokens = ls_tokens(g, "tokens", B, S);
     ls_tensor x[MOST];
-    for (int i = 0; i < b->c->n_in; i++)
-        x[i] = ls_graph_leaf(g, LS_ROLE_INPUT, x_name[i], LS_F64, &b->c->shape[i]);
+    for (int i = 0; i < b->c->n_in; i++) x[i] = ls_graph_leaf(g, LS_ROLE_INPUT, x_name[i], LS_F64, &b->c->shape[i]);
     const ls_tensor y = b->c->build(g, tokens, x);
     assert_int_equal(ls_graph_status(g).code, LS_OK);
     const ls_shape out = ls_graph_tensor(g, y)->shape, one = {1, {{1, 0}}};
@@ -241,9 +239,8 @@ static void evaluate(bench *b, bool gradients) {
         for (int i = 0; i < b->c->n_in; i++) fetch[n_fetch++] = ls_named(g, d.gradient[i], "%s", g_name[i]);
     }
     double unit = 1;
-    const spread_array in[] = {{"tokens", b->tokens}, {"w", b->weights}, {LS_BIND_SCALE, &unit},
-                               {"x0", b->x[0]},       {"x1", b->x[1]},   {"x2", b->x[2]},
-                               {"x3", b->x[3]}};
+    const spread_array in[] = {{"tokens", b->tokens}, {"w", b->weights}, {LS_BIND_SCALE, &unit}, {"x0", b->x[0]},
+                               {"x1", b->x[1]},       {"x2", b->x[2]},   {"x3", b->x[3]}};
     const spread_array results[] = {
         {"loss", &b->loss}, {"g0", b->grad[0]}, {"g1", b->grad[1]}, {"g2", b->grad[2]}, {"g3", b->grad[3]}};
     const spread_job job = {

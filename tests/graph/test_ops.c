@@ -1,6 +1,7 @@
 /*
- * The rows of all ops say what they need along the sequence and what generation keeps of them; and generation asks nothing but the row,
- * so that ops of this test, which nothing else knows, are continued or refused by what their rows say.
+ * The rows of all ops say what they need along the sequence and what generation keeps of them; and generation asks
+ * nothing but the row, so that ops of this test, which nothing else knows, are continued or refused by what their rows
+ * say.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,8 +36,7 @@ static void test_what_rows_say_fits(void **state) {
     for (int i = 0; ls_op_at(i) != NULL; i++) {
         const ls_op *op = ls_op_at(i);
         if (i < (int)LS_COUNT(called) && op->reach != LS_REACH_OWN)
-            fail_msg("op %s needs %s, so one call of its kernel does not do", op->name,
-                     ls_reach_name(op->reach));
+            fail_msg("op %s needs %s, so one call of its kernel does not do", op->name, ls_reach_name(op->reach));
         if ((op->neighbours != NULL) != (op->reach == LS_REACH_NEIGHBOURS))
             fail_msg("op %s needs %s, but its rule of neighbours says something else", op->name,
                      ls_reach_name(op->reach));
@@ -76,7 +76,7 @@ static void test_neighbours(void **state) {
     ls_graph_destroy(g);
 }
 
-/* --- ops that only this test knows ------------------------------------------------------------------------------------------ */
+/* --- ops that only this test knows -------------------------------------------------------------------------------- */
 
 static const ls_op last_op;
 
@@ -142,8 +142,7 @@ static void test_without_a_rule_it_is_refused(void **state) {
     ls_graph *g = ls_graph_create(LS_F64);
     ls_decoding d;
     const ls_status status = continued(&lost_op, g, &d);
-    assert_error(status, LS_UNSUPPORTED, "op lost (\"result\") needs earlier tokens",
-                 "no rule for one token more");
+    assert_error(status, LS_UNSUPPORTED, "op lost (\"result\") needs earlier tokens", "no rule for one token more");
     ls_graph_destroy(g);
 }
 

@@ -29,8 +29,8 @@ static ls_status render(const char *source, size_t bytes, ls_json_value variable
     LS_TRY(ls_jinja_read("t.jinja", source, bytes, &jinja));
     ls_arena *arena = ls_arena_create();
     const jinja_value values = jinja_of_json(arena, variables, JINJA_FROM_DATA);
-    const ls_status status = ls_jinja_render(
-        jinja, arena, values.kind == JINJA_DICT ? values.dict : jinja_dict_new(arena), &options, &text);
+    const ls_status status =
+        ls_jinja_render(jinja, arena, values.kind == JINJA_DICT ? values.dict : jinja_dict_new(arena), &options, &text);
     if (status.code == LS_OK) *out = to_utf8(text);
     ls_arena_destroy(arena);
     ls_jinja_free(jinja);
@@ -94,12 +94,12 @@ static void refuses_by_line_and_name(void **state) {
         {"{{ 1 ? 2 }}", "unexpected character '?'", LS_INVALID},
         {"{% break %}", "outside of a loop", LS_INVALID},
         {"{{ 'a' * 1000000000 }}", "more than", LS_INVALID},
-        {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
-         "the most there may be", LS_INVALID},
+        {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "the most there may be",
+         LS_INVALID},
         {"{{ range(100001) }}", "a range of more than 100000", LS_INVALID},
         {"{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", "nested deeper", LS_INVALID},
-        {"{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x] %}{% endfor %}",
-         "a list of lists", LS_INVALID},
+        {"{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x] %}{% endfor %}", "a list of lists",
+         LS_INVALID},
     };
     (void)state;
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
@@ -113,8 +113,7 @@ static void refuses_by_line_and_name(void **state) {
     memset(deep, '(', 200000);
     deep[0] = deep[1] = '{';
     deep[200000] = 0;
-    assert_error(render(deep, 200000, (ls_json_value){.file = "none"}, &text), LS_INVALID, "t.jinja:1",
-                 "deep");
+    assert_error(render(deep, 200000, (ls_json_value){.file = "none"}, &text), LS_INVALID, "t.jinja:1", "deep");
     free(deep);
 }
 

@@ -122,27 +122,10 @@ static const test_case cases[] = {
      .layout = LS_LAYOUT_ZIGZAG,
      .mask = "causal+documents",
      .threads = 2},
-    {.B = 1,
-     .D = 64,
-     .Hq = 2,
-     .Hkv = 1,
-     .group = 2,
-     .S = 450,
-     .P = 1,
-     .mask = "window:60:5+documents",
-     .threads = 1},
+    {.B = 1, .D = 64, .Hq = 2, .Hkv = 1, .group = 2, .S = 450, .P = 1, .mask = "window:60:5+documents", .threads = 1},
     {.B = 1, .D = 1, .Hq = 1, .Hkv = 1, .group = 1, .S = 200, .P = 1, .mask = "causal", .threads = 2},
     {.B = 1, .D = 64, .Hq = 1, .Hkv = 1, .group = 1, .S = 1, .P = 1, .mask = "causal", .threads = 3},
-    {.B = 3,
-     .D = 24,
-     .Hq = 3,
-     .Hkv = 2,
-     .group = 3,
-     .first_q = 2,
-     .S = 97,
-     .P = 1,
-     .mask = "causal",
-     .threads = 2},
+    {.B = 3, .D = 24, .Hq = 3, .Hkv = 2, .group = 3, .first_q = 2, .S = 97, .P = 1, .mask = "causal", .threads = 2},
     {.B = 1,
      .D = 16,
      .Hq = 2,
@@ -205,20 +188,13 @@ static const test_case cases[] = {
      .softcap = 50},
     /* More keys than the widest tile has; the second tile is ragged, and windows leave out whole parts of both. */
     {.B = 1, .D = 32, .Hq = 2, .Hkv = 1, .group = 2, .S = 850, .P = 1, .mask = "causal", .threads = 3},
-    {.B = 1,
-     .D = 64,
-     .Hq = 1,
-     .Hkv = 1,
-     .group = 1,
-     .S = 850,
-     .P = 1,
-     .mask = "window:100:5+documents",
-     .threads = 1},
+    {.B = 1, .D = 64, .Hq = 1, .Hkv = 1, .group = 1, .S = 850, .P = 1, .mask = "window:100:5+documents", .threads = 1},
 };
 
 /*
- * Few enough queries to go the way of attention_few.h: every number of rows that are taken at a time, masks, gaps, merges, stretches. B, D, Hq,
- * Hkv, group, first_q, first_kv, S, P, rank, queries, layout, mask, threads, scale, softcap, spread, f32_limit.
+ * Few enough queries to go the way of attention_few.h: every number of rows that are taken at a time, masks, gaps,
+ * merges, stretches. B, D, Hq, Hkv, group, first_q, first_kv, S, P, rank, queries, layout, mask, threads, scale,
+ * softcap, spread, f32_limit.
  */
 static const test_case few[] = {
     {1, 64, 4, 2, 2, 0, 0, 517, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "causal", 2, 0, 0, 0, 0},
@@ -268,8 +244,8 @@ static double error_of(const ls_view *view, const double *right) {
     double wrong = 0, norm = 0;
     const int64_t *n = view->size, *s = view->stride;
     for (int64_t x = 0; x < ls_view_elements(view); x++) {
-        const int64_t at = x / (n[1] * n[2] * n[3]) * s[0] + x / (n[2] * n[3]) % n[1] * s[1] +
-                           x / n[3] % n[2] * s[2] + x % n[3];
+        const int64_t at =
+            x / (n[1] * n[2] * n[3]) * s[0] + x / (n[2] * n[3]) % n[1] * s[1] + x / n[3] % n[2] * s[2] + x % n[3];
         const double value = ((const float *)view->data)[at];
         wrong += (value - right[x]) * (value - right[x]);
         norm += right[x] * right[x];
@@ -302,8 +278,7 @@ static void call_kernel(const ls_kernel *kernel, ls_kernel_call *call, ls_pool *
     }
     kernel->run(call, state, pool);
     if (kernel->release) kernel->release(state);
-    for (size_t i = needed; i < ls_round_up(needed, 64) + 64; i++)
-        assert_true((unsigned char)space[i] == 0xff);
+    for (size_t i = needed; i < ls_round_up(needed, 64) + 64; i++) assert_true((unsigned char)space[i] == 0xff);
     free(space);
 }
 
@@ -322,25 +297,20 @@ static results run_case(const problem *p, const variant *v, ls_pool *pool) {
     const ls_dtype T = v->forward->dtype;
     const int64_t n = p->n, rows = c->B * c->Hq * n, span_size[] = {c->B, n, 2 * p->w};
     results r = {strided(LS_F32, c->B, n, c->Hq, c->D, NULL), dense(LS_F32, c->B, c->Hq, n, 0),
-                 dense(LS_F32, c->B, n, c->Hq, c->D), filled(c->P, sizeof(ls_view)),
-                 filled(c->P, sizeof(ls_view))};
+                 dense(LS_F32, c->B, n, c->Hq, c->D), filled(c->P, sizeof(ls_view)), filled(c->P, sizeof(ls_view))};
     const ls_view q = strided(T, c->B, n, c->Hq, c->D, p->q);
     const ls_view spans = ls_view_dense(p->spans, LS_I32, 3, span_size);
     const ls_view dout = given(rows * c->D, p->dout, dense(T, c->B, n, c->Hq, c->D));
     const ls_view delta = given(rows, p->delta, dense(LS_F32, c->B, c->Hq, n, 0));
-    ls_attention_params params = {.scale = p->scale,
-                                  .softcap = c->softcap,
-                                  .group = c->group,
-                                  .first_q = c->first_q,
-                                  .first_kv = c->first_kv};
+    ls_attention_params params = {
+        .scale = p->scale, .softcap = c->softcap, .group = c->group, .first_q = c->first_q, .first_kv = c->first_kv};
     ls_view k[8], values[8];
     for (int i = 0; i < c->P; i++) {
         key_block *block = &p->block[i];
         k[i] = strided(T, c->B, block->t, c->Hkv, c->D, block->k);
         values[i] = strided(T, c->B, block->t, c->Hkv, c->D, block->v);
         params.merge = i > 0;
-        ls_kernel_call call = {5, 2, {q, k[i], values[i], spans, position_view(block)}, {r.o, r.lse}, &params,
-                               0, 1};
+        ls_kernel_call call = {5, 2, {q, k[i], values[i], spans, position_view(block)}, {r.o, r.lse}, &params, 0, 1};
         call_kernel(v->forward, &call, pool);
     }
     for (int i = 0; i < c->P; i++) {
@@ -374,10 +344,9 @@ static void results_free(results *r, int P) {
 
 static void expect_small(double error, double limit, const char *what, const problem *p, const variant *v) {
     if (!(error <= limit)) {
-        fail_msg(
-            "%s of %s %s: D %d Hq %d Hkv %d S %d P %d layout %d mask %s threads %d: error %.3g, at most %.3g",
-            what, kernel_isa_name(v->forward), ls_dtype_name(v->forward->dtype), p->c.D, p->c.Hq, p->c.Hkv,
-            p->c.S, p->c.P, (int)p->c.layout, p->c.mask, p->c.threads, error, limit);
+        fail_msg("%s of %s %s: D %d Hq %d Hkv %d S %d P %d layout %d mask %s threads %d: error %.3g, at most %.3g",
+                 what, kernel_isa_name(v->forward), ls_dtype_name(v->forward->dtype), p->c.D, p->c.Hq, p->c.Hkv, p->c.S,
+                 p->c.P, (int)p->c.layout, p->c.mask, p->c.threads, error, limit);
     }
 }
 
@@ -422,8 +391,7 @@ static void for_each_variant(const test_case *c) {
         if (T != LS_F32 && T != LS_BF16) continue;
         problem p = problem_make(c, T);
         for (size_t v = 0; v < LS_COUNT(variants); v++) {
-            if (variants[v].forward->dtype == T && kernel_runs_here(variants[v].forward))
-                check_case(&p, &variants[v]);
+            if (variants[v].forward->dtype == T && kernel_runs_here(variants[v].forward)) check_case(&p, &variants[v]);
         }
         problem_free(&p);
     }
@@ -498,14 +466,13 @@ static void check_scores(const ls_kernel *kernel, int64_t n, float query, const 
 }
 
 /*
- * In f32: scores that rise by a little from key to key, until they are far above what the first tile had; and scores near 1e11, where a
- * difference of two that are rounded in different ways is thousands, or infinite once exponentiated.
+ * In f32: scores that rise by a little from key to key, until they are far above what the first tile had; and scores
+ * near 1e11, where a difference of two that are rounded in different ways is thousands, or infinite once exponentiated.
  */
 static void test_odd_scores(void **state) {
     (void)state;
     float rising[ODD_KEYS], huge[ODD_KEYS];
-    for (int j = 0; j < ODD_KEYS; j++)
-        rising[j] = (float)j * 0.25f, huge[j] = j == 137 ? 170003.3f : 70003.3f;
+    for (int j = 0; j < ODD_KEYS; j++) rising[j] = (float)j * 0.25f, huge[j] = j == 137 ? 170003.3f : 70003.3f;
     for (size_t v = 0; v < LS_COUNT(variants); v++) {
         const ls_kernel *kernel = variants[v].forward;
         if (kernel->dtype != LS_F32 || !kernel_runs_here(kernel)) continue;
@@ -527,13 +494,11 @@ static void test_empty(void **state) {
         const variant *kernels = &variants[v];
         if (!kernel_runs_here(kernels->forward)) continue;
         for (int which = 0; which < 2; which++) {
-            const int64_t n = which == 0 ? 5 : 0, t = which == 0 ? 0 : 5, spans_size[] = {1, n, 2},
-                          kpos_size[] = {t};
+            const int64_t n = which == 0 ? 5 : 0, t = which == 0 ? 0 : 5, spans_size[] = {1, n, 2}, kpos_size[] = {t};
             const ls_dtype T = kernels->forward->dtype;
             int32_t numbers[10] = {0, 1, 0, 2, 0, 3, 0, 4, 0, 5};
             ls_view q = dense(T, 1, n, 2, 16), k = dense(T, 1, t, 1, 16), o = dense(LS_F32, 1, n, 2, 16);
-            ls_view lse = dense(LS_F32, 1, 2, n, 0), dk = dense(LS_F32, 1, t, 1, 16),
-                    dv = dense(LS_F32, 1, t, 1, 16);
+            ls_view lse = dense(LS_F32, 1, 2, n, 0), dk = dense(LS_F32, 1, t, 1, 16), dv = dense(LS_F32, 1, t, 1, 16);
             const ls_view spans = ls_view_dense(numbers, LS_I32, 3, spans_size);
             const ls_view kpos = ls_view_dense(numbers, LS_I32, 1, kpos_size);
             const ls_attention_params params = {.scale = 1, .group = 2};

@@ -78,17 +78,14 @@ static void run(const problem *p, ls_dtype type, ls_isa isa, bool own, result *o
     const ls_view dout = VIEW(put(&a.dout, p->dout, n * H * D, type), type, 1, n, H, D);
     const ls_view spans = VIEW(a.spans, LS_I32, 1, n, 2), kpos = VIEW(a.kpos, LS_I32, T);
     const ls_view o = VIEW(&a.o, G, 1, n, H, D), lse = VIEW(&a.lse, G, 1, H, n);
-    run_kernel("attention", type, isa, 2,
-               (ls_kernel_call){5, 2, {q, k, v, spans, kpos}, {o, lse}, &params, NULL, 0});
+    run_kernel("attention", type, isa, 2, (ls_kernel_call){5, 2, {q, k, v, spans, kpos}, {o, lse}, &params, NULL, 0});
     get(out->o, &a.o, n * H * D, G);
     get(out->lse, &a.lse, n * H, G);
     if (!own) put(&a.lse, p->lse, n * H, G);
     const ls_view delta = VIEW(put(&a.delta, p->delta, n * H, G), G, 1, H, n);
-    const ls_view dq = VIEW(&a.dq, G, 1, n, H, D), dk = VIEW(&a.dk, G, 1, T, 1, D),
-                  dv = VIEW(&a.dv, G, 1, T, 1, D);
-    run_kernel(
-        "attention_grad", type, isa, 2,
-        (ls_kernel_call){8, 3, {q, k, v, spans, kpos, dout, lse, delta}, {dq, dk, dv}, &params, NULL, 0});
+    const ls_view dq = VIEW(&a.dq, G, 1, n, H, D), dk = VIEW(&a.dk, G, 1, T, 1, D), dv = VIEW(&a.dv, G, 1, T, 1, D);
+    run_kernel("attention_grad", type, isa, 2,
+               (ls_kernel_call){8, 3, {q, k, v, spans, kpos, dout, lse, delta}, {dq, dk, dv}, &params, NULL, 0});
     get(out->dq, &a.dq, n * H * D, G);
     get(out->dk, &a.dk, T * D, G);
     get(out->dv, &a.dv, T * D, G);
@@ -101,8 +98,7 @@ static void make(problem *p, int64_t n, double softcap, ls_dtype type) {
     fill_normal(p->k, T * D, 2);
     fill_normal(p->v, T * D, 3);
     fill_normal(p->dout, n * H * D, 4);
-    for (int64_t i = 0; i < n * H * D; i++)
-        p->q[i] = rounded(p->q[i], type), p->dout[i] = rounded(p->dout[i], type);
+    for (int64_t i = 0; i < n * H * D; i++) p->q[i] = rounded(p->q[i], type), p->dout[i] = rounded(p->dout[i], type);
     for (int64_t i = 0; i < T * D; i++) p->k[i] = rounded(p->k[i], type), p->v[i] = rounded(p->v[i], type);
 }
 
@@ -185,9 +181,7 @@ static void test_not_finite(void **state) {
             const int64_t rows = in->count ? in->count : counts[c] * H;
             make(&p, counts[c], at % 2 ? 2 : 0, LS_BF16);
             double *numbers = (double *)(void *)((char *)&p + in->offset);
-            const int64_t first = much == 0 ? 0 : rows / 2 * D, count = much == 0   ? rows * D
-                                                                        : much == 1 ? D
-                                                                                    : 1;
+            const int64_t first = much == 0 ? 0 : rows / 2 * D, count = much == 0 ? rows * D : much == 1 ? D : 1;
             for (int64_t i = first; i < first + count; i++) numbers[i] = not_finite(which);
             answer(&p, &right);
             char what[64];
@@ -250,8 +244,9 @@ static void expect(double error, double limit, const char *what, double logit, l
 }
 
 /*
- * One key of those that every query sees has half as much again as all others, of which each has the same: with logits this large it alone is
- * seen, and nothing is rounded away. Where gradients go by an lse that is rounded to f32, so does P, which is 1.
+ * One key of those that every query sees has half as much again as all others, of which each has the same: with logits
+ * this large it alone is seen, and nothing is rounded away. Where gradients go by an lse that is rounded to f32, so
+ * does P, which is 1.
  */
 static void test_huge_logits(void **state) {
     (void)state;

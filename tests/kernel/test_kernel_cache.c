@@ -24,12 +24,12 @@ static void write_rows(ls_dtype dtype) {
     static const int expected[B * K] = {2, 0, 0, 1, 0, 0, 5, 0, 0, 4}; /* 0: as it was */
     memset(cache, 0xee, sizeof cache);
     for (int r = 0; r < B * M; r++) memset(x + (size_t)r * row, r + 1, row);
-    run_kernel("cache_write", dtype, LS_ISA_REF, 2,
-               (ls_kernel_call){
-                   .n_in = 3,
-                   .in = {VIEW(x, dtype, B, M, 2, 3), VIEW(positions, LS_I32, B, M), VIEW(kpos, LS_I32, K)},
-                   .n_out = 1,
-                   .out = {VIEW(cache, dtype, B, K, 2, 3)}});
+    run_kernel(
+        "cache_write", dtype, LS_ISA_REF, 2,
+        (ls_kernel_call){.n_in = 3,
+                         .in = {VIEW(x, dtype, B, M, 2, 3), VIEW(positions, LS_I32, B, M), VIEW(kpos, LS_I32, K)},
+                         .n_out = 1,
+                         .out = {VIEW(cache, dtype, B, K, 2, 3)}});
     for (size_t i = 0; i < B * K * row; i++)
         assert_int_equal(cache[i], expected[i / row] != 0 ? expected[i / row] : 0xee);
 }

@@ -153,9 +153,7 @@ static double norm_error(const array *a, const double *exact) {
 }
 
 /* One rounding to bf16 is 2^-8 at most. */
-static double tolerance(ls_dtype dtype) {
-    return dtype == LS_BF16 ? 0x1.01p-8 : dtype == LS_F32 ? 2e-6 : 1e-12;
-}
+static double tolerance(ls_dtype dtype) { return dtype == LS_BF16 ? 0x1.01p-8 : dtype == LS_F32 ? 2e-6 : 1e-12; }
 
 static ls_kernel_call make_call(const example *e, const array *in, const array *out, bool exact) {
     ls_kernel_call call = {.n_in = e->n_in, .n_out = e->n_out, .params = e->params};
@@ -178,8 +176,7 @@ static array copy_array(const array *a) {
 }
 
 /* Runs twice from the outputs' first contents and compares with their exact values, and with each other. */
-static void run_example(const example *e, ls_dtype T, ls_isa isa, int threads, const array *in,
-                        const array *out) {
+static void run_example(const example *e, ls_dtype T, ls_isa isa, int threads, const array *in, const array *out) {
     array got[2][LS_KERNEL_OUTPUTS];
     for (int twice = 0; twice < 2; twice++) {
         for (int i = 0; i < e->n_out; i++) got[twice][i] = copy_array(&out[i]);
@@ -188,8 +185,8 @@ static void run_example(const example *e, ls_dtype T, ls_isa isa, int threads, c
     for (int i = 0; i < e->n_out; i++) {
         const double error = norm_error(&got[0][i], out[i].exact);
         if (!(error <= tolerance(out[i].dtype)))
-            fail_msg("%s %s %s, %d threads, output %d of %lld: error %g", e->name, ls_dtype_name(T),
-                     ls_isa_name(isa), threads, i, (long long)out[i].n, error);
+            fail_msg("%s %s %s, %d threads, output %d of %lld: error %g", e->name, ls_dtype_name(T), ls_isa_name(isa),
+                     threads, i, (long long)out[i].n, error);
         if (memcmp(got[0][i].typed, got[1][i].typed, ls_dtype_bytes(out[i].dtype) * (size_t)out[i].n) != 0)
             fail_msg("%s %s %s, %d threads, output %d: other bits the second time", e->name, ls_dtype_name(T),
                      ls_isa_name(isa), threads, i);
@@ -301,8 +298,7 @@ static void sums(void **unused) {
     (void)unused;
     for (size_t s = 0; s < LS_COUNT(sizes); s++) {
         const int64_t n = sizes[s][0] * 9, E = sizes[s][1];
-        const operand x = {'G', NORMAL, 2, {n, E}, 0}, one = {'G', NORMAL, 1, {1}, 0},
-                      f64 = {'D', NORMAL, 1, {1}, 0};
+        const operand x = {'G', NORMAL, 2, {n, E}, 0}, one = {'G', NORMAL, 1, {1}, 0}, f64 = {'D', NORMAL, 1, {1}, 0};
         const operand narrow = {'T', NORMAL, 2, {n, E}, 0};
         const example examples[] = {
             {"sum", NULL, 1, 1, {x}, {one}},
@@ -322,8 +318,7 @@ static void many_tokens(void **unused) {
     const int64_t n = 16384, E = 33, V = 7;
     const operand x = {'T', POSITIVE, 2, {n, E}, 0}, y = {'T', POISON, 2, {n, E}, 0};
     const operand weight = {'T', NORMAL, 1, {E}, 0}, zero = {'G', NORMAL, 1, {E}, 0};
-    const operand rstd = {'G', POSITIVE, 1, {n}, 0}, ids = {'I', IDS, 1, {n}, V},
-                  dtable = {'G', NORMAL, 2, {V, E}, 0};
+    const operand rstd = {'G', POSITIVE, 1, {n}, 0}, ids = {'I', IDS, 1, {n}, V}, dtable = {'G', NORMAL, 2, {V, E}, 0};
     const example examples[] = {
         {"rmsnorm_grad", &params, 4, 2, {x, weight, rstd, x}, {y, zero}},
         {"layernorm_grad", &params, 5, 2, {x, weight, rstd, rstd, x}, {y, zero}},
@@ -417,8 +412,8 @@ static void optimiser(void **unused) {
 }
 
 /* Elements from..from + n - 1 of the operands of a call of adamw, whose units have the groups given. */
-static ls_kernel_call update_call(const array *arrays, int64_t from, int64_t n, int32_t *groups,
-                                  double *control, double *settings, int64_t rows) {
+static ls_kernel_call update_call(const array *arrays, int64_t from, int64_t n, int32_t *groups, double *control,
+                                  double *settings, int64_t rows) {
     ls_kernel_call call = {.n_in = 4, .n_out = 4, .params = &adamw_params};
     ls_view view[5];
     for (int i = 0; i < 5; i++)
@@ -433,18 +428,19 @@ static ls_kernel_call update_call(const array *arrays, int64_t from, int64_t n, 
     return call;
 }
 
-/* Where a parameter lies in a call, and what lies beside it, changes none of its bits; a unit without a group keeps its own. */
+/*
+ * Where a parameter lies in a call, and what lies beside it, changes none of its bits; a unit without a group keeps its
+ * own.
+ */
 static void one_update_of_many(ls_dtype T, ls_isa isa) {
     enum { UNITS = 700, N = UNITS * LS_FLAT_UNIT };
-    static const contents of[] = {NORMAL, NORMAL, NORMAL, POSITIVE,
-                                  NORMAL}; /* gradient, master, m, v, param */
+    static const contents of[] = {NORMAL, NORMAL, NORMAL, POSITIVE, NORMAL}; /* gradient, master, m, v, param */
     double control[LS_CONTROLS], settings[3][2];
     int32_t groups[UNITS], zeros[UNITS] = {0};
     array first[5], together[5], apart[5];
     for (int i = 0; i < LS_CONTROLS; i++) control[i] = value_of(&(operand){.contents = CONTROL}, 0, i);
     for (int i = 0; i < 6; i++) settings[i / 2][i % 2] = value_of(&(operand){.contents = SETTINGS}, 0, i);
-    for (int i = 0; i < UNITS; i++)
-        groups[i] = (int32_t)value_of(&(operand){.contents = GROUPS, .limit = 3}, 0, i);
+    for (int i = 0; i < UNITS; i++) groups[i] = (int32_t)value_of(&(operand){.contents = GROUPS, .limit = 3}, 0, i);
     for (int i = 0; i < 5; i++) {
         first[i] = make_array(&(operand){i < 4 ? 'G' : 'T', of[i], 1, {N}, 0}, T, (uint64_t)i);
         together[i] = copy_array(&first[i]);
@@ -454,14 +450,14 @@ static void one_update_of_many(ls_dtype T, ls_isa isa) {
     for (int u = 0, end; u < UNITS; u = end) {
         for (end = u + 1; end < UNITS && groups[end] == groups[u];) end++;
         if (groups[u] < 0) continue;
-        run_kernel("adamw", T, isa, 1,
-                   update_call(apart, u * LS_FLAT_UNIT, (end - u) * LS_FLAT_UNIT, zeros, control,
-                               settings[groups[u]], 1));
+        run_kernel(
+            "adamw", T, isa, 1,
+            update_call(apart, u * LS_FLAT_UNIT, (end - u) * LS_FLAT_UNIT, zeros, control, settings[groups[u]], 1));
     }
     for (int i = 0; i < 5; i++) {
         if (memcmp(together[i].typed, apart[i].typed, ls_dtype_bytes(apart[i].dtype) * N) != 0)
-            fail_msg("adamw %s %s: operand %d differs from that of one call for each parameter",
-                     ls_dtype_name(T), ls_isa_name(isa), i);
+            fail_msg("adamw %s %s: operand %d differs from that of one call for each parameter", ls_dtype_name(T),
+                     ls_isa_name(isa), i);
         free_array(&first[i]);
         free_array(&together[i]);
         free_array(&apart[i]);
@@ -489,7 +485,10 @@ static void deltas(void **unused) {
     }
 }
 
-/* silu over its whole range, and beyond, in units in the last place: the exponential's 2, a quotient's 1 and two roundings. */
+/*
+ * silu over its whole range, and beyond, in units in the last place: the exponential's 2, a quotient's 1 and two
+ * roundings.
+ */
 static void sigmoids(void **unused) {
     (void)unused;
     enum { n = 40000 };

@@ -1,7 +1,7 @@
 /*
- * The vector exp of src/kernel/cpu/vmath.h against libm in f64: at most 2 units in the last place over its range, and its ends;
- * erf and tanh at most 8 from 1e-4 on; bf16 rounding of the vectors against base/float16.h. For the vectors that this file is compiled for; the wider ones are
- * covered by the kernels that use them.
+ * The vector exp of src/kernel/cpu/vmath.h against libm in f64: at most 2 units in the last place over its range, and
+ * its ends; erf and tanh at most 8 from 1e-4 on; bf16 rounding of the vectors against base/float16.h. For the vectors
+ * that this file is compiled for; the wider ones are covered by the kernels that use them.
  */
 #include <math.h>
 #include <setjmp.h>

@@ -70,8 +70,8 @@ static ls_kernel_call make_call(const product *p, const array x[4], bool exact) 
 static double error_of(const array *c) {
     double error = 0, norm = 0;
     for (int64_t i = 0; i < c->n; i++) {
-        const double got = c->dtype == LS_BF16 ? (double)ls_bf16_to_f32(((ls_bf16 *)c->typed)[i])
-                                               : (double)((float *)c->typed)[i];
+        const double got =
+            c->dtype == LS_BF16 ? (double)ls_bf16_to_f32(((ls_bf16 *)c->typed)[i]) : (double)((float *)c->typed)[i];
         if (isnan(got)) return INFINITY;
         error += (got - c->exact[i]) * (got - c->exact[i]);
         norm += c->exact[i] * c->exact[i];
@@ -96,8 +96,8 @@ static bool is_ours(const product *p, ls_isa isa) {
 
 static void check(const product *p, ls_isa isa) {
     const bool ours = is_ours(p, isa);
-    array x[4] = {make_array(p->in, p->M * p->K, 0), make_array(p->in, p->K * p->N, 1),
-                  make_array(p->in, p->N, 2), make_array(p->out, p->M * p->N, 3)};
+    array x[4] = {make_array(p->in, p->M * p->K, 0), make_array(p->in, p->K * p->N, 1), make_array(p->in, p->N, 2),
+                  make_array(p->out, p->M * p->N, 3)};
     const size_t bytes = ls_dtype_bytes(p->out) * (size_t)x[3].n;
     set_c(&x[3], p->params.accumulate);
     void *const before = memcpy(malloc(bytes), x[3].typed, bytes), *const first = malloc(bytes);
@@ -113,9 +113,9 @@ static void check(const product *p, ls_isa isa) {
             fail_msg(
                 "matmul on %s, %s to %s, M %lld N %lld K %lld, transposed %d %d, bias %d, accumulate %d, %d threads: "
                 "error %g",
-                ls_isa_name(isa), ls_dtype_name(p->in), ls_dtype_name(p->out), (long long)p->M,
-                (long long)p->N, (long long)p->K, p->params.transpose_a, p->params.transpose_b, p->bias,
-                p->params.accumulate, threads, error);
+                ls_isa_name(isa), ls_dtype_name(p->in), ls_dtype_name(p->out), (long long)p->M, (long long)p->N,
+                (long long)p->K, p->params.transpose_a, p->params.transpose_b, p->bias, p->params.accumulate, threads,
+                error);
         assert_memory_equal(first, x[3].typed, bytes);
     }
     free(before);
@@ -129,8 +129,8 @@ static const int64_t sizes[][3] = {{1, 1, 1},    {3, 5, 7},      {1, 300, 64},  
 static void check_all_of(ls_dtype in, ls_dtype out) {
     for (size_t s = 0; s < LS_COUNT(sizes); s++) {
         for (int bits = 0; bits < 16; bits++) {
-            const product p = {
-                sizes[s][0], sizes[s][1], sizes[s][2], bits & 8, {bits & 1, bits & 2, bits & 4}, in, out};
+            const product p = {sizes[s][0], sizes[s][1], sizes[s][2], bits & 8, {bits & 1, bits & 2, bits & 4},
+                               in,          out};
             check(&p, LS_ISA_BASE);
         }
     }
@@ -195,9 +195,8 @@ static void products_in_vectors(void **unused) {
         if (ls_isa_check(isa).code != LS_OK) continue;
         for (size_t s = 0; s < LS_COUNT(shapes); s++) {
             for (int bits = 0; bits < 16; bits++) {
-                const product p = {
-                    shapes[s][0], shapes[s][1], shapes[s][2], bits & 8, {bits & 1, bits & 2, bits & 4},
-                    LS_F32,       LS_F32};
+                const product p = {shapes[s][0], shapes[s][1], shapes[s][2], bits & 8, {bits & 1, bits & 2, bits & 4},
+                                   LS_F32,       LS_F32};
                 check(&p, isa);
             }
         }
@@ -214,7 +213,9 @@ static int count_threads(void) {
     return n;
 }
 
-/* Large enough for the library to want threads; a sanitizer may have one thread of its own, so the count is compared. */
+/*
+ * Large enough for the library to want threads; a sanitizer may have one thread of its own, so the count is compared.
+ */
 static void no_threads_of_its_own(void **unused) {
     (void)unused;
 #ifdef __SANITIZE_THREAD__
@@ -237,7 +238,9 @@ static void small_products(void) {
     }
 }
 
-/* bf16 on a processor without AVX-512, say. A child process each, because the library settles its instruction set once. */
+/*
+ * bf16 on a processor without AVX-512, say. A child process each, because the library settles its instruction set once.
+ */
 static void every_isa_of_the_library(void **unused) {
 #ifndef __x86_64__
     skip(); /* elsewhere no product is the library's */

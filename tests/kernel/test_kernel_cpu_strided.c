@@ -45,8 +45,7 @@ static float get(const void *data, ls_dtype dtype, int64_t i) {
 }
 
 /* The same by four loops. Small whole numbers, so that sums are exact. */
-static void expect(const layout *l, const void *from, ls_dtype from_type, void *to, ls_dtype to_type,
-                   bool add) {
+static void expect(const layout *l, const void *from, ls_dtype from_type, void *to, ls_dtype to_type, bool add) {
     int64_t n[LS_MAX_DIMS] = {1, 1, 1, 1}, a[LS_MAX_DIMS] = {0}, b[LS_MAX_DIMS] = {0};
     for (int d = 0; d < l->ndim; d++) n[d] = l->size[d], a[d] = l->from[d], b[d] = l->to[d];
     for (int64_t i = 0; i < n[0]; i++)
@@ -59,8 +58,7 @@ static void expect(const layout *l, const void *from, ls_dtype from_type, void *
                 }
 }
 
-static void check(const char *kernel, const layout *l, ls_dtype T, ls_dtype from_type, ls_dtype to_type,
-                  bool add) {
+static void check(const char *kernel, const layout *l, ls_dtype T, ls_dtype from_type, ls_dtype to_type, bool add) {
     void *const from = malloc(4 * ROOM), *const to = malloc(4 * ROOM), *const wanted = malloc(4 * ROOM);
     for (ls_isa isa = LS_ISA_BASE; isa < LS_ISA_COUNT; isa++) {
         if (ls_isa_check(isa).code != LS_OK) continue;

@@ -15,7 +15,10 @@
 
 enum { OPERANDS = LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS, LABELS = 1003, MOST = 61000 };
 
-/* Long enough for several parts, and no multiple of a vector; type: T, G as in kernel.h, L labels; of adamw C control, U groups, S settings. */
+/*
+ * Long enough for several parts, and no multiple of a vector; type: T, G as in kernel.h, L labels; of adamw C control,
+ * U groups, S settings.
+ */
 typedef struct operand {
     char type;
     int ndim;
@@ -71,10 +74,7 @@ static const example examples[] = {
     {"rmsnorm", PARAMS(norms), {ROWS('T'), ROW('T')}, {ROWS('T'), COLUMN('G')}},
     {"rmsnorm_grad", PARAMS(norms), {ROWS('T'), ROW('T'), COLUMN('G'), ROWS('T')}, {ROWS('T'), ROW('G')}},
     {"layernorm", PARAMS(norms), {ROWS('T'), ROW('T'), ROW('T')}, {ROWS('T'), COLUMN('G'), COLUMN('G')}},
-    {"layernorm_grad",
-     NONE,
-     {ROWS('T'), ROW('T'), COLUMN('G'), COLUMN('G'), ROWS('T')},
-     {ROWS('T'), ROW('G')}},
+    {"layernorm_grad", NONE, {ROWS('T'), ROW('T'), COLUMN('G'), COLUMN('G'), ROWS('T')}, {ROWS('T'), ROW('G')}},
     {"rotate", PARAMS(rotations), {{'T', 3, {190, 3, 70}}, {'G', 2, {190, 70}}}, {{'T', 3, {190, 3, 70}}}},
     {"swiglu", NONE, {LONG('T'), LONG('T')}, {LONG('T')}},
     {"swiglu_grad", NONE, {LONG('T'), LONG('T'), LONG('T')}, {LONG('T'), LONG('T')}},
@@ -118,8 +118,7 @@ static void fill(void *data, const operand *o, ls_dtype dtype, uint64_t stream) 
             ((int32_t *)data)[i] = i % 5 == 3 ? -100 : (int32_t)(i * 89 % LABELS);
         else if (o->type == 'C')
             ((double *)data)[i] = control[i];
-        else if (o->type ==
-                 'U') /* every unit is updated: one that is not would keep what lies in either place */
+        else if (o->type == 'U') /* every unit is updated: one that is not would keep what lies in either place */
             ((int32_t *)data)[i] = (int32_t)(i / 3 % 2);
         else if (o->type == 'S')
             ((double *)data)[i] = 1 - 0.3 * (double)i;

@@ -104,8 +104,8 @@ static void check(ls_dtype dtype, ls_isa isa, int threads) {
         for (int64_t d = 0; d < WIDE; d++) { /* behind D nothing may change */
             const double x = real_at(o, at(row) + d, wide), expected = s.o[at(row) + d];
             if (!(fabs(x - expected) <= (d < D ? 4 * tolerance : 0)))
-                fail_msg("o[%d] of %g and %g is %.17g, expected %.17g", (int)d, own_sum(row), part_sum(row),
-                         x, expected);
+                fail_msg("o[%d] of %g and %g is %.17g, expected %.17g", (int)d, own_sum(row), part_sum(row), x,
+                         expected);
         }
     }
 }

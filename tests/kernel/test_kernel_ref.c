@@ -12,15 +12,12 @@
 
 #include "support/kernel_call.h"
 
-static void ref(const char *name, ls_dtype dtype, ls_kernel_call call) {
-    run_kernel(name, dtype, LS_ISA_REF, 1, call);
-}
+static void ref(const char *name, ls_dtype dtype, ls_kernel_call call) { run_kernel(name, dtype, LS_ISA_REF, 1, call); }
 
 /* out = kernel(a [, b]), all of the same dense shape. */
 static void ref_map(const char *name, ls_view a, ls_view b, ls_view out, const void *params) {
     ref(name, a.dtype,
-        (ls_kernel_call){
-            .n_in = b.data != NULL ? 2 : 1, .n_out = 1, .in = {a, b}, .out = {out}, .params = params});
+        (ls_kernel_call){.n_in = b.data != NULL ? 2 : 1, .n_out = 1, .in = {a, b}, .out = {out}, .params = params});
 }
 
 static void close_to(double is, double expected, double tolerance) {
@@ -43,8 +40,7 @@ static void test_refusals(void **state) {
     call.in[1].size[0] = 4;
     assert_int_equal(prepare_kernel("rmsnorm", LS_F64, LS_ISA_REF, call).code, LS_OK);
     call.params = NULL;
-    assert_string_equal(prepare_kernel("rmsnorm", LS_F64, LS_ISA_REF, call).text,
-                        "kernel rmsnorm: params are missing");
+    assert_string_equal(prepare_kernel("rmsnorm", LS_F64, LS_ISA_REF, call).text, "kernel rmsnorm: params are missing");
     call.params = &params;
     call.n_in = 1;
     assert_string_equal(prepare_kernel("rmsnorm", LS_F64, LS_ISA_REF, call).text,
@@ -62,8 +58,7 @@ static void test_refusals(void **state) {
                             .params = &attention};
     assert_int_equal(prepare_kernel("attention", LS_F64, LS_ISA_REF, call).code, LS_OK);
     call.in[1].size[2] = call.in[2].size[2] = 1; /* heads 3 and 4 in groups of 2 read KV heads 1 and 2 */
-    assert_non_null(
-        strstr(prepare_kernel("attention", LS_F64, LS_ISA_REF, call).text, "read key heads 0 to 1 of 1"));
+    assert_non_null(strstr(prepare_kernel("attention", LS_F64, LS_ISA_REF, call).text, "read key heads 0 to 1 of 1"));
     call.in[4].size[0] = 2;
     assert_non_null(strstr(prepare_kernel("attention", LS_F64, LS_ISA_REF, call).text, "kpos is i32[2]"));
 }
@@ -268,11 +263,11 @@ static void test_cross_entropy(void **state) {
     close_to(lse[3], 3 + log1p(exp(-1) + exp(-2)), 1e-15);
     close_to(loss[4], log(2), 1e-15);
     ref("cross_entropy_grad", LS_F64,
-        (ls_kernel_call){.n_in = 4,
-                         .n_out = 1,
-                         .in = {VIEW(logits, LS_F64, 5, 3), VIEW(labels, LS_I32, 5), VIEW(lse, LS_F64, 5),
-                                VIEW(dloss, LS_F64, 5)},
-                         .out = {VIEW(grad, LS_F64, 5, 3)}});
+        (ls_kernel_call){
+            .n_in = 4,
+            .n_out = 1,
+            .in = {VIEW(logits, LS_F64, 5, 3), VIEW(labels, LS_I32, 5), VIEW(lse, LS_F64, 5), VIEW(dloss, LS_F64, 5)},
+            .out = {VIEW(grad, LS_F64, 5, 3)}});
     static const double expected[15] = {1 / 3.0, -2 / 3.0, 1 / 3.0, 1, -1, 0, -2 / 3.0, 1 / 3.0,
                                         1 / 3.0, 0,        0,       0, 0,  1, -1};
     for (int i = 0; i < 15; i++) close_to(grad[i], expected[i], 1e-12);
@@ -290,19 +285,16 @@ static void test_reductions(void **state) {
         (ls_kernel_call){.n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F32, N)}, .out = {VIEW(y, LS_F32, 1)}});
     assert_true(y[0] == (float)(1 + N * (double)0.1f));
     ref("sum_squares", LS_F32,
-        (ls_kernel_call){
-            .n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F32, N)}, .out = {VIEW(squares, LS_F64, 1)}});
+        (ls_kernel_call){.n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F32, N)}, .out = {VIEW(squares, LS_F64, 1)}});
     close_to(squares[0], 1 + N * (double)0.1f * (double)0.1f, 1e-12);
     x[7] = INFINITY; /* not NaN, and not lost */
     squares[0] = 0;
     ref("sum_squares", LS_F32,
-        (ls_kernel_call){
-            .n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F32, N)}, .out = {VIEW(squares, LS_F64, 1)}});
+        (ls_kernel_call){.n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F32, N)}, .out = {VIEW(squares, LS_F64, 1)}});
     assert_true(squares[0] == INFINITY);
     x[7] = 0.1f;
     ref("column_sum", LS_F32,
-        (ls_kernel_call){
-            .n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F32, N / 4, 4)}, .out = {VIEW(columns, LS_F32, 4)}});
+        (ls_kernel_call){.n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F32, N / 4, 4)}, .out = {VIEW(columns, LS_F32, 4)}});
     for (int i = 0; i < 4; i++) assert_true(columns[i] == (float)(i + 1 + N / 4 * (double)0.1f));
 }
 
@@ -338,8 +330,7 @@ static void test_copy_and_accumulate(void **state) {
     ls_view transposed = VIEW(x, LS_F64, 3, 2); /* x as [2,3], its columns as rows */
     transposed.stride[0] = 1;
     transposed.stride[1] = 3;
-    ref("copy", LS_F64,
-        (ls_kernel_call){.n_in = 1, .n_out = 1, .in = {transposed}, .out = {VIEW(y, LS_F64, 3, 2)}});
+    ref("copy", LS_F64, (ls_kernel_call){.n_in = 1, .n_out = 1, .in = {transposed}, .out = {VIEW(y, LS_F64, 3, 2)}});
     assert_memory_equal(y, ((double[]){1, 4, 2, 5, 3, 6}), sizeof y);
 
     double total[6] = {100, 100, 100, 100, 100, 100};
@@ -403,8 +394,8 @@ static void test_step_control(void **state) {
 }
 
 /*
- * Two steps by hand: b1 0.5, b2 0.75, lr 0.2, gradients halved by clipping. Of three units the first has rate 0.5 and decay 0.5, the
- * second is kept, the third has rate 1 and no decay.
+ * Two steps by hand: b1 0.5, b2 0.75, lr 0.2, gradients halved by clipping. Of three units the first has rate 0.5 and
+ * decay 0.5, the second is kept, the third has rate 1 and no decay.
  */
 static void test_adamw(void **state) {
     (void)state;
@@ -417,8 +408,8 @@ static void test_adamw(void **state) {
     const ls_adamw_params params = {.beta1 = 0.5, .beta2 = 0.75, .epsilon = 1};
     ls_kernel_call call = {.n_in = 4,
                            .n_out = 4,
-                           .in = {VIEW(grad, LS_F64, N), VIEW(control, LS_F64, LS_CONTROLS),
-                                  VIEW(group, LS_I32, 3), VIEW(settings, LS_F64, 2, 2)},
+                           .in = {VIEW(grad, LS_F64, N), VIEW(control, LS_F64, LS_CONTROLS), VIEW(group, LS_I32, 3),
+                                  VIEW(settings, LS_F64, 2, 2)},
                            .out = {VIEW(master, LS_F64, N), VIEW(m, LS_F64, N), VIEW(v, LS_F64, N),
                                    VIEW(master, LS_F64, N)}, /* param: the same bytes */
                            .params = &params};

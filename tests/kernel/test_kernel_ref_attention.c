@@ -12,16 +12,7 @@
 
 #include "support/kernel_call.h"
 
-enum {
-    MOST = 100,
-    B = 2,
-    H = 4,
-    J = 2,
-    D = 6,
-    Q = B * MOST * H * D,
-    KV = B * MOST * J * D,
-    ROWS = B * H * MOST
-};
+enum { MOST = 100, B = 2, H = 4, J = 2, D = 6, Q = B * MOST * H * D, KV = B * MOST * J * D, ROWS = B * H * MOST };
 
 /* One attention problem over S tokens: q and do [B,S,H,D], k and v [B,S,J,D], group H/J. */
 typedef struct problem {
@@ -134,8 +125,8 @@ static void forward_block(problem *p, block at, int32_t *spans, int width, resul
     run_kernel("attention", LS_F64, LS_ISA_REF, 2,
                (ls_kernel_call){.n_in = 5,
                                 .n_out = 2,
-                                .in = {VIEW(p->q, LS_F64, B, S, H, D), k, v,
-                                       VIEW(spans, LS_I32, B, S, 2 * width), VIEW(kpos, LS_I32, at.count)},
+                                .in = {VIEW(p->q, LS_F64, B, S, H, D), k, v, VIEW(spans, LS_I32, B, S, 2 * width),
+                                       VIEW(kpos, LS_I32, at.count)},
                                 .out = {VIEW(r->o, LS_F64, B, S, H, D), VIEW(r->lse, LS_F64, B, H, S)},
                                 .params = &params});
 }
@@ -150,21 +141,18 @@ static void backward_block(problem *p, block at, int32_t *spans, int width, resu
     const ls_attention_params params = {.scale = p->scale, .group = H / J, .accumulate_dq = at.more};
     ls_view k = ls_view_slice(VIEW(p->k, LS_F64, B, S, J, D), 1, at.first, count);
     ls_view v = ls_view_slice(VIEW(p->v, LS_F64, B, S, J, D), 1, at.first, count);
-    run_kernel(
-        "attention_grad", LS_F64, LS_ISA_REF, 2,
-        (ls_kernel_call){.n_in = 8,
-                         .n_out = 3,
-                         .in = {VIEW(p->q, LS_F64, B, S, H, D), k, v, VIEW(spans, LS_I32, B, S, 2 * width),
-                                VIEW(kpos, LS_I32, count), VIEW(p->dO, LS_F64, B, S, H, D),
-                                VIEW(r->lse, LS_F64, B, H, S), VIEW(r->delta, LS_F64, B, H, S)},
-                         .out = {VIEW(r->dq, LS_F64, B, S, H, D), VIEW(dk, LS_F64, B, count, J, D),
-                                 VIEW(dv, LS_F64, B, count, J, D)},
-                         .params = &params});
+    run_kernel("attention_grad", LS_F64, LS_ISA_REF, 2,
+               (ls_kernel_call){.n_in = 8,
+                                .n_out = 3,
+                                .in = {VIEW(p->q, LS_F64, B, S, H, D), k, v, VIEW(spans, LS_I32, B, S, 2 * width),
+                                       VIEW(kpos, LS_I32, count), VIEW(p->dO, LS_F64, B, S, H, D),
+                                       VIEW(r->lse, LS_F64, B, H, S), VIEW(r->delta, LS_F64, B, H, S)},
+                                .out = {VIEW(r->dq, LS_F64, B, S, H, D), VIEW(dk, LS_F64, B, count, J, D),
+                                        VIEW(dv, LS_F64, B, count, J, D)},
+                                .params = &params});
     for (int64_t b = 0; b < B; b++) {
-        memcpy(r->dk + (b * S + at.first) * J * D, dk + b * count * J * D,
-               sizeof(double) * (size_t)(count * J * D));
-        memcpy(r->dv + (b * S + at.first) * J * D, dv + b * count * J * D,
-               sizeof(double) * (size_t)(count * J * D));
+        memcpy(r->dk + (b * S + at.first) * J * D, dk + b * count * J * D, sizeof(double) * (size_t)(count * J * D));
+        memcpy(r->dv + (b * S + at.first) * J * D, dv + b * count * J * D, sizeof(double) * (size_t)(count * J * D));
     }
     free(dk), free(dv);
 }
@@ -203,8 +191,7 @@ static void check_close(const char *what, const double *is, const double *expect
         unit = fmax(unit, fabs(expected[i]));
         error = fmax(error, fabs(is[i] - expected[i]));
     }
-    if (!(error <= tolerance * unit))
-        printf("%s: relative error %g, allowed %g\n", what, error / unit, tolerance);
+    if (!(error <= tolerance * unit)) printf("%s: relative error %g, allowed %g\n", what, error / unit, tolerance);
     assert_true(error <= tolerance * unit);
 }
 
@@ -307,8 +294,7 @@ static void test_merge_of_extremes(void **state) {
     (void)state;
     const double levels[] = {-1e3, 1e3, 0, 999};
     for (int hidden = -1; hidden < 4; hidden++) {
-        double q[1] = {1}, k[4], v[4], o[1] = {NAN}, lse[1] = {NAN}, most = -INFINITY, total = 0,
-               expected = 0;
+        double q[1] = {1}, k[4], v[4], o[1] = {NAN}, lse[1] = {NAN}, most = -INFINITY, total = 0, expected = 0;
         int32_t spans[2] = {0, 4};
         for (int t = 0; t < 4; t++) {
             k[t] = levels[t];
@@ -346,18 +332,17 @@ static void test_strided_heads(void **state) {
     for (int64_t t = 0; t < S; t++) kpos[t] = (int32_t)t;
     result *whole = by_kernels(p, 1), *r = make_result();
     const int64_t h = 2, j = h / (H / J);
-    const ls_attention_params params = {
-        .scale = p->scale, .group = H / J, .first_q = (int)h, .first_kv = (int)j};
-    run_kernel("attention", LS_F64, LS_ISA_REF, 1,
-               (ls_kernel_call){.n_in = 5,
-                                .n_out = 2,
-                                .in = {ls_view_slice(VIEW(p->q, LS_F64, B, S, H, D), 2, h, 2),
-                                       ls_view_slice(VIEW(p->k, LS_F64, B, S, J, D), 2, j, 1),
-                                       ls_view_slice(VIEW(p->v, LS_F64, B, S, J, D), 2, j, 1),
-                                       VIEW(spans, LS_I32, B, S, 2 * width), VIEW(kpos, LS_I32, S)},
-                                .out = {ls_view_slice(VIEW(r->o, LS_F64, B, S, H, D), 2, h, 2),
-                                        VIEW(r->lse, LS_F64, B, 2, S)},
-                                .params = &params});
+    const ls_attention_params params = {.scale = p->scale, .group = H / J, .first_q = (int)h, .first_kv = (int)j};
+    run_kernel(
+        "attention", LS_F64, LS_ISA_REF, 1,
+        (ls_kernel_call){.n_in = 5,
+                         .n_out = 2,
+                         .in = {ls_view_slice(VIEW(p->q, LS_F64, B, S, H, D), 2, h, 2),
+                                ls_view_slice(VIEW(p->k, LS_F64, B, S, J, D), 2, j, 1),
+                                ls_view_slice(VIEW(p->v, LS_F64, B, S, J, D), 2, j, 1),
+                                VIEW(spans, LS_I32, B, S, 2 * width), VIEW(kpos, LS_I32, S)},
+                         .out = {ls_view_slice(VIEW(r->o, LS_F64, B, S, H, D), 2, h, 2), VIEW(r->lse, LS_F64, B, 2, S)},
+                         .params = &params});
     for (int64_t i = 0; i < B * S * H * D; i++) {
         const int64_t head = i / D % H;
         if (head < h)
@@ -366,8 +351,7 @@ static void test_strided_heads(void **state) {
             assert_true(r->o[i] == whole->o[i]);
     }
     for (int64_t b = 0; b < B; b++)
-        for (int64_t i = 0; i < 2 * S; i++)
-            assert_true(r->lse[b * 2 * S + i] == whole->lse[(b * H + h) * S + i]);
+        for (int64_t i = 0; i < 2 * S; i++) assert_true(r->lse[b * 2 * S + i] == whole->lse[(b * H + h) * S + i]);
     free(whole), free(r), free(spans), free(p);
 }
 

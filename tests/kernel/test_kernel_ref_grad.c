@@ -157,11 +157,10 @@ typedef struct entropy_case {
 static double entropy_loss(void *context) {
     entropy_case *c = context;
     fill_nan(c->loss, ROWS);
-    ref("cross_entropy",
-        (ls_kernel_call){.n_in = 2,
-                         .n_out = 2,
-                         .in = {VIEW(c->logits, LS_F64, ROWS, V), VIEW(c->labels, LS_I32, ROWS)},
-                         .out = {VIEW(c->loss, LS_F64, ROWS), VIEW(c->lse, LS_F64, ROWS)}});
+    ref("cross_entropy", (ls_kernel_call){.n_in = 2,
+                                          .n_out = 2,
+                                          .in = {VIEW(c->logits, LS_F64, ROWS, V), VIEW(c->labels, LS_I32, ROWS)},
+                                          .out = {VIEW(c->loss, LS_F64, ROWS), VIEW(c->lse, LS_F64, ROWS)}});
     return dot(c->loss, c->dloss, ROWS);
 }
 
@@ -194,12 +193,12 @@ typedef struct rotate_case {
 
 static void rotate(const double *x, const double *table, double *y, bool inverse) {
     const ls_rotate_params params = {.inverse = inverse};
-    ref("rotate", (ls_kernel_call){.n_in = 2,
-                                   .n_out = 1,
-                                   .in = {VIEW((void *)(uintptr_t)x, LS_F64, 2, 3, 4),
-                                          VIEW((void *)(uintptr_t)table, LS_F64, 2, 4)},
-                                   .out = {VIEW(y, LS_F64, 2, 3, 4)},
-                                   .params = &params});
+    ref("rotate", (ls_kernel_call){
+                      .n_in = 2,
+                      .n_out = 1,
+                      .in = {VIEW((void *)(uintptr_t)x, LS_F64, 2, 3, 4), VIEW((void *)(uintptr_t)table, LS_F64, 2, 4)},
+                      .out = {VIEW(y, LS_F64, 2, 3, 4)},
+                      .params = &params});
 }
 
 static double rotate_loss(void *context) {
@@ -236,12 +235,11 @@ typedef struct matmul_case {
 static double matmul_loss(void *context) {
     matmul_case *c = context;
     static const ls_matmul_params params = {0};
-    ref("matmul",
-        (ls_kernel_call){.n_in = 3,
-                         .n_out = 1,
-                         .in = {VIEW(c->A, LS_F64, 3, 4), VIEW(c->B, LS_F64, 4, 5), VIEW(c->bias, LS_F64, 5)},
-                         .out = {VIEW(c->C, LS_F64, 3, 5)},
-                         .params = &params});
+    ref("matmul", (ls_kernel_call){.n_in = 3,
+                                   .n_out = 1,
+                                   .in = {VIEW(c->A, LS_F64, 3, 4), VIEW(c->B, LS_F64, 4, 5), VIEW(c->bias, LS_F64, 5)},
+                                   .out = {VIEW(c->C, LS_F64, 3, 5)},
+                                   .params = &params});
     return dot(c->C, c->dC, 15);
 }
 
@@ -253,8 +251,7 @@ static void test_matmul(void **state) {
     fill_normal(c.B, 20, 14);
     fill_normal(c.bias, 5, 15);
     fill_normal(c.dC, 15, 16);
-    const ls_matmul_params transpose_b = {.transpose_b = true},
-                           add = {.transpose_a = true, .accumulate = true};
+    const ls_matmul_params transpose_b = {.transpose_b = true}, add = {.transpose_a = true, .accumulate = true};
     fill_nan(dA, 12);
     start_adding(dB, 20);
     start_adding(dbias, 5);
@@ -269,8 +266,7 @@ static void test_matmul(void **state) {
                                    .out = {VIEW(dB, LS_F64, 4, 5)},
                                    .params = &add});
     ref("column_sum",
-        (ls_kernel_call){
-            .n_in = 1, .n_out = 1, .in = {VIEW(c.dC, LS_F64, 3, 5)}, .out = {VIEW(dbias, LS_F64, 5)}});
+        (ls_kernel_call){.n_in = 1, .n_out = 1, .in = {VIEW(c.dC, LS_F64, 3, 5)}, .out = {VIEW(dbias, LS_F64, 5)}});
     end_adding(dB, 20);
     end_adding(dbias, 5);
     check_gradient("matmul A", matmul_loss, &c, c.A, 12, dA);

@@ -53,12 +53,11 @@ static void check_product(shape s, ls_dtype dtype, ls_matmul_params params, bool
 
 static void test_products(void **state) {
     (void)state;
-    static const shape shapes[] = {{1, 1, 1},     {3, 5, 4},     {64, 64, 64},
-                                   {65, 130, 70}, {1, 200, 129}, {130, 1, 63}};
+    static const shape shapes[] = {{1, 1, 1}, {3, 5, 4}, {64, 64, 64}, {65, 130, 70}, {1, 200, 129}, {130, 1, 63}};
     for (size_t i = 0; i < LS_COUNT(shapes); i++)
         for (int bits = 0; bits < 32; bits++)
-            check_product(shapes[i], bits & 1 ? LS_F64 : LS_F32,
-                          (ls_matmul_params){bits & 2, bits & 4, bits & 8}, bits & 16, 1 + bits % 3);
+            check_product(shapes[i], bits & 1 ? LS_F64 : LS_F32, (ls_matmul_params){bits & 2, bits & 4, bits & 8},
+                          bits & 16, 1 + bits % 3);
 }
 
 /* No terms: the product is 0, or what was there. */

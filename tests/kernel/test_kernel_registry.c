@@ -1,4 +1,7 @@
-/* Which implementation of a kernel is chosen: the rule on made-up kernels, and what each instruction set gets of those that are registered. */
+/*
+ * Which implementation of a kernel is chosen: the rule on made-up kernels, and what each instruction set gets of those
+ * that are registered.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +14,7 @@
 #include "kernel/kernel_impl.h"
 #include "support/kernel_call.h"
 
-/* --- the rule ------------------------------------------------------------------------------------------------------------------ */
+/* --- the rule ----------------------------------------------------------------------------------------------------- */
 
 static bool one_output(const ls_kernel_call *call) { return call->n_out == 1; }
 
@@ -32,11 +35,13 @@ static const ls_kernel *choose(ls_isa isa, const ls_kernel_call *call, const ls_
     return ls_kernel_choose(&list, 1, &request);
 }
 
-/* What includes the features of another is preferred, wherever they stand; what needs more than is allowed does not fit. */
+/*
+ * What includes the features of another is preferred, wherever they stand; what needs more than is allowed does not
+ * fit.
+ */
 static void test_features(void **state) {
     (void)state;
-    const ls_kernel *const rising[] = {&plain, &base, &avx2, NULL}, *const falling[] = {&avx2, &base, &plain,
-                                                                                        NULL};
+    const ls_kernel *const rising[] = {&plain, &base, &avx2, NULL}, *const falling[] = {&avx2, &base, &plain, NULL};
     for (int turn = 0; turn < 2; turn++) {
         const ls_kernel *const *list = turn == 0 ? rising : falling;
         assert_ptr_equal(choose(LS_ISA_REF, NULL, list), &plain);
@@ -52,15 +57,13 @@ static void test_the_last_of_equals(void **state) {
     (void)state;
     assert_ptr_equal(choose(LS_ISA_AVX2, NULL, (const ls_kernel *const[]){&avx2, &avx2_again, &base, NULL}),
                      &avx2_again);
-    assert_ptr_equal(choose(LS_ISA_AVX2, NULL, (const ls_kernel *const[]){&avx2_again, &avx2, &base, NULL}),
-                     &avx2);
+    assert_ptr_equal(choose(LS_ISA_AVX2, NULL, (const ls_kernel *const[]){&avx2_again, &avx2, &base, NULL}), &avx2);
 }
 
 static void test_type_and_contract(void **state) {
     (void)state;
-    assert_ptr_equal(
-        choose(LS_ISA_BASE, NULL, (const ls_kernel *const[]){&plain, &other_type, &other_contract, NULL}),
-        &plain);
+    assert_ptr_equal(choose(LS_ISA_BASE, NULL, (const ls_kernel *const[]){&plain, &other_type, &other_contract, NULL}),
+                     &plain);
 }
 
 /* A kernel that does not support the call leaves it to the next. */
@@ -73,7 +76,7 @@ static void test_support(void **state) {
     assert_null(choose(LS_ISA_AVX512, &(ls_kernel_call){.n_out = 2}, list + 1));
 }
 
-/* --- the registered kernels ------------------------------------------------------------------------------------------------------ */
+/* --- the registered kernels --------------------------------------------------------------------------------------- */
 
 enum { MOST_KERNELS = 1024, MOST_ALIKE = 32 };
 
@@ -87,7 +90,8 @@ static const ls_kernel *const *registered(void) {
 }
 
 /*
- * What each instruction set gets, in the order of ls_isas: r a kernel of ref, b of base, 2 of avx2, 5 of avx512, f of avx512bf16, a of amx,
+ * What each instruction set gets, in the order of ls_isas: r a kernel of ref, b of base, 2 of avx2, 5 of avx512, f of
+ * avx512bf16, a of amx,
  * - none. By element type in the order of ls_dtype; then the contracts for which that is so.
  */
 static const struct {
@@ -122,12 +126,10 @@ static const struct {
       LS_KERNEL_ACCUMULATE,
       LS_KERNEL_SUM_SQUARES,
       LS_KERNEL_ADAMW}},
-    {{"rb25ff", "rrrrrr", "-b25fa", "------"},
-     {LS_KERNEL_MATMUL, LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_GRAD}},
+    {{"rb25ff", "rrrrrr", "-b25fa", "------"}, {LS_KERNEL_MATMUL, LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_GRAD}},
     {{"rb25ff", "rrrrrr", "rb25ff", "------"}, {LS_KERNEL_CAST, LS_KERNEL_SUM, LS_KERNEL_BROADCAST}},
     {{"rb25ff", "rrrrrr", "rb25ff", "rrrrrr"}, {LS_KERNEL_COPY, LS_KERNEL_FILL}},
-    {{"rrrrrr", "rrrrrr", "rrrrrr", "------"},
-     {LS_KERNEL_ROPE_TABLE, LS_KERNEL_CACHE_WRITE, LS_KERNEL_STEP_CONTROL}},
+    {{"rrrrrr", "rrrrrr", "rrrrrr", "------"}, {LS_KERNEL_ROPE_TABLE, LS_KERNEL_CACHE_WRITE, LS_KERNEL_STEP_CONTROL}},
 };
 
 static const char letters[LS_ISA_COUNT + 1] = "rb25fa";
@@ -161,8 +163,7 @@ static void test_every_choice(void **state) {
         for (int i = 0; i < MOST_ALIKE && chosen[g].id[i] != LS_KERNEL_NONE; i++, contracts++) {
             for (int t = 0; t < LS_DTYPES; t++) {
                 for (int isa = 0; isa < LS_ISA_COUNT; isa++)
-                    check_choice(chosen[g].id[i], (ls_dtype)t, (ls_isa)isa,
-                                 expected_here(chosen[g].by_type[t][isa]));
+                    check_choice(chosen[g].id[i], (ls_dtype)t, (ls_isa)isa, expected_here(chosen[g].by_type[t][isa]));
             }
         }
     }

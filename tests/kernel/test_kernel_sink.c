@@ -64,8 +64,7 @@ static void check_merge(const ls_kernel *kernel, int64_t D, const double *sink, 
     void *out = typed(G, B * N * HEADS * D, o), *sums = typed(G, ROWS, lse), *in = typed(T, H, sink);
     const ls_view view = ls_view_slice(VIEW(out, G, B, N, HEADS, D), 2, 0, H);
     run_kernel("attention_sink", T, ls_isa_within(kernel->needs), threads,
-               (ls_kernel_call){
-                   .n_in = 1, .n_out = 2, .in = {VIEW(in, T, H)}, .out = {view, VIEW(sums, G, B, H, N)}});
+               (ls_kernel_call){.n_in = 1, .n_out = 2, .in = {VIEW(in, T, H)}, .out = {view, VIEW(sums, G, B, H, N)}});
     for (int64_t row = 0; row < ROWS; row++) {
         const double seen = level_of(row), more = sink[head_of(row)], most = fmax(seen, more);
         const double total = most == -INFINITY ? 1 : exp(seen - most) + exp(more - most);
@@ -151,18 +150,18 @@ static void test_blind_query(void **state) {
         assert_true(fabs((double)o[0] - 4 * weight) < 1e-5 && o[1] == 0 && lse[1] == 0.5F);
         run_kernel("attention_delta", LS_F32, isa, 1,
                    (ls_kernel_call){.n_in = 2, .n_out = 1, .in = {out, grad_o}, .out = {deltas}});
-        run_kernel("attention_sink_grad", LS_F32, isa, 1,
-                   (ls_kernel_call){
-                       .n_in = 3, .n_out = 1, .in = {logit, sums, deltas}, .out = {VIEW(dsink, LS_F32, 1)}});
-        run_kernel("attention_grad", LS_F32, isa, 1,
-                   (ls_kernel_call){8,
-                                    3,
-                                    {rows, keys, values, seen, at, grad_o, sums, deltas},
-                                    {VIEW(dq, LS_F32, 1, 2, 1, 1), VIEW(dk, LS_F32, 1, 1, 1, 1),
-                                     VIEW(dv, LS_F32, 1, 1, 1, 1)},
-                                    &params,
-                                    NULL,
-                                    1});
+        run_kernel(
+            "attention_sink_grad", LS_F32, isa, 1,
+            (ls_kernel_call){.n_in = 3, .n_out = 1, .in = {logit, sums, deltas}, .out = {VIEW(dsink, LS_F32, 1)}});
+        run_kernel(
+            "attention_grad", LS_F32, isa, 1,
+            (ls_kernel_call){8,
+                             3,
+                             {rows, keys, values, seen, at, grad_o, sums, deltas},
+                             {VIEW(dq, LS_F32, 1, 2, 1, 1), VIEW(dk, LS_F32, 1, 1, 1, 1), VIEW(dv, LS_F32, 1, 1, 1, 1)},
+                             &params,
+                             NULL,
+                             1});
         const double slope = weight * (1 - weight) * 4 * 5; /* of the loss o·dO, by the logit of key 0 */
         assert_true(fabs((double)dsink[0] + slope) < 1e-5 && dq[1] == 0);
         assert_true(fabs((double)dq[0] - slope * 0.1 * 3) < 1e-5);

@@ -23,11 +23,11 @@
 
 static void must_fail(ls_status status, ls_code code, const char *words) {
     if (status.code != code || strstr(status.text, words) == NULL)
-        fail_msg("expected %s with \"%s\"; got %s \"%s\"", ls_code_name(code), words,
-                 ls_code_name(status.code), status.text);
+        fail_msg("expected %s with \"%s\"; got %s \"%s\"", ls_code_name(code), words, ls_code_name(status.code),
+                 status.text);
 }
 
-/* --- graphs -------------------------------------------------------------------------------------------------------------- */
+/* --- graphs ------------------------------------------------------------------------------------------------------- */
 
 static void test_element_types(void **state) {
     (void)state;
@@ -52,9 +52,8 @@ static const int64_t matrix[] = {4, 4}, four[] = {1, 8, 2, 2}, huge[] = {INT64_M
                      thirds[] = {1, 1, 2};
 
 static const ls_rope no_theta = {.theta = 0}, unknown_rope = {.theta = 1e4, .scaling = "spiral"};
-static const ls_mask unknown_term = {.n = 1, .term = {{.kind = (ls_mask_kind)9}}},
-                     many_terms = {.n = 1000000}, few_terms = {.n = -1},
-                     no_ends = {.n = 1, .term = {{.kind = LS_MASK_DOCUMENTS, .n_ends = 3}}},
+static const ls_mask unknown_term = {.n = 1, .term = {{.kind = (ls_mask_kind)9}}}, many_terms = {.n = 1000000},
+                     few_terms = {.n = -1}, no_ends = {.n = 1, .term = {{.kind = LS_MASK_DOCUMENTS, .n_ends = 3}}},
                      no_window = {.n = 1, .term = {{.kind = LS_MASK_WINDOW, .window = -4}}};
 
 /* One mistake, and words that the graph's status must contain. */
@@ -247,8 +246,7 @@ static void test_graph(void **state) {
         c.forged = (ls_tensor){1 << 30, c.x.graph};
         mistakes[i].make(&c);
         must_fail(ls_graph_status(c.g), mistakes[i].code, mistakes[i].words);
-        assert_int_equal(ls_add(c.g, c.x, c.x).id,
-                         0); /* the first mistake is kept, and later calls do nothing */
+        assert_int_equal(ls_add(c.g, c.x, c.x).id, 0); /* the first mistake is kept, and later calls do nothing */
         ls_graph_destroy(c.g);
         /* and without a graph at all */
         c.g = NULL;
@@ -264,7 +262,7 @@ static void test_graph(void **state) {
     ls_graph_destroy(NULL);
 }
 
-/* --- engines -------------------------------------------------------------------------------------------------------------- */
+/* --- engines ------------------------------------------------------------------------------------------------------ */
 
 static ls_status misuse_worker(ls_worker *w, void *context) {
     (void)context;
@@ -363,7 +361,7 @@ static void test_engine(void **state) {
     ls_graph_destroy(other.g);
 }
 
-/* --- attention alone --------------------------------------------------------------------------------------------------------- */
+/* --- attention alone ---------------------------------------------------------------------------------------------- */
 
 static void test_attention(void **state) {
     (void)state;
@@ -387,7 +385,7 @@ static void test_attention(void **state) {
     }
 }
 
-/* --- jobs ------------------------------------------------------------------------------------------------------------------- */
+/* --- jobs --------------------------------------------------------------------------------------------------------- */
 
 static void no_text(void *context, const char *bytes, size_t n) { (void)context, (void)bytes, (void)n; }
 
@@ -415,8 +413,8 @@ static void test_jobs(void **state) {
     must_fail(ls_run_generate(NULL, &generated), LS_INVALID, "job is NULL");
     must_fail(ls_run_generate(&(ls_generate_job){.prompt = "p", .tokens = 1}, &generated), LS_INVALID,
               "job->text is NULL");
-    must_fail(ls_run_generate(&(ls_generate_job){.prompt = "p", .tokens = 1, .text = no_text}, &generated),
-              LS_USAGE, "--model");
+    must_fail(ls_run_generate(&(ls_generate_job){.prompt = "p", .tokens = 1, .text = no_text}, &generated), LS_USAGE,
+              "--model");
     must_fail(ls_run_bench(NULL, out), LS_INVALID, "job is NULL");
     must_fail(ls_run_bench(&(ls_bench_job){.name = NULL}, out), LS_USAGE, "no bench is given");
     must_fail(ls_run_bench(&(ls_bench_job){.name = "gemm"}, NULL), LS_INVALID, "out is NULL");
@@ -434,12 +432,11 @@ static void test_jobs(void **state) {
     must_fail(ls_run_export(&(ls_export_job){.checkpoint = "c"}, false, out), LS_USAGE, "--out is missing");
 
     must_fail(ls_run_data_build(NULL, &built), LS_INVALID, "job is NULL");
-    must_fail(ls_run_data_build(&(ls_data_build_job){.paths = holes, .n_paths = 2, .out = "o"}, &built),
-              LS_INVALID, "a list of 2 paths: one of them is NULL");
+    must_fail(ls_run_data_build(&(ls_data_build_job){.paths = holes, .n_paths = 2, .out = "o"}, &built), LS_INVALID,
+              "a list of 2 paths: one of them is NULL");
     must_fail(ls_run_data_build(&(ls_data_build_job){.n_paths = 3, .out = "o"}, &built), LS_INVALID,
               "a list of 3 paths: it is NULL");
-    must_fail(ls_run_data_build(&(ls_data_build_job){.n_paths = -3, .out = "o"}, &built), LS_USAGE,
-              "no files given");
+    must_fail(ls_run_data_build(&(ls_data_build_job){.n_paths = -3, .out = "o"}, &built), LS_USAGE, "no files given");
     must_fail(ls_run_data_inspect(NULL, out), LS_INVALID, "job is NULL");
     must_fail(ls_run_data_inspect(&(ls_data_inspect_job){.paths = holes, .n_paths = 2}, out), LS_INVALID,
               "one of them is NULL");
@@ -471,21 +468,20 @@ static void test_job_sizes(void **state) {
     assert_non_null(out);
     must_fail(ls_run_bench(&(ls_bench_job){.name = "attention", .options = {.head_size = -1}}, out), LS_USAGE,
               "--head-size -1");
-    must_fail(ls_run_bench(&(ls_bench_job){.name = "attention", .options = {.head_size = INT64_MAX}}, out),
-              LS_USAGE, "--head-size 9223372036854775807");
-    must_fail(ls_run_bench(&(ls_bench_job){.name = "gemm", .options = {.seq = (int64_t)1 << 40}}, out),
-              LS_USAGE, "--seq 1099511627776; expected 1 to 16777216");
+    must_fail(ls_run_bench(&(ls_bench_job){.name = "attention", .options = {.head_size = INT64_MAX}}, out), LS_USAGE,
+              "--head-size 9223372036854775807");
+    must_fail(ls_run_bench(&(ls_bench_job){.name = "gemm", .options = {.seq = (int64_t)1 << 40}}, out), LS_USAGE,
+              "--seq 1099511627776; expected 1 to 16777216");
     must_fail(ls_run_plan(&(ls_plan_job){.model = "m", .seq = (int64_t)1 << 40}, out), LS_USAGE,
               "--seq 1099511627776 and --batch 1");
-    must_fail(ls_run_explain(&(ls_explain_job){.model = "m", .seq = 8, .batch = (int64_t)1 << 40}, out),
-              LS_USAGE, "--batch 1099511627776");
-    must_fail(ls_run_data_inspect(
-                  &(ls_data_inspect_job){.paths = here, .n_paths = 1, .order = true, .from = -1}, out),
+    must_fail(ls_run_explain(&(ls_explain_job){.model = "m", .seq = 8, .batch = (int64_t)1 << 40}, out), LS_USAGE,
+              "--batch 1099511627776");
+    must_fail(ls_run_data_inspect(&(ls_data_inspect_job){.paths = here, .n_paths = 1, .order = true, .from = -1}, out),
               LS_USAGE, "--from -1");
     fclose(out);
 }
 
-/* --- reports, options, words -------------------------------------------------------------------------------------------------- */
+/* --- reports, options, words -------------------------------------------------------------------------------------- */
 
 static void test_reports(void **state) {
     (void)state;
@@ -575,8 +571,7 @@ static void test_words(void **state) {
     assert_null(ls_bytes_text(1, NULL));
     assert_string_equal(ls_code_name((ls_code)77), "unknown");
     assert_string_equal(ls_code_name((ls_code)-1), "unknown");
-    ls_status (*say)(ls_code code, const char *format, ...) =
-        ls_error; /* the compiler knows nothing of its format */
+    ls_status (*say)(ls_code code, const char *format, ...) = ls_error; /* the compiler knows nothing of its format */
     ls_status (*say_in)(ls_status inner, const char *format, ...) = ls_error_in;
     assert_string_equal(say(LS_IO, NULL).text, "");
     assert_string_equal(say_in(ls_error(LS_IO, "inner"), NULL).text, ": inner");
@@ -584,11 +579,9 @@ static void test_words(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_element_types), cmocka_unit_test(test_graph),
-        cmocka_unit_test(test_engine),        cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_jobs),          cmocka_unit_test(test_job_sizes),
-        cmocka_unit_test(test_reports),       cmocka_unit_test(test_options),
-        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_element_types), cmocka_unit_test(test_graph),   cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_attention),     cmocka_unit_test(test_jobs),    cmocka_unit_test(test_job_sizes),
+        cmocka_unit_test(test_reports),       cmocka_unit_test(test_options), cmocka_unit_test(test_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,11 +13,10 @@
 #include "model/model.h"
 #include "support/scratch.h"
 
-#define DECODER(type, name, rest)                                                                        \
-    "{\"architectures\": [\"" name "\"], \"model_type\": \"" type                                        \
-    "\", \"vocab_size\": 32, \"hidden_size\": 24, "                                                      \
-    "\"intermediate_size\": 20, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"head_dim\": 6, " \
-    "\"num_key_value_heads\": 4, "                                                                       \
+#define DECODER(type, name, rest)                                                                                 \
+    "{\"architectures\": [\"" name "\"], \"model_type\": \"" type "\", \"vocab_size\": 32, \"hidden_size\": 24, " \
+    "\"intermediate_size\": 20, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"head_dim\": 6, "          \
+    "\"num_key_value_heads\": 4, "                                                                                \
     "\"max_position_embeddings\": 64" rest "}"
 #define LLAMA(rest) DECODER("llama", "LlamaForCausalLM", rest)
 #define MISTRAL(rest) DECODER("mistral", "MistralForCausalLM", rest)
@@ -28,7 +27,7 @@
     "{\"architectures\": [\"GPT2LMHeadModel\"], \"vocab_size\": 32, \"n_embd\": 24, \"n_head\": 4, \"n_layer\": 2, " \
     "\"n_positions\": 16" rest "}"
 
-/* --- masks ------------------------------------------------------------------------------------------------------------------- */
+/* --- masks -------------------------------------------------------------------------------------------------------- */
 
 /* The windows of the layers of a model at a sequence of 12: "5.5." for 5, none, 5, none. */
 static void masks_of(const char *config, char out[8]) {
@@ -78,7 +77,7 @@ static void test_windows(void **state) {
     }
 }
 
-/* --- refusals ---------------------------------------------------------------------------------------------------------------- */
+/* --- refusals ----------------------------------------------------------------------------------------------------- */
 
 static void test_refused(void **state) {
     (void)state;
@@ -98,17 +97,14 @@ static void test_refused(void **state) {
                "\"full_attention\"]"),
          LS_UNSUPPORTED, "layer_types[0] is \"linear_attention\"", "\"full_attention\""},
         {QWEN2(", \"use_sliding_window\": 1"), LS_INVALID, "use_sliding_window is 1", "true or false"},
-        {GEMMA2(", \"use_bidirectional_attention\": true"), LS_UNSUPPORTED,
-         "use_bidirectional_attention is true", "causal"},
-        {GEMMA2(", \"hidden_activation\": \"mish\""), LS_UNSUPPORTED, "hidden_activation is \"mish\"",
-         "gelu"},
-        {GEMMA2(", \"attn_logit_softcapping\": -1"), LS_INVALID, "attn_logit_softcapping is -1",
-         "number from"},
+        {GEMMA2(", \"use_bidirectional_attention\": true"), LS_UNSUPPORTED, "use_bidirectional_attention is true",
+         "causal"},
+        {GEMMA2(", \"hidden_activation\": \"mish\""), LS_UNSUPPORTED, "hidden_activation is \"mish\"", "gelu"},
+        {GEMMA2(", \"attn_logit_softcapping\": -1"), LS_INVALID, "attn_logit_softcapping is -1", "number from"},
         {GEMMA2(", \"query_pre_attn_scalar\": 0"), LS_INVALID, "query_pre_attn_scalar is 0", "number from"},
         {GPT2(", \"n_head\": 4, \"add_cross_attention\": true"), LS_INVALID, "not valid JSON", "duplicate"},
         {GPT2(", \"add_cross_attention\": true"), LS_UNSUPPORTED, "add_cross_attention is true", "encoder"},
-        {GPT2(", \"activation_function\": \"tanh\""), LS_UNSUPPORTED, "activation_function is \"tanh\"",
-         "gelu_new"},
+        {GPT2(", \"activation_function\": \"tanh\""), LS_UNSUPPORTED, "activation_function is \"tanh\"", "gelu_new"},
         {GPT2(", \"n_inner\": 0"), LS_INVALID, "n_inner is 0", "from 1"},
         {GPT2(", \"hidden_size\": 25"), LS_INVALID, "n_head is 4", "a divisor of n_embd 25"},
         {GPT2(", \"is_causal\": false"), LS_UNSUPPORTED, "is_causal is false", "attention is causal"},
@@ -180,7 +176,7 @@ static void test_learned_positions(void **state) {
     ls_model_close(model);
 }
 
-/* --- other rotary positions -------------------------------------------------------------------------------------------------- */
+/* --- other rotary positions --------------------------------------------------------------------------------------- */
 
 typedef struct change {
     const char *config;
@@ -189,8 +185,7 @@ typedef struct change {
 } change;
 
 #define OLD LLAMA(", \"kept\": [1, {\"a\": \"}\\\"\"}], \"rope_theta\": 1e4")
-#define NEW \
-    LLAMA(", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 500000.0}, \"kept\": 1.50")
+#define NEW LLAMA(", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 500000.0}, \"kept\": 1.50")
 #define SCALED \
     LLAMA(", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"original_max_position_embeddings\": 48}")
 
@@ -209,12 +204,8 @@ static const change changes[] = {
      {"yarn:4", 0},
      {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64}",
       "\"max_position_embeddings\": 256,"}},
-    {OLD,
-     {"yarn:1.5:32", 0},
-     {"\"original_max_position_embeddings\": 32}", "\"max_position_embeddings\": 64,"}},
-    {OLD,
-     {"dynamic:4:32", 0},
-     {"{\"rope_type\": \"dynamic\", \"factor\": 4}", "\"max_position_embeddings\": 32,"}},
+    {OLD, {"yarn:1.5:32", 0}, {"\"original_max_position_embeddings\": 32}", "\"max_position_embeddings\": 64,"}},
+    {OLD, {"dynamic:4:32", 0}, {"{\"rope_type\": \"dynamic\", \"factor\": 4}", "\"max_position_embeddings\": 32,"}},
     {OLD,
      {"llama3:8", 5e5},
      {"\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0}", "\"rope_theta\": 500000",
@@ -234,9 +225,7 @@ static const change changes[] = {
     {BESIDE,
      {"yarn:8:16", 0},
      {"\"original_max_position_embeddings\": 16, \"rope_scaling\"", "\"max_position_embeddings\": 128,"}},
-    {SCALED,
-     {"default", 0},
-     {"\"rope_scaling\": {\"rope_type\": \"default\"}", "\"max_position_embeddings\": 64"}},
+    {SCALED, {"default", 0}, {"\"rope_scaling\": {\"rope_type\": \"default\"}", "\"max_position_embeddings\": 64"}},
     {OLD,
      {"{\"rope_type\": \"yarn\", \"factor\": 2, \"beta_fast\": 16}", 0},
      {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2, \"beta_fast\": 16}",
@@ -277,11 +266,7 @@ static void test_changes_refused(void **state) {
         {OLD, {"linear:2:16", 0}, LS_USAGE, "--rope-scaling linear:2:16", "linear:FACTOR"},
         {OLD, {"longrope:2", 0}, LS_USAGE, "--rope-scaling longrope:2", "linear:FACTOR"},
         {OLD, {"default:2", 0}, LS_USAGE, "--rope-scaling default:2", "default"},
-        {OLD,
-         {"{\"rope_type\": \"su\"}", 0},
-         LS_UNSUPPORTED,
-         "rope_scaling.rope_type is \"su\"",
-         "--rope-scaling"},
+        {OLD, {"{\"rope_type\": \"su\"}", 0}, LS_UNSUPPORTED, "rope_scaling.rope_type is \"su\"", "--rope-scaling"},
         {OLD, {"{\"rope_type\":", 0}, LS_INVALID, "--rope-scaling: not valid JSON", "line 1"},
         {OLD, {NULL, -1}, LS_USAGE, "--rope-theta -1", "a number"},
         {GPT2(""), {"yarn:2", 0}, LS_USAGE, "GPT2LMHeadModel", "positions are learned"},
@@ -297,9 +282,8 @@ static void test_changes_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows),           cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_learned_positions), cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_changes),           cmocka_unit_test(test_changes_refused),
+        cmocka_unit_test(test_windows), cmocka_unit_test(test_refused), cmocka_unit_test(test_learned_positions),
+        cmocka_unit_test(test_sizes),   cmocka_unit_test(test_changes), cmocka_unit_test(test_changes_refused),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

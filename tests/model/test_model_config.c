@@ -39,15 +39,13 @@ static const char *write_config(void **state, const field *changes, size_t n) {
     }
     for (size_t c = 0; c < n; c++)
         if (!seen[c] && changes[c].key != NULL)
-            used += (size_t)snprintf(text + used, sizeof text - used, "\"%s\": %s, ", changes[c].key,
-                                     changes[c].value);
+            used += (size_t)snprintf(text + used, sizeof text - used, "\"%s\": %s, ", changes[c].key, changes[c].value);
     snprintf(text + used, sizeof text - used, "\"unknown_to_us\": [1, {}]}");
     return scratch_text(state, "config.json", text);
 }
 
-#define LLAMA3(low, high, rest)                                            \
-    "{\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": " low \
-    ", \"high_freq_factor\": " high rest "}"
+#define LLAMA3(low, high, rest) \
+    "{\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": " low ", \"high_freq_factor\": " high rest "}"
 
 #define YARN(rest) "{\"rope_type\": \"yarn\", \"factor\": 4" rest "}"
 
@@ -64,10 +62,7 @@ static const broken broken_configs[] = {
      "LlamaForCausalLM"},
     {{{"architectures", "[]"}}, LS_INVALID, "architectures is an array of 0", "one name"},
     {{{"architectures", "\"LlamaForCausalLM\""}}, LS_INVALID, "architectures is", "an array"},
-    {{{"architectures", NULL}, {"model_type", NULL}},
-     LS_UNSUPPORTED,
-     "architectures is missing",
-     "LlamaForCausalLM"},
+    {{{"architectures", NULL}, {"model_type", NULL}}, LS_UNSUPPORTED, "architectures is missing", "LlamaForCausalLM"},
     {{{"model_type", "\"mamba\""}}, LS_UNSUPPORTED, "model_type is \"mamba\"", "LlamaForCausalLM"},
     {{{"model_type", "\"gpt2\""}}, LS_INVALID, "model_type is \"gpt2\"", "\"llama\", as architectures says"},
     {{{"vocab_size", NULL}}, LS_INVALID, "vocab_size is missing", "an integer"},
@@ -76,25 +71,13 @@ static const broken broken_configs[] = {
     {{{"hidden_size", "-24"}}, LS_INVALID, "hidden_size is -24", "from 1"},
     {{{"hidden_size", "24.5"}}, LS_INVALID, "hidden_size is 24.5", "an integer"},
     {{{"hidden_size", "1e300"}}, LS_INVALID, "hidden_size is", "an integer"},
-    {{{"intermediate_size", "null"}},
-     LS_INVALID,
-     "intermediate_size is null, expected an integer",
-     "an integer"},
-    {{{"num_hidden_layers", "9223372036854775807"}},
-     LS_INVALID,
-     "num_hidden_layers is 9223372036854775807",
-     "to 4096"},
-    {{{"num_attention_heads", "5"}},
-     LS_INVALID,
-     "num_key_value_heads is 2",
-     "a divisor of the num_attention_heads 5"},
+    {{{"intermediate_size", "null"}}, LS_INVALID, "intermediate_size is null, expected an integer", "an integer"},
+    {{{"num_hidden_layers", "9223372036854775807"}}, LS_INVALID, "num_hidden_layers is 9223372036854775807", "to 4096"},
+    {{{"num_attention_heads", "5"}}, LS_INVALID, "num_key_value_heads is 2", "a divisor of the num_attention_heads 5"},
     {{{"num_attention_heads", "10"}}, LS_INVALID, "num_attention_heads is 10", "a divisor of hidden_size 24"},
     {{{"num_attention_heads", "8"}}, LS_INVALID, "num_attention_heads is 8", "here 3, that is even"},
     {{{"num_attention_heads", "48"}}, LS_INVALID, "num_attention_heads is 48", "a divisor of hidden_size 24"},
-    {{{"num_key_value_heads", "3"}},
-     LS_INVALID,
-     "num_key_value_heads is 3",
-     "a divisor of the num_attention_heads 4"},
+    {{{"num_key_value_heads", "3"}}, LS_INVALID, "num_key_value_heads is 3", "a divisor of the num_attention_heads 4"},
     {{{"num_key_value_heads", "8"}}, LS_INVALID, "num_key_value_heads is 8", "a divisor"},
     {{{"head_dim", "5"}}, LS_INVALID, "head_dim is 5", "an even number"},
     {{{"head_dim", "0"}}, LS_INVALID, "head_dim is 0", "from 1"},
@@ -127,19 +110,13 @@ static const broken broken_configs[] = {
      LS_INVALID,
      "rope_scaling.beta_fast is 1",
      "at least beta_slow 2"},
-    {{{"rope_scaling", YARN(", \"truncate\": 1")}},
-     LS_INVALID,
-     "rope_scaling.truncate is 1",
-     "true or false"},
+    {{{"rope_scaling", YARN(", \"truncate\": 1")}}, LS_INVALID, "rope_scaling.truncate is 1", "true or false"},
     {{{"rope_scaling", "{\"rope_type\": \"yarn\", \"original_max_position_embeddings\": 4096}"}},
      LS_INVALID,
      "rope_scaling.factor is missing",
      "2048 is less than the original 4096"},
     {{{"rope_scaling", "{\"type\": \"linear\"}"}}, LS_INVALID, "rope_scaling.factor is missing", "a number"},
-    {{{"rope_scaling", "{\"type\": \"linear\", \"factor\": 0.5}"}},
-     LS_INVALID,
-     "rope_scaling.factor is 0.5",
-     "from 1"},
+    {{{"rope_scaling", "{\"type\": \"linear\", \"factor\": 0.5}"}}, LS_INVALID, "rope_scaling.factor is 0.5", "from 1"},
     {{{"rope_scaling", LLAMA3("1", "4", "")}},
      LS_INVALID,
      "rope_scaling.original_max_position_embeddings is missing",
@@ -182,10 +159,9 @@ static void test_broken_files(void **state) {
     ls_model *model = NULL;
     assert_error(ls_model_open(scratch_path(state, "nowhere"), &model), LS_IO, "nowhere", "No such file");
     assert_ok(ls_file_make_folders(scratch_path(state, "empty")));
-    assert_error(ls_model_open(scratch_path(state, "empty"), &model), LS_IO, "empty/config.json",
-                 "No such file");
-    assert_error(ls_model_open(scratch_text(state, "config.json", "{\"a\": "), &model), LS_INVALID,
-                 "config.json", "not valid JSON");
+    assert_error(ls_model_open(scratch_path(state, "empty"), &model), LS_IO, "empty/config.json", "No such file");
+    assert_error(ls_model_open(scratch_text(state, "config.json", "{\"a\": "), &model), LS_INVALID, "config.json",
+                 "not valid JSON");
     assert_error(ls_model_open(scratch_text(state, "config.json", "[1]"), &model), LS_INVALID, "config.json",
                  "an object");
 }
@@ -232,8 +208,7 @@ static void test_variants(void **state) {
         {"attention_bias", "true"},
         {"mlp_bias", "true"},
         {"torch_dtype", "\"bfloat16\""},
-        {"rope_parameters",
-         LLAMA3("1", "4", ", \"original_max_position_embeddings\": 64, \"rope_theta\": 500")}};
+        {"rope_parameters", LLAMA3("1", "4", ", \"original_max_position_embeddings\": 64, \"rope_theta\": 500")}};
     open_with(state, changes, LS_COUNT(changes), &model);
     ls_graph *g = ls_graph_create(LS_BF16);
     assert_ok(ls_model_build(model, g, 2, 7, true, &lm));

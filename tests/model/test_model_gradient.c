@@ -38,8 +38,7 @@ typedef struct fixture {
 } fixture;
 
 static ls_job job_of(const fixture *f, ls_update update) {
-    return (ls_job){.graph = f->graph,
-                    .programs = ls_training_programs(f->graph, f->lm.forward_nodes, update, false)};
+    return (ls_job){.graph = f->graph, .programs = ls_training_programs(f->graph, f->lm.forward_nodes, update, false)};
 }
 
 static ls_target target_of(int dp, int ring, int ulysses, const char *strategy, ls_layout_kind layout) {
@@ -162,8 +161,7 @@ static void test_finite_differences(void **state) {
         f.parameters[i] = at;
         const double difference = (more - less) / (2 * h);
         if (fabs(difference - gradient[i]) > 1e-7 * (1 + fabs(difference)))
-            fail_msg("element %lld: gradient %.12g, difference quotient %.12g", (long long)i, gradient[i],
-                     difference);
+            fail_msg("element %lld: gradient %.12g, difference quotient %.12g", (long long)i, gradient[i], difference);
         checked += difference != 0;
     }
     assert_true(checked > 30);
@@ -190,8 +188,7 @@ static void test_meshes(void **state) {
     fixture f;
     set_up(state, &f);
     const ls_target alone = target_of(1, 1, 1, "local", LS_LAYOUT_CONTIGUOUS);
-    double *expected = calloc((size_t)f.n, sizeof *expected),
-           *gradient = calloc((size_t)f.n, sizeof *gradient);
+    double *expected = calloc((size_t)f.n, sizeof *expected), *gradient = calloc((size_t)f.n, sizeof *gradient);
     double loss = 0, here = 0;
     assert_ok(evaluate(&f, &alone, expected, &loss));
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
@@ -200,8 +197,8 @@ static void test_meshes(void **state) {
         const ls_status status = evaluate(&f, &target, gradient, &here);
         const double error = relative_error(gradient, expected, f.n, 1e-3);
         if (status.code != LS_OK || !(error < 1e-12) || !(fabs(here - loss) < 1e-12 * loss))
-            fail_msg("%s dp %d ring %d ulysses %d: %s; gradient off by %g, loss %.15g, expected %.15g",
-                     c->strategy, c->dp, c->ring, c->ulysses, status.text, error, here, loss);
+            fail_msg("%s dp %d ring %d ulysses %d: %s; gradient off by %g, loss %.15g, expected %.15g", c->strategy,
+                     c->dp, c->ring, c->ulysses, status.text, error, here, loss);
     }
     free(expected);
     free(gradient);
@@ -220,8 +217,7 @@ static void test_training_compiles(void **state) {
         ls_graph *g = ls_graph_create(types[i % LS_COUNT(types)]);
         ls_language_model lm;
         assert_ok(ls_model_build(model, g, B, S, true, &lm));
-        const ls_job job = {.graph = g,
-                            .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_ADAMW, false)};
+        const ls_job job = {.graph = g, .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_ADAMW, false)};
         ls_target target = target_of(c->dp, c->ring, c->ulysses, c->strategy, c->layout);
         target.isa = machine.isa; /* bf16 has no reference kernels */
         for (target.rank = 0; target.rank < ls_mesh_ranks(&target.mesh); target.rank++) {

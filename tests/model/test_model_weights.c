@@ -37,14 +37,12 @@ static void test_random_any_mesh(void **state) {
             const ls_flat_piece piece = ls_image_piece(image, k, (int)(c % 3));
             const ls_operand master = ls_image_master(image, &piece);
             for (int f = 0; f < image->n_flats; f++) {
-                const ls_flat_piece part =
-                    ls_piece_within(&piece, image->flats[f].start, image->flats[f].count);
+                const ls_flat_piece part = ls_piece_within(&piece, image->flats[f].start, image->flats[f].count);
                 const int64_t behind = part.start - piece.start;
                 const int64_t moved = one.image->flats[f].start - image->flats[f].start;
                 for (int64_t i = 0; i < part.count; i++)
-                    assert_true(
-                        element(ls_executor_address(p.executor, &master), image->accumulator, behind + i) ==
-                        to_type(wide[part.start + moved + i], image->accumulator));
+                    assert_true(element(ls_executor_address(p.executor, &master), image->accumulator, behind + i) ==
+                                to_type(wide[part.start + moved + i], image->accumulator));
                 owned += part.count;
             }
         }
@@ -99,9 +97,11 @@ static const char tied_config[] =
     "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 29, \"hidden_size\": 16, \"intermediate_size\": 24,"
     " \"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"tie_word_embeddings\": true}";
 
-/* Parameters from a file under other names; head: lm_head.weight as well, the table but for `change` in its last element. */
-static void write_named(const ls_image *image, const char *path, const char *without, bool head,
-                        double change) {
+/*
+ * Parameters from a file under other names; head: lm_head.weight as well, the table but for `change` in its last
+ * element.
+ */
+static void write_named(const ls_image *image, const char *path, const char *without, bool head, double change) {
     ls_st_entry entries[64];
     int number[64];
     const int n = image->n_flats;
@@ -109,10 +109,8 @@ static void write_named(const ls_image *image, const char *path, const char *wit
         number[f] = f % n;
         const ls_flat *flat = &image->flats[f < n ? f : 0];
         const size_t cut = strncmp(flat->name, without, strlen(without)) == 0 ? strlen(without) : 0;
-        entries[f] = (ls_st_entry){f < n ? flat->name + cut : "lm_head.weight",
-                                   f < n ? LS_ST_F32 : LS_ST_BF16,
-                                   flat->shape.ndim,
-                                   {0}};
+        entries[f] = (ls_st_entry){
+            f < n ? flat->name + cut : "lm_head.weight", f < n ? LS_ST_F32 : LS_ST_BF16, flat->shape.ndim, {0}};
         for (int d = 0; d < flat->shape.ndim; d++) entries[f].shape[d] = flat->shape.dim[d].size;
     }
     write_entries(path, entries, number, n + head, head ? change : 0);

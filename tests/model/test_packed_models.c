@@ -1,8 +1,10 @@
 /*
- * Packed documents under each architecture: every document has the loss that it has alone, in a program of its own length, and the
- * gradient is the sum of theirs. Windows stay inside documents, learned positions begin anew. f32, on 1, 2 and 4 ranks.
+ * Packed documents under each architecture: every document has the loss that it has alone, in a program of its own
+ * length, and the gradient is the sum of theirs. Windows stay inside documents, learned positions begin anew. f32, on
+ * 1, 2 and 4 ranks.
  *
- * Tolerances: of a loss 1e-5. Of a gradient 1e-5 by |g - g*| / max(|g*|, 1e-3 of the largest norm of any): f32 sums of 45 tokens.
+ * Tolerances: of a loss 1e-5. Of a gradient 1e-5 by |g - g*| / max(|g*|, 1e-3 of the largest norm of any): f32 sums of
+ * 45 tokens.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +24,10 @@
 
 static const double tolerance = 1e-5;
 
-/* Some documents are longer than the windows (12) of the models that have them. dynamic: S is more than the 16 that it begins at. */
+/*
+ * Some documents are longer than the windows (12) of the models that have them. dynamic: S is more than the 16 that it
+ * begins at.
+ */
 enum { S = 23, ROWS = 2, DOCUMENTS = 5, V = 48 };
 static const struct {
     int row, first, length;
@@ -31,8 +36,7 @@ static const struct {
 static const struct {
     const char *name;
     ls_rope_change rope;
-    bool
-        own_length; /* false: its rotary positions go by the sequence's length, so documents alone are padded */
+    bool own_length; /* false: its rotary positions go by the sequence's length, so documents alone are padded */
 } models[] = {{"llama", {NULL, 0}, true},     {"llama", {"dynamic:4:16", 0}, false},
               {"llama", {"yarn:4", 0}, true}, {"mistral", {NULL, 0}, true},
               {"qwen2", {NULL, 0}, true},     {"qwen3", {NULL, 0}, true},
@@ -41,18 +45,8 @@ static const struct {
 static const ls_spread alone = {.ranks = 1, .threads = 1, .as_threads = true};
 static const ls_spread spreads[] = {
     {.ranks = 1, .threads = 2, .as_threads = true},
-    {.ranks = 2,
-     .threads = 1,
-     .as_threads = true,
-     .strategy = "ring",
-     .layout = "zigzag",
-     .transfers = "put"},
-    {.ranks = 2,
-     .threads = 1,
-     .as_threads = true,
-     .strategy = "ring",
-     .layout = "striped",
-     .transfers = "in-place"},
+    {.ranks = 2, .threads = 1, .as_threads = true, .strategy = "ring", .layout = "zigzag", .transfers = "put"},
+    {.ranks = 2, .threads = 1, .as_threads = true, .strategy = "ring", .layout = "striped", .transfers = "in-place"},
     {.ranks = 2, .threads = 1, .as_threads = true, .strategy = "ulysses"},
     {.ranks = 2, .threads = 1, .as_threads = true, .strategy = "gather", .layout = "contiguous"},
     {.ranks = 4, .threads = 1, .as_threads = true, .strategy = "ring", .layout = "zigzag"},
@@ -60,7 +54,7 @@ static const ls_spread spreads[] = {
     {.ranks = 4, .threads = 1, .as_threads = true, .strategy = "gather", .layout = "striped"},
 };
 
-/* --- one run: a batch of sequences, and what comes of it --------------------------------------------------------------------- */
+/* --- one run: a batch of sequences, and what comes of it ---------------------------------------------------------- */
 
 typedef struct run {
     const ls_model *model;
@@ -68,14 +62,12 @@ typedef struct run {
     bool packs;        /* else one document alone */
     int document;
     float losses[ROWS * S]; /* by token */
-    float *
-        gradients; /* flat, as images lay parameters; of the sum of losses over the number of all documents' tokens */
-    int64_t n; /* of them */
+    float
+        *gradients; /* flat, as images lay parameters; of the sum of losses over the number of all documents' tokens */
+    int64_t n;      /* of them */
 } run;
 
-static int32_t id_of(int document, int i) {
-    return (int32_t)ls_rng_below(3, (uint64_t)document, (uint64_t)i, V);
-}
+static int32_t id_of(int document, int i) { return (int32_t)ls_rng_below(3, (uint64_t)document, (uint64_t)i, V); }
 
 static int64_t tokens_of_all(void) {
     int64_t n = 0;
@@ -92,7 +84,10 @@ static void put_document(int document, int at, ls_sample *out) {
     out->ends[out->n_ends++] = at + where[document].length;
 }
 
-/* Row `index`: its documents, then padding; or the one document, then padding that it sees as little as all that comes later. */
+/*
+ * Row `index`: its documents, then padding; or the one document, then padding that it sees as little as all that comes
+ * later.
+ */
 static ls_status read_row(const void *context, int64_t index, ls_sample *out) {
     const run *r = context;
     for (int64_t i = 0; i < r->length; i++) {
@@ -103,8 +98,7 @@ static ls_status read_row(const void *context, int64_t index, ls_sample *out) {
     out->ends[0] = 0;
     out->n_ends = 1;
     for (int d = 0; d < DOCUMENTS; d++)
-        if (r->packs ? where[d].row == index : d == r->document)
-            put_document(d, r->packs ? where[d].first : 0, out);
+        if (r->packs ? where[d].row == index : d == r->document) put_document(d, r->packs ? where[d].first : 0, out);
     const int32_t last = out->ends[out->n_ends - 1];
     if (!r->packs) {
         out->ends[1] = (int32_t)r->length;
@@ -135,8 +129,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     LS_TRY(status);
     LS_TRY(give_batch(r, rank));
     *(float *)ls_executor_tensor(rank->executor, LS_BIND_SCALE) = (float)(1.0 / (double)tokens_of_all());
-    LS_TRY(
-        ls_executor_run(rank->executor, ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_STEP)));
+    LS_TRY(ls_executor_run(rank->executor, ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_STEP)));
     ls_executor_gather(rank->executor, ls_image_find(rank->image, LS_SCORE_LOSSES), r->losses);
     const float *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
     for (int p = 0; p < rank->image->n_pieces; p++) {
@@ -181,7 +174,7 @@ static int run_once(run *r, const ls_spread *spread, parameter out[MOST_PARAMETE
     return n;
 }
 
-/* --- documents alone --------------------------------------------------------------------------------------------------------- */
+/* --- documents alone ---------------------------------------------------------------------------------------------- */
 
 typedef struct expectation {
     double losses[DOCUMENTS];
@@ -209,7 +202,7 @@ static expectation expect(const ls_model *model, bool own_length, int64_t room) 
     return e;
 }
 
-/* --- comparing --------------------------------------------------------------------------------------------------------------- */
+/* --- comparing ---------------------------------------------------------------------------------------------------- */
 
 /* Of parameter i of what is expected, or of its difference from what a run found. */
 static double norm(const expectation *e, int i, const float *found) {
@@ -220,8 +213,7 @@ static double norm(const expectation *e, int i, const float *found) {
     return sqrt(sum);
 }
 
-static void compare(const char *what, const run *r, const expectation *e, const parameter *parameters,
-                    int n) {
+static void compare(const char *what, const run *r, const expectation *e, const parameter *parameters, int n) {
     double largest = 0, loss = 0, gradient = 0;
     const char *worst = "";
     for (int d = 0; d < DOCUMENTS; d++) {
@@ -231,8 +223,7 @@ static void compare(const char *what, const run *r, const expectation *e, const 
     for (int i = 0; i < n; i++) largest = fmax(largest, norm(e, i, NULL));
     assert_true(largest > 0);
     for (int i = 0; i < n; i++) {
-        const double off =
-            norm(e, i, r->gradients + parameters[i].start) / fmax(norm(e, i, NULL), 1e-3 * largest);
+        const double off = norm(e, i, r->gradients + parameters[i].start) / fmax(norm(e, i, NULL), 1e-3 * largest);
         if (off <= gradient) continue;
         gradient = off;
         worst = parameters[i].name;

@@ -1,10 +1,10 @@
 /*
- * Logits and gradients of a small random model of each architecture against what the Hugging Face library computed with the same files
- * (tests/reference/make_models.py), on 1, 2 and 4 ranks in f32; and of one model with each kind of rope scaling, as the
- * command line asks for it.
+ * Logits and gradients of a small random model of each architecture against what the Hugging Face library computed with
+ * the same files (tests/reference/make_models.py), on 1, 2 and 4 ranks in f32; and of one model with each kind of rope
+ * scaling, as the command line asks for it.
  *
- * Tolerances: of logits 1e-5 of the largest one. Of gradients 1e-4 by |g - g*| / max(|g*|, 1e-3 of the norm of its kind over the
- * layers): the reference has cosines, norms and softmax in f32 itself.
+ * Tolerances: of logits 1e-5 of the largest one. Of gradients 1e-4 by |g - g*| / max(|g*|, 1e-3 of the norm of its kind
+ * over the layers): the reference has cosines, norms and softmax in f32 itself.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,12 +56,11 @@ static const struct {
 enum { MOST_BYTES = 512 };
 
 static const char *path_of(const folder *f, const char *inside, const char *file, char out[MOST_BYTES]) {
-    snprintf(out, MOST_BYTES, LS_TEST_REFERENCE "/models/%s/%s%s%s", f->name, inside, inside[0] ? "/" : "",
-             file);
+    snprintf(out, MOST_BYTES, LS_TEST_REFERENCE "/models/%s/%s%s%s", f->name, inside, inside[0] ? "/" : "", file);
     return out;
 }
 
-/* --- one run ----------------------------------------------------------------------------------------------------------------- */
+/* --- one run ------------------------------------------------------------------------------------------------------ */
 
 /* A model's job on given tokens, and what its ranks found. Ranks are threads of the test. */
 typedef struct run {
@@ -118,8 +117,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     const ls_binding *positions = ls_image_find(rank->image, "positions");
     if (positions != NULL) ls_executor_scatter(rank->executor, positions, r->positions);
     *(float *)ls_executor_tensor(rank->executor, LS_BIND_SCALE) = (float)(1.0 / (double)r->valid);
-    LS_TRY(
-        ls_executor_run(rank->executor, ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_STEP)));
+    LS_TRY(ls_executor_run(rank->executor, ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_STEP)));
     ls_executor_gather(rank->executor, ls_image_find(rank->image, "logits"), r->logits);
     const float *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
     for (int p = 0; p < rank->image->n_pieces; p++) {
@@ -129,7 +127,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     return ls_comm_barrier(rank->comm);
 }
 
-/* --- comparing --------------------------------------------------------------------------------------------------------------- */
+/* --- comparing ---------------------------------------------------------------------------------------------------- */
 
 static double compare_logits(const folder *f, int64_t count, const float *logits) {
     ls_npy expected;
@@ -160,8 +158,7 @@ static double squares(const float *a, const float *b, int64_t n) {
 /* The name from the layer's number on: "model.layers.1.mlp.up_proj.weight" and "model.layers.0...." are one kind. */
 static const char *kind_of(const char *name) {
     const char *digit = strpbrk(name, "0123456789");
-    return digit != NULL && digit > name && digit[-1] == '.' && strchr(digit, '.') ? strchr(digit, '.')
-                                                                                   : name;
+    return digit != NULL && digit > name && digit[-1] == '.' && strchr(digit, '.') ? strchr(digit, '.') : name;
 }
 
 static double norm_of_kind(const ls_st_file *file, const char *name) {
@@ -179,7 +176,9 @@ static const ls_flat *find_flat(const ls_image *image, const char *name) {
     return NULL;
 }
 
-/* Every tensor of the reference is a parameter of that shape, and where the reference has all, the other way round too. */
+/*
+ * Every tensor of the reference is a parameter of that shape, and where the reference has all, the other way round too.
+ */
 static double compare_gradients(const run *r, const ls_image *image, char worst[128]) {
     ls_st_file *file;
     char path[MOST_BYTES];
@@ -221,19 +220,18 @@ static void check(const folder *f, size_t mesh) {
     open_run(f, &r);
     const ls_spread spread = spread_of(mesh);
     const ls_job job = {.graph = r.graph,
-                        .programs =
-                            ls_training_programs(r.graph, r.lm.forward_nodes, LS_UPDATE_REDUCE, false),
+                        .programs = ls_training_programs(r.graph, r.lm.forward_nodes, LS_UPDATE_REDUCE, false),
                         .fetch = &r.lm.logits,
                         .n_fetch = 1};
     assert_ok(ls_session_open(&job, &spread, &session));
     assert_ok(ls_session_run(session, on_rank, &r));
     const double logits = compare_logits(f, r.B * r.S * r.V, r.logits);
     const double gradients = compare_gradients(&r, ls_session_image(session), worst);
-    print_message("%-8s %-16s %lld ranks: logits %.1e, gradients %.1e\n", f->name, f->expected,
-                  (long long)spread.ranks, logits, gradients);
+    print_message("%-8s %-16s %lld ranks: logits %.1e, gradients %.1e\n", f->name, f->expected, (long long)spread.ranks,
+                  logits, gradients);
     if (!(logits <= logit_tolerance) || !(gradients <= gradient_tolerance))
-        fail_msg("%s %s on mesh %zu: logits off by %g, gradient of %s by %g", f->name, f->expected, mesh,
-                 logits, worst, gradients);
+        fail_msg("%s %s on mesh %zu: logits off by %g, gradient of %s by %g", f->name, f->expected, mesh, logits, worst,
+                 gradients);
     ls_session_close(session);
     close_run(&r);
 }

@@ -19,10 +19,10 @@ static const ls_core_rates core = {.attention = {{2.5e-12, 1e-9, 3e-8, 1e-10}, {
 static void test_attention_rate(void **state) {
     (void)state;
     for (int D = 16; D <= 256; D *= 2) {
-        assert_float_equal(4.0 * D / ls_attention_rate(&core, LS_FORWARD, D) * 1e9,
-                           (4.0 * D * 2.5e-12 + 1e-9) * 1e9, 1e-6);
-        assert_float_equal(10.0 * D / ls_attention_rate(&core, LS_BACKWARD, D) * 1e9,
-                           (10.0 * D * 2e-12 + 0.5e-9) * 1e9, 1e-6);
+        assert_float_equal(4.0 * D / ls_attention_rate(&core, LS_FORWARD, D) * 1e9, (4.0 * D * 2.5e-12 + 1e-9) * 1e9,
+                           1e-6);
+        assert_float_equal(10.0 * D / ls_attention_rate(&core, LS_BACKWARD, D) * 1e9, (10.0 * D * 2e-12 + 0.5e-9) * 1e9,
+                           1e-6);
     }
     const ls_core_rates two = ls_core_rates_of(&core, 2);
     for (int pass = 0; pass < LS_PASSES; pass++)
@@ -47,16 +47,11 @@ static void test_attention_seconds(void **state) {
     const double flops = 4.0 * D * N * T * HQ / 2, bytes = 2.0 * (N * HQ * D + 2 * T * HKV * D);
     ls_operand in[] = {ls_operand_dense(0, 0, LS_BF16, 4, q), ls_operand_dense(1, 0, LS_BF16, 4, kv),
                        ls_operand_dense(2, 0, LS_BF16, 4, kv)};
-    const ls_instr instr = {.kind = LS_INSTR_KERNEL,
-                            .kernel = &kernel,
-                            .flops = flops,
-                            .rows = N * HQ / 2,
-                            .n_in = LS_COUNT(in),
-                            .in = in};
+    const ls_instr instr = {
+        .kind = LS_INSTR_KERNEL, .kernel = &kernel, .flops = flops, .rows = N * HQ / 2, .n_in = LS_COUNT(in), .in = in};
     ls_rates rates = {.core = core, .overhead = 1e-6};
     rates.core.bytes[LS_KERNEL_COPY] = (ls_byte_cost){1e-11, 1e-10};
-    const double expected =
-        1e-6 + flops * 2.5e-12 + N * T * HQ / 2 * 1e-9 + (N * HQ * 3e-8 + bytes * 1e-10) / 2;
+    const double expected = 1e-6 + flops * 2.5e-12 + N * T * HQ / 2 * 1e-9 + (N * HQ * 3e-8 + bytes * 1e-10) / 2;
     assert_float_equal(ls_instr_seconds(&instr, INFINITY, &rates) / expected, 1, 1e-9);
     const int64_t none[] = {1, N, 0, D}; /* a rank without heads */
     ls_instr idle = instr;
@@ -70,11 +65,9 @@ static void test_attention_seconds(void **state) {
     copy.flops = 0;
     assert_float_equal(ls_instr_seconds(&copy, INFINITY, &rates) / (1e-6 + bytes * 1e-10), 1, 1e-9);
     assert_float_equal(ls_instr_seconds(&copy, 0, &rates) / (1e-6 + bytes * 1e-11), 1, 1e-9);
-    assert_float_equal(ls_instr_seconds(&copy, bytes / 4, &rates) / (1e-6 + bytes * (0.75e-11 + 0.25e-10)), 1,
-                       1e-9);
+    assert_float_equal(ls_instr_seconds(&copy, bytes / 4, &rates) / (1e-6 + bytes * (0.75e-11 + 0.25e-10)), 1, 1e-9);
     static const ls_kernel matmul = {.id = LS_KERNEL_MATMUL};
-    ls_instr product = {
-        .kind = LS_INSTR_KERNEL, .kernel = &matmul, .flops = flops, .n_in = LS_COUNT(in), .in = in};
+    ls_instr product = {.kind = LS_INSTR_KERNEL, .kernel = &matmul, .flops = flops, .n_in = LS_COUNT(in), .in = in};
     rates.core.bytes[LS_KERNEL_ADD].far = 1e-9; /* bytes from memory cost time, bytes in a cache do not */
     assert_float_equal(ls_instr_seconds(&product, 0, &rates) / (1e-6 + flops / 9e11), 1, 1e-9);
     assert_float_equal(ls_instr_seconds(&product, 1000, &rates) / (1e-6 + flops / 9e11 + 1e-6), 1, 1e-9);
@@ -85,15 +78,17 @@ static void test_attention_seconds(void **state) {
     assert_float_equal(ls_instr_seconds(&put, 0, &rates) / (sent * 1e-10), 1, 1e-9);
 }
 
-/* A copy or a put of several pieces takes longer by a piece's cost for each; of one piece, or by any other kernel, it does not. */
+/*
+ * A copy or a put of several pieces takes longer by a piece's cost for each; of one piece, or by any other kernel, it
+ * does not.
+ */
 static void test_pieces(void **state) {
     (void)state;
     enum { ROWS = 30, WIDE = 16 };
     static const ls_kernel copy = {.id = LS_KERNEL_COPY}, add = {.id = LS_KERNEL_ADD};
     const int64_t size[] = {ROWS, WIDE};
     ls_operand from = ls_operand_dense(0, 0, LS_F32, 2, size), to = ls_operand_dense(1, 0, LS_F32, 2, size);
-    ls_instr instr = {
-        .kind = LS_INSTR_KERNEL, .kernel = &copy, .n_in = 1, .in = &from, .n_out = 1, .out = &to};
+    ls_instr instr = {.kind = LS_INSTR_KERNEL, .kernel = &copy, .n_in = 1, .in = &from, .n_out = 1, .out = &to};
     const ls_rates rates = {.core = core, .piece = 1e-8};
     assert_float_equal(ls_operand_pieces(&from), 1, 0);
     assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 0, 1e-9);
@@ -106,7 +101,10 @@ static void test_pieces(void **state) {
     assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 10.0 * ROWS, 1e-6);
 }
 
-/* Two ranks of 4 threads on 8 cores share the memory; one alone has what its own cores can draw; 16 threads share the cores, too. */
+/*
+ * Two ranks of 4 threads on 8 cores share the memory; one alone has what its own cores can draw; 16 threads share the
+ * cores, too.
+ */
 static void test_shared_memory(void **state) {
     (void)state;
     ls_host host = ls_host_nominal(LS_ISA_AVX2);
@@ -115,21 +113,17 @@ static void test_shared_memory(void **state) {
     host.cache = 1e6;
     host.put = (ls_byte_cost){1e-10, 1e-9};
     host.type[LS_F32].bytes[LS_KERNEL_ADD] = (ls_byte_cost){0.5e-10, 2.5e-10};
-    const ls_rates all = ls_rates_beside(&host, LS_F32, 4, 8, 8),
-                   one = ls_rates_beside(&host, LS_F32, 1, 1, 8),
-                   half = ls_rates_beside(&host, LS_F32, 4, 4, 8),
-                   many = ls_rates_beside(&host, LS_F32, 8, 16, 8);
+    const ls_rates all = ls_rates_beside(&host, LS_F32, 4, 8, 8), one = ls_rates_beside(&host, LS_F32, 1, 1, 8),
+                   half = ls_rates_beside(&host, LS_F32, 4, 4, 8), many = ls_rates_beside(&host, LS_F32, 8, 16, 8);
     assert_float_equal(all.core.bytes[LS_KERNEL_ADD].far * 4e10, 2.5, 1e-6);
     assert_float_equal(half.core.bytes[LS_KERNEL_ADD].far * 4e10, 1.25, 1e-6); /* 4 draw all of 32 GB/s */
     assert_float_equal(one.core.bytes[LS_KERNEL_ADD].far * 1e10, 1, 1e-6);     /* one 10 GB/s */
-    assert_float_equal(many.core.bytes[LS_KERNEL_ADD].far * 4e10, 2.5,
-                       1e-6); /* 8 threads with half a core each */
+    assert_float_equal(many.core.bytes[LS_KERNEL_ADD].far * 4e10, 2.5, 1e-6);  /* 8 threads with half a core each */
     assert_float_equal(one.core.bytes[LS_KERNEL_ADD].near * 1e10, 0.5, 1e-6);
     assert_float_equal(one.put.far * 1e10, 4, 1e-6);
     assert_float_equal(all.cache * 1e-6, 4, 1e-6);
     assert_float_equal(one.cache * 1e-6, 8, 1e-6);
-    host.type[LS_F32].bytes[LS_KERNEL_ADD].near =
-        2e-10; /* its instructions bound it: no faster than in a cache */
+    host.type[LS_F32].bytes[LS_KERNEL_ADD].near = 2e-10; /* its instructions bound it: no faster than in a cache */
     assert_float_equal(ls_rates_beside(&host, LS_F32, 1, 1, 8).core.bytes[LS_KERNEL_ADD].far * 1e10, 2, 1e-6);
 }
 

@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-/* --- spreads ----------------------------------------------------------------------------------------------------------------- */
+/* --- spreads ------------------------------------------------------------------------------------------------------ */
 
 static void test_spread(void **state) {
     (void)state;
@@ -32,10 +32,8 @@ static void test_spread(void **state) {
     assert_int_equal(r.isa, LS_ISA_REF);
     assert_ok(ls_spread_resolve(&(ls_spread){.ranks = 100000}, &r));
     assert_int_equal(r.ranks, 100000);
-    assert_error(ls_spread_resolve(&(ls_spread){.ranks = (int64_t)1 << 31}, &r), LS_USAGE, "2147483648",
-                 "1 to");
-    assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .threads = -1}, &r), LS_USAGE, "--threads -1",
-                 "1 to");
+    assert_error(ls_spread_resolve(&(ls_spread){.ranks = (int64_t)1 << 31}, &r), LS_USAGE, "2147483648", "1 to");
+    assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .threads = -1}, &r), LS_USAGE, "--threads -1", "1 to");
     assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .isa = "sse"}, &r), LS_USAGE, "sse", "avx512");
     assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .mesh = "tp=2"}, &r), LS_USAGE, "tp", "ulysses");
     if (!ls_isa_allows(machine.isa, LS_FEATURE_AMX_BF16))
@@ -43,7 +41,7 @@ static void test_spread(void **state) {
                      ls_isa_name(machine.isa));
 }
 
-/* --- plans ------------------------------------------------------------------------------------------------------------------- */
+/* --- plans -------------------------------------------------------------------------------------------------------- */
 
 typedef struct problem {
     ls_graph *graph;
@@ -54,8 +52,7 @@ typedef struct problem {
 static problem *make_grouped(int64_t S, int64_t Hq, int64_t Hkv, const ls_mask *mask) {
     problem *p = calloc(1, sizeof *p);
     p->graph = ls_graph_create(LS_F32);
-    ls_shape shape = {
-        4, {{2, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hq, LS_FACTOR_NONE}, {16, LS_FACTOR_NONE}}};
+    ls_shape shape = {4, {{2, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hq, LS_FACTOR_NONE}, {16, LS_FACTOR_NONE}}};
     ls_tensor in[3];
     static const char *const names[] = {"q", "k", "v"};
     for (int i = 0; i < 3; i++) {
@@ -71,9 +68,7 @@ static problem *make_grouped(int64_t S, int64_t Hq, int64_t Hkv, const ls_mask *
     return p;
 }
 
-static problem *make_masked(int64_t S, int64_t Hq, const ls_mask *mask) {
-    return make_grouped(S, Hq, Hq, mask);
-}
+static problem *make_masked(int64_t S, int64_t Hq, const ls_mask *mask) { return make_grouped(S, Hq, Hq, mask); }
 
 static problem *make_problem(int64_t S, int64_t Hq, const char *mask_text) {
     ls_mask mask = {.n = 0};
@@ -102,8 +97,8 @@ static const ls_plan_candidate *find(const ls_plan *plan, const char *strategy, 
                                      ls_layout_kind layout) {
     for (int i = 0; i < plan->n_candidates; i++) {
         const ls_plan_candidate *c = &plan->candidates[i];
-        if (c->mesh.size[LS_AXIS_RING] == ring && c->mesh.size[LS_AXIS_ULYSSES] == ulysses &&
-            c->layout == layout && strcmp(c->strategy, strategy) == 0)
+        if (c->mesh.size[LS_AXIS_RING] == ring && c->mesh.size[LS_AXIS_ULYSSES] == ulysses && c->layout == layout &&
+            strcmp(c->strategy, strategy) == 0)
             return c;
     }
     return NULL;
@@ -249,8 +244,7 @@ static ls_mask_term documents_of(const int32_t *ends, int n) {
 }
 
 static double flops_alone(const ls_job *job, size_t bytes[LS_SPACES]) {
-    const ls_target target = {
-        .mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .isa = LS_ISA_REF, .threads = 1};
+    const ls_target target = {.mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .isa = LS_ISA_REF, .threads = 1};
     ls_image *image;
     assert_ok(ls_compile(job, &target, &image));
     const double flops = ls_program_measure(image, ls_program_find(image, LS_PROGRAM_MICRO)).flops;
@@ -285,14 +279,14 @@ static void test_typical_documents_cost_their_mean(void **state) {
 }
 
 /*
- * Batches that are uneven one way and the other are not even: contiguous parts would have half of the work of a causal mask on one rank of
- * two, by turns, and striped ones never. Where documents are alike and short, parts that need least of each other win.
+ * Batches that are uneven one way and the other are not even: contiguous parts would have half of the work of a causal
+ * mask on one rank of two, by turns, and striped ones never. Where documents are alike and short, parts that need least
+ * of each other win.
  */
 static void test_typical_documents_choose(void **state) {
     (void)state;
     enum { SHORT = 384, N = 4096 / SHORT + 2 };
-    static const int32_t early[] = {0, 2048, 2560, 3072, 3584, 4096},
-                         late[] = {0, 512, 1024, 1536, 2048, 4096};
+    static const int32_t early[] = {0, 2048, 2560, 3072, 3584, 4096}, late[] = {0, 512, 1024, 1536, 2048, 4096};
     int32_t ends[N];
     for (int i = 0; i < N; i++) ends[i] = (int32_t)ls_min((int64_t)i * SHORT, 4096);
     const ls_mask_term uneven[] = {documents_of(early, 6), documents_of(early, 6), documents_of(late, 6),
@@ -361,8 +355,7 @@ static void test_refusals(void **state) {
     assert_error(plan(p, &(ls_spread){.ranks = 4, .mesh = "ring=3"}, &made), LS_USAGE, "ring=3", "4 ranks");
     assert_error(plan(p, &(ls_spread){.ranks = 3, .mesh = "dp=2"}, &made), LS_USAGE, "dp=2", "3 ranks");
     assert_error(plan(p, &(ls_spread){.ranks = 17}, &made), LS_USAGE, "16 tokens", "17 ranks");
-    assert_error(plan(p, &(ls_spread){.ranks = 4, .strategy = "ulysses"}, &made), LS_USAGE, "ulysses=4",
-                 "2 query");
+    assert_error(plan(p, &(ls_spread){.ranks = 4, .strategy = "ulysses"}, &made), LS_USAGE, "ulysses=4", "2 query");
     assert_error(plan(p, &(ls_spread){.ranks = 2, .strategy = "local"}, &made), LS_USAGE, "local", "2 ranks");
     assert_error(plan(p, &(ls_spread){.ranks = 2, .mesh = "ulysses=2", .strategy = "ring"}, &made), LS_USAGE,
                  "ulysses=2", "ulysses=1");
@@ -375,7 +368,7 @@ static void test_refusals(void **state) {
     free_problem(p);
 }
 
-/* --- sessions ---------------------------------------------------------------------------------------------------------------- */
+/* --- sessions ----------------------------------------------------------------------------------------------------- */
 
 enum { RANKS = 3 };
 

@@ -1,4 +1,7 @@
-/* Random edits of valid programs: both verifiers reject every wrong one, and the play few harmless ones for their order. */
+/*
+ * Random edits of valid programs: both verifiers reject every wrong one, and the play few harmless ones for their
+ * order.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +21,11 @@ static void test_wrong_edits_are_rejected(void **state) {
     assert_true(v.play.wrong_rejected > 2000 / 2 && v.local.wrong_rejected > 2000 / 2);
     assert_int_equal(v.play.wrong_accepted, 0);
     assert_int_equal(v.local.wrong_accepted, 0);
-    /* Of the edits that break no rule of the form and harm nothing, the play may reject a tenth: its order is the exact one, but it asks
-     * on behalf of all ranks of a class, and of puts that may arrive sooner than other ranks' work lets them. */
+    /*
+     * Of the edits that break no rule of the form and harm nothing, the play may reject a tenth: its order is the exact
+     * one, but it asks on behalf of all ranks of a class, and of puts that may arrive sooner than other ranks' work
+     * lets them.
+     */
     assert_true(10 * v.play.harmless_unordered <= v.play.harmless_unordered + v.play.harmless_accepted);
 }
 
@@ -29,8 +35,7 @@ static void accept(image_set set) {
     ls_mesh_print(&image->mesh, mesh, sizeof mesh);
     ls_status status = ls_verify((const ls_image *const *)set.image, set.ranks);
     if (status.code == LS_OK) status = ls_verify_local((const ls_image *const *)set.image, set.ranks);
-    if (status.code != LS_OK)
-        fail_msg("%s %s, %s: %s", image->strategy, mesh, ls_transfers_of(image), status.text);
+    if (status.code != LS_OK) fail_msg("%s %s, %s: %s", image->strategy, mesh, ls_transfers_of(image), status.text);
     free_images(&set);
 }
 
@@ -42,9 +47,7 @@ static void test_unedited_programs_are_accepted(void **state) {
         for (int ring = 1; dp * ring <= 16; ring++) {
             for (int ulysses = 1; ulysses <= 4 && dp * ring * ulysses <= 16; ulysses++) {
                 const ls_layout_kind layout = (ls_layout_kind)(accepted / 2 % LS_LAYOUTS);
-                const char *strategy = ulysses > 1 ? ring > 1 ? "usp" : "ulysses"
-                                       : ring > 1  ? "ring"
-                                                   : "local";
+                const char *strategy = ulysses > 1 ? ring > 1 ? "usp" : "ulysses" : ring > 1 ? "ring" : "local";
                 accept(images_of_network(ls_mesh_make(dp, ring, ulysses), strategy, layout, 37, 1));
                 accept(images_in_place(ls_mesh_make(dp, ring, ulysses), strategy, layout, 37, 1));
                 accepted += 2;

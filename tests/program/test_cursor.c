@@ -1,6 +1,7 @@
 /*
- * The cursor over programs with one, two and three queues: every instruction is executed once, in the order of its queue and after
- * what it comes after. A program whose transfers are dealt to two queues is proved, interpreted and simulated like one with one.
+ * The cursor over programs with one, two and three queues: every instruction is executed once, in the order of its
+ * queue and after what it comes after. A program whose transfers are dealt to two queues is proved, interpreted and
+ * simulated like one with one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,8 +20,7 @@
 /* Three queues by hand: 0 and 2 begin, 1 needs both, 0 needs 1. */
 static void test_what_may_start(void **state) {
     (void)state;
-    ls_after both[] = {{.queue = 0, .instr = 0}, {.queue = 2, .instr = 1}},
-             one[] = {{.queue = 1, .instr = 2}};
+    ls_after both[] = {{.queue = 0, .instr = 0}, {.queue = 2, .instr = 1}}, one[] = {{.queue = 1, .instr = 2}};
     ls_instr instrs[] = {{.queue = 0},
                          {.queue = 2},
                          {.queue = 1, .n_after = 2, .after = both},
@@ -136,9 +136,8 @@ static void test_three_queues(void **state) {
                  {3, 1, "ring", READS_ALL},
                  {1, 3, "ulysses", READS_NOTHING},
                  {2, 2, "usp", READS_ALL}};
-    static const ls_rates rates = {.core = {.attention = {{.flop = 1e-9}, {.flop = 1e-9}}, .matmul = 1e9},
-                                   .put = {1e-9, 1e-9},
-                                   .latency = 1e-6};
+    static const ls_rates rates = {
+        .core = {.attention = {{.flop = 1e-9}, {.flop = 1e-9}}, .matmul = 1e9}, .put = {1e-9, 1e-9}, .latency = 1e-6};
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
         image_set set = images_of_kind(ls_mesh_make(1, cases[c].ring, cases[c].ulysses), cases[c].strategy,
                                        LS_LAYOUT_ZIGZAG, 13, 1, true, cases[c].reads);
@@ -157,14 +156,12 @@ static void test_three_queues(void **state) {
         for (uint64_t seed = 0; seed < 8; seed++) {
             const ls_interpreter_result result = ls_interpreter_run(three, seed);
             if (!ls_interpreter_same(&right, &result))
-                fail_msg("%s: hung %d, poison %d, outside %d, left %s", cases[c].strategy, result.hung,
-                         result.poison, result.outside,
-                         result.left == right.left ? "the same" : "something else");
+                fail_msg("%s: hung %d, poison %d, outside %d, left %s", cases[c].strategy, result.hung, result.poison,
+                         result.outside, result.left == right.left ? "the same" : "something else");
         }
         ls_simulated_rank times[4];
         assert_int_equal(
-            ls_simulate(images, set.ranks, ls_program_find(images[0], LS_PROGRAM_STEP), &rates, NULL, times)
-                .code,
+            ls_simulate(images, set.ranks, ls_program_find(images[0], LS_PROGRAM_STEP), &rates, NULL, times).code,
             LS_OK);
         ls_interpreter_destroy(two);
         ls_interpreter_destroy(three);
@@ -173,8 +170,8 @@ static void test_three_queues(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_may_start), cmocka_unit_test(test_a_put_is_done),
-        cmocka_unit_test(test_words_and_generations), cmocka_unit_test(test_three_queues)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_may_start), cmocka_unit_test(test_a_put_is_done),
+                                       cmocka_unit_test(test_words_and_generations),
+                                       cmocka_unit_test(test_three_queues)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,8 +100,8 @@ static void programs_have_names(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_walk_takes_every_row), cmocka_unit_test(a_walk_is_short),
-        cmocka_unit_test(what_no_walk_can_take_is_refused), cmocka_unit_test(programs_have_names)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_walk_takes_every_row), cmocka_unit_test(a_walk_is_short),
+                                       cmocka_unit_test(what_no_walk_can_take_is_refused),
+                                       cmocka_unit_test(programs_have_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,8 +21,7 @@ static void a_buffer_is_near_while_the_cache_holds_it(void **state) {
     ls_buffer buffers[4];
     ls_operand operands[ADDS][2];
     ls_instr instrs[ADDS];
-    for (int i = 0; i < 4; i++)
-        buffers[i] = (ls_buffer){.space = LS_PRIVATE, .bytes = MIB, .offset = (size_t)i * MIB};
+    for (int i = 0; i < 4; i++) buffers[i] = (ls_buffer){.space = LS_PRIVATE, .bytes = MIB, .offset = (size_t)i * MIB};
     for (int i = 0; i < ADDS; i++) {
         operands[i][0] = ls_operand_dense(from[i], 0, LS_F32, 1, size);
         operands[i][1] = ls_operand_dense(to[i], 0, LS_F32, 1, size);
@@ -82,8 +81,7 @@ static void an_embedding_reads_the_rows_that_are_asked_for(void **state) {
     const int64_t ids[] = {10}, table[] = {1000, 8}, y[] = {10, 8};
     ls_operand in[] = {ls_operand_dense(0, 0, LS_I32, 1, ids), ls_operand_dense(1, 0, LS_F32, 2, table)},
                out[] = {ls_operand_dense(2, 0, LS_F32, 2, y)};
-    const ls_instr instr = {
-        .kind = LS_INSTR_KERNEL, .kernel = &kernel, .n_in = 2, .in = in, .n_out = 1, .out = out};
+    const ls_instr instr = {.kind = LS_INSTR_KERNEL, .kernel = &kernel, .n_in = 2, .in = in, .n_out = 1, .out = out};
     assert_float_equal(ls_instr_touched(&instr, &in[0]), 40, 1e-9);
     assert_float_equal(ls_instr_touched(&instr, &in[1]), 320, 1e-9);
     assert_float_equal(ls_instr_touched(&instr, &out[0]), 320, 1e-9);

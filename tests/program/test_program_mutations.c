@@ -1,4 +1,7 @@
-/* Random edits of valid programs: both verifiers reject every wrong one, and the play few harmless ones for their order. */
+/*
+ * Random edits of valid programs: both verifiers reject every wrong one, and the play few harmless ones for their
+ * order.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,22 +24,20 @@ static void test_wrong_edits_are_rejected(void **state) {
     assert_true(10 * v.play.harmless_unordered <= 2 * (v.play.harmless_unordered + v.play.harmless_accepted));
 }
 
-/* --- a state declared wrong ------------------------------------------------------------------------------------------------------ */
+/* --- a state declared wrong --------------------------------------------------------------------------------------- */
 
 /* Both verifiers reject what the images of the set have become. */
 static void both_reject(const image_set *set, const char *what, const char *name) {
     const ls_image *const *images = (const ls_image *const *)set->image;
     const ls_status local = ls_verify_local(images, set->ranks), play = ls_verify(images, set->ranks);
     if (local.code != LS_INVALID || play.code != LS_INVALID)
-        fail_msg("%s, \"%s\": accepted by %s", what, name,
-                 local.code == LS_OK ? "the local verifier" : "the play");
+        fail_msg("%s, \"%s\": accepted by %s", what, name, local.code == LS_OK ? "the local verifier" : "the play");
 }
 
 /* Whether another effect on an input or a table says something else: every program finds them set. */
 static bool is_other(ls_buffer_kind kind, ls_effect declared, ls_effect effect) {
     const bool hosts = kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE;
-    return effect != declared && (!hosts || effect > LS_EFFECT_READ) &&
-           (!hosts || declared <= LS_EFFECT_READ);
+    return effect != declared && (!hosts || effect > LS_EFFECT_READ) && (!hosts || declared <= LS_EFFECT_READ);
 }
 
 /* Every other effect on every persistent buffer, in every program of the last rank. */
@@ -87,8 +88,8 @@ static void test_states_declared_wrong_are_rejected(void **state) {
     } cases[] = {{1, 1, true}, {1, 1, false}, {1, 2, true}, {2, 2, false}};
     int states = 0, rows = 0;
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
-        image_set set = images_of_kind(ls_mesh_make(cases[i].dp, cases[i].ring, 1), "ring", LS_LAYOUT_ZIGZAG,
-                                       13, 1, cases[i].accumulates, false);
+        image_set set = images_of_kind(ls_mesh_make(cases[i].dp, cases[i].ring, 1), "ring", LS_LAYOUT_ZIGZAG, 13, 1,
+                                       cases[i].accumulates, false);
         states += declare_otherwise(&set);
         rows += join_what_does_not_fit(&set);
         free_images(&set);

@@ -14,9 +14,7 @@
 #include "program/program.h"
 #include "support/images.h"
 
-static ls_status verify(const image_set *set) {
-    return ls_verify((const ls_image *const *)set->image, set->ranks);
-}
+static ls_status verify(const image_set *set) { return ls_verify((const ls_image *const *)set->image, set->ranks); }
 
 static void test_accepts(void **state) {
     (void)state;
@@ -29,8 +27,7 @@ static void test_accepts(void **state) {
     for (size_t k = 0; k < 2 * LS_COUNT(meshes); k++) {
         const size_t i = k / 2;
         image_set set = (k % 2 == 0 ? images_of_network : images_in_place)(
-            ls_mesh_make(meshes[i].dp, meshes[i].ring, meshes[i].ulysses), meshes[i].strategy,
-            LS_LAYOUT_ZIGZAG, 37, 2);
+            ls_mesh_make(meshes[i].dp, meshes[i].ring, meshes[i].ulysses), meshes[i].strategy, LS_LAYOUT_ZIGZAG, 37, 2);
         const ls_status status = verify(&set);
         if (status.code != LS_OK)
             fail_msg("%s %d×%d: %s", meshes[i].strategy, meshes[i].ulysses, meshes[i].ring, status.text);
@@ -95,11 +92,9 @@ static void early_reuse(image_set *set) {
         if (a->kind != LS_BUFFER_SLOT) continue;
         for (int j = i + 1; j < set->image[0]->n_buffers; j++) {
             ls_buffer *b = &set->image[0]->buffers[j];
-            if (b->kind != LS_BUFFER_SLOT || b->program != a->program || a->last < b->first ||
-                b->last < a->first)
+            if (b->kind != LS_BUFFER_SLOT || b->program != a->program || a->last < b->first || b->last < a->first)
                 continue;
-            for (int r = 0; r < set->ranks; r++)
-                set->image[r]->buffers[j].offset = set->image[r]->buffers[i].offset;
+            for (int r = 0; r < set->ranks; r++) set->image[r]->buffers[j].offset = set->image[r]->buffers[i].offset;
             return;
         }
     }
@@ -128,9 +123,7 @@ static ls_operand *block_read(image_set *set) {
     return block;
 }
 
-static void read_another_rank(image_set *set) {
-    block_read(set)->peer.shift = 3 - block_read(set)->peer.shift;
-}
+static void read_another_rank(image_set *set) { block_read(set)->peer.shift = 3 - block_read(set)->peer.shift; }
 static void read_further_on(image_set *set) { block_read(set)->offset += 16; }
 static void read_private(image_set *set) {
     ls_operand *block = block_read(set);
@@ -148,14 +141,16 @@ static void borrow_another_rank(image_set *set) {
     ls_operand *block = &nth(set, 0, LS_INSTR_BORROW, 0)->out[0];
     block->peer.shift = block->peer.shift % 3 + 1;
 }
-static void reclaim_for_acquire(
-    image_set *set) { /* a word that is granted is awaited as if it were returned */
+static void reclaim_for_acquire(image_set *set) { /* a word that is granted is awaited as if it were returned */
     ls_instr *acquire = nth(set, 1, LS_INSTR_ACQUIRE, 0);
     acquire->kind = LS_INSTR_RECLAIM;
     acquire->n_in = 1;
     acquire->in = nth(set, 1, LS_INSTR_RECEIVE, 0)->out;
 }
-/* A part of a gradient in whose place its owner makes the part after next. The owner waits for keys and values, so only the later part shows. */
+/*
+ * A part of a gradient in whose place its owner makes the part after next. The owner waits for keys and values, so only
+ * the later part shows.
+ */
 static void give_back_too_early(image_set *set) {
     ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
     for (int i = 0; i + 1 < p->n_instrs; i++) {
@@ -200,8 +195,7 @@ static const broken edits[] = {
     {"a queue that does not wait for the other", images_of_network, forget_order, "not ordered"},
     {"a grant awaited as a return", images_of_network, reclaim_for_acquire, "another kind of instruction"},
     {"a put of which nobody asks whether it is done", images_of_network, forget_put, "not ordered"},
-    {"a source overwritten when its put has begun", images_of_network, overwrite_when_executed,
-     "not ordered"},
+    {"a source overwritten when its put has begun", images_of_network, overwrite_when_executed, "not ordered"},
     {"a receiver that says 64 bytes on", images_of_network, shift_slot, "rejected"},
     {"two slots in one place", images_of_network, early_reuse, "not ordered"},
     {"another rank's block", images_in_place, read_another_rank, "rejected"},
@@ -229,7 +223,10 @@ static void test_rejects(void **state) {
     }
 }
 
-/* Another number of programs, another table, or a row without its program on one rank: refused with words, by both verifiers. */
+/*
+ * Another number of programs, another table, or a row without its program on one rank: refused with words, by both
+ * verifiers.
+ */
 static void drop_program(ls_image *image) { image->n_programs--; }
 static void drop_row(ls_image *image) { image->n_phases--; }
 static void drop_program_and_rows(ls_image *image) {
@@ -243,8 +240,7 @@ static void test_ranks_run_the_same_programs(void **state) {
     for (size_t i = 0; i < LS_COUNT(drop); i++) {
         image_set set = images_of_network(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 1);
         drop[i](set.image[1]);
-        const ls_status play = verify(&set),
-                        local = ls_verify_local((const ls_image *const *)set.image, set.ranks);
+        const ls_status play = verify(&set), local = ls_verify_local((const ls_image *const *)set.image, set.ranks);
         print_message("%s\n%s\n", play.text, local.text);
         assert_int_equal(play.code, LS_INVALID);
         assert_int_equal(local.code, LS_INVALID);
@@ -255,8 +251,7 @@ static void test_ranks_run_the_same_programs(void **state) {
 static void test_skeletons_agree(void **state) {
     (void)state;
     image_set set = images_of_network(ls_mesh_make(2, 2, 2), "usp", LS_LAYOUT_ZIGZAG, 37, 2);
-    for (int r = 1; r < set.ranks; r++)
-        assert_true(ls_image_skeleton(set.image[r]) == ls_image_skeleton(set.image[0]));
+    for (int r = 1; r < set.ranks; r++) assert_true(ls_image_skeleton(set.image[r]) == ls_image_skeleton(set.image[0]));
     free_images(&set);
 }
 

@@ -1,4 +1,7 @@
-/* States of persistent buffers: what programs declare is compared with what their instructions do, and the phase table joins only what fits. */
+/*
+ * States of persistent buffers: what programs declare is compared with what their instructions do, and the phase table
+ * joins only what fits.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +11,7 @@
 
 #include "program/program.h"
 
-/* --- one program: what is declared, and what it does ------------------------------------------------------------------------------- */
+/* --- one program: what is declared, and what it does -------------------------------------------------------------- */
 
 enum { SUMS, OTHER, TOKENS, BUFFERS, N = 8 };
 
@@ -25,9 +28,8 @@ typedef struct call {
 
 static const call adds = {&accumulate, OTHER, SUMS, 0, N}, clears = {&fill, -1, SUMS, 0, N},
                   clears_half = {&fill, -1, SUMS, 0, N / 2}, makes = {&copy, OTHER, SUMS, 0, N},
-                  makes_half = {&copy, OTHER, SUMS, 0, N / 2},
-                  makes_rest = {&copy, OTHER, SUMS, N / 2, N / 2}, reads = {&copy, SUMS, OTHER, 0, N},
-                  makes_tokens = {&copy, OTHER, TOKENS, 0, N};
+                  makes_half = {&copy, OTHER, SUMS, 0, N / 2}, makes_rest = {&copy, OTHER, SUMS, N / 2, N / 2},
+                  reads = {&copy, SUMS, OTHER, 0, N}, makes_tokens = {&copy, OTHER, TOKENS, 0, N};
 
 typedef struct usage {
     const char *name;
@@ -116,7 +118,7 @@ static void the_message_says_both(void **state) {
     assert_non_null(strstr(status.text, "p declares that it reads \"sums\", but it adds to it"));
 }
 
-/* --- programs that follow each other ----------------------------------------------------------------------------------------------- */
+/* --- programs that follow each other ------------------------------------------------------------------------------ */
 
 enum { ADDS, TAKES, OWN, PROGRAMS };
 
@@ -149,16 +151,14 @@ static void refused(ls_status status, const char *says) {
     assert_non_null(strstr(status.text, says));
 }
 
-static const ls_effect training[PROGRAMS][BUFFERS] = {
-    [ADDS] = {LS_EFFECT_ADD, LS_EFFECT_NONE, LS_EFFECT_READ},
-    [TAKES] = {LS_EFFECT_TAKE, LS_EFFECT_MAKE, LS_EFFECT_CHANGE},
-    [OWN] = {LS_EFFECT_ADD, LS_EFFECT_NONE, LS_EFFECT_READ}};
+static const ls_effect training[PROGRAMS][BUFFERS] = {[ADDS] = {LS_EFFECT_ADD, LS_EFFECT_NONE, LS_EFFECT_READ},
+                                                      [TAKES] = {LS_EFFECT_TAKE, LS_EFFECT_MAKE, LS_EFFECT_CHANGE},
+                                                      [OWN] = {LS_EFFECT_ADD, LS_EFFECT_NONE, LS_EFFECT_READ}};
 
 static void sums_are_cleared_by_someone(void **state) {
     (void)state;
-    ls_phase rows[] = {{LS_FIRST, ADDS, LS_PHASE_ZERO}, {ADDS, ADDS, LS_PHASE_GOES_ON},
-                       {ADDS, TAKES, LS_PHASE_GOES_ON}, {TAKES, ADDS, LS_PHASE_ZERO},
-                       {TAKES, OWN, LS_PHASE_ZERO},     {OWN, OWN, LS_PHASE_GOES_ON},
+    ls_phase rows[] = {{LS_FIRST, ADDS, LS_PHASE_ZERO}, {ADDS, ADDS, LS_PHASE_GOES_ON}, {ADDS, TAKES, LS_PHASE_GOES_ON},
+                       {TAKES, ADDS, LS_PHASE_ZERO},    {TAKES, OWN, LS_PHASE_ZERO},    {OWN, OWN, LS_PHASE_GOES_ON},
                        {OWN, ADDS, LS_PHASE_CLEARED}};
     const int n = LS_COUNT(rows);
     const ls_status status = join(training, rows, n);
@@ -173,8 +173,7 @@ static void sums_are_cleared_by_someone(void **state) {
     ls_effect forgets[PROGRAMS][BUFFERS];
     memcpy(forgets, training, sizeof forgets);
     forgets[TAKES][0] = LS_EFFECT_ADD; /* an update that does not clear its sums */
-    refused(join(forgets, rows, n),
-            "\"micro\" after \"step\" needs \"loss\" to be zero, but there it may be a sum");
+    refused(join(forgets, rows, n), "\"micro\" after \"step\" needs \"loss\" to be zero, but there it may be a sum");
 }
 
 /* What a program finds may come from one long before it: the states go through programs that do not use the buffer. */
@@ -190,10 +189,8 @@ static void a_cache_is_filled_before_it_is_read(void **state) {
     assert_int_equal(join(effects, rows, 4).code, LS_OK);
     rows[0].to = TAKES;
     rows[1] = (ls_phase){OWN, ADDS, LS_PHASE_ZERO};
-    refused(join(effects, rows, 4),
-            "\"evaluate\" after \"step\" needs \"cache\" to be set, but there it may be zero");
-    const ls_effect adds_to_weights[PROGRAMS][BUFFERS] = {
-        [ADDS] = {LS_EFFECT_NONE, LS_EFFECT_NONE, LS_EFFECT_ADD}};
+    refused(join(effects, rows, 4), "\"evaluate\" after \"step\" needs \"cache\" to be set, but there it may be zero");
+    const ls_effect adds_to_weights[PROGRAMS][BUFFERS] = {[ADDS] = {LS_EFFECT_NONE, LS_EFFECT_NONE, LS_EFFECT_ADD}};
     const ls_phase once = {LS_FIRST, ADDS, LS_PHASE_ZERO};
     refused(join(adds_to_weights, &once, 1),
             "\"micro\" after \"the beginning\" needs \"weights\" to be zero, but there it may be set");

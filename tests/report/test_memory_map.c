@@ -106,8 +106,8 @@ static void a_lower_bound_below_stands_apart(void **state) {
 
 static void errors_name_the_file(void **state) {
     image_set set = images_of_network(ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 16, 1);
-    assert_error(ls_memory_map_write(set.image[0], 0, "m", scratch_path(state, "no/map.svg")), LS_IO,
-                 "no/map.svg", "No such file");
+    assert_error(ls_memory_map_write(set.image[0], 0, "m", scratch_path(state, "no/map.svg")), LS_IO, "no/map.svg",
+                 "No such file");
     free_images(&set);
 }
 

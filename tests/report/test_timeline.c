@@ -44,9 +44,7 @@ static void free_setting(setting *s) {
     free(s);
 }
 
-static const ls_program *program_of(const setting *s) {
-    return &s->set.image[0]->programs[s->timeline.program];
-}
+static const ls_program *program_of(const setting *s) { return &s->set.image[0]->programs[s->timeline.program]; }
 
 /* n spans of `seconds` without a gap, of all instructions in turn or of one. */
 static ls_timeline_rank spans_of(const setting *s, size_t n, double seconds, int one) {
@@ -54,8 +52,7 @@ static ls_timeline_rank spans_of(const setting *s, size_t n, double seconds, int
     assert_non_null(spans);
     for (size_t i = 0; i < n; i++) {
         const int instr = one >= 0 ? one : (int)(i % (size_t)program_of(s)->n_instrs);
-        spans[i] =
-            (ls_span_time){(double)i * seconds, (double)(i + 1) * seconds, s->timeline.program, instr, 0};
+        spans[i] = (ls_span_time){(double)i * seconds, (double)(i + 1) * seconds, s->timeline.program, instr, 0};
     }
     return (ls_timeline_rank){spans, n};
 }
@@ -138,12 +135,10 @@ static void measured_stands_beside_predicted(void **state) {
         s->predicted[r] = spans_of(s, 10, 1e-3, attention);
         s->measured[r] = spans_of(s, r == 0 ? 10 : 20, 1e-3, attention);
     }
-    ((ls_span_time *)s->measured[1].spans)[19] =
-        (ls_span_time){15e-3, 20e-3, s->timeline.program, LS_SPAN_ASLEEP, 0};
+    ((ls_span_time *)s->measured[1].spans)[19] = (ls_span_time){15e-3, 20e-3, s->timeline.program, LS_SPAN_ASLEEP, 0};
     s->timeline.measured = s->measured;
     char *text = draw(state, s);
-    assert_non_null(
-        strstr(text, ">predicted 10.00 ms, by nominal rates · measured 20.00 ms, 2.00 times as long<"));
+    assert_non_null(strstr(text, ">predicted 10.00 ms, by nominal rates · measured 20.00 ms, 2.00 times as long<"));
     assert_int_equal(occurrences(text, ">compute · measured<"), 2);
     assert_int_equal(occurrences(text, ">copy · predicted<"), 2);
     assert_int_equal(occurrences(text, "<title>idle · 5.000 ms</title>"), 1);
@@ -165,8 +160,8 @@ static void a_part_of_the_ranks(void **state) {
     assert_null(strstr(text, ">rank 0<"));
     assert_non_null(strstr(text, ">rank 1<"));
     assert_non_null(strstr(text, "2 ranks (1 to 1 are shown)"));
-    assert_error(ls_timeline_write(&s->timeline, scratch_path(state, "no/timeline.svg")), LS_IO,
-                 "no/timeline.svg", "No such file");
+    assert_error(ls_timeline_write(&s->timeline, scratch_path(state, "no/timeline.svg")), LS_IO, "no/timeline.svg",
+                 "No such file");
     free(text);
     free_setting(s);
 }

@@ -58,12 +58,8 @@ static ls_instr *first_of(image_set *set, int rank, ls_instr_kind kind) {
 }
 
 static void receive_less(image_set *set) { first_of(set, 1, LS_INSTR_RECEIVE)->out[0].view.size[1]--; }
-static void receive_in_pieces(image_set *set) {
-    first_of(set, 1, LS_INSTR_RECEIVE)->out[0].view.stride[1] *= 2;
-}
-static void receive_another_type(image_set *set) {
-    first_of(set, 1, LS_INSTR_RECEIVE)->out[0].view.dtype = LS_I32;
-}
+static void receive_in_pieces(image_set *set) { first_of(set, 1, LS_INSTR_RECEIVE)->out[0].view.stride[1] *= 2; }
+static void receive_another_type(image_set *set) { first_of(set, 1, LS_INSTR_RECEIVE)->out[0].view.dtype = LS_I32; }
 static void lease_less(image_set *set) { first_of(set, 1, LS_INSTR_LEASE)->in[0].view.size[1]--; }
 static void put_less_often(image_set *set) {
     const ls_instr *last = first_of(set, 0, LS_INSTR_PUT);
@@ -90,14 +86,13 @@ static const struct {
 static void test_differences_are_named(void **state) {
     (void)state;
     for (size_t i = 0; i < LS_COUNT(refusals); i++) {
-        image_set set = images_of_kind(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 26, 2, false,
-                                       refusals[i].in_place);
+        image_set set =
+            images_of_kind(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 26, 2, false, refusals[i].in_place);
         refusals[i].edit(&set);
         uint64_t digest;
         const ls_status status = step_digest(&set, NULL, &digest);
         print_message("%s: %s\n", refusals[i].name, status.text);
-        for (size_t k = 0; k < LS_COUNT(refusals[i].says); k++)
-            assert_fails(status, LS_INVALID, refusals[i].says[k]);
+        for (size_t k = 0; k < LS_COUNT(refusals[i].says); k++) assert_fails(status, LS_INVALID, refusals[i].says[k]);
         free_images(&set);
     }
 }

@@ -1,6 +1,6 @@
 /*
- * A run that looks for results that are not finite: the lse of a query that sees nothing is -inf and no finding; anything else is, by the
- * kernel's contract and whichever op called it.
+ * A run that looks for results that are not finite: the lse of a query that sees nothing is -inf and no finding;
+ * anything else is, by the kernel's contract and whichever op called it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,11 +25,10 @@ typedef struct finding {
 /* Only the first token is seen, and only within its document: the second document's queries see nothing. */
 static ls_graph *build(void) {
     static const int32_t ends[] = {0, 2, S};
-    const ls_mask mask = {2,
-                          {{.kind = LS_MASK_WINDOW, .window = 0, .first = 1},
-                           {.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = 3}}};
-    const ls_shape shape = {
-        4, {{1, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {H, LS_FACTOR_NONE}, {D, LS_FACTOR_NONE}}};
+    const ls_mask mask = {
+        2, {{.kind = LS_MASK_WINDOW, .window = 0, .first = 1}, {.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = 3}}};
+    const ls_shape shape = {4,
+                            {{1, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {H, LS_FACTOR_NONE}, {D, LS_FACTOR_NONE}}};
     ls_graph *g = ls_graph_create(LS_F64);
     ls_tensor in[3];
     for (int i = 0; i < 3; i++)

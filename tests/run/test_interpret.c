@@ -21,8 +21,7 @@ static void test_every_seed_agrees(void **state) {
     for (size_t k = 0; k < 2 * LS_COUNT(meshes); k++) {
         const size_t m = k / 2;
         image_set set = (k % 2 == 0 ? images_of_network : images_in_place)(
-            ls_mesh_make(meshes[m].dp, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy,
-            LS_LAYOUT_ZIGZAG, 13, 1);
+            ls_mesh_make(meshes[m].dp, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy, LS_LAYOUT_ZIGZAG, 13, 1);
         const ls_image *const *images = (const ls_image *const *)set.image;
         ls_interpreter *first = ls_interpreter_create(images, set.ranks);
         ls_interpreter *others = ls_interpreter_create(images, set.ranks);
@@ -109,8 +108,8 @@ static void test_faults_are_seen(void **state) {
     assert_int_equal(look(far_outside, 2).outside, 16);
     assert_int_equal(look(other_operand, 2).other, 16);
     const findings races = look(forget_order, 2);
-    print_message("without order between the queues: of 16 seeds %d read poison, %d another value\n",
-                  races.poison, races.other);
+    print_message("without order between the queues: of 16 seeds %d read poison, %d another value\n", races.poison,
+                  races.other);
     assert_true(races.poison + races.other > 12);
     const findings early = look(forget_puts, 4);
     print_message("without waiting for puts: of 16 seeds %d read poison, %d another value\n", early.poison,

@@ -48,8 +48,7 @@ static void test_hanging_ranks_are_killed(void **state) {
     (void)state;
     const ls_world_options options = small_world(3);
     const double before = ls_seconds();
-    assert_fails(run_world(&options, false, die_while_others_hang, NULL), LS_PEER,
-                 "rank 1 was killed by signal 6");
+    assert_fails(run_world(&options, false, die_while_others_hang, NULL), LS_PEER, "rank 1 was killed by signal 6");
     assert_true(ls_seconds() - before < 5.0);
 }
 
@@ -80,8 +79,8 @@ static ls_status stop_while_others_wait(ls_comm *comm, void *context) {
 }
 
 /* The world's result; the output on standard error meanwhile goes to `said`. */
-static ls_status run_and_hear(const ls_world_options *options, ls_rank_main rank_main, void *context,
-                              char *said, size_t room) {
+static ls_status run_and_hear(const ls_world_options *options, ls_rank_main rank_main, void *context, char *said,
+                              size_t room) {
     FILE *file = tmpfile();
     const int kept = dup(STDERR_FILENO);
     assert_true(file != NULL && kept >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
@@ -98,8 +97,7 @@ static void test_stopped_rank_is_named(void **state) {
     (void)state;
     ls_world_options options = small_world(3);
     options.wait_timeout = 1.0;
-    stopping s = {.process =
-                      mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+    stopping s = {.process = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
     char said[1000];
     assert_fails(run_and_hear(&options, stop_while_others_wait, &s, said, sizeof said), LS_PEER,
                  "s for rank 0, which is stopped (SIGSTOP)");
@@ -166,8 +164,7 @@ static void test_failure_is_the_cause(void **state) {
     options.wait_timeout = 0.0;
     for (int as_threads = 0; as_threads < 2; as_threads++) {
         const double before = ls_seconds();
-        assert_fails(run_world(&options, as_threads, fail_while_others_wait, NULL), LS_DIVERGED,
-                     "loss is nan");
+        assert_fails(run_world(&options, as_threads, fail_while_others_wait, NULL), LS_DIVERGED, "loss is nan");
         assert_true(ls_seconds() - before < 2.0);
     }
 }

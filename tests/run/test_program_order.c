@@ -19,14 +19,13 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     LS_TRY(ls_executor_create(set->image[0], comm, &ex));
     static const struct {
         const char *name, *refused; /* NULL: it may run */
-    } runs[] = {
-        {"micro", NULL},
-        {"micro", NULL},
-        {"evaluate", "program \"evaluate\" may not run after \"micro\": the phase table does not have it"},
-        {"step", NULL},
-        {"evaluate", NULL},
-        {"micro", NULL},
-        {"step", NULL}};
+    } runs[] = {{"micro", NULL},
+                {"micro", NULL},
+                {"evaluate", "program \"evaluate\" may not run after \"micro\": the phase table does not have it"},
+                {"step", NULL},
+                {"evaluate", NULL},
+                {"micro", NULL},
+                {"step", NULL}};
     ls_status status = ls_ok();
     for (size_t i = 0; i < LS_COUNT(runs) && status.code == LS_OK; i++) {
         status = run(ex, runs[i].name);

@@ -108,8 +108,7 @@ static void a_refusal_is_no_failure(void **state) {
     assert_int_equal(ftruncate(fileno(file), THERE), 0);
     char *memory = map(MAP_SHARED, fileno(file), BYTES);
     ls_touched sum = {0, 0};
-    if (madvise(memory, 4096, 23) != 0)
-        skip(); /* a system without MADV_POPULATE_WRITE, where pages must be written */
+    if (madvise(memory, 4096, 23) != 0) skip(); /* a system without MADV_POPULATE_WRITE, where pages must be written */
     ls_touch(memory, BYTES, NULL, NULL, &sum);
     print_message("%zu of %d bytes given\n", sum.bytes, BYTES);
     assert_true(sum.bytes <= THERE);
@@ -118,8 +117,7 @@ static void a_refusal_is_no_failure(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_pages_come),
-                                       cmocka_unit_test(what_others_write_stays),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_pages_come), cmocka_unit_test(what_others_write_stays),
                                        cmocka_unit_test(a_refusal_is_no_failure)};
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -28,11 +28,11 @@ static void must(const char *what, ls_status status) {
 
 static void must_fail(ls_status status, ls_code code, const char *words) {
     if (status.code != code || strstr(status.text, words) == NULL)
-        fail_msg("expected %s with \"%s\"; got %s \"%s\"", ls_code_name(code), words,
-                 ls_code_name(status.code), status.text);
+        fail_msg("expected %s with \"%s\"; got %s \"%s\"", ls_code_name(code), words, ls_code_name(status.code),
+                 status.text);
 }
 
-/* --- what every run feeds ---------------------------------------------------------------------------------------------- */
+/* --- what every run feeds ----------------------------------------------------------------------------------------- */
 
 enum { VALID = B * (S - 1) };
 
@@ -56,7 +56,7 @@ static int64_t elements(const ls_shape *shape) {
     return n;
 }
 
-/* --- gradients of all examples -------------------------------------------------------------------------------------------- */
+/* --- gradients of all examples ------------------------------------------------------------------------------------ */
 
 typedef struct answer {
     const ls_graph *graph;
@@ -92,8 +92,7 @@ static ls_status differentiate_twice(ls_worker *w, void *context) {
     return read_gradients(w, out);
 }
 
-static answer *solve(const char *what, ls_tensor (*build)(ls_graph *), int64_t micro_batches,
-                     ls_spread spread) {
+static answer *solve(const char *what, ls_tensor (*build)(ls_graph *), int64_t micro_batches, ls_spread spread) {
     ls_graph *g = ls_graph_create(LS_F64);
     const ls_tensor loss = build(g);
     const ls_engine_options options = {
@@ -135,10 +134,9 @@ static void test_examples(void **state) {
             assert_int_equal(many->n, one->n);
             assert_true(one->n > 1000 && isfinite(one->loss) && one->norm > 0);
             const double off = difference(many->gradient, one->gradient, one->n);
-            if (!(off < 1e-12 && fabs(many->loss - one->loss) < 1e-12 &&
-                  fabs(many->norm - one->norm) < 1e-12))
-                fail_msg("%s, spread %d: gradient off by %g, loss %.17g and %.17g", examples[i].name, (int)s,
-                         off, many->loss, one->loss);
+            if (!(off < 1e-12 && fabs(many->loss - one->loss) < 1e-12 && fabs(many->norm - one->norm) < 1e-12))
+                fail_msg("%s, spread %d: gradient off by %g, loss %.17g and %.17g", examples[i].name, (int)s, off,
+                         many->loss, one->loss);
             double squares = 0;
             for (int64_t e = 0; e < many->n; e++) squares += many->gradient[e] * many->gradient[e];
             assert_true(fabs(sqrt(squares) - many->norm) < 1e-12 * many->norm);
@@ -178,7 +176,7 @@ static void test_micro_batches(void **state) {
     free(three);
 }
 
-/* --- training ------------------------------------------------------------------------------------------------------------ */
+/* --- training ----------------------------------------------------------------------------------------------------- */
 
 typedef struct trained {
     double before, first, after; /* losses */
@@ -235,12 +233,11 @@ static void test_training(void **state) {
     assert_true(fabs(one.before - one.first) < 1e-14);
     assert_true(fabs(four.before - four.first) < 1e-14);
     assert_true(fabs(one.after - four.after) < 1e-12);
-    assert_true(difference(four.table, one.table, COUNT(one.table)) <
-                1e-11); /* AdamW divides by what is small */
+    assert_true(difference(four.table, one.table, COUNT(one.table)) < 1e-11); /* AdamW divides by what is small */
     (void)train_mixer(LS_BF16, (ls_spread){.ranks = 2, .as_threads = true});
 }
 
-/* --- steps that end otherwise ----------------------------------------------------------------------------------------------- */
+/* --- steps that end otherwise ------------------------------------------------------------------------------------- */
 
 static ls_status until_stopped(ls_worker *w, void *context) {
     int *steps = context;
@@ -298,7 +295,7 @@ static void test_not_finite(void **state) {
     ls_graph_destroy(g);
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 typedef struct reading {
     const char *failed;
@@ -340,8 +337,8 @@ static ls_status read_all(ls_worker *w, void *context) {
 
 static void test_reading(void **state) {
     (void)state;
-    static const char *const meshes[] = {"dp=1,ring=1,ulysses=1", "dp=2,ring=1,ulysses=1",
-                                         "dp=1,ring=3,ulysses=1", "dp=2,ring=2,ulysses=2"};
+    static const char *const meshes[] = {"dp=1,ring=1,ulysses=1", "dp=2,ring=1,ulysses=1", "dp=1,ring=3,ulysses=1",
+                                         "dp=2,ring=2,ulysses=2"};
     for (size_t m = 0; m < 2 * COUNT(meshes); m++) {
         ls_graph *g = ls_graph_create(LS_F64);
         ls_tensor read[3];
@@ -370,7 +367,7 @@ static void test_reading(void **state) {
     }
 }
 
-/* --- refusals ------------------------------------------------------------------------------------------------------------ */
+/* --- refusals ----------------------------------------------------------------------------------------------------- */
 
 static ls_status refused_on_a_worker(ls_worker *w, void *context) {
     (void)context;
@@ -378,8 +375,7 @@ static ls_status refused_on_a_worker(ls_worker *w, void *context) {
     double number;
     ls_step_result result;
     const ls_step step = {.tokens = 1};
-    must_fail(ls_worker_set_input(w, "token", ids), LS_USAGE,
-              "no input \"token\"; expected one of \"tokens\"");
+    must_fail(ls_worker_set_input(w, "token", ids), LS_USAGE, "no input \"token\"; expected one of \"tokens\"");
     must_fail(ls_worker_set_parameter(w, "v", &number), LS_USAGE, "expected one of \"table\", \"w\"");
     must_fail(ls_worker_get_parameter(w, "v", &number), LS_USAGE, "no parameter \"v\"");
     ids[S + 2] = 5;
@@ -416,8 +412,7 @@ static void test_refusals(void **state) {
     must_fail(ls_engine_open(g, read[0], &train_it, &other), LS_INVALID, "expected f64[1]");
     must_fail(ls_engine_open(g, LS_NO_TENSOR, &train_it, &other), LS_INVALID, "no tensor of this graph");
     must_fail(ls_engine_open(g, loss, &(ls_engine_options){.beta1 = 1}, &other), LS_USAGE, "beta1 is 1");
-    must_fail(ls_engine_open(g, loss, &(ls_engine_options){.micro_batches = -2}, &other), LS_USAGE,
-              "-2 micro");
+    must_fail(ls_engine_open(g, loss, &(ls_engine_options){.micro_batches = -2}, &other), LS_USAGE, "-2 micro");
     const ls_tensor twice[] = {read[0], read[0]};
     must_fail(ls_engine_open(g, loss, &(ls_engine_options){.read = twice, .n_read = 2}, &other), LS_INVALID,
               "two tensors to be read are called \"x\"");
@@ -428,8 +423,7 @@ static void test_refusals(void **state) {
     ls_graph_destroy(g);
 
     g = ls_graph_create(LS_F64);
-    const ls_engine_options evaluate = {.purpose = LS_TO_EVALUATE,
-                                        .spread = {.ranks = 1, .as_threads = true}};
+    const ls_engine_options evaluate = {.purpose = LS_TO_EVALUATE, .spread = {.ranks = 1, .as_threads = true}};
     must("evaluate", ls_engine_open(g, small(g, read), &evaluate, &engine));
     must("evaluate", ls_engine_run(engine, refused_to_evaluate, NULL, 0));
     ls_engine_close(engine);
@@ -440,8 +434,7 @@ static void test_refusals(void **state) {
         g = ls_graph_create(LS_F64);
         const ls_tensor clash =
             ls_embedding(g, ls_tokens(g, taken[i], 1, 4), ls_parameter(g, "w", 2, (int64_t[]){2, 1}));
-        must_fail(ls_engine_open(g, ls_sum(g, clash), &train_it, &other), LS_INVALID,
-                  "uses this name itself");
+        must_fail(ls_engine_open(g, ls_sum(g, clash), &train_it, &other), LS_INVALID, "uses this name itself");
         ls_graph_destroy(g);
     }
 }
@@ -471,11 +464,9 @@ static void test_printing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_examples),      cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_training),
-        cmocka_unit_test(test_stop),          cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_reading),       cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_printing),
+        cmocka_unit_test(test_examples), cmocka_unit_test(test_memory),   cmocka_unit_test(test_micro_batches),
+        cmocka_unit_test(test_training), cmocka_unit_test(test_stop),     cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_reading),  cmocka_unit_test(test_refusals), cmocka_unit_test(test_printing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

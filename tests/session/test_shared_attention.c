@@ -30,7 +30,7 @@ typedef struct results {
     double all[STEPS][RESULTS][WIDE];
 } results;
 
-/* --- one rank ---------------------------------------------------------------------------------------------------------------- */
+/* --- one rank ----------------------------------------------------------------------------------------------------- */
 
 static double get(const ls_attention_array *a, int64_t i) {
     if (a->dtype == LS_F64) return ((const double *)a->data)[i];
@@ -53,7 +53,10 @@ static int64_t elements(const ls_attention_array *a) {
     return n;
 }
 
-/* Where element i of a local [batch,n,H,D], or [batch,H,n], stands in the array of all; a vector of heads is whole everywhere. */
+/*
+ * Where element i of a local [batch,n,H,D], or [batch,H,n], stands in the array of all; a vector of heads is whole
+ * everywhere.
+ */
 static int64_t global_index(const ls_attention_rank *r, const ls_attention_array *a, int64_t i) {
     if (a->ndim == 1) return i;
     if (a->ndim == 3) {
@@ -91,8 +94,7 @@ static void spoil(const ls_attention_rank *r) {
 static void collect(const ls_attention_rank *r, int step, int from, int to, results *out) {
     const ls_attention_array *const arrays[RESULTS] = {&r->o, &r->lse, &r->dq, &r->dk, &r->dv, &r->dsink};
     for (int a = from; a <= to; a++) {
-        if (arrays[a]->data == NULL || (a == DSINK && r->rank != r->ranks - 1))
-            continue; /* the same on all */
+        if (arrays[a]->data == NULL || (a == DSINK && r->rank != r->ranks - 1)) continue; /* the same on all */
         for (int64_t i = 0; i < elements(arrays[a]); i++)
             out->all[step][a][global_index(r, arrays[a], i)] = get(arrays[a], i);
     }
@@ -126,7 +128,7 @@ static ls_status forward_only(ls_attention_rank *r, void *context) {
     return ls_ok();
 }
 
-/* --- all ranks ---------------------------------------------------------------------------------------------------------------- */
+/* --- all ranks ---------------------------------------------------------------------------------------------------- */
 
 static const int32_t document_ends[] = {0, 1, 20, 20, S};
 static const ls_mask masks[] = {
@@ -197,8 +199,7 @@ static int run_strategies(int mask, int64_t ranks, const char *transfers, bool t
         if (status.code == LS_USAGE || status.code == LS_UNSUPPORTED) continue; /* and says why */
         if (status.code != LS_OK) fail_msg("%s: %s", spread.strategy, status.text);
         char what[96];
-        snprintf(what, sizeof what, "%s, %d ranks, %s, mask %d", spread.strategy, (int)ranks, transfers,
-                 mask);
+        snprintf(what, sizeof what, "%s, %d ranks, %s, mask %d", spread.strategy, (int)ranks, transfers, mask);
         assert_close(many, one, 1e-12, what);
         ran++;
     }
@@ -225,7 +226,10 @@ static void test_strategies(void **state) {
     free(one);
 }
 
-/* The narrow types against one rank of f64 on the same inputs, which all types hold exactly; and a mesh with two halves of a batch. */
+/*
+ * The narrow types against one rank of f64 on the same inputs, which all types hold exactly; and a mesh with two halves
+ * of a batch.
+ */
 static void test_types(void **state) {
     (void)state;
     static const struct {
@@ -240,8 +244,7 @@ static void test_types(void **state) {
         assert_ok(run(&options, two_steps, many));
         assert_close(many, one, types[i].tolerance, i == 0 ? "f32" : "bf16");
     }
-    const ls_attention_options halves =
-        options_for(LS_F64, 1, (ls_spread){.mesh = "dp=2,ring=2", .layout = "striped"});
+    const ls_attention_options halves = options_for(LS_F64, 1, (ls_spread){.mesh = "dp=2,ring=2", .layout = "striped"});
     assert_ok(run(&halves, two_steps, many));
     assert_close(many, one, 1e-12, "dp=2,ring=2");
     free(one);
@@ -257,15 +260,14 @@ static void test_forward_only(void **state) {
     options.spread.ranks = 3;
     assert_ok(run(&options, forward_only, many));
     for (int step = 0; step < STEPS; step++) {
-        for (int i = DQ; i <= DSINK; i++)
-            memcpy(many->all[step][i], one->all[step][i], sizeof many->all[0][0]);
+        for (int i = DQ; i <= DSINK; i++) memcpy(many->all[step][i], one->all[step][i], sizeof many->all[0][0]);
     }
     assert_close(many, one, 1e-12, "forward alone");
     free(one);
     free(many);
 }
 
-/* --- what backward reads --------------------------------------------------------------------------------------------------------- */
+/* --- what backward reads ------------------------------------------------------------------------------------------ */
 
 static void keep(const ls_attention_array *a, void **copy) {
     const size_t bytes = (size_t)elements(a) * ls_dtype_bytes(a->dtype);
@@ -298,7 +300,10 @@ static ls_status in_reverse(ls_attention_rank *r, void *context) {
     return ls_ok();
 }
 
-/* Were the forward pass computed again, lse would be what it was. With ln 2 more every probability is half, and so is dv. */
+/*
+ * Were the forward pass computed again, lse would be what it was. With ln 2 more every probability is half, and so is
+ * dv.
+ */
 static ls_status with_other_lse(ls_attention_rank *r, void *context) {
     fill_inputs(r, 0);
     LS_TRY(ls_attention_forward(r));
@@ -329,7 +334,7 @@ static void test_backward_reads(void **state) {
     free(other);
 }
 
-/* --- what is said --------------------------------------------------------------------------------------------------------------- */
+/* --- what is said ------------------------------------------------------------------------------------------------- */
 
 static void test_description(void **state) {
     (void)state;
@@ -353,14 +358,13 @@ static void test_description(void **state) {
     assert_true(in_place.bytes_read_forward > 0 && in_place.bytes_read_backward > 0);
 }
 
-/* --- what is refused ------------------------------------------------------------------------------------------------------------ */
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 static void assert_refused(const ls_attention_options *options, ls_code code, const char *part) {
     ls_shared_attention *untouched = NULL;
     const ls_status status = ls_shared_attention_open(options, &untouched);
     if (status.code != code || strstr(status.text, part) == NULL)
-        fail_msg("%s: %s; expected %s with \"%s\"", ls_code_name(status.code), status.text,
-                 ls_code_name(code), part);
+        fail_msg("%s: %s; expected %s with \"%s\"", ls_code_name(status.code), status.text, ls_code_name(code), part);
     assert_null(untouched);
 }
 
@@ -405,8 +409,7 @@ static void test_refused_options(void **state) {
         {WITH(spread.memory, 100), LS_NO_MEMORY, "memory"},
     };
 #undef WITH
-    for (size_t i = 0; i < LS_COUNT(cases); i++)
-        assert_refused(&cases[i].options, cases[i].code, cases[i].part);
+    for (size_t i = 0; i < LS_COUNT(cases); i++) assert_refused(&cases[i].options, cases[i].code, cases[i].part);
 }
 
 static ls_status backward_first(ls_attention_rank *r, void *context) {
@@ -422,10 +425,9 @@ static ls_status one_gives_up(ls_attention_rank *r, void *context) {
     return ls_error(LS_INVALID, "the forward pass ended without its other rank");
 }
 
-static void assert_fails(bool gradients, bool threads, ls_attention_work work, ls_code code,
-                         const char *part) {
-    ls_attention_options options = options_for(
-        LS_F32, 0, (ls_spread){.ranks = 2, .strategy = "ring", .as_threads = threads, .wait_timeout = 60});
+static void assert_fails(bool gradients, bool threads, ls_attention_work work, ls_code code, const char *part) {
+    ls_attention_options options =
+        options_for(LS_F32, 0, (ls_spread){.ranks = 2, .strategy = "ring", .as_threads = threads, .wait_timeout = 60});
     options.gradients = gradients;
     ls_shared_attention *attention;
     assert_ok(ls_shared_attention_open(&options, &attention));

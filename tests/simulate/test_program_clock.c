@@ -22,8 +22,8 @@ static const ls_rates even = {.core = {.attention = {{.flop = 1e-9}, {.flop = 1e
 static int step_of(const ls_image *image) { return ls_program_find(image, LS_PROGRAM_STEP); }
 
 static void play(const image_set *set, const ls_rates *rates, ls_simulated_rank *out) {
-    const ls_status status = ls_simulate((const ls_image *const *)set->image, set->ranks,
-                                         step_of(set->image[0]), rates, NULL, out);
+    const ls_status status =
+        ls_simulate((const ls_image *const *)set->image, set->ranks, step_of(set->image[0]), rates, NULL, out);
     if (status.code != LS_OK) fail_msg("%s", status.text);
 }
 
@@ -111,10 +111,10 @@ static void what_is_seen_adds_up(void **state) {
         for (int r = 0; r < set.ranks; r++)
             all[r] = (seen){.program = &set.image[r]->programs[step_of(set.image[r])], .last = {-1, -1}};
         const ls_simulation_watch watch = {see, all};
-        assert_int_equal(ls_simulate((const ls_image *const *)set.image, set.ranks, step_of(set.image[0]),
-                                     &even, &watch, times)
-                             .code,
-                         LS_OK);
+        assert_int_equal(
+            ls_simulate((const ls_image *const *)set.image, set.ranks, step_of(set.image[0]), &even, &watch, times)
+                .code,
+            LS_OK);
         for (int r = 0; r < set.ranks; r++) {
             const double rounding = 1e-9 * times[r].end;
             assert_int_equal(all[r].instrs, all[r].program->n_instrs);
@@ -146,9 +146,9 @@ static void a_hang_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_time_is_accounted_for), cmocka_unit_test(imbalance_is_waited_for),
-        cmocka_unit_test(a_slow_network_is_waited_for), cmocka_unit_test(what_is_seen_adds_up),
-        cmocka_unit_test(a_hang_is_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_time_is_accounted_for),
+                                       cmocka_unit_test(imbalance_is_waited_for),
+                                       cmocka_unit_test(a_slow_network_is_waited_for),
+                                       cmocka_unit_test(what_is_seen_adds_up), cmocka_unit_test(a_hang_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

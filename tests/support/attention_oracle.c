@@ -130,8 +130,7 @@ problem problem_make(const test_case *c, ls_dtype dtype) {
     const double spread = c->spread != 0 ? c->spread : 1;
     const ls_mask mask = parse_mask(c->mask);
     const ls_layout_mask masks[] = {{&mask, 1}};
-    const ls_layout_need need = {
-        .kind = c->layout, .S = c->S, .P = c->P, .masks = masks, .n_masks = LS_COUNT(masks)};
+    const ls_layout_need need = {.kind = c->layout, .S = c->S, .P = c->P, .masks = masks, .n_masks = LS_COUNT(masks)};
     ls_arena *arena = ls_arena_create();
     const ls_layout layout = ls_layout_make(&need, arena);
     p.n = ls_layout_count(&layout, c->rank);
@@ -181,6 +180,5 @@ void problem_free(problem *p) {
         key_block *block = &p->block[r];
         free(block->kpos), free(block->k), free(block->v), free(block->dk), free(block->dv);
     }
-    free(p->block), free(p->spans), free(p->q), free(p->dout), free(p->o), free(p->dq), free(p->lse),
-        free(p->delta);
+    free(p->block), free(p->spans), free(p->q), free(p->dout), free(p->o), free(p->dq), free(p->lse), free(p->delta);
 }

@@ -18,7 +18,7 @@ typedef struct images {
     ls_image *image[MOST_RANKS];
 } images;
 
-/* --- compiling --------------------------------------------------------------------------------------------------------------- */
+/* --- compiling ---------------------------------------------------------------------------------------------------- */
 
 static ls_tensor add_sink(ls_graph *g, const plain_attention *problem) {
     if (problem->sink == NULL) return LS_NO_TENSOR;
@@ -28,11 +28,8 @@ static ls_tensor add_sink(ls_graph *g, const plain_attention *problem) {
 
 static ls_tensor add_input(ls_graph *g, const plain_sizes *n, int i) {
     const int64_t heads = i == PLAIN_K || i == PLAIN_V ? n->Hkv : n->Hq;
-    const ls_shape shape = {4,
-                            {{n->B, LS_FACTOR_BATCH},
-                             {n->S, LS_FACTOR_SEQUENCE},
-                             {heads, LS_FACTOR_NONE},
-                             {n->D, LS_FACTOR_NONE}}};
+    const ls_shape shape = {
+        4, {{n->B, LS_FACTOR_BATCH}, {n->S, LS_FACTOR_SEQUENCE}, {heads, LS_FACTOR_NONE}, {n->D, LS_FACTOR_NONE}}};
     return ls_graph_leaf(g, LS_ROLE_INPUT, in_name[i], g->dtype, &shape);
 }
 
@@ -41,8 +38,7 @@ static void destroy(images *set) {
     ls_graph_destroy(set->graph);
 }
 
-static ls_status compile(const plain_attention *problem, const ls_target *target, ls_dtype dtype,
-                         images *out) {
+static ls_status compile(const plain_attention *problem, const ls_target *target, ls_dtype dtype, images *out) {
     ls_graph *g = out->graph = ls_graph_create(dtype);
     ls_tensor in[PLAIN_INPUTS], fetch[PLAIN_OUTPUTS];
     for (int i = 0; i < PLAIN_INPUTS; i++) in[i] = add_input(g, &problem->n, i);
@@ -73,8 +69,7 @@ static attention_traffic measure(const images *set) {
               evaluate = ls_program_find(set->image[0], LS_PROGRAM_EVALUATE);
     for (int r = 0; r < set->ranks; r++) {
         const ls_image *image = set->image[r];
-        const ls_program_cost forward = ls_program_measure(image, evaluate),
-                              both = ls_program_measure(image, micro);
+        const ls_program_cost forward = ls_program_measure(image, evaluate), both = ls_program_measure(image, micro);
         double slots = 0;
         for (int b = 0; b < image->n_buffers; b++) {
             const ls_buffer *buffer = &image->buffers[b];
@@ -99,7 +94,7 @@ ls_status attention_traffic_of(const plain_attention *problem, const ls_target *
     return status;
 }
 
-/* --- running ----------------------------------------------------------------------------------------------------------------- */
+/* --- running ------------------------------------------------------------------------------------------------------ */
 
 /* What the ranks share: dense global arrays in the types of the graph. */
 typedef struct shared_run {
@@ -126,8 +121,7 @@ static ls_status run_once(const shared_run *shared, ls_comm *comm, ls_executor *
         ls_executor_scatter(executor, ls_image_find(image, in_name[i]), shared->in[i]);
     if (shared->sink != NULL) ls_executor_scatter(executor, ls_image_find(image, "sink"), shared->sink);
     LS_TRY(ls_executor_run(executor, ls_program_find(ls_executor_image(executor), LS_PROGRAM_MICRO)));
-    for (int i = 0; i < PLAIN_OUTPUTS; i++)
-        ls_executor_gather(executor, ls_image_find(image, out_name[i]), out[i]);
+    for (int i = 0; i < PLAIN_OUTPUTS; i++) ls_executor_gather(executor, ls_image_find(image, out_name[i]), out[i]);
     return ls_ok();
 }
 
@@ -136,8 +130,7 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     ls_executor *executor;
     LS_TRY(ls_executor_create(shared->set->image[ls_comm_rank(comm)], comm, &executor));
     ls_status status = ls_ok();
-    for (int i = 0; i < RUNS && status.code == LS_OK; i++)
-        status = run_once(shared, comm, executor, shared->out[i]);
+    for (int i = 0; i < RUNS && status.code == LS_OK; i++) status = run_once(shared, comm, executor, shared->out[i]);
     ls_executor_destroy(executor);
     return status;
 }
@@ -150,7 +143,7 @@ static ls_status launch(shared_run *shared) {
     return status;
 }
 
-/* --- arrays ------------------------------------------------------------------------------------------------------------------ */
+/* --- arrays ------------------------------------------------------------------------------------------------------- */
 
 static void *typed(const double *x, int64_t n, ls_dtype dtype) {
     void *out = malloc(ls_dtype_bytes(dtype) * (size_t)n);
@@ -173,8 +166,7 @@ static double *widened(const void *x, int64_t n, ls_dtype dtype) {
         if (dtype == LS_F64)
             out[i] = ((const double *)x)[i];
         else
-            out[i] = dtype == LS_F32 ? (double)((const float *)x)[i]
-                                     : (double)ls_bf16_to_f32(((const ls_bf16 *)x)[i]);
+            out[i] = dtype == LS_F32 ? (double)((const float *)x)[i] : (double)ls_bf16_to_f32(((const ls_bf16 *)x)[i]);
     }
     return out;
 }
@@ -183,8 +175,7 @@ static ls_dtype type_of(int output, ls_dtype dtype) {
     return output == PLAIN_LSE ? ls_dtype_accumulator(dtype) : dtype;
 }
 
-static ls_status run(const plain_attention *problem, const images *set, ls_dtype dtype,
-                     attention_result *out) {
+static ls_status run(const plain_attention *problem, const images *set, ls_dtype dtype, attention_result *out) {
     shared_run shared = {.set = set};
     size_t bytes[PLAIN_OUTPUTS];
     for (int i = 0; i < PLAIN_INPUTS; i++)
@@ -198,8 +189,7 @@ static ls_status run(const plain_attention *problem, const images *set, ls_dtype
         }
     }
     const ls_status status = launch(&shared);
-    *out = (attention_result){
-        .same_bits = true, .transfers = ls_transfers_of(set->image[0]), .traffic = measure(set)};
+    *out = (attention_result){.same_bits = true, .transfers = ls_transfers_of(set->image[0]), .traffic = measure(set)};
     for (int i = 0; i < PLAIN_OUTPUTS; i++) {
         out->same_bits &= memcmp(shared.out[0][i], shared.out[1][i], bytes[i]) == 0;
         out->out[i] = widened(shared.out[0][i], plain_output_count(&problem->n, i), type_of(i, dtype));

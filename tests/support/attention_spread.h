@@ -1,6 +1,6 @@
 /*
- * One attention problem on ranks: compiled for each of them, verified, run by threads over shared memory. All outputs of a program
- * hold NaN before it runs, and it runs twice.
+ * One attention problem on ranks: compiled for each of them, verified, run by threads over shared memory. All outputs
+ * of a program hold NaN before it runs, and it runs twice.
  */
 #ifndef TESTS_ATTENTION_SPREAD_H
 #define TESTS_ATTENTION_SPREAD_H
@@ -8,7 +8,10 @@
 #include "compile/compile.h"
 #include "plain_attention.h"
 
-/* The bytes that a rank's programs send, read in place and hold in slots (the maximum over ranks), and that all ranks send together. */
+/*
+ * The bytes that a rank's programs send, read in place and hold in slots (the maximum over ranks), and that all ranks
+ * send together.
+ */
 typedef struct attention_traffic {
     double sent_forward, sent_backward, read_forward, read_backward;
     double slot_bytes;
@@ -23,8 +26,9 @@ typedef struct attention_result {
 } attention_result;
 
 /*
- * Runs it forward and backward under the target (rank is filled in) in this dtype. *refused: the compiler's refusal (LS_USAGE,
- * LS_UNSUPPORTED), after which nothing ran, else LS_OK. Another error is returned. attention_result_free frees what it points to.
+ * Runs it forward and backward under the target (rank is filled in) in this dtype. *refused: the compiler's refusal
+ * (LS_USAGE, LS_UNSUPPORTED), after which nothing ran, else LS_OK. Another error is returned. attention_result_free
+ * frees what it points to.
  */
 ls_status attention_spread(const plain_attention *problem, const ls_target *target, ls_dtype dtype,
                            attention_result *out, ls_status *refused);

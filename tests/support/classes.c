@@ -2,9 +2,7 @@
 
 #include <string.h>
 
-static bool views_equal(const ls_view *a, const ls_view *b) {
-    return a->dtype == b->dtype && ls_view_same_form(a, b);
-}
+static bool views_equal(const ls_view *a, const ls_view *b) { return a->dtype == b->dtype && ls_view_same_form(a, b); }
 
 static bool operands_equal(const ls_operand *a, const ls_operand *b, int n) {
     for (int i = 0; i < n; i++) {
@@ -41,12 +39,11 @@ static bool kept_equal(const ls_kept *a, const ls_kept *b, int n) {
 }
 
 static bool programs_equal(const ls_program *a, const ls_program *b, int n_buffers) {
-    if (strcmp(a->name, b->name) != 0 || !kept_equal(a->kept, b->kept, n_buffers) ||
-        a->n_instrs != b->n_instrs || a->n_channels != b->n_channels || a->first_word != b->first_word)
+    if (strcmp(a->name, b->name) != 0 || !kept_equal(a->kept, b->kept, n_buffers) || a->n_instrs != b->n_instrs ||
+        a->n_channels != b->n_channels || a->first_word != b->first_word)
         return false;
     for (int c = 0; c < a->n_channels; c++)
-        if (strcmp(a->channels[c].name, b->channels[c].name) != 0 ||
-            a->channels[c].uses != b->channels[c].uses)
+        if (strcmp(a->channels[c].name, b->channels[c].name) != 0 || a->channels[c].uses != b->channels[c].uses)
             return false;
     for (int i = 0; i < a->n_instrs; i++)
         if (!instrs_equal(&a->instrs[i], &b->instrs[i])) return false;
@@ -54,9 +51,8 @@ static bool programs_equal(const ls_program *a, const ls_program *b, int n_buffe
 }
 
 static bool buffers_equal(const ls_buffer *a, const ls_buffer *b) {
-    return strcmp(a->name, b->name) == 0 && a->space == b->space && a->kind == b->kind &&
-           a->bytes == b->bytes && a->offset == b->offset && a->program == b->program &&
-           a->first == b->first && a->last == b->last;
+    return strcmp(a->name, b->name) == 0 && a->space == b->space && a->kind == b->kind && a->bytes == b->bytes &&
+           a->offset == b->offset && a->program == b->program && a->first == b->first && a->last == b->last;
 }
 
 static bool displacements_equal(const ls_displacement *a, const ls_displacement *b) {
@@ -68,9 +64,9 @@ static bool displacements_equal(const ls_displacement *a, const ls_displacement 
 }
 
 bool images_equal(const ls_image *a, const ls_image *b) {
-    if (a->n_buffers != b->n_buffers || a->n_teams != b->n_teams ||
-        a->n_displacements != b->n_displacements || a->n_pieces != b->n_pieces ||
-        a->flat_elements != b->flat_elements || a->words != b->words || a->n_programs != b->n_programs)
+    if (a->n_buffers != b->n_buffers || a->n_teams != b->n_teams || a->n_displacements != b->n_displacements ||
+        a->n_pieces != b->n_pieces || a->flat_elements != b->flat_elements || a->words != b->words ||
+        a->n_programs != b->n_programs)
         return false;
     for (int i = 0; i < a->n_buffers; i++)
         if (!buffers_equal(&a->buffers[i], &b->buffers[i])) return false;

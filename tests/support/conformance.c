@@ -14,10 +14,10 @@
 #include "attention_spread.h"
 
 /*
- * Bounds of errors by type and size of logits: a multiple of the error of one rank, a floor, and a number of roundings of the problem's
- * largest lse. A large lse in f32 is off by half a unit of its last place (1,500: 2^-14), and so is the weight with which a part is merged.
- * Where one rank rounds nothing, because one key has all the weight, several ranks may round. Over all cases together twice the error of one
- * rank suffices without that term (conformance_report).
+ * Bounds of errors by type and size of logits: a multiple of the error of one rank, a floor, and a number of roundings
+ * of the problem's largest lse. A large lse in f32 is off by half a unit of its last place (1,500: 2^-14), and so is
+ * the weight with which a part is merged. Where one rank rounds nothing, because one key has all the weight, several
+ * ranks may round. Over all cases together twice the error of one rank suffices without that term (conformance_report).
  */
 static const struct {
     ls_dtype dtype;
@@ -57,7 +57,7 @@ conformance *conformance_open(const conformance_axes *axes, conformance_account 
     return c;
 }
 
-/* --- the reference ----------------------------------------------------------------------------------------------------------- */
+/* --- the reference ------------------------------------------------------------------------------------------------ */
 
 /* |x - x*| / max(|x*|, 1e-3 sqrt(n)), without infinities, which must stand in the same places. */
 static double error_of(const double *x, const double *exact, int64_t n) {
@@ -85,8 +85,7 @@ static void forget_problem(conformance *c) {
 
 static void take_problem(conformance *c, const conformance_case *it) {
     const int *at = it->at;
-    const int key[] = {at[CONFORM_MASK], at[CONFORM_HEADS], at[CONFORM_SHAPE], at[CONFORM_LOGITS],
-                       at[CONFORM_EXTRAS]};
+    const int key[] = {at[CONFORM_MASK], at[CONFORM_HEADS], at[CONFORM_SHAPE], at[CONFORM_LOGITS], at[CONFORM_EXTRAS]};
     if (c->has_problem && memcmp(key, c->key, sizeof key) == 0) return;
     forget_problem(c);
     memcpy(c->key, key, sizeof key);
@@ -117,7 +116,7 @@ static const baseline *take_baseline(conformance *c, const conformance_case *it)
     return one;
 }
 
-/* --- a case ------------------------------------------------------------------------------------------------------------------ */
+/* --- a case ------------------------------------------------------------------------------------------------------- */
 
 static void check_blind_rows(const conformance *c, const char *name, const attention_result *r) {
     const plain_sizes *n = &c->problem.n;
@@ -127,8 +126,8 @@ static void check_blind_rows(const conformance *c, const char *name, const atten
         for (int64_t d = 0; d < n->D; d++) {
             const int64_t at = ((b * n->S + s) * n->Hq + h) * n->D + d;
             if (r->out[PLAIN_O][at] != 0 || r->out[PLAIN_DQ][at] != 0)
-                fail_msg("%s: query %lld sees nothing and has o %g, dq %g", name, (long long)s,
-                         r->out[PLAIN_O][at], r->out[PLAIN_DQ][at]);
+                fail_msg("%s: query %lld sees nothing and has o %g, dq %g", name, (long long)s, r->out[PLAIN_O][at],
+                         r->out[PLAIN_DQ][at]);
         }
     }
 }
@@ -154,8 +153,7 @@ static double lse_rounding(const plain_attention *p) {
     return ldexp(1, exponent - FLT_MANT_DIG - 1);
 }
 
-static void check_errors(conformance *c, const conformance_case *it, const char *name,
-                         const attention_result *r) {
+static void check_errors(conformance *c, const conformance_case *it, const char *name, const attention_result *r) {
     const int t = it->at[CONFORM_DTYPE], logits = it->at[CONFORM_LOGITS];
     const baseline *one = take_baseline(c, it);
     const conformance_place *place = &c->axes->place[it->at[CONFORM_PLACE]];
@@ -166,8 +164,7 @@ static void check_errors(conformance *c, const conformance_case *it, const char 
     for (int i = 0; i < PLAIN_OUTPUTS; i++) {
         const double *exact = limits[t].dtype == LS_F64 ? one->result.out[i] : c->problem.out[i];
         const double error = error_of(r->out[i], exact, plain_output_count(&c->problem.n, i));
-        const double limit = limits[t].limit[logits].times_one_rank * one->error[i] +
-                             limits[t].limit[logits].floor +
+        const double limit = limits[t].limit[logits].times_one_rank * one->error[i] + limits[t].limit[logits].floor +
                              limits[t].limit[logits].lse_roundings * lse_rounding(&c->problem);
         if (!(error <= limit))
             fail_msg("%s: %s is off by %g, at most %g expected; one rank is off by %g", name,

@@ -1,10 +1,12 @@
 /*
- * Conformance of attention strategies: every strategy × mesh × mask × layout × heads × type × transfers × shape × isa, forward and backward,
- * against the formula in f64 and against one rank of the same isa. test_conformance.c runs a covering set of pairs, long_conformance.c all.
+ * Conformance of attention strategies: every strategy × mesh × mask × layout × heads × type × transfers × shape × isa,
+ * forward and backward, against the formula in f64 and against one rank of the same isa. test_conformance.c runs a
+ * covering set of pairs, long_conformance.c all.
  *
- * The error of a result is |x - x*| / max(|x*|, 1e-3 sqrt(elements)), with x* from the formula in f64 on the same inputs. Bounds: distributed
- * f64 1e-12 from one rank in f64; f32 1e-5; bf16 twice the error of one rank plus half a rounding (2^-9). With logits of ±1e3: f32 twice the
- * error of one rank plus a rounding of lse (2^-15; docs/decisions/large-logits.md), f64 twice the error of one rank plus 1e-12.
+ * The error of a result is |x - x*| / max(|x*|, 1e-3 sqrt(elements)), with x* from the formula in f64 on the same
+ * inputs. Bounds: distributed f64 1e-12 from one rank in f64; f32 1e-5; bf16 twice the error of one rank plus half a
+ * rounding (2^-9). With logits of ±1e3: f32 twice the error of one rank plus a rounding of lse (2^-15;
+ * docs/decisions/large-logits.md), f64 twice the error of one rank plus 1e-12.
  */
 #ifndef TESTS_CONFORMANCE_H
 #define TESTS_CONFORMANCE_H
@@ -14,7 +16,10 @@
 #include "compile/compile.h"
 #include "plain_attention.h"
 
-/* place: a strategy on a mesh; logits: ordinary or extreme; extras: sinks and soft caps; isa: one that this machine has. */
+/*
+ * place: a strategy on a mesh; logits: ordinary or extreme; extras: sinks and soft caps; isa: one that this machine
+ * has.
+ */
 enum {
     CONFORM_PLACE,
     CONFORM_MASK,
@@ -34,7 +39,7 @@ typedef struct conformance_case {
     int at[CONFORM_AXES];
 } conformance_case;
 
-/* --- the axes (conformance_axes.c) --------------------------------------------------------------------------------------------- */
+/* --- the axes (conformance_axes.c) -------------------------------------------------------------------------------- */
 
 typedef struct conformance_place {
     const char *strategy;
@@ -65,14 +70,16 @@ ls_mask conformance_mask(int index, int shape); /* its ends are static */
 const char *conformance_mask_name(int mask);
 plain_sizes conformance_sizes(int shape, int head);
 ls_dtype conformance_dtype(int dtype);
-/* Sets how blocks come, and who can read whose heap; returns what the images are then to do, as ls_transfers_of says. */
+/*
+ * Sets how blocks come, and who can read whose heap; returns what the images are then to do, as ls_transfers_of says.
+ */
 const char *conformance_transfers(int t, const conformance_place *place, ls_target *target);
 double conformance_spread(int logits); /* standard deviation of q and k */
 plain_extras conformance_extras(int e);
 bool conformance_has_kernels(ls_isa isa, int dtype); /* of its own: some that need all of its features */
 void conformance_say(const conformance_axes *axes, const conformance_case *c, char *out, size_t room);
 
-/* --- running (conformance.c) --------------------------------------------------------------------------------------------------- */
+/* --- running (conformance.c) -------------------------------------------------------------------------------------- */
 
 typedef struct conformance conformance;
 typedef struct conformance_account conformance_account;
@@ -80,13 +87,13 @@ typedef struct conformance_account conformance_account;
 /* Cases that run are added to the account. */
 conformance *conformance_open(const conformance_axes *axes, conformance_account *account);
 /*
- * Runs a case and checks all its results; a wrong one fails the test with names and figures. Cases with equal mask, heads, shape, logits
- * and extras should follow each other, because their reference is computed once.
+ * Runs a case and checks all its results; a wrong one fails the test with names and figures. Cases with equal mask,
+ * heads, shape, logits and extras should follow each other, because their reference is computed once.
  */
 void conformance_check(conformance *c, const conformance_case *it);
 void conformance_close(conformance *c);
 
-/* --- the account (conformance_account.c) --------------------------------------------------------------------------------------- */
+/* --- the account (conformance_account.c) -------------------------------------------------------------------------- */
 
 enum { CONFORM_DTYPES = 3, CONFORM_LOGIT_SIZES = 2 };
 
@@ -105,8 +112,8 @@ struct conformance_account {
 
 void conformance_account_add(conformance_account *to, const conformance_account *from);
 /*
- * Prints cases by strategy and isa, and errors by ranks; names isas that this machine lacks. Fails the test where a strategy or an isa of the
- * machine has not run, or errors grow with the ranks. Returns how many cases ran.
+ * Prints cases by strategy and isa, and errors by ranks; names isas that this machine lacks. Fails the test where a
+ * strategy or an isa of the machine has not run, or errors grow with the ranks. Returns how many cases ran.
  */
 int conformance_report(const conformance_axes *axes, const conformance_account *account);
 

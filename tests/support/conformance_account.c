@@ -12,14 +12,13 @@
 const char *const conformance_result_name[PLAIN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv"};
 
 /*
- * Bounds over many cases together, as multiples of the error of one rank. bf16 and f32 do not grow with the ranks, since outputs and
- * gradients are summed in f32. Merging rounds lse once for each block, which is little beside bf16 and much with logits of 1e3 in f32.
- * f64 is at the rounding of its sums. 0: no bound.
+ * Bounds over many cases together, as multiples of the error of one rank. bf16 and f32 do not grow with the ranks,
+ * since outputs and gradients are summed in f32. Merging rounds lse once for each block, which is little beside bf16
+ * and much with logits of 1e3 in f32. f64 is at the rounding of its sums. 0: no bound.
  */
 static const struct {
     double results, lse;
-} most_share[CONFORM_DTYPES][CONFORM_LOGIT_SIZES] = {
-    {{0, 0}, {0, 0}}, {{1.25, 1.5}, {2, 2}}, {{1.1, 1.5}, {1.1, 1.5}}};
+} most_share[CONFORM_DTYPES][CONFORM_LOGIT_SIZES] = {{{0, 0}, {0, 0}}, {{1.25, 1.5}, {2, 2}}, {{1.1, 1.5}, {1.1, 1.5}}};
 
 enum { ENOUGH = 25 }; /* cases, for a mean to say something */
 
@@ -56,9 +55,8 @@ static void print_errors(const conformance_account *account, int t, int logits) 
         char line[256];
         size_t used = 0;
         for (int i = 0; i < PLAIN_OUTPUTS; i++)
-            used +=
-                (size_t)snprintf(line + used, sizeof line - used, "  %s %.1e · %.2f",
-                                 conformance_result_name[i], sqrt(sum->many[i] / sum->cases), share(sum, i));
+            used += (size_t)snprintf(line + used, sizeof line - used, "  %s %.1e · %.2f", conformance_result_name[i],
+                                     sqrt(sum->many[i] / sum->cases), share(sum, i));
         print_message("  %2d ranks %6d cases%s\n", conformance_rank_counts[p], sum->cases, line);
     }
 }
@@ -88,8 +86,8 @@ static void print_isas(const conformance_account *account) {
         size_t used = 0;
         for (int t = 0; t < CONFORM_DTYPES; t++) {
             if (!conformance_has_kernels(isa, t)) continue;
-            used += (size_t)snprintf(line + used, sizeof line - used, "  %s %6d",
-                                     ls_dtype_name(conformance_dtype(t)), account->by_isa[isa][t]);
+            used += (size_t)snprintf(line + used, sizeof line - used, "  %s %6d", ls_dtype_name(conformance_dtype(t)),
+                                     account->by_isa[isa][t]);
         }
         print_message("isa %-10s cases:%s\n", ls_isa_name(isa), line);
     }
@@ -108,9 +106,8 @@ static void check_isas(const conformance_axes *axes, const conformance_account *
 int conformance_report(const conformance_axes *axes, const conformance_account *account) {
     int cases = 0, refused = 0;
     for (int s = 0; s < axes->strategies; s++) {
-        print_message("%-10s %6d cases ran, %d of them in place; %d refused, and %d meshes\n",
-                      ls_strategy_name(s), account->ran[s], account->in_place[s], account->refused[s],
-                      axes->meshes_refused[s]);
+        print_message("%-10s %6d cases ran, %d of them in place; %d refused, and %d meshes\n", ls_strategy_name(s),
+                      account->ran[s], account->in_place[s], account->refused[s], axes->meshes_refused[s]);
         cases += account->ran[s];
         refused += account->refused[s];
     }

@@ -24,8 +24,8 @@ static const struct {
 };
 
 /*
- * Terms as text, joined by +. "documents" are those of the shape. "first:N" shows the first N tokens and nothing else, a window of 0,
- * which the command line does not offer; with it a query may see nothing.
+ * Terms as text, joined by +. "documents" are those of the shape. "first:N" shows the first N tokens and nothing else,
+ * a window of 0, which the command line does not offer; with it a query may see nothing.
  */
 static const char *const masks[] = {
     "full",
@@ -69,8 +69,8 @@ ls_mask conformance_mask(int index, int shape) {
         ls_mask_term *added = &mask.term[mask.n];
         long long first;
         if (strcmp(term, "documents") == 0) {
-            *added = (ls_mask_term){
-                .kind = LS_MASK_DOCUMENTS, .ends = shapes[shape].ends, .n_ends = shapes[shape].n_ends};
+            *added =
+                (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = shapes[shape].ends, .n_ends = shapes[shape].n_ends};
             mask.n++;
         } else if (sscanf(term, "first:%lld", &first) == 1) {
             *added = (ls_mask_term){.kind = LS_MASK_WINDOW, .window = 0, .first = first};
@@ -98,8 +98,7 @@ int conformance_ranks(const conformance_place *place) { return ls_mesh_ranks(&pl
 
 static ls_status asked(const char *strategy, ls_mesh mesh, int head) {
     const plain_sizes n = conformance_sizes(0, head);
-    const ls_attention_problem problem = {
-        .B = n.B, .S = n.S, .Hq = n.Hq, .Hkv = n.Hkv, .D = n.D, .mesh = mesh};
+    const ls_attention_problem problem = {.B = n.B, .S = n.S, .Hq = n.Hq, .Hkv = n.Hkv, .D = n.D, .mesh = mesh};
     const ls_status status = ls_strategy_applicable(strategy, &problem);
     if (status.code != LS_OK && strstr(status.text, strategy) == NULL)
         fail_msg("%s refuses without a reason that names it: \"%s\"", strategy, status.text);
@@ -185,13 +184,11 @@ void conformance_say(const conformance_axes *axes, const conformance_case *c, ch
     const int *at = c->at;
     const conformance_place *place = &axes->place[at[CONFORM_PLACE]];
     const plain_sizes n = conformance_sizes(at[CONFORM_SHAPE], at[CONFORM_HEADS]);
-    snprintf(out, room,
-             "%s of ring %d ulysses %d, %s, %s, %s on %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld%s%s%s",
-             place->strategy, place->mesh.size[LS_AXIS_RING], place->mesh.size[LS_AXIS_ULYSSES],
-             masks[at[CONFORM_MASK]], ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]),
-             ls_dtype_name(dtypes[at[CONFORM_DTYPE]]), ls_isa_name(axes->isa[at[CONFORM_ISA]]),
-             transfers[at[CONFORM_TRANSFERS]].name, (long long)n.B, (long long)n.S, (long long)n.Hq,
-             (long long)n.Hkv, (long long)n.D, spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "",
-             extras[at[CONFORM_EXTRAS]].sink ? ", sink" : "",
-             extras[at[CONFORM_EXTRAS]].softcap > 0 ? ", soft cap" : "");
+    snprintf(
+        out, room, "%s of ring %d ulysses %d, %s, %s, %s on %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld%s%s%s",
+        place->strategy, place->mesh.size[LS_AXIS_RING], place->mesh.size[LS_AXIS_ULYSSES], masks[at[CONFORM_MASK]],
+        ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]), ls_dtype_name(dtypes[at[CONFORM_DTYPE]]),
+        ls_isa_name(axes->isa[at[CONFORM_ISA]]), transfers[at[CONFORM_TRANSFERS]].name, (long long)n.B, (long long)n.S,
+        (long long)n.Hq, (long long)n.Hkv, (long long)n.D, spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "",
+        extras[at[CONFORM_EXTRAS]].sink ? ", sink" : "", extras[at[CONFORM_EXTRAS]].softcap > 0 ? ", soft cap" : "");
 }

@@ -1,7 +1,7 @@
 /*
- * Pairwise covering sets: few rows, with one value per axis, in which every allowed pair of values of two axes occurs. Greedy (Cohen
- * et al., "The AETG system", IEEE TSE 23(7), 1997): each row begins with a missing pair and takes from each further axis the value
- * that adds the most missing pairs.
+ * Pairwise covering sets: few rows, with one value per axis, in which every allowed pair of values of two axes occurs.
+ * Greedy (Cohen et al., "The AETG system", IEEE TSE 23(7), 1997): each row begins with a missing pair and takes from
+ * each further axis the value that adds the most missing pairs.
  */
 #ifndef TESTS_COVERING_H
 #define TESTS_COVERING_H
@@ -25,8 +25,8 @@ typedef struct covering_axes {
 } covering_axes;
 
 /*
- * The rows, in an array that the caller frees. Every allowed pair must leave an allowed value of every other axis. *pairs:
- * how many pairs had to be covered.
+ * The rows, in an array that the caller frees. Every allowed pair must leave an allowed value of every other axis.
+ * *pairs: how many pairs had to be covered.
  */
 covering_row *covering_make(const covering_axes *axes, int *rows, int *pairs);
 

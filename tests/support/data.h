@@ -20,8 +20,7 @@ static inline ls_build_options build_options(const ls_tokenizer *tokenizer, cons
 
 /* Text of words; the seed decides its length and letters. */
 static inline size_t random_text(uint64_t seed, size_t most, char *out) {
-    static const char *const words[] = {"long ",   "span ", "a ",  "token ",     "\n",
-                                        "shard, ", "é ",    "數 ", "0123456789 "};
+    static const char *const words[] = {"long ", "span ", "a ", "token ", "\n", "shard, ", "é ", "數 ", "0123456789 "};
     const size_t bytes = ls_rng_below(seed, 1, 0, most);
     size_t at = 0;
     for (uint64_t i = 0; at < bytes; i++) {

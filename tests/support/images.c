@@ -22,14 +22,11 @@ static ls_tensor layer(ls_graph *g, ls_tensor x, ls_tensor table, int i) {
     snprintf(name, sizeof name, "norm.%d", i);
     const ls_tensor n = ls_rmsnorm(g, x, ls_parameter(g, name, 1, (int64_t[]){E}), 1e-5);
     const ls_tensor q = ls_split_last(g, ls_linear(g, n, matrix(g, "q", i, Hq * D, E), LS_NO_TENSOR), Hq, D);
-    const ls_tensor k =
-        ls_split_last(g, ls_linear(g, n, matrix(g, "k", i, Hkv * D, E), LS_NO_TENSOR), Hkv, D);
-    const ls_tensor v =
-        ls_split_last(g, ls_linear(g, n, matrix(g, "v", i, Hkv * D, E), LS_NO_TENSOR), Hkv, D);
+    const ls_tensor k = ls_split_last(g, ls_linear(g, n, matrix(g, "k", i, Hkv * D, E), LS_NO_TENSOR), Hkv, D);
+    const ls_tensor v = ls_split_last(g, ls_linear(g, n, matrix(g, "v", i, Hkv * D, E), LS_NO_TENSOR), Hkv, D);
     const ls_mask mask = ls_mask_causal();
     const ls_tensor o = ls_attention(g, ls_rotate(g, q, table), ls_rotate(g, k, table), v, &mask, 0.5);
-    const ls_tensor h =
-        ls_add(g, x, ls_linear(g, ls_merge_last(g, o), matrix(g, "o", i, E, Hq * D), LS_NO_TENSOR));
+    const ls_tensor h = ls_add(g, x, ls_linear(g, ls_merge_last(g, o), matrix(g, "o", i, E, Hq * D), LS_NO_TENSOR));
     const ls_tensor gate = ls_linear(g, h, matrix(g, "gate", i, F, E), LS_NO_TENSOR);
     const ls_tensor up = ls_linear(g, h, matrix(g, "up", i, F, E), LS_NO_TENSOR);
     return ls_add(g, h, ls_linear(g, ls_swiglu(g, gate, up), matrix(g, "down", i, E, F), LS_NO_TENSOR));
@@ -39,8 +36,7 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, b
     const ls_dtype G = ls_dtype_accumulator(g->dtype);
     const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
     (void)ls_accumulate(g, loss, ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, G, &one));
-    ls_derivative d = {
-        .n_roots = 1, .root = {loss}, .seed = {ls_graph_leaf(g, LS_ROLE_INPUT, LS_BIND_SCALE, G, &one)}};
+    ls_derivative d = {.n_roots = 1, .root = {loss}, .seed = {ls_graph_leaf(g, LS_ROLE_INPUT, LS_BIND_SCALE, G, &one)}};
     const int forward = g->n_nodes;
     must(ls_graph_status(g));
     must(ls_differentiate(g, &d));
@@ -74,8 +70,7 @@ image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layo
                               .strategy = strategy,
                               .layout = layout,
                               .threads = 1,
-                              .transfers =
-                                  reads != READS_NOTHING && can ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT,
+                              .transfers = reads != READS_NOTHING && can ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT,
                               .host_ranks = reads == READS_BLOCK ? U : LS_ONE_HOST};
     return images_of_loss(g, ls_sum(g, ls_cross_entropy(g, logits, labels)), &target, accumulates);
 }
@@ -84,8 +79,7 @@ image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layo
     return images_of_kind(mesh, strategy, layout, S, layers, false, READS_NOTHING);
 }
 
-image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S,
-                            int layers) {
+image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers) {
     return images_of_kind(mesh, strategy, layout, S, layers, true, READS_NOTHING);
 }
 

@@ -11,20 +11,23 @@ typedef struct image_set {
 } image_set;
 
 /*
- * The programs of a loss with AdamW: step and evaluate, and micro when a step has several micro-batches (accumulates). target:
- * rank is ignored. The set owns the graph. Ends the test on failure.
+ * The programs of a loss with AdamW: step and evaluate, and micro when a step has several micro-batches (accumulates).
+ * target: rank is ignored. The set owns the graph. Ends the test on failure.
  */
 image_set images_of_loss(ls_graph *graph, ls_tensor loss, const ls_target *target, bool accumulates);
 /*
- * A network of some layers with attention, norms and a loss, with AdamW, over the mesh. Ends the test on failure. The first: steps
- * of several micro-batches (programs micro and step); the second: of one (program step alone).
+ * A network of some layers with attention, norms and a loss, with AdamW, over the mesh. Ends the test on failure. The
+ * first: steps of several micro-batches (programs micro and step); the second: of one (program step alone).
  */
 image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
 /* The same with attention that reads other ranks' blocks in place, where the strategy can. */
 image_set images_in_place(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
 image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
 
-/* Other ranks' blocks: put; read in place, where the strategy can; or in place within blocks of ulysses ranks, each on its own host. */
+/*
+ * Other ranks' blocks: put; read in place, where the strategy can; or in place within blocks of ulysses ranks, each on
+ * its own host.
+ */
 typedef enum images_reads { READS_NOTHING, READS_ALL, READS_BLOCK } images_reads;
 image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
                          bool accumulates, images_reads reads);

@@ -11,10 +11,9 @@ static void need_ok(ls_status status) {
     abort();
 }
 
-ls_status find_kernel(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel_call *call,
-                      const ls_kernel **out) {
-    return ls_kernel_find(
-        &(ls_kernel_request){.id = ls_kernel_named(name), .dtype = dtype, .isa = isa, .call = call}, out);
+ls_status find_kernel(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel_call *call, const ls_kernel **out) {
+    return ls_kernel_find(&(ls_kernel_request){.id = ls_kernel_named(name), .dtype = dtype, .isa = isa, .call = call},
+                          out);
 }
 
 void run_kernel(const char *name, ls_dtype dtype, ls_isa isa, int threads, ls_kernel_call call) {

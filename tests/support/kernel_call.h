@@ -5,13 +5,11 @@
 #include "kernel/kernel.h"
 
 /* A dense view: VIEW(data, LS_F64, rows, columns). */
-#define VIEW(data, dtype, ...)                                                                \
-    ls_view_dense((data), (dtype), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
-                  (int64_t[]){__VA_ARGS__})
+#define VIEW(data, dtype, ...) \
+    ls_view_dense((data), (dtype), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
 
 /* ls_kernel_find by the contract's name. call may be NULL. */
-ls_status find_kernel(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel_call *call,
-                      const ls_kernel **out);
+ls_status find_kernel(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel_call *call, const ls_kernel **out);
 
 /* Whether this process may run it, and the instruction set that it is for. */
 bool kernel_runs_here(const ls_kernel *kernel);
@@ -23,7 +21,10 @@ const char *kernel_isa_name(const ls_kernel *kernel);
  */
 void run_kernel(const char *name, ls_dtype dtype, ls_isa isa, int threads, ls_kernel_call call);
 
-/* Set-up of a group of tests over the instruction sets of this machine: names those it lacks, whose kernels do not run. Returns 0. */
+/*
+ * Set-up of a group of tests over the instruction sets of this machine: names those it lacks, whose kernels do not run.
+ * Returns 0.
+ */
 int say_missing_isas(void **state);
 
 /* The status that prepare gives for this call. */

@@ -59,8 +59,7 @@ static const struct {
 } limits[] = {{LS_F64, 0, 1e-12}, {LS_F32, 2, 4e-6}, {LS_BF16, 2, 0x1p-9}};
 
 static ls_target target_of(const matrix_place *p) {
-    return (ls_target){.mesh =
-                           ls_mesh_make(meshes[p->mesh].dp, meshes[p->mesh].ring, meshes[p->mesh].ulysses),
+    return (ls_target){.mesh = ls_mesh_make(meshes[p->mesh].dp, meshes[p->mesh].ring, meshes[p->mesh].ulysses),
                        .strategy = meshes[p->mesh].strategy,
                        .layout = layouts[p->layout],
                        .threads = 1,
@@ -93,8 +92,7 @@ static bool next(matrix_place *p, matrix_choice choice) {
         }
         if (p->mesh == (int)LS_COUNT(meshes)) return false;
         const bool striped = layouts[p->layout] == LS_LAYOUT_STRIPED;
-        if (striped && &networks[p->network] == MIXER && meshes[p->mesh].ring * meshes[p->mesh].ulysses > 1)
-            continue;
+        if (striped && &networks[p->network] == MIXER && meshes[p->mesh].ring * meshes[p->mesh].ulysses > 1) continue;
         if (choice(p)) return true;
     }
 }
@@ -108,13 +106,12 @@ typedef struct comparison {
     double *squares;  /* [1 + n_flats], of the errors of the loss and of each gradient's kind */
 } comparison;
 
-static const char *name_of(const comparison *c, int i) {
-    return i < 0 ? "loss" : c->exact.image->flats[i].name;
-}
+static const char *name_of(const comparison *c, int i) { return i < 0 ? "loss" : c->exact.image->flats[i].name; }
 
 /*
- * Where large terms nearly cancel, the rounding error of a gradient at one place is random, on one rank too. So roots of mean squares are
- * compared: here over all gradients of a place, in compare_all over all places and layers. A single gradient at a place may be off by twice as much.
+ * Where large terms nearly cancel, the rounding error of a gradient at one place is random, on one rank too. So roots
+ * of mean squares are compared: here over all gradients of a place, in compare_all over all places and layers. A single
+ * gradient at a place may be off by twice as much.
  */
 static void compare(comparison *c, const matrix_place *p, const network_result *many) {
     const int n = c->exact.image->n_flats;
@@ -188,8 +185,7 @@ int matrix_compare(ls_dtype dtype, matrix_choice choice) {
     size_t limit = 0;
     int places = 0;
     while (limits[limit].dtype != dtype) limit++;
-    for (size_t n = 0; n < LS_COUNT(networks); n++)
-        places += compare_network((int)n, limit, machine.isa, choice);
+    for (size_t n = 0; n < LS_COUNT(networks); n++) places += compare_network((int)n, limit, machine.isa, choice);
     return places;
 }
 

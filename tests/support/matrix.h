@@ -1,11 +1,12 @@
 /*
- * The matrix of example graphs (examples/graphs) × meshes × layouts × savings of memory × types: loss and every gradient against one rank in
- * f64 on the same rounded parameters. test_examples.c runs a covering part of it, long_examples.c all of it.
+ * The matrix of example graphs (examples/graphs) × meshes × layouts × savings of memory × types: loss and every
+ * gradient against one rank in f64 on the same rounded parameters. test_examples.c runs a covering part of it,
+ * long_examples.c all of it.
  *
- * The error of a gradient is |g - g*| / max(|g*|, 1e-3 of the norm of its kind over the layers): see network_error. Bounds: f64 1e-12;
- * f32 and bf16 twice the error of one rank under any instruction set (network_own_errors) plus a floor (f32: 4e-6; bf16: half a rounding,
- * 2^-9), for each kind of gradient over all places and layers and for all gradients of each place (roots of mean squares); for a single
- * gradient at a single place four times.
+ * The error of a gradient is |g - g*| / max(|g*|, 1e-3 of the norm of its kind over the layers): see network_error.
+ * Bounds: f64 1e-12; f32 and bf16 twice the error of one rank under any instruction set (network_own_errors) plus a
+ * floor (f32: 4e-6; bf16: half a rounding, 2^-9), for each kind of gradient over all places and layers and for all
+ * gradients of each place (roots of mean squares); for a single gradient at a single place four times.
  */
 #ifndef TESTS_MATRIX_H
 #define TESTS_MATRIX_H

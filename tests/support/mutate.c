@@ -13,7 +13,7 @@
 #include "run/interpret.h"
 #include "support/images.h"
 
-/* --- one edit ------------------------------------------------------------------------------------------------------------ */
+/* --- one edit ----------------------------------------------------------------------------------------------------- */
 
 typedef struct edit {
     image_set *set;
@@ -34,9 +34,8 @@ static int draw_step(edit *e, int most) {
 
 static void describe(edit *e, const char *verb, int at) {
     const ls_instr *i = &e->program->instrs[at];
-    snprintf(e->what, sizeof e->what, "%s %s instruction %d of rank %d (%s%s%s)", verb, e->program->name, at,
-             e->rank, i->op, i->channel >= 0 ? " " : "",
-             i->channel >= 0 ? e->program->channels[i->channel].name : "");
+    snprintf(e->what, sizeof e->what, "%s %s instruction %d of rank %d (%s%s%s)", verb, e->program->name, at, e->rank,
+             i->op, i->channel >= 0 ? " " : "", i->channel >= 0 ? e->program->channels[i->channel].name : "");
 }
 
 enum {
@@ -146,7 +145,10 @@ static int put_before(const ls_program *p, int at) {
     return at;
 }
 
-/* Overwrites the source of a put that may not be done: forgets the put, takes one before it, or waits only until it was executed. */
+/*
+ * Overwrites the source of a put that may not be done: forgets the put, takes one before it, or waits only until it was
+ * executed.
+ */
 static bool overwrite_early(edit *e) {
     const ls_program *p = e->program;
     const int n = p->n_instrs, from = n > 0 ? draw(e, n) : 0;
@@ -170,8 +172,8 @@ static bool overwrite_early(edit *e) {
 /* Moves an operand of instruction `at` by some elements. */
 static bool shift_operand(edit *e, ls_operand *o, const char *verb, int at) {
     static const int elements[] = {1, 2, 4, 16, 32, 64};
-    const int64_t by = elements[draw(e, (int)LS_COUNT(elements))] * (draw(e, 2) ? 1 : -1) *
-                       (int64_t)ls_dtype_bytes(o->view.dtype);
+    const int64_t by =
+        elements[draw(e, (int)LS_COUNT(elements))] * (draw(e, 2) ? 1 : -1) * (int64_t)ls_dtype_bytes(o->view.dtype);
     if (o->buffer < 0 || ls_view_elements(&o->view) == 0 || (int64_t)o->offset + by < 0) return false;
     describe(e, verb, at);
     o->offset += (size_t)by;
@@ -213,8 +215,7 @@ static bool lay_early(edit *e) {
             x->first < 0 || y->first > x->last || x->last - y->first > 6 || y->last <= x->last ||
             x->offset == y->offset || y->bytes > x->bytes)
             continue;
-        snprintf(e->what, sizeof e->what, "lay \"%s\" of rank %d where \"%s\" still lives", y->name, e->rank,
-                 x->name);
+        snprintf(e->what, sizeof e->what, "lay \"%s\" of rank %d where \"%s\" still lives", y->name, e->rank, x->name);
         if (y->space == LS_PRIVATE) {
             image->buffers[b].offset = x->offset;
             return true;
@@ -302,7 +303,10 @@ static int await_before(const ls_program *p, int at) {
     return at;
 }
 
-/* Grants, leases or returns before the await that comes before that: it no longer waits for it, and goes in front of it. */
+/*
+ * Grants, leases or returns before the await that comes before that: it no longer waits for it, and goes in front of
+ * it.
+ */
 static bool signal_early(edit *e) {
     ls_program *p = e->program;
     const int n = p->n_instrs, from = n > 0 ? draw(e, n) : 0;
@@ -321,8 +325,8 @@ static bool signal_early(edit *e) {
 }
 
 /*
- * Two signals or waits for "free" of a queue exchange their epochs, and perhaps their places: as if this rank had emitted them
- * in another order.
+ * Two signals or waits for "free" of a queue exchange their epochs, and perhaps their places: as if this rank had
+ * emitted them in another order.
  */
 static bool move_epoch(edit *e) {
     static const unsigned ordered = SIGNALS | 1u << LS_INSTR_ACQUIRE | 1u << LS_INSTR_RECLAIM;
@@ -361,7 +365,7 @@ static const struct {
              {"epoch", move_epoch}};
 enum { KINDS = LS_COUNT(kinds) };
 
-/* --- valid programs, and their restoration ------------------------------------------------------------------------------- */
+/* --- valid programs, and their restoration ------------------------------------------------------------------------ */
 
 /* A program's list as compiled, and its operands and edges between queues, one after the other. */
 typedef struct kept_program {
@@ -385,7 +389,10 @@ static void *copy_of(const void *data, size_t bytes) {
     return copy;
 }
 
-/* Copies the operands of a list of instructions to `all` (when save) or from it, and returns their number. `all` NULL: only counts. */
+/*
+ * Copies the operands of a list of instructions to `all` (when save) or from it, and returns their number. `all` NULL:
+ * only counts.
+ */
 static size_t move_operands(const ls_instr *instrs, int n, ls_operand *all, bool save) {
     size_t at = 0;
     for (int i = 0; i < n; i++) {
@@ -428,8 +435,7 @@ static void make_subject(subject *s, ls_mesh mesh, const char *strategy, int lay
             kept_program *kept = &s->programs[r][p];
             kept->n = image->programs[p].n_instrs;
             kept->instrs = copy_of(image->programs[p].instrs, sizeof(ls_instr) * (size_t)kept->n);
-            kept->operands =
-                malloc(sizeof(ls_operand) * move_operands(kept->instrs, kept->n, NULL, true) + 1);
+            kept->operands = malloc(sizeof(ls_operand) * move_operands(kept->instrs, kept->n, NULL, true) + 1);
             (void)move_operands(kept->instrs, kept->n, kept->operands, true);
             kept->after = malloc(sizeof(ls_after) * move_after(kept->instrs, kept->n, NULL, true) + 1);
             (void)move_after(kept->instrs, kept->n, kept->after, true);
@@ -473,11 +479,10 @@ static void free_subject(subject *s) {
     free_images(&s->set);
 }
 
-/* --- judging ------------------------------------------------------------------------------------------------------------- */
+/* --- judging ------------------------------------------------------------------------------------------------------ */
 
 /* Whether some seed gives a result other than the unedited programs; *how: the outcome. */
-static bool is_wrong(const subject *s, uint64_t first, int seeds, ls_interpreter_result *how,
-                     uint64_t *seed) {
+static bool is_wrong(const subject *s, uint64_t first, int seeds, ls_interpreter_result *how, uint64_t *seed) {
     ls_interpreter *in = ls_interpreter_create(images_of(s), s->set.ranks);
     bool same = true;
     for (int i = 0; i < seeds && same; i++) {
@@ -490,8 +495,7 @@ static bool is_wrong(const subject *s, uint64_t first, int seeds, ls_interpreter
     return !same;
 }
 
-static void count(const char *verifier, ls_status status, bool wrong, const edit *e,
-                  mutation_counts *counts) {
+static void count(const char *verifier, ls_status status, bool wrong, const edit *e, mutation_counts *counts) {
     const bool rejected = status.code != LS_OK;
     counts->wrong_rejected += wrong && rejected;
     counts->wrong_accepted += wrong && !rejected;
@@ -518,10 +522,9 @@ static void judge(const subject *s, const edit *e, int seeds, mutation_verdicts 
 }
 
 static void print_counts(const char *name, const char *verifier, const mutation_counts *c) {
-    printf(
-        "%-12s %-5s wrong: %5d rejected, %d accepted; harmless: %4d rejected (%d for order), %4d accepted\n",
-        name, verifier, c->wrong_rejected, c->wrong_accepted, c->harmless_rejected, c->harmless_unordered,
-        c->harmless_accepted);
+    printf("%-12s %-5s wrong: %5d rejected, %d accepted; harmless: %4d rejected (%d for order), %4d accepted\n", name,
+           verifier, c->wrong_rejected, c->wrong_accepted, c->harmless_rejected, c->harmless_unordered,
+           c->harmless_accepted);
 }
 
 static void print_verdicts(const char *name, const mutation_verdicts *v) {
@@ -555,8 +558,8 @@ mutation_verdicts count_mutations(uint64_t first, int edits, int seeds) {
     enum { SUBJECTS = LS_COUNT(meshes) };
     subject *subjects = calloc(SUBJECTS, sizeof *subjects);
     for (int i = 0; i < SUBJECTS; i++)
-        make_subject(&subjects[i], ls_mesh_make(meshes[i].dp, meshes[i].ring, meshes[i].ulysses),
-                     meshes[i].strategy, meshes[i].layers, meshes[i].accumulates, meshes[i].reads);
+        make_subject(&subjects[i], ls_mesh_make(meshes[i].dp, meshes[i].ring, meshes[i].ulysses), meshes[i].strategy,
+                     meshes[i].layers, meshes[i].accumulates, meshes[i].reads);
     mutation_verdicts verdicts[KINDS + 1];
     memset(verdicts, 0, sizeof verdicts);
     uint64_t seed = first;

@@ -5,9 +5,10 @@
 #include <stdint.h>
 
 /*
- * wrong: a hang, another value read or left, or poison, under some seed of the interpreter; else harmless. Most harmless edits that are
- * rejected break a rule of the form, which the interpreter does not need: a slot is put into only after it was granted, a word
- * rises by one and is awaited each time, a value has its name. Others are rejected because two accesses are not ordered.
+ * wrong: a hang, another value read or left, or poison, under some seed of the interpreter; else harmless. Most
+ * harmless edits that are rejected break a rule of the form, which the interpreter does not need: a slot is put into
+ * only after it was granted, a word rises by one and is awaited each time, a value has its name. Others are rejected
+ * because two accesses are not ordered.
  */
 typedef struct mutation_counts {
     int wrong_rejected, wrong_accepted, harmless_rejected, harmless_accepted;
@@ -20,8 +21,9 @@ typedef struct mutation_verdicts {
 } mutation_verdicts;
 
 /*
- * Makes `edits` edits, one at a time, spread over strategies, meshes and kinds of edits, runs each under up to `seeds` seeds, and
- * prints the counts, in all and by kind. Wrong edits that a verifier accepts are described on standard output.
+ * Makes `edits` edits, one at a time, spread over strategies, meshes and kinds of edits, runs each under up to `seeds`
+ * seeds, and prints the counts, in all and by kind. Wrong edits that a verifier accepts are described on standard
+ * output.
  */
 mutation_verdicts count_mutations(uint64_t first, int edits, int seeds);
 

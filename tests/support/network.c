@@ -19,8 +19,7 @@ static ls_status build(const network *n, ls_dtype dtype, ls_graph **out) {
     const ls_tensor loss = n->loss(g);
     const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
     (void)ls_accumulate(g, loss, ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, G, &one));
-    ls_derivative d = {
-        .n_roots = 1, .root = {loss}, .seed = {ls_graph_leaf(g, LS_ROLE_INPUT, LS_BIND_SCALE, G, &one)}};
+    ls_derivative d = {.n_roots = 1, .root = {loss}, .seed = {ls_graph_leaf(g, LS_ROLE_INPUT, LS_BIND_SCALE, G, &one)}};
     *out = g;
     LS_TRY(ls_graph_status(g));
     return ls_differentiate(g, &d);
@@ -83,8 +82,7 @@ static void *make_parameters(const ls_image *image, ls_dtype dtype, ls_dtype rou
 static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, ls_dtype rounded, int64_t flat,
                      network_result *r) {
     const ls_dtype G = ls_dtype_accumulator(dtype);
-    void *parameters = make_parameters(r->image, dtype, rounded),
-         *gradient = calloc((size_t)flat, sizeof(double));
+    void *parameters = make_parameters(r->image, dtype, rounded), *gradient = calloc((size_t)flat, sizeof(double));
     double unit, totals[LS_TOTALS];
     put(&unit, G, 0, 1);
     spread_array in[MOST_INPUTS] = {{LS_BIND_SCALE, &unit}, {LS_BIND_PARAMETERS, parameters}};
@@ -204,12 +202,10 @@ ls_status network_own_errors(const network *n, ls_dtype dtype, const network_res
     for (int i = 0; i <= n_flats; i++) errors[i] = 0;
     for (ls_isa isa = dtype == LS_F32 ? LS_ISA_REF : LS_ISA_BASE; isa < LS_ISA_COUNT; isa++) {
         if (ls_isa_check(isa).code != LS_OK) continue;
-        const ls_target alone = {
-            .mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1, .isa = isa};
+        const ls_target alone = {.mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1, .isa = isa};
         network_result one;
         LS_TRY(network_solve(n, &alone, dtype, dtype, &one));
-        for (int i = 0; i <= n_flats; i++)
-            errors[i] = fmax(errors[i], network_error_of_kind(&one, exact, i - 1));
+        for (int i = 0; i <= n_flats; i++) errors[i] = fmax(errors[i], network_error_of_kind(&one, exact, i - 1));
         network_free(&one);
     }
     return ls_ok();
@@ -228,8 +224,7 @@ double network_difference(const network_result *a, const network_result *b, cons
 
 /* Judges the verifier: a few orders of deliveries leave the same values, and no rank reads poison. */
 static ls_status interpret(const network *n, const ls_image *const *images, int ranks) {
-    ls_interpreter *first = ls_interpreter_create(images, ranks),
-                   *other = ls_interpreter_create(images, ranks);
+    ls_interpreter *first = ls_interpreter_create(images, ranks), *other = ls_interpreter_create(images, ranks);
     const ls_interpreter_result reference = ls_interpreter_run(first, 0);
     ls_status status = ls_ok();
     for (uint64_t seed = 1; seed < 3 && status.code == LS_OK; seed++) {
@@ -248,9 +243,8 @@ ls_status network_verify(const network *n, const ls_target *target) {
     ls_image **images = calloc((size_t)ranks, sizeof(ls_image *));
     ls_graph *g;
     ls_status status = build(n, LS_F64, &g);
-    const ls_job job = {.graph = g,
-                        .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, false),
-                        .adamw = {0.9, 0.95, 1e-8, 0.1}};
+    const ls_job job = {
+        .graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, false), .adamw = {0.9, 0.95, 1e-8, 0.1}};
     for (int r = 0; r < ranks && status.code == LS_OK; r++) {
         ls_target one = *target;
         one.rank = r;
@@ -259,8 +253,8 @@ ls_status network_verify(const network *n, const ls_target *target) {
             status = ls_error(LS_INVALID, "%s: the skeletons of ranks 0 and %d differ", n->name, r);
         const int first = ls_class_of(&target->mesh, r);
         if (status.code == LS_OK && !images_equal(images[r], images[first]))
-            status = ls_error(LS_INVALID, "%s: ranks %d and %d are one class, and their programs differ",
-                              n->name, first, r);
+            status =
+                ls_error(LS_INVALID, "%s: ranks %d and %d are one class, and their programs differ", n->name, first, r);
     }
     if (status.code == LS_OK) status = ls_verify((const ls_image *const *)images, ranks);
     if (status.code == LS_OK) status = ls_verify_local((const ls_image *const *)images, ranks);

@@ -26,30 +26,28 @@ typedef struct network_result {
  * Runs it in `dtype` with parameters rounded to `rounded` first, so that f64 gives the exact result for another type.
  * target: rank is ignored. On LS_OK the caller frees the result.
  */
-LS_MUST_USE ls_status network_solve(const network *n, const ls_target *target, ls_dtype dtype,
-                                    ls_dtype rounded, network_result *out);
+LS_MUST_USE ls_status network_solve(const network *n, const ls_target *target, ls_dtype dtype, ls_dtype rounded,
+                                    network_result *out);
 /* The same in f64, in several micro-batches of the same inputs, whose losses and gradients are added. */
-LS_MUST_USE ls_status network_accumulate(const network *n, const ls_target *target, int micro,
-                                         network_result *out);
+LS_MUST_USE ls_status network_accumulate(const network *n, const ls_target *target, int micro, network_result *out);
 void network_free(network_result *result);
 
 /*
- * The error of a gradient, of parameter i in the order of declaration: |a - b| / max(|b|, 1e-3 of the norm of its kind). A kind is
- * one parameter over all layers: the names that are the same but for numbers. Kinds whose gradient is zero in theory, and in b but
- * for rounding (biases of keys, under a softmax without rotations), are measured against the whole gradient's norm: a thousandth
- * of it would demand more digits than a sum in f32 has.
+ * The error of a gradient, of parameter i in the order of declaration: |a - b| / max(|b|, 1e-3 of the norm of its
+ * kind). A kind is one parameter over all layers: the names that are the same but for numbers. Kinds whose gradient is
+ * zero in theory, and in b but for rounding (biases of keys, under a softmax without rotations), are measured against
+ * the whole gradient's norm: a thousandth of it would demand more digits than a sum in f32 has.
  * -1: the error of the loss.
  */
 double network_error(const network_result *a, const network_result *b, int i);
 /* The root of the mean square over the parameters of its kind in all layers. */
 double network_error_of_kind(const network_result *a, const network_result *b, int i);
 /*
- * The error of rounding of each result on one rank in f32 or bf16, for any order of the sums: errors[1 + i] is the largest
- * network_error_of_kind(-1: of the loss) over the instruction sets of this process. exact: of one rank in f64, parameters rounded to dtype.
- * It follows the condition of the sums; a single instruction set may be lucky.
+ * The error of rounding of each result on one rank in f32 or bf16, for any order of the sums: errors[1 + i] is the
+ * largest network_error_of_kind(-1: of the loss) over the instruction sets of this process. exact: of one rank in f64,
+ * parameters rounded to dtype. It follows the condition of the sums; a single instruction set may be lucky.
  */
-LS_MUST_USE ls_status network_own_errors(const network *n, ls_dtype dtype, const network_result *exact,
-                                         double *errors);
+LS_MUST_USE ls_status network_own_errors(const network *n, ls_dtype dtype, const network_result *exact, double *errors);
 /* The largest of these; what: the one that differs most. */
 double network_difference(const network_result *a, const network_result *b, const char **what);
 

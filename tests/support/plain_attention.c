@@ -108,8 +108,7 @@ static double *draw(int64_t count, double spread, uint64_t stream) {
     double *x = malloc(sizeof *x * (size_t)count);
     LS_ASSERT(x != NULL);
     fill_normal(x, count, stream);
-    for (int64_t i = 0; i < count; i++)
-        x[i] = (double)ls_bf16_to_f32(ls_bf16_from_f32((float)(spread * x[i])));
+    for (int64_t i = 0; i < count; i++) x[i] = (double)ls_bf16_to_f32(ls_bf16_from_f32((float)(spread * x[i])));
     return x;
 }
 
@@ -123,8 +122,7 @@ plain_attention plain_attention_make(plain_sizes n, const ls_mask *mask, plain_e
         a.in[i] = draw(plain_input_count(&n, i), factor, stream + (uint64_t)i);
     }
     if (extras.sink) a.sink = draw(n.Hq, 2, stream + PLAIN_INPUTS);
-    for (int i = 0; i < PLAIN_OUTPUTS; i++)
-        a.out[i] = calloc((size_t)plain_output_count(&n, i), sizeof(double));
+    for (int i = 0; i < PLAIN_OUTPUTS; i++) a.out[i] = calloc((size_t)plain_output_count(&n, i), sizeof(double));
     for (int64_t b = 0; b < n.B; b++) {
         for (int64_t h = 0; h < n.Hq; h++) {
             for (int64_t s = 0; s < n.S; s++) one_row(&a, b, s, h);

@@ -1,6 +1,7 @@
 /*
- * Attention by its formula, in f64, with softmax over all keys at once: the result that every strategy must have. It uses neither the kernels
- * nor spans of masks nor layouts: for each pair of a query and a key the mask's definition decides.
+ * Attention by its formula, in f64, with softmax over all keys at once: the result that every strategy must have. It
+ * uses neither the kernels nor spans of masks nor layouts: for each pair of a query and a key the mask's definition
+ * decides.
  */
 #ifndef TESTS_PLAIN_ATTENTION_H
 #define TESTS_PLAIN_ATTENTION_H
@@ -24,20 +25,19 @@ typedef struct plain_extras {
 
 typedef struct plain_attention {
     plain_sizes n;
-    ls_mask mask;             /* its ends belong to whoever made it */
-    double scale, softcap;    /* softcap 0: none */
-    double *sink;             /* [Hq], a logit of value 0 that every query sees, as it stands; NULL: none */
-    double *in[PLAIN_INPUTS]; /* [B,S,heads,D] */
-    double
-        *out[PLAIN_OUTPUTS]; /* [B,S,heads,D]; lse [B,Hq,S], the sink included, -inf where nothing is seen */
+    ls_mask mask;               /* its ends belong to whoever made it */
+    double scale, softcap;      /* softcap 0: none */
+    double *sink;               /* [Hq], a logit of value 0 that every query sees, as it stands; NULL: none */
+    double *in[PLAIN_INPUTS];   /* [B,S,heads,D] */
+    double *out[PLAIN_OUTPUTS]; /* [B,S,heads,D]; lse [B,Hq,S], the sink included, -inf where nothing is seen */
 } plain_attention;
 
 /* Whether query q sees key k, by the definition of masks in longspan/tensor.h. */
 bool plain_sees(const ls_mask *mask, int64_t q, int64_t k);
 
 /*
- * Normal inputs from a stream, rounded to bf16 so that one reference serves every type; q and k are multiplied by `spread`. Then the formula.
- * plain_attention_free frees the arrays.
+ * Normal inputs from a stream, rounded to bf16 so that one reference serves every type; q and k are multiplied by
+ * `spread`. Then the formula. plain_attention_free frees the arrays.
  */
 plain_attention plain_attention_make(plain_sizes n, const ls_mask *mask, plain_extras extras, double spread,
                                      uint64_t stream);

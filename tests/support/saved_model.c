@@ -159,8 +159,7 @@ void make_model(const char *folder, const char *config, ls_st_dtype dtype) {
         const int64_t size = (int64_t)ls_st_dtype_bytes(dtype), bytes = ls_st_plan_bytes(plan, i);
         char *data = malloc((size_t)bytes);
         assert_non_null(data);
-        for (int64_t k = 0; k < bytes / size; k++)
-            write_element(data + k * size, dtype, bits_of(dtype, seed++));
+        for (int64_t k = 0; k < bytes / size; k++) write_element(data + k * size, dtype, bits_of(dtype, seed++));
         assert_ok(ls_st_write(writer, i, 0, data, bytes));
         free(data);
     }
@@ -172,8 +171,8 @@ void make_model(const char *folder, const char *config, ls_st_dtype dtype) {
 }
 
 scene make_scene(void **state, const char *config) {
-    const scene s = {path_in(state, "model"), path_in(state, "run"),
-                     path_in(state, "run/checkpoint-00000012"), path_in(state, "out")};
+    const scene s = {path_in(state, "model"), path_in(state, "run"), path_in(state, "run/checkpoint-00000012"),
+                     path_in(state, "out")};
     make_model(s.model.text, config, LS_ST_F32);
     const saving saved = {s.model.text, s.run.text, LS_F32, 1};
     save_model(&saved);

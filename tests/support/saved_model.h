@@ -21,9 +21,15 @@ typedef struct kept_path {
 } kept_path;
 kept_path path_in(void **state, const char *path);
 
-/* FOLDER/config.json and FOLDER/model.safetensors: all kinds of numbers of that type, zeros of both signs, subnormals, infinities and quiet NaN. */
+/*
+ * FOLDER/config.json and FOLDER/model.safetensors: all kinds of numbers of that type, zeros of both signs, subnormals,
+ * infinities and quiet NaN.
+ */
 void make_model(const char *folder, const char *config, ls_st_dtype dtype);
-/* RUN/checkpoint-00000012, by ranks that are threads: the model's own weights, no step done; loss 2.5, seed 3, 48 sequences. */
+/*
+ * RUN/checkpoint-00000012, by ranks that are threads: the model's own weights, no step done; loss 2.5, seed 3, 48
+ * sequences.
+ */
 void save_model(const saving *s);
 
 /* A model, a run of it and the checkpoint in it, for the tests that follow. */

@@ -45,13 +45,11 @@ static ls_status rank_main(ls_comm *comm, void *context) {
         if (binding == NULL) return ls_error(LS_INVALID, "no binding \"%s\"", job->in[i].name);
         ls_executor_scatter(executor, binding, job->in[i].data);
     }
-    const int micro = ls_program_find(image, LS_PROGRAM_MICRO),
-              step = ls_program_find(image, LS_PROGRAM_STEP);
+    const int micro = ls_program_find(image, LS_PROGRAM_MICRO), step = ls_program_find(image, LS_PROGRAM_STEP);
     ls_status status = ls_ok();
     for (int i = 0, n = micro_batches(job); i < n && status.code == LS_OK; i++)
         status = ls_executor_run(executor, job->update && i + 1 == n ? step : micro);
-    for (int i = 0; i < job->n_out && status.code == LS_OK; i++)
-        status = gather(shared, executor, &job->out[i]);
+    for (int i = 0; i < job->n_out && status.code == LS_OK; i++) status = gather(shared, executor, &job->out[i]);
     if (job->gradient != NULL && status.code == LS_OK)
         copy_shard(image, target.rank, ls_executor_tensor(executor, LS_BIND_SHARD), job->gradient);
     ls_executor_destroy(executor);

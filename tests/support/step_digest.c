@@ -29,13 +29,11 @@ static void set_inputs(ls_executor *ex) {
     for (int i = 0; i < image->n_bindings; i++) {
         const ls_binding *binding = &image->bindings[i];
         const int64_t n = ls_shape_elements(&binding->shape);
-        if (strcmp(binding->name, LS_BIND_GROUPS) == 0)
-            continue; /* which settings hold where: a constant table */
+        if (strcmp(binding->name, LS_BIND_GROUPS) == 0) continue; /* which settings hold where: a constant table */
         if (binding->operand.view.dtype == LS_I32) {
             int32_t *global = malloc(sizeof *global * (size_t)n);
             const bool positions = strcmp(binding->name, "positions") == 0;
-            for (int64_t k = 0; k < n; k++)
-                global[k] = (int32_t)(positions ? k % image->layout.S : (k * 5 + 3) % 32);
+            for (int64_t k = 0; k < n; k++) global[k] = (int32_t)(positions ? k % image->layout.S : (k * 5 + 3) % 32);
             ls_executor_scatter(ex, binding, global);
             free(global);
         } else if (strcmp(binding->name, LS_BIND_PARAMETERS) == 0) {
@@ -113,8 +111,7 @@ void chaos_changes_nothing(int first_seed, int seeds) {
     const int n = 2 * (int)LS_COUNT(cases);
     int same = 0;
     uint64_t plain = 0, put = 0;
-    for (int i = 0; i < n;
-         i++) { /* of each case first the programs that put, then those that read in place */
+    for (int i = 0; i < n; i++) { /* of each case first the programs that put, then those that read in place */
         const int c = i / 2;
         const ls_mesh mesh = ls_mesh_make(cases[c].dp, cases[c].ring, cases[c].ulysses);
         image_set set = images_of_kind(mesh, cases[c].strategy, cases[c].layout, 26, 1, cases[c].accumulates,
@@ -122,8 +119,8 @@ void chaos_changes_nothing(int first_seed, int seeds) {
         ls_status status = step_digest(&set, NULL, &plain);
         if (i % 2 == 0) put = plain;
         if (status.code == LS_OK && plain != put)
-            fail_msg("%s %dx%dx%d: other bits when read in place", cases[c].strategy, cases[c].dp,
-                     cases[c].ring, cases[c].ulysses);
+            fail_msg("%s %dx%dx%d: other bits when read in place", cases[c].strategy, cases[c].dp, cases[c].ring,
+                     cases[c].ulysses);
         for (int seed = first_seed + i; seed < first_seed + seeds && status.code == LS_OK; seed += n) {
             char name[32];
             snprintf(name, sizeof name, "chaos:%d", seed);

@@ -4,12 +4,14 @@
 
 #include "support/images.h"
 
-/* The programs of ls_phase_walk on random parameters and tokens; ranks are threads. *digest: of the bits of all ranks. */
+/*
+ * The programs of ls_phase_walk on random parameters and tokens; ranks are threads. *digest: of the bits of all ranks.
+ */
 ls_status step_digest(const image_set *set, const char *transport, uint64_t *digest);
 
 /*
- * Runs `seeds` seeds of chaos, spread over strategies, meshes and layouts, and fails the test when a digest differs from
- * that of the plain transport. Prints how many were equal.
+ * Runs `seeds` seeds of chaos, spread over strategies, meshes and layouts, and fails the test when a digest differs
+ * from that of the plain transport. Prints how many were equal.
  */
 void chaos_changes_nothing(int first_seed, int seeds);
 

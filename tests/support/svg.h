@@ -7,8 +7,7 @@ static inline void assert_well_formed(const char *text) {
     const char *open[16];
     int depth = 0;
     for (const char *p = text; *p; p++) {
-        if (*p == '&')
-            assert_true(!strncmp(p, "&amp;", 5) || !strncmp(p, "&lt;", 4) || !strncmp(p, "&gt;", 4));
+        if (*p == '&') assert_true(!strncmp(p, "&amp;", 5) || !strncmp(p, "&lt;", 4) || !strncmp(p, "&gt;", 4));
         if (*p != '<') continue;
         const char *end = strchr(p, '>');
         assert_non_null(end);

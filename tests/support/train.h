@@ -16,9 +16,8 @@ enum { TEXT_BYTES = 48000 };
 
 /* Words drawn from a small list, so that there is something to learn, and all sequences differ. */
 static inline const char *make_text(void **state, const char *name, size_t bytes) {
-    static const char *const words[] = {"the ",   "sequence ", "is ",    "cut ",       "over ",
-                                        "ranks ", "and ",      "every ", "one ",       "sees ",
-                                        "keys,",  "values",    "\n",     "2 + 2 = 4; "};
+    static const char *const words[] = {"the ",   "sequence ", "is ",   "cut ",  "over ",  "ranks ", "and ",
+                                        "every ", "one ",      "sees ", "keys,", "values", "\n",     "2 + 2 = 4; "};
     char *text = calloc(1, bytes + 64);
     assert_non_null(text);
     size_t at = 0;
@@ -53,13 +52,12 @@ static inline ls_train_options tiny_options(const char *model, const char *const
 }
 
 static inline const char *tiny_model(void **state) {
-    return scratch_text(
-        state, "config.json",
-        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"vocab_size\": 256,"
-        " \"hidden_size\": 32, \"intermediate_size\": 64, \"num_hidden_layers\": 2,"
-        " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"max_position_embeddings\": 4096,"
-        " \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0, \"hidden_act\": \"silu\","
-        " \"initializer_range\": 0.05, \"tie_word_embeddings\": false}");
+    return scratch_text(state, "config.json",
+                        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"vocab_size\": 256,"
+                        " \"hidden_size\": 32, \"intermediate_size\": 64, \"num_hidden_layers\": 2,"
+                        " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"max_position_embeddings\": 4096,"
+                        " \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0, \"hidden_act\": \"silu\","
+                        " \"initializer_range\": 0.05, \"tie_word_embeddings\": false}");
 }
 
 /* One test's run: paths of its own that live as long as it does. */
@@ -78,7 +76,7 @@ static inline run_paths *make_paths(void **state, const char *out) {
     return p;
 }
 
-/* --- reading what was written ----------------------------------------------------------------------------------------------- */
+/* --- reading what was written ------------------------------------------------------------------------------------- */
 
 /* A result that is freed at the end of its scope. */
 #define TRAIN_RESULT __attribute__((cleanup(ls_train_result_free))) ls_train_result
@@ -133,7 +131,7 @@ static inline void assert_same_weights(const char *a, const char *b) {
     }
 }
 
-/* --- a run in a process of its own -------------------------------------------------------------------------------------------- */
+/* --- a run in a process of its own -------------------------------------------------------------------------------- */
 
 typedef struct child_run {
     pid_t pid;

@@ -45,8 +45,7 @@ void open_place(void **state, ls_dtype dtype, int ranks, int rank, place *p) {
     *p = (place){.graph = ls_graph_create(dtype)};
     assert_ok(ls_model_open(*state, &p->model));
     assert_ok(ls_model_build(p->model, p->graph, 1, 8, true, &lm));
-    const ls_job job = {.graph = p->graph,
-                        .programs = ls_training_programs(p->graph, 0, LS_UPDATE_ADAMW, false)};
+    const ls_job job = {.graph = p->graph, .programs = ls_training_programs(p->graph, 0, LS_UPDATE_ADAMW, false)};
     ls_target target = {.mesh = ls_mesh_make(1, ranks, 1),
                         .rank = rank,
                         .strategy = ranks == 1 ? "local" : "ring",
@@ -120,8 +119,7 @@ static void encode(ls_st_dtype dtype, double x, char *out) {
     /* F16 of a number with few digits: the exponent's bias moved, the fraction cut. */
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
-    const uint16_t h =
-        x == 0 ? 0 : (uint16_t)((bits >> 16 & 0x8000u) | (((bits >> 13) & 0x3ffffu) - (112u << 10)));
+    const uint16_t h = x == 0 ? 0 : (uint16_t)((bits >> 16 & 0x8000u) | (((bits >> 13) & 0x3ffffu) - (112u << 10)));
     if (dtype == LS_ST_F64)
         memcpy(out, &x, sizeof x);
     else if (dtype == LS_ST_F32)
@@ -136,8 +134,7 @@ void write_entries(const char *path, const ls_st_entry *entries, const int *numb
     assert_ok(ls_st_plan_create(entries, n, NULL, 0, &plan));
     assert_ok(ls_st_create(path, plan, &writer));
     for (int t = 0; t < n; t++) {
-        const int64_t size = (int64_t)ls_st_dtype_bytes(entries[t].dtype),
-                      count = ls_st_plan_bytes(plan, t) / size;
+        const int64_t size = (int64_t)ls_st_dtype_bytes(entries[t].dtype), count = ls_st_plan_bytes(plan, t) / size;
         for (int64_t i = 0; i < count; i++) {
             char bytes[8] = {0};
             const bool last = t + 1 == n && i + 1 == count;

@@ -41,7 +41,10 @@ typedef struct file_case {
 
 /* Element i of parameter number f in a file: exact in every type. */
 double file_value(int f, int64_t i);
-/* Writes tensors of these names, types and shapes. The elements of entry t are those of parameter number[t]; the last element of all is larger by `change`. */
+/*
+ * Writes tensors of these names, types and shapes. The elements of entry t are those of parameter number[t]; the last
+ * element of all is larger by `change`.
+ */
 void write_entries(const char *path, const ls_st_entry *entries, const int *number, int n, double change);
 void write_weights(const ls_image *image, const char *path, file_case c);
 /* Asserts that the rank's parameters are those of write_weights, rounded to its type. */

@@ -50,8 +50,8 @@ static inline void assert_ok(ls_status status) {
 
 static inline void assert_fails(ls_status status, ls_code code, const char *part_of_text) {
     if (status.code != code || !strstr(status.text, part_of_text))
-        fail_msg("got %s '%s'; expected %s with '%s'", ls_code_name(status.code), status.text,
-                 ls_code_name(code), part_of_text);
+        fail_msg("got %s '%s'; expected %s with '%s'", ls_code_name(status.code), status.text, ls_code_name(code),
+                 part_of_text);
 }
 
 static inline void sleep_seconds(double seconds) {

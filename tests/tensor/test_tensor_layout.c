@@ -25,8 +25,7 @@ static void check_permutation(const ls_layout *layout) {
     int64_t total = 0;
     for (int p = 0; p < layout->P; p++) {
         int64_t n = ls_layout_count(layout, p);
-        assert_int_equal(n,
-                         ls_part_start(layout->S, layout->P, p + 1) - ls_part_start(layout->S, layout->P, p));
+        assert_int_equal(n, ls_part_start(layout->S, layout->P, p + 1) - ls_part_start(layout->S, layout->P, p));
         assert_true(n <= ls_layout_most(layout) && n >= layout->S / layout->P);
         assert_int_equal(ls_layout_start(layout, p), total);
         total += n;
@@ -87,8 +86,8 @@ static void test_layouts_that_follow_masks(void **state) {
         const int blocks = i % 10 == 1 ? (int)(S / members) : 1 + (int)(uniform(&draws) * 9);
         if (blocks < 1 || (int64_t)members * blocks > S) continue;
         ls_mask mask = ls_mask_causal();
-        mask.term[mask.n++] = (ls_mask_term){
-            .kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = draw_documents(&draws, S, ends)};
+        mask.term[mask.n++] =
+            (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = draw_documents(&draws, S, ends)};
         const ls_layout_mask masks[] = {{&mask, 2}};
         ls_arena *arena = ls_arena_create();
         for (int kind = LS_LAYOUT_DOCUMENTS; kind <= LS_LAYOUT_BALANCED; kind++) {
@@ -115,8 +114,7 @@ static void test_balanced_is_no_finer_than_needed(void **state) {
     for (int P = 1; P <= 8; P++) {
         for (int which = 0; which < 2; which++) {
             const ls_layout_mask masks[] = {{which == 0 ? &full : &causal, 1}};
-            ls_layout_need need = {
-                .kind = LS_LAYOUT_BALANCED, .S = 4096 + P, .P = P, .masks = masks, .n_masks = 1};
+            ls_layout_need need = {.kind = LS_LAYOUT_BALANCED, .S = 4096 + P, .P = P, .masks = masks, .n_masks = 1};
             const ls_layout balanced = ls_layout_make(&need, arena);
             assert_true(ls_layout_most_runs(&balanced) <= (which == 0 ? 1 : 2));
         }
@@ -133,8 +131,7 @@ static void test_documents_are_balanced_inside(void **state) {
     const ls_layout_mask masks[] = {{&mask, 1}};
     ls_arena *arena = ls_arena_create();
     const ls_layout layout = ls_layout_make(
-        &(ls_layout_need){.kind = LS_LAYOUT_DOCUMENTS, .S = 512, .P = 4, .masks = masks, .n_masks = 1},
-        arena);
+        &(ls_layout_need){.kind = LS_LAYOUT_DOCUMENTS, .S = 512, .P = 4, .masks = masks, .n_masks = 1}, arena);
     const double mean = (double)ls_mask_area(&mask, 512) / 4;
     for (int p = 0; p < 4; p++) {
         int32_t positions[128];

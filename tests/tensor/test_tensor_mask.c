@@ -67,8 +67,7 @@ static void check_query(const ls_mask *mask, int64_t S, int64_t q, int *width) {
     assert_true(n >= 0 && n <= LS_MASK_SPANS);
     for (int j = 0; j < n; j++) {
         assert_true(spans[j].lo >= 0 && spans[j].lo < spans[j].hi && spans[j].hi <= S);
-        if (j > 0)
-            assert_true(spans[j - 1].hi < spans[j].lo); /* disjoint, ascending, and not cut needlessly */
+        if (j > 0) assert_true(spans[j - 1].hi < spans[j].lo); /* disjoint, ascending, and not cut needlessly */
     }
     for (int64_t k = 0; k < S; k++) {
         bool listed = false;

@@ -64,26 +64,25 @@ static ls_token_list expected_ids(records *r) {
     return out;
 }
 
-static void expect_text(const char *family, size_t number, const ls_tokenizer *tokenizer,
-                        const ls_token_list *ids, records *r) {
+static void expect_text(const char *family, size_t number, const ls_tokenizer *tokenizer, const ls_token_list *ids,
+                        records *r) {
     size_t bytes;
     const char *expected = next_record(r, 1, &bytes);
     ls_text text = {0};
     assert_ok(ls_tokenizer_decode(tokenizer, ids->id, ids->count, &text));
     if (text.count != bytes || (bytes > 0 && memcmp(text.byte, expected, bytes) != 0))
-        fail_msg("%s, text %zu: decoded to \"%.*s\", expected \"%.*s\"", family, number, (int)text.count,
-                 text.byte, (int)bytes, expected);
+        fail_msg("%s, text %zu: decoded to \"%.*s\", expected \"%.*s\"", family, number, (int)text.count, text.byte,
+                 (int)bytes, expected);
     free(text.byte);
 }
 
-static void expect_ids(const char *family, size_t number, const ls_tokenizer *tokenizer, const char *text,
-                       size_t bytes, const ls_token_list *expected) {
+static void expect_ids(const char *family, size_t number, const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                       const ls_token_list *expected) {
     ls_token_list ids = {0};
     assert_ok(ls_tokenizer_encode(tokenizer, text, bytes, &ids));
     for (size_t i = 0; i < ids.count && i < expected->count; i++)
         if (ids.id[i] != expected->id[i])
-            fail_msg("%s, text %zu: id %zu is %d, expected %d", family, number, i, ids.id[i],
-                     expected->id[i]);
+            fail_msg("%s, text %zu: id %zu is %d, expected %d", family, number, i, ids.id[i], expected->id[i]);
     assert_int_equal(ids.count, expected->count);
     free(ids.id);
 }
@@ -97,8 +96,7 @@ static void expect_stream(const ls_tokenizer *tokenizer, const ls_token_list *id
     assert_ok(ls_token_stream_finish(stream, &text));
     assert_ok(ls_tokenizer_decode(tokenizer, ids->id, ids->count, &whole));
     if (text.count != whole.count || (whole.count > 0 && memcmp(text.byte, whole.byte, whole.count) != 0))
-        fail_msg("a stream says \"%.*s\", expected \"%.*s\"", (int)text.count, text.byte, (int)whole.count,
-                 whole.byte);
+        fail_msg("a stream says \"%.*s\", expected \"%.*s\"", (int)text.count, text.byte, (int)whole.count, whole.byte);
     free(text.byte);
     free(whole.byte);
     ls_token_stream_destroy(stream);
@@ -169,8 +167,7 @@ static void serves_threads(void **state) {
 static void knows_what_goes_around_a_text(void **state) {
     (void)state;
     ls_tokenizer *t = open_family("llama3");
-    const int32_t begin = ls_tokenizer_find(t, "<|begin_of_text|>"),
-                  end = ls_tokenizer_find(t, "<|end_of_text|>");
+    const int32_t begin = ls_tokenizer_find(t, "<|begin_of_text|>"), end = ls_tokenizer_find(t, "<|end_of_text|>");
     const ls_token_frame frame = ls_tokenizer_frame(t);
     assert_string_equal(ls_tokenizer_name(t), "bpe");
     assert_true(begin > 0 && end == begin + 1);
@@ -185,8 +182,7 @@ static void knows_what_goes_around_a_text(void **state) {
     assert_true(ls_tokenizer_vocabulary(t) > end);
     ls_tokenizer *rare = open_family("rare"), *same = open_family("llama3");
     const ls_token_frame both = ls_tokenizer_frame(rare);
-    assert_true(both.n_before == 1 && both.n_after == 1 &&
-                both.after[0] == ls_tokenizer_end_of_document(rare));
+    assert_true(both.n_before == 1 && both.n_after == 1 && both.after[0] == ls_tokenizer_end_of_document(rare));
     assert_true(ls_tokenizer_fingerprint(t) == ls_tokenizer_fingerprint(same));
     assert_true(ls_tokenizer_fingerprint(t) != ls_tokenizer_fingerprint(rare));
     ls_text text = {0};
@@ -210,8 +206,7 @@ static void long_words_take_no_longer(void **state) {
             ls_token_list ids = {0};
             const double start = ls_seconds();
             assert_ok(ls_tokenizer_encode(tokenizer, text, BYTES, &ids));
-            if (ls_seconds() - start > 60)
-                fail_msg("%s: %.0f s for a word", families[f], ls_seconds() - start);
+            if (ls_seconds() - start > 60) fail_msg("%s: %.0f s for a word", families[f], ls_seconds() - start);
             free(ids.id);
         }
         ls_tokenizer_close(tokenizer);

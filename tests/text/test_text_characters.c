@@ -32,8 +32,8 @@ static uint32_t add_bytes(uint32_t sum, const void *data, size_t bytes) {
 }
 
 static uint32_t add_number(uint32_t sum, uint32_t number) {
-    const unsigned char bytes[] = {(unsigned char)number, (unsigned char)(number >> 8),
-                                   (unsigned char)(number >> 16), (unsigned char)(number >> 24)};
+    const unsigned char bytes[] = {(unsigned char)number, (unsigned char)(number >> 8), (unsigned char)(number >> 16),
+                                   (unsigned char)(number >> 24)};
     return add_bytes(sum, bytes, sizeof bytes);
 }
 
@@ -54,9 +54,8 @@ static void block_text(int block, ls_text *out) {
 
 /* The next random string, as the script draws it. */
 static void random_text(uint64_t *state, ls_text *out) {
-    static const uint32_t kinds[8][2] = {{0, 0x80},       {0x20, 0x40},     {0x300, 0x70},
-                                         {0x80, 0x2f80},  {0xa000, 0x3000}, {0x10000, 0x10000},
-                                         {0x1100, 0x100}, {0x900, 0x400}};
+    static const uint32_t kinds[8][2] = {{0, 0x80},        {0x20, 0x40},       {0x300, 0x70},   {0x80, 0x2f80},
+                                         {0xa000, 0x3000}, {0x10000, 0x10000}, {0x1100, 0x100}, {0x900, 0x400}};
     out->count = 0;
     for (int i = 0; i < CHARACTERS; i++) {
         *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -198,8 +197,7 @@ static void check_normalizer(checking *c, ls_json_value line) {
 static const struct {
     const char *field;
     void (*check)(checking *c, ls_json_value line);
-} kinds[] = {
-    {"class", check_class}, {"pre_tokenizer", check_pre_tokenizer}, {"normalizer", check_normalizer}};
+} kinds[] = {{"class", check_class}, {"pre_tokenizer", check_pre_tokenizer}, {"normalizer", check_normalizer}};
 
 static void check_line(checking *c, ls_json_value line) {
     assert_ok(ls_json_text(line, "sums", &c->sums));

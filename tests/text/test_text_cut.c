@@ -43,8 +43,7 @@ static void expect_same(const char *family, const ls_tokenizer *tokenizer, const
     assert_ok(ls_tokenizer_encode(tokenizer, text->byte, cut, &ids));
     assert_ok(ls_tokenizer_encode_rest(tokenizer, text->byte + cut, text->count - cut, &ids));
     if (ids.count != whole->count || memcmp(ids.id, whole->id, ids.count * sizeof *ids.id) != 0)
-        fail_msg("%s: cut at byte %zu there are %zu ids or others, expected %zu", family, cut, ids.count,
-                 whole->count);
+        fail_msg("%s: cut at byte %zu there are %zu ids or others, expected %zu", family, cut, ids.count, whole->count);
     free(ids.id);
 }
 
@@ -111,11 +110,11 @@ static void looks_at_all_that_may_reach_across(void **state) {
     static const char added[] = "{" TOKENS("false") MODEL(LETTERS, "\"a b\"") "}";
     static const char left[] = "{" TOKENS("true") MODEL(LETTERS, "\"a b\"") "}";
     static const char replaced[] =
-        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"c\"},\"content\":\"b\"}," MODEL(
-            LETTERS, "\"a b\"") "}";
+        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"c\"},\"content\":\"b\"}," MODEL(LETTERS,
+                                                                                                         "\"a b\"") "}";
     static const char gone[] =
-        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"ca\"},\"content\":\"\"}," MODEL(
-            LETTERS, "\"a b\"") "}";
+        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"ca\"},\"content\":\"\"}," MODEL(LETTERS,
+                                                                                                         "\"a b\"") "}";
     assert_int_equal(first_cut(state, plain, "abc"), 2);
     assert_int_equal(first_cut(state, plain, "ababab"), 2);
     assert_int_equal(first_cut(state, plain, "abx"), 0); /* x has no token */

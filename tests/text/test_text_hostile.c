@@ -29,29 +29,26 @@ static const wrong files[] = {
     {"{\"model\":{\"merges\":[]}}", LS_INVALID, "model.vocab is missing", "an object"},
     {"{\"model\":{\"vocab\":{},\"merges\":[]}}", LS_INVALID, "model.vocab", "tokens and their ids"},
     {"{\"model\":{" VOCAB "\"merges\":3}}", LS_INVALID, "model.merges is 3", "an array"},
-    {"{\"model\":{\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", LS_INVALID, "model.vocab.b is 0",
-     "\"a\" has this one"},
+    {"{\"model\":{\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", LS_INVALID, "model.vocab.b is 0", "\"a\" has this one"},
     {"{\"model\":{\"vocab\":{\"a\":2147483647},\"merges\":[]}}", LS_INVALID, "model.vocab.a is 2147483647",
      "0 to 1025"},
     {"{\"model\":{\"vocab\":{\"a\":-1},\"merges\":[]}}", LS_INVALID, "model.vocab.a is -1", "0 to 1025"},
     {"{\"model\":{\"vocab\":{\"a\":1.5},\"merges\":[]}}", LS_INVALID, "model.vocab.a is 1.5", "an integer"},
     {"{\"model\":{" VOCAB "\"merges\":[\"a b\",\"a x\"]}}", LS_INVALID, "model.merges[1] is \"a x\"",
      "\"x\" is not a token"},
-    {"{\"model\":{" VOCAB "\"merges\":[\"b a\"]}}", LS_INVALID, "model.merges[0] is \"b a\"",
-     "\"ba\" is not a token"},
+    {"{\"model\":{" VOCAB "\"merges\":[\"b a\"]}}", LS_INVALID, "model.merges[0] is \"b a\"", "\"ba\" is not a token"},
     {"{\"model\":{" VOCAB "\"merges\":[\"ab\"]}}", LS_INVALID, "model.merges[0]", "a space between"},
     {"{\"model\":{" VOCAB "\"merges\":[[\"a\"]]}}", LS_INVALID, "model.merges[0]", "two tokens"},
     {"{\"model\":{" VOCAB "\"merges\":[[\"a\",7]]}}", LS_INVALID, "model.merges[0][1] is 7", "text"},
-    {"{\"model\":{\"dropout\":0.1," VOCAB "\"merges\":[]}}", LS_UNSUPPORTED, "model.dropout",
+    {"{\"model\":{\"dropout\":0.1," VOCAB "\"merges\":[]}}", LS_UNSUPPORTED, "model.dropout", "not supported"},
+    {"{\"model\":{\"end_of_word_suffix\":\"</w>\"," VOCAB "\"merges\":[]}}", LS_UNSUPPORTED, "end_of_word_suffix",
+     "not read"},
+    {"{\"model\":{\"unk_token\":\"<unk>\"," VOCAB "\"merges\":[]}}", LS_INVALID, "model.unk_token is \"<unk>\"",
+     "a token of"},
+    {"{\"normalizer\":{\"type\":\"Precompiled\"}," MODEL "}", LS_UNSUPPORTED, "normalizer.type is \"Precompiled\"",
      "not supported"},
-    {"{\"model\":{\"end_of_word_suffix\":\"</w>\"," VOCAB "\"merges\":[]}}", LS_UNSUPPORTED,
-     "end_of_word_suffix", "not read"},
-    {"{\"model\":{\"unk_token\":\"<unk>\"," VOCAB "\"merges\":[]}}", LS_INVALID,
-     "model.unk_token is \"<unk>\"", "a token of"},
-    {"{\"normalizer\":{\"type\":\"Precompiled\"}," MODEL "}", LS_UNSUPPORTED,
-     "normalizer.type is \"Precompiled\"", "not supported"},
-    {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Nmt\"}]}," MODEL "}",
-     LS_UNSUPPORTED, "normalizer.normalizers[0].type is \"Nmt\"", "not supported"},
+    {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Nmt\"}]}," MODEL "}", LS_UNSUPPORTED,
+     "normalizer.normalizers[0].type is \"Nmt\"", "not supported"},
     {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a(\"},\"behavior\":\"Isolated\",\"invert\":false}," MODEL
      "}",
      LS_INVALID, "pre_tokenizer.pattern.Regex is \"a(\"", "a regular expression (missing"},
@@ -75,18 +72,16 @@ static const wrong files[] = {
      LS_INVALID, "pre_tokenizer.behavior is \"Odd\"", "Isolated"},
     {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"__\"}," MODEL "}", LS_INVALID,
      "replacement is \"__\"", "one character"},
-    {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}," MODEL
-     "}",
+    {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}," MODEL "}",
      LS_INVALID, "prepend_scheme is \"last\"", "first, never or always"},
     {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
      "{\"type\":\"WhitespaceSplit\"}]}," MODEL "}",
      LS_UNSUPPORTED, "ByteLevel as step 1 of 2", "last"},
-    {"{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", LS_UNSUPPORTED, "decoder.type is \"CTC\"",
-     "not supported"},
+    {"{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", LS_UNSUPPORTED, "decoder.type is \"CTC\"", "not supported"},
     {"{\"decoder\":{\"type\":\"Strip\",\"content\":\"ab\",\"start\":1,\"stop\":0}," MODEL "}", LS_INVALID,
      "decoder.content is \"ab\"", "one character"},
-    {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[],\"special_tokens\":{}}," MODEL "}",
-     LS_INVALID, "post_processor.single", "Sequence"},
+    {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[],\"special_tokens\":{}}," MODEL "}", LS_INVALID,
+     "post_processor.single", "Sequence"},
     {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],"
      "\"special_tokens\":{\"x\":{\"ids\":[99]}}}," MODEL "}",
      LS_INVALID, "post_processor adds id 99", "0 to 3"},
@@ -157,14 +152,15 @@ static int32_t only_id(const ls_tokenizer *t, const char *text) {
     return id;
 }
 
-/* A long text put before each of many short pieces: what is made of the whole text counts, and how long is looked for tokens in it. */
+/*
+ * A long text put before each of many short pieces: what is made of the whole text counts, and how long is looked for
+ * tokens in it.
+ */
 static void what_grows_by_pieces_is_refused(void **state) {
-    static const char json[] =
-        "{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"%.*s\"},\"added_tokens\":[" TOKEN(
-            "4",
-            "x") ","
-                 "{\"id\":5,\"content\":\"%.*sb\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
-                 "\"normalized\":%s,\"special\":true}]," MODEL "}";
+    static const char json[] = "{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"%.*s\"},\"added_tokens\":[" TOKEN(
+        "4", "x") ","
+                  "{\"id\":5,\"content\":\"%.*sb\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+                  "\"normalized\":%s,\"special\":true}]," MODEL "}";
     static char text[4000], letters[1000], pieces[20000];
     memset(letters, 'a', sizeof letters);
     for (size_t i = 0; i < sizeof pieces; i++) pieces[i] = i % 2 ? 'a' : 'x';
@@ -175,8 +171,7 @@ static void what_grows_by_pieces_is_refused(void **state) {
                  {500, 500, "true", "takes more than 42008576 comparisons"}};
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
         ls_token_list ids = {0};
-        snprintf(text, sizeof text, json, cases[i].prepended, letters, cases[i].token, letters,
-                 cases[i].normalized);
+        snprintf(text, sizeof text, json, cases[i].prepended, letters, cases[i].token, letters, cases[i].normalized);
         ls_tokenizer *t = open_json(state, text);
         assert_error(ls_tokenizer_encode(t, pieces, sizeof pieces, &ids), LS_INVALID, "the normalizers",
                      cases[i].words);
@@ -192,28 +187,25 @@ static void what_grows_without_end_is_refused(void **state) {
     static char text[STEPS * 100 + 1000], long_text[LONG + 1], spaces[100000];
     char *at = text + sprintf(text, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
     for (int i = 0; i < STEPS; i++)
-        at += sprintf(at, "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}",
-                      i > 0 ? "," : "");
+        at +=
+            sprintf(at, "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}", i > 0 ? "," : "");
     sprintf(at, "]}," MODEL "}");
     ls_tokenizer *t = open_json(state, text);
     ls_token_list ids = {0};
-    assert_error(ls_tokenizer_encode(t, "a", 1, &ids), LS_INVALID, "the normalizers",
-                 "into more than 1048640 bytes");
+    assert_error(ls_tokenizer_encode(t, "a", 1, &ids), LS_INVALID, "the normalizers", "into more than 1048640 bytes");
     ls_tokenizer_close(t);
     memset(long_text, 'a', LONG);
     t = NULL;
     sprintf(text, "{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"%s\"}," MODEL "}", long_text);
     scratch_text(state, "tokenizer.json", text);
     assert_error(ls_tokenizer_open(*state, &t), LS_INVALID, "normalizer.prepend", "at most 1024 bytes");
-    static const char token[] =
-        "{\"added_tokens\":[{\"id\":4,\"content\":\"%s\",\"single_word\":false,\"lstrip\":%s,"
-        "\"rstrip\":true,\"normalized\":false,\"special\":true}]," MODEL "}";
+    static const char token[] = "{\"added_tokens\":[{\"id\":4,\"content\":\"%s\",\"single_word\":false,\"lstrip\":%s,"
+                                "\"rstrip\":true,\"normalized\":false,\"special\":true}]," MODEL "}";
     sprintf(text, token, long_text, "false");
     scratch_text(state, "tokenizer.json", text);
     assert_error(ls_tokenizer_open(*state, &t), LS_INVALID, "added_tokens[0].content", "at most 1024 bytes");
     memset(spaces, ' ', sizeof spaces);
-    for (int left = 0; left < 2;
-         left++) { /* a token that takes in the space about it, in nothing but space */
+    for (int left = 0; left < 2; left++) { /* a token that takes in the space about it, in nothing but space */
         sprintf(text, token, " ", left ? "true" : "false");
         t = open_json(state, text);
         const double start = ls_seconds();
@@ -229,8 +221,7 @@ static void an_added_token_may_grow_when_normalized(void **state) {
     ls_tokenizer *t = open_json(
         state,
         "{\"normalizer\":{\"type\":\"NFKC\"},\"added_tokens\":[{\"id\":4,\"content\":\"\\ufdfa\","
-        "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":true,\"special\":false}]," MODEL
-        "}");
+        "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":true,\"special\":false}]," MODEL "}");
     assert_int_equal(only_id(t, "\xef\xb7\xba"), 4);
     ls_tokenizer_close(t);
 }
@@ -257,8 +248,7 @@ static void takes_the_end_of_document_from_where_it_is_said(void **state) {
     }
     t = NULL;
     scratch_text(state, "tokenizer_config.json", "{\"eos_token\":\"no\"}");
-    assert_error(ls_tokenizer_open(*state, &t), LS_INVALID, "eos_token is \"no\"",
-                 "a token of tokenizer.json");
+    assert_error(ls_tokenizer_open(*state, &t), LS_INVALID, "eos_token is \"no\"", "a token of tokenizer.json");
     scratch_text(state, "tokenizer_config.json", "{}");
     scratch_text(state, "config.json", "{\"eos_token_id\":4}");
     assert_error(ls_tokenizer_open(*state, &t), LS_INVALID, "eos_token_id is 4", "0 to 3");

@@ -74,13 +74,11 @@ static void expect_ids(const char *name, const char *what, const char *text, con
             fail_msg("%s: %s %zu of \"%s\" is %d, expected %d", name, what, i, text, ids->id[i], (int)id);
     }
     if (ids->count != ls_json_count(expected))
-        fail_msg("%s: %zu %ss of \"%s\", expected %zu", name, ids->count, what, text,
-                 ls_json_count(expected));
+        fail_msg("%s: %zu %ss of \"%s\", expected %zu", name, ids->count, what, text, ls_json_count(expected));
 }
 
 /* What stands before or behind the ids. */
-static void expect_around(const char *name, const char *what, const int32_t *ids, size_t n,
-                          ls_json_value expected) {
+static void expect_around(const char *name, const char *what, const int32_t *ids, size_t n, ls_json_value expected) {
     const ls_token_list list = {.id = (int32_t *)(uintptr_t)ids, .count = n};
     expect_ids(name, what, "", &list, expected);
 }
@@ -124,8 +122,7 @@ static void check(void **state, ls_json_value first, ls_json_value line) {
     write_files(state, ls_json_field(first, "models"), files);
     const ls_status status = ls_tokenizer_open(*state, &t);
     if (refused && status.code == LS_OK) fail_msg("%s is read, expected a refusal with %s", name, refused);
-    if (refused && !strstr(status.text, refused))
-        fail_msg("%s: \"%s\", expected %s", name, status.text, refused);
+    if (refused && !strstr(status.text, refused)) fail_msg("%s: \"%s\", expected %s", name, status.text, refused);
     if (!refused && status.code != LS_OK) fail_msg("%s: %s", name, status.text);
     if (!refused) expect_all(name, t, ls_json_field(first, "texts"), line);
     ls_tokenizer_close(t);

@@ -22,8 +22,7 @@ static const char *const decoders[] = {
     FUSED(STRIP("0", "2")),
     FUSED(STRIP("3", "1")),
     STRIP("2", "1"),
-    FUSED("{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"}," STRIP("2",
-                                                                                                      "0")),
+    FUSED("{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"}," STRIP("2", "0")),
     "{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"always\",\"split\":true}",
 };
 
@@ -36,8 +35,8 @@ static void compare(const ls_tokenizer *tokenizer, const char *decoder, const in
     assert_ok(ls_token_stream_finish(stream, &parts));
     ls_token_stream_destroy(stream);
     if (parts.count != whole.count || (whole.count > 0 && memcmp(parts.byte, whole.byte, whole.count) != 0))
-        fail_msg("%s: %zu ids are \"%.*s\" one by one, expected \"%.*s\"", decoder, n, (int)parts.count,
-                 parts.byte, (int)whole.count, whole.byte);
+        fail_msg("%s: %zu ids are \"%.*s\" one by one, expected \"%.*s\"", decoder, n, (int)parts.count, parts.byte,
+                 (int)whole.count, whole.byte);
     free(whole.byte);
     free(parts.byte);
 }
@@ -46,8 +45,8 @@ static void says_what_all_ids_say(void **state) {
     for (size_t d = 0; d < LS_COUNT(decoders); d++) {
         char json[1024];
         ls_tokenizer *tokenizer = NULL;
-        snprintf(json, sizeof json,
-                 "{\"decoder\":%s,\"model\":{\"type\":\"BPE\"," VOCABULARY ",\"merges\":[]}}", decoders[d]);
+        snprintf(json, sizeof json, "{\"decoder\":%s,\"model\":{\"type\":\"BPE\"," VOCABULARY ",\"merges\":[]}}",
+                 decoders[d]);
         scratch_text(state, "tokenizer.json", json);
         assert_ok(ls_tokenizer_open(*state, &tokenizer));
         uint32_t drawn = 1;
@@ -55,8 +54,7 @@ static void says_what_all_ids_say(void **state) {
             int32_t ids[12];
             for (size_t i = 0; i < n % 13; i++) {
                 drawn = drawn * 1664525 + 1013904223;
-                ids[i] = n % 2 ? (int32_t)(drawn >> 29) % 7
-                               : 1 + (int32_t)(drawn >> 30) % 2; /* every other: spaces */
+                ids[i] = n % 2 ? (int32_t)(drawn >> 29) % 7 : 1 + (int32_t)(drawn >> 30) % 2; /* every other: spaces */
             }
             compare(tokenizer, decoders[d], ids, n % 13);
         }

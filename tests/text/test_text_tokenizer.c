@@ -26,11 +26,9 @@ static void decodes_every_character(void **state) {
         int n = encode_utf8(code, text);
         bool valid = code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff);
         int got = ls_utf8_decode(text, (size_t)n, &back);
-        if (got != (valid ? n : 0) || back != (valid ? code : 0xffffffff))
-            fail_msg("U+%04X: length %d", code, got);
+        if (got != (valid ? n : 0) || back != (valid ? code : 0xffffffff)) fail_msg("U+%04X: length %d", code, got);
         for (int cut = 0; cut < n; cut++)
-            if (ls_utf8_decode(text, (size_t)cut, NULL) != 0)
-                fail_msg("U+%04X cut to %d is taken", code, cut);
+            if (ls_utf8_decode(text, (size_t)cut, NULL) != 0) fail_msg("U+%04X cut to %d is taken", code, cut);
     }
 }
 
@@ -65,9 +63,8 @@ static void makes_text_printable(void **state) {
     char out[32];
     assert_int_equal(ls_utf8_printable("a\x1b[2J\n\t\xc3\xa9\xff", 10, out, sizeof out), 14);
     assert_string_equal(out, "a\xef\xbf\xbd[2J\n\t\xc3\xa9\xef\xbf\xbd");
-    assert_int_equal(ls_utf8_printable("\xc2\x9b\xe2\x80\xae", 5, out, sizeof out),
-                     6);                      /* C1, right-to-left */
-    for (size_t room = 1; room < 7; room++) { /* never half a character */
+    assert_int_equal(ls_utf8_printable("\xc2\x9b\xe2\x80\xae", 5, out, sizeof out), 6); /* C1, right-to-left */
+    for (size_t room = 1; room < 7; room++) {                                           /* never half a character */
         size_t n = ls_utf8_printable("\xc3\xa9\xc3\xa9\xc3\xa9", 6, out, room);
         assert_int_equal(n, (room - 1) / 2 * 2);
         assert_int_equal(strlen(out), n);
@@ -110,7 +107,9 @@ static void bytes_round_trip(void **state) {
     ls_tokenizer_close(NULL);
 }
 
-/* A folder without any file of a tokenizer means bytes to a model, and to --tokenizer where its model is one on bytes. */
+/*
+ * A folder without any file of a tokenizer means bytes to a model, and to --tokenizer where its model is one on bytes.
+ */
 static void bytes_are_never_a_surprise(void **state) {
     ls_tokenizer *t = NULL, *bytes = open_bytes();
     assert_error(ls_tokenizer_open(*state, &t), LS_INVALID, "no tokenizer in", "tokenizer.json");

@@ -64,8 +64,7 @@ int main(void) {
     struct CMUnitTest tests[64] = {cmocka_unit_test(has_no_other)};
     size_t n = 1;
     for (int i = 0; i < fuzz_target_count; i++)
-        tests[n++] = (struct CMUnitTest){.name = fuzz_targets[i]->name,
-                                         .test_func = replay,
-                                         .initial_state = (void *)(uintptr_t)fuzz_targets[i]};
+        tests[n++] = (struct CMUnitTest){
+            .name = fuzz_targets[i]->name, .test_func = replay, .initial_state = (void *)(uintptr_t)fuzz_targets[i]};
     return _cmocka_run_group_tests("fuzz corpus", tests, n, NULL, NULL);
 }

@@ -28,7 +28,10 @@ typedef struct hostile {
 /* Reads the bytes, which may be put into the folder under any name. */
 typedef ls_status reading(const fuzz_folder *folder, const void *data, size_t bytes);
 
-/* FUZZ_CORPUS: the folder in the sources. The target's repair corrects checksums, so that these do not hide later mistakes. */
+/*
+ * FUZZ_CORPUS: the folder in the sources. The target's repair corrects checksums, so that these do not hide later
+ * mistakes.
+ */
 static void refuses(const fuzz_target *target, reading *read, bool repaired, const hostile *cases, size_t n) {
     for (size_t i = 0; i < n; i++) {
         LS_PATH path = NULL;
@@ -285,13 +288,12 @@ static ls_status read_records(const fuzz_folder *folder, const void *data, size_
     const uint8_t choice = fuzz_choice(&rest), flags = fuzz_choice(&rest);
     const char *const paths[] = {put(folder, flags & 2 ? "in.jsonl.zst" : "in.jsonl", rest.at, rest.n)};
     fuzz_folder_path(folder, "out", &out);
-    ls_build_options options = {
-        .paths = paths,
-        .n_paths = 1,
-        .out = out,
-        .form = {.records = kinds[choice % 3], .chat = choice < 3 ? "chatml" : "mistral"},
-        .shard_tokens = 8,
-        .threads = 1};
+    ls_build_options options = {.paths = paths,
+                                .n_paths = 1,
+                                .out = out,
+                                .form = {.records = kinds[choice % 3], .chat = choice < 3 ? "chatml" : "mistral"},
+                                .shard_tokens = 8,
+                                .threads = 1};
     ls_build_summary summary;
     ls_tokenizer *opened;
     assert_ok(ls_tokenizer_open(NULL, &opened));

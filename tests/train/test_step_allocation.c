@@ -99,7 +99,7 @@ void *mmap(void *at, size_t bytes, int protection, int flags, int file, off_t of
 enum { REPLACED = false };
 #endif
 
-/* --- a training -------------------------------------------------------------------------------------------------------------- */
+/* --- a training --------------------------------------------------------------------------------------------------- */
 
 enum { S = 192, V = 256, STEPS = 3, ACCUMULATE = 2 };
 
@@ -175,11 +175,11 @@ static void check(void **state, const example *e) {
     assert_ok(ls_session_run(session, on_rank, model));
     const int allocated = atomic_load(&calls);
     if (allocated != 0)
-        fail_msg("%s, %lld ranks, %s: %d allocations in %d steps, the first of %zu bytes",
-                 ls_dtype_name(e->dtype), (long long)e->spread.ranks, ls_session_describe(session).strategy,
-                 allocated, STEPS, atomic_load(&first_bytes));
-    print_message("%s, %lld ranks: none but %d of oneDNN\n", ls_dtype_name(e->dtype),
-                  (long long)e->spread.ranks, atomic_load(&of_onednn));
+        fail_msg("%s, %lld ranks, %s: %d allocations in %d steps, the first of %zu bytes", ls_dtype_name(e->dtype),
+                 (long long)e->spread.ranks, ls_session_describe(session).strategy, allocated, STEPS,
+                 atomic_load(&first_bytes));
+    print_message("%s, %lld ranks: none but %d of oneDNN\n", ls_dtype_name(e->dtype), (long long)e->spread.ranks,
+                  atomic_load(&of_onednn));
     ls_session_close(session);
     ls_graph_destroy(graph);
     ls_model_close(model);

@@ -40,8 +40,7 @@ static void curves_agree_over_ranks_and_strategies(void **state) {
         double *loss = losses_written(p->out, 20);
         for (int step = 0; first != NULL && step < 20; step++)
             if (!(fabs(loss[step] - first[step]) <= CURVE_TOLERANCE))
-                fail_msg("%s, step %d: loss %.9g, on one rank %.9g", runs[i].name, step + 1, loss[step],
-                         first[step]);
+                fail_msg("%s, step %d: loss %.9g, on one rank %.9g", runs[i].name, step + 1, loss[step], first[step]);
         if (first == NULL)
             first = loss;
         else
@@ -123,7 +122,10 @@ static void dead_rank_ends_all(void **state) {
     free(p);
 }
 
-/* With restarts the run continues from the newest checkpoint, to the same bits; the rank that had not died is replaced too. */
+/*
+ * With restarts the run continues from the newest checkpoint, to the same bits; the rank that had not died is replaced
+ * too.
+ */
 static void dead_rank_is_started_again(void **state) {
     if (sanitized_by("thread")) skip();
     run_paths *whole = make_paths(state, "again-whole"), *cut = make_paths(state, "again-cut");
@@ -234,8 +236,7 @@ static void full_disk_keeps_the_last_checkpoint(void **state) {
     ls_status status;
     (void)end_run(&run, &status);
     assert_error(status, LS_IO, "step 20, the last one, is not saved (kept: ", "/checkpoint-00000008)");
-    assert_int_equal(steps_written(cut->out),
-                     20); /* the failed attempts at steps 12 and 16 did not end the run */
+    assert_int_equal(steps_written(cut->out), 20); /* the failed attempts at steps 12 and 16 did not end the run */
     LS_PATH found = NULL;
     assert_ok(ls_checkpoint_find(cut->out, &found));
     assert_non_null(strstr(found, "checkpoint-00000008"));

@@ -45,8 +45,7 @@ static void a_long_path(void **state) {
     assert_ok(ls_path_print(&out, "%s", p->out));
     for (int i = 0; i < 9; i++)
         assert_ok(ls_path_join(
-            out,
-            "a-folder-with-a-name-of-about-a-hundred-characters-so-that-nine-of-them-are-longer-than-any-buffer",
+            out, "a-folder-with-a-name-of-about-a-hundred-characters-so-that-nine-of-them-are-longer-than-any-buffer",
             &out));
     ls_train_options options = tiny_options(p->model, p->data, out);
     options.steps = 2;
@@ -54,8 +53,7 @@ static void a_long_path(void **state) {
     assert_ok(train_into(&options, &result));
     assert_true(strncmp(result.checkpoint, out, strlen(out)) == 0 && ls_file_is_folder(result.checkpoint));
     assert_true(strncmp(result.model, out, strlen(out)) == 0 && ls_file_is_folder(result.model));
-    assert_error(train_into(&options, &result), LS_USAGE, "continue it with --resume",
-                 "/checkpoint-00000002");
+    assert_error(train_into(&options, &result), LS_USAGE, "continue it with --resume", "/checkpoint-00000002");
     options.resume = true;
     options.steps = 4;
     options.schedule = "constant";
@@ -72,8 +70,7 @@ static const char *closed_folder;
 
 static void as_somebody_else(void) {
     const uid_t other = 65534;
-    if (geteuid() == 0 && (chown(closed_folder, other, other) != 0 || setresuid(other, other, other) != 0))
-        _exit(99);
+    if (geteuid() == 0 && (chown(closed_folder, other, other) != 0 || setresuid(other, other, other) != 0)) _exit(99);
     if (chmod(closed_folder, 0311) != 0) _exit(99);
 }
 
@@ -97,10 +94,9 @@ static void a_folder_that_cannot_be_listed(void **state) {
 
 /* The next run removes left-overs of killed runs; other files stay. */
 static void leftovers_go(void **state) {
-    static const char *const left[] = {
-        "run.json.tmp-12",  "loss.svg.tmp-4711",           "metrics.jsonl.tmp-1",
-        "eval.json.tmp-77", "loss_by_position.svg.tmp-9",  "model.partial-999999999",
-        "best.partial",     "checkpoint-00000003.partial", "longspan.lock"};
+    static const char *const left[] = {"run.json.tmp-12",  "loss.svg.tmp-4711",           "metrics.jsonl.tmp-1",
+                                       "eval.json.tmp-77", "loss_by_position.svg.tmp-9",  "model.partial-999999999",
+                                       "best.partial",     "checkpoint-00000003.partial", "longspan.lock"};
     static const char *const foreign[] = {"notes.tmp-12", "run.json.tmp-", "run.json.tmp-1x", "loss.svg.tmp",
                                           "checkpoint-x.partial"};
     run_paths *p = make_paths(state, "left");
@@ -183,8 +179,7 @@ static void a_folder_of_another_run_is_left(void **state) {
     ls_file_names names;
     assert_ok(ls_file_list(p->out, &names));
     for (size_t i = 0; i < names.count; i++)
-        if (strncmp(names.name[i], "metrics.jsonl", 13) != 0)
-            assert_string_equal(names.name[i], "longspan.lock");
+        if (strncmp(names.name[i], "metrics.jsonl", 13) != 0) assert_string_equal(names.name[i], "longspan.lock");
     ls_file_names_free(&names);
     ls_lock_release(lock);
     free(p);

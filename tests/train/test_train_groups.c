@@ -79,12 +79,12 @@ static void same_on_any_number_of_ranks(void **state) {
         double *loss = losses_written(p->out, 12);
         for (int step = 0; first != NULL && step < 12; step++)
             if (!(fabs(loss[step] - first[step]) <= CURVE_TOLERANCE))
-                fail_msg("%d ranks, step %d: loss %.9g, on one rank %.9g", (int)ranks[i], step + 1,
-                         loss[step], first[step]);
+                fail_msg("%d ranks, step %d: loss %.9g, on one rank %.9g", (int)ranks[i], step + 1, loss[step],
+                         first[step]);
         assert_false(changes(p->out, 1, 12, "model.layers.0.mlp.up_proj.weight"));
         assert_false(changes(p->out, 1, 12, "model.layers.0.input_layernorm.weight"));
-        assert_true(changes(p->out, 1, 12,
-                            "model.layers.0.self_attn.q_proj.weight")); /* the last that matches counts */
+        assert_true(
+            changes(p->out, 1, 12, "model.layers.0.self_attn.q_proj.weight")); /* the last that matches counts */
         assert_true(changes(p->out, 1, 12, "model.layers.1.mlp.up_proj.weight"));
         assert_true(changes(p->out, 1, 12, "model.embed_tokens.weight"));
         if (first == NULL)
@@ -97,7 +97,10 @@ static void same_on_any_number_of_ranks(void **state) {
     free(first);
 }
 
-/* Only the norm at the end is trained: the gradient's norm is that of its weight alone, and nothing before it is differentiated. */
+/*
+ * Only the norm at the end is trained: the gradient's norm is that of its weight alone, and nothing before it is
+ * differentiated.
+ */
 static void frozen_ones_have_no_gradient(void **state) {
     run_paths *p = make_paths(state, "frozen");
     ls_train_options o = tiny_options(p->model, p->data, p->out);

@@ -25,8 +25,7 @@ static void bad_data_and_places(void **state) {
     bad.data = (const char *[]){scratch_path(state, "nowhere.txt")};
     refuse(&bad, LS_IO, "nowhere.txt", "");
     bad = good;
-    bad.out =
-        scratch_path(state, "text.txt/run"); /* below a file: nobody, not even root, can create that folder */
+    bad.out = scratch_path(state, "text.txt/run"); /* below a file: nobody, not even root, can create that folder */
     refuse(&bad, LS_IO, "text.txt", "");
     bad = good;
     bad.model = scratch_text(state, "broken.json", "{\"vocab_size\": ");

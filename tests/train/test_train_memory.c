@@ -40,13 +40,14 @@ static int64_t mapped_as(pid_t pid, const char *name) {
     int64_t bytes = 0;
     unsigned long start, end;
     while (fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "%lx-%lx ", &start, &end) == 2 && strstr(line, name) != NULL)
-            bytes += (int64_t)(end - start);
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2 && strstr(line, name) != NULL) bytes += (int64_t)(end - start);
     fclose(file);
     return bytes;
 }
 
-/* Whether the process has an anonymous mapping of exactly this size; kernels without names for mappings show no more. */
+/*
+ * Whether the process has an anonymous mapping of exactly this size; kernels without names for mappings show no more.
+ */
 static bool maps_exactly(pid_t pid, int64_t bytes) {
     char path[64], line[600];
     snprintf(path, sizeof path, "/proc/%d/smaps", (int)pid);
@@ -68,9 +69,7 @@ static bool without_maps(void) {
     return true;
 }
 
-static int64_t round_page(int64_t bytes) {
-    return (int64_t)ls_round_up((size_t)bytes, (size_t)sysconf(_SC_PAGESIZE));
-}
+static int64_t round_page(int64_t bytes) { return (int64_t)ls_round_up((size_t)bytes, (size_t)sysconf(_SC_PAGESIZE)); }
 
 /* Texts of a few sequences and of a part of one. */
 static const char *make_documents(void **state) {
@@ -107,7 +106,10 @@ static void check_mapped(void **state, const char *pack) {
         assert_false(maps_exactly(pid, expected + sysconf(_SC_PAGESIZE)));
         heaps += number(rank_bytes(predicted, r), "symmetric");
     }
-    /* One mapping holds all heaps, each with the inbox of host collectives and rounded to pages, and a board of signals. */
+    /*
+     * One mapping holds all heaps, each with the inbox of host collectives and rounded to pages, and a board of
+     * signals.
+     */
     const int64_t inbox = 2 * (int64_t)ls_host_inbox_bytes(RANKS);
     const int64_t shared = mapped_as(rank_process(run.pid, 0), "longspan-heap");
     assert_true(shared >= heaps);
@@ -126,11 +128,10 @@ static void predicted_is_mapped(void **state) {
 
 /* Large enough that the arenas dominate the memory of the process. */
 static const char *larger_model(void **state) {
-    return scratch_text(
-        state, "larger.json",
-        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"vocab_size\": 2048,"
-        " \"hidden_size\": 256, \"intermediate_size\": 1024, \"num_hidden_layers\": 3,"
-        " \"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"max_position_embeddings\": 4096}");
+    return scratch_text(state, "larger.json",
+                        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"vocab_size\": 2048,"
+                        " \"hidden_size\": 256, \"intermediate_size\": 1024, \"num_hidden_layers\": 3,"
+                        " \"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"max_position_embeddings\": 4096}");
 }
 
 /* A line "RssAnon:  123 kB" of /proc/PID/status, in bytes. */
@@ -140,8 +141,7 @@ static int64_t resident_anonymous(pid_t pid) {
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     long long kilobytes = -1;
-    while (kilobytes < 0 && fgets(line, sizeof line, file) != NULL)
-        (void)sscanf(line, "RssAnon: %lld kB", &kilobytes);
+    while (kilobytes < 0 && fgets(line, sizeof line, file) != NULL) (void)sscanf(line, "RssAnon: %lld kB", &kilobytes);
     fclose(file);
     return kilobytes < 0 ? -1 : (int64_t)kilobytes * 1024;
 }
@@ -259,8 +259,7 @@ static void activations_shrink_with_ranks(void **state) {
         for (int r = 0; r < ranks; r++) {
             const double part = (double)number(rank_bytes(shared, r), "activations");
             if (!(part <= 1.1 * whole / (double)ranks))
-                fail_msg("rank %d of %d: %.0f bytes of activations, of %.0f on one rank", r, (int)ranks, part,
-                         whole);
+                fail_msg("rank %d of %d: %.0f bytes of activations, of %.0f on one rank", r, (int)ranks, part, whole);
         }
         ls_json_free(shared);
     }

@@ -18,9 +18,7 @@ static const struct {
     int row, first, length;
 } where[DOCUMENTS] = {{0, 0, 17}, {0, 17, 1}, {0, 18, 40}, {1, 0, 5}, {1, 5, 30}, {1, 35, 26}};
 
-static int32_t id_of(int document, int i) {
-    return (int32_t)ls_rng_below(3, (uint64_t)document, (uint64_t)i, V);
-}
+static int32_t id_of(int document, int i) { return (int32_t)ls_rng_below(3, (uint64_t)document, (uint64_t)i, V); }
 
 static void put_document(int document, int at, bool asked, ls_sample *out) {
     for (int i = 0; i < where[document].length; i++) {
@@ -58,7 +56,9 @@ static ls_status packed(const void *context, int64_t index, ls_sample *out) {
     return ls_ok();
 }
 
-/* Sequence `index` is document `index` alone, at the start, without bounds; the rest has no labels. *context as above. */
+/*
+ * Sequence `index` is document `index` alone, at the start, without bounds; the rest has no labels. *context as above.
+ */
 static void alone(const void *context, int64_t index, int32_t *tokens, int32_t *labels) {
     const int asked = *(const int *)context;
     int32_t positions[S], ends[S + 1];
@@ -67,7 +67,9 @@ static void alone(const void *context, int64_t index, int32_t *tokens, int32_t *
     if (index < DOCUMENTS) put_document((int)index, 0, asked < 0 || asked == index, &out);
 }
 
-/* The same rows with documents that see each other give other numbers, so the tests above would notice ignored bounds. */
+/*
+ * The same rows with documents that see each other give other numbers, so the tests above would notice ignored bounds.
+ */
 static ls_status joined(const void *context, int64_t index, ls_sample *out) {
     LS_TRY(packed(context, index, out));
     out->ends[1] = S;
@@ -92,8 +94,7 @@ typedef struct work {
 
 static ls_status evaluate(ls_trainer *trainer, figures *out) {
     for (int d = 0; d < DOCUMENTS; d++) {
-        const ls_sequences together = {.sample = packed, .context = &d},
-                           each = {.read = alone, .context = &d};
+        const ls_sequences together = {.sample = packed, .context = &d}, each = {.read = alone, .context = &d};
         LS_TRY(ls_trainer_evaluate(trainer, &each, DOCUMENTS, NULL, NULL, &out->alone[d]));
         LS_TRY(ls_trainer_evaluate(trainer, &together, ROWS, NULL, NULL, &out->packed[d]));
     }
@@ -117,8 +118,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     if (status.code == LS_OK) status = ls_trainer_create(rank, w->B, w->micro, S, &trainer);
     if (status.code == LS_OK && w->evaluates) status = evaluate(trainer, &mine);
     if (status.code == LS_OK && !w->evaluates)
-        status = ls_trainer_step(trainer, w->packs ? &together : &each, 0, &hyper, (ls_wish){LS_STOP_NOT},
-                                 &mine.step);
+        status = ls_trainer_step(trainer, w->packs ? &together : &each, 0, &hyper, (ls_wish){LS_STOP_NOT}, &mine.step);
     ls_trainer_destroy(trainer);
     if (status.code == LS_OK && rank->rank == 0) *w->out = mine;
     return status;
@@ -131,8 +131,7 @@ static figures run(void **state, work w, const ls_spread *spread) {
     assert_ok(ls_model_open(tiny_model(state), &model));
     assert_ok(ls_model_build(model, graph, w.B, S, true, &lm));
     const ls_job job = {.graph = graph,
-                        .programs =
-                            ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_ADAMW, w.micro > 1),
+                        .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_ADAMW, w.micro > 1),
                         .adamw = {0.9, 0.95, 1e-8, 0.1}};
     ls_session *session;
     void *shared;
@@ -194,8 +193,7 @@ static void gradients_are_those_of_documents_alone(void **state) {
 }
 
 static void bounds_matter(void **state) {
-    const work w = {.B = ROWS, .micro = 1, .packs = true},
-               see = {.B = ROWS, .micro = 1, .packs = true, .joins = true};
+    const work w = {.B = ROWS, .micro = 1, .packs = true}, see = {.B = ROWS, .micro = 1, .packs = true, .joins = true};
     const figures apart = run(state, w, &spreads[0]), together = run(state, see, &spreads[0]);
     assert_true(apart.step.data_hash == together.step.data_hash && apart.step.data_hash != 0);
     assert_true(fabs(apart.step.loss - together.step.loss) > 1e-4 * apart.step.loss);

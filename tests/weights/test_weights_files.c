@@ -40,14 +40,11 @@ static void test_shards(void **state) {
     open_place(state, LS_F32, 1, 0, &p);
     const int half = p.image->n_flats / 2;
     write_weights(p.image, scratch_path(state, "a.safetensors"), (file_case){.dtype = LS_ST_F32, .to = half});
-    write_weights(p.image, scratch_path(state, "b.safetensors"),
-                  (file_case){.dtype = LS_ST_BF16, .from = half});
+    write_weights(p.image, scratch_path(state, "b.safetensors"), (file_case){.dtype = LS_ST_BF16, .from = half});
     assert_ok(fill_own(&p, 1, true));
     check_filled(&p);
-    write_weights(p.image, scratch_path(state, "stray.safetensors"),
-                  (file_case){.dtype = LS_ST_F32, .to = 2});
-    assert_error(fill_own(&p, 1, true), LS_INVALID, "2 in more than one file (model.embed_tokens.weight",
-                 *state);
+    write_weights(p.image, scratch_path(state, "stray.safetensors"), (file_case){.dtype = LS_ST_F32, .to = 2});
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "2 in more than one file (model.embed_tokens.weight", *state);
     /* The index does not name the stray one. */
     write_index(state, &p, "a.safetensors", "b.safetensors");
     assert_ok(fill_own(&p, 1, true));
@@ -55,8 +52,7 @@ static void test_shards(void **state) {
     assert_int_equal(unlink(scratch_path(state, "b.safetensors")), 0);
     assert_error(fill_own(&p, 1, true), LS_IO, "1 of the 2 files that it names are missing: b.safetensors",
                  "No such file");
-    (void)scratch_text(state, "model.safetensors.index.json",
-                       "{\"weight_map\": {\"a\": \"../a.safetensors\"}}");
+    (void)scratch_text(state, "model.safetensors.index.json", "{\"weight_map\": {\"a\": \"../a.safetensors\"}}");
     assert_error(fill_own(&p, 1, true), LS_INVALID, "weight_map.a is \"../a.safetensors\"", "same folder");
     (void)scratch_text(state, "model.safetensors.index.json", "{\"weight_map\": {}}");
     assert_error(fill_own(&p, 1, true), LS_INVALID, "weight_map", "expected an object with");
@@ -69,8 +65,7 @@ static void test_wrong_index(void **state) {
     open_place(state, LS_F32, 1, 0, &p);
     const int half = p.image->n_flats / 2;
     write_weights(p.image, scratch_path(state, "a.safetensors"), (file_case){.dtype = LS_ST_F32, .to = half});
-    write_weights(p.image, scratch_path(state, "b.safetensors"),
-                  (file_case){.dtype = LS_ST_F32, .from = half});
+    write_weights(p.image, scratch_path(state, "b.safetensors"), (file_case){.dtype = LS_ST_F32, .from = half});
     write_index(state, &p, "a.safetensors", "b.safetensors");
     assert_ok(fill_own(&p, 1, true));
     /* All files that are not there, at once. */
@@ -83,8 +78,7 @@ static void test_wrong_index(void **state) {
     static const struct {
         const char *text, *word;
     } cases[] = {
-        {"{\"weight_map\": {\"a\": \"..\"}}",
-         "weight_map.a is \"..\", expected the name of a file in the same"},
+        {"{\"weight_map\": {\"a\": \"..\"}}", "weight_map.a is \"..\", expected the name of a file in the same"},
         {"{\"weight_map\": {\"a\": \".\"}}", "expected the name of a file in the same"},
         {"{\"weight_map\": {\"a\": \"\"}}", "expected the name of a file in the same"},
         {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}", "expected the name of a file in the same"},
@@ -174,11 +168,9 @@ static void test_wrong_files(void **state) {
     place p;
     open_place(state, LS_F32, 1, 0, &p);
     const char *path = scratch_path(state, "model.safetensors");
-    write_weights(p.image, path,
-                  (file_case){.dtype = LS_ST_F32,
-                              .drop = "model.norm.weight",
-                              .add = "model.what",
-                              .reshape = "lm_head.weight"});
+    write_weights(
+        p.image, path,
+        (file_case){.dtype = LS_ST_F32, .drop = "model.norm.weight", .add = "model.what", .reshape = "lm_head.weight"});
     const ls_status status = fill_own(&p, 1, true);
     assert_error(status, LS_INVALID, "1 missing (model.norm.weight)", "1 extra (model.what)");
     assert_error(status, LS_INVALID, "1 misshapen (lm_head.weight is [30,16], expected [29,16])", *state);
@@ -196,8 +188,7 @@ static void test_wrong_files(void **state) {
 static ls_status refuse(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
     (void)context;
     for (int64_t i = 0; i < count; i++) out[i] = (double)start;
-    return strcmp(flat->name, "model.norm.weight") == 0 ? ls_error(LS_IO, "%s cannot be read", flat->name)
-                                                        : ls_ok();
+    return strcmp(flat->name, "model.norm.weight") == 0 ? ls_error(LS_IO, "%s cannot be read", flat->name) : ls_ok();
 }
 
 static void test_source_fails(void **state) {

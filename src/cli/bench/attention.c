@@ -1,7 +1,7 @@
 /*
- * Attention over ranks against one rank with as many threads: every strategy of the table on every mesh, with blocks put and read in place.
- * Each measurement is paired with one of the single rank, right after it in one round and right before it in the next, so that a machine
- * that becomes slower or faster affects both alike.
+ * Attention over ranks against one rank with as many threads: every strategy of the table on every mesh, with blocks
+ * put and read in place. Each measurement is paired with one of the single rank, right after it in one round and right
+ * before it in the next, so that a machine that becomes slower or faster affects both alike.
  */
 #include "longspan/attention.h"
 #include "base/base.h"
@@ -13,7 +13,10 @@
 
 enum { MOST_ROWS = 64 };
 
-/* Work of fewer operations on a rank is done once before it is timed, because page faults and cold code would distort its time. */
+/*
+ * Work of fewer operations on a rank is done once before it is timed, because page faults and cold code would distort
+ * its time.
+ */
 static const double short_work = 2e11;
 
 typedef struct row {
@@ -33,7 +36,7 @@ typedef struct bench {
     row rows[MOST_ROWS];
 } bench;
 
-/* --- one measurement -------------------------------------------------------------------------------------------------------- */
+/* --- one measurement ---------------------------------------------------------------------------------------------- */
 
 /* Seconds of one rank, in memory that the ranks share. */
 typedef struct times {
@@ -93,7 +96,7 @@ static ls_status measure(const ls_attention_options *options, ls_spread_result *
     return status;
 }
 
-/* --- rows ------------------------------------------------------------------------------------------------------------------- */
+/* --- rows --------------------------------------------------------------------------------------------------------- */
 
 static const char *const ways[] = {"put", "in-place"};
 
@@ -125,7 +128,10 @@ static ls_status list_rows(bench *b) {
     return ls_ok();
 }
 
-/* Runs a pair of measurements. A strategy that does not apply is refused in the first round, and its row has the reason. */
+/*
+ * Runs a pair of measurements. A strategy that does not apply is refused in the first round, and its row has the
+ * reason.
+ */
 static ls_status run_row(bench *b, row *r, int round) {
     if (r->refused[0] != 0) return ls_ok();
     ls_attention_options many = b->options, one = b->options;
@@ -136,8 +142,7 @@ static ls_status run_row(bench *b, row *r, int round) {
                               .transfers = r->transfers};
     one.spread = (ls_spread){.ranks = 1, .threads = b->job.ranks};
     times shared = {0, 0}, alone = {0, 0};
-    if (round % 2 == 1)
-        LS_TRY(measure(&one, NULL, &alone)); /* a row that is refused is known since round 0 */
+    if (round % 2 == 1) LS_TRY(measure(&one, NULL, &alone)); /* a row that is refused is known since round 0 */
     const ls_status status = measure(&many, &r->chosen, &shared);
     if (status.code == LS_USAGE || status.code == LS_UNSUPPORTED) {
         snprintf(r->refused, sizeof r->refused, "%s", status.text);
@@ -154,7 +159,7 @@ static ls_status run_row(bench *b, row *r, int round) {
     return ls_ok();
 }
 
-/* --- the page --------------------------------------------------------------------------------------------------------------- */
+/* --- the page ----------------------------------------------------------------------------------------------------- */
 
 static void print_page(const bench *b, FILE *out) {
     const ls_bench_options *j = &b->job;
@@ -164,8 +169,8 @@ static void print_page(const bench *b, FILE *out) {
         "threads · medians of %d rounds\n\n",
         j->mask, (long long)j->seq, (long long)j->heads, (long long)j->kv_heads, (long long)j->head_size,
         ls_dtype_name(b->options.dtype), (long long)j->ranks, (long long)j->ranks, b->rounds);
-    fprintf(out, "%-10s %-24s %-11s %-9s %11s %11s %11s %7s %23s %23s\n", "strategy", "mesh", "layout",
-            "transfers", "seconds", "forward", "one rank", "ratio", "sent fwd+bwd", "read fwd+bwd");
+    fprintf(out, "%-10s %-24s %-11s %-9s %11s %11s %11s %7s %23s %23s\n", "strategy", "mesh", "layout", "transfers",
+            "seconds", "forward", "one rank", "ratio", "sent fwd+bwd", "read fwd+bwd");
     for (int i = 0; i < b->n_rows; i++) {
         const row *r = &b->rows[i];
         const ls_spread_result *c = &r->chosen;
@@ -178,10 +183,9 @@ static void print_page(const bench *b, FILE *out) {
                  ls_bytes_text((double)c->bytes_sent_backward, text[1]));
         snprintf(read, sizeof read, "%s + %s", ls_bytes_text((double)c->bytes_read_forward, text[2]),
                  ls_bytes_text((double)c->bytes_read_backward, text[3]));
-        fprintf(out, "%-10s %-24s %-11s %-9s %11.4f %11.4f %11.4f %7.3f %23s %23s\n", r->strategy, c->mesh,
-                c->layout, c->transfers, ls_bench_median(r->seconds, b->rounds),
-                ls_bench_median(r->forward, b->rounds), ls_bench_median(r->one, b->rounds),
-                ls_bench_median(r->ratio, b->rounds), sent, read);
+        fprintf(out, "%-10s %-24s %-11s %-9s %11.4f %11.4f %11.4f %7.3f %23s %23s\n", r->strategy, c->mesh, c->layout,
+                c->transfers, ls_bench_median(r->seconds, b->rounds), ls_bench_median(r->forward, b->rounds),
+                ls_bench_median(r->one, b->rounds), ls_bench_median(r->ratio, b->rounds), sent, read);
     }
     fprintf(out, "\nbytes of the busiest rank · ratio: its time over one rank's of the same pair\n");
 }
@@ -224,7 +228,7 @@ static void print_json(const bench *b, FILE *out) {
     ls_json_end(w, out);
 }
 
-/* --- the bench -------------------------------------------------------------------------------------------------------------- */
+/* --- the bench ---------------------------------------------------------------------------------------------------- */
 
 static void fill_in(ls_bench_options *j) {
     ls_machine machine;
@@ -240,8 +244,8 @@ static void fill_in(ls_bench_options *j) {
 static ls_status resolve(bench *b) {
     const ls_bench_options *j = &b->job;
     if (j->threads != 0)
-        return ls_error(LS_USAGE, "--threads %lld with --ranks %lld; expected --ranks 1 with it",
-                        (long long)j->threads, (long long)j->ranks);
+        return ls_error(LS_USAGE, "--threads %lld with --ranks %lld; expected --ranks 1 with it", (long long)j->threads,
+                        (long long)j->ranks);
     LS_TRY(ls_bench_rounds(j, 3, &b->rounds));
     LS_TRY(ls_job_dtype(j->dtype, LS_BF16, &b->options.dtype));
     LS_TRY(ls_mask_text_read(j->mask, j->seq, &b->mask));

@@ -1,7 +1,8 @@
 /*
- * The attention kernels on one rank, without communication. Their rate is compared with that of products of square matrices of the same type
- * and threads: with the best one of the run (floor), and with the mean right before and after each measurement (beside). Only the operations
- * that the mask leaves are counted. With another mask than causal, causal attention is measured as well, in alternation.
+ * The attention kernels on one rank, without communication. Their rate is compared with that of products of square
+ * matrices of the same type and threads: with the best one of the run (floor), and with the mean right before and after
+ * each measurement (beside). Only the operations that the mask leaves are counted. With another mask than causal,
+ * causal attention is measured as well, in alternation.
  */
 #include "cli/bench/bench_impl.h"
 #include "plan/plan.h"
@@ -12,8 +13,7 @@
 
 /* DELTA belongs to the backward pass; its operations are not counted. */
 enum { FORWARD, DELTA, GRADIENT, CALLS };
-static const ls_kernel_id kernels[CALLS] = {LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_DELTA,
-                                            LS_KERNEL_ATTENTION_GRAD};
+static const ls_kernel_id kernels[CALLS] = {LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_DELTA, LS_KERNEL_ATTENTION_GRAD};
 
 enum { PASS_FORWARD, PASS_BACKWARD, PASS_BOTH, PASSES };
 static const char *const passes[PASSES] = {"forward", "backward", "both"};
@@ -43,7 +43,7 @@ typedef struct bench {
 
 static const double SUSTAINED = 0.2; /* seconds of products before and after each measurement */
 
-/* --- measuring -------------------------------------------------------------------------------------------------------------- */
+/* --- measuring ---------------------------------------------------------------------------------------------------- */
 
 static ls_status open_masked(const bench *b, ls_arena *arena, ls_pool *pool, masked *m) {
     const ls_kernel_call call[CALLS] = {
@@ -88,8 +88,7 @@ static ls_status measure_on(bench *b, ls_arena *arena, ls_pool *pool) {
     ls_bench_peak peak;
     LS_TRY(ls_bench_peak_open(b->dtype, b->machine.isa, pool, &peak));
     ls_status status = ls_ok();
-    for (int i = 0; i < b->n && status.code == LS_OK; i++)
-        status = open_masked(b, arena, pool, &b->masked[i]);
+    for (int i = 0; i < b->n && status.code == LS_OK; i++) status = open_masked(b, arena, pool, &b->masked[i]);
     if (status.code == LS_OK) run_rounds(b, &peak);
     for (int i = 0; i < b->n; i++)
         for (int c = 0; c < b->masked[i].opened; c++) ls_timed_call_close(&b->masked[i].timed[c]);
@@ -107,7 +106,7 @@ static ls_status measure(bench *b) {
     return status;
 }
 
-/* --- the page --------------------------------------------------------------------------------------------------------------- */
+/* --- the page ----------------------------------------------------------------------------------------------------- */
 
 static ls_bench_figure figure_of(const bench *b, const masked *m, int pass) {
     const double rate = m->flops[pass] / ls_bench_median(m->seconds[pass], b->rounds);
@@ -135,20 +134,19 @@ static void print_page(const bench *b, FILE *out) {
             "attention kernels alone · S %lld · Hq %lld · Hkv %lld · D %lld · %s · %lld threads · %s · "
             "medians of %d rounds\n\n%-24s %-9s %11s %7s",
             (long long)b->shape.S, (long long)b->shape.Hq, (long long)b->shape.Hkv, (long long)b->shape.D,
-            ls_dtype_name(b->dtype), (long long)b->job.threads, ls_isa_name(b->machine.isa), b->rounds,
-            "mask", "pass", "ms", "beside");
+            ls_dtype_name(b->dtype), (long long)b->job.threads, ls_isa_name(b->machine.isa), b->rounds, "mask", "pass",
+            "ms", "beside");
     ls_bench_print_titles("figure", out);
     for (int i = 0; i < b->n * PASSES; i++) {
         const masked *m = &b->masked[i / PASSES];
         const ls_bench_figure figure = figure_of(b, m, i % PASSES);
         fprintf(out, "%-24s %-9s %11.2f %7.3f", m->name, passes[i % PASSES],
-                ls_bench_median(m->seconds[i % PASSES], b->rounds) * 1e3,
-                ratio_to_products(b, m, i % PASSES));
+                ls_bench_median(m->seconds[i % PASSES], b->rounds) * 1e3, ratio_to_products(b, m, i % PASSES));
         ls_bench_print_figure(&figure, out);
     }
     for (int pass = 0; pass < PASSES && b->n > 1; pass++)
-        fprintf(out, "%s%-24s %-9s %.3f of the causal rate\n", pass == 0 ? "\n" : "", b->masked[0].name,
-                passes[pass], ratio_to_causal(b, &b->masked[0], pass));
+        fprintf(out, "%s%-24s %-9s %.3f of the causal rate\n", pass == 0 ? "\n" : "", b->masked[0].name, passes[pass],
+                ratio_to_causal(b, &b->masked[0], pass));
     fprintf(
         out,
         "\nbeside: over the mean rate of square products for %.1f s right before and after · floor: the fastest single one on that type and threads · only pairs that the mask leaves count\n",
@@ -182,7 +180,7 @@ static void print_json(const bench *b, FILE *out) {
     ls_json_end(w, out);
 }
 
-/* --- the bench -------------------------------------------------------------------------------------------------------------- */
+/* --- the bench ---------------------------------------------------------------------------------------------------- */
 
 static ls_status run(bench *b, ls_mask_text *text) {
     ls_bench_options *j = &b->job;
@@ -194,8 +192,8 @@ static ls_status run(bench *b, ls_mask_text *text) {
     if (j->strategy != NULL)
         return ls_error(LS_USAGE, "--strategy %s with --ranks 1; expected 2 ranks or more", j->strategy);
     if (j->heads % j->kv_heads != 0)
-        return ls_error(LS_USAGE, "--heads %lld with --kv-heads %lld; expected a multiple",
-                        (long long)j->heads, (long long)j->kv_heads);
+        return ls_error(LS_USAGE, "--heads %lld with --kv-heads %lld; expected a multiple", (long long)j->heads,
+                        (long long)j->kv_heads);
     LS_TRY(ls_mask_text_read(j->mask, j->seq, text));
     b->causal = ls_mask_causal();
     if (strcmp(j->mask, "causal") != 0) b->masked[b->n++] = (masked){.name = j->mask, .mask = &text->mask};

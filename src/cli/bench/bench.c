@@ -1,4 +1,6 @@
-/* longspan bench: the table of benches, one row each, and the bench machine, which measures the rates that plan uses. */
+/*
+ * longspan bench: the table of benches, one row each, and the bench machine, which measures the rates that plan uses.
+ */
 #include "cli/cli_impl.h"
 
 #include "base/base.h"
@@ -9,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- machine ---------------------------------------------------------------------------------------------------------------- */
+/* --- machine ------------------------------------------------------------------------------------------------------ */
 
 static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
 
@@ -26,24 +28,20 @@ static void print_page(const ls_host *host, const ls_host *nominal, const char *
         const char *name = ls_dtype_name(types[i]);
         for (int size = 64; size <= 128; size *= 2) {
             fprintf(out, "attention, D %-6d %-4s %11.1f %11.1f  GFLOP/s\n", size, name,
-                    ls_attention_rate(a, LS_FORWARD, size) / 1e9,
-                    ls_attention_rate(b, LS_FORWARD, size) / 1e9);
+                    ls_attention_rate(a, LS_FORWARD, size) / 1e9, ls_attention_rate(b, LS_FORWARD, size) / 1e9);
             fprintf(out, "its gradient        %-4s %11.1f %11.1f  GFLOP/s\n", name,
-                    ls_attention_rate(a, LS_BACKWARD, size) / 1e9,
-                    ls_attention_rate(b, LS_BACKWARD, size) / 1e9);
+                    ls_attention_rate(a, LS_BACKWARD, size) / 1e9, ls_attention_rate(b, LS_BACKWARD, size) / 1e9);
         }
         fprintf(out, "a query of a head   %-4s %11.0f %11.0f  ns\n", name, a->attention[LS_FORWARD].row * 1e9,
                 b->attention[LS_FORWARD].row * 1e9);
-        fprintf(out, "matrix product      %-4s %11.1f %11.1f  GFLOP/s\n", name, a->matmul / 1e9,
-                b->matmul / 1e9);
-        fprintf(out, "  split over two    %-4s %11.1f %11.1f  %% longer than its halves\n", name,
-                100 * a->split, 100 * b->split);
+        fprintf(out, "matrix product      %-4s %11.1f %11.1f  GFLOP/s\n", name, a->matmul / 1e9, b->matmul / 1e9);
+        fprintf(out, "  split over two    %-4s %11.1f %11.1f  %% longer than its halves\n", name, 100 * a->split,
+                100 * b->split);
     }
-    static const ls_kernel_id shown[] = {LS_KERNEL_RMSNORM_GRAD, LS_KERNEL_SWIGLU_GRAD,
-                                         LS_KERNEL_CROSS_ENTROPY, LS_KERNEL_ADAMW};
+    static const ls_kernel_id shown[] = {LS_KERNEL_RMSNORM_GRAD, LS_KERNEL_SWIGLU_GRAD, LS_KERNEL_CROSS_ENTROPY,
+                                         LS_KERNEL_ADAMW};
     for (size_t i = 0; i < LS_COUNT(shown); i++) {
-        const ls_byte_cost *a = &host->type[LS_F32].bytes[shown[i]],
-                           *b = &nominal->type[LS_F32].bytes[shown[i]];
+        const ls_byte_cost *a = &host->type[LS_F32].bytes[shown[i]], *b = &nominal->type[LS_F32].bytes[shown[i]];
         print_bytes(ls_contracts[shown[i]].name, "in a cache", 1 / a->near, 1 / b->near, out);
         print_bytes(ls_contracts[shown[i]].name, "from memory", 1 / a->far, 1 / b->far, out);
     }
@@ -52,8 +50,7 @@ static void print_page(const ls_host *host, const ls_host *nominal, const char *
     print_bytes("puts", "in a cache", 1 / host->put.near, 1 / nominal->put.near, out);
     print_bytes("puts", "from memory", 1 / host->put.far, 1 / nominal->put.far, out);
     fprintf(out, "signal to end of wait    %11.0f %11.0f  ns\n", host->latency * 1e9, nominal->latency * 1e9);
-    fprintf(out, "kernel with no work      %11.0f %11.0f  ns\n", host->overhead * 1e9,
-            nominal->overhead * 1e9);
+    fprintf(out, "kernel with no work      %11.0f %11.0f  ns\n", host->overhead * 1e9, nominal->overhead * 1e9);
     fprintf(out, "a piece of a copy        %11.1f %11.1f  ns\n", host->piece * 1e9, nominal->piece * 1e9);
     fprintf(out, "kept in %s\n", path);
 }
@@ -81,7 +78,7 @@ static ls_status bench_machine(const ls_bench_job *job, FILE *out) {
     return ls_ok();
 }
 
-/* --- the table -------------------------------------------------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 /* The options of benches. */
 static const struct {
@@ -117,9 +114,7 @@ static const bench benches[] = {
      ls_run_bench_attention,
      {"seq", "ranks", "threads", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy"}},
     {"comm", ls_run_bench_comm, {"rounds"}},
-    {"step",
-     ls_run_bench_step,
-     {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "config"}},
+    {"step", ls_run_bench_step, {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "config"}},
     {"predicted", ls_run_bench_predicted, {"rounds"}},
 };
 
@@ -153,8 +148,8 @@ static ls_status refuse_others(const bench *b, const ls_bench_options *options) 
             const size_t used = strlen(known);
             snprintf(known + used, sizeof known - used, "--%s, ", *name);
         }
-        return ls_error(LS_USAGE, "bench %s does not take --%s; expected no flag but %s--json", b->name,
-                        flags[i].name, known);
+        return ls_error(LS_USAGE, "bench %s does not take --%s; expected no flag but %s--json", b->name, flags[i].name,
+                        known);
     }
     return ls_ok();
 }
@@ -176,7 +171,7 @@ ls_status ls_run_bench(const ls_bench_job *job, FILE *out) {
     return ls_error(LS_USAGE, "bench '%s' is not known, expected one of %s", job->name, known);
 }
 
-/* --- the command ------------------------------------------------------------------------------------------------------------ */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 typedef struct bench_flags {
     cli_common common;
@@ -187,8 +182,7 @@ typedef struct bench_flags {
 static const ls_option options[] = {
     CLI_TEXT("name", "NAME", offsetof(bench_flags, job.name),
              "machine, gemm, attention, comm, step or predicted (required); the name may stand alone"),
-    CLI_INT("seq", "S", NULL, 1, 0x1p24, AT(seq),
-            "tokens; attention: 32768 when left out, gemm and step: 2048"),
+    CLI_INT("seq", "S", NULL, 1, 0x1p24, AT(seq), "tokens; attention: 32768 when left out, gemm and step: 2048"),
     CLI_INT("batch", "B", NULL, 1, 0x1p20, AT(batch), "step: sequences; 1 when left out"),
     CLI_INT(
         "ranks", "R", NULL, 1, INT32_MAX, AT(ranks),

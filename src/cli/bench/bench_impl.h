@@ -1,4 +1,6 @@
-/* The benches of `longspan bench`: one file and one function each, a row of the table in bench.c; and what they share. */
+/*
+ * The benches of `longspan bench`: one file and one function each, a row of the table in bench.c; and what they share.
+ */
 #ifndef LS_BENCH_IMPL_H
 #define LS_BENCH_IMPL_H
 
@@ -15,7 +17,7 @@ LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out);
 LS_MUST_USE ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out);
 LS_MUST_USE ls_status ls_run_bench_predicted(const ls_bench_job *job, FILE *out);
 
-/* --- shared.c --------------------------------------------------------------------------------------------------------------- */
+/* --- shared.c ----------------------------------------------------------------------------------------------------- */
 
 enum { LS_BENCH_MOST_ROUNDS = 64 };
 
@@ -27,8 +29,8 @@ LS_MUST_USE ls_status ls_bench_rounds(const ls_bench_options *options, int initi
 double ls_bench_median(const double *values, int rounds);
 
 /*
- * What was measured (figure) and the best that this machine does with the simplest work (floor: the lowest time, or the highest rate), both in one
- * unit ("ns", "GB/s" or "GFLOP/s"); and their ratio, which is at most about 1.
+ * What was measured (figure) and the best that this machine does with the simplest work (floor: the lowest time, or the
+ * highest rate), both in one unit ("ns", "GB/s" or "GFLOP/s"); and their ratio, which is at most about 1.
  */
 typedef struct ls_bench_figure {
     const char *unit;
@@ -46,8 +48,8 @@ LS_MUST_USE ls_status ls_bench_model_open(const ls_bench_options *options, ls_mo
 const char *ls_bench_model_name(const ls_bench_options *options);
 
 /*
- * The best rate of matrix products measured so far for a type and the threads of a pool. Products of square matrices are run again and again
- * between other measurements.
+ * The best rate of matrix products measured so far for a type and the threads of a pool. Products of square matrices
+ * are run again and again between other measurements.
  */
 enum { LS_BENCH_SQUARES = 2 }; /* sizes of square matrices */
 typedef struct ls_bench_peak {
@@ -60,15 +62,19 @@ LS_MUST_USE ls_status ls_bench_peak_open(ls_dtype dtype, ls_isa isa, ls_pool *po
 /* Runs each square product twice, and updates `best`. */
 void ls_bench_peak_update(ls_bench_peak *peak);
 /*
- * Runs square products for `seconds`, at least one, and returns their mean rate in operations per second. If other programs share the cores
- * it is far below the best rate, which needs only one undisturbed millisecond; long measurements are compared with this rate too.
+ * Runs square products for `seconds`, at least one, and returns their mean rate in operations per second. If other
+ * programs share the cores it is far below the best rate, which needs only one undisturbed millisecond; long
+ * measurements are compared with this rate too.
  */
 double ls_bench_peak_sustain(ls_bench_peak *peak, double seconds);
 void ls_bench_peak_close(ls_bench_peak *peak);
 
-/* --- rows.c ----------------------------------------------------------------------------------------------------------------- */
+/* --- rows.c ------------------------------------------------------------------------------------------------------- */
 
-/* Where the time of a step went: one row for each op, and for products one for each shape of a weight; the mean over the ranks. */
+/*
+ * Where the time of a step went: one row for each op, and for products one for each shape of a weight; the mean over
+ * the ranks.
+ */
 typedef struct ls_bench_row {
     char name[64];
     int count; /* number of instructions of all ranks */
@@ -82,8 +88,8 @@ typedef struct ls_bench_table {
 } ls_bench_table;
 
 /*
- * Adds a run of the program by one of `ranks` ranks: the measured and the predicted seconds of each instruction. Waits are left out,
- * because the other queue may have run meanwhile.
+ * Adds a run of the program by one of `ranks` ranks: the measured and the predicted seconds of each instruction. Waits
+ * are left out, because the other queue may have run meanwhile.
  */
 void ls_bench_table_add(ls_bench_table *table, const ls_image *image, int program, const double *seconds,
                         const double *predicted, int ranks);
@@ -94,7 +100,7 @@ void ls_bench_table_print(const ls_bench_table *table, FILE *out);
 /* Writes the table as the array "rows" of an open object. */
 void ls_bench_table_put(const ls_bench_table *table, ls_json_writer *writer);
 
-/* --- training steps (step.c) ------------------------------------------------------------------------------------------------ */
+/* --- training steps (step.c) -------------------------------------------------------------------------------------- */
 
 /* The times of one rank, in memory that it shares with the caller. */
 typedef struct ls_bench_step_times {

@@ -1,8 +1,8 @@
 /*
- * A put with a signal between two processes of this host, against bare shared memory. The floor of the latency is a flag that one process sets
- * and the other polls; the floor of the bandwidth is a plain copy, such a flag, and the read of the copied bytes by the other process. Reading
- * in place, without a put, is measured too. In each round the floor is measured right before the put, over the same memory; the ratio is the
- * median of the rounds' ratios.
+ * A put with a signal between two processes of this host, against bare shared memory. The floor of the latency is a
+ * flag that one process sets and the other polls; the floor of the bandwidth is a plain copy, such a flag, and the read
+ * of the copied bytes by the other process. Reading in place, without a put, is measured too. In each round the floor
+ * is measured right before the put, over the same memory; the ratio is the median of the rounds' ratios.
  */
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
@@ -24,8 +24,8 @@ static const double batch_seconds = 0.02;
 static const size_t source_at = LARGEST, flag_at = 2 * LARGEST, heap_bytes = 2 * LARGEST + LINE;
 
 /*
- * LATENCY: the peer sends as many bytes back, and nobody reads them. PUT: the peer reads the bytes that were put, and answers with a signal.
- * IN_PLACE: after a signal the peer reads the bytes where they lie, and answers with a signal.
+ * LATENCY: the peer sends as many bytes back, and nobody reads them. PUT: the peer reads the bytes that were put, and
+ * answers with a signal. IN_PLACE: after a signal the peer reads the bytes where they lie, and answers with a signal.
  */
 typedef enum kind { LATENCY, PUT, IN_PLACE } kind;
 
@@ -58,7 +58,7 @@ typedef struct side {
     uint64_t generation, flag_seen; /* the last ones used */
 } side;
 
-/* --- trips ------------------------------------------------------------------------------------------------------------------ */
+/* --- trips -------------------------------------------------------------------------------------------------------- */
 
 /* Reads all bytes, at the speed of the memory that they lie in. */
 static uint64_t read_all(const void *data, size_t bytes) {
@@ -167,7 +167,7 @@ static ls_status count_trips(side *s, int64_t *out) {
     return ls_ok();
 }
 
-/* --- one rank --------------------------------------------------------------------------------------------------------------- */
+/* --- one rank ----------------------------------------------------------------------------------------------------- */
 
 typedef struct bench {
     int rounds;
@@ -218,7 +218,7 @@ static ls_status measure(bench *b) {
     return status;
 }
 
-/* --- the figures ------------------------------------------------------------------------------------------------------------ */
+/* --- the figures -------------------------------------------------------------------------------------------------- */
 
 /* The latency is half of a round trip. */
 static ls_bench_figure figure_of(const bench *b, size_t i) {
@@ -233,8 +233,7 @@ static ls_bench_figure figure_of(const bench *b, size_t i) {
 }
 
 static void print_page(const bench *b, FILE *out) {
-    fprintf(out, "put + signal between two processes over shm, the reader reads · medians of %d rounds\n\n",
-            b->rounds);
+    fprintf(out, "put + signal between two processes over shm, the reader reads · medians of %d rounds\n\n", b->rounds);
     fprintf(out, "%-10s %10s", "what", "bytes");
     ls_bench_print_titles("put+signal", out);
     for (size_t i = 0; i < LS_COUNT(rows); i++) {
@@ -243,10 +242,9 @@ static void print_page(const bench *b, FILE *out) {
         fprintf(out, "%-10s %10s", kind_names[rows[i].kind], ls_bytes_text((double)rows[i].bytes, bytes));
         ls_bench_print_figure(&figure, out);
     }
-    fprintf(
-        out,
-        "\nfloor: a bare flag in shared memory, one way; a plain copy into the peer's memory, a flag, the "
-        "peer's read, a flag back. In place: a signal, the peer's read of the sender's memory, a signal back\n");
+    fprintf(out,
+            "\nfloor: a bare flag in shared memory, one way; a plain copy into the peer's memory, a flag, the "
+            "peer's read, a flag back. In place: a signal, the peer's read of the sender's memory, a signal back\n");
 }
 
 static void print_json(const bench *b, FILE *out) {

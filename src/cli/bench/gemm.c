@@ -1,7 +1,8 @@
 /*
- * The matrix products of a training step, each by itself: those that the compiled step of the model calls (forward, input gradient, weight
- * gradient; the head in its tiles), on operands of the same shapes. The floor is the best rate that was measured on the type with as many
- * threads, of square products, which are run in each round, and of the products themselves.
+ * The matrix products of a training step, each by itself: those that the compiled step of the model calls (forward,
+ * input gradient, weight gradient; the head in its tiles), on operands of the same shapes. The floor is the best rate
+ * that was measured on the type with as many threads, of square products, which are run in each round, and of the
+ * products themselves.
  */
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
@@ -37,7 +38,7 @@ typedef struct bench {
     setting *setting; /* room for MOST_SETTINGS */
 } bench;
 
-/* --- the products ----------------------------------------------------------------------------------------------------------- */
+/* --- the products ------------------------------------------------------------------------------------------------- */
 
 static const char *role_of(const ls_instr *instr) {
     const ls_matmul_params *params = instr->params;
@@ -83,17 +84,15 @@ static ls_status find_products(const bench *b, setting *s) {
     const ls_program *p = &s->image->programs[ls_program_find(s->image, LS_PROGRAM_STEP)];
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
-        if (instr->kind == LS_INSTR_KERNEL && instr->kernel->id == LS_KERNEL_MATMUL)
-            LS_TRY(add_product(s, instr));
+        if (instr->kind == LS_INSTR_KERNEL && instr->kernel->id == LS_KERNEL_MATMUL) LS_TRY(add_product(s, instr));
     }
     return ls_ok();
 }
 
-/* --- one setting ------------------------------------------------------------------------------------------------------------ */
+/* --- one setting -------------------------------------------------------------------------------------------------- */
 
 /* Opens a timed call with the shapes of an instruction. */
-static ls_status open_call(const bench *b, const setting *s, const ls_instr *instr, ls_pool *pool,
-                           ls_timed_call *out) {
+static ls_status open_call(const bench *b, const setting *s, const ls_instr *instr, ls_pool *pool, ls_timed_call *out) {
     ls_kernel_call call = {.n_in = instr->n_in, .n_out = instr->n_out, .params = instr->params};
     for (int i = 0; i < instr->n_in; i++) call.in[i] = instr->in[i].view;
     for (int i = 0; i < instr->n_out; i++) call.out[i] = instr->out[i].view;
@@ -137,7 +136,7 @@ static ls_status measure(const bench *b, setting *s) {
     return status;
 }
 
-/* --- the figures ------------------------------------------------------------------------------------------------------------ */
+/* --- the figures -------------------------------------------------------------------------------------------------- */
 
 static ls_bench_figure figure_of(const setting *s, double flops, double seconds) {
     return (ls_bench_figure){"GFLOP/s", s->floor * 1e-9, flops / seconds * 1e-9, flops / seconds / s->floor};
@@ -162,8 +161,8 @@ static void print_setting(const bench *b, const setting *s, FILE *out) {
     for (int i = 0; i < s->n; i++) {
         const product *p = &s->product[i];
         const ls_bench_figure figure = product_figure(b, s, i);
-        fprintf(out, "%-5s %7d  %-16s %6lld %6lld %6lld %5d", type, s->threads, role_of(p->instr),
-                (long long)p->M, (long long)p->N, (long long)p->K, p->uses);
+        fprintf(out, "%-5s %7d  %-16s %6lld %6lld %6lld %5d", type, s->threads, role_of(p->instr), (long long)p->M,
+                (long long)p->N, (long long)p->K, p->uses);
         ls_bench_print_figure(&figure, out);
     }
     const ls_bench_figure sum = sum_figure(b, s);
@@ -173,13 +172,11 @@ static void print_setting(const bench *b, const setting *s, FILE *out) {
 
 static void print_page(const bench *b, FILE *out) {
     fprintf(out, "matrix products of a training step · %s · S %lld · %s · medians of %d rounds\n\n",
-            ls_bench_model_name(&b->options), (long long)b->options.seq, ls_isa_name(b->machine.isa),
-            b->rounds);
+            ls_bench_model_name(&b->options), (long long)b->options.seq, ls_isa_name(b->machine.isa), b->rounds);
     fprintf(out, "%-5s %7s  %-16s %6s %6s %6s %5s", "type", "threads", "product", "M", "N", "K", "uses");
     ls_bench_print_titles("figure", out);
     for (int i = 0; i < b->n; i++) print_setting(b, &b->setting[i], out);
-    fprintf(out,
-            "\nfloor: the fastest run of any product on that type and threads, square ones among them\n");
+    fprintf(out, "\nfloor: the fastest run of any product on that type and threads, square ones among them\n");
 }
 
 static void put_setting(const bench *b, const setting *s, ls_json_writer *w) {
@@ -217,7 +214,7 @@ static void print_json(const bench *b, FILE *out) {
     ls_json_end(w, out);
 }
 
-/* --- the bench -------------------------------------------------------------------------------------------------------------- */
+/* --- the bench ---------------------------------------------------------------------------------------------------- */
 
 static ls_status add_setting(bench *b, ls_dtype dtype, int threads) {
     setting *s = &b->setting[b->n++];

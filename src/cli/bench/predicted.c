@@ -1,6 +1,7 @@
 /*
- * How well steps are predicted: each round measures this machine's rates like `bench machine`, then predicts steps of eight configurations by
- * them, and runs the steps. The configurations differ in what a prediction could get wrong: width, length, type, ranks, threads, strategy.
+ * How well steps are predicted: each round measures this machine's rates like `bench machine`, then predicts steps of
+ * eight configurations by them, and runs the steps. The configurations differ in what a prediction could get wrong:
+ * width, length, type, ranks, threads, strategy.
  */
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
@@ -46,8 +47,8 @@ static ls_status open_model(const sizes *n, ls_model **out) {
 enum { STEPS = 3 }; /* of a configuration in a round */
 
 /*
- * One configuration in one round: seconds of a step, and of its instructions alone, with the fastest run of each instruction, which other
- * programs on the machine disturb less.
+ * One configuration in one round: seconds of a step, and of its instructions alone, with the fastest run of each
+ * instruction, which other programs on the machine disturb less.
  */
 typedef struct outcome {
     double predicted, measured;
@@ -79,8 +80,7 @@ static ls_status run_one(size_t c, const ls_host *host, outcome *out) {
     ls_status status = open_model(configurations[c].model, &b.model);
     if (status.code == LS_OK) status = ls_bench_step_run(&b);
     if (status.code == LS_OK) {
-        *out = (outcome){.predicted = ls_simulated_seconds(b.simulated, b.ranks),
-                         .measured = ls_bench_step_median(&b)};
+        *out = (outcome){.predicted = ls_simulated_seconds(b.simulated, b.ranks), .measured = ls_bench_step_median(&b)};
         add_instrs(&b, out);
     }
     ls_bench_step_close(&b);
@@ -117,24 +117,23 @@ static void print_line(size_t c, const summary *s, FILE *out) {
     fprintf(out, "%-12s S %-6lld %d × %d  %-5s %-8s %12s %12s %8.3f %8.3f %8.3f %12.3f\n",
             configurations[c].model->name, (long long)configurations[c].seq, configurations[c].ranks,
             configurations[c].threads, configurations[c].dtype, configurations[c].strategy,
-            ls_seconds_text(s->predicted, predicted), ls_seconds_text(s->measured, measured), s->ratio,
-            s->least, s->most, s->undisturbed);
+            ls_seconds_text(s->predicted, predicted), ls_seconds_text(s->measured, measured), s->ratio, s->least,
+            s->most, s->undisturbed);
 }
 
 static void print_page(const summary *all, ls_isa isa, int rounds, FILE *out) {
     double most = 0;
-    fprintf(out, "%-43s %12s %12s %8s %8s %8s %12s\n", ls_isa_name(isa), "predicted", "measured", "ratio",
-            "least", "most", "undisturbed");
+    fprintf(out, "%-43s %12s %12s %8s %8s %8s %12s\n", ls_isa_name(isa), "predicted", "measured", "ratio", "least",
+            "most", "undisturbed");
     for (size_t c = 0; c < LS_COUNT(configurations); c++) {
         print_line(c, &all[c], out);
         most = fmax(most, fabs(log(all[c].ratio)));
     }
     fprintf(out, "%-68s %8.3f\n\n", "farthest from 1", exp(most));
-    fprintf(
-        out,
-        "medians of %d rounds, each with rates of its own · undisturbed: the same ratio of instructions alone, by "
-        "the fastest run of each\n",
-        rounds);
+    fprintf(out,
+            "medians of %d rounds, each with rates of its own · undisturbed: the same ratio of instructions alone, by "
+            "the fastest run of each\n",
+            rounds);
 }
 
 static void print_json(size_t c, const summary *s, ls_isa isa, FILE *out) {
@@ -170,7 +169,6 @@ ls_status ls_run_bench_predicted(const ls_bench_job *job, FILE *out) {
     }
     for (size_t c = 0; c < LS_COUNT(configurations); c++) all[c] = summarise(round[c], rounds);
     if (!job->json) print_page(all, machine.isa, rounds, out);
-    for (size_t c = 0; c < LS_COUNT(configurations) && job->json; c++)
-        print_json(c, &all[c], machine.isa, out);
+    for (size_t c = 0; c < LS_COUNT(configurations) && job->json; c++) print_json(c, &all[c], machine.isa, out);
     return ls_ok();
 }

@@ -15,7 +15,9 @@ static ls_bench_row *row_of(ls_bench_table *t, const char *name) {
     return row;
 }
 
-/* The name of an instruction's row: its op, and for products the shape of the weight, because many weights share an op. */
+/*
+ * The name of an instruction's row: its op, and for products the shape of the weight, because many weights share an op.
+ */
 static void name_instr(const ls_instr *instr, char *out, size_t room) {
     snprintf(out, room, "%s", instr->op);
     if (instr->kind != LS_INSTR_KERNEL || instr->kernel->id != LS_KERNEL_MATMUL) return;
@@ -52,9 +54,7 @@ static int most_seconds_first(const void *x, const void *y) {
     return (a->seconds < b->seconds) - (a->seconds > b->seconds);
 }
 
-void ls_bench_table_end(ls_bench_table *t) {
-    qsort(t->row, (size_t)t->n, sizeof *t->row, most_seconds_first);
-}
+void ls_bench_table_end(ls_bench_table *t) { qsort(t->row, (size_t)t->n, sizeof *t->row, most_seconds_first); }
 
 static double sum_of(const ls_bench_table *t) {
     double sum = 0;
@@ -75,8 +75,7 @@ static void print_row(const ls_bench_row *row, double all, FILE *out) {
 
 void ls_bench_table_print(const ls_bench_table *t, FILE *out) {
     ls_bench_row all = {.name = "all"};
-    fprintf(out, "%-26s %6s %11s %9s %11s %9s %9s\n", "of the step", "count", "ms", "", "predicted",
-            "GFLOP/s", "GB/s");
+    fprintf(out, "%-26s %6s %11s %9s %11s %9s %9s\n", "of the step", "count", "ms", "", "predicted", "GFLOP/s", "GB/s");
     const double seconds = sum_of(t);
     for (int i = 0; i < t->n; i++) {
         print_row(&t->row[i], seconds, out);

@@ -1,4 +1,7 @@
-/* What the benches share: rounds, medians, the columns floor, figure and ratio, the model, and the rate of square products. */
+/*
+ * What the benches share: rounds, medians, the columns floor, figure and ratio, the model, and the rate of square
+ * products.
+ */
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
 #include "ls_bench_model.h"
@@ -48,9 +51,12 @@ ls_status ls_bench_model_open(const ls_bench_options *options, ls_model **out) {
     return ls_model_open_text(ls_bench_model_name(options), LS_BENCH_MODEL, out);
 }
 
-/* --- the floor: the best rate of square products ---------------------------------------------------------------------------- */
+/* --- the floor: the best rate of square products ------------------------------------------------------------------ */
 
-/* One side small enough for the inner caches of a core or two, and a large one; smaller ones for the slow reference kernels of f64. */
+/*
+ * One side small enough for the inner caches of a core or two, and a large one; smaller ones for the slow reference
+ * kernels of f64.
+ */
 static const int64_t sides[LS_BENCH_SQUARES] = {1024, 2048}, sides_f64[LS_BENCH_SQUARES] = {128, 256};
 
 static int64_t side_of(ls_dtype dtype, int i) { return dtype == LS_F64 ? sides_f64[i] : sides[i]; }
@@ -62,8 +68,7 @@ ls_status ls_bench_peak_open(ls_dtype dtype, ls_isa isa, ls_pool *pool, ls_bench
     for (int i = 0; i < LS_BENCH_SQUARES && status.code == LS_OK; i++) {
         const int64_t size[] = {side_of(dtype, i), side_of(dtype, i)};
         const ls_view view = ls_view_dense(NULL, dtype, 2, size);
-        const ls_kernel_call call = {
-            .n_in = 2, .in = {view, view}, .n_out = 1, .out = {view}, .params = &params};
+        const ls_kernel_call call = {.n_in = 2, .in = {view, view}, .n_out = 1, .out = {view}, .params = &params};
         status = ls_timed_call_open(LS_KERNEL_MATMUL, dtype, isa, pool, &call, &peak.square[i]);
         peak.n += status.code == LS_OK;
     }

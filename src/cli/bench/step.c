@@ -1,8 +1,9 @@
 /*
- * Training steps of a model on random weights and tokens: micro-batch and update in one program, on the given ranks and threads. The figure is
- * the work of a step over its time: 6 operations for each token and weight of a product, and those of attention for the pairs that the mask
- * leaves; recomputed results do not count. The floor is the best rate of square products before and after the steps, with as many threads. A
- * table shows where the time of the step of median length went.
+ * Training steps of a model on random weights and tokens: micro-batch and update in one program, on the given ranks and
+ * threads. The figure is the work of a step over its time: 6 operations for each token and weight of a product, and
+ * those of attention for the pairs that the mask leaves; recomputed results do not count. The floor is the best rate of
+ * square products before and after the steps, with as many threads. A table shows where the time of the step of median
+ * length went.
  */
 #include "cli/bench/bench_impl.h"
 #include "plan/plan.h"
@@ -14,7 +15,7 @@
 
 static const ls_adamw adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
-/* --- one rank --------------------------------------------------------------------------------------------------------------- */
+/* --- one rank ----------------------------------------------------------------------------------------------------- */
 
 double *ls_bench_step_seconds(const ls_bench_step *b, int rank, int round) {
     return b->seconds + ((size_t)rank * (size_t)b->rounds + (size_t)round) * (size_t)b->instrs;
@@ -104,11 +105,11 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     return ls_ok();
 }
 
-/* --- all ranks -------------------------------------------------------------------------------------------------------------- */
+/* --- all ranks ---------------------------------------------------------------------------------------------------- */
 
 /*
- * Updates the floor with as many threads as all ranks have, and measures the mean rate of products. The threads have ended when it returns,
- * so that ranks may be forked.
+ * Updates the floor with as many threads as all ranks have, and measures the mean rate of products. The threads have
+ * ended when it returns, so that ranks may be forked.
  */
 static ls_status measure_floor(ls_bench_step *b, double *sustained) {
     const ls_target *target = &ls_session_plan(b->session)->target;
@@ -145,8 +146,8 @@ static ls_status predict(ls_bench_step *b) {
         b->host_measured = b->host != NULL || ls_host_load(first->isa, &host);
         const ls_rates rates = ls_plan_rates(first, b->host != NULL ? b->host : &host);
         for (int r = 0; r < b->ranks; r++) images[r] = ls_images_of(&b->images, r);
-        status = ls_simulate(images, b->ranks, b->step, &rates, &(ls_simulation_watch){note_prediction, b},
-                             b->simulated);
+        status =
+            ls_simulate(images, b->ranks, b->step, &rates, &(ls_simulation_watch){note_prediction, b}, b->simulated);
     }
     free(images);
     return status;
@@ -157,8 +158,7 @@ static ls_status run_session(ls_bench_step *b) {
     LS_TRY(ls_compile_classes(&b->job, &ls_session_plan(b->session)->target, &b->images));
     for (int r = 0; r < b->ranks; r++)
         b->instrs = (int)ls_max(b->instrs, ls_images_of(&b->images, r)->programs[b->step].n_instrs);
-    b->shared_bytes =
-        of_ranks + sizeof *b->seconds * (size_t)b->ranks * (size_t)b->rounds * (size_t)b->instrs;
+    b->shared_bytes = of_ranks + sizeof *b->seconds * (size_t)b->ranks * (size_t)b->rounds * (size_t)b->instrs;
     LS_TRY(predict(b));
     if (!b->without_floor) LS_TRY(measure_floor(b, &b->products[0]));
     LS_TRY(ls_shared_map(b->shared_bytes, &b->shared));
@@ -169,7 +169,7 @@ static ls_status run_session(ls_bench_step *b) {
     return b->without_floor ? ls_ok() : measure_floor(b, &b->products[1]);
 }
 
-/* --- the session ------------------------------------------------------------------------------------------------------------ */
+/* --- the session -------------------------------------------------------------------------------------------------- */
 
 /* Random tokens; the label of a token is the next token of its sequence, that of the last token the first. */
 static ls_status make_inputs(ls_bench_step *b) {
@@ -179,8 +179,7 @@ static ls_status make_inputs(ls_bench_step *b) {
     LS_TRY(ls_array_make(LS_I32, 2, size, &b->labels));
     LS_TRY(ls_array_make(LS_I32, 2, size, &b->positions));
     int32_t *tokens = b->tokens.data, *labels = b->labels.data, *positions = b->positions.data;
-    for (int64_t i = 0; i < B * S; i++)
-        tokens[i] = (int32_t)ls_rng_below(0, ls_rng_stream("tokens"), (uint64_t)i, V);
+    for (int64_t i = 0; i < B * S; i++) tokens[i] = (int32_t)ls_rng_below(0, ls_rng_stream("tokens"), (uint64_t)i, V);
     for (int64_t i = 0; i < B * S; i++) {
         labels[i] = tokens[i / S * S + (i + 1) % S];
         positions[i] = (int32_t)(i % S);
@@ -195,9 +194,8 @@ static ls_status open_session(ls_bench_step *b) {
     const double start = ls_seconds();
     b->graph = ls_graph_create(b->dtype);
     LS_TRY(ls_model_build(b->model, b->graph, o->batch, o->seq, true, &lm));
-    b->job = (ls_job){.graph = b->graph,
-                      .programs = ls_training_programs(b->graph, 0, LS_UPDATE_ADAMW, false),
-                      .adamw = adamw};
+    b->job = (ls_job){
+        .graph = b->graph, .programs = ls_training_programs(b->graph, 0, LS_UPDATE_ADAMW, false), .adamw = adamw};
     LS_TRY(ls_session_open(&b->job, &spread, &b->session));
     b->opened = ls_seconds() - start;
     b->ranks = ls_session_ranks(b->session);
@@ -230,7 +228,7 @@ void ls_bench_step_close(ls_bench_step *b) {
     ls_model_close(b->model);
 }
 
-/* --- the figures ------------------------------------------------------------------------------------------------------------ */
+/* --- the figures -------------------------------------------------------------------------------------------------- */
 
 typedef struct figures {
     int round;            /* the step of median length */
@@ -239,7 +237,10 @@ typedef struct figures {
     ls_bench_figure rate;
     double beside; /* the rate over the mean rate of products before and after the steps */
     double tokens_per_second;
-    /* Seconds of the start-up: until all ranks had memory and kernels; to touch memory; to set weights; what the first step took longer. */
+    /*
+     * Seconds of the start-up: until all ranks had memory and kernels; to touch memory; to set weights; what the first
+     * step took longer.
+     */
     double mapped, touched, set, first;
     double loss;
     int64_t peak, huge;
@@ -273,8 +274,8 @@ static void fill_table(const ls_bench_step *b, figures *f) {
     double waiting = 0, known = 0, idle = 0, ended = 0;
     f->predicted = ls_simulated_seconds(b->simulated, b->ranks);
     for (int r = 0; r < b->ranks; r++) {
-        ls_bench_table_add(&f->table, ls_images_of(&b->images, r), b->step,
-                           ls_bench_step_seconds(b, r, f->round), ls_bench_step_predicted(b, r), b->ranks);
+        ls_bench_table_add(&f->table, ls_images_of(&b->images, r), b->step, ls_bench_step_seconds(b, r, f->round),
+                           ls_bench_step_predicted(b, r), b->ranks);
         idle += b->simulated[r].waiting / b->ranks;
         ended += (f->predicted - b->simulated[r].end) / b->ranks;
         waiting += b->times[r].waiting[f->round] / b->ranks;
@@ -317,25 +318,21 @@ static void print_page(const ls_bench_step *b, const figures *f, FILE *out) {
         "training step · %s · B %lld · S %lld · %s · %s · %d rank%s of %d thread%s · %s · %s · the median of %d\n\n",
         ls_bench_model_name(&b->options), (long long)b->options.batch, (long long)b->options.seq,
         ls_dtype_name(b->dtype), chosen.isa, b->ranks, b->ranks == 1 ? "" : "s",
-        ls_session_plan(b->session)->target.threads,
-        ls_session_plan(b->session)->target.threads == 1 ? "" : "s", chosen.strategy, chosen.mesh, b->rounds);
+        ls_session_plan(b->session)->target.threads, ls_session_plan(b->session)->target.threads == 1 ? "" : "s",
+        chosen.strategy, chosen.mesh, b->rounds);
     fprintf(out, "%-30s", "");
     ls_bench_print_titles("figure", out);
     fprintf(out, "%-30s", "6·N·tokens + attention");
     ls_bench_print_figure(&f->rate, out);
-    fprintf(
-        out,
-        "%s a step, %.1f tokens/s, loss %.3f; %.3f of square products for half a second before and after\n",
-        ls_seconds_text(f->seconds, text[0]), f->tokens_per_second, f->loss, f->beside);
-    fprintf(out, "%s predicted, %.3f of what was measured, by %s rates\n",
-            ls_seconds_text(f->predicted, text[0]), f->predicted / f->seconds,
-            b->host_measured ? "this machine's" : "nominal");
+    fprintf(out, "%s a step, %.1f tokens/s, loss %.3f; %.3f of square products for half a second before and after\n",
+            ls_seconds_text(f->seconds, text[0]), f->tokens_per_second, f->loss, f->beside);
+    fprintf(out, "%s predicted, %.3f of what was measured, by %s rates\n", ls_seconds_text(f->predicted, text[0]),
+            f->predicted / f->seconds, b->host_measured ? "this machine's" : "nominal");
     fprintf(
         out,
         "start-up: plan, compile and verify %s; start, map and prepare %s; touch memory %s; set weights %s; first step longer by %s\n",
-        ls_seconds_text(b->opened, text[0]), ls_seconds_text(f->mapped, text[1]),
-        ls_seconds_text(f->touched, text[2]), ls_seconds_text(f->set, text[3]),
-        ls_seconds_text(f->first, text[4]));
+        ls_seconds_text(b->opened, text[0]), ls_seconds_text(f->mapped, text[1]), ls_seconds_text(f->touched, text[2]),
+        ls_seconds_text(f->set, text[3]), ls_seconds_text(f->first, text[4]));
     fprintf(out, "memory of a rank: %s mapped, %s of it in huge pages, %s resident at most\n\n",
             ls_bytes_text((double)chosen.predicted_bytes, bytes[0]), ls_bytes_text((double)f->huge, bytes[1]),
             ls_bytes_text((double)f->peak, bytes[2]));
@@ -393,7 +390,7 @@ static ls_status print_figures(const ls_bench_step *b, bool json, FILE *out) {
     return ls_ok();
 }
 
-/* --- the bench -------------------------------------------------------------------------------------------------------------- */
+/* --- the bench ---------------------------------------------------------------------------------------------------- */
 
 ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out) {
     ls_bench_step b = {.options = job->options};

@@ -1,4 +1,7 @@
-/* Counts the (query, key) pairs that a mask allows between the queries of one block and keys of another. Attention's predicted cost follows from them. */
+/*
+ * Counts the (query, key) pairs that a mask allows between the queries of one block and keys of another. Attention's
+ * predicted cost follows from them.
+ */
 #include "compile/attention/attention.h"
 
 #include <math.h>
@@ -13,7 +16,10 @@ static void sort(ls_arena *scratch, int32_t *positions, int64_t n, int64_t limit
     }
 }
 
-/* The number of sorted positions below `limit`. The search begins at *answer, the result of the call before, because spans move on with the queries. */
+/*
+ * The number of sorted positions below `limit`. The search begins at *answer, the result of the call before, because
+ * spans move on with the queries.
+ */
 static int64_t below(const int32_t *sorted, int64_t n, int32_t limit, int64_t *answer) {
     while (*answer > 0 && sorted[*answer - 1] >= limit) --*answer;
     while (*answer < n && sorted[*answer] < limit) ++*answer;
@@ -34,8 +40,7 @@ static ls_area count(const ls_builder *b, const ls_mask *m, int queries, int key
         const int w = ls_mask_spans(m, S, asking[i], seen);
         const int64_t before = pairs;
         for (int j = 0; j < w; j++)
-            pairs += below(asked, range.count, seen[j].hi, &to[j]) -
-                     below(asked, range.count, seen[j].lo, &from[j]);
+            pairs += below(asked, range.count, seen[j].hi, &to[j]) - below(asked, range.count, seen[j].lo, &from[j]);
         seeing += pairs > before;
     }
     ls_arena_destroy(scratch);

@@ -1,10 +1,10 @@
 /*
- * attention strategies: how one attention op is computed by the ranks that share a sequence. One strategy is one file and
- * one const row, and LS_STRATEGIES lists them.
+ * attention strategies: how one attention op is computed by the ranks that share a sequence. One strategy is one file
+ * and one const row, and LS_STRATEGIES lists them.
  *
- * Words: the ranks of one ring index form a block; the block's tokens are those of its ulysses ranks in rank order, a run of
- * the positions table. Within a block, ulysses rank u owns query heads floor(u*Hq/U) .. floor((u+1)*Hq/U)-1 and every KV
- * head that they use.
+ * Words: the ranks of one ring index form a block; the block's tokens are those of its ulysses ranks in rank order, a
+ * run of the positions table. Within a block, ulysses rank u owns query heads floor(u*Hq/U) .. floor((u+1)*Hq/U)-1 and
+ * every KV head that they use.
  */
 #ifndef LS_ATTENTION_H
 #define LS_ATTENTION_H
@@ -42,24 +42,33 @@ struct ls_site {
     int mask; /* index into ls_image.masks: of my block of queries; where queries travel, + h is of those h hops away */
     ls_heads q_heads, kv_heads;
     ls_heads kv_parts; /* KV heads counted once per owner: where the owners' gradients are collected */
-    /* What this rank's attention works on, kept for the gradient: its heads of its block's tokens. Where another program
-     * runs the gradient they are set anew for it; nothing else of the forward pass is there then. */
+    /*
+     * What this rank's attention works on, kept for the gradient: its heads of its block's tokens. Where another
+     * program runs the gradient they are set anew for it; nothing else of the forward pass is there then.
+     */
     ls_operand q, k, v; /* T[B,n,heads,D] */
     ls_operand lse;     /* G[B,heads,n]; with the sink */
 };
 
 /*
- * What happens across blocks, between ranks of one ulysses index; within blocks usp.c deals the heads out, for all strategies, so
- * that a strategy inside a ulysses dimension is only the mesh. site->q, k, v are set: this rank's heads of its block's tokens.
+ * What happens across blocks, between ranks of one ulysses index; within blocks usp.c deals the heads out, for all
+ * strategies, so that a strategy inside a ulysses dimension is only the mesh. site->q, k, v are set: this rank's heads
+ * of its block's tokens.
  */
 struct ls_strategy {
     const char *name;
     const char *about;   /* one line */
     bool reads_in_place; /* blocks of other ring ranks may also be read where they lie, with the same bits */
     ls_status (*applicable)(const ls_strategy *strategy, const ls_attention_problem *problem);
-    /* NULL, both, of one that is for one rank alone (local.c). o G[B,n,heads,D] and site->lse are written, without the node's sink. */
+    /*
+     * NULL, both, of one that is for one rank alone (local.c). o G[B,n,heads,D] and site->lse are written, without the
+     * node's sink.
+     */
     void (*across_forward)(ls_builder *b, ls_site *site, ls_operand o);
-    /* dq G[B,n,heads,D] is written; dk and dv come out where they were made: G[B,n,kv heads,D], an ls_exchange_room or a slot. */
+    /*
+     * dq G[B,n,heads,D] is written; dk and dv come out where they were made: G[B,n,kv heads,D], an ls_exchange_room or
+     * a slot.
+     */
     void (*across_backward)(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                             ls_operand *dk, ls_operand *dv);
     ls_query_schedule query_schedule; /* of those whose queries travel (queries.c); else NULL */
@@ -73,7 +82,7 @@ LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out
 /* `applicable` that asks of a mesh only that every ulysses rank has a query head; the error names the strategy. */
 LS_MUST_USE ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_attention_problem *problem);
 
-/* --- geometry (geometry.c) ------------------------------------------------------------------------------------------------ */
+/* --- geometry (geometry.c) ---------------------------------------------------------------------------------------- */
 
 int ls_ring_index(const ls_builder *b);
 int ls_ulysses_index(const ls_builder *b);
@@ -93,7 +102,7 @@ int ls_block_at(const ls_builder *b, int hop);
 ls_peer ls_rank_at(ls_builder *b, int hop);
 ls_operand ls_with_tokens(ls_operand o, int64_t tokens);
 
-/* --- what is seen (visible.c) --------------------------------------------------------------------------------------------- */
+/* --- what is seen (visible.c) ------------------------------------------------------------------------------------- */
 
 /* Tokens of a block, in the order in which it holds them: ascending ranges, apart from each other, none empty. */
 typedef struct ls_token_range {
@@ -106,25 +115,33 @@ typedef struct ls_token_set {
     ls_token_range *range;
 } ls_token_set;
 
-/* Of block `keys`, the tokens that queries of block `queries` see, one of them mine, or both the same: of its own block a rank has all. */
+/*
+ * Of block `keys`, the tokens that queries of block `queries` see, one of them mine, or both the same: of its own block
+ * a rank has all.
+ */
 const ls_token_set *ls_seen(ls_builder *b, int mask, int queries, int keys);
 /*
- * Sums of what pairs of blocks see. in_front: what `queries` see of the blocks in front of `keys`, with R for `keys` of all. seers: what
- * those in front of `queries` see of `keys`, which does not count itself; with R for `queries` all. The other block is mine, where it is not R.
+ * Sums of what pairs of blocks see. in_front: what `queries` see of the blocks in front of `keys`, with R for `keys` of
+ * all. seers: what those in front of `queries` see of `keys`, which does not count itself; with R for `queries` all.
+ * The other block is mine, where it is not R.
  */
 int64_t ls_seen_in_front(ls_builder *b, int mask, int queries, int keys);
 int64_t ls_seers_in_front(ls_builder *b, int mask, int queries, int keys);
 /*
- * Those that somebody sees who is `hop` or more further in the ring: what must come that far. Of the block that comes to me on this hop, or
- * of the one that goes on from me.
+ * Those that somebody sees who is `hop` or more further in the ring: what must come that far. Of the block that comes
+ * to me on this hop, or of the one that goes on from me.
  */
 const ls_token_set *ls_wanted(ls_builder *b, int mask, int keys, int hop);
-/* The most tokens of any two different blocks that are seen; and of any block that are wanted behind it. The same on every rank. */
+/*
+ * The most tokens of any two different blocks that are seen; and of any block that are wanted behind it. The same on
+ * every rank.
+ */
 int64_t ls_most_seen(ls_builder *b, int mask);
 int64_t ls_most_wanted(ls_builder *b, int mask);
 /*
- * The hops, ascending, over which some rank sees something of the block that is so far behind it; returns how many. What is not among
- * them is on no rank's program; what is, is on all of them, with nothing in it where a rank sees nothing.
+ * The hops, ascending, over which some rank sees something of the block that is so far behind it; returns how many.
+ * What is not among them is on no rank's program; what is, is on all of them, with nothing in it where a rank sees
+ * nothing.
  */
 int ls_hops(ls_builder *b, int mask, const int **hops);
 /* What a mask leaves between some queries and some keys: (query, key) pairs, and queries that see any of the keys. */
@@ -141,16 +158,19 @@ ls_area ls_area_sum(ls_area a, ls_area b, int64_t queries);
 ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_token_range range);
 
 /*
- * Where some tokens lie in an operand that holds ranges of a block one after the other, each dense: [B,count,heads,D]. `wanted` lies
- * within one of the ranges held, or is empty.
+ * Where some tokens lie in an operand that holds ranges of a block one after the other, each dense: [B,count,heads,D].
+ * `wanted` lies within one of the ranges held, or is empty.
  */
 ls_operand ls_tokens_at(ls_operand held, const ls_token_set *tokens, ls_token_range wanted);
 
-/* --- how other ranks' blocks arrive (kv_transfer.c, put.c, in_place.c) ------------------------------------------------------- */
+/* --- how other ranks' blocks arrive (kv_transfer.c, put.c, in_place.c) -------------------------------------------- */
 
 enum { LS_KEYS, LS_VALUES, LS_KV };
 
-/* One part of an exchange: what leaves for ulysses rank u, where it lands there, and from him: where it lies there, where it lands here. */
+/*
+ * One part of an exchange: what leaves for ulysses rank u, where it lands there, and from him: where it lies there,
+ * where it lands here.
+ */
 typedef struct ls_exchange_part {
     ls_operand from, to, there, land;
 } ls_exchange_part;
@@ -168,23 +188,30 @@ typedef struct ls_kv_block {
 } ls_kv_block;
 
 /*
- * Two ways, the same bits: put.c (blocks are put into slots of their readers) and in_place.c (they are read where they lie).
- * Ring: begin; then for each hop receive_block, in the backward pass gradient_room and send_gradient where the hop is used (ls_hops, and hop 0),
- * and release_block; after the last hop sum_gradients (backward, also with one rank); end. Arrays [LS_KV] are keys, values.
+ * Two ways, the same bits: put.c (blocks are put into slots of their readers) and in_place.c (they are read where they
+ * lie). Ring: begin; then for each hop receive_block, in the backward pass gradient_room and send_gradient where the
+ * hop is used (ls_hops, and hop 0), and release_block; after the last hop sum_gradients (backward, also with one rank);
+ * end. Arrays [LS_KV] are keys, values.
  */
 typedef struct ls_kv_transfer {
     void *(*begin)(ls_builder *b, ls_site *site, bool backward);
     /* The block of this hop (0: my own, whole), at least what I see of it. It may be read until release_block. */
     void (*receive_block)(ls_builder *b, void *state, int hop, ls_kv_block *out);
     void (*release_block)(ls_builder *b, void *state, int hop);
-    /* Where my part of the gradient of this hop's block is made, of the tokens that I see; then it leaves for the block's rank. */
+    /*
+     * Where my part of the gradient of this hop's block is made, of the tokens that I see; then it leaves for the
+     * block's rank.
+     */
     void (*gradient_room)(ls_builder *b, void *state, int hop, ls_operand part[LS_KV]);
     void (*send_gradient)(ls_builder *b, void *state, int hop, const ls_operand part[LS_KV]);
     /* The sum for my own block, when all ranks' parts have been added to it, in the order of the hops. */
     void (*sum_gradients)(ls_builder *b, void *state, ls_operand sum[LS_KV]);
     void (*end)(ls_builder *b, void *state);
 
-    /* All-to-all. leasable: the result lies in the heap, so that a ring can lease it; capacity: elements on the rank with most. */
+    /*
+     * All-to-all. leasable: the result lies in the heap, so that a ring can lease it; capacity: elements on the rank
+     * with most.
+     */
     ls_operand (*result)(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool leasable);
     void (*send)(ls_builder *b, const ls_exchange *x);
     void (*receive)(ls_builder *b, const ls_exchange *x);
@@ -198,42 +225,49 @@ const ls_kv_transfer *ls_kv_transfer_along(const ls_builder *b, ls_axis axis);
 /* A buffer for what an exchange is to send: where the others read it in place it lies in the heap. */
 ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int ndim, const int64_t *size,
                             int64_t capacity);
-/* The operand, or, where others along that axis read it in place and it does not lie in the heap, a copy of it there. */
+/*
+ * The operand, or, where others along that axis read it in place and it does not lie in the heap, a copy of it there.
+ */
 ls_operand ls_leasable(ls_builder *b, ls_operand operand, ls_axis axis, int64_t capacity);
 
-/* --- the two halves of USP -------------------------------------------------------------------------------------------------- */
+/* --- the two halves of USP ---------------------------------------------------------------------------------------- */
 
 /*
  * All-to-all within the block, in steps so that several can be under way. gather: my tokens of all heads -> all of the
  * block's tokens of my heads. scatter: back. `token` and `head` say which dimensions are which.
  */
-ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads,
-                            int token, int head);
-ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads,
-                             int token, int head);
+ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads, int token,
+                            int head);
+ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads, int token,
+                             int head);
 ls_operand ls_exchange_finish(ls_builder *b, const ls_exchange *x);
 /* After the finish of all that were under way together: their sources may be overwritten. */
 void ls_exchange_settle(ls_builder *b, const ls_exchange *x);
 
-/* KV blocks go round the ring (ring.c): the rows of all that have no other way across blocks. Of one block, only attention itself. */
+/*
+ * KV blocks go round the ring (ring.c): the rows of all that have no other way across blocks. Of one block, only
+ * attention itself.
+ */
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o);
-void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
-                      ls_operand *dk, ls_operand *dv);
+void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq, ls_operand *dk,
+                      ls_operand *dv);
 
-/* All of it where one rank holds the sequence (local.c), which needs no other's tokens: results go straight to their tensors. */
+/*
+ * All of it where one rank holds the sequence (local.c), which needs no other's tokens: results go straight to their
+ * tensors.
+ */
 void ls_local_forward(ls_builder *b, ls_site *site);
 void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors *gradient, ls_operand grad_o,
                        ls_operand delta);
 
 /*
- * A node's sink, if it has one (sink.c). forward: into o G[B,n,heads,D] and site->lse, when all blocks have been attended to. backward: its
- * gradient, from site->lse and delta G[B,heads,n].
+ * A node's sink, if it has one (sink.c). forward: into o G[B,n,heads,D] and site->lse, when all blocks have been
+ * attended to. backward: its gradient, from site->lse and delta G[B,heads,n].
  */
 void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o);
-void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient,
-                      ls_operand delta);
+void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient, ls_operand delta);
 
-/* --- calls of the kernels (call.c) ------------------------------------------------------------------------------------------- */
+/* --- calls of the kernels (call.c) -------------------------------------------------------------------------------- */
 
 /* Some queries and some keys; see kernel/kernel.h for sizes and strides. */
 typedef struct ls_attention_call {
@@ -252,14 +286,15 @@ typedef struct ls_attention_given {
 void ls_build_attention_grad(ls_builder *b, const ls_attention_call *call, const ls_attention_given *given,
                              ls_operand dq, ls_operand dk, ls_operand dv);
 
-/* --- queries that travel (queries.c): tokenring, decode ---------------------------------------------------------------------- */
+/* --- queries that travel (queries.c): tokenring, decode ----------------------------------------------------------- */
 
 enum { LS_QUERY_TENSORS = 4 };
 
 /*
- * A pass over all pairs of blocks with resting keys, round after round: over hops[round - 1] to the ranks so much before, round 0 at home. `own`
- * goes to the ranks whose keys it meets; what they find is laid out like `found`, where the owner joins all parts. attend: the queries that
- * are here on a round (my own come first) against my keys, into part.
+ * A pass over all pairs of blocks with resting keys, round after round: over hops[round - 1] to the ranks so much
+ * before, round 0 at home. `own` goes to the ranks whose keys it meets; what they find is laid out like `found`, where
+ * the owner joins all parts. attend: the queries that are here on a round (my own come first) against my keys, into
+ * part.
  */
 struct ls_queries {
     ls_site *site;
@@ -269,8 +304,7 @@ struct ls_queries {
     ls_operand own[LS_QUERY_TENSORS], found[LS_QUERY_TENSORS];
     const char *const *own_name, *const *found_name;
     ls_operand dkv[LS_KV]; /* of the backward pass */
-    void (*attend)(ls_builder *b, const ls_queries *q, int round, const ls_operand in[],
-                   const ls_operand part[]);
+    void (*attend)(ls_builder *b, const ls_queries *q, int round, const ls_operand in[], const ls_operand part[]);
     void (*join)(ls_builder *b, const ls_queries *q, const ls_operand part[]); /* to found */
 };
 
@@ -296,7 +330,10 @@ typedef struct ls_query_transfer {
 } ls_query_transfer;
 ls_query_transfer ls_query_transfer_out(ls_builder *b, const ls_queries *q, int slots);
 ls_query_transfer ls_query_transfer_back(ls_builder *b, const ls_queries *q, int slots);
-/* Each rank calls all three for every round; ls_query_release may be left out for the last `slots` rounds. *out may be read until release. */
+/*
+ * Each rank calls all three for every round; ls_query_release may be left out for the last `slots` rounds. *out may be
+ * read until release.
+ */
 void ls_query_send(ls_builder *b, const ls_query_transfer *v, int round, const ls_operand from[]);
 void ls_query_receive(ls_builder *b, const ls_query_transfer *v, int round, ls_operand out[]);
 void ls_query_release(ls_builder *b, const ls_query_transfer *v, int round);

@@ -1,10 +1,12 @@
 /*
- * Attention of one token over a cache that the ranks share: each holds keys and values where the prefill has made them. All ranks
- * know the token and do the rest of its work alike, so its queries need no journey; each attends to its own part of the cache, the parts
- * (o, lse) go to everyone, and everyone merges them in the order of the ranks: the same bits on all. (It is strategy decode for
- * queries that are on every rank already, with one round of messages instead of two.)
+ * Attention of one token over a cache that the ranks share: each holds keys and values where the prefill has made them.
+ * All ranks know the token and do the rest of its work alike, so its queries need no journey; each attends to its own
+ * part of the cache, the parts (o, lse) go to everyone, and everyone merges them in the order of the ranks: the same
+ * bits on all. (It is strategy decode for queries that are on every rank already, with one round of messages instead of
+ * two.)
  *
- * Which positions are seen is data, the spans; a rank none of whose positions are gets o 0 and lse -inf, which change nothing.
+ * Which positions are seen is data, the spans; a rank none of whose positions are gets o 0 and lse -inf, which change
+ * nothing.
  */
 #include "compile/attention/attention.h"
 
@@ -49,13 +51,12 @@ static void merge(ls_builder *b, const partial *from, const partial *to) {
 
 /* Everyone's part to everyone, and all of them merged in the order of the team. */
 static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t D) {
-    const int team =
-        ls_build_team_of(b, (const bool[LS_AXES]){[LS_AXIS_RING] = true, [LS_AXIS_ULYSSES] = true});
+    const int team = ls_build_team_of(b, (const bool[LS_AXES]){[LS_AXIS_RING] = true, [LS_AXIS_ULYSSES] = true});
     const int size = ls_build_team_size(b, team);
     if (size == 1) return *mine;
     const int64_t n = Hq * (D + 1);
-    const ls_operand slots = ls_build_symmetric(b, LS_BUFFER_SLOT, "cached slots", size * n,
-                                                b->image->accumulator, 2, (int64_t[]){size, n});
+    const ls_operand slots =
+        ls_build_symmetric(b, LS_BUFFER_SLOT, "cached slots", size * n, b->image->accumulator, 2, (int64_t[]){size, n});
     const ls_operand flat =
         ls_operand_dense(mine->all.buffer, mine->all.offset, mine->all.view.dtype, 2, (int64_t[]){1, n});
     const ls_operand own = ls_build_share(b, slots, 0, 1, team, 0);
@@ -89,8 +90,7 @@ static void lower(ls_builder *b, int n) {
     const int64_t Hq = in[LS_CACHED_Q].view.size[2], D = in[LS_CACHED_Q].view.size[3];
     const int64_t held = in[LS_CACHED_KEYS].view.size[1], Hkv = in[LS_CACHED_KEYS].view.size[2];
     LS_ASSERT(Hkv > 0);
-    const ls_operand kpos =
-        ls_operand_slice(b->image->positions, 0, ls_layout_start(&b->image->layout, me), held);
+    const ls_operand kpos = ls_operand_slice(b->image->positions, 0, ls_layout_start(&b->image->layout, me), held);
     write_cache(b, in[LS_CACHED_K], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_KEYS]);
     write_cache(b, in[LS_CACHED_V], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_VALUES]);
     const partial mine = make_partial(b, "part", Hq, D);

@@ -1,8 +1,8 @@
 /*
- * decode: queries are few and everywhere, keys and values rest where they are, as in generation (so do Shyam et al., "Tree
- * attention", arXiv 2408.04093). Each rank gathers all queries at once, finds its partial result for each block of them, and the owner
- * merges the parts in the order of the ranks that found them. Backward likewise: Q, dO, lse and delta are gathered, parts of dq
- * added by the owner in rank order, dk and dv made where the keys are.
+ * decode: queries are few and everywhere, keys and values rest where they are, as in generation (so do Shyam et al.,
+ * "Tree attention", arXiv 2408.04093). Each rank gathers all queries at once, finds its partial result for each block
+ * of them, and the owner merges the parts in the order of the ranks that found them. Backward likewise: Q, dO, lse and
+ * delta are gathered, parts of dq added by the owner in rank order, dk and dv made where the keys are.
  *
  * Everything leaves at once: two rounds of messages whatever the number of ranks, for a slot per rank.
  */

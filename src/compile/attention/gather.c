@@ -1,24 +1,21 @@
 /*
- * Gather: every rank gets all keys and values that its queries see, for one KV head at a time, and attends to them in one call; nothing
- * is merged (the way of context parallelism in "The Llama 3 herd of models", arXiv 2407.21783). While one group is attended to the
- * next arrives: two slots. In the backward pass they are gathered again; each rank's part of the gradient goes to the
- * keys' rank in type G, which adds the parts in rank order.
+ * Gather: every rank gets all keys and values that its queries see, for one KV head at a time, and attends to them in
+ * one call; nothing is merged (the way of context parallelism in "The Llama 3 herd of models", arXiv 2407.21783). While
+ * one group is attended to the next arrives: two slots. In the backward pass they are gathered again; each rank's part
+ * of the gradient goes to the keys' rank in type G, which adds the parts in rank order.
  *
- * A group is one KV head: the least memory, two heads of all tokens seen instead of all heads, and still work for a kernel, since each
- * token's Hq/Hkv query heads share it. Ranks that have fewer KV heads than others of their block make empty groups.
+ * A group is one KV head: the least memory, two heads of all tokens seen instead of all heads, and still work for a
+ * kernel, since each token's Hq/Hkv query heads share it. Ranks that have fewer KV heads than others of their block
+ * make empty groups.
  *
  * Attending to blocks where they lie instead of gathering them is the ring in place: strategies ring and usp.
  */
 #include "compile/attention/gather.h"
 
-static ls_operand q_heads(ls_operand o, const ls_head_group *g) {
-    return ls_operand_slice(o, 2, g->q, g->q_count);
-}
-static ls_operand q_rows(ls_operand o, const ls_head_group *g) {
-    return ls_operand_slice(o, 1, g->q, g->q_count);
-}
+static ls_operand q_heads(ls_operand o, const ls_head_group *g) { return ls_operand_slice(o, 2, g->q, g->q_count); }
+static ls_operand q_rows(ls_operand o, const ls_head_group *g) { return ls_operand_slice(o, 1, g->q, g->q_count); }
 
-/* --- attention ------------------------------------------------------------------------------------------------------------- */
+/* --- attention ---------------------------------------------------------------------------------------------------- */
 
 /* What my queries see. */
 static ls_area area_seen(ls_builder *b, const ls_site *site) {
@@ -67,7 +64,7 @@ static void gather_forward(ls_builder *b, ls_site *site, ls_operand o) {
     }
 }
 
-/* --- gradients ------------------------------------------------------------------------------------------------------------- */
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
 
 static void gather_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                             ls_operand *dk, ls_operand *dv) {
@@ -85,8 +82,7 @@ static void gather_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_
         const ls_attention_call call = call_of(b, &x, &g);
         const ls_attention_given given = {q_heads(grad_o, &g), q_rows(site->lse, &g), q_rows(delta, &g)};
         const int slot = i % LS_GATHER_SLOTS;
-        ls_build_attention_grad(b, &call, &given, q_heads(dq, &g),
-                                ls_gather_seen(b, &x, x.part[LS_KEYS][slot], &g),
+        ls_build_attention_grad(b, &call, &given, q_heads(dq, &g), ls_gather_seen(b, &x, x.part[LS_KEYS][slot], &g),
                                 ls_gather_seen(b, &x, x.part[LS_VALUES][slot], &g));
         ls_gather_expect(b, &x, i + LS_GATHER_SLOTS);
         ls_gather_give_parts(b, &x, &g);

@@ -1,4 +1,7 @@
-/* gather, for itself: keys and values of one KV head after the other, and parts of their gradients, on their way (gather_transfer.c). */
+/*
+ * gather, for itself: keys and values of one KV head after the other, and parts of their gradients, on their way
+ * (gather_transfer.c).
+ */
 #ifndef LS_ATTENTION_GATHER_H
 #define LS_ATTENTION_GATHER_H
 

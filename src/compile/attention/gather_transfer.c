@@ -1,12 +1,13 @@
 /*
- * What gather moves: for each group of heads a rank puts what others see of its block into their slots, and parts of gradients into the
- * slots of those whose keys they are of. Tokens of a slot or a part are those that its rank sees, block after block.
+ * What gather moves: for each group of heads a rank puts what others see of its block into their slots, and parts of
+ * gradients into the slots of those whose keys they are of. Tokens of a slot or a part are those that its rank sees,
+ * block after block.
  */
 #include "compile/attention/gather.h"
 
 static const char *const gathered_name[LS_KV] = {"k", "v"};
 
-/* --- who sees how much ----------------------------------------------------------------------------------------------------- */
+/* --- who sees how much -------------------------------------------------------------------------------------------- */
 
 static int blocks(const ls_builder *b) { return b->target->mesh.size[LS_AXIS_RING]; }
 
@@ -23,14 +24,13 @@ static int channel_of(ls_builder *b, const char *prefix, int w, int hop, int ind
     return ls_build_channel(b, "gather.%s%s.%d.%d", prefix, gathered_name[w], hop, index % LS_GATHER_SLOTS);
 }
 
-/* --- groups ---------------------------------------------------------------------------------------------------------------- */
+/* --- groups ------------------------------------------------------------------------------------------------------- */
 
 ls_head_group ls_head_group_of(const ls_builder *b, const ls_site *site, int index) {
     const int u = ls_ulysses_index(b);
     ls_head_group g = {.index = index};
     if (index >= site->kv_heads.count[u]) return g;
-    const int64_t head = site->kv_heads.start[u] + index, each = site->Hq / site->Hkv,
-                  first = site->q_heads.start[u];
+    const int64_t head = site->kv_heads.start[u] + index, each = site->Hq / site->Hkv, first = site->q_heads.start[u];
     g.kv = index;
     g.kv_count = 1;
     g.q = ls_max(head * each - first, 0);
@@ -38,9 +38,7 @@ ls_head_group ls_head_group_of(const ls_builder *b, const ls_site *site, int ind
     return g;
 }
 
-static ls_operand kv_head(ls_operand o, const ls_head_group *g) {
-    return ls_operand_slice(o, 2, g->kv, g->kv_count);
-}
+static ls_operand kv_head(ls_operand o, const ls_head_group *g) { return ls_operand_slice(o, 2, g->kv, g->kv_count); }
 
 /* A buffer of one head in another shape: so many tokens; of an empty group, without a head. */
 static ls_operand one_head(const ls_site *site, ls_operand buffer, int64_t tokens, const ls_head_group *g) {
@@ -54,8 +52,7 @@ static ls_operand region(ls_builder *b, const ls_gathering *x, ls_operand buffer
                          const ls_head_group *g) {
     const int mask = x->site->mask;
     const ls_operand whole = one_head(x->site, buffer, ls_seen_in_front(b, mask, reader, blocks(b)), g);
-    return ls_operand_slice(whole, 1, ls_seen_in_front(b, mask, reader, block),
-                            ls_seen(b, mask, reader, block)->count);
+    return ls_operand_slice(whole, 1, ls_seen_in_front(b, mask, reader, block), ls_seen(b, mask, reader, block)->count);
 }
 
 /* Where a reader's part arrives at the owner of the block. */
@@ -71,16 +68,16 @@ ls_operand ls_gather_seen(ls_builder *b, const ls_gathering *x, ls_operand buffe
     return one_head(x->site, buffer, ls_seen_in_front(b, x->site->mask, ls_ring_index(b), blocks(b)), g);
 }
 
-/* --- keys and values come -------------------------------------------------------------------------------------------------- */
+/* --- keys and values come ----------------------------------------------------------------------------------------- */
 
 /* The slot is free for that group, if there is one. */
 void ls_gather_expect(ls_builder *b, const ls_gathering *x, int index) {
     const ls_head_group g = ls_head_group_of(b, x->site, index);
     for (int i = 0; i < x->n_hops && index < x->site->kv_heads.most; i++) {
         for (int w = 0; w < LS_KV; w++)
-            ls_build_grant(b, channel_of(b, "", w, x->hops[i], index), ls_rank_at(b, x->hops[i]),
-                           region(b, x, x->slot[w][index % LS_GATHER_SLOTS], ls_ring_index(b),
-                                  ls_block_at(b, x->hops[i]), &g));
+            ls_build_grant(
+                b, channel_of(b, "", w, x->hops[i], index), ls_rank_at(b, x->hops[i]),
+                region(b, x, x->slot[w][index % LS_GATHER_SLOTS], ls_ring_index(b), ls_block_at(b, x->hops[i]), &g));
     }
 }
 
@@ -95,8 +92,7 @@ static ls_operand packed(ls_builder *b, const ls_gathering *x, ls_operand head, 
     int64_t at = 0;
     for (int i = 0; i < wanted->n; i++) {
         const ls_token_range *r = &wanted->range[i];
-        ls_build_copy(b, ls_operand_slice(head, 1, r->start, r->count),
-                      ls_operand_slice(copy, 1, at, r->count));
+        ls_build_copy(b, ls_operand_slice(head, 1, r->start, r->count), ls_operand_slice(copy, 1, at, r->count));
         at += r->count;
     }
     return copy;
@@ -124,9 +120,9 @@ void ls_gather_take(ls_builder *b, const ls_gathering *x, int index) {
     const ls_head_group g = ls_head_group_of(b, x->site, index);
     for (int i = 0; i < x->n_hops; i++) {
         for (int w = 0; w < LS_KV; w++)
-            ls_build_receive(b, channel_of(b, "", w, x->hops[i], index), ls_rank_at(b, x->hops[i]),
-                             region(b, x, x->slot[w][index % LS_GATHER_SLOTS], ls_ring_index(b),
-                                    ls_block_at(b, x->hops[i]), &g));
+            ls_build_receive(
+                b, channel_of(b, "", w, x->hops[i], index), ls_rank_at(b, x->hops[i]),
+                region(b, x, x->slot[w][index % LS_GATHER_SLOTS], ls_ring_index(b), ls_block_at(b, x->hops[i]), &g));
     }
 }
 
@@ -151,8 +147,8 @@ static ls_operand find_positions(ls_builder *b, int mask) {
         const ls_token_set *seen = ls_seen(b, mask, me, j);
         for (int i = 0; i < seen->n; at += seen->range[i++].count)
             ls_build_copy(b,
-                          ls_operand_slice(b->image->positions, 0,
-                                           ls_block_start(b, j) + seen->range[i].start, seen->range[i].count),
+                          ls_operand_slice(b->image->positions, 0, ls_block_start(b, j) + seen->range[i].start,
+                                           seen->range[i].count),
                           ls_operand_slice(copy, 0, at, seen->range[i].count));
     }
     return copy;
@@ -165,16 +161,16 @@ ls_gathering ls_gather_set_out(ls_builder *b, ls_site *site) {
     const int64_t size[] = {site->B, tokens, 1, site->D};
     for (int w = 0; w < LS_KV; w++) {
         for (int i = 0; i < LS_GATHER_SLOTS && i < site->kv_heads.most; i++)
-            x.slot[w][i] = ls_build_symmetric(
-                b, LS_BUFFER_SLOT, ls_arena_printf(b->image->arena, "%s slot %d", gathered_name[w], i),
-                site->B * tokens * site->D, b->image->dtype, 4, size);
+            x.slot[w][i] = ls_build_symmetric(b, LS_BUFFER_SLOT,
+                                              ls_arena_printf(b->image->arena, "%s slot %d", gathered_name[w], i),
+                                              site->B * tokens * site->D, b->image->dtype, 4, size);
     }
     for (int i = 0; i < LS_GATHER_SLOTS; i++) ls_gather_expect(b, &x, i);
     ls_gather_give(b, &x, 0);
     return x;
 }
 
-/* --- parts of gradients ---------------------------------------------------------------------------------------------------- */
+/* --- parts of gradients ------------------------------------------------------------------------------------------- */
 
 /* There is room for others' parts of that group, if there is one. */
 static void expect_parts(ls_builder *b, const ls_gathering *x, int index) {
@@ -182,9 +178,8 @@ static void expect_parts(ls_builder *b, const ls_gathering *x, int index) {
     const int me = ls_ring_index(b);
     for (int i = 0; i < x->n_hops && index < x->site->kv_heads.most; i++) {
         for (int w = 0; w < LS_KV; w++)
-            ls_build_grant(
-                b, channel_of(b, "d", w, x->hops[i], index), ls_rank_at(b, -x->hops[i]),
-                landing(b, x, x->arrived[w][index % LS_GATHER_SLOTS], ls_block_at(b, -x->hops[i]), me, &g));
+            ls_build_grant(b, channel_of(b, "d", w, x->hops[i], index), ls_rank_at(b, -x->hops[i]),
+                           landing(b, x, x->arrived[w][index % LS_GATHER_SLOTS], ls_block_at(b, -x->hops[i]), me, &g));
     }
 }
 
@@ -200,8 +195,8 @@ void ls_gather_set_out_parts(ls_builder *b, ls_gathering *x) {
         ls_build_fill(b, x->sum[w]);
         for (int i = 0; i < LS_GATHER_SLOTS && i < site->kv_heads.most; i++) {
             const char *name = ls_arena_printf(b->image->arena, "d%s slot %d", gathered_name[w], i);
-            x->part[w][i] = ls_build_private(b, LS_BUFFER_ACTIVATION, part_name[w], G, 4,
-                                             (int64_t[]){site->B, mine, 1, site->D});
+            x->part[w][i] =
+                ls_build_private(b, LS_BUFFER_ACTIVATION, part_name[w], G, 4, (int64_t[]){site->B, mine, 1, site->D});
             x->arrived[w][i] = ls_build_symmetric(b, LS_BUFFER_SLOT, name, room, G, 1, &room);
         }
     }
@@ -222,8 +217,7 @@ void ls_gather_give_parts(ls_builder *b, const ls_gathering *x, const ls_head_gr
 
 /* Adds one rank's part to the sum for my block: mine from where it was made, another's from where it arrived. */
 static void add_part(ls_builder *b, const ls_gathering *x, const ls_head_group *g, int w, int reader) {
-    const int me = ls_ring_index(b), slot = g->index % LS_GATHER_SLOTS,
-              hop = (reader - me + blocks(b)) % blocks(b);
+    const int me = ls_ring_index(b), slot = g->index % LS_GATHER_SLOTS, hop = (reader - me + blocks(b)) % blocks(b);
     const ls_token_set *seen = ls_seen(b, x->site->mask, reader, me);
     const ls_operand sum = kv_head(x->sum[w], g);
     if (reader == me) {

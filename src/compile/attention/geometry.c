@@ -20,9 +20,7 @@ int64_t ls_block_start(const ls_builder *b, int ring) {
     return ls_layout_start(&b->image->layout, ring * b->target->mesh.size[LS_AXIS_ULYSSES]);
 }
 
-int64_t ls_block_tokens(const ls_builder *b, int ring) {
-    return ls_block_start(b, ring + 1) - ls_block_start(b, ring);
-}
+int64_t ls_block_tokens(const ls_builder *b, int ring) { return ls_block_start(b, ring + 1) - ls_block_start(b, ring); }
 
 int ls_block_at(const ls_builder *b, int hop) {
     const int R = b->target->mesh.size[LS_AXIS_RING];

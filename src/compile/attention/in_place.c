@@ -1,11 +1,12 @@
 /*
  * Blocks are read where they lie, where ranks can address each other's heaps: nothing is sent, and there are no slots.
  *
- * Ring: every rank leases its keys and values to all that see some of them, and reclaims them at the end; to a rank that sees nothing,
- * while others that are as far from their block's owner do, nothing is leased but the word is given, because the list of signals is one
- * for all ranks. Parts of gradients are read by the block's rank, which adds them in the order of the hops, the same two numbers in
- * every addition as when they are sent. They lie in the heap, two of them: while one is read, the other is made.
- * Exchange: each rank copies its part of the heads out of the others' tensors.
+ * Ring: every rank leases its keys and values to all that see some of them, and reclaims them at the end; to a rank
+ * that sees nothing, while others that are as far from their block's owner do, nothing is leased but the word is given,
+ * because the list of signals is one for all ranks. Parts of gradients are read by the block's rank, which adds them in
+ * the order of the hops, the same two numbers in every addition as when they are sent. They lie in the heap, two of
+ * them: while one is read, the other is made. Exchange: each rank copies its part of the heads out of the others'
+ * tensors.
  */
 #include "compile/attention/attention.h"
 
@@ -23,9 +24,7 @@ typedef struct kv_state {
 } kv_state;
 
 /* Over which a rank leases its block to the one that is `hop` further. */
-static int block_channel(ls_builder *b, int w, int hop) {
-    return ls_build_channel(b, "ring.%s.%d", kv_name[w], hop);
-}
+static int block_channel(ls_builder *b, int w, int hop) { return ls_build_channel(b, "ring.%s.%d", kv_name[w], hop); }
 
 /* Over which it leases its part of a block's gradient to the block's rank, which is as much further back. */
 static int part_channel_of(ls_builder *b, int w, int hop) {
@@ -101,7 +100,10 @@ static void release_block(ls_builder *b, void *context, int hop) {
         ls_build_return(b, block_channel(b, w, hop), block_of(b, context, w, hop));
 }
 
-/* Of the part that a rank made at a used hop: mine, or, before it is said whose, that of the rank which has my block there. */
+/*
+ * Of the part that a rank made at a used hop: mine, or, before it is said whose, that of the rank which has my block
+ * there.
+ */
 static ls_operand part_of(ls_builder *b, const kv_state *t, int w, int index, int queries, int keys) {
     return ls_with_tokens(t->part[w][index % PARTS], ls_seen(b, t->mask, queries, keys)->count);
 }
@@ -126,8 +128,7 @@ static void add(ls_builder *b, kv_state *t) {
     const int hop = t->hops[t->added], me = ls_ring_index(b), other = ls_block_at(b, -hop);
     const ls_token_set *seen = ls_seen(b, t->mask, other, me), *own = ls_seen(b, t->mask, me, me);
     for (int w = 0; w < LS_KV; w++) {
-        const ls_operand theirs =
-            ls_operand_of_peer(part_of(b, t, w, t->added, other, me), ls_rank_at(b, -hop));
+        const ls_operand theirs = ls_operand_of_peer(part_of(b, t, w, t->added, other, me), ls_rank_at(b, -hop));
         ls_build_borrow(b, part_channel_of(b, w, hop), theirs);
         for (int i = 0; i < seen->n; i++)
             ls_build_accumulate(b, ls_tokens_at(theirs, seen, seen->range[i]),
@@ -141,8 +142,7 @@ static void add(ls_builder *b, kv_state *t) {
 static void send_gradient(ls_builder *b, void *context, int hop, const ls_operand mine[LS_KV]) {
     kv_state *t = context;
     if (hop == 0) return;
-    for (int w = 0; w < LS_KV; w++)
-        ls_build_lease(b, part_channel_of(b, w, hop), ls_rank_at(b, hop), mine[w]);
+    for (int w = 0; w < LS_KV; w++) ls_build_lease(b, part_channel_of(b, w, hop), ls_rank_at(b, hop), mine[w]);
     if (t->leased++ > 0) add(b, t);
 }
 
@@ -162,8 +162,7 @@ static void end(ls_builder *b, void *context) {
     for (int i = (int)ls_max(0, t->leased - PARTS); i < t->leased; i++) reclaim_part(b, t, i);
 }
 
-static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape,
-                         bool leasable) {
+static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool leasable) {
     const ls_view *v = &shape.view;
     return leasable ? ls_build_symmetric(b, LS_BUFFER_ACTIVATION, label, capacity, v->dtype, v->ndim, v->size)
                     : ls_build_private(b, LS_BUFFER_ACTIVATION, label, v->dtype, v->ndim, v->size);

@@ -45,8 +45,9 @@ static bool is_near(const ls_target *target, ls_axis axis) {
 }
 
 /*
- * Of two ways with the same bits the ring in place copies nothing and has no slots; an all-to-all copies once either way, and takes more
- * memory in place (docs/performance.md), so blocks are put on a mesh with one unless in place is asked for.
+ * Of two ways with the same bits the ring in place copies nothing and has no slots; an all-to-all copies once either
+ * way, and takes more memory in place (docs/performance.md), so blocks are put on a mesh with one unless in place is
+ * asked for.
  */
 ls_status ls_choose_transfers(const ls_target *target, bool in_place[LS_AXES]) {
     static const ls_axis axes[] = {LS_AXIS_RING, LS_AXIS_ULYSSES};
@@ -70,8 +71,7 @@ ls_status ls_choose_transfers(const ls_target *target, bool in_place[LS_AXES]) {
         return ls_error(
             LS_USAGE,
             "--transfers in-place: the transport does not let a rank read the memory of those that share its sequence");
-    return ls_error(LS_USAGE, "--transfers in-place: strategy %s has no such lowering; expected put",
-                    target->strategy);
+    return ls_error(LS_USAGE, "--transfers in-place: strategy %s has no such lowering; expected put", target->strategy);
 }
 
 const ls_kv_transfer *ls_kv_transfer_along(const ls_builder *b, ls_axis axis) {

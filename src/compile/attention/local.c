@@ -1,6 +1,6 @@
 /*
- * local: one rank holds the whole sequence; nothing is sent. Where results are made in a wider type than they are kept in, that is done
- * for a few heads at a time, so that little of the wide type is there at once.
+ * local: one rank holds the whole sequence; nothing is sent. Where results are made in a wider type than they are kept
+ * in, that is done for a few heads at a time, so that little of the wide type is there at once.
  */
 #include "compile/attention/attention.h"
 
@@ -41,7 +41,10 @@ static ls_attention_call call_of(ls_builder *b, const ls_site *site, const group
         .area = ls_seen_areas(b, site->mask, me, me)};
 }
 
-/* Where a group's part of a result is made: in its place, or in room of type G, which all groups use one after the other. */
+/*
+ * Where a group's part of a result is made: in its place, or in room of type G, which all groups use one after the
+ * other.
+ */
 static ls_operand made_in(const ls_builder *b, ls_operand place, ls_operand room) {
     if (place.view.dtype == b->image->accumulator) return place;
     return ls_operand_dense(room.buffer, room.offset, room.view.dtype, 4, place.view.size);
@@ -98,8 +101,7 @@ void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors 
 static ls_status applicable(const ls_strategy *strategy, const ls_attention_problem *p) {
     (void)strategy;
     const int ranks = ls_mesh_sequence_ranks(&p->mesh);
-    if (ranks != 1)
-        return ls_error(LS_USAGE, "strategy local: %d ranks share the sequence, expected 1", ranks);
+    if (ranks != 1) return ls_error(LS_USAGE, "strategy local: %d ranks share the sequence, expected 1", ranks);
     return ls_ok();
 }
 

@@ -1,10 +1,10 @@
 /*
  * Blocks are put into slots of their readers, over any transport.
  *
- * Ring: blocks go from each rank to the next, what is wanted of them further on. Of a block that nobody wants any more nothing is left
- * to put; the signal that says so remains where other ranks' blocks take the same hop, because the list of transfers is one for
- * all ranks. Parts of gradients go home in one put. Both have two slots (one where there is a single transfer): while one is
- * read, the next arrives in the other.
+ * Ring: blocks go from each rank to the next, what is wanted of them further on. Of a block that nobody wants any more
+ * nothing is left to put; the signal that says so remains where other ranks' blocks take the same hop, because the list
+ * of transfers is one for all ranks. Parts of gradients go home in one put. Both have two slots (one where there is a
+ * single transfer): while one is read, the next arrives in the other.
  * Exchange: the result is the slot.
  */
 #include "compile/attention/attention.h"
@@ -26,9 +26,7 @@ typedef struct block_slots {
 typedef struct gradient_slots {
     const int *hops;
     int n, sent, added;
-    ls_operand
-        part[LS_KV]
-            [SLOTS]; /* mine, of another's block; for the most tokens that are seen, as are the slots */
+    ls_operand part[LS_KV][SLOTS]; /* mine, of another's block; for the most tokens that are seen, as are the slots */
     ls_operand slot[LS_KV][SLOTS]; /* another's, of mine */
     ls_operand sum[LS_KV];
 } gradient_slots;
@@ -40,21 +38,19 @@ typedef struct kv_state {
     gradient_slots gradients;
 } kv_state;
 
-/* --- blocks ---------------------------------------------------------------------------------------------------------------- */
+/* --- blocks ------------------------------------------------------------------------------------------------------- */
 
 /* Room in the heap for so many tokens of keys or values on any rank. */
-static ls_operand make_slot(ls_builder *b, const ls_site *site, const char *label, int w, int i,
-                            ls_dtype dtype, int64_t tokens) {
+static ls_operand make_slot(ls_builder *b, const ls_site *site, const char *label, int w, int i, ls_dtype dtype,
+                            int64_t tokens) {
     const char *name = ls_arena_printf(b->image->arena, "%s%s slot %d", label, kv_name[w], i);
-    return ls_build_symmetric(b, LS_BUFFER_SLOT, name, site->B * tokens * site->kv_heads.most * site->D,
-                              dtype, 4, (int64_t[]){site->B, tokens, site->k.view.size[2], site->D});
+    return ls_build_symmetric(b, LS_BUFFER_SLOT, name, site->B * tokens * site->kv_heads.most * site->D, dtype, 4,
+                              (int64_t[]){site->B, tokens, site->k.view.size[2], site->D});
 }
 
 static block_slots make_block_slots(ls_builder *b, const ls_site *site, int hops) {
-    block_slots c = {.slots = hops < SLOTS ? hops : SLOTS,
-                     .hops = hops,
-                     .next = ls_rank_at(b, -1),
-                     .previous = ls_rank_at(b, 1)};
+    block_slots c = {
+        .slots = hops < SLOTS ? hops : SLOTS, .hops = hops, .next = ls_rank_at(b, -1), .previous = ls_rank_at(b, 1)};
     for (int w = 0; w < LS_KV; w++) {
         for (int i = 0; i < c.slots; i++) {
             c.channel[w][i] = ls_build_channel(b, "ring.%s.%d", kv_name[w], i);
@@ -78,18 +74,18 @@ static void take(ls_builder *b, kv_state *t, int hop) {
     }
 }
 
-/* Some of the tokens that are here, one range after the other: where they lie, or a copy where that is not in one piece. */
-static ls_operand packed(ls_builder *b, ls_operand held, const ls_token_set *here,
-                         const ls_token_set *wanted) {
+/*
+ * Some of the tokens that are here, one range after the other: where they lie, or a copy where that is not in one
+ * piece.
+ */
+static ls_operand packed(ls_builder *b, ls_operand held, const ls_token_set *here, const ls_token_set *wanted) {
     if (wanted->count == here->count) return held;
     if (wanted->n == 0) return ls_operand_slice(held, 1, 0, 0);
     if (wanted->n == 1) return ls_tokens_at(held, here, wanted->range[0]);
     const ls_operand shape = ls_with_tokens(held, wanted->count);
-    const ls_operand copy =
-        ls_build_private(b, LS_BUFFER_ACTIVATION, "to send", held.view.dtype, 4, shape.view.size);
+    const ls_operand copy = ls_build_private(b, LS_BUFFER_ACTIVATION, "to send", held.view.dtype, 4, shape.view.size);
     for (int i = 0; i < wanted->n; i++)
-        ls_build_copy(b, ls_tokens_at(held, here, wanted->range[i]),
-                      ls_tokens_at(copy, wanted, wanted->range[i]));
+        ls_build_copy(b, ls_tokens_at(held, here, wanted->range[i]), ls_tokens_at(copy, wanted, wanted->range[i]));
     return copy;
 }
 
@@ -119,7 +115,7 @@ static void release_block(ls_builder *b, void *context, int hop) {
     for (int w = 0; w < LS_KV; w++) ls_build_grant(b, c->channel[w][i], c->previous, c->slot[w][i]);
 }
 
-/* --- gradients ------------------------------------------------------------------------------------------------------------- */
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
 
 /* Over which parts come home from the rank that is `hop` further. */
 static int gradient_channel(ls_builder *b, int w, int hop) {
@@ -175,8 +171,7 @@ static void gradient_room(ls_builder *b, void *context, int hop, ls_operand out[
 /* Adds the next part to the sum for my own block. */
 static void add(ls_builder *b, const kv_state *t, gradient_slots *h) {
     const int hop = h->hops[h->added], me = ls_ring_index(b);
-    const ls_token_set *seen = ls_seen(b, t->mask, ls_block_at(b, -hop), me),
-                       *own = ls_seen(b, t->mask, me, me);
+    const ls_token_set *seen = ls_seen(b, t->mask, ls_block_at(b, -hop), me), *own = ls_seen(b, t->mask, me, me);
     for (int w = 0; w < LS_KV; w++) {
         const ls_operand came = ls_with_tokens(h->slot[w][h->added % SLOTS], seen->count);
         ls_build_receive(b, gradient_channel(b, w, hop), ls_rank_at(b, -hop), came);
@@ -206,26 +201,23 @@ static void sum_gradients(ls_builder *b, void *context, ls_operand sum[LS_KV]) {
 
 static void end(ls_builder *b, void *context) { (void)b, (void)context; }
 
-/* --- exchange -------------------------------------------------------------------------------------------------------------- */
+/* --- exchange ----------------------------------------------------------------------------------------------------- */
 
-static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape,
-                         bool leasable) {
+static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool leasable) {
     (void)leasable; /* slots lie in the heap */
-    return ls_build_symmetric(b, LS_BUFFER_SLOT, label, capacity, shape.view.dtype, shape.view.ndim,
-                              shape.view.size);
+    return ls_build_symmetric(b, LS_BUFFER_SLOT, label, capacity, shape.view.dtype, shape.view.ndim, shape.view.size);
 }
 
 static void send(ls_builder *b, const ls_exchange *x) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
     for (int j = 1; j < U; j++) {
         const int from = (me - j + U) % U;
-        ls_build_grant(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, from),
-                       x->parts[from].land);
+        ls_build_grant(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, from), x->parts[from].land);
     }
     for (int j = 1; j < U; j++) {
         const int to = (me + j) % U;
-        ls_build_send(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, to),
-                      x->parts[to].from, x->parts[to].to);
+        ls_build_send(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, to), x->parts[to].from,
+                      x->parts[to].to);
     }
 }
 
@@ -233,8 +225,7 @@ static void receive(ls_builder *b, const ls_exchange *x) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
     for (int j = 1; j < U; j++) {
         const int from = (me - j + U) % U;
-        ls_build_receive(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, from),
-                         x->parts[from].land);
+        ls_build_receive(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, from), x->parts[from].land);
     }
 }
 

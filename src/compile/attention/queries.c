@@ -1,22 +1,19 @@
 /*
- * Queries that travel to resting keys and values: what tokenring and decode have in common. A block of queries goes from its owner
- * straight to each rank whose keys it sees, and what that rank finds (a partial result) goes straight home. As in the ring, hop h joins
- * each block of queries with the keys of the block h before it; rounds are the hops over which anybody sees anything, round 0 is at home.
+ * Queries that travel to resting keys and values: what tokenring and decode have in common. A block of queries goes
+ * from its owner straight to each rank whose keys it sees, and what that rank finds (a partial result) goes straight
+ * home. As in the ring, hop h joins each block of queries with the keys of the block h before it; rounds are the hops
+ * over which anybody sees anything, round 0 is at home.
  *
- * Where the mask leaves nothing of a pair of blocks the transfers of that round have no bytes, and no kernel runs: both ends find
- * that from the same mask. Their signals stay, as channels and chains must be the same on all ranks.
+ * Where the mask leaves nothing of a pair of blocks the transfers of that round have no bytes, and no kernel runs: both
+ * ends find that from the same mask. Their signals stay, as channels and chains must be the same on all ranks.
  */
 #include "compile/attention/attention.h"
 
 static int hop_of(const ls_queries *q, int round) { return round > 0 ? q->hops[round - 1] : 0; }
 
-int ls_queries_from(const ls_builder *b, const ls_queries *q, int round) {
-    return ls_block_at(b, -hop_of(q, round));
-}
+int ls_queries_from(const ls_builder *b, const ls_queries *q, int round) { return ls_block_at(b, -hop_of(q, round)); }
 
-int ls_queries_to(const ls_builder *b, const ls_queries *q, int round) {
-    return ls_block_at(b, hop_of(q, round));
-}
+int ls_queries_to(const ls_builder *b, const ls_queries *q, int round) { return ls_block_at(b, hop_of(q, round)); }
 
 bool ls_queries_see_mine(ls_builder *b, const ls_queries *q, int round) {
     return ls_seen(b, q->site->mask, ls_queries_from(b, q, round), ls_ring_index(b))->count > 0;
@@ -26,7 +23,7 @@ bool ls_mine_see_there(ls_builder *b, const ls_queries *q, int round) {
     return ls_seen(b, q->site->mask, ls_ring_index(b), ls_queries_to(b, q, round))->count > 0;
 }
 
-/* --- transfers ------------------------------------------------------------------------------------------------------------- */
+/* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 /* Tokens are the second dimension of values and the last of row sums. */
 static int token_dim(ls_operand o) { return o.view.ndim == 4 ? 1 : 2; }
@@ -42,8 +39,8 @@ static ls_operand nothing_of(ls_operand o) { return ls_operand_slice(o, token_di
 
 /* Its two ends are the same at every use: whoever sends outwards at that hop never sends home there. */
 static int channel(ls_builder *b, const ls_query_transfer *v, int i, int round) {
-    return ls_build_channel(b, "%s.%s.%s.%d", v->q->site->strategy->name, v->back ? "back" : "out",
-                            v->name[i], hop_of(v->q, round));
+    return ls_build_channel(b, "%s.%s.%s.%d", v->q->site->strategy->name, v->back ? "back" : "out", v->name[i],
+                            hop_of(v->q, round));
 }
 
 static ls_peer sender(ls_builder *b, const ls_query_transfer *v, int round) {
@@ -76,9 +73,9 @@ static ls_query_transfer begin(ls_builder *b, const ls_queries *q, bool back, in
         const ls_operand like = for_tokens(back ? q->found[i] : q->own[i], most);
         const int64_t heads = like.view.size[like.view.ndim == 4 ? 2 : 1];
         const char *name = ls_arena_printf(b->image->arena, "%s slot %d", v.name[i], k % v.slots);
-        v.slot[k] = ls_build_symmetric(b, LS_BUFFER_SLOT, name,
-                                       ls_view_elements(&like.view) / heads * q->site->q_heads.most,
-                                       like.view.dtype, like.view.ndim, like.view.size);
+        v.slot[k] =
+            ls_build_symmetric(b, LS_BUFFER_SLOT, name, ls_view_elements(&like.view) / heads * q->site->q_heads.most,
+                               like.view.dtype, like.view.ndim, like.view.size);
     }
     for (int round = 1; round <= v.slots; round++) ready(b, &v, round);
     return v;
@@ -119,7 +116,7 @@ void ls_query_release(ls_builder *b, const ls_query_transfer *v, int round) {
     if (round + v->slots <= v->q->rounds) ready(b, v, round + v->slots);
 }
 
-/* --- what is done ---------------------------------------------------------------------------------------------------------- */
+/* --- what is done ------------------------------------------------------------------------------------------------- */
 
 void ls_round_results(ls_builder *b, const ls_queries *q, int round, ls_operand part[]) {
     const int64_t tokens = ls_block_tokens(b, ls_queries_from(b, q, round));
@@ -149,8 +146,7 @@ static ls_attention_call call_of(ls_builder *b, const ls_queries *q, int round, 
         .area = ls_seen_areas(b, site->mask, ls_queries_from(b, q, round), me)};
 }
 
-static void attend(ls_builder *b, const ls_queries *q, int round, const ls_operand in[],
-                   const ls_operand part[]) {
+static void attend(ls_builder *b, const ls_queries *q, int round, const ls_operand in[], const ls_operand part[]) {
     const ls_attention_call call = call_of(b, q, round, in[0]);
     ls_build_attention(b, &call, part[0], part[1]);
 }
@@ -166,8 +162,7 @@ static void merge(ls_builder *b, const ls_queries *q, const ls_operand part[]) {
 }
 
 /* My own queries come first: the others' parts of dk and dv are added to theirs. */
-static void attend_back(ls_builder *b, const ls_queries *q, int round, const ls_operand in[],
-                        const ls_operand part[]) {
+static void attend_back(ls_builder *b, const ls_queries *q, int round, const ls_operand in[], const ls_operand part[]) {
     ls_attention_call call = call_of(b, q, round, in[0]);
     call.params.accumulate_dkv = round > 0;
     const ls_attention_given given = {.grad_o = in[1], .lse = in[2], .delta = in[3]};

@@ -1,10 +1,11 @@
 /*
- * Ring: queries rest, blocks of keys and values go round (Liu, Zaharia, Abbeel, "Ring attention with blockwise transformers",
- * arXiv 2310.01889). Partial results merge by log-sum-exp in type G. In the backward pass the blocks go round again, and each
- * rank's part of a block's gradient goes straight to the block's rank, in type G, which adds them up.
+ * Ring: queries rest, blocks of keys and values go round (Liu, Zaharia, Abbeel, "Ring attention with blockwise
+ * transformers", arXiv 2310.01889). Partial results merge by log-sum-exp in type G. In the backward pass the blocks go
+ * round again, and each rank's part of a block's gradient goes straight to the block's rank, in type G, which adds them
+ * up.
  *
- * A rank gets only those tokens of a block that it or a rank after it in the ring sees, and attends to those that it sees itself
- * (visible.c). How blocks get from rank to rank: kv_transfer.c, put.c, in_place.c.
+ * A rank gets only those tokens of a block that it or a rank after it in the ring sees, and attends to those that it
+ * sees itself (visible.c). How blocks get from rank to rank: kv_transfer.c, put.c, in_place.c.
  */
 #include "compile/attention/attention.h"
 
@@ -18,8 +19,7 @@ static ls_token_range range_of(ls_builder *b, const ls_site *site, int block, in
 }
 
 /* My queries against one range of a block. */
-static ls_attention_call call_for(ls_builder *b, const ls_site *site, int block, const ls_kv_block *here,
-                                  int index) {
+static ls_attention_call call_for(ls_builder *b, const ls_site *site, int block, const ls_kv_block *here, int index) {
     const ls_token_range range = range_of(b, site, block, index);
     return (ls_attention_call){
         .params = site->params,
@@ -27,12 +27,14 @@ static ls_attention_call call_for(ls_builder *b, const ls_site *site, int block,
         .k = ls_tokens_at(here->kv[LS_KEYS], here->tokens, range),
         .v = ls_tokens_at(here->kv[LS_VALUES], here->tokens, range),
         .spans = b->image->masks[site->mask].spans,
-        .positions =
-            ls_operand_slice(b->image->positions, 0, ls_block_start(b, block) + range.start, range.count),
+        .positions = ls_operand_slice(b->image->positions, 0, ls_block_start(b, block) + range.start, range.count),
         .area = ls_seen_area(b, site->mask, ls_ring_index(b), block, index)};
 }
 
-/* Walks over the hops 0, 1, 2 ... to the last used one. Unused hops are walked too, because blocks are passed on over them. */
+/*
+ * Walks over the hops 0, 1, 2 ... to the last used one. Unused hops are walked too, because blocks are passed on over
+ * them.
+ */
 typedef struct hop_walk {
     const int *hops; /* those that are used, ascending, after hop 0 */
     int n, next;     /* how many; the first of them that the walk has not come to */
@@ -72,8 +74,8 @@ void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
     transfer->end(b, state);
 }
 
-void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
-                      ls_operand *dk, ls_operand *dv) {
+void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq, ls_operand *dk,
+                      ls_operand *dv) {
     const ls_kv_transfer *transfer = ls_kv_transfer_along(b, LS_AXIS_RING);
     const ls_attention_given given = {grad_o, site->lse, delta};
     void *state = transfer->begin(b, site, true);
@@ -105,8 +107,7 @@ void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operan
 static ls_status applicable(const ls_strategy *strategy, const ls_attention_problem *p) {
     (void)strategy;
     if (p->mesh.size[LS_AXIS_ULYSSES] != 1)
-        return ls_error(LS_USAGE,
-                        "strategy ring: the mesh has ulysses=%d, expected ulysses=1 (usp combines both)",
+        return ls_error(LS_USAGE, "strategy ring: the mesh has ulysses=%d, expected ulysses=1 (usp combines both)",
                         p->mesh.size[LS_AXIS_ULYSSES]);
     return ls_ok();
 }

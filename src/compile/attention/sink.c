@@ -1,7 +1,7 @@
 /*
- * Sinks: a logit per query head whose key every query sees and whose value is 0. That is a partial result like any other block's
- * (o = 0, lse = sink), so it is merged once, when a query has met all keys: never per hop and never per rank. From then
- * on lse is that of the whole row and the backward pass needs nothing else.
+ * Sinks: a logit per query head whose key every query sees and whose value is 0. That is a partial result like any
+ * other block's (o = 0, lse = sink), so it is merged once, when a query has met all keys: never per hop and never per
+ * rank. From then on lse is that of the whole row and the backward pass needs nothing else.
  */
 #include "compile/attention/attention.h"
 
@@ -28,8 +28,7 @@ void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o) {
 }
 
 /* Every rank adds what its queries and heads find; the sum over the ranks is the accumulator's business. */
-void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient,
-                      ls_operand delta) {
+void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient, ls_operand delta) {
     if (gradient->sink < 0) return;
     ls_build_kernel(b, &(ls_kernel_build){.op = "attention_sink_grad",
                                           .kernel = LS_KERNEL_ATTENTION_SINK_GRAD,

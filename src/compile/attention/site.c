@@ -1,10 +1,10 @@
 /*
- * Attention nodes on this rank. What strategies must know of a node is found here, once, from the op's params and the order of its
- * inputs, and nowhere else; then the node is handed to the strategy that was chosen.
+ * Attention nodes on this rank. What strategies must know of a node is found here, once, from the op's params and the
+ * order of its inputs, and nowhere else; then the node is handed to the strategy that was chosen.
  */
 #include "compile/attention/attention.h"
 
-/* --- the description of a node ---------------------------------------------------------------------------------------------- */
+/* --- the description of a node ------------------------------------------------------------------------------------ */
 
 static ls_attention_tensors forward_tensors(const ls_node *node, int n) {
     return (ls_attention_tensors){.node = n,
@@ -81,7 +81,7 @@ static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_n
     return site;
 }
 
-/* --- lowering --------------------------------------------------------------------------------------------------------------- */
+/* --- lowering ----------------------------------------------------------------------------------------------------- */
 
 static void lower_forward(ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
@@ -93,12 +93,8 @@ static void lower_forward(ls_builder *b, int n) {
     }
     b->sites[n] = make_site(b, strategy, node, n);
     const ls_site *site = b->sites[n];
-    const ls_attention_problem problem = {.B = site->B,
-                                          .S = b->image->layout.S,
-                                          .Hq = site->Hq,
-                                          .Hkv = site->Hkv,
-                                          .D = site->D,
-                                          .mesh = b->target->mesh};
+    const ls_attention_problem problem = {
+        .B = site->B, .S = b->image->layout.S, .Hq = site->Hq, .Hkv = site->Hkv, .D = site->D, .mesh = b->target->mesh};
     const ls_status fits = strategy->applicable(strategy, &problem);
     if (fits.code != LS_OK)
         ls_build_fail(b, fits);
@@ -112,7 +108,7 @@ static void lower_gradient(ls_builder *b, int n) {
     ls_usp_backward(b, b->sites[node->forward], &tensors);
 }
 
-/* --- before any node is lowered --------------------------------------------------------------------------------------------- */
+/* --- before any node is lowered ----------------------------------------------------------------------------------- */
 
 /* The spans of a mask for the queries of a block of ranks. */
 static void place_spans(ls_builder *b, const ls_mask *wanted, int64_t B, int ring) {
@@ -132,8 +128,8 @@ static void place_spans(ls_builder *b, const ls_mask *wanted, int64_t B, int rin
 }
 
 /*
- * For each mask that differs the spans of this rank's block of queries and, where queries travel, behind it those of the blocks
- * that come here, hop after hop; and the positions of all tokens.
+ * For each mask that differs the spans of this rank's block of queries and, where queries travel, behind it those of
+ * the blocks that come here, hop after hop; and the positions of all tokens.
  */
 static void need_tables(ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
@@ -148,7 +144,10 @@ static void need_tables(ls_builder *b, int n) {
     for (int h = 0; h < blocks; h++) place_spans(b, wanted, q[0], (ls_ring_index(b) + h) % R);
 }
 
-/* Blocks exchange all four between tokens and heads; without an exchange, keys and values themselves are what a ring reads. */
+/*
+ * Blocks exchange all four between tokens and heads; without an exchange, keys and values themselves are what a ring
+ * reads.
+ */
 static void share(ls_builder *b, const ls_attention_tensors *t) {
     const ls_tensor tensors[] = {t->k, t->v, t->q, t->grad_o};
     const bool exchanged = b->target->mesh.size[LS_AXIS_ULYSSES] > 1;
@@ -166,7 +165,6 @@ static void share_gradient(ls_builder *b, int n) {
     share(b, &t);
 }
 
-const ls_lowering ls_lowering_attention = {
-    .lower = lower_forward, .tables = need_tables, .share = share_forward};
+const ls_lowering ls_lowering_attention = {.lower = lower_forward, .tables = need_tables, .share = share_forward};
 const ls_lowering ls_lowering_attention_grad = {.lower = lower_gradient, .share = share_gradient};
 const ls_lowering ls_lowering_attention_sink_grad = {.lower = lower_gradient, .share = share_gradient};

@@ -72,8 +72,7 @@ bool ls_strategy_moves_queries(const char *name) {
 ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_attention_problem *p) {
     const int U = p->mesh.size[LS_AXIS_ULYSSES];
     if (U <= p->Hq) return ls_ok();
-    return ls_error(
-        LS_USAGE,
-        "strategy %s: ulysses=%d ranks but only %lld query heads; expected at most one rank per head",
-        strategy->name, U, (long long)p->Hq);
+    return ls_error(LS_USAGE,
+                    "strategy %s: ulysses=%d ranks but only %lld query heads; expected at most one rank per head",
+                    strategy->name, U, (long long)p->Hq);
 }

@@ -1,20 +1,19 @@
 /*
  * TokenRing (Wang et al., "TokenRing: an efficient parallelism framework for infinite-context LLMs via bidirectional
- * communication", arXiv 2412.20501): keys and values rest. Queries go round one way, one block further back at every hop, and each partial
- * result (o, lse) goes home the other way at once, so that both directions of a link are busy. The owner merges what comes in the order of
- * the hops: the same bits in every run. Backward: Q, dO, lse and delta travel, dq comes home and is added in that order, dk
- * and dv add up where the keys are.
+ * communication", arXiv 2412.20501): keys and values rest. Queries go round one way, one block further back at every
+ * hop, and each partial result (o, lse) goes home the other way at once, so that both directions of a link are busy.
+ * The owner merges what comes in the order of the hops: the same bits in every run. Backward: Q, dO, lse and delta
+ * travel, dq comes home and is added in that order, dk and dv add up where the keys are.
  *
- * Queries are put straight from their owner, not handed on: whoever has no work with them neither receives nor forwards them. Two slots
- * for either direction, whatever the number of ranks: one in use, one into which the next arrives.
+ * Queries are put straight from their owner, not handed on: whoever has no work with them neither receives nor forwards
+ * them. Two slots for either direction, whatever the number of ranks: one in use, one into which the next arrives.
  */
 #include "compile/attention/attention.h"
 
 enum { SLOTS = 2 };
 
 static void schedule(ls_builder *b, const ls_queries *q) {
-    const ls_query_transfer out = ls_query_transfer_out(b, q, SLOTS),
-                            back = ls_query_transfer_back(b, q, SLOTS);
+    const ls_query_transfer out = ls_query_transfer_out(b, q, SLOTS), back = ls_query_transfer_back(b, q, SLOTS);
     if (q->rounds > 0) ls_query_send(b, &out, 1, q->own);
     q->attend(b, q, 0, q->own, q->found);
     for (int round = 1; round <= q->rounds; round++) {

@@ -1,12 +1,10 @@
 /*
- * Ulysses: all-to-all between tokens and heads (Jacobs et al., "DeepSpeed Ulysses", arXiv 2309.14509), generalised to any
- * number of heads: a part of heads may be uneven, and a KV head used by several ranks goes to each of them.
+ * Ulysses: all-to-all between tokens and heads (Jacobs et al., "DeepSpeed Ulysses", arXiv 2309.14509), generalised to
+ * any number of heads: a part of heads may be uneven, and a KV head used by several ranks goes to each of them.
  */
 #include "compile/attention/attention.h"
 
-static const ls_kv_transfer *transfer(const ls_builder *b) {
-    return ls_kv_transfer_along(b, LS_AXIS_ULYSSES);
-}
+static const ls_kv_transfer *transfer(const ls_builder *b) { return ls_kv_transfer_along(b, LS_AXIS_ULYSSES); }
 
 static ls_exchange begin(ls_builder *b, const char *label, ls_operand result, const ls_exchange_part *parts) {
     const int me = ls_ulysses_index(b);
@@ -39,22 +37,21 @@ static int64_t capacity(ls_operand o, int token, int64_t most_tokens, int head, 
 }
 
 /* The same buffer in the memory of ulysses rank u, where it has other sizes. */
-static ls_operand at_member(ls_builder *b, ls_operand mine, int u, int token, int64_t tokens, int head,
-                            int64_t heads) {
+static ls_operand at_member(ls_builder *b, ls_operand mine, int u, int token, int64_t tokens, int head, int64_t heads) {
     ls_operand there = resized(mine, mine.buffer, token, tokens, head, heads);
     there.offset = mine.offset;
     return ls_operand_of_peer(there, ls_rank_in_block(b, u));
 }
 
-ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads,
-                            int token, int head) {
+ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads, int token,
+                            int head) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
     const int64_t n = ls_block_tokens(b, ls_ring_index(b));
     mine = ls_leasable(b, mine, LS_AXIS_ULYSSES,
                        capacity(mine, token, ls_layout_most(&b->image->layout), head, heads->total));
-    const ls_operand result = transfer(b)->result(
-        b, label, capacity(mine, token, ls_block_most(b), head, heads->most),
-        resized(mine, 0, token, n, head, heads->count[me]), b->image->in_place[LS_AXIS_RING]);
+    const ls_operand result =
+        transfer(b)->result(b, label, capacity(mine, token, ls_block_most(b), head, heads->most),
+                            resized(mine, 0, token, n, head, heads->count[me]), b->image->in_place[LS_AXIS_RING]);
     ls_exchange_part *parts = LS_NEW_ARRAY(b->image->arena, ls_exchange_part, U);
     for (int u = 0; u < U; u++) {
         const ls_operand to = resized(mine, result.buffer, token, n, head, heads->count[u]);
@@ -67,14 +64,14 @@ ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, c
     return begin(b, label, result, parts);
 }
 
-ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads,
-                             int token, int head) {
+ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads, int token,
+                             int head) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
     const int64_t n = ls_block_tokens(b, ls_ring_index(b));
     mine = ls_leasable(b, mine, LS_AXIS_ULYSSES, capacity(mine, token, ls_block_most(b), head, heads->most));
-    const ls_operand result = transfer(b)->result(
-        b, label, capacity(mine, token, ls_layout_most(&b->image->layout), head, heads->total),
-        resized(mine, 0, token, ls_member_tokens(b, me), head, heads->total), false);
+    const ls_operand result =
+        transfer(b)->result(b, label, capacity(mine, token, ls_layout_most(&b->image->layout), head, heads->total),
+                            resized(mine, 0, token, ls_member_tokens(b, me), head, heads->total), false);
     ls_exchange_part *parts = LS_NEW_ARRAY(b->image->arena, ls_exchange_part, U);
     for (int u = 0; u < U; u++) {
         const ls_operand to = resized(mine, result.buffer, token, ls_member_tokens(b, u), head, heads->total);
@@ -89,16 +86,14 @@ ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, 
 
 static ls_status applicable(const ls_strategy *strategy, const ls_attention_problem *p) {
     if (p->mesh.size[LS_AXIS_RING] != 1)
-        return ls_error(LS_USAGE,
-                        "strategy ulysses: the mesh has ring=%d, expected ring=1 (usp combines both)",
+        return ls_error(LS_USAGE, "strategy ulysses: the mesh has ring=%d, expected ring=1 (usp combines both)",
                         p->mesh.size[LS_AXIS_RING]);
     return ls_strategy_heads(strategy, p);
 }
 
 const ls_strategy ls_strategy_ulysses = {
     .name = "ulysses",
-    .about =
-        "all-to-all from tokens to heads and back; each rank attends over the whole sequence for its heads",
+    .about = "all-to-all from tokens to heads and back; each rank attends over the whole sequence for its heads",
     .reads_in_place = true,
     .applicable = applicable,
     .across_forward = ls_ring_forward,

@@ -1,7 +1,8 @@
 /*
- * USP: Ulysses within blocks of ranks, a ring between blocks (Fang, Zhao, "USP: a unified sequence parallelism approach",
- * arXiv 2405.07719). What happens between blocks is the strategy's; this file does what happens within them, for all strategies.
- * Plain Ulysses and plain ring are the edges of USP: with one block, or one rank in each, nothing is left of the other half.
+ * USP: Ulysses within blocks of ranks, a ring between blocks (Fang, Zhao, "USP: a unified sequence parallelism
+ * approach", arXiv 2405.07719). What happens between blocks is the strategy's; this file does what happens within them,
+ * for all strategies. Plain Ulysses and plain ring are the edges of USP: with one block, or one rank in each, nothing
+ * is left of the other half.
  */
 #include "compile/attention/attention.h"
 
@@ -51,8 +52,8 @@ static ls_operand narrowed(ls_builder *b, ls_operand wide, const char *name) {
 }
 
 /* Back to the ranks of the tokens. */
-static ls_operand scattered(ls_builder *b, ls_operand mine, const ls_heads *heads, const char *label,
-                            int token, int head) {
+static ls_operand scattered(ls_builder *b, ls_operand mine, const ls_heads *heads, const char *label, int token,
+                            int head) {
     if (U_of(b) == 1) return mine;
     const ls_exchange x = ls_scatter_begin(b, label, mine, heads, token, head);
     const ls_operand result = ls_exchange_finish(b, &x);
@@ -79,8 +80,7 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
     const ls_dtype G = b->image->accumulator;
     gather_inputs(b, site, &site->forward);
     const ls_view *q = &site->q.view;
-    site->lse = ls_build_private(b, LS_BUFFER_ACTIVATION, "lse", G, 3,
-                                 (int64_t[]){q->size[0], q->size[2], q->size[1]});
+    site->lse = ls_build_private(b, LS_BUFFER_ACTIVATION, "lse", G, 3, (int64_t[]){q->size[0], q->size[2], q->size[1]});
     if (is_alone(b)) {
         ls_local_forward(b, site);
     } else {
@@ -95,8 +95,8 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
 }
 
 /*
- * Gradients of KV heads: every owner's part has come to the tokens' rank in type G and is added in owner order. Where no head has
- * two owners the parts are the result.
+ * Gradients of KV heads: every owner's part has come to the tokens' rank in type G and is added in owner order. Where
+ * no head has two owners the parts are the result.
  */
 static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand parts, const char *label) {
     ls_operand sum = parts;
@@ -114,8 +114,8 @@ static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand 
 }
 
 /* The gradients of my heads to their tokens' ranks, all three under way together. */
-static void deliver_gradients(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient,
-                              ls_operand dq, ls_operand dk, ls_operand dv) {
+static void deliver_gradients(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient, ls_operand dq,
+                              ls_operand dk, ls_operand dv) {
     dq = for_exchange(b, site, dq, "dq");
     if (U_of(b) > 1) {
         const ls_exchange xq = ls_scatter_begin(b, "dq", dq, &site->q_heads, 1, 2);
@@ -139,7 +139,10 @@ static bool made_again(const ls_site *site, const ls_attention_tensors *gradient
     return gradient->q.id != was->q.id || gradient->k.id != was->k.id || gradient->v.id != was->v.id;
 }
 
-/* In another program than the forward node the gradient finds what persists: the tokens' tensors, with lse, but nothing that was gathered. */
+/*
+ * In another program than the forward node the gradient finds what persists: the tokens' tensors, with lse, but nothing
+ * that was gathered.
+ */
 static void gather_kept(ls_builder *b, ls_site *site, const ls_attention_tensors *gradient) {
     gather_inputs(b, site, gradient);
     site->lse = ls_lower_tensor(b, gradient->lse);

@@ -1,13 +1,15 @@
 /*
- * What is seen: which keys of a block the queries of another block see, as ranges of tokens. Whatever is sent or read in place of
- * keys and values, and of their gradients, is these ranges and nothing else; every rank finds the same for each pair of blocks.
+ * What is seen: which keys of a block the queries of another block see, as ranges of tokens. Whatever is sent or read
+ * in place of keys and values, and of their gradients, is these ranges and nothing else; every rank finds the same for
+ * each pair of blocks.
  *
- * A rank keeps what concerns its own block: what it sees of the others, and what they see of it. Of the other pairs, which decide the
- * sizes of slots and the hops that are used on all ranks, it keeps sums and maxima only: memory grows with the number of blocks, not
- * with that of pairs.
+ * A rank keeps what concerns its own block: what it sees of the others, and what they see of it. Of the other pairs,
+ * which decide the sizes of slots and the hops that are used on all ranks, it keeps sums and maxima only: memory grows
+ * with the number of blocks, not with that of pairs.
  *
- * The ranges are exact to the token: the spans of all queries of a block are united, and met with the runs of positions that
- * the other block holds. Only where there are more than MOST_RANGES, those with the smallest gaps between them are joined.
+ * The ranges are exact to the token: the spans of all queries of a block are united, and met with the runs of positions
+ * that the other block holds. Only where there are more than MOST_RANGES, those with the smallest gaps between them are
+ * joined.
  */
 #include "compile/attention/attention.h"
 
@@ -48,15 +50,14 @@ struct ls_visible {
     spans *looks;      /* by block: what its queries see together */
     ls_token_set *own; /* by block: all of its tokens */
     strip mine;        /* what my block sees, by block of keys; its own tokens count */
-    strip
-        theirs; /* what is seen of my block, by block of queries; what it sees itself does not count in the sums */
-    ls_token_set *comes,
-        *goes; /* by hop 1..R - 1: what is wanted of the block that comes here, and of the one that goes on; NULL: not found yet */
+    strip theirs; /* what is seen of my block, by block of queries; what it sees itself does not count in the sums */
+    ls_token_set *comes, *goes; /* by hop 1..R - 1: what is wanted of the block that comes here, and of the one that
+                                   goes on; NULL: not found yet */
     int *hops, n_hops;
     int64_t most_seen, most_wanted;
 };
 
-/* --- ranges ---------------------------------------------------------------------------------------------------------------- */
+/* --- ranges ------------------------------------------------------------------------------------------------------- */
 
 /* A list of ranges whose memory is used again; gaps and kept are room for `join`. */
 typedef struct gap {
@@ -136,8 +137,7 @@ ls_operand ls_tokens_at(ls_operand held, const ls_token_set *tokens, ls_token_ra
     if (wanted.count == 0) return ls_operand_slice(held, 1, 0, 0);
     int64_t before = 0;
     int i = 0;
-    while (tokens->range[i].start + tokens->range[i].count <= wanted.start)
-        before += tokens->range[i++].count;
+    while (tokens->range[i].start + tokens->range[i].count <= wanted.start) before += tokens->range[i++].count;
     const ls_token_range *in = &tokens->range[i];
     LS_ASSERT(in->start <= wanted.start && wanted.start + wanted.count <= in->start + in->count);
     const int64_t token = held.view.size[0] * held.view.size[2] * held.view.size[3];
@@ -147,7 +147,7 @@ ls_operand ls_tokens_at(ls_operand held, const ls_token_set *tokens, ls_token_ra
     return ls_operand_slice(range, 1, wanted.start - in->start, wanted.count);
 }
 
-/* --- what a block sees ----------------------------------------------------------------------------------------------------- */
+/* --- what a block sees -------------------------------------------------------------------------------------------- */
 
 static int by_start(const void *x, const void *y) {
     const ls_span *a = x, *b = y;
@@ -159,8 +159,7 @@ static void add_span(ls_arena *arena, spans *s, ls_span span) {
 }
 
 /* What the queries at those positions see together. Neighbours' spans overlap, so few are ever kept. */
-static spans unite_spans(const ls_builder *b, ls_arena *arena, int mask, const int32_t *positions,
-                         int64_t n) {
+static spans unite_spans(const ls_builder *b, ls_arena *arena, int mask, const int32_t *positions, int64_t n) {
     spans s = {0};
     ls_span open[LS_MASK_SPANS] = {{0, 0}};
     for (int64_t i = 0; i < n; i++) {
@@ -225,7 +224,7 @@ static void meet(list *found, const runs *keys, const spans *s) {
     join(found);
 }
 
-/* --- pairs of blocks -------------------------------------------------------------------------------------------------------- */
+/* --- pairs of blocks ---------------------------------------------------------------------------------------------- */
 
 /* *found becomes what the queries of a block see of the keys of a block: of their own, all. */
 static void look(const ls_builder *b, const struct ls_visible *v, int queries, int keys, list *found) {
@@ -245,8 +244,7 @@ static strip make_strip(ls_arena *arena, int R) {
 }
 
 /* Adds to the strip of block `of` the set of block `at`. */
-static void add_to_strip(ls_arena *arena, strip *s, int me, int of, int at, const list *found,
-                         int64_t counted) {
+static void add_to_strip(ls_arena *arena, strip *s, int me, int of, int at, const list *found, int64_t counted) {
     s->all[of] += counted;
     if (at < me) s->up_to_me[of] += counted;
     if (of != me) return;
@@ -273,8 +271,8 @@ static placed_run *sort_runs(const struct ls_visible *v, ls_arena *scratch, int 
     for (int block = 0; block < v->R; block++) {
         for (int i = 0; i < v->held[block].n; i++) {
             const run *r = &v->held[block].at[i];
-            *LS_PUSH(scratch, all, *n, capacity) = (placed_run){
-                .first = r->first, .end = r->first + (r->count - 1) * r->step + 1, .block = block};
+            *LS_PUSH(scratch, all, *n, capacity) =
+                (placed_run){.first = r->first, .end = r->first + (r->count - 1) * r->step + 1, .block = block};
         }
     }
     if (*n > 0) qsort(all, (size_t)*n, sizeof *all, by_first);
@@ -282,7 +280,10 @@ static placed_run *sort_runs(const struct ls_visible *v, ls_arena *scratch, int 
     return all;
 }
 
-/* The blocks with a run that meets one of the spans, each once, into out[R]; returns how many. mark[R]: `number` is new to it. */
+/*
+ * The blocks with a run that meets one of the spans, each once, into out[R]; returns how many. mark[R]: `number` is new
+ * to it.
+ */
 static int find_near(const placed_run *all, int n, const spans *s, int *mark, int number, int *out) {
     int found = 0;
     for (int k = 0; k < s->n; k++) {
@@ -337,8 +338,8 @@ static void find_seen(const ls_builder *b, ls_arena *scratch, struct ls_visible 
 }
 
 /*
- * From the last hop back: what is wanted further on is wanted here, so that what arrives always holds what leaves. What is wanted of a block
- * changes at the hops that are used only.
+ * From the last hop back: what is wanted further on is wanted here, so that what arrives always holds what leaves. What
+ * is wanted of a block changes at the hops that are used only.
  */
 static void find_wanted(const ls_builder *b, struct ls_visible *v) {
     ls_arena *arena = b->image->arena, *scratch = ls_arena_create();
@@ -347,8 +348,7 @@ static void find_wanted(const ls_builder *b, struct ls_visible *v) {
     v->goes = LS_NEW_ARRAY(arena, ls_token_set, R + 1);
     list here = {.arena = scratch}, both[2] = {{.arena = scratch}, {.arena = scratch}};
     for (int keys = 0; keys < R; keys++) {
-        const int comes = (v->me - keys + R) % R,
-                  goes = comes + 1; /* the hops of this block that concern me */
+        const int comes = (v->me - keys + R) % R, goes = comes + 1; /* the hops of this block that concern me */
         both[v->n_hops % 2].n = 0;
         for (int i = v->n_hops - 1; i >= 0; i--) {
             const int hop = v->hops[i], before = i > 0 ? v->hops[i - 1] : 0;
@@ -447,8 +447,7 @@ ls_area ls_seen_area(ls_builder *b, int mask, int queries, int keys, int range) 
     if (range >= seen->n) return (ls_area){0, 0};
     if (s->area[at] == NULL) {
         s->area[at] = LS_NEW_ARRAY(b->image->arena, ls_area, seen->n);
-        for (int i = 0; i < seen->n; i++)
-            s->area[at][i] = ls_count_area(b, mask, queries, keys, seen->range[i]);
+        for (int i = 0; i < seen->n; i++) s->area[at][i] = ls_count_area(b, mask, queries, keys, seen->range[i]);
     }
     return s->area[at][range];
 }

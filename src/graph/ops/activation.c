@@ -1,6 +1,6 @@
 /*
- * activation: a function of one element, chosen by params (tensor/params.h): gelu exact or with tanh, relu, silu, or the soft
- * cap c·tanh(x/c). x may be of type T or G (logits); the gradient has the type of dy.
+ * activation: a function of one element, chosen by params (tensor/params.h): gelu exact or with tanh, relu, silu, or
+ * the soft cap c·tanh(x/c). x may be of type T or G (logits); the gradient has the type of dy.
  */
 #include "graph/graph_impl.h"
 
@@ -13,8 +13,7 @@ static ls_status activation_shape(const ls_graph *g, const ls_node *node, ls_ten
         return ls_op_input_error(g, node, 0, "activations of type %s or %s", ls_dtype_name(g->dtype),
                                  ls_dtype_name(g->accumulator));
     if (params->kind == LS_ACTIVATION_SOFTCAP && (!(params->cap > 0) || !isfinite(params->cap)))
-        return ls_error(LS_INVALID, "op activation: softcap's cap is %g, expected a positive number",
-                        params->cap);
+        return ls_error(LS_INVALID, "op activation: softcap's cap is %g, expected a positive number", params->cap);
     return ls_rule_same_shape(g, node, out);
 }
 
@@ -70,6 +69,4 @@ ls_tensor ls_gelu(ls_graph *g, ls_tensor x) { return activate(g, x, LS_ACTIVATIO
 ls_tensor ls_gelu_tanh(ls_graph *g, ls_tensor x) { return activate(g, x, LS_ACTIVATION_GELU_TANH, 0); }
 ls_tensor ls_relu(ls_graph *g, ls_tensor x) { return activate(g, x, LS_ACTIVATION_RELU, 0); }
 ls_tensor ls_silu(ls_graph *g, ls_tensor x) { return activate(g, x, LS_ACTIVATION_SILU, 0); }
-ls_tensor ls_softcap(ls_graph *g, ls_tensor x, double cap) {
-    return activate(g, x, LS_ACTIVATION_SOFTCAP, cap);
-}
+ls_tensor ls_softcap(ls_graph *g, ls_tensor x, double cap) { return activate(g, x, LS_ACTIVATION_SOFTCAP, cap); }

@@ -1,7 +1,8 @@
 /*
- * attention: softmax(scale·q·kᵀ)·v under a mask, for grouped query heads, as one op. An optional sink is one more logit per query head
- * that takes part in the softmax but has no value. Queries need all keys and values, so the compiler lowers it by a strategy
- * (compile/attention/). The gradient op names its forward node, because the strategy keeps data for the backward pass.
+ * attention: softmax(scale·q·kᵀ)·v under a mask, for grouped query heads, as one op. An optional sink is one more logit
+ * per query head that takes part in the softmax but has no value. Queries need all keys and values, so the compiler
+ * lowers it by a strategy (compile/attention/). The gradient op names its forward node, because the strategy keeps data
+ * for the backward pass.
  */
 #include "graph/graph_impl.h"
 
@@ -39,15 +40,13 @@ static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tens
     }
     if (!ls_shape_equal(v, k)) return ls_op_input_error(g, node, 2, "the shape of the keys");
     if (q->dim[2].size % k->dim[2].size != 0)
-        return ls_op_input_error(g, node, 0,
-                                 "a number of query heads that is a multiple of the %lld KV heads",
+        return ls_op_input_error(g, node, 0, "a number of query heads that is a multiple of the %lld KV heads",
                                  (long long)k->dim[2].size);
     const double scale = params->kernel.scale, softcap = params->kernel.softcap;
     if (!(scale > 0) || !isfinite(scale))
         return ls_error(LS_INVALID, "op attention: scale is %g, expected a positive number", scale);
     if (!(softcap >= 0) || !isfinite(softcap))
-        return ls_error(LS_INVALID, "op attention: softcap is %g, expected a positive number, or 0 for none",
-                        softcap);
+        return ls_error(LS_INVALID, "op attention: softcap is %g, expected a positive number, or 0 for none", softcap);
     if (node->n_in > LS_ATTENTION_SINK) LS_TRY(check_sink(g, node, q->dim[2].size));
     LS_TRY(ls_mask_check(&params->mask, q->dim[1].size));
     out[0].dtype = g->dtype;
@@ -78,8 +77,7 @@ static void attention_gradient(ls_gradient *d, const ls_node *node) {
         in[LS_ATTENTION_GRAD_SINK] = node->in[LS_ATTENTION_SINK];
         in[LS_ATTENTION_GRAD_SINK_SUM] = ls_gradient_sum(d, LS_ATTENTION_SINK);
     }
-    const ls_tensor dq =
-        ls_graph_add(g, op, node->params, sizeof(ls_attention_node), in, op->least_in, forward);
+    const ls_tensor dq = ls_graph_add(g, op, node->params, sizeof(ls_attention_node), in, op->least_in, forward);
     for (int i = 0; i < 3; i++) {
         if (ls_gradient_wanted(d, i)) ls_gradient_add(d, i, ls_graph_output(g, dq, i));
     }
@@ -99,9 +97,7 @@ static ls_status sink_grad_shape(const ls_graph *g, const ls_node *node, ls_tens
     return ls_rule_sum_shape(g, node, &out[3]);
 }
 
-static const ls_mask *attention_mask(const ls_node *node) {
-    return &((const ls_attention_node *)node->params)->mask;
-}
+static const ls_mask *attention_mask(const ls_node *node) { return &((const ls_attention_node *)node->params)->mask; }
 
 /* The new token attends to a cache: the keys and values of the tokens before it, to which it adds its own. */
 static ls_tensor attention_next(ls_next *n, const ls_node *node) {
@@ -141,7 +137,10 @@ const ls_op ls_op_attention_grad = {.name = "attention_grad",
                                     .shape = grad_shape,
                                     .shard = ls_shard_together};
 
-/* The same with the gradient of the sink, which is a sum over all queries: a rank adds the terms of its own queries and heads. */
+/*
+ * The same with the gradient of the sink, which is a sum over all queries: a rank adds the terms of its own queries and
+ * heads.
+ */
 const ls_op ls_op_attention_sink_grad = {.name = "attention_sink_grad",
                                          .kernel = LS_KERNEL_ATTENTION_SINK_GRAD,
                                          .reach = LS_REACH_ALL,
@@ -152,13 +151,12 @@ const ls_op ls_op_attention_sink_grad = {.name = "attention_sink_grad",
                                          .shape = sink_grad_shape,
                                          .shard = ls_shard_into_sum};
 
-ls_tensor ls_attention(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
-                       double scale) {
+ls_tensor ls_attention(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask, double scale) {
     return ls_attention_capped(g, q, k, v, mask, scale, 0);
 }
 
-ls_tensor ls_attention_capped(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
-                              double scale, double softcap) {
+ls_tensor ls_attention_capped(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask, double scale,
+                              double softcap) {
     return ls_attention_with_sink(g, q, k, v, LS_NO_TENSOR, mask, scale, softcap);
 }
 

@@ -1,20 +1,19 @@
 /*
- * attention_cached: attention of one new token over a cache of keys and values, to which its own key and value are added. The host
- * writes the positions that the token sees into an input (spans), so that one program serves any number of tokens and any mask. Where
- * the cache is cut along the sequence, each rank attends to its own part, and the compiler merges the partial results
- * (compile/attention/cached.c). It is made from an attention node, for the tokens that follow (attention.c).
+ * attention_cached: attention of one new token over a cache of keys and values, to which its own key and value are
+ * added. The host writes the positions that the token sees into an input (spans), so that one program serves any number
+ * of tokens and any mask. Where the cache is cut along the sequence, each rank attends to its own part, and the
+ * compiler merges the partial results (compile/attention/cached.c). It is made from an attention node, for the tokens
+ * that follow (attention.c).
  */
 #include "graph/graph_impl.h"
 
-static ls_status expect_shape(const ls_graph *g, const ls_node *node, int i, ls_dtype dtype,
-                              ls_shape expected) {
+static ls_status expect_shape(const ls_graph *g, const ls_node *node, int i, ls_dtype dtype, ls_shape expected) {
     const ls_tensor_info *t = ls_graph_tensor(g, node->in[i]);
     bool fits = t->dtype == dtype && t->shape.ndim == expected.ndim;
     for (int d = 0; fits && d < expected.ndim; d++) fits = t->shape.dim[d].size == expected.dim[d].size;
     if (fits) return ls_ok();
-    return ls_op_input_error(g, node, i, "%s[%lld,%lld,..], which follows from the other inputs",
-                             ls_dtype_name(dtype), (long long)expected.dim[0].size,
-                             (long long)expected.dim[1].size);
+    return ls_op_input_error(g, node, i, "%s[%lld,%lld,..], which follows from the other inputs", ls_dtype_name(dtype),
+                             (long long)expected.dim[0].size, (long long)expected.dim[1].size);
 }
 
 static ls_shape shape_of(int ndim, const int64_t *size) {
@@ -35,9 +34,8 @@ static ls_status cached_shape(const ls_graph *g, const ls_node *node, ls_tensor_
         return ls_op_input_error(g, node, LS_CACHED_KEYS, "a cache, %s[1,S,Hkv,D]", ls_dtype_name(g->dtype));
     const int64_t D = q->shape.dim[3].size, Hq = q->shape.dim[2].size, Hkv = keys->shape.dim[2].size;
     if (Hq % Hkv != 0 || keys->shape.dim[3].size != D)
-        return ls_op_input_error(g, node, LS_CACHED_KEYS,
-                                 "heads of size %lld, and a number of heads that divides %lld", (long long)D,
-                                 (long long)Hq);
+        return ls_op_input_error(g, node, LS_CACHED_KEYS, "heads of size %lld, and a number of heads that divides %lld",
+                                 (long long)D, (long long)Hq);
     const ls_shape row = shape_of(4, (int64_t[]){1, 1, Hkv, D}), one = shape_of(2, (int64_t[]){1, 1}),
                    spans = shape_of(3, (int64_t[]){1, 1, 2 * ls_mask_width(&params->mask)});
     LS_TRY(expect_shape(g, node, LS_CACHED_K, g->dtype, row));
@@ -45,8 +43,7 @@ static ls_status cached_shape(const ls_graph *g, const ls_node *node, ls_tensor_
     LS_TRY(expect_shape(g, node, LS_CACHED_VALUES, g->dtype, keys->shape));
     LS_TRY(expect_shape(g, node, LS_CACHED_PLACE, LS_I32, one));
     LS_TRY(expect_shape(g, node, LS_CACHED_SPANS, LS_I32, spans));
-    if (node->n_in > LS_CACHED_SINK)
-        LS_TRY(expect_shape(g, node, LS_CACHED_SINK, g->dtype, shape_of(1, &Hq)));
+    if (node->n_in > LS_CACHED_SINK) LS_TRY(expect_shape(g, node, LS_CACHED_SINK, g->dtype, shape_of(1, &Hq)));
     const ls_tensor_info *like[] = {q, keys, values};
     for (int i = 0; i < 3; i++) {
         out[i].dtype = g->dtype;

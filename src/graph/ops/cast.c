@@ -10,8 +10,7 @@ static ls_status cast_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]);
     if ((unsigned)params->dtype >= LS_DTYPES)
         return ls_error(LS_INVALID, "op cast: element type %d, expected one of ls_dtype", (int)params->dtype);
-    if (x->dtype == LS_I32 || params->dtype == LS_I32)
-        return ls_op_input_error(g, node, 0, "floating-point types");
+    if (x->dtype == LS_I32 || params->dtype == LS_I32) return ls_op_input_error(g, node, 0, "floating-point types");
     out->dtype = params->dtype;
     out->shape = x->shape;
     return ls_ok();

@@ -1,6 +1,7 @@
 /*
- * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. The first tokens of a rank need
- * the last tokens of its neighbour (compile/halo.c). The gradient with respect to x is the same convolution in the other direction.
+ * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. The first
+ * tokens of a rank need the last tokens of its neighbour (compile/halo.c). The gradient with respect to x is the same
+ * convolution in the other direction.
  */
 #include "graph/graph_impl.h"
 
@@ -14,8 +15,8 @@ static ls_status conv_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
     if (w->dtype != g->dtype || w->shape.ndim != 2 || w->shape.dim[1].size != dim[2].size)
         return ls_op_input_error(g, node, 1, "a weight [width,%lld]", (long long)dim[2].size);
     if (w->shape.dim[0].size > dim[1].size)
-        return ls_op_input_error(g, node, 1, "a width of at most the %lld tokens of \"%s\"",
-                                 (long long)dim[1].size, x->name);
+        return ls_op_input_error(g, node, 1, "a width of at most the %lld tokens of \"%s\"", (long long)dim[1].size,
+                                 x->name);
     out->dtype = x->dtype;
     out->shape = x->shape;
     return ls_ok();
@@ -50,7 +51,10 @@ static void conv_gradient(ls_gradient *d, const ls_node *node) {
     }
 }
 
-/* One product and one sum per element and tap. in[1] of the kernel conv is the weight [width,E], in[1] of conv_dw is dy. */
+/*
+ * One product and one sum per element and tap. in[1] of the kernel conv is the weight [width,E], in[1] of conv_dw is
+ * dy.
+ */
 static double conv_flops(const ls_view *in, const ls_view *out, const void *params) {
     (void)params;
     return 2.0 * (double)in[1].size[0] * (double)ls_view_elements(out);

@@ -4,10 +4,8 @@
 static ls_status embedding_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *ids = ls_graph_tensor(g, node->in[0]), *table = ls_graph_tensor(g, node->in[1]);
     if (ids->dtype != LS_I32) return ls_op_input_error(g, node, 0, "i32 ids");
-    if (ids->shape.ndim >= LS_MAX_DIMS)
-        return ls_op_input_error(g, node, 0, "at most %d dimensions", LS_MAX_DIMS - 1);
-    if (table->shape.ndim != 2 || table->dtype != g->dtype)
-        return ls_op_input_error(g, node, 1, "a table [V,E]");
+    if (ids->shape.ndim >= LS_MAX_DIMS) return ls_op_input_error(g, node, 0, "at most %d dimensions", LS_MAX_DIMS - 1);
+    if (table->shape.ndim != 2 || table->dtype != g->dtype) return ls_op_input_error(g, node, 1, "a table [V,E]");
     const ls_embedding_params *params = node->params;
     const int64_t V = table->shape.dim[0].size;
     if (params->padding < -1 || params->padding >= V)
@@ -22,9 +20,8 @@ static ls_status embedding_shape(const ls_graph *g, const ls_node *node, ls_tens
 static void embedding_gradient(ls_gradient *d, const ls_node *node) {
     if (!ls_gradient_wanted(d, 1)) return;
     const ls_tensor in[] = {node->in[0], ls_gradient_out(d, 0), ls_gradient_sum(d, 1)};
-    ls_gradient_summed(d, 1,
-                       ls_graph_add(ls_gradient_graph(d), &ls_op_embedding_grad, node->params,
-                                    node->params_bytes, in, 3, -1));
+    ls_gradient_summed(
+        d, 1, ls_graph_add(ls_gradient_graph(d), &ls_op_embedding_grad, node->params, node->params_bytes, in, 3, -1));
 }
 
 const ls_op ls_op_embedding = {.name = "embedding",
@@ -54,6 +51,4 @@ ls_tensor ls_embedding_padded(ls_graph *g, ls_tensor ids, ls_tensor table, int64
     return ls_graph_add(g, &ls_op_embedding, &params, sizeof params, in, 2, -1);
 }
 
-ls_tensor ls_embedding(ls_graph *g, ls_tensor ids, ls_tensor table) {
-    return ls_embedding_padded(g, ids, table, -1);
-}
+ls_tensor ls_embedding(ls_graph *g, ls_tensor ids, ls_tensor table) { return ls_embedding_padded(g, ids, table, -1); }

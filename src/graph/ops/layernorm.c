@@ -6,13 +6,11 @@ static ls_status layernorm_shape(const ls_graph *g, const ls_node *node, ls_tens
     const int n = x->shape.ndim;
     if (n < 1 || x->dtype != g->dtype) return ls_op_input_error(g, node, 0, "activations [..,E]");
     const ls_dim E = x->shape.dim[n - 1];
-    if (E.factor != LS_FACTOR_NONE)
-        return ls_op_input_error(g, node, 0, "a last dimension that is not the sequence");
+    if (E.factor != LS_FACTOR_NONE) return ls_op_input_error(g, node, 0, "a last dimension that is not the sequence");
     for (int i = 1; i < node->n_in; i++) {
         const ls_tensor_info *w = ls_graph_tensor(g, node->in[i]);
         if (w->dtype != g->dtype || w->shape.ndim != 1 || w->shape.dim[0].size != E.size)
-            return ls_op_input_error(g, node, i, "a %s [%lld]", i == 1 ? "weight" : "bias",
-                                     (long long)E.size);
+            return ls_op_input_error(g, node, i, "a %s [%lld]", i == 1 ? "weight" : "bias", (long long)E.size);
     }
     out[0].dtype = x->dtype;
     out[0].shape = x->shape;

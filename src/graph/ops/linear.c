@@ -1,7 +1,7 @@
 /*
  * linear: y = x·Wᵀ (+ bias), and its gradient dx = dy·W, dW += dyᵀ·x, db += column sums of dy.
- * With a transposed weight: y = x·W, dx = dy·Wᵀ, dW += xᵀ·dy. All products are the kernel matmul. If the tokens are cut, y and dx are
- * cut too, and dW is a partial sum.
+ * With a transposed weight: y = x·W, dx = dy·Wᵀ, dW += xᵀ·dy. All products are the kernel matmul. If the tokens are
+ * cut, y and dx are cut too, and dW is a partial sum.
  */
 #include "graph/graph_impl.h"
 
@@ -20,8 +20,7 @@ static ls_status linear_shape(const ls_graph *g, const ls_node *node, ls_tensor_
         return ls_op_input_error(g, node, 0, "a last dimension that is neither batch nor sequence");
     const int K = params->matmul.transpose_b ? 1 : 0, N = 1 - K; /* dimensions of the weight */
     if (w->dtype != g->dtype || w->shape.ndim != 2 || w->shape.dim[K].size != last(x))
-        return ls_op_input_error(g, node, 1, K == 1 ? "a weight [N,%lld]" : "a weight [%lld,N]",
-                                 (long long)last(x));
+        return ls_op_input_error(g, node, 1, K == 1 ? "a weight [N,%lld]" : "a weight [%lld,N]", (long long)last(x));
     if (node->n_in == 3) {
         const ls_tensor_info *b = ls_graph_tensor(g, node->in[2]);
         if (b->dtype != g->dtype || b->shape.ndim != 1 || last(b) != w->shape.dim[N].size)
@@ -36,8 +35,7 @@ static ls_status linear_shape(const ls_graph *g, const ls_node *node, ls_tensor_
 /* A partial sum may pass through only without a bias: otherwise each rank would add the bias. */
 static ls_status linear_shard(const ls_shard_query *q, ls_shard_answer *answer) {
     if (q->in[0] == LS_PARTIAL && q->node->n_in == 3)
-        return ls_error(LS_UNSUPPORTED,
-                        "op linear \"%s\": its input is a partial sum along %s and it has a bias",
+        return ls_error(LS_UNSUPPORTED, "op linear \"%s\": its input is a partial sum along %s and it has a bias",
                         ls_graph_tensor(q->graph, q->node->out[0])->name, ls_axis_name(q->axis));
     return ls_shard_by_weights(q, answer);
 }
@@ -128,8 +126,7 @@ const ls_op ls_op_column_sum = {.name = "column_sum",
                                 .shard = ls_shard_into_sum};
 
 /* transposed: the weight is [K,N]. */
-static ls_tensor add_linear(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias, bool transposed,
-                            bool wide) {
+static ls_tensor add_linear(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias, bool transposed, bool wide) {
     const linear_params params = {.matmul = {.transpose_b = !transposed}, .wide = wide};
     const ls_tensor in[] = {x, weight, bias};
     return ls_graph_add(g, &ls_op_linear, &params, sizeof params, in, bias.id != 0 ? 3 : 2, -1);

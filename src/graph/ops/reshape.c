@@ -1,6 +1,6 @@
 /*
- * reshape: the same elements in the same order with other dimensions; nothing moves. Batch and sequence must stay dimensions of
- * their own: if one were split or merged, a rank's tokens would no longer be a range of one dimension.
+ * reshape: the same elements in the same order with other dimensions; nothing moves. Batch and sequence must stay
+ * dimensions of their own: if one were split or merged, a rank's tokens would no longer be a range of one dimension.
  */
 #include "graph/graph_impl.h"
 
@@ -34,8 +34,7 @@ static ls_status reshape_shape(const ls_graph *g, const ls_node *node, ls_tensor
             while (j < to.ndim && to.dim[j].factor != LS_FACTOR_NONE) j++;
             if (reached != before || j == to.ndim || to.dim[j].size != x->shape.dim[i].size)
                 return ls_op_input_error(g, node, 0, "a shape that keeps dimension %d (%s) whole", i,
-                                         x->shape.dim[i].factor == LS_FACTOR_BATCH ? "the batch"
-                                                                                   : "the sequence");
+                                         x->shape.dim[i].factor == LS_FACTOR_BATCH ? "the batch" : "the sequence");
             to.dim[j].factor = x->shape.dim[i].factor;
         }
         before *= x->shape.dim[i].size;
@@ -77,8 +76,7 @@ const ls_op ls_op_reshape = {.name = "reshape",
 ls_tensor ls_reshape(ls_graph *g, ls_tensor x, int ndim, const int64_t *size) {
     reshape_params params = {.ndim = ndim};
     if (ndim < 1 || ndim > LS_MAX_DIMS)
-        return ls_graph_fail(
-            g, ls_error(LS_INVALID, "op reshape: %d dimensions, expected 1 to %d", ndim, LS_MAX_DIMS));
+        return ls_graph_fail(g, ls_error(LS_INVALID, "op reshape: %d dimensions, expected 1 to %d", ndim, LS_MAX_DIMS));
     if (size == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op reshape: the list of sizes is NULL"));
     for (int i = 0; i < ndim; i++) params.size[i] = size[i];
     return ls_graph_add(g, &ls_op_reshape, &params, sizeof params, &x, 1, -1);

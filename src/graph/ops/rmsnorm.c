@@ -6,8 +6,7 @@ static ls_status rmsnorm_shape(const ls_graph *g, const ls_node *node, ls_tensor
     const int n = x->shape.ndim;
     if (n < 1 || x->dtype != g->dtype) return ls_op_input_error(g, node, 0, "activations [..,E]");
     const ls_dim E = x->shape.dim[n - 1];
-    if (E.factor != LS_FACTOR_NONE)
-        return ls_op_input_error(g, node, 0, "a last dimension that is not the sequence");
+    if (E.factor != LS_FACTOR_NONE) return ls_op_input_error(g, node, 0, "a last dimension that is not the sequence");
     if (w->dtype != g->dtype || w->shape.ndim != 1 || w->shape.dim[0].size != E.size)
         return ls_op_input_error(g, node, 1, "a weight [%lld]", (long long)E.size);
     LS_TRY(ls_norm_check(node));
@@ -20,11 +19,9 @@ static ls_status rmsnorm_shape(const ls_graph *g, const ls_node *node, ls_tensor
 }
 
 static void rmsnorm_gradient(ls_gradient *d, const ls_node *node) {
-    const ls_tensor in[] = {node->in[0], node->in[1], node->out[1], ls_gradient_out(d, 0),
-                            ls_gradient_sum(d, 1)};
+    const ls_tensor in[] = {node->in[0], node->in[1], node->out[1], ls_gradient_out(d, 0), ls_gradient_sum(d, 1)};
     ls_graph *g = ls_gradient_graph(d);
-    const ls_tensor dx =
-        ls_graph_add(g, &ls_op_rmsnorm_grad, node->params, sizeof(ls_norm_params), in, 5, -1);
+    const ls_tensor dx = ls_graph_add(g, &ls_op_rmsnorm_grad, node->params, sizeof(ls_norm_params), in, 5, -1);
     if (ls_gradient_wanted(d, 0)) ls_gradient_add(d, 0, dx);
     ls_gradient_summed(d, 1, ls_graph_output(g, dx, 1));
 }

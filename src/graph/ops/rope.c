@@ -1,6 +1,6 @@
 /*
- * Rotary positions (arXiv 2104.09864): rope_table computes cosines and sines from the positions, once for all layers, and
- * rotate rotates heads by them. Both work token by token, so the sequence may be cut; positions are global.
+ * Rotary positions (arXiv 2104.09864): rope_table computes cosines and sines from the positions, once for all layers,
+ * and rotate rotates heads by them. Both work token by token, so the sequence may be cut; positions are global.
  */
 #include "graph/graph_impl.h"
 
@@ -15,8 +15,7 @@ static ls_status table_shape(const ls_graph *g, const ls_node *node, ls_tensor_i
     if (positions->dtype != LS_I32 || positions->shape.ndim >= LS_MAX_DIMS)
         return ls_op_input_error(g, node, 0, "i32 positions");
     if (params->D < 2 || params->D % 2 != 0)
-        return ls_error(LS_INVALID, "op rope_table: head size %lld, expected an even number",
-                        (long long)params->D);
+        return ls_error(LS_INVALID, "op rope_table: head size %lld, expected an even number", (long long)params->D);
     out->dtype = g->accumulator;
     out->shape = positions->shape;
     out->shape.dim[out->shape.ndim++] = (ls_dim){params->D, LS_FACTOR_NONE};
@@ -30,8 +29,7 @@ static ls_status rotate_shape(const ls_graph *g, const ls_node *node, ls_tensor_
     bool fits = table->dtype == g->accumulator && table->shape.ndim == n - 1 &&
                 table->shape.dim[n - 2].size == x->shape.dim[n - 1].size;
     for (int i = 0; fits && i < n - 2; i++) {
-        fits = table->shape.dim[i].size == x->shape.dim[i].size &&
-               table->shape.dim[i].factor == x->shape.dim[i].factor;
+        fits = table->shape.dim[i].size == x->shape.dim[i].size && table->shape.dim[i].factor == x->shape.dim[i].factor;
     }
     if (!fits) return ls_op_input_error(g, node, 1, "a rope table for the tokens of \"%s\"", x->name);
     out->dtype = x->dtype;
@@ -48,8 +46,7 @@ static ls_tensor add_rotate(ls_graph *g, ls_tensor x, ls_tensor table, bool inve
 static void rotate_gradient(ls_gradient *d, const ls_node *node) {
     const ls_rotate_params *params = node->params;
     if (ls_gradient_wanted(d, 0))
-        ls_gradient_add(
-            d, 0, add_rotate(ls_gradient_graph(d), ls_gradient_out(d, 0), node->in[1], !params->inverse));
+        ls_gradient_add(d, 0, add_rotate(ls_gradient_graph(d), ls_gradient_out(d, 0), node->in[1], !params->inverse));
 }
 
 static double table_flops(const ls_view *in, const ls_view *out, const void *params) {

@@ -1,13 +1,12 @@
 /*
- * shift: moves tokens along the sequence: y[i] = x[i-n], and 0 where i-n is outside. Some of the x[i-n] lie on other ranks
- * (compile/halo.c). Its gradient is the shift by -n.
+ * shift: moves tokens along the sequence: y[i] = x[i-n], and 0 where i-n is outside. Some of the x[i-n] lie on other
+ * ranks (compile/halo.c). Its gradient is the shift by -n.
  */
 #include "graph/graph_impl.h"
 
 static ls_status shift_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]);
-    if (x->shape.ndim < 2 || x->shape.dim[0].factor != LS_FACTOR_BATCH ||
-        x->shape.dim[1].factor != LS_FACTOR_SEQUENCE)
+    if (x->shape.ndim < 2 || x->shape.dim[0].factor != LS_FACTOR_BATCH || x->shape.dim[1].factor != LS_FACTOR_SEQUENCE)
         return ls_op_input_error(g, node, 0, "[B,S,..] with the batch and the sequence first");
     out->dtype = x->dtype;
     out->shape = x->shape;

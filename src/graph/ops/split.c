@@ -1,6 +1,7 @@
 /*
- * split cuts the last dimension into three parts (queries, keys and values of one product); join concatenates three parts. Each is
- * the other's gradient. Both copy columns token by token, so tokens may be cut and sums may be partial (compile/columns.c lowers them).
+ * split cuts the last dimension into three parts (queries, keys and values of one product); join concatenates three
+ * parts. Each is the other's gradient. Both copy columns token by token, so tokens may be cut and sums may be partial
+ * (compile/columns.c lowers them).
  */
 #include "graph/graph_impl.h"
 
@@ -12,11 +13,9 @@ typedef struct split_params {
 
 static ls_status check_last(const ls_graph *g, const ls_node *node, int i) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[i]);
-    if (x->dtype == g->dtype && x->shape.ndim >= 1 &&
-        x->shape.dim[x->shape.ndim - 1].factor == LS_FACTOR_NONE)
+    if (x->dtype == g->dtype && x->shape.ndim >= 1 && x->shape.dim[x->shape.ndim - 1].factor == LS_FACTOR_NONE)
         return ls_ok();
-    return ls_op_input_error(g, node, i,
-                             "activations [..,K] with a last dimension that is neither batch nor sequence");
+    return ls_op_input_error(g, node, i, "activations [..,K] with a last dimension that is neither batch nor sequence");
 }
 
 static ls_status split_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
@@ -28,10 +27,9 @@ static ls_status split_shape(const ls_graph *g, const ls_node *node, ls_tensor_i
     for (int o = 0; o < PARTS; o++) {
         const int64_t size = params->size[o];
         if (size < 1 || size > x->shape.dim[last].size - sum)
-            return ls_op_input_error(
-                g, node, 0,
-                "a last dimension that holds all parts, and parts of at least 1 (part %d is %lld)", o,
-                (long long)size);
+            return ls_op_input_error(g, node, 0,
+                                     "a last dimension that holds all parts, and parts of at least 1 (part %d is %lld)",
+                                     o, (long long)size);
         sum += size;
         out[o].dtype = x->dtype;
         out[o].shape = x->shape;
@@ -108,8 +106,7 @@ const ls_op ls_op_join = {.name = "join",
 
 void ls_split(ls_graph *g, ls_tensor x, const int64_t size[3], ls_tensor part[3]) {
     if (part == NULL || size == NULL) {
-        ls_graph_fail(
-            g, ls_error(LS_INVALID, "op split: its %s NULL", part == NULL ? "parts are" : "sizes are"));
+        ls_graph_fail(g, ls_error(LS_INVALID, "op split: its %s NULL", part == NULL ? "parts are" : "sizes are"));
         for (int o = 0; part != NULL && o < PARTS; o++) part[o] = LS_NO_TENSOR;
         return;
     }

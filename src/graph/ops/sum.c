@@ -1,6 +1,7 @@
 /*
- * sum adds all elements, zeros is the start of a sum, accumulate adds one more term, and broadcast is the gradient of sum.
- * A sum over cut elements is a partial sum; the compiler adds the partial sums of the ranks where the whole sum is needed.
+ * sum adds all elements, zeros is the start of a sum, accumulate adds one more term, and broadcast is the gradient of
+ * sum. A sum over cut elements is a partial sum; the compiler adds the partial sums of the ranks where the whole sum is
+ * needed.
  */
 #include "graph/graph_impl.h"
 
@@ -23,8 +24,7 @@ static ls_status sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_inf
 
 static ls_status accumulate_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *sum = ls_graph_tensor(g, node->in[1]);
-    if (!ls_shape_equal(&x->shape, &sum->shape))
-        return ls_op_input_error(g, node, 0, "the shape of \"%s\"", sum->name);
+    if (!ls_shape_equal(&x->shape, &sum->shape)) return ls_op_input_error(g, node, 0, "the shape of \"%s\"", sum->name);
     return ls_rule_sum_shape(g, node, out);
 }
 

@@ -1,6 +1,6 @@
 /*
- * activation and activation_grad: gelu exact or with tanh (Hendrycks, Gimpel, arXiv 1606.08415), relu, silu, the soft cap. The table
- * `bodies` has one row per function; each function is inlined into a loop of its own.
+ * activation and activation_grad: gelu exact or with tanh (Hendrycks, Gimpel, arXiv 1606.08415), relu, silu, the soft
+ * cap. The table `bodies` has one row per function; each function is inlined into a loop of its own.
  */
 #include "kernel/cpu/cpu_impl.h"
 #include "kernel/cpu/vmath.h"

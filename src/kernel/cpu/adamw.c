@@ -1,9 +1,12 @@
-/* AdamW (Loshchilov, Hutter, arXiv 1711.05101) on f32 masters, which may be the parameters themselves; bf16 parameters are rounded masters. */
+/*
+ * AdamW (Loshchilov, Hutter, arXiv 1711.05101) on f32 masters, which may be the parameters themselves; bf16 parameters
+ * are rounded masters.
+ */
 #include "kernel/cpu/cpu_impl.h"
 
 /*
- * AHEAD: prefetch distance in elements, because the processor's prefetcher stops at the end of a page. Calls with parameters of at least
- * STREAMED bytes write them past the caches, because they are not read before the next step.
+ * AHEAD: prefetch distance in elements, because the processor's prefetcher stops at the end of a page. Calls with
+ * parameters of at least STREAMED bytes write them past the caches, because they are not read before the next step.
  */
 enum { AHEAD = 256, STREAMED = 1 << 20 };
 _Static_assert(LS_FLAT_UNIT % V_LANES == 0, "a unit is whole vectors");
@@ -25,8 +28,8 @@ V_INLINE void end_stores(void) {}
 #endif
 
 /* Elements start..end - 1, which have the same settings. */
-static void update_run(const ls_kernel_call *call, const ls_adamw_settings *settings, int64_t start,
-                       int64_t end, bool streamed) {
+static void update_run(const ls_kernel_call *call, const ls_adamw_settings *settings, int64_t start, int64_t end,
+                       bool streamed) {
     const ls_adamw_params *params = call->params;
     const double *control = call->in[1].data;
     const float scale = (float)control[LS_CONTROL_SCALE];
@@ -61,12 +64,11 @@ static void update_units(const void *context, int part, int64_t first, int64_t l
     const ls_kernel_call *call = context;
     const int32_t *group = call->in[2].data;
     const ls_adamw_settings *settings = call->in[3].data;
-    const bool streamed = ls_view_bytes(&call->out[3]) >= STREAMED &&
-                          (uintptr_t)call->out[3].data % (sizeof(element) * V_LANES) == 0;
+    const bool streamed =
+        ls_view_bytes(&call->out[3]) >= STREAMED && (uintptr_t)call->out[3].data % (sizeof(element) * V_LANES) == 0;
     for (int64_t u = first, next; u < last; u = next) {
         for (next = u + 1; next < last && group[next] == group[u];) next++;
-        if (group[u] >= 0)
-            update_run(call, &settings[group[u]], u * LS_FLAT_UNIT, next * LS_FLAT_UNIT, streamed);
+        if (group[u] >= 0) update_run(call, &settings[group[u]], u * LS_FLAT_UNIT, next * LS_FLAT_UNIT, streamed);
     }
     end_stores();
 }
@@ -78,8 +80,6 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     run_elements(call, pool, ls_view_elements(&call->in[2]), LS_FLAT_UNIT, update_units);
 }
 
-static ls_status prepare(const ls_kernel_call *call, void **state) {
-    return check_only(LS_KERNEL_ADAMW, call, state);
-}
+static ls_status prepare(const ls_kernel_call *call, void **state) { return check_only(LS_KERNEL_ADAMW, call, state); }
 
 const ls_kernel LS_CPU_NAME(adamw) = {.id = LS_KERNEL_ADAMW, LS_CPU_VARIANT, .prepare = prepare, .run = run};

@@ -1,15 +1,16 @@
 /*
- * attention, forward: blocked, with a running softmax (Dao, Fu, Ermon, Rudra, Re: FlashAttention, 2022; Milakov, Gimelshein: online
- * normalizer calculation for softmax, 2018). Nothing of size queries x keys is stored.
+ * attention, forward: blocked, with a running softmax (Dao, Fu, Ermon, Rudra, Re: FlashAttention, 2022; Milakov,
+ * Gimelshein: online normalizer calculation for softmax, 2018). Nothing of size queries x keys is stored.
  *
  *   item: up to ITEM_BLOCKS row blocks of one KV head         (a row block: CACHE_ROWS queries of one query head)
- *     for each key block that any of them sees:              (CACHE_KEYS keys) pack K transposed and V, once for the item
- *       for each row block:  S = Q K^T;  m, l, P = softmax so far;  O = decay O + P V
- *     o, lse from O, m, l; merged into the outputs if params say so
+ *     for each key block that any of them sees:              (CACHE_KEYS keys) pack K transposed and V, once for the
+ * item for each row block:  S = Q K^T;  m, l, P = softmax so far;  O = decay O + P V o, lse from O, m, l; merged into
+ * the outputs if params say so
  *
- * Row blocks and key blocks are cache blocks: what is packed for them stays in a cache while it is used. They are computed in register
- * blocks, whose sums stay in registers (attention_gemm.h). Threads take the heaviest items first; which thread takes which item changes no
- * bit. S is in units of log2: P = 2^(S - m). Calls with only a few queries are computed by attention_few.h.
+ * Row blocks and key blocks are cache blocks: what is packed for them stays in a cache while it is used. They are
+ * computed in register blocks, whose sums stay in registers (attention_gemm.h). Threads take the heaviest items first;
+ * which thread takes which item changes no bit. S is in units of log2: P = 2^(S - m). Calls with only a few queries are
+ * computed by attention_few.h.
  */
 #if LS_CPU_ELEMENT_BF16 && defined __AVX512BF16__
 #define LS_ATTENTION_PAIRS 1
@@ -46,19 +47,19 @@ static void scratch_carve(scratch *s, const forward *f, carving *c) {
     if (s) s->k = k, s->v = v, s->s = scores, s->p = p, s->sum = sum, s->kpos = kpos;
 }
 
-/* Sets f and places its arrays in the workspace at base. Returns the bytes of workspace; base NULL: only counts them. */
+/*
+ * Sets f and places its arrays in the workspace at base. Returns the bytes of workspace; base NULL: only counts them.
+ */
 static size_t forward_carve(forward *f, const ls_kernel_call *call, void *base) {
     const problem p = problem_of(call);
-    *f =
-        (forward){.problem = p,
-                  .call = call,
-                  .columns = columns_of(LS_ATTENTION_TILES ? (int64_t)ls_round_up((size_t)p.D, PANEL) : p.D)};
+    *f = (forward){.problem = p,
+                   .call = call,
+                   .columns = columns_of(LS_ATTENTION_TILES ? (int64_t)ls_round_up((size_t)p.D, PANEL) : p.D)};
     f->q_units = (int64_t)ls_round_up((size_t)row_units(p.D), V_LANES);
     f->row_blocks = ls_ceil_div(p.n, CACHE_ROWS);
     f->groups = ls_ceil_div(p.t, KEY_GROUP);
     const int64_t blocks = p.B * p.Hq * f->row_blocks;
-    f->blocks_each =
-        p.threads == 1 ? ITEM_BLOCKS : (int)ls_max(1, ls_min(ITEM_BLOCKS, blocks / (6 * p.threads)));
+    f->blocks_each = p.threads == 1 ? ITEM_BLOCKS : (int)ls_max(1, ls_min(ITEM_BLOCKS, blocks / (6 * p.threads)));
     for (int64_t kv = 0; kv < p.Hkv; kv++) {
         f->items += (int)(p.B * ls_ceil_div(heads_of(&p, kv).count * f->row_blocks, f->blocks_each));
     }
@@ -137,16 +138,15 @@ static void row_block_begin(const forward *f, row_block *rows, const item *it, i
     rows->queries = ls_min(CACHE_ROWS, p->n - rows->query);
     rows->head = heads.first + (it->first + index) % heads.count;
     const element *from = rows_of(q, it->b, rows->head, rows->query);
-    pack_rows(rows->q, from, q->stride[1], rows->queries, CACHE_ROWS, p->D, f->q_units,
-              packed_factor(p->params));
+    pack_rows(rows->q, from, q->stride[1], rows->queries, CACHE_ROWS, p->D, f->q_units, packed_factor(p->params));
     memset(rows->o, 0, sizeof(float) * (size_t)(CACHE_ROWS * f->columns.width));
     memset(rows->l, 0, sizeof(float) * CACHE_ROWS * V_LANES);
     for (int i = 0; i < CACHE_ROWS; i++) rows->m[i] = -INFINITY;
     const int32_t *spans = spans_of(p, it->b, rows->query);
     bounds_find(rows->whole, p->spans_each, spans, rows->queries);
     for (int64_t i = 0; i < rows->queries; i += MICRO_ROWS) {
-        bounds_find(rows->block + i / MICRO_ROWS * p->spans_each, p->spans_each,
-                    spans + i * 2 * p->spans_each, ls_min(MICRO_ROWS, rows->queries - i));
+        bounds_find(rows->block + i / MICRO_ROWS * p->spans_each, p->spans_each, spans + i * 2 * p->spans_each,
+                    ls_min(MICRO_ROWS, rows->queries - i));
     }
 }
 
@@ -159,15 +159,14 @@ static void row_block_end(const forward *f, const row_block *rows, int64_t b) {
 }
 
 /* Packs K and V of the groups `seen` of the key block that begins at first_group. */
-static void pack_keys(const forward *f, scratch *s, const item *it, int64_t first_group,
-                      const key_range *seen) {
+static void pack_keys(const forward *f, scratch *s, const item *it, int64_t first_group, const key_range *seen) {
     const problem *p = &f->problem;
     const ls_view *k = &f->call->in[IN_K], *v = &f->call->in[IN_V];
     const int64_t key = first_group * KEY_GROUP, keys = ls_min(CACHE_KEYS, p->t - key);
     const int64_t from = seen->start * KEY_GROUP, to = seen->end * KEY_GROUP;
     const element *k_rows = rows_of(k, it->b, it->kv, key), *v_rows = rows_of(v, it->b, it->kv, key);
-    pack_transposed(s->k + from * row_units(p->D), k_rows + from * k->stride[1], k->stride[1], keys - from,
-                    to - from, p->D);
+    pack_transposed(s->k + from * row_units(p->D), k_rows + from * k->stride[1], k->stride[1], keys - from, to - from,
+                    p->D);
     pack_columns(s->v, v_rows, v->stride[1], keys, CACHE_KEYS, from, to, p->D, &f->columns);
     key_positions(s->kpos, p, key, CACHE_KEYS);
 }
@@ -212,8 +211,7 @@ static void run_item(void *context, int index, int thread) {
     const problem *p = &f->problem;
     const item *it = &f->item[f->order[index]];
     scratch *s = &f->scratch[thread];
-    if (p->params->merge && f->weight[f->order[index]] == 0)
-        return; /* the item sees no key, so the outputs stay */
+    if (p->params->merge && f->weight[f->order[index]] == 0) return; /* the item sees no key, so the outputs stay */
     products_begin();
     for (int i = 0; i < it->count; i++) row_block_begin(f, &s->rows[i], it, i);
     key_block now = next_key_block(f, s, it, 0);

@@ -10,14 +10,12 @@ static void queries_part(const void *context, int part, int64_t start, int64_t e
     for (int64_t query = start; query < end; query++) {
         const int64_t b = query / n, i = query % n;
         for (int64_t h = 0; h < H; h++) {
-            const element *x =
-                (const element *)o->data + b * o->stride[0] + i * o->stride[1] + h * o->stride[2];
+            const element *x = (const element *)o->data + b * o->stride[0] + i * o->stride[1] + h * o->stride[2];
             const element *y =
                 (const element *)d_o->data + b * d_o->stride[0] + i * d_o->stride[1] + h * d_o->stride[2];
             v_f32 sum = {0};
             for (int64_t d = 0; d < D; d += V_LANES) sum += v_load(x + d, D - d) * v_load(y + d, D - d);
-            ((float *)delta->data)[b * delta->stride[0] + h * delta->stride[1] + i * delta->stride[2]] =
-                v_sum(sum);
+            ((float *)delta->data)[b * delta->stride[0] + h * delta->stride[1] + i * delta->stride[2]] = v_sum(sum);
         }
     }
 }

@@ -1,14 +1,14 @@
 /*
- * attention of a few queries over many keys, as for a generated token: almost all time is spent reading keys and values, so they are not
- * packed. An item is a stretch of keys with all heads, so that memory is read in order:
+ * attention of a few queries over many keys, as for a generated token: almost all time is spent reading keys and
+ * values, so they are not packed. An item is a stretch of keys with all heads, so that memory is read in order:
  *
  *   item: a stretch of keys of a sequence
  *     for each block of FEW_KEYS keys that any query sees, for each KV head:
  *       S = q K^T, V_LANES products at a time;  m, l, P = softmax so far;  o = decay o + P V
  *   then o, lse of each row from those of all stretches, in order
  *
- * The stretches depend only on the number of keys, so threads change no bit. A row is a query of a query head; the rows of a KV head share
- * the loads of its keys. Arithmetic is in f32 for every element type.
+ * The stretches depend only on the number of keys, so threads change no bit. A row is a query of a query head; the rows
+ * of a KV head share the loads of its keys. Arithmetic is in f32 for every element type.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_FEW_H
 #define LS_KERNEL_CPU_ATTENTION_FEW_H
@@ -54,8 +54,7 @@ static size_t few_carve(few *f, const ls_kernel_call *call, void *base) {
     const problem p = problem_of(call);
     *f = (few){.problem = p, .call = call, .rows = p.n * p.Hq};
     f->width = (int64_t)ls_round_up((size_t)p.D, V_LANES);
-    f->stretch =
-        ls_max(4 * FEW_KEYS, (int64_t)ls_round_up((size_t)ls_ceil_div(p.t, FEW_STRETCHES), FEW_KEYS));
+    f->stretch = ls_max(4 * FEW_KEYS, (int64_t)ls_round_up((size_t)ls_ceil_div(p.t, FEW_STRETCHES), FEW_KEYS));
     f->stretches = (int)ls_ceil_div(p.t, f->stretch);
     carving c = {base, 0};
     f->q = carve(&c, p.B * f->rows * f->width, sizeof(float));
@@ -73,9 +72,12 @@ static size_t few_carve(few *f, const ls_kernel_call *call, void *base) {
     return c.used;
 }
 
-/* --- rows of elements as vectors ---------------------------------------------------------------------------------------------- */
+/* --- rows of elements as vectors ---------------------------------------------------------------------------------- */
 
-/* 2 V_LANES elements from p on. For bf16 one vector has the even and one the odd elements, which takes two instructions. */
+/*
+ * 2 V_LANES elements from p on. For bf16 one vector has the even and one the odd elements, which takes two
+ * instructions.
+ */
 V_INLINE void load_pair(const element *p, v_f32 out[2]) {
 #if LS_CPU_ELEMENT_BF16
     v_u32 both;
@@ -101,7 +103,10 @@ typedef struct few_keys {
     int64_t ahead; /* distance in elements to the row that is prefetched meanwhile; 0: none */
 } few_keys;
 
-/* Prefetches elements from..to-1 of the row `ahead` of row j: the processor's prefetcher does not predict short rows that are far apart. */
+/*
+ * Prefetches elements from..to-1 of the row `ahead` of row j: the processor's prefetcher does not predict short rows
+ * that are far apart.
+ */
 V_INLINE void prefetch_row(const few_keys *keys, int64_t j, int64_t from, int64_t to) {
     const int64_t line = 64 / (int64_t)sizeof(element);
     if (keys->ahead == 0) return;
@@ -109,23 +114,24 @@ V_INLINE void prefetch_row(const few_keys *keys, int64_t j, int64_t from, int64_
     for (int64_t d = from; d < to; d += line) __builtin_prefetch(row + d, 0, 2);
 }
 
-/* --- S = q K^T ---------------------------------------------------------------------------------------------------------------- */
+/* --- S = q K^T ---------------------------------------------------------------------------------------------------- */
 
-/* Lane i of the result is the sum of the lanes of m[i]. Rounds of a perfect shuffle, as in transpose_square, that add. */
+/*
+ * Lane i of the result is the sum of the lanes of m[i]. Rounds of a perfect shuffle, as in transpose_square, that add.
+ */
 V_INLINE v_f32 sums_of(v_f32 m[V_LANES]) {
     const v_i32 low = TRANSPOSE_LOW, high = low + V_LANES / 2;
 #pragma GCC unroll 4
     for (int half = V_LANES / 2; half > 0; half /= 2) {
 #pragma GCC unroll 8
-        for (int i = 0; i < half; i++)
-            m[i] = v_pick(m[i], m[i + half], low) + v_pick(m[i], m[i + half], high);
+        for (int i = 0; i < half; i++) m[i] = v_pick(m[i], m[i + half], low) + v_pick(m[i], m[i + half], high);
     }
     return m[0];
 }
 
 /*
- * Scores of `rows` rows, a constant 1, 2 or 4, with V_LANES / rows keys from `first` on (a key past the last repeats the last):
- * out[row][key], rows FEW_KEYS apart.
+ * Scores of `rows` rows, a constant 1, 2 or 4, with V_LANES / rows keys from `first` on (a key past the last repeats
+ * the last): out[row][key], rows FEW_KEYS apart.
  */
 V_INLINE void few_scores(int rows, const float *q, int64_t width, const few_keys *k, int64_t first, int64_t D,
                          float *out) {
@@ -161,7 +167,7 @@ V_INLINE void few_scores(int rows, const float *q, int64_t width, const few_keys
     for (int r = 0; r < rows; r++) memcpy(out + r * FEW_KEYS, lanes + r * keys, sizeof(float) * (size_t)keys);
 }
 
-/* --- softmax ------------------------------------------------------------------------------------------------------------------ */
+/* --- softmax ------------------------------------------------------------------------------------------------------ */
 
 /* Replaces the scores of a row by P, and returns the factor for the o so far. */
 V_INLINE float few_softmax(float *s, few_sums *sums) {
@@ -179,11 +185,14 @@ V_INLINE float few_softmax(float *s, few_sums *sums) {
     return decay;
 }
 
-/* --- o = decay o + P V -------------------------------------------------------------------------------------------------------- */
+/* --- o = decay o + P V -------------------------------------------------------------------------------------------- */
 
-/* For `rows` rows, a constant 1, 2 or 4: `pairs` pairs of vectors from element d on; pairs 0: one vector, of which D - d elements exist. */
-V_INLINE void few_columns(int rows, int pairs, const float *p, const float *decay, const few_keys *v,
-                          int64_t D, int64_t d, float *o, int64_t width) {
+/*
+ * For `rows` rows, a constant 1, 2 or 4: `pairs` pairs of vectors from element d on; pairs 0: one vector, of which D -
+ * d elements exist.
+ */
+V_INLINE void few_columns(int rows, int pairs, const float *p, const float *decay, const few_keys *v, int64_t D,
+                          int64_t d, float *o, int64_t width) {
     const int vectors = pairs > 0 ? 2 * pairs : 1;
     v_f32 sum[4][4], x[4];
 #pragma GCC unroll 4
@@ -219,21 +228,18 @@ V_INLINE void few_output(int rows, const float *p, const float *decay, const few
     for (; d < D; d += V_LANES) few_columns(rows, 0, p, decay, v, D, d, o, width);
 }
 
-/* --- items -------------------------------------------------------------------------------------------------------------------- */
+/* --- items -------------------------------------------------------------------------------------------------------- */
 
 /* Scores of rows first .. first+rows-1 of a KV head, which share the loads, with a block of keys. */
-V_INLINE void few_products(int rows, const few *f, few_scratch *s, int first, const float *q,
-                           const few_keys *k) {
+V_INLINE void few_products(int rows, const few *f, few_scratch *s, int first, const float *q, const few_keys *k) {
     for (int64_t j = 0; j < k->count; j += V_LANES / rows) {
-        for (int64_t i = j; i < ls_min(j + V_LANES / rows, k->count); i++)
-            prefetch_row(k, i, 0, f->problem.D);
+        for (int64_t i = j; i < ls_min(j + V_LANES / rows, k->count); i++) prefetch_row(k, i, 0, f->problem.D);
         few_scores(rows, q + first * f->width, f->width, k, j, f->problem.D, s->s + first * FEW_KEYS + j);
     }
 }
 
 V_INLINE void few_outputs(int rows, const few *f, few_scratch *s, int first, const few_keys *v, float *o) {
-    few_output(rows, s->s + first * FEW_KEYS, s->decay + first, v, f->problem.D, o + first * f->width,
-               f->width);
+    few_output(rows, s->s + first * FEW_KEYS, s->decay + first, v, f->problem.D, o + first * f->width, f->width);
 }
 
 /* How many of the rows that are left are computed together. */
@@ -249,11 +255,11 @@ static few_keys keys_of(const few *f, int input, int64_t b, int64_t kv, int64_t 
 }
 
 /*
- * Computes a block of keys for the rows of a KV head. whole: every query of sequence b sees every key of it. more: a whole block follows,
- * which is prefetched.
+ * Computes a block of keys for the rows of a KV head. whole: every query of sequence b sees every key of it. more: a
+ * whole block follows, which is prefetched.
  */
-static void few_block(const few *f, few_scratch *s, int64_t b, int64_t kv, int64_t key, bool whole, bool more,
-                      float *o, few_sums *sums) {
+static void few_block(const few *f, few_scratch *s, int64_t b, int64_t kv, int64_t key, bool whole, bool more, float *o,
+                      few_sums *sums) {
     const problem *p = &f->problem;
     const head_range heads = heads_of(p, kv);
     const int rows = (int)(heads.count * p->n);
@@ -313,7 +319,7 @@ static void run_stretch(void *context, int index, int thread) {
     }
 }
 
-/* --- packing queries and merging stretches ------------------------------------------------------------------------------------- */
+/* --- packing queries and merging stretches ------------------------------------------------------------------------ */
 
 /* The query and query head of a row. */
 typedef struct few_row {
@@ -364,8 +370,7 @@ static void few_begin(const few *f) {
         for (int64_t kv = 0; kv < p->Hkv; kv++) {
             for (int64_t r = 0; r < heads_of(p, kv).count * p->n; r++, to += f->width) {
                 const few_row row = row_of(f, kv, r);
-                few_pack_row(
-                    f, (const element *)q->data + head_offset(q, b, row.head) + row.query * q->stride[1], to);
+                few_pack_row(f, (const element *)q->data + head_offset(q, b, row.head) + row.query * q->stride[1], to);
             }
         }
     }

@@ -1,6 +1,6 @@
 /*
- * Shared by attention.c and its two implementations of `attend`, which computes a row block with a key block: attention_rows.h in
- * vectors, attention_strips.h on AMX.
+ * Shared by attention.c and its two implementations of `attend`, which computes a row block with a key block:
+ * attention_rows.h in vectors, attention_strips.h on AMX.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_FORWARD_H
 #define LS_KERNEL_CPU_ATTENTION_FORWARD_H
@@ -21,7 +21,10 @@
 
 enum { OUT_O, OUT_LSE };
 
-/* Row blocks first..first+count-1 of a KV head: number i is row block i / heads of query head i % heads of that KV head. */
+/*
+ * Row blocks first..first+count-1 of a KV head: number i is row block i / heads of query head i % heads of that KV
+ * head.
+ */
 typedef struct item {
     int32_t b, kv, first, count;
 } item;
@@ -68,8 +71,9 @@ typedef struct forward {
 } forward;
 
 /*
- * Scores in units of log2 are Q K^T · scale · log2 e. packed_factor is the part of that factor by which Q is multiplied when it is packed:
- * all of it for floats, so that scores are not rounded once more before m is subtracted; only the sign for bf16, which would lose bits.
+ * Scores in units of log2 are Q K^T · scale · log2 e. packed_factor is the part of that factor by which Q is multiplied
+ * when it is packed: all of it for floats, so that scores are not rounded once more before m is subtracted; only the
+ * sign for bf16, which would lose bits.
  */
 static float packed_factor(const ls_attention_params *params) {
     if (LS_ATTENTION_PAIRS) return params->scale < 0 ? -1.0f : 1.0f;
@@ -94,11 +98,11 @@ static void mask_row(float *s, const int32_t *kpos, int64_t keys, const int32_t 
 }
 
 /*
- * Writes o and lse of a row. sum: of P = 2^(score - m); from: the sum of P V. If params say merge, the result is merged into the outputs:
- * out += (new - out) * weight of the new keys.
+ * Writes o and lse of a row. sum: of P = 2^(score - m); from: the sum of P V. If params say merge, the result is merged
+ * into the outputs: out += (new - out) * weight of the new keys.
  */
-static void row_end(const ls_kernel_call *call, int64_t b, int64_t head, int64_t query, const float *from,
-                    float m, float sum) {
+static void row_end(const ls_kernel_call *call, int64_t b, int64_t head, int64_t query, const float *from, float m,
+                    float sum) {
     const ls_attention_params *params = call->params;
     const ls_view *o = &call->out[OUT_O], *lse = &call->out[OUT_LSE];
     float *to = (float *)o->data + head_offset(o, b, head) + query * o->stride[1];

@@ -1,11 +1,13 @@
 /*
- * The matrix products inside attention. One micro-kernel computes them all, a register block of C at a time (MICRO_ROWS rows by a panel of columns):
+ * The matrix products inside attention. One micro-kernel computes them all, a register block of C at a time (MICRO_ROWS
+ * rows by a panel of columns):
  *
  *     C[i][j] = sum over k of A[i][k] * B[k][j]      A is broadcast, B and C are vectors
  *
- * k counts units of 32 bits, and so do all buffers here. A unit is one float, or with LS_ATTENTION_PAIRS two bf16 that are adjacent
- * along k and are multiplied and added by one vdpbf16ps (v_multiply_add in register_block.h). A may have any strides, so that products with
- * a transposed A need no copy. B is in dense panels of whole vectors, one panel after the other.
+ * k counts units of 32 bits, and so do all buffers here. A unit is one float, or with LS_ATTENTION_PAIRS two bf16 that
+ * are adjacent along k and are multiplied and added by one vdpbf16ps (v_multiply_add in register_block.h). A may have
+ * any strides, so that products with a transposed A need no copy. B is in dense panels of whole vectors, one panel
+ * after the other.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GEMM_H
 #define LS_KERNEL_CPU_ATTENTION_GEMM_H
@@ -29,8 +31,8 @@
 #endif
 
 /*
- * vdpbf16ps has twice the rate of f32 FMA on AMD (Zen 4, Zen 5), but half of it on Intel (measured on a Granite Rapids: 118 and 236
- * GFLOP/s per core). On Intel the variant with pairs therefore calls the variant that converts to f32.
+ * vdpbf16ps has twice the rate of f32 FMA on AMD (Zen 4, Zen 5), but half of it on Intel (measured on a Granite Rapids:
+ * 118 and 236 GFLOP/s per core). On Intel the variant with pairs therefore calls the variant that converts to f32.
  */
 #if LS_ATTENTION_PAIRS && !LS_ATTENTION_TILES
 static bool pairs_are_fast(void) { return !__builtin_cpu_is("intel"); }
@@ -61,8 +63,8 @@ V_INLINE void products_begin(void) {}
 V_INLINE void products_end(void) {}
 
 /* `vectors` must be a constant where this is inlined. decay NULL: C = A B, otherwise C = decay[row] * C + A B. */
-V_INLINE void register_block(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
-                             const float *b, float *c, int64_t c_row, const float *decay) {
+V_INLINE void register_block(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step, const float *b,
+                             float *c, int64_t c_row, const float *decay) {
     v_f32 sum[MICRO_ROWS][MICRO_VECTORS];
     vector_sums(sum, vectors, depth, a, a_row, a_step, b, NULL);
 #pragma GCC unroll 8
@@ -76,8 +78,8 @@ V_INLINE void register_block(int vectors, int64_t depth, const float *a, int64_t
 }
 
 /* The same for any width from 1 to MICRO_VECTORS; B has panels of that width. */
-static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
-                          const float *b, float *c, int64_t c_row, const float *decay) {
+static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step, const float *b,
+                          float *c, int64_t c_row, const float *decay) {
     switch (vectors) {
     case 1:
         register_block(1, depth, a, a_row, a_step, b, c, c_row, decay);
@@ -97,7 +99,9 @@ static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_
 }
 #endif
 
-/* How the D columns of an output are cut into panels, as evenly as whole vectors allow; the last panel may be narrower. */
+/*
+ * How the D columns of an output are cut into panels, as evenly as whole vectors allow; the last panel may be narrower.
+ */
 typedef struct columns {
     int vectors; /* of all panels; the last vector is padded */
     int panels;

@@ -6,11 +6,11 @@
  *       S = Q K^T   dP = dO V^T   P = 2^(S - lse)   dS = P (dP - delta)
  *       dV += P^T dO   dK += dS^T Q   dQ += dS K             (scale is applied to dK and dQ when they are stored)
  *
- * A task is a pair (batch, KV head) if the number of pairs is a multiple of the threads. Otherwise the key blocks and the row blocks of
- * each pair are divided into as many parts as there are threads, and a task is a key part; in phase f key part i works on query part
- * (i + f) mod parts. No two tasks of a phase write the same dQ, dK or dV, and phases run one after another. So sums have a fixed order,
- * without locks, buffers of partial sums or repeated work. Blocks are assigned to parts back and forth (0 1 1 0 0 1 ...), which balances a
- * causal mask.
+ * A task is a pair (batch, KV head) if the number of pairs is a multiple of the threads. Otherwise the key blocks and
+ * the row blocks of each pair are divided into as many parts as there are threads, and a task is a key part; in phase f
+ * key part i works on query part (i + f) mod parts. No two tasks of a phase write the same dQ, dK or dV, and phases run
+ * one after another. So sums have a fixed order, without locks, buffers of partial sums or repeated work. Blocks are
+ * assigned to parts back and forth (0 1 1 0 0 1 ...), which balances a causal mask.
  */
 #if LS_CPU_ELEMENT_BF16 && defined __AVX512BF16__
 #define LS_ATTENTION_PAIRS 1
@@ -22,7 +22,9 @@
 #include "kernel/cpu/attention_grad_vectors.h"
 #endif
 
-/* Sets f and places its arrays in the workspace at base. Returns the bytes of workspace; base NULL: only counts them. */
+/*
+ * Sets f and places its arrays in the workspace at base. Returns the bytes of workspace; base NULL: only counts them.
+ */
 static size_t backward_carve(backward *f, const ls_kernel_call *call, void *base) {
     const problem p = problem_of(call);
     *f = (backward){.problem = p, .call = call, .columns = columns_of(p.D)};
@@ -53,8 +55,7 @@ static int part_of(int64_t index, int parts) {
 }
 
 /* One key block of a KV head and the row blocks of one part. */
-static void work_key_block(const backward *f, scratch *s, int64_t b, int64_t kv, int64_t index,
-                           int query_part) {
+static void work_key_block(const backward *f, scratch *s, int64_t b, int64_t kv, int64_t index, int query_part) {
     const problem *p = &f->problem;
     const head_range heads = heads_of(p, kv);
     const int64_t start = index * f->keys_each, keys = ls_min(f->keys_each, p->t - start);
@@ -67,8 +68,7 @@ static void work_key_block(const backward *f, scratch *s, int64_t b, int64_t kv,
         if (range.end == 0) continue;
         if (!packed) pack_keys(f, s, b, kv, start);
         packed = true;
-        find_ranges(f, &s->pair, b, i * CACHE_ROWS, group,
-                    range.all && range.start == 0 && range.end == groups_each);
+        find_ranges(f, &s->pair, b, i * CACHE_ROWS, group, range.all && range.start == 0 && range.end == groups_each);
         int64_t after = i + 1;
         while (after < f->row_blocks && part_of(after, f->parts) != query_part) after++;
         for (int64_t h = 0; h < heads.count; h++) {
@@ -102,8 +102,8 @@ static void clear_rows(const ls_view *view, int64_t part, int64_t parts) {
     const int64_t rows = view->size[0] * view->size[1];
     for (int64_t i = ls_part_start(rows, parts, part); i < ls_part_start(rows, parts, part + 1); i++) {
         for (int64_t h = 0; h < view->size[2]; h++) {
-            float *to = (float *)view->data + head_offset(view, i / view->size[1], h) +
-                        i % view->size[1] * view->stride[1];
+            float *to =
+                (float *)view->data + head_offset(view, i / view->size[1], h) + i % view->size[1] * view->stride[1];
             memset(to, 0, sizeof(float) * (size_t)view->size[3]);
         }
     }

@@ -1,6 +1,6 @@
 /*
- * Shared by attention_grad.c and its two inner parts, in vectors (attention_grad_vectors.h) and on AMX (attention_grad_tiles.h): the whole
- * problem, and which register blocks of a pair of cache blocks have work.
+ * Shared by attention_grad.c and its two inner parts, in vectors (attention_grad_vectors.h) and on AMX
+ * (attention_grad_tiles.h): the whole problem, and which register blocks of a pair of cache blocks have work.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GRAD_H
 #define LS_KERNEL_CPU_ATTENTION_GRAD_H
@@ -14,7 +14,10 @@
 #define CACHE_ROWS (LS_ATTENTION_TILES ? 256 : 48)
 #define Q_BLOCKS (CACHE_ROWS / MICRO_ROWS) /* register blocks of a row block */
 #define CACHE_KEYS 384
-/* On AMX a key block has twice as many keys if D is small. Its packed keys and sums fill half of the second-level cache either way. */
+/*
+ * On AMX a key block has twice as many keys if D is small. Its packed keys and sums fill half of the second-level cache
+ * either way.
+ */
 #define CACHE_KEYS_MOST (LS_ATTENTION_TILES ? 2 * CACHE_KEYS : CACHE_KEYS)
 #define K_BLOCKS (CACHE_KEYS / MICRO_ROWS)
 
@@ -66,8 +69,7 @@ static void block_pair_carve(block_pair *pair, const backward *f, carving *c) {
 static void read_row_sums(const backward *f, block_pair *pair, int64_t head) {
     const ls_view *lse = &f->call->in[IN_LSE], *delta = &f->call->in[IN_DELTA];
     const float *from = (const float *)lse->data + pair->b * lse->stride[0] + head * lse->stride[1];
-    const float *delta_from =
-        (const float *)delta->data + pair->b * delta->stride[0] + head * delta->stride[1];
+    const float *delta_from = (const float *)delta->data + pair->b * delta->stride[0] + head * delta->stride[1];
     pair->any_far = false;
     for (int64_t i = 0; i < CACHE_ROWS; i++) {
         const int64_t at = pair->query + i;
@@ -82,8 +84,7 @@ static void read_row_sums(const backward *f, block_pair *pair, int64_t head) {
 }
 
 /* Sets a pair except its lse, delta and kpos. all: every query sees every key. */
-static void find_ranges(const backward *f, block_pair *pair, int64_t b, int64_t query, int64_t first_group,
-                        bool all) {
+static void find_ranges(const backward *f, block_pair *pair, int64_t b, int64_t query, int64_t first_group, bool all) {
     const problem *p = &f->problem;
     const int64_t groups_each = f->keys_each / KEY_GROUP;
     const int64_t last_group = ls_min(first_group + groups_each, f->groups);
@@ -97,8 +98,7 @@ static void find_ranges(const backward *f, block_pair *pair, int64_t b, int64_t 
         if (row >= pair->queries) {
             range = (key_range){0, 0, true};
         } else if (!all) {
-            bounds_find(block, p->spans_each, spans_of(p, b, query + row),
-                        ls_min(MICRO_ROWS, pair->queries - row));
+            bounds_find(block, p->spans_each, spans_of(p, b, query + row), ls_min(MICRO_ROWS, pair->queries - row));
             range = key_range_find(block, p, f->group, first_group, last_group);
         }
         pair->range[i] = range;
@@ -115,8 +115,8 @@ V_INLINE const int32_t *pair_spans(const backward *f, const block_pair *pair, in
 }
 
 /* P of one vector of keys; spans NULL: the query sees all of them. */
-V_INLINE v_f32 probability(const float *scores, float scale, float lse, const int32_t *kpos,
-                           const int32_t *spans, int spans_each) {
+V_INLINE v_f32 probability(const float *scores, float scale, float lse, const int32_t *kpos, const int32_t *spans,
+                           int spans_each) {
     const v_f32 p = unit_exp2(unit_load(scores) * scale - lse);
     return spans ? v_select(keys_visible(kpos, spans, spans_each), p, v_set(0.0f)) : p;
 }
@@ -132,8 +132,8 @@ static void cap_row(const ls_attention_params *params, float *scores, float *dp,
 }
 
 /*
- * Scores of a far row, replaced so that P = 2^score. P is 1 for keys whose score equals lse within rounding, and 0 for lower scores. A
- * higher score contradicts lse and becomes NaN.
+ * Scores of a far row, replaced so that P = 2^score. P is 1 for keys whose score equals lse within rounding, and 0 for
+ * lower scores. A higher score contradicts lse and becomes NaN.
  */
 static void far_row(float *scores, int64_t keys, float scale, float lse) {
     const float slack = fabsf(lse) * 0x1p-20f;
@@ -147,8 +147,8 @@ static void far_row(float *scores, int64_t keys, float scale, float lse) {
 }
 
 /* to[i][d] += factor * from[i][d] */
-static void add_rows(const ls_view *view, int64_t b, int64_t head, int64_t start, int64_t rows,
-                     const float *from, int64_t width, float factor) {
+static void add_rows(const ls_view *view, int64_t b, int64_t head, int64_t start, int64_t rows, const float *from,
+                     int64_t width, float factor) {
     const int64_t D = view->size[3];
     for (int64_t i = 0; i < rows; i++) {
         float *to = (float *)view->data + head_offset(view, b, head) + (start + i) * view->stride[1];

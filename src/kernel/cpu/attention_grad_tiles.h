@@ -1,6 +1,6 @@
 /*
- * attention_grad of a row block and a key block on AMX, in register blocks of 32 queries by 32 keys ("blocks" below), which stay in the
- * first-level cache between the products:
+ * attention_grad of a row block and a key block on AMX, in register blocks of 32 queries by 32 keys ("blocks" below),
+ * which stay in the first-level cache between the products:
  *
  *   for each panel of 32 keys:
  *     for each 32 queries that see some of them:    S = Q K^T   dP = dO V^T,   and between the instructions of these
@@ -47,9 +47,7 @@ typedef struct block {
 static int64_t ds_row_of(const backward *f) { return f->keys_each / UNIT_ELEMENTS; }
 
 /* Columns of dk, dv, q_summed and do_summed: D and padding. */
-static int64_t summed_width(const backward *f) {
-    return (int64_t)ls_round_up((size_t)f->problem.D, MICRO_ROWS);
-}
+static int64_t summed_width(const backward *f) { return (int64_t)ls_round_up((size_t)f->problem.D, MICRO_ROWS); }
 
 static void scratch_carve(scratch *s, const backward *f, carving *c) {
     const int64_t width = summed_width(f), units = row_units(f->problem.D);
@@ -91,8 +89,8 @@ static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int6
 }
 
 /* Packs the blocks of queries from the first to the last that sees some key of the key block. */
-static void pack_queries(const backward *f, const block_pair *pair, const ls_view *view, int64_t head,
-                         float *rows_out, float *summed_out) {
+static void pack_queries(const backward *f, const block_pair *pair, const ls_view *view, int64_t head, float *rows_out,
+                         float *summed_out) {
     const int64_t D = f->problem.D;
     int first = 0, end = Q_BLOCKS;
     while (first < end && pair->range[first].end == 0) first++;
@@ -101,11 +99,13 @@ static void pack_queries(const backward *f, const block_pair *pair, const ls_vie
     const int64_t rows = ls_min(pair->queries - row, rows_there);
     const element *from = rows_of(view, pair->b, head, pair->query + row);
     pack_rows(rows_out + row * f->q_units, from, view->stride[1], rows, rows_there, D, f->q_units, 1);
-    pack_transposed_rows(summed_out + row / UNIT_ELEMENTS, CACHE_ROWS / UNIT_ELEMENTS, from, view->stride[1],
-                         rows, rows_there, D, summed_width(f));
+    pack_transposed_rows(summed_out + row / UNIT_ELEMENTS, CACHE_ROWS / UNIT_ELEMENTS, from, view->stride[1], rows,
+                         rows_there, D, summed_width(f));
 }
 
-/* P and dS of the next pair of rows. Columns of a panel are in the order of pair_rows; add_summed restores their order. */
+/*
+ * P and dS of the next pair of rows. Columns of a panel are in the order of pair_rows; add_summed restores their order.
+ */
 V_INLINE void differentiate_rows(block *at, float scale, bool all, int spans_each) {
     v_f32 p[2], ds[2];
     const int row = 2 * at->done++;
@@ -150,12 +150,12 @@ static bool block_sees_all(const backward *f, const block_pair *pair, int block_
 }
 
 /*
- * C = A B of a block, `depth` units deep. From unit `from` on, P and dS of the block `before` are computed between the tile
- * instructions, `pairs` pairs of rows a step, half of them at a time: the processor runs both at once only if they are within the few
- * hundred instructions of its reorder window.
+ * C = A B of a block, `depth` units deep. From unit `from` on, P and dS of the block `before` are computed between the
+ * tile instructions, `pairs` pairs of rows a step, half of them at a time: the processor runs both at once only if they
+ * are within the few hundred instructions of its reorder window.
  */
-static void product_beside(const backward *f, int64_t depth, const float *a, int64_t a_row, const float *b,
-                           float *c, block *before, int64_t from, int pairs, float scale) {
+static void product_beside(const backward *f, int64_t depth, const float *a, int64_t a_row, const float *b, float *c,
+                           block *before, int64_t from, int pairs, float scale) {
     products_fence();
     sums_clear();
     for (int64_t k = 0; k < depth; k += DEPTH) {
@@ -170,8 +170,8 @@ static void product_beside(const backward *f, int64_t depth, const float *a, int
 }
 
 /*
- * S, dP, P and dS of a panel. S and dP of the previous block are read only after half a product, because it takes that long until the
- * tiles' stores can be read.
+ * S, dP, P and dS of a panel. S and dP of the previous block are read only after half a product, because it takes that
+ * long until the tiles' stores can be read.
  */
 static void panel_blocks(const backward *f, scratch *s, int panel) {
     const problem *p = &f->problem;
@@ -190,11 +190,10 @@ static void panel_blocks(const backward *f, scratch *s, int panel) {
             memset(ds_out, 0, sizeof(float) * BLOCK_UNITS * PANEL);
             continue;
         }
-        product_beside(f, units, s->q_rows + row * f->q_units, f->q_units,
-                       s->k_transposed + panel * PANEL * units, s->s[buffer], &before, late * DEPTH, pairs,
-                       scale);
-        product_beside(f, units, s->do_rows + row * f->q_units, f->q_units,
-                       s->v_transposed + panel * PANEL * units, s->dp[buffer], &before, 0, pairs, scale);
+        product_beside(f, units, s->q_rows + row * f->q_units, f->q_units, s->k_transposed + panel * PANEL * units,
+                       s->s[buffer], &before, late * DEPTH, pairs, scale);
+        product_beside(f, units, s->do_rows + row * f->q_units, f->q_units, s->v_transposed + panel * PANEL * units,
+                       s->dp[buffer], &before, 0, pairs, scale);
         before = (block){.s = s->s[buffer],
                          .dp = s->dp[buffer],
                          .lse = pair->lse + row,
@@ -218,8 +217,8 @@ static void panel_blocks(const backward *f, scratch *s, int panel) {
 }
 
 /* dV^T += dO^T P or dK^T += Q^T dS of a panel: sums over the queries. */
-static void product_by_queries(const backward *f, const scratch *s, int panel, const float *summed,
-                               const float *by_q, float *out) {
+static void product_by_queries(const backward *f, const scratch *s, int panel, const float *summed, const float *by_q,
+                               float *out) {
     const int64_t width = summed_width(f), units = CACHE_ROWS / UNIT_ELEMENTS;
     const int64_t start = s->pair.first[panel] * BLOCK_UNITS;
     const int64_t depth = s->pair.end[panel] * BLOCK_UNITS - start;
@@ -243,8 +242,8 @@ static void product_for_queries(const backward *f, scratch *s, int64_t head) {
                        s->k_columns + d * ds_row + start * PANEL, PANEL, s->dq + d, width, false);
         }
         products_fence();
-        add_rows(&f->call->out[OUT_DQ], pair->b, head, pair->query + row, ls_min(BLOCK, pair->queries - row),
-                 s->dq, width, (float)f->problem.params->scale);
+        add_rows(&f->call->out[OUT_DQ], pair->b, head, pair->query + row, ls_min(BLOCK, pair->queries - row), s->dq,
+                 width, (float)f->problem.params->scale);
     }
 }
 
@@ -262,8 +261,8 @@ static void work_pair(const backward *f, scratch *s, int64_t head) {
 }
 
 /* to[key][d] += factor * from[d][key], for `rows` keys of the key block. */
-static void add_summed(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start,
-                       int64_t rows, const float *from, float factor) {
+static void add_summed(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start, int64_t rows,
+                       const float *from, float factor) {
     const int64_t D = f->problem.D, width = summed_width(f);
     float *to = (float *)view->data + head_offset(view, b, head) + start * view->stride[1];
     for (int64_t first = 0; first < rows; first += PANEL, from += width * PANEL) {

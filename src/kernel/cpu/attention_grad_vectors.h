@@ -1,6 +1,6 @@
 /*
- * The kernel attention_grad for one row block (queries) and one key block, in vectors: S, dP, P and dS of the two blocks are computed in full,
- * one after the other, by the products of attention_gemm.h.
+ * The kernel attention_grad for one row block (queries) and one key block, in vectors: S, dP, P and dS of the two
+ * blocks are computed in full, one after the other, by the products of attention_gemm.h.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GRAD_VECTORS_H
 #define LS_KERNEL_CPU_ATTENTION_GRAD_VECTORS_H
@@ -15,8 +15,7 @@ struct scratch {
     float *k_transposed, *v_transposed, *k_columns; /* a key block, packed */
     /* a row block, packed: as rows, and as operand of sums over queries */
     float *q_rows, *do_rows, *q_summed, *do_summed;
-    float *s,
-        *dp; /* [CACHE_ROWS][S_ROW]; P and dS overwrite them where a unit is one float (UNIT_ELEMENTS 1) */
+    float *s, *dp;  /* [CACHE_ROWS][S_ROW]; P and dS overwrite them where a unit is one float (UNIT_ELEMENTS 1) */
     float *p_by_q;  /* P in units along queries: [CACHE_ROWS / UNIT_ELEMENTS][S_ROW] */
     float *ds_by_q; /* dS likewise */
     float *ds_by_k; /* dS in units along keys: [CACHE_ROWS][S_ROW / UNIT_ELEMENTS] */
@@ -66,11 +65,11 @@ static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int6
 }
 
 /*
- * Packs a row block twice, as rows and as operand of sums over queries, and returns the latter. If there is one panel and a unit is one float, both
- * have the same layout and the block is packed once.
+ * Packs a row block twice, as rows and as operand of sums over queries, and returns the latter. If there is one panel
+ * and a unit is one float, both have the same layout and the block is packed once.
  */
-static float *pack_both(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start,
-                        float *rows_out, float *summed_out) {
+static float *pack_both(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start, float *rows_out,
+                        float *summed_out) {
     const int64_t rows = ls_min(CACHE_ROWS, f->problem.n - start), D = f->problem.D;
     const element *from = rows_of(view, b, head, start);
     pack_rows(rows_out, from, view->stride[1], rows, CACHE_ROWS, D, f->q_units, 1);
@@ -79,7 +78,9 @@ static float *pack_both(const backward *f, const ls_view *view, int64_t b, int64
     return summed_out;
 }
 
-/* P and dS of UNIT_ELEMENTS rows from row i on, for keys from..to-1. spans: of each row, NULL: it sees all these keys. */
+/*
+ * P and dS of UNIT_ELEMENTS rows from row i on, for keys from..to-1. spans: of each row, NULL: it sees all these keys.
+ */
 V_INLINE void differentiate_rows(scratch *s, int64_t i, int64_t from, int64_t to, float scale,
                                  const int32_t *const *spans, int spans_each) {
     const float *lse = s->pair.lse + i, *delta = s->pair.delta + i;
@@ -91,8 +92,7 @@ V_INLINE void differentiate_rows(scratch *s, int64_t i, int64_t from, int64_t to
         for (int r = 0; r < 2; r++) {
             for (int h = 0; h < 2; h++) {
                 const int64_t at = j + h * V_LANES;
-                p[r][h] =
-                    probability(scores + r * S_ROW + at, scale, lse[r], kpos + at, spans[r], spans_each);
+                p[r][h] = probability(scores + r * S_ROW + at, scale, lse[r], kpos + at, spans[r], spans_each);
                 ds[r][h] = p[r][h] * (unit_load(dp + r * S_ROW + at) - delta[r]);
             }
             unit_store(s->ds_by_k + ((i + r) * S_ROW + j) / 2, round_in_order(ds[r][0], ds[r][1]));
@@ -120,8 +120,7 @@ static void differentiate(const backward *f, scratch *s) {
         const int64_t from = range.start * KEY_GROUP, to = range.end * KEY_GROUP;
         const int64_t row = i / UNIT_ELEMENTS * S_ROW;
         for (int64_t r = i; p->params->softcap > 0 && r < i + UNIT_ELEMENTS; r++) {
-            cap_row(p->params, s->s + r * S_ROW + from, s->dp + r * S_ROW + from, to - from,
-                    s->pair.delta[r]);
+            cap_row(p->params, s->s + r * S_ROW + from, s->dp + r * S_ROW + from, to - from, s->pair.delta[r]);
         }
         for (int64_t r = i; s->pair.any_far && r < i + UNIT_ELEMENTS; r++) {
             const float lse = s->pair.far_lse[r];
@@ -141,15 +140,14 @@ static void differentiate(const backward *f, scratch *s) {
 }
 
 /* S = Q K^T or dP = dO V^T, of the blocks of queries that see the panel of keys. */
-static void product_by_keys(const backward *f, scratch *s, const float *rows, const float *transposed,
-                            float *out) {
+static void product_by_keys(const backward *f, scratch *s, const float *rows, const float *transposed, float *out) {
     const int64_t units = row_units(f->problem.D);
     for (int panel = 0; panel < CACHE_KEYS / PANEL; panel++) {
         const int group = panel * PANEL / KEY_GROUP;
         for (int i = s->pair.first[group]; i < s->pair.end[group]; i++) {
             micro_product(MICRO_VECTORS, units, rows + i * MICRO_ROWS * f->q_units, f->q_units, 1,
-                          transposed + panel * PANEL * units, out + i * MICRO_ROWS * S_ROW + panel * PANEL,
-                          S_ROW, NULL);
+                          transposed + panel * PANEL * units, out + i * MICRO_ROWS * S_ROW + panel * PANEL, S_ROW,
+                          NULL);
             for (int a = 0; a < 3; a++) fetch_lines(&s->next[a], 1);
         }
     }
@@ -159,8 +157,8 @@ static const float ones[] = {1, 1, 1, 1, 1, 1};
 _Static_assert(sizeof ones == MICRO_ROWS * sizeof *ones, "one for each row of a register block");
 
 /* dV += P^T dO or dK += dS^T Q: sums over the queries. */
-static void product_by_queries(const backward *f, const scratch *s, const float *by_q,
-                               const float *column_operand, float *out) {
+static void product_by_queries(const backward *f, const scratch *s, const float *by_q, const float *column_operand,
+                               float *out) {
     const int64_t width = f->columns.width;
     for (int panel = 0; panel < f->columns.panels; panel++) {
         const int vectors = columns_in(&f->columns, panel);
@@ -172,14 +170,14 @@ static void product_by_queries(const backward *f, const scratch *s, const float 
             const int64_t start = ls_min(s->pair.first[g], s->pair.first[h]) * MICRO_ROWS / UNIT_ELEMENTS;
             const int64_t depth = ls_max(s->pair.end[g], s->pair.end[h]) * MICRO_ROWS / UNIT_ELEMENTS - start;
             if (depth <= 0) continue;
-            micro_product(vectors, depth, by_q + start * S_ROW + key, 1, S_ROW,
-                          operand + start * vectors * V_LANES, out + key * width + column, width, ones);
+            micro_product(vectors, depth, by_q + start * S_ROW + key, 1, S_ROW, operand + start * vectors * V_LANES,
+                          out + key * width + column, width, ones);
         }
     }
 }
 
-static void add_summed(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start,
-                       int64_t rows, const float *from, float factor) {
+static void add_summed(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start, int64_t rows,
+                       const float *from, float factor) {
     add_rows(view, b, head, start, rows, from, f->columns.width, factor);
 }
 
@@ -194,8 +192,7 @@ static void product_for_queries(const backward *f, scratch *s, int64_t queries) 
             const int64_t start = s->pair.range[i].start * KEY_GROUP / UNIT_ELEMENTS;
             const int64_t depth = s->pair.range[i].end * KEY_GROUP / UNIT_ELEMENTS - start;
             micro_product(vectors, depth, s->ds_by_k + i * MICRO_ROWS * row + start, row, 1,
-                          operand + start * vectors * V_LANES, s->dq + i * MICRO_ROWS * width + column, width,
-                          NULL);
+                          operand + start * vectors * V_LANES, s->dq + i * MICRO_ROWS * width + column, width, NULL);
         }
     }
 }

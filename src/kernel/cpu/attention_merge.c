@@ -1,7 +1,8 @@
 /*
  * attention_merge: merges a partial result (o, lse) of other keys into the one in out.
  * attention_sink: merges the partial result (0, sink) of a key that every query sees and whose value is 0.
- * attention_sink_grad: dsink -= sum over the queries of exp(sink - lse)*delta, in f64; each head is summed by one thread.
+ * attention_sink_grad: dsink -= sum over the queries of exp(sink - lse)*delta, in f64; each head is summed by one
+ * thread.
  */
 #include <math.h>
 
@@ -56,7 +57,7 @@ static ls_status prepare_merge(const ls_kernel_call *call, void **state) {
 const ls_kernel LS_CPU_NAME(attention_merge) = {
     .id = LS_KERNEL_ATTENTION_MERGE, LS_CPU_VARIANT, .prepare = prepare_merge, .run = run_merge};
 
-/* --- the sink ------------------------------------------------------------------------------------------------------------------- */
+/* --- the sink ----------------------------------------------------------------------------------------------------- */
 
 /* Queries start .. end-1 of the B*n queries. */
 static void sink_part(const void *context, int part, int64_t start, int64_t end) {
@@ -73,8 +74,7 @@ static void sink_part(const void *context, int part, int64_t start, int64_t end)
             const double seen = *log_sum, sink = element_to_f32(sinks[h]);
             if (seen == -INFINITY && sink == -INFINITY) continue;
             const float share = (float)(1 / (1 + exp(sink - seen))); /* weight of the keys */
-            for (int64_t d = 0; d < D; d += V_LANES)
-                v_store_f32(row + d, v_load_f32(row + d, D - d) * share, D - d);
+            for (int64_t d = 0; d < D; d += V_LANES) v_store_f32(row + d, v_load_f32(row + d, D - d) * share, D - d);
             *log_sum = (float)(fmax(seen, sink) + log1p(exp(-fabs(seen - sink))));
         }
     }

@@ -1,6 +1,6 @@
 /*
- * Copies of q, k, v and do in the order in which the products of attention_gemm.h read them, in units (one float, or a pair of bf16
- * along the axis that is summed over). Missing rows and columns become 0.
+ * Copies of q, k, v and do in the order in which the products of attention_gemm.h read them, in units (one float, or a
+ * pair of bf16 along the axis that is summed over). Missing rows and columns become 0.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_PACK_H
 #define LS_KERNEL_CPU_ATTENTION_PACK_H
@@ -9,9 +9,7 @@
 #include "kernel/cpu/vmath.h"
 
 /* Units of a row of D elements, rounded up to a multiple of DEPTH. */
-V_INLINE int64_t row_units(int64_t D) {
-    return (int64_t)ls_round_up((size_t)ls_ceil_div(D, UNIT_ELEMENTS), DEPTH);
-}
+V_INLINE int64_t row_units(int64_t D) { return (int64_t)ls_round_up((size_t)ls_ceil_div(D, UNIT_ELEMENTS), DEPTH); }
 
 /* V_LANES units of a row of D elements, from its unit `from` on. */
 V_INLINE v_f32 load_row_units(const element *row, int64_t from, int64_t D) {
@@ -42,7 +40,10 @@ V_INLINE v_u32 load_bits(const element *row, int64_t from, int64_t D) {
 }
 #endif
 
-/* V_LANES units from element `from` on: pairs of the elements of two rows, or one row as floats. NULL is a row of zeros. */
+/*
+ * V_LANES units from element `from` on: pairs of the elements of two rows, or one row as floats. NULL is a row of
+ * zeros.
+ */
 V_INLINE v_f32 load_paired_rows(const element *row, const element *next, int64_t from, int64_t D) {
 #if LS_ATTENTION_PAIRS
     return (v_f32)(load_bits(row, from, D) | load_bits(next, from, D) << 16);
@@ -62,8 +63,8 @@ V_INLINE v_f32 unit_times(v_f32 unit, float factor) {
 }
 
 /* Rows as operand A, times factor: out[rows_out][units], units >= row_units(D) and a multiple of V_LANES. */
-static void pack_rows(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
-                      int64_t D, int64_t units, float factor) {
+static void pack_rows(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out, int64_t D,
+                      int64_t units, float factor) {
     for (int64_t i = 0; i < rows_out; i++) {
         for (int64_t d = 0; d < units; d += V_LANES) {
             const v_f32 v = i < rows ? load_row_units(in + i * stride, d, D) : v_set(0.0f);
@@ -73,8 +74,7 @@ static void pack_rows(float *out, const element *in, int64_t stride, int64_t row
 }
 
 /* in[rows][D] transposed as operand B: panels of PANEL rows of `in`, each [row_units(D)][PANEL], for rows_out rows. */
-static void pack_transposed(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
-                            int64_t D) {
+static void pack_transposed(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out, int64_t D) {
     const int64_t units = row_units(D);
     for (int64_t r = 0; r < rows_out; r += V_LANES) {
         float *panel = out + r / PANEL * PANEL * units + r % PANEL;
@@ -92,8 +92,8 @@ static void pack_transposed(float *out, const element *in, int64_t stride, int64
 
 #if LS_ATTENTION_TILES
 /*
- * Half 0 or 1 of two rows of 2*V_LANES elements, paired element by element. The instruction pairs within 128-bit lanes, so unit j of a
- * half has element paired_column(half, j) of both rows.
+ * Half 0 or 1 of two rows of 2*V_LANES elements, paired element by element. The instruction pairs within 128-bit lanes,
+ * so unit j of a half has element paired_column(half, j) of both rows.
  */
 V_INLINE v_f32 pair_rows(int half, v_f32 even, v_f32 odd) {
     return (v_f32)(half ? _mm512_unpackhi_epi16((__m512i)even, (__m512i)odd)
@@ -103,11 +103,11 @@ V_INLINE v_f32 pair_rows(int half, v_f32 even, v_f32 odd) {
 V_INLINE int64_t paired_column(int half, int j) { return j / 4 * 8 + half * 4 + j % 4; }
 
 /*
- * in[rows][D] transposed as operand A of sums over rows: out[width][rows_out / UNIT_ELEMENTS], rows of `out` out_row units apart, width a
- * multiple of PANEL.
+ * in[rows][D] transposed as operand A of sums over rows: out[width][rows_out / UNIT_ELEMENTS], rows of `out` out_row
+ * units apart, width a multiple of PANEL.
  */
-V_INLINE void pack_transposed_rows(float *out, int64_t out_row, const element *in, int64_t stride,
-                                   int64_t rows, int64_t rows_out, int64_t D, int64_t width) {
+V_INLINE void pack_transposed_rows(float *out, int64_t out_row, const element *in, int64_t stride, int64_t rows,
+                                   int64_t rows_out, int64_t D, int64_t width) {
     for (int64_t u = 0; u < rows_out / UNIT_ELEMENTS; u += V_LANES) {
         for (int64_t d = 0; d < width; d += PANEL) {
             v_f32 m[2][V_LANES];
@@ -115,14 +115,12 @@ V_INLINE void pack_transposed_rows(float *out, int64_t out_row, const element *i
             for (int i = 0; i < V_LANES; i++) {
                 const int64_t r = (u + i) * UNIT_ELEMENTS;
                 const v_f32 even = r < rows ? load_row_units(in + r * stride, d / 2, D) : v_set(0.0f);
-                const v_f32 odd =
-                    r + 1 < rows ? load_row_units(in + (r + 1) * stride, d / 2, D) : v_set(0.0f);
+                const v_f32 odd = r + 1 < rows ? load_row_units(in + (r + 1) * stride, d / 2, D) : v_set(0.0f);
                 for (int h = 0; h < 2; h++) m[h][i] = pair_rows(h, even, odd);
             }
             for (int h = 0; h < 2; h++) {
                 transpose_square(m[h]);
-                for (int j = 0; j < V_LANES; j++)
-                    unit_store(out + (d + paired_column(h, j)) * out_row + u, m[h][j]);
+                for (int j = 0; j < V_LANES; j++) unit_store(out + (d + paired_column(h, j)) * out_row + u, m[h][j]);
             }
         }
     }
@@ -130,8 +128,7 @@ V_INLINE void pack_transposed_rows(float *out, int64_t out_row, const element *i
 #endif
 
 /* One unit of rows for a panel of columns, from element d on. */
-V_INLINE void pack_unit(float *out, const element *row, const element *next, int64_t d, int64_t D,
-                        int vectors) {
+V_INLINE void pack_unit(float *out, const element *row, const element *next, int64_t d, int64_t D, int vectors) {
 #if LS_ATTENTION_TILES
     (void)vectors; /* always a PANEL */
     const v_f32 even = row ? load_row_units(row, d / 2, D) : v_set(0.0f);
@@ -141,24 +138,23 @@ V_INLINE void pack_unit(float *out, const element *row, const element *next, int
     unit_store(out + V_LANES,
                (v_f32)_mm512_permutex2var_epi64(low, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), high));
 #else
-    for (int j = 0; j < vectors; j++)
-        unit_store(out + j * V_LANES, load_paired_rows(row, next, d + j * V_LANES, D));
+    for (int j = 0; j < vectors; j++) unit_store(out + j * V_LANES, load_paired_rows(row, next, d + j * V_LANES, D));
 #endif
 }
 
 /*
- * in[rows][D] as operand B of sums over rows: panels of columns, each [rows_out / UNIT_ELEMENTS][columns_in * V_LANES]. Only rows
- * from..to-1, whole units, are written.
+ * in[rows][D] as operand B of sums over rows: panels of columns, each [rows_out / UNIT_ELEMENTS][columns_in * V_LANES].
+ * Only rows from..to-1, whole units, are written.
  */
-static void pack_columns(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
-                         int64_t from, int64_t to, int64_t D, const columns *c) {
+static void pack_columns(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out, int64_t from,
+                         int64_t to, int64_t D, const columns *c) {
     for (int p = 0; p < c->panels; p++) {
         const int vectors = columns_in(c, p);
         for (int64_t r = from; r < to; r += UNIT_ELEMENTS) {
             const element *row = r < rows ? in + r * stride : NULL;
             const element *next = r + 1 < rows ? in + (r + 1) * stride : NULL;
-            pack_unit(out + r / UNIT_ELEMENTS * vectors * V_LANES, row, next, (int64_t)p * c->each * V_LANES,
-                      D, vectors);
+            pack_unit(out + r / UNIT_ELEMENTS * vectors * V_LANES, row, next, (int64_t)p * c->each * V_LANES, D,
+                      vectors);
         }
         out += rows_out / UNIT_ELEMENTS * vectors * V_LANES;
     }
@@ -170,8 +166,7 @@ V_INLINE v_f32 round_to_pairs(v_f32 low, v_f32 high) {
     const __m512i alternating =
         (__m512i)(v_u32){0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007,
                          0x180008, 0x190009, 0x1a000a, 0x1b000b, 0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f};
-    return (v_f32)_mm512_permutexvar_epi16(alternating,
-                                           (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
+    return (v_f32)_mm512_permutexvar_epi16(alternating, (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
 }
 
 /* 2^x, accurate enough for a result that is rounded to `element`. */

@@ -1,6 +1,6 @@
 /*
- * Shared by attention and attention_grad, besides products: the problem read from a call, which keys a group of queries sees, the layout
- * of a workspace, and rows to prefetch.
+ * Shared by attention and attention_grad, besides products: the problem read from a call, which keys a group of queries
+ * sees, the layout of a workspace, and rows to prefetch.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_PROBLEM_H
 #define LS_KERNEL_CPU_ATTENTION_PROBLEM_H
@@ -13,8 +13,8 @@
 #define LN_2 0.69314718055994531
 
 /*
- * From this score on (in units of log2) neighbouring f32 numbers are 16 apart: the difference of two scores that were not rounded in the
- * same way is meaningless, and 2 to the power of it overflows.
+ * From this score on (in units of log2) neighbouring f32 numbers are 16 apart: the difference of two scores that were
+ * not rounded in the same way is meaningless, and 2 to the power of it overflows.
  */
 #define FAR_SCORE 0x1p27f
 
@@ -99,7 +99,10 @@ static void bounds_find(bounds *out, int spans_each, const int32_t *spans, int64
     }
 }
 
-/* Whether the queries see keys at positions first..last. SEES_ALL and SEES_NONE are certain; SEES_SOME may also be all or none. */
+/*
+ * Whether the queries see keys at positions first..last. SEES_ALL and SEES_NONE are certain; SEES_SOME may also be all
+ * or none.
+ */
 typedef enum sight { SEES_NONE, SEES_SOME, SEES_ALL } sight;
 
 static sight bounds_see(const bounds *b, int spans_each, int32_t first, int32_t last) {
@@ -133,8 +136,8 @@ typedef struct key_range {
     bool all;
 } key_range;
 
-static key_range key_range_find(const bounds *b, const problem *p, const key_group *groups,
-                                int64_t first_group, int64_t last_group) {
+static key_range key_range_find(const bounds *b, const problem *p, const key_group *groups, int64_t first_group,
+                                int64_t last_group) {
     key_range range = {0, 0, true};
     for (int64_t g = first_group; g < last_group; g++) {
         sight seen = bounds_see(b, p->spans_each, groups[g].first, groups[g].last);
@@ -176,8 +179,8 @@ static void *carve(carving *c, int64_t count, size_t size) {
 }
 
 /*
- * Rows that will be packed soon. They are fetched into the second-level cache, a few lines at a time between products, because the
- * processor's prefetcher does not predict rows that are so far apart (by a row of all heads).
+ * Rows that will be packed soon. They are fetched into the second-level cache, a few lines at a time between products,
+ * because the processor's prefetcher does not predict rows that are so far apart (by a row of all heads).
  */
 typedef struct ahead {
     const char *row;

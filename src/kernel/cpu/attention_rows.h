@@ -32,7 +32,10 @@ V_INLINE v_f32 largest(const float *s, int64_t keys) {
     return v_max(most, most2);
 }
 
-/* exponentials. Scores far from 0 are first multiplied by scale, so that they are rounded like shift, which is one of them. */
+/*
+ * exponentials. Scores far from 0 are first multiplied by scale, so that they are rounded like shift, which is one of
+ * them.
+ */
 V_INLINE v_f32 exponentials_from(float *s, float *p, int64_t keys, float *scale, float shift) {
     if (LS_ATTENTION_PAIRS && fabsf(shift) >= FAR_SCORE) {
         scale_row(s, keys, *scale);
@@ -42,10 +45,10 @@ V_INLINE v_f32 exponentials_from(float *s, float *p, int64_t keys, float *scale,
 }
 
 /*
- * One row: updates m and l[V_LANES] with the scores s[keys], writes P into p, and the factor for O into decay. Scores somewhat above m
- * are harmless, because f32 and bf16 reach to 2^127. So a row usually keeps its m, which saves the maximum over the lanes; m is computed
- * anew only if scores are far above it. If p is not s, the sum shows that (too large, or NaN); otherwise the scores are checked before
- * P overwrites them.
+ * One row: updates m and l[V_LANES] with the scores s[keys], writes P into p, and the factor for O into decay. Scores
+ * somewhat above m are harmless, because f32 and bf16 reach to 2^127. So a row usually keeps its m, which saves the
+ * maximum over the lanes; m is computed anew only if scores are far above it. If p is not s, the sum shows that (too
+ * large, or NaN); otherwise the scores are checked before P overwrites them.
  */
 V_INLINE void softmax_row(float *s, float *p, int64_t keys, float scale, float *m, float *l, float *decay) {
     const float before = *m, too_large = 0x1p40f, too_far = 40;
@@ -92,8 +95,7 @@ static void row_scores(const forward *f, scratch *s, const row_block *rows, int 
             const int group = panel * PANEL / KEY_GROUP;
             if (group < s->range[i].start || group >= s->range[i].end) continue;
             micro_product(MICRO_VECTORS, units, rows->q + i * MICRO_ROWS * f->q_units, f->q_units, 1,
-                          s->k + panel * PANEL * units, s->s + i * MICRO_ROWS * S_ROW + panel * PANEL, S_ROW,
-                          NULL);
+                          s->k + panel * PANEL * units, s->s + i * MICRO_ROWS * S_ROW + panel * PANEL, S_ROW, NULL);
             fetch_lines(&s->next_k, 1);
             fetch_lines(&s->next_v, 1);
         }

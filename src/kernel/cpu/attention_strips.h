@@ -1,14 +1,14 @@
 /*
- * `attend` on AMX: a row block and a key block, in strips of 32 rows, each in register blocks of 32 keys. The products of a block take as long as
- * its exponentials, and the processor computes both at once if their instructions alternate:
+ * `attend` on AMX: a row block and a key block, in strips of 32 rows, each in register blocks of 32 keys. The products
+ * of a block take as long as its exponentials, and the processor computes both at once if their instructions alternate:
  *
  *   step j:  S(j) = Q K(j)^T in tiles, and between its instructions
  *            S(j-1) is stored from tiles to memory, and P(j-2) = 2^(S(j-2) - m) is computed, summed and rounded
  *   then     S(j-1) is masked, and rows that have seen no key so far get its largest score as m
  *   at last  O += P V, for all blocks
  *
- * Scores somewhat above m are harmless, because f32 and bf16 reach to 2^127: only if the sum of a row is too large (or NaN), m is computed
- * anew and the strip repeated.
+ * Scores somewhat above m are harmless, because f32 and bf16 reach to 2^127: only if the sum of a row is too large (or
+ * NaN), m is computed anew and the strip repeated.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_STRIPS_H
 #define LS_KERNEL_CPU_ATTENTION_STRIPS_H
@@ -23,7 +23,9 @@ typedef struct square {
     int64_t row;
 } square;
 
-/* The rows of a block whose P is not computed yet, from scores to P. The pointers are those of the next pair of rows. */
+/*
+ * The rows of a block whose P is not computed yet, from scores to P. The pointers are those of the next pair of rows.
+ */
 typedef struct exponentials {
     int pairs; /* of rows that are left */
     float scale;
@@ -84,17 +86,18 @@ static void square_store(square *of) {
 }
 
 /*
- * A product of 32 rows of A by 32 columns of B; add: plus the numbers at `to`. The result stays in the tiles and *held becomes `to`. The
- * old contents of the tiles are stored to the old *held, each tile just before it is overwritten, so that the multiplier waits for no
- * other. There are `steps` steps of DEPTH units: those of A are a_step apart, B is dense.
+ * A product of 32 rows of A by 32 columns of B; add: plus the numbers at `to`. The result stays in the tiles and *held
+ * becomes `to`. The old contents of the tiles are stored to the old *held, each tile just before it is overwritten, so
+ * that the multiplier waits for no other. There are `steps` steps of DEPTH units: those of A are a_step apart, B is
+ * dense.
  */
-V_INLINE void square_product(int64_t steps, const float *a, int64_t a_row, int64_t a_step, const float *b,
-                             square *held, square to, bool add, exponentials *meanwhile) {
+V_INLINE void square_product(int64_t steps, const float *a, int64_t a_row, int64_t a_step, const float *b, square *held,
+                             square to, bool add, exponentials *meanwhile) {
     const int64_t a_bytes = a_row * 4, b_bytes = PANEL * 4, c_bytes = to.row * 4, old_bytes = held->row * 4;
     const int pairs = (int)ls_ceil_div(BLOCK / 2, 4 * steps);
     float *old = held->at;
     exponentials rows = *meanwhile, *e = &rows; /* a copy, which stays in registers */
-    __asm__ volatile("" ::: "memory"); /* the compiler does not know that the intrinsics read memory */
+    __asm__ volatile("" ::: "memory");          /* the compiler does not know that the intrinsics read memory */
 #define FIRST(sum, offset, old_offset)                             \
     if (i == 0) {                                                  \
         if (old) _tile_stored(sum, old + (old_offset), old_bytes); \
@@ -135,8 +138,7 @@ static float *scores_of(const strip *t, int j) { return t->s->s + j % 2 * BLOCK 
 
 static exponentials exponentials_of(const strip *t, int j) {
     if (j < 0) return (exponentials){.pairs = 0};
-    return (exponentials){BLOCK / 2, t->scale, scores_of(t, j), t->s->p + j * BLOCK_UNITS,
-                          t->s->sum, t->shift};
+    return (exponentials){BLOCK / 2, t->scale, scores_of(t, j), t->s->p + j * BLOCK_UNITS, t->s->sum, t->shift};
 }
 
 static void score_block(const strip *t, int j, square *held, exponentials *e) {
@@ -146,9 +148,7 @@ static void score_block(const strip *t, int j, square *held, exponentials *e) {
                    (square){scores_of(t, j), BLOCK}, false, e);
 }
 
-static float row_largest(const float *s) {
-    return v_largest_lane(v_max(unit_load(s), unit_load(s + V_LANES)));
-}
+static float row_largest(const float *s) { return v_largest_lane(v_max(unit_load(s), unit_load(s + V_LANES))); }
 
 /* Makes the strip far if an m is beyond FAR_SCORE. Returns whether it was not far before. */
 static bool becomes_far(strip *t) {
@@ -166,9 +166,8 @@ static void settle_block(strip *t, int j) {
     const int group = t->start + j;
     const bounds *seen = t->rows->block + t->row / MICRO_ROWS * p->spans_each;
     const int64_t first = t->key_group + group;
-    const bool whole =
-        bounds_see(seen, p->spans_each, t->f->group[first].first, t->f->group[first].last) == SEES_ALL &&
-        (first + 1) * KEY_GROUP <= p->t;
+    const bool whole = bounds_see(seen, p->spans_each, t->f->group[first].first, t->f->group[first].last) == SEES_ALL &&
+                       (first + 1) * KEY_GROUP <= p->t;
     if (t->far) scale_row(scores_of(t, j), BLOCK * BLOCK, t->factor);
     if (whole && t->all_have && p->params->softcap <= 0) return;
     float *m = t->rows->m + t->row;

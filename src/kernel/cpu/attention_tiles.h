@@ -1,6 +1,6 @@
 /*
- * The micro-kernel of attention_gemm.h for AMX (tiles.h): tiles of 16 rows of 64 bytes, multiplied by TDPBF16PS. A row of A is contiguous;
- * a row of B is V_LANES columns of one unit.
+ * The micro-kernel of attention_gemm.h for AMX (tiles.h): tiles of 16 rows of 64 bytes, multiplied by TDPBF16PS. A row
+ * of A is contiguous; a row of B is V_LANES columns of one unit.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_TILES_H
 #define LS_KERNEL_CPU_ATTENTION_TILES_H
@@ -24,8 +24,8 @@ V_INLINE void products_end(void) { tiles_end(); }
 V_INLINE void products_fence(void) { __asm__ volatile("" ::: "memory"); }
 
 /*
- * The steps of a product, for callers that put other work between them: clear the sums; add A B of one DEPTH for the first V_LANES
- * columns and then for the last; store the sums as 32 x 32 floats.
+ * The steps of a product, for callers that put other work between them: clear the sums; add A B of one DEPTH for the
+ * first V_LANES columns and then for the last; store the sums as 32 x 32 floats.
  */
 V_INLINE void sums_clear(void) {
     _tile_zero(SUM_00);
@@ -65,9 +65,11 @@ V_INLINE void sums_store(float *c, int64_t c_row) {
     _tile_stored(SUM_11, c + TILE_ROWS * c_row + V_LANES, c_bytes);
 }
 
-/* `vectors` must be a constant where this is inlined; depth is a multiple of DEPTH. add: C += A B, otherwise C = A B. */
-V_INLINE void register_block(int vectors, int64_t depth, const float *a, int64_t a_row, const float *b,
-                             int64_t b_row, float *c, int64_t c_row, bool add) {
+/*
+ * `vectors` must be a constant where this is inlined; depth is a multiple of DEPTH. add: C += A B, otherwise C = A B.
+ */
+V_INLINE void register_block(int vectors, int64_t depth, const float *a, int64_t a_row, const float *b, int64_t b_row,
+                             float *c, int64_t c_row, bool add) {
     const int64_t a_bytes = a_row * 4, b_bytes = b_row * 4, c_bytes = c_row * 4;
     __asm__ volatile("" ::: "memory"); /* the compiler does not know that the intrinsics read memory */
     if (add) {
@@ -110,8 +112,8 @@ V_INLINE void register_block(int vectors, int64_t depth, const float *a, int64_t
     }
 }
 
-V_INLINE void product_of(int vectors, int64_t depth, const float *a, int64_t a_row, const float *b,
-                         int64_t b_row, float *c, int64_t c_row, bool add) {
+V_INLINE void product_of(int vectors, int64_t depth, const float *a, int64_t a_row, const float *b, int64_t b_row,
+                         float *c, int64_t c_row, bool add) {
     if (vectors == 1)
         register_block(1, depth, a, a_row, b, b_row, c, c_row, add);
     else

@@ -1,8 +1,10 @@
 /*
- * matmul by oneDNN: C is cut into one part per thread, by rows, or by columns if there are few rows; oneDNN computes each part on its
- * thread. Where oneDNN does not support bf16 (below AVX-512), operands are first converted to f32 in the workspace.
+ * matmul by oneDNN: C is cut into one part per thread, by rows, or by columns if there are few rows; oneDNN computes
+ * each part on its thread. Where oneDNN does not support bf16 (below AVX-512), operands are first converted to f32 in
+ * the workspace.
  *
- * Workspace: scratch memory of each part | f32 copies of A, B, bias and C if they are converted, each rounded up to 64 bytes.
+ * Workspace: scratch memory of each part | f32 copies of A, B, bias and C if they are converted, each rounded up to 64
+ * bytes.
  */
 #include <stdlib.h>
 
@@ -185,8 +187,7 @@ static void widen_operands(matmul_job *job, ls_pool *pool, int threads) {
     for (int i = 0; i < OPERANDS; i++) {
         if (plan->elements[i] == 0 || (i == OPERAND_C && !plan->whole.accumulate)) continue;
         const one_operand o = {job, i};
-        ls_cpu_split(pool, plan->elements[i], ls_cpu_parts(plan->elements[i], 16384, threads),
-                     widen_operand_part, &o);
+        ls_cpu_split(pool, plan->elements[i], ls_cpu_parts(plan->elements[i], 16384, threads), widen_operand_part, &o);
     }
     job->data.a = widened(job, OPERAND_A);
     job->data.b = widened(job, OPERAND_B);
@@ -204,6 +205,5 @@ void ls_cpu_matmul_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     if (m->plan.widened) widen_operands(&job, pool, call->threads);
     ls_pool_run(pool, m->plan.parts, run_part, &job);
     const int64_t narrowed = m->plan.elements[OPERAND_C];
-    if (narrowed > 0)
-        ls_cpu_split(pool, narrowed, ls_cpu_parts(narrowed, 16384, call->threads), narrow_c_part, &job);
+    if (narrowed > 0) ls_cpu_split(pool, narrowed, ls_cpu_parts(narrowed, 16384, call->threads), narrow_c_part, &job);
 }

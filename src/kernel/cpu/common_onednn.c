@@ -7,8 +7,9 @@
 #include "base/base.h"
 
 /*
- * Debian's oneDNN is built with OpenMP. Its loops read the number of threads that the calling thread may use, a setting of that thread
- * only; with 1 they run inline. The functions are weak because a oneDNN built without OpenMP does not link libgomp.
+ * Debian's oneDNN is built with OpenMP. Its loops read the number of threads that the calling thread may use, a setting
+ * of that thread only; with 1 they run inline. The functions are weak because a oneDNN built without OpenMP does not
+ * link libgomp.
  */
 int omp_get_max_threads(void) __attribute__((weak));
 void omp_set_num_threads(int) __attribute__((weak));
@@ -25,8 +26,8 @@ static void end_single_thread(int before) {
 }
 
 enum { A, B, C, SCRATCH, BIAS, ARGUMENTS };
-static const int argument_name[ARGUMENTS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST,
-                                             DNNL_ARG_SCRATCHPAD, DNNL_ARG_BIAS};
+static const int argument_name[ARGUMENTS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD,
+                                             DNNL_ARG_BIAS};
 
 struct ls_onednn {
     dnnl_engine_t engine;
@@ -41,8 +42,8 @@ struct ls_onednn {
 #define STEP(status, call) \
     if ((status) == dnnl_success) (status) = (call)
 
-static dnnl_status_t matrix(dnnl_memory_desc_t *out, int64_t rows, int64_t columns, int64_t row,
-                            int64_t column, ls_dtype dtype) {
+static dnnl_status_t matrix(dnnl_memory_desc_t *out, int64_t rows, int64_t columns, int64_t row, int64_t column,
+                            ls_dtype dtype) {
     const dnnl_dims_t size = {rows, columns}, stride = {row, column};
     return dnnl_memory_desc_init_by_strides(out, 2, size, dtype == LS_BF16 ? dnnl_bf16 : dnnl_f32, stride);
 }
@@ -172,8 +173,7 @@ void ls_onednn_run(ls_onednn *product, const ls_onednn_data *data) {
     for (int i = 0; i < product->n_arguments; i++) {
         STEP(status, dnnl_memory_set_data_handle(product->arguments[i].memory, handle[i]));
     }
-    STEP(status, dnnl_primitive_execute(product->primitive, product->stream, product->n_arguments,
-                                        product->arguments));
+    STEP(status, dnnl_primitive_execute(product->primitive, product->stream, product->n_arguments, product->arguments));
     end_single_thread(before);
     LS_ASSERT(status == dnnl_success);
 }

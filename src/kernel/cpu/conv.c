@@ -1,7 +1,7 @@
 /*
- * conv and conv_dw: a short depth-wise convolution along tokens, in vectors over channels. The weight is [W,E], so a tap is a
- * contiguous row. Threads split the tokens in conv and the channels in conv_dw, so that a sum over tokens is computed by one thread:
- * in f32 over STRETCH tokens; these sums are added in f64.
+ * conv and conv_dw: a short depth-wise convolution along tokens, in vectors over channels. The weight is [W,E], so a
+ * tap is a contiguous row. Threads split the tokens in conv and the channels in conv_dw, so that a sum over tokens is
+ * computed by one thread: in f32 over STRETCH tokens; these sums are added in f64.
  */
 #include "kernel/cpu/cpu_impl.h"
 

@@ -1,7 +1,7 @@
 /* Kernels that move data: copy, cast, accumulate and fill. */
 #include "kernel/cpu/cpu_impl.h"
 
-/* --- two strided views of one shape, as runs of elements that are contiguous in both ------------------------------------------- */
+/* --- two strided views of one shape, as runs of elements that are contiguous in both ------------------------------ */
 
 /* The views have the same sizes; ndim dimensions are around a run, outermost first. */
 typedef struct runs {
@@ -13,8 +13,8 @@ typedef struct runs {
 static runs runs_of(const ls_view *a, const ls_view *b) {
     runs out = {.length = 1};
     int dims = a->ndim;
-    while (dims > 0 && (a->size[dims - 1] == 1 ||
-                        (a->stride[dims - 1] == out.length && b->stride[dims - 1] == out.length))) {
+    while (dims > 0 &&
+           (a->size[dims - 1] == 1 || (a->stride[dims - 1] == out.length && b->stride[dims - 1] == out.length))) {
         out.length *= a->size[--dims];
     }
     out.ndim = dims;
@@ -30,8 +30,7 @@ static runs runs_of(const ls_view *a, const ls_view *b) {
 typedef void (*piece_body)(const ls_kernel_call *call, int64_t at_a, int64_t at_b, int64_t count);
 
 /* Calls the body for the contiguous pieces of elements [start, end), in order. */
-static void for_each_piece(const runs *r, int64_t start, int64_t end, piece_body body,
-                           const ls_kernel_call *call) {
+static void for_each_piece(const runs *r, int64_t start, int64_t end, piece_body body, const ls_kernel_call *call) {
     while (start < end) {
         int64_t run = start / r->length;
         const int64_t inside = start % r->length, count = ls_min(r->length - inside, end - start);
@@ -46,7 +45,7 @@ static void for_each_piece(const runs *r, int64_t start, int64_t end, piece_body
     }
 }
 
-/* --- the kernels --------------------------------------------------------------------------------------------------------------- */
+/* --- the kernels -------------------------------------------------------------------------------------------------- */
 
 typedef struct strided {
     const ls_kernel_call *call;
@@ -143,11 +142,8 @@ static ls_status prepare_fill(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_FILL, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(copy) = {
-    .id = LS_KERNEL_COPY, LS_CPU_VARIANT, .prepare = prepare_copy, .run = copy_run};
-const ls_kernel LS_CPU_NAME(cast) = {
-    .id = LS_KERNEL_CAST, LS_CPU_VARIANT, .prepare = prepare_cast, .run = cast_run};
+const ls_kernel LS_CPU_NAME(copy) = {.id = LS_KERNEL_COPY, LS_CPU_VARIANT, .prepare = prepare_copy, .run = copy_run};
+const ls_kernel LS_CPU_NAME(cast) = {.id = LS_KERNEL_CAST, LS_CPU_VARIANT, .prepare = prepare_cast, .run = cast_run};
 const ls_kernel LS_CPU_NAME(accumulate) = {
     .id = LS_KERNEL_ACCUMULATE, LS_CPU_VARIANT, .prepare = prepare_accumulate, .run = accumulate_run};
-const ls_kernel LS_CPU_NAME(fill) = {
-    .id = LS_KERNEL_FILL, LS_CPU_VARIANT, .prepare = prepare_fill, .run = fill_run};
+const ls_kernel LS_CPU_NAME(fill) = {.id = LS_KERNEL_FILL, LS_CPU_VARIANT, .prepare = prepare_fill, .run = fill_run};

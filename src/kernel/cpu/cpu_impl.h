@@ -1,6 +1,6 @@
 /*
- * The fast kernels, for the files of this folder. Each file is compiled once per isa and element type (cmake/CpuKernels.cmake):
- * `element` is the type of the arrays' elements; arithmetic is in vectors of f32.
+ * The fast kernels, for the files of this folder. Each file is compiled once per isa and element type
+ * (cmake/CpuKernels.cmake): `element` is the type of the arrays' elements; arithmetic is in vectors of f32.
  */
 #ifndef LS_KERNEL_CPU_IMPL_H
 #define LS_KERNEL_CPU_IMPL_H
@@ -71,20 +71,19 @@ V_INLINE ls_status check_only(ls_kernel_id id, const ls_kernel_call *call, void 
 }
 
 /* Runs the body over n rows of `row` elements each, in parts on the threads; the call is the body's context. */
-V_INLINE void run_elements(const ls_kernel_call *call, ls_pool *pool, int64_t n, int64_t row,
-                           ls_cpu_body body) {
+V_INLINE void run_elements(const ls_kernel_call *call, ls_pool *pool, int64_t n, int64_t row, ls_cpu_body body) {
     const int64_t elements_of_a_part = 16384; /* at least */
     const int64_t least = ls_max(1, elements_of_a_part / ls_max(1, row));
     ls_cpu_split(pool, n, ls_cpu_parts(n, least, call->threads), body, call);
 }
 
-/* --- sums of rows, for column_sum and embedding_grad ----------------------------------------------------------------------- */
+/* --- sums of rows, for column_sum and embedding_grad -------------------------------------------------------------- */
 
 enum { COLUMN_BLOCK = 64, COLUMN_FLUSH_ROWS = 64 };
 
 /*
- * out[0..columns) += the sum of rows order[0..rows) of x (order NULL: rows 0..rows-1), columns <= COLUMN_BLOCK. Rows of x are `stride`
- * elements apart. Sums over COLUMN_FLUSH_ROWS rows are in f32; these are added in f64.
+ * out[0..columns) += the sum of rows order[0..rows) of x (order NULL: rows 0..rows-1), columns <= COLUMN_BLOCK. Rows of
+ * x are `stride` elements apart. Sums over COLUMN_FLUSH_ROWS rows are in f32; these are added in f64.
  */
 V_INLINE void sum_rows(float *out, const element *x, int64_t stride, const int32_t *order, int64_t rows,
                        int64_t columns) {

@@ -1,13 +1,17 @@
 /*
  * Cross-entropy over the vocabulary, one row of logits per token: loss = lse - logit[label], and its gradient
- * (exp(logit - lse) - onehot(label))*dloss. Label -100 is ignored: loss and gradient are 0. Logits are `element` or f32.
+ * (exp(logit - lse) - onehot(label))*dloss. Label -100 is ignored: loss and gradient are 0. Logits are `element` or
+ * f32.
  */
 #include "kernel/cpu/cpu_impl.h"
 #include "kernel/cpu/vmath.h"
 
 #include <math.h>
 
-/* As v_load_either, but with -infinity in the missing lanes, which does not change the largest logit and whose exp is 0. */
+/*
+ * As v_load_either, but with -infinity in the missing lanes, which does not change the largest logit and whose exp is
+ * 0.
+ */
 V_INLINE v_f32 load_logits(const void *row, bool wide, int64_t i, int64_t count) {
     v_f32 v = v_load_either(row, wide, i, count);
     for (int64_t l = count; l < V_LANES; l++) v[l] = -INFINITY;
@@ -65,8 +69,7 @@ V_INLINE void forward_rows(const ls_kernel_call *call, bool wide, int64_t start,
     for (int64_t row = start; row < end; row++) {
         const void *logits = logits_row(call, wide, row);
         lse[row] = log_sum_exp(logits, wide, last_size(&call->in[0]));
-        LS_ASSERT(labels[row] == LS_LABEL_IGNORED ||
-                  (labels[row] >= 0 && labels[row] < last_size(&call->in[0])));
+        LS_ASSERT(labels[row] == LS_LABEL_IGNORED || (labels[row] >= 0 && labels[row] < last_size(&call->in[0])));
         loss[row] = labels[row] == LS_LABEL_IGNORED ? 0.0f : lse[row] - logit_at(logits, wide, labels[row]);
     }
 }
@@ -83,13 +86,12 @@ V_INLINE void gradient_rows(const ls_kernel_call *call, bool wide, int64_t start
             continue;
         }
         const void *logits = logits_row(call, wide, row);
-        const v_f32 label = v_set(
-            logit_at(logits, wide, labels[row])); /* read before out is written, which may be the logits */
+        const v_f32 label =
+            v_set(logit_at(logits, wide, labels[row])); /* read before out is written, which may be the logits */
         int64_t i = 0;
         for (; i + V_LANES <= V; i += V_LANES)
             v_store(out + i, v_exp(v_load_either(logits, wide, i, V_LANES) - lse[row]) * dloss[row], V_LANES);
-        if (i < V)
-            v_store(out + i, v_exp(v_load_either(logits, wide, i, V - i) - lse[row]) * dloss[row], V - i);
+        if (i < V) v_store(out + i, v_exp(v_load_either(logits, wide, i, V - i) - lse[row]) * dloss[row], V - i);
         const v_f32 at_label = (v_exp(label - lse[row]) - 1.0f) * dloss[row];
         v_store(out + labels[row], at_label, 1);
     }
@@ -125,8 +127,9 @@ static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) 
 }
 
 /*
- * All rows at once, unless the output has smaller elements and overwrites the logits. Then in rounds of row 0, row 1, rows 2 and 3, rows
- * 4 to 7, and so on: the results of rows a to 2a-1 overwrite the logits of rows below a, which are no longer needed.
+ * All rows at once, unless the output has smaller elements and overwrites the logits. Then in rounds of row 0, row 1,
+ * rows 2 and 3, rows 4 to 7, and so on: the results of rows a to 2a-1 overwrite the logits of rows below a, which are
+ * no longer needed.
  */
 static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;

@@ -93,10 +93,8 @@ static ls_status prepare_broadcast(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_BROADCAST, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(add) = {
-    .id = LS_KERNEL_ADD, LS_CPU_VARIANT, .prepare = prepare_add, .run = add_run};
-const ls_kernel LS_CPU_NAME(mul) = {
-    .id = LS_KERNEL_MUL, LS_CPU_VARIANT, .prepare = prepare_mul, .run = mul_run};
+const ls_kernel LS_CPU_NAME(add) = {.id = LS_KERNEL_ADD, LS_CPU_VARIANT, .prepare = prepare_add, .run = add_run};
+const ls_kernel LS_CPU_NAME(mul) = {.id = LS_KERNEL_MUL, LS_CPU_VARIANT, .prepare = prepare_mul, .run = mul_run};
 const ls_kernel LS_CPU_NAME(scale) = {
     .id = LS_KERNEL_SCALE, LS_CPU_VARIANT, .prepare = prepare_scale, .run = scale_run};
 const ls_kernel LS_CPU_NAME(scale_by) = {

@@ -1,6 +1,7 @@
 /*
- * embedding: looks up rows of the table by id. embedding_grad adds the dy of each token to the row of its id: the tokens are sorted by id
- * (a stable counting sort), and each row is summed in the order of its tokens, so that the bits do not depend on the threads.
+ * embedding: looks up rows of the table by id. embedding_grad adds the dy of each token to the row of its id: the
+ * tokens are sorted by id (a stable counting sort), and each row is summed in the order of its tokens, so that the bits
+ * do not depend on the threads.
  */
 #include "kernel/cpu/cpu_impl.h"
 
@@ -37,8 +38,8 @@ static void gradient_part(const void *context, int part, int64_t start, int64_t 
         if (first == ends[id] || id == params->padding) continue;
         for (int64_t block = start; block < end; block++) {
             const int64_t c = block * COLUMN_BLOCK;
-            sum_rows((float *)call->out[0].data + id * E + c, (const element *)call->in[1].data + c, E,
-                     order + first, ends[id] - first, ls_min(COLUMN_BLOCK, E - c));
+            sum_rows((float *)call->out[0].data + id * E + c, (const element *)call->in[1].data + c, E, order + first,
+                     ends[id] - first, ls_min(COLUMN_BLOCK, E - c));
         }
     }
 }
@@ -54,8 +55,7 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
         ends[ids[i]]++;
     }
     int32_t start = 0;
-    for (int64_t id = 0; id < V;
-         id++) { /* the start of each id's tokens, which the next loop moves to their end */
+    for (int64_t id = 0; id < V; id++) { /* the start of each id's tokens, which the next loop moves to their end */
         const int32_t count = ends[id];
         ends[id] = start;
         start += count;

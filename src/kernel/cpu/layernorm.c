@@ -1,6 +1,6 @@
 /*
- * LayerNorm (Ba, Kiros, Hinton, arXiv 1607.06450): h = (x - mean)*rstd, y = h*weight (+ bias). A second pass computes the variance from
- * the differences from the mean, so that rows with a large mean lose no accuracy.
+ * LayerNorm (Ba, Kiros, Hinton, arXiv 1607.06450): h = (x - mean)*rstd, y = h*weight (+ bias). A second pass computes
+ * the variance from the differences from the mean, so that rows with a large mean lose no accuracy.
  * Gradient, with g = weight*dy: dx = rstd*(g - mean(g) - h*mean(g*h)), dweight = sum over rows of dy*h.
  */
 #include <math.h>
@@ -27,8 +27,8 @@ static float mean_of(const element *x, int64_t E) {
     return (float)(total / (double)E);
 }
 
-static void forward_row(const element *x, const element *weight, const element *bias, int64_t E,
-                        double epsilon, element *y, float *mean_out, float *rstd_out) {
+static void forward_row(const element *x, const element *weight, const element *bias, int64_t E, double epsilon,
+                        element *y, float *mean_out, float *rstd_out) {
     const float mean = mean_of(x, E);
     v_f32 squares = {0};
     for (int64_t e = 0; e < E; e += V_LANES) {

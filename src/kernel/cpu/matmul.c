@@ -1,13 +1,15 @@
 /*
- * matmul in vectors of the isa's width: all products on aarch64, f32 on AVX-512, and f32 with few tokens on AVX2. Everything else is
- * computed by oneDNN (common_matmul.c).
+ * matmul in vectors of the isa's width: all products on aarch64, f32 on AVX-512, and f32 with few tokens on AVX2.
+ * Everything else is computed by oneDNN (common_matmul.c).
  *
- * A panel of B, PANEL columns by CHUNK of K, stays in the first-level cache while it is multiplied by all rows of a part of A, which
- * stays in the second-level cache (Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication, 2008). Both are first copied as
- * f32 into the order in which they are read. Sums are added to C after each CHUNK of K, counted from k = 0, so that neither the plan nor
- * the threads change a bit. If C is bf16, it is summed in f32 in the workspace and rounded once.
+ * A panel of B, PANEL columns by CHUNK of K, stays in the first-level cache while it is multiplied by all rows of a
+ * part of A, which stays in the second-level cache (Goto, van de Geijn: Anatomy of High-Performance Matrix
+ * Multiplication, 2008). Both are first copied as f32 into the order in which they are read. Sums are added to C after
+ * each CHUNK of K, counted from k = 0, so that neither the plan nor the threads change a bit. If C is bf16, it is
+ * summed in f32 in the workspace and rounded once.
  *
- * K is computed in passes, so that the part of A that is kept has many rows. In each pass, free threads take parts of C, row by row.
+ * K is computed in passes, so that the part of A that is kept has many rows. In each pass, free threads take parts of
+ * C, row by row.
  *
  * Workspace: for each thread the kept part of A | a panel of B | sums of a ragged edge; then the f32 sums of a bf16 C.
  */
@@ -32,7 +34,10 @@ enum {
     MOST_DEPTH = 8192, /* or if K is larger than this */
     PARTS_PER_THREAD = 4,
     LINE_ELEMENTS = 64 / sizeof(element), /* elements of a cache line */
-    /* Approximate costs in quarters of a cycle: to copy an element of A or of B, and to add a sum to an element of C once more. */
+    /*
+     * Approximate costs in quarters of a cycle: to copy an element of A or of B, and to add a sum to an element of C
+     * once more.
+     */
     A_COST = 3,
     B_COST = 3,
     C_COST = 8,
@@ -52,12 +57,11 @@ typedef struct vectors_state {
     int64_t kept[]; /* by thread: first row of the part of A that it keeps, or -1 */
 } vectors_state;
 
-/* --- the plan ---------------------------------------------------------------------------------------------------------------- */
+/* --- the plan ----------------------------------------------------------------------------------------------------- */
 
 static double cost_of(const vectors_plan *p) {
     const double M = (double)p->of.M, N = (double)p->of.N, K = (double)p->of.K;
-    const double passes = (double)ls_ceil_div(p->of.K, p->depth),
-                 rows = (double)ls_ceil_div(p->of.M, p->rows);
+    const double passes = (double)ls_ceil_div(p->of.K, p->depth), rows = (double)ls_ceil_div(p->of.M, p->rows);
     return A_COST * M * K * p->threads + B_COST * N * K * rows + C_COST * M * N * (passes - 1);
 }
 
@@ -79,7 +83,10 @@ static void choose_parts(vectors_plan *p) {
     }
 }
 
-/* Whether oneDNN is faster, as measured (docs/performance.md). For aarch64 without SVE, Debian's oneDNN has only plain C. */
+/*
+ * Whether oneDNN is faster, as measured (docs/performance.md). For aarch64 without SVE, Debian's oneDNN has only plain
+ * C.
+ */
 static bool left_to_onednn(const ls_cpu_product *of) {
 #ifdef __aarch64__
     return of->M == 0 || of->N == 0 || of->K == 0;
@@ -106,7 +113,7 @@ static size_t workspace(const ls_kernel_call *call) {
     return planned(&p) ? p.thread_bytes * (size_t)p.threads + p.sums_bytes : ls_cpu_matmul_workspace(call);
 }
 
-/* --- copies of operands in the order in which register blocks read them ------------------------------------------------------------------- */
+/* --- copies of operands in the order in which register blocks read them ------------------------------------------- */
 
 V_INLINE void copy_as_f32(float *to, const element *from, int64_t n) {
     for (int64_t i = 0; i < n; i += V_LANES) v_store_f32(to + i, v_load(from + i, n - i), n - i);
@@ -133,8 +140,7 @@ static void pack_a_columns(float *to, const element *from, int64_t stride, int64
     for (int64_t k = 0; k < depth; k++, from += stride) {
         float *column = to + k / CHUNK * CHUNK * padded + k % CHUNK * VECTOR_ROWS;
         int64_t i = 0;
-        for (; i + VECTOR_ROWS <= rows; i += VECTOR_ROWS)
-            copy_as_f32(column + i * CHUNK, from + i, VECTOR_ROWS);
+        for (; i + VECTOR_ROWS <= rows; i += VECTOR_ROWS) copy_as_f32(column + i * CHUNK, from + i, VECTOR_ROWS);
         if (i == rows) continue;
         memset(column + i * CHUNK, 0, sizeof(float) * VECTOR_ROWS);
         copy_as_f32(column + i * CHUNK, from + i, rows - i);
@@ -142,8 +148,7 @@ static void pack_a_columns(float *to, const element *from, int64_t stride, int64
 }
 
 /* A panel of B, contiguous along N: rows of `columns`, a multiple of V_LANES; those from column `there` on are 0. */
-static void pack_b_rows(float *to, const element *from, int64_t stride, int64_t columns, int64_t there,
-                        int64_t depth) {
+static void pack_b_rows(float *to, const element *from, int64_t stride, int64_t columns, int64_t there, int64_t depth) {
     for (int64_t k = 0; k < depth; k++, from += stride)
         for (int64_t j = 0; j < columns; j += V_LANES, to += V_LANES)
             v_store_f32(to, v_load(from + j, there - j), V_LANES);
@@ -171,7 +176,7 @@ static void pack_b_columns(float *to, const element *from, int64_t stride, int64
     }
 }
 
-/* --- a panel of C ------------------------------------------------------------------------------------------------------------- */
+/* --- a panel of C ------------------------------------------------------------------------------------------------- */
 
 /* Memory that is needed soon and is prefetched: `rows` rows of `elements` elements, row_step apart. */
 typedef struct ahead {
@@ -250,7 +255,10 @@ static void panel_product(int vectors, const panel *p) {
     }
 }
 
-/* The same if the columns end within a vector: each row of register blocks is computed in block[VECTOR_ROWS][PANEL] and then added to C. */
+/*
+ * The same if the columns end within a vector: each row of register blocks is computed in block[VECTOR_ROWS][PANEL] and
+ * then added to C.
+ */
 static void ragged_product(const panel *whole, int64_t columns, float *block) {
     panel p = *whole;
     p.c = block, p.c_row = PANEL, p.add = false, p.bias = NULL;
@@ -269,7 +277,7 @@ static void ragged_product(const panel *whole, int64_t columns, float *block) {
     }
 }
 
-/* --- a part of C -------------------------------------------------------------------------------------------------------------- */
+/* --- a part of C -------------------------------------------------------------------------------------------------- */
 
 typedef struct vectors_job {
     const ls_kernel_call *call;
@@ -286,8 +294,7 @@ typedef struct part {
 
 static void pack_rows_of_a(const vectors_job *job, const part *t) {
     const vectors_plan *p = job->plan;
-    const element *a =
-        (const element *)job->call->in[0].data + t->row * p->of.a_row + job->k * p->of.a_column;
+    const element *a = (const element *)job->call->in[0].data + t->row * p->of.a_row + job->k * p->of.a_column;
     if (p->of.a_column == 1)
         pack_a_rows(t->a, a, p->of.a_row, t->rows, job->depth);
     else
@@ -299,7 +306,9 @@ static const element *b_at(const vectors_job *job, int64_t column, int64_t k) {
     return (const element *)job->call->in[1].data + column * p->of.b_column + (job->k + k) * p->of.b_row;
 }
 
-/* The part of B that is packed after the CHUNK from k on: the next CHUNK of this panel, or the first of the next panel. */
+/*
+ * The part of B that is packed after the CHUNK from k on: the next CHUNK of this panel, or the first of the next panel.
+ */
 static ahead next_of_b(const vectors_job *job, int64_t column, int64_t k) {
     const vectors_plan *p = job->plan;
     k += CHUNK;
@@ -307,8 +316,7 @@ static ahead next_of_b(const vectors_job *job, int64_t column, int64_t k) {
     if (column >= p->of.N) return (ahead){.rows = 0};
     const int64_t columns = ls_min(PANEL, p->of.N - column), depth = ls_min(CHUNK, job->depth - k);
     const element *at = b_at(job, column, k);
-    return p->of.b_column == 1 ? (ahead){at, p->of.b_row, depth, columns}
-                               : (ahead){at, p->of.b_column, columns, depth};
+    return p->of.b_column == 1 ? (ahead){at, p->of.b_row, depth, columns} : (ahead){at, p->of.b_column, columns, depth};
 }
 
 /* The product for up to PANEL columns of the part, from its column j on. */
@@ -398,7 +406,7 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     if (apart) convert_c(&job, pool, round_part);
 }
 
-/* --- prepare and release ------------------------------------------------------------------------------------------------------- */
+/* --- prepare and release ------------------------------------------------------------------------------------------ */
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
     LS_TRY(ls_kernel_check(LS_KERNEL_MATMUL, LS_CPU_DTYPE, call));
@@ -406,8 +414,7 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
     vectors_state *s = calloc(1, sizeof *s + sizeof *s->kept * (size_t)plan.threads);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "matmul: no memory for the description of a product");
     s->plan = plan;
-    const ls_status status =
-        planned(&s->plan) ? ls_ok() : ls_cpu_matmul_prepare(LS_CPU_DTYPE, call, &s->other);
+    const ls_status status = planned(&s->plan) ? ls_ok() : ls_cpu_matmul_prepare(LS_CPU_DTYPE, call, &s->other);
     if (status.code == LS_OK)
         *state = s;
     else
@@ -422,12 +429,8 @@ static void release(void *state) {
     free(s);
 }
 
-const ls_kernel LS_CPU_NAME(matmul) = {.id = LS_KERNEL_MATMUL,
-                                       LS_CPU_VARIANT,
-                                       .workspace = workspace,
-                                       .prepare = prepare,
-                                       .release = release,
-                                       .run = run};
+const ls_kernel LS_CPU_NAME(matmul) = {
+    .id = LS_KERNEL_MATMUL, LS_CPU_VARIANT, .workspace = workspace, .prepare = prepare, .release = release, .run = run};
 #else
 static ls_status prepare(const ls_kernel_call *call, void **state) {
     return ls_cpu_matmul_prepare(LS_CPU_DTYPE, call, state);

@@ -1,4 +1,6 @@
-/* matmul, for the files that implement it: the description of a product, matmul by oneDNN, and the interface to oneDNN. */
+/*
+ * matmul, for the files that implement it: the description of a product, matmul by oneDNN, and the interface to oneDNN.
+ */
 #ifndef LS_KERNEL_CPU_MATMUL_IMPL_H
 #define LS_KERNEL_CPU_MATMUL_IMPL_H
 
@@ -20,16 +22,19 @@ static inline int64_t ls_cpu_even_step(int64_t size, int64_t parts, int64_t unit
     return (int64_t)ls_round_up((size_t)ls_ceil_div(size, parts), (size_t)unit);
 }
 
-/* --- matmul by oneDNN, for any isa and element type (common_matmul.c) ---------------------------------------------------------- */
+/* --- matmul by oneDNN, for any isa and element type (common_matmul.c) --------------------------------------------- */
 
 size_t ls_cpu_matmul_workspace(const ls_kernel_call *call);
 LS_MUST_USE ls_status ls_cpu_matmul_prepare(ls_dtype dtype, const ls_kernel_call *call, void **state);
 void ls_cpu_matmul_release(void *state);
 void ls_cpu_matmul_run(const ls_kernel_call *call, void *state, ls_pool *pool);
 
-/* --- oneDNN (common_onednn.c): the only file that includes the library's header ------------------------------------------------ */
+/* --- oneDNN (common_onednn.c): the only file that includes the library's header ----------------------------------- */
 
-/* One product, computed by the calling thread alone: oneDNN starts no threads. It chooses its own instruction set, up to LONGSPAN_ISA. */
+/*
+ * One product, computed by the calling thread alone: oneDNN starts no threads. It chooses its own instruction set, up
+ * to LONGSPAN_ISA.
+ */
 typedef struct ls_onednn ls_onednn;
 
 /* Bytes of scratch memory that oneDNN needs for the product. LS_UNSUPPORTED: it cannot compute it on this machine. */

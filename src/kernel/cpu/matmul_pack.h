@@ -1,9 +1,10 @@
 /*
- * Copies operands of a matrix product into the order of AMX tiles (16 rows of 64 bytes). A panel is 32 lines (rows of A, or columns of B)
- * by the depth K: a pair of tiles for each 32 of K.
+ * Copies operands of a matrix product into the order of AMX tiles (16 rows of 64 bytes). A panel is 32 lines (rows of
+ * A, or columns of B) by the depth K: a pair of tiles for each 32 of K.
  *   A: row m of a tile holds 32 elements along K of line m.
  *   B: row j of a tile holds, for each of 16 lines, the two elements k = 2j and 2j + 1.
- * Either operand may be contiguous along its lines or along K, so there are four packers. Each copies a block of 32 lines by 32 of K.
+ * Either operand may be contiguous along its lines or along K, so there are four packers. Each copies a block of 32
+ * lines by 32 of K.
  */
 #ifndef LS_KERNEL_CPU_MATMUL_PACK_H
 #define LS_KERNEL_CPU_MATMUL_PACK_H
@@ -88,8 +89,8 @@ static void pack_b_rows(ls_bf16 *to, const ls_bf16 *from, int64_t stride) {
 typedef struct pack_operand {
     pack_block *block;
     int64_t line_step, depth_step; /* elements; one of them is 1 */
-    bool by_lines; /* a row that the packer reads is a line; otherwise it is the lines of one k */
-    int cost;      /* approximate cycles to load and copy 1,024 elements */
+    bool by_lines;                 /* a row that the packer reads is a line; otherwise it is the lines of one k */
+    int cost;                      /* approximate cycles to load and copy 1,024 elements */
 } pack_operand;
 
 V_INLINE pack_operand pack_operand_a(int64_t row, int64_t column) {
@@ -103,8 +104,7 @@ V_INLINE pack_operand pack_operand_b(int64_t row, int64_t column) {
 }
 
 /* A block that is not complete: the rest is 0. */
-static void pack_ragged(ls_bf16 *to, const ls_bf16 *from, const pack_operand *o, int64_t lines,
-                        int64_t depth) {
+static void pack_ragged(ls_bf16 *to, const ls_bf16 *from, const pack_operand *o, int64_t lines, int64_t depth) {
     ls_bf16 whole[PACK_BLOCK] = {0};
     const int64_t rows = o->by_lines ? lines : depth, columns = o->by_lines ? depth : lines;
     const int64_t stride = o->by_lines ? o->line_step : o->depth_step;
@@ -114,11 +114,11 @@ static void pack_ragged(ls_bf16 *to, const ls_bf16 *from, const pack_operand *o,
 }
 
 /*
- * Copies `lines` by `depth` into panels; the last panel may have fewer lines, and depth is padded with zeros to whole tiles. If rows in
- * memory are not lines, a whole row, across all panels, is read before the next, so that memory is read in order.
+ * Copies `lines` by `depth` into panels; the last panel may have fewer lines, and depth is padded with zeros to whole
+ * tiles. If rows in memory are not lines, a whole row, across all panels, is read before the next, so that memory is
+ * read in order.
  */
-V_INLINE void pack_panels(ls_bf16 *to, const ls_bf16 *from, const pack_operand *o, int64_t lines,
-                          int64_t depth) {
+V_INLINE void pack_panels(ls_bf16 *to, const ls_bf16 *from, const pack_operand *o, int64_t lines, int64_t depth) {
     const int64_t padded = (int64_t)ls_round_up((size_t)depth, PACK_DEPTH);
     const int64_t most = o->by_lines ? PACK_LINES : lines;
     for (int64_t first = 0; first < lines; first += most) {

@@ -1,13 +1,14 @@
 /*
- * matmul in bf16 on AMX (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18). A part of B that fills half
- * of the second-level cache is kept while it is multiplied by panels of A (Goto, van de Geijn: Anatomy of High-Performance Matrix
- * Multiplication, 2008). Operands are first copied into tiles (matmul_pack.h), except rows of A that can be read where they lie. Each sum
- * runs along K in order; it starts from C, or C is added at the end for bf16, a bias and ragged edges. So the threads change no bit.
+ * matmul in bf16 on AMX (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18). A part of
+ * B that fills half of the second-level cache is kept while it is multiplied by panels of A (Goto, van de Geijn:
+ * Anatomy of High-Performance Matrix Multiplication, 2008). Operands are first copied into tiles (matmul_pack.h),
+ * except rows of A that can be read where they lie. Each sum runs along K in order; it starts from C, or C is added at
+ * the end for bf16, a bias and ragged edges. So the threads change no bit.
  *
- * K is computed in passes. In each pass, free threads take parts of C, column by column, and each thread copies the part of B that it
- * needs into its own workspace. Between passes sums are kept in C itself, or in the workspace if C is bf16, has a bias or ragged edges;
- * in that case only some rows are computed at a time, so that the workspace stays small. Products of few rows are left to oneDNN, because
- * tiles would be mostly empty.
+ * K is computed in passes. In each pass, free threads take parts of C, column by column, and each thread copies the
+ * part of B that it needs into its own workspace. Between passes sums are kept in C itself, or in the workspace if C is
+ * bf16, has a bias or ragged edges; in that case only some rows are computed at a time, so that the workspace stays
+ * small. Products of few rows are left to oneDNN, because tiles would be mostly empty.
  *
  * Workspace: for each thread the kept part of B | panels of A | a block of sums; then the sums between passes.
  */
@@ -47,11 +48,11 @@ typedef struct tiles_state {
     int64_t kept[]; /* by thread, as tiles_job.kept */
 } tiles_state;
 
-/* --- the plan -------------------------------------------------------------------------------------------------------------- */
+/* --- the plan ----------------------------------------------------------------------------------------------------- */
 
 /*
- * The approximate cycles of a plan besides the products: A is copied again for each part of columns, B by each thread that has a part of
- * its columns, and sums are stored and loaded between passes.
+ * The approximate cycles of a plan besides the products: A is copied again for each part of columns, B by each thread
+ * that has a part of its columns, and sums are stored and loaded between passes.
  */
 static double cost_of(const tiles_plan *p) {
     const int64_t columns = ls_ceil_div(p->of.N, p->columns), rows = ls_ceil_div(p->of.M, p->rows);
@@ -62,11 +63,13 @@ static double cost_of(const tiles_plan *p) {
     return a + b + M * N * (passes - 1) * PASS_COST;
 }
 
-/* Replaces *p by the cheapest plan with this depth, if it costs less than *best. The kept part of B is at most KEPT_BYTES. */
+/*
+ * Replaces *p by the cheapest plan with this depth, if it costs less than *best. The kept part of B is at most
+ * KEPT_BYTES.
+ */
 static void try_depth(tiles_plan *p, int64_t depth, double *best) {
     const int64_t parts = p->threads > 1 ? (int64_t)p->threads * PARTS_PER_THREAD : 1;
-    const int64_t most = ls_max(SIDE, KEPT_BYTES / 2 / depth / SIDE * SIDE),
-                  fewest = ls_ceil_div(p->of.N, most);
+    const int64_t most = ls_max(SIDE, KEPT_BYTES / 2 / depth / SIDE * SIDE), fewest = ls_ceil_div(p->of.N, most);
     for (int64_t n = fewest; n <= ls_max(fewest, parts); n++) {
         tiles_plan q = *p;
         q.depth = depth;
@@ -115,7 +118,7 @@ static size_t workspace(const ls_kernel_call *call) {
     return planned(&p) ? p.thread_bytes * (size_t)p.threads + p.waiting_bytes : ls_cpu_matmul_workspace(call);
 }
 
-/* --- one block of C --------------------------------------------------------------------------------------------------------- */
+/* --- one block of C ----------------------------------------------------------------------------------------------- */
 
 /* A panel of A: copied into tiles, or 32 rows in place. */
 typedef struct panel_a {
@@ -124,11 +127,12 @@ typedef struct panel_a {
 } panel_a;
 
 /*
- * c[32,32] (+)= panel of A · panel of B, both of `blocks` blocks; c_row in elements. B is loaded from the second-level cache past the
- * first, which is left to the panel of A. The intrinsics need tile numbers as literals. Not inlined, so that the loop gets the registers.
+ * c[32,32] (+)= panel of A · panel of B, both of `blocks` blocks; c_row in elements. B is loaded from the second-level
+ * cache past the first, which is left to the panel of A. The intrinsics need tile numbers as literals. Not inlined, so
+ * that the loop gets the registers.
  */
-static __attribute__((noinline)) void block_product(const panel_a *panel, const ls_bf16 *b, int64_t blocks,
-                                                    float *c, int64_t c_row, bool add) {
+static __attribute__((noinline)) void block_product(const panel_a *panel, const ls_bf16 *b, int64_t blocks, float *c,
+                                                    int64_t c_row, bool add) {
     const int64_t a_bytes = panel->row * 2, a_step = panel->step, c_bytes = c_row * 4;
     const ls_bf16 *a = panel->at, *a_lower = a + 16 * panel->row;
     float *const lower = c + 16 * c_row;
@@ -173,8 +177,8 @@ typedef struct place {
     int64_t row, column, rows, columns;
 } place;
 
-static void finish_row(const ls_kernel_call *call, const tiles_plan *p, const float *sums, int64_t at,
-                       int64_t column, int64_t columns) {
+static void finish_row(const ls_kernel_call *call, const tiles_plan *p, const float *sums, int64_t at, int64_t column,
+                       int64_t columns) {
     for (int64_t i = 0; i < columns; i += V_LANES) {
         const int64_t n = columns - i;
         v_f32 v = v_load_f32(sums + i, V_LANES);
@@ -189,8 +193,7 @@ static void finish_row(const ls_kernel_call *call, const tiles_plan *p, const fl
     }
 }
 
-static void finish_block(const ls_kernel_call *call, const tiles_plan *p, const float *sums,
-                         const place *to) {
+static void finish_block(const ls_kernel_call *call, const tiles_plan *p, const float *sums, const place *to) {
     const bool plain = !p->wide && !p->of.bias && !p->of.accumulate && to->columns == SIDE;
     for (int64_t r = 0; r < to->rows; r++, sums += SIDE) {
         const int64_t at = (to->row + r) * p->of.N + to->column;
@@ -203,7 +206,7 @@ static void finish_block(const ls_kernel_call *call, const tiles_plan *p, const 
     }
 }
 
-/* --- a part of C ------------------------------------------------------------------------------------------------------------ */
+/* --- a part of C -------------------------------------------------------------------------------------------------- */
 
 /* One pass over rows first .. first+n-1 of C. */
 typedef struct tiles_job {
@@ -234,8 +237,7 @@ static void row_of_blocks(const tiles_job *job, const part *t, int64_t i, const 
             block_product(a, b, blocks, c, p->of.N, p->of.accumulate || !first);
             continue;
         }
-        float *sums =
-            first && last ? t->block : t->waiting + (to.row - job->first) * across + to.column * SIDE;
+        float *sums = first && last ? t->block : t->waiting + (to.row - job->first) * across + to.column * SIDE;
         block_product(a, b, blocks, sums, SIDE, !first);
         if (last) finish_block(job->call, p, sums, &to);
     }
@@ -244,16 +246,14 @@ static void row_of_blocks(const tiles_job *job, const part *t, int64_t i, const 
 static void rows_of_part(const tiles_job *job, const part *t) {
     const tiles_plan *p = job->plan;
     const int64_t padded = (int64_t)ls_round_up((size_t)job->depth, PACK_DEPTH);
-    const ls_bf16 *a =
-        (const ls_bf16 *)job->call->in[0].data + t->row * p->a.line_step + job->k * p->a.depth_step;
+    const ls_bf16 *a = (const ls_bf16 *)job->call->in[0].data + t->row * p->a.line_step + job->k * p->a.depth_step;
     for (int64_t i = 0; i < t->rows; i += GROUP) {
         const int64_t rows = ls_min(GROUP, t->rows - i);
         const bool in_place = p->a.by_lines && rows % SIDE == 0 && padded == job->depth;
         if (!in_place) pack_panels(t->a, a + i * p->a.line_step, &p->a, rows, job->depth);
         for (int64_t g = 0; g < rows; g += SIDE) {
-            const panel_a panel = in_place
-                                      ? (panel_a){a + (i + g) * p->a.line_step, p->a.line_step, PACK_DEPTH}
-                                      : (panel_a){t->a + g * padded, PACK_DEPTH, PACK_BLOCK};
+            const panel_a panel = in_place ? (panel_a){a + (i + g) * p->a.line_step, p->a.line_step, PACK_DEPTH}
+                                           : (panel_a){t->a + g * padded, PACK_DEPTH, PACK_BLOCK};
             row_of_blocks(job, t, i + g, &panel);
         }
     }
@@ -302,7 +302,7 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     }
 }
 
-/* --- prepare and release ------------------------------------------------------------------------------------------------------- */
+/* --- prepare and release ------------------------------------------------------------------------------------------ */
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
     LS_TRY(ls_kernel_check(LS_KERNEL_MATMUL, LS_BF16, call));
@@ -325,9 +325,5 @@ static void release(void *state) {
     free(s);
 }
 
-const ls_kernel LS_CPU_NAME(matmul) = {.id = LS_KERNEL_MATMUL,
-                                       LS_CPU_VARIANT,
-                                       .workspace = workspace,
-                                       .prepare = prepare,
-                                       .release = release,
-                                       .run = run};
+const ls_kernel LS_CPU_NAME(matmul) = {
+    .id = LS_KERNEL_MATMUL, LS_CPU_VARIANT, .workspace = workspace, .prepare = prepare, .release = release, .run = run};

@@ -1,6 +1,6 @@
 /*
- * The parts of rmsnorm_grad and layernorm_grad that are alike: rows are split over threads, and dweight is summed in f32 over a few rows
- * and these sums are added in f64. out[1] is dweight G[E], to which the sum is added.
+ * The parts of rmsnorm_grad and layernorm_grad that are alike: rows are split over threads, and dweight is summed in
+ * f32 over a few rows and these sums are added in f64. out[1] is dweight G[E], to which the sum is added.
  */
 #ifndef LS_KERNEL_CPU_NORM_GRAD_H
 #define LS_KERNEL_CPU_NORM_GRAD_H

@@ -1,6 +1,6 @@
 /*
- * The inner loop of every matrix product in vectors: a register block of sums. 6 x 4 sums, 4 vectors of B and one broadcast element
- * of A fill the 32 registers of AVX-512 and NEON; 6 x 2 sums fill the 16 registers of other isas.
+ * The inner loop of every matrix product in vectors: a register block of sums. 6 x 4 sums, 4 vectors of B and one
+ * broadcast element of A fill the 32 registers of AVX-512 and NEON; 6 x 2 sums fill the 16 registers of other isas.
  */
 #ifndef LS_KERNEL_CPU_REGISTER_BLOCK_H
 #define LS_KERNEL_CPU_REGISTER_BLOCK_H
@@ -20,8 +20,9 @@ V_INLINE v_f32 v_multiply_add(v_f32 a, v_f32 b, v_f32 sum) {
 }
 
 /*
- * sum[i][j] = sum over k < depth of a[i * a_row + k * a_step] * b[k][j]; b is dense and `vectors` wide, which must be a constant where
- * this is inlined. next: the VECTOR_ROWS * depth units that the next call uses as a, which are prefetched; or NULL.
+ * sum[i][j] = sum over k < depth of a[i * a_row + k * a_step] * b[k][j]; b is dense and `vectors` wide, which must be a
+ * constant where this is inlined. next: the VECTOR_ROWS * depth units that the next call uses as a, which are
+ * prefetched; or NULL.
  */
 V_INLINE void vector_sums(v_f32 sum[VECTOR_ROWS][VECTOR_COLUMNS], int vectors, int64_t depth, const float *a,
                           int64_t a_row, int64_t a_step, const float *b, const float *next) {

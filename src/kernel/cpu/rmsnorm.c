@@ -1,6 +1,6 @@
 /*
- * RMSNorm (Zhang, Sennrich, arXiv 1910.07467): y = x*rstd*w with w = offset + weight, rstd = 1/sqrt(mean(x^2) + epsilon).
- * Gradient: dx = rstd*(w*dy - x*rstd^2*mean(w*dy*x)), dweight = sum over rows of dy*x*rstd.
+ * RMSNorm (Zhang, Sennrich, arXiv 1910.07467): y = x*rstd*w with w = offset + weight, rstd = 1/sqrt(mean(x^2) +
+ * epsilon). Gradient: dx = rstd*(w*dy - x*rstd^2*mean(w*dy*x)), dweight = sum over rows of dy*x*rstd.
  */
 #include <math.h>
 

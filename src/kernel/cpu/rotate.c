@@ -31,9 +31,6 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     run_elements(call, pool, ls_view_elements(x) / row, row, rows_part);
 }
 
-static ls_status prepare(const ls_kernel_call *call, void **state) {
-    return check_only(LS_KERNEL_ROTATE, call, state);
-}
+static ls_status prepare(const ls_kernel_call *call, void **state) { return check_only(LS_KERNEL_ROTATE, call, state); }
 
-const ls_kernel LS_CPU_NAME(rotate) = {
-    .id = LS_KERNEL_ROTATE, LS_CPU_VARIANT, .prepare = prepare, .run = run};
+const ls_kernel LS_CPU_NAME(rotate) = {.id = LS_KERNEL_ROTATE, LS_CPU_VARIANT, .prepare = prepare, .run = run};

@@ -1,8 +1,9 @@
 /*
- * Vectors of the width of the isa for which the file is compiled, by the compiler's vector extensions: 16 floats for AVX-512, 8 for
- * AVX2, 4 elsewhere (SSE2; NEON, the base of aarch64). Loads and stores need no alignment. If `count` is below V_LANES, they access only
- * that many elements, and the other lanes load as zero. bf16 (its bits, in uint16_t) is rounded to nearest even and NaN stays NaN, as in
- * base/float16.h (the avx512bf16 instruction also treats numbers below 1.2e-38 as zero).
+ * Vectors of the width of the isa for which the file is compiled, by the compiler's vector extensions: 16 floats for
+ * AVX-512, 8 for AVX2, 4 elsewhere (SSE2; NEON, the base of aarch64). Loads and stores need no alignment. If `count` is
+ * below V_LANES, they access only that many elements, and the other lanes load as zero. bf16 (its bits, in uint16_t) is
+ * rounded to nearest even and NaN stays NaN, as in base/float16.h (the avx512bf16 instruction also treats numbers below
+ * 1.2e-38 as zero).
  */
 #ifndef LS_KERNEL_CPU_SIMD_H
 #define LS_KERNEL_CPU_SIMD_H
@@ -51,11 +52,12 @@ V_INLINE v_f32 v_pick(v_f32 a, v_f32 b, v_i32 from) {
 }
 
 /* Per lane: mask ? a : b, where mask is the result of a comparison. */
-V_INLINE v_f32 v_select(v_i32 mask, v_f32 a, v_f32 b) {
-    return (v_f32)(((v_i32)a & mask) | ((v_i32)b & ~mask));
-}
+V_INLINE v_f32 v_select(v_i32 mask, v_f32 a, v_f32 b) { return (v_f32)(((v_i32)a & mask) | ((v_i32)b & ~mask)); }
 
-/* Per lane: the larger one, or b if one of them is NaN. The intrinsics are one instruction, which the compiler does not generate itself. */
+/*
+ * Per lane: the larger one, or b if one of them is NaN. The intrinsics are one instruction, which the compiler does not
+ * generate itself.
+ */
 V_INLINE v_f32 v_max(v_f32 a, v_f32 b) {
 #if defined __AVX512F__
     return (v_f32)_mm512_max_ps((__m512)a, (__m512)b);
@@ -226,7 +228,7 @@ V_INLINE float v_sum_lanes(v_f32 v) {
     return v[0];
 }
 
-/* --- squares of vectors --------------------------------------------------------------------------------------------------------- */
+/* --- squares of vectors ------------------------------------------------------------------------------------------- */
 
 #if V_LANES == 16
 #define TRANSPOSE_LOW \

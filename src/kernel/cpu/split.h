@@ -7,9 +7,9 @@
 #include "base/base.h"
 
 /*
- * Number of parts into which n things are split: a few per thread, so that the others need not wait for a slow thread, but no part
- * is smaller than `least` things. At least 1. It depends on nothing else, so a sum that is computed part by part and then added in
- * order has the same bits whichever thread computes which part.
+ * Number of parts into which n things are split: a few per thread, so that the others need not wait for a slow thread,
+ * but no part is smaller than `least` things. At least 1. It depends on nothing else, so a sum that is computed part by
+ * part and then added in order has the same bits whichever thread computes which part.
  */
 static inline int ls_cpu_parts(int64_t n, int64_t least, int threads) {
     enum { PARTS_OF_A_THREAD = 4 };

@@ -1,6 +1,7 @@
 /*
  * sum and sum_squares of f32: each part is summed in f64, and the parts are added in order.
- * column_sum, the gradient of a bias: each thread sums some columns over all rows, so the order of a column's sum never changes.
+ * column_sum, the gradient of a bias: each thread sums some columns over all rows, so the order of a column's sum never
+ * changes.
  */
 #include "kernel/cpu/cpu_impl.h"
 
@@ -12,7 +13,9 @@ static int parts_of(const ls_kernel_call *call) {
 
 static size_t workspace(const ls_kernel_call *call) { return sizeof(double) * (size_t)parts_of(call); }
 
-/* Reads the part as four streams: one stream is a third slower, because the prefetcher stops at the end of each page. */
+/*
+ * Reads the part as four streams: one stream is a third slower, because the prefetcher stops at the end of each page.
+ */
 V_INLINE double total(const float *x, int64_t n, bool squares) {
     enum { STREAMS = 4 };
     typedef double v_f64 __attribute__((vector_size(8 * V_LANES)));
@@ -76,7 +79,7 @@ const ls_kernel LS_CPU_NAME(sum_squares) = {.id = LS_KERNEL_SUM_SQUARES,
                                             .prepare = prepare_squares,
                                             .run = squares_run};
 
-/* --- column_sum ----------------------------------------------------------------------------------------------------------------- */
+/* --- column_sum --------------------------------------------------------------------------------------------------- */
 
 static void blocks_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;

@@ -19,8 +19,8 @@ V_INLINE void forward(const element *gate, const element *up, element *out, int6
     v_store(out, g * sigmoid(g) * v_load(up, n), n);
 }
 
-V_INLINE void gradient(const element *gate, const element *up, const element *dy, element *dgate,
-                       element *dup, int64_t n) {
+V_INLINE void gradient(const element *gate, const element *up, const element *dy, element *dgate, element *dup,
+                       int64_t n) {
     const v_f32 g = v_load(gate, n), d = v_load(dy, n);
     const v_f32 s = sigmoid(g);
     const v_f32 u = v_load(up, n);

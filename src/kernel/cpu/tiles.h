@@ -1,6 +1,6 @@
 /*
- * The tile registers of AMX (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18), for attention_tiles.h
- * and matmul_tiles.c.
+ * The tile registers of AMX (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18), for
+ * attention_tiles.h and matmul_tiles.c.
  */
 #ifndef LS_KERNEL_CPU_TILES_H
 #define LS_KERNEL_CPU_TILES_H
@@ -24,10 +24,11 @@ static inline void tiles_begin(void) {
 static inline void tiles_end(void) { _tile_release(); }
 
 /*
- * Eight instructions that do nothing, to be placed between two tile instructions. While the core's other hardware thread works, adjacent
- * tile instructions are slow: products alone take 1.8 times as long as with eight other instructions between them, a loop of products
- * and loads 1.6 times. Fewer than six instructions help less, more than eight no more; without a busy second thread they cost nothing.
- * Useful instructions in their place have the same effect.
+ * Eight instructions that do nothing, to be placed between two tile instructions. While the core's other hardware
+ * thread works, adjacent tile instructions are slow: products alone take 1.8 times as long as with eight other
+ * instructions between them, a loop of products and loads 1.6 times. Fewer than six instructions help less, more than
+ * eight no more; without a busy second thread they cost nothing. Useful instructions in their place have the same
+ * effect.
  */
 static inline void tiles_apart(void) { __asm__ volatile("nop\n nop\n nop\n nop\n nop\n nop\n nop\n nop"); }
 

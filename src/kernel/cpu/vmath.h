@@ -1,4 +1,7 @@
-/* Functions of vectors: exp, 2^x, sigmoid, erf, tanh; and the merge of two log-sum-exps. tests/kernel/test_kernel_cpu_exp.c measures errors. */
+/*
+ * Functions of vectors: exp, 2^x, sigmoid, erf, tanh; and the merge of two log-sum-exps.
+ * tests/kernel/test_kernel_cpu_exp.c measures errors.
+ */
 #ifndef LS_KERNEL_CPU_VMATH_H
 #define LS_KERNEL_CPU_VMATH_H
 
@@ -28,15 +31,18 @@ V_INLINE v_f32 v_exp_within(v_f32 x) {
 #endif
 }
 
-/* At most 2 ulp from -87 to 88.37; 0 below -87 (the true value is under 1.7e-38), infinity above 88.37, NaN for NaN, exactly 1 at 0. */
+/*
+ * At most 2 ulp from -87 to 88.37; 0 below -87 (the true value is under 1.7e-38), infinity above 88.37, NaN for NaN,
+ * exactly 1 at 0.
+ */
 V_INLINE v_f32 v_exp(v_f32 x) {
     const v_f32 y = v_select(x < -87.0f, v_set(0.0f), v_exp_within(x));
     return v_select(x > 88.37f, v_set(INFINITY), y);
 }
 
 /*
- * 1/(1 + exp(-x)), at most 3 ulp (tests/kernel/test_kernel_cpu.c). x is clamped to [-87, 87]. On vectors of 16 a division takes as long as the
- * exponential, so it is replaced by an estimate to 14 bits and a Newton step.
+ * 1/(1 + exp(-x)), at most 3 ulp (tests/kernel/test_kernel_cpu.c). x is clamped to [-87, 87]. On vectors of 16 a
+ * division takes as long as the exponential, so it is replaced by an estimate to 14 bits and a Newton step.
  */
 V_INLINE v_f32 v_sigmoid(v_f32 x) {
     const v_f32 low = v_max(v_set(-87.0f), x);
@@ -49,7 +55,9 @@ V_INLINE v_f32 v_sigmoid(v_f32 x) {
 #endif
 }
 
-/* At most 8 ulp. The rational approximation x·P(x²)/Q(x²) on [-4, 4] of Eigen and XLA; outside, erf is 1 or -1 in f32. */
+/*
+ * At most 8 ulp. The rational approximation x·P(x²)/Q(x²) on [-4, 4] of Eigen and XLA; outside, erf is 1 or -1 in f32.
+ */
 V_INLINE v_f32 v_erf(v_f32 x) {
     const v_f32 low = v_select(x < -4.0f, v_set(-4.0f), x);
     const v_f32 a = v_select(low > 4.0f, v_set(4.0f), low), s = a * a;
@@ -78,12 +86,12 @@ V_INLINE v_f32 v_tanh(v_f32 x) {
     return v_select(s < 0.12f, near, far);
 }
 
-/* --- for attention ------------------------------------------------------------------------------------------------------------ */
+/* --- for attention ------------------------------------------------------------------------------------------------ */
 
 /*
- * 2^x for x below 127: at most 1.5 ulp above -126; exactly 0 for x <= -127 (also -inf), exactly 1 at 0, NaN for any NaN.
- * x = n + f with |f| <= 1/2; the polynomial interpolates (2^f - 1)/f at Chebyshev points (error 9e-9). It is multiplied by 2^n, whose
- * exponent bits are n + 127, so that n = -127 gives 0.
+ * 2^x for x below 127: at most 1.5 ulp above -126; exactly 0 for x <= -127 (also -inf), exactly 1 at 0, NaN for any
+ * NaN. x = n + f with |f| <= 1/2; the polynomial interpolates (2^f - 1)/f at Chebyshev points (error 9e-9). It is
+ * multiplied by 2^n, whose exponent bits are n + 127, so that n = -127 gives 0.
  */
 V_INLINE v_f32 v_exp2(v_f32 x) {
     const float magic = 12583039.0f; /* 1.5 * 2^23 + 127: adding x rounds it to an integer in the low bits */
@@ -101,8 +109,9 @@ V_INLINE v_f32 v_exp2(v_f32 x) {
 
 #if defined __AVX512F__
 /*
- * 2^x for results that are then rounded to bf16 (2^-9): relative error 9e-5 above -126, exactly 1 at 0, +0 for -inf, NaN for NaN.
- * x = n + f with 0 <= f < 1; the cubic is 1 at f = 0 and has the smallest relative error elsewhere. 6 instructions; v_exp2 has 12.
+ * 2^x for results that are then rounded to bf16 (2^-9): relative error 9e-5 above -126, exactly 1 at 0, +0 for -inf,
+ * NaN for NaN. x = n + f with 0 <= f < 1; the cubic is 1 at f = 0 and has the smallest relative error elsewhere. 6
+ * instructions; v_exp2 has 12.
  */
 V_INLINE v_f32 v_exp2_coarse(v_f32 x) {
     /* x - floor(x), exact; scalef computes the floor. */
@@ -114,7 +123,10 @@ V_INLINE v_f32 v_exp2_coarse(v_f32 x) {
 }
 #endif
 
-/* Merges the log-sum-exp `other` of a second part into *lse, and returns the weight of the second part. Both must be finite. */
+/*
+ * Merges the log-sum-exp `other` of a second part into *lse, and returns the weight of the second part. Both must be
+ * finite.
+ */
 V_INLINE float merge_lse(float *lse, float other) {
     const double gap = (double)*lse - other;
     const float share = (float)(1 / (1 + exp(gap)));

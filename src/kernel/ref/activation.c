@@ -57,10 +57,8 @@ static double softcap_slope(double x, double c) {
 }
 
 static const function functions[LS_ACTIVATIONS] = {
-    [LS_ACTIVATION_GELU] = {gelu, gelu_slope},
-    [LS_ACTIVATION_GELU_TANH] = {gelu_tanh, gelu_tanh_slope},
-    [LS_ACTIVATION_RELU] = {relu, relu_slope},
-    [LS_ACTIVATION_SILU] = {silu, silu_slope},
+    [LS_ACTIVATION_GELU] = {gelu, gelu_slope},          [LS_ACTIVATION_GELU_TANH] = {gelu_tanh, gelu_tanh_slope},
+    [LS_ACTIVATION_RELU] = {relu, relu_slope},          [LS_ACTIVATION_SILU] = {silu, silu_slope},
     [LS_ACTIVATION_SOFTCAP] = {softcap, softcap_slope},
 };
 

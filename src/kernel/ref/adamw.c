@@ -1,4 +1,6 @@
-/* step_control computes what all tensors of a step share; adamw updates a run of them (Loshchilov, Hutter, ICLR 2019). */
+/*
+ * step_control computes what all tensors of a step share; adamw updates a run of them (Loshchilov, Hutter, ICLR 2019).
+ */
 #include "kernel/ref/ref_impl.h"
 
 static ls_status prepare_control(const ls_kernel_call *call, void **state) {
@@ -28,8 +30,7 @@ static void update_unit(const ls_kernel_call *call, const ls_adamw_settings *set
     const ls_adamw_params *p = call->params;
     const real *grad = call->in[0].data;
     const double *control = call->in[1].data, lr = control[LS_CONTROL_LR] * settings->rate;
-    real *master = call->out[0].data, *m = call->out[1].data, *v = call->out[2].data,
-         *param = call->out[3].data;
+    real *master = call->out[0].data, *m = call->out[1].data, *v = call->out[2].data, *param = call->out[3].data;
     for (int64_t i = unit * LS_FLAT_UNIT; i < (unit + 1) * LS_FLAT_UNIT; i++) {
         const double g = (double)grad[i] * control[LS_CONTROL_SCALE], x = (double)master[i];
         const double new_m = p->beta1 * (double)m[i] + (1.0 - p->beta1) * g;
@@ -61,8 +62,7 @@ static void run_adamw(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 const ls_kernel REF(step_control) = {
     .id = LS_KERNEL_STEP_CONTROL, .dtype = LS_REAL, .prepare = prepare_control, .run = run_control};
-const ls_kernel REF(adamw) = {
-    .id = LS_KERNEL_ADAMW, .dtype = LS_REAL, .prepare = prepare_adamw, .run = run_adamw};
+const ls_kernel REF(adamw) = {.id = LS_KERNEL_ADAMW, .dtype = LS_REAL, .prepare = prepare_adamw, .run = run_adamw};
 #if !LS_REAL_IS_F64 /* operands are f64 for any element type */
 const ls_kernel REF(step_control_bf16) = {
     .id = LS_KERNEL_STEP_CONTROL, .dtype = LS_BF16, .prepare = prepare_control, .run = run_control};

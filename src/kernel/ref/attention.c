@@ -1,6 +1,7 @@
 /*
- * attention: for each head and tile of queries, a first pass over the keys finds the largest logit, and a second computes the sum of
- * exponentials and the weighted values. If params say so, the result is then merged with the o and lse in the outputs.
+ * attention: for each head and tile of queries, a first pass over the keys finds the largest logit, and a second
+ * computes the sum of exponentials and the weighted values. If params say so, the result is then merged with the o and
+ * lse in the outputs.
  */
 #include <string.h>
 

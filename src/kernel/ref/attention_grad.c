@@ -2,8 +2,8 @@
  * attention_delta and attention_grad. With P = exp(logit - lse) and dS = P (dO·v - delta) times the slope of the
  * logit by q·k, which is scale where logits are not capped:
  *   dq = dS k   ·   dk = dS^T q   ·   dv = P^T dO
- * A task computes dq of a tile of queries, or dk and dv of a tile of keys (over all queries of all heads that read it). So each sum is
- * computed by one thread in a fixed order.
+ * A task computes dq of a tile of queries, or dk and dv of a tile of keys (over all queries of all heads that read it).
+ * So each sum is computed by one thread in a fixed order.
  */
 #include <string.h>
 
@@ -98,14 +98,12 @@ static void weights_of(const problem *p, pair *t, const scratch *s) {
 }
 
 /* Writes `sum` into rows first .. of head h of a view [B, rows, heads, D], or adds it. */
-static void store_rows(const ls_view *view, int64_t b, int64_t h, int64_t first, int64_t count,
-                       const double *sum, bool accumulate) {
+static void store_rows(const ls_view *view, int64_t b, int64_t h, int64_t first, int64_t count, const double *sum,
+                       bool accumulate) {
     const int64_t D = view->size[3];
     for (int64_t i = 0; i < count; i++) {
-        real *row =
-            (real *)view->data + b * view->stride[0] + (first + i) * view->stride[1] + h * view->stride[2];
-        for (int64_t d = 0; d < D; d++)
-            row[d] = (real)(accumulate ? (double)row[d] + sum[i * D + d] : sum[i * D + d]);
+        real *row = (real *)view->data + b * view->stride[0] + (first + i) * view->stride[1] + h * view->stride[2];
+        for (int64_t d = 0; d < D; d++) row[d] = (real)(accumulate ? (double)row[d] + sum[i * D + d] : sum[i * D + d]);
     }
 }
 
@@ -169,8 +167,5 @@ static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 const ls_kernel REF(attention_delta) = {
     .id = LS_KERNEL_ATTENTION_DELTA, .dtype = LS_REAL, .prepare = prepare_delta, .run = run_delta};
-const ls_kernel REF(attention_grad) = {.id = LS_KERNEL_ATTENTION_GRAD,
-                                       .dtype = LS_REAL,
-                                       .workspace = workspace,
-                                       .prepare = prepare_grad,
-                                       .run = run_grad};
+const ls_kernel REF(attention_grad) = {
+    .id = LS_KERNEL_ATTENTION_GRAD, .dtype = LS_REAL, .workspace = workspace, .prepare = prepare_grad, .run = run_grad};

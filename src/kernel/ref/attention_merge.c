@@ -1,8 +1,8 @@
 /*
  * attention_merge: merges a partial result (o, lse) of other keys into the one in out.
- * attention_sink: merges a key with logit sink and value 0, which every query sees: a partial result with lse = sink and o = 0 (Xiao et
- * al., "Efficient streaming language models with attention sinks", arXiv 2309.17453). The gradient of the sink is the sum of -P delta
- * over the queries, with P = exp(sink - lse).
+ * attention_sink: merges a key with logit sink and value 0, which every query sees: a partial result with lse = sink
+ * and o = 0 (Xiao et al., "Efficient streaming language models with attention sinks", arXiv 2309.17453). The gradient
+ * of the sink is the sum of -P delta over the queries, with P = exp(sink - lse).
  */
 #include "kernel/ref/attention_tile.h"
 
@@ -24,9 +24,7 @@ static ls_status prepare_merge(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_ATTENTION_MERGE, LS_REAL, call);
 }
 
-static size_t workspace(const ls_kernel_call *call) {
-    return REF(thread_bytes)(call->threads, call->out[0].size[3]);
-}
+static size_t workspace(const ls_kernel_call *call) { return REF(thread_bytes)(call->threads, call->out[0].size[3]); }
 
 /* A task is one head of one sequence. */
 static void merge_head(void *context, int task, int thread) {
@@ -39,8 +37,7 @@ static void merge_head(void *context, int task, int thread) {
         REF(pack_rows)(&call->in[0], b, h, i, 1, row);
         REF(merge_row)
         (row, (double)((const real *)call->in[1].data)[at], D,
-         (real *)o->data + b * o->stride[0] + i * o->stride[1] + h * o->stride[2],
-         (real *)call->out[1].data + at);
+         (real *)o->data + b * o->stride[0] + i * o->stride[1] + h * o->stride[2], (real *)call->out[1].data + at);
     }
 }
 
@@ -56,7 +53,7 @@ const ls_kernel REF(attention_merge) = {.id = LS_KERNEL_ATTENTION_MERGE,
                                         .prepare = prepare_merge,
                                         .run = run_merge};
 
-/* --- the sink --------------------------------------------------------------------------------------------------------------------- */
+/* --- the sink ----------------------------------------------------------------------------------------------------- */
 
 static ls_status prepare_sink(const ls_kernel_call *call, void **state) {
     *state = NULL;
@@ -80,8 +77,7 @@ static void merge_queries(const void *context, int64_t first, int64_t last) {
     for (int64_t row = first; row < last; row++) {
         const int64_t b = row / N, i = row % N;
         for (int64_t h = 0; h < H; h++)
-            merge_sink((double)sink[h], D,
-                       (real *)o->data + b * o->stride[0] + i * o->stride[1] + h * o->stride[2],
+            merge_sink((double)sink[h], D, (real *)o->data + b * o->stride[0] + i * o->stride[1] + h * o->stride[2],
                        (real *)call->out[1].data + (b * H + h) * N + i);
     }
 }
@@ -120,7 +116,5 @@ static void run_sink_grad(const ls_kernel_call *call, void *state, ls_pool *pool
 
 const ls_kernel REF(attention_sink) = {
     .id = LS_KERNEL_ATTENTION_SINK, .dtype = LS_REAL, .prepare = prepare_sink, .run = run_sink};
-const ls_kernel REF(attention_sink_grad) = {.id = LS_KERNEL_ATTENTION_SINK_GRAD,
-                                            .dtype = LS_REAL,
-                                            .prepare = prepare_sink_grad,
-                                            .run = run_sink_grad};
+const ls_kernel REF(attention_sink_grad) = {
+    .id = LS_KERNEL_ATTENTION_SINK_GRAD, .dtype = LS_REAL, .prepare = prepare_sink_grad, .run = run_sink_grad};

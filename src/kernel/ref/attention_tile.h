@@ -1,6 +1,6 @@
 /*
- * Shared by attention, its gradient and attention_merge: tiles of rows of queries and keys as doubles, which pairs of them the mask
- * leaves, the two products, and the merge of partial results.
+ * Shared by attention, its gradient and attention_merge: tiles of rows of queries and keys as doubles, which pairs of
+ * them the mask leaves, the two products, and the merge of partial results.
  */
 #ifndef LS_KERNEL_REF_ATTENTION_TILE_H
 #define LS_KERNEL_REF_ATTENTION_TILE_H
@@ -43,7 +43,10 @@ void REF(dots)(const double *a, int64_t count, const double *columns, int64_t D,
 /* sum[d] += weight * row[d] */
 void REF(add_weighted)(double weight, const double *row, int64_t D, double *sum);
 
-/* Merges (new_o, new_lse) into (o, lse), with weights that add up to 1. new_lse -inf: the new part saw no key, and nothing changes. */
+/*
+ * Merges (new_o, new_lse) into (o, lse), with weights that add up to 1. new_lse -inf: the new part saw no key, and
+ * nothing changes.
+ */
 void REF(merge_row)(const double *new_o, double new_lse, int64_t D, real *o, real *lse);
 
 /* Bytes of workspace for `doubles` numbers per thread. */

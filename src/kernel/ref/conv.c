@@ -1,6 +1,6 @@
 /*
- * conv: y[i] = sum over t of weight[t]*x[i + W-1 - t], or of weight[t]*x[i + t] if params say ahead, for each channel. x has W-1 more
- * tokens than y. conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x.
+ * conv: y[i] = sum over t of weight[t]*x[i + W-1 - t], or of weight[t]*x[i + t] if params say ahead, for each channel.
+ * x has W-1 more tokens than y. conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x.
  */
 #include "kernel/ref/ref_impl.h"
 
@@ -63,7 +63,5 @@ static void run_dw(const ls_kernel_call *call, void *state, ls_pool *pool) {
     ref_split(pool, ls_view_elements(&call->out[0]), correlate, call);
 }
 
-const ls_kernel REF(conv) = {
-    .id = LS_KERNEL_CONV, .dtype = LS_REAL, .prepare = prepare_conv, .run = run_conv};
-const ls_kernel REF(conv_dw) = {
-    .id = LS_KERNEL_CONV_DW, .dtype = LS_REAL, .prepare = prepare_dw, .run = run_dw};
+const ls_kernel REF(conv) = {.id = LS_KERNEL_CONV, .dtype = LS_REAL, .prepare = prepare_conv, .run = run_conv};
+const ls_kernel REF(conv_dw) = {.id = LS_KERNEL_CONV_DW, .dtype = LS_REAL, .prepare = prepare_dw, .run = run_dw};

@@ -28,8 +28,8 @@ static void run_copy(const ls_kernel_call *call, void *state, ls_pool *pool) {
     const size_t bytes = ls_dtype_bytes(call->in[0].dtype);
     walk from = {.view = &call->in[0]}, to = {.view = &call->out[0]};
     for (int64_t i = 0, n = ls_view_elements(from.view); i < n; i++, step(&from), step(&to))
-        memcpy((char *)to.view->data + to.at * (int64_t)bytes,
-               (const char *)from.view->data + from.at * (int64_t)bytes, bytes);
+        memcpy((char *)to.view->data + to.at * (int64_t)bytes, (const char *)from.view->data + from.at * (int64_t)bytes,
+               bytes);
 }
 
 static ls_status prepare_accumulate(const ls_kernel_call *call, void **state) {
@@ -42,8 +42,7 @@ static void run_accumulate(const ls_kernel_call *call, void *state, ls_pool *poo
     const real *x = call->in[0].data;
     real *y = call->out[0].data;
     walk from = {.view = &call->in[0]}, to = {.view = &call->out[0]};
-    for (int64_t i = 0, n = ls_view_elements(from.view); i < n; i++, step(&from), step(&to))
-        y[to.at] += x[from.at];
+    for (int64_t i = 0, n = ls_view_elements(from.view); i < n; i++, step(&from), step(&to)) y[to.at] += x[from.at];
 }
 
 static ls_status prepare_fill(const ls_kernel_call *call, void **state) {
@@ -96,7 +95,7 @@ static void run_cast(const ls_kernel_call *call, void *state, ls_pool *pool) {
         save(to.view, to.at, load(from.view, from.at));
 }
 
-/* --- cache_write ---------------------------------------------------------------------------------------------------------------- */
+/* --- cache_write -------------------------------------------------------------------------------------------------- */
 
 static ls_status prepare_write(const ls_kernel_call *call, void **state) {
     *state = NULL;
@@ -125,32 +124,23 @@ static void run_write(const ls_kernel_call *call, void *state, ls_pool *pool) {
     for (int64_t i = 0; i < x->size[0] * m; i++) {
         const int64_t at = find_position(kpos, t, positions[i]);
         if (at >= 0)
-            memcpy((char *)cache->data + (size_t)(i / m * t + at) * row,
-                   (const char *)x->data + (size_t)i * row, row);
+            memcpy((char *)cache->data + (size_t)(i / m * t + at) * row, (const char *)x->data + (size_t)i * row, row);
     }
 }
 
-const ls_kernel REF(copy) = {
-    .id = LS_KERNEL_COPY, .dtype = LS_REAL, .prepare = prepare_copy, .run = run_copy};
+const ls_kernel REF(copy) = {.id = LS_KERNEL_COPY, .dtype = LS_REAL, .prepare = prepare_copy, .run = run_copy};
 const ls_kernel REF(accumulate) = {
     .id = LS_KERNEL_ACCUMULATE, .dtype = LS_REAL, .prepare = prepare_accumulate, .run = run_accumulate};
-const ls_kernel REF(fill) = {
-    .id = LS_KERNEL_FILL, .dtype = LS_REAL, .prepare = prepare_fill, .run = run_fill};
-const ls_kernel REF(cast) = {
-    .id = LS_KERNEL_CAST, .dtype = LS_REAL, .prepare = prepare_cast, .run = run_cast};
+const ls_kernel REF(fill) = {.id = LS_KERNEL_FILL, .dtype = LS_REAL, .prepare = prepare_fill, .run = run_fill};
+const ls_kernel REF(cast) = {.id = LS_KERNEL_CAST, .dtype = LS_REAL, .prepare = prepare_cast, .run = run_cast};
 const ls_kernel REF(cache_write) = {
     .id = LS_KERNEL_CACHE_WRITE, .dtype = LS_REAL, .prepare = prepare_write, .run = run_write};
 #if !LS_REAL_IS_F64
-const ls_kernel REF(copy_bf16) = {
-    .id = LS_KERNEL_COPY, .dtype = LS_BF16, .prepare = prepare_copy, .run = run_copy};
-const ls_kernel REF(copy_i32) = {
-    .id = LS_KERNEL_COPY, .dtype = LS_I32, .prepare = prepare_copy, .run = run_copy};
-const ls_kernel REF(fill_bf16) = {
-    .id = LS_KERNEL_FILL, .dtype = LS_BF16, .prepare = prepare_fill, .run = run_fill};
-const ls_kernel REF(fill_i32) = {
-    .id = LS_KERNEL_FILL, .dtype = LS_I32, .prepare = prepare_fill, .run = run_fill};
-const ls_kernel REF(cast_bf16) = {
-    .id = LS_KERNEL_CAST, .dtype = LS_BF16, .prepare = prepare_cast, .run = run_cast};
+const ls_kernel REF(copy_bf16) = {.id = LS_KERNEL_COPY, .dtype = LS_BF16, .prepare = prepare_copy, .run = run_copy};
+const ls_kernel REF(copy_i32) = {.id = LS_KERNEL_COPY, .dtype = LS_I32, .prepare = prepare_copy, .run = run_copy};
+const ls_kernel REF(fill_bf16) = {.id = LS_KERNEL_FILL, .dtype = LS_BF16, .prepare = prepare_fill, .run = run_fill};
+const ls_kernel REF(fill_i32) = {.id = LS_KERNEL_FILL, .dtype = LS_I32, .prepare = prepare_fill, .run = run_fill};
+const ls_kernel REF(cast_bf16) = {.id = LS_KERNEL_CAST, .dtype = LS_BF16, .prepare = prepare_cast, .run = run_cast};
 const ls_kernel REF(cache_write_bf16) = {
     .id = LS_KERNEL_CACHE_WRITE, .dtype = LS_BF16, .prepare = prepare_write, .run = run_write};
 #endif

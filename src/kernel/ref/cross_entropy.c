@@ -1,6 +1,6 @@
 /*
- * cross_entropy: loss = lse - logits[label], lse = log(sum(exp(logits))). Label -100 is ignored: loss and gradient are 0. The host has
- * checked that other labels lie in [0, V).
+ * cross_entropy: loss = lse - logits[label], lse = log(sum(exp(logits))). Label -100 is ignored: loss and gradient are
+ * 0. The host has checked that other labels lie in [0, V).
  */
 #include "kernel/ref/ref_impl.h"
 

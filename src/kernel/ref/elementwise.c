@@ -67,8 +67,7 @@ static void run_broadcast(const ls_kernel_call *call, void *state, ls_pool *pool
 
 const ls_kernel REF(add) = {.id = LS_KERNEL_ADD, .dtype = LS_REAL, .prepare = prepare_add, .run = run_add};
 const ls_kernel REF(mul) = {.id = LS_KERNEL_MUL, .dtype = LS_REAL, .prepare = prepare_mul, .run = run_mul};
-const ls_kernel REF(scale) = {
-    .id = LS_KERNEL_SCALE, .dtype = LS_REAL, .prepare = prepare_scale, .run = run_scale};
+const ls_kernel REF(scale) = {.id = LS_KERNEL_SCALE, .dtype = LS_REAL, .prepare = prepare_scale, .run = run_scale};
 const ls_kernel REF(scale_by) = {
     .id = LS_KERNEL_SCALE_BY, .dtype = LS_REAL, .prepare = prepare_scale_by, .run = run_scale_by};
 const ls_kernel REF(broadcast) = {

@@ -1,4 +1,6 @@
-/* layernorm: y = (x - mean) * rstd * weight (+ bias), rstd = 1/sqrt(variance + epsilon) of each row (Ba et al. 2016). */
+/*
+ * layernorm: y = (x - mean) * rstd * weight (+ bias), rstd = 1/sqrt(variance + epsilon) of each row (Ba et al. 2016).
+ */
 #include "kernel/ref/ref_impl.h"
 
 typedef struct rows {
@@ -28,8 +30,7 @@ static void normalise(const void *context, int64_t first, int64_t last) {
         for (int64_t e = 0; e < r->E; e++) squares += ((double)x[e] - mean) * ((double)x[e] - mean);
         const double rstd = 1.0 / sqrt(squares / (double)r->E + params->epsilon);
         for (int64_t e = 0; e < r->E; e++)
-            y[e] = (real)(((double)x[e] - mean) * rstd * (double)weight[e] +
-                          (bias != NULL ? (double)bias[e] : 0));
+            y[e] = (real)(((double)x[e] - mean) * rstd * (double)weight[e] + (bias != NULL ? (double)bias[e] : 0));
         ((real *)r->call->out[1].data)[i] = (real)mean;
         ((real *)r->call->out[2].data)[i] = (real)rstd;
     }
@@ -65,8 +66,8 @@ static void grad_of_x(const void *context, int64_t first, int64_t last) {
         mean_g /= (double)r->E;
         mean_gh /= (double)r->E;
         for (int64_t e = 0; e < r->E; e++)
-            dx[e] = (real)(rstd * ((double)weight[e] * (double)dy[e] - mean_g -
-                                   ((double)x[e] - mean) * rstd * mean_gh));
+            dx[e] =
+                (real)(rstd * ((double)weight[e] * (double)dy[e] - mean_g - ((double)x[e] - mean) * rstd * mean_gh));
     }
 }
 

@@ -1,6 +1,7 @@
 /*
- * matmul: C[M,N] = op(A)[M,K] · op(B)[K,N] (+ bias), in square tiles. Each sum is in double and in the order k = 0, 1, ..., so tiles
- * and threads do not change the result. op(B) is packed tile by tile, so that the inner loop reads contiguous doubles.
+ * matmul: C[M,N] = op(A)[M,K] · op(B)[K,N] (+ bias), in square tiles. Each sum is in double and in the order k = 0, 1,
+ * ..., so tiles and threads do not change the result. op(B) is packed tile by tile, so that the inner loop reads
+ * contiguous doubles.
  */
 #include <string.h>
 
@@ -23,8 +24,7 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
 }
 
 /* op(B)[k0.., n0..] as doubles; columns beyond n_size are 0. */
-static void pack(const product *p, int64_t k0, int64_t k_size, int64_t n0, int64_t n_size,
-                 double out[TILE][TILE]) {
+static void pack(const product *p, int64_t k0, int64_t k_size, int64_t n0, int64_t n_size, double out[TILE][TILE]) {
     for (int64_t k = 0; k < k_size; k++) {
         const real *row = p->B + (k0 + k) * p->b_row + n0 * p->b_column;
         for (int64_t n = 0; n < n_size; n++) out[k][n] = (double)row[n * p->b_column];
@@ -32,8 +32,7 @@ static void pack(const product *p, int64_t k0, int64_t k_size, int64_t n0, int64
     }
 }
 
-static void add_row(const double *restrict a, const double B[TILE][TILE], int64_t k_size,
-                    double *restrict sum) {
+static void add_row(const double *restrict a, const double B[TILE][TILE], int64_t k_size, double *restrict sum) {
     for (int64_t k = 0; k < k_size; k++)
         for (int n = 0; n < TILE; n++) sum[n] += a[k] * B[k][n];
 }

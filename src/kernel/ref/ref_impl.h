@@ -1,6 +1,6 @@
 /*
- * The reference kernels, for the files of this folder. Each file is compiled twice, with LS_REAL_IS_F64 0 and 1; `real` is the type of
- * the arrays' elements. Sums are computed in double and rounded once.
+ * The reference kernels, for the files of this folder. Each file is compiled twice, with LS_REAL_IS_F64 0 and 1; `real`
+ * is the type of the arrays' elements. Sums are computed in double and rounded once.
  */
 #ifndef LS_KERNEL_REF_IMPL_H
 #define LS_KERNEL_REF_IMPL_H
@@ -24,13 +24,16 @@ typedef float real;
 #define REF_ROW(id, name) REF(name)
 extern const ls_kernel LS_KERNELS(REF_ROW);
 #if !LS_REAL_IS_F64
-extern const ls_kernel REF(copy_bf16), REF(copy_i32), REF(fill_bf16), REF(fill_i32), REF(cast_bf16),
-    REF(sum_bf16), REF(broadcast_bf16), REF(rope_table_bf16), REF(step_control_bf16), REF(cache_write_bf16);
+extern const ls_kernel REF(copy_bf16), REF(copy_i32), REF(fill_bf16), REF(fill_i32), REF(cast_bf16), REF(sum_bf16),
+    REF(broadcast_bf16), REF(rope_table_bf16), REF(step_control_bf16), REF(cache_write_bf16);
 #endif
 
-/* --- work on threads ------------------------------------------------------------------------------------------------------- */
+/* --- work on threads ---------------------------------------------------------------------------------------------- */
 
-/* Works on indices first .. last-1. The result of an index must not depend on the others, so that the split changes no bit. */
+/*
+ * Works on indices first .. last-1. The result of an index must not depend on the others, so that the split changes no
+ * bit.
+ */
 typedef void (*ref_body)(const void *context, int64_t first, int64_t last);
 
 typedef struct ref_work {
@@ -53,12 +56,10 @@ static inline void ref_split(ls_pool *pool, int64_t n, ref_body body, const void
     if (n > 0) ls_pool_run(pool, (int)w.parts, ref_run_part, &w);
 }
 
-/* --- dense views as rows --------------------------------------------------------------------------------------------------- */
+/* --- dense views as rows ------------------------------------------------------------------------------------------ */
 
 /* The size of the last dimension; the product of the sizes of the others. */
-static inline int64_t ref_columns(const ls_view *view) {
-    return view->ndim > 0 ? view->size[view->ndim - 1] : 1;
-}
+static inline int64_t ref_columns(const ls_view *view) { return view->ndim > 0 ? view->size[view->ndim - 1] : 1; }
 static inline int64_t ref_rows(const ls_view *view) {
     int64_t rows = 1;
     for (int d = 0; d + 1 < view->ndim; d++) rows *= view->size[d];

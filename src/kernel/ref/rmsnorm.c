@@ -21,8 +21,7 @@ static void normalise(const void *context, int64_t first, int64_t last) {
         double squares = 0;
         for (int64_t e = 0; e < r->E; e++) squares += (double)x[e] * (double)x[e];
         const double rstd = 1.0 / sqrt(squares / (double)r->E + params->epsilon);
-        for (int64_t e = 0; e < r->E; e++)
-            y[e] = (real)((double)x[e] * rstd * (params->offset + (double)weight[e]));
+        for (int64_t e = 0; e < r->E; e++) y[e] = (real)((double)x[e] * rstd * (params->offset + (double)weight[e]));
         ((real *)r->call->out[1].data)[i] = (real)rstd;
     }
 }
@@ -50,8 +49,7 @@ static void grad_of_x(const void *context, int64_t first, int64_t last) {
         real *dx = (real *)r->call->out[0].data + i * r->E;
         const double rstd = (double)((const real *)r->call->in[2].data)[i];
         double factor = 0; /* of x: rstd^3 * mean(w dy x) */
-        for (int64_t e = 0; e < r->E; e++)
-            factor += (offset + (double)weight[e]) * (double)dy[e] * (double)x[e];
+        for (int64_t e = 0; e < r->E; e++) factor += (offset + (double)weight[e]) * (double)dy[e] * (double)x[e];
         factor *= rstd * rstd * rstd / (double)r->E;
         for (int64_t e = 0; e < r->E; e++)
             dx[e] = (real)(rstd * (offset + (double)weight[e]) * (double)dy[e] - (double)x[e] * factor);
@@ -65,8 +63,7 @@ static void grad_of_weight(const void *context, int64_t first, int64_t last) {
     real *dweight = r->call->out[1].data;
     for (int64_t e = first; e < last; e++) {
         double sum = 0;
-        for (int64_t i = 0; i < r->n; i++)
-            sum += (double)dy[i * r->E + e] * (double)x[i * r->E + e] * (double)rstd[i];
+        for (int64_t i = 0; i < r->n; i++) sum += (double)dy[i * r->E + e] * (double)x[i * r->E + e] * (double)rstd[i];
         dweight[e] = (real)((double)dweight[e] + sum);
     }
 }

@@ -65,8 +65,7 @@ static void run_rotate(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 const ls_kernel REF(rope_table) = {
     .id = LS_KERNEL_ROPE_TABLE, .dtype = LS_REAL, .prepare = prepare_table, .run = run_table};
-const ls_kernel REF(rotate) = {
-    .id = LS_KERNEL_ROTATE, .dtype = LS_REAL, .prepare = prepare_rotate, .run = run_rotate};
+const ls_kernel REF(rotate) = {.id = LS_KERNEL_ROTATE, .dtype = LS_REAL, .prepare = prepare_rotate, .run = run_rotate};
 #if !LS_REAL_IS_F64 /* all operands are of type G or i32; G is f32 for bf16 too */
 const ls_kernel REF(rope_table_bf16) = {
     .id = LS_KERNEL_ROPE_TABLE, .dtype = LS_BF16, .prepare = prepare_table, .run = run_table};

@@ -35,8 +35,7 @@ static void run_sum_squares(const ls_kernel_call *call, void *state, ls_pool *po
     (void)state, (void)pool;
     const real *x = call->in[0].data;
     kahan_sum sum = {0, 0};
-    for (int64_t i = 0, n = ls_view_elements(&call->in[0]); i < n; i++)
-        add_term(&sum, (double)x[i] * (double)x[i]);
+    for (int64_t i = 0, n = ls_view_elements(&call->in[0]); i < n; i++) add_term(&sum, (double)x[i] * (double)x[i]);
     *(double *)call->out[0].data += sum.total;
 }
 
@@ -68,6 +67,5 @@ const ls_kernel REF(sum_squares) = {
 const ls_kernel REF(column_sum) = {
     .id = LS_KERNEL_COLUMN_SUM, .dtype = LS_REAL, .prepare = prepare_column_sum, .run = run_column_sum};
 #if !LS_REAL_IS_F64 /* all operands are of type G, which is f32 for bf16 too */
-const ls_kernel REF(sum_bf16) = {
-    .id = LS_KERNEL_SUM, .dtype = LS_BF16, .prepare = prepare_sum, .run = run_sum};
+const ls_kernel REF(sum_bf16) = {.id = LS_KERNEL_SUM, .dtype = LS_BF16, .prepare = prepare_sum, .run = run_sum};
 #endif

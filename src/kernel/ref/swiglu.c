@@ -44,7 +44,6 @@ static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
     ref_split(pool, ls_view_elements(&call->in[0]), backward, call);
 }
 
-const ls_kernel REF(swiglu) = {
-    .id = LS_KERNEL_SWIGLU, .dtype = LS_REAL, .prepare = prepare_swiglu, .run = run_swiglu};
+const ls_kernel REF(swiglu) = {.id = LS_KERNEL_SWIGLU, .dtype = LS_REAL, .prepare = prepare_swiglu, .run = run_swiglu};
 const ls_kernel REF(swiglu_grad) = {
     .id = LS_KERNEL_SWIGLU_GRAD, .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};

@@ -17,9 +17,7 @@
 
 /* ---- opening counts where it may create or change the file ---- */
 
-static bool changes(int flags) {
-    return (flags & (O_CREAT | O_TRUNC)) != 0 || (flags & O_ACCMODE) != O_RDONLY;
-}
+static bool changes(int flags) { return (flags & (O_CREAT | O_TRUNC)) != 0 || (flags & O_ACCMODE) != O_RDONLY; }
 
 static mode_t mode_of(int flags, va_list list) {
     return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(list, mode_t) : 0;
@@ -59,7 +57,10 @@ FOPEN(fopen64)
 
 /* ---- on an open file, and on paths ---- */
 
-/* called: the name in LS_FAULT_CALLS; failing: whether the call shall fail; failed: what it returns then; record: how the call is recorded. */
+/*
+ * called: the name in LS_FAULT_CALLS; failing: whether the call shall fail; failed: what it returns then; record: how
+ * the call is recorded.
+ */
 #define CALL(type, name, called, parameters, arguments, failing, failed, record) \
     type name parameters {                                                       \
         static type(*next) parameters;                                           \
@@ -115,16 +116,16 @@ CALL(int, rmdir, "unlink", (const char *path), (path), fault_fails("unlink", pat
      record_name("unlink", AT_FDCWD, path))
 CALL(int, unlinkat, "unlink", (int folder, const char *path, int flags), (folder, path, flags),
      fault_fails("unlink", path), -1, record_name("unlink", folder, path))
-CALL(int, rename, "rename", (const char *from, const char *to), (from, to),
-     fault_fails_pair("rename", from, to), -1, record_names("rename", AT_FDCWD, from, AT_FDCWD, to))
+CALL(int, rename, "rename", (const char *from, const char *to), (from, to), fault_fails_pair("rename", from, to), -1,
+     record_names("rename", AT_FDCWD, from, AT_FDCWD, to))
 CALL(int, renameat, "rename", (int a, const char *from, int b, const char *to), (a, from, b, to),
      fault_fails_pair("rename", from, to), -1, record_names("rename", a, from, b, to))
 CALL(int, renameat2, "rename", (int a, const char *from, int b, const char *to, unsigned flags),
      (a, from, b, to, flags), fault_fails_pair("rename", from, to), -1,
      record_names((flags & RENAME_EXCHANGE) != 0 ? "exchange" : "rename", a, from, b, to))
-CALL(int, link, "link", (const char *from, const char *to), (from, to), fault_fails_pair("link", from, to),
-     -1, record_names("link", AT_FDCWD, from, AT_FDCWD, to))
-CALL(int, linkat, "link", (int a, const char *from, int b, const char *to, int flags),
-     (a, from, b, to, flags), fault_fails_pair("link", from, to), -1, record_names("link", a, from, b, to))
+CALL(int, link, "link", (const char *from, const char *to), (from, to), fault_fails_pair("link", from, to), -1,
+     record_names("link", AT_FDCWD, from, AT_FDCWD, to))
+CALL(int, linkat, "link", (int a, const char *from, int b, const char *to, int flags), (a, from, b, to, flags),
+     fault_fails_pair("link", from, to), -1, record_names("link", a, from, b, to))
 CALL(int, symlink, "link", (const char *from, const char *to), (from, to), fault_fails("link", to), -1,
      record_names("symlink", -1, from, AT_FDCWD, to))

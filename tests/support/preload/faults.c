@@ -1,5 +1,6 @@
 /*
- * Decides which calls fail: counts the calls that change files over all processes of a program, and lets chosen ones fail or kills the process there.
+ * Decides which calls fail: counts the calls that change files over all processes of a program, and lets chosen ones
+ * fail or kills the process there.
  *
  *     LS_FAULT_PATH=TEXT    only calls whose path contains TEXT count (for a rename, either path); without it all
  *     LS_FAULT_CALLS=NAMES  only these calls count: names of the table below, with commas between
@@ -9,7 +10,8 @@
  *     LS_FAULT_WITH=NAME    by which error (ENOSPC); KILL: the process gets SIGKILL in its place
  *     LS_FAULT_WHILE=FILE   only while this file exists; without LS_FAULT_AT all calls fail then
  *     LS_FAULT_LOG=FILE     a line "N CALL PATH" for each call that counts; its last N is how many there are
- *     LS_FAULT_FREE=FILE    statvfs reports the number of free bytes that this file holds as text, while the file exists
+ *     LS_FAULT_FREE=FILE    statvfs reports the number of free bytes that this file holds as text, while the file
+ * exists
  */
 #include "support/preload/preload.h"
 
@@ -43,9 +45,8 @@ static int error_of(const char *name) {
     static const struct {
         const char *name;
         int number;
-    } errors[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO},     {"EDQUOT", EDQUOT}, {"EACCES", EACCES},
-                  {"EROFS", EROFS},   {"EFBIG", EFBIG}, {"EMFILE", EMFILE}, {"ENOENT", ENOENT},
-                  {"ENOMEM", ENOMEM}, {"KILL", 0}};
+    } errors[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO},       {"EDQUOT", EDQUOT}, {"EACCES", EACCES}, {"EROFS", EROFS},
+                  {"EFBIG", EFBIG},   {"EMFILE", EMFILE}, {"ENOENT", ENOENT}, {"ENOMEM", ENOMEM}, {"KILL", 0}};
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
         if (strcmp(name, errors[i].name) == 0) return errors[i].number;
     fprintf(stderr, "faults: LS_FAULT_WITH is %s, expected the name of an error or KILL\n", name);
@@ -68,10 +69,8 @@ __attribute__((constructor)) static void begin(void) {
     settings.error = error_of(text_of("LS_FAULT_WITH", "ENOSPC"));
     const char *log = text_of("LS_FAULT_LOG", NULL);
     if (log != NULL)
-        settings.log =
-            (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    settings.count =
-        mmap(NULL, sizeof *settings.count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        settings.log = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    settings.count = mmap(NULL, sizeof *settings.count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (settings.count == MAP_FAILED) _exit(99);
 }
 
@@ -89,15 +88,13 @@ bool fault_fails(const char *call, const char *path) {
     if (settings.log >= 0) {
         char line[ROOM];
         const int length = snprintf(line, sizeof line, "%ld %s %s\n", n, call, path);
-        (void)syscall(SYS_write, settings.log, line,
-                      (size_t)length < sizeof line ? (size_t)length : sizeof line);
+        (void)syscall(SYS_write, settings.log, line, (size_t)length < sizeof line ? (size_t)length : sizeof line);
     }
     const long behind = n - settings.at;
     const bool is_one =
         settings.every > 0 ? behind % settings.every == 0 : settings.times == 0 || behind < settings.times;
     if (settings.at == 0 || behind < 0 || !is_one) return false;
-    if (settings.present != NULL && syscall(SYS_faccessat, AT_FDCWD, settings.present, F_OK) != 0)
-        return false;
+    if (settings.present != NULL && syscall(SYS_faccessat, AT_FDCWD, settings.present, F_OK) != 0) return false;
     if (settings.error == 0) (void)syscall(SYS_kill, getpid(), SIGKILL);
     errno = settings.error;
     return true;

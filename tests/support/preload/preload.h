@@ -1,6 +1,6 @@
 /*
- * A library to preload (build/tests/libfaults.so). It wraps the calls of a program that change files: calls.c wraps them, faults.c decides
- * which of them fail, record.c records their effect.
+ * A library to preload (build/tests/libfaults.so). It wraps the calls of a program that change files: calls.c wraps
+ * them, faults.c decides which of them fail, record.c records their effect.
  */
 #ifndef LS_TEST_PRELOAD_H
 #define LS_TEST_PRELOAD_H
@@ -20,8 +20,7 @@ void record_begin(void);
 void record_end(void);
 /* Called between these two for what succeeded. folder: where a relative path begins, AT_FDCWD or an open folder. */
 void record_open(int fd, int flags);
-void record_write(int fd, const void *data, ssize_t bytes,
-                  off_t at); /* at -1: where the file's position was */
+void record_write(int fd, const void *data, ssize_t bytes, off_t at); /* at -1: where the file's position was */
 void record_size(int fd, off_t bytes, bool may_shrink);
 void record_sync(int fd);
 void record_name(const char *what, int folder, const char *path);

@@ -1,7 +1,7 @@
 /*
- * Records what a program does to files, so that tests/support/power.py can repeat it up to a loss of power: with LS_RECORD=FILE, every change by
- * any of its processes in the folder LS_RECORD_FOLDER (an absolute path without links), in the order in which it happened. Recorded calls
- * run one at a time. One line each, paths last, after a tab:
+ * Records what a program does to files, so that tests/support/power.py can repeat it up to a loss of power: with
+ * LS_RECORD=FILE, every change by any of its processes in the folder LS_RECORD_FOLDER (an absolute path without links),
+ * in the order in which it happened. Recorded calls run one at a time. One line each, paths last, after a tab:
  *
  *     open TRUNCATED	PATH           a file that was opened for writing, and created if needed; 1: truncated
  *     write AT BYTES	PATH           BYTES bytes follow the line
