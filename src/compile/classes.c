@@ -27,7 +27,9 @@ ls_status ls_compile_class_of(const ls_job *job, const ls_target *target, int ra
         ls_image **of_class = calloc((size_t)classes, sizeof *of_class);
         if (of_class == NULL)
             return ls_error(LS_NO_MEMORY, "no memory for the programs of %d classes of ranks", classes);
-        *images = (ls_images){.mesh = target->mesh, .classes = classes, .of_class = of_class};
+        images->mesh = target->mesh;
+        images->classes = classes;
+        images->of_class = of_class;
     }
     const int class = ls_class_of(&images->mesh, rank);
     if (images->of_class[class] != NULL) return ls_ok();

@@ -116,7 +116,7 @@ typedef struct ls_kernel_build {
     ls_operand in[LS_KERNEL_INPUTS];
     ls_operand out[LS_KERNEL_OUTPUTS];
 } ls_kernel_build;
-void ls_build_kernel(ls_builder *b, const ls_kernel_build *call);
+void ls_build_kernel(ls_builder *b, const ls_kernel_build *k);
 
 /* Frequent kernels. accumulate adds `from` into `to` (type G); fill zeroes; cast converts or, of one type, copies. */
 void ls_build_copy(ls_builder *b, ls_operand from, ls_operand to);

@@ -24,10 +24,8 @@ static void check_value(ls_play *p, int rank, const ls_operand *o, ls_point at) 
 
 static ls_status touch(ls_play *p, int rank, const ls_operand *o, bool writes, ls_point at, const uint32_t *clock,
                        bool open, ls_access **out) {
-    if (ls_operand_is_empty(o)) {
-        if (out != NULL) *out = NULL;
-        return ls_ok();
-    }
+    if (out != NULL) *out = NULL;
+    if (ls_operand_is_empty(o)) return ls_ok();
     if (!ls_operand_is_inside(p->rank[rank].image, o)) return ls_play_fault(p, at, "it reaches outside of its buffer");
     return ls_bytes_touch(&p->bytes[rank], o, writes, at, clock, open, out);
 }
@@ -79,6 +77,7 @@ static ls_status land(ls_play *p, int rank, int queue, const ls_instr *instr, ls
     const ls_image *image = p->rank[rank].image;
     const int peer = ls_peer_rank(image, instr->peer, rank);
     const ls_instr *receives = ls_play_told(p, rank, instr);
+    *out = NULL;
     if (receives == NULL || receives->kind != LS_INSTR_RECEIVE)
         return ls_play_fault(p, at, "its peer does not receive it");
     const ls_operand *slot = ls_instr_subject(receives);
@@ -88,7 +87,6 @@ static ls_status land(ls_play *p, int rank, int queue, const ls_instr *instr, ls
         return ls_play_fault(p, at, "the slot that its peer receives in has another form");
     if (!ls_range_covers(&p->rank[rank].granted[instr->channel], &there.range))
         return ls_play_fault(p, at, "it lands outside the slot that the receiver has handed over");
-    *out = NULL;
     if (ls_operand_is_empty(slot)) return ls_ok();
     return ls_bytes_touch_from(&p->bytes[peer], slot->buffer, &there.range, true, at, p->rank[rank].queue[queue].clock,
                                true, out);

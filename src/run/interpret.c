@@ -418,7 +418,7 @@ void ls_interpreter_destroy(ls_interpreter *in) {
  */
 static void choose_classes(ls_interpreter *in) {
     enum { ONE_SLOW = 4, ONE_FAST = 7, EQUAL = 8, WAYS = 12 };
-    const int way = (int)draw(in, WAYS), one = (int)draw(in, (uint64_t)(in->ranks * in->actors));
+    const int way = (int)draw(in, WAYS), one = (int)draw(in, (uint64_t)in->ranks * (uint64_t)in->actors);
     in->strict = draw(in, 3) > 0;
     for (int i = 0; i < in->ranks * in->actors; i++) {
         int *class = &in->rank[i / in->actors].class[i % in->actors];

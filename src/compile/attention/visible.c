@@ -125,8 +125,9 @@ static ls_token_set copy_of(ls_arena *arena, const list *l) {
 /* *l becomes the union of two ascending lists. */
 static void unite(list *l, const list *a, const list *b) {
     l->n = 0;
-    for (int i = 0, j = 0; i < a->n || j < b->n;) {
-        const bool first = j == b->n || (i < a->n && a->at[i].start <= b->at[j].start);
+    const int of_a = a->n, of_b = b->n;
+    for (int i = 0, j = 0; i < of_a || j < of_b;) {
+        const bool first = j >= of_b || (i < of_a && a->at[i].start <= b->at[j].start);
         const ls_token_range *next = first ? &a->at[i++] : &b->at[j++];
         append(l, next->start, next->count);
     }
