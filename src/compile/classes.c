@@ -5,9 +5,9 @@
 
 /*
  * A class is an index along the sequence: ranks that differ only along dp hold the same positions of different
- * sequences, and programs name peers by their number within a team. Where an offset differs (a rank's own part of the
- * parameters), the operand computes it from that number. Because dp is the outermost axis, rank c is the first rank of
- * class c.
+ * sequences, and programs name peers by a team and a distance in it. Where an offset differs (a rank's own part of the
+ * parameters), the operand computes it from the rank's place in a team. Because dp is the outermost axis, rank c is the
+ * first rank of class c.
  */
 int ls_class_count(const ls_mesh *mesh) { return ls_mesh_sequence_ranks(mesh); }
 

@@ -1,4 +1,4 @@
-/* Lifetimes: between which instructions of its program a buffer's bytes are live, and how many are at any time. */
+/* Lifetimes: between which instructions of its program a buffer's bytes are live; and how many bytes are at each. */
 #include "compile/compile_impl.h"
 #include "program/program.h"
 

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits on the steps and memory of all renderings of a record; they grow with the bytes of the conversation. */
+/*
+ * Limits: STEPS for all renderings of a record together, and one more for every BYTES_PER_STEP bytes of the
+ * conversation; BYTES of memory for each rendering, and BYTES_PER_BYTE more for every byte of the conversation.
+ */
 #define STEPS ((uint64_t)20000000)
 #define BYTES_PER_STEP 2
 #define BYTES ((size_t)256 << 20)
@@ -50,7 +53,8 @@ static jinja_value trusted_role(ls_arena *arena, jinja_value role) {
 
 /*
  * Records name the reasoning of a message in several ways. As in transformers, templates find it under both names that
- * they read.
+ * they read. Called before the message's own members are put (first), for "thinking", and after them, for
+ * "reasoning_content".
  */
 static void put_reasoning(ls_arena *arena, jinja_dict *message, const jinja_value *reasoning, bool first) {
     if (reasoning == NULL) return;

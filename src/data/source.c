@@ -369,8 +369,8 @@ static ls_status read_text(ls_source *s) {
     if (starts || s->n > before || s->filled < s->room)
         return ls_ok(); /* at the start of a text the buffer may still grow */
     return ls_error(LS_INVALID,
-                    "%s: after byte %lld there is no place to cut it for %zu bytes, and the tokenizer cannot "
-                    "encode more at once",
+                    "%s: after byte %lld no place to cut this long text was found within %zu bytes; expected one "
+                    "(usually the end of a line) where the ids of both parts are those of the whole",
                     current_input(s)->path, (long long)s->place.offset, s->room);
 }
 

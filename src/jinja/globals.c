@@ -32,7 +32,7 @@ static void fill(jinja_run *r, jinja_dict *dict, const jinja_arguments *all) {
     for (size_t i = 0; pairs != NULL && i < pairs->n && jinja_step(r, 1 + dict->n / 8); i++) {
         const jinja_list *pair = jinja_iterate(r, pairs->item[i]);
         if (pair->n != 2)
-            jinja_fail(r, LS_INVALID, "dict() of a list whose items are not pairs");
+            jinja_fail(r, LS_INVALID, "dict() or namespace() of a list whose items are not pairs");
         else
             jinja_dict_set(r->arena, dict, pair->item[0], pair->item[1]);
     }

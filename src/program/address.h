@@ -21,7 +21,10 @@ bool ls_address_same_form(const ls_address *a, const ls_address *b);
 /* "24 bytes of f32 in 3 x 1 x 1 pieces, 64, 0, 0 bytes apart": an address without its offset. */
 void ls_address_print_form(const ls_address *address, char *out, size_t bytes);
 
-/* One use of a channel on a rank. Indices of instructions; -1: there is none. */
+/*
+ * One use of a channel on a rank, which has both ends of every channel: it receives or leases towards one peer, and
+ * puts or borrows towards another. Indices of instructions; -1: there is none.
+ */
 typedef struct ls_use {
     int tells; /* the RECEIVE or LEASE, whose subject is the address that the other end is told */
     int asks;  /* the PUT or BORROW, which is told an address; its out[0] has the form */
@@ -40,9 +43,9 @@ ls_uses ls_uses_find(const ls_program *program, ls_arena *arena);
 int ls_use_of(const ls_uses *uses, const ls_program *program, const ls_instr *instr);
 
 /*
- * Blocks that are read in place. Operands of a peer's bytes name the block by its buffer in the reader's own
- * image, and lie as far behind the first byte of the borrow's operand as the bytes lie behind that of the
- * block.
+ * Blocks that are read in place. A borrow's operand, and the operands that read the block, name a buffer of the
+ * reader's own image, and offsets in that. Only the distance between the two counts: so far after the first byte of
+ * the block do the operand's bytes lie in the owner's heap.
  *   has         whether the operand's bytes are some of the borrowed block's
  *   gives       and the operand names what that transfer hands over (name.h)
  *   borrow_of   the borrow whose block and transfer a kernel's operand reads; NULL: none

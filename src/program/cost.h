@@ -35,9 +35,9 @@ typedef struct ls_byte_cost {
 /* What one core does, for one element type. */
 typedef struct ls_core_rates {
     ls_attention_cost attention[LS_PASSES];
-    double matmul; /* flops per second; a library does them */
-    double split;  /* how much longer a call takes that is split over two cores than its halves: 0.05 is 5 % */
-    ls_byte_cost bytes[LS_KERNEL_IDS]; /* of the contracts with a sample; others are taken for `add` */
+    double matmul; /* of matrix products: flops per second */
+    double split;  /* a call split over two cores takes 1 + split times as long as half of it on one core */
+    ls_byte_cost bytes[LS_KERNEL_IDS]; /* of contracts that are measured; others as `add` (ls_measured_as) */
 } ls_core_rates;
 
 /* The contract whose measured bytes a kernel is costed by: its own, or `add`. */

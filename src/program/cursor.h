@@ -14,7 +14,7 @@
 
 typedef struct ls_cursor {
     const ls_program *program;
-    uint64_t runs; /* of the program before this one: the base of generations */
+    uint64_t runs; /* how many runs of the program came before this run: the base of generations */
     int *head;     /* by queue: its next instruction; n_instrs: the queue is through */
     int *executed; /* by queue: its last instruction that has been executed; -1: none */
     int *done;     /* by queue: its puts up to that instruction are known to be done; -1: none */

@@ -14,7 +14,7 @@ const ls_effect_traits ls_effect_traits_of[LS_EFFECTS] = {
     [LS_EFFECT_ADD] = {"adds to", ZERO | SUM, SUM}, [LS_EFFECT_TAKE] = {"adds to and then clears", ZERO | SUM, ZERO},
 };
 
-/* The host writes inputs before every program, and these once, before the first; all other memory is zero then. */
+/* Before the first program: what the host has written is set (inputs again before every program), the rest is zero. */
 static const unsigned at_first[LS_BUFFER_KINDS] = {
     [LS_BUFFER_INPUT] = SET,     [LS_BUFFER_TABLE] = SET,     [LS_BUFFER_PARAMETER] = SET,
     [LS_BUFFER_OPTIMIZER] = SET, [LS_BUFFER_GRADIENT] = ZERO, [LS_BUFFER_OUTPUT] = ZERO,
@@ -46,7 +46,7 @@ typedef struct written {
 /* What has been seen of a program's accesses to a persistent buffer. */
 typedef struct seen {
     bool found;       /* it reads bytes that it has not written */
-    bool perhaps;     /* it reads bytes of which it has written some, or all with several writes */
+    bool perhaps;     /* it reads bytes that no single write of its own covers: perhaps what it found */
     bool writes;      /* it writes */
     bool overwrites;  /* it writes without reading first, other than zeros over all of it */
     bool cleared;     /* its last write was that of zeros over all of it */
@@ -107,7 +107,7 @@ static void look_at(looking *l, const ls_instr *instr, bool writes) {
     }
 }
 
-/* The effects of which that is a right account, as bits; never 0. */
+/* The effects that a program with these accesses may declare, as bits; never 0. */
 static unsigned effects_of(const seen *s, ls_buffer_kind kind) {
     const bool hosts = kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE; /* set for all, whoever reads it */
     if (!s->writes && !s->perhaps) return 1u << LS_EFFECT_NONE | (hosts ? 1u << LS_EFFECT_READ : 0);

@@ -234,7 +234,7 @@ static void draw(FILE *out, const void *context) {
     ls_arena *arena = ls_arena_create();
     const columns c = make_columns(image, arena);
     put_panel(out, image, &c, LS_PRIVATE, 152, 552, "private memory");
-    put_panel(out, image, &c, LS_SYMMETRIC, 658, 892, "symmetric heap: the same offsets on every rank");
+    put_panel(out, image, &c, LS_SYMMETRIC, 658, 892, "symmetric heap: peers write and read here");
     ls_arena_destroy(arena);
 }
 

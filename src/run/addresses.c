@@ -28,7 +28,7 @@ typedef struct end {
     bool tells;
     int peer;
     int set, awaited; /* words: the peer's, which this end sets, and its own */
-    uint64_t through; /* notes that were told and answered, or that came and were answered */
+    uint64_t through; /* notes that have been answered: by the peer if this end tells, else by this end */
     uint64_t sent;    /* notes, by the end that tells */
     note *note;       /* of the end that tells: it stays as it is until it is answered */
 } end;
@@ -85,7 +85,7 @@ static void add_end(exchange *x, int program, int channel, const ls_instr *instr
     const ls_program *p = &x->ex->image->programs[program];
     const int data = p->first_word + 2 * channel, free = data + 1;
     const bool puts = instr->kind == LS_INSTR_RECEIVE || instr->kind == LS_INSTR_PUT;
-    const int opens = puts ? free : data, answers = puts ? data : free; /* the window that a use needs */
+    const int opens = puts ? free : data, answers = puts ? data : free; /* set by GRANT or LEASE; by PUT or RETURN */
     *LS_PUSH(x->scratch, x->ends, x->n, x->capacity) =
         (end){.program = program,
               .channel = channel,
@@ -222,7 +222,7 @@ ls_status ls_executor_exchange(ls_executor *ex) {
     ls_status status = ls_ok();
     for (int p = 0; p < ex->image->n_programs && status.code == LS_OK; p++) status = find_ends(&x, p);
     if (status.code == LS_OK) status = run(&x);
-    ls_comm_quiet(ex->comm); /* nothing reads the notes any more */
+    ls_comm_quiet(ex->comm); /* no put of this rank reads its notes in `scratch` any more */
     ls_arena_destroy(x.scratch);
     if (status.code == LS_OK) /* else notes may still come, and no program will run */
         memset(ls_comm_heap(ex->comm), 0, (size_t)channels * note_bytes(x.per_note));

@@ -1,6 +1,6 @@
 /*
  * weights: where parameters come from (safetensors files, checkpoints, random numbers), and how they get into an
- * executor. T is the type of the parameters, G the type of sums, in which the masters are.
+ * executor.
  */
 #ifndef LS_WEIGHTS_H
 #define LS_WEIGHTS_H
@@ -40,9 +40,9 @@ typedef struct ls_weight_rules {
 
 /*
  * The safetensors of a folder: model.safetensors, or the files of model.safetensors.index.json, or all *.safetensors.
- * Names, types and shapes must be those of the image, an index must agree with its files, and a copy must be equal to
- * its original. One LS_INVALID error lists all mistakes. rules may be NULL. out->context is NULL when the folder has no
- * such file.
+ * Names and shapes must be those of the image's parameters, types F64, F32, F16 or BF16; an index must agree with its
+ * files, and a copy must be equal to its original. One LS_INVALID error lists all mistakes. rules may be NULL.
+ * out->context is NULL when the folder has no such file.
  */
 LS_MUST_USE ls_status ls_weights_open_folder(const char *folder, const ls_image *image, const ls_weight_rules *rules,
                                              ls_weight_source *out);

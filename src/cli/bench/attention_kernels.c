@@ -147,10 +147,11 @@ static void print_page(const bench *b, FILE *out) {
     for (int pass = 0; pass < PASSES && b->n > 1; pass++)
         fprintf(out, "%s%-24s %-9s %.3f of the causal rate\n", pass == 0 ? "\n" : "", b->masked[0].name, passes[pass],
                 ratio_to_causal(b, &b->masked[0], pass));
-    fprintf(
-        out,
-        "\nbeside: over the mean rate of square products for %.1f s right before and after · floor: the fastest single one on that type and threads · only pairs that the mask leaves count\n",
-        SUSTAINED);
+    fprintf(out,
+            "\nbeside: the rate over the mean rate of square products for %.1f s right before and after · "
+            "floor: the rate of the fastest single one on that type and threads · ratio: the rate over floor · "
+            "only pairs that the mask leaves count\n",
+            SUSTAINED);
 }
 
 static void print_json(const bench *b, FILE *out) {

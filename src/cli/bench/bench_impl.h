@@ -10,7 +10,7 @@
 #include "simulate/simulate.h"
 
 LS_MUST_USE ls_status ls_run_bench_attention(const ls_bench_job *job, FILE *out);
-/* The bench attention with --ranks 1; the defaults are filled in. */
+/* The bench attention with --ranks 1; the caller has filled in the defaults of sizes and mask. */
 LS_MUST_USE ls_status ls_run_bench_attention_kernels(const ls_bench_job *job, FILE *out);
 LS_MUST_USE ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out);
 LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out);
@@ -29,8 +29,9 @@ LS_MUST_USE ls_status ls_bench_rounds(const ls_bench_options *options, int initi
 double ls_bench_median(const double *values, int rounds);
 
 /*
- * What was measured (figure) and the best that this machine does with the simplest work (floor: the lowest time, or the
- * highest rate), both in one unit ("ns", "GB/s" or "GFLOP/s"); and their ratio, which is at most about 1.
+ * What was measured (figure) and the best that this machine does with the simplest work (called floor, also where it is
+ * a rate: the lowest time, or the highest rate), both in one unit ("ns", "GB/s" or "GFLOP/s"); and figure / floor: of
+ * rates at most about 1, of times at least about 1.
  */
 typedef struct ls_bench_figure {
     const char *unit;

@@ -30,17 +30,17 @@ static ls_area count(const ls_builder *b, const ls_mask *m, int queries, int key
     const int64_t S = b->image->layout.S, n = ls_block_tokens(b, queries);
     if (range.count == S) return (ls_area){(double)ls_mask_area(m, S), (double)n};
     ls_arena *scratch = ls_arena_create();
-    int32_t *asking = ls_block_positions(b, scratch, queries);
-    int32_t *asked = ls_block_positions(b, scratch, keys) + range.start;
-    sort(scratch, asking, n, S);
-    sort(scratch, asked, range.count, S);
+    int32_t *q_at = ls_block_positions(b, scratch, queries);
+    int32_t *k_at = ls_block_positions(b, scratch, keys) + range.start;
+    sort(scratch, q_at, n, S);
+    sort(scratch, k_at, range.count, S);
     int64_t pairs = 0, seeing = 0, from[LS_MASK_SPANS] = {0}, to[LS_MASK_SPANS] = {0};
     for (int64_t i = 0; i < n; i++) {
         ls_span seen[LS_MASK_SPANS];
-        const int w = ls_mask_spans(m, S, asking[i], seen);
+        const int w = ls_mask_spans(m, S, q_at[i], seen);
         const int64_t before = pairs;
         for (int j = 0; j < w; j++)
-            pairs += below(asked, range.count, seen[j].hi, &to[j]) - below(asked, range.count, seen[j].lo, &from[j]);
+            pairs += below(k_at, range.count, seen[j].hi, &to[j]) - below(k_at, range.count, seen[j].lo, &from[j]);
         seeing += pairs > before;
     }
     ls_arena_destroy(scratch);
@@ -49,6 +49,7 @@ static ls_area count(const ls_builder *b, const ls_mask *m, int queries, int key
 
 ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_token_range range) {
     const ls_mask *m = &b->image->masks[mask].mask;
+    /* Typical sequences of documents, whose mask is one more term: a mask that is full is counted without them. */
     const int typical = m->n < LS_MASK_TERMS ? b->job->n_documents : 0;
     if (typical == 0) return count(b, m, queries, keys, range);
     ls_area mean = {0, 0};

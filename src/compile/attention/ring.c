@@ -9,7 +9,7 @@
  */
 #include "compile/attention/attention.h"
 
-/* One call for each range; an empty one where a rank sees nothing, so that all ranks' heaps are used alike. */
+/* One call for each range; one of no tokens where a rank sees nothing of the block. */
 static int n_calls(const ls_token_set *seen) { return seen->n > 0 ? seen->n : 1; }
 
 /* That range of what my queries see of a block; nothing where they see none of it. */

@@ -1,7 +1,7 @@
 /*
  * cross_entropy: output 0 is -log softmax(logits)[label] for each token, 0 for the label -100 (ignored). Output 1 is
- * the log-sum-exp of the logits; cross_entropy_grad makes softmax(logits) of it again, and returns (softmax -
- * onehot(label)) * dloss.
+ * the log-sum-exp of the logits; cross_entropy_grad makes softmax(logits) again, of the logits and it, and returns
+ * (softmax - onehot(label)) * dloss, 0 for an ignored label.
  */
 #include "graph/graph_impl.h"
 

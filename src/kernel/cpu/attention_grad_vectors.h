@@ -153,6 +153,7 @@ static void product_by_keys(const backward *f, scratch *s, const float *rows, co
     }
 }
 
+/* As `decay` of micro_product: the product is added to what is there. */
 static const float ones[] = {1, 1, 1, 1, 1, 1};
 _Static_assert(sizeof ones == MICRO_ROWS * sizeof *ones, "one for each row of a register block");
 
