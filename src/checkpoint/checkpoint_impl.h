@@ -9,8 +9,8 @@
 /* The files of a checkpoint besides state.json. */
 enum { LS_CHECKPOINT_MODEL, LS_CHECKPOINT_OPTIMIZER, LS_CHECKPOINT_CONFIG, LS_CHECKPOINT_FILES };
 const char *ls_checkpoint_file_name(int file);
-/* Name of a moment ('m' or 'v') of a parameter in the optimiser's file. */
-const char *ls_checkpoint_moment(ls_arena *arena, char moment, const char *parameter);
+/* Name of a state of a parameter in the optimiser's file: "m layers.0.wq.weight". */
+const char *ls_checkpoint_state_name(ls_arena *arena, const ls_optimizer_state *state, const char *parameter);
 
 /* ---- the record: state.json (record.c) ---- */
 
@@ -37,7 +37,7 @@ typedef struct ls_recorded_file {
 
 typedef struct ls_checkpoint_record {
     ls_train_state state;
-    const char *type; /* of masters and moments: "F32", "F64" */
+    const char *type; /* of masters and states: "F32", "F64" */
     ls_recorded_file file[LS_CHECKPOINT_FILES];
 } ls_checkpoint_record;
 

@@ -78,15 +78,9 @@ typedef struct loading {
     pthread_t self;           /* the rank's own thread */
 } loading;
 
-/* The moments: the letter in their tensors' names, and what they are bound as. */
-static const struct {
-    char letter;
-    const char *binding;
-} moments[] = {{'m', LS_BIND_M}, {'v', LS_BIND_V}};
-
-static ls_status find_moment(const loading *l, char letter, const ls_flat *flat, const ls_st_tensor **out) {
+static ls_status find_state(const loading *l, int state, const ls_flat *flat, const ls_st_tensor **out) {
     int64_t shape[LS_MAX_DIMS];
-    const char *name = ls_checkpoint_moment(l->arena, letter, flat->name);
+    const char *name = ls_checkpoint_state_name(l->arena, &l->image->states[state], flat->name);
     for (int d = 0; d < flat->shape.ndim; d++) shape[d] = flat->shape.dim[d].size;
     return ls_st_need(l->optimizer, name, flat->shape.ndim, shape, out);
 }
@@ -102,15 +96,15 @@ static ls_status check_optimizer(loading *l) {
     LS_TRY(check_pieces(path, file, &header, 1, l->comm));
     LS_TRY(ls_st_open(path, &l->optimizer));
     if (ls_st_count(l->optimizer) == 0)
-        return ls_error(LS_INVALID, "%s: it has no tensor, expected two moments of each parameter", path);
+        return ls_error(LS_INVALID, "%s: it has no tensor, expected the optimiser's state of each parameter", path);
     const char *data = ls_st_at(l->optimizer, 0)->data; /* the first tensor begins where the header ends */
     extent *extents = NULL;
     size_t room = 0;
-    for (size_t m = 0; m < LS_COUNT(moments); m++) {
+    for (int k = 0; k < l->image->n_states; k++) {
         for (int i = 0; i < l->image->n_flats; i++) {
             const ls_flat *flat = &l->image->flats[i];
             const ls_st_tensor *tensor = NULL;
-            LS_TRY(find_moment(l, moments[m].letter, flat, &tensor));
+            LS_TRY(find_state(l, k, flat, &tensor));
             const int64_t begin = file->pieces[0].bytes + ((const char *)tensor->data - data);
             for (int p = 0; p < l->image->n_pieces; p++) {
                 const ls_flat_piece piece = ls_image_piece(l->image, p, ls_executor_rank(l->executor));
@@ -124,13 +118,13 @@ static ls_status check_optimizer(loading *l) {
 }
 
 static ls_status fill_optimizer(const loading *l) {
-    for (size_t m = 0; m < LS_COUNT(moments) && l->optimizer != NULL; m++) {
-        char *shard = ls_executor_tensor(l->executor, moments[m].binding);
+    for (int k = 0; k < l->image->n_states; k++) {
+        char *shard = ls_executor_tensor(l->executor, l->image->states[k].binding);
         const size_t size = ls_dtype_bytes(l->image->accumulator);
         for (int i = 0; i < l->image->n_flats; i++) {
             const ls_flat *flat = &l->image->flats[i];
             const ls_st_tensor *tensor = NULL;
-            LS_TRY(find_moment(l, moments[m].letter, flat, &tensor));
+            LS_TRY(find_state(l, k, flat, &tensor));
             for (int p = 0; p < l->image->n_pieces; p++) {
                 const ls_flat_piece piece = ls_image_piece(l->image, p, ls_executor_rank(l->executor));
                 const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
@@ -168,7 +162,7 @@ static ls_status check(loading *l) {
     LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_CONFIG, l->comm));
     LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_MODEL, l->comm));
     LS_TRY(open_weights(l->folder, l->image, &l->weights));
-    return ls_executor_tensor(l->executor, LS_BIND_M) != NULL ? check_optimizer(l) : ls_ok();
+    return l->image->n_states > 0 ? check_optimizer(l) : ls_ok();
 }
 
 static ls_status fill(loading *l) {

@@ -23,8 +23,8 @@ typedef struct file_layout {
     ls_st_plan *plan[2];
 } file_layout;
 
-const char *ls_checkpoint_moment(ls_arena *arena, char moment, const char *parameter) {
-    return ls_arena_printf(arena, "%c %s", moment, parameter);
+const char *ls_checkpoint_state_name(ls_arena *arena, const ls_optimizer_state *state, const char *parameter) {
+    return ls_arena_printf(arena, "%s %s", state->saved, parameter);
 }
 
 static void free_layout(file_layout *layout) {
@@ -38,14 +38,14 @@ static ls_st_entry entry_of(const ls_image *image, const ls_flat *flat, const ch
 }
 
 static ls_status plan_files(const ls_image *image, ls_arena *arena, file_layout *out) {
-    file_layout layout = {.n = {image->n_flats, 2 * image->n_flats}};
+    file_layout layout = {.n = {image->n_flats, image->n_states * image->n_flats}};
     for (int f = 0; f < 2; f++) layout.entries[f] = LS_NEW_ARRAY(arena, ls_st_entry, layout.n[f]);
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
-        ls_st_entry *moments = layout.entries[LS_CHECKPOINT_OPTIMIZER];
         layout.entries[LS_CHECKPOINT_MODEL][i] = entry_of(image, flat, flat->name);
-        moments[i] = entry_of(image, flat, ls_checkpoint_moment(arena, 'm', flat->name));
-        moments[image->n_flats + i] = entry_of(image, flat, ls_checkpoint_moment(arena, 'v', flat->name));
+        for (int k = 0; k < image->n_states; k++)
+            layout.entries[LS_CHECKPOINT_OPTIMIZER][k * image->n_flats + i] =
+                entry_of(image, flat, ls_checkpoint_state_name(arena, &image->states[k], flat->name));
     }
     const ls_st_pair metadata = {"format", "pt"}; /* other programs require it in a model's file */
     ls_status status = ls_ok();
@@ -132,7 +132,7 @@ static ls_status create_files(saving *s) {
 }
 
 static ls_status prepare(saving *s, int64_t step) {
-    if (s->image->n_flats == 0 || ls_executor_tensor(s->executor, LS_BIND_M) == NULL)
+    if (s->image->n_states == 0)
         return ls_error(LS_INVALID, "a checkpoint of a job without an optimiser's state; expected one that trains");
     LS_TRY(ls_checkpoint_partial_path(s->folder, step, &s->partial));
     LS_TRY(ls_checkpoint_path(s->folder, step, &s->final));
@@ -159,21 +159,17 @@ static ls_status write_bytes(saving *s, int file, int tensor, int64_t from, cons
     return ls_ok();
 }
 
-/* Writes the part of parameter i in this rank's shard: its master and its moments. */
+/* Writes the part of parameter i in this rank's shard: its master and the optimiser's states. */
 static ls_status write_parameter_part(saving *s, int i, const ls_flat_piece *part) {
-    const int64_t size = (int64_t)ls_dtype_bytes(s->image->accumulator);
-    const ls_operand master = ls_image_master(s->image, part);
-    const char *m = ls_executor_tensor(s->executor, LS_BIND_M);
-    const char *v = ls_executor_tensor(s->executor, LS_BIND_V);
-    const struct {
-        int file, tensor;
-        const char *data;
-    } parts[] = {{LS_CHECKPOINT_MODEL, i, ls_executor_address(s->executor, &master)},
-                 {LS_CHECKPOINT_OPTIMIZER, i, m + part->at * size},
-                 {LS_CHECKPOINT_OPTIMIZER, s->image->n_flats + i, v + part->at * size}};
-    const int64_t from = part->start - s->image->flats[i].start;
-    for (size_t p = 0; p < LS_COUNT(parts); p++)
-        LS_TRY(write_bytes(s, parts[p].file, parts[p].tensor, from * size, parts[p].data, part->count * size));
+    const ls_image *image = s->image;
+    const int64_t size = (int64_t)ls_dtype_bytes(image->accumulator);
+    const int64_t from = (part->start - image->flats[i].start) * size, bytes = part->count * size;
+    const ls_operand master = ls_image_master(image, part);
+    LS_TRY(write_bytes(s, LS_CHECKPOINT_MODEL, i, from, ls_executor_address(s->executor, &master), bytes));
+    for (int k = 0; k < image->n_states; k++) {
+        const char *state = ls_executor_tensor(s->executor, image->states[k].binding);
+        LS_TRY(write_bytes(s, LS_CHECKPOINT_OPTIMIZER, k * image->n_flats + i, from, state + part->at * size, bytes));
+    }
     return ls_ok();
 }
 

@@ -139,7 +139,7 @@ static ls_status build(explanation *e) {
         return ls_error(LS_USAGE, "--rank %lld; expected 0 to %d", (long long)job->rank, request.ranks - 1);
     e->step =
         (ls_job){.graph = e->graph,
-                 .programs = ls_training_programs(e->graph, lm.forward_nodes, LS_UPDATE_ADAMW, job->accumulate > 1)};
+                 .programs = ls_training_programs(e->graph, lm.forward_nodes, LS_UPDATE_APPLY, job->accumulate > 1)};
     LS_TRY(find_program(e));
     LS_TRY(ls_plan_decide(&e->step, &request, &job->spread, &e->plan));
     e->host = request.host;

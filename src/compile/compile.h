@@ -19,13 +19,28 @@
 #include "graph/graph.h"
 #include "program/program.h"
 
-/* What follows a program's nodes: nothing; gradients are summed over the ranks; and AdamW applies them. */
-typedef enum ls_update { LS_UPDATE_NONE, LS_UPDATE_REDUCE, LS_UPDATE_ADAMW } ls_update;
+/* What follows a program's nodes: nothing; gradients are summed over the ranks; the job's optimiser applies them too.
+ */
+typedef enum ls_update { LS_UPDATE_NONE, LS_UPDATE_REDUCE, LS_UPDATE_APPLY } ls_update;
 
-/* How AdamW updates. weight_decay is for parameters of two or more dimensions. */
-typedef struct ls_adamw {
+/* Of the job's optimiser, which uses those that it has. weight_decay is for parameters of two or more dimensions. */
+typedef struct ls_hyperparameters {
     double beta1, beta2, epsilon, weight_decay;
-} ls_adamw;
+} ls_hyperparameters;
+
+struct ls_builder;
+struct ls_update_piece;
+
+/* How gradients are applied, element by element on each rank's shard. One optimiser is one file and its row. */
+typedef struct ls_optimizer {
+    const ls_optimizer_state *states; /* constant: images refer to them */
+    int n_states;
+    /* Makes the instructions that update a piece of the shard. */
+    void (*update)(struct ls_builder *b, const struct ls_update_piece *piece);
+} ls_optimizer;
+
+/* All optimisers. */
+extern const ls_optimizer ls_optimizer_adamw;
 
 /* The gradient sums of parameters around a program. */
 typedef enum ls_sums {
@@ -82,11 +97,14 @@ typedef struct ls_job {
      */
     const ls_mask_term *documents;
     int n_documents;
-    ls_adamw adamw;
-    const ls_adamw_settings *own; /* by parameter, as declared; NULL: rate 1 and adamw's decay */
-    const ls_tensor *fetch;       /* tensors that the host reads after a program, by name */
+    const ls_optimizer *optimizer; /* NULL: AdamW */
+    ls_hyperparameters hyper;
+    const ls_update_settings *own; /* by parameter, as declared; NULL: rate 1 and hyper's decay */
+    const ls_tensor *fetch;        /* tensors that the host reads after a program, by name */
     int n_fetch;
 } ls_job;
+
+const ls_optimizer *ls_job_optimizer(const ls_job *job); /* never NULL */
 
 typedef enum ls_tile_kind { LS_TILE_NONE, LS_TILE_LOSS, LS_TILE_ALL } ls_tile_kind;
 

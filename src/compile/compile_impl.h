@@ -242,6 +242,15 @@ ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum);
  * equal. -1: none.
  */
 int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number);
+/* What an optimiser updates at once: operands of a piece of the shard, which have an element for each of its. */
+typedef struct ls_update_piece {
+    int64_t count;                       /* of elements */
+    ls_operand gradients;                /* summed over the ranks */
+    ls_operand masters, parameters;      /* of type G and T; where these are one type, the same elements */
+    ls_operand state[LS_KERNEL_OUTPUTS]; /* in the order of the optimiser's row */
+    ls_operand control;                  /* LS_BIND_CONTROL, of the whole step */
+    ls_operand groups, settings; /* of each unit of the piece its row in the settings, or -1: it is kept as it is */
+} ls_update_piece;
 /* What a program with an update does after the gradients are reduced. */
 void ls_lower_update(ls_builder *b);
 /* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */

@@ -51,15 +51,17 @@ static void declare_node(const ls_builder *b, ls_program *p, const ls_job_progra
 
 /* See update.c. */
 static void declare_update(const ls_builder *b, ls_program *p, const ls_job_program *row) {
-    const bool applies = row->update == LS_UPDATE_ADAMW;
+    const bool applies = row->update == LS_UPDATE_APPLY;
     declare(p, buffer_named(b, LS_BIND_TOTALS), LS_EFFECT_CHANGE);
     declare(p, buffer_named(b, LS_BIND_RESULT), LS_EFFECT_MAKE);
     declare(p, buffer_named(b, LS_BIND_LOSS), applies ? LS_EFFECT_TAKE : LS_EFFECT_ADD);
     declare(p, buffer_named(b, LS_BIND_GRADIENTS), effect_on_gradients(row));
     if (ls_mesh_ranks(&b->image->mesh) > 1) declare(p, buffer_named(b, LS_BIND_SHARD), LS_EFFECT_MAKE);
     if (!applies || b->image->n_flats == 0) return;
-    static const char *const changed[] = {LS_BIND_PARAMETERS, LS_BIND_MASTER, LS_BIND_M, LS_BIND_V};
-    for (size_t i = 0; i < LS_COUNT(changed); i++) declare(p, buffer_named(b, changed[i]), LS_EFFECT_CHANGE);
+    declare(p, buffer_named(b, LS_BIND_PARAMETERS), LS_EFFECT_CHANGE);
+    declare(p, buffer_named(b, LS_BIND_MASTER), LS_EFFECT_CHANGE);
+    for (int i = 0; i < b->image->n_states; i++)
+        declare(p, buffer_named(b, b->image->states[i].binding), LS_EFFECT_CHANGE);
     declare(p, buffer_named(b, LS_BIND_CONTROL), LS_EFFECT_MAKE);
 }
 

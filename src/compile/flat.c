@@ -17,7 +17,7 @@ static void lay_parameters(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_image *image = b->image;
     image->flats = LS_NEW_ARRAY(image->arena, ls_flat, g->n_tensors);
-    image->settings = LS_NEW_ARRAY(image->arena, ls_adamw_settings, g->n_tensors);
+    image->settings = LS_NEW_ARRAY(image->arena, ls_update_settings, g->n_tensors);
     b->flat_of = LS_NEW_ARRAY(image->arena, int, g->n_tensors);
     for (int t = 0; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];

@@ -54,7 +54,7 @@ static void place_parameters(ls_builder *b) {
     ls_image *image = b->image;
     ls_lay_flat(b);
     if (image->n_flats == 0) return;
-    const bool shared = ls_mesh_ranks(&b->target->mesh) > 1 && ls_job_updates(b->job, LS_UPDATE_ADAMW);
+    const bool shared = ls_mesh_ranks(&b->target->mesh) > 1 && ls_job_updates(b->job, LS_UPDATE_APPLY);
     const int64_t n = image->flat_elements;
     const ls_operand parameters =
         shared ? ls_build_symmetric(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, n, image->dtype, 1, &n)
@@ -84,11 +84,13 @@ static void place_optimizer(ls_builder *b) {
         bind(b, LS_BIND_SHARD, gradients->operand, &gradients->shape, NULL);
     else
         (void)bind_vector(b, LS_BIND_SHARD, LS_BUFFER_GRADIENT, image->accumulator, image->shard_count);
-    if (!ls_job_updates(b->job, LS_UPDATE_ADAMW)) return;
+    if (!ls_job_updates(b->job, LS_UPDATE_APPLY)) return;
     (void)bind_vector(b, LS_BIND_HYPER, LS_BUFFER_INPUT, LS_F64, LS_HYPERS);
     (void)bind_vector(b, LS_BIND_CONTROL, LS_BUFFER_OUTPUT, LS_F64, LS_CONTROLS);
-    (void)bind_vector(b, LS_BIND_M, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
-    (void)bind_vector(b, LS_BIND_V, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
+    image->states = ls_job_optimizer(b->job)->states;
+    image->n_states = ls_job_optimizer(b->job)->n_states;
+    for (int i = 0; i < image->n_states; i++)
+        (void)bind_vector(b, image->states[i].binding, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
     if (image->dtype != image->accumulator) /* else the parameters are their own masters */
         (void)bind_vector(b, LS_BIND_MASTER, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
     (void)bind_vector(b, LS_BIND_GROUPS, LS_BUFFER_TABLE, LS_I32, image->shard_count / LS_FLAT_UNIT);

@@ -22,7 +22,7 @@ static ls_job_programs choose(ls_arena *arena, const ls_job_programs *all, const
 
 ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, bool accumulates) {
     enum { MICRO, STEP, EVALUATE, PROGRAMS };
-    const ls_sums used = update == LS_UPDATE_ADAMW ? LS_SUMS_CLEARED : LS_SUMS_ADDED;
+    const ls_sums used = update == LS_UPDATE_APPLY ? LS_SUMS_CLEARED : LS_SUMS_ADDED;
     const ls_job_program list[PROGRAMS] = {[MICRO] = {LS_PROGRAM_MICRO, 0, LS_LAST_NODE, .sums = LS_SUMS_ADDED},
                                            [STEP] = {LS_PROGRAM_STEP, 0, LS_LAST_NODE, .update = update, .timed = true,
                                                      .sums = accumulates ? used : LS_SUMS_BEGUN},
@@ -31,7 +31,7 @@ ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, l
      * An update leaves its sums zero; where nothing uses them up, the host clears them, as it does what an evaluation
      * has added up.
      */
-    const ls_phase_sums next = update == LS_UPDATE_ADAMW ? LS_PHASE_ZERO : LS_PHASE_CLEARED;
+    const ls_phase_sums next = update == LS_UPDATE_APPLY ? LS_PHASE_ZERO : LS_PHASE_CLEARED;
     /* A step that has begun is finished before anything else. */
     const ls_phase phases[] = {{LS_FIRST, MICRO, LS_PHASE_ZERO},
                                {LS_FIRST, STEP, LS_PHASE_ZERO},

@@ -1,7 +1,7 @@
 /*
  * The end of a step, when the gradients are reduced: the scalars of the step (loss, squared norm, the wish to stop) are
- * added over the ranks; each rank updates its shard with AdamW, piece by piece, and puts the new parameters into
- * everyone's while it goes on with the next piece.
+ * added over the ranks; each rank updates its shard, piece by piece, as the job's optimiser says, and puts the new
+ * parameters into everyone's while it goes on with the next piece.
  */
 #include "compile/compile_impl.h"
 
@@ -84,48 +84,42 @@ static void step_control(ls_builder *b) {
                                           .out = {bound(b, LS_BIND_CONTROL)}});
 }
 
+const ls_optimizer *ls_job_optimizer(const ls_job *job) {
+    return job->optimizer != NULL ? job->optimizer : &ls_optimizer_adamw;
+}
+
 int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number) {
     ls_image *image = b->image;
-    if (parameter->frozen || !ls_job_updates(b->job, LS_UPDATE_ADAMW)) return -1;
-    ls_adamw_settings wanted = {.rate = 1, .weight_decay = b->job->adamw.weight_decay};
+    if (parameter->frozen || !ls_job_updates(b->job, LS_UPDATE_APPLY)) return -1;
+    ls_update_settings wanted = {.rate = 1, .weight_decay = b->job->hyper.weight_decay};
     if (parameter->shape.ndim < 2) wanted.weight_decay = 0;
     if (b->job->own != NULL) wanted = b->job->own[number];
     for (int i = 0; i < image->n_settings; i++) {
-        const ls_adamw_settings *known = &image->settings[i];
+        const ls_update_settings *known = &image->settings[i];
         if (known->rate == wanted.rate && known->weight_decay == wanted.weight_decay) return i;
     }
     image->settings[image->n_settings] = wanted;
     return image->n_settings++;
 }
 
-/*
- * AdamW on a piece of the shard, whatever parameters it holds: the table of groups says what becomes of each unit.
- * Elements behind the end of a parameter in its last unit are updated with it. They and their gradients are zeros and
- * stay so; with an epsilon of 0, which options refuse, they would be 0/0.
- */
-static void adamw(ls_builder *b, int bucket) {
-    const ls_flat_piece *piece = &b->image->pieces[bucket];
+/* A piece of the shard, whatever parameters it holds: the table of groups says what becomes of each unit. */
+static void update_piece(ls_builder *b, int bucket) {
+    const ls_image *image = b->image;
+    const ls_flat_piece *piece = &image->pieces[bucket];
     const ls_operand parameters = part_of(b, bucket, b->n_stages - 1, 0);
-    const bool apart = b->image->dtype != b->image->accumulator; /* else parameters are their own masters */
-    const ls_adamw *all = &b->job->adamw;
-    const ls_adamw_params params = {all->beta1, all->beta2, all->epsilon};
-    const ls_operand groups =
-        ls_operand_slice(bound(b, LS_BIND_GROUPS), 0, piece->at / LS_FLAT_UNIT, piece->count / LS_FLAT_UNIT);
-    ls_build_kernel(
-        b, &(ls_kernel_build){
-               .op = "adamw",
-               .kernel = LS_KERNEL_ADAMW,
-               .dtype = b->image->dtype,
-               .params = &params,
-               .params_bytes = sizeof params,
-               .flops = 15.0 * (double)piece->count,
-               .n_in = 4,
-               .in = {ls_operand_slice(bound(b, LS_BIND_SHARD), 0, piece->at, piece->count), bound(b, LS_BIND_CONTROL),
-                      groups, bound(b, LS_BIND_SETTINGS)},
-               .n_out = 4,
-               .out = {apart ? ls_operand_slice(bound(b, LS_BIND_MASTER), 0, piece->at, piece->count) : parameters,
-                       ls_operand_slice(bound(b, LS_BIND_M), 0, piece->at, piece->count),
-                       ls_operand_slice(bound(b, LS_BIND_V), 0, piece->at, piece->count), parameters}});
+    const bool apart = image->dtype != image->accumulator; /* else parameters are their own masters */
+    ls_update_piece update = {
+        .count = piece->count,
+        .gradients = ls_operand_slice(bound(b, LS_BIND_SHARD), 0, piece->at, piece->count),
+        .masters = apart ? ls_operand_slice(bound(b, LS_BIND_MASTER), 0, piece->at, piece->count) : parameters,
+        .parameters = parameters,
+        .control = bound(b, LS_BIND_CONTROL),
+        .groups = ls_operand_slice(bound(b, LS_BIND_GROUPS), 0, piece->at / LS_FLAT_UNIT, piece->count / LS_FLAT_UNIT),
+        .settings = bound(b, LS_BIND_SETTINGS)};
+    LS_ASSERT(image->n_states <= LS_KERNEL_OUTPUTS);
+    for (int i = 0; i < image->n_states; i++)
+        update.state[i] = ls_operand_slice(bound(b, image->states[i].binding), 0, piece->at, piece->count);
+    ls_job_optimizer(b->job)->update(b, &update);
 }
 
 /* While one bucket is updated, the one before is on its way through a stage, back from the last to the first. */
@@ -136,7 +130,7 @@ static void update_buckets(ls_builder *b) {
             const int k = order - (last - stage);
             if (k < 0 || k >= b->n_buckets) continue;
             if (stage == last)
-                adamw(b, k);
+                update_piece(b, k);
             else
                 receive(b, k, stage + 1);
             send(b, k, stage);
@@ -147,7 +141,7 @@ static void update_buckets(ls_builder *b) {
 
 void ls_lower_update(ls_builder *b) {
     const bool gradients = b->image->n_flats > 0;
-    const bool applies = b->row->update == LS_UPDATE_ADAMW && gradients;
+    const bool applies = b->row->update == LS_UPDATE_APPLY && gradients;
     ls_operand shard = {.buffer = -1};
     if (gradients) shard = bound(b, LS_BIND_SHARD);
     for (int k = 0; applies && k < b->n_buckets; k++) {
@@ -159,5 +153,5 @@ void ls_lower_update(ls_builder *b) {
         update_buckets(b);
         if (b->row->sums == LS_SUMS_CLEARED) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
     }
-    if (b->row->update == LS_UPDATE_ADAMW) ls_build_fill(b, bound(b, LS_BIND_LOSS));
+    if (b->row->update == LS_UPDATE_APPLY) ls_build_fill(b, bound(b, LS_BIND_LOSS));
 }

@@ -332,7 +332,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     [LS_KERNEL_STEP_CONTROL] = {.name = "step_control", .in = "totals f64[3] hyper f64[5]", .out = "control f64[6]"},
     /*
      * One step of AdamW; param becomes master. (Loshchilov, Hutter: decoupled weight decay, ICLR 2019; bias-corrected.)
-     * The elements may belong to many parameters: group[i] is the row of settings (ls_adamw_settings) of unit i, which
+     * The elements may belong to many parameters: group[i] is the row of settings (ls_update_settings) of unit i, which
      * is LS_FLAT_UNIT elements. A unit with -1 (frozen parameters, padding) keeps all its bytes; so does everything if
      * control says so (LS_CONTROL_APPLY). master and param may be the same bytes. Registered for the type of param.
      */
@@ -346,7 +346,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                          .sample = {"gcuo", "gggx", false, &adamw}},
 };
 
-_Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 && sizeof(ls_adamw_settings) == sizeof(double[2]),
+_Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 && sizeof(ls_update_settings) == sizeof(double[2]),
                "the rows of step_control and adamw");
 
 ls_kernel_id ls_kernel_named(const char *name) {

@@ -56,8 +56,8 @@ static ls_view control(const maker *m) {
 /* Of one group of parameters. */
 static ls_view settings(const maker *m) {
     ls_view view = matrix(LS_F64, 1, 2);
-    ls_adamw_settings *to = LS_NEW(m->arena, ls_adamw_settings);
-    *to = (ls_adamw_settings){.rate = 1, .weight_decay = 0.1};
+    ls_update_settings *to = LS_NEW(m->arena, ls_update_settings);
+    *to = (ls_update_settings){.rate = 1, .weight_decay = 0.1};
     view.data = to;
     return view;
 }

@@ -243,6 +243,12 @@ typedef struct ls_flat_piece {
     int64_t at;           /* in the shard of the rank that owns it */
 } ls_flat_piece;
 
+/* What an optimiser keeps for each element of a rank's shard, in the type of sums. */
+typedef struct ls_optimizer_state {
+    const char *binding; /* the host finds G[shard_count] by this name */
+    const char *saved;   /* in checkpoints it stands before the name of a parameter */
+} ls_optimizer_state;
+
 /* The programs of a class of ranks, and the memory that they share. */
 typedef struct ls_image {
     ls_arena *arena;
@@ -283,9 +289,11 @@ typedef struct ls_image {
 
     ls_flat *flats; /* all parameters, in the order of declaration */
     int n_flats;
-    int64_t flat_elements;       /* with padding */
-    ls_adamw_settings *settings; /* of each group of parameters that are updated alike */
+    int64_t flat_elements;        /* with padding */
+    ls_update_settings *settings; /* of each group of parameters that are updated alike */
     int n_settings;
+    const ls_optimizer_state *states; /* of the optimiser, where a program updates parameters; not owned */
+    int n_states;
     ls_flat_piece *pieces; /* of the rank at place 0 of `owners`: one piece of each bucket, in order (ls_image_piece) */
     int n_pieces;
     int64_t shard_count;
@@ -294,24 +302,22 @@ typedef struct ls_image {
 
 void ls_image_destroy(ls_image *image); /* NULL is allowed */
 
-/* Names that images bind, beside the graph's inputs, parameters and fetched tensors. */
-#define LS_BIND_TOTALS "step.totals"      /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
-#define LS_BIND_RESULT "step.result"      /* f64[LS_TOTALS]: summed over the ranks */
-#define LS_BIND_HYPER "step.hyper"        /* f64[LS_HYPERS] */
-#define LS_BIND_CONTROL "step.control"    /* f64[LS_CONTROLS] */
-#define LS_BIND_PARAMETERS "parameters"   /* T[flat_elements] */
-#define LS_BIND_GRADIENTS "gradients"     /* G[flat_elements]: this rank's sums; where they outlive a program */
-#define LS_BIND_SHARD "gradient.shard"    /* G[shard_count]: summed over the ranks, after step */
-#define LS_BIND_MASTER "optimizer.master" /* G[shard_count]; only where T is not G (ls_image_master) */
-#define LS_BIND_M "optimizer.m"
-#define LS_BIND_V "optimizer.v"
+/* Names that images bind, beside the graph's inputs, parameters, fetched tensors and the optimiser's states. */
+#define LS_BIND_TOTALS "step.totals"       /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
+#define LS_BIND_RESULT "step.result"       /* f64[LS_TOTALS]: summed over the ranks */
+#define LS_BIND_HYPER "step.hyper"         /* f64[LS_HYPERS] */
+#define LS_BIND_CONTROL "step.control"     /* f64[LS_CONTROLS] */
+#define LS_BIND_PARAMETERS "parameters"    /* T[flat_elements] */
+#define LS_BIND_GRADIENTS "gradients"      /* G[flat_elements]: this rank's sums; where they outlive a program */
+#define LS_BIND_SHARD "gradient.shard"     /* G[shard_count]: summed over the ranks, after step */
+#define LS_BIND_MASTER "optimizer.master"  /* G[shard_count]; only where T is not G (ls_image_master) */
 #define LS_BIND_GROUPS "update.groups"     /* i32[shard_count/LS_FLAT_UNIT]: row of the settings, or -1 */
-#define LS_BIND_SETTINGS "update.settings" /* f64[n_settings,2]: ls_adamw_settings */
+#define LS_BIND_SETTINGS "update.settings" /* f64[n_settings,2]: ls_update_settings */
 
 /* The binding of that name, or NULL. */
 const ls_binding *ls_image_find(const ls_image *image, const char *name);
 
-/* The masters of a piece or part of one: where T is G, the parameters themselves. The job's update is AdamW. */
+/* The masters of a piece or part of one: where T is G, the parameters themselves. The job updates parameters. */
 ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part);
 /* The rank's piece of bucket k: its shard has one of each bucket, in order. */
 ls_flat_piece ls_image_piece(const ls_image *image, int k, int rank);

@@ -8,15 +8,15 @@
 /* --- the graph, completed ----------------------------------------------------------------------------------------- */
 
 /* LS_INVALID for a name that a program's own tensors have. */
-static ls_status check_name_free(const char *name) {
+static ls_status check_name_free(const ls_engine *e, const char *name) {
     static const char *const reserved[] = {LS_BIND_TOTALS, LS_BIND_RESULT,     LS_BIND_HYPER,     LS_BIND_CONTROL,
                                            LS_BIND_LOSS,   LS_BIND_PARAMETERS, LS_BIND_GRADIENTS, LS_BIND_SHARD,
-                                           LS_BIND_MASTER, LS_BIND_M,          LS_BIND_V,         LS_BIND_SCALE,
-                                           LS_BIND_GROUPS, LS_BIND_SETTINGS};
-    for (size_t i = 0; i < LS_COUNT(reserved); i++) {
-        if (strcmp(name, reserved[i]) == 0)
-            return ls_error(LS_INVALID, "tensor \"%s\": Longspan uses this name itself; choose another", name);
-    }
+                                           LS_BIND_MASTER, LS_BIND_SCALE,      LS_BIND_GROUPS,    LS_BIND_SETTINGS};
+    const ls_optimizer *optimizer = ls_job_optimizer(&e->job);
+    bool taken = false;
+    for (size_t i = 0; i < LS_COUNT(reserved); i++) taken |= strcmp(name, reserved[i]) == 0;
+    for (int i = 0; i < optimizer->n_states; i++) taken |= strcmp(name, optimizer->states[i].binding) == 0;
+    if (taken) return ls_error(LS_INVALID, "tensor \"%s\": Longspan uses this name itself; choose another", name);
     return ls_ok();
 }
 
@@ -27,7 +27,7 @@ static ls_status check_leaves(const ls_engine *e) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role == LS_ROLE_ACCUMULATOR)
             return ls_error(LS_USAGE, "this graph belongs to another engine already; build it again");
-        if (info->role == LS_ROLE_INPUT) LS_TRY(check_name_free(info->name));
+        if (info->role == LS_ROLE_INPUT) LS_TRY(check_name_free(e, info->name));
         parameters += info->role == LS_ROLE_PARAMETER;
     }
     if (parameters == 0 && e->options.purpose != LS_TO_EVALUATE)
@@ -41,7 +41,7 @@ static ls_status check_read(const ls_engine *e) {
         if (!ls_graph_has(e->graph, o->read[i]))
             return ls_error(LS_INVALID, "options.read[%d] is not a tensor of this graph", i);
         const ls_tensor_info *info = ls_graph_tensor(e->graph, o->read[i]);
-        LS_TRY(check_name_free(info->name));
+        LS_TRY(check_name_free(e, info->name));
         if (info->role != LS_ROLE_VALUE)
             return ls_error(LS_INVALID, "tensor \"%s\" is to be read, but no op makes it", info->name);
         for (int k = 0; k < i; k++) {
@@ -99,7 +99,7 @@ static ls_status fill_defaults(ls_engine_options *o) {
     return ls_ok();
 }
 
-static const ls_update update_for[] = {[LS_TO_TRAIN] = LS_UPDATE_ADAMW, [LS_TO_DIFFERENTIATE] = LS_UPDATE_REDUCE};
+static const ls_update update_for[] = {[LS_TO_TRAIN] = LS_UPDATE_APPLY, [LS_TO_DIFFERENTIATE] = LS_UPDATE_REDUCE};
 
 static ls_status copy_read(ls_engine *e) {
     const int n = e->options.n_read;
@@ -127,7 +127,7 @@ static ls_status open_all(ls_engine *e, ls_tensor loss) {
     e->job.programs = o->purpose == LS_TO_EVALUATE ? ls_forward_programs(e->graph)
                                                    : ls_training_programs(e->graph, e->forward_nodes,
                                                                           update_for[o->purpose], o->micro_batches > 1);
-    e->job.adamw = (ls_adamw){o->beta1, o->beta2, o->epsilon, o->weight_decay};
+    e->job.hyper = (ls_hyperparameters){o->beta1, o->beta2, o->epsilon, o->weight_decay};
     e->job.fetch = o->read;
     e->job.n_fetch = o->n_read;
     return ls_session_open(&e->job, &o->spread, &e->session);

@@ -106,10 +106,10 @@ typedef struct ls_adamw_params {
     double beta1, beta2, epsilon;
 } ls_adamw_params;
 
-/* What may differ from parameter to parameter: a row of the table that adamw reads. */
-typedef struct ls_adamw_settings {
+/* What may differ from parameter to parameter: a row of the table that kernels of optimisers read. */
+typedef struct ls_update_settings {
     double rate; /* a factor on the learning rate of the step */
     double weight_decay;
-} ls_adamw_settings;
+} ls_update_settings;
 
 #endif

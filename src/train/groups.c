@@ -84,13 +84,13 @@ static const parameter_group *group_of(parameter_group *groups, int n, const cha
     return last;
 }
 
-static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_graph *g, ls_adamw_settings *own) {
+static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_graph *g, ls_update_settings *own) {
     bool trained = false;
     for (int t = 1, p = 0; t < g->n_tensors; t++) {
         ls_tensor_info *info = &g->tensors[t];
         if (info->role != LS_ROLE_PARAMETER) continue;
         const parameter_group *group = group_of(groups, o->n_groups, info->name);
-        own[p] = (ls_adamw_settings){1, info->shape.ndim < 2 ? 0 : fmax(o->weight_decay, 0)};
+        own[p] = (ls_update_settings){1, info->shape.ndim < 2 ? 0 : fmax(o->weight_decay, 0)};
         if (group != NULL) {
             own[p].rate = group->rate;
             if (!isnan(group->decay)) own[p].weight_decay = group->decay;
@@ -104,9 +104,9 @@ static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_gr
     return trained ? ls_ok() : ls_error(LS_USAGE, "--group freezes every parameter; nothing is left to train");
 }
 
-ls_status ls_groups_apply(const ls_train_options *o, ls_graph *g, const ls_adamw_settings **own) {
+ls_status ls_groups_apply(const ls_train_options *o, ls_graph *g, const ls_update_settings **own) {
     LS_TRY(ls_graph_status(g));
-    ls_adamw_settings *made = LS_NEW_ARRAY(g->arena, ls_adamw_settings, g->n_tensors);
+    ls_update_settings *made = LS_NEW_ARRAY(g->arena, ls_update_settings, g->n_tensors);
     parameter_group *groups = calloc((size_t)o->n_groups + 1, sizeof *groups);
     if (groups == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d groups of parameters", o->n_groups);
     ls_status status = ls_ok();

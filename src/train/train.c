@@ -154,16 +154,16 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     *graph = ls_graph_create(strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : LS_F32);
     ls_language_model lm;
     LS_TRY(ls_model_build(t->model, *graph, o->batch / o->accumulate, seq, false, &lm));
-    const ls_adamw_settings *own;
+    const ls_update_settings *own;
     LS_TRY(ls_groups_apply(o, *graph, &own));
     LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
     const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
     *job = (ls_job){.graph = *graph,
                     .programs = ls_training_programs(*graph, t->eval_data != NULL ? lm.forward_nodes : 0,
-                                                     LS_UPDATE_ADAMW, o->accumulate > 1),
+                                                     LS_UPDATE_APPLY, o->accumulate > 1),
                     .documents = t->typical.terms,
                     .n_documents = typical ? t->typical.n : 0,
-                    .adamw = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0)},
+                    .hyper = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0)},
                     .own = own};
     return ls_ok();
 }

@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_impl.h"
 #include "model/model.h"
+#include "support/momentum.h"
 #include "support/scratch.h"
 
 #include <pthread.h>
@@ -40,7 +41,8 @@ typedef struct work {
     const char *path;   /* of a checkpoint, to load */
     int64_t step;       /* to save */
     int keep;
-    double salt; /* what is saved differs by it */
+    const ls_optimizer *optimizer; /* NULL: AdamW */
+    double salt;                   /* what is saved differs by it */
     /* results */
     ls_status status; /* of rank 0 */
     int successes;    /* ranks that returned LS_OK */
@@ -49,8 +51,8 @@ typedef struct work {
 } work;
 
 /*
- * State of element at + start of the flat space, which is one of parameter f: the same on any mesh. Kinds are 0 master,
- * 1 m, 2 v; there are zeros of both signs and denormals among them.
+ * State of element at + start of the flat space, which is one of parameter f: the same on any mesh. Kinds are 0 master
+ * and then the optimiser's states; there are zeros of both signs and denormals among them.
  */
 static double value_of(const work *w, int kind, int f, const ls_flat *flat, int64_t at) {
     const int64_t i = ((int64_t)f << 24) + at - flat->start;
@@ -76,14 +78,15 @@ static void set(void *data, int64_t at, ls_dtype dtype, double x) {
         ((ls_bf16 *)data)[at] = ls_bf16_from_f32((float)x);
 }
 
-static const char *const kinds[] = {"master", LS_BIND_M, LS_BIND_V};
+/* What is saved of a parameter: its master (0) and the states of the optimiser. */
+static const char *kind(const ls_image *image, int k) { return k == 0 ? "master" : image->states[k - 1].binding; }
 
-/* Where state k of a part of the shard lies. */
+/* Where kind k of a part of the shard lies. */
 static void *state_at(const ls_executor *ex, int k, const ls_flat_piece *part) {
     const ls_image *image = ls_executor_image(ex);
     const ls_operand master = ls_image_master(image, part);
     if (k == 0) return ls_executor_address(ex, &master);
-    return (char *)ls_executor_tensor(ex, kinds[k]) + (size_t)part->at * ls_dtype_bytes(image->accumulator);
+    return (char *)ls_executor_tensor(ex, kind(image, k)) + (size_t)part->at * ls_dtype_bytes(image->accumulator);
 }
 
 /* The parts of a parameter in this rank's shard, one after the other; *p: begin with 0. */
@@ -98,21 +101,23 @@ static bool next_part(const ls_executor *ex, const ls_flat *flat, int *p, ls_fla
 
 static void fill_state(const work *w, ls_executor *ex) {
     const ls_image *image = ls_executor_image(ex);
+    const int kinds = 1 + image->n_states;
     for (int f = 0; f < image->n_flats; f++) {
         const ls_flat *flat = &image->flats[f];
         ls_flat_piece part;
         for (int64_t i = flat->start; i < flat->start + flat->count; i++)
             set(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, f, flat, i));
         for (int p = 0; next_part(ex, flat, &p, &part);) {
-            for (int64_t i = 0; i < 3 * part.count; i++)
-                set(state_at(ex, (int)(i % 3), &part), i / 3, image->accumulator,
-                    value_of(w, (int)(i % 3), f, flat, part.start + i / 3));
+            for (int64_t i = 0; i < kinds * part.count; i++)
+                set(state_at(ex, (int)(i % kinds), &part), i / kinds, image->accumulator,
+                    value_of(w, (int)(i % kinds), f, flat, part.start + i / kinds));
         }
     }
 }
 
 static ls_status check_state(const work *w, ls_executor *ex) {
     const ls_image *image = ls_executor_image(ex);
+    const int kinds = 1 + image->n_states;
     for (int f = 0; f < image->n_flats; f++) {
         const ls_flat *flat = &image->flats[f];
         ls_flat_piece part;
@@ -121,12 +126,12 @@ static ls_status check_state(const work *w, ls_executor *ex) {
                 return ls_error(LS_DIVERGED, "parameter %s, element %lld differs", flat->name, (long long)i);
         }
         for (int p = 0; next_part(ex, flat, &p, &part);) {
-            for (int64_t i = 0; i < 3 * part.count; i++) {
-                const int k = (int)(i % 3);
-                if (!same_bits(state_at(ex, k, &part), i / 3, image->accumulator,
-                               value_of(w, k, f, flat, part.start + i / 3)))
-                    return ls_error(LS_DIVERGED, "%s of %s, element %lld differs", kinds[k], flat->name,
-                                    (long long)(part.start + i / 3));
+            for (int64_t i = 0; i < kinds * part.count; i++) {
+                const int k = (int)(i % kinds);
+                if (!same_bits(state_at(ex, k, &part), i / kinds, image->accumulator,
+                               value_of(w, k, f, flat, part.start + i / kinds)))
+                    return ls_error(LS_DIVERGED, "%s of %s, element %lld differs", kind(image, k), flat->name,
+                                    (long long)(part.start + i / kinds));
             }
         }
     }
@@ -155,7 +160,9 @@ static ls_status make_image(const work *w, ls_model *model, ls_graph *g, int ran
     ls_machine machine;
     ls_machine_detect(&machine);
     LS_TRY(ls_model_build(model, g, 2, 11, true, &lm));
-    const ls_job job = {.graph = g, .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_ADAMW, false)};
+    const ls_job job = {.graph = g,
+                        .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, false),
+                        .optimizer = w->optimizer};
     const ls_target target = {.mesh = ls_mesh_make(w->mesh.dp, w->mesh.ring, w->mesh.ulysses),
                               .rank = rank,
                               .strategy = w->mesh.strategy,
@@ -275,6 +282,20 @@ static void test_any_mesh(void **state) {
     assert_ok(ls_checkpoint_find(*state, &path));
     assert_string_equal(path, scratch_path(state, "checkpoint-00000023"));
     assert_error(load(state, TWO, LS_F32, path, 23), LS_INVALID, "it holds F64", "needs F32");
+}
+
+/* Of another optimiser its own states are saved, and where they are not there a checkpoint is refused. */
+static void test_another_optimizer(void **state) {
+    work w = make_work(state, TWO, LS_BF16);
+    w.folder = *state;
+    w.optimizer = &momentum;
+    assert_ok(run(&w));
+    work again = make_work(state, THREE, LS_BF16);
+    again.optimizer = &momentum;
+    again.path = w.saved;
+    assert_ok(run(&again));
+    assert_error(load(state, THREE, LS_BF16, w.saved, w.step), LS_INVALID, "optimizer.safetensors",
+                 "'m model.embed_tokens.weight' is missing");
 }
 
 /* Files do not depend on the mesh that wrote them. */
@@ -487,10 +508,11 @@ static void test_weights(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_hash),       TEST(test_any_mesh),        TEST(test_same_files),
-        TEST(test_corruption), TEST(test_state_of_record), TEST(test_truncated),
-        TEST(test_no_space),   TEST(test_cannot_write),    TEST(test_keep_and_find),
-        TEST(test_again),      TEST(test_other_model),     TEST(test_weights),
+        TEST(test_hash),          TEST(test_any_mesh),   TEST(test_another_optimizer),
+        TEST(test_same_files),    TEST(test_corruption), TEST(test_state_of_record),
+        TEST(test_truncated),     TEST(test_no_space),   TEST(test_cannot_write),
+        TEST(test_keep_and_find), TEST(test_again),      TEST(test_other_model),
+        TEST(test_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

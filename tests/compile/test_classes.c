@@ -57,8 +57,8 @@ static void check(const ls_model *model, const char *name, size_t place) {
     const ls_status built = ls_model_build(model, g, mesh.size[LS_AXIS_DP], 24, true, &lm);
     if (built.code != LS_OK) fail_msg("%s", built.text);
     const ls_job job = {.graph = g,
-                        .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, places[place].accumulates),
-                        .adamw = {0.9, 0.95, 1e-8, 0.1}};
+                        .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, places[place].accumulates),
+                        .hyper = {0.9, 0.95, 1e-8, 0.1}};
     const ls_image **images = calloc((size_t)ranks, sizeof *images);
     ls_target target = {.mesh = mesh, .strategy = places[place].strategy, .layout = places[place].layout, .threads = 1};
     for (int r = 0; r < ranks; r++) {
@@ -103,7 +103,7 @@ static void test_many_ranks_are_proved(void **state) {
     ls_graph *g = ls_graph_create(LS_F32);
     ls_language_model lm;
     assert_int_equal(ls_model_build(model, g, target.mesh.size[LS_AXIS_DP], 24, true, &lm).code, LS_OK);
-    const ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, true)};
+    const ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, true)};
     check_proved(&job, &target, NULL);
     ls_target refused = target;
     refused.strategy = "local";

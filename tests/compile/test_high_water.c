@@ -177,8 +177,8 @@ static void check(void **state, const example *e) {
     assert_ok(ls_model_open(scratch_text(state, "config.json", config), &s->model));
     assert_ok(ls_model_build(s->model, g, e->dp, e->S, true, &lm));
     const ls_job job = {.graph = g,
-                        .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_ADAMW, e->dtype == LS_F32),
-                        .adamw = {0.9, 0.95, 1e-8, 0.1}};
+                        .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, e->dtype == LS_F32),
+                        .hyper = {0.9, 0.95, 1e-8, 0.1}};
     s->job = &job;
     ls_image *image;
     ls_world *world;

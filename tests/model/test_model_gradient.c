@@ -217,7 +217,7 @@ static void test_training_compiles(void **state) {
         ls_graph *g = ls_graph_create(types[i % LS_COUNT(types)]);
         ls_language_model lm;
         assert_ok(ls_model_build(model, g, B, S, true, &lm));
-        const ls_job job = {.graph = g, .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_ADAMW, false)};
+        const ls_job job = {.graph = g, .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, false)};
         ls_target target = target_of(c->dp, c->ring, c->ulysses, c->strategy, c->layout);
         target.isa = machine.isa; /* bf16 has no reference kernels */
         for (target.rank = 0; target.rank < ls_mesh_ranks(&target.mesh); target.rank++) {

@@ -42,8 +42,8 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, b
     must(ls_differentiate(g, &d));
     image_set set = {.ranks = ls_mesh_ranks(&target->mesh), .graph = g};
     const ls_job job = {.graph = g,
-                        .programs = ls_training_programs(g, forward, LS_UPDATE_ADAMW, accumulates),
-                        .adamw = {0.9, 0.95, 1e-8, 0.1}};
+                        .programs = ls_training_programs(g, forward, LS_UPDATE_APPLY, accumulates),
+                        .hyper = {0.9, 0.95, 1e-8, 0.1}};
     for (int r = 0; r < set.ranks; r++) {
         ls_target one_rank = *target;
         one_rank.rank = r;

@@ -244,7 +244,7 @@ ls_status network_verify(const network *n, const ls_target *target) {
     ls_graph *g;
     ls_status status = build(n, LS_F64, &g);
     const ls_job job = {
-        .graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, false), .adamw = {0.9, 0.95, 1e-8, 0.1}};
+        .graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, false), .hyper = {0.9, 0.95, 1e-8, 0.1}};
     for (int r = 0; r < ranks && status.code == LS_OK; r++) {
         ls_target one = *target;
         one.rank = r;

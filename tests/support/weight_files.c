@@ -45,7 +45,7 @@ void open_place(void **state, ls_dtype dtype, int ranks, int rank, place *p) {
     *p = (place){.graph = ls_graph_create(dtype)};
     assert_ok(ls_model_open(*state, &p->model));
     assert_ok(ls_model_build(p->model, p->graph, 1, 8, true, &lm));
-    const ls_job job = {.graph = p->graph, .programs = ls_training_programs(p->graph, 0, LS_UPDATE_ADAMW, false)};
+    const ls_job job = {.graph = p->graph, .programs = ls_training_programs(p->graph, 0, LS_UPDATE_APPLY, false)};
     ls_target target = {.mesh = ls_mesh_make(1, ranks, 1),
                         .rank = rank,
                         .strategy = ranks == 1 ? "local" : "ring",

@@ -131,8 +131,8 @@ static figures run(void **state, work w, const ls_spread *spread) {
     assert_ok(ls_model_open(tiny_model(state), &model));
     assert_ok(ls_model_build(model, graph, w.B, S, true, &lm));
     const ls_job job = {.graph = graph,
-                        .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_ADAMW, w.micro > 1),
-                        .adamw = {0.9, 0.95, 1e-8, 0.1}};
+                        .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_APPLY, w.micro > 1),
+                        .hyper = {0.9, 0.95, 1e-8, 0.1}};
     ls_session *session;
     void *shared;
     assert_ok(ls_shared_map(sizeof(figures), &shared));

@@ -28,7 +28,7 @@ V_INLINE void end_stores(void) {}
 #endif
 
 /* Elements start..end - 1, which have the same settings. */
-static void update_run(const ls_kernel_call *call, const ls_adamw_settings *settings, int64_t start, int64_t end,
+static void update_run(const ls_kernel_call *call, const ls_update_settings *settings, int64_t start, int64_t end,
                        bool streamed) {
     const ls_adamw_params *params = call->params;
     const double *control = call->in[1].data;
@@ -63,7 +63,7 @@ static void update_units(const void *context, int part, int64_t first, int64_t l
     (void)part;
     const ls_kernel_call *call = context;
     const int32_t *group = call->in[2].data;
-    const ls_adamw_settings *settings = call->in[3].data;
+    const ls_update_settings *settings = call->in[3].data;
     const bool streamed =
         ls_view_bytes(&call->out[3]) >= STREAMED && (uintptr_t)call->out[3].data % (sizeof(element) * V_LANES) == 0;
     for (int64_t u = first, next; u < last; u = next) {

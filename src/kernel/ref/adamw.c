@@ -26,7 +26,7 @@ static ls_status prepare_adamw(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_ADAMW, LS_REAL, call);
 }
 
-static void update_unit(const ls_kernel_call *call, const ls_adamw_settings *settings, int64_t unit) {
+static void update_unit(const ls_kernel_call *call, const ls_update_settings *settings, int64_t unit) {
     const ls_adamw_params *p = call->params;
     const real *grad = call->in[0].data;
     const double *control = call->in[1].data, lr = control[LS_CONTROL_LR] * settings->rate;
@@ -48,7 +48,7 @@ static void update_unit(const ls_kernel_call *call, const ls_adamw_settings *set
 static void update_units(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
     const int32_t *group = call->in[2].data;
-    const ls_adamw_settings *settings = call->in[3].data;
+    const ls_update_settings *settings = call->in[3].data;
     for (int64_t u = first; u < last; u++)
         if (group[u] >= 0) update_unit(call, &settings[group[u]], u);
 }
