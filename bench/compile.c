@@ -143,7 +143,7 @@ static ls_status measure_mesh(const ls_model *model, int64_t S, const char *name
     ls_language_model lm;
     ls_status status = ls_model_build(model, g, mesh.size[LS_AXIS_DP], S, true, &lm);
     const ls_job job = {
-        .graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, false), .adamw = {0.9, 0.95, 1e-8, 0.1}};
+        .graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, false), .hyper = {0.9, 0.95, 1e-8, 0.1}};
     if (status.code == LS_OK) status = measure(&job, &mesh, name);
     ls_graph_destroy(g);
     return status;

@@ -195,7 +195,7 @@ static ls_status measure(bench *b, const ls_model *model, int64_t S) {
     if (status.code == LS_OK) status = ls_shared_map(sizeof(sample) * (size_t)(b->steps * b->ranks), &shared);
     if (status.code == LS_OK) {
         b->samples = shared;
-        b->job = (ls_job){.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_ADAMW, false)};
+        b->job = (ls_job){.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, false)};
         status = launch(b);
         if (status.code == LS_OK) print(b, S);
         ls_shared_unmap(shared, sizeof(sample) * (size_t)(b->steps * b->ranks));
