@@ -4,7 +4,7 @@
  * MPI_Isend and MPI_Irecv around the kernels and as MPI_Sendrecv before them. Built where CMake finds an MPI compiler.
  *
  *   attention_mpi [S...]          default: 4096 16384 65536; one JSON object per S. LS_ROUNDS=N overrides the number of
- * rounds
+ *                                 rounds
  *
  * In each round all three run once, one after the other; medians over the rounds. ratio: of the puts to the better of
  * the two MPI ways, round by round. The MPI ranks are started by mpiexec, which runs this program again; both sides

@@ -3,8 +3,7 @@
  * is run for real, round after round, and the one that was chosen is compared with the fastest. One JSON object per
  * problem, and a last one.
  *
- *   build/bench/choice [RANKS, 2] [ROUNDS, 10] [LONGEST, 8192]      ROUNDS 0: predictions alone, for any number of
- * ranks
+ *   build/bench/choice [RANKS, 2] [ROUNDS, 10] [LONGEST, 8192]    ROUNDS 0: predictions alone, for any number of ranks
  *
  * ratio: the candidate that auto chose over the one that was fastest, the median of pairs run by turns after that was
  * found; 1 where they are the same. Rates: this machine's where `longspan bench machine` has measured them, else

@@ -2,8 +2,9 @@
  * A tokenizer.json over a text: how fast, and what comes out, for tests/reference/compare_tokenizers.py and by itself.
  * One JSON object: bytes and ids, seconds of the fastest encoding and decoding, one thread.
  *
- *   build/bench/tokenizer FOLDER TEXT [ROUNDS, 3] [IDS]     IDS: a file for the ids (int32); IDS.txt gets the text made
- * of them
+ *   build/bench/tokenizer FOLDER TEXT [ROUNDS, 3] [IDS]
+ *
+ * IDS: a file for the ids (int32); IDS.txt gets the text made of them.
  */
 #include "base/base.h"
 #include "format/format.h"

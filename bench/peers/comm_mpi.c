@@ -5,7 +5,8 @@
  *
  *   send     MPI_Send and MPI_Recv
  *   put      MPI_Put, MPI_Win_flush, then a flag by MPI_Put; one passive epoch for all; the reader looks at its own
- * window shared   MPI_Win_allocate_shared: a copy and a flag by plain stores
+ *            window
+ *   shared   MPI_Win_allocate_shared: a copy and a flag by plain stores
  *
  * Rank 0 prints a line "said WAY BYTES SECONDS" for each: the median over its rounds of a trip there and back.
  */

@@ -1,8 +1,9 @@
 /*
  * Longspan's training step for run.py: one rank, through the library as a user has it (include/longspan/engine.h).
  *
- *     step MODEL DTYPE B S L E HQ HKV F V THREADS MEMORY [ISA]        MODEL: llama or gpt2; MEMORY: MiB that it may
- * map, 0: any number
+ *     step MODEL DTYPE B S L E HQ HKV F V THREADS MEMORY [ISA]
+ *
+ * MODEL: llama or gpt2; MEMORY: MiB that it may map, 0: any number.
  */
 #include "graphs.h"
 #include "serve.h"

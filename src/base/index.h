@@ -1,9 +1,9 @@
 /*
- * An index of a list: finds its items by a hash. Items are numbered from 0 in the order in which they are added;
- * several may have one hash, so the caller compares:
+ * Finds the items of a list, numbered from 0 as they are added, by a hash. Several may have one, so callers compare:
  *
- *     for (int i = ls_index_first(&index, hash); i >= 0; i = ls_index_next(&index, i)) if (is_same(&list[i], wanted))
- * return i; ls_index_add(&index, hash);
+ *     for (int i = ls_index_first(&index, hash); i >= 0; i = ls_index_next(&index, i))
+ *         if (is_same(&list[i], wanted)) return i;
+ *     ls_index_add(&index, hash);
  */
 #ifndef LS_BASE_INDEX_H
 #define LS_BASE_INDEX_H

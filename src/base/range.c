@@ -92,8 +92,9 @@ void ls_range_copy(void *target, const ls_range *to, const void *source, const l
  * equal steps are joined, and the terms are sorted by step. For the first k of them
  *     reach[k]  is the largest sum: sums lie in [0, reach[k]];
  *     gap[k]    is at least the distance between neighbouring sums: an interval of that width inside [0, reach[k]]
- * contains a sum. These two decide nearly every case. Otherwise two terms are decided by Euclid's algorithm, and more
- * terms by trying each value of the last.
+ *               contains a sum.
+ * These two decide nearly every case. Otherwise two terms are decided by Euclid's algorithm, and more terms by trying
+ * each value of the last.
  */
 enum { MAX_TERMS = 2 * LS_RANGE_DIMS };
 

@@ -69,8 +69,8 @@ typedef struct ls_generate_job {
     uint64_t seed;
     ls_spread spread;
     void (*text)(void *context, const char *bytes, size_t n);
-    void (*token)(void *context,
-                  int32_t id); /* called for each token before its text, but not for the end; may be NULL */
+    /* Called for each token before its text, but not for the end; may be NULL. */
+    void (*token)(void *context, int32_t id);
     void *context;
 } ls_generate_job;
 typedef struct ls_generate_result {
@@ -100,11 +100,15 @@ typedef struct ls_bench_options {
  * Measures this machine and prints the figures. The names are:
  *
  *     machine    rates of kernels and puts; they are kept in the user's cache folder, and all later jobs predict and
- * choose by them attention  forward and backward of one attention by every strategy over ranks of one thread, against
- * one rank with as many threads comm       a put with a signal between two ranks, against bare shared memory gemm the
- * matrix products of a model's training step, each by itself, against the best rate of square products step training
- * steps of a model on random weights and tokens, against the same rate, and where their time goes predicted  how well
- * the seconds of steps are predicted
+ *                choose by them
+ *     attention  forward and backward of one attention by every strategy over ranks of one thread, against one rank
+ *                with as many threads
+ *     comm       a put with a signal between two ranks, against bare shared memory
+ *     gemm       the matrix products of a model's training step, each by itself, against the best rate of square
+ *                products
+ *     step       training steps of a model on random weights and tokens, against the same rate, and where their time
+ *                goes
+ *     predicted  how well the seconds of steps are predicted
  *
  * LS_USAGE for another name, with a list of the names, and for an option that the bench does not take.
  */

@@ -1,6 +1,6 @@
 /*
- * comm: symmetric memory with one-sided communication. The contract follows OpenSHMEM 1.5 at its weakest, so that
- * every transport can honour it.
+ * comm: symmetric memory with one-sided communication. The contract follows OpenSHMEM 1.5 at its weakest, so that every
+ * transport can honour it.
  *
  * A world is made once, before its ranks start. Each rank has one heap, all of the same size, and one array of 64-bit
  * signal words. Offsets into heaps come from programs, never from an allocator. The contract:
@@ -33,9 +33,11 @@ typedef struct ls_world_options {
  * Transports:
  *   "self"   one rank
  *   "shm"    processes that the caller forks after this call, or threads of this process. The memory is shared and
- * anonymous: it is freed with the last process, however that ends "chaos:SEED[:SECONDS[:TRANSPORT]]"   wraps another
- * transport (default shm) and reorders, delays and splits messages as far as the contract allows. SECONDS: the shortest
- * time from a put to its signal An LS_NO_MEMORY error names the bytes that could not be mapped.
+ *            anonymous: it is freed with the last process, however that ends
+ *   "chaos:SEED[:SECONDS[:TRANSPORT]]"
+ *            wraps another transport (default shm) and reorders, delays and splits messages as far as the contract
+ *            allows. SECONDS: the shortest time from a put to its signal
+ * An LS_NO_MEMORY error names the bytes that could not be mapped.
  */
 LS_MUST_USE ls_status ls_world_create(const char *transport, const ls_world_options *options, ls_world **out);
 void ls_world_destroy(ls_world *world);
@@ -131,8 +133,9 @@ void ls_comm_tick(ls_comm *comm);
  *   broadcast  *value becomes that of rank 0; bytes <= LS_COMM_VALUE
  *   reduce     *value becomes the merge of the values of all ranks; bytes <= LS_COMM_VALUE
  *   exchange   all[r] is `mine` of rank r, any number of bytes. What every rank holds afterwards grows with the number
- * of ranks; where a maximum, or another merge, is all that is needed, reduce needs less agree      LS_OK when `mine` is
- * LS_OK on all ranks; else, on every rank, the status of the first rank that failed, with the rank before its text
+ *              of ranks; where a maximum, or another merge, is all that is needed, reduce needs less
+ *   agree      LS_OK when `mine` is LS_OK on all ranks; else, on every rank, the status of the first rank that failed,
+ *              with the rank before its text
  */
 #define LS_COMM_VALUE 1024
 LS_MUST_USE ls_status ls_comm_barrier(ls_comm *comm);

@@ -3,7 +3,7 @@
  *
  *   board   shared memory with every transport: abort and stop flags, one line per rank (bell, ticks), signal words
  *   heap    of one rank: heap_bytes of the caller, then the inbox of the host collectives. It is page aligned. This
- * folder does not touch it before the rank does, so that the system places its pages near the rank
+ *           folder does not touch it before the rank does, so that the system places its pages near the rank
  *
  *     rank 0: | heap_bytes ........ | inbox: 2 x ls_host_inbox_bytes |   heap_stride bytes in all
  *     rank 1: | heap_bytes ........ | inbox                          |
@@ -22,9 +22,9 @@
  */
 typedef struct ls_rank_line {
     _Alignas(128) _Atomic uint32_t bell; /* written by peers and, when it sleeps, by the rank */
-    _Alignas(
-        128) _Atomic uint64_t ticks; /* the instruction counter; this and the next two lines are written by the rank */
-    _Atomic int32_t waits_for;       /* the peer that the rank sleeps for; -1: none */
+    /* The instruction counter; this and the next two lines are written by the rank. */
+    _Alignas(128) _Atomic uint64_t ticks;
+    _Atomic int32_t waits_for; /* the peer that the rank sleeps for; -1: none */
     _Atomic bool joined, left;
     _Atomic bool stopped; /* by SIGSTOP; written by the launcher */
 } ls_rank_line;

@@ -6,10 +6,11 @@
  * is
  *   barrier             nothing but that they have come: signals without a payload
  *   reduce              one value, the merge of theirs. Unless P is a power of two, the last round merges some of them
- * a second time. broadcast and agree are such merges, too: of several statements the first rank's is kept exchange the
- * bytes of each of them. The last round sends only what is missing (Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient
- * algorithms for all-to-all communications in multiport message-passing systems", IEEE Transactions on Parallel and
- * Distributed Systems 8, 1997)
+ *                       a second time. broadcast and agree are such merges, too: of several statements the first rank's
+ *                       is kept
+ *   exchange            the bytes of each of them. The last round sends only what is missing (Bruck, Ho, Kipnis, Upfal
+ *                       and Weathersby, "Efficient algorithms for all-to-all communications in multiport
+ *                       message-passing systems", IEEE Transactions on Parallel and Distributed Systems 8, 1997)
  *
  * Messages arrive in the inbox, behind what the rank already has there, so that nothing is overwritten while it is
  * sent. The inbox has two halves, which collectives use in turn. That is enough: a rank begins collective n + 2 when it

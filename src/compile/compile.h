@@ -4,12 +4,14 @@
  *   recompute       what of the forward pass is made again in the backward pass: the graph rewritten
  *   shard           a state per tensor and mesh axis, by the ops' own rules
  *   lower           nodes to instructions, runs of token-wise ones in tiles; attention by its strategy; gradients in
- * buckets; the update name            what every read must find schedule        the order of the list: communication
- * hides behind kernels place           lifetimes to offsets in the two arenas order           what each queue must wait
- * for in the other
+ *                   buckets; the update
+ *   name            what every read must find
+ *   schedule        the order of the list: communication hides behind kernels
+ *   place           lifetimes to offsets in the two arenas
+ *   order           what each queue must wait for in the other
  *
- * Compiling reads the graph and may be done for many ranks; it needs no communication: every rank finds the same
- * size of the heap and the same skeleton by itself.
+ * Compiling reads the graph and may be done for many ranks; it needs no communication: every rank finds the same size
+ * of the heap and the same skeleton by itself.
  */
 #ifndef LS_COMPILE_H
 #define LS_COMPILE_H
@@ -72,11 +74,13 @@ typedef struct ls_job_programs {
  * Tables for the usual jobs (programs.c). They lie in the graph's arena. forward_nodes: nodes before differentiation,
  * or LS_LAST_NODE.
  *   training    steps with an update: "step" is the last micro-batch with the update, "micro", if a step has several,
- * each of those before it; and "evaluate" the forward nodes alone (forward_nodes 0: there is none) plain       "micro"
- * is the whole graph, without an update; and "evaluate" the forward nodes alone (0: there is none) forward "evaluate"
- * alone, the whole graph apart       "evaluate" for the forward nodes and a program of that name for the others: any
- * number of times after each time that the first has run. What one makes and the other reads must be fetched, so that
- * it outlives the first
+ *               each of those before it; and "evaluate" the forward nodes alone (forward_nodes 0: there is none)
+ *   plain       "micro" is the whole graph, without an update; and "evaluate" the forward nodes alone (0: there is
+ *               none)
+ *   forward     "evaluate" alone, the whole graph
+ *   apart       "evaluate" for the forward nodes and a program of that name for the others: any number of times after
+ *               each time that the first has run. What one makes and the other reads must be fetched, so that it
+ *               outlives the first
  */
 #define LS_PROGRAM_MICRO "micro"
 #define LS_PROGRAM_STEP "step"

@@ -32,10 +32,10 @@ typedef struct earlier {
 
 /* What a queue knows of another one. */
 typedef struct view {
-    int executed, done;                               /* up to where it has waited: until that was executed,
-                                                         until its puts were done; -1: not at all */
-    ls_intervals reads[LS_SPACES], writes[LS_SPACES]; /* accesses that it has not waited for, and some that
-                                                         it has */
+    /* Up to where it has waited: until that was executed, until its puts were done; -1: not at all. */
+    int executed, done;
+    /* Accesses that it has not waited for, and some that it has. */
+    ls_intervals reads[LS_SPACES], writes[LS_SPACES];
 } view;
 
 typedef struct ordering {

@@ -7,15 +7,16 @@
  * A packer decides which tokens each sequence of S inputs holds; each input has the token that follows it as its label:
  *
  *   join    Windows of S + 1 tokens. Neighbouring windows share one token, so every token but the first is a label
- * exactly once per epoch. A document of L >= S + 1 tokens (with its end) gives floor((L - 1) / S) whole windows, from
- * its start on. The tails of long documents (from the token that was only a label on) and the short documents are
- * joined in the order of the files and cut in the same way. Documents in one window see each other, and a label that
- * lies in the next document is valid, because the model sees the end of document before it. Fewer than S + 1 tokens at
- * the end are left out. best    Documents apart: none sees another, and positions begin at 0 in each. A document of
- * more than S inputs is cut into pieces of S, each of which is a document by itself for attention and positions. The
- * rests and all shorter documents are put into sequences by best-fit-decreasing, uncut. The last token of a document is
- * a label only. Unused places hold the end of document and have ignored labels. stream  Documents apart, in the order
- * of the files, cut where a sequence is full.
+ *           exactly once per epoch. A document of L >= S + 1 tokens (with its end) gives floor((L - 1) / S) whole
+ *           windows, from its start on. The tails of long documents (from the token that was only a label on) and the
+ *           short documents are joined in the order of the files and cut in the same way. Documents in one window see
+ *           each other, and a label that lies in the next document is valid, because the model sees the end of document
+ *           before it. Fewer than S + 1 tokens at the end are left out.
+ *   best    Documents apart: none sees another, and positions begin at 0 in each. A document of more than S inputs is
+ *           cut into pieces of S, each of which is a document by itself for attention and positions. The rests and all
+ *           shorter documents are put into sequences by best-fit-decreasing, uncut. The last token of a document is a
+ *           label only. Unused places hold the end of document and have ignored labels.
+ *   stream  Documents apart, in the order of the files, cut where a sequence is full.
  *
  * The order of the sequences is a pure function of (seed, epoch, index). So any rank can make the batch of any step,
  * and a resumed run needs only its step. Texts are held in memory in 1, 2 or 4 bytes per token, depending on the

@@ -9,10 +9,11 @@
  *
  *   header     ls_shard_header, 128 bytes
  *   tokens     ids of all documents, one after the other, with the frame tokens around each; 1, 2 or 4 bytes each,
- * depending on the size of the vocabulary; padded with zeros to a multiple of 8 bytes ends       u64 for each document:
- * one past its last token; ascending counts     u64 for each id of the vocabulary: how often it occurs learnt     only
- * with LS_SHARD_LEARNT: a bit for each token, from the lowest bit of a u64 up: whether the token counts as a label in
- *              the loss
+ *              depending on the size of the vocabulary; padded with zeros to a multiple of 8 bytes
+ *   ends       u64 for each document: one past its last token; ascending
+ *   counts     u64 for each id of the vocabulary: how often it occurs
+ *   learnt     only with LS_SHARD_LEARNT: a bit for each token, from the lowest bit of a u64 up: whether the token
+ *              counts as a label in the loss
  *
  * The checksum covers everything after the header: it is the XXH64 of the XXH64s of its blocks of LS_SHARD_BLOCK bytes,
  * the last one shorter. So it can be computed while the file is written, and checked by several threads.

@@ -4,11 +4,11 @@
  * ceil of S/P, in ascending order of their positions.
  *   contiguous  rank p holds one run
  *   zigzag      block p holds run p from the front and run p from the back, which balances a causal mask
- *   striped     rank p holds p, p+P, p+2P, ...; where P does not divide S, the ranks with one token more hold the first
- * stripes documents   each packed document is split as zigzag splits a sequence balanced    pieces of the sequence are
- * assigned to blocks by the work that the masks leave in them The last two depend on the masks. zigzag, documents and
- * balanced balance the work of the blocks of a ring. The ranks of a block share its heads and therefore its work; the
- * positions of the block are cut between them in ascending order.
+ *   striped     rank p holds p, p+P, p+2P, ...; the ranks with one token more hold the first stripes
+ *   documents   each packed document is split as zigzag splits a sequence
+ *   balanced    pieces of the sequence are assigned to blocks by the work that the masks leave in them
+ * The last two depend on the masks. zigzag, documents and balanced balance the work of the blocks of a ring. The ranks
+ * of a block share its heads and therefore its work; the block's positions are cut between them in ascending order.
  */
 #ifndef LS_TENSOR_LAYOUT_H
 #define LS_TENSOR_LAYOUT_H

@@ -3,8 +3,9 @@
  *   linear   positions are divided by the factor (Chen et al., arXiv 2306.15595)
  *   dynamic  theta grows when the sequence is longer than those that the model was trained with
  *   yarn     high frequencies stay, low ones are interpolated, and attention is sharpened (Peng et al., arXiv
- * 2309.00071) llama3   high frequencies stay, low ones are interpolated, with bounds by wavelength (the Llama 3.1 model
- * definition)
+ *            2309.00071)
+ *   llama3   high frequencies stay, low ones are interpolated, with bounds by wavelength (the Llama 3.1 model
+ *            definition)
  */
 #include "tensor/rope.h"
 

@@ -2,10 +2,12 @@
  * Tokenizers: text to ids and back.
  *
  *   "bytes"   An id is a byte's value; the vocabulary is 256. The end of document is id 0: text files contain no NUL
- * byte. "bpe"     DIR/tokenizer.json with a model of type BPE, byte-level (GPT-2, Llama 3, Qwen) or with byte fallback
- * (Llama 2, Mistral, Gemma); or DIR/vocab.json and DIR/merges.txt of a GPT2Tokenizer or Qwen2Tokenizer. Encoding and
- * decoding give the same results as the Python package `tokenizers` (the reference library), except that encoding adds
- * no tokens around a text (see ls_tokenizer_frame). "truncation" and "padding" of the file are not applied.
+ *             byte.
+ *   "bpe"     DIR/tokenizer.json with a model of type BPE, byte-level (GPT-2, Llama 3, Qwen) or with byte fallback
+ *             (Llama 2, Mistral, Gemma); or DIR/vocab.json and DIR/merges.txt of a GPT2Tokenizer or Qwen2Tokenizer.
+ *             Encoding and decoding give the same results as the Python package `tokenizers` (the reference library),
+ *             except that encoding adds no tokens around a text (see ls_tokenizer_frame). "truncation" and "padding" of
+ *             the file are not applied.
  *
  * Text is UTF-8. A bpe tokenizer reads other bytes as Python's bytes.decode(errors="replace") does: U+FFFD for the
  * longest sequence of bytes that could have begun a character, and for each byte that could not.

@@ -33,8 +33,8 @@ ls_status ls_weights_not_finite(ls_executor *executor, const char *what);
 /* What files may hold besides the parameters, and how they may name them. A field may be NULL. */
 typedef struct ls_weight_rules {
     const char *const *derived; /* name endings of tensors that are not trained and are ignored; ends with NULL */
-    const char *copy,
-        *original; /* files may hold the parameter `original` a second time under the name `copy`, as a tied head is */
+    /* Files may hold the parameter `original` a second time under the name `copy`, as a tied head is. */
+    const char *copy, *original;
     const char *prefix; /* of parameters' names; files may leave it out in all of them */
 } ls_weight_rules;
 

@@ -2,10 +2,10 @@
  * attention, forward: blocked, with a running softmax (Dao, Fu, Ermon, Rudra, Re: FlashAttention, 2022; Milakov,
  * Gimelshein: online normalizer calculation for softmax, 2018). Nothing of size queries x keys is stored.
  *
- *   item: up to ITEM_BLOCKS row blocks of one KV head         (a row block: CACHE_ROWS queries of one query head)
- *     for each key block that any of them sees:              (CACHE_KEYS keys) pack K transposed and V, once for the
- * item for each row block:  S = Q K^T;  m, l, P = softmax so far;  O = decay O + P V o, lse from O, m, l; merged into
- * the outputs if params say so
+ *   item: up to ITEM_BLOCKS row blocks of one KV head    (a row block: CACHE_ROWS queries of one query head)
+ *     for each key block that any of them sees:          (CACHE_KEYS keys) pack K transposed and V, once for the item
+ *       for each row block:  S = Q K^T;  m, l, P = softmax so far;  O = decay O + P V
+ *     o, lse from O, m, l; merged into the outputs if params say so
  *
  * Row blocks and key blocks are cache blocks: what is packed for them stays in a cache while it is used. They are
  * computed in register blocks, whose sums stay in registers (attention_gemm.h). Threads take the heaviest items first;

@@ -36,9 +36,9 @@ typedef struct tiles_plan {
     bool wide;   /* C is f32 */
     bool direct; /* sums of whole blocks are computed in C itself */
     int threads;
-    int64_t depth; /* of a pass; 0: oneDNN computes the product */
-    int64_t rows, columns,
-        chunk; /* of a part of C; rows computed at a time, a multiple of `rows`. The last of each may be smaller */
+    int64_t depth;         /* of a pass; 0: oneDNN computes the product */
+    int64_t rows, columns; /* of a part of C; the last ones may be smaller, as may the last chunk */
+    int64_t chunk;         /* rows computed at a time, a multiple of `rows` */
     size_t b_bytes, a_bytes, thread_bytes, waiting_bytes;
 } tiles_plan;
 

@@ -11,7 +11,7 @@
  *     LS_FAULT_WHILE=FILE   only while this file exists; without LS_FAULT_AT all calls fail then
  *     LS_FAULT_LOG=FILE     a line "N CALL PATH" for each call that counts; its last N is how many there are
  *     LS_FAULT_FREE=FILE    statvfs reports the number of free bytes that this file holds as text, while the file
- * exists
+ *                           exists
  */
 #include "support/preload/preload.h"
 
