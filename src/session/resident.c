@@ -2,7 +2,7 @@
  * The resident memory of a rank, as the operating system counts it. ls_resident_bytes is called after every step, so it
  * allocates nothing.
  */
-#include "session/session.h"
+#include "session/resident.h"
 
 #include <fcntl.h>
 #include <stdio.h>

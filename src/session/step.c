@@ -3,7 +3,9 @@
  * micro-batch, and the numbers that the host reads after the last one. Training, the library's worker, the grad
  * command, benchmarks and timelines use it.
  */
-#include "session/session.h"
+#include "session/step.h"
+
+#include "graph/graph.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,0 +1,67 @@
+/* One rank of a session, and its training step: the numbers before it, its micro-batches, the numbers after it. */
+#ifndef LS_SESSION_STEP_H
+#define LS_SESSION_STEP_H
+
+#include "run/run.h"
+
+/* One rank, in its own process or thread. All pointers are valid until `work` returns. */
+typedef struct ls_rank {
+    int rank, ranks;
+    ls_comm *comm;
+    const ls_image *image;
+    ls_executor *executor;     /* its memory is zero but for the constant tables */
+    int micro, step, evaluate; /* the image's programs of these names; -1: it has none */
+} ls_rank;
+
+/* Returns the rank's status. A rank that is a process loses what it writes outside shared memory (ls_shared_map). */
+typedef ls_status (*ls_rank_work)(ls_rank *rank, void *context);
+
+/*
+ * Whether this rank's part of the tensor is to be copied into a global array: of ranks that hold equal copies only the
+ * first one's is, since two may not write one place at a time.
+ */
+bool ls_rank_contributes(const ls_rank *rank, const ls_binding *binding);
+
+/*
+ * Writes or reads a bound number of type G. Where the image binds no such name, put does nothing and get returns NaN.
+ */
+void ls_rank_put_number(const ls_rank *rank, const char *name, double value);
+double ls_rank_get_number(const ls_rank *rank, const char *name);
+
+/* The numbers that a step begins with; all but `stop` are equal on every rank. */
+typedef struct ls_step_numbers {
+    int64_t tokens;      /* labels of the whole step that count, over all ranks and micro-batches */
+    int64_t update;      /* the number of the update, from 1 */
+    double lr, clip;     /* clip 0: gradients are not clipped */
+    double beta1, beta2; /* as in the job */
+    bool stop;           /* this rank was asked to stop */
+} ls_step_numbers;
+/* Writes them where the programs micro, step and evaluate read them. */
+void ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *numbers);
+
+/* The program of a micro-batch: micro, or step with the update for the last one. */
+int ls_rank_step_program(const ls_rank *rank, int64_t micro_batch, int64_t micro_batches);
+
+typedef struct ls_micro_batches {
+    int64_t count;
+    /* Writes the inputs of a micro-batch; NULL: the inputs stay as they are. */
+    ls_status (*feed)(void *context, int64_t micro_batch);
+    void *context;
+} ls_micro_batches;
+/* Calls ls_rank_begin_step, then feeds and runs each micro-batch. Collective; blocks until this rank's part is done. */
+LS_MUST_USE ls_status ls_rank_run_step(const ls_rank *rank, const ls_step_numbers *numbers,
+                                       const ls_micro_batches *batches);
+
+/* The results of a step, equal on every rank. */
+typedef struct ls_step_sums {
+    double loss;      /* sum over the step's tokens */
+    double grad_norm; /* before clipping */
+    bool stop;        /* some rank was asked to stop */
+    bool applied;     /* parameters were updated */
+} ls_step_sums;
+ls_step_sums ls_rank_read_step(const ls_rank *rank);
+
+/* values[n] become their sums over the ranks, added in rank order. Collective. */
+LS_MUST_USE ls_status ls_rank_sum(const ls_rank *rank, double *values, int n);
+
+#endif
