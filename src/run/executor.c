@@ -204,19 +204,14 @@ const ls_image *ls_executor_image(const ls_executor *ex) { return ex->image; }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
-/* The first kernel result that is not finite; NULL: none yet. */
-typedef struct inspection {
-    const char *op, *tensor;
-} inspection;
-
 typedef struct run {
     ls_executor *ex;
     const ls_program *program;
     int index; /* of the program */
     ls_prepared_program *prepared;
     ls_cursor *cursor;
-    int last_put;        /* the last one executed; -1: none */
-    inspection *inspect; /* NULL: results are not inspected */
+    int last_put;         /* the last one executed; -1: none */
+    ls_result_place *bad; /* the first kernel result that is not finite; NULL: results are not inspected */
 } run;
 
 static int word_of(const run *r, const ls_instr *instr) { return ls_instr_word(r->program, instr); }
@@ -240,15 +235,14 @@ static double number_at(const ls_view *v, int64_t i) {
 
 /* Inspects dense results only. */
 static void inspect(const run *r, const ls_instr *instr, const ls_kernel_call *call) {
-    for (int o = 0; o < call->n_out && r->inspect->op == NULL; o++) {
+    for (int o = 0; o < call->n_out && r->bad->instr < 0; o++) {
         const ls_view *v = &call->out[o];
         if (!ls_view_is_dense(v)) continue;
         const bool may_be_nothing = (ls_contracts[instr->kernel->id].minus_inf >> o & 1) != 0;
         for (int64_t i = 0, n = ls_view_elements(v); i < n; i++) {
             const double x = number_at(v, i);
             if (isfinite(x) || (may_be_nothing && x == -INFINITY)) continue;
-            r->inspect->op = instr->op;
-            r->inspect->tensor = r->ex->image->buffers[instr->out[o].buffer].name;
+            *r->bad = (ls_result_place){.instr = (int)(instr - r->program->instrs), .output = o};
             break;
         }
     }
@@ -258,7 +252,7 @@ static void execute(run *r, const ls_instr *instr, ls_prepared *prepared) {
     ls_executor *ex = r->ex;
     if (instr->kind == LS_INSTR_KERNEL) {
         instr->kernel->run(&prepared->call, prepared->state, ex->pool);
-        if (r->inspect != NULL && r->inspect->op == NULL) inspect(r, instr, &prepared->call);
+        if (r->bad != NULL && r->bad->instr < 0) inspect(r, instr, &prepared->call);
     } else if (instr->kind == LS_INSTR_PUT) {
         const double start = ls_seconds();
         const void *source = ex->base[ex->image->buffers[instr->in[0].buffer].space];
@@ -390,7 +384,7 @@ static ls_status check_order(const ls_executor *ex, int program) {
                     p[program].name, p[ex->last].name);
 }
 
-static ls_status run_program(ls_executor *ex, int index, inspection *inspect_into) {
+static ls_status run_program(ls_executor *ex, int index, ls_result_place *bad) {
     LS_TRY(check_order(ex, index));
     ex->last = index;
     run r = {.ex = ex,
@@ -399,7 +393,7 @@ static ls_status run_program(ls_executor *ex, int index, inspection *inspect_int
              .prepared = &ex->programs[index],
              .cursor = &ex->programs[index].cursor,
              .last_put = -1,
-             .inspect = inspect_into};
+             .bad = bad};
     const double start = ls_seconds();
     ls_cursor_begin(r.cursor, r.prepared->runs);
     for (;;) {
@@ -421,10 +415,9 @@ static ls_status run_program(ls_executor *ex, int index, inspection *inspect_int
 
 ls_status ls_executor_run(ls_executor *ex, int program) { return run_program(ex, program, NULL); }
 
-ls_status ls_executor_run_checked(ls_executor *ex, int program, const char **op, const char **tensor) {
-    inspection found = {NULL, NULL};
+ls_status ls_executor_run_checked(ls_executor *ex, int program, ls_result_place *bad) {
+    ls_result_place found = {.instr = -1};
     LS_TRY(run_program(ex, program, &found));
-    *op = found.op;
-    *tensor = found.tensor;
+    *bad = found;
     return ls_ok();
 }

@@ -102,11 +102,15 @@ ls_run_times ls_executor_times(const ls_executor *executor);
 /* The first touch of both arenas when the executor was created; zero if too little memory was available. */
 ls_touched ls_executor_touched(const ls_executor *executor);
 
+/* A result: which output of which instruction of a program. */
+typedef struct ls_result_place {
+    int instr, output; /* instr -1: none */
+} ls_result_place;
 /*
- * Runs the program like ls_executor_run and inspects the results of every kernel: *op and *tensor name the first result
- * that is not finite (NULL: all are finite). Slow; for the diagnosis of a failed step.
+ * Runs the program like ls_executor_run and inspects the results of every kernel: *bad is the first result that is not
+ * finite. Slow; for the diagnosis of a failed step.
  */
-LS_MUST_USE ls_status ls_executor_run_checked(ls_executor *executor, int program, const char **op, const char **tensor);
+LS_MUST_USE ls_status ls_executor_run_checked(ls_executor *executor, int program, ls_result_place *bad);
 
 /* Address of an operand's first element. */
 void *ls_executor_address(const ls_executor *executor, const ls_operand *operand);

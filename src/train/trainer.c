@@ -155,32 +155,21 @@ typedef struct finding {
     char op[64], tensor[160];
 } finding;
 
-/* The first instruction that writes the tensor: later ones with the same name write it in place. */
-static int instruction_of(const ls_program *p, const ls_buffer *buffers, const char *op, const char *tensor) {
-    for (int i = 0; i < p->n_instrs; i++) {
-        if (p->instrs[i].kind != LS_INSTR_KERNEL || strcmp(p->instrs[i].op, op) != 0) continue;
-        for (int o = 0; o < p->instrs[i].n_out; o++)
-            if (strcmp(buffers[p->instrs[i].out[o].buffer].name, tensor) == 0) return i;
-    }
-    return p->n_instrs;
-}
-
 /* Repeats the step. Its update is not applied this time either, and sets the sums to zero. */
 static ls_status find_not_finite(ls_trainer *t, const ls_sequences *from, int64_t first, finding *out) {
     *out = (finding){.micro_batch = -1, .rank = t->rank->rank};
     for (int64_t m = 0; m < t->accumulate; m++) {
         LS_TRY(read_batch(t, from, first + m * t->B));
         LS_TRY(put_batch(t));
-        const char *op = NULL, *tensor = NULL;
-        LS_TRY(
-            ls_executor_run_checked(t->rank->executor, ls_rank_step_program(t->rank, m, t->accumulate), &op, &tensor));
-        if (op == NULL || out->micro_batch >= 0) continue;
+        const int program = ls_rank_step_program(t->rank, m, t->accumulate);
+        ls_result_place bad;
+        LS_TRY(ls_executor_run_checked(t->rank->executor, program, &bad));
+        if (bad.instr < 0 || out->micro_batch >= 0) continue;
+        const ls_instr *instr = &t->rank->image->programs[program].instrs[bad.instr];
         out->micro_batch = m;
-        snprintf(out->op, sizeof out->op, "%s", op);
-        snprintf(out->tensor, sizeof out->tensor, "%s", tensor != NULL ? tensor : "?");
-        const ls_image *image = t->rank->image;
-        out->instr = instruction_of(&image->programs[ls_rank_step_program(t->rank, m, t->accumulate)], image->buffers,
-                                    op, out->tensor);
+        out->instr = bad.instr;
+        snprintf(out->op, sizeof out->op, "%s", instr->op);
+        snprintf(out->tensor, sizeof out->tensor, "%s", t->rank->image->buffers[instr->out[bad.output].buffer].name);
     }
     return ls_ok();
 }
