@@ -9,8 +9,9 @@
  *   - A plain signal may arrive before earlier puts, and late.
  *   - From the call of a put until a piece arrives, the target of that piece holds 0xFF bytes (a NaN), which exposes
  *     reads before the signal.
- * Signals of one word stay in order, because a word only rises. Quiet completes payloads without waiting for SECONDS.
- * With SECONDS above 0 no message takes longer than that, so that the cost of a slow network can be measured.
+ *   - Signals on their way to one word arrive in any order, also those of puts. A word only rises, so those that a
+ * later one has overtaken are dropped. Quiet completes payloads without waiting for SECONDS. With SECONDS above 0 no
+ * message takes longer than that, so that the cost of a slow network can be measured.
  *
  * The sender delivers its messages when it ticks, tests, sleeps, calls quiet or leaves. With SECONDS above 0 a delivery
  * thread of the sender does so too, because a network does not wait for the end of a kernel.
@@ -36,7 +37,7 @@ struct ls_chaos_message {
     piece *pieces;
     size_t n, delivered;
     uint64_t ticket; /* of a put; 0: it is a plain signal */
-    int word;        /* -1: no signal */
+    int word;        /* -1: no signal, or one that was overtaken */
     uint64_t generation;
     double due; /* the signal must not arrive before this ls_seconds() */
 };
@@ -192,19 +193,19 @@ static void deliver_piece(ls_comm *comm, ls_chaos_message *p) {
     if (p->delivered == p->n) ls_bell_ring(ls_line(comm)); /* the put is done */
 }
 
-/* Whether an earlier message has yet to set the same word. */
-static bool is_behind(const ls_comm *comm, const ls_chaos_message *p) {
-    for (const ls_chaos_message *e = comm->chaos.messages; e != p; e = e->next) {
-        if (e->word == p->word && e->peer == p->peer) return true;
+/* Sends the signal of a message. Those of lower generations that are on their way to the same word are dropped. */
+static void deliver_signal(ls_comm *comm, const ls_chaos_message *p) {
+    for (ls_chaos_message *e = comm->chaos.messages; e != NULL; e = e->next) {
+        if (e->peer == p->peer && e->word == p->word && e->generation < p->generation) e->word = -1;
     }
-    return false;
+    inner_of(comm)->signal(comm, p->peer, p->word, p->generation);
 }
 
 /* Completes the message at *link, whose pieces are all delivered: sends its signal and removes it from the list. */
 static void finish(ls_comm *comm, ls_chaos_message **link) {
     ls_chaos_message *p = *link;
     inner_of(comm)->quiet(comm);
-    if (p->word >= 0) inner_of(comm)->signal(comm, p->peer, p->word, p->generation);
+    if (p->word >= 0) deliver_signal(comm, p);
     *link = p->next;
     free(p->pieces);
     free(p);
@@ -217,7 +218,7 @@ static bool advance(ls_comm *comm, ls_chaos_message **link) {
         deliver_piece(comm, p);
         return true;
     }
-    if (p->word >= 0 && (p->due > ls_seconds() || is_behind(comm, p))) return false;
+    if (p->word >= 0 && p->due > ls_seconds()) return false;
     finish(comm, link);
     return true;
 }

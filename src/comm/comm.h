@@ -10,7 +10,9 @@
  *   - put_signal sets the peer's word after the payload of this put is visible there; it promises nothing about other
  *     puts;
  *   - signal releases the earlier loads and stores of the caller; it does not complete its earlier puts;
- *   - a word is SET to a generation number that only rises; only signal operations write words;
+ *   - a word is SET to a generation number that only rises; only signal operations write words. Of two that are on
+ *     their way to one word, the later may come first, before the payload of the earlier; the earlier then leaves the
+ *     word as it is;
  *   - test and wait mean "word >= generation", with acquire.
  */
 #ifndef LS_COMM_H

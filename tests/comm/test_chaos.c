@@ -20,6 +20,7 @@ typedef struct sights {
     int partial;    /* some bytes had come, others had not */
     int early;      /* a source overwritten after the put and before quiet changed what arrived */
     int overtaken;  /* a plain signal came before an earlier put's */
+    int ahead;      /* a word had a generation before the payload of an earlier one had come */
     int unfinished; /* a put was not done when it returned */
     double seconds;
 } sights;
@@ -68,6 +69,41 @@ static void test_freedom_is_used(void **state) {
                   seen.early, seen.overtaken);
     assert_int_equal(seen.poisoned, 20);
     assert_true(seen.partial > 0 && seen.early > 0 && seen.overtaken > 0);
+}
+
+/* Rank 0 sets a word again before it has awaited it, which programs must not do. */
+static ls_status set_twice(ls_comm *comm, void *context) {
+    enum { LAST = 6 };
+    sights *seen = context;
+    unsigned char *source = malloc(BYTES), *heap = ls_comm_heap(comm);
+    const ls_range all = ls_range_flat(0, BYTES);
+    fill(source, 1);
+    ls_comm_put_signal(comm, 0, &all, source, &all, 0, 1);
+    for (uint64_t g = 2; g <= LAST; g++) ls_comm_signal(comm, 0, 0, g);
+    uint64_t before = 0;
+    for (int i = 0; i < 1000; i++) {
+        ls_comm_tick(comm);
+        const uint64_t value = ls_comm_word(comm, 0);
+        RANK_CHECK(value >= before && value <= LAST);
+        before = value;
+        seen->ahead += value > 1 && memchr(heap, 0xFF, BYTES) != NULL;
+    }
+    ls_comm_quiet(comm);
+    RANK_CHECK(ls_comm_word(comm, 0) == LAST);
+    for (int i = 0; i < BYTES; i++) RANK_CHECK(heap[i] == value_at(i, 1));
+    free(source);
+    return ls_ok();
+}
+
+static void test_signals_of_one_word_overtake_each_other(void **state) {
+    (void)state;
+    sights seen = {0};
+    for (int seed = 0; seed < 20; seed++) {
+        char name[32];
+        snprintf(name, sizeof name, "chaos:%d:0:self", seed);
+        assert_ok(run_chaos(name, 1, true, set_twice, &seen));
+    }
+    assert_true(seen.ahead > 0);
 }
 
 /* Everyone sends to everyone, strided, in several rounds; every round is right on arrival. */
@@ -184,7 +220,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_puts_are_done),    cmocka_unit_test(test_freedom_is_used),
         cmocka_unit_test(test_contract_is_kept), cmocka_unit_test(test_delay),
-        cmocka_unit_test(test_bad_names),
+        cmocka_unit_test(test_bad_names),        cmocka_unit_test(test_signals_of_one_word_overtake_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
