@@ -1,5 +1,6 @@
 /*
- * The verifier: proves, over the programs of all ranks together, that a run cannot hang and cannot race.
+ * The play of all ranks: proves, over their programs together, that a run cannot hang and cannot race. Tests compare it
+ * with the local verifier (verify_local.h), which is what sessions call.
  *
  * It plays the programs of ls_phase_walk on every rank with all queues, joining vector clocks at signals and waits
  * (Mattern 1989; the race rule is FastTrack's, Flanagan and Freund, PLDI 2009). Because a word has one writer and
