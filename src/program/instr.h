@@ -72,9 +72,14 @@ static inline bool ls_access_writes(const ls_instr_access *access) {
     return access->kind == LS_ACCESS_WRITE || access->kind == LS_ACCESS_UPDATE;
 }
 
+/* The channel's word that says "free", or the one that says "data" (ls_channel). */
+static inline int ls_channel_word(const ls_program *program, int channel, bool free) {
+    return program->first_word + 2 * channel + (free ? 1 : 0);
+}
+
 /* The signal word, among all words of its owner, that the instruction sets or awaits. */
 static inline int ls_instr_word(const ls_program *program, const ls_instr *instr) {
-    return program->first_word + 2 * instr->channel + (ls_traits(instr)->free ? 1 : 0);
+    return ls_channel_word(program, instr->channel, ls_traits(instr)->free);
 }
 
 /* The generation that it sets or awaits in a run of the program; runs: those that came before. */

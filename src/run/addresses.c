@@ -83,7 +83,7 @@ static ls_status lacks_an_end(const exchange *x, const end *e, uint64_t use) {
 
 static void add_end(exchange *x, int program, int channel, const ls_instr *instr, bool tells) {
     const ls_program *p = &x->ex->image->programs[program];
-    const int data = p->first_word + 2 * channel, free = data + 1;
+    const int data = ls_channel_word(p, channel, false), free = ls_channel_word(p, channel, true);
     const bool puts = instr->kind == LS_INSTR_RECEIVE || instr->kind == LS_INSTR_PUT;
     const int opens = puts ? free : data, answers = puts ? data : free; /* set by GRANT or LEASE; by PUT or RETURN */
     *LS_PUSH(x->scratch, x->ends, x->n, x->capacity) =
