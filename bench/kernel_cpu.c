@@ -108,6 +108,7 @@ static void measure_all(ls_dtype T, ls_isa isa, ls_pool *pool) {
         {"copy", NULL, 1, 1, {x}, {x}, 0},
         {"cast", NULL, 1, 1, {x}, {g}, 0},
         {"column_sum", NULL, 1, 1, {x}, {dw}, 0},
+        {"add_rows", NULL, 1, 1, {{'G', 8, n * E / 8}}, {{'G', 1, n * E / 8}}, 0},
         {"embedding", NULL, 2, 1, {ids, table}, {x}, 0},
         {"embedding_grad", &every, 2, 1, {ids, x}, {dtable}, 0},
         {"cross_entropy", NULL, 2, 2, {logits, ids}, {rows, rows}, 0},

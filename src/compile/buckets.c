@@ -137,19 +137,7 @@ static void collect(ls_builder *b, int order, int stage) {
         ls_build_receive(b, channel_of(b, order, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
                          slot_of(b, order, stage, -j));
     ls_build_copy(b, part_of(b, order, stage, 0), slot_of(b, order, stage, 0));
-    const ls_operand slots = slots_of(b, order, stage), sum = sum_of(b, order, stage);
-    const int64_t count = ls_stage_count(b, bucket_count(b, order), stage);
-    ls_build_kernel(
-        b, &(ls_kernel_build){.op = "add",
-                              .kernel = LS_KERNEL_ADD,
-                              .dtype = b->image->accumulator,
-                              .flops = (double)count,
-                              .n_in = 2,
-                              .in = {ls_operand_slice(slots, 0, 0, count), ls_operand_slice(slots, 0, count, count)},
-                              .n_out = 1,
-                              .out = {sum}});
-    for (int place = 2; place < ranks; place++)
-        ls_build_accumulate(b, ls_operand_slice(slots, 0, place * count, count), sum);
+    ls_build_add_rows(b, slots_of(b, order, stage), ranks, sum_of(b, order, stage));
 }
 
 /* When that many buckets have left: each of the last few goes one stage on. */

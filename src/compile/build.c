@@ -122,6 +122,20 @@ void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to) {
     build_unary(b, LS_KERNEL_ACCUMULATE, from.view.dtype, from, to);
 }
 
+void ls_build_add_rows(ls_builder *b, ls_operand rows, int64_t n, ls_operand to) {
+    const int64_t count = ls_view_elements(&rows.view) / n;
+    LS_ASSERT(rows.displacement == 0 && ls_view_is_dense(&rows.view));
+    ls_build_kernel(b, &(ls_kernel_build){.op = "add_rows",
+                                          .kernel = LS_KERNEL_ADD_ROWS,
+                                          .dtype = rows.view.dtype,
+                                          .flops = (double)((n - 1) * count),
+                                          .n_in = 1,
+                                          .in = {ls_operand_dense(rows.buffer, rows.offset, rows.view.dtype, 2,
+                                                                  (int64_t[]){n, count})},
+                                          .n_out = 1,
+                                          .out = {to}});
+}
+
 void ls_build_fill(ls_builder *b, ls_operand to) {
     ls_build_kernel(
         b, &(ls_kernel_build){.op = "fill", .kernel = LS_KERNEL_FILL, .dtype = to.view.dtype, .n_out = 1, .out = {to}});

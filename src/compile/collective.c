@@ -102,8 +102,7 @@ static void reduce_stage(ls_builder *b, int team, ls_operand part, ls_operand su
     for (int j = 1; j < size; j++)
         ls_build_receive(b, ls_build_channel(b, "reduce.%d.%d", team, j), ls_build_peer(b, team, -j),
                          ls_build_share(b, slots, 0, 1, team, -j));
-    ls_build_fill(b, sum);
-    for (int place = 0; place < size; place++) ls_build_accumulate(b, ls_operand_slice(slots, 0, place, 1), sum);
+    ls_build_add_rows(b, slots, size, ls_operand_dense(sum.buffer, sum.offset, sum.view.dtype, 1, &n));
 }
 
 /* The operand as one row. */

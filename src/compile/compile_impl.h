@@ -123,6 +123,8 @@ void ls_build_copy(ls_builder *b, ls_operand from, ls_operand to);
 void ls_build_cast(ls_builder *b, ls_operand from, ls_operand to);
 void ls_build_fill(ls_builder *b, ls_operand to);
 void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to);
+/* `to` becomes the sum of n equal parts of `rows`, which is dense, added in their order. */
+void ls_build_add_rows(ls_builder *b, ls_operand rows, int64_t n, ls_operand to);
 
 /*
  * Transfers. The channel of that name in this program (made on first use). For each use: the receiver grants its slot,
@@ -192,13 +194,13 @@ int ls_build_stages(ls_builder *b, const ls_team *team, int stages[LS_TEAM_DIGIT
 /*
  * The stages of gradients and parameters. find: those of all ranks. channel: a number for the exchange with the j-th
  * next rank of a stage, over all stages. count: the elements of a bucket that are left to a rank after the stage. part:
- * of an operand that holds a bucket whole, those that are left after the stage to the rank that stands `shift` places
- * further in it.
+ * of an operand whose last dimension is a whole bucket, those that are left after the stage to the rank that stands
+ * `shift` places further in it.
  */
 void ls_find_stages(ls_builder *b);
 int ls_stage_channel(const ls_builder *b, int stage, int j);
 int64_t ls_stage_count(const ls_builder *b, int64_t bucket, int stage);
-ls_operand ls_stage_part(ls_builder *b, ls_operand bucket, int stage, int shift);
+ls_operand ls_stage_part(ls_builder *b, ls_operand buckets, int stage, int shift);
 /* The nodes of the program. */
 void ls_lower_nodes(ls_builder *b);
 void ls_lower_node(ls_builder *b, int node);

@@ -27,6 +27,7 @@ typedef struct access {
 typedef struct earlier {
     ls_interval place; /* from its first byte to its last, on any rank of the class */
     const ls_operand *operand;
+    ls_extent extent;
     int instr;
 } earlier;
 
@@ -73,18 +74,13 @@ static void keep(ordering *o, ls_intervals *among, const access *a, int i) {
     earlier *e = LS_NEW(o->scratch, earlier);
     *e = (earlier){.place = {.from = a->extent.range.offset, .past = ls_extent_end(o->image, &a->extent)},
                    .operand = a->operand,
+                   .extent = a->extent,
                    .instr = i};
     ls_intervals_add(among, &e->place);
 }
 
-static ls_extent extent_of(const ordering *o, const earlier *e) {
-    return ls_operand_extent(e->operand, o->image->buffers[e->operand->buffer].offset);
-}
-
 static bool meet(const ordering *o, const earlier *e, const access *a) {
-    if (!ls_peer_equal(e->operand->peer, a->operand->peer)) return false;
-    const ls_extent extent = extent_of(o, e);
-    return ls_extents_meet(o->image, &extent, &a->extent);
+    return ls_peer_equal(e->operand->peer, a->operand->peer) && ls_extents_meet(o->image, &e->extent, &a->extent);
 }
 
 /* The last of these accesses that the queue has not waited for and that meets
@@ -135,8 +131,7 @@ static void find_overwritten(ordering *o, int *last) {
             if (!meet(o, put, a)) continue;
             int *last_of_queue = &last[o->program->instrs[put->instr].queue];
             *last_of_queue = (int)ls_max(*last_of_queue, put->instr);
-            const ls_extent source = extent_of(o, put);
-            if (ls_extent_covers(o->image, &a->extent, &source))
+            if (ls_extent_covers(o->image, &a->extent, &put->extent))
                 ls_intervals_remove(&o->sources[a->space], &put->place);
         }
     }

@@ -93,9 +93,10 @@ int64_t ls_stage_count(const ls_builder *b, int64_t bucket, int stage) {
     return bucket;
 }
 
-ls_operand ls_stage_part(ls_builder *b, ls_operand bucket, int stage, int shift) {
-    const int64_t whole = bucket.view.size[0];
+ls_operand ls_stage_part(ls_builder *b, ls_operand buckets, int stage, int shift) {
+    const int last = buckets.view.ndim - 1;
+    const int64_t whole = buckets.view.size[last];
     for (int s = 0; s < stage; s++)
-        bucket = ls_build_share(b, bucket, 0, ls_stage_count(b, whole, s), b->stage[s].team, 0);
-    return ls_build_share(b, bucket, 0, ls_stage_count(b, whole, stage), b->stage[stage].team, shift);
+        buckets = ls_build_share(b, buckets, last, ls_stage_count(b, whole, s), b->stage[s].team, 0);
+    return ls_build_share(b, buckets, last, ls_stage_count(b, whole, stage), b->stage[stage].team, shift);
 }

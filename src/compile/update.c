@@ -1,7 +1,7 @@
 /*
  * The end of a step, when the gradients are reduced: the scalars of the step (loss, squared norm, the wish to stop) are
  * added over the ranks; each rank updates its shard, piece by piece, as the job's optimiser says, and puts the new
- * parameters into everyone's while it goes on with the next piece.
+ * parameters of a group into everyone's while it goes on with the next group.
  */
 #include "compile/compile_impl.h"
 
@@ -15,38 +15,44 @@ static ls_operand bound(const ls_builder *b, const char *name) {
 
 /* --- parameters over the ranks ------------------------------------------------------------------------------------ */
 
-/* A bucket has channels of its own: it travels once in a run, and nothing holds up the next one. */
-static int channel_of(ls_builder *b, int bucket, int stage, int j) {
-    return ls_build_channel(b, "parameters.%d.%d", bucket, ls_stage_channel(b, stage, j));
+/* A group has channels of its own: it travels once in a run, and nothing holds up the next one. */
+static int channel_of(ls_builder *b, int group, int stage, int j) {
+    return ls_build_channel(b, "parameters.%d.%d", group, ls_stage_channel(b, stage, j));
+}
+
+/* A group's parameters, [its buckets, elements of a bucket]. They need no slots, so all its buckets travel at once. */
+static ls_operand group_of(const ls_builder *b, int group) {
+    const ls_group *g = &b->groups[group];
+    const ls_operand all = ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, g->start, g->count);
+    return ls_operand_dense(all.buffer, all.offset, all.view.dtype, 2,
+                            (int64_t[]){g->n_buckets, g->count / g->n_buckets});
 }
 
 /*
- * Of a bucket's parameters those that the rank `shift` places further in the stage has to give to others in it, when
- * the later stages are done.
+ * Of a group's parameters those that the rank `shift` places further in the stage has to give to others in it, when the
+ * later stages are done: a part of each bucket.
  */
-static ls_operand part_of(ls_builder *b, int bucket, int stage, int shift) {
-    const ls_bucket *whole = &b->buckets[bucket];
-    return ls_stage_part(b, ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, whole->start, whole->count), stage,
-                         shift);
+static ls_operand part_of(ls_builder *b, int group, int stage, int shift) {
+    return ls_stage_part(b, group_of(b, group), stage, shift);
 }
 
 /* Parameters that other ranks update: nothing here reads the old ones any more. */
-static void hand_over(ls_builder *b, int bucket, int stage) {
+static void hand_over(ls_builder *b, int group, int stage) {
     for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_grant(b, channel_of(b, bucket, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
-                       part_of(b, bucket, stage, -j));
+        ls_build_grant(b, channel_of(b, group, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
+                       part_of(b, group, stage, -j));
 }
 
-static void send(ls_builder *b, int bucket, int stage) {
-    const ls_operand mine = part_of(b, bucket, stage, 0);
+static void send(ls_builder *b, int group, int stage) {
+    const ls_operand mine = part_of(b, group, stage, 0);
     for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_send(b, channel_of(b, bucket, stage, j), ls_build_peer(b, b->stage[stage].team, j), mine, mine);
+        ls_build_send(b, channel_of(b, group, stage, j), ls_build_peer(b, b->stage[stage].team, j), mine, mine);
 }
 
-static void receive(ls_builder *b, int bucket, int stage) {
+static void receive(ls_builder *b, int group, int stage) {
     for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_receive(b, channel_of(b, bucket, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
-                         part_of(b, bucket, stage, -j));
+        ls_build_receive(b, channel_of(b, group, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
+                         part_of(b, group, stage, -j));
 }
 
 /* --- the step ----------------------------------------------------------------------------------------------------- */
@@ -106,7 +112,9 @@ int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number) 
 static void update_piece(ls_builder *b, int bucket) {
     const ls_image *image = b->image;
     const ls_flat_piece *piece = &image->pieces[bucket];
-    const ls_operand parameters = part_of(b, bucket, b->n_stages - 1, 0);
+    const ls_bucket *whole = &b->buckets[bucket];
+    const ls_operand parameters = ls_stage_part(
+        b, ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, whole->start, whole->count), b->n_stages - 1, 0);
     const bool apart = image->dtype != image->accumulator; /* else parameters are their own masters */
     ls_update_piece update = {
         .count = piece->count,
@@ -122,21 +130,26 @@ static void update_piece(ls_builder *b, int bucket) {
     ls_job_optimizer(b->job)->update(b, &update);
 }
 
-/* While one bucket is updated, the one before is on its way through a stage, back from the last to the first. */
-static void update_buckets(ls_builder *b) {
+static void update_group(ls_builder *b, int group) {
+    const ls_group *g = &b->groups[group];
+    for (int i = 0; i < g->n_buckets; i++) update_piece(b, g->first_bucket + i);
+}
+
+/* While one group is updated, the one before is on its way through a stage, back from the last to the first. */
+static void update_groups(ls_builder *b) {
     const int last = b->n_stages - 1;
-    for (int order = 0; order < b->n_buckets + last; order++) {
+    for (int order = 0; order < b->n_groups + last; order++) {
         for (int stage = last; stage >= 0; stage--) {
-            const int k = order - (last - stage);
-            if (k < 0 || k >= b->n_buckets) continue;
+            const int g = order - (last - stage);
+            if (g < 0 || g >= b->n_groups) continue;
             if (stage == last)
-                update_piece(b, k);
+                update_group(b, g);
             else
-                receive(b, k, stage + 1);
-            send(b, k, stage);
+                receive(b, g, stage + 1);
+            send(b, g, stage);
         }
     }
-    for (int k = 0; k < b->n_buckets; k++) receive(b, k, 0);
+    for (int g = 0; g < b->n_groups; g++) receive(b, g, 0);
 }
 
 void ls_lower_update(ls_builder *b) {
@@ -144,13 +157,13 @@ void ls_lower_update(ls_builder *b) {
     const bool applies = b->row->update == LS_UPDATE_APPLY && gradients;
     ls_operand shard = {.buffer = -1};
     if (gradients) shard = bound(b, LS_BIND_SHARD);
-    for (int k = 0; applies && k < b->n_buckets; k++) {
-        for (int stage = 0; stage < b->n_stages; stage++) hand_over(b, k, stage);
+    for (int g = 0; applies && g < b->n_groups; g++) {
+        for (int stage = 0; stage < b->n_stages; stage++) hand_over(b, g, stage);
     }
     reduce_totals(b, shard);
     if (applies) {
         step_control(b);
-        update_buckets(b);
+        update_groups(b);
         if (b->row->sums == LS_SUMS_CLEARED) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
     }
     if (b->row->update == LS_UPDATE_APPLY) ls_build_fill(b, bound(b, LS_BIND_LOSS));

@@ -143,6 +143,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                               .out = "y G[N]",
                               .reads = RESULT(0),
                               .sample = {"x", "s", false, NULL}},
+    /* y = x[0] + x[1] + ..., added in this order, each sum rounded to G: what a chain of accumulate gives. */
+    [LS_KERNEL_ADD_ROWS] = {.name = "add_rows", .in = "x G[N,M]", .out = "y G[M]"},
     /* y = x * rstd * (weight + offset), with the offset in params; rstd = 1 / sqrt(mean of x^2 + epsilon). */
     [LS_KERNEL_RMSNORM] = {.name = "rmsnorm",
                            .in = "x T[n,E] weight T[E]",

@@ -28,7 +28,7 @@ typedef struct ls_kernel_call {
 /* All kernels: X(ID, name) for the contract LS_KERNEL_ID. Each has a reference implementation (ref/). */
 #define LS_KERNELS(X)                                                                                                \
     X(EMBEDDING, embedding), X(EMBEDDING_GRAD, embedding_grad), X(MATMUL, matmul), X(COLUMN_SUM, column_sum),        \
-        X(RMSNORM, rmsnorm), X(RMSNORM_GRAD, rmsnorm_grad), X(LAYERNORM, layernorm),                                 \
+        X(ADD_ROWS, add_rows), X(RMSNORM, rmsnorm), X(RMSNORM_GRAD, rmsnorm_grad), X(LAYERNORM, layernorm),          \
         X(LAYERNORM_GRAD, layernorm_grad), X(ROPE_TABLE, rope_table), X(ROTATE, rotate), X(SWIGLU, swiglu),          \
         X(SWIGLU_GRAD, swiglu_grad), X(ACTIVATION, activation), X(ACTIVATION_GRAD, activation_grad), X(CONV, conv),  \
         X(CONV_DW, conv_dw), X(ADD, add), X(MUL, mul), X(SCALE, scale), X(SCALE_BY, scale_by), X(CAST, cast),        \

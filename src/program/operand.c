@@ -79,10 +79,44 @@ static bool are_steps_apart(const ls_image *image, const ls_extent *a, const ls_
            ls_range_end(&b->range) + most_of_rest(image, y, t + 1) <= a->range.offset + step;
 }
 
+/* The least distance between pieces of a range, and 0 where it has one piece or distances that are no multiples of it.
+ */
+static size_t period_of(const ls_range *range) {
+    size_t least = 0;
+    for (int d = 0; d < LS_RANGE_DIMS; d++) {
+        const size_t stride = range->count[d] > 1 ? (size_t)range->stride[d] : 0;
+        if (stride > 0 && (least == 0 || stride < least)) least = stride;
+    }
+    for (int d = 0; d < LS_RANGE_DIMS; d++)
+        if (range->count[d] > 1 && (size_t)range->stride[d] % least != 0) return 0;
+    return least;
+}
+
+/* Where the pieces of an extent lie in periods that begin at `start`: all in the same place. */
+static ls_extent in_period(const ls_extent *extent, size_t start, size_t period) {
+    const size_t offset = start + (extent->range.offset - start) % period;
+    return (ls_extent){ls_range_flat(offset, extent->range.length), extent->displacement};
+}
+
+/*
+ * Whether two extents, of which at least one has pieces at equal distances, lie in different places of these periods on
+ * every rank: in no period can they meet.
+ */
+static bool are_apart_in_periods(const ls_image *image, const ls_extent *a, const ls_extent *b) {
+    const size_t x = period_of(&a->range), y = period_of(&b->range), period = x > 0 ? x : y;
+    if (period == 0 || (x == 0 && !ls_range_is_flat(&a->range)) || (y == 0 && !ls_range_is_flat(&b->range)) ||
+        (x > 0 && y > 0 && x != y))
+        return false;
+    const size_t start = a->range.offset < b->range.offset ? a->range.offset : b->range.offset;
+    const ls_extent one = in_period(a, start, period), other = in_period(b, start, period);
+    return ls_extent_end(image, &one) <= start + period && ls_extent_end(image, &other) <= start + period &&
+           !ls_extents_meet(image, &one, &other);
+}
+
 bool ls_extents_meet(const ls_image *image, const ls_extent *a, const ls_extent *b) {
     if (a->displacement == b->displacement) return ls_range_overlap(&a->range, &b->range);
     if (a->range.offset >= ls_extent_end(image, b) || b->range.offset >= ls_extent_end(image, a)) return false;
-    return !are_steps_apart(image, a, b);
+    return !are_steps_apart(image, a, b) && !are_apart_in_periods(image, a, b);
 }
 
 bool ls_extent_covers(const ls_image *image, const ls_extent *whole, const ls_extent *part) {

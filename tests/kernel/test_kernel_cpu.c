@@ -299,12 +299,11 @@ static void sums(void **unused) {
     for (size_t s = 0; s < LS_COUNT(sizes); s++) {
         const int64_t n = sizes[s][0] * 9, E = sizes[s][1];
         const operand x = {'G', NORMAL, 2, {n, E}, 0}, one = {'G', NORMAL, 1, {1}, 0}, f64 = {'D', NORMAL, 1, {1}, 0};
-        const operand narrow = {'T', NORMAL, 2, {n, E}, 0};
+        const operand narrow = {'T', NORMAL, 2, {n, E}, 0}, row = {'G', POISON, 1, {E}, 0};
         const example examples[] = {
-            {"sum", NULL, 1, 1, {x}, {one}},
-            {"sum_squares", NULL, 1, 1, {x}, {f64}},
-            {"accumulate", NULL, 1, 1, {x}, {x}},
-            {"accumulate", NULL, 1, 1, {narrow}, {x}},
+            {"sum", NULL, 1, 1, {x}, {one}},      {"sum_squares", NULL, 1, 1, {x}, {f64}},
+            {"accumulate", NULL, 1, 1, {x}, {x}}, {"accumulate", NULL, 1, 1, {narrow}, {x}},
+            {"add_rows", NULL, 1, 1, {x}, {row}},
         };
         for (size_t i = 0; i < LS_COUNT(examples); i++) run_everywhere(&examples[i]);
     }

@@ -298,6 +298,17 @@ static void test_reductions(void **state) {
     for (int i = 0; i < 4; i++) assert_true(columns[i] == (float)(i + 1 + N / 4 * (double)0.1f));
 }
 
+/* Rows are added in their order, each sum rounded: the second column would be 1 in any other. */
+static void test_add_rows(void **state) {
+    (void)state;
+    const float rows[8] = {1, 1, 2, 0x1p24f, 3, -0x1p24f, 4, 0};
+    float sum[2] = {NAN, NAN};
+    ref("add_rows", LS_F32,
+        (ls_kernel_call){
+            .n_in = 1, .n_out = 1, .in = {VIEW((void *)rows, LS_F32, 4, 2)}, .out = {VIEW(sum, LS_F32, 2)}});
+    assert_memory_equal(sum, ((float[]){10, 0}), sizeof sum);
+}
+
 static void test_embedding(void **state) {
     (void)state;
     float table[6] = {1, 2, 3, 4, 5, 6}, y[6], grad[6] = {10, 10, 10, 10, 10, 10};
@@ -441,21 +452,14 @@ static void test_adamw(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_swiglu),
-        cmocka_unit_test(test_rmsnorm),
-        cmocka_unit_test(test_layernorm),
-        cmocka_unit_test(test_activation),
-        cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_rope_table),
-        cmocka_unit_test(test_rotate),
-        cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_copy_and_accumulate),
-        cmocka_unit_test(test_cast),
-        cmocka_unit_test(test_step_control),
+        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_swiglu),     cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_layernorm),  cmocka_unit_test(test_activation),
+        cmocka_unit_test(test_conv),       cmocka_unit_test(test_rope_table),
+        cmocka_unit_test(test_rotate),     cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_reductions), cmocka_unit_test(test_add_rows),
+        cmocka_unit_test(test_embedding),  cmocka_unit_test(test_copy_and_accumulate),
+        cmocka_unit_test(test_cast),       cmocka_unit_test(test_step_control),
         cmocka_unit_test(test_adamw),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

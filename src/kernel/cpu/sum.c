@@ -1,7 +1,7 @@
 /*
  * sum and sum_squares of f32: each part is summed in f64, and the parts are added in order.
- * column_sum, the gradient of a bias: each thread sums some columns over all rows, so the order of a column's sum never
- * changes.
+ * column_sum, the gradient of a bias, and add_rows, the sum over ranks: each thread sums some columns over all rows, so
+ * the order of a column's sum never changes.
  */
 #include "kernel/cpu/cpu_impl.h"
 
@@ -104,3 +104,41 @@ static ls_status prepare_column(const ls_kernel_call *call, void **state) {
 
 const ls_kernel LS_CPU_NAME(column_sum) = {
     .id = LS_KERNEL_COLUMN_SUM, LS_CPU_VARIANT, .prepare = prepare_column, .run = column_run};
+
+/* --- add_rows ----------------------------------------------------------------------------------------------------- */
+
+/* Columns that are added up before the next ones: a piece of each row that the prefetcher follows, sums in registers.
+ */
+enum { ADDED_VECTORS = 8 };
+
+V_INLINE void add_columns(float *out, const float *x, int64_t stride, int64_t rows, int64_t columns) {
+    v_f32 sum[ADDED_VECTORS];
+    for (int v = 0; v < ADDED_VECTORS; v++) sum[v] = v_load_f32(x + v * V_LANES, columns - v * V_LANES);
+    for (int64_t i = 1; i < rows; i++) {
+        for (int v = 0; v < ADDED_VECTORS; v++)
+            sum[v] += v_load_f32(x + i * stride + v * V_LANES, columns - v * V_LANES);
+    }
+    for (int v = 0; v < ADDED_VECTORS; v++) v_store_f32(out + v * V_LANES, sum[v], columns - v * V_LANES);
+}
+
+static void add_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const int64_t rows = row_count(&call->in[0]), M = last_size(&call->in[0]);
+    const int64_t block = ADDED_VECTORS * V_LANES;
+    for (int64_t c = start; c < end; c += block)
+        add_columns((float *)call->out[0].data + c, (const float *)call->in[0].data + c, M, rows,
+                    ls_min(block, end - c));
+}
+
+static void add_rows_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    run_elements(call, pool, last_size(&call->in[0]), 1, add_part);
+}
+
+static ls_status prepare_add_rows(const ls_kernel_call *call, void **state) {
+    return check_only(LS_KERNEL_ADD_ROWS, call, state);
+}
+
+const ls_kernel LS_CPU_NAME(add_rows) = {
+    .id = LS_KERNEL_ADD_ROWS, LS_CPU_VARIANT, .prepare = prepare_add_rows, .run = add_rows_run};

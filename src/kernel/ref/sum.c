@@ -61,11 +61,34 @@ static void run_column_sum(const ls_kernel_call *call, void *state, ls_pool *poo
     ref_split(pool, ref_columns(&call->in[0]), sum_columns, call);
 }
 
+static ls_status prepare_add_rows(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check(LS_KERNEL_ADD_ROWS, LS_REAL, call);
+}
+
+static void add_columns(const void *context, int64_t first, int64_t last) {
+    const ls_kernel_call *call = context;
+    const int64_t rows = ref_rows(&call->in[0]), M = ref_columns(&call->in[0]);
+    const real *x = call->in[0].data;
+    for (int64_t column = first; column < last; column++) {
+        real sum = x[column];
+        for (int64_t row = 1; row < rows; row++) sum += x[row * M + column];
+        ((real *)call->out[0].data)[column] = sum;
+    }
+}
+
+static void run_add_rows(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    ref_split(pool, ref_columns(&call->in[0]), add_columns, call);
+}
+
 const ls_kernel REF(sum) = {.id = LS_KERNEL_SUM, .dtype = LS_REAL, .prepare = prepare_sum, .run = run_sum};
 const ls_kernel REF(sum_squares) = {
     .id = LS_KERNEL_SUM_SQUARES, .dtype = LS_REAL, .prepare = prepare_sum_squares, .run = run_sum_squares};
 const ls_kernel REF(column_sum) = {
     .id = LS_KERNEL_COLUMN_SUM, .dtype = LS_REAL, .prepare = prepare_column_sum, .run = run_column_sum};
+const ls_kernel REF(add_rows) = {
+    .id = LS_KERNEL_ADD_ROWS, .dtype = LS_REAL, .prepare = prepare_add_rows, .run = run_add_rows};
 #if !LS_REAL_IS_F64 /* all operands are of type G, which is f32 for bf16 too */
 const ls_kernel REF(sum_bf16) = {.id = LS_KERNEL_SUM, .dtype = LS_BF16, .prepare = prepare_sum, .run = run_sum};
 #endif
