@@ -274,6 +274,7 @@ ZSTD = {
     "bad-size-2e64": zstd(LINES, (1 << 64) - 1),
     "bad-size-2e63": zstd(LINES, 1 << 63),
     "bad-size": zstd(LINES, 7),
+    "bad-size-empty": bytes.fromhex("28b52ffde02000000000000000010000"),
     "bad-window": struct.pack("<IB", 0xFD2FB528, 0) + b"\xff" + b"\x01\x00\x00",
     "bad-cut": zstd(LINES, len(LINES))[:-5],
     "bad-header": zstd(LINES, len(LINES))[:6],

@@ -466,6 +466,19 @@ static void reads_every_kind_of_frame(void **state) {
                  "no text in", "none.txt.zst");
 }
 
+/* One block of text and an empty last one: libzstd does not compare the size that the header states. */
+static void refuses_wrong_sizes(void **state) {
+    enum { SIZE = 6 }; /* where it stands, in 4 bytes */
+    char packed[] = {'\x28', '\xb5', '\x2f', '\xfd', '\x80', 7 << 3, 4,   0, 0, 0,
+                     4 << 3, 0,      0,      't',    'e',    'x',    't', 1, 0, 0},
+         text[100];
+    assert_ok(build_file(state, scratch_file(state, "size.txt.zst", packed, sizeof packed), "text", text));
+    assert_string_equal(text, "text.");
+    packed[SIZE + 3] = 1; /* 16 MiB more */
+    assert_error(build_file(state, scratch_file(state, "size.txt.zst", packed, sizeof packed), "text", text),
+                 LS_INVALID, "size.txt.zst", "a frame has another size than its header states");
+}
+
 /* A window of 2 GiB asked for by a header of a few bytes is not allocated. */
 static void refuses_huge_windows(void **state) {
     char packed[300], text[100];
@@ -500,6 +513,7 @@ int main(void) {
 #endif
 #if HAVE_ZSTD
         cmocka_unit_test(reads_every_kind_of_frame),
+        cmocka_unit_test(refuses_wrong_sizes),
         cmocka_unit_test(refuses_huge_windows),
 #endif
     };
