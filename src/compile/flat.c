@@ -7,9 +7,9 @@
 #include "compile/compile_impl.h"
 
 enum {
-    BUCKET_BYTES = 16 << 20,      /* of gradients: long enough that latency does not count */
-    LEAST_BUCKETS = 4,            /* about so many in a small model, that it may overlap too */
-    MANY_BUCKETS = 64,            /* more of them become larger instead, */
+    BUCKET_BYTES = 16 << 20,       /* of gradients: long enough that latency does not count */
+    LEAST_BUCKETS = 4,             /* about so many in a small model, that it may overlap too */
+    MANY_BUCKETS = 64,             /* more of them become larger instead, */
     MOST_BUCKET_BYTES = 120 << 20, /* up to this: a rank has slots for two of them, and some more (buckets.c) */
 };
 

@@ -79,14 +79,14 @@ static bool are_steps_apart(const ls_image *image, const ls_extent *a, const ls_
            ls_range_end(&b->range) + most_of_rest(image, y, t + 1) <= a->range.offset + step;
 }
 
-/* The least distance between pieces of a range, and 0 where it has one piece or distances that are no multiples of it.
- */
+/* The least distance between pieces of a range; 0: it has one piece, or distances that are no multiples of it. */
 static size_t period_of(const ls_range *range) {
     size_t least = 0;
     for (int d = 0; d < LS_RANGE_DIMS; d++) {
         const size_t stride = range->count[d] > 1 ? (size_t)range->stride[d] : 0;
         if (stride > 0 && (least == 0 || stride < least)) least = stride;
     }
+    if (least == 0) return 0;
     for (int d = 0; d < LS_RANGE_DIMS; d++)
         if (range->count[d] > 1 && (size_t)range->stride[d] % least != 0) return 0;
     return least;

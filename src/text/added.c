@@ -134,6 +134,16 @@ static ls_status no_memory(ls_json_value value) {
     return ls_error(LS_NO_MEMORY, "no memory for the added tokens of %s", value.file);
 }
 
+static ls_status add_token(ls_json_value item, const char *content, int32_t id, ls_vocabulary *vocabulary) {
+    ls_token *token = &vocabulary->token[id];
+    if (token->flags != 0)
+        return ls_json_error(ls_json_field(item, "id"), "an id of its own for \"%.60s\": \"%.60s\" has this one",
+                             content, token->byte);
+    if (!ls_vocabulary_add(vocabulary, id, content, strlen(content))) return no_memory(item);
+    token->flags |= LS_TOKEN_ADDED;
+    return ls_ok();
+}
+
 /*
  * Finds the id that the reference library gives a token: that in the vocabulary, or the next id after all others. It
  * must be the id in the file.
@@ -145,12 +155,9 @@ static ls_status find_id(ls_json_value item, const char *content, int32_t *next,
     *id = ls_vocabulary_find(vocabulary, content, strlen(content));
     if (*id < 0) {
         *id = (*next)++;
-        if (wanted == *id && vocabulary->token[*id].flags == 0) {
-            if (!ls_vocabulary_add(vocabulary, *id, content, strlen(content))) return no_memory(item);
-            vocabulary->token[*id].flags |= LS_TOKEN_ADDED;
-        }
+        if (wanted == *id) LS_TRY(add_token(item, content, *id, vocabulary));
     }
-    if (wanted != *id || vocabulary->token[*id].bytes != strlen(content))
+    if (wanted != *id)
         return ls_json_error(ls_json_field(item, "id"), "%d, the id that \"%.60s\" has", (int)*id, content);
     return ls_ok();
 }

@@ -89,6 +89,8 @@ static const wrong files[] = {
      "3, the id that \"</s>\" has"},
     {"{\"added_tokens\":[" TOKEN("7", "new") "]," MODEL "}", LS_INVALID, "added_tokens[0].id is 7",
      "4, the id that \"new\" has"},
+    {"{\"added_tokens\":[" TOKEN("3", "<s>!") "],\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"</s>\":3},\"merges\":[]}}",
+     LS_INVALID, "added_tokens[0].id is 3", "an id of its own for \"<s>!\": \"</s>\" has this one"},
     {"{\"added_tokens\":[" TOKEN("3", "</s>") "," TOKEN("3", "</s>") "]," MODEL "}", LS_INVALID,
      "added_tokens[1].content", "no other added token"},
     {"{\"added_tokens\":[{\"id\":0,\"content\":\"a\"}]," MODEL "}", LS_INVALID,
