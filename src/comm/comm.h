@@ -73,6 +73,18 @@ void ls_world_request_stop(ls_world *world);
 bool ls_comm_stop_requested(const ls_comm *comm);
 bool ls_world_stop_requested(const ls_world *world);
 
+/*
+ * For a launcher that forks the ranks: the channel for ls_comm_send_home. open makes it before the fork; keep closes
+ * what a process does not need of it, after the fork (rank -1: the launcher); file is to be polled for input (-1: there
+ * is no channel, or it has ended); take puts what has come into its place, and does not block (a rank 0 that dies may
+ * leave a part of a result); close is allowed without a channel.
+ */
+LS_MUST_USE ls_status ls_world_open_home(ls_world *world);
+void ls_world_keep_home(ls_world *world, int rank);
+int ls_world_home_file(const ls_world *world);
+LS_MUST_USE ls_status ls_world_take_home(ls_world *world);
+void ls_world_close_home(ls_world *world);
+
 int ls_comm_rank(const ls_comm *comm);
 int ls_comm_size(const ls_comm *comm);
 void *ls_comm_heap(const ls_comm *comm); /* of this rank */
@@ -150,5 +162,33 @@ typedef void (*ls_comm_merge)(void *into, const void *from, size_t bytes);
 LS_MUST_USE ls_status ls_comm_reduce(ls_comm *comm, void *value, size_t bytes, ls_comm_merge merge);
 LS_MUST_USE ls_status ls_comm_exchange(ls_comm *comm, const void *mine, size_t bytes, void *all);
 LS_MUST_USE ls_status ls_comm_agree(ls_comm *comm, ls_status mine);
+
+/*
+ * Bytes of every rank, a piece of each at a time, so that nobody needs memory for those of all. Their number may differ
+ * between the ranks. `take` is called for the pieces of rank 0, 1, ..., this rank's own included, then for the next ones
+ * of these ranks, and so on; on rank 0 only, with `everywhere` on every rank. A failure of give or take is returned on
+ * its rank when all pieces have passed.
+ */
+typedef struct ls_comm_pieces {
+    size_t bytes; /* of this rank */
+    /* Writes bytes [at, at + bytes) of this rank's to `out`. */
+    ls_status (*give)(void *context, size_t at, void *out, size_t bytes);
+    /* Gets bytes [at, at + bytes) of a rank's; they lie at a multiple of 8. NULL: this rank needs none. */
+    ls_status (*take)(void *context, int rank, size_t at, const void *data, size_t bytes);
+    void *context;
+} ls_comm_pieces;
+LS_MUST_USE ls_status ls_comm_gather(ls_comm *comm, const ls_comm_pieces *pieces, bool everywhere);
+
+/*
+ * Results for the caller of ls_launch, whose memory `to` is: the one of the process that forked the ranks or has them as
+ * threads, and rank 0's own where another program started the ranks. Not collective; blocks while the launcher is slow to
+ * read. Ranks other than 0 send nothing. LS_PEER when the world was aborted meanwhile.
+ *   send       rank 0's bytes [from, from + bytes)
+ *   send_rows  rank 0's bytes at `from`, without gaps, to the pieces of a range with one stride
+ *   gather     collective: [mine, mine + bytes) of rank r, which may differ in size, to (char *)all + r * stride
+ */
+LS_MUST_USE ls_status ls_comm_send_home(ls_comm *comm, void *to, const void *from, size_t bytes);
+LS_MUST_USE ls_status ls_comm_send_rows_home(ls_comm *comm, void *to, const ls_range *rows, const void *from);
+LS_MUST_USE ls_status ls_comm_gather_home(ls_comm *comm, const void *mine, size_t bytes, void *all, size_t stride);
 
 #endif

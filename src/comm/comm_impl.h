@@ -57,6 +57,7 @@ typedef struct ls_chaos_settings {
 } ls_chaos_settings;
 typedef struct ls_chaos_message ls_chaos_message;
 typedef struct ls_chaos_delivery ls_chaos_delivery;
+typedef struct ls_home ls_home; /* home.c: the channel from a forked rank 0 to its launcher */
 
 struct ls_world {
     const ls_transport *transport;
@@ -71,6 +72,7 @@ struct ls_world {
     ls_board *board;
     _Atomic uint64_t *words;
     char *heaps;
+    ls_home *home; /* NULL: rank 0 is in the process that gets the results */
 };
 
 /* The state of a sleeping rank's check that its peer makes progress. */
@@ -132,7 +134,8 @@ extern const ls_transport ls_transport_chaos;
 
 /*
  * host.c: the rounds of a host collective, each with a signal word; and the bytes of one half of the inbox, which grow
- * with the number of ranks because everyone receives everyone's part of an exchange: 64 bytes of it at a time.
+ * with the number of ranks because everyone receives everyone's part of an exchange: 64 bytes of it at a time, and more
+ * while the ranks are few.
  */
 int ls_host_rounds(int ranks);
 size_t ls_host_inbox_bytes(int ranks);

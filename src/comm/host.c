@@ -11,6 +11,8 @@
  *   exchange            the bytes of each of them. The last round sends only what is missing (Bruck, Ho, Kipnis, Upfal
  *                       and Weathersby, "Efficient algorithms for all-to-all communications in multiport
  *                       message-passing systems", IEEE Transactions on Parallel and Distributed Systems 8, 1997)
+ *   gather              as an exchange, but only the messages on the way to rank 0 have bytes: a binomial tree, in which
+ *                       a rank sends once, in the round of the lowest bit of its distance to rank 0
  *
  * Messages arrive in the inbox, behind what the rank already has there, so that nothing is overwritten while it is
  * sent. The inbox has two halves, which collectives use in turn. That is enough: a rank begins collective n + 2 when it
@@ -26,6 +28,7 @@
 
 enum {
     SMALLEST_SLICE = 64,       /* bytes that a rank can exchange at once, whatever the number of ranks */
+    SMALLEST_INBOX = 1 << 17,  /* so that large results of few ranks go in large pieces */
     VALUE = LS_COMM_VALUE + 64 /* from one value in the inbox to the next; a statement begins with a rank */
 };
 
@@ -38,7 +41,8 @@ int ls_host_rounds(int ranks) {
 size_t ls_host_inbox_bytes(int ranks) {
     const size_t exchange = (size_t)ranks * SMALLEST_SLICE;
     const size_t reduce = (size_t)(ls_host_rounds(ranks) + 1) * VALUE;
-    return exchange > reduce ? exchange : reduce;
+    const size_t most = exchange > reduce ? exchange : reduce;
+    return most > SMALLEST_INBOX ? most : SMALLEST_INBOX;
 }
 
 /* A collective under way. */
@@ -95,17 +99,27 @@ ls_status ls_comm_barrier(ls_comm *comm) {
 /* ---- exchange ---- */
 
 /*
- * Exchanges `bytes` of every rank; those of rank r go to all + r * stride. Block d of the inbox is that of the rank d
- * before this one.
+ * The rounds after which every rank has a block of `bytes` of every rank, or, unless `everywhere`, rank 0 has. Block d
+ * of the inbox is that of the rank d before this one; the rank has written block 0.
  */
+static ls_status spread_blocks(const collective *c, size_t bytes, bool everywhere) {
+    const size_t ranks = (size_t)c->comm->world->options.ranks;
+    const size_t to_first = (ranks - (size_t)c->comm->rank) % ranks; /* the distance to rank 0 */
+    for (int k = 0; k < c->rounds; k++) {
+        const size_t known = (size_t)1 << k;
+        const bool sends_now = to_first % (2 * known) == known;
+        const size_t wanted = everywhere ? ranks - known : sends_now ? ranks - to_first : 0;
+        LS_TRY(run_round(c, k, 0, known * bytes, ls_min(known, wanted) * bytes));
+    }
+    return ls_ok();
+}
+
+/* Exchanges `bytes` of every rank; those of rank r go to all + r * stride. */
 static ls_status exchange_slice(ls_comm *comm, const char *mine, size_t bytes, char *all, size_t stride) {
     const collective c = begin(comm, "exchange");
     const int ranks = comm->world->options.ranks;
     if (bytes > 0) memcpy(c.bytes, mine, bytes);
-    for (int k = 0; k < c.rounds; k++) {
-        const size_t known = (size_t)1 << k, missing = (size_t)ranks - known;
-        LS_TRY(run_round(&c, k, 0, known * bytes, ls_min(known, missing) * bytes));
-    }
+    LS_TRY(spread_blocks(&c, bytes, true));
     for (int d = 0; d < ranks && bytes > 0; d++)
         memcpy(all + (size_t)rank_after(comm, -(int64_t)d) * stride, c.bytes + (size_t)d * bytes, bytes);
     end(&c);
@@ -122,6 +136,76 @@ ls_status ls_comm_exchange(ls_comm *comm, const void *mine, size_t bytes, void *
         at += slice;
     } while (at < bytes);
     return ls_ok();
+}
+
+/* ---- gather ---- */
+
+/* What a block of a gather begins with; the block has room for the same number of bytes of every rank. */
+typedef struct block {
+    uint64_t bytes; /* of the piece */
+    char piece[];
+} block;
+
+static void keep_most(void *into, const void *from, size_t bytes) {
+    if (*(const uint64_t *)from > *(uint64_t *)into) memcpy(into, from, bytes);
+}
+
+static void keep_failure(ls_status *first, ls_status status) {
+    if (first->code == LS_OK) *first = status;
+}
+
+/* Passes on the pieces from byte `at` on, at most `room` bytes of each rank. */
+static ls_status gather_slice(ls_comm *comm, const ls_comm_pieces *p, bool everywhere, size_t at, size_t room,
+                              ls_status *failure) {
+    const collective c = begin(comm, "gather");
+    const int ranks = comm->world->options.ranks;
+    const size_t stride = sizeof(block) + room;
+    block *mine = (block *)(void *)c.bytes;
+    mine->bytes = at < p->bytes ? ls_min(room, p->bytes - at) : 0;
+    if (mine->bytes > 0) keep_failure(failure, p->give(p->context, at, mine->piece, mine->bytes));
+    LS_TRY(spread_blocks(&c, stride, everywhere));
+    for (int r = 0; r < ranks && p->take != NULL && (everywhere || comm->rank == 0); r++) {
+        const size_t before = (size_t)((comm->rank - r + ranks) % ranks);
+        const block *theirs = (const block *)(const void *)(c.bytes + before * stride);
+        if (theirs->bytes > 0) keep_failure(failure, p->take(p->context, r, at, theirs->piece, theirs->bytes));
+    }
+    end(&c);
+    return ls_ok();
+}
+
+ls_status ls_comm_gather(ls_comm *comm, const ls_comm_pieces *pieces, bool everywhere) {
+    const size_t ranks = (size_t)comm->world->options.ranks;
+    const size_t align = sizeof(uint64_t);
+    ls_status failure = ls_ok();
+    uint64_t most = pieces->bytes;
+    LS_TRY(ls_comm_reduce(comm, &most, sizeof most, keep_most));
+    const size_t fits = ls_host_inbox_bytes((int)ranks) / ranks / align * align - sizeof(block);
+    const size_t room = ls_min(fits, ls_round_up(most, align));
+    for (size_t at = 0; at < most; at += room) LS_TRY(gather_slice(comm, pieces, everywhere, at, room, &failure));
+    return failure;
+}
+
+/* The context of a gather of the ranks' memory to the memory of the caller. */
+typedef struct homing {
+    ls_comm *comm;
+    const char *mine;
+    char *all;
+    size_t stride;
+} homing;
+
+static ls_status give_memory(void *context, size_t at, void *out, size_t bytes) {
+    memcpy(out, ((const homing *)context)->mine + at, bytes);
+    return ls_ok();
+}
+
+static ls_status take_home(void *context, int rank, size_t at, const void *data, size_t bytes) {
+    const homing *h = context;
+    return ls_comm_send_home(h->comm, h->all + (size_t)rank * h->stride + at, data, bytes);
+}
+
+ls_status ls_comm_gather_home(ls_comm *comm, const void *mine, size_t bytes, void *all, size_t stride) {
+    homing h = {comm, mine, all, stride};
+    return ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_memory, take_home, &h}, false);
 }
 
 /* ---- reduce ---- */

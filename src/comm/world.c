@@ -112,6 +112,7 @@ ls_status ls_world_create(const char *transport_name, const ls_world_options *op
 
 void ls_world_destroy(ls_world *world) {
     if (!world) return;
+    ls_world_close_home(world);
     world->transport->unmap(world);
     free(world);
 }

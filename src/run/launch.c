@@ -1,11 +1,12 @@
 /*
- * The launcher: one loop in the calling thread that receives SIGINT, SIGTERM, SIGHUP and SIGCHLD with sigtimedwait, so
- * there is no signal handler and no state outside this call. A rank that is a thread sends SIGCHLD at its end, as the
- * system does for a process, so that both kinds of ranks share the loop.
+ * The launcher: one loop in the calling thread that waits for SIGINT, SIGTERM, SIGHUP and SIGCHLD (a signalfd) and for
+ * results of a forked rank 0 (a pipe), so there is no signal handler and no state outside this call. A rank that is a
+ * thread sends SIGCHLD at its end, as the system does for a process, so that both kinds of ranks share the loop.
  */
 #include "run/run.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +25,7 @@
 #define WARN_SECONDS_AFTER_STOP 10.0
 #define STACK_BYTES ((size_t)8 << 20)
 /* Another thread of the process may receive a SIGCHLD, so the ranks are also polled. */
-#define POLL_NANOSECONDS 50000000L
+#define POLL_MILLISECONDS 50
 
 /*
  * The result of a rank, in shared memory. order: 0 before it has ended, else 1, 2, ... in the order in which ranks
@@ -69,6 +71,7 @@ struct launch {
     int64_t kills;   /* processes that the system had killed for lack of memory before the ranks began */
     pthread_t caller;
     sigset_t signals; /* that the loop receives */
+    int signal_file;  /* they can be read from it */
     sigset_t old_mask;
     struct sigaction old_child;
 };
@@ -118,6 +121,8 @@ _Noreturn static void process_main(launch *l, int rank, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
     pthread_sigmask(SIG_SETMASK, &l->old_mask, NULL);
+    close(l->signal_file);
+    ls_world_keep_home(l->world, rank);
     ls_mapped_watch(report_fault, &l->slots[rank]);
     run_rank(l, rank);
     fflush(NULL);
@@ -155,11 +160,12 @@ static void start_all(launch *l) {
             l->died = status;
             l->deadline = ls_seconds() + LEAVE_SECONDS_AFTER_DEATH;
             ls_world_abort(l->world, status.text);
-            return;
+            break;
         }
         slot->running = true;
         l->running++;
     }
+    if (!l->as_threads) ls_world_keep_home(l->world, -1);
 }
 
 /* ---- watching ---- */
@@ -297,14 +303,36 @@ static void on_interrupt(launch *l, int signal_number) {
     raise(signal_number);
 }
 
-/* Handles signals and ends of ranks until all ranks have ended. */
+/* Takes what rank 0 has sent. */
+static void take_results(launch *l) {
+    const ls_status status = ls_world_take_home(l->world);
+    if (status.code == LS_OK || l->died.code != LS_OK) return;
+    l->died = status;
+    ls_world_abort(l->world, status.text);
+    leave_within(l, LEAVE_SECONDS_AFTER_DEATH);
+}
+
+/* Waits a moment for a signal or for results. Returns the signal, or 0. */
+static int await_signal(launch *l) {
+    struct pollfd files[] = {{l->signal_file, POLLIN, 0}, {ls_world_home_file(l->world), POLLIN, 0}};
+    struct signalfd_siginfo info;
+    if (poll(files, LS_COUNT(files), POLL_MILLISECONDS) <= 0) return 0;
+    if (files[1].revents != 0) take_results(l);
+    return read(l->signal_file, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
+}
+
+/* Handles signals, results and ends of ranks until all ranks have ended. */
 static void watch(launch *l) {
-    const struct timespec poll = {0, POLL_NANOSECONDS};
     for (reap(l); l->running > 0; reap(l)) {
         if (!l->as_threads && !l->killed && l->deadline > 0.0 && ls_seconds() >= l->deadline) kill_rest(l);
-        const int signal_number = sigtimedwait(&l->signals, NULL, &poll);
+        const int signal_number = await_signal(l);
         if (signal_number == SIGINT || signal_number == SIGTERM) on_interrupt(l, signal_number);
         if (signal_number == SIGHUP) on_hangup(l);
+    }
+    /* What the ranks sent before they ended lies in the pipe. */
+    for (struct pollfd left = {.events = POLLIN};; take_results(l)) {
+        left.fd = ls_world_home_file(l->world);
+        if (poll(&left, 1, 0) <= 0) break;
     }
 }
 
@@ -355,11 +383,28 @@ static void restore_signals(const launch *l) {
     pthread_sigmask(SIG_SETMASK, &l->old_mask, NULL);
 }
 
+/* Opens what the loop waits for. */
+static ls_status open_files(launch *l) {
+    l->signal_file = signalfd(-1, &l->signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (l->signal_file < 0)
+        return ls_error(LS_NO_MEMORY, "cannot watch for signals to %d ranks: %s", l->ranks, strerror(errno));
+    return l->as_threads ? ls_ok() : ls_world_open_home(l->world);
+}
+
+/* Runs the ranks to their end, with signals blocked. */
+static ls_status run_ranks(launch *l) {
+    LS_TRY(open_files(l));
+    start_all(l);
+    watch(l);
+    return root_cause(l);
+}
+
 ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_rank_main rank_main, void *context) {
     launch l = {.world = world, .ranks = ranks, .as_threads = as_threads, .rank_main = rank_main, .context = context};
     l.died = ls_ok();
     l.kills = ls_machine_memory_kills();
     l.caller = pthread_self();
+    l.signal_file = -1;
     l.reports_bytes = sizeof(reports) + (size_t)ranks * sizeof(report);
     l.slots = calloc((size_t)ranks, sizeof *l.slots);
     l.reports = mmap(NULL, l.reports_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -368,11 +413,11 @@ ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_rank_main ra
         status = ls_error(LS_NO_MEMORY, "cannot map %zu bytes to launch %d ranks", l.reports_bytes, ranks);
     } else {
         block_signals(&l);
-        start_all(&l);
-        watch(&l);
+        status = run_ranks(&l);
         restore_signals(&l);
-        status = root_cause(&l);
     }
+    ls_world_close_home(world);
+    if (l.signal_file >= 0) close(l.signal_file);
     if (l.reports != MAP_FAILED) munmap(l.reports, l.reports_bytes);
     free(l.slots);
     return status;
