@@ -99,7 +99,7 @@ static ls_status step(const bench *b, ls_executor *executor, ls_comm *comm, int 
     LS_TRY(ls_executor_run(executor, ls_program_find(ls_executor_image(executor), LS_PROGRAM_STEP)));
     const ls_run_times after = ls_executor_times(executor);
     if (index < 0) return ls_ok();
-    b->samples[index * b->ranks + ls_comm_rank(comm)] =
+    b->samples[ls_comm_rank(comm) * b->steps + index] =
         (sample){after.total - before.total, after.waiting - before.waiting, after.copying - before.copying,
                  longest_hop(executor)};
     return ls_ok();
@@ -112,7 +112,9 @@ static ls_status run_steps(const bench *b, const ls_image *image, ls_comm *comm)
         ls_executor_record(executor, (size_t)image->programs[ls_program_find(image, LS_PROGRAM_STEP)].n_instrs * 3);
     for (int i = -1; i < b->steps && status.code == LS_OK; i++) status = step(b, executor, comm, i);
     ls_executor_destroy(executor);
-    return status;
+    LS_TRY(status);
+    const size_t bytes = sizeof(sample) * (size_t)b->steps;
+    return ls_comm_gather_home(comm, b->samples + ls_comm_rank(comm) * b->steps, bytes, b->samples, bytes);
 }
 
 static ls_status rank_main(ls_comm *comm, void *context) {
@@ -138,7 +140,7 @@ static void reckon(const bench *b, figures *f, int i) {
     sample sum = {0};
     double busiest = 0;
     for (int r = 0; r < b->ranks; r++) {
-        const sample *s = &b->samples[i * b->ranks + r];
+        const sample *s = &b->samples[r * b->steps + i];
         sum.total += s->total / b->ranks;
         sum.waiting += s->waiting / b->ranks;
         sum.copying += s->copying / b->ranks;
@@ -188,18 +190,17 @@ static ls_status launch(bench *b) {
 }
 
 static ls_status measure(bench *b, const ls_model *model, int64_t S) {
-    void *shared;
     ls_language_model lm;
     ls_graph *graph = ls_graph_create(LS_F32);
     ls_status status = ls_model_build(model, graph, 1, S, true, &lm);
-    if (status.code == LS_OK) status = ls_shared_map(sizeof(sample) * (size_t)(b->steps * b->ranks), &shared);
+    b->samples = calloc((size_t)(b->steps * b->ranks), sizeof(sample));
+    if (b->samples == NULL) status = ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", b->ranks);
     if (status.code == LS_OK) {
-        b->samples = shared;
         b->job = (ls_job){.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, false)};
         status = launch(b);
         if (status.code == LS_OK) print(b, S);
-        ls_shared_unmap(shared, sizeof(sample) * (size_t)(b->steps * b->ranks));
     }
+    free(b->samples);
     ls_graph_destroy(graph);
     return status;
 }

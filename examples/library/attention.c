@@ -12,7 +12,7 @@
 
 enum { B = 2, S = 500, HQ = 4, HKV = 2, D = 32, STEPS = 3 };
 
-/* The results of all ranks in the order of the sequence, in memory that the ranks share. */
+/* The results of all ranks in the order of the sequence: each rank writes its tokens. */
 typedef struct results {
     float o[B][S][HQ][D], lse[B][HQ][S];
     float dq[B][S][HQ][D], dk[B][S][HKV][D], dv[B][S][HKV][D];

@@ -153,6 +153,8 @@ static ls_status train(const recall *r, const ls_rank *rank, ls_trainer *trainer
     return ls_ok();
 }
 
+static size_t outcome_bytes(const recall *r) { return sizeof(outcome) + (size_t)r->steps * sizeof(double); }
+
 static ls_status work(ls_rank *rank, void *context) {
     const rank_work *w = context;
     ls_weight_source source;
@@ -164,7 +166,8 @@ static ls_status work(ls_rank *rank, void *context) {
     LS_TRY(ls_trainer_create(rank, w->r->batch, 1, w->r->task.S, &trainer));
     status = train(w->r, rank, trainer, w->out);
     ls_trainer_destroy(trainer);
-    return status;
+    LS_TRY(status);
+    return ls_comm_send_home(rank->comm, w->out, w->out, outcome_bytes(w->r));
 }
 
 static ls_status run_graph(recall *r, ls_graph *graph, outcome *out) {
@@ -185,13 +188,10 @@ static ls_status run_graph(recall *r, ls_graph *graph, outcome *out) {
     return status;
 }
 
-static size_t outcome_bytes(const recall *r) { return sizeof(outcome) + (size_t)r->steps * sizeof(double); }
-
-/* Runs one training; *out has outcome_bytes, to be unmapped by the caller. */
+/* Runs one training; *out has outcome_bytes, to be freed by the caller. */
 static ls_status run(recall *r, outcome **out) {
-    void *shared;
-    LS_TRY(ls_shared_map(outcome_bytes(r), &shared));
-    *out = shared;
+    *out = calloc(1, outcome_bytes(r));
+    if (*out == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld losses", (long long)r->steps);
     ls_graph *graph = ls_graph_create(LS_F32);
     const ls_status status = run_graph(r, graph, *out);
     ls_graph_destroy(graph);
@@ -281,8 +281,8 @@ int main(int argc, char **argv) {
     status = r.compare != NULL ? run_both(&r, &one, &out) : run(&r, &out);
     if (status.code != LS_OK) ls_log("%s", status.text);
     const int code = status.code == LS_OK ? report(&r, out) : 1;
-    ls_shared_unmap(one, outcome_bytes(&r));
-    ls_shared_unmap(out, outcome_bytes(&r));
+    free(one);
+    free(out);
     ls_model_close(r.model);
     return code;
 }

@@ -98,10 +98,11 @@ typedef struct ls_attention_rank ls_attention_rank;
 typedef ls_status (*ls_attention_work)(ls_attention_rank *rank, void *context);
 
 /*
- * Starts the ranks (processes forked from the caller, or threads with spread.as_threads), calls `work` on each, and
- * returns when all have ended. Runs once: LS_USAGE the second time. bytes > 0: all ranks get one shared copy of the
- * context's bytes, which is copied back at the end; two ranks must not write the same bytes of it. bytes 0: every rank
- * gets the pointer unchanged. What a process writes to other memory is lost when it ends.
+ * Starts the ranks (processes forked from the caller, or threads with spread.as_threads), calls `work` on each with the
+ * context, and returns when all have ended. Runs once: LS_USAGE the second time. bytes > 0: what the ranks write to
+ * these bytes of the context is the caller's when `work` has returned LS_OK or LS_INTERRUPTED on all of them. Until
+ * then a rank may or may not see what others write; two ranks must not write the same bytes. bytes 0: nothing is
+ * returned. What a process writes to other memory is lost when it ends.
  */
 LS_MUST_USE ls_status ls_shared_attention_run(ls_shared_attention *attention, ls_attention_work work, void *context,
                                               size_t bytes);

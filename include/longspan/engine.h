@@ -38,7 +38,7 @@
  *
  * Ranks are processes forked from the caller, or threads with spread.as_threads. A process sees the caller's memory as
  * it was at the fork. What it writes is lost when it ends, except for files and for the context that ls_engine_run
- * shares.
+ * returns.
  *
  * Errors are statuses. A function that fails has not changed its outputs. When one rank's work returns an error, the
  * others are woken with LS_PEER and ls_engine_run returns the error that explains the rest, with the rank's number.
@@ -102,10 +102,10 @@ typedef struct ls_worker ls_worker;
 typedef ls_status (*ls_work)(ls_worker *worker, void *context);
 
 /*
- * Starts the ranks, calls `work` on each, and returns when all have ended. Runs once. bytes > 0: all ranks get one
- * shared copy of the context's bytes, which is copied back at the end; two ranks must not write the same bytes of it.
- * bytes 0: every rank gets the pointer unchanged. Ctrl-C asks the ranks to stop (ls_step_result.stop); a second one
- * ends them at once.
+ * Starts the ranks, calls `work` on each with the context, and returns when all have ended. Runs once. bytes > 0: what
+ * the ranks write to these bytes of the context is the caller's when `work` has returned LS_OK or LS_INTERRUPTED on all
+ * of them. Until then a rank may or may not see what others write; two ranks must not write the same bytes. bytes 0:
+ * nothing is returned. Ctrl-C asks the ranks to stop (ls_step_result.stop); a second one ends them at once.
  */
 LS_MUST_USE ls_status ls_engine_run(ls_engine *engine, ls_work work, void *context, size_t bytes);
 
@@ -166,8 +166,7 @@ LS_MUST_USE ls_status ls_worker_evaluate(ls_worker *worker, const ls_step *step,
 /*
  * Read a whole array by its name into `out`, as f64; out may be NULL on ranks that need no copy. get_gradient: of the
  * last step, with LS_TO_DIFFERENTIATE. get_tensor: one of options.read, after the last micro-batch; parts that ranks
- * hold are assembled, partial sums are added. They use memory beyond the plan: one copy of the array, freed before they
- * return.
+ * hold are assembled, partial sums are added. They need no memory but `out`.
  */
 LS_MUST_USE ls_status ls_worker_get_parameter(ls_worker *worker, const char *name, double *out);
 LS_MUST_USE ls_status ls_worker_get_gradient(ls_worker *worker, const char *name, double *out);

@@ -2,6 +2,7 @@
 #include "cli/cli_impl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 ls_status ls_job_dtype(const char *text, ls_dtype initial, ls_dtype *out) {
@@ -31,14 +32,15 @@ ls_status ls_array_make(ls_dtype dtype, int ndim, const int64_t *size, ls_array 
         a.count *= size[i];
     }
     a.bytes = (size_t)a.count * ls_dtype_bytes(dtype);
-    LS_TRY(ls_shared_map(a.bytes > 0 ? a.bytes : 1, &a.data));
+    a.data = calloc(a.bytes > 0 ? a.bytes : 1, 1);
+    if (a.data == NULL) return ls_error(LS_NO_MEMORY, "no memory for an array of %zu bytes", a.bytes);
     *out = a;
     return ls_ok();
 }
 
 void ls_array_free(ls_array *a) {
-    if (a == NULL || a->data == NULL) return;
-    ls_shared_unmap(a->data, a->bytes > 0 ? a->bytes : 1);
+    if (a == NULL) return;
+    free(a->data);
     a->data = NULL;
 }
 

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct attention_run {
@@ -18,7 +19,7 @@ typedef struct attention_run {
     ls_array out[LS_ATTENTION_RESULTS];
     ls_mask_text mask;
     ls_attention_graph graph;
-    double *seconds; /* shared, by rank */
+    double *seconds; /* by rank */
 } attention_run;
 
 /* --- inputs ------------------------------------------------------------------------------------------------------- */
@@ -119,22 +120,20 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     LS_TRY(ls_executor_run(rank->executor, rank->micro));
     for (int i = 0; i < r->graph.n_results; i++) {
         const ls_binding *result = ls_image_find(rank->image, ls_attention_result[i]);
-        if (ls_rank_contributes(rank, result)) ls_executor_gather(rank->executor, result, r->out[i].data);
+        LS_TRY(ls_rank_gather_tensor_home(rank, result, r->out[i].data));
     }
-    r->seconds[rank->rank] = ls_executor_times(rank->executor).total;
-    return ls_ok();
+    const double seconds = ls_executor_times(rank->executor).total;
+    return ls_comm_gather_home(rank->comm, &seconds, sizeof seconds, r->seconds, sizeof seconds);
 }
 
 static ls_status run_ranks(attention_run *r, ls_session *session, ls_spread_result *result) {
     const int ranks = ls_session_ranks(session);
-    const size_t bytes = sizeof *r->seconds * (size_t)ranks;
-    void *shared;
-    LS_TRY(ls_shared_map(bytes, &shared));
-    r->seconds = shared;
+    r->seconds = calloc((size_t)ranks, sizeof *r->seconds);
+    if (r->seconds == NULL) return ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", ranks);
     const ls_status status = ls_session_run(session, on_rank, r);
     *result = ls_session_describe(session);
     for (int i = 0; i < ranks; i++) result->seconds = fmax(result->seconds, r->seconds[i]);
-    ls_shared_unmap(shared, bytes);
+    free(r->seconds);
     return status;
 }
 

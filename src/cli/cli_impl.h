@@ -129,7 +129,7 @@ void cli_print_spread(const ls_spread_result *result);
 
 /* --- arrays, token ids and masks (arrays.c) ----------------------------------------------------------------------- */
 
-/* A dense global array in memory that forked ranks share with their parent. */
+/* A dense global array. */
 typedef struct ls_array {
     ls_dtype dtype;
     int ndim;

@@ -1,6 +1,6 @@
 /*
  * longspan grad: one forward and backward pass of a model on given tokens. Program step sums the gradients over the
- * ranks and leaves each rank a shard of the flat space of parameters; each rank writes its shard into one common file.
+ * ranks and leaves each rank a shard of the flat space of parameters; rank 0 writes the pieces of all into one file.
  */
 #include "cli/cli_impl.h"
 
@@ -20,11 +20,11 @@ typedef struct grad_run {
     int64_t valid; /* N: labels that are not ignored */
     ls_graph *graph;
     ls_language_model lm;
-    ls_array logits;  /* shared; without data if they are not written */
+    ls_array logits;  /* without data if they are not written */
     char *partial;    /* path of the file until it is complete */
     ls_st_plan *plan; /* one entry per parameter, in the image's order */
-    double *seconds;  /* shared, by rank */
-    double *loss;     /* shared: sum over ranks */
+    double *seconds;  /* by rank */
+    double *loss;     /* sum over ranks */
 } grad_run;
 
 /* --- before the ranks --------------------------------------------------------------------------------------------- */
@@ -92,30 +92,68 @@ static void set_inputs(const grad_run *r, ls_rank *rank) {
         ls_executor_scatter(rank->executor, ls_image_find(rank->image, inputs[i].name), inputs[i].array->data);
 }
 
-/* Writes the part of each parameter that lies in this rank's shard. */
-static ls_status write_parts(const ls_rank *rank, ls_st_writer *writer) {
-    const ls_image *image = rank->image;
-    const char *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
+/* The gradients on their way into the file. */
+typedef struct writing {
+    const ls_rank *rank;
+    ls_st_writer *writer; /* NULL: this rank does not write */
+} writing;
+
+static ls_status give_shard(void *context, size_t at, void *out, size_t bytes) {
+    const writing *w = context;
+    memcpy(out, (const char *)ls_executor_tensor(w->rank->executor, LS_BIND_SHARD) + at, bytes);
+    return ls_ok();
+}
+
+/* Writes the parts of parameters in elements [start, start + count) of the flat space. */
+static ls_status write_elements(const writing *w, int64_t start, int64_t count, const char *data) {
+    const ls_image *image = w->rank->image;
     const int64_t element = (int64_t)ls_dtype_bytes(image->accumulator);
+    const ls_flat_piece all = {.start = start, .count = count};
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
-        for (int p = 0; p < image->n_pieces; p++) {
-            const ls_flat_piece piece = ls_image_piece(image, p, rank->rank);
-            const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
-            if (part.count > 0)
-                LS_TRY(ls_st_write(writer, i, (part.start - flat->start) * element, shard + part.at * element,
-                                   part.count * element));
-        }
+        const ls_flat_piece part = ls_piece_within(&all, flat->start, flat->count);
+        if (part.count > 0)
+            LS_TRY(ls_st_write(w->writer, i, (part.start - flat->start) * element, data + part.at * element,
+                               part.count * element));
     }
     return ls_ok();
 }
 
-static ls_status write_shard(const grad_run *r, const ls_rank *rank) {
-    ls_st_writer *writer;
-    LS_TRY(ls_st_join(r->partial, r->plan, &writer));
-    const ls_status status = write_parts(rank, writer);
-    if (status.code == LS_OK) return ls_st_finish(writer);
-    ls_st_abandon(writer);
+static ls_status write_shard(void *context, int rank, size_t at, const void *data, size_t bytes) {
+    const writing *w = context;
+    const ls_image *image = w->rank->image;
+    const int64_t element = (int64_t)ls_dtype_bytes(image->accumulator);
+    const int64_t first = (int64_t)at / element, count = (int64_t)bytes / element;
+    for (int p = 0; p < image->n_pieces; p++) {
+        const ls_flat_piece piece = ls_image_piece(image, p, rank);
+        const int64_t begin = ls_max(piece.at, first), end = ls_min(piece.at + piece.count, first + count);
+        if (begin < end)
+            LS_TRY(write_elements(w, piece.start + begin - piece.at, end - begin,
+                                  (const char *)data + (begin - first) * element));
+    }
+    return ls_ok();
+}
+
+/* Elements of this rank's shard. */
+static int64_t shard_elements(const ls_rank *rank) {
+    int64_t end = 0;
+    for (int p = 0; p < rank->image->n_pieces; p++) {
+        const ls_flat_piece piece = ls_image_piece(rank->image, p, rank->rank);
+        end = ls_max(end, piece.at + piece.count);
+    }
+    return end;
+}
+
+static ls_status write_gradients(const grad_run *r, const ls_rank *rank) {
+    writing w = {.rank = rank};
+    ls_status status = rank->rank == 0 ? ls_st_join(r->partial, r->plan, &w.writer) : ls_ok();
+    LS_TRY(ls_comm_agree(rank->comm, status));
+    const size_t element = ls_dtype_bytes(rank->image->accumulator);
+    const ls_comm_pieces pieces = {element * (size_t)shard_elements(rank), give_shard, write_shard, &w};
+    status = ls_comm_gather(rank->comm, &pieces, false);
+    if (w.writer == NULL) return status;
+    if (status.code == LS_OK) return ls_st_finish(w.writer);
+    ls_st_abandon(w.writer);
     return status;
 }
 
@@ -125,28 +163,28 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     set_inputs(r, rank);
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
     LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.tokens = r->valid}, &(ls_micro_batches){.count = 1}));
-    r->seconds[rank->rank] = ls_executor_times(rank->executor).total;
+    const double seconds = ls_executor_times(rank->executor).total, loss = ls_rank_read_step(rank).loss;
+    LS_TRY(ls_comm_gather_home(rank->comm, &seconds, sizeof seconds, r->seconds, sizeof seconds));
+    LS_TRY(ls_comm_send_home(rank->comm, r->loss, &loss, sizeof loss));
     if (r->logits.data != NULL)
-        ls_executor_gather(rank->executor, ls_image_find(rank->image, "logits"), r->logits.data);
-    if (rank->rank == 0) *r->loss = ls_rank_read_step(rank).loss;
-    return write_shard(r, rank);
+        LS_TRY(ls_rank_gather_tensor_home(rank, ls_image_find(rank->image, "logits"), r->logits.data));
+    return write_gradients(r, rank);
 }
 
 /* --- the run ------------------------------------------------------------------------------------------------------ */
 
 static ls_status run_ranks(grad_run *r, ls_session *session, ls_grad_result *result) {
     const int ranks = ls_session_ranks(session);
-    const size_t bytes = sizeof(double) * (size_t)(ranks + 1);
-    void *shared;
-    LS_TRY(ls_shared_map(bytes, &shared));
-    r->loss = shared;
-    r->seconds = r->loss + 1;
+    double loss = 0;
+    r->loss = &loss;
+    r->seconds = calloc((size_t)ranks, sizeof *r->seconds);
+    if (r->seconds == NULL) return ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", ranks);
     const ls_status status = ls_session_run(session, on_rank, r);
     result->tokens = r->valid;
-    result->loss = r->valid > 0 ? *r->loss / (double)r->valid : 0;
+    result->loss = r->valid > 0 ? loss / (double)r->valid : 0;
     result->spread = ls_session_describe(session);
     for (int i = 0; i < ranks; i++) result->spread.seconds = fmax(result->spread.seconds, r->seconds[i]);
-    ls_shared_unmap(shared, bytes);
+    free(r->seconds);
     return status;
 }
 
@@ -156,7 +194,7 @@ static ls_status write_logits(const grad_run *r) {
     return ls_npy_write(r->job->logits, a->dtype == LS_F64 ? LS_NPY_F8 : LS_NPY_F4, a->ndim, a->size, a->data);
 }
 
-/* Creates the file under a temporary name, lets the ranks fill it, and renames it when all are done. */
+/* Creates the file under a temporary name, lets rank 0 fill it, and renames it when all are done. */
 static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result *result) {
     LS_TRY(plan_file(r, ls_session_image(session)));
     LS_TRY(ls_path_print(&r->partial, "%s.partial-%ld", r->job->out, (long)getpid()));

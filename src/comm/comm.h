@@ -165,9 +165,9 @@ LS_MUST_USE ls_status ls_comm_agree(ls_comm *comm, ls_status mine);
 
 /*
  * Bytes of every rank, a piece of each at a time, so that nobody needs memory for those of all. Their number may differ
- * between the ranks. `take` is called for the pieces of rank 0, 1, ..., this rank's own included, then for the next ones
- * of these ranks, and so on; on rank 0 only, with `everywhere` on every rank. A failure of give or take is returned on
- * its rank when all pieces have passed.
+ * between the ranks. `take` is called for the pieces of rank 0, 1, ..., this rank's own included, then for the next
+ * ones of these ranks, and so on; on rank 0 only, with `everywhere` on every rank. A failure of give or take is
+ * returned on its rank when all pieces have passed.
  */
 typedef struct ls_comm_pieces {
     size_t bytes; /* of this rank */
@@ -180,12 +180,11 @@ typedef struct ls_comm_pieces {
 LS_MUST_USE ls_status ls_comm_gather(ls_comm *comm, const ls_comm_pieces *pieces, bool everywhere);
 
 /*
- * Results for the caller of ls_launch, whose memory `to` is: the one of the process that forked the ranks or has them as
- * threads, and rank 0's own where another program started the ranks. Not collective; blocks while the launcher is slow to
- * read. Ranks other than 0 send nothing. LS_PEER when the world was aborted meanwhile.
- *   send       rank 0's bytes [from, from + bytes)
- *   send_rows  rank 0's bytes at `from`, without gaps, to the pieces of a range with one stride
- *   gather     collective: [mine, mine + bytes) of rank r, which may differ in size, to (char *)all + r * stride
+ * Results for the caller of ls_launch, whose memory `to` is: the one of the process that forked the ranks or has them
+ * as threads, and rank 0's own where another program started the ranks. Not collective; blocks while the launcher is
+ * slow to read. Ranks other than 0 send nothing. LS_PEER when the world was aborted meanwhile. send       rank 0's
+ * bytes [from, from + bytes) send_rows  rank 0's bytes at `from`, without gaps, to the pieces of a range with one
+ * stride gather     collective: [mine, mine + bytes) of rank r, which may differ in size, to (char *)all + r * stride
  */
 LS_MUST_USE ls_status ls_comm_send_home(ls_comm *comm, void *to, const void *from, size_t bytes);
 LS_MUST_USE ls_status ls_comm_send_rows_home(ls_comm *comm, void *to, const ls_range *rows, const void *from);

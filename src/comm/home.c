@@ -1,9 +1,9 @@
 /*
- * Results on their way to the memory of who called ls_launch ("home"). Ranks that are threads, and ranks that a launcher
- * of other programs started, are in that process: rank 0 copies. A forked rank 0 writes messages into a pipe, each a
- * header and its bytes, and the launcher reads the bytes into their place while it watches the ranks. A forked rank has
- * the addresses of its parent, so the header says where the bytes belong. Between the two lie the pipe's bytes and one
- * message of ROOM bytes, whatever the size of a result.
+ * Results on their way to the memory of who called ls_launch ("home"). Ranks that are threads, and ranks that a
+ * launcher of other programs started, are in that process: rank 0 copies. A forked rank 0 writes messages into a pipe,
+ * each a header and its bytes, and the launcher reads the bytes into their place while it watches the ranks. A forked
+ * rank has the addresses of its parent, so the header says where the bytes belong. Between the two lie the pipe's bytes
+ * and one message of ROOM bytes, whatever the size of a result.
  */
 #include "comm/comm_impl.h"
 

@@ -11,8 +11,8 @@
  *   exchange            the bytes of each of them. The last round sends only what is missing (Bruck, Ho, Kipnis, Upfal
  *                       and Weathersby, "Efficient algorithms for all-to-all communications in multiport
  *                       message-passing systems", IEEE Transactions on Parallel and Distributed Systems 8, 1997)
- *   gather              as an exchange, but only the messages on the way to rank 0 have bytes: a binomial tree, in which
- *                       a rank sends once, in the round of the lowest bit of its distance to rank 0
+ *   gather              as an exchange, but only the messages on the way to rank 0 have bytes: a binomial tree, in
+ * which a rank sends once, in the round of the lowest bit of its distance to rank 0
  *
  * Messages arrive in the inbox, behind what the rank already has there, so that nothing is overwritten while it is
  * sent. The inbox has two halves, which collectives use in turn. That is enough: a rank begins collective n + 2 when it

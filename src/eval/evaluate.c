@@ -9,7 +9,7 @@
 
 /* --- on open data ------------------------------------------------------------------------------------------------- */
 
-/* What rank 0 computes for the caller, in memory that they share. */
+/* What rank 0 computes for the caller. */
 typedef struct outcome {
     ls_loss_sums sums;
     double seconds;
@@ -25,8 +25,7 @@ typedef struct evaluation {
     ls_tensor losses;
     ls_job job;
     ls_session *session;
-    ls_score_room room;
-    outcome *outcome;
+    outcome *outcome; /* of the caller; rank 0 sends it home */
 } evaluation;
 
 static ls_status open_program(evaluation *e) {
@@ -42,14 +41,13 @@ static ls_status open_program(evaluation *e) {
                       .n_documents = e->typical.n,
                       .fetch = &e->losses,
                       .n_fetch = 1};
-    LS_TRY(ls_session_open(&e->job, &o->spread, &e->session));
-    return ls_score_room_make(o->batch, o->seq, &e->room);
+    return ls_session_open(&e->job, &o->spread, &e->session);
 }
 
 static void add_losses(void *context, int64_t index, const ls_sample *sample, const float *losses) {
     (void)index;
     const evaluation *e = context;
-    ls_loss_sums_add(&e->outcome->sums, e->room.S, sample, losses);
+    ls_loss_sums_add(&e->outcome->sums, e->options->seq, sample, losses);
 }
 
 static ls_status score_text(evaluation *e, const ls_rank *rank) {
@@ -58,8 +56,7 @@ static ls_status score_text(evaluation *e, const ls_rank *rank) {
     ls_progress progress = ls_progress_start("evaluating", e->n);
     const bool shown = rank->rank == 0 && progress.terminal;
     const double began = ls_seconds();
-    const ls_status status =
-        ls_score(rank, rank->evaluate, &e->room, &from, e->n, add_losses, e, shown ? &progress : NULL);
+    const ls_status status = ls_score(rank, rank->evaluate, &from, e->n, add_losses, e, shown ? &progress : NULL);
     if (shown) ls_progress_end(&progress);
     LS_TRY(status);
     ls_status finite = ls_ok();
@@ -69,7 +66,8 @@ static ls_status score_text(evaluation *e, const ls_rank *rank) {
         if (table.all.tokens > 0 && !isfinite(table.all.loss))
             finite = ls_weights_not_finite(rank->executor, "the loss is");
     }
-    return ls_comm_agree(rank->comm, finite);
+    LS_TRY(ls_comm_agree(rank->comm, finite));
+    return ls_comm_send_home(rank->comm, e->outcome, e->outcome, sizeof *e->outcome);
 }
 
 static ls_status on_rank(ls_rank *rank, void *context) {
@@ -95,11 +93,10 @@ static ls_status write_files(const evaluation *e, const ls_eval_result *result) 
 }
 
 static ls_status evaluate(evaluation *e, ls_eval_result *result) {
-    void *shared;
     if (e->options->out != NULL) LS_TRY(ls_file_make_folders(e->options->out));
     LS_TRY(open_program(e));
-    LS_TRY(ls_shared_map(sizeof *e->outcome, &shared));
-    e->outcome = shared;
+    e->outcome = calloc(1, sizeof *e->outcome);
+    if (e->outcome == NULL) return ls_error(LS_NO_MEMORY, "no memory for the losses of an evaluation");
     LS_TRY(ls_session_run(e->session, on_rank, e));
     ls_eval_result made = {.table = ls_loss_sums_table(&e->outcome->sums, LS_LOSS_BIN_ERROR),
                            .text_sequences = ls_data_summarise(e->data)->windows,
@@ -120,8 +117,7 @@ ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *tra
     evaluation e = {.options = options, .trained = trained, .data = data, .n = windows};
     if (options->sequences > 0) e.n = ls_min(options->sequences, windows);
     const ls_status status = evaluate(&e, result);
-    ls_shared_unmap(e.outcome, sizeof *e.outcome);
-    ls_score_room_free(&e.room);
+    free(e.outcome);
     ls_session_close(e.session);
     ls_graph_destroy(e.graph);
     ls_typical_free(&e.typical);

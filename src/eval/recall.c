@@ -152,7 +152,7 @@ typedef struct asking {
     ls_haystack haystack;
     int length; /* index of the current length */
     ls_progress *progress;
-    ls_recall_result *result; /* shared with the ranks; rank 0 writes */
+    ls_recall_result *result; /* of the caller; rank 0 writes it, and sends it home */
 } asking;
 
 double ls_recall_surprise(const float *logits, int64_t V, int32_t id, bool *likeliest) {
@@ -209,7 +209,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
         return ls_error(LS_NO_MEMORY, "no memory for a text of %lld tokens", (long long)a->haystack.length);
     const ls_status status = ask_all(a, rank, ids);
     free(ids);
-    return status;
+    LS_TRY(status);
+    return ls_comm_send_home(rank->comm, a->result, a->result, sizeof *a->result);
 }
 
 /* Scores all texts of one length. */
@@ -290,17 +291,17 @@ static void begin_result(const ls_recall_options *o, ls_recall_result *r) {
     for (int i = 0; i < r->n_depths; i++) r->depth[i] = r->n_depths > 1 ? (double)i / (double)(r->n_depths - 1) : 0.5;
 }
 
-static ls_status recall(ls_recall_options *o, ls_trained *trained, ls_recall_result *shared) {
+static ls_status recall(ls_recall_options *o, ls_trained *trained, ls_recall_result *out) {
     LS_TRY(ls_trained_open_changed(o->model, o->checkpoint, &o->rope, trained));
     choose_lengths(o, trained);
     LS_TRY(check_lengths(o, trained));
     if (o->out != NULL) LS_TRY(ls_file_make_folders(o->out));
-    begin_result(o, shared);
+    begin_result(o, out);
     const double began = ls_seconds();
-    asking a = {.options = o, .trained = trained, .result = shared};
+    asking a = {.options = o, .trained = trained, .result = out};
     LS_TRY(ask_lengths(&a));
-    shared->seconds = ls_seconds() - began;
-    return o->out != NULL ? ls_recall_write(shared, o->out) : ls_ok();
+    out->seconds = ls_seconds() - began;
+    return o->out != NULL ? ls_recall_write(out, o->out) : ls_ok();
 }
 
 ls_status ls_recall(const ls_recall_options *options, ls_recall_result *result) {
@@ -309,12 +310,10 @@ ls_status ls_recall(const ls_recall_options *options, ls_recall_result *result) 
     LS_TRY(ls_file_check_paths(options->data, options->n_data));
     ls_recall_options completed = *options;
     ls_trained trained = {.model = NULL};
-    void *shared;
+    ls_recall_result made = {.n_lengths = 0};
     LS_TRY(complete(&completed));
-    LS_TRY(ls_shared_map(sizeof *result, &shared));
-    const ls_status status = recall(&completed, &trained, shared);
-    if (status.code == LS_OK) *result = *(const ls_recall_result *)shared;
-    ls_shared_unmap(shared, sizeof *result);
+    const ls_status status = recall(&completed, &trained, &made);
+    if (status.code == LS_OK) *result = made;
     ls_trained_close(&trained);
     return status;
 }

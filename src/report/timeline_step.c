@@ -57,11 +57,6 @@ static ls_status predict(const ls_timeline_step *step, const ls_host *host, pred
 
 enum { RUNS = 3, SEED = 1 };
 
-/* A rank's part of the shared memory: this header, then its spans. */
-typedef struct recorded {
-    uint64_t n; /* spans */
-} recorded;
-
 /* The spans of one run, in memory of the arena. */
 typedef struct measurement {
     ls_arena *arena;
@@ -72,14 +67,12 @@ typedef struct running {
     const ls_timeline_step *step;
     const prediction *predicted;
     size_t capacity; /* most spans of a rank */
-    void *shared;
+    /* Of the caller: */
+    ls_span_time *spans; /* [ranks][capacity] */
+    uint64_t *n;         /* [ranks] spans that were recorded */
 } running;
 
-static size_t bytes_of_rank(const running *r) { return sizeof(recorded) + r->capacity * sizeof(ls_span_time); }
-
-static recorded *recorded_of(const running *r, int rank) {
-    return (recorded *)((char *)r->shared + bytes_of_rank(r) * (size_t)rank);
-}
+static const ls_span_time *spans_of(const running *r, int rank) { return r->spans + r->capacity * (size_t)rank; }
 
 /* --- on a rank ---------------------------------------------------------------------------------------------------- */
 
@@ -119,6 +112,21 @@ static void set_step_numbers(const ls_timeline_step *step, const ls_rank *rank) 
                   .tokens = step->B * step->S, .update = 1, .lr = 1e-6, .clip = 1, .beta1 = 0.9, .beta2 = 0.95});
 }
 
+/* Sends the spans of this rank, oldest first, to the caller. */
+static ls_status send_spans(const running *r, const ls_rank *rank) {
+    const uint64_t n = ls_executor_spans(rank->executor);
+    ls_span_time *spans = malloc((n + 1) * sizeof *spans);
+    LS_TRY(ls_comm_agree(rank->comm, spans != NULL
+                                         ? ls_ok()
+                                         : ls_error(LS_NO_MEMORY, "no memory for %llu spans", (unsigned long long)n)));
+    for (uint64_t i = 0; i < n; i++) spans[i] = *ls_executor_span(rank->executor, i);
+    ls_status status = ls_comm_gather_home(rank->comm, &n, sizeof n, r->n, sizeof n);
+    if (status.code == LS_OK)
+        status = ls_comm_gather_home(rank->comm, spans, n * sizeof *spans, r->spans, r->capacity * sizeof *spans);
+    free(spans);
+    return status;
+}
+
 static ls_status on_rank(ls_rank *rank, void *context) {
     const running *r = context;
     LS_TRY(fill_weights(r->step, rank));
@@ -129,11 +137,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
         LS_TRY(ls_comm_barrier(rank->comm));
         LS_TRY(ls_executor_run(rank->executor, r->step->program));
     }
-    recorded *own = recorded_of(r, rank->rank);
-    ls_span_time *spans = (ls_span_time *)(own + 1);
-    own->n = ls_executor_spans(rank->executor);
-    for (uint64_t i = 0; i < own->n; i++) spans[i] = *ls_executor_span(rank->executor, i);
-    return ls_ok();
+    return send_spans(r, rank);
 }
 
 /* --- in the caller ------------------------------------------------------------------------------------------------ */
@@ -143,9 +147,8 @@ static void find_ends(const running *r, int ranks, uint64_t run, double *begin, 
     *begin = INFINITY;
     *end = -INFINITY;
     for (int rank = 0; rank < ranks; rank++) {
-        const recorded *rec = recorded_of(r, rank);
-        const ls_span_time *spans = (const ls_span_time *)(rec + 1);
-        for (uint64_t i = 0; i < rec->n; i++) {
+        const ls_span_time *spans = spans_of(r, rank);
+        for (uint64_t i = 0; i < r->n[rank]; i++) {
             if (spans[i].instr != LS_SPAN_PROGRAM || spans[i].run != run) continue;
             *begin = fmin(*begin, spans[i].begin);
             *end = fmax(*end, spans[i].end);
@@ -171,12 +174,11 @@ static ls_status copy_median_run(const running *r, const ls_session *session, me
     find_ends(r, ranks, run, &begin, &end);
     out->rank = LS_NEW_ARRAY(out->arena, ls_timeline_rank, ranks);
     for (int rank = 0; rank < ranks; rank++) {
-        const recorded *rec = recorded_of(r, rank);
-        const ls_span_time *spans = (const ls_span_time *)(rec + 1);
-        ls_span_time *kept = LS_NEW_ARRAY(out->arena, ls_span_time, rec->n + 1);
+        const ls_span_time *spans = spans_of(r, rank);
+        ls_span_time *kept = LS_NEW_ARRAY(out->arena, ls_span_time, r->n[rank] + 1);
         size_t n = 0;
         int instrs = 0;
-        for (uint64_t i = 0; i < rec->n; i++) {
+        for (uint64_t i = 0; i < r->n[rank]; i++) {
             if (spans[i].run != run) continue;
             kept[n] = spans[i];
             kept[n].begin -= begin;
@@ -196,11 +198,13 @@ static ls_status run_session(running *r, ls_session *session, measurement *out) 
     for (int rank = 0; rank < ranks; rank++)
         longest = (int)ls_max(longest, r->predicted->image[rank]->programs[r->step->program].n_instrs);
     r->capacity = (RUNS + 1) * (4 * (size_t)longest + 4096); /* room to sleep more often than there are waits */
-    const size_t bytes = bytes_of_rank(r) * (size_t)ranks;
-    LS_TRY(ls_shared_map(bytes, &r->shared));
-    ls_status status = ls_session_run(session, on_rank, r);
+    r->n = calloc((size_t)ranks, sizeof *r->n);
+    r->spans = calloc((size_t)ranks * r->capacity, sizeof *r->spans); /* most of it is never touched */
+    ls_status status = ls_error(LS_NO_MEMORY, "no memory for the spans of %d ranks", ranks);
+    if (r->n != NULL && r->spans != NULL) status = ls_session_run(session, on_rank, r);
     if (status.code == LS_OK) status = copy_median_run(r, session, out);
-    ls_shared_unmap(r->shared, bytes);
+    free(r->spans);
+    free(r->n);
     return status;
 }
 

@@ -88,7 +88,7 @@ struct ls_shared_attention {
     int backward; /* that program; -1: there is none */
     bool ran;
     ls_attention_work work; /* set while ls_shared_attention_run is active, as is context */
-    void *context;
+    ls_context context;
 };
 
 struct ls_attention_state {
@@ -203,9 +203,9 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     if (positions == NULL) return ls_error(LS_NO_MEMORY, "no memory for the positions of %lld tokens", (long long)r.n);
     ls_layout_positions(&rank->image->layout, ls_mesh_sequence_index(&rank->image->mesh, rank->rank), positions);
     r.positions = positions;
-    const ls_status status = a->work(&r, a->context);
+    const ls_status status = a->work(&r, a->context.data);
     free(positions);
-    return status;
+    return ls_context_return(&a->context, rank->comm, status);
 }
 
 ls_status ls_shared_attention_run(ls_shared_attention *a, ls_attention_work work, void *context, size_t bytes) {
@@ -213,17 +213,11 @@ ls_status ls_shared_attention_run(ls_shared_attention *a, ls_attention_work work
     LS_NEED(work, "work");
     if (bytes > 0) LS_NEED(context, "context");
     if (a->ran) return ls_error(LS_USAGE, "this attention has run; open another");
-    void *shared = NULL;
-    if (bytes > 0) {
-        LS_TRY(ls_shared_map(bytes, &shared));
-        memcpy(shared, context, bytes);
-    }
+    LS_TRY(ls_context_open(context, bytes, a->options.spread.as_threads, &a->context));
     a->ran = true;
     a->work = work;
-    a->context = bytes > 0 ? shared : context;
     const ls_status status = ls_session_run(a->session, on_rank, a);
-    if (bytes > 0) memcpy(context, shared, bytes);
-    ls_shared_unmap(shared, bytes);
+    ls_context_close(&a->context);
     return status;
 }
 

@@ -177,22 +177,10 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     state.input_set = calloc((size_t)image->n_bindings + 1, sizeof *state.input_set);
     state.parameter_set = calloc((size_t)image->n_flats + 1, sizeof *state.parameter_set);
     ls_status status = ls_error(LS_NO_MEMORY, "no memory for the worker of rank %d", rank->rank);
-    if (state.input_set != NULL && state.parameter_set != NULL) status = e->work(&worker, e->context);
+    if (state.input_set != NULL && state.parameter_set != NULL) status = e->work(&worker, e->context.data);
     free(state.input_set);
     free(state.parameter_set);
-    return status;
-}
-
-/* Bytes of the largest tensor or gradient that a worker may read, at 8 bytes per element. */
-static size_t exchange_bytes(const ls_engine *e) {
-    int64_t most = 0;
-    for (int t = 1; t < e->graph->n_tensors && e->options.purpose == LS_TO_DIFFERENTIATE; t++) {
-        const ls_tensor_info *info = &e->graph->tensors[t];
-        if (info->role == LS_ROLE_PARAMETER) most = ls_max(most, ls_shape_elements(&info->shape));
-    }
-    for (int i = 0; i < e->options.n_read; i++)
-        most = ls_max(most, ls_shape_elements(&ls_graph_tensor(e->graph, e->options.read[i])->shape));
-    return sizeof(double) * (size_t)ls_max(most, 1);
+    return ls_context_return(&e->context, rank->comm, status);
 }
 
 ls_status ls_engine_run(ls_engine *e, ls_work work, void *context, size_t bytes) {
@@ -200,19 +188,10 @@ ls_status ls_engine_run(ls_engine *e, ls_work work, void *context, size_t bytes)
     LS_NEED(work, "work");
     if (bytes > 0) LS_NEED(context, "context");
     if (e->ran) return ls_error(LS_USAGE, "this engine has run; open another");
-    void *shared = NULL;
-    e->exchange_bytes = exchange_bytes(e);
-    LS_TRY(ls_shared_map(e->exchange_bytes, &e->exchange));
-    ls_status status = bytes > 0 ? ls_shared_map(bytes, &shared) : ls_ok();
-    if (status.code == LS_OK) {
-        if (bytes > 0) memcpy(shared, context, bytes);
-        e->ran = true;
-        e->work = work;
-        e->context = bytes > 0 ? shared : context;
-        status = ls_session_run(e->session, on_rank, e);
-        if (bytes > 0) memcpy(context, shared, bytes);
-    }
-    ls_shared_unmap(shared, bytes);
-    ls_shared_unmap(e->exchange, e->exchange_bytes);
+    LS_TRY(ls_context_open(context, bytes, e->options.spread.as_threads, &e->context));
+    e->ran = true;
+    e->work = work;
+    const ls_status status = ls_session_run(e->session, on_rank, e);
+    ls_context_close(&e->context);
     return status;
 }

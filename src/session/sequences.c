@@ -74,31 +74,28 @@ ls_status ls_batch_put(ls_batch *batch, const ls_rank *rank) {
 
 /* --- losses of sequences ------------------------------------------------------------------------------------------ */
 
-ls_status ls_score_room_make(int64_t B, int64_t S, ls_score_room *out) {
-    ls_score_room room = {.B = B, .S = S, .bytes = sizeof(float) * (size_t)(B * S)};
-    void *shared;
-    LS_TRY(ls_shared_map(room.bytes, &shared));
-    room.losses = shared;
-    *out = room;
-    return ls_ok();
-}
-
-void ls_score_room_free(ls_score_room *room) {
-    if (room != NULL) ls_shared_unmap(room->losses, room->bytes);
-}
-
 typedef struct scoring {
     const ls_rank *rank;
     int program;
-    const ls_score_room *room;
+    const ls_binding *losses; /* f32[B,S] */
     const ls_sequences *from;
     int64_t n;
     ls_batch batch;
+    float *all; /* on rank 0: the losses of a batch */
 } scoring;
+
+static ls_status make_room(scoring *s) {
+    const int64_t B = s->losses->shape.dim[0].size, S = s->losses->shape.dim[1].size;
+    LS_TRY(ls_batch_make(B, S, true, &s->batch));
+    if (s->rank->rank != 0) return ls_ok();
+    s->all = malloc(sizeof *s->all * (size_t)(B * S));
+    if (s->all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the losses of %lld tokens", (long long)(B * S));
+    return ls_ok();
+}
 
 /* Reads sequences first .. first+B-1. Rows past the end hold sequence 0; their losses are ignored. */
 static ls_status put_batch(scoring *s, int64_t first) {
-    for (int64_t b = 0; b < s->room->B; b++) {
+    for (int64_t b = 0; b < s->batch.B; b++) {
         const int64_t index = first + b < s->n ? first + b : 0;
         LS_TRY(ls_batch_read(&s->batch, b, s->from, index));
         ls_comm_tick(s->rank->comm);
@@ -106,7 +103,7 @@ static ls_status put_batch(scoring *s, int64_t first) {
     return ls_batch_put(&s->batch, s->rank);
 }
 
-/* LS_INTERRUPTED on all ranks if any was asked to stop. It is a barrier, too. */
+/* LS_INTERRUPTED on all ranks if any was asked to stop. */
 static ls_status agree_to_continue(const scoring *s, int64_t done) {
     ls_status status = ls_ok();
     if (ls_comm_stop_requested(s->rank->comm))
@@ -115,35 +112,33 @@ static ls_status agree_to_continue(const scoring *s, int64_t done) {
 }
 
 static ls_status score_all(scoring *s, ls_scored on_scored, void *context, ls_progress *progress) {
-    const ls_score_room *room = s->room;
-    const ls_binding *losses = ls_image_find(s->rank->image, LS_SCORE_LOSSES);
-    LS_ASSERT(losses != NULL && losses->operand.view.dtype == LS_F32);
-    for (int64_t first = 0; first < s->n; first += room->B) {
-        /* Rank 0 has read the losses of the last pass when this returns, so they may be overwritten. */
+    const ls_batch *batch = &s->batch;
+    for (int64_t first = 0; first < s->n; first += batch->B) {
         LS_TRY(agree_to_continue(s, first));
         LS_TRY(put_batch(s, first));
         LS_TRY(ls_executor_run(s->rank->executor, s->program));
-        ls_executor_gather(s->rank->executor, losses, room->losses);
-        LS_TRY(ls_comm_barrier(s->rank->comm));
+        LS_TRY(ls_rank_gather_tensor(s->rank, s->losses, s->all));
         if (s->rank->rank != 0) continue;
-        const int64_t last = ls_min(first + room->B, s->n);
+        const int64_t last = ls_min(first + batch->B, s->n);
         for (int64_t i = first; i < last; i++) {
-            const int64_t at = (i - first) * room->S;
-            const ls_batch *batch = &s->batch;
+            const int64_t at = (i - first) * batch->S;
             const ls_sample sample = {
                 .tokens = batch->tokens + at, .labels = batch->labels + at, .seen = batch->seen + at};
-            on_scored(context, i, &sample, room->losses + at);
+            on_scored(context, i, &sample, s->all + at);
         }
         if (progress != NULL) ls_progress_show(progress, last, "");
     }
     return ls_ok();
 }
 
-ls_status ls_score(const ls_rank *rank, int program, const ls_score_room *room, const ls_sequences *from, int64_t n,
-                   ls_scored on_scored, void *context, ls_progress *progress) {
-    scoring s = {.rank = rank, .program = program, .room = room, .from = from, .n = n};
-    ls_status status = ls_comm_agree(rank->comm, ls_batch_make(room->B, room->S, true, &s.batch));
+ls_status ls_score(const ls_rank *rank, int program, const ls_sequences *from, int64_t n, ls_scored on_scored,
+                   void *context, ls_progress *progress) {
+    scoring s = {
+        .rank = rank, .program = program, .losses = ls_image_find(rank->image, LS_SCORE_LOSSES), .from = from, .n = n};
+    LS_ASSERT(s.losses != NULL && s.losses->operand.view.dtype == LS_F32);
+    ls_status status = ls_comm_agree(rank->comm, make_room(&s));
     if (status.code == LS_OK) status = score_all(&s, on_scored, context, progress);
     ls_batch_free(&s.batch);
+    free(s.all);
     return status;
 }

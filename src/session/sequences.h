@@ -40,23 +40,13 @@ LS_MUST_USE ls_status ls_batch_read(ls_batch *batch, int64_t b, const ls_sequenc
  */
 LS_MUST_USE ls_status ls_batch_put(ls_batch *batch, const ls_rank *rank);
 
-/* The losses of one forward pass, in memory that the ranks share; made before they start. */
-typedef struct ls_score_room {
-    int64_t B, S;  /* B: of all dp ranks together, as in the graph */
-    float *losses; /* [B,S] global */
-    size_t bytes;
-} ls_score_room;
-
-LS_MUST_USE ls_status ls_score_room_make(int64_t B, int64_t S, ls_score_room *out);
-void ls_score_room_free(ls_score_room *room); /* NULL and a zeroed one are allowed */
-
 /*
  * Called on rank 0 for each sequence, in order. losses[S] are in the order of positions. The sample has tokens, labels
  * and seen.
  */
 typedef void (*ls_scored)(void *context, int64_t index, const ls_sample *sample, const float *losses);
 
-/* The name of the tensor of losses, f32[B,S]; the job must fetch it. */
+/* The name of the tensor of losses, f32[B,S], B of all dp ranks together; the job must fetch it. */
 #define LS_SCORE_LOSSES "token_loss"
 
 /*
@@ -64,7 +54,7 @@ typedef void (*ls_scored)(void *context, int64_t index, const ls_sample *sample,
  * those of ls_language_model. Collective. LS_INTERRUPTED on all ranks after a signal. progress: advanced on rank 0 by
  * sequences; NULL: none.
  */
-LS_MUST_USE ls_status ls_score(const ls_rank *rank, int program, const ls_score_room *room, const ls_sequences *from,
-                               int64_t n, ls_scored on_scored, void *context, ls_progress *progress);
+LS_MUST_USE ls_status ls_score(const ls_rank *rank, int program, const ls_sequences *from, int64_t n,
+                               ls_scored on_scored, void *context, ls_progress *progress);
 
 #endif

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum { WAIT_TIMEOUT_SECONDS = 600 };
 
@@ -252,14 +251,3 @@ ls_status ls_session_renew(ls_session *s) {
 }
 
 bool ls_session_stop_requested(const ls_session *s) { return ls_world_stop_requested(s->world); }
-
-ls_status ls_shared_map(size_t bytes, void **out) {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return ls_error(LS_NO_MEMORY, "cannot map %zu bytes that the ranks share", bytes);
-    *out = memory;
-    return ls_ok();
-}
-
-void ls_shared_unmap(void *memory, size_t bytes) {
-    if (memory != NULL) munmap(memory, bytes);
-}

@@ -21,6 +21,8 @@
 #include "plan/plan.h"
 #include "run/run.h"
 #include "session/attention.h"
+#include "session/context.h"
+#include "session/gather.h"
 #include "session/resident.h"
 #include "session/sequences.h"
 #include "session/step.h"
@@ -88,9 +90,5 @@ LS_MUST_USE ls_status ls_session_run(ls_session *session, ls_rank_work work, voi
 LS_MUST_USE ls_status ls_session_renew(ls_session *session);
 /* Whether a signal (Ctrl-C) asked the ranks to stop, whatever status they returned. */
 bool ls_session_stop_requested(const ls_session *session);
-
-/* Zeroed memory that forked ranks share with the caller; to be mapped before ls_session_run. bytes >= 1. */
-LS_MUST_USE ls_status ls_shared_map(size_t bytes, void **out);
-void ls_shared_unmap(void *memory, size_t bytes); /* NULL is allowed */
 
 #endif

@@ -13,9 +13,7 @@ struct ls_engine {
     ls_session *session;
     bool ran;
     ls_work work; /* set while ls_engine_run is active, as is context */
-    void *context;
-    void *exchange; /* shared by the ranks: they assemble in it a value that is read; zeros between two reads */
-    size_t exchange_bytes;
+    ls_context context;
 };
 
 struct ls_worker_state {

@@ -71,22 +71,3 @@ ls_status ls_rank_sum(const ls_rank *rank, double *values, int n) {
     free(all);
     return status;
 }
-
-/* --- whose part counts -------------------------------------------------------------------------------------------- */
-
-static bool is_cut_along(const ls_binding *binding, ls_axis axis) {
-    const ls_factor factor = axis == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE;
-    for (int i = 0; i < binding->shape.ndim; i++) {
-        if (binding->cut[i] && binding->shape.dim[i].factor == factor) return true;
-    }
-    return false;
-}
-
-bool ls_rank_contributes(const ls_rank *rank, const ls_binding *binding) {
-    for (int a = 0; a < LS_AXES; a++) {
-        if (!binding->partial[a] && !is_cut_along(binding, (ls_axis)a) &&
-            ls_mesh_coordinate(&rank->image->mesh, rank->rank, (ls_axis)a) != 0)
-            return false;
-    }
-    return true;
-}

@@ -13,14 +13,11 @@ typedef struct ls_rank {
     int micro, step, evaluate; /* the image's programs of these names; -1: it has none */
 } ls_rank;
 
-/* Returns the rank's status. A rank that is a process loses what it writes outside shared memory (ls_shared_map). */
-typedef ls_status (*ls_rank_work)(ls_rank *rank, void *context);
-
 /*
- * Whether this rank's part of the tensor is to be copied into a global array: of ranks that hold equal copies only the
- * first one's is, since two may not write one place at a time.
+ * Returns the rank's status. What the caller of ls_session_run is to have, rank 0 sends home (ls_comm_send_home,
+ * ls_rank_gather_tensor_home): other memory that a rank writes is the caller's only if ranks are threads.
  */
-bool ls_rank_contributes(const ls_rank *rank, const ls_binding *binding);
+typedef ls_status (*ls_rank_work)(ls_rank *rank, void *context);
 
 /*
  * Writes or reads a bound number of type G. Where the image binds no such name, put does nothing and get returns NaN.

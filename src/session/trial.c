@@ -13,7 +13,7 @@ static const double most_times_best = 1.5;
 /* One candidate's runs. */
 typedef struct trial {
     const ls_job *job;
-    double (*seconds)[RUNS]; /* [rank][run], in memory that the ranks share */
+    double (*seconds)[RUNS]; /* [rank][run], of the caller */
 } trial;
 
 /* Sets the bounds of documents to the job's typical ones, different ones in each run. */
@@ -40,6 +40,7 @@ static ls_status set_documents(const ls_job *job, const ls_rank *rank, int run) 
 
 static ls_status on_rank(ls_rank *rank, void *context) {
     const trial *t = context;
+    double seconds[RUNS];
     for (int i = -1; i < RUNS; i++) { /* run -1 is not measured: it touches fresh pages and loads code */
         LS_TRY(set_documents(t->job, rank, i));
         LS_TRY(ls_comm_barrier(rank->comm));
@@ -47,9 +48,9 @@ static ls_status on_rank(ls_rank *rank, void *context) {
         for (int p = 0; p < rank->image->n_programs; p++) {
             if (rank->image->programs[p].timed) LS_TRY(ls_executor_run(rank->executor, p));
         }
-        if (i >= 0) t->seconds[rank->rank][i] = ls_executor_times(rank->executor).total - before;
+        if (i >= 0) seconds[i] = ls_executor_times(rank->executor).total - before;
     }
-    return ls_ok();
+    return ls_comm_gather_home(rank->comm, seconds, sizeof seconds, t->seconds, sizeof seconds);
 }
 
 /* The median over the runs of the slowest rank. */
@@ -62,14 +63,11 @@ static double seconds_of(const trial *t, int ranks) {
 }
 
 static ls_status run(const ls_job *job, ls_session *session, int ranks, double *seconds) {
-    trial t = {.job = job};
-    void *shared;
-    const size_t bytes = sizeof *t.seconds * (size_t)ranks;
-    LS_TRY(ls_shared_map(bytes, &shared));
-    t.seconds = shared;
+    trial t = {.job = job, .seconds = calloc((size_t)ranks, sizeof *t.seconds)};
+    if (t.seconds == NULL) return ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", ranks);
     const ls_status status = ls_session_run(session, on_rank, &t);
     if (status.code == LS_OK) *seconds = seconds_of(&t, ranks);
-    ls_shared_unmap(shared, bytes);
+    free(t.seconds);
     return status;
 }
 

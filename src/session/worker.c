@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
@@ -255,71 +254,108 @@ ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-/*
- * Copies the assembled value from the exchange to `out` once all ranks have written their parts, and sets the exchange
- * to zero. Collective: the exchange is zero again when any rank returns.
- */
-static ls_status read_exchange(ls_worker *w, ls_dtype dtype, int64_t n, double *out) {
-    const ls_engine *e = w->state->engine;
-    ls_comm *comm = w->state->rank->comm;
-    LS_TRY(ls_comm_barrier(comm));
-    if (out != NULL) widen(dtype, e->exchange, 0, n, out);
-    LS_TRY(ls_comm_barrier(comm));
-    if (w->rank == 0) {
-        memset(e->exchange, 0, ls_dtype_bytes(dtype) * (size_t)n);
-        /* Returns the pages if the system can; nothing depends on it. */
-        (void)madvise(e->exchange, e->exchange_bytes, MADV_REMOVE);
+/* One parameter's gradient, whose elements lie in the shards of all ranks. */
+typedef struct gradient {
+    const ls_rank *rank;
+    const ls_flat *flat;
+    double *out;
+} gradient;
+
+/* Some elements of a rank's parts of the gradient, one after the other. */
+typedef struct gradient_piece {
+    int64_t at;    /* in the parameter */
+    int64_t shard; /* in the rank's shard */
+    int64_t count;
+} gradient_piece;
+
+/* The longest piece from element `first` of a rank's parts on; count 0: these have no such element. */
+static gradient_piece piece_from(const gradient *g, int rank, int64_t first) {
+    const ls_image *image = g->rank->image;
+    for (int p = 0; p < image->n_pieces; p++) {
+        const ls_flat_piece piece = ls_image_piece(image, p, rank);
+        const ls_flat_piece part = ls_piece_within(&piece, g->flat->start, g->flat->count);
+        if (first < part.count)
+            return (gradient_piece){part.start - g->flat->start + first, part.at + first, part.count - first};
+        first -= part.count;
     }
-    return ls_comm_barrier(comm);
+    return (gradient_piece){0, 0, 0};
+}
+
+static ls_status give_gradient(void *context, size_t at, void *out, size_t bytes) {
+    const gradient *g = context;
+    const int64_t element = (int64_t)ls_dtype_bytes(g->rank->image->accumulator);
+    const int64_t first = (int64_t)at / element, n = (int64_t)bytes / element;
+    const char *shard = ls_executor_tensor(g->rank->executor, LS_BIND_SHARD);
+    for (int64_t i = 0; i < n;) {
+        const gradient_piece piece = piece_from(g, g->rank->rank, first + i);
+        const int64_t some = ls_min(piece.count, n - i);
+        memcpy((char *)out + i * element, shard + piece.shard * element, (size_t)(some * element));
+        i += some;
+    }
+    return ls_ok();
+}
+
+static ls_status take_gradient(void *context, int rank, size_t at, const void *data, size_t bytes) {
+    const gradient *g = context;
+    const ls_dtype dtype = g->rank->image->accumulator;
+    const int64_t element = (int64_t)ls_dtype_bytes(dtype);
+    const int64_t first = (int64_t)at / element, n = (int64_t)bytes / element;
+    for (int64_t i = 0; i < n;) {
+        const gradient_piece piece = piece_from(g, rank, first + i);
+        const int64_t some = ls_min(piece.count, n - i);
+        widen(dtype, data, i, some, g->out + piece.at);
+        i += some;
+    }
+    return ls_ok();
 }
 
 ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
     LS_TRY(check_worker(w));
     LS_NEED(name, "name");
     const ls_rank *rank = w->state->rank;
-    const ls_image *image = rank->image;
-    const ls_flat *flat = find_parameter(w, name);
-    if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
+    gradient g = {rank, find_parameter(w, name), out};
+    if (g.flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
     if (w->state->engine->options.purpose != LS_TO_DIFFERENTIATE)
         return ls_error(LS_USAGE, "gradient of \"%s\": only an engine opened to differentiate keeps it", name);
-    const size_t element = ls_dtype_bytes(image->accumulator);
-    const char *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
-    for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_piece(image, p, rank->rank);
-        const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
-        if (part.count > 0)
-            memcpy((char *)w->state->engine->exchange + element * (size_t)(part.start - flat->start),
-                   shard + element * (size_t)part.at, element * (size_t)part.count);
-    }
-    return read_exchange(w, image->accumulator, flat->count, out);
+    int64_t mine = 0;
+    for (gradient_piece p; (p = piece_from(&g, rank->rank, mine)).count > 0;) mine += p.count;
+    return ls_comm_gather(rank->comm,
+                          &(ls_comm_pieces){.bytes = ls_dtype_bytes(rank->image->accumulator) * (size_t)mine,
+                                            .give = give_gradient,
+                                            .take = out != NULL ? take_gradient : NULL,
+                                            .context = &g},
+                          true);
 }
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
 
-/* Adds this rank's part to the f64 sum in the exchange. */
-static ls_status add_part(ls_worker *w, const ls_binding *binding, int64_t n) {
-    const ls_dtype dtype = binding->operand.view.dtype;
-    double *sum = w->state->engine->exchange;
-    void *part = calloc((size_t)n, ls_dtype_bytes(dtype));
-    double *wide = malloc(sizeof *wide * (size_t)n);
-    ls_status status = ls_error(LS_NO_MEMORY, "no memory to read %lld elements of \"%s\"", (long long)n, binding->name);
-    if (part != NULL && wide != NULL) {
-        ls_executor_gather(w->state->rank->executor, binding, part);
-        widen(dtype, part, 0, n, wide);
-        for (int64_t i = 0; i < n; i++) sum[i] += wide[i];
-        status = ls_ok();
+/* A whole array that is read as f64. */
+typedef struct read_array {
+    ls_dtype dtype;
+    bool partial; /* the ranks' terms are added, in rank order, so that the result has the same bits in every run */
+    double *out;
+} read_array;
+
+/* Adds or copies one row of elements. */
+static void read_row(const read_array *a, const char *from, int64_t first, int64_t n) {
+    if (!a->partial) {
+        widen(a->dtype, from, 0, n, a->out + first);
+        return;
     }
-    free(part);
-    free(wide);
-    return status;
+    for (int64_t i = 0; i < n; i++) {
+        double term;
+        widen(a->dtype, from, i, 1, &term);
+        a->out[first + i] += term;
+    }
 }
 
-/* The ranks add their parts one after the other, in rank order, so that the result has the same bits in every run. */
-static ls_status sum_parts(ls_worker *w, const ls_binding *binding, int64_t n) {
-    ls_comm *comm = w->state->rank->comm;
-    for (int r = 0; r < w->ranks; r++) {
-        const bool mine = r == w->rank && ls_rank_contributes(w->state->rank, binding);
-        LS_TRY(ls_comm_agree(comm, mine ? add_part(w, binding, n) : ls_ok()));
+static ls_status read_rows(void *context, const ls_range *rows, const void *data) {
+    const read_array *a = context;
+    const size_t element = ls_dtype_bytes(a->dtype);
+    for (int64_t r = 0; r < rows->count[0]; r++) {
+        const int64_t at = (int64_t)rows->offset + r * rows->stride[0];
+        read_row(a, (const char *)data + (size_t)r * rows->length, at / (int64_t)element,
+                 (int64_t)(rows->length / element));
     }
     return ls_ok();
 }
@@ -339,13 +375,9 @@ ls_status ls_worker_get_tensor(ls_worker *w, const char *name, double *out) {
     if (!is_readable(e, name))
         return ls_error(LS_USAGE, "tensor \"%s\" was not among those to be read when the engine was opened", name);
     const ls_binding *binding = ls_image_find(rank->image, name);
-    const int64_t n = ls_shape_elements(&binding->shape);
-    bool partial = false;
-    for (int a = 0; a < LS_AXES; a++) partial |= binding->partial[a];
-    if (partial) {
-        LS_TRY(sum_parts(w, binding, n));
-        return read_exchange(w, LS_F64, n, out);
-    }
-    if (ls_rank_contributes(rank, binding)) ls_executor_gather(rank->executor, binding, e->exchange);
-    return read_exchange(w, binding->operand.view.dtype, n, out);
+    read_array array = {.dtype = binding->operand.view.dtype, .out = out};
+    for (int a = 0; a < LS_AXES; a++) array.partial |= binding->partial[a];
+    const int64_t n = array.partial && out != NULL ? ls_shape_elements(&binding->shape) : 0;
+    for (int64_t i = 0; i < n; i++) out[i] = 0;
+    return ls_rank_gather(rank, binding, true, out != NULL ? read_rows : NULL, &array);
 }

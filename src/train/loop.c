@@ -173,7 +173,7 @@ static void keep_larger(void *into, const void *from, size_t bytes) {
     if (*(const int64_t *)from > *(int64_t *)into) memcpy(into, from, bytes);
 }
 
-/* Fills in the rest of the outcome, and draws the last chart. */
+/* Fills in the rest of the outcome, draws the last chart, and sends the outcome to the caller. */
 static ls_status finish(loop *l) {
     int64_t most = ls_resident_bytes(l->rank).arenas;
     LS_TRY(ls_comm_reduce(l->rank->comm, &most, sizeof most, keep_larger));
@@ -182,7 +182,7 @@ static ls_status finish(loop *l) {
     o->arenas = most;
     o->saved = l->saves.saved;
     ls_record_warn(LS_OUTPUT_CHART, &l->warned, ls_record_chart(l->t));
-    return ls_ok();
+    return ls_comm_send_home(l->rank->comm, o, o, sizeof *o);
 }
 
 static ls_status start_trace(const loop *l) {

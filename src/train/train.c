@@ -237,11 +237,6 @@ static ls_status export_model(const ls_training *t, ls_train_result *result) {
 
 /* Runs the ranks once. *result is set when they were done (LS_OK) or stopped on request (LS_INTERRUPTED). */
 static ls_status run_ranks(ls_training *t, ls_train_result *result) {
-    void *shared;
-    if (t->outcome == NULL) {
-        LS_TRY(ls_shared_map(sizeof *t->outcome, &shared));
-        t->outcome = shared;
-    }
     t->launched = ls_seconds();
     *t->outcome = (ls_train_outcome){
         .steps = t->start.step, .eval_loss = NAN, .best_step = t->best_step, .best_loss = t->best_loss};
@@ -384,10 +379,10 @@ ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
     *result = (ls_train_result){.checkpoint = NULL};
     LS_TRY(ls_file_check_paths(options->data, options->n_data));
     LS_TRY(ls_file_check_paths(options->groups, options->n_groups));
-    ls_training t = {.options = *options, .began = ls_seconds()};
+    ls_train_outcome outcome = {.steps = 0};
+    ls_training t = {.options = *options, .began = ls_seconds(), .outcome = &outcome};
     const ls_status status = train(&t, result);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) ls_train_result_free(result);
-    ls_shared_unmap(t.outcome, sizeof *t.outcome);
     ls_session_close(t.session);
     if (t.graph != NULL) ls_graph_destroy(t.graph);
     ls_typical_free(&t.typical);

@@ -24,7 +24,7 @@ typedef struct ls_start_up {
     int64_t huge;   /* bytes of the arenas that lie in huge pages */
 } ls_start_up;
 
-/* What rank 0 reports to the caller, in memory that both map. */
+/* What rank 0 sends to the caller at the end of the steps. */
 typedef struct ls_train_outcome {
     int64_t steps;        /* done, including those before a resume */
     int64_t tokens;       /* of this call's steps */
@@ -58,10 +58,10 @@ typedef struct ls_training {
     double began;     /* when the call began (ls_seconds) */
     double launched;  /* when the ranks were last started (ls_seconds) */
     ls_start_up start_up;
-    char *events; /* path of the event file for TensorBoard; NULL: none */
-    ls_train_outcome *outcome;
-    ls_json *record;     /* run.json of the resumed run; NULL otherwise */
-    const char **groups; /* the groups of the resumed run, which options.groups points to; NULL otherwise */
+    char *events;              /* path of the event file for TensorBoard; NULL: none */
+    ls_train_outcome *outcome; /* rank 0 sends it home */
+    ls_json *record;           /* run.json of the resumed run; NULL otherwise */
+    const char **groups;       /* the groups of the resumed run, which options.groups points to; NULL otherwise */
 } ls_training;
 
 /* --- settings.c: the table of options and the learning rate ------------------------------------------------------- */

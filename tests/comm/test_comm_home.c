@@ -36,8 +36,7 @@ static ls_status take(void *context, int rank, size_t at, const void *data, size
     listening *l = context;
     RANK_CHECK((uintptr_t)data % 8 == 0 && at == l->at[rank]);
     RANK_CHECK(rank > l->last || at > 0); /* in the order of the ranks */
-    for (size_t i = 0; i < bytes; i++)
-        RANK_CHECK(((const unsigned char *)data)[i] == byte_of(rank, l->round, at + i));
+    for (size_t i = 0; i < bytes; i++) RANK_CHECK(((const unsigned char *)data)[i] == byte_of(rank, l->round, at + i));
     l->at[rank] += bytes;
     l->last = rank;
     return ls_ok();
@@ -51,8 +50,7 @@ static ls_status gather_all(ls_comm *comm, void *context) {
         listening l = {.rank = ls_comm_rank(comm), .round = round, .last = -1};
         const ls_comm_pieces pieces = {bytes_of(l.rank, round), give, take, &l};
         LS_TRY(ls_comm_gather(comm, &pieces, everywhere));
-        for (int r = 0; r < ranks; r++)
-            RANK_CHECK(l.at[r] == (everywhere || l.rank == 0 ? bytes_of(r, round) : 0));
+        for (int r = 0; r < ranks; r++) RANK_CHECK(l.at[r] == (everywhere || l.rank == 0 ? bytes_of(r, round) : 0));
     }
     return ls_ok();
 }
@@ -121,7 +119,8 @@ static void check_results(const results *r, int ranks) {
     for (size_t i = 0; i < ROWS * STRIDE; i++) {
         const size_t row = i / STRIDE, within = i % STRIDE;
         const bool sent = within >= ROW && within < 2 * ROW;
-        if ((unsigned char)r->rows[i] != (sent ? byte_of(0, 0, row * ROW + within - ROW) : 0)) fail_msg("row byte %zu", i);
+        if ((unsigned char)r->rows[i] != (sent ? byte_of(0, 0, row * ROW + within - ROW) : 0))
+            fail_msg("row byte %zu", i);
     }
     for (size_t i = 0; i < LARGE; i++) {
         const size_t at = i < LARGE / 2 ? i + 1 : i + LARGE / 2 + 1;

@@ -463,11 +463,11 @@ static ls_status count_together(ls_attention_rank *r, void *context) {
 
 static void test_barrier(void **state) {
     (void)state;
-    const ls_attention_options options = options_for(LS_F32, 0, (ls_spread){.ranks = 3});
+    const ls_attention_options options = options_for(LS_F32, 0, (ls_spread){.ranks = 3, .as_threads = true});
     ls_shared_attention *attention;
     assert_ok(ls_shared_attention_open(&options, &attention));
     _Atomic int count = 0;
-    assert_ok(ls_shared_attention_run(attention, count_together, &count, sizeof count));
+    assert_ok(ls_shared_attention_run(attention, count_together, &count, 0));
     ls_shared_attention_close(attention);
     assert_int_equal(count, 150);
 }

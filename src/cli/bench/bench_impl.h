@@ -103,7 +103,7 @@ void ls_bench_table_put(const ls_bench_table *table, ls_json_writer *writer);
 
 /* --- training steps (step.c) -------------------------------------------------------------------------------------- */
 
-/* The times of one rank, in memory that it shares with the caller. */
+/* The times of one rank. */
 typedef struct ls_bench_step_times {
     double began; /* ls_seconds when memory was mapped and kernels were prepared */
     double ready; /* and when weights and inputs were set */
@@ -129,11 +129,9 @@ typedef struct ls_bench_step {
     ls_session *session;
     ls_images images; /* of all ranks */
     int ranks, rounds;
-    int step;     /* the program of that name */
-    int instrs;   /* most instructions of any rank's program */
-    void *shared; /* memory for times and seconds, which the ranks write */
-    size_t shared_bytes;
-    ls_bench_step_times *times;   /* [ranks] */
+    int step;                     /* the program of that name */
+    int instrs;                   /* most instructions of any rank's program */
+    ls_bench_step_times *times;   /* [ranks]; each rank writes its own, and sends them home, as the next ones */
     double *seconds;              /* measured: [ranks, rounds, instrs] */
     double *predicted;            /* simulated: [ranks, instrs] */
     ls_simulated_rank *simulated; /* [ranks] */

@@ -102,7 +102,9 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     mine->ready = ls_seconds();
     mine->huge = ls_resident_huge(rank);
     for (int run = 0; run <= b->rounds; run++) LS_TRY(run_step(b, rank, run));
-    return ls_ok();
+    const size_t bytes = sizeof *b->seconds * (size_t)b->rounds * (size_t)b->instrs;
+    LS_TRY(ls_comm_gather_home(rank->comm, mine, sizeof *mine, b->times, sizeof *mine));
+    return ls_comm_gather_home(rank->comm, ls_bench_step_seconds(b, rank->rank, 0), bytes, b->seconds, bytes);
 }
 
 /* --- all ranks ---------------------------------------------------------------------------------------------------- */
@@ -154,16 +156,15 @@ static ls_status predict(ls_bench_step *b) {
 }
 
 static ls_status run_session(ls_bench_step *b) {
-    const size_t of_ranks = ls_round_up(sizeof *b->times * (size_t)b->ranks, 64);
     LS_TRY(ls_compile_classes(&b->job, &ls_session_plan(b->session)->target, &b->images));
     for (int r = 0; r < b->ranks; r++)
         b->instrs = (int)ls_max(b->instrs, ls_images_of(&b->images, r)->programs[b->step].n_instrs);
-    b->shared_bytes = of_ranks + sizeof *b->seconds * (size_t)b->ranks * (size_t)b->rounds * (size_t)b->instrs;
     LS_TRY(predict(b));
     if (!b->without_floor) LS_TRY(measure_floor(b, &b->products[0]));
-    LS_TRY(ls_shared_map(b->shared_bytes, &b->shared));
-    b->times = b->shared;
-    b->seconds = (double *)(void *)((char *)b->shared + of_ranks);
+    b->times = calloc((size_t)b->ranks, sizeof *b->times);
+    b->seconds = calloc((size_t)b->ranks * (size_t)b->rounds * (size_t)b->instrs, sizeof *b->seconds);
+    if (b->times == NULL || b->seconds == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", b->ranks);
     b->launched = ls_seconds();
     LS_TRY(ls_session_run(b->session, on_rank, b));
     return b->without_floor ? ls_ok() : measure_floor(b, &b->products[1]);
@@ -216,7 +217,8 @@ ls_status ls_bench_step_run(ls_bench_step *b) {
 }
 
 void ls_bench_step_close(ls_bench_step *b) {
-    ls_shared_unmap(b->shared, b->shared_bytes);
+    free(b->times);
+    free(b->seconds);
     free(b->predicted);
     free(b->simulated);
     ls_images_destroy(&b->images);

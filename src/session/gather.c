@@ -1,0 +1,146 @@
+/*
+ * Putting tensors together. A rank's part is dense: it holds some of the sequences, and of each the tokens that the
+ * layout gives it. So any piece of a rank's bytes is a few rows of the whole array, and any rank can say which.
+ */
+#include "session/gather.h"
+
+#include <string.h>
+
+typedef struct gathering {
+    const ls_rank *rank;
+    const ls_binding *binding;
+    int tokens;    /* the dimension that is cut along the sequence; -1: none */
+    int64_t row;   /* bytes of one token with all dimensions inside; without such a dimension, of all that is whole */
+    int64_t outer; /* rows of tokens (or of `row` bytes) of a rank: the product of the dimensions outside */
+    ls_rows_write write;
+    void *context;
+} gathering;
+
+/* --- whose part counts -------------------------------------------------------------------------------------------- */
+
+static bool is_cut_along(const ls_binding *binding, ls_axis axis) {
+    const ls_factor factor = axis == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE;
+    for (int i = 0; i < binding->shape.ndim; i++) {
+        if (binding->cut[i] && binding->shape.dim[i].factor == factor) return true;
+    }
+    return false;
+}
+
+/* Of ranks that hold equal copies, whether this is the first. */
+static bool contributes(const ls_rank *rank, const ls_binding *binding) {
+    for (int a = 0; a < LS_AXES; a++) {
+        if (!binding->partial[a] && !is_cut_along(binding, (ls_axis)a) &&
+            ls_mesh_coordinate(&rank->image->mesh, rank->rank, (ls_axis)a) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* --- where a part lies -------------------------------------------------------------------------------------------- */
+
+static gathering gathering_of(const ls_rank *rank, const ls_binding *binding) {
+    gathering g = {.rank = rank, .binding = binding, .tokens = -1, .outer = 1};
+    const ls_view *local = &binding->operand.view;
+    int inside = 0; /* the first dimension that is within a row */
+    for (int i = 0; i < binding->shape.ndim; i++) {
+        if (!binding->cut[i]) continue;
+        const bool batch = binding->shape.dim[i].factor == LS_FACTOR_BATCH;
+        LS_ASSERT(batch ? i == 0 : g.tokens < 0); /* sequences are outermost, and tokens are cut once */
+        if (!batch) g.tokens = i;
+        inside = i + 1;
+    }
+    g.row = (int64_t)ls_dtype_bytes(local->dtype);
+    for (int i = inside; i < binding->shape.ndim; i++) g.row *= local->size[i];
+    for (int i = 0; i < inside; i++) g.outer *= i == g.tokens ? 1 : local->size[i];
+    return g;
+}
+
+/* The row of the whole array at which the rows of a rank begin, where tokens count as one row. */
+static int64_t first_outer(const gathering *g, int rank) {
+    if (!g->binding->cut[0] || g->tokens == 0) return 0;
+    return g->outer * ls_mesh_coordinate(&g->rank->image->mesh, rank, LS_AXIS_DP);
+}
+
+/* Writes the first rows of some bytes of a rank's part, from byte `at` of it on. *written: how many bytes these are. */
+static ls_status write_some(const gathering *g, int rank, int64_t at, const char *data, int64_t bytes,
+                            int64_t *written) {
+    static const ls_layout_run alone = {0, 1, 1};
+    const ls_layout *layout = &g->rank->image->layout;
+    const int place = ls_mesh_sequence_index(&g->rank->image->mesh, rank);
+    const ls_layout_run *run = &alone;
+    const bool cut = g->tokens >= 0;
+    const int64_t held = cut ? ls_layout_count(layout, place) : 1, all = cut ? layout->S : 1;
+    const int64_t outer = at / (held * g->row) + first_outer(g, rank), skip = at % g->row;
+    int64_t token = at / g->row % held;
+    if (cut) (void)ls_layout_runs(layout, place, &run);
+    for (; token >= run->count; run++) token -= run->count;
+    const int64_t begin = (outer * all + run->first + token * run->step) * g->row + skip;
+    const int64_t in_run = (run->count - token) * g->row - skip;
+    ls_range rows = ls_range_flat((size_t)begin, (size_t)ls_min(bytes, run->step == 1 ? in_run : g->row - skip));
+    if (run->step != 1 && skip == 0 && bytes >= g->row) {
+        rows.count[0] = ls_min(bytes, in_run) / g->row;
+        rows.stride[0] = run->step * g->row;
+    }
+    *written = (int64_t)ls_range_bytes(&rows);
+    return g->write(g->context, &rows, data);
+}
+
+/* --- gathering ---------------------------------------------------------------------------------------------------- */
+
+static ls_status give_part(void *context, size_t at, void *out, size_t bytes) {
+    const gathering *g = context;
+    memcpy(out, (const char *)ls_executor_address(g->rank->executor, &g->binding->operand) + at, bytes);
+    return ls_ok();
+}
+
+static ls_status take_part(void *context, int rank, size_t at, const void *data, size_t bytes) {
+    const gathering *g = context;
+    for (int64_t done = 0, more; done < (int64_t)bytes; done += more)
+        LS_TRY(write_some(g, rank, (int64_t)at + done, (const char *)data + done, (int64_t)bytes - done, &more));
+    return ls_ok();
+}
+
+ls_status ls_rank_gather(const ls_rank *rank, const ls_binding *binding, bool everywhere, ls_rows_write write,
+                         void *context) {
+    gathering g = gathering_of(rank, binding);
+    g.write = write;
+    g.context = context;
+    const ls_view *local = &binding->operand.view;
+    const size_t bytes = ls_dtype_bytes(local->dtype) * (size_t)ls_view_elements(local);
+    return ls_comm_gather(rank->comm,
+                          &(ls_comm_pieces){.bytes = contributes(rank, binding) ? bytes : 0,
+                                            .give = give_part,
+                                            .take = write != NULL ? take_part : NULL,
+                                            .context = &g},
+                          everywhere);
+}
+
+/* --- whole arrays ------------------------------------------------------------------------------------------------- */
+
+/* The context of the two writers. */
+typedef struct whole_array {
+    ls_comm *comm;
+    void *data;
+} whole_array;
+
+static ls_status write_here(void *context, const ls_range *rows, const void *data) {
+    const whole_array *whole = context;
+    const ls_range all = ls_range_flat(0, ls_range_bytes(rows));
+    ls_range_copy(whole->data, rows, data, &all);
+    return ls_ok();
+}
+
+static ls_status write_home(void *context, const ls_range *rows, const void *data) {
+    const whole_array *whole = context;
+    return ls_comm_send_rows_home(whole->comm, whole->data, rows, data);
+}
+
+ls_status ls_rank_gather_tensor(const ls_rank *rank, const ls_binding *binding, void *whole) {
+    whole_array to = {rank->comm, whole};
+    return ls_rank_gather(rank, binding, false, write_here, &to);
+}
+
+ls_status ls_rank_gather_tensor_home(const ls_rank *rank, const ls_binding *binding, void *whole) {
+    whole_array to = {rank->comm, whole};
+    return ls_rank_gather(rank, binding, false, write_home, &to);
+}
