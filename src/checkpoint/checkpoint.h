@@ -41,12 +41,16 @@ LS_MUST_USE ls_status ls_checkpoint_bytes(const ls_image *image, const char *con
 
 /*
  * Loads parameters and optimiser state into the executor's buffers, at any mesh. Called by all ranks. Every piece is
- * compared with its hash: a corrupted file is LS_INVALID and names the file and the piece.
+ * compared with its hash, by one of them: a corrupted file is LS_INVALID and names the file and the piece.
  */
 LS_MUST_USE ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, ls_train_state *out);
 
-/* The weights of a checkpoint as a source, for jobs that do not train. */
-LS_MUST_USE ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_weight_source *out);
+/*
+ * The weights of a checkpoint as a source, for jobs that do not train. With comm, called by all ranks: each checks its
+ * share of the file, so the weights are good only if it succeeds on every rank. NULL: checks all.
+ */
+LS_MUST_USE ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_comm *comm,
+                                            ls_weight_source *out);
 
 /* ---- the checkpoints in a folder; functions that change it are called by one rank ---- */
 

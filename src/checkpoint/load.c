@@ -1,6 +1,7 @@
 /*
- * Loading a checkpoint, at any mesh. Every rank checks the pieces that it will read; together the ranks read all of
- * them. When all checks succeeded on every rank, the ranks fill their buffers.
+ * Loading a checkpoint, at any mesh. Every rank checks its share of the pieces of the weights, and the pieces of its
+ * shard of the optimiser's state; together the ranks check all of them. When all checks succeeded on every rank, the
+ * ranks fill their buffers.
  */
 #include "checkpoint/checkpoint_impl.h"
 
@@ -21,15 +22,15 @@ static bool touches(const ls_named_piece *piece, const extent *extents, int n) {
 }
 
 /*
- * Checks the pieces that touch any of the extents. comm (may be NULL) is ticked, so that peers know that this rank is
- * alive.
+ * Checks the pieces that touch any of the extents, of these only those from `first` on, one in `every`. comm (may be
+ * NULL) is ticked, so that peers know that this rank is alive.
  */
-static ls_status check_pieces(const char *path, const ls_recorded_file *file, const extent *extents, int n,
-                              ls_comm *comm) {
+static ls_status check_pieces(const char *path, const ls_recorded_file *file, const extent *extents, int n, int first,
+                              int every, ls_comm *comm) {
     ls_file_map map;
     LS_TRY(ls_file_map_open(path, &map));
     ls_status status = ls_piece_check_length(path, &map, file);
-    for (int i = 0; i < file->n_pieces && status.code == LS_OK; i++) {
+    for (int i = first; i < file->n_pieces && status.code == LS_OK; i += every) {
         const ls_named_piece *piece = &file->pieces[i];
         if (!touches(piece, extents, n)) continue;
         status = ls_piece_check(path, &map, piece);
@@ -39,13 +40,14 @@ static ls_status check_pieces(const char *path, const ls_recorded_file *file, co
     return status;
 }
 
-static const extent everything = {0, INT64_MAX};
-
+/* Checks this rank's share of a file; without comm, all of it. */
 static ls_status check_file(const char *folder, const ls_checkpoint_record *record, int file, ls_comm *comm) {
+    static const extent everything = {0, INT64_MAX};
+    const int rank = comm != NULL ? ls_comm_rank(comm) : 0, ranks = comm != NULL ? ls_comm_size(comm) : 1;
     LS_PATH path = NULL;
     if (record->file[file].bytes == 0) return ls_ok();
     LS_TRY(ls_path_join(folder, ls_checkpoint_file_name(file), &path));
-    return check_pieces(path, &record->file[file], &everything, 1, comm);
+    return check_pieces(path, &record->file[file], &everything, 1, rank, ranks, comm);
 }
 
 static ls_status open_weights(const char *folder, const ls_image *image, ls_weight_source *out) {
@@ -54,11 +56,11 @@ static ls_status open_weights(const char *folder, const ls_image *image, ls_weig
     return ls_weights_open_file(path, image, out);
 }
 
-ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_weight_source *out) {
+ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_comm *comm, ls_weight_source *out) {
     ls_arena *arena = ls_arena_create();
     ls_checkpoint_record record;
     ls_status status = ls_record_read(path, arena, &record);
-    if (status.code == LS_OK) status = check_file(path, &record, LS_CHECKPOINT_MODEL, NULL);
+    if (status.code == LS_OK) status = check_file(path, &record, LS_CHECKPOINT_MODEL, comm);
     if (status.code == LS_OK) status = open_weights(path, image, out);
     ls_arena_destroy(arena);
     return status;
@@ -93,7 +95,7 @@ static ls_status check_optimizer(loading *l) {
     LS_PATH path = NULL;
     int n = 0;
     LS_TRY(ls_path_join(l->folder, ls_checkpoint_file_name(LS_CHECKPOINT_OPTIMIZER), &path));
-    LS_TRY(check_pieces(path, file, &header, 1, l->comm));
+    LS_TRY(check_pieces(path, file, &header, 1, 0, 1, l->comm));
     LS_TRY(ls_st_open(path, &l->optimizer));
     if (ls_st_count(l->optimizer) == 0)
         return ls_error(LS_INVALID, "%s: it has no tensor, expected the optimiser's state of each parameter", path);
@@ -114,7 +116,7 @@ static ls_status check_optimizer(loading *l) {
             }
         }
     }
-    return check_pieces(path, file, extents, n, l->comm);
+    return check_pieces(path, file, extents, n, 0, 1, l->comm);
 }
 
 static ls_status fill_optimizer(const loading *l) {

@@ -488,7 +488,7 @@ static void test_weights(void **state) {
     ls_graph *g = ls_graph_create(LS_F64);
     assert_ok(ls_model_open(*state, &model));
     assert_ok(make_image(&other, model, g, 0, &image));
-    assert_ok(ls_checkpoint_weights(path, image, &source));
+    assert_ok(ls_checkpoint_weights(path, image, NULL, &source));
     assert_true(ls_weights_from_file(&source));
     const ls_flat *flat = &image->flats[image->n_flats - 1];
     assert_ok(source.read(source.context, flat, 4, 3, x));
@@ -498,7 +498,7 @@ static void test_weights(void **state) {
     LS_PATH file = NULL;
     assert_ok(ls_path_join(path, "model.safetensors", &file));
     flip(file, 3000);
-    assert_error(ls_checkpoint_weights(path, image, &source), LS_INVALID, "model.safetensors", "corrupted");
+    assert_error(ls_checkpoint_weights(path, image, NULL, &source), LS_INVALID, "model.safetensors", "corrupted");
     ls_image_destroy(image);
     ls_graph_destroy(g);
     ls_model_close(model);
