@@ -169,8 +169,8 @@ static ls_status check(loading *l) {
 
 static ls_status fill(loading *l) {
     const ls_weight_source source = {.read = read_and_tick, .context = l, .convert = convert_and_tick};
-    LS_TRY(ls_weights_fill(l->executor, &source));
-    return fill_optimizer(l);
+    LS_TRY(ls_weights_fill_shared(l->executor, l->comm, &source));
+    return ls_comm_agree(l->comm, fill_optimizer(l));
 }
 
 ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, ls_train_state *out) {
@@ -181,7 +181,7 @@ ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *p
                  .arena = ls_arena_create(),
                  .self = pthread_self()};
     ls_status status = ls_comm_agree(comm, check(&l));
-    if (status.code == LS_OK) status = ls_comm_agree(comm, fill(&l));
+    if (status.code == LS_OK) status = fill(&l);
     if (status.code == LS_OK) *out = l.record.state;
     ls_weights_close(&l.weights);
     ls_st_close(l.optimizer);

@@ -167,7 +167,7 @@ static ls_status count_memory(generation *g, const ls_rank *rank) {
 
 static ls_status on_rank(ls_rank *rank, void *context) {
     generation *g = context;
-    LS_TRY(ls_comm_agree(rank->comm, ls_trained_fill(&g->trained, rank, g->job->seed)));
+    LS_TRY(ls_trained_fill(&g->trained, rank, g->job->seed));
     const double began = ls_seconds();
     /* Also for a prompt of one token, before which nothing is known: a cache is made before it is read. */
     LS_TRY(ls_decoder_prefill(&g->decoder, rank, g->ids, ls_max(g->n_prompt - 1, 0)));

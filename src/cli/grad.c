@@ -74,11 +74,11 @@ static ls_status plan_file(grad_run *r, const ls_image *image) {
 
 static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
     ls_weight_source source;
-    LS_TRY(ls_model_weights(r->model, rank->image, r->job->seed, &source));
+    LS_TRY(ls_comm_agree(rank->comm, ls_model_weights(r->model, rank->image, r->job->seed, &source)));
     if (rank->rank == 0 && !ls_weights_from_file(&source))
         ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_folder(r->model),
                (unsigned long long)r->job->seed);
-    const ls_status status = ls_weights_fill(rank->executor, &source);
+    const ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source);
     ls_weights_close(&source);
     return status;
 }

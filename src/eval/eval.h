@@ -33,7 +33,10 @@ LS_MUST_USE ls_status ls_trained_open_changed(const char *model, const char *che
                                               ls_trained *out);
 void ls_trained_close(ls_trained *trained); /* a zeroed one is allowed */
 
-/* Loads the weights into a rank's memory. A model without weights gets random ones from seed, and rank 0 logs it. */
+/*
+ * Loads the weights into the ranks' memory. Collective; all ranks return the same failure. A model without weights gets
+ * random ones from seed, and rank 0 logs it.
+ */
 LS_MUST_USE ls_status ls_trained_fill(const ls_trained *trained, const ls_rank *rank, uint64_t seed);
 
 /* --- text.c ------------------------------------------------------------------------------------------------------- */

@@ -72,7 +72,7 @@ static ls_status score_text(evaluation *e, const ls_rank *rank) {
 
 static ls_status on_rank(ls_rank *rank, void *context) {
     evaluation *e = context;
-    LS_TRY(ls_comm_agree(rank->comm, ls_trained_fill(e->trained, rank, e->options->seed)));
+    LS_TRY(ls_trained_fill(e->trained, rank, e->options->seed));
     return score_text(e, rank);
 }
 

@@ -203,7 +203,7 @@ static ls_status ask_all(const asking *a, const ls_rank *rank, int32_t *ids) {
 
 static ls_status on_rank(ls_rank *rank, void *context) {
     const asking *a = context;
-    LS_TRY(ls_comm_agree(rank->comm, ls_trained_fill(a->trained, rank, a->options->seed)));
+    LS_TRY(ls_trained_fill(a->trained, rank, a->options->seed));
     int32_t *ids = malloc(sizeof *ids * (size_t)a->haystack.length);
     if (ids == NULL)
         return ls_error(LS_NO_MEMORY, "no memory for a text of %lld tokens", (long long)a->haystack.length);

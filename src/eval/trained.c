@@ -53,12 +53,13 @@ void ls_trained_close(ls_trained *t) {
 
 ls_status ls_trained_fill(const ls_trained *t, const ls_rank *rank, uint64_t seed) {
     ls_weight_source source;
-    LS_TRY(t->checkpoint != NULL ? ls_checkpoint_weights(t->checkpoint, rank->image, rank->comm, &source)
-                                 : ls_model_weights(t->model, rank->image, seed, &source));
+    LS_TRY(ls_comm_agree(rank->comm, t->checkpoint != NULL
+                                         ? ls_checkpoint_weights(t->checkpoint, rank->image, rank->comm, &source)
+                                         : ls_model_weights(t->model, rank->image, seed, &source)));
     if (rank->rank == 0 && t->checkpoint == NULL && !ls_weights_from_file(&source))
         ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_folder(t->model),
                (unsigned long long)seed);
-    const ls_status status = ls_weights_fill(rank->executor, &source);
+    const ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source);
     ls_weights_close(&source);
     return status;
 }

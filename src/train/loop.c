@@ -35,18 +35,18 @@ typedef struct loop {
 
 static ls_status fresh_weights(const loop *l) {
     ls_weight_source source;
-    LS_TRY(ls_model_weights(l->t->model, l->rank->image, l->t->options.seed, &source));
+    LS_TRY(ls_comm_agree(l->rank->comm, ls_model_weights(l->t->model, l->rank->image, l->t->options.seed, &source)));
     if (l->rank->rank == 0 && ls_weights_from_file(&source))
         ls_log("weights: the *.safetensors of %s", ls_model_folder(l->t->model));
     else if (l->rank->rank == 0)
         ls_log("weights: random, from seed %llu", (unsigned long long)l->t->options.seed);
-    const ls_status status = ls_weights_fill(l->rank->executor, &source);
+    const ls_status status = ls_weights_fill_shared(l->rank->executor, l->rank->comm, &source);
     ls_weights_close(&source);
     return status;
 }
 
 static ls_status set_weights(const loop *l) {
-    if (l->t->resumed_from == NULL) return ls_comm_agree(l->rank->comm, fresh_weights(l));
+    if (l->t->resumed_from == NULL) return fresh_weights(l);
     ls_train_state state;
     return ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from, &state);
 }

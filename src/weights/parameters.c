@@ -15,10 +15,20 @@ enum {
 
 /* ---- filling ---- */
 
+/* What is filled of the elements of a chunk. */
+enum { PARAMETERS = 1, MASTERS = 2 /* where this rank's shard has them */ };
+
 typedef struct chunk {
     const ls_flat *flat;
     int64_t start, count; /* within the parameter */
+    int what;
 } chunk;
+
+/* The elements to fill. */
+typedef struct extent {
+    int64_t start, end; /* in the flat space */
+    int what;
+} extent;
 
 typedef struct filling {
     ls_executor *executor;
@@ -45,19 +55,23 @@ static void store(const double *x, int64_t n, ls_dtype dtype, char *to, int64_t 
     }
 }
 
-void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count, const double *values) {
+static void store_chunk(ls_executor *executor, const chunk *c, const double *values) {
     const ls_image *image = ls_executor_image(executor);
     char *parameters = ls_executor_tensor(executor, LS_BIND_PARAMETERS);
     LS_ASSERT(parameters != NULL);
-    const int64_t at = flat->start + start;
-    store(values, count, image->dtype, parameters, at);
-    if (image->dtype == image->accumulator) return; /* the parameters are their own masters */
+    const int64_t at = c->flat->start + c->start, count = c->count;
+    if (c->what & PARAMETERS) store(values, count, image->dtype, parameters, at);
+    if (!(c->what & MASTERS) || image->dtype == image->accumulator) return; /* they may be their own masters */
     char *master = ls_executor_tensor(executor, LS_BIND_MASTER);
     for (int p = 0; p < image->n_pieces && master != NULL; p++) {
         const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(executor));
         const ls_flat_piece part = ls_piece_within(&piece, at, count);
         if (part.count > 0) store(values + (part.start - at), part.count, image->accumulator, master, part.at);
     }
+}
+
+void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count, const double *values) {
+    store_chunk(executor, &(chunk){flat, start, count, PARAMETERS | MASTERS}, values);
 }
 
 static void record_error(filling *f, ls_status status) {
@@ -69,7 +83,7 @@ static void record_error(filling *f, ls_status status) {
 
 static ls_status read_chunk(const filling *f, const chunk *c, double *x) {
     LS_TRY(f->source->read(f->source->context, c->flat, c->start, c->count, x));
-    ls_weights_store(f->executor, c->flat, c->start, c->count, x);
+    store_chunk(f->executor, c, x);
     return ls_ok();
 }
 
@@ -81,9 +95,10 @@ static ls_status convert_chunk(const filling *f, const chunk *c) {
     char *master = ls_executor_tensor(f->executor, LS_BIND_MASTER);
     LS_ASSERT(parameters != NULL);
     const int64_t at = c->flat->start + c->start;
-    LS_TRY(source->convert(source->context, c->flat, c->start, c->count, image->dtype,
-                           parameters + (size_t)at * ls_dtype_bytes(image->dtype)));
-    if (image->dtype == image->accumulator) return ls_ok(); /* the parameters are their own masters */
+    if (c->what & PARAMETERS)
+        LS_TRY(source->convert(source->context, c->flat, c->start, c->count, image->dtype,
+                               parameters + (size_t)at * ls_dtype_bytes(image->dtype)));
+    if (!(c->what & MASTERS) || image->dtype == image->accumulator) return ls_ok(); /* they may be their own masters */
     for (int p = 0; p < image->n_pieces && master != NULL; p++) {
         const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(f->executor));
         const ls_flat_piece part = ls_piece_within(&piece, at, c->count);
@@ -103,29 +118,36 @@ static void fill_chunk(void *context, int i, int thread) {
     if (status.code != LS_OK) record_error(f, status);
 }
 
-/* Cuts all parameters into chunks of at most `most` elements and returns their number. chunks NULL: only counts. */
-static int cut_chunks(const ls_image *image, int64_t most, chunk *chunks) {
+/* Cuts an extent into chunks of at most `most` elements and returns their number. chunks NULL: only counts. */
+static int cut_extent(const ls_image *image, const extent *e, int64_t most, chunk *chunks) {
     int n = 0;
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
-        for (int64_t start = 0; start < flat->count; start += most, n++)
-            if (chunks != NULL) chunks[n] = (chunk){flat, start, ls_min(most, flat->count - start)};
+        const int64_t end = ls_min(e->end - flat->start, flat->count);
+        for (int64_t start = ls_max(e->start - flat->start, 0); start < end; start += most, n++)
+            if (chunks != NULL) chunks[n] = (chunk){flat, start, ls_min(most, end - start), e->what};
     }
     return n;
 }
 
-ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source) {
+static int cut_extents(const ls_image *image, const extent *extents, int n_extents, int64_t most, chunk *chunks) {
+    int n = 0;
+    for (int e = 0; e < n_extents; e++) n += cut_extent(image, &extents[e], most, chunks != NULL ? chunks + n : NULL);
+    return n;
+}
+
+static ls_status fill(ls_executor *executor, const ls_weight_source *source, const extent *extents, int n_extents) {
     const ls_image *image = ls_executor_image(executor);
     const bool direct = source->convert != NULL;
     const int64_t most = direct ? CONVERT_COUNT : READ_COUNT;
-    const int n = cut_chunks(image, most, NULL);
+    const int n = cut_extents(image, extents, n_extents, most, NULL);
     if (n == 0) return ls_ok();
     const size_t room = (size_t)ls_pool_threads(ls_executor_pool(executor)) * READ_COUNT;
     chunk *chunks = malloc(sizeof *chunks * (size_t)n);
     double *numbers = direct ? NULL : malloc(sizeof *numbers * room);
     filling f = {.executor = executor, .source = source, .chunks = chunks, .numbers = numbers, .status = ls_ok()};
     if (chunks != NULL && (direct || numbers != NULL)) {
-        (void)cut_chunks(image, most, chunks);
+        (void)cut_extents(image, extents, n_extents, most, chunks);
         pthread_mutex_init(&f.lock, NULL);
         ls_pool_run(ls_executor_pool(executor), n, fill_chunk, &f);
         pthread_mutex_destroy(&f.lock);
@@ -135,6 +157,71 @@ ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source)
     free(chunks);
     free(numbers);
     return f.status;
+}
+
+ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source) {
+    return fill(executor, source, &(extent){0, INT64_MAX, PARAMETERS | MASTERS}, 1);
+}
+
+/* ---- filling together ---- */
+
+typedef struct sharing {
+    ls_executor *executor;
+    int ranks;
+    int64_t elements; /* of all parameters */
+} sharing;
+
+/* The first element of a rank's share; rank may be `ranks`. */
+static int64_t share_start(const sharing *s, int rank) {
+    return s->elements / s->ranks * rank + ls_min(s->elements % s->ranks, rank);
+}
+
+/* This rank's share of the parameters, and its shard of the masters. */
+static ls_status fill_own(const sharing *s, const ls_weight_source *source) {
+    const ls_image *image = ls_executor_image(s->executor);
+    const int rank = ls_executor_rank(s->executor);
+    extent *own = malloc(sizeof *own * (size_t)(image->n_pieces + 1));
+    if (own == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d parts of parameters", image->n_pieces + 1);
+    own[0] = (extent){share_start(s, rank), share_start(s, rank + 1), PARAMETERS};
+    const bool masters = image->dtype != image->accumulator && ls_executor_tensor(s->executor, LS_BIND_MASTER) != NULL;
+    int n = 1;
+    for (int p = 0; p < image->n_pieces && masters; p++) {
+        const ls_flat_piece piece = ls_image_piece(image, p, rank);
+        own[n++] = (extent){piece.start, piece.start + piece.count, MASTERS};
+    }
+    const ls_status status = fill(s->executor, source, own, n);
+    free(own);
+    return status;
+}
+
+/* Byte `at` of a rank's share. */
+static char *share_address(const sharing *s, int rank, size_t at) {
+    const size_t size = ls_dtype_bytes(ls_executor_image(s->executor)->dtype);
+    return (char *)ls_executor_tensor(s->executor, LS_BIND_PARAMETERS) + (size_t)share_start(s, rank) * size + at;
+}
+
+static ls_status give_share(void *context, size_t at, void *out, size_t bytes) {
+    const sharing *s = context;
+    memcpy(out, share_address(s, ls_executor_rank(s->executor), at), bytes);
+    return ls_ok();
+}
+
+static ls_status take_share(void *context, int rank, size_t at, const void *data, size_t bytes) {
+    const sharing *s = context;
+    if (rank != ls_executor_rank(s->executor)) memcpy(share_address(s, rank, at), data, bytes);
+    return ls_ok();
+}
+
+ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source) {
+    const ls_image *image = ls_executor_image(executor);
+    sharing s = {.executor = executor, .ranks = ls_comm_size(comm)};
+    for (int i = 0; i < image->n_flats; i++)
+        s.elements = ls_max(s.elements, image->flats[i].start + image->flats[i].count);
+    if (s.ranks == 1) return ls_weights_fill(executor, source);
+    LS_TRY(ls_comm_agree(comm, fill_own(&s, source)));
+    const int rank = ls_comm_rank(comm);
+    const size_t bytes = ls_dtype_bytes(image->dtype) * (size_t)(share_start(&s, rank + 1) - share_start(&s, rank));
+    return ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_share, take_share, &s}, true);
 }
 
 /* ---- numbers that are not finite ---- */

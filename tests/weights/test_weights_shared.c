@@ -1,0 +1,121 @@
+/* Weights that the ranks fill together have the bits of those that each fills alone, and each reads only its share. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "support/train.h"
+
+#include "model/model.h"
+#include "weights/weights.h"
+
+enum { MOST_RANKS = 5 };
+
+/* A source that counts what is taken from it. */
+typedef struct counted {
+    ls_weight_source source;
+    _Atomic int64_t elements;
+    int64_t fails_from; /* of the flat space; -1: nowhere */
+} counted;
+
+static ls_status read_counted(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
+    counted *c = context;
+    atomic_fetch_add(&c->elements, count);
+    if (c->fails_from >= 0 && flat->start + start + count > c->fails_from) return ls_error(LS_IO, "a bad block");
+    return c->source.read(c->source.context, flat, start, count, out);
+}
+
+typedef struct work {
+    const ls_model *model;
+    int64_t taken[MOST_RANKS]; /* elements, by rank */
+    bool fails;
+} work;
+
+static int64_t elements_of(const ls_image *image) {
+    int64_t n = 0;
+    for (int i = 0; i < image->n_flats; i++) n += image->flats[i].count;
+    return n;
+}
+
+/* Compares the parameters, and the masters if there are some, with those that this rank fills alone. */
+static ls_status compare(const ls_rank *rank, ls_weight_source *source) {
+    const ls_image *image = rank->image;
+    const char *names[] = {LS_BIND_PARAMETERS, LS_BIND_MASTER};
+    char *copy[LS_COUNT(names)] = {NULL};
+    size_t bytes[LS_COUNT(names)] = {0};
+    for (size_t i = 0; i < LS_COUNT(names); i++) {
+        const ls_binding *binding = ls_image_find(image, names[i]);
+        if (binding == NULL) continue;
+        const ls_view *view = &binding->operand.view;
+        bytes[i] = ls_dtype_bytes(view->dtype) * (size_t)ls_view_elements(view);
+        copy[i] = malloc(bytes[i]);
+        memcpy(copy[i], ls_executor_tensor(rank->executor, names[i]), bytes[i]);
+        memset(ls_executor_tensor(rank->executor, names[i]), 0, bytes[i]);
+    }
+    ls_status status = ls_weights_fill(rank->executor, source);
+    for (size_t i = 0; i < LS_COUNT(names); i++) {
+        if (copy[i] != NULL && memcmp(copy[i], ls_executor_tensor(rank->executor, names[i]), bytes[i]) != 0)
+            status = ls_error(LS_INVALID, "%s differs", names[i]);
+        free(copy[i]);
+    }
+    return status;
+}
+
+static ls_status on_rank(ls_rank *rank, void *context) {
+    work *w = context;
+    counted c = {.fails_from = w->fails ? elements_of(rank->image) - 1 : -1};
+    LS_TRY(ls_model_weights(w->model, rank->image, 11, &c.source));
+    const ls_weight_source source = {.read = read_counted, .context = &c};
+    ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source);
+    w->taken[rank->rank] = c.elements;
+    if (status.code == LS_OK) status = compare(rank, &c.source);
+    ls_weights_close(&c.source);
+    return status;
+}
+
+static void run(void **state, ls_dtype dtype, int ranks, bool fails) {
+    work w = {.fails = fails};
+    ls_model *model;
+    ls_language_model lm;
+    ls_graph *graph = ls_graph_create(dtype);
+    assert_ok(ls_model_open(tiny_model(state), &model));
+    assert_ok(ls_model_build(model, graph, 1, 32, true, &lm));
+    const ls_job job = {.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, false)};
+    const ls_spread spread = {.ranks = ranks, .threads = 2, .as_threads = true};
+    ls_session *session;
+    w.model = model;
+    assert_ok(ls_session_open(&job, &spread, &session));
+    const int64_t all = elements_of(ls_session_image(session));
+    const ls_status status = ls_session_run(session, on_rank, &w);
+    if (fails)
+        assert_error(status, LS_IO, "a bad block", "rank ");
+    else
+        assert_ok(status);
+    /* A rank's share, and in bf16 also its masters; shares are cut where padding lies, too. */
+    const int64_t most = ranks == 1 ? all : (all / ranks + 4096) * (dtype == LS_BF16 ? 2 : 1);
+    for (int r = 0; r < ranks; r++) assert_in_range(w.taken[r], all / ranks / 2, most);
+    ls_session_close(session);
+    ls_graph_destroy(graph);
+    ls_model_close(model);
+}
+
+static void test_shares(void **state) {
+    for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
+        run(state, LS_F32, ranks, false);
+        run(state, LS_BF16, ranks, false);
+    }
+}
+
+/* The last element cannot be read: all ranks fail, and name the rank that should have read it. */
+static void test_failure(void **state) { run(state, LS_F32, 3, true); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_shares, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(test_failure, scratch_make, scratch_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
