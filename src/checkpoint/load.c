@@ -167,13 +167,14 @@ static ls_status check(loading *l) {
     return l->image->n_states > 0 ? check_optimizer(l) : ls_ok();
 }
 
-static ls_status fill(loading *l) {
+static ls_status fill(loading *l, double *exchange) {
     const ls_weight_source source = {.read = read_and_tick, .context = l, .convert = convert_and_tick};
-    LS_TRY(ls_weights_fill_shared(l->executor, l->comm, &source));
+    LS_TRY(ls_weights_fill_shared(l->executor, l->comm, &source, exchange));
     return ls_comm_agree(l->comm, fill_optimizer(l));
 }
 
-ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, ls_train_state *out) {
+ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, ls_train_state *out,
+                             double *exchange) {
     loading l = {.executor = executor,
                  .image = ls_executor_image(executor),
                  .comm = comm,
@@ -181,7 +182,7 @@ ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *p
                  .arena = ls_arena_create(),
                  .self = pthread_self()};
     ls_status status = ls_comm_agree(comm, check(&l));
-    if (status.code == LS_OK) status = fill(&l);
+    if (status.code == LS_OK) status = fill(&l, exchange);
     if (status.code == LS_OK) *out = l.record.state;
     ls_weights_close(&l.weights);
     ls_st_close(l.optimizer);

@@ -78,7 +78,7 @@ static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
     if (rank->rank == 0 && !ls_weights_from_file(&source))
         ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_folder(r->model),
                (unsigned long long)r->job->seed);
-    const ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source);
+    const ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source, NULL);
     ls_weights_close(&source);
     return status;
 }

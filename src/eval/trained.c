@@ -59,7 +59,7 @@ ls_status ls_trained_fill(const ls_trained *t, const ls_rank *rank, uint64_t see
     if (rank->rank == 0 && t->checkpoint == NULL && !ls_weights_from_file(&source))
         ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_folder(t->model),
                (unsigned long long)seed);
-    const ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source);
+    const ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source, NULL);
     ls_weights_close(&source);
     return status;
 }

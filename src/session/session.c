@@ -22,6 +22,7 @@ struct ls_session {
     ls_image *image;      /* of class 0; a rank of another class compiles its own */
     ls_rank_bytes *bytes; /* by class */
     ls_world *world;
+    double prove_seconds; /* to compile and prove all classes */
     double wait_timeout;
     bool as_threads;
     ls_rank_work work; /* set while ls_session_run is active, as is context */
@@ -124,11 +125,13 @@ static ls_status make_world(ls_session *s) {
 }
 
 static ls_status set_up(ls_session *s, const ls_spread *spread) {
+    const double began = ls_seconds();
     s->arena = ls_arena_create();
     LS_TRY(ls_compile_layout(s->job, &s->plan.target, s->arena, &s->layout));
     s->plan.target.made = &s->layout;
     s->bytes = LS_NEW_ARRAY(s->arena, ls_rank_bytes, ls_class_count(&s->plan.target.mesh));
     LS_TRY(ls_compile_proved(s->job, &s->plan.target, count_bytes, s, &s->image));
+    s->prove_seconds = ls_seconds() - began;
     s->wait_timeout = spread->wait_timeout > 0 ? spread->wait_timeout : WAIT_TIMEOUT_SECONDS;
     s->as_threads = spread->as_threads;
     return make_world(s);
@@ -210,16 +213,25 @@ static ls_status compare_images(const ls_image *image, ls_comm *comm) {
     return ls_comm_agree(comm, status);
 }
 
-static ls_status work_on_image(const ls_session *s, const ls_image *image, ls_comm *comm) {
+static void keep_longest(void *into, const void *from, size_t bytes) {
+    (void)bytes;
+    if (*(const double *)from > *(double *)into) *(double *)into = *(const double *)from;
+}
+
+static ls_status work_on_image(const ls_session *s, const ls_image *image, ls_comm *comm, double compile_seconds) {
     LS_TRY(compare_images(image, comm));
+    LS_TRY(ls_comm_reduce(comm, &compile_seconds, sizeof compile_seconds, keep_longest));
+    const double compared = ls_seconds();
     ls_rank rank = {.rank = ls_comm_rank(comm),
                     .ranks = ls_comm_size(comm),
                     .comm = comm,
                     .image = image,
                     .micro = ls_program_find(image, LS_PROGRAM_MICRO),
                     .step = ls_program_find(image, LS_PROGRAM_STEP),
-                    .evaluate = ls_program_find(image, LS_PROGRAM_EVALUATE)};
+                    .evaluate = ls_program_find(image, LS_PROGRAM_EVALUATE),
+                    .compile_seconds = compile_seconds};
     LS_TRY(ls_executor_create(image, comm, &rank.executor));
+    rank.prepare_seconds = ls_seconds() - compared;
     const ls_status status = s->work(&rank, s->context);
     ls_executor_destroy(rank.executor);
     return status;
@@ -230,10 +242,11 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     const ls_session *s = context;
     ls_target target = s->plan.target;
     target.rank = ls_class_of(&target.mesh, ls_comm_rank(comm));
-    if (target.rank == 0) return work_on_image(s, s->image, comm);
+    if (target.rank == 0) return work_on_image(s, s->image, comm, 0);
+    const double began = ls_seconds();
     ls_image *image;
     LS_TRY(ls_compile(s->job, &target, &image));
-    const ls_status status = work_on_image(s, image, comm);
+    const ls_status status = work_on_image(s, image, comm, ls_seconds() - began);
     ls_image_destroy(image);
     return status;
 }
@@ -249,5 +262,7 @@ ls_status ls_session_renew(ls_session *s) {
     s->world = NULL;
     return make_world(s);
 }
+
+double ls_session_prove_seconds(const ls_session *s) { return s->prove_seconds; }
 
 bool ls_session_stop_requested(const ls_session *s) { return ls_world_stop_requested(s->world); }

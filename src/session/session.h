@@ -90,5 +90,7 @@ LS_MUST_USE ls_status ls_session_run(ls_session *session, ls_rank_work work, voi
 LS_MUST_USE ls_status ls_session_renew(ls_session *session);
 /* Whether a signal (Ctrl-C) asked the ranks to stop, whatever status they returned. */
 bool ls_session_stop_requested(const ls_session *session);
+/* Seconds in which ls_session_open compiled and proved the programs of all classes. */
+double ls_session_prove_seconds(const ls_session *session);
 
 #endif

@@ -11,6 +11,9 @@ typedef struct ls_rank {
     const ls_image *image;
     ls_executor *executor;     /* its memory is zero but for the constant tables */
     int micro, step, evaluate; /* the image's programs of these names; -1: it has none */
+    double
+        compile_seconds; /* of the rank that took longest to compile its programs; 0: none did, the session has them */
+    double prepare_seconds; /* to make the executor of this rank, with the exchange of addresses */
 } ls_rank;
 
 /*

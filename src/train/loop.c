@@ -33,22 +33,23 @@ typedef struct loop {
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
-static ls_status fresh_weights(const loop *l) {
+static ls_status fresh_weights(const loop *l, double *exchange) {
     ls_weight_source source;
     LS_TRY(ls_comm_agree(l->rank->comm, ls_model_weights(l->t->model, l->rank->image, l->t->options.seed, &source)));
     if (l->rank->rank == 0 && ls_weights_from_file(&source))
         ls_log("weights: the *.safetensors of %s", ls_model_folder(l->t->model));
     else if (l->rank->rank == 0)
         ls_log("weights: random, from seed %llu", (unsigned long long)l->t->options.seed);
-    const ls_status status = ls_weights_fill_shared(l->rank->executor, l->rank->comm, &source);
+    const ls_status status = ls_weights_fill_shared(l->rank->executor, l->rank->comm, &source, exchange);
     ls_weights_close(&source);
     return status;
 }
 
-static ls_status set_weights(const loop *l) {
-    if (l->t->resumed_from == NULL) return fresh_weights(l);
+/* *exchange: the seconds in which the ranks exchanged their shares. */
+static ls_status set_weights(const loop *l, double *exchange) {
+    if (l->t->resumed_from == NULL) return fresh_weights(l, exchange);
     ls_train_state state;
-    return ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from, &state);
+    return ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from, &state, exchange);
 }
 
 /* --- around a step ------------------------------------------------------------------------------------------------ */
@@ -198,10 +199,12 @@ static ls_status run_loop(loop *l) {
     const double here = ls_seconds();
     l->start_up = l->t->start_up;
     l->start_up.touch = ls_executor_touched(l->rank->executor).seconds;
-    l->start_up.ranks = here - l->t->launched - l->start_up.touch;
+    l->start_up.compile = l->rank->compile_seconds;
+    l->start_up.prepare = l->rank->prepare_seconds - l->start_up.touch;
+    l->start_up.ranks = here - l->t->launched - l->rank->prepare_seconds;
     l->start_up.huge = ls_resident_huge(l->rank);
-    LS_TRY(set_weights(l));
-    l->start_up.weights = ls_seconds() - here;
+    LS_TRY(set_weights(l, &l->start_up.exchange));
+    l->start_up.weights = ls_seconds() - here - l->start_up.exchange;
     LS_TRY(start_trace(l));
     LS_TRY(ls_saves_begin(&l->saves));
     l->progress = ls_progress_start("training", o->steps);

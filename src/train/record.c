@@ -196,9 +196,13 @@ static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
     ls_json_open_object(w, "start_up");
     ls_json_put_double(w, "read_seconds", s->read);
     ls_json_put_double(w, "plan_seconds", s->plan);
+    ls_json_put_double(w, "prove_seconds", s->prove);
     ls_json_put_double(w, "ranks_seconds", s->ranks);
+    ls_json_put_double(w, "compile_seconds", s->compile);
+    ls_json_put_double(w, "prepare_seconds", s->prepare);
     ls_json_put_double(w, "touch_seconds", s->touch);
     ls_json_put_double(w, "weights_seconds", s->weights);
+    ls_json_put_double(w, "exchange_seconds", s->exchange);
     ls_json_put_int(w, "huge_page_bytes", s->huge);
     ls_json_close(w);
 }

@@ -348,7 +348,8 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     LS_TRY(ls_folder_make(t));
     t->start_up.read = ls_seconds() - t->began;
     LS_TRY(open_program(t));
-    t->start_up.plan = ls_seconds() - t->began - t->start_up.read;
+    t->start_up.prove = ls_session_prove_seconds(t->session);
+    t->start_up.plan = ls_seconds() - t->began - t->start_up.read - t->start_up.prove;
     LS_TRY(t->record != NULL ? drop_later_metrics(t) : remove_old_metrics(t));
     ls_folder_clean(t);
     LS_TRY(find_best(t));

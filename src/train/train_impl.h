@@ -16,12 +16,16 @@
 
 /* Seconds of the stages before the first step of this call, in their order. */
 typedef struct ls_start_up {
-    double read;    /* read model, tokenizer and text */
-    double plan;    /* compare candidates, compile and verify programs */
-    double ranks;   /* start processes or threads, map memory, prepare kernels */
-    double touch;   /* touch the arenas' pages for the first time */
-    double weights; /* make the weights, or read them from a checkpoint */
-    int64_t huge;   /* bytes of the arenas that lie in huge pages */
+    double read;     /* read model, tokenizer and text */
+    double plan;     /* compare candidates, choose */
+    double prove;    /* compile and prove the programs of all classes of ranks */
+    double ranks;    /* start processes or threads, until all have compiled their own programs */
+    double compile;  /* of `ranks`: the longest compilation of a rank */
+    double prepare;  /* map memory, prepare kernels, exchange addresses */
+    double touch;    /* touch the arenas' pages for the first time */
+    double weights;  /* this rank's share of the weights: make it, or read and convert it */
+    double exchange; /* the shares of the weights */
+    int64_t huge;    /* bytes of the arenas that lie in huge pages */
 } ls_start_up;
 
 /* What rank 0 sends to the caller at the end of the steps. */

@@ -212,16 +212,21 @@ static ls_status take_share(void *context, int rank, size_t at, const void *data
     return ls_ok();
 }
 
-ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source) {
+ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
+                                 double *exchange) {
     const ls_image *image = ls_executor_image(executor);
     sharing s = {.executor = executor, .ranks = ls_comm_size(comm)};
     for (int i = 0; i < image->n_flats; i++)
         s.elements = ls_max(s.elements, image->flats[i].start + image->flats[i].count);
+    if (exchange != NULL) *exchange = 0;
     if (s.ranks == 1) return ls_weights_fill(executor, source);
     LS_TRY(ls_comm_agree(comm, fill_own(&s, source)));
+    const double began = ls_seconds();
     const int rank = ls_comm_rank(comm);
     const size_t bytes = ls_dtype_bytes(image->dtype) * (size_t)(share_start(&s, rank + 1) - share_start(&s, rank));
-    return ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_share, take_share, &s}, true);
+    LS_TRY(ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_share, take_share, &s}, true));
+    if (exchange != NULL) *exchange = ls_seconds() - began;
+    return ls_ok();
 }
 
 /* ---- numbers that are not finite ---- */

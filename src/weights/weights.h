@@ -23,9 +23,11 @@ typedef struct ls_weight_source {
 LS_MUST_USE ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source);
 /*
  * The same, by all ranks together: each takes an equal share of the parameters from the source, and its shard of the
- * masters, and the shares are exchanged. Collective; all ranks return the failure of the first that failed.
+ * masters, and the shares are exchanged. *exchange (may be NULL): the seconds of that. Collective; all ranks return the
+ * failure of the first that failed.
  */
-LS_MUST_USE ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source);
+LS_MUST_USE ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
+                                             double *exchange);
 /* Sets elements [start, start + count) of one parameter, and of its master where this rank's shard has them. */
 void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count, const double *values);
 

@@ -149,7 +149,7 @@ static ls_status save_and_load(const work *w, ls_executor *ex, ls_comm *comm, ch
     }
     if (w->path == NULL) return ls_ok();
     ls_train_state state;
-    LS_TRY(ls_checkpoint_load(ex, comm, w->path, &state));
+    LS_TRY(ls_checkpoint_load(ex, comm, w->path, &state, NULL));
     if (state.step != w->step || state.seed != UINT64_MAX - 3 || state.sequences != 77 || state.last_loss != 1.0 / 3)
         return ls_error(LS_DIVERGED, "the state differs");
     return check_state(w, ex);

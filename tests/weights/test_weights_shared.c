@@ -69,7 +69,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     counted c = {.fails_from = w->fails ? elements_of(rank->image) - 1 : -1};
     LS_TRY(ls_model_weights(w->model, rank->image, 11, &c.source));
     const ls_weight_source source = {.read = read_counted, .context = &c};
-    ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source);
+    ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source, NULL);
     w->taken[rank->rank] = c.elements;
     if (status.code == LS_OK) status = compare(rank, &c.source);
     ls_weights_close(&c.source);
