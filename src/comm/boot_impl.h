@@ -1,0 +1,86 @@
+/*
+ * comm, for this folder alone: the interface of a boot.
+ *
+ * A boot knows which ranks there are, and lets them tell each other small values before anything else connects them. Two
+ * ways in which ranks come to be, by `rank`:
+ *   -1     local: this process starts the ranks later (ls_launch), as processes that it forks or as threads. One
+ *          ls_boot serves them all; a forked rank has its copy of it
+ *   >= 0   launched: somebody else started the ranks, and this process is one of them
+ *
+ * This header, transport_impl.h, bell.c and notice.c need nothing of this folder but each other, so that a plug-in can
+ * be built from them.
+ */
+#ifndef LS_COMM_BOOT_IMPL_H
+#define LS_COMM_BOOT_IMPL_H
+
+#include "base/base.h"
+
+#include <stdatomic.h>
+
+/*
+ * What all ranks must hear of. A local boot has one notice, in memory that launcher and ranks share. With any other
+ * boot each process has its own, and the boot carries what is set in one of them to all others within LS_NOTICE_SECONDS,
+ * by a thread of its own, and at the latest when it is closed. A signal handler may therefore set `stop`.
+ */
+typedef struct ls_notice {
+    _Atomic int abort_state; /* one of LS_ABORT_* */
+    char abort_text[sizeof((ls_status){0}.text)];
+    _Atomic bool stop;
+} ls_notice;
+
+enum { LS_ABORT_NONE, LS_ABORT_BEING_WRITTEN, LS_ABORT_SET };
+
+#define LS_NOTICE_SECONDS 0.1
+
+/* notice.c: sets the text unless one is set already: the first counts. Returns whether it was set by this call. */
+bool ls_notice_abort(ls_notice *notice, const char *why);
+/* LS_PEER with the text of the abort when there is one, else LS_OK. */
+ls_status ls_notice_aborted(const ls_notice *notice);
+
+struct ls_transport;
+typedef struct ls_boot_kind ls_boot_kind;
+
+enum { LS_HOST_NAME = 64, LS_ADDRESS = 64 };
+
+/* An open boot. `open` of its kind sets what is marked so; boot.c fills in the rest, with gather where it must. */
+typedef struct ls_boot {
+    const ls_boot_kind *kind;             /* open may put a kind of its own here: that of a plug-in */
+    int rank, ranks;                      /* set by open; local boots: by boot.c */
+    ls_notice *notice;                    /* set by open; it lives until close */
+    const struct ls_transport *transport; /* set by open: a transport that comes with the boot; NULL: none */
+    char address[LS_ADDRESS]; /* set by open: numeric IP address at which other hosts reach this one; "": unknown */
+    const _Atomic bool *stopped; /* set by open: [ranks] whether a rank is stopped (SIGSTOP); NULL: nobody knows */
+    void *state;                 /* set by open: the kind's own */
+
+    int *hosts;                       /* [ranks] ranks of equal number can share memory; numbered from 0 in order */
+    char (*host_names)[LS_HOST_NAME]; /* [ranks] for messages */
+} ls_boot;
+
+/* A row of the table of boots (boot.c). */
+struct ls_boot_kind {
+    const char *name; /* of the boot, as in messages: "environment" */
+    /* Whether the environment says that this process is a rank that this boot knows. NULL: a local boot. */
+    bool (*found)(void);
+    /*
+     * Called once in a process (a local boot: once for each world). Blocks until all ranks have called it, with a
+     * deadline; errors name what was found in the environment, what was expected, and which ranks are missing.
+     */
+    ls_status (*open)(ls_boot *boot);
+    /*
+     * Collective: all[r] becomes `mine` of rank r, of the same size on all ranks, at most a few hundred bytes. rank: the
+     * caller. Called by one thread of the rank at a time, also while programs run. Returns LS_PEER with the text of the
+     * notice when the world is aborted meanwhile.
+     */
+    ls_status (*gather)(ls_boot *boot, int rank, const void *mine, size_t bytes, void *all);
+    /*
+     * At the end of the process (a local boot: of the world). A launched rank whose process ends without this call, or
+     * whose notice says that the world is aborted, makes the boot abort the world on all other ranks: "rank 3 ended
+     * before its work was done".
+     */
+    void (*close)(ls_boot *boot);
+};
+
+extern const ls_boot_kind ls_boot_local;
+extern const ls_boot_kind ls_boot_environment;
+
+#endif

@@ -1,0 +1,144 @@
+/*
+ * comm, for this folder alone: the interface of a transport, and the memory of a rank that peers reach.
+ *
+ * Every rank has a segment, of the same form on all ranks:
+ *
+ *     | line | words ....... | heap_bytes of the caller ........... | inbox of the host collectives |
+ *     0      words           heap (a page begins here)              inbox                            bytes
+ *
+ * Words are set, and heaps are written, by the peers' transports. A rank waits by looking at its own words, whoever sets
+ * them; so whatever sets a word of a rank must ring the rank's bell afterwards, or the rank sleeps on for a while.
+ */
+#ifndef LS_COMM_TRANSPORT_IMPL_H
+#define LS_COMM_TRANSPORT_IMPL_H
+
+#include "comm/boot_impl.h"
+
+/* ---- the segment of a rank ---- */
+
+/*
+ * The line of a rank. The bell is the futex that the rank sleeps on. Its lowest bit says that the rank sleeps, or is
+ * about to; the other bits count rings. One atomic addition therefore rings the bell and tells the ringer whether a
+ * system call is needed.
+ */
+typedef struct ls_rank_line {
+    _Alignas(128) _Atomic uint32_t bell; /* written by peers and, when it sleeps, by the rank */
+    /* The instruction counter; this and the next two lines are written by the rank. */
+    _Alignas(128) _Atomic uint64_t ticks;
+    _Atomic int32_t waits_for; /* 1 + the peer that the rank sleeps for; 0: none */
+    _Atomic bool joined, left;
+} ls_rank_line;
+
+#define LS_BELL_SLEEPS 1u
+#define LS_BELL_STEP 2u
+
+/* Offsets in a segment, the same on all ranks. */
+typedef struct ls_segment_form {
+    size_t words, heap, inbox, bytes;
+    int n_words;
+} ls_segment_form;
+
+static inline ls_rank_line *ls_segment_line(char *segment) { return (ls_rank_line *)segment; }
+static inline _Atomic uint64_t *ls_segment_words(const ls_segment_form *form, char *segment) {
+    return (_Atomic uint64_t *)(segment + form->words);
+}
+
+/* bell.c: rings a bell; reads one; sleeps while the rank's own bell has the value `bell`, for `seconds` at most. */
+void ls_bell_ring(ls_rank_line *line);
+uint32_t ls_bell_read(const ls_rank_line *line);
+void ls_bell_sleep(ls_rank_line *line, uint32_t bell, double seconds);
+
+/* ---- a transport ---- */
+
+/*
+ * A rank as its transports see it. Borrowed until close. segments[r]: the segment of rank r where this rank can load
+ * and store it, its own included; else NULL.
+ */
+typedef struct ls_endpoint {
+    int rank, ranks;
+    ls_boot *boot;
+    ls_segment_form form;
+    char *const *segments;
+    double timeout; /* seconds without progress of a peer after which an operation gives up; 0: never */
+} ls_endpoint;
+
+static inline ls_rank_line *ls_endpoint_line(const ls_endpoint *end) { return ls_segment_line(end->segments[end->rank]); }
+
+/* For a transport that delivers on the rank's own side, by any thread: sets a word of the rank, which only rises. */
+static inline void ls_endpoint_deliver(const ls_endpoint *end, int word, uint64_t generation) {
+    _Atomic uint64_t *own = &ls_segment_words(&end->form, end->segments[end->rank])[word];
+    if (atomic_load_explicit(own, memory_order_relaxed) < generation) /* a word has one writer */
+        atomic_store_explicit(own, generation, memory_order_release);
+    ls_bell_ring(ls_endpoint_line(end));
+}
+
+/* What a rank can do with the memory of a peer, by a transport. */
+typedef struct ls_reach {
+    bool put;       /* put and signal */
+    bool load;      /* load in place: segments[peer] is set */
+    double seconds; /* of a put with signal of a few bytes, roughly: of several transports a pair takes the fastest */
+} ls_reach;
+
+/* A put with or without a signal. `source` stays valid and unchanged until the put is done. */
+typedef struct ls_put {
+    int peer;            /* may be the rank itself */
+    int word;            /* -1: no signal */
+    uint64_t generation; /* of the signal */
+    uint64_t ticket;     /* of the put; they rise from put to put of a rank, over all its transports */
+    const void *source;
+    const ls_range *to; /* in the peer's heap or inbox, as an offset from the heap's start; copy it if it is kept */
+    const ls_range *from;
+} ls_put;
+
+/* What is known of a peer: of its line, and whether it is gone without having left. */
+typedef struct ls_peer_state {
+    uint64_t ticks;
+    int waits_for; /* the peer that it sleeps for; -1: none */
+    bool left, lost;
+} ls_peer_state;
+
+/*
+ * How bytes and generations reach a peer. All else (waiting, host collectives, abort, stop) is common to all
+ * transports. A world may have several; each pair of ranks uses one, the same in both directions. `state` is what open
+ * made; all functions but open get it. One thread of the rank calls them at a time. Arguments are already checked, and
+ * words may be those of the host collectives.
+ *
+ * put and signal return no status. A transport that cannot go on aborts the world with a text (ls_notice_abort on the
+ * boot's notice), after which its functions may do nothing.
+ */
+typedef struct ls_transport {
+    const char *name;
+    /* What `rank` can do with `peer` (perhaps itself). Every rank comes to the same answer for a pair; symmetric. */
+    ls_reach (*reach)(const ls_boot *boot, int rank, int peer);
+    /*
+     * Collective: all ranks of the world open the transport, those too that use it with no peer; boot->gather may be
+     * used. used[r]: whether this rank uses it with rank r.
+     */
+    ls_status (*open)(const ls_endpoint *end, const bool *used, void **state);
+    void (*put)(void *state, const ls_put *put);
+    void (*signal)(void *state, int peer, int word, uint64_t generation);
+    /* The latest that is known of the peer, without blocking; where that is old, it asks for news of it. */
+    ls_peer_state (*look)(void *state, int peer);
+    /* Blocks until all puts of this rank are complete at their targets. */
+    void (*quiet)(void *state);
+    /*
+     * Whether all puts of this transport with tickets up to that one are done: their sources may be overwritten. The
+     * rank's bell rings when a put becomes done later. NULL: a put is done when it returns.
+     */
+    bool (*done)(void *state, uint64_t ticket);
+    /*
+     * Advances messages on their way, and returns the seconds that this rank may sleep before the next call; INFINITY:
+     * none of its messages needs the rank. NULL: the transport never needs the rank.
+     */
+    double (*progress)(void *state);
+    /*
+     * Collective, after quiet, and after the line says that the rank has left: what peers wait for is delivered
+     * nevertheless. Frees state. When the world is aborted it waits for nobody.
+     */
+    void (*close)(void *state);
+} ls_transport;
+
+extern const ls_transport ls_transport_shm;
+extern const ls_transport ls_transport_tcp;
+
+#endif
