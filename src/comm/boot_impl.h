@@ -52,8 +52,9 @@ typedef struct ls_boot {
     const _Atomic bool *stopped; /* set by open: [ranks] whether a rank is stopped (SIGSTOP); NULL: nobody knows */
     void *state;                 /* set by open: the kind's own */
 
-    int *hosts;                       /* [ranks] ranks of equal number can share memory; numbered from 0 in order */
+    int *hosts;                       /* [ranks] ranks of equal number can share memory */
     char (*host_names)[LS_HOST_NAME]; /* [ranks] for messages */
+    int machine_ranks;                /* that share the memory of this machine, pretended hosts or not */
 } ls_boot;
 
 /* A row of the table of boots (boot.c). */
@@ -67,7 +68,7 @@ struct ls_boot_kind {
      */
     ls_status (*open)(ls_boot *boot);
     /*
-     * Collective: all[r] becomes `mine` of rank r, of the same size on all ranks, at most a few hundred bytes. rank: the
+     * Collective: all[r] becomes `mine` of rank r, of the same size on all ranks, at most LS_GATHER_VALUE bytes. rank: the
      * caller. Called by one thread of the rank at a time, also while programs run. Returns LS_PEER with the text of the
      * notice when the world is aborted meanwhile.
      */

@@ -3,14 +3,16 @@
 
 #include <math.h>
 
-int ls_comm_rank(const ls_comm *comm) { return comm->rank; }
+int ls_comm_rank(const ls_comm *comm) { return comm->end.rank; }
 
-int ls_comm_size(const ls_comm *comm) { return comm->world->options.ranks; }
+int ls_comm_size(const ls_comm *comm) { return comm->end.ranks; }
+
+int ls_comm_machine_ranks(const ls_comm *comm) { return comm->end.boot->machine_ranks; }
 
 size_t ls_comm_heap_bytes(const ls_comm *comm) { return comm->world->options.heap_bytes; }
-void *ls_comm_heap(const ls_comm *comm) { return comm->world->transport->peer_heap(comm, comm->rank); }
+void *ls_comm_heap(const ls_comm *comm) { return comm->heap; }
 
-static void check_peer(const ls_comm *comm, int peer) { LS_ASSERT(peer >= 0 && peer < comm->world->options.ranks); }
+static void check_peer(const ls_comm *comm, int peer) { LS_ASSERT(peer >= 0 && peer < comm->end.ranks); }
 
 static void check_word(const ls_comm *comm, int word) { LS_ASSERT(word >= 0 && word < comm->world->options.words); }
 
@@ -21,45 +23,59 @@ static void check_put(const ls_comm *comm, int peer, const ls_range *to) {
 
 void *ls_comm_peer_heap(const ls_comm *comm, int peer) {
     check_peer(comm, peer);
-    return comm->world->transport->peer_heap(comm, peer);
+    char *segment = comm->segments[peer];
+    return segment != NULL ? segment + comm->end.form.heap : NULL;
+}
+
+void ls_comm_send(ls_comm *comm, ls_put *put) {
+    const ls_link *route = &comm->routes[put->peer];
+    put->ticket = ++comm->puts;
+    route->transport->put(route->state, put);
 }
 
 uint64_t ls_comm_put(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from) {
     check_put(comm, peer, to);
-    comm->puts++;
-    comm->world->transport->put(comm, peer, to, source, from);
-    return comm->puts;
+    ls_put put = {.peer = peer, .word = -1, .source = source, .to = to, .from = from};
+    ls_comm_send(comm, &put);
+    return put.ticket;
 }
 
 uint64_t ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
                             int word, uint64_t generation) {
     check_put(comm, peer, to);
     check_word(comm, word);
-    comm->puts++;
-    comm->world->transport->put_signal(comm, peer, to, source, from, word, generation);
-    return comm->puts;
+    ls_put put = {.peer = peer, .word = word, .generation = generation, .source = source, .to = to, .from = from};
+    ls_comm_send(comm, &put);
+    return put.ticket;
 }
 
 bool ls_comm_done(ls_comm *comm, uint64_t ticket) {
-    if (comm->world->transport->done == NULL) return true;
     (void)ls_comm_progress(comm);
-    return comm->world->transport->done(comm, ticket);
+    for (int i = 0; i < comm->n_links; i++) {
+        const ls_link *link = &comm->links[i];
+        if (link->transport->done != NULL && !link->transport->done(link->state, ticket)) return false;
+    }
+    return true;
 }
 
 void ls_comm_signal(ls_comm *comm, int peer, int word, uint64_t generation) {
     check_peer(comm, peer);
     check_word(comm, word);
-    comm->world->transport->signal(comm, peer, word, generation);
+    comm->routes[peer].transport->signal(comm->routes[peer].state, peer, word, generation);
 }
 
 uint64_t ls_comm_word(const ls_comm *comm, int word) {
     check_word(comm, word);
-    return comm->world->transport->word(comm, word);
+    return atomic_load_explicit(&comm->words[word], memory_order_acquire);
 }
 
 double ls_comm_progress(ls_comm *comm) {
-    const ls_transport *transport = comm->world->transport;
-    return transport->progress != NULL ? transport->progress(comm) : INFINITY;
+    double until = INFINITY;
+    for (int i = 0; i < comm->n_links; i++) {
+        const ls_link *link = &comm->links[i];
+        if (link->transport->progress != NULL) until = fmin(until, link->transport->progress(link->state));
+    }
+    return until;
 }
 
 bool ls_comm_test(ls_comm *comm, int word, uint64_t generation) {
@@ -73,11 +89,13 @@ ls_status ls_comm_wait(ls_comm *comm, int word, uint64_t generation, int peer, c
     return ls_wait_word(comm, word, generation, peer, what);
 }
 
-void ls_comm_quiet(ls_comm *comm) { comm->world->transport->quiet(comm); }
+void ls_comm_quiet(ls_comm *comm) {
+    for (int i = 0; i < comm->n_links; i++) comm->links[i].transport->quiet(comm->links[i].state);
+}
 
 /* This rank is the only writer, so no atomic addition is needed. */
 void ls_comm_tick(ls_comm *comm) {
-    _Atomic uint64_t *ticks = &ls_line(comm)->ticks;
+    _Atomic uint64_t *ticks = &comm->line->ticks;
     atomic_store_explicit(ticks, atomic_load_explicit(ticks, memory_order_relaxed) + 1, memory_order_relaxed);
     (void)ls_comm_progress(comm);
 }

@@ -20,11 +20,52 @@
 
 #include "base/base.h"
 
-typedef struct ls_world ls_world; /* all ranks; owned by the launcher */
+typedef struct ls_world ls_world; /* all ranks; owned by the launcher, or by each launched rank for itself */
 typedef struct ls_comm ls_comm;   /* a world as one rank uses it, by one thread at a time */
 
+/* ---- how this process came to be ---- */
+
+/*
+ * Somebody may have launched this process as one rank of several (torchrun, srun, mpirun ...), by what its environment
+ * says; else it starts its ranks itself (ls_launch).
+ */
+typedef struct ls_launched {
+    int rank, ranks;   /* ranks 0: nobody did */
+    int machine_ranks; /* of them: on this machine */
+    const char *boot;  /* how the ranks found each other: "environment", ...; else "local" */
+} ls_launched;
+
+/*
+ * The first call connects the ranks, and blocks until all have made it; it fails when they do not come in time. The
+ * connection lasts until the end of the process.
+ */
+LS_MUST_USE ls_status ls_launched_find(ls_launched *out);
+/* For launched ranks: all[r] becomes `mine` of rank r, at most LS_GATHER_VALUE bytes. Collective, outside of worlds too. */
+#define LS_GATHER_VALUE 1024
+LS_MUST_USE ls_status ls_launched_gather(const void *mine, size_t bytes, void *all);
+/* For a launched rank: what ls_world_abort and ls_world_request_stop do, also before there is a world. */
+void ls_launched_abort(const char *why);
+void ls_launched_request_stop(void); /* async-signal-safe */
+bool ls_launched_stop_requested(void);
+
+/* How ranks are spread over hosts. */
+typedef struct ls_hosts {
+    int machine_ranks; /* that share the memory of this machine, pretended hosts or not */
+    int block;         /* the most consecutive ranks, r / block being equal, that can load each other's heaps */
+} ls_hosts;
+
+/*
+ * For a world of so many ranks. The environment variable LONGSPAN_HOSTS pretends, for tests, that ranks live on several
+ * hosts: a number of hosts, or a list with the host of each rank (0,0,1,1). LS_INVALID for a value that is neither.
+ */
+LS_MUST_USE ls_status ls_hosts_find(int ranks, ls_hosts *out);
+#define LS_HOSTS_VARIABLE "LONGSPAN_HOSTS"
+
+/* ---- worlds ---- */
+
 typedef struct ls_world_options {
-    int ranks;           /* >= 1 */
+    int ranks;           /* >= 1; those of the job when this process was launched as a rank, unless local */
+    bool local;          /* ls_launch starts the ranks, also in a process that was launched as a rank itself */
     size_t heap_bytes;   /* of each rank */
     int words;           /* signal words of each rank */
     bool may_spin;       /* false when ranks x threads exceed the cores */
@@ -32,39 +73,35 @@ typedef struct ls_world_options {
 } ls_world_options;
 
 /*
- * Transports:
- *   "self"   one rank
- *   "shm"    processes that the caller forks after this call, or threads of this process. The memory is shared and
- *            anonymous: it is freed with the last process, however that ends
- *   "chaos:SEED[:SECONDS[:TRANSPORT]]"
- *            wraps another transport (default shm) and reorders, delays and splits messages as far as the contract
- *            allows. SECONDS: the shortest time from a put to its signal
- * An LS_NO_MEMORY error names the bytes that could not be mapped.
+ * The transports that a world may use; each pair of ranks takes the fastest that reaches. A setting is NULL (that of
+ * LONGSPAN_TRANSPORTS in the environment, else all), or a list of names with commas:
+ *   "shm"    ranks of one host: processes or threads. The memory is freed with the last process, however that ends
+ * or "chaos:SEED[:SECONDS[:LIST]]", which wraps those of the list (default all) and reorders, delays and splits messages
+ * as far as the contract allows. SECONDS: the shortest time from a put to its signal.
+ *
+ * Collective when this process was launched as a rank. LS_UNSUPPORTED names the first pair of ranks that nothing
+ * connects, with their hosts; LS_NO_MEMORY the bytes that could not be mapped.
  */
-LS_MUST_USE ls_status ls_world_create(const char *transport, const ls_world_options *options, ls_world **out);
+LS_MUST_USE ls_status ls_world_create(const char *transports, const ls_world_options *options, ls_world **out);
 void ls_world_destroy(ls_world *world);
-
-/*
- * Whether the ranks of a transport can address each other's heaps (ls_comm_peer_heap). transport: as above; false when
- * unknown.
- */
-bool ls_transport_addresses_peers(const char *transport);
+#define LS_TRANSPORTS_VARIABLE "LONGSPAN_TRANSPORTS"
 
 /* The name of a transport by its index in the table; NULL past the end. */
 const char *ls_transport_name(int index);
 
-/* Each rank calls this once, in its own process or thread. */
+/*
+ * Each rank calls this once, in its own process or thread. Blocks until all ranks have called it if they use another
+ * transport than shm.
+ */
 LS_MUST_USE ls_status ls_world_join(ls_world *world, int rank, ls_comm **out);
 /* Completes the messages of this rank, which may take time, and frees comm. */
 void ls_comm_leave(ls_comm *comm);
 
-/*
- * For the launcher: every wait in the world fails soon with LS_PEER and this text. The text of the first call is used.
- */
+/* Every wait in the world fails soon with LS_PEER and this text. The text of the first call is used. */
 void ls_world_abort(ls_world *world, const char *why);
 /*
- * For the launcher: records that a rank was stopped (SIGSTOP) or continued, for the messages of ranks that give up
- * waiting for it.
+ * For the launcher of a local world: records that a rank was stopped (SIGSTOP) or continued, for the messages of ranks
+ * that give up waiting for it.
  */
 void ls_world_set_stopped(ls_world *world, int rank, bool stopped);
 double ls_world_wait_timeout(const ls_world *world); /* of its options */
@@ -87,9 +124,10 @@ void ls_world_close_home(ls_world *world);
 
 int ls_comm_rank(const ls_comm *comm);
 int ls_comm_size(const ls_comm *comm);
+int ls_comm_machine_ranks(const ls_comm *comm); /* ls_hosts */
 void *ls_comm_heap(const ls_comm *comm); /* of this rank */
 size_t ls_comm_heap_bytes(const ls_comm *comm);
-/* The heap of a peer; NULL if this rank cannot address it. */
+/* The heap of a peer; NULL if this rank cannot load from it. */
 void *ls_comm_peer_heap(const ls_comm *comm, int peer);
 
 /*

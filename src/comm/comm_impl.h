@@ -1,47 +1,12 @@
 /*
- * comm, for this folder alone: the interface of a transport, and the memory that the ranks of a world share.
- *
- *   board   shared memory with every transport: abort and stop flags, one line per rank (bell, ticks), signal words
- *   heap    of one rank: heap_bytes of the caller, then the inbox of the host collectives. It is page aligned. This
- *           folder does not touch it before the rank does, so that the system places its pages near the rank
- *
- *     rank 0: | heap_bytes ........ | inbox: 2 x ls_host_inbox_bytes |   heap_stride bytes in all
- *     rank 1: | heap_bytes ........ | inbox                          |
+ * comm, for this folder alone: a world, which joins a boot (boot_impl.h) with transports (transport_impl.h), and what
+ * its files share.
  */
 #ifndef LS_COMM_IMPL_H
 #define LS_COMM_IMPL_H
 
 #include "comm/comm.h"
-
-#include <stdatomic.h>
-
-/*
- * The line of a rank on the board. The bell is the futex that the rank sleeps on. Its lowest bit says that the rank
- * sleeps, or is about to; the other bits count rings. One atomic addition therefore rings the bell and tells the ringer
- * whether a system call is needed.
- */
-typedef struct ls_rank_line {
-    _Alignas(128) _Atomic uint32_t bell; /* written by peers and, when it sleeps, by the rank */
-    /* The instruction counter; this and the next two lines are written by the rank. */
-    _Alignas(128) _Atomic uint64_t ticks;
-    _Atomic int32_t waits_for; /* the peer that the rank sleeps for; -1: none */
-    _Atomic bool joined, left;
-    _Atomic bool stopped; /* by SIGSTOP; written by the launcher */
-} ls_rank_line;
-
-#define LS_BELL_SLEEPS 1u
-#define LS_BELL_STEP 2u
-
-typedef struct ls_board {
-    _Atomic int abort_state; /* one of LS_ABORT_* */
-    char abort_text[sizeof((ls_status){0}.text)];
-    _Atomic bool stop;
-    ls_rank_line lines[]; /* one per rank; after them the signal words, words_stride per rank */
-} ls_board;
-
-enum { LS_ABORT_NONE, LS_ABORT_BEING_WRITTEN, LS_ABORT_SET };
-
-typedef struct ls_transport ls_transport;
+#include "comm/transport_impl.h"
 
 /* A range of address space; base NULL: none. */
 typedef struct ls_mapping {
@@ -49,31 +14,72 @@ typedef struct ls_mapping {
     size_t bytes;
 } ls_mapping;
 
-/* The settings of the transport chaos. */
+/* ---- the boot of a world (boot.c) ---- */
+
+/* The boot that this process was launched with, unless there is none or a local one is asked for. */
+ls_status ls_boot_take(int ranks, bool local, ls_boot **out);
+void ls_boot_return(ls_boot *boot);
+/*
+ * Collective among launched ranks: the status of the first rank whose `mine` is a failure, with the rank before its
+ * text. A local boot: `mine`.
+ */
+ls_status ls_boot_agree(ls_boot *boot, ls_status mine);
+
+/* boot_local.c: the launcher of a local boot's ranks knows when one is stopped. */
+void ls_boot_set_stopped(ls_boot *boot, int rank, bool stopped);
+
+/* ---- which transports a world may use (transports.c) ---- */
+
+enum { LS_TRANSPORTS = 4 }; /* at most: those of the table and the boot's own */
+
+/* The settings of chaos. */
 typedef struct ls_chaos_settings {
-    const ls_transport *inner; /* the transport that it wraps */
+    bool on;
     uint64_t seed;
     double delay; /* seconds from a put to its signal, at least */
 } ls_chaos_settings;
-typedef struct ls_chaos_message ls_chaos_message;
-typedef struct ls_chaos_delivery ls_chaos_delivery;
 typedef struct ls_home ls_home; /* home.c: the channel from a forked rank 0 to its launcher */
 
+typedef struct ls_selection {
+    const ls_transport *transports[LS_TRANSPORTS];
+    int n;
+    ls_chaos_settings chaos; /* wraps them all */
+} ls_selection;
+
+/* The transport of a pair of ranks, by its index in the selection; -1: none reaches. */
+typedef struct ls_choice {
+    int index;
+    ls_reach reach;
+} ls_choice;
+
+/* Reads a setting as ls_world_create takes it; the boot may bring a transport of its own. */
+ls_status ls_selection_read(const char *setting, const ls_boot *boot, ls_selection *out);
+/* What connects two ranks best: of those that can put, the fastest. */
+ls_choice ls_selection_choose(const ls_selection *selection, const ls_boot *boot, int rank, int peer);
+/* ls_hosts.block: 1 when no two ranks can load. */
+int ls_selection_block(const ls_selection *selection, const ls_boot *boot);
+/* Why nothing does. */
+ls_status ls_selection_refuse(const ls_selection *selection, const ls_boot *boot, int rank, int peer);
+
+/* ---- a world ---- */
+
 struct ls_world {
-    const ls_transport *transport;
-    const char *settings; /* the text after "NAME:", or ""; valid only while map runs */
-    ls_chaos_settings chaos;
+    ls_boot *boot; /* owned when it is local, else that of the process */
     ls_world_options options;
-    size_t heap_stride;      /* bytes from one rank's heap to the next */
-    size_t inbox;            /* offset of the inbox in each heap */
-    size_t words_stride;     /* words per rank: options.words, then one for each round of the host collectives */
-    ls_mapping shared;       /* the board; with shm also the heaps */
-    ls_mapping private_heap; /* with self: the heap */
-    ls_board *board;
-    _Atomic uint64_t *words;
-    char *heaps;
-    ls_home *home; /* NULL: rank 0 is in the process that gets the results */
+    ls_selection selection;
+    bool used[LS_TRANSPORTS]; /* of the selection: by a pair of ranks of the world */
+    ls_segment_form form;
+    ls_mapping memory; /* of a local boot: the segments of all ranks; else this rank's */
+    char **segments;   /* [ranks] NULL: not in the memory of this process */
+    bool loads;        /* a rank of this process loads from another rank */
+    ls_home *home;     /* NULL: rank 0 is in the process that gets the results */
 };
+
+/* An open transport of a rank. */
+typedef struct ls_link {
+    const ls_transport *transport;
+    void *state;
+} ls_link;
 
 /* The state of a sleeping rank's check that its peer makes progress. */
 typedef struct ls_watch {
@@ -87,50 +93,26 @@ typedef struct ls_watch {
 
 struct ls_comm {
     ls_world *world;
-    int rank;
+    ls_endpoint end;
+    char **segments; /* [ranks] of the endpoint */
+    ls_rank_line *line;
+    _Atomic uint64_t *words;
+    char *heap;
+    ls_link *routes; /* [ranks] to each peer */
+    ls_link links[LS_TRANSPORTS];
+    int n_links;
     uint64_t collectives; /* host collectives so far */
     uint64_t puts;        /* so far: the ticket of the last one, also while the transport's put runs */
     ls_watch watch;
-    struct {
-        ls_chaos_message *messages;  /* on their way, oldest first */
-        uint64_t draws;              /* random numbers drawn so far */
-        ls_chaos_delivery *delivery; /* the delivery thread; NULL: none */
-    } chaos;
 };
 
-/*
- * A transport: how bytes and generations reach a peer. Everything else (waiting, host collectives, abort, stop) is
- * common to all transports. The arguments of these functions are already checked. Heap offsets may be in the inbox, and
- * words may be those of the host collectives.
- */
-struct ls_transport {
-    const char *name;
-    bool alone;       /* it takes one rank only */
-    bool addressable; /* peer_heap returns the heap of every rank */
-    /* Maps the board and heaps of a world whose sizes are set. Sets shared, board and heaps, or nothing on error. */
-    ls_status (*map)(ls_world *world);
-    void (*unmap)(ls_world *world);
-    void *(*peer_heap)(const ls_comm *comm, int peer);
-    void (*put)(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from);
-    void (*put_signal)(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from, int word,
-                       uint64_t generation);
-    void (*signal)(ls_comm *comm, int peer, int word, uint64_t generation);
-    uint64_t (*word)(const ls_comm *comm, int word); /* of this rank, with acquire */
-    void (*quiet)(ls_comm *comm);
-    /* ls_comm_done, without progress. NULL: a put is done when it returns. */
-    bool (*done)(ls_comm *comm, uint64_t ticket);
-    /*
-     * Advances messages on their way, and returns the seconds that this rank may sleep before the next call; INFINITY:
-     * no message is on its way. NULL: a put is complete when it returns. Rings the rank's own bell when a put is done.
-     */
-    double (*progress)(ls_comm *comm);
-    /* Ends threads of this rank; called when no message is on its way. NULL: there are none. */
-    void (*leave)(ls_comm *comm);
-};
+/* segment.c: the form of the segments for the options; and their memory, in world->memory and world->segments. */
+void ls_segment_lay_out(const ls_world_options *options, ls_segment_form *out);
+ls_status ls_segments_map(ls_world *world);
+void ls_segments_unmap(ls_world *world);
 
-extern const ls_transport ls_transport_self;
-extern const ls_transport ls_transport_shm;
-extern const ls_transport ls_transport_chaos;
+/* chaos.c: puts chaos between the rank and its links: comm->links becomes one, and all routes lead to it. */
+ls_status ls_chaos_wrap(const ls_chaos_settings *settings, ls_comm *comm);
 
 /*
  * host.c: the rounds of a host collective, each with a signal word; and the bytes of one half of the inbox, which grow
@@ -140,34 +122,21 @@ extern const ls_transport ls_transport_chaos;
 int ls_host_rounds(int ranks);
 size_t ls_host_inbox_bytes(int ranks);
 
-/* comm.c: calls `progress` of the transport; INFINITY if it has none. */
+/* comm.c: puts without checks, and sets put->ticket; advances messages as ls_transport.progress does. */
+void ls_comm_send(ls_comm *comm, ls_put *put);
 double ls_comm_progress(ls_comm *comm);
 
 /* mapping.c: new zeroed address space; memory is allocated when it is touched. LS_NO_MEMORY errors name the bytes. */
 ls_status ls_map_shared(size_t bytes, ls_mapping *out);
 ls_status ls_map_private(size_t bytes, ls_mapping *out);
+/* Shared memory that other processes can map, by a file descriptor that the caller closes; and what they map. */
+ls_status ls_map_passable(size_t bytes, ls_mapping *out, int *fd);
+ls_status ls_map_passed(int fd, size_t bytes, ls_mapping *out);
 void ls_unmap(ls_mapping *mapping);
 /* Whether the system gives shared memory huge pages on request; folder: like /sys/kernel/mm/transparent_hugepage. */
 bool ls_shared_gets_huge_pages(const char *folder);
 
-/* world.c. NULL: no transport has this name. */
-const ls_transport *ls_transport_find(const char *name);
-/* The size of the board with its lines and words, in whole pages; and the placement of the board at an address. */
-size_t ls_board_bytes(const ls_world *world);
-void ls_board_place(ls_world *world, char *at);
-/* LS_PEER with the text of the abort when the world is aborted, else LS_OK. */
-ls_status ls_world_aborted(const ls_world *world);
-
-/*
- * wait.c: rings the bell of a rank; reads a bell; sleeps while the rank's own bell has the value `bell`, for `seconds`
- * at most.
- */
-void ls_bell_ring(ls_rank_line *line);
-uint32_t ls_bell_read(const ls_rank_line *line);
-void ls_bell_sleep(ls_rank_line *line, uint32_t bell, double seconds);
-/* ls_comm_wait for any word, including those of the host collectives. */
+/* wait.c: ls_comm_wait for any word, including those of the host collectives. */
 ls_status ls_wait_word(ls_comm *comm, int word, uint64_t generation, int peer, const char *what);
-
-static inline ls_rank_line *ls_line(const ls_comm *comm) { return &comm->world->board->lines[comm->rank]; }
 
 #endif

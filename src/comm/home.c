@@ -117,7 +117,7 @@ static ls_status wait_for_room(ls_comm *comm) {
     struct pollfd out = {comm->world->home->out, POLLOUT, 0};
     ls_comm_tick(comm);
     (void)poll(&out, 1, POLL_MILLISECONDS);
-    return ls_world_aborted(comm->world);
+    return ls_notice_aborted(comm->end.boot->notice);
 }
 
 static ls_status write_all(ls_comm *comm, struct iovec *part, int n) {
@@ -155,7 +155,7 @@ ls_status ls_comm_send_home(ls_comm *comm, void *to, const void *from, size_t by
 
 ls_status ls_comm_send_rows_home(ls_comm *comm, void *to, const ls_range *rows, const void *from) {
     const size_t bytes = ls_range_bytes(rows);
-    if (comm->rank != 0 || bytes == 0) return ls_ok();
+    if (comm->end.rank != 0 || bytes == 0) return ls_ok();
     if (comm->world->home == NULL) {
         const ls_range all = ls_range_flat(0, bytes);
         if ((char *)to + rows->offset != from) ls_range_copy(to, rows, from, &all);

@@ -49,44 +49,58 @@ size_t ls_host_inbox_bytes(int ranks) {
 typedef struct collective {
     ls_comm *comm;
     int rounds;
-    size_t inbox; /* offset of its half of the inbox in the heap */
+    size_t inbox; /* offset of its half of the inbox from the heap's start */
     char *bytes;  /* that half, of this rank */
     char what[64];
 } collective;
 
 static collective begin(ls_comm *comm, const char *name) {
-    const ls_world *world = comm->world;
-    collective c = {.comm = comm, .rounds = ls_host_rounds(world->options.ranks)};
+    const ls_segment_form *form = &comm->end.form;
+    collective c = {.comm = comm, .rounds = ls_host_rounds(comm->end.ranks)};
     const uint64_t number = ++comm->collectives;
-    c.inbox = world->inbox + (size_t)(number & 1) * ls_host_inbox_bytes(world->options.ranks);
-    c.bytes = (char *)ls_comm_heap(comm) + c.inbox;
+    c.inbox = form->inbox - form->heap + (size_t)(number & 1) * ls_host_inbox_bytes(comm->end.ranks);
+    c.bytes = comm->heap + c.inbox;
     snprintf(c.what, sizeof c.what, "%s, collective %llu of the host", name, (unsigned long long)number);
     return c;
 }
 
 /* The rank that is `distance` after this one. */
 static int rank_after(const ls_comm *comm, int64_t distance) {
-    const int64_t ranks = comm->world->options.ranks;
-    return (int)((comm->rank + distance + ranks) % ranks);
+    const int64_t ranks = comm->end.ranks;
+    return (int)((comm->end.rank + distance + ranks) % ranks);
 }
 
 /* Round k: the first `bytes` at offset `from` of this half go to offset `to` of the receiver's half. */
 static ls_status run_round(const collective *c, int k, size_t from, size_t to, size_t bytes) {
     ls_comm *comm = c->comm;
-    const ls_transport *transport = comm->world->transport;
     const int64_t distance = (int64_t)1 << k;
     const int receiver = rank_after(comm, distance), sender = rank_after(comm, -distance);
     const int word = comm->world->options.words + k;
     const ls_range source = ls_range_flat(from, bytes), target = ls_range_flat(c->inbox + to, bytes);
+    const ls_link *route = &comm->routes[receiver];
+    ls_put put = {.peer = receiver,
+                  .word = word,
+                  .generation = comm->collectives,
+                  .source = c->bytes,
+                  .to = &target,
+                  .from = &source};
     if (bytes > 0)
-        transport->put_signal(comm, receiver, &target, c->bytes, &source, word, comm->collectives);
+        ls_comm_send(comm, &put);
     else
-        transport->signal(comm, receiver, word, comm->collectives);
+        route->transport->signal(route->state, receiver, word, comm->collectives);
     return ls_wait_word(comm, word, comm->collectives, sender, c->what);
 }
 
-/* The last message must not wait for this rank's next tick: the caller may be busy with something else for long. */
-static void end(const collective *c) { c->comm->world->transport->quiet(c->comm); }
+/*
+ * Where messages need this rank's help, the last one must not wait for its next tick: the caller may be busy with
+ * something else for long.
+ */
+static void end(const collective *c) {
+    for (int i = 0; i < c->comm->n_links; i++) {
+        const ls_link *link = &c->comm->links[i];
+        if (link->transport->progress != NULL) link->transport->quiet(link->state);
+    }
+}
 
 ls_status ls_comm_barrier(ls_comm *comm) {
     ls_comm_quiet(comm);
@@ -103,8 +117,8 @@ ls_status ls_comm_barrier(ls_comm *comm) {
  * of the inbox is that of the rank d before this one; the rank has written block 0.
  */
 static ls_status spread_blocks(const collective *c, size_t bytes, bool everywhere) {
-    const size_t ranks = (size_t)c->comm->world->options.ranks;
-    const size_t to_first = (ranks - (size_t)c->comm->rank) % ranks; /* the distance to rank 0 */
+    const size_t ranks = (size_t)c->comm->end.ranks;
+    const size_t to_first = (ranks - (size_t)c->comm->end.rank) % ranks; /* the distance to rank 0 */
     for (int k = 0; k < c->rounds; k++) {
         const size_t known = (size_t)1 << k;
         const bool sends_now = to_first % (2 * known) == known;
@@ -117,7 +131,7 @@ static ls_status spread_blocks(const collective *c, size_t bytes, bool everywher
 /* Exchanges `bytes` of every rank; those of rank r go to all + r * stride. */
 static ls_status exchange_slice(ls_comm *comm, const char *mine, size_t bytes, char *all, size_t stride) {
     const collective c = begin(comm, "exchange");
-    const int ranks = comm->world->options.ranks;
+    const int ranks = comm->end.ranks;
     if (bytes > 0) memcpy(c.bytes, mine, bytes);
     LS_TRY(spread_blocks(&c, bytes, true));
     for (int d = 0; d < ranks && bytes > 0; d++)
@@ -127,7 +141,7 @@ static ls_status exchange_slice(ls_comm *comm, const char *mine, size_t bytes, c
 }
 
 ls_status ls_comm_exchange(ls_comm *comm, const void *mine, size_t bytes, void *all) {
-    const int ranks = comm->world->options.ranks;
+    const int ranks = comm->end.ranks;
     const size_t most = ls_host_inbox_bytes(ranks) / (size_t)ranks;
     size_t at = 0;
     do {
@@ -158,14 +172,14 @@ static void keep_failure(ls_status *first, ls_status status) {
 static ls_status gather_slice(ls_comm *comm, const ls_comm_pieces *p, bool everywhere, size_t at, size_t room,
                               ls_status *failure) {
     const collective c = begin(comm, "gather");
-    const int ranks = comm->world->options.ranks;
+    const int ranks = comm->end.ranks;
     const size_t stride = sizeof(block) + room;
     block *mine = (block *)(void *)c.bytes;
     mine->bytes = at < p->bytes ? ls_min(room, p->bytes - at) : 0;
     if (mine->bytes > 0) keep_failure(failure, p->give(p->context, at, mine->piece, mine->bytes));
     LS_TRY(spread_blocks(&c, stride, everywhere));
-    for (int r = 0; r < ranks && p->take != NULL && (everywhere || comm->rank == 0); r++) {
-        const size_t before = (size_t)((comm->rank - r + ranks) % ranks);
+    for (int r = 0; r < ranks && p->take != NULL && (everywhere || comm->end.rank == 0); r++) {
+        const size_t before = (size_t)((comm->end.rank - r + ranks) % ranks);
         const block *theirs = (const block *)(const void *)(c.bytes + before * stride);
         if (theirs->bytes > 0) keep_failure(failure, p->take(p->context, r, at, theirs->piece, theirs->bytes));
     }
@@ -174,7 +188,7 @@ static ls_status gather_slice(ls_comm *comm, const ls_comm_pieces *p, bool every
 }
 
 ls_status ls_comm_gather(ls_comm *comm, const ls_comm_pieces *pieces, bool everywhere) {
-    const size_t ranks = (size_t)comm->world->options.ranks;
+    const size_t ranks = (size_t)comm->end.ranks;
     const size_t align = sizeof(uint64_t);
     ls_status failure = ls_ok();
     uint64_t most = pieces->bytes;
@@ -242,7 +256,7 @@ static void keep_first(void *into, const void *from, size_t bytes) {
 /* *value becomes that of the first rank that speaks; returns its number in *rank, INT_MAX if no rank does. */
 static ls_status hear_first(ls_comm *comm, const char *name, bool speaks, void *value, size_t bytes, int *rank) {
     LS_ASSERT(bytes <= LS_COMM_VALUE);
-    statement first = {.rank = speaks ? comm->rank : INT_MAX};
+    statement first = {.rank = speaks ? comm->end.rank : INT_MAX};
     memcpy(first.bytes, value, bytes);
     LS_TRY(reduce(comm, name, &first, offsetof(statement, bytes) + bytes, keep_first));
     memcpy(value, first.bytes, bytes);
@@ -252,7 +266,7 @@ static ls_status hear_first(ls_comm *comm, const char *name, bool speaks, void *
 
 ls_status ls_comm_broadcast(ls_comm *comm, void *value, size_t bytes) {
     int rank;
-    return hear_first(comm, "broadcast", comm->rank == 0, value, bytes, &rank);
+    return hear_first(comm, "broadcast", comm->end.rank == 0, value, bytes, &rank);
 }
 
 ls_status ls_comm_agree(ls_comm *comm, ls_status mine) {

@@ -109,6 +109,35 @@ ls_status ls_map_shared(size_t bytes, ls_mapping *out) {
     return ls_ok();
 }
 
+ls_status ls_map_passed(int fd, size_t bytes, ls_mapping *out) {
+    char *base = reserve(bytes);
+    if (base == NULL) return no_memory(bytes, "shared");
+    if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED) {
+        const ls_status status = no_memory(bytes, "shared");
+        munmap(base, bytes);
+        return status;
+    }
+    if (bytes >= ADVISE_FROM_BYTES) (void)madvise(base, bytes / HUGE * HUGE, MADV_HUGEPAGE);
+    *out = (ls_mapping){base, bytes};
+    return ls_ok();
+}
+
+/* No reserved huge pages: a file of them would have to end with one. */
+ls_status ls_map_passable(size_t bytes, ls_mapping *out, int *fd) {
+    const int made = memfd_create("longspan-heap", MFD_CLOEXEC);
+    if (made < 0 || ftruncate(made, (off_t)bytes) != 0) {
+        const ls_status status = no_memory(bytes, "shared");
+        if (made >= 0) close(made);
+        return status;
+    }
+    const ls_status status = ls_map_passed(made, bytes, out);
+    if (status.code != LS_OK)
+        close(made);
+    else
+        *fd = made;
+    return status;
+}
+
 /* ---- private ---- */
 
 ls_status ls_map_private(size_t bytes, ls_mapping *out) {

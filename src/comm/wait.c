@@ -4,55 +4,9 @@
  */
 #include "comm/comm_impl.h"
 
-#include <limits.h>
-#include <linux/futex.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-/* ---- the bell ---- */
-
-/*
- * The bell of a rank is a futex in shared memory. Ringing it and going to sleep are atomic operations on the same 32
- * bits, so one of them comes first: either the ringer sees LS_BELL_SLEEPS and wakes the sleeper, or the sleeper sees
- * the new count and does not sleep.
- */
-
-/* Without FUTEX_PRIVATE_FLAG, because ranks may be processes. */
-static void futex(const _Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *timeout) {
-    (void)syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
-}
-
-void ls_bell_ring(ls_rank_line *line) {
-    const uint32_t before = atomic_fetch_add_explicit(&line->bell, LS_BELL_STEP, memory_order_acq_rel);
-    if (!(before & LS_BELL_SLEEPS)) return;
-    /*
-     * The bit is cleared here, so that the next ringer needs no system call. The wake always follows: a sleeper that
-     * has just set the bit again wakes once for nothing.
-     */
-    atomic_fetch_and_explicit(&line->bell, ~LS_BELL_SLEEPS, memory_order_acq_rel);
-    futex(&line->bell, FUTEX_WAKE, INT_MAX, NULL);
-}
-
-uint32_t ls_bell_read(const ls_rank_line *line) {
-    return atomic_load_explicit(&line->bell, memory_order_acquire) & ~LS_BELL_SLEEPS;
-}
-
-void ls_bell_sleep(ls_rank_line *line, uint32_t bell, double seconds) {
-    const uint32_t asleep = bell | LS_BELL_SLEEPS;
-    uint32_t seen = bell;
-    if (!atomic_compare_exchange_strong_explicit(&line->bell, &seen, asleep, memory_order_acq_rel,
-                                                 memory_order_acquire) &&
-        seen != asleep)
-        return;
-    struct timespec timeout = {(time_t)seconds, 0};
-    timeout.tv_nsec = (long)((seconds - (double)timeout.tv_sec) * 1e9);
-    futex(&line->bell, FUTEX_WAIT, asleep, &timeout);
-    atomic_fetch_and_explicit(&line->bell, ~LS_BELL_SLEEPS, memory_order_acq_rel);
-}
 
 /* ---- when to give up on a peer ---- */
 
@@ -72,7 +26,12 @@ void ls_bell_sleep(ls_rank_line *line, uint32_t bell, double seconds) {
 #define COUNTED_SECONDS (2 * CHECK_SECONDS)
 
 static bool is_stopped(const ls_comm *comm, int rank) {
-    return atomic_load_explicit(&comm->world->board->lines[rank].stopped, memory_order_relaxed);
+    const _Atomic bool *stopped = comm->end.boot->stopped;
+    return stopped != NULL && atomic_load_explicit(&stopped[rank], memory_order_relaxed);
+}
+
+static ls_peer_state look(const ls_comm *comm, int peer) {
+    return comm->routes[peer].transport->look(comm->routes[peer].state, peer);
 }
 
 /*
@@ -80,14 +39,14 @@ static bool is_stopped(const ls_comm *comm, int rank) {
  * wait closes a circle.
  */
 static int follow_chain(const ls_comm *comm, int peer, uint64_t *ticks) {
-    const ls_board *board = comm->world->board;
     int end = peer;
     *ticks = 0;
-    for (int hops = 0; hops < comm->world->options.ranks; hops++) {
-        *ticks += atomic_load_explicit(&board->lines[end].ticks, memory_order_relaxed);
-        const int next = atomic_load_explicit(&board->lines[end].waits_for, memory_order_relaxed);
-        if (next < 0 || next == end || next == comm->rank || is_stopped(comm, end)) break;
-        end = next;
+    for (int hops = 0; hops < comm->end.ranks; hops++) {
+        const ls_peer_state state = look(comm, end);
+        *ticks += state.ticks;
+        if (state.waits_for < 0 || state.waits_for == end || state.waits_for == comm->end.rank || is_stopped(comm, end))
+            break;
+        end = state.waits_for;
     }
     return end;
 }
@@ -95,7 +54,7 @@ static int follow_chain(const ls_comm *comm, int peer, uint64_t *ticks) {
 /* The error for a chain without progress. */
 static ls_status no_progress(const ls_comm *comm, const char *what) {
     const ls_watch *watch = &comm->watch;
-    const int next = atomic_load_explicit(&comm->world->board->lines[watch->end].waits_for, memory_order_relaxed);
+    const int next = look(comm, watch->end).waits_for;
     char why[128] = "which makes no progress";
     if (is_stopped(comm, watch->end) && watch->end == watch->peer)
         snprintf(why, sizeof why, "which is stopped (SIGSTOP)");
@@ -107,22 +66,27 @@ static ls_status no_progress(const ls_comm *comm, const char *what) {
         snprintf(why, sizeof why, "which waits in a chain for rank %d, which waits for rank %d", watch->end, next);
     else if (watch->end != watch->peer)
         snprintf(why, sizeof why, "which waits for rank %d, which makes no progress", watch->end);
-    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, %s (%s)", comm->rank, watch->still, watch->peer, why,
+    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, %s (%s)", comm->end.rank, watch->still, watch->peer, why,
                     what);
 }
 
-/* An error when the signal can never come: the peer has left, or the rank is alone and would have to send it itself. */
+/*
+ * An error when the signal can never come: the peer has left or is lost, or the rank is alone and would have to send it
+ * itself.
+ */
 static ls_status check_possible(const ls_comm *comm, uint32_t bell, int peer, const char *what) {
-    if (comm->world->options.ranks == 1)
+    if (comm->end.ranks == 1)
         return ls_error(LS_PEER, "rank 0 is alone and waits for a signal that it has not sent (%s)", what);
-    if (peer == comm->rank) return ls_ok();
+    if (peer == comm->end.rank) return ls_ok();
     /*
      * A signal that the peer sent before it left has rung the bell. If the bell is unchanged after this load, there was
      * none.
      */
-    if (!atomic_load_explicit(&comm->world->board->lines[peer].left, memory_order_acquire)) return ls_ok();
-    if (ls_bell_read(ls_line(comm)) != bell) return ls_ok();
-    return ls_error(LS_PEER, "rank %d waits for rank %d, which has left (%s)", comm->rank, peer, what);
+    const ls_peer_state state = look(comm, peer);
+    if (!state.left && !state.lost) return ls_ok();
+    if (ls_bell_read(comm->line) != bell) return ls_ok();
+    return ls_error(LS_PEER, "rank %d waits for rank %d, %s (%s)", comm->end.rank, peer,
+                    state.left ? "which has left" : "to which the connection is lost", what);
 }
 
 /*
@@ -130,14 +94,14 @@ static ls_status check_possible(const ls_comm *comm, uint32_t bell, int peer, co
  * sleeps, at most CHECK_SECONDS apart.
  */
 static ls_status check_peers(ls_comm *comm, int peer, const char *what) {
-    const double limit = comm->world->options.wait_timeout;
+    const double limit = comm->end.timeout;
     if (limit <= 0.0) return ls_ok();
 
     ls_watch *watch = &comm->watch;
     const double now = ls_seconds();
     uint64_t ticks;
     const int end = follow_chain(comm, peer, &ticks);
-    const uint64_t own = atomic_load_explicit(&ls_line(comm)->ticks, memory_order_relaxed);
+    const uint64_t own = atomic_load_explicit(&comm->line->ticks, memory_order_relaxed);
     if (watch->peer != peer || watch->end != end || watch->ticks != ticks || watch->own_ticks != own) {
         *watch = (ls_watch){.peer = peer, .end = end, .own_ticks = own, .ticks = ticks, .checked = now, .still = 0.0};
         return ls_ok();
@@ -150,7 +114,7 @@ static ls_status check_peers(ls_comm *comm, int peer, const char *what) {
 
 /* Seconds until the next check. */
 static double until_check(const ls_comm *comm) {
-    const double left = comm->world->options.wait_timeout - comm->watch.still;
+    const double left = comm->end.timeout - comm->watch.still;
     return left > 0.0 && left < CHECK_SECONDS ? left : CHECK_SECONDS;
 }
 
@@ -165,7 +129,7 @@ static double until_check(const ls_comm *comm) {
 
 static bool has_come(ls_comm *comm, const ls_awaited *awaited) {
     if (awaited->word < 0) return ls_comm_done(comm, awaited->generation);
-    return comm->world->transport->word(comm, awaited->word) >= awaited->generation;
+    return atomic_load_explicit(&comm->words[awaited->word], memory_order_acquire) >= awaited->generation;
 }
 
 static bool any_reached(ls_comm *comm, const ls_awaited *awaited, int n) {
@@ -192,26 +156,26 @@ static bool spin_for(ls_comm *comm, const ls_awaited *awaited, int n) {
 
 /* Sleeps until the bell no longer has the value `bell`. */
 static ls_status sleep_on(ls_comm *comm, uint32_t bell, int peer, const char *what) {
-    ls_rank_line *line = ls_line(comm);
+    ls_rank_line *line = comm->line;
     ls_status status;
-    atomic_store_explicit(&line->waits_for, peer, memory_order_relaxed);
+    atomic_store_explicit(&line->waits_for, peer + 1, memory_order_relaxed);
     for (;;) {
         const double until_progress = ls_comm_progress(comm);
-        status = ls_world_aborted(comm->world);
+        status = ls_notice_aborted(comm->end.boot->notice);
         if (status.code != LS_OK || ls_bell_read(line) != bell) break;
         if (isinf(until_progress)) status = check_possible(comm, bell, peer, what);
         if (status.code == LS_OK) status = check_peers(comm, peer, what);
         if (status.code != LS_OK) break;
         ls_bell_sleep(line, bell, fmin(until_check(comm), until_progress));
     }
-    atomic_store_explicit(&line->waits_for, -1, memory_order_relaxed);
+    atomic_store_explicit(&line->waits_for, 0, memory_order_relaxed);
     return status;
 }
 
-uint32_t ls_comm_bell(const ls_comm *comm) { return ls_bell_read(ls_line(comm)); }
+uint32_t ls_comm_bell(const ls_comm *comm) { return ls_bell_read(comm->line); }
 
 ls_status ls_comm_sleep(ls_comm *comm, uint32_t bell, int peer, const char *what) {
-    LS_ASSERT(peer >= 0 && peer < comm->world->options.ranks);
+    LS_ASSERT(peer >= 0 && peer < comm->end.ranks);
     return sleep_on(comm, bell, peer, what);
 }
 

@@ -81,6 +81,7 @@ ls_status ls_measure_puts(double cache, ls_host *out) {
         .near = (int)fmax(1, fmin(cache / 4 / BLOCK, 4)), .far = (int)fmin(fmax(4 * cache / BLOCK, 8), 64), .out = out};
     const int ranks = (int)ls_max(2, ls_min(machine.cores, MOST_RANKS));
     const ls_world_options options = {.ranks = ranks,
+                                      .local = true,
                                       .heap_bytes = 2 * (size_t)x.far * BLOCK,
                                       .words = 2,
                                       .may_spin = machine.cores > 1,

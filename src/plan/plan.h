@@ -25,6 +25,7 @@ typedef struct ls_plan_request {
     int threads;
     ls_transfers transfers;
     int host_ranks;    /* as in ls_target */
+    int machine_ranks; /* that share this machine's memory and cores */
     int64_t memory;    /* bytes that a rank may map; 0: no limit */
     bool machine;      /* memory is a rank's share of this machine's memory; false: the user gave it */
     int drop;          /* as in ls_saving; -1: free */

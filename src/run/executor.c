@@ -47,15 +47,13 @@ const ls_span_time *ls_executor_span(const ls_executor *ex, size_t i) {
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
-const char *ls_transport_for(int ranks) { return ranks == 1 ? "self" : "shm"; }
-
 /* What the programs use, or the notes before they run. */
 static size_t heap_for(const ls_image *image) {
     const size_t used = image->bytes[LS_SYMMETRIC], notes = ls_exchange_heap(image);
     return used > notes ? used : notes;
 }
 
-ls_status ls_world_for(const ls_image *image, const char *transport, bool may_spin, double wait_timeout,
+ls_status ls_world_for(const ls_image *image, const char *transports, bool may_spin, double wait_timeout,
                        ls_world **out) {
     const int ranks = ls_mesh_ranks(&image->mesh);
     const ls_world_options options = {.ranks = ranks,
@@ -63,7 +61,7 @@ ls_status ls_world_for(const ls_image *image, const char *transport, bool may_sp
                                       .words = image->words,
                                       .may_spin = may_spin,
                                       .wait_timeout = wait_timeout};
-    return ls_world_create(transport != NULL ? transport : ls_transport_for(ranks), &options, out);
+    return ls_world_create(transports, &options, out);
 }
 
 void *ls_executor_address(const ls_executor *ex, const ls_operand *o) {
@@ -172,7 +170,7 @@ ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor *
     ex->last = LS_FIRST;
     ls_machine machine;
     ls_machine_detect(&machine);
-    const ls_status status = set_up(ex, ls_comm_size(comm) * image->threads <= machine.cores);
+    const ls_status status = set_up(ex, ls_comm_machine_ranks(comm) * image->threads <= machine.cores);
     if (status.code != LS_OK) {
         ls_executor_destroy(ex);
         return status;

@@ -75,12 +75,10 @@ typedef struct ls_run_times {
     double copying; /* inside puts */
 } ls_run_times;
 
-const char *ls_transport_for(int ranks); /* the default: "self" for one rank, else "shm" */
-
 /*
- * Creates a world with the ranks, heap bytes and signal words of the image. transport NULL: that of ls_transport_for.
+ * Creates a world with the ranks, heap bytes and signal words of the image; transports as for ls_world_create.
  */
-LS_MUST_USE ls_status ls_world_for(const ls_image *image, const char *transport, bool may_spin, double wait_timeout,
+LS_MUST_USE ls_status ls_world_for(const ls_image *image, const char *transports, bool may_spin, double wait_timeout,
                                    ls_world **out);
 
 /*

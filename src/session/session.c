@@ -56,6 +56,9 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     ls_machine_detect(&machine);
     if (spread->mesh != NULL) LS_TRY(ls_mesh_parse(spread->mesh, &request.mesh));
     int64_t ranks = spread->ranks;
+    ls_launched job;
+    LS_TRY(ls_launched_find(&job));
+    if (ranks == 0) ranks = job.ranks;
     if (ranks == 0) {
         ranks = 1;
         for (int a = 0; a < LS_AXES; a++) ranks *= request.mesh.size[a] != 0 ? request.mesh.size[a] : 1;
@@ -68,9 +71,12 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
         return ls_error(LS_USAGE, "--wait-timeout %g; expected a number of seconds", spread->wait_timeout);
     LS_TRY(ls_plan_memory_options(spread, &request));
     LS_TRY(ls_transfers_parse(spread->transfers, &request.transfers));
-    request.host_ranks = ls_transport_addresses_peers(ls_transport_for((int)ranks)) ? LS_ONE_HOST : 1;
+    ls_hosts hosts;
+    LS_TRY(ls_hosts_find((int)ranks, &hosts));
+    request.host_ranks = hosts.block == (int)ranks ? LS_ONE_HOST : hosts.block;
+    request.machine_ranks = hosts.machine_ranks;
     request.ranks = (int)ranks;
-    request.threads = (int)(spread->threads != 0 ? spread->threads : ls_max(1, machine.cores / ranks));
+    request.threads = (int)(spread->threads != 0 ? spread->threads : ls_max(1, machine.cores / request.machine_ranks));
     LS_TRY(resolve_isa(spread->isa, &request.isa));
     request.measured = ls_host_load(request.isa, &request.host);
     *out = request;
@@ -91,7 +97,7 @@ ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out) {
     ls_machine_detect(&machine);
     if (request.memory == 0) {
         request.machine = true;
-        request.memory = (int64_t)((double)machine.memory_bytes * usable_memory / request.ranks);
+        request.memory = (int64_t)((double)machine.memory_bytes * usable_memory / request.machine_ranks);
     }
     *out = request;
     return ls_ok();
@@ -120,7 +126,9 @@ static void count_bytes(void *context, int class, const ls_image *image) {
 static ls_status make_world(ls_session *s) {
     ls_machine machine;
     ls_machine_detect(&machine);
-    const bool may_spin = ls_session_ranks(s) * s->plan.target.threads <= machine.cores;
+    ls_hosts hosts;
+    LS_TRY(ls_hosts_find(ls_session_ranks(s), &hosts));
+    const bool may_spin = hosts.machine_ranks * s->plan.target.threads <= machine.cores;
     return ls_world_for(s->image, NULL, may_spin, s->wait_timeout, &s->world);
 }
 

@@ -62,7 +62,7 @@ static void test_freedom_is_used(void **state) {
     sights seen = {0};
     for (int seed = 0; seed < 20; seed++) {
         char name[32];
-        snprintf(name, sizeof name, "chaos:%d:0:self", seed);
+        snprintf(name, sizeof name, "chaos:%d:0:shm", seed);
         assert_ok(run_chaos(name, 1, true, look_inside, &seen));
     }
     print_message("of 20: poisoned %d, partial %d, bytes read late %d, overtaken %d\n", seen.poisoned, seen.partial,
@@ -100,7 +100,7 @@ static void test_signals_of_one_word_overtake_each_other(void **state) {
     sights seen = {0};
     for (int seed = 0; seed < 20; seed++) {
         char name[32];
-        snprintf(name, sizeof name, "chaos:%d:0:self", seed);
+        snprintf(name, sizeof name, "chaos:%d:0:shm", seed);
         assert_ok(run_chaos(name, 1, true, set_twice, &seen));
     }
     assert_true(seen.ahead > 0);
@@ -171,7 +171,7 @@ static void test_puts_are_done(void **state) {
     sights seen = {0};
     for (int seed = 0; seed < 10; seed++) {
         char name[32];
-        snprintf(name, sizeof name, "chaos:%d:0:self", seed);
+        snprintf(name, sizeof name, "chaos:%d:0:shm", seed);
         assert_ok(run_chaos(name, 1, true, wait_until_done, &seen));
     }
     assert_true(seen.unfinished > 0);
@@ -207,13 +207,14 @@ static void test_delay(void **state) {
 
 static void test_bad_names(void **state) {
     (void)state;
-    static const char *const bad[] = {"chaos",      "chaos:",           "chaos:x",
-                                      "chaos:1:-2", "chaos:1:0:pigeon", "chaos:1:0:chaos"};
+    static const char *const bad[] = {"chaos:", "chaos:x", "chaos:1:-2", "chaos:1:0:"};
+    static const char *const unknown[] = {"chaos", "chaos:1:0:pigeon", "chaos:1:0:chaos"};
     const ls_world_options options = small_world(2);
     ls_world *world;
     for (size_t i = 0; i < LS_COUNT(bad); i++)
         assert_fails(ls_world_create(bad[i], &options, &world), LS_INVALID, "expected chaos:SEED");
-    assert_fails(ls_world_create("chaos:1:0:self", &options, &world), LS_INVALID, "takes 1 rank");
+    for (size_t i = 0; i < LS_COUNT(unknown); i++)
+        assert_fails(ls_world_create(unknown[i], &options, &world), LS_INVALID, "expected some of shm");
 }
 
 int main(void) {

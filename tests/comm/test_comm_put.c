@@ -245,7 +245,7 @@ static void test_self(void **state) {
     const ls_rank_main mains[] = {pass_token, all_to_all, read_in_place};
     for (size_t i = 0; i < LS_COUNT(mains); i++) {
         ls_world *world;
-        assert_ok(ls_world_create("self", &options, &world));
+        assert_ok(ls_world_create(NULL, &options, &world));
         assert_ok(ls_launch(world, 1, i % 2, mains[i], NULL));
         ls_world_destroy(world);
     }

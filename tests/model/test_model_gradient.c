@@ -76,7 +76,7 @@ static ls_status read_parameters(ls_comm *comm, void *context) {
 static void run_alone(ls_rank_main rank_main, void *context) {
     const ls_world_options options = {.ranks = 1, .heap_bytes = 1 << 20, .words = 1024, .wait_timeout = 20};
     ls_world *world;
-    assert_ok(ls_world_create("self", &options, &world));
+    assert_ok(ls_world_create(NULL, &options, &world));
     assert_ok(ls_launch(world, 1, true, rank_main, context));
     ls_world_destroy(world);
 }

@@ -71,7 +71,7 @@ static finding find(double q) {
     finding f = {.q = q};
     ls_world *world;
     const ls_world_options options = {.ranks = 1, .heap_bytes = 4096, .words = 1, .wait_timeout = 5};
-    assert_ok(ls_world_create("self", &options, &world));
+    assert_ok(ls_world_create(NULL, &options, &world));
     assert_ok(ls_launch(world, 1, true, run, &f));
     ls_world_destroy(world);
     return f;

@@ -4,8 +4,8 @@
 #include "support/images.h"
 #include "support/world.h"
 
-static bool never_done(ls_comm *comm, uint64_t ticket) {
-    (void)comm, (void)ticket;
+static bool never_done(void *state, uint64_t ticket) {
+    (void)state, (void)ticket;
     return false;
 }
 
@@ -27,7 +27,7 @@ static void test_the_deadline_names_it(void **state) {
         ls_world *world;
         assert_ok(ls_world_for(set.image[0], NULL, false, stuck ? 0.3 : 30, &world));
         if (stuck) transport.done = never_done;
-        world->transport = &transport;
+        world->selection.transports[0] = &transport;
         const ls_status status = ls_launch(world, set.ranks, true, run_micro, &set);
         if (stuck)
             assert_fails(status, LS_PEER, "not done)");

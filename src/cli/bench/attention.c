@@ -104,7 +104,9 @@ static const char *const ways[] = {"put", "in-place"};
 static ls_status add_rows(bench *b, const char *strategy, const char *mesh) {
     bool in_place;
     LS_TRY(ls_strategy_reads_in_place(strategy, &in_place));
-    in_place &= ls_transport_addresses_peers(ls_transport_for((int)b->job.ranks)) && b->job.ranks > 1;
+    ls_hosts hosts;
+    LS_TRY(ls_hosts_find((int)b->job.ranks, &hosts));
+    in_place &= hosts.block > 1;
     for (int w = 0; w < (in_place ? 2 : 1) && b->n_rows < MOST_ROWS; w++) {
         row *added = &b->rows[b->n_rows++];
         *added = (row){.strategy = strategy, .transfers = ways[w]};

@@ -1,0 +1,233 @@
+/*
+ * The table of boots; the boot of this process, if somebody launched it as a rank; and which ranks share a host, which
+ * all boots find in the same way: by what the ranks tell each other.
+ */
+#include "comm/comm_impl.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The first whose environment is found opens; the last needs none. */
+static const ls_boot_kind *const boots[] = {
+    &ls_boot_local,
+};
+
+static const ls_boot_kind *find_kind(void) {
+    for (size_t i = 0; i < LS_COUNT(boots); i++)
+        if (boots[i]->found != NULL && boots[i]->found()) return boots[i];
+    return &ls_boot_local;
+}
+
+/* ---- hosts ---- */
+
+/*
+ * What ranks compare. Ranks can share memory when the same kernel runs them (boot_id) and they see the same sockets (the
+ * network namespace, where abstract Unix sockets live).
+ */
+typedef struct identity {
+    char name[LS_HOST_NAME];
+    char kernel[40];
+    uint64_t network;
+} identity;
+
+static identity identify(void) {
+    identity me = {.name = ""};
+    if (gethostname(me.name, sizeof me.name - 1) != 0) snprintf(me.name, sizeof me.name, "?");
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file != NULL) {
+        if (fgets(me.kernel, sizeof me.kernel, file) == NULL) me.kernel[0] = 0;
+        fclose(file);
+    }
+    struct stat network;
+    if (stat("/proc/self/ns/net", &network) == 0) me.network = (uint64_t)network.st_ino;
+    return me;
+}
+
+static bool is_same_machine(const identity *a, const identity *b) {
+    return strcmp(a->kernel, b->kernel) == 0 && a->network == b->network && strcmp(a->name, b->name) == 0;
+}
+
+/* Numbers the machines of all ranks from 0 in the order of their first ranks. */
+static ls_status find_machines(ls_boot *boot) {
+    const identity me = identify();
+    if (boot->rank < 0) {
+        for (int r = 0; r < boot->ranks; r++) snprintf(boot->host_names[r], LS_HOST_NAME, "%s", me.name);
+        return ls_ok();
+    }
+    identity *all = calloc((size_t)boot->ranks, sizeof *all);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the names of %d hosts", boot->ranks);
+    const ls_status status = boot->kind->gather(boot, boot->rank, &me, sizeof me, all);
+    int machines = 0;
+    for (int r = 0; r < boot->ranks && status.code == LS_OK; r++) {
+        int first = 0;
+        while (!is_same_machine(&all[first], &all[r])) first++;
+        boot->hosts[r] = first == r ? machines++ : boot->hosts[first];
+        snprintf(boot->host_names[r], LS_HOST_NAME, "%s", all[r].name);
+    }
+    free(all);
+    return status;
+}
+
+/* Reads the pretended host of each rank from a number of hosts or a list. */
+static bool read_pretended(const char *text, int ranks, int *out) {
+    char *end;
+    const long hosts = strtol(text, &end, 10);
+    if (end == text || hosts < 0) return false;
+    if (*end == 0) {
+        for (int r = 0; r < ranks; r++) out[r] = (int)((int64_t)r * hosts / ranks);
+        return hosts >= 1 && hosts <= ranks;
+    }
+    for (int r = 0; r < ranks; r++) {
+        const long host = strtol(text, &end, 10);
+        if (end == text || host < 0 || host >= ranks || *end != (r < ranks - 1 ? ',' : 0)) return false;
+        out[r] = (int)host;
+        text = end + 1;
+    }
+    return true;
+}
+
+/* Ranks of one machine stay on one host only if they pretend to be on the same. */
+static ls_status pretend(ls_boot *boot) {
+    const char *setting = getenv(LS_HOSTS_VARIABLE);
+    if (setting == NULL || boot->ranks == 1) return ls_ok();
+    int *pretended = calloc((size_t)boot->ranks, sizeof *pretended);
+    if (pretended == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the hosts of %d ranks", boot->ranks);
+    const bool good = read_pretended(setting, boot->ranks, pretended);
+    for (int r = 0; r < boot->ranks && good; r++) {
+        char name[LS_HOST_NAME];
+        snprintf(name, sizeof name, "%.40s (pretended %d)", boot->host_names[r], pretended[r]);
+        memcpy(boot->host_names[r], name, sizeof name);
+        boot->hosts[r] = boot->hosts[r] * boot->ranks + pretended[r];
+    }
+    free(pretended);
+    if (good) return ls_ok();
+    return ls_error(LS_INVALID, "%s=%s: expected a number of hosts from 1 to %d, or the host of each of %d ranks: 0,0,1",
+                    LS_HOSTS_VARIABLE, setting, boot->ranks, boot->ranks);
+}
+
+static ls_status find_hosts(ls_boot *boot) {
+    boot->hosts = calloc((size_t)boot->ranks, sizeof *boot->hosts);
+    boot->host_names = calloc((size_t)boot->ranks, sizeof *boot->host_names);
+    if (boot->hosts == NULL || boot->host_names == NULL)
+        return ls_error(LS_NO_MEMORY, "cannot allocate the hosts of %d ranks", boot->ranks);
+    LS_TRY(find_machines(boot));
+    boot->machine_ranks = 0;
+    for (int r = 0; r < boot->ranks; r++)
+        boot->machine_ranks += boot->rank < 0 || boot->hosts[r] == boot->hosts[boot->rank];
+    return pretend(boot);
+}
+
+static void forget_hosts(ls_boot *boot) {
+    free(boot->hosts);
+    free(boot->host_names);
+    boot->hosts = NULL;
+    boot->host_names = NULL;
+}
+
+/* ---- the boot of this process ---- */
+
+static ls_boot launched;
+static ls_status launched_status;
+static pthread_once_t launched_once = PTHREAD_ONCE_INIT;
+
+static void close_launched(void) { launched.kind->close(&launched); }
+
+static void open_launched(void) {
+    launched_status = ls_ok();
+    launched.kind = find_kind();
+    if (launched.kind == &ls_boot_local) return;
+    launched_status = launched.kind->open(&launched);
+    if (launched_status.code != LS_OK) return;
+    (void)atexit(close_launched);
+    launched_status = find_hosts(&launched);
+}
+
+ls_status ls_launched_find(ls_launched *out) {
+    pthread_once(&launched_once, open_launched);
+    if (launched_status.code != LS_OK) return launched_status;
+    *out = (ls_launched){.rank = launched.rank,
+                         .ranks = launched.ranks,
+                         .machine_ranks = launched.machine_ranks,
+                         .boot = launched.kind->name};
+    return ls_ok();
+}
+
+ls_status ls_launched_gather(const void *mine, size_t bytes, void *all) {
+    LS_ASSERT(bytes <= LS_GATHER_VALUE && launched.ranks > 0);
+    return launched.kind->gather(&launched, launched.rank, mine, bytes, all);
+}
+
+void ls_launched_abort(const char *why) { (void)ls_notice_abort(launched.notice, why); }
+void ls_launched_request_stop(void) { atomic_store(&launched.notice->stop, true); }
+bool ls_launched_stop_requested(void) { return atomic_load(&launched.notice->stop); }
+
+/* ---- the boot of a world ---- */
+
+static ls_status open_local(int ranks, ls_boot **out) {
+    ls_boot *boot = calloc(1, sizeof *boot);
+    if (boot == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a world", sizeof *boot);
+    *boot = (ls_boot){.kind = &ls_boot_local, .rank = -1, .ranks = ranks};
+    ls_status status = boot->kind->open(boot);
+    if (status.code != LS_OK) {
+        free(boot);
+        return status;
+    }
+    status = find_hosts(boot);
+    if (status.code == LS_OK)
+        *out = boot;
+    else
+        ls_boot_return(boot);
+    return status;
+}
+
+ls_status ls_boot_take(int ranks, bool local, ls_boot **out) {
+    if (local) return open_local(ranks, out);
+    ls_launched job;
+    LS_TRY(ls_launched_find(&job));
+    if (job.ranks == 0) return open_local(ranks, out);
+    if (ranks != job.ranks)
+        return ls_error(LS_INVALID, "%d ranks; expected %d, which is what this process was launched as one of", ranks,
+                        job.ranks);
+    *out = &launched;
+    return ls_ok();
+}
+
+void ls_boot_return(ls_boot *boot) {
+    if (boot == &launched) return;
+    forget_hosts(boot);
+    boot->kind->close(boot);
+    free(boot);
+}
+
+ls_status ls_boot_agree(ls_boot *boot, ls_status mine) {
+    if (boot->rank < 0) return mine;
+    ls_status *all = calloc((size_t)boot->ranks, sizeof *all);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks say", boot->ranks);
+    ls_status agreed = boot->kind->gather(boot, boot->rank, &mine, sizeof mine, all);
+    for (int r = 0; r < boot->ranks && agreed.code == LS_OK; r++) agreed = ls_error_in(all[r], "rank %d", r);
+    free(all);
+    return agreed;
+}
+
+ls_status ls_hosts_find(int ranks, ls_hosts *out) {
+    ls_launched job;
+    LS_TRY(ls_launched_find(&job));
+    /* Without launched ranks and pretended hosts all pairs are alike, and two ranks tell what any number would. */
+    const bool alike = job.ranks == 0 && getenv(LS_HOSTS_VARIABLE) == NULL;
+    ls_boot *boot;
+    LS_TRY(ls_boot_take(alike ? (int)ls_min(ranks, 2) : ranks, false, &boot));
+    ls_selection selection;
+    const ls_status status = ls_selection_read(NULL, boot, &selection);
+    if (status.code == LS_OK) {
+        const int block = ls_selection_block(&selection, boot);
+        *out = (ls_hosts){.machine_ranks = alike ? ranks : boot->machine_ranks,
+                          .block = alike && block == boot->ranks ? ranks : block};
+    }
+    ls_boot_return(boot);
+    return status;
+}
