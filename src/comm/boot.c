@@ -12,15 +12,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The first whose environment is found opens; the last needs none. */
+/* In the order in which they are looked for; the last needs no environment. */
 static const ls_boot_kind *const boots[] = {
+    &ls_boot_environment,
     &ls_boot_local,
 };
 
-static const ls_boot_kind *find_kind(void) {
-    for (size_t i = 0; i < LS_COUNT(boots); i++)
-        if (boots[i]->found != NULL && boots[i]->found()) return boots[i];
-    return &ls_boot_local;
+/* That of LONGSPAN_BOOT, else the first whose environment is found, else the local one. */
+static ls_status find_kind(const ls_boot_kind **out) {
+    const char *wanted = getenv(LS_BOOT_VARIABLE);
+    char names[128] = "";
+    for (size_t i = 0; i < LS_COUNT(boots); i++) {
+        const bool found = boots[i]->found == NULL || boots[i]->found();
+        if (wanted == NULL ? found : strcmp(wanted, boots[i]->name) == 0) {
+            *out = boots[i];
+            return ls_ok();
+        }
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? ", " : "", boots[i]->name);
+    }
+    return ls_error(LS_INVALID, "%s=%s: expected one of %s", LS_BOOT_VARIABLE, wanted, names);
 }
 
 /* ---- hosts ---- */
@@ -138,9 +148,8 @@ static pthread_once_t launched_once = PTHREAD_ONCE_INIT;
 static void close_launched(void) { launched.kind->close(&launched); }
 
 static void open_launched(void) {
-    launched_status = ls_ok();
-    launched.kind = find_kind();
-    if (launched.kind == &ls_boot_local) return;
+    launched_status = find_kind(&launched.kind);
+    if (launched_status.code != LS_OK || launched.kind == &ls_boot_local) return;
     launched_status = launched.kind->open(&launched);
     if (launched_status.code != LS_OK) return;
     (void)atexit(close_launched);

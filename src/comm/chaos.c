@@ -108,17 +108,6 @@ static double progress_below(chaos *c) {
 
 /* ---- cutting ---- */
 
-/* The offset of contiguous run i of a range, counted in the innermost dimension first. */
-static size_t run_offset(const ls_range *range, size_t i) {
-    int64_t at = (int64_t)range->offset;
-    for (int d = 0; d < LS_RANGE_DIMS; d++) {
-        const size_t count = (size_t)range->count[d];
-        at += (int64_t)(i % count) * range->stride[d];
-        i /= count;
-    }
-    return (size_t)at;
-}
-
 /* The size of the next piece, of at most `left` bytes: half of the time all of them. */
 static size_t piece_bytes(chaos *c, size_t left) {
     return left > 1 && draw(c, 2) == 0 ? 1 + (size_t)draw(c, left) : left;
@@ -137,8 +126,8 @@ static void make_pieces(chaos *c, message *p, const ls_range *to, const ls_range
             p->pieces = realloc(p->pieces, room * sizeof *p->pieces);
             LS_ASSERT(p->pieces != NULL);
         }
-        p->pieces[p->n++] = (piece){.to = run_offset(to, at / to->length) + in_to,
-                                    .from = run_offset(from, at / from->length) + in_from,
+        p->pieces[p->n++] = (piece){.to = ls_range_piece(to, at / to->length) + in_to,
+                                    .from = ls_range_piece(from, at / from->length) + in_from,
                                     .bytes = n};
         at += n;
     }

@@ -27,13 +27,16 @@ typedef struct ls_comm ls_comm;   /* a world as one rank uses it, by one thread 
 
 /*
  * Somebody may have launched this process as one rank of several (torchrun, srun, mpirun ...), by what its environment
- * says; else it starts its ranks itself (ls_launch).
+ * says; else it starts its ranks itself (ls_launch). The environment variable LONGSPAN_BOOT names one of "environment"
+ * and "local", where that must not be found out.
  */
 typedef struct ls_launched {
     int rank, ranks;   /* ranks 0: nobody did */
     int machine_ranks; /* of them: on this machine */
     const char *boot;  /* how the ranks found each other: "environment", ...; else "local" */
 } ls_launched;
+
+#define LS_BOOT_VARIABLE "LONGSPAN_BOOT"
 
 /*
  * The first call connects the ranks, and blocks until all have made it; it fails when they do not come in time. The
@@ -76,6 +79,7 @@ typedef struct ls_world_options {
  * The transports that a world may use; each pair of ranks takes the fastest that reaches. A setting is NULL (that of
  * LONGSPAN_TRANSPORTS in the environment, else all), or a list of names with commas:
  *   "shm"    ranks of one host: processes or threads. The memory is freed with the last process, however that ends
+ *   "tcp"    any ranks; those of another host only where the boot knows the hosts' addresses
  * or "chaos:SEED[:SECONDS[:LIST]]", which wraps those of the list (default all) and reorders, delays and splits messages
  * as far as the contract allows. SECONDS: the shortest time from a put to its signal.
  *
@@ -84,6 +88,8 @@ typedef struct ls_world_options {
  */
 LS_MUST_USE ls_status ls_world_create(const char *transports, const ls_world_options *options, ls_world **out);
 void ls_world_destroy(ls_world *world);
+int ls_world_ranks(const ls_world *world);
+int ls_world_rank(const ls_world *world); /* of this process, when it was launched as one; -1: ls_launch starts them */
 #define LS_TRANSPORTS_VARIABLE "LONGSPAN_TRANSPORTS"
 
 /* The name of a transport by its index in the table; NULL past the end. */

@@ -90,6 +90,17 @@ typedef struct ls_put {
     const ls_range *from;
 } ls_put;
 
+/* The offset of piece i of a range, counted in the innermost dimension first. */
+static inline size_t ls_range_piece(const ls_range *range, size_t i) {
+    int64_t at = (int64_t)range->offset;
+    for (int d = 0; d < LS_RANGE_DIMS; d++) {
+        const size_t count = (size_t)range->count[d];
+        at += (int64_t)(i % count) * range->stride[d];
+        i /= count;
+    }
+    return (size_t)at;
+}
+
 /* What is known of a peer: of its line, and whether it is gone without having left. */
 typedef struct ls_peer_state {
     uint64_t ticks;

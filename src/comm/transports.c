@@ -8,6 +8,7 @@
 
 static const ls_transport *const transports[] = {
     &ls_transport_shm,
+    &ls_transport_tcp,
 };
 
 const char *ls_transport_name(int index) {

@@ -100,6 +100,9 @@ void ls_world_destroy(ls_world *world) {
     free(world);
 }
 
+int ls_world_ranks(const ls_world *world) { return world->options.ranks; }
+int ls_world_rank(const ls_world *world) { return world->boot->rank; }
+
 /* ---- ranks join and leave ---- */
 
 /* The links of the rank, by the index of their transports in the selection; and its routes, each over one of them. */

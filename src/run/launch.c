@@ -3,7 +3,7 @@
  * results of a forked rank 0 (a pipe), so there is no signal handler and no state outside this call. A rank that is a
  * thread sends SIGCHLD at its end, as the system does for a process, so that both kinds of ranks share the loop.
  */
-#include "run/run.h"
+#include "run/launch_impl.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -338,8 +338,7 @@ static void watch(launch *l) {
 
 /* ---- the end ---- */
 
-/* Of two failures, the one with the greater severity is the cause of the other. */
-static int severity(ls_code code) {
+int ls_severity(ls_code code) {
     if (code == LS_OK) return 0;
     if (code == LS_INTERRUPTED) return 1;
     return code == LS_PEER ? 2 : 3;
@@ -351,7 +350,7 @@ static ls_status root_cause(const launch *l) {
     for (int rank = 0; rank < l->ranks; rank++) {
         const report *one = &l->reports->of[rank];
         if (one->order == 0 || one->status.code == LS_OK) continue;
-        const int above = worst ? severity(one->status.code) - severity(worst->status.code) : 1;
+        const int above = worst ? ls_severity(one->status.code) - ls_severity(worst->status.code) : 1;
         if (above > 0 || (above == 0 && one->order < worst->order)) worst = one;
     }
     if (worst && worst->status.code != LS_INTERRUPTED) return worst->status;
@@ -400,6 +399,7 @@ static ls_status run_ranks(launch *l) {
 }
 
 ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_rank_main rank_main, void *context) {
+    if (ls_world_rank(world) >= 0) return ls_run_launched(world, ls_world_rank(world), rank_main, context);
     launch l = {.world = world, .ranks = ranks, .as_threads = as_threads, .rank_main = rank_main, .context = context};
     l.died = ls_ok();
     l.kills = ls_machine_memory_kills();

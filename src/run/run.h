@@ -35,6 +35,10 @@ typedef ls_status (*ls_rank_main)(ls_comm *comm, void *context);
  * If a rank is stopped (SIGSTOP) for 10 s, or for half of the world's wait_timeout if that is less, its number and
  * process are logged, and later that it continues.
  *
+ * When somebody else launched the ranks (ls_launched), the caller is one of them: rank_main runs once, in the calling
+ * thread, and as_threads does not count. The first SIGUSR1, SIGINT, SIGTERM or SIGHUP requests a stop, which all ranks
+ * hear of; a second SIGINT or SIGTERM ends the process. All ranks return the same status, unless they lose each other.
+ *
  * Returns LS_OK when every rank did, else the root cause: a rank that died (LS_PEER, "rank 2 was killed by signal 9
  * (Killed)", or by the system because memory ran out, with the limit); else the earliest failure that is neither
  * LS_PEER nor LS_INTERRUPTED; else the earliest LS_PEER; else LS_INTERRUPTED. LS_NO_MEMORY when a rank could not be

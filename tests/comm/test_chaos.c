@@ -214,7 +214,7 @@ static void test_bad_names(void **state) {
     for (size_t i = 0; i < LS_COUNT(bad); i++)
         assert_fails(ls_world_create(bad[i], &options, &world), LS_INVALID, "expected chaos:SEED");
     for (size_t i = 0; i < LS_COUNT(unknown); i++)
-        assert_fails(ls_world_create(unknown[i], &options, &world), LS_INVALID, "expected some of shm");
+        assert_fails(ls_world_create(unknown[i], &options, &world), LS_INVALID, "expected some of shm, tcp");
 }
 
 int main(void) {

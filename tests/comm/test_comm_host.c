@@ -157,7 +157,8 @@ static void test_inbox(void **state) {
 static void test_transport_names(void **state) {
     (void)state;
     assert_string_equal(ls_transport_name(0), "shm");
-    assert_null(ls_transport_name(1));
+    assert_string_equal(ls_transport_name(1), "tcp");
+    assert_null(ls_transport_name(2));
     assert_null(ls_transport_name(-1));
 }
 

@@ -41,7 +41,7 @@ static inline ls_status run_world_on(const char *transport, const ls_world_optio
 
 static inline ls_status run_world(const ls_world_options *options, bool as_threads, ls_rank_main rank_main,
                                   void *context) {
-    return run_world_on("shm", options, as_threads, rank_main, context);
+    return run_world_on(NULL, options, as_threads, rank_main, context);
 }
 
 static inline void assert_ok(ls_status status) {

@@ -1,0 +1,223 @@
+/*
+ * A rank's side of a rendezvous: it finds the server, and then one thread receives for it, and carries what is set in
+ * the rank's notice to the server.
+ */
+#include "comm/rendezvous_impl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SLICE_MILLISECONDS 50
+#define RETRY_MICROSECONDS 50000
+#define ANSWER_SECONDS 5.0 /* a server that has not answered after this time is another one */
+#define SERVER_STAYS_SECONDS 10.0 /* rank 0 waits so long for the others' goodbye */
+
+struct ls_rendezvous {
+    ls_meeting meeting;
+    ls_notice *notice;
+    ls_meeting_server *server; /* of rank 0 */
+    int fd;
+    pthread_t thread;
+    pthread_mutex_t lock; /* for all that follows, and for sending */
+    pthread_cond_t changed;
+    bool leaving, broken;
+    bool told_abort, told_stop; /* the server knows */
+    char *values;               /* of the gather that has come last; NULL: none */
+    size_t bytes;
+};
+
+static const ls_patience patience = {.seconds = 10};
+
+static ls_status send_to_server(const ls_rendezvous *r, ls_meeting_kind kind, const void *bytes, size_t n) {
+    const ls_meeting_head head = {kind, (uint32_t)n};
+    LS_TRY(ls_socket_send(r->fd, &head, sizeof head, &patience, "rank 0 to listen"));
+    return ls_socket_send(r->fd, bytes, n, &patience, "rank 0 to listen");
+}
+
+/* ---- finding the server ---- */
+
+/* Receives a message that is expected, or the text of an abort, which becomes the status. */
+static ls_status receive_answer(int fd, ls_meeting_kind expected, double seconds) {
+    const ls_patience most_time = {.seconds = seconds}, *most = &most_time;
+    ls_meeting_head head;
+    char text[sizeof((ls_status){0}.text)];
+    LS_TRY(ls_socket_receive(fd, &head, sizeof head, most, "all ranks to come"));
+    if (head.kind == expected && head.bytes == 0) return ls_ok();
+    if (head.kind != LS_MEETING_ABORT || head.bytes >= sizeof text)
+        return ls_error(LS_PEER, "what answers there is not rank 0");
+    LS_TRY(ls_socket_receive(fd, text, head.bytes, most, "all ranks to come"));
+    text[head.bytes] = 0;
+    return ls_error(LS_INVALID, "%s", text);
+}
+
+/*
+ * Greets whoever listens at a port. LS_PEER: nobody does, or somebody else, who closes the connection or never answers;
+ * then the next port may be right.
+ */
+static ls_status greet(const ls_meeting *m, int port, int *fd) {
+    const struct {
+        ls_meeting_head head;
+        ls_meeting_hello hello;
+    } message = {{LS_MEETING_HELLO, sizeof message.hello}, {m->job, m->rank, m->ranks}};
+    int made;
+    const ls_status connected = ls_socket_connect(m->host, port, &made);
+    if (connected.code != LS_OK) return ls_error(LS_PEER, "%s", connected.text);
+    ls_status status = ls_socket_send(made, &message, sizeof message, &patience, "rank 0 to listen");
+    if (status.code == LS_OK) status = receive_answer(made, LS_MEETING_HELLO, ANSWER_SECONDS);
+    if (status.code == LS_OK) status = receive_answer(made, LS_MEETING_COME, m->seconds + ANSWER_SECONDS);
+    if (status.code == LS_OK)
+        *fd = made;
+    else
+        (void)close(made);
+    return status;
+}
+
+/* Tries all ports in turn until the time is over: rank 0 may come late. */
+static ls_status find_server(ls_rendezvous *r) {
+    const ls_meeting *m = &r->meeting;
+    const double began = ls_seconds();
+    ls_status status;
+    do {
+        for (int i = 0; i < LS_MEETING_PORTS; i++) {
+            status = greet(m, m->port + i, &r->fd);
+            if (status.code != LS_PEER) return status;
+        }
+        usleep(RETRY_MICROSECONDS);
+    } while (ls_seconds() - began < m->seconds);
+    return ls_error_in(status, "rank %d of %d waited %.3g s for rank 0 at %s, port %d", m->rank, m->ranks, m->seconds,
+                       m->host, m->port);
+}
+
+/* ---- the thread ---- */
+
+/* Carries abort and stop to the server, once each. */
+static void tell_notice(ls_rendezvous *r) {
+    const ls_status aborted = ls_notice_aborted(r->notice);
+    ls_status sent = ls_ok();
+    if (aborted.code != LS_OK && !r->told_abort) {
+        r->told_abort = true;
+        sent = send_to_server(r, LS_MEETING_ABORT, aborted.text, strlen(aborted.text));
+    }
+    if (sent.code == LS_OK && atomic_load(&r->notice->stop) && !r->told_stop) {
+        r->told_stop = true;
+        sent = send_to_server(r, LS_MEETING_STOP, NULL, 0);
+    }
+    (void)sent; /* a server that is gone is found when it is received from */
+}
+
+static void take_message(ls_rendezvous *r, const ls_meeting_head *head, char *bytes) {
+    if (head->kind == LS_MEETING_ABORT) {
+        r->told_abort = true;
+        (void)ls_notice_abort(r->notice, bytes);
+    }
+    if (head->kind == LS_MEETING_STOP) {
+        r->told_stop = true;
+        atomic_store(&r->notice->stop, true);
+    }
+    if (head->kind == LS_MEETING_GATHER) {
+        r->values = bytes;
+        r->bytes = head->bytes;
+    } else {
+        free(bytes);
+    }
+}
+
+/* The server's process has ended. */
+static void lose_server(ls_rendezvous *r) {
+    r->broken = true;
+    if (!r->leaving) (void)ls_notice_abort(r->notice, "rank 0 ended before its work was done");
+}
+
+static void *thread_main(void *argument) {
+    ls_rendezvous *r = argument;
+    for (;;) {
+        struct pollfd one = {.fd = r->fd, .events = POLLIN};
+        const int n = poll(&one, 1, SLICE_MILLISECONDS);
+        ls_meeting_head head;
+        char *bytes = NULL;
+        bool came = n > 0 && ls_socket_receive(r->fd, &head, sizeof head, &patience, "rank 0").code == LS_OK;
+        if (came) {
+            bytes = calloc(1, (size_t)head.bytes + 1);
+            came = bytes != NULL && ls_socket_receive(r->fd, bytes, head.bytes, &patience, "rank 0").code == LS_OK;
+        }
+        pthread_mutex_lock(&r->lock);
+        if (came)
+            take_message(r, &head, bytes);
+        else if (n > 0)
+            lose_server(r);
+        if (!r->broken) tell_notice(r);
+        pthread_cond_broadcast(&r->changed); /* a gather looks at the notice, too */
+        const bool ends = r->leaving || r->broken;
+        pthread_mutex_unlock(&r->lock);
+        if (n > 0 && !came) free(bytes);
+        if (ends) return NULL;
+    }
+}
+
+/* ---- the interface ---- */
+
+ls_status ls_rendezvous_open(const ls_meeting *meeting, ls_notice *notice, ls_rendezvous **out) {
+    ls_rendezvous *r = calloc(1, sizeof *r);
+    if (r == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes to meet the other ranks", sizeof *r);
+    *r = (ls_rendezvous){.meeting = *meeting, .notice = notice, .fd = -1};
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->changed, NULL);
+    ls_status status = meeting->rank == 0 ? ls_meeting_server_start(meeting, &r->server) : ls_ok();
+    if (status.code == LS_OK) status = find_server(r);
+    if (status.code == LS_OK && pthread_create(&r->thread, NULL, thread_main, r) != 0)
+        status = ls_error(LS_NO_MEMORY, "cannot start the thread that meets the other ranks");
+    if (status.code == LS_OK) {
+        *out = r;
+        return status;
+    }
+    ls_meeting_server_end(r->server, 1);
+    if (r->fd >= 0) (void)close(r->fd);
+    free(r);
+    return status;
+}
+
+/* One gather at a time: the values of the next can only come when this rank has sent its own. */
+ls_status ls_rendezvous_gather(ls_rendezvous *r, const void *mine, size_t bytes, void *all) {
+    pthread_mutex_lock(&r->lock);
+    ls_status status = ls_notice_aborted(r->notice);
+    if (status.code == LS_OK && r->broken) status = ls_error(LS_PEER, "the connection to rank 0 is lost");
+    if (status.code == LS_OK) status = send_to_server(r, LS_MEETING_GATHER, mine, bytes);
+    while (status.code == LS_OK && r->values == NULL) {
+        pthread_cond_wait(&r->changed, &r->lock);
+        if (r->values != NULL) break;
+        status = ls_notice_aborted(r->notice);
+        if (status.code == LS_OK && r->broken) status = ls_error(LS_PEER, "the connection to rank 0 is lost");
+    }
+    if (r->values != NULL) memcpy(all, r->values, r->bytes);
+    free(r->values);
+    r->values = NULL;
+    pthread_mutex_unlock(&r->lock);
+    return status;
+}
+
+void ls_rendezvous_close(ls_rendezvous *r) {
+    pthread_mutex_lock(&r->lock);
+    r->leaving = true;
+    if (!r->broken) {
+        tell_notice(r);
+        const ls_status sent = send_to_server(r, LS_MEETING_BYE, NULL, 0);
+        (void)sent;
+    }
+    pthread_mutex_unlock(&r->lock);
+    pthread_join(r->thread, NULL);
+    (void)close(r->fd);
+    ls_meeting_server_end(r->server, SERVER_STAYS_SECONDS);
+    pthread_mutex_destroy(&r->lock);
+    pthread_cond_destroy(&r->changed);
+    free(r->values);
+    free(r);
+}
+
+ls_status ls_rendezvous_own_address(const ls_rendezvous *r, char out[LS_ADDRESS]) {
+    return ls_socket_own_address(r->fd, out);
+}

@@ -1,0 +1,56 @@
+/*
+ * comm, for this folder alone: the meeting of launched ranks over TCP, for small values only. A server in the process
+ * of rank 0 connects them all; every rank, rank 0 too, is a client of it.
+ */
+#ifndef LS_COMM_RENDEZVOUS_IMPL_H
+#define LS_COMM_RENDEZVOUS_IMPL_H
+
+#include "comm/socket_impl.h"
+
+/* Where ranks of one job meet. */
+typedef struct ls_meeting {
+    int rank, ranks;
+    char host[256]; /* of rank 0, by name or address */
+    int port;       /* or one of the next few, if that is taken */
+    uint64_t job;   /* the same on all ranks of a job, and on no others */
+    double seconds; /* in which all ranks must come */
+} ls_meeting;
+
+enum { LS_MEETING_PORTS = 16 };
+
+/* rendezvous.c: the client of a rank. `notice` is carried to and from the other ranks from then on. */
+typedef struct ls_rendezvous ls_rendezvous;
+ls_status ls_rendezvous_open(const ls_meeting *meeting, ls_notice *notice, ls_rendezvous **out);
+ls_status ls_rendezvous_gather(ls_rendezvous *rendezvous, const void *mine, size_t bytes, void *all);
+/* Says goodbye. The server of rank 0 stays until all ranks have. */
+void ls_rendezvous_close(ls_rendezvous *rendezvous);
+/* The numeric address of this process as rank 0's host sees it. */
+ls_status ls_rendezvous_own_address(const ls_rendezvous *rendezvous, char out[LS_ADDRESS]);
+
+/* ---- between client and server ---- */
+
+typedef enum ls_meeting_kind {
+    LS_MEETING_HELLO,  /* client: ls_meeting_hello; server: it is the right one */
+    LS_MEETING_COME,   /* server: all have come; or an abort with the reason */
+    LS_MEETING_GATHER, /* client: its value; server: the values of all ranks */
+    LS_MEETING_ABORT,  /* both: a text */
+    LS_MEETING_STOP,   /* both */
+    LS_MEETING_BYE     /* client */
+} ls_meeting_kind;
+
+typedef struct ls_meeting_head {
+    uint32_t kind, bytes; /* of what follows */
+} ls_meeting_head;
+
+typedef struct ls_meeting_hello {
+    uint64_t job;
+    int32_t rank, ranks;
+} ls_meeting_hello;
+
+/* rendezvous_server.c: listens, and serves in a thread of its own. */
+typedef struct ls_meeting_server ls_meeting_server;
+ls_status ls_meeting_server_start(const ls_meeting *meeting, ls_meeting_server **out);
+/* Returns when all ranks have said goodbye or are gone, and at the latest after `seconds`. NULL is allowed. */
+void ls_meeting_server_end(ls_meeting_server *server, double seconds);
+
+#endif

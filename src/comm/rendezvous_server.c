@@ -1,0 +1,235 @@
+/*
+ * The server of a rendezvous: one thread in the process of rank 0. It hands on what ranks send, and when the connection
+ * of a rank ends before the rank has said goodbye, it tells all others that this rank is dead.
+ */
+#include "comm/rendezvous_impl.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SLICE_MILLISECONDS 50
+/* A client has a thread that always receives, so sending to it, or the rest of its message, takes no time. */
+static const ls_patience patience = {.seconds = 10};
+
+typedef struct client {
+    int fd; /* -1: it has not come, or is gone */
+    bool said_goodbye, gathers;
+} client;
+
+struct ls_meeting_server {
+    ls_meeting meeting;
+    int listener;
+    client *clients;       /* [ranks] */
+    struct pollfd *polled; /* [ranks + 1]: of the clients, and the listener */
+    int came, gone;
+    int gathering; /* ranks whose value of the current gather is there */
+    uint32_t value_bytes;
+    char *values; /* [ranks * value_bytes] */
+    char why[sizeof((ls_status){0}.text)]; /* of an abort; "": none */
+    bool runs;
+    _Atomic bool ends;
+    pthread_t thread;
+};
+
+static void send_to(const ls_meeting_server *s, int rank, ls_meeting_kind kind, const void *bytes, size_t n) {
+    const ls_meeting_head head = {kind, (uint32_t)n};
+    if (s->clients[rank].fd < 0) return;
+    ls_status status = ls_socket_send(s->clients[rank].fd, &head, sizeof head, &patience, "a rank to listen");
+    if (status.code == LS_OK) status = ls_socket_send(s->clients[rank].fd, bytes, n, &patience, "a rank to listen");
+    (void)status; /* a client that is gone is found when it is received from */
+}
+
+static void send_to_all(const ls_meeting_server *s, ls_meeting_kind kind, const void *bytes, size_t n) {
+    for (int r = 0; r < s->meeting.ranks; r++) send_to(s, r, kind, bytes, n);
+}
+
+static void abort_all(ls_meeting_server *s, const char *why) {
+    if (s->why[0] != 0) return;
+    snprintf(s->why, sizeof s->why, "%s", why);
+    send_to_all(s, LS_MEETING_ABORT, s->why, strlen(s->why));
+}
+
+/* ---- ranks come ---- */
+
+static const char *refusal(const ls_meeting_server *s, const ls_meeting_hello *hello) {
+    if (hello->ranks != s->meeting.ranks) return "counts other ranks than rank 0";
+    if (hello->rank < 0 || hello->rank >= hello->ranks) return "is not one of the ranks";
+    return s->clients[hello->rank].fd >= 0 ? "is there already: two processes have the same rank" : NULL;
+}
+
+static void refuse(int fd, const ls_meeting_hello *hello, const char *what) {
+    char text[128];
+    snprintf(text, sizeof text, "rank %d of %d %s", hello->rank, hello->ranks, what);
+    const ls_meeting_head head = {LS_MEETING_ABORT, (uint32_t)strlen(text)};
+    ls_status status = ls_socket_send(fd, &head, sizeof head, &patience, "a rank to listen");
+    if (status.code == LS_OK) status = ls_socket_send(fd, text, strlen(text), &patience, "a rank to listen");
+    (void)status;
+    (void)close(fd);
+}
+
+/* Whoever is of another job, or speaks something else, is sent away without an answer. */
+static void admit(ls_meeting_server *s) {
+    static const ls_patience brief = {.seconds = 1};
+    ls_meeting_head head;
+    ls_meeting_hello hello;
+    int fd;
+    if (ls_socket_accept(s->listener, &brief, "a rank", &fd).code != LS_OK) return;
+    if (ls_socket_receive(fd, &head, sizeof head, &brief, "a greeting").code != LS_OK ||
+        head.kind != LS_MEETING_HELLO || head.bytes != sizeof hello ||
+        ls_socket_receive(fd, &hello, sizeof hello, &brief, "a greeting").code != LS_OK ||
+        hello.job != s->meeting.job) {
+        (void)close(fd);
+        return;
+    }
+    const char *what = refusal(s, &hello);
+    if (what != NULL) {
+        refuse(fd, &hello, what);
+        return;
+    }
+    s->clients[hello.rank].fd = fd;
+    send_to(s, hello.rank, LS_MEETING_HELLO, NULL, 0);
+    if (++s->came == s->meeting.ranks) send_to_all(s, LS_MEETING_COME, NULL, 0);
+    if (s->why[0] != 0) send_to(s, hello.rank, LS_MEETING_ABORT, s->why, strlen(s->why));
+}
+
+static void name_missing(const ls_meeting_server *s, char *text, size_t room) {
+    int n = 0, written = snprintf(text, room, "waited %.3g s for ", s->meeting.seconds);
+    for (int r = 0; r < s->meeting.ranks && written < (int)room; r++)
+        if (s->clients[r].fd < 0 && ++n <= 8)
+            written += snprintf(text + written, room - (size_t)written, "%srank %d", n > 1 ? ", " : "", r);
+    if (n > 8 && written < (int)room)
+        snprintf(text + written, room - (size_t)written, " and %d others", n - 8);
+}
+
+/* ---- ranks speak ---- */
+
+static void lose(ls_meeting_server *s, int rank) {
+    client *c = &s->clients[rank];
+    char text[96];
+    (void)close(c->fd);
+    c->fd = -1;
+    s->gone++;
+    snprintf(text, sizeof text, "rank %d ended before its work was done", rank);
+    if (!c->said_goodbye) abort_all(s, text);
+    snprintf(text, sizeof text, "rank %d has ended, and others wait for it", rank);
+    if (s->gathering > 0) abort_all(s, text);
+}
+
+/* The value of a rank; when all are there, everyone gets all of them. */
+static void take_value(ls_meeting_server *s, int rank, const char *value, uint32_t bytes) {
+    if (s->gathering == 0) {
+        s->value_bytes = bytes;
+        free(s->values);
+        s->values = malloc((size_t)bytes * (size_t)s->meeting.ranks);
+    }
+    char text[128];
+    snprintf(text, sizeof text, "rank %d tells %u bytes, others %u: expected one program on all ranks", rank, bytes,
+             s->value_bytes);
+    if (bytes != s->value_bytes || s->values == NULL) {
+        abort_all(s, text);
+        return;
+    }
+    memcpy(s->values + (size_t)rank * bytes, value, bytes);
+    if (++s->gathering == s->meeting.ranks) {
+        s->gathering = 0;
+        send_to_all(s, LS_MEETING_GATHER, s->values, (size_t)bytes * (size_t)s->meeting.ranks);
+    } else if (s->gone > 0) {
+        snprintf(text, sizeof text, "rank %d waits for ranks that have ended", rank);
+        abort_all(s, text);
+    }
+}
+
+static void hear(ls_meeting_server *s, int rank) {
+    ls_meeting_head head;
+    char bytes[2048];
+    const int fd = s->clients[rank].fd;
+    if (ls_socket_receive(fd, &head, sizeof head, &patience, "a rank").code != LS_OK || head.bytes >= sizeof bytes ||
+        ls_socket_receive(fd, bytes, head.bytes, &patience, "a rank").code != LS_OK) {
+        lose(s, rank);
+        return;
+    }
+    bytes[head.bytes] = 0;
+    if (head.kind == LS_MEETING_GATHER) take_value(s, rank, bytes, head.bytes);
+    if (head.kind == LS_MEETING_ABORT) abort_all(s, bytes);
+    if (head.kind == LS_MEETING_STOP) send_to_all(s, LS_MEETING_STOP, NULL, 0);
+    if (head.kind == LS_MEETING_BYE) {
+        s->clients[rank].said_goodbye = true;
+        lose(s, rank);
+    }
+}
+
+static void *thread_main(void *argument) {
+    ls_meeting_server *s = argument;
+    const int ranks = s->meeting.ranks;
+    const double began = ls_seconds();
+    while (!s->ends && s->gone < ranks) {
+        for (int r = 0; r < ranks; r++) s->polled[r] = (struct pollfd){.fd = s->clients[r].fd, .events = POLLIN};
+        s->polled[ranks] = (struct pollfd){.fd = s->listener, .events = POLLIN};
+        if (poll(s->polled, (nfds_t)ranks + 1, SLICE_MILLISECONDS) > 0) {
+            for (int r = 0; r < ranks; r++)
+                if (s->polled[r].revents != 0) hear(s, r);
+            if (s->polled[ranks].revents != 0) admit(s);
+        }
+        if (s->came < ranks && s->why[0] == 0 && ls_seconds() - began > s->meeting.seconds) {
+            char text[256];
+            name_missing(s, text, sizeof text);
+            abort_all(s, text);
+        }
+    }
+    return NULL;
+}
+
+/* ---- start and end ---- */
+
+/* Listens at the first port of a few that is free. */
+static ls_status listen_somewhere(const ls_meeting *meeting, int *listener) {
+    ls_status status = ls_ok();
+    for (int i = 0; i < LS_MEETING_PORTS; i++) {
+        int port = meeting->port + i;
+        status = ls_socket_listen("::", &port, listener);
+        if (status.code != LS_OK) status = ls_socket_listen("0.0.0.0", &port, listener); /* a host without IPv6 */
+        if (status.code == LS_OK) break;
+    }
+    return status;
+}
+
+ls_status ls_meeting_server_start(const ls_meeting *meeting, ls_meeting_server **out) {
+    const size_t ranks = (size_t)meeting->ranks;
+    ls_meeting_server *s = calloc(1, sizeof *s);
+    LS_ASSERT(s != NULL);
+    *s = (ls_meeting_server){.meeting = *meeting,
+                             .listener = -1,
+                             .clients = calloc(ranks, sizeof *s->clients),
+                             .polled = calloc(ranks + 1, sizeof *s->polled)};
+    LS_ASSERT(s->clients != NULL && s->polled != NULL);
+    for (size_t r = 0; r < ranks; r++) s->clients[r].fd = -1;
+    ls_status status = listen_somewhere(meeting, &s->listener);
+    if (status.code == LS_OK) {
+        s->runs = pthread_create(&s->thread, NULL, thread_main, s) == 0;
+        if (!s->runs) status = ls_error(LS_NO_MEMORY, "cannot start the thread where the ranks meet");
+    }
+    if (status.code == LS_OK)
+        *out = s;
+    else
+        ls_meeting_server_end(s, 0);
+    return status;
+}
+
+void ls_meeting_server_end(ls_meeting_server *s, double seconds) {
+    if (s == NULL) return;
+    for (const double began = ls_seconds(); s->runs && s->gone < s->meeting.ranks && ls_seconds() - began < seconds;)
+        usleep(1000);
+    s->ends = true;
+    if (s->runs) pthread_join(s->thread, NULL);
+    for (int r = 0; r < s->meeting.ranks; r++)
+        if (s->clients[r].fd >= 0) (void)close(s->clients[r].fd);
+    if (s->listener >= 0) (void)close(s->listener);
+    free(s->clients);
+    free(s->polled);
+    free(s->values);
+    free(s);
+}

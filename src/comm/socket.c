@@ -1,0 +1,144 @@
+/* TCP connections with deadlines: everything waits in poll, in slices in which the notice of an abort is looked at. */
+#include "comm/socket_impl.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { SLICE_MILLISECONDS = 50, BACKLOG = 4096 };
+
+static ls_status failed(const char *call, const char *host, int port) {
+    return ls_error(LS_IO, "%s port %d: %s: %s", host, port, call, strerror(errno));
+}
+
+/* The addresses of a host; the caller frees them. */
+static ls_status look_up(const char *host, int port, int flags, struct addrinfo **out) {
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = flags};
+    const int error = getaddrinfo(host, service, &wanted, out);
+    return error == 0 ? ls_ok() : ls_error(LS_IO, "host '%s': %s", host, gai_strerror(error));
+}
+
+static int port_of(const struct sockaddr_storage *address) {
+    return ntohs(address->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)address)->sin6_port
+                                                : ((const struct sockaddr_in *)address)->sin_port);
+}
+
+/* Messages are small and awaited: they are not to be collected into larger ones. */
+static void send_at_once(int fd) {
+    const int yes = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+}
+
+ls_status ls_socket_listen(const char *address, int *port, int *fd) {
+    struct addrinfo *found;
+    LS_TRY(look_up(address, *port, AI_NUMERICHOST | AI_PASSIVE, &found));
+    const int made = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int yes = 1;
+    struct sockaddr_storage own;
+    socklen_t bytes = sizeof own;
+    ls_status status = ls_ok();
+    if (made < 0 || setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        bind(made, found->ai_addr, found->ai_addrlen) != 0 || listen(made, BACKLOG) != 0 ||
+        getsockname(made, (struct sockaddr *)&own, &bytes) != 0)
+        status = failed("listen", address, *port);
+    freeaddrinfo(found);
+    if (status.code == LS_OK) {
+        *port = port_of(&own);
+        *fd = made;
+    } else if (made >= 0) {
+        close(made);
+    }
+    return status;
+}
+
+ls_status ls_socket_connect(const char *host, int port, int *fd) {
+    struct addrinfo *found;
+    LS_TRY(look_up(host, port, 0, &found));
+    ls_status status = ls_ok();
+    for (const struct addrinfo *one = found; one != NULL; one = one->ai_next) {
+        const int made = socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (made >= 0 && connect(made, one->ai_addr, one->ai_addrlen) == 0) {
+            send_at_once(made);
+            *fd = made;
+            status = ls_ok();
+            break;
+        }
+        status = failed("connect", host, port);
+        if (made >= 0) close(made);
+    }
+    freeaddrinfo(found);
+    return status;
+}
+
+/* Waits until the socket is ready for the events. */
+static ls_status wait_for(int fd, short events, const ls_patience *patience, const char *what) {
+    const double began = ls_seconds();
+    for (;;) {
+        struct pollfd one = {.fd = fd, .events = events};
+        const int n = poll(&one, 1, SLICE_MILLISECONDS);
+        if (n > 0) return ls_ok();
+        if (n < 0 && errno != EINTR) return ls_error(LS_IO, "poll: %s", strerror(errno));
+        if (patience->notice != NULL) LS_TRY(ls_notice_aborted(patience->notice));
+        if (patience->seconds > 0 && ls_seconds() - began > patience->seconds)
+            return ls_error(LS_PEER, "waited %.3g s for %s", patience->seconds, what);
+    }
+}
+
+ls_status ls_socket_accept(int listener, const ls_patience *patience, const char *what, int *fd) {
+    LS_TRY(wait_for(listener, POLLIN, patience, what));
+    const int made = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (made < 0) return ls_error(LS_IO, "accept: %s", strerror(errno));
+    send_at_once(made);
+    *fd = made;
+    return ls_ok();
+}
+
+static bool must_wait(ssize_t n) { return n < 0 && (errno == EAGAIN || errno == EINTR); }
+
+static ls_status closed(ssize_t n, const char *what) {
+    return ls_error(LS_PEER, "waited for %s: the connection is lost: %s", what,
+                    n == 0 ? "closed by the other side" : strerror(errno));
+}
+
+ls_status ls_socket_send(int fd, const void *from, size_t bytes, const ls_patience *patience, const char *what) {
+    for (size_t at = 0; at < bytes;) {
+        const ssize_t n = send(fd, (const char *)from + at, bytes - at, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n > 0)
+            at += (size_t)n;
+        else if (must_wait(n))
+            LS_TRY(wait_for(fd, POLLOUT, patience, what));
+        else
+            return closed(n, what);
+    }
+    return ls_ok();
+}
+
+ls_status ls_socket_receive(int fd, void *to, size_t bytes, const ls_patience *patience, const char *what) {
+    for (size_t at = 0; at < bytes;) {
+        const ssize_t n = recv(fd, (char *)to + at, bytes - at, MSG_DONTWAIT);
+        if (n > 0)
+            at += (size_t)n;
+        else if (must_wait(n))
+            LS_TRY(wait_for(fd, POLLIN, patience, what));
+        else
+            return closed(n, what);
+    }
+    return ls_ok();
+}
+
+ls_status ls_socket_own_address(int fd, char out[LS_ADDRESS]) {
+    struct sockaddr_storage own;
+    socklen_t bytes = sizeof own;
+    if (getsockname(fd, (struct sockaddr *)&own, &bytes) != 0)
+        return ls_error(LS_IO, "getsockname: %s", strerror(errno));
+    const int error = getnameinfo((struct sockaddr *)&own, bytes, out, LS_ADDRESS, NULL, 0, NI_NUMERICHOST);
+    return error == 0 ? ls_ok() : ls_error(LS_IO, "getnameinfo: %s", gai_strerror(error));
+}

@@ -1,0 +1,27 @@
+/* comm, for this folder alone: TCP connections between ranks, with deadlines. */
+#ifndef LS_COMM_SOCKET_IMPL_H
+#define LS_COMM_SOCKET_IMPL_H
+
+#include "comm/boot_impl.h"
+
+/*
+ * Waiting for a socket. Each wait ends after `seconds` without anything (0: never), with an LS_PEER that says `what`
+ * ("rank 3 to answer"), and when the world is aborted (notice NULL: it cannot be).
+ */
+typedef struct ls_patience {
+    const ls_notice *notice;
+    double seconds;
+} ls_patience;
+
+/* Listens at a numeric address; *port: 0 takes a free one, and becomes its number. */
+ls_status ls_socket_listen(const char *address, int *port, int *fd);
+/* Connects to a host, by name or numeric address. */
+ls_status ls_socket_connect(const char *host, int port, int *fd);
+ls_status ls_socket_accept(int listener, const ls_patience *patience, const char *what, int *fd);
+/* Sends or receives all of it, and fails with LS_PEER when the other side has closed the connection. */
+ls_status ls_socket_send(int fd, const void *from, size_t bytes, const ls_patience *patience, const char *what);
+ls_status ls_socket_receive(int fd, void *to, size_t bytes, const ls_patience *patience, const char *what);
+/* The numeric address of this end of a connection. */
+ls_status ls_socket_own_address(int fd, char out[LS_ADDRESS]);
+
+#endif

@@ -1,0 +1,305 @@
+/*
+ * The transport tcp, between any two ranks whose hosts reach each other: for hosts without MPI, and for tests. A put is
+ * copied into the connection by the rank itself, so it is done when it returns; it blocks when the connection is full.
+ * The peer's receiver (tcp_receive.c) writes it into the heap without help of the peer.
+ */
+#include "comm/tcp_impl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define OPEN_SECONDS 60.0  /* within this time a peer connects */
+#define LOOK_SECONDS 0.05  /* what is known of a peer may be so old before it is asked again */
+#define CLOSE_SECONDS 1.0  /* a peer that has not closed a connection after this time does not */
+
+enum { STAGED_BYTES = 1 << 16 }; /* smaller pieces are sent together */
+
+/* Of one peer. */
+typedef struct outgoing {
+    int fd;         /* the connection to it; -1: none, or it broke */
+    bool unflushed; /* puts were sent after the last flush */
+    bool asked;     /* an answer to LS_TCP_ASK is on its way */
+    double since;   /* ls_seconds() of the last one that came */
+    ls_tcp_answer answer;
+    size_t got; /* bytes of the answer */
+    ls_peer_state known;
+} outgoing;
+
+typedef struct tcp {
+    const ls_endpoint *end;
+    outgoing *peers; /* [ranks] */
+    ls_tcp_receiver *receiver;
+    char *staged;
+    size_t n_staged;
+} tcp;
+
+/* How others connect to a rank: with the token, which only ranks of the world know. */
+typedef struct contact {
+    char address[LS_ADDRESS];
+    int port;
+    uint64_t token;
+} contact;
+
+typedef struct hello {
+    uint64_t token; /* of the rank that is called */
+    int32_t rank;   /* that calls */
+} hello;
+
+static ls_reach reach(const ls_boot *boot, int rank, int peer) {
+    (void)rank, (void)peer;
+    return (ls_reach){.put = boot->address[0] != 0, .seconds = 3e-5};
+}
+
+/* ---- opening ---- */
+
+static ls_status connect_to(tcp *t, int peer, const contact *there) {
+    const hello mine = {.token = there->token, .rank = t->end->rank};
+    const ls_patience patience = {.notice = t->end->boot->notice, .seconds = OPEN_SECONDS};
+    LS_TRY(ls_error_in(ls_socket_connect(there->address, there->port, &t->peers[peer].fd), "rank %d, to rank %d",
+                       t->end->rank, peer));
+    return ls_socket_send(t->peers[peer].fd, &mine, sizeof mine, &patience, "a peer to take a greeting");
+}
+
+/* Accepts connections until each of the used ranks has called. Others, who do not know the token, are sent away. */
+static ls_status accept_from(const tcp *t, int listener, uint64_t token, const bool *used, int *fds) {
+    for (int peer = 0; peer < t->end->ranks;) {
+        if (!used[peer] || fds[peer] >= 0) {
+            peer++;
+            continue;
+        }
+        char what[64];
+        snprintf(what, sizeof what, "rank %d to connect to rank %d", peer, t->end->rank);
+        const ls_patience patience = {.notice = t->end->boot->notice, .seconds = OPEN_SECONDS}, brief = {.seconds = 1};
+        int fd;
+        hello theirs;
+        LS_TRY(ls_socket_accept(listener, &patience, what, &fd));
+        const ls_status status = ls_socket_receive(fd, &theirs, sizeof theirs, &brief, what);
+        if (status.code == LS_OK && theirs.token == token && theirs.rank >= 0 && theirs.rank < t->end->ranks &&
+            fds[theirs.rank] < 0)
+            fds[theirs.rank] = fd;
+        else
+            (void)close(fd);
+    }
+    return ls_ok();
+}
+
+/* A connection is made as soon as the peer listens, before it accepts; so all ranks connect, then all accept. */
+static ls_status connect_all(tcp *t, const bool *used, contact *all, int *fds) {
+    ls_boot *boot = t->end->boot;
+    contact mine = {.port = 0};
+    int listener = -1;
+    memcpy(mine.address, boot->address, sizeof mine.address);
+    if (getrandom(&mine.token, sizeof mine.token, 0) != (ssize_t)sizeof mine.token)
+        return ls_error(LS_IO, "rank %d cannot draw a token", t->end->rank);
+    LS_TRY(ls_socket_listen(boot->address, &mine.port, &listener));
+    ls_status status = boot->kind->gather(boot, t->end->rank, &mine, sizeof mine, all);
+    for (int peer = 0; peer < t->end->ranks && status.code == LS_OK; peer++)
+        if (used[peer]) status = connect_to(t, peer, &all[peer]);
+    if (status.code == LS_OK) status = accept_from(t, listener, mine.token, used, fds);
+    (void)close(listener);
+    if (status.code == LS_OK) return ls_tcp_receiver_start(t->end, fds, &t->receiver);
+    for (int peer = 0; peer < t->end->ranks; peer++)
+        if (fds[peer] >= 0) (void)close(fds[peer]);
+    return status;
+}
+
+static void free_all(tcp *t) {
+    ls_tcp_receiver_end(t->receiver);
+    for (int peer = 0; peer < t->end->ranks; peer++)
+        if (t->peers[peer].fd >= 0) (void)close(t->peers[peer].fd);
+    free(t->peers);
+    free(t->staged);
+    free(t);
+}
+
+static ls_status open_tcp(const ls_endpoint *end, const bool *used, void **state) {
+    const size_t ranks = (size_t)end->ranks;
+    tcp *t = calloc(1, sizeof *t);
+    contact *all = calloc(ranks, sizeof *all);
+    int *fds = malloc(ranks * sizeof *fds);
+    LS_ASSERT(t != NULL && all != NULL && fds != NULL);
+    *t = (tcp){.end = end, .peers = calloc(ranks, sizeof *t->peers), .staged = malloc(STAGED_BYTES)};
+    LS_ASSERT(t->peers != NULL && t->staged != NULL);
+    for (size_t r = 0; r < ranks; r++) {
+        t->peers[r] = (outgoing){.fd = -1, .known.waits_for = -1};
+        fds[r] = -1;
+    }
+    const ls_status status = connect_all(t, used, all, fds);
+    free(all);
+    free(fds);
+    if (status.code == LS_OK)
+        *state = t;
+    else
+        free_all(t);
+    return status;
+}
+
+/* ---- sending ---- */
+
+/*
+ * A peer that takes nothing more for too long aborts the world. Where its connection is closed, messages are dropped:
+ * it has left, or the wait for it will tell.
+ */
+static void send_bytes(tcp *t, int peer, const void *from, size_t bytes) {
+    outgoing *out = &t->peers[peer];
+    if (out->fd < 0 || bytes == 0) return;
+    ls_rank_line *line = ls_endpoint_line(t->end);
+    const ls_patience patience = {.notice = t->end->boot->notice, .seconds = t->end->timeout};
+    char what[64];
+    snprintf(what, sizeof what, "rank %d to take a message", peer);
+    atomic_store_explicit(&line->waits_for, peer + 1, memory_order_relaxed);
+    const double began = ls_seconds();
+    const ls_status status = ls_socket_send(out->fd, from, bytes, &patience, what);
+    atomic_store_explicit(&line->waits_for, 0, memory_order_relaxed);
+    if (status.code == LS_OK) return;
+    if (patience.seconds > 0 && ls_seconds() - began > patience.seconds) {
+        const ls_status why = ls_error_in(status, "rank %d", t->end->rank);
+        (void)ls_notice_abort(t->end->boot->notice, why.text);
+    }
+    (void)close(out->fd);
+    out->fd = -1;
+}
+
+static void send_staged(tcp *t, int peer) {
+    send_bytes(t, peer, t->staged, t->n_staged);
+    t->n_staged = 0;
+}
+
+static void stage(tcp *t, int peer, const void *from, size_t bytes) {
+    if (bytes > STAGED_BYTES - t->n_staged) send_staged(t, peer);
+    if (bytes > STAGED_BYTES) {
+        send_bytes(t, peer, from, bytes);
+        return;
+    }
+    memcpy(t->staged + t->n_staged, from, bytes);
+    t->n_staged += bytes;
+}
+
+static void put(void *state, const ls_put *p) {
+    tcp *t = state;
+    const ls_tcp_head head = {.kind = LS_TCP_PUT, .word = p->word, .generation = p->generation, .to = *p->to};
+    const size_t bytes = ls_range_bytes(p->from);
+    LS_ASSERT(bytes == ls_range_bytes(p->to));
+    stage(t, p->peer, &head, sizeof head);
+    for (size_t at = 0; at < bytes; at += p->from->length)
+        stage(t, p->peer, (const char *)p->source + ls_range_piece(p->from, at / p->from->length), p->from->length);
+    send_staged(t, p->peer);
+    t->peers[p->peer].unflushed = true;
+}
+
+static void signal_word(void *state, int peer, int word, uint64_t generation) {
+    const ls_tcp_head head = {.kind = LS_TCP_SIGNAL, .word = word, .generation = generation};
+    send_bytes(state, peer, &head, sizeof head);
+}
+
+/* ---- answers ---- */
+
+/* Takes an answer if one has come as a whole; its kind, or -1. */
+static int take_answer(outgoing *out) {
+    if (out->fd < 0) return -1;
+    const ssize_t n = recv(out->fd, (char *)&out->answer + out->got, sizeof out->answer - out->got, MSG_DONTWAIT);
+    if (n > 0) out->got += (size_t)n;
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+        (void)close(out->fd);
+        out->fd = -1;
+    }
+    if (out->got < sizeof out->answer) return -1;
+    out->got = 0;
+    out->since = ls_seconds();
+    out->known.ticks = out->answer.ticks;
+    out->known.waits_for = out->answer.waits_for;
+    if (out->answer.kind == LS_TCP_ASK) out->asked = false;
+    return out->answer.kind;
+}
+
+static ls_peer_state look(void *state, int peer) {
+    tcp *t = state;
+    outgoing *out = &t->peers[peer];
+    while (take_answer(out) >= 0) continue;
+    struct pollfd room = {.fd = out->fd, .events = POLLOUT};
+    if (!out->asked && ls_seconds() - out->since > LOOK_SECONDS && poll(&room, 1, 0) == 1) {
+        const ls_tcp_head head = {.kind = LS_TCP_ASK, .word = -1};
+        const int own = atomic_load_explicit(&ls_endpoint_line(t->end)->waits_for, memory_order_relaxed);
+        send_bytes(t, peer, &head, sizeof head);
+        atomic_store_explicit(&ls_endpoint_line(t->end)->waits_for, own, memory_order_relaxed);
+        out->asked = true;
+    }
+    ls_peer_state known = out->known;
+    known.left = ls_tcp_has_left(t->receiver, peer);
+    known.lost = ls_tcp_is_lost(t->receiver, peer);
+    return known;
+}
+
+/* Whether the peer will answer no more. */
+static bool is_gone(const tcp *t, int peer) {
+    return t->peers[peer].fd < 0 || ls_tcp_has_left(t->receiver, peer) || ls_tcp_is_lost(t->receiver, peer) ||
+           ls_notice_aborted(t->end->boot->notice).code != LS_OK;
+}
+
+static void await_flush(tcp *t, int peer) {
+    outgoing *out = &t->peers[peer];
+    ls_rank_line *line = ls_endpoint_line(t->end);
+    atomic_store_explicit(&line->waits_for, peer + 1, memory_order_relaxed);
+    const double began = ls_seconds();
+    while (take_answer(out) != LS_TCP_FLUSH && !is_gone(t, peer)) {
+        if (t->end->timeout > 0 && ls_seconds() - began > t->end->timeout) {
+            char why[128];
+            snprintf(why, sizeof why, "rank %d waited %.3g s for rank %d to take its puts", t->end->rank,
+                     t->end->timeout, peer);
+            (void)ls_notice_abort(t->end->boot->notice, why);
+        }
+        struct pollfd one = {.fd = out->fd, .events = POLLIN};
+        (void)poll(&one, 1, (int)(LOOK_SECONDS * 1e3));
+    }
+    atomic_store_explicit(&line->waits_for, 0, memory_order_relaxed);
+    out->unflushed = false;
+}
+
+static void quiet(void *state) {
+    tcp *t = state;
+    const ls_tcp_head head = {.kind = LS_TCP_FLUSH, .word = -1};
+    for (int peer = 0; peer < t->end->ranks; peer++)
+        if (t->peers[peer].unflushed) send_bytes(t, peer, &head, sizeof head);
+    for (int peer = 0; peer < t->end->ranks; peer++)
+        if (t->peers[peer].unflushed) await_flush(t, peer);
+}
+
+/* ---- closing ---- */
+
+/*
+ * Says goodbye, and waits until the peers' receivers have closed: a connection that is closed with unread answers could
+ * lose the goodbye.
+ */
+static void close_tcp(void *state) {
+    tcp *t = state;
+    const ls_tcp_head head = {.kind = LS_TCP_BYE, .word = -1};
+    const double began = ls_seconds();
+    for (int peer = 0; peer < t->end->ranks; peer++) {
+        send_bytes(t, peer, &head, sizeof head);
+        if (t->peers[peer].fd >= 0) (void)shutdown(t->peers[peer].fd, SHUT_WR);
+    }
+    for (int peer = 0; peer < t->end->ranks; peer++) {
+        char rest[64];
+        struct pollfd one = {.fd = t->peers[peer].fd, .events = POLLIN};
+        while (one.fd >= 0 && ls_seconds() - began < CLOSE_SECONDS && poll(&one, 1, 10) >= 0)
+            if (one.revents != 0 && recv(one.fd, rest, sizeof rest, MSG_DONTWAIT) <= 0) break;
+    }
+    free_all(t);
+}
+
+const ls_transport ls_transport_tcp = {
+    .name = "tcp",
+    .reach = reach,
+    .open = open_tcp,
+    .put = put,
+    .signal = signal_word,
+    .look = look,
+    .quiet = quiet,
+    .close = close_tcp,
+};

@@ -1,0 +1,73 @@
+/*
+ * What ls_launch does when somebody else has launched the ranks: the caller is one of them, and runs its main function.
+ * The ranks then tell each other how they ended, so that all return the same status.
+ */
+#include "run/launch_impl.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+/* ---- signals ---- */
+
+static const int stop_signals[] = {SIGUSR1, SIGINT, SIGTERM, SIGHUP};
+enum { STOP_SIGNALS = LS_COUNT(stop_signals) };
+
+static volatile sig_atomic_t interrupts; /* so far; reset when a launch begins */
+
+/*
+ * The first signal asks all ranks to stop. A second SIGINT or SIGTERM ends this process, and thereby the job. SIGUSR1
+ * may come any number of times: those who pass it on to all ranks send it to each.
+ */
+static void on_signal(int number) {
+    ls_launched_request_stop();
+    if ((number == SIGINT || number == SIGTERM) && interrupts++ > 0) {
+        (void)signal(number, SIG_DFL);
+        (void)raise(number);
+    }
+}
+
+/* Signals that were ignored stay so (nohup), but SIGUSR1, which nobody ignores by chance. */
+static void catch_signals(struct sigaction before[STOP_SIGNALS]) {
+    struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&ours.sa_mask);
+    interrupts = 0;
+    for (int i = 0; i < STOP_SIGNALS; i++) {
+        sigaction(stop_signals[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN || stop_signals[i] == SIGUSR1) sigaction(stop_signals[i], &ours, NULL);
+    }
+}
+
+static void restore_signals(const struct sigaction before[STOP_SIGNALS]) {
+    for (int i = 0; i < STOP_SIGNALS; i++) sigaction(stop_signals[i], &before[i], NULL);
+}
+
+/* ---- the end ---- */
+
+/* Of all ranks' statuses, the cause of the others; of equal ones that of the lowest rank. */
+static ls_status agree(const ls_world *world, ls_status mine) {
+    const int ranks = ls_world_ranks(world);
+    ls_status *all = calloc((size_t)ranks, sizeof *all);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the statuses of %d ranks", ranks);
+    const ls_status gathered = ls_launched_gather(&mine, sizeof mine, all);
+    ls_status worst = ls_ok();
+    for (int r = 0; r < ranks && gathered.code == LS_OK; r++)
+        if (ls_severity(all[r].code) > ls_severity(worst.code)) worst = all[r];
+    free(all);
+    if (gathered.code == LS_OK) return worst;
+    /* A rank died, or the world was aborted: that is the cause, unless this rank knows a better one. */
+    return ls_severity(mine.code) > ls_severity(gathered.code) ? mine : gathered;
+}
+
+ls_status ls_run_launched(ls_world *world, int rank, ls_rank_main rank_main, void *context) {
+    struct sigaction before[STOP_SIGNALS];
+    ls_comm *comm = NULL;
+    catch_signals(before);
+    ls_status status = ls_world_join(world, rank, &comm);
+    if (status.code == LS_OK) {
+        status = rank_main(comm, context);
+        ls_comm_leave(comm);
+    }
+    status = agree(world, status);
+    restore_signals(before);
+    return status;
+}
