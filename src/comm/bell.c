@@ -1,6 +1,6 @@
 /*
- * The bell of a rank: a futex in memory that its peers may share. Ringing it and going to sleep are atomic operations on
- * the same 32 bits, so one of them comes first: either the ringer sees LS_BELL_SLEEPS and wakes the sleeper, or the
+ * The bell of a rank: a futex in memory that its peers may share. Ringing it and going to sleep are atomic operations
+ * on the same 32 bits, so one of them comes first: either the ringer sees LS_BELL_SLEEPS and wakes the sleeper, or the
  * sleeper sees the new count and does not sleep.
  */
 #include "comm/transport_impl.h"

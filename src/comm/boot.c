@@ -36,8 +36,8 @@ static ls_status find_kind(const ls_boot_kind **out) {
 /* ---- hosts ---- */
 
 /*
- * What ranks compare. Ranks can share memory when the same kernel runs them (boot_id) and they see the same sockets (the
- * network namespace, where abstract Unix sockets live).
+ * What ranks compare. Ranks can share memory when the same kernel runs them (boot_id) and they see the same sockets
+ * (the network namespace, where abstract Unix sockets live).
  */
 typedef struct identity {
     char name[LS_HOST_NAME];
@@ -116,7 +116,8 @@ static ls_status pretend(ls_boot *boot) {
     }
     free(pretended);
     if (good) return ls_ok();
-    return ls_error(LS_INVALID, "%s=%s: expected a number of hosts from 1 to %d, or the host of each of %d ranks: 0,0,1",
+    return ls_error(LS_INVALID,
+                    "%s=%s: expected a number of hosts from 1 to %d, or the host of each of %d ranks: 0,0,1",
                     LS_HOSTS_VARIABLE, setting, boot->ranks, boot->ranks);
 }
 

@@ -1,7 +1,7 @@
 /*
  * The boot of ranks that somebody else has started with their numbers in the environment: torchrun, Slurm, or the
- * starters of MPI. They meet over TCP (rendezvous.c) at MASTER_ADDR and MASTER_PORT, which only torchrun sets; where the
- * others say as much, host and port follow from what they set.
+ * starters of MPI. They meet over TCP (rendezvous.c) at MASTER_ADDR and MASTER_PORT, which only torchrun sets; where
+ * the others say as much, host and port follow from what they set.
  */
 #include "comm/comm_impl.h"
 #include "comm/rendezvous_impl.h"
@@ -73,8 +73,10 @@ static ls_status find_host(const starter *s, ls_meeting *m) {
     else if (*text_of(s->hosts) != 0)
         first_host(text_of(s->hosts), m->host, sizeof m->host);
     else
-        return ls_error(LS_USAGE, "rank %d of %d, which %s started, does not know the host of rank 0: MASTER_ADDR is not "
-                        "set", m->rank, m->ranks, s->name);
+        return ls_error(LS_USAGE,
+                        "rank %d of %d, which %s started, does not know the host of rank 0: MASTER_ADDR is not "
+                        "set",
+                        m->rank, m->ranks, s->name);
     return ls_ok();
 }
 
@@ -87,8 +89,10 @@ static ls_status find_port(const starter *s, ls_meeting *m) {
     if (*port != 0 && (m->port < 0 || m->port > 65535 - LS_MEETING_PORTS))
         return ls_error(LS_USAGE, "MASTER_PORT=%s: expected a number from 1 to %d", port, 65535 - LS_MEETING_PORTS);
     if (*port == 0 && *text_of(s->job) == 0)
-        return ls_error(LS_USAGE, "rank %d of %d, which %s started, does not know where to meet rank 0: MASTER_PORT is "
-                        "not set", m->rank, m->ranks, s->name);
+        return ls_error(LS_USAGE,
+                        "rank %d of %d, which %s started, does not know where to meet rank 0: MASTER_PORT is "
+                        "not set",
+                        m->rank, m->ranks, s->name);
     if (*port == 0) m->port = FIRST_PORT + (int)(m->job % PORTS);
     /* torchrun's own store listens at MASTER_PORT. */
     if (strcmp(text_of("TORCHELASTIC_USE_AGENT_STORE"), "True") == 0) m->port++;
@@ -97,11 +101,12 @@ static ls_status find_port(const starter *s, ls_meeting *m) {
 
 static ls_status find_meeting(ls_meeting *out) {
     const starter *s = find_starter();
-    if (s == NULL) return ls_error(LS_USAGE, "%s=environment, but no variable says which rank this is", LS_BOOT_VARIABLE);
+    if (s == NULL)
+        return ls_error(LS_USAGE, "%s=environment, but no variable says which rank this is", LS_BOOT_VARIABLE);
     ls_meeting m = {.rank = number_of(s->rank, 0), .ranks = number_of(s->ranks, 1), .seconds = MEETING_SECONDS};
     if (m.rank < 0 || m.ranks < 0 || m.rank >= m.ranks)
-        return ls_error(LS_USAGE, "%s=%s, %s=%s: expected a number of ranks, and one of them", s->rank, text_of(s->rank),
-                        s->ranks, text_of(s->ranks));
+        return ls_error(LS_USAGE, "%s=%s, %s=%s: expected a number of ranks, and one of them", s->rank,
+                        text_of(s->rank), s->ranks, text_of(s->ranks));
     char job[512];
     const int n = snprintf(job, sizeof job, "%s/%s/%s/%d", s->name, text_of(s->job), text_of(s->step), m.ranks);
     m.job = ls_hash_bytes(job, ls_min((size_t)n, sizeof job - 1));
@@ -120,7 +125,8 @@ static ls_status open_environment(ls_boot *boot) {
     ls_meeting meeting;
     LS_TRY(find_meeting(&meeting));
     ls_notice *notice = calloc(1, sizeof *notice);
-    if (notice == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes to meet the other ranks", sizeof *notice);
+    if (notice == NULL)
+        return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes to meet the other ranks", sizeof *notice);
     ls_rendezvous *met = NULL;
     ls_status status = ls_rendezvous_open(&meeting, notice, &met);
     if (status.code != LS_OK) {

@@ -1,10 +1,9 @@
 /*
  * comm, for this folder alone: the interface of a boot.
  *
- * A boot knows which ranks there are, and lets them tell each other small values before anything else connects them. Two
- * ways in which ranks come to be, by `rank`:
- *   -1     local: this process starts the ranks later (ls_launch), as processes that it forks or as threads. One
- *          ls_boot serves them all; a forked rank has its copy of it
+ * A boot knows which ranks there are, and lets them tell each other small values before anything else connects them.
+ * Two ways in which ranks come to be, by `rank`: -1     local: this process starts the ranks later (ls_launch), as
+ * processes that it forks or as threads. One ls_boot serves them all; a forked rank has its copy of it
  *   >= 0   launched: somebody else started the ranks, and this process is one of them
  *
  * This header, transport_impl.h, bell.c and notice.c need nothing of this folder but each other, so that a plug-in can
@@ -19,8 +18,9 @@
 
 /*
  * What all ranks must hear of. A local boot has one notice, in memory that launcher and ranks share. With any other
- * boot each process has its own, and the boot carries what is set in one of them to all others within LS_NOTICE_SECONDS,
- * by a thread of its own, and at the latest when it is closed. A signal handler may therefore set `stop`.
+ * boot each process has its own, and the boot carries what is set in one of them to all others within
+ * LS_NOTICE_SECONDS, by a thread of its own, and at the latest when it is closed. A signal handler may therefore set
+ * `stop`.
  */
 typedef struct ls_notice {
     _Atomic int abort_state; /* one of LS_ABORT_* */
@@ -48,7 +48,7 @@ typedef struct ls_boot {
     int rank, ranks;                      /* set by open; local boots: by boot.c */
     ls_notice *notice;                    /* set by open; it lives until close */
     const struct ls_transport *transport; /* set by open: a transport that comes with the boot; NULL: none */
-    char address[LS_ADDRESS]; /* set by open: numeric IP address at which other hosts reach this one; "": unknown */
+    char address[LS_ADDRESS];    /* set by open: numeric IP address at which other hosts reach this one; "": unknown */
     const _Atomic bool *stopped; /* set by open: [ranks] whether a rank is stopped (SIGSTOP); NULL: nobody knows */
     void *state;                 /* set by open: the kind's own */
 
@@ -68,9 +68,9 @@ struct ls_boot_kind {
      */
     ls_status (*open)(ls_boot *boot);
     /*
-     * Collective: all[r] becomes `mine` of rank r, of the same size on all ranks, at most LS_GATHER_VALUE bytes. rank: the
-     * caller. Called by one thread of the rank at a time, also while programs run. Returns LS_PEER with the text of the
-     * notice when the world is aborted meanwhile.
+     * Collective: all[r] becomes `mine` of rank r, of the same size on all ranks, at most LS_GATHER_VALUE bytes. rank:
+     * the caller. Called by one thread of the rank at a time, also while programs run. Returns LS_PEER with the text of
+     * the notice when the world is aborted meanwhile.
      */
     ls_status (*gather)(ls_boot *boot, int rank, const void *mine, size_t bytes, void *all);
     /*

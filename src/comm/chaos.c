@@ -10,8 +10,8 @@
  *   - From the call of a put until a piece arrives, the target of that piece holds 0xFF bytes (a NaN), which exposes
  *     reads before the signal.
  *   - Signals on their way to one word arrive in any order, also those of puts. A word only rises, so those that a
- *     later one has overtaken are dropped. Quiet completes payloads without waiting for SECONDS. With SECONDS above 0 no
- *     message takes longer than that, so that the cost of a slow network can be measured.
+ *     later one has overtaken are dropped. Quiet completes payloads without waiting for SECONDS. With SECONDS above 0
+ * no message takes longer than that, so that the cost of a slow network can be measured.
  *
  * The sender delivers its messages when it ticks, tests, sleeps, calls quiet or leaves. With SECONDS above 0 a delivery
  * thread of the sender does so too, because a network does not wait for the end of a kernel.
@@ -79,8 +79,7 @@ static uint64_t draw(chaos *c, uint64_t below) {
 /* ---- the links below ---- */
 
 static void put_below(chaos *c, int peer, const ls_range *to, const void *source, const ls_range *from) {
-    const ls_put put = {
-        .peer = peer, .word = -1, .ticket = ++c->pieces, .source = source, .to = to, .from = from};
+    const ls_put put = {.peer = peer, .word = -1, .ticket = ++c->pieces, .source = source, .to = to, .from = from};
     c->routes[peer].transport->put(c->routes[peer].state, &put);
 }
 
@@ -216,8 +215,7 @@ static bool advance(chaos *c, message **link) {
 static message **any_message(chaos *c) {
     message **link = &c->messages;
     if (*link == NULL) return NULL;
-    for (uint64_t steps = draw(c, 32); steps > 0; steps--)
-        link = (*link)->next != NULL ? &(*link)->next : &c->messages;
+    for (uint64_t steps = draw(c, 32); steps > 0; steps--) link = (*link)->next != NULL ? &(*link)->next : &c->messages;
     return link;
 }
 

@@ -43,7 +43,8 @@ typedef struct ls_launched {
  * connection lasts until the end of the process.
  */
 LS_MUST_USE ls_status ls_launched_find(ls_launched *out);
-/* For launched ranks: all[r] becomes `mine` of rank r, at most LS_GATHER_VALUE bytes. Collective, outside of worlds too. */
+/* For launched ranks: all[r] becomes `mine` of rank r, at most LS_GATHER_VALUE bytes. Collective, outside of worlds
+ * too. */
 #define LS_GATHER_VALUE 1024
 LS_MUST_USE ls_status ls_launched_gather(const void *mine, size_t bytes, void *all);
 /* For a launched rank: what ls_world_abort and ls_world_request_stop do, also before there is a world. */
@@ -80,8 +81,8 @@ typedef struct ls_world_options {
  * LONGSPAN_TRANSPORTS in the environment, else all), or a list of names with commas:
  *   "shm"    ranks of one host: processes or threads. The memory is freed with the last process, however that ends
  *   "tcp"    any ranks; those of another host only where the boot knows the hosts' addresses
- * or "chaos:SEED[:SECONDS[:LIST]]", which wraps those of the list (default all) and reorders, delays and splits messages
- * as far as the contract allows. SECONDS: the shortest time from a put to its signal.
+ * or "chaos:SEED[:SECONDS[:LIST]]", which wraps those of the list (default all) and reorders, delays and splits
+ * messages as far as the contract allows. SECONDS: the shortest time from a put to its signal.
  *
  * Collective when this process was launched as a rank. LS_UNSUPPORTED names the first pair of ranks that nothing
  * connects, with their hosts; LS_NO_MEMORY the bytes that could not be mapped.
@@ -131,7 +132,7 @@ void ls_world_close_home(ls_world *world);
 int ls_comm_rank(const ls_comm *comm);
 int ls_comm_size(const ls_comm *comm);
 int ls_comm_machine_ranks(const ls_comm *comm); /* ls_hosts */
-void *ls_comm_heap(const ls_comm *comm); /* of this rank */
+void *ls_comm_heap(const ls_comm *comm);        /* of this rank */
 size_t ls_comm_heap_bytes(const ls_comm *comm);
 /* The heap of a peer; NULL if this rank cannot load from it. */
 void *ls_comm_peer_heap(const ls_comm *comm, int peer);

@@ -49,7 +49,7 @@ typedef struct ls_selection {
 /* The transport of a pair of ranks, by its index in the selection; -1: none reaches. */
 typedef struct ls_choice {
     int index;
-    ls_reach reach;
+    ls_peer_reach reach;
 } ls_choice;
 
 /* Reads a setting as ls_world_create takes it; the boot may bring a transport of its own. */

@@ -14,7 +14,7 @@
 
 #define SLICE_MILLISECONDS 50
 #define RETRY_MICROSECONDS 50000
-#define ANSWER_SECONDS 5.0 /* a server that has not answered after this time is another one */
+#define ANSWER_SECONDS 5.0        /* a server that has not answered after this time is another one */
 #define SERVER_STAYS_SECONDS 10.0 /* rank 0 waits so long for the others' goodbye */
 
 struct ls_rendezvous {

@@ -25,10 +25,11 @@ struct ls_meeting_server {
     int listener;
     client *clients;       /* [ranks] */
     struct pollfd *polled; /* [ranks + 1]: of the clients, and the listener */
-    int came, gone;
-    int gathering; /* ranks whose value of the current gather is there */
+    int came;
+    _Atomic int gone; /* the process that ends reads it */
+    int gathering;    /* ranks whose value of the current gather is there */
     uint32_t value_bytes;
-    char *values; /* [ranks * value_bytes] */
+    char *values;                          /* [ranks * value_bytes] */
     char why[sizeof((ls_status){0}.text)]; /* of an abort; "": none */
     bool runs;
     _Atomic bool ends;
@@ -101,8 +102,7 @@ static void name_missing(const ls_meeting_server *s, char *text, size_t room) {
     for (int r = 0; r < s->meeting.ranks && written < (int)room; r++)
         if (s->clients[r].fd < 0 && ++n <= 8)
             written += snprintf(text + written, room - (size_t)written, "%srank %d", n > 1 ? ", " : "", r);
-    if (n > 8 && written < (int)room)
-        snprintf(text + written, room - (size_t)written, " and %d others", n - 8);
+    if (n > 8 && written < (int)room) snprintf(text + written, room - (size_t)written, " and %d others", n - 8);
 }
 
 /* ---- ranks speak ---- */

@@ -77,7 +77,8 @@ static ls_status give(int listener, int memory) {
         struct msghdr message = {
             .msg_iov = &data, .msg_iovlen = 1, .msg_control = room.bytes, .msg_controllen = sizeof room.bytes};
         struct cmsghdr *passed = CMSG_FIRSTHDR(&message);
-        *passed = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof memory)};
+        *passed =
+            (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof memory)};
         memcpy(CMSG_DATA(passed), &memory, sizeof memory);
         const bool sent = known && sendmsg(to, &message, MSG_NOSIGNAL) == 1;
         close(to);
@@ -140,7 +141,8 @@ static ls_status share(ls_world *world, int memory) {
         status = ls_error(LS_NO_MEMORY, "cannot allocate the names of %d ranks", ranks);
     if (status.code == LS_OK) status = listen_to_host(ranks, &listener, &mine);
     status = ls_boot_agree(world->boot, status);
-    if (status.code == LS_OK) status = world->boot->kind->gather(world->boot, world->boot->rank, &mine, sizeof mine, names);
+    if (status.code == LS_OK)
+        status = world->boot->kind->gather(world->boot, world->boot->rank, &mine, sizeof mine, names);
     if (status.code == LS_OK) {
         for (int r = 0; r < ranks; r++) sockets[r] = -1;
         status = exchange_memory(world, listener, memory, names, sockets);

@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-static ls_reach reach(const ls_boot *boot, int rank, int peer) {
-    if (boot->hosts[rank] != boot->hosts[peer]) return (ls_reach){.put = false};
-    return (ls_reach){.put = true, .load = true, .seconds = 1e-7};
+static ls_peer_reach reach(const ls_boot *boot, int rank, int peer) {
+    if (boot->hosts[rank] != boot->hosts[peer]) return (ls_peer_reach){.put = false};
+    return (ls_peer_reach){.put = true, .load = true, .seconds = 1e-7};
 }
 
 static ls_status open(const ls_endpoint *end, const bool *used, void **state) {

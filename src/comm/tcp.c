@@ -14,9 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define OPEN_SECONDS 60.0  /* within this time a peer connects */
-#define LOOK_SECONDS 0.05  /* what is known of a peer may be so old before it is asked again */
-#define CLOSE_SECONDS 1.0  /* a peer that has not closed a connection after this time does not */
+#define OPEN_SECONDS 60.0 /* within this time a peer connects */
+#define LOOK_SECONDS 0.05 /* what is known of a peer may be so old before it is asked again */
+#define CLOSE_SECONDS 1.0 /* a peer that has not closed a connection after this time does not */
 
 enum { STAGED_BYTES = 1 << 16 }; /* smaller pieces are sent together */
 
@@ -51,9 +51,9 @@ typedef struct hello {
     int32_t rank;   /* that calls */
 } hello;
 
-static ls_reach reach(const ls_boot *boot, int rank, int peer) {
+static ls_peer_reach reach(const ls_boot *boot, int rank, int peer) {
     (void)rank, (void)peer;
-    return (ls_reach){.put = boot->address[0] != 0, .seconds = 3e-5};
+    return (ls_peer_reach){.put = boot->address[0] != 0, .seconds = 3e-5};
 }
 
 /* ---- opening ---- */

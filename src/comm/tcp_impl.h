@@ -11,7 +11,7 @@
 #include "comm/transport_impl.h"
 
 typedef enum ls_tcp_kind {
-    LS_TCP_PUT,   /* the payload follows, and then the signal, unless word is -1 */
+    LS_TCP_PUT, /* the payload follows, and then the signal, unless word is -1 */
     LS_TCP_SIGNAL,
     LS_TCP_ASK,   /* an answer is wanted */
     LS_TCP_FLUSH, /* an answer is wanted: all that was sent before is complete */

@@ -6,8 +6,8 @@
  *     | line | words ....... | heap_bytes of the caller ........... | inbox of the host collectives |
  *     0      words           heap (a page begins here)              inbox                            bytes
  *
- * Words are set, and heaps are written, by the peers' transports. A rank waits by looking at its own words, whoever sets
- * them; so whatever sets a word of a rank must ring the rank's bell afterwards, or the rank sleeps on for a while.
+ * Words are set, and heaps are written, by the peers' transports. A rank waits by looking at its own words, whoever
+ * sets them; so whatever sets a word of a rank must ring the rank's bell afterwards, or the rank sleeps on for a while.
  */
 #ifndef LS_COMM_TRANSPORT_IMPL_H
 #define LS_COMM_TRANSPORT_IMPL_H
@@ -62,7 +62,9 @@ typedef struct ls_endpoint {
     double timeout; /* seconds without progress of a peer after which an operation gives up; 0: never */
 } ls_endpoint;
 
-static inline ls_rank_line *ls_endpoint_line(const ls_endpoint *end) { return ls_segment_line(end->segments[end->rank]); }
+static inline ls_rank_line *ls_endpoint_line(const ls_endpoint *end) {
+    return ls_segment_line(end->segments[end->rank]);
+}
 
 /* For a transport that delivers on the rank's own side, by any thread: sets a word of the rank, which only rises. */
 static inline void ls_endpoint_deliver(const ls_endpoint *end, int word, uint64_t generation) {
@@ -73,11 +75,11 @@ static inline void ls_endpoint_deliver(const ls_endpoint *end, int word, uint64_
 }
 
 /* What a rank can do with the memory of a peer, by a transport. */
-typedef struct ls_reach {
+typedef struct ls_peer_reach {
     bool put;       /* put and signal */
     bool load;      /* load in place: segments[peer] is set */
     double seconds; /* of a put with signal of a few bytes, roughly: of several transports a pair takes the fastest */
-} ls_reach;
+} ls_peer_reach;
 
 /* A put with or without a signal. `source` stays valid and unchanged until the put is done. */
 typedef struct ls_put {
@@ -120,7 +122,7 @@ typedef struct ls_peer_state {
 typedef struct ls_transport {
     const char *name;
     /* What `rank` can do with `peer` (perhaps itself). Every rank comes to the same answer for a pair; symmetric. */
-    ls_reach (*reach)(const ls_boot *boot, int rank, int peer);
+    ls_peer_reach (*reach)(const ls_boot *boot, int rank, int peer);
     /*
      * Collective: all ranks of the world open the transport, those too that use it with no peer; boot->gather may be
      * used. used[r]: whether this rank uses it with rank r.

@@ -19,7 +19,8 @@ const char *ls_transport_name(int index) {
 
 static const char chaos_name[] = "chaos:";
 
-/* Reads "SEED[:SECONDS[:" after "chaos:"; *rest: what follows, "" when that is all. False: the text is something else. */
+/* Reads "SEED[:SECONDS[:" after "chaos:"; *rest: what follows, "" when that is all. False: the text is something else.
+ */
 static bool read_chaos(const char *text, ls_chaos_settings *out, const char **rest) {
     char *end;
     *out = (ls_chaos_settings){.on = true, .seed = strtoull(text, &end, 10)};
@@ -78,7 +79,7 @@ ls_status ls_selection_read(const char *setting, const ls_boot *boot, ls_selecti
 ls_choice ls_selection_choose(const ls_selection *selection, const ls_boot *boot, int rank, int peer) {
     ls_choice best = {.index = -1};
     for (int i = 0; i < selection->n; i++) {
-        const ls_reach reach = selection->transports[i]->reach(boot, rank, peer);
+        const ls_peer_reach reach = selection->transports[i]->reach(boot, rank, peer);
         if (reach.put && (best.index < 0 || reach.seconds < best.reach.seconds)) best = (ls_choice){i, reach};
     }
     return best;

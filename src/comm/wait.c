@@ -66,8 +66,8 @@ static ls_status no_progress(const ls_comm *comm, const char *what) {
         snprintf(why, sizeof why, "which waits in a chain for rank %d, which waits for rank %d", watch->end, next);
     else if (watch->end != watch->peer)
         snprintf(why, sizeof why, "which waits for rank %d, which makes no progress", watch->end);
-    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, %s (%s)", comm->end.rank, watch->still, watch->peer, why,
-                    what);
+    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, %s (%s)", comm->end.rank, watch->still, watch->peer,
+                    why, what);
 }
 
 /*

@@ -210,8 +210,12 @@ static ls_status on_rank(ls_comm *comm, void *context) {
 static ls_status measure(bench *b) {
     ls_machine machine;
     ls_machine_detect(&machine);
-    const ls_world_options options = {
-        .ranks = 2, .local = true, .heap_bytes = heap_bytes, .words = 2, .may_spin = machine.cores > 1, .wait_timeout = 30};
+    const ls_world_options options = {.ranks = 2,
+                                      .local = true,
+                                      .heap_bytes = heap_bytes,
+                                      .words = 2,
+                                      .may_spin = machine.cores > 1,
+                                      .wait_timeout = 30};
     ls_world *world;
     LS_TRY(ls_world_create("shm", &options, &world));
     const ls_status status = ls_launch(world, 2, false, on_rank, b);

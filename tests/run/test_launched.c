@@ -1,0 +1,228 @@
+/*
+ * Ranks that somebody else launched, with their numbers in the environment. This test is the starter: it forks
+ * processes that know nothing of each other but what a starter would tell them.
+ */
+#include "support/world.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+enum { MOST = 4 };
+
+typedef struct job {
+    int ranks;
+    int first_absent; /* this rank and those after it never come; 0: all do */
+    const char *hosts, *transports;
+    const char *seconds; /* to wait for all */
+    bool slurm;
+    ls_rank_main main;
+    int victim; /* a rank that is special to main */
+} job;
+
+/* What the ranks tell the test; shared. */
+typedef struct told {
+    ls_status status[MOST];
+    int expected_world; /* ranks that a rank asks for; 0: as many as there are */
+    double seconds;     /* that the job took */
+} told;
+
+static told *tell;
+static const job *current;
+static int next_port = 41000;
+
+static void set(const char *name, const char *value) {
+    if (value != NULL) setenv(name, value, 1);
+}
+
+static void set_number(const char *name, int value) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    set(name, text);
+}
+
+static ls_status run_rank(const job *j) {
+    ls_world_options options = small_world(tell->expected_world != 0 ? tell->expected_world : j->ranks);
+    options.heap_bytes = (size_t)1 << 20;
+    ls_world *world;
+    LS_TRY(ls_world_create(j->transports, &options, &world));
+    const ls_status status = ls_launch(world, j->ranks, false, j->main, NULL);
+    ls_world_destroy(world);
+    return status;
+}
+
+static pid_t start_rank(const job *j, int rank, int port) {
+    const pid_t process = fork();
+    if (process != 0) return process;
+    if (j->slurm) {
+        set_number("SLURM_PROCID", rank);
+        set_number("SLURM_STEP_NUM_TASKS", j->ranks);
+        set_number("SLURM_JOB_ID", port);
+        set("SLURM_STEP_ID", "0");
+        set("SLURM_STEP_NODELIST", "localhost");
+    } else {
+        set_number("RANK", rank);
+        set_number("WORLD_SIZE", j->ranks);
+        set("MASTER_ADDR", "localhost");
+        set_number("MASTER_PORT", port);
+    }
+    set(LS_HOSTS_VARIABLE, j->hosts);
+    set("LONGSPAN_MEETING_SECONDS", j->seconds);
+    tell->status[rank] = run_rank(j);
+    exit(0); /* as a program ends, with what it has left to do at its end */
+}
+
+/* Starts all ranks and returns when they have ended. */
+static void run_job(const job *j) {
+    pid_t process[MOST];
+    const int port = next_port, came = j->first_absent > 0 ? j->first_absent : j->ranks;
+    next_port += 37; /* ports of earlier jobs may still be in use */
+    const int expected = tell->expected_world;
+    *tell = (told){.expected_world = expected};
+    current = j;
+    const double began = ls_seconds();
+    for (int r = 0; r < came; r++) {
+        snprintf(tell->status[r].text, sizeof tell->status[r].text, "dead");
+        process[r] = start_rank(j, r, port);
+        assert_true(process[r] > 0);
+    }
+    for (int r = 0; r < came; r++) waitpid(process[r], NULL, 0);
+    tell->seconds = ls_seconds() - began;
+    tell->expected_world = 0;
+}
+
+static void all_return(int ranks, ls_code code, const char *text) {
+    for (int r = 0; r < ranks; r++) assert_fails(tell->status[r], code, text);
+}
+
+/* ---- what works ---- */
+
+/* All put into all, and meet in the collectives of the host. */
+static ls_status meet(ls_comm *comm, void *context) {
+    (void)context;
+    const int me = ls_comm_rank(comm), ranks = ls_comm_size(comm);
+    const ls_range from = ls_range_flat(0, sizeof me), to = ls_range_flat((size_t)me * sizeof me, sizeof me);
+    int all[MOST];
+    for (int round = 1; round <= 20; round++) {
+        const int mine = me + 100 * round;
+        for (int peer = 0; peer < ranks; peer++) ls_comm_put_signal(comm, peer, &to, &mine, &from, me, (uint64_t)round);
+        for (int peer = 0; peer < ranks; peer++) {
+            LS_TRY(ls_comm_wait(comm, peer, (uint64_t)round, peer, "a value"));
+            RANK_CHECK(((int *)ls_comm_heap(comm))[peer] == peer + 100 * round);
+            const int *heap = ls_comm_peer_heap(comm, peer);
+            RANK_CHECK(heap == NULL || heap[me] == mine);
+        }
+        LS_TRY(ls_comm_exchange(comm, &mine, sizeof mine, all));
+        for (int peer = 0; peer < ranks; peer++) RANK_CHECK(all[peer] == peer + 100 * round);
+        LS_TRY(ls_comm_barrier(comm));
+    }
+    return ls_ok();
+}
+
+static void test_they_meet(void **state) {
+    (void)state;
+    const job jobs[] = {{.ranks = 4, .main = meet},
+                        {.ranks = 3, .main = meet, .hosts = "0,0,1"},
+                        {.ranks = 4, .main = meet, .hosts = "4", .transports = "chaos:5"},
+                        {.ranks = 2, .main = meet, .transports = "tcp"},
+                        {.ranks = 3, .main = meet, .slurm = true}};
+    for (size_t i = 0; i < LS_COUNT(jobs); i++) {
+        run_job(&jobs[i]);
+        all_return(jobs[i].ranks, LS_OK, "");
+        for (int r = 0; r < jobs[i].ranks; r++) assert_string_equal(tell->status[r].text, "");
+    }
+}
+
+/* ---- what is refused ---- */
+
+static void test_wrong_number_of_ranks(void **state) {
+    (void)state;
+    tell->expected_world = 3;
+    run_job(&(job){.ranks = 2, .main = meet});
+    all_return(2, LS_INVALID, "3 ranks; expected 2, which is what this process was launched as one of");
+}
+
+static void test_absent_ranks_are_named(void **state) {
+    (void)state;
+    run_job(&(job){.ranks = 4, .main = meet, .first_absent = 2, .seconds = "1"});
+    all_return(2, LS_INVALID, "waited 1 s for rank 2, rank 3");
+}
+
+static void test_unconnected_hosts_are_refused(void **state) {
+    (void)state;
+    run_job(&(job){.ranks = 2, .main = meet, .hosts = "2", .transports = "shm"});
+    all_return(2, LS_UNSUPPORTED, "nothing connects rank 0");
+}
+
+/* ---- what goes wrong ---- */
+
+static ls_status fail_alone(ls_comm *comm, void *context) {
+    (void)context;
+    if (ls_comm_rank(comm) == current->victim) return ls_error(LS_IO, "no such file");
+    return ls_comm_barrier(comm);
+}
+
+static void test_all_return_the_cause(void **state) {
+    (void)state;
+    for (int hosts = 0; hosts < 2; hosts++) {
+        run_job(&(job){.ranks = 3, .main = fail_alone, .victim = 1, .hosts = hosts ? "3" : NULL});
+        all_return(3, LS_IO, "no such file");
+    }
+}
+
+static ls_status die_alone(ls_comm *comm, void *context) {
+    (void)context;
+    LS_TRY(ls_comm_barrier(comm));
+    if (ls_comm_rank(comm) == current->victim) raise(SIGKILL);
+    return ls_comm_wait(comm, 0, 1, current->victim, "nothing");
+}
+
+static void test_each_rank_killed(void **state) {
+    (void)state;
+    for (int victim = 0; victim < 3; victim++) {
+        char text[64];
+        snprintf(text, sizeof text, "rank %d ended before its work was done", victim);
+        run_job(&(job){.ranks = 3, .main = die_alone, .victim = victim});
+        for (int r = 0; r < 3; r++)
+            if (r != victim) assert_fails(tell->status[r], LS_PEER, text);
+        assert_true(tell->seconds < 10);
+    }
+}
+
+/* One rank gets the signal, all stop. */
+static ls_status work_until_stopped(ls_comm *comm, void *context) {
+    (void)context;
+    LS_TRY(ls_comm_barrier(comm));
+    if (ls_comm_rank(comm) == current->victim) raise(SIGUSR1);
+    for (int i = 0; i < 500; i++) {
+        if (ls_comm_stop_requested(comm)) return ls_error(LS_INTERRUPTED, "stopped");
+        sleep_seconds(0.01);
+    }
+    return ls_ok();
+}
+
+static void test_all_hear_a_stop(void **state) {
+    (void)state;
+    run_job(&(job){.ranks = 3, .main = work_until_stopped, .victim = 2});
+    all_return(3, LS_INTERRUPTED, "stopped");
+}
+
+static int map_told(void **state) {
+    (void)state;
+    tell = mmap(NULL, sizeof *tell, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return tell == MAP_FAILED;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_they_meet),
+        cmocka_unit_test(test_wrong_number_of_ranks),
+        cmocka_unit_test(test_absent_ranks_are_named),
+        cmocka_unit_test(test_unconnected_hosts_are_refused),
+        cmocka_unit_test(test_all_return_the_cause),
+        cmocka_unit_test(test_each_rank_killed),
+        cmocka_unit_test(test_all_hear_a_stop),
+    };
+    return cmocka_run_group_tests(tests, map_told, NULL);
+}
