@@ -88,39 +88,78 @@ ls_status step_digest(const image_set *set, const char *transport, uint64_t *dig
     return status;
 }
 
+typedef struct digest_case {
+    int dp, ring, ulysses;
+    const char *strategy;
+    ls_layout_kind layout;
+    bool accumulates;
+    images_reads reads;
+} digest_case;
+
+static const digest_case cases[] = {{1, 2, 1, "ring", LS_LAYOUT_ZIGZAG, true, READS_ALL},
+                                    {1, 3, 1, "ring", LS_LAYOUT_STRIPED, false, READS_ALL},
+                                    {1, 1, 3, "ulysses", LS_LAYOUT_ZIGZAG, false, READS_ALL},
+                                    {1, 2, 2, "usp", LS_LAYOUT_CONTIGUOUS, true, READS_ALL},
+                                    {2, 2, 1, "ring", LS_LAYOUT_ZIGZAG, false, READS_ALL},
+                                    {1, 4, 1, "ring", LS_LAYOUT_CONTIGUOUS, true, READS_ALL},
+                                    {2, 1, 1, "local", LS_LAYOUT_ZIGZAG, false, READS_ALL},
+                                    {1, 1, 1, "local", LS_LAYOUT_ZIGZAG, true, READS_ALL},
+                                    {1, 4, 1, "tokenring", LS_LAYOUT_CONTIGUOUS, true, READS_ALL},
+                                    {1, 3, 1, "decode", LS_LAYOUT_ZIGZAG, false, READS_ALL},
+                                    {1, 3, 1, "gather", LS_LAYOUT_STRIPED, true, READS_ALL},
+                                    {1, 2, 2, "usp", LS_LAYOUT_ZIGZAG, false, READS_BLOCK},
+                                    {1, 3, 2, "gather", LS_LAYOUT_ZIGZAG, true, READS_ALL}};
+
+static image_set images_of_case(const digest_case *c, images_reads reads) {
+    return images_of_kind(ls_mesh_make(c->dp, c->ring, c->ulysses), c->strategy, c->layout, 26, 1, c->accumulates,
+                          reads);
+}
+
+/* Compares the bits of a set on some pretended hosts with `plain`; also where chaos lies before the transports. */
+static void compare_on_hosts(const image_set *set, const digest_case *c, int hosts, uint64_t plain) {
+    static const char *const transports[] = {NULL, "chaos:1", "chaos:2"};
+    char setting[16];
+    snprintf(setting, sizeof setting, "%d", hosts);
+    setenv(LS_HOSTS_VARIABLE, setting, 1);
+    for (size_t t = 0; t < LS_COUNT(transports); t++) {
+        uint64_t digest = 0;
+        const ls_status status = step_digest(set, transports[t], &digest);
+        if (status.code != LS_OK || digest != plain)
+            fail_msg("%s %dx%dx%d on %d hosts, transports %s: %s", c->strategy, c->dp, c->ring, c->ulysses, hosts,
+                     transports[t] != NULL ? transports[t] : "all",
+                     status.code != LS_OK ? status.text : "other bits than on one host");
+    }
+    unsetenv(LS_HOSTS_VARIABLE);
+}
+
+void hosts_change_nothing(void) {
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        const digest_case *c = &cases[i];
+        uint64_t plain;
+        image_set set = images_of_case(c, READS_NOTHING);
+        const ls_status status = step_digest(&set, NULL, &plain);
+        if (status.code != LS_OK) fail_msg("%s: %s", c->strategy, status.text);
+        if (set.ranks > 1) compare_on_hosts(&set, c, 2, plain);
+        if (set.ranks > 2) compare_on_hosts(&set, c, set.ranks, plain);
+        free_images(&set);
+        if (c->ulysses < 2 || c->ring < 2) continue;
+        set = images_of_case(c, READS_BLOCK); /* each block is on a host of its own, within which ranks read in place */
+        compare_on_hosts(&set, c, c->ring, plain);
+        free_images(&set);
+    }
+}
+
 void chaos_changes_nothing(int first_seed, int seeds) {
-    static const struct {
-        int dp, ring, ulysses;
-        const char *strategy;
-        ls_layout_kind layout;
-        bool accumulates;
-        images_reads reads;
-    } cases[] = {{1, 2, 1, "ring", LS_LAYOUT_ZIGZAG, true, READS_ALL},
-                 {1, 3, 1, "ring", LS_LAYOUT_STRIPED, false, READS_ALL},
-                 {1, 1, 3, "ulysses", LS_LAYOUT_ZIGZAG, false, READS_ALL},
-                 {1, 2, 2, "usp", LS_LAYOUT_CONTIGUOUS, true, READS_ALL},
-                 {2, 2, 1, "ring", LS_LAYOUT_ZIGZAG, false, READS_ALL},
-                 {1, 4, 1, "ring", LS_LAYOUT_CONTIGUOUS, true, READS_ALL},
-                 {2, 1, 1, "local", LS_LAYOUT_ZIGZAG, false, READS_ALL},
-                 {1, 1, 1, "local", LS_LAYOUT_ZIGZAG, true, READS_ALL},
-                 {1, 4, 1, "tokenring", LS_LAYOUT_CONTIGUOUS, true, READS_ALL},
-                 {1, 3, 1, "decode", LS_LAYOUT_ZIGZAG, false, READS_ALL},
-                 {1, 3, 1, "gather", LS_LAYOUT_STRIPED, true, READS_ALL},
-                 {1, 2, 2, "usp", LS_LAYOUT_ZIGZAG, false, READS_BLOCK},
-                 {1, 3, 2, "gather", LS_LAYOUT_ZIGZAG, true, READS_ALL}};
     const int n = 2 * (int)LS_COUNT(cases);
     int same = 0;
     uint64_t plain = 0, put = 0;
     for (int i = 0; i < n; i++) { /* of each case first the programs that put, then those that read in place */
-        const int c = i / 2;
-        const ls_mesh mesh = ls_mesh_make(cases[c].dp, cases[c].ring, cases[c].ulysses);
-        image_set set = images_of_kind(mesh, cases[c].strategy, cases[c].layout, 26, 1, cases[c].accumulates,
-                                       i % 2 == 1 ? cases[c].reads : READS_NOTHING);
+        const digest_case *c = &cases[i / 2];
+        image_set set = images_of_case(c, i % 2 == 1 ? c->reads : READS_NOTHING);
         ls_status status = step_digest(&set, NULL, &plain);
         if (i % 2 == 0) put = plain;
         if (status.code == LS_OK && plain != put)
-            fail_msg("%s %dx%dx%d: other bits when read in place", cases[c].strategy, cases[c].dp, cases[c].ring,
-                     cases[c].ulysses);
+            fail_msg("%s %dx%dx%d: other bits when read in place", c->strategy, c->dp, c->ring, c->ulysses);
         for (int seed = first_seed + i; seed < first_seed + seeds && status.code == LS_OK; seed += n) {
             char name[32];
             snprintf(name, sizeof name, "chaos:%d", seed);
@@ -128,11 +167,11 @@ void chaos_changes_nothing(int first_seed, int seeds) {
             status = step_digest(&set, name, &digest);
             if (status.code != LS_OK) break;
             if (digest != plain)
-                fail_msg("%s %dx%dx%d%s: other bits under %s", cases[c].strategy, cases[c].dp, cases[c].ring,
-                         cases[c].ulysses, i % 2 == 0 ? "" : " in place", name);
+                fail_msg("%s %dx%dx%d%s: other bits under %s", c->strategy, c->dp, c->ring, c->ulysses,
+                         i % 2 == 0 ? "" : " in place", name);
             same++;
         }
-        if (status.code != LS_OK) fail_msg("%s: %s", cases[c].strategy, status.text);
+        if (status.code != LS_OK) fail_msg("%s: %s", c->strategy, status.text);
         free_images(&set);
     }
     print_message("%d of %d chaos seeds: the same bits as without\n", same, seeds);

@@ -15,4 +15,7 @@ ls_status step_digest(const image_set *set, const char *transport, uint64_t *dig
  */
 void chaos_changes_nothing(int first_seed, int seeds);
 
+/* Like it, for ranks on several pretended hosts, whose pairs use several transports. */
+void hosts_change_nothing(void);
+
 #endif
