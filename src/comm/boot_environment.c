@@ -23,12 +23,13 @@ typedef struct starter {
     const char *hosts;       /* a list of hosts as Slurm writes it, the first being that of rank 0 */
 } starter;
 
+/* The first that fits counts. A starter of MPI may itself have been started by Slurm, once on each host. */
 static const starter starters[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", NULL},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", NULL,
      NULL},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "PMI_JOBID", "SLURM_STEP_ID", "SLURM_STEP_NODELIST"},
     {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", NULL, "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEP_NODELIST"},
-    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "PMI_JOBID", NULL, NULL},
 };
 
 /* The text of a variable; "" when it is not set. */

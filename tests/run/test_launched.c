@@ -4,9 +4,11 @@
  */
 #include "support/world.h"
 
+#include <arpa/inet.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 enum { MOST = 4 };
@@ -134,6 +136,17 @@ static void test_they_meet(void **state) {
     }
 }
 
+/* Somebody else listens at the port, and never says anything: the ranks meet at the next one. */
+static void test_they_pass_a_taken_port(void **state) {
+    (void)state;
+    const struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)next_port)};
+    const int other = socket(AF_INET6, SOCK_STREAM, 0);
+    if (other < 0 || bind(other, (const struct sockaddr *)&any, sizeof any) != 0 || listen(other, 8) != 0) skip();
+    run_job(&(job){.ranks = 2, .main = meet});
+    close(other);
+    all_return(2, LS_OK, "");
+}
+
 /* ---- what is refused ---- */
 
 static void test_wrong_number_of_ranks(void **state) {
@@ -217,6 +230,7 @@ static int map_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_they_meet),
+        cmocka_unit_test(test_they_pass_a_taken_port),
         cmocka_unit_test(test_wrong_number_of_ranks),
         cmocka_unit_test(test_absent_ranks_are_named),
         cmocka_unit_test(test_unconnected_hosts_are_refused),
