@@ -66,7 +66,7 @@ static unsigned char byte_of(int from, int to, int round, int i) {
  */
 static ls_status exchange(ls_comm *comm, void *context) {
     enum { ROUNDS = 20, PIECE = 30, GAP = 10 };
-    const bool load_within_host = context != NULL;
+    const bool load_within_host = context != NULL && *(const bool *)context;
     const int me = ls_comm_rank(comm), ranks = ls_comm_size(comm);
     unsigned char block[BLOCK];
     const ls_range from = ls_range_flat(0, BLOCK);
@@ -116,12 +116,13 @@ static ls_status put_and_meet(ls_comm *comm, void *context) {
 
 static void test_mixtures(void **state) {
     (void)state;
+    bool loads = true;
     static const char *const transports[] = {NULL, "shm,tcp", "chaos:7", "chaos:7:0.0005"};
     const ls_world_options options = small_world(RANKS);
     set_hosts("0,0,1,1");
     for (size_t i = 0; i < LS_COUNT(transports); i++) {
         for (int as_threads = 0; as_threads < 2; as_threads++) {
-            assert_ok(run_world_on(transports[i], &options, as_threads, exchange, "load"));
+            assert_ok(run_world_on(transports[i], &options, as_threads, exchange, &loads));
             assert_ok(run_world_on(transports[i], &options, as_threads, put_and_meet, NULL));
         }
     }
