@@ -81,13 +81,13 @@ struct launch {
 static void run_rank(launch *l, int rank) {
     ls_comm *comm = NULL;
     ls_status status = ls_world_join(l->world, rank, &comm);
-    if (status.code == LS_OK) {
-        status = l->rank_main(comm, l->context);
-        ls_comm_leave(comm);
-    }
+    if (status.code == LS_OK) status = l->rank_main(comm, l->context);
+    /* Peers fail because this rank leaves: its own failure comes before theirs, however long it takes to leave. */
+    const int order = 1 + atomic_fetch_add(&l->reports->count, 1);
+    ls_comm_leave(comm);
     report *mine = &l->reports->of[rank];
     mine->status = status;
-    atomic_store(&mine->order, 1 + atomic_fetch_add(&l->reports->count, 1));
+    atomic_store(&mine->order, order);
 }
 
 static void *thread_main(void *argument) {

@@ -165,14 +165,14 @@ static ls_status wait_in_chain(ls_comm *comm, void *context) {
     (void)context;
     const int me = ls_comm_rank(comm), last = ls_comm_size(comm) - 1;
     if (me < last) return ls_comm_wait(comm, 0, 1, me + 1, "a signal");
-    sleep_seconds(2.0);
+    sleep_seconds(4.0);
     return ls_ok();
 }
 
 static void test_chain_names_the_last(void **state) {
     (void)state;
     ls_world_options options = small_world(3);
-    options.wait_timeout = 0.6;
+    options.wait_timeout = 1;
     set_hosts("0,1,2");
     assert_fails(run_world_on(NULL, &options, false, wait_in_chain, NULL), LS_PEER, "rank 2, which makes no progress");
 }
