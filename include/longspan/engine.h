@@ -38,7 +38,9 @@
  *
  * Ranks are processes forked from the caller, or threads with spread.as_threads. A process sees the caller's memory as
  * it was at the fork. What it writes is lost when it ends, except for files and for the context that ls_engine_run
- * returns.
+ * returns. Where another program launched this process as one rank of several (torchrun, srun, mpirun), the caller is
+ * that rank: `work` runs in it once, and the caller of rank 0 has the context that ls_engine_run returns. All callers
+ * get the same status.
  *
  * Errors are statuses. A function that fails has not changed its outputs. When one rank's work returns an error, the
  * others are woken with LS_PEER and ls_engine_run returns the error that explains the rest, with the rank's number.

@@ -74,6 +74,9 @@ typedef struct ls_train_result {
 } ls_train_result;
 
 /*
+ * Where another program launched this process as one rank of several, all of them call this, and all return the same
+ * status; rank 0 alone writes files, logs, and has the whole result.
+ *
  * Trains. Blocks until done, stopped by a signal (LS_INTERRUPTED: a checkpoint was written, and the result is set) or
  * failed (the result is zeroed). LS_DIVERGED: a value is not finite; the update was not applied, and the last
  * checkpoint is good.

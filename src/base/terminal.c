@@ -3,6 +3,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,12 +49,18 @@ void ls_print_line(FILE *out, const char *format, ...) {
 
 #define ERASE_LINE "\r\033[K"
 
+/* A property of the process, like its standard error. */
+static atomic_bool silent;
+
+void ls_log_silence(void) { atomic_store(&silent, true); }
+
 /*
  * Writes to standard error. When it is a pipe whose reader is gone, the text is lost but the process continues:
  * SIGPIPE, which would end it, is blocked during the write, and a SIGPIPE from the write is removed from the thread's
  * pending signals.
  */
 static void print_on_stderr(const char *text) {
+    if (atomic_load(&silent)) return;
     const struct timespec at_once = {0, 0};
     sigset_t closed, pending, mask;
     sigemptyset(&closed);

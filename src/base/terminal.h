@@ -31,6 +31,12 @@ void ls_print_line(FILE *out, const char *format, ...) LS_PRINTF(2, 3);
 /* Prints one filtered line "longspan: ..." on standard error, and clears a progress bar that stands on the line. */
 void ls_log(const char *format, ...) LS_PRINTF(1, 2);
 
+/*
+ * From now on ls_log and progress print nothing in this process: another one of the same job prints for all. There is
+ * no way back.
+ */
+void ls_log_silence(void);
+
 /* A terminal gets a progress bar that redraws itself; a pipe gets plain lines. */
 typedef struct ls_progress {
     const char *title; /* the work that is done, e.g. "training" */

@@ -137,6 +137,13 @@ static ls_status run_ranks(attention_run *r, ls_session *session, ls_spread_resu
     return status;
 }
 
+/* At home. */
+static ls_status write_outputs(const attention_run *r) {
+    for (int i = 0; i < r->graph.n_results; i++)
+        LS_TRY(ls_array_write(&r->out[i], r->job->out, ls_attention_result[i]));
+    return ls_ok();
+}
+
 static ls_status compute(attention_run *r, ls_spread_result *result) {
     LS_TRY(read_inputs(r));
     LS_TRY(build(r));
@@ -145,13 +152,11 @@ static ls_status compute(attention_run *r, ls_spread_result *result) {
     ls_session *session;
     LS_TRY(ls_session_open(&job, &r->job->spread, &session));
     /* Before the work, so that it is not lost when the folder cannot be made. */
-    ls_status status = ls_file_make_folders(r->job->out);
+    ls_status status = ls_home_agree(ls_is_home() ? ls_file_make_folders(r->job->out) : ls_ok());
     if (status.code == LS_OK) status = run_ranks(r, session, result);
     ls_session_close(session);
     LS_TRY(status);
-    for (int i = 0; i < r->graph.n_results; i++)
-        LS_TRY(ls_array_write(&r->out[i], r->job->out, ls_attention_result[i]));
-    return ls_ok();
+    return ls_home_agree(ls_is_home() ? write_outputs(r) : ls_ok());
 }
 
 ls_status ls_run_attention(const ls_attention_job *job, ls_spread_result *result) {

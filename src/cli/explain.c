@@ -174,7 +174,8 @@ static ls_status draw_schedule(const explanation *e, const char *title) {
 static ls_status draw(const explanation *e) {
     char title[128];
     name_model(e, title, sizeof title);
-    if (e->job->memory_map != NULL) LS_TRY(ls_memory_map_write(e->image, (int)e->job->rank, title, e->job->memory_map));
+    if (e->job->memory_map != NULL && ls_is_home())
+        LS_TRY(ls_memory_map_write(e->image, (int)e->job->rank, title, e->job->memory_map));
     return e->job->schedule != NULL ? draw_schedule(e, title) : ls_ok();
 }
 

@@ -34,6 +34,15 @@ static ls_status encode(const ls_tokenizer *tokenizer, const char *text, size_t 
     return ls_ok();
 }
 
+/* Tells all processes the text that home has read: launchers give standard input to rank 0 alone. */
+static ls_status share_text(char **text, size_t *bytes) {
+    LS_TRY(ls_home_tell(bytes, sizeof *bytes));
+    if (!ls_is_home()) *text = malloc(*bytes + 1);
+    LS_TRY(
+        ls_home_agree(*text != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for a prompt of %zu bytes", *bytes)));
+    return ls_home_tell(*text, *bytes);
+}
+
 /* Reads all of standard input, which may be a pipe. The caller frees *out. */
 static ls_status read_stdin(char **out, size_t *bytes) {
     enum { FIRST = 1 << 16 };
@@ -72,8 +81,13 @@ static ls_status tokenize_prompt(const ls_tokenizer *tokenizer, const char *text
     char *read = NULL;
     size_t bytes = 0;
     if (text != NULL) return encode(tokenizer, text, strlen(text), out);
-    LS_TRY(strcmp(file, "-") == 0 ? read_stdin(&read, &bytes) : ls_file_read(file, INT32_MAX, &read, &bytes));
-    const ls_status status = encode(tokenizer, read, bytes, out);
+    const bool from_stdin = strcmp(file, "-") == 0;
+    if (from_stdin)
+        LS_TRY(ls_home_agree(ls_is_home() ? read_stdin(&read, &bytes) : ls_ok()));
+    else
+        LS_TRY(ls_file_read(file, INT32_MAX, &read, &bytes));
+    ls_status status = from_stdin ? share_text(&read, &bytes) : ls_ok();
+    if (status.code == LS_OK) status = encode(tokenizer, read, bytes, out);
     free(read);
     return status;
 }
@@ -351,7 +365,7 @@ static ls_status run(void *context) {
     flags->job.text = write_now;
     ls_generate_result r;
     const ls_status status = ls_run_generate(&flags->job, &r);
-    if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
+    if ((status.code != LS_OK && status.code != LS_INTERRUPTED) || !ls_is_home()) return status;
     putchar('\n');
     fflush(stdout);
     fprintf(stderr, "longspan: %lld tokens at %.1f tokens/s", (long long)r.tokens, rate(r.tokens, r.decode_seconds));

@@ -194,20 +194,29 @@ static ls_status write_logits(const grad_run *r) {
     return ls_npy_write(r->job->logits, a->dtype == LS_F64 ? LS_NPY_F8 : LS_NPY_F4, a->ndim, a->size, a->data);
 }
 
-/* Creates the file under a temporary name, lets rank 0 fill it, and renames it when all are done. */
-static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result *result) {
-    LS_TRY(plan_file(r, ls_session_image(session)));
+/* At home: creates the file under a temporary name, for rank 0 to fill. */
+static ls_status create_file(grad_run *r, ls_st_writer **writer) {
     LS_TRY(ls_path_print(&r->partial, "%s.partial-%ld", r->job->out, (long)getpid()));
-    ls_st_writer *writer;
-    LS_TRY(ls_st_create(r->partial, r->plan, &writer));
-    ls_status status = run_ranks(r, session, result);
+    return ls_st_create(r->partial, r->plan, writer);
+}
+
+/* At home, when the ranks are done. */
+static ls_status finish_file(const grad_run *r, ls_st_writer *writer) {
+    LS_TRY(ls_st_finish(writer));
+    LS_TRY(write_logits(r));
+    return ls_file_rename(r->partial, r->job->out);
+}
+
+static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result *result) {
+    ls_st_writer *writer = NULL;
+    LS_TRY(plan_file(r, ls_session_image(session)));
+    ls_status status = ls_home_agree(ls_is_home() ? create_file(r, &writer) : ls_ok());
+    if (status.code == LS_OK) status = run_ranks(r, session, result);
     if (status.code == LS_OK)
-        status = ls_st_finish(writer);
-    else
+        status = ls_home_agree(ls_is_home() ? finish_file(r, writer) : ls_ok());
+    else if (writer != NULL)
         ls_st_abandon(writer);
-    if (status.code == LS_OK) status = write_logits(r);
-    if (status.code == LS_OK) status = ls_file_rename(r->partial, r->job->out);
-    if (status.code != LS_OK) unlink(r->partial);
+    if (status.code != LS_OK && r->partial != NULL) unlink(r->partial);
     return status;
 }
 

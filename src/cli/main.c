@@ -94,6 +94,17 @@ static ls_status parse(const cli_command *c, const ls_option *options, int n_opt
     return ls_options_parse(options, n_options, argc - words, argv, flags, flags->given);
 }
 
+/*
+ * Runs the command. Where another program launched this process as one rank of several, all ranks run what has ranks,
+ * and home alone runs the rest; only home prints.
+ */
+static ls_status run_once(const cli_command *c, cli_common *flags) {
+    int launched;
+    LS_TRY(ls_home_find(&launched));
+    if (!ls_is_home() && freopen("/dev/null", "w", stdout) == NULL) return ls_error(LS_IO, "cannot open /dev/null");
+    return c->spreads || ls_is_home() ? c->run(flags) : ls_ok();
+}
+
 static ls_status run_command(const cli_command *c, int argc, char *const *argv) {
     ls_option options[CLI_MOST_OPTIONS];
     const int n_options = cli_options_of(c, options);
@@ -112,7 +123,7 @@ static ls_status run_command(const cli_command *c, int argc, char *const *argv) 
     for (int i = 0; i < words && status.code == LS_OK; i++)
         *(const char **)(void *)((char *)flags + options[i].offset) = argv[i];
     if (status.code == LS_OK && flags->spread.isa != NULL) status = ls_limit_isa(flags->spread.isa);
-    if (status.code == LS_OK) status = c->run(flags);
+    if (status.code == LS_OK) status = run_once(c, flags);
     free(flags);
     return status;
 }
@@ -140,6 +151,9 @@ int main(int argc, char **argv) {
     if (status.code == LS_OK) status = run_command(command, argc - 2, argv + 2);
     if (status.code == LS_OK) status = flush();
     signal(SIGPIPE, SIG_IGN); /* a closed standard error must not change the exit code */
-    if (status.code != LS_OK) fprintf(stderr, "longspan: %s\n", status.text);
+    if (status.code != LS_OK && ls_is_home())
+        fprintf(stderr, "longspan: %s\n", status.text);
+    else if (status.code != LS_OK)
+        ls_home_leave(status);
     return exit_code(status.code);
 }

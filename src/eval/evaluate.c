@@ -92,12 +92,8 @@ static ls_status write_files(const evaluation *e, const ls_eval_result *result) 
     return ls_loss_table_draw(&result->table, out);
 }
 
-static ls_status evaluate(evaluation *e, ls_eval_result *result) {
-    if (e->options->out != NULL) LS_TRY(ls_file_make_folders(e->options->out));
-    LS_TRY(open_program(e));
-    e->outcome = calloc(1, sizeof *e->outcome);
-    if (e->outcome == NULL) return ls_error(LS_NO_MEMORY, "no memory for the losses of an evaluation");
-    LS_TRY(ls_session_run(e->session, on_rank, e));
+/* At home: the result, and the files. */
+static ls_status report(const evaluation *e, ls_eval_result *result) {
     ls_eval_result made = {.table = ls_loss_sums_table(&e->outcome->sums, LS_LOSS_BIN_ERROR),
                            .text_sequences = ls_data_summarise(e->data)->windows,
                            .spread = ls_session_describe(e->session)};
@@ -109,6 +105,16 @@ static ls_status evaluate(evaluation *e, ls_eval_result *result) {
     LS_TRY(write_files(e, &made));
     *result = made;
     return ls_ok();
+}
+
+static ls_status evaluate(evaluation *e, ls_eval_result *result) {
+    const bool writes = ls_is_home() && e->options->out != NULL;
+    LS_TRY(ls_home_agree(writes ? ls_file_make_folders(e->options->out) : ls_ok()));
+    LS_TRY(open_program(e));
+    e->outcome = calloc(1, sizeof *e->outcome);
+    if (e->outcome == NULL) return ls_error(LS_NO_MEMORY, "no memory for the losses of an evaluation");
+    LS_TRY(ls_session_run(e->session, on_rank, e));
+    return ls_home_agree(ls_is_home() ? report(e, result) : ls_ok());
 }
 
 ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *trained, const ls_data *data,

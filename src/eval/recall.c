@@ -295,13 +295,14 @@ static ls_status recall(ls_recall_options *o, ls_trained *trained, ls_recall_res
     LS_TRY(ls_trained_open_changed(o->model, o->checkpoint, &o->rope, trained));
     choose_lengths(o, trained);
     LS_TRY(check_lengths(o, trained));
-    if (o->out != NULL) LS_TRY(ls_file_make_folders(o->out));
+    const bool writes = ls_is_home() && o->out != NULL;
+    LS_TRY(ls_home_agree(writes ? ls_file_make_folders(o->out) : ls_ok()));
     begin_result(o, out);
     const double began = ls_seconds();
     asking a = {.options = o, .trained = trained, .result = out};
     LS_TRY(ask_lengths(&a));
     out->seconds = ls_seconds() - began;
-    return o->out != NULL ? ls_recall_write(out, o->out) : ls_ok();
+    return ls_home_agree(writes ? ls_recall_write(out, o->out) : ls_ok());
 }
 
 ls_status ls_recall(const ls_recall_options *options, ls_recall_result *result) {

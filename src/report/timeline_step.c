@@ -202,7 +202,7 @@ static ls_status run_session(running *r, ls_session *session, measurement *out) 
     r->spans = calloc((size_t)ranks * r->capacity, sizeof *r->spans); /* most of it is never touched */
     ls_status status = ls_error(LS_NO_MEMORY, "no memory for the spans of %d ranks", ranks);
     if (r->n != NULL && r->spans != NULL) status = ls_session_run(session, on_rank, r);
-    if (status.code == LS_OK) status = copy_median_run(r, session, out);
+    if (status.code == LS_OK && ls_is_home()) status = copy_median_run(r, session, out);
     free(r->spans);
     free(r->n);
     return status;
@@ -258,7 +258,7 @@ ls_status ls_timeline_draw(const ls_timeline_step *step, const ls_host *host, in
     p.arena = runs.arena;
     ls_status status = predict(step, host, &p);
     if (status.code == LS_OK && run) status = run_step(step, &p, &runs);
-    if (status.code == LS_OK) status = draw(step, &p, &runs, rank, title, path);
+    if (status.code == LS_OK && ls_is_home()) status = draw(step, &p, &runs, rank, title, path);
     ls_images_destroy(&p.images);
     ls_arena_destroy(runs.arena);
     return status;

@@ -5,6 +5,8 @@
  */
 #include "session/context.h"
 
+#include "session/home.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +14,7 @@ enum { WINDOW = 1 << 16 };
 
 ls_status ls_context_open(void *data, size_t bytes, bool as_threads, ls_context *out) {
     ls_context made = {.data = data, .bytes = bytes};
-    if (bytes > 0 && !as_threads) {
+    if (bytes > 0 && !(as_threads && ls_home_starts_ranks())) {
         made.before = malloc(bytes);
         if (made.before == NULL) return ls_error(LS_NO_MEMORY, "no memory for a copy of a context of %zu bytes", bytes);
         memcpy(made.before, data, bytes);

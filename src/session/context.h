@@ -10,7 +10,7 @@ typedef struct ls_context {
     size_t bytes;
 } ls_context;
 
-/* before the ranks run. as_threads: they have the caller's memory. */
+/* before the ranks run. as_threads: they have the caller's memory, unless they were launched. */
 LS_MUST_USE ls_status ls_context_open(void *data, size_t bytes, bool as_threads, ls_context *out);
 void ls_context_close(ls_context *context); /* a zeroed one is allowed */
 

@@ -56,9 +56,9 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     ls_machine_detect(&machine);
     if (spread->mesh != NULL) LS_TRY(ls_mesh_parse(spread->mesh, &request.mesh));
     int64_t ranks = spread->ranks;
-    ls_launched job;
-    LS_TRY(ls_launched_find(&job));
-    if (ranks == 0) ranks = job.ranks;
+    int launched;
+    LS_TRY(ls_home_find(&launched));
+    if (ranks == 0) ranks = launched;
     if (ranks == 0) {
         ranks = 1;
         for (int a = 0; a < LS_AXES; a++) ranks *= request.mesh.size[a] != 0 ? request.mesh.size[a] : 1;

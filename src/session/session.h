@@ -23,6 +23,7 @@
 #include "session/attention.h"
 #include "session/context.h"
 #include "session/gather.h"
+#include "session/home.h"
 #include "session/resident.h"
 #include "session/sequences.h"
 #include "session/step.h"
@@ -32,8 +33,8 @@ typedef struct ls_session ls_session;
 
 /*
  * Checks what the user asked for and fills in defaults: ranks, at least 1 (0: those that were launched, else the mesh's
- * product if it is complete, else 1), threads (0: cores / ranks of this machine, at least 1), isa (NULL: the machine's best; an isa that the machine lacks is an
- * error), mesh, names. Errors are LS_USAGE and name the flag and its value.
+ * product if it is complete, else 1), threads (0: cores / ranks of this machine, at least 1), isa (NULL: the machine's
+ * best; an isa that the machine lacks is an error), mesh, names. Errors are LS_USAGE and name the flag and its value.
  */
 LS_MUST_USE ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out);
 

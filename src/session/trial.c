@@ -68,7 +68,8 @@ static ls_status run(const ls_job *job, ls_session *session, int ranks, double *
     const ls_status status = ls_session_run(session, on_rank, &t);
     if (status.code == LS_OK) *seconds = seconds_of(&t, ranks);
     free(t.seconds);
-    return status;
+    LS_TRY(status);
+    return ls_home_tell(seconds, sizeof *seconds); /* all processes choose alike */
 }
 
 static void log_measured(const ls_plan_candidate *c) {

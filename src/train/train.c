@@ -20,10 +20,19 @@ static ls_status remove_old_metrics(const ls_training *t) {
     return ls_file_remove_tree(path);
 }
 
-/* Finds the newest good checkpoint, and reads run.json. */
+/* At home: takes the lock of the folder, and finds the newest good checkpoint, or makes sure that there is none. */
+static ls_status claim(ls_training *t) {
+    LS_TRY(ls_folder_claim(t));
+    if (!t->options.resume) return ls_folder_refuse_existing(t);
+    LS_TRY(ls_checkpoint_find_whole(t->options.out, &t->resumed_from));
+    return ls_checkpoint_state(t->resumed_from, &t->start);
+}
+
+/* Reads the state and run.json of the run that home has found. */
 static ls_status open_resumed(ls_training *t) {
     LS_PATH path = NULL;
-    LS_TRY(ls_checkpoint_find_whole(t->options.out, &t->resumed_from));
+    LS_TRY(ls_home_tell(&t->start.step, sizeof t->start.step));
+    LS_TRY(ls_checkpoint_path(t->options.out, t->start.step, &t->resumed_from));
     LS_TRY(ls_checkpoint_state(t->resumed_from, &t->start));
     LS_TRY(ls_record_path(t, "run.json", &path));
     return ls_json_read(path, LS_JSON_MOST_BYTES, &t->record);
@@ -116,7 +125,7 @@ static int64_t mapped_bytes(const ls_training *t, int rank) {
     return bytes->space[LS_PRIVATE] + bytes->space[LS_SYMMETRIC];
 }
 
-/* LS_NO_MEMORY when all ranks together map more than the machine has. */
+/* LS_NO_MEMORY when the ranks of this machine together map more than it has. */
 static ls_status check_fits(const ls_training *t) {
     const int ranks = ls_session_ranks(t->session);
     int64_t all = 0, most = 0;
@@ -125,12 +134,15 @@ static ls_status check_fits(const ls_training *t) {
         most = ls_max(most, mapped_bytes(t, r));
     }
     ls_machine machine;
+    ls_hosts hosts;
     ls_machine_detect(&machine);
+    LS_TRY(ls_hosts_find(ranks, &hosts));
+    all = all / ranks * hosts.machine_ranks;
     if (all > (int64_t)machine.memory_bytes)
         return ls_error(LS_NO_MEMORY,
                         "%d ranks need %lld bytes together (%lld the largest), but this machine has %zu; use a "
                         "shorter --seq or a larger --accumulate",
-                        ranks, (long long)all, (long long)most, machine.memory_bytes);
+                        hosts.machine_ranks, (long long)all, (long long)most, machine.memory_bytes);
     return ls_ok();
 }
 
@@ -242,12 +254,14 @@ static ls_status run_ranks(ls_training *t, ls_train_result *result) {
         .steps = t->start.step, .eval_loss = NAN, .best_step = t->best_step, .best_loss = t->best_loss};
     const ls_status status = ls_session_run(t->session, ls_train_rank, t);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
+    LS_TRY(ls_home_tell(t->outcome, sizeof *t->outcome));
     t->outcome->interrupted = status.code == LS_INTERRUPTED;
     ls_train_result made;
     LS_TRY(describe(t, &made));
     unsigned warned = 0;
     made.first_loss = made.last_loss = NAN;
-    ls_record_warn(LS_OUTPUT_METRICS, &warned, ls_record_losses(t, &made.first_loss, &made.last_loss));
+    if (ls_is_home())
+        ls_record_warn(LS_OUTPUT_METRICS, &warned, ls_record_losses(t, &made.first_loss, &made.last_loss));
     *result = made;
     return status;
 }
@@ -315,7 +329,7 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
     options.spread.recompute = NULL; /* there is no backward pass */
     options.spread.measure = false;
     const ls_trained trained = {.model = t->model, .tokenizer = t->tokenizer, .checkpoint = result->checkpoint};
-    ls_eval_result evaluated;
+    ls_eval_result evaluated = {.text_sequences = 0};
     const ls_status status = ls_evaluate_text(&options, &trained, data, &evaluated);
     if (status.code == LS_OK)
         result->positions = evaluated.table;
@@ -327,6 +341,11 @@ static ls_status check_options(const ls_train_options *o) {
     if (o->model == NULL) return ls_error(LS_USAGE, "--model is missing; expected a config.json or its folder");
     if (o->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder");
     if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or folders of text");
+    if (o->restarts > 0 && !ls_home_starts_ranks())
+        return ls_error(
+            LS_USAGE,
+            "--restart %lld: another program started the ranks, and would have to start them again; expected 0",
+            (long long)o->restarts);
     if (o->replan && !o->resume) return ls_error(LS_USAGE, "--replan is given without --resume; expected both");
     if (o->steps != 0 && o->epochs != 0)
         return ls_error(LS_USAGE, "--steps %lld and --epochs %g are both given; expected one of them",
@@ -335,21 +354,19 @@ static ls_status check_options(const ls_train_options *o) {
     return ls_spread_resolve(&o->spread, &request);
 }
 
-static ls_status train(ls_training *t, ls_train_result *result) {
-    LS_TRY(check_options(&t->options));
-    LS_TRY(ls_folder_claim(t));
-    LS_TRY(t->options.resume ? open_resumed(t) : ls_folder_refuse_existing(t));
+/* Reads and checks everything that the steps need; at home it also makes the folder. */
+static ls_status prepare(ls_training *t) {
     LS_TRY(ls_settings_resolve(t));
     LS_TRY(open_model(t));
     LS_TRY(check_export(t));
     LS_TRY(open_text(t));
     if (t->record != NULL) LS_TRY(ls_record_check(t));
     LS_TRY(ls_settings_count_steps(t));
-    LS_TRY(ls_folder_make(t));
-    t->start_up.read = ls_seconds() - t->began;
-    LS_TRY(open_program(t));
-    t->start_up.prove = ls_session_prove_seconds(t->session);
-    t->start_up.plan = ls_seconds() - t->began - t->start_up.read - t->start_up.prove;
+    return ls_is_home() ? ls_folder_make(t) : ls_ok();
+}
+
+/* At home: brings the folder into the state before the first step. */
+static ls_status begin_files(ls_training *t) {
     LS_TRY(t->record != NULL ? drop_later_metrics(t) : remove_old_metrics(t));
     ls_folder_clean(t);
     LS_TRY(find_best(t));
@@ -358,11 +375,32 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     const ls_status recorded = ls_record_run(t);
     if (t->record == NULL) LS_TRY(recorded); /* nothing is lost yet, and a resume needs run.json */
     ls_record_warn(LS_OUTPUT_RUN, &warned, recorded);
-    LS_TRY(run_to_the_end(t, result));
+    return ls_ok();
+}
+
+/* At home, after the last step. */
+static ls_status end_files(ls_training *t, ls_train_result *result) {
     LS_TRY(ls_folder_reclaim(t));
+    return export_model(t, result);
+}
+
+static ls_status train(ls_training *t, ls_train_result *result) {
+    LS_TRY(check_options(&t->options));
+    LS_TRY(ls_home_agree(ls_is_home() ? claim(t) : ls_ok()));
+    if (t->options.resume) LS_TRY(ls_home_agree(open_resumed(t)));
+    LS_TRY(ls_home_agree(prepare(t)));
+    t->start_up.read = ls_seconds() - t->began;
+    LS_TRY(open_program(t));
+    t->start_up.prove = ls_session_prove_seconds(t->session);
+    t->start_up.plan = ls_seconds() - t->began - t->start_up.read - t->start_up.prove;
+    LS_TRY(ls_home_agree(ls_is_home() ? begin_files(t) : ls_ok()));
+    LS_TRY(ls_home_tell(&t->best_step, sizeof t->best_step));
+    LS_TRY(ls_home_tell(&t->best_loss, sizeof t->best_loss));
+    LS_TRY(run_to_the_end(t, result));
     ls_session_close(t->session); /* frees its memory before the evaluation needs some */
     t->session = NULL;
-    LS_TRY(export_model(t, result)); /* not reached when interrupted: the user does not want to wait */
+    /* Not reached when interrupted: the user does not want to wait. */
+    LS_TRY(ls_home_agree(ls_is_home() ? end_files(t, result) : ls_ok()));
     evaluate_positions(t, result);
     return ls_ok();
 }

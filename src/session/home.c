@@ -1,0 +1,76 @@
+/* Who has the results, and what the processes of launched ranks tell each other outside of worlds. */
+#include "session/home.h"
+
+#include "comm/comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Who launched this process. A failure to find out is reported by ls_home_find, which everybody calls first. */
+static ls_launched launched(void) {
+    ls_launched job;
+    return ls_launched_find(&job).code == LS_OK ? job : (ls_launched){.ranks = 0};
+}
+
+ls_status ls_home_find(int *ranks) {
+    ls_launched job;
+    LS_TRY(ls_launched_find(&job));
+    if (job.ranks > 0 && job.rank != 0) ls_log_silence();
+    *ranks = job.ranks;
+    return ls_ok();
+}
+
+bool ls_is_home(void) {
+    const ls_launched job = launched();
+    return job.ranks == 0 || job.rank == 0;
+}
+
+/* all[ranks] becomes `mine` of each, to be freed by the caller. */
+static ls_status gather(const void *mine, size_t bytes, int ranks, char **all) {
+    *all = malloc(bytes * (size_t)ranks);
+    if (*all == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of %d ranks", bytes, ranks);
+    const ls_status status = ls_launched_gather(mine, bytes, *all);
+    if (status.code != LS_OK) free(*all);
+    return status;
+}
+
+/* Of two failures, whether b explains more. */
+static bool explains_more(const ls_status *a, const ls_status *b) {
+    if (b->code == LS_OK || b->code == a->code) return false;
+    return a->code == LS_OK || a->code == LS_INTERRUPTED || (a->code == LS_PEER && b->code != LS_INTERRUPTED);
+}
+
+bool ls_home_starts_ranks(void) { return launched().ranks == 0; }
+
+ls_status ls_home_agree(ls_status mine) {
+    const int ranks = launched().ranks;
+    char *all;
+    if (ranks <= 1) return mine;
+    /* A rank that lost another one cannot gather; the others learn of it by the same loss. */
+    if (mine.code == LS_PEER) return mine;
+    const ls_status gathered = gather(&mine, sizeof mine, ranks, &all);
+    if (gathered.code != LS_OK) return mine.code != LS_OK ? mine : gathered;
+    const ls_status *of = (const ls_status *)(const void *)all;
+    ls_status worst = ls_ok();
+    for (int r = 0; r < ranks; r++)
+        if (explains_more(&worst, &of[r])) worst = of[r];
+    free(all);
+    return worst;
+}
+
+void ls_home_leave(ls_status failure) {
+    const ls_status why = ls_error_in(failure, "rank %d", launched().rank);
+    ls_launched_abort(why.text);
+}
+
+ls_status ls_home_tell(void *value, size_t bytes) {
+    const int ranks = launched().ranks;
+    for (size_t at = 0; at < bytes && ranks > 1; at += LS_GATHER_VALUE) {
+        const size_t some = ls_min(bytes - at, (size_t)LS_GATHER_VALUE);
+        char *all;
+        LS_TRY(gather((char *)value + at, some, ranks, &all));
+        memcpy((char *)value + at, all, some);
+        free(all);
+    }
+    return ls_ok();
+}

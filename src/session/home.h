@@ -1,0 +1,40 @@
+/*
+ * Home: the process that has the results. Code around the ranks runs once where this process starts the ranks, and in
+ * the process of every rank where another program launched them (ls_launched). It is right in both when
+ *   - only home writes files and prints; elsewhere ls_log is silent:      if (ls_is_home()) ...
+ *   - all processes agree on the status of what only home does, or what may differ between them:
+ *                                                  LS_TRY(ls_home_agree(ls_is_home() ? claim(folder) : ls_ok()));
+ *   - what only home knows is told to the others:                         LS_TRY(ls_home_tell(&step, sizeof step));
+ * agree and tell are collective among the processes, and free where there is one.
+ */
+#ifndef LS_SESSION_HOME_H
+#define LS_SESSION_HOME_H
+
+#include "base/base.h"
+
+/*
+ * Finds out who started the ranks; where others did, connects them, and silences ls_log in all but rank 0's process. To
+ * be called first; later calls do nothing. *ranks: how many were launched; 0: this process starts them.
+ */
+LS_MUST_USE ls_status ls_home_find(int *ranks);
+
+/* Whether this process writes files and prints; whether it starts the ranks, if a job has several. */
+bool ls_is_home(void);
+bool ls_home_starts_ranks(void);
+
+/*
+ * LS_OK when `mine` is LS_OK in all processes; else, in all of them, the failure of the first rank that did not fail
+ * because of another (LS_PEER), or of the first.
+ */
+LS_MUST_USE ls_status ls_home_agree(ls_status mine);
+
+/*
+ * In a process that is not home, before it ends with a failure: the others fail with this text, unless they have failed
+ * already.
+ */
+void ls_home_leave(ls_status failure);
+
+/* The bytes of home's *value become those of every process's. */
+LS_MUST_USE ls_status ls_home_tell(void *value, size_t bytes);
+
+#endif
