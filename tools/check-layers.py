@@ -16,7 +16,7 @@ import sys
 # Lowest first. Folders of one level do not see each other.
 LEVELS = [
     ["base"],
-    ["tensor", "comm", "format"],
+    ["tensor", "comm", "device", "format"],
     ["kernel", "text"],
     ["graph"],
     ["jinja"],

@@ -54,8 +54,11 @@ static void count_right(void *context, const ls_rank *rank) {
     const ls_binding *binding = ls_image_find(rank->image, s->logits);
     const int64_t V = binding->operand.view.size[2];
     const int64_t n = ls_view_elements(&binding->operand.view) / V;
-    const float *logits = ls_executor_tensor(rank->executor, s->logits);
-    const int32_t *labels = ls_executor_tensor(rank->executor, "labels");
+    float *logits = malloc(sizeof *logits * (size_t)(n * V));
+    int32_t *labels = malloc(sizeof *labels * (size_t)n);
+    LS_ASSERT(logits != NULL && labels != NULL);
+    LS_ASSERT(ls_executor_read(rank->executor, &binding->operand, logits).code == LS_OK);
+    LS_ASSERT(ls_executor_read(rank->executor, &ls_image_find(rank->image, "labels")->operand, labels).code == LS_OK);
     for (int64_t i = 0; i < n; i++) {
         if (labels[i] == LS_LABEL_IGNORED) continue;
         int64_t best = 0;
@@ -64,6 +67,8 @@ static void count_right(void *context, const ls_rank *rank) {
         s->right += best == labels[i];
         s->asked++;
     }
+    free(logits);
+    free(labels);
 }
 
 static ls_status measure(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t sequences, score *out) {

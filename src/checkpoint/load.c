@@ -119,10 +119,23 @@ static ls_status check_optimizer(loading *l) {
     return check_pieces(path, file, extents, n, 0, 1, l->comm);
 }
 
+enum { CONVERT_COUNT = 1 << 12 }; /* elements that are converted at a time */
+
+/* Converts elements [first, first + count) of a tensor of the file to those from `at` on of a state's shard. */
+static ls_status fill_part(const loading *l, const ls_st_tensor *tensor, int64_t first, int64_t count, int state,
+                           int64_t at) {
+    double elements[CONVERT_COUNT];
+    for (int64_t done = 0; done < count; done += CONVERT_COUNT) {
+        const int64_t n = ls_min(CONVERT_COUNT, count - done);
+        const ls_operand to = ls_image_elements(l->image, l->image->states[state].binding, at + done, n);
+        LS_TRY(ls_st_convert(tensor, first + done, n, l->image->accumulator, elements));
+        LS_TRY(ls_executor_write(l->executor, &to, elements));
+    }
+    return ls_ok();
+}
+
 static ls_status fill_optimizer(const loading *l) {
     for (int k = 0; k < l->image->n_states; k++) {
-        char *shard = ls_executor_tensor(l->executor, l->image->states[k].binding);
-        const size_t size = ls_dtype_bytes(l->image->accumulator);
         for (int i = 0; i < l->image->n_flats; i++) {
             const ls_flat *flat = &l->image->flats[i];
             const ls_st_tensor *tensor = NULL;
@@ -130,9 +143,7 @@ static ls_status fill_optimizer(const loading *l) {
             for (int p = 0; p < l->image->n_pieces; p++) {
                 const ls_flat_piece piece = ls_image_piece(l->image, p, ls_executor_rank(l->executor));
                 const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
-                if (part.count > 0)
-                    LS_TRY(ls_st_convert(tensor, part.start - flat->start, part.count, l->image->accumulator,
-                                         shard + (size_t)part.at * size));
+                LS_TRY(fill_part(l, tensor, part.start - flat->start, part.count, k, part.at));
             }
             ls_comm_tick(l->comm);
         }

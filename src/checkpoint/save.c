@@ -83,6 +83,7 @@ typedef struct saving {
     file_layout layout;
     ls_st_writer *writer[2]; /* NULL: not open */
     int64_t unsynced;
+    char *stage;             /* PIECE_BYTES: what is read from the device, hashed and written at a time */
     ls_tensor_piece *pieces; /* written by this rank; on rank 0, after gather_pieces, by all ranks */
     int n_pieces;
     size_t capacity;
@@ -143,12 +144,16 @@ static ls_status prepare(saving *s, int64_t step) {
 
 /* ---- stage 2: every rank's shard ---- */
 
-static ls_status write_bytes(saving *s, int file, int tensor, int64_t from, const char *data, int64_t bytes) {
-    for (int64_t done = 0; done < bytes;) {
-        const int64_t n = ls_min(PIECE_BYTES, bytes - done);
+/* Writes a run of elements to a tensor of a file, from byte `from` of it on. */
+static ls_status write_elements(saving *s, int file, int tensor, int64_t from, const ls_operand *elements) {
+    const int64_t size = (int64_t)ls_dtype_bytes(elements->view.dtype), count = elements->view.size[0];
+    for (int64_t done = 0; done < count * size;) {
+        const int64_t n = ls_min(PIECE_BYTES, count * size - done);
         const int64_t start = ls_st_plan_offset(s->layout.plan[file], tensor) + from + done;
-        add_piece(s, file, tensor, start, data + done, n);
-        LS_TRY(ls_st_write(s->writer[file], tensor, from + done, data + done, n));
+        const ls_operand part = ls_operand_slice(*elements, 0, done / size, n / size);
+        LS_TRY(ls_executor_read(s->executor, &part, s->stage));
+        add_piece(s, file, tensor, start, s->stage, n);
+        LS_TRY(ls_st_write(s->writer[file], tensor, from + done, s->stage, n));
         done += n;
         s->unsynced += n;
         if (s->unsynced >= SYNC_BYTES) {
@@ -163,18 +168,20 @@ static ls_status write_bytes(saving *s, int file, int tensor, int64_t from, cons
 static ls_status write_parameter_part(saving *s, int i, const ls_flat_piece *part) {
     const ls_image *image = s->image;
     const int64_t size = (int64_t)ls_dtype_bytes(image->accumulator);
-    const int64_t from = (part->start - image->flats[i].start) * size, bytes = part->count * size;
+    const int64_t from = (part->start - image->flats[i].start) * size;
     const ls_operand master = ls_image_master(image, part);
-    LS_TRY(write_bytes(s, LS_CHECKPOINT_MODEL, i, from, ls_executor_address(s->executor, &master), bytes));
+    LS_TRY(write_elements(s, LS_CHECKPOINT_MODEL, i, from, &master));
     for (int k = 0; k < image->n_states; k++) {
-        const char *state = ls_executor_tensor(s->executor, image->states[k].binding);
-        LS_TRY(write_bytes(s, LS_CHECKPOINT_OPTIMIZER, k * image->n_flats + i, from, state + part->at * size, bytes));
+        const ls_operand state = ls_image_elements(image, image->states[k].binding, part->at, part->count);
+        LS_TRY(write_elements(s, LS_CHECKPOINT_OPTIMIZER, k * image->n_flats + i, from, &state));
     }
     return ls_ok();
 }
 
 static ls_status write_shard(saving *s) {
     const ls_image *image = s->image;
+    s->stage = malloc(PIECE_BYTES);
+    if (s->stage == NULL) return ls_error(LS_NO_MEMORY, "no memory to write a checkpoint: %d bytes", PIECE_BYTES);
     for (int f = 0; f < 2; f++)
         if (s->writer[f] == NULL) LS_TRY(ls_st_join(s->path[f], s->layout.plan[f], &s->writer[f]));
     for (int p = 0; p < image->n_pieces; p++) {
@@ -284,6 +291,7 @@ ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *f
     }
     free_layout(&s.layout);
     for (int f = 0; f < 2; f++) free(s.path[f]);
+    free(s.stage);
     free(s.final);
     free(s.partial);
     ls_arena_destroy(s.arena);

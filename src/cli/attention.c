@@ -114,7 +114,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     attention_run *r = context;
     for (int i = 0; i < LS_ATTENTION_INPUTS; i++) {
         if (r->path[i] != NULL)
-            ls_executor_scatter(rank->executor, ls_image_find(rank->image, ls_attention_input[i]), r->in[i].data);
+            LS_TRY(
+                ls_executor_scatter(rank->executor, ls_image_find(rank->image, ls_attention_input[i]), r->in[i].data));
     }
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
     LS_TRY(ls_executor_run(rank->executor, rank->micro));

@@ -145,11 +145,10 @@ static ls_status share_decision(generation *g, const ls_rank *rank, int64_t made
     return ls_ok();
 }
 
-static ls_status make_tokens(generation *g, const ls_rank *rank) {
+static ls_status make_tokens(generation *g, const ls_rank *rank, float *logits) {
     decision next = {.id = g->ids[g->n_prompt - 1]};
     for (int64_t made = 0; made < g->job->tokens; made++) {
-        const float *logits;
-        LS_TRY(ls_decoder_next(&g->decoder, rank, next.id, g->n_prompt - 1 + made, &logits));
+        LS_TRY(ls_decoder_next(&g->decoder, rank, next.id, g->n_prompt - 1 + made, logits));
         LS_TRY(share_decision(g, rank, made, logits, &next));
         if (next.what == STOPPED) return ls_error(LS_INTERRUPTED, "stopped after %lld tokens", (long long)made);
         if (next.what == AT_END) break;
@@ -187,7 +186,10 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     LS_TRY(ls_decoder_prefill(&g->decoder, rank, g->ids, ls_max(g->n_prompt - 1, 0)));
     LS_TRY(ls_comm_barrier(rank->comm));
     const double filled = ls_seconds();
-    const ls_status status = make_tokens(g, rank);
+    float *logits = malloc(sizeof *logits * (size_t)ls_model_describe(g->trained.model).V);
+    if (logits == NULL) return ls_error(LS_NO_MEMORY, "no memory for the logits of a token");
+    const ls_status status = make_tokens(g, rank, logits);
+    free(logits);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
     LS_TRY(count_memory(g, rank));
     if (rank->rank != 0) return status;

@@ -83,13 +83,14 @@ static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
     return status;
 }
 
-static void set_inputs(const grad_run *r, ls_rank *rank) {
+static ls_status set_inputs(const grad_run *r, ls_rank *rank) {
     const struct {
         const char *name;
         const ls_array *array;
     } inputs[] = {{"tokens", &r->tokens}, {"labels", &r->labels}, {"positions", &r->positions}};
     for (size_t i = 0; i < LS_COUNT(inputs); i++)
-        ls_executor_scatter(rank->executor, ls_image_find(rank->image, inputs[i].name), inputs[i].array->data);
+        LS_TRY(ls_executor_scatter(rank->executor, ls_image_find(rank->image, inputs[i].name), inputs[i].array->data));
+    return ls_ok();
 }
 
 /* The gradients on their way into the file. */
@@ -100,8 +101,10 @@ typedef struct writing {
 
 static ls_status give_shard(void *context, size_t at, void *out, size_t bytes) {
     const writing *w = context;
-    memcpy(out, (const char *)ls_executor_tensor(w->rank->executor, LS_BIND_SHARD) + at, bytes);
-    return ls_ok();
+    const size_t element = ls_dtype_bytes(w->rank->image->accumulator);
+    const ls_operand from =
+        ls_image_elements(w->rank->image, LS_BIND_SHARD, (int64_t)(at / element), (int64_t)(bytes / element));
+    return ls_executor_read(w->rank->executor, &from, out);
 }
 
 /* Writes the parts of parameters in elements [start, start + count) of the flat space. */
@@ -160,12 +163,14 @@ static ls_status write_gradients(const grad_run *r, const ls_rank *rank) {
 static ls_status on_rank(ls_rank *rank, void *context) {
     const grad_run *r = context;
     LS_TRY(fill_weights(r, rank));
-    set_inputs(r, rank);
+    LS_TRY(set_inputs(r, rank));
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
     LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.tokens = r->valid}, &(ls_micro_batches){.count = 1}));
-    const double seconds = ls_executor_times(rank->executor).total, loss = ls_rank_read_step(rank).loss;
+    const double seconds = ls_executor_times(rank->executor).total;
+    ls_step_sums sums;
+    LS_TRY(ls_rank_read_step(rank, &sums));
     LS_TRY(ls_comm_gather_home(rank->comm, &seconds, sizeof seconds, r->seconds, sizeof seconds));
-    LS_TRY(ls_comm_send_home(rank->comm, r->loss, &loss, sizeof loss));
+    LS_TRY(ls_comm_send_home(rank->comm, r->loss, &sums.loss, sizeof sums.loss));
     if (r->logits.data != NULL)
         LS_TRY(ls_rank_gather_tensor_home(rank, ls_image_find(rank->image, "logits"), r->logits.data));
     return write_gradients(r, rank);

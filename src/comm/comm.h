@@ -161,6 +161,9 @@ bool ls_comm_test(ls_comm *comm, int word, uint64_t generation);
 uint32_t ls_comm_bell(const ls_comm *comm);
 LS_MUST_USE ls_status ls_comm_sleep(ls_comm *comm, uint32_t bell, int peer, const char *what);
 
+/* Rings the rank's own bell: something else has come for which it may sleep. Any thread of the rank may call it. */
+void ls_comm_wake(ls_comm *comm);
+
 /* What a rank waits for: a word of its own to reach a generation, or its puts up to a ticket to be done. */
 typedef struct ls_awaited {
     int word;            /* -1: puts */

@@ -174,6 +174,8 @@ static ls_status sleep_on(ls_comm *comm, uint32_t bell, int peer, const char *wh
 
 uint32_t ls_comm_bell(const ls_comm *comm) { return ls_bell_read(comm->line); }
 
+void ls_comm_wake(ls_comm *comm) { ls_bell_ring(comm->line); }
+
 ls_status ls_comm_sleep(ls_comm *comm, uint32_t bell, int peer, const char *what) {
     LS_ASSERT(peer >= 0 && peer < comm->end.ranks);
     return sleep_on(comm, bell, peer, what);

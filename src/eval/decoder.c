@@ -61,31 +61,36 @@ ls_status ls_decoder_prefill(const ls_decoder *d, const ls_rank *rank, const int
     int32_t *row = calloc((size_t)d->most, sizeof *row);
     if (row == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)d->most);
     memcpy(row, ids, sizeof *row * (size_t)n);
-    ls_executor_scatter(rank->executor, tokens, row);
+    ls_status status = ls_executor_scatter(rank->executor, tokens, row);
     for (int64_t i = 0; i < d->most; i++) row[i] = (int32_t)i;
-    if (positions != NULL) ls_executor_scatter(rank->executor, positions, row);
+    if (status.code == LS_OK && positions != NULL) status = ls_executor_scatter(rank->executor, positions, row);
     free(row);
+    LS_TRY(status);
     return ls_executor_run(rank->executor, rank->evaluate);
 }
 
-static void put_number(const ls_rank *rank, const char *name, int64_t value) {
-    int32_t *to = ls_executor_tensor(rank->executor, name);
-    if (to != NULL) *to = (int32_t)value; /* a model may have no positions */
+static ls_status put_number(const ls_rank *rank, const char *name, int64_t value) {
+    const ls_operand to = ls_image_elements(rank->image, name, 0, 1);
+    const int32_t number = (int32_t)value;
+    return to.buffer >= 0 ? ls_executor_write(rank->executor, &to, &number) : ls_ok(); /* it may have no positions */
 }
 
 /* Writes the spans that the token at `place` sees: those of the mask, cut off after the token itself. */
-static void put_spans(const ls_decoder *d, const ls_rank *rank, int64_t place) {
+static ls_status put_spans(const ls_decoder *d, const ls_rank *rank, int64_t place) {
     for (int m = 0; m < d->decoding.n_masks; m++) {
         char name[48];
         snprintf(name, sizeof name, LS_NEXT "spans.%d", m);
         const ls_mask *mask = &d->decoding.mask[m];
-        ls_span *to = ls_executor_tensor(rank->executor, name), seen[LS_MASK_SPANS];
+        const ls_binding *to = ls_image_find(rank->image, name);
+        ls_span seen[LS_MASK_SPANS], row[LS_MASK_SPANS];
         const int n = ls_mask_spans(mask, d->most, place, seen), width = ls_mask_width(mask);
         for (int i = 0; i < width; i++) {
-            to[i] = i < n ? seen[i] : (ls_span){0, 0};
-            to[i].hi = (int32_t)ls_min(to[i].hi, place + 1);
+            row[i] = i < n ? seen[i] : (ls_span){0, 0};
+            row[i].hi = (int32_t)ls_min(row[i].hi, place + 1);
         }
+        LS_TRY(ls_executor_write(rank->executor, &to->operand, row));
     }
+    return ls_ok();
 }
 
 /* LS_INVALID if a logit is not finite. All ranks have equal logits, so they return the same status. */
@@ -99,13 +104,13 @@ static ls_status check_logits(const ls_decoder *d, const ls_rank *rank, const fl
     return ls_weights_not_finite(rank->executor, subject);
 }
 
-ls_status ls_decoder_next(const ls_decoder *d, const ls_rank *rank, int32_t id, int64_t place, const float **logits) {
+ls_status ls_decoder_next(const ls_decoder *d, const ls_rank *rank, int32_t id, int64_t place, float *logits) {
     LS_ASSERT(place < d->most);
-    put_number(rank, LS_NEXT "tokens", id);
-    put_number(rank, LS_NEXT "positions", place);
-    put_number(rank, LS_NEXT_PLACE, place);
-    put_spans(d, rank, place);
+    LS_TRY(put_number(rank, LS_NEXT "tokens", id));
+    LS_TRY(put_number(rank, LS_NEXT "positions", place));
+    LS_TRY(put_number(rank, LS_NEXT_PLACE, place));
+    LS_TRY(put_spans(d, rank, place));
     LS_TRY(ls_executor_run(rank->executor, d->decode));
-    *logits = ls_executor_tensor(rank->executor, d->logits);
-    return check_logits(d, rank, *logits, place);
+    LS_TRY(ls_executor_read(rank->executor, &ls_image_find(rank->image, d->logits)->operand, logits));
+    return check_logits(d, rank, logits, place);
 }

@@ -148,12 +148,12 @@ int64_t ls_decoder_cache_bytes(const ls_decoder *decoder, const ls_image *image)
  */
 LS_MUST_USE ls_status ls_decoder_prefill(const ls_decoder *decoder, const ls_rank *rank, const int32_t *ids, int64_t n);
 /*
- * Adds token `id` at `place`, the number of tokens before it. *logits [V] are those of the token that follows, with
- * equal bits on every rank, valid until the next call. Collective. If a logit is not finite: LS_INVALID on every rank,
+ * Adds token `id` at `place`, the number of tokens before it. logits[V] become those of the token that follows, with
+ * equal bits on every rank. Collective. If a logit is not finite: LS_INVALID on every rank,
  * naming the weight that is the cause.
  */
 LS_MUST_USE ls_status ls_decoder_next(const ls_decoder *decoder, const ls_rank *rank, int32_t id, int64_t place,
-                                      const float **logits);
+                                      float *logits);
 
 /* --- generation.c ------------------------------------------------------------------------------------------------- */
 

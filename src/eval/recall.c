@@ -166,7 +166,7 @@ double ls_recall_surprise(const float *logits, int64_t V, int32_t id, bool *like
 }
 
 /* Scores the answer of one text. All ranks compute the same; rank 0 writes it to the result. */
-static ls_status ask(const asking *a, const ls_rank *rank, int32_t *ids, int64_t depth, int64_t sample) {
+static ls_status ask(const asking *a, const ls_rank *rank, int32_t *ids, float *logits, int64_t depth, int64_t sample) {
     ls_recall_cell *cell = &a->result->cell[a->length][depth];
     const int64_t n = a->haystack.length, V = ls_model_describe(a->trained->model).V;
     ls_needle needle;
@@ -176,9 +176,8 @@ static ls_status ask(const asking *a, const ls_rank *rank, int32_t *ids, int64_t
     double loss = 0;
     bool right = true;
     for (int64_t i = asked; i < n; i++) {
-        const float *logits;
         bool likeliest;
-        LS_TRY(ls_decoder_next(a->decoder, rank, ids[i - 1], i - 1, &logits));
+        LS_TRY(ls_decoder_next(a->decoder, rank, ids[i - 1], i - 1, logits));
         loss += ls_recall_surprise(logits, V, ids[i], &likeliest);
         right &= likeliest;
     }
@@ -189,13 +188,13 @@ static ls_status ask(const asking *a, const ls_rank *rank, int32_t *ids, int64_t
     return ls_ok();
 }
 
-static ls_status ask_all(const asking *a, const ls_rank *rank, int32_t *ids) {
+static ls_status ask_all(const asking *a, const ls_rank *rank, int32_t *ids, float *logits) {
     const int64_t texts = a->options->depths * a->options->samples;
     for (int64_t t = 0; t < texts; t++) {
         ls_status stop = ls_ok();
         if (ls_comm_stop_requested(rank->comm)) stop = ls_error(LS_INTERRUPTED, "stopped");
         LS_TRY(ls_comm_agree(rank->comm, stop));
-        LS_TRY(ask(a, rank, ids, t / a->options->samples, t % a->options->samples));
+        LS_TRY(ask(a, rank, ids, logits, t / a->options->samples, t % a->options->samples));
         if (rank->rank == 0 && a->progress->terminal) ls_progress_show(a->progress, a->length * texts + t + 1, "");
     }
     return ls_ok();
@@ -205,9 +204,10 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     const asking *a = context;
     LS_TRY(ls_trained_fill(a->trained, rank, a->options->seed));
     int32_t *ids = malloc(sizeof *ids * (size_t)a->haystack.length);
-    if (ids == NULL)
-        return ls_error(LS_NO_MEMORY, "no memory for a text of %lld tokens", (long long)a->haystack.length);
-    const ls_status status = ask_all(a, rank, ids);
+    float *logits = malloc(sizeof *logits * (size_t)ls_model_describe(a->trained->model).V);
+    ls_status status = ls_error(LS_NO_MEMORY, "no memory for a text of %lld tokens", (long long)a->haystack.length);
+    if (ids != NULL && logits != NULL) status = ask_all(a, rank, ids, logits);
+    free(logits);
     free(ids);
     LS_TRY(status);
     return ls_comm_send_home(rank->comm, a->result, a->result, sizeof *a->result);

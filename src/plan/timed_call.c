@@ -1,7 +1,7 @@
 /* A kernel by itself, on data of its own, timed; and the calls of attention that are timed this way. */
 #include "plan/plan.h"
 
-#include "run/run.h"
+#include "device/device.h"
 
 #include <math.h>
 #include <stdatomic.h>

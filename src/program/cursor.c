@@ -4,6 +4,7 @@ ls_cursor ls_cursor_make(const ls_program *program, ls_arena *arena) {
     const int queues = program->queues, n = program->n_instrs;
     ls_cursor cursor = {.program = program,
                         .head = LS_NEW_ARRAY(arena, int, queues + 1),
+                        .ahead = LS_NEW_ARRAY(arena, int, queues + 1),
                         .executed = LS_NEW_ARRAY(arena, int, queues + 1),
                         .done = LS_NEW_ARRAY(arena, int, queues + 1),
                         .first = LS_NEW_ARRAY(arena, int, queues + 1),
@@ -21,7 +22,7 @@ ls_cursor ls_cursor_make(const ls_program *program, ls_arena *arena) {
 void ls_cursor_begin(ls_cursor *cursor, uint64_t runs) {
     cursor->runs = runs;
     for (int q = 0; q < cursor->program->queues; q++) {
-        cursor->head[q] = cursor->first[q];
+        cursor->head[q] = cursor->ahead[q] = cursor->first[q];
         cursor->executed[q] = cursor->done[q] = -1;
     }
 }

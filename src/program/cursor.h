@@ -6,6 +6,9 @@
  * The head of a queue may start when each entry of its list `after` has happened: the instruction there has been
  * executed, or, with `done` set, its puts are done. An instruction that waits for a signal word also needs the word's
  * generation (ls_instr_word, ls_instr_generation): its caller checks that.
+ *
+ * Who executes instructions at once advances the head. Who has a device execute them may launch instructions of a queue
+ * ahead of its head; what an instruction comes after must have been launched before.
  */
 #ifndef LS_PROGRAM_CURSOR_H
 #define LS_PROGRAM_CURSOR_H
@@ -15,7 +18,8 @@
 typedef struct ls_cursor {
     const ls_program *program;
     uint64_t runs; /* how many runs of the program came before this run: the base of generations */
-    int *head;     /* by queue: its next instruction; n_instrs: the queue is through */
+    int *head;     /* by queue: the first instruction that has not been executed; n_instrs: the queue is through */
+    int *ahead;    /* by queue: the first one that has not been launched either, or n_instrs */
     int *executed; /* by queue: its last instruction that has been executed; -1: none */
     int *done;     /* by queue: its puts up to that instruction are known to be done; -1: none */
     int *first;    /* by queue: its first instruction, or n_instrs */
@@ -38,6 +42,21 @@ static inline int ls_cursor_head(const ls_cursor *cursor, int queue) {
     return head < cursor->program->n_instrs ? head : -1;
 }
 
+/* The next instruction of a queue to be launched: an index into instrs; -1: all are. */
+static inline int ls_cursor_ahead(const ls_cursor *cursor, int queue) {
+    const int ahead = cursor->ahead[queue];
+    return ahead < cursor->program->n_instrs ? ahead : -1;
+}
+
+/* Whether what an instruction comes after has happened; and whether it has been launched. */
+static inline bool ls_cursor_happened(const ls_cursor *cursor, const ls_after *after) {
+    const int *reached = after->done ? cursor->done : cursor->executed;
+    return after->instr <= reached[after->queue];
+}
+static inline bool ls_cursor_launched(const ls_cursor *cursor, const ls_after *after) {
+    return after->instr < cursor->ahead[after->queue];
+}
+
 /*
  * What holds up the head of the queue, which is not through: the first thing that it comes after and that has not
  * happened. NULL: none.
@@ -45,9 +64,7 @@ static inline int ls_cursor_head(const ls_cursor *cursor, int queue) {
 static inline const ls_after *ls_cursor_obstacle(const ls_cursor *cursor, int queue) {
     const ls_instr *instr = &cursor->program->instrs[cursor->head[queue]];
     for (int i = 0; i < instr->n_after; i++) {
-        const ls_after *after = &instr->after[i];
-        const int *reached = after->done ? cursor->done : cursor->executed;
-        if (after->instr > reached[after->queue]) return after;
+        if (!ls_cursor_happened(cursor, &instr->after[i])) return &instr->after[i];
     }
     return NULL;
 }
@@ -59,11 +76,17 @@ static inline bool ls_cursor_awaits_puts(const ls_cursor *cursor, const ls_after
     return obstacle->done && obstacle->instr <= cursor->executed[obstacle->queue];
 }
 
+/* The next instruction of the queue to be launched has been. */
+static inline void ls_cursor_launch(ls_cursor *cursor, int queue) {
+    cursor->ahead[queue] = cursor->next[cursor->ahead[queue]];
+}
+
 /* The head of the queue has been executed. */
 static inline void ls_cursor_advance(ls_cursor *cursor, int queue) {
     const int instr = cursor->head[queue];
     cursor->executed[queue] = instr;
     cursor->head[queue] = cursor->next[instr];
+    if (cursor->ahead[queue] == instr) ls_cursor_launch(cursor, queue);
 }
 
 /* The puts of the queue up to that instruction, which have been executed, are done. */

@@ -316,6 +316,8 @@ void ls_image_destroy(ls_image *image); /* NULL is allowed */
 
 /* The binding of that name, or NULL. */
 const ls_binding *ls_image_find(const ls_image *image, const char *name);
+/* ls_operand_elements of a bound tensor's local part. Buffer -1 if the name is not bound. */
+ls_operand ls_image_elements(const ls_image *image, const char *name, int64_t start, int64_t count);
 
 /* The masters of a piece or part of one: where T is G, the parameters themselves. The job updates parameters. */
 ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part);
@@ -346,6 +348,8 @@ ls_range ls_operand_range(const ls_image *image, const ls_operand *operand, int 
 ls_operand ls_operand_of_peer(ls_operand operand, ls_peer peer);
 /* The part of an operand: elements [start, start+count) of dimension dim. */
 ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t count);
+/* Elements [start, start+count) of a dense operand, in the order of memory, as one dimension. */
+ls_operand ls_operand_elements(ls_operand operand, int64_t start, int64_t count);
 /* The same bytes, dense, under another shape or as part of a buffer. */
 ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim, const int64_t *size);
 

@@ -12,6 +12,13 @@ ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t 
     return operand;
 }
 
+ls_operand ls_operand_elements(ls_operand operand, int64_t start, int64_t count) {
+    LS_ASSERT(start >= 0 && start + count <= ls_view_elements(&operand.view));
+    operand.offset += (size_t)start * ls_dtype_bytes(operand.view.dtype);
+    operand.view = ls_view_dense(NULL, operand.view.dtype, 1, &count);
+    return operand;
+}
+
 ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim, const int64_t *size) {
     return (ls_operand){.buffer = buffer, .offset = offset, .view = ls_view_dense(NULL, dtype, ndim, size)};
 }

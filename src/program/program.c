@@ -14,6 +14,11 @@ const ls_binding *ls_image_find(const ls_image *image, const char *name) {
     return NULL;
 }
 
+ls_operand ls_image_elements(const ls_image *image, const char *name, int64_t start, int64_t count) {
+    const ls_binding *binding = ls_image_find(image, name);
+    return binding == NULL ? (ls_operand){.buffer = -1} : ls_operand_elements(binding->operand, start, count);
+}
+
 ls_flat_piece ls_image_piece(const ls_image *image, int k, int rank) {
     ls_flat_piece piece = image->pieces[k];
     piece.start += ls_team_place(&image->owners, rank) * piece.count;

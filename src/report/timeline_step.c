@@ -95,19 +95,20 @@ static ls_status set_inputs(const ls_timeline_step *step, const ls_rank *rank) {
     const int64_t n = step->B * step->S, V = ls_model_describe(step->model).V;
     int32_t *values = malloc((size_t)n * sizeof *values);
     if (values == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)n);
-    for (int input = 0; input < (int)LS_COUNT(names); input++) {
+    ls_status status = ls_ok();
+    for (int input = 0; input < (int)LS_COUNT(names) && status.code == LS_OK; input++) {
         const ls_binding *binding = ls_image_find(rank->image, names[input]);
         if (binding == NULL) continue; /* the model has no positions */
         for (int64_t i = 0; i < n; i++) values[i] = input_at(input, (uint64_t)i, step->S, V);
-        ls_executor_scatter(rank->executor, binding, values);
+        status = ls_executor_scatter(rank->executor, binding, values);
     }
     free(values);
-    return ls_ok();
+    return status;
 }
 
 /* With a small learning rate, so that the weights hardly change. */
-static void set_step_numbers(const ls_timeline_step *step, const ls_rank *rank) {
-    ls_rank_begin_step(
+static ls_status set_step_numbers(const ls_timeline_step *step, const ls_rank *rank) {
+    return ls_rank_begin_step(
         rank, &(ls_step_numbers){
                   .tokens = step->B * step->S, .update = 1, .lr = 1e-6, .clip = 1, .beta1 = 0.9, .beta2 = 0.95});
 }
@@ -131,7 +132,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     const running *r = context;
     LS_TRY(fill_weights(r->step, rank));
     LS_TRY(set_inputs(r->step, rank));
-    set_step_numbers(r->step, rank);
+    LS_TRY(set_step_numbers(r->step, rank));
     LS_TRY(ls_executor_record(rank->executor, r->capacity));
     for (int i = -1; i < RUNS; i++) {
         LS_TRY(ls_comm_barrier(rank->comm));

@@ -9,7 +9,6 @@
 #include "run/executor_impl.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Of the uses of one channel, as many as a note has room for. */
 typedef struct note {
@@ -36,6 +35,7 @@ typedef struct end {
 typedef struct exchange {
     ls_executor *ex;
     ls_arena *scratch;
+    note *came;   /* room for one that has come */
     int per_note; /* uses: the same on all ranks */
     end *ends;
     int n;
@@ -99,9 +99,9 @@ static void add_end(exchange *x, int program, int channel, const ls_instr *instr
 static ls_status find_ends(exchange *x, int program) {
     const ls_program *p = &x->ex->image->programs[program];
     ls_prepared_program *prepared = &x->ex->programs[program];
-    prepared->uses = ls_uses_find(p, x->ex->arena);
-    prepared->addresses = LS_NEW_ARRAY(x->ex->arena, ls_address, prepared->uses.first[p->n_channels] + 1);
-    prepared->told = LS_NEW_ARRAY(x->ex->arena, uint64_t, p->n_channels + 1);
+    prepared->uses = ls_uses_find(p, x->ex->memory);
+    prepared->addresses = LS_NEW_ARRAY(x->ex->memory, ls_address, prepared->uses.first[p->n_channels] + 1);
+    prepared->told = LS_NEW_ARRAY(x->ex->memory, uint64_t, p->n_channels + 1);
     for (int c = 0; c < p->n_channels; c++) {
         const end e = {.program = program, .channel = c};
         for (uint64_t k = 0; k < p->channels[c].uses; k++) {
@@ -147,7 +147,9 @@ static ls_status compare(const exchange *x, const end *e, uint64_t use, const ls
 }
 
 static ls_status be_told(exchange *x, end *e) {
-    const note *came = (const note *)((const char *)ls_comm_heap(x->ex->comm) + place_of_note(x, e->awaited).offset);
+    const ls_range place = place_of_note(x, e->awaited);
+    LS_TRY(ls_device_read(x->ex->device, x->ex->arena[LS_SYMMETRIC], &place, x->came));
+    const note *came = x->came;
     const uint64_t uses = uses_of(x, e), first = e->through * (uint64_t)x->per_note;
     char what[128];
     if (came->rank != e->peer) {
@@ -219,12 +221,13 @@ ls_status ls_executor_exchange(ls_executor *ex) {
     const size_t room = ls_comm_heap_bytes(ex->comm) / (size_t)channels; /* of each note */
     exchange x = {.ex = ex, .scratch = ls_arena_create()};
     x.per_note = (int)ls_min(MOST_PER_NOTE, (int64_t)((room - sizeof(note)) / sizeof(ls_address)));
+    x.came = ls_arena_alloc(x.scratch, note_bytes(x.per_note));
     ls_status status = ls_ok();
     for (int p = 0; p < ex->image->n_programs && status.code == LS_OK; p++) status = find_ends(&x, p);
     if (status.code == LS_OK) status = run(&x);
     ls_comm_quiet(ex->comm); /* no put of this rank reads its notes in `scratch` any more */
     ls_arena_destroy(x.scratch);
-    if (status.code == LS_OK) /* else notes may still come, and no program will run */
-        memset(ls_comm_heap(ex->comm), 0, (size_t)channels * note_bytes(x.per_note));
-    return status;
+    LS_TRY(status); /* notes may still come, and no program will run */
+    const ls_range notes = ls_range_flat(0, (size_t)channels * note_bytes(x.per_note));
+    return ls_device_clear(ex->device, ex->arena[LS_SYMMETRIC], &notes);
 }

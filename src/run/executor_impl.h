@@ -1,16 +1,22 @@
-/* The state of an executor, for executor.c and tensors.c. */
+/* The state of an executor, for the files of this folder. */
 #ifndef LS_EXECUTOR_IMPL_H
 #define LS_EXECUTOR_IMPL_H
 
+#include "device/device.h"
 #include "run/run.h"
 
 /* One instruction with resolved addresses and its kernel prepared. */
 typedef struct ls_prepared {
+    const ls_kernel *kernel; /* NULL: it is none */
     ls_kernel_call call;
-    void *state;       /* made by the kernel's prepare */
-    int peer;          /* rank; of a communicating instruction */
-    ls_range from, to; /* of a put: within the source's arena, and within the heap */
-    uint64_t ticket;   /* of a put: that of its last execution */
+    void *state;                /* made by the kernel's prepare */
+    double launched;            /* ls_seconds() of its last launch, while recording */
+    int peer;                   /* rank; of a communicating instruction */
+    ls_range from, to;          /* of a put: within the source's arena, and within the heap */
+    uint64_t ticket;            /* of a put: that of its last execution */
+    ls_device_access *accesses; /* in this rank's memory; where the device judges */
+    int n_accesses;
+    int opening; /* where the device judges, of what takes bytes back: what gave them to others; -1: none */
 } ls_prepared;
 
 typedef struct ls_prepared_program {
@@ -21,6 +27,8 @@ typedef struct ls_prepared_program {
     ls_cursor cursor;
     double *held; /* by queue, while recording: since when the wait at the head blocks the queue; 0: it does not */
     ls_awaited *awaited; /* by queue: room for what all of them wait for */
+    int *unfinished;     /* by queue: its first put that is not known to be done, or a later instruction */
+    ls_event *events;    /* room for what a launch comes after */
     uint64_t runs;       /* completed so far */
 } ls_prepared_program;
 
@@ -33,9 +41,14 @@ struct ls_executor {
     const ls_image *image;
     ls_comm *comm;
     ls_pool *pool;
-    ls_arena *arena;
-    void *base[LS_SPACES];
+    ls_arena *memory; /* of the executor itself */
+    ls_device *device;
+    const ls_device_arena *arena[LS_SPACES];
+    int queues;                    /* of the program that has most; the device has another one for the puts of each */
+    uint64_t event;                /* the highest number that an event has had */
     int32_t *own_positions;        /* of this rank's tokens */
+    int32_t *positions;            /* of all tokens, rank after rank; NULL without attention */
+    ls_span *spans;                /* room for those of one sequence */
     bool documents;                /* the tables of spans are those of a batch's documents */
     ls_prepared_program *programs; /* by program of the image */
     int last;                      /* the program that ran last; LS_FIRST: none has */
@@ -58,6 +71,10 @@ size_t ls_exchange_heap(const ls_image *image);
  * Computes the rank's own positions, and fills the tables: the settings of the update, positions of all
  * tokens, spans of each mask for this rank's queries.
  */
-void ls_executor_fill_tables(ls_executor *executor);
+LS_MUST_USE ls_status ls_executor_fill_tables(ls_executor *executor);
+
+/* trace.c */
+void ls_trace_add(ls_trace *trace, ls_span_time span);
+void ls_trace_destroy(ls_trace *trace); /* NULL is allowed */
 
 #endif

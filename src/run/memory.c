@@ -1,44 +1,17 @@
-/*
- * The private arena, one anonymous mapping; and the first touch of fresh memory, ahead of its use and by all threads of
- * its rank.
- */
-#include "run/run.h"
+/* The first touch of fresh memory, ahead of its use and by all threads of its rank; and how much of it is resident. */
+#include "run/executor_impl.h"
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <unistd.h>
-
-#ifndef PR_SET_VMA
-#define PR_SET_VMA 0x53564d41
-#define PR_SET_VMA_ANON_NAME 0
-#endif
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* since Linux 5.14; older headers lack it */
 #endif
-
-/* --- the mapping -------------------------------------------------------------------------------------------------- */
-
-ls_status ls_memory_map(size_t bytes, void **out) {
-    if (bytes == 0) {
-        *out = NULL;
-        return ls_ok();
-    }
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-        return ls_error(LS_NO_MEMORY, "the private arena of %zu bytes cannot be mapped: %s", bytes, strerror(errno));
-    (void)madvise(memory, bytes, MADV_HUGEPAGE); /* nothing depends on these two: old kernels know neither */
-    (void)prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, memory, bytes, "longspan");
-    *out = memory;
-    return ls_ok();
-}
-
-void ls_memory_unmap(void *memory, size_t bytes) {
-    if (memory != NULL) (void)munmap(memory, bytes);
-}
 
 /* --- first touch -------------------------------------------------------------------------------------------------- */
 
@@ -88,4 +61,66 @@ void ls_touch(void *start, size_t bytes, ls_pool *pool, ls_comm *comm, ls_touche
     ls_pool_run(pool, (int)ls_ceil_div((int64_t)(t.before + bytes), SLICE_BYTES), touch_slice, &t);
     sum->seconds += ls_seconds() - began;
     sum->bytes += atomic_load(&t.given);
+}
+
+/* --- resident memory ---------------------------------------------------------------------------------------------- */
+
+/* Resident bytes of [start, start + bytes); 0 if the system does not say. */
+static int64_t resident_in(const void *start, size_t bytes) {
+    enum { PAGES = 4096 }; /* per call of mincore */
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t first = (uintptr_t)start / page * page, end = (uintptr_t)start + bytes;
+    unsigned char seen[PAGES];
+    int64_t resident = 0;
+    if (start == NULL || bytes == 0) return 0;
+    for (uintptr_t at = first; at < end; at += PAGES * page) {
+        const size_t pages = (size_t)ls_min(PAGES, (int64_t)((end - at + page - 1) / page));
+        if (mincore((void *)at, pages * page, seen) != 0) return 0;
+        for (size_t i = 0; i < pages; i++) resident += (seen[i] & 1) ? (int64_t)page : 0;
+    }
+    return resident;
+}
+
+int64_t ls_executor_resident(const ls_executor *ex, ls_space space) {
+    return resident_in(ex->arena[space]->source, ex->image->bytes[space]);
+}
+
+/* Bytes of an arena in a range of addresses. */
+static int64_t overlap_with(const ls_executor *ex, int space, uintptr_t start, uintptr_t end) {
+    const uintptr_t base = (uintptr_t)ex->arena[space]->source;
+    const int64_t first = ls_max((int64_t)start, (int64_t)base);
+    return ls_max(0, ls_min((int64_t)end, (int64_t)(base + ex->image->bytes[space])) - first);
+}
+
+/* Whether the line of smaps counts huge pages; *kilobytes is its number. */
+static bool parse_huge(const char *line, long long *kilobytes) {
+    static const char *const keys[] = {"AnonHugePages:", "ShmemPmdMapped:", "Shared_Hugetlb:", "Private_Hugetlb:"};
+    for (size_t i = 0; i < LS_COUNT(keys); i++) {
+        const size_t length = strlen(keys[i]);
+        if (strncmp(line, keys[i], length) != 0) continue;
+        *kilobytes = strtoll(line + length, NULL, 10);
+        return true;
+    }
+    return false;
+}
+
+int64_t ls_executor_huge(const ls_executor *ex) {
+    FILE *file = fopen("/proc/self/smaps", "re");
+    if (file == NULL) return 0;
+    char line[512];
+    unsigned long start, end;
+    long long kilobytes;
+    int64_t huge = 0, arena_bytes = 0; /* arena_bytes: those of the current mapping, not yet counted as huge */
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
+            arena_bytes = 0;
+            for (int s = 0; s < LS_SPACES; s++) arena_bytes += overlap_with(ex, s, start, end);
+        } else if (parse_huge(line, &kilobytes)) {
+            const int64_t more = ls_min(arena_bytes, kilobytes * 1024);
+            huge += more;
+            arena_bytes -= more;
+        }
+    }
+    fclose(file);
+    return huge;
 }

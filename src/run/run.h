@@ -1,6 +1,7 @@
 /*
- * run: starts the ranks, and executes programs. Each rank has an executor: it maps the private arena, takes the heap
- * from the rank's ls_comm, prepares every kernel call once, and then runs programs without allocating anything.
+ * run: starts the ranks, and executes programs. Each rank has an executor: it opens the rank's device
+ * (device/device.h), which has the private arena and adopts the heap of the rank's ls_comm, prepares every kernel call
+ * once, and then runs programs without allocating anything.
  */
 #ifndef LS_RUN_H
 #define LS_RUN_H
@@ -48,13 +49,6 @@ LS_MUST_USE ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_
 
 /* --- memory (memory.c) -------------------------------------------------------------------------------------------- */
 
-/*
- * Maps zeroed private memory, with huge pages and the name "longspan" where the system supports them. LS_NO_MEMORY
- * names the bytes.
- */
-LS_MUST_USE ls_status ls_memory_map(size_t bytes, void **out);
-void ls_memory_unmap(void *memory, size_t bytes);
-
 /* The time that first touches took, and the bytes that were mapped by them. */
 typedef struct ls_touched {
     double seconds;
@@ -68,7 +62,8 @@ typedef struct ls_touched {
  */
 void ls_touch(void *start, size_t bytes, ls_pool *pool, ls_comm *comm, ls_touched *sum);
 
-/* --- the executor (executor.c, tensors.c) ------------------------------------------------------------------------- */
+/* --- the executor (executor.c, execute.c, tensors.c)
+ * ------------------------------------------------------------------------- */
 
 typedef struct ls_executor ls_executor;
 
@@ -88,8 +83,9 @@ LS_MUST_USE ls_status ls_world_for(const ls_image *image, const char *transports
 /*
  * Collective: all ranks of the world create an executor, once, and tell each other the addresses of their
  * transfers (program/address.h). Image and comm are borrowed until the executor is destroyed. Memory is zero
- * but for the tables of positions and mask spans. LS_NO_MEMORY names the bytes; LS_INVALID the channel whose
- * ends differ; LS_PEER as in a run; other errors are those of kernels that refuse a call.
+ * but for the tables of positions and mask spans. The device is that of the environment (ls_device_open).
+ * LS_NO_MEMORY names the bytes; LS_INVALID the channel whose ends differ; LS_PEER as in a run; other errors are those
+ * of the device, and of kernels that refuse a call.
  */
 LS_MUST_USE ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor **out);
 void ls_executor_destroy(ls_executor *executor); /* NULL is allowed */
@@ -114,17 +110,29 @@ typedef struct ls_result_place {
  */
 LS_MUST_USE ls_status ls_executor_run_checked(ls_executor *executor, int program, ls_result_place *bad);
 
-/* Address of an operand's first element. */
-void *ls_executor_address(const ls_executor *executor, const ls_operand *operand);
-/* Address of a bound tensor's local part (dense); NULL if the name is not bound. */
-void *ls_executor_tensor(const ls_executor *executor, const char *name);
+/*
+ * The host's access to the memory of programs: copies the elements of an operand of this rank's own memory, in the
+ * order of its view, to or from host memory without gaps; or sets the bytes of a dense one to zero. An operand is a
+ * binding's, a part of one (ls_operand_slice, ls_image_elements), a master (ls_image_master), or any other. Between
+ * runs. Blocks. Errors are those of the device.
+ */
+LS_MUST_USE ls_status ls_executor_read(const ls_executor *executor, const ls_operand *from, void *out);
+LS_MUST_USE ls_status ls_executor_write(ls_executor *executor, const ls_operand *to, const void *from);
+LS_MUST_USE ls_status ls_executor_clear(ls_executor *executor, const ls_operand *operand);
+
+/*
+ * Address of an operand's first element for longspan/attention.h, whose users own the arrays between calls; NULL where
+ * the device has no addresses that the host may use. All others read and write.
+ */
+void *ls_executor_host_address(const ls_executor *executor, const ls_operand *operand);
 
 /*
  * Scatter copies this rank's part of a dense global array into the bound tensor; gather copies it back and leaves the
- * other elements of `global` unchanged. `global` has the element type of the binding.
+ * other elements of `global` unchanged. `global` has the element type of the binding. Errors as of read and write;
+ * LS_NO_MEMORY.
  */
-void ls_executor_scatter(ls_executor *executor, const ls_binding *binding, const void *global);
-void ls_executor_gather(const ls_executor *executor, const ls_binding *binding, void *global);
+LS_MUST_USE ls_status ls_executor_scatter(ls_executor *executor, const ls_binding *binding, const void *global);
+LS_MUST_USE ls_status ls_executor_gather(const ls_executor *executor, const ls_binding *binding, void *global);
 
 /*
  * Sets the document bounds of the batch for the next programs. Sequence b of the whole batch has the bounds
@@ -135,11 +143,19 @@ void ls_executor_gather(const ls_executor *executor, const ls_binding *binding, 
 LS_MUST_USE ls_status ls_executor_set_documents(ls_executor *executor, const int32_t *ends, const int *n_ends,
                                                 int64_t room);
 
+/* Bytes of an arena that are resident; 0 if the system does not say. */
+int64_t ls_executor_resident(const ls_executor *executor, ls_space space);
+/*
+ * Bytes of both arenas in huge pages; 0 if the system does not say. In a mapping that other ranks' arenas share, all
+ * its huge pages are taken to be this rank's, as far as they fit in its arenas: an upper bound.
+ */
+int64_t ls_executor_huge(const ls_executor *executor);
+
 int ls_executor_rank(const ls_executor *executor);
 ls_pool *ls_executor_pool(const ls_executor *executor);
 const ls_image *ls_executor_image(const ls_executor *executor);
 
-/* --- the record of an executor (executor.c) ----------------------------------------------------------------------- */
+/* --- the record of an executor (trace.c) ----------------------------------------------------------------------- */
 
 /*
  * The `instr` of spans that are no instruction: a whole run of a program; a time in which the rank slept because both

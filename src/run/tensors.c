@@ -1,29 +1,59 @@
-/* Copies between global arrays and a rank's local parts; fills the tables of positions, mask spans and the update. */
+/*
+ * The host's access to the memory of programs: slices; the tables of positions, mask spans and the update; global
+ * arrays and a rank's parts of them.
+ */
 #include "run/executor_impl.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/*
- * Fills the rows of sequence b in a table of spans. The mask may show less than the mask that the program was compiled
- * for.
- */
-static void fill_spans(const ls_executor *ex, const ls_mask_binding *binding, int64_t b, const ls_mask *mask) {
-    const int64_t n = binding->query_count, width = binding->spans.view.size[2] / 2;
-    const int32_t *positions = ls_executor_address(ex, &ex->image->positions);
-    ls_span *spans = ls_executor_address(ex, &binding->spans);
-    LS_ASSERT(ls_mask_width(mask) == width);
-    ls_mask_table(mask, ex->image->layout.S, positions + binding->query_start, n, spans + b * n * width);
+/* --- slices ------------------------------------------------------------------------------------------------------- */
+
+static const ls_device_arena *arena_of(const ls_executor *ex, const ls_operand *o) {
+    LS_ASSERT(ls_peer_is_self(o->peer));
+    return ex->arena[ex->image->buffers[o->buffer].space];
+}
+
+ls_status ls_executor_read(const ls_executor *ex, const ls_operand *from, void *out) {
+    const ls_range range = ls_operand_range(ex->image, from, ls_executor_rank(ex));
+    return ls_device_read(ex->device, arena_of(ex, from), &range, out);
+}
+
+static ls_status write_operand(const ls_executor *ex, const ls_operand *to, const void *from) {
+    const ls_range range = ls_operand_range(ex->image, to, ls_executor_rank(ex));
+    return ls_device_write(ex->device, arena_of(ex, to), &range, from);
+}
+
+ls_status ls_executor_write(ls_executor *ex, const ls_operand *to, const void *from) {
+    return write_operand(ex, to, from);
+}
+
+ls_status ls_executor_clear(ls_executor *ex, const ls_operand *operand) {
+    const ls_range range = ls_operand_range(ex->image, operand, ls_executor_rank(ex));
+    return ls_device_clear(ex->device, arena_of(ex, operand), &range);
+}
+
+/* --- tables ------------------------------------------------------------------------------------------------------- */
+
+/* Of one sequence. */
+static int64_t spans_of(const ls_mask_binding *binding) {
+    return binding->query_count * binding->spans.view.size[2] / 2;
 }
 
 /*
- * The group of a parameter for every unit of this rank's shard that holds some of it, -1 for the others; and the
- * settings.
+ * Writes the rows of sequence b in a table of spans. The mask may show less than the mask that the program was compiled
+ * for.
  */
-static void fill_update(const ls_executor *ex) {
+static ls_status write_spans(ls_executor *ex, const ls_mask_binding *binding, int64_t b, const ls_mask *mask) {
+    LS_ASSERT(ls_mask_width(mask) == binding->spans.view.size[2] / 2);
+    ls_mask_table(mask, ex->image->layout.S, ex->positions + binding->query_start, binding->query_count, ex->spans);
+    const ls_operand rows = ls_operand_slice(binding->spans, 0, b, 1);
+    return ls_executor_write(ex, &rows, ex->spans);
+}
+
+/* The group of a parameter for every unit of this rank's shard that holds some of it, -1 for the others. */
+static void fill_groups(const ls_executor *ex, int32_t *group) {
     const ls_image *image = ex->image;
-    const ls_binding *groups = ls_image_find(image, LS_BIND_GROUPS);
-    if (groups == NULL) return; /* nothing is updated */
-    int32_t *group = ls_executor_address(ex, &groups->operand);
     for (int64_t u = 0; u < image->shard_count / LS_FLAT_UNIT; u++) group[u] = -1;
     for (int p = 0; p < image->n_pieces; p++) {
         const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(ex));
@@ -34,23 +64,40 @@ static void fill_update(const ls_executor *ex) {
                 group[i / LS_FLAT_UNIT] = flat->group;
         }
     }
-    memcpy(ls_executor_address(ex, &ls_image_find(image, LS_BIND_SETTINGS)->operand), image->settings,
-           sizeof *image->settings * (size_t)image->n_settings);
 }
 
-void ls_executor_fill_tables(ls_executor *ex) {
+/* The groups of the update and their settings. */
+static ls_status write_update(ls_executor *ex) {
     const ls_image *image = ex->image;
-    fill_update(ex);
+    const ls_binding *groups = ls_image_find(image, LS_BIND_GROUPS);
+    if (groups == NULL) return ls_ok(); /* nothing is updated */
+    ls_arena *scratch = ls_arena_create();
+    int32_t *group = LS_NEW_ARRAY(scratch, int32_t, image->shard_count / LS_FLAT_UNIT);
+    fill_groups(ex, group);
+    const ls_status status = ls_executor_write(ex, &groups->operand, group);
+    ls_arena_destroy(scratch);
+    LS_TRY(status);
+    return ls_executor_write(ex, &ls_image_find(image, LS_BIND_SETTINGS)->operand, image->settings);
+}
+
+ls_status ls_executor_fill_tables(ls_executor *ex) {
+    const ls_image *image = ex->image;
+    LS_TRY(write_update(ex));
     const int me = ls_mesh_sequence_index(&image->mesh, ls_executor_rank(ex));
-    ex->own_positions = LS_NEW_ARRAY(ex->arena, int32_t, ls_layout_count(&image->layout, me));
+    ex->own_positions = LS_NEW_ARRAY(ex->memory, int32_t, ls_layout_count(&image->layout, me));
     ls_layout_positions(&image->layout, me, ex->own_positions);
-    if (image->positions.buffer < 0) return;
-    int32_t *positions = ls_executor_address(ex, &image->positions);
+    if (image->positions.buffer < 0) return ls_ok();
+    ex->positions = LS_NEW_ARRAY(ex->memory, int32_t, image->layout.S);
     for (int p = 0; p < image->layout.P; p++)
-        ls_layout_positions(&image->layout, p, positions + ls_layout_start(&image->layout, p));
+        ls_layout_positions(&image->layout, p, ex->positions + ls_layout_start(&image->layout, p));
+    LS_TRY(ls_executor_write(ex, &image->positions, ex->positions));
+    int64_t most = 0;
+    for (int m = 0; m < image->n_masks; m++) most = ls_max(most, spans_of(&image->masks[m]));
+    ex->spans = LS_NEW_ARRAY(ex->memory, ls_span, most);
     for (int m = 0; m < image->n_masks; m++)
         for (int64_t b = 0; b < image->masks[m].spans.view.size[0]; b++)
-            fill_spans(ex, &image->masks[m], b, &image->masks[m].mask);
+            LS_TRY(write_spans(ex, &image->masks[m], b, &image->masks[m].mask));
+    return ls_ok();
 }
 
 ls_status ls_executor_set_documents(ls_executor *ex, const int32_t *ends, const int *n_ends, int64_t room) {
@@ -69,11 +116,13 @@ ls_status ls_executor_set_documents(ls_executor *ex, const int32_t *ends, const 
             if (ends != NULL)
                 mask.term[mask.n++] = (ls_mask_term){
                     .kind = LS_MASK_DOCUMENTS, .ends = ends + (first + b) * room, .n_ends = n_ends[first + b]};
-            fill_spans(ex, binding, b, &mask);
+            LS_TRY(write_spans(ex, binding, b, &mask));
         }
     }
     return ls_ok();
 }
+
+/* --- global arrays ------------------------------------------------------------------------------------------------ */
 
 /* The global index of each local index of a dimension. */
 typedef struct index_map {
@@ -139,16 +188,49 @@ static size_t move(const transfer *t, int dim, char *local, char *global) {
     return done;
 }
 
-static void transfer_all(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
+/* Bytes of a rank's part that are copied between device and host at a time, if a part of the last dimension is less. */
+enum { STAGE_BYTES = 4 << 20 };
+
+/* As move, for a part of the bound tensor that the device has. */
+static ls_status move_part(const ls_executor *ex, const transfer *t, const ls_operand *part, int dim, void *stage,
+                           char *global) {
+    if (ls_operand_bytes(part) > STAGE_BYTES && dim + 1 < t->ndim) {
+        const index_map *m = &t->dim[dim];
+        for (int64_t i = 0; i < m->n; i++) {
+            const ls_operand slice = ls_operand_slice(*part, dim, i, 1);
+            const int64_t at = m->map != NULL ? m->map[i] : m->first + i;
+            LS_TRY(move_part(ex, t, &slice, dim + 1, stage, global + (size_t)(at * m->global_stride) * t->element));
+        }
+        return ls_ok();
+    }
+    if (!t->to_local) LS_TRY(ls_executor_read(ex, part, stage));
+    (void)move(t, dim, stage, global);
+    return t->to_local ? write_operand(ex, part, stage) : ls_ok();
+}
+
+/* The bytes of the largest part that move_part copies at a time. */
+static size_t stage_bytes(const transfer *t, const ls_operand *whole) {
+    double bytes = ls_operand_bytes(whole);
+    for (int dim = 0; bytes > STAGE_BYTES && dim + 1 < t->ndim; dim++) bytes /= (double)t->dim[dim].n;
+    return (size_t)bytes;
+}
+
+static ls_status transfer_all(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
     transfer t;
     make_transfer(ex, binding, to_local, &t);
-    (void)move(&t, 0, ls_executor_address(ex, &binding->operand), global);
+    if (ls_operand_is_empty(&binding->operand)) return ls_ok();
+    const size_t bytes = stage_bytes(&t, &binding->operand);
+    void *stage = malloc(bytes);
+    if (stage == NULL) return ls_error(LS_NO_MEMORY, "no memory to copy \"%s\": %zu bytes", binding->name, bytes);
+    const ls_status status = move_part(ex, &t, &binding->operand, 0, stage, global);
+    free(stage);
+    return status;
 }
 
-void ls_executor_scatter(ls_executor *ex, const ls_binding *binding, const void *global) {
-    transfer_all(ex, binding, (char *)(uintptr_t)global, true);
+ls_status ls_executor_scatter(ls_executor *ex, const ls_binding *binding, const void *global) {
+    return transfer_all(ex, binding, (char *)(uintptr_t)global, true);
 }
 
-void ls_executor_gather(const ls_executor *ex, const ls_binding *binding, void *global) {
-    transfer_all(ex, binding, global, false);
+ls_status ls_executor_gather(const ls_executor *ex, const ls_binding *binding, void *global) {
+    return transfer_all(ex, binding, global, false);
 }

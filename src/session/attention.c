@@ -176,7 +176,7 @@ static ls_attention_array array_of(const ls_rank *rank, const char *name) {
     if (binding == NULL) return array;
     const ls_view *v = &binding->operand.view;
     array = (ls_attention_array){
-        .data = ls_executor_address(rank->executor, &binding->operand), .dtype = v->dtype, .ndim = v->ndim};
+        .data = ls_executor_host_address(rank->executor, &binding->operand), .dtype = v->dtype, .ndim = v->ndim};
     memcpy(array.size, v->size, sizeof array.size[0] * (size_t)v->ndim);
     return array;
 }
@@ -198,6 +198,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     const ls_shared_attention *a = context;
     ls_attention_state state = {.attention = a, .rank = rank};
     ls_attention_rank r = rank_of(rank);
+    if (r.q.data == NULL)
+        return ls_error(LS_UNSUPPORTED, "attention on a device whose memory the host cannot address; expected cpu");
     r.state = &state;
     int32_t *positions = malloc(sizeof *positions * (size_t)r.n);
     if (positions == NULL) return ls_error(LS_NO_MEMORY, "no memory for the positions of %lld tokens", (long long)r.n);

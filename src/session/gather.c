@@ -4,8 +4,6 @@
  */
 #include "session/gather.h"
 
-#include <string.h>
-
 typedef struct gathering {
     const ls_rank *rank;
     const ls_binding *binding;
@@ -89,8 +87,10 @@ static ls_status write_some(const gathering *g, int rank, int64_t at, const char
 
 static ls_status give_part(void *context, size_t at, void *out, size_t bytes) {
     const gathering *g = context;
-    memcpy(out, (const char *)ls_executor_address(g->rank->executor, &g->binding->operand) + at, bytes);
-    return ls_ok();
+    const size_t element = ls_dtype_bytes(g->binding->operand.view.dtype);
+    const ls_operand from =
+        ls_operand_elements(g->binding->operand, (int64_t)(at / element), (int64_t)(bytes / element));
+    return ls_executor_read(g->rank->executor, &from, out);
 }
 
 static ls_status take_part(void *context, int rank, size_t at, const void *data, size_t bytes) {

@@ -14,10 +14,4 @@ typedef struct ls_resident {
 } ls_resident;
 ls_resident ls_resident_bytes(const ls_rank *rank);
 
-/*
- * Bytes of the arenas in huge pages; 0 if the system does not say. In a mapping that other ranks' arenas share, all its
- * huge pages are taken to be this rank's, as far as they fit in its arenas: an upper bound.
- */
-int64_t ls_resident_huge(const ls_rank *rank);
-
 #endif

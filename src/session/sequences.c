@@ -64,10 +64,10 @@ ls_status ls_batch_read(ls_batch *batch, int64_t b, const ls_sequences *from, in
 
 ls_status ls_batch_put(ls_batch *batch, const ls_rank *rank) {
     ls_executor *executor = rank->executor;
-    ls_executor_scatter(executor, ls_image_find(rank->image, "tokens"), batch->tokens);
-    ls_executor_scatter(executor, ls_image_find(rank->image, "labels"), batch->labels);
+    LS_TRY(ls_executor_scatter(executor, ls_image_find(rank->image, "tokens"), batch->tokens));
+    LS_TRY(ls_executor_scatter(executor, ls_image_find(rank->image, "labels"), batch->labels));
     const ls_binding *positions = ls_image_find(rank->image, "positions"); /* NULL: the model has no such input */
-    if (positions != NULL) ls_executor_scatter(executor, positions, batch->positions);
+    if (positions != NULL) LS_TRY(ls_executor_scatter(executor, positions, batch->positions));
     if (!batch->apart) return ls_executor_set_documents(executor, NULL, NULL, 0);
     return ls_executor_set_documents(executor, batch->ends, batch->n_ends, batch->S + 1);
 }

@@ -10,32 +10,37 @@
 #include <math.h>
 #include <stdlib.h>
 
-void ls_rank_put_number(const ls_rank *rank, const char *name, double value) {
-    void *to = ls_executor_tensor(rank->executor, name);
-    if (to == NULL) return;
-    if (rank->image->accumulator == LS_F64)
-        *(double *)to = value;
-    else
-        *(float *)to = (float)value;
+ls_status ls_rank_put_number(const ls_rank *rank, const char *name, double value) {
+    const ls_operand to = ls_image_elements(rank->image, name, 0, 1);
+    if (to.buffer < 0) return ls_ok();
+    const float narrow = (float)value;
+    return ls_executor_write(rank->executor, &to,
+                             rank->image->accumulator == LS_F64 ? (const void *)&value : (const void *)&narrow);
 }
 
-double ls_rank_get_number(const ls_rank *rank, const char *name) {
-    const void *from = ls_executor_tensor(rank->executor, name);
-    if (from == NULL) return NAN;
-    return rank->image->accumulator == LS_F64 ? *(const double *)from : (double)*(const float *)from;
+ls_status ls_rank_get_number(const ls_rank *rank, const char *name, double *out) {
+    const ls_operand from = ls_image_elements(rank->image, name, 0, 1);
+    float narrow = NAN;
+    double wide = NAN;
+    if (from.buffer >= 0)
+        LS_TRY(ls_executor_read(rank->executor, &from,
+                                rank->image->accumulator == LS_F64 ? (void *)&wide : (void *)&narrow));
+    *out = rank->image->accumulator == LS_F64 ? wide : (double)narrow;
+    return ls_ok();
 }
 
-void ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *n) {
-    double *hyper = ls_executor_tensor(rank->executor, LS_BIND_HYPER);
-    double *totals = ls_executor_tensor(rank->executor, LS_BIND_TOTALS);
-    ls_rank_put_number(rank, LS_BIND_SCALE, n->tokens > 0 ? 1 / (double)n->tokens : 0);
-    if (totals != NULL) totals[LS_TOTAL_STOP] = n->stop ? 1 : 0;
-    if (hyper == NULL) return; /* the programs have no update */
-    hyper[LS_HYPER_LR] = n->lr;
-    hyper[LS_HYPER_CLIP] = n->clip;
-    hyper[LS_HYPER_STEP] = (double)n->update;
-    hyper[LS_HYPER_BETA1] = n->beta1;
-    hyper[LS_HYPER_BETA2] = n->beta2;
+ls_status ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *n) {
+    const double stop = n->stop ? 1 : 0;
+    const double hyper[LS_HYPERS] = {[LS_HYPER_LR] = n->lr,
+                                     [LS_HYPER_CLIP] = n->clip,
+                                     [LS_HYPER_STEP] = (double)n->update,
+                                     [LS_HYPER_BETA1] = n->beta1,
+                                     [LS_HYPER_BETA2] = n->beta2};
+    const ls_operand to_stop = ls_image_elements(rank->image, LS_BIND_TOTALS, LS_TOTAL_STOP, 1);
+    const ls_operand to_hyper = ls_image_elements(rank->image, LS_BIND_HYPER, 0, LS_HYPERS);
+    LS_TRY(ls_rank_put_number(rank, LS_BIND_SCALE, n->tokens > 0 ? 1 / (double)n->tokens : 0));
+    if (to_stop.buffer >= 0) LS_TRY(ls_executor_write(rank->executor, &to_stop, &stop));
+    return to_hyper.buffer >= 0 ? ls_executor_write(rank->executor, &to_hyper, hyper) : ls_ok();
 }
 
 int ls_rank_step_program(const ls_rank *rank, int64_t micro_batch, int64_t micro_batches) {
@@ -43,7 +48,7 @@ int ls_rank_step_program(const ls_rank *rank, int64_t micro_batch, int64_t micro
 }
 
 ls_status ls_rank_run_step(const ls_rank *rank, const ls_step_numbers *numbers, const ls_micro_batches *batches) {
-    ls_rank_begin_step(rank, numbers);
+    LS_TRY(ls_rank_begin_step(rank, numbers));
     for (int64_t m = 0; m < batches->count; m++) {
         if (batches->feed != NULL) LS_TRY(batches->feed(batches->context, m));
         LS_TRY(ls_executor_run(rank->executor, ls_rank_step_program(rank, m, batches->count)));
@@ -51,13 +56,17 @@ ls_status ls_rank_run_step(const ls_rank *rank, const ls_step_numbers *numbers, 
     return ls_ok();
 }
 
-ls_step_sums ls_rank_read_step(const ls_rank *rank) {
-    const double *result = ls_executor_tensor(rank->executor, LS_BIND_RESULT);
-    const double *control = ls_executor_tensor(rank->executor, LS_BIND_CONTROL);
-    return (ls_step_sums){.loss = result[LS_TOTAL_LOSS],
+ls_status ls_rank_read_step(const ls_rank *rank, ls_step_sums *out) {
+    double result[LS_TOTALS], control[LS_CONTROLS] = {0};
+    const ls_operand from_result = ls_image_elements(rank->image, LS_BIND_RESULT, 0, LS_TOTALS);
+    const ls_operand from_control = ls_image_elements(rank->image, LS_BIND_CONTROL, 0, LS_CONTROLS);
+    LS_TRY(ls_executor_read(rank->executor, &from_result, result));
+    if (from_control.buffer >= 0) LS_TRY(ls_executor_read(rank->executor, &from_control, control));
+    *out = (ls_step_sums){.loss = result[LS_TOTAL_LOSS],
                           .grad_norm = sqrt(result[LS_TOTAL_SQUARES]),
                           .stop = result[LS_TOTAL_STOP] > 0,
-                          .applied = control != NULL && control[LS_CONTROL_APPLY] != 0};
+                          .applied = control[LS_CONTROL_APPLY] != 0};
+    return ls_ok();
 }
 
 ls_status ls_rank_sum(const ls_rank *rank, double *values, int n) {

@@ -23,10 +23,10 @@ typedef struct ls_rank {
 typedef ls_status (*ls_rank_work)(ls_rank *rank, void *context);
 
 /*
- * Writes or reads a bound number of type G. Where the image binds no such name, put does nothing and get returns NaN.
+ * Writes or reads a bound number of type G. Where the image binds no such name, put does nothing and *out is NaN.
  */
-void ls_rank_put_number(const ls_rank *rank, const char *name, double value);
-double ls_rank_get_number(const ls_rank *rank, const char *name);
+LS_MUST_USE ls_status ls_rank_put_number(const ls_rank *rank, const char *name, double value);
+LS_MUST_USE ls_status ls_rank_get_number(const ls_rank *rank, const char *name, double *out);
 
 /* The numbers that a step begins with; all but `stop` are equal on every rank. */
 typedef struct ls_step_numbers {
@@ -37,7 +37,7 @@ typedef struct ls_step_numbers {
     bool stop;           /* this rank was asked to stop */
 } ls_step_numbers;
 /* Writes them where the programs micro, step and evaluate read them. */
-void ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *numbers);
+LS_MUST_USE ls_status ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *numbers);
 
 /* The program of a micro-batch: micro, or step with the update for the last one. */
 int ls_rank_step_program(const ls_rank *rank, int64_t micro_batch, int64_t micro_batches);
@@ -59,7 +59,7 @@ typedef struct ls_step_sums {
     bool stop;        /* some rank was asked to stop */
     bool applied;     /* parameters were updated */
 } ls_step_sums;
-ls_step_sums ls_rank_read_step(const ls_rank *rank);
+LS_MUST_USE ls_status ls_rank_read_step(const ls_rank *rank, ls_step_sums *out);
 
 /* values[n] become their sums over the ranks, added in rank order. Collective. */
 LS_MUST_USE ls_status ls_rank_sum(const ls_rank *rank, double *values, int n);

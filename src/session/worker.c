@@ -71,7 +71,7 @@ ls_status ls_worker_set_input(ls_worker *w, const char *name, const int32_t *val
     const ls_id_range range = ls_graph_id_range(g, input);
     LS_TRY(check_ids(ls_graph_tensor(g, input), &range, values));
     const ls_binding *binding = ls_image_find(image, name);
-    ls_executor_scatter(w->state->rank->executor, binding, values);
+    LS_TRY(ls_executor_scatter(w->state->rank->executor, binding, values));
     w->state->input_set[binding - image->bindings] = true;
     return ls_ok();
 }
@@ -82,7 +82,7 @@ ls_status ls_worker_set_parameter(ls_worker *w, const char *name, const double *
     LS_NEED(values, "values");
     const ls_flat *flat = find_parameter(w, name);
     if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
-    ls_weights_store(w->state->rank->executor, flat, 0, flat->count, values);
+    LS_TRY(ls_weights_store(w->state->rank->executor, flat, 0, flat->count, values));
     w->state->parameter_set[flat - w->state->rank->image->flats] = true;
     return ls_ok();
 }
@@ -141,14 +141,16 @@ static ls_status run_empty_step(const ls_rank *rank, ls_step_result *out) {
 static ls_status run_evaluation(ls_worker *w, const ls_step *step, ls_step_result *out) {
     const ls_rank *rank = w->state->rank;
     feeding f = {w, step};
-    const double kept = ls_rank_get_number(rank, LS_BIND_LOSS);
-    ls_rank_put_number(rank, LS_BIND_LOSS, 0);
+    double kept, sums[2];
+    LS_TRY(ls_rank_get_number(rank, LS_BIND_LOSS, &kept));
+    LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, 0));
     for (int64_t i = 0; i < w->state->engine->options.micro_batches; i++) {
         LS_TRY(feed(&f, i));
         LS_TRY(ls_executor_run(rank->executor, rank->evaluate));
     }
-    double sums[] = {ls_rank_get_number(rank, LS_BIND_LOSS), ls_comm_stop_requested(rank->comm)};
-    ls_rank_put_number(rank, LS_BIND_LOSS, kept);
+    LS_TRY(ls_rank_get_number(rank, LS_BIND_LOSS, &sums[0]));
+    sums[1] = ls_comm_stop_requested(rank->comm);
+    LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, kept));
     LS_TRY(ls_rank_sum(rank, sums, 2));
     out->loss = sums[0] / (double)step->tokens;
     out->stop = sums[1] > 0;
@@ -160,13 +162,11 @@ static ls_status run_evaluation(ls_worker *w, const ls_step *step, ls_step_resul
  * these live between programs and no update consumed them. A step of one micro-batch overwrites them, so they need no
  * zeros.
  */
-static void zero_gradient_sums(const ls_worker *w) {
+static ls_status zero_gradient_sums(const ls_worker *w) {
     const ls_rank *rank = w->state->rank;
     const ls_binding *sums = ls_image_find(rank->image, LS_BIND_GRADIENTS);
-    if (sums == NULL || w->state->engine->options.micro_batches == 1) return;
-    const size_t element = ls_dtype_bytes(sums->operand.view.dtype);
-    memset(ls_executor_address(rank->executor, &sums->operand), 0,
-           element * (size_t)ls_view_elements(&sums->operand.view));
+    if (sums == NULL || w->state->engine->options.micro_batches == 1) return ls_ok();
+    return ls_executor_clear(rank->executor, &sums->operand);
 }
 
 static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out) {
@@ -180,10 +180,11 @@ static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out
                                      .beta1 = o->beta1,
                                      .beta2 = o->beta2,
                                      .stop = ls_comm_stop_requested(rank->comm)};
-    zero_gradient_sums(w);
-    ls_rank_put_number(rank, LS_BIND_LOSS, 0);
+    LS_TRY(zero_gradient_sums(w));
+    LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, 0));
     LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){o->micro_batches, feed, &f}));
-    const ls_step_sums sums = ls_rank_read_step(rank);
+    ls_step_sums sums;
+    LS_TRY(ls_rank_read_step(rank, &sums));
     out->loss = sums.loss / (double)step->tokens;
     out->grad_norm = sums.grad_norm;
     out->applied = sums.applied;
@@ -240,6 +241,8 @@ static void widen(ls_dtype dtype, const void *from, int64_t first, int64_t n, do
     }
 }
 
+enum { READ_COUNT = 4096 }; /* elements that are read at a time */
+
 ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
     LS_TRY(check_worker(w));
     LS_NEED(name, "name");
@@ -247,8 +250,13 @@ ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
     const ls_flat *flat = find_parameter(w, name);
     if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
     if (out == NULL) return ls_ok();
-    const void *all = ls_executor_tensor(rank->executor, LS_BIND_PARAMETERS);
-    widen(rank->image->dtype, all, flat->start, flat->count, out);
+    double narrow[READ_COUNT];
+    for (int64_t first = 0; first < flat->count; first += READ_COUNT) {
+        const int64_t n = ls_min(READ_COUNT, flat->count - first);
+        const ls_operand from = ls_image_elements(rank->image, LS_BIND_PARAMETERS, flat->start + first, n);
+        LS_TRY(ls_executor_read(rank->executor, &from, narrow));
+        widen(rank->image->dtype, narrow, 0, n, out + first);
+    }
     return ls_ok();
 }
 
@@ -285,11 +293,11 @@ static ls_status give_gradient(void *context, size_t at, void *out, size_t bytes
     const gradient *g = context;
     const int64_t element = (int64_t)ls_dtype_bytes(g->rank->image->accumulator);
     const int64_t first = (int64_t)at / element, n = (int64_t)bytes / element;
-    const char *shard = ls_executor_tensor(g->rank->executor, LS_BIND_SHARD);
     for (int64_t i = 0; i < n;) {
         const gradient_piece piece = piece_from(g, g->rank->rank, first + i);
         const int64_t some = ls_min(piece.count, n - i);
-        memcpy((char *)out + i * element, shard + piece.shard * element, (size_t)(some * element));
+        const ls_operand from = ls_image_elements(g->rank->image, LS_BIND_SHARD, piece.shard, some);
+        LS_TRY(ls_executor_read(g->rank->executor, &from, (char *)out + i * element));
         i += some;
     }
     return ls_ok();

@@ -202,7 +202,7 @@ static ls_status run_loop(loop *l) {
     l->start_up.compile = l->rank->compile_seconds;
     l->start_up.prepare = l->rank->prepare_seconds - l->start_up.touch;
     l->start_up.ranks = here - l->t->launched - l->rank->prepare_seconds;
-    l->start_up.huge = ls_resident_huge(l->rank);
+    l->start_up.huge = ls_executor_huge(l->rank->executor);
     LS_TRY(set_weights(l, &l->start_up.exchange));
     l->start_up.weights = ls_seconds() - here - l->start_up.exchange;
     LS_TRY(start_trace(l));

@@ -136,7 +136,8 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
                                      .beta2 = hyper->beta2};
     step_input m = {t, from, first};
     LS_TRY(ls_rank_run_step(t->rank, &numbers, &(ls_micro_batches){t->accumulate, feed, &m}));
-    const ls_step_sums sums = ls_rank_read_step(t->rank);
+    ls_step_sums sums;
+    LS_TRY(ls_rank_read_step(t->rank, &sums));
     out->loss = sums.loss / (double)out->tokens;
     out->grad_norm = sums.grad_norm;
     out->applied = sums.applied;
@@ -202,8 +203,9 @@ ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t st
 
 ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n, ls_trainer_on_batch on_batch,
                               void *context, double *loss) {
-    const double kept = ls_rank_get_number(t->rank, LS_BIND_LOSS);
-    ls_rank_put_number(t->rank, LS_BIND_LOSS, 0.0);
+    double kept, sum;
+    LS_TRY(ls_rank_get_number(t->rank, LS_BIND_LOSS, &kept));
+    LS_TRY(ls_rank_put_number(t->rank, LS_BIND_LOSS, 0.0));
     int64_t valid = 0;
     for (int64_t first = 0; first < n; first += t->B) {
         LS_TRY(read_batch(t, from, first));
@@ -212,8 +214,8 @@ ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n
         LS_TRY(ls_executor_run(t->rank->executor, t->rank->evaluate));
         if (on_batch != NULL) on_batch(context, t->rank);
     }
-    double sum = ls_rank_get_number(t->rank, LS_BIND_LOSS);
-    ls_rank_put_number(t->rank, LS_BIND_LOSS, kept);
+    LS_TRY(ls_rank_get_number(t->rank, LS_BIND_LOSS, &sum));
+    LS_TRY(ls_rank_put_number(t->rank, LS_BIND_LOSS, kept));
     LS_TRY(ls_rank_sum(t->rank, &sum, 1));
     *loss = valid > 0 ? sum / (double)valid : NAN;
     return ls_ok();

@@ -5,12 +5,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     READ_COUNT = 1 << 15, /* elements that one task reads as f64: 256 KiB fit a second-level cache */
-    CONVERT_COUNT =
-        1 << 20 /* elements that one task converts: large, because only whole pages of the file can be freed */
+    /* Elements that one task converts: large, because only whole pages of the file can be freed. */
+    CONVERT_COUNT = 1 << 18,
+    STORE_COUNT = 1 << 12 /* elements that are converted on the stack */
 };
 
 /* ---- filling ---- */
@@ -34,44 +34,61 @@ typedef struct filling {
     ls_executor *executor;
     const ls_weight_source *source;
     const chunk *chunks;
-    double *numbers; /* [threads][READ_COUNT]; NULL: the source converts, nothing is read as f64 */
+    char *room; /* of each thread room_bytes: for READ_COUNT numbers as f64, or CONVERT_COUNT elements */
+    size_t room_bytes;
     atomic_bool failed;
     pthread_mutex_t lock; /* protects status */
     ls_status status;     /* the first error */
 } filling;
 
 /*
- * Writes n numbers to to[at ...], elements of type dtype. bf16 is rounded from f32, not from f64, because the update
- * also makes parameters from f32 masters.
+ * Converts n numbers to elements of type dtype. bf16 is rounded from f32, not from f64, because the update also makes
+ * parameters from f32 masters.
  */
-static void store(const double *x, int64_t n, ls_dtype dtype, char *to, int64_t at) {
+static void narrow(const double *x, int64_t n, ls_dtype dtype, void *to) {
     for (int64_t i = 0; i < n; i++) {
         if (dtype == LS_F64)
-            ((double *)to)[at + i] = x[i];
+            ((double *)to)[i] = x[i];
         else if (dtype == LS_F32)
-            ((float *)to)[at + i] = (float)x[i];
+            ((float *)to)[i] = (float)x[i];
         else
-            ((ls_bf16 *)to)[at + i] = ls_bf16_from_f32((float)x[i]);
+            ((ls_bf16 *)to)[i] = ls_bf16_from_f32((float)x[i]);
     }
 }
 
-static void store_chunk(ls_executor *executor, const chunk *c, const double *values) {
+/* Writes n numbers to elements `at` and on of a bound tensor. */
+static ls_status store(ls_executor *executor, const char *name, int64_t at, const double *x, int64_t n) {
+    double elements[STORE_COUNT];
+    for (int64_t first = 0; first < n; first += STORE_COUNT) {
+        const int64_t count = ls_min(STORE_COUNT, n - first);
+        const ls_operand to = ls_image_elements(ls_executor_image(executor), name, at + first, count);
+        narrow(x + first, count, to.view.dtype, elements);
+        LS_TRY(ls_executor_write(executor, &to, elements));
+    }
+    return ls_ok();
+}
+
+/* Whether this rank keeps masters of the parameters apart from these. */
+static bool has_masters(const ls_image *image) {
+    return image->dtype != image->accumulator && ls_image_find(image, LS_BIND_MASTER) != NULL;
+}
+
+static ls_status store_chunk(ls_executor *executor, const chunk *c, const double *values) {
     const ls_image *image = ls_executor_image(executor);
-    char *parameters = ls_executor_tensor(executor, LS_BIND_PARAMETERS);
-    LS_ASSERT(parameters != NULL);
     const int64_t at = c->flat->start + c->start, count = c->count;
-    if (c->what & PARAMETERS) store(values, count, image->dtype, parameters, at);
-    if (!(c->what & MASTERS) || image->dtype == image->accumulator) return; /* they may be their own masters */
-    char *master = ls_executor_tensor(executor, LS_BIND_MASTER);
-    for (int p = 0; p < image->n_pieces && master != NULL; p++) {
+    if (c->what & PARAMETERS) LS_TRY(store(executor, LS_BIND_PARAMETERS, at, values, count));
+    if (!(c->what & MASTERS)) return ls_ok();
+    for (int p = 0; p < image->n_pieces && has_masters(image); p++) {
         const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(executor));
         const ls_flat_piece part = ls_piece_within(&piece, at, count);
-        if (part.count > 0) store(values + (part.start - at), part.count, image->accumulator, master, part.at);
+        LS_TRY(store(executor, LS_BIND_MASTER, part.at, values + (part.start - at), part.count));
     }
+    return ls_ok();
 }
 
-void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count, const double *values) {
-    store_chunk(executor, &(chunk){flat, start, count, PARAMETERS | MASTERS}, values);
+ls_status ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count,
+                           const double *values) {
+    return store_chunk(executor, &(chunk){flat, start, count, PARAMETERS | MASTERS}, values);
 }
 
 static void record_error(filling *f, ls_status status) {
@@ -83,28 +100,28 @@ static void record_error(filling *f, ls_status status) {
 
 static ls_status read_chunk(const filling *f, const chunk *c, double *x) {
     LS_TRY(f->source->read(f->source->context, c->flat, c->start, c->count, x));
-    store_chunk(f->executor, c, x);
-    return ls_ok();
+    return store_chunk(f->executor, c, x);
 }
 
-/* Converts from the source's type to the parameters' and the masters' type, each in its final place. */
-static ls_status convert_chunk(const filling *f, const chunk *c) {
-    const ls_weight_source *source = f->source;
+/* Converts elements [start, start + count) of a parameter to the type of a bound tensor, and writes them there. */
+static ls_status convert_part(const filling *f, const ls_flat *flat, int64_t start, int64_t count, const char *name,
+                              int64_t at, void *room) {
+    const ls_operand to = ls_image_elements(ls_executor_image(f->executor), name, at, count);
+    LS_TRY(f->source->convert(f->source->context, flat, start, count, to.view.dtype, room));
+    return ls_executor_write(f->executor, &to, room);
+}
+
+/* Converts from the source's type to the parameters' and the masters' type. */
+static ls_status convert_chunk(const filling *f, const chunk *c, void *room) {
     const ls_image *image = ls_executor_image(f->executor);
-    char *parameters = ls_executor_tensor(f->executor, LS_BIND_PARAMETERS);
-    char *master = ls_executor_tensor(f->executor, LS_BIND_MASTER);
-    LS_ASSERT(parameters != NULL);
     const int64_t at = c->flat->start + c->start;
-    if (c->what & PARAMETERS)
-        LS_TRY(source->convert(source->context, c->flat, c->start, c->count, image->dtype,
-                               parameters + (size_t)at * ls_dtype_bytes(image->dtype)));
-    if (!(c->what & MASTERS) || image->dtype == image->accumulator) return ls_ok(); /* they may be their own masters */
-    for (int p = 0; p < image->n_pieces && master != NULL; p++) {
+    if (c->what & PARAMETERS) LS_TRY(convert_part(f, c->flat, c->start, c->count, LS_BIND_PARAMETERS, at, room));
+    if (!(c->what & MASTERS)) return ls_ok();
+    for (int p = 0; p < image->n_pieces && has_masters(image); p++) {
         const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(f->executor));
         const ls_flat_piece part = ls_piece_within(&piece, at, c->count);
         if (part.count > 0)
-            LS_TRY(source->convert(source->context, c->flat, part.start - c->flat->start, part.count,
-                                   image->accumulator, master + (size_t)part.at * ls_dtype_bytes(image->accumulator)));
+            LS_TRY(convert_part(f, c->flat, part.start - c->flat->start, part.count, LS_BIND_MASTER, part.at, room));
     }
     return ls_ok();
 }
@@ -113,8 +130,8 @@ static void fill_chunk(void *context, int i, int thread) {
     filling *f = context;
     const chunk *c = &f->chunks[i];
     if (atomic_load(&f->failed)) return;
-    const ls_status status =
-        f->numbers != NULL ? read_chunk(f, c, f->numbers + (size_t)thread * READ_COUNT) : convert_chunk(f, c);
+    void *room = f->room + (size_t)thread * f->room_bytes;
+    const ls_status status = f->source->convert != NULL ? convert_chunk(f, c, room) : read_chunk(f, c, room);
     if (status.code != LS_OK) record_error(f, status);
 }
 
@@ -142,20 +159,26 @@ static ls_status fill(ls_executor *executor, const ls_weight_source *source, con
     const int64_t most = direct ? CONVERT_COUNT : READ_COUNT;
     const int n = cut_extents(image, extents, n_extents, most, NULL);
     if (n == 0) return ls_ok();
-    const size_t room = (size_t)ls_pool_threads(ls_executor_pool(executor)) * READ_COUNT;
+    const size_t room_bytes = (size_t)most * (direct ? ls_dtype_bytes(image->accumulator) : sizeof(double));
+    const size_t bytes = (size_t)ls_pool_threads(ls_executor_pool(executor)) * room_bytes;
     chunk *chunks = malloc(sizeof *chunks * (size_t)n);
-    double *numbers = direct ? NULL : malloc(sizeof *numbers * room);
-    filling f = {.executor = executor, .source = source, .chunks = chunks, .numbers = numbers, .status = ls_ok()};
-    if (chunks != NULL && (direct || numbers != NULL)) {
+    char *room = malloc(bytes);
+    filling f = {.executor = executor,
+                 .source = source,
+                 .chunks = chunks,
+                 .room = room,
+                 .room_bytes = room_bytes,
+                 .status = ls_ok()};
+    if (chunks != NULL && room != NULL) {
         (void)cut_extents(image, extents, n_extents, most, chunks);
         pthread_mutex_init(&f.lock, NULL);
         ls_pool_run(ls_executor_pool(executor), n, fill_chunk, &f);
         pthread_mutex_destroy(&f.lock);
     } else {
-        f.status = ls_error(LS_NO_MEMORY, "no memory to read weights: %zu bytes", sizeof *numbers * room);
+        f.status = ls_error(LS_NO_MEMORY, "no memory to read weights: %zu bytes", bytes);
     }
     free(chunks);
-    free(numbers);
+    free(room);
     return f.status;
 }
 
@@ -183,9 +206,8 @@ static ls_status fill_own(const sharing *s, const ls_weight_source *source) {
     extent *own = malloc(sizeof *own * (size_t)(image->n_pieces + 1));
     if (own == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d parts of parameters", image->n_pieces + 1);
     own[0] = (extent){share_start(s, rank), share_start(s, rank + 1), PARAMETERS};
-    const bool masters = image->dtype != image->accumulator && ls_executor_tensor(s->executor, LS_BIND_MASTER) != NULL;
     int n = 1;
-    for (int p = 0; p < image->n_pieces && masters; p++) {
+    for (int p = 0; p < image->n_pieces && has_masters(image); p++) {
         const ls_flat_piece piece = ls_image_piece(image, p, rank);
         own[n++] = (extent){piece.start, piece.start + piece.count, MASTERS};
     }
@@ -194,22 +216,24 @@ static ls_status fill_own(const sharing *s, const ls_weight_source *source) {
     return status;
 }
 
-/* Byte `at` of a rank's share. */
-static char *share_address(const sharing *s, int rank, size_t at) {
-    const size_t size = ls_dtype_bytes(ls_executor_image(s->executor)->dtype);
-    return (char *)ls_executor_tensor(s->executor, LS_BIND_PARAMETERS) + (size_t)share_start(s, rank) * size + at;
+/* Some bytes of a rank's share. */
+static ls_operand part_of_share(const sharing *s, int rank, size_t at, size_t bytes) {
+    const ls_image *image = ls_executor_image(s->executor);
+    const size_t size = ls_dtype_bytes(image->dtype);
+    return ls_image_elements(image, LS_BIND_PARAMETERS, share_start(s, rank) + (int64_t)(at / size),
+                             (int64_t)(bytes / size));
 }
 
 static ls_status give_share(void *context, size_t at, void *out, size_t bytes) {
     const sharing *s = context;
-    memcpy(out, share_address(s, ls_executor_rank(s->executor), at), bytes);
-    return ls_ok();
+    const ls_operand from = part_of_share(s, ls_executor_rank(s->executor), at, bytes);
+    return ls_executor_read(s->executor, &from, out);
 }
 
 static ls_status take_share(void *context, int rank, size_t at, const void *data, size_t bytes) {
     const sharing *s = context;
-    if (rank != ls_executor_rank(s->executor)) memcpy(share_address(s, rank, at), data, bytes);
-    return ls_ok();
+    const ls_operand to = part_of_share(s, rank, at, bytes);
+    return rank != ls_executor_rank(s->executor) ? ls_executor_write(s->executor, &to, data) : ls_ok();
 }
 
 ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
@@ -237,18 +261,27 @@ static double number_at(const void *numbers, ls_dtype dtype, int64_t at) {
     return (double)ls_bf16_to_f32(((const ls_bf16 *)numbers)[at]);
 }
 
-ls_status ls_weights_not_finite(ls_executor *executor, const char *what) {
+/* LS_INVALID names the first element of a parameter that is not finite. */
+static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, const char *what) {
     const ls_image *image = ls_executor_image(executor);
-    const void *parameters = ls_executor_tensor(executor, LS_BIND_PARAMETERS);
-    for (int i = 0; parameters != NULL && i < image->n_flats; i++) {
-        const ls_flat *flat = &image->flats[i];
-        for (int64_t at = 0; at < flat->count; at++) {
-            const double number = number_at(parameters, image->dtype, flat->start + at);
+    double elements[STORE_COUNT];
+    for (int64_t first = 0; first < flat->count; first += STORE_COUNT) {
+        const int64_t n = ls_min(STORE_COUNT, flat->count - first);
+        const ls_operand from = ls_image_elements(image, LS_BIND_PARAMETERS, flat->start + first, n);
+        LS_TRY(ls_executor_read(executor, &from, elements));
+        for (int64_t i = 0; i < n; i++) {
+            const double number = number_at(elements, image->dtype, i);
             if (!isfinite(number))
-                return ls_error(LS_INVALID, "%s not finite: element %lld of tensor %s is %g", what, (long long)at,
-                                flat->name, isnan(number) ? NAN : number);
+                return ls_error(LS_INVALID, "%s not finite: element %lld of tensor %s is %g", what,
+                                (long long)(first + i), flat->name, isnan(number) ? NAN : number);
         }
     }
+    return ls_ok();
+}
+
+ls_status ls_weights_not_finite(ls_executor *executor, const char *what) {
+    const ls_image *image = ls_executor_image(executor);
+    for (int i = 0; i < image->n_flats; i++) LS_TRY(check_finite(executor, &image->flats[i], what));
     return ls_error(LS_INVALID, "%s not finite, though every weight is: an intermediate result exceeds the range of %s",
                     what, ls_dtype_name(image->dtype));
 }

@@ -29,7 +29,8 @@ LS_MUST_USE ls_status ls_weights_fill(ls_executor *executor, const ls_weight_sou
 LS_MUST_USE ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
                                              double *exchange);
 /* Sets elements [start, start + count) of one parameter, and of its master where this rank's shard has them. */
-void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count, const double *values);
+LS_MUST_USE ls_status ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count,
+                                       const double *values);
 
 /*
  * Explains a result that is not finite. LS_INVALID: `what`, which begins the message, then the first element of a

@@ -14,6 +14,7 @@
 #include "model/model.h"
 #include "support/momentum.h"
 #include "support/scratch.h"
+#include "support/tensors.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -81,12 +82,9 @@ static void set(void *data, int64_t at, ls_dtype dtype, double x) {
 /* What is saved of a parameter: its master (0) and the states of the optimiser. */
 static const char *kind(const ls_image *image, int k) { return k == 0 ? "master" : image->states[k - 1].binding; }
 
-/* Where kind k of a part of the shard lies. */
-static void *state_at(const ls_executor *ex, int k, const ls_flat_piece *part) {
-    const ls_image *image = ls_executor_image(ex);
-    const ls_operand master = ls_image_master(image, part);
-    if (k == 0) return ls_executor_address(ex, &master);
-    return (char *)ls_executor_tensor(ex, kind(image, k)) + (size_t)part->at * ls_dtype_bytes(image->accumulator);
+/* Kind k of a part of the shard. */
+static ls_operand state_of(const ls_image *image, int k, const ls_flat_piece *part) {
+    return k == 0 ? ls_image_master(image, part) : ls_image_elements(image, kind(image, k), part->at, part->count);
 }
 
 /* The parts of a parameter in this rank's shard, one after the other; *p: begin with 0. */
@@ -105,14 +103,36 @@ static void fill_state(const work *w, ls_executor *ex) {
     for (int f = 0; f < image->n_flats; f++) {
         const ls_flat *flat = &image->flats[f];
         ls_flat_piece part;
-        for (int64_t i = flat->start; i < flat->start + flat->count; i++)
-            set(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, f, flat, i));
+        void *values = malloc(sizeof(double) * (size_t)flat->count);
+        const ls_operand all = ls_image_elements(image, LS_BIND_PARAMETERS, flat->start, flat->count);
+        for (int64_t i = 0; i < flat->count; i++)
+            set(values, i, image->dtype, value_of(w, 0, f, flat, flat->start + i));
+        LS_ASSERT(ls_executor_write(ex, &all, values).code == LS_OK);
         for (int p = 0; next_part(ex, flat, &p, &part);) {
-            for (int64_t i = 0; i < kinds * part.count; i++)
-                set(state_at(ex, (int)(i % kinds), &part), i / kinds, image->accumulator,
-                    value_of(w, (int)(i % kinds), f, flat, part.start + i / kinds));
+            for (int k = 0; k < kinds; k++) {
+                const ls_operand to = state_of(image, k, &part);
+                for (int64_t i = 0; i < part.count; i++)
+                    set(values, i, image->accumulator, value_of(w, k, f, flat, part.start + i));
+                LS_ASSERT(ls_executor_write(ex, &to, values).code == LS_OK);
+            }
         }
+        free(values);
     }
+}
+
+/* Whether the operand's elements are those of kind k of parameter f from `start` on. */
+static ls_status check_elements(const work *w, const ls_executor *ex, const ls_operand *from, int k, int f,
+                                int64_t start, const char *what) {
+    const ls_image *image = ls_executor_image(ex);
+    const ls_flat *flat = &image->flats[f];
+    void *values = copy_of_operand(ex, from);
+    ls_status status = ls_ok();
+    for (int64_t i = 0; i < from->view.size[0] && status.code == LS_OK; i++) {
+        if (!same_bits(values, i, from->view.dtype, value_of(w, k, f, flat, start + i)))
+            status = ls_error(LS_DIVERGED, "%s of %s, element %lld differs", what, flat->name, (long long)(start + i));
+    }
+    free(values);
+    return status;
 }
 
 static ls_status check_state(const work *w, ls_executor *ex) {
@@ -121,17 +141,12 @@ static ls_status check_state(const work *w, ls_executor *ex) {
     for (int f = 0; f < image->n_flats; f++) {
         const ls_flat *flat = &image->flats[f];
         ls_flat_piece part;
-        for (int64_t i = flat->start; i < flat->start + flat->count; i++) {
-            if (!same_bits(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, f, flat, i)))
-                return ls_error(LS_DIVERGED, "parameter %s, element %lld differs", flat->name, (long long)i);
-        }
+        const ls_operand all = ls_image_elements(image, LS_BIND_PARAMETERS, flat->start, flat->count);
+        LS_TRY(check_elements(w, ex, &all, 0, f, flat->start, "parameter"));
         for (int p = 0; next_part(ex, flat, &p, &part);) {
-            for (int64_t i = 0; i < kinds * part.count; i++) {
-                const int k = (int)(i % kinds);
-                if (!same_bits(state_at(ex, k, &part), i / kinds, image->accumulator,
-                               value_of(w, k, f, flat, part.start + i / kinds)))
-                    return ls_error(LS_DIVERGED, "%s of %s, element %lld differs", kind(image, k), flat->name,
-                                    (long long)(part.start + i / kinds));
+            for (int k = 0; k < kinds; k++) {
+                const ls_operand from = state_of(image, k, &part);
+                LS_TRY(check_elements(w, ex, &from, k, f, part.start, kind(image, k)));
             }
         }
     }

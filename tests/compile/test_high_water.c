@@ -14,6 +14,7 @@
 #include "model/model.h"
 #include "run/run.h"
 #include "support/scratch.h"
+#include "support/tensors.h"
 #include "weights/weights.h"
 
 enum { V = 512, MOST_TOKENS = 8192 };
@@ -57,7 +58,7 @@ typedef struct shared {
 } shared;
 
 static void scatter(ls_executor *ex, const char *name, const void *global) {
-    ls_executor_scatter(ex, ls_image_find(ls_executor_image(ex), name), global);
+    LS_ASSERT(ls_executor_scatter(ex, ls_image_find(ls_executor_image(ex), name), global).code == LS_OK);
 }
 
 static void poison(void *bytes, size_t n) {
@@ -88,10 +89,11 @@ static void set_step(shared *s, ls_executor *ex) {
     scatter(ex, "tokens", s->tokens);
     scatter(ex, "labels", s->labels);
     scatter(ex, "positions", s->positions);
-    *(float *)ls_executor_tensor(ex, LS_BIND_SCALE) = 1.0f / (float)s->e->S;
-    const double hyper[LS_HYPERS] = {1e-3, 1, 1, 0.9, 0.95};
-    memcpy(ls_executor_tensor(ex, LS_BIND_HYPER), hyper, sizeof hyper);
-    memset(ls_executor_tensor(ex, LS_BIND_TOTALS), 0, sizeof(double[LS_TOTALS]));
+    const float scale = 1.0f / (float)s->e->S;
+    const double hyper[LS_HYPERS] = {1e-3, 1, 1, 0.9, 0.95}, totals[LS_TOTALS] = {0};
+    write_tensor(ex, LS_BIND_SCALE, 1, &scale);
+    write_tensor(ex, LS_BIND_HYPER, LS_HYPERS, hyper);
+    write_tensor(ex, LS_BIND_TOTALS, LS_TOTALS, totals);
     assert_int_equal(image->accumulator, LS_F32);
 }
 
@@ -117,7 +119,7 @@ static ls_status step(shared *s, ls_comm *comm, ls_executor *ex) {
     const ls_image *image = ls_executor_image(ex);
     const int rank = ls_comm_rank(comm);
     const ls_operand first = {.buffer = 0};
-    char *base = (char *)ls_executor_address(ex, &first) - image->buffers[0].offset; /* an input's: private */
+    char *base = (char *)ls_executor_host_address(ex, &first) - image->buffers[0].offset; /* an input's: private */
     assert_int_equal(image->buffers[0].space, LS_PRIVATE);
     void *const arena[LS_SPACES] = {base, ls_comm_heap(comm)};
     poison_arenas(ex, arena);
@@ -136,7 +138,8 @@ static ls_status step(shared *s, ls_comm *comm, ls_executor *ex) {
             s->untouched[rank] += ((uint64_t *)arena[a])[w] == PATTERN ? sizeof PATTERN : 0;
     }
     find_where(image, arena, s->where[rank], sizeof s->where[rank]);
-    const double *control = ls_executor_tensor(ex, LS_BIND_CONTROL);
+    double control[LS_CONTROLS];
+    read_tensor(ex, LS_BIND_CONTROL, LS_CONTROLS, control);
     return control[LS_CONTROL_APPLY] == 1 ? ls_ok() : ls_error(LS_INVALID, "the step was not applied");
 }
 

@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "eval/eval.h"
 #include "graph/graph.h"
+#include "support/tensors.h"
 
 /* --- drawing ------------------------------------------------------------------------------------------------------ */
 
@@ -193,13 +194,14 @@ static ls_status pass_by_pass(ls_rank *rank, void *context) {
     const int64_t S = LS_COUNT(w->ids), vocabulary = ls_model_describe(w->trained->model).V;
     int32_t positions[LS_COUNT(w->ids)];
     for (int64_t i = 0; i < S; i++) positions[i] = (int32_t)i;
-    ls_executor_scatter(rank->executor, ls_image_find(rank->image, "positions"), positions);
+    LS_TRY(ls_executor_scatter(rank->executor, ls_image_find(rank->image, "positions"), positions));
     for (int64_t n = S - TOKENS; n < S; n++) {
-        ls_executor_scatter(rank->executor, ls_image_find(rank->image, "tokens"), w->ids);
+        LS_TRY(ls_executor_scatter(rank->executor, ls_image_find(rank->image, "tokens"), w->ids));
         LS_TRY(ls_executor_run(rank->executor, ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_MICRO)));
-        const float *logits = (const float *)ls_executor_tensor(rank->executor, w->logits) + (n - 1) * vocabulary;
+        float *all = copy_of_tensor(rank->executor, w->logits), *logits = all + (n - 1) * vocabulary;
         for (int v = 0; v < vocabulary; v++)
             if (logits[v] > logits[w->ids[n]]) w->ids[n] = v;
+        free(all);
     }
     return ls_ok();
 }

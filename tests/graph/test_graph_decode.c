@@ -16,6 +16,7 @@
 #include "run/run.h"
 #include "support/scratch.h"
 #include "support/spread.h"
+#include "support/tensors.h"
 
 #include <math.h>
 
@@ -83,15 +84,18 @@ typedef struct play {
 /* By name and place, so that a parameter is the same in both graphs. */
 static void fill_parameters(ls_executor *executor) {
     const ls_image *image = ls_executor_image(executor);
-    double *flat = ls_executor_tensor(executor, LS_BIND_PARAMETERS);
+    double *flat = copy_of_tensor(executor, LS_BIND_PARAMETERS);
     for (int i = 0; i < image->n_flats; i++)
         for (int64_t e = 0; e < image->flats[i].count; e++)
             flat[image->flats[i].start + e] = 0.4 * ls_rng_normal(5, ls_rng_stream(image->flats[i].name), (uint64_t)e);
+    write_tensor(executor, LS_BIND_PARAMETERS, image->flat_elements, flat);
+    free(flat);
 }
 
 static void put_number(ls_executor *executor, const char *name, int value) {
-    int32_t *to = ls_executor_tensor(executor, name);
-    if (to != NULL) *to = value; /* learned positions need no table of rotations, nor the other way round */
+    const int32_t number = value;
+    /* Learned positions need no table of rotations, nor the other way round. */
+    if (ls_image_find(ls_executor_image(executor), name) != NULL) write_tensor(executor, name, 1, &number);
 }
 
 static void put_spans(const play *p, ls_executor *executor, int place) {
@@ -99,18 +103,21 @@ static void put_spans(const play *p, ls_executor *executor, int place) {
         char name[40];
         snprintf(name, sizeof name, LS_NEXT "spans.%d", m);
         const int32_t position = place;
-        ls_mask_table(&p->decoding->mask[m], p->S, &position, 1, ls_executor_tensor(executor, name));
+        ls_span spans[LS_MASK_SPANS];
+        ls_mask_table(&p->decoding->mask[m], p->S, &position, 1, spans);
+        write_tensor(executor, name, 2 * ls_mask_width(&p->decoding->mask[m]), spans);
     }
 }
 
 static ls_status decode_all(play *p, ls_executor *executor, int rank) {
-    const double *logits = ls_executor_tensor(executor, p->logits);
+    double logits[MOST_V];
     for (int place = p->prompt - 1; place < p->S; place++) {
         put_number(executor, LS_NEXT "tokens", p->tokens[place]);
         put_number(executor, LS_NEXT "positions", place);
         put_number(executor, LS_NEXT_PLACE, place);
         put_spans(p, executor, place);
         LS_TRY(ls_executor_run(executor, ls_program_find(ls_executor_image(executor), LS_PROGRAM_DECODE)));
+        read_tensor(executor, p->logits, p->V, logits);
         for (int v = 0; v < p->V; v++) {
             const double off = fabs(logits[v] - p->expected[place * p->V + v]);
             if (!(off <= p->worst[rank])) p->worst[rank] = off; /* no number is never small */
@@ -127,15 +134,15 @@ static ls_status run_image(play *p, const ls_image *image, ls_comm *comm) {
     int32_t row[MOST_S] = {0};
     const int known = p->decoding != NULL ? p->prompt - 1 : p->S;
     memcpy(row, p->tokens, sizeof *row * (size_t)known); /* behind the prompt there is anything */
-    ls_executor_scatter(executor, ls_image_find(image, "tokens"), row);
+    LS_TRY(ls_executor_scatter(executor, ls_image_find(image, "tokens"), row));
     for (int i = 0; i < p->S; i++) row[i] = i;
     const ls_binding *positions = ls_image_find(image, "positions");
-    if (positions != NULL) ls_executor_scatter(executor, positions, row);
+    if (positions != NULL) LS_TRY(ls_executor_scatter(executor, positions, row));
     ls_status status = ls_executor_run(executor, 0);
     if (status.code == LS_OK && p->decoding != NULL)
         status = decode_all(p, executor, ls_comm_rank(comm));
     else if (status.code == LS_OK)
-        ls_executor_gather(executor, ls_image_find(image, p->logits), p->expected);
+        status = ls_executor_gather(executor, ls_image_find(image, p->logits), p->expected);
     ls_executor_destroy(executor);
     return status;
 }

@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "support/scratch.h"
 #include "support/spread.h"
+#include "support/tensors.h"
 
 #include <math.h>
 
@@ -64,7 +65,7 @@ static ls_status read_parameters(ls_comm *comm, void *context) {
     ls_weights_close(&source);
     f->n = image->flat_elements;
     f->parameters = calloc((size_t)f->n, sizeof(double));
-    memcpy(f->parameters, ls_executor_tensor(executor, LS_BIND_PARAMETERS), sizeof(double) * (size_t)f->n);
+    read_tensor(executor, LS_BIND_PARAMETERS, f->n, f->parameters);
     for (int i = 0; i < image->n_flats; i++)
         for (int64_t e = 0; image->flats[i].shape.ndim == 1 && e < image->flats[i].count; e++)
             f->parameters[image->flats[i].start + e] += 0.1 * ls_rng_normal(1, (uint64_t)i, (uint64_t)e);

@@ -8,6 +8,7 @@
 
 #include "format/format.h"
 #include "support/scratch.h"
+#include "support/tensors.h"
 #include "support/weight_files.h"
 
 #include <math.h>
@@ -18,14 +19,14 @@ static void test_random_any_mesh(void **state) {
     place one;
     open_place(state, LS_F64, 1, 0, &one);
     assert_ok(fill_own(&one, 42, false));
-    const double *wide = ls_executor_tensor(one.executor, LS_BIND_PARAMETERS);
+    double *wide = copy_of_tensor(one.executor, LS_BIND_PARAMETERS);
     for (size_t c = 0; c < 3 * LS_COUNT(types); c++) {
         place p;
         const ls_dtype T = types[c / 3];
         open_place(state, T, 3, (int)(c % 3), &p);
         assert_ok(fill_own(&p, 42, false));
         const ls_image *image = p.image;
-        const void *narrow = ls_executor_tensor(p.executor, LS_BIND_PARAMETERS);
+        void *narrow = copy_of_tensor(p.executor, LS_BIND_PARAMETERS);
         for (int f = 0; f < image->n_flats; f++) {
             const int64_t moved = one.image->flats[f].start - image->flats[f].start;
             for (int64_t i = image->flats[f].start; i < image->flats[f].start + image->flats[f].count; i++) {
@@ -36,19 +37,23 @@ static void test_random_any_mesh(void **state) {
         for (int k = 0; k < image->n_pieces; k++) {
             const ls_flat_piece piece = ls_image_piece(image, k, (int)(c % 3));
             const ls_operand master = ls_image_master(image, &piece);
+            void *masters = copy_of_operand(p.executor, &master);
             for (int f = 0; f < image->n_flats; f++) {
                 const ls_flat_piece part = ls_piece_within(&piece, image->flats[f].start, image->flats[f].count);
                 const int64_t behind = part.start - piece.start;
                 const int64_t moved = one.image->flats[f].start - image->flats[f].start;
                 for (int64_t i = 0; i < part.count; i++)
-                    assert_true(element(ls_executor_address(p.executor, &master), image->accumulator, behind + i) ==
+                    assert_true(element(masters, image->accumulator, behind + i) ==
                                 to_type(wide[part.start + moved + i], image->accumulator));
                 owned += part.count;
             }
+            free(masters);
         }
         assert_true(owned > 0);
+        free(narrow);
         close_place(&p);
     }
+    free(wide);
     close_place(&one);
 }
 
@@ -58,7 +63,8 @@ static void test_random_distribution(void **state) {
     open_place(state, LS_F64, 1, 0, &p);
     assert_ok(fill_own(&p, 1, false));
     const ls_flat *flat = find_flat(p.image, "model.layers.0.mlp.up_proj.weight");
-    const double *x = (const double *)ls_executor_tensor(p.executor, LS_BIND_PARAMETERS) + flat->start;
+    const ls_operand at = ls_image_elements(p.image, LS_BIND_PARAMETERS, flat->start, flat->count);
+    double *x = copy_of_operand(p.executor, &at);
     ls_weight_source source;
     assert_ok(ls_model_weights(p.model, p.image, 1, &source));
     /* Far behind the parameter's end the same stream goes on: enough numbers for a tight bound. */
@@ -87,7 +93,10 @@ static void test_random_distribution(void **state) {
     assert_true(parameter(&p, "model.layers.1.mlp.up_proj.weight", 0) != x[0]);
     const double before = x[0];
     assert_ok(fill_own(&p, 2, false));
+    free(x);
+    x = copy_of_operand(p.executor, &at);
     assert_true(x[0] != before);
+    free(x);
     free(many);
     ls_weights_close(&source);
     close_place(&p);

@@ -19,6 +19,7 @@
 #include "model/model.h"
 #include "session/session.h"
 #include "support/scratch.h"
+#include "support/tensors.h"
 
 #include <math.h>
 
@@ -128,13 +129,14 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     ls_weights_close(&source);
     LS_TRY(status);
     LS_TRY(give_batch(r, rank));
-    *(float *)ls_executor_tensor(rank->executor, LS_BIND_SCALE) = (float)(1.0 / (double)tokens_of_all());
+    const float scale = (float)(1.0 / (double)tokens_of_all());
+    write_tensor(rank->executor, LS_BIND_SCALE, 1, &scale);
     LS_TRY(ls_executor_run(rank->executor, ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_STEP)));
-    ls_executor_gather(rank->executor, ls_image_find(rank->image, LS_SCORE_LOSSES), r->losses);
-    const float *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
+    LS_TRY(ls_executor_gather(rank->executor, ls_image_find(rank->image, LS_SCORE_LOSSES), r->losses));
     for (int p = 0; p < rank->image->n_pieces; p++) {
         const ls_flat_piece piece = ls_image_piece(rank->image, p, rank->rank);
-        memcpy(r->gradients + piece.start, shard + piece.at, sizeof *shard * (size_t)piece.count);
+        const ls_operand from = ls_image_elements(rank->image, LS_BIND_SHARD, piece.at, piece.count);
+        LS_TRY(ls_executor_read(rank->executor, &from, r->gradients + piece.start));
     }
     return ls_comm_barrier(rank->comm);
 }

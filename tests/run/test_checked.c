@@ -52,7 +52,7 @@ static ls_status run(ls_comm *comm, void *context) {
     for (int i = 0; i < N; i++) data[i] = 0.25 * (i % 7);
     for (int i = 0; i < 3; i++) {
         data[0] = i == 0 ? f->q : 0;
-        ls_executor_scatter(executor, ls_image_find(image, (const char *[]){"q", "k", "v"}[i]), data);
+        LS_TRY(ls_executor_scatter(executor, ls_image_find(image, (const char *[]){"q", "k", "v"}[i]), data));
     }
     const int program = ls_program_find(image, LS_PROGRAM_EVALUATE);
     LS_TRY(ls_executor_run_checked(executor, program, &f->bad));

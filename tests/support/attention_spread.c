@@ -104,24 +104,31 @@ typedef struct shared_run {
 } shared_run;
 
 /* All buffers except the tables, which were filled when the executor was made. */
-static void poison(const ls_executor *executor) {
+static ls_status poison(ls_executor *executor) {
     const ls_image *image = ls_executor_image(executor);
     for (int b = 0; b < image->n_buffers; b++) {
-        const ls_operand all = {.buffer = b};
-        if (image->buffers[b].kind != LS_BUFFER_TABLE && image->buffers[b].bytes > 0)
-            memset(ls_executor_address(executor, &all), 0xff, image->buffers[b].bytes);
+        const int64_t words = (int64_t)(image->buffers[b].bytes / sizeof(int32_t));
+        const ls_operand all = ls_operand_dense(b, 0, LS_I32, 1, &words);
+        if (image->buffers[b].kind == LS_BUFFER_TABLE || words == 0) continue;
+        void *bytes = malloc(image->buffers[b].bytes);
+        memset(bytes, 0xff, image->buffers[b].bytes);
+        const ls_status status = ls_executor_write(executor, &all, bytes);
+        free(bytes);
+        LS_TRY(status);
     }
+    return ls_ok();
 }
 
 static ls_status run_once(const shared_run *shared, ls_comm *comm, ls_executor *executor, void *const out[]) {
     const ls_image *image = ls_executor_image(executor);
     LS_TRY(ls_comm_barrier(comm)); /* a run must not read what the run before left here */
-    poison(executor);
+    LS_TRY(poison(executor));
     for (int i = 0; i < PLAIN_INPUTS; i++)
-        ls_executor_scatter(executor, ls_image_find(image, in_name[i]), shared->in[i]);
-    if (shared->sink != NULL) ls_executor_scatter(executor, ls_image_find(image, "sink"), shared->sink);
+        LS_TRY(ls_executor_scatter(executor, ls_image_find(image, in_name[i]), shared->in[i]));
+    if (shared->sink != NULL) LS_TRY(ls_executor_scatter(executor, ls_image_find(image, "sink"), shared->sink));
     LS_TRY(ls_executor_run(executor, ls_program_find(ls_executor_image(executor), LS_PROGRAM_MICRO)));
-    for (int i = 0; i < PLAIN_OUTPUTS; i++) ls_executor_gather(executor, ls_image_find(image, out_name[i]), out[i]);
+    for (int i = 0; i < PLAIN_OUTPUTS; i++)
+        LS_TRY(ls_executor_gather(executor, ls_image_find(image, out_name[i]), out[i]));
     return ls_ok();
 }
 

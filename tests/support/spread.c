@@ -5,13 +5,15 @@
 #include <string.h>
 
 /* Copies this rank's part of the summed gradient to its place in the whole. */
-static void copy_shard(const ls_image *image, int rank, const void *shard, void *gradient) {
+static ls_status copy_shard(const ls_executor *executor, void *gradient) {
+    const ls_image *image = ls_executor_image(executor);
     const size_t bytes = ls_dtype_bytes(image->accumulator);
     for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_piece(image, p, rank);
-        memcpy((char *)gradient + bytes * (size_t)piece.start, (const char *)shard + bytes * (size_t)piece.at,
-               bytes * (size_t)piece.count);
+        const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(executor));
+        const ls_operand from = ls_image_elements(image, LS_BIND_SHARD, piece.at, piece.count);
+        LS_TRY(ls_executor_read(executor, &from, (char *)gradient + bytes * (size_t)piece.start));
     }
+    return ls_ok();
 }
 
 static int micro_batches(const spread_job *job) { return job->micro > 0 ? job->micro : 1; }
@@ -26,9 +28,9 @@ static ls_status gather(shared_job *shared, const ls_executor *executor, const s
     const ls_binding *binding = ls_image_find(ls_executor_image(executor), out->name);
     if (binding == NULL) return ls_error(LS_INVALID, "no binding \"%s\"", out->name);
     pthread_mutex_lock(&shared->results);
-    ls_executor_gather(executor, binding, out->data);
+    const ls_status status = ls_executor_gather(executor, binding, out->data);
     pthread_mutex_unlock(&shared->results);
-    return ls_ok();
+    return status;
 }
 
 static ls_status rank_main(ls_comm *comm, void *context) {
@@ -43,15 +45,14 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     for (int i = 0; i < job->n_in; i++) {
         const ls_binding *binding = ls_image_find(image, job->in[i].name);
         if (binding == NULL) return ls_error(LS_INVALID, "no binding \"%s\"", job->in[i].name);
-        ls_executor_scatter(executor, binding, job->in[i].data);
+        LS_TRY(ls_executor_scatter(executor, binding, job->in[i].data));
     }
     const int micro = ls_program_find(image, LS_PROGRAM_MICRO), step = ls_program_find(image, LS_PROGRAM_STEP);
     ls_status status = ls_ok();
     for (int i = 0, n = micro_batches(job); i < n && status.code == LS_OK; i++)
         status = ls_executor_run(executor, job->update && i + 1 == n ? step : micro);
     for (int i = 0; i < job->n_out && status.code == LS_OK; i++) status = gather(shared, executor, &job->out[i]);
-    if (job->gradient != NULL && status.code == LS_OK)
-        copy_shard(image, target.rank, ls_executor_tensor(executor, LS_BIND_SHARD), job->gradient);
+    if (job->gradient != NULL && status.code == LS_OK) status = copy_shard(executor, job->gradient);
     ls_executor_destroy(executor);
     ls_image_destroy(image);
     return status;

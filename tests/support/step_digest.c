@@ -23,57 +23,86 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
     return hash;
 }
 
-/* Tokens, labels and positions by global index; parameters at random; everything else as the trainer sets it. */
-static void set_inputs(ls_executor *ex) {
+/* Random parameters. */
+static ls_status set_parameters(ls_executor *ex, const ls_binding *binding) {
+    const int64_t n = ls_shape_elements(&binding->shape);
+    float *data = malloc(sizeof *data * (size_t)n);
+    for (int64_t k = 0; k < n; k++) data[k] = 0.3f * (float)ls_rng_normal(1, 1, (uint64_t)k);
+    const ls_status status = ls_executor_write(ex, &binding->operand, data);
+    free(data);
+    return status;
+}
+
+/* Tokens, labels and positions by global index. */
+static ls_status set_ids(ls_executor *ex, const ls_binding *binding) {
+    const int64_t n = ls_shape_elements(&binding->shape);
+    int32_t *global = malloc(sizeof *global * (size_t)n);
+    const bool positions = strcmp(binding->name, "positions") == 0;
+    for (int64_t k = 0; k < n; k++)
+        global[k] = (int32_t)(positions ? k % ls_executor_image(ex)->layout.S : (k * 5 + 3) % 32);
+    const ls_status status = ls_executor_scatter(ex, binding, global);
+    free(global);
+    return status;
+}
+
+/* Ids and parameters; everything else as the trainer sets it. */
+static ls_status set_inputs(ls_executor *ex) {
     const ls_image *image = ls_executor_image(ex);
     for (int i = 0; i < image->n_bindings; i++) {
         const ls_binding *binding = &image->bindings[i];
-        const int64_t n = ls_shape_elements(&binding->shape);
         if (strcmp(binding->name, LS_BIND_GROUPS) == 0) continue; /* which settings hold where: a constant table */
-        if (binding->operand.view.dtype == LS_I32) {
-            int32_t *global = malloc(sizeof *global * (size_t)n);
-            const bool positions = strcmp(binding->name, "positions") == 0;
-            for (int64_t k = 0; k < n; k++) global[k] = (int32_t)(positions ? k % image->layout.S : (k * 5 + 3) % 32);
-            ls_executor_scatter(ex, binding, global);
-            free(global);
-        } else if (strcmp(binding->name, LS_BIND_PARAMETERS) == 0) {
-            float *data = ls_executor_tensor(ex, binding->name);
-            for (int64_t k = 0; k < n; k++) data[k] = 0.3f * (float)ls_rng_normal(1, 1, (uint64_t)k);
-        } else if (strcmp(binding->name, LS_BIND_SCALE) == 0) {
-            *(float *)ls_executor_tensor(ex, binding->name) = 1.0f;
-        } else if (strcmp(binding->name, LS_BIND_HYPER) == 0) {
-            const double hyper[LS_HYPERS] = {0.01, 1, 1, 0.9, 0.95};
-            memcpy(ls_executor_tensor(ex, binding->name), hyper, sizeof hyper);
-        }
+        const float one = 1.0f;
+        const double hyper[LS_HYPERS] = {0.01, 1, 1, 0.9, 0.95};
+        if (binding->operand.view.dtype == LS_I32)
+            LS_TRY(set_ids(ex, binding));
+        else if (strcmp(binding->name, LS_BIND_PARAMETERS) == 0)
+            LS_TRY(set_parameters(ex, binding));
+        else if (strcmp(binding->name, LS_BIND_SCALE) == 0)
+            LS_TRY(ls_executor_write(ex, &binding->operand, &one));
+        else if (strcmp(binding->name, LS_BIND_HYPER) == 0)
+            LS_TRY(ls_executor_write(ex, &binding->operand, hyper));
     }
+    return ls_ok();
 }
 
-static uint64_t hash_bindings(const ls_executor *ex) {
+static ls_status hash_bindings(const ls_executor *ex, uint64_t *hash) {
     const ls_image *image = ls_executor_image(ex);
-    uint64_t hash = 0xcbf29ce484222325u;
+    *hash = 0xcbf29ce484222325u;
     for (int i = 0; i < image->n_bindings; i++) {
         const ls_view *v = &image->bindings[i].operand.view;
         const size_t bytes = (size_t)ls_view_elements(v) * ls_dtype_bytes(v->dtype);
-        hash = mix(hash, ls_executor_address(ex, &image->bindings[i].operand), bytes);
+        void *copy = malloc(bytes + 1);
+        const ls_status status = ls_executor_read(ex, &image->bindings[i].operand, copy);
+        if (status.code == LS_OK) *hash = mix(*hash, copy, bytes);
+        free(copy);
+        LS_TRY(status);
     }
-    return hash;
+    return ls_ok();
+}
+
+static ls_status run_walk(const image_set *set, ls_comm *comm, ls_executor *ex, uint64_t *digest) {
+    LS_TRY(set_inputs(ex));
+    LS_TRY(ls_comm_barrier(comm));
+    ls_arena *arena = ls_arena_create();
+    int *walk;
+    ls_status status = ls_ok();
+    const int n = ls_phase_walk(set->image[0], arena, &walk);
+    for (int i = 0; i < n && status.code == LS_OK; i++) status = ls_executor_run(ex, walk[i]);
+    ls_arena_destroy(arena);
+    LS_TRY(status);
+    double result[LS_TOTALS];
+    LS_TRY(ls_executor_read(ex, &ls_image_find(ls_executor_image(ex), LS_BIND_RESULT)->operand, result));
+    if (!(result[LS_TOTAL_LOSS] > 0 && isfinite(result[LS_TOTAL_LOSS])))
+        return ls_error(LS_INVALID, "the loss is %g; expected a number", result[LS_TOTAL_LOSS]);
+    return hash_bindings(ex, digest);
 }
 
 static ls_status rank_main(ls_comm *comm, void *context) {
     shared_run *run = context;
+    const int rank = ls_comm_rank(comm);
     ls_executor *ex;
-    LS_TRY(ls_executor_create(run->set->image[ls_comm_rank(comm)], comm, &ex));
-    set_inputs(ex);
-    ls_status status = ls_comm_barrier(comm);
-    ls_arena *arena = ls_arena_create();
-    int *walk;
-    const int n = ls_phase_walk(run->set->image[0], arena, &walk);
-    for (int i = 0; i < n && status.code == LS_OK; i++) status = ls_executor_run(ex, walk[i]);
-    ls_arena_destroy(arena);
-    const double *result = ls_executor_tensor(ex, LS_BIND_RESULT);
-    if (status.code == LS_OK && !(result[LS_TOTAL_LOSS] > 0 && isfinite(result[LS_TOTAL_LOSS])))
-        status = ls_error(LS_INVALID, "the loss is %g; expected a number", result[LS_TOTAL_LOSS]);
-    run->digest[ls_comm_rank(comm)] = hash_bindings(ex);
+    LS_TRY(ls_executor_create(run->set->image[rank], comm, &ex));
+    const ls_status status = run_walk(run->set, comm, ex, &run->digest[rank]);
     ls_executor_destroy(ex);
     return status;
 }
@@ -87,6 +116,8 @@ ls_status step_digest(const image_set *set, const char *transport, uint64_t *dig
     if (status.code == LS_OK) *digest = mix(0, run.digest, sizeof run.digest);
     return status;
 }
+
+/* --- settings that change nothing --------------------------------------------------------------------------------- */
 
 typedef struct digest_case {
     int dp, ring, ulysses;
@@ -149,31 +180,71 @@ void hosts_change_nothing(void) {
     }
 }
 
+/* Of each case first the programs that put, then those that read in place. */
+enum { PROGRAMS = 2 * (int)LS_COUNT(cases) };
+
+static image_set images_of_program(int i) {
+    const digest_case *c = &cases[i / 2];
+    return images_of_case(c, i % 2 == 1 ? c->reads : READS_NOTHING);
+}
+
+/* The digest over a transport and on a device must be that of the plain ones. NULL: the plain one. */
+static void check_same(const image_set *set, int i, uint64_t plain, const char *transport, const char *device) {
+    const digest_case *c = &cases[i / 2];
+    uint64_t digest;
+    if (device != NULL) setenv("LONGSPAN_DEVICE", device, 1);
+    const ls_status status = step_digest(set, transport, &digest);
+    if (device != NULL) unsetenv("LONGSPAN_DEVICE");
+    const char *how = i % 2 == 0 ? "" : " in place";
+    if (status.code != LS_OK)
+        fail_msg("%s %dx%dx%d%s, %s: %s", c->strategy, c->dp, c->ring, c->ulysses, how,
+                 device != NULL ? device : transport, status.text);
+    if (digest != plain)
+        fail_msg("%s %dx%dx%d%s: other bits under %s", c->strategy, c->dp, c->ring, c->ulysses, how,
+                 device != NULL ? device : transport);
+}
+
+/* The digest of a case; one that reads in place has the bits of the one that puts, which is the case before it. */
+static uint64_t plain_digest(const image_set *set, int i, uint64_t put) {
+    const digest_case *c = &cases[i / 2];
+    uint64_t plain;
+    const ls_status status = step_digest(set, NULL, &plain);
+    if (status.code != LS_OK) fail_msg("%s: %s", c->strategy, status.text);
+    if (i % 2 == 1 && plain != put)
+        fail_msg("%s %dx%dx%d: other bits when read in place", c->strategy, c->dp, c->ring, c->ulysses);
+    return plain;
+}
+
 void chaos_changes_nothing(int first_seed, int seeds) {
-    const int n = 2 * (int)LS_COUNT(cases);
     int same = 0;
-    uint64_t plain = 0, put = 0;
-    for (int i = 0; i < n; i++) { /* of each case first the programs that put, then those that read in place */
-        const digest_case *c = &cases[i / 2];
-        image_set set = images_of_case(c, i % 2 == 1 ? c->reads : READS_NOTHING);
-        ls_status status = step_digest(&set, NULL, &plain);
-        if (i % 2 == 0) put = plain;
-        if (status.code == LS_OK && plain != put)
-            fail_msg("%s %dx%dx%d: other bits when read in place", c->strategy, c->dp, c->ring, c->ulysses);
-        for (int seed = first_seed + i; seed < first_seed + seeds && status.code == LS_OK; seed += n) {
+    uint64_t plain = 0;
+    for (int i = 0; i < PROGRAMS; i++) {
+        image_set set = images_of_program(i);
+        plain = plain_digest(&set, i, plain);
+        for (int seed = first_seed + i; seed < first_seed + seeds; seed += PROGRAMS, same++) {
             char name[32];
             snprintf(name, sizeof name, "chaos:%d", seed);
-            uint64_t digest;
-            status = step_digest(&set, name, &digest);
-            if (status.code != LS_OK) break;
-            if (digest != plain)
-                fail_msg("%s %dx%dx%d%s: other bits under %s", c->strategy, c->dp, c->ring, c->ulysses,
-                         i % 2 == 0 ? "" : " in place", name);
-            same++;
+            check_same(&set, i, plain, name, NULL);
         }
-        if (status.code != LS_OK) fail_msg("%s: %s", c->strategy, status.text);
         free_images(&set);
     }
     print_message("%d of %d chaos seeds: the same bits as without\n", same, seeds);
     assert_int_equal(same, seeds);
+}
+
+void delayed_changes_nothing(int first_seed, int seeds, bool chaos) {
+    int same = 0;
+    uint64_t plain = 0;
+    for (int i = 0; i < PROGRAMS; i++) {
+        image_set set = images_of_program(i);
+        plain = plain_digest(&set, i, plain);
+        for (int s = 0; s < 2 * seeds; s++, same++) {
+            char device[64], transport[32];
+            snprintf(device, sizeof device, "delayed:%d%s", first_seed + s / 2, s % 2 == 0 ? "" : ":awaited");
+            snprintf(transport, sizeof transport, "chaos:%d", first_seed + s + i);
+            check_same(&set, i, plain, chaos ? transport : NULL, device);
+        }
+        free_images(&set);
+    }
+    print_message("%d runs on delayed devices: the same bits as on cpu\n", same);
 }

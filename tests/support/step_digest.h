@@ -14,6 +14,10 @@ ls_status step_digest(const image_set *set, const char *transport, uint64_t *dig
  * from that of the plain transport. Prints how many were equal.
  */
 void chaos_changes_nothing(int first_seed, int seeds);
+/*
+ * The same on the device delayed: `seeds` seeds for each program, with holds and without. chaos: over that transport.
+ */
+void delayed_changes_nothing(int first_seed, int seeds, bool chaos);
 
 /* Like it, for ranks on several pretended hosts, whose pairs use several transports. */
 void hosts_change_nothing(void);

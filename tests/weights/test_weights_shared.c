@@ -10,6 +10,7 @@
 #include "support/train.h"
 
 #include "model/model.h"
+#include "support/tensors.h"
 #include "weights/weights.h"
 
 enum { MOST_RANKS = 5 };
@@ -51,14 +52,15 @@ static ls_status compare(const ls_rank *rank, ls_weight_source *source) {
         if (binding == NULL) continue;
         const ls_view *view = &binding->operand.view;
         bytes[i] = ls_dtype_bytes(view->dtype) * (size_t)ls_view_elements(view);
-        copy[i] = malloc(bytes[i]);
-        memcpy(copy[i], ls_executor_tensor(rank->executor, names[i]), bytes[i]);
-        memset(ls_executor_tensor(rank->executor, names[i]), 0, bytes[i]);
+        copy[i] = copy_of_operand(rank->executor, &binding->operand);
+        LS_TRY(ls_executor_clear(rank->executor, &binding->operand));
     }
     ls_status status = ls_weights_fill(rank->executor, source);
     for (size_t i = 0; i < LS_COUNT(names); i++) {
-        if (copy[i] != NULL && memcmp(copy[i], ls_executor_tensor(rank->executor, names[i]), bytes[i]) != 0)
-            status = ls_error(LS_INVALID, "%s differs", names[i]);
+        if (copy[i] == NULL) continue;
+        char *alone = copy_of_tensor(rank->executor, names[i]);
+        if (memcmp(copy[i], alone, bytes[i]) != 0) status = ls_error(LS_INVALID, "%s differs", names[i]);
+        free(alone);
         free(copy[i]);
     }
     return status;

@@ -25,9 +25,9 @@ double *ls_bench_step_predicted(const ls_bench_step *b, int rank) {
     return b->predicted + (size_t)rank * (size_t)b->instrs;
 }
 
-static void scatter(const ls_rank *rank, const char *name, const ls_array *array) {
+static ls_status scatter(const ls_rank *rank, const char *name, const ls_array *array) {
     const ls_binding *binding = ls_image_find(rank->image, name);
-    if (binding != NULL) ls_executor_scatter(rank->executor, binding, array->data);
+    return binding != NULL ? ls_executor_scatter(rank->executor, binding, array->data) : ls_ok();
 }
 
 /* A number in [-1, 1) that depends on the index of an element only, so that all ranks have the same. */
@@ -50,9 +50,9 @@ static ls_status set_up(const ls_bench_step *b, const ls_rank *rank) {
     double deviation = ls_model_describe(b->model).initializer_range;
     const ls_weight_source source = {.read = read_weights, .context = &deviation};
     LS_TRY(ls_weights_fill_shared(rank->executor, rank->comm, &source, NULL));
-    scatter(rank, "tokens", &b->tokens);
-    scatter(rank, "labels", &b->labels);
-    scatter(rank, "positions", &b->positions);
+    LS_TRY(scatter(rank, "tokens", &b->tokens));
+    LS_TRY(scatter(rank, "labels", &b->labels));
+    LS_TRY(scatter(rank, "positions", &b->positions));
     return ls_executor_record(rank->executor, 4 * ls_trace_spans(rank->image, rank->step, 1));
 }
 
@@ -79,7 +79,8 @@ static ls_status run_step(const ls_bench_step *b, const ls_rank *rank, int run) 
     LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){.count = 1}));
     const ls_run_times after = ls_executor_times(rank->executor);
     mine->peak = ls_max(mine->peak, ls_resident_bytes(rank).bytes);
-    const ls_step_sums sums = ls_rank_read_step(rank);
+    ls_step_sums sums;
+    LS_TRY(ls_rank_read_step(rank, &sums));
     mine->loss = sums.loss / (double)b->tokens.count;
     if (!sums.applied)
         return ls_error(LS_INVALID, "step %d: loss %g or its gradient is not finite", run + 1, mine->loss);
@@ -100,7 +101,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     mine->touched = ls_executor_touched(rank->executor);
     LS_TRY(set_up(b, rank));
     mine->ready = ls_seconds();
-    mine->huge = ls_resident_huge(rank);
+    mine->huge = ls_executor_huge(rank->executor);
     for (int run = 0; run <= b->rounds; run++) LS_TRY(run_step(b, rank, run));
     const size_t bytes = sizeof *b->seconds * (size_t)b->rounds * (size_t)b->instrs;
     LS_TRY(ls_comm_gather_home(rank->comm, mine, sizeof *mine, b->times, sizeof *mine));

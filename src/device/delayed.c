@@ -1,0 +1,437 @@
+/*
+ * The device delayed, for tests: "delayed:SEED[:awaited][:CALL=N]". Each queue has a thread, which executes what is
+ * launched there after a random time, with threads of its own. What is right on it does not rely on a launch having
+ * been executed when the call returns.
+ *
+ *   - Memory that it allocates is mapped twice. At `base` nobody can access it unless a launch is being executed; the
+ *     host's copies and transports use the other mapping. A pointer into an arena that the host kept ends the process.
+ *     A heap that others access too cannot be closed so.
+ *   - Launches that access the same bytes, and of which neither comes after the other, are an error (judge.c).
+ *   - awaited: it has no holds, as a device on whose queues a transport cannot order.
+ *   - CALL=N: the N-th call of that kind fails, or the N-th execution of a launch (kind_names has the kinds).
+ */
+#include "device/device_impl.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* One of DELAYED launches waits, for at most this time. */
+enum { DELAYED = 4, MOST_DELAY_MICROSECONDS = 200 };
+
+/* What can fail. */
+typedef enum call_kind {
+    CALL_ALLOCATE,
+    CALL_ADOPT,
+    CALL_READ,
+    CALL_WRITE,
+    CALL_CLEAR,
+    CALL_LAUNCH,
+    CALL_HOLD,
+    CALL_RELEASE,
+    CALL_HAPPENED,
+    CALL_AWAIT,
+    CALL_JOIN,
+    CALL_EXECUTE,
+    CALL_KINDS
+} call_kind;
+static const char *const kind_names[CALL_KINDS] = {"allocate", "adopt",   "read",     "write", "clear", "launch",
+                                                   "hold",     "release", "happened", "await", "join",  "execute"};
+
+typedef struct operation operation;
+struct operation {
+    operation *next;
+    uint64_t number;
+    ls_event *after;
+    int n_after;
+    void (*run)(void *context, ls_pool *pool); /* NULL: a hold */
+    void *context;
+};
+
+typedef struct delayed delayed;
+
+typedef struct queue {
+    delayed *d;
+    int index;
+    bool started;
+    pthread_t thread;
+    ls_pool *pool;
+    operation *first, **end;               /* launched and not executed, in order */
+    uint64_t launched, executed, released; /* numbers */
+    uint64_t draws;                        /* random numbers so far */
+} queue;
+
+/* All of it is protected by the lock. */
+struct delayed {
+    ls_device *device;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t seed;
+    call_kind failing_kind;
+    long calls, failing; /* of that kind: so far; and the one that fails, 0: none */
+    ls_status failed;    /* the first failure; then nothing is executed any more */
+    bool closing;
+    int running; /* launches that are being executed */
+    ls_judge *judge;
+    queue *queues;
+};
+
+static void lock(delayed *d) { pthread_mutex_lock(&d->lock); }
+static void unlock(delayed *d) { pthread_mutex_unlock(&d->lock); }
+
+/* Counts a call. The failure that the settings ask for, or an earlier one. */
+static ls_status count_call(delayed *d, call_kind kind) {
+    if (d->failed.code == LS_OK && kind == d->failing_kind && ++d->calls == d->failing)
+        d->failed =
+            ls_error(LS_IO, "device delayed: %s number %ld fails, as its settings say", kind_names[kind], d->calls);
+    return d->failed;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+static ls_status map_both(int file, ls_device_arena *arena) {
+    if (ftruncate(file, (off_t)arena->bytes) != 0)
+        return ls_error(LS_NO_MEMORY, "an arena of %zu bytes cannot be made: %s", arena->bytes, strerror(errno));
+    void *base = mmap(NULL, arena->bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    void *source = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    arena->base = base == MAP_FAILED ? NULL : base;
+    arena->source = source == MAP_FAILED ? NULL : source;
+    if (arena->base != NULL && arena->source != NULL) return ls_ok();
+    ls_memory_unmap(arena->base, arena->bytes);
+    ls_memory_unmap(arena->source, arena->bytes);
+    return ls_error(LS_NO_MEMORY, "an arena of %zu bytes cannot be mapped: %s", arena->bytes, strerror(errno));
+}
+
+static ls_status allocate(ls_device *device, ls_device_arena *arena) {
+    LS_TRY(count_call(device->state, CALL_ALLOCATE));
+    if (arena->bytes == 0) return ls_ok();
+    const int file = memfd_create("longspan", MFD_CLOEXEC);
+    if (file < 0) return ls_error(LS_NO_MEMORY, "no file in memory can be made: %s", strerror(errno));
+    const ls_status status = map_both(file, arena);
+    close(file);
+    return status;
+}
+
+static ls_status adopt(ls_device *device, ls_device_arena *arena) {
+    (void)arena;
+    return count_call(device->state, CALL_ADOPT);
+}
+
+static void free_arena(ls_device *device, ls_device_arena *arena) {
+    (void)device;
+    ls_memory_unmap(arena->base, arena->bytes);
+    ls_memory_unmap(arena->source, arena->bytes);
+}
+
+/* Opens or closes the memory at `base` of all arenas. */
+static void protect(const delayed *d, int protection) {
+    for (int i = 0; i < d->device->n_arenas; i++) {
+        const ls_device_arena *arena = &d->device->arenas[i];
+        if (arena->adopted || arena->bytes == 0) continue;
+        LS_ASSERT(mprotect(arena->base, arena->bytes, protection) == 0);
+    }
+}
+
+/* Whether the host may access the bytes now. */
+static ls_status check_host(ls_device *device, const ls_device_arena *arena, const ls_range *range, bool writes,
+                            call_kind kind) {
+    delayed *d = device->state;
+    const ls_device_access access = {arena, device->options.rank, *range, writes};
+    lock(d);
+    ls_status status = count_call(d, kind);
+    if (status.code == LS_OK) status = ls_judge_host(d->judge, &access);
+    unlock(d);
+    return status;
+}
+
+static ls_status read_bytes(ls_device *device, const ls_device_arena *arena, const ls_range *from, void *out) {
+    LS_TRY(check_host(device, arena, from, false, CALL_READ));
+    return ls_device_host_read(device, arena, from, out);
+}
+
+static ls_status write_bytes(ls_device *device, const ls_device_arena *arena, const ls_range *to, const void *from) {
+    LS_TRY(check_host(device, arena, to, true, CALL_WRITE));
+    return ls_device_host_write(device, arena, to, from);
+}
+
+static ls_status clear_bytes(ls_device *device, const ls_device_arena *arena, const ls_range *range) {
+    LS_TRY(check_host(device, arena, range, true, CALL_CLEAR));
+    return ls_device_host_clear(device, arena, range);
+}
+
+/* --- a queue's thread --------------------------------------------------------------------------------------------- */
+
+static bool has_happened(const delayed *d, ls_event event) { return d->queues[event.queue].executed >= event.number; }
+
+static bool may_start(const queue *q, const operation *o) {
+    for (int i = 0; i < o->n_after; i++) {
+        if (!has_happened(q->d, o->after[i])) return false;
+    }
+    return o->run != NULL || q->released >= o->number;
+}
+
+/* The lock is not held. */
+static void wait_a_little(const queue *q, uint64_t draw) {
+    const uint64_t microseconds =
+        ls_rng_below(q->d->seed, (uint64_t)q->index, draw, (uint64_t)DELAYED * MOST_DELAY_MICROSECONDS);
+    const struct timespec time = {0, (long)microseconds * 1000};
+    if (microseconds < MOST_DELAY_MICROSECONDS) nanosleep(&time, NULL);
+}
+
+/* Executes a launch. The lock is held before and after. */
+static void run(queue *q, const operation *o) {
+    delayed *d = q->d;
+    const uint64_t draw = q->draws++;
+    unlock(d);
+    wait_a_little(q, draw);
+    lock(d);
+    if (count_call(d, CALL_EXECUTE).code != LS_OK) return;
+    if (d->running++ == 0) protect(d, PROT_READ | PROT_WRITE);
+    unlock(d);
+    o->run(o->context, q->pool);
+    lock(d);
+    if (--d->running == 0) protect(d, PROT_NONE);
+}
+
+/* The first operation of a queue has been executed. */
+static void pop(queue *q) {
+    operation *o = q->first;
+    q->executed = o->number;
+    q->first = o->next;
+    if (q->first == NULL) q->end = &q->first;
+    free(o->after);
+    free(o);
+}
+
+/* Goes past all holds that are over, and tells the threads of the queues: something has changed. */
+static void settle(delayed *d) {
+    bool moved;
+    do {
+        moved = false;
+        for (int i = 0; i < d->device->options.queues && d->failed.code == LS_OK; i++) {
+            queue *q = &d->queues[i];
+            for (; q->first != NULL && q->first->run == NULL && may_start(q, q->first); moved = true) pop(q);
+        }
+    } while (moved);
+    pthread_cond_broadcast(&d->changed);
+}
+
+static void *queue_main(void *argument) {
+    queue *q = argument;
+    delayed *d = q->d;
+    lock(d);
+    while (!d->closing) {
+        const operation *o = q->first;
+        if (o == NULL || o->run == NULL || d->failed.code != LS_OK || !may_start(q, o)) {
+            pthread_cond_wait(&d->changed, &d->lock);
+            continue;
+        }
+        run(q, o);
+        if (d->failed.code == LS_OK) pop(q);
+        settle(d);
+        if (d->device->options.wake != NULL) d->device->options.wake(d->device->options.context);
+    }
+    unlock(d);
+    return NULL;
+}
+
+/* Signals are for another thread. */
+static ls_status start(queue *q) {
+    const ls_device_options *options = &q->d->device->options;
+    if (q->started) return ls_ok();
+    LS_TRY(ls_pool_create(ls_pool_threads(options->pool), false, &q->pool));
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const int error = pthread_create(&q->thread, NULL, queue_main, q);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error != 0) return ls_error(LS_NO_MEMORY, "no thread for a queue: %s", strerror(error));
+    q->started = true;
+    return ls_ok();
+}
+
+/* --- the host's calls --------------------------------------------------------------------------------------------- */
+
+static void append(queue *q, const ls_device_work *work) {
+    operation *o = calloc(1, sizeof *o);
+    ls_event *after = calloc((size_t)work->n_after + 1, sizeof *after);
+    LS_ASSERT(o != NULL && after != NULL);
+    if (work->n_after > 0) memcpy(after, work->after, sizeof *after * (size_t)work->n_after);
+    *o = (operation){.number = work->event.number,
+                     .after = after,
+                     .n_after = work->n_after,
+                     .run = work->run,
+                     .context = work->context};
+    *q->end = o;
+    q->end = &o->next;
+    q->launched = o->number;
+}
+
+static ls_status launch_locked(delayed *d, const ls_device_work *work) {
+    queue *q = &d->queues[work->event.queue];
+    LS_TRY(count_call(d, work->run != NULL ? CALL_LAUNCH : CALL_HOLD));
+    LS_ASSERT(work->event.number > q->launched);
+    for (int i = 0; i < work->n_after; i++)
+        LS_ASSERT(work->after[i].number <= d->queues[work->after[i].queue].launched);
+    LS_TRY(ls_judge_launch(d->judge, work));
+    if (work->run != NULL) LS_TRY(start(q));
+    append(q, work);
+    settle(d);
+    return ls_ok();
+}
+
+static ls_status launch(ls_device *device, const ls_device_work *work) {
+    delayed *d = device->state;
+    lock(d);
+    const ls_status status = launch_locked(d, work);
+    unlock(d);
+    return status;
+}
+
+static ls_status release(ls_device *device, ls_event hold) {
+    delayed *d = device->state;
+    lock(d);
+    const ls_status status = count_call(d, CALL_RELEASE);
+    if (status.code == LS_OK) d->queues[hold.queue].released = hold.number;
+    settle(d);
+    unlock(d);
+    return status;
+}
+
+static ls_status happened(ls_device *device, ls_event event, bool *out) {
+    delayed *d = device->state;
+    lock(d);
+    const ls_status status = count_call(d, CALL_HAPPENED);
+    *out = has_happened(d, event);
+    if (*out) ls_judge_see(d->judge, event);
+    unlock(d);
+    return status;
+}
+
+static ls_status await_locked(delayed *d, ls_event event) {
+    while (d->failed.code == LS_OK && !has_happened(d, event)) pthread_cond_wait(&d->changed, &d->lock);
+    LS_TRY(d->failed);
+    ls_judge_see(d->judge, event);
+    return ls_ok();
+}
+
+static ls_status await(ls_device *device, ls_event event) {
+    delayed *d = device->state;
+    lock(d);
+    ls_status status = count_call(d, CALL_AWAIT);
+    if (status.code == LS_OK) status = await_locked(d, event);
+    unlock(d);
+    return status;
+}
+
+static ls_status join(ls_device *device) {
+    delayed *d = device->state;
+    lock(d);
+    ls_status status = count_call(d, CALL_JOIN);
+    for (int q = 0; q < device->options.queues && status.code == LS_OK; q++)
+        status = await_locked(d, (ls_event){q, d->queues[q].launched});
+    unlock(d);
+    return status;
+}
+
+/* --- opening and closing ------------------------------------------------------------------------------------------ */
+
+/* The text after a word that it begins with; else NULL. */
+static const char *skip(const char *text, const char *word) {
+    const size_t n = strlen(word);
+    return strncmp(text, word, n) == 0 ? text + n : NULL;
+}
+
+/* Reads "CALL=N". */
+static bool read_failing(const char *text, delayed *d) {
+    for (int k = 0; k < CALL_KINDS; k++) {
+        const char *number = skip(text, kind_names[k]);
+        if (number == NULL || *number != '=') continue;
+        char *end;
+        d->failing_kind = (call_kind)k;
+        d->failing = strtol(number + 1, &end, 10);
+        return d->failing > 0 && *end == 0;
+    }
+    return false;
+}
+
+static ls_status read_settings(const char *text, delayed *d, bool *awaited) {
+    char *end;
+    d->seed = strtoull(text, &end, 10);
+    const char *rest = skip(end, ":awaited");
+    *awaited = rest != NULL;
+    if (rest == NULL) rest = end;
+    if (end != text && (*rest == 0 || (*rest == ':' && read_failing(rest + 1, d)))) return ls_ok();
+    return ls_error(LS_INVALID, "device 'delayed:%s': expected delayed:SEED[:awaited][:CALL=N]", text);
+}
+
+static ls_status open_device(ls_device *device, const char *settings) {
+    const int queues = device->options.queues;
+    bool awaited;
+    delayed read = {.device = device, .failed = ls_ok()};
+    LS_TRY(read_settings(settings, &read, &awaited));
+    delayed *d = calloc(1, sizeof *d);
+    queue *q = calloc((size_t)queues, sizeof *q);
+    LS_ASSERT(d != NULL && q != NULL);
+    *d = read;
+    d->seed += 1000003 * (uint64_t)device->options.rank; /* so that ranks differ */
+    d->judge = ls_judge_create(queues);
+    d->queues = q;
+    for (int i = 0; i < queues; i++) {
+        q[i].d = d;
+        q[i].index = i;
+        q[i].end = &q[i].first;
+    }
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->changed, NULL);
+    device->state = d;
+    device->traits.holds = !awaited;
+    return ls_ok();
+}
+
+static void close_device(ls_device *device) {
+    delayed *d = device->state;
+    lock(d);
+    d->closing = true;
+    pthread_cond_broadcast(&d->changed);
+    unlock(d);
+    for (int i = 0; i < device->options.queues; i++) {
+        queue *q = &d->queues[i];
+        if (q->started) pthread_join(q->thread, NULL);
+        ls_pool_destroy(q->pool);
+        for (operation *o = q->first; o != NULL;) {
+            operation *next = o->next;
+            free(o->after);
+            free(o);
+            o = next;
+        }
+    }
+    ls_judge_destroy(d->judge);
+    pthread_cond_destroy(&d->changed);
+    pthread_mutex_destroy(&d->lock);
+    free(d->queues);
+    free(d);
+}
+
+const ls_device_row ls_device_delayed = {
+    .name = "delayed",
+    .traits = {.holds = true, .judges = true},
+    .open = open_device,
+    .close = close_device,
+    .allocate = allocate,
+    .adopt = adopt,
+    .free = free_arena,
+    .read = read_bytes,
+    .write = write_bytes,
+    .clear = clear_bytes,
+    .launch = launch,
+    .release = release,
+    .happened = happened,
+    .await = await,
+    .join = join,
+};

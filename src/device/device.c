@@ -1,0 +1,113 @@
+/* The table of devices; a device and its arenas from opening to closing; the calls of device.h. */
+#include "device/device_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const ls_device_row *const rows[] = {&ls_device_cpu, &ls_device_delayed};
+
+const char *ls_device_name(int index) {
+    return index >= 0 && (size_t)index < LS_COUNT(rows) ? rows[index]->name : NULL;
+}
+
+/* The row of "NAME" or "NAME:SETTINGS"; NULL: there is none. */
+static const ls_device_row *find(const char *name) {
+    const size_t length = strcspn(name, ":");
+    for (size_t i = 0; i < LS_COUNT(rows); i++) {
+        if (strlen(rows[i]->name) == length && strncmp(rows[i]->name, name, length) == 0) return rows[i];
+    }
+    return NULL;
+}
+
+ls_status ls_device_open(const char *name, const ls_device_options *options, ls_device **out) {
+    if (name == NULL) name = getenv("LONGSPAN_DEVICE");
+    if (name == NULL) name = ls_device_cpu.name;
+    const ls_device_row *row = find(name);
+    if (row == NULL) return ls_error(LS_INVALID, "there is no device '%s'; expected cpu or delayed:SEED", name);
+    ls_device *device = calloc(1, sizeof *device);
+    if (device == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a device", sizeof *device);
+    device->row = row;
+    device->options = *options;
+    device->traits = row->traits;
+    const char *settings = name + strlen(row->name);
+    const ls_status status = row->open != NULL ? row->open(device, settings + (*settings == ':')) : ls_ok();
+    if (status.code != LS_OK) {
+        free(device);
+        return status;
+    }
+    *out = device;
+    return ls_ok();
+}
+
+void ls_device_close(ls_device *device) {
+    if (device == NULL) return;
+    if (device->row->close != NULL) device->row->close(device);
+    for (int i = 0; i < device->n_arenas; i++) {
+        if (!device->arenas[i].adopted) device->row->free(device, &device->arenas[i]);
+    }
+    free(device);
+}
+
+const ls_device_traits *ls_device_traits_of(const ls_device *device) { return &device->traits; }
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+ls_status ls_device_allocate(ls_device *device, size_t bytes, const ls_device_arena **out) {
+    LS_ASSERT(device->n_arenas < LS_DEVICE_ARENAS);
+    ls_device_arena *arena = &device->arenas[device->n_arenas];
+    *arena = (ls_device_arena){.bytes = bytes};
+    LS_TRY(device->row->allocate(device, arena));
+    device->n_arenas++;
+    *out = arena;
+    return ls_ok();
+}
+
+ls_status ls_device_adopt(ls_device *device, void *memory, size_t bytes, const ls_device_arena **out) {
+    LS_ASSERT(device->n_arenas < LS_DEVICE_ARENAS);
+    ls_device_arena *arena = &device->arenas[device->n_arenas];
+    *arena = (ls_device_arena){.base = memory, .source = memory, .bytes = bytes, .adopted = true};
+    if (device->row->adopt != NULL) LS_TRY(device->row->adopt(device, arena));
+    device->n_arenas++;
+    *out = arena;
+    return ls_ok();
+}
+
+static void check_range(const ls_device_arena *arena, const ls_range *range) {
+    LS_ASSERT(ls_range_bytes(range) == 0 || ls_range_end(range) <= arena->bytes);
+}
+
+ls_status ls_device_read(ls_device *device, const ls_device_arena *arena, const ls_range *from, void *out) {
+    check_range(arena, from);
+    return device->row->read(device, arena, from, out);
+}
+
+ls_status ls_device_write(ls_device *device, const ls_device_arena *arena, const ls_range *to, const void *from) {
+    check_range(arena, to);
+    return device->row->write(device, arena, to, from);
+}
+
+ls_status ls_device_clear(ls_device *device, const ls_device_arena *arena, const ls_range *range) {
+    check_range(arena, range);
+    return device->row->clear(device, arena, range);
+}
+
+/* --- queues ------------------------------------------------------------------------------------------------------- */
+
+ls_status ls_device_launch(ls_device *device, const ls_device_work *work) {
+    LS_ASSERT(work->event.queue >= 0 && work->event.queue < device->options.queues);
+    LS_ASSERT(work->run != NULL || device->traits.holds);
+    return device->row->launch(device, work);
+}
+
+ls_status ls_device_release(ls_device *device, ls_event hold) { return device->row->release(device, hold); }
+
+ls_status ls_device_happened(ls_device *device, ls_event event, bool *out) {
+    *out = true;
+    return device->row->happened != NULL ? device->row->happened(device, event, out) : ls_ok();
+}
+
+ls_status ls_device_await(ls_device *device, ls_event event) {
+    return device->row->await != NULL ? device->row->await(device, event) : ls_ok();
+}
+
+ls_status ls_device_join(ls_device *device) { return device->row->join != NULL ? device->row->join(device) : ls_ok(); }

@@ -1,0 +1,119 @@
+/*
+ * device: memory, and queues of work on it. A rank has one device. Its programs' kernels are launched on queues of the
+ * device; an event says that a launch has been executed; the host reaches the memory by read, write and clear.
+ *
+ * A queue executes what is launched on it in order. Queues run against each other, unless a launch says which events it
+ * comes after. A launch need not have been executed when the call returns: `at_once` in the traits says whether it has.
+ *
+ * A hold is a launch without work: its queue executes nothing further until the host releases it. So the host may
+ * launch what comes after something that the host itself does or waits for (a put, a signal, a word) before that has
+ * happened. Where a device has no holds, the host waits for the events that it needs, and launches later.
+ *
+ * A device is used by one thread of its rank. Errors name what failed; an error of a launch may also be returned by a
+ * later call. After an error only ls_device_close may be called.
+ */
+#ifndef LS_DEVICE_H
+#define LS_DEVICE_H
+
+#include "base/base.h"
+
+typedef struct ls_device ls_device;
+
+/* What a device can do. */
+typedef struct ls_device_traits {
+    bool at_once;        /* a launch has been executed when the call returns */
+    bool holds;          /* its queues can be held */
+    bool host_addresses; /* the host may access an arena at `base` while nothing is launched */
+    bool judges;         /* it needs to know what a launch accesses (ls_device_work.accesses), and judges it */
+} ls_device_traits;
+
+typedef struct ls_device_options {
+    int rank, queues;
+    ls_pool *pool; /* the rank's threads; borrowed */
+    /* Called from any thread when something has been executed for which the host may sleep. NULL: nobody sleeps. */
+    void (*wake)(void *context);
+    void *context;
+} ls_device_options;
+
+/*
+ * Devices:
+ *   "cpu"            the host's processor: a launch is a call
+ *   "delayed:SEED[:awaited][:CALL=N]"
+ *                    for tests: each queue has a thread, which executes a launch after a random time, in memory that
+ *                    nobody can access but through the device. Launches that access the same bytes, and of which
+ *                    neither comes after the other, are an error that names both. awaited: it has no holds. CALL=N:
+ *                    the N-th call of that name fails
+ * name NULL: the setting LONGSPAN_DEVICE of the environment, else "cpu". LS_INVALID: there is no such device.
+ */
+LS_MUST_USE ls_status ls_device_open(const char *name, const ls_device_options *options, ls_device **out);
+/* Frees its arenas. What has not begun is not executed any more. NULL is allowed. */
+void ls_device_close(ls_device *device);
+const ls_device_traits *ls_device_traits_of(const ls_device *device);
+const char *ls_device_name(int index); /* of the table; NULL past the end */
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+/* A range of memory. Its addresses are for launches and transports; the host uses read, write and clear. */
+typedef struct ls_device_arena {
+    char *base;   /* as launches address it */
+    char *source; /* as transports address it, to read what is put */
+    size_t bytes;
+    bool adopted;
+} ls_device_arena;
+
+/* Zeroed memory of the device. LS_NO_MEMORY names the bytes. The arena lives until the device is closed. */
+LS_MUST_USE ls_status ls_device_allocate(ls_device *device, size_t bytes, const ls_device_arena **out);
+/* An arena of memory that a transport has mapped, and that others access too; it outlives the device. */
+LS_MUST_USE ls_status ls_device_adopt(ls_device *device, void *memory, size_t bytes, const ls_device_arena **out);
+
+/*
+ * Copies the bytes of a range of the arena to, or from, host memory without gaps; or sets them to zero. Nothing that
+ * accesses them is launched and not yet executed. Blocks. Any thread of the rank may do so, several at once.
+ */
+LS_MUST_USE ls_status ls_device_read(ls_device *device, const ls_device_arena *arena, const ls_range *from, void *out);
+LS_MUST_USE ls_status ls_device_write(ls_device *device, const ls_device_arena *arena, const ls_range *to,
+                                      const void *from);
+LS_MUST_USE ls_status ls_device_clear(ls_device *device, const ls_device_arena *arena, const ls_range *range);
+
+/* Zeroed memory of the host, with huge pages and the name "longspan" where the system supports them. */
+LS_MUST_USE ls_status ls_memory_map(size_t bytes, void **out);
+void ls_memory_unmap(void *memory, size_t bytes);
+
+/* --- queues ------------------------------------------------------------------------------------------------------- */
+
+/* Everything has been executed that was launched on the queue with this number or a lower one. */
+typedef struct ls_event {
+    int queue;
+    uint64_t number; /* rises along the queue; the caller chooses it. 0: it has always happened */
+} ls_event;
+
+typedef struct ls_device_access {
+    const ls_device_arena *arena;
+    int owner; /* the rank whose arena it is: another one's may be read in place */
+    ls_range range;
+    bool writes;
+} ls_device_access;
+
+typedef struct ls_device_work {
+    const char *name;      /* for messages; must live until the work has been executed */
+    ls_event event;        /* its queue, and the number that it gets there */
+    const ls_event *after; /* n_after events of other queues, all of them launched before; its own queue's order holds
+                              without */
+    int n_after;
+    const ls_device_access *accesses; /* n_accesses of them, which must live as long; where the device judges */
+    int n_accesses;
+    /* What is executed, with the threads on which it may split its work. NULL: a hold. */
+    void (*run)(void *context, ls_pool *pool);
+    void *context;
+} ls_device_work;
+
+LS_MUST_USE ls_status ls_device_launch(ls_device *device, const ls_device_work *work);
+/* Lets the queue go on after a hold, when what comes before that has been executed. */
+LS_MUST_USE ls_status ls_device_release(ls_device *device, ls_event hold);
+LS_MUST_USE ls_status ls_device_happened(ls_device *device, ls_event event, bool *out);
+/* Blocks until the event has happened. */
+LS_MUST_USE ls_status ls_device_await(ls_device *device, ls_event event);
+/* Blocks until all queues have executed everything; all holds have been released. */
+LS_MUST_USE ls_status ls_device_join(ls_device *device);
+
+#endif

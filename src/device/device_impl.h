@@ -1,0 +1,62 @@
+/* device, for this folder alone: the interface of a kind of device. */
+#ifndef LS_DEVICE_IMPL_H
+#define LS_DEVICE_IMPL_H
+
+#include "device/device.h"
+
+typedef struct ls_device_row ls_device_row;
+
+enum { LS_DEVICE_ARENAS = 8 };
+
+struct ls_device {
+    const ls_device_row *row;
+    ls_device_options options;
+    ls_device_traits traits;
+    ls_device_arena arenas[LS_DEVICE_ARENAS];
+    int n_arenas;
+    void *state; /* of the row */
+};
+
+/* A kind of device. The functions are those of device.h; NULL: there is nothing to do. */
+struct ls_device_row {
+    const char *name;
+    ls_device_traits traits;
+    /* settings: the text after "NAME:", or "". May change the device's traits. */
+    ls_status (*open)(ls_device *device, const char *settings);
+    void (*close)(ls_device *device); /* the arenas are freed after it */
+    /* Sets base and source of an arena of this size. */
+    ls_status (*allocate)(ls_device *device, ls_device_arena *arena);
+    ls_status (*adopt)(ls_device *device, ls_device_arena *arena);
+    void (*free)(ls_device *device, ls_device_arena *arena);
+    ls_status (*read)(ls_device *device, const ls_device_arena *arena, const ls_range *from, void *out);
+    ls_status (*write)(ls_device *device, const ls_device_arena *arena, const ls_range *to, const void *from);
+    ls_status (*clear)(ls_device *device, const ls_device_arena *arena, const ls_range *range);
+    ls_status (*launch)(ls_device *device, const ls_device_work *work);
+    ls_status (*release)(ls_device *device, ls_event hold);
+    ls_status (*happened)(ls_device *device, ls_event event, bool *out); /* NULL: each has */
+    ls_status (*await)(ls_device *device, ls_event event);
+    ls_status (*join)(ls_device *device);
+};
+
+extern const ls_device_row ls_device_cpu;
+extern const ls_device_row ls_device_delayed;
+
+/*
+ * judge.c: whether launches that access the same bytes come after each other. Used under a lock.
+ *   launch   LS_INVALID names the launch and an earlier one with which it races
+ *   see      the host knows that the event has happened
+ *   host     LS_INVALID names a launch that the host has not seen executed and that accesses the same bytes
+ */
+typedef struct ls_judge ls_judge;
+ls_judge *ls_judge_create(int queues);
+void ls_judge_destroy(ls_judge *judge); /* NULL is allowed */
+LS_MUST_USE ls_status ls_judge_launch(ls_judge *judge, const ls_device_work *work);
+void ls_judge_see(ls_judge *judge, ls_event event);
+LS_MUST_USE ls_status ls_judge_host(const ls_judge *judge, const ls_device_access *access);
+
+/* memory.c: read, write and clear for arenas that the host can address at `source`. */
+ls_status ls_device_host_read(ls_device *device, const ls_device_arena *arena, const ls_range *from, void *out);
+ls_status ls_device_host_write(ls_device *device, const ls_device_arena *arena, const ls_range *to, const void *from);
+ls_status ls_device_host_clear(ls_device *device, const ls_device_arena *arena, const ls_range *range);
+
+#endif

@@ -1,0 +1,431 @@
+/*
+ * Executes a program. Kernels are launched on the queues of the device; what communicates is executed by the rank's own
+ * thread, as the head of its queue. While a program runs, nothing is allocated.
+ *
+ * How far ahead kernels are launched depends on the device:
+ *   - where a launch is executed at once, a kernel is launched as the head of its queue, when nothing holds it up;
+ *   - else it is launched as soon as all that it comes after has been launched. What communicates stands on the
+ * device's queue as a hold, which is released when it has been executed. A put stands on another queue, too: as a hold
+ * from its execution until it is done, so that what overwrites its source comes after an event, as after a kernel's;
+ *   - where a device has no holds, kernels behind something that communicates, or that come after puts, are launched
+ *     when that has been executed, or those are done.
+ *
+ * The loop polls all queues, and sleeps only when every one waits for other ranks, for puts or for the device.
+ */
+#include "run/executor_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct run {
+    ls_executor *ex;
+    const ls_program *program;
+    int index; /* of the program */
+    ls_prepared_program *prepared;
+    ls_cursor *cursor;
+    uint64_t first_event; /* the number of instruction 0 on its queue */
+    bool ahead;           /* instructions are launched ahead of the heads of their queues */
+    bool holds;           /* also past those that communicate */
+    int last_put;         /* the last one executed; -1: none */
+    ls_result_place *bad; /* the first kernel result that is not finite; NULL: results are not inspected */
+} run;
+
+static int word_of(const run *r, const ls_instr *instr) { return ls_instr_word(r->program, instr); }
+
+static uint64_t generation_of(const run *r, const ls_instr *instr) {
+    return r->prepared->told[instr->channel] + ls_instr_generation(r->program, instr, r->cursor->runs);
+}
+
+static uint64_t ticket_of(const run *r, int put) { return r->prepared->instrs[put].ticket; }
+
+/* That the instruction has been executed; and that the put is done. */
+static ls_event event_of(const run *r, int queue, int instr) {
+    return (ls_event){queue, r->first_event + (uint64_t)instr};
+}
+static ls_event done_event_of(const run *r, int queue, int put) { return event_of(r, r->ex->queues + queue, put); }
+
+static ls_status named(const run *r, int i, ls_status status) {
+    return ls_error_in(status, "program %s, instruction %d, %s", r->program->name, i, r->program->instrs[i].op);
+}
+
+static void record(const run *r, int instr, double begin, double end) {
+    ls_trace_add(r->ex->trace, (ls_span_time){begin, end, r->index, instr, r->prepared->runs});
+}
+
+/* --- results that are not finite ---------------------------------------------------------------------------------- */
+
+static double number_at(const void *numbers, ls_dtype dtype, int64_t i) {
+    switch (dtype) {
+    case LS_F32:
+        return (double)((const float *)numbers)[i];
+    case LS_F64:
+        return ((const double *)numbers)[i];
+    case LS_BF16:
+        return (double)ls_bf16_to_f32(((const ls_bf16 *)numbers)[i]);
+    default:
+        return 0;
+    }
+}
+
+/* Whether a number of a dense result is not finite, though it should be. */
+static ls_status find_bad(const run *r, const ls_operand *result, bool may_be_nothing, bool *found) {
+    enum { AT_A_TIME = 512 };
+    double numbers[AT_A_TIME];
+    ls_operand part = *result;
+    const int64_t n = ls_view_elements(&result->view);
+    for (int64_t first = 0; first < n && !*found; first += AT_A_TIME) {
+        const int64_t count = ls_min(AT_A_TIME, n - first);
+        part.offset = result->offset + (size_t)first * ls_dtype_bytes(result->view.dtype);
+        part.view = ls_view_dense(NULL, result->view.dtype, 1, &count);
+        LS_TRY(ls_executor_read(r->ex, &part, numbers));
+        for (int64_t i = 0; i < count; i++) {
+            const double x = number_at(numbers, result->view.dtype, i);
+            *found |= !isfinite(x) && !(may_be_nothing && x == -INFINITY);
+        }
+    }
+    return ls_ok();
+}
+
+/* Inspects the dense results of a kernel that has been executed. */
+static ls_status inspect(const run *r, int i) {
+    const ls_instr *instr = &r->program->instrs[i];
+    for (int o = 0; o < instr->n_out && r->bad->instr < 0; o++) {
+        const ls_operand *result = &instr->out[o];
+        bool found = false;
+        if (!ls_view_is_dense(&result->view) || ls_operand_is_empty(result)) continue;
+        LS_TRY(find_bad(r, result, (ls_contracts[instr->kernel->id].minus_inf >> o & 1) != 0, &found));
+        if (found) *r->bad = (ls_result_place){.instr = i, .output = o};
+    }
+    return ls_ok();
+}
+
+/* --- what an instruction comes after ------------------------------------------------------------------------------ */
+
+/* Whether it has happened. Asks whether puts are done. */
+static bool has_happened(const run *r, const ls_after *after) {
+    if (ls_cursor_happened(r->cursor, after)) return true;
+    if (!ls_cursor_awaits_puts(r->cursor, after) || !ls_comm_done(r->ex->comm, ticket_of(r, after->instr)))
+        return false;
+    ls_cursor_complete(r->cursor, after->queue, after->instr);
+    return true;
+}
+
+/* Whether nothing holds up an instruction. */
+static bool may_start(const run *r, int i) {
+    const ls_instr *instr = &r->program->instrs[i];
+    for (int k = 0; k < instr->n_after; k++) {
+        if (!has_happened(r, &instr->after[k])) return false;
+    }
+    return true;
+}
+
+/* Whether a device that executes later may be told of the next instruction of a queue. */
+static bool may_launch_ahead(const run *r, int i) {
+    const ls_instr *instr = &r->program->instrs[i];
+    const int opening = r->prepared->instrs[i].opening;
+    if (opening >= 0 && r->cursor->ahead[r->program->instrs[opening].queue] <= opening) return false;
+    for (int k = 0; k < instr->n_after; k++) {
+        const ls_after *after = &instr->after[k];
+        if (has_happened(r, after)) continue;
+        if (!ls_cursor_launched(r->cursor, after) || (after->done && !r->holds)) return false;
+    }
+    return true;
+}
+
+/* --- launching ---------------------------------------------------------------------------------------------------- */
+
+static void run_kernel(void *context, ls_pool *pool) {
+    const ls_prepared *prepared = context;
+    prepared->kernel->run(&prepared->call, prepared->state, pool);
+}
+
+/*
+ * The events of what an instruction comes after and has not happened; returns their number. What takes bytes back comes
+ * after what gave them to others by their signals, which the device does not see.
+ */
+static int events_after(const run *r, const ls_instr *instr, int opening) {
+    int n = 0;
+    if (opening >= 0) r->prepared->events[n++] = event_of(r, r->program->instrs[opening].queue, opening);
+    for (int k = 0; k < instr->n_after; k++) {
+        const ls_after *after = &instr->after[k];
+        if (ls_cursor_happened(r->cursor, after)) continue;
+        r->prepared->events[n++] =
+            after->done ? done_event_of(r, after->queue, after->instr) : event_of(r, after->queue, after->instr);
+    }
+    return n;
+}
+
+/* The hold that stands for a put from its execution until it is done. It reads the source; the other hold does not. */
+static ls_status launch_put(const run *r, ls_device_work *hold) {
+    const ls_event executed = hold->event;
+    ls_device_work reading = *hold;
+    hold->n_accesses = 0;
+    LS_TRY(ls_device_launch(r->ex->device, hold));
+    reading.event.queue += r->ex->queues;
+    reading.after = &executed;
+    reading.n_after = 1;
+    return ls_device_launch(r->ex->device, &reading);
+}
+
+static ls_status launch(const run *r, int queue, int i) {
+    const ls_instr *instr = &r->program->instrs[i];
+    ls_prepared *prepared = &r->prepared->instrs[i];
+    ls_device_work work = {.name = instr->op,
+                           .event = event_of(r, queue, i),
+                           .after = r->prepared->events,
+                           .n_after = events_after(r, instr, prepared->opening),
+                           .accesses = prepared->accesses,
+                           .n_accesses = prepared->n_accesses,
+                           .run = prepared->kernel != NULL ? run_kernel : NULL,
+                           .context = prepared};
+    if (r->ex->trace != NULL) prepared->launched = ls_seconds();
+    const ls_status status =
+        instr->kind == LS_INSTR_PUT ? launch_put(r, &work) : ls_device_launch(r->ex->device, &work);
+    return status.code == LS_OK ? status : named(r, i, status);
+}
+
+/* Launches the next instruction of a queue, if it may be. */
+static ls_status launch_next(const run *r, int queue, bool *moved) {
+    const int i = ls_cursor_ahead(r->cursor, queue);
+    if (i < 0 || (r->prepared->instrs[i].kernel == NULL && !r->holds)) return ls_ok();
+    const bool may = r->ahead ? may_launch_ahead(r, i) : i == ls_cursor_head(r->cursor, queue) && may_start(r, i);
+    if (!may) return ls_ok();
+    LS_TRY(launch(r, queue, i));
+    ls_cursor_launch(r->cursor, queue);
+    *moved = true;
+    return ls_ok();
+}
+
+/* Launches all that may be. */
+static ls_status launch_ahead(const run *r, bool *moved) {
+    bool launched;
+    do {
+        launched = false;
+        for (int q = 0; q < r->program->queues; q++) LS_TRY(launch_next(r, q, &launched));
+        *moved |= launched;
+    } while (launched);
+    return ls_ok();
+}
+
+/* --- the head of a queue ------------------------------------------------------------------------------------------ */
+
+static void put_signal(run *r, int i) {
+    const ls_instr *instr = &r->program->instrs[i];
+    ls_prepared *prepared = &r->prepared->instrs[i];
+    const double start = ls_seconds();
+    const void *source = r->ex->arena[r->ex->image->buffers[instr->in[0].buffer].space]->source;
+    prepared->ticket = ls_comm_put_signal(r->ex->comm, prepared->peer, &prepared->to, source, &prepared->from,
+                                          word_of(r, instr), generation_of(r, instr));
+    r->last_put = i;
+    r->ex->times.copying += ls_seconds() - start;
+}
+
+/* Executes the head of a queue, which communicates, if it may start and what it waits for has come. */
+static ls_status communicate(run *r, int queue, int i, bool *executed) {
+    const ls_instr *instr = &r->program->instrs[i];
+    ls_comm *comm = r->ex->comm;
+    double *held = &r->prepared->held[queue];
+    const bool traced = r->ex->trace != NULL;
+    if (!may_start(r, i)) return ls_ok();
+    if (ls_traits(instr)->awaits && !ls_comm_test(comm, word_of(r, instr), generation_of(r, instr))) {
+        if (traced && *held == 0) *held = ls_seconds();
+        return ls_ok();
+    }
+    const double begin = !traced ? 0 : *held > 0 ? *held : ls_seconds();
+    if (instr->kind == LS_INSTR_PUT)
+        put_signal(r, i);
+    else if (ls_traits(instr)->sets)
+        ls_comm_signal(comm, r->prepared->instrs[i].peer, word_of(r, instr), generation_of(r, instr));
+    if (traced) record(r, i, begin, ls_seconds());
+    *held = 0;
+    *executed = true;
+    return r->holds ? ls_device_release(r->ex->device, event_of(r, queue, i)) : ls_ok();
+}
+
+/* Looks whether the head of a queue, a kernel that has been launched, has been executed. */
+static ls_status look_for_end(run *r, int queue, int i, bool *executed) {
+    LS_TRY(ls_device_happened(r->ex->device, event_of(r, queue, i), executed));
+    if (!*executed) return ls_ok();
+    if (r->ex->trace != NULL) record(r, i, r->prepared->instrs[i].launched, ls_seconds());
+    return r->bad != NULL && r->bad->instr < 0 ? inspect(r, i) : ls_ok();
+}
+
+/* Goes past the head of a queue if it has been executed, or executes it. */
+static ls_status advance(run *r, int queue, bool *moved) {
+    const int i = ls_cursor_head(r->cursor, queue);
+    if (i < 0) return ls_ok();
+    const bool kernel = r->prepared->instrs[i].kernel != NULL, launched = ls_cursor_ahead(r->cursor, queue) != i;
+    if ((kernel || r->holds) && !launched) return ls_ok();
+    bool executed = false;
+    const ls_status status = kernel ? look_for_end(r, queue, i, &executed) : communicate(r, queue, i, &executed);
+    if (status.code != LS_OK) return named(r, i, status);
+    if (!executed) return ls_ok();
+    ls_comm_tick(r->ex->comm);
+    ls_cursor_advance(r->cursor, queue);
+    *moved = true;
+    return ls_ok();
+}
+
+/* Releases the holds of puts that are done. */
+static ls_status finish_puts(run *r) {
+    for (int q = 0; q < r->program->queues && r->holds; q++) {
+        int *i = &r->prepared->unfinished[q];
+        for (; *i <= r->cursor->executed[q]; *i = r->cursor->next[*i]) {
+            if (r->program->instrs[*i].kind != LS_INSTR_PUT) continue;
+            if (!ls_comm_done(r->ex->comm, ticket_of(r, *i))) break;
+            ls_cursor_complete(r->cursor, q, *i);
+            LS_TRY(ls_device_release(r->ex->device, done_event_of(r, q, *i)));
+        }
+    }
+    return ls_ok();
+}
+
+static ls_status step(run *r, int queue, bool *moved) {
+    LS_TRY(launch_next(r, queue, moved));
+    return advance(r, queue, moved);
+}
+
+/*
+ * Executes from each queue what can be executed. The compute queue goes last and only one instruction far: other ranks
+ * wait for puts.
+ */
+static ls_status step_all(run *r, bool *moved) {
+    if (r->ahead) LS_TRY(launch_ahead(r, moved));
+    LS_TRY(finish_puts(r));
+    for (int q = r->program->queues - 1; q > LS_COMPUTE; q--) {
+        for (bool more = true; more; *moved |= more) {
+            more = false;
+            LS_TRY(step(r, q, &more));
+        }
+    }
+    return step(r, LS_COMPUTE, moved);
+}
+
+/* --- waiting ------------------------------------------------------------------------------------------------------ */
+
+/* What holds up a rank that can execute nothing. */
+typedef struct standstill {
+    int waits;     /* of the heads, for words or puts, in ls_prepared_program.awaited */
+    int word, put; /* the last of these instructions that await a word, and the last put that is not done; -1: none */
+    int kernel;    /* the last head that the device executes; -1: none */
+} standstill;
+
+/* Where no head waits, all queues are through and the last put is not done. */
+static standstill find_standstill(const run *r) {
+    standstill s = {.word = -1, .put = -1, .kernel = -1};
+    ls_awaited *awaited = r->prepared->awaited;
+    for (int q = 0; q < r->program->queues; q++) {
+        const int i = ls_cursor_head(r->cursor, q);
+        const ls_after *obstacle = i < 0 ? NULL : ls_cursor_obstacle(r->cursor, q);
+        if (obstacle != NULL && ls_cursor_awaits_puts(r->cursor, obstacle)) {
+            s.put = obstacle->instr;
+            awaited[s.waits++] = (ls_awaited){-1, ticket_of(r, s.put)};
+        } else if (i >= 0 && obstacle == NULL && r->prepared->instrs[i].kernel != NULL) {
+            s.kernel = i;
+        } else if (i >= 0 && obstacle == NULL) {
+            const ls_instr *instr = &r->program->instrs[i];
+            s.word = i;
+            awaited[s.waits++] = (ls_awaited){word_of(r, instr), generation_of(r, instr)};
+        }
+    }
+    if (s.waits > 0 || s.kernel >= 0) return s;
+    s.put = r->last_put;
+    awaited[s.waits++] = (ls_awaited){-1, ticket_of(r, s.put)};
+    return s;
+}
+
+/*
+ * Spins, then sleeps, until something arrives, a put is done or the device has executed something. LS_PEER if the
+ * awaited peer has died or makes no progress.
+ */
+static ls_status sleep_until_bell(run *r, uint32_t bell) {
+    const standstill s = find_standstill(r);
+    if (s.waits == 0) {
+        const ls_status status =
+            ls_device_await(r->ex->device, event_of(r, r->program->instrs[s.kernel].queue, s.kernel));
+        return status.code == LS_OK ? status : named(r, s.kernel, status);
+    }
+    /* Only the bell tells of the device, too. */
+    if (s.kernel < 0 && ls_comm_spin(r->ex->comm, r->prepared->awaited, s.waits)) return ls_ok();
+    const int number = s.word >= 0 ? s.word : s.put;
+    const ls_instr *instr = &r->program->instrs[number];
+    char missing[64] = "not done", awaiting[256];
+    if (s.word >= 0)
+        snprintf(missing, sizeof missing, "expected generation %llu, seen %llu",
+                 (unsigned long long)generation_of(r, instr),
+                 (unsigned long long)ls_comm_word(r->ex->comm, word_of(r, instr)));
+    snprintf(awaiting, sizeof awaiting, "program %s, instruction %d, %s \"%s\", %s", r->program->name, number,
+             instr->op, r->program->channels[instr->channel].name, missing);
+    return ls_comm_sleep(r->ex->comm, bell, r->prepared->instrs[number].peer, awaiting);
+}
+
+/* Whether all queues are through and all puts done. */
+static bool has_ended(const run *r) {
+    return ls_cursor_has_ended(r->cursor) && (r->last_put < 0 || ls_comm_done(r->ex->comm, ticket_of(r, r->last_put)));
+}
+
+/* --- a run -------------------------------------------------------------------------------------------------------- */
+
+/* LS_INVALID unless the phase table has the program after the one that ran last. */
+static ls_status check_order(const ls_executor *ex, int program) {
+    if (ls_phase_exists(ex->image, ex->last, program)) return ls_ok();
+    const ls_program *p = ex->image->programs;
+    if (ex->last == LS_FIRST)
+        return ls_error(LS_INVALID, "program \"%s\" may not run first: the phase table does not have it",
+                        p[program].name);
+    return ls_error(LS_INVALID, "program \"%s\" may not run after \"%s\": the phase table does not have it",
+                    p[program].name, p[ex->last].name);
+}
+
+static ls_status run_to_end(run *r) {
+    ls_executor *ex = r->ex;
+    for (;;) {
+        const uint32_t bell = ls_comm_bell(ex->comm);
+        bool moved = false;
+        LS_TRY(step_all(r, &moved));
+        if (moved) continue;
+        if (has_ended(r)) break;
+        const double asleep = ls_seconds();
+        LS_TRY(sleep_until_bell(r, bell));
+        const double awake = ls_seconds();
+        ex->times.waiting += awake - asleep;
+        if (ex->trace != NULL) record(r, LS_SPAN_ASLEEP, asleep, awake);
+    }
+    LS_TRY(finish_puts(r));
+    return ls_device_join(ex->device);
+}
+
+static ls_status run_program(ls_executor *ex, int index, ls_result_place *bad) {
+    LS_TRY(check_order(ex, index));
+    ex->last = index;
+    const ls_device_traits *device = ls_device_traits_of(ex->device);
+    run r = {.ex = ex,
+             .program = &ex->image->programs[index],
+             .index = index,
+             .prepared = &ex->programs[index],
+             .cursor = &ex->programs[index].cursor,
+             .first_event = ex->event + 1,
+             .ahead = !device->at_once && bad == NULL,
+             .holds = device->holds && bad == NULL,
+             .last_put = -1,
+             .bad = bad};
+    const double start = ls_seconds();
+    ls_cursor_begin(r.cursor, r.prepared->runs);
+    ex->event += (uint64_t)r.program->n_instrs;
+    for (int q = 0; q < r.program->queues; q++) r.prepared->unfinished[q] = r.cursor->first[q];
+    LS_TRY(run_to_end(&r));
+    const double end = ls_seconds();
+    if (ex->trace != NULL) record(&r, LS_SPAN_PROGRAM, start, end);
+    r.prepared->runs++;
+    ex->times.total += end - start;
+    return ls_ok();
+}
+
+ls_status ls_executor_run(ls_executor *ex, int program) { return run_program(ex, program, NULL); }
+
+ls_status ls_executor_run_checked(ls_executor *ex, int program, ls_result_place *bad) {
+    ls_result_place found = {.instr = -1};
+    LS_TRY(run_program(ex, program, &found));
+    *bad = found;
+    return ls_ok();
+}
