@@ -9,7 +9,8 @@
 
 static const char *const in_name[PLAIN_INPUTS] = {"q", "k", "v", "grad_o"};
 static const char *const out_name[PLAIN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv"};
-enum { RUNS = 2, MOST_RANKS = 16 };
+/* The last run is on another device, if there is to be one (attention_spread.h). */
+enum { RUNS = 2, ALL_RUNS = 3, MOST_RANKS = 16 };
 
 /* A problem compiled for all ranks. */
 typedef struct images {
@@ -100,7 +101,8 @@ ls_status attention_traffic_of(const plain_attention *problem, const ls_target *
 typedef struct shared_run {
     const images *set;
     void *in[PLAIN_INPUTS], *sink; /* NULL: none */
-    void *out[RUNS][PLAIN_OUTPUTS];
+    void *out[ALL_RUNS][PLAIN_OUTPUTS];
+    int first, end; /* the runs of this launch */
 } shared_run;
 
 /* All buffers except the tables, which were filled when the executor was made. */
@@ -137,13 +139,16 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     ls_executor *executor;
     LS_TRY(ls_executor_create(shared->set->image[ls_comm_rank(comm)], comm, &executor));
     ls_status status = ls_ok();
-    for (int i = 0; i < RUNS && status.code == LS_OK; i++) status = run_once(shared, comm, executor, shared->out[i]);
+    for (int i = shared->first; i < shared->end && status.code == LS_OK; i++)
+        status = run_once(shared, comm, executor, shared->out[i]);
     ls_executor_destroy(executor);
     return status;
 }
 
-static ls_status launch(shared_run *shared) {
+static ls_status launch(shared_run *shared, int first, int end) {
     ls_world *world;
+    shared->first = first;
+    shared->end = end;
     LS_TRY(ls_world_for(shared->set->image[0], NULL, false, 60, &world));
     const ls_status status = ls_launch(world, shared->set->ranks, true, rank_main, shared);
     ls_world_destroy(world);
@@ -190,17 +195,24 @@ static ls_status run(const plain_attention *problem, const images *set, ls_dtype
     if (problem->sink != NULL) shared.sink = typed(problem->sink, problem->n.Hq, dtype);
     for (int i = 0; i < PLAIN_OUTPUTS; i++) {
         bytes[i] = ls_dtype_bytes(type_of(i, dtype)) * (size_t)plain_output_count(&problem->n, i);
-        for (int k = 0; k < RUNS; k++) {
+        for (int k = 0; k < ALL_RUNS; k++) {
             shared.out[k][i] = malloc(bytes[i]);
             memset(shared.out[k][i], 0xff, bytes[i]);
         }
     }
-    const ls_status status = launch(&shared);
+    const char *other = getenv("LS_TEST_DEVICE");
+    ls_status status = launch(&shared, 0, RUNS);
+    if (status.code == LS_OK && other != NULL) {
+        setenv("LONGSPAN_DEVICE", other, 1);
+        status = launch(&shared, RUNS, ALL_RUNS);
+        unsetenv("LONGSPAN_DEVICE");
+    }
     *out = (attention_result){.same_bits = true, .transfers = ls_transfers_of(set->image[0]), .traffic = measure(set)};
     for (int i = 0; i < PLAIN_OUTPUTS; i++) {
-        out->same_bits &= memcmp(shared.out[0][i], shared.out[1][i], bytes[i]) == 0;
+        for (int k = 1; k < (other != NULL ? ALL_RUNS : RUNS); k++)
+            out->same_bits &= memcmp(shared.out[0][i], shared.out[k][i], bytes[i]) == 0;
         out->out[i] = widened(shared.out[0][i], plain_output_count(&problem->n, i), type_of(i, dtype));
-        for (int k = 0; k < RUNS; k++) free(shared.out[k][i]);
+        for (int k = 0; k < ALL_RUNS; k++) free(shared.out[k][i]);
     }
     for (int i = 0; i < PLAIN_INPUTS; i++) free(shared.in[i]);
     free(shared.sink);

@@ -20,8 +20,8 @@ typedef struct attention_traffic {
 
 typedef struct attention_result {
     double *out[PLAIN_OUTPUTS]; /* as in plain_attention */
-    bool same_bits;             /* in both runs */
-    const char *transfers;      /* as ls_transfers_of says */
+    bool same_bits;        /* in both runs, and in a third on the device that LS_TEST_DEVICE of the environment names */
+    const char *transfers; /* as ls_transfers_of says */
     attention_traffic traffic;
 } attention_result;
 
