@@ -446,6 +446,9 @@ static void test_refused_calls(void **state) {
         assert_fails(false, threads, backward_first, LS_USAGE, "without gradients");
         assert_fails(true, threads, one_gives_up, LS_IO, "my own reason");
     }
+    setenv("LONGSPAN_DEVICE", "delayed:1", 1); /* users of this interface need addresses */
+    assert_fails(true, true, one_gives_up, LS_UNSUPPORTED, "the host cannot address");
+    unsetenv("LONGSPAN_DEVICE");
     ls_shared_attention_close(NULL);
 }
 
