@@ -14,7 +14,8 @@
 
 #define SLICE_MILLISECONDS 50
 #define RETRY_MICROSECONDS 50000
-#define ANSWER_SECONDS 5.0        /* a server that has not answered after this time is another one */
+#define ANSWER_SECONDS 5.0 /* a server that has not answered after this time is another one */
+#define ABORTED_SERVER_STAYS_SECONDS 1.0
 #define SERVER_STAYS_SECONDS 10.0 /* rank 0 waits so long for the others' goodbye */
 
 struct ls_rendezvous {
@@ -211,7 +212,9 @@ void ls_rendezvous_close(ls_rendezvous *r) {
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
     (void)close(r->fd);
-    ls_meeting_server_end(r->server, SERVER_STAYS_SECONDS);
+    /* A rank that is stopped does not hear of an abort. */
+    const bool aborted = ls_notice_aborted(r->notice).code != LS_OK;
+    ls_meeting_server_end(r->server, aborted ? ABORTED_SERVER_STAYS_SECONDS : SERVER_STAYS_SECONDS);
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->changed);
     free(r->values);

@@ -20,7 +20,8 @@ typedef struct job {
     const char *seconds; /* to wait for all */
     bool slurm;
     ls_rank_main main;
-    int victim; /* a rank that is special to main */
+    int victim;     /* a rank that is special to main */
+    double timeout; /* of waits; 0: long. A victim that has stopped is killed when the others have ended */
 } job;
 
 /* What the ranks tell the test; shared. */
@@ -47,6 +48,7 @@ static void set_number(const char *name, int value) {
 static ls_status run_rank(const job *j) {
     ls_world_options options = small_world(tell->expected_world != 0 ? tell->expected_world : j->ranks);
     options.heap_bytes = (size_t)1 << 20;
+    if (j->timeout > 0) options.wait_timeout = j->timeout;
     ls_world *world;
     LS_TRY(ls_world_create(j->transports, &options, &world));
     const ls_status status = ls_launch(world, j->ranks, false, j->main, NULL);
@@ -89,8 +91,13 @@ static void run_job(const job *j) {
         process[r] = start_rank(j, r, port);
         assert_true(process[r] > 0);
     }
-    for (int r = 0; r < came; r++) waitpid(process[r], NULL, 0);
+    for (int r = 0; r < came; r++)
+        if (j->timeout <= 0 || r != j->victim) waitpid(process[r], NULL, 0);
     tell->seconds = ls_seconds() - began;
+    if (j->timeout > 0) {
+        kill(process[j->victim], SIGKILL);
+        waitpid(process[j->victim], NULL, 0);
+    }
     tell->expected_world = 0;
 }
 
@@ -203,6 +210,26 @@ static void test_each_rank_killed(void **state) {
     }
 }
 
+/* One rank is stopped (SIGSTOP), as by Ctrl-Z. */
+static ls_status stop_alone(ls_comm *comm, void *context) {
+    (void)context;
+    LS_TRY(ls_comm_barrier(comm));
+    if (ls_comm_rank(comm) == current->victim) raise(SIGSTOP);
+    return ls_comm_wait(comm, 0, 1, current->victim, "nothing");
+}
+
+static void test_a_stopped_rank_is_named(void **state) {
+    (void)state;
+    for (int victim = 0; victim < 3; victim += 2) {
+        char text[64];
+        snprintf(text, sizeof text, "for rank %d, which makes no progress", victim);
+        run_job(&(job){.ranks = 3, .main = stop_alone, .victim = victim, .timeout = 1});
+        for (int r = 0; r < 3; r++)
+            if (r != victim) assert_fails(tell->status[r], LS_PEER, text);
+        assert_true(tell->seconds < 10);
+    }
+}
+
 /* One rank gets the signal, all stop. */
 static ls_status work_until_stopped(ls_comm *comm, void *context) {
     (void)context;
@@ -236,6 +263,7 @@ int main(void) {
         cmocka_unit_test(test_unconnected_hosts_are_refused),
         cmocka_unit_test(test_all_return_the_cause),
         cmocka_unit_test(test_each_rank_killed),
+        cmocka_unit_test(test_a_stopped_rank_is_named),
         cmocka_unit_test(test_all_hear_a_stop),
     };
     return cmocka_run_group_tests(tests, map_told, NULL);
