@@ -26,6 +26,13 @@ cmd:pkg-config   pkg-config
 [ "$(uname -m)" = x86_64 ] && check_needs+='
 cmd:qemu-x86_64  qemu-user
 '
+# The transport `mpi` needs one of these; with both, one build serves the launchers of both (--mpi).
+mpi_needs='
+cmd:mpicc.openmpi  libopenmpi-dev
+cmd:mpirun.openmpi openmpi-bin
+cmd:mpicc.mpich    libmpich-dev
+cmd:mpirun.mpich   mpich
+'
 # `make lint` alone needs these.
 lint_needs='
 cmd:clang-tidy   clang-tidy
@@ -48,9 +55,10 @@ for argument in "$@"; do
     --print) print_only=yes ;;
     --check) needs+=$check_needs ;;
     --lint) needs+=$lint_needs ;;
+    --mpi) needs+=$mpi_needs ;;
     --fuzz) needs+=$fuzz_needs ;;
     --aarch64) needs+=$aarch64_needs ;;
-    *) echo "setup.sh: unknown argument '$argument'; expected --print, --check, --lint, --fuzz or --aarch64" >&2; exit 2 ;;
+    *) echo "setup.sh: unknown argument '$argument'; expected --print, --check, --lint, --mpi, --fuzz or --aarch64" >&2; exit 2 ;;
     esac
 done
 

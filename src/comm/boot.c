@@ -14,6 +14,7 @@
 
 /* In the order in which they are looked for; the last needs no environment. */
 static const ls_boot_kind *const boots[] = {
+    &ls_boot_mpi,
     &ls_boot_environment,
     &ls_boot_local,
 };

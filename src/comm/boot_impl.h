@@ -81,6 +81,7 @@ struct ls_boot_kind {
     void (*close)(ls_boot *boot);
 };
 
+extern const ls_boot_kind ls_boot_mpi;
 extern const ls_boot_kind ls_boot_local;
 extern const ls_boot_kind ls_boot_environment;
 

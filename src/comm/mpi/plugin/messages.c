@@ -1,0 +1,304 @@
+/*
+ * Messages between the processes of a job, and the thread that moves them.
+ *
+ * Messages from one process to another arrive in the order in which they were posted, and so do the bodies of large
+ * puts, which travel beside them: body k of a sender belongs to its k-th message LS_MPI_BODY. Between bodies and
+ * messages there is no order, nor between different senders.
+ *
+ * MPI tells nobody that something has come; it must be asked. The plug-in's thread (ls_mpi_run) asks at once while
+ * messages move, and then less and less often: it sleeps for a quarter of the time since the last one. A rank that
+ * waits asks by itself, too.
+ */
+#include "comm/mpi/plugin/mpi_impl.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    TAG = 1,
+    MOST_AT_ONCE = 64, /* messages that are handled before others may take the lock */
+    GIGABYTE = 1 << 30 /* larger counts than an int holds are cut into such pieces */
+};
+#define LEAST_SLEEP 20e-6
+#define LET_SECONDS 50e-6 /* the thread leaves the messages to a rank that asks, until it has not for this time */
+#define MOST_SLEEP 200e-6 /* seconds: the latest that a message of a peer waits for this rank to ask */
+
+bool ls_mpi_succeeded(ls_mpi *m, int result, const char *call) {
+    if (result == MPI_SUCCESS) return true;
+    char text[MPI_MAX_ERROR_STRING] = "?", why[MPI_MAX_ERROR_STRING + 128];
+    int length;
+    (void)MPI_Error_string(result, text, &length);
+    snprintf(why, sizeof why, "rank %d: %s: %s", m->boot->rank, call, text);
+    (void)ls_notice_abort(&m->notice, why);
+    return false;
+}
+
+/* ---- out ---- */
+
+ls_mpi_sending *ls_mpi_message_to(int peer, ls_mpi_kind kind, size_t bytes) {
+    LS_ASSERT(bytes <= LS_MPI_INLINE);
+    ls_mpi_sending *s = malloc(sizeof *s);
+    LS_ASSERT(s != NULL);
+    memset(s, 0, offsetof(ls_mpi_sending, message.payload));
+    s->peer = peer;
+    s->message_request = s->body_request = MPI_REQUEST_NULL;
+    s->message.kind = kind;
+    s->message.word = -1;
+    s->message.bytes = bytes;
+    return s;
+}
+
+void ls_mpi_post_later(ls_mpi *m, ls_mpi_sending *s) {
+    pthread_mutex_lock(&m->list);
+    s->next = m->posted;
+    m->posted = s;
+    pthread_mutex_unlock(&m->list);
+}
+
+void ls_mpi_post(ls_mpi *m, ls_mpi_sending *s) {
+    ls_mpi_post_later(m, s);
+    (void)ls_mpi_advance(m, true);
+}
+
+/* A range for MPI, seen from its offset: `count` of a type, which is freed unless it is MPI_BYTE. */
+typedef struct layout {
+    MPI_Datatype type;
+    int count;
+} layout;
+
+/* Any number of bytes in one piece. */
+static MPI_Datatype flat_type(size_t bytes) {
+    MPI_Datatype gigabyte, type;
+    MPI_Type_contiguous(GIGABYTE, MPI_BYTE, &gigabyte);
+    const int whole = (int)(bytes / GIGABYTE), rest = (int)(bytes % GIGABYTE);
+    const MPI_Datatype types[] = {gigabyte, MPI_BYTE};
+    const MPI_Aint places[] = {0, (MPI_Aint)whole * GIGABYTE};
+    MPI_Type_create_struct(2, (const int[]){whole, rest}, places, types, &type);
+    MPI_Type_free(&gigabyte);
+    return type;
+}
+
+static layout layout_of(const ls_range *range) {
+    if (ls_range_is_flat(range) && range->length <= GIGABYTE) return (layout){MPI_BYTE, (int)range->length};
+    MPI_Datatype type = flat_type(range->length);
+    for (int d = 0; d < LS_RANGE_DIMS; d++) {
+        if (range->count[d] == 1) continue;
+        MPI_Datatype piece = type;
+        MPI_Type_create_hvector((int)range->count[d], 1, (MPI_Aint)range->stride[d], piece, &type);
+        MPI_Type_free(&piece);
+    }
+    MPI_Type_commit(&type);
+    return (layout){type, 1};
+}
+
+static void free_layout(layout *l) {
+    if (l->type != MPI_BYTE) MPI_Type_free(&l->type);
+}
+
+static void send(ls_mpi *m, ls_mpi_sending *s) {
+    const int bytes = (int)(offsetof(ls_mpi_message, payload) + s->message.bytes);
+    int result = MPI_Isend(&s->message, bytes, MPI_BYTE, s->peer, TAG, m->messages, &s->message_request);
+    if (!ls_mpi_succeeded(m, result, "MPI_Isend") || s->source == NULL) return;
+    layout l = layout_of(&s->from);
+    const char *source = (const char *)s->source + s->from.offset;
+    result = MPI_Isend(source, l.count, l.type, s->peer, TAG, m->bodies, &s->body_request);
+    (void)ls_mpi_succeeded(m, result, "MPI_Isend");
+    free_layout(&l);
+}
+
+/* Sends what was posted, in that order. */
+static bool send_posted(ls_mpi *m) {
+    pthread_mutex_lock(&m->list);
+    ls_mpi_sending *newest = m->posted, *oldest = NULL;
+    m->posted = NULL;
+    pthread_mutex_unlock(&m->list);
+    const bool any = newest != NULL;
+    while (newest != NULL) {
+        ls_mpi_sending *s = newest;
+        newest = s->next;
+        s->next = oldest;
+        oldest = s;
+    }
+    while (oldest != NULL) {
+        ls_mpi_sending *s = oldest;
+        oldest = s->next;
+        send(m, s);
+        s->next = m->sending;
+        m->sending = s;
+    }
+    return any;
+}
+
+static bool is_complete(ls_mpi *m, MPI_Request *request) {
+    int complete = 1;
+    if (*request != MPI_REQUEST_NULL)
+        (void)ls_mpi_succeeded(m, MPI_Test(request, &complete, MPI_STATUS_IGNORE), "MPI_Test");
+    return complete;
+}
+
+static bool finish_sent(ls_mpi *m) {
+    bool any = false;
+    for (ls_mpi_sending **link = &m->sending; *link != NULL;) {
+        ls_mpi_sending *s = *link;
+        if (!is_complete(m, &s->message_request) || !is_complete(m, &s->body_request)) {
+            link = &s->next;
+            continue;
+        }
+        *link = s->next;
+        any = true;
+        if (s->ticket != 0)
+            ls_mpi_put_sent(m, s);
+        else
+            free(s);
+    }
+    return any;
+}
+
+bool ls_mpi_all_sent(ls_mpi *m) {
+    pthread_mutex_lock(&m->library);
+    pthread_mutex_lock(&m->list);
+    const bool all = m->posted == NULL && m->sending == NULL;
+    pthread_mutex_unlock(&m->list);
+    pthread_mutex_unlock(&m->library);
+    return all;
+}
+
+/* ---- in ---- */
+
+static void on_stop(ls_mpi *m, int peer, const ls_mpi_message *message) {
+    (void)peer;
+    (void)message;
+    m->told_stop = true;
+    atomic_store(&m->notice.stop, true);
+}
+
+static void on_abort(ls_mpi *m, int peer, const ls_mpi_message *message) {
+    (void)peer;
+    m->told_abort = true;
+    (void)ls_notice_abort(&m->notice, message->payload);
+}
+
+static void (*const handlers[LS_MPI_KINDS])(ls_mpi *m, int peer, const ls_mpi_message *message) = {
+    [LS_MPI_STOP] = on_stop,
+    [LS_MPI_ABORT] = on_abort,
+    [LS_MPI_SIGNAL] = ls_mpi_on_signal,
+    [LS_MPI_PUT] = ls_mpi_on_put,
+    [LS_MPI_BODY] = ls_mpi_on_body,
+    [LS_MPI_FENCE] = ls_mpi_on_fence,
+    [LS_MPI_FENCED] = ls_mpi_on_fenced,
+    [LS_MPI_ASK] = ls_mpi_on_ask,
+    [LS_MPI_TELL] = ls_mpi_on_tell,
+};
+
+static bool handle_arrived(ls_mpi *m) {
+    for (int n = 0; n < MOST_AT_ONCE; n++) {
+        int any = 0;
+        MPI_Status status;
+        int result = MPI_Iprobe(MPI_ANY_SOURCE, TAG, m->messages, &any, &status);
+        if (!ls_mpi_succeeded(m, result, "MPI_Iprobe") || !any) return n > 0;
+        const int peer = status.MPI_SOURCE;
+        result = MPI_Recv(&m->in, sizeof m->in, MPI_BYTE, peer, TAG, m->messages, MPI_STATUS_IGNORE);
+        if (!ls_mpi_succeeded(m, result, "MPI_Recv")) return true;
+        LS_ASSERT(m->in.kind >= 0 && m->in.kind < LS_MPI_KINDS);
+        handlers[m->in.kind](m, peer, &m->in);
+    }
+    return true;
+}
+
+void ls_mpi_receive_body(ls_mpi *m, int peer, const ls_mpi_message *message, void *heap) {
+    ls_mpi_receiving *r = calloc(1, sizeof *r);
+    LS_ASSERT(r != NULL);
+    *r = (ls_mpi_receiving){.next = m->receiving,
+                            .peer = peer,
+                            .word = message->word,
+                            .generation = message->generation,
+                            .request = MPI_REQUEST_NULL};
+    layout l = layout_of(&message->to);
+    char *target = (char *)heap + message->to.offset;
+    const int result = MPI_Irecv(target, l.count, l.type, peer, TAG, m->bodies, &r->request);
+    (void)ls_mpi_succeeded(m, result, "MPI_Irecv");
+    free_layout(&l);
+    m->receiving = r;
+}
+
+static bool finish_received(ls_mpi *m) {
+    bool any = false;
+    for (ls_mpi_receiving **link = &m->receiving; *link != NULL;) {
+        ls_mpi_receiving *r = *link;
+        if (!is_complete(m, &r->request)) {
+            link = &r->next;
+            continue;
+        }
+        *link = r->next;
+        any = true;
+        ls_mpi_body_received(m, r);
+        free(r);
+    }
+    return any;
+}
+
+/* ---- both ---- */
+
+/* Tells all others what the notice of this process says, once. */
+static void tell_notice(ls_mpi *m) {
+    const bool stop = atomic_load(&m->notice.stop) && !m->told_stop;
+    const ls_status aborted = ls_notice_aborted(&m->notice);
+    const bool abort = aborted.code != LS_OK && !m->told_abort;
+    if (!stop && !abort) return;
+    m->told_stop |= stop;
+    m->told_abort |= abort;
+    for (int peer = 0; peer < m->boot->ranks; peer++) {
+        if (peer == m->boot->rank) continue;
+        ls_mpi_sending *s =
+            ls_mpi_message_to(peer, abort ? LS_MPI_ABORT : LS_MPI_STOP, abort ? sizeof aborted.text : 0);
+        if (abort) memcpy(s->message.payload, aborted.text, sizeof aborted.text);
+        ls_mpi_post_later(m, s);
+    }
+}
+
+bool ls_mpi_advance(ls_mpi *m, bool try) {
+    if (!try)
+        pthread_mutex_lock(&m->library);
+    else if (pthread_mutex_trylock(&m->library) != 0)
+        return false;
+    bool moved = false;
+    if (!atomic_load(&m->silent)) {
+        tell_notice(m);
+        moved = send_posted(m);
+        moved |= handle_arrived(m);
+        moved |= finish_received(m);
+        moved |= finish_sent(m);
+    }
+    pthread_mutex_unlock(&m->library);
+    return moved;
+}
+
+static void sleep_for(double seconds) { (void)nanosleep(&(struct timespec){0, (long)(seconds * 1e9)}, NULL); }
+
+void ls_mpi_give_way(double since) {
+    const double sleep = fmin((ls_seconds() - since) / 4, MOST_SLEEP);
+    if (sleep < LEAST_SLEEP)
+        sched_yield();
+    else
+        sleep_for(sleep);
+}
+
+void ls_mpi_run(ls_mpi *m) {
+    double moved = ls_seconds();
+    uint64_t seen = 0;
+    while (!atomic_load(&m->closing)) {
+        const uint64_t looks = atomic_load_explicit(&m->looks, memory_order_relaxed);
+        if (looks != seen) { /* the rank asks itself, and sooner when nobody else uses its processor */
+            seen = looks;
+            sleep_for(LET_SECONDS);
+        } else if (ls_mpi_advance(m, false))
+            moved = ls_seconds();
+        else
+            ls_mpi_give_way(moved);
+    }
+}

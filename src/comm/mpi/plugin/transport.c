@@ -1,0 +1,326 @@
+/*
+ * The transport `mpi`. To the ranks it is one-sided: a put needs nothing of its target's rank, whose process has a
+ * thread that receives it, sets the word, and rings the bell. A small put is copied into a message. A large one is a
+ * message that says where it goes, and then its bytes, which MPI copies from where they lie to where they go.
+ *
+ * Why not MPI's own puts: docs/decisions/mpi-messages.md.
+ */
+#include "comm/mpi/plugin/mpi_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEWS_SECONDS 0.02 /* what is known of a peer is asked for again when it is older */
+
+/* What this rank knows of a peer, and owes it. */
+typedef struct mpi_peer {
+    ls_peer_state state;     /* what it told last; under `list` */
+    double asked;            /* when (ls_seconds()); under `list` */
+    _Atomic bool unfenced;   /* something was posted to it since the last fence */
+    _Atomic uint64_t fenced; /* the last fence that it has answered */
+    /* Under `library`: */
+    int receiving;       /* bodies from it that are on their way */
+    uint64_t owes_fence; /* the fence of it that is answered when there is none; 0: none */
+} mpi_peer;
+
+struct ls_mpi_transport {
+    ls_mpi *mpi;
+    const ls_endpoint *end;
+    uint64_t fences; /* so far */
+    /* Puts that were not done when they were posted, oldest first; under `list`. */
+    ls_mpi_sending *oldest, *newest;
+    _Atomic uint64_t undone; /* the ticket of the oldest; UINT64_MAX: there is none */
+    mpi_peer peers[];
+};
+
+static char *heap_of(const ls_endpoint *end) { return end->segments[end->rank] + end->form.heap; }
+
+/* MPI connects every rank with every other. */
+static ls_peer_reach reach(const ls_boot *boot, int rank, int peer) {
+    return (ls_peer_reach){.put = true, .seconds = boot->hosts[rank] == boot->hosts[peer] ? 2e-6 : 1e-5};
+}
+
+/* ---- open and close ---- */
+
+static ls_status open(const ls_endpoint *end, const bool *used, void **state) {
+    (void)used;
+    ls_mpi *m = end->boot->state;
+    ls_mpi_transport *t = calloc(1, sizeof *t + (size_t)end->ranks * sizeof t->peers[0]);
+    if (t == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the state of %d peers", end->ranks);
+    t->mpi = m;
+    t->end = end;
+    atomic_init(&t->undone, UINT64_MAX);
+    for (int r = 0; r < end->ranks; r++) t->peers[r].state.waits_for = -1;
+    pthread_mutex_lock(&m->library);
+    LS_ASSERT(m->transport == NULL);
+    m->transport = t;
+    pthread_mutex_unlock(&m->library);
+    *state = t;
+    if (ls_mpi_meet(m, m->worlds, 0, false))
+        return ls_ok(); /* from here on messages find the transport open on all ranks */
+    const ls_status aborted = ls_notice_aborted(&m->notice);
+    return aborted.code != LS_OK ? aborted : ls_error(LS_PEER, "the job has ended");
+}
+
+static bool is_aborted(const ls_mpi_transport *t) { return ls_notice_aborted(&t->mpi->notice).code != LS_OK; }
+
+static void abort_job(const ls_mpi_transport *t, const char *doing, int peer) {
+    char why[256];
+    snprintf(why, sizeof why, "rank %d waited %.3g s for rank %d to %s", t->end->rank, t->end->timeout, peer, doing);
+    (void)ls_notice_abort(&t->mpi->notice, why);
+}
+
+/* Waits until the peer has answered that fence; false: the job is aborted. */
+static bool await_fence(ls_mpi_transport *t, int peer, uint64_t fence) {
+    const double started = ls_seconds(), limit = t->end->timeout;
+    while (atomic_load(&t->peers[peer].fenced) < fence) {
+        (void)ls_mpi_advance(t->mpi, false);
+        if (is_aborted(t)) return false;
+        if (limit > 0 && ls_seconds() - started > limit) abort_job(t, "confirm that its puts are in place", peer);
+        ls_mpi_give_way(started);
+    }
+    return true;
+}
+
+static void quiet(void *state) {
+    ls_mpi_transport *t = state;
+    const uint64_t fence = ++t->fences;
+    for (int peer = 0; peer < t->end->ranks; peer++) {
+        if (!atomic_exchange(&t->peers[peer].unfenced, false)) {
+            atomic_store(&t->peers[peer].fenced, fence);
+            continue;
+        }
+        ls_mpi_sending *s = ls_mpi_message_to(peer, LS_MPI_FENCE, 0);
+        s->message.generation = fence;
+        ls_mpi_post(t->mpi, s);
+    }
+    for (int peer = 0; peer < t->end->ranks; peer++)
+        if (!await_fence(t, peer, fence)) return;
+    const double arrived = ls_seconds();
+    while (atomic_load(&t->undone) != UINT64_MAX && !is_aborted(t)) { /* MPI has not told this rank yet */
+        (void)ls_mpi_advance(t->mpi, false);
+        ls_mpi_give_way(arrived);
+    }
+}
+
+/*
+ * The memory of an aborted world is freed while peers may still send to it. What is on its way is awaited for a moment;
+ * when it does not come, this process no longer enters MPI.
+ */
+static void close_aborted(ls_mpi *m) {
+    const double started = ls_seconds();
+    bool idle = false;
+    while (!idle && ls_seconds() - started < 0.5) {
+        (void)ls_mpi_advance(m, false);
+        pthread_mutex_lock(&m->library);
+        idle = m->receiving == NULL && m->sending == NULL;
+        pthread_mutex_unlock(&m->library);
+        ls_mpi_give_way(started);
+    }
+    if (!idle) atomic_store(&m->silent, true);
+}
+
+static void close_world(void *state) {
+    ls_mpi_transport *t = state;
+    ls_mpi *m = t->mpi;
+    quiet(t); /* also the signals since the last one */
+    if (is_aborted(t) || !ls_mpi_meet(m, m->worlds, 0, false)) close_aborted(m);
+    pthread_mutex_lock(&m->library);
+    m->transport = NULL;
+    pthread_mutex_unlock(&m->library);
+    free(t);
+}
+
+/* ---- out ---- */
+
+static void post(ls_mpi_transport *t, ls_mpi_sending *s) {
+    atomic_store(&t->peers[s->peer].unfenced, true);
+    ls_mpi_post(t->mpi, s);
+}
+
+static void signal(void *state, int peer, int word, uint64_t generation) {
+    ls_mpi_sending *s = ls_mpi_message_to(peer, LS_MPI_SIGNAL, 0);
+    s->message.word = word;
+    s->message.generation = generation;
+    post(state, s);
+}
+
+/* Notes that the put is not done. */
+static void note_undone(ls_mpi_transport *t, ls_mpi_sending *s) {
+    pthread_mutex_lock(&t->mpi->list);
+    if (t->oldest == NULL) {
+        t->oldest = s;
+        atomic_store(&t->undone, s->ticket);
+    } else {
+        t->newest->next_put = s;
+    }
+    t->newest = s;
+    pthread_mutex_unlock(&t->mpi->list);
+}
+
+static void put(void *state, const ls_put *p) {
+    ls_mpi_transport *t = state;
+    const size_t bytes = ls_range_bytes(p->to);
+    LS_ASSERT(bytes == ls_range_bytes(p->from));
+    const bool is_inline = bytes <= LS_MPI_INLINE;
+    ls_mpi_sending *s = ls_mpi_message_to(p->peer, is_inline ? LS_MPI_PUT : LS_MPI_BODY, is_inline ? bytes : 0);
+    s->message.word = p->word;
+    s->message.generation = p->generation;
+    s->message.to = *p->to;
+    if (is_inline) {
+        const ls_range whole = ls_range_flat(0, bytes);
+        if (bytes > 0) ls_range_copy(s->message.payload, &whole, p->source, p->from);
+    } else {
+        s->source = p->source;
+        s->from = *p->from;
+        s->ticket = p->ticket;
+        note_undone(t, s);
+    }
+    post(t, s);
+}
+
+void ls_mpi_put_sent(ls_mpi *m, ls_mpi_sending *sent) {
+    ls_mpi_transport *t = m->transport;
+    if (t == NULL) return; /* the world was aborted and closed */
+    pthread_mutex_lock(&m->list);
+    sent->done = true;
+    while (t->oldest != NULL && t->oldest->done) {
+        ls_mpi_sending *first = t->oldest;
+        t->oldest = first->next_put;
+        free(first);
+    }
+    if (t->oldest == NULL) t->newest = NULL;
+    atomic_store(&t->undone, t->oldest != NULL ? t->oldest->ticket : UINT64_MAX);
+    pthread_mutex_unlock(&m->list);
+    ls_bell_ring(ls_endpoint_line(t->end));
+}
+
+static bool done(void *state, uint64_t ticket) {
+    ls_mpi_transport *t = state;
+    return atomic_load(&t->undone) > ticket;
+}
+
+/* The plug-in's thread does the same when the rank does not. */
+static double progress(void *state) {
+    const ls_mpi_transport *t = state;
+    (void)atomic_fetch_add_explicit(&t->mpi->looks, 1, memory_order_relaxed);
+    (void)ls_mpi_advance(t->mpi, true);
+    return INFINITY;
+}
+
+static ls_peer_state look(void *state, int peer) {
+    ls_mpi_transport *t = state;
+    mpi_peer *p = &t->peers[peer];
+    const double now = ls_seconds();
+    pthread_mutex_lock(&t->mpi->list);
+    const ls_peer_state known = p->state;
+    const bool ask = now - p->asked > NEWS_SECONDS;
+    if (ask) p->asked = INFINITY; /* until the answer comes */
+    pthread_mutex_unlock(&t->mpi->list);
+    if (ask) post(t, ls_mpi_message_to(peer, LS_MPI_ASK, 0));
+    return known;
+}
+
+/* ---- in ---- */
+
+/* The transport that a message is for. It may come late to a world that was aborted. */
+static ls_mpi_transport *target_of(ls_mpi *m, int peer) {
+    if (m->transport != NULL) return m->transport;
+    char why[128];
+    snprintf(why, sizeof why, "rank %d received a message of rank %d for a world that it has left", m->boot->rank,
+             peer);
+    (void)ls_notice_abort(&m->notice, why);
+    return NULL;
+}
+
+static void deliver(const ls_mpi_transport *t, int word, uint64_t generation) {
+    if (word >= 0) ls_endpoint_deliver(t->end, word, generation);
+}
+
+void ls_mpi_on_signal(ls_mpi *m, int peer, const ls_mpi_message *message) {
+    const ls_mpi_transport *t = target_of(m, peer);
+    if (t != NULL) deliver(t, message->word, message->generation);
+}
+
+void ls_mpi_on_put(ls_mpi *m, int peer, const ls_mpi_message *message) {
+    const ls_mpi_transport *t = target_of(m, peer);
+    if (t == NULL) return;
+    const ls_range whole = ls_range_flat(0, message->bytes);
+    if (message->bytes > 0) ls_range_copy(heap_of(t->end), &message->to, message->payload, &whole);
+    deliver(t, message->word, message->generation);
+}
+
+void ls_mpi_on_body(ls_mpi *m, int peer, const ls_mpi_message *message) {
+    ls_mpi_transport *t = target_of(m, peer);
+    if (t == NULL) return;
+    t->peers[peer].receiving++;
+    ls_mpi_receive_body(m, peer, message, heap_of(t->end));
+}
+
+static void answer(ls_mpi *m, int peer, ls_mpi_kind kind, uint64_t generation, const ls_peer_state *state) {
+    ls_mpi_sending *s = ls_mpi_message_to(peer, kind, 0);
+    s->message.generation = generation;
+    if (state != NULL) s->message.answer = *state;
+    ls_mpi_post_later(m, s);
+}
+
+static void answer_fence(ls_mpi *m, mpi_peer *p, int peer) {
+    if (p->owes_fence == 0 || p->receiving > 0) return;
+    answer(m, peer, LS_MPI_FENCED, p->owes_fence, NULL);
+    p->owes_fence = 0;
+}
+
+void ls_mpi_on_fence(ls_mpi *m, int peer, const ls_mpi_message *message) {
+    ls_mpi_transport *t = target_of(m, peer);
+    if (t == NULL) return;
+    t->peers[peer].owes_fence = message->generation;
+    answer_fence(m, &t->peers[peer], peer);
+}
+
+void ls_mpi_on_fenced(ls_mpi *m, int peer, const ls_mpi_message *message) {
+    ls_mpi_transport *t = target_of(m, peer);
+    if (t != NULL) atomic_store(&t->peers[peer].fenced, message->generation);
+}
+
+void ls_mpi_on_ask(ls_mpi *m, int peer, const ls_mpi_message *message) {
+    const ls_mpi_transport *t = target_of(m, peer);
+    (void)message;
+    if (t == NULL) return;
+    const ls_rank_line *line = ls_endpoint_line(t->end);
+    const ls_peer_state mine = {.left = atomic_load_explicit(&line->left, memory_order_acquire),
+                                .ticks = atomic_load_explicit(&line->ticks, memory_order_relaxed),
+                                .waits_for = atomic_load_explicit(&line->waits_for, memory_order_relaxed) - 1};
+    answer(m, peer, LS_MPI_TELL, 0, &mine);
+}
+
+void ls_mpi_on_tell(ls_mpi *m, int peer, const ls_mpi_message *message) {
+    ls_mpi_transport *t = target_of(m, peer);
+    if (t == NULL) return;
+    pthread_mutex_lock(&m->list);
+    t->peers[peer].state = message->answer;
+    t->peers[peer].asked = ls_seconds();
+    pthread_mutex_unlock(&m->list);
+}
+
+void ls_mpi_body_received(ls_mpi *m, const ls_mpi_receiving *r) {
+    ls_mpi_transport *t = m->transport;
+    if (t == NULL) return;
+    deliver(t, r->word, r->generation);
+    t->peers[r->peer].receiving--;
+    answer_fence(m, &t->peers[r->peer], r->peer);
+}
+
+const ls_transport ls_mpi_transport_row = {
+    .name = "mpi",
+    .reach = reach,
+    .open = open,
+    .put = put,
+    .signal = signal,
+    .look = look,
+    .quiet = quiet,
+    .done = done,
+    .progress = progress,
+    .close = close_world,
+};
