@@ -64,6 +64,14 @@ void cli_print_manual(FILE *out) {
         }
         print_options(c, out);
     }
+    fputs(
+        ".SH LAUNCHERS\n"
+        "A command starts its ranks itself, unless it is one of several processes that mpirun, srun or torchrun started: "
+        "then each is one rank.\n.PP\n.nf\n"
+        "  mpirun \\-n 4 longspan train ...\n.fi\n"
+        "Ranks of one host share memory; others send by TCP, or by the MPI of that mpirun where lib/longspan has a "
+        "plug\\-in for it.\n",
+        out);
     fputs(".SH EXIT STATUS\n0 done, 1 failed, 2 wrong usage.\n", out);
 }
 
