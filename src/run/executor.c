@@ -176,6 +176,7 @@ ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor *
     ex->image = image;
     ex->comm = comm;
     ex->programs = LS_NEW_ARRAY(memory, ls_prepared_program, image->n_programs);
+    ex->stage = ls_arena_alloc(memory, LS_STAGE_BYTES);
     ex->last = LS_FIRST;
     ls_machine machine;
     ls_machine_detect(&machine);

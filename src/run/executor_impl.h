@@ -37,6 +37,8 @@ typedef struct ls_trace {
     size_t capacity, count; /* count: all that were recorded, also overwritten ones */
 } ls_trace;
 
+enum { LS_STAGE_BYTES = 1 << 20 };
+
 struct ls_executor {
     const ls_image *image;
     ls_comm *comm;
@@ -49,6 +51,7 @@ struct ls_executor {
     int32_t *own_positions;        /* of this rank's tokens */
     int32_t *positions;            /* of all tokens, rank after rank; NULL without attention */
     ls_span *spans;                /* room for those of one sequence */
+    char *stage;                   /* LS_STAGE_BYTES: a part of a tensor between device and host */
     bool documents;                /* the tables of spans are those of a batch's documents */
     ls_prepared_program *programs; /* by program of the image */
     int last;                      /* the program that ran last; LS_FIRST: none has */

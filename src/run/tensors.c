@@ -4,7 +4,6 @@
  */
 #include "run/executor_impl.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* --- slices ------------------------------------------------------------------------------------------------------- */
@@ -188,43 +187,46 @@ static size_t move(const transfer *t, int dim, char *local, char *global) {
     return done;
 }
 
-/* Bytes of a rank's part that are copied between device and host at a time, if a part of the last dimension is less. */
-enum { STAGE_BYTES = 4 << 20 };
+/* Copies `count` indices of dimension `dim`, and what is inside them, by way of the stage; they fit into it. */
+static ls_status move_run(const ls_executor *ex, const transfer *t, const ls_operand *part, int dim, int64_t start,
+                          int64_t count, char *global) {
+    transfer run = *t;
+    index_map *m = &run.dim[dim];
+    m->n = count;
+    if (m->map != NULL)
+        m->map += start;
+    else
+        m->first += start;
+    const ls_operand slice = ls_operand_slice(*part, dim, start, count);
+    if (!t->to_local) LS_TRY(ls_executor_read(ex, &slice, ex->stage));
+    (void)move(&run, dim, ex->stage, global);
+    return t->to_local ? write_operand(ex, &slice, ex->stage) : ls_ok();
+}
 
 /* As move, for a part of the bound tensor that the device has. */
-static ls_status move_part(const ls_executor *ex, const transfer *t, const ls_operand *part, int dim, void *stage,
-                           char *global) {
-    if (ls_operand_bytes(part) > STAGE_BYTES && dim + 1 < t->ndim) {
-        const index_map *m = &t->dim[dim];
+static ls_status move_part(const ls_executor *ex, const transfer *t, const ls_operand *part, int dim, char *global) {
+    LS_ASSERT(dim < t->ndim && dim < LS_MAX_DIMS);
+    const index_map *m = &t->dim[dim];
+    const int64_t inside = (int64_t)ls_operand_bytes(part) / m->n; /* bytes of one index */
+    if (inside > LS_STAGE_BYTES) {
         for (int64_t i = 0; i < m->n; i++) {
             const ls_operand slice = ls_operand_slice(*part, dim, i, 1);
             const int64_t at = m->map != NULL ? m->map[i] : m->first + i;
-            LS_TRY(move_part(ex, t, &slice, dim + 1, stage, global + (size_t)(at * m->global_stride) * t->element));
+            LS_TRY(move_part(ex, t, &slice, dim + 1, global + (size_t)(at * m->global_stride) * t->element));
         }
         return ls_ok();
     }
-    if (!t->to_local) LS_TRY(ls_executor_read(ex, part, stage));
-    (void)move(t, dim, stage, global);
-    return t->to_local ? write_operand(ex, part, stage) : ls_ok();
-}
-
-/* The bytes of the largest part that move_part copies at a time. */
-static size_t stage_bytes(const transfer *t, const ls_operand *whole) {
-    double bytes = ls_operand_bytes(whole);
-    for (int dim = 0; bytes > STAGE_BYTES && dim + 1 < t->ndim; dim++) bytes /= (double)t->dim[dim].n;
-    return (size_t)bytes;
+    const int64_t most = LS_STAGE_BYTES / inside;
+    for (int64_t i = 0; i < m->n; i += most) LS_TRY(move_run(ex, t, part, dim, i, ls_min(most, m->n - i), global));
+    return ls_ok();
 }
 
 static ls_status transfer_all(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
     transfer t;
     make_transfer(ex, binding, to_local, &t);
     if (ls_operand_is_empty(&binding->operand)) return ls_ok();
-    const size_t bytes = stage_bytes(&t, &binding->operand);
-    void *stage = malloc(bytes);
-    if (stage == NULL) return ls_error(LS_NO_MEMORY, "no memory to copy \"%s\": %zu bytes", binding->name, bytes);
-    const ls_status status = move_part(ex, &t, &binding->operand, 0, stage, global);
-    free(stage);
-    return status;
+    if (t.ndim > 0) return move_part(ex, &t, &binding->operand, 0, global);
+    return to_local ? write_operand(ex, &binding->operand, global) : ls_executor_read(ex, &binding->operand, global);
 }
 
 ls_status ls_executor_scatter(ls_executor *ex, const ls_binding *binding, const void *global) {
