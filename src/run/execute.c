@@ -4,9 +4,9 @@
  *
  * How far ahead kernels are launched depends on the device:
  *   - where a launch is executed at once, a kernel is launched as the head of its queue, when nothing holds it up;
- *   - else it is launched as soon as all that it comes after has been launched. What communicates stands on the
- * device's queue as a hold, which is released when it has been executed. A put stands on another queue, too: as a hold
- * from its execution until it is done, so that what overwrites its source comes after an event, as after a kernel's;
+ *   - else it is launched as soon as all that it comes after has been launched. What communicates stands on the queue
+ *     of the device as a hold, which is released when it has been executed. A put stands on another queue, too, as a
+ *     hold from its execution until it is done, so that what overwrites its source comes after an event;
  *   - where a device has no holds, kernels behind something that communicates, or that come after puts, are launched
  *     when that has been executed, or those are done.
  *

@@ -89,9 +89,9 @@ typedef struct ls_mpi {
     ls_status start;
     _Atomic bool closing;
     _Atomic uint64_t looks; /* so far: how often the rank has advanced messages while it waits */
-    bool finalise;       /* what the thread does after `closing` */
-    bool exit_at_once;   /* without the ends of libraries */
-    _Atomic bool silent; /* MPI is not entered any more: memory that it may write is gone */
+    bool finalise;          /* what the thread does after `closing` */
+    bool exit_at_once;      /* without the ends of libraries */
+    _Atomic bool silent;    /* MPI is not entered any more: memory that it may write is gone */
     pthread_mutex_t library, list;
     ls_mpi_sending *posted; /* under `list`: newest first */
     /* Under `library`: */
