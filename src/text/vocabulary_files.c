@@ -325,7 +325,8 @@ static ls_status put_frame(const listing *l) {
     ls_json_close(l->out);
     ls_json_open_object(l->out, "special_tokens");
     for (size_t i = 0; i < LS_COUNT(fields); i++) {
-        if (!around[i]) continue;
+        const bool is_bos_too = i > 0 && around[0] && around[i] && strcmp(around[0], around[i]) == 0;
+        if (!around[i] || is_bos_too) continue;
         ls_json_open_object(l->out, around[i]);
         ls_json_open_array(l->out, "ids");
         ls_json_put_int(l->out, NULL, ls_vocabulary_find(&l->written, around[i], strlen(around[i])));
