@@ -51,7 +51,8 @@ static int64_t peak_bytes(void) {
 typedef struct figures {
     const char *name; /* of the mesh */
     ls_mesh mesh;
-    int classes, instrs, buffers;
+    ls_classes classes;
+    int instrs, buffers;
     double *compile; /* [classes] seconds */
     double compile_all, prove, play;
     size_t image, slots, bytes[LS_SPACES], least[LS_SPACES];
@@ -72,10 +73,10 @@ static void describe(const ls_image *image, figures *f) {
 static ls_status measure_class(const ls_job *job, int class, ls_arena *arena, ls_class_proof **proof, figures *f) {
     ls_image *image;
     const double start = cpu_seconds();
-    const ls_target target = target_of(&f->mesh, class);
+    const ls_target target = target_of(&f->mesh, ls_class_first(&f->classes, class));
     LS_TRY(ls_compile(job, &target, &image));
     const double compiled = cpu_seconds();
-    const ls_status status = ls_prove_class(image, class, arena, proof);
+    const ls_status status = ls_prove_class(image, target.rank, arena, proof);
     f->compile[class] = compiled - start;
     f->compile_all += compiled - start;
     f->prove += cpu_seconds() - compiled;
@@ -86,12 +87,13 @@ static ls_status measure_class(const ls_job *job, int class, ls_arena *arena, ls
 
 static ls_status measure_classes(const ls_job *job, ls_arena *arena, figures *f) {
     const int ranks = ls_mesh_ranks(&f->mesh);
-    ls_class_proof **proofs = LS_NEW_ARRAY(arena, ls_class_proof *, f->classes);
+    f->compile = LS_NEW_ARRAY(arena, double, f->classes.n);
+    ls_class_proof **proofs = LS_NEW_ARRAY(arena, ls_class_proof *, f->classes.n);
     int *class_of = LS_NEW_ARRAY(arena, int, ranks);
-    for (int r = 0; r < ranks; r++) class_of[r] = ls_class_of(&f->mesh, r);
-    for (int c = 0; c < f->classes; c++) LS_TRY(measure_class(job, c, arena, &proofs[c], f));
+    for (int r = 0; r < ranks; r++) class_of[r] = ls_class_of(&f->classes, r);
+    for (int c = 0; c < f->classes.n; c++) LS_TRY(measure_class(job, c, arena, &proofs[c], f));
     const double start = cpu_seconds();
-    LS_TRY(ls_prove_between((const ls_class_proof *const *)proofs, f->classes, class_of, ranks));
+    LS_TRY(ls_prove_between((const ls_class_proof *const *)proofs, f->classes.n, class_of, ranks));
     f->prove += cpu_seconds() - start;
     f->peak = peak_bytes();
     return ls_ok();
@@ -117,18 +119,19 @@ static void print(const figures *f) {
            "\"compile_seconds\": %.3f, \"prove_seconds\": %.3f, \"peak_bytes\": %lld, \"play_seconds\": %.3f, "
            "\"instructions\": %d, \"buffers\": %d, \"image_bytes\": %zu, \"private_bytes\": %zu, "
            "\"least_private_bytes\": %zu, \"heap_bytes\": %zu, \"least_heap_bytes\": %zu, \"slot_bytes\": %zu}\n",
-           f->name, ls_mesh_ranks(&f->mesh), f->classes, ls_median(f->compile, f->classes), f->compile_all, f->prove,
-           (long long)f->peak, f->play, f->instrs, f->buffers, f->image, f->bytes[LS_PRIVATE], f->least[LS_PRIVATE],
-           f->bytes[LS_SYMMETRIC], f->least[LS_SYMMETRIC], f->slots);
+           f->name, ls_mesh_ranks(&f->mesh), f->classes.n, ls_median(f->compile, f->classes.n), f->compile_all,
+           f->prove, (long long)f->peak, f->play, f->instrs, f->buffers, f->image, f->bytes[LS_PRIVATE],
+           f->least[LS_PRIVATE], f->bytes[LS_SYMMETRIC], f->least[LS_SYMMETRIC], f->slots);
     fflush(stdout);
 }
 
 /* One sequence for each dp rank. */
 static ls_status measure(const ls_job *job, const ls_mesh *mesh, const char *name) {
     ls_arena *arena = ls_arena_create();
-    figures f = {.name = name, .mesh = *mesh, .classes = ls_class_count(mesh)};
-    f.compile = LS_NEW_ARRAY(arena, double, f.classes);
-    ls_status status = measure_classes(job, arena, &f);
+    figures f = {.name = name, .mesh = *mesh};
+    const ls_target target = target_of(mesh, 0);
+    ls_status status = ls_classes_find(job, &target, &f.classes);
+    if (status.code == LS_OK) status = measure_classes(job, arena, &f);
     if (status.code == LS_OK) status = play(job, &f);
     if (status.code == LS_OK) print(&f);
     ls_arena_destroy(arena);

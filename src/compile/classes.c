@@ -1,21 +1,57 @@
 /* Classes: ranks whose programs are the same share an image, and are proved once. */
-#include "compile/compile.h"
+#include "compile/compile_impl.h"
 
 #include <stdlib.h>
 
+/* --- who is alike ------------------------------------------------------------------------------------------------- */
+
+/* Whether anything but their place tells apart the ranks of a block. */
+static ls_status are_blocks_alike(const ls_job *job, const ls_target *target, ls_arena *arena, bool *alike) {
+    const ls_graph *g = job->graph;
+    ls_layout layout;
+    LS_TRY(ls_compile_layout(job, target, arena, &layout));
+    ls_sharding sharding;
+    LS_TRY(ls_shard(g, g->n_nodes, &target->mesh, arena, &sharding));
+    *alike = ls_layout_is_even(&layout);
+    for (int n = 0; n < g->n_nodes && *alike; n++) {
+        const ls_lowering *lowering = ls_lowering_of(g->nodes[n].op);
+        *alike = !sharding.first_axis[LS_AXIS_ULYSSES][n] &&
+                 (lowering->tells_apart == NULL || !lowering->tells_apart(g, &g->nodes[n], &target->mesh));
+    }
+    return ls_ok();
+}
+
 /*
- * A class is an index along the sequence: ranks that differ only along dp hold the same positions of different
- * sequences, and programs name peers by a team and a distance in it. Where an offset differs (a rank's own part of the
- * parameters), the operand computes it from the rank's place in a team. Because dp is the outermost axis, rank c is the
- * first rank of class c.
+ * Programs name peers by a team and a distance in it, and where an offset differs (a rank's own part of the parameters,
+ * its heads), the operand computes it from the rank's place in a team. Ranks that differ only along dp hold the same
+ * positions of different sequences; those of a block hold different positions, but attend to those of the whole block.
  */
-int ls_class_count(const ls_mesh *mesh) { return ls_mesh_sequence_ranks(mesh); }
+ls_status ls_classes_find(const ls_job *job, const ls_target *target, ls_classes *out) {
+    const int members = target->mesh.size[LS_AXIS_ULYSSES];
+    bool alike = false;
+    if (members > 1) {
+        LS_TRY(ls_graph_status(job->graph));
+        ls_arena *arena = ls_arena_create();
+        const ls_status status = are_blocks_alike(job, target, arena, &alike);
+        ls_arena_destroy(arena);
+        LS_TRY(status);
+    }
+    *out = (ls_classes){.mesh = target->mesh, .members = alike ? members : 1};
+    out->n = ls_mesh_sequence_ranks(&out->mesh) / out->members;
+    return ls_ok();
+}
 
-int ls_class_of(const ls_mesh *mesh, int rank) { return ls_mesh_sequence_index(mesh, rank); }
+int ls_class_of(const ls_classes *classes, int rank) {
+    return ls_mesh_sequence_index(&classes->mesh, rank) / classes->members;
+}
 
-static ls_status compile_class(const ls_job *job, const ls_target *target, int class, ls_image **out) {
-    ls_target first = *target; /* the first rank of the class */
-    first.rank = class;
+/* dp is the outermost axis and ulysses the innermost. */
+int ls_class_first(const ls_classes *classes, int class) { return class * classes->members; }
+
+static ls_status compile_class(const ls_job *job, const ls_target *target, const ls_classes *classes, int class,
+                               ls_image **out) {
+    ls_target first = *target;
+    first.rank = ls_class_first(classes, class);
     return ls_compile(job, &first, out);
 }
 
@@ -23,30 +59,27 @@ static ls_status compile_class(const ls_job *job, const ls_target *target, int c
 
 ls_status ls_compile_class_of(const ls_job *job, const ls_target *target, int rank, ls_images *images) {
     if (images->of_class == NULL) {
-        const int classes = ls_class_count(&target->mesh);
-        ls_image **of_class = calloc((size_t)classes, sizeof *of_class);
-        if (of_class == NULL)
-            return ls_error(LS_NO_MEMORY, "no memory for the programs of %d classes of ranks", classes);
-        images->mesh = target->mesh;
-        images->classes = classes;
-        images->of_class = of_class;
+        LS_TRY(ls_classes_find(job, target, &images->classes));
+        images->of_class = calloc((size_t)images->classes.n, sizeof(ls_image *));
+        if (images->of_class == NULL)
+            return ls_error(LS_NO_MEMORY, "no memory for the programs of %d classes of ranks", images->classes.n);
     }
-    const int class = ls_class_of(&images->mesh, rank);
+    const int class = ls_class_of(&images->classes, rank);
     if (images->of_class[class] != NULL) return ls_ok();
-    return compile_class(job, target, class, &images->of_class[class]);
+    return compile_class(job, target, &images->classes, class, &images->of_class[class]);
 }
 
 ls_status ls_compile_classes(const ls_job *job, const ls_target *target, ls_images *images) {
-    for (int c = 0; c < ls_class_count(&target->mesh); c++) LS_TRY(ls_compile_class_of(job, target, c, images));
+    for (int r = 0; r < ls_mesh_sequence_ranks(&target->mesh); r++) LS_TRY(ls_compile_class_of(job, target, r, images));
     return ls_ok();
 }
 
 const ls_image *ls_images_of(const ls_images *images, int rank) {
-    return images->of_class[ls_class_of(&images->mesh, rank)];
+    return images->of_class[ls_class_of(&images->classes, rank)];
 }
 
 void ls_images_destroy(ls_images *images) {
-    for (int c = 0; c < images->classes; c++) ls_image_destroy(images->of_class[c]);
+    for (int c = 0; c < images->classes.n && images->of_class != NULL; c++) ls_image_destroy(images->of_class[c]);
     free(images->of_class);
     *images = (ls_images){0};
 }
@@ -55,14 +88,16 @@ void ls_images_destroy(ls_images *images) {
 
 static ls_status prove_classes(const ls_job *job, const ls_target *target, ls_arena *arena, ls_class_visit visit,
                                void *context, ls_image **first) {
-    const int ranks = ls_mesh_ranks(&target->mesh), classes = ls_class_count(&target->mesh);
-    ls_class_proof **proofs = LS_NEW_ARRAY(arena, ls_class_proof *, classes);
+    ls_classes classes;
+    LS_TRY(ls_classes_find(job, target, &classes));
+    const int ranks = ls_mesh_ranks(&target->mesh);
+    ls_class_proof **proofs = LS_NEW_ARRAY(arena, ls_class_proof *, classes.n);
     int *class_of = LS_NEW_ARRAY(arena, int, ranks);
-    for (int r = 0; r < ranks; r++) class_of[r] = ls_class_of(&target->mesh, r);
-    for (int c = 0; c < classes; c++) {
+    for (int r = 0; r < ranks; r++) class_of[r] = ls_class_of(&classes, r);
+    for (int c = 0; c < classes.n; c++) {
         ls_image *image;
-        LS_TRY(compile_class(job, target, c, &image));
-        const ls_status status = ls_prove_class(image, c, arena, &proofs[c]);
+        LS_TRY(compile_class(job, target, &classes, c, &image));
+        const ls_status status = ls_prove_class(image, ls_class_first(&classes, c), arena, &proofs[c]);
         visit(context, c, image);
         if (c == 0)
             *first = image;
@@ -70,7 +105,7 @@ static ls_status prove_classes(const ls_job *job, const ls_target *target, ls_ar
             ls_image_destroy(image);
         LS_TRY(status);
     }
-    return ls_prove_between((const ls_class_proof *const *)proofs, classes, class_of, ranks);
+    return ls_prove_between((const ls_class_proof *const *)proofs, classes.n, class_of, ranks);
 }
 
 ls_status ls_compile_proved(const ls_job *job, const ls_target *target, ls_class_visit visit, void *context,

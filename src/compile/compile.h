@@ -167,16 +167,22 @@ LS_MUST_USE ls_status ls_compile_layout(const ls_job *job, const ls_target *targ
 LS_MUST_USE ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out);
 
 /*
- * Ranks whose programs are the same are a class: any of them may be compiled for all. Classes are numbered from 0; the
- * first rank of class c is rank c.
+ * Ranks whose programs are the same are a class: any of them may be compiled for all. Ranks that differ only along dp
+ * are of one class, and where tokens and heads divide evenly those of a block too. Classes are numbered from 0.
  */
-int ls_class_count(const ls_mesh *mesh);
-int ls_class_of(const ls_mesh *mesh, int rank);
+typedef struct ls_classes {
+    ls_mesh mesh;
+    int n;       /* classes */
+    int members; /* so many ranks, one after the other along the sequence, are alike: 1, or those of a block */
+} ls_classes;
+/* Errors: as ls_compile's about the sequence and the mesh. */
+LS_MUST_USE ls_status ls_classes_find(const ls_job *job, const ls_target *target, ls_classes *out);
+int ls_class_of(const ls_classes *classes, int rank);
+int ls_class_first(const ls_classes *classes, int class); /* its first rank */
 
 /* The images of ranks of a mesh, one for each class. Zeroed: none. */
 typedef struct ls_images {
-    ls_mesh mesh;
-    int classes;
+    ls_classes classes;
     ls_image **of_class; /* NULL: not compiled */
 } ls_images;
 /* Compiles the rank's class for the target's mesh, unless *images has it. LS_NO_MEMORY, or the error of ls_compile. */

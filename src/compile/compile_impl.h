@@ -267,6 +267,11 @@ typedef struct ls_lowering {
     void (*tables)(ls_builder *b, int node);
     /* Before any node is lowered: says what other ranks read in place (ls_lower_shared). */
     void (*share)(ls_builder *b, int node);
+    /*
+     * Whether the ranks of a block of the mesh, which all have equally many tokens, run other instructions for the
+     * node, and not one program whose operands are displaced by their places (ls_build_share). NULL: they run one.
+     */
+    bool (*tells_apart)(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh);
 } ls_lowering;
 
 #define LS_LOWERING(op) ls_lowering_##op

@@ -19,7 +19,8 @@ struct ls_session {
     ls_plan plan;
     ls_arena *arena; /* holds the layout that all ranks compile with */
     ls_layout layout;
-    ls_image *image;      /* of class 0; a rank of another class compiles its own */
+    ls_image *image; /* of class 0; a rank of another class compiles its own */
+    ls_classes classes;
     ls_rank_bytes *bytes; /* by class */
     ls_world *world;
     double prove_seconds; /* to compile and prove all classes */
@@ -137,7 +138,8 @@ static ls_status set_up(ls_session *s, const ls_spread *spread) {
     s->arena = ls_arena_create();
     LS_TRY(ls_compile_layout(s->job, &s->plan.target, s->arena, &s->layout));
     s->plan.target.made = &s->layout;
-    s->bytes = LS_NEW_ARRAY(s->arena, ls_rank_bytes, ls_class_count(&s->plan.target.mesh));
+    LS_TRY(ls_classes_find(s->job, &s->plan.target, &s->classes));
+    s->bytes = LS_NEW_ARRAY(s->arena, ls_rank_bytes, s->classes.n);
     LS_TRY(ls_compile_proved(s->job, &s->plan.target, count_bytes, s, &s->image));
     s->prove_seconds = ls_seconds() - began;
     s->wait_timeout = spread->wait_timeout > 0 ? spread->wait_timeout : WAIT_TIMEOUT_SECONDS;
@@ -181,7 +183,7 @@ void ls_session_close(ls_session *s) {
 const ls_plan *ls_session_plan(const ls_session *s) { return &s->plan; }
 const ls_image *ls_session_image(const ls_session *s) { return s->image; }
 const ls_rank_bytes *ls_session_bytes(const ls_session *s, int rank) {
-    return &s->bytes[ls_class_of(&s->plan.target.mesh, rank)];
+    return &s->bytes[ls_class_of(&s->classes, rank)];
 }
 int ls_session_ranks(const ls_session *s) { return ls_mesh_ranks(&s->plan.target.mesh); }
 
@@ -249,7 +251,7 @@ static ls_status work_on_image(const ls_session *s, const ls_image *image, ls_co
 static ls_status rank_main(ls_comm *comm, void *context) {
     const ls_session *s = context;
     ls_target target = s->plan.target;
-    target.rank = ls_class_of(&target.mesh, ls_comm_rank(comm));
+    target.rank = ls_class_first(&s->classes, ls_class_of(&s->classes, ls_comm_rank(comm)));
     if (target.rank == 0) return work_on_image(s, s->image, comm, 0);
     const double began = ls_seconds();
     ls_image *image;

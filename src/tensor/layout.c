@@ -244,6 +244,8 @@ int ls_layout_runs(const ls_layout *layout, int p, const ls_layout_run **out) {
     return layout->first_run[p + 1] - layout->first_run[p];
 }
 
+bool ls_layout_is_even(const ls_layout *layout) { return layout->S % layout->P == 0; }
+
 int ls_layout_most_runs(const ls_layout *layout) {
     int most = 0;
     for (int p = 0; p < layout->P; p++) most = (int)ls_max(most, layout->first_run[p + 1] - layout->first_run[p]);

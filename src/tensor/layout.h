@@ -64,6 +64,7 @@ ls_layout ls_layout_copy(const ls_layout *layout, ls_arena *arena);
 
 int64_t ls_layout_count(const ls_layout *layout, int p); /* tokens of rank p */
 int64_t ls_layout_most(const ls_layout *layout);         /* the largest count of all ranks */
+bool ls_layout_is_even(const ls_layout *layout);         /* all ranks have that count */
 int64_t ls_layout_start(const ls_layout *layout, int p); /* sum of the counts of the ranks before p; p may be P */
 /* The runs of rank p, in ascending order, none empty; returns their number. */
 int ls_layout_runs(const ls_layout *layout, int p, const ls_layout_run **out);

@@ -1,6 +1,7 @@
 /*
- * Ranks whose programs read the same share an image: replicas along dp are one class, for every architecture on several
- * meshes. The graphs of examples/ are compared in test_examples.c (network_verify).
+ * Ranks whose programs read the same share an image: replicas along dp are one class, and ranks of a block where all
+ * divides, for every architecture on several meshes. The graphs of examples/ are compared in test_examples.c
+ * (network_verify).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,6 +24,7 @@ static const struct {
 } places[] = {
     {{{3, 1, 1}}, "local", LS_LAYOUT_CONTIGUOUS, false},   {{{4, 2, 1}}, "ring", LS_LAYOUT_ZIGZAG, true},
     {{{2, 1, 2}}, "ulysses", LS_LAYOUT_CONTIGUOUS, false}, {{{2, 2, 2}}, "usp", LS_LAYOUT_ZIGZAG, false},
+    {{{1, 3, 2}}, "gather", LS_LAYOUT_CONTIGUOUS, true},   {{{1, 2, 4}}, "decode", LS_LAYOUT_STRIPED, false},
     {{{5, 3, 1}}, "gather", LS_LAYOUT_BALANCED, true},     {{{17, 2, 1}}, "tokenring", LS_LAYOUT_ZIGZAG, false}};
 
 /* What ls_compile_proved has shown so far. */
@@ -43,7 +45,9 @@ static void check_proved(const ls_job *job, const ls_target *target, const ls_im
     ls_image *first = NULL;
     const ls_status status = ls_compile_proved(job, target, show, &s, &first);
     if (status.code != LS_OK) fail_msg("%s", status.text);
-    assert_int_equal(s.classes, ls_class_count(&target->mesh));
+    ls_classes classes;
+    assert_int_equal(ls_classes_find(job, target, &classes).code, LS_OK);
+    assert_int_equal(s.classes, classes.n);
     if (images != NULL) assert_true(images_equal(first, images[0]));
     ls_image_destroy(first);
 }
@@ -68,14 +72,19 @@ static void check(const ls_model *model, const char *name, size_t place) {
         if (status.code != LS_OK) fail_msg("%s: %s", name, status.text);
         images[r] = image;
     }
+    ls_classes classes;
+    assert_int_equal(ls_classes_find(&job, &target, &classes).code, LS_OK);
+    const ls_image **of_class = calloc((size_t)classes.n, sizeof *of_class);
+    for (int c = 0; c < classes.n; c++) of_class[c] = images[ls_class_first(&classes, c)];
     for (int r = 0; r < ranks; r++) {
-        const int first = ls_class_of(&mesh, r);
-        assert_true(first <= r && ls_class_of(&mesh, first) == first);
+        const int class = ls_class_of(&classes, r), first = ls_class_first(&classes, class);
+        assert_true(first <= r && ls_class_of(&classes, first) == class);
         if (!images_equal(images[r], images[first]))
             fail_msg("%s, mesh %zu: ranks %d and %d are of one class and their programs differ", name, place, r, first);
     }
-    assert_in_range(count_classes(images, ranks), 1, ls_class_count(&mesh));
-    check_proved(&job, &target, images);
+    assert_in_range(count_classes(images, ranks), 1, classes.n);
+    check_proved(&job, &target, of_class);
+    free(of_class);
     for (int r = 0; r < ranks; r++) ls_image_destroy((ls_image *)(uintptr_t)images[r]);
     free(images);
     ls_graph_destroy(g);
@@ -122,11 +131,36 @@ static void test_classes_differ(void **state) {
     free_images(&set);
 }
 
+/*
+ * The ranks of a block are one class where tokens and heads (4, and 2 of keys and values) divide by them; else each is
+ * its own.
+ */
+static void test_blocks_are_one_class(void **state) {
+    (void)state;
+    static const struct {
+        ls_mesh mesh;
+        const char *strategy;
+        int64_t S;
+        images_reads reads;
+        int classes;
+    } cases[] = {{{{2, 2, 2}}, "usp", 32, READS_NOTHING, 2},    {{{1, 1, 2}}, "ulysses", 32, READS_ALL, 1},
+                 {{{1, 3, 2}}, "gather", 48, READS_NOTHING, 3}, {{{1, 2, 2}}, "tokenring", 32, READS_BLOCK, 2},
+                 {{{1, 2, 2}}, "decode", 32, READS_NOTHING, 2}, {{{1, 2, 2}}, "usp", 34, READS_NOTHING, 4},
+                 {{{1, 1, 4}}, "ulysses", 32, READS_NOTHING, 4}};
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        image_set set =
+            images_of_kind(cases[i].mesh, cases[i].strategy, LS_LAYOUT_ZIGZAG, cases[i].S, 2, false, cases[i].reads);
+        assert_int_equal(count_classes((const ls_image *const *)set.image, set.ranks), cases[i].classes);
+        free_images(&set);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replicas_are_one_class),
         cmocka_unit_test(test_many_ranks_are_proved),
         cmocka_unit_test(test_classes_differ),
+        cmocka_unit_test(test_blocks_are_one_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -245,13 +245,15 @@ ls_status network_verify(const network *n, const ls_target *target) {
     ls_status status = build(n, LS_F64, &g);
     const ls_job job = {
         .graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, false), .hyper = {0.9, 0.95, 1e-8, 0.1}};
+    ls_classes classes = {0};
+    if (status.code == LS_OK) status = ls_classes_find(&job, target, &classes);
     for (int r = 0; r < ranks && status.code == LS_OK; r++) {
         ls_target one = *target;
         one.rank = r;
         status = ls_compile(&job, &one, &images[r]);
         if (status.code == LS_OK && ls_image_skeleton(images[r]) != ls_image_skeleton(images[0]))
             status = ls_error(LS_INVALID, "%s: the skeletons of ranks 0 and %d differ", n->name, r);
-        const int first = ls_class_of(&target->mesh, r);
+        const int first = ls_class_first(&classes, ls_class_of(&classes, r));
         if (status.code == LS_OK && !images_equal(images[r], images[first]))
             status =
                 ls_error(LS_INVALID, "%s: ranks %d and %d are one class, and their programs differ", n->name, first, r);

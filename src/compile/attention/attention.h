@@ -16,6 +16,7 @@ typedef struct ls_heads {
     int64_t total;          /* heads of the whole tensor */
     int64_t *start, *count; /* by ulysses rank */
     int64_t most;           /* largest count */
+    bool even;              /* all have `most`, one behind the other */
 } ls_heads;
 
 typedef struct ls_strategy ls_strategy;
@@ -87,7 +88,8 @@ LS_MUST_USE ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_at
 int ls_ring_index(const ls_builder *b);
 int ls_ulysses_index(const ls_builder *b);
 ls_peer ls_rank_in_ring(ls_builder *b, int ring);      /* the rank of that ring index, my ulysses index */
-ls_peer ls_rank_in_block(ls_builder *b, int ulysses);  /* the rank of my block with that ulysses index */
+ls_peer ls_rank_in_block(ls_builder *b, int shift);    /* the rank of my block so many places further */
+int ls_member(const ls_builder *b, int shift);         /* its ulysses index */
 int64_t ls_block_start(const ls_builder *b, int ring); /* first entry of the positions table */
 int64_t ls_block_tokens(const ls_builder *b, int ring);
 int64_t ls_block_most(const ls_builder *b);
@@ -168,8 +170,8 @@ ls_operand ls_tokens_at(ls_operand held, const ls_token_set *tokens, ls_token_ra
 enum { LS_KEYS, LS_VALUES, LS_KV };
 
 /*
- * One part of an exchange: what leaves for ulysses rank u, where it lands there, and from him: where it lies there,
- * where it lands here.
+ * One part of an exchange, with one rank of my block: what leaves for it, where that lands there; what comes from it:
+ * where that lies there, where it lands here.
  */
 typedef struct ls_exchange_part {
     ls_operand from, to, there, land;
@@ -178,7 +180,7 @@ typedef struct ls_exchange_part {
 typedef struct ls_exchange {
     const char *label;
     ls_operand result;
-    const ls_exchange_part *parts; /* by ulysses rank */
+    const ls_exchange_part *parts; /* by distance: the first is my own */
 } ls_exchange;
 
 /* What is here of a block. */
@@ -232,6 +234,11 @@ ls_operand ls_leasable(ls_builder *b, ls_operand operand, ls_axis axis, int64_t 
 
 /* --- the two halves of USP ---------------------------------------------------------------------------------------- */
 
+/*
+ * The heads, along dimension dim, of the member `shift` places further in my block. Where all have equally many, its
+ * place says where they begin, so that the members run one program.
+ */
+ls_operand ls_heads_of(ls_builder *b, ls_operand all, int dim, const ls_heads *heads, int shift);
 /*
  * All-to-all within the block, in steps so that several can be under way. gather: my tokens of all heads -> all of the
  * block's tokens of my heads. scatter: back. `token` and `head` say which dimensions are which.

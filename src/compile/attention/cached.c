@@ -82,15 +82,24 @@ static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t 
     return merged;
 }
 
+/* Of the tokens that this rank holds. */
+static ls_operand my_positions(ls_builder *b, int64_t held) {
+    const ls_operand all = b->image->positions;
+    const bool sequence[LS_AXES] = {[LS_AXIS_RING] = true, [LS_AXIS_ULYSSES] = true};
+    const int team = ls_build_team_of(b, sequence);
+    const ls_layout *layout = &b->image->layout;
+    if (ls_layout_is_even(layout)) return ls_build_share(b, all, 0, held, team, 0);
+    return ls_operand_slice(all, 0, ls_layout_start(layout, ls_build_team_place(b, team)), held);
+}
+
 static void lower(ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
-    const int me = ls_mesh_sequence_index(&b->target->mesh, b->target->rank);
     ls_operand in[LS_NODE_INPUTS] = {{0}};
     for (int i = 0; i < node->n_in; i++) in[i] = ls_lower_input(b, n, i);
     const int64_t Hq = in[LS_CACHED_Q].view.size[2], D = in[LS_CACHED_Q].view.size[3];
     const int64_t held = in[LS_CACHED_KEYS].view.size[1], Hkv = in[LS_CACHED_KEYS].view.size[2];
     LS_ASSERT(Hkv > 0);
-    const ls_operand kpos = ls_operand_slice(b->image->positions, 0, ls_layout_start(&b->image->layout, me), held);
+    const ls_operand kpos = my_positions(b, held);
     write_cache(b, in[LS_CACHED_K], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_KEYS]);
     write_cache(b, in[LS_CACHED_V], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_VALUES]);
     const partial mine = make_partial(b, "part", Hq, D);

@@ -12,8 +12,13 @@ ls_peer ls_rank_in_ring(ls_builder *b, int ring) {
     return ls_build_peer(b, ls_build_axis(b, LS_AXIS_RING), ring - ls_ring_index(b));
 }
 
-ls_peer ls_rank_in_block(ls_builder *b, int ulysses) {
-    return ls_build_peer(b, ls_build_axis(b, LS_AXIS_ULYSSES), ulysses - ls_ulysses_index(b));
+ls_peer ls_rank_in_block(ls_builder *b, int shift) {
+    return ls_build_peer(b, ls_build_axis(b, LS_AXIS_ULYSSES), shift);
+}
+
+int ls_member(const ls_builder *b, int shift) {
+    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    return ((ls_ulysses_index(b) + shift) % U + U) % U;
 }
 
 int64_t ls_block_start(const ls_builder *b, int ring) {
@@ -42,16 +47,16 @@ int64_t ls_block_most(const ls_builder *b) {
     return most;
 }
 
-static int member(const ls_builder *b, int ulysses) {
+static int index_of(const ls_builder *b, int ulysses) {
     return ls_ring_index(b) * b->target->mesh.size[LS_AXIS_ULYSSES] + ulysses;
 }
 
 int64_t ls_member_tokens(const ls_builder *b, int ulysses) {
-    return ls_layout_count(&b->image->layout, member(b, ulysses));
+    return ls_layout_count(&b->image->layout, index_of(b, ulysses));
 }
 
 int64_t ls_member_start(const ls_builder *b, int ulysses) {
-    return ls_layout_start(&b->image->layout, member(b, ulysses)) - ls_block_start(b, ls_ring_index(b));
+    return ls_layout_start(&b->image->layout, index_of(b, ulysses)) - ls_block_start(b, ls_ring_index(b));
 }
 
 int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring) {

@@ -173,17 +173,14 @@ static int part_channel(ls_builder *b, const ls_exchange *x, int distance) {
 }
 
 static void send(ls_builder *b, const ls_exchange *x) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
-    for (int j = 1; j < U; j++) {
-        const int to = (me + j) % U;
-        ls_build_lease(b, part_channel(b, x, j), ls_rank_in_block(b, to), x->parts[to].from);
-    }
+    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    for (int j = 1; j < U; j++) ls_build_lease(b, part_channel(b, x, j), ls_rank_in_block(b, j), x->parts[j].from);
 }
 
 static void receive(ls_builder *b, const ls_exchange *x) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
+    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
     for (int j = 1; j < U; j++) {
-        const ls_exchange_part *from = &x->parts[(me - j + U) % U];
+        const ls_exchange_part *from = &x->parts[U - j];
         ls_build_borrow(b, part_channel(b, x, j), from->there);
         ls_build_copy(b, from->there, from->land);
         ls_build_return(b, part_channel(b, x, j), from->there);
@@ -191,11 +188,8 @@ static void receive(ls_builder *b, const ls_exchange *x) {
 }
 
 static void settle(ls_builder *b, const ls_exchange *x) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
-    for (int j = 1; j < U; j++) {
-        const int to = (me + j) % U;
-        ls_build_reclaim(b, part_channel(b, x, j), ls_rank_in_block(b, to), x->parts[to].from);
-    }
+    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    for (int j = 1; j < U; j++) ls_build_reclaim(b, part_channel(b, x, j), ls_rank_in_block(b, j), x->parts[j].from);
 }
 
 const ls_kv_transfer ls_kv_transfer_in_place = {

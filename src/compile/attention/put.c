@@ -209,24 +209,18 @@ static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_
 }
 
 static void send(ls_builder *b, const ls_exchange *x) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
-    for (int j = 1; j < U; j++) {
-        const int from = (me - j + U) % U;
-        ls_build_grant(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, from), x->parts[from].land);
-    }
-    for (int j = 1; j < U; j++) {
-        const int to = (me + j) % U;
-        ls_build_send(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, to), x->parts[to].from,
-                      x->parts[to].to);
-    }
+    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    for (int j = 1; j < U; j++)
+        ls_build_grant(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, -j), x->parts[U - j].land);
+    for (int j = 1; j < U; j++)
+        ls_build_send(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, j), x->parts[j].from,
+                      x->parts[j].to);
 }
 
 static void receive(ls_builder *b, const ls_exchange *x) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
-    for (int j = 1; j < U; j++) {
-        const int from = (me - j + U) % U;
-        ls_build_receive(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, from), x->parts[from].land);
-    }
+    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    for (int j = 1; j < U; j++)
+        ls_build_receive(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, -j), x->parts[U - j].land);
 }
 
 static void settle(ls_builder *b, const ls_exchange *x) { (void)b, (void)x; } /* nothing has been leased */

@@ -6,9 +6,8 @@
 #include "compile/attention/attention.h"
 
 /* This rank's query heads of a vector over all of them. */
-static ls_operand my_heads(const ls_builder *b, const ls_site *site, ls_operand all) {
-    const int u = ls_ulysses_index(b);
-    return ls_operand_slice(all, 0, site->q_heads.start[u], site->q_heads.count[u]);
+static ls_operand my_heads(ls_builder *b, const ls_site *site, ls_operand all) {
+    return ls_heads_of(b, all, 0, &site->q_heads, 0);
 }
 
 static ls_operand sink_of(ls_builder *b, const ls_site *site, const ls_attention_tensors *t) {

@@ -35,8 +35,16 @@ static ls_attention_tensors gradient_tensors(const ls_node *node, int n) {
 static ls_heads make_heads(ls_builder *b, int64_t total) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
     return (ls_heads){.total = total,
+                      .even = true,
                       .start = LS_NEW_ARRAY(b->image->arena, int64_t, U),
                       .count = LS_NEW_ARRAY(b->image->arena, int64_t, U)};
+}
+
+static void give_heads(ls_heads *heads, int u, int64_t start, int64_t count) {
+    heads->start[u] = start;
+    heads->count[u] = count;
+    heads->most = ls_max(heads->most, count);
+    heads->even &= start == u * count && count == heads->most;
 }
 
 /* Query heads dealt evenly, KV heads to everyone who uses them, and the owners' parts laid side by side. */
@@ -49,14 +57,10 @@ static void deal_heads(ls_builder *b, ls_site *site) {
     for (int u = 0; u < U; u++) {
         const int64_t q0 = ls_part_start(site->Hq, U, u), q1 = ls_part_start(site->Hq, U, u + 1);
         const int64_t kv0 = q0 / group, kv1 = (q1 - 1) / group + 1;
-        site->q_heads.start[u] = q0;
-        site->q_heads.count[u] = q1 - q0;
-        site->q_heads.most = ls_max(site->q_heads.most, q1 - q0);
-        site->kv_heads.start[u] = kv0;
-        site->kv_heads.count[u] = site->kv_parts.count[u] = kv1 - kv0;
-        site->kv_parts.start[u] = site->kv_parts.total;
+        give_heads(&site->q_heads, u, q0, q1 - q0);
+        give_heads(&site->kv_heads, u, kv0, kv1 - kv0);
+        give_heads(&site->kv_parts, u, site->kv_parts.total, kv1 - kv0);
         site->kv_parts.total += kv1 - kv0;
-        site->kv_heads.most = site->kv_parts.most = ls_max(site->kv_heads.most, kv1 - kv0);
     }
 }
 
@@ -74,10 +78,11 @@ static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_n
     while (!ls_mask_equal(&b->image->masks[site->mask].mask, ls_node_mask(node))) site->mask++;
     deal_heads(b, site);
     const int u = ls_ulysses_index(b);
+    const int64_t group = site->Hq / site->Hkv;
     site->params = *(const ls_attention_params *)node->params;
-    site->params.group = (int)(site->Hq / site->Hkv);
-    site->params.first_q = (int)site->q_heads.start[u];
-    site->params.first_kv = (int)site->kv_heads.start[u];
+    site->params.group = (int)group;
+    site->params.first_q =
+        (int)(site->q_heads.start[u] - site->kv_heads.start[u] * group); /* of this rank's KV heads */
     return site;
 }
 
@@ -165,6 +170,18 @@ static void share_gradient(ls_builder *b, int n) {
     share(b, &t);
 }
 
-const ls_lowering ls_lowering_attention = {.lower = lower_forward, .tables = need_tables, .share = share_forward};
+/* --- ranks of a block --------------------------------------------------------------------------------------------- */
+
+/* Equal shares of query heads, which use equal shares of KV heads, differ only in where they begin. */
+static bool tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh) {
+    const int U = mesh->size[LS_AXIS_ULYSSES];
+    const ls_shape *q = &ls_graph_tensor(graph, node->in[LS_ATTENTION_Q])->shape;
+    const ls_shape *k = &ls_graph_tensor(graph, node->in[LS_ATTENTION_K])->shape;
+    return q->dim[2].size % U != 0 || k->dim[2].size % U != 0;
+}
+
+/* The gradient's heads are the forward node's. */
+const ls_lowering ls_lowering_attention = {
+    .lower = lower_forward, .tables = need_tables, .share = share_forward, .tells_apart = tells_apart};
 const ls_lowering ls_lowering_attention_grad = {.lower = lower_gradient, .share = share_gradient};
 const ls_lowering ls_lowering_attention_sink_grad = {.lower = lower_gradient, .share = share_gradient};

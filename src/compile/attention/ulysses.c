@@ -7,10 +7,9 @@
 static const ls_kv_transfer *transfer(const ls_builder *b) { return ls_kv_transfer_along(b, LS_AXIS_ULYSSES); }
 
 static ls_exchange begin(ls_builder *b, const char *label, ls_operand result, const ls_exchange_part *parts) {
-    const int me = ls_ulysses_index(b);
     const ls_exchange x = {label, result, parts};
     transfer(b)->send(b, &x);
-    ls_build_copy(b, parts[me].from, parts[me].land);
+    ls_build_copy(b, parts[0].from, parts[0].land);
     return x;
 }
 
@@ -36,11 +35,26 @@ static int64_t capacity(ls_operand o, int token, int64_t most_tokens, int head, 
     return ls_view_elements(&largest.view);
 }
 
-/* The same buffer in the memory of ulysses rank u, where it has other sizes. */
-static ls_operand at_member(ls_builder *b, ls_operand mine, int u, int token, int64_t tokens, int head, int64_t heads) {
+/* The same buffer in the memory of the member `shift` places further, where it has other sizes. */
+static ls_operand at_member(ls_builder *b, ls_operand mine, int shift, int token, int64_t tokens, int head,
+                            int64_t heads) {
     ls_operand there = resized(mine, mine.buffer, token, tokens, head, heads);
     there.offset = mine.offset;
-    return ls_operand_of_peer(there, ls_rank_in_block(b, u));
+    return ls_operand_of_peer(there, ls_rank_in_block(b, shift));
+}
+
+ls_operand ls_heads_of(ls_builder *b, ls_operand all, int dim, const ls_heads *heads, int shift) {
+    if (heads->even) return ls_build_share(b, all, dim, heads->most, ls_build_axis(b, LS_AXIS_ULYSSES), shift);
+    const int u = ls_member(b, shift);
+    return ls_operand_slice(all, dim, heads->start[u], heads->count[u]);
+}
+
+/* The tokens of the member `shift` places further in my block. */
+static ls_operand tokens_of(ls_builder *b, ls_operand all, int dim, int shift) {
+    const int u = ls_member(b, shift);
+    if (ls_layout_is_even(&b->image->layout))
+        return ls_build_share(b, all, dim, ls_member_tokens(b, u), ls_build_axis(b, LS_AXIS_ULYSSES), shift);
+    return ls_operand_slice(all, dim, ls_member_start(b, u), ls_member_tokens(b, u));
 }
 
 ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads, int token,
@@ -53,13 +67,14 @@ ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, c
         transfer(b)->result(b, label, capacity(mine, token, ls_block_most(b), head, heads->most),
                             resized(mine, 0, token, n, head, heads->count[me]), b->image->in_place[LS_AXIS_RING]);
     ls_exchange_part *parts = LS_NEW_ARRAY(b->image->arena, ls_exchange_part, U);
-    for (int u = 0; u < U; u++) {
+    for (int j = 0; j < U; j++) {
+        const int u = ls_member(b, j);
         const ls_operand to = resized(mine, result.buffer, token, n, head, heads->count[u]);
-        const ls_operand there = at_member(b, mine, u, token, ls_member_tokens(b, u), head, heads->total);
-        parts[u].from = ls_operand_slice(mine, head, heads->start[u], heads->count[u]);
-        parts[u].to = ls_operand_slice(to, token, ls_member_start(b, me), ls_member_tokens(b, me));
-        parts[u].there = ls_operand_slice(there, head, heads->start[me], heads->count[me]);
-        parts[u].land = ls_operand_slice(result, token, ls_member_start(b, u), ls_member_tokens(b, u));
+        const ls_operand there = at_member(b, mine, j, token, ls_member_tokens(b, u), head, heads->total);
+        parts[j].from = ls_heads_of(b, mine, head, heads, j);
+        parts[j].to = tokens_of(b, to, token, 0);
+        parts[j].there = ls_heads_of(b, there, head, heads, 0);
+        parts[j].land = tokens_of(b, result, token, j);
     }
     return begin(b, label, result, parts);
 }
@@ -73,13 +88,14 @@ ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, 
         transfer(b)->result(b, label, capacity(mine, token, ls_layout_most(&b->image->layout), head, heads->total),
                             resized(mine, 0, token, ls_member_tokens(b, me), head, heads->total), false);
     ls_exchange_part *parts = LS_NEW_ARRAY(b->image->arena, ls_exchange_part, U);
-    for (int u = 0; u < U; u++) {
+    for (int j = 0; j < U; j++) {
+        const int u = ls_member(b, j);
         const ls_operand to = resized(mine, result.buffer, token, ls_member_tokens(b, u), head, heads->total);
-        const ls_operand there = at_member(b, mine, u, token, n, head, heads->count[u]);
-        parts[u].from = ls_operand_slice(mine, token, ls_member_start(b, u), ls_member_tokens(b, u));
-        parts[u].to = ls_operand_slice(to, head, heads->start[me], heads->count[me]);
-        parts[u].there = ls_operand_slice(there, token, ls_member_start(b, me), ls_member_tokens(b, me));
-        parts[u].land = ls_operand_slice(result, head, heads->start[u], heads->count[u]);
+        const ls_operand there = at_member(b, mine, j, token, n, head, heads->count[u]);
+        parts[j].from = tokens_of(b, mine, token, j);
+        parts[j].to = ls_heads_of(b, to, head, heads, 0);
+        parts[j].there = tokens_of(b, there, token, 0);
+        parts[j].land = ls_heads_of(b, result, head, heads, j);
     }
     return begin(b, label, result, parts);
 }
