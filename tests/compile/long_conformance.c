@@ -1,7 +1,8 @@
 /*
  * The whole conformance matrix (support/conformance.h): every strategy on every mesh × mask × layout × heads ×
  * type, with transfers, shapes, sinks, soft caps and the instruction sets of this machine in turn. Once more with
- * logits of ±1e3, with layouts in turn too. The work is divided over processes, one per core.
+ * logits of ±1e3, with layouts in turn too. The work is divided over processes, one per core. LS_TEST_PART=I/N: only
+ * part I of N (0 to N - 1), as tools/run-in-parts.sh asks for.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,6 +54,18 @@ static void check_problem(conformance *c, const conformance_axes *axes, conforma
     }
 }
 
+typedef struct part {
+    int index, parts;
+} part;
+
+static part part_asked_for(void) {
+    part p = {0, 1};
+    const char *text = getenv("LS_TEST_PART");
+    if (text != NULL) assert_int_equal(sscanf(text, "%d/%d", &p.index, &p.parts), 2);
+    assert_true(p.index >= 0 && p.index < p.parts);
+    return p;
+}
+
 /* Every n-th problem from `first` on. */
 static void check_share(const conformance_axes *axes, int first, int n, conformance_account *account) {
     conformance *c = conformance_open(axes, account);
@@ -74,6 +87,7 @@ static void test_whole_matrix(void **state) {
     ls_machine machine;
     ls_machine_detect(&machine);
     const int workers = machine.cores < WORKERS ? machine.cores : WORKERS;
+    const part asked = part_asked_for();
     conformance_account *accounts = mmap(NULL, sizeof *accounts * WORKERS, PROT_READ | PROT_WRITE,
                                          MAP_SHARED | MAP_ANONYMOUS, -1, 0),
                         sum = {0};
@@ -83,7 +97,8 @@ static void test_whole_matrix(void **state) {
         worker[w] = fork();
         assert_true(worker[w] >= 0);
         if (worker[w] > 0) continue;
-        check_share(&axes, w, workers, &accounts[w]); /* what fails ends the process as a failed test */
+        /* What fails ends the process as a failed test. */
+        check_share(&axes, asked.index * workers + w, asked.parts * workers, &accounts[w]);
         _exit(0);
     }
     int failed = 0;
@@ -95,7 +110,7 @@ static void test_whole_matrix(void **state) {
     }
     (void)munmap(accounts, sizeof *accounts * WORKERS);
     assert_int_equal(failed, 0);
-    assert_in_range(conformance_report(&axes, &sum), 10000, 1000000);
+    assert_in_range(conformance_report(&axes, &sum), 10000 / asked.parts, 1000000);
 }
 
 int main(void) {
