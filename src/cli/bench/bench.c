@@ -103,19 +103,21 @@ static const struct {
 
 typedef struct bench {
     const char *name;
+    bool starts_ranks; /* sessions of several sizes: not in a process that somebody launched as one of some ranks */
     ls_status (*run)(const ls_bench_job *job, FILE *out);
     const char *takes[LS_COUNT(flags) + 1]; /* ended by NULL */
 } bench;
 
 static const bench benches[] = {
-    {"machine", bench_machine, {NULL}},
-    {"gemm", ls_run_bench_gemm, {"seq", "threads", "rounds", "dtype", "config"}},
+    {"machine", false, bench_machine, {NULL}},
+    {"gemm", false, ls_run_bench_gemm, {"seq", "threads", "rounds", "dtype", "config"}},
     {"attention",
+     true,
      ls_run_bench_attention,
      {"seq", "ranks", "threads", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy"}},
-    {"comm", ls_run_bench_comm, {"rounds"}},
-    {"step", ls_run_bench_step, {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "config"}},
-    {"predicted", ls_run_bench_predicted, {"rounds"}},
+    {"comm", false, ls_run_bench_comm, {"rounds"}},
+    {"step", true, ls_run_bench_step, {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "config"}},
+    {"predicted", true, ls_run_bench_predicted, {"rounds"}},
 };
 
 static bool is_given(const ls_bench_options *options, size_t flag) {
@@ -154,6 +156,17 @@ static ls_status refuse_others(const bench *b, const ls_bench_options *options) 
     return ls_ok();
 }
 
+static ls_status refuse_launched(const bench *b) {
+    int launched;
+    LS_TRY(ls_home_find(&launched));
+    if (launched == 0 || !b->starts_ranks) return ls_ok();
+    return ls_error(
+        LS_USAGE,
+        "bench %s starts ranks itself, but this process was launched as one of %d; expected no launcher, or "
+        "%s=local and one process on each host",
+        b->name, launched, LS_BOOT_VARIABLE);
+}
+
 ls_status ls_run_bench(const ls_bench_job *job, FILE *out) {
     LS_NEED(job, "job");
     LS_NEED(out, "out");
@@ -162,6 +175,7 @@ ls_status ls_run_bench(const ls_bench_job *job, FILE *out) {
         if (job->name != NULL && strcmp(benches[i].name, job->name) == 0) {
             LS_TRY(refuse_others(&benches[i], &job->options));
             LS_TRY(check_numbers(&job->options));
+            LS_TRY(refuse_launched(&benches[i]));
             return benches[i].run(job, out);
         }
         const size_t used = strlen(known);
