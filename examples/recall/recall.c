@@ -35,12 +35,22 @@ typedef struct rank_work {
     outcome *out;
 } rank_work;
 
-static void read_training(const void *context, int64_t index, int32_t *tokens, int32_t *labels) {
-    recall_sequence(context, index, tokens, labels);
+/* A sequence of the task can only be made whole: its numbers are drawn one after the other. */
+static ls_status read_sequence(const recall_task *task, int64_t index, const ls_data_part *part, ls_sample *out) {
+    int32_t *tokens = malloc(2 * sizeof *tokens * (size_t)task->S);
+    if (tokens == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)task->S);
+    recall_sequence(task, index, tokens, tokens + task->S);
+    ls_sample_take(&(ls_sample){.tokens = tokens, .labels = tokens + task->S}, task->S, part, out);
+    free(tokens);
+    return ls_ok();
 }
 
-static void read_fresh(const void *context, int64_t index, int32_t *tokens, int32_t *labels) {
-    recall_sequence(context, FRESH + index, tokens, labels);
+static ls_status read_training(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
+    return read_sequence(context, index, part, out);
+}
+
+static ls_status read_fresh(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
+    return read_sequence(context, FRESH + index, part, out);
 }
 
 typedef struct score {
@@ -72,7 +82,7 @@ static void count_right(void *context, const ls_rank *rank) {
 }
 
 static ls_status measure(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t sequences, score *out) {
-    const ls_sequences fresh = {.read = read_fresh, .context = &r->task};
+    const ls_sequences fresh = {.sample = read_fresh, .context = &r->task};
     score mine = {.logits = r->logits};
     double loss;
     LS_TRY(ls_trainer_evaluate(trainer, &fresh, sequences, count_right, &mine, &loss));
@@ -112,7 +122,7 @@ static double rate(const recall *r, int64_t step) {
 
 /* Runs one step. LS_INTERRUPTED or LS_DIVERGED ends the training. */
 static ls_status advance(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t step, double *loss) {
-    const ls_sequences from = {.read = read_training, .context = &r->task};
+    const ls_sequences from = {.sample = read_training, .context = &r->task};
     const ls_step_hyper hyper = {.lr = rate(r, step), .clip = 1.0, .beta1 = 0.9, .beta2 = 0.95};
     const ls_wish wish = {.stop = ls_comm_stop_requested(rank->comm) ? LS_STOP_SIGNAL : LS_STOP_NOT};
     ls_step_report report;

@@ -46,7 +46,9 @@ static void put_sequence(const order *o, int64_t pieces) {
 
 /* Shows one step. step: from 1, as in metrics.jsonl. */
 static ls_status show_step(const order *o, int64_t step) {
-    uint64_t hash = 0;
+    const ls_layout_run all = {0, o->S, 1};
+    const ls_data_part whole = {&all, 1};
+    uint64_t digest = 0;
     if (o->json != NULL) {
         ls_json_open_object(o->json, NULL);
         ls_json_put_int(o->json, "step", step);
@@ -57,8 +59,8 @@ static ls_status show_step(const order *o, int64_t step) {
         int64_t pieces = 0;
         ls_sample sample = o->sample;
         LS_TRY(ls_data_pieces(o->data, index, o->pieces, &pieces));
-        LS_TRY(ls_data_read(o->data, index, &sample));
-        hash = ls_data_hash(hash, sample.tokens, sample.labels, o->S);
+        LS_TRY(ls_data_read(o->data, index, &whole, &sample));
+        digest += ls_data_digest(b * o->S, &whole, sample.tokens, sample.labels);
         if (o->json != NULL)
             put_sequence(o, pieces);
         else
@@ -66,7 +68,7 @@ static ls_status show_step(const order *o, int64_t step) {
     }
     if (o->json != NULL) {
         ls_json_close(o->json);
-        ls_json_put_hex(o->json, "data_hash", hash);
+        ls_json_put_hex(o->json, "data_digest", digest);
         ls_json_close(o->json);
     }
     return ls_ok();
@@ -192,7 +194,7 @@ static ls_status decode_beginning(const inspection *n, int64_t start, int64_t le
     int32_t ids[SHOWN_TOKENS];
     ls_text text = {0};
     const int64_t some = ls_min(length, SHOWN_TOKENS);
-    LS_TRY(ls_corpus_read(&n->corpus, start, some, ids, NULL));
+    LS_TRY(ls_corpus_read(&n->corpus, start, some, ids, NULL, NULL));
     ls_status status = ls_tokenizer_decode(n->tokenizer, ids, (size_t)some, &text);
     char *line = status.code == LS_OK ? malloc(3 * text.count + 1) : NULL;
     if (status.code == LS_OK && line == NULL) status = ls_error(LS_NO_MEMORY, "no memory for a document's text");

@@ -204,11 +204,18 @@ static const ls_corpus_part *part_of(const ls_corpus *c, int64_t token) {
     return &c->parts[low];
 }
 
-ls_status ls_corpus_read(const ls_corpus *c, int64_t first, int64_t n, int32_t *ids, uint8_t *learnt) {
+/* Of a shard's tokens at .. at + n - 1, and of their marks. */
+static int64_t shard_bytes(const ls_corpus_part *part, int64_t at, int64_t n, bool marks) {
+    const int64_t words = marks && part->learnt != NULL ? (at + n - 1) / 64 - at / 64 + 1 : 0;
+    return n * part->width + words * (int64_t)sizeof *part->learnt;
+}
+
+ls_status ls_corpus_read(const ls_corpus *c, int64_t first, int64_t n, int32_t *ids, uint8_t *learnt, int64_t *bytes) {
     if (n == 0) return ls_ok();
     const ls_corpus_part *part = part_of(c, first);
     const int64_t at = first - part->first;
     LS_ASSERT(n > 0 && at + n <= part->count);
+    if (bytes != NULL && c->shards.n > 0) *bytes += shard_bytes(part, at, n, learnt != NULL);
     ls_tokens_widen(part->tokens, part->width, at, n, ids);
     uint32_t largest = 0; /* as unsigned numbers negative ids are large */
     for (int64_t i = 0; i < n; i++) largest = (uint32_t)ids[i] > largest ? (uint32_t)ids[i] : largest;

@@ -64,10 +64,12 @@ LS_MUST_USE ls_status ls_corpus_complete(ls_corpus *corpus, int32_t vocabulary);
 void ls_corpus_free(ls_corpus *corpus); /* a zeroed one is allowed */
 
 /*
- * Reads tokens first .. first + n - 1, which lie in one part. learnt (may be NULL): a byte for each. LS_INVALID names
- * the part and a token whose id is outside of the vocabulary.
+ * Reads tokens first .. first + n - 1, which lie in one part. learnt (may be NULL): a byte for each. bytes (may be
+ * NULL): those that were read from a file are added. LS_INVALID names the part and a token whose id is outside of the
+ * vocabulary.
  */
-LS_MUST_USE ls_status ls_corpus_read(const ls_corpus *corpus, int64_t first, int64_t n, int32_t *ids, uint8_t *learnt);
+LS_MUST_USE ls_status ls_corpus_read(const ls_corpus *corpus, int64_t first, int64_t n, int32_t *ids, uint8_t *learnt,
+                                     int64_t *bytes);
 /* The number of the document that holds a token. *start: its first token. */
 int64_t ls_corpus_document(const ls_corpus *corpus, int64_t token, int64_t *start);
 /* The first token of document d of a part; d = documents gives the end of the last one. */

@@ -187,141 +187,212 @@ static int64_t place_of(const ls_data *data, int64_t index) {
 
 /* ---- sequences ---- */
 
-/* Memory to put a sequence together: its passages, and their tokens. */
-typedef struct assembly {
-    ls_passage *passages;
+/* A sequence that is being read, from its first input on. */
+typedef struct reading {
+    const ls_data *data;
+    ls_passage *passages; /* of the sequence, in their order */
     int64_t n;
-    int32_t *ids;    /* [S + 1] */
-    uint8_t *learnt; /* [S + 1] */
-} assembly;
+    int64_t k, place; /* the passage that was looked at last, n: past them all; the place where it begins */
+    int32_t *ids;     /* [S + 1] room for some of the tokens */
+    uint8_t *learnt;  /* [S + 1] */
+    ls_sample *out;
+    int64_t written; /* inputs, to *out */
+} reading;
 
-static void assembly_free(assembly *a) {
-    free(a->passages);
-    free(a->ids);
-    free(a->learnt);
-    *a = (assembly){0};
+static void reading_end(reading *r) {
+    free(r->passages);
+    free(r->ids);
+    free(r->learnt);
+    *r = (reading){0};
 }
 
-/* Finds the passages of a sequence, and allocates room for their tokens. */
-static ls_status assemble(const ls_data *data, int64_t index, assembly *a) {
+/* Finds the passages of a sequence, and allocates room for their tokens. out may be NULL. */
+static ls_status reading_begin(const ls_data *data, int64_t index, ls_sample *out, reading *r) {
     const size_t room = (size_t)data->S + 1;
-    *a = (assembly){
-        .passages = malloc(room * sizeof *a->passages), .ids = malloc(room * sizeof *a->ids), .learnt = malloc(room)};
-    if (a->passages == NULL || a->ids == NULL || a->learnt == NULL) {
-        assembly_free(a);
+    *r = (reading){.data = data,
+                   .passages = malloc(room * sizeof *r->passages),
+                   .ids = malloc(room * sizeof *r->ids),
+                   .learnt = malloc(room),
+                   .out = out};
+    if (r->passages == NULL || r->ids == NULL || r->learnt == NULL) {
+        reading_end(r);
         return ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)data->S);
     }
-    a->n = data->packer->passages(&data->packed, &data->corpus, data->S, place_of(data, index), a->passages);
+    r->n = data->packer->passages(&data->packed, &data->corpus, data->S, place_of(data, index), r->passages);
     return ls_ok();
 }
 
-static int32_t label_of(const assembly *a, int64_t i) { return a->learnt[i] ? a->ids[i] : LS_LABEL_IGNORED; }
+/* The passage that has place `at`, which is no earlier one than the last; NULL: `at` lies behind all passages. */
+static const ls_passage *passage_at(reading *r, int64_t at) {
+    for (; r->k < r->n && at >= r->place + r->passages[r->k].length; r->k++) r->place += r->passages[r->k].length;
+    return r->k < r->n ? &r->passages[r->k] : NULL;
+}
+
+/* Reads n tokens of the corpus to ids + to. */
+static ls_status read_tokens(const reading *r, int64_t start, int64_t n, int64_t to) {
+    if (r->out->tokens == NULL) return ls_ok();
+    return ls_corpus_read(&r->data->corpus, start, n, r->ids + to, r->learnt + to, &r->out->bytes);
+}
 
 /*
- * Sets `seen` of inputs from .. to - 1. Their labels lie in one document, with `before` of its tokens before the first
- * label.
+ * Writes the next `count` inputs: their tokens are ids[0, count), their labels the ids after these, and their positions
+ * begin with `position`.
  */
-static void mark_seen(ls_sample *out, int64_t from, int64_t to, int64_t before) {
-    if (out->seen == NULL) return;
-    for (int64_t i = from; i < to; i++) out->seen[i] = (int32_t)(before + i - from);
-}
-
-/* For attention and positions the sequence is one document. */
-static void mark_whole(int64_t S, ls_sample *out) {
-    out->n_ends = 2;
-    if (out->ends == NULL) return;
-    out->ends[0] = 0;
-    out->ends[1] = (int32_t)S;
-    for (int64_t i = 0; i < S; i++) out->positions[i] = (int32_t)i;
-}
-
-static ls_status read_joined(const ls_data *data, const assembly *a, ls_sample *out) {
-    int64_t filled = 0;
-    for (int64_t k = 0; k < a->n; k++) {
-        const ls_passage *p = &a->passages[k];
-        LS_TRY(ls_corpus_read(&data->corpus, p->start, p->length, a->ids + filled, a->learnt + filled));
-        const bool first = filled == 0; /* its first token is no label */
-        mark_seen(out, filled - !first, filled + p->length - 1, first);
-        filled += p->length;
+static void write_inputs(reading *r, int64_t count, int64_t position) {
+    const ls_sample *out = r->out;
+    for (int64_t i = 0; i < count && out->tokens != NULL; i++) {
+        out->tokens[r->written + i] = r->ids[i];
+        out->labels[r->written + i] = r->learnt[i + 1] ? r->ids[i + 1] : LS_LABEL_IGNORED;
     }
-    LS_ASSERT(filled == data->S + 1);
-    memcpy(out->tokens, a->ids, sizeof *a->ids * (size_t)data->S);
-    for (int64_t i = 0; i < data->S; i++) out->labels[i] = label_of(a, i + 1);
-    mark_whole(data->S, out);
+    for (int64_t i = 0; i < count && out->positions != NULL; i++)
+        out->positions[r->written + i] = (int32_t)(position + i);
+    r->written += count;
+}
+
+/*
+ * Reads inputs from .. from + count - 1 where the passages of a sequence are S + 1 tokens, the last of them a label
+ * only.
+ */
+static ls_status read_joined(reading *r, int64_t from, int64_t count) {
+    int32_t *seen = r->out->seen != NULL ? r->out->seen + r->written : NULL;
+    for (int64_t done = 0, some; done <= count; done += some) {
+        const ls_passage *p = passage_at(r, from + done);
+        LS_ASSERT(p != NULL);
+        const int64_t offset = from + done - r->place;
+        some = ls_min(p->length - offset, count + 1 - done);
+        LS_TRY(read_tokens(r, p->start + offset, some, done));
+        /* A token is the label of the input before it; the first one is none. */
+        for (int64_t i = done == 0; i < some && seen != NULL; i++) seen[done + i - 1] = (int32_t)(offset + i);
+    }
+    write_inputs(r, count, from);
     return ls_ok();
 }
 
-static void mark_end(ls_sample *out, int64_t from, int64_t to) {
-    if (out->ends == NULL) return;
-    for (int64_t i = from; i < to; i++) out->positions[i] = (int32_t)(i - from);
-    out->ends[out->n_ends++] = (int32_t)to;
+/* The same where a passage is inputs whose labels are the tokens one further on; padding follows the last passage. */
+static ls_status read_apart(reading *r, int64_t from, int64_t count) {
+    for (int64_t done = 0, some; done < count; done += some) {
+        const ls_passage *p = passage_at(r, from + done);
+        const int64_t offset = from + done - r->place;
+        some = p != NULL ? ls_min(p->length - offset, count - done) : count - done;
+        if (p != NULL) LS_TRY(read_tokens(r, p->start + offset, some + 1, 0));
+        for (int64_t i = 0; i <= some && p == NULL; i++) {
+            r->ids[i] = r->data->filler;
+            r->learnt[i] = false;
+        }
+        for (int64_t i = 0; i < some && r->out->seen != NULL; i++)
+            r->out->seen[r->written + i] = (int32_t)(offset + i + 1);
+        write_inputs(r, some, offset);
+    }
+    return ls_ok();
 }
 
-static ls_status read_apart(const ls_data *data, const assembly *a, ls_sample *out) {
-    int64_t filled = 0;
+static ls_status read_run(reading *r, const ls_layout_run *run) {
+    const int64_t each = run->step == 1 ? run->count : 1;
+    for (int64_t i = 0; i < run->count; i += each) {
+        const int64_t from = run->first + i * run->step;
+        LS_TRY(r->data->packer->apart ? read_apart(r, from, each) : read_joined(r, from, each));
+    }
+    return ls_ok();
+}
+
+/* Where documents end: for attention and positions a joined sequence is one. */
+static void write_ends(const reading *r) {
+    const int64_t S = r->data->S;
+    ls_sample *out = r->out;
+    int64_t end = 0;
     out->n_ends = 0;
-    mark_end(out, 0, 0);
-    for (int64_t k = 0; k < a->n; k++) {
-        const ls_passage *p = &a->passages[k];
-        LS_TRY(ls_corpus_read(&data->corpus, p->start, p->length + 1, a->ids, a->learnt));
-        memcpy(out->tokens + filled, a->ids, sizeof *a->ids * (size_t)p->length);
-        for (int64_t i = 0; i < p->length; i++) out->labels[filled + i] = label_of(a, i + 1);
-        mark_end(out, filled, filled + p->length);
-        mark_seen(out, filled, filled + p->length, 1);
-        filled += p->length;
-    }
-    if (filled < data->S) mark_end(out, filled, data->S);
-    mark_seen(out, filled, data->S, 1);
-    for (; filled < data->S; filled++) {
-        out->tokens[filled] = data->filler;
-        out->labels[filled] = LS_LABEL_IGNORED;
-    }
-    return ls_ok();
+    if (out->ends == NULL) return;
+    out->ends[out->n_ends++] = 0;
+    for (int64_t k = 0; k < r->n && r->data->packer->apart; k++)
+        out->ends[out->n_ends++] = (int32_t)(end += r->passages[k].length);
+    if (end < S) out->ends[out->n_ends++] = (int32_t)S;
 }
 
-ls_status ls_data_read(const ls_data *data, int64_t index, ls_sample *out) {
-    assembly a;
-    LS_TRY(assemble(data, index, &a));
-    const ls_status status = data->packer->apart ? read_apart(data, &a, out) : read_joined(data, &a, out);
-    assembly_free(&a);
+ls_status ls_data_read(const ls_data *data, int64_t index, const ls_data_part *part, ls_sample *out) {
+    const ls_layout_run all = {0, data->S, 1};
+    const ls_data_part whole = {&all, 1};
+    reading r;
+    LS_TRY(reading_begin(data, index, out, &r));
+    if (part == NULL) part = &whole;
+    out->bytes = 0;
+    write_ends(&r);
+    ls_status status = ls_ok();
+    for (int i = 0; i < part->n_runs && status.code == LS_OK; i++) status = read_run(&r, &part->runs[i]);
+    reading_end(&r);
     return status;
 }
 
+void ls_sample_take(const ls_sample *whole, int64_t S, const ls_data_part *part, ls_sample *out) {
+    int64_t n = 0;
+    for (int r = 0; r < part->n_runs; r++) {
+        for (int64_t i = 0; i < part->runs[r].count; i++, n++) {
+            const int64_t at = part->runs[r].first + i * part->runs[r].step;
+            const int32_t position = whole->positions != NULL ? whole->positions[at] : (int32_t)at;
+            if (out->tokens != NULL) out->tokens[n] = whole->tokens[at];
+            if (out->labels != NULL) out->labels[n] = whole->labels[at];
+            if (out->positions != NULL) out->positions[n] = position;
+            if (out->seen != NULL) out->seen[n] = position + 1;
+        }
+    }
+    out->bytes = 0;
+    out->n_ends = 0;
+    if (out->ends == NULL) return;
+    const int32_t one[] = {0, (int32_t)S};
+    out->n_ends = whole->positions != NULL ? whole->n_ends : 2;
+    memcpy(out->ends, whole->positions != NULL ? whole->ends : one, sizeof *one * (size_t)out->n_ends);
+}
+
 void ls_data_sequence(const ls_data *data, int64_t index, int32_t *out) {
-    assembly a;
+    reading r;
     LS_ASSERT(!data->packer->apart);
-    if (assemble(data, index, &a).code != LS_OK)
+    if (reading_begin(data, index, NULL, &r).code != LS_OK)
         ls_panic(__FILE__, __LINE__, "no memory for a sequence of %lld tokens", (long long)data->S);
     int64_t filled = 0;
-    for (int64_t k = 0; k < a.n; filled += a.passages[k++].length) {
-        const ls_passage *p = &a.passages[k];
-        if (ls_corpus_read(&data->corpus, p->start, p->length, out + filled, NULL).code == LS_OK) continue;
+    for (int64_t k = 0; k < r.n; filled += r.passages[k++].length) {
+        const ls_passage *p = &r.passages[k];
+        if (ls_corpus_read(&data->corpus, p->start, p->length, out + filled, NULL, NULL).code == LS_OK) continue;
         for (int64_t i = filled; i < filled + p->length; i++)
             if (out[i] < 0 || out[i] >= data->vocabulary) out[i] = data->filler;
     }
-    assembly_free(&a);
+    reading_end(&r);
 }
 
 ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out, int64_t *pieces) {
-    assembly a;
-    LS_TRY(assemble(data, index, &a));
+    reading r;
+    LS_TRY(reading_begin(data, index, NULL, &r));
     int64_t place = 0, n = 0;
-    for (int64_t k = 0; k < a.n && place < data->S; k++) {
+    for (int64_t k = 0; k < r.n && place < data->S; k++) {
         int64_t start;
-        const int64_t length = ls_min(a.passages[k].length, data->S - place); /* the last token is a label only */
-        const int64_t document = ls_corpus_document(&data->corpus, a.passages[k].start, &start);
-        out[n++] = (ls_data_piece){place, document, a.passages[k].start - start, length};
+        const int64_t length = ls_min(r.passages[k].length, data->S - place); /* the last token is a label only */
+        const int64_t document = ls_corpus_document(&data->corpus, r.passages[k].start, &start);
+        out[n++] = (ls_data_piece){place, document, r.passages[k].start - start, length};
         place += length;
     }
-    assembly_free(&a);
+    reading_end(&r);
     *pieces = n;
     return ls_ok();
 }
 
-uint64_t ls_data_hash(uint64_t so_far, const int32_t *tokens, const int32_t *labels, int64_t S) {
-    const size_t bytes = sizeof *tokens * (size_t)S;
-    const uint64_t parts[] = {so_far, ls_hash_bytes(tokens, bytes), ls_hash_bytes(labels, bytes)};
-    return ls_hash_bytes(parts, sizeof parts);
+/* ---- what identifies data ---- */
+
+/* A bijection that spreads each bit over all of them: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014). */
+static uint64_t mix(uint64_t x) {
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+uint64_t ls_data_digest(int64_t first, const ls_data_part *part, const int32_t *tokens, const int32_t *labels) {
+    uint64_t sum = 0;
+    for (int r = 0; r < part->n_runs; r++) {
+        const ls_layout_run *run = &part->runs[r];
+        for (int64_t i = 0; i < run->count; i++) {
+            const uint64_t ids = (uint64_t)(uint32_t)*tokens++ << 32 | (uint32_t)*labels++;
+            sum += mix(mix((uint64_t)(first + run->first + i * run->step)) ^ ids);
+        }
+    }
+    return sum;
 }
 
 uint64_t ls_data_content(const ls_data *data) {

@@ -18,8 +18,8 @@
  *           label only. Unused places hold the end of document and have ignored labels.
  *   stream  Documents apart, in the order of the files, cut where a sequence is full.
  *
- * The order of the sequences is a pure function of (seed, epoch, index). So any rank can make the batch of any step,
- * and a resumed run needs only its step. Texts are held in memory in 1, 2 or 4 bytes per token, depending on the
+ * The order of the sequences is a pure function of (seed, epoch, index). So any rank can read its part of any step, and
+ * a resumed run needs only its step. Texts are held in memory in 1, 2 or 4 bytes per token, depending on the
  * vocabulary; shards stay in their files.
  */
 #ifndef LS_DATA_H
@@ -81,21 +81,38 @@ bool ls_data_apart(const ls_data *data);
 /* If the documents are apart, logs the packer and the share of padding. */
 void ls_data_log_packing(const ls_data *data);
 
-/* A sequence. The arrays belong to the caller. Labels that are not learnt are LS_LABEL_IGNORED. */
+/* Some of the inputs 0 .. S - 1 of a sequence, in ascending order: those of a rank are the runs of its layout. */
+typedef struct ls_data_part {
+    const ls_layout_run *runs;
+    int n_runs;
+} ls_data_part;
+
+/*
+ * Inputs of a sequence: n of them, the first array element being the first input that was asked for. The arrays belong
+ * to the caller. Labels that are not learnt are LS_LABEL_IGNORED.
+ */
 typedef struct ls_sample {
-    int32_t *tokens, *labels; /* [S] */
-    int32_t *positions;       /* [S] from 0 in each document that is apart */
-    int32_t *seen;            /* [S] or NULL: tokens of the label's document before it in the sequence */
-    int32_t *ends;            /* [S + 1] cumulative lengths 0 = ends[0] < ... < ends[n_ends - 1] = S */
-    int n_ends;
+    int32_t *tokens, *labels; /* [n]; both NULL: not wanted, and no token is read */
+    int32_t *positions;       /* [n] or NULL: from 0 in each document that is apart */
+    int32_t *seen;            /* [n] or NULL: tokens of the label's document before it in the sequence */
+    int32_t *ends;            /* [S + 1] or NULL: cumulative lengths 0 = ends[0] < ... < ends[n_ends - 1] = S */
+    int n_ends;               /* 0 without ends */
+    int64_t bytes;            /* that were read from files: the tokens, and the marks of what is learnt */
 } ls_sample;
 
 /*
- * Reads sequence `index` >= 0 of an endless series of epochs: epoch index / windows, place index % windows. Training
- * step t (from 0) with a batch of B uses indices t*B ... t*B + B - 1. Several threads may call it. positions and ends
- * may both be NULL. LS_INVALID: a shard holds an id outside of the vocabulary.
+ * Reads inputs of sequence `index` >= 0 of an endless series of epochs: epoch index / windows, place index % windows.
+ * part NULL: all. Training step t (from 0) with a batch of B uses indices t*B ... t*B + B - 1. Of a shard only the
+ * tokens of the part are touched, and the one after each run of them. Several threads may call it. LS_INVALID: a shard
+ * holds an id outside of the vocabulary.
  */
-LS_MUST_USE ls_status ls_data_read(const ls_data *data, int64_t index, ls_sample *out);
+LS_MUST_USE ls_status ls_data_read(const ls_data *data, int64_t index, const ls_data_part *part, ls_sample *out);
+
+/*
+ * For sequences that can only be made whole: the same inputs of one of S inputs. whole->positions NULL: it is one
+ * document; otherwise its documents are apart.
+ */
+void ls_sample_take(const ls_sample *whole, int64_t S, const ls_data_part *part, ls_sample *out);
 
 /* The S + 1 ids of a joined window. An id outside of the vocabulary is replaced by the end of document. */
 void ls_data_sequence(const ls_data *data, int64_t index, int32_t *out);
@@ -107,8 +124,12 @@ typedef struct ls_data_piece {
 /* Writes the pieces of a sequence to out[S + 1], and their number to *pieces. */
 LS_MUST_USE ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out, int64_t *pieces);
 
-/* Identifies what steps are trained on: folded over the sequences of a step in their order, starting from 0. */
-uint64_t ls_data_hash(uint64_t so_far, const int32_t *tokens, const int32_t *labels, int64_t S);
+/*
+ * Identifies what a step is trained on: the sum, modulo 2^64, over its inputs, of a hash of the input's place in the
+ * step, its token and its label. So each rank adds up its part, and the sum over the ranks does not depend on how the
+ * step is cut. This is the sum over a part of one sequence; first: the place of the sequence's first input in the step.
+ */
+uint64_t ls_data_digest(int64_t first, const ls_data_part *part, const int32_t *tokens, const int32_t *labels);
 
 /* Identifies all documents in their order, and which tokens are learnt. Of shards it is made of their checksums. */
 uint64_t ls_data_content(const ls_data *data);

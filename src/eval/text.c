@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-static ls_status read_sample(const void *context, int64_t index, ls_sample *out) {
+static ls_status read_sample(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
     const ls_text_sequences *text = context;
     if (text->some > 0) index = ls_part_start(ls_data_summarise(text->data)->windows, text->some, index);
-    return ls_data_read(text->data, index, out);
+    return ls_data_read(text->data, index, part, out);
 }
 
 ls_sequences ls_text_sequences_of(const ls_text_sequences *text) {
@@ -19,11 +19,10 @@ ls_sequences ls_text_sequences_of(const ls_text_sequences *text) {
  */
 enum { MOST_TYPICAL = 8, TYPICAL_TOKENS = 1 << 18 };
 
-/* The document bounds of one sequence, as a mask term. room: 4·(S + 1) numbers for the call. */
-static ls_status read_ends(const ls_text_sequences *text, int64_t S, int64_t index, int32_t *room, ls_mask_term *out) {
-    const size_t each = (size_t)S + 1;
-    ls_sample sample = {.tokens = room, .labels = room + each, .positions = room + 2 * each, .ends = room + 3 * each};
-    LS_TRY(ls_text_sequences_of(text).sample(text, index, &sample));
+/* The document bounds of one sequence, as a mask term. room: S + 1 numbers for the call. */
+static ls_status read_ends(const ls_text_sequences *text, int64_t index, int32_t *room, ls_mask_term *out) {
+    ls_sample sample = {.ends = room};
+    LS_TRY(read_sample(text, index, &(ls_data_part){NULL, 0}, &sample));
     int32_t *ends = malloc((size_t)sample.n_ends * sizeof *ends);
     if (ends == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d documents", sample.n_ends);
     for (int i = 0; i < sample.n_ends; i++) ends[i] = sample.ends[i];
@@ -38,11 +37,11 @@ ls_status ls_typical_read(const ls_data *data, int64_t S, ls_typical *out) {
     const int64_t n = ls_min(ls_min(MOST_TYPICAL, ls_max(1, TYPICAL_TOKENS / S)), windows);
     const ls_text_sequences text = {data, n};
     ls_typical made = {.terms = calloc((size_t)n, sizeof *made.terms), .n = (int)n};
-    int32_t *room = malloc(4 * ((size_t)S + 1) * sizeof *room);
+    int32_t *room = malloc(((size_t)S + 1) * sizeof *room);
     ls_status status = ls_ok();
     if (made.terms == NULL || room == NULL)
         status = ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)S);
-    for (int64_t i = 0; i < n && status.code == LS_OK; i++) status = read_ends(&text, S, i, room, &made.terms[i]);
+    for (int64_t i = 0; i < n && status.code == LS_OK; i++) status = read_ends(&text, i, room, &made.terms[i]);
     free(room);
     if (status.code == LS_OK)
         *out = made;

@@ -136,7 +136,7 @@ LS_MUST_USE ls_status ls_executor_scatter(ls_executor *executor, const ls_bindin
 LS_MUST_USE ls_status ls_executor_gather(const ls_executor *executor, const ls_binding *binding, void *global);
 
 /*
- * Sets the document bounds of the batch for the next programs. Sequence b of the whole batch has the bounds
+ * Sets the document bounds of the batch for the next programs. Sequence b of those that this rank holds has the bounds
  * ends[b*room], ...: n_ends[b] cumulative lengths from 0 to S. From then on a token sees what the mask shows within its
  * document. Programs do not change: they send and compute at most what they were compiled for. ends NULL: no documents.
  * LS_UNSUPPORTED: a mask has no room for another term.

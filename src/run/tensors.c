@@ -106,15 +106,14 @@ ls_status ls_executor_set_documents(ls_executor *ex, const int32_t *ends, const 
     for (int m = 0; m < image->n_masks; m++) {
         const ls_mask_binding *binding = &image->masks[m];
         const int64_t B = binding->spans.view.size[0];
-        const int64_t first = B * ls_mesh_coordinate(&image->mesh, ls_executor_rank(ex), LS_AXIS_DP);
         if (ends != NULL && binding->mask.n == LS_MASK_TERMS)
             return ls_error(LS_UNSUPPORTED, "a mask of %d terms cannot be met with documents, at most %d can",
                             binding->mask.n, LS_MASK_TERMS - 1);
         for (int64_t b = 0; b < B; b++) {
             ls_mask mask = binding->mask;
             if (ends != NULL)
-                mask.term[mask.n++] = (ls_mask_term){
-                    .kind = LS_MASK_DOCUMENTS, .ends = ends + (first + b) * room, .n_ends = n_ends[first + b]};
+                mask.term[mask.n++] =
+                    (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends + b * room, .n_ends = n_ends[b]};
             LS_TRY(write_spans(ex, binding, b, &mask));
         }
     }

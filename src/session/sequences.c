@@ -5,20 +5,24 @@
 
 /* --- a batch ------------------------------------------------------------------------------------------------------ */
 
-ls_status ls_batch_make(int64_t B, int64_t S, bool seen, ls_batch *out) {
-    const size_t count = (size_t)(B * S), bytes = count * sizeof(int32_t);
-    ls_batch made = {.B = B,
-                     .S = S,
-                     .tokens = malloc(bytes),
-                     .labels = malloc(bytes),
-                     .positions = malloc(bytes),
-                     .ends = malloc(bytes + (size_t)B * sizeof(int32_t)),
-                     .seen = seen ? malloc(bytes) : NULL,
-                     .n_ends = calloc((size_t)B, sizeof(int))};
+ls_status ls_batch_make(const ls_rank *rank, int64_t B, int64_t S, ls_batch *out) {
+    const ls_image *image = rank->image;
+    const int replicas = image->mesh.size[LS_AXIS_DP], place = ls_mesh_sequence_index(&image->mesh, rank->rank);
+    LS_ASSERT(B % replicas == 0 && image->layout.S == S);
+    ls_batch made = {
+        .rank = rank, .S = S, .rows = B / replicas, .inputs = ls_layout_count(&image->layout, place), .apart = false};
+    made.first = made.rows * ls_mesh_coordinate(&image->mesh, rank->rank, LS_AXIS_DP);
+    made.part.n_runs = ls_layout_runs(&image->layout, place, &made.part.runs);
+    const size_t count = (size_t)(made.rows * made.inputs), bytes = count * sizeof(int32_t);
+    made.tokens = malloc(bytes);
+    made.labels = malloc(bytes);
+    made.positions = malloc(bytes);
+    made.ends = malloc((size_t)(made.rows * (S + 1)) * sizeof *made.ends);
+    made.n_ends = calloc((size_t)made.rows, sizeof *made.n_ends);
     if (made.tokens == NULL || made.labels == NULL || made.positions == NULL || made.ends == NULL ||
-        made.n_ends == NULL || (seen && made.seen == NULL)) {
+        made.n_ends == NULL) {
         ls_batch_free(&made);
-        return ls_error(LS_NO_MEMORY, "no memory for a micro-batch of %zu tokens", count);
+        return ls_error(LS_NO_MEMORY, "no memory for %zu tokens of a micro-batch", count);
     }
     *out = made;
     return ls_ok();
@@ -29,47 +33,41 @@ void ls_batch_free(ls_batch *batch) {
     free(batch->labels);
     free(batch->positions);
     free(batch->ends);
-    free(batch->seen);
     free(batch->n_ends);
     *batch = (ls_batch){0};
 }
 
-/* Marks the sequence as one document with positions from 0. */
-static void mark_one_document(int64_t S, ls_sample *out) {
-    for (int64_t i = 0; i < S; i++) out->positions[i] = (int32_t)i;
-    for (int64_t i = 0; i < S && out->seen != NULL; i++) out->seen[i] = (int32_t)(i + 1);
-    out->ends[0] = 0;
-    out->ends[1] = (int32_t)S;
-    out->n_ends = 2;
-}
-
-ls_status ls_batch_read(ls_batch *batch, int64_t b, const ls_sequences *from, int64_t index) {
-    const int64_t at = b * batch->S;
-    ls_sample sample = {.tokens = batch->tokens + at,
-                        .labels = batch->labels + at,
-                        .positions = batch->positions + at,
-                        .ends = batch->ends + b * (batch->S + 1),
-                        .seen = batch->seen != NULL ? batch->seen + at : NULL};
-    if (from->sample != NULL) {
-        LS_TRY(from->sample(from->context, index, &sample));
-    } else {
-        from->read(from->context, index, sample.tokens, sample.labels);
-        mark_one_document(batch->S, &sample);
+ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, int64_t first, int64_t end) {
+    batch->apart = false;
+    for (int64_t b = 0; b < batch->rows; b++) {
+        const int64_t at = b * batch->inputs, index = first + batch->first + b;
+        ls_sample sample = {.tokens = batch->tokens + at,
+                            .labels = batch->labels + at,
+                            .positions = batch->positions + at,
+                            .ends = batch->ends + b * (batch->S + 1)};
+        LS_TRY(from->sample(from->context, index < end ? index : 0, &batch->part, &sample));
+        batch->n_ends[b] = sample.n_ends;
+        batch->apart |= sample.n_ends > 2;
+        batch->bytes += sample.bytes;
+        ls_comm_tick(batch->rank->comm);
     }
-    batch->n_ends[b] = sample.n_ends;
-    if (b == 0) batch->apart = false;
-    batch->apart |= sample.n_ends > 2;
     return ls_ok();
 }
 
-ls_status ls_batch_put(ls_batch *batch, const ls_rank *rank) {
-    ls_executor *executor = rank->executor;
-    LS_TRY(ls_executor_scatter(executor, ls_image_find(rank->image, "tokens"), batch->tokens));
-    LS_TRY(ls_executor_scatter(executor, ls_image_find(rank->image, "labels"), batch->labels));
-    const ls_binding *positions = ls_image_find(rank->image, "positions"); /* NULL: the model has no such input */
-    if (positions != NULL) LS_TRY(ls_executor_scatter(executor, positions, batch->positions));
-    if (!batch->apart) return ls_executor_set_documents(executor, NULL, NULL, 0);
-    return ls_executor_set_documents(executor, batch->ends, batch->n_ends, batch->S + 1);
+/* Nothing is written where the model has no such input. */
+static ls_status put_input(const ls_batch *batch, const char *name, const int32_t *values) {
+    const ls_binding *to = ls_image_find(batch->rank->image, name);
+    if (to == NULL) return ls_ok();
+    LS_ASSERT(ls_view_elements(&to->operand.view) == batch->rows * batch->inputs);
+    return ls_executor_write(batch->rank->executor, &to->operand, values);
+}
+
+ls_status ls_batch_put(const ls_batch *batch) {
+    LS_TRY(put_input(batch, "tokens", batch->tokens));
+    LS_TRY(put_input(batch, "labels", batch->labels));
+    LS_TRY(put_input(batch, "positions", batch->positions));
+    if (!batch->apart) return ls_executor_set_documents(batch->rank->executor, NULL, NULL, 0);
+    return ls_executor_set_documents(batch->rank->executor, batch->ends, batch->n_ends, batch->S + 1);
 }
 
 /* --- losses of sequences ------------------------------------------------------------------------------------------ */
@@ -77,68 +75,79 @@ ls_status ls_batch_put(ls_batch *batch, const ls_rank *rank) {
 typedef struct scoring {
     const ls_rank *rank;
     int program;
-    const ls_binding *losses; /* f32[B,S] */
+    const ls_binding *losses, *labels; /* f32[B,S], i32[B,S] */
     const ls_sequences *from;
     int64_t n;
     ls_batch batch;
-    float *all; /* on rank 0: the losses of a batch */
+    /* Rank 0 has, of all sequences of a batch: */
+    float *all_losses;
+    int32_t *all_labels, *seen; /* seen of one sequence */
 } scoring;
 
 static ls_status make_room(scoring *s) {
     const int64_t B = s->losses->shape.dim[0].size, S = s->losses->shape.dim[1].size;
-    LS_TRY(ls_batch_make(B, S, true, &s->batch));
+    LS_TRY(ls_batch_make(s->rank, B, S, &s->batch));
     if (s->rank->rank != 0) return ls_ok();
-    s->all = malloc(sizeof *s->all * (size_t)(B * S));
-    if (s->all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the losses of %lld tokens", (long long)(B * S));
+    s->all_losses = malloc(sizeof *s->all_losses * (size_t)(B * S));
+    s->all_labels = malloc(sizeof *s->all_labels * (size_t)(B * S));
+    s->seen = malloc(sizeof *s->seen * (size_t)S);
+    if (s->all_losses == NULL || s->all_labels == NULL || s->seen == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory for the losses of %lld tokens", (long long)(B * S));
     return ls_ok();
 }
 
-/* Reads sequences first .. first+B-1. Rows past the end hold sequence 0; their losses are ignored. */
-static ls_status put_batch(scoring *s, int64_t first) {
-    for (int64_t b = 0; b < s->batch.B; b++) {
-        const int64_t index = first + b < s->n ? first + b : 0;
-        LS_TRY(ls_batch_read(&s->batch, b, s->from, index));
-        ls_comm_tick(s->rank->comm);
-    }
-    return ls_batch_put(&s->batch, s->rank);
-}
-
-/* LS_INTERRUPTED on all ranks if any was asked to stop. */
-static ls_status agree_to_continue(const scoring *s, int64_t done) {
-    ls_status status = ls_ok();
+/* Reads sequences first .. first + B - 1. LS_INTERRUPTED on all ranks if any was asked to stop. */
+static ls_status read_batch(scoring *s, int64_t first) {
+    ls_status status;
     if (ls_comm_stop_requested(s->rank->comm))
-        status = ls_error(LS_INTERRUPTED, "stopped after %lld of %lld sequences", (long long)done, (long long)s->n);
+        status = ls_error(LS_INTERRUPTED, "stopped after %lld of %lld sequences", (long long)first, (long long)s->n);
+    else
+        status = ls_batch_read(&s->batch, s->from, first, s->n);
     return ls_comm_agree(s->rank->comm, status);
 }
 
+/* On rank 0: reports sequences first .. end - 1. What their labels see of documents is known without their tokens. */
+static ls_status report_scores(const scoring *s, int64_t first, int64_t end, ls_scored on_scored, void *context) {
+    for (int64_t i = first; i < end; i++) {
+        const int64_t at = (i - first) * s->batch.S;
+        ls_sample sample = {.seen = s->seen};
+        LS_TRY(s->from->sample(s->from->context, i, NULL, &sample));
+        sample.labels = s->all_labels + at;
+        on_scored(context, i, &sample, s->all_losses + at);
+    }
+    return ls_ok();
+}
+
 static ls_status score_all(scoring *s, ls_scored on_scored, void *context, ls_progress *progress) {
-    const ls_batch *batch = &s->batch;
-    for (int64_t first = 0; first < s->n; first += batch->B) {
-        LS_TRY(agree_to_continue(s, first));
-        LS_TRY(put_batch(s, first));
+    const int64_t B = s->losses->shape.dim[0].size;
+    for (int64_t first = 0; first < s->n; first += B) {
+        LS_TRY(read_batch(s, first));
+        LS_TRY(ls_batch_put(&s->batch));
         LS_TRY(ls_executor_run(s->rank->executor, s->program));
-        LS_TRY(ls_rank_gather_tensor(s->rank, s->losses, s->all));
+        LS_TRY(ls_rank_gather_tensor(s->rank, s->losses, s->all_losses));
+        LS_TRY(ls_rank_gather_tensor(s->rank, s->labels, s->all_labels));
         if (s->rank->rank != 0) continue;
-        const int64_t last = ls_min(first + batch->B, s->n);
-        for (int64_t i = first; i < last; i++) {
-            const int64_t at = (i - first) * batch->S;
-            const ls_sample sample = {
-                .tokens = batch->tokens + at, .labels = batch->labels + at, .seen = batch->seen + at};
-            on_scored(context, i, &sample, s->all + at);
-        }
-        if (progress != NULL) ls_progress_show(progress, last, "");
+        const int64_t end = ls_min(first + B, s->n);
+        LS_TRY(report_scores(s, first, end, on_scored, context));
+        if (progress != NULL) ls_progress_show(progress, end, "");
     }
     return ls_ok();
 }
 
 ls_status ls_score(const ls_rank *rank, int program, const ls_sequences *from, int64_t n, ls_scored on_scored,
                    void *context, ls_progress *progress) {
-    scoring s = {
-        .rank = rank, .program = program, .losses = ls_image_find(rank->image, LS_SCORE_LOSSES), .from = from, .n = n};
-    LS_ASSERT(s.losses != NULL && s.losses->operand.view.dtype == LS_F32);
+    scoring s = {.rank = rank,
+                 .program = program,
+                 .losses = ls_image_find(rank->image, LS_SCORE_LOSSES),
+                 .labels = ls_image_find(rank->image, "labels"),
+                 .from = from,
+                 .n = n};
+    LS_ASSERT(s.losses != NULL && s.losses->operand.view.dtype == LS_F32 && s.labels != NULL);
     ls_status status = ls_comm_agree(rank->comm, make_room(&s));
     if (status.code == LS_OK) status = score_all(&s, on_scored, context, progress);
     ls_batch_free(&s.batch);
-    free(s.all);
+    free(s.all_losses);
+    free(s.all_labels);
+    free(s.seen);
     return status;
 }

@@ -5,44 +5,41 @@
 #include "data/data.h"
 #include "session/step.h"
 
-/* A source of sequences. Its functions are pure functions of the index: each rank calls them for itself. */
+/* A source of sequences, from which each rank reads what it needs. */
 typedef struct ls_sequences {
-    /*
-     * Writes sequence `index` >= 0: tokens[S], and labels[S] with the token that follows each; LS_LABEL_IGNORED: none.
-     */
-    void (*read)(const void *context, int64_t index, int32_t *tokens, int32_t *labels);
+    /* As ls_data_read, and a pure function of its arguments: it writes inputs of sequence `index` >= 0. */
+    ls_status (*sample)(const void *context, int64_t index, const ls_data_part *part, ls_sample *out);
     const void *context;
-    /*
-     * If not NULL, called instead of `read`: writes positions and document bounds, too. If it fails, it fails on all
-     * ranks.
-     */
-    ls_status (*sample)(const void *context, int64_t index, ls_sample *out);
 } ls_sequences;
 
-/* The sequences of one micro-batch, whole. */
+/* A rank's part of a micro-batch: the sequences of its dp replica, and of each the inputs of its layout. */
 typedef struct ls_batch {
-    int64_t B, S;
-    int32_t *tokens, *labels, *positions; /* [B,S] global */
-    int32_t *ends;                        /* [B,S+1]: bounds of documents */
-    int32_t *seen;                        /* [B,S] as in ls_sample; NULL: not needed */
-    int *n_ends;                          /* [B] */
+    const ls_rank *rank;
+    int64_t S;
+    int64_t first, rows; /* sequences first .. first + rows - 1 of the micro-batch */
+    ls_data_part part;
+    int64_t inputs;                       /* of each sequence */
+    int32_t *tokens, *labels, *positions; /* [rows,inputs] */
+    int32_t *ends;                        /* [rows,S+1]: bounds of documents */
+    int *n_ends;                          /* [rows] */
     bool apart;                           /* some sequence holds several documents */
+    int64_t bytes;                        /* read from files so far */
 } ls_batch;
 
-/* seen: whether `seen` is needed. */
-LS_MUST_USE ls_status ls_batch_make(int64_t B, int64_t S, bool seen, ls_batch *out);
+/* B: sequences of the micro-batch, of all dp ranks together. The rank is borrowed. */
+LS_MUST_USE ls_status ls_batch_make(const ls_rank *rank, int64_t B, int64_t S, ls_batch *out);
 void ls_batch_free(ls_batch *batch); /* a zeroed one is allowed */
-/* Reads sequence `index` into row b. Row 0 is to be read first. */
-LS_MUST_USE ls_status ls_batch_read(ls_batch *batch, int64_t b, const ls_sequences *from, int64_t index);
 /*
- * Copies this rank's part of the batch into the programs' inputs (those of ls_language_model), and sets the document
- * bounds.
+ * Reads this rank's part of sequences first .. first + B - 1; in the place of those from `end` on, sequence 0. Not
+ * collective: it may fail on one rank alone.
  */
-LS_MUST_USE ls_status ls_batch_put(ls_batch *batch, const ls_rank *rank);
+LS_MUST_USE ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, int64_t first, int64_t end);
+/* Copies the batch into the inputs of the rank's programs (those of ls_language_model), and sets document bounds. */
+LS_MUST_USE ls_status ls_batch_put(const ls_batch *batch);
 
 /*
- * Called on rank 0 for each sequence, in order. losses[S] are in the order of positions. The sample has tokens, labels
- * and seen.
+ * Called on rank 0 for each sequence, in order. losses[S] are in the order of positions. The sample has labels and seen
+ * of all its inputs.
  */
 typedef void (*ls_scored)(void *context, int64_t index, const ls_sample *sample, const float *losses);
 

@@ -20,15 +20,16 @@ typedef struct trial {
 static ls_status set_documents(const ls_job *job, const ls_rank *rank, int run) {
     const ls_image *image = rank->image;
     if (job->n_documents == 0 || image->n_masks == 0) return ls_ok();
-    const int64_t B = image->masks[0].spans.view.size[0] * image->mesh.size[LS_AXIS_DP];
+    const int64_t rows = image->masks[0].spans.view.size[0], B = rows * image->mesh.size[LS_AXIS_DP];
+    const int64_t first = (run + 1) * B + rows * ls_mesh_coordinate(&image->mesh, rank->rank, LS_AXIS_DP);
     int64_t room = 1;
     for (int i = 0; i < job->n_documents; i++) room = ls_max(room, job->documents[i].n_ends);
-    int32_t *ends = malloc(sizeof *ends * (size_t)(B * room));
-    int *n_ends = malloc(sizeof *n_ends * (size_t)B);
+    int32_t *ends = malloc(sizeof *ends * (size_t)(rows * room));
+    int *n_ends = malloc(sizeof *n_ends * (size_t)rows);
     ls_status status = ls_ok();
     if (ends == NULL || n_ends == NULL) status = ls_error(LS_NO_MEMORY, "no memory for documents of a trial");
-    for (int64_t b = 0; b < B && status.code == LS_OK; b++) {
-        const ls_mask_term *documents = &job->documents[((run + 1) * B + b) % job->n_documents];
+    for (int64_t b = 0; b < rows && status.code == LS_OK; b++) {
+        const ls_mask_term *documents = &job->documents[(first + b) % job->n_documents];
         n_ends[b] = documents->n_ends;
         memcpy(ends + b * room, documents->ends, sizeof *ends * (size_t)documents->n_ends);
     }

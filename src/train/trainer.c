@@ -9,7 +9,7 @@
 /* The figures of a step: each the largest of all ranks, once they are reduced. */
 typedef struct step_figures {
     double wait, copy;
-    int64_t peak;
+    int64_t peak, read;
     ls_wish wish;
 } step_figures;
 
@@ -20,16 +20,23 @@ static void keep_largest(void *into, const void *from, size_t bytes) {
     all->wait = fmax(all->wait, one->wait);
     all->copy = fmax(all->copy, one->copy);
     all->peak = ls_max(all->peak, one->peak);
+    all->read = ls_max(all->read, one->read);
     all->wish.save |= one->wish.save;
     if (one->wish.stop > all->wish.stop) all->wish.stop = one->wish.stop;
 }
+
+/* A rank's share of what is added up before the first backward pass of a step; or the sum over the ranks. */
+typedef struct step_share {
+    int64_t valid;   /* labels that are not ignored */
+    uint64_t digest; /* ls_data_digest */
+    int64_t failed;  /* ranks that could not read their part */
+} step_share;
 
 struct ls_trainer {
     const ls_rank *rank;
     int64_t B, S, accumulate; /* B sequences in a micro-batch */
     ls_batch batch;
-    uint64_t data_hash; /* of the step so far */
-    int64_t valid;      /* labels of `batch` that are not ignored */
+    step_share *shares; /* [ranks] */
     int64_t peak;       /* largest resident bytes of this rank so far */
 };
 
@@ -40,7 +47,9 @@ ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t ac
     t->B = micro_batch;
     t->S = S;
     t->accumulate = accumulate;
-    const ls_status status = ls_batch_make(micro_batch, S, false, &t->batch);
+    t->shares = calloc((size_t)rank->ranks, sizeof *t->shares);
+    const ls_status status = t->shares != NULL ? ls_batch_make(rank, micro_batch, S, &t->batch)
+                                               : ls_error(LS_NO_MEMORY, "no memory for sums of %d ranks", rank->ranks);
     if (status.code != LS_OK) {
         ls_trainer_destroy(t);
         return status;
@@ -52,40 +61,53 @@ ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t ac
 void ls_trainer_destroy(ls_trainer *t) {
     if (t == NULL) return;
     ls_batch_free(&t->batch);
+    free(t->shares);
     free(t);
 }
 
-/* Reads sequences first .. first+B-1 into t->batch. */
+/* Reads this rank's part of sequences first .. first+B-1 into t->batch. */
 static ls_status read_batch(ls_trainer *t, const ls_sequences *from, int64_t first) {
-    const ls_batch *batch = &t->batch;
-    t->valid = 0;
-    for (int64_t b = 0; b < t->B; b++) {
-        LS_TRY(ls_batch_read(&t->batch, b, from, first + b));
-        for (int64_t i = 0; i < t->S; i++) t->valid += batch->labels[b * t->S + i] != LS_LABEL_IGNORED;
-        ls_comm_tick(t->rank->comm);
-    }
-    return ls_ok();
+    return ls_batch_read(&t->batch, from, first, INT64_MAX);
 }
 
-/* Copies t->batch to the rank's inputs, and adds it to t->data_hash. */
-static ls_status put_batch(ls_trainer *t) {
-    for (int64_t b = 0; b < t->B; b++)
-        t->data_hash = ls_data_hash(t->data_hash, t->batch.tokens + b * t->S, t->batch.labels + b * t->S, t->S);
-    return ls_batch_put(&t->batch, t->rank);
+/* The labels of t->batch that are not ignored. */
+static int64_t count_valid(const ls_trainer *t) {
+    const ls_batch *batch = &t->batch;
+    int64_t valid = 0;
+    for (int64_t i = 0; i < batch->rows * batch->inputs; i++) valid += batch->labels[i] != LS_LABEL_IGNORED;
+    return valid;
+}
+
+/* This rank's share. Goes backwards, so that the first micro-batch is left in t->batch. */
+static ls_status read_step(ls_trainer *t, const ls_sequences *from, int64_t first, step_share *out) {
+    const ls_batch *batch = &t->batch;
+    for (int64_t m = t->accumulate - 1; m >= 0; m--) {
+        LS_TRY(read_batch(t, from, first + m * t->B));
+        out->valid += count_valid(t);
+        for (int64_t b = 0; b < batch->rows; b++) {
+            const int64_t row = m * t->B + batch->first + b, at = b * batch->inputs;
+            out->digest += ls_data_digest(row * t->S, &batch->part, batch->tokens + at, batch->labels + at);
+        }
+    }
+    return ls_ok();
 }
 
 /*
- * Counts the valid labels of the whole step: the loss is divided by their number, so it must be known before the first
- * backward pass.
+ * The sum over all ranks, on each of them: the loss is divided by the number of valid labels, so it must be known
+ * before the first backward pass. If a rank cannot read its part, all ranks return its failure.
  */
-static ls_status count_valid(ls_trainer *t, const ls_sequences *from, int64_t first, int64_t *valid) {
-    *valid = 0;
-    /* Backwards, so that the first micro-batch is left in t->batch. */
-    for (int64_t m = t->accumulate - 1; m >= 0; m--) {
-        LS_TRY(read_batch(t, from, first + m * t->B));
-        *valid += t->valid;
+static ls_status sum_step(ls_trainer *t, const ls_sequences *from, int64_t first, step_share *out) {
+    step_share mine = {0}, sum = {0};
+    const ls_status status = read_step(t, from, first, &mine);
+    mine.failed = status.code != LS_OK;
+    LS_TRY(ls_comm_exchange(t->rank->comm, &mine, sizeof mine, t->shares));
+    for (int r = 0; r < t->rank->ranks; r++) {
+        sum.valid += t->shares[r].valid;
+        sum.digest += t->shares[r].digest;
+        sum.failed += t->shares[r].failed;
     }
-    return ls_ok();
+    *out = sum;
+    return sum.failed > 0 ? ls_comm_agree(t->rank->comm, status) : ls_ok();
 }
 
 /* The input of a running step: its first micro-batch is in t->batch already, the others are read one by one. */
@@ -99,18 +121,31 @@ static ls_status feed(void *context, int64_t micro_batch) {
     const step_input *m = context;
     ls_trainer *t = m->trainer;
     if (micro_batch > 0) LS_TRY(read_batch(t, m->from, m->first + micro_batch * t->B));
-    return put_batch(t);
+    return ls_batch_put(&t->batch);
 }
 
+/* What has been counted before a step. */
+typedef struct counts {
+    ls_run_times times;
+    int64_t read;
+} counts;
+
+static counts counts_now(const ls_trainer *t) { return (counts){ls_executor_times(t->rank->executor), t->batch.bytes}; }
+
 /* Reduces the figures of a step over the ranks, and this rank's wish with them. */
-static ls_status reduce_figures(ls_trainer *t, const ls_run_times *before, ls_wish wish, ls_step_report *out) {
-    const ls_run_times now = ls_executor_times(t->rank->executor);
+static ls_status reduce_figures(ls_trainer *t, const counts *before, ls_wish wish, ls_step_report *out) {
+    const counts now = counts_now(t);
     t->peak = ls_max(t->peak, ls_resident_bytes(t->rank).bytes);
-    step_figures all = {now.waiting - before->waiting, now.copying - before->copying, t->peak, wish};
+    step_figures all = {.wait = now.times.waiting - before->times.waiting,
+                        .copy = now.times.copying - before->times.copying,
+                        .peak = t->peak,
+                        .read = now.read - before->read,
+                        .wish = wish};
     LS_TRY(ls_comm_reduce(t->rank->comm, &all, sizeof all, keep_largest));
     out->wait_seconds = all.wait;
     out->copy_seconds = all.copy;
     out->peak_bytes = all.peak;
+    out->read_bytes = all.read;
     out->wish = all.wish;
     return ls_ok();
 }
@@ -118,11 +153,11 @@ static ls_status reduce_figures(ls_trainer *t, const ls_run_times *before, ls_wi
 ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step, const ls_step_hyper *hyper,
                           ls_wish wish, ls_step_report *out) {
     const double start = ls_seconds();
-    const ls_run_times before = ls_executor_times(t->rank->executor);
+    const counts before = counts_now(t);
     const int64_t first = step * t->B * t->accumulate;
-    *out = (ls_step_report){.loss = NAN};
-    LS_TRY(count_valid(t, from, first, &out->tokens));
-    t->data_hash = 0;
+    step_share sum;
+    LS_TRY(sum_step(t, from, first, &sum));
+    *out = (ls_step_report){.loss = NAN, .tokens = sum.valid};
     if (out->tokens == 0) {
         LS_TRY(reduce_figures(t, &before, wish, out));
         out->seconds = ls_seconds() - start;
@@ -141,7 +176,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     out->loss = sums.loss / (double)out->tokens;
     out->grad_norm = sums.grad_norm;
     out->applied = sums.applied;
-    out->data_hash = t->data_hash;
+    out->data_digest = sum.digest;
     LS_TRY(reduce_figures(t, &before, wish, out));
     out->seconds = ls_seconds() - start;
     return ls_ok();
@@ -161,7 +196,7 @@ static ls_status find_not_finite(ls_trainer *t, const ls_sequences *from, int64_
     *out = (finding){.micro_batch = -1, .rank = t->rank->rank};
     for (int64_t m = 0; m < t->accumulate; m++) {
         LS_TRY(read_batch(t, from, first + m * t->B));
-        LS_TRY(put_batch(t));
+        LS_TRY(ls_batch_put(&t->batch));
         const int program = ls_rank_step_program(t->rank, m, t->accumulate);
         ls_result_place bad;
         LS_TRY(ls_executor_run_checked(t->rank->executor, program, &bad));
@@ -203,20 +238,22 @@ ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t st
 
 ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n, ls_trainer_on_batch on_batch,
                               void *context, double *loss) {
-    double kept, sum;
+    enum { LOSS, VALID, SUMS };
+    double kept, sum[SUMS];
     LS_TRY(ls_rank_get_number(t->rank, LS_BIND_LOSS, &kept));
     LS_TRY(ls_rank_put_number(t->rank, LS_BIND_LOSS, 0.0));
     int64_t valid = 0;
     for (int64_t first = 0; first < n; first += t->B) {
-        LS_TRY(read_batch(t, from, first));
-        valid += t->valid;
-        LS_TRY(put_batch(t));
+        LS_TRY(ls_comm_agree(t->rank->comm, read_batch(t, from, first)));
+        valid += count_valid(t);
+        LS_TRY(ls_batch_put(&t->batch));
         LS_TRY(ls_executor_run(t->rank->executor, t->rank->evaluate));
         if (on_batch != NULL) on_batch(context, t->rank);
     }
-    LS_TRY(ls_rank_get_number(t->rank, LS_BIND_LOSS, &sum));
+    LS_TRY(ls_rank_get_number(t->rank, LS_BIND_LOSS, &sum[LOSS]));
     LS_TRY(ls_rank_put_number(t->rank, LS_BIND_LOSS, kept));
-    LS_TRY(ls_rank_sum(t->rank, &sum, 1));
-    *loss = valid > 0 ? sum / (double)valid : NAN;
+    sum[VALID] = (double)valid;
+    LS_TRY(ls_rank_sum(t->rank, sum, SUMS));
+    *loss = sum[VALID] > 0 ? sum[LOSS] / sum[VALID] : NAN;
     return ls_ok();
 }

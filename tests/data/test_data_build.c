@@ -58,8 +58,8 @@ static void assert_same_data(const char *a, const char *b, const char *pack, int
     assert_true(ls_data_unigram_nats(data[0]) == ls_data_unigram_nats(data[1]));
     for (int64_t i = 0; i < s[0]->windows; i++) {
         ls_sample x = {.tokens = room, .labels = room + S}, y = {.tokens = room + 2 * S, .labels = room + 3 * S};
-        assert_ok(ls_data_read(data[0], i, &x));
-        assert_ok(ls_data_read(data[1], i, &y));
+        assert_ok(ls_data_read(data[0], i, NULL, &x));
+        assert_ok(ls_data_read(data[1], i, NULL, &y));
         assert_memory_equal(x.tokens, y.tokens, 2 * (size_t)S * sizeof *room);
     }
     free(room);

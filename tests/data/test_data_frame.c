@@ -130,13 +130,13 @@ static void text_alone_has_the_same(void **state) {
         }
         for (int64_t i = 0; i < ls_data_summarise(data[0])->windows; i++) {
             for (int k = 0; k < 2; k++)
-                assert_ok(ls_data_read(data[k], i, &(ls_sample){.tokens = room[k][0], .labels = room[k][1]}));
+                assert_ok(ls_data_read(data[k], i, NULL, &(ls_sample){.tokens = room[k][0], .labels = room[k][1]}));
             assert_memory_equal(room[0], room[1], sizeof room[0]);
         }
         /* The first document begins with its token, and nothing else does. */
         int32_t begins = 0;
         for (int64_t i = 0; i < ls_data_summarise(data[0])->windows; i++) {
-            assert_ok(ls_data_read(data[0], i, &(ls_sample){.tokens = room[0][0], .labels = room[0][1]}));
+            assert_ok(ls_data_read(data[0], i, NULL, &(ls_sample){.tokens = room[0][0], .labels = room[0][1]}));
             for (int k = 0; k < S; k++) begins += room[0][0][k] == id_of(t, "<|begin_of_text|>");
         }
         assert_true(begins >= 1 && begins <= (int32_t)LS_COUNT(kept));
@@ -201,7 +201,7 @@ static void does_without_an_end(void **state) {
         .paths = paths, .n_paths = 1, .tokenizer = t, .sequence = 8, .form = options.form, .pack = "best"};
     int32_t tokens[8], labels[8];
     assert_ok(ls_data_open(&how, &data));
-    assert_ok(ls_data_read(data, 0, &(ls_sample){.tokens = tokens, .labels = labels}));
+    assert_ok(ls_data_read(data, 0, NULL, &(ls_sample){.tokens = tokens, .labels = labels}));
     assert_memory_equal(tokens, ((int32_t[]){0, 1, 1, 0, 0, 0, 0, 0}), sizeof tokens);
     ls_data_close(data);
     ls_tokenizer_close(t);

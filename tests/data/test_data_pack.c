@@ -204,7 +204,7 @@ static void gives_whole_samples(void **state) {
     assert_int_equal(ls_data_summarise(data)->padding, 30 - 21);
     int32_t tokens[S], labels[S], positions[S], ends[S + 1], seen[S];
     ls_sample sample = {.tokens = tokens, .labels = labels, .positions = positions, .ends = ends, .seen = seen};
-    assert_ok(ls_data_read(data, 1, &sample)); /* the longest first: abcdef, then what fits best: xyz */
+    assert_ok(ls_data_read(data, 1, NULL, &sample)); /* the longest first: abcdef, then what fits best: xyz */
     static const int32_t want[3][S] = {{'a', 'b', 'c', 'd', 'e', 'f', 'x', 'y', 'z', 0},
                                        {'b', 'c', 'd', 'e', 'f', 0, 'y', 'z', 0, -100},
                                        {0, 1, 2, 3, 4, 5, 0, 1, 2, 0}};
@@ -214,7 +214,7 @@ static void gives_whole_samples(void **state) {
     assert_memory_equal(seen, ((int32_t[]){1, 2, 3, 4, 5, 6, 1, 2, 3, 1}), sizeof seen);
     assert_int_equal(sample.n_ends, 4);
     assert_memory_equal(ends, ((int32_t[]){0, 6, 9, 10}), 4 * sizeof *ends);
-    assert_ok(ls_data_read(data, 0, &sample)); /* a whole piece of the long one */
+    assert_ok(ls_data_read(data, 0, NULL, &sample)); /* a whole piece of the long one */
     assert_memory_equal(tokens, ((int32_t[]){'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J'}), sizeof tokens);
     assert_int_equal(sample.n_ends, 2);
     ls_data_piece pieces[S + 1];
@@ -229,7 +229,7 @@ static void gives_whole_samples(void **state) {
     other.pack = "join"; /* a window of the long one; then abcdef, xyz and what is left of it as one text */
     assert_ok(ls_data_open(&other, &data));
     assert_int_equal(ls_data_summarise(data)->windows, 2);
-    assert_ok(ls_data_read(data, 1, &sample));
+    assert_ok(ls_data_read(data, 1, NULL, &sample));
     assert_memory_equal(tokens, ((int32_t[]){'a', 'b', 'c', 'd', 'e', 'f', 0, 'x', 'y', 'z'}), sizeof tokens);
     assert_memory_equal(seen, ((int32_t[]){1, 2, 3, 4, 5, 6, 0, 1, 2, 3}), sizeof seen);
     ls_data_close(data);
@@ -260,7 +260,7 @@ static void ignores_what_is_not_learnt(void **state) {
         int32_t tokens[S], labels[S], seen[S];
         ls_sample sample = {.tokens = tokens, .labels = labels, .seen = seen};
         assert_ok(ls_data_open(&options, &data));
-        assert_ok(ls_data_read(data, 0, &sample));
+        assert_ok(ls_data_read(data, 0, NULL, &sample));
         assert_memory_equal(labels, ((int32_t[]){-100, -100, 13, 0, -100, -100, 17, -100}), sizeof labels);
         assert_memory_equal(seen, ((int32_t[]){1, 2, 3, 4, 5, 6, 7, 8}), sizeof seen);
         ls_data_close(data);

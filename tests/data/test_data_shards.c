@@ -141,8 +141,8 @@ static void refuses_wrong_ids(void **state) {
     ls_corpus corpus = {0};
     assert_ok(ls_shard_set_add(&corpus.shards, copy));
     assert_ok(ls_corpus_complete(&corpus, 300));
-    assert_ok(ls_corpus_read(&corpus, 0, 10, ids, NULL));
-    assert_error(ls_corpus_read(&corpus, 8, 5, ids, NULL), LS_INVALID, copy,
+    assert_ok(ls_corpus_read(&corpus, 0, 10, ids, NULL, NULL));
+    assert_error(ls_corpus_read(&corpus, 8, 5, ids, NULL, NULL), LS_INVALID, copy,
                  "token 10 is 300, expected an id below 300");
     ls_corpus_free(&corpus);
 }

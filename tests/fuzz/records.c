@@ -18,7 +18,7 @@ static const char *const templates[] = {"chatml", "llama3", "gemma", "llama2", "
 static int64_t check_text(const ls_corpus *c, const char *text, size_t n, int64_t at) {
     int32_t *ids = malloc((n + 1) * sizeof *ids);
     LS_ASSERT(ids && at + (int64_t)n < c->tokens);
-    LS_ASSERT(fuzz_done(ls_corpus_read(c, at, (int64_t)n + 1, ids, NULL)));
+    LS_ASSERT(fuzz_done(ls_corpus_read(c, at, (int64_t)n + 1, ids, NULL, NULL)));
     for (size_t i = 0; i < n; i++) LS_ASSERT(ids[i] == (uint8_t)text[i]);
     LS_ASSERT(ids[n] == 0);
     free(ids);

@@ -60,7 +60,7 @@ static void check_data(const ls_data *data, int64_t sequence, int32_t vocabulary
     LS_ASSERT(isfinite(nats) && nats >= 0);
     for (int64_t i = 0; i < ls_min(s->windows, 32) + 1; i++) {
         ls_sample sample = {.tokens = tokens, .labels = labels, .positions = positions, .ends = ends};
-        if (fuzz_done(ls_data_read(data, i, &sample))) check_sample(&sample, sequence, vocabulary);
+        if (fuzz_done(ls_data_read(data, i, NULL, &sample))) check_sample(&sample, sequence, vocabulary);
     }
 }
 

@@ -89,34 +89,34 @@ static void put_document(int document, int at, ls_sample *out) {
  * Row `index`: its documents, then padding; or the one document, then padding that it sees as little as all that comes
  * later.
  */
-static ls_status read_row(const void *context, int64_t index, ls_sample *out) {
+static ls_status read_row(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
     const run *r = context;
+    int32_t tokens[S], labels[S], positions[S], ends[S + 1] = {0};
+    ls_sample row = {.tokens = tokens, .labels = labels, .positions = positions, .ends = ends, .n_ends = 1};
     for (int64_t i = 0; i < r->length; i++) {
-        out->tokens[i] = 9;
-        out->labels[i] = LS_LABEL_IGNORED;
-        out->positions[i] = (int32_t)i;
+        tokens[i] = 9;
+        labels[i] = LS_LABEL_IGNORED;
+        positions[i] = (int32_t)i;
     }
-    out->ends[0] = 0;
-    out->n_ends = 1;
     for (int d = 0; d < DOCUMENTS; d++)
-        if (r->packs ? where[d].row == index : d == r->document) put_document(d, r->packs ? where[d].first : 0, out);
-    const int32_t last = out->ends[out->n_ends - 1];
+        if (r->packs ? where[d].row == index : d == r->document) put_document(d, r->packs ? where[d].first : 0, &row);
+    const int32_t last = ends[row.n_ends - 1];
     if (!r->packs) {
-        out->ends[1] = (int32_t)r->length;
+        ends[1] = (int32_t)r->length;
     } else if (last < r->length) {
-        for (int32_t i = last; i < r->length; i++) out->positions[i] = i - last;
-        out->ends[out->n_ends++] = (int32_t)r->length;
+        for (int32_t i = last; i < r->length; i++) positions[i] = i - last;
+        ends[row.n_ends++] = (int32_t)r->length;
     }
+    ls_sample_take(&row, r->length, part, out);
     return ls_ok();
 }
 
 static ls_status give_batch(const run *r, const ls_rank *rank) {
     const ls_sequences from = {.sample = read_row, .context = r};
     ls_batch batch;
-    LS_TRY(ls_batch_make(r->B, r->length, false, &batch));
-    ls_status status = ls_ok();
-    for (int64_t b = 0; b < r->B && status.code == LS_OK; b++) status = ls_batch_read(&batch, b, &from, b);
-    if (status.code == LS_OK) status = ls_batch_put(&batch, rank);
+    LS_TRY(ls_batch_make(rank, r->B, r->length, &batch));
+    ls_status status = ls_batch_read(&batch, &from, 0, r->B);
+    if (status.code == LS_OK) status = ls_batch_put(&batch);
     ls_batch_free(&batch);
     return status;
 }

@@ -117,12 +117,15 @@ static const example examples[] = {
     {LS_F32, {.ranks = 3, .threads = 1, .mesh = "dp=3"}},
 };
 
-static void read_sequence(const void *context, int64_t index, int32_t *tokens, int32_t *labels) {
+static ls_status read_sequence(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
     (void)context;
+    int32_t tokens[S], labels[S];
     for (int64_t i = 0; i < S; i++) {
         tokens[i] = (int32_t)((index + i) * 89 % V);
         labels[i] = (int32_t)((index + i + 1) * 89 % V);
     }
+    ls_sample_take(&(ls_sample){.tokens = tokens, .labels = labels}, S, part, out);
+    return ls_ok();
 }
 
 /* Counts on all ranks or on none. */
@@ -133,7 +136,7 @@ static ls_status set_counting(const ls_rank *rank, bool on) {
 }
 
 static ls_status train(const ls_rank *rank, ls_trainer *trainer) {
-    const ls_sequences from = {.read = read_sequence};
+    const ls_sequences from = {.sample = read_sequence};
     const ls_step_hyper hyper = {1e-3, 1, 0.9, 0.95};
     LS_TRY(set_counting(rank, true));
     for (int64_t step = 0; step < STEPS; step++) {

@@ -46,32 +46,47 @@ static void finish(ls_sample *out) {
     out->ends[out->n_ends++] = S;
 }
 
+/* Memory of a whole sequence. */
+typedef struct whole_row {
+    int32_t tokens[S], labels[S], positions[S], ends[S + 1];
+} whole_row;
+
+static ls_sample sample_in(whole_row *row) {
+    return (ls_sample){.tokens = row->tokens, .labels = row->labels, .positions = row->positions, .ends = row->ends};
+}
+
 /* Row `index` of the packed batch; *context: the document whose labels are wanted, -1: all. */
-static ls_status packed(const void *context, int64_t index, ls_sample *out) {
+static ls_status packed(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
     const int asked = *(const int *)context;
-    begin(out);
+    whole_row row;
+    ls_sample whole = sample_in(&row);
+    begin(&whole);
     for (int d = 0; d < DOCUMENTS; d++)
-        if (where[d].row == index % ROWS) put_document(d, where[d].first, asked < 0 || asked == d, out);
-    finish(out);
+        if (where[d].row == index % ROWS) put_document(d, where[d].first, asked < 0 || asked == d, &whole);
+    finish(&whole);
+    ls_sample_take(&whole, S, part, out);
     return ls_ok();
 }
 
 /*
  * Sequence `index` is document `index` alone, at the start, without bounds; the rest has no labels. *context as above.
  */
-static void alone(const void *context, int64_t index, int32_t *tokens, int32_t *labels) {
+static ls_status alone(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
     const int asked = *(const int *)context;
-    int32_t positions[S], ends[S + 1];
-    ls_sample out = {.tokens = tokens, .labels = labels, .positions = positions, .ends = ends};
-    begin(&out);
-    if (index < DOCUMENTS) put_document((int)index, 0, asked < 0 || asked == index, &out);
+    whole_row row;
+    ls_sample whole = sample_in(&row);
+    begin(&whole);
+    if (index < DOCUMENTS) put_document((int)index, 0, asked < 0 || asked == index, &whole);
+    whole.positions = NULL;
+    ls_sample_take(&whole, S, part, out);
+    return ls_ok();
 }
 
 /*
  * The same rows with documents that see each other give other numbers, so the tests above would notice ignored bounds.
  */
-static ls_status joined(const void *context, int64_t index, ls_sample *out) {
-    LS_TRY(packed(context, index, out));
+static ls_status joined(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
+    LS_TRY(packed(context, index, part, out));
     out->ends[1] = S;
     out->n_ends = 2;
     return ls_ok();
@@ -94,12 +109,12 @@ typedef struct work {
 
 static ls_status evaluate(ls_trainer *trainer, figures *out) {
     for (int d = 0; d < DOCUMENTS; d++) {
-        const ls_sequences together = {.sample = packed, .context = &d}, each = {.read = alone, .context = &d};
+        const ls_sequences together = {.sample = packed, .context = &d}, each = {.sample = alone, .context = &d};
         LS_TRY(ls_trainer_evaluate(trainer, &each, DOCUMENTS, NULL, NULL, &out->alone[d]));
         LS_TRY(ls_trainer_evaluate(trainer, &together, ROWS, NULL, NULL, &out->packed[d]));
     }
     const int first = 0;
-    const ls_sequences each = {.read = alone, .context = &first};
+    const ls_sequences each = {.sample = alone, .context = &first};
     return ls_trainer_evaluate(trainer, &each, DOCUMENTS, NULL, NULL, &out->again);
 }
 
@@ -107,7 +122,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     const work *w = context;
     const int all = -1;
     const ls_sequences together = {.sample = w->joins ? joined : packed, .context = &all};
-    const ls_sequences each = {.read = alone, .context = &all};
+    const ls_sequences each = {.sample = alone, .context = &all};
     const ls_step_hyper hyper = {1e-3, 0, 0.9, 0.95};
     ls_weight_source source;
     ls_trainer *trainer = NULL;
@@ -192,7 +207,7 @@ static void gradients_are_those_of_documents_alone(void **state) {
 static void bounds_matter(void **state) {
     const work w = {.B = ROWS, .micro = 1, .packs = true}, see = {.B = ROWS, .micro = 1, .packs = true, .joins = true};
     const figures apart = run(state, w, &spreads[0]), together = run(state, see, &spreads[0]);
-    assert_true(apart.step.data_hash == together.step.data_hash && apart.step.data_hash != 0);
+    assert_true(apart.step.data_digest == together.step.data_digest && apart.step.data_digest != 0);
     assert_true(fabs(apart.step.loss - together.step.loss) > 1e-4 * apart.step.loss);
 }
 
