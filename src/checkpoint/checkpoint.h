@@ -41,11 +41,11 @@ LS_MUST_USE ls_status ls_checkpoint_bytes(const ls_image *image, const char *con
 
 /*
  * Loads parameters and optimiser state into the executor's buffers, at any mesh. Called by all ranks. Every piece is
- * compared with its hash, by one of them: a corrupted file is LS_INVALID and names the file and the piece.
- * *exchange (may be NULL): the seconds in which the ranks exchanged their shares of the weights.
+ * compared with its hash, by one of them: a corrupted file is LS_INVALID and names the file and the piece. figures may
+ * be NULL.
  */
 LS_MUST_USE ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, ls_train_state *out,
-                                         double *exchange);
+                                         ls_weights_figures *figures);
 
 /*
  * The weights of a checkpoint as a source, for jobs that do not train. With comm, called by all ranks: each checks its

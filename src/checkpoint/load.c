@@ -23,10 +23,10 @@ static bool touches(const ls_named_piece *piece, const extent *extents, int n) {
 
 /*
  * Checks the pieces that touch any of the extents, of these only those from `first` on, one in `every`. comm (may be
- * NULL) is ticked, so that peers know that this rank is alive.
+ * NULL) is ticked, so that peers know that this rank is alive. The bytes that are read are added to *bytes.
  */
 static ls_status check_pieces(const char *path, const ls_recorded_file *file, const extent *extents, int n, int first,
-                              int every, ls_comm *comm) {
+                              int every, ls_comm *comm, int64_t *bytes) {
     ls_file_map map;
     LS_TRY(ls_file_map_open(path, &map));
     ls_status status = ls_piece_check_length(path, &map, file);
@@ -34,20 +34,22 @@ static ls_status check_pieces(const char *path, const ls_recorded_file *file, co
         const ls_named_piece *piece = &file->pieces[i];
         if (!touches(piece, extents, n)) continue;
         status = ls_piece_check(path, &map, piece);
+        *bytes += piece->bytes;
         if (comm != NULL) ls_comm_tick(comm);
     }
     ls_file_map_close(&map);
     return status;
 }
 
-/* Checks this rank's share of a file; without comm, all of it. */
-static ls_status check_file(const char *folder, const ls_checkpoint_record *record, int file, ls_comm *comm) {
+/* Checks this rank's share of a file; without comm, all of it. The bytes that are read are added to *bytes. */
+static ls_status check_file(const char *folder, const ls_checkpoint_record *record, int file, ls_comm *comm,
+                            int64_t *bytes) {
     static const extent everything = {0, INT64_MAX};
     const int rank = comm != NULL ? ls_comm_rank(comm) : 0, ranks = comm != NULL ? ls_comm_size(comm) : 1;
     LS_PATH path = NULL;
     if (record->file[file].bytes == 0) return ls_ok();
     LS_TRY(ls_path_join(folder, ls_checkpoint_file_name(file), &path));
-    return check_pieces(path, &record->file[file], &everything, 1, rank, ranks, comm);
+    return check_pieces(path, &record->file[file], &everything, 1, rank, ranks, comm, bytes);
 }
 
 static ls_status open_weights(const char *folder, const ls_image *image, ls_weight_source *out) {
@@ -59,8 +61,9 @@ static ls_status open_weights(const char *folder, const ls_image *image, ls_weig
 ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_comm *comm, ls_weight_source *out) {
     ls_arena *arena = ls_arena_create();
     ls_checkpoint_record record;
+    int64_t bytes = 0;
     ls_status status = ls_record_read(path, arena, &record);
-    if (status.code == LS_OK) status = check_file(path, &record, LS_CHECKPOINT_MODEL, comm);
+    if (status.code == LS_OK) status = check_file(path, &record, LS_CHECKPOINT_MODEL, comm, &bytes);
     if (status.code == LS_OK) status = open_weights(path, image, out);
     ls_arena_destroy(arena);
     return status;
@@ -77,6 +80,7 @@ typedef struct loading {
     ls_checkpoint_record record;
     ls_weight_source weights; /* context NULL: not open */
     ls_st_file *optimizer;    /* NULL: not open; jobs that do not train never open it */
+    int64_t bytes;            /* of files, read by this rank but not by `weights` */
     pthread_t self;           /* the rank's own thread */
 } loading;
 
@@ -95,7 +99,7 @@ static ls_status check_optimizer(loading *l) {
     LS_PATH path = NULL;
     int n = 0;
     LS_TRY(ls_path_join(l->folder, ls_checkpoint_file_name(LS_CHECKPOINT_OPTIMIZER), &path));
-    LS_TRY(check_pieces(path, file, &header, 1, 0, 1, l->comm));
+    LS_TRY(check_pieces(path, file, &header, 1, 0, 1, l->comm, &l->bytes));
     LS_TRY(ls_st_open(path, &l->optimizer));
     if (ls_st_count(l->optimizer) == 0)
         return ls_error(LS_INVALID, "%s: it has no tensor, expected the optimiser's state of each parameter", path);
@@ -116,15 +120,16 @@ static ls_status check_optimizer(loading *l) {
             }
         }
     }
-    return check_pieces(path, file, extents, n, 0, 1, l->comm);
+    return check_pieces(path, file, extents, n, 0, 1, l->comm, &l->bytes);
 }
 
 enum { CONVERT_COUNT = 1 << 12 }; /* elements that are converted at a time */
 
 /* Converts elements [first, first + count) of a tensor of the file to those from `at` on of a state's shard. */
-static ls_status fill_part(const loading *l, const ls_st_tensor *tensor, int64_t first, int64_t count, int state,
+static ls_status fill_part(loading *l, const ls_st_tensor *tensor, int64_t first, int64_t count, int state,
                            int64_t at) {
     double elements[CONVERT_COUNT];
+    l->bytes += count * (int64_t)ls_st_dtype_bytes(tensor->dtype);
     for (int64_t done = 0; done < count; done += CONVERT_COUNT) {
         const int64_t n = ls_min(CONVERT_COUNT, count - done);
         const ls_operand to = ls_image_elements(l->image, l->image->states[state].binding, at + done, n);
@@ -134,7 +139,7 @@ static ls_status fill_part(const loading *l, const ls_st_tensor *tensor, int64_t
     return ls_ok();
 }
 
-static ls_status fill_optimizer(const loading *l) {
+static ls_status fill_optimizer(loading *l) {
     for (int k = 0; k < l->image->n_states; k++) {
         for (int i = 0; i < l->image->n_flats; i++) {
             const ls_flat *flat = &l->image->flats[i];
@@ -172,20 +177,29 @@ static ls_status check(loading *l) {
     LS_TRY(ls_record_read(l->folder, l->arena, &l->record));
     if (strcmp(l->record.type, type) != 0)
         return ls_error(LS_INVALID, "%s: it holds %s, but this job's type needs %s", l->folder, l->record.type, type);
-    LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_CONFIG, l->comm));
-    LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_MODEL, l->comm));
+    LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_CONFIG, l->comm, &l->bytes));
+    LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_MODEL, l->comm, &l->bytes));
     LS_TRY(open_weights(l->folder, l->image, &l->weights));
     return l->image->n_states > 0 ? check_optimizer(l) : ls_ok();
 }
 
-static ls_status fill(loading *l, double *exchange) {
-    const ls_weight_source source = {.read = read_and_tick, .context = l, .convert = convert_and_tick};
-    LS_TRY(ls_weights_fill_shared(l->executor, l->comm, &source, exchange));
-    return ls_comm_agree(l->comm, fill_optimizer(l));
+static int64_t bytes_of_weights(void *context) {
+    const loading *l = context;
+    return l->weights.bytes_read(l->weights.context);
+}
+
+static ls_status fill(loading *l, ls_weights_figures *figures) {
+    const ls_weight_source source = {
+        .read = read_and_tick, .context = l, .convert = convert_and_tick, .bytes_read = bytes_of_weights};
+    LS_TRY(ls_weights_fill_shared(l->executor, l->comm, &source, figures));
+    LS_TRY(ls_comm_agree(l->comm, fill_optimizer(l)));
+    figures->bytes += l->bytes;
+    return ls_ok();
 }
 
 ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, ls_train_state *out,
-                             double *exchange) {
+                             ls_weights_figures *figures) {
+    ls_weights_figures done;
     loading l = {.executor = executor,
                  .image = ls_executor_image(executor),
                  .comm = comm,
@@ -193,8 +207,9 @@ ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *p
                  .arena = ls_arena_create(),
                  .self = pthread_self()};
     ls_status status = ls_comm_agree(comm, check(&l));
-    if (status.code == LS_OK) status = fill(&l, exchange);
+    if (status.code == LS_OK) status = fill(&l, &done);
     if (status.code == LS_OK) *out = l.record.state;
+    if (status.code == LS_OK && figures != NULL) *figures = done;
     ls_weights_close(&l.weights);
     ls_st_close(l.optimizer);
     ls_arena_destroy(l.arena);

@@ -33,23 +33,34 @@ typedef struct loop {
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
-static ls_status fresh_weights(const loop *l, double *exchange) {
+static ls_status fresh_weights(const loop *l, ls_weights_figures *figures) {
     ls_weight_source source;
     LS_TRY(ls_comm_agree(l->rank->comm, ls_model_weights(l->t->model, l->rank->image, l->t->options.seed, &source)));
     if (l->rank->rank == 0 && ls_weights_from_file(&source))
         ls_log("weights: the *.safetensors of %s", ls_model_folder(l->t->model));
     else if (l->rank->rank == 0)
         ls_log("weights: random, from seed %llu", (unsigned long long)l->t->options.seed);
-    const ls_status status = ls_weights_fill_shared(l->rank->executor, l->rank->comm, &source, exchange);
+    const ls_status status = ls_weights_fill_shared(l->rank->executor, l->rank->comm, &source, figures);
     ls_weights_close(&source);
     return status;
 }
 
-/* *exchange: the seconds in which the ranks exchanged their shares. */
-static ls_status set_weights(const loop *l, double *exchange) {
-    if (l->t->resumed_from == NULL) return fresh_weights(l, exchange);
+static void keep_larger(void *into, const void *from, size_t bytes) {
+    if (*(const int64_t *)from > *(int64_t *)into) memcpy(into, from, bytes);
+}
+
+/* Sets the weights, and what is said of them at the start. */
+static ls_status set_weights(loop *l) {
+    const double began = ls_seconds();
+    ls_weights_figures figures = {0};
     ls_train_state state;
-    return ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from, &state, exchange);
+    LS_TRY(l->t->resumed_from == NULL
+               ? fresh_weights(l, &figures)
+               : ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from, &state, &figures));
+    l->start_up.weights = ls_seconds() - began - figures.exchange;
+    l->start_up.exchange = figures.exchange;
+    l->start_up.loaded = figures.bytes;
+    return ls_comm_reduce(l->rank->comm, &l->start_up.loaded, sizeof l->start_up.loaded, keep_larger);
 }
 
 /* --- around a step ------------------------------------------------------------------------------------------------ */
@@ -170,10 +181,6 @@ static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
 
 /* --- the steps ---------------------------------------------------------------------------------------------------- */
 
-static void keep_larger(void *into, const void *from, size_t bytes) {
-    if (*(const int64_t *)from > *(int64_t *)into) memcpy(into, from, bytes);
-}
-
 /* Fills in the rest of the outcome, draws the last chart, and sends the outcome to the caller. */
 static ls_status finish(loop *l) {
     int64_t most = ls_resident_bytes(l->rank).arenas;
@@ -203,8 +210,7 @@ static ls_status run_loop(loop *l) {
     l->start_up.prepare = l->rank->prepare_seconds - l->start_up.touch;
     l->start_up.ranks = here - l->t->launched - l->rank->prepare_seconds;
     l->start_up.huge = ls_executor_huge(l->rank->executor);
-    LS_TRY(set_weights(l, &l->start_up.exchange));
-    l->start_up.weights = ls_seconds() - here - l->start_up.exchange;
+    LS_TRY(set_weights(l));
     LS_TRY(start_trace(l));
     LS_TRY(ls_saves_begin(&l->saves));
     l->progress = ls_progress_start("training", o->steps);

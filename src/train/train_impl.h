@@ -25,6 +25,7 @@ typedef struct ls_start_up {
     double touch;    /* touch the arenas' pages for the first time */
     double weights;  /* this rank's share of the weights: make it, or read and convert it */
     double exchange; /* the shares of the weights */
+    int64_t loaded;  /* bytes of weights' or the checkpoint's files that a rank read, the most of all ranks */
     int64_t huge;    /* bytes of the arenas that lie in huge pages */
 } ls_start_up;
 

@@ -236,20 +236,26 @@ static ls_status take_share(void *context, int rank, size_t at, const void *data
     return rank != ls_executor_rank(s->executor) ? ls_executor_write(s->executor, &to, data) : ls_ok();
 }
 
+static ls_status exchange_shares(sharing *s, ls_comm *comm) {
+    const int rank = ls_comm_rank(comm);
+    const size_t bytes = ls_dtype_bytes(ls_executor_image(s->executor)->dtype) *
+                         (size_t)(share_start(s, rank + 1) - share_start(s, rank));
+    return ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_share, take_share, s}, true);
+}
+
 ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
-                                 double *exchange) {
+                                 ls_weights_figures *figures) {
     const ls_image *image = ls_executor_image(executor);
     sharing s = {.executor = executor, .ranks = ls_comm_size(comm)};
     for (int i = 0; i < image->n_flats; i++)
         s.elements = ls_max(s.elements, image->flats[i].start + image->flats[i].count);
-    if (exchange != NULL) *exchange = 0;
-    if (s.ranks == 1) return ls_weights_fill(executor, source);
-    LS_TRY(ls_comm_agree(comm, fill_own(&s, source)));
+    const bool alone = s.ranks == 1;
+    LS_TRY(alone ? ls_weights_fill(executor, source) : ls_comm_agree(comm, fill_own(&s, source)));
     const double began = ls_seconds();
-    const int rank = ls_comm_rank(comm);
-    const size_t bytes = ls_dtype_bytes(image->dtype) * (size_t)(share_start(&s, rank + 1) - share_start(&s, rank));
-    LS_TRY(ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_share, take_share, &s}, true));
-    if (exchange != NULL) *exchange = ls_seconds() - began;
+    if (!alone) LS_TRY(exchange_shares(&s, comm));
+    if (figures == NULL) return ls_ok();
+    *figures = (ls_weights_figures){.exchange = alone ? 0 : ls_seconds() - began,
+                                    .bytes = source->bytes_read != NULL ? source->bytes_read(source->context) : 0};
     return ls_ok();
 }
 

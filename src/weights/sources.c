@@ -2,6 +2,7 @@
 #include "weights/weights_impl.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ typedef struct random_rule {
 typedef struct source_state {
     ls_weight_files *files; /* NULL: random */
     random_rule rule;
+    _Atomic int64_t bytes_read; /* of the files */
 } source_state;
 
 /* ---- random numbers ---- */
@@ -74,10 +76,18 @@ static ls_status read_random(void *context, const ls_flat *flat, int64_t start, 
 
 /* ---- files ---- */
 
-static ls_status read_files(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
-    const source_state *state = context;
+/* The tensor of a parameter, of which some elements are about to be read. */
+static const ls_st_tensor *tensor_to_read(source_state *state, const ls_flat *flat, int64_t start, int64_t count) {
     const ls_st_tensor *t = ls_weight_files_of(state->files, flat);
     LS_ASSERT(start + count <= t->count);
+    atomic_fetch_add(&state->bytes_read, count * (int64_t)ls_st_dtype_bytes(t->dtype));
+    return t;
+}
+
+static int64_t bytes_read(void *context) { return atomic_load(&((source_state *)context)->bytes_read); }
+
+static ls_status read_files(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
+    const ls_st_tensor *t = tensor_to_read(context, flat, start, count);
     return ls_st_convert(t, start, count, LS_F64, out);
 }
 
@@ -95,9 +105,7 @@ static void convert_twice(const ls_st_tensor *t, int64_t start, int64_t count, l
 
 static ls_status convert_files(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to,
                                void *out) {
-    const source_state *state = context;
-    const ls_st_tensor *t = ls_weight_files_of(state->files, flat);
-    LS_ASSERT(start + count <= t->count);
+    const ls_st_tensor *t = tensor_to_read(context, flat, start, count);
     ls_status status = ls_ok();
     if (t->dtype == LS_ST_F64 && to == LS_BF16)
         convert_twice(t, start, count, out);
@@ -116,9 +124,11 @@ static ls_status make_source(ls_weight_files *files, random_rule rule, ls_weight
         ls_weight_files_close(files);
         return ls_error(LS_NO_MEMORY, "no memory for a source of weights");
     }
-    *state = (source_state){files, rule};
-    *out = files == NULL ? (ls_weight_source){.read = read_random, .context = state}
-                         : (ls_weight_source){.read = read_files, .context = state, .convert = convert_files};
+    *state = (source_state){.files = files, .rule = rule};
+    *out = files == NULL
+               ? (ls_weight_source){.read = read_random, .context = state}
+               : (ls_weight_source){
+                     .read = read_files, .context = state, .convert = convert_files, .bytes_read = bytes_read};
     return ls_ok();
 }
 

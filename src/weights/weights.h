@@ -17,17 +17,24 @@ typedef struct ls_weight_source {
     void *context;
     /* As f32, f64 or bf16, into their final place; f64 becomes bf16 by way of f32. NULL: the source can only read. */
     ls_status (*convert)(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to, void *out);
+    int64_t (*bytes_read)(void *context); /* of files, by all calls so far; NULL: the source reads no files */
 } ls_weight_source;
+
+/* What a rank has done to get its weights. */
+typedef struct ls_weights_figures {
+    double exchange; /* seconds in which the ranks exchanged their shares */
+    int64_t bytes;   /* read from files; what is read twice counts twice */
+} ls_weights_figures;
 
 /* Fills the bound parameters, and this rank's shard of the masters when masters are bound. */
 LS_MUST_USE ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source);
 /*
  * The same, by all ranks together: each takes an equal share of the parameters from the source, and its shard of the
- * masters, and the shares are exchanged. *exchange (may be NULL): the seconds of that. Collective; all ranks return the
- * failure of the first that failed.
+ * masters, and the shares are exchanged. figures may be NULL. Collective; all ranks return the failure of the first
+ * that failed.
  */
 LS_MUST_USE ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
-                                             double *exchange);
+                                             ls_weights_figures *figures);
 /* Sets elements [start, start + count) of one parameter, and of its master where this rank's shard has them. */
 LS_MUST_USE ls_status ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count,
                                        const double *values);
