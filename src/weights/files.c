@@ -28,7 +28,9 @@ typedef struct listing {
 } listing;
 
 struct ls_weight_files {
-    const char *missing_prefix; /* a prefix of the parameters' names that the files leave out; NULL: none */
+    const char *missing_prefix;          /* a prefix of the parameters' names that the files leave out; NULL: none */
+    const ls_st_tensor *original, *copy; /* a tensor that the files hold twice; both NULL: there is none */
+    const char *copy_path;               /* the file of the copy */
     int n;
     ls_st_file *file[]; /* [n] */
 };
@@ -258,8 +260,10 @@ static bool leaves_out(const ls_weight_files *files, const ls_image *image, cons
 
 enum { MISSING, EXTRA, MISSHAPEN, REPEATED, NOT_FLOAT, MISPLACED, UNEQUAL, KINDS };
 
+#define NOT_TIED "not tied, though the config says so"
+
 typedef struct checking {
-    const ls_weight_files *files;
+    ls_weight_files *files;
     const ls_image *image;
     const ls_weight_rules *rules;
     const char **expected; /* [n_flats] names of the parameters in the files, sorted */
@@ -305,37 +309,26 @@ static bool is_derived(const char *name, const ls_weight_rules *rules) {
     return false;
 }
 
-static bool same_numbers(const ls_st_tensor *a, const ls_st_tensor *b) {
-    enum { BLOCK = 4096, FORGET = 1 << 20 }; /* elements */
-    double x[BLOCK], y[BLOCK];
-    bool same = a->count == b->count;
-    for (int64_t i = 0; i < a->count && same; i += BLOCK) {
-        const int64_t n = ls_min(BLOCK, a->count - i);
-        same = ls_st_convert(a, i, n, LS_F64, x).code == LS_OK && ls_st_convert(b, i, n, LS_F64, y).code == LS_OK;
-        for (int64_t k = 0; k < n && same; k++) same = x[k] == y[k] || (isnan(x[k]) && isnan(y[k]));
-        if ((i + n) % FORGET == 0) {
-            ls_st_forget(a, i + n - FORGET, FORGET);
-            ls_st_forget(b, i + n - FORGET, FORGET);
-        }
-    }
-    return same;
-}
-
 /*
- * Whether the rules say that the tensor is a copy of a parameter. A copy that differs from its original is a complaint.
+ * Whether the rules say that the tensor is a copy of a parameter. That its numbers are those of its original is checked
+ * as these are read.
  */
-static bool check_copy(checking *c, const ls_st_tensor *t) {
+static bool note_copy(checking *c, const ls_st_tensor *t, const char *path) {
     const ls_weight_rules *rules = c->rules;
     if (rules->copy == NULL || rules->original == NULL || strcmp(t->name, rules->copy) != 0) return false;
     const ls_st_tensor *original = find_tensor(c->files, name_in_files(c->files, rules->original), NULL);
-    if (original != NULL && !same_numbers(t, original))
+    if (original == NULL) return true;
+    if (t->count != original->count || t->dtype > LS_ST_BF16)
         complain(&c->complaints[UNEQUAL], "%s is not %s", t->name, original->name);
+    c->files->original = original;
+    c->files->copy = t;
+    c->files->copy_path = path;
     return true;
 }
 
-static void check_tensor(checking *c, const ls_st_tensor *t) {
+static void check_tensor(checking *c, const ls_st_tensor *t, const char *path) {
     if (bsearch(&t->name, c->expected, (size_t)c->image->n_flats, sizeof *c->expected, by_name) != NULL) return;
-    if (!is_derived(t->name, c->rules) && !check_copy(c, t)) complain(&c->complaints[EXTRA], "%s", t->name);
+    if (!is_derived(t->name, c->rules) && !note_copy(c, t, path)) complain(&c->complaints[EXTRA], "%s", t->name);
 }
 
 /* One error with the complaints of all kinds. */
@@ -352,7 +345,7 @@ static ls_status report(const checking *c, const char *what) {
 }
 
 /* Checks names, types and shapes against the image, and the index against the files. */
-static ls_status check_files(const ls_weight_files *files, const char *what, const listing *l, const ls_image *image,
+static ls_status check_files(ls_weight_files *files, const char *what, const listing *l, const ls_image *image,
                              const ls_weight_rules *rules) {
     checking c = {.files = files,
                   .image = image,
@@ -363,7 +356,7 @@ static ls_status check_files(const ls_weight_files *files, const char *what, con
                                  {"in more than one file", 0, ""},
                                  {"of another type than F64, F32, F16, BF16", 0, ""},
                                  {"not in the file that the index says", 0, ""},
-                                 {"not tied, though the config says so", 0, ""}}};
+                                 {NOT_TIED, 0, ""}}};
     c.expected = calloc((size_t)image->n_flats + 1, sizeof *c.expected);
     if (c.expected == NULL) return ls_error(LS_NO_MEMORY, "no memory to check %s", what);
     for (int i = 0; i < image->n_flats; i++) {
@@ -372,7 +365,8 @@ static ls_status check_files(const ls_weight_files *files, const char *what, con
     }
     qsort(c.expected, (size_t)image->n_flats, sizeof *c.expected, by_name);
     for (int f = 0; f < files->n; f++)
-        for (int64_t t = 0; t < ls_st_count(files->file[f]); t++) check_tensor(&c, ls_st_at(files->file[f], t));
+        for (int64_t t = 0; t < ls_st_count(files->file[f]); t++)
+            check_tensor(&c, ls_st_at(files->file[f], t), ls_st_path(files->file[f]));
     for (size_t i = 0; i < l->n_indexed; i++) {
         const indexed_tensor *entry = &l->indexed[i];
         if (ls_st_find(files->file[entry->file], entry->tensor) == NULL)
@@ -380,6 +374,31 @@ static ls_status check_files(const ls_weight_files *files, const char *what, con
     }
     free(c.expected);
     return report(&c, what);
+}
+
+/* ---- checking: a tensor that the files hold twice ---- */
+
+static ls_status not_tied(const ls_weight_files *files) {
+    return ls_error(LS_INVALID, "%s: its tensors are not the model's: 1 " NOT_TIED " (%s is not %s)", files->copy_path,
+                    files->copy->name, files->original->name);
+}
+
+ls_status ls_weight_files_check_copy(const ls_weight_files *files, const ls_st_tensor *tensor, int64_t start,
+                                     int64_t count, int64_t *bytes) {
+    enum { BLOCK = 4096 }; /* elements */
+    double x[BLOCK], y[BLOCK];
+    const ls_st_tensor *a = files->original, *b = files->copy;
+    if (tensor != a || b == NULL) return ls_ok();
+    for (int64_t i = start; i < start + count; i += BLOCK) {
+        const int64_t n = ls_min(BLOCK, start + count - i);
+        LS_TRY(ls_st_convert(a, i, n, LS_F64, x));
+        LS_TRY(ls_st_convert(b, i, n, LS_F64, y));
+        for (int64_t k = 0; k < n; k++)
+            if (x[k] != y[k] && !(isnan(x[k]) && isnan(y[k]))) return not_tied(files);
+    }
+    ls_st_forget(b, start, count);
+    *bytes += count * (int64_t)(ls_st_dtype_bytes(a->dtype) + ls_st_dtype_bytes(b->dtype));
+    return ls_ok();
 }
 
 /* ---- opening ---- */

@@ -76,18 +76,23 @@ static ls_status read_random(void *context, const ls_flat *flat, int64_t start, 
 
 /* ---- files ---- */
 
-/* The tensor of a parameter, of which some elements are about to be read. */
-static const ls_st_tensor *tensor_to_read(source_state *state, const ls_flat *flat, int64_t start, int64_t count) {
+/* Finds the tensor of a parameter, of which some elements are about to be read; LS_INVALID: a copy of them differs. */
+static ls_status begin_to_read(source_state *state, const ls_flat *flat, int64_t start, int64_t count,
+                               const ls_st_tensor **out) {
     const ls_st_tensor *t = ls_weight_files_of(state->files, flat);
     LS_ASSERT(start + count <= t->count);
-    atomic_fetch_add(&state->bytes_read, count * (int64_t)ls_st_dtype_bytes(t->dtype));
-    return t;
+    int64_t bytes = count * (int64_t)ls_st_dtype_bytes(t->dtype);
+    LS_TRY(ls_weight_files_check_copy(state->files, t, start, count, &bytes));
+    atomic_fetch_add(&state->bytes_read, bytes);
+    *out = t;
+    return ls_ok();
 }
 
 static int64_t bytes_read(void *context) { return atomic_load(&((source_state *)context)->bytes_read); }
 
 static ls_status read_files(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
-    const ls_st_tensor *t = tensor_to_read(context, flat, start, count);
+    const ls_st_tensor *t;
+    LS_TRY(begin_to_read(context, flat, start, count, &t));
     return ls_st_convert(t, start, count, LS_F64, out);
 }
 
@@ -105,7 +110,8 @@ static void convert_twice(const ls_st_tensor *t, int64_t start, int64_t count, l
 
 static ls_status convert_files(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to,
                                void *out) {
-    const ls_st_tensor *t = tensor_to_read(context, flat, start, count);
+    const ls_st_tensor *t;
+    LS_TRY(begin_to_read(context, flat, start, count, &t));
     ls_status status = ls_ok();
     if (t->dtype == LS_ST_F64 && to == LS_BF16)
         convert_twice(t, start, count, out);

@@ -55,8 +55,9 @@ typedef struct ls_weight_rules {
 
 /*
  * The safetensors of a folder: model.safetensors, or the files of model.safetensors.index.json, or all *.safetensors.
- * Names and shapes must be those of the image's parameters, types F64, F32, F16 or BF16; an index must agree with its
- * files, and a copy must be equal to its original. One LS_INVALID error lists all mistakes. rules may be NULL.
+ * Names and shapes must be those of the image's parameters, types F64, F32, F16 or BF16, and an index must agree with
+ * its files. One LS_INVALID error lists all mistakes. A copy must be equal to its original: who reads elements of that,
+ * compares them, and gets LS_INVALID. rules may be NULL.
  * out->context is NULL when the folder has no such file.
  */
 LS_MUST_USE ls_status ls_weights_open_folder(const char *folder, const ls_image *image, const ls_weight_rules *rules,

@@ -15,5 +15,11 @@ LS_MUST_USE ls_status ls_weight_files_open_file(const char *path, const ls_image
 void ls_weight_files_close(ls_weight_files *files); /* NULL is allowed */
 /* The tensor of a parameter. */
 const ls_st_tensor *ls_weight_files_of(const ls_weight_files *files, const ls_flat *flat);
+/*
+ * Where the files hold a tensor a second time (ls_weight_rules): LS_INVALID unless these elements are equal in both. So
+ * whoever reads a part of it checks that part. The bytes that are read are added to *bytes.
+ */
+LS_MUST_USE ls_status ls_weight_files_check_copy(const ls_weight_files *files, const ls_st_tensor *tensor,
+                                                 int64_t start, int64_t count, int64_t *bytes);
 
 #endif

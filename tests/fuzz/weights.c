@@ -14,7 +14,7 @@ static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); 
 static void check_flat(const ls_weight_source *source, const ls_flat *flat) {
     double exact[4], one;
     float single[4];
-    LS_ASSERT(fuzz_done(source->read(source->context, flat, 0, flat->count, exact)));
+    if (!fuzz_done(source->read(source->context, flat, 0, flat->count, exact))) return; /* it is not what its copy is */
     LS_ASSERT(fuzz_done(source->convert(source->context, flat, 0, flat->count, LS_F32, single)));
     for (int64_t i = 0; i < flat->count; i++) {
         LS_ASSERT(fuzz_done(source->read(source->context, flat, i, 1, &one)) && same(one, exact[i]));

@@ -139,6 +139,16 @@ static void test_tied(void **state) {
     write_named(p.image, path, "", true, 0.5);
     assert_error(fill_own(&p, 1, true), LS_INVALID, "1 not tied, though the config says so",
                  "(lm_head.weight is not model.embed_tokens.weight)");
+    /* Who reads a part of the table compares that part: the first half is right. */
+    ls_weight_source source;
+    double half[29 * 16 / 2];
+    const ls_flat *table = find_flat(p.image, "model.embed_tokens.weight");
+    assert_ok(ls_model_weights(p.model, p.image, 1, &source));
+    assert_ok(source.read(source.context, table, 0, LS_COUNT(half), half));
+    assert_int_equal(source.bytes_read(source.context), LS_COUNT(half) * (4 + (4 + 2))); /* f32; both, one is bf16 */
+    assert_error(source.read(source.context, table, LS_COUNT(half), LS_COUNT(half), half), LS_INVALID, "1 not tied",
+                 "model.safetensors");
+    ls_weights_close(&source);
     close_place(&p);
 }
 
