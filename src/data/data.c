@@ -60,7 +60,8 @@ static ls_status open_shards(const ls_data_options *options, ls_data *data) {
     }
     LS_TRY(ls_shard_set_check(&data->corpus.shards, ls_tokenizer_fingerprint(options->tokenizer),
                               ls_tokenizer_name(options->tokenizer), data->vocabulary));
-    if (options->verify) LS_TRY(ls_shard_set_verify(&data->corpus.shards));
+    if (options->verify)
+        LS_TRY(ls_shard_set_verify(&data->corpus.shards, options->process, ls_max(1, options->processes)));
     data->summary.shards = data->corpus.shards.n;
     return ls_corpus_complete(&data->corpus, data->vocabulary);
 }

@@ -54,6 +54,11 @@ typedef struct ls_data_options {
     bool shuffle;                  /* false: the packer's own order (for evaluation); join: whole windows first */
     const char *pack;              /* "join", "best", "stream"; NULL: join */
     bool verify;                   /* reads all of the shards and compares them with their checksums */
+    /*
+     * Of several processes that open the same data and agree on the outcome, the number of this one: each verifies its
+     * share of the shards. processes 0: there is one.
+     */
+    int process, processes;
 } ls_data_options;
 
 typedef struct ls_data_summary {

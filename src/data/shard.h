@@ -96,10 +96,10 @@ LS_MUST_USE ls_status ls_shard_set_add(ls_shard_set *set, const char *path);
 LS_MUST_USE ls_status ls_shard_set_check(const ls_shard_set *set, uint64_t tokenizer, const char *name,
                                          int64_t vocabulary);
 /*
- * Checks the checksums of all shards (ls_shard_check) on all cores, and logs the time. LS_INVALID names the first
- * damaged shard.
+ * Checks the checksums of shards `first`, first + every, ... (ls_shard_check) on all cores, and logs the time.
+ * LS_INVALID names the first damaged one.
  */
-LS_MUST_USE ls_status ls_shard_set_verify(const ls_shard_set *set);
+LS_MUST_USE ls_status ls_shard_set_verify(const ls_shard_set *set, int64_t first, int64_t every);
 void ls_shard_set_close(ls_shard_set *set);
 
 /* ---- writing ---- */

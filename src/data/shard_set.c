@@ -102,7 +102,7 @@ ls_status ls_shard_set_check(const ls_shard_set *set, uint64_t tokenizer, const 
     return ls_ok();
 }
 
-ls_status ls_shard_set_verify(const ls_shard_set *set) {
+ls_status ls_shard_set_verify(const ls_shard_set *set, int64_t first, int64_t every) {
     ls_machine machine;
     ls_pool *pool = NULL;
     ls_machine_detect(&machine);
@@ -110,8 +110,9 @@ ls_status ls_shard_set_verify(const ls_shard_set *set) {
     ls_progress progress = ls_progress_start("verifying shards", set->n);
     const double began = ls_seconds();
     double bytes = 0;
+    int64_t n = 0;
     ls_status status = ls_ok();
-    for (int64_t i = 0; i < set->n && status.code == LS_OK; i++) {
+    for (int64_t i = first; i < set->n && status.code == LS_OK; i += every, n++) {
         status = ls_shard_check(&set->shard[i], pool);
         bytes += (double)set->shard[i].map.bytes;
         if (progress.terminal) ls_progress_show(&progress, i + 1, "");
@@ -119,8 +120,7 @@ ls_status ls_shard_set_verify(const ls_shard_set *set) {
     if (progress.terminal) ls_progress_end(&progress);
     ls_pool_destroy(pool);
     const double seconds = ls_seconds() - began;
-    if (status.code == LS_OK)
-        ls_log("verified: %lld shards, %.1f MB in %.2f s", (long long)set->n, 1e-6 * bytes, seconds);
+    if (status.code == LS_OK) ls_log("verified: %lld shards, %.1f MB in %.2f s", (long long)n, 1e-6 * bytes, seconds);
     return status;
 }
 

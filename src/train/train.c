@@ -94,6 +94,8 @@ static ls_status open_model(ls_training *t) {
 
 static ls_status open_text(ls_training *t) {
     const ls_train_options *o = &t->options;
+    ls_launched launched;
+    LS_TRY(ls_launched_find(&launched));
     ls_data_options text = {.paths = o->data,
                             .n_paths = o->n_data,
                             .tokenizer = t->tokenizer,
@@ -103,7 +105,9 @@ static ls_status open_text(ls_training *t) {
                             .seed = o->seed,
                             .shuffle = true,
                             .pack = o->pack,
-                            .verify = !o->trust_data};
+                            .verify = !o->trust_data,
+                            .process = launched.rank,
+                            .processes = launched.ranks};
     LS_TRY(ls_data_open(&text, &t->data));
     t->unigram = ls_data_unigram_nats(t->data);
     t->content = ls_data_content(t->data);

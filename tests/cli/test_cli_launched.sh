@@ -65,6 +65,17 @@ launched train --model config.json --data text.txt --eval-data text.txt --out th
 [ "$codes" = "0 0 0 " ] || fail "resume launched: $codes: $(cat err.0)"
 same more/checkpoint-00000006/model.safetensors
 
+# --- shards: each process verifies its share of them ---
+"$longspan" data build text.txt text.txt text.txt text.txt --out shards --shard-tokens 1000 >out.txt 2>err || fail "build: $(cat err)"
+shards=(shards/*.tokens)
+[ ${#shards[@]} -ge 3 ] || fail "${#shards[@]} shards"
+launched train --model config.json --data shards --seq 32 --steps 1 --out there/shards
+[ "$codes" = "0 0 0 " ] || fail "shards: $codes: $(cat err.0)"
+grep -q "verified: $(((${#shards[@]} + 2) / 3)) shards" err.0 || fail "verified: $(cat err.0)"
+printf X | dd of="${shards[1]}" bs=1 seek=200 conv=notrunc 2>/dev/null
+launched train --model config.json --data shards --seq 32 --steps 1 --out there/damaged
+[ "$codes" = "1 1 1 " ] && grep -q "${shards[1]}: checksum is" err.0 || fail "a damaged shard: $codes: $(cat err.0)"
+
 # --- what is refused is said once, with one exit code ---
 launched train --model config.json --data text.txt --seq 32 --out there/run --steps 4
 [ "$codes" = "2 2 2 " ] && grep -q "already holds a run" err.0 || fail "a run that exists: $codes: $(cat err.0)"
