@@ -16,9 +16,9 @@ static void check_peer(const ls_comm *comm, int peer) { LS_ASSERT(peer >= 0 && p
 
 static void check_word(const ls_comm *comm, int word) { LS_ASSERT(word >= 0 && word < comm->world->options.words); }
 
-static void check_put(const ls_comm *comm, int peer, const ls_range *to) {
-    check_peer(comm, peer);
-    LS_ASSERT(ls_range_end(to) <= comm->world->options.heap_bytes);
+static void check_put(const ls_comm *comm, const ls_put *put) {
+    check_peer(comm, put->peer);
+    LS_ASSERT(ls_range_end(put->to) <= comm->world->options.heap_bytes);
 }
 
 void *ls_comm_peer_heap(const ls_comm *comm, int peer) {
@@ -34,17 +34,17 @@ void ls_comm_send(ls_comm *comm, ls_put *put) {
 }
 
 uint64_t ls_comm_put(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from) {
-    check_put(comm, peer, to);
     ls_put put = {.peer = peer, .word = -1, .source = source, .to = to, .from = from};
+    check_put(comm, &put);
     ls_comm_send(comm, &put);
     return put.ticket;
 }
 
 uint64_t ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
                             int word, uint64_t generation) {
-    check_put(comm, peer, to);
-    check_word(comm, word);
     ls_put put = {.peer = peer, .word = word, .generation = generation, .source = source, .to = to, .from = from};
+    check_put(comm, &put);
+    check_word(comm, word);
     ls_comm_send(comm, &put);
     return put.ticket;
 }
