@@ -38,13 +38,21 @@ static ls_status find_kind(const ls_boot_kind **out) {
 
 /*
  * What ranks compare. Ranks can share memory when the same kernel runs them (boot_id) and they see the same sockets
- * (the network namespace, where abstract Unix sockets live).
+ * (the network namespace, where abstract Unix sockets live). They see each other in /proc when their processes are
+ * counted together (the namespace of processes), too.
  */
 typedef struct identity {
     char name[LS_HOST_NAME];
     char kernel[40];
-    uint64_t network;
+    uint64_t network, processes;
+    int32_t process;
 } identity;
+
+/* The number of a namespace of this process; 0: the system does not say. */
+static uint64_t namespace_number(const char *path) {
+    struct stat found;
+    return stat(path, &found) == 0 ? (uint64_t)found.st_ino : 0;
+}
 
 static identity identify(void) {
     identity me = {.name = ""};
@@ -54,8 +62,9 @@ static identity identify(void) {
         if (fgets(me.kernel, sizeof me.kernel, file) == NULL) me.kernel[0] = 0;
         fclose(file);
     }
-    struct stat network;
-    if (stat("/proc/self/ns/net", &network) == 0) me.network = (uint64_t)network.st_ino;
+    me.network = namespace_number("/proc/self/ns/net");
+    me.processes = namespace_number("/proc/self/ns/pid");
+    me.process = (int32_t)getpid();
     return me;
 }
 
@@ -63,7 +72,7 @@ static bool is_same_machine(const identity *a, const identity *b) {
     return strcmp(a->kernel, b->kernel) == 0 && a->network == b->network && strcmp(a->name, b->name) == 0;
 }
 
-/* Numbers the machines of all ranks from 0 in the order of their first ranks. */
+/* Numbers the machines of all ranks from 0 in the order of their first ranks, and notes the processes of this one. */
 static ls_status find_machines(ls_boot *boot) {
     const identity me = identify();
     if (boot->rank < 0) {
@@ -79,6 +88,7 @@ static ls_status find_machines(ls_boot *boot) {
         while (!is_same_machine(&all[first], &all[r])) first++;
         boot->hosts[r] = first == r ? machines++ : boot->hosts[first];
         snprintf(boot->host_names[r], LS_HOST_NAME, "%s", all[r].name);
+        if (is_same_machine(&all[r], &me) && me.processes == all[r].processes) boot->processes[r] = all[r].process;
     }
     free(all);
     return status;
@@ -102,7 +112,7 @@ static bool read_pretended(const char *text, int ranks, int *out) {
     return true;
 }
 
-/* Ranks of one machine stay on one host only if they pretend to be on the same. */
+/* Ranks of one machine stay on one host, and see each other's processes, only if they pretend to be on the same. */
 static ls_status pretend(ls_boot *boot) {
     const char *setting = getenv(LS_HOSTS_VARIABLE);
     if (setting == NULL || boot->ranks == 1) return ls_ok();
@@ -114,6 +124,7 @@ static ls_status pretend(ls_boot *boot) {
         snprintf(name, sizeof name, "%.40s (pretended %d)", boot->host_names[r], pretended[r]);
         memcpy(boot->host_names[r], name, sizeof name);
         boot->hosts[r] = boot->hosts[r] * boot->ranks + pretended[r];
+        if (boot->rank >= 0 && pretended[r] != pretended[boot->rank]) boot->processes[r] = 0;
     }
     free(pretended);
     if (good) return ls_ok();
@@ -125,7 +136,8 @@ static ls_status pretend(ls_boot *boot) {
 static ls_status find_hosts(ls_boot *boot) {
     boot->hosts = calloc((size_t)boot->ranks, sizeof *boot->hosts);
     boot->host_names = calloc((size_t)boot->ranks, sizeof *boot->host_names);
-    if (boot->hosts == NULL || boot->host_names == NULL)
+    boot->processes = calloc((size_t)boot->ranks, sizeof *boot->processes);
+    if (boot->hosts == NULL || boot->host_names == NULL || boot->processes == NULL)
         return ls_error(LS_NO_MEMORY, "cannot allocate the hosts of %d ranks", boot->ranks);
     LS_TRY(find_machines(boot));
     boot->machine_ranks = 0;
@@ -137,8 +149,29 @@ static ls_status find_hosts(ls_boot *boot) {
 static void forget_hosts(ls_boot *boot) {
     free(boot->hosts);
     free(boot->host_names);
+    free(boot->processes);
     boot->hosts = NULL;
     boot->host_names = NULL;
+    boot->processes = NULL;
+}
+
+/*
+ * What the system says of a process: /proc/PID/stat is "PID (NAME) STATE ...", where NAME may hold any characters, and
+ * STATE is T for a process that a signal has stopped, t for one that a debugger has.
+ */
+static bool process_is_stopped(int process) {
+    char path[32], line[256];
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, line, sizeof line) : -1;
+    if (fd >= 0) close(fd);
+    const char *end = n > 0 ? memrchr(line, ')', (size_t)n) : NULL;
+    return end != NULL && end + 2 < line + n && (end[2] == 'T' || end[2] == 't');
+}
+
+bool ls_boot_is_stopped(const ls_boot *boot, int rank) {
+    if (boot->stopped != NULL) return atomic_load_explicit(&boot->stopped[rank], memory_order_relaxed);
+    return boot->processes[rank] != 0 && process_is_stopped(boot->processes[rank]);
 }
 
 /* ---- the boot of this process ---- */

@@ -49,12 +49,13 @@ typedef struct ls_boot {
     ls_notice *notice;                    /* set by open; it lives until close */
     const struct ls_transport *transport; /* set by open: a transport that comes with the boot; NULL: none */
     char address[LS_ADDRESS];    /* set by open: numeric IP address at which other hosts reach this one; "": unknown */
-    const _Atomic bool *stopped; /* set by open: [ranks] whether a rank is stopped (SIGSTOP); NULL: nobody knows */
+    const _Atomic bool *stopped; /* set by open: [ranks] whether a rank is stopped; NULL: its starter does not say */
     void *state;                 /* set by open: the kind's own */
 
     int *hosts;                       /* [ranks] ranks of equal number can share memory */
     char (*host_names)[LS_HOST_NAME]; /* [ranks] for messages */
-    int machine_ranks;                /* that share the memory of this machine, pretended hosts or not */
+    int *processes;    /* [ranks] the process of a launched rank, where this one can see it in /proc; else 0 */
+    int machine_ranks; /* that share the memory of this machine, pretended hosts or not */
 } ls_boot;
 
 /* A row of the table of boots (boot.c). */

@@ -27,6 +27,11 @@ ls_status ls_boot_agree(ls_boot *boot, ls_status mine);
 
 /* boot_local.c: the launcher of a local boot's ranks knows when one is stopped. */
 void ls_boot_set_stopped(ls_boot *boot, int rank, bool stopped);
+/*
+ * Whether a rank is known to be stopped (SIGSTOP): by its launcher, or by the system where the rank is a process that
+ * this one can see.
+ */
+bool ls_boot_is_stopped(const ls_boot *boot, int rank);
 
 /* ---- which transports a world may use (transports.c) ---- */
 
@@ -89,6 +94,7 @@ typedef struct ls_watch {
     uint64_t ticks;     /* the sum over all ranks of the chain */
     double checked;     /* ls_seconds() of the last check */
     double still;       /* seconds without progress */
+    bool warned;        /* that its end is stopped */
 } ls_watch;
 
 struct ls_comm {

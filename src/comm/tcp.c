@@ -24,8 +24,8 @@ enum { STAGED_BYTES = 1 << 16 }; /* smaller pieces are sent together */
 typedef struct outgoing {
     int fd;         /* the connection to it; -1: none, or it broke */
     bool unflushed; /* puts were sent after the last flush */
-    bool asked;     /* an answer to LS_TCP_ASK is on its way */
-    double since;   /* ls_seconds() of the last one that came */
+    double asked;   /* ls_seconds() of an LS_TCP_ASK whose answer is on its way; 0: none is */
+    double since;   /* ls_seconds() of the last answer that came */
     ls_tcp_answer answer;
     size_t got; /* bytes of the answer */
     ls_peer_state known;
@@ -214,7 +214,7 @@ static int take_answer(outgoing *out) {
     out->since = ls_seconds();
     out->known.ticks = out->answer.ticks;
     out->known.waits_for = out->answer.waits_for;
-    if (out->answer.kind == LS_TCP_ASK) out->asked = false;
+    if (out->answer.kind == LS_TCP_ASK) out->asked = 0;
     return out->answer.kind;
 }
 
@@ -223,14 +223,15 @@ static ls_peer_state look(void *state, int peer) {
     outgoing *out = &t->peers[peer];
     while (take_answer(out) >= 0) continue;
     struct pollfd room = {.fd = out->fd, .events = POLLOUT};
-    if (!out->asked && ls_seconds() - out->since > LOOK_SECONDS && poll(&room, 1, 0) == 1) {
+    if (out->asked == 0 && ls_seconds() - out->since > LOOK_SECONDS && poll(&room, 1, 0) == 1) {
         const ls_tcp_head head = {.kind = LS_TCP_ASK, .word = -1};
         const int own = atomic_load_explicit(&ls_endpoint_line(t->end)->waits_for, memory_order_relaxed);
         send_bytes(t, peer, &head, sizeof head);
         atomic_store_explicit(&ls_endpoint_line(t->end)->waits_for, own, memory_order_relaxed);
-        out->asked = true;
+        out->asked = ls_seconds();
     }
     ls_peer_state known = out->known;
+    known.silent = out->asked > 0 ? ls_seconds() - out->asked : 0;
     known.left = ls_tcp_has_left(t->receiver, peer);
     known.lost = ls_tcp_is_lost(t->receiver, peer);
     return known;

@@ -108,6 +108,7 @@ typedef struct ls_peer_state {
     uint64_t ticks;
     int waits_for; /* the peer that it sleeps for; -1: none */
     bool left, lost;
+    double silent; /* seconds since it was asked for this, without an answer; 0: it has answered */
 } ls_peer_state;
 
 /*

@@ -25,18 +25,18 @@
  */
 #define COUNTED_SECONDS (2 * CHECK_SECONDS)
 
-static bool is_stopped(const ls_comm *comm, int rank) {
-    const _Atomic bool *stopped = comm->end.boot->stopped;
-    return stopped != NULL && atomic_load_explicit(&stopped[rank], memory_order_relaxed);
-}
-
 static ls_peer_state look(const ls_comm *comm, int peer) {
     return comm->routes[peer].transport->look(comm->routes[peer].state, peer);
 }
 
+#define WARN_SECONDS 10.0
+
+/* A process that runs answers at once, also while its rank computes. */
+#define SILENT_SECONDS 0.5
+
 /*
- * Sums the ticks of the chain that begins at peer, and returns its last rank: it waits for no rank, is stopped, or its
- * wait closes a circle.
+ * Sums the ticks of the chain that begins at peer, and returns its last rank: it waits for no rank, is stopped or does
+ * not answer, or its wait closes a circle.
  */
 static int follow_chain(const ls_comm *comm, int peer, uint64_t *ticks) {
     int end = peer;
@@ -44,30 +44,45 @@ static int follow_chain(const ls_comm *comm, int peer, uint64_t *ticks) {
     for (int hops = 0; hops < comm->end.ranks; hops++) {
         const ls_peer_state state = look(comm, end);
         *ticks += state.ticks;
-        if (state.waits_for < 0 || state.waits_for == end || state.waits_for == comm->end.rank || is_stopped(comm, end))
+        if (state.waits_for < 0 || state.waits_for == end || state.waits_for == comm->end.rank ||
+            state.silent > SILENT_SECONDS || ls_boot_is_stopped(comm->end.boot, end))
             break;
         end = state.waits_for;
     }
     return end;
 }
 
-/* The error for a chain without progress. */
+/* The error for a chain without progress: what its last rank does, and where it stands in the chain. */
 static ls_status no_progress(const ls_comm *comm, const char *what) {
     const ls_watch *watch = &comm->watch;
-    const int next = look(comm, watch->end).waits_for;
-    char why[128] = "which makes no progress";
-    if (is_stopped(comm, watch->end) && watch->end == watch->peer)
+    const ls_peer_state last = look(comm, watch->end);
+    char why[160] = "which makes no progress", chain[64] = "";
+    bool waits = false;
+    if (ls_boot_is_stopped(comm->end.boot, watch->end)) {
         snprintf(why, sizeof why, "which is stopped (SIGSTOP)");
-    else if (is_stopped(comm, watch->end))
-        snprintf(why, sizeof why, "which waits for rank %d, which is stopped (SIGSTOP)", watch->end);
-    else if (next >= 0 && watch->end == watch->peer)
-        snprintf(why, sizeof why, "which waits for rank %d", next);
-    else if (next >= 0)
-        snprintf(why, sizeof why, "which waits in a chain for rank %d, which waits for rank %d", watch->end, next);
-    else if (watch->end != watch->peer)
-        snprintf(why, sizeof why, "which waits for rank %d, which makes no progress", watch->end);
-    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, %s (%s)", comm->end.rank, watch->still, watch->peer,
-                    why, what);
+    } else if (last.silent > SILENT_SECONDS) {
+        snprintf(why, sizeof why, "which has not answered for %.3g s: it is stopped, or host %s is not reached",
+                 last.silent, comm->end.boot->host_names[watch->end]);
+    } else if (last.waits_for >= 0) {
+        snprintf(why, sizeof why, "which waits for rank %d", last.waits_for);
+        waits = true;
+    }
+    if (watch->end != watch->peer)
+        snprintf(chain, sizeof chain, "which waits %sfor rank %d, ", waits ? "in a chain " : "", watch->end);
+    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, %s%s (%s)", comm->end.rank, watch->still, watch->peer,
+                    chain, why, what);
+}
+
+/* Logs once that launched ranks wait for one that is stopped. Where a launcher of this program knows it, that does. */
+static void warn_if_stopped(ls_comm *comm) {
+    ls_watch *watch = &comm->watch;
+    const ls_boot *boot = comm->end.boot;
+    if (watch->warned || boot->stopped != NULL || watch->still < fmin(WARN_SECONDS, comm->end.timeout / 2) ||
+        !ls_boot_is_stopped(boot, watch->end))
+        return;
+    watch->warned = true;
+    ls_log("warning: rank %d (process %d) is stopped, and the others wait for it; kill -CONT %d lets it continue",
+           watch->end, boot->processes[watch->end], boot->processes[watch->end]);
 }
 
 /*
@@ -109,6 +124,7 @@ static ls_status check_peers(ls_comm *comm, int peer, const char *what) {
     const double passed = now - watch->checked;
     watch->still += passed < COUNTED_SECONDS ? passed : COUNTED_SECONDS;
     watch->checked = now;
+    warn_if_stopped(comm);
     return watch->still < limit ? ls_ok() : no_progress(comm, what);
 }
 

@@ -210,7 +210,7 @@ static void test_each_rank_killed(void **state) {
     }
 }
 
-/* One rank is stopped (SIGSTOP), as by Ctrl-Z. */
+/* One rank is stopped (SIGSTOP), as by Ctrl-Z. On its own host it is seen in /proc, from others it does not answer. */
 static ls_status stop_alone(ls_comm *comm, void *context) {
     (void)context;
     LS_TRY(ls_comm_barrier(comm));
@@ -221,12 +221,16 @@ static ls_status stop_alone(ls_comm *comm, void *context) {
 static void test_a_stopped_rank_is_named(void **state) {
     (void)state;
     for (int victim = 0; victim < 3; victim += 2) {
-        char text[64];
-        snprintf(text, sizeof text, "for rank %d, which makes no progress", victim);
-        run_job(&(job){.ranks = 3, .main = stop_alone, .victim = victim, .timeout = 1});
-        for (int r = 0; r < 3; r++)
-            if (r != victim) assert_fails(tell->status[r], LS_PEER, text);
-        assert_true(tell->seconds < 10);
+        for (int hosts = 0; hosts < 2; hosts++) {
+            char text[96];
+            snprintf(text, sizeof text, "for rank %d, which %s", victim,
+                     hosts ? "has not answered for" : "is stopped (SIGSTOP)");
+            run_job(
+                &(job){.ranks = 3, .main = stop_alone, .victim = victim, .timeout = 1, .hosts = hosts ? "3" : NULL});
+            for (int r = 0; r < 3; r++)
+                if (r != victim) assert_fails(tell->status[r], LS_PEER, text);
+            assert_true(tell->seconds < 10);
+        }
     }
 }
 

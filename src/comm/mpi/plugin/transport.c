@@ -17,7 +17,8 @@
 /* What this rank knows of a peer, and owes it. */
 typedef struct mpi_peer {
     ls_peer_state state;     /* what it told last; under `list` */
-    double asked;            /* when (ls_seconds()); under `list` */
+    double since;            /* ls_seconds() of it; under `list` */
+    double asked;            /* ls_seconds() of a question whose answer is on its way, 0: none is; under `list` */
     _Atomic bool unfenced;   /* something was posted to it since the last fence */
     _Atomic uint64_t fenced; /* the last fence that it has answered */
     /* Under `library`: */
@@ -215,9 +216,10 @@ static ls_peer_state look(void *state, int peer) {
     mpi_peer *p = &t->peers[peer];
     const double now = ls_seconds();
     pthread_mutex_lock(&t->mpi->list);
-    const ls_peer_state known = p->state;
-    const bool ask = now - p->asked > NEWS_SECONDS;
-    if (ask) p->asked = INFINITY; /* until the answer comes */
+    ls_peer_state known = p->state;
+    const bool ask = p->asked == 0 && now - p->since > NEWS_SECONDS;
+    if (ask) p->asked = now;
+    known.silent = p->asked > 0 ? now - p->asked : 0;
     pthread_mutex_unlock(&t->mpi->list);
     if (ask) post(t, ls_mpi_message_to(peer, LS_MPI_ASK, 0));
     return known;
@@ -300,7 +302,8 @@ void ls_mpi_on_tell(ls_mpi *m, int peer, const ls_mpi_message *message) {
     if (t == NULL) return;
     pthread_mutex_lock(&m->list);
     t->peers[peer].state = message->answer;
-    t->peers[peer].asked = ls_seconds();
+    t->peers[peer].since = ls_seconds();
+    t->peers[peer].asked = 0;
     pthread_mutex_unlock(&m->list);
 }
 
