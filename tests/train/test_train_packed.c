@@ -211,11 +211,56 @@ static void bounds_matter(void **state) {
     assert_true(fabs(apart.step.loss - together.step.loss) > 1e-4 * apart.step.loss);
 }
 
+/* The rows of the second dp replica cannot be read. */
+static ls_status half_readable(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
+    if (index % ROWS == 1) return ls_error(LS_INVALID, "row %lld cannot be read", (long long)index);
+    return packed(context, index, part, out);
+}
+
+static ls_status train_and_evaluate(ls_rank *rank, void *context) {
+    const int all = -1;
+    const ls_sequences from = {.sample = half_readable, .context = &all};
+    ls_trainer *trainer = NULL;
+    ls_step_report report;
+    double loss;
+    LS_TRY(ls_trainer_create(rank, ROWS, 1, S, &trainer));
+    const bool evaluates = *(const bool *)context;
+    const ls_step_hyper hyper = {1e-3, 0, 0.9, 0.95};
+    const ls_status status = evaluates ? ls_trainer_evaluate(trainer, &from, ROWS, NULL, NULL, &loss)
+                                       : ls_trainer_step(trainer, &from, 0, &hyper, (ls_wish){LS_STOP_NOT}, &report);
+    ls_trainer_destroy(trainer);
+    return status;
+}
+
+/* Only one rank reads these rows; both fail, with its reason. */
+static void who_cannot_read_says_so(void **state) {
+    for (int evaluates = 0; evaluates < 2; evaluates++) {
+        ls_model *model;
+        ls_language_model lm;
+        ls_graph *graph = ls_graph_create(LS_F32);
+        assert_ok(ls_model_open(tiny_model(state), &model));
+        assert_ok(ls_model_build(model, graph, ROWS, S, true, &lm));
+        const ls_job job = {.graph = graph,
+                            .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_APPLY, false),
+                            .hyper = {0.9, 0.95, 1e-8, 0.1}};
+        const ls_spread spread = {.ranks = 2, .threads = 1, .mesh = "dp=2", .as_threads = sanitized_by("thread")};
+        ls_session *session;
+        bool evaluation = evaluates == 1;
+        assert_ok(ls_session_open(&job, &spread, &session));
+        assert_error(ls_session_run(session, train_and_evaluate, &evaluation), LS_INVALID,
+                     "rank 1: row 1 cannot be read", "");
+        ls_session_close(session);
+        ls_graph_destroy(graph);
+        ls_model_close(model);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_those_of_documents_alone),
         cmocka_unit_test(gradients_are_those_of_documents_alone),
         cmocka_unit_test(bounds_matter),
+        cmocka_unit_test(who_cannot_read_says_so),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
