@@ -74,11 +74,19 @@ LS_MUST_USE ls_status ls_checkpoint_path(const char *folder, int64_t step, char 
 LS_MUST_USE ls_status ls_checkpoint_newest(const char *folder, int64_t *step);
 /* The path of the newest checkpoint. LS_INVALID if there is none. */
 LS_MUST_USE ls_status ls_checkpoint_find(const char *folder, char **out);
+/* Several processes that check a checkpoint together: each some of its pieces. */
+typedef struct ls_checkpoint_share {
+    int process, processes;                       /* the number of this one, and of all; 1 or more */
+    ls_status (*agree)(ls_status mine);           /* the same on all: LS_OK, or the failure of one of them */
+    ls_status (*tell)(void *value, size_t bytes); /* *value becomes that of process 0 */
+} ls_checkpoint_share;
+
 /*
  * The path of the newest checkpoint that is intact (every byte agrees with its hash), to resume from. Logs a warning
- * for each newer one that is damaged. If none is intact, returns the error of the newest.
+ * for each newer one that is damaged. If none is intact, returns the error of the newest. Collective among the
+ * processes of the share, and equal on all.
  */
-LS_MUST_USE ls_status ls_checkpoint_find_whole(const char *folder, char **out);
+LS_MUST_USE ls_status ls_checkpoint_find_whole(const char *folder, const ls_checkpoint_share *share, char **out);
 /* The checkpoint that a user's path means: the path itself if it is a checkpoint, else the newest one in it. */
 LS_MUST_USE ls_status ls_checkpoint_resolve(const char *path, char **out);
 

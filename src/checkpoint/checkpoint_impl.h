@@ -51,6 +51,9 @@ LS_MUST_USE ls_status ls_record_read(const char *folder, ls_arena *arena, ls_che
 LS_MUST_USE ls_status ls_piece_check_length(const char *path, const ls_file_map *map, const ls_recorded_file *file);
 LS_MUST_USE ls_status ls_piece_check(const char *path, const ls_file_map *map, const ls_named_piece *piece);
 
+/* As ls_checkpoint_verify, of pieces first, first + every, ... alone; the files' pieces are counted on. */
+LS_MUST_USE ls_status ls_checkpoint_verify_some(const char *path, int first, int every, ls_checkpoint_info *out);
+
 /* ---- folders (folders.c) ---- */
 
 /* The path of a step's checkpoint with ".partial" appended, which it has while it is written or removed. */

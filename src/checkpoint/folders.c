@@ -71,24 +71,37 @@ ls_status ls_checkpoint_find(const char *folder, char **out) {
     return newest < 0 ? no_checkpoint(folder) : ls_checkpoint_path(folder, newest, out);
 }
 
-/* Compares every byte with its hash. */
-static ls_status check_whole(const char *path) {
+/* Compares this process's share of the pieces with their hashes. */
+static ls_status check_share(const char *path, const ls_checkpoint_share *share) {
     ls_checkpoint_info info;
-    LS_TRY(ls_checkpoint_verify(path, &info));
+    LS_TRY(ls_checkpoint_verify_some(path, share->process, share->processes, &info));
     for (int i = 0; i < info.n_files; i++) LS_TRY(info.file[i].status);
     return ls_ok();
 }
 
-ls_status ls_checkpoint_find_whole(const char *folder, char **out) {
+/* Whether the checkpoint of a step is intact; its path. Collective: process 0 has the step. */
+static ls_status check_whole(const char *folder, int64_t step, const ls_checkpoint_share *share, char **path) {
+    LS_TRY(share->tell(&step, sizeof step));
+    ls_status status = ls_checkpoint_path(folder, step, path);
+    if (status.code == LS_OK) status = check_share(*path, share);
+    return share->agree(status);
+}
+
+ls_status ls_checkpoint_find_whole(const char *folder, const ls_checkpoint_share *share, char **out) {
+    const bool lists = share->process == 0 && ls_file_is_folder(folder);
     int64_t *steps = NULL;
     size_t n = 0;
     LS_PATH path = NULL;
-    if (ls_file_is_folder(folder)) LS_TRY(list_steps(folder, &steps, &n));
-    ls_status status = no_checkpoint(folder), newest = status;
-    for (size_t i = 0; i < n && status.code != LS_OK; i++) {
-        status = ls_checkpoint_path(folder, steps[i], &path);
-        if (status.code == LS_OK) status = check_whole(path);
-        if (i == 0) newest = status;
+    ls_status status = share->agree(lists ? list_steps(folder, &steps, &n) : ls_ok());
+    if (status.code == LS_OK) status = share->tell(&n, sizeof n);
+    if (status.code == LS_OK)
+        status = no_checkpoint(folder);
+    else
+        n = 0;
+    ls_status newest = status;
+    for (size_t i = 0; i < n && status.code != LS_OK && newest.code != LS_PEER; i++) {
+        status = check_whole(folder, steps != NULL ? steps[i] : 0, share, &path);
+        if (i == 0 || status.code == LS_PEER) newest = status;
         if (status.code != LS_OK && i + 1 < n) ls_log("warning: %s; looking for an older checkpoint", status.text);
     }
     free(steps);

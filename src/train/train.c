@@ -20,19 +20,26 @@ static ls_status remove_old_metrics(const ls_training *t) {
     return ls_file_remove_tree(path);
 }
 
-/* At home: takes the lock of the folder, and finds the newest good checkpoint, or makes sure that there is none. */
+/* At home: takes the lock of the folder, and makes sure that there is no run in it unless one is resumed. */
 static ls_status claim(ls_training *t) {
     LS_TRY(ls_folder_claim(t));
-    if (!t->options.resume) return ls_folder_refuse_existing(t);
-    LS_TRY(ls_checkpoint_find_whole(t->options.out, &t->resumed_from));
-    return ls_checkpoint_state(t->resumed_from, &t->start);
+    return t->options.resume ? ls_ok() : ls_folder_refuse_existing(t);
 }
 
-/* Reads the state and run.json of the run that home has found. */
+/* Finds the newest good checkpoint, which all processes check together. */
+static ls_status find_whole(ls_training *t) {
+    ls_launched launched;
+    LS_TRY(ls_launched_find(&launched));
+    const ls_checkpoint_share share = {.process = launched.rank,
+                                       .processes = (int)ls_max(1, launched.ranks),
+                                       .agree = ls_home_agree,
+                                       .tell = ls_home_tell};
+    return ls_checkpoint_find_whole(t->options.out, &share, &t->resumed_from);
+}
+
+/* Reads the state and run.json of the run to resume. */
 static ls_status open_resumed(ls_training *t) {
     LS_PATH path = NULL;
-    LS_TRY(ls_home_tell(&t->start.step, sizeof t->start.step));
-    LS_TRY(ls_checkpoint_path(t->options.out, t->start.step, &t->resumed_from));
     LS_TRY(ls_checkpoint_state(t->resumed_from, &t->start));
     LS_TRY(ls_record_path(t, "run.json", &path));
     return ls_json_read(path, LS_JSON_MOST_BYTES, &t->record);
@@ -278,7 +285,7 @@ static ls_status go_back(ls_training *t) {
     LS_TRY(ls_folder_reclaim(t));
     LS_TRY(ls_checkpoint_newest(t->options.out, &newest));
     if (newest < 0 && t->resumed_from == NULL) return ls_ok();
-    LS_TRY(ls_checkpoint_find_whole(t->options.out, &t->resumed_from));
+    LS_TRY(find_whole(t));
     return ls_checkpoint_state(t->resumed_from, &t->start);
 }
 
@@ -391,7 +398,10 @@ static ls_status end_files(ls_training *t, ls_train_result *result) {
 static ls_status train(ls_training *t, ls_train_result *result) {
     LS_TRY(check_options(&t->options));
     LS_TRY(ls_home_agree(ls_is_home() ? claim(t) : ls_ok()));
-    if (t->options.resume) LS_TRY(ls_home_agree(open_resumed(t)));
+    if (t->options.resume) {
+        LS_TRY(find_whole(t));
+        LS_TRY(ls_home_agree(open_resumed(t)));
+    }
     LS_TRY(ls_home_agree(prepare(t)));
     t->start_up.read = ls_seconds() - t->began;
     LS_TRY(open_program(t));
