@@ -248,12 +248,22 @@ void ls_boot_return(ls_boot *boot) {
     free(boot);
 }
 
+/* The texts travel only when there are any: what all ranks say to each other grows with the square of their number. */
 ls_status ls_boot_agree(ls_boot *boot, ls_status mine) {
     if (boot->rank < 0) return mine;
-    ls_status *all = calloc((size_t)boot->ranks, sizeof *all);
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks say", boot->ranks);
-    ls_status agreed = boot->kind->gather(boot, boot->rank, &mine, sizeof mine, all);
-    for (int r = 0; r < boot->ranks && agreed.code == LS_OK; r++) agreed = ls_error_in(all[r], "rank %d", r);
+    const size_t ranks = (size_t)boot->ranks;
+    ls_code *codes = calloc(ranks, sizeof *codes);
+    ls_status *all = NULL, agreed = ls_ok();
+    bool failed = false;
+    if (codes == NULL) agreed = ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks say", boot->ranks);
+    if (agreed.code == LS_OK) agreed = boot->kind->gather(boot, boot->rank, &mine.code, sizeof mine.code, codes);
+    for (size_t r = 0; r < ranks && agreed.code == LS_OK; r++) failed |= codes[r] != LS_OK;
+    if (failed && (all = calloc(ranks, sizeof *all)) == NULL)
+        agreed = ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks say", boot->ranks);
+    if (all != NULL) agreed = boot->kind->gather(boot, boot->rank, &mine, sizeof mine, all);
+    for (int r = 0; all != NULL && r < boot->ranks && agreed.code == LS_OK; r++)
+        agreed = ls_error_in(all[r], "rank %d", r);
+    free(codes);
     free(all);
     return agreed;
 }

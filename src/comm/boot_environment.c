@@ -138,12 +138,12 @@ static ls_status open_environment(ls_boot *boot) {
     boot->ranks = meeting.ranks;
     boot->notice = notice;
     boot->state = met;
-    return ls_rendezvous_own_address(met, boot->address);
+    return ls_error_in(ls_rendezvous_own_address(met, boot->address), "rank %d", meeting.rank);
 }
 
 static ls_status gather(ls_boot *boot, int rank, const void *mine, size_t bytes, void *all) {
     (void)rank;
-    return ls_rendezvous_gather(boot->state, mine, bytes, all);
+    return ls_rendezvous_gather(boot->state, boot, mine, bytes, all);
 }
 
 /* The notice stays: transports of worlds that nobody destroyed may still look at it. */

@@ -47,7 +47,7 @@ ls_status ls_world_open_home(ls_world *world) {
     ls_home *home = malloc(sizeof *home);
     if (home == NULL || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
         free(home);
-        return ls_error(LS_NO_MEMORY, "cannot open a pipe for the results of rank 0: %s", strerror(errno));
+        return ls_error(LS_NO_MEMORY, "cannot open a pipe for the results of rank 0: pipe2: %s", strerror(errno));
     }
     home->in = ends[0];
     home->out = ends[1];
@@ -103,7 +103,7 @@ ls_status ls_world_take_home(ls_world *world) {
         if (n > 0 || (n < 0 && errno == EINTR)) continue;
         if (n < 0 && errno == EAGAIN) return ls_ok();
         const ls_status status =
-            n == 0 ? ls_ok() : ls_error(LS_IO, "the results of rank 0 cannot be received: %s", strerror(errno));
+            n == 0 ? ls_ok() : ls_error(LS_IO, "the results of rank 0 cannot be received: read: %s", strerror(errno));
         close_end(&h->in);
         return status;
     }
@@ -125,7 +125,7 @@ static ls_status write_all(ls_comm *comm, struct iovec *part, int n) {
         const ssize_t written = writev(comm->world->home->out, part, n);
         if (written < 0 && errno == EAGAIN) LS_TRY(wait_for_room(comm));
         if (written < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-        if (written < 0) return ls_error(LS_IO, "rank 0 cannot send a result: %s", strerror(errno));
+        if (written < 0) return ls_error(LS_IO, "rank 0 cannot send a result: writev: %s", strerror(errno));
         for (size_t left = (size_t)written; n > 0;) {
             const size_t of_part = ls_min(left, part->iov_len);
             part->iov_base = (char *)part->iov_base + of_part;

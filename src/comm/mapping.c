@@ -22,8 +22,8 @@ enum { HUGE = 2 << 20 };
 /* Smaller mappings get no huge pages. */
 #define ADVISE_FROM_BYTES ((size_t)4 << 20)
 
-static ls_status no_memory(size_t bytes, const char *kind) {
-    return ls_error(LS_NO_MEMORY, "cannot map %zu bytes of %s memory: %s", bytes, kind, strerror(errno));
+static ls_status no_memory(size_t bytes, const char *kind, const char *call) {
+    return ls_error(LS_NO_MEMORY, "cannot map %zu bytes of %s memory: %s: %s", bytes, kind, call, strerror(errno));
 }
 
 /* ---- shared ---- */
@@ -96,10 +96,10 @@ ls_status ls_map_shared(size_t bytes, ls_mapping *out) {
     const bool large = bytes >= ADVISE_FROM_BYTES;
     const bool on_request = large && ls_shared_gets_huge_pages("/sys/kernel/mm/transparent_hugepage");
     char *base = reserve(bytes);
-    if (base == NULL) return no_memory(bytes, "shared");
+    if (base == NULL) return no_memory(bytes, "shared", "mmap");
     if (!large || on_request || !map_hugetlb(base, bytes)) {
         if (!map_over(base, bytes, 0)) {
-            const ls_status status = no_memory(bytes, "shared");
+            const ls_status status = no_memory(bytes, "shared", "mmap");
             munmap(base, bytes);
             return status;
         }
@@ -111,9 +111,9 @@ ls_status ls_map_shared(size_t bytes, ls_mapping *out) {
 
 ls_status ls_map_passed(int fd, size_t bytes, ls_mapping *out) {
     char *base = reserve(bytes);
-    if (base == NULL) return no_memory(bytes, "shared");
+    if (base == NULL) return no_memory(bytes, "shared", "mmap");
     if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED) {
-        const ls_status status = no_memory(bytes, "shared");
+        const ls_status status = no_memory(bytes, "shared", "mmap");
         munmap(base, bytes);
         return status;
     }
@@ -125,9 +125,10 @@ ls_status ls_map_passed(int fd, size_t bytes, ls_mapping *out) {
 /* No reserved huge pages: a file of them would have to end with one. */
 ls_status ls_map_passable(size_t bytes, ls_mapping *out, int *fd) {
     const int made = memfd_create("longspan-heap", MFD_CLOEXEC);
-    if (made < 0 || ftruncate(made, (off_t)bytes) != 0) {
-        const ls_status status = no_memory(bytes, "shared");
-        if (made >= 0) close(made);
+    if (made < 0) return no_memory(bytes, "shared", "memfd_create");
+    if (ftruncate(made, (off_t)bytes) != 0) {
+        const ls_status status = no_memory(bytes, "shared", "ftruncate");
+        close(made);
         return status;
     }
     const ls_status status = ls_map_passed(made, bytes, out);
@@ -142,7 +143,7 @@ ls_status ls_map_passable(size_t bytes, ls_mapping *out, int *fd) {
 
 ls_status ls_map_private(size_t bytes, ls_mapping *out) {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) return no_memory(bytes, "private");
+    if (base == MAP_FAILED) return no_memory(bytes, "private", "mmap");
     if (bytes >= ADVISE_FROM_BYTES)
         (void)madvise(base, bytes, MADV_HUGEPAGE); /* without huge pages it is only slower */
     *out = (ls_mapping){base, bytes};

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define SLICE_MILLISECONDS 50
@@ -17,6 +18,9 @@
 #define ANSWER_SECONDS 5.0 /* a server that has not answered after this time is another one */
 #define ABORTED_SERVER_STAYS_SECONDS 1.0
 #define SERVER_STAYS_SECONDS 10.0 /* rank 0 waits so long for the others' goodbye */
+#define ASK_SECONDS 0.5           /* between two questions for who is missing */
+#define SILENT_SECONDS 30.0       /* a process answers within this time, unless it is stopped or not reached */
+#define MISSING_TIMES 15          /* a rank that works may keep others waiting for so many times the meeting's time */
 
 struct ls_rendezvous {
     ls_meeting meeting;
@@ -30,14 +34,19 @@ struct ls_rendezvous {
     bool told_abort, told_stop; /* the server knows */
     char *values;               /* of the gather that has come last; NULL: none */
     size_t bytes;
+    ls_meeting_missing missing; /* what the server said last of the gather that this rank waits in */
+    double silent;              /* seconds since it said so */
 };
 
 static const ls_patience patience = {.seconds = 10};
 
+/* What could not be sent as a whole ends the connection: the server and the thread find that it is closed. */
 static ls_status send_to_server(const ls_rendezvous *r, ls_meeting_kind kind, const void *bytes, size_t n) {
     const ls_meeting_head head = {kind, (uint32_t)n};
-    LS_TRY(ls_socket_send(r->fd, &head, sizeof head, &patience, "rank 0 to listen"));
-    return ls_socket_send(r->fd, bytes, n, &patience, "rank 0 to listen");
+    ls_status status = ls_socket_send(r->fd, &head, sizeof head, &patience, "rank 0 to listen");
+    if (status.code == LS_OK) status = ls_socket_send(r->fd, bytes, n, &patience, "rank 0 to listen");
+    if (status.code != LS_OK) (void)shutdown(r->fd, SHUT_RDWR);
+    return status;
 }
 
 /* ---- finding the server ---- */
@@ -120,6 +129,14 @@ static void take_message(ls_rendezvous *r, const ls_meeting_head *head, char *by
         r->told_stop = true;
         atomic_store(&r->notice->stop, true);
     }
+    if (head->kind == LS_MEETING_ASK) {
+        const ls_status sent = send_to_server(r, LS_MEETING_TELL, NULL, 0);
+        (void)sent; /* a server that is gone is found when it is received from */
+    }
+    if (head->kind == LS_MEETING_TELL && head->bytes == sizeof r->missing) {
+        memcpy(&r->missing, bytes, sizeof r->missing);
+        r->silent = 0;
+    }
     if (head->kind == LS_MEETING_GATHER) {
         r->values = bytes;
         r->bytes = head->bytes;
@@ -128,10 +145,37 @@ static void take_message(ls_rendezvous *r, const ls_meeting_head *head, char *by
     }
 }
 
-/* The server's process has ended. */
-static void lose_server(ls_rendezvous *r) {
+/*
+ * A call on the connection to rank 0 has failed. Nobody else can say why, and this rank's log may be silent, because
+ * rank 0 speaks for all.
+ */
+static void report_failed_call(const ls_rendezvous *r, const ls_status *status) {
+    const ls_status why = ls_error_in(*status, "rank %d", r->meeting.rank);
+    if (ls_notice_abort(r->notice, why.text) && (r->meeting.rank != 0 || r->leaving))
+        fprintf(stderr, "longspan: %s\n", why.text);
+}
+
+/* The server's process has ended, or a call on the connection has failed. */
+static void lose_server(ls_rendezvous *r, const ls_status *how) {
     r->broken = true;
-    if (!r->leaving) (void)ls_notice_abort(r->notice, "rank 0 ended before its work was done");
+    if (r->leaving) return;
+    if (how->code == LS_PEER)
+        (void)ls_notice_abort(r->notice, "rank 0 ended before its work was done");
+    else
+        report_failed_call(r, how);
+}
+
+/* Receives a message as a whole; the caller frees *bytes, which end with a zero. */
+static ls_status receive_message(const ls_rendezvous *r, ls_meeting_head *head, char **bytes) {
+    LS_TRY(ls_socket_receive(r->fd, head, sizeof *head, &patience, "rank 0"));
+    char *room = calloc(1, (size_t)head->bytes + 1);
+    if (room == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate a message of %u bytes", head->bytes);
+    const ls_status status = ls_socket_receive(r->fd, room, head->bytes, &patience, "rank 0");
+    if (status.code == LS_OK)
+        *bytes = room;
+    else
+        free(room);
+    return status;
 }
 
 static void *thread_main(void *argument) {
@@ -140,22 +184,17 @@ static void *thread_main(void *argument) {
         struct pollfd one = {.fd = r->fd, .events = POLLIN};
         const int n = poll(&one, 1, SLICE_MILLISECONDS);
         ls_meeting_head head;
-        char *bytes = NULL;
-        bool came = n > 0 && ls_socket_receive(r->fd, &head, sizeof head, &patience, "rank 0").code == LS_OK;
-        if (came) {
-            bytes = calloc(1, (size_t)head.bytes + 1);
-            came = bytes != NULL && ls_socket_receive(r->fd, bytes, head.bytes, &patience, "rank 0").code == LS_OK;
-        }
+        char *bytes;
+        const ls_status came = n > 0 ? receive_message(r, &head, &bytes) : ls_ok();
         pthread_mutex_lock(&r->lock);
-        if (came)
-            take_message(r, &head, bytes);
+        if (came.code != LS_OK)
+            lose_server(r, &came);
         else if (n > 0)
-            lose_server(r);
+            take_message(r, &head, bytes);
         if (!r->broken) tell_notice(r);
         pthread_cond_broadcast(&r->changed); /* a gather looks at the notice, too */
         const bool ends = r->leaving || r->broken;
         pthread_mutex_unlock(&r->lock);
-        if (n > 0 && !came) free(bytes);
         if (ends) return NULL;
     }
 }
@@ -170,8 +209,11 @@ ls_status ls_rendezvous_open(const ls_meeting *meeting, ls_notice *notice, ls_re
     pthread_cond_init(&r->changed, NULL);
     ls_status status = meeting->rank == 0 ? ls_meeting_server_start(meeting, &r->server) : ls_ok();
     if (status.code == LS_OK) status = find_server(r);
-    if (status.code == LS_OK && pthread_create(&r->thread, NULL, thread_main, r) != 0)
-        status = ls_error(LS_NO_MEMORY, "cannot start the thread that meets the other ranks");
+    const int error = status.code == LS_OK ? pthread_create(&r->thread, NULL, thread_main, r) : 0;
+    if (error != 0)
+        status =
+            ls_error(LS_NO_MEMORY, "rank %d cannot start the thread that meets the other ranks: pthread_create: %s",
+                     meeting->rank, strerror(error));
     if (status.code == LS_OK) {
         *out = r;
         return status;
@@ -182,21 +224,69 @@ ls_status ls_rendezvous_open(const ls_meeting *meeting, ls_notice *notice, ls_re
     return status;
 }
 
-/* One gather at a time: the values of the next can only come when this rank has sent its own. */
-ls_status ls_rendezvous_gather(ls_rendezvous *r, const void *mine, size_t bytes, void *all) {
-    pthread_mutex_lock(&r->lock);
-    ls_status status = ls_notice_aborted(r->notice);
-    if (status.code == LS_OK && r->broken) status = ls_error(LS_PEER, "the connection to rank 0 is lost");
-    if (status.code == LS_OK) status = send_to_server(r, LS_MEETING_GATHER, mine, bytes);
-    while (status.code == LS_OK && r->values == NULL) {
+/* LS_PEER when nothing can come any more. */
+static ls_status check_connection(const ls_rendezvous *r) {
+    LS_TRY(ls_notice_aborted(r->notice));
+    return r->broken ? ls_error(LS_PEER, "the connection to rank 0 is lost") : ls_ok();
+}
+
+/* LS_PEER that names who does not come to a gather, when this rank has waited for too long. */
+static ls_status check_missing(const ls_rendezvous *r, const ls_boot *boot, double waited) {
+    const ls_meeting *m = &r->meeting;
+    const double limit = m->seconds < SILENT_SECONDS ? m->seconds : SILENT_SECONDS;
+    const bool server = r->silent > limit; /* says nothing */
+    const int rank = server ? 0 : r->missing.rank;
+    const double silent = server ? r->silent : r->missing.silent;
+    if (rank < 0 || (silent <= limit && waited <= MISSING_TIMES * m->seconds)) return ls_ok();
+    char others[48] = "";
+    if (!server && r->missing.others > 0) snprintf(others, sizeof others, " and %d others", r->missing.others);
+    if (boot->processes != NULL && ls_boot_is_stopped(boot, rank))
+        return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, which is stopped (SIGSTOP)", m->rank, waited,
+                        rank);
+    if (silent > limit)
+        return ls_error(LS_PEER,
+                        "rank %d waited %.3g s for rank %d, which has not answered for %.3g s: it is stopped, or its "
+                        "host is not reached",
+                        m->rank, waited, rank, silent);
+    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d%s to come to the same point", m->rank, waited, rank,
+                    others);
+}
+
+/* Waits for the values of all. Under the lock; the thread signals at least once in a slice. */
+static ls_status await_values(ls_rendezvous *r, const ls_boot *boot) {
+    double waited = 0, asked = 0, looked = ls_seconds();
+    r->silent = 0;
+    r->missing = (ls_meeting_missing){.rank = -1};
+    while (r->values == NULL) {
+        LS_TRY(check_connection(r));
+        LS_TRY(check_missing(r, boot, waited));
+        if (waited - asked > ASK_SECONDS) {
+            LS_TRY(send_to_server(r, LS_MEETING_ASK, NULL, 0));
+            asked = waited;
+        }
         pthread_cond_wait(&r->changed, &r->lock);
-        if (r->values != NULL) break;
-        status = ls_notice_aborted(r->notice);
-        if (status.code == LS_OK && r->broken) status = ls_error(LS_PEER, "the connection to rank 0 is lost");
+        const double now = ls_seconds(), passed = ls_meeting_counted(now - looked);
+        waited += passed;
+        r->silent += passed;
+        looked = now;
     }
-    if (r->values != NULL) memcpy(all, r->values, r->bytes);
+    return ls_ok();
+}
+
+/* One gather at a time: the values of the next can only come when this rank has sent its own. */
+ls_status ls_rendezvous_gather(ls_rendezvous *r, const ls_boot *boot, const void *mine, size_t bytes, void *all) {
+    pthread_mutex_lock(&r->lock);
+    ls_status status = check_connection(r);
+    if (status.code == LS_OK) status = send_to_server(r, LS_MEETING_GATHER, mine, bytes);
+    if (status.code == LS_OK) status = await_values(r, boot);
+    if (status.code == LS_OK) memcpy(all, r->values, r->bytes);
     free(r->values);
     r->values = NULL;
+    /* The others would wait for this rank, which has lost count of the gathers. */
+    if (status.code == LS_PEER)
+        (void)ls_notice_abort(r->notice, status.text);
+    else if (status.code != LS_OK)
+        report_failed_call(r, &status);
     pthread_mutex_unlock(&r->lock);
     return status;
 }
@@ -207,7 +297,7 @@ void ls_rendezvous_close(ls_rendezvous *r) {
     if (!r->broken) {
         tell_notice(r);
         const ls_status sent = send_to_server(r, LS_MEETING_BYE, NULL, 0);
-        (void)sent;
+        if (sent.code != LS_OK) report_failed_call(r, &sent);
     }
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);

@@ -5,6 +5,7 @@
 #ifndef LS_COMM_RENDEZVOUS_IMPL_H
 #define LS_COMM_RENDEZVOUS_IMPL_H
 
+#include "comm/comm_impl.h"
 #include "comm/socket_impl.h"
 
 /* Where ranks of one job meet. */
@@ -21,7 +22,12 @@ enum { LS_MEETING_PORTS = 16 };
 /* rendezvous.c: the client of a rank. `notice` is carried to and from the other ranks from then on. */
 typedef struct ls_rendezvous ls_rendezvous;
 ls_status ls_rendezvous_open(const ls_meeting *meeting, ls_notice *notice, ls_rendezvous **out);
-ls_status ls_rendezvous_gather(ls_rendezvous *rendezvous, const void *mine, size_t bytes, void *all);
+/*
+ * LS_PEER, and an abort with the same text, when the process of a rank that has not come does not answer for 30 s (or
+ * meeting->seconds, if these are less), or answers but has not come for 15 times meeting->seconds.
+ */
+ls_status ls_rendezvous_gather(ls_rendezvous *rendezvous, const ls_boot *boot, const void *mine, size_t bytes,
+                               void *all);
 /* Says goodbye. The server of rank 0 stays until all ranks have. */
 void ls_rendezvous_close(ls_rendezvous *rendezvous);
 /* The numeric address of this process as rank 0's host sees it. */
@@ -33,6 +39,8 @@ typedef enum ls_meeting_kind {
     LS_MEETING_HELLO,  /* client: ls_meeting_hello; server: it is the right one */
     LS_MEETING_COME,   /* server: all have come; or an abort with the reason */
     LS_MEETING_GATHER, /* client: its value; server: the values of all ranks */
+    LS_MEETING_ASK,    /* client: whom does the gather miss? server: are you there? */
+    LS_MEETING_TELL,   /* server: ls_meeting_missing; client: yes */
     LS_MEETING_ABORT,  /* both: a text */
     LS_MEETING_STOP,   /* both */
     LS_MEETING_BYE     /* client */
@@ -46,6 +54,16 @@ typedef struct ls_meeting_hello {
     uint64_t job;
     int32_t rank, ranks;
 } ls_meeting_hello;
+
+/* Ranks that have not come to the gather under way. */
+typedef struct ls_meeting_missing {
+    int32_t rank;   /* of them: the one that has not answered for the longest time; -1: all have come */
+    int32_t others; /* beside it */
+    double silent;  /* seconds since it was asked whether it is there, without an answer; 0: it has answered */
+} ls_meeting_missing;
+
+/* Of the time between two looks no more counts: a process that was suspended itself does not hold it against others. */
+static inline double ls_meeting_counted(double passed) { return passed < 0.2 ? passed : 0.2; }
 
 /* rendezvous_server.c: listens, and serves in a thread of its own. */
 typedef struct ls_meeting_server ls_meeting_server;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define SLICE_MILLISECONDS 50
@@ -16,8 +17,11 @@
 static const ls_patience patience = {.seconds = 10};
 
 typedef struct client {
-    int fd; /* -1: it has not come, or is gone */
-    bool said_goodbye, gathers;
+    int fd;       /* -1: it has not come, or is gone */
+    bool gathers; /* its value of the gather under way is there */
+    bool said_goodbye;
+    double asked; /* the server's clock when it was asked whether it is there, without an answer yet; 0: it was not */
+    ls_status failed; /* of a call on its connection */
 } client;
 
 struct ls_meeting_server {
@@ -27,6 +31,7 @@ struct ls_meeting_server {
     struct pollfd *polled; /* [ranks + 1]: of the clients, and the listener */
     int came;
     _Atomic int gone; /* the process that ends reads it */
+    double clock;     /* seconds for which the server has run; it begins at 1 */
     int gathering;    /* ranks whose value of the current gather is there */
     uint32_t value_bytes;
     char *values;                          /* [ranks * value_bytes] */
@@ -36,15 +41,19 @@ struct ls_meeting_server {
     pthread_t thread;
 };
 
-static void send_to(const ls_meeting_server *s, int rank, ls_meeting_kind kind, const void *bytes, size_t n) {
+/* What could not be sent ends the connection, which shows when it is received from. */
+static void send_to(ls_meeting_server *s, int rank, ls_meeting_kind kind, const void *bytes, size_t n) {
     const ls_meeting_head head = {kind, (uint32_t)n};
-    if (s->clients[rank].fd < 0) return;
-    ls_status status = ls_socket_send(s->clients[rank].fd, &head, sizeof head, &patience, "a rank to listen");
-    if (status.code == LS_OK) status = ls_socket_send(s->clients[rank].fd, bytes, n, &patience, "a rank to listen");
-    (void)status; /* a client that is gone is found when it is received from */
+    client *c = &s->clients[rank];
+    if (c->fd < 0) return;
+    ls_status status = ls_socket_send(c->fd, &head, sizeof head, &patience, "a rank to listen");
+    if (status.code == LS_OK) status = ls_socket_send(c->fd, bytes, n, &patience, "a rank to listen");
+    if (status.code == LS_OK) return;
+    c->failed = status;
+    (void)shutdown(c->fd, SHUT_RDWR);
 }
 
-static void send_to_all(const ls_meeting_server *s, ls_meeting_kind kind, const void *bytes, size_t n) {
+static void send_to_all(ls_meeting_server *s, ls_meeting_kind kind, const void *bytes, size_t n) {
     for (int r = 0; r < s->meeting.ranks; r++) send_to(s, r, kind, bytes, n);
 }
 
@@ -109,11 +118,14 @@ static void name_missing(const ls_meeting_server *s, char *text, size_t room) {
 
 static void lose(ls_meeting_server *s, int rank) {
     client *c = &s->clients[rank];
-    char text[96];
+    char text[256];
     (void)close(c->fd);
     c->fd = -1;
     s->gone++;
-    snprintf(text, sizeof text, "rank %d ended before its work was done", rank);
+    if (c->failed.code == LS_IO)
+        snprintf(text, sizeof text, "rank 0, connection to rank %d: %s", rank, c->failed.text);
+    else
+        snprintf(text, sizeof text, "rank %d ended before its work was done", rank);
     if (!c->said_goodbye) abort_all(s, text);
     snprintf(text, sizeof text, "rank %d has ended, and others wait for it", rank);
     if (s->gathering > 0) abort_all(s, text);
@@ -134,8 +146,10 @@ static void take_value(ls_meeting_server *s, int rank, const char *value, uint32
         return;
     }
     memcpy(s->values + (size_t)rank * bytes, value, bytes);
+    s->clients[rank].gathers = true;
     if (++s->gathering == s->meeting.ranks) {
         s->gathering = 0;
+        for (int r = 0; r < s->meeting.ranks; r++) s->clients[r].gathers = false;
         send_to_all(s, LS_MEETING_GATHER, s->values, (size_t)bytes * (size_t)s->meeting.ranks);
     } else if (s->gone > 0) {
         snprintf(text, sizeof text, "rank %d waits for ranks that have ended", rank);
@@ -143,21 +157,45 @@ static void take_value(ls_meeting_server *s, int rank, const char *value, uint32
     }
 }
 
+/* A rank waits in a gather: asks the others whether they are there, and tells it what is known of them. */
+static void tell_missing(ls_meeting_server *s, int rank) {
+    ls_meeting_missing missing = {.rank = -1, .others = -1};
+    for (int r = 0; r < s->meeting.ranks && s->gathering > 0; r++) {
+        client *c = &s->clients[r];
+        if (c->gathers || c->fd < 0) continue;
+        if (c->asked == 0) {
+            c->asked = s->clock;
+            send_to(s, r, LS_MEETING_ASK, NULL, 0);
+        }
+        const double silent = s->clock - c->asked;
+        missing.others++;
+        if (missing.rank >= 0 && silent <= missing.silent) continue;
+        missing.rank = r;
+        missing.silent = silent;
+    }
+    send_to(s, rank, LS_MEETING_TELL, &missing, sizeof missing);
+}
+
 static void hear(ls_meeting_server *s, int rank) {
     ls_meeting_head head;
     char bytes[2048];
-    const int fd = s->clients[rank].fd;
-    if (ls_socket_receive(fd, &head, sizeof head, &patience, "a rank").code != LS_OK || head.bytes >= sizeof bytes ||
-        ls_socket_receive(fd, bytes, head.bytes, &patience, "a rank").code != LS_OK) {
+    client *c = &s->clients[rank];
+    ls_status status = ls_socket_receive(c->fd, &head, sizeof head, &patience, "a rank");
+    if (status.code == LS_OK && head.bytes >= sizeof bytes) status = ls_error(LS_PEER, "it speaks something else");
+    if (status.code == LS_OK) status = ls_socket_receive(c->fd, bytes, head.bytes, &patience, "a rank");
+    if (status.code != LS_OK) {
+        if (c->failed.code == LS_OK) c->failed = status;
         lose(s, rank);
         return;
     }
+    c->asked = 0;
     bytes[head.bytes] = 0;
     if (head.kind == LS_MEETING_GATHER) take_value(s, rank, bytes, head.bytes);
+    if (head.kind == LS_MEETING_ASK) tell_missing(s, rank);
     if (head.kind == LS_MEETING_ABORT) abort_all(s, bytes);
     if (head.kind == LS_MEETING_STOP) send_to_all(s, LS_MEETING_STOP, NULL, 0);
     if (head.kind == LS_MEETING_BYE) {
-        s->clients[rank].said_goodbye = true;
+        c->said_goodbye = true;
         lose(s, rank);
     }
 }
@@ -166,7 +204,9 @@ static void *thread_main(void *argument) {
     ls_meeting_server *s = argument;
     const int ranks = s->meeting.ranks;
     const double began = ls_seconds();
-    while (!s->ends && s->gone < ranks) {
+    for (double looked = began, now; !s->ends && s->gone < ranks; looked = now) {
+        now = ls_seconds();
+        s->clock += ls_meeting_counted(now - looked);
         for (int r = 0; r < ranks; r++) s->polled[r] = (struct pollfd){.fd = s->clients[r].fd, .events = POLLIN};
         s->polled[ranks] = (struct pollfd){.fd = s->listener, .events = POLLIN};
         if (poll(s->polled, (nfds_t)ranks + 1, SLICE_MILLISECONDS) > 0) {
@@ -203,14 +243,18 @@ ls_status ls_meeting_server_start(const ls_meeting *meeting, ls_meeting_server *
     LS_ASSERT(s != NULL);
     *s = (ls_meeting_server){.meeting = *meeting,
                              .listener = -1,
+                             .clock = 1,
                              .clients = calloc(ranks, sizeof *s->clients),
                              .polled = calloc(ranks + 1, sizeof *s->polled)};
     LS_ASSERT(s->clients != NULL && s->polled != NULL);
     for (size_t r = 0; r < ranks; r++) s->clients[r].fd = -1;
     ls_status status = listen_somewhere(meeting, &s->listener);
     if (status.code == LS_OK) {
-        s->runs = pthread_create(&s->thread, NULL, thread_main, s) == 0;
-        if (!s->runs) status = ls_error(LS_NO_MEMORY, "cannot start the thread where the ranks meet");
+        const int error = pthread_create(&s->thread, NULL, thread_main, s);
+        s->runs = error == 0;
+        if (!s->runs)
+            status = ls_error(LS_NO_MEMORY, "rank 0 cannot start the thread where the ranks meet: pthread_create: %s",
+                              strerror(error));
     }
     if (status.code == LS_OK)
         *out = s;

@@ -53,6 +53,7 @@ static ls_status listen_to_host(int ranks, int *listener, socket_name *name) {
 static ls_status wait_for(int fd, const char *what) {
     struct pollfd one = {.fd = fd, .events = POLLIN};
     const int n = poll(&one, 1, PASS_MILLISECONDS);
+    if (n < 0) return refused("poll");
     if (n == 0) errno = ETIMEDOUT;
     return n == 1 ? ls_ok() : refused(what);
 }
@@ -65,9 +66,9 @@ typedef union control {
 /* Accepts one connection of this user, and gives it the memory. */
 static ls_status give(int listener, int memory) {
     for (;;) {
-        LS_TRY(wait_for(listener, "accept"));
+        LS_TRY(wait_for(listener, "accept4"));
         const int to = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (to < 0) return refused("accept");
+        if (to < 0) return refused("accept4");
         struct ucred who;
         socklen_t bytes = sizeof who;
         const bool known = getsockopt(to, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == geteuid();
@@ -112,22 +113,30 @@ static bool loads_from(const ls_world *world, int peer) {
     return peer != rank && ls_selection_choose(&world->selection, world->boot, rank, peer).reach.load;
 }
 
+/* An error of what this rank does with a peer. */
+static ls_status with_peer(ls_status status, int peer) { return ls_error_in(status, "with rank %d", peer); }
+
+static ls_status connect_to(const socket_name *name, int *out) {
+    *out = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (*out < 0) return refused("socket");
+    return connect(*out, (const struct sockaddr *)&name->address, name->bytes) == 0 ? ls_ok() : refused("connect");
+}
+
 /*
  * A connection is made as soon as the peer listens, before it accepts; so all ranks connect, then all give, then all
- * take. sockets: -1 for each rank.
+ * take. They agree in between: nobody waits for what a rank that failed does not do. sockets: -1 for each rank.
  */
 static ls_status exchange_memory(ls_world *world, int listener, int memory, const socket_name *names, int *sockets) {
     const int ranks = world->options.ranks;
-    for (int r = 0; r < ranks; r++) {
-        if (!loads_from(world, r)) continue;
-        sockets[r] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-        if (sockets[r] < 0 || connect(sockets[r], (const struct sockaddr *)&names[r].address, names[r].bytes) != 0)
-            return refused("connect");
-    }
+    ls_status status = ls_ok();
+    for (int r = 0; r < ranks && status.code == LS_OK; r++)
+        if (loads_from(world, r)) status = with_peer(connect_to(&names[r], &sockets[r]), r);
+    LS_TRY(ls_boot_agree(world->boot, status));
+    for (int r = 0; r < ranks && status.code == LS_OK; r++)
+        if (sockets[r] >= 0) status = give(listener, memory);
+    LS_TRY(ls_boot_agree(world->boot, status));
     for (int r = 0; r < ranks; r++)
-        if (sockets[r] >= 0) LS_TRY(give(listener, memory));
-    for (int r = 0; r < ranks; r++)
-        if (sockets[r] >= 0) LS_TRY(take(sockets[r], world->form.bytes, &world->segments[r]));
+        if (sockets[r] >= 0) LS_TRY(with_peer(take(sockets[r], world->form.bytes, &world->segments[r]), r));
     return ls_ok();
 }
 

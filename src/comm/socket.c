@@ -23,7 +23,7 @@ static ls_status look_up(const char *host, int port, int flags, struct addrinfo 
     snprintf(service, sizeof service, "%d", port);
     const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = flags};
     const int error = getaddrinfo(host, service, &wanted, out);
-    return error == 0 ? ls_ok() : ls_error(LS_IO, "host '%s': %s", host, gai_strerror(error));
+    return error == 0 ? ls_ok() : ls_error(LS_IO, "host '%s': getaddrinfo: %s", host, gai_strerror(error));
 }
 
 static int port_of(const struct sockaddr_storage *address) {
@@ -37,18 +37,24 @@ static void send_at_once(int fd) {
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
+/* Makes a socket listen at an address; the call that failed, or NULL. *own: the address with the port that it has. */
+static const char *listen_at(int fd, const struct addrinfo *address, struct sockaddr_storage *own) {
+    const int yes = 1;
+    socklen_t bytes = sizeof *own;
+    if (fd < 0) return "socket";
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0) return "setsockopt";
+    if (bind(fd, address->ai_addr, address->ai_addrlen) != 0) return "bind";
+    if (listen(fd, BACKLOG) != 0) return "listen";
+    return getsockname(fd, (struct sockaddr *)own, &bytes) != 0 ? "getsockname" : NULL;
+}
+
 ls_status ls_socket_listen(const char *address, int *port, int *fd) {
     struct addrinfo *found;
     LS_TRY(look_up(address, *port, AI_NUMERICHOST | AI_PASSIVE, &found));
     const int made = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const int yes = 1;
     struct sockaddr_storage own;
-    socklen_t bytes = sizeof own;
-    ls_status status = ls_ok();
-    if (made < 0 || setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        bind(made, found->ai_addr, found->ai_addrlen) != 0 || listen(made, BACKLOG) != 0 ||
-        getsockname(made, (struct sockaddr *)&own, &bytes) != 0)
-        status = failed("listen", address, *port);
+    const char *call = listen_at(made, found, &own);
+    const ls_status status = call != NULL ? failed(call, address, *port) : ls_ok();
     freeaddrinfo(found);
     if (status.code == LS_OK) {
         *port = port_of(&own);
@@ -71,7 +77,8 @@ ls_status ls_socket_connect(const char *host, int port, int *fd) {
             status = ls_ok();
             break;
         }
-        status = failed("connect", host, port);
+        status = failed(made < 0 ? "socket" : "connect", host, port);
+        if (errno == ECONNREFUSED) status.code = LS_PEER; /* nobody listens there */
         if (made >= 0) close(made);
     }
     freeaddrinfo(found);
@@ -95,7 +102,7 @@ static ls_status wait_for(int fd, short events, const ls_patience *patience, con
 ls_status ls_socket_accept(int listener, const ls_patience *patience, const char *what, int *fd) {
     LS_TRY(wait_for(listener, POLLIN, patience, what));
     const int made = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (made < 0) return ls_error(LS_IO, "accept: %s", strerror(errno));
+    if (made < 0) return ls_error(LS_IO, "accept4: %s", strerror(errno));
     send_at_once(made);
     *fd = made;
     return ls_ok();
@@ -103,9 +110,11 @@ ls_status ls_socket_accept(int listener, const ls_patience *patience, const char
 
 static bool must_wait(ssize_t n) { return n < 0 && (errno == EAGAIN || errno == EINTR); }
 
-static ls_status closed(ssize_t n, const char *what) {
-    return ls_error(LS_PEER, "waited for %s: the connection is lost: %s", what,
-                    n == 0 ? "closed by the other side" : strerror(errno));
+/* After a call that returned n. LS_PEER: the other side is gone; LS_IO: the call failed. */
+static ls_status lost(const char *call, ssize_t n, const char *what) {
+    if (n == 0 || errno == ECONNRESET || errno == EPIPE)
+        return ls_error(LS_PEER, "waited for %s: the other side closed the connection", what);
+    return ls_error(LS_IO, "waited for %s: %s: %s", what, call, strerror(errno));
 }
 
 ls_status ls_socket_send(int fd, const void *from, size_t bytes, const ls_patience *patience, const char *what) {
@@ -116,7 +125,7 @@ ls_status ls_socket_send(int fd, const void *from, size_t bytes, const ls_patien
         else if (must_wait(n))
             LS_TRY(wait_for(fd, POLLOUT, patience, what));
         else
-            return closed(n, what);
+            return lost("send", n, what);
     }
     return ls_ok();
 }
@@ -129,7 +138,7 @@ ls_status ls_socket_receive(int fd, void *to, size_t bytes, const ls_patience *p
         else if (must_wait(n))
             LS_TRY(wait_for(fd, POLLIN, patience, what));
         else
-            return closed(n, what);
+            return lost("recv", n, what);
     }
     return ls_ok();
 }

@@ -15,10 +15,10 @@ typedef struct ls_patience {
 
 /* Listens at a numeric address; *port: 0 takes a free one, and becomes its number. */
 ls_status ls_socket_listen(const char *address, int *port, int *fd);
-/* Connects to a host, by name or numeric address. */
+/* Connects to a host, by name or numeric address. LS_PEER: nobody listens there. */
 ls_status ls_socket_connect(const char *host, int port, int *fd);
 ls_status ls_socket_accept(int listener, const ls_patience *patience, const char *what, int *fd);
-/* Sends or receives all of it, and fails with LS_PEER when the other side has closed the connection. */
+/* Sends or receives all of it. LS_PEER: the other side has closed the connection; LS_IO names the call that failed. */
 ls_status ls_socket_send(int fd, const void *from, size_t bytes, const ls_patience *patience, const char *what);
 ls_status ls_socket_receive(int fd, void *to, size_t bytes, const ls_patience *patience, const char *what);
 /* The numeric address of this end of a connection. */

@@ -61,8 +61,7 @@ static ls_peer_reach reach(const ls_boot *boot, int rank, int peer) {
 static ls_status connect_to(tcp *t, int peer, const contact *there) {
     const hello mine = {.token = there->token, .rank = t->end->rank};
     const ls_patience patience = {.notice = t->end->boot->notice, .seconds = OPEN_SECONDS};
-    LS_TRY(ls_error_in(ls_socket_connect(there->address, there->port, &t->peers[peer].fd), "rank %d, to rank %d",
-                       t->end->rank, peer));
+    LS_TRY(ls_error_in(ls_socket_connect(there->address, there->port, &t->peers[peer].fd), "to rank %d", peer));
     return ls_socket_send(t->peers[peer].fd, &mine, sizeof mine, &patience, "a peer to take a greeting");
 }
 
@@ -80,6 +79,10 @@ static ls_status accept_from(const tcp *t, int listener, uint64_t token, const b
         hello theirs;
         LS_TRY(ls_socket_accept(listener, &patience, what, &fd));
         const ls_status status = ls_socket_receive(fd, &theirs, sizeof theirs, &brief, what);
+        if (status.code == LS_IO) {
+            (void)close(fd);
+            return status;
+        }
         if (status.code == LS_OK && theirs.token == token && theirs.rank >= 0 && theirs.rank < t->end->ranks &&
             fds[theirs.rank] < 0)
             fds[theirs.rank] = fd;
@@ -96,7 +99,7 @@ static ls_status connect_all(tcp *t, const bool *used, contact *all, int *fds) {
     int listener = -1;
     memcpy(mine.address, boot->address, sizeof mine.address);
     if (getrandom(&mine.token, sizeof mine.token, 0) != (ssize_t)sizeof mine.token)
-        return ls_error(LS_IO, "rank %d cannot draw a token", t->end->rank);
+        return ls_error(LS_IO, "cannot draw a token: getrandom: %s", strerror(errno));
     LS_TRY(ls_socket_listen(boot->address, &mine.port, &listener));
     ls_status status = boot->kind->gather(boot, t->end->rank, &mine, sizeof mine, all);
     for (int peer = 0; peer < t->end->ranks && status.code == LS_OK; peer++)
@@ -130,7 +133,7 @@ static ls_status open_tcp(const ls_endpoint *end, const bool *used, void **state
         t->peers[r] = (outgoing){.fd = -1, .known.waits_for = -1};
         fds[r] = -1;
     }
-    const ls_status status = connect_all(t, used, all, fds);
+    const ls_status status = ls_error_in(connect_all(t, used, all, fds), "transport tcp of rank %d", end->rank);
     free(all);
     free(fds);
     if (status.code == LS_OK)
@@ -142,9 +145,19 @@ static ls_status open_tcp(const ls_endpoint *end, const bool *used, void **state
 
 /* ---- sending ---- */
 
+/* The connection to a peer is of no use any more. Without a status: it is closed, and the wait for the peer tells. */
+static void hang_up(tcp *t, int peer, const ls_status *status) {
+    if (status != NULL) {
+        const ls_status why = ls_error_in(*status, "rank %d", t->end->rank);
+        (void)ls_notice_abort(t->end->boot->notice, why.text);
+    }
+    (void)close(t->peers[peer].fd);
+    t->peers[peer].fd = -1;
+}
+
 /*
- * A peer that takes nothing more for too long aborts the world. Where its connection is closed, messages are dropped:
- * it has left, or the wait for it will tell.
+ * A peer that takes nothing more for too long, or a call that fails, aborts the world. Where the connection is closed,
+ * messages are dropped: the peer has left, or the wait for it will tell.
  */
 static void send_bytes(tcp *t, int peer, const void *from, size_t bytes) {
     outgoing *out = &t->peers[peer];
@@ -157,13 +170,8 @@ static void send_bytes(tcp *t, int peer, const void *from, size_t bytes) {
     const double began = ls_seconds();
     const ls_status status = ls_socket_send(out->fd, from, bytes, &patience, what);
     atomic_store_explicit(&line->waits_for, 0, memory_order_relaxed);
-    if (status.code == LS_OK) return;
-    if (patience.seconds > 0 && ls_seconds() - began > patience.seconds) {
-        const ls_status why = ls_error_in(status, "rank %d", t->end->rank);
-        (void)ls_notice_abort(t->end->boot->notice, why.text);
-    }
-    (void)close(out->fd);
-    out->fd = -1;
+    const bool waited = patience.seconds > 0 && ls_seconds() - began > patience.seconds;
+    if (status.code != LS_OK) hang_up(t, peer, waited || status.code == LS_IO ? &status : NULL);
 }
 
 static void send_staged(tcp *t, int peer) {
@@ -201,13 +209,16 @@ static void signal_word(void *state, int peer, int word, uint64_t generation) {
 /* ---- answers ---- */
 
 /* Takes an answer if one has come as a whole; its kind, or -1. */
-static int take_answer(outgoing *out) {
+static int take_answer(tcp *t, int peer) {
+    outgoing *out = &t->peers[peer];
     if (out->fd < 0) return -1;
     const ssize_t n = recv(out->fd, (char *)&out->answer + out->got, sizeof out->answer - out->got, MSG_DONTWAIT);
     if (n > 0) out->got += (size_t)n;
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-        (void)close(out->fd);
-        out->fd = -1;
+    if (n == 0 || (n < 0 && errno == ECONNRESET)) {
+        hang_up(t, peer, NULL);
+    } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        const ls_status status = ls_error(LS_IO, "waited for an answer of rank %d: recv: %s", peer, strerror(errno));
+        hang_up(t, peer, &status);
     }
     if (out->got < sizeof out->answer) return -1;
     out->got = 0;
@@ -221,7 +232,7 @@ static int take_answer(outgoing *out) {
 static ls_peer_state look(void *state, int peer) {
     tcp *t = state;
     outgoing *out = &t->peers[peer];
-    while (take_answer(out) >= 0) continue;
+    while (take_answer(t, peer) >= 0) continue;
     struct pollfd room = {.fd = out->fd, .events = POLLOUT};
     if (out->asked == 0 && ls_seconds() - out->since > LOOK_SECONDS && poll(&room, 1, 0) == 1) {
         const ls_tcp_head head = {.kind = LS_TCP_ASK, .word = -1};
@@ -248,7 +259,7 @@ static void await_flush(tcp *t, int peer) {
     ls_rank_line *line = ls_endpoint_line(t->end);
     atomic_store_explicit(&line->waits_for, peer + 1, memory_order_relaxed);
     const double began = ls_seconds();
-    while (take_answer(out) != LS_TCP_FLUSH && !is_gone(t, peer)) {
+    while (take_answer(t, peer) != LS_TCP_FLUSH && !is_gone(t, peer)) {
         if (t->end->timeout > 0 && ls_seconds() - began > t->end->timeout) {
             char why[128];
             snprintf(why, sizeof why, "rank %d waited %.3g s for rank %d to take its puts", t->end->rank,

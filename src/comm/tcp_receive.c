@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -42,15 +43,25 @@ static void hang_up(ls_tcp_receiver *r, int peer, bool left) {
     ls_bell_ring(ls_endpoint_line(r->end));
 }
 
+/* Aborts the world because a call of this thread failed. */
+static void abort_world(const ls_tcp_receiver *r, const char *call) {
+    char why[160];
+    snprintf(why, sizeof why, "rank %d cannot receive: %s: %s", r->end->rank, call, strerror(errno));
+    (void)ls_notice_abort(r->end->boot->notice, why);
+}
+
 static void answer(const ls_tcp_receiver *r, int peer, int kind) {
     const ls_rank_line *line = ls_endpoint_line(r->end);
     const ls_tcp_answer a = {.kind = kind,
                              .waits_for = atomic_load_explicit(&line->waits_for, memory_order_relaxed) - 1,
                              .ticks = atomic_load_explicit(&line->ticks, memory_order_relaxed)};
     const ls_patience patience = {.notice = r->end->boot->notice, .seconds = 1};
-    /* If it cannot be sent, the peer has closed the connection, which shows when the thread receives. */
     const ls_status status = ls_socket_send(r->polled[peer].fd, &a, sizeof a, &patience, "an answer to be sent");
-    (void)status;
+    /* A peer that has closed the connection shows when the thread receives. */
+    if (status.code == LS_IO) {
+        const ls_status why = ls_error_in(status, "rank %d, to rank %d", r->end->rank, peer);
+        (void)ls_notice_abort(r->end->boot->notice, why.text);
+    }
 }
 
 /* Whether a head is one that a rank of this world sends. */
@@ -105,6 +116,9 @@ static void receive(ls_tcp_receiver *r, int peer) {
     const ssize_t n = recv(r->polled[peer].fd, r->buffer, BUFFER_BYTES, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
+        char call[32];
+        snprintf(call, sizeof call, "recv from rank %d", peer);
+        if (n < 0 && errno != ECONNRESET) abort_world(r, call);
         hang_up(r, peer, false);
         return;
     }
@@ -119,12 +133,14 @@ static void receive(ls_tcp_receiver *r, int peer) {
 static void *thread_main(void *argument) {
     ls_tcp_receiver *r = argument;
     const int ranks = r->end->ranks;
-    while (poll(r->polled, (nfds_t)ranks + 1, -1) >= 0 || errno == EINTR) {
-        if (r->polled[ranks].revents != 0) break;
+    for (;;) {
+        const int n = poll(r->polled, (nfds_t)ranks + 1, -1);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) abort_world(r, "poll");
+        if (n < 0 || r->polled[ranks].revents != 0) return NULL;
         for (int peer = 0; peer < ranks; peer++)
             if (r->polled[peer].fd >= 0 && r->polled[peer].revents != 0) receive(r, peer);
     }
-    return NULL;
 }
 
 ls_status ls_tcp_receiver_start(const ls_endpoint *end, const int *fds, ls_tcp_receiver **out) {
@@ -138,13 +154,17 @@ ls_status ls_tcp_receiver_start(const ls_endpoint *end, const int *fds, ls_tcp_r
     LS_ASSERT(r->peers != NULL && r->polled != NULL && r->buffer != NULL);
     for (size_t p = 0; p < ranks; p++) r->polled[p] = (struct pollfd){.fd = fds[p], .events = POLLIN};
     r->polled[ranks] = (struct pollfd){.fd = eventfd(0, EFD_CLOEXEC), .events = POLLIN};
-    r->runs = pthread_create(&r->thread, NULL, thread_main, r) == 0;
+    const char *call = r->polled[ranks].fd < 0 ? "eventfd" : "pthread_create";
+    int error = errno;
+    if (r->polled[ranks].fd >= 0) error = pthread_create(&r->thread, NULL, thread_main, r);
+    r->runs = r->polled[ranks].fd >= 0 && error == 0;
     if (r->runs) {
         *out = r;
         return ls_ok();
     }
     ls_tcp_receiver_end(r);
-    return ls_error(LS_NO_MEMORY, "cannot start the thread that receives for rank %d", end->rank);
+    return ls_error(LS_NO_MEMORY, "cannot start the thread that receives for rank %d: %s: %s", end->rank, call,
+                    strerror(error));
 }
 
 void ls_tcp_receiver_end(ls_tcp_receiver *r) {

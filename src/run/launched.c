@@ -113,6 +113,9 @@ ls_status ls_run_launched(ls_world *world, int rank, ls_rank_main rank_main, voi
     if (status.code == LS_OK) {
         status = rank_main(comm, context);
         ls_comm_leave(comm);
+    } else if (status.code != LS_PEER) { /* the others wait for this rank where it failed */
+        const ls_status why = ls_error_in(status, "rank %d", rank);
+        ls_launched_abort(why.text);
     }
     status = agree(world, status);
     restore_signals(before);

@@ -234,6 +234,51 @@ static void test_a_stopped_rank_is_named(void **state) {
     }
 }
 
+/* The same where ranks meet outside of programs: the meeting asks who is there. */
+static ls_status stop_before_meeting(ls_comm *comm, void *context) {
+    (void)context;
+    int mine = 0, all[MOST];
+    LS_TRY(ls_comm_barrier(comm));
+    if (ls_comm_rank(comm) == current->victim) raise(SIGSTOP);
+    return ls_launched_gather(&mine, sizeof mine, all);
+}
+
+static void test_a_rank_that_does_not_come_is_named(void **state) {
+    (void)state;
+    for (int victim = 0; victim < 3; victim += 2) {
+        for (int hosts = 0; hosts < 2; hosts++) {
+            char text[96];
+            snprintf(text, sizeof text, "for rank %d, which %s", victim,
+                     hosts ? "has not answered for" : "is stopped (SIGSTOP)");
+            run_job(&(job){.ranks = 3,
+                           .main = stop_before_meeting,
+                           .victim = victim,
+                           .timeout = 60,
+                           .seconds = "1",
+                           .hosts = hosts ? "3" : NULL});
+            for (int r = 0; r < 3; r++)
+                if (r != victim) assert_fails(tell->status[r], LS_PEER, text);
+            assert_true(tell->seconds < 10);
+        }
+    }
+}
+
+/* A rank that works, and answers, may keep the others waiting for longer than all had to meet. */
+static ls_status come_late(ls_comm *comm, void *context) {
+    (void)context;
+    int mine = ls_comm_rank(comm), all[MOST];
+    if (mine == current->victim) sleep_seconds(3);
+    LS_TRY(ls_launched_gather(&mine, sizeof mine, all));
+    for (int r = 0; r < ls_comm_size(comm); r++) RANK_CHECK(all[r] == r);
+    return ls_ok();
+}
+
+static void test_a_rank_may_come_late(void **state) {
+    (void)state;
+    run_job(&(job){.ranks = 3, .main = come_late, .victim = 1, .seconds = "1"});
+    all_return(3, LS_OK, "");
+}
+
 /* One rank gets the signal, all stop. */
 static ls_status work_until_stopped(ls_comm *comm, void *context) {
     (void)context;
@@ -268,6 +313,8 @@ int main(void) {
         cmocka_unit_test(test_all_return_the_cause),
         cmocka_unit_test(test_each_rank_killed),
         cmocka_unit_test(test_a_stopped_rank_is_named),
+        cmocka_unit_test(test_a_rank_that_does_not_come_is_named),
+        cmocka_unit_test(test_a_rank_may_come_late),
         cmocka_unit_test(test_all_hear_a_stop),
     };
     return cmocka_run_group_tests(tests, map_told, NULL);

@@ -1,9 +1,9 @@
 /*
- * Decides which calls fail: counts the calls that change files over all processes of a program, and lets chosen ones
- * fail or kills the process there.
+ * Decides which calls fail: counts the calls that change files, or connect ranks, over all processes of a program, and
+ * lets chosen ones fail or kills the process there.
  *
  *     LS_FAULT_PATH=TEXT    only calls whose path contains TEXT count (for a rename, either path); without it all
- *     LS_FAULT_CALLS=NAMES  only these calls count: names of the table below, with commas between
+ *     LS_FAULT_CALLS=NAMES  only these calls count: names of calls.c and network.c, with commas between
  *     LS_FAULT_AT=N         the Nth of them (from 1) fails
  *     LS_FAULT_TIMES=M      and the M - 1 after it (1; 0: all after it)
  *     LS_FAULT_EVERY=K      instead of those, every Kth after it

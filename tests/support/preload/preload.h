@@ -1,6 +1,7 @@
 /*
- * A library to preload (build/tests/libfaults.so). It wraps the calls of a program that change files: calls.c wraps
- * them, faults.c decides which of them fail, record.c records their effect.
+ * A library to preload (build/tests/libfaults.so). It wraps the calls of a program that change files (calls.c), and
+ * those that connect its ranks (network.c); faults.c decides which of them fail, record.c records the effect of the
+ * former.
  */
 #ifndef LS_TEST_PRELOAD_H
 #define LS_TEST_PRELOAD_H

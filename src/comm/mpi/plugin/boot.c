@@ -28,8 +28,14 @@ static void library_name(char *out, size_t room) {
         if (*c == '\t') *c = ' ';
 }
 
+static int number_in(const char *variable) {
+    const char *text = getenv(variable);
+    return text != NULL ? (int)strtol(text, NULL, 10) : -1;
+}
+
 /* Also a program that uses the library may have started MPI; then its own calls run beside those of this boot. */
 static ls_status start_mpi(ls_mpi *m) {
+    const ls_mpi_launcher *launcher = m->boot->state;
     int started = 0, provided = MPI_THREAD_SINGLE;
     MPI_Initialized(&started);
     const int needed = started ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
@@ -37,18 +43,13 @@ static ls_status start_mpi(ls_mpi *m) {
     if (started)
         MPI_Query_thread(&provided);
     else if (MPI_Init_thread(NULL, NULL, needed, &provided) != MPI_SUCCESS)
-        return ls_error(LS_PEER, "MPI_Init_thread failed");
+        return ls_error(LS_PEER, "rank %d: MPI_Init_thread failed", number_in(launcher->rank));
     if (provided >= needed) return ls_ok();
     char name[128];
     library_name(name, sizeof name);
     return ls_error(LS_UNSUPPORTED, "%s was started with a thread level that is too low; expected %s", name,
                     started ? "MPI_THREAD_MULTIPLE, because the program has called MPI_Init itself"
                             : "MPI_THREAD_SERIALIZED");
-}
-
-static int number_in(const char *variable) {
-    const char *text = getenv(variable);
-    return text != NULL ? (int)strtol(text, NULL, 10) : -1;
 }
 
 static ls_status check_launcher(const ls_mpi_launcher *launcher, const ls_boot *boot) {
@@ -85,6 +86,7 @@ static ls_status make_communicators(ls_mpi *m) {
 
 static ls_status start(ls_mpi *m) {
     LS_TRY(start_mpi(m));
+    if (m->is_ours) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &m->boot->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &m->boot->ranks);
     LS_TRY(check_launcher(m->boot->state, m->boot));
@@ -177,7 +179,8 @@ static void leave_aborted(ls_mpi *m) {
 static void leave(ls_boot *boot) {
     ls_mpi *m = boot->state;
     send_all(m);
-    if (ls_notice_aborted(&m->notice).code == LS_OK && ls_mpi_meet(m, m->leaving, 0, false)) {
+    const bool good = ls_notice_aborted(&m->notice).code == LS_OK;
+    if (good && ls_mpi_meet(m, m->leaving, 0, false)) {
         /* Once more: a rank that has met all others may be needed for others to see that they have. */
         (void)ls_mpi_meet(m, m->leaving, LEAVE_SECONDS, true);
         m->finalise = true;
@@ -185,6 +188,9 @@ static void leave(ls_boot *boot) {
         leave_aborted(m);
     }
     stop_thread(m);
+    /* When the work is done nobody else reports what goes wrong. */
+    const ls_status late = ls_notice_aborted(&m->notice);
+    if (good && late.code != LS_OK) fprintf(stderr, "longspan: %s\n", late.text);
 }
 
 /* ---- collectives ---- */
@@ -219,6 +225,7 @@ bool ls_mpi_meet(ls_mpi *m, MPI_Comm where, double seconds, bool even_aborted) {
 static ls_status gather(ls_boot *boot, int rank, const void *mine, size_t bytes, void *all) {
     (void)rank;
     ls_mpi *m = boot->state;
+    LS_TRY(ls_notice_aborted(&m->notice)); /* others may still wait in a gather in which this rank failed */
     const size_t whole = bytes * (size_t)boot->ranks;
     char *copies = malloc(bytes + whole + 1);
     if (copies == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for an all-gather", bytes + whole);
