@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "comm/comm.h"
 #include "support/attention_spread.h"
 #include "support/conformance.h"
 #include "support/covering.h"
@@ -92,6 +93,72 @@ static void test_every_pair(void **state) {
     conformance_close(c);
     free(rows);
     conformance_report(&axes, &account);
+}
+
+/* --- digests ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * What the ranks of a case do with blocks: put, where this process starts them; where somebody else has launched them,
+ * what the case says, as far as ranks can read each other's heaps.
+ */
+static ls_target digest_target(const conformance_axes *axes, const conformance_case *it, const ls_hosts *hosts) {
+    const conformance_place *place = &axes->place[it->at[CONFORM_PLACE]];
+    ls_target target = {.mesh = place->mesh,
+                        .strategy = place->strategy,
+                        .layout = (ls_layout_kind)it->at[CONFORM_LAYOUT],
+                        .isa = axes->isa[it->at[CONFORM_ISA]],
+                        .threads = 1};
+    (void)conformance_transfers(it->at[CONFORM_TRANSFERS], place, &target);
+    if (hosts == NULL || hosts->block == 1) target.transfers = LS_TRANSFERS_PUT;
+    target.host_ranks = hosts == NULL || hosts->block == ls_mesh_ranks(&place->mesh) ? LS_ONE_HOST : hosts->block;
+    return target;
+}
+
+static ls_status digest_of(const conformance_axes *axes, const conformance_case *it, const ls_hosts *hosts,
+                           uint64_t *digest) {
+    const int *at = it->at;
+    const plain_sizes n = conformance_sizes(at[CONFORM_SHAPE], at[CONFORM_HEADS]);
+    const ls_mask mask = conformance_mask(at[CONFORM_MASK], at[CONFORM_SHAPE]);
+    plain_attention problem = plain_attention_make(n, &mask, conformance_extras(at[CONFORM_EXTRAS]),
+                                                   conformance_spread(at[CONFORM_LOGITS]), (uint64_t)n.S);
+    ls_target target = digest_target(axes, it, hosts);
+    const ls_dtype dtype = conformance_dtype(at[CONFORM_DTYPE]);
+    ls_status refused;
+    *digest = 0;
+    ls_status status = attention_digest(&problem, &target, dtype, digest, &refused);
+    if (status.code == LS_OK && refused.code != LS_OK && target.transfers != LS_TRANSFERS_PUT) {
+        target.transfers = LS_TRANSFERS_PUT;
+        status = attention_digest(&problem, &target, dtype, digest, &refused);
+    }
+    plain_attention_free(&problem);
+    return status;
+}
+
+/*
+ * Not a test, but the ground of comm/long_transport_matrix.sh: every nth row of a covering set on so many ranks, and
+ * the digest of its results, printed by rank 0. Ranks may have been launched, on any transports.
+ */
+static int print_digests(int ranks, int every) {
+    static conformance_axes axes;
+    ls_launched job;
+    ls_hosts hosts;
+    ls_status status = ls_launched_find(&job);
+    if (status.code == LS_OK && job.ranks > 0) status = ls_hosts_find(ranks, &hosts);
+    conformance_axes_of(&axes, ranks);
+    int n, pairs;
+    covering_axes cover = {.n = CONFORM_AXES, .allowed = conformance_allowed, .context = &axes, .seed = 1};
+    memcpy(cover.size, axes.size, sizeof cover.size);
+    covering_row *rows = covering_make(&cover, &n, &pairs);
+    for (int r = 0; r < n && status.code == LS_OK; r += every) {
+        conformance_case it;
+        uint64_t digest;
+        memcpy(it.at, rows[r].at, sizeof it.at);
+        status = digest_of(&axes, &it, job.ranks > 0 ? &hosts : NULL, &digest);
+        if (status.code == LS_OK && job.rank == 0) printf("%d of %d %016llx\n", r, n, (unsigned long long)digest);
+    }
+    free(rows);
+    if (status.code != LS_OK) fprintf(stderr, "rank %d: %s\n", job.rank, status.text);
+    return status.code != LS_OK;
 }
 
 /* --- bytes -------------------------------------------------------------------------------------------------------- */
@@ -225,7 +292,8 @@ static void test_slots_do_not_grow(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "digests") == 0) return print_digests(atoi(argv[2]), atoi(argv[3]));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes_of_the_full_mask),
         cmocka_unit_test(test_slots_do_not_grow),

@@ -187,12 +187,20 @@ static ls_dtype type_of(int output, ls_dtype dtype) {
     return output == PLAIN_LSE ? ls_dtype_accumulator(dtype) : dtype;
 }
 
+static void make_inputs(const plain_attention *problem, ls_dtype dtype, shared_run *out) {
+    for (int i = 0; i < PLAIN_INPUTS; i++) out->in[i] = typed(problem->in[i], plain_input_count(&problem->n, i), dtype);
+    if (problem->sink != NULL) out->sink = typed(problem->sink, problem->n.Hq, dtype);
+}
+
+static void free_inputs(const shared_run *shared) {
+    for (int i = 0; i < PLAIN_INPUTS; i++) free(shared->in[i]);
+    free(shared->sink);
+}
+
 static ls_status run(const plain_attention *problem, const images *set, ls_dtype dtype, attention_result *out) {
     shared_run shared = {.set = set};
     size_t bytes[PLAIN_OUTPUTS];
-    for (int i = 0; i < PLAIN_INPUTS; i++)
-        shared.in[i] = typed(problem->in[i], plain_input_count(&problem->n, i), dtype);
-    if (problem->sink != NULL) shared.sink = typed(problem->sink, problem->n.Hq, dtype);
+    make_inputs(problem, dtype, &shared);
     for (int i = 0; i < PLAIN_OUTPUTS; i++) {
         bytes[i] = ls_dtype_bytes(type_of(i, dtype)) * (size_t)plain_output_count(&problem->n, i);
         for (int k = 0; k < ALL_RUNS; k++) {
@@ -214,8 +222,7 @@ static ls_status run(const plain_attention *problem, const images *set, ls_dtype
         out->out[i] = widened(shared.out[0][i], plain_output_count(&problem->n, i), type_of(i, dtype));
         for (int k = 0; k < ALL_RUNS; k++) free(shared.out[k][i]);
     }
-    for (int i = 0; i < PLAIN_INPUTS; i++) free(shared.in[i]);
-    free(shared.sink);
+    free_inputs(&shared);
     return status;
 }
 
@@ -230,6 +237,62 @@ ls_status attention_spread(const plain_attention *problem, const ls_target *targ
         status = ls_ok();
     } else if (status.code == LS_OK) {
         status = run(problem, &set, dtype, out);
+    }
+    destroy(&set);
+    return status;
+}
+
+/* --- digests ------------------------------------------------------------------------------------------------------ */
+
+typedef struct digest_run {
+    shared_run shared; /* without outputs: each rank has its own */
+    size_t bytes[PLAIN_OUTPUTS];
+    uint64_t digest; /* by rank 0 */
+} digest_run;
+
+static ls_status digest_main(ls_comm *comm, void *context) {
+    digest_run *d = context;
+    const int rank = ls_comm_rank(comm);
+    uint64_t mine[PLAIN_OUTPUTS], all[MOST_RANKS * PLAIN_OUTPUTS];
+    void *out[PLAIN_OUTPUTS];
+    ls_executor *executor;
+    LS_TRY(ls_executor_create(d->shared.set->image[rank], comm, &executor));
+    for (int i = 0; i < PLAIN_OUTPUTS; i++) {
+        out[i] = malloc(d->bytes[i]);
+        memset(out[i], 0xff, d->bytes[i]);
+    }
+    ls_status status = run_once(&d->shared, comm, executor, out);
+    for (int i = 0; i < PLAIN_OUTPUTS; i++) {
+        mine[i] = ls_hash_bytes(out[i], d->bytes[i]);
+        free(out[i]);
+    }
+    if (status.code == LS_OK) status = ls_comm_exchange(comm, mine, sizeof mine, all);
+    if (status.code == LS_OK && rank == 0) d->digest = ls_hash_bytes(all, (size_t)ls_comm_size(comm) * sizeof mine);
+    ls_executor_destroy(executor);
+    return status;
+}
+
+ls_status attention_digest(const plain_attention *problem, const ls_target *target, ls_dtype dtype, uint64_t *digest,
+                           ls_status *refused) {
+    images set = {0};
+    digest_run d = {.shared = {.set = &set}};
+    ls_world *world;
+    *refused = ls_ok();
+    ls_status status = compile(problem, target, dtype, &set);
+    if (status.code == LS_USAGE || status.code == LS_UNSUPPORTED) {
+        *refused = status;
+        status = ls_ok();
+    } else if (status.code == LS_OK) {
+        make_inputs(problem, dtype, &d.shared);
+        for (int i = 0; i < PLAIN_OUTPUTS; i++)
+            d.bytes[i] = ls_dtype_bytes(type_of(i, dtype)) * (size_t)plain_output_count(&problem->n, i);
+        status = ls_world_for(set.image[0], NULL, false, 60, &world);
+        if (status.code == LS_OK) {
+            status = ls_launch(world, set.ranks, true, digest_main, &d);
+            ls_world_destroy(world);
+        }
+        free_inputs(&d.shared);
+        *digest = d.digest;
     }
     destroy(&set);
     return status;

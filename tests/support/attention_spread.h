@@ -34,6 +34,13 @@ ls_status attention_spread(const plain_attention *problem, const ls_target *targ
                            attention_result *out, ls_status *refused);
 void attention_result_free(attention_result *result);
 
+/*
+ * Runs it once, and *digest becomes a hash of the bits of all results of all ranks, the same however these are spread
+ * over processes and hosts: on rank 0, when somebody launched this process as a rank.
+ */
+ls_status attention_digest(const plain_attention *problem, const ls_target *target, ls_dtype dtype, uint64_t *digest,
+                           ls_status *refused);
+
 /* Compiles and verifies alone; inputs of the problem are not needed. */
 ls_status attention_traffic_of(const plain_attention *problem, const ls_target *target, ls_dtype dtype,
                                attention_traffic *out);

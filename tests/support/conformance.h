@@ -59,6 +59,7 @@ typedef struct conformance_axes {
 
 /* Tries every strategy on every mesh of 1, 2, 3, 4, 5, 8 and 16 ranks. A refusal without a reason fails the test. */
 void conformance_axes_make(conformance_axes *axes);
+void conformance_axes_of(conformance_axes *axes, int ranks); /* the same on meshes of so many ranks alone */
 /* Whether any case has value i of axis a and j of axis b (a < b); for covering.h. context: conformance_axes. */
 bool conformance_allowed(const void *context, int a, int i, int b, int j);
 bool conformance_has(const conformance_axes *axes, const conformance_case *c); /* all pairs are allowed */

@@ -121,7 +121,8 @@ static void add_places(conformance_axes *axes, const char *strategy, int ranks) 
     }
 }
 
-void conformance_axes_make(conformance_axes *axes) {
+/* Tries the meshes of these numbers of ranks. */
+static void make_axes(conformance_axes *axes, const int *ranks, size_t n) {
     *axes = (conformance_axes){.size = {[CONFORM_MASK] = LS_COUNT(masks),
                                         [CONFORM_LAYOUT] = LS_LAYOUTS,
                                         [CONFORM_HEADS] = LS_COUNT(heads),
@@ -135,7 +136,7 @@ void conformance_axes_make(conformance_axes *axes) {
     }
     for (const char *name; (name = ls_strategy_name(axes->strategies)) != NULL; axes->strategies++) {
         assert_true(axes->strategies < CONFORM_STRATEGIES);
-        for (int i = 0; i < CONFORM_RANKS; i++) add_places(axes, name, conformance_rank_counts[i]);
+        for (size_t i = 0; i < n; i++) add_places(axes, name, ranks[i]);
     }
 }
 
@@ -169,6 +170,18 @@ bool conformance_allowed(const void *context, int a, int i, int b, int j) {
     if (b != CONFORM_TRANSFERS || transfers[j].asked == LS_TRANSFERS_PUT) return true;
     const bool exchanges = place->mesh.size[LS_AXIS_ULYSSES] > 1;
     return transfers[j].blocks_apart ? exchanges && reads_ring(place) : exchanges || reads_ring(place);
+}
+
+void conformance_axes_make(conformance_axes *axes) { make_axes(axes, conformance_rank_counts, CONFORM_RANKS); }
+
+/* Blocks apart need ring and ulysses ranks: few ranks, or a prime number of them, have no such mesh. */
+void conformance_axes_of(conformance_axes *axes, int ranks) {
+    make_axes(axes, &ranks, 1);
+    const int last = axes->size[CONFORM_TRANSFERS] - 1;
+    bool any = false;
+    for (int p = 0; p < axes->size[CONFORM_PLACE]; p++)
+        any |= conformance_allowed(axes, CONFORM_PLACE, p, CONFORM_TRANSFERS, last);
+    axes->size[CONFORM_TRANSFERS] -= !any;
 }
 
 bool conformance_has(const conformance_axes *axes, const conformance_case *c) {
