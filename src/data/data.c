@@ -200,14 +200,16 @@ typedef struct reading {
     int64_t written; /* inputs, to *out */
 } reading;
 
-static void reading_end(reading *r) {
+static void reading_end(const reading *r) {
     free(r->passages);
     free(r->ids);
     free(r->learnt);
-    *r = (reading){0};
 }
 
-/* Finds the passages of a sequence, and allocates room for their tokens. out may be NULL. */
+/*
+ * Finds the passages of a sequence, and allocates room for their tokens. out may be NULL. reading_end is called
+ * whatever the status is.
+ */
 static ls_status reading_begin(const ls_data *data, int64_t index, ls_sample *out, reading *r) {
     const size_t room = (size_t)data->S + 1;
     *r = (reading){.data = data,
@@ -215,10 +217,8 @@ static ls_status reading_begin(const ls_data *data, int64_t index, ls_sample *ou
                    .ids = malloc(room * sizeof *r->ids),
                    .learnt = malloc(room),
                    .out = out};
-    if (r->passages == NULL || r->ids == NULL || r->learnt == NULL) {
-        reading_end(r);
+    if (r->passages == NULL || r->ids == NULL || r->learnt == NULL)
         return ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)data->S);
-    }
     r->n = data->packer->passages(&data->packed, &data->corpus, data->S, place_of(data, index), r->passages);
     return ls_ok();
 }
@@ -313,11 +313,10 @@ ls_status ls_data_read(const ls_data *data, int64_t index, const ls_data_part *p
     const ls_layout_run all = {0, data->S, 1};
     const ls_data_part whole = {&all, 1};
     reading r;
-    LS_TRY(reading_begin(data, index, out, &r));
+    ls_status status = reading_begin(data, index, out, &r);
     if (part == NULL) part = &whole;
     out->bytes = 0;
-    write_ends(&r);
-    ls_status status = ls_ok();
+    if (status.code == LS_OK) write_ends(&r);
     for (int i = 0; i < part->n_runs && status.code == LS_OK; i++) status = read_run(&r, &part->runs[i]);
     reading_end(&r);
     return status;
@@ -360,9 +359,9 @@ void ls_data_sequence(const ls_data *data, int64_t index, int32_t *out) {
 
 ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out, int64_t *pieces) {
     reading r;
-    LS_TRY(reading_begin(data, index, NULL, &r));
+    const ls_status status = reading_begin(data, index, NULL, &r);
     int64_t place = 0, n = 0;
-    for (int64_t k = 0; k < r.n && place < data->S; k++) {
+    for (int64_t k = 0; k < r.n && place < data->S; k++) { /* r.n 0 after a failure */
         int64_t start;
         const int64_t length = ls_min(r.passages[k].length, data->S - place); /* the last token is a label only */
         const int64_t document = ls_corpus_document(&data->corpus, r.passages[k].start, &start);
@@ -370,8 +369,8 @@ ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out,
         place += length;
     }
     reading_end(&r);
-    *pieces = n;
-    return ls_ok();
+    if (status.code == LS_OK) *pieces = n;
+    return status;
 }
 
 /* ---- what identifies data ---- */

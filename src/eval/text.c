@@ -19,14 +19,13 @@ ls_sequences ls_text_sequences_of(const ls_text_sequences *text) {
  */
 enum { MOST_TYPICAL = 8, TYPICAL_TOKENS = 1 << 18 };
 
-/* The document bounds of one sequence, as a mask term. room: S + 1 numbers for the call. */
-static ls_status read_ends(const ls_text_sequences *text, int64_t index, int32_t *room, ls_mask_term *out) {
-    ls_sample sample = {.ends = room};
-    LS_TRY(read_sample(text, index, &(ls_data_part){NULL, 0}, &sample));
-    int32_t *ends = malloc((size_t)sample.n_ends * sizeof *ends);
-    if (ends == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d documents", sample.n_ends);
-    for (int i = 0; i < sample.n_ends; i++) ends[i] = sample.ends[i];
-    *out = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = sample.n_ends};
+/* The document bounds of one sequence, as a mask term. The sample has room for ends alone. */
+static ls_status read_ends(const ls_text_sequences *text, int64_t index, ls_sample *sample, ls_mask_term *out) {
+    LS_TRY(read_sample(text, index, &(ls_data_part){NULL, 0}, sample));
+    int32_t *ends = malloc((size_t)sample->n_ends * sizeof *ends);
+    if (ends == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d documents", sample->n_ends);
+    for (int i = 0; i < sample->n_ends; i++) ends[i] = sample->ends[i];
+    *out = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = sample->n_ends};
     return ls_ok();
 }
 
@@ -37,12 +36,12 @@ ls_status ls_typical_read(const ls_data *data, int64_t S, ls_typical *out) {
     const int64_t n = ls_min(ls_min(MOST_TYPICAL, ls_max(1, TYPICAL_TOKENS / S)), windows);
     const ls_text_sequences text = {data, n};
     ls_typical made = {.terms = calloc((size_t)n, sizeof *made.terms), .n = (int)n};
-    int32_t *room = malloc(((size_t)S + 1) * sizeof *room);
+    ls_sample sample = {.ends = malloc(((size_t)S + 1) * sizeof *sample.ends)};
     ls_status status = ls_ok();
-    if (made.terms == NULL || room == NULL)
+    if (made.terms == NULL || sample.ends == NULL)
         status = ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)S);
-    for (int64_t i = 0; i < n && status.code == LS_OK; i++) status = read_ends(&text, i, room, &made.terms[i]);
-    free(room);
+    for (int64_t i = 0; i < n && status.code == LS_OK; i++) status = read_ends(&text, i, &sample, &made.terms[i]);
+    free(sample.ends);
     if (status.code == LS_OK)
         *out = made;
     else

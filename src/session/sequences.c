@@ -63,6 +63,7 @@ static ls_status put_input(const ls_batch *batch, const char *name, const int32_
 }
 
 ls_status ls_batch_put(const ls_batch *batch) {
+    LS_ASSERT(batch->rank != NULL); /* it was made */
     LS_TRY(put_input(batch, "tokens", batch->tokens));
     LS_TRY(put_input(batch, "labels", batch->labels));
     LS_TRY(put_input(batch, "positions", batch->positions));
@@ -85,14 +86,14 @@ typedef struct scoring {
 } scoring;
 
 static ls_status make_room(scoring *s) {
-    const int64_t B = s->losses->shape.dim[0].size, S = s->losses->shape.dim[1].size;
+    const int64_t B = s->losses->shape.dim[0].size, S = s->losses->shape.dim[1].size, count = B * S;
     LS_TRY(ls_batch_make(s->rank, B, S, &s->batch));
     if (s->rank->rank != 0) return ls_ok();
-    s->all_losses = malloc(sizeof *s->all_losses * (size_t)(B * S));
-    s->all_labels = malloc(sizeof *s->all_labels * (size_t)(B * S));
+    s->all_losses = malloc(sizeof *s->all_losses * (size_t)count);
+    s->all_labels = malloc(sizeof *s->all_labels * (size_t)count);
     s->seen = malloc(sizeof *s->seen * (size_t)S);
     if (s->all_losses == NULL || s->all_labels == NULL || s->seen == NULL)
-        return ls_error(LS_NO_MEMORY, "no memory for the losses of %lld tokens", (long long)(B * S));
+        return ls_error(LS_NO_MEMORY, "no memory for the losses of %lld tokens", (long long)count);
     return ls_ok();
 }
 

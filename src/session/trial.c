@@ -16,6 +16,15 @@ typedef struct trial {
     double (*seconds)[RUNS]; /* [rank][run], of the caller */
 } trial;
 
+/* Writes the bounds of sequences first .. first + rows - 1, which take turns, to ends[rows, room] and n_ends[rows]. */
+static void write_documents(const ls_job *job, int64_t first, int64_t rows, int64_t room, int32_t *ends, int *n_ends) {
+    for (int64_t b = 0; b < rows; b++) {
+        const ls_mask_term *documents = &job->documents[(first + b) % job->n_documents];
+        n_ends[b] = documents->n_ends;
+        memcpy(ends + b * room, documents->ends, sizeof *ends * (size_t)documents->n_ends);
+    }
+}
+
 /* Sets the bounds of documents to the job's typical ones, different ones in each run. */
 static ls_status set_documents(const ls_job *job, const ls_rank *rank, int run) {
     const ls_image *image = rank->image;
@@ -26,14 +35,13 @@ static ls_status set_documents(const ls_job *job, const ls_rank *rank, int run) 
     for (int i = 0; i < job->n_documents; i++) room = ls_max(room, job->documents[i].n_ends);
     int32_t *ends = malloc(sizeof *ends * (size_t)(rows * room));
     int *n_ends = malloc(sizeof *n_ends * (size_t)rows);
-    ls_status status = ls_ok();
-    if (ends == NULL || n_ends == NULL) status = ls_error(LS_NO_MEMORY, "no memory for documents of a trial");
-    for (int64_t b = 0; b < rows && status.code == LS_OK; b++) {
-        const ls_mask_term *documents = &job->documents[(first + b) % job->n_documents];
-        n_ends[b] = documents->n_ends;
-        memcpy(ends + b * room, documents->ends, sizeof *ends * (size_t)documents->n_ends);
+    ls_status status;
+    if (ends != NULL && n_ends != NULL) {
+        write_documents(job, first, rows, room, ends, n_ends);
+        status = ls_executor_set_documents(rank->executor, ends, n_ends, room);
+    } else {
+        status = ls_error(LS_NO_MEMORY, "no memory for documents of a trial");
     }
-    if (status.code == LS_OK) status = ls_executor_set_documents(rank->executor, ends, n_ends, room);
     free(ends);
     free(n_ends);
     return status;

@@ -425,7 +425,7 @@ static ls_status open_listed(const char *what, const listing *l, const ls_image 
 
 ls_status ls_weight_files_open_folder(const char *folder, const ls_image *image, const ls_weight_rules *rules,
                                       ls_weight_files **out) {
-    listing l;
+    listing l = {.n_indexed = 0};
     ls_weight_files *files = NULL;
     LS_TRY(list_folder(folder, &l));
     const ls_status status = l.files.count > 0 ? open_listed(folder, &l, image, rules, &files) : ls_ok();
@@ -435,7 +435,7 @@ ls_status ls_weight_files_open_folder(const char *folder, const ls_image *image,
 }
 
 ls_status ls_weight_files_open_file(const char *path, const ls_image *image, ls_weight_files **out) {
-    listing l;
+    listing l = {.n_indexed = 0};
     LS_TRY(list_file(path, &l));
     const ls_status status = open_listed(path, &l, image, NULL, out);
     free_listing(&l);

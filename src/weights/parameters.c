@@ -277,9 +277,10 @@ static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, 
         LS_TRY(ls_executor_read(executor, &from, elements));
         for (int64_t i = 0; i < n; i++) {
             const double number = number_at(elements, image->dtype, i);
+            const long long element = first + i;
             if (!isfinite(number))
-                return ls_error(LS_INVALID, "%s not finite: element %lld of tensor %s is %g", what,
-                                (long long)(first + i), flat->name, isnan(number) ? NAN : number);
+                return ls_error(LS_INVALID, "%s not finite: element %lld of tensor %s is %g", what, element, flat->name,
+                                isnan(number) ? NAN : number);
         }
     }
     return ls_ok();
