@@ -45,6 +45,14 @@ static ls_peer_reach reach(const ls_boot *boot, int rank, int peer) {
 
 /* ---- open and close ---- */
 
+/* The transport for which messages come in; NULL: there is none. */
+static void set_transport(ls_mpi *m, ls_mpi_transport *t) {
+    pthread_mutex_lock(&m->library);
+    LS_ASSERT(t == NULL || m->transport == NULL);
+    m->transport = t;
+    pthread_mutex_unlock(&m->library);
+}
+
 static ls_status open(const ls_endpoint *end, const bool *used, void **state) {
     (void)used;
     ls_mpi *m = end->boot->state;
@@ -54,13 +62,13 @@ static ls_status open(const ls_endpoint *end, const bool *used, void **state) {
     t->end = end;
     atomic_init(&t->undone, UINT64_MAX);
     for (int r = 0; r < end->ranks; r++) t->peers[r].state.waits_for = -1;
-    pthread_mutex_lock(&m->library);
-    LS_ASSERT(m->transport == NULL);
-    m->transport = t;
-    pthread_mutex_unlock(&m->library);
-    *state = t;
-    if (ls_mpi_meet(m, m->worlds, 0, false))
-        return ls_ok(); /* from here on messages find the transport open on all ranks */
+    set_transport(m, t);
+    if (ls_mpi_meet(m, m->worlds, 0, false)) { /* from here on messages find the transport open on all ranks */
+        *state = t;
+        return ls_ok();
+    }
+    set_transport(m, NULL);
+    free(t);
     const ls_status aborted = ls_notice_aborted(&m->notice);
     return aborted.code != LS_OK ? aborted : ls_error(LS_PEER, "the job has ended");
 }
@@ -128,9 +136,7 @@ static void close_world(void *state) {
     ls_mpi *m = t->mpi;
     quiet(t); /* also the signals since the last one */
     if (is_aborted(t) || !ls_mpi_meet(m, m->worlds, 0, false)) close_aborted(m);
-    pthread_mutex_lock(&m->library);
-    m->transport = NULL;
-    pthread_mutex_unlock(&m->library);
+    set_transport(m, NULL);
     free(t);
 }
 
