@@ -246,6 +246,7 @@ int main(int argc, char **argv) {
     free(s.source);
     free(s.slot);
     if (s.sum == 1) puts("said nothing"); /* never: but the compiler cannot know */
+    fflush(stdout);
     MPI_Finalize();
     return 0;
 }
