@@ -311,20 +311,27 @@ static ls_status run_mpi(const char *self, int64_t S, bool overlap, said *out) {
 
 /* --- the ring by puts --------------------------------------------------------------------------------------------- */
 
-static ls_status put_rank(ls_attention_rank *r, void *context) {
-    said *mine = &((said *)context)[r->rank];
+static ls_status put_rank(ls_attention_rank *r, const void *input, void *result) {
+    (void)input;
+    said mine = {0, 0, 0}, all[RANKS], *out = result;
     const ls_attention_array *const in[INPUTS] = {&r->q, &r->k, &r->v, &r->grad_o};
     for (int i = 0; i < INPUTS; i++) fill_rows(in[i]->data, r->positions, r->n, in[i]->size[2] * D, i);
     for (int i = is_short(r->n * r->ranks) ? 0 : 1; i < 2; i++) {
         LS_TRY(ls_attention_barrier(r, NULL));
         const double before = ls_seconds();
         LS_TRY(ls_attention_forward(r));
-        mine->forward = ls_seconds() - before;
+        mine.forward = ls_seconds() - before;
         LS_TRY(ls_attention_backward(r));
-        mine->seconds = ls_seconds() - before;
+        mine.seconds = ls_seconds() - before;
     }
-    mine->checksum = sum_of(r->o.data, r->n * HQ * D) + sum_of(r->dq.data, r->n * HQ * D) +
-                     sum_of(r->dk.data, r->n * HKV * D) + sum_of(r->dv.data, r->n * HKV * D);
+    mine.checksum = sum_of(r->o.data, r->n * HQ * D) + sum_of(r->dq.data, r->n * HQ * D) +
+                    sum_of(r->dk.data, r->n * HKV * D) + sum_of(r->dv.data, r->n * HKV * D);
+    LS_TRY(ls_attention_gather(r, &mine, sizeof mine, all));
+    for (int i = 0; i < RANKS; i++) {
+        out->forward = fmax(out->forward, all[i].forward);
+        out->seconds = fmax(out->seconds, all[i].seconds);
+        out->checksum += all[i].checksum;
+    }
     return ls_ok();
 }
 
@@ -342,15 +349,8 @@ static ls_status run_puts(int64_t S, said *out) {
         .spread = {.ranks = RANKS, .threads = 1, .strategy = "ring", .layout = "zigzag", .transfers = "put"}};
     ls_shared_attention *attention;
     LS_TRY(ls_shared_attention_open(&options, &attention));
-    said all[RANKS] = {{0, 0, 0}};
-    const ls_status status = ls_shared_attention_run(attention, put_rank, all, sizeof all);
+    const ls_status status = ls_shared_attention_run(attention, put_rank, NULL, out, sizeof *out);
     ls_shared_attention_close(attention);
-    *out = (said){0, 0, 0};
-    for (int i = 0; i < RANKS; i++) {
-        out->forward = fmax(out->forward, all[i].forward);
-        out->seconds = fmax(out->seconds, all[i].seconds);
-        out->checksum += all[i].checksum;
-    }
     return status;
 }
 

@@ -110,19 +110,21 @@ enum { DIRECT, BY_F64, COLD, WAYS };
 typedef struct measuring {
     const ls_model *model;
     const char *path; /* of the weights */
-    reading reading[WAYS][ROUNDS];
 } measuring;
 
-static ls_status measure(ls_rank *rank, void *context) {
-    measuring *m = context;
-    LS_TRY(
-        read_once(rank, m->model, true, &m->reading[DIRECT][0])); /* the file's pages are in the cache from here on */
+typedef struct readings {
+    reading of[WAYS][ROUNDS];
+} readings;
+
+static ls_status measure(ls_rank *rank, const void *input, void *result) {
+    const measuring *m = input;
+    readings *out = result;
+    LS_TRY(read_once(rank, m->model, true, &out->of[DIRECT][0])); /* the file's pages are in the cache from here on */
     for (int i = 0; i < ROUNDS; i++)
-        for (int way = DIRECT; way <= BY_F64; way++)
-            LS_TRY(read_once(rank, m->model, way == DIRECT, &m->reading[way][i]));
+        for (int way = DIRECT; way <= BY_F64; way++) LS_TRY(read_once(rank, m->model, way == DIRECT, &out->of[way][i]));
     for (int i = 0; i < ROUNDS; i++) {
         let_go(m->path);
-        LS_TRY(read_once(rank, m->model, true, &m->reading[COLD][i]));
+        LS_TRY(read_once(rank, m->model, true, &out->of[COLD][i]));
     }
     return ls_ok();
 }
@@ -149,17 +151,18 @@ static ls_status measure_on(const ls_model *model, ls_session *session, const ch
                             ls_dtype dtype) {
     LS_PATH path = NULL;
     ls_file_map map;
-    measuring m = {.model = model, .path = path};
+    readings got;
     LS_TRY(ls_path_join(folder, "model.safetensors", &path));
+    const measuring m = {.model = model, .path = path};
     LS_TRY(write_file(ls_session_image(session), file_type, path));
     LS_TRY(ls_file_map_open(path, &map));
     const int64_t bytes = (int64_t)map.bytes;
     ls_file_map_close(&map);
-    LS_TRY(ls_session_run(session, measure, &m));
+    LS_TRY(ls_session_run(session, measure, &m, &got, sizeof got));
     const char *name = ls_st_dtype_name(file_type), *graph = ls_dtype_name(dtype);
-    print(name, graph, "direct", false, bytes, m.reading[DIRECT]);
-    print(name, graph, "by f64", false, bytes, m.reading[BY_F64]);
-    print(name, graph, "direct", true, bytes, m.reading[COLD]);
+    print(name, graph, "direct", false, bytes, got.of[DIRECT]);
+    print(name, graph, "by f64", false, bytes, got.of[BY_F64]);
+    print(name, graph, "direct", true, bytes, got.of[COLD]);
     return ls_file_remove_tree(path);
 }
 

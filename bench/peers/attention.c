@@ -30,8 +30,10 @@ static double check(void *context, int i) {
     return peers_mean(out[i]);
 }
 
-static ls_status on_rank(ls_attention_rank *r, void *context) {
-    bench *b = context;
+/* The rank is a thread, so the bench that *input points to is the caller's own. */
+static ls_status on_rank(ls_attention_rank *r, const void *input, void *result) {
+    (void)result;
+    bench *b = *(bench *const *)input;
     b->rank = r;
     const ls_attention_array *const in[] = {&r->q, &r->k, &r->v, &r->grad_o};
     for (uint32_t i = 0; i < (b->options.gradients ? 4u : 3u); i++) peers_numbers(i, in[i]);
@@ -44,18 +46,19 @@ static ls_status on_rank(ls_attention_rank *r, void *context) {
     return peers_serve(&server);
 }
 
-static ls_status small(ls_attention_rank *r, void *context) {
-    const bool gradients = *(const bool *)context;
+static ls_status small(ls_attention_rank *r, const void *input, void *result) {
+    (void)result;
+    const bool gradients = *(const bool *)input;
     LS_TRY(ls_attention_forward(r));
     return gradients ? ls_attention_backward(r) : ls_ok();
 }
 
-static ls_status run_on(const ls_attention_options *options, bench *b, ls_attention_work work, void *context) {
+static ls_status run_on(const ls_attention_options *options, bench *b, ls_attention_work work, const void *input) {
     ls_shared_attention *attention;
     LS_TRY(ls_shared_attention_open(options, &attention));
     const ls_spread_result chosen = ls_shared_attention_describe(attention);
     snprintf(b->isa, sizeof b->isa, "%s", chosen.isa);
-    const ls_status status = ls_shared_attention_run(attention, work, context, 0);
+    const ls_status status = ls_shared_attention_run(attention, work, input, NULL, 0);
     ls_shared_attention_close(attention);
     return status;
 }
@@ -71,11 +74,12 @@ static ls_status bench_attention(char **argv) {
                            .mask = &causal,
                            .gradients = strcmp(argv[7], "1") == 0,
                            .spread = {.ranks = 1, .threads = atoll(argv[6]), .isa = argv[8], .as_threads = true}}};
+    bench *const all = &b;
     ls_attention_options first = b.options;
     first.seq = 256;
     LS_TRY(run_on(&first, &b, small, &first.gradients)); /* loads what is loaded once */
     b.resident = peers_memory("VmRSS");
-    return run_on(&b.options, &b, on_rank, &b);
+    return run_on(&b.options, &b, on_rank, &all);
 }
 
 int main(int argc, char **argv) {

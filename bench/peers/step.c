@@ -54,8 +54,10 @@ static double check(void *context, int i) {
     return i == 0 ? b->first_loss : b->loss;
 }
 
-static ls_status on_rank(ls_worker *worker, void *context) {
-    bench *b = context;
+/* The rank is a thread, so the bench that *input points to is the caller's own. */
+static ls_status on_rank(ls_worker *worker, const void *input, void *result) {
+    (void)result;
+    bench *b = *(bench *const *)input;
     b->worker = worker;
     LS_TRY(ls_worker_set_random(worker, 0.02, 1));
     LS_TRY(ls_worker_set_input(worker, "positions", b->positions));
@@ -70,7 +72,7 @@ static ls_status train(bench *b, ls_graph *g, ls_tensor loss, const ls_spread *s
     LS_TRY(ls_engine_open(g, loss, &options, &engine));
     const ls_spread_result chosen = ls_engine_describe(engine);
     snprintf(b->isa, sizeof b->isa, "%s", chosen.isa);
-    const ls_status status = ls_engine_run(engine, on_rank, b, 0);
+    const ls_status status = ls_engine_run(engine, on_rank, &b, NULL, 0);
     ls_engine_close(engine);
     return status;
 }

@@ -1,7 +1,7 @@
 /*
  * Attention alone, on the caller's queries, keys and values: forward and backward with the sequence spread over several
- * ranks, compared with one rank. Each rank writes its tokens into Longspan's arrays, calls forward and backward, and
- * reads its results.
+ * ranks, compared with one rank. Each rank writes its tokens into Longspan's arrays and calls forward and backward;
+ * then the results of all ranks are put together.
  *
  *     cc attention.c $(pkg-config --cflags --libs longspan) -lm -o attention && ./attention [RANKS [STRATEGY]]
  */
@@ -12,7 +12,7 @@
 
 enum { B = 2, S = 500, HQ = 4, HKV = 2, D = 32, STEPS = 3 };
 
-/* The results of all ranks in the order of the sequence: each rank writes its tokens. */
+/* The results of all ranks, in the order of the sequence. */
 typedef struct results {
     float o[B][S][HQ][D], lse[B][HQ][S];
     float dq[B][S][HQ][D], dk[B][S][HKV][D], dv[B][S][HKV][D];
@@ -42,23 +42,9 @@ static void write_tokens(const ls_attention_rank *r, const ls_attention_array *t
                 x[(b * r->n + i) * width + j] = number(step, array, global_row(r, b, i) * width + j);
 }
 
-static void read_tokens(const ls_attention_rank *r, const ls_attention_array *from, float *all) {
-    const int64_t width = from->size[2] * from->size[3];
-    const float *x = from->data;
-    for (int64_t b = 0; b < r->batch; b++)
-        for (int64_t i = 0; i < r->n; i++)
-            for (int64_t j = 0; j < width; j++) all[global_row(r, b, i) * width + j] = x[(b * r->n + i) * width + j];
-}
-
-static void read_lse(const ls_attention_rank *r, float all[B][HQ][S]) {
-    const float *x = r->lse.data;
-    for (int64_t b = 0; b < r->batch; b++)
-        for (int64_t h = 0; h < HQ; h++)
-            for (int64_t i = 0; i < r->n; i++) all[r->first_batch + b][h][r->positions[i]] = x[(b * HQ + h) * r->n + i];
-}
-
-static ls_status work(ls_attention_rank *r, void *context) {
-    results *all = context;
+static ls_status work(ls_attention_rank *r, const void *input, void *result) {
+    (void)input;
+    results *all = result;
     for (int step = 0; step < STEPS; step++) {
         write_tokens(r, &r->q, step, 0);
         write_tokens(r, &r->k, step, 1);
@@ -67,12 +53,11 @@ static ls_status work(ls_attention_rank *r, void *context) {
         write_tokens(r, &r->grad_o, step, 3);
         LS_TRY(ls_attention_backward(r)); /* dq, dk and dv of its tokens are complete, from all ranks */
     }
-    read_tokens(r, &r->o, all->o[0][0][0]);
-    read_lse(r, all->lse);
-    read_tokens(r, &r->dq, all->dq[0][0][0]);
-    read_tokens(r, &r->dk, all->dk[0][0][0]);
-    read_tokens(r, &r->dv, all->dv[0][0][0]);
-    return ls_ok();
+    LS_TRY(ls_attention_get(r, "o", all->o));
+    LS_TRY(ls_attention_get(r, "lse", all->lse));
+    LS_TRY(ls_attention_get(r, "dq", all->dq));
+    LS_TRY(ls_attention_get(r, "dk", all->dk));
+    return ls_attention_get(r, "dv", all->dv);
 }
 
 /* --- all ranks ---------------------------------------------------------------------------------------------------- */
@@ -95,7 +80,7 @@ static ls_status run(int ranks, const char *strategy, results *out) {
     ls_shared_attention *attention;
     LS_TRY(ls_shared_attention_open(&options, &attention));
     ls_shared_attention_print(attention, LS_PRINT_CHOICE, stdout);
-    const ls_status status = ls_shared_attention_run(attention, work, out, sizeof *out);
+    const ls_status status = ls_shared_attention_run(attention, work, NULL, out, sizeof *out);
     ls_shared_attention_close(attention);
     return status;
 }

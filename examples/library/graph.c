@@ -72,25 +72,25 @@ typedef struct outcome {
     int64_t bytes;
 } outcome;
 
-static ls_status train(ls_worker *w, void *context) {
-    outcome *out = context;
+static ls_status train(ls_worker *w, const void *input, void *result) {
+    (void)input;
+    outcome *out = result;
     batch b = {.random = 1};
     LS_TRY(ls_worker_set_random(w, 0.15, 7));
     for (int n = 0; n < STEPS; n++) {
-        ls_step_result result;
+        ls_step_result step;
         draw(&b);
         LS_TRY(ls_worker_set_input(w, "tokens", b.tokens[0]));
         LS_TRY(ls_worker_set_input(w, "labels", b.labels[0]));
         LS_TRY(ls_worker_set_input(w, "positions", b.positions[0]));
         LS_TRY(ls_worker_step(w, &(ls_step){.tokens = B * (HALF - 1), .lr = 0.01 * fmin(1, (n + 1) / 20.0), .clip = 1},
-                              &result));
-        if (result.stop) return ls_error(LS_INTERRUPTED, "stopped after %d steps", n + 1);
-        if (w->rank != 0) continue;
-        if (n % 20 == 0 || n + 1 == STEPS) printf("step %3d  loss %.4f\n", n + 1, result.loss);
-        out->first = n == 0 ? result.loss : out->first;
-        out->last = result.loss;
-        out->bytes = w->bytes;
+                              &step));
+        if (step.stop) return ls_error(LS_INTERRUPTED, "stopped after %d steps", n + 1);
+        if (w->rank == 0 && (n % 20 == 0 || n + 1 == STEPS)) printf("step %3d  loss %.4f\n", n + 1, step.loss);
+        out->first = n == 0 ? step.loss : out->first;
+        out->last = step.loss;
     }
+    out->bytes = w->bytes;
     return ls_ok();
 }
 
@@ -100,7 +100,7 @@ static ls_status run(ls_graph *g, const ls_engine_options *options, outcome *out
     ls_engine *engine;
     LS_TRY(ls_engine_open(g, network(g), options, &engine));
     ls_engine_print(engine, LS_PRINT_CHOICE, stdout);
-    const ls_status status = ls_engine_run(engine, train, out, sizeof *out);
+    const ls_status status = ls_engine_run(engine, train, NULL, out, sizeof *out);
     ls_engine_close(engine);
     return status;
 }

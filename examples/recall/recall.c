@@ -30,11 +30,6 @@ typedef struct recall {
     const char *logits; /* name of the tensor */
 } recall;
 
-typedef struct rank_work {
-    const recall *r;
-    outcome *out;
-} rank_work;
-
 /* A sequence of the task can only be made whole: its numbers are drawn one after the other. */
 static ls_status read_sequence(const recall_task *task, int64_t index, const ls_data_part *part, ls_sample *out) {
     int32_t *tokens = malloc(2 * sizeof *tokens * (size_t)task->S);
@@ -145,7 +140,7 @@ static ls_status train(const recall *r, const ls_rank *rank, ls_trainer *trainer
     double loss = 0;
     while (step < r->steps && accuracy_of(&all) < r->target) {
         LS_TRY(advance(r, rank, trainer, step, &loss));
-        if (rank->rank == 0) out->loss[step] = loss;
+        out->loss[step] = loss;
         step++;
         if (step % MEASURE_EVERY != 0 && step != r->steps) continue;
         LS_TRY(measure(r, rank, trainer, MEASURE_SEQUENCES, &s));
@@ -154,8 +149,7 @@ static ls_status train(const recall *r, const ls_rank *rank, ls_trainer *trainer
         snprintf(note, sizeof note, "loss %.4f · right %.1f %%", loss, 100.0 * accuracy_of(&s));
         if (rank->rank == 0) ls_progress_show(&progress, step, note);
     }
-    if (rank->rank != 0) return ls_ok();
-    ls_progress_end(&progress);
+    if (rank->rank == 0) ls_progress_end(&progress);
     const size_t *planned = rank->image->bytes;
     *out = (outcome){.ranks = rank->ranks,
                      .steps = step,
@@ -170,19 +164,18 @@ static ls_status train(const recall *r, const ls_rank *rank, ls_trainer *trainer
 
 static size_t outcome_bytes(const recall *r) { return sizeof(outcome) + (size_t)r->steps * sizeof(double); }
 
-static ls_status work(ls_rank *rank, void *context) {
-    const rank_work *w = context;
+static ls_status work(ls_rank *rank, const void *input, void *result) {
+    const recall *r = input;
     ls_weight_source source;
-    LS_TRY(ls_model_weights(w->r->model, rank->image, w->r->task.seed, &source));
+    LS_TRY(ls_model_weights(r->model, rank->image, r->task.seed, &source));
     ls_status status = ls_weights_fill(rank->executor, &source);
     ls_weights_close(&source);
     LS_TRY(status);
     ls_trainer *trainer;
-    LS_TRY(ls_trainer_create(rank, w->r->batch, 1, w->r->task.S, &trainer));
-    status = train(w->r, rank, trainer, w->out);
+    LS_TRY(ls_trainer_create(rank, r->batch, 1, r->task.S, &trainer));
+    status = train(r, rank, trainer, result);
     ls_trainer_destroy(trainer);
-    LS_TRY(status);
-    return ls_comm_send_home(rank->comm, w->out, w->out, outcome_bytes(w->r));
+    return status;
 }
 
 static ls_status run_graph(recall *r, ls_graph *graph, outcome *out) {
@@ -197,8 +190,7 @@ static ls_status run_graph(recall *r, ls_graph *graph, outcome *out) {
     ls_session *session;
     LS_TRY(ls_session_open(&job, &r->spread, &session));
     ls_log("%s", ls_session_plan(session)->reason);
-    rank_work w = {r, out};
-    const ls_status status = ls_session_run(session, work, &w);
+    const ls_status status = ls_session_run(session, work, r, out, outcome_bytes(r));
     ls_session_close(session);
     return status;
 }

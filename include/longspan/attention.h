@@ -6,7 +6,7 @@
  * compiles a forward and a backward program for every rank, and proves that they can neither hang nor race. Then
  * ls_shared_attention_run starts the ranks, and each of them calls the user's function:
  *
- *     static ls_status work(ls_attention_rank *r, void *context) {
+ *     static ls_status work(ls_attention_rank *r, const void *input, void *result) {
  *         write_my_tokens(r->q, r->k, r->v, r->positions);        into Longspan's own memory: nothing is copied
  *         LS_TRY(ls_attention_forward(r));
  *         read_my_tokens(r->o, r->lse);
@@ -19,7 +19,7 @@
  *     const ls_mask causal = ls_mask_causal();
  *     LS_TRY(ls_shared_attention_open(&(ls_attention_options){.batch = 1, .seq = 65536, .heads = 8, .kv_heads = 2,
  *         .head_size = 128, .dtype = LS_BF16, .mask = &causal, .gradients = true, .spread = {.ranks = 4}}, &a));
- *     status = ls_shared_attention_run(a, work, NULL, 0);
+ *     status = ls_shared_attention_run(a, work, NULL, NULL, 0);
  *     ls_shared_attention_close(a);
  *
  * Axes. A rank holds `batch` sequences from first_batch on, and n tokens of each; `positions` are their positions in
@@ -95,17 +95,17 @@ ls_spread_result ls_shared_attention_describe(const ls_shared_attention *attenti
 void ls_shared_attention_print(const ls_shared_attention *attention, ls_detail detail, FILE *out);
 
 typedef struct ls_attention_rank ls_attention_rank;
-typedef ls_status (*ls_attention_work)(ls_attention_rank *rank, void *context);
+/* As ls_work of engine.h: `input` is only read, and rank 0's `result`, zero at first, comes home. */
+typedef ls_status (*ls_attention_work)(ls_attention_rank *rank, const void *input, void *result);
 
 /*
- * Starts the ranks (processes forked from the caller, or threads with spread.as_threads), calls `work` on each with the
- * context, and returns when all have ended. Runs once: LS_USAGE the second time. bytes > 0: what the ranks write to
- * these bytes of the context is the caller's when `work` has returned LS_OK or LS_INTERRUPTED on all of them. Until
- * then a rank may or may not see what others write; two ranks must not write the same bytes. bytes 0: nothing is
- * returned. What a process writes to other memory is lost when it ends.
+ * Starts the ranks (processes forked from the caller, or threads with spread.as_threads), calls `work` on each, and
+ * returns when all have ended. Runs once: LS_USAGE the second time. result[bytes] becomes rank 0's when the status is
+ * LS_OK, or LS_INTERRUPTED and rank 0's `work` returned; else it does not change. bytes 0: there is no result. What a
+ * process writes to other memory is lost when it ends.
  */
-LS_MUST_USE ls_status ls_shared_attention_run(ls_shared_attention *attention, ls_attention_work work, void *context,
-                                              size_t bytes);
+LS_MUST_USE ls_status ls_shared_attention_run(ls_shared_attention *attention, ls_attention_work work, const void *input,
+                                              void *result, size_t bytes);
 
 /* --- one rank ----------------------------------------------------------------------------------------------------- */
 
@@ -138,6 +138,16 @@ struct ls_attention_rank {
  */
 LS_MUST_USE ls_status ls_attention_forward(ls_attention_rank *rank);
 LS_MUST_USE ls_status ls_attention_backward(ls_attention_rank *rank);
+
+/*
+ * Collective. Reads a whole array by its name in ls_attention_rank ("o", "dq", ...): all sequences in the order of
+ * their tokens, [batch, seq, heads, head_size], with the sizes of all ranks together and the array's own element type.
+ * out may be NULL on ranks that need no copy.
+ */
+LS_MUST_USE ls_status ls_attention_get(ls_attention_rank *rank, const char *name, void *out);
+
+/* Collective: all[r] becomes rank r's `mine` on every rank; all has room for `bytes` of each. */
+LS_MUST_USE ls_status ls_attention_gather(ls_attention_rank *rank, const void *mine, size_t bytes, void *all);
 
 /*
  * Collective: returns when all ranks have called it. *stop, equal on all ranks: Ctrl-C was pressed (pressed again, it

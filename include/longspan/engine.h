@@ -11,19 +11,22 @@
  *
  * Then ls_engine_run starts the ranks, and each of them calls the user's function with its worker:
  *
- *     static ls_status work(ls_worker *w, void *context) {
+ *     static ls_status work(ls_worker *w, const void *input, void *result) {
+ *         double *loss = result;
+ *         ls_step_result step;
  *         LS_TRY(ls_worker_set_random(w, 0.02, 1));
  *         for (int i = 0; i < 100; i++) {
  *             LS_TRY(ls_worker_set_input(w, "tokens", tokens));     the whole [B,S], the same on every rank
  *             LS_TRY(ls_worker_set_input(w, "labels", labels));
- *             LS_TRY(ls_worker_step(w, &(ls_step){.tokens = N, .lr = 1e-3}, &result));
- *             if (w->rank == 0) printf("%g\n", result.loss);
+ *             LS_TRY(ls_worker_step(w, &(ls_step){.tokens = N, .lr = 1e-3}, &step));
+ *             if (w->rank == 0) printf("%g\n", step.loss);
  *         }
+ *         *loss = step.loss;
  *         return ls_ok();
  *     }
  *
  *     LS_TRY(ls_engine_open(graph, loss, &(ls_engine_options){.spread = {.ranks = 4}}, &engine));
- *     status = ls_engine_run(engine, work, NULL, 0);
+ *     status = ls_engine_run(engine, work, NULL, &loss, sizeof loss);
  *     ls_engine_close(engine);
  *
  * Arrays are global: every rank passes whole arrays, of which the library takes the rank's part, and reads whole
@@ -37,10 +40,9 @@
  * order, with the same arguments. A call blocks until the other ranks have reached the points that it depends on.
  *
  * Ranks are processes forked from the caller, or threads with spread.as_threads. A process sees the caller's memory as
- * it was at the fork. What it writes is lost when it ends, except for files and for the context that ls_engine_run
- * returns. Where another program launched this process as one rank of several (torchrun, srun, mpirun), the caller is
- * that rank: `work` runs in it once, and the caller of rank 0 has the context that ls_engine_run returns. All callers
- * get the same status.
+ * it was at the fork. What it writes is lost when it ends, except for files and for rank 0's result, which becomes the
+ * caller's. Where another program launched this process as one rank of several (torchrun, srun, mpirun), the caller is
+ * that rank: `work` runs in it once, and the caller of rank 0 has the result. All callers get the same status.
  *
  * Errors are statuses. A function that fails has not changed its outputs. When one rank's work returns an error, the
  * others are woken with LS_PEER and ls_engine_run returns the error that explains the rest, with the rank's number.
@@ -101,15 +103,19 @@ typedef enum ls_detail {
 void ls_engine_print(const ls_engine *engine, ls_detail detail, FILE *out);
 
 typedef struct ls_worker ls_worker;
-typedef ls_status (*ls_work)(ls_worker *worker, void *context);
+/*
+ * What each rank runs. `input` is the caller's; ranks only read it. `result` is zero at first, and each rank has its
+ * own: rank 0's comes home, whole, so pointers in it mean nothing there. What other ranks know, ls_worker_gather brings
+ * to rank 0. NULL if the caller wants no result.
+ */
+typedef ls_status (*ls_work)(ls_worker *worker, const void *input, void *result);
 
 /*
- * Starts the ranks, calls `work` on each with the context, and returns when all have ended. Runs once. bytes > 0: what
- * the ranks write to these bytes of the context is the caller's when `work` has returned LS_OK or LS_INTERRUPTED on all
- * of them. Until then a rank may or may not see what others write; two ranks must not write the same bytes. bytes 0:
- * nothing is returned. Ctrl-C asks the ranks to stop (ls_step_result.stop); a second one ends them at once.
+ * Starts the ranks, calls `work` on each, and returns when all have ended. Runs once. result[bytes] becomes rank 0's
+ * when the status is LS_OK, or LS_INTERRUPTED and rank 0's `work` returned; else it does not change. bytes 0: there is
+ * no result. Ctrl-C asks the ranks to stop (ls_step_result.stop); a second one ends them at once.
  */
-LS_MUST_USE ls_status ls_engine_run(ls_engine *engine, ls_work work, void *context, size_t bytes);
+LS_MUST_USE ls_status ls_engine_run(ls_engine *engine, ls_work work, const void *input, void *result, size_t bytes);
 
 /* --- the worker of one rank --------------------------------------------------------------------------------------- */
 
@@ -173,6 +179,9 @@ LS_MUST_USE ls_status ls_worker_evaluate(ls_worker *worker, const ls_step *step,
 LS_MUST_USE ls_status ls_worker_get_parameter(ls_worker *worker, const char *name, double *out);
 LS_MUST_USE ls_status ls_worker_get_gradient(ls_worker *worker, const char *name, double *out);
 LS_MUST_USE ls_status ls_worker_get_tensor(ls_worker *worker, const char *name, double *out);
+
+/* all[r] becomes rank r's `mine` on every rank; all has room for `bytes` of each. */
+LS_MUST_USE ls_status ls_worker_gather(ls_worker *worker, const void *mine, size_t bytes, void *all);
 
 LS_PUBLIC_END
 

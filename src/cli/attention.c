@@ -19,7 +19,6 @@ typedef struct attention_run {
     ls_array out[LS_ATTENTION_RESULTS];
     ls_mask_text mask;
     ls_attention_graph graph;
-    double *seconds; /* by rank */
 } attention_run;
 
 /* --- inputs ------------------------------------------------------------------------------------------------------- */
@@ -110,8 +109,9 @@ static ls_status make_outputs(attention_run *r) {
 
 /* --- on a rank ---------------------------------------------------------------------------------------------------- */
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    attention_run *r = context;
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    const attention_run *r = input;
+    double *seconds = result;
     for (int i = 0; i < LS_ATTENTION_INPUTS; i++) {
         if (r->path[i] != NULL)
             LS_TRY(
@@ -120,22 +120,16 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
     LS_TRY(ls_executor_run(rank->executor, rank->micro));
     for (int i = 0; i < r->graph.n_results; i++) {
-        const ls_binding *result = ls_image_find(rank->image, ls_attention_result[i]);
-        LS_TRY(ls_rank_gather_tensor_home(rank, result, r->out[i].data));
+        const ls_binding *made = ls_image_find(rank->image, ls_attention_result[i]);
+        LS_TRY(ls_rank_gather_tensor_home(rank, made, r->out[i].data));
     }
-    const double seconds = ls_executor_times(rank->executor).total;
-    return ls_comm_gather_home(rank->comm, &seconds, sizeof seconds, r->seconds, sizeof seconds);
+    *seconds = ls_executor_times(rank->executor).total;
+    return ls_comm_max_f64(rank->comm, seconds, 1);
 }
 
-static ls_status run_ranks(attention_run *r, ls_session *session, ls_spread_result *result) {
-    const int ranks = ls_session_ranks(session);
-    r->seconds = calloc((size_t)ranks, sizeof *r->seconds);
-    if (r->seconds == NULL) return ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", ranks);
-    const ls_status status = ls_session_run(session, on_rank, r);
+static ls_status run_ranks(const attention_run *r, ls_session *session, ls_spread_result *result) {
     *result = ls_session_describe(session);
-    for (int i = 0; i < ranks; i++) result->seconds = fmax(result->seconds, r->seconds[i]);
-    free(r->seconds);
-    return status;
+    return ls_session_run(session, on_rank, r, &result->seconds, sizeof result->seconds);
 }
 
 /* At home. */

@@ -97,14 +97,14 @@ static ls_status tokenize_prompt(const ls_tokenizer *tokenizer, const char *text
 typedef struct generation {
     const ls_generate_job *job;
     ls_trained trained;
-    int32_t *ids; /* [most + 1]: the prompt and, on rank 0, the generated tokens */
+    int32_t *prompt; /* [n_prompt] */
     int64_t n_prompt, most;
     int ranks;
     ls_decoder decoder;
     ls_stops stops; /* none with ignore_end */
+    /* Used by rank 0: */
     ls_sampler *sampler;
-    ls_generated_text stream;
-    ls_generate_result result; /* written by rank 0 */
+    ls_generated_text *stream;
 } generation;
 
 /* --- on a rank ---------------------------------------------------------------------------------------------------- */
@@ -117,23 +117,21 @@ typedef struct decision {
 } decision;
 
 /* On rank 0: draws a token, passes its text on, and decides what all ranks do. */
-static ls_status decide(generation *g, const ls_rank *rank, int64_t made, const float *logits, decision *out) {
+static ls_status decide(const generation *g, const ls_rank *rank, int64_t made, const float *logits, decision *out) {
     const int32_t id = ls_sampler_draw(g->sampler, logits, (uint64_t)made);
     *out = (decision){.id = id};
     if (ls_comm_stop_requested(rank->comm)) out->what = STOPPED;
     if (ls_stops_have(&g->stops, id)) out->what = AT_END;
-    g->result.at_end = out->what == AT_END;
     if (out->what != CONTINUE) return ls_ok();
-    g->ids[g->n_prompt + made] = id;
-    g->result.tokens = made + 1;
     if (g->job->token != NULL) g->job->token(g->job->context, id);
-    const ls_status status = ls_generated_put(&g->stream, id);
+    const ls_status status = ls_generated_put(g->stream, id);
     if (status.code != LS_OK) out->what = FAILED;
     return status;
 }
 
 /* Decides on rank 0, and sends the decision to all ranks. */
-static ls_status share_decision(generation *g, const ls_rank *rank, int64_t made, const float *logits, decision *out) {
+static ls_status share_decision(const generation *g, const ls_rank *rank, int64_t made, const float *logits,
+                                decision *out) {
     ls_status status = ls_ok();
     decision made_by_0 = {.what = CONTINUE};
     if (rank->rank == 0) status = decide(g, rank, made, logits, &made_by_0);
@@ -145,57 +143,45 @@ static ls_status share_decision(generation *g, const ls_rank *rank, int64_t made
     return ls_ok();
 }
 
-static ls_status make_tokens(generation *g, const ls_rank *rank, float *logits) {
-    decision next = {.id = g->ids[g->n_prompt - 1]};
+static ls_status make_tokens(const generation *g, const ls_rank *rank, float *logits, ls_generate_result *out) {
+    decision next = {.id = g->prompt[g->n_prompt - 1]};
     for (int64_t made = 0; made < g->job->tokens; made++) {
         LS_TRY(ls_decoder_next(&g->decoder, rank, next.id, g->n_prompt - 1 + made, logits));
         LS_TRY(share_decision(g, rank, made, logits, &next));
         if (next.what == STOPPED) return ls_error(LS_INTERRUPTED, "stopped after %lld tokens", (long long)made);
-        if (next.what == AT_END) break;
+        out->at_end = next.what == AT_END;
+        if (out->at_end) break;
+        out->tokens = made + 1;
     }
     return ls_ok();
 }
 
-/* The bytes of a rank's cache and of its resident memory. */
-typedef struct rank_memory {
-    int64_t cache, resident;
-} rank_memory;
-
-static void keep_largest(void *into, const void *from, size_t bytes) {
-    (void)bytes;
-    rank_memory *most = into;
-    const rank_memory *one = from;
-    *most = (rank_memory){ls_max(most->cache, one->cache), ls_max(most->resident, one->resident)};
-}
-
 /* The maximum over ranks of the cache and of the resident memory. */
-static ls_status count_memory(generation *g, const ls_rank *rank) {
-    rank_memory most = {ls_decoder_cache_bytes(&g->decoder, rank->image), ls_resident_bytes(rank).arenas};
-    LS_TRY(ls_comm_reduce(rank->comm, &most, sizeof most, keep_largest));
-    if (rank->rank != 0) return ls_ok();
-    g->result.cache_bytes = most.cache;
-    g->result.resident_bytes = most.resident;
-    return ls_ok();
+static ls_status count_memory(const generation *g, const ls_rank *rank, ls_generate_result *out) {
+    out->cache_bytes = ls_decoder_cache_bytes(&g->decoder, rank->image);
+    out->resident_bytes = ls_resident_bytes(rank).arenas;
+    LS_TRY(ls_comm_max_i64(rank->comm, &out->cache_bytes, 1));
+    return ls_comm_max_i64(rank->comm, &out->resident_bytes, 1);
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    generation *g = context;
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    const generation *g = input;
+    ls_generate_result *out = result;
     LS_TRY(ls_trained_fill(&g->trained, rank, g->job->seed));
     const double began = ls_seconds();
     /* Also for a prompt of one token, before which nothing is known: a cache is made before it is read. */
-    LS_TRY(ls_decoder_prefill(&g->decoder, rank, g->ids, ls_max(g->n_prompt - 1, 0)));
+    LS_TRY(ls_decoder_prefill(&g->decoder, rank, g->prompt, ls_max(g->n_prompt - 1, 0)));
     LS_TRY(ls_comm_barrier(rank->comm));
     const double filled = ls_seconds();
     float *logits = malloc(sizeof *logits * (size_t)ls_model_describe(g->trained.model).V);
     if (logits == NULL) return ls_error(LS_NO_MEMORY, "no memory for the logits of a token");
-    const ls_status status = make_tokens(g, rank, logits);
+    const ls_status status = make_tokens(g, rank, logits, out);
     free(logits);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
-    LS_TRY(count_memory(g, rank));
-    if (rank->rank != 0) return status;
-    g->result.prefill_seconds = filled - began;
-    g->result.decode_seconds = ls_seconds() - filled;
-    LS_TRY(ls_generated_end(&g->stream));
+    LS_TRY(count_memory(g, rank, out));
+    out->prefill_seconds = filled - began;
+    out->decode_seconds = ls_seconds() - filled;
+    if (rank->rank == 0) LS_TRY(ls_generated_end(g->stream));
     return status;
 }
 
@@ -218,17 +204,12 @@ static ls_status check_job(const ls_generate_job *job, int *ranks) {
 static ls_status read_prompt(generation *g) {
     ls_token_list list;
     LS_TRY(tokenize_prompt(g->trained.tokenizer, g->job->prompt, g->job->prompt_file, &list));
+    g->prompt = list.id;
     g->n_prompt = (int64_t)list.count;
     /* The last generated token is not fed back, so it needs no position. */
     g->most = ls_max(g->n_prompt + g->job->tokens - 1, g->ranks);
-    ls_status status = ls_ok();
-    g->ids = g->most < INT32_MAX ? calloc((size_t)g->most + 1, sizeof *g->ids) : NULL;
-    if (g->ids == NULL)
-        status = ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)g->most);
-    else
-        memcpy(g->ids, list.id, sizeof *g->ids * list.count);
-    free(list.id);
-    return status;
+    if (g->most < INT32_MAX) return ls_ok();
+    return ls_error(LS_UNSUPPORTED, "%lld tokens; expected fewer than %d", (long long)g->most, INT32_MAX);
 }
 
 /* A generation beyond the model's positions is logged if they are rotary, and an error if they are learned. */
@@ -257,18 +238,21 @@ static ls_status open_decoder(generation *g) {
     return ls_sampler_create(&how, ls_tokenizer_vocabulary(g->trained.tokenizer), &g->sampler);
 }
 
-static ls_status generate(generation *g) {
+static ls_status generate(generation *g, ls_generate_result *result) {
     LS_TRY(check_job(g->job, &g->ranks));
     LS_TRY(ls_trained_open_changed(g->job->model, g->job->checkpoint, &g->job->rope, &g->trained));
     if (!g->job->ignore_end) LS_TRY(ls_stops_read(&g->trained, &g->stops));
     LS_TRY(read_prompt(g));
     LS_TRY(open_decoder(g));
-    g->stream = (ls_generated_text){.tokenizer = g->trained.tokenizer, .out = g->job->text, .context = g->job->context};
-    LS_TRY(ls_generated_begin(&g->stream, g->ids, (size_t)g->n_prompt));
-    const ls_status status = ls_session_run(g->decoder.session, on_rank, g);
-    g->result.prompt_tokens = g->n_prompt;
-    g->result.spread = ls_session_describe(g->decoder.session);
-    g->result.spread.seconds = g->result.prefill_seconds + g->result.decode_seconds;
+    g->stream->tokenizer = g->trained.tokenizer;
+    LS_TRY(ls_generated_begin(g->stream, g->prompt, (size_t)g->n_prompt));
+    ls_generate_result made = {.tokens = 0};
+    const ls_status status = ls_session_run(g->decoder.session, on_rank, g, &made, sizeof made);
+    if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
+    made.prompt_tokens = g->n_prompt;
+    made.spread = ls_session_describe(g->decoder.session);
+    made.spread.seconds = made.prefill_seconds + made.decode_seconds;
+    *result = made;
     return status;
 }
 
@@ -276,14 +260,14 @@ ls_status ls_run_generate(const ls_generate_job *job, ls_generate_result *result
     LS_NEED(job, "job");
     LS_NEED(result, "result");
     LS_NEED(job->text, "job->text");
-    generation g = {.job = job};
-    const ls_status status = generate(&g);
+    ls_generated_text stream = {.out = job->text, .context = job->context};
+    generation g = {.job = job, .stream = &stream};
+    const ls_status status = generate(&g, result);
     ls_decoder_close(&g.decoder);
     ls_sampler_destroy(g.sampler);
-    ls_generated_free(&g.stream);
+    ls_generated_free(&stream);
     ls_trained_close(&g.trained);
-    free(g.ids);
-    if (status.code == LS_OK || status.code == LS_INTERRUPTED) *result = g.result;
+    free(g.prompt);
     return status;
 }
 

@@ -23,8 +23,6 @@ typedef struct grad_run {
     ls_array logits;  /* without data if they are not written */
     char *partial;    /* path of the file until it is complete */
     ls_st_plan *plan; /* one entry per parameter, in the image's order */
-    double *seconds;  /* by rank */
-    double *loss;     /* sum over ranks */
 } grad_run;
 
 /* --- before the ranks --------------------------------------------------------------------------------------------- */
@@ -160,17 +158,24 @@ static ls_status write_gradients(const grad_run *r, const ls_rank *rank) {
     return status;
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    const grad_run *r = context;
+/* What comes home beside the files. */
+typedef struct outcome {
+    double loss;    /* summed over the tokens */
+    double seconds; /* of the slowest rank */
+} outcome;
+
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    const grad_run *r = input;
+    outcome *out = result;
     LS_TRY(fill_weights(r, rank));
     LS_TRY(set_inputs(r, rank));
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
     LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.tokens = r->valid}, &(ls_micro_batches){.count = 1}));
-    const double seconds = ls_executor_times(rank->executor).total;
+    out->seconds = ls_executor_times(rank->executor).total;
+    LS_TRY(ls_comm_max_f64(rank->comm, &out->seconds, 1));
     ls_step_sums sums;
     LS_TRY(ls_rank_read_step(rank, &sums));
-    LS_TRY(ls_comm_gather_home(rank->comm, &seconds, sizeof seconds, r->seconds, sizeof seconds));
-    LS_TRY(ls_comm_send_home(rank->comm, r->loss, &sums.loss, sizeof sums.loss));
+    out->loss = sums.loss;
     if (r->logits.data != NULL)
         LS_TRY(ls_rank_gather_tensor_home(rank, ls_image_find(rank->image, "logits"), r->logits.data));
     return write_gradients(r, rank);
@@ -178,19 +183,14 @@ static ls_status on_rank(ls_rank *rank, void *context) {
 
 /* --- the run ------------------------------------------------------------------------------------------------------ */
 
-static ls_status run_ranks(grad_run *r, ls_session *session, ls_grad_result *result) {
-    const int ranks = ls_session_ranks(session);
-    double loss = 0;
-    r->loss = &loss;
-    r->seconds = calloc((size_t)ranks, sizeof *r->seconds);
-    if (r->seconds == NULL) return ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", ranks);
-    const ls_status status = ls_session_run(session, on_rank, r);
+static ls_status run_ranks(const grad_run *r, ls_session *session, ls_grad_result *result) {
+    outcome found = {0, 0};
+    LS_TRY(ls_session_run(session, on_rank, r, &found, sizeof found));
     result->tokens = r->valid;
-    result->loss = r->valid > 0 ? loss / (double)r->valid : 0;
+    result->loss = r->valid > 0 ? found.loss / (double)r->valid : 0;
     result->spread = ls_session_describe(session);
-    for (int i = 0; i < ranks; i++) result->spread.seconds = fmax(result->spread.seconds, r->seconds[i]);
-    free(r->seconds);
-    return status;
+    result->spread.seconds = found.seconds;
+    return ls_ok();
 }
 
 static ls_status write_logits(const grad_run *r) {

@@ -208,6 +208,12 @@ LS_MUST_USE ls_status ls_comm_broadcast(ls_comm *comm, void *value, size_t bytes
  */
 typedef void (*ls_comm_merge)(void *into, const void *from, size_t bytes);
 LS_MUST_USE ls_status ls_comm_reduce(ls_comm *comm, void *value, size_t bytes, ls_comm_merge merge);
+/*
+ * Each of values[n] becomes its maximum over the ranks; n <= LS_COMM_VALUE / 8. A NaN counts only where all ranks have
+ * one.
+ */
+LS_MUST_USE ls_status ls_comm_max_i64(ls_comm *comm, int64_t *values, int n);
+LS_MUST_USE ls_status ls_comm_max_f64(ls_comm *comm, double *values, int n);
 LS_MUST_USE ls_status ls_comm_exchange(ls_comm *comm, const void *mine, size_t bytes, void *all);
 LS_MUST_USE ls_status ls_comm_agree(ls_comm *comm, ls_status mine);
 
@@ -230,9 +236,10 @@ LS_MUST_USE ls_status ls_comm_gather(ls_comm *comm, const ls_comm_pieces *pieces
 /*
  * Results for the caller of ls_launch, whose memory `to` is: the one of the process that forked the ranks or has them
  * as threads, and rank 0's own where another program started the ranks. Not collective; blocks while the launcher is
- * slow to read. Ranks other than 0 send nothing. LS_PEER when the world was aborted meanwhile. send       rank 0's
- * bytes [from, from + bytes) send_rows  rank 0's bytes at `from`, without gaps, to the pieces of a range with one
- * stride gather     collective: [mine, mine + bytes) of rank r, which may differ in size, to (char *)all + r * stride
+ * slow to read. Ranks other than 0 send nothing. LS_PEER when the world was aborted meanwhile.
+ *   send       rank 0's bytes [from, from + bytes)
+ *   send_rows  rank 0's bytes at `from`, without gaps, to the pieces of a range with one stride
+ *   gather     collective: [mine, mine + bytes) of rank r, which may differ in size, to (char *)all + r * stride
  */
 LS_MUST_USE ls_status ls_comm_send_home(ls_comm *comm, void *to, const void *from, size_t bytes);
 LS_MUST_USE ls_status ls_comm_send_rows_home(ls_comm *comm, void *to, const ls_range *rows, const void *from);

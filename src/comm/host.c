@@ -22,6 +22,7 @@
 #include "comm/comm_impl.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -160,10 +161,6 @@ typedef struct block {
     char piece[];
 } block;
 
-static void keep_most(void *into, const void *from, size_t bytes) {
-    if (*(const uint64_t *)from > *(uint64_t *)into) memcpy(into, from, bytes);
-}
-
 static void keep_failure(ls_status *first, ls_status status) {
     if (first->code == LS_OK) *first = status;
 }
@@ -191,8 +188,9 @@ ls_status ls_comm_gather(ls_comm *comm, const ls_comm_pieces *pieces, bool every
     const size_t ranks = (size_t)comm->end.ranks;
     const size_t align = sizeof(uint64_t);
     ls_status failure = ls_ok();
-    uint64_t most = pieces->bytes;
-    LS_TRY(ls_comm_reduce(comm, &most, sizeof most, keep_most));
+    int64_t longest = (int64_t)pieces->bytes;
+    LS_TRY(ls_comm_max_i64(comm, &longest, 1));
+    const size_t most = (size_t)longest;
     const size_t fits = ls_host_inbox_bytes((int)ranks) / ranks / align * align - sizeof(block);
     const size_t room = ls_min(fits, ls_round_up(most, align));
     for (size_t at = 0; at < most; at += room) LS_TRY(gather_slice(comm, pieces, everywhere, at, room, &failure));
@@ -241,6 +239,26 @@ static ls_status reduce(ls_comm *comm, const char *name, void *value, size_t byt
 ls_status ls_comm_reduce(ls_comm *comm, void *value, size_t bytes, ls_comm_merge merge) {
     LS_ASSERT(bytes > 0 && bytes <= LS_COMM_VALUE);
     return reduce(comm, "reduce", value, bytes, merge);
+}
+
+static void keep_greater_i64(void *into, const void *from, size_t bytes) {
+    int64_t *kept = into;
+    const int64_t *other = from;
+    for (size_t i = 0; i < bytes / sizeof *kept; i++) kept[i] = ls_max(kept[i], other[i]);
+}
+
+static void keep_greater_f64(void *into, const void *from, size_t bytes) {
+    double *kept = into;
+    const double *other = from;
+    for (size_t i = 0; i < bytes / sizeof *kept; i++) kept[i] = fmax(kept[i], other[i]);
+}
+
+ls_status ls_comm_max_i64(ls_comm *comm, int64_t *values, int n) {
+    return ls_comm_reduce(comm, values, sizeof *values * (size_t)n, keep_greater_i64);
+}
+
+ls_status ls_comm_max_f64(ls_comm *comm, double *values, int n) {
+    return ls_comm_reduce(comm, values, sizeof *values * (size_t)n, keep_greater_f64);
 }
 
 /* What the first of some ranks says; rank INT_MAX: none of them says anything. */

@@ -25,7 +25,6 @@ typedef struct evaluation {
     ls_tensor losses;
     ls_job job;
     ls_session *session;
-    outcome *outcome; /* of the caller; rank 0 sends it home */
 } evaluation;
 
 static ls_status open_program(evaluation *e) {
@@ -44,36 +43,41 @@ static ls_status open_program(evaluation *e) {
     return ls_session_open(&e->job, &o->spread, &e->session);
 }
 
+typedef struct adding {
+    ls_loss_sums *sums;
+    int64_t seq;
+} adding;
+
 static void add_losses(void *context, int64_t index, const ls_sample *sample, const float *losses) {
     (void)index;
-    const evaluation *e = context;
-    ls_loss_sums_add(&e->outcome->sums, e->options->seq, sample, losses);
+    const adding *a = context;
+    ls_loss_sums_add(a->sums, a->seq, sample, losses);
 }
 
-static ls_status score_text(evaluation *e, const ls_rank *rank) {
+static ls_status score_text(const evaluation *e, const ls_rank *rank, outcome *out) {
+    adding to = {&out->sums, e->options->seq};
     const ls_text_sequences text = {e->data, e->n};
     const ls_sequences from = ls_text_sequences_of(&text);
     ls_progress progress = ls_progress_start("evaluating", e->n);
     const bool shown = rank->rank == 0 && progress.terminal;
     const double began = ls_seconds();
-    const ls_status status = ls_score(rank, rank->evaluate, &from, e->n, add_losses, e, shown ? &progress : NULL);
+    const ls_status status = ls_score(rank, rank->evaluate, &from, e->n, add_losses, &to, shown ? &progress : NULL);
     if (shown) ls_progress_end(&progress);
     LS_TRY(status);
     ls_status finite = ls_ok();
     if (rank->rank == 0) {
-        e->outcome->seconds = ls_seconds() - began;
-        const ls_loss_table table = ls_loss_sums_table(&e->outcome->sums, INFINITY);
+        out->seconds = ls_seconds() - began;
+        const ls_loss_table table = ls_loss_sums_table(&out->sums, INFINITY);
         if (table.all.tokens > 0 && !isfinite(table.all.loss))
             finite = ls_weights_not_finite(rank->executor, "the loss is");
     }
-    LS_TRY(ls_comm_agree(rank->comm, finite));
-    return ls_comm_send_home(rank->comm, e->outcome, e->outcome, sizeof *e->outcome);
+    return ls_comm_agree(rank->comm, finite);
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    evaluation *e = context;
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    const evaluation *e = input;
     LS_TRY(ls_trained_fill(e->trained, rank, e->options->seed));
-    return score_text(e, rank);
+    return score_text(e, rank, result);
 }
 
 static ls_status write_files(const evaluation *e, const ls_eval_result *result) {
@@ -93,28 +97,26 @@ static ls_status write_files(const evaluation *e, const ls_eval_result *result) 
 }
 
 /* At home: the result, and the files. */
-static ls_status report(const evaluation *e, ls_eval_result *result) {
-    ls_eval_result made = {.table = ls_loss_sums_table(&e->outcome->sums, LS_LOSS_BIN_ERROR),
+static ls_status report(const evaluation *e, const outcome *found, ls_eval_result *result) {
+    ls_eval_result made = {.table = ls_loss_sums_table(&found->sums, LS_LOSS_BIN_ERROR),
                            .text_sequences = ls_data_summarise(e->data)->windows,
                            .spread = ls_session_describe(e->session)};
     if (made.table.all.tokens == 0)
         return ls_error(LS_INVALID, "%lld sequences have no label to predict: all their tokens are masked",
                         (long long)e->n);
     made.perplexity = exp(made.table.all.loss);
-    made.spread.seconds = e->outcome->seconds;
+    made.spread.seconds = found->seconds;
     LS_TRY(write_files(e, &made));
     *result = made;
     return ls_ok();
 }
 
-static ls_status evaluate(evaluation *e, ls_eval_result *result) {
+static ls_status evaluate(evaluation *e, outcome *found, ls_eval_result *result) {
     const bool writes = ls_is_home() && e->options->out != NULL;
     LS_TRY(ls_home_agree(writes ? ls_file_make_folders(e->options->out) : ls_ok()));
     LS_TRY(open_program(e));
-    e->outcome = calloc(1, sizeof *e->outcome);
-    if (e->outcome == NULL) return ls_error(LS_NO_MEMORY, "no memory for the losses of an evaluation");
-    LS_TRY(ls_session_run(e->session, on_rank, e));
-    return ls_home_agree(ls_is_home() ? report(e, result) : ls_ok());
+    LS_TRY(ls_session_run(e->session, on_rank, e, found, sizeof *found));
+    return ls_home_agree(ls_is_home() ? report(e, found, result) : ls_ok());
 }
 
 ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *trained, const ls_data *data,
@@ -122,8 +124,10 @@ ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *tra
     const int64_t windows = ls_data_summarise(data)->windows;
     evaluation e = {.options = options, .trained = trained, .data = data, .n = windows};
     if (options->sequences > 0) e.n = ls_min(options->sequences, windows);
-    const ls_status status = evaluate(&e, result);
-    free(e.outcome);
+    outcome *found = calloc(1, sizeof *found);
+    ls_status status = ls_error(LS_NO_MEMORY, "no memory for the losses of an evaluation");
+    if (found != NULL) status = evaluate(&e, found, result);
+    free(found);
     ls_session_close(e.session);
     ls_graph_destroy(e.graph);
     ls_typical_free(&e.typical);

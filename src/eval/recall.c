@@ -151,9 +151,14 @@ typedef struct asking {
     const ls_decoder *decoder; /* of the current length */
     ls_haystack haystack;
     int length; /* index of the current length */
+    const double *depths;
     ls_progress *progress;
-    ls_recall_result *result; /* of the caller; rank 0 writes it, and sends it home */
 } asking;
+
+/* The answers of one length, by depth. */
+typedef struct answers {
+    ls_recall_cell cell[LS_RECALL_DEPTHS];
+} answers;
 
 double ls_recall_surprise(const float *logits, int64_t V, int32_t id, bool *likeliest) {
     double most = -INFINITY, sum = 0;
@@ -165,58 +170,62 @@ double ls_recall_surprise(const float *logits, int64_t V, int32_t id, bool *like
     return most + log(sum) - (double)logits[id];
 }
 
-/* Scores the answer of one text. All ranks compute the same; rank 0 writes it to the result. */
-static ls_status ask(const asking *a, const ls_rank *rank, int32_t *ids, float *logits, int64_t depth, int64_t sample) {
-    ls_recall_cell *cell = &a->result->cell[a->length][depth];
+/* What the texts of one length are made and scored in. */
+typedef struct room {
+    int32_t *ids;
+    float *logits;
+} room;
+
+/* Scores the answer of one text. All ranks compute the same. */
+static ls_status ask(const asking *a, const ls_rank *rank, const room *at, double depth, int64_t sample,
+                     ls_recall_cell *cell) {
     const int64_t n = a->haystack.length, V = ls_model_describe(a->trained->model).V;
     ls_needle needle;
-    LS_TRY(ls_needle_make(&a->haystack, a->result->depth[depth], sample, ids, &needle));
+    LS_TRY(ls_needle_make(&a->haystack, depth, sample, at->ids, &needle));
     const int64_t asked = n - needle.n_answer;
-    LS_TRY(ls_decoder_prefill(a->decoder, rank, ids, asked - 1));
+    LS_TRY(ls_decoder_prefill(a->decoder, rank, at->ids, asked - 1));
     double loss = 0;
     bool right = true;
     for (int64_t i = asked; i < n; i++) {
         bool likeliest;
-        LS_TRY(ls_decoder_next(a->decoder, rank, ids[i - 1], i - 1, logits));
-        loss += ls_recall_surprise(logits, V, ids[i], &likeliest);
+        LS_TRY(ls_decoder_next(a->decoder, rank, at->ids[i - 1], i - 1, at->logits));
+        loss += ls_recall_surprise(at->logits, V, at->ids[i], &likeliest);
         right &= likeliest;
     }
-    if (rank->rank != 0) return ls_ok();
     cell->loss += loss / (double)needle.n_answer / (double)a->options->samples;
     cell->right += right;
     cell->samples++;
     return ls_ok();
 }
 
-static ls_status ask_all(const asking *a, const ls_rank *rank, int32_t *ids, float *logits) {
+static ls_status ask_all(const asking *a, const ls_rank *rank, const room *at, answers *out) {
     const int64_t texts = a->options->depths * a->options->samples;
     for (int64_t t = 0; t < texts; t++) {
         ls_status stop = ls_ok();
         if (ls_comm_stop_requested(rank->comm)) stop = ls_error(LS_INTERRUPTED, "stopped");
         LS_TRY(ls_comm_agree(rank->comm, stop));
-        LS_TRY(ask(a, rank, ids, logits, t / a->options->samples, t % a->options->samples));
+        const int64_t depth = t / a->options->samples;
+        LS_TRY(ask(a, rank, at, a->depths[depth], t % a->options->samples, &out->cell[depth]));
         if (rank->rank == 0 && a->progress->terminal) ls_progress_show(a->progress, a->length * texts + t + 1, "");
     }
     return ls_ok();
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    const asking *a = context;
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    const asking *a = input;
     LS_TRY(ls_trained_fill(a->trained, rank, a->options->seed));
-    int32_t *ids = malloc(sizeof *ids * (size_t)a->haystack.length);
-    float *logits = malloc(sizeof *logits * (size_t)ls_model_describe(a->trained->model).V);
+    const room at = {malloc(sizeof *at.ids * (size_t)a->haystack.length),
+                     malloc(sizeof *at.logits * (size_t)ls_model_describe(a->trained->model).V)};
     ls_status status = ls_error(LS_NO_MEMORY, "no memory for a text of %lld tokens", (long long)a->haystack.length);
-    if (ids != NULL && logits != NULL) status = ask_all(a, rank, ids, logits);
-    free(logits);
-    free(ids);
-    LS_TRY(status);
-    return ls_comm_send_home(rank->comm, a->result, a->result, sizeof *a->result);
+    if (at.ids != NULL && at.logits != NULL) status = ask_all(a, rank, &at, result);
+    free(at.logits);
+    free(at.ids);
+    return status;
 }
 
 /* Scores all texts of one length. */
-static ls_status ask_length(asking *a, ls_decoder *decoder, ls_data **data) {
+static ls_status ask_length(asking *a, int64_t length, ls_decoder *decoder, ls_data **data, answers *out) {
     const ls_recall_options *o = a->options;
-    const int64_t length = a->result->length[a->length];
     a->haystack =
         (ls_haystack){.tokenizer = a->trained->tokenizer, .length = length, .samples = o->samples, .seed = o->seed};
     if (o->n_data > 0) {
@@ -231,10 +240,10 @@ static ls_status ask_length(asking *a, ls_decoder *decoder, ls_data **data) {
     }
     LS_TRY(ls_decoder_open(a->trained->model, length, length, o->dtype, &o->spread, decoder));
     a->decoder = decoder;
-    return ls_session_run(decoder->session, on_rank, a);
+    return ls_session_run(decoder->session, on_rank, a, out, sizeof *out);
 }
 
-static ls_status ask_lengths(asking *a) {
+static ls_status ask_lengths(asking *a, ls_recall_result *out) {
     const ls_recall_options *o = a->options;
     ls_progress progress = ls_progress_start("recall", o->n_lengths * o->depths * o->samples);
     a->progress = &progress;
@@ -242,7 +251,9 @@ static ls_status ask_lengths(asking *a) {
     for (a->length = 0; a->length < o->n_lengths && status.code == LS_OK; a->length++) {
         ls_decoder decoder = {.most = 0};
         ls_data *data = NULL;
-        status = ask_length(a, &decoder, &data);
+        answers found = {{{0, 0, 0}}};
+        status = ask_length(a, out->length[a->length], &decoder, &data, &found);
+        memcpy(out->cell[a->length], found.cell, sizeof found.cell);
         ls_decoder_close(&decoder);
         ls_data_close(data);
     }
@@ -299,8 +310,8 @@ static ls_status recall(ls_recall_options *o, ls_trained *trained, ls_recall_res
     LS_TRY(ls_home_agree(writes ? ls_file_make_folders(o->out) : ls_ok()));
     begin_result(o, out);
     const double began = ls_seconds();
-    asking a = {.options = o, .trained = trained, .result = out};
-    LS_TRY(ask_lengths(&a));
+    asking a = {.options = o, .trained = trained, .depths = out->depth};
+    LS_TRY(ask_lengths(&a, out));
     out->seconds = ls_seconds() - began;
     return ls_home_agree(writes ? ls_recall_write(out, o->out) : ls_ok());
 }

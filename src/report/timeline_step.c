@@ -67,7 +67,7 @@ typedef struct running {
     const ls_timeline_step *step;
     const prediction *predicted;
     size_t capacity; /* most spans of a rank */
-    /* Of the caller: */
+    /* Of the caller; ranks send them there: */
     ls_span_time *spans; /* [ranks][capacity] */
     uint64_t *n;         /* [ranks] spans that were recorded */
 } running;
@@ -128,8 +128,9 @@ static ls_status send_spans(const running *r, const ls_rank *rank) {
     return status;
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    const running *r = context;
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    (void)result;
+    const running *r = input;
     LS_TRY(fill_weights(r->step, rank));
     LS_TRY(set_inputs(r->step, rank));
     LS_TRY(set_step_numbers(r->step, rank));
@@ -202,7 +203,7 @@ static ls_status run_session(running *r, ls_session *session, measurement *out) 
     r->n = calloc((size_t)ranks, sizeof *r->n);
     r->spans = calloc((size_t)ranks * r->capacity, sizeof *r->spans); /* most of it is never touched */
     ls_status status = ls_error(LS_NO_MEMORY, "no memory for the spans of %d ranks", ranks);
-    if (r->n != NULL && r->spans != NULL) status = ls_session_run(session, on_rank, r);
+    if (r->n != NULL && r->spans != NULL) status = ls_session_run(session, on_rank, r, NULL, 0);
     if (status.code == LS_OK && ls_is_home()) status = copy_median_run(r, session, out);
     free(r->spans);
     free(r->n);

@@ -5,6 +5,7 @@
 #include "session/session.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,8 +88,8 @@ struct ls_shared_attention {
     ls_session *session;
     int backward; /* that program; -1: there is none */
     bool ran;
-    ls_attention_work work; /* set while ls_shared_attention_run is active, as is context */
-    ls_context context;
+    ls_attention_work work; /* set while ls_shared_attention_run is active, as is input */
+    const void *input;
 };
 
 struct ls_attention_state {
@@ -194,8 +195,8 @@ static ls_attention_rank rank_of(const ls_rank *rank) {
     return r;
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    const ls_shared_attention *a = context;
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    const ls_shared_attention *a = input;
     ls_attention_state state = {.attention = a, .rank = rank};
     ls_attention_rank r = rank_of(rank);
     if (r.q.data == NULL)
@@ -205,22 +206,21 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     if (positions == NULL) return ls_error(LS_NO_MEMORY, "no memory for the positions of %lld tokens", (long long)r.n);
     ls_layout_positions(&rank->image->layout, ls_mesh_sequence_index(&rank->image->mesh, rank->rank), positions);
     r.positions = positions;
-    const ls_status status = a->work(&r, a->context.data);
+    const ls_status status = a->work(&r, a->input, result);
     free(positions);
-    return ls_context_return(&a->context, rank->comm, status);
+    return status;
 }
 
-ls_status ls_shared_attention_run(ls_shared_attention *a, ls_attention_work work, void *context, size_t bytes) {
+ls_status ls_shared_attention_run(ls_shared_attention *a, ls_attention_work work, const void *input, void *result,
+                                  size_t bytes) {
     LS_NEED(a, "attention");
     LS_NEED(work, "work");
-    if (bytes > 0) LS_NEED(context, "context");
+    if (bytes > 0) LS_NEED(result, "result");
     if (a->ran) return ls_error(LS_USAGE, "this attention has run; open another");
-    LS_TRY(ls_context_open(context, bytes, a->options.spread.as_threads, &a->context));
     a->ran = true;
     a->work = work;
-    const ls_status status = ls_session_run(a->session, on_rank, a);
-    ls_context_close(&a->context);
-    return status;
+    a->input = input;
+    return ls_session_run(a->session, on_rank, a, result, bytes);
 }
 
 /* LS_INVALID unless r is the rank that ls_shared_attention_run passes to `work`. */
@@ -244,17 +244,42 @@ ls_status ls_attention_backward(ls_attention_rank *r) {
     return ls_executor_run(r->state->rank->executor, r->state->attention->backward);
 }
 
-static void any(void *into, const void *from, size_t bytes) {
-    (void)bytes;
-    *(bool *)into |= *(const bool *)from;
+/* The array of that name, if this attention has it. */
+static ls_status find_array(const ls_attention_rank *r, const char *name, const ls_binding **out) {
+    const ls_image *image = r->state->rank->image;
+    char known[128] = "";
+    for (int i = 0; i < LS_ATTENTION_INPUTS + LS_ATTENTION_RESULTS; i++) {
+        const bool input = i < LS_ATTENTION_INPUTS;
+        const char *one = input ? ls_attention_input[i] : ls_attention_result[i - LS_ATTENTION_INPUTS];
+        const size_t used = strlen(known);
+        *out = ls_image_find(image, one);
+        if (*out != NULL && strcmp(one, name) == 0) return ls_ok();
+        if (*out != NULL) snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "", one);
+    }
+    return ls_error(LS_USAGE, "this attention has no array \"%s\"; expected one of %s", name, known);
+}
+
+ls_status ls_attention_get(ls_attention_rank *r, const char *name, void *out) {
+    const ls_binding *binding;
+    LS_TRY(check_rank(r));
+    LS_NEED(name, "name");
+    LS_TRY(find_array(r, name, &binding));
+    return ls_rank_gather_tensor(r->state->rank, binding, true, out);
+}
+
+ls_status ls_attention_gather(ls_attention_rank *r, const void *mine, size_t bytes, void *all) {
+    LS_TRY(check_rank(r));
+    LS_NEED(mine, "mine");
+    LS_NEED(all, "all");
+    return ls_comm_exchange(r->state->rank->comm, mine, bytes, all);
 }
 
 ls_status ls_attention_barrier(ls_attention_rank *r, bool *stop) {
     LS_TRY(check_rank(r));
     const ls_rank *rank = r->state->rank;
     if (stop == NULL) return ls_comm_barrier(rank->comm);
-    bool asked = ls_comm_stop_requested(rank->comm);
-    LS_TRY(ls_comm_reduce(rank->comm, &asked, sizeof asked, any));
-    *stop = asked;
+    int64_t asked = ls_comm_stop_requested(rank->comm);
+    LS_TRY(ls_comm_max_i64(rank->comm, &asked, 1));
+    *stop = asked != 0;
     return ls_ok();
 }

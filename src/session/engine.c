@@ -166,8 +166,8 @@ const ls_session *ls_engine_session(const ls_engine *e) { return e->session; }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    const ls_engine *e = context;
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    const ls_engine *e = input;
     const ls_image *image = rank->image;
     ls_worker_state state = {.engine = e, .rank = rank};
     ls_worker worker = {.rank = rank->rank,
@@ -177,21 +177,19 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     state.input_set = calloc((size_t)image->n_bindings + 1, sizeof *state.input_set);
     state.parameter_set = calloc((size_t)image->n_flats + 1, sizeof *state.parameter_set);
     ls_status status = ls_error(LS_NO_MEMORY, "no memory for the worker of rank %d", rank->rank);
-    if (state.input_set != NULL && state.parameter_set != NULL) status = e->work(&worker, e->context.data);
+    if (state.input_set != NULL && state.parameter_set != NULL) status = e->work(&worker, e->input, result);
     free(state.input_set);
     free(state.parameter_set);
-    return ls_context_return(&e->context, rank->comm, status);
+    return status;
 }
 
-ls_status ls_engine_run(ls_engine *e, ls_work work, void *context, size_t bytes) {
+ls_status ls_engine_run(ls_engine *e, ls_work work, const void *input, void *result, size_t bytes) {
     LS_NEED(e, "engine");
     LS_NEED(work, "work");
-    if (bytes > 0) LS_NEED(context, "context");
+    if (bytes > 0) LS_NEED(result, "result");
     if (e->ran) return ls_error(LS_USAGE, "this engine has run; open another");
-    LS_TRY(ls_context_open(context, bytes, e->options.spread.as_threads, &e->context));
     e->ran = true;
     e->work = work;
-    const ls_status status = ls_session_run(e->session, on_rank, e);
-    ls_context_close(&e->context);
-    return status;
+    e->input = input;
+    return ls_session_run(e->session, on_rank, e, result, bytes);
 }

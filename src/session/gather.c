@@ -135,9 +135,9 @@ static ls_status write_home(void *context, const ls_range *rows, const void *dat
     return ls_comm_send_rows_home(whole->comm, whole->data, rows, data);
 }
 
-ls_status ls_rank_gather_tensor(const ls_rank *rank, const ls_binding *binding, void *whole) {
+ls_status ls_rank_gather_tensor(const ls_rank *rank, const ls_binding *binding, bool everywhere, void *whole) {
     whole_array to = {rank->comm, whole};
-    return ls_rank_gather(rank, binding, false, write_here, &to);
+    return ls_rank_gather(rank, binding, everywhere, whole != NULL ? write_here : NULL, &to);
 }
 
 ls_status ls_rank_gather_tensor_home(const ls_rank *rank, const ls_binding *binding, void *whole) {

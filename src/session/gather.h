@@ -16,10 +16,12 @@ LS_MUST_USE ls_status ls_rank_gather(const ls_rank *rank, const ls_binding *bind
                                      ls_rows_write write, void *context);
 
 /*
- * The whole array, in the order of its dimensions: `whole` is rank 0's memory, or, with _home, that of the caller of
- * ls_session_run. Collective. Not for partial sums.
+ * The whole array, in the order of its dimensions and in its own type. `whole` is this rank's memory, on rank 0 or,
+ * with `everywhere`, on every rank (NULL: this one needs none); with _home it is that of the caller of ls_session_run.
+ * Collective. Not for partial sums.
  */
-LS_MUST_USE ls_status ls_rank_gather_tensor(const ls_rank *rank, const ls_binding *binding, void *whole);
+LS_MUST_USE ls_status ls_rank_gather_tensor(const ls_rank *rank, const ls_binding *binding, bool everywhere,
+                                            void *whole);
 LS_MUST_USE ls_status ls_rank_gather_tensor_home(const ls_rank *rank, const ls_binding *binding, void *whole);
 
 #endif

@@ -125,8 +125,8 @@ static ls_status score_all(scoring *s, ls_scored on_scored, void *context, ls_pr
         LS_TRY(read_batch(s, first));
         LS_TRY(ls_batch_put(&s->batch));
         LS_TRY(ls_executor_run(s->rank->executor, s->program));
-        LS_TRY(ls_rank_gather_tensor(s->rank, s->losses, s->all_losses));
-        LS_TRY(ls_rank_gather_tensor(s->rank, s->labels, s->all_labels));
+        LS_TRY(ls_rank_gather_tensor(s->rank, s->losses, false, s->all_losses));
+        LS_TRY(ls_rank_gather_tensor(s->rank, s->labels, false, s->all_labels));
         if (s->rank->rank != 0) continue;
         const int64_t end = ls_min(first + B, s->n);
         LS_TRY(report_scores(s, first, end, on_scored, context));

@@ -26,8 +26,11 @@ struct ls_session {
     double prove_seconds; /* to compile and prove all classes */
     double wait_timeout;
     bool as_threads;
-    ls_rank_work work; /* set while ls_session_run is active, as is context */
-    void *context;
+    ls_rank_work work; /* set while ls_session_run is active, as is what follows */
+    const void *input;
+    void *result; /* [result_bytes] rank 0's, kept here because the caller's memory is written on success only */
+    size_t result_bytes;
+    bool came; /* rank 0 returned, and its result is here */
 };
 
 /* --- requests ----------------------------------------------------------------------------------------------------- */
@@ -223,14 +226,37 @@ static ls_status compare_images(const ls_image *image, ls_comm *comm) {
     return ls_comm_agree(comm, status);
 }
 
-static void keep_longest(void *into, const void *from, size_t bytes) {
-    (void)bytes;
-    if (*(const double *)from > *(double *)into) *(double *)into = *(const double *)from;
+/* NULL if there is no result. */
+static ls_status new_result(size_t bytes, void **out) {
+    *out = bytes > 0 ? calloc(1, bytes) : NULL;
+    if (*out == NULL && bytes > 0) return ls_error(LS_NO_MEMORY, "no memory for a result of %zu bytes", bytes);
+    return ls_ok();
 }
 
-static ls_status work_on_image(const ls_session *s, const ls_image *image, ls_comm *comm, double compile_seconds) {
+static bool ended_well(ls_status status) { return status.code == LS_OK || status.code == LS_INTERRUPTED; }
+
+/* Rank 0 writes s->result, or the copy of it that a forked process has; it is sent to where the session is. */
+static ls_status work_for_home(ls_session *s, ls_rank *rank) {
+    static const bool came = true;
+    const ls_status status = s->work(rank, s->input, s->result);
+    if (!ended_well(status)) return status;
+    LS_TRY(ls_comm_send_home(rank->comm, s->result, s->result, s->result_bytes));
+    LS_TRY(ls_comm_send_home(rank->comm, &s->came, &came, sizeof came));
+    return status;
+}
+
+static ls_status call_work(ls_session *s, ls_rank *rank) {
+    if (rank->rank == 0) return work_for_home(s, rank);
+    void *result;
+    LS_TRY(new_result(s->result_bytes, &result));
+    const ls_status status = s->work(rank, s->input, result);
+    free(result);
+    return status;
+}
+
+static ls_status work_on_image(ls_session *s, const ls_image *image, ls_comm *comm, double compile_seconds) {
     LS_TRY(compare_images(image, comm));
-    LS_TRY(ls_comm_reduce(comm, &compile_seconds, sizeof compile_seconds, keep_longest));
+    LS_TRY(ls_comm_max_f64(comm, &compile_seconds, 1));
     const double compared = ls_seconds();
     ls_rank rank = {.rank = ls_comm_rank(comm),
                     .ranks = ls_comm_size(comm),
@@ -242,14 +268,14 @@ static ls_status work_on_image(const ls_session *s, const ls_image *image, ls_co
                     .compile_seconds = compile_seconds};
     LS_TRY(ls_executor_create(image, comm, &rank.executor));
     rank.prepare_seconds = ls_seconds() - compared;
-    const ls_status status = s->work(&rank, s->context);
+    const ls_status status = call_work(s, &rank);
     ls_executor_destroy(rank.executor);
     return status;
 }
 
 /* A rank compiles its class again, so that neither it nor the session holds the images of all. */
 static ls_status rank_main(ls_comm *comm, void *context) {
-    const ls_session *s = context;
+    ls_session *s = context;
     ls_target target = s->plan.target;
     target.rank = ls_class_first(&s->classes, ls_class_of(&s->classes, ls_comm_rank(comm)));
     if (target.rank == 0) return work_on_image(s, s->image, comm, 0);
@@ -261,10 +287,17 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     return status;
 }
 
-ls_status ls_session_run(ls_session *s, ls_rank_work work, void *context) {
+ls_status ls_session_run(ls_session *s, ls_rank_work work, const void *input, void *result, size_t bytes) {
     s->work = work;
-    s->context = context;
-    return ls_launch(s->world, ls_session_ranks(s), s->as_threads, rank_main, s);
+    s->input = input;
+    s->result_bytes = bytes;
+    s->came = false;
+    LS_TRY(new_result(bytes, &s->result));
+    const ls_status status = ls_launch(s->world, ls_session_ranks(s), s->as_threads, rank_main, s);
+    if (s->came && bytes > 0 && ended_well(status)) memcpy(result, s->result, bytes);
+    free(s->result);
+    s->result = NULL;
+    return status;
 }
 
 ls_status ls_session_renew(ls_session *s) {

@@ -4,7 +4,8 @@
  *
  *     ls_session *session;
  *     LS_TRY(ls_session_open(&job, &spread, &session));      plan, images, proof, world
- *     status = ls_session_run(session, work, &context);      forks; each rank compares, makes its executor, works
+ *     status = ls_session_run(session, work, &input, &result, sizeof result);
+ *                                                            forks; each rank compares, makes its executor, works
  *     ls_session_close(session);
  *
  * The graph and everything else that the job points to are borrowed until the session is closed.
@@ -21,7 +22,6 @@
 #include "plan/plan.h"
 #include "run/run.h"
 #include "session/attention.h"
-#include "session/context.h"
 #include "session/gather.h"
 #include "session/home.h"
 #include "session/resident.h"
@@ -83,10 +83,14 @@ const ls_session *ls_shared_attention_session(const ls_shared_attention *attenti
 ls_spread_result ls_session_describe(const ls_session *session);
 
 /*
- * Starts the ranks and returns when all have ended (see ls_launch for signals and failures). LS_INVALID names the ranks
- * whose programs differ. A session runs once, and once more after each ls_session_renew.
+ * Starts the ranks, calls `work` on each with the input, and returns when all have ended (see ls_launch for signals and
+ * failures). result[bytes] becomes rank 0's when the status is LS_OK, or LS_INTERRUPTED and rank 0 returned; else it
+ * does not change. Where another program started the ranks, it changes at home only (home.h), and all processes get the
+ * same status. LS_INVALID names the ranks whose programs differ. A session runs once, and once more after each
+ * ls_session_renew.
  */
-LS_MUST_USE ls_status ls_session_run(ls_session *session, ls_rank_work work, void *context);
+LS_MUST_USE ls_status ls_session_run(ls_session *session, ls_rank_work work, const void *input, void *result,
+                                     size_t bytes);
 /* After a run: maps new memory for the ranks, so that the same programs can run again. */
 LS_MUST_USE ls_status ls_session_renew(ls_session *session);
 /* Whether a signal (Ctrl-C) asked the ranks to stop, whatever status they returned. */

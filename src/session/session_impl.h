@@ -12,8 +12,8 @@ struct ls_engine {
     ls_job job;
     ls_session *session;
     bool ran;
-    ls_work work; /* set while ls_engine_run is active, as is context */
-    ls_context context;
+    ls_work work; /* set while ls_engine_run is active, as is input */
+    const void *input;
 };
 
 struct ls_worker_state {

@@ -17,10 +17,11 @@ typedef struct ls_rank {
 } ls_rank;
 
 /*
- * Returns the rank's status. What the caller of ls_session_run is to have, rank 0 sends home (ls_comm_send_home,
- * ls_rank_gather_tensor_home): other memory that a rank writes is the caller's only if ranks are threads.
+ * What ls_session_run calls on each rank. `input` is the caller's, and the ranks only read it. `result` is zero at
+ * first, and each rank has its own: what rank 0 leaves there comes home, the others' is for nobody. Arrays that are too
+ * large for a copy on rank 0 go to the caller's memory in pieces: ls_rank_gather_tensor_home, ls_comm_gather_home.
  */
-typedef ls_status (*ls_rank_work)(ls_rank *rank, void *context);
+typedef ls_status (*ls_rank_work)(ls_rank *rank, const void *input, void *result);
 
 /*
  * Writes or reads a bound number of type G. Where the image binds no such name, put does nothing and *out is NaN.

@@ -1,7 +1,6 @@
 /* Runs the best candidates of a plan and chooses the fastest by measured time (--measure). */
 #include "session/session.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,11 +9,10 @@ enum { MOST_CANDIDATES = 6, RUNS = 3 };
 /* A candidate whose predicted time exceeds the best prediction by more than this factor is not run. */
 static const double most_times_best = 1.5;
 
-/* One candidate's runs. */
-typedef struct trial {
-    const ls_job *job;
-    double (*seconds)[RUNS]; /* [rank][run], of the caller */
-} trial;
+/* Of the slowest rank. */
+typedef struct times {
+    double seconds[RUNS];
+} times;
 
 /* Writes the bounds of sequences first .. first + rows - 1, which take turns, to ends[rows, room] and n_ends[rows]. */
 static void write_documents(const ls_job *job, int64_t first, int64_t rows, int64_t room, int32_t *ends, int *n_ends) {
@@ -47,37 +45,25 @@ static ls_status set_documents(const ls_job *job, const ls_rank *rank, int run) 
     return status;
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    const trial *t = context;
-    double seconds[RUNS];
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    const ls_job *job = input;
+    times *t = result;
     for (int i = -1; i < RUNS; i++) { /* run -1 is not measured: it touches fresh pages and loads code */
-        LS_TRY(set_documents(t->job, rank, i));
+        LS_TRY(set_documents(job, rank, i));
         LS_TRY(ls_comm_barrier(rank->comm));
         const double before = ls_executor_times(rank->executor).total;
         for (int p = 0; p < rank->image->n_programs; p++) {
             if (rank->image->programs[p].timed) LS_TRY(ls_executor_run(rank->executor, p));
         }
-        if (i >= 0) seconds[i] = ls_executor_times(rank->executor).total - before;
+        if (i >= 0) t->seconds[i] = ls_executor_times(rank->executor).total - before;
     }
-    return ls_comm_gather_home(rank->comm, seconds, sizeof seconds, t->seconds, sizeof seconds);
+    return ls_comm_max_f64(rank->comm, t->seconds, RUNS);
 }
 
-/* The median over the runs of the slowest rank. */
-static double seconds_of(const trial *t, int ranks) {
-    double slowest[RUNS] = {0};
-    for (int r = 0; r < ranks; r++) {
-        for (int i = 0; i < RUNS; i++) slowest[i] = fmax(slowest[i], t->seconds[r][i]);
-    }
-    return ls_median(slowest, RUNS);
-}
-
-static ls_status run(const ls_job *job, ls_session *session, int ranks, double *seconds) {
-    trial t = {.job = job, .seconds = calloc((size_t)ranks, sizeof *t.seconds)};
-    if (t.seconds == NULL) return ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", ranks);
-    const ls_status status = ls_session_run(session, on_rank, &t);
-    if (status.code == LS_OK) *seconds = seconds_of(&t, ranks);
-    free(t.seconds);
-    LS_TRY(status);
+static ls_status run(const ls_job *job, ls_session *session, double *seconds) {
+    times t = {{0}};
+    LS_TRY(ls_session_run(session, on_rank, job, &t, sizeof t));
+    *seconds = ls_median(t.seconds, RUNS);
     return ls_home_tell(seconds, sizeof *seconds); /* all processes choose alike */
 }
 
@@ -98,7 +84,7 @@ ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const l
     one.n_candidates = 1;
     ls_session *session;
     LS_TRY(ls_session_open_planned(job, &one, spread, &session));
-    const ls_status status = run(job, session, request->ranks, seconds);
+    const ls_status status = run(job, session, seconds);
     ls_session_close(session);
     return status;
 }

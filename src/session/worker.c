@@ -389,3 +389,12 @@ ls_status ls_worker_get_tensor(ls_worker *w, const char *name, double *out) {
     for (int64_t i = 0; i < n; i++) out[i] = 0;
     return ls_rank_gather(rank, binding, true, out != NULL ? read_rows : NULL, &array);
 }
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+ls_status ls_worker_gather(ls_worker *w, const void *mine, size_t bytes, void *all) {
+    LS_TRY(check_worker(w));
+    LS_NEED(mine, "mine");
+    LS_NEED(all, "all");
+    return ls_comm_exchange(w->state->rank->comm, mine, bytes, all);
+}

@@ -23,12 +23,12 @@ typedef struct loop {
     double charted, printed; /* when the chart was last drawn, and progress last shown (ls_seconds) */
     double step_seconds;     /* of the last step; 0 before the first */
     ls_start_up start_up;
-    double best;     /* with keep_best: best evaluation so far that has a checkpoint */
     unsigned warned; /* ls_record_warn */
     ls_lock *lock;   /* rank 0: lock of the folder; the training's own unless the folder was made anew */
     double watched;  /* when the folder was last checked (ls_seconds) */
     bool remade;     /* the folder was made anew since the last step: a checkpoint is wanted */
     ls_saves saves;
+    ls_train_outcome *outcome;
 } loop;
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
@@ -45,10 +45,6 @@ static ls_status fresh_weights(const loop *l, ls_weights_figures *figures) {
     return status;
 }
 
-static void keep_larger(void *into, const void *from, size_t bytes) {
-    if (*(const int64_t *)from > *(int64_t *)into) memcpy(into, from, bytes);
-}
-
 /* Sets the weights, and what is said of them at the start. */
 static ls_status set_weights(loop *l) {
     const double began = ls_seconds();
@@ -60,7 +56,7 @@ static ls_status set_weights(loop *l) {
     l->start_up.weights = ls_seconds() - began - figures.exchange;
     l->start_up.exchange = figures.exchange;
     l->start_up.loaded = figures.bytes;
-    return ls_comm_reduce(l->rank->comm, &l->start_up.loaded, sizeof l->start_up.loaded, keep_larger);
+    return ls_comm_max_i64(l->rank->comm, &l->start_up.loaded, 1);
 }
 
 /* --- around a step ------------------------------------------------------------------------------------------------ */
@@ -84,7 +80,7 @@ static ls_status evaluate(loop *l, int64_t step, double *loss) {
 /* Saves and marks the best evaluation so far. All ranks have the same numbers, so they decide alike. */
 static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss) {
     const ls_train_options *o = &l->t->options;
-    if (!o->keep_best || !(eval_loss < l->best)) return ls_ok(); /* false for NaN too: not evaluated */
+    if (!o->keep_best || !(eval_loss < l->outcome->best_loss)) return ls_ok(); /* false for NaN too: not evaluated */
     LS_TRY(ls_saves_try(&l->saves, step, loss));
     if (l->saves.saved != step) return ls_ok();
     const bool first = l->rank->rank == 0;
@@ -92,11 +88,8 @@ static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss)
     if (marked.code != LS_OK && marked.code != LS_IO) return marked;
     if (first) ls_record_warn(LS_OUTPUT_BEST, &l->warned, marked);
     if (marked.code != LS_OK) return ls_ok();
-    l->best = eval_loss;
-    if (first) {
-        l->t->outcome->best_step = step;
-        l->t->outcome->best_loss = eval_loss;
-    }
+    l->outcome->best_step = step;
+    l->outcome->best_loss = eval_loss;
     return ls_ok();
 }
 
@@ -125,8 +118,8 @@ static void report_step(loop *l, int64_t step, double lr, const ls_step_report *
     ls_progress_show(&l->progress, step, note);
 }
 
-static void add_to_outcome(const loop *l, int64_t step, const ls_step_report *report, double eval_loss) {
-    ls_train_outcome *o = l->t->outcome;
+static void add_to_outcome(loop *l, int64_t step, const ls_step_report *report, double eval_loss) {
+    ls_train_outcome *o = l->outcome;
     o->steps = step;
     o->tokens += report->tokens;
     o->seconds += report->seconds;
@@ -166,10 +159,8 @@ static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
     if (!report.applied && report.tokens > 0) return not_finite_error(l, step, &report);
     double eval_loss;
     LS_TRY(evaluate(l, step + 1, &eval_loss));
-    if (l->rank->rank == 0) {
-        report_step(l, step + 1, hyper.lr, &report, eval_loss);
-        add_to_outcome(l, step + 1, &report, eval_loss);
-    }
+    if (l->rank->rank == 0) report_step(l, step + 1, hyper.lr, &report, eval_loss);
+    add_to_outcome(l, step + 1, &report, eval_loss);
     LS_TRY(keep_best(l, step + 1, report.loss, eval_loss));
     LS_TRY(ls_saves_after(&l->saves, step + 1, report.loss, report.wish.save));
     l->remade = false;
@@ -181,16 +172,13 @@ static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
 
 /* --- the steps ---------------------------------------------------------------------------------------------------- */
 
-/* Fills in the rest of the outcome, draws the last chart, and sends the outcome to the caller. */
+/* Fills in the rest of the outcome, and draws the last chart. */
 static ls_status finish(loop *l) {
-    int64_t most = ls_resident_bytes(l->rank).arenas;
-    LS_TRY(ls_comm_reduce(l->rank->comm, &most, sizeof most, keep_larger));
-    if (l->rank->rank != 0) return ls_ok();
-    ls_train_outcome *o = l->t->outcome;
-    o->arenas = most;
-    o->saved = l->saves.saved;
-    ls_record_warn(LS_OUTPUT_CHART, &l->warned, ls_record_chart(l->t));
-    return ls_comm_send_home(l->rank->comm, o, o, sizeof *o);
+    l->outcome->saved = l->saves.saved;
+    l->outcome->arenas = ls_resident_bytes(l->rank).arenas;
+    LS_TRY(ls_comm_max_i64(l->rank->comm, &l->outcome->arenas, 1));
+    if (l->rank->rank == 0) ls_record_warn(LS_OUTPUT_CHART, &l->warned, ls_record_chart(l->t));
+    return ls_ok();
 }
 
 static ls_status start_trace(const loop *l) {
@@ -245,8 +233,8 @@ static int64_t sequences_evaluated(const ls_training *t) {
     return ls_ceil_div(some, B) * B;
 }
 
-ls_status ls_train_rank(ls_rank *rank, void *context) {
-    const ls_training *t = context;
+ls_status ls_train_rank(ls_rank *rank, const void *training, void *outcome) {
+    const ls_training *t = training;
     const int64_t S = t->options.seq, evaluated = sequences_evaluated(t);
     /* Evaluated sequences are spread over the text, because packers put the longest documents first. */
     const ls_text_sequences train = {t->data, 0}, eval = {t->eval_data, evaluated};
@@ -255,10 +243,11 @@ ls_status ls_train_rank(ls_rank *rank, void *context) {
               .train = ls_text_sequences_of(&train),
               .eval = ls_text_sequences_of(&eval),
               .evaluated = evaluated,
-              .best = t->best_loss,
               .charted = ls_seconds(),
               .lock = t->lock,
-              .saves = {.t = t, .rank = rank, .saved = t->resumed_from != NULL ? t->start.step : -1}};
+              .saves = {.t = t, .rank = rank, .saved = t->resumed_from != NULL ? t->start.step : -1},
+              .outcome = outcome};
+    *l.outcome = ls_train_nothing_yet(t);
     ls_status status =
         ls_trainer_create(rank, t->options.batch / t->options.accumulate, t->options.accumulate, S, &l.trainer);
     status = ls_comm_agree(rank->comm, status);

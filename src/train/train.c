@@ -212,8 +212,7 @@ static ls_status open_program(ls_training *t) {
 
 /* --- the result --------------------------------------------------------------------------------------------------- */
 
-static ls_status describe(const ls_training *t, ls_train_result *out) {
-    const ls_train_outcome *o = t->outcome;
+static ls_status describe(const ls_training *t, const ls_train_outcome *o, ls_train_result *out) {
     const ls_spread_result spread = ls_session_describe(t->session);
     *out = (ls_train_result){.steps = o->steps,
                              .eval_loss = o->eval_loss,
@@ -223,8 +222,7 @@ static ls_status describe(const ls_training *t, ls_train_result *out) {
                              .measured_bytes = o->arenas,
                              .one_rank_bytes = t->one_rank_bytes,
                              .best_step = o->best_step,
-                             .best_loss = o->best_step > 0 ? o->best_loss : NAN,
-                             .interrupted = o->interrupted};
+                             .best_loss = o->best_step > 0 ? o->best_loss : NAN};
     for (int r = 0; r < ls_session_ranks(t->session); r++)
         out->predicted_bytes = ls_max(out->predicted_bytes, mapped_bytes(t, r));
     snprintf(out->strategy, sizeof out->strategy, "%s", spread.strategy);
@@ -258,17 +256,21 @@ static ls_status export_model(const ls_training *t, ls_train_result *result) {
     return ls_ok();
 }
 
+ls_train_outcome ls_train_nothing_yet(const ls_training *t) {
+    return (ls_train_outcome){
+        .steps = t->start.step, .eval_loss = NAN, .best_step = t->best_step, .best_loss = t->best_loss};
+}
+
 /* Runs the ranks once. *result is set when they were done (LS_OK) or stopped on request (LS_INTERRUPTED). */
 static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     t->launched = ls_seconds();
-    *t->outcome = (ls_train_outcome){
-        .steps = t->start.step, .eval_loss = NAN, .best_step = t->best_step, .best_loss = t->best_loss};
-    const ls_status status = ls_session_run(t->session, ls_train_rank, t);
+    ls_train_outcome outcome = ls_train_nothing_yet(t); /* which it stays if the ranks are killed */
+    const ls_status status = ls_session_run(t->session, ls_train_rank, t, &outcome, sizeof outcome);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
-    LS_TRY(ls_home_tell(t->outcome, sizeof *t->outcome));
-    t->outcome->interrupted = status.code == LS_INTERRUPTED;
+    LS_TRY(ls_home_tell(&outcome, sizeof outcome));
     ls_train_result made;
-    LS_TRY(describe(t, &made));
+    LS_TRY(describe(t, &outcome, &made));
+    made.interrupted = status.code == LS_INTERRUPTED;
     unsigned warned = 0;
     made.first_loss = made.last_loss = NAN;
     if (ls_is_home())
@@ -329,7 +331,7 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
     const ls_train_options *o = &t->options;
     const ls_data *data = t->eval_data != NULL ? t->eval_data : t->data;
     /* At most a tenth of the sequences of the training, but two at least, for a standard error. */
-    const int64_t done = (t->outcome->steps - t->start.step) * o->batch;
+    const int64_t done = (result->steps - t->start.step) * o->batch;
     ls_eval_options options = {.pack = o->pack,
                                .seq = o->seq,
                                .batch = o->batch / o->accumulate,
@@ -432,8 +434,7 @@ ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
     *result = (ls_train_result){.checkpoint = NULL};
     LS_TRY(ls_file_check_paths(options->data, options->n_data));
     LS_TRY(ls_file_check_paths(options->groups, options->n_groups));
-    ls_train_outcome outcome = {.steps = 0};
-    ls_training t = {.options = *options, .began = ls_seconds(), .outcome = &outcome};
+    ls_training t = {.options = *options, .began = ls_seconds()};
     const ls_status status = train(&t, result);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) ls_train_result_free(result);
     ls_session_close(t.session);

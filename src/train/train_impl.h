@@ -29,7 +29,7 @@ typedef struct ls_start_up {
     int64_t huge;    /* bytes of the arenas that lie in huge pages */
 } ls_start_up;
 
-/* What rank 0 sends to the caller at the end of the steps. */
+/* The result of rank 0 at the end of the steps. */
 typedef struct ls_train_outcome {
     int64_t steps;        /* done, including those before a resume */
     int64_t tokens;       /* of this call's steps */
@@ -38,8 +38,7 @@ typedef struct ls_train_outcome {
     int64_t best_step;    /* with keep_best; 0: none */
     double best_loss;
     int64_t arenas; /* resident bytes of the arenas, of the rank with most */
-    bool interrupted;
-    int64_t saved; /* step of the last checkpoint */
+    int64_t saved;  /* step of the last checkpoint */
 } ls_train_outcome;
 
 typedef struct ls_training {
@@ -63,10 +62,9 @@ typedef struct ls_training {
     double began;     /* when the call began (ls_seconds) */
     double launched;  /* when the ranks were last started (ls_seconds) */
     ls_start_up start_up;
-    char *events;              /* path of the event file for TensorBoard; NULL: none */
-    ls_train_outcome *outcome; /* rank 0 sends it home */
-    ls_json *record;           /* run.json of the resumed run; NULL otherwise */
-    const char **groups;       /* the groups of the resumed run, which options.groups points to; NULL otherwise */
+    char *events;        /* path of the event file for TensorBoard; NULL: none */
+    ls_json *record;     /* run.json of the resumed run; NULL otherwise */
+    const char **groups; /* the groups of the resumed run, which options.groups points to; NULL otherwise */
 } ls_training;
 
 /* --- settings.c: the table of options and the learning rate ------------------------------------------------------- */
@@ -206,9 +204,14 @@ LS_MUST_USE ls_status ls_saves_try(ls_saves *saves, int64_t step, double loss);
 /* Writes the last checkpoint. Every failure is returned, with the name of the newest checkpoint that exists. */
 LS_MUST_USE ls_status ls_saves_last(ls_saves *saves, int64_t step, double loss);
 
+/* --- train.c ------------------------------------------------------------------------------------------------------ */
+
+/* The outcome before the first step of this call. */
+ls_train_outcome ls_train_nothing_yet(const ls_training *t);
+
 /* --- loop.c ------------------------------------------------------------------------------------------------------- */
 
-/* The whole training of one rank; context is the ls_training. */
-ls_status ls_train_rank(ls_rank *rank, void *context);
+/* The whole training of one rank: of an ls_training, to an ls_train_outcome. */
+ls_status ls_train_rank(ls_rank *rank, const void *training, void *outcome);
 
 #endif

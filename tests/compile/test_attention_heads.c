@@ -111,8 +111,10 @@ static void fill(const ls_attention_rank *r, const ls_attention_array *a, uint32
     }
 }
 
-static ls_status once(ls_attention_rank *r, void *context) {
-    const results *out = context;
+/* Ranks are threads: each writes its tokens into the test's arrays. */
+static ls_status once(ls_attention_rank *r, const void *input, void *result) {
+    (void)result;
+    const results *out = input;
     fill(r, &r->q, 0);
     fill(r, &r->k, 1);
     fill(r, &r->v, 2);
@@ -138,7 +140,7 @@ static void run_on(int64_t ranks, const char *isa, results *out) {
         assert_non_null(out->of[a]);
     }
     assert_int_equal(ls_shared_attention_open(&options, &attention).code, LS_OK);
-    const ls_status status = ls_shared_attention_run(attention, once, out, 0);
+    const ls_status status = ls_shared_attention_run(attention, once, out, NULL, 0);
     if (status.code != LS_OK) print_error("%s\n", status.text);
     assert_int_equal(status.code, LS_OK);
     ls_shared_attention_close(attention);

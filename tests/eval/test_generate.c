@@ -184,23 +184,28 @@ static const char prompt[] = "the sequence is cut over";
 typedef struct whole_pass {
     const ls_trained *trained;
     const char *logits;
-    int32_t ids[sizeof prompt - 1 + TOKENS];
 } whole_pass;
 
+typedef struct whole_text {
+    int32_t ids[sizeof prompt - 1 + TOKENS];
+} whole_text;
+
 /* Greedy generation without a cache: a whole pass for each token. */
-static ls_status pass_by_pass(ls_rank *rank, void *context) {
-    whole_pass *w = context;
+static ls_status pass_by_pass(ls_rank *rank, const void *input, void *result) {
+    const whole_pass *w = input;
+    whole_text *text = result;
+    for (size_t i = 0; i < sizeof prompt - 1; i++) text->ids[i] = (unsigned char)prompt[i];
     LS_TRY(ls_trained_fill(w->trained, rank, 3));
-    const int64_t S = LS_COUNT(w->ids), vocabulary = ls_model_describe(w->trained->model).V;
-    int32_t positions[LS_COUNT(w->ids)];
+    const int64_t S = LS_COUNT(text->ids), vocabulary = ls_model_describe(w->trained->model).V;
+    int32_t positions[LS_COUNT(text->ids)];
     for (int64_t i = 0; i < S; i++) positions[i] = (int32_t)i;
     LS_TRY(ls_executor_scatter(rank->executor, ls_image_find(rank->image, "positions"), positions));
     for (int64_t n = S - TOKENS; n < S; n++) {
-        LS_TRY(ls_executor_scatter(rank->executor, ls_image_find(rank->image, "tokens"), w->ids));
+        LS_TRY(ls_executor_scatter(rank->executor, ls_image_find(rank->image, "tokens"), text->ids));
         LS_TRY(ls_executor_run(rank->executor, ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_MICRO)));
         float *all = copy_of_tensor(rank->executor, w->logits), *logits = all + (n - 1) * vocabulary;
         for (int v = 0; v < vocabulary; v++)
-            if (logits[v] > logits[w->ids[n]]) w->ids[n] = v;
+            if (logits[v] > logits[text->ids[n]]) text->ids[n] = v;
         free(all);
     }
     return ls_ok();
@@ -209,20 +214,20 @@ static ls_status pass_by_pass(ls_rank *rank, void *context) {
 static void expect_text(const char *model, heard *out) {
     ls_trained trained;
     whole_pass w = {.trained = &trained};
+    whole_text text;
     assert_ok(ls_trained_open(model, NULL, &trained));
-    for (size_t i = 0; i < sizeof prompt - 1; i++) w.ids[i] = (unsigned char)prompt[i];
     ls_graph *graph = ls_graph_create(LS_F32);
     ls_language_model lm;
-    assert_ok(ls_model_build(trained.model, graph, 1, LS_COUNT(w.ids), false, &lm));
+    assert_ok(ls_model_build(trained.model, graph, 1, LS_COUNT(text.ids), false, &lm));
     w.logits = ls_graph_tensor(graph, lm.logits)->name;
     const ls_job job = {.graph = graph, .programs = ls_plain_programs(graph, 0), .fetch = &lm.logits, .n_fetch = 1};
     const ls_spread spread = {.ranks = 1, .threads = 1, .as_threads = true};
     ls_session *session;
     assert_ok(ls_session_open(&job, &spread, &session));
-    assert_ok(ls_session_run(session, pass_by_pass, &w));
+    assert_ok(ls_session_run(session, pass_by_pass, &w, &text, sizeof text));
     ls_session_close(session);
     ls_graph_destroy(graph);
-    stream_ids(trained.tokenizer, w.ids, sizeof prompt - 1, LS_COUNT(w.ids), out);
+    stream_ids(trained.tokenizer, text.ids, sizeof prompt - 1, LS_COUNT(text.ids), out);
     ls_trained_close(&trained);
 }
 

@@ -264,8 +264,8 @@ static void test_graph(void **state) {
 
 /* --- engines ------------------------------------------------------------------------------------------------------ */
 
-static ls_status misuse_worker(ls_worker *w, void *context) {
-    (void)context;
+static ls_status misuse_worker(ls_worker *w, const void *input, void *unused) {
+    (void)input, (void)unused;
     static const int32_t ids[8] = {0, 1, 2, 3, 0, 1, 2, 9};
     static const double numbers[16];
     double out[16];
@@ -296,6 +296,9 @@ static ls_status misuse_worker(ls_worker *w, void *context) {
     must_fail(ls_worker_get_gradient(NULL, "weight", out), LS_INVALID, "no worker");
     must_fail(ls_worker_get_tensor(w, NULL, out), LS_INVALID, "name is NULL");
     must_fail(ls_worker_get_tensor(NULL, "x", out), LS_INVALID, "no worker");
+    must_fail(ls_worker_gather(w, NULL, 8, out), LS_INVALID, "mine is NULL");
+    must_fail(ls_worker_gather(w, numbers, 8, NULL), LS_INVALID, "all is NULL");
+    must_fail(ls_worker_gather(&lost, numbers, 8, out), LS_INVALID, "no worker");
     return ls_ok();
 }
 
@@ -347,10 +350,10 @@ static void test_engine(void **state) {
     must_fail(ls_engine_open(c.g, other.x, NULL, &none), LS_INVALID, "no tensor of this graph");
     assert_null(none);
     assert_int_equal(ls_engine_open(c.g, loss, &(ls_engine_options){.spread = one}, &engine).code, LS_OK);
-    must_fail(ls_engine_run(NULL, misuse_worker, NULL, 0), LS_INVALID, "engine is NULL");
-    must_fail(ls_engine_run(engine, NULL, NULL, 0), LS_INVALID, "work is NULL");
-    must_fail(ls_engine_run(engine, misuse_worker, NULL, 8), LS_INVALID, "context is NULL");
-    const ls_status ran = ls_engine_run(engine, misuse_worker, NULL, 0);
+    must_fail(ls_engine_run(NULL, misuse_worker, NULL, NULL, 0), LS_INVALID, "engine is NULL");
+    must_fail(ls_engine_run(engine, NULL, NULL, NULL, 0), LS_INVALID, "work is NULL");
+    must_fail(ls_engine_run(engine, misuse_worker, NULL, NULL, 8), LS_INVALID, "result is NULL");
+    const ls_status ran = ls_engine_run(engine, misuse_worker, NULL, NULL, 0);
     if (ran.code != LS_OK) fail_msg("%s", ran.text);
     ls_engine_print(NULL, LS_PRINT_PLAN, stdout);
     ls_engine_print(engine, LS_PRINT_PLAN, NULL);
@@ -370,9 +373,9 @@ static void test_attention(void **state) {
     ls_shared_attention *attention = NULL;
     must_fail(ls_shared_attention_open(NULL, &attention), LS_INVALID, "options is NULL");
     must_fail(ls_shared_attention_open(&options, NULL), LS_INVALID, "out is NULL");
-    must_fail(ls_shared_attention_run(NULL, NULL, NULL, 0), LS_INVALID, "attention is NULL");
+    must_fail(ls_shared_attention_run(NULL, NULL, NULL, NULL, 0), LS_INVALID, "attention is NULL");
     assert_int_equal(ls_shared_attention_open(&options, &attention).code, LS_OK);
-    must_fail(ls_shared_attention_run(attention, NULL, NULL, 0), LS_INVALID, "work is NULL");
+    must_fail(ls_shared_attention_run(attention, NULL, NULL, NULL, 0), LS_INVALID, "work is NULL");
     ls_shared_attention_print(NULL, LS_PRINT_PLAN, stdout);
     ls_shared_attention_print(attention, LS_PRINT_PLAN, NULL);
     assert_int_equal(ls_shared_attention_describe(NULL).predicted_bytes, 0);
@@ -382,6 +385,8 @@ static void test_attention(void **state) {
         must_fail(ls_attention_forward(ranks[i]), LS_INVALID, "no rank");
         must_fail(ls_attention_backward(ranks[i]), LS_INVALID, "no rank");
         must_fail(ls_attention_barrier(ranks[i], NULL), LS_INVALID, "no rank");
+        must_fail(ls_attention_get(ranks[i], "o", &lost), LS_INVALID, "no rank");
+        must_fail(ls_attention_gather(ranks[i], &lost, 1, &lost), LS_INVALID, "no rank");
     }
 }
 

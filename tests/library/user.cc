@@ -8,18 +8,18 @@ namespace {
 
 enum { B = 1, S = 8, V = 5, E = 4 };
 
-ls_status work(ls_worker *worker, void *context) {
+ls_status work(ls_worker *worker, const void *, void *result) {
     const int32_t tokens[B * S] = {0, 1, 2, 3, 4, 0, 1, 2}, labels[B * S] = {1, 2, 3, 4, 0, 1, 2, 3};
     ls_step step = {};
-    ls_step_result result;
+    ls_step_result done;
     step.tokens = B * S;
     step.lr = 0.05;
     LS_TRY(ls_worker_set_random(worker, 0.5, 1));
     LS_TRY(ls_worker_set_input(worker, "tokens", tokens));
     LS_TRY(ls_worker_set_input(worker, "labels", labels));
     for (int i = 0; i < 30; i++) {
-        LS_TRY(ls_worker_step(worker, &step, &result));
-        if (worker->rank == 0) static_cast<double *>(context)[i > 0] = result.loss;
+        LS_TRY(ls_worker_step(worker, &step, &done));
+        static_cast<double *>(result)[i > 0] = done.loss;
     }
     return ls_ok();
 }
@@ -35,7 +35,7 @@ ls_status learn(double losses[2]) {
     ls_engine *engine = nullptr;
     options.spread.ranks = 2;
     ls_status status = ls_engine_open(graph, loss, &options, &engine);
-    if (status.code == LS_OK) status = ls_engine_run(engine, work, losses, 2 * sizeof *losses);
+    if (status.code == LS_OK) status = ls_engine_run(engine, work, nullptr, losses, 2 * sizeof *losses);
     ls_engine_close(engine);
     ls_graph_destroy(graph);
     return status;

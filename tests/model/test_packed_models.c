@@ -62,10 +62,10 @@ typedef struct run {
     int64_t B, length; /* of the graph */
     bool packs;        /* else one document alone */
     int document;
-    float losses[ROWS * S]; /* by token */
-    float
-        *gradients; /* flat, as images lay parameters; of the sum of losses over the number of all documents' tokens */
-    int64_t n;      /* of them */
+    float *losses; /* [ROWS * S] by token */
+    /* [n] flat, as images lay parameters; of the sum of losses over the number of all documents' tokens */
+    float *gradients;
+    int64_t n;
 } run;
 
 static int32_t id_of(int document, int i) { return (int32_t)ls_rng_below(3, (uint64_t)document, (uint64_t)i, V); }
@@ -121,8 +121,10 @@ static ls_status give_batch(const run *r, const ls_rank *rank) {
     return status;
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    run *r = context;
+/* Ranks are threads: each writes its part into the arrays of the run. */
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    (void)result;
+    const run *r = input;
     ls_weight_source source;
     LS_TRY(ls_model_weights(r->model, rank->image, 0, &source));
     const ls_status status = ls_weights_fill(rank->executor, &source);
@@ -169,7 +171,7 @@ static int run_once(run *r, const ls_spread *spread, parameter out[MOST_PARAMETE
                         .n_fetch = 1};
     memset(r->gradients, 0, sizeof *r->gradients * (size_t)r->n);
     assert_ok(ls_session_open(&job, spread, &session));
-    assert_ok(ls_session_run(session, on_rank, r));
+    assert_ok(ls_session_run(session, on_rank, r, NULL, 0));
     const int n = list_parameters(ls_session_image(session), out);
     ls_session_close(session);
     ls_graph_destroy(graph);
@@ -192,7 +194,9 @@ static double sum_of(const float *losses, int n) {
 
 static expectation expect(const ls_model *model, bool own_length, int64_t room) {
     expectation e = {.gradients = calloc((size_t)room, sizeof *e.gradients)};
-    run r = {.model = model, .B = 1, .gradients = calloc((size_t)room, sizeof *r.gradients), .n = room};
+    float losses[ROWS * S];
+    run r = {.model = model, .B = 1, .losses = losses, .n = room};
+    r.gradients = calloc((size_t)room, sizeof *r.gradients);
     for (r.document = 0; r.document < DOCUMENTS; r.document++) {
         const int length = where[r.document].length;
         r.length = own_length ? length : S;
@@ -242,7 +246,8 @@ static void check(size_t m) {
     assert_ok(ls_model_open_changed(path, &models[m].rope, &model));
     const int64_t room = ls_model_parameters(model) + (1 << 16);
     const expectation e = expect(model, models[m].own_length, room);
-    run r = {.model = model, .B = ROWS, .length = S, .packs = true, .n = room};
+    float losses[ROWS * S];
+    run r = {.model = model, .B = ROWS, .length = S, .packs = true, .losses = losses, .n = room};
     r.gradients = calloc((size_t)room, sizeof *r.gradients);
     for (size_t s = 0; s < LS_COUNT(spreads); s++) {
         parameter parameters[MOST_PARAMETERS];

@@ -106,8 +106,10 @@ static void close_run(run *r) {
     free(r->gradients);
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    const run *r = context;
+/* Ranks are threads: each writes its part into the arrays of the run. */
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    (void)result;
+    const run *r = input;
     ls_weight_source source;
     LS_TRY(ls_model_weights(r->model, rank->image, 0, &source));
     const ls_status status = ls_weights_fill(rank->executor, &source);
@@ -226,7 +228,7 @@ static void check(const folder *f, size_t mesh) {
                         .fetch = &r.lm.logits,
                         .n_fetch = 1};
     assert_ok(ls_session_open(&job, &spread, &session));
-    assert_ok(ls_session_run(session, on_rank, &r));
+    assert_ok(ls_session_run(session, on_rank, &r, NULL, 0));
     const double logits = compare_logits(f, r.B * r.S * r.V, r.logits);
     const double gradients = compare_gradients(&r, ls_session_image(session), worst);
     print_message("%-8s %-16s %lld ranks: logits %.1e, gradients %.1e\n", f->name, f->expected, (long long)spread.ranks,

@@ -59,37 +59,34 @@ static int64_t elements(const ls_shape *shape) {
 /* --- gradients of all examples ------------------------------------------------------------------------------------ */
 
 typedef struct answer {
-    const ls_graph *graph;
     double loss, norm;
     int64_t n, bytes; /* elements; mapped by rank 0 */
     double gradient[ROOM];
 } answer;
 
-static ls_status read_gradients(ls_worker *w, answer *out) {
+static ls_status read_gradients(ls_worker *w, const ls_graph *graph, answer *out) {
     ls_shape shape;
     const char *name;
     int64_t n = 0;
-    for (int p = 0; (name = ls_graph_parameter(out->graph, p, &shape)) != NULL; p++) {
+    for (int p = 0; (name = ls_graph_parameter(graph, p, &shape)) != NULL; p++) {
         if (n + elements(&shape) > ROOM) return ls_error(LS_INVALID, "ROOM is too small");
         LS_TRY(ls_worker_get_gradient(w, name, w->rank == 0 ? out->gradient + n : NULL));
         n += elements(&shape);
     }
-    if (w->rank == 0) out->n = n;
+    out->n = n;
     return ls_ok();
 }
 
-static ls_status differentiate_twice(ls_worker *w, void *context) {
-    answer *out = context;
-    ls_step_result result;
+static ls_status differentiate_twice(ls_worker *w, const void *input, void *result) {
+    answer *out = result;
+    ls_step_result step;
     LS_TRY(ls_worker_set_random(w, 0.25, 3));
     for (int i = 0; i < 2; i++) /* the second is not the sum of both */
-        LS_TRY(ls_worker_step(w, &(ls_step){.tokens = VALID, .feed = feed_example}, &result));
-    if (w->rank == 0) {
-        out->loss = result.loss;
-        out->norm = result.grad_norm;
-        out->bytes = w->bytes;
-    }
-    return read_gradients(w, out);
+        LS_TRY(ls_worker_step(w, &(ls_step){.tokens = VALID, .feed = feed_example}, &step));
+    out->loss = step.loss;
+    out->norm = step.grad_norm;
+    out->bytes = w->bytes;
+    return read_gradients(w, input, out);
 }
 
 static answer *solve(const char *what, ls_tensor (*build)(ls_graph *), int64_t micro_batches, ls_spread spread) {
@@ -98,10 +95,9 @@ static answer *solve(const char *what, ls_tensor (*build)(ls_graph *), int64_t m
     const ls_engine_options options = {
         .purpose = LS_TO_DIFFERENTIATE, .micro_batches = micro_batches, .spread = spread};
     answer *out = calloc(1, sizeof *out);
-    out->graph = g;
     ls_engine *engine;
     must(what, ls_engine_open(g, loss, &options, &engine));
-    must(what, ls_engine_run(engine, differentiate_twice, out, sizeof *out));
+    must(what, ls_engine_run(engine, differentiate_twice, g, out, sizeof *out));
     ls_engine_close(engine);
     ls_graph_destroy(g);
     return out;
@@ -185,25 +181,24 @@ typedef struct trained {
     int64_t bytes[4];
 } trained;
 
-static ls_status train(ls_worker *w, void *context) {
-    trained *out = context;
-    ls_step_result result, before, after, nothing;
+static ls_status train(ls_worker *w, const void *input, void *result) {
+    (void)input;
+    trained *out = result;
+    ls_step_result last, before, after, nothing;
     const ls_step look = {.tokens = VALID, .feed = feed_example};
     LS_TRY(ls_worker_set_random(w, 0.25, 3));
     LS_TRY(ls_worker_evaluate(w, &look, &before));
     const ls_step step = {.tokens = VALID, .lr = 1e-2, .clip = 1, .feed = feed_example};
-    LS_TRY(ls_worker_step(w, &step, &result));
-    const double first = result.loss;
+    LS_TRY(ls_worker_step(w, &step, &last));
+    out->first = last.loss;
     LS_TRY(ls_worker_step(w, &(ls_step){.lr = 1}, &nothing));
-    for (int i = 0; i < 3; i++) LS_TRY(ls_worker_step(w, &step, &result));
+    for (int i = 0; i < 3; i++) LS_TRY(ls_worker_step(w, &step, &last));
     LS_TRY(ls_worker_evaluate(w, &look, &after));
-    out->bytes[w->rank] = w->bytes;
+    LS_TRY(ls_worker_gather(w, &w->bytes, sizeof w->bytes, out->bytes));
     LS_TRY(ls_worker_get_parameter(w, "table", w->rank == 0 ? out->table : NULL));
-    if (w->rank != 0) return ls_ok();
     out->before = before.loss;
-    out->first = first;
     out->after = after.loss;
-    out->applied = result.applied;
+    out->applied = last.applied;
     out->applied_nothing = nothing.applied || !isnan(nothing.loss);
     return ls_ok();
 }
@@ -212,13 +207,13 @@ static trained train_mixer(ls_dtype dtype, ls_spread spread) {
     ls_graph *g = ls_graph_create(dtype);
     const ls_tensor loss = mixer_loss(g);
     const ls_engine_options options = {.weight_decay = 0.1, .spread = spread};
-    trained out = {.before = NAN};
+    trained out;
     ls_engine *engine;
     must("train", ls_engine_open(g, loss, &options, &engine));
-    must("train", ls_engine_run(engine, train, &out, sizeof out));
+    must("train", ls_engine_run(engine, train, NULL, &out, sizeof out));
     const ls_spread_result spread_result = ls_engine_describe(engine);
     for (int r = 0; r < 4; r++) assert_true(out.bytes[r] <= spread_result.predicted_bytes);
-    must_fail(ls_engine_run(engine, train, &out, sizeof out), LS_USAGE, "has run");
+    must_fail(ls_engine_run(engine, train, NULL, &out, sizeof out), LS_USAGE, "has run");
     ls_engine_close(engine);
     ls_graph_destroy(g);
     assert_true(out.applied && !out.applied_nothing);
@@ -239,16 +234,17 @@ static void test_training(void **state) {
 
 /* --- steps that end otherwise ------------------------------------------------------------------------------------- */
 
-static ls_status until_stopped(ls_worker *w, void *context) {
-    int *steps = context;
-    ls_step_result result = {.stop = false};
+static ls_status until_stopped(ls_worker *w, const void *input, void *result) {
+    (void)input;
+    int *steps = result;
+    ls_step_result last = {.stop = false};
     LS_TRY(ls_worker_set_random(w, 0.25, 3));
     if (w->rank == 0) kill(getppid(), SIGINT); /* as a terminal does */
-    for (int i = 0; i < 100000 && !result.stop; i++) {
-        LS_TRY(ls_worker_step(w, &(ls_step){.tokens = i % 2 ? VALID : 0, .feed = feed_example}, &result));
-        if (w->rank == 0) ++*steps;
+    for (int i = 0; i < 100000 && !last.stop; i++) {
+        LS_TRY(ls_worker_step(w, &(ls_step){.tokens = i % 2 ? VALID : 0, .feed = feed_example}, &last));
+        ++*steps;
     }
-    return ls_error(result.stop ? LS_INTERRUPTED : LS_INVALID, "after %d steps", *steps);
+    return ls_error(last.stop ? LS_INTERRUPTED : LS_INVALID, "after %d steps", *steps);
 }
 
 static void test_stop(void **state) {
@@ -258,30 +254,30 @@ static void test_stop(void **state) {
     ls_engine *engine;
     int steps = 0;
     must("stop", ls_engine_open(g, loss, &(ls_engine_options){.spread = {.ranks = 2}}, &engine));
-    must_fail(ls_engine_run(engine, until_stopped, &steps, sizeof steps), LS_INTERRUPTED, "after");
+    must_fail(ls_engine_run(engine, until_stopped, NULL, &steps, sizeof steps), LS_INTERRUPTED, "after");
     assert_in_range(steps, 1, 99999);
     ls_engine_close(engine);
     ls_graph_destroy(g);
 }
 
 /* What is not finite is never applied. */
-static ls_status step_from_infinity(ls_worker *w, void *context) {
-    (void)context;
+static ls_status step_from_infinity(ls_worker *w, const void *input, void *result) {
+    (void)input, (void)result;
     double table[IDS * 24], same[IDS * 24];
-    ls_step_result result;
+    ls_step_result last;
     const ls_step step = {.tokens = VALID, .lr = 1e-2, .feed = feed_example};
     LS_TRY(ls_worker_set_random(w, 0.25, 3));
     LS_TRY(ls_worker_get_parameter(w, "table", table));
     table[30] = INFINITY;
     LS_TRY(ls_worker_set_parameter(w, "table", table));
-    LS_TRY(ls_worker_step(w, &step, &result));
-    if (result.applied || isfinite(result.loss)) return ls_error(LS_INVALID, "applied %g", result.loss);
+    LS_TRY(ls_worker_step(w, &step, &last));
+    if (last.applied || isfinite(last.loss)) return ls_error(LS_INVALID, "applied %g", last.loss);
     LS_TRY(ls_worker_get_parameter(w, "table", same));
     if (memcmp(table, same, sizeof table) != 0) return ls_error(LS_INVALID, "the table has changed");
     table[30] = 0;
     LS_TRY(ls_worker_set_parameter(w, "table", table));
-    LS_TRY(ls_worker_step(w, &step, &result));
-    return result.applied && isfinite(result.loss) ? ls_ok() : ls_error(LS_INVALID, "not applied after it");
+    LS_TRY(ls_worker_step(w, &step, &last));
+    return last.applied && isfinite(last.loss) ? ls_ok() : ls_error(LS_INVALID, "not applied after it");
 }
 
 static void test_not_finite(void **state) {
@@ -290,7 +286,7 @@ static void test_not_finite(void **state) {
     const ls_tensor loss = mixer_loss(g);
     ls_engine *engine;
     must("open", ls_engine_open(g, loss, &(ls_engine_options){.spread = {.ranks = 3}}, &engine));
-    must("run", ls_engine_run(engine, step_from_infinity, NULL, 0));
+    must("run", ls_engine_run(engine, step_from_infinity, NULL, NULL, 0));
     ls_engine_close(engine);
     ls_graph_destroy(g);
 }
@@ -298,7 +294,6 @@ static void test_not_finite(void **state) {
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
 typedef struct reading {
-    const char *failed;
     double cut[B * S * 3], whole[3], sum[1], parameter[3];
 } reading;
 
@@ -315,8 +310,10 @@ static ls_tensor small(ls_graph *g, ls_tensor read[3]) {
     return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, ls_rmsnorm(g, x, read[1], 1e-5), table), labels));
 }
 
-static ls_status read_all(ls_worker *w, void *context) {
-    reading *out = context;
+/* The last rank reads, and another one has what it read. */
+static ls_status read_all(ls_worker *w, const void *input, void *result) {
+    (void)input;
+    reading out = {{0}, {0}, {0}, {0}}, all[8]; /* as many ranks as the largest mesh has */
     const bool mine = w->rank == w->ranks - 1;
     double table[15];
     const double vector[] = {0.5, -1, 3};
@@ -327,12 +324,15 @@ static ls_status read_all(ls_worker *w, void *context) {
     LS_TRY(ls_worker_set_parameter(w, "w", vector));
     LS_TRY(ls_worker_set_input(w, "tokens", ids));
     LS_TRY(ls_worker_set_input(w, "labels", ids));
-    ls_step_result result;
-    LS_TRY(ls_worker_evaluate(w, &(ls_step){.tokens = 1}, &result));
-    LS_TRY(ls_worker_get_tensor(w, "x", mine ? out->cut : NULL));
-    LS_TRY(ls_worker_get_tensor(w, "w twice", mine ? out->whole : NULL));
-    LS_TRY(ls_worker_get_tensor(w, "sum of x", mine ? out->sum : NULL));
-    return ls_worker_get_parameter(w, "w", mine ? out->parameter : NULL);
+    ls_step_result step;
+    LS_TRY(ls_worker_evaluate(w, &(ls_step){.tokens = 1}, &step));
+    LS_TRY(ls_worker_get_tensor(w, "x", mine ? out.cut : NULL));
+    LS_TRY(ls_worker_get_tensor(w, "w twice", mine ? out.whole : NULL));
+    LS_TRY(ls_worker_get_tensor(w, "sum of x", mine ? out.sum : NULL));
+    LS_TRY(ls_worker_get_parameter(w, "w", mine ? out.parameter : NULL));
+    LS_TRY(ls_worker_gather(w, &out, sizeof out, all));
+    *(reading *)result = all[w->ranks - 1];
+    return ls_ok();
 }
 
 static void test_reading(void **state) {
@@ -347,10 +347,10 @@ static void test_reading(void **state) {
                                            .read = read,
                                            .n_read = 3,
                                            .spread = {.mesh = meshes[m / 2], .as_threads = m % 2}};
-        reading out = {0};
+        reading out;
         ls_engine *engine;
         must(meshes[m / 2], ls_engine_open(g, loss, &options, &engine));
-        must(meshes[m / 2], ls_engine_run(engine, read_all, &out, sizeof out));
+        must(meshes[m / 2], ls_engine_run(engine, read_all, NULL, &out, sizeof out));
         double sum = 0;
         for (int i = 0; i < B * S; i++) {
             const int id = i % S == 0 ? 0 : (i - 1) % 5; /* shifted: the first sees id 0 */
@@ -369,8 +369,8 @@ static void test_reading(void **state) {
 
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
-static ls_status refused_on_a_worker(ls_worker *w, void *context) {
-    (void)context;
+static ls_status refused_on_a_worker(ls_worker *w, const void *input, void *unused) {
+    (void)input, (void)unused;
     int32_t ids[B * S] = {0};
     double number;
     ls_step_result result;
@@ -395,8 +395,8 @@ static ls_status refused_on_a_worker(ls_worker *w, void *context) {
     return w->rank == 0 ? ls_error(LS_IO, "my own mistake") : ls_ok();
 }
 
-static ls_status refused_to_evaluate(ls_worker *w, void *context) {
-    (void)context;
+static ls_status refused_to_evaluate(ls_worker *w, const void *input, void *unused) {
+    (void)input, (void)unused;
     ls_step_result result;
     must_fail(ls_worker_step(w, &(ls_step){.tokens = 1}, &result), LS_USAGE, "opened to evaluate");
     return ls_ok();
@@ -418,14 +418,14 @@ static void test_refusals(void **state) {
               "two tensors to be read are called \"x\"");
     must("train", ls_engine_open(g, loss, &train_it, &engine));
     must_fail(ls_engine_open(g, loss, &train_it, &other), LS_USAGE, "belongs to another engine");
-    must_fail(ls_engine_run(engine, refused_on_a_worker, NULL, 0), LS_IO, "my own mistake");
+    must_fail(ls_engine_run(engine, refused_on_a_worker, NULL, NULL, 0), LS_IO, "my own mistake");
     ls_engine_close(engine);
     ls_graph_destroy(g);
 
     g = ls_graph_create(LS_F64);
     const ls_engine_options evaluate = {.purpose = LS_TO_EVALUATE, .spread = {.ranks = 1, .as_threads = true}};
     must("evaluate", ls_engine_open(g, small(g, read), &evaluate, &engine));
-    must("evaluate", ls_engine_run(engine, refused_to_evaluate, NULL, 0));
+    must("evaluate", ls_engine_run(engine, refused_to_evaluate, NULL, NULL, 0));
     ls_engine_close(engine);
     ls_graph_destroy(g);
 

@@ -25,18 +25,20 @@ enum { O, LSE, DQ, DK, DV, DSINK, RESULTS };
 static const int64_t counts[RESULTS] = {WIDE, ROWS, WIDE, NARROW, NARROW, HQ};
 static const char *const names[RESULTS] = {"o", "lse", "dq", "dk", "dv", "dsink"};
 
-/* In memory that the ranks share; of every step, as f64, in the order of the sequence. */
+/* Of every step, as f64, in the order of the sequence. */
 typedef struct results {
     double all[STEPS][RESULTS][WIDE];
 } results;
 
 /* --- one rank ----------------------------------------------------------------------------------------------------- */
 
-static double get(const ls_attention_array *a, int64_t i) {
-    if (a->dtype == LS_F64) return ((const double *)a->data)[i];
-    if (a->dtype == LS_F32) return (double)((const float *)a->data)[i];
-    return (double)ls_bf16_to_f32(((const ls_bf16 *)a->data)[i]);
+static double element(const void *data, ls_dtype dtype, int64_t i) {
+    if (dtype == LS_F64) return ((const double *)data)[i];
+    if (dtype == LS_F32) return (double)((const float *)data)[i];
+    return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[i]);
 }
+
+static double get(const ls_attention_array *a, int64_t i) { return element(a->data, a->dtype, i); }
 
 static void put(const ls_attention_array *a, int64_t i, double x) {
     if (a->dtype == LS_F64)
@@ -91,39 +93,50 @@ static void spoil(const ls_attention_rank *r) {
     }
 }
 
-static void collect(const ls_attention_rank *r, int step, int from, int to, results *out) {
+/* Reads the whole arrays, in which every rank finds its own part where its positions say. */
+static ls_status collect(ls_attention_rank *r, int step, int from, int to, results *out) {
     const ls_attention_array *const arrays[RESULTS] = {&r->o, &r->lse, &r->dq, &r->dk, &r->dv, &r->dsink};
+    double whole[WIDE];
     for (int a = from; a <= to; a++) {
-        if (arrays[a]->data == NULL || (a == DSINK && r->rank != r->ranks - 1)) continue; /* the same on all */
-        for (int64_t i = 0; i < elements(arrays[a]); i++)
-            out->all[step][a][global_index(r, arrays[a], i)] = get(arrays[a], i);
-    }
-}
-
-/* Inputs are overwritten as soon as a call returns: no rank may read them after that. */
-static ls_status two_steps(ls_attention_rank *r, void *context) {
-    for (int step = 0; step < STEPS; step++) {
-        fill_inputs(r, step);
-        LS_TRY(ls_attention_forward(r));
-        spoil(r);
-        collect(r, step, O, LSE, context);
-        fill_inputs(r, step);
-        fill(r, &r->grad_o, step, 3);
-        LS_TRY(ls_attention_backward(r));
-        spoil(r);
-        collect(r, step, DQ, DSINK, context);
+        if (arrays[a]->data == NULL) continue;
+        LS_TRY(ls_attention_get(r, names[a], whole));
+        for (int64_t i = 0; i < counts[a]; i++) out->all[step][a][i] = element(whole, arrays[a]->dtype, i);
+        for (int64_t i = 0; i < elements(arrays[a]); i++) {
+            const int64_t at = global_index(r, arrays[a], i);
+            const double is = get(arrays[a], i), read = out->all[step][a][at];
+            if (memcmp(&is, &read, sizeof is) != 0)
+                return ls_error(LS_INVALID, "%s[%d] is %g; read as %g", names[a], (int)at, is, read);
+        }
     }
     return ls_ok();
 }
 
-static ls_status forward_only(ls_attention_rank *r, void *context) {
+/* Inputs are overwritten as soon as a call returns: no rank may read them after that. */
+static ls_status two_steps(ls_attention_rank *r, const void *input, void *result) {
+    (void)input;
+    for (int step = 0; step < STEPS; step++) {
+        fill_inputs(r, step);
+        LS_TRY(ls_attention_forward(r));
+        spoil(r);
+        LS_TRY(collect(r, step, O, LSE, result));
+        fill_inputs(r, step);
+        fill(r, &r->grad_o, step, 3);
+        LS_TRY(ls_attention_backward(r));
+        spoil(r);
+        LS_TRY(collect(r, step, DQ, DSINK, result));
+    }
+    return ls_ok();
+}
+
+static ls_status forward_only(ls_attention_rank *r, const void *input, void *result) {
+    (void)input;
     if (r->grad_o.data != NULL || r->dq.data != NULL || r->dk.ndim != 0)
         return ls_error(LS_INVALID, "arrays for gradients that nobody asked for");
     for (int step = 0; step < STEPS; step++) {
         fill_inputs(r, step);
         LS_TRY(ls_attention_forward(r));
         spoil(r);
-        collect(r, step, O, LSE, context);
+        LS_TRY(collect(r, step, O, LSE, result));
     }
     return ls_ok();
 }
@@ -156,8 +169,7 @@ static ls_attention_options options_for(ls_dtype dtype, int mask, ls_spread spre
 static ls_status run(const ls_attention_options *options, ls_attention_work work, results *out) {
     ls_shared_attention *attention;
     LS_TRY(ls_shared_attention_open(options, &attention));
-    memset(out, 0, sizeof *out); /* nothing of an earlier run */
-    const ls_status status = ls_shared_attention_run(attention, work, out, sizeof *out);
+    const ls_status status = ls_shared_attention_run(attention, work, NULL, out, sizeof *out);
     ls_shared_attention_close(attention);
     return status;
 }
@@ -282,20 +294,21 @@ static void restore(const ls_attention_array *a, void *copy) {
 }
 
 /* Two forward passes, then their gradients in reverse, as of two layers. */
-static ls_status in_reverse(ls_attention_rank *r, void *context) {
+static ls_status in_reverse(ls_attention_rank *r, const void *input, void *result) {
+    (void)input;
     const ls_attention_array *const kept[] = {&r->q, &r->k, &r->v, &r->sink, &r->o, &r->lse};
     void *copies[STEPS][LS_COUNT(kept)];
     for (int step = 0; step < STEPS; step++) {
         fill_inputs(r, step);
         LS_TRY(ls_attention_forward(r));
-        collect(r, step, O, LSE, context);
+        LS_TRY(collect(r, step, O, LSE, result));
         for (size_t i = 0; i < LS_COUNT(kept); i++) keep(kept[i], &copies[step][i]);
     }
     for (int step = STEPS - 1; step >= 0; step--) {
         for (size_t i = 0; i < LS_COUNT(kept); i++) restore(kept[i], copies[step][i]);
         fill(r, &r->grad_o, step, 3);
         LS_TRY(ls_attention_backward(r));
-        collect(r, step, DQ, DSINK, context);
+        LS_TRY(collect(r, step, DQ, DSINK, result));
     }
     return ls_ok();
 }
@@ -304,14 +317,14 @@ static ls_status in_reverse(ls_attention_rank *r, void *context) {
  * Were the forward pass computed again, lse would be what it was. With ln 2 more every probability is half, and so is
  * dv.
  */
-static ls_status with_other_lse(ls_attention_rank *r, void *context) {
+static ls_status with_other_lse(ls_attention_rank *r, const void *input, void *result) {
+    (void)input;
     fill_inputs(r, 0);
     LS_TRY(ls_attention_forward(r));
     fill(r, &r->grad_o, 0, 3);
     for (int64_t i = 0; i < elements(&r->lse); i++) put(&r->lse, i, get(&r->lse, i) + log(2));
     LS_TRY(ls_attention_backward(r));
-    collect(r, 0, DV, DV, context);
-    return ls_ok();
+    return collect(r, 0, DV, DV, result);
 }
 
 static void test_backward_reads(void **state) {
@@ -412,13 +425,18 @@ static void test_refused_options(void **state) {
     for (size_t i = 0; i < LS_COUNT(cases); i++) assert_refused(&cases[i].options, cases[i].code, cases[i].part);
 }
 
-static ls_status backward_first(ls_attention_rank *r, void *context) {
-    (void)context;
+static ls_status get_unknown(ls_attention_rank *r, const void *input, void *result) {
+    (void)input, (void)result;
+    return ls_attention_get(r, "do", NULL);
+}
+
+static ls_status backward_first(ls_attention_rank *r, const void *input, void *result) {
+    (void)input, (void)result;
     return ls_attention_backward(r);
 }
 
-static ls_status one_gives_up(ls_attention_rank *r, void *context) {
-    (void)context;
+static ls_status one_gives_up(ls_attention_rank *r, const void *input, void *result) {
+    (void)input, (void)result;
     if (r->rank == 1) return ls_error(LS_IO, "my own reason");
     fill_inputs(r, 0);
     LS_TRY(ls_attention_forward(r));
@@ -431,10 +449,10 @@ static void assert_fails(bool gradients, bool threads, ls_attention_work work, l
     options.gradients = gradients;
     ls_shared_attention *attention;
     assert_ok(ls_shared_attention_open(&options, &attention));
-    ls_status status = ls_shared_attention_run(attention, work, NULL, 0);
+    ls_status status = ls_shared_attention_run(attention, work, NULL, NULL, 0);
     if (status.code != code || strstr(status.text, part) == NULL)
         fail_msg("%s: %s", ls_code_name(status.code), status.text);
-    status = ls_shared_attention_run(attention, work, NULL, 0);
+    status = ls_shared_attention_run(attention, work, NULL, NULL, 0);
     assert_int_equal(status.code, LS_USAGE); /* once only */
     ls_shared_attention_close(attention);
 }
@@ -444,6 +462,7 @@ static void test_refused_calls(void **state) {
     for (int threads = 0; threads < 2; threads++) {
         assert_fails(true, threads, backward_first, LS_USAGE, "before any forward");
         assert_fails(false, threads, backward_first, LS_USAGE, "without gradients");
+        assert_fails(false, threads, get_unknown, LS_USAGE, "no array \"do\"; expected one of q, k, v, o, lse");
         assert_fails(true, threads, one_gives_up, LS_IO, "my own reason");
     }
     setenv("LONGSPAN_DEVICE", "delayed:1", 1); /* users of this interface need addresses */
@@ -452,8 +471,10 @@ static void test_refused_calls(void **state) {
     ls_shared_attention_close(NULL);
 }
 
-static ls_status count_together(ls_attention_rank *r, void *context) {
-    _Atomic int *count = context;
+/* Ranks are threads: all count in the one number that *input points to. */
+static ls_status count_together(ls_attention_rank *r, const void *input, void *result) {
+    (void)result;
+    _Atomic int *count = *(_Atomic int *const *)input;
     for (int i = 1; i <= 50; i++) {
         bool stop = true;
         (*count)++;
@@ -469,8 +490,8 @@ static void test_barrier(void **state) {
     const ls_attention_options options = options_for(LS_F32, 0, (ls_spread){.ranks = 3, .as_threads = true});
     ls_shared_attention *attention;
     assert_ok(ls_shared_attention_open(&options, &attention));
-    _Atomic int count = 0;
-    assert_ok(ls_shared_attention_run(attention, count_together, &count, 0));
+    _Atomic int count = 0, *const shared = &count;
+    assert_ok(ls_shared_attention_run(attention, count_together, &shared, NULL, 0));
     ls_shared_attention_close(attention);
     assert_int_equal(count, 150);
 }

@@ -147,9 +147,10 @@ static ls_status train(const ls_rank *rank, ls_trainer *trainer) {
     return set_counting(rank, false);
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    (void)result;
     ls_weight_source source;
-    LS_TRY(ls_model_weights(context, rank->image, 7, &source));
+    LS_TRY(ls_model_weights(input, rank->image, 7, &source));
     ls_status status = ls_weights_fill(rank->executor, &source);
     ls_weights_close(&source);
     const int dp = rank->image->mesh.size[LS_AXIS_DP];
@@ -175,7 +176,7 @@ static void check(void **state, const example *e) {
     assert_ok(ls_session_open(&job, &spread, &session));
     atomic_store(&calls, 0);
     atomic_store(&of_onednn, 0);
-    assert_ok(ls_session_run(session, on_rank, model));
+    assert_ok(ls_session_run(session, on_rank, model, NULL, 0));
     const int allocated = atomic_load(&calls);
     if (allocated != 0)
         fail_msg("%s, %lld ranks, %s: %d allocations in %d steps, the first of %zu bytes", ls_dtype_name(e->dtype),

@@ -104,7 +104,6 @@ typedef struct work {
     int64_t micro;     /* micro-batches of a step */
     bool evaluates;    /* else one step of all documents */
     bool packs, joins; /* joins: without the bounds */
-    figures *out;      /* of the caller */
 } work;
 
 static ls_status evaluate(ls_trainer *trainer, figures *out) {
@@ -118,25 +117,24 @@ static ls_status evaluate(ls_trainer *trainer, figures *out) {
     return ls_trainer_evaluate(trainer, &each, DOCUMENTS, NULL, NULL, &out->again);
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    const work *w = context;
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    const work *w = input;
+    figures *out = result;
     const int all = -1;
     const ls_sequences together = {.sample = w->joins ? joined : packed, .context = &all};
     const ls_sequences each = {.sample = alone, .context = &all};
     const ls_step_hyper hyper = {1e-3, 0, 0.9, 0.95};
     ls_weight_source source;
     ls_trainer *trainer = NULL;
-    figures mine = {.again = 0};
     LS_TRY(ls_model_weights(w->model, rank->image, 7, &source));
     ls_status status = ls_weights_fill(rank->executor, &source);
     ls_weights_close(&source);
     if (status.code == LS_OK) status = ls_trainer_create(rank, w->B, w->micro, S, &trainer);
-    if (status.code == LS_OK && w->evaluates) status = evaluate(trainer, &mine);
+    if (status.code == LS_OK && w->evaluates) status = evaluate(trainer, out);
     if (status.code == LS_OK && !w->evaluates)
-        status = ls_trainer_step(trainer, w->packs ? &together : &each, 0, &hyper, (ls_wish){LS_STOP_NOT}, &mine.step);
+        status = ls_trainer_step(trainer, w->packs ? &together : &each, 0, &hyper, (ls_wish){LS_STOP_NOT}, &out->step);
     ls_trainer_destroy(trainer);
-    LS_TRY(status);
-    return ls_comm_send_home(rank->comm, w->out, &mine, sizeof mine);
+    return status;
 }
 
 static figures run(void **state, work w, const ls_spread *spread) {
@@ -151,9 +149,8 @@ static figures run(void **state, work w, const ls_spread *spread) {
     ls_session *session;
     figures out = {.again = 0};
     w.model = model;
-    w.out = &out;
     assert_ok(ls_session_open(&job, spread, &session));
-    assert_ok(ls_session_run(session, on_rank, &w));
+    assert_ok(ls_session_run(session, on_rank, &w, &out, sizeof out));
     ls_session_close(session);
     ls_graph_destroy(graph);
     ls_model_close(model);
@@ -217,14 +214,15 @@ static ls_status half_readable(const void *context, int64_t index, const ls_data
     return packed(context, index, part, out);
 }
 
-static ls_status train_and_evaluate(ls_rank *rank, void *context) {
+static ls_status train_and_evaluate(ls_rank *rank, const void *input, void *result) {
+    (void)result;
     const int all = -1;
     const ls_sequences from = {.sample = half_readable, .context = &all};
     ls_trainer *trainer = NULL;
     ls_step_report report;
     double loss;
     LS_TRY(ls_trainer_create(rank, ROWS, 1, S, &trainer));
-    const bool evaluates = *(const bool *)context;
+    const bool evaluates = *(const bool *)input;
     const ls_step_hyper hyper = {1e-3, 0, 0.9, 0.95};
     const ls_status status = evaluates ? ls_trainer_evaluate(trainer, &from, ROWS, NULL, NULL, &loss)
                                        : ls_trainer_step(trainer, &from, 0, &hyper, (ls_wish){LS_STOP_NOT}, &report);
@@ -245,9 +243,9 @@ static void who_cannot_read_says_so(void **state) {
                             .hyper = {0.9, 0.95, 1e-8, 0.1}};
         const ls_spread spread = {.ranks = 2, .threads = 1, .mesh = "dp=2", .as_threads = sanitized_by("thread")};
         ls_session *session;
-        bool evaluation = evaluates == 1;
+        const bool evaluation = evaluates == 1;
         assert_ok(ls_session_open(&job, &spread, &session));
-        assert_error(ls_session_run(session, train_and_evaluate, &evaluation), LS_INVALID,
+        assert_error(ls_session_run(session, train_and_evaluate, &evaluation, NULL, 0), LS_INVALID,
                      "rank 1: row 1 cannot be read", "");
         ls_session_close(session);
         ls_graph_destroy(graph);

@@ -31,7 +31,7 @@ static ls_status read_counted(void *context, const ls_flat *flat, int64_t start,
 
 typedef struct work {
     const ls_model *model;
-    int64_t taken[MOST_RANKS]; /* elements, by rank */
+    int64_t *taken; /* elements, by rank; ranks are threads, and each writes its own */
     bool fails;
 } work;
 
@@ -66,8 +66,9 @@ static ls_status compare(const ls_rank *rank, ls_weight_source *source) {
     return status;
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    work *w = context;
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    (void)result;
+    const work *w = input;
     counted c = {.fails_from = w->fails ? elements_of(rank->image) - 1 : -1};
     LS_TRY(ls_model_weights(w->model, rank->image, 11, &c.source));
     const ls_weight_source source = {.read = read_counted, .context = &c};
@@ -79,7 +80,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
 }
 
 static void run(void **state, ls_dtype dtype, int ranks, bool fails) {
-    work w = {.fails = fails};
+    int64_t taken[MOST_RANKS] = {0};
+    work w = {.fails = fails, .taken = taken};
     ls_model *model;
     ls_language_model lm;
     ls_graph *graph = ls_graph_create(dtype);
@@ -91,14 +93,14 @@ static void run(void **state, ls_dtype dtype, int ranks, bool fails) {
     w.model = model;
     assert_ok(ls_session_open(&job, &spread, &session));
     const int64_t all = elements_of(ls_session_image(session));
-    const ls_status status = ls_session_run(session, on_rank, &w);
+    const ls_status status = ls_session_run(session, on_rank, &w, NULL, 0);
     if (fails)
         assert_error(status, LS_IO, "a bad block", "rank ");
     else
         assert_ok(status);
     /* A rank's share, and in bf16 also its masters; shares are cut where padding lies, too. */
     const int64_t most = ranks == 1 ? all : (all / ranks + 4096) * (dtype == LS_BF16 ? 2 : 1);
-    for (int r = 0; r < ranks; r++) assert_in_range(w.taken[r], all / ranks / 2, most);
+    for (int r = 0; r < ranks; r++) assert_in_range(taken[r], all / ranks / 2, most);
     ls_session_close(session);
     ls_graph_destroy(graph);
     ls_model_close(model);

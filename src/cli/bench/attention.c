@@ -38,7 +38,7 @@ typedef struct bench {
 
 /* --- one measurement ---------------------------------------------------------------------------------------------- */
 
-/* Seconds of one rank, in memory that the ranks share. */
+/* Seconds, of one rank or of the slowest. */
 typedef struct times {
     double forward, both;
 } times;
@@ -66,12 +66,24 @@ static bool is_short(const ls_attention_rank *r) {
     return 14.0 * (double)(q[0] * q[1] * q[2] * q[3]) * (double)(q[1] * r->ranks) < short_work;
 }
 
-static ls_status on_rank(ls_attention_rank *r, void *context) {
-    times *mine = &((times *)context)[r->rank];
+static ls_status slowest_rank(ls_attention_rank *r, const times *mine, times *out) {
+    times *all = calloc((size_t)r->ranks, sizeof *all);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", r->ranks);
+    const ls_status status = ls_attention_gather(r, mine, sizeof *mine, all);
+    for (int i = 0; i < r->ranks && status.code == LS_OK; i++)
+        *out = (times){fmax(out->forward, all[i].forward), fmax(out->both, all[i].both)};
+    free(all);
+    return status;
+}
+
+static ls_status on_rank(ls_attention_rank *r, const void *input, void *result) {
+    (void)input;
+    times mine;
     const ls_attention_array *const in[] = {&r->q, &r->k, &r->v, &r->grad_o};
     for (size_t i = 0; i < LS_COUNT(in); i++) fill_random(in[i], (uint32_t)(i + 4 * (size_t)r->rank));
-    if (is_short(r)) LS_TRY(time_pass(r, mine));
-    return time_pass(r, mine);
+    if (is_short(r)) LS_TRY(time_pass(r, &mine));
+    LS_TRY(time_pass(r, &mine));
+    return slowest_rank(r, &mine, result);
 }
 
 /* Measures until the last rank is done. */
@@ -79,19 +91,7 @@ static ls_status measure(const ls_attention_options *options, ls_spread_result *
     ls_shared_attention *attention;
     LS_TRY(ls_shared_attention_open(options, &attention));
     if (chosen != NULL) *chosen = ls_shared_attention_describe(attention);
-    const size_t n = (size_t)options->spread.ranks;
-    times *all = calloc(n, sizeof *all);
-    if (all == NULL) {
-        ls_shared_attention_close(attention);
-        return ls_error(LS_NO_MEMORY, "no memory for the times of %zu ranks", n);
-    }
-    const ls_status status = ls_shared_attention_run(attention, on_rank, all, n * sizeof *all);
-    *out = (times){0, 0};
-    for (size_t r = 0; r < n && status.code == LS_OK; r++) {
-        out->forward = fmax(out->forward, all[r].forward);
-        out->both = fmax(out->both, all[r].both);
-    }
-    free(all);
+    const ls_status status = ls_shared_attention_run(attention, on_rank, NULL, out, sizeof *out);
     ls_shared_attention_close(attention);
     return status;
 }

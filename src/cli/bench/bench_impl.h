@@ -131,7 +131,7 @@ typedef struct ls_bench_step {
     int ranks, rounds;
     int step;                     /* the program of that name */
     int instrs;                   /* most instructions of any rank's program */
-    ls_bench_step_times *times;   /* [ranks]; each rank writes its own, and sends them home, as the next ones */
+    ls_bench_step_times *times;   /* [ranks] */
     double *seconds;              /* measured: [ranks, rounds, instrs] */
     double *predicted;            /* simulated: [ranks, instrs] */
     ls_simulated_rank *simulated; /* [ranks] */

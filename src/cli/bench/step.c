@@ -65,9 +65,9 @@ static void collect(const ls_executor *executor, int step, uint64_t run, double 
     }
 }
 
-/* Run 0 warms up. */
-static ls_status run_step(const ls_bench_step *b, const ls_rank *rank, int run) {
-    ls_bench_step_times *mine = &b->times[rank->rank];
+/* Run 0 warms up. seconds[run][instruction]: of the others. */
+static ls_status run_step(const ls_bench_step *b, const ls_rank *rank, int run, ls_bench_step_times *mine,
+                          double *seconds) {
     const ls_step_numbers numbers = {.tokens = b->tokens.count,
                                      .update = run + 1,
                                      .lr = 1e-4,
@@ -90,22 +90,29 @@ static ls_status run_step(const ls_bench_step *b, const ls_rank *rank, int run) 
     }
     mine->total[run - 1] = after.total - before.total;
     mine->waiting[run - 1] = after.waiting - before.waiting;
-    collect(rank->executor, rank->step, (uint64_t)run, ls_bench_step_seconds(b, rank->rank, run - 1));
+    collect(rank->executor, rank->step, (uint64_t)run, seconds + (size_t)(run - 1) * (size_t)b->instrs);
     return ls_ok();
 }
 
-static ls_status on_rank(ls_rank *rank, void *context) {
-    const ls_bench_step *b = context;
-    ls_bench_step_times *mine = &b->times[rank->rank];
-    mine->began = ls_seconds();
-    mine->touched = ls_executor_touched(rank->executor);
+static ls_status time_steps(const ls_bench_step *b, const ls_rank *rank, double *seconds, size_t bytes) {
+    ls_bench_step_times mine = {.began = ls_seconds(), .touched = ls_executor_touched(rank->executor)};
     LS_TRY(set_up(b, rank));
-    mine->ready = ls_seconds();
-    mine->huge = ls_executor_huge(rank->executor);
-    for (int run = 0; run <= b->rounds; run++) LS_TRY(run_step(b, rank, run));
-    const size_t bytes = sizeof *b->seconds * (size_t)b->rounds * (size_t)b->instrs;
-    LS_TRY(ls_comm_gather_home(rank->comm, mine, sizeof *mine, b->times, sizeof *mine));
-    return ls_comm_gather_home(rank->comm, ls_bench_step_seconds(b, rank->rank, 0), bytes, b->seconds, bytes);
+    mine.ready = ls_seconds();
+    mine.huge = ls_executor_huge(rank->executor);
+    for (int run = 0; run <= b->rounds; run++) LS_TRY(run_step(b, rank, run, &mine, seconds));
+    LS_TRY(ls_comm_gather_home(rank->comm, &mine, sizeof mine, b->times, sizeof mine));
+    return ls_comm_gather_home(rank->comm, seconds, bytes, b->seconds, bytes);
+}
+
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    (void)result;
+    const ls_bench_step *b = input;
+    const size_t n = (size_t)b->rounds * (size_t)b->instrs;
+    double *seconds = calloc(n, sizeof *seconds);
+    if (seconds == NULL) return ls_error(LS_NO_MEMORY, "no memory for the times of %zu instructions", n);
+    const ls_status status = time_steps(b, rank, seconds, n * sizeof *seconds);
+    free(seconds);
+    return status;
 }
 
 /* --- all ranks ---------------------------------------------------------------------------------------------------- */
@@ -167,7 +174,7 @@ static ls_status run_session(ls_bench_step *b) {
     if (b->times == NULL || b->seconds == NULL)
         return ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", b->ranks);
     b->launched = ls_seconds();
-    LS_TRY(ls_session_run(b->session, on_rank, b));
+    LS_TRY(ls_session_run(b->session, on_rank, b, NULL, 0));
     return b->without_floor ? ls_ok() : measure_floor(b, &b->products[1]);
 }
 
