@@ -119,9 +119,12 @@ static void test_mixtures(void **state) {
     bool loads = true;
     static const char *const transports[] = {NULL, "shm,tcp", "chaos:7", "chaos:7:0.0005"};
     const ls_world_options options = small_world(RANKS);
+    const char *sanitizer = getenv("LS_TEST_SANITIZER");
+    /* The one for threads does not see that two accesses of one process may be ordered by another process. */
+    const int first = sanitizer != NULL && strcmp(sanitizer, "thread") == 0;
     set_hosts("0,0,1,1");
     for (size_t i = 0; i < LS_COUNT(transports); i++) {
-        for (int as_threads = 0; as_threads < 2; as_threads++) {
+        for (int as_threads = first; as_threads < 2; as_threads++) {
             assert_ok(run_world_on(transports[i], &options, as_threads, exchange, &loads));
             assert_ok(run_world_on(transports[i], &options, as_threads, put_and_meet, NULL));
         }
