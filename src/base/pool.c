@@ -5,7 +5,7 @@
  * n) is written only between runs, and each of its fields is atomic: a late worker may read fields of two runs, but
  * then its compare-and-swap fails. The end of a run does not wait for workers without a task.
  *
- * Workers sleep on `epoch`, which rises with each run. The caller sleeps on `finished`, the number of finished tasks;
+ * Workers sleep on `begun`, the number of runs so far. The caller sleeps on `finished`, the number of finished tasks;
  * its top bit says that the caller sleeps.
  */
 #include "base/base.h"
@@ -41,7 +41,7 @@ struct ls_pool {
     atomic_bool stop;
 
     _Alignas(64) _Atomic uint32_t finished;
-    _Alignas(64) _Atomic uint32_t epoch;
+    _Alignas(64) _Atomic uint32_t begun;
     _Atomic int sleepers;
 };
 
@@ -95,21 +95,21 @@ static void *worker_main(void *argument) {
     ls_pool *pool = self->pool;
     uint32_t seen = 0;
     for (;;) {
-        while (spin_while_equal(pool, &pool->epoch, seen) == seen) {
+        while (spin_while_equal(pool, &pool->begun, seen) == seen) {
             atomic_fetch_add(&pool->sleepers, 1);
-            futex_wait(&pool->epoch, seen);
+            futex_wait(&pool->begun, seen);
             atomic_fetch_sub(&pool->sleepers, 1);
         }
-        seen = atomic_load_explicit(&pool->epoch, memory_order_acquire);
+        seen = atomic_load_explicit(&pool->begun, memory_order_acquire);
         if (atomic_load_explicit(&pool->stop, memory_order_acquire)) return NULL;
         do_tasks(pool, self->thread);
     }
 }
 
-/* Raises the epoch, which makes spinning workers look for tasks, and wakes up to `threads` sleeping workers. */
+/* Counts one more run, which makes spinning workers look for tasks, and wakes up to `threads` sleeping workers. */
 static void wake_workers(ls_pool *pool, int threads) {
-    atomic_fetch_add(&pool->epoch, 1);
-    if (atomic_load(&pool->sleepers) > 0) futex_wake(&pool->epoch, threads);
+    atomic_fetch_add(&pool->begun, 1);
+    if (atomic_load(&pool->sleepers) > 0) futex_wake(&pool->begun, threads);
 }
 
 static void stop_workers(ls_pool *pool, int started) {

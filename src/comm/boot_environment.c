@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEETING_SECONDS 120.0
-#define MEETING_VARIABLE "LONGSPAN_MEETING_SECONDS"
+#define RENDEZVOUS_SECONDS 120.0
+#define SECONDS_VARIABLE "LONGSPAN_RENDEZVOUS_SECONDS"
 
 /* The variables that a starter of processes sets; NULL: it has none such. */
 typedef struct starter {
@@ -65,80 +65,81 @@ static void first_host(const char *list, char *out, size_t room) {
     snprintf(out, room, "%.*s%.*s", (int)plain, list, (int)strcspn(number, "-,]"), number);
 }
 
-static ls_status find_host(const starter *s, ls_meeting *m) {
+static ls_status find_host(const starter *s, ls_rendezvous_point *point) {
     const char *master = text_of("MASTER_ADDR");
     if (*master != 0)
-        snprintf(m->host, sizeof m->host, "%s", master);
-    else if (number_of(s->local_ranks, 1) == m->ranks)
-        snprintf(m->host, sizeof m->host, "127.0.0.1");
+        snprintf(point->host, sizeof point->host, "%s", master);
+    else if (number_of(s->local_ranks, 1) == point->ranks)
+        snprintf(point->host, sizeof point->host, "127.0.0.1");
     else if (*text_of(s->hosts) != 0)
-        first_host(text_of(s->hosts), m->host, sizeof m->host);
+        first_host(text_of(s->hosts), point->host, sizeof point->host);
     else
         return ls_error(LS_USAGE,
                         "rank %d of %d, which %s started, does not know the host of rank 0: MASTER_ADDR is not "
                         "set",
-                        m->rank, m->ranks, s->name);
+                        point->rank, point->ranks, s->name);
     return ls_ok();
 }
 
 /* Ports that a job takes when nobody gives it one: below those that the system gives to whoever asks for any. */
 enum { FIRST_PORT = 20000, PORTS = 10000 };
 
-static ls_status find_port(const starter *s, ls_meeting *m) {
+static ls_status find_port(const starter *s, ls_rendezvous_point *point) {
     const char *port = text_of("MASTER_PORT");
-    m->port = number_of("MASTER_PORT", 1);
-    if (*port != 0 && (m->port < 0 || m->port > 65535 - LS_MEETING_PORTS))
-        return ls_error(LS_USAGE, "MASTER_PORT=%s: expected a number from 1 to %d", port, 65535 - LS_MEETING_PORTS);
+    point->port = number_of("MASTER_PORT", 1);
+    if (*port != 0 && (point->port < 0 || point->port > 65535 - LS_RENDEZVOUS_PORTS))
+        return ls_error(LS_USAGE, "MASTER_PORT=%s: expected a number from 1 to %d", port, 65535 - LS_RENDEZVOUS_PORTS);
     if (*port == 0 && *text_of(s->job) == 0)
         return ls_error(LS_USAGE,
                         "rank %d of %d, which %s started, does not know where to meet rank 0: MASTER_PORT is "
                         "not set",
-                        m->rank, m->ranks, s->name);
-    if (*port == 0) m->port = FIRST_PORT + (int)(m->job % PORTS);
+                        point->rank, point->ranks, s->name);
+    if (*port == 0) point->port = FIRST_PORT + (int)(point->job % PORTS);
     /* torchrun's own store listens at MASTER_PORT. */
-    if (strcmp(text_of("TORCHELASTIC_USE_AGENT_STORE"), "True") == 0) m->port++;
+    if (strcmp(text_of("TORCHELASTIC_USE_AGENT_STORE"), "True") == 0) point->port++;
     return ls_ok();
 }
 
-static ls_status find_meeting(ls_meeting *out) {
+static ls_status find_point(ls_rendezvous_point *out) {
     const starter *s = find_starter();
     if (s == NULL)
         return ls_error(LS_USAGE, "%s=environment, but no variable says which rank this is", LS_BOOT_VARIABLE);
-    ls_meeting m = {.rank = number_of(s->rank, 0), .ranks = number_of(s->ranks, 1), .seconds = MEETING_SECONDS};
-    if (m.rank < 0 || m.ranks < 0 || m.rank >= m.ranks)
+    ls_rendezvous_point point = {
+        .rank = number_of(s->rank, 0), .ranks = number_of(s->ranks, 1), .seconds = RENDEZVOUS_SECONDS};
+    if (point.rank < 0 || point.ranks < 0 || point.rank >= point.ranks)
         return ls_error(LS_USAGE, "%s=%s, %s=%s: expected a number of ranks, and one of them", s->rank,
                         text_of(s->rank), s->ranks, text_of(s->ranks));
     char job[512];
-    const int n = snprintf(job, sizeof job, "%s/%s/%s/%d", s->name, text_of(s->job), text_of(s->step), m.ranks);
-    m.job = ls_hash_bytes(job, ls_min((size_t)n, sizeof job - 1));
-    if (*text_of(MEETING_VARIABLE) != 0) m.seconds = number_of(MEETING_VARIABLE, 1);
-    if (m.seconds < 0)
-        return ls_error(LS_USAGE, "%s=%s: expected a number of seconds", MEETING_VARIABLE, text_of(MEETING_VARIABLE));
-    LS_TRY(find_host(s, &m));
-    LS_TRY(find_port(s, &m));
-    *out = m;
+    const int n = snprintf(job, sizeof job, "%s/%s/%s/%d", s->name, text_of(s->job), text_of(s->step), point.ranks);
+    point.job = ls_hash_bytes(job, ls_min((size_t)n, sizeof job - 1));
+    if (*text_of(SECONDS_VARIABLE) != 0) point.seconds = number_of(SECONDS_VARIABLE, 1);
+    if (point.seconds < 0)
+        return ls_error(LS_USAGE, "%s=%s: expected a number of seconds", SECONDS_VARIABLE, text_of(SECONDS_VARIABLE));
+    LS_TRY(find_host(s, &point));
+    LS_TRY(find_port(s, &point));
+    *out = point;
     return ls_ok();
 }
 
 /* ---- the boot ---- */
 
 static ls_status open_environment(ls_boot *boot) {
-    ls_meeting meeting;
-    LS_TRY(find_meeting(&meeting));
+    ls_rendezvous_point point;
+    LS_TRY(find_point(&point));
     ls_notice *notice = calloc(1, sizeof *notice);
     if (notice == NULL)
         return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes to meet the other ranks", sizeof *notice);
     ls_rendezvous *met = NULL;
-    ls_status status = ls_rendezvous_open(&meeting, notice, &met);
+    ls_status status = ls_rendezvous_open(&point, notice, &met);
     if (status.code != LS_OK) {
         free(notice);
         return status;
     }
-    boot->rank = meeting.rank;
-    boot->ranks = meeting.ranks;
+    boot->rank = point.rank;
+    boot->ranks = point.ranks;
     boot->notice = notice;
     boot->state = met;
-    return ls_error_in(ls_rendezvous_own_address(met, boot->address), "rank %d", meeting.rank);
+    return ls_error_in(ls_rendezvous_own_address(met, boot->address), "rank %d", point.rank);
 }
 
 static ls_status gather(ls_boot *boot, int rank, const void *mine, size_t bytes, void *all) {

@@ -2,9 +2,10 @@
  * comm, for this folder alone: the interface of a boot.
  *
  * A boot knows which ranks there are, and lets them tell each other small values before anything else connects them.
- * Two ways in which ranks come to be, by `rank`: -1     local: this process starts the ranks later (ls_launch), as
- * processes that it forks or as threads. One ls_boot serves them all; a forked rank has its copy of it
- *   >= 0   launched: somebody else started the ranks, and this process is one of them
+ * Its `rank` says how ranks come to be:
+ *   - rank -1: local. This process starts the ranks later (ls_launch), as processes that it forks or as threads. One
+ *     ls_boot serves them all; a forked rank has its copy of it.
+ *   - another: launched. Somebody else started the ranks, and this process is that one of them.
  *
  * This header, transport_impl.h, bell.c and notice.c need nothing of this folder but each other, so that a plug-in can
  * be built from them.

@@ -11,25 +11,26 @@
 #define GATHER_SECONDS 60.0 /* a rank that has not come to a gather after this time does not come */
 #define POLL_MICROSECONDS 200
 
-/* After it: `stopped` and `calls` of each rank, and two sets of values, which gathers use in turn. */
-typedef struct board {
+/* What the mapping begins with. `calls` and `stopped` of each rank follow, and two sets of values for gathers in turn.
+ */
+typedef struct shared {
     ls_notice notice;
     _Atomic uint64_t arrived; /* calls of gather, of all ranks together */
-} board;
+} shared;
 
 typedef struct local {
     ls_mapping mapping;
-    board *board;
+    shared *shared;
     _Atomic uint64_t *calls; /* [ranks] of gather, so far */
     _Atomic bool *stopped;
     char *values;
 } local;
 
-static ls_status open_board(ls_boot *boot) {
+static ls_status open_local(ls_boot *boot) {
     const size_t ranks = (size_t)boot->ranks;
     local *l = calloc(1, sizeof *l);
     if (l == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a world", sizeof *l);
-    const size_t calls = ls_round_up(sizeof(board), 64), stopped = calls + ranks * sizeof *l->calls;
+    const size_t calls = ls_round_up(sizeof(shared), 64), stopped = calls + ranks * sizeof *l->calls;
     const size_t values = ls_round_up(stopped + ranks * sizeof *l->stopped, 64);
     const ls_status status = ls_map_shared(values + 2 * ranks * LS_GATHER_VALUE, &l->mapping);
     if (status.code != LS_OK) {
@@ -37,11 +38,11 @@ static ls_status open_board(ls_boot *boot) {
         return status;
     }
     char *base = l->mapping.base;
-    l->board = (board *)base;
+    l->shared = (shared *)base;
     l->calls = (_Atomic uint64_t *)(base + calls);
     l->stopped = (_Atomic bool *)(base + stopped);
     l->values = base + values;
-    boot->notice = &l->board->notice;
+    boot->notice = &l->shared->notice;
     boot->stopped = l->stopped;
     boot->state = l;
     memcpy(boot->address, "127.0.0.1", sizeof "127.0.0.1");
@@ -65,8 +66,8 @@ static ls_status gather(ls_boot *boot, int rank, const void *mine, size_t bytes,
     const uint64_t n = 1 + atomic_fetch_add(&l->calls[rank], 1);
     char *values = l->values + (n & 1) * (size_t)boot->ranks * LS_GATHER_VALUE;
     memcpy(values + (size_t)rank * LS_GATHER_VALUE, mine, bytes);
-    atomic_fetch_add(&l->board->arrived, 1);
-    for (const double began = ls_seconds(); atomic_load(&l->board->arrived) < n * (uint64_t)boot->ranks;) {
+    atomic_fetch_add(&l->shared->arrived, 1);
+    for (const double began = ls_seconds(); atomic_load(&l->shared->arrived) < n * (uint64_t)boot->ranks;) {
         LS_TRY(ls_notice_aborted(boot->notice));
         if (ls_seconds() - began > GATHER_SECONDS) return missing(boot, rank, n);
         usleep(POLL_MICROSECONDS);
@@ -76,7 +77,7 @@ static ls_status gather(ls_boot *boot, int rank, const void *mine, size_t bytes,
     return ls_ok();
 }
 
-static void close_board(ls_boot *boot) {
+static void close_local(ls_boot *boot) {
     local *l = boot->state;
     ls_unmap(&l->mapping);
     free(l);
@@ -87,4 +88,4 @@ void ls_boot_set_stopped(ls_boot *boot, int rank, bool stopped) {
     atomic_store(&l->stopped[rank], stopped);
 }
 
-const ls_boot_kind ls_boot_local = {.name = "local", .open = open_board, .gather = gather, .close = close_board};
+const ls_boot_kind ls_boot_local = {.name = "local", .open = open_local, .gather = gather, .close = close_local};

@@ -10,8 +10,10 @@
  *   - From the call of a put until a piece arrives, the target of that piece holds 0xFF bytes (a NaN), which exposes
  *     reads before the signal.
  *   - Signals on their way to one word arrive in any order, also those of puts. A word only rises, so those that a
- *     later one has overtaken are dropped. Quiet completes payloads without waiting for SECONDS. With SECONDS above 0
- * no message takes longer than that, so that the cost of a slow network can be measured.
+ *     later one has overtaken are dropped.
+ *
+ * Quiet completes payloads without waiting for SECONDS. With SECONDS above 0 no message takes longer than that, so that
+ * the cost of a slow network can be measured.
  *
  * The sender delivers its messages when it ticks, tests, sleeps, calls quiet or leaves. With SECONDS above 0 a delivery
  * thread of the sender does so too, because a network does not wait for the end of a kernel.

@@ -43,7 +43,6 @@ typedef struct ls_chaos_settings {
     uint64_t seed;
     double delay; /* seconds from a put to its signal, at least */
 } ls_chaos_settings;
-typedef struct ls_home ls_home; /* home.c: the channel from a forked rank 0 to its launcher */
 
 typedef struct ls_selection {
     const ls_transport *transports[LS_TRANSPORTS];
@@ -68,16 +67,18 @@ ls_status ls_selection_refuse(const ls_selection *selection, const ls_boot *boot
 
 /* ---- a world ---- */
 
+typedef struct ls_home_pipe ls_home_pipe; /* home.c: from a forked rank 0 to its launcher */
+
 struct ls_world {
     ls_boot *boot; /* owned when it is local, else that of the process */
     ls_world_options options;
     ls_selection selection;
     bool used[LS_TRANSPORTS]; /* of the selection: by a pair of ranks of the world */
     ls_segment_form form;
-    ls_mapping memory; /* of a local boot: the segments of all ranks; else this rank's */
-    char **segments;   /* [ranks] NULL: not in the memory of this process */
-    bool loads;        /* a rank of this process loads from another rank */
-    ls_home *home;     /* NULL: rank 0 is in the process that gets the results */
+    ls_mapping memory;  /* of a local boot: the segments of all ranks; else this rank's */
+    char **segments;    /* [ranks] NULL: not in the memory of this process */
+    bool loads;         /* a rank of this process loads from another rank */
+    ls_home_pipe *home; /* NULL: rank 0 is in the process that gets the results */
 };
 
 /* An open transport of a rank. */

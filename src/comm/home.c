@@ -27,7 +27,7 @@ typedef struct header {
     ls_range range; /* of the memory at `to` */
 } header;
 
-struct ls_home {
+struct ls_home_pipe {
     int in, out; /* the ends of the pipe; -1: closed */
     header header;
     size_t known; /* bytes of the header that have come */
@@ -44,7 +44,7 @@ static void close_end(int *end) {
 
 ls_status ls_world_open_home(ls_world *world) {
     int ends[2];
-    ls_home *home = malloc(sizeof *home);
+    ls_home_pipe *home = malloc(sizeof *home);
     if (home == NULL || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
         free(home);
         return ls_error(LS_NO_MEMORY, "cannot open a pipe for the results of rank 0: pipe2: %s", strerror(errno));
@@ -74,14 +74,14 @@ int ls_world_home_file(const ls_world *world) { return world->home != NULL ? wor
 /* ---- the launcher receives ---- */
 
 /* Where the next bytes go, and how many of them. */
-static struct iovec next_bytes(ls_home *h) {
+static struct iovec next_bytes(ls_home_pipe *h) {
     const ls_range *range = &h->header.range;
     if (h->known < sizeof h->header) return (struct iovec){(char *)&h->header + h->known, sizeof h->header - h->known};
     char *to = ls_range_is_flat(range) ? h->header.to + range->offset : h->room;
     return (struct iovec){to + h->done, ls_range_bytes(range) - h->done};
 }
 
-static void note_bytes(ls_home *h, size_t bytes) {
+static void note_bytes(ls_home_pipe *h, size_t bytes) {
     if (h->known < sizeof h->header) {
         h->known += bytes;
         return;
@@ -95,7 +95,7 @@ static void note_bytes(ls_home *h, size_t bytes) {
 }
 
 ls_status ls_world_take_home(ls_world *world) {
-    ls_home *h = world->home;
+    ls_home_pipe *h = world->home;
     for (int i = 0; i < MOST_READS && h != NULL && h->in >= 0; i++) {
         const struct iovec next = next_bytes(h);
         const ssize_t n = read(h->in, next.iov_base, next.iov_len);

@@ -6,13 +6,13 @@
  * is
  *   barrier             nothing but that they have come: signals without a payload
  *   reduce              one value, the merge of theirs. Unless P is a power of two, the last round merges some of them
- *                       a second time. broadcast and agree are such merges, too: of several statements the first rank's
- *                       is kept
+ *                       a second time. broadcast and agree are such merges, too: of several offered values the one of
+ *                       the lowest rank is kept
  *   exchange            the bytes of each of them. The last round sends only what is missing (Bruck, Ho, Kipnis, Upfal
  *                       and Weathersby, "Efficient algorithms for all-to-all communications in multiport
  *                       message-passing systems", IEEE Transactions on Parallel and Distributed Systems 8, 1997)
  *   gather              as an exchange, but only the messages on the way to rank 0 have bytes: a binomial tree, in
- * which a rank sends once, in the round of the lowest bit of its distance to rank 0
+ *                       which a rank sends once, in the round of the lowest bit of its distance to rank 0
  *
  * Messages arrive in the inbox, behind what the rank already has there, so that nothing is overwritten while it is
  * sent. The inbox has two halves, which collectives use in turn. That is enough: a rank begins collective n + 2 when it
@@ -30,7 +30,7 @@
 enum {
     SMALLEST_SLICE = 64,       /* bytes that a rank can exchange at once, whatever the number of ranks */
     SMALLEST_INBOX = 1 << 17,  /* so that large results of few ranks go in large pieces */
-    VALUE = LS_COMM_VALUE + 64 /* from one value in the inbox to the next; a statement begins with a rank */
+    VALUE = LS_COMM_VALUE + 64 /* from one value in the inbox to the next; an offer begins with a rank */
 };
 
 int ls_host_rounds(int ranks) {
@@ -198,25 +198,25 @@ ls_status ls_comm_gather(ls_comm *comm, const ls_comm_pieces *pieces, bool every
 }
 
 /* The context of a gather of the ranks' memory to the memory of the caller. */
-typedef struct homing {
+typedef struct gathering_home {
     ls_comm *comm;
     const char *mine;
     char *all;
     size_t stride;
-} homing;
+} gathering_home;
 
 static ls_status give_memory(void *context, size_t at, void *out, size_t bytes) {
-    memcpy(out, ((const homing *)context)->mine + at, bytes);
+    memcpy(out, ((const gathering_home *)context)->mine + at, bytes);
     return ls_ok();
 }
 
 static ls_status take_home(void *context, int rank, size_t at, const void *data, size_t bytes) {
-    const homing *h = context;
+    const gathering_home *h = context;
     return ls_comm_send_home(h->comm, h->all + (size_t)rank * h->stride + at, data, bytes);
 }
 
 ls_status ls_comm_gather_home(ls_comm *comm, const void *mine, size_t bytes, void *all, size_t stride) {
-    homing h = {comm, mine, all, stride};
+    gathering_home h = {comm, mine, all, stride};
     return ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_memory, take_home, &h}, false);
 }
 
@@ -261,22 +261,22 @@ ls_status ls_comm_max_f64(ls_comm *comm, double *values, int n) {
     return ls_comm_reduce(comm, values, sizeof *values * (size_t)n, keep_greater_f64);
 }
 
-/* What the first of some ranks says; rank INT_MAX: none of them says anything. */
-typedef struct statement {
+/* The value of the lowest rank that offers one; rank INT_MAX: none does. */
+typedef struct offer {
     int rank;
     char bytes[LS_COMM_VALUE];
-} statement;
+} offer;
 
 static void keep_first(void *into, const void *from, size_t bytes) {
-    if (((const statement *)from)->rank < ((const statement *)into)->rank) memcpy(into, from, bytes);
+    if (((const offer *)from)->rank < ((const offer *)into)->rank) memcpy(into, from, bytes);
 }
 
-/* *value becomes that of the first rank that speaks; returns its number in *rank, INT_MAX if no rank does. */
-static ls_status hear_first(ls_comm *comm, const char *name, bool speaks, void *value, size_t bytes, int *rank) {
+/* *value becomes that of the lowest rank that offers one, *rank that rank's number, INT_MAX if no rank does. */
+static ls_status take_first(ls_comm *comm, const char *name, bool offers, void *value, size_t bytes, int *rank) {
     LS_ASSERT(bytes <= LS_COMM_VALUE);
-    statement first = {.rank = speaks ? comm->end.rank : INT_MAX};
+    offer first = {.rank = offers ? comm->end.rank : INT_MAX};
     memcpy(first.bytes, value, bytes);
-    LS_TRY(reduce(comm, name, &first, offsetof(statement, bytes) + bytes, keep_first));
+    LS_TRY(reduce(comm, name, &first, offsetof(offer, bytes) + bytes, keep_first));
     memcpy(value, first.bytes, bytes);
     *rank = first.rank;
     return ls_ok();
@@ -284,11 +284,11 @@ static ls_status hear_first(ls_comm *comm, const char *name, bool speaks, void *
 
 ls_status ls_comm_broadcast(ls_comm *comm, void *value, size_t bytes) {
     int rank;
-    return hear_first(comm, "broadcast", comm->end.rank == 0, value, bytes, &rank);
+    return take_first(comm, "broadcast", comm->end.rank == 0, value, bytes, &rank);
 }
 
 ls_status ls_comm_agree(ls_comm *comm, ls_status mine) {
     int rank;
-    LS_TRY(hear_first(comm, "agree", mine.code != LS_OK, &mine, sizeof mine, &rank));
+    LS_TRY(take_first(comm, "agree", mine.code != LS_OK, &mine, sizeof mine, &rank));
     return rank == INT_MAX ? ls_ok() : ls_error_in(mine, "rank %d", rank);
 }

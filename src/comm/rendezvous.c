@@ -17,15 +17,15 @@
 #define RETRY_MICROSECONDS 50000
 #define ANSWER_SECONDS 5.0 /* a server that has not answered after this time is another one */
 #define ABORTED_SERVER_STAYS_SECONDS 1.0
-#define SERVER_STAYS_SECONDS 10.0 /* rank 0 waits so long for the others' goodbye */
+#define SERVER_STAYS_SECONDS 10.0 /* rank 0 waits so long for the others to leave */
 #define ASK_SECONDS 0.5           /* between two questions for who is missing */
 #define SILENT_SECONDS 30.0       /* a process answers within this time, unless it is stopped or not reached */
-#define MISSING_TIMES 15          /* a rank that works may keep others waiting for so many times the meeting's time */
+#define MISSING_TIMES 15 /* a rank that works may keep others waiting for so many times the time of the rendezvous */
 
 struct ls_rendezvous {
-    ls_meeting meeting;
+    ls_rendezvous_point point;
     ls_notice *notice;
-    ls_meeting_server *server; /* of rank 0 */
+    ls_rendezvous_server *server; /* of rank 0 */
     int fd;
     pthread_t thread;
     pthread_mutex_t lock; /* for all that follows, and for sending */
@@ -34,15 +34,15 @@ struct ls_rendezvous {
     bool told_abort, told_stop; /* the server knows */
     char *values;               /* of the gather that has come last; NULL: none */
     size_t bytes;
-    ls_meeting_missing missing; /* what the server said last of the gather that this rank waits in */
-    double silent;              /* seconds since it said so */
+    ls_rendezvous_missing missing; /* what the server said last of the gather that this rank waits in */
+    double silent;                 /* seconds since it said so */
 };
 
 static const ls_patience patience = {.seconds = 10};
 
 /* What could not be sent as a whole ends the connection: the server and the thread find that it is closed. */
-static ls_status send_to_server(const ls_rendezvous *r, ls_meeting_kind kind, const void *bytes, size_t n) {
-    const ls_meeting_head head = {kind, (uint32_t)n};
+static ls_status send_to_server(const ls_rendezvous *r, ls_rendezvous_kind kind, const void *bytes, size_t n) {
+    const ls_rendezvous_head head = {kind, (uint32_t)n};
     ls_status status = ls_socket_send(r->fd, &head, sizeof head, &patience, "rank 0 to listen");
     if (status.code == LS_OK) status = ls_socket_send(r->fd, bytes, n, &patience, "rank 0 to listen");
     if (status.code != LS_OK) (void)shutdown(r->fd, SHUT_RDWR);
@@ -52,13 +52,13 @@ static ls_status send_to_server(const ls_rendezvous *r, ls_meeting_kind kind, co
 /* ---- finding the server ---- */
 
 /* Receives a message that is expected, or the text of an abort, which becomes the status. */
-static ls_status receive_answer(int fd, ls_meeting_kind expected, double seconds) {
+static ls_status receive_answer(int fd, ls_rendezvous_kind expected, double seconds) {
     const ls_patience most_time = {.seconds = seconds}, *most = &most_time;
-    ls_meeting_head head;
+    ls_rendezvous_head head;
     char text[sizeof((ls_status){0}.text)];
     LS_TRY(ls_socket_receive(fd, &head, sizeof head, most, "all ranks to come"));
     if (head.kind == expected && head.bytes == 0) return ls_ok();
-    if (head.kind != LS_MEETING_ABORT || head.bytes >= sizeof text)
+    if (head.kind != LS_RENDEZVOUS_ABORT || head.bytes >= sizeof text)
         return ls_error(LS_PEER, "what answers there is not rank 0");
     LS_TRY(ls_socket_receive(fd, text, head.bytes, most, "all ranks to come"));
     text[head.bytes] = 0;
@@ -69,17 +69,17 @@ static ls_status receive_answer(int fd, ls_meeting_kind expected, double seconds
  * Greets whoever listens at a port. LS_PEER: nobody does, or somebody else, who closes the connection or never answers;
  * then the next port may be right.
  */
-static ls_status greet(const ls_meeting *m, int port, int *fd) {
+static ls_status greet(const ls_rendezvous_point *m, int port, int *fd) {
     const struct {
-        ls_meeting_head head;
-        ls_meeting_hello hello;
-    } message = {{LS_MEETING_HELLO, sizeof message.hello}, {m->job, m->rank, m->ranks}};
+        ls_rendezvous_head head;
+        ls_rendezvous_hello hello;
+    } message = {{LS_RENDEZVOUS_HELLO, sizeof message.hello}, {m->job, m->rank, m->ranks}};
     int made;
     const ls_status connected = ls_socket_connect(m->host, port, &made);
     if (connected.code != LS_OK) return ls_error(LS_PEER, "%s", connected.text);
     ls_status status = ls_socket_send(made, &message, sizeof message, &patience, "rank 0 to listen");
-    if (status.code == LS_OK) status = receive_answer(made, LS_MEETING_HELLO, ANSWER_SECONDS);
-    if (status.code == LS_OK) status = receive_answer(made, LS_MEETING_COME, m->seconds + ANSWER_SECONDS);
+    if (status.code == LS_OK) status = receive_answer(made, LS_RENDEZVOUS_HELLO, ANSWER_SECONDS);
+    if (status.code == LS_OK) status = receive_answer(made, LS_RENDEZVOUS_COME, m->seconds + ANSWER_SECONDS);
     if (status.code == LS_OK)
         *fd = made;
     else
@@ -89,11 +89,11 @@ static ls_status greet(const ls_meeting *m, int port, int *fd) {
 
 /* Tries all ports in turn until the time is over: rank 0 may come late. */
 static ls_status find_server(ls_rendezvous *r) {
-    const ls_meeting *m = &r->meeting;
+    const ls_rendezvous_point *m = &r->point;
     const double began = ls_seconds();
     ls_status status;
     do {
-        for (int i = 0; i < LS_MEETING_PORTS; i++) {
+        for (int i = 0; i < LS_RENDEZVOUS_PORTS; i++) {
             status = greet(m, m->port + i, &r->fd);
             if (status.code != LS_PEER) return status;
         }
@@ -111,33 +111,33 @@ static void tell_notice(ls_rendezvous *r) {
     ls_status sent = ls_ok();
     if (aborted.code != LS_OK && !r->told_abort) {
         r->told_abort = true;
-        sent = send_to_server(r, LS_MEETING_ABORT, aborted.text, strlen(aborted.text));
+        sent = send_to_server(r, LS_RENDEZVOUS_ABORT, aborted.text, strlen(aborted.text));
     }
     if (sent.code == LS_OK && atomic_load(&r->notice->stop) && !r->told_stop) {
         r->told_stop = true;
-        sent = send_to_server(r, LS_MEETING_STOP, NULL, 0);
+        sent = send_to_server(r, LS_RENDEZVOUS_STOP, NULL, 0);
     }
     (void)sent; /* a server that is gone is found when it is received from */
 }
 
-static void take_message(ls_rendezvous *r, const ls_meeting_head *head, char *bytes) {
-    if (head->kind == LS_MEETING_ABORT) {
+static void take_message(ls_rendezvous *r, const ls_rendezvous_head *head, char *bytes) {
+    if (head->kind == LS_RENDEZVOUS_ABORT) {
         r->told_abort = true;
         (void)ls_notice_abort(r->notice, bytes);
     }
-    if (head->kind == LS_MEETING_STOP) {
+    if (head->kind == LS_RENDEZVOUS_STOP) {
         r->told_stop = true;
         atomic_store(&r->notice->stop, true);
     }
-    if (head->kind == LS_MEETING_ASK) {
-        const ls_status sent = send_to_server(r, LS_MEETING_TELL, NULL, 0);
+    if (head->kind == LS_RENDEZVOUS_ASK) {
+        const ls_status sent = send_to_server(r, LS_RENDEZVOUS_TELL, NULL, 0);
         (void)sent; /* a server that is gone is found when it is received from */
     }
-    if (head->kind == LS_MEETING_TELL && head->bytes == sizeof r->missing) {
+    if (head->kind == LS_RENDEZVOUS_TELL && head->bytes == sizeof r->missing) {
         memcpy(&r->missing, bytes, sizeof r->missing);
         r->silent = 0;
     }
-    if (head->kind == LS_MEETING_GATHER) {
+    if (head->kind == LS_RENDEZVOUS_GATHER) {
         r->values = bytes;
         r->bytes = head->bytes;
     } else {
@@ -150,8 +150,8 @@ static void take_message(ls_rendezvous *r, const ls_meeting_head *head, char *by
  * rank 0 speaks for all.
  */
 static void report_failed_call(const ls_rendezvous *r, const ls_status *status) {
-    const ls_status why = ls_error_in(*status, "rank %d", r->meeting.rank);
-    if (ls_notice_abort(r->notice, why.text) && (r->meeting.rank != 0 || r->leaving))
+    const ls_status why = ls_error_in(*status, "rank %d", r->point.rank);
+    if (ls_notice_abort(r->notice, why.text) && (r->point.rank != 0 || r->leaving))
         fprintf(stderr, "longspan: %s\n", why.text);
 }
 
@@ -166,7 +166,7 @@ static void lose_server(ls_rendezvous *r, const ls_status *how) {
 }
 
 /* Receives a message as a whole; the caller frees *bytes, which end with a zero. */
-static ls_status receive_message(const ls_rendezvous *r, ls_meeting_head *head, char **bytes) {
+static ls_status receive_message(const ls_rendezvous *r, ls_rendezvous_head *head, char **bytes) {
     LS_TRY(ls_socket_receive(r->fd, head, sizeof *head, &patience, "rank 0"));
     char *room = calloc(1, (size_t)head->bytes + 1);
     if (room == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate a message of %u bytes", head->bytes);
@@ -183,7 +183,7 @@ static void *thread_main(void *argument) {
     for (;;) {
         struct pollfd one = {.fd = r->fd, .events = POLLIN};
         const int n = poll(&one, 1, SLICE_MILLISECONDS);
-        ls_meeting_head head;
+        ls_rendezvous_head head;
         char *bytes;
         const ls_status came = n > 0 ? receive_message(r, &head, &bytes) : ls_ok();
         pthread_mutex_lock(&r->lock);
@@ -201,24 +201,24 @@ static void *thread_main(void *argument) {
 
 /* ---- the interface ---- */
 
-ls_status ls_rendezvous_open(const ls_meeting *meeting, ls_notice *notice, ls_rendezvous **out) {
+ls_status ls_rendezvous_open(const ls_rendezvous_point *point, ls_notice *notice, ls_rendezvous **out) {
     ls_rendezvous *r = calloc(1, sizeof *r);
     if (r == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes to meet the other ranks", sizeof *r);
-    *r = (ls_rendezvous){.meeting = *meeting, .notice = notice, .fd = -1};
+    *r = (ls_rendezvous){.point = *point, .notice = notice, .fd = -1};
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
-    ls_status status = meeting->rank == 0 ? ls_meeting_server_start(meeting, &r->server) : ls_ok();
+    ls_status status = point->rank == 0 ? ls_rendezvous_server_start(point, &r->server) : ls_ok();
     if (status.code == LS_OK) status = find_server(r);
     const int error = status.code == LS_OK ? pthread_create(&r->thread, NULL, thread_main, r) : 0;
     if (error != 0)
         status =
             ls_error(LS_NO_MEMORY, "rank %d cannot start the thread that meets the other ranks: pthread_create: %s",
-                     meeting->rank, strerror(error));
+                     point->rank, strerror(error));
     if (status.code == LS_OK) {
         *out = r;
         return status;
     }
-    ls_meeting_server_end(r->server, 1);
+    ls_rendezvous_server_end(r->server, 1);
     if (r->fd >= 0) (void)close(r->fd);
     free(r);
     return status;
@@ -232,7 +232,7 @@ static ls_status check_connection(const ls_rendezvous *r) {
 
 /* LS_PEER that names who does not come to a gather, when this rank has waited for too long. */
 static ls_status check_missing(const ls_rendezvous *r, const ls_boot *boot, double waited) {
-    const ls_meeting *m = &r->meeting;
+    const ls_rendezvous_point *m = &r->point;
     const double limit = m->seconds < SILENT_SECONDS ? m->seconds : SILENT_SECONDS;
     const bool server = r->silent > limit; /* says nothing */
     const int rank = server ? 0 : r->missing.rank;
@@ -256,16 +256,16 @@ static ls_status check_missing(const ls_rendezvous *r, const ls_boot *boot, doub
 static ls_status await_values(ls_rendezvous *r, const ls_boot *boot) {
     double waited = 0, asked = 0, looked = ls_seconds();
     r->silent = 0;
-    r->missing = (ls_meeting_missing){.rank = -1};
+    r->missing = (ls_rendezvous_missing){.rank = -1};
     while (r->values == NULL) {
         LS_TRY(check_connection(r));
         LS_TRY(check_missing(r, boot, waited));
         if (waited - asked > ASK_SECONDS) {
-            LS_TRY(send_to_server(r, LS_MEETING_ASK, NULL, 0));
+            LS_TRY(send_to_server(r, LS_RENDEZVOUS_ASK, NULL, 0));
             asked = waited;
         }
         pthread_cond_wait(&r->changed, &r->lock);
-        const double now = ls_seconds(), passed = ls_meeting_counted(now - looked);
+        const double now = ls_seconds(), passed = ls_rendezvous_counted(now - looked);
         waited += passed;
         r->silent += passed;
         looked = now;
@@ -277,7 +277,7 @@ static ls_status await_values(ls_rendezvous *r, const ls_boot *boot) {
 ls_status ls_rendezvous_gather(ls_rendezvous *r, const ls_boot *boot, const void *mine, size_t bytes, void *all) {
     pthread_mutex_lock(&r->lock);
     ls_status status = check_connection(r);
-    if (status.code == LS_OK) status = send_to_server(r, LS_MEETING_GATHER, mine, bytes);
+    if (status.code == LS_OK) status = send_to_server(r, LS_RENDEZVOUS_GATHER, mine, bytes);
     if (status.code == LS_OK) status = await_values(r, boot);
     if (status.code == LS_OK) memcpy(all, r->values, r->bytes);
     free(r->values);
@@ -296,7 +296,7 @@ void ls_rendezvous_close(ls_rendezvous *r) {
     r->leaving = true;
     if (!r->broken) {
         tell_notice(r);
-        const ls_status sent = send_to_server(r, LS_MEETING_BYE, NULL, 0);
+        const ls_status sent = send_to_server(r, LS_RENDEZVOUS_LEAVE, NULL, 0);
         if (sent.code != LS_OK) report_failed_call(r, &sent);
     }
     pthread_mutex_unlock(&r->lock);
@@ -304,7 +304,7 @@ void ls_rendezvous_close(ls_rendezvous *r) {
     (void)close(r->fd);
     /* A rank that is stopped does not hear of an abort. */
     const bool aborted = ls_notice_aborted(r->notice).code != LS_OK;
-    ls_meeting_server_end(r->server, aborted ? ABORTED_SERVER_STAYS_SECONDS : SERVER_STAYS_SECONDS);
+    ls_rendezvous_server_end(r->server, aborted ? ABORTED_SERVER_STAYS_SECONDS : SERVER_STAYS_SECONDS);
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->changed);
     free(r->values);

@@ -1,6 +1,6 @@
 /*
  * The server of a rendezvous: one thread in the process of rank 0. It hands on what ranks send, and when the connection
- * of a rank ends before the rank has said goodbye, it tells all others that this rank is dead.
+ * of a rank ends before the rank has said that it leaves, it tells all others that this rank is dead.
  */
 #include "comm/rendezvous_impl.h"
 
@@ -19,13 +19,13 @@ static const ls_patience patience = {.seconds = 10};
 typedef struct client {
     int fd;       /* -1: it has not come, or is gone */
     bool gathers; /* its value of the gather under way is there */
-    bool said_goodbye;
+    bool left;
     double asked; /* the server's clock when it was asked whether it is there, without an answer yet; 0: it was not */
     ls_status failed; /* of a call on its connection */
 } client;
 
-struct ls_meeting_server {
-    ls_meeting meeting;
+struct ls_rendezvous_server {
+    ls_rendezvous_point point;
     int listener;
     client *clients;       /* [ranks] */
     struct pollfd *polled; /* [ranks + 1]: of the clients, and the listener */
@@ -42,8 +42,8 @@ struct ls_meeting_server {
 };
 
 /* What could not be sent ends the connection, which shows when it is received from. */
-static void send_to(ls_meeting_server *s, int rank, ls_meeting_kind kind, const void *bytes, size_t n) {
-    const ls_meeting_head head = {kind, (uint32_t)n};
+static void send_to(ls_rendezvous_server *s, int rank, ls_rendezvous_kind kind, const void *bytes, size_t n) {
+    const ls_rendezvous_head head = {kind, (uint32_t)n};
     client *c = &s->clients[rank];
     if (c->fd < 0) return;
     ls_status status = ls_socket_send(c->fd, &head, sizeof head, &patience, "a rank to listen");
@@ -53,28 +53,28 @@ static void send_to(ls_meeting_server *s, int rank, ls_meeting_kind kind, const 
     (void)shutdown(c->fd, SHUT_RDWR);
 }
 
-static void send_to_all(ls_meeting_server *s, ls_meeting_kind kind, const void *bytes, size_t n) {
-    for (int r = 0; r < s->meeting.ranks; r++) send_to(s, r, kind, bytes, n);
+static void send_to_all(ls_rendezvous_server *s, ls_rendezvous_kind kind, const void *bytes, size_t n) {
+    for (int r = 0; r < s->point.ranks; r++) send_to(s, r, kind, bytes, n);
 }
 
-static void abort_all(ls_meeting_server *s, const char *why) {
+static void abort_all(ls_rendezvous_server *s, const char *why) {
     if (s->why[0] != 0) return;
     snprintf(s->why, sizeof s->why, "%s", why);
-    send_to_all(s, LS_MEETING_ABORT, s->why, strlen(s->why));
+    send_to_all(s, LS_RENDEZVOUS_ABORT, s->why, strlen(s->why));
 }
 
 /* ---- ranks come ---- */
 
-static const char *refusal(const ls_meeting_server *s, const ls_meeting_hello *hello) {
-    if (hello->ranks != s->meeting.ranks) return "counts other ranks than rank 0";
+static const char *refusal(const ls_rendezvous_server *s, const ls_rendezvous_hello *hello) {
+    if (hello->ranks != s->point.ranks) return "counts other ranks than rank 0";
     if (hello->rank < 0 || hello->rank >= hello->ranks) return "is not one of the ranks";
     return s->clients[hello->rank].fd >= 0 ? "is there already: two processes have the same rank" : NULL;
 }
 
-static void refuse(int fd, const ls_meeting_hello *hello, const char *what) {
+static void refuse(int fd, const ls_rendezvous_hello *hello, const char *what) {
     char text[128];
     snprintf(text, sizeof text, "rank %d of %d %s", hello->rank, hello->ranks, what);
-    const ls_meeting_head head = {LS_MEETING_ABORT, (uint32_t)strlen(text)};
+    const ls_rendezvous_head head = {LS_RENDEZVOUS_ABORT, (uint32_t)strlen(text)};
     ls_status status = ls_socket_send(fd, &head, sizeof head, &patience, "a rank to listen");
     if (status.code == LS_OK) status = ls_socket_send(fd, text, strlen(text), &patience, "a rank to listen");
     (void)status;
@@ -82,16 +82,15 @@ static void refuse(int fd, const ls_meeting_hello *hello, const char *what) {
 }
 
 /* Whoever is of another job, or speaks something else, is sent away without an answer. */
-static void admit(ls_meeting_server *s) {
+static void admit(ls_rendezvous_server *s) {
     static const ls_patience brief = {.seconds = 1};
-    ls_meeting_head head;
-    ls_meeting_hello hello;
+    ls_rendezvous_head head;
+    ls_rendezvous_hello hello;
     int fd;
     if (ls_socket_accept(s->listener, &brief, "a rank", &fd).code != LS_OK) return;
     if (ls_socket_receive(fd, &head, sizeof head, &brief, "a greeting").code != LS_OK ||
-        head.kind != LS_MEETING_HELLO || head.bytes != sizeof hello ||
-        ls_socket_receive(fd, &hello, sizeof hello, &brief, "a greeting").code != LS_OK ||
-        hello.job != s->meeting.job) {
+        head.kind != LS_RENDEZVOUS_HELLO || head.bytes != sizeof hello ||
+        ls_socket_receive(fd, &hello, sizeof hello, &brief, "a greeting").code != LS_OK || hello.job != s->point.job) {
         (void)close(fd);
         return;
     }
@@ -101,14 +100,14 @@ static void admit(ls_meeting_server *s) {
         return;
     }
     s->clients[hello.rank].fd = fd;
-    send_to(s, hello.rank, LS_MEETING_HELLO, NULL, 0);
-    if (++s->came == s->meeting.ranks) send_to_all(s, LS_MEETING_COME, NULL, 0);
-    if (s->why[0] != 0) send_to(s, hello.rank, LS_MEETING_ABORT, s->why, strlen(s->why));
+    send_to(s, hello.rank, LS_RENDEZVOUS_HELLO, NULL, 0);
+    if (++s->came == s->point.ranks) send_to_all(s, LS_RENDEZVOUS_COME, NULL, 0);
+    if (s->why[0] != 0) send_to(s, hello.rank, LS_RENDEZVOUS_ABORT, s->why, strlen(s->why));
 }
 
-static void name_missing(const ls_meeting_server *s, char *text, size_t room) {
-    int n = 0, written = snprintf(text, room, "waited %.3g s for ", s->meeting.seconds);
-    for (int r = 0; r < s->meeting.ranks && written < (int)room; r++)
+static void name_missing(const ls_rendezvous_server *s, char *text, size_t room) {
+    int n = 0, written = snprintf(text, room, "waited %.3g s for ", s->point.seconds);
+    for (int r = 0; r < s->point.ranks && written < (int)room; r++)
         if (s->clients[r].fd < 0 && ++n <= 8)
             written += snprintf(text + written, room - (size_t)written, "%srank %d", n > 1 ? ", " : "", r);
     if (n > 8 && written < (int)room) snprintf(text + written, room - (size_t)written, " and %d others", n - 8);
@@ -116,7 +115,7 @@ static void name_missing(const ls_meeting_server *s, char *text, size_t room) {
 
 /* ---- ranks speak ---- */
 
-static void lose(ls_meeting_server *s, int rank) {
+static void lose(ls_rendezvous_server *s, int rank) {
     client *c = &s->clients[rank];
     char text[256];
     (void)close(c->fd);
@@ -126,17 +125,17 @@ static void lose(ls_meeting_server *s, int rank) {
         snprintf(text, sizeof text, "rank 0, connection to rank %d: %s", rank, c->failed.text);
     else
         snprintf(text, sizeof text, "rank %d ended before its work was done", rank);
-    if (!c->said_goodbye) abort_all(s, text);
+    if (!c->left) abort_all(s, text);
     snprintf(text, sizeof text, "rank %d has ended, and others wait for it", rank);
     if (s->gathering > 0) abort_all(s, text);
 }
 
 /* The value of a rank; when all are there, everyone gets all of them. */
-static void take_value(ls_meeting_server *s, int rank, const char *value, uint32_t bytes) {
+static void take_value(ls_rendezvous_server *s, int rank, const char *value, uint32_t bytes) {
     if (s->gathering == 0) {
         s->value_bytes = bytes;
         free(s->values);
-        s->values = malloc((size_t)bytes * (size_t)s->meeting.ranks);
+        s->values = malloc((size_t)bytes * (size_t)s->point.ranks);
     }
     char text[128];
     snprintf(text, sizeof text, "rank %d tells %u bytes, others %u: expected one program on all ranks", rank, bytes,
@@ -147,10 +146,10 @@ static void take_value(ls_meeting_server *s, int rank, const char *value, uint32
     }
     memcpy(s->values + (size_t)rank * bytes, value, bytes);
     s->clients[rank].gathers = true;
-    if (++s->gathering == s->meeting.ranks) {
+    if (++s->gathering == s->point.ranks) {
         s->gathering = 0;
-        for (int r = 0; r < s->meeting.ranks; r++) s->clients[r].gathers = false;
-        send_to_all(s, LS_MEETING_GATHER, s->values, (size_t)bytes * (size_t)s->meeting.ranks);
+        for (int r = 0; r < s->point.ranks; r++) s->clients[r].gathers = false;
+        send_to_all(s, LS_RENDEZVOUS_GATHER, s->values, (size_t)bytes * (size_t)s->point.ranks);
     } else if (s->gone > 0) {
         snprintf(text, sizeof text, "rank %d waits for ranks that have ended", rank);
         abort_all(s, text);
@@ -158,14 +157,14 @@ static void take_value(ls_meeting_server *s, int rank, const char *value, uint32
 }
 
 /* A rank waits in a gather: asks the others whether they are there, and tells it what is known of them. */
-static void tell_missing(ls_meeting_server *s, int rank) {
-    ls_meeting_missing missing = {.rank = -1, .others = -1};
-    for (int r = 0; r < s->meeting.ranks && s->gathering > 0; r++) {
+static void tell_missing(ls_rendezvous_server *s, int rank) {
+    ls_rendezvous_missing missing = {.rank = -1, .others = -1};
+    for (int r = 0; r < s->point.ranks && s->gathering > 0; r++) {
         client *c = &s->clients[r];
         if (c->gathers || c->fd < 0) continue;
         if (c->asked == 0) {
             c->asked = s->clock;
-            send_to(s, r, LS_MEETING_ASK, NULL, 0);
+            send_to(s, r, LS_RENDEZVOUS_ASK, NULL, 0);
         }
         const double silent = s->clock - c->asked;
         missing.others++;
@@ -173,11 +172,11 @@ static void tell_missing(ls_meeting_server *s, int rank) {
         missing.rank = r;
         missing.silent = silent;
     }
-    send_to(s, rank, LS_MEETING_TELL, &missing, sizeof missing);
+    send_to(s, rank, LS_RENDEZVOUS_TELL, &missing, sizeof missing);
 }
 
-static void hear(ls_meeting_server *s, int rank) {
-    ls_meeting_head head;
+static void receive_from(ls_rendezvous_server *s, int rank) {
+    ls_rendezvous_head head;
     char bytes[2048];
     client *c = &s->clients[rank];
     ls_status status = ls_socket_receive(c->fd, &head, sizeof head, &patience, "a rank");
@@ -190,31 +189,31 @@ static void hear(ls_meeting_server *s, int rank) {
     }
     c->asked = 0;
     bytes[head.bytes] = 0;
-    if (head.kind == LS_MEETING_GATHER) take_value(s, rank, bytes, head.bytes);
-    if (head.kind == LS_MEETING_ASK) tell_missing(s, rank);
-    if (head.kind == LS_MEETING_ABORT) abort_all(s, bytes);
-    if (head.kind == LS_MEETING_STOP) send_to_all(s, LS_MEETING_STOP, NULL, 0);
-    if (head.kind == LS_MEETING_BYE) {
-        c->said_goodbye = true;
+    if (head.kind == LS_RENDEZVOUS_GATHER) take_value(s, rank, bytes, head.bytes);
+    if (head.kind == LS_RENDEZVOUS_ASK) tell_missing(s, rank);
+    if (head.kind == LS_RENDEZVOUS_ABORT) abort_all(s, bytes);
+    if (head.kind == LS_RENDEZVOUS_STOP) send_to_all(s, LS_RENDEZVOUS_STOP, NULL, 0);
+    if (head.kind == LS_RENDEZVOUS_LEAVE) {
+        c->left = true;
         lose(s, rank);
     }
 }
 
 static void *thread_main(void *argument) {
-    ls_meeting_server *s = argument;
-    const int ranks = s->meeting.ranks;
+    ls_rendezvous_server *s = argument;
+    const int ranks = s->point.ranks;
     const double began = ls_seconds();
     for (double looked = began, now; !s->ends && s->gone < ranks; looked = now) {
         now = ls_seconds();
-        s->clock += ls_meeting_counted(now - looked);
+        s->clock += ls_rendezvous_counted(now - looked);
         for (int r = 0; r < ranks; r++) s->polled[r] = (struct pollfd){.fd = s->clients[r].fd, .events = POLLIN};
         s->polled[ranks] = (struct pollfd){.fd = s->listener, .events = POLLIN};
         if (poll(s->polled, (nfds_t)ranks + 1, SLICE_MILLISECONDS) > 0) {
             for (int r = 0; r < ranks; r++)
-                if (s->polled[r].revents != 0) hear(s, r);
+                if (s->polled[r].revents != 0) receive_from(s, r);
             if (s->polled[ranks].revents != 0) admit(s);
         }
-        if (s->came < ranks && s->why[0] == 0 && ls_seconds() - began > s->meeting.seconds) {
+        if (s->came < ranks && s->why[0] == 0 && ls_seconds() - began > s->point.seconds) {
             char text[256];
             name_missing(s, text, sizeof text);
             abort_all(s, text);
@@ -226,10 +225,10 @@ static void *thread_main(void *argument) {
 /* ---- start and end ---- */
 
 /* Listens at the first port of a few that is free. */
-static ls_status listen_somewhere(const ls_meeting *meeting, int *listener) {
+static ls_status listen_somewhere(const ls_rendezvous_point *point, int *listener) {
     ls_status status = ls_ok();
-    for (int i = 0; i < LS_MEETING_PORTS; i++) {
-        int port = meeting->port + i;
+    for (int i = 0; i < LS_RENDEZVOUS_PORTS; i++) {
+        int port = point->port + i;
         status = ls_socket_listen("::", &port, listener);
         if (status.code != LS_OK) status = ls_socket_listen("0.0.0.0", &port, listener); /* a host without IPv6 */
         if (status.code == LS_OK) break;
@@ -237,18 +236,18 @@ static ls_status listen_somewhere(const ls_meeting *meeting, int *listener) {
     return status;
 }
 
-ls_status ls_meeting_server_start(const ls_meeting *meeting, ls_meeting_server **out) {
-    const size_t ranks = (size_t)meeting->ranks;
-    ls_meeting_server *s = calloc(1, sizeof *s);
+ls_status ls_rendezvous_server_start(const ls_rendezvous_point *point, ls_rendezvous_server **out) {
+    const size_t ranks = (size_t)point->ranks;
+    ls_rendezvous_server *s = calloc(1, sizeof *s);
     LS_ASSERT(s != NULL);
-    *s = (ls_meeting_server){.meeting = *meeting,
-                             .listener = -1,
-                             .clock = 1,
-                             .clients = calloc(ranks, sizeof *s->clients),
-                             .polled = calloc(ranks + 1, sizeof *s->polled)};
+    *s = (ls_rendezvous_server){.point = *point,
+                                .listener = -1,
+                                .clock = 1,
+                                .clients = calloc(ranks, sizeof *s->clients),
+                                .polled = calloc(ranks + 1, sizeof *s->polled)};
     LS_ASSERT(s->clients != NULL && s->polled != NULL);
     for (size_t r = 0; r < ranks; r++) s->clients[r].fd = -1;
-    ls_status status = listen_somewhere(meeting, &s->listener);
+    ls_status status = listen_somewhere(point, &s->listener);
     if (status.code == LS_OK) {
         const int error = pthread_create(&s->thread, NULL, thread_main, s);
         s->runs = error == 0;
@@ -259,17 +258,17 @@ ls_status ls_meeting_server_start(const ls_meeting *meeting, ls_meeting_server *
     if (status.code == LS_OK)
         *out = s;
     else
-        ls_meeting_server_end(s, 0);
+        ls_rendezvous_server_end(s, 0);
     return status;
 }
 
-void ls_meeting_server_end(ls_meeting_server *s, double seconds) {
+void ls_rendezvous_server_end(ls_rendezvous_server *s, double seconds) {
     if (s == NULL) return;
-    for (const double began = ls_seconds(); s->runs && s->gone < s->meeting.ranks && ls_seconds() - began < seconds;)
+    for (const double began = ls_seconds(); s->runs && s->gone < s->point.ranks && ls_seconds() - began < seconds;)
         usleep(1000);
     s->ends = true;
     if (s->runs) pthread_join(s->thread, NULL);
-    for (int r = 0; r < s->meeting.ranks; r++)
+    for (int r = 0; r < s->point.ranks; r++)
         if (s->clients[r].fd >= 0) (void)close(s->clients[r].fd);
     if (s->listener >= 0) (void)close(s->listener);
     free(s->clients);

@@ -285,12 +285,12 @@ static void quiet(void *state) {
 /* ---- closing ---- */
 
 /*
- * Says goodbye, and waits until the peers' receivers have closed: a connection that is closed with unread answers could
- * lose the goodbye.
+ * Says that the rank leaves, and waits until the peers' receivers have closed: a connection that is closed with unread
+ * answers could lose that message.
  */
 static void close_tcp(void *state) {
     tcp *t = state;
-    const ls_tcp_head head = {.kind = LS_TCP_BYE, .word = -1};
+    const ls_tcp_head head = {.kind = LS_TCP_LEAVE, .word = -1};
     const double began = ls_seconds();
     for (int peer = 0; peer < t->end->ranks; peer++) {
         send_bytes(t, peer, &head, sizeof head);

@@ -15,7 +15,7 @@ typedef enum ls_tcp_kind {
     LS_TCP_SIGNAL,
     LS_TCP_ASK,   /* an answer is wanted */
     LS_TCP_FLUSH, /* an answer is wanted: all that was sent before is complete */
-    LS_TCP_BYE,   /* the sender has left; nothing follows */
+    LS_TCP_LEAVE, /* the sender has left; nothing follows */
     LS_TCP_KINDS
 } ls_tcp_kind;
 

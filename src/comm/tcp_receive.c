@@ -80,7 +80,7 @@ static void finish(ls_tcp_receiver *r, int peer) {
     if ((head->kind == LS_TCP_PUT || head->kind == LS_TCP_SIGNAL) && head->word >= 0)
         ls_endpoint_deliver(r->end, head->word, head->generation);
     if (head->kind == LS_TCP_ASK || head->kind == LS_TCP_FLUSH) answer(r, peer, head->kind);
-    if (head->kind == LS_TCP_BYE) hang_up(r, peer, true);
+    if (head->kind == LS_TCP_LEAVE) hang_up(r, peer, true);
 }
 
 /* Takes bytes of the head; returns how many. */

@@ -19,8 +19,7 @@ const char *ls_transport_name(int index) {
 
 static const char chaos_name[] = "chaos:";
 
-/* Reads "SEED[:SECONDS[:" after "chaos:"; *rest: what follows, "" when that is all. False: the text is something else.
- */
+/* Reads "SEED[:SECONDS[:" after "chaos:"; *rest: what follows it, perhaps "". False: the text is something else. */
 static bool read_chaos(const char *text, ls_chaos_settings *out, const char **rest) {
     char *end;
     *out = (ls_chaos_settings){.on = true, .seed = strtoull(text, &end, 10)};

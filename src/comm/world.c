@@ -50,7 +50,7 @@ static ls_status connect_rank(ls_world *world, int rank) {
     return ls_ok();
 }
 
-/* Local: this process speaks for all ranks. Launched: each for its own, then all hear what the others use. */
+/* Local: this process finds the routes of all ranks. Launched: each its own, then all are told what others use. */
 static ls_status connect_ranks(ls_world *world) {
     ls_boot *boot = world->boot;
     const int ranks = world->options.ranks;

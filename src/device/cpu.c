@@ -9,7 +9,7 @@ static ls_status allocate(ls_device *device, ls_device_arena *arena) {
     return ls_ok();
 }
 
-static void release_memory(ls_device *device, ls_device_arena *arena) {
+static void free_arena(ls_device *device, ls_device_arena *arena) {
     (void)device;
     ls_memory_unmap(arena->base, arena->bytes);
 }
@@ -23,7 +23,7 @@ const ls_device_row ls_device_cpu = {
     .name = "cpu",
     .traits = {.at_once = true, .host_addresses = true},
     .allocate = allocate,
-    .free = release_memory,
+    .free = free_arena,
     .read = ls_device_host_read,
     .write = ls_device_host_write,
     .clear = ls_device_host_clear,

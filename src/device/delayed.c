@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* One of DELAYED launches waits, for at most this time. */
-enum { DELAYED = 4, MOST_DELAY_MICROSECONDS = 200 };
+/* One of so many launches is delayed, and by how much at most. */
+enum { LAUNCHES_FOR_A_DELAY = 4, MOST_DELAY_MICROSECONDS = 200 };
 
 /* What can fail. */
 typedef enum call_kind {
@@ -175,10 +175,10 @@ static bool may_start(const queue *q, const operation *o) {
     return o->run != NULL || q->released >= o->number;
 }
 
-/* The lock is not held. */
-static void wait_a_little(const queue *q, uint64_t draw) {
+/* Without the lock. */
+static void delay(const queue *q, uint64_t draw) {
     const uint64_t microseconds =
-        ls_rng_below(q->d->seed, (uint64_t)q->index, draw, (uint64_t)DELAYED * MOST_DELAY_MICROSECONDS);
+        ls_rng_below(q->d->seed, (uint64_t)q->index, draw, (uint64_t)LAUNCHES_FOR_A_DELAY * MOST_DELAY_MICROSECONDS);
     const struct timespec time = {0, (long)microseconds * 1000};
     if (microseconds < MOST_DELAY_MICROSECONDS) nanosleep(&time, NULL);
 }
@@ -188,7 +188,7 @@ static void run(queue *q, const operation *o) {
     delayed *d = q->d;
     const uint64_t draw = q->draws++;
     unlock(d);
-    wait_a_little(q, draw);
+    delay(q, draw);
     lock(d);
     if (count_call(d, CALL_EXECUTE).code != LS_OK) return;
     if (d->running++ == 0) protect(d, PROT_READ | PROT_WRITE);
@@ -208,8 +208,8 @@ static void pop(queue *q) {
     free(o);
 }
 
-/* Goes past all holds that are over, and tells the threads of the queues: something has changed. */
-static void settle(delayed *d) {
+/* Goes past all holds that are over, and wakes the threads of the queues, whose next launch may now start. */
+static void pass_holds(delayed *d) {
     bool moved;
     do {
         moved = false;
@@ -233,7 +233,7 @@ static void *queue_main(void *argument) {
         }
         run(q, o);
         if (d->failed.code == LS_OK) pop(q);
-        settle(d);
+        pass_holds(d);
         if (d->device->options.wake != NULL) d->device->options.wake(d->device->options.context);
     }
     unlock(d);
@@ -281,7 +281,7 @@ static ls_status launch_locked(delayed *d, const ls_device_work *work) {
     LS_TRY(ls_judge_launch(d->judge, work));
     if (work->run != NULL) LS_TRY(start(q));
     append(q, work);
-    settle(d);
+    pass_holds(d);
     return ls_ok();
 }
 
@@ -298,7 +298,7 @@ static ls_status release(ls_device *device, ls_event hold) {
     lock(d);
     const ls_status status = count_call(d, CALL_RELEASE);
     if (status.code == LS_OK) d->queues[hold.queue].released = hold.number;
-    settle(d);
+    pass_holds(d);
     unlock(d);
     return status;
 }

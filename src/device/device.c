@@ -1,6 +1,7 @@
 /* The table of devices; a device and its arenas from opening to closing; the calls of device.h. */
 #include "device/device_impl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,11 +20,21 @@ static const ls_device_row *find(const char *name) {
     return NULL;
 }
 
+static ls_status unknown_device(const char *name) {
+    char known[128] = "";
+    for (size_t i = 0; i < LS_COUNT(rows); i++) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", rows[i]->name);
+    }
+    return ls_error(LS_INVALID, "there is no device '%s'; expected one of %s, with its settings behind a colon", name,
+                    known);
+}
+
 ls_status ls_device_open(const char *name, const ls_device_options *options, ls_device **out) {
     if (name == NULL) name = getenv("LONGSPAN_DEVICE");
     if (name == NULL) name = ls_device_cpu.name;
     const ls_device_row *row = find(name);
-    if (row == NULL) return ls_error(LS_INVALID, "there is no device '%s'; expected cpu or delayed:SEED", name);
+    if (row == NULL) return unknown_device(name);
     ls_device *device = calloc(1, sizeof *device);
     if (device == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a device", sizeof *device);
     device->row = row;

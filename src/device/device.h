@@ -58,7 +58,7 @@ typedef struct ls_device_arena {
     char *base;   /* as launches address it */
     char *source; /* as transports address it, to read what is put */
     size_t bytes;
-    bool adopted;
+    bool adopted; /* the memory is a transport's, and stays when the device is closed */
 } ls_device_arena;
 
 /* Zeroed memory of the device. LS_NO_MEMORY names the bytes. The arena lives until the device is closed. */
@@ -110,6 +110,7 @@ typedef struct ls_device_work {
 LS_MUST_USE ls_status ls_device_launch(ls_device *device, const ls_device_work *work);
 /* Lets the queue go on after a hold, when what comes before that has been executed. */
 LS_MUST_USE ls_status ls_device_release(ls_device *device, ls_event hold);
+/* *out: whether the event has happened. Does not block. */
 LS_MUST_USE ls_status ls_device_happened(ls_device *device, ls_event event, bool *out);
 /* Blocks until the event has happened. */
 LS_MUST_USE ls_status ls_device_await(ls_device *device, ls_event event);

@@ -6,7 +6,7 @@
 
 typedef struct ls_device_row ls_device_row;
 
-enum { LS_DEVICE_ARENAS = 8 };
+enum { LS_DEVICE_ARENAS = 8 }; /* at most; an executor has two: private memory and its part of the heap */
 
 struct ls_device {
     const ls_device_row *row;

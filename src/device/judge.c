@@ -2,8 +2,7 @@
  * Judges whether launches that access the same bytes come after each other. Each launch has a clock: for each queue the
  * highest number that has been executed before it starts, as far as its events, its queue's order and what the host had
  * seen executed say. Two launches that access the same bytes race, unless both only read them, or the clock of one has
- * the other. Only launches that the host has not seen executed are kept: all later ones come after
- * the others.
+ * the other. Only launches that the host has not seen executed are kept: all later ones come after the others.
  *
  * How long anything takes plays no role, so that a missing event is found in the first run, whoever happens to be
  * first.
@@ -45,17 +44,18 @@ void ls_judge_destroy(ls_judge *judge) {
     free(judge);
 }
 
-static void join(const ls_judge *judge, uint64_t *clock, const uint64_t *other) {
+/* The clock comes to know what the other one knows. */
+static void raise_clock(const ls_judge *judge, uint64_t *clock, const uint64_t *other) {
     for (int q = 0; q < judge->queues; q++)
         if (other[q] > clock[q]) clock[q] = other[q];
 }
 
 /* What has been executed when the event has happened: the last launch of the queue that it includes, and its clock. */
-static void join_event(const ls_judge *judge, uint64_t *clock, ls_event event) {
+static void raise_to_event(const ls_judge *judge, uint64_t *clock, ls_event event) {
     for (size_t i = judge->n; i-- > 0;) {
         const entry *e = &judge->entries[i];
         if (e->event.queue != event.queue || e->event.number > event.number) continue;
-        join(judge, clock, e->clock);
+        raise_clock(judge, clock, e->clock);
         break;
     }
     if (event.number > clock[event.queue]) clock[event.queue] = event.number;
@@ -63,7 +63,7 @@ static void join_event(const ls_judge *judge, uint64_t *clock, ls_event event) {
 
 void ls_judge_see(ls_judge *judge, ls_event event) {
     if (event.number <= judge->seen[event.queue]) return;
-    join_event(judge, judge->seen, event);
+    raise_to_event(judge, judge->seen, event);
     size_t kept = 0;
     for (size_t i = 0; i < judge->n; i++) {
         const entry e = judge->entries[i];
@@ -105,9 +105,9 @@ ls_status ls_judge_launch(ls_judge *judge, const ls_device_work *work) {
                   .n_accesses = work->n_accesses,
                   .clock = calloc((size_t)judge->queues, sizeof *mine.clock)};
     LS_ASSERT(mine.clock != NULL);
-    join(judge, mine.clock, judge->seen);
-    join_event(judge, mine.clock, (ls_event){work->event.queue, work->event.number - 1});
-    for (int i = 0; i < work->n_after; i++) join_event(judge, mine.clock, work->after[i]);
+    raise_clock(judge, mine.clock, judge->seen);
+    raise_to_event(judge, mine.clock, (ls_event){work->event.queue, work->event.number - 1});
+    for (int i = 0; i < work->n_after; i++) raise_to_event(judge, mine.clock, work->after[i]);
     ls_status status = ls_ok();
     for (size_t i = 0; i < judge->n && status.code == LS_OK; i++) {
         const entry *other = &judge->entries[i];

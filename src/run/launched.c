@@ -45,7 +45,9 @@ static void restore_signals(const struct sigaction before[STOP_SIGNALS]) {
 
 /* ---- the end ---- */
 
-/* A rank that failed waits so long for the others to end; they may be writing a checkpoint, unless a peer was at fault.
+/*
+ * A rank that failed waits so long for the others to end: they may be writing a checkpoint, but not where a peer was
+ * lost.
  */
 #define SECONDS_AFTER_FAILURE 30.0
 #define SECONDS_AFTER_PEER 3.0

@@ -72,7 +72,7 @@ static pid_t start_rank(const job *j, int rank, int port) {
         set_number("MASTER_PORT", port);
     }
     set(LS_HOSTS_VARIABLE, j->hosts);
-    set("LONGSPAN_MEETING_SECONDS", j->seconds);
+    set("LONGSPAN_RENDEZVOUS_SECONDS", j->seconds);
     tell->status[rank] = run_rank(j);
     exit(0); /* as a program ends, with what it has left to do at its end */
 }

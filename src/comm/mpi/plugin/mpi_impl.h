@@ -20,8 +20,10 @@
 
 /* ---- messages ---- */
 
-/* Payloads up to this size travel in the message itself, larger ones follow it. Open MPI copies 4 KiB between processes
- * of one host at once; what is larger it announces first. */
+/*
+ * Payloads up to this size travel in the message itself, larger ones follow it. Open MPI copies 4 KiB between processes
+ * of one host at once; what is larger it announces first.
+ */
 enum { LS_MPI_INLINE = 3 << 10 };
 
 /* What a message says: messages.c has a handler for each. */
