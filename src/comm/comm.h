@@ -27,8 +27,8 @@ typedef struct ls_comm ls_comm;   /* a world as one rank uses it, by one thread 
 
 /*
  * Somebody may have launched this process as one rank of several (torchrun, srun, mpirun ...), by what its environment
- * says; else it starts its ranks itself (ls_launch). The environment variable LONGSPAN_BOOT names one of "environment"
- * and "local", where that must not be found out.
+ * says; else it starts its ranks itself (ls_launch). The environment variable LONGSPAN_BOOT says instead who did:
+ * "local" (nobody), "environment", or "mpi".
  */
 typedef struct ls_launched {
     int rank, ranks;   /* ranks 0: nobody did */
@@ -43,8 +43,7 @@ typedef struct ls_launched {
  * connection lasts until the end of the process.
  */
 LS_MUST_USE ls_status ls_launched_find(ls_launched *out);
-/* For launched ranks: all[r] becomes `mine` of rank r, at most LS_GATHER_VALUE bytes. Collective, outside of worlds
- * too. */
+/* For launched ranks: all[r] becomes `mine` of rank r, at most LS_GATHER_VALUE bytes. Collective; needs no world. */
 #define LS_GATHER_VALUE 1024
 LS_MUST_USE ls_status ls_launched_gather(const void *mine, size_t bytes, void *all);
 /* For a launched rank: what ls_world_abort and ls_world_request_stop do, also before there is a world. */
@@ -81,6 +80,7 @@ typedef struct ls_world_options {
  * LONGSPAN_TRANSPORTS in the environment, else all), or a list of names with commas:
  *   "shm"    ranks of one host: processes or threads. The memory is freed with the last process, however that ends
  *   "tcp"    any ranks; those of another host only where the boot knows the hosts' addresses
+ *   "mpi"    any ranks that an mpirun started; it comes with the boot "mpi"
  * or "chaos:SEED[:SECONDS[:LIST]]", which wraps those of the list (default all) and reorders, delays and splits
  * messages as far as the contract allows. SECONDS: the shortest time from a put to its signal.
  *

@@ -63,8 +63,7 @@ typedef struct ls_touched {
  */
 void ls_touch(void *start, size_t bytes, ls_pool *pool, ls_comm *comm, ls_touched *sum);
 
-/* --- the executor (executor.c, execute.c, tensors.c)
- * ------------------------------------------------------------------------- */
+/* --- the executor (executor.c, execute.c, tensors.c) -------------------------------------------------------------- */
 
 typedef struct ls_executor ls_executor;
 
