@@ -2,6 +2,7 @@
 #include "comm/comm_impl.h"
 #include "support/world.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Host collectives are tried at every number of ranks up to this: one beyond a power of two. */
@@ -85,6 +86,19 @@ static ls_status reductions(ls_comm *comm, void *context) {
     return ls_ok();
 }
 
+/* The first value is greatest on rank 0, the second on the last rank; the third is a number on one rank only. */
+static ls_status maxima(ls_comm *comm, void *context) {
+    (void)context;
+    const int rank = ls_comm_rank(comm), size = ls_comm_size(comm);
+    int64_t whole[] = {-rank, INT64_MAX - size + rank, -7};
+    double real[] = {-rank, 0.5 * rank, rank == size / 2 ? -3 : NAN, NAN};
+    LS_TRY(ls_comm_max_i64(comm, whole, (int)LS_COUNT(whole)));
+    LS_TRY(ls_comm_max_f64(comm, real, (int)LS_COUNT(real)));
+    RANK_CHECK(whole[0] == 0 && whole[1] == INT64_MAX - 1 && whole[2] == -7);
+    RANK_CHECK(real[0] == 0 && real[1] == 0.5 * (size - 1) && real[2] == -3 && isnan(real[3]));
+    return ls_ok();
+}
+
 static ls_status agreements(ls_comm *comm, void *context) {
     (void)context;
     const int rank = ls_comm_rank(comm), size = ls_comm_size(comm);
@@ -102,7 +116,7 @@ static ls_status agreements(ls_comm *comm, void *context) {
     return ls_ok();
 }
 
-static const ls_rank_main collectives[] = {exchange_sizes, barriers, reductions, agreements};
+static const ls_rank_main collectives[] = {exchange_sizes, barriers, reductions, maxima, agreements};
 
 /* All of them one after the other: a message of one must not be taken for one of the next. */
 static ls_status every_collective(ls_comm *comm, void *context) {
