@@ -3,6 +3,7 @@
 #include "base/base.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,17 +91,61 @@ int64_t ls_cgroup_memory_kills(const char *membership, const char *root, const c
 
 /* ---- this machine ---- */
 
-/* The number of processors in the affinity mask. Its size is unknown: a larger buffer is tried until the mask fits. */
-static int cores_of_affinity(void) {
+/* Of the ranks beside this one. */
+static _Atomic uint64_t processors_beside[LS_COUNT(((ls_processors *)0)->bits)];
+
+void ls_machine_add_processors(const ls_processors *processors) {
+    for (size_t i = 0; i < LS_COUNT(processors->bits); i++) atomic_fetch_or(&processors_beside[i], processors->bits[i]);
+}
+
+/* From the affinity mask. Its size is unknown: a larger buffer is tried until the mask fits. */
+void ls_machine_processors(ls_processors *out) {
+    *out = (ls_processors){{0}};
     for (int cpus = 1024; cpus <= 1 << 18; cpus *= 2) {
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
-        if (!set) break;
+        if (!set) return;
         const size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
         const bool fits = sched_getaffinity(0, bytes, set) == 0;
-        const int cores = fits ? CPU_COUNT_S(bytes, set) : 0;
+        for (size_t i = 0; fits && i < 64 * LS_COUNT(out->bits) && i < (size_t)cpus; i++)
+            if (CPU_ISSET_S(i, bytes, set)) out->bits[i / 64] |= UINT64_C(1) << i % 64;
         CPU_FREE(set);
-        if (fits && cores > 0) return cores;
+        if (fits) return;
     }
+}
+
+static int count(const ls_processors *processors) {
+    int n = 0;
+    for (size_t i = 0; i < LS_COUNT(processors->bits); i++) n += __builtin_popcountll(processors->bits[i]);
+    return n;
+}
+
+static ls_processors with_beside(ls_processors all) {
+    for (size_t i = 0; i < LS_COUNT(all.bits); i++) all.bits[i] |= atomic_load(&processors_beside[i]);
+    return all;
+}
+
+void ls_machine_unbind(int threads) {
+    ls_processors own;
+    ls_machine_processors(&own);
+    const ls_processors all = with_beside(own);
+    if (count(&own) == 0 || count(&own) >= threads || count(&all) == count(&own)) return;
+    enum { MOST = 64 * LS_COUNT(all.bits) };
+    cpu_set_t *set = CPU_ALLOC(MOST);
+    if (!set) return;
+    const size_t bytes = CPU_ALLOC_SIZE(MOST);
+    CPU_ZERO_S(bytes, set);
+    for (size_t i = 0; i < MOST; i++)
+        if (all.bits[i / 64] >> i % 64 & 1) CPU_SET_S(i, bytes, set);
+    (void)sched_setaffinity(0, bytes, set);
+    CPU_FREE(set);
+}
+
+static int count_cores(void) {
+    ls_processors own;
+    ls_machine_processors(&own);
+    const ls_processors all = with_beside(own);
+    const int cores = count(&all);
+    if (cores > 0) return cores;
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (int)online : 1;
 }
@@ -148,7 +193,7 @@ static size_t cache_bytes(int level, int sysconf_name) {
 }
 
 void ls_machine_detect(ls_machine *out) {
-    ls_machine machine = {.cores = cores_of_affinity()};
+    ls_machine machine = {.cores = count_cores()};
     const ls_status limited = ls_isa_limit(&machine.isa);
     (void)limited; /* a wrong LONGSPAN_ISA is reported when kernels are chosen */
     machine.l1_bytes = cache_bytes(1, _SC_LEVEL1_DCACHE_SIZE);

@@ -11,13 +11,29 @@
 
 typedef struct ls_machine {
     ls_isa isa; /* the best that kernels may use: ls_isa_limit */
-    int cores;  /* cores that this process may use, after its affinity and the quota of its cgroup */
+    int cores;  /* cores that this process, and ranks launched beside it, may use: affinity and quota of its cgroup */
     size_t l1_bytes, l2_bytes, l3_bytes; /* 0 when unknown */
     size_t memory_bytes;                 /* physical memory, or the cgroup's limit if that is lower; 0 when unknown */
     char name[64];                       /* of the processor, as the system reports it */
 } ls_machine;
 
 void ls_machine_detect(ls_machine *out);
+
+/*
+ * Processors as bits: those that this process may run on. A launcher may bind each rank to some of a machine's; ranks
+ * on one machine tell each other theirs, and ls_machine_add_processors counts those of the others too from then on, so
+ * that all ranks see one machine, however they are bound. Processors after the first 4,096 are left out.
+ */
+typedef struct ls_processors {
+    uint64_t bits[64];
+} ls_processors;
+void ls_machine_processors(ls_processors *out);
+void ls_machine_add_processors(const ls_processors *processors);
+/*
+ * For a process that will run so many threads: when it is bound to fewer processors (by default Open MPI binds a rank
+ * to one), it and the threads that it starts may run on all that are counted. Without permission it stays as it is.
+ */
+void ls_machine_unbind(int threads);
 
 /* Bytes of memory that can be allocated now, including what the system would free (caches); 0 when unknown. */
 size_t ls_machine_available(void);

@@ -46,7 +46,10 @@ typedef struct identity {
     char kernel[40];
     uint64_t network, processes;
     int32_t process;
+    ls_processors processors;
 } identity;
+
+_Static_assert(sizeof(identity) <= LS_GATHER_VALUE, "an identity is gathered as one value");
 
 /* The number of a namespace of this process; 0: the system does not say. */
 static uint64_t namespace_number(const char *path) {
@@ -65,6 +68,7 @@ static identity identify(void) {
     me.network = namespace_number("/proc/self/ns/net");
     me.processes = namespace_number("/proc/self/ns/pid");
     me.process = (int32_t)getpid();
+    ls_machine_processors(&me.processors);
     return me;
 }
 
@@ -88,7 +92,9 @@ static ls_status find_machines(ls_boot *boot) {
         while (!is_same_machine(&all[first], &all[r])) first++;
         boot->hosts[r] = first == r ? machines++ : boot->hosts[first];
         snprintf(boot->host_names[r], LS_HOST_NAME, "%s", all[r].name);
-        if (is_same_machine(&all[r], &me) && me.processes == all[r].processes) boot->processes[r] = all[r].process;
+        if (!is_same_machine(&all[r], &me)) continue;
+        ls_machine_add_processors(&all[r].processors);
+        if (me.processes == all[r].processes) boot->processes[r] = all[r].process;
     }
     free(all);
     return status;

@@ -156,6 +156,7 @@ static ls_status set_up(ls_executor *ex, bool may_spin) {
     if (heap > ls_comm_heap_bytes(ex->comm))
         return ls_error(LS_INVALID, "the programs of rank %d need a heap of %zu bytes; the world's has %zu",
                         ls_executor_rank(ex), heap, ls_comm_heap_bytes(ex->comm));
+    ls_machine_unbind(ex->image->threads);
     LS_TRY(ls_pool_create(ex->image->threads, may_spin, &ex->pool));
     ex->queues = most_queues(ex->image);
     const ls_device_options options = {

@@ -5,6 +5,7 @@
 #include "support/world.h"
 
 #include <arpa/inet.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -19,6 +20,8 @@ typedef struct job {
     const char *hosts, *transports;
     const char *seconds; /* to wait for all */
     bool slurm;
+    int bound_to; /* rank r is bound to one of the first so many processors of the test's own; 0: to none */
+    int cores;    /* that each rank is to see */
     ls_rank_main main;
     int victim;     /* a rank that is special to main */
     double timeout; /* of waits; 0: long. A victim that has stopped is killed when the others have ended */
@@ -56,6 +59,16 @@ static ls_status run_rank(const job *j) {
     return status;
 }
 
+/* Binds this process to the processor with that number of those that it may run on. */
+static void bind_to(int number) {
+    cpu_set_t own, one;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof own, &own) != 0) return;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &own) && number-- == 0) CPU_SET(cpu, &one);
+    (void)sched_setaffinity(0, sizeof one, &one);
+}
+
 static pid_t start_rank(const job *j, int rank, int port) {
     const pid_t process = fork();
     if (process != 0) return process;
@@ -72,6 +85,7 @@ static pid_t start_rank(const job *j, int rank, int port) {
         set_number("MASTER_PORT", port);
     }
     set(LS_HOSTS_VARIABLE, j->hosts);
+    if (j->bound_to > 0) bind_to(rank % j->bound_to);
     set("LONGSPAN_RENDEZVOUS_SECONDS", j->seconds);
     tell->status[rank] = run_rank(j);
     exit(0); /* as a program ends, with what it has left to do at its end */
@@ -127,6 +141,40 @@ static ls_status meet(ls_comm *comm, void *context) {
         LS_TRY(ls_comm_barrier(comm));
     }
     return ls_ok();
+}
+
+static int processors_of_this_process(void) {
+    cpu_set_t own;
+    return sched_getaffinity(0, sizeof own, &own) == 0 ? CPU_COUNT(&own) : 0;
+}
+
+/*
+ * Ranks that are bound to one core each see the cores of all, and so plan like ranks that are not bound; they stay
+ * bound while one is enough for their threads.
+ */
+static ls_status count_cores(ls_comm *comm, void *context) {
+    (void)comm, (void)context;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    RANK_CHECK(machine.cores == current->cores);
+    ls_machine_unbind(1);
+    RANK_CHECK(processors_of_this_process() == 1);
+    ls_machine_unbind(2);
+    RANK_CHECK(processors_of_this_process() == current->cores);
+    return ls_ok();
+}
+
+static void test_they_share_cores(void **state) {
+    (void)state;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    if (machine.cores < 2) skip(); /* one core can be shared in one way only */
+    const job bound = {.ranks = 3, .main = count_cores, .bound_to = 2, .cores = 2};
+    run_job(&bound);
+    all_return(bound.ranks, LS_OK, "");
+    const job together = {.ranks = 2, .main = count_cores, .bound_to = 1, .cores = 1};
+    run_job(&together);
+    all_return(together.ranks, LS_OK, "");
 }
 
 static void test_they_meet(void **state) {
@@ -306,6 +354,7 @@ static int map_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_they_meet),
+        cmocka_unit_test(test_they_share_cores),
         cmocka_unit_test(test_they_pass_a_taken_port),
         cmocka_unit_test(test_wrong_number_of_ranks),
         cmocka_unit_test(test_absent_ranks_are_named),
