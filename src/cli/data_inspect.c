@@ -48,7 +48,7 @@ static void put_sequence(const order *o, int64_t pieces) {
 static ls_status show_step(const order *o, int64_t step) {
     const ls_layout_run all = {0, o->S, 1};
     const ls_data_part whole = {&all, 1};
-    uint64_t digest = 0;
+    uint64_t hash = 0;
     if (o->json != NULL) {
         ls_json_open_object(o->json, NULL);
         ls_json_put_int(o->json, "step", step);
@@ -60,7 +60,7 @@ static ls_status show_step(const order *o, int64_t step) {
         ls_sample sample = o->sample;
         LS_TRY(ls_data_pieces(o->data, index, o->pieces, &pieces));
         LS_TRY(ls_data_read(o->data, index, &whole, &sample));
-        digest += ls_data_digest(b * o->S, &whole, sample.tokens, sample.labels);
+        hash += ls_data_hash(b * o->S, &whole, sample.tokens, sample.labels);
         if (o->json != NULL)
             put_sequence(o, pieces);
         else
@@ -68,7 +68,7 @@ static ls_status show_step(const order *o, int64_t step) {
     }
     if (o->json != NULL) {
         ls_json_close(o->json);
-        ls_json_put_hex(o->json, "data_digest", digest);
+        ls_json_put_hex(o->json, "data_hash", hash);
         ls_json_close(o->json);
     }
     return ls_ok();

@@ -383,7 +383,7 @@ static uint64_t mix(uint64_t x) {
     return x ^ x >> 31;
 }
 
-uint64_t ls_data_digest(int64_t first, const ls_data_part *part, const int32_t *tokens, const int32_t *labels) {
+uint64_t ls_data_hash(int64_t first, const ls_data_part *part, const int32_t *tokens, const int32_t *labels) {
     uint64_t sum = 0;
     for (int r = 0; r < part->n_runs; r++) {
         const ls_layout_run *run = &part->runs[r];

@@ -134,7 +134,7 @@ LS_MUST_USE ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data
  * step, its token and its label. So each rank adds up its part, and the sum over the ranks does not depend on how the
  * step is cut. This is the sum over a part of one sequence; first: the place of the sequence's first input in the step.
  */
-uint64_t ls_data_digest(int64_t first, const ls_data_part *part, const int32_t *tokens, const int32_t *labels);
+uint64_t ls_data_hash(int64_t first, const ls_data_part *part, const int32_t *tokens, const int32_t *labels);
 
 /* Identifies all documents in their order, and which tokens are learnt. Of shards it is made of their checksums. */
 uint64_t ls_data_content(const ls_data *data);

@@ -224,7 +224,7 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
     ls_json_put_double(w, "copy_seconds", report->copy_seconds);
     ls_json_put_int(w, "peak_bytes", report->peak_bytes);
     ls_json_put_int(w, "read_bytes", report->read_bytes);
-    ls_json_put_hex(w, "data_digest", report->data_digest);
+    ls_json_put_hex(w, "data_hash", report->data_hash);
     if (isfinite(eval_loss)) ls_json_put_double(w, "eval_loss", eval_loss);
     if (start_up != NULL) put_start_up(start_up, w);
     return ls_jsonl_append(path, w);

@@ -43,7 +43,7 @@ typedef struct ls_step_report {
     bool applied;                      /* false: N = 0, or loss or norm are not finite; the parameters are unchanged */
     ls_wish wish;                      /* the strongest wish of any rank, the same on all ranks */
     double seconds;                    /* of this rank */
-    uint64_t data_digest;              /* ls_data_digest of the step; 0 without valid tokens */
+    uint64_t data_hash;                /* ls_data_hash of the step; 0 without valid tokens */
     double wait_seconds, copy_seconds; /* the maximum over ranks */
     int64_t peak_bytes;                /* largest resident memory so far, the maximum over ranks (ls_resident_bytes) */
     int64_t read_bytes;                /* of files, read for the step's sequences: the maximum over ranks */

@@ -27,9 +27,9 @@ static void keep_largest(void *into, const void *from, size_t bytes) {
 
 /* A rank's share of what is added up before the first backward pass of a step; or the sum over the ranks. */
 typedef struct step_share {
-    int64_t valid;   /* labels that are not ignored */
-    uint64_t digest; /* ls_data_digest */
-    int64_t failed;  /* ranks that could not read their part */
+    int64_t valid;  /* labels that are not ignored */
+    uint64_t hash;  /* ls_data_hash */
+    int64_t failed; /* ranks that could not read their part */
 } step_share;
 
 struct ls_trainer {
@@ -86,7 +86,7 @@ static ls_status read_step(ls_trainer *t, const ls_sequences *from, int64_t firs
         out->valid += count_valid(t);
         for (int64_t b = 0; b < batch->rows; b++) {
             const int64_t row = m * t->B + batch->first + b, at = b * batch->inputs;
-            out->digest += ls_data_digest(row * t->S, &batch->part, batch->tokens + at, batch->labels + at);
+            out->hash += ls_data_hash(row * t->S, &batch->part, batch->tokens + at, batch->labels + at);
         }
     }
     return ls_ok();
@@ -103,7 +103,7 @@ static ls_status sum_step(ls_trainer *t, const ls_sequences *from, int64_t first
     LS_TRY(ls_comm_exchange(t->rank->comm, &mine, sizeof mine, t->shares));
     for (int r = 0; r < t->rank->ranks; r++) {
         sum.valid += t->shares[r].valid;
-        sum.digest += t->shares[r].digest;
+        sum.hash += t->shares[r].hash;
         sum.failed += t->shares[r].failed;
     }
     *out = sum;
@@ -176,7 +176,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     out->loss = sums.loss / (double)out->tokens;
     out->grad_norm = sums.grad_norm;
     out->applied = sums.applied;
-    out->data_digest = sum.digest;
+    out->data_hash = sum.hash;
     LS_TRY(reduce_figures(t, &before, wish, out));
     out->seconds = ls_seconds() - start;
     return ls_ok();

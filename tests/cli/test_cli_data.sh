@@ -109,11 +109,11 @@ grep -q "talks.jsonl:1: text is missing, expected a text; --records messages rea
 expect 2 "data inspect reads no texts without --order" data inspect shards --records messages
 
 # --- each step reads the same data on 1, 2 and 4 ranks, and after resuming on another number ---
-hashes() { python3 -c 'import json, sys; print([json.loads(l)["data_digest"] for l in open(sys.argv[1] + "/metrics.jsonl")])' "$1"; }
+hashes() { python3 -c 'import json, sys; print([json.loads(l)["data_hash"] for l in open(sys.argv[1] + "/metrics.jsonl")])' "$1"; }
 for pack in join best stream; do
     order=(--seq 64 --batch 4 --seed 5 --pack $pack)
     "$longspan" data inspect shards --order "${order[@]}" --steps 6 --json >order.json
-    expected=$(python3 -c 'import json; print([s["data_digest"] for s in json.load(open("order.json"))["steps"]])')
+    expected=$(python3 -c 'import json; print([s["data_hash"] for s in json.load(open("order.json"))["steps"]])')
     run=(--model config.json --data shards "${order[@]}" --threads 1 --schedule constant)
     [ "${LS_TEST_SANITIZER:-}" = thread ] && run+=(--ranks-as threads)
     for ranks in 1 2 4; do

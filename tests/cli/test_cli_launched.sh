@@ -49,7 +49,7 @@ for file in checkpoint-00000004/model.safetensors checkpoint-00000004/optimizer.
     eval.json loss_by_position.svg; do
     same run/$file
 done
-columns='[[l[k] for k in ("step", "loss", "grad_norm", "data_digest") if k in l] for l in map(json.loads, open(f))]'
+columns='[[l[k] for k in ("step", "loss", "grad_norm", "data_hash") if k in l] for l in map(json.loads, open(f))]'
 python3 - <<CHECK || fail "metrics"
 import json
 a, b = [$columns for f in ("here/run/metrics.jsonl", "there/run/metrics.jsonl")]

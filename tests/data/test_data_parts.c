@@ -71,7 +71,7 @@ static void read_in_parts(const ls_data *data, int64_t index, int64_t S, const l
     ls_sample whole = sample_in(&rows[0]);
     assert_ok(ls_data_read(data, index, NULL, &whole));
     const ls_layout_run all = {0, S, 1};
-    const uint64_t digest = ls_data_digest(7 * S, &(ls_data_part){&all, 1}, whole.tokens, whole.labels);
+    const uint64_t hash = ls_data_hash(7 * S, &(ls_data_part){&all, 1}, whole.tokens, whole.labels);
     uint64_t sum = 0;
     for (int p = 0; p < layout->P; p++) {
         ls_data_part part = {NULL, 0};
@@ -79,7 +79,7 @@ static void read_in_parts(const ls_data *data, int64_t index, int64_t S, const l
         part.n_runs = ls_layout_runs(layout, p, &part.runs);
         assert_ok(ls_data_read(data, index, &part, &some));
         assert_part(&whole, &part, S, &some);
-        sum += ls_data_digest(7 * S, &part, some.tokens, some.labels);
+        sum += ls_data_hash(7 * S, &part, some.tokens, some.labels);
         ls_data_piece pieces[MOST_S + 1];
         int64_t n = 0;
         assert_ok(ls_data_pieces(data, index, pieces, &n));
@@ -93,7 +93,7 @@ static void read_in_parts(const ls_data *data, int64_t index, int64_t S, const l
             assert_int_equal(taken.seen[i], taken.positions[i] + 1);
         assert_part(&whole, &part, S, &taken);
     }
-    assert_true(sum == digest);
+    assert_true(sum == hash);
 }
 
 static void parts_are_the_whole(void **state) {
@@ -128,20 +128,20 @@ static void parts_are_the_whole(void **state) {
     ls_tokenizer_close(tokenizer);
 }
 
-/* Another token, label or place, or two that are exchanged, give another digest. */
-static void digests_tell_data_apart(void **state) {
+/* Another token, label or place, or two that are exchanged, give another hash. */
+static void hashes_tell_data_apart(void **state) {
     (void)state;
     enum { S = 4 };
     const ls_layout_run all = {0, S, 1};
     const ls_data_part part = {&all, 1};
     const int32_t tokens[S] = {1, 2, 3, 4}, labels[S] = {2, 3, 4, LS_LABEL_IGNORED};
     const int32_t swapped[S] = {2, 1, 3, 4}, ignored[S] = {2, 3, LS_LABEL_IGNORED, LS_LABEL_IGNORED};
-    const uint64_t digest = ls_data_digest(0, &part, tokens, labels);
-    assert_true(digest != 0 && digest == ls_data_digest(0, &part, tokens, labels));
-    assert_true(digest != ls_data_digest(S, &part, tokens, labels));
-    assert_true(digest != ls_data_digest(0, &part, swapped, labels));
-    assert_true(digest != ls_data_digest(0, &part, tokens, ignored));
-    assert_true(digest != ls_data_digest(0, &part, labels, tokens));
+    const uint64_t hash = ls_data_hash(0, &part, tokens, labels);
+    assert_true(hash != 0 && hash == ls_data_hash(0, &part, tokens, labels));
+    assert_true(hash != ls_data_hash(S, &part, tokens, labels));
+    assert_true(hash != ls_data_hash(0, &part, swapped, labels));
+    assert_true(hash != ls_data_hash(0, &part, tokens, ignored));
+    assert_true(hash != ls_data_hash(0, &part, labels, tokens));
 }
 
 /* Where no token is wanted, none is read: what the index says is enough. */
@@ -167,7 +167,7 @@ static void bounds_are_known_without_tokens(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_are_the_whole), cmocka_unit_test(digests_tell_data_apart),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_are_the_whole), cmocka_unit_test(hashes_tell_data_apart),
                                        cmocka_unit_test(bounds_are_known_without_tokens)};
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

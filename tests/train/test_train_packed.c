@@ -204,7 +204,7 @@ static void gradients_are_those_of_documents_alone(void **state) {
 static void bounds_matter(void **state) {
     const work w = {.B = ROWS, .micro = 1, .packs = true}, see = {.B = ROWS, .micro = 1, .packs = true, .joins = true};
     const figures apart = run(state, w, &spreads[0]), together = run(state, see, &spreads[0]);
-    assert_true(apart.step.data_digest == together.step.data_digest && apart.step.data_digest != 0);
+    assert_true(apart.step.data_hash == together.step.data_hash && apart.step.data_hash != 0);
     assert_true(fabs(apart.step.loss - together.step.loss) > 1e-4 * apart.step.loss);
 }
 
