@@ -31,6 +31,12 @@
 _Noreturn void ls_panic(const char *file, int line, const char *format, ...) LS_PRINTF(3, 4);
 #define LS_ASSERT(condition) ((condition) ? (void)0 : ls_panic(__FILE__, __LINE__, "broken invariant: %s", #condition))
 
+/*
+ * Of several failures of one job, the one with the greatest severity is the cause of the others: 0 none; 1 an
+ * interruption; 2 a rank that lost another one; 3 all else.
+ */
+int ls_severity(ls_code code);
+
 /* For the first lines of a public function: a NULL argument is an error that names the function and the argument. */
 #define LS_NEED(argument, name)                                                                \
     do {                                                                                       \

@@ -48,6 +48,12 @@ ls_status ls_error_in(ls_status inner, const char *format, ...) {
     return make_status(inner.code, whole);
 }
 
+int ls_severity(ls_code code) {
+    if (code == LS_OK) return 0;
+    if (code == LS_INTERRUPTED) return 1;
+    return code == LS_PEER ? 2 : 3;
+}
+
 const char *ls_code_name(ls_code code) {
     static const char *const names[] = {
         [LS_OK] = "ok",

@@ -338,12 +338,6 @@ static void watch(launch *l) {
 
 /* ---- the end ---- */
 
-int ls_severity(ls_code code) {
-    if (code == LS_OK) return 0;
-    if (code == LS_INTERRUPTED) return 1;
-    return code == LS_PEER ? 2 : 3;
-}
-
 static ls_status root_cause(const launch *l) {
     if (l->died.code != LS_OK) return l->died;
     const report *worst = NULL;

@@ -4,9 +4,6 @@
 
 #include "run/run.h"
 
-/* launch.c: of two failures, the one with the greater severity is the cause of the other. */
-int ls_severity(ls_code code);
-
 /* launched.c: ls_launch where the caller is rank `rank` of a world whose ranks somebody else has launched. */
 ls_status ls_run_launched(ls_world *world, int rank, ls_rank_main rank_main, void *context);
 

@@ -25,6 +25,8 @@ bool ls_is_home(void) {
     return job.ranks == 0 || job.rank == 0;
 }
 
+bool ls_home_starts_ranks(void) { return launched().ranks == 0; }
+
 /* all[ranks] becomes `mine` of each, to be freed by the caller. */
 static ls_status gather(const void *mine, size_t bytes, int ranks, char **all) {
     *all = malloc(bytes * (size_t)ranks);
@@ -33,14 +35,6 @@ static ls_status gather(const void *mine, size_t bytes, int ranks, char **all) {
     if (status.code != LS_OK) free(*all);
     return status;
 }
-
-/* Of two failures, whether b explains more. */
-static bool explains_more(const ls_status *a, const ls_status *b) {
-    if (b->code == LS_OK || b->code == a->code) return false;
-    return a->code == LS_OK || a->code == LS_INTERRUPTED || (a->code == LS_PEER && b->code != LS_INTERRUPTED);
-}
-
-bool ls_home_starts_ranks(void) { return launched().ranks == 0; }
 
 ls_status ls_home_agree(ls_status mine) {
     const int ranks = launched().ranks;
@@ -53,7 +47,7 @@ ls_status ls_home_agree(ls_status mine) {
     const ls_status *of = (const ls_status *)(const void *)all;
     ls_status worst = ls_ok();
     for (int r = 0; r < ranks; r++)
-        if (explains_more(&worst, &of[r])) worst = of[r];
+        if (ls_severity(of[r].code) > ls_severity(worst.code)) worst = of[r];
     free(all);
     return worst;
 }

@@ -23,8 +23,8 @@ bool ls_is_home(void);
 bool ls_home_starts_ranks(void);
 
 /*
- * LS_OK when `mine` is LS_OK in all processes; else, in all of them, the failure of the first rank that did not fail
- * because of another (LS_PEER), or of the first.
+ * LS_OK when `mine` is LS_OK in all processes; else, in all of them, the cause: the failure of greatest severity
+ * (ls_severity), and of equal ones that of the lowest rank.
  */
 LS_MUST_USE ls_status ls_home_agree(ls_status mine);
 
