@@ -7,13 +7,13 @@
 /* --- sharding ----------------------------------------------------------------------------------------------------- */
 
 typedef struct ls_sharding {
-    ls_state *state[LS_AXES]; /* by tensor */
-    bool *first_only;         /* by node: adds only on the first rank of some axis; first_axis tells which */
+    ls_placement *placement[LS_AXES]; /* by tensor */
+    bool *first_only;                 /* by node: adds only on the first rank of some axis; first_axis tells which */
     bool *first_axis[LS_AXES];
     bool *resolve; /* by node * LS_NODE_INPUTS + input: partial there, needed whole */
 } ls_sharding;
 
-/* States for all tensors of the first n_nodes nodes. Errors name op, tensor, axis. */
+/* Placements of all tensors of the first n_nodes nodes. Errors name op, tensor, axis. */
 LS_MUST_USE ls_status ls_shard(const ls_graph *graph, int n_nodes, const ls_mesh *mesh, ls_arena *arena,
                                ls_sharding *out);
 

@@ -10,10 +10,10 @@ void ls_local_size(const ls_builder *b, ls_tensor t, int64_t size[LS_MAX_DIMS]) 
     for (int i = 0; i < info->shape.ndim; i++) {
         const ls_dim dim = info->shape.dim[i];
         size[i] = dim.size;
-        if (dim.factor == LS_FACTOR_BATCH && b->sharding->state[LS_AXIS_DP][t.id] == LS_SHARDED)
+        if (dim.factor == LS_FACTOR_BATCH && b->sharding->placement[LS_AXIS_DP][t.id] == LS_CUT)
             size[i] = dim.size / mesh->size[LS_AXIS_DP];
-        if (dim.factor == LS_FACTOR_SEQUENCE && (b->sharding->state[LS_AXIS_RING][t.id] == LS_SHARDED ||
-                                                 b->sharding->state[LS_AXIS_ULYSSES][t.id] == LS_SHARDED))
+        if (dim.factor == LS_FACTOR_SEQUENCE && (b->sharding->placement[LS_AXIS_RING][t.id] == LS_CUT ||
+                                                 b->sharding->placement[LS_AXIS_ULYSSES][t.id] == LS_CUT))
             size[i] = ls_layout_count(&b->image->layout, sequence);
     }
 }
@@ -78,7 +78,7 @@ ls_operand ls_lower_input(ls_builder *b, int n, int i) {
     if (!b->sharding->resolve[n * LS_NODE_INPUTS + i]) return part;
     if (b->resolved[t.id].buffer >= 0) return b->resolved[t.id];
     bool axes[LS_AXES];
-    for (int a = 0; a < LS_AXES; a++) axes[a] = b->sharding->state[a][t.id] == LS_PARTIAL;
+    for (int a = 0; a < LS_AXES; a++) axes[a] = b->sharding->placement[a][t.id] == LS_PARTIAL;
     const int team = ls_build_team_of(b, axes);
     const ls_dtype G = b->image->accumulator, T = part.view.dtype;
     const ls_view *v = &part.view;

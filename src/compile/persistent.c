@@ -29,12 +29,12 @@ static void bind_tensor(ls_builder *b, ls_tensor t) {
     for (int i = 0; i < info->shape.ndim; i++) {
         for (int a = 0; a < LS_AXES; a++) {
             const ls_factor factor = a == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE;
-            if (info->shape.dim[i].factor == factor && b->sharding->state[a][t.id] == LS_SHARDED) cut[i] = true;
+            if (info->shape.dim[i].factor == factor && b->sharding->placement[a][t.id] == LS_CUT) cut[i] = true;
         }
     }
     bind(b, info->name, ls_lower_tensor(b, t), &info->shape, cut);
     ls_binding *binding = &b->image->bindings[b->image->n_bindings - 1];
-    for (int a = 0; a < LS_AXES; a++) binding->partial[a] = b->sharding->state[a][t.id] == LS_PARTIAL;
+    for (int a = 0; a < LS_AXES; a++) binding->partial[a] = b->sharding->placement[a][t.id] == LS_PARTIAL;
 }
 
 /*

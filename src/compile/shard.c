@@ -1,26 +1,27 @@
 /*
- * The sequence pass: a state for each tensor along each mesh axis, by each op's own rule. Partial sums run on through
- * linear ops and are marked to be summed over the ranks where an op needs the whole. What no rule covers is an error.
+ * The sequence pass: a placement of each tensor along each mesh axis, by each op's own rule. Partial sums run on
+ * through linear ops and are marked to be summed over the ranks where an op needs the whole. What no rule covers is an
+ * error.
  */
 #include "compile/compile_impl.h"
 
 static ls_factor factor_of(ls_axis axis) { return axis == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE; }
 
-static ls_state leaf_state(const ls_tensor_info *t, ls_factor factor) {
+static ls_placement leaf_placement(const ls_tensor_info *t, ls_factor factor) {
     if (t->role == LS_ROLE_ACCUMULATOR) return LS_PARTIAL;
-    return ls_shape_has_factor(&t->shape, factor) ? LS_SHARDED : LS_REPLICATED;
+    return ls_shape_has_factor(&t->shape, factor) ? LS_CUT : LS_WHOLE;
 }
 
-static ls_status ask(ls_shard_query *q, const ls_state *states, bool allow_partial, bool *resolve,
+static ls_status ask(ls_shard_query *q, const ls_placement *placements, bool allow_partial, bool *resolve,
                      ls_shard_answer *answer) {
-    ls_state in[LS_NODE_INPUTS];
+    ls_placement in[LS_NODE_INPUTS];
     bool resolved[LS_NODE_INPUTS] = {false};
     for (int i = 0; i < q->node->n_in; i++) {
-        in[i] = states[q->node->in[i].id];
+        in[i] = placements[q->node->in[i].id];
         /* The sum that an op adds into stays partial: that is what it is for. */
         const bool is_sum = q->node->op->kernel != LS_KERNEL_NONE && ls_op_writes_input(q->node->op, i);
         if (in[i] == LS_PARTIAL && !allow_partial && !is_sum) {
-            in[i] = LS_REPLICATED;
+            in[i] = LS_WHOLE;
             resolved[i] = true;
         }
     }
@@ -40,10 +41,10 @@ static ls_status shard_node(const ls_graph *g, int n, ls_axis axis, ls_sharding 
         return ls_error(LS_UNSUPPORTED, "op %s (\"%s\") has no sharding rule", node->op->name,
                         ls_graph_tensor(g, node->out[0])->name);
     ls_status status = ls_error(LS_UNSUPPORTED, "not linear");
-    if (node->op->linear) status = ask(&q, s->state[axis], true, resolve, &answer);
-    if (status.code != LS_OK) status = ask(&q, s->state[axis], false, resolve, &answer);
+    if (node->op->linear) status = ask(&q, s->placement[axis], true, resolve, &answer);
+    if (status.code != LS_OK) status = ask(&q, s->placement[axis], false, resolve, &answer);
     LS_TRY(status);
-    for (int i = 0; i < node->n_out; i++) s->state[axis][node->out[i].id] = answer.out[i];
+    for (int i = 0; i < node->n_out; i++) s->placement[axis][node->out[i].id] = answer.out[i];
     s->first_axis[axis][n] = answer.first_only;
     s->first_only[n] |= answer.first_only;
     return ls_ok();
@@ -53,11 +54,12 @@ ls_status ls_shard(const ls_graph *g, int n_nodes, const ls_mesh *mesh, ls_arena
     ls_sharding s = {.first_only = LS_NEW_ARRAY(arena, bool, n_nodes + 1),
                      .resolve = LS_NEW_ARRAY(arena, bool, n_nodes *LS_NODE_INPUTS + 1)};
     for (int a = 0; a < LS_AXES; a++) {
-        s.state[a] = LS_NEW_ARRAY(arena, ls_state, g->n_tensors);
+        s.placement[a] = LS_NEW_ARRAY(arena, ls_placement, g->n_tensors);
         s.first_axis[a] = LS_NEW_ARRAY(arena, bool, n_nodes + 1);
         if (mesh->size[a] == 1) continue; /* one rank: everything is whole */
         for (int t = 1; t < g->n_tensors; t++) {
-            if (g->tensors[t].role != LS_ROLE_VALUE) s.state[a][t] = leaf_state(&g->tensors[t], factor_of((ls_axis)a));
+            if (g->tensors[t].role != LS_ROLE_VALUE)
+                s.placement[a][t] = leaf_placement(&g->tensors[t], factor_of((ls_axis)a));
         }
         for (int n = 0; n < n_nodes; n++) LS_TRY(shard_node(g, n, (ls_axis)a, &s));
     }

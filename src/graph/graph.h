@@ -70,19 +70,19 @@ static inline const ls_tensor_info *ls_graph_tensor(const ls_graph *g, ls_tensor
 
 /* --- sharding ----------------------------------------------------------------------------------------------------- */
 
-/* State of a tensor along one mesh axis: whole on every rank, cut along the axis's factor, or a partial sum. */
-typedef enum ls_state { LS_REPLICATED, LS_SHARDED, LS_PARTIAL } ls_state;
+/* Placement of a tensor along one mesh axis: whole on every rank, cut along the axis's factor, or a partial sum. */
+typedef enum ls_placement { LS_WHOLE, LS_CUT, LS_PARTIAL } ls_placement;
 
 typedef struct ls_shard_query {
     const ls_graph *graph;
     const ls_node *node;
     ls_axis axis;
-    ls_factor factor;   /* the factor that the axis cuts */
-    const ls_state *in; /* states of the node's inputs */
+    ls_factor factor;       /* the factor that the axis cuts */
+    const ls_placement *in; /* of the node's inputs */
 } ls_shard_query;
 
 typedef struct ls_shard_answer {
-    ls_state out[LS_NODE_OUTPUTS];
+    ls_placement out[LS_NODE_OUTPUTS];
     /*
      * The node adds a tensor that is whole on every rank to a partial sum, so only the first rank of the axis may add
      * it.

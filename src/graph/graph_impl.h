@@ -50,14 +50,14 @@ ls_status ls_rule_same_shape(const ls_graph *g, const ls_node *node, ls_tensor_i
 ls_status ls_rule_sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out);
 /* Checks epsilon and offset of a norm. */
 ls_status ls_norm_check(const ls_node *node);
-/* All inputs have one state, and so have the outputs. */
+/* All inputs have one placement, and so have the outputs. */
 ls_status ls_shard_together(const ls_shard_query *q, ls_shard_answer *answer);
 /*
- * The outputs have the state of input 0. The other inputs have it too if they have the factor; otherwise they are whole
- * (weights).
+ * The outputs have the placement of input 0. The other inputs have it too if they have the factor; otherwise they are
+ * whole (weights).
  */
 ls_status ls_shard_rows(const ls_shard_query *q, ls_shard_answer *answer);
-/* The outputs have the state of input 0. The other inputs are weights, which must be whole. */
+/* The outputs have the placement of input 0. The other inputs are weights, which must be whole. */
 ls_status ls_shard_by_weights(const ls_shard_query *q, ls_shard_answer *answer);
 /*
  * The last input and the last output are a partial sum. The other inputs are alike, cut or whole, and the other outputs

@@ -60,19 +60,19 @@ ls_status ls_norm_check(const ls_node *node) {
                     node->op->name, p->epsilon, p->offset);
 }
 
-static const char *state_name(ls_state s) {
+static const char *placement_name(ls_placement s) {
     static const char *const names[] = {"whole", "cut", "a partial sum"};
     return names[s];
 }
 
-static ls_status mismatch(const ls_shard_query *q, int i, ls_state expected) {
+static ls_status mismatch(const ls_shard_query *q, int i, ls_placement expected) {
     return ls_error(LS_UNSUPPORTED, "op %s: input %d \"%s\" is %s along %s, expected %s", q->node->op->name, i,
-                    ls_graph_tensor(q->graph, q->node->in[i])->name, state_name(q->in[i]), ls_axis_name(q->axis),
-                    state_name(expected));
+                    ls_graph_tensor(q->graph, q->node->in[i])->name, placement_name(q->in[i]), ls_axis_name(q->axis),
+                    placement_name(expected));
 }
 
-static void fill(ls_shard_answer *answer, int n, ls_state state) {
-    for (int i = 0; i < n; i++) answer->out[i] = state;
+static void fill(ls_shard_answer *answer, int n, ls_placement placement) {
+    for (int i = 0; i < n; i++) answer->out[i] = placement;
 }
 
 ls_status ls_shard_together(const ls_shard_query *q, ls_shard_answer *answer) {
@@ -86,7 +86,7 @@ ls_status ls_shard_together(const ls_shard_query *q, ls_shard_answer *answer) {
 ls_status ls_shard_rows(const ls_shard_query *q, ls_shard_answer *answer) {
     for (int i = 1; i < q->node->n_in; i++) {
         const bool has = ls_shape_has_factor(&ls_graph_tensor(q->graph, q->node->in[i])->shape, q->factor);
-        const ls_state expected = has && q->in[0] != LS_PARTIAL ? q->in[0] : LS_REPLICATED;
+        const ls_placement expected = has && q->in[0] != LS_PARTIAL ? q->in[0] : LS_WHOLE;
         if (q->in[i] != expected) return mismatch(q, i, expected);
     }
     fill(answer, q->node->n_out, q->in[0]);
@@ -95,7 +95,7 @@ ls_status ls_shard_rows(const ls_shard_query *q, ls_shard_answer *answer) {
 
 ls_status ls_shard_by_weights(const ls_shard_query *q, ls_shard_answer *answer) {
     for (int i = 1; i < q->node->n_in; i++) {
-        if (q->in[i] != LS_REPLICATED) return mismatch(q, i, LS_REPLICATED);
+        if (q->in[i] != LS_WHOLE) return mismatch(q, i, LS_WHOLE);
     }
     fill(answer, q->node->n_out, q->in[0]);
     return ls_ok();
@@ -103,9 +103,9 @@ ls_status ls_shard_by_weights(const ls_shard_query *q, ls_shard_answer *answer) 
 
 ls_status ls_shard_into_sum(const ls_shard_query *q, ls_shard_answer *answer) {
     const int sum = q->node->n_in - 1;
-    ls_state rows = LS_REPLICATED;
+    ls_placement rows = LS_WHOLE;
     for (int i = 0; i < sum; i++) {
-        if (q->in[i] != LS_REPLICATED) rows = q->in[i];
+        if (q->in[i] != LS_WHOLE) rows = q->in[i];
     }
     for (int i = 0; i < sum; i++) {
         const bool has = ls_shape_has_factor(&ls_graph_tensor(q->graph, q->node->in[i])->shape, q->factor);
@@ -114,6 +114,6 @@ ls_status ls_shard_into_sum(const ls_shard_query *q, ls_shard_answer *answer) {
     if (q->in[sum] != LS_PARTIAL) return mismatch(q, sum, LS_PARTIAL);
     fill(answer, q->node->n_out - 1, rows);
     answer->out[q->node->n_out - 1] = LS_PARTIAL;
-    answer->first_only = rows == LS_REPLICATED;
+    answer->first_only = rows == LS_WHOLE;
     return ls_ok();
 }

@@ -54,15 +54,15 @@ static ls_status cached_shape(const ls_graph *g, const ls_node *node, ls_tensor_
 
 /* Only the caches may be cut: every rank computes everything else. */
 static ls_status shard_cached(const ls_shard_query *q, ls_shard_answer *answer) {
-    const ls_state cut = q->in[LS_CACHED_KEYS];
+    const ls_placement cut = q->in[LS_CACHED_KEYS];
     for (int i = 0; i < q->node->n_in; i++) {
         const bool cache = i == LS_CACHED_KEYS || i == LS_CACHED_VALUES;
-        if (q->in[i] != (cache ? cut : LS_REPLICATED))
+        if (q->in[i] != (cache ? cut : LS_WHOLE))
             return ls_error(LS_UNSUPPORTED, "op %s along %s: input %d \"%s\" must be %s", q->node->op->name,
                             ls_axis_name(q->axis), i, ls_graph_tensor(q->graph, q->node->in[i])->name,
                             cache ? "cut like the cache of keys" : "whole");
     }
-    answer->out[0] = LS_REPLICATED;
+    answer->out[0] = LS_WHOLE;
     answer->out[1] = answer->out[2] = cut;
     return ls_ok();
 }

@@ -31,14 +31,14 @@ static ls_status accumulate_shape(const ls_graph *g, const ls_node *node, ls_ten
 /* Zeros are the start of a partial sum; along a factor that they have they are cut. */
 static ls_status zeros_shard(const ls_shard_query *q, ls_shard_answer *answer) {
     const shape_params *params = q->node->params;
-    answer->out[0] = ls_shape_has_factor(&params->shape, q->factor) ? LS_SHARDED : LS_PARTIAL;
+    answer->out[0] = ls_shape_has_factor(&params->shape, q->factor) ? LS_CUT : LS_PARTIAL;
     return ls_ok();
 }
 
 /* Each rank fills the tokens that it has with the one value: the result is cut where its tokens are cut. */
 static ls_status broadcast_shard(const ls_shard_query *q, ls_shard_answer *answer) {
     const shape_params *params = q->node->params;
-    answer->out[0] = ls_shape_has_factor(&params->shape, q->factor) ? LS_SHARDED : LS_REPLICATED;
+    answer->out[0] = ls_shape_has_factor(&params->shape, q->factor) ? LS_CUT : LS_WHOLE;
     return ls_ok();
 }
 
