@@ -54,19 +54,6 @@ static void record(const run *r, int instr, double begin, double end) {
 
 /* --- results that are not finite ---------------------------------------------------------------------------------- */
 
-static double number_at(const void *numbers, ls_dtype dtype, int64_t i) {
-    switch (dtype) {
-    case LS_F32:
-        return (double)((const float *)numbers)[i];
-    case LS_F64:
-        return ((const double *)numbers)[i];
-    case LS_BF16:
-        return (double)ls_bf16_to_f32(((const ls_bf16 *)numbers)[i]);
-    default:
-        return 0;
-    }
-}
-
 /* Whether a number of a dense result is not finite, though it should be. */
 static ls_status find_bad(const run *r, const ls_operand *result, bool may_be_nothing, bool *found) {
     enum { AT_A_TIME = 512 };
@@ -79,7 +66,7 @@ static ls_status find_bad(const run *r, const ls_operand *result, bool may_be_no
         part.view = ls_view_dense(NULL, result->view.dtype, 1, &count);
         LS_TRY(ls_executor_read(r->ex, &part, numbers));
         for (int64_t i = 0; i < count; i++) {
-            const double x = number_at(numbers, result->view.dtype, i);
+            const double x = ls_number_at(numbers, result->view.dtype, i);
             *found |= !isfinite(x) && !(may_be_nothing && x == -INFINITY);
         }
     }

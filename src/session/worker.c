@@ -228,17 +228,7 @@ ls_status ls_worker_evaluate(ls_worker *w, const ls_step *step, ls_step_result *
 
 /* Converts n elements, from element `first` on, to f64. */
 static void widen(ls_dtype dtype, const void *from, int64_t first, int64_t n, double *out) {
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t at = first + i;
-        if (dtype == LS_F64)
-            out[i] = ((const double *)from)[at];
-        else if (dtype == LS_F32)
-            out[i] = (double)((const float *)from)[at];
-        else if (dtype == LS_BF16)
-            out[i] = (double)ls_bf16_to_f32(((const ls_bf16 *)from)[at]);
-        else
-            out[i] = ((const int32_t *)from)[at];
-    }
+    for (int64_t i = 0; i < n; i++) out[i] = ls_number_at(from, dtype, first + i);
 }
 
 enum { READ_COUNT = 4096 }; /* elements that are read at a time */

@@ -29,6 +29,19 @@ const char *ls_dtype_name(ls_dtype dtype) { return row_of(dtype)->name; }
 
 ls_dtype ls_dtype_accumulator(ls_dtype dtype) { return row_of(dtype)->accumulator; }
 
+double ls_number_at(const void *elements, ls_dtype dtype, int64_t i) {
+    switch (dtype) {
+    case LS_F64:
+        return ((const double *)elements)[i];
+    case LS_F32:
+        return (double)((const float *)elements)[i];
+    case LS_BF16:
+        return (double)ls_bf16_to_f32(((const ls_bf16 *)elements)[i]);
+    default:
+        return (double)((const int32_t *)elements)[i];
+    }
+}
+
 int64_t ls_shape_elements(const ls_shape *shape) {
     int64_t n = 1;
     for (int d = 0; d < shape->ndim; d++) n *= shape->dim[d].size;

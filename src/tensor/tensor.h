@@ -18,6 +18,9 @@
 size_t ls_dtype_bytes(ls_dtype dtype);
 const char *ls_dtype_name(ls_dtype dtype); /* "f32", "f64", "bf16", "i32" */
 
+/* Element i of an array, of any type. */
+double ls_number_at(const void *elements, ls_dtype dtype, int64_t i);
+
 /* The type of sums over elements of `dtype`: f64 for f64, otherwise f32. */
 ls_dtype ls_dtype_accumulator(ls_dtype dtype);
 

@@ -261,12 +261,6 @@ ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_
 
 /* ---- numbers that are not finite ---- */
 
-static double number_at(const void *numbers, ls_dtype dtype, int64_t at) {
-    if (dtype == LS_F64) return ((const double *)numbers)[at];
-    if (dtype == LS_F32) return (double)((const float *)numbers)[at];
-    return (double)ls_bf16_to_f32(((const ls_bf16 *)numbers)[at]);
-}
-
 /* LS_INVALID names the first element of a parameter that is not finite. */
 static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, const char *what) {
     const ls_image *image = ls_executor_image(executor);
@@ -276,7 +270,7 @@ static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, 
         const ls_operand from = ls_image_elements(image, LS_BIND_PARAMETERS, flat->start + first, n);
         LS_TRY(ls_executor_read(executor, &from, elements));
         for (int64_t i = 0; i < n; i++) {
-            const double number = number_at(elements, image->dtype, i);
+            const double number = ls_number_at(elements, image->dtype, i);
             const long long element = first + i;
             if (!isfinite(number))
                 return ls_error(LS_INVALID, "%s not finite: element %lld of tensor %s is %g", what, element, flat->name,
