@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ typedef struct identity {
     uint64_t network, processes;
     int32_t process;
     ls_processors processors;
+    int32_t core; /* the one that it is bound to; -1: it has several */
 } identity;
 
 _Static_assert(sizeof(identity) <= LS_GATHER_VALUE, "an identity is gathered as one value");
@@ -55,6 +57,15 @@ _Static_assert(sizeof(identity) <= LS_GATHER_VALUE, "an identity is gathered as 
 static uint64_t namespace_number(const char *path) {
     struct stat found;
     return stat(path, &found) == 0 ? (uint64_t)found.st_ino : 0;
+}
+
+/* The core that this process is bound to; -1: it has several. */
+static int only_core(void) {
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) != 0 || CPU_COUNT(&cores) != 1) return -1;
+    int core = 0;
+    while (!CPU_ISSET(core, &cores)) core++;
+    return core;
 }
 
 static identity identify(void) {
@@ -69,6 +80,7 @@ static identity identify(void) {
     me.processes = namespace_number("/proc/self/ns/pid");
     me.process = (int32_t)getpid();
     ls_machine_processors(&me.processors);
+    me.core = only_core();
     return me;
 }
 
@@ -95,6 +107,7 @@ static ls_status find_machines(ls_boot *boot) {
         if (!is_same_machine(&all[r], &me)) continue;
         ls_machine_add_processors(&all[r].processors);
         if (me.processes == all[r].processes) boot->processes[r] = all[r].process;
+        boot->core_ranks += me.core >= 0 && me.core == all[r].core;
     }
     free(all);
     return status;
@@ -186,7 +199,10 @@ static ls_boot launched;
 static ls_status launched_status;
 static pthread_once_t launched_once = PTHREAD_ONCE_INIT;
 
-static void close_launched(void) { launched.kind->close(&launched); }
+static void close_launched(void) {
+    atomic_store(&launched.closing, true);
+    launched.kind->close(&launched);
+}
 
 static void open_launched(void) {
     launched_status = find_kind(&launched.kind);
@@ -195,6 +211,7 @@ static void open_launched(void) {
     if (launched_status.code != LS_OK) return;
     (void)atexit(close_launched);
     launched_status = find_hosts(&launched);
+    if (launched_status.code == LS_OK) launched_status = ls_launcher_watch(&launched);
 }
 
 ls_status ls_launched_find(ls_launched *out) {
@@ -203,7 +220,9 @@ ls_status ls_launched_find(ls_launched *out) {
     *out = (ls_launched){.rank = launched.rank,
                          .ranks = launched.ranks,
                          .machine_ranks = launched.machine_ranks,
-                         .boot = launched.kind->name};
+                         .boot = launched.kind->name,
+                         .core_ranks = launched.core_ranks,
+                         .at_interrupt = ls_launcher_at_interrupt()};
     return ls_ok();
 }
 
@@ -214,6 +233,10 @@ ls_status ls_launched_gather(const void *mine, size_t bytes, void *all) {
 
 void ls_launched_abort(const char *why) { (void)ls_notice_abort(launched.notice, why); }
 void ls_launched_request_stop(void) { atomic_store(&launched.notice->stop, true); }
+bool ls_launched_speaks(void) {
+    if (launched.rank != 1 || launched.notice == NULL) return launched.rank <= 0;
+    return atomic_load(&launched.notice->first_lost) || ls_boot_is_stopped(&launched, 0);
+}
 bool ls_launched_stop_requested(void) { return atomic_load(&launched.notice->stop); }
 
 /* ---- the boot of a world ---- */

@@ -138,6 +138,9 @@ static ls_status open_environment(ls_boot *boot) {
     boot->rank = point.rank;
     boot->ranks = point.ranks;
     boot->notice = notice;
+    /* Who gives jobs names stays until they end; a script that starts ranks with the other variables may not. */
+    const starter *s = find_starter();
+    boot->rank_variable = *text_of(s->job) != 0 ? s->rank : NULL;
     boot->state = met;
     return ls_error_in(ls_rendezvous_own_address(met, boot->address), "rank %d", point.rank);
 }

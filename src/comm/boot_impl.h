@@ -27,6 +27,7 @@ typedef struct ls_notice {
     _Atomic int abort_state; /* one of LS_ABORT_* */
     char abort_text[sizeof((ls_status){0}.text)];
     _Atomic bool stop;
+    _Atomic bool first_lost; /* set by the boot: rank 0's process has ended without a word */
 } ls_notice;
 
 enum { LS_ABORT_NONE, LS_ABORT_BEING_WRITTEN, LS_ABORT_SET };
@@ -51,11 +52,17 @@ typedef struct ls_boot {
     const struct ls_transport *transport; /* set by open: a transport that comes with the boot; NULL: none */
     char address[LS_ADDRESS];    /* set by open: numeric IP address at which other hosts reach this one; "": unknown */
     const _Atomic bool *stopped; /* set by open: [ranks] whether a rank is stopped; NULL: its starter does not say */
+    const char *rank_variable;   /* set by open: what tells a process its rank, where who did so stays until all ranks
+                                    have ended; NULL: nobody stays */
+    bool ends_together;          /* set by open: no process ends well before all have called close, so that one that is
+                                    gone before has failed; else the boot itself hears of that */
+    _Atomic bool closing;        /* close was called */
     void *state;                 /* set by open: the kind's own */
 
     int *hosts;                       /* [ranks] ranks of equal number can share memory */
     char (*host_names)[LS_HOST_NAME]; /* [ranks] for messages */
     int *processes;    /* [ranks] the process of a launched rank, where this one can see it in /proc; else 0 */
+    int core_ranks;    /* that are bound to one core, the same as this one; 0: it has several */
     int machine_ranks; /* that share the memory of this machine, pretended hosts or not */
 } ls_boot;
 

@@ -34,6 +34,9 @@ typedef struct ls_launched {
     int rank, ranks;   /* ranks 0: nobody did */
     int machine_ranks; /* of them: on this machine */
     const char *boot;  /* how the ranks found each other: "environment", ...; else "local" */
+    int core_ranks; /* that are bound to one core, the same as this one; 0: this one is bound to several, or to none */
+    /* What the launcher does at Ctrl-C if it does not wait for the ranks, with what helps; NULL: it waits. */
+    const char *at_interrupt;
 } ls_launched;
 
 #define LS_BOOT_VARIABLE "LONGSPAN_BOOT"
@@ -50,6 +53,8 @@ LS_MUST_USE ls_status ls_launched_gather(const void *mine, size_t bytes, void *a
 void ls_launched_abort(const char *why);
 void ls_launched_request_stop(void); /* async-signal-safe */
 bool ls_launched_stop_requested(void);
+/* Whether this process says for all ranks why they fail: rank 0, and rank 1 when rank 0 is stopped or has died. */
+bool ls_launched_speaks(void);
 
 /* How ranks are spread over hosts. */
 typedef struct ls_hosts {

@@ -25,6 +25,11 @@ void ls_boot_return(ls_boot *boot);
  */
 ls_status ls_boot_agree(ls_boot *boot, ls_status mine);
 
+/* launcher.c: looks at the launcher and the other ranks' processes from now on; what a user should know of the
+ * launcher. */
+ls_status ls_launcher_watch(ls_boot *boot);
+const char *ls_launcher_at_interrupt(void);
+
 /* boot_local.c: the launcher of a local boot's ranks knows when one is stopped. */
 void ls_boot_set_stopped(ls_boot *boot, int rank, bool stopped);
 /*

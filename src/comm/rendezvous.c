@@ -159,10 +159,10 @@ static void report_failed_call(const ls_rendezvous *r, const ls_status *status) 
 static void lose_server(ls_rendezvous *r, const ls_status *how) {
     r->broken = true;
     if (r->leaving) return;
-    if (how->code == LS_PEER)
-        (void)ls_notice_abort(r->notice, "rank 0 ended before its work was done");
-    else
+    if (how->code != LS_PEER)
         report_failed_call(r, how);
+    else if (ls_notice_abort(r->notice, "rank 0 ended before its work was done"))
+        atomic_store(&r->notice->first_lost, true);
 }
 
 /* Receives a message as a whole; the caller frees *bytes, which end with a zero. */

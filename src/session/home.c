@@ -36,6 +36,17 @@ static ls_status gather(const void *mine, size_t bytes, int ranks, char **all) {
     return status;
 }
 
+bool ls_home_speaks(void) { return ls_launched_speaks(); }
+
+void ls_home_log_launcher(void) {
+    const ls_launched job = launched();
+    if (job.ranks > 0 && job.at_interrupt != NULL) ls_log("%s", job.at_interrupt);
+    if (job.core_ranks > 1)
+        ls_log("warning: %d ranks are bound to one core, and take turns; Open MPI's mpirun binds no rank with "
+               "--bind-to none",
+               job.core_ranks);
+}
+
 ls_status ls_home_agree(ls_status mine) {
     const int ranks = launched().ranks;
     char *all;

@@ -21,6 +21,10 @@ LS_MUST_USE ls_status ls_home_find(int *ranks);
 /* Whether this process writes files and prints; whether it starts the ranks, if a job has several. */
 bool ls_is_home(void);
 bool ls_home_starts_ranks(void);
+/* Whether this process says why the ranks failed: home does, and rank 1 where home is stopped or has died. */
+bool ls_home_speaks(void);
+/* Logs what a user who starts long work should know of who launched the ranks: what it does at Ctrl-C, and to cores. */
+void ls_home_log_launcher(void);
 
 /*
  * LS_OK when `mine` is LS_OK in all processes; else, in all of them, the cause: the failure of greatest severity

@@ -400,6 +400,7 @@ static ls_status end_files(ls_training *t, ls_train_result *result) {
 static ls_status train(ls_training *t, ls_train_result *result) {
     LS_TRY(check_options(&t->options));
     LS_TRY(ls_home_agree(ls_is_home() ? claim(t) : ls_ok()));
+    ls_home_log_launcher();
     if (t->options.resume) {
         LS_TRY(find_whole(t));
         LS_TRY(ls_home_agree(open_resumed(t)));

@@ -24,7 +24,7 @@ def without_measured(value):
 def lines(path):
     text = path.read_text(errors="replace").splitlines()
     if path.name == "messages":  # progress is shown by the clock
-        text = [line for line in text if line.startswith("longspan: ") and "tokens/s" not in line]
+        text = [line for line in text if line.startswith("longspan: ") and "tokens/s" not in line and "planning: " not in line]
     return [FIELD.sub("#", NUMBER.sub("#", line)) for line in text]
 
 

@@ -1,5 +1,5 @@
 # Real launchers of ranks, for tests of the command line (after cli.sh):
-#   variables  no launcher: processes with torchrun's variables (variables.sh), which any machine can start
+#   variables  no launcher: processes with torchrun's variables (variables.py), which any machine can start
 #   openmpi    mpirun.openmpi        srun      srun of a Slurm of one node, made for the test (slurm.sh)
 #   mpich      mpirun.mpich          pmi2      srun --mpi=pmi2 of the same
 #   torchrun   $TORCHRUN, else the torchrun of the path
@@ -44,11 +44,11 @@ has_launcher() {
 # launcher_of NAME RANKS: the array `launcher` becomes the command that starts so many ranks of the command behind it.
 launcher_of() {
     case $1 in
-    variables) launcher=(bash "$here/support/variables.sh" "$2") ;;
-    openmpi) launcher=(mpirun.openmpi --bind-to none -n "$2") ;;
+    variables) launcher=(python3 "$here/support/variables.py" "$2") ;;
+    openmpi) launcher=(mpirun.openmpi --bind-to none --mca odls_base_sigkill_timeout 4 -n "$2") ;;
     mpich) launcher=(mpirun.mpich -n "$2") ;;
-    srun) launcher=(srun --quiet --disable-status -n "$2") ;;
-    pmi2) launcher=(srun --quiet --disable-status --mpi=pmi2 -n "$2") ;;
+    srun) launcher=(srun --quiet --disable-status --kill-on-bad-exit=1 -n "$2") ;;
+    pmi2) launcher=(srun --quiet --disable-status --kill-on-bad-exit=1 --mpi=pmi2 -n "$2") ;;
     torchrun) launcher=("${TORCHRUN:-torchrun}" --standalone --nproc-per-node "$2" --no-python) ;;
     esac
 }
@@ -88,7 +88,7 @@ pid_of() {
 alike() {
     local name status
     mkdir -p local
-    (cd local && "$longspan" "$@" >output 2>messages) || fail "longspan $*: $(cat local/messages)"
+    (cd local && timeout 200 "$longspan" "$@" >output 2>messages) || fail "longspan $*: $(cat local/messages)"
     for name in $launchers; do
         mkdir -p "$name"
         launcher_of "$name" "$ranks"

@@ -64,5 +64,10 @@ stop_slurm() {
     [ -n "${slurm_home:-}" ] || return 0
     # shellcheck disable=SC2086
     kill $slurm_pids 2>/dev/null && wait $slurm_pids 2>/dev/null
+    # What a step that did not end has left.
+    local file
+    for file in $(grep -lzxs "SLURM_CONF=$slurm_home/slurm.conf" /proc/[0-9]*/environ); do
+        [ "$(readlink "${file%environ}exe")" != /usr/sbin/slurmstepd ] || kill -KILL "$(cut -d/ -f3 <<<"$file")" 2>/dev/null || true
+    done
     slurm_home=
 }

@@ -147,6 +147,7 @@ static void exit_at_once(int code, void *argument) {
 static ls_status open(ls_boot *boot) {
     ls_mpi *m = calloc(1, sizeof *m);
     if (m == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for MPI", sizeof *m);
+    const ls_mpi_launcher *launcher = boot->state;
     m->boot = boot;
     pthread_mutex_init(&m->library, NULL);
     pthread_mutex_init(&m->list, NULL);
@@ -154,6 +155,8 @@ static ls_status open(ls_boot *boot) {
     (void)on_exit(exit_at_once, m);
     boot->notice = &m->notice;
     boot->transport = &ls_mpi_transport_row;
+    boot->rank_variable = launcher->rank;
+    boot->ends_together = true;
     boot->state = m;
     return ls_ok();
 }

@@ -1,0 +1,153 @@
+/*
+ * Around a process that somebody launched as a rank: the program that did, and the processes of the other ranks of its
+ * machine. One thread looks at them until the process ends.
+ *   - Without that program nobody would end the ranks, or start them again, so its end aborts the job.
+ *   - A rank whose process is gone aborts the job, unless the boot hears of that by itself.
+ */
+#include "comm/comm_impl.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LOOK_MILLISECONDS 250
+
+/* ---- processes, as /proc shows them ---- */
+
+typedef struct seen {
+    char name[32];
+    char state; /* 'R', 'S', 'T' ...; 0: there is no such process */
+    int parent;
+} seen;
+
+static seen look_at(int number) {
+    char path[40], line[512] = "";
+    seen p = {.state = 0};
+    snprintf(path, sizeof path, "/proc/%d/stat", number);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return p;
+    line[fread(line, 1, sizeof line - 1, file)] = 0;
+    fclose(file);
+    /* "NUMBER (NAME) STATE PARENT ...", where the name may hold anything. */
+    const char *name = strchr(line, '('), *end = strrchr(line, ')');
+    if (name == NULL || end == NULL || sscanf(end, ") %c %d", &p.state, &p.parent) != 2) return (seen){.state = 0};
+    snprintf(p.name, sizeof p.name, "%.*s", (int)(end - name - 1), name + 1);
+    return p;
+}
+
+/* Also while it is stopped. */
+static bool is_there(char state) { return state != 0 && strchr("ZXx", state) == NULL; }
+
+/* Whether the process was started with that variable. */
+static bool has_variable(int number, const char *variable) {
+    char path[40], *entry = NULL;
+    size_t room = 0, length = strlen(variable);
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%d/environ", number);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && !found && getdelim(&entry, &room, 0, file) > 0)
+        found = strncmp(entry, variable, length) == 0 && entry[length] == '=';
+    free(entry);
+    if (file != NULL) fclose(file);
+    return found;
+}
+
+/* ---- the program that launched this process ---- */
+
+/* The nearest ancestor that nobody gave a rank: scripts may stand between it and this process. 0: there is none. */
+static int find_launcher(const char *variable) {
+    int number = getppid();
+    while (number > 1 && has_variable(number, variable)) number = look_at(number).parent;
+    return number > 1 ? number : 0;
+}
+
+/* An MPI shares memory in files that its launcher removes at the end of the job; then nobody else does. */
+static void remove_shared_files(void) {
+    char *line = NULL;
+    size_t room = 0;
+    FILE *file = fopen("/proc/self/maps", "re");
+    while (file != NULL && getline(&line, &room, file) > 0) {
+        const char *path = strstr(line, " /dev/shm/");
+        line[strcspn(line, "\n")] = 0;
+        if (path != NULL) (void)unlink(path + 1);
+    }
+    free(line);
+    if (file != NULL) fclose(file);
+}
+
+const char *ls_launcher_at_interrupt(void) {
+    /* mpirun hands its options on to the ranks as variables. */
+    const char *seconds = getenv("OMPI_MCA_odls_base_sigkill_timeout");
+    if (getenv("OMPI_COMM_WORLD_SIZE") == NULL || (seconds != NULL && strtol(seconds, NULL, 10) > 1)) return NULL;
+    return "Open MPI's mpirun kills the ranks a second after Ctrl-C; with --mca odls_base_sigkill_timeout 30 they stop "
+           "with a checkpoint (kill -USR1 of mpirun always does that)";
+}
+
+/* ---- the thread ---- */
+
+typedef struct watch {
+    ls_boot *boot;
+    struct pollfd launcher; /* fd -1: it is not watched */
+    int launcher_number;
+    char launcher_name[32];
+    bool gone[]; /* [ranks] at the last look: what a rank has sent before comes first */
+} watch;
+
+/* The process of a rank is gone. */
+static void lose(ls_boot *boot, int rank) {
+    char why[96];
+    snprintf(why, sizeof why, "rank %d ended before its work was done", rank);
+    if (ls_notice_abort(boot->notice, why) && rank == 0) atomic_store(&boot->notice->first_lost, true);
+}
+
+/* One rank of a machine looks for all: the first that is there. */
+static void look_at_ranks(watch *w) {
+    const ls_boot *boot = w->boot;
+    bool first = true;
+    for (int r = 0; r < boot->ranks && first; r++) {
+        if (r == boot->rank || boot->processes[r] == 0) continue;
+        const bool gone = !is_there(look_at(boot->processes[r]).state);
+        if (gone && w->gone[r]) lose(w->boot, r);
+        w->gone[r] = gone;
+        first = gone || r > boot->rank;
+    }
+}
+
+static void *thread_main(void *argument) {
+    watch *w = argument;
+    for (;;) {
+        if (poll(&w->launcher, 1, LOOK_MILLISECONDS) > 0) {
+            char why[160];
+            snprintf(why, sizeof why, "the program that launched the ranks (%s, process %d) has ended",
+                     w->launcher_name, w->launcher_number);
+            (void)ls_notice_abort(w->boot->notice, why);
+            w->launcher.fd = -1;
+            remove_shared_files();
+        }
+        const bool over = !w->boot->ends_together || atomic_load(&w->boot->closing) ||
+                          ls_notice_aborted(w->boot->notice).code != LS_OK;
+        if (!over) look_at_ranks(w);
+    }
+    return NULL;
+}
+
+/* Without pidfd_open (Linux 5.3) the launcher is not watched. */
+ls_status ls_launcher_watch(ls_boot *boot) {
+    pthread_t thread;
+    watch *w = calloc(1, sizeof *w + (size_t)boot->ranks * sizeof w->gone[0]);
+    if (w == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate what is known of %d processes", boot->ranks);
+    *w = (watch){.boot = boot, .launcher = {.fd = -1, .events = POLLIN}};
+    w->launcher_number = boot->rank_variable != NULL ? find_launcher(boot->rank_variable) : 0;
+    if (w->launcher_number > 0) {
+        memcpy(w->launcher_name, look_at(w->launcher_number).name, sizeof w->launcher_name);
+        w->launcher.fd = (int)syscall(SYS_pidfd_open, w->launcher_number, 0);
+    }
+    if (pthread_create(&thread, NULL, thread_main, w) != 0)
+        return ls_error(LS_NO_MEMORY, "cannot start the thread that watches the processes of this machine");
+    pthread_detach(thread);
+    return ls_ok();
+}
