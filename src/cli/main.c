@@ -151,7 +151,9 @@ int main(int argc, char **argv) {
     if (status.code == LS_OK) status = run_command(command, argc - 2, argv + 2);
     if (status.code == LS_OK) status = flush();
     signal(SIGPIPE, SIG_IGN); /* a closed standard error must not change the exit code */
-    if (status.code != LS_OK && ls_home_speaks()) fprintf(stderr, "longspan: %s\n", status.text);
+    /* All agree on other failures than the loss of a rank, so home says them. */
+    if (status.code != LS_OK && (ls_is_home() || (status.code == LS_PEER && ls_home_speaks())))
+        fprintf(stderr, "longspan: %s\n", status.text);
     if (status.code != LS_OK && !ls_is_home()) ls_home_leave(status);
     return exit_code(status.code);
 }
