@@ -154,6 +154,6 @@ int main(int argc, char **argv) {
     /* All agree on other failures than the loss of a rank, so home says them. */
     if (status.code != LS_OK && (ls_is_home() || (status.code == LS_PEER && ls_home_speaks())))
         fprintf(stderr, "longspan: %s\n", status.text);
-    if (status.code != LS_OK && !ls_is_home()) ls_home_leave(status);
+    if (status.code != LS_OK) ls_home_leave(status);
     return exit_code(status.code);
 }

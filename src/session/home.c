@@ -64,6 +64,7 @@ ls_status ls_home_agree(ls_status mine) {
 }
 
 void ls_home_leave(ls_status failure) {
+    if (launched().ranks == 0) return;
     const ls_status why = ls_error_in(failure, "rank %d", launched().rank);
     ls_launched_abort(why.text);
 }

@@ -33,8 +33,8 @@ void ls_home_log_launcher(void);
 LS_MUST_USE ls_status ls_home_agree(ls_status mine);
 
 /*
- * In a process that is not home, before it ends with a failure: the others fail with this text, unless they have failed
- * already.
+ * Before a process ends with a failure: the others, where they were launched too, fail with this text, unless they have
+ * failed already.
  */
 void ls_home_leave(ls_status failure);
 
