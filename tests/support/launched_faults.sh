@@ -53,10 +53,11 @@ finish() {
     echo "  $1: $said s until it is said, $(seconds_since "$begin") s until all have ended, exit code $code"
 }
 
-# What names a rank that was killed: Longspan, or the launcher, where it kills the others before they can say anything. MPICH's names the process.
+# What names a rank that was killed: Longspan, or the launcher, where it kills the others before they can say anything. MPICH's names one of
+# the processes, not always the first to die.
 death_of() {
     case $1 in
-    mpich) echo "PID $3 RUNNING" ;;
+    mpich) echo "BAD TERMINATION" ;;
     openmpi) echo "rank $2 ended before|process rank $2 with" ;;
     srun | pmi2) echo "rank $2 ended before|task $2: Killed" ;;
     *) echo "rank $2 ended before its work was done" ;;
@@ -64,11 +65,9 @@ death_of() {
 }
 
 kill_rank() { # kill_rank LAUNCHER RANK
-    local pid
     begin "$1"
-    pid=$(pid_of "$1" "$2")
-    kill -KILL "$pid"
-    finish "rank $2 killed" "$(death_of "$1" "$2" "$pid")"
+    kill -KILL "$(pid_of "$1" "$2")"
+    finish "rank $2 killed" "$(death_of "$1" "$2")"
     [ "$code" -ne 0 ] || fail "$1, rank $2 killed: exit code 0"
 }
 
