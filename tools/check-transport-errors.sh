@@ -21,7 +21,7 @@ with open("tokens.npy", "wb") as f:
     f.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
     f.write(b"".join((i * 37 % 256).to_bytes(4, "little") for i in range(64)))
 MAKE
-export LONGSPAN_MEETING_SECONDS=5 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export LONGSPAN_RENDEZVOUS_SECONDS=5 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 ranks=3 port=$((20000 + $$ % 10000))
 
 # What a rank runs. The victim's rank number is $victim, its faults are in $faults; the file it writes is $out.$RANK_OF_IT.

@@ -21,8 +21,12 @@ passed=0 failed=0
 part() {
     echo "---- $1"
     TEST_LIST=${3:-} "$here/tools/run-tests.sh" "$build" "$2" |
-        awk -v counts="$work/counts" '/^[0-9]+ passed, [0-9]+ failed$/ { print $1, $3 >counts; next } { print; fflush() }'
-    local p=0 f=0
+        awk -v counts="$work/counts" '
+            held != "" { print held; held = "" } # a line of a failed test that only looks like the last one
+            /^[0-9]+ passed, [0-9]+ failed$/ { held = $0; next }
+            { print; fflush() }
+            END { split(held, word); if (held != "") print word[1], word[3] >counts }'
+    local p=0 f=1
     read -r p f <"$work/counts"
     rm -f "$work/counts"
     ((p + f > 0)) || f=1 # a part without a test proves nothing
