@@ -64,9 +64,10 @@ typedef struct side {
 /* Reads all bytes, at the speed of the memory that they lie in. */
 static uint64_t read_all(const void *data, size_t bytes) {
     const uint64_t *words = data;
-    uint64_t sum = 0;
-    for (size_t i = 0; i < bytes / sizeof *words; i++) sum += words[i];
-    return sum;
+    uint64_t sum[4] = {0}; /* so that neither an addition nor where the loop lies in the program bounds the reading */
+    for (size_t i = 0; i + LS_COUNT(sum) <= bytes / sizeof *words; i += LS_COUNT(sum))
+        for (size_t k = 0; k < LS_COUNT(sum); k++) sum[k] += words[i + k];
+    return sum[0] + sum[1] + sum[2] + sum[3];
 }
 
 static void read_payload(const side *s, const char *payload) {
