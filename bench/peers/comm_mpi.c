@@ -52,9 +52,10 @@ typedef struct side {
 static void read_all(side *s, const char *data) {
     if (is_latency(s->bytes)) return;
     const uint64_t *words = (const uint64_t *)(const void *)data;
-    uint64_t sum = 0;
-    for (size_t i = 0; i < s->bytes / sizeof *words; i++) sum += words[i];
-    s->sum += sum;
+    uint64_t sum[4] = {0}; /* one addition at a time would bound the reading */
+    for (size_t i = 0; i + 4 <= s->bytes / sizeof *words; i += 4)
+        for (size_t k = 0; k < 4; k++) sum[k] += words[i + k];
+    s->sum += sum[0] + sum[1] + sum[2] + sum[3];
 }
 
 /* What is sent was just made: else it would lie in the caches of a peer who copies it from there. */

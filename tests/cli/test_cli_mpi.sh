@@ -14,8 +14,7 @@ with open("tokens.npy", "wb") as f:
     f.write(b"".join((i * 37 % 256).to_bytes(4, "little") for i in range(64)))
 MAKE
 export longspan
-# Every rank names a file of its own, so that only rank 0 is believed. The layout is given: what is chosen depends on the cores that a launcher
-# leaves to a rank.
+# Every rank names a file of its own, so that only rank 0 is believed.
 cat >rank.sh <<'RANK'
 exec "$longspan" grad --model config.json --tokens tokens.npy --threads 1 --layout zigzag --strategy "$1" --out "rank.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
 RANK
