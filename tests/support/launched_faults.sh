@@ -20,11 +20,14 @@ wait_until() {
 trains() { [ -e run/metrics.jsonl ] && [ "$(grep -c . run/metrics.jsonl)" -ge 2 ]; }
 says() { grep -qE -- "$1" output; }
 has_ended() { ! kill -0 "$job" 2>/dev/null; }
-is_clear() { [ -z "$(marked_processes)" ]; }
+has_no_processes() { [ -z "$(marked_processes)" ]; }
+has_no_memory() { [ -z "$(left_memory)" ]; }
+# Shared memory is files of /dev/shm; folders there belong to tests that run at the same time.
+memory_files() { find /dev/shm -maxdepth 1 -type f -printf '%f\n' | sort; }
 # Files of shared memory that came during the test and that no process uses.
 left_memory() {
     local file
-    for file in $(comm -13 memory <(ls /dev/shm)); do
+    for file in $(comm -13 memory <(memory_files)); do
         grep -qs "/dev/shm/$file" /proc/[0-9]*/maps || echo "$file"
     done
 }
@@ -32,7 +35,7 @@ left_memory() {
 # begin LAUNCHER: a training without end under it; $job is the launcher, and leads a group of processes.
 begin() {
     rm -rf run
-    ls /dev/shm >memory
+    memory_files >memory
     launcher_of "$1" "$ranks"
     setsid "${launcher[@]}" "$longspan" "${train[@]}" --steps 1000000 --wait-timeout 3 --out run >output 2>&1 </dev/null &
     job=$!
@@ -47,8 +50,8 @@ finish() {
     wait_until 60 has_ended || fail "$1: the launcher has not ended"
     code=0
     wait "$job" 2>/dev/null || code=$?
-    wait_until 10 is_clear || fail "$1: processes are left: $(ps -o pid,stat,args -p "$(marked_processes | paste -sd,)")"
-    [ -z "$(left_memory)" ] || fail "$1: left in /dev/shm: $(left_memory)"
+    wait_until 10 has_no_processes || fail "$1: processes are left: $(ps -o pid,stat,args -p "$(marked_processes | paste -sd,)")"
+    wait_until 10 has_no_memory || fail "$1: left in /dev/shm: $(left_memory)"
     [ "$(grep -c '^longspan: .*\(rank [0-9]* \(ended\|waited\)\|has ended\)' output)" -le 1 ] || fail "$1: said more than once: $(cat output)"
     echo "  $1: $said s until it is said, $(seconds_since "$begin") s until all have ended, exit code $code"
 }
