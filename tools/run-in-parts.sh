@@ -17,7 +17,7 @@ has_passed() { # PART FOLDER...
     shift
     while read -r earlier; do
         git diff --quiet "$earlier" HEAD -- "$@" 2>/dev/null && return 0
-    done < <(awk -v name="$name" -v part="$part" '$1 == name && $2 == part && $3 == "passed" { print $5 }' "$log" | sort -u)
+    done < <(awk -v name="$name" -v part="$part" '$1 == name && $2 == part && $3 == "passed" { sub(/,$/, "", $5); print $5 }' "$log" | sort -u)
     return 1
 }
 
