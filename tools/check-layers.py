@@ -5,6 +5,7 @@
 - other folders include one header of a folder, FOLDER/FOLDER.h
 - includes in quotes are written from src/ or include/ and name a file that is there
 - external libraries stay where they belong (EXTERNAL), out of the core
+- messages are made in compile/redistribute and by the strategies of compile/attention alone (MESSAGES)
 - a file has at most 600 lines, a function at most 80
 
 check-layers.py [ROOT]: the tree that this script lies in, unless told otherwise.
@@ -44,6 +45,9 @@ EXTERNAL = {
     "xxhash": ["data", "checkpoint"],
     "mpi": ["comm/mpi"],
 }
+# Calls of the builder by which ranks exchange -> folders and files of src/ that make them.
+MESSAGES = re.compile(r"\bls_build_(grant|send|receive|lease|borrow|return|reclaim)\s*\(")
+MESSENGERS = ["compile/redistribute/", "compile/attention/", "compile/build.c", "compile/compile_impl.h"]
 GENERATED = ["ls_version.h", "ls_bench_model.h"]
 MOST_LINES = 600
 MOST_FUNCTION_LINES = 80
@@ -86,6 +90,13 @@ def check_include(path, line, quoted, name):
         report(path, line, f'"{name}" is for src/{other} alone; others include "{other}/{other}.h"')
 
 
+def check_messages(path, line, text):
+    inside = path.relative_to(ROOT / "src").as_posix()
+    found = MESSAGES.search(text)
+    if found and not inside.startswith(tuple(MESSENGERS)):
+        report(path, line, f"{found[0].rstrip('( ')} belongs to src/compile/redistribute")
+
+
 def check_public_include(path, line, quoted, name):
     if quoted and not name.startswith("longspan/"):
         report(path, line, f'a public header includes "{name}"')
@@ -112,6 +123,8 @@ def check_file(path):
     in_source = path.is_relative_to(ROOT / "src")
     in_public = path.is_relative_to(ROOT / "include")
     for number, text in enumerate(lines, 1):
+        if in_source:
+            check_messages(path, number, text)
         found = INCLUDE.match(text)
         if not found:
             continue

@@ -1,23 +1,17 @@
 /*
- * Gradients are partial sums over all ranks. Where the last addition to a group is done, its buckets leave, each part
- * for the rank that owns it, or that adds it up for others (stages.c), while the backward pass goes on. What arrives is
- * added, in rank order, when the next bucket has left, and goes on to the next stage; then its slot is handed over for
- * the next bucket but one. So a rank needs slots for two buckets, however many there are.
+ * Gradients are partial sums over all ranks. Where the last addition to a group is done, its buckets leave to be
+ * reduced and scattered (redistribute/reduce_scatter.c), while the backward pass goes on.
  */
-#include "compile/compile_impl.h"
-
-enum { SETS = 2 }; /* of slots: one is filled while the other is read */
+#include "compile/redistribute/redistribute.h"
 
 struct ls_reduction {
-    int *last_writer; /* by flat: the last of the nodes that add to its gradients, or -1 */
-    int *bucket;      /* in the order in which they leave */
-    int *when;        /* by place in that order: the node after which it may leave */
-    int left;         /* so many have left */
-    ls_operand slots[LS_TEAM_DIGITS];
-    int64_t most[LS_TEAM_DIGITS]; /* elements of a slot */
-    ls_operand *partial; /* by place in that order: this rank's sum over the first stage, where there is a second */
-    ls_operand all;      /* gradients that outlive programs; buffer -1: each group has a buffer, made on first use */
-    ls_operand *groups;  /* by group, then; buffer -1: not yet made */
+    int *last_writer;           /* by flat: the last of the nodes that add to its gradients, or -1 */
+    int *bucket;                /* in the order in which they leave */
+    int *when;                  /* by place in that order: the node after which it may leave */
+    int left;                   /* so many have left */
+    ls_reduce_scatter *buckets; /* in that order */
+    ls_operand all;     /* gradients that outlive programs; buffer -1: each group has a buffer, made on first use */
+    ls_operand *groups; /* by group, then; buffer -1: not yet made */
 };
 
 /* --- where gradients lie ------------------------------------------------------------------------------------------ */
@@ -64,99 +58,6 @@ ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum) {
     int g = 0;
     while (b->groups[g].start + b->groups[g].count <= flat->start) g++;
     return ls_operand_slice(group_operand(b, g), 0, flat->start - b->groups[g].start, flat->count);
-}
-
-/* --- one bucket --------------------------------------------------------------------------------------------------- */
-
-static int64_t bucket_count(const ls_builder *b, int order) { return b->buckets[b->reduction->bucket[order]].count; }
-
-/*
- * Of what this rank has added up before the stage, the part that goes to the rank `shift` places further in it, or
- * stays.
- */
-static ls_operand part_of(ls_builder *b, int order, int stage, int shift) {
-    const ls_bucket *bucket = &b->buckets[b->reduction->bucket[order]];
-    ls_operand sum = stage > 0 ? b->reduction->partial[order]
-                               : ls_operand_slice(group_operand(b, bucket->group), 0,
-                                                  bucket->start - b->groups[bucket->group].start, bucket->count);
-    const ls_stage *s = &b->stage[stage];
-    return ls_build_share(b, sum, 0, ls_stage_count(b, bucket->count, stage), s->team, shift);
-}
-
-/*
- * The slots of a stage for a bucket that leaves as the given one: one for each rank of the stage, in the order of their
- * places.
- */
-static ls_operand slots_of(const ls_builder *b, int order, int stage) {
-    const ls_reduction *r = b->reduction;
-    const int ranks = b->stage[stage].ranks;
-    return ls_operand_slice(r->slots[stage], 0, order % SETS * ranks * r->most[stage],
-                            ranks * ls_stage_count(b, bucket_count(b, order), stage));
-}
-
-/* The slot of the rank that stands `shift` places further. */
-static ls_operand slot_of(ls_builder *b, int order, int stage, int shift) {
-    return ls_build_share(b, slots_of(b, order, stage), 0, ls_stage_count(b, bucket_count(b, order), stage),
-                          b->stage[stage].team, shift);
-}
-
-static int channel_of(ls_builder *b, int order, int stage, int j) {
-    return ls_build_channel(b, "gradients.%d.%d", order % SETS, ls_stage_channel(b, stage, j));
-}
-
-static void hand_over(ls_builder *b, int order, int stage) {
-    if (order >= b->n_buckets) return;
-    for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_grant(b, channel_of(b, order, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
-                       slot_of(b, order, stage, -j));
-}
-
-static void send(ls_builder *b, int order, int stage) {
-    for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_send(b, channel_of(b, order, stage, j), ls_build_peer(b, b->stage[stage].team, j),
-                      part_of(b, order, stage, j), slot_of(b, order, stage, 0));
-}
-
-/* Where a stage's sum goes: into the shard, or to the next stage. */
-static ls_operand sum_of(ls_builder *b, int order, int stage) {
-    const ls_flat_piece *piece = &b->image->pieces[b->reduction->bucket[order]];
-    if (stage + 1 == b->n_stages)
-        return ls_operand_slice(ls_image_find(b->image, LS_BIND_SHARD)->operand, 0, piece->at, piece->count);
-    const int64_t count = ls_stage_count(b, bucket_count(b, order), stage);
-    return b->reduction->partial[order] =
-               ls_build_private(b, LS_BUFFER_GRADIENT, "gradients of near ranks", b->image->accumulator, 1, &count);
-}
-
-/*
- * Adds the parts of all ranks of the stage in the order of their places; its own part goes through a slot like the
- * others'.
- */
-static void collect(ls_builder *b, int order, int stage) {
-    const int ranks = b->stage[stage].ranks;
-    for (int j = 1; j < ranks; j++)
-        ls_build_receive(b, channel_of(b, order, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
-                         slot_of(b, order, stage, -j));
-    ls_build_copy(b, part_of(b, order, stage, 0), slot_of(b, order, stage, 0));
-    ls_build_add_rows(b, slots_of(b, order, stage), ranks, sum_of(b, order, stage));
-}
-
-/* When that many buckets have left: each of the last few goes one stage on. */
-static void go_on(ls_builder *b, int order) {
-    for (int stage = 0; stage <= b->n_stages; stage++) {
-        const int of = order - stage;
-        if (of < 0 || of >= b->n_buckets) continue;
-        if (stage > 0) collect(b, of, stage - 1);
-        if (stage < b->n_stages) send(b, of, stage);
-        if (stage > 0) hand_over(b, of + SETS, stage - 1);
-    }
-}
-
-static void leave(ls_builder *b) {
-    const int order = b->reduction->left++;
-    for (int i = 0; order == 0 && i < SETS; i++) {
-        for (int stage = 0; stage < b->n_stages; stage++) hand_over(b, i, stage);
-    }
-    go_on(b, order);
 }
 
 /* --- all buckets -------------------------------------------------------------------------------------------------- */
@@ -218,14 +119,23 @@ void ls_reduction_begin(ls_builder *b) {
     b->reduction = r;
     r->last_writer = find_last_writers(b);
     put_in_order(b, find_ends(b));
-    r->partial = LS_NEW_ARRAY(b->image->arena, ls_operand, b->n_buckets);
-    for (int stage = 0; stage < b->n_stages; stage++) {
-        for (int k = 0; k < b->n_buckets; k++)
-            r->most[stage] = ls_max(r->most[stage], ls_stage_count(b, b->buckets[k].count, stage));
-        const int64_t room = SETS * b->stage[stage].ranks * r->most[stage];
-        r->slots[stage] =
-            ls_build_symmetric(b, LS_BUFFER_SLOT, "gradient slots", room, b->image->accumulator, 1, &room);
-    }
+    int64_t *count = LS_NEW_ARRAY(b->image->arena, int64_t, b->n_buckets);
+    for (int i = 0; i < b->n_buckets; i++) count[i] = b->buckets[r->bucket[i]].count;
+    r->buckets =
+        ls_reduce_scatter_make(b, "gradients", "gradient slots", b->stages, b->image->accumulator, b->n_buckets, count);
+}
+
+/* The next bucket's sums to its owners' shards. */
+static void leave(ls_builder *b) {
+    ls_reduction *r = b->reduction;
+    if (r->left == 0) ls_reduce_scatter_expect(b, r->buckets);
+    const int k = r->bucket[r->left++];
+    const ls_bucket *bucket = &b->buckets[k];
+    const ls_flat_piece *piece = &b->image->pieces[k];
+    const ls_operand group = group_operand(b, bucket->group), shard = ls_image_find(b->image, LS_BIND_SHARD)->operand;
+    ls_reduce_scatter_begin(b, r->buckets,
+                            ls_operand_slice(group, 0, bucket->start - b->groups[bucket->group].start, bucket->count),
+                            ls_operand_slice(shard, 0, piece->at, piece->count), false);
 }
 
 void ls_reduction_follow(ls_builder *b, int node) {
@@ -236,6 +146,6 @@ void ls_reduction_follow(ls_builder *b, int node) {
 void ls_reduction_end(ls_builder *b) {
     if (b->reduction == NULL) return;
     while (b->reduction->left < b->n_buckets) leave(b);
-    for (int stage = 0; stage < b->n_stages; stage++) go_on(b, b->n_buckets + stage);
+    ls_reduce_scatter_finish(b, b->reduction->buckets);
     b->reduction = NULL;
 }

@@ -36,11 +36,7 @@ typedef struct ls_bucket {
     int group;
 } ls_bucket;
 
-/* One of the exchanges that a bucket goes through (stages.c). */
-typedef struct ls_stage {
-    int team, ranks; /* that exchange in it */
-} ls_stage;
-
+typedef struct ls_stages ls_stages;       /* how a team exchanges (redistribute/redistribute.h) */
 typedef struct ls_reduction ls_reduction; /* gradients on their way (buckets.c) */
 
 typedef struct ls_tile_run ls_tile_run;                 /* tile.c */
@@ -66,7 +62,7 @@ typedef struct ls_builder {
     int n_answers;
     ls_operand *tensor;   /* by storage tensor: where it lies; buffer -1: nowhere yet */
     ls_operand *resolved; /* by tensor: the sum over ranks of a partial tensor; buffer -1: not made */
-    int n_halos;          /* exchanges of neighbours' tokens so far (halo.c) */
+    int n_halos;          /* exchanges of neighbours' tokens so far (redistribute/halo.c) */
     ls_site **sites;      /* by attention node */
     ls_tile_run **runs;   /* by node: the run of tiles that begins there, or NULL */
     ls_tile_run *run;     /* while one of its tiles is lowered */
@@ -78,8 +74,7 @@ typedef struct ls_builder {
     ls_bucket *buckets;
     int n_buckets;
     size_t bucket_capacity;
-    ls_stage stage[LS_TEAM_DIGITS]; /* of gradients; parameters go back through them */
-    int n_stages;
+    const ls_stages *stages;     /* of gradients; parameters go back through them */
     ls_reduction *reduction;     /* of a program with an update; NULL: no gradients are reduced here */
     bool *begun;                 /* by flat: something has been added to its gradients in this program, which
                                     finds none; NULL: they outlive programs and are zero, or a sum, at its begin */
@@ -163,12 +158,6 @@ ls_peer ls_build_peer(const ls_builder *b, int team, int shift);
  */
 ls_operand ls_build_share(ls_builder *b, ls_operand all, int dim, int64_t count, int team, int shift);
 
-/*
- * The sum of a private operand (dense) over the ranks of a team, in the order of their places, the same bits on each
- * member.
- */
-void ls_build_all_reduce(ls_builder *b, int team, ls_operand part, ls_operand sum);
-
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
 /* Size of a tensor on this rank. */
@@ -186,21 +175,6 @@ void ls_lower_persistent(ls_builder *b);
 bool ls_job_updates(const ls_job *job, ls_update least);
 /* The flat space of parameters, cut into groups and buckets, and this rank's pieces (flat.c). */
 void ls_lay_flat(ls_builder *b);
-/*
- * The stages of a team, nearest ranks first, as numbers of teams; returns how many. Digits of the stages together are
- * those of the team.
- */
-int ls_build_stages(ls_builder *b, const ls_team *team, int stages[LS_TEAM_DIGITS]);
-/*
- * The stages of gradients and parameters. find: those of all ranks. channel: a number for the exchange with the j-th
- * next rank of a stage, over all stages. count: the elements of a bucket that are left to a rank after the stage. part:
- * of an operand whose last dimension is a whole bucket, those that are left after the stage to the rank that stands
- * `shift` places further in it.
- */
-void ls_find_stages(ls_builder *b);
-int ls_stage_channel(const ls_builder *b, int stage, int j);
-int64_t ls_stage_count(const ls_builder *b, int64_t bucket, int stage);
-ls_operand ls_stage_part(ls_builder *b, ls_operand buckets, int stage, int shift);
 /* The nodes of the program. */
 void ls_lower_nodes(ls_builder *b);
 void ls_lower_node(ls_builder *b, int node);

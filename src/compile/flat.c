@@ -4,13 +4,13 @@
  * piece of each bucket, all pieces of a bucket are of one size, and a group is padded so that they are; a rank's pieces
  * are its shard.
  */
-#include "compile/compile_impl.h"
+#include "compile/redistribute/redistribute.h"
 
 enum {
     BUCKET_BYTES = 16 << 20,       /* of gradients: long enough that latency does not count */
     LEAST_BUCKETS = 4,             /* about so many in a small model, that it may overlap too */
     MANY_BUCKETS = 64,             /* more of them become larger instead, */
-    MOST_BUCKET_BYTES = 120 << 20, /* up to this: a rank has slots for two of them, and some more (buckets.c) */
+    MOST_BUCKET_BYTES = 120 << 20, /* up to this: a rank has slots for two of them, and some more (reduce_scatter.c) */
 };
 
 static void lay_parameters(ls_builder *b) {
@@ -91,15 +91,23 @@ static void cut_groups(ls_builder *b, int64_t least) {
     }
 }
 
+static void find_stages(ls_builder *b) {
+    const bool all[LS_AXES] = {true, true, true};
+    const ls_team world = ls_mesh_team(&b->target->mesh, all);
+    const ls_stages stages = ls_stages_of(b, &world);
+    b->stages = ls_arena_copy(b->image->arena, &stages, sizeof stages);
+    b->image->owners = ls_stages_owners(b, b->stages);
+}
+
 void ls_lay_flat(ls_builder *b) {
     ls_image *image = b->image;
     lay_parameters(b);
-    ls_find_stages(b);
+    find_stages(b);
     cut_groups(b, bucket_elements(b));
     image->n_pieces = b->n_buckets;
     image->pieces = LS_NEW_ARRAY(image->arena, ls_flat_piece, image->n_pieces + 1);
     for (int k = 0; k < b->n_buckets; k++) {
-        const int64_t count = ls_stage_count(b, b->buckets[k].count, b->n_stages - 1);
+        const int64_t count = ls_stages_piece_count(b->stages, b->buckets[k].count);
         image->pieces[k] = (ls_flat_piece){b->buckets[k].start, count, image->shard_count};
         image->shard_count += count;
     }

@@ -1,5 +1,5 @@
 /* Nodes to instructions: one kernel call per node, but for ops that have a lowering of their own. */
-#include "compile/compile_impl.h"
+#include "compile/redistribute/redistribute.h"
 
 #include <string.h>
 
@@ -88,7 +88,8 @@ ls_operand ls_lower_input(ls_builder *b, int n, int i) {
         ls_build_cast(b, part, wide);
     }
     ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", G, v->ndim, v->size);
-    ls_build_all_reduce(b, team, wide, sum);
+    ls_all_reduce reduction = ls_all_reduce_begin(b, team, wide, sum);
+    ls_all_reduce_finish(b, &reduction);
     if (T != G) {
         const ls_operand narrow = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", T, v->ndim, v->size);
         ls_build_cast(b, sum, narrow);

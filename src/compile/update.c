@@ -3,7 +3,7 @@
  * added over the ranks; each rank updates its shard, piece by piece, as the job's optimiser says, and puts the new
  * parameters of a group into everyone's while it goes on with the next group.
  */
-#include "compile/compile_impl.h"
+#include "compile/redistribute/redistribute.h"
 
 #include <string.h>
 
@@ -15,44 +15,18 @@ static ls_operand bound(const ls_builder *b, const char *name) {
 
 /* --- parameters over the ranks ------------------------------------------------------------------------------------ */
 
-/* A group has channels of its own: it travels once in a run, and nothing holds up the next one. */
-static int channel_of(ls_builder *b, int group, int stage, int j) {
-    return ls_build_channel(b, "parameters.%d.%d", group, ls_stage_channel(b, stage, j));
-}
-
-/* A group's parameters, [its buckets, elements of a bucket]. They need no slots, so all its buckets travel at once. */
-static ls_operand group_of(const ls_builder *b, int group) {
+/*
+ * A group has channels of its own: it travels once in a run, and nothing holds up the next one. It goes as [its
+ * buckets, elements of a bucket], of each of which a rank has a piece, straight to where parameters lie, which nothing
+ * here reads any more; so all its buckets travel at once.
+ */
+static ls_all_gather expect(ls_builder *b, int group) {
     const ls_group *g = &b->groups[group];
     const ls_operand all = ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, g->start, g->count);
-    return ls_operand_dense(all.buffer, all.offset, all.view.dtype, 2,
-                            (int64_t[]){g->n_buckets, g->count / g->n_buckets});
-}
-
-/*
- * Of a group's parameters those that the rank `shift` places further in the stage has to give to others in it, when the
- * later stages are done: a part of each bucket.
- */
-static ls_operand part_of(ls_builder *b, int group, int stage, int shift) {
-    return ls_stage_part(b, group_of(b, group), stage, shift);
-}
-
-/* Parameters that other ranks update: nothing here reads the old ones any more. */
-static void hand_over(ls_builder *b, int group, int stage) {
-    for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_grant(b, channel_of(b, group, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
-                       part_of(b, group, stage, -j));
-}
-
-static void send(ls_builder *b, int group, int stage) {
-    const ls_operand mine = part_of(b, group, stage, 0);
-    for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_send(b, channel_of(b, group, stage, j), ls_build_peer(b, b->stage[stage].team, j), mine, mine);
-}
-
-static void receive(ls_builder *b, int group, int stage) {
-    for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_receive(b, channel_of(b, group, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
-                         part_of(b, group, stage, -j));
+    return ls_all_gather_expect(
+        b, ls_arena_printf(b->image->arena, "parameters.%d", group), b->stages,
+        ls_operand_dense(all.buffer, all.offset, all.view.dtype, 2, (int64_t[]){g->n_buckets, g->count / g->n_buckets}),
+        1);
 }
 
 /* --- the step ----------------------------------------------------------------------------------------------------- */
@@ -73,11 +47,8 @@ static void reduce_totals(ls_builder *b, ls_operand shard) {
                                               .out = {squares}});
     ls_build_cast(b, bound(b, LS_BIND_LOSS), ls_operand_slice(totals, 0, LS_TOTAL_LOSS, 1));
     const bool all[LS_AXES] = {true, true, true};
-    const int team = ls_build_team_of(b, all);
-    if (ls_build_team_size(b, team) == 1)
-        ls_build_copy(b, totals, result);
-    else
-        ls_build_all_reduce(b, team, totals, result);
+    ls_all_reduce sum = ls_all_reduce_begin(b, ls_build_team_of(b, all), totals, result);
+    ls_all_reduce_finish(b, &sum);
 }
 
 static void step_control(ls_builder *b) {
@@ -113,8 +84,8 @@ static void update_piece(ls_builder *b, int bucket) {
     const ls_image *image = b->image;
     const ls_flat_piece *piece = &image->pieces[bucket];
     const ls_bucket *whole = &b->buckets[bucket];
-    const ls_operand parameters = ls_stage_part(
-        b, ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, whole->start, whole->count), b->n_stages - 1, 0);
+    const ls_operand parameters =
+        ls_stages_piece(b, b->stages, ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, whole->start, whole->count), 0);
     const bool apart = image->dtype != image->accumulator; /* else parameters are their own masters */
     ls_update_piece update = {
         .count = piece->count,
@@ -135,21 +106,20 @@ static void update_group(ls_builder *b, int group) {
     for (int i = 0; i < g->n_buckets; i++) update_piece(b, g->first_bucket + i);
 }
 
-/* While one group is updated, the one before is on its way through a stage, back from the last to the first. */
-static void update_groups(ls_builder *b) {
-    const int last = b->n_stages - 1;
-    for (int order = 0; order < b->n_groups + last; order++) {
-        for (int stage = last; stage >= 0; stage--) {
-            const int g = order - (last - stage);
-            if (g < 0 || g >= b->n_groups) continue;
-            if (stage == last)
-                update_group(b, g);
-            else
-                receive(b, g, stage + 1);
-            send(b, g, stage);
+/* While one group is updated, those before it go on by a stage each. */
+static void update_groups(ls_builder *b, ls_all_gather *gathers) {
+    for (int now = 0; now < b->n_groups + b->stages->n - 1; now++) {
+        for (int group = now; group >= 0 && group > now - b->stages->n; group--) {
+            if (group >= b->n_groups) continue;
+            if (group == now) {
+                update_group(b, group);
+                ls_all_gather_begin(b, &gathers[group], ls_all_gather_piece(b, &gathers[group]));
+            } else {
+                ls_all_gather_advance(b, &gathers[group]);
+            }
         }
     }
-    for (int g = 0; g < b->n_groups; g++) receive(b, g, 0);
+    for (int group = 0; group < b->n_groups; group++) ls_all_gather_finish(b, &gathers[group]);
 }
 
 void ls_lower_update(ls_builder *b) {
@@ -157,13 +127,12 @@ void ls_lower_update(ls_builder *b) {
     const bool applies = b->row->update == LS_UPDATE_APPLY && gradients;
     ls_operand shard = {.buffer = -1};
     if (gradients) shard = bound(b, LS_BIND_SHARD);
-    for (int g = 0; applies && g < b->n_groups; g++) {
-        for (int stage = 0; stage < b->n_stages; stage++) hand_over(b, g, stage);
-    }
+    ls_all_gather *gathers = LS_NEW_ARRAY(b->image->arena, ls_all_gather, b->n_groups + 1);
+    for (int group = 0; applies && group < b->n_groups; group++) gathers[group] = expect(b, group);
     reduce_totals(b, shard);
     if (applies) {
         step_control(b);
-        update_groups(b);
+        update_groups(b, gathers);
         if (b->row->sums == LS_SUMS_CLEARED) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
     }
     if (b->row->update == LS_UPDATE_APPLY) ls_build_fill(b, bound(b, LS_BIND_LOSS));

@@ -4,7 +4,7 @@ set -eu
 check=$(dirname "$0")/../../tools/check-layers.py
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/src/{base,tensor,comm/shm,kernel/cpu,graph,format,cli} "$tree/include/longspan"
+mkdir -p "$tree"/src/{base,tensor,comm/shm,kernel/cpu,graph,format,compile/redistribute,cli} "$tree/include/longspan"
 touch "$tree"/include/longspan/graph.h "$tree"/src/{base/base.h,base/base_impl.h,tensor/tensor.h,comm/comm.h} \
     "$tree"/src/{kernel/kernel.h,graph/graph.h,format/format.h,cli/cli.h,comm/shm/shm.h}
 
@@ -15,6 +15,7 @@ put comm/shm/a.c '#include "comm/shm/shm.h"' '#include "comm/comm.h"' '#include 
 put cli/a.c '#include "cli/cli.h"' '#include "longspan/graph.h"'
 put kernel/cpu/a.c '#include <dnnl.h>' '#include <dnnl_types.h>' '#include "kernel/kernel.h"'
 put format/a.c '#include <jansson.h>'
+put compile/redistribute/a.c 'ls_build_send(b, channel, peer, from, to);'
 "$check" "$tree" || { echo "a tree without a violation is refused"; exit 1; }
 
 # expect FILE:LINE WORDS: the check fails and prints this place and these words on one line.
@@ -36,6 +37,8 @@ put graph/bad.c '#include "graph.h"';                 expect graph/bad.c:1 'not 
 put graph/bad.c '#include "longspan/absent.h"';       expect graph/bad.c:1 'not in include'
 put graph/bad.c '#include <jansson.h>';               expect graph/bad.c:1 'src/format alone'
 put kernel/bad.c '#include <dnnl.h>';                 expect kernel/bad.c:1 'src/kernel/cpu alone'
+put compile/bad.c '' '    ls_build_send(b, channel, peer, from, to);'
+expect compile/bad.c:2 'ls_build_send belongs to src/compile/redistribute'
 for i in $(seq 601); do echo "int a$i;"; done >"$tree/src/graph/bad.c"
 expect graph/bad.c:601 'at most 600'
 { echo 'int f(void) {'; for i in $(seq 79); do echo "    g($i);"; done; echo '}'; } >"$tree/src/graph/bad.c"

@@ -1,6 +1,6 @@
 /*
  * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. The first
- * tokens of a rank need the last tokens of its neighbour (compile/halo.c). The gradient with respect to x is the same
+ * tokens of a rank need the last tokens of its neighbour (compile/redistribute/halo.c). The gradient with respect to x is the same
  * convolution in the other direction.
  */
 #include "graph/graph_impl.h"

@@ -1,6 +1,6 @@
 /*
  * shift: moves tokens along the sequence: y[i] = x[i-n], and 0 where i-n is outside. Some of the x[i-n] lie on other
- * ranks (compile/halo.c). Its gradient is the shift by -n.
+ * ranks (compile/redistribute/halo.c). Its gradient is the shift by -n.
  */
 #include "graph/graph_impl.h"
 

@@ -1,7 +1,5 @@
-/* Teams, and sums over their ranks, lowered to puts, signals and additions in a fixed order. Nothing is opaque. */
+/* Teams, the ranks that stand at some distance in them, and the shares of their members. */
 #include "compile/compile_impl.h"
-
-/* --- teams -------------------------------------------------------------------------------------------------------- */
 
 int ls_build_team(ls_builder *b, const ls_team *team) {
     ls_image *image = b->image;
@@ -79,48 +77,4 @@ ls_operand ls_build_share(ls_builder *b, ls_operand all, int dim, int64_t count,
     d.n++;
     share.displacement = displacement_of(b, &d);
     return share;
-}
-
-/* --- sums --------------------------------------------------------------------------------------------------------- */
-
-/*
- * Every member puts its part into the slot of its place at every other member; each adds all slots in the order of
- * places.
- */
-static void reduce_stage(ls_builder *b, int team, ls_operand part, ls_operand sum) {
-    const int size = ls_build_team_size(b, team);
-    const int64_t n = part.view.size[1];
-    const ls_operand slots =
-        ls_build_symmetric(b, LS_BUFFER_SLOT, "reduce slots", size * n, part.view.dtype, 2, (int64_t[]){size, n});
-    const ls_operand mine = ls_build_share(b, slots, 0, 1, team, 0);
-    for (int j = 1; j < size; j++)
-        ls_build_grant(b, ls_build_channel(b, "reduce.%d.%d", team, j), ls_build_peer(b, team, -j),
-                       ls_build_share(b, slots, 0, 1, team, -j));
-    for (int j = 1; j < size; j++)
-        ls_build_send(b, ls_build_channel(b, "reduce.%d.%d", team, j), ls_build_peer(b, team, j), part, mine);
-    ls_build_copy(b, part, mine);
-    for (int j = 1; j < size; j++)
-        ls_build_receive(b, ls_build_channel(b, "reduce.%d.%d", team, j), ls_build_peer(b, team, -j),
-                         ls_build_share(b, slots, 0, 1, team, -j));
-    ls_build_add_rows(b, slots, size, ls_operand_dense(sum.buffer, sum.offset, sum.view.dtype, 1, &n));
-}
-
-/* The operand as one row. */
-static ls_operand row_of(ls_operand o) {
-    return ls_operand_dense(o.buffer, o.offset, o.view.dtype, 2, (int64_t[]){1, ls_view_elements(&o.view)});
-}
-
-void ls_build_all_reduce(ls_builder *b, int team, ls_operand part, ls_operand sum) {
-    const ls_team whole = b->image->teams[team];
-    int stages[LS_TEAM_DIGITS];
-    const int n = ls_build_stages(b, &whole, stages);
-    ls_operand from = row_of(part);
-    LS_ASSERT(part.displacement == 0 && sum.displacement == 0);
-    for (int s = 0; s < n; s++) {
-        const ls_operand to = s + 1 == n ? row_of(sum)
-                                         : ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over near ranks",
-                                                            from.view.dtype, 2, from.view.size);
-        reduce_stage(b, stages[s], from, to);
-        from = to;
-    }
 }

@@ -5,7 +5,7 @@
  * contiguous parts a rank hears from one neighbour, with zigzag from two; nothing depends on that, so a segment may
  * also reach over several ranks.
  */
-#include "compile/compile_impl.h"
+#include "compile/redistribute/redistribute.h"
 
 #include <stdio.h>
 

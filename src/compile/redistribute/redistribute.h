@@ -1,0 +1,147 @@
+/*
+ * Redistribution: what the ranks of a team hold of a tensor becomes what they need of it.
+ *
+ *   cut -> whole       all-gather       all_gather.c
+ *   partial -> cut     reduce-scatter   reduce_scatter.c
+ *   partial -> whole   all-reduce       all_reduce.c
+ *   neighbours         halo             halo.c
+ *
+ * Beside these files only the attention strategies, which have hops of their own, send anything
+ * (tools/check-layers.py).
+ *
+ * A collective has parts, so that the caller decides where in the list each of them stands. All ranks of the team emit
+ * the same parts in the same order:
+ *
+ *   expect    nothing here reads any more what lies where others' parts are going to land
+ *   begin     this rank's part leaves
+ *   advance   what has come by one stage goes on by the next
+ *   finish    the stages that are left; then everything has come, and its result may be read
+ *
+ * Anything else may stand between them, also parts of other collectives. A collective finds its channels by its label,
+ * and the same label may be used any number of times in a program: its next expect stands behind the last finish.
+ */
+#ifndef LS_REDISTRIBUTE_H
+#define LS_REDISTRIBUTE_H
+
+#include "compile/compile_impl.h"
+
+/* --- stages (stages.c) -------------------------------------------------------------------------------------------- */
+
+/* One of the exchanges that a collective consists of: every member of the team with every other. */
+typedef struct ls_stage {
+    int team, ranks;
+} ls_stage;
+
+/*
+ * The exchanges of a collective over many ranks, nearest ranks first. They also say which rank owns which piece of what
+ * is scattered: the members of the first stage share the whole in the order of their places, those of the next one the
+ * part of each, and so on. So what is reduce-scattered through some stages is all-gathered through the same ones,
+ * backwards.
+ */
+struct ls_stages {
+    int n;
+    ls_stage stage[LS_TEAM_DIGITS];
+};
+
+/* Those of a team, by the first algorithm of the table whose size of team it has. */
+ls_stages ls_stages_of(ls_builder *b, const ls_team *team);
+/* All ranks of the stages, in the order in which they own the pieces. */
+ls_team ls_stages_owners(const ls_builder *b, const ls_stages *stages);
+/* Of so many elements those of the part that is left to a rank after the stage, and after all: of its piece. */
+int64_t ls_stages_count(const ls_stages *stages, int64_t whole, int stage);
+int64_t ls_stages_piece_count(const ls_stages *stages, int64_t whole);
+/*
+ * Of dimension dim of an operand which is whole: the part that is left after the stage to the rank `shift` places
+ * further in it; and what is left to this rank after all stages.
+ */
+ls_operand ls_stages_part(ls_builder *b, const ls_stages *stages, ls_operand whole, int dim, int stage, int shift);
+ls_operand ls_stages_piece(ls_builder *b, const ls_stages *stages, ls_operand whole, int dim);
+
+/* --- messages (messages.c) ---------------------------------------------------------------------------------------- */
+
+/* What goes to one rank, and what comes from another, over one channel. */
+typedef struct ls_message_pair {
+    int channel;
+    ls_peer receiver, sender;
+    ls_operand from; /* what leaves */
+    ls_operand to;   /* the form in which it lands there; where that is, the receiver says */
+    ls_operand land; /* where the sender's lands here */
+} ls_message_pair;
+
+/* Messages that are under way at the same time. */
+typedef struct ls_messages {
+    int n;
+    ls_message_pair *pair;
+} ls_messages;
+
+/* Room for n of them in the image's arena. */
+ls_messages ls_messages_make(ls_builder *b, int n);
+/* One for each other member of a stage, the next one first; channel, receiver and sender are set. */
+ls_messages ls_stage_messages(ls_builder *b, const char *label, const ls_stages *stages, int stage);
+/* The three sides of each message. Of `from`, only ls_messages_send need know. */
+void ls_messages_grant(ls_builder *b, const ls_messages *m);
+void ls_messages_send(ls_builder *b, const ls_messages *m);
+void ls_messages_receive(ls_builder *b, const ls_messages *m);
+
+/* --- all-gather (all_gather.c) ------------------------------------------------------------------------------------ */
+
+typedef struct ls_all_gather {
+    ls_operand all;
+    int dim;
+    ls_stages stages;
+    int stage; /* through which this rank's part is under way; -1: everything has come */
+    ls_messages messages[LS_TEAM_DIGITS];
+} ls_all_gather;
+
+/*
+ * Every rank's piece of dimension dim of `all`, which lies in the heap, to every rank. The result is `all`, the same
+ * bytes on each rank; nothing here may read or write it between expect and finish, but for this rank's own piece until
+ * begin. A buffer that is made for one use ends with the last instruction that reads it, as any other does.
+ */
+ls_all_gather ls_all_gather_expect(ls_builder *b, const char *label, const ls_stages *stages, ls_operand all, int dim);
+/* This rank's piece of `all`. */
+ls_operand ls_all_gather_piece(ls_builder *b, const ls_all_gather *g);
+/* `mine`: that, where the piece has been written already; else an operand like it, from which it is copied there too.
+ */
+void ls_all_gather_begin(ls_builder *b, ls_all_gather *g, ls_operand mine);
+void ls_all_gather_advance(ls_builder *b, ls_all_gather *g);
+void ls_all_gather_finish(ls_builder *b, ls_all_gather *g);
+
+/* --- reduce-scatter (reduce_scatter.c) ---------------------------------------------------------------------------- */
+
+/*
+ * Reduce-scatters that follow each other through the same two sets of slots, n of them in a program: while one is added
+ * up, the next is under way. A rank's piece of the sum is added in the order of the ranks' places, stage by stage.
+ */
+typedef struct ls_reduce_scatter ls_reduce_scatter;
+
+/* Makes the slots, named so. count: of each in turn, its elements; they must stay where they are. */
+ls_reduce_scatter *ls_reduce_scatter_make(ls_builder *b, const char *label, const char *slots, const ls_stages *stages,
+                                          ls_dtype dtype, int n, const int64_t *count);
+void ls_reduce_scatter_expect(ls_builder *b, ls_reduce_scatter *r);
+/*
+ * The next one leaves: `from` has this rank's addend, dense, and may be overwritten after ls_reduce_scatter_finish or
+ * the begin of the one that follows as many later as there are stages. Each of those before goes on by one stage. `to`
+ * becomes this rank's piece of the sum, or, with `adds`, that is added to it.
+ */
+void ls_reduce_scatter_begin(ls_builder *b, ls_reduce_scatter *r, ls_operand from, ls_operand to, bool adds);
+/* All n have begun: the sums that are left. */
+void ls_reduce_scatter_finish(ls_builder *b, ls_reduce_scatter *r);
+
+/* --- all-reduce (all_reduce.c) ------------------------------------------------------------------------------------ */
+
+typedef struct ls_all_reduce {
+    ls_operand slots, to, sum;
+    ls_stages stages;
+    int stage;
+    ls_all_gather gather; /* of the stage */
+} ls_all_reduce;
+
+/*
+ * The sum of a private operand (dense) over the ranks of a team, in the order of their places, stage by stage: the same
+ * bits on each member. `sum` may be read after finish.
+ */
+ls_all_reduce ls_all_reduce_begin(ls_builder *b, int team, ls_operand part, ls_operand sum);
+void ls_all_reduce_finish(ls_builder *b, ls_all_reduce *r);
+
+#endif

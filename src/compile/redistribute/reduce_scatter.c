@@ -1,0 +1,124 @@
+/*
+ * Reduce-scatter: each part leaves for the rank that owns it, or that adds it up for others (stages.c). What has come
+ * is added, in the order of the ranks' places, when the next one has left, and goes on to the next stage; then its
+ * slots are free for the next but one. So a rank needs slots for two, however many there are.
+ */
+#include "compile/redistribute/redistribute.h"
+
+enum { SETS = 2 }; /* of slots: one is filled while the other is read */
+
+/* One reduce-scatter. */
+typedef struct turn {
+    int64_t count;
+    ls_operand sum; /* this rank's addend, then the sum over the stages that are done, of what is left to it */
+    ls_operand to;
+    bool adds;
+    ls_messages messages[LS_TEAM_DIGITS];
+} turn;
+
+struct ls_reduce_scatter {
+    const char *label[SETS], *near;
+    ls_stages stages;
+    int n, begun;
+    turn *turns;
+    ls_operand slots[LS_TEAM_DIGITS];
+    int64_t most[LS_TEAM_DIGITS]; /* elements of a slot */
+};
+
+/* The slots of a stage: one for each of its ranks, in the order of their places. */
+static ls_operand slots_of(const ls_reduce_scatter *r, int i, int stage) {
+    const int ranks = r->stages.stage[stage].ranks;
+    return ls_operand_slice(r->slots[stage], 0, i % SETS * ranks * r->most[stage],
+                            ranks * ls_stages_count(&r->stages, r->turns[i].count, stage));
+}
+
+/* Of what has one part for each rank of the stage, that of the rank `shift` places further. */
+static ls_operand share_of(ls_builder *b, const ls_reduce_scatter *r, int i, int stage, ls_operand all, int shift) {
+    return ls_build_share(b, all, 0, ls_stages_count(&r->stages, r->turns[i].count, stage), r->stages.stage[stage].team,
+                          shift);
+}
+
+static void hand_over(ls_builder *b, ls_reduce_scatter *r, int i, int stage) {
+    if (i >= r->n) return;
+    const ls_operand slots = slots_of(r, i, stage);
+    const ls_messages m = r->turns[i].messages[stage] = ls_stage_messages(b, r->label[i % SETS], &r->stages, stage);
+    for (int k = 0; k < m.n; k++) {
+        m.pair[k].land = share_of(b, r, i, stage, slots, -(k + 1));
+        m.pair[k].to = share_of(b, r, i, stage, slots, 0);
+    }
+    ls_messages_grant(b, &m);
+}
+
+static void send(ls_builder *b, const ls_reduce_scatter *r, int i, int stage) {
+    const ls_messages *m = &r->turns[i].messages[stage];
+    for (int k = 0; k < m->n; k++) m->pair[k].from = share_of(b, r, i, stage, r->turns[i].sum, k + 1);
+    ls_messages_send(b, m);
+}
+
+/* Where the sum of a stage goes: to the result, or to the next stage. */
+static ls_operand sum_of(ls_builder *b, const ls_reduce_scatter *r, int i, int stage) {
+    const turn *t = &r->turns[i];
+    const bool last = stage + 1 == r->stages.n;
+    if (last && !t->adds) return t->to;
+    const int64_t count = ls_stages_count(&r->stages, t->count, stage);
+    return ls_build_private(b, LS_BUFFER_GRADIENT, last ? "to add" : r->near, t->sum.view.dtype, 1, &count);
+}
+
+/* The rank's own part goes through a slot like the others'. */
+static void collect(ls_builder *b, ls_reduce_scatter *r, int i, int stage) {
+    turn *t = &r->turns[i];
+    const ls_operand slots = slots_of(r, i, stage);
+    ls_messages_receive(b, &t->messages[stage]);
+    ls_build_copy(b, share_of(b, r, i, stage, t->sum, 0), share_of(b, r, i, stage, slots, 0));
+    t->sum = sum_of(b, r, i, stage);
+    ls_build_add_rows(b, slots, r->stages.stage[stage].ranks, t->sum);
+    if (stage + 1 == r->stages.n && t->adds) ls_build_accumulate(b, t->sum, t->to);
+}
+
+/* When that many have begun: each of the last few goes one stage on. */
+static void go_on(ls_builder *b, ls_reduce_scatter *r, int begun) {
+    for (int stage = 0; stage <= r->stages.n; stage++) {
+        const int i = begun - stage;
+        if (i < 0 || i >= r->n) continue;
+        if (stage > 0) collect(b, r, i, stage - 1);
+        if (stage < r->stages.n) send(b, r, i, stage);
+        if (stage > 0) hand_over(b, r, i + SETS, stage - 1);
+    }
+}
+
+ls_reduce_scatter *ls_reduce_scatter_make(ls_builder *b, const char *label, const char *slots, const ls_stages *stages,
+                                          ls_dtype dtype, int n, const int64_t *count) {
+    ls_arena *arena = b->image->arena;
+    ls_reduce_scatter *r = LS_NEW(arena, ls_reduce_scatter);
+    *r = (ls_reduce_scatter){.near = ls_arena_printf(arena, "%s of near ranks", label),
+                             .stages = *stages,
+                             .n = n,
+                             .turns = LS_NEW_ARRAY(arena, turn, n + 1)};
+    for (int i = 0; i < SETS; i++) r->label[i] = ls_arena_printf(arena, "%s.%d", label, i);
+    for (int i = 0; i < n; i++) r->turns[i].count = count[i];
+    for (int stage = 0; stage < stages->n; stage++) {
+        for (int i = 0; i < n; i++) r->most[stage] = ls_max(r->most[stage], ls_stages_count(stages, count[i], stage));
+        const int64_t room = SETS * stages->stage[stage].ranks * r->most[stage];
+        r->slots[stage] = ls_build_symmetric(b, LS_BUFFER_SLOT, slots, room, dtype, 1, &room);
+    }
+    return r;
+}
+
+void ls_reduce_scatter_expect(ls_builder *b, ls_reduce_scatter *r) {
+    for (int i = 0; i < SETS; i++) {
+        for (int stage = 0; stage < r->stages.n; stage++) hand_over(b, r, i, stage);
+    }
+}
+
+void ls_reduce_scatter_begin(ls_builder *b, ls_reduce_scatter *r, ls_operand from, ls_operand to, bool adds) {
+    turn *t = &r->turns[r->begun];
+    t->sum = from;
+    t->to = to;
+    t->adds = adds;
+    go_on(b, r, r->begun++);
+}
+
+void ls_reduce_scatter_finish(ls_builder *b, ls_reduce_scatter *r) {
+    LS_ASSERT(r->begun == r->n);
+    for (int stage = 0; stage < r->stages.n; stage++) go_on(b, r, r->n + stage);
+}

@@ -1,0 +1,263 @@
+/*
+ * Collectives by themselves: programs that consist of one, proved for every rank, run on all of them, and compared with
+ * sums and copies made here. Values are small whole numbers, so that no order of a sum changes them. What is sent is
+ * what the collective must send.
+ */
+#include "compile/redistribute/redistribute.h"
+#include "program/verify.h"
+#include "program/verify_local.h"
+#include "support/world.h"
+
+#include <stdlib.h>
+
+enum { ROUNDS = 3, MOST = 16 * 1024 };
+
+/* Elements of each round over all ranks, for each rank. */
+static const int64_t pieces[ROUNDS] = {4, 9, 5};
+
+static int64_t total_of(int ranks) {
+    int64_t n = 0;
+    for (int i = 0; i < ROUNDS; i++) n += pieces[i] * ranks;
+    return n;
+}
+
+typedef struct under_test {
+    const char *name;
+    int64_t (*in_count)(int ranks), (*out_count)(int ranks);
+    ls_effect on_out;
+    void (*emit)(ls_builder *b, const ls_stages *stages, ls_operand in, ls_operand out);
+    double (*expected)(int ranks, int rank, const ls_image *image, int64_t i);
+    double (*sent)(int ranks); /* elements that a rank sends */
+} under_test;
+
+/* Element i of what the rank puts in. */
+static double value(int rank, int64_t i) { return (double)(1 + (rank * 7 + i * 3) % 11); }
+
+static double sum_of(int ranks, int64_t i) {
+    double sum = 0;
+    for (int r = 0; r < ranks; r++) sum += value(r, i);
+    return sum;
+}
+
+static int64_t start_of(int ranks, int round) {
+    int64_t at = 0;
+    for (int i = 0; i < round; i++) at += pieces[i] * ranks;
+    return at;
+}
+
+/* The round in which lies element *i of something that has so many of each; *i becomes its number in it. */
+static int round_of(int ranks, int64_t *i) {
+    int round = 0;
+    for (; *i >= pieces[round] * ranks; round++) *i -= pieces[round] * ranks;
+    return round;
+}
+
+static int64_t one_piece(int ranks) { return (void)ranks, total_of(1); }
+
+/* Where the rank's piece of a round begins. */
+static int64_t piece_of(const ls_image *image, int rank, int round) {
+    return ls_team_place(&image->owners, rank) * pieces[round];
+}
+
+/* --- all-gather: one label for all rounds, the next under way while the last is read ------------------------------ */
+
+static void emit_gather(ls_builder *b, const ls_stages *stages, ls_operand in, ls_operand out) {
+    const int ranks = ls_mesh_ranks(&b->target->mesh);
+    for (int i = 0; i < ROUNDS; i++) {
+        const int64_t count = pieces[i] * ranks;
+        const ls_operand all = ls_build_symmetric(b, LS_BUFFER_ACTIVATION, "all", count, in.view.dtype, 1, &count);
+        ls_all_gather g = ls_all_gather_expect(b, "gather", stages, all, 0);
+        ls_all_gather_begin(b, &g, ls_operand_slice(in, 0, start_of(1, i), pieces[i]));
+        ls_all_gather_finish(b, &g);
+        ls_build_copy(b, all, ls_operand_slice(out, 0, start_of(ranks, i), count));
+    }
+}
+
+static double expect_gather(int ranks, int rank, const ls_image *image, int64_t i) {
+    (void)rank;
+    const int round = round_of(ranks, &i);
+    for (int r = 0; r < ranks; r++) {
+        const int64_t at = i - piece_of(image, r, round);
+        if (at >= 0 && at < pieces[round]) return value(r, start_of(1, round) + at);
+    }
+    return -1;
+}
+
+static double sent_by_pieces(int ranks) { return (double)((ranks - 1) * total_of(1)); }
+
+/* --- reduce-scatter: several through two sets of slots, written or added ------------------------------------------ */
+
+static void emit_scatter(ls_builder *b, const ls_stages *stages, ls_operand in, ls_operand out, bool adds) {
+    const int ranks = ls_mesh_ranks(&b->target->mesh);
+    int64_t count[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) count[i] = pieces[i] * ranks;
+    ls_reduce_scatter *r = ls_reduce_scatter_make(b, "sums", "slots", stages, in.view.dtype, ROUNDS, count);
+    ls_reduce_scatter_expect(b, r);
+    for (int i = 0; i < ROUNDS; i++)
+        ls_reduce_scatter_begin(b, r, ls_operand_slice(in, 0, start_of(ranks, i), count[i]),
+                                ls_operand_slice(out, 0, start_of(1, i), pieces[i]), adds);
+    ls_reduce_scatter_finish(b, r);
+}
+
+static void emit_scatter_written(ls_builder *b, const ls_stages *stages, ls_operand in, ls_operand out) {
+    emit_scatter(b, stages, in, out, false);
+}
+
+static void emit_scatter_added(ls_builder *b, const ls_stages *stages, ls_operand in, ls_operand out) {
+    emit_scatter(b, stages, in, out, true);
+}
+
+static double expect_scatter(int ranks, int rank, const ls_image *image, int64_t i) {
+    const int round = round_of(1, &i);
+    return sum_of(ranks, start_of(ranks, round) + piece_of(image, rank, round) + i);
+}
+
+/* --- all-reduce --------------------------------------------------------------------------------------------------- */
+
+static void emit_reduce(ls_builder *b, const ls_stages *stages, ls_operand in, ls_operand out) {
+    (void)stages;
+    const bool all[LS_AXES] = {true, true, true};
+    for (int i = 0; i < ROUNDS; i++) {
+        ls_all_reduce r =
+            ls_all_reduce_begin(b, ls_build_team_of(b, all), ls_operand_slice(in, 0, start_of(1, i), pieces[i]),
+                                ls_operand_slice(out, 0, start_of(1, i), pieces[i]));
+        ls_all_reduce_finish(b, &r);
+    }
+}
+
+static double expect_reduce(int ranks, int rank, const ls_image *image, int64_t i) {
+    return (void)rank, (void)image, sum_of(ranks, i);
+}
+
+/* Among all at once, or in stages of a few ranks each: 16 are 4 x 4, 18 are 6 x 3. */
+static double sent_by_stages(int ranks) {
+    const int peers = ranks == 16 ? 6 : ranks == 18 ? 7 : ranks - 1;
+    return (double)(peers * total_of(1));
+}
+
+/* --- programs ----------------------------------------------------------------------------------------------------- */
+
+static const under_test cases[] = {
+    {"all-gather", one_piece, total_of, LS_EFFECT_MAKE, emit_gather, expect_gather, sent_by_pieces},
+    {"reduce-scatter", total_of, one_piece, LS_EFFECT_MAKE, emit_scatter_written, expect_scatter, sent_by_pieces},
+    {"reduce-scatter that adds", total_of, one_piece, LS_EFFECT_ADD, emit_scatter_added, expect_scatter,
+     sent_by_pieces},
+    {"all-reduce", one_piece, one_piece, LS_EFFECT_MAKE, emit_reduce, expect_reduce, sent_by_stages},
+};
+
+static ls_operand bind(ls_builder *b, const char *name, ls_buffer_kind kind, int64_t n) {
+    ls_image *image = b->image;
+    const ls_operand operand = ls_build_private(b, kind, name, image->dtype, 1, &n);
+    *LS_PUSH(image->arena, image->bindings, image->n_bindings, image->binding_capacity) =
+        (ls_binding){.name = name, .operand = operand, .shape = {1, {{n, LS_FACTOR_NONE}}}};
+    return operand;
+}
+
+/* The rank's image of one program, which is the collective. */
+static ls_image *image_of(const under_test *test, int ranks, int rank) {
+    static const ls_phase phases[] = {{LS_FIRST, 0, LS_PHASE_ZERO}};
+    ls_arena *arena = ls_arena_create();
+    ls_image *image = LS_NEW(arena, ls_image);
+    *image = (ls_image){.arena = arena,
+                        .mesh = ls_mesh_make(ranks, 1, 1),
+                        .dtype = LS_F64,
+                        .accumulator = LS_F64,
+                        .strategy = "none",
+                        .threads = 1,
+                        .n_programs = 1,
+                        .programs = LS_NEW(arena, ls_program),
+                        .phases = phases,
+                        .n_phases = 1,
+                        .positions = {.buffer = -1}};
+    (void)LS_PUSH(arena, image->teams, image->n_teams, image->team_capacity);
+    (void)LS_PUSH(arena, image->displacements, image->n_displacements, image->displacement_capacity);
+    image->layout = ls_layout_make(&(ls_layout_need){.kind = LS_LAYOUT_CONTIGUOUS, .S = 1, .P = 1}, arena);
+    const ls_target target = {.mesh = image->mesh, .rank = rank, .threads = 1, .isa = LS_ISA_REF};
+    ls_builder b = {.target = &target, .image = image, .program_index = -1, .status = ls_ok()};
+    b.displacements.arena = b.channel_names.arena = arena;
+    const ls_operand in = bind(&b, "in", LS_BUFFER_INPUT, test->in_count(ranks)),
+                     out = bind(&b, "out", LS_BUFFER_OUTPUT, test->out_count(ranks));
+    b.program_index = 0;
+    b.program = image->programs;
+    *b.program = (ls_program){.name = "collective", .queues = LS_QUEUES};
+    const bool all[LS_AXES] = {true, true, true};
+    const ls_team world = ls_mesh_team(&image->mesh, all);
+    const ls_stages stages = ls_stages_of(&b, &world);
+    image->owners = ls_stages_owners(&b, &stages);
+    test->emit(&b, &stages, in, out);
+    assert_ok(b.status);
+    for (int c = 0; c < b.n_counts; c++) b.program->channels[c].uses = b.counts[c].received;
+    image->words = 2 * b.program->n_channels;
+    b.program->kept = LS_NEW_ARRAY(arena, ls_kept, image->n_buffers);
+    b.program->kept[in.buffer].effect = LS_EFFECT_READ;
+    b.program->kept[out.buffer].effect = test->on_out;
+    ls_name_values(image);
+    ls_schedule(image);
+    ls_place(image);
+    ls_order(image);
+    return image;
+}
+
+typedef struct run_of {
+    const under_test *test;
+    ls_image **image; /* by rank */
+    int ranks;
+} run_of;
+
+static ls_status rank_main(ls_comm *comm, void *context) {
+    const run_of *run = context;
+    const int rank = ls_comm_rank(comm);
+    const ls_image *image = run->image[rank];
+    const int64_t n_in = run->test->in_count(run->ranks), n_out = run->test->out_count(run->ranks);
+    double data[MOST];
+    RANK_CHECK(n_in <= MOST && n_out <= MOST);
+    ls_executor *executor;
+    LS_TRY(ls_executor_create(image, comm, &executor));
+    for (int64_t i = 0; i < n_in; i++) data[i] = value(rank, i);
+    LS_TRY(ls_executor_write(executor, &ls_image_find(image, "in")->operand, data));
+    LS_TRY(ls_executor_run(executor, 0));
+    LS_TRY(ls_executor_read(executor, &ls_image_find(image, "out")->operand, data));
+    for (int64_t i = 0; i < n_out; i++) {
+        const double expected = run->test->expected(run->ranks, rank, image, i);
+        if (data[i] != expected)
+            return ls_error(LS_INVALID, "%s on %d ranks: element %lld of rank %d is %g; expected %g", run->test->name,
+                            run->ranks, (long long)i, rank, data[i], expected);
+    }
+    ls_executor_destroy(executor);
+    return ls_ok();
+}
+
+static void try(const under_test *test, int ranks) {
+    ls_image **image = calloc((size_t)ranks, sizeof *image);
+    for (int r = 0; r < ranks; r++) image[r] = image_of(test, ranks, r);
+    assert_ok(ls_verify_local((const ls_image *const *)image, ranks));
+    assert_ok(ls_verify((const ls_image *const *)image, ranks));
+    for (int r = 0; r < ranks; r++) {
+        const double sent = ls_program_measure(image[r], 0).bytes_sent / sizeof(double);
+        if (sent != test->sent(ranks))
+            fail_msg("%s: rank %d of %d sends %g elements; expected %g", test->name, r, ranks, sent, test->sent(ranks));
+    }
+    static const char *const transports[] = {NULL, "chaos:3"};
+    for (size_t t = 0; t < LS_COUNT(transports); t++) {
+        ls_world *world;
+        assert_ok(ls_world_for(image[0], transports[t], false, 20, &world));
+        run_of run = {test, image, ranks};
+        assert_ok(ls_launch(world, ranks, true, rank_main, &run));
+        ls_world_destroy(world);
+    }
+    for (int r = 0; r < ranks; r++) ls_image_destroy(image[r]);
+    free(image);
+}
+
+static void test_collectives(void **state) {
+    (void)state;
+    static const int ranks[] = {1, 2, 3, 5, 16, 18};
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        for (size_t k = 0; k < LS_COUNT(ranks); k++) try(&cases[i], ranks[k]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_collectives)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
