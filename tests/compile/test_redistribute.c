@@ -23,11 +23,11 @@ static int64_t total_of(int ranks) {
 
 typedef struct under_test {
     const char *name;
-    int64_t (*in_count)(int ranks), (*out_count)(int ranks);
+    int64_t (*in_count)(int ranks, int rank), (*out_count)(int ranks, int rank);
     ls_effect on_out;
     void (*emit)(ls_builder *b, const ls_stages *stages, ls_operand in, ls_operand out);
     double (*expected)(int ranks, int rank, const ls_image *image, int64_t i);
-    double (*sent)(int ranks); /* elements that a rank sends */
+    double (*moved)(int ranks, int rank); /* elements that a rank sends, or reads of others */
 } under_test;
 
 /* Element i of what the rank puts in. */
@@ -52,7 +52,8 @@ static int round_of(int ranks, int64_t *i) {
     return round;
 }
 
-static int64_t one_piece(int ranks) { return (void)ranks, total_of(1); }
+static int64_t one_piece(int ranks, int rank) { return (void)ranks, (void)rank, total_of(1); }
+static int64_t all_pieces(int ranks, int rank) { return (void)rank, total_of(ranks); }
 
 /* Where the rank's piece of a round begins. */
 static int64_t piece_of(const ls_image *image, int rank, int round) {
@@ -83,7 +84,7 @@ static double expect_gather(int ranks, int rank, const ls_image *image, int64_t 
     return -1;
 }
 
-static double sent_by_pieces(int ranks) { return (double)((ranks - 1) * total_of(1)); }
+static double move_pieces(int ranks, int rank) { return (void)rank, (double)((ranks - 1) * total_of(1)); }
 
 /* --- reduce-scatter: several through two sets of slots, written or added ------------------------------------------ */
 
@@ -130,19 +131,87 @@ static double expect_reduce(int ranks, int rank, const ls_image *image, int64_t 
 }
 
 /* Among all at once, or in stages of a few ranks each: 16 are 4 x 4, 18 are 6 x 3. */
-static double sent_by_stages(int ranks) {
+static double move_by_stages(int ranks, int rank) {
+    (void)rank;
     const int peers = ranks == 16 ? 6 : ranks == 18 ? 7 : ranks - 1;
     return (double)(peers * total_of(1));
 }
 
+/* --- all-to-all: rows cut unevenly become columns, of which neighbours share one ---------------------------------- */
+
+enum { COLUMNS = 2 }; /* of each rank */
+
+static int64_t rows_of(int rank) { return rank % 3 + 1; }
+
+static int64_t rows_before(int rank) {
+    int64_t n = 0;
+    for (int r = 0; r < rank; r++) n += rows_of(r);
+    return n;
+}
+
+static int64_t own_rows(int ranks, int rank) { return rows_of(rank) * (ranks + COLUMNS - 1); }
+static int64_t own_columns(int ranks, int rank) { return (void)rank, rows_before(ranks) * COLUMNS; }
+
+static ls_parts cut_of(ls_builder *b, int ranks, int64_t (*start)(int rank)) {
+    ls_parts cut = {.start = LS_NEW_ARRAY(b->image->arena, int64_t, ranks),
+                    .count = LS_NEW_ARRAY(b->image->arena, int64_t, ranks)};
+    for (int r = 0; r < ranks; r++) {
+        cut.start[r] = start != NULL ? start(r) : r;
+        cut.count[r] = start != NULL ? rows_of(r) : COLUMNS;
+        cut.most = ls_max(cut.most, cut.count[r]);
+        cut.total = cut.most_total = cut.start[r] + cut.count[r];
+    }
+    return cut;
+}
+
+static void emit_recut(ls_builder *b, bool in_place, ls_operand in, ls_operand out) {
+    const int ranks = ls_mesh_ranks(&b->target->mesh);
+    const bool all[LS_AXES] = {true, true, true};
+    const ls_parts rows = cut_of(b, ranks, rows_before), columns = cut_of(b, ranks, NULL);
+    const ls_recut recut = {.label = "recut",
+                            .team = ls_build_team_of(b, all),
+                            .from_dim = 0,
+                            .to_dim = 1,
+                            .from = &rows,
+                            .to = &columns,
+                            .in_place = in_place};
+    const int64_t size[] = {rows.count[b->target->rank], columns.total};
+    const ls_all_to_all x =
+        ls_all_to_all_begin(b, &recut, ls_operand_dense(in.buffer, in.offset, in.view.dtype, 2, size));
+    const ls_operand result = ls_all_to_all_finish(b, &x);
+    ls_all_to_all_settle(b, &x);
+    ls_build_copy(b, ls_operand_elements(result, 0, ls_view_elements(&result.view)), out);
+}
+
+static void emit_put(ls_builder *b, const ls_stages *stages, ls_operand in, ls_operand out) {
+    (void)stages;
+    emit_recut(b, false, in, out);
+}
+
+static void emit_in_place(ls_builder *b, const ls_stages *stages, ls_operand in, ls_operand out) {
+    (void)stages;
+    emit_recut(b, true, in, out);
+}
+
+static double expect_recut(int ranks, int rank, const ls_image *image, int64_t i) {
+    (void)image;
+    int owner = 0;
+    while (i / COLUMNS >= rows_before(owner + 1)) owner++;
+    return value(owner, (i / COLUMNS - rows_before(owner)) * (ranks + COLUMNS - 1) + rank + i % COLUMNS);
+}
+
+static double move_rows(int ranks, int rank) { return (double)(rows_of(rank) * COLUMNS * (ranks - 1)); }
+static double move_columns(int ranks, int rank) { return (double)((rows_before(ranks) - rows_of(rank)) * COLUMNS); }
+
 /* --- programs ----------------------------------------------------------------------------------------------------- */
 
 static const under_test cases[] = {
-    {"all-gather", one_piece, total_of, LS_EFFECT_MAKE, emit_gather, expect_gather, sent_by_pieces},
-    {"reduce-scatter", total_of, one_piece, LS_EFFECT_MAKE, emit_scatter_written, expect_scatter, sent_by_pieces},
-    {"reduce-scatter that adds", total_of, one_piece, LS_EFFECT_ADD, emit_scatter_added, expect_scatter,
-     sent_by_pieces},
-    {"all-reduce", one_piece, one_piece, LS_EFFECT_MAKE, emit_reduce, expect_reduce, sent_by_stages},
+    {"all-gather", one_piece, all_pieces, LS_EFFECT_MAKE, emit_gather, expect_gather, move_pieces},
+    {"reduce-scatter", all_pieces, one_piece, LS_EFFECT_MAKE, emit_scatter_written, expect_scatter, move_pieces},
+    {"reduce-scatter that adds", all_pieces, one_piece, LS_EFFECT_ADD, emit_scatter_added, expect_scatter, move_pieces},
+    {"all-reduce", one_piece, one_piece, LS_EFFECT_MAKE, emit_reduce, expect_reduce, move_by_stages},
+    {"all-to-all by puts", own_rows, own_columns, LS_EFFECT_MAKE, emit_put, expect_recut, move_rows},
+    {"all-to-all in place", own_rows, own_columns, LS_EFFECT_MAKE, emit_in_place, expect_recut, move_columns},
 };
 
 static ls_operand bind(ls_builder *b, const char *name, ls_buffer_kind kind, int64_t n) {
@@ -175,8 +244,8 @@ static ls_image *image_of(const under_test *test, int ranks, int rank) {
     const ls_target target = {.mesh = image->mesh, .rank = rank, .threads = 1, .isa = LS_ISA_REF};
     ls_builder b = {.target = &target, .image = image, .program_index = -1, .status = ls_ok()};
     b.displacements.arena = b.channel_names.arena = arena;
-    const ls_operand in = bind(&b, "in", LS_BUFFER_INPUT, test->in_count(ranks)),
-                     out = bind(&b, "out", LS_BUFFER_OUTPUT, test->out_count(ranks));
+    const ls_operand in = bind(&b, "in", LS_BUFFER_INPUT, test->in_count(ranks, rank)),
+                     out = bind(&b, "out", LS_BUFFER_OUTPUT, test->out_count(ranks, rank));
     b.program_index = 0;
     b.program = image->programs;
     *b.program = (ls_program){.name = "collective", .queues = LS_QUEUES};
@@ -208,7 +277,7 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     const run_of *run = context;
     const int rank = ls_comm_rank(comm);
     const ls_image *image = run->image[rank];
-    const int64_t n_in = run->test->in_count(run->ranks), n_out = run->test->out_count(run->ranks);
+    const int64_t n_in = run->test->in_count(run->ranks, rank), n_out = run->test->out_count(run->ranks, rank);
     double data[MOST];
     RANK_CHECK(n_in <= MOST && n_out <= MOST);
     ls_executor *executor;
@@ -233,9 +302,10 @@ static void try(const under_test *test, int ranks) {
     assert_ok(ls_verify_local((const ls_image *const *)image, ranks));
     assert_ok(ls_verify((const ls_image *const *)image, ranks));
     for (int r = 0; r < ranks; r++) {
-        const double sent = ls_program_measure(image[r], 0).bytes_sent / sizeof(double);
-        if (sent != test->sent(ranks))
-            fail_msg("%s: rank %d of %d sends %g elements; expected %g", test->name, r, ranks, sent, test->sent(ranks));
+        const ls_program_cost cost = ls_program_measure(image[r], 0);
+        const double moved = (cost.bytes_sent + cost.bytes_read) / sizeof(double), expected = test->moved(ranks, r);
+        if (moved != expected)
+            fail_msg("%s: rank %d of %d moves %g elements; expected %g", test->name, r, ranks, moved, expected);
     }
     static const char *const transports[] = {NULL, "chaos:3"};
     for (size_t t = 0; t < LS_COUNT(transports); t++) {

@@ -9,15 +9,7 @@
 #ifndef LS_ATTENTION_H
 #define LS_ATTENTION_H
 
-#include "compile/compile_impl.h"
-
-/* Heads dealt over the ulysses ranks; with shared KV heads the parts overlap. */
-typedef struct ls_heads {
-    int64_t total;          /* heads of the whole tensor */
-    int64_t *start, *count; /* by ulysses rank */
-    int64_t most;           /* largest count */
-    bool even;              /* all have `most`, one behind the other */
-} ls_heads;
+#include "compile/redistribute/redistribute.h"
 
 typedef struct ls_strategy ls_strategy;
 typedef struct ls_queries ls_queries;
@@ -41,8 +33,8 @@ struct ls_site {
     int64_t B, Hq, Hkv, D;
     ls_attention_params params; /* what kernels are told: scale, soft cap, this rank's heads */
     int mask; /* index into ls_image.masks: of my block of queries; where queries travel, + h is of those h hops away */
-    ls_heads q_heads, kv_heads;
-    ls_heads kv_parts; /* KV heads counted once per owner: where the owners' gradients are collected */
+    ls_parts q_heads, kv_heads; /* over the ulysses ranks; with shared KV heads the parts overlap */
+    ls_parts kv_parts;          /* KV heads counted once per owner: where the owners' gradients are collected */
     /*
      * What this rank's attention works on, kept for the gradient: its heads of its block's tokens. Where another
      * program runs the gradient they are set anew for it; nothing else of the forward pass is there then.
@@ -88,8 +80,6 @@ LS_MUST_USE ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_at
 int ls_ring_index(const ls_builder *b);
 int ls_ulysses_index(const ls_builder *b);
 ls_peer ls_rank_in_ring(ls_builder *b, int ring);      /* the rank of that ring index, my ulysses index */
-ls_peer ls_rank_in_block(ls_builder *b, int shift);    /* the rank of my block so many places further */
-int ls_member(const ls_builder *b, int shift);         /* its ulysses index */
 int64_t ls_block_start(const ls_builder *b, int ring); /* first entry of the positions table */
 int64_t ls_block_tokens(const ls_builder *b, int ring);
 int64_t ls_block_most(const ls_builder *b);
@@ -169,20 +159,6 @@ ls_operand ls_tokens_at(ls_operand held, const ls_token_set *tokens, ls_token_ra
 
 enum { LS_KEYS, LS_VALUES, LS_KV };
 
-/*
- * One part of an exchange, with one rank of my block: what leaves for it, where that lands there; what comes from it:
- * where that lies there, where it lands here.
- */
-typedef struct ls_exchange_part {
-    ls_operand from, to, there, land;
-} ls_exchange_part;
-
-typedef struct ls_exchange {
-    const char *label;
-    ls_operand result;
-    const ls_exchange_part *parts; /* by distance: the first is my own */
-} ls_exchange;
-
 /* What is here of a block. */
 typedef struct ls_kv_block {
     const ls_token_set *tokens;
@@ -209,15 +185,6 @@ typedef struct ls_kv_transfer {
     /* The sum for my own block, when all ranks' parts have been added to it, in the order of the hops. */
     void (*sum_gradients)(ls_builder *b, void *state, ls_operand sum[LS_KV]);
     void (*end)(ls_builder *b, void *state);
-
-    /*
-     * All-to-all. leasable: the result lies in the heap, so that a ring can lease it; capacity: elements on the rank
-     * with most.
-     */
-    ls_operand (*result)(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool leasable);
-    void (*send)(ls_builder *b, const ls_exchange *x);
-    void (*receive)(ls_builder *b, const ls_exchange *x);
-    void (*settle)(ls_builder *b, const ls_exchange *x); /* what was sent may be overwritten */
 } ls_kv_transfer;
 
 extern const ls_kv_transfer ls_kv_transfer_put, ls_kv_transfer_in_place;
@@ -227,29 +194,19 @@ const ls_kv_transfer *ls_kv_transfer_along(const ls_builder *b, ls_axis axis);
 /* A buffer for what an exchange is to send: where the others read it in place it lies in the heap. */
 ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int ndim, const int64_t *size,
                             int64_t capacity);
-/*
- * The operand, or, where others along that axis read it in place and it does not lie in the heap, a copy of it there.
- */
-ls_operand ls_leasable(ls_builder *b, ls_operand operand, ls_axis axis, int64_t capacity);
 
 /* --- the two halves of USP ---------------------------------------------------------------------------------------- */
 
+/* This rank's heads along dimension dim of an operand that has all of them. */
+ls_operand ls_my_heads(ls_builder *b, ls_operand all, int dim, const ls_parts *heads);
 /*
- * The heads, along dimension dim, of the member `shift` places further in my block. Where all have equally many, its
- * place says where they begin, so that the members run one program.
+ * All-to-all within the block: my tokens of all heads become all of the block's tokens of my heads (to_heads), or back
+ * (to_tokens). `token` and `head` say which dimensions are which.
  */
-ls_operand ls_heads_of(ls_builder *b, ls_operand all, int dim, const ls_heads *heads, int shift);
-/*
- * All-to-all within the block, in steps so that several can be under way. gather: my tokens of all heads -> all of the
- * block's tokens of my heads. scatter: back. `token` and `head` say which dimensions are which.
- */
-ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads, int token,
-                            int head);
-ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads, int token,
-                             int head);
-ls_operand ls_exchange_finish(ls_builder *b, const ls_exchange *x);
-/* After the finish of all that were under way together: their sources may be overwritten. */
-void ls_exchange_settle(ls_builder *b, const ls_exchange *x);
+ls_all_to_all ls_to_heads_begin(ls_builder *b, const char *label, ls_operand mine, const ls_parts *heads, int token,
+                                int head);
+ls_all_to_all ls_to_tokens_begin(ls_builder *b, const char *label, ls_operand mine, const ls_parts *heads, int token,
+                                 int head);
 
 /*
  * KV blocks go round the ring (ring.c): the rows of all that have no other way across blocks. Of one block, only

@@ -57,18 +57,11 @@ static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t 
     const int64_t n = Hq * (D + 1);
     const ls_operand slots =
         ls_build_symmetric(b, LS_BUFFER_SLOT, "cached slots", size * n, b->image->accumulator, 2, (int64_t[]){size, n});
-    const ls_operand flat =
-        ls_operand_dense(mine->all.buffer, mine->all.offset, mine->all.view.dtype, 2, (int64_t[]){1, n});
-    const ls_operand own = ls_build_share(b, slots, 0, 1, team, 0);
-    for (int j = 1; j < size; j++)
-        ls_build_grant(b, ls_build_channel(b, "cached.%d", j), ls_build_peer(b, team, -j),
-                       ls_build_share(b, slots, 0, 1, team, -j));
-    for (int j = 1; j < size; j++)
-        ls_build_send(b, ls_build_channel(b, "cached.%d", j), ls_build_peer(b, team, j), flat, own);
-    ls_build_copy(b, flat, own);
-    for (int j = 1; j < size; j++)
-        ls_build_receive(b, ls_build_channel(b, "cached.%d", j), ls_build_peer(b, team, -j),
-                         ls_build_share(b, slots, 0, 1, team, -j));
+    const ls_stages stages = ls_stages_direct(b, team);
+    ls_all_gather g = ls_all_gather_expect(b, "cached", &stages, slots, 0);
+    ls_all_gather_begin(
+        b, &g, ls_operand_dense(mine->all.buffer, mine->all.offset, mine->all.view.dtype, 2, (int64_t[]){1, n}));
+    ls_all_gather_finish(b, &g);
     const partial merged = make_partial(b, "merged", Hq, D);
     for (int place = 0; place < size; place++) {
         const partial part = partial_in(ls_operand_slice(slots, 0, place, 1), Hq, D);

@@ -12,15 +12,6 @@ ls_peer ls_rank_in_ring(ls_builder *b, int ring) {
     return ls_build_peer(b, ls_build_axis(b, LS_AXIS_RING), ring - ls_ring_index(b));
 }
 
-ls_peer ls_rank_in_block(ls_builder *b, int shift) {
-    return ls_build_peer(b, ls_build_axis(b, LS_AXIS_ULYSSES), shift);
-}
-
-int ls_member(const ls_builder *b, int shift) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
-    return ((ls_ulysses_index(b) + shift) % U + U) % U;
-}
-
 int64_t ls_block_start(const ls_builder *b, int ring) {
     return ls_layout_start(&b->image->layout, ring * b->target->mesh.size[LS_AXIS_ULYSSES]);
 }

@@ -5,8 +5,7 @@
  * that sees nothing, while others that are as far from their block's owner do, nothing is leased but the word is given,
  * because the list of signals is one for all ranks. Parts of gradients are read by the block's rank, which adds them in
  * the order of the hops, the same two numbers in every addition as when they are sent. They lie in the heap, two of
- * them: while one is read, the other is made. Exchange: each rank copies its part of the heads out of the others'
- * tensors.
+ * them: while one is read, the other is made.
  */
 #include "compile/attention/attention.h"
 
@@ -56,8 +55,8 @@ static void *begin(ls_builder *b, ls_site *site, bool backward) {
     *t = (kv_state){.mask = site->mask};
     t->n = ls_hops(b, site->mask, &t->hops);
     if (t->n > 0) {
-        site->k = ls_leasable(b, site->k, LS_AXIS_RING, capacity);
-        site->v = ls_leasable(b, site->v, LS_AXIS_RING, capacity);
+        site->k = ls_in_heap(b, site->k, capacity);
+        site->v = ls_in_heap(b, site->v, capacity);
     }
     t->own[LS_KEYS] = site->k;
     t->own[LS_VALUES] = site->v;
@@ -162,36 +161,6 @@ static void end(ls_builder *b, void *context) {
     for (int i = (int)ls_max(0, t->leased - PARTS); i < t->leased; i++) reclaim_part(b, t, i);
 }
 
-static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool leasable) {
-    const ls_view *v = &shape.view;
-    return leasable ? ls_build_symmetric(b, LS_BUFFER_ACTIVATION, label, capacity, v->dtype, v->ndim, v->size)
-                    : ls_build_private(b, LS_BUFFER_ACTIVATION, label, v->dtype, v->ndim, v->size);
-}
-
-static int part_channel(ls_builder *b, const ls_exchange *x, int distance) {
-    return ls_build_channel(b, "%s.%d", x->label, distance);
-}
-
-static void send(ls_builder *b, const ls_exchange *x) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
-    for (int j = 1; j < U; j++) ls_build_lease(b, part_channel(b, x, j), ls_rank_in_block(b, j), x->parts[j].from);
-}
-
-static void receive(ls_builder *b, const ls_exchange *x) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
-    for (int j = 1; j < U; j++) {
-        const ls_exchange_part *from = &x->parts[U - j];
-        ls_build_borrow(b, part_channel(b, x, j), from->there);
-        ls_build_copy(b, from->there, from->land);
-        ls_build_return(b, part_channel(b, x, j), from->there);
-    }
-}
-
-static void settle(ls_builder *b, const ls_exchange *x) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
-    for (int j = 1; j < U; j++) ls_build_reclaim(b, part_channel(b, x, j), ls_rank_in_block(b, j), x->parts[j].from);
-}
-
 const ls_kv_transfer ls_kv_transfer_in_place = {
     .begin = begin,
     .receive_block = receive_block,
@@ -200,8 +169,4 @@ const ls_kv_transfer ls_kv_transfer_in_place = {
     .send_gradient = send_gradient,
     .sum_gradients = sum_gradients,
     .end = end,
-    .result = result,
-    .send = send,
-    .receive = receive,
-    .settle = settle,
 };

@@ -84,13 +84,3 @@ ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int
         return ls_build_symmetric(b, LS_BUFFER_ACTIVATION, name, capacity, dtype, ndim, size);
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, dtype, ndim, size);
 }
-
-ls_operand ls_leasable(ls_builder *b, ls_operand operand, ls_axis axis, int64_t capacity) {
-    const ls_buffer *buffer = &b->image->buffers[operand.buffer];
-    if (!b->image->in_place[axis] || buffer->space == LS_SYMMETRIC) return operand;
-    const ls_view *v = &operand.view;
-    const ls_operand copy =
-        ls_build_symmetric(b, LS_BUFFER_ACTIVATION, buffer->name, capacity, v->dtype, v->ndim, v->size);
-    ls_build_copy(b, operand, copy);
-    return copy;
-}

@@ -5,7 +5,6 @@
  * nothing is left to put; the signal that says so remains where other ranks' blocks take the same hop, because the list
  * of transfers is one for all ranks. Parts of gradients go home in one put. Both have two slots (one where there is a
  * single transfer): while one is read, the next arrives in the other.
- * Exchange: the result is the slot.
  */
 #include "compile/attention/attention.h"
 
@@ -201,30 +200,6 @@ static void sum_gradients(ls_builder *b, void *context, ls_operand sum[LS_KV]) {
 
 static void end(ls_builder *b, void *context) { (void)b, (void)context; }
 
-/* --- exchange ----------------------------------------------------------------------------------------------------- */
-
-static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool leasable) {
-    (void)leasable; /* slots lie in the heap */
-    return ls_build_symmetric(b, LS_BUFFER_SLOT, label, capacity, shape.view.dtype, shape.view.ndim, shape.view.size);
-}
-
-static void send(ls_builder *b, const ls_exchange *x) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
-    for (int j = 1; j < U; j++)
-        ls_build_grant(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, -j), x->parts[U - j].land);
-    for (int j = 1; j < U; j++)
-        ls_build_send(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, j), x->parts[j].from,
-                      x->parts[j].to);
-}
-
-static void receive(ls_builder *b, const ls_exchange *x) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
-    for (int j = 1; j < U; j++)
-        ls_build_receive(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, -j), x->parts[U - j].land);
-}
-
-static void settle(ls_builder *b, const ls_exchange *x) { (void)b, (void)x; } /* nothing has been leased */
-
 const ls_kv_transfer ls_kv_transfer_put = {
     .begin = begin,
     .receive_block = receive_block,
@@ -233,8 +208,4 @@ const ls_kv_transfer ls_kv_transfer_put = {
     .send_gradient = send_gradient,
     .sum_gradients = sum_gradients,
     .end = end,
-    .result = result,
-    .send = send,
-    .receive = receive,
-    .settle = settle,
 };

@@ -7,7 +7,7 @@
 
 /* This rank's query heads of a vector over all of them. */
 static ls_operand my_heads(ls_builder *b, const ls_site *site, ls_operand all) {
-    return ls_heads_of(b, all, 0, &site->q_heads, 0);
+    return ls_my_heads(b, all, 0, &site->q_heads);
 }
 
 static ls_operand sink_of(ls_builder *b, const ls_site *site, const ls_attention_tensors *t) {

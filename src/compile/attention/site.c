@@ -32,15 +32,16 @@ static ls_attention_tensors gradient_tensors(const ls_node *node, int n) {
                                   .dsink = sink ? node->out[LS_ATTENTION_DSINK] : LS_NO_TENSOR};
 }
 
-static ls_heads make_heads(ls_builder *b, int64_t total) {
+static ls_parts make_heads(ls_builder *b, int64_t total) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
-    return (ls_heads){.total = total,
+    return (ls_parts){.total = total,
+                      .most_total = total,
                       .even = true,
                       .start = LS_NEW_ARRAY(b->image->arena, int64_t, U),
                       .count = LS_NEW_ARRAY(b->image->arena, int64_t, U)};
 }
 
-static void give_heads(ls_heads *heads, int u, int64_t start, int64_t count) {
+static void give_heads(ls_parts *heads, int u, int64_t start, int64_t count) {
     heads->start[u] = start;
     heads->count[u] = count;
     heads->most = ls_max(heads->most, count);
@@ -60,7 +61,7 @@ static void deal_heads(ls_builder *b, ls_site *site) {
         give_heads(&site->q_heads, u, q0, q1 - q0);
         give_heads(&site->kv_heads, u, kv0, kv1 - kv0);
         give_heads(&site->kv_parts, u, site->kv_parts.total, kv1 - kv0);
-        site->kv_parts.total += kv1 - kv0;
+        site->kv_parts.most_total = site->kv_parts.total += kv1 - kv0;
     }
 }
 

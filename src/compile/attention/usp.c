@@ -18,15 +18,15 @@ static void gather_inputs(ls_builder *b, ls_site *site, const ls_attention_tenso
     site->k = k;
     site->v = v;
     if (U_of(b) == 1) return;
-    const ls_exchange xq = ls_gather_begin(b, "q", q, &site->q_heads, 1, 2);
-    const ls_exchange xk = ls_gather_begin(b, "k", k, &site->kv_heads, 1, 2);
-    const ls_exchange xv = ls_gather_begin(b, "v", v, &site->kv_heads, 1, 2);
-    site->q = ls_exchange_finish(b, &xq);
-    site->k = ls_exchange_finish(b, &xk);
-    site->v = ls_exchange_finish(b, &xv);
-    ls_exchange_settle(b, &xq);
-    ls_exchange_settle(b, &xk);
-    ls_exchange_settle(b, &xv);
+    const ls_all_to_all xq = ls_to_heads_begin(b, "q", q, &site->q_heads, 1, 2);
+    const ls_all_to_all xk = ls_to_heads_begin(b, "k", k, &site->kv_heads, 1, 2);
+    const ls_all_to_all xv = ls_to_heads_begin(b, "v", v, &site->kv_heads, 1, 2);
+    site->q = ls_all_to_all_finish(b, &xq);
+    site->k = ls_all_to_all_finish(b, &xk);
+    site->v = ls_all_to_all_finish(b, &xv);
+    ls_all_to_all_settle(b, &xq);
+    ls_all_to_all_settle(b, &xk);
+    ls_all_to_all_settle(b, &xv);
 }
 
 /* Room for values of this rank's query heads, for all tokens of its block: they go back to the tokens' ranks. */
@@ -52,12 +52,12 @@ static ls_operand narrowed(ls_builder *b, ls_operand wide, const char *name) {
 }
 
 /* Back to the ranks of the tokens. */
-static ls_operand scattered(ls_builder *b, ls_operand mine, const ls_heads *heads, const char *label, int token,
+static ls_operand scattered(ls_builder *b, ls_operand mine, const ls_parts *heads, const char *label, int token,
                             int head) {
     if (U_of(b) == 1) return mine;
-    const ls_exchange x = ls_scatter_begin(b, label, mine, heads, token, head);
-    const ls_operand result = ls_exchange_finish(b, &x);
-    ls_exchange_settle(b, &x);
+    const ls_all_to_all x = ls_to_tokens_begin(b, label, mine, heads, token, head);
+    const ls_operand result = ls_all_to_all_finish(b, &x);
+    ls_all_to_all_settle(b, &x);
     return result;
 }
 
@@ -118,15 +118,15 @@ static void deliver_gradients(ls_builder *b, const ls_site *site, const ls_atten
                               ls_operand dk, ls_operand dv) {
     dq = for_exchange(b, site, dq, "dq");
     if (U_of(b) > 1) {
-        const ls_exchange xq = ls_scatter_begin(b, "dq", dq, &site->q_heads, 1, 2);
-        const ls_exchange xk = ls_scatter_begin(b, "dk", dk, &site->kv_parts, 1, 2);
-        const ls_exchange xv = ls_scatter_begin(b, "dv", dv, &site->kv_parts, 1, 2);
-        dq = ls_exchange_finish(b, &xq);
-        dk = ls_exchange_finish(b, &xk);
-        dv = ls_exchange_finish(b, &xv);
-        ls_exchange_settle(b, &xq);
-        ls_exchange_settle(b, &xk);
-        ls_exchange_settle(b, &xv);
+        const ls_all_to_all xq = ls_to_tokens_begin(b, "dq", dq, &site->q_heads, 1, 2);
+        const ls_all_to_all xk = ls_to_tokens_begin(b, "dk", dk, &site->kv_parts, 1, 2);
+        const ls_all_to_all xv = ls_to_tokens_begin(b, "dv", dv, &site->kv_parts, 1, 2);
+        dq = ls_all_to_all_finish(b, &xq);
+        dk = ls_all_to_all_finish(b, &xk);
+        dv = ls_all_to_all_finish(b, &xv);
+        ls_all_to_all_settle(b, &xq);
+        ls_all_to_all_settle(b, &xk);
+        ls_all_to_all_settle(b, &xv);
     }
     ls_lower_bind(b, gradient->dq, dq);
     bind_kv(b, site, gradient->dk, dk, "dk");
@@ -147,9 +147,9 @@ static void gather_kept(ls_builder *b, ls_site *site, const ls_attention_tensors
     gather_inputs(b, site, gradient);
     site->lse = ls_lower_tensor(b, gradient->lse);
     if (U_of(b) == 1) return;
-    const ls_exchange x = ls_gather_begin(b, "lse", site->lse, &site->q_heads, 2, 1);
-    site->lse = ls_exchange_finish(b, &x);
-    ls_exchange_settle(b, &x);
+    const ls_all_to_all x = ls_to_heads_begin(b, "lse", site->lse, &site->q_heads, 2, 1);
+    site->lse = ls_all_to_all_finish(b, &x);
+    ls_all_to_all_settle(b, &x);
 }
 
 void ls_usp_backward(ls_builder *b, ls_site *site, const ls_attention_tensors *gradient) {
@@ -172,12 +172,12 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_attention_tensors *g
                                           .n_out = 1,
                                           .out = {delta}});
     if (U_of(b) > 1) {
-        const ls_exchange xo = ls_gather_begin(b, "do", grad_o, &site->q_heads, 1, 2);
-        const ls_exchange xd = ls_gather_begin(b, "delta", delta, &site->q_heads, 2, 1);
-        grad_o = ls_exchange_finish(b, &xo);
-        delta = ls_exchange_finish(b, &xd);
-        ls_exchange_settle(b, &xo);
-        ls_exchange_settle(b, &xd);
+        const ls_all_to_all xo = ls_to_heads_begin(b, "do", grad_o, &site->q_heads, 1, 2);
+        const ls_all_to_all xd = ls_to_heads_begin(b, "delta", delta, &site->q_heads, 2, 1);
+        grad_o = ls_all_to_all_finish(b, &xo);
+        delta = ls_all_to_all_finish(b, &xd);
+        ls_all_to_all_settle(b, &xo);
+        ls_all_to_all_settle(b, &xd);
     }
     ls_sink_backward(b, site, gradient, delta);
     if (is_alone(b)) {

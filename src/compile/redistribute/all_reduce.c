@@ -14,12 +14,12 @@ static void begin_stage(ls_builder *b, ls_all_reduce *r, ls_operand part) {
     const ls_stage *s = &r->stages.stage[r->stage];
     const int64_t n = part.view.size[1];
     const ls_dtype dtype = part.view.dtype;
+    const ls_stages direct = ls_stages_direct(b, s->team);
     r->to = r->stage + 1 == r->stages.n
                 ? row_of(r->sum)
                 : ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over near ranks", dtype, 2, part.view.size);
     r->slots = ls_build_symmetric(b, LS_BUFFER_SLOT, "reduce slots", s->ranks * n, dtype, 2, (int64_t[]){s->ranks, n});
-    r->gather = ls_all_gather_expect(b, ls_arena_printf(b->image->arena, "reduce.%d", s->team),
-                                     &(ls_stages){.n = 1, .stage = {*s}}, r->slots, 0);
+    r->gather = ls_all_gather_expect(b, ls_arena_printf(b->image->arena, "reduce.%d", s->team), &direct, r->slots, 0);
     ls_all_gather_begin(b, &r->gather, part);
 }
 

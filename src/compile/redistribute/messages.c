@@ -1,4 +1,4 @@
-/* The one place where messages of collectives are granted, sent and received. */
+/* The one place where messages of collectives are granted, sent and received, or read in place. */
 #include "compile/redistribute/redistribute.h"
 
 ls_messages ls_messages_make(ls_builder *b, int n) {
@@ -28,4 +28,21 @@ void ls_messages_send(ls_builder *b, const ls_messages *m) {
 
 void ls_messages_receive(ls_builder *b, const ls_messages *m) {
     for (int i = 0; i < m->n; i++) ls_build_receive(b, m->pair[i].channel, m->pair[i].sender, m->pair[i].land);
+}
+
+void ls_messages_lease(ls_builder *b, const ls_messages *m) {
+    for (int i = 0; i < m->n; i++) ls_build_lease(b, m->pair[i].channel, m->pair[i].receiver, m->pair[i].from);
+}
+
+void ls_messages_fetch(ls_builder *b, const ls_messages *m) {
+    for (int i = 0; i < m->n; i++) {
+        const ls_message_pair *pair = &m->pair[i];
+        ls_build_borrow(b, pair->channel, pair->there);
+        ls_build_copy(b, pair->there, pair->land);
+        ls_build_return(b, pair->channel, pair->there);
+    }
+}
+
+void ls_messages_reclaim(ls_builder *b, const ls_messages *m) {
+    for (int i = 0; i < m->n; i++) ls_build_reclaim(b, m->pair[i].channel, m->pair[i].receiver, m->pair[i].from);
 }

@@ -4,6 +4,7 @@
  *   cut -> whole       all-gather       all_gather.c
  *   partial -> cut     reduce-scatter   reduce_scatter.c
  *   partial -> whole   all-reduce       all_reduce.c
+ *   cut -> other cut   all-to-all       all_to_all.c
  *   neighbours         halo             halo.c
  *
  * Beside these files only the attention strategies, which have hops of their own, send anything
@@ -16,6 +17,7 @@
  *   begin     this rank's part leaves
  *   advance   what has come by one stage goes on by the next
  *   finish    the stages that are left; then everything has come, and its result may be read
+ *   settle    (all-to-all) what left may be overwritten
  *
  * Anything else may stand between them, also parts of other collectives. A collective finds its channels by its label,
  * and the same label may be used any number of times in a program: its next expect stands behind the last finish.
@@ -45,6 +47,8 @@ struct ls_stages {
 
 /* Those of a team, by the first algorithm of the table whose size of team it has. */
 ls_stages ls_stages_of(ls_builder *b, const ls_team *team);
+/* One exchange among all, however many they are: the pieces lie in the order of places. */
+ls_stages ls_stages_direct(const ls_builder *b, int team);
 /* All ranks of the stages, in the order in which they own the pieces. */
 ls_team ls_stages_owners(const ls_builder *b, const ls_stages *stages);
 /* Of so many elements those of the part that is left to a rank after the stage, and after all: of its piece. */
@@ -63,9 +67,10 @@ ls_operand ls_stages_piece(ls_builder *b, const ls_stages *stages, ls_operand wh
 typedef struct ls_message_pair {
     int channel;
     ls_peer receiver, sender;
-    ls_operand from; /* what leaves */
-    ls_operand to;   /* the form in which it lands there; where that is, the receiver says */
-    ls_operand land; /* where the sender's lands here */
+    ls_operand from;  /* what leaves */
+    ls_operand to;    /* the form in which it lands there; where that is, the receiver says */
+    ls_operand land;  /* where the sender's lands here */
+    ls_operand there; /* what is read in place: the sender's, where it lies there */
 } ls_message_pair;
 
 /* Messages that are under way at the same time. */
@@ -82,6 +87,10 @@ ls_messages ls_stage_messages(ls_builder *b, const char *label, const ls_stages 
 void ls_messages_grant(ls_builder *b, const ls_messages *m);
 void ls_messages_send(ls_builder *b, const ls_messages *m);
 void ls_messages_receive(ls_builder *b, const ls_messages *m);
+/* In place: `from` is leased; `there` is copied to `land` and given back; `from` may be overwritten. */
+void ls_messages_lease(ls_builder *b, const ls_messages *m);
+void ls_messages_fetch(ls_builder *b, const ls_messages *m);
+void ls_messages_reclaim(ls_builder *b, const ls_messages *m);
 
 /* --- all-gather (all_gather.c) ------------------------------------------------------------------------------------ */
 
@@ -143,5 +152,43 @@ typedef struct ls_all_reduce {
  */
 ls_all_reduce ls_all_reduce_begin(ls_builder *b, int team, ls_operand part, ls_operand sum);
 void ls_all_reduce_finish(ls_builder *b, ls_all_reduce *r);
+
+/* --- all-to-all (all_to_all.c) ------------------------------------------------------------------------------------ */
+
+/* How a dimension is cut over the members of a team. Parts may overlap: KV heads that several members use. */
+typedef struct ls_parts {
+    int64_t total;            /* elements of the dimension, of all members */
+    int64_t *start, *count;   /* by place in the team */
+    int64_t most, most_total; /* the largest count of a rank and the largest total of a team */
+    bool even; /* all have `most`, one behind the other: places say where they begin, and members run one program */
+} ls_parts;
+
+/* Along dimension dim of what all members have together, the part of the member `shift` places further. */
+ls_operand ls_part_at(ls_builder *b, int team, ls_operand all, int dim, const ls_parts *cut, int shift);
+
+/* From what is cut along one dimension, and whole along another, to the other way round. */
+typedef struct ls_recut {
+    const char *label; /* also the name of the result */
+    int team;
+    int from_dim, to_dim;
+    const ls_parts *from, *to;
+    bool in_place; /* the members read each other's parts where they lie (the same bits); else they put them */
+    bool leasable; /* the result is to be read in place by others, so that it lies in the heap */
+} ls_recut;
+
+typedef struct ls_all_to_all {
+    ls_operand result;
+    const struct ls_way *way;
+    ls_messages messages;
+} ls_all_to_all;
+
+/* mine: cut along from_dim. Nothing may write it between begin and settle, which stands behind the finish of all. */
+ls_all_to_all ls_all_to_all_begin(ls_builder *b, const ls_recut *recut, ls_operand mine);
+/* The result: cut along to_dim. */
+ls_operand ls_all_to_all_finish(ls_builder *b, const ls_all_to_all *x);
+void ls_all_to_all_settle(ls_builder *b, const ls_all_to_all *x);
+
+/* The operand, or, where it does not lie in the heap, a copy of it there. capacity: elements on the rank with most. */
+ls_operand ls_in_heap(ls_builder *b, ls_operand operand, int64_t capacity);
 
 #endif

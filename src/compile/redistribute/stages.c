@@ -88,6 +88,10 @@ ls_stages ls_stages_of(ls_builder *b, const ls_team *team) {
     return stages;
 }
 
+ls_stages ls_stages_direct(const ls_builder *b, int team) {
+    return (ls_stages){.n = 1, .stage = {{team, ls_build_team_size(b, team)}}};
+}
+
 ls_team ls_stages_owners(const ls_builder *b, const ls_stages *stages) {
     ls_team team = {0};
     for (int s = 0; s < stages->n; s++) {
