@@ -127,7 +127,8 @@ static void print(const problem *p, const ls_plan *plan, double ratio) {
     for (int i = 0; i < plan->n_candidates; i++) {
         const ls_plan_candidate *c = &plan->candidates[i];
         printf("%s{\"strategy\": \"%s\", \"ring\": %d, \"ulysses\": %d, \"layout\": \"%s\", ", i > 0 ? ", " : "",
-               c->strategy, c->mesh.size[LS_AXIS_RING], c->mesh.size[LS_AXIS_ULYSSES], ls_layout_name(c->layout));
+               c->strategy, ls_mesh_size(&c->mesh, ls_mesh_block_axes(&c->mesh)),
+               ls_mesh_size(&c->mesh, ls_mesh_head_axes(&c->mesh)), ls_layout_name(c->layout));
         if (c->refused[0] != 0)
             printf("\"refused\": true}");
         else

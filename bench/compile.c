@@ -28,8 +28,9 @@ enum { MOST_PLAYED = 64 };
 static double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
 static const char *strategy_of(const ls_mesh *mesh) {
-    if (mesh->size[LS_AXIS_ULYSSES] == 1) return mesh->size[LS_AXIS_RING] == 1 ? "local" : "ring";
-    return mesh->size[LS_AXIS_RING] == 1 ? "ulysses" : "usp";
+    const bool blocks = ls_mesh_block_axes(mesh) != 0;
+    if (ls_mesh_head_axes(mesh) == 0) return blocks ? "ring" : "local";
+    return blocks ? "usp" : "ulysses";
 }
 
 static ls_target target_of(const ls_mesh *mesh, int rank) {
@@ -141,10 +142,9 @@ static ls_status measure(const ls_job *job, const ls_mesh *mesh, const char *nam
 static ls_status measure_mesh(const ls_model *model, int64_t S, const char *name) {
     ls_mesh mesh;
     LS_TRY(ls_mesh_parse(name, &mesh));
-    for (int a = 0; a < LS_AXES; a++) mesh.size[a] = (int)ls_max(mesh.size[a], 1);
     ls_graph *g = ls_graph_create(LS_BF16);
     ls_language_model lm;
-    ls_status status = ls_model_build(model, g, mesh.size[LS_AXIS_DP], S, true, &lm);
+    ls_status status = ls_model_build(model, g, ls_mesh_replicas(&mesh), S, true, &lm);
     const ls_job job = {
         .graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, false), .hyper = {0.9, 0.95, 1e-8, 0.1}};
     if (status.code == LS_OK) status = measure(&job, &mesh, name);

@@ -171,10 +171,11 @@ static void print(const bench *b, int64_t S) {
 
 /* --- setting up --------------------------------------------------------------------------------------------------- */
 
-static ls_mesh mesh_of(const char *strategy, int ranks) {
-    if (strcmp(strategy, "ulysses") == 0) return ls_mesh_make(1, 1, ranks);
-    if (strcmp(strategy, "usp") == 0) return ls_mesh_make(1, ranks / 2, 2);
-    return ls_mesh_make(1, ranks, 1);
+static ls_status mesh_of(const char *strategy, int ranks, ls_mesh *out) {
+    const int U = strcmp(strategy, "ulysses") == 0 ? ranks : strcmp(strategy, "usp") == 0 ? 2 : 1;
+    char text[64];
+    snprintf(text, sizeof text, "ring=%d,ulysses=%d", ranks / U, U);
+    return ls_mesh_parse(text, out);
 }
 
 static ls_status launch(bench *b) {
@@ -217,13 +218,10 @@ int main(int argc, char **argv) {
                .steps = argc > 6 ? atoi(argv[6]) : 20,
                .asleep = argc > 7 && strcmp(argv[7], "asleep") == 0};
     b.steps = (int)ls_min(ls_max(b.steps, 1), MOST_STEPS);
-    b.target = (ls_target){.mesh = mesh_of(argv[3], b.ranks),
-                           .strategy = argv[3],
-                           .layout = LS_LAYOUT_ZIGZAG,
-                           .isa = machine.isa,
-                           .threads = 1};
+    b.target = (ls_target){.strategy = argv[3], .layout = LS_LAYOUT_ZIGZAG, .isa = machine.isa, .threads = 1};
     ls_model *model;
-    ls_status status = ls_model_open(argv[1], &model);
+    ls_status status = mesh_of(argv[3], b.ranks, &b.target.mesh);
+    if (status.code == LS_OK) status = ls_model_open(argv[1], &model);
     if (status.code == LS_OK) {
         status = measure(&b, model, atoll(argv[2]));
         ls_model_close(model);

@@ -77,11 +77,16 @@ int main(int argc, char **argv) {
     }
     ls_machine machine;
     ls_machine_detect(&machine);
+    ls_mesh mesh;
+    char ring[32];
+    snprintf(ring, sizeof ring, "ring=%d", ranks);
+    status = ls_mesh_parse(ring, &mesh);
+    LS_ASSERT(status.code == LS_OK);
     int64_t plain = 0;
     for (size_t i = 0; i < LS_COUNT(rows); i++) {
         trial t = {.model = model,
                    .request = {.ranks = ranks,
-                               .mesh = ls_mesh_make(1, ranks, 1),
+                               .mesh = mesh,
                                .strategy = ranks > 1 ? "ring" : "local",
                                .layout = ranks > 1 ? "zigzag" : "contiguous",
                                .isa = machine.isa,

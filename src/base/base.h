@@ -16,7 +16,6 @@
 #include "base/machine.h"
 #include "base/mapped.h"
 #include "base/measure.h"
-#include "base/mesh.h"
 #include "base/options.h"
 #include "base/pool.h"
 #include "base/range.h"

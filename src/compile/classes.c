@@ -15,7 +15,7 @@ static ls_status are_blocks_alike(const ls_job *job, const ls_target *target, ls
     *alike = ls_layout_is_even(&layout);
     for (int n = 0; n < g->n_nodes && *alike; n++) {
         const ls_lowering *lowering = ls_lowering_of(g->nodes[n].op);
-        *alike = !sharding.first_axis[LS_AXIS_ULYSSES][n] &&
+        *alike = !(sharding.first_only[n] & ls_mesh_head_axes(&target->mesh)) &&
                  (lowering->tells_apart == NULL || !lowering->tells_apart(g, &g->nodes[n], &target->mesh));
     }
     return ls_ok();
@@ -23,11 +23,12 @@ static ls_status are_blocks_alike(const ls_job *job, const ls_target *target, ls
 
 /*
  * Programs name peers by a team and a distance in it, and where an offset differs (a rank's own part of the parameters,
- * its heads), the operand computes it from the rank's place in a team. Ranks that differ only along dp hold the same
- * positions of different sequences; those of a block hold different positions, but attend to those of the whole block.
+ * its heads), the operand computes it from the rank's place in a team. Replicas (ranks of one sequence index) hold the
+ * same positions of different sequences; those of a block hold different positions, but attend to those of the whole
+ * block.
  */
 ls_status ls_classes_find(const ls_job *job, const ls_target *target, ls_classes *out) {
-    const int members = target->mesh.size[LS_AXIS_ULYSSES];
+    const int members = ls_mesh_size(&target->mesh, ls_mesh_head_axes(&target->mesh));
     bool alike = false;
     if (members > 1) {
         LS_TRY(ls_graph_status(job->graph));
@@ -45,8 +46,9 @@ int ls_class_of(const ls_classes *classes, int rank) {
     return ls_mesh_sequence_index(&classes->mesh, rank) / classes->members;
 }
 
-/* dp is the outermost axis and ulysses the innermost. */
-int ls_class_first(const ls_classes *classes, int class) { return class * classes->members; }
+int ls_class_first(const ls_classes *classes, int class) {
+    return ls_mesh_sequence_rank(&classes->mesh, class * classes->members);
+}
 
 static ls_status compile_class(const ls_job *job, const ls_target *target, const ls_classes *classes, int class,
                                ls_image **out) {
@@ -70,7 +72,8 @@ ls_status ls_compile_class_of(const ls_job *job, const ls_target *target, int ra
 }
 
 ls_status ls_compile_classes(const ls_job *job, const ls_target *target, ls_images *images) {
-    for (int r = 0; r < ls_mesh_sequence_ranks(&target->mesh); r++) LS_TRY(ls_compile_class_of(job, target, r, images));
+    for (int i = 0; i < ls_mesh_sequence_ranks(&target->mesh); i++)
+        LS_TRY(ls_compile_class_of(job, target, ls_mesh_sequence_rank(&target->mesh, i), images));
     return ls_ok();
 }
 

@@ -1,8 +1,6 @@
 /* All passes, one after the other, for one rank. */
 #include "compile/compile_impl.h"
 
-#include <string.h>
-
 static ls_operand nowhere(void) { return (ls_operand){.buffer = -1}; }
 
 /* Values lie nowhere yet; what persists stays where it is. */
@@ -113,8 +111,8 @@ static ls_status compile(ls_builder *b, int n_nodes) {
 
 ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out) {
     LS_TRY(ls_graph_status(job->graph));
-    bool in_place[LS_AXES];
-    LS_TRY(ls_choose_transfers(target, in_place));
+    ls_axes in_place;
+    LS_TRY(ls_choose_transfers(target, &in_place));
     ls_arena *arena = ls_arena_create();
     ls_layout layout;
     const ls_status laid = ls_compile_layout(job, target, arena, &layout);
@@ -131,7 +129,7 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->dtype = job->graph->dtype;
     image->accumulator = job->graph->accumulator;
     image->strategy = ls_arena_strdup(arena, target->strategy);
-    memcpy(image->in_place, in_place, sizeof in_place);
+    image->in_place = in_place;
     image->isa = target->isa;
     image->threads = target->threads;
     ls_job rewritten = *job;

@@ -155,6 +155,12 @@ typedef struct ls_target {
 int ls_recompute_count(const ls_job *job);
 
 /*
+ * Whether the graph has something that the ranks along an axis can divide: several sequences, a sequence of several
+ * tokens, heads.
+ */
+bool ls_axis_is_usable(const ls_graph *graph, const ls_axis *axis);
+
+/*
  * The layout of the job's sequence on a target: those that follow masks look at every attention node of the graph. It
  * lies in the arena. The same on every rank. Errors: as ls_compile's about the sequence and the mesh.
  */
@@ -167,8 +173,8 @@ LS_MUST_USE ls_status ls_compile_layout(const ls_job *job, const ls_target *targ
 LS_MUST_USE ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out);
 
 /*
- * Ranks whose programs are the same are a class: any of them may be compiled for all. Ranks that differ only along dp
- * are of one class, and where tokens and heads divide evenly those of a block too. Classes are numbered from 0.
+ * Ranks whose programs are the same are a class: any of them may be compiled for all. Replicas are of one class, and
+ * where tokens and heads divide evenly those of a block too. Classes are numbered from 0.
  */
 typedef struct ls_classes {
     ls_mesh mesh;
@@ -205,7 +211,7 @@ LS_MUST_USE ls_status ls_compile_proved(const ls_job *job, const ls_target *targ
 
 /* What a strategy is asked about. */
 typedef struct ls_attention_problem {
-    int64_t B, S; /* of one dp rank; global sequence */
+    int64_t B, S; /* of one replica; global sequence */
     int64_t Hq, Hkv, D;
     ls_mesh mesh;
 } ls_attention_problem;
@@ -214,7 +220,7 @@ typedef struct ls_attention_problem {
 const char *ls_strategy_name(int index);
 const char *ls_strategy_about(int index);
 /*
- * Whether blocks of other ring ranks may also be read where they lie. Along ulysses they may with every strategy.
+ * Whether blocks of other ranks of a ring may also be read where they lie. Within a block they may with every strategy.
  * LS_USAGE for an unknown name.
  */
 LS_MUST_USE ls_status ls_strategy_reads_in_place(const char *name, bool *out);

@@ -7,10 +7,9 @@
 /* --- sharding ----------------------------------------------------------------------------------------------------- */
 
 typedef struct ls_sharding {
-    ls_placement *placement[LS_AXES]; /* by tensor */
-    bool *first_only;                 /* by node: adds only on the first rank of some axis; first_axis tells which */
-    bool *first_axis[LS_AXES];
-    bool *resolve; /* by node * LS_NODE_INPUTS + input: partial there, needed whole */
+    ls_axes *cut, *partial; /* by tensor: the axes along which it is cut, and a partial sum; along others it is whole */
+    ls_axes *first_only;    /* by node: it adds only on the first rank along these */
+    bool *resolve;          /* by node * LS_NODE_INPUTS + input: partial there, needed whole */
 } ls_sharding;
 
 /* Placements of all tensors of the first n_nodes nodes. Errors name op, tensor, axis. */
@@ -141,12 +140,10 @@ void ls_build_return(ls_builder *b, int channel, ls_operand block);
 void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand block);
 
 /*
- * The number of the team in the image, added on first use; of the ranks that differ from this one only on some axes; of
- * one axis.
+ * The number of the team in the image, added on first use; of the ranks that differ from this one only on some axes.
  */
 int ls_build_team(ls_builder *b, const ls_team *team);
-int ls_build_team_of(ls_builder *b, const bool axes[LS_AXES]);
-int ls_build_axis(ls_builder *b, ls_axis axis);
+int ls_build_team_of(ls_builder *b, ls_axes axes);
 int ls_build_team_size(const ls_builder *b, int team);
 int ls_build_team_place(const ls_builder *b,
                         int team); /* of the rank that is compiled; what depends on it, its class must share */
@@ -160,6 +157,8 @@ ls_operand ls_build_share(ls_builder *b, ls_operand all, int dim, int64_t count,
 
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
+/* The axes along which dimension dim of a tensor is cut. */
+ls_axes ls_cutting_axes(const ls_builder *b, ls_tensor t, int dim);
 /* Size of a tensor on this rank. */
 void ls_local_size(const ls_builder *b, ls_tensor t, int64_t size[LS_MAX_DIMS]);
 /* A new buffer for a storage tensor: in the heap when other ranks read it in place. */
@@ -236,6 +235,7 @@ ls_operand ls_lower_input(ls_builder *b, int node, int i);
  * LS_LOWERED_OPS (graph/graph.h) says which ops have one. Only `lower` is always there.
  */
 typedef struct ls_lowering {
+    bool has_heads; /* that it cuts along axes that cut heads */
     void (*lower)(ls_builder *b, int node);
     /* Before any program: places the tables that the node reads and the host fills. */
     void (*tables)(ls_builder *b, int node);
@@ -266,7 +266,7 @@ void ls_lower_shared(ls_builder *b, ls_tensor t);
  * Along which axes blocks are read in place (attention/kv_transfer.c): as asked for, or what is better on the mesh.
  * LS_USAGE when it is asked for and none can be.
  */
-LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, bool in_place[LS_AXES]);
+LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, ls_axes *in_place);
 /* Whether that strategy brings other blocks' queries here, so that their spans are needed. */
 bool ls_strategy_moves_queries(const char *strategy);
 /* Finds what other ranks read in place. Before any node is lowered. */

@@ -92,8 +92,7 @@ static void cut_groups(ls_builder *b, int64_t least) {
 }
 
 static void find_stages(ls_builder *b) {
-    const bool all[LS_AXES] = {true, true, true};
-    const ls_team world = ls_mesh_team(&b->target->mesh, all);
+    const ls_team world = ls_mesh_team(&b->target->mesh, LS_ALL_AXES);
     const ls_stages stages = ls_stages_of(b, &world);
     b->stages = ls_arena_copy(b->image->arena, &stages, sizeof stages);
     b->image->owners = ls_stages_owners(b, b->stages);

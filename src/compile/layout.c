@@ -1,21 +1,54 @@
 /* The layout of a job's sequence: made from the target and the masks of all attention nodes, or taken over. */
-#include "compile/compile.h"
+#include "compile/compile_impl.h"
 
-/* B and S are those of the token input: the first tensor that has both factors. */
-static ls_status find_sequence(const ls_graph *g, const ls_mesh *mesh, int64_t *S) {
-    int64_t B = 1;
-    *S = 1;
+/* The size of a factor: that of the inputs' dimensions that stand for it. 1: there is none. */
+static int64_t size_of_factor(const ls_graph *g, ls_factor factor) {
+    int64_t size = 1;
     for (int t = 1; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role != LS_ROLE_INPUT) continue;
         for (int i = 0; i < info->shape.ndim; i++) {
-            if (info->shape.dim[i].factor == LS_FACTOR_BATCH) B = info->shape.dim[i].size;
-            if (info->shape.dim[i].factor == LS_FACTOR_SEQUENCE) *S = info->shape.dim[i].size;
+            if (info->shape.dim[i].factor == factor) size = info->shape.dim[i].size;
         }
     }
-    if (B % mesh->size[LS_AXIS_DP] != 0)
-        return ls_error(LS_USAGE, "a micro-batch of %lld sequences does not divide by dp=%d", (long long)B,
-                        mesh->size[LS_AXIS_DP]);
+    return size;
+}
+
+static bool has_heads(const ls_graph *g) {
+    for (int n = 0; n < g->n_nodes; n++) {
+        if (ls_lowering_of(g->nodes[n].op)->has_heads) return true;
+    }
+    return false;
+}
+
+bool ls_axis_is_usable(const ls_graph *g, const ls_axis *axis) {
+    return size_of_factor(g, ls_axis_factor(axis)) > 1 && (!axis->cuts_heads || has_heads(g));
+}
+
+/* The ranks of a block lie next to each other along the sequence. */
+static ls_status check_order(const ls_mesh *mesh) {
+    const char *cuts_heads = NULL; /* the innermost axis so far that does */
+    for (int i = 0; i < mesh->n; i++) {
+        const ls_axis *axis = mesh->along[i].axis;
+        if (mesh->along[i].size == 1) continue;
+        if (axis->cuts_heads) cuts_heads = axis->name;
+        if (axis->kind == LS_AXIS_SEQUENCE && !axis->cuts_heads && cuts_heads != NULL)
+            return ls_error(LS_UNSUPPORTED,
+                            "mesh axis %s cuts heads, and %s inside of it does not; expected all that do innermost",
+                            cuts_heads, axis->name);
+    }
+    return ls_ok();
+}
+
+static ls_status find_sequence(const ls_graph *g, const ls_mesh *mesh, int64_t *S) {
+    const int64_t B = size_of_factor(g, LS_FACTOR_BATCH);
+    *S = size_of_factor(g, LS_FACTOR_SEQUENCE);
+    LS_TRY(check_order(mesh));
+    if (B % ls_mesh_replicas(mesh) != 0) {
+        char axes[64];
+        ls_mesh_text(mesh, ls_mesh_axes(mesh, LS_AXIS_BATCH), axes, sizeof axes);
+        return ls_error(LS_USAGE, "a micro-batch of %lld sequences does not divide by %s", (long long)B, axes);
+    }
     if (*S < ls_mesh_sequence_ranks(mesh))
         return ls_error(LS_USAGE,
                         "a sequence of %lld tokens cannot be shared by %d ranks; expected a token each at least",
@@ -42,7 +75,7 @@ ls_status ls_compile_layout(const ls_job *job, const ls_target *target, ls_arena
     int64_t S;
     LS_TRY(find_sequence(job->graph, &target->mesh, &S));
     const ls_layout *made = target->made;
-    const int members = target->mesh.size[LS_AXIS_ULYSSES];
+    const int members = ls_mesh_size(&target->mesh, ls_mesh_head_axes(&target->mesh));
     if (made != NULL && made->kind == target->layout && made->S == S && made->P == P && made->members == members) {
         *out = ls_layout_copy(made, arena);
         return ls_ok();

@@ -3,18 +3,20 @@
 
 #include <string.h>
 
+ls_axes ls_cutting_axes(const ls_builder *b, ls_tensor t, int dim) {
+    const ls_factor factor = ls_graph_tensor(b->job->graph, t)->shape.dim[dim].factor;
+    return b->sharding->cut[t.id] & ls_mesh_axes_of_factor(&b->target->mesh, factor);
+}
+
 void ls_local_size(const ls_builder *b, ls_tensor t, int64_t size[LS_MAX_DIMS]) {
     const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
     const ls_mesh *mesh = &b->target->mesh;
     const int sequence = ls_mesh_sequence_index(mesh, b->target->rank);
     for (int i = 0; i < info->shape.ndim; i++) {
         const ls_dim dim = info->shape.dim[i];
-        size[i] = dim.size;
-        if (dim.factor == LS_FACTOR_BATCH && b->sharding->placement[LS_AXIS_DP][t.id] == LS_CUT)
-            size[i] = dim.size / mesh->size[LS_AXIS_DP];
-        if (dim.factor == LS_FACTOR_SEQUENCE && (b->sharding->placement[LS_AXIS_RING][t.id] == LS_CUT ||
-                                                 b->sharding->placement[LS_AXIS_ULYSSES][t.id] == LS_CUT))
-            size[i] = ls_layout_count(&b->image->layout, sequence);
+        const ls_axes cut = ls_cutting_axes(b, t, i);
+        size[i] = cut != 0 && dim.factor == LS_FACTOR_SEQUENCE ? ls_layout_count(&b->image->layout, sequence)
+                                                               : dim.size / ls_mesh_size(mesh, cut);
     }
 }
 
@@ -77,9 +79,7 @@ ls_operand ls_lower_input(ls_builder *b, int n, int i) {
     const ls_operand part = ls_lower_tensor(b, t);
     if (!b->sharding->resolve[n * LS_NODE_INPUTS + i]) return part;
     if (b->resolved[t.id].buffer >= 0) return b->resolved[t.id];
-    bool axes[LS_AXES];
-    for (int a = 0; a < LS_AXES; a++) axes[a] = b->sharding->placement[a][t.id] == LS_PARTIAL;
-    const int team = ls_build_team_of(b, axes);
+    const int team = ls_build_team_of(b, b->sharding->partial[t.id]);
     const ls_dtype G = b->image->accumulator, T = part.view.dtype;
     const ls_view *v = &part.view;
     ls_operand wide = part;
@@ -100,12 +100,7 @@ ls_operand ls_lower_input(ls_builder *b, int n, int i) {
 }
 
 bool ls_lower_adds_here(const ls_builder *b, int n) {
-    if (!b->sharding->first_only[n]) return true;
-    for (int a = 0; a < LS_AXES; a++) {
-        if (b->sharding->first_axis[a][n] && ls_mesh_coordinate(&b->target->mesh, b->target->rank, (ls_axis)a) != 0)
-            return false;
-    }
-    return true;
+    return ls_mesh_index(&b->target->mesh, b->sharding->first_only[n], b->target->rank) == 0;
 }
 
 /*

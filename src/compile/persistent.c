@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static void bind(ls_builder *b, const char *name, ls_operand operand, const ls_shape *shape, const bool *cut) {
+static void bind(ls_builder *b, const char *name, ls_operand operand, const ls_shape *shape, const ls_axes *cut) {
     ls_image *image = b->image;
     ls_binding *binding = LS_PUSH(image->arena, image->bindings, image->n_bindings, image->binding_capacity);
     binding->name = ls_arena_strdup(image->arena, name);
@@ -25,16 +25,10 @@ static ls_operand bind_vector(ls_builder *b, const char *name, ls_buffer_kind ki
 
 static void bind_tensor(ls_builder *b, ls_tensor t) {
     const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
-    bool cut[LS_MAX_DIMS] = {false};
-    for (int i = 0; i < info->shape.ndim; i++) {
-        for (int a = 0; a < LS_AXES; a++) {
-            const ls_factor factor = a == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE;
-            if (info->shape.dim[i].factor == factor && b->sharding->placement[a][t.id] == LS_CUT) cut[i] = true;
-        }
-    }
+    ls_axes cut[LS_MAX_DIMS] = {0};
+    for (int i = 0; i < info->shape.ndim; i++) cut[i] = ls_cutting_axes(b, t, i);
     bind(b, info->name, ls_lower_tensor(b, t), &info->shape, cut);
-    ls_binding *binding = &b->image->bindings[b->image->n_bindings - 1];
-    for (int a = 0; a < LS_AXES; a++) binding->partial[a] = b->sharding->placement[a][t.id] == LS_PARTIAL;
+    b->image->bindings[b->image->n_bindings - 1].partial = b->sharding->partial[t.id];
 }
 
 /*

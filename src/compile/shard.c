@@ -5,8 +5,6 @@
  */
 #include "compile/compile_impl.h"
 
-static ls_factor factor_of(ls_axis axis) { return axis == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE; }
-
 static ls_placement leaf_placement(const ls_tensor_info *t, ls_factor factor) {
     if (t->role == LS_ROLE_ACCUMULATOR) return LS_PARTIAL;
     return ls_shape_has_factor(&t->shape, factor) ? LS_CUT : LS_WHOLE;
@@ -32,36 +30,53 @@ static ls_status ask(ls_shard_query *q, const ls_placement *placements, bool all
     return ls_ok();
 }
 
-static ls_status shard_node(const ls_graph *g, int n, ls_axis axis, ls_sharding *s) {
+/* placement: of all tensors, along the axis. first_only: as in ls_shard_answer. */
+static ls_status shard_node(const ls_graph *g, int n, const ls_axis *axis, ls_placement *placement, ls_sharding *s,
+                            bool *first_only) {
     const ls_node *node = &g->nodes[n];
-    ls_shard_query q = {.graph = g, .node = node, .axis = axis, .factor = factor_of(axis)};
+    ls_shard_query q = {.graph = g, .node = node, .axis = axis, .factor = ls_axis_factor(axis)};
     bool *resolve = &s->resolve[n * LS_NODE_INPUTS];
     ls_shard_answer answer = {0};
     if (node->op->shard == NULL)
         return ls_error(LS_UNSUPPORTED, "op %s (\"%s\") has no sharding rule", node->op->name,
                         ls_graph_tensor(g, node->out[0])->name);
     ls_status status = ls_error(LS_UNSUPPORTED, "not linear");
-    if (node->op->linear) status = ask(&q, s->placement[axis], true, resolve, &answer);
-    if (status.code != LS_OK) status = ask(&q, s->placement[axis], false, resolve, &answer);
+    if (node->op->linear) status = ask(&q, placement, true, resolve, &answer);
+    if (status.code != LS_OK) status = ask(&q, placement, false, resolve, &answer);
     LS_TRY(status);
-    for (int i = 0; i < node->n_out; i++) s->placement[axis][node->out[i].id] = answer.out[i];
-    s->first_axis[axis][n] = answer.first_only;
-    s->first_only[n] |= answer.first_only;
+    for (int i = 0; i < node->n_out; i++) placement[node->out[i].id] = answer.out[i];
+    *first_only = answer.first_only;
+    return ls_ok();
+}
+
+/* Adds what holds along axis `a` of the mesh, which has more than one rank. */
+static ls_status shard_along(const ls_graph *g, int n_nodes, const ls_mesh *mesh, int a, ls_placement *placement,
+                             ls_sharding *s) {
+    const ls_axis *axis = mesh->along[a].axis;
+    for (int t = 1; t < g->n_tensors; t++) {
+        placement[t] =
+            g->tensors[t].role == LS_ROLE_VALUE ? LS_WHOLE : leaf_placement(&g->tensors[t], ls_axis_factor(axis));
+    }
+    for (int n = 0; n < n_nodes; n++) {
+        bool first_only = false;
+        LS_TRY(shard_node(g, n, axis, placement, s, &first_only));
+        if (first_only) s->first_only[n] |= ls_axis_bit(a);
+    }
+    for (int t = 1; t < g->n_tensors; t++) {
+        if (placement[t] == LS_CUT) s->cut[t] |= ls_axis_bit(a);
+        if (placement[t] == LS_PARTIAL) s->partial[t] |= ls_axis_bit(a);
+    }
     return ls_ok();
 }
 
 ls_status ls_shard(const ls_graph *g, int n_nodes, const ls_mesh *mesh, ls_arena *arena, ls_sharding *out) {
-    ls_sharding s = {.first_only = LS_NEW_ARRAY(arena, bool, n_nodes + 1),
+    ls_sharding s = {.cut = LS_NEW_ARRAY(arena, ls_axes, g->n_tensors),
+                     .partial = LS_NEW_ARRAY(arena, ls_axes, g->n_tensors),
+                     .first_only = LS_NEW_ARRAY(arena, ls_axes, n_nodes + 1),
                      .resolve = LS_NEW_ARRAY(arena, bool, n_nodes *LS_NODE_INPUTS + 1)};
-    for (int a = 0; a < LS_AXES; a++) {
-        s.placement[a] = LS_NEW_ARRAY(arena, ls_placement, g->n_tensors);
-        s.first_axis[a] = LS_NEW_ARRAY(arena, bool, n_nodes + 1);
-        if (mesh->size[a] == 1) continue; /* one rank: everything is whole */
-        for (int t = 1; t < g->n_tensors; t++) {
-            if (g->tensors[t].role != LS_ROLE_VALUE)
-                s.placement[a][t] = leaf_placement(&g->tensors[t], factor_of((ls_axis)a));
-        }
-        for (int n = 0; n < n_nodes; n++) LS_TRY(shard_node(g, n, (ls_axis)a, &s));
+    ls_placement *placement = LS_NEW_ARRAY(arena, ls_placement, g->n_tensors); /* along one axis */
+    for (int a = 0; a < mesh->n; a++) {
+        if (mesh->along[a].size > 1) LS_TRY(shard_along(g, n_nodes, mesh, a, placement, &s));
     }
     *out = s;
     return ls_ok();

@@ -9,15 +9,9 @@ int ls_build_team(ls_builder *b, const ls_team *team) {
     return image->n_teams - 1;
 }
 
-int ls_build_team_of(ls_builder *b, const bool axes[LS_AXES]) {
+int ls_build_team_of(ls_builder *b, ls_axes axes) {
     const ls_team team = ls_mesh_team(&b->target->mesh, axes);
     return ls_build_team(b, &team);
-}
-
-int ls_build_axis(ls_builder *b, ls_axis axis) {
-    bool axes[LS_AXES] = {false};
-    axes[axis] = true;
-    return ls_build_team_of(b, axes);
 }
 
 int ls_build_team_size(const ls_builder *b, int team) { return ls_team_size(&b->image->teams[team]); }

@@ -46,8 +46,7 @@ static void reduce_totals(ls_builder *b, ls_operand shard) {
                                               .n_out = 1,
                                               .out = {squares}});
     ls_build_cast(b, bound(b, LS_BIND_LOSS), ls_operand_slice(totals, 0, LS_TOTAL_LOSS, 1));
-    const bool all[LS_AXES] = {true, true, true};
-    ls_all_reduce sum = ls_all_reduce_begin(b, ls_build_team_of(b, all), totals, result);
+    ls_all_reduce sum = ls_all_reduce_begin(b, ls_build_team_of(b, LS_ALL_AXES), totals, result);
     ls_all_reduce_finish(b, &sum);
 }
 

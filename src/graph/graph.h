@@ -76,7 +76,7 @@ typedef enum ls_placement { LS_WHOLE, LS_CUT, LS_PARTIAL } ls_placement;
 typedef struct ls_shard_query {
     const ls_graph *graph;
     const ls_node *node;
-    ls_axis axis;
+    const ls_axis *axis;
     ls_factor factor;       /* the factor that the axis cuts */
     const ls_placement *in; /* of the node's inputs */
 } ls_shard_query;

@@ -67,7 +67,7 @@ static const char *placement_name(ls_placement s) {
 
 static ls_status mismatch(const ls_shard_query *q, int i, ls_placement expected) {
     return ls_error(LS_UNSUPPORTED, "op %s: input %d \"%s\" is %s along %s, expected %s", q->node->op->name, i,
-                    ls_graph_tensor(q->graph, q->node->in[i])->name, placement_name(q->in[i]), ls_axis_name(q->axis),
+                    ls_graph_tensor(q->graph, q->node->in[i])->name, placement_name(q->in[i]), q->axis->name,
                     placement_name(expected));
 }
 

@@ -135,7 +135,7 @@ ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host
                        ls_plan_candidate *c) {
     enum { MOST_BATCHES = 4 }; /* each is compiled for all ranks */
     const int n = job->n_documents;
-    const int64_t B = ls_max(1, batch_of(job->graph) / target->mesh.size[LS_AXIS_DP]);
+    const int64_t B = ls_max(1, batch_of(job->graph) / ls_mesh_replicas(&target->mesh));
     const int each = (int)ls_min(B, n), batches = n > 0 && together ? (int)ls_min(n / each, MOST_BATCHES) : 1;
     ls_plan_candidate sum = *c;
     ls_status status = ls_ok();

@@ -58,7 +58,7 @@ ls_status ls_memory_check(const ls_image *image, int64_t allowed, const char *li
 ls_status ls_compile_alone(const ls_job *job, const ls_target *target, ls_image **out) {
     ls_target alone = *target;
     alone.rank = 0;
-    alone.mesh = ls_mesh_make(1, 1, 1);
+    alone.mesh = (ls_mesh){0};
     alone.strategy = "local";
     alone.layout = LS_LAYOUT_CONTIGUOUS;
     return ls_compile(job, &alone, out);
@@ -214,13 +214,13 @@ static bool variant_fits(const advice *a, int64_t seq, const ls_plan_request *re
 }
 
 /*
- * The request narrowed to the nearest candidate, with a ring `times` as long: one candidate only, which is quick to
- * try.
+ * The request narrowed to the nearest candidate, with `times` as many ranks along the sequence: one candidate only,
+ * which is quick to try.
  */
 static ls_plan_request narrowed(const advice *a, int times) {
     ls_plan_request one = *a->request;
     one.mesh = a->nearest.mesh;
-    one.mesh.size[LS_AXIS_RING] *= times;
+    ls_mesh_widen(&one.mesh, LS_AXIS_SEQUENCE, times);
     one.ranks *= times;
     if (one.machine) one.memory /= times; /* more ranks share the same machine */
     one.layout = ls_layout_name(a->nearest.layout);

@@ -45,20 +45,27 @@ static int layouts_for(const ls_plan_request *request, bool causal, const ls_mes
         *status = ls_layout_parse(request->layout, &out[0]);
         return 1;
     }
-    const bool balance = causal && mesh->size[LS_AXIS_RING] > 1;
+    const bool blocks = ls_mesh_block_axes(mesh) != 0, balance = causal && blocks;
     out[0] = balance ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS;
     out[1] = balance ? LS_LAYOUT_CONTIGUOUS : LS_LAYOUT_ZIGZAG;
     out[2] = LS_LAYOUT_STRIPED;
     if (ls_mesh_sequence_ranks(mesh) == 1) return 1;
-    return packed && mesh->size[LS_AXIS_RING] > 1 ? 3 : 2;
+    return packed && blocks ? 3 : 2;
+}
+
+static bool lists_sequence(const ls_mesh *mesh) {
+    for (int i = 0; i < mesh->n; i++) {
+        if (mesh->along[i].axis->kind == LS_AXIS_SEQUENCE) return true;
+    }
+    return false;
 }
 
 /*
  * Whether the strategy of the request is tried on this mesh. On a mesh of the request it always is: the compiler may
  * refuse it.
  */
-static bool suits_mesh(const ls_plan_request *request, const ls_mesh *mesh) {
-    if (request->mesh.size[LS_AXIS_RING] != 0 || request->mesh.size[LS_AXIS_ULYSSES] != 0) return true;
+static bool suits_strategy(const ls_plan_request *request, const ls_mesh *mesh) {
+    if (lists_sequence(&request->mesh)) return true;
     if (is_free(request->strategy)) return true;
     if (ls_mesh_sequence_ranks(mesh) == 1 || strcmp(request->strategy, "usp") == 0) return true;
     const char *names[LS_STRATEGIES_MOST];
@@ -69,23 +76,26 @@ static bool suits_mesh(const ls_plan_request *request, const ls_mesh *mesh) {
     return false;
 }
 
-static bool fits_mesh(const ls_plan_request *request, const ls_mesh *mesh) {
-    for (int a = 0; a < LS_AXES; a++) {
-        if (request->mesh.size[a] != 0 && request->mesh.size[a] != mesh->size[a]) return false;
+/* LS_OK if something in the graph can use each axis of the mesh that has several ranks. */
+static ls_status check_use(const ls_graph *g, const ls_mesh *mesh) {
+    for (int i = 0; i < mesh->n; i++) {
+        const ls_axis *axis = mesh->along[i].axis;
+        if (mesh->along[i].size > 1 && !ls_axis_is_usable(g, axis))
+            return ls_error(LS_USAGE, "nothing in the graph can use the mesh axis %s=%d, which divides %s", axis->name,
+                            mesh->along[i].size, axis->divides);
     }
-    return true;
+    return ls_ok();
 }
 
 static ls_status mesh_error(const ls_plan_request *request) {
-    char given[96] = "";
-    for (int a = 0; a < LS_AXES; a++) {
-        const size_t used = strlen(given);
-        if (request->mesh.size[a] != 0)
-            snprintf(given + used, sizeof given - used, "%s%s=%d", used > 0 ? "," : "", ls_axis_name((ls_axis)a),
-                     request->mesh.size[a]);
+    char given[96], alone[96] = "";
+    ls_mesh_text(&request->mesh, LS_ALL_AXES, given, sizeof given);
+    for (int i = 0; ls_axis_at(i) != NULL; i++) {
+        const ls_axis *axis = ls_axis_at(i);
+        if (axis->kind == LS_AXIS_BATCH && !ls_mesh_lists(&request->mesh, axis))
+            snprintf(alone, sizeof alone, " (%s is 1 unless given)", axis->name);
     }
-    return ls_error(LS_USAGE, "mesh '%s' does not multiply to %d ranks%s", given, request->ranks,
-                    request->mesh.size[LS_AXIS_DP] == 0 ? " (dp is 1 unless given)" : "");
+    return ls_error(LS_USAGE, "mesh '%s' does not multiply to %d ranks%s", given, request->ranks, alone);
 }
 
 /* --- candidates --------------------------------------------------------------------------------------------------- */
@@ -223,7 +233,7 @@ static ls_status add_candidates(const ls_job *job, const ls_plan_request *reques
             add_candidate(job, request, &bare, plan, refusal);
         }
     }
-    if (!is_free(request->layout) || mesh->size[LS_AXIS_RING] == 1 || !is_uneven(plan, first)) return ls_ok();
+    if (!is_free(request->layout) || ls_mesh_block_axes(mesh) == 0 || !is_uneven(plan, first)) return ls_ok();
     for (int kind = LS_LAYOUT_DOCUMENTS; kind <= LS_LAYOUT_BALANCED; kind++) {
         if (kind == LS_LAYOUT_DOCUMENTS && !has_documents(job->graph)) continue;
         for (int k = 0; k < n_strategies; k++) {
@@ -302,7 +312,7 @@ static const ls_plan_candidate *runner_up(const ls_plan *plan) {
     }
     for (int i = plan->n_candidates - 1; i > 0; i--) {
         const ls_plan_candidate *c = &plan->candidates[i];
-        if (c->refused[0] == 0 && memcmp(&c->mesh, &first->mesh, sizeof c->mesh) != 0) found = c;
+        if (c->refused[0] == 0 && !ls_mesh_equal(&c->mesh, &first->mesh)) found = c;
     }
     return found;
 }
@@ -347,18 +357,30 @@ static ls_status no_memory(const ls_job *job, const ls_plan_request *request, co
     return status;
 }
 
+typedef struct search {
+    const ls_job *job;
+    const ls_plan_request *request;
+    bool causal;
+    ls_mesh first; /* that was visited; without axes: none was */
+    ls_plan *plan;
+    ls_status *refusal;
+} search;
+
+/* An ls_mesh_visit. */
+static ls_status visit_mesh(void *context, const ls_mesh *mesh) {
+    search *s = context;
+    if (s->first.n == 0) s->first = *mesh;
+    if (!suits_strategy(s->request, mesh) || check_use(s->job->graph, mesh).code != LS_OK) return ls_ok();
+    return add_candidates(s->job, s->request, mesh, s->causal, s->plan, s->refusal);
+}
+
 static ls_status find_candidates(const ls_job *job, const ls_plan_request *request, ls_plan *plan, ls_status *refusal) {
-    const int dp = request->mesh.size[LS_AXIS_DP] != 0 ? request->mesh.size[LS_AXIS_DP] : 1;
-    const int P = request->ranks % dp == 0 ? request->ranks / dp : 0; /* ranks that share a sequence */
-    const bool causal = has_causal_attention(job->graph);
-    for (int U = 1; U <= P; U++) {
-        const ls_mesh mesh = ls_mesh_make(dp, P / U, U);
-        if (P % U != 0 || !fits_mesh(request, &mesh) || !suits_mesh(request, &mesh)) continue;
-        LS_TRY(add_candidates(job, request, &mesh, causal, plan, refusal));
-    }
-    const ls_mesh ring = ls_mesh_make(dp, P, 1);
-    if (plan->n_candidates == 0 && P > 0 && fits_mesh(request, &ring)) /* the compiler's refusal of it says why */
-        LS_TRY(add_candidates(job, request, &ring, causal, plan, refusal));
+    search s = {
+        .job = job, .request = request, .causal = has_causal_attention(job->graph), .plan = plan, .refusal = refusal};
+    LS_TRY(check_use(job->graph, &request->mesh));
+    LS_TRY(ls_meshes_visit(&request->mesh, request->ranks, visit_mesh, &s));
+    if (plan->n_candidates == 0 && s.first.n > 0) /* the compiler's refusal of it says why */
+        LS_TRY(add_candidates(job, request, &s.first, s.causal, plan, refusal));
     return plan->n_candidates > 0 ? ls_ok() : mesh_error(request);
 }
 

@@ -16,7 +16,7 @@
 
 typedef struct ls_plan_request {
     int ranks;
-    ls_mesh mesh;         /* an axis of 0 is free */
+    ls_mesh mesh;         /* axes that it does not list are free, but those of kind batch: they have one rank */
     const char *strategy; /* NULL or "auto": free */
     const char *layout;   /* NULL or "auto": free */
     ls_isa isa;
@@ -92,11 +92,11 @@ ls_rates ls_plan_rates(const ls_image *image, const ls_host *host);
 LS_MUST_USE ls_status ls_plan_memory_options(const ls_spread *spread, ls_plan_request *request);
 
 /*
- * Chooses the best candidate of a request. The caller frees *out, whatever the status is. dp is 1 unless the mesh gives
- * it. A strategy that is named is tried on the meshes for which ls_strategies_for lists it; usp on any mesh. A
- * candidate saves as little memory as it must to fit into request->memory. When none fits the status is LS_NO_MEMORY,
- * its message says what the smallest candidate needs and for which buffers, and out->target is that candidate. When no
- * candidate applies the status is that of the first refused one, or names the mesh of the request.
+ * Chooses the best candidate of a request. The caller frees *out, whatever the status is. A strategy that is named is
+ * tried on the meshes for which ls_strategies_for lists it; usp on any mesh. A candidate saves as little memory as it
+ * must to fit into request->memory. When none fits the status is LS_NO_MEMORY, its message says what the smallest
+ * candidate needs and for which buffers, and out->target is that candidate. When no candidate applies the status is
+ * that of the first refused one, or names the mesh of the request.
  */
 LS_MUST_USE ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out);
 

@@ -216,10 +216,10 @@ enum { LS_FIRST = -1 };
 /* A tensor that the host reads or writes by name. */
 typedef struct ls_binding {
     const char *name;
-    ls_operand operand;    /* local shape */
-    ls_shape shape;        /* global */
-    bool cut[LS_MAX_DIMS]; /* dimensions of which this rank holds a part */
-    bool partial[LS_AXES]; /* axes over whose ranks it is a sum: this rank holds a term */
+    ls_operand operand;       /* local shape */
+    ls_shape shape;           /* global */
+    ls_axes cut[LS_MAX_DIMS]; /* axes that cut the dimension: this rank holds a part */
+    ls_axes partial;          /* axes over whose ranks it is a sum: this rank holds a term */
 } ls_binding;
 
 /* A mask of the graph, whose spans for a block of queries the host writes. */
@@ -262,8 +262,7 @@ typedef struct ls_image {
     ls_layout layout;
     ls_dtype dtype, accumulator;
     const char *strategy; /* of the attention nodes; "none" when there are none */
-    /* Along that axis attention reads other ranks' blocks where they lie; else they are put. */
-    bool in_place[LS_AXES];
+    ls_axes in_place;     /* along these attention reads other ranks' blocks where they lie; else they are put */
     ls_isa isa;
     int threads;
 

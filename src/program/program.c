@@ -112,9 +112,9 @@ static uint64_t mix_layout(uint64_t hash, const ls_layout *layout) {
 
 uint64_t ls_image_skeleton(const ls_image *image) {
     uint64_t hash = 0xcbf29ce484222325u;
-    for (int a = 0; a < LS_AXES; a++) hash = mix_int(hash, (uint64_t)image->mesh.size[a]);
+    for (int a = 0; a < image->mesh.n; a++) hash = mix_int(hash, (uint64_t)image->mesh.along[a].size);
     hash = mix_int(hash, image->dtype);
-    for (int axis = 0; axis < LS_AXES; axis++) hash = mix_int(hash, image->in_place[axis]);
+    hash = mix_int(hash, image->in_place);
     hash = mix_int(hash, image->layout.kind);
     hash = mix_layout(hash, &image->layout);
     hash = mix_int(hash, (uint64_t)image->flat_elements);

@@ -7,9 +7,21 @@
 /* Rows of the table, of candidates that apply and of refused ones: with many ranks there are hundreds. JSON has all. */
 enum { MOST_APPLY = 40, MOST_REFUSED = 10 };
 
+/* The axes of the sequence: "ring×ulysses", or their sizes: "4×2". */
+static void sequence_text(const ls_mesh *mesh, bool names, char *out, size_t bytes) {
+    size_t used = 0;
+    for (int i = 0; i < mesh->n && used < bytes; i++) {
+        char size[16];
+        snprintf(size, sizeof size, "%d", mesh->along[i].size);
+        if (mesh->along[i].axis->kind != LS_AXIS_SEQUENCE) continue;
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s", used > 0 ? "×" : "",
+                                 names ? mesh->along[i].axis->name : size);
+    }
+}
+
 static void print_row(const ls_plan_candidate *c, bool measured, FILE *out) {
-    char mesh[32], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
-    snprintf(mesh, sizeof mesh, "%d×%d", c->mesh.size[LS_AXIS_RING], c->mesh.size[LS_AXIS_ULYSSES]);
+    char mesh[64], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
+    sequence_text(&c->mesh, false, mesh, sizeof mesh);
     fprintf(out, "%-9s %-14s %-11s ", c->strategy, mesh, ls_layout_name(c->layout));
     if (c->refused[0] != 0) {
         fprintf(out, "%s\n", c->refused);
@@ -31,9 +43,10 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
     int n[2] = {0, 0}; /* of candidates that apply, and of refused ones */
     for (int i = 0; i < plan->n_candidates; i++) measured |= plan->candidates[i].measured > 0;
     fprintf(out, "%s\n\n", plan->reason);
-    fprintf(out, "%-9s %-14s %-11s %12s%s %9s %12s %12s %10s %10s  %s\n", "strategy", "ring×ulysses", "layout",
-            "predicted", measured ? "     measured" : "", "waiting", "sent/read", "memory", "imbalance", "recompute",
-            "tiles");
+    char mesh[64];
+    sequence_text(&plan->target.mesh, true, mesh, sizeof mesh);
+    fprintf(out, "%-9s %-14s %-11s %12s%s %9s %12s %12s %10s %10s  %s\n", "strategy", mesh, "layout", "predicted",
+            measured ? "     measured" : "", "waiting", "sent/read", "memory", "imbalance", "recompute", "tiles");
     for (int i = 0; i < plan->n_candidates; i++) {
         const bool refused = plan->candidates[i].refused[0] != 0;
         if (n[refused]++ < (refused ? MOST_REFUSED : MOST_APPLY)) print_row(&plan->candidates[i], measured, out);
@@ -52,7 +65,7 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
 static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
     ls_json_open_object(w, NULL);
     ls_json_put_text(w, "strategy", c->strategy);
-    for (int a = 0; a < LS_AXES; a++) ls_json_put_int(w, ls_axis_name((ls_axis)a), c->mesh.size[a]);
+    for (int a = 0; a < c->mesh.n; a++) ls_json_put_int(w, c->mesh.along[a].axis->name, c->mesh.along[a].size);
     ls_json_put_text(w, "layout", ls_layout_name(c->layout));
     if (c->refused[0] != 0) {
         ls_json_put_text(w, "refused", c->refused);

@@ -15,7 +15,7 @@ typedef struct stage {
 static void one_device(ls_target *t, const ls_target *chosen) {
     *t = *chosen;
     t->rank = 0;
-    t->mesh = ls_mesh_make(1, 1, 1);
+    t->mesh = (ls_mesh){0};
     t->strategy = "local";
     t->layout = LS_LAYOUT_CONTIGUOUS;
     t->saving = (ls_saving){0};

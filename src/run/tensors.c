@@ -149,7 +149,7 @@ static void make_transfer(const ls_executor *ex, const ls_binding *binding, bool
         stride *= binding->shape.dim[i].size;
         if (!binding->cut[i]) continue;
         if (binding->shape.dim[i].factor == LS_FACTOR_BATCH) {
-            m->first = m->n * ls_mesh_coordinate(&image->mesh, ls_executor_rank(ex), LS_AXIS_DP);
+            m->first = m->n * ls_mesh_index(&image->mesh, binding->cut[i], ls_executor_rank(ex));
         } else {
             m->map = ex->own_positions;
         }

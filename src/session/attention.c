@@ -190,7 +190,7 @@ static ls_attention_rank rank_of(const ls_rank *rank) {
     for (int i = 0; i < LS_ATTENTION_INPUTS; i++) *in[i] = array_of(rank, ls_attention_input[i]);
     for (int i = 0; i < LS_ATTENTION_RESULTS; i++) *out[i] = array_of(rank, ls_attention_result[i]);
     r.batch = r.q.size[0];
-    r.first_batch = r.batch * ls_mesh_coordinate(&image->mesh, rank->rank, LS_AXIS_DP);
+    r.first_batch = r.batch * ls_mesh_replica(&image->mesh, rank->rank);
     r.n = r.q.size[1];
     return r;
 }

@@ -16,22 +16,11 @@ typedef struct gathering {
 
 /* --- whose part counts -------------------------------------------------------------------------------------------- */
 
-static bool is_cut_along(const ls_binding *binding, ls_axis axis) {
-    const ls_factor factor = axis == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE;
-    for (int i = 0; i < binding->shape.ndim; i++) {
-        if (binding->cut[i] && binding->shape.dim[i].factor == factor) return true;
-    }
-    return false;
-}
-
 /* Of ranks that hold equal copies, whether this is the first. */
 static bool contributes(const ls_rank *rank, const ls_binding *binding) {
-    for (int a = 0; a < LS_AXES; a++) {
-        if (!binding->partial[a] && !is_cut_along(binding, (ls_axis)a) &&
-            ls_mesh_coordinate(&rank->image->mesh, rank->rank, (ls_axis)a) != 0)
-            return false;
-    }
-    return true;
+    ls_axes differ = binding->partial;
+    for (int i = 0; i < binding->shape.ndim; i++) differ |= binding->cut[i];
+    return ls_mesh_index(&rank->image->mesh, ~differ, rank->rank) == 0;
 }
 
 /* --- where a part lies -------------------------------------------------------------------------------------------- */
@@ -56,7 +45,7 @@ static gathering gathering_of(const ls_rank *rank, const ls_binding *binding) {
 /* The row of the whole array at which the rows of a rank begin, where tokens count as one row. */
 static int64_t first_outer(const gathering *g, int rank) {
     if (!g->binding->cut[0] || g->tokens == 0) return 0;
-    return g->outer * ls_mesh_coordinate(&g->rank->image->mesh, rank, LS_AXIS_DP);
+    return g->outer * ls_mesh_index(&g->rank->image->mesh, g->binding->cut[0], rank);
 }
 
 /* Writes the first rows of some bytes of a rank's part, from byte `at` of it on. *written: how many bytes these are. */

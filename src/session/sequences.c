@@ -7,11 +7,11 @@
 
 ls_status ls_batch_make(const ls_rank *rank, int64_t B, int64_t S, ls_batch *out) {
     const ls_image *image = rank->image;
-    const int replicas = image->mesh.size[LS_AXIS_DP], place = ls_mesh_sequence_index(&image->mesh, rank->rank);
+    const int replicas = ls_mesh_replicas(&image->mesh), place = ls_mesh_sequence_index(&image->mesh, rank->rank);
     LS_ASSERT(B % replicas == 0 && image->layout.S == S);
     ls_batch made = {
         .rank = rank, .S = S, .rows = B / replicas, .inputs = ls_layout_count(&image->layout, place), .apart = false};
-    made.first = made.rows * ls_mesh_coordinate(&image->mesh, rank->rank, LS_AXIS_DP);
+    made.first = made.rows * ls_mesh_replica(&image->mesh, rank->rank);
     made.part.n_runs = ls_layout_runs(&image->layout, place, &made.part.runs);
     const size_t count = (size_t)(made.rows * made.inputs), bytes = count * sizeof(int32_t);
     made.tokens = malloc(bytes);

@@ -63,10 +63,7 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     int launched;
     LS_TRY(ls_home_find(&launched));
     if (ranks == 0) ranks = launched;
-    if (ranks == 0) {
-        ranks = 1;
-        for (int a = 0; a < LS_AXES; a++) ranks *= request.mesh.size[a] != 0 ? request.mesh.size[a] : 1;
-    }
+    if (ranks == 0) ranks = ls_mesh_ranks(&request.mesh);
     if (ranks < 1 || ranks > INT_MAX)
         return ls_error(LS_USAGE, "%lld ranks; expected 1 to %d", (long long)ranks, INT_MAX);
     if (spread->threads < 0 || spread->threads > 1024)
@@ -196,9 +193,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
                           .bytes_sent_backward = (int64_t)(chosen->bytes_sent - chosen->bytes_forward),
                           .predicted_bytes = (int64_t)(chosen->bytes[LS_PRIVATE] + chosen->bytes[LS_SYMMETRIC])};
     snprintf(r.strategy, sizeof r.strategy, "%s", chosen->strategy);
-    const int *size = chosen->mesh.size;
-    snprintf(r.mesh, sizeof r.mesh, "dp=%d,ring=%d,ulysses=%d", size[LS_AXIS_DP], size[LS_AXIS_RING],
-             size[LS_AXIS_ULYSSES]);
+    ls_mesh_text(&chosen->mesh, LS_ALL_AXES, r.mesh, sizeof r.mesh);
     snprintf(r.layout, sizeof r.layout, "%s", ls_layout_name(chosen->layout));
     r.bytes_read_forward = (int64_t)chosen->read_forward;
     r.bytes_read_backward = (int64_t)(chosen->bytes_read - chosen->read_forward);

@@ -27,8 +27,8 @@ static void write_documents(const ls_job *job, int64_t first, int64_t rows, int6
 static ls_status set_documents(const ls_job *job, const ls_rank *rank, int run) {
     const ls_image *image = rank->image;
     if (job->n_documents == 0 || image->n_masks == 0) return ls_ok();
-    const int64_t rows = image->masks[0].spans.view.size[0], B = rows * image->mesh.size[LS_AXIS_DP];
-    const int64_t first = (run + 1) * B + rows * ls_mesh_coordinate(&image->mesh, rank->rank, LS_AXIS_DP);
+    const int64_t rows = image->masks[0].spans.view.size[0], B = rows * ls_mesh_replicas(&image->mesh);
+    const int64_t first = (run + 1) * B + rows * ls_mesh_replica(&image->mesh, rank->rank);
     int64_t room = 1;
     for (int i = 0; i < job->n_documents; i++) room = ls_max(room, job->documents[i].n_ends);
     int32_t *ends = malloc(sizeof *ends * (size_t)(rows * room));

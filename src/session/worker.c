@@ -374,7 +374,7 @@ ls_status ls_worker_get_tensor(ls_worker *w, const char *name, double *out) {
         return ls_error(LS_USAGE, "tensor \"%s\" was not among those to be read when the engine was opened", name);
     const ls_binding *binding = ls_image_find(rank->image, name);
     read_array array = {.dtype = binding->operand.view.dtype, .out = out};
-    for (int a = 0; a < LS_AXES; a++) array.partial |= binding->partial[a];
+    array.partial = binding->partial != 0;
     const int64_t n = array.partial && out != NULL ? ls_shape_elements(&binding->shape) : 0;
     for (int64_t i = 0; i < n; i++) out[i] = 0;
     return ls_rank_gather(rank, binding, true, out != NULL ? read_rows : NULL, &array);

@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "tensor/layout.h"
 #include "tensor/mask.h"
+#include "tensor/mesh.h"
 #include "tensor/params.h"
 #include "tensor/rope.h"
 

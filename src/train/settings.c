@@ -183,9 +183,7 @@ static ls_status resume_mesh(ls_training *t, const char *recorded) {
     ls_mesh is, was;
     LS_TRY(ls_mesh_parse(t->options.spread.mesh, &is));
     LS_TRY(ls_mesh_parse(recorded, &was));
-    for (int a = 0; a < LS_AXES; a++)
-        if (is.size[a] != 0 && is.size[a] != was.size[a])
-            return contradiction(t, "mesh", t->options.spread.mesh, recorded);
+    if (!ls_mesh_allows(&is, &was)) return contradiction(t, "mesh", t->options.spread.mesh, recorded);
     return ls_ok();
 }
 

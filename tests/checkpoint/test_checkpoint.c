@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_impl.h"
 #include "model/model.h"
+#include "support/meshes.h"
 #include "support/momentum.h"
 #include "support/scratch.h"
 #include "support/tensors.h"
@@ -178,7 +179,7 @@ static ls_status make_image(const work *w, ls_model *model, ls_graph *g, int ran
     const ls_job job = {.graph = g,
                         .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, false),
                         .optimizer = w->optimizer};
-    const ls_target target = {.mesh = ls_mesh_make(w->mesh.dp, w->mesh.ring, w->mesh.ulysses),
+    const ls_target target = {.mesh = mesh_of(w->mesh.dp, w->mesh.ring, w->mesh.ulysses),
                               .rank = rank,
                               .strategy = w->mesh.strategy,
                               .isa = machine.isa,

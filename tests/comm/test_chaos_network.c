@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "support/meshes.h"
 #include "support/step_digest.h"
 
 static void test_same_bits(void **state) {
@@ -24,7 +25,7 @@ static void test_missing_wait_shows(void **state) {
 #ifdef __SANITIZE_THREAD__
     skip(); /* a race on purpose */
 #endif
-    image_set set = images_of_network(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 26, 1);
+    image_set set = images_of_network(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 26, 1);
     uint64_t plain, digest;
     assert_int_equal(step_digest(&set, NULL, &plain).code, LS_OK);
     for (int r = 0; r < set.ranks; r++) {

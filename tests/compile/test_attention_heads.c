@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "longspan/attention.h"
 #include "session/session.h"
+#include "support/meshes.h"
 #include "support/spread.h"
 
 /* o has 8.8 MiB in f32: two groups, of two KV heads and of one. */
@@ -42,7 +43,7 @@ static ls_image *compiled(ls_attention_graph *g, ls_dtype dtype) {
     ls_image *image;
     assert_int_equal(ls_attention_graph_build(&options, g).code, LS_OK);
     const ls_job job = ls_attention_graph_job(g, true);
-    const ls_target target = {.mesh = ls_mesh_make(1, 1, 1),
+    const ls_target target = {.mesh = mesh_of(1, 1, 1),
                               .strategy = "local",
                               .layout = LS_LAYOUT_CONTIGUOUS,
                               .isa = LS_ISA_BASE,

@@ -13,19 +13,19 @@
 #include "model/model.h"
 #include "support/classes.h"
 #include "support/images.h"
+#include "support/meshes.h"
 
 static const char *const folders[] = {"llama", "qwen2", "qwen3", "mistral", "gpt2", "gemma2"};
 
 static const struct {
-    ls_mesh mesh;
+    int mesh[3]; /* dp, ring, ulysses */
     const char *strategy;
     ls_layout_kind layout;
     bool accumulates;
-} places[] = {
-    {{{3, 1, 1}}, "local", LS_LAYOUT_CONTIGUOUS, false},   {{{4, 2, 1}}, "ring", LS_LAYOUT_ZIGZAG, true},
-    {{{2, 1, 2}}, "ulysses", LS_LAYOUT_CONTIGUOUS, false}, {{{2, 2, 2}}, "usp", LS_LAYOUT_ZIGZAG, false},
-    {{{1, 3, 2}}, "gather", LS_LAYOUT_CONTIGUOUS, true},   {{{1, 2, 4}}, "decode", LS_LAYOUT_STRIPED, false},
-    {{{5, 3, 1}}, "gather", LS_LAYOUT_BALANCED, true},     {{{17, 2, 1}}, "tokenring", LS_LAYOUT_ZIGZAG, false}};
+} places[] = {{{3, 1, 1}, "local", LS_LAYOUT_CONTIGUOUS, false},   {{4, 2, 1}, "ring", LS_LAYOUT_ZIGZAG, true},
+              {{2, 1, 2}, "ulysses", LS_LAYOUT_CONTIGUOUS, false}, {{2, 2, 2}, "usp", LS_LAYOUT_ZIGZAG, false},
+              {{1, 3, 2}, "gather", LS_LAYOUT_CONTIGUOUS, true},   {{1, 2, 4}, "decode", LS_LAYOUT_STRIPED, false},
+              {{5, 3, 1}, "gather", LS_LAYOUT_BALANCED, true},     {{17, 2, 1}, "tokenring", LS_LAYOUT_ZIGZAG, false}};
 
 /* What ls_compile_proved has shown so far. */
 typedef struct shown {
@@ -54,11 +54,12 @@ static void check_proved(const ls_job *job, const ls_target *target, const ls_im
 
 /* Compiles every rank by itself and counts the images that differ. */
 static void check(const ls_model *model, const char *name, size_t place) {
-    const ls_mesh mesh = places[place].mesh;
+    const int *of = places[place].mesh;
+    const ls_mesh mesh = mesh_of(of[0], of[1], of[2]);
     const int ranks = ls_mesh_ranks(&mesh);
     ls_graph *g = ls_graph_create(LS_F32);
     ls_language_model lm;
-    const ls_status built = ls_model_build(model, g, mesh.size[LS_AXIS_DP], 24, true, &lm);
+    const ls_status built = ls_model_build(model, g, ls_mesh_replicas(&mesh), 24, true, &lm);
     if (built.code != LS_OK) fail_msg("%s", built.text);
     const ls_job job = {.graph = g,
                         .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, places[place].accumulates),
@@ -108,10 +109,10 @@ static void test_many_ranks_are_proved(void **state) {
     (void)state;
     ls_model *model;
     assert_int_equal(ls_model_open(LS_TEST_REFERENCE "/models/llama/config.json", &model).code, LS_OK);
-    const ls_target target = {.mesh = ls_mesh_make(1500, 2, 2), .strategy = "usp", .threads = 1};
+    const ls_target target = {.mesh = mesh_of(1500, 2, 2), .strategy = "usp", .threads = 1};
     ls_graph *g = ls_graph_create(LS_F32);
     ls_language_model lm;
-    assert_int_equal(ls_model_build(model, g, target.mesh.size[LS_AXIS_DP], 24, true, &lm).code, LS_OK);
+    assert_int_equal(ls_model_build(model, g, ls_mesh_replicas(&target.mesh), 24, true, &lm).code, LS_OK);
     const ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, true)};
     check_proved(&job, &target, NULL);
     ls_target refused = target;
@@ -126,7 +127,7 @@ static void test_many_ranks_are_proved(void **state) {
 /* What differs along a sequence axis makes classes: blocks of a causal mask see different parts of the sequence. */
 static void test_classes_differ(void **state) {
     (void)state;
-    image_set set = images_of_step(ls_mesh_make(2, 3, 1), "ring", LS_LAYOUT_CONTIGUOUS, 30, 1);
+    image_set set = images_of_step(mesh_of(2, 3, 1), "ring", LS_LAYOUT_CONTIGUOUS, 30, 1);
     assert_int_equal(count_classes((const ls_image *const *)set.image, set.ranks), 3);
     free_images(&set);
 }
@@ -138,18 +139,19 @@ static void test_classes_differ(void **state) {
 static void test_blocks_are_one_class(void **state) {
     (void)state;
     static const struct {
-        ls_mesh mesh;
+        int mesh[3]; /* dp, ring, ulysses */
         const char *strategy;
         int64_t S;
         images_reads reads;
         int classes;
-    } cases[] = {{{{2, 2, 2}}, "usp", 32, READS_NOTHING, 2},    {{{1, 1, 2}}, "ulysses", 32, READS_ALL, 1},
-                 {{{1, 3, 2}}, "gather", 48, READS_NOTHING, 3}, {{{1, 2, 2}}, "tokenring", 32, READS_BLOCK, 2},
-                 {{{1, 2, 2}}, "decode", 32, READS_NOTHING, 2}, {{{1, 2, 2}}, "usp", 34, READS_NOTHING, 4},
-                 {{{1, 1, 4}}, "ulysses", 32, READS_NOTHING, 4}};
+    } cases[] = {{{2, 2, 2}, "usp", 32, READS_NOTHING, 2},    {{1, 1, 2}, "ulysses", 32, READS_ALL, 1},
+                 {{1, 3, 2}, "gather", 48, READS_NOTHING, 3}, {{1, 2, 2}, "tokenring", 32, READS_BLOCK, 2},
+                 {{1, 2, 2}, "decode", 32, READS_NOTHING, 2}, {{1, 2, 2}, "usp", 34, READS_NOTHING, 4},
+                 {{1, 1, 4}, "ulysses", 32, READS_NOTHING, 4}};
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
-        image_set set =
-            images_of_kind(cases[i].mesh, cases[i].strategy, LS_LAYOUT_ZIGZAG, cases[i].S, 2, false, cases[i].reads);
+        const int *of = cases[i].mesh;
+        image_set set = images_of_kind(mesh_of(of[0], of[1], of[2]), cases[i].strategy, LS_LAYOUT_ZIGZAG, cases[i].S, 2,
+                                       false, cases[i].reads);
         assert_int_equal(count_classes((const ls_image *const *)set.image, set.ranks), cases[i].classes);
         free_images(&set);
     }

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "support/kernel_call.h"
+#include "support/meshes.h"
 #include "support/spread.h"
 
 typedef struct problem {
@@ -94,8 +95,8 @@ static void check_near(results *one, results *many, ls_mesh mesh, const char *st
         }
         const double error = relative_error(many->data[i], one->data[i], one->n[i], 1e-3);
         if (!(error <= 1e-12))
-            fail_msg("%s %d×%d %s: %s differs from one rank by %g", strategy, mesh.size[LS_AXIS_ULYSSES],
-                     mesh.size[LS_AXIS_RING], ls_layout_name(layout), result_name[i], error);
+            fail_msg("%s %d×%d %s: %s differs from one rank by %g", strategy, mesh_ulysses(&mesh), mesh_ring(&mesh),
+                     ls_layout_name(layout), result_name[i], error);
     }
 }
 
@@ -107,16 +108,16 @@ static void check_same(const problem *p, ls_mesh mesh, const char *strategy, ls_
     for (int i = 0; i < RESULTS; i++) {
         if (memcmp(again.data[i], expected->data[i], (size_t)again.n[i] * sizeof(double)) != 0)
             fail_msg("%s %d×%d %s: %s with transfers %s on hosts of %d ranks has other bits", strategy,
-                     mesh.size[LS_AXIS_ULYSSES], mesh.size[LS_AXIS_RING], ls_layout_name(layout), result_name[i],
+                     mesh_ulysses(&mesh), mesh_ring(&mesh), ls_layout_name(layout), result_name[i],
                      ls_transfers_name(transfers), host_ranks);
     }
     free_results(&again);
 }
 
 static void compare(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_kind layout) {
-    const int R = mesh.size[LS_AXIS_RING], U = mesh.size[LS_AXIS_ULYSSES];
+    const int R = mesh_ring(&mesh), U = mesh_ulysses(&mesh);
     results one = make_results(p), many = make_results(p);
-    run(p, ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, LS_TRANSFERS_PUT, LS_ONE_HOST, &one);
+    run(p, mesh_of(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, LS_TRANSFERS_PUT, LS_ONE_HOST, &one);
     run(p, mesh, strategy, layout, LS_TRANSFERS_PUT, LS_ONE_HOST, &many);
     bool reads;
     assert_int_equal(ls_strategy_reads_in_place(strategy, &reads).code, LS_OK);
@@ -150,7 +151,7 @@ static void over_meshes(const problem *p) {
     for (size_t m = 0; m < LS_COUNT(meshes); m++) {
         if (meshes[m].ulysses > p->Hq) continue;
         for (int layout = 0; layout < LS_LAYOUTS; layout++)
-            compare(p, ls_mesh_make(1, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy, (ls_layout_kind)layout);
+            compare(p, mesh_of(1, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy, (ls_layout_kind)layout);
     }
 }
 
@@ -192,10 +193,10 @@ static void test_many_ranges(void **state) {
     problem p = {2, S, 2, 1, 4, mask_of("causal", NULL), false};
     p.mask.term[p.mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = n};
     assert_int_equal(ends[n - 1], S);
-    compare(&p, ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_STRIPED);
-    compare(&p, ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_STRIPED);
-    compare(&p, ls_mesh_make(1, 2, 2), "usp", LS_LAYOUT_STRIPED);
-    compare(&p, ls_mesh_make(1, 3, 1), "gather", LS_LAYOUT_STRIPED);
+    compare(&p, mesh_of(1, 2, 1), "ring", LS_LAYOUT_STRIPED);
+    compare(&p, mesh_of(1, 3, 1), "ring", LS_LAYOUT_STRIPED);
+    compare(&p, mesh_of(1, 2, 2), "usp", LS_LAYOUT_STRIPED);
+    compare(&p, mesh_of(1, 3, 1), "gather", LS_LAYOUT_STRIPED);
 }
 
 /*
@@ -211,16 +212,16 @@ static void test_sink(void **state) {
     const problem causal = {1, 29, 6, 2, 5, ls_mask_causal(), true};
     for (int s = 0; ls_strategy_name(s) != NULL; s++) {
         for (size_t m = 0; m < LS_COUNT(meshes); m++) {
-            const ls_mesh mesh = ls_mesh_make(1, meshes[m][0], meshes[m][1]);
+            const ls_mesh mesh = mesh_of(1, meshes[m][0], meshes[m][1]);
             const ls_attention_problem at = {.B = p.B, .S = p.S, .Hq = p.Hq, .Hkv = p.Hkv, .D = p.D, .mesh = mesh};
             if (ls_strategy_applicable(ls_strategy_name(s), &at).code != LS_OK) continue;
             compare(&p, mesh, ls_strategy_name(s), (ls_layout_kind)(m % LS_LAYOUTS));
             compare(&causal, mesh, ls_strategy_name(s), (ls_layout_kind)((m + 1) % LS_LAYOUTS));
         }
     }
-    compare(&p, ls_mesh_make(2, 2, 2), "usp", LS_LAYOUT_ZIGZAG);
+    compare(&p, mesh_of(2, 2, 2), "usp", LS_LAYOUT_ZIGZAG);
     results one = make_results(&p);
-    run(&p, ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, LS_TRANSFERS_PUT, LS_ONE_HOST, &one);
+    run(&p, mesh_of(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, LS_TRANSFERS_PUT, LS_ONE_HOST, &one);
     double sink[4];
     fill_normal(sink, p.Hq, 4); /* as run() does */
     for (int64_t i = 0; i < p.B * p.Hq * p.S; i++) {
@@ -239,29 +240,69 @@ static void test_layouts_of_many_runs(void **state) {
     problem p = {1, 333, 4, 2, 4, mask_of("causal", NULL), false};
     p.mask.term[p.mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
     for (int kind = LS_LAYOUT_DOCUMENTS; kind <= LS_LAYOUT_BALANCED; kind++) {
-        compare(&p, ls_mesh_make(1, 4, 1), "ring", (ls_layout_kind)kind);
-        compare(&p, ls_mesh_make(1, 1, 3), "ulysses", (ls_layout_kind)kind);
-        compare(&p, ls_mesh_make(1, 3, 2), "usp", (ls_layout_kind)kind);
+        compare(&p, mesh_of(1, 4, 1), "ring", (ls_layout_kind)kind);
+        compare(&p, mesh_of(1, 1, 3), "ulysses", (ls_layout_kind)kind);
+        compare(&p, mesh_of(1, 3, 2), "usp", (ls_layout_kind)kind);
     }
     p.mask = mask_of("window:40:3", NULL);
-    compare(&p, ls_mesh_make(1, 5, 1), "ring", LS_LAYOUT_BALANCED);
+    compare(&p, mesh_of(1, 5, 1), "ring", LS_LAYOUT_BALANCED);
+}
+
+/* The blocks of two axes are one ring, whose bits do not depend on how it is divided into axes. */
+static void test_two_rings(void **state) {
+    (void)state;
+    static const struct {
+        const char *strategy;
+        int dp, far, near, ulysses;
+    } cases[] = {{"ring", 1, 2, 2, 1},   {"ring", 2, 2, 3, 1},      {"usp", 1, 2, 2, 2},   {"usp", 1, 3, 1, 2},
+                 {"gather", 1, 2, 2, 1}, {"tokenring", 1, 2, 2, 1}, {"decode", 1, 2, 2, 2}};
+    const problem p = {2, 37, 4, 2, 4, ls_mask_causal(), false};
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        const int far = cases[i].far, near = cases[i].near;
+        const ls_mesh two = mesh_of_two_rings(cases[i].dp, far, near, cases[i].ulysses),
+                      one = mesh_of(cases[i].dp, far * near, cases[i].ulysses);
+        compare(&p, two, cases[i].strategy, LS_LAYOUT_ZIGZAG);
+        results expected = make_results(&p);
+        run(&p, one, cases[i].strategy, LS_LAYOUT_ZIGZAG, LS_TRANSFERS_PUT, LS_ONE_HOST, &expected);
+        check_same(&p, two, cases[i].strategy, LS_LAYOUT_ZIGZAG, LS_TRANSFERS_PUT, LS_ONE_HOST, &expected);
+        free_results(&expected);
+    }
+}
+
+/* Attention uses axes that cut heads only inside of those that do not. */
+static void test_wrong_order(void **state) {
+    (void)state;
+    ls_graph *g = ls_graph_create(LS_F64);
+    const ls_shape shape = {4, {{1, LS_FACTOR_BATCH}, {16, LS_FACTOR_SEQUENCE}, {2, 0}, {4, 0}}};
+    const ls_tensor q = ls_graph_leaf(g, LS_ROLE_INPUT, "q", LS_F64, &shape);
+    const ls_mask mask = ls_mask_causal();
+    (void)ls_attention(g, q, q, q, &mask, 1);
+    const ls_mesh usual = mesh_of(1, 2, 2);
+    const ls_target target = {
+        .mesh = {.n = 2, .along = {usual.along[2], usual.along[1]}}, .strategy = "usp", .threads = 1};
+    const ls_job job = {.graph = g, .programs = ls_plain_programs(g, 0)};
+    ls_image *image;
+    const ls_status status = ls_compile(&job, &target, &image);
+    assert_int_equal(status.code, LS_UNSUPPORTED);
+    assert_non_null(strstr(status.text, "mesh axis ulysses cuts heads, and ring inside of it does not"));
+    ls_graph_destroy(g);
 }
 
 static void test_batch_over_dp(void **state) {
     (void)state;
     const problem p = {4, 20, 4, 2, 4, ls_mask_causal(), false};
-    compare(&p, ls_mesh_make(2, 2, 1), "ring", LS_LAYOUT_ZIGZAG);
-    compare(&p, ls_mesh_make(2, 1, 2), "ulysses", LS_LAYOUT_ZIGZAG);
-    compare(&p, ls_mesh_make(2, 2, 1), "tokenring", LS_LAYOUT_ZIGZAG);
-    compare(&p, ls_mesh_make(2, 2, 2), "decode", LS_LAYOUT_CONTIGUOUS);
-    compare(&p, ls_mesh_make(4, 1, 1), "local", LS_LAYOUT_ZIGZAG);
-    compare(&p, ls_mesh_make(2, 2, 2), "usp", LS_LAYOUT_STRIPED);
+    compare(&p, mesh_of(2, 2, 1), "ring", LS_LAYOUT_ZIGZAG);
+    compare(&p, mesh_of(2, 1, 2), "ulysses", LS_LAYOUT_ZIGZAG);
+    compare(&p, mesh_of(2, 2, 1), "tokenring", LS_LAYOUT_ZIGZAG);
+    compare(&p, mesh_of(2, 2, 2), "decode", LS_LAYOUT_CONTIGUOUS);
+    compare(&p, mesh_of(4, 1, 1), "local", LS_LAYOUT_ZIGZAG);
+    compare(&p, mesh_of(2, 2, 2), "usp", LS_LAYOUT_STRIPED);
 }
 
 static void test_refusals(void **state) {
     (void)state;
     const problem p = {1, 16, 4, 2, 4, ls_mask_causal(), false};
-    const ls_attention_problem too_many = {.Hq = p.Hq, .mesh = ls_mesh_make(1, 1, 5)};
+    const ls_attention_problem too_many = {.Hq = p.Hq, .mesh = mesh_of(1, 1, 5)};
     const ls_status heads = ls_strategy_applicable("ulysses", &too_many);
     assert_int_equal(heads.code, LS_USAGE);
     assert_non_null(strstr(heads.text, "4 query heads"));
@@ -275,10 +316,11 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_causal),   cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_masks),    cmocka_unit_test(test_many_ranges),
-        cmocka_unit_test(test_sink),     cmocka_unit_test(test_batch_over_dp),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_layouts_of_many_runs),
+        cmocka_unit_test(test_causal),    cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_masks),     cmocka_unit_test(test_many_ranges),
+        cmocka_unit_test(test_sink),      cmocka_unit_test(test_batch_over_dp),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_layouts_of_many_runs),
+        cmocka_unit_test(test_two_rings), cmocka_unit_test(test_wrong_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 
 #include "kernel/kernel.h"
 #include "support/images.h"
+#include "support/meshes.h"
 #include "support/network.h"
 
 /* Every element in one piece of one rank, and in the shard one after the other. */
@@ -21,8 +22,7 @@ static void test_pieces_cover_once(void **state) {
     static const int counts[] = {1, 3, 7, 15, 16, 17, 24};
     for (size_t c = 0; c < LS_COUNT(counts); c++) {
         const int ranks = counts[c];
-        image_set set =
-            images_of_step(ls_mesh_make(1, ranks, 1), ranks == 1 ? "local" : "ring", LS_LAYOUT_ZIGZAG, 37, 3);
+        image_set set = images_of_step(mesh_of(1, ranks, 1), ranks == 1 ? "local" : "ring", LS_LAYOUT_ZIGZAG, 37, 3);
         const int64_t n = set.image[0]->flat_elements;
         unsigned char *owners = calloc((size_t)n, 1);
         for (int r = 0; r < ranks; r++) {
@@ -53,7 +53,7 @@ static void test_leave_during_backward(void **state) {
     (void)state;
     for (int accumulates = 0; accumulates < 2; accumulates++) {
         image_set set =
-            (accumulates ? images_of_network : images_of_step)(ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 4);
+            (accumulates ? images_of_network : images_of_step)(mesh_of(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 4);
         const ls_program *p = &set.image[1]->programs[ls_program_find(set.image[1], LS_PROGRAM_STEP)];
         int during = 0, afterwards = 0;
         bool over = false;
@@ -77,7 +77,7 @@ static void test_stages(void **state) {
     (void)state;
     static const struct { int ranks, peers; } cases[] = {{15, 14}, {16, 6}, {17, 16}, {24, 8}};
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
-        image_set set = images_of_step(ls_mesh_make(1, cases[c].ranks, 1), "ring", LS_LAYOUT_CONTIGUOUS, 48, 4);
+        image_set set = images_of_step(mesh_of(1, cases[c].ranks, 1), "ring", LS_LAYOUT_CONTIGUOUS, 48, 4);
         const ls_image *image = set.image[cases[c].ranks - 1];
         const ls_program *p = &image->programs[ls_program_find(image, LS_PROGRAM_STEP)];
         int gradients = 0, parameters = 0;
@@ -104,7 +104,7 @@ static void test_stages(void **state) {
 /* Slots for two buckets; and without micro-batches before the last, gradients do not outlive the program. */
 static void test_memory(void **state) {
     (void)state;
-    image_set set = images_of_step(ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 8);
+    image_set set = images_of_step(mesh_of(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 8);
     const ls_image *image = set.image[0];
     int64_t largest = 0;
     for (int p = 0; p < image->n_pieces; p++) largest = ls_max(largest, image->pieces[p].count);
@@ -122,7 +122,7 @@ static void test_memory(void **state) {
 /* Each rank updates each of its pieces at once, whatever it holds; and the settings are the same on every rank. */
 static void test_one_update_each(void **state) {
     (void)state;
-    image_set set = images_of_step(ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 8);
+    image_set set = images_of_step(mesh_of(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 8);
     for (int r = 0; r < 3; r++) {
         const ls_image *image = set.image[r];
         const ls_program *p = &image->programs[ls_program_find(image, LS_PROGRAM_STEP)];
@@ -177,14 +177,14 @@ static void solve(ls_mesh mesh, int micro, network_result *out) {
 static void test_same_sum(void **state) {
     (void)state;
     network_result one;
-    solve(ls_mesh_make(1, 1, 1), 1, &one);
-    static const ls_mesh meshes[] = {{{1, 1, 1}}, {{1, 2, 1}}, {{1, 3, 1}}, {{1, 4, 1}},
-                                     {{1, 5, 1}}, {{2, 8, 1}}, {{2, 9, 1}}, {{2, 12, 1}}};
+    solve(mesh_of(1, 1, 1), 1, &one);
+    static const int meshes[][2] = {{1, 1}, {1, 2}, {1, 3}, {1, 4}, {1, 5}, {2, 8}, {2, 9}, {2, 12}}; /* dp × ring */
     for (size_t m = 0; m < LS_COUNT(meshes); m++) {
-        const int ranks = ls_mesh_ranks(&meshes[m]);
+        const ls_mesh mesh = mesh_of(meshes[m][0], meshes[m][1], 1);
+        const int ranks = ls_mesh_ranks(&mesh);
         for (int micro = 1; micro <= 3; micro++) {
             network_result sum;
-            solve(meshes[m], micro, &sum);
+            solve(mesh, micro, &sum);
             sum.loss /= micro;
             for (int64_t i = 0; i < sum.image->flat_elements; i++) sum.gradient[i] /= micro;
             const char *what = "";
@@ -200,7 +200,7 @@ static void test_programs_verify(void **state) {
     (void)state;
     const network n = {.name = "tied", .loss = tied, .ids = V};
     for (int ranks = 1; ranks <= 12; ranks++) {
-        const ls_target target = target_of(ls_mesh_make(ranks > 8 ? 2 : 1, ranks, 1));
+        const ls_target target = target_of(mesh_of(ranks > 8 ? 2 : 1, ranks, 1));
         const ls_status status = network_verify(&n, &target);
         if (status.code != LS_OK) fail_msg("%d ranks: %s", ls_mesh_ranks(&target.mesh), status.text);
     }
@@ -270,7 +270,7 @@ static int count_written(const ls_image *image) {
 static void test_sums_begin(void **state) {
     (void)state;
     for (int ranks = 1; ranks <= 3; ranks++) {
-        const ls_target target = {.mesh = ls_mesh_make(1, ranks, 1), .strategy = "local", .threads = 1};
+        const ls_target target = {.mesh = mesh_of(1, ranks, 1), .strategy = "local", .threads = 1};
         for (int accumulates = 0; accumulates < 2; accumulates++) {
             ls_graph *g = ls_graph_create(LS_F32);
             image_set set = images_of_loss(g, tied(g), &target, accumulates);

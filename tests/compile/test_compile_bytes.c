@@ -13,6 +13,7 @@
 
 #include "compile/compile.h"
 #include "graph/graph.h"
+#include "support/meshes.h"
 #include "support/plain_attention.h"
 
 enum { HQ = 4, HKV = 2, D = 4, B = 2, MOST = 64, RANKS = 8 };
@@ -152,13 +153,12 @@ static void equal(const char *what, const ls_mask *mask, const ls_target *t, dou
     ls_mask_print(mask, name, sizeof name);
     if (is != expected)
         fail_msg("%s, %s, %s, ring %d x ulysses %d, rank %d: %s: %g, expected %g", t->strategy, name,
-                 ls_layout_name(t->layout), t->mesh.size[LS_AXIS_RING], t->mesh.size[LS_AXIS_ULYSSES], t->rank, what,
-                 is, expected);
+                 ls_layout_name(t->layout), mesh_ring(&t->mesh), mesh_ulysses(&t->mesh), t->rank, what, is, expected);
 }
 
 static ls_target target_of(const char *strategy, ls_layout_kind layout, int R, int U, int rank,
                            ls_transfers transfers) {
-    return (ls_target){.mesh = ls_mesh_make(1, R, U),
+    return (ls_target){.mesh = mesh_of(1, R, U),
                        .rank = rank,
                        .strategy = strategy,
                        .layout = layout,

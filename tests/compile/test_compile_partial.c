@@ -13,6 +13,7 @@
 
 #include "graph/graph.h"
 #include "support/kernel_call.h"
+#include "support/meshes.h"
 #include "support/spread.h"
 
 enum { B = 4, S = 11, V = 6, E = 3, FLAT = 256 /* at 8 ranks, with padding */ };
@@ -81,16 +82,16 @@ static void solve(ls_mesh mesh, answer *out) {
 
 static void test_same_on_every_mesh(void **state) {
     (void)state;
-    static const int meshes[][LS_AXES] = {{1, 2, 1}, {1, 1, 3}, {2, 1, 1}, {4, 1, 1}, {2, 3, 1}, {2, 2, 2}, {1, 4, 2}};
+    static const int meshes[][3] = {{1, 2, 1}, {1, 1, 3}, {2, 1, 1}, {4, 1, 1}, {2, 3, 1}, {2, 2, 2}, {1, 4, 2}};
     answer one = {{0}, {0}};
-    solve(ls_mesh_make(1, 1, 1), &one);
+    solve(mesh_of(1, 1, 1), &one);
     for (size_t m = 0; m < LS_COUNT(meshes); m++) {
         answer many = {{0}, {0}};
-        solve(ls_mesh_make(meshes[m][0], meshes[m][1], meshes[m][2]), &many);
+        solve(mesh_of_two_rings(meshes[m][0], meshes[m][1], meshes[m][2], 1), &many);
         const double loss = relative_error(many.totals, one.totals, 1, 1e-9);
         const double gradient = relative_error(many.gradient, one.gradient, FLAT, 1e-9);
         if (!(loss < 1e-13) || !(gradient < 1e-12))
-            fail_msg("dp %d ring %d ulysses %d: loss differs by %g, gradient by %g", meshes[m][0], meshes[m][1],
+            fail_msg("dp %d far %d near %d: loss differs by %g, gradient by %g", meshes[m][0], meshes[m][1],
                      meshes[m][2], loss, gradient);
     }
 }
@@ -115,11 +116,11 @@ static void test_bad_spread_is_refused(void **state) {
     (void)ls_embedding(g, ls_tokens(g, "tokens", 3, 4), ls_parameter(g, "table", 2, (int64_t[]){V, E}));
     const ls_job job = {.graph = g, .programs = ls_plain_programs(g, 0)};
     ls_image *image;
-    const ls_target five = {.mesh = ls_mesh_make(1, 5, 1), .strategy = "ring", .threads = 1};
+    const ls_target five = {.mesh = mesh_of(1, 5, 1), .strategy = "ring", .threads = 1};
     ls_status status = ls_compile(&job, &five, &image);
     assert_int_equal(status.code, LS_USAGE);
     assert_non_null(strstr(status.text, "4 tokens cannot be shared by 5 ranks"));
-    const ls_target two = {.mesh = ls_mesh_make(2, 1, 1), .strategy = "ring", .threads = 1};
+    const ls_target two = {.mesh = mesh_of(2, 1, 1), .strategy = "ring", .threads = 1};
     status = ls_compile(&job, &two, &image);
     assert_int_equal(status.code, LS_USAGE);
     assert_non_null(strstr(status.text, "3 sequences does not divide by dp=2"));

@@ -13,6 +13,7 @@
 #include "compile/compile.h"
 #include "program/program.h"
 #include "run/interpret.h"
+#include "support/meshes.h"
 
 static const char *const strategies[] = {"tokenring", "decode"};
 
@@ -92,7 +93,7 @@ static bool neighbours(int a, int b) { return b == a || b == a - 1; }
 
 /* What rank r sends, per sequence: its queries to whom they meet, and what it finds for those that meet its keys. */
 static double expected(const problem *p, int r, meets sees, double wide_out, double out, double home) {
-    const int R = p->mesh.size[LS_AXIS_RING];
+    const int R = mesh_ring(&p->mesh);
     const double T = (double)ls_dtype_bytes(p->dtype), G = (double)ls_dtype_bytes(ls_dtype_accumulator(p->dtype));
     double bytes = 0;
     for (int other = 0; other < R; other++) {
@@ -140,7 +141,7 @@ static void test_bytes(void **state) {
                          .Hkv = 2,
                          .D = 4,
                          .mask = mask_of("full", NULL),
-                         .mesh = ls_mesh_make(1, rings[i], 1),
+                         .mesh = mesh_of(1, rings[i], 1),
                          .strategy = strategies[s],
                          .layout = LS_LAYOUT_ZIGZAG};
             check_bytes(p, always);
@@ -173,7 +174,7 @@ static void test_slots(void **state) {
                                .Hkv = 2,
                                .D = 4,
                                .mask = ls_mask_causal(),
-                               .mesh = ls_mesh_make(1, R, 1),
+                               .mesh = mesh_of(1, R, 1),
                                .strategy = strategies[s],
                                .backward = true};
             programs made = must_compile(&p);
@@ -226,7 +227,7 @@ static void test_programs(void **state) {
                                .Hkv = 2,
                                .D = 4,
                                .mask = masks[m],
-                               .mesh = ls_mesh_make(1, meshes[i][0], meshes[i][1]),
+                               .mesh = mesh_of(1, meshes[i][0], meshes[i][1]),
                                .strategy = strategies[(m + i) % 2],
                                .layout = (ls_layout_kind)((m + i / 2) % LS_LAYOUTS),
                                .backward = true};
@@ -244,7 +245,7 @@ static void test_transfers(void **state) {
                  .Hkv = 2,
                  .D = 4,
                  .mask = ls_mask_causal(),
-                 .mesh = ls_mesh_make(1, 2, 1),
+                 .mesh = mesh_of(1, 2, 1),
                  .strategy = "tokenring",
                  .transfers = LS_TRANSFERS_IN_PLACE};
     programs out = {0};

@@ -66,6 +66,12 @@ static ls_tensor shifted(ls_graph *g) { return ls_named(g, ls_shift(g, activatio
 static ls_tensor convolved(ls_graph *g) {
     return ls_named(g, ls_conv(g, activations(g), matrix(g, "taps", 3, E)), "mixed");
 }
+static ls_tensor of_one_sequence(ls_graph *g) {
+    return ls_embedding(g, ls_tokens(g, "tokens", 1, S), matrix(g, "table", V, E));
+}
+static ls_tensor of_one_token(ls_graph *g) {
+    return ls_embedding(g, ls_tokens(g, "tokens", B, 1), matrix(g, "table", V, E));
+}
 static ls_tensor attended(ls_graph *g) {
     const ls_mask mask = ls_mask_causal();
     const ls_tensor heads = ls_split_last(g, activations(g), 3, 4);
@@ -163,6 +169,24 @@ static const struct {
      true},
     {"too many heads", attended, {.ranks = 4, .strategy = "ulysses"}, LS_USAGE, {"ulysses", "4", "3"}, true},
     {"too many ranks", shifted, {.ranks = S + 1}, LS_USAGE, {"12 tokens", "13 ranks", "a token each at least"}, true},
+    {"no heads",
+     shifted,
+     {.mesh = "ulysses=2"},
+     LS_USAGE,
+     {"nothing in the graph can use", "the mesh axis ulysses=2", "divides the heads of attention"},
+     true},
+    {"one sequence",
+     of_one_sequence,
+     {.mesh = "dp=2"},
+     LS_USAGE,
+     {"nothing in the graph can use", "the mesh axis dp=2", "divides the sequences of a micro-batch"},
+     true},
+    {"one token",
+     of_one_token,
+     {.mesh = "ring=2"},
+     LS_USAGE,
+     {"nothing in the graph can use", "the mesh axis ring=2", "divides the tokens of a sequence"},
+     true},
     {"dp", shifted, {.mesh = "dp=3,ring=1,ulysses=1"}, LS_USAGE, {"2 sequences", "dp=3", "does not divide"}, true},
 };
 

@@ -14,6 +14,7 @@
 #include "compile/compile.h"
 #include "model/model.h"
 #include "program/program.h"
+#include "support/meshes.h"
 #include "support/scratch.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -74,7 +75,7 @@ static void test_one_rank_of_64(void **state) {
     double least = 1e9;
     for (int i = 0; i < 3; i++) {
         const double start = processor_seconds();
-        ls_image *image = compile_rank(&s, ls_mesh_make(1, 8, 8), "usp", 21 * i);
+        ls_image *image = compile_rank(&s, mesh_of(1, 8, 8), "usp", 21 * i);
         const double seconds = processor_seconds() - start;
         least = seconds < least ? seconds : least;
         assert_true(image->programs[ls_program_find(image, LS_PROGRAM_STEP)].n_instrs >
@@ -91,7 +92,7 @@ static void test_eight_ranks_verified(void **state) {
     subject s = open_subject(state, 16384);
     ls_image *images[RANKS];
     const double start = processor_seconds();
-    for (int r = 0; r < RANKS; r++) images[r] = compile_rank(&s, ls_mesh_make(1, 4, 2), "usp", r);
+    for (int r = 0; r < RANKS; r++) images[r] = compile_rank(&s, mesh_of(1, 4, 2), "usp", r);
     const double compiled = processor_seconds();
     const ls_status status = ls_verify((const ls_image *const *)images, RANKS);
     const double end = processor_seconds();

@@ -17,6 +17,7 @@
 #include "support/attention_spread.h"
 #include "support/conformance.h"
 #include "support/covering.h"
+#include "support/meshes.h"
 
 _Static_assert((int)CONFORM_AXES == (int)COVERING_AXES, "a row of the covering set is a case");
 
@@ -223,7 +224,7 @@ static attention_traffic traffic_at(const conformance_place *place, const plain_
  */
 static void check_bytes(const conformance_place *place, int a, int64_t Hkv, ls_dtype dtype) {
     enum { TOKENS = 4, HQ = 8 };
-    const int R = place->mesh.size[LS_AXIS_RING], U = place->mesh.size[LS_AXIS_ULYSSES];
+    const int R = mesh_ring(&place->mesh), U = mesh_ulysses(&place->mesh);
     const plain_attention problem = dense_problem(TOKENS * R * U, HQ, Hkv);
     const attention_traffic t = traffic_at(place, &problem, dtype, LS_TRANSFERS_PUT);
     const widths w = {(double)(HQ * problem.n.D), (double)(Hkv * problem.n.D), HQ};
@@ -256,7 +257,7 @@ static void test_bytes_of_the_full_mask(void **state) {
         const int a = formula_of(place->strategy);
         if (a < 0) print_message("%s: the field gives no formula for its bytes\n", place->strategy);
         for (int64_t Hkv = 1; Hkv <= 8 && a >= 0; Hkv *= 2) {
-            if (Hkv % place->mesh.size[LS_AXIS_ULYSSES] != 0) continue;
+            if (Hkv % mesh_ulysses(&place->mesh) != 0) continue;
             check_bytes(place, a, Hkv, LS_F32);
             check_bytes(place, a, Hkv, LS_BF16);
             checked += 2;
@@ -277,7 +278,7 @@ static void test_slots_do_not_grow(void **state) {
         for (int in_place = 0; in_place < 2; in_place++) {
             double bytes = -1;
             for (int R = 3; R <= 16; R = R == 3 ? 4 : 2 * R) {
-                const conformance_place place = {.strategy = rotating[s], .mesh = ls_mesh_make(1, R, 1)};
+                const conformance_place place = {.strategy = rotating[s], .mesh = mesh_of(1, R, 1)};
                 bool can;
                 if (ls_strategy_reads_in_place(rotating[s], &can).code != LS_OK || (in_place > 0 && !can)) continue;
                 const plain_attention problem = dense_problem(TOKENS * R, 8, 2);

@@ -13,6 +13,7 @@
 
 #include "model/model.h"
 #include "run/run.h"
+#include "support/meshes.h"
 #include "support/scratch.h"
 #include "support/tensors.h"
 #include "weights/weights.h"
@@ -163,7 +164,7 @@ static void check(void **state, const example *e) {
     ls_machine_detect(&machine);
     shared *s = calloc(1, sizeof *s);
     s->e = e;
-    s->target = (ls_target){.mesh = ls_mesh_make(e->dp, e->ring, e->ulysses),
+    s->target = (ls_target){.mesh = mesh_of(e->dp, e->ring, e->ulysses),
                             .strategy = e->strategy,
                             .layout = e->layout,
                             .isa = machine.isa,

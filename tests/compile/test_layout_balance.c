@@ -15,6 +15,7 @@
 
 #include "compile/compile.h"
 #include "simulate/simulate.h"
+#include "support/meshes.h"
 
 enum { P = 8, MOST_S = 65536 };
 
@@ -87,7 +88,7 @@ static double play(const ls_image *const *images, const ls_rates *rates) {
 static excesses time_excess(ls_layout_kind kind, int64_t S, const ls_mask *mask) {
     ls_graph *g = attention_graph(S, mask);
     const ls_job job = {.graph = g, .programs = ls_plain_programs(g, 0)};
-    ls_target target = {.mesh = ls_mesh_make(1, P, 1),
+    ls_target target = {.mesh = mesh_of(1, P, 1),
                         .strategy = "ring",
                         .layout = kind,
                         .threads = 1,

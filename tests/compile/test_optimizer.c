@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "model/model.h"
+#include "support/meshes.h"
 #include "support/momentum.h"
 
 static int count_instructions(const ls_image *image, const char *op) {
@@ -36,7 +37,7 @@ static ls_image *compile(const ls_optimizer *optimizer, ls_dtype dtype) {
                         .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, true),
                         .optimizer = optimizer,
                         .hyper = {0.9, 0.95, 1e-8, 0.1}};
-    const ls_target target = {.mesh = ls_mesh_make(1, 2, 1), .strategy = "ring", .isa = machine.isa, .threads = 1};
+    const ls_target target = {.mesh = mesh_of(1, 2, 1), .strategy = "ring", .isa = machine.isa, .threads = 1};
     const ls_status status = ls_compile_proved(&job, &target, pass, NULL, &image);
     if (status.code != LS_OK) fail_msg("%s", status.text);
     ls_graph_destroy(g);

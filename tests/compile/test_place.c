@@ -14,6 +14,7 @@
 #include "../../examples/graphs/graphs.h"
 #include "program/program.h"
 #include "support/images.h"
+#include "support/meshes.h"
 
 enum { UNIT = 64 }; /* that offsets are multiples of */
 
@@ -139,7 +140,7 @@ static void peak_is_near_the_lower_bound(void **state) {
     (void)state;
     double worst = 0;
     for (size_t m = 0; m < LS_COUNT(meshes); m++) {
-        const ls_mesh mesh = ls_mesh_make(meshes[m].dp, meshes[m].ring, meshes[m].ulysses);
+        const ls_mesh mesh = mesh_of(meshes[m].dp, meshes[m].ring, meshes[m].ulysses);
         check_set(images_of_network(mesh, meshes[m].strategy, LS_LAYOUT_ZIGZAG, 61, 1), meshes[m].strategy, &worst);
         check_set(images_of_network(mesh, meshes[m].strategy, LS_LAYOUT_ZIGZAG, 96, 3), meshes[m].strategy, &worst);
         check_set(images_of_step(mesh, meshes[m].strategy, LS_LAYOUT_ZIGZAG, 96, 3), meshes[m].strategy, &worst);
@@ -165,7 +166,7 @@ static void so_it_is_for_all_graphs_and_savings(void **state) {
     for (size_t i = 0; i < LS_COUNT(graphs); i++) {
         for (size_t m = i % 3; m < LS_COUNT(meshes); m += 3) {
             for (size_t s = m % 2; s < LS_COUNT(savings); s += 2) { /* each saving on every other mesh */
-                const ls_target target = {.mesh = ls_mesh_make(meshes[m].dp, meshes[m].ring, meshes[m].ulysses),
+                const ls_target target = {.mesh = mesh_of(meshes[m].dp, meshes[m].ring, meshes[m].ulysses),
                                           .strategy = meshes[m].strategy,
                                           .isa = LS_ISA_BASE,
                                           .threads = 1 + (int)m % 2,

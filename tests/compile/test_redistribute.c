@@ -6,6 +6,7 @@
 #include "compile/redistribute/redistribute.h"
 #include "program/verify.h"
 #include "program/verify_local.h"
+#include "support/meshes.h"
 #include "support/world.h"
 
 #include <stdlib.h>
@@ -117,10 +118,9 @@ static double expect_scatter(int ranks, int rank, const ls_image *image, int64_t
 
 static void emit_reduce(ls_builder *b, const ls_stages *stages, ls_operand in, ls_operand out) {
     (void)stages;
-    const bool all[LS_AXES] = {true, true, true};
     for (int i = 0; i < ROUNDS; i++) {
         ls_all_reduce r =
-            ls_all_reduce_begin(b, ls_build_team_of(b, all), ls_operand_slice(in, 0, start_of(1, i), pieces[i]),
+            ls_all_reduce_begin(b, ls_build_team_of(b, LS_ALL_AXES), ls_operand_slice(in, 0, start_of(1, i), pieces[i]),
                                 ls_operand_slice(out, 0, start_of(1, i), pieces[i]));
         ls_all_reduce_finish(b, &r);
     }
@@ -166,10 +166,9 @@ static ls_parts cut_of(ls_builder *b, int ranks, int64_t (*start)(int rank)) {
 
 static void emit_recut(ls_builder *b, bool in_place, ls_operand in, ls_operand out) {
     const int ranks = ls_mesh_ranks(&b->target->mesh);
-    const bool all[LS_AXES] = {true, true, true};
     const ls_parts rows = cut_of(b, ranks, rows_before), columns = cut_of(b, ranks, NULL);
     const ls_recut recut = {.label = "recut",
-                            .team = ls_build_team_of(b, all),
+                            .team = ls_build_team_of(b, LS_ALL_AXES),
                             .from_dim = 0,
                             .to_dim = 1,
                             .from = &rows,
@@ -228,7 +227,7 @@ static ls_image *image_of(const under_test *test, int ranks, int rank) {
     ls_arena *arena = ls_arena_create();
     ls_image *image = LS_NEW(arena, ls_image);
     *image = (ls_image){.arena = arena,
-                        .mesh = ls_mesh_make(ranks, 1, 1),
+                        .mesh = mesh_of(ranks, 1, 1),
                         .dtype = LS_F64,
                         .accumulator = LS_F64,
                         .strategy = "none",
@@ -249,8 +248,7 @@ static ls_image *image_of(const under_test *test, int ranks, int rank) {
     b.program_index = 0;
     b.program = image->programs;
     *b.program = (ls_program){.name = "collective", .queues = LS_QUEUES};
-    const bool all[LS_AXES] = {true, true, true};
-    const ls_team world = ls_mesh_team(&image->mesh, all);
+    const ls_team world = ls_mesh_team(&image->mesh, LS_ALL_AXES);
     const ls_stages stages = ls_stages_of(&b, &world);
     image->owners = ls_stages_owners(&b, &stages);
     test->emit(&b, &stages, in, out);

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "../../examples/graphs/graphs.h"
+#include "support/meshes.h"
 #include "support/network.h"
 
 enum { V = 17 /* of all examples */, ALL = 1 << 20 };
@@ -49,7 +50,7 @@ static const struct {
 };
 
 static ls_target target_of(size_t m, ls_saving saving) {
-    return (ls_target){.mesh = ls_mesh_make(meshes[m].dp, meshes[m].ring, meshes[m].ulysses),
+    return (ls_target){.mesh = mesh_of(meshes[m].dp, meshes[m].ring, meshes[m].ulysses),
                        .strategy = meshes[m].strategy,
                        .layout = meshes[m].layout,
                        .threads = 1,

@@ -16,6 +16,7 @@
 #include "compile/compile_impl.h"
 #include "program/program.h"
 #include "support/images.h"
+#include "support/meshes.h"
 
 static const struct {
     int dp, ring, ulysses;
@@ -24,8 +25,8 @@ static const struct {
               {2, 2, 1, "ring"}, {2, 1, 2, "ulysses"}, {2, 1, 1, "local"},   {1, 3, 2, "usp"}};
 
 static image_set make(size_t mesh, int64_t S) {
-    return images_of_network(ls_mesh_make(meshes[mesh].dp, meshes[mesh].ring, meshes[mesh].ulysses),
-                             meshes[mesh].strategy, LS_LAYOUT_ZIGZAG, S, 3);
+    return images_of_network(mesh_of(meshes[mesh].dp, meshes[mesh].ring, meshes[mesh].ulysses), meshes[mesh].strategy,
+                             LS_LAYOUT_ZIGZAG, S, 3);
 }
 
 static bool is_data_wait(const ls_instr *instr) { return ls_traits(instr)->awaits && !ls_traits(instr)->free; }

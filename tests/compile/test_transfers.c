@@ -11,12 +11,13 @@
 #include <cmocka.h>
 
 #include "compile/compile.h"
+#include "support/meshes.h"
 
 static ls_status compile(const ls_target *target, ls_image **out) {
     enum { HEADS = 4, SIZE = 8 };
     ls_graph *g = ls_graph_create(LS_F32);
     const ls_shape shape = {
-        4, {{target->mesh.size[LS_AXIS_DP], LS_FACTOR_BATCH}, {16, LS_FACTOR_SEQUENCE}, {HEADS, 0}, {SIZE, 0}}};
+        4, {{ls_mesh_replicas(&target->mesh), LS_FACTOR_BATCH}, {16, LS_FACTOR_SEQUENCE}, {HEADS, 0}, {SIZE, 0}}};
     const ls_tensor q = ls_graph_leaf(g, LS_ROLE_INPUT, "q", LS_F32, &shape),
                     k = ls_graph_leaf(g, LS_ROLE_INPUT, "k", LS_F32, &shape),
                     v = ls_graph_leaf(g, LS_ROLE_INPUT, "v", LS_F32, &shape);
@@ -58,7 +59,7 @@ static void test_choice(void **state) {
         {4, 1, 1, LS_ONE_HOST, "local", LS_TRANSFERS_IN_PLACE, "put"}, /* nobody to read from */
     };
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
-        const ls_target target = {.mesh = ls_mesh_make(cases[c].dp, cases[c].ring, cases[c].ulysses),
+        const ls_target target = {.mesh = mesh_of(cases[c].dp, cases[c].ring, cases[c].ulysses),
                                   .strategy = cases[c].strategy,
                                   .threads = 1,
                                   .transfers = cases[c].transfers,

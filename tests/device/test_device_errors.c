@@ -3,6 +3,7 @@
  * call, and nothing hangs.
  */
 #include "support/images.h"
+#include "support/meshes.h"
 #include "support/step_digest.h"
 #include "support/world.h"
 
@@ -27,7 +28,7 @@ static bool fails(const image_set *set, const char *kind, const char *call, int 
 
 static void test_the_error_names_the_call(void **state) {
     (void)state;
-    image_set set = images_of_step(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 26, 1);
+    image_set set = images_of_step(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 26, 1);
     for (int awaited = 0; awaited < 2; awaited++) {
         int failed[LS_COUNT(calls)] = {0};
         for (size_t i = 0; i < LS_COUNT(calls); i++)

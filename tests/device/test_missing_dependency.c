@@ -4,6 +4,7 @@
  * first.
  */
 #include "support/images.h"
+#include "support/meshes.h"
 #include "support/step_digest.h"
 #include "support/world.h"
 
@@ -60,8 +61,8 @@ static void check(ls_mesh mesh, const char *strategy, images_reads reads) {
 static void test_each_race_is_found(void **state) {
     (void)state;
     setenv("LONGSPAN_DEVICE", "delayed:1", 1);
-    check(ls_mesh_make(1, 2, 1), "ring", READS_NOTHING);
-    check(ls_mesh_make(1, 2, 1), "ring", READS_ALL);
+    check(mesh_of(1, 2, 1), "ring", READS_NOTHING);
+    check(mesh_of(1, 2, 1), "ring", READS_ALL);
 }
 
 int main(void) {

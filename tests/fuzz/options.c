@@ -1,5 +1,6 @@
 /* Any words of a command line, one on each line of the input, are refused, or every value is within its limits. */
 #include "fuzz/fuzz.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static void check_values(const values *v, int words) {
     for (int i = 0; i < v->list.count; i++) LS_ASSERT(strncmp(v->list.items[i], "--", 2) != 0);
     ls_mesh mesh;
     if (!v->mesh || !fuzz_done(ls_mesh_parse(v->mesh, &mesh))) return;
-    for (int axis = 0; axis < LS_AXES; axis++) LS_ASSERT(mesh.size[axis] >= 0);
+    for (int i = 0; i < mesh.n; i++) LS_ASSERT(mesh.along[i].size >= 1);
 }
 
 static void run(const uint8_t *data, size_t bytes) {

@@ -14,6 +14,7 @@
 #include "model/model.h"
 #include "program/program.h"
 #include "run/run.h"
+#include "support/meshes.h"
 #include "support/scratch.h"
 #include "support/spread.h"
 #include "support/tensors.h"
@@ -177,7 +178,7 @@ static void run_play(play *p) {
 }
 
 static ls_target target_of(int ring, int ulysses, const char *strategy, ls_layout_kind layout) {
-    return (ls_target){.mesh = ls_mesh_make(1, ring, ulysses),
+    return (ls_target){.mesh = mesh_of(1, ring, ulysses),
                        .strategy = strategy,
                        .layout = layout,
                        .isa = LS_ISA_REF,

@@ -15,6 +15,7 @@
 
 #include "graph/graph_impl.h"
 #include "support/kernel_call.h"
+#include "support/meshes.h"
 #include "support/spread.h"
 
 enum { B = 2, S = 5, MOST = 4 };
@@ -245,7 +246,7 @@ static void evaluate(bench *b, bool gradients) {
         {"loss", &b->loss}, {"g0", b->grad[0]}, {"g1", b->grad[1]}, {"g2", b->grad[2]}, {"g3", b->grad[3]}};
     const spread_job job = {
         .job = {.graph = g, .programs = ls_plain_programs(g, 0), .fetch = fetch, .n_fetch = n_fetch},
-        .target = {.mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1},
+        .target = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1},
         .in = in,
         .n_in = 3 + b->c->n_in,
         .out = results,

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "model/model.h"
+#include "support/meshes.h"
 #include "support/scratch.h"
 #include "support/spread.h"
 #include "support/tensors.h"
@@ -43,11 +44,8 @@ static ls_job job_of(const fixture *f, ls_update update) {
 }
 
 static ls_target target_of(int dp, int ring, int ulysses, const char *strategy, ls_layout_kind layout) {
-    return (ls_target){.mesh = ls_mesh_make(dp, ring, ulysses),
-                       .strategy = strategy,
-                       .layout = layout,
-                       .isa = LS_ISA_REF,
-                       .threads = 1};
+    return (ls_target){
+        .mesh = mesh_of(dp, ring, ulysses), .strategy = strategy, .layout = layout, .isa = LS_ISA_REF, .threads = 1};
 }
 
 /* Random parameters, as one rank holds them; biases and norms are moved off 0 and 1. */

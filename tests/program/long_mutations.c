@@ -13,6 +13,7 @@
 #include "compile/compile.h"
 #include "program/program.h"
 #include "support/images.h"
+#include "support/meshes.h"
 #include "support/mutate.h"
 
 static void test_wrong_edits_are_rejected(void **state) {
@@ -48,8 +49,8 @@ static void test_unedited_programs_are_accepted(void **state) {
             for (int ulysses = 1; ulysses <= 4 && dp * ring * ulysses <= 16; ulysses++) {
                 const ls_layout_kind layout = (ls_layout_kind)(accepted / 2 % LS_LAYOUTS);
                 const char *strategy = ulysses > 1 ? ring > 1 ? "usp" : "ulysses" : ring > 1 ? "ring" : "local";
-                accept(images_of_network(ls_mesh_make(dp, ring, ulysses), strategy, layout, 37, 1));
-                accept(images_in_place(ls_mesh_make(dp, ring, ulysses), strategy, layout, 37, 1));
+                accept(images_of_network(mesh_of(dp, ring, ulysses), strategy, layout, 37, 1));
+                accept(images_in_place(mesh_of(dp, ring, ulysses), strategy, layout, 37, 1));
                 accepted += 2;
             }
         }

@@ -16,6 +16,7 @@
 #include "run/interpret.h"
 #include "simulate/simulate.h"
 #include "support/images.h"
+#include "support/meshes.h"
 
 /* Three queues by hand: 0 and 2 begin, 1 needs both, 0 needs 1. */
 static void test_what_may_start(void **state) {
@@ -139,8 +140,8 @@ static void test_three_queues(void **state) {
     static const ls_rates rates = {
         .core = {.attention = {{.flop = 1e-9}, {.flop = 1e-9}}, .matmul = 1e9}, .put = {1e-9, 1e-9}, .latency = 1e-6};
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
-        image_set set = images_of_kind(ls_mesh_make(1, cases[c].ring, cases[c].ulysses), cases[c].strategy,
-                                       LS_LAYOUT_ZIGZAG, 13, 1, true, cases[c].reads);
+        image_set set = images_of_kind(mesh_of(1, cases[c].ring, cases[c].ulysses), cases[c].strategy, LS_LAYOUT_ZIGZAG,
+                                       13, 1, true, cases[c].reads);
         const ls_image *const *images = (const ls_image *const *)set.image;
         ls_interpreter *two = ls_interpreter_create(images, set.ranks);
         const ls_interpreter_result right = ls_interpreter_run(two, 0);

@@ -9,6 +9,7 @@
 
 #include "program/program.h"
 #include "support/images.h"
+#include "support/meshes.h"
 
 enum { MIB = 1 << 20, ADDS = 4 };
 
@@ -56,7 +57,7 @@ static void a_buffer_is_near_while_the_cache_holds_it(void **state) {
 /* Never more than all bytes; less with a larger cache; nothing if the cache holds everything. */
 static void a_larger_cache_holds_more(void **state) {
     (void)state;
-    image_set set = images_of_step(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 2048, 2);
+    image_set set = images_of_step(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 2048, 2);
     const int step = ls_program_find(set.image[0], LS_PROGRAM_STEP);
     const ls_program *p = &set.image[0]->programs[step];
     ls_arena *arena = ls_arena_create();

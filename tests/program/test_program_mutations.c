@@ -12,6 +12,7 @@
 
 #include "program/program.h"
 #include "support/images.h"
+#include "support/meshes.h"
 #include "support/mutate.h"
 
 static void test_wrong_edits_are_rejected(void **state) {
@@ -88,7 +89,7 @@ static void test_states_declared_wrong_are_rejected(void **state) {
     } cases[] = {{1, 1, true}, {1, 1, false}, {1, 2, true}, {2, 2, false}};
     int states = 0, rows = 0;
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
-        image_set set = images_of_kind(ls_mesh_make(cases[i].dp, cases[i].ring, 1), "ring", LS_LAYOUT_ZIGZAG, 13, 1,
+        image_set set = images_of_kind(mesh_of(cases[i].dp, cases[i].ring, 1), "ring", LS_LAYOUT_ZIGZAG, 13, 1,
                                        cases[i].accumulates, false);
         states += declare_otherwise(&set);
         rows += join_what_does_not_fit(&set);

@@ -13,6 +13,7 @@
 
 #include "program/program.h"
 #include "support/images.h"
+#include "support/meshes.h"
 
 static ls_status verify(const image_set *set) { return ls_verify((const ls_image *const *)set->image, set->ranks); }
 
@@ -27,7 +28,7 @@ static void test_accepts(void **state) {
     for (size_t k = 0; k < 2 * LS_COUNT(meshes); k++) {
         const size_t i = k / 2;
         image_set set = (k % 2 == 0 ? images_of_network : images_in_place)(
-            ls_mesh_make(meshes[i].dp, meshes[i].ring, meshes[i].ulysses), meshes[i].strategy, LS_LAYOUT_ZIGZAG, 37, 2);
+            mesh_of(meshes[i].dp, meshes[i].ring, meshes[i].ulysses), meshes[i].strategy, LS_LAYOUT_ZIGZAG, 37, 2);
         const ls_status status = verify(&set);
         if (status.code != LS_OK)
             fail_msg("%s %d×%d: %s", meshes[i].strategy, meshes[i].ulysses, meshes[i].ring, status.text);
@@ -213,7 +214,7 @@ static const broken edits[] = {
 static void test_rejects(void **state) {
     (void)state;
     for (size_t i = 0; i < LS_COUNT(edits); i++) {
-        image_set set = edits[i].images(ls_mesh_make(1, 4, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 2);
+        image_set set = edits[i].images(mesh_of(1, 4, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 2);
         edits[i].edit(&set);
         const ls_status status = verify(&set);
         print_message("%s: %s\n", edits[i].name, status.text);
@@ -238,7 +239,7 @@ static void test_ranks_run_the_same_programs(void **state) {
     (void)state;
     static void (*const drop[])(ls_image * image) = {drop_program, drop_row, drop_program_and_rows};
     for (size_t i = 0; i < LS_COUNT(drop); i++) {
-        image_set set = images_of_network(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 1);
+        image_set set = images_of_network(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 1);
         drop[i](set.image[1]);
         const ls_status play = verify(&set), local = ls_verify_local((const ls_image *const *)set.image, set.ranks);
         print_message("%s\n%s\n", play.text, local.text);
@@ -250,14 +251,14 @@ static void test_ranks_run_the_same_programs(void **state) {
 
 static void test_skeletons_agree(void **state) {
     (void)state;
-    image_set set = images_of_network(ls_mesh_make(2, 2, 2), "usp", LS_LAYOUT_ZIGZAG, 37, 2);
+    image_set set = images_of_network(mesh_of(2, 2, 2), "usp", LS_LAYOUT_ZIGZAG, 37, 2);
     for (int r = 1; r < set.ranks; r++) assert_true(ls_image_skeleton(set.image[r]) == ls_image_skeleton(set.image[0]));
     free_images(&set);
 }
 
 static void test_placement_is_tight(void **state) {
     (void)state;
-    image_set set = images_of_network(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 256, 4);
+    image_set set = images_of_network(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 256, 4);
     for (int s = 0; s < LS_SPACES; s++) {
         const size_t bytes = set.image[0]->bytes[s], least = set.image[0]->least[s];
         print_message("arena %d: %zu bytes placed, %zu is the lower bound\n", s, bytes, least);

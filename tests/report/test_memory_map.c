@@ -9,6 +9,7 @@
 #include "program/program.h"
 #include "report/report.h"
 #include "support/images.h"
+#include "support/meshes.h"
 #include "support/scratch.h"
 #include "support/svg.h"
 
@@ -25,7 +26,7 @@ static size_t count_live(const ls_image *image, ls_space space, int program, int
 
 static void peak_is_the_most_of_all_instructions(void **state) {
     (void)state;
-    image_set set = images_of_network(ls_mesh_make(1, 2, 2), "usp", LS_LAYOUT_ZIGZAG, 64, 3);
+    image_set set = images_of_network(mesh_of(1, 2, 2), "usp", LS_LAYOUT_ZIGZAG, 64, 3);
     for (int s = 0; s < LS_SPACES; s++) {
         const ls_image *image = set.image[1];
         const ls_peak peak = ls_image_peak(image, (ls_space)s);
@@ -60,7 +61,7 @@ static void peak_is_the_most_of_all_instructions(void **state) {
 }
 
 static void map_shows_every_buffer(void **state) {
-    image_set set = images_of_network(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 64, 2);
+    image_set set = images_of_network(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 64, 2);
     const ls_image *image = set.image[1];
     const char *path = scratch_path(state, "map.svg");
     assert_ok(ls_memory_map_write(image, 1, "a <model> & more", path));
@@ -90,7 +91,7 @@ static void map_shows_every_buffer(void **state) {
 }
 
 static void a_lower_bound_below_stands_apart(void **state) {
-    image_set set = images_of_network(ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 32, 1);
+    image_set set = images_of_network(mesh_of(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 32, 1);
     set.image[0]->least[LS_PRIVATE] = set.image[0]->bytes[LS_PRIVATE] / 2;
     const char *path = scratch_path(state, "apart.svg");
     assert_ok(ls_memory_map_write(set.image[0], 0, "m", path));
@@ -105,7 +106,7 @@ static void a_lower_bound_below_stands_apart(void **state) {
 }
 
 static void errors_name_the_file(void **state) {
-    image_set set = images_of_network(ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 16, 1);
+    image_set set = images_of_network(mesh_of(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 16, 1);
     assert_error(ls_memory_map_write(set.image[0], 0, "m", scratch_path(state, "no/map.svg")), LS_IO, "no/map.svg",
                  "No such file");
     free_images(&set);

@@ -10,6 +10,7 @@
 
 #include "report/report.h"
 #include "support/images.h"
+#include "support/meshes.h"
 #include "support/scratch.h"
 #include "support/svg.h"
 
@@ -25,7 +26,7 @@ typedef struct setting {
 static setting *new_setting(void) {
     setting *s = calloc(1, sizeof *s);
     assert_non_null(s);
-    s->set = images_of_step(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 16, 1);
+    s->set = images_of_step(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 16, 1);
     s->timeline = (ls_timeline){.model = "a <model>",
                                 .images = (const ls_image *const *)s->set.image,
                                 .ranks = 2,

@@ -3,6 +3,7 @@
  * not fit together are refused by name.
  */
 #include "run/interpret.h"
+#include "support/meshes.h"
 #include "support/step_digest.h"
 #include "support/world.h"
 
@@ -19,8 +20,8 @@ static const struct {
              {1, 8, 1, "ring", 2, false}}; /* the last has more uses of a channel than one note tells */
 
 static image_set images_for(size_t i) {
-    return images_of_kind(ls_mesh_make(cases[i].dp, cases[i].ring, cases[i].ulysses), cases[i].strategy,
-                          LS_LAYOUT_ZIGZAG, 26, cases[i].layers, true, cases[i].in_place);
+    return images_of_kind(mesh_of(cases[i].dp, cases[i].ring, cases[i].ulysses), cases[i].strategy, LS_LAYOUT_ZIGZAG,
+                          26, cases[i].layers, true, cases[i].in_place);
 }
 
 static void test_heaps_need_not_be_alike(void **state) {
@@ -86,8 +87,7 @@ static const struct {
 static void test_differences_are_named(void **state) {
     (void)state;
     for (size_t i = 0; i < LS_COUNT(refusals); i++) {
-        image_set set =
-            images_of_kind(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 26, 2, false, refusals[i].in_place);
+        image_set set = images_of_kind(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 26, 2, false, refusals[i].in_place);
         refusals[i].edit(&set);
         uint64_t digest;
         const ls_status status = step_digest(&set, NULL, &digest);

@@ -11,6 +11,7 @@
 
 #include "compile/compile.h"
 #include "run/run.h"
+#include "support/meshes.h"
 #include "support/scratch.h"
 
 #include <math.h>
@@ -43,7 +44,7 @@ static ls_status run(ls_comm *comm, void *context) {
     finding *f = context;
     ls_graph *g = build();
     const ls_job job = {.graph = g, .programs = ls_forward_programs(g)};
-    const ls_target target = {.mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1};
+    const ls_target target = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1};
     ls_image *image;
     ls_executor *executor;
     LS_TRY(ls_compile(&job, &target, &image));

@@ -10,6 +10,7 @@
 
 #include "run/interpret.h"
 #include "support/images.h"
+#include "support/meshes.h"
 
 static void test_every_seed_agrees(void **state) {
     (void)state;
@@ -21,7 +22,7 @@ static void test_every_seed_agrees(void **state) {
     for (size_t k = 0; k < 2 * LS_COUNT(meshes); k++) {
         const size_t m = k / 2;
         image_set set = (k % 2 == 0 ? images_of_network : images_in_place)(
-            ls_mesh_make(meshes[m].dp, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy, LS_LAYOUT_ZIGZAG, 13, 1);
+            mesh_of(meshes[m].dp, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy, LS_LAYOUT_ZIGZAG, 13, 1);
         const ls_image *const *images = (const ls_image *const *)set.image;
         ls_interpreter *first = ls_interpreter_create(images, set.ranks);
         ls_interpreter *others = ls_interpreter_create(images, set.ranks);
@@ -81,7 +82,7 @@ static void forget_puts(image_set *set) { /* sources are overwritten when their 
 }
 
 static findings look(void (*edit)(image_set *set), int ranks) {
-    image_set set = images_of_network(ls_mesh_make(1, ranks, 1), "ring", LS_LAYOUT_ZIGZAG, 13, 1);
+    image_set set = images_of_network(mesh_of(1, ranks, 1), "ring", LS_LAYOUT_ZIGZAG, 13, 1);
     const ls_image *const *images = (const ls_image *const *)set.image;
     ls_interpreter *right = ls_interpreter_create(images, set.ranks);
     const ls_interpreter_result reference = ls_interpreter_run(right, 0);

@@ -8,6 +8,7 @@
 
 #include "run/run.h"
 #include "support/images.h"
+#include "support/meshes.h"
 
 static ls_status run(ls_executor *ex, const char *name) {
     return ls_executor_run(ex, ls_program_find(ls_executor_image(ex), name));
@@ -40,7 +41,7 @@ static ls_status rank_main(ls_comm *comm, void *context) {
 
 static void only_orders_of_the_table_run(void **state) {
     (void)state;
-    image_set set = images_of_network(ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 13, 1);
+    image_set set = images_of_network(mesh_of(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 13, 1);
     ls_world *world;
     ls_status status = ls_world_for(set.image[0], NULL, false, 20, &world);
     assert_int_equal(status.code, LS_OK);

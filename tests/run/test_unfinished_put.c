@@ -2,6 +2,7 @@
 #include "comm/comm_impl.h"
 #include "run/run.h"
 #include "support/images.h"
+#include "support/meshes.h"
 #include "support/world.h"
 
 static bool never_done(void *state, uint64_t ticket) {
@@ -21,7 +22,7 @@ static ls_status run_micro(ls_comm *comm, void *context) {
 
 static void test_the_deadline_names_it(void **state) {
     (void)state;
-    image_set set = images_of_network(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 13, 1);
+    image_set set = images_of_network(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 13, 1);
     for (int stuck = 0; stuck < 2; stuck++) {
         ls_transport transport = ls_transport_shm;
         ls_world *world;

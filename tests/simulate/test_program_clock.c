@@ -13,6 +13,7 @@
 
 #include "simulate/simulate.h"
 #include "support/images.h"
+#include "support/meshes.h"
 
 static const ls_rates even = {.core = {.attention = {{.flop = 1e-9}, {.flop = 1e-9}}, .matmul = 1e9},
                               .put = {1e-9, 1e-9},
@@ -28,14 +29,15 @@ static void play(const image_set *set, const ls_rates *rates, ls_simulated_rank 
 }
 
 static const struct {
-    ls_mesh mesh;
+    int dp, ring, ulysses;
     const char *strategy;
-} cases[] = {{{{1, 1, 1}}, "local"}, {{{1, 4, 1}}, "ring"}, {{{1, 1, 3}}, "ulysses"}, {{{2, 2, 2}}, "usp"}};
+} cases[] = {{1, 1, 1, "local"}, {1, 4, 1, "ring"}, {1, 1, 3, "ulysses"}, {2, 2, 2, "usp"}};
 
 static void all_time_is_accounted_for(void **state) {
     (void)state;
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
-        image_set set = images_of_step(cases[c].mesh, cases[c].strategy, LS_LAYOUT_ZIGZAG, 41, 2);
+        image_set set = images_of_step(mesh_of(cases[c].dp, cases[c].ring, cases[c].ulysses), cases[c].strategy,
+                                       LS_LAYOUT_ZIGZAG, 41, 2);
         ls_simulated_rank times[16];
         play(&set, &even, times);
         for (int r = 0; r < set.ranks; r++) {
@@ -53,7 +55,7 @@ static void all_time_is_accounted_for(void **state) {
 /* Contiguous and causal: the last rank has most to do, so all end with it, and the first waits most. */
 static void imbalance_is_waited_for(void **state) {
     (void)state;
-    image_set set = images_of_step(ls_mesh_make(1, 4, 1), "ring", LS_LAYOUT_CONTIGUOUS, 256, 2);
+    image_set set = images_of_step(mesh_of(1, 4, 1), "ring", LS_LAYOUT_CONTIGUOUS, 256, 2);
     ls_simulated_rank times[4];
     play(&set, &even, times);
     for (int r = 1; r < 4; r++) {
@@ -66,7 +68,7 @@ static void imbalance_is_waited_for(void **state) {
 
 static void a_slow_network_is_waited_for(void **state) {
     (void)state;
-    image_set set = images_of_step(ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 48, 1);
+    image_set set = images_of_step(mesh_of(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 48, 1);
     ls_rates slow = even;
     ls_simulated_rank fast_times[3], times[3];
     slow.latency = 1;
@@ -105,7 +107,8 @@ static void see(void *context, int rank, int instr, double begin, double end) {
 static void what_is_seen_adds_up(void **state) {
     (void)state;
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
-        image_set set = images_of_step(cases[c].mesh, cases[c].strategy, LS_LAYOUT_ZIGZAG, 41, 2);
+        image_set set = images_of_step(mesh_of(cases[c].dp, cases[c].ring, cases[c].ulysses), cases[c].strategy,
+                                       LS_LAYOUT_ZIGZAG, 41, 2);
         ls_simulated_rank times[16];
         seen all[16] = {0};
         for (int r = 0; r < set.ranks; r++)
@@ -129,7 +132,7 @@ static void what_is_seen_adds_up(void **state) {
 
 static void a_hang_is_refused(void **state) {
     (void)state;
-    image_set set = images_of_step(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 16, 1);
+    image_set set = images_of_step(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 16, 1);
     ls_program *p = &set.image[1]->programs[step_of(set.image[1])];
     for (int i = 0; i < p->n_instrs; i++) {
         ls_instr *instr = &p->instrs[i];

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "attention_spread.h"
+#include "meshes.h"
 
 /*
  * Bounds of errors by type and size of logits: a multiple of the error of one rank, a floor, and a number of roundings
@@ -102,7 +103,7 @@ static const baseline *take_baseline(conformance *c, const conformance_case *it)
     const ls_isa isa = c->axes->isa[it->at[CONFORM_ISA]];
     baseline *one = &c->one[t][isa];
     if (one->made) return one;
-    const ls_target target = {.mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1, .isa = isa};
+    const ls_target target = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1, .isa = isa};
     ls_status refused;
     const ls_status status = attention_spread(&c->problem, &target, limits[t].dtype, &one->result, &refused);
     if (status.code != LS_OK || refused.code != LS_OK) fail_msg("one rank: %s%s", status.text, refused.text);

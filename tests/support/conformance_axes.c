@@ -1,5 +1,6 @@
 /* The values of every axis of the conformance matrix. */
 #include "conformance.h"
+#include "meshes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -108,7 +109,7 @@ static ls_status asked(const char *strategy, ls_mesh mesh, int head) {
 static void add_places(conformance_axes *axes, const char *strategy, int ranks) {
     for (int U = 1; U <= ranks; U++) {
         if (ranks % U != 0) continue;
-        const ls_mesh mesh = ls_mesh_make(1, ranks / U, U);
+        const ls_mesh mesh = mesh_of(1, ranks / U, U);
         bool fits = false;
         for (size_t h = 0; h < LS_COUNT(heads); h++) fits |= asked(strategy, mesh, (int)h).code == LS_OK;
         if (!fits) {
@@ -144,11 +145,11 @@ static void make_axes(conformance_axes *axes, const int *ranks, size_t n) {
 static bool reads_ring(const conformance_place *place) {
     bool reads;
     assert_int_equal(ls_strategy_reads_in_place(place->strategy, &reads).code, LS_OK);
-    return reads && place->mesh.size[LS_AXIS_RING] > 1;
+    return reads && mesh_ring(&place->mesh) > 1;
 }
 
 const char *conformance_transfers(int t, const conformance_place *place, ls_target *target) {
-    const int R = place->mesh.size[LS_AXIS_RING], U = place->mesh.size[LS_AXIS_ULYSSES];
+    const int R = mesh_ring(&place->mesh), U = mesh_ulysses(&place->mesh);
     target->transfers = transfers[t].asked;
     target->host_ranks = transfers[t].blocks_apart ? U : LS_ONE_HOST;
     if (transfers[t].asked == LS_TRANSFERS_PUT) return "put";
@@ -168,7 +169,7 @@ bool conformance_allowed(const void *context, int a, int i, int b, int j) {
     const conformance_place *place = &axes->place[i];
     if (b == CONFORM_HEADS) return asked(place->strategy, place->mesh, j).code == LS_OK;
     if (b != CONFORM_TRANSFERS || transfers[j].asked == LS_TRANSFERS_PUT) return true;
-    const bool exchanges = place->mesh.size[LS_AXIS_ULYSSES] > 1;
+    const bool exchanges = mesh_ulysses(&place->mesh) > 1;
     return transfers[j].blocks_apart ? exchanges && reads_ring(place) : exchanges || reads_ring(place);
 }
 
@@ -197,11 +198,11 @@ void conformance_say(const conformance_axes *axes, const conformance_case *c, ch
     const int *at = c->at;
     const conformance_place *place = &axes->place[at[CONFORM_PLACE]];
     const plain_sizes n = conformance_sizes(at[CONFORM_SHAPE], at[CONFORM_HEADS]);
-    snprintf(
-        out, room, "%s of ring %d ulysses %d, %s, %s, %s on %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld%s%s%s",
-        place->strategy, place->mesh.size[LS_AXIS_RING], place->mesh.size[LS_AXIS_ULYSSES], masks[at[CONFORM_MASK]],
-        ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]), ls_dtype_name(dtypes[at[CONFORM_DTYPE]]),
-        ls_isa_name(axes->isa[at[CONFORM_ISA]]), transfers[at[CONFORM_TRANSFERS]].name, (long long)n.B, (long long)n.S,
-        (long long)n.Hq, (long long)n.Hkv, (long long)n.D, spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "",
-        extras[at[CONFORM_EXTRAS]].sink ? ", sink" : "", extras[at[CONFORM_EXTRAS]].softcap > 0 ? ", soft cap" : "");
+    snprintf(out, room, "%s of ring %d ulysses %d, %s, %s, %s on %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld%s%s%s",
+             place->strategy, mesh_ring(&place->mesh), mesh_ulysses(&place->mesh), masks[at[CONFORM_MASK]],
+             ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]), ls_dtype_name(dtypes[at[CONFORM_DTYPE]]),
+             ls_isa_name(axes->isa[at[CONFORM_ISA]]), transfers[at[CONFORM_TRANSFERS]].name, (long long)n.B,
+             (long long)n.S, (long long)n.Hq, (long long)n.Hkv, (long long)n.D,
+             spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "", extras[at[CONFORM_EXTRAS]].sink ? ", sink" : "",
+             extras[at[CONFORM_EXTRAS]].softcap > 0 ? ", soft cap" : "");
 }

@@ -1,4 +1,5 @@
 #include "images.h"
+#include "meshes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,14 +56,14 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, b
 image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
                          bool accumulates, images_reads reads) {
     ls_graph *g = ls_graph_create(LS_F32);
-    const ls_tensor tokens = ls_tokens(g, "tokens", mesh.size[LS_AXIS_DP], S);
+    const ls_tensor tokens = ls_tokens(g, "tokens", ls_mesh_replicas(&mesh), S);
     const ls_tensor labels = ls_input_like(g, "labels", tokens);
     const ls_rope rope = {.theta = 10000};
     const ls_tensor table = ls_rope_table(g, ls_input_like(g, "positions", tokens), 4, &rope);
     ls_tensor x = ls_embedding(g, tokens, matrix(g, "embedding", 0, 32, 16));
     for (int i = 0; i < layers; i++) x = layer(g, x, table, i);
     const ls_tensor logits = ls_linear_wide(g, x, matrix(g, "head", 0, 32, 16));
-    const int U = mesh.size[LS_AXIS_ULYSSES];
+    const int U = mesh_ulysses(&mesh);
     bool can;
     must(ls_strategy_reads_in_place(strategy, &can));
     can |= U > 1;

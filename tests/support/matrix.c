@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "../../examples/graphs/graphs.h"
+#include "meshes.h"
 #include "network.h"
 
 enum { V = 17 /* of all examples; their S is 23, which no number of ranks divides */ };
@@ -59,7 +60,7 @@ static const struct {
 } limits[] = {{LS_F64, 0, 1e-12}, {LS_F32, 2, 4e-6}, {LS_BF16, 2, 0x1p-9}};
 
 static ls_target target_of(const matrix_place *p) {
-    return (ls_target){.mesh = ls_mesh_make(meshes[p->mesh].dp, meshes[p->mesh].ring, meshes[p->mesh].ulysses),
+    return (ls_target){.mesh = mesh_of(meshes[p->mesh].dp, meshes[p->mesh].ring, meshes[p->mesh].ulysses),
                        .strategy = meshes[p->mesh].strategy,
                        .layout = layouts[p->layout],
                        .threads = 1,
@@ -156,7 +157,7 @@ static int compare_network(int n, size_t limit, ls_isa isa, matrix_choice choice
     comparison c = {.floor = limits[limit].floor, .times = limits[limit].times_one_rank, .name = ""};
     matrix_place p = {n, 0, 0, -1};
     int places = 0;
-    const ls_target alone = {.mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1};
+    const ls_target alone = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1};
     must(&(matrix_place){n, 0, 0, 0}, network_solve(net, &alone, LS_F64, dtype, &c.exact));
     c.squares = calloc((size_t)c.exact.image->n_flats + 1, sizeof *c.squares);
     c.one = calloc((size_t)c.exact.image->n_flats + 1, sizeof *c.one);

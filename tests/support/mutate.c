@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "meshes.h"
 #include "program/program.h"
 #include "run/interpret.h"
 #include "support/images.h"
@@ -558,7 +559,7 @@ mutation_verdicts count_mutations(uint64_t first, int edits, int seeds) {
     enum { SUBJECTS = LS_COUNT(meshes) };
     subject *subjects = calloc(SUBJECTS, sizeof *subjects);
     for (int i = 0; i < SUBJECTS; i++)
-        make_subject(&subjects[i], ls_mesh_make(meshes[i].dp, meshes[i].ring, meshes[i].ulysses), meshes[i].strategy,
+        make_subject(&subjects[i], mesh_of(meshes[i].dp, meshes[i].ring, meshes[i].ulysses), meshes[i].strategy,
                      meshes[i].layers, meshes[i].accumulates, meshes[i].reads);
     mutation_verdicts verdicts[KINDS + 1];
     memset(verdicts, 0, sizeof verdicts);

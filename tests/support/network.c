@@ -1,4 +1,5 @@
 #include "network.h"
+#include "meshes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -202,7 +203,7 @@ ls_status network_own_errors(const network *n, ls_dtype dtype, const network_res
     for (int i = 0; i <= n_flats; i++) errors[i] = 0;
     for (ls_isa isa = dtype == LS_F32 ? LS_ISA_REF : LS_ISA_BASE; isa < LS_ISA_COUNT; isa++) {
         if (ls_isa_check(isa).code != LS_OK) continue;
-        const ls_target alone = {.mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1, .isa = isa};
+        const ls_target alone = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1, .isa = isa};
         network_result one;
         LS_TRY(network_solve(n, &alone, dtype, dtype, &one));
         for (int i = 0; i <= n_flats; i++) errors[i] = fmax(errors[i], network_error_of_kind(&one, exact, i - 1));

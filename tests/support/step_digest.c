@@ -1,5 +1,6 @@
 #include "support/step_digest.h"
 
+#include "meshes.h"
 #include "run/run.h"
 
 #include <math.h>
@@ -142,8 +143,7 @@ static const digest_case cases[] = {{1, 2, 1, "ring", LS_LAYOUT_ZIGZAG, true, RE
                                     {1, 3, 2, "gather", LS_LAYOUT_ZIGZAG, true, READS_ALL}};
 
 static image_set images_of_case(const digest_case *c, images_reads reads) {
-    return images_of_kind(ls_mesh_make(c->dp, c->ring, c->ulysses), c->strategy, c->layout, 26, 1, c->accumulates,
-                          reads);
+    return images_of_kind(mesh_of(c->dp, c->ring, c->ulysses), c->strategy, c->layout, 26, 1, c->accumulates, reads);
 }
 
 /* Compares the bits of a set on some pretended hosts with `plain`; also where chaos lies before the transports. */

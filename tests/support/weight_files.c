@@ -1,4 +1,5 @@
 #include "weight_files.h"
+#include "meshes.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -47,7 +48,7 @@ void open_place(void **state, ls_dtype dtype, int ranks, int rank, place *p) {
     assert_ok(ls_model_open(*state, &p->model));
     assert_ok(ls_model_build(p->model, p->graph, 1, 8, true, &lm));
     const ls_job job = {.graph = p->graph, .programs = ls_training_programs(p->graph, 0, LS_UPDATE_APPLY, false)};
-    ls_target target = {.mesh = ls_mesh_make(1, ranks, 1),
+    ls_target target = {.mesh = mesh_of(1, ranks, 1),
                         .rank = rank,
                         .strategy = ranks == 1 ? "local" : "ring",
                         .isa = machine.isa,

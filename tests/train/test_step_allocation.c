@@ -153,7 +153,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     LS_TRY(ls_model_weights(input, rank->image, 7, &source));
     ls_status status = ls_weights_fill(rank->executor, &source);
     ls_weights_close(&source);
-    const int dp = rank->image->mesh.size[LS_AXIS_DP];
+    const int dp = ls_mesh_replicas(&rank->image->mesh);
     ls_trainer *trainer = NULL;
     if (status.code == LS_OK) status = ls_trainer_create(rank, dp, ACCUMULATE, S, &trainer);
     if (status.code == LS_OK) status = train(rank, trainer);

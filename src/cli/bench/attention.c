@@ -115,19 +115,19 @@ static ls_status add_rows(bench *b, const char *strategy, const char *mesh) {
     return ls_ok();
 }
 
+/* The strategies for a mesh (ls_mesh_visit). */
+static ls_status add_strategies(void *context, const ls_mesh *mesh) {
+    const char *names[LS_STRATEGIES_MOST];
+    char text[64];
+    ls_mesh_text(mesh, LS_ALL_AXES, text, sizeof text);
+    const int n = ls_strategies_for(mesh, names);
+    for (int i = 0; i < n; i++) LS_TRY(add_rows(context, names[i], text));
+    return ls_ok();
+}
+
 static ls_status list_rows(bench *b) {
     if (b->job.strategy != NULL) return add_rows(b, b->job.strategy, "");
-    const int P = (int)b->job.ranks;
-    for (int U = 1; U <= P; U++) {
-        if (P % U != 0) continue;
-        const ls_mesh mesh = ls_mesh_make(1, P / U, U);
-        const char *names[LS_STRATEGIES_MOST];
-        char text[64];
-        snprintf(text, sizeof text, "dp=1,ring=%d,ulysses=%d", P / U, U);
-        const int n = ls_strategies_for(&mesh, names);
-        for (int i = 0; i < n; i++) LS_TRY(add_rows(b, names[i], text));
-    }
-    return ls_ok();
+    return ls_meshes_visit(&(ls_mesh){0}, (int)b->job.ranks, add_strategies, b);
 }
 
 /*

@@ -70,7 +70,7 @@ static ls_status add_product(setting *s, const ls_instr *instr) {
 static ls_status find_products(const bench *b, setting *s) {
     ls_language_model lm;
     ls_graph *graph = ls_graph_create(s->dtype);
-    const ls_target target = {.mesh = ls_mesh_make(1, 1, 1),
+    const ls_target target = {.mesh = (ls_mesh){0},
                               .strategy = "local",
                               .layout = LS_LAYOUT_CONTIGUOUS,
                               .isa = b->machine.isa,

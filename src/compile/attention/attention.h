@@ -2,9 +2,9 @@
  * attention strategies: how one attention op is computed by the ranks that share a sequence. One strategy is one file
  * and one const row, and LS_STRATEGIES lists them.
  *
- * Words: the ranks of one ring index form a block; the block's tokens are those of its ulysses ranks in rank order, a
- * run of the positions table. Within a block, ulysses rank u owns query heads floor(u*Hq/U) .. floor((u+1)*Hq/U)-1 and
- * every KV head that they use.
+ * Words: the ranks that differ only along axes that cut heads form a block of U ranks; the block's tokens are theirs in
+ * rank order, a run of the positions table. Within a block, rank u owns query heads floor(u*Hq/U) ..
+ * floor((u+1)*Hq/U)-1 and every KV head that they use. The ranks with the same place in R blocks form a ring.
  */
 #ifndef LS_ATTENTION_H
 #define LS_ATTENTION_H
@@ -44,14 +44,14 @@ struct ls_site {
 };
 
 /*
- * What happens across blocks, between ranks of one ulysses index; within blocks usp.c deals the heads out, for all
- * strategies, so that a strategy inside a ulysses dimension is only the mesh. site->q, k, v are set: this rank's heads
- * of its block's tokens.
+ * What happens across blocks, between ranks of one ring; within blocks usp.c deals the heads out, for all strategies,
+ * so that which strategy goes with which blocks is only the mesh. site->q, k, v are set: this rank's heads of its
+ * block's tokens.
  */
 struct ls_strategy {
     const char *name;
     const char *about;   /* one line */
-    bool reads_in_place; /* blocks of other ring ranks may also be read where they lie, with the same bits */
+    bool reads_in_place; /* blocks of other ranks of a ring may also be read where they lie, with the same bits */
     ls_status (*applicable)(const ls_strategy *strategy, const ls_attention_problem *problem);
     /*
      * NULL, both, of one that is for one rank alone (local.c). o G[B,n,heads,D] and site->lse are written, without the
@@ -72,19 +72,24 @@ struct ls_strategy {
 #define LS_STRATEGY_ROW(name) ls_strategy_##name
 extern const ls_strategy LS_STRATEGIES(LS_STRATEGY_ROW);
 LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out);
-/* `applicable` that asks of a mesh only that every ulysses rank has a query head; the error names the strategy. */
+/* `applicable` that asks of a mesh only that every rank of a block has a query head; the error names the strategy. */
 LS_MUST_USE ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_attention_problem *problem);
+/* LS_OK if there are none of these axes, which the strategy has no use for; the error names both. */
+LS_MUST_USE ls_status ls_strategy_without(const ls_strategy *strategy, const ls_mesh *mesh, ls_axes axes);
 
 /* --- geometry (geometry.c) ---------------------------------------------------------------------------------------- */
 
-int ls_ring_index(const ls_builder *b);
-int ls_ulysses_index(const ls_builder *b);
-ls_peer ls_rank_in_ring(ls_builder *b, int ring);      /* the rank of that ring index, my ulysses index */
+int ls_blocks(const ls_builder *b);                    /* R */
+int ls_block_members(const ls_builder *b);             /* U */
+int ls_ring_index(const ls_builder *b);                /* my block, and place in the ring */
+int ls_member_index(const ls_builder *b);              /* my place in the block */
+int ls_block_team(ls_builder *b);                      /* my block */
+ls_peer ls_rank_in_ring(ls_builder *b, int ring);      /* the rank of that block, at my place in it */
 int64_t ls_block_start(const ls_builder *b, int ring); /* first entry of the positions table */
 int64_t ls_block_tokens(const ls_builder *b, int ring);
 int64_t ls_block_most(const ls_builder *b);
-int64_t ls_member_tokens(const ls_builder *b, int ulysses); /* tokens of a rank of my block */
-int64_t ls_member_start(const ls_builder *b, int ulysses);  /* its first token within the block */
+int64_t ls_member_tokens(const ls_builder *b, int member); /* tokens of a rank of my block */
+int64_t ls_member_start(const ls_builder *b, int member);  /* its first token within the block */
 /* Positions of a block's tokens, in the order in which it holds them, in the arena given. */
 int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring);
 
@@ -188,8 +193,11 @@ typedef struct ls_kv_transfer {
 } ls_kv_transfer;
 
 extern const ls_kv_transfer ls_kv_transfer_put, ls_kv_transfer_in_place;
-/* The way that was chosen for an axis. */
-const ls_kv_transfer *ls_kv_transfer_along(const ls_builder *b, ls_axis axis);
+/* Whether other ranks' blocks are read in place; within a block, what its ranks exchange. */
+bool ls_ring_reads(const ls_image *image);
+bool ls_block_reads(const ls_image *image);
+/* The way of the blocks. */
+const ls_kv_transfer *ls_ring_transfer(const ls_builder *b);
 
 /* A buffer for what an exchange is to send: where the others read it in place it lies in the heap. */
 ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int ndim, const int64_t *size,

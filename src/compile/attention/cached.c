@@ -51,7 +51,7 @@ static void merge(ls_builder *b, const partial *from, const partial *to) {
 
 /* Everyone's part to everyone, and all of them merged in the order of the team. */
 static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t D) {
-    const int team = ls_build_team_of(b, (const bool[LS_AXES]){[LS_AXIS_RING] = true, [LS_AXIS_ULYSSES] = true});
+    const int team = ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
     const int size = ls_build_team_size(b, team);
     if (size == 1) return *mine;
     const int64_t n = Hq * (D + 1);
@@ -78,8 +78,7 @@ static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t 
 /* Of the tokens that this rank holds. */
 static ls_operand my_positions(ls_builder *b, int64_t held) {
     const ls_operand all = b->image->positions;
-    const bool sequence[LS_AXES] = {[LS_AXIS_RING] = true, [LS_AXIS_ULYSSES] = true};
-    const int team = ls_build_team_of(b, sequence);
+    const int team = ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
     const ls_layout *layout = &b->image->layout;
     if (ls_layout_is_even(layout)) return ls_build_share(b, all, 0, held, team, 0);
     return ls_operand_slice(all, 0, ls_layout_start(layout, ls_build_team_place(b, team)), held);

@@ -30,7 +30,7 @@ static void schedule(ls_builder *b, const ls_queries *q) {
         ls_query_send(b, &back, round, part);
     }
     bool first = true;
-    for (int r = 0; r < b->target->mesh.size[LS_AXIS_RING]; r++) {
+    for (int r = 0; r < ls_blocks(b); r++) {
         const int round = round_to(b, q, r);
         ls_operand part[LS_QUERY_TENSORS];
         if (round > 0) ls_query_receive(b, &back, round, part);

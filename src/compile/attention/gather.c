@@ -21,7 +21,7 @@ static ls_operand q_rows(ls_operand o, const ls_head_group *g) { return ls_opera
 static ls_area area_seen(ls_builder *b, const ls_site *site) {
     ls_area all = {0, 0};
     const int me = ls_ring_index(b);
-    for (int j = 0; j < b->target->mesh.size[LS_AXIS_RING]; j++)
+    for (int j = 0; j < ls_blocks(b); j++)
         all = ls_area_sum(all, ls_seen_areas(b, site->mask, me, j), ls_block_tokens(b, me));
     return all;
 }

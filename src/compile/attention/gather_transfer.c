@@ -9,13 +9,11 @@ static const char *const gathered_name[LS_KV] = {"k", "v"};
 
 /* --- who sees how much -------------------------------------------------------------------------------------------- */
 
-static int blocks(const ls_builder *b) { return b->target->mesh.size[LS_AXIS_RING]; }
-
 /* The most, on any rank. */
 static int64_t most(ls_builder *b, int mask, int64_t (*before)(ls_builder *, int, int, int), bool reading) {
     int64_t tokens = 0;
-    for (int i = 0; i < blocks(b); i++)
-        tokens = ls_max(tokens, reading ? before(b, mask, i, blocks(b)) : before(b, mask, blocks(b), i));
+    for (int i = 0; i < ls_blocks(b); i++)
+        tokens = ls_max(tokens, reading ? before(b, mask, i, ls_blocks(b)) : before(b, mask, ls_blocks(b), i));
     return tokens;
 }
 
@@ -27,7 +25,7 @@ static int channel_of(ls_builder *b, const char *prefix, int w, int hop, int ind
 /* --- groups ------------------------------------------------------------------------------------------------------- */
 
 ls_head_group ls_head_group_of(const ls_builder *b, const ls_site *site, int index) {
-    const int u = ls_ulysses_index(b);
+    const int u = ls_member_index(b);
     ls_head_group g = {.index = index};
     if (index >= site->kv_heads.count[u]) return g;
     const int64_t head = site->kv_heads.start[u] + index, each = site->Hq / site->Hkv, first = site->q_heads.start[u];
@@ -51,7 +49,7 @@ static ls_operand one_head(const ls_site *site, ls_operand buffer, int64_t token
 static ls_operand region(ls_builder *b, const ls_gathering *x, ls_operand buffer, int reader, int block,
                          const ls_head_group *g) {
     const int mask = x->site->mask;
-    const ls_operand whole = one_head(x->site, buffer, ls_seen_in_front(b, mask, reader, blocks(b)), g);
+    const ls_operand whole = one_head(x->site, buffer, ls_seen_in_front(b, mask, reader, ls_blocks(b)), g);
     return ls_operand_slice(whole, 1, ls_seen_in_front(b, mask, reader, block), ls_seen(b, mask, reader, block)->count);
 }
 
@@ -65,7 +63,7 @@ static ls_operand landing(ls_builder *b, const ls_gathering *x, ls_operand buffe
 
 /* All that I see of a group, in a buffer of it. */
 ls_operand ls_gather_seen(ls_builder *b, const ls_gathering *x, ls_operand buffer, const ls_head_group *g) {
-    return one_head(x->site, buffer, ls_seen_in_front(b, x->site->mask, ls_ring_index(b), blocks(b)), g);
+    return one_head(x->site, buffer, ls_seen_in_front(b, x->site->mask, ls_ring_index(b), ls_blocks(b)), g);
 }
 
 /* --- keys and values come ----------------------------------------------------------------------------------------- */
@@ -129,10 +127,10 @@ void ls_gather_take(ls_builder *b, const ls_gathering *x, int index) {
 /* Positions of what I see: a part of the table, or a copy where that is not in one piece. */
 static ls_operand find_positions(ls_builder *b, int mask) {
     const int me = ls_ring_index(b);
-    const int64_t tokens = ls_seen_in_front(b, mask, me, blocks(b));
+    const int64_t tokens = ls_seen_in_front(b, mask, me, ls_blocks(b));
     int64_t first = -1, next = -1, at = 0;
     bool whole = true;
-    for (int j = 0; j < blocks(b); j++) {
+    for (int j = 0; j < ls_blocks(b); j++) {
         const ls_token_set *seen = ls_seen(b, mask, me, j);
         for (int i = 0; i < seen->n; i++) {
             const int64_t start = ls_block_start(b, j) + seen->range[i].start;
@@ -143,7 +141,7 @@ static ls_operand find_positions(ls_builder *b, int mask) {
     }
     if (whole) return ls_operand_slice(b->image->positions, 0, first, tokens);
     const ls_operand copy = ls_build_private(b, LS_BUFFER_ACTIVATION, "positions seen", LS_I32, 1, &tokens);
-    for (int j = 0; j < blocks(b); j++) {
+    for (int j = 0; j < ls_blocks(b); j++) {
         const ls_token_set *seen = ls_seen(b, mask, me, j);
         for (int i = 0; i < seen->n; at += seen->range[i++].count)
             ls_build_copy(b,
@@ -187,7 +185,7 @@ void ls_gather_set_out_parts(ls_builder *b, ls_gathering *x) {
     static const char *const part_name[LS_KV] = {"dk part", "dv part"}, *const sum_name[LS_KV] = {"dk", "dv"};
     const ls_site *site = x->site;
     const ls_dtype G = b->image->accumulator;
-    const int64_t mine = ls_seen_in_front(b, site->mask, ls_ring_index(b), blocks(b));
+    const int64_t mine = ls_seen_in_front(b, site->mask, ls_ring_index(b), ls_blocks(b));
     const int64_t room = site->B * most(b, site->mask, ls_seers_in_front, false) * site->D;
     for (int w = 0; w < LS_KV; w++) {
         x->sum[w] = ls_exchange_room(b, sum_name[w], G, 4, site->k.view.size,
@@ -217,7 +215,8 @@ void ls_gather_give_parts(ls_builder *b, const ls_gathering *x, const ls_head_gr
 
 /* Adds one rank's part to the sum for my block: mine from where it was made, another's from where it arrived. */
 static void add_part(ls_builder *b, const ls_gathering *x, const ls_head_group *g, int w, int reader) {
-    const int me = ls_ring_index(b), slot = g->index % LS_GATHER_SLOTS, hop = (reader - me + blocks(b)) % blocks(b);
+    const int me = ls_ring_index(b), R = ls_blocks(b);
+    const int slot = g->index % LS_GATHER_SLOTS, hop = (reader - me + R) % R;
     const ls_token_set *seen = ls_seen(b, x->site->mask, reader, me);
     const ls_operand sum = kv_head(x->sum[w], g);
     if (reader == me) {
@@ -234,7 +233,7 @@ static void add_part(ls_builder *b, const ls_gathering *x, const ls_head_group *
 
 void ls_gather_add_parts(ls_builder *b, const ls_gathering *x, int index) {
     const ls_head_group g = ls_head_group_of(b, x->site, index);
-    for (int reader = 0; reader < blocks(b); reader++) {
+    for (int reader = 0; reader < ls_blocks(b); reader++) {
         bool comes = reader == ls_ring_index(b);
         for (int i = 0; i < x->n_hops; i++) comes |= ls_block_at(b, -x->hops[i]) == reader;
         for (int w = 0; w < LS_KV && comes; w++) add_part(b, x, &g, w, reader);

@@ -1,25 +1,28 @@
-/* Who holds what: ranks of ring and block, and their tokens. */
+/* Who holds what: the ranks of ring and block, and their tokens. */
 #include "compile/attention/attention.h"
 
-static int coordinate(const ls_builder *b, ls_axis axis) {
-    return ls_mesh_coordinate(&b->target->mesh, b->target->rank, axis);
-}
+static ls_axes ring_axes(const ls_builder *b) { return ls_mesh_block_axes(&b->target->mesh); }
+static ls_axes block_axes(const ls_builder *b) { return ls_mesh_head_axes(&b->target->mesh); }
 
-int ls_ring_index(const ls_builder *b) { return coordinate(b, LS_AXIS_RING); }
-int ls_ulysses_index(const ls_builder *b) { return coordinate(b, LS_AXIS_ULYSSES); }
+int ls_blocks(const ls_builder *b) { return ls_mesh_size(&b->target->mesh, ring_axes(b)); }
+int ls_block_members(const ls_builder *b) { return ls_mesh_size(&b->target->mesh, block_axes(b)); }
+int ls_ring_index(const ls_builder *b) { return ls_mesh_index(&b->target->mesh, ring_axes(b), b->target->rank); }
+int ls_member_index(const ls_builder *b) { return ls_mesh_index(&b->target->mesh, block_axes(b), b->target->rank); }
+
+int ls_block_team(ls_builder *b) { return ls_build_team_of(b, block_axes(b)); }
 
 ls_peer ls_rank_in_ring(ls_builder *b, int ring) {
-    return ls_build_peer(b, ls_build_axis(b, LS_AXIS_RING), ring - ls_ring_index(b));
+    return ls_build_peer(b, ls_build_team_of(b, ring_axes(b)), ring - ls_ring_index(b));
 }
 
 int64_t ls_block_start(const ls_builder *b, int ring) {
-    return ls_layout_start(&b->image->layout, ring * b->target->mesh.size[LS_AXIS_ULYSSES]);
+    return ls_layout_start(&b->image->layout, ring * ls_block_members(b));
 }
 
 int64_t ls_block_tokens(const ls_builder *b, int ring) { return ls_block_start(b, ring + 1) - ls_block_start(b, ring); }
 
 int ls_block_at(const ls_builder *b, int hop) {
-    const int R = b->target->mesh.size[LS_AXIS_RING];
+    const int R = ls_blocks(b);
     return ((ls_ring_index(b) - hop) % R + R) % R;
 }
 
@@ -34,24 +37,23 @@ ls_operand ls_with_tokens(ls_operand o, int64_t tokens) {
 
 int64_t ls_block_most(const ls_builder *b) {
     int64_t most = 0;
-    for (int r = 0; r < b->target->mesh.size[LS_AXIS_RING]; r++) most = ls_max(most, ls_block_tokens(b, r));
+    for (int r = 0; r < ls_blocks(b); r++) most = ls_max(most, ls_block_tokens(b, r));
     return most;
 }
 
-static int index_of(const ls_builder *b, int ulysses) {
-    return ls_ring_index(b) * b->target->mesh.size[LS_AXIS_ULYSSES] + ulysses;
+/* Along the sequence. */
+static int index_of(const ls_builder *b, int member) { return ls_ring_index(b) * ls_block_members(b) + member; }
+
+int64_t ls_member_tokens(const ls_builder *b, int member) {
+    return ls_layout_count(&b->image->layout, index_of(b, member));
 }
 
-int64_t ls_member_tokens(const ls_builder *b, int ulysses) {
-    return ls_layout_count(&b->image->layout, index_of(b, ulysses));
-}
-
-int64_t ls_member_start(const ls_builder *b, int ulysses) {
-    return ls_layout_start(&b->image->layout, index_of(b, ulysses)) - ls_block_start(b, ls_ring_index(b));
+int64_t ls_member_start(const ls_builder *b, int member) {
+    return ls_layout_start(&b->image->layout, index_of(b, member)) - ls_block_start(b, ls_ring_index(b));
 }
 
 int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    const int U = ls_block_members(b);
     int32_t *positions = LS_NEW_ARRAY(scratch, int32_t, ls_block_tokens(b, ring) + 1);
     for (int64_t u = 0, at = 0; u < U; u++) {
         ls_layout_positions(&b->image->layout, (int)(ring * U + u), positions + at);

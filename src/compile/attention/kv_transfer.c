@@ -23,12 +23,8 @@ ls_status ls_transfers_parse(const char *name, ls_transfers *out) {
 }
 
 const char *ls_transfers_of(const ls_image *image) {
-    int reads = 0, puts = 0;
-    for (int axis = LS_AXIS_RING; axis < LS_AXES; axis++) {
-        reads += image->in_place[axis];
-        puts += image->mesh.size[axis] > 1 && !image->in_place[axis];
-    }
-    return reads == 0 ? "put" : puts == 0 ? "in-place" : "in-place+put";
+    const ls_axes puts = ls_mesh_axes(&image->mesh, LS_AXIS_SEQUENCE) & ~image->in_place;
+    return image->in_place == 0 ? "put" : puts == 0 ? "in-place" : "in-place+put";
 }
 
 /* Two ranks can read each other's heaps. */
@@ -36,10 +32,10 @@ static bool are_near(const ls_target *target, int a, int b) {
     return target->host_ranks > 0 && a / target->host_ranks == b / target->host_ranks;
 }
 
-/* All ranks that differ only along this axis. The choice is one for an axis, so that ranks of a class remain alike. */
-static bool is_near(const ls_target *target, ls_axis axis) {
+/* All members of a team. The choice is one for all such teams of the mesh, so that ranks of a class remain alike. */
+static bool is_near(const ls_target *target, const ls_team *team) {
     for (int rank = 0; rank < ls_mesh_ranks(&target->mesh); rank++) {
-        if (!are_near(target, rank, ls_mesh_neighbour(&target->mesh, rank, axis, 0))) return false;
+        if (!are_near(target, rank, ls_team_member(team, rank, -ls_team_place(team, rank)))) return false;
     }
     return true;
 }
@@ -49,24 +45,24 @@ static bool is_near(const ls_target *target, ls_axis axis) {
  * way, and takes more memory in place (docs/performance.md), so blocks are put on a mesh with one unless in place is
  * asked for.
  */
-ls_status ls_choose_transfers(const ls_target *target, bool in_place[LS_AXES]) {
-    static const ls_axis axes[] = {LS_AXIS_RING, LS_AXIS_ULYSSES};
+ls_status ls_choose_transfers(const ls_target *target, ls_axes *in_place) {
     const ls_mesh *mesh = &target->mesh;
-    bool supported[LS_AXES] = {[LS_AXIS_ULYSSES] = true};
-    LS_TRY(ls_strategy_reads_in_place(target->strategy, &supported[LS_AXIS_RING]));
+    struct {
+        ls_axes axes;
+        bool supported;
+    } exchanges[] = {{ls_mesh_block_axes(mesh), false}, {ls_mesh_head_axes(mesh), true}};
+    LS_TRY(ls_strategy_reads_in_place(target->strategy, &exchanges[0].supported));
     const bool asked = target->transfers == LS_TRANSFERS_IN_PLACE;
-    const bool wanted = asked || (target->transfers == LS_TRANSFERS_AUTO && mesh->size[LS_AXIS_ULYSSES] == 1);
-    bool any_near = false, any = false;
-    for (int axis = 0; axis < LS_AXES; axis++) in_place[axis] = false;
-    for (size_t i = 0; i < LS_COUNT(axes); i++) {
-        const ls_axis axis = axes[i];
-        if (mesh->size[axis] == 1) continue;
-        const bool near = is_near(target, axis);
-        in_place[axis] = wanted && near && supported[axis];
+    const bool wanted = asked || (target->transfers == LS_TRANSFERS_AUTO && ls_mesh_head_axes(mesh) == 0);
+    bool any_near = false;
+    *in_place = 0;
+    for (size_t i = 0; i < LS_COUNT(exchanges); i++) {
+        const ls_team team = ls_mesh_team(mesh, exchanges[i].axes);
+        const bool near = exchanges[i].axes != 0 && is_near(target, &team);
+        if (wanted && near && exchanges[i].supported) *in_place |= exchanges[i].axes;
         any_near |= near;
-        any |= in_place[axis];
     }
-    if (!asked || any || ls_mesh_sequence_ranks(mesh) == 1) return ls_ok();
+    if (!asked || *in_place != 0 || ls_mesh_sequence_ranks(mesh) == 1) return ls_ok();
     if (!any_near)
         return ls_error(
             LS_USAGE,
@@ -74,13 +70,15 @@ ls_status ls_choose_transfers(const ls_target *target, bool in_place[LS_AXES]) {
     return ls_error(LS_USAGE, "--transfers in-place: strategy %s has no such lowering; expected put", target->strategy);
 }
 
-const ls_kv_transfer *ls_kv_transfer_along(const ls_builder *b, ls_axis axis) {
-    return ways[b->image->in_place[axis] ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT].transfer;
+bool ls_ring_reads(const ls_image *image) { return (image->in_place & ls_mesh_block_axes(&image->mesh)) != 0; }
+bool ls_block_reads(const ls_image *image) { return (image->in_place & ls_mesh_head_axes(&image->mesh)) != 0; }
+
+const ls_kv_transfer *ls_ring_transfer(const ls_builder *b) {
+    return ways[ls_ring_reads(b->image) ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT].transfer;
 }
 
 ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int ndim, const int64_t *size,
                             int64_t capacity) {
-    if (b->image->in_place[LS_AXIS_ULYSSES])
-        return ls_build_symmetric(b, LS_BUFFER_ACTIVATION, name, capacity, dtype, ndim, size);
+    if (ls_block_reads(b->image)) return ls_build_symmetric(b, LS_BUFFER_ACTIVATION, name, capacity, dtype, ndim, size);
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, dtype, ndim, size);
 }

@@ -57,7 +57,7 @@ static bool next_hop(hop_walk *w) {
 }
 
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
-    const ls_kv_transfer *transfer = ls_kv_transfer_along(b, LS_AXIS_RING);
+    const ls_kv_transfer *transfer = ls_ring_transfer(b);
     void *state = transfer->begin(b, site, false);
     hop_walk w = first_hop(b, site);
     do {
@@ -76,7 +76,7 @@ void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
 
 void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq, ls_operand *dk,
                       ls_operand *dv) {
-    const ls_kv_transfer *transfer = ls_kv_transfer_along(b, LS_AXIS_RING);
+    const ls_kv_transfer *transfer = ls_ring_transfer(b);
     const ls_attention_given given = {grad_o, site->lse, delta};
     void *state = transfer->begin(b, site, true);
     hop_walk w = first_hop(b, site);
@@ -105,11 +105,7 @@ void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operan
 }
 
 static ls_status applicable(const ls_strategy *strategy, const ls_attention_problem *p) {
-    (void)strategy;
-    if (p->mesh.size[LS_AXIS_ULYSSES] != 1)
-        return ls_error(LS_USAGE, "strategy ring: the mesh has ulysses=%d, expected ulysses=1 (usp combines both)",
-                        p->mesh.size[LS_AXIS_ULYSSES]);
-    return ls_ok();
+    return ls_strategy_without(strategy, &p->mesh, ls_mesh_head_axes(&p->mesh));
 }
 
 const ls_strategy ls_strategy_ring = {

@@ -33,7 +33,7 @@ static ls_attention_tensors gradient_tensors(const ls_node *node, int n) {
 }
 
 static ls_parts make_heads(ls_builder *b, int64_t total) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    const int U = ls_block_members(b);
     return (ls_parts){.total = total,
                       .most_total = total,
                       .even = true,
@@ -50,7 +50,7 @@ static void give_heads(ls_parts *heads, int u, int64_t start, int64_t count) {
 
 /* Query heads dealt evenly, KV heads to everyone who uses them, and the owners' parts laid side by side. */
 static void deal_heads(ls_builder *b, ls_site *site) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    const int U = ls_block_members(b);
     const int64_t group = site->Hq / site->Hkv;
     site->q_heads = make_heads(b, site->Hq);
     site->kv_heads = make_heads(b, site->Hkv);
@@ -78,7 +78,7 @@ static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_n
     site->D = q[3];
     while (!ls_mask_equal(&b->image->masks[site->mask].mask, ls_node_mask(node))) site->mask++;
     deal_heads(b, site);
-    const int u = ls_ulysses_index(b);
+    const int u = ls_member_index(b);
     const int64_t group = site->Hq / site->Hkv;
     site->params = *(const ls_attention_params *)node->params;
     site->params.group = (int)group;
@@ -119,7 +119,7 @@ static void lower_gradient(ls_builder *b, int n) {
 /* The spans of a mask for the queries of a block of ranks. */
 static void place_spans(ls_builder *b, const ls_mask *wanted, int64_t B, int ring) {
     ls_image *image = b->image;
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    const int U = ls_block_members(b);
     ls_mask_binding *mask = LS_PUSH(image->arena, image->masks, image->n_masks, image->mask_capacity);
     mask->mask = *wanted;
     for (int i = 0; i < mask->mask.n; i++) {
@@ -140,7 +140,7 @@ static void place_spans(ls_builder *b, const ls_mask *wanted, int64_t B, int rin
 static void need_tables(ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
     const ls_mask *wanted = ls_node_mask(node);
-    const int R = b->target->mesh.size[LS_AXIS_RING];
+    const int R = ls_blocks(b);
     const int blocks = ls_strategy_moves_queries(b->target->strategy) ? R : 1;
     b->reads_positions = true;
     for (int m = 0; m < b->image->n_masks; m++)
@@ -156,8 +156,8 @@ static void need_tables(ls_builder *b, int n) {
  */
 static void share(ls_builder *b, const ls_attention_tensors *t) {
     const ls_tensor tensors[] = {t->k, t->v, t->q, t->grad_o};
-    const bool exchanged = b->target->mesh.size[LS_AXIS_ULYSSES] > 1;
-    if (!b->image->in_place[exchanged ? LS_AXIS_ULYSSES : LS_AXIS_RING]) return;
+    const bool exchanged = ls_block_members(b) > 1;
+    if (!(exchanged ? ls_block_reads : ls_ring_reads)(b->image)) return;
     for (int i = 0; i < (exchanged ? 4 : 2); i++) ls_lower_shared(b, tensors[i]);
 }
 
@@ -175,14 +175,17 @@ static void share_gradient(ls_builder *b, int n) {
 
 /* Equal shares of query heads, which use equal shares of KV heads, differ only in where they begin. */
 static bool tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh) {
-    const int U = mesh->size[LS_AXIS_ULYSSES];
+    const int U = ls_mesh_size(mesh, ls_mesh_head_axes(mesh));
     const ls_shape *q = &ls_graph_tensor(graph, node->in[LS_ATTENTION_Q])->shape;
     const ls_shape *k = &ls_graph_tensor(graph, node->in[LS_ATTENTION_K])->shape;
     return q->dim[2].size % U != 0 || k->dim[2].size % U != 0;
 }
 
 /* The gradient's heads are the forward node's. */
-const ls_lowering ls_lowering_attention = {
-    .lower = lower_forward, .tables = need_tables, .share = share_forward, .tells_apart = tells_apart};
+const ls_lowering ls_lowering_attention = {.has_heads = true,
+                                           .lower = lower_forward,
+                                           .tables = need_tables,
+                                           .share = share_forward,
+                                           .tells_apart = tells_apart};
 const ls_lowering ls_lowering_attention_grad = {.lower = lower_gradient, .share = share_gradient};
 const ls_lowering ls_lowering_attention_sink_grad = {.lower = lower_gradient, .share = share_gradient};

@@ -47,8 +47,8 @@ int ls_strategies_for(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]) 
     const ls_strategy *found[LS_STRATEGIES_MOST];
     int n = 0;
     for (size_t i = 0; i < LS_COUNT(table) && n < LS_STRATEGIES_MOST; i++) {
-        /* On a ring of one nothing happens across blocks, whatever the strategy. */
-        bool known = mesh->size[LS_AXIS_RING] == 1 && n > 0;
+        /* With one block nothing happens across blocks, whatever the strategy. */
+        bool known = ls_mesh_block_axes(mesh) == 0 && n > 0;
         for (int k = 0; k < n; k++) known |= is_same_way(found[k], table[i]);
         if (known || table[i]->applicable(table[i], &any_heads).code != LS_OK) continue;
         out[n] = table[i]->name;
@@ -70,9 +70,18 @@ bool ls_strategy_moves_queries(const char *name) {
 }
 
 ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_attention_problem *p) {
-    const int U = p->mesh.size[LS_AXIS_ULYSSES];
-    if (U <= p->Hq) return ls_ok();
-    return ls_error(LS_USAGE,
-                    "strategy %s: ulysses=%d ranks but only %lld query heads; expected at most one rank per head",
-                    strategy->name, U, (long long)p->Hq);
+    const ls_axes axes = ls_mesh_head_axes(&p->mesh);
+    if (ls_mesh_size(&p->mesh, axes) <= p->Hq) return ls_ok();
+    char text[64];
+    ls_mesh_text(&p->mesh, axes, text, sizeof text);
+    return ls_error(LS_USAGE, "strategy %s: %s ranks but only %lld query heads; expected at most one rank per head",
+                    strategy->name, text, (long long)p->Hq);
+}
+
+ls_status ls_strategy_without(const ls_strategy *strategy, const ls_mesh *mesh, ls_axes axes) {
+    if (axes == 0) return ls_ok();
+    char text[64];
+    ls_mesh_text(mesh, axes, text, sizeof text);
+    return ls_error(LS_USAGE, "strategy %s: the mesh has %s, for which it has no use; usp combines both ways",
+                    strategy->name, text);
 }

@@ -4,11 +4,9 @@
  */
 #include "compile/attention/attention.h"
 
-static int block(ls_builder *b) { return ls_build_axis(b, LS_AXIS_ULYSSES); }
-
 /* The tokens of my block, over its members. */
 static ls_parts tokens_of_block(const ls_builder *b) {
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    const int U = ls_block_members(b);
     ls_parts cut = {.total = ls_block_tokens(b, ls_ring_index(b)),
                     .start = LS_NEW_ARRAY(b->image->arena, int64_t, U),
                     .count = LS_NEW_ARRAY(b->image->arena, int64_t, U),
@@ -23,20 +21,20 @@ static ls_parts tokens_of_block(const ls_builder *b) {
 }
 
 ls_operand ls_my_heads(ls_builder *b, ls_operand all, int dim, const ls_parts *heads) {
-    return ls_part_at(b, block(b), all, dim, heads, 0);
+    return ls_part_at(b, ls_block_team(b), all, dim, heads, 0);
 }
 
 ls_all_to_all ls_to_heads_begin(ls_builder *b, const char *label, ls_operand mine, const ls_parts *heads, int token,
                                 int head) {
     const ls_parts tokens = tokens_of_block(b);
     const ls_recut recut = {.label = label,
-                            .team = block(b),
+                            .team = ls_block_team(b),
                             .from_dim = token,
                             .to_dim = head,
                             .from = &tokens,
                             .to = heads,
-                            .in_place = b->image->in_place[LS_AXIS_ULYSSES],
-                            .leasable = b->image->in_place[LS_AXIS_RING]};
+                            .in_place = ls_block_reads(b->image),
+                            .leasable = ls_ring_reads(b->image)};
     return ls_all_to_all_begin(b, &recut, mine);
 }
 
@@ -44,19 +42,17 @@ ls_all_to_all ls_to_tokens_begin(ls_builder *b, const char *label, ls_operand mi
                                  int head) {
     const ls_parts tokens = tokens_of_block(b);
     const ls_recut recut = {.label = label,
-                            .team = block(b),
+                            .team = ls_block_team(b),
                             .from_dim = head,
                             .to_dim = token,
                             .from = heads,
                             .to = &tokens,
-                            .in_place = b->image->in_place[LS_AXIS_ULYSSES]};
+                            .in_place = ls_block_reads(b->image)};
     return ls_all_to_all_begin(b, &recut, mine);
 }
 
 static ls_status applicable(const ls_strategy *strategy, const ls_attention_problem *p) {
-    if (p->mesh.size[LS_AXIS_RING] != 1)
-        return ls_error(LS_USAGE, "strategy ulysses: the mesh has ring=%d, expected ring=1 (usp combines both)",
-                        p->mesh.size[LS_AXIS_RING]);
+    LS_TRY(ls_strategy_without(strategy, &p->mesh, ls_mesh_block_axes(&p->mesh)));
     return ls_strategy_heads(strategy, p);
 }
 

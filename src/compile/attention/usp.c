@@ -6,8 +6,6 @@
  */
 #include "compile/attention/attention.h"
 
-static int U_of(const ls_builder *b) { return b->target->mesh.size[LS_AXIS_ULYSSES]; }
-
 /* No other rank has tokens of the sequence. */
 static bool is_alone(const ls_builder *b) { return ls_mesh_sequence_ranks(&b->target->mesh) == 1; }
 
@@ -17,7 +15,7 @@ static void gather_inputs(ls_builder *b, ls_site *site, const ls_attention_tenso
     site->q = q;
     site->k = k;
     site->v = v;
-    if (U_of(b) == 1) return;
+    if (ls_block_members(b) == 1) return;
     const ls_all_to_all xq = ls_to_heads_begin(b, "q", q, &site->q_heads, 1, 2);
     const ls_all_to_all xk = ls_to_heads_begin(b, "k", k, &site->kv_heads, 1, 2);
     const ls_all_to_all xv = ls_to_heads_begin(b, "v", v, &site->kv_heads, 1, 2);
@@ -54,7 +52,7 @@ static ls_operand narrowed(ls_builder *b, ls_operand wide, const char *name) {
 /* Back to the ranks of the tokens. */
 static ls_operand scattered(ls_builder *b, ls_operand mine, const ls_parts *heads, const char *label, int token,
                             int head) {
-    if (U_of(b) == 1) return mine;
+    if (ls_block_members(b) == 1) return mine;
     const ls_all_to_all x = ls_to_tokens_begin(b, label, mine, heads, token, head);
     const ls_operand result = ls_all_to_all_finish(b, &x);
     ls_all_to_all_settle(b, &x);
@@ -100,11 +98,11 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
  */
 static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand parts, const char *label) {
     ls_operand sum = parts;
-    if (U_of(b) > 1 && site->kv_parts.total != site->Hkv) {
+    if (ls_block_members(b) > 1 && site->kv_parts.total != site->Hkv) {
         sum = ls_build_private(b, LS_BUFFER_ACTIVATION, label, parts.view.dtype, 4,
                                (int64_t[]){site->B, parts.view.size[1], site->Hkv, site->D});
         ls_build_fill(b, sum);
-        for (int u = 0; u < U_of(b); u++) {
+        for (int u = 0; u < ls_block_members(b); u++) {
             const int64_t n = site->kv_heads.count[u];
             ls_build_accumulate(b, ls_operand_slice(parts, 2, site->kv_parts.start[u], n),
                                 ls_operand_slice(sum, 2, site->kv_heads.start[u], n));
@@ -117,7 +115,7 @@ static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand 
 static void deliver_gradients(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient, ls_operand dq,
                               ls_operand dk, ls_operand dv) {
     dq = for_exchange(b, site, dq, "dq");
-    if (U_of(b) > 1) {
+    if (ls_block_members(b) > 1) {
         const ls_all_to_all xq = ls_to_tokens_begin(b, "dq", dq, &site->q_heads, 1, 2);
         const ls_all_to_all xk = ls_to_tokens_begin(b, "dk", dk, &site->kv_parts, 1, 2);
         const ls_all_to_all xv = ls_to_tokens_begin(b, "dv", dv, &site->kv_parts, 1, 2);
@@ -146,7 +144,7 @@ static bool made_again(const ls_site *site, const ls_attention_tensors *gradient
 static void gather_kept(ls_builder *b, ls_site *site, const ls_attention_tensors *gradient) {
     gather_inputs(b, site, gradient);
     site->lse = ls_lower_tensor(b, gradient->lse);
-    if (U_of(b) == 1) return;
+    if (ls_block_members(b) == 1) return;
     const ls_all_to_all x = ls_to_heads_begin(b, "lse", site->lse, &site->q_heads, 2, 1);
     site->lse = ls_all_to_all_finish(b, &x);
     ls_all_to_all_settle(b, &x);
@@ -171,7 +169,7 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_attention_tensors *g
                                           .in = {o, grad_o},
                                           .n_out = 1,
                                           .out = {delta}});
-    if (U_of(b) > 1) {
+    if (ls_block_members(b) > 1) {
         const ls_all_to_all xo = ls_to_heads_begin(b, "do", grad_o, &site->q_heads, 1, 2);
         const ls_all_to_all xd = ls_to_heads_begin(b, "delta", delta, &site->q_heads, 2, 1);
         grad_o = ls_all_to_all_finish(b, &xo);

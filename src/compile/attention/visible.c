@@ -369,7 +369,7 @@ static struct ls_visible *visible(ls_builder *b, int mask) {
     if (b->visible == NULL) b->visible = LS_NEW_ARRAY(arena, struct ls_visible *, b->image->n_masks);
     if (b->visible[mask] != NULL) return b->visible[mask];
     struct ls_visible *v = b->visible[mask] = LS_NEW(arena, struct ls_visible);
-    const int R = v->R = b->target->mesh.size[LS_AXIS_RING];
+    const int R = v->R = ls_blocks(b);
     v->mask = mask;
     v->me = ls_ring_index(b);
     v->held = LS_NEW_ARRAY(arena, runs, R);

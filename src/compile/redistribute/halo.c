@@ -157,8 +157,8 @@ static void clear_outside(ls_builder *b, const wish *w, ls_operand out) {
 /* out [B,tokens wanted,..] from x [B,tokens held,..]. */
 static void gather(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_operand out) {
     const ls_layout *layout = &b->image->layout;
-    const bool sequence[LS_AXES] = {[LS_AXIS_RING] = true, [LS_AXIS_ULYSSES] = true};
-    const int team = ls_build_team_of(b, sequence), P = ls_build_team_size(b, team);
+    const int team = ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
+    const int P = ls_build_team_size(b, team);
     const int me = ls_build_team_place(b, team); /* the sequence index */
     const wish mine = wish_of(layout, w, me);
     /*

@@ -59,7 +59,7 @@ static ls_status shard_cached(const ls_shard_query *q, ls_shard_answer *answer) 
         const bool cache = i == LS_CACHED_KEYS || i == LS_CACHED_VALUES;
         if (q->in[i] != (cache ? cut : LS_WHOLE))
             return ls_error(LS_UNSUPPORTED, "op %s along %s: input %d \"%s\" must be %s", q->node->op->name,
-                            ls_axis_name(q->axis), i, ls_graph_tensor(q->graph, q->node->in[i])->name,
+                            q->axis->name, i, ls_graph_tensor(q->graph, q->node->in[i])->name,
                             cache ? "cut like the cache of keys" : "whole");
     }
     answer->out[0] = LS_WHOLE;

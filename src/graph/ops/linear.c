@@ -36,7 +36,7 @@ static ls_status linear_shape(const ls_graph *g, const ls_node *node, ls_tensor_
 static ls_status linear_shard(const ls_shard_query *q, ls_shard_answer *answer) {
     if (q->in[0] == LS_PARTIAL && q->node->n_in == 3)
         return ls_error(LS_UNSUPPORTED, "op linear \"%s\": its input is a partial sum along %s and it has a bias",
-                        ls_graph_tensor(q->graph, q->node->out[0])->name, ls_axis_name(q->axis));
+                        ls_graph_tensor(q->graph, q->node->out[0])->name, q->axis->name);
     return ls_shard_by_weights(q, answer);
 }
 

@@ -1,0 +1,123 @@
+/*
+ * The mesh of ranks: a list of named axes, outermost first. A rank's coordinates along them are the digits of its
+ * number. How many axes there are, in which order and what they are called is known here alone; others ask for the axes
+ * of a kind, as a set, for the team of a set and for a rank's index in it.
+ */
+#ifndef LS_TENSOR_MESH_H
+#define LS_TENSOR_MESH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "longspan/status.h"
+#include "longspan/tensor.h"
+
+/* What the ranks along an axis divide among them. */
+typedef enum ls_axis_kind { LS_AXIS_BATCH, LS_AXIS_SEQUENCE, LS_AXIS_KINDS } ls_axis_kind;
+
+/* An axis is a row of the table in mesh.c, or of a caller's own. */
+typedef struct ls_axis {
+    const char *name;
+    ls_axis_kind kind;
+    /*
+     * Of kind sequence: attention cuts heads along it, and its ranks then have the same tokens, a block. Along other
+     * axes of that kind it works block by block.
+     */
+    bool cuts_heads;
+    const char *divides; /* what its ranks divide among them, in words */
+} ls_axis;
+
+/* The table, outermost first; NULL past its end. */
+const ls_axis *ls_axis_at(int index);
+/* The factor that axes of a kind cut. */
+ls_factor ls_axis_factor(const ls_axis *axis);
+
+/*
+ * Digits of a team, and with them axes of a mesh. Each of a team's digits takes a stage of a collective at least.
+ */
+enum { LS_TEAM_DIGITS = 8, LS_MESH_AXES = LS_TEAM_DIGITS };
+
+/* An axis that is not listed has one rank. Zeroed: one rank. */
+typedef struct ls_mesh {
+    int n;
+    struct {
+        const ls_axis *axis;
+        int size; /* >= 1 */
+    } along[LS_MESH_AXES];
+} ls_mesh;
+
+/* A set of the axes of one mesh: bit i is the axis along[i]. */
+typedef unsigned ls_axes;
+#define LS_ALL_AXES (~0U)
+static inline ls_axes ls_axis_bit(int i) { return 1U << i; }
+
+/* Those of more than one rank: of a kind; that cut a factor; of the sequence, those that cut heads, and the others. */
+ls_axes ls_mesh_axes(const ls_mesh *mesh, ls_axis_kind kind);
+ls_axes ls_mesh_axes_of_factor(const ls_mesh *mesh, ls_factor factor);
+ls_axes ls_mesh_head_axes(const ls_mesh *mesh);
+ls_axes ls_mesh_block_axes(const ls_mesh *mesh);
+
+/* The ranks along some axes: the product of their sizes, 1 for none. Of all axes; of kind sequence; of kind batch. */
+int ls_mesh_size(const ls_mesh *mesh, ls_axes axes);
+int ls_mesh_ranks(const ls_mesh *mesh);
+int ls_mesh_sequence_ranks(const ls_mesh *mesh);
+int ls_mesh_replicas(const ls_mesh *mesh);
+
+/* The index of a rank among those that differ from it along these axes only, outer axes first. The same by kind. */
+int ls_mesh_index(const ls_mesh *mesh, ls_axes axes, int rank);
+int ls_mesh_sequence_index(const ls_mesh *mesh, int rank);
+int ls_mesh_replica(const ls_mesh *mesh, int rank);
+/* The rank with that index along the sequence that is the first along all other axes. */
+int ls_mesh_sequence_rank(const ls_mesh *mesh, int index);
+
+bool ls_mesh_equal(const ls_mesh *a, const ls_mesh *b); /* the same axes are listed, with the same sizes */
+bool ls_mesh_lists(const ls_mesh *mesh, const ls_axis *axis);
+/* Whether each axis that `wanted` lists has the same size in `mesh`. */
+bool ls_mesh_allows(const ls_mesh *wanted, const ls_mesh *mesh);
+
+/*
+ * A team: the ranks that differ from each other only in some digits of their numbers. Digit d of a rank is rank /
+ * stride % size. A member's place is a number from 0 to size - 1, of which the first digit is the most significant.
+ * Zeroed: the rank alone.
+ */
+typedef struct ls_team {
+    int digits;
+    struct {
+        int size, stride;
+    } digit[LS_TEAM_DIGITS];
+} ls_team;
+
+/* The ranks that differ only in their coordinates on these axes. */
+ls_team ls_mesh_team(const ls_mesh *mesh, ls_axes axes);
+int ls_team_size(const ls_team *team);
+int ls_team_place(const ls_team *team, int rank);
+/*
+ * The member of the rank's team that stands `shift` places after the rank; after the last place comes the first. shift
+ * may be negative.
+ */
+int ls_team_member(const ls_team *team, int rank, int shift);
+bool ls_team_equal(const ls_team *a, const ls_team *b);
+
+/* Looks at a mesh; an error ends the visits. */
+typedef ls_status (*ls_mesh_visit)(void *context, const ls_mesh *mesh);
+/*
+ * The meshes of so many ranks that list all axes of the table, with the sizes that `given` lists. Of the axes that it
+ * does not list, those of kind batch have one rank, and the others get all sizes, an inner one its small sizes first.
+ * There may be none. Returns the error of a visit.
+ */
+LS_MUST_USE ls_status ls_meshes_visit(const ls_mesh *given, int ranks, ls_mesh_visit visit, void *context);
+/* Multiplies the ranks of the outermost listed axis of that kind; there must be one. */
+void ls_mesh_widen(ls_mesh *mesh, ls_axis_kind kind, int times);
+
+/*
+ * Reads "dp=A,ring=R,ulysses=U". Axes may be in any order; those that are given are listed in the order of the table.
+ * An unknown or repeated axis and a size that is not an integer from 1 on are LS_USAGE errors that name it, as is a
+ * mesh of more ranks than an int can count.
+ */
+LS_MUST_USE ls_status ls_mesh_parse(const char *text, ls_mesh *out);
+/* Those of these axes that are listed, as ls_mesh_parse reads them. */
+void ls_mesh_text(const ls_mesh *mesh, ls_axes axes, char *out, size_t bytes);
+/* Prints "dp 2 · ring 4 · ulysses 2" without the axes of size 1; "1 rank" when all have size 1. */
+void ls_mesh_print(const ls_mesh *mesh, char *out, size_t bytes);
+
+#endif

@@ -1,0 +1,15 @@
+/* Meshes for tests: of the axes of the table, and with two axes of blocks, which the table does not have. */
+#ifndef TESTS_MESHES_H
+#define TESTS_MESHES_H
+
+#include "tensor/tensor.h"
+
+ls_mesh mesh_of(int dp, int ring, int ulysses);
+/* Lists dp, far, near, ulysses: along far and near attention works block by block. */
+ls_mesh mesh_of_two_rings(int dp, int far, int near, int ulysses);
+
+/* The number of blocks, and of the ranks of a block. */
+static inline int mesh_ring(const ls_mesh *mesh) { return ls_mesh_size(mesh, ls_mesh_block_axes(mesh)); }
+static inline int mesh_ulysses(const ls_mesh *mesh) { return ls_mesh_size(mesh, ls_mesh_head_axes(mesh)); }
+
+#endif
