@@ -21,6 +21,12 @@ typedef struct ls_spread {
     const char *layout;   /* "auto", "contiguous", "zigzag", "striped" */
     /* of attention: "auto", "put" (blocks are sent), "in-place" (peers read them where they lie) */
     const char *transfers;
+    /*
+     * What of the parameters is cut over all ranks, so that each holds a part: "none", "optimizer" (the optimiser's
+     * state), "gradients" (also these), "parameters" (also these), or "auto": as little as the memory demands, and the
+     * optimiser's state always.
+     */
+    const char *shard;
     const char *isa; /* instruction set of Longspan's own kernels: "ref" ... "amx"; see ls_limit_isa */
     int64_t memory;  /* bytes that a rank may map; 0: no limit */
     /*
@@ -50,6 +56,7 @@ typedef struct ls_spread_result {
     /* from other ranks, in place, by the rank that reads most */
     int64_t bytes_read_forward, bytes_read_backward;
     char transfers[16];      /* "put", "in-place", or "in-place+put" */
+    char shard[16];          /* as in ls_spread, but never "auto" */
     int64_t predicted_bytes; /* private + symmetric memory of the rank that maps most */
     int64_t recompute;       /* number of results that are recomputed in the backward pass */
     char tile[8];

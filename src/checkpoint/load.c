@@ -91,7 +91,7 @@ static ls_status find_state(const loading *l, int state, const ls_flat *flat, co
     return ls_st_need(l->optimizer, name, flat->shape.ndim, shape, out);
 }
 
-/* Opens the optimiser's file and checks the bytes of this rank's shard in it. */
+/* Opens the optimiser's file and checks the bytes of it that this rank holds. */
 static ls_status check_optimizer(loading *l) {
     const ls_recorded_file *file = &l->record.file[LS_CHECKPOINT_OPTIMIZER];
     const int64_t size = (int64_t)ls_dtype_bytes(l->image->accumulator);
@@ -107,13 +107,14 @@ static ls_status check_optimizer(loading *l) {
     extent *extents = NULL;
     size_t room = 0;
     for (int k = 0; k < l->image->n_states; k++) {
+        const ls_binding *binding = ls_image_find(l->image, l->image->states[k].binding);
         for (int i = 0; i < l->image->n_flats; i++) {
             const ls_flat *flat = &l->image->flats[i];
             const ls_st_tensor *tensor = NULL;
             LS_TRY(find_state(l, k, flat, &tensor));
             const int64_t begin = file->pieces[0].bytes + ((const char *)tensor->data - data);
             for (int p = 0; p < l->image->n_pieces; p++) {
-                const ls_flat_piece piece = ls_image_piece(l->image, p, ls_executor_rank(l->executor));
+                const ls_flat_piece piece = ls_image_held(l->image, binding, p, ls_executor_rank(l->executor));
                 const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
                 const int64_t from = begin + (part.start - flat->start) * size;
                 if (part.count > 0) *LS_PUSH(l->arena, extents, n, room) = (extent){from, from + part.count * size};
@@ -125,7 +126,7 @@ static ls_status check_optimizer(loading *l) {
 
 enum { CONVERT_COUNT = 1 << 12 }; /* elements that are converted at a time */
 
-/* Converts elements [first, first + count) of a tensor of the file to those from `at` on of a state's shard. */
+/* Converts elements [first, first + count) of a tensor of the file to those from `at` on of a state. */
 static ls_status fill_part(loading *l, const ls_st_tensor *tensor, int64_t first, int64_t count, int state,
                            int64_t at) {
     double elements[CONVERT_COUNT];
@@ -141,12 +142,13 @@ static ls_status fill_part(loading *l, const ls_st_tensor *tensor, int64_t first
 
 static ls_status fill_optimizer(loading *l) {
     for (int k = 0; k < l->image->n_states; k++) {
+        const ls_binding *binding = ls_image_find(l->image, l->image->states[k].binding);
         for (int i = 0; i < l->image->n_flats; i++) {
             const ls_flat *flat = &l->image->flats[i];
             const ls_st_tensor *tensor = NULL;
             LS_TRY(find_state(l, k, flat, &tensor));
             for (int p = 0; p < l->image->n_pieces; p++) {
-                const ls_flat_piece piece = ls_image_piece(l->image, p, ls_executor_rank(l->executor));
+                const ls_flat_piece piece = ls_image_held(l->image, binding, p, ls_executor_rank(l->executor));
                 const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
                 LS_TRY(fill_part(l, tensor, part.start - flat->start, part.count, k, part.at));
             }

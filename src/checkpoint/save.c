@@ -172,7 +172,7 @@ static ls_status write_parameter_part(saving *s, int i, const ls_flat_piece *par
     const ls_operand master = ls_image_master(image, part);
     LS_TRY(write_elements(s, LS_CHECKPOINT_MODEL, i, from, &master));
     for (int k = 0; k < image->n_states; k++) {
-        const ls_operand state = ls_image_elements(image, image->states[k].binding, part->at, part->count);
+        const ls_operand state = ls_image_part(image, image->states[k].binding, part);
         LS_TRY(write_elements(s, LS_CHECKPOINT_OPTIMIZER, k * image->n_flats + i, from, &state));
     }
     return ls_ok();

@@ -21,6 +21,10 @@ static const ls_option spread_rows[] = {
         "which positions a rank holds: auto, contiguous, zigzag, striped, documents or balanced; chosen when left out"),
     CLI_CHOICE("transfers", "WAY", "auto|put|in-place", NULL, SPREAD(transfers),
                "how attention gets the blocks of other ranks: they are sent (put), or read where they lie (in-place)"),
+    CLI_CHOICE(
+        "shard", "WHAT", "auto|none|optimizer|gradients|parameters", NULL, SPREAD(shard),
+        "what is cut over all ranks: nothing, the optimiser's state, the gradients too, the parameters too; auto: "
+        "the optimiser's state, and more if --memory demands it"),
     CLI_FLAG("measure", SPREAD(measure), "run the best few ways to spread the work, and take the fastest"),
     CLI_BYTES("memory", "BYTES", NULL, 1, CLI_ANY, SPREAD(memory),
               "memory that a rank may map; results are recomputed and tiles used until it fits"),
@@ -140,7 +144,7 @@ ls_spread cli_spread_of(const cli_common *flags) {
 void cli_print_spread(const ls_spread_result *r) {
     const bool read = r->bytes_read_forward + r->bytes_read_backward > 0;
     char time[LS_SECONDS_TEXT], forward[LS_BYTES_TEXT], backward[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
-    printf("%s · %s · %s · %s\n", r->strategy, r->mesh, r->layout, r->isa);
+    printf("%s · %s · %s · %s · shard %s\n", r->strategy, r->mesh, r->layout, r->isa, r->shard);
     printf("%s · sent by a rank: %s forward, %s backward · memory of a rank: %s\n", ls_seconds_text(r->seconds, time),
            ls_bytes_text((double)r->bytes_sent_forward, forward),
            ls_bytes_text((double)r->bytes_sent_backward, backward), ls_bytes_text((double)r->predicted_bytes, memory));

@@ -10,18 +10,12 @@ struct ls_reduction {
     int *when;                  /* by place in that order: the node after which it may leave */
     int left;                   /* so many have left */
     ls_reduce_scatter *buckets; /* in that order */
-    ls_operand all;     /* gradients that outlive programs; buffer -1: each group has a buffer, made on first use */
+    ls_operand
+        all; /* this rank's sums where they outlive programs; buffer -1: each group has a buffer, made on first use */
     ls_operand *groups; /* by group, then; buffer -1: not yet made */
 };
 
 /* --- where gradients lie ------------------------------------------------------------------------------------------ */
-
-static const char *name_of_group(const ls_builder *b, int g) {
-    const ls_image *image = b->image;
-    int f = 0;
-    while (image->flats[f].start < b->groups[g].start) f++;
-    return ls_arena_printf(image->arena, "gradients from %s", image->flats[f].name);
-}
 
 /*
  * Zeroes what no node writes of a group's gradients: parameters that nothing depends on, and what lies between
@@ -46,8 +40,9 @@ static ls_operand group_operand(ls_builder *b, int g) {
     const ls_group *group = &b->groups[g];
     if (r->all.buffer >= 0) return ls_operand_slice(r->all, 0, group->start, group->count);
     if (r->groups[g].buffer < 0) {
-        r->groups[g] =
-            ls_build_private(b, LS_BUFFER_GRADIENT, name_of_group(b, g), b->image->accumulator, 1, &group->count);
+        r->groups[g] = ls_build_private(b, LS_BUFFER_GRADIENT, ls_group_name(b, "gradients", g), b->image->accumulator,
+                                        1, &group->count);
+        ls_group_note(b, g, r->groups[g]);
         fill_gaps(b, g);
     }
     return r->groups[g];
@@ -113,7 +108,7 @@ void ls_reduction_begin(ls_builder *b) {
     ls_reduction *r = LS_NEW(b->image->arena, ls_reduction);
     const ls_binding *gradients = ls_image_find(b->image, LS_BIND_GRADIENTS);
     r->all.buffer = -1;
-    if (gradients != NULL) r->all = gradients->operand;
+    if (gradients != NULL && !gradients->sharded) r->all = gradients->operand;
     r->groups = LS_NEW_ARRAY(b->image->arena, ls_operand, b->n_groups);
     for (int g = 0; g < b->n_groups; g++) r->groups[g].buffer = -1;
     b->reduction = r;
@@ -133,9 +128,9 @@ static void leave(ls_builder *b) {
     const ls_bucket *bucket = &b->buckets[k];
     const ls_flat_piece *piece = &b->image->pieces[k];
     const ls_operand group = group_operand(b, bucket->group), shard = ls_image_find(b->image, LS_BIND_SHARD)->operand;
-    ls_reduce_scatter_begin(b, r->buckets,
-                            ls_operand_slice(group, 0, bucket->start - b->groups[bucket->group].start, bucket->count),
-                            ls_operand_slice(shard, 0, piece->at, piece->count), false);
+    ls_reduce_scatter_begin(
+        b, r->buckets, ls_operand_slice(group, 0, bucket->start - b->groups[bucket->group].start, bucket->count),
+        ls_operand_slice(shard, 0, piece->at, piece->count), b->cut->gradients && b->row->sums != LS_SUMS_BEGUN);
 }
 
 void ls_reduction_follow(ls_builder *b, int node) {

@@ -19,7 +19,8 @@ int ls_build_buffer(ls_builder *b, ls_space space, ls_buffer_kind kind, size_t b
                           .bytes = bytes,
                           .program = b->program_index,
                           .first = -1,
-                          .last = -1};
+                          .last = -1,
+                          .flat = -1};
     return image->n_buffers - 1;
 }
 

@@ -25,7 +25,7 @@ static void begin_program(ls_builder *b, int index) {
     b->program->queues = LS_QUEUES;
     b->program->first_word = b->image->words;
     b->begun = NULL;
-    if (row->update != LS_UPDATE_NONE && row->sums == LS_SUMS_BEGUN)
+    if (ls_program_reduces(b, row) && (row->sums == LS_SUMS_BEGUN || b->cut->gradients))
         b->begun = LS_NEW_ARRAY(b->image->arena, bool, b->image->n_flats + 1);
     b->counts = NULL;
     b->channel_names = (ls_index){.arena = b->image->arena};
@@ -64,11 +64,12 @@ static ls_status check_kept(const ls_builder *b) {
 static ls_status lower_program(ls_builder *b, int index) {
     begin_program(b, index);
     LS_TRY(check_kept(b));
-    const bool updates = b->row->update != LS_UPDATE_NONE;
-    if (updates) ls_reduction_begin(b);
+    const bool reduces = ls_program_reduces(b, b->row);
+    if (reduces) ls_reduction_begin(b);
+    ls_gathered_begin(b);
     ls_lower_nodes(b);
-    if (updates) ls_reduction_end(b);
-    if (updates) ls_lower_update(b);
+    if (reduces) ls_reduction_end(b);
+    if (b->row->update != LS_UPDATE_NONE) ls_lower_update(b);
     LS_TRY(b->status);
     end_program(b);
     return ls_ok();
@@ -134,7 +135,8 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->threads = target->threads;
     ls_job rewritten = *job;
     rewritten.graph = ls_recompute(job, target->saving.drop, arena);
-    ls_builder b = {.job = &rewritten, .target = target, .image = image, .status = ls_ok()};
+    ls_builder b = {
+        .job = &rewritten, .target = target, .image = image, .cut = ls_target_shard(target), .status = ls_ok()};
     b.displacements.arena = arena;
     const ls_status status = compile(&b, rewritten.graph->n_nodes);
     if (status.code != LS_OK) {

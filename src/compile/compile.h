@@ -136,6 +136,22 @@ LS_MUST_USE ls_status ls_transfers_parse(const char *name, ls_transfers *out);
 
 enum { LS_ONE_HOST = INT_MAX };
 
+/*
+ * What of each parameter is cut over all ranks, so that a rank holds only its shard; of the rest it holds all (ZeRO:
+ * Rajbhandari et al., arXiv 1910.02054). On a mesh of one rank nothing is cut.
+ */
+typedef struct ls_shard_mode {
+    const char *name;
+    bool state;      /* masters and what the optimiser keeps: each rank updates its shard */
+    bool gradients;  /* sums over the micro-batches of a step */
+    bool parameters; /* the values: gathered when they are used, and then let go */
+} ls_shard_mode;
+
+enum { LS_SHARD_NONE, LS_SHARD_OPTIMIZER, LS_SHARD_GRADIENTS, LS_SHARD_PARAMETERS, LS_SHARD_MODES };
+extern const ls_shard_mode ls_shard_modes[LS_SHARD_MODES]; /* each cuts more than the one before */
+/* The index of the mode; NULL and "auto": -1. LS_USAGE names the flag --shard. */
+LS_MUST_USE ls_status ls_shard_parse(const char *name, int *out);
+
 typedef struct ls_target {
     ls_mesh mesh;
     int rank;
@@ -148,8 +164,12 @@ typedef struct ls_target {
     ls_transfers transfers;
     /* So many ranks, one after the other, lie on one host and can read each other's heaps; 0 or 1: none can. */
     int host_ranks;
+    const ls_shard_mode *shard; /* NULL: that of the optimiser's state */
     ls_saving saving;
 } ls_target;
+
+/* What is cut on the target's mesh. */
+const ls_shard_mode *ls_target_shard(const ls_target *target);
 
 /* How many nodes' results could be made again instead of kept. */
 int ls_recompute_count(const ls_job *job);

@@ -37,6 +37,7 @@ typedef struct ls_bucket {
 
 typedef struct ls_stages ls_stages;       /* how a team exchanges (redistribute/redistribute.h) */
 typedef struct ls_reduction ls_reduction; /* gradients on their way (buckets.c) */
+typedef struct ls_gathered ls_gathered;   /* parameters on their way (gathered.c) */
 
 typedef struct ls_tile_run ls_tile_run;                 /* tile.c */
 typedef struct ls_site ls_site;                         /* one attention node on this rank (attention/attention.h) */
@@ -47,6 +48,7 @@ typedef struct ls_builder {
     const ls_target *target;
     ls_image *image;
     const ls_sharding *sharding;
+    const ls_shard_mode *cut; /* what of parameters is cut over the ranks */
     int program_index;
     ls_program *program;
     const ls_job_program *row; /* of the program */
@@ -75,6 +77,7 @@ typedef struct ls_builder {
     size_t bucket_capacity;
     const ls_stages *stages;     /* of gradients; parameters go back through them */
     ls_reduction *reduction;     /* of a program with an update; NULL: no gradients are reduced here */
+    ls_gathered *gathered;       /* of a program; NULL: parameters are whole */
     bool *begun;                 /* by flat: something has been added to its gradients in this program, which
                                     finds none; NULL: they outlive programs and are zero, or a sum, at its begin */
     struct ls_visible **visible; /* by mask: which tokens see which (attention/visible.c); NULL: not asked yet */
@@ -172,8 +175,23 @@ void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand);
 void ls_lower_persistent(ls_builder *b);
 /* Whether some program of the job ends with an update that does at least as much. */
 bool ls_job_updates(const ls_job *job, ls_update least);
+/*
+ * Whether a program's gradients are added up over the ranks: those of a step's last micro-batch, and of each where a
+ * rank keeps only its shard of the sums.
+ */
+bool ls_program_reduces(const ls_builder *b, const ls_job_program *row);
 /* The flat space of parameters, cut into groups and buckets, and this rank's pieces (flat.c). */
 void ls_lay_flat(ls_builder *b);
+/*
+ * A group as [its buckets, elements of a bucket], of each of which every rank owns a piece: of an operand that has the
+ * group's elements. And this rank's pieces of it, [its buckets, elements of a piece]: of one that has the rank's shard.
+ */
+ls_operand ls_group_buckets(const ls_builder *b, int group, ls_operand all);
+ls_operand ls_group_pieces(const ls_builder *b, int group, ls_operand shard);
+/* Notes that a buffer of its own has the group's elements. */
+void ls_group_note(const ls_builder *b, int group, ls_operand all);
+/* "WHAT from NAME": NAME is the group's first parameter. */
+const char *ls_group_name(const ls_builder *b, const char *what, int group);
 /* The nodes of the program. */
 void ls_lower_nodes(ls_builder *b);
 void ls_lower_node(ls_builder *b, int node);
@@ -187,6 +205,11 @@ void ls_lower_node(ls_builder *b, int node);
  */
 const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena);
 
+/*
+ * Width of what a loss is taken of: the first input of a node that gives one number for a token's many; 0: there is
+ * none.
+ */
+int64_t ls_logits_width(const ls_graph *graph);
 /* Finds the runs of the program's nodes that are lowered tile by tile (tile.c). */
 void ls_tile_find(ls_builder *b);
 /* Lowers the run that begins at node n, if one does; returns the node after it, or n. */
@@ -211,6 +234,13 @@ void ls_reduction_end(ls_builder *b);
  * use.
  */
 ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum);
+
+/*
+ * Parameters of which a rank keeps its shard alone (gathered.c): begins with the program, and is told of each node
+ * before it is lowered, which then finds its parameters.
+ */
+void ls_gathered_begin(ls_builder *b);
+void ls_gathered_follow(ls_builder *b, int node);
 
 /*
  * The row of the image's settings for parameter `number` in the order of declaration: a new one where no earlier is

@@ -34,6 +34,7 @@ static void declare_node(const ls_builder *b, ls_program *p, const ls_job_progra
         const ls_tensor storage = ls_graph_tensor(g, node->in[i])->storage;
         const ls_tensor_info *info = ls_graph_tensor(g, storage);
         if (info->role == LS_ROLE_ACCUMULATOR || info->producer >= row->first_node) continue;
+        if (info->role == LS_ROLE_PARAMETER) declare(p, buffer_named(b, LS_BIND_PARAMETERS), LS_EFFECT_READ);
         declare(p, buffer_of(b, storage), ls_op_writes_input(node->op, i) ? LS_EFFECT_CHANGE : LS_EFFECT_READ);
     }
     for (int o = 0; o < node->n_out; o++) {
@@ -55,7 +56,6 @@ static void declare_update(const ls_builder *b, ls_program *p, const ls_job_prog
     declare(p, buffer_named(b, LS_BIND_TOTALS), LS_EFFECT_CHANGE);
     declare(p, buffer_named(b, LS_BIND_RESULT), LS_EFFECT_MAKE);
     declare(p, buffer_named(b, LS_BIND_LOSS), applies ? LS_EFFECT_TAKE : LS_EFFECT_ADD);
-    declare(p, buffer_named(b, LS_BIND_GRADIENTS), effect_on_gradients(row));
     if (ls_mesh_ranks(&b->image->mesh) > 1) declare(p, buffer_named(b, LS_BIND_SHARD), LS_EFFECT_MAKE);
     if (!applies || b->image->n_flats == 0) return;
     declare(p, buffer_named(b, LS_BIND_PARAMETERS), LS_EFFECT_CHANGE);
@@ -78,6 +78,7 @@ void ls_declare_effects(const ls_builder *b) {
         }
         const int end = (int)ls_min(row->end_node, b->job->graph->n_nodes);
         for (int n = row->first_node; n < end; n++) declare_node(b, p, row, n);
+        if (ls_program_reduces(b, row)) declare(p, buffer_named(b, LS_BIND_GRADIENTS), effect_on_gradients(row));
         if (row->update != LS_UPDATE_NONE) declare_update(b, p, row);
     }
 }

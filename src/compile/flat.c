@@ -1,6 +1,7 @@
 /*
  * The flat space: all parameters in the order of declaration. It is cut at parameters into groups, whose gradients lie
- * together and are complete together, and a group into buckets of equal size, which travel at once. Every rank owns a
+ * together and are complete together, and which are gathered together where each rank has its shard alone; and a group
+ * into buckets of equal size, which travel at once. Every rank owns a
  * piece of each bucket, all pieces of a bucket are of one size, and a group is padded so that they are; a rank's pieces
  * are its shard.
  */
@@ -74,20 +75,63 @@ static void end_group(ls_builder *b, int first, int past, int64_t least) {
     image->flat_elements += group->count;
 }
 
-/* Groups of as few parameters as make a bucket; what is left at the end joins the last one. */
+/* Groups of as few parameters as make a bucket; what is left at the end joins the last one. ends: by parameter. */
+static void end_by_size(const ls_builder *b, int64_t least, bool *ends) {
+    const ls_image *image = b->image;
+    int64_t after = 0; /* elements of the parameters after the group */
+    for (int f = 0; f < image->n_flats; f++) after += room_of(&image->flats[f]);
+    for (int64_t f = 0, count = 0; f < image->n_flats; f++) {
+        count += room_of(&image->flats[f]);
+        after -= room_of(&image->flats[f]);
+        ends[f] = count >= least && after >= least;
+        if (ends[f]) count = 0;
+    }
+}
+
+/* Whether the parameter has a row for each token of the vocabulary: its groups would be too large with others. */
+static bool is_table(const ls_flat *flat, int64_t vocabulary) {
+    bool table = false;
+    for (int i = 0; i < flat->shape.ndim && flat->shape.ndim > 1; i++)
+        table = table || flat->shape.dim[i].size == vocabulary;
+    return table;
+}
+
+/*
+ * Groups of what is read first between the same two nodes that mix tokens, or by the second of them; a parameter that
+ * nothing reads belongs to the one before.
+ */
+static void end_by_use(const ls_builder *b, bool *ends) {
+    const ls_graph *g = b->job->graph;
+    const ls_image *image = b->image;
+    const int64_t vocabulary = ls_logits_width(g);
+    int *segment = LS_NEW_ARRAY(image->arena, int, image->n_flats + 1); /* by parameter; 0: nothing has read it */
+    for (int n = 0, now = 1; n < g->n_nodes; n++) {
+        for (int i = 0; i < g->nodes[n].n_in; i++) {
+            const ls_tensor storage = ls_graph_tensor(g, g->nodes[n].in[i])->storage;
+            const bool parameter = ls_graph_tensor(g, storage)->role == LS_ROLE_PARAMETER;
+            if (parameter && segment[b->flat_of[storage.id]] == 0) segment[b->flat_of[storage.id]] = now;
+        }
+        now += g->nodes[n].op->reach != LS_REACH_OWN;
+    }
+    for (int f = 0; f + 1 < image->n_flats; f++) {
+        if (segment[f + 1] == 0) segment[f + 1] = segment[f];
+        ends[f] = segment[f + 1] != segment[f] || is_table(&image->flats[f], vocabulary) ||
+                  is_table(&image->flats[f + 1], vocabulary);
+    }
+}
+
 static void cut_groups(ls_builder *b, int64_t least) {
     const ls_image *image = b->image;
     b->groups = LS_NEW_ARRAY(image->arena, ls_group, image->n_flats + 1);
-    int64_t after = 0; /* elements of the parameters after the group */
-    for (int f = 0; f < image->n_flats; f++) after += room_of(&image->flats[f]);
-    int64_t count = 0;
+    bool *ends = LS_NEW_ARRAY(image->arena, bool, image->n_flats + 1);
+    if (b->cut->parameters)
+        end_by_use(b, ends);
+    else
+        end_by_size(b, least, ends);
     for (int f = 0, first = 0; f < image->n_flats; f++) {
-        count += room_of(&image->flats[f]);
-        after -= room_of(&image->flats[f]);
-        if (f + 1 < image->n_flats && (count < least || after < least)) continue;
+        if (!ends[f] && f + 1 < image->n_flats) continue;
         end_group(b, first, f + 1, least);
         first = f + 1;
-        count = 0;
     }
 }
 
@@ -110,4 +154,29 @@ void ls_lay_flat(ls_builder *b) {
         image->pieces[k] = (ls_flat_piece){b->buckets[k].start, count, image->shard_count};
         image->shard_count += count;
     }
+}
+
+void ls_group_note(const ls_builder *b, int group, ls_operand all) {
+    b->image->buffers[all.buffer].flat = b->groups[group].start;
+}
+
+ls_operand ls_group_buckets(const ls_builder *b, int group, ls_operand all) {
+    const ls_group *g = &b->groups[group];
+    return ls_operand_dense(all.buffer, all.offset, all.view.dtype, 2,
+                            (int64_t[]){g->n_buckets, g->count / g->n_buckets});
+}
+
+const char *ls_group_name(const ls_builder *b, const char *what, int group) {
+    const ls_image *image = b->image;
+    int f = 0;
+    while (image->flats[f].start < b->groups[group].start) f++;
+    return ls_arena_printf(image->arena, "%s from %s", what, image->flats[f].name);
+}
+
+ls_operand ls_group_pieces(const ls_builder *b, int group, ls_operand shard) {
+    const ls_group *g = &b->groups[group];
+    const ls_flat_piece *first = &b->image->pieces[g->first_bucket];
+    const ls_operand pieces = ls_operand_slice(shard, 0, first->at, g->n_buckets * first->count);
+    return ls_operand_dense(pieces.buffer, pieces.offset, pieces.view.dtype, 2,
+                            (int64_t[]){g->n_buckets, first->count});
 }

@@ -172,6 +172,7 @@ const ls_lowering *ls_lowering_of(const ls_op *op) {
 }
 
 void ls_lower_node(ls_builder *b, int n) {
+    ls_gathered_follow(b, n);
     const ls_node *node = &b->job->graph->nodes[n];
     const ls_lowering *lowering = ls_lowering_of(node->op);
     if (lowering != &called)

@@ -23,6 +23,24 @@ static ls_operand bind_vector(ls_builder *b, const char *name, ls_buffer_kind ki
     return operand;
 }
 
+/* A tensor of the flat space that the host finds by name. */
+static ls_operand bind_flat(ls_builder *b, const char *name, ls_operand operand, bool sharded) {
+    const ls_shape shape = {1, {{b->image->flat_elements, LS_FACTOR_NONE}}};
+    bind(b, name, operand, &shape, NULL);
+    b->image->bindings[b->image->n_bindings - 1].sharded = sharded;
+    return operand;
+}
+
+static int64_t held_elements(const ls_builder *b, bool sharded) {
+    return sharded ? b->image->shard_count : b->image->flat_elements;
+}
+
+/* A new one, in private memory. */
+static ls_operand bind_own(ls_builder *b, const char *name, ls_buffer_kind kind, ls_dtype dtype, bool sharded) {
+    const int64_t n = held_elements(b, sharded);
+    return bind_flat(b, name, ls_build_private(b, kind, name, dtype, 1, &n), sharded);
+}
+
 static void bind_tensor(ls_builder *b, ls_tensor t) {
     const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
     ls_axes cut[LS_MAX_DIMS] = {0};
@@ -31,63 +49,77 @@ static void bind_tensor(ls_builder *b, ls_tensor t) {
     b->image->bindings[b->image->n_bindings - 1].partial = b->sharding->partial[t.id];
 }
 
-/*
- * Gradients outlive programs where micro-batches are added up, and where this rank's shard is all of them; else each
- * group of them lives from its first addition until it has left (buckets.c).
- */
-static bool keeps_gradients(const ls_builder *b) {
+/* Whether some program adds to gradients that earlier ones have added up. */
+static bool adds_gradients(const ls_builder *b) {
     const ls_job_programs *programs = &b->job->programs;
     bool adds = false;
     for (int p = 0; p < programs->n; p++) adds |= programs->list[p].sums != LS_SUMS_BEGUN;
-    return adds || (ls_job_updates(b->job, LS_UPDATE_REDUCE) && ls_mesh_ranks(&b->target->mesh) == 1);
+    return adds;
 }
 
-/* Parameters, and their gradient sums where they are kept, each in one buffer in the order of declaration. */
-static void place_parameters(ls_builder *b) {
+/* Of all parameters, or all gradients, which persist in one buffer, each tensor's part. */
+static void place_in_flat(ls_builder *b, ls_role role, ls_operand all) {
     const ls_graph *g = b->job->graph;
-    ls_image *image = b->image;
-    ls_lay_flat(b);
-    if (image->n_flats == 0) return;
-    const bool shared = ls_mesh_ranks(&b->target->mesh) > 1 && ls_job_updates(b->job, LS_UPDATE_APPLY);
-    const int64_t n = image->flat_elements;
-    const ls_operand parameters =
-        shared ? ls_build_symmetric(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, n, image->dtype, 1, &n)
-               : ls_build_private(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, image->dtype, 1, &n);
-    const ls_shape shape = {1, {{n, LS_FACTOR_NONE}}};
-    bind(b, LS_BIND_PARAMETERS, parameters, &shape, NULL);
-    ls_operand gradients = {.buffer = -1};
-    if (keeps_gradients(b)) gradients = bind_vector(b, LS_BIND_GRADIENTS, LS_BUFFER_GRADIENT, image->accumulator, n);
+    b->image->buffers[all.buffer].flat = 0;
     for (int t = 1; t < g->n_tensors; t++) {
-        if (b->flat_of[t] < 0) continue;
-        const ls_flat *flat = &image->flats[b->flat_of[t]];
-        const bool parameter = g->tensors[t].role == LS_ROLE_PARAMETER;
-        if (parameter || gradients.buffer >= 0)
-            b->tensor[t] = ls_operand_slice(parameter ? parameters : gradients, 0, flat->start, flat->count);
+        if (b->flat_of[t] < 0 || g->tensors[t].role != role) continue;
+        const ls_flat *flat = &b->image->flats[b->flat_of[t]];
+        b->tensor[t] = ls_operand_slice(all, 0, flat->start, flat->count);
     }
 }
 
-/* Optimiser state: this rank's shard only (ZeRO stage 1: Rajbhandari et al., arXiv 1910.02054). */
+/* In the heap where others put what they have updated. */
+static void place_parameters(ls_builder *b) {
+    const ls_image *image = b->image;
+    const bool sharded = b->cut->parameters;
+    const bool shared = b->cut->state && !sharded && ls_job_updates(b->job, LS_UPDATE_APPLY);
+    const int64_t n = held_elements(b, sharded);
+    const ls_operand all = shared
+                               ? ls_build_symmetric(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, n, image->dtype, 1, &n)
+                               : ls_build_private(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, image->dtype, 1, &n);
+    (void)bind_flat(b, LS_BIND_PARAMETERS, all, sharded);
+    if (!sharded) place_in_flat(b, LS_ROLE_PARAMETER, all);
+}
+
+/*
+ * Gradients outlive programs where micro-batches are added up, and where one rank has all of them: this rank's sums, or
+ * its shard of those over the ranks. Else each group of them lives from its first addition until it has left
+ * (buckets.c).
+ */
+static void place_gradients(ls_builder *b) {
+    const ls_image *image = b->image;
+    const bool alone = ls_mesh_ranks(&image->mesh) == 1, reduces = ls_job_updates(b->job, LS_UPDATE_REDUCE);
+    const bool persist = adds_gradients(b) || (reduces && alone);
+    ls_operand sums = {.buffer = -1};
+    if (persist && !b->cut->gradients) {
+        sums = bind_own(b, LS_BIND_GRADIENTS, LS_BUFFER_GRADIENT, image->accumulator, false);
+        place_in_flat(b, LS_ROLE_ACCUMULATOR, sums);
+    }
+    if (!reduces) return;
+    if (alone)
+        (void)bind_flat(b, LS_BIND_SHARD, sums, true);
+    else
+        sums = bind_own(b, LS_BIND_SHARD, LS_BUFFER_GRADIENT, image->accumulator, true);
+    if (persist && b->cut->gradients) (void)bind_flat(b, LS_BIND_GRADIENTS, sums, true);
+}
+
 static void place_optimizer(ls_builder *b) {
     ls_image *image = b->image;
+    const bool sharded = b->cut->state;
     if (!ls_job_updates(b->job, LS_UPDATE_REDUCE)) return;
     (void)bind_vector(b, LS_BIND_TOTALS, LS_BUFFER_INPUT, LS_F64, LS_TOTALS);
     (void)bind_vector(b, LS_BIND_RESULT, LS_BUFFER_OUTPUT, LS_F64, LS_TOTALS);
-    if (image->n_flats == 0) return;
-    const ls_binding *gradients = ls_image_find(image, LS_BIND_GRADIENTS);
-    if (ls_mesh_ranks(&image->mesh) == 1)
-        bind(b, LS_BIND_SHARD, gradients->operand, &gradients->shape, NULL);
-    else
-        (void)bind_vector(b, LS_BIND_SHARD, LS_BUFFER_GRADIENT, image->accumulator, image->shard_count);
-    if (!ls_job_updates(b->job, LS_UPDATE_APPLY)) return;
+    if (image->n_flats == 0 || !ls_job_updates(b->job, LS_UPDATE_APPLY)) return;
     (void)bind_vector(b, LS_BIND_HYPER, LS_BUFFER_INPUT, LS_F64, LS_HYPERS);
     (void)bind_vector(b, LS_BIND_CONTROL, LS_BUFFER_OUTPUT, LS_F64, LS_CONTROLS);
     image->states = ls_job_optimizer(b->job)->states;
     image->n_states = ls_job_optimizer(b->job)->n_states;
     for (int i = 0; i < image->n_states; i++)
-        (void)bind_vector(b, image->states[i].binding, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
+        (void)bind_own(b, image->states[i].binding, LS_BUFFER_OPTIMIZER, image->accumulator, sharded);
     if (image->dtype != image->accumulator) /* else the parameters are their own masters */
-        (void)bind_vector(b, LS_BIND_MASTER, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
-    (void)bind_vector(b, LS_BIND_GROUPS, LS_BUFFER_TABLE, LS_I32, image->shard_count / LS_FLAT_UNIT);
+        (void)bind_own(b, LS_BIND_MASTER, LS_BUFFER_OPTIMIZER, image->accumulator, sharded);
+    (void)bind_vector(b, LS_BIND_GROUPS, LS_BUFFER_TABLE, LS_I32, held_elements(b, sharded) / LS_FLAT_UNIT);
+    image->bindings[image->n_bindings - 1].sharded = sharded;
     const int64_t size[] = {image->n_settings, 2};
     const ls_shape shape = {2, {{size[0], LS_FACTOR_NONE}, {size[1], LS_FACTOR_NONE}}};
     bind(b, LS_BIND_SETTINGS, ls_build_private(b, LS_BUFFER_TABLE, LS_BIND_SETTINGS, LS_F64, 2, size), &shape, NULL);
@@ -117,7 +149,9 @@ void ls_lower_persistent(ls_builder *b) {
         bind_tensor(b, ls_graph_at(g, t));
     }
     place_tables(b);
-    place_parameters(b);
+    ls_lay_flat(b);
+    if (b->image->n_flats > 0) place_parameters(b);
+    if (b->image->n_flats > 0) place_gradients(b);
     place_optimizer(b);
     for (int i = 0; i < b->job->n_fetch; i++) {
         const ls_tensor t = b->job->fetch[i];

@@ -135,11 +135,7 @@ static void extend(const ls_builder *b, ls_tile_run *run, int first, int limit) 
     }
 }
 
-/*
- * Width of what a loss is taken of: the first input of a node that gives one number for a token's many; 0: there is
- * none.
- */
-static int64_t logits_width(const ls_graph *g) {
+int64_t ls_logits_width(const ls_graph *g) {
     int64_t width = 0;
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_node *node = &g->nodes[n];
@@ -224,7 +220,7 @@ void ls_tile_find(ls_builder *b) {
     b->run = NULL;
     if (b->target->saving.tile == LS_TILE_NONE) return;
     const touches all = find_touches(b);
-    const int64_t width = logits_width(g);
+    const int64_t width = ls_logits_width(g);
     for (int n = b->row->first_node; n < b->end_node;) {
         if (node_rows(b, n) == 0) {
             n++;

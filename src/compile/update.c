@@ -1,7 +1,8 @@
 /*
  * The end of a step, when the gradients are reduced: the scalars of the step (loss, squared norm, the wish to stop) are
- * added over the ranks; each rank updates its shard, piece by piece, as the job's optimiser says, and puts the new
- * parameters of a group into everyone's while it goes on with the next group.
+ * added over the ranks. Then each rank updates what it has of the optimiser's state, piece by piece, as that says.
+ * Where that is a shard and parameters are whole, a group's new parameters go to everyone while the next group is
+ * updated; where it is all, each rank gets the sums of all gradients before.
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -13,20 +14,29 @@ static ls_operand bound(const ls_builder *b, const char *name) {
     return binding->operand;
 }
 
-/* --- parameters over the ranks ------------------------------------------------------------------------------------ */
+/* --- groups over the ranks ---------------------------------------------------------------------------------------- */
 
 /*
- * A group has channels of its own: it travels once in a run, and nothing holds up the next one. It goes as [its
- * buckets, elements of a bucket], of each of which a rank has a piece, straight to where parameters lie, which nothing
- * here reads any more; so all its buckets travel at once.
+ * Of what has all elements of the flat space, each group. A group has channels of its own: it travels once in a run,
+ * and nothing holds up the next one. Nothing here reads what lies in `all`, so all buckets of a group travel at once.
  */
-static ls_all_gather expect(ls_builder *b, int group) {
-    const ls_group *g = &b->groups[group];
-    const ls_operand all = ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, g->start, g->count);
-    return ls_all_gather_expect(
-        b, ls_arena_printf(b->image->arena, "parameters.%d", group), b->stages,
-        ls_operand_dense(all.buffer, all.offset, all.view.dtype, 2, (int64_t[]){g->n_buckets, g->count / g->n_buckets}),
-        1);
+static ls_all_gather *expect_groups(ls_builder *b, const char *label, ls_operand all) {
+    ls_all_gather *gathers = LS_NEW_ARRAY(b->image->arena, ls_all_gather, b->n_groups + 1);
+    for (int g = 0; g < b->n_groups; g++)
+        gathers[g] = ls_all_gather_expect(
+            b, ls_arena_printf(b->image->arena, "%s.%d", label, g), b->stages,
+            ls_group_buckets(b, g, ls_operand_slice(all, 0, b->groups[g].start, b->groups[g].count)), 1);
+    return gathers;
+}
+
+/* The sums of all gradients: this rank's shard of them, and those of the others, which are on their way. */
+static ls_all_gather *gather_sums(ls_builder *b, ls_operand *sums) {
+    const int64_t n = b->image->flat_elements;
+    *sums = ls_build_symmetric(b, LS_BUFFER_GRADIENT, "sums of gradients", n, b->image->accumulator, 1, &n);
+    ls_all_gather *gathers = expect_groups(b, "sums", *sums);
+    for (int g = 0; g < b->n_groups; g++)
+        ls_all_gather_begin(b, &gathers[g], ls_group_pieces(b, g, bound(b, LS_BIND_SHARD)));
+    return gathers;
 }
 
 /* --- the step ----------------------------------------------------------------------------------------------------- */
@@ -78,40 +88,50 @@ int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number) 
     return image->n_settings++;
 }
 
-/* A piece of the shard, whatever parameters it holds: the table of groups says what becomes of each unit. */
-static void update_piece(ls_builder *b, int bucket) {
+/* What this rank updates of a bucket: of a tensor of the flat space, those elements. */
+static ls_operand updated(ls_builder *b, const char *name, int bucket) {
+    const ls_binding *t = ls_image_find(b->image, name);
+    LS_ASSERT(t != NULL);
+    const ls_flat_piece held = ls_image_held(b->image, t, bucket, 0); /* `at` and `count` are the same on each rank */
+    const ls_operand part = ls_operand_slice(t->operand, 0, held.at, held.count);
+    return b->cut->state && !t->sharded ? ls_stages_piece(b, b->stages, part, 0) : part;
+}
+
+/* A piece, whatever parameters it holds: the table of groups says what becomes of each unit. */
+static void update_piece(ls_builder *b, int bucket, ls_operand sums) {
     const ls_image *image = b->image;
-    const ls_flat_piece *piece = &image->pieces[bucket];
     const ls_bucket *whole = &b->buckets[bucket];
-    const ls_operand parameters =
-        ls_stages_piece(b, b->stages, ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, whole->start, whole->count), 0);
+    const ls_binding *groups = ls_image_find(image, LS_BIND_GROUPS);
+    const ls_flat_piece units = ls_image_held(image, groups, bucket, 0);
     const bool apart = image->dtype != image->accumulator; /* else parameters are their own masters */
+    const ls_operand parameters = updated(b, LS_BIND_PARAMETERS, bucket);
     ls_update_piece update = {
-        .count = piece->count,
-        .gradients = ls_operand_slice(bound(b, LS_BIND_SHARD), 0, piece->at, piece->count),
-        .masters = apart ? ls_operand_slice(bound(b, LS_BIND_MASTER), 0, piece->at, piece->count) : parameters,
+        .count = units.count,
+        .gradients =
+            b->cut->state ? updated(b, LS_BIND_SHARD, bucket) : ls_operand_slice(sums, 0, whole->start, whole->count),
+        .masters = apart ? updated(b, LS_BIND_MASTER, bucket) : parameters,
         .parameters = parameters,
         .control = bound(b, LS_BIND_CONTROL),
-        .groups = ls_operand_slice(bound(b, LS_BIND_GROUPS), 0, piece->at / LS_FLAT_UNIT, piece->count / LS_FLAT_UNIT),
+        .groups = ls_operand_slice(groups->operand, 0, units.at / LS_FLAT_UNIT, units.count / LS_FLAT_UNIT),
         .settings = bound(b, LS_BIND_SETTINGS)};
     LS_ASSERT(image->n_states <= LS_KERNEL_OUTPUTS);
-    for (int i = 0; i < image->n_states; i++)
-        update.state[i] = ls_operand_slice(bound(b, image->states[i].binding), 0, piece->at, piece->count);
+    for (int i = 0; i < image->n_states; i++) update.state[i] = updated(b, image->states[i].binding, bucket);
     ls_job_optimizer(b->job)->update(b, &update);
 }
 
-static void update_group(ls_builder *b, int group) {
+static void update_group(ls_builder *b, int group, ls_operand sums) {
     const ls_group *g = &b->groups[group];
-    for (int i = 0; i < g->n_buckets; i++) update_piece(b, g->first_bucket + i);
+    for (int i = 0; i < g->n_buckets; i++) update_piece(b, g->first_bucket + i, sums);
 }
 
-/* While one group is updated, those before it go on by a stage each. */
-static void update_groups(ls_builder *b, ls_all_gather *gathers) {
+/* Each rank updates its shard. While one group is updated, those before it go on by a stage each. */
+static void update_and_gather(ls_builder *b, ls_all_gather *gathers) {
+    const ls_operand none = {.buffer = -1};
     for (int now = 0; now < b->n_groups + b->stages->n - 1; now++) {
         for (int group = now; group >= 0 && group > now - b->stages->n; group--) {
             if (group >= b->n_groups) continue;
             if (group == now) {
-                update_group(b, group);
+                update_group(b, group, none);
                 ls_all_gather_begin(b, &gathers[group], ls_all_gather_piece(b, &gathers[group]));
             } else {
                 ls_all_gather_advance(b, &gathers[group]);
@@ -121,18 +141,35 @@ static void update_groups(ls_builder *b, ls_all_gather *gathers) {
     for (int group = 0; group < b->n_groups; group++) ls_all_gather_finish(b, &gathers[group]);
 }
 
+/* Each rank updates what it has, and keeps it; sums: on their way where gathers is not NULL. */
+static void update_own(ls_builder *b, ls_operand sums, ls_all_gather *gathers) {
+    for (int group = 0; group < b->n_groups; group++) {
+        if (gathers != NULL) ls_all_gather_finish(b, &gathers[group]);
+        update_group(b, group, sums);
+    }
+}
+
+static void apply(ls_builder *b) {
+    const ls_operand shard = bound(b, LS_BIND_SHARD);
+    ls_operand sums = shard; /* of one rank: all of them */
+    ls_all_gather *gathers = NULL;
+    const bool spreads = b->cut->state && !b->cut->parameters;
+    if (spreads) gathers = expect_groups(b, "parameters", bound(b, LS_BIND_PARAMETERS));
+    if (!b->cut->state && ls_mesh_ranks(&b->image->mesh) > 1) gathers = gather_sums(b, &sums);
+    reduce_totals(b, shard);
+    step_control(b);
+    if (spreads)
+        update_and_gather(b, gathers);
+    else
+        update_own(b, sums, gathers);
+    if (b->row->sums == LS_SUMS_CLEARED) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
+}
+
 void ls_lower_update(ls_builder *b) {
     const bool gradients = b->image->n_flats > 0;
-    const bool applies = b->row->update == LS_UPDATE_APPLY && gradients;
-    ls_operand shard = {.buffer = -1};
-    if (gradients) shard = bound(b, LS_BIND_SHARD);
-    ls_all_gather *gathers = LS_NEW_ARRAY(b->image->arena, ls_all_gather, b->n_groups + 1);
-    for (int group = 0; applies && group < b->n_groups; group++) gathers[group] = expect(b, group);
-    reduce_totals(b, shard);
-    if (applies) {
-        step_control(b);
-        update_groups(b, gathers);
-        if (b->row->sums == LS_SUMS_CLEARED) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
-    }
+    if (b->row->update == LS_UPDATE_APPLY && gradients)
+        apply(b);
+    else
+        reduce_totals(b, gradients ? bound(b, LS_BIND_SHARD) : (ls_operand){.buffer = -1});
     if (b->row->update == LS_UPDATE_APPLY) ls_build_fill(b, bound(b, LS_BIND_LOSS));
 }

@@ -108,6 +108,7 @@ ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate
                        .threads = request->threads,
                        .transfers = request->transfers,
                        .host_ranks = request->host_ranks,
+                       .shard = c->shard,
                        .saving = c->saving};
 }
 
@@ -126,6 +127,10 @@ static ls_status strategies_for(const ls_plan_request *request, const ls_mesh *m
     }
     return ls_strategy_applicable(request->strategy,
                                   &(ls_attention_problem){.mesh = *mesh}); /* its error lists the known ones */
+}
+
+static double bytes_of(const ls_plan_candidate *c) {
+    return (double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC];
 }
 
 /*
@@ -156,6 +161,33 @@ static ls_status cost_with_layout(const ls_job *job, const ls_plan_request *requ
     return ls_ok();
 }
 
+/*
+ * The modes to try, least cut first. To keep all of the optimiser's state on every rank sends as much as to cut it, and
+ * every rank updates all parameters, so that is done only on request.
+ */
+static void shards_for(const ls_plan_request *request, const ls_plan_candidate *c, int *first, int *last) {
+    *first = c->shard != NULL ? (int)(c->shard - ls_shard_modes) : LS_SHARD_OPTIMIZER;
+    *last = LS_SHARD_MODES - 1;
+    if (request->shard >= 0) *first = *last = request->shard;
+    if (ls_mesh_ranks(&c->mesh) == 1) *last = *first;
+}
+
+/* Chooses what is cut over the ranks: as little as fits; where nothing fits, what needs fewest bytes. */
+static ls_status cost_with_shard(const ls_job *job, const ls_plan_request *request, const ls_layout *layout,
+                                 bool together, ls_plan_candidate *c) {
+    const ls_plan_candidate bare = *c;
+    int first, last;
+    shards_for(request, c, &first, &last);
+    for (int m = first; m <= last && !c->fits; m++) {
+        ls_plan_candidate tried = bare;
+        tried.shard = &ls_shard_modes[m];
+        const ls_status status = cost_with_layout(job, request, layout, together, &tried);
+        if (m == first || status.code != LS_OK || tried.fits || bytes_of(&tried) < bytes_of(c)) *c = tried;
+        LS_TRY(status);
+    }
+    return ls_ok();
+}
+
 /* Costs a candidate; its layout is made once for all its programs. */
 static ls_status cost_candidate(const ls_job *job, const ls_plan_request *request, bool together,
                                 ls_plan_candidate *c) {
@@ -164,7 +196,7 @@ static ls_status cost_candidate(const ls_job *job, const ls_plan_request *reques
     ls_layout layout;
     ls_status status = ls_compile_layout(job, &target, arena, &layout);
     if (status.code == LS_OK)
-        status = cost_with_layout(job, request, &layout, together, c);
+        status = cost_with_shard(job, request, &layout, together, c);
     else
         snprintf(c->refused, sizeof c->refused, "%s", status.text);
     ls_arena_destroy(arena);
@@ -244,10 +276,6 @@ static ls_status add_candidates(const ls_job *job, const ls_plan_request *reques
     return ls_ok();
 }
 
-static double bytes_of(const ls_plan_candidate *c) {
-    return (double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC];
-}
-
 /*
  * The order of candidates: those that fit, those that do not fit by their bytes, refused ones. Of those that fit:
  * measured ones by their measured time, then the others by their predicted time; equal ones (to a millionth) in the
@@ -285,7 +313,8 @@ static ls_status simulate_best(const ls_job *job, const ls_plan_request *request
     for (int i = 0; i < plan->n_candidates && ls_plan_is_simulated(plan); i++) {
         ls_plan_candidate *c = &plan->candidates[0];
         if (c->refused[0] != 0 || c->simulated) break;
-        *c = (ls_plan_candidate){.mesh = c->mesh, .strategy = c->strategy, .layout = c->layout, .listed = c->listed};
+        *c = (ls_plan_candidate){
+            .mesh = c->mesh, .strategy = c->strategy, .layout = c->layout, .shard = c->shard, .listed = c->listed};
         log_progress(plan, c);
         LS_TRY(cost_candidate(job, request, true, c));
         sort_candidates(plan);
@@ -296,12 +325,12 @@ static ls_status simulate_best(const ls_job *job, const ls_plan_request *request
 /* --- the reason --------------------------------------------------------------------------------------------------- */
 
 void ls_candidate_name(const ls_plan_candidate *c, char out[LS_CANDIDATE_NAME]) {
-    char mesh[64];
+    const bool usual = c->shard == NULL || c->shard == &ls_shard_modes[LS_SHARD_OPTIMIZER];
+    char mesh[64], layout[24] = "", shard[32] = "";
     ls_mesh_print(&c->mesh, mesh, sizeof mesh);
-    if (ls_mesh_sequence_ranks(&c->mesh) == 1)
-        snprintf(out, LS_CANDIDATE_NAME, "%s", mesh);
-    else
-        snprintf(out, LS_CANDIDATE_NAME, "%s · %s", mesh, ls_layout_name(c->layout));
+    if (ls_mesh_sequence_ranks(&c->mesh) > 1) snprintf(layout, sizeof layout, " · %s", ls_layout_name(c->layout));
+    if (ls_mesh_ranks(&c->mesh) > 1 && !usual) snprintf(shard, sizeof shard, " · shard %s", c->shard->name);
+    snprintf(out, LS_CANDIDATE_NAME, "%s%s%s", mesh, layout, shard);
 }
 
 /* The best candidate of another mesh, else the second best; NULL when there is none. */

@@ -28,6 +28,7 @@ typedef struct ls_plan_request {
     int machine_ranks; /* that share this machine's memory and cores */
     int64_t memory;    /* bytes that a rank may map; 0: no limit */
     bool machine;      /* memory is a rank's share of this machine's memory; false: the user gave it */
+    int shard;         /* index into ls_shard_modes; -1: free */
     int drop;          /* as in ls_saving; -1: free */
     int tile;          /* an ls_tile_kind; -1: free */
     int64_t tile_rows; /* 0: chosen */
@@ -37,6 +38,7 @@ typedef struct ls_plan_candidate {
     ls_mesh mesh;
     const char *strategy;
     ls_layout_kind layout;
+    const ls_shard_mode *shard; /* NULL: not chosen yet */
     ls_saving saving;
     int listed;      /* position in the order in which candidates are made: the simplest first */
     bool fits;       /* into the memory of the request */
@@ -93,10 +95,10 @@ LS_MUST_USE ls_status ls_plan_memory_options(const ls_spread *spread, ls_plan_re
 
 /*
  * Chooses the best candidate of a request. The caller frees *out, whatever the status is. A strategy that is named is
- * tried on the meshes for which ls_strategies_for lists it; usp on any mesh. A candidate saves as little memory as it
- * must to fit into request->memory. When none fits the status is LS_NO_MEMORY, its message says what the smallest
- * candidate needs and for which buffers, and out->target is that candidate. When no candidate applies the status is
- * that of the first refused one, or names the mesh of the request.
+ * tried on the meshes for which ls_strategies_for lists it; usp on any mesh. A candidate cuts as little over the ranks
+ * as it must to fit into request->memory, and saves as little memory otherwise. When none fits the status is
+ * LS_NO_MEMORY, its message says what the smallest candidate needs and for which buffers, and out->target is that
+ * candidate. When no candidate applies the status is that of the first refused one, or names the mesh of the request.
  */
 LS_MUST_USE ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out);
 

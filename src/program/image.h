@@ -48,6 +48,8 @@ typedef struct ls_buffer {
     int program;     /* the only program that uses it: index into ls_image.programs; -1: persistent */
     int first, last; /* instructions of that program between which its bytes are live (inclusive); where another buffer
                         takes them over in place, the last is the one before */
+    int64_t flat;    /* of parameters or gradients that follow each other as in the flat space: where they begin there;
+                        -1: it holds anything else */
 } ls_buffer;
 
 /*
@@ -220,6 +222,8 @@ typedef struct ls_binding {
     ls_shape shape;           /* global */
     ls_axes cut[LS_MAX_DIMS]; /* axes that cut the dimension: this rank holds a part */
     ls_axes partial;          /* axes over whose ranks it is a sum: this rank holds a term */
+    /* Of the flat space of parameters: this rank holds its pieces, one after the other; else all of it. */
+    bool sharded;
 } ls_binding;
 
 /* A mask of the graph, whose spans for a block of queries the host writes. */
@@ -245,7 +249,7 @@ typedef struct ls_flat_piece {
 
 /* What an optimiser keeps for each element of a rank's shard, in the type of sums. */
 typedef struct ls_optimizer_state {
-    const char *binding; /* the host finds G[shard_count] by this name */
+    const char *binding; /* the host finds it by this name */
     const char *saved;   /* in checkpoints it stands before the name of a parameter */
 } ls_optimizer_state;
 
@@ -302,15 +306,16 @@ typedef struct ls_image {
 void ls_image_destroy(ls_image *image); /* NULL is allowed */
 
 /* Names that images bind, beside the graph's inputs, parameters, fetched tensors and the optimiser's states. */
-#define LS_BIND_TOTALS "step.totals"       /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
-#define LS_BIND_RESULT "step.result"       /* f64[LS_TOTALS]: summed over the ranks */
-#define LS_BIND_HYPER "step.hyper"         /* f64[LS_HYPERS] */
-#define LS_BIND_CONTROL "step.control"     /* f64[LS_CONTROLS] */
-#define LS_BIND_PARAMETERS "parameters"    /* T[flat_elements] */
-#define LS_BIND_GRADIENTS "gradients"      /* G[flat_elements]: this rank's sums; where they outlive a program */
+#define LS_BIND_TOTALS "step.totals"   /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
+#define LS_BIND_RESULT "step.result"   /* f64[LS_TOTALS]: summed over the ranks */
+#define LS_BIND_HYPER "step.hyper"     /* f64[LS_HYPERS] */
+#define LS_BIND_CONTROL "step.control" /* f64[LS_CONTROLS] */
+/* Tensors of the flat space: n is flat_elements, or shard_count where they are sharded. */
+#define LS_BIND_PARAMETERS "parameters"    /* T[n] */
+#define LS_BIND_GRADIENTS "gradients"      /* G[n]: the sums of a step so far; where they outlive a program */
 #define LS_BIND_SHARD "gradient.shard"     /* G[shard_count]: summed over the ranks, after step */
-#define LS_BIND_MASTER "optimizer.master"  /* G[shard_count]; only where T is not G (ls_image_master) */
-#define LS_BIND_GROUPS "update.groups"     /* i32[shard_count/LS_FLAT_UNIT]: row of the settings, or -1 */
+#define LS_BIND_MASTER "optimizer.master"  /* G[n]; only where T is not G (ls_image_master) */
+#define LS_BIND_GROUPS "update.groups"     /* i32[n/LS_FLAT_UNIT]: row of the settings, or -1 */
 #define LS_BIND_SETTINGS "update.settings" /* f64[n_settings,2]: ls_update_settings */
 
 /* The binding of that name, or NULL. */
@@ -318,10 +323,16 @@ const ls_binding *ls_image_find(const ls_image *image, const char *name);
 /* ls_operand_elements of a bound tensor's local part. Buffer -1 if the name is not bound. */
 ls_operand ls_image_elements(const ls_image *image, const char *name, int64_t start, int64_t count);
 
+/* Where a piece of this rank, or part of one, lies in a bound tensor of the flat space; buffer -1: it is not bound. */
+ls_operand ls_image_part(const ls_image *image, const char *name, const ls_flat_piece *part);
 /* The masters of a piece or part of one: where T is G, the parameters themselves. The job updates parameters. */
 ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part);
 /* The rank's piece of bucket k: its shard has one of each bucket, in order. */
 ls_flat_piece ls_image_piece(const ls_image *image, int k, int rank);
+/*
+ * Of bucket k what a rank holds in a bound tensor of the flat space, and where in it (`at`): its piece, or the bucket.
+ */
+ls_flat_piece ls_image_held(const ls_image *image, const ls_binding *binding, int k, int rank);
 /*
  * The part of the piece that lies in elements [start, start+count) of the flat space (a parameter, say); count 0: none.
  */

@@ -37,15 +37,14 @@ typedef struct program_page {
     int rank;
 } program_page;
 
-/* Parameters and their gradients lie in one buffer each: there, the parameter's own name says more. */
+/* Of a buffer with many parameters, or their gradients, the parameter's own name says more. */
 static void print_name(const program_page *page, const ls_operand *o, FILE *out) {
     const ls_image *image = page->image;
     const ls_buffer *b = &image->buffers[o->buffer];
     const size_t offset = o->offset + ls_operand_displacement(image, o, page->rank);
     const int64_t start = (int64_t)(offset / ls_dtype_bytes(o->view.dtype));
     const ls_flat *flat = NULL;
-    if (b->kind == LS_BUFFER_PARAMETER || b->kind == LS_BUFFER_GRADIENT)
-        flat = flat_at(image, start, ls_view_elements(&o->view));
+    if (b->flat >= 0) flat = flat_at(image, b->flat + start, ls_view_elements(&o->view));
     if (flat != NULL)
         fprintf(out, "%s%s", b->kind == LS_BUFFER_GRADIENT ? "grad " : "", flat->name);
     else if (offset != 0)

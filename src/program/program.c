@@ -32,11 +32,23 @@ ls_flat_piece ls_piece_within(const ls_flat_piece *piece, int64_t start, int64_t
     return (ls_flat_piece){from, to - from, piece->at + from - piece->start};
 }
 
+ls_flat_piece ls_image_held(const ls_image *image, const ls_binding *binding, int k, int rank) {
+    if (binding->sharded) return ls_image_piece(image, k, rank);
+    const ls_flat_piece *first = &image->pieces[k];
+    return (ls_flat_piece){first->start, first->count * ls_team_size(&image->owners), first->start};
+}
+
+ls_operand ls_image_part(const ls_image *image, const char *name, const ls_flat_piece *part) {
+    const ls_binding *binding = ls_image_find(image, name);
+    if (binding == NULL) return (ls_operand){.buffer = -1};
+    return ls_operand_slice(binding->operand, 0, binding->sharded ? part->at : part->start, part->count);
+}
+
 ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part) {
     const bool apart = image->dtype != image->accumulator;
-    const ls_binding *binding = ls_image_find(image, apart ? LS_BIND_MASTER : LS_BIND_PARAMETERS);
-    LS_ASSERT(binding != NULL);
-    return ls_operand_slice(binding->operand, 0, apart ? part->at : part->start, part->count);
+    const ls_operand master = ls_image_part(image, apart ? LS_BIND_MASTER : LS_BIND_PARAMETERS, part);
+    LS_ASSERT(master.buffer >= 0);
+    return master;
 }
 
 static double bytes_in_place(const ls_instr *instr) {

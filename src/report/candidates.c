@@ -67,6 +67,7 @@ static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
     ls_json_put_text(w, "strategy", c->strategy);
     for (int a = 0; a < c->mesh.n; a++) ls_json_put_int(w, c->mesh.along[a].axis->name, c->mesh.along[a].size);
     ls_json_put_text(w, "layout", ls_layout_name(c->layout));
+    if (c->shard != NULL) ls_json_put_text(w, "shard", c->shard->name);
     if (c->refused[0] != 0) {
         ls_json_put_text(w, "refused", c->refused);
     } else {

@@ -20,14 +20,17 @@ static void one_device(ls_target *t, const ls_target *chosen) {
     t->layout = LS_LAYOUT_CONTIGUOUS;
     t->saving = (ls_saving){0};
     t->transfers = LS_TRANSFERS_PUT;
+    t->shard = &ls_shard_modes[LS_SHARD_NONE];
 }
 
-static void shard(ls_target *t, const ls_target *chosen) {
+static void spread(ls_target *t, const ls_target *chosen) {
     t->rank = chosen->rank;
     t->mesh = chosen->mesh;
     t->strategy = chosen->strategy;
     t->layout = chosen->layout;
 }
+
+static void divide(ls_target *t, const ls_target *chosen) { t->shard = chosen->shard; }
 
 static void recompute(ls_target *t, const ls_target *chosen) { t->saving.drop = chosen->saving.drop; }
 
@@ -37,7 +40,8 @@ static void transfers(ls_target *t, const ls_target *chosen) { t->transfers = ch
 
 static const stage stages[] = {
     {"one device", "the whole graph on one rank", one_device},
-    {"shard", "spread over the mesh", shard},
+    {"mesh", "spread over the mesh", spread},
+    {"shard", "what of the parameters is cut over the ranks", divide},
     {"recompute", "results computed again in the backward pass", recompute},
     {"tile", "runs of token-wise ops computed in tiles", tile},
     {"transfers", "blocks read in place, if the plan says so", transfers},

@@ -50,12 +50,12 @@ static ls_status write_spans(ls_executor *ex, const ls_mask_binding *binding, in
     return ls_executor_write(ex, &rows, ex->spans);
 }
 
-/* The group of a parameter for every unit of this rank's shard that holds some of it, -1 for the others. */
-static void fill_groups(const ls_executor *ex, int32_t *group) {
+/* The group of a parameter for every unit that this rank updates and that holds some of it, -1 for the others. */
+static void fill_groups(const ls_executor *ex, const ls_binding *binding, int32_t *group) {
     const ls_image *image = ex->image;
-    for (int64_t u = 0; u < image->shard_count / LS_FLAT_UNIT; u++) group[u] = -1;
+    for (int64_t u = 0; u < ls_view_elements(&binding->operand.view); u++) group[u] = -1;
     for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(ex));
+        const ls_flat_piece piece = ls_image_held(image, binding, p, ls_executor_rank(ex));
         for (int f = 0; f < image->n_flats; f++) {
             const ls_flat *flat = &image->flats[f];
             const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
@@ -71,8 +71,8 @@ static ls_status write_update(ls_executor *ex) {
     const ls_binding *groups = ls_image_find(image, LS_BIND_GROUPS);
     if (groups == NULL) return ls_ok(); /* nothing is updated */
     ls_arena *scratch = ls_arena_create();
-    int32_t *group = LS_NEW_ARRAY(scratch, int32_t, image->shard_count / LS_FLAT_UNIT);
-    fill_groups(ex, group);
+    int32_t *group = LS_NEW_ARRAY(scratch, int32_t, ls_view_elements(&groups->operand.view));
+    fill_groups(ex, groups, group);
     const ls_status status = ls_executor_write(ex, &groups->operand, group);
     ls_arena_destroy(scratch);
     LS_TRY(status);
@@ -220,8 +220,21 @@ static ls_status move_part(const ls_executor *ex, const transfer *t, const ls_op
     return ls_ok();
 }
 
+/* This rank's pieces of a tensor of the flat space. */
+static ls_status transfer_shard(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
+    const size_t element = ls_dtype_bytes(binding->operand.view.dtype);
+    for (int p = 0; p < ex->image->n_pieces; p++) {
+        const ls_flat_piece piece = ls_image_piece(ex->image, p, ls_executor_rank(ex));
+        const ls_operand own = ls_operand_slice(binding->operand, 0, piece.at, piece.count);
+        char *there = global + (size_t)piece.start * element;
+        LS_TRY(to_local ? write_operand(ex, &own, there) : ls_executor_read(ex, &own, there));
+    }
+    return ls_ok();
+}
+
 static ls_status transfer_all(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
     transfer t;
+    if (binding->sharded) return transfer_shard(ex, binding, global, to_local);
     make_transfer(ex, binding, to_local, &t);
     if (ls_operand_is_empty(&binding->operand)) return ls_ok();
     if (t.ndim > 0) return move_part(ex, &t, &binding->operand, 0, global);

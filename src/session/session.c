@@ -72,6 +72,7 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
         return ls_error(LS_USAGE, "--wait-timeout %g; expected a number of seconds", spread->wait_timeout);
     LS_TRY(ls_plan_memory_options(spread, &request));
     LS_TRY(ls_transfers_parse(spread->transfers, &request.transfers));
+    LS_TRY(ls_shard_parse(spread->shard, &request.shard));
     ls_hosts hosts;
     LS_TRY(ls_hosts_find((int)ranks, &hosts));
     request.host_ranks = hosts.block == (int)ranks ? LS_ONE_HOST : hosts.block;
@@ -118,7 +119,7 @@ static void count_bytes(void *context, int class, const ls_image *image) {
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
         if (b->space == LS_PRIVATE && b->program < 0 && is_persistent(b->kind)) bytes->persistent += (int64_t)b->bytes;
-        if (b->space == LS_SYMMETRIC && is_persistent(b->kind)) bytes->slots -= (int64_t)b->bytes;
+        if (b->space == LS_SYMMETRIC && b->program < 0 && is_persistent(b->kind)) bytes->slots -= (int64_t)b->bytes;
     }
     bytes->slots += bytes->space[LS_SYMMETRIC]; /* all of the heap but parameters */
     bytes->activations = bytes->space[LS_PRIVATE] - bytes->persistent;
@@ -198,6 +199,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     r.bytes_read_forward = (int64_t)chosen->read_forward;
     r.bytes_read_backward = (int64_t)(chosen->bytes_read - chosen->read_forward);
     snprintf(r.transfers, sizeof r.transfers, "%s", ls_transfers_of(s->image));
+    snprintf(r.shard, sizeof r.shard, "%s", s->plan.target.shard->name);
     r.recompute = chosen->saving.drop;
     r.tile_rows = chosen->saving.tile_rows;
     snprintf(r.tile, sizeof r.tile, "%s", ls_tile_name(chosen->saving.tile));

@@ -231,6 +231,75 @@ static void widen(ls_dtype dtype, const void *from, int64_t first, int64_t n, do
     for (int64_t i = 0; i < n; i++) out[i] = ls_number_at(from, dtype, first + i);
 }
 
+/* One parameter, or its gradient, whose elements lie in the shards of all ranks. */
+typedef struct scattered {
+    const ls_rank *rank;
+    const ls_flat *flat;
+    const char *name; /* of the sharded tensor */
+    double *out;
+} scattered;
+
+/* Some elements of a rank's parts of it, one after the other. */
+typedef struct scattered_piece {
+    int64_t at;    /* in the parameter */
+    int64_t shard; /* in the rank's shard */
+    int64_t count;
+} scattered_piece;
+
+/* The longest piece from element `first` of a rank's parts on; count 0: these have no such element. */
+static scattered_piece piece_from(const scattered *g, int rank, int64_t first) {
+    const ls_image *image = g->rank->image;
+    for (int p = 0; p < image->n_pieces; p++) {
+        const ls_flat_piece piece = ls_image_piece(image, p, rank);
+        const ls_flat_piece part = ls_piece_within(&piece, g->flat->start, g->flat->count);
+        if (first < part.count)
+            return (scattered_piece){part.start - g->flat->start + first, part.at + first, part.count - first};
+        first -= part.count;
+    }
+    return (scattered_piece){0, 0, 0};
+}
+
+static ls_status give_scattered(void *context, size_t at, void *out, size_t bytes) {
+    const scattered *g = context;
+    const int64_t element = (int64_t)ls_dtype_bytes(ls_image_find(g->rank->image, g->name)->operand.view.dtype);
+    const int64_t first = (int64_t)at / element, n = (int64_t)bytes / element;
+    for (int64_t i = 0; i < n;) {
+        const scattered_piece piece = piece_from(g, g->rank->rank, first + i);
+        const int64_t some = ls_min(piece.count, n - i);
+        const ls_operand from = ls_image_elements(g->rank->image, g->name, piece.shard, some);
+        LS_TRY(ls_executor_read(g->rank->executor, &from, (char *)out + i * element));
+        i += some;
+    }
+    return ls_ok();
+}
+
+static ls_status take_scattered(void *context, int rank, size_t at, const void *data, size_t bytes) {
+    const scattered *g = context;
+    const ls_dtype dtype = ls_image_find(g->rank->image, g->name)->operand.view.dtype;
+    const int64_t element = (int64_t)ls_dtype_bytes(dtype);
+    const int64_t first = (int64_t)at / element, n = (int64_t)bytes / element;
+    for (int64_t i = 0; i < n;) {
+        const scattered_piece piece = piece_from(g, rank, first + i);
+        const int64_t some = ls_min(piece.count, n - i);
+        widen(dtype, data, i, some, g->out + piece.at);
+        i += some;
+    }
+    return ls_ok();
+}
+
+/* Collective: the whole of it to each rank whose `out` is not NULL. */
+static ls_status gather_scattered(scattered g) {
+    int64_t mine = 0;
+    for (scattered_piece p; (p = piece_from(&g, g.rank->rank, mine)).count > 0;) mine += p.count;
+    const size_t element = ls_dtype_bytes(ls_image_find(g.rank->image, g.name)->operand.view.dtype);
+    return ls_comm_gather(g.rank->comm,
+                          &(ls_comm_pieces){.bytes = element * (size_t)mine,
+                                            .give = give_scattered,
+                                            .take = g.out != NULL ? take_scattered : NULL,
+                                            .context = &g},
+                          true);
+}
+
 enum { READ_COUNT = 4096 }; /* elements that are read at a time */
 
 ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
@@ -239,6 +308,8 @@ ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
     const ls_rank *rank = w->state->rank;
     const ls_flat *flat = find_parameter(w, name);
     if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
+    if (ls_image_find(rank->image, LS_BIND_PARAMETERS)->sharded)
+        return gather_scattered((scattered){rank, flat, LS_BIND_PARAMETERS, out});
     if (out == NULL) return ls_ok();
     double narrow[READ_COUNT];
     for (int64_t first = 0; first < flat->count; first += READ_COUNT) {
@@ -250,79 +321,15 @@ ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
     return ls_ok();
 }
 
-/* --- gradients ---------------------------------------------------------------------------------------------------- */
-
-/* One parameter's gradient, whose elements lie in the shards of all ranks. */
-typedef struct gradient {
-    const ls_rank *rank;
-    const ls_flat *flat;
-    double *out;
-} gradient;
-
-/* Some elements of a rank's parts of the gradient, one after the other. */
-typedef struct gradient_piece {
-    int64_t at;    /* in the parameter */
-    int64_t shard; /* in the rank's shard */
-    int64_t count;
-} gradient_piece;
-
-/* The longest piece from element `first` of a rank's parts on; count 0: these have no such element. */
-static gradient_piece piece_from(const gradient *g, int rank, int64_t first) {
-    const ls_image *image = g->rank->image;
-    for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_piece(image, p, rank);
-        const ls_flat_piece part = ls_piece_within(&piece, g->flat->start, g->flat->count);
-        if (first < part.count)
-            return (gradient_piece){part.start - g->flat->start + first, part.at + first, part.count - first};
-        first -= part.count;
-    }
-    return (gradient_piece){0, 0, 0};
-}
-
-static ls_status give_gradient(void *context, size_t at, void *out, size_t bytes) {
-    const gradient *g = context;
-    const int64_t element = (int64_t)ls_dtype_bytes(g->rank->image->accumulator);
-    const int64_t first = (int64_t)at / element, n = (int64_t)bytes / element;
-    for (int64_t i = 0; i < n;) {
-        const gradient_piece piece = piece_from(g, g->rank->rank, first + i);
-        const int64_t some = ls_min(piece.count, n - i);
-        const ls_operand from = ls_image_elements(g->rank->image, LS_BIND_SHARD, piece.shard, some);
-        LS_TRY(ls_executor_read(g->rank->executor, &from, (char *)out + i * element));
-        i += some;
-    }
-    return ls_ok();
-}
-
-static ls_status take_gradient(void *context, int rank, size_t at, const void *data, size_t bytes) {
-    const gradient *g = context;
-    const ls_dtype dtype = g->rank->image->accumulator;
-    const int64_t element = (int64_t)ls_dtype_bytes(dtype);
-    const int64_t first = (int64_t)at / element, n = (int64_t)bytes / element;
-    for (int64_t i = 0; i < n;) {
-        const gradient_piece piece = piece_from(g, rank, first + i);
-        const int64_t some = ls_min(piece.count, n - i);
-        widen(dtype, data, i, some, g->out + piece.at);
-        i += some;
-    }
-    return ls_ok();
-}
-
 ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
     LS_TRY(check_worker(w));
     LS_NEED(name, "name");
     const ls_rank *rank = w->state->rank;
-    gradient g = {rank, find_parameter(w, name), out};
-    if (g.flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
+    const ls_flat *flat = find_parameter(w, name);
+    if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
     if (w->state->engine->options.purpose != LS_TO_DIFFERENTIATE)
         return ls_error(LS_USAGE, "gradient of \"%s\": only an engine opened to differentiate keeps it", name);
-    int64_t mine = 0;
-    for (gradient_piece p; (p = piece_from(&g, rank->rank, mine)).count > 0;) mine += p.count;
-    return ls_comm_gather(rank->comm,
-                          &(ls_comm_pieces){.bytes = ls_dtype_bytes(rank->image->accumulator) * (size_t)mine,
-                                            .give = give_gradient,
-                                            .take = out != NULL ? take_gradient : NULL,
-                                            .context = &g},
-                          true);
+    return gather_scattered((scattered){rank, flat, LS_BIND_SHARD, out});
 }
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */

@@ -198,7 +198,9 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     LS_TRY(ls_json_text(object, "mesh", &was.mesh));
     LS_TRY(ls_json_text(object, "layout", &was.layout));
     LS_TRY(ls_json_text(object, "isa", &was.isa));
-    /* Runs of older versions lack these fields: they used puts, kept all results and had no tiles. */
+    /* Runs of older versions lack these fields: they cut the optimiser's state, used puts, kept all results, no tiles.
+     */
+    LS_TRY(ls_json_text_or(object, "shard", "optimizer", &was.shard));
     LS_TRY(ls_json_text_or(object, "transfers", "put", &was.transfers));
     LS_TRY(ls_json_text_or(object, "recompute", "0", &was.recompute));
     LS_TRY(ls_json_text_or(object, "tile", "none", &was.tile));
@@ -210,6 +212,7 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     if (is_chosen(is->strategy)) LS_TRY(agree_text(t, "strategy", is->strategy, was.strategy));
     if (is_chosen(is->layout)) LS_TRY(agree_text(t, "layout", is->layout, was.layout));
     if (is_chosen(is->transfers)) LS_TRY(agree_text(t, "transfers", is->transfers, was.transfers));
+    if (is_chosen(is->shard)) LS_TRY(agree_text(t, "shard", is->shard, was.shard));
     if (is_chosen(is->isa)) LS_TRY(agree_text(t, "isa", is->isa, was.isa));
     if (is_chosen(is->recompute)) LS_TRY(agree_text(t, "recompute", recompute_number(is->recompute), was.recompute));
     if (is_chosen(is->tile)) LS_TRY(agree_text(t, "tile", is->tile, was.tile));

@@ -15,8 +15,9 @@ enum {
 
 /* ---- filling ---- */
 
-/* What is filled of the elements of a chunk. */
-enum { PARAMETERS = 1, MASTERS = 2 /* where this rank's shard has them */ };
+/* What is filled of the elements of a chunk: of both tensors those elements that this rank holds. */
+enum { PARAMETERS = 1, MASTERS = 2 };
+static const char *const filled[] = {LS_BIND_PARAMETERS, LS_BIND_MASTER};
 
 typedef struct chunk {
     const ls_flat *flat;
@@ -68,22 +69,41 @@ static ls_status store(ls_executor *executor, const char *name, int64_t at, cons
     return ls_ok();
 }
 
-/* Whether this rank keeps masters of the parameters apart from these. */
-static bool has_masters(const ls_image *image) {
-    return image->dtype != image->accumulator && ls_image_find(image, LS_BIND_MASTER) != NULL;
+/* Does something with elements [start, start + count) of the flat space, which lie at element `at` of a bound tensor.
+ */
+typedef ls_status (*fill_part)(void *context, const char *name, int64_t at, int64_t start, int64_t count);
+
+/* Calls `fill` for the parts of a chunk that this rank holds. */
+static ls_status each_part(const ls_executor *executor, const chunk *c, fill_part fill, void *context) {
+    const ls_image *image = ls_executor_image(executor);
+    const int64_t start = c->flat->start + c->start;
+    for (size_t i = 0; i < LS_COUNT(filled); i++) {
+        const ls_binding *binding = ls_image_find(image, filled[i]);
+        if (!(c->what & 1 << i) || binding == NULL) continue;
+        if (!binding->sharded) LS_TRY(fill(context, filled[i], start, start, c->count));
+        for (int p = 0; p < image->n_pieces && binding->sharded; p++) {
+            const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(executor));
+            const ls_flat_piece part = ls_piece_within(&piece, start, c->count);
+            if (part.count > 0) LS_TRY(fill(context, filled[i], part.at, part.start, part.count));
+        }
+    }
+    return ls_ok();
+}
+
+/* A chunk of numbers to be stored. */
+typedef struct numbers {
+    ls_executor *executor;
+    const chunk *chunk;
+    const double *values;
+} numbers;
+
+static ls_status store_part(void *context, const char *name, int64_t at, int64_t start, int64_t count) {
+    const numbers *n = context;
+    return store(n->executor, name, at, n->values + (start - n->chunk->flat->start - n->chunk->start), count);
 }
 
 static ls_status store_chunk(ls_executor *executor, const chunk *c, const double *values) {
-    const ls_image *image = ls_executor_image(executor);
-    const int64_t at = c->flat->start + c->start, count = c->count;
-    if (c->what & PARAMETERS) LS_TRY(store(executor, LS_BIND_PARAMETERS, at, values, count));
-    if (!(c->what & MASTERS)) return ls_ok();
-    for (int p = 0; p < image->n_pieces && has_masters(image); p++) {
-        const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(executor));
-        const ls_flat_piece part = ls_piece_within(&piece, at, count);
-        LS_TRY(store(executor, LS_BIND_MASTER, part.at, values + (part.start - at), part.count));
-    }
-    return ls_ok();
+    return each_part(executor, c, store_part, &(numbers){executor, c, values});
 }
 
 ls_status ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count,
@@ -103,27 +123,24 @@ static ls_status read_chunk(const filling *f, const chunk *c, double *x) {
     return store_chunk(f->executor, c, x);
 }
 
-/* Converts elements [start, start + count) of a parameter to the type of a bound tensor, and writes them there. */
-static ls_status convert_part(const filling *f, const ls_flat *flat, int64_t start, int64_t count, const char *name,
-                              int64_t at, void *room) {
+/* A chunk to be converted from the source's type to that of each tensor. */
+typedef struct conversion {
+    const filling *filling;
+    const chunk *chunk;
+    void *room;
+} conversion;
+
+static ls_status convert_part(void *context, const char *name, int64_t at, int64_t start, int64_t count) {
+    const conversion *c = context;
+    const filling *f = c->filling;
+    const ls_flat *flat = c->chunk->flat;
     const ls_operand to = ls_image_elements(ls_executor_image(f->executor), name, at, count);
-    LS_TRY(f->source->convert(f->source->context, flat, start, count, to.view.dtype, room));
-    return ls_executor_write(f->executor, &to, room);
+    LS_TRY(f->source->convert(f->source->context, flat, start - flat->start, count, to.view.dtype, c->room));
+    return ls_executor_write(f->executor, &to, c->room);
 }
 
-/* Converts from the source's type to the parameters' and the masters' type. */
 static ls_status convert_chunk(const filling *f, const chunk *c, void *room) {
-    const ls_image *image = ls_executor_image(f->executor);
-    const int64_t at = c->flat->start + c->start;
-    if (c->what & PARAMETERS) LS_TRY(convert_part(f, c->flat, c->start, c->count, LS_BIND_PARAMETERS, at, room));
-    if (!(c->what & MASTERS)) return ls_ok();
-    for (int p = 0; p < image->n_pieces && has_masters(image); p++) {
-        const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(f->executor));
-        const ls_flat_piece part = ls_piece_within(&piece, at, c->count);
-        if (part.count > 0)
-            LS_TRY(convert_part(f, c->flat, part.start - c->flat->start, part.count, LS_BIND_MASTER, part.at, room));
-    }
-    return ls_ok();
+    return each_part(f->executor, c, convert_part, &(conversion){f, c, room});
 }
 
 static void fill_chunk(void *context, int i, int thread) {
@@ -199,17 +216,35 @@ static int64_t share_start(const sharing *s, int rank) {
     return s->elements / s->ranks * rank + ls_min(s->elements % s->ranks, rank);
 }
 
-/* This rank's share of the parameters, and its shard of the masters. */
+/* Whether all ranks hold all parameters, so that each reads a share of them and gets those of the others. */
+static bool exchanges(const ls_executor *executor) {
+    const ls_binding *parameters = ls_image_find(ls_executor_image(executor), LS_BIND_PARAMETERS);
+    return parameters != NULL && !parameters->sharded;
+}
+
+/* Which of both tensors (PARAMETERS, MASTERS) this rank has, sharded or not. */
+static int held(const ls_image *image, bool sharded) {
+    int what = 0;
+    for (size_t i = 0; i < LS_COUNT(filled); i++) {
+        const ls_binding *binding = ls_image_find(image, filled[i]);
+        if (binding != NULL && binding->sharded == sharded) what |= 1 << i;
+    }
+    return what;
+}
+
+/* This rank's share of parameters that are exchanged, all masters that it holds, and its shards. */
 static ls_status fill_own(const sharing *s, const ls_weight_source *source) {
     const ls_image *image = ls_executor_image(s->executor);
-    const int rank = ls_executor_rank(s->executor);
-    extent *own = malloc(sizeof *own * (size_t)(image->n_pieces + 1));
-    if (own == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d parts of parameters", image->n_pieces + 1);
-    own[0] = (extent){share_start(s, rank), share_start(s, rank + 1), PARAMETERS};
-    int n = 1;
-    for (int p = 0; p < image->n_pieces && has_masters(image); p++) {
+    const int rank = ls_executor_rank(s->executor), most = image->n_pieces + 2;
+    const int whole = held(image, false), sharded = held(image, true);
+    extent *own = malloc(sizeof *own * (size_t)most);
+    if (own == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d parts of parameters", most);
+    int n = 0;
+    if (whole & PARAMETERS) own[n++] = (extent){share_start(s, rank), share_start(s, rank + 1), PARAMETERS};
+    if (whole & MASTERS) own[n++] = (extent){0, INT64_MAX, MASTERS};
+    for (int p = 0; p < image->n_pieces && sharded != 0; p++) {
         const ls_flat_piece piece = ls_image_piece(image, p, rank);
-        own[n++] = (extent){piece.start, piece.start + piece.count, MASTERS};
+        own[n++] = (extent){piece.start, piece.start + piece.count, sharded};
     }
     const ls_status status = fill(s->executor, source, own, n);
     free(own);
@@ -252,26 +287,28 @@ ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_
     const bool alone = s.ranks == 1;
     LS_TRY(alone ? ls_weights_fill(executor, source) : ls_comm_agree(comm, fill_own(&s, source)));
     const double began = ls_seconds();
-    if (!alone) LS_TRY(exchange_shares(&s, comm));
+    const bool exchange = !alone && exchanges(executor);
+    if (exchange) LS_TRY(exchange_shares(&s, comm));
     if (figures == NULL) return ls_ok();
-    *figures = (ls_weights_figures){.exchange = alone ? 0 : ls_seconds() - began,
+    *figures = (ls_weights_figures){.exchange = exchange ? ls_seconds() - began : 0,
                                     .bytes = source->bytes_read != NULL ? source->bytes_read(source->context) : 0};
     return ls_ok();
 }
 
 /* ---- numbers that are not finite ---- */
 
-/* LS_INVALID names the first element of a parameter that is not finite. */
-static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, const char *what) {
+/* LS_INVALID names the first element of a part of a parameter that is not finite. */
+static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, const ls_flat_piece *part,
+                              const char *what) {
     const ls_image *image = ls_executor_image(executor);
     double elements[STORE_COUNT];
-    for (int64_t first = 0; first < flat->count; first += STORE_COUNT) {
-        const int64_t n = ls_min(STORE_COUNT, flat->count - first);
-        const ls_operand from = ls_image_elements(image, LS_BIND_PARAMETERS, flat->start + first, n);
+    for (int64_t first = 0; first < part->count; first += STORE_COUNT) {
+        const int64_t n = ls_min(STORE_COUNT, part->count - first);
+        const ls_operand from = ls_image_elements(image, LS_BIND_PARAMETERS, part->at + first, n);
         LS_TRY(ls_executor_read(executor, &from, elements));
         for (int64_t i = 0; i < n; i++) {
             const double number = ls_number_at(elements, image->dtype, i);
-            const long long element = first + i;
+            const long long element = part->start - flat->start + first + i;
             if (!isfinite(number))
                 return ls_error(LS_INVALID, "%s not finite: element %lld of tensor %s is %g", what, element, flat->name,
                                 isnan(number) ? NAN : number);
@@ -282,7 +319,15 @@ static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, 
 
 ls_status ls_weights_not_finite(ls_executor *executor, const char *what) {
     const ls_image *image = ls_executor_image(executor);
-    for (int i = 0; i < image->n_flats; i++) LS_TRY(check_finite(executor, &image->flats[i], what));
+    const ls_binding *parameters = ls_image_find(image, LS_BIND_PARAMETERS);
+    for (int i = 0; i < image->n_flats; i++) {
+        const ls_flat *flat = &image->flats[i];
+        for (int p = 0; p < image->n_pieces; p++) {
+            const ls_flat_piece piece = ls_image_held(image, parameters, p, ls_executor_rank(executor));
+            const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
+            LS_TRY(check_finite(executor, flat, &part, what));
+        }
+    }
     return ls_error(LS_INVALID, "%s not finite, though every weight is: an intermediate result exceeds the range of %s",
                     what, ls_dtype_name(image->dtype));
 }

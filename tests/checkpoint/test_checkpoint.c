@@ -44,6 +44,7 @@ typedef struct work {
     int64_t step;       /* to save */
     int keep;
     const ls_optimizer *optimizer; /* NULL: AdamW */
+    const ls_shard_mode *shard;    /* NULL: the usual */
     double salt;                   /* what is saved differs by it */
     /* results */
     ls_status status; /* of rank 0 */
@@ -80,19 +81,19 @@ static void set(void *data, int64_t at, ls_dtype dtype, double x) {
         ((ls_bf16 *)data)[at] = ls_bf16_from_f32((float)x);
 }
 
-/* What is saved of a parameter: its master (0) and the states of the optimiser. */
-static const char *kind(const ls_image *image, int k) { return k == 0 ? "master" : image->states[k - 1].binding; }
-
-/* Kind k of a part of the shard. */
-static ls_operand state_of(const ls_image *image, int k, const ls_flat_piece *part) {
-    return k == 0 ? ls_image_master(image, part) : ls_image_elements(image, kind(image, k), part->at, part->count);
+/* A tensor of parameters: in their type (0), masters (1; where the types are one, the same), the optimiser's states. */
+static const ls_binding *tensor(const ls_image *image, int k) {
+    const char *masters = image->dtype != image->accumulator ? LS_BIND_MASTER : LS_BIND_PARAMETERS;
+    return ls_image_find(image, k == 0 ? LS_BIND_PARAMETERS : k == 1 ? masters : image->states[k - 2].binding);
 }
 
-/* The parts of a parameter in this rank's shard, one after the other; *p: begin with 0. */
-static bool next_part(const ls_executor *ex, const ls_flat *flat, int *p, ls_flat_piece *part) {
+static int tensors(const ls_image *image) { return 2 + image->n_states; }
+
+/* The parts of a parameter that this rank holds of a tensor, one after the other; *p: begin with 0. */
+static bool next_part(const ls_executor *ex, const ls_binding *t, const ls_flat *flat, int *p, ls_flat_piece *part) {
     const ls_image *image = ls_executor_image(ex);
     for (part->count = 0; *p < image->n_pieces && part->count == 0; ++*p) {
-        const ls_flat_piece piece = ls_image_piece(image, *p, ls_executor_rank(ex));
+        const ls_flat_piece piece = ls_image_held(image, t, *p, ls_executor_rank(ex));
         *part = ls_piece_within(&piece, flat->start, flat->count);
     }
     return part->count > 0;
@@ -100,20 +101,16 @@ static bool next_part(const ls_executor *ex, const ls_flat *flat, int *p, ls_fla
 
 static void fill_state(const work *w, ls_executor *ex) {
     const ls_image *image = ls_executor_image(ex);
-    const int kinds = 1 + image->n_states;
     for (int f = 0; f < image->n_flats; f++) {
         const ls_flat *flat = &image->flats[f];
-        ls_flat_piece part;
         void *values = malloc(sizeof(double) * (size_t)flat->count);
-        const ls_operand all = ls_image_elements(image, LS_BIND_PARAMETERS, flat->start, flat->count);
-        for (int64_t i = 0; i < flat->count; i++)
-            set(values, i, image->dtype, value_of(w, 0, f, flat, flat->start + i));
-        LS_ASSERT(ls_executor_write(ex, &all, values).code == LS_OK);
-        for (int p = 0; next_part(ex, flat, &p, &part);) {
-            for (int k = 0; k < kinds; k++) {
-                const ls_operand to = state_of(image, k, &part);
+        for (int k = 0; k < tensors(image); k++) {
+            const ls_binding *t = tensor(image, k);
+            ls_flat_piece part;
+            for (int p = 0; next_part(ex, t, flat, &p, &part);) {
+                const ls_operand to = ls_operand_slice(t->operand, 0, part.at, part.count);
                 for (int64_t i = 0; i < part.count; i++)
-                    set(values, i, image->accumulator, value_of(w, k, f, flat, part.start + i));
+                    set(values, i, to.view.dtype, value_of(w, k > 0 ? k - 1 : 0, f, flat, part.start + i));
                 LS_ASSERT(ls_executor_write(ex, &to, values).code == LS_OK);
             }
         }
@@ -121,16 +118,18 @@ static void fill_state(const work *w, ls_executor *ex) {
     }
 }
 
-/* Whether the operand's elements are those of kind k of parameter f from `start` on. */
-static ls_status check_elements(const work *w, const ls_executor *ex, const ls_operand *from, int k, int f,
-                                int64_t start, const char *what) {
+/* Whether a part of tensor k has the elements of parameter f. */
+static ls_status check_part(const work *w, const ls_executor *ex, int k, int f, const ls_flat_piece *part) {
     const ls_image *image = ls_executor_image(ex);
     const ls_flat *flat = &image->flats[f];
-    void *values = copy_of_operand(ex, from);
+    const ls_binding *t = tensor(image, k);
+    const ls_operand from = ls_operand_slice(t->operand, 0, part->at, part->count);
+    void *values = copy_of_operand(ex, &from);
     ls_status status = ls_ok();
-    for (int64_t i = 0; i < from->view.size[0] && status.code == LS_OK; i++) {
-        if (!same_bits(values, i, from->view.dtype, value_of(w, k, f, flat, start + i)))
-            status = ls_error(LS_DIVERGED, "%s of %s, element %lld differs", what, flat->name, (long long)(start + i));
+    for (int64_t i = 0; i < part->count && status.code == LS_OK; i++) {
+        if (!same_bits(values, i, from.view.dtype, value_of(w, k > 0 ? k - 1 : 0, f, flat, part->start + i)))
+            status = ls_error(LS_DIVERGED, "%s of %s, element %lld differs", t->name, flat->name,
+                              (long long)(part->start + i));
     }
     free(values);
     return status;
@@ -138,17 +137,11 @@ static ls_status check_elements(const work *w, const ls_executor *ex, const ls_o
 
 static ls_status check_state(const work *w, ls_executor *ex) {
     const ls_image *image = ls_executor_image(ex);
-    const int kinds = 1 + image->n_states;
     for (int f = 0; f < image->n_flats; f++) {
-        const ls_flat *flat = &image->flats[f];
-        ls_flat_piece part;
-        const ls_operand all = ls_image_elements(image, LS_BIND_PARAMETERS, flat->start, flat->count);
-        LS_TRY(check_elements(w, ex, &all, 0, f, flat->start, "parameter"));
-        for (int p = 0; next_part(ex, flat, &p, &part);) {
-            for (int k = 0; k < kinds; k++) {
-                const ls_operand from = state_of(image, k, &part);
-                LS_TRY(check_elements(w, ex, &from, k, f, part.start, kind(image, k)));
-            }
+        for (int k = 0; k < tensors(image); k++) {
+            ls_flat_piece part;
+            for (int p = 0; next_part(ex, tensor(image, k), &image->flats[f], &p, &part);)
+                LS_TRY(check_part(w, ex, k, f, &part));
         }
     }
     return ls_ok();
@@ -183,7 +176,8 @@ static ls_status make_image(const work *w, ls_model *model, ls_graph *g, int ran
                               .rank = rank,
                               .strategy = w->mesh.strategy,
                               .isa = machine.isa,
-                              .threads = 1};
+                              .threads = 1,
+                              .shard = w->shard};
     return ls_compile(&job, &target, image);
 }
 
@@ -298,6 +292,35 @@ static void test_any_mesh(void **state) {
     assert_ok(ls_checkpoint_find(*state, &path));
     assert_string_equal(path, scratch_path(state, "checkpoint-00000023"));
     assert_error(load(state, TWO, LS_F32, path, 23), LS_INVALID, "it holds F64", "needs F32");
+}
+
+/* What each mode of sharding saves on one mesh, each other loads on any; the files are the same. */
+static void test_any_sharding(void **state) {
+    static const mesh_case meshes[] = {{1, 2, 1, "ring"}, {2, 1, 2, "ulysses"}, {1, 3, 1, "ring"}, {1, 1, 1, "local"}};
+    for (int a = 0; a < LS_SHARD_MODES; a++) {
+        LS_PATH first = NULL;
+        LS_PATH other = NULL;
+        work w = make_work(state, meshes[a % 3], LS_BF16);
+        w.shard = &ls_shard_modes[a];
+        w.folder = *state;
+        w.step = a;
+        assert_ok(run(&w));
+        for (int b = 0; b < LS_SHARD_MODES; b++) {
+            work again = make_work(state, meshes[(a + b) % (int)LS_COUNT(meshes)], LS_BF16);
+            again.shard = &ls_shard_modes[b];
+            again.path = w.saved;
+            again.step = a;
+            assert_ok(run(&again));
+        }
+        ls_file_map map[2];
+        assert_ok(ls_path_join(scratch_path(state, "checkpoint-00000000"), "model.safetensors", &first));
+        assert_ok(ls_path_join(w.saved, "model.safetensors", &other));
+        assert_ok(ls_file_map_open(first, &map[0]));
+        assert_ok(ls_file_map_open(other, &map[1]));
+        assert_int_equal(map[0].bytes, map[1].bytes);
+        assert_memory_equal(map[0].data, map[1].data, map[0].bytes);
+        for (int i = 0; i < 2; i++) ls_file_map_close(&map[i]);
+    }
 }
 
 /* Of another optimiser its own states are saved, and where they are not there a checkpoint is refused. */
@@ -524,11 +547,10 @@ static void test_weights(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_hash),          TEST(test_any_mesh),   TEST(test_another_optimizer),
-        TEST(test_same_files),    TEST(test_corruption), TEST(test_state_of_record),
-        TEST(test_truncated),     TEST(test_no_space),   TEST(test_cannot_write),
-        TEST(test_keep_and_find), TEST(test_again),      TEST(test_other_model),
-        TEST(test_weights),
+        TEST(test_hash),        TEST(test_any_mesh),     TEST(test_any_sharding),    TEST(test_another_optimizer),
+        TEST(test_same_files),  TEST(test_corruption),   TEST(test_state_of_record), TEST(test_truncated),
+        TEST(test_no_space),    TEST(test_cannot_write), TEST(test_keep_and_find),   TEST(test_again),
+        TEST(test_other_model), TEST(test_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,9 +65,9 @@ static ls_operand part(int buffer, const call *c) {
 static ls_status check(const usage *u, ls_effect declared) {
     enum { BYTES = N * sizeof(float) };
     ls_buffer buffers[BUFFERS] = {
-        [SUMS] = {"sums", LS_PRIVATE, LS_BUFFER_GRADIENT, BYTES, 0, -1, 0, 0},
-        [OTHER] = {"other", LS_PRIVATE, LS_BUFFER_ACTIVATION, BYTES, BYTES, 0, 0, 0},
-        [TOKENS] = {"tokens", LS_PRIVATE, LS_BUFFER_INPUT, BYTES, 2 * BYTES, -1, 0, 0},
+        [SUMS] = {"sums", LS_PRIVATE, LS_BUFFER_GRADIENT, BYTES, 0, -1, 0, 0, -1},
+        [OTHER] = {"other", LS_PRIVATE, LS_BUFFER_ACTIVATION, BYTES, BYTES, 0, 0, 0, -1},
+        [TOKENS] = {"tokens", LS_PRIVATE, LS_BUFFER_INPUT, BYTES, 2 * BYTES, -1, 0, 0, -1},
     };
     ls_instr instrs[3];
     ls_operand in[3], out[3];
@@ -126,9 +126,9 @@ enum { ADDS, TAKES, OWN, PROGRAMS };
 static ls_status join(const ls_effect effects[PROGRAMS][BUFFERS], const ls_phase *phases, int n) {
     static const char *const names[PROGRAMS] = {"micro", "step", "evaluate"};
     ls_buffer buffers[BUFFERS] = {
-        {"loss", LS_PRIVATE, LS_BUFFER_OUTPUT, 4, 0, -1, 0, 0},
-        {"cache", LS_PRIVATE, LS_BUFFER_OUTPUT, 4, 4, -1, 0, 0},
-        {"weights", LS_PRIVATE, LS_BUFFER_PARAMETER, 4, 8, -1, 0, 0},
+        {"loss", LS_PRIVATE, LS_BUFFER_OUTPUT, 4, 0, -1, 0, 0, -1},
+        {"cache", LS_PRIVATE, LS_BUFFER_OUTPUT, 4, 4, -1, 0, 0, -1},
+        {"weights", LS_PRIVATE, LS_BUFFER_PARAMETER, 4, 8, -1, 0, 0, -1},
     };
     ls_kept kept[PROGRAMS][BUFFERS];
     ls_program programs[PROGRAMS];

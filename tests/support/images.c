@@ -53,16 +53,21 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, b
     return set;
 }
 
-image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
-                         bool accumulates, images_reads reads) {
+/* A network of so many layers, for a sequence of S tokens. */
+static image_set images_of_layers(const ls_target *target, int64_t S, int layers, bool accumulates) {
     ls_graph *g = ls_graph_create(LS_F32);
-    const ls_tensor tokens = ls_tokens(g, "tokens", ls_mesh_replicas(&mesh), S);
+    const ls_tensor tokens = ls_tokens(g, "tokens", ls_mesh_replicas(&target->mesh), S);
     const ls_tensor labels = ls_input_like(g, "labels", tokens);
     const ls_rope rope = {.theta = 10000};
     const ls_tensor table = ls_rope_table(g, ls_input_like(g, "positions", tokens), 4, &rope);
     ls_tensor x = ls_embedding(g, tokens, matrix(g, "embedding", 0, 32, 16));
     for (int i = 0; i < layers; i++) x = layer(g, x, table, i);
     const ls_tensor logits = ls_linear_wide(g, x, matrix(g, "head", 0, 32, 16));
+    return images_of_loss(g, ls_sum(g, ls_cross_entropy(g, logits, labels)), target, accumulates);
+}
+
+image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
+                         bool accumulates, images_reads reads) {
     const int U = mesh_ulysses(&mesh);
     bool can;
     must(ls_strategy_reads_in_place(strategy, &can));
@@ -73,7 +78,15 @@ image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layo
                               .threads = 1,
                               .transfers = reads != READS_NOTHING && can ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT,
                               .host_ranks = reads == READS_BLOCK ? U : LS_ONE_HOST};
-    return images_of_loss(g, ls_sum(g, ls_cross_entropy(g, logits, labels)), &target, accumulates);
+    return images_of_layers(&target, S, layers, accumulates);
+}
+
+image_set images_of_shard(ls_mesh mesh, const char *strategy, int layers, bool accumulates,
+                          const ls_shard_mode *shard) {
+    enum { S = 13 };
+    const ls_target target = {
+        .mesh = mesh, .strategy = strategy, .layout = LS_LAYOUT_ZIGZAG, .threads = 1, .shard = shard};
+    return images_of_layers(&target, S, layers, accumulates);
 }
 
 image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers) {

@@ -31,6 +31,8 @@ image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layo
 typedef enum images_reads { READS_NOTHING, READS_ALL, READS_BLOCK } images_reads;
 image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
                          bool accumulates, images_reads reads);
+/* The same with what the mode says cut over the ranks. */
+image_set images_of_shard(ls_mesh mesh, const char *strategy, int layers, bool accumulates, const ls_shard_mode *shard);
 /* Frees any of these. */
 void free_images(image_set *set);
 /*

@@ -426,9 +426,9 @@ static size_t move_after(const ls_instr *instrs, int n, ls_after *all, bool save
 
 static const ls_image *const *images_of(const subject *s) { return (const ls_image *const *)s->set.image; }
 
-static void make_subject(subject *s, ls_mesh mesh, const char *strategy, int layers, bool accumulates,
-                         images_reads reads) {
-    s->set = images_of_kind(mesh, strategy, LS_LAYOUT_ZIGZAG, 13, layers, accumulates, reads);
+static void make_subject(subject *s, const image_set *set) {
+    const char *strategy = set->image[0]->strategy;
+    s->set = *set;
     for (int r = 0; r < s->set.ranks; r++) {
         ls_image *image = s->set.image[r];
         s->programs[r] = calloc((size_t)image->n_programs, sizeof(kept_program));
@@ -541,31 +541,14 @@ static void add_counts(mutation_counts *sum, const mutation_counts *c) {
     sum->harmless_unordered += c->harmless_unordered;
 }
 
-mutation_verdicts count_mutations(uint64_t first, int edits, int seeds) {
-    static const struct {
-        int dp, ring, ulysses;
-        const char *strategy;
-        int layers;
-        bool accumulates;
-        images_reads reads;
-    } meshes[] = {{1, 2, 1, "ring", 2, true, READS_NOTHING},    {1, 3, 1, "ring", 1, false, READS_NOTHING},
-                  {1, 4, 1, "ring", 1, false, READS_NOTHING},   {1, 1, 2, "ulysses", 2, false, READS_NOTHING},
-                  {1, 1, 3, "ulysses", 1, true, READS_NOTHING}, {1, 2, 2, "usp", 1, true, READS_NOTHING},
-                  {2, 2, 1, "ring", 1, false, READS_NOTHING},   {2, 1, 2, "ulysses", 1, true, READS_NOTHING},
-                  {3, 1, 1, "local", 1, false, READS_NOTHING},  {1, 2, 1, "ring", 2, false, READS_ALL},
-                  {1, 3, 1, "ring", 1, true, READS_ALL},        {1, 4, 1, "ring", 1, false, READS_ALL},
-                  {1, 1, 2, "ulysses", 2, true, READS_ALL},     {1, 2, 2, "usp", 1, true, READS_BLOCK},
-                  {1, 2, 2, "usp", 1, false, READS_ALL},        {1, 3, 1, "gather", 1, false, READS_NOTHING}};
-    enum { SUBJECTS = LS_COUNT(meshes) };
-    subject *subjects = calloc(SUBJECTS, sizeof *subjects);
-    for (int i = 0; i < SUBJECTS; i++)
-        make_subject(&subjects[i], mesh_of(meshes[i].dp, meshes[i].ring, meshes[i].ulysses), meshes[i].strategy,
-                     meshes[i].layers, meshes[i].accumulates, meshes[i].reads);
+mutation_verdicts count_mutations_of(const image_set *sets, int n, uint64_t first, int edits, int seeds) {
+    subject *subjects = calloc((size_t)n, sizeof *subjects);
+    for (int i = 0; i < n; i++) make_subject(&subjects[i], &sets[i]);
     mutation_verdicts verdicts[KINDS + 1];
     memset(verdicts, 0, sizeof verdicts);
     uint64_t seed = first;
     for (int done = 0; done < edits; seed++) {
-        subject *s = &subjects[seed % SUBJECTS];
+        subject *s = &subjects[seed % n];
         edit e = {.set = &s->set, .seed = seed};
         const int kind = draw(&e, KINDS);
         e.rank = draw(&e, s->set.ranks);
@@ -584,7 +567,29 @@ mutation_verdicts count_mutations(uint64_t first, int edits, int seeds) {
         add_counts(&verdicts[KINDS].local, &verdicts[k].local);
     }
     print_verdicts("all", &verdicts[KINDS]);
-    for (int i = 0; i < SUBJECTS; i++) free_subject(&subjects[i]);
+    for (int i = 0; i < n; i++) free_subject(&subjects[i]);
     free(subjects);
     return verdicts[KINDS];
+}
+
+mutation_verdicts count_mutations(uint64_t first, int edits, int seeds) {
+    static const struct {
+        int dp, ring, ulysses;
+        const char *strategy;
+        int layers;
+        bool accumulates;
+        images_reads reads;
+    } meshes[] = {{1, 2, 1, "ring", 2, true, READS_NOTHING},    {1, 3, 1, "ring", 1, false, READS_NOTHING},
+                  {1, 4, 1, "ring", 1, false, READS_NOTHING},   {1, 1, 2, "ulysses", 2, false, READS_NOTHING},
+                  {1, 1, 3, "ulysses", 1, true, READS_NOTHING}, {1, 2, 2, "usp", 1, true, READS_NOTHING},
+                  {2, 2, 1, "ring", 1, false, READS_NOTHING},   {2, 1, 2, "ulysses", 1, true, READS_NOTHING},
+                  {3, 1, 1, "local", 1, false, READS_NOTHING},  {1, 2, 1, "ring", 2, false, READS_ALL},
+                  {1, 3, 1, "ring", 1, true, READS_ALL},        {1, 4, 1, "ring", 1, false, READS_ALL},
+                  {1, 1, 2, "ulysses", 2, true, READS_ALL},     {1, 2, 2, "usp", 1, true, READS_BLOCK},
+                  {1, 2, 2, "usp", 1, false, READS_ALL},        {1, 3, 1, "gather", 1, false, READS_NOTHING}};
+    image_set sets[LS_COUNT(meshes)];
+    for (size_t i = 0; i < LS_COUNT(meshes); i++)
+        sets[i] = images_of_kind(mesh_of(meshes[i].dp, meshes[i].ring, meshes[i].ulysses), meshes[i].strategy,
+                                 LS_LAYOUT_ZIGZAG, 13, meshes[i].layers, meshes[i].accumulates, meshes[i].reads);
+    return count_mutations_of(sets, LS_COUNT(meshes), first, edits, seeds);
 }

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "images.h"
+
 /*
  * wrong: a hang, another value read or left, or poison, under some seed of the interpreter; else harmless. Most
  * harmless edits that are rejected break a rule of the form, which the interpreter does not need: a slot is put into
@@ -26,5 +28,7 @@ typedef struct mutation_verdicts {
  * output.
  */
 mutation_verdicts count_mutations(uint64_t first, int edits, int seeds);
+/* The same on these sets in turn, which are freed. */
+mutation_verdicts count_mutations_of(const image_set *sets, int n, uint64_t first, int edits, int seeds);
 
 #endif

@@ -84,37 +84,43 @@ static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, l
                      network_result *r) {
     const ls_dtype G = ls_dtype_accumulator(dtype);
     void *parameters = make_parameters(r->image, dtype, rounded), *gradient = calloc((size_t)flat, sizeof(double));
-    double unit, totals[LS_TOTALS];
+    double unit, totals[LS_TOTALS], hyper[LS_HYPERS] = {0.01, 1, 1, 0.9, 0.95};
     put(&unit, G, 0, 1);
-    spread_array in[MOST_INPUTS] = {{LS_BIND_SCALE, &unit}, {LS_BIND_PARAMETERS, parameters}};
-    const spread_array results[] = {{LS_BIND_RESULT, totals}};
+    const bool trains = ls_image_find(r->image, LS_BIND_HYPER) != NULL;
+    enum { FIXED = 3 };
+    spread_array in[MOST_INPUTS] = {{LS_BIND_SCALE, &unit}, {LS_BIND_PARAMETERS, parameters}, {LS_BIND_HYPER, hyper}};
+    const spread_array results[] = {{LS_BIND_RESULT, totals}, {LS_BIND_PARAMETERS, gradient}};
     spread_job job = *base;
     job.update = true;
     job.in = in;
-    job.n_in = fill_inputs(n, r->graph, in, 2);
+    job.n_in = fill_inputs(n, r->graph, in, trains ? FIXED : FIXED - 1);
     job.out = results;
-    job.n_out = 1;
-    job.gradient = gradient;
+    job.n_out = trains ? 2 : 1;
+    job.gradient = trains ? NULL : gradient;
     const ls_status status = spread_run(&job);
     r->loss = totals[LS_TOTAL_LOSS];
     for (int64_t i = 0; i < flat; i++)
         r->gradient[i] = G == LS_F64 ? ((double *)gradient)[i] : (double)((float *)gradient)[i];
-    for (int i = 2; i < job.n_in; i++) free(in[i].data);
+    for (int i = trains ? FIXED : FIXED - 1; i < job.n_in; i++) free(in[i].data);
     free(parameters);
     free(gradient);
     return status;
 }
 
+/* steps 0: one, without an update. */
 static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype, ls_dtype rounded, int micro,
-                       network_result *out) {
+                       int steps, network_result *out) {
     *out = (network_result){0};
     network_result r = {0};
     ls_status status = build(n, dtype, &r.graph);
-    spread_job job = {
-        .job = {.graph = r.graph, .programs = ls_training_programs(r.graph, 0, LS_UPDATE_REDUCE, micro > 1)},
-        .target = *target,
-        .transport = n->transport,
-        .micro = micro};
+    const ls_update update = steps > 0 ? LS_UPDATE_APPLY : LS_UPDATE_REDUCE;
+    spread_job job = {.job = {.graph = r.graph,
+                              .programs = ls_training_programs(r.graph, 0, update, micro > 1),
+                              .hyper = {0.9, 0.95, 1e-3, 0.1}},
+                      .target = *target,
+                      .transport = n->transport,
+                      .micro = micro,
+                      .steps = steps};
     job.target.rank = 0;
     if (status.code == LS_OK) status = ls_compile(&job.job, &job.target, &r.image);
     if (status.code == LS_OK) {
@@ -131,11 +137,15 @@ static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype
 
 ls_status network_solve(const network *n, const ls_target *target, ls_dtype dtype, ls_dtype rounded,
                         network_result *out) {
-    return solve(n, target, dtype, rounded, 1, out);
+    return solve(n, target, dtype, rounded, 1, 0, out);
 }
 
 ls_status network_accumulate(const network *n, const ls_target *target, int micro, network_result *out) {
-    return solve(n, target, LS_F64, LS_F64, micro, out);
+    return solve(n, target, LS_F64, LS_F64, micro, 0, out);
+}
+
+ls_status network_train(const network *n, const ls_target *target, int micro, int steps, network_result *out) {
+    return solve(n, target, LS_F64, LS_F64, micro, steps, out);
 }
 
 void network_free(network_result *r) {

@@ -19,7 +19,7 @@ typedef struct network_result {
     ls_graph *graph;
     ls_image *image; /* of rank 0: where each parameter lies in the gradient */
     double loss;
-    double *gradient; /* f64[image->flat_elements], summed over the ranks */
+    double *gradient; /* f64[image->flat_elements], summed over the ranks; of network_train: the parameters */
 } network_result;
 
 /*
@@ -30,6 +30,9 @@ LS_MUST_USE ls_status network_solve(const network *n, const ls_target *target, l
                                     network_result *out);
 /* The same in f64, in several micro-batches of the same inputs, whose losses and gradients are added. */
 LS_MUST_USE ls_status network_accumulate(const network *n, const ls_target *target, int micro, network_result *out);
+/* Steps of AdamW in f64, of so many micro-batches each: the loss of the last one, and the parameters after it. */
+LS_MUST_USE ls_status network_train(const network *n, const ls_target *target, int micro, int steps,
+                                    network_result *out);
 void network_free(network_result *result);
 
 /*

@@ -4,18 +4,6 @@
 #include <pthread.h>
 #include <string.h>
 
-/* Copies this rank's part of the summed gradient to its place in the whole. */
-static ls_status copy_shard(const ls_executor *executor, void *gradient) {
-    const ls_image *image = ls_executor_image(executor);
-    const size_t bytes = ls_dtype_bytes(image->accumulator);
-    for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(executor));
-        const ls_operand from = ls_image_elements(image, LS_BIND_SHARD, piece.at, piece.count);
-        LS_TRY(ls_executor_read(executor, &from, (char *)gradient + bytes * (size_t)piece.start));
-    }
-    return ls_ok();
-}
-
 static int micro_batches(const spread_job *job) { return job->micro > 0 ? job->micro : 1; }
 
 /* Shared by the ranks. A result that every rank has whole is written by each of them, one at a time. */
@@ -49,10 +37,11 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     }
     const int micro = ls_program_find(image, LS_PROGRAM_MICRO), step = ls_program_find(image, LS_PROGRAM_STEP);
     ls_status status = ls_ok();
-    for (int i = 0, n = micro_batches(job); i < n && status.code == LS_OK; i++)
-        status = ls_executor_run(executor, job->update && i + 1 == n ? step : micro);
+    for (int i = 0, n = micro_batches(job); i < n * ls_max(job->steps, 1) && status.code == LS_OK; i++)
+        status = ls_executor_run(executor, job->update && i % n + 1 == n ? step : micro);
     for (int i = 0; i < job->n_out && status.code == LS_OK; i++) status = gather(shared, executor, &job->out[i]);
-    if (job->gradient != NULL && status.code == LS_OK) status = copy_shard(executor, job->gradient);
+    if (job->gradient != NULL && status.code == LS_OK)
+        status = ls_executor_gather(executor, ls_image_find(image, LS_BIND_SHARD), job->gradient);
     ls_executor_destroy(executor);
     ls_image_destroy(image);
     return status;

@@ -18,6 +18,7 @@ typedef struct spread_job {
     const char *transport; /* NULL: shm, or self for one rank */
     int micro;             /* micro-batches, all of the same inputs; default 1 */
     bool update;           /* the last one by program step */
+    int steps;             /* of so many micro-batches each; default 1 */
     const spread_array *in, *out;
     int n_in, n_out;
     void *gradient; /* G[]: of jobs with update: the flat gradient summed over ranks; NULL: not wanted */

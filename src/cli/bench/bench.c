@@ -98,6 +98,7 @@ static const struct {
     {"mask", offsetof(ls_bench_options, mask), true, 0},
     {"dtype", offsetof(ls_bench_options, dtype), true, 0},
     {"strategy", offsetof(ls_bench_options, strategy), true, 0},
+    {"shard", offsetof(ls_bench_options, shard), true, 0},
     {"config", offsetof(ls_bench_options, config), true, 0},
 };
 
@@ -116,7 +117,10 @@ static const bench benches[] = {
      ls_run_bench_attention,
      {"seq", "ranks", "threads", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy"}},
     {"comm", false, ls_run_bench_comm, {"rounds"}},
-    {"step", true, ls_run_bench_step, {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "config"}},
+    {"step",
+     true,
+     ls_run_bench_step,
+     {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "shard", "config"}},
     {"predicted", true, ls_run_bench_predicted, {"rounds"}},
 };
 
@@ -216,6 +220,8 @@ static const ls_option options[] = {
                "element type; attention and step: bf16 when left out, gemm: f32 and bf16 both"),
     CLI_TEXT("strategy", "NAME", AT(strategy),
              "attention: only this strategy; all when left out. step: chosen when left out"),
+    CLI_CHOICE("shard", "WHAT", "auto|none|optimizer|gradients|parameters", NULL, AT(shard),
+               "step: what is cut over all ranks, as of longspan train; chosen when left out"),
     CLI_TEXT(
         "config", "FILE", AT(config),
         "gemm and step: config.json of a model or its folder; a Llama of 12 layers, E 768, F 2048, V 32000, 12 heads that share 4 when left out"),

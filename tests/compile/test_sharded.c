@@ -1,0 +1,265 @@
+/*
+ * What is cut over the ranks (--shard) changes where bytes lie and when they travel, and no result: gradients and
+ * updated parameters are those of one rank, all programs are proved, a rank holds and sends what the modes' formulas
+ * say (ZeRO: Rajbhandari et al., arXiv 1910.02054, section 7).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../../examples/graphs/graphs.h"
+#include "kernel/kernel.h"
+#include "support/images.h"
+#include "support/meshes.h"
+#include "support/network.h"
+
+enum { B = 2, S = 13, E = 48, V = 17 };
+
+static ls_tensor matrix(ls_graph *g, const char *name, int64_t rows, int64_t columns) {
+    return ls_parameter(g, name, 2, (int64_t[]){rows, columns});
+}
+
+/* The head is the table, read at both ends; nothing reads "unused"; all is one run of token-wise ops. */
+static ls_tensor tied_loss(ls_graph *g) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", B, S), table = matrix(g, "table", V, E);
+    ls_tensor x = ls_embedding(g, tokens, table);
+    (void)matrix(g, "unused", E, E);
+    const ls_tensor bias = ls_parameter(g, "bias", 1, (int64_t[]){E});
+    x = ls_add(g, x, ls_silu(g, ls_linear(g, x, matrix(g, "first", E, E), bias)));
+    return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, x, table), ls_input_like(g, "labels", tokens)));
+}
+
+static const network networks[] = {
+    {"tied", tied_loss, V, NULL},     {"gpt2", gpt2_loss, V, NULL},   {"llama3", llama_loss, V, NULL},
+    {"gptoss", gptoss_loss, V, NULL}, {"mixer", mixer_loss, V, NULL},
+};
+
+static const struct {
+    int dp, ring, ulysses;
+    const char *strategy;
+} places[] = {
+    {1, 1, 1, "local"}, {2, 1, 1, "local"}, {1, 2, 1, "ring"},    {1, 1, 2, "ulysses"},   {1, 3, 1, "gather"},
+    {2, 2, 1, "ring"},  {1, 2, 2, "usp"},   {2, 1, 2, "ulysses"}, {1, 5, 1, "tokenring"}, {2, 8, 1, "ring"},
+};
+
+/* What is made again, and what runs in tiles: gathered parameters serve all of it. */
+static const ls_saving savings[] = {
+    {0}, {.drop = 4}, {.tile = LS_TILE_ALL, .tile_rows = 3}, {.drop = 1 << 20, .tile = LS_TILE_LOSS, .tile_rows = 2}};
+
+static ls_target target_of(size_t place, int mode, size_t saving) {
+    return (ls_target){.mesh = mesh_of(places[place].dp, places[place].ring, places[place].ulysses),
+                       .strategy = places[place].strategy,
+                       .threads = 1,
+                       .shard = &ls_shard_modes[mode],
+                       .saving = savings[saving]};
+}
+
+static void must(ls_status status, const char *name, const ls_target *target) {
+    char mesh[64];
+    ls_mesh_print(&target->mesh, mesh, sizeof mesh);
+    if (status.code != LS_OK)
+        fail_msg("%s, %s, shard %s, drop %d: %s", name, mesh, target->shard->name, target->saving.drop, status.text);
+}
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+typedef ls_status (*solver)(const network *n, const ls_target *target, int micro, network_result *out);
+
+static ls_status two_steps(const network *n, const ls_target *target, int micro, network_result *out) {
+    return network_train(n, target, micro, 2, out);
+}
+
+static void compare(const network *n, solver solve, const ls_target *target, int micro, const network_result *one) {
+    network_result many;
+    const char *what = "";
+    must(solve(n, target, micro, &many), n->name, target);
+    const double error = network_difference(&many, one, &what);
+    if (!(error < 1e-12))
+        must(ls_error(LS_DIVERGED, "%s off by %g with %d micro-batches", what, error, micro), n->name, target);
+    network_free(&many);
+}
+
+/* Each mode on each mesh, with each saving and one or two micro-batches in turn. */
+static int compare_all(const network *n, solver solve) {
+    int cases = 0;
+    for (int micro = 1; micro <= 2; micro++) {
+        network_result one;
+        const ls_target alone = target_of(0, LS_SHARD_NONE, 0);
+        must(solve(n, &alone, micro, &one), n->name, &alone);
+        for (size_t p = 0; p < LS_COUNT(places); p++) {
+            for (int mode = 0; mode < LS_SHARD_MODES; mode++, cases++) {
+                const ls_target target = target_of(p, mode, (p + (size_t)mode + (size_t)micro) % LS_COUNT(savings));
+                compare(n, solve, &target, micro, &one);
+            }
+        }
+        network_free(&one);
+    }
+    return cases;
+}
+
+static void test_same_gradients(void **state) {
+    (void)state;
+    for (size_t n = 0; n < LS_COUNT(networks); n++)
+        print_message("%s: %d gradients are those of one rank\n", networks[n].name,
+                      compare_all(&networks[n], network_accumulate));
+}
+
+static void test_same_parameters(void **state) {
+    (void)state;
+    for (size_t n = 0; n < LS_COUNT(networks); n++)
+        print_message("%s: %d trainings are that of one rank\n", networks[n].name,
+                      compare_all(&networks[n], two_steps));
+}
+
+/* --- proofs ------------------------------------------------------------------------------------------------------- */
+
+static void test_programs_verify(void **state) {
+    (void)state;
+    for (size_t n = 0; n < LS_COUNT(networks); n++) {
+        for (size_t p = 0; p < LS_COUNT(places); p++) {
+            for (int mode = 0; mode < LS_SHARD_MODES; mode++) {
+                const ls_target target = target_of(p, mode, (n + p + (size_t)mode) % LS_COUNT(savings));
+                must(network_verify(&networks[n], &target), networks[n].name, &target);
+            }
+        }
+    }
+}
+
+/* --- bytes -------------------------------------------------------------------------------------------------------- */
+
+static image_set images_of(ls_dtype dtype, const ls_target *target, bool accumulates) {
+    ls_graph *g = ls_graph_create(dtype);
+    return images_of_loss(g, llama_loss(g), target, accumulates);
+}
+
+/* Bytes of a program's puts over channels whose names begin so. */
+static double sent(const ls_image *image, const char *program, const char *channel) {
+    const ls_program *p = &image->programs[ls_program_find(image, program)];
+    double bytes = 0;
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr *instr = &p->instrs[i];
+        if (instr->kind == LS_INSTR_PUT && strncmp(p->channels[instr->channel].name, channel, strlen(channel)) == 0)
+            bytes += (double)ls_view_bytes(&instr->in[0].view);
+    }
+    return bytes;
+}
+
+/* Of parameters that a program gathers, each as often as it does. */
+static double gathered(const ls_image *image, const char *program) {
+    double bytes = 0;
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        if (b->kind == LS_BUFFER_PARAMETER && b->program == ls_program_find(image, program)) bytes += (double)b->bytes;
+    }
+    return bytes;
+}
+
+static void must_send(const ls_image *image, const char *mode, const char *program, const char *channel, double all) {
+    const double P = ls_mesh_ranks(&image->mesh), bytes = sent(image, program, channel);
+    if (bytes != all * (P - 1) / P)
+        fail_msg("shard %s, %g ranks: program %s sends %g bytes of \"%s\", expected %g", mode, P, program, bytes,
+                 channel, all * (P - 1) / P);
+}
+
+/*
+ * With n elements of type T and gradients of type G, on P ranks: n*G*(P-1)/P for the reduce-scatter of each program
+ * that does it, n*T*(P-1)/P for an all-gather of parameters, G for one of gradients. Parameters are gathered before the
+ * forward and before the backward pass, but for the groups in use where the one becomes the other: the table of logits,
+ * and what lies between the last attention and that.
+ */
+static void test_bytes_sent(void **state) {
+    (void)state;
+    static const ls_dtype dtypes[] = {LS_BF16, LS_F32};
+    for (int ranks = 2; ranks <= 16; ranks *= 2) {
+        for (int mode = 0; mode < LS_SHARD_MODES; mode++) {
+            for (size_t d = 0; d < LS_COUNT(dtypes); d++) {
+                const ls_shard_mode *m = &ls_shard_modes[mode];
+                const ls_target target = {
+                    .mesh = mesh_of(1, ranks, 1), .strategy = "ring", .isa = LS_ISA_BASE, .threads = 1, .shard = m};
+                image_set set = images_of(dtypes[d], &target, true);
+                const ls_image *image = set.image[ranks - 1];
+                const double n = (double)image->flat_elements, T = (double)ls_dtype_bytes(image->dtype),
+                             G = (double)ls_dtype_bytes(image->accumulator);
+                must_send(image, m->name, LS_PROGRAM_MICRO, "gradients.", m->gradients ? n * G : 0);
+                must_send(image, m->name, LS_PROGRAM_STEP, "gradients.", n * G);
+                must_send(image, m->name, LS_PROGRAM_STEP, "sums.", m->state ? 0 : n * G);
+                if (!m->parameters) must_send(image, m->name, LS_PROGRAM_MICRO, "parameters.", 0);
+                if (!m->parameters) must_send(image, m->name, LS_PROGRAM_STEP, "parameters.", m->state ? n * T : 0);
+                for (int p = 0; p < 2 && m->parameters; p++) {
+                    const char *program = p == 0 ? LS_PROGRAM_MICRO : LS_PROGRAM_STEP;
+                    must_send(image, m->name, program, "parameters.", gathered(image, program));
+                    assert_in_range(gathered(image, program), 1.5 * n * T, 2 * n * T);
+                }
+                free_images(&set);
+            }
+        }
+    }
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+static double persistent(const ls_image *image, ls_buffer_kind kind) {
+    double bytes = 0;
+    for (int i = 0; i < image->n_buffers; i++)
+        if (image->buffers[i].program < 0 && image->buffers[i].kind == kind) bytes += (double)image->buffers[i].bytes;
+    return bytes;
+}
+
+/* What outlives programs, of n elements on P ranks, in bf16 and f32. */
+static void test_what_persists(void **state) {
+    (void)state;
+    enum { P = 4 };
+    for (int mode = 0; mode < LS_SHARD_MODES; mode++) {
+        const ls_shard_mode *m = &ls_shard_modes[mode];
+        const ls_target target = {
+            .mesh = mesh_of(2, 1, 2), .strategy = "ulysses", .isa = LS_ISA_BASE, .threads = 1, .shard = m};
+        image_set set = images_of(LS_BF16, &target, true);
+        const ls_image *image = set.image[0];
+        const double n = (double)image->flat_elements, shard = n / P;
+        assert_true(persistent(image, LS_BUFFER_PARAMETER) == 2 * (m->parameters ? shard : n));
+        assert_true(persistent(image, LS_BUFFER_GRADIENT) == 4 * (m->gradients ? shard : n + shard));
+        assert_true(persistent(image, LS_BUFFER_OPTIMIZER) == 12 * (m->state ? shard : n));
+        free_images(&set);
+    }
+}
+
+/* Gathered groups that are live at an instruction. */
+static int live_groups(const ls_image *image, int program, int at) {
+    int n = 0;
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        n += b->kind == LS_BUFFER_PARAMETER && b->program == program && b->first <= at && at <= b->last;
+    }
+    return n;
+}
+
+/* Two groups: one in use, one on its way; where two runs of nodes meet in one (the logits, what is made again), three.
+ */
+static void test_two_groups(void **state) {
+    (void)state;
+    const ls_target target = {
+        .mesh = mesh_of(1, 3, 1), .strategy = "ring", .threads = 1, .shard = &ls_shard_modes[LS_SHARD_PARAMETERS]};
+    image_set set = images_of(LS_F32, &target, false);
+    for (int p = 0; p < set.image[0]->n_programs; p++) {
+        int most = 0;
+        for (int i = 0; i < set.image[0]->programs[p].n_instrs; i++)
+            most = (int)ls_max(most, live_groups(set.image[0], p, i));
+        print_message("%s: %d groups at most\n", set.image[0]->programs[p].name, most);
+        assert_in_range(most, 2, 3);
+    }
+    free_images(&set);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_persists),   cmocka_unit_test(test_bytes_sent),
+        cmocka_unit_test(test_two_groups),      cmocka_unit_test(test_same_gradients),
+        cmocka_unit_test(test_same_parameters), cmocka_unit_test(test_programs_verify),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
