@@ -68,27 +68,28 @@ struct ls_graph {
 
 static inline const ls_tensor_info *ls_graph_tensor(const ls_graph *g, ls_tensor t) { return &g->tensors[t.id]; }
 
-/* --- sharding ----------------------------------------------------------------------------------------------------- */
+/* --- placement ---------------------------------------------------------------------------------------------------- */
 
 /* Placement of a tensor along one mesh axis: whole on every rank, cut along the axis's factor, or a partial sum. */
-typedef enum ls_placement { LS_WHOLE, LS_CUT, LS_PARTIAL } ls_placement;
+typedef enum ls_placement { LS_WHOLE, LS_CUT, LS_PARTIAL, LS_PLACEMENTS } ls_placement;
 
-typedef struct ls_shard_query {
-    const ls_graph *graph;
-    const ls_node *node;
-    const ls_axis *axis;
-    ls_factor factor;       /* the factor that the axis cuts */
-    const ls_placement *in; /* of the node's inputs */
-} ls_shard_query;
+/* What an option asks of a tensor, along an axis that cuts some factor. */
+typedef enum ls_ask {
+    LS_ASK_WHOLE,
+    LS_ASK_CUT,  /* the option is only for nodes whose tensor has the factor */
+    LS_ASK_ROWS, /* cut where the tensor has the factor, whole where it has not (weights) */
+    LS_ASK_PARTIAL
+} ls_ask;
 
-typedef struct ls_shard_answer {
-    ls_placement out[LS_NODE_OUTPUTS];
-    /*
-     * The node adds a tensor that is whole on every rank to a partial sum, so only the first rank of the axis may add
-     * it.
-     */
-    bool first_only;
-} ls_shard_answer;
+/*
+ * One way to spread a node over the ranks of an axis: what its inputs have to be, and what its outputs are then. Of a
+ * sum that the node adds to, `sum` says it, before and after.
+ */
+typedef struct ls_placement_option {
+    ls_ask in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
+    ls_ask sum;
+    bool first_only; /* what is added is whole on every rank, so only the first rank of the axis may add it */
+} ls_placement_option;
 
 /* --- the op row --------------------------------------------------------------------------------------------------- */
 
@@ -136,7 +137,6 @@ typedef struct ls_op {
      */
     ls_kernel_id kernel;
     bool kernel_by_input; /* the kernel is chosen by the type of input 0; otherwise by the graph's type */
-    bool linear;          /* partial sums may pass through, because f(a) + f(b) = f(a + b) */
     ls_reach reach;
     /*
      * Of reach LS_REACH_NEIGHBOURS. The kernel, if any, takes input 0 with the neighbours of a run of tokens; without
@@ -163,10 +163,11 @@ typedef struct ls_op {
     void (*gradient)(ls_gradient *d, const ls_node *node);
     bool of_all; /* the gradient rule uses the gradients of all outputs; otherwise only that of output 0 */
     /*
-     * States of the outputs. An input is LS_PARTIAL here only if `linear`. NULL: there is no rule, which is a compile
-     * error.
+     * How a node can be spread over the ranks of an axis: NULL behind the last. The compiler takes the option for which
+     * fewest bytes are redistributed, of equal ones the first. A partial sum passes where an option asks for one, which
+     * is right where f(a) + f(b) = f(a + b).
      */
-    ls_status (*shard)(const ls_shard_query *q, ls_shard_answer *answer);
+    const ls_placement_option *const *options;
     ls_flops_rule flops;
     /*
      * Generation, which adds one token after the other. cache: bit i: input i of all earlier tokens is kept. next: adds
@@ -201,6 +202,11 @@ static inline bool ls_op_writes_input(const ls_op *op, int i) {
     bool writes = false;
     for (int o = 0; o < op->n_out; o++) writes |= op->in_place[o] == i + 1;
     return writes;
+}
+
+/* Whether input i is a sum that nodes of the op add to, and not a tensor that takes on another shape or values. */
+static inline bool ls_op_adds_to(const ls_op *op, int i) {
+    return op->kernel != LS_KERNEL_NONE && ls_op_writes_input(op, i);
 }
 
 /* The node's mask; NULL: it has none. */

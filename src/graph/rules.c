@@ -60,60 +60,28 @@ ls_status ls_norm_check(const ls_node *node) {
                     node->op->name, p->epsilon, p->offset);
 }
 
-static const char *placement_name(ls_placement s) {
-    static const char *const names[] = {"whole", "cut", "a partial sum"};
-    return names[s];
-}
+/* --- options ------------------------------------------------------------------------------------------------------ */
 
-static ls_status mismatch(const ls_shard_query *q, int i, ls_placement expected) {
-    return ls_error(LS_UNSUPPORTED, "op %s: input %d \"%s\" is %s along %s, expected %s", q->node->op->name, i,
-                    ls_graph_tensor(q->graph, q->node->in[i])->name, placement_name(q->in[i]), q->axis->name,
-                    placement_name(expected));
-}
+#define ALL_IN(ask) [0 ... LS_NODE_INPUTS - 1] = ask
+#define ALL_OUT(ask) [0 ... LS_NODE_OUTPUTS - 1] = ask
 
-static void fill(ls_shard_answer *answer, int n, ls_placement placement) {
-    for (int i = 0; i < n; i++) answer->out[i] = placement;
-}
+const ls_placement_option ls_every_whole = {.sum = LS_ASK_WHOLE};
 
-ls_status ls_shard_together(const ls_shard_query *q, ls_shard_answer *answer) {
-    for (int i = 1; i < q->node->n_in; i++) {
-        if (q->in[i] != q->in[0]) return mismatch(q, i, q->in[0]);
-    }
-    fill(answer, q->node->n_out, q->in[0]);
-    return ls_ok();
-}
+static const ls_placement_option cut_alike = {.in = {ALL_IN(LS_ASK_CUT)}, .out = {ALL_OUT(LS_ASK_ROWS)}};
+static const ls_placement_option cut_rows = {.in = {LS_ASK_CUT, [1 ... LS_NODE_INPUTS - 1] = LS_ASK_ROWS},
+                                             .out = {ALL_OUT(LS_ASK_ROWS)}};
+static const ls_placement_option cut_by_weights = {.in = {LS_ASK_CUT}, .out = {ALL_OUT(LS_ASK_ROWS)}};
+static const ls_placement_option sums_pass = {.in = {ALL_IN(LS_ASK_PARTIAL)}, .out = {ALL_OUT(LS_ASK_PARTIAL)}};
+static const ls_placement_option sum_passes = {.in = {LS_ASK_PARTIAL, LS_ASK_WHOLE, LS_ASK_PARTIAL},
+                                               .out = {ALL_OUT(LS_ASK_PARTIAL)}};
+static const ls_placement_option add_rows = {
+    .in = {LS_ASK_CUT, [1 ... LS_NODE_INPUTS - 1] = LS_ASK_ROWS}, .out = {ALL_OUT(LS_ASK_ROWS)}, .sum = LS_ASK_PARTIAL};
+const ls_placement_option ls_add_whole = {.sum = LS_ASK_PARTIAL, .first_only = true};
 
-ls_status ls_shard_rows(const ls_shard_query *q, ls_shard_answer *answer) {
-    for (int i = 1; i < q->node->n_in; i++) {
-        const bool has = ls_shape_has_factor(&ls_graph_tensor(q->graph, q->node->in[i])->shape, q->factor);
-        const ls_placement expected = has && q->in[0] != LS_PARTIAL ? q->in[0] : LS_WHOLE;
-        if (q->in[i] != expected) return mismatch(q, i, expected);
-    }
-    fill(answer, q->node->n_out, q->in[0]);
-    return ls_ok();
-}
-
-ls_status ls_shard_by_weights(const ls_shard_query *q, ls_shard_answer *answer) {
-    for (int i = 1; i < q->node->n_in; i++) {
-        if (q->in[i] != LS_WHOLE) return mismatch(q, i, LS_WHOLE);
-    }
-    fill(answer, q->node->n_out, q->in[0]);
-    return ls_ok();
-}
-
-ls_status ls_shard_into_sum(const ls_shard_query *q, ls_shard_answer *answer) {
-    const int sum = q->node->n_in - 1;
-    ls_placement rows = LS_WHOLE;
-    for (int i = 0; i < sum; i++) {
-        if (q->in[i] != LS_WHOLE) rows = q->in[i];
-    }
-    for (int i = 0; i < sum; i++) {
-        const bool has = ls_shape_has_factor(&ls_graph_tensor(q->graph, q->node->in[i])->shape, q->factor);
-        if (q->in[i] != rows && has) return mismatch(q, i, rows);
-    }
-    if (q->in[sum] != LS_PARTIAL) return mismatch(q, sum, LS_PARTIAL);
-    fill(answer, q->node->n_out - 1, rows);
-    answer->out[q->node->n_out - 1] = LS_PARTIAL;
-    answer->first_only = rows == LS_WHOLE;
-    return ls_ok();
-}
+const ls_placement_option *const ls_alike[] = {&cut_alike, &ls_every_whole, NULL};
+const ls_placement_option *const ls_alike_or_sum[] = {&cut_alike, &ls_every_whole, &sums_pass, NULL};
+const ls_placement_option *const ls_rows[] = {&cut_rows, &ls_every_whole, NULL};
+const ls_placement_option *const ls_rows_or_sum[] = {&cut_rows, &ls_every_whole, &sum_passes, NULL};
+const ls_placement_option *const ls_by_weights[] = {&cut_by_weights, &ls_every_whole, NULL};
+const ls_placement_option *const ls_by_weights_or_sum[] = {&cut_by_weights, &ls_every_whole, &sum_passes, NULL};
+const ls_placement_option *const ls_into_sum[] = {&add_rows, &ls_add_whole, NULL};

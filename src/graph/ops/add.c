@@ -12,13 +12,12 @@ const ls_op ls_op_add = {.name = "add",
                          .reach = LS_REACH_OWN,
                          .kernel = LS_KERNEL_ADD,
                          .kernel_by_input = true,
-                         .linear = true,
                          .least_in = 2,
                          .most_in = 2,
                          .n_out = 1,
                          .shape = ls_rule_same_shape,
                          .gradient = add_gradient,
-                         .shard = ls_shard_together};
+                         .options = ls_alike_or_sum};
 
 ls_tensor ls_add(ls_graph *g, ls_tensor a, ls_tensor b) {
     const ls_tensor in[] = {a, b};

@@ -53,19 +53,9 @@ static ls_status cached_shape(const ls_graph *g, const ls_node *node, ls_tensor_
 }
 
 /* Only the caches may be cut: every rank computes everything else. */
-static ls_status shard_cached(const ls_shard_query *q, ls_shard_answer *answer) {
-    const ls_placement cut = q->in[LS_CACHED_KEYS];
-    for (int i = 0; i < q->node->n_in; i++) {
-        const bool cache = i == LS_CACHED_KEYS || i == LS_CACHED_VALUES;
-        if (q->in[i] != (cache ? cut : LS_WHOLE))
-            return ls_error(LS_UNSUPPORTED, "op %s along %s: input %d \"%s\" must be %s", q->node->op->name,
-                            q->axis->name, i, ls_graph_tensor(q->graph, q->node->in[i])->name,
-                            cache ? "cut like the cache of keys" : "whole");
-    }
-    answer->out[0] = LS_WHOLE;
-    answer->out[1] = answer->out[2] = cut;
-    return ls_ok();
-}
+static const ls_placement_option cut_caches = {.in = {[LS_CACHED_KEYS] = LS_ASK_CUT, [LS_CACHED_VALUES] = LS_ASK_CUT},
+                                               .out = {LS_ASK_WHOLE, LS_ASK_CUT, LS_ASK_CUT}};
+static const ls_placement_option *const cached_options[] = {&cut_caches, &ls_every_whole, NULL};
 
 const ls_op ls_op_attention_cached = {.name = "attention_cached",
                                       .reach = LS_REACH_ALL,
@@ -74,4 +64,4 @@ const ls_op ls_op_attention_cached = {.name = "attention_cached",
                                       .n_out = 3,
                                       .in_place = {0, 1 + LS_CACHED_KEYS, 1 + LS_CACHED_VALUES},
                                       .shape = cached_shape,
-                                      .shard = shard_cached};
+                                      .options = cached_options};

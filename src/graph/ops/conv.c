@@ -1,7 +1,7 @@
 /*
  * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. The first
- * tokens of a rank need the last tokens of its neighbour (compile/redistribute/halo.c). The gradient with respect to x is the same
- * convolution in the other direction.
+ * tokens of a rank need the last tokens of its neighbour (compile/redistribute/halo.c). The gradient with respect to x
+ * is the same convolution in the other direction.
  */
 #include "graph/graph_impl.h"
 
@@ -74,7 +74,7 @@ const ls_op ls_op_conv = {.name = "conv",
                           .n_out = 1,
                           .shape = conv_shape,
                           .gradient = conv_gradient,
-                          .shard = ls_shard_by_weights,
+                          .options = ls_by_weights,
                           .flops = conv_flops};
 
 const ls_op ls_op_conv_dw = {.name = "conv_dw",
@@ -86,7 +86,7 @@ const ls_op ls_op_conv_dw = {.name = "conv_dw",
                              .n_out = 1,
                              .in_place = {3},
                              .shape = ls_rule_sum_shape,
-                             .shard = ls_shard_into_sum,
+                             .options = ls_into_sum,
                              .flops = dw_flops};
 
 ls_tensor ls_conv(ls_graph *g, ls_tensor x, ls_tensor weight) {

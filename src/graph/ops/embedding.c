@@ -33,7 +33,7 @@ const ls_op ls_op_embedding = {.name = "embedding",
                                .lookup = {.ids = 1, .among = 1, .dim = 0},
                                .shape = embedding_shape,
                                .gradient = embedding_gradient,
-                               .shard = ls_shard_by_weights};
+                               .options = ls_by_weights};
 
 const ls_op ls_op_embedding_grad = {.name = "embedding_grad",
                                     .reach = LS_REACH_OWN,
@@ -43,7 +43,7 @@ const ls_op ls_op_embedding_grad = {.name = "embedding_grad",
                                     .n_out = 1,
                                     .in_place = {3},
                                     .shape = ls_rule_sum_shape,
-                                    .shard = ls_shard_into_sum};
+                                    .options = ls_into_sum};
 
 ls_tensor ls_embedding_padded(ls_graph *g, ls_tensor ids, ls_tensor table, int64_t padding) {
     const ls_tensor in[] = {ids, table};

@@ -32,14 +32,6 @@ static ls_status linear_shape(const ls_graph *g, const ls_node *node, ls_tensor_
     return ls_ok();
 }
 
-/* A partial sum may pass through only without a bias: otherwise each rank would add the bias. */
-static ls_status linear_shard(const ls_shard_query *q, ls_shard_answer *answer) {
-    if (q->in[0] == LS_PARTIAL && q->node->n_in == 3)
-        return ls_error(LS_UNSUPPORTED, "op linear \"%s\": its input is a partial sum along %s and it has a bias",
-                        ls_graph_tensor(q->graph, q->node->out[0])->name, q->axis->name);
-    return ls_shard_by_weights(q, answer);
-}
-
 static ls_status dx_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *dy = ls_graph_tensor(g, node->in[0]), *w = ls_graph_tensor(g, node->in[1]);
     out->dtype = g->dtype;
@@ -83,24 +75,22 @@ static double matmul_flops(const ls_view *in, const ls_view *out, const void *pa
 const ls_op ls_op_linear = {.name = "linear",
                             .reach = LS_REACH_OWN,
                             .kernel = LS_KERNEL_MATMUL,
-                            .linear = true,
                             .least_in = 2,
                             .most_in = 3,
                             .n_out = 1,
                             .shape = linear_shape,
                             .gradient = linear_gradient,
-                            .shard = linear_shard,
+                            .options = ls_by_weights_or_sum,
                             .flops = matmul_flops};
 
 const ls_op ls_op_linear_dx = {.name = "linear_dx",
                                .reach = LS_REACH_OWN,
                                .kernel = LS_KERNEL_MATMUL,
-                               .linear = true,
                                .least_in = 2,
                                .most_in = 2,
                                .n_out = 1,
                                .shape = dx_shape,
-                               .shard = ls_shard_by_weights,
+                               .options = ls_by_weights_or_sum,
                                .flops = matmul_flops};
 
 const ls_op ls_op_linear_dw = {.name = "linear_dw",
@@ -112,7 +102,7 @@ const ls_op ls_op_linear_dw = {.name = "linear_dw",
                                .in_place = {3},
                                .writes = &dw_writes,
                                .shape = ls_rule_sum_shape,
-                               .shard = ls_shard_into_sum,
+                               .options = ls_into_sum,
                                .flops = matmul_flops};
 
 const ls_op ls_op_column_sum = {.name = "column_sum",
@@ -123,7 +113,7 @@ const ls_op ls_op_column_sum = {.name = "column_sum",
                                 .n_out = 1,
                                 .in_place = {2},
                                 .shape = ls_rule_sum_shape,
-                                .shard = ls_shard_into_sum};
+                                .options = ls_into_sum};
 
 /* transposed: the weight is [K,N]. */
 static ls_tensor add_linear(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias, bool transposed, bool wide) {

@@ -63,14 +63,13 @@ static ls_tensor reshape_next(ls_next *n, const ls_node *node) {
 
 const ls_op ls_op_reshape = {.name = "reshape",
                              .reach = LS_REACH_OWN,
-                             .linear = true,
                              .least_in = 1,
                              .most_in = 1,
                              .n_out = 1,
                              .in_place = {1},
                              .shape = reshape_shape,
                              .gradient = reshape_gradient,
-                             .shard = ls_shard_together,
+                             .options = ls_alike_or_sum,
                              .next = reshape_next};
 
 ls_tensor ls_reshape(ls_graph *g, ls_tensor x, int ndim, const int64_t *size) {

@@ -66,19 +66,18 @@ const ls_op ls_op_rope_table = {.name = "rope_table",
                                 .most_in = 1,
                                 .n_out = 1,
                                 .shape = table_shape,
-                                .shard = ls_shard_together,
+                                .options = ls_alike,
                                 .flops = table_flops};
 
 const ls_op ls_op_rotate = {.name = "rotate",
                             .reach = LS_REACH_OWN,
                             .kernel = LS_KERNEL_ROTATE,
-                            .linear = true,
                             .least_in = 2,
                             .most_in = 2,
                             .n_out = 1,
                             .shape = rotate_shape,
                             .gradient = rotate_gradient,
-                            .shard = ls_shard_rows,
+                            .options = ls_rows_or_sum,
                             .flops = rotate_flops};
 
 static ls_status rope_params(const ls_rope *rope, ls_rope_params *out) {

@@ -20,13 +20,12 @@ const ls_op ls_op_scale = {.name = "scale",
                            .reach = LS_REACH_OWN,
                            .kernel = LS_KERNEL_SCALE,
                            .kernel_by_input = true,
-                           .linear = true,
                            .least_in = 1,
                            .most_in = 1,
                            .n_out = 1,
                            .shape = scale_shape,
                            .gradient = scale_gradient,
-                           .shard = ls_shard_together};
+                           .options = ls_alike_or_sum};
 
 ls_tensor ls_scale(ls_graph *g, ls_tensor x, double factor) {
     const ls_scale_params params = {.factor = factor};

@@ -85,24 +85,22 @@ static void join_gradient(ls_gradient *d, const ls_node *node) {
 
 const ls_op ls_op_split = {.name = "split",
                            .reach = LS_REACH_OWN,
-                           .linear = true,
                            .least_in = 1,
                            .most_in = 1,
                            .n_out = PARTS,
                            .shape = split_shape,
                            .gradient = split_gradient,
                            .of_all = true,
-                           .shard = ls_shard_together};
+                           .options = ls_alike_or_sum};
 
 const ls_op ls_op_join = {.name = "join",
                           .reach = LS_REACH_OWN,
-                          .linear = true,
                           .least_in = PARTS,
                           .most_in = PARTS,
                           .n_out = 1,
                           .shape = join_shape,
                           .gradient = join_gradient,
-                          .shard = ls_shard_together};
+                          .options = ls_alike_or_sum};
 
 void ls_split(ls_graph *g, ls_tensor x, const int64_t size[3], ls_tensor part[3]) {
     if (part == NULL || size == NULL) {

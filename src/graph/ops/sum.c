@@ -29,23 +29,17 @@ static ls_status accumulate_shape(const ls_graph *g, const ls_node *node, ls_ten
 }
 
 /* Zeros are the start of a partial sum; along a factor that they have they are cut. */
-static ls_status zeros_shard(const ls_shard_query *q, ls_shard_answer *answer) {
-    const shape_params *params = q->node->params;
-    answer->out[0] = ls_shape_has_factor(&params->shape, q->factor) ? LS_CUT : LS_PARTIAL;
-    return ls_ok();
-}
+static const ls_placement_option made_cut = {.out = {LS_ASK_CUT}}, made_partial = {.out = {LS_ASK_PARTIAL}};
+static const ls_placement_option *const zeros_options[] = {&made_cut, &made_partial, NULL};
 
 /* Each rank fills the tokens that it has with the one value: the result is cut where its tokens are cut. */
-static ls_status broadcast_shard(const ls_shard_query *q, ls_shard_answer *answer) {
-    const shape_params *params = q->node->params;
-    answer->out[0] = ls_shape_has_factor(&params->shape, q->factor) ? LS_CUT : LS_WHOLE;
-    return ls_ok();
-}
+static const ls_placement_option *const broadcast_options[] = {&made_cut, &ls_every_whole, NULL};
 
-static ls_status accumulate_shard(const ls_shard_query *q, ls_shard_answer *answer) {
-    if (q->in[1] == LS_PARTIAL) return ls_shard_into_sum(q, answer);
-    return ls_shard_together(q, answer);
-}
+/* A term is added to a sum of terms, or each rank adds its part of one to its part of the other. */
+static const ls_placement_option add_partial = {.in = {LS_ASK_PARTIAL}, .sum = LS_ASK_PARTIAL};
+static const ls_placement_option add_cut = {.in = {LS_ASK_CUT}, .sum = LS_ASK_CUT};
+static const ls_placement_option *const accumulate_options[] = {&add_partial, &ls_add_whole, &add_cut, &ls_every_whole,
+                                                                NULL};
 
 static void sum_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
@@ -64,7 +58,7 @@ const ls_op ls_op_sum = {.name = "sum",
                          .in_place = {2},
                          .shape = sum_shape,
                          .gradient = sum_gradient,
-                         .shard = ls_shard_into_sum};
+                         .options = ls_into_sum};
 
 const ls_op ls_op_broadcast = {.name = "broadcast",
                                .reach = LS_REACH_OWN,
@@ -73,7 +67,7 @@ const ls_op ls_op_broadcast = {.name = "broadcast",
                                .most_in = 1,
                                .n_out = 1,
                                .shape = params_shape,
-                               .shard = broadcast_shard};
+                               .options = broadcast_options};
 
 const ls_op ls_op_zeros = {.name = "zeros",
                            .reach = LS_REACH_OWN,
@@ -82,18 +76,17 @@ const ls_op ls_op_zeros = {.name = "zeros",
                            .most_in = 0,
                            .n_out = 1,
                            .shape = params_shape,
-                           .shard = zeros_shard};
+                           .options = zeros_options};
 
 const ls_op ls_op_accumulate = {.name = "accumulate",
                                 .reach = LS_REACH_OWN,
                                 .kernel = LS_KERNEL_ACCUMULATE,
-                                .linear = true,
                                 .least_in = 2,
                                 .most_in = 2,
                                 .n_out = 1,
                                 .in_place = {2},
                                 .shape = accumulate_shape,
-                                .shard = accumulate_shard};
+                                .options = accumulate_options};
 
 ls_tensor ls_zeros(ls_graph *g, const ls_shape *shape) {
     const shape_params params = {*shape};
