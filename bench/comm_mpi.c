@@ -16,13 +16,13 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "cli/bench/trip.h"
 #include "cli/cli.h"
 #include "format/format.h"
 #include "format/json.h"
 
-enum { SIZES = 5, WAYS = 3, MOST_ROUNDS = 32 };
+enum { SIZES = LS_COUNT(ls_trip_sizes), WAYS = 3, MOST_ROUNDS = 32 };
 
-static const int64_t sizes[SIZES] = {8, 4 << 10, 64 << 10, 1 << 20, 16 << 20}; /* the first for latency */
 static const char *const way_names[WAYS] = {"send", "put", "shared"};
 
 typedef struct mpi {
@@ -56,7 +56,7 @@ static ls_status take_row(ls_json_value row, table *t, int round) {
     LS_TRY(ls_json_double(row, "figure", 0, 1e18, &figure));
     const bool in_place = strcmp(what, "in place") == 0;
     for (size_t i = 0; i < SIZES; i++) {
-        if (sizes[i] != bytes) continue;
+        if ((int64_t)ls_trip_sizes[i] != bytes) continue;
         (in_place ? &t->in_place : &t->put)->figure[i][round] = figure;
         if (!in_place) t->floor.figure[i][round] = floor;
     }
@@ -101,7 +101,7 @@ static void take_line(const char *line, table *t, size_t who, int round) {
     if (sscanf(line, "said %15s %lld %lf", name, &bytes, &seconds) != 3) return;
     for (size_t i = 0; i < SIZES; i++)
         for (int w = 0; w < WAYS; w++)
-            if (sizes[i] == bytes && strcmp(name, way_names[w]) == 0)
+            if ((int64_t)ls_trip_sizes[i] == bytes && strcmp(name, way_names[w]) == 0)
                 t->ways[who][w].figure[i][round] = figure_of(i, bytes, seconds);
 }
 
@@ -142,7 +142,7 @@ static void print_field(const char *name, const column *c, size_t size, int roun
 }
 
 static void print_row(const table *t, size_t size) {
-    printf("{\"bytes\": %lld, \"unit\": \"%s\"", (long long)sizes[size], size == 0 ? "ns" : "GB/s");
+    printf("{\"bytes\": %zu, \"unit\": \"%s\"", ls_trip_sizes[size], size == 0 ? "ns" : "GB/s");
     print_field("floor", &t->floor, size, t->rounds);
     print_field("put", &t->put, size, t->rounds);
     if (size > 0)

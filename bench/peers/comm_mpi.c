@@ -14,26 +14,20 @@
 #include <mpi.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ROUNDS = 3, WARM = 8, LOOKS_BETWEEN_PROGRESS = 64 };
+#include "cli/bench/trip.h"
 
-#define LARGEST ((size_t)16 << 20)
+enum { ROUNDS = 3, LOOKS_BETWEEN_PROGRESS = 64 };
+
+#define LARGEST LS_TRIP_LARGEST
 #define HUGE_PAGE ((size_t)2 << 20)
 /* Of a window: what is put | the flag, on a page of its own. */
-#define LINE ((size_t)64)
 #define FLAG_AT LARGEST
 #define WINDOW_BYTES (LARGEST + 4096)
-
-static const size_t sizes[] = {8, 4 << 10, 64 << 10, 1 << 20, LARGEST};
-static const double batch_seconds = 0.02;
-
-/* The smallest is for latency: as much comes back as went there, and nobody reads it. */
-static int is_latency(size_t bytes) { return bytes == sizes[0]; }
 
 typedef struct window {
     MPI_Win handle;
@@ -50,20 +44,10 @@ typedef struct side {
 } side;
 
 static void read_all(side *s, const char *data) {
-    if (is_latency(s->bytes)) return;
-    const uint64_t *words = (const uint64_t *)(const void *)data;
-    uint64_t sum[4] = {0}; /* one addition at a time would bound the reading */
-    for (size_t i = 0; i + 4 <= s->bytes / sizeof *words; i += 4)
-        for (size_t k = 0; k < 4; k++) sum[k] += words[i + k];
-    s->sum += sum[0] + sum[1] + sum[2] + sum[3];
+    if (!ls_trip_is_latency(s->bytes)) s->sum += ls_trip_read(data, s->bytes);
 }
 
-/* What is sent was just made: else it would lie in the caches of a peer who copies it from there. */
-static void make_payload(side *s) {
-    for (size_t i = 0; i < s->bytes; i += LINE) s->source[i]++;
-}
-
-static size_t answer_bytes(const side *s) { return is_latency(s->bytes) ? s->bytes : 0; }
+static size_t answer_bytes(const side *s) { return ls_trip_is_latency(s->bytes) ? s->bytes : 0; }
 
 /* --- the ways ----------------------------------------------------------------------------------------------------- */
 
@@ -73,7 +57,8 @@ static void take(side *s, size_t bytes) {
     MPI_Recv(s->slot, (int)bytes, MPI_BYTE, s->peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-static void trip_by_send(side *s) {
+static ls_status trip_by_send(void *of) {
+    side *s = of;
     if (s->rank == 0) {
         give(s, s->bytes);
         take(s, answer_bytes(s));
@@ -82,6 +67,7 @@ static void trip_by_send(side *s) {
         read_all(s, s->slot);
         give(s, answer_bytes(s));
     }
+    return ls_ok();
 }
 
 static _Atomic uint64_t *flag_in(char *memory) { return (_Atomic uint64_t *)(void *)(memory + FLAG_AT); }
@@ -105,7 +91,8 @@ static void await_put(side *s) {
     MPI_Win_sync(s->put.handle);
 }
 
-static void trip_by_put(side *s) {
+static ls_status trip_by_put(void *of) {
+    side *s = of;
     s->value++;
     if (s->rank == 0) {
         put(s, s->bytes);
@@ -115,6 +102,7 @@ static void trip_by_put(side *s) {
         read_all(s, s->put.mine);
         put(s, answer_bytes(s));
     }
+    return ls_ok();
 }
 
 static void store(side *s, size_t bytes) {
@@ -125,15 +113,14 @@ static void store(side *s, size_t bytes) {
 
 static void await_store(side *s) {
     for (unsigned looks = 1; atomic_load_explicit(flag_in(s->shared.mine), memory_order_acquire) < s->value; looks++) {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
+        ls_pause();
         if (looks % 4096 == 0) sched_yield();
     }
     MPI_Win_sync(s->shared.handle);
 }
 
-static void trip_by_store(side *s) {
+static ls_status trip_by_store(void *of) {
+    side *s = of;
     s->value++;
     if (s->rank == 0) {
         store(s, s->bytes);
@@ -143,24 +130,15 @@ static void trip_by_store(side *s) {
         read_all(s, s->shared.mine);
         store(s, answer_bytes(s));
     }
+    return ls_ok();
 }
 
 static const struct {
     const char *name;
-    void (*trip)(side *s);
+    ls_status (*trip)(void *side);
 } ways[] = {{"send", trip_by_send}, {"put", trip_by_put}, {"shared", trip_by_store}};
 
 /* --- a rank ------------------------------------------------------------------------------------------------------- */
-
-/* A processor of its own, as `longspan bench comm` has. */
-static void pin(int rank) {
-    cpu_set_t allowed, own;
-    CPU_ZERO(&own);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &allowed) && seen++ == rank) CPU_SET(cpu, &own);
-    if (CPU_COUNT(&own) == 1) (void)sched_setaffinity(0, sizeof own, &own);
-}
 
 /* In huge pages where the system gives them: more than Longspan's shared heap has everywhere. */
 static char *make_room(void) {
@@ -194,36 +172,30 @@ static void close_windows(side *s) {
     }
 }
 
-/* Seconds of one of n trips, without the making of what is sent. */
-static double time_trips(side *s, void (*trip)(side *), int n) {
-    const int payload = !is_latency(s->bytes) && s->rank == 0;
+static ls_status meet(void *side) {
+    (void)side;
     MPI_Barrier(MPI_COMM_WORLD);
-    double start = MPI_Wtime(), sum = 0;
-    for (int i = 0; i < n; i++) {
-        if (payload) {
-            sum += MPI_Wtime() - start;
-            make_payload(s);
-            start = MPI_Wtime();
-        }
-        trip(s);
-    }
-    return (sum + MPI_Wtime() - start) / n;
+    return ls_ok();
 }
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void measure(side *s, size_t way) {
+static ls_status measure(side *s, size_t way) {
+    const bool writes = !ls_trip_is_latency(s->bytes) && s->rank == 0;
+    const ls_trips trips = {s, meet, ways[way].trip, writes ? s->source : NULL, s->bytes};
     double seconds[ROUNDS];
-    int n = WARM;
-    for (int i = 0; i < 2; i++) seconds[0] = time_trips(s, ways[way].trip, WARM); /* the first warms up */
-    n = 1 + (int)(batch_seconds / seconds[0]);
-    MPI_Bcast(&n, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    for (int r = 0; r < ROUNDS; r++) seconds[r] = time_trips(s, ways[way].trip, n);
-    qsort(seconds, ROUNDS, sizeof *seconds, ascending);
-    if (s->rank == 0) printf("said %s %zu %.12f\n", ways[way].name, s->bytes, seconds[ROUNDS / 2]);
+    int64_t n;
+    LS_TRY(ls_trips_count(&trips, &n));
+    MPI_Bcast(&n, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
+    for (int r = 0; r < ROUNDS; r++) LS_TRY(ls_trips_time(&trips, n, &seconds[r]));
+    if (s->rank == 0) printf("said %s %zu %.12f\n", ways[way].name, s->bytes, ls_median(seconds, ROUNDS));
+    return ls_ok();
+}
+
+static ls_status measure_all(side *s, size_t n_ways) {
+    for (size_t i = 0; i < LS_COUNT(ls_trip_sizes); i++) {
+        s->bytes = ls_trip_sizes[i];
+        for (size_t way = 0; way < n_ways; way++) LS_TRY(measure(s, way));
+    }
+    return ls_ok();
 }
 
 int main(int argc, char **argv) {
@@ -234,15 +206,12 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks != 2) MPI_Abort(MPI_COMM_WORLD, 2);
     s.peer = 1 - s.rank;
-    pin(s.rank);
+    ls_trip_pin(s.rank);
     s.source = make_room();
     s.slot = make_room();
-    const int messages_alone = argc == 2 && strcmp(argv[1], "send") == 0;
+    const bool messages_alone = argc == 2 && strcmp(argv[1], "send") == 0;
     if (!messages_alone) open_windows(&s);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        s.bytes = sizes[i];
-        for (size_t way = 0; way < (messages_alone ? 1 : sizeof ways / sizeof *ways); way++) measure(&s, way);
-    }
+    (void)measure_all(&s, messages_alone ? 1 : LS_COUNT(ways)); /* nothing in it returns an error: MPI aborts */
     if (!messages_alone) close_windows(&s);
     free(s.source);
     free(s.slot);

@@ -6,6 +6,7 @@
  */
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
+#include "cli/bench/trip.h"
 
 #include <math.h>
 #include <sched.h>
@@ -15,11 +16,8 @@
 
 enum { WORD_DATA = 0, WORD_ANSWER = 1 };
 
-#define LARGEST ((size_t)16 << 20)
+#define LARGEST LS_TRIP_LARGEST
 #define LINE ((size_t)64)
-
-/* About the seconds of all trips of one measurement. */
-static const double batch_seconds = 0.02;
 
 /* The heap of each rank: target of puts | source of puts | flag of the floor. */
 static const size_t source_at = LARGEST, flag_at = 2 * LARGEST, heap_bytes = 2 * LARGEST + LINE;
@@ -61,22 +59,8 @@ typedef struct side {
 
 /* --- trips -------------------------------------------------------------------------------------------------------- */
 
-/* Reads all bytes, at the speed of the memory that they lie in. */
-static uint64_t read_all(const void *data, size_t bytes) {
-    const uint64_t *words = data;
-    uint64_t sum[4] = {0}; /* so that neither an addition nor where the loop lies in the program bounds the reading */
-    for (size_t i = 0; i + LS_COUNT(sum) <= bytes / sizeof *words; i += LS_COUNT(sum))
-        for (size_t k = 0; k < LS_COUNT(sum); k++) sum[k] += words[i + k];
-    return sum[0] + sum[1] + sum[2] + sum[3];
-}
-
 static void read_payload(const side *s, const char *payload) {
-    if (s->row->kind != LATENCY) s->out->sum += read_all(payload, s->row->bytes);
-}
-
-/* Writes the payload anew before each trip: otherwise it could still lie in the caches of the peer that reads it. */
-static void make_payload(const side *s) {
-    for (size_t i = 0; i < s->row->bytes; i += LINE) s->mine[source_at + i]++;
+    if (s->row->kind != LATENCY) s->out->sum += ls_trip_read(payload, s->row->bytes);
 }
 
 static void raise_flag(const side *s, uint64_t value) {
@@ -92,7 +76,8 @@ static void await_flag(const side *s, uint64_t value) {
     }
 }
 
-static ls_status bare_trip(side *s) {
+static ls_status bare_trip(void *of) {
+    side *s = of;
     const uint64_t value = ++s->flag_seen;
     if (ls_comm_rank(s->comm) == 0) {
         if (s->row->kind != LATENCY) memcpy(s->theirs, s->mine + source_at, s->row->bytes);
@@ -106,29 +91,20 @@ static ls_status bare_trip(side *s) {
     return ls_ok();
 }
 
-/* Waits in the same way as the executor. */
-static ls_status await_word(const side *s, int word, uint64_t generation, int peer, const char *what) {
-    const ls_awaited awaited = {word, generation};
-    for (;;) {
-        const uint32_t bell = ls_comm_bell(s->comm);
-        if (ls_comm_test(s->comm, word, generation)) return ls_ok();
-        if (ls_comm_spin(s->comm, &awaited, 1)) return ls_ok();
-        LS_TRY(ls_comm_sleep(s->comm, bell, peer, what));
-    }
-}
-
-static ls_status put_trip(side *s) {
+static ls_status put_trip(void *of) {
+    side *s = of;
     const uint64_t generation = ++s->generation;
     const ls_range range = ls_range_flat(0, s->row->bytes);
     const char *source = s->mine + source_at;
+    ls_comm_tick(s->comm);
     if (ls_comm_rank(s->comm) == 0) {
         if (s->row->kind == IN_PLACE)
             ls_comm_signal(s->comm, 1, WORD_DATA, generation);
         else
             ls_comm_put_signal(s->comm, 1, &range, source, &range, WORD_DATA, generation);
-        return await_word(s, WORD_ANSWER, generation, 1, "answer");
+        return ls_comm_wait(s->comm, WORD_ANSWER, generation, 1, "answer");
     }
-    LS_TRY(await_word(s, WORD_DATA, generation, 0, "question"));
+    LS_TRY(ls_comm_wait(s->comm, WORD_DATA, generation, 0, "question"));
     read_payload(s, s->row->kind == IN_PLACE ? s->theirs + source_at : s->mine);
     if (s->row->kind == LATENCY)
         ls_comm_put_signal(s->comm, 0, &range, source, &range, WORD_ANSWER, generation);
@@ -137,36 +113,11 @@ static ls_status put_trip(side *s) {
     return ls_ok();
 }
 
-typedef ls_status (*trip)(side *s);
+static ls_status meet(void *of) { return ls_comm_barrier(((side *)of)->comm); }
 
-/* *seconds becomes the mean of n trips, without the time of make_payload. */
-static ls_status time_trips(side *s, trip make, int64_t n, double *seconds) {
-    const bool payload = s->row->kind != LATENCY && ls_comm_rank(s->comm) == 0;
-    LS_TRY(ls_comm_barrier(s->comm));
-    double start = ls_seconds(), sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (payload) {
-            sum += ls_seconds() - start;
-            make_payload(s);
-            start = ls_seconds();
-        }
-        LS_TRY(make(s));
-    }
-    *seconds = (sum + ls_seconds() - start) / (double)n;
-    ls_comm_tick(s->comm);
-    return ls_ok();
-}
-
-/* *out becomes the number of trips in batch_seconds; both ranks use that of rank 0. */
-static ls_status count_trips(side *s, int64_t *out) {
-    enum { FIRST = 8 };
-    double seconds;
-    int64_t both[2];
-    for (int i = 0; i < 2; i++) LS_TRY(time_trips(s, put_trip, FIRST, &seconds)); /* the first warms up */
-    const int64_t wanted = 1 + (int64_t)(batch_seconds / seconds);
-    LS_TRY(ls_comm_exchange(s->comm, &wanted, sizeof wanted, both));
-    *out = both[0];
-    return ls_ok();
+static ls_trips trips_of(side *s, ls_status (*trip)(void *side)) {
+    const bool writes = s->row->kind != LATENCY && ls_comm_rank(s->comm) == 0;
+    return (ls_trips){s, meet, trip, writes ? s->mine + source_at : NULL, s->row->bytes};
 }
 
 /* --- one rank ----------------------------------------------------------------------------------------------------- */
@@ -176,30 +127,22 @@ typedef struct bench {
     outcome *out;
 } bench;
 
-/* Pins the rank to a processor of its own, if this process may run on several. Failures are ignored. */
-static void pin(int rank) {
-    cpu_set_t allowed, own;
-    CPU_ZERO(&own);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &allowed) && seen++ == rank) CPU_SET(cpu, &own);
-    if (CPU_COUNT(&own) == 1) (void)sched_setaffinity(0, sizeof own, &own);
-}
-
 static ls_status on_rank(ls_comm *comm, void *context) {
     const bench *b = context;
-    pin(ls_comm_rank(comm));
+    ls_trip_pin(ls_comm_rank(comm));
     side s = {.comm = comm, .out = b->out, .mine = ls_comm_heap(comm)};
     s.theirs = ls_comm_peer_heap(comm, 1 - ls_comm_rank(comm));
     memset(s.mine, 1, 2 * LARGEST); /* places the pages near their owner, and avoids page faults later */
     for (size_t i = 0; i < LS_COUNT(rows); i++) {
         int64_t n;
         s.row = &rows[i];
-        LS_TRY(count_trips(&s, &n));
+        const ls_trips bare_trips = trips_of(&s, bare_trip), put_trips = trips_of(&s, put_trip);
+        LS_TRY(ls_trips_count(&put_trips, &n));
+        LS_TRY(ls_comm_broadcast(comm, &n, sizeof n));
         for (int r = 0; r < b->rounds; r++) {
             double bare, put;
-            LS_TRY(time_trips(&s, bare_trip, n, &bare));
-            LS_TRY(time_trips(&s, put_trip, n, &put));
+            LS_TRY(ls_trips_time(&bare_trips, n, &bare));
+            LS_TRY(ls_trips_time(&put_trips, n, &put));
             if (ls_comm_rank(comm) != 0) continue;
             b->out->row[i].floor[r] = bare;
             b->out->row[i].put[r] = put;
