@@ -11,30 +11,20 @@ mine=$build/bench/comm_launched
 [ -x "$mine" ] || { echo "ninja -C $1 bench-programs first"; exit 2; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 work=$(mktemp -d)
-a=lsbench$$a b=lsbench$$b network=10.99.$(($$ % 200))
-leave() {
-    ip netns del $a 2>/dev/null
-    ip netns del $b 2>/dev/null
-    rm -rf "$work"
-}
-trap leave EXIT
+. "$(dirname "$0")/../tests/support/two_hosts.sh"
+trap 'remove_two_hosts; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
-make_hosts() {
-    ip netns add $a && ip netns add $b && ip link add l$$a type veth peer name l$$b && ip link set l$$a netns $a && ip link set l$$b netns $b &&
-        ip -n $a addr add $network.1/24 dev l$$a && ip -n $b addr add $network.2/24 dev l$$b && ip -n $a link set l$$a up && ip -n $b link set l$$b up &&
-        ip -n $a link set lo up && ip -n $b link set lo up
-} 2>/dev/null
 # Stands for ssh: runs a command of a launcher in the namespace of the host, under a host name of its own.
 cat >"$work/agent" <<AGENT
 #!/bin/bash
 while [[ \$1 == -* ]]; do shift; done
-case \$1 in $network.1) space=$a ;; *) space=$b ;; esac
+case \$1 in $network.1) space=$host_a ;; *) space=$host_b ;; esac
 host=host-\${1##*.}
 shift
 exec ip netns exec \$space unshare --uts bash -c "hostname \$host; \$*"
 AGENT
 chmod +x "$work/agent"
-in_first() { ip netns exec $a unshare --uts bash -c "hostname host-1; $*"; }
+in_first() { ip netns exec $host_a unshare --uts bash -c "hostname host-1; $*"; }
 
 openmpi_here() { mpirun.openmpi -n 2 "$@"; }
 mpich_here() { mpirun.mpich -n 2 "$@"; }
@@ -45,7 +35,7 @@ openmpi_apart() {
 # UCX would find the memory that the namespaces share.
 mpich_apart() { UCX_TLS=tcp,self MPIR_CVAR_NOLOCAL=1 in_first mpiexec.mpich -launcher ssh -launcher-exec "$work/agent" -hosts $network.1,$network.2 -ppn 1 -n 2 "$@"; }
 tcp_here() { by_environment "" "" 127.0.0.1 "$@"; }
-tcp_apart() { by_environment "ip netns exec $a" "ip netns exec $b" $network.1 "$@"; }
+tcp_apart() { by_environment "ip netns exec $host_a" "ip netns exec $host_b" $network.1 "$@"; }
 by_environment() {
     local first=$1 second=$2 at=$3
     shift 3
@@ -92,7 +82,7 @@ for mpi in openmpi mpich; do
     measure "$mpi, one host" ${mpi}_here "plain ${mpi}_here $mpi" mpi
 done
 measure "tcp beside MPICH's messages, one host" tcp_here "plain mpich_here mpich" tcp
-if ! make_hosts; then
+if ! make_two_hosts 2>/dev/null; then
     echo "two hosts: left out, network namespaces are not permitted"
     exit 0
 fi

@@ -2,21 +2,11 @@
 # A training on two hosts, which are network namespaces of this machine: shared memory within each, TCP between them. Its losses and weights have
 # the bits of local ranks. A rank that is killed is named by the ranks of the other host.
 . "$(dirname "$0")/../support/cli.sh"
+. "$here/support/two_hosts.sh"
 
 [ "${LS_TEST_SANITIZER:-}" = thread ] && { echo "skipped: ranks are processes"; exit 0; }
-a=lstest$$a b=lstest$$b network=10.98.$(($$ % 200))
-leave() {
-    ip netns del $a 2>/dev/null
-    ip netns del $b 2>/dev/null
-    rm -rf "$folder"
-}
-trap leave EXIT
-make_hosts() {
-    ip netns add $a && ip netns add $b && ip link add t$$a type veth peer name t$$b && ip link set t$$a netns $a && ip link set t$$b netns $b || return
-    ip -n $a addr add $network.1/24 dev t$$a && ip -n $b addr add $network.2/24 dev t$$b && ip -n $a link set t$$a up && ip -n $b link set t$$b up &&
-        ip -n $a link set lo up && ip -n $b link set lo up
-}
-if ! make_hosts 2>whynot; then
+trap 'remove_two_hosts; rm -rf "$folder"' EXIT
+if ! make_two_hosts 2>whynot; then
     echo "skipped: network namespaces are not permitted: $(tail -1 whynot 2>/dev/null)"
     exit 0
 fi
@@ -26,8 +16,8 @@ start() {
     local r
     pids=()
     for r in 0 1 2 3; do
-        local space=$a
-        [ $r -lt 2 ] || space=$b
+        local space=$host_a
+        [ $r -lt 2 ] || space=$host_b
         RANK=$r LOCAL_RANK=$((r % 2)) WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=$network.1 MASTER_PORT=29400 \
             ip netns exec $space timeout 120 "$longspan" "$@" >out.$r 2>err.$r </dev/null &
         pids+=($!)
