@@ -15,12 +15,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 . "$here/support/tiny_model.sh"
 make_tiny_model
-python3 - <<'MAKE'
-header = b"{'descr': '<i4', 'fortran_order': False, 'shape': (1, 64), }".ljust(117) + b"\n"
-with open("tokens.npy", "wb") as f:
-    f.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-    f.write(b"".join((i * 37 % 256).to_bytes(4, "little") for i in range(64)))
-MAKE
+make_arrays
 export LONGSPAN_RENDEZVOUS_SECONDS=5 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 ranks=3 port=$((20000 + $$ % 10000))
 

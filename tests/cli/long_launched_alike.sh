@@ -34,17 +34,7 @@ does plan --model run/model --seq 256 --ranks 4
 does explain --model run/model --seq 64 --threads 1 --ranks 4 --rank 2
 
 # --- gradients and attention: files that rank 0 alone writes
-python3 - <<'ARRAYS'
-import random, struct
-def npy(path, type, shape, data):
-    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (type, shape)
-    open(path, "wb").write(b"\x93NUMPY\x01\x00\x76\x00" + head.ljust(117).encode() + b"\n" + data)
-random.seed(1)
-floats = lambda n: struct.pack("<%df" % n, *(random.uniform(-1, 1) for _ in range(n)))
-for name, heads in ("q", 4), ("k", 2), ("v", 2), ("do", 4):
-    npy(name + ".npy", "<f4", (1, 50, heads, 8), floats(50 * heads * 8))
-npy("tokens.npy", "<i4", (2, 40), struct.pack("<80i", *(random.randrange(100) for _ in range(80))))
-ARRAYS
+make_arrays
 for strategy in ring tokenring; do
     does grad --model ../config.json --tokens ../tokens.npy --threads 1 --strategy $strategy --ranks 4 --out g-$strategy.safetensors \
         --logits l-$strategy.npy

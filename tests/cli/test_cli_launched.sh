@@ -111,17 +111,7 @@ import json
 a, b = [json.load(open(f"{w}/recall/recall.json")) for w in ("here", "there")]
 assert a["cells"] == b["cells"], (a, b)
 CHECK
-python3 - <<'ARRAYS'
-import struct, random
-def npy(path, type, shape, data):
-    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (type, shape)
-    open(path, "wb").write(b"\x93NUMPY\x01\x00\x76\x00" + head.ljust(117).encode() + b"\n" + data)
-random.seed(1)
-floats = lambda n: struct.pack("<%df" % n, *(random.uniform(-1, 1) for _ in range(n)))
-for name, heads in ("q", 4), ("k", 2), ("v", 2), ("do", 4):
-    npy(name + ".npy", "<f4", (1, 50, heads, 8), floats(50 * heads * 8))
-npy("tokens.npy", "<i4", (2, 40), struct.pack("<80i", *(random.randrange(100) for _ in range(80))))
-ARRAYS
+make_arrays
 for layout in contiguous zigzag striped; do
     both attention --q q.npy --k k.npy --v v.npy --do do.npy --mask causal --layout $layout --threads 1 --out '{}/a'
     for name in o lse dq dk dv; do same a/$name.npy; done

@@ -1,4 +1,4 @@
-# A model that trains within a second, and a text for it. $here: the folder of tests.
+# A model that trains within a second, and what it is trained on: a text, or arrays. $here: the folder of tests.
 make_tiny_model() { cp "$here/support/tiny_config.json" config.json; }
 # make_wide_model HIDDEN: the same model with that hidden size, a multiple of 16, and heads of 8.
 make_wide_model() {
@@ -8,3 +8,17 @@ make_wide_model() {
 }
 # make_lines N: N lines of text.
 make_lines() { for i in $(seq "$1"); do echo "line $i of a text that is long enough"; done; }
+# make_arrays: q.npy, k.npy, v.npy and do.npy, of 50 positions with 4 and 2 heads, and tokens.npy, 2 sequences of 40: random, always the same.
+make_arrays() {
+    python3 - <<'ARRAYS'
+import random, struct
+def npy(path, type, shape, data):
+    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (type, shape)
+    open(path, "wb").write(b"\x93NUMPY\x01\x00\x76\x00" + head.ljust(117).encode() + b"\n" + data)
+random.seed(1)
+floats = lambda n: struct.pack("<%df" % n, *(random.uniform(-1, 1) for _ in range(n)))
+for name, heads in ("q", 4), ("k", 2), ("v", 2), ("do", 4):
+    npy(name + ".npy", "<f4", (1, 50, heads, 8), floats(50 * heads * 8))
+npy("tokens.npy", "<i4", (2, 40), struct.pack("<80i", *(random.randrange(100) for _ in range(80))))
+ARRAYS
+}
