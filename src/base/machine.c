@@ -113,7 +113,7 @@ void ls_machine_processors(ls_processors *out) {
     }
 }
 
-static int count(const ls_processors *processors) {
+int ls_processors_count(const ls_processors *processors) {
     int n = 0;
     for (size_t i = 0; i < LS_COUNT(processors->bits); i++) n += __builtin_popcountll(processors->bits[i]);
     return n;
@@ -128,7 +128,8 @@ void ls_machine_unbind(int threads) {
     ls_processors own;
     ls_machine_processors(&own);
     const ls_processors all = with_beside(own);
-    if (count(&own) == 0 || count(&own) >= threads || count(&all) == count(&own)) return;
+    const int bound_to = ls_processors_count(&own);
+    if (bound_to == 0 || bound_to >= threads || bound_to == ls_processors_count(&all)) return;
     enum { MOST = 64 * LS_COUNT(all.bits) };
     cpu_set_t *set = CPU_ALLOC(MOST);
     if (!set) return;
@@ -144,7 +145,7 @@ static int count_cores(void) {
     ls_processors own;
     ls_machine_processors(&own);
     const ls_processors all = with_beside(own);
-    const int cores = count(&all);
+    const int cores = ls_processors_count(&all);
     if (cores > 0) return cores;
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (int)online : 1;

@@ -28,6 +28,7 @@ typedef struct ls_processors {
     uint64_t bits[64];
 } ls_processors;
 void ls_machine_processors(ls_processors *out);
+int ls_processors_count(const ls_processors *processors);
 void ls_machine_add_processors(const ls_processors *processors);
 /*
  * For a process that will run so many threads: when it is bound to fewer processors (by default Open MPI binds a rank

@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +46,7 @@ typedef struct identity {
     char kernel[40];
     uint64_t network, processes;
     int32_t process;
-    ls_processors processors;
-    int32_t core; /* the one that it is bound to; -1: it has several */
+    ls_processors processors; /* that it may run on */
 } identity;
 
 _Static_assert(sizeof(identity) <= LS_GATHER_VALUE, "an identity is gathered as one value");
@@ -57,15 +55,6 @@ _Static_assert(sizeof(identity) <= LS_GATHER_VALUE, "an identity is gathered as 
 static uint64_t namespace_number(const char *path) {
     struct stat found;
     return stat(path, &found) == 0 ? (uint64_t)found.st_ino : 0;
-}
-
-/* The core that this process is bound to; -1: it has several. */
-static int only_core(void) {
-    cpu_set_t cores;
-    if (sched_getaffinity(0, sizeof cores, &cores) != 0 || CPU_COUNT(&cores) != 1) return -1;
-    int core = 0;
-    while (!CPU_ISSET(core, &cores)) core++;
-    return core;
 }
 
 static identity identify(void) {
@@ -80,8 +69,13 @@ static identity identify(void) {
     me.processes = namespace_number("/proc/self/ns/pid");
     me.process = (int32_t)getpid();
     ls_machine_processors(&me.processors);
-    me.core = only_core();
     return me;
+}
+
+/* Whether both are bound to one core, the same. */
+static bool are_bound_alike(const identity *a, const identity *b) {
+    return ls_processors_count(&a->processors) == 1 &&
+           memcmp(&a->processors, &b->processors, sizeof a->processors) == 0;
 }
 
 static bool is_same_machine(const identity *a, const identity *b) {
@@ -107,7 +101,7 @@ static ls_status find_machines(ls_boot *boot) {
         if (!is_same_machine(&all[r], &me)) continue;
         ls_machine_add_processors(&all[r].processors);
         if (me.processes == all[r].processes) boot->processes[r] = all[r].process;
-        boot->core_ranks += me.core >= 0 && me.core == all[r].core;
+        boot->core_ranks += are_bound_alike(&me, &all[r]);
     }
     free(all);
     return status;

@@ -53,40 +53,40 @@ static void restore_signals(const struct sigaction before[STOP_SIGNALS]) {
 #define SECONDS_AFTER_PEER 3.0
 
 /* Aborts the job when the others have not ended in time: one that is stopped, or stuck, never would. */
-typedef struct patience {
+typedef struct abort_timer {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t ended;
     bool over, runs;
     const ls_status *status; /* of this rank */
-} patience;
+} abort_timer;
 
 static void *wait_for_others(void *argument) {
-    patience *p = argument;
-    const double seconds = p->status->code == LS_PEER ? SECONDS_AFTER_PEER : SECONDS_AFTER_FAILURE;
+    abort_timer *t = argument;
+    const double seconds = t->status->code == LS_PEER ? SECONDS_AFTER_PEER : SECONDS_AFTER_FAILURE;
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += (time_t)seconds;
-    pthread_mutex_lock(&p->lock);
-    while (!p->over && pthread_cond_timedwait(&p->ended, &p->lock, &until) == 0) continue;
-    if (!p->over) ls_launched_abort(p->status->text);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_lock(&t->lock);
+    while (!t->over && pthread_cond_timedwait(&t->ended, &t->lock, &until) == 0) continue;
+    if (!t->over) ls_launched_abort(t->status->text);
+    pthread_mutex_unlock(&t->lock);
     return NULL;
 }
 
-static void begin_patience(patience *p, const ls_status *status) {
-    *p = (patience){.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .status = status};
+static void start_abort_timer(abort_timer *t, const ls_status *status) {
+    *t = (abort_timer){.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .status = status};
     if (status->code == LS_OK || status->code == LS_INTERRUPTED) return;
-    p->runs = pthread_create(&p->thread, NULL, wait_for_others, p) == 0;
+    t->runs = pthread_create(&t->thread, NULL, wait_for_others, t) == 0;
 }
 
-static void end_patience(patience *p) {
-    if (!p->runs) return;
-    pthread_mutex_lock(&p->lock);
-    p->over = true;
-    pthread_cond_signal(&p->ended);
-    pthread_mutex_unlock(&p->lock);
-    pthread_join(p->thread, NULL);
+static void stop_abort_timer(abort_timer *t) {
+    if (!t->runs) return;
+    pthread_mutex_lock(&t->lock);
+    t->over = true;
+    pthread_cond_signal(&t->ended);
+    pthread_mutex_unlock(&t->lock);
+    pthread_join(t->thread, NULL);
 }
 
 /* Of all ranks' statuses, the cause of the others; of equal ones that of the lowest rank. */
@@ -94,10 +94,10 @@ static ls_status agree(const ls_world *world, ls_status mine) {
     const int ranks = ls_world_ranks(world);
     ls_status *all = calloc((size_t)ranks, sizeof *all);
     if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the statuses of %d ranks", ranks);
-    patience waiting;
-    begin_patience(&waiting, &mine);
+    abort_timer timer;
+    start_abort_timer(&timer, &mine);
     const ls_status gathered = ls_launched_gather(&mine, sizeof mine, all);
-    end_patience(&waiting);
+    stop_abort_timer(&timer);
     ls_status worst = ls_ok();
     for (int r = 0; r < ranks && gathered.code == LS_OK; r++)
         if (ls_severity(all[r].code) > ls_severity(worst.code)) worst = all[r];
