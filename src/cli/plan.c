@@ -49,7 +49,8 @@ static ls_status make_plan(planning *g, planned *out) {
     LS_TRY(make_job(g, g->job->seq, &out->graph, &out->job));
     const ls_status status = ls_plan_decide(&out->job, &g->request, &g->job->spread, &out->plan);
     const ls_plan_variants variants = {make_job, g, g->job->seq};
-    if (status.code == LS_NO_MEMORY) return ls_plan_advise(&variants, &g->request, &out->plan, status);
+    if (status.code == LS_NO_MEMORY) /* only home has candidates */
+        return ls_home_agree(ls_plan_advise(&variants, &g->request, &out->plan, status));
     LS_TRY(status);
     ls_target target = out->plan.target;
     target.rank = out->plan.candidates[0].most_rank;

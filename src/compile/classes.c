@@ -89,14 +89,19 @@ void ls_images_destroy(ls_images *images) {
 
 /* --- images that are let go --------------------------------------------------------------------------------------- */
 
+/* The class of each rank. */
+static int *list_classes(const ls_classes *classes, ls_arena *arena) {
+    const int ranks = ls_mesh_ranks(&classes->mesh);
+    int *class_of = LS_NEW_ARRAY(arena, int, ranks);
+    for (int r = 0; r < ranks; r++) class_of[r] = ls_class_of(classes, r);
+    return class_of;
+}
+
 static ls_status prove_classes(const ls_job *job, const ls_target *target, ls_arena *arena, ls_class_visit visit,
                                void *context, ls_image **first) {
     ls_classes classes;
     LS_TRY(ls_classes_find(job, target, &classes));
-    const int ranks = ls_mesh_ranks(&target->mesh);
     ls_class_proof **proofs = LS_NEW_ARRAY(arena, ls_class_proof *, classes.n);
-    int *class_of = LS_NEW_ARRAY(arena, int, ranks);
-    for (int r = 0; r < ranks; r++) class_of[r] = ls_class_of(&classes, r);
     for (int c = 0; c < classes.n; c++) {
         ls_image *image;
         LS_TRY(compile_class(job, target, &classes, c, &image));
@@ -108,7 +113,8 @@ static ls_status prove_classes(const ls_job *job, const ls_target *target, ls_ar
             ls_image_destroy(image);
         LS_TRY(status);
     }
-    return ls_prove_between((const ls_class_proof *const *)proofs, classes.n, class_of, ranks);
+    return ls_prove_between((const ls_class_proof *const *)proofs, classes.n, list_classes(&classes, arena),
+                            ls_mesh_ranks(&target->mesh));
 }
 
 ls_status ls_compile_proved(const ls_job *job, const ls_target *target, ls_class_visit visit, void *context,
@@ -122,4 +128,35 @@ ls_status ls_compile_proved(const ls_job *job, const ls_target *target, ls_class
     else
         ls_image_destroy(first);
     return status;
+}
+
+/* --- one rank's share --------------------------------------------------------------------------------------------- */
+
+static ls_status digest_class(const ls_image *image, const ls_classes *classes, int class, ls_proof_digest *digest) {
+    ls_arena *arena = ls_arena_create();
+    ls_class_proof *proof;
+    const ls_status status = ls_prove_class(image, ls_class_first(classes, class), arena, &proof);
+    if (status.code == LS_OK)
+        *digest = ls_class_proof_digest(proof, class, list_classes(classes, arena), ls_mesh_ranks(&classes->mesh));
+    ls_arena_destroy(arena);
+    return status;
+}
+
+ls_status ls_compile_share(const ls_job *job, const ls_target *target, int rank, ls_proof_digest *digest,
+                           ls_image **out) {
+    ls_classes classes;
+    LS_TRY(ls_classes_find(job, target, &classes));
+    const int class = ls_class_of(&classes, rank);
+    ls_image *image;
+    LS_TRY(compile_class(job, target, &classes, class, &image));
+    *digest = (ls_proof_digest){0};
+    if (rank == ls_class_first(&classes, class)) {
+        const ls_status proved = digest_class(image, &classes, class, digest);
+        if (proved.code != LS_OK) {
+            ls_image_destroy(image);
+            return proved;
+        }
+    }
+    *out = image;
+    return ls_ok();
 }

@@ -229,6 +229,14 @@ typedef void (*ls_class_visit)(void *context, int class, const ls_image *image);
 LS_MUST_USE ls_status ls_compile_proved(const ls_job *job, const ls_target *target, ls_class_visit visit, void *context,
                                         ls_image **out);
 
+/*
+ * One rank's share of ls_compile_proved, for processes that have one rank each: *out becomes the image of the rank's
+ * class. The first rank of each class proves it, and *digest becomes what the class says to the others
+ * (ls_proof_digests_agree); with other ranks it is zero.
+ */
+LS_MUST_USE ls_status ls_compile_share(const ls_job *job, const ls_target *target, int rank, ls_proof_digest *digest,
+                                       ls_image **out);
+
 /* What a strategy is asked about. */
 typedef struct ls_attention_problem {
     int64_t B, S; /* of one replica; global sequence */

@@ -34,6 +34,7 @@ typedef struct ls_plan_request {
     int64_t tile_rows; /* 0: chosen */
 } ls_plan_request;
 
+/* Other processes are told of it as bytes, and what it points to by names (session/trial.c). */
 typedef struct ls_plan_candidate {
     ls_mesh mesh;
     const char *strategy;

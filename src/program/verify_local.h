@@ -48,6 +48,18 @@ LS_MUST_USE ls_status ls_prove_class(const ls_image *image, int rank, ls_arena *
 LS_MUST_USE ls_status ls_prove_between(const ls_class_proof *const *proofs, int classes, const int *class_of,
                                        int ranks);
 
+/*
+ * What a class says to the others, in few numbers, for processes that prove one class each: `frame` is the same in all
+ * classes, and over all classes the sums of `sent` and of `received` are equal, each sender and receiver of a channel
+ * being one term of them. But for collisions of hashes that is what ls_prove_between compares; which classes differ and
+ * where, it alone says.
+ */
+typedef struct ls_proof_digest {
+    uint64_t frame, sent, received;
+} ls_proof_digest;
+ls_proof_digest ls_class_proof_digest(const ls_class_proof *proof, int class, const int *class_of, int ranks);
+bool ls_proof_digests_agree(const ls_proof_digest *digests, int classes); /* [classes] */
+
 /* Both, for ranks whose images are at hand: images[r] is rank r's; equal pointers are one class. */
 LS_MUST_USE ls_status ls_verify_local(const ls_image *const *images, int ranks);
 

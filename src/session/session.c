@@ -3,6 +3,7 @@
 
 #include "plan/plan.h"
 #include "program/program.h"
+#include "session/proof_impl.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -19,11 +20,9 @@ struct ls_session {
     ls_plan plan;
     ls_arena *arena; /* holds the layout that all ranks compile with */
     ls_layout layout;
-    ls_image *image; /* of class 0; a rank of another class compiles its own */
-    ls_classes classes;
-    ls_rank_bytes *bytes; /* by class */
+    ls_proved proved; /* with the image of one class; a rank of another class compiles its own */
     ls_world *world;
-    double prove_seconds; /* to compile and prove all classes */
+    double prove_seconds; /* until all classes were compiled and proved */
     double wait_timeout;
     bool as_threads;
     ls_rank_work work; /* set while ls_session_run is active, as is what follows */
@@ -107,31 +106,13 @@ ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out) {
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-/* Whether a buffer of this kind lives from one program to the next. */
-static bool is_persistent(ls_buffer_kind kind) {
-    return kind != LS_BUFFER_ACTIVATION && kind != LS_BUFFER_WORKSPACE && kind != LS_BUFFER_SLOT;
-}
-
-/* A visit of each class (ls_class_visit). */
-static void count_bytes(void *context, int class, const ls_image *image) {
-    ls_rank_bytes *bytes = &((ls_session *)context)->bytes[class];
-    for (int s = 0; s < LS_SPACES; s++) bytes->space[s] = (int64_t)image->bytes[s];
-    for (int i = 0; i < image->n_buffers; i++) {
-        const ls_buffer *b = &image->buffers[i];
-        if (b->space == LS_PRIVATE && b->program < 0 && is_persistent(b->kind)) bytes->persistent += (int64_t)b->bytes;
-        if (b->space == LS_SYMMETRIC && b->program < 0 && is_persistent(b->kind)) bytes->slots -= (int64_t)b->bytes;
-    }
-    bytes->slots += bytes->space[LS_SYMMETRIC]; /* all of the heap but parameters */
-    bytes->activations = bytes->space[LS_PRIVATE] - bytes->persistent;
-}
-
 static ls_status make_world(ls_session *s) {
     ls_machine machine;
     ls_machine_detect(&machine);
     ls_hosts hosts;
     LS_TRY(ls_hosts_find(ls_session_ranks(s), &hosts));
     const bool may_spin = hosts.machine_ranks * s->plan.target.threads <= machine.cores;
-    return ls_world_for(s->image, NULL, may_spin, s->wait_timeout, &s->world);
+    return ls_world_for(s->proved.image, NULL, may_spin, s->wait_timeout, &s->world);
 }
 
 static ls_status set_up(ls_session *s, const ls_spread *spread) {
@@ -139,9 +120,7 @@ static ls_status set_up(ls_session *s, const ls_spread *spread) {
     s->arena = ls_arena_create();
     LS_TRY(ls_compile_layout(s->job, &s->plan.target, s->arena, &s->layout));
     s->plan.target.made = &s->layout;
-    LS_TRY(ls_classes_find(s->job, &s->plan.target, &s->classes));
-    s->bytes = LS_NEW_ARRAY(s->arena, ls_rank_bytes, s->classes.n);
-    LS_TRY(ls_compile_proved(s->job, &s->plan.target, count_bytes, s, &s->image));
+    LS_TRY(ls_prove_programs(s->job, &s->plan.target, s->arena, &s->proved));
     s->prove_seconds = ls_seconds() - began;
     s->wait_timeout = spread->wait_timeout > 0 ? spread->wait_timeout : WAIT_TIMEOUT_SECONDS;
     s->as_threads = spread->as_threads;
@@ -175,16 +154,16 @@ ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const 
 void ls_session_close(ls_session *s) {
     if (s == NULL) return;
     if (s->world != NULL) ls_world_destroy(s->world);
-    ls_image_destroy(s->image);
+    ls_image_destroy(s->proved.image);
     ls_plan_free(&s->plan);
     ls_arena_destroy(s->arena);
     free(s);
 }
 
 const ls_plan *ls_session_plan(const ls_session *s) { return &s->plan; }
-const ls_image *ls_session_image(const ls_session *s) { return s->image; }
+const ls_image *ls_session_image(const ls_session *s) { return s->proved.image; }
 const ls_rank_bytes *ls_session_bytes(const ls_session *s, int rank) {
-    return &s->bytes[ls_class_of(&s->classes, rank)];
+    return &s->proved.bytes[ls_class_of(&s->proved.classes, rank)];
 }
 int ls_session_ranks(const ls_session *s) { return ls_mesh_ranks(&s->plan.target.mesh); }
 
@@ -198,7 +177,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     snprintf(r.layout, sizeof r.layout, "%s", ls_layout_name(chosen->layout));
     r.bytes_read_forward = (int64_t)chosen->read_forward;
     r.bytes_read_backward = (int64_t)(chosen->bytes_read - chosen->read_forward);
-    snprintf(r.transfers, sizeof r.transfers, "%s", ls_transfers_of(s->image));
+    snprintf(r.transfers, sizeof r.transfers, "%s", ls_transfers_of(s->proved.image));
     snprintf(r.shard, sizeof r.shard, "%s", s->plan.target.shard->name);
     r.recompute = chosen->saving.drop;
     r.tile_rows = chosen->saving.tile_rows;
@@ -270,12 +249,13 @@ static ls_status work_on_image(ls_session *s, const ls_image *image, ls_comm *co
     return status;
 }
 
-/* A rank compiles its class again, so that neither it nor the session holds the images of all. */
+/* A rank that this process started compiles its class again: neither it nor the session holds the images of all. */
 static ls_status rank_main(ls_comm *comm, void *context) {
     ls_session *s = context;
     ls_target target = s->plan.target;
-    target.rank = ls_class_first(&s->classes, ls_class_of(&s->classes, ls_comm_rank(comm)));
-    if (target.rank == 0) return work_on_image(s, s->image, comm, 0);
+    const int class = ls_class_of(&s->proved.classes, ls_comm_rank(comm));
+    if (class == s->proved.class) return work_on_image(s, s->proved.image, comm, 0);
+    target.rank = ls_class_first(&s->proved.classes, class);
     const double began = ls_seconds();
     ls_image *image;
     LS_TRY(ls_compile(s->job, &target, &image));

@@ -48,9 +48,9 @@ LS_MUST_USE ls_status ls_step_size_check(int64_t seq, int64_t batch);
 LS_MUST_USE ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out);
 
 /*
- * Plans the job (ls_plan_make), proves the programs of all ranks, class by class (ls_compile_proved), and makes the
- * world. LS_USAGE if no plan meets the request. To run an earlier plan again, name its mesh, strategy, layout and isa
- * in the spread.
+ * Plans the job (ls_plan_decide), compiles and proves the programs of all ranks, class by class, and makes the world.
+ * Where others launched the ranks it is collective: all processes plan, prove and fail as one (home.h). LS_USAGE if no
+ * plan meets the request. To run an earlier plan again, name its mesh, strategy, layout and isa in the spread.
  */
 LS_MUST_USE ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out);
 /*
@@ -64,8 +64,8 @@ void ls_session_close(ls_session *session); /* NULL is allowed */
 const ls_plan *ls_session_plan(const ls_session *session);
 int ls_session_ranks(const ls_session *session);
 /*
- * The programs of rank 0, owned by the session. It holds no other rank's; to have those, compile the job for the plan's
- * target.
+ * The programs of rank 0, owned by the session; where others launched the ranks, those of this process's rank. It holds
+ * no other rank's; to have those, compile the job for the plan's target.
  */
 const ls_image *ls_session_image(const ls_session *session);
 /* Bytes that a rank maps, by its programs. */
@@ -95,7 +95,7 @@ LS_MUST_USE ls_status ls_session_run(ls_session *session, ls_rank_work work, con
 LS_MUST_USE ls_status ls_session_renew(ls_session *session);
 /* Whether a signal (Ctrl-C) asked the ranks to stop, whatever status they returned. */
 bool ls_session_stop_requested(const ls_session *session);
-/* Seconds in which ls_session_open compiled and proved the programs of all classes. */
+/* Seconds in which ls_session_open compiled and proved the programs of all classes, or waited until others had. */
 double ls_session_prove_seconds(const ls_session *session);
 
 #endif

@@ -89,8 +89,60 @@ ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const l
     return status;
 }
 
+/* The index of a strategy's name, which is one of the table's. */
+static int strategy_index(const char *name) {
+    int i = 0;
+    while (ls_strategy_name(i) != name) i++;
+    return i;
+}
+
+/* What a candidate points to lies elsewhere in each process, and is told by its name or index. */
+typedef struct names {
+    int strategy, shard; /* shard -1: not chosen */
+    char mesh[LS_CANDIDATE_NAME];
+} names;
+
+static names names_of(const ls_plan_candidate *c) {
+    names n = {.strategy = strategy_index(c->strategy), .shard = -1};
+    if (c->shard != NULL) n.shard = (int)(c->shard - ls_shard_modes);
+    ls_mesh_text(&c->mesh, LS_ALL_AXES, n.mesh, sizeof n.mesh);
+    return n;
+}
+
+static ls_status point_to(const names *n, ls_plan_candidate *c) {
+    c->strategy = ls_strategy_name(n->strategy);
+    c->shard = n->shard >= 0 ? &ls_shard_modes[n->shard] : NULL;
+    return ls_mesh_parse(n->mesh, &c->mesh);
+}
+
+/* Home's plan becomes that of every process. */
+static ls_status tell_plan(const ls_plan_request *request, ls_plan *plan) {
+    LS_TRY(ls_home_tell(&plan->n_candidates, sizeof plan->n_candidates));
+    LS_TRY(ls_home_tell(&plan->measured, sizeof plan->measured));
+    LS_TRY(ls_home_tell(&plan->instrs, sizeof plan->instrs));
+    const size_t n = (size_t)plan->n_candidates;
+    names *told = LS_NEW_ARRAY(plan->arena, names, n);
+    if (ls_is_home())
+        for (size_t i = 0; i < n; i++) told[i] = names_of(&plan->candidates[i]);
+    else
+        plan->candidates = LS_NEW_ARRAY(plan->arena, ls_plan_candidate, n);
+    LS_TRY(ls_home_tell(told, n * sizeof *told));
+    LS_TRY(ls_home_tell(plan->candidates, n * sizeof *plan->candidates));
+    for (size_t i = 0; i < n; i++) LS_TRY(point_to(&told[i], &plan->candidates[i]));
+    ls_plan_choose(request, plan);
+    return ls_ok();
+}
+
+/* Only home searches: it takes long, and the rates of its machine count. */
+static ls_status make_at_home(const ls_job *job, const ls_plan_request *request, ls_plan *plan) {
+    *plan = (ls_plan){.n_candidates = 0};
+    LS_TRY(ls_home_agree(ls_is_home() ? ls_plan_make(job, request, plan) : ls_ok()));
+    if (!ls_is_home()) plan->arena = ls_arena_create();
+    return ls_home_starts_ranks() ? ls_ok() : tell_plan(request, plan);
+}
+
 ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request, const ls_spread *spread, ls_plan *plan) {
-    LS_TRY(ls_plan_make(job, request, plan));
+    LS_TRY(make_at_home(job, request, plan));
     if (!spread->measure) return ls_ok();
     const double best = plan->candidates[0].seconds;
     for (int i = 0; i < plan->n_candidates && i < MOST_CANDIDATES; i++) {

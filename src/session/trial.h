@@ -6,7 +6,8 @@
 #include "plan/plan.h"
 
 /*
- * ls_plan_make. If the spread sets `measure`, the few candidates with the best predictions are run on all their ranks,
+ * ls_plan_make, at home (home.h), whose plan and status all processes get; where it fails, only home's *plan holds
+ * candidates. If the spread sets `measure`, the few candidates with the best predictions are run on all their ranks,
  * on inputs of zeros and with the job's typical documents; the plan is sorted by the measured times, so that
  * plan->target is the fastest. Logs one line for each. Errors are those of planning, and of opening and running a
  * session.

@@ -157,15 +157,13 @@ static ls_status check_fits(const ls_training *t) {
     return ls_ok();
 }
 
-/*
- * Fills in t->one_rank_bytes by compiling. LS_NO_MEMORY, with the numbers, when the ranks do not fit into the machine.
- */
-static ls_status count_memory(ls_training *t) {
+/* Fills in t->one_rank_bytes by compiling. */
+static ls_status compile_alone(ls_training *t) {
     ls_image *alone;
     LS_TRY(ls_compile_alone(&t->job, &ls_session_plan(t->session)->target, &alone));
     t->one_rank_bytes = (int64_t)(alone->bytes[LS_PRIVATE] + alone->bytes[LS_SYMMETRIC]);
     ls_image_destroy(alone);
-    return check_fits(t);
+    return ls_ok();
 }
 
 /* --- the program -------------------------------------------------------------------------------------------------- */
@@ -201,11 +199,13 @@ static ls_status open_program(ls_training *t) {
     const ls_status planned = ls_plan_decide(&t->job, &request, &o->spread, &plan);
     const ls_plan_variants variants = {make_job, t, o->seq};
     ls_status status = planned;
-    if (planned.code == LS_NO_MEMORY) status = ls_plan_advise(&variants, &request, &plan, planned);
+    if (planned.code == LS_NO_MEMORY)
+        status = ls_home_agree(ls_plan_advise(&variants, &request, &plan, planned)); /* only home has candidates */
     if (planned.code == LS_OK) status = ls_session_open_planned(&t->job, &plan, &o->spread, &t->session);
     ls_plan_free(&plan);
     LS_TRY(status);
-    LS_TRY(count_memory(t));
+    LS_TRY(ls_home_agree(check_fits(t)));
+    LS_TRY(ls_home_agree(ls_is_home() ? compile_alone(t) : ls_ok()));
     ls_log("spread: %s", ls_session_plan(t->session)->reason);
     return ls_ok();
 }

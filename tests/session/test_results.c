@@ -1,6 +1,6 @@
 /*
  * What comes back from the ranks of a session (ls_session_run): the result of rank 0, whole, and only where the ranks
- * ended well; of forked ranks, threads, and ranks that somebody else launched.
+ * ended well; of forked ranks, threads, and ranks that somebody else launched. Of the latter rank 0's process plans.
  */
 #include "session/session.h"
 #include "support/world.h"
@@ -22,6 +22,7 @@ typedef struct question {
     int told, bad_rank;
     ls_code code; /* that it returns */
     bool dies;
+    int64_t memory[2]; /* that rank 0's process and the others' let a rank map; 0: what the machine has */
 } question;
 
 /* A process with threads cannot be forked under the race detector. */
@@ -60,15 +61,16 @@ typedef struct opened {
 } opened;
 
 /* Its programs are not run: any graph will do. */
-static ls_status open_session(bool as_threads, opened *out) {
+static ls_status open_session(bool as_threads, int64_t memory, opened *out) {
     static const ls_mask full = {.n = 0};
-    const ls_attention_options options = {.batch = 1,
-                                          .seq = 2 * RANKS,
-                                          .heads = 1,
-                                          .kv_heads = 1,
-                                          .head_size = 4,
-                                          .mask = &full,
-                                          .spread = {.ranks = RANKS, .threads = 1, .as_threads = as_threads}};
+    const ls_attention_options options = {
+        .batch = 1,
+        .seq = 2 * RANKS,
+        .heads = 1,
+        .kv_heads = 1,
+        .head_size = 4,
+        .mask = &full,
+        .spread = {.ranks = RANKS, .threads = 1, .memory = memory, .as_threads = as_threads}};
     LS_TRY(ls_attention_graph_build(&options, &out->graph));
     out->job = ls_attention_graph_job(&out->graph, false);
     return ls_session_open(&out->job, &options.spread, &out->session);
@@ -81,7 +83,7 @@ static void close_session(const opened *o) {
 
 static ls_status ask(bool as_threads, const question *q, answer *out) {
     opened o = {.session = NULL};
-    ls_status status = open_session(as_threads, &o);
+    ls_status status = open_session(as_threads, q->memory[!ls_is_home()], &o);
     memset(out, UNTOUCHED, sizeof *out);
     if (status.code == LS_OK) status = ls_session_run(o.session, fill, q, out, sizeof *out);
     close_session(&o);
@@ -147,7 +149,7 @@ static void test_no_result(void **state) {
     (void)state;
     for (int threads = only_threads(); threads < 2; threads++) {
         opened o = {.session = NULL};
-        assert_ok(open_session(threads, &o));
+        assert_ok(open_session(threads, 0, &o));
         assert_ok(ls_session_run(o.session, without_result, NULL, NULL, 0));
         close_session(&o);
     }
@@ -187,7 +189,7 @@ static void launch(const question *q, int port, told *tell) {
     for (int r = 0; r < RANKS; r++) waitpid(process[r], NULL, 0);
 }
 
-/* The first test: this process must not have looked for ranks that were launched before its children do. */
+/* The first tests: this process must not have looked for ranks that were launched before its children do. */
 static void test_launched(void **state) {
     (void)state;
     told *tell = mmap(NULL, RANKS * sizeof *tell, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -204,8 +206,22 @@ static void test_launched(void **state) {
     munmap(tell, RANKS * sizeof *tell);
 }
 
+/* Only rank 0's process plans: its plan and its failure are those of all. */
+static void test_launched_plan(void **state) {
+    (void)state;
+    told *tell = mmap(NULL, RANKS * sizeof *tell, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(tell != MAP_FAILED);
+    launch(&(question){.told = 3, .bad_rank = -1, .memory = {0, 1}}, 42085, tell);
+    for (int r = 0; r < RANKS; r++) assert_ok(tell[r].status);
+    assert_true(is_of_rank_0(&tell[0].answer, 3));
+    launch(&(question){.bad_rank = -1, .memory = {1, 0}}, 42122, tell);
+    for (int r = 0; r < RANKS; r++) assert_fails(tell[r].status, LS_NO_MEMORY, "but --memory allows 1");
+    munmap(tell, RANKS * sizeof *tell);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_launched), cmocka_unit_test(test_local),
-                                       cmocka_unit_test(test_dead_ranks), cmocka_unit_test(test_no_result)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_launched), cmocka_unit_test(test_launched_plan),
+                                       cmocka_unit_test(test_local), cmocka_unit_test(test_dead_ranks),
+                                       cmocka_unit_test(test_no_result)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
