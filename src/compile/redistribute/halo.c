@@ -44,7 +44,7 @@ typedef struct piece {
 
 enum { MOST_PIECES = MOST_RUNS * MOST_RUNS };
 
-typedef struct pieces {
+typedef struct ls_halo_pieces {
     int n;
     int64_t tokens;
     piece at[MOST_PIECES];
@@ -89,43 +89,25 @@ static ls_operand make_private(ls_builder *b, const char *name, ls_operand like,
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, like.view.dtype, like.view.ndim, shape.view.size);
 }
 
-/*
- * One message: what the peer wants of what this rank holds, or the other way. It may be nothing: then it is a signal.
- */
-typedef struct message {
-    int channel;
-    ls_peer peer;
-    pieces what;
-    ls_operand slot; /* the receiver's */
-} message;
-
-static message make_message(int channel, ls_peer peer, const pieces *what, ls_operand slot) {
-    return (message){channel, peer, *what, with_tokens(slot, slot.buffer, what->tokens)};
-}
-
-/* The message's tokens, one piece after the other. */
-static ls_operand packed(ls_builder *b, const message *m, ls_operand x) {
-    if (m->what.tokens == 0) return ls_operand_slice(x, 1, 0, 0);
-    const ls_operand out = make_private(b, "halo out", x, m->what.tokens);
+/* The pieces of x that the peer wants, one after the other. */
+static ls_operand packed(ls_builder *b, const pieces *gives, ls_operand x) {
+    if (gives->tokens == 0) return ls_operand_slice(x, 1, 0, 0);
+    const ls_operand out = make_private(b, "halo out", x, gives->tokens);
     int64_t at = 0;
-    for (int i = 0; i < m->what.n; i++) {
-        const piece *p = &m->what.at[i];
+    for (int i = 0; i < gives->n; i++) {
+        const piece *p = &gives->at[i];
         ls_build_copy(b, ls_operand_slice(x, 1, p->from, p->count), ls_operand_slice(out, 1, at, p->count));
         at += p->count;
     }
     return out;
 }
 
-static void send(ls_builder *b, const message *m, ls_operand x) {
-    ls_build_send(b, m->channel, m->peer, packed(b, m, x), m->slot);
-}
-
-static void receive(ls_builder *b, const message *m, ls_operand out) {
-    ls_build_receive(b, m->channel, m->peer, m->slot);
+/* What has come, to its places. */
+static void unpack(ls_builder *b, const pieces *takes, ls_operand slot, ls_operand out) {
     int64_t at = 0;
-    for (int i = 0; i < m->what.n; i++) {
-        const piece *p = &m->what.at[i];
-        ls_build_copy(b, ls_operand_slice(m->slot, 1, at, p->count), ls_operand_slice(out, 1, p->to, p->count));
+    for (int i = 0; i < takes->n; i++) {
+        const piece *p = &takes->at[i];
+        ls_build_copy(b, ls_operand_slice(slot, 1, at, p->count), ls_operand_slice(out, 1, p->to, p->count));
         at += p->count;
     }
 }
@@ -154,52 +136,66 @@ static void clear_outside(ls_builder *b, const wish *w, ls_operand out) {
     }
 }
 
-/* out [B,tokens wanted,..] from x [B,tokens held,..]. */
-static void gather(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_operand out) {
+int64_t ls_halo_tokens(const ls_builder *b, const ls_neighbours *around) {
+    const wish mine = wish_of(&b->image->layout, around, ls_mesh_sequence_index(&b->target->mesh, b->target->rank));
+    return tokens_of(&mine);
+}
+
+/*
+ * Each exchange has channels of its own: a channel is not granted again before what came last was received, and the
+ * next exchange waits for nothing.
+ */
+ls_halo ls_halo_begin(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_operand out) {
     const ls_layout *layout = &b->image->layout;
     const int team = ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
-    const int P = ls_build_team_size(b, team);
+    const int P = ls_build_team_size(b, team), number = b->n_halos++;
     const int me = ls_build_team_place(b, team); /* the sequence index */
     const wish mine = wish_of(layout, w, me);
-    /*
-     * Channels of its own: a channel is not granted again before what came last was received, and the next exchange
-     * waits for nothing.
-     */
-    const int number = b->n_halos++;
-    message *in = LS_NEW_ARRAY(b->image->arena, message, P), *to = LS_NEW_ARRAY(b->image->arena, message, P);
-    int n = 0;
+    pieces *takes = LS_NEW_ARRAY(b->image->arena, pieces, P), *gives = LS_NEW_ARRAY(b->image->arena, pieces, P);
+    ls_halo h = {.out = out, .messages = ls_messages_make(b, P - 1), .takes = takes};
+    h.messages.n = 0;
     for (int j = 1; j < P; j++) {
         const int64_t most = largest(layout, w, j);
         if (most == 0) continue;
-        const int from = (me - j + P) % P, target = (me + j) % P;
+        const int n = h.messages.n++, target = (me + j) % P;
         const ls_operand shape = with_tokens(x, 0, most);
         const ls_operand slot = ls_build_symmetric(b, LS_BUFFER_SLOT, "halo in", ls_view_elements(&shape.view),
                                                    x.view.dtype, x.view.ndim, shape.view.size);
-        const int channel = ls_build_channel(b, "halo.%d.%d", number, j);
         const wish theirs = wish_of(layout, w, target);
-        const pieces gives = pieces_from(layout, me, &theirs), takes = pieces_from(layout, from, &mine);
-        in[n] = make_message(channel, ls_build_peer(b, team, -j), &takes, slot);
-        to[n++] = make_message(channel, ls_build_peer(b, team, j), &gives, slot);
+        gives[n] = pieces_from(layout, me, &theirs);
+        takes[n] = pieces_from(layout, (me - j + P) % P, &mine);
+        h.messages.pair[n] = (ls_message_pair){.channel = ls_build_channel(b, "halo.%d.%d", number, j),
+                                               .receiver = ls_build_peer(b, team, j),
+                                               .sender = ls_build_peer(b, team, -j),
+                                               .to = with_tokens(slot, slot.buffer, gives[n].tokens),
+                                               .land = with_tokens(slot, slot.buffer, takes[n].tokens)};
     }
-    for (int i = 0; i < n; i++) ls_build_grant(b, in[i].channel, in[i].peer, in[i].slot);
-    for (int i = 0; i < n; i++) send(b, &to[i], x);
+    ls_messages_grant(b, &h.messages);
+    for (int i = 0; i < h.messages.n; i++) h.messages.pair[i].from = packed(b, &gives[i], x);
+    ls_messages_send(b, &h.messages);
     const pieces own = pieces_from(layout, me, &mine);
     for (int i = 0; i < own.n; i++)
         ls_build_copy(b, ls_operand_slice(x, 1, own.at[i].from, own.at[i].count),
                       ls_operand_slice(out, 1, own.at[i].to, own.at[i].count));
     clear_outside(b, &mine, out);
-    for (int i = 0; i < n; i++) receive(b, &in[i], out);
+    return h;
 }
 
-/*
- * Whether neighbours in the sequence are neighbours in a rank's part; if not, the error says what and why. Layouts that
- * follow masks may come out with a run or two for each rank, and are then as good as any.
- */
-static bool refused(ls_builder *b, const ls_node *node) {
+void ls_halo_finish(ls_builder *b, const ls_halo *h) {
+    ls_messages_receive(b, &h->messages);
+    for (int i = 0; i < h->messages.n; i++) unpack(b, &h->takes[i], h->messages.pair[i].land, h->out);
+}
+
+int ls_halo_runs(const ls_builder *b, const ls_layout_run **runs) {
+    return ls_layout_runs(&b->image->layout, ls_mesh_sequence_index(&b->target->mesh, b->target->rank), runs);
+}
+
+/* Layouts that follow masks may come out with a run or two for each rank, and are then as good as any. */
+bool ls_halo_can(ls_builder *b, const ls_node *node) {
     const ls_layout *layout = &b->image->layout;
     const bool striped = layout->P > 1 && layout->kind == LS_LAYOUT_STRIPED;
     const int runs = ls_layout_most_runs(layout);
-    if (!striped && runs <= MOST_RUNS) return false;
+    if (!striped && runs <= MOST_RUNS) return true;
     char why[128] = "where no token's neighbour lies on its own rank";
     if (!striped) snprintf(why, sizeof why, "which cuts a rank's part into %d runs of neighbours", runs);
     ls_build_fail(b, ls_error(LS_UNSUPPORTED,
@@ -208,69 +204,5 @@ static bool refused(ls_builder *b, const ls_node *node) {
                               node->op->name, ls_graph_tensor(b->job->graph, node->out[0])->name,
                               ls_layout_name(layout->kind), why, striped ? "all" : "too much",
                               ls_graph_tensor(b->job->graph, node->in[0])->name));
-    return true;
+    return false;
 }
-
-/* The tensor's tokens from..from+count of a run, if it has tokens. */
-static ls_operand tokens_at(const ls_builder *b, ls_tensor t, ls_operand o, int64_t from, int64_t count) {
-    const bool has = ls_shape_has_factor(&ls_graph_tensor(b->job->graph, t)->shape, LS_FACTOR_SEQUENCE);
-    return has ? ls_operand_slice(o, 1, from, count) : o;
-}
-
-/*
- * One call of the op's kernel for each run: on input 0 with its neighbours, and on the run's part of everything else.
- */
-static void call_by_runs(ls_builder *b, int n, const ls_neighbours *around, ls_operand x) {
-    const ls_node *node = &b->job->graph->nodes[n];
-    const int me = ls_mesh_sequence_index(&b->target->mesh, b->target->rank);
-    const wish wanted = wish_of(&b->image->layout, around, me);
-    ls_operand in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
-    ls_tensor of[LS_NODE_INPUTS]; /* the tensors of `in` */
-    int n_in = 0;
-    for (int i = 0; i < node->n_in; i++) {
-        if (ls_op_writes_input(node->op, i)) continue;
-        of[n_in] = node->in[i];
-        in[n_in++] = i == 0 ? x : ls_lower_input(b, n, i);
-    }
-    for (int o = 0; o < node->n_out; o++) out[o] = ls_lower_tensor(b, node->out[o]);
-    const ls_operand wide = make_private(b, "tokens and neighbours", x, tokens_of(&wanted));
-    gather(b, around, x, wide);
-    int64_t at = 0, from = 0;
-    for (int r = 0; r < wanted.n; r++) {
-        const int64_t all = wanted.at[r].count, count = all - around->before - around->after;
-        ls_kernel_build call = {.op = node->op->name,
-                                .kernel = node->op->kernel,
-                                .dtype = b->image->dtype,
-                                .params = node->params,
-                                .params_bytes = node->params_bytes,
-                                .n_in = n_in,
-                                .n_out = node->n_out,
-                                .in = {ls_operand_slice(wide, 1, from, all)}};
-        for (int i = 1; i < n_in; i++) call.in[i] = tokens_at(b, of[i], in[i], at, count);
-        for (int o = 0; o < node->n_out; o++) call.out[o] = tokens_at(b, node->out[o], out[o], at, count);
-        call.flops = ls_lower_flops(node->op, &call);
-        ls_build_kernel(b, &call);
-        at += count;
-        from += all;
-    }
-}
-
-static void lower(ls_builder *b, int n) {
-    const ls_node *node = &b->job->graph->nodes[n];
-    if (refused(b, node)) return;
-    const ls_neighbours around = node->op->neighbours(b->job->graph, node);
-    const ls_operand x = ls_lower_input(b, n, 0);
-    if (node->op->kernel == LS_KERNEL_NONE)
-        gather(b, &around, x, ls_lower_tensor(b, node->out[0]));
-    else
-        call_by_runs(b, n, &around, x);
-}
-
-/* Who holds a rank's neighbours depends on where its runs begin and end. */
-static bool tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh) {
-    return (void)graph, (void)node, (void)mesh, true;
-}
-
-const ls_lowering ls_lowering_shift = {.lower = lower, .tells_apart = tells_apart},
-                  ls_lowering_conv = {.lower = lower, .tells_apart = tells_apart},
-                  ls_lowering_conv_dw = {.lower = lower, .tells_apart = tells_apart};

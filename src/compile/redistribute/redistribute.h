@@ -153,6 +153,28 @@ typedef struct ls_all_reduce {
 ls_all_reduce ls_all_reduce_begin(ls_builder *b, int team, ls_operand part, ls_operand sum);
 void ls_all_reduce_finish(ls_builder *b, ls_all_reduce *r);
 
+/* --- halo (halo.c) ------------------------------------------------------------------------------------------------ */
+
+/* Tokens of other ranks before and after the runs of this rank's positions. */
+typedef struct ls_halo {
+    ls_operand out;
+    ls_messages messages;
+    const struct ls_halo_pieces *takes; /* of each message */
+} ls_halo;
+
+/* The runs of this rank's positions; returns how many. */
+int ls_halo_runs(const ls_builder *b, const ls_layout_run **runs);
+/*
+ * Whether the layout leaves neighbours in the sequence together, a run or two for each rank. If not, the compilation
+ * fails with the node's name and the reason.
+ */
+bool ls_halo_can(ls_builder *b, const ls_node *node);
+/* The tokens of this rank's runs, each with its neighbours: so many of the result. */
+int64_t ls_halo_tokens(const ls_builder *b, const ls_neighbours *around);
+/* From x [B,tokens held,..], `out` [B,those tokens,..]: zeros outside the sequence. */
+ls_halo ls_halo_begin(ls_builder *b, const ls_neighbours *around, ls_operand x, ls_operand out);
+void ls_halo_finish(ls_builder *b, const ls_halo *halo);
+
 /* --- all-to-all (all_to_all.c) ------------------------------------------------------------------------------------ */
 
 /* How a dimension is cut over the members of a team. Parts may overlap: KV heads that several members use. */
