@@ -157,13 +157,15 @@ ls_tensor ls_scale(ls_graph *graph, ls_tensor x, double factor);
 ls_tensor ls_cast(ls_graph *graph, ls_tensor x, ls_dtype dtype);
 
 /*
- * Ops along the sequence: each rank receives the tokens that it needs from its neighbours. Layouts contiguous and
+ * Ops along the sequence: each rank receives what it needs of other ranks' tokens. Layouts contiguous and
  * zigzag only. shift: y[:,i] = x[:,i-tokens], and 0 where i-tokens is outside the sequence; tokens may be negative. Any
  * type, [B,S,..]. conv: causal and depth-wise, y[:,i,e] = sum over t of weight[t,e]·x[:,i-t,e]: T[B,S,E], T[width,E] ->
- * T[B,S,E].
+ * T[B,S,E]. recurrence: h[:,i,e] = gate[:,i,e]·h[:,i-1,e] + x[:,i,e], from h = 0 in front of the sequence: T[B,S,E],
+ * T[B,S,E] -> T[B,S,E]; its state is kept in f32 (f64 in a graph of f64).
  */
 ls_tensor ls_shift(ls_graph *graph, ls_tensor x, int64_t tokens);
 ls_tensor ls_conv(ls_graph *graph, ls_tensor x, ls_tensor weight);
+ls_tensor ls_recurrence(ls_graph *graph, ls_tensor gate, ls_tensor x);
 
 /*
  * The same elements in the same order with other dimensions. The batch and the sequence must stay dimensions of their

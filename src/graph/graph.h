@@ -189,7 +189,7 @@ typedef struct ls_op {
         X(sum), X(broadcast), X(zeros), X(accumulate)
 #define LS_LOWERED_OPS(X)                                                                                        \
     X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw), \
-        X(split), X(join)
+        X(recurrence), X(recurrence_back), X(split), X(join)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);

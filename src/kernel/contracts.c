@@ -225,6 +225,25 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                            .params = true,
                            .check = check_conv_dw,
                            .reads = RESULT(0)},
+    /*
+     * h[i] = gate[i] * h[i-1] + x[i] from the state in front of the tokens, or h[i] = gate[i] * h[i+1] + x[i] from the
+     * one behind them if params.backwards. The state is carried in G.
+     */
+    [LS_KERNEL_RECURRENCE] = {.name = "recurrence",
+                              .in = "gate ~T[B,N,E] x ~T[B,N,E] start G[B,E]",
+                              .out = "h ~T[B,N,E]",
+                              .params = true},
+    /* What these tokens do to any state: it becomes map[0] * state + map[1]. */
+    [LS_KERNEL_RECURRENCE_MAP] = {.name = "recurrence_map",
+                                  .in = "gate ~T[B,N,E] x ~T[B,N,E]",
+                                  .out = "map G[2,B,E]",
+                                  .params = true},
+    /* state = what the maps make of it one after the other, the last first if params.backwards. */
+    [LS_KERNEL_RECURRENCE_FOLLOW] = {.name = "recurrence_follow",
+                                     .in = "maps ~G[M,2,B,E]",
+                                     .out = "state G[B,E]",
+                                     .params = true,
+                                     .reads = RESULT(0)},
     /* y = a + b */
     [LS_KERNEL_ADD] = {.name = "add",
                        .in = "a T[n] b T[n]",

@@ -77,6 +77,10 @@ typedef struct ls_shift_params {
     int64_t tokens; /* y[i] = x[i - tokens] */
 } ls_shift_params;
 
+typedef struct ls_recurrence_params {
+    bool backwards; /* from the last token to the first */
+} ls_recurrence_params;
+
 typedef struct ls_conv_params {
     bool ahead; /* the taps read later tokens instead of earlier ones, for the gradient */
 } ls_conv_params;

@@ -109,6 +109,10 @@ static ls_tensor build_conv(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_conv(g, x[0], x[1]);
 }
+static ls_tensor build_recurrence(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_recurrence(g, x[0], x[1]);
+}
 static ls_tensor build_add(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_add(g, x[0], ls_add(g, x[1], x[0]));
@@ -188,6 +192,7 @@ static const op_case cases[] = {
     {"shift", 1, {BY({2, 0}, {2, 0})}, build_shift},
     {"shift", 1, {BY({3, 0})}, build_shift_back},
     {"conv", 2, {BY({4, 0}), PLAIN({3, 0}, {4, 0})}, build_conv},
+    {"recurrence", 2, {BY({3, 0}), BY({3, 0})}, build_recurrence},
     {"add", 2, {BY({4, 0}), BY({4, 0})}, build_add},
     {"mul", 2, {BY({4, 0}), BY({4, 0})}, build_mul},
     {"scale", 1, {BY({4, 0})}, build_scale},

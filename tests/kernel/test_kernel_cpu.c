@@ -274,6 +274,26 @@ static void convolutions(void **unused) {
     }
 }
 
+static void recurrences(void **unused) {
+    (void)unused;
+    static const int64_t shapes[][4] = {{1, 1, 1, 1}, {2, 5, 3, 7}, {1, 130, 4, 33}, {2, 300, 2, 64}};
+    for (size_t s = 0; s < LS_COUNT(shapes); s++) {
+        const int64_t B = shapes[s][0], n = shapes[s][1], M = shapes[s][2], E = shapes[s][3];
+        const operand gate = {'T', POSITIVE, 3, {B, n, E}, 0}, x = {'T', NORMAL, 3, {B, n, E}, 0};
+        const operand h = {'T', POISON, 3, {B, n, E}, 0}, start = {'G', NORMAL, 2, {B, E}, 0};
+        const operand map = {'G', POISON, 3, {2, B, E}, 0}, maps = {'G', NORMAL, 4, {M, 2, B, E}, 0};
+        for (int backwards = 0; backwards < 2; backwards++) {
+            const ls_recurrence_params params = {.backwards = backwards != 0};
+            const example examples[] = {
+                {"recurrence", &params, 3, 1, {gate, x, start}, {h}},
+                {"recurrence_map", &params, 2, 1, {gate, x}, {map}},
+                {"recurrence_follow", &params, 1, 1, {maps}, {start}},
+            };
+            for (size_t i = 0; i < LS_COUNT(examples); i++) run_everywhere(&examples[i]);
+        }
+    }
+}
+
 static void norms(void **unused) {
     (void)unused;
     const ls_norm_params params = {.epsilon = 1e-5, .offset = 0.75};
@@ -523,19 +543,11 @@ static void sigmoids(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions),
-        cmocka_unit_test(activations),
-        cmocka_unit_test(elementwise),
-        cmocka_unit_test(norms),
-        cmocka_unit_test(sums),
-        cmocka_unit_test(many_tokens),
-        cmocka_unit_test(embeddings),
-        cmocka_unit_test(rotations),
-        cmocka_unit_test(cross_entropies),
-        cmocka_unit_test(optimiser),
-        cmocka_unit_test(updates_of_many),
-        cmocka_unit_test(deltas),
-        cmocka_unit_test(sigmoids),
+        cmocka_unit_test(convolutions),    cmocka_unit_test(recurrences), cmocka_unit_test(activations),
+        cmocka_unit_test(elementwise),     cmocka_unit_test(norms),       cmocka_unit_test(sums),
+        cmocka_unit_test(many_tokens),     cmocka_unit_test(embeddings),  cmocka_unit_test(rotations),
+        cmocka_unit_test(cross_entropies), cmocka_unit_test(optimiser),   cmocka_unit_test(updates_of_many),
+        cmocka_unit_test(deltas),          cmocka_unit_test(sigmoids),
     };
     return cmocka_run_group_tests(tests, say_missing_isas, NULL);
 }

@@ -129,6 +129,7 @@ MISTAKE(cast_77, ls_cast(c->g, c->x, (ls_dtype)77))
 MISTAKE(cast_minus, ls_cast(c->g, c->x, (ls_dtype)-1))
 MISTAKE(shift_weight, ls_shift(c->g, c->weight, INT64_MIN))
 MISTAKE(conv_foreign, ls_conv(c->g, c->x, c->foreign))
+MISTAKE(recurrence_gate, ls_recurrence(c->g, c->weight, c->x))
 MISTAKE(reshape_sizeless, ls_reshape(c->g, c->x, 2, NULL))
 MISTAKE(reshape_none, ls_reshape(c->g, c->x, 0, matrix))
 MISTAKE(reshape_huge, ls_reshape(c->g, c->x, 4, huge))
@@ -205,6 +206,7 @@ static const mistake mistakes[] = {
     {"element type -1", cast_minus, LS_INVALID},
     {"the batch and the sequence first", shift_weight, LS_INVALID},
     {"input 1 is no tensor of this graph", conv_foreign, LS_INVALID},
+    {"expected the type and shape of \"", recurrence_gate, LS_INVALID},
     {"the list of sizes is NULL", reshape_sizeless, LS_INVALID},
     {"0 dimensions", reshape_none, LS_INVALID},
     {"at least as many elements", reshape_huge, LS_INVALID},

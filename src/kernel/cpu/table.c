@@ -8,10 +8,11 @@
 #define ROWS(ROW)                                                                                                      \
     ROW(embedding), ROW(embedding_grad), ROW(matmul), ROW(column_sum), ROW(add_rows), ROW(rmsnorm), ROW(rmsnorm_grad), \
         ROW(layernorm), ROW(layernorm_grad), ROW(activation), ROW(activation_grad), ROW(conv), ROW(conv_dw),           \
-        ROW(rotate), ROW(swiglu), ROW(swiglu_grad), ROW(add), ROW(mul), ROW(scale), ROW(scale_by), ROW(cast),          \
-        ROW(cross_entropy), ROW(cross_entropy_grad), ROW(sum), ROW(broadcast), ROW(attention), ROW(attention_merge),   \
-        ROW(attention_delta), ROW(attention_grad), ROW(attention_sink), ROW(attention_sink_grad), ROW(accumulate),     \
-        ROW(copy), ROW(fill), ROW(sum_squares), ROW(adamw)
+        ROW(recurrence), ROW(recurrence_map), ROW(recurrence_follow), ROW(rotate), ROW(swiglu), ROW(swiglu_grad),      \
+        ROW(add), ROW(mul), ROW(scale), ROW(scale_by), ROW(cast), ROW(cross_entropy), ROW(cross_entropy_grad),         \
+        ROW(sum), ROW(broadcast), ROW(attention), ROW(attention_merge), ROW(attention_delta), ROW(attention_grad),     \
+        ROW(attention_sink), ROW(attention_sink_grad), ROW(accumulate), ROW(copy), ROW(fill), ROW(sum_squares),        \
+        ROW(adamw)
 #endif
 
 extern const ls_kernel ROWS(LS_CPU_NAME);

@@ -1,0 +1,91 @@
+/*
+ * The linear recurrence over ranks: each run of a rank's positions is an affine map of the state, the scan finds the
+ * state from which each run begins (redistribute/scan.c), and one call of the kernel for each run does the rest.
+ */
+#include "compile/redistribute/redistribute.h"
+
+static void follow(ls_builder *b, ls_operand maps, bool reverse, ls_operand state) {
+    const ls_recurrence_params params = {.backwards = reverse};
+    const ls_view *v = &state.view;
+    ls_build_kernel(b, &(ls_kernel_build){
+                           .op = "recurrence_follow",
+                           .kernel = LS_KERNEL_RECURRENCE_FOLLOW,
+                           .dtype = b->image->dtype,
+                           .params = &params,
+                           .params_bytes = sizeof params,
+                           .flops = (double)ls_view_elements(&maps.view),
+                           .n_in = 1,
+                           .in = {maps},
+                           .n_out = 1,
+                           .out = {ls_operand_dense(state.buffer, state.offset, v->dtype, 2, &v->size[1])},
+                       });
+}
+
+/* One of the node's two kernels on the tokens from .. from + count of its inputs. */
+static ls_kernel_build call_of(const ls_builder *b, const ls_node *node, ls_kernel_id kernel, const ls_operand in[2],
+                               int64_t from, int64_t count) {
+    return (ls_kernel_build){.op = ls_contracts[kernel].name,
+                             .kernel = kernel,
+                             .dtype = b->image->dtype,
+                             .params = node->params,
+                             .params_bytes = node->params_bytes,
+                             .flops = 2.0 * (double)(ls_view_elements(&in[0].view) / in[0].view.size[1] * count),
+                             .n_in = 2,
+                             .in = {ls_operand_slice(in[0], 1, from, count), ls_operand_slice(in[1], 1, from, count)},
+                             .n_out = 1};
+}
+
+static ls_operand make(ls_builder *b, const char *name, int ndim, const int64_t *size) {
+    return ls_build_private(b, LS_BUFFER_ACTIVATION, name, b->image->accumulator, ndim, size);
+}
+
+/* The rank's maps are exchanged and applied: `states` has the one from which each run begins. */
+static void scan(ls_builder *b, const ls_node *node, const ls_operand in[2], ls_operand states) {
+    const ls_view *v = &states.view;
+    const ls_operand maps = make(b, "maps", 4, (int64_t[]){v->size[0], 2, v->size[1], v->size[2]});
+    const ls_layout_run *runs;
+    const int n = ls_halo_runs(b, &runs);
+    int64_t from = 0;
+    for (int i = 0; i < v->size[0]; i++) {
+        const ls_operand map = ls_operand_slice(maps, 0, i, 1);
+        if (i >= n) {
+            ls_build_fill(b, map);
+            continue;
+        }
+        ls_kernel_build call = call_of(b, node, LS_KERNEL_RECURRENCE_MAP, in, from, runs[i].count);
+        call.out[0] = ls_operand_dense(map.buffer, map.offset, map.view.dtype, 3, &map.view.size[1]);
+        ls_build_kernel(b, &call);
+        from += runs[i].count;
+    }
+    ls_scan s = ls_scan_begin(b, ((const ls_recurrence_params *)node->params)->backwards, maps);
+    ls_scan_finish(b, &s, follow, states);
+}
+
+static void lower(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    if (!ls_halo_can(b, node)) return;
+    const ls_operand in[2] = {ls_lower_input(b, n, 0), ls_lower_input(b, n, 1)};
+    const ls_operand out = ls_lower_tensor(b, node->out[0]);
+    const ls_view *v = &out.view;
+    const ls_operand states = make(b, "states", 3, (int64_t[]){ls_scan_room(b), v->size[0], v->size[2]});
+    scan(b, node, in, states);
+    const ls_layout_run *runs;
+    const int n_runs = ls_halo_runs(b, &runs);
+    int64_t from = 0;
+    for (int i = 0; i < n_runs; i++) {
+        const ls_operand state = ls_operand_slice(states, 0, i, 1);
+        ls_kernel_build call = call_of(b, node, LS_KERNEL_RECURRENCE, in, from, runs[i].count);
+        call.in[call.n_in++] = ls_operand_dense(state.buffer, state.offset, state.view.dtype, 2, &state.view.size[1]);
+        call.out[0] = ls_operand_slice(out, 1, from, runs[i].count);
+        ls_build_kernel(b, &call);
+        from += runs[i].count;
+    }
+}
+
+/* Which runs stand in front of a rank's depends on where these begin. */
+static bool tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh) {
+    return (void)graph, (void)node, (void)mesh, true;
+}
+
+const ls_lowering ls_lowering_recurrence = {.lower = lower, .tells_apart = tells_apart},
+                  ls_lowering_recurrence_back = {.lower = lower, .tells_apart = tells_apart};

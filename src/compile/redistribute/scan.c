@@ -1,0 +1,99 @@
+/*
+ * Scan: the state in front of each run of positions, where the state of a token follows from the one before it. A rank
+ * does not wait for it to begin: it finds what its own runs do to any state, as a map (for a linear recurrence an
+ * affine one, of the size of the state), all ranks give their maps to all, and each applies those of the runs in front
+ * of its own to a zero state. So there is one exchange, however many runs there are, instead of a chain of ranks that
+ * wait for each other, and its bytes do not depend on the length of the sequence. (Sun et al., "LASP-2: rethinking
+ * sequence parallelism for linear attention and its hybrid", arXiv 2502.07563, gathers states in this way.)
+ *
+ * A scan may also go backwards: then the state is that behind the run, and what is in front is behind.
+ */
+#include "compile/redistribute/redistribute.h"
+
+#include <stdlib.h>
+
+/* A run of the sequence. */
+typedef struct run {
+    int64_t first; /* position */
+    int64_t map;   /* its place among all maps */
+    int own;       /* its number among this rank's runs; -1: another rank's */
+} run;
+
+static int by_position(const void *a, const void *b) {
+    const int64_t x = ((const run *)a)->first, y = ((const run *)b)->first;
+    return (x > y) - (x < y);
+}
+
+static int sequence_team(ls_builder *b) {
+    return ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
+}
+
+int64_t ls_scan_room(const ls_builder *b) { return ls_layout_most_runs(&b->image->layout); }
+
+/* All runs in the order in which states follow each other; returns how many. */
+static int find_runs(ls_builder *b, const ls_scan *s, run **out) {
+    const ls_layout *layout = &b->image->layout;
+    const int team = sequence_team(b), me = ls_build_team_place(b, team);
+    const int64_t room = ls_scan_room(b);
+    const ls_team owners = ls_stages_owners(b, &s->gather.stages);
+    run *runs = LS_NEW_ARRAY(b->image->arena, run, layout->P * room);
+    int n = 0;
+    for (int p = 0; p < layout->P; p++) {
+        const ls_layout_run *held;
+        const int count = ls_layout_runs(layout, p, &held);
+        const int rank = ls_team_member(&b->image->teams[team], b->target->rank, p - me);
+        const int64_t piece = ls_team_place(&owners, rank);
+        for (int i = 0; i < count; i++) runs[n++] = (run){held[i].first, piece * room + i, p == me ? i : -1};
+    }
+    qsort(runs, (size_t)n, sizeof *runs, by_position);
+    for (int i = 0; s->backwards && i < n / 2; i++) {
+        const run last = runs[n - 1 - i];
+        runs[n - 1 - i] = runs[i];
+        runs[i] = last;
+    }
+    *out = runs;
+    return n;
+}
+
+ls_scan ls_scan_begin(ls_builder *b, bool backwards, ls_operand maps) {
+    const int team = sequence_team(b), P = ls_build_team_size(b, team);
+    const ls_team members = b->image->teams[team];
+    const ls_stages stages = ls_stages_of(b, &members);
+    int64_t size[LS_MAX_DIMS];
+    for (int i = 0; i < maps.view.ndim; i++) size[i] = i == 0 ? P * maps.view.size[0] : maps.view.size[i];
+    const ls_operand all = ls_build_symmetric(b, LS_BUFFER_SLOT, "maps of all runs", P * ls_view_elements(&maps.view),
+                                              maps.view.dtype, maps.view.ndim, size);
+    ls_scan s = {.backwards = backwards, .gather = ls_all_gather_expect(b, "scan", &stages, all, 0)};
+    ls_all_gather_begin(b, &s.gather, maps);
+    return s;
+}
+
+/* Applies the maps of the runs, which lie at equal distances, as often as there are such stretches. */
+static void apply(ls_builder *b, const ls_scan *s, const run *runs, int n, ls_scan_follow follow, ls_operand state) {
+    for (int i = 0, next; i < n; i = next) {
+        const int64_t step = i + 1 < n ? runs[i + 1].map - runs[i].map : 1;
+        for (next = i + 1; next < n && runs[next].map - runs[next - 1].map == step;) next++;
+        ls_operand maps = ls_operand_slice(s->gather.all, 0, ls_min(runs[i].map, runs[next - 1].map), 1);
+        maps.view.size[0] = next - i;
+        maps.view.stride[0] *= llabs(step);
+        follow(b, maps, step < 0, state);
+    }
+}
+
+void ls_scan_finish(ls_builder *b, ls_scan *s, ls_scan_follow follow, ls_operand states) {
+    run *runs;
+    const int n = find_runs(b, s, &runs);
+    ls_all_gather_finish(b, &s->gather);
+    ls_operand state = {.buffer = -1};
+    for (int i = 0, applied = 0; i < n; i++) {
+        if (runs[i].own < 0) continue;
+        const ls_operand before = state;
+        state = ls_operand_slice(states, 0, runs[i].own, 1);
+        if (before.buffer < 0)
+            ls_build_fill(b, state);
+        else
+            ls_build_copy(b, before, state);
+        apply(b, s, runs + applied, i - applied, follow, state);
+        applied = i;
+    }
+}
