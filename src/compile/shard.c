@@ -81,7 +81,8 @@ static ls_status refuse(const question *q, const ls_placement_option *nearest, i
                     names[wanted_input(q, nearest, i)]);
 }
 
-static ls_status choose_option(const question *q, const ls_placement_option **out) {
+/* NULL, with an error in *status, if no option will do. */
+static const ls_placement_option *choose_option(const question *q, ls_status *status) {
     const ls_op *op = q->node->op;
     const ls_placement_option *best = NULL, *nearest = NULL;
     double least = 0;
@@ -98,12 +99,12 @@ static ls_status choose_option(const question *q, const ls_placement_option **ou
         best = op->options[k];
         least = cost;
     }
-    if (best == NULL && nearest != NULL) return refuse(q, nearest, furthest);
-    if (best == NULL)
-        return ls_error(LS_UNSUPPORTED, "op %s (\"%s\") has no option along %s", op->name,
-                        ls_graph_tensor(q->graph, q->node->out[0])->name, q->axis->name);
-    *out = best;
-    return ls_ok();
+    if (best == NULL && nearest != NULL)
+        *status = refuse(q, nearest, furthest);
+    else if (best == NULL)
+        *status = ls_error(LS_UNSUPPORTED, "op %s (\"%s\") has no option along %s", op->name,
+                           ls_graph_tensor(q->graph, q->node->out[0])->name, q->axis->name);
+    return best;
 }
 
 /* placement: of all tensors, along axis `a` of the mesh. */
@@ -111,8 +112,9 @@ static ls_status shard_node(const ls_graph *g, int n, const ls_mesh *mesh, int a
                             ls_sharding *s) {
     const ls_node *node = &g->nodes[n];
     const question q = {.graph = g, .node = node, .axis = mesh->along[a].axis, .placement = placement};
-    const ls_placement_option *option;
-    LS_TRY(choose_option(&q, &option));
+    ls_status status = ls_ok();
+    const ls_placement_option *option = choose_option(&q, &status);
+    if (option == NULL) return status;
     for (int i = 0; i < node->n_in; i++)
         s->resolve[n * LS_NODE_INPUTS + i] |= placement[node->in[i].id] != wanted_input(&q, option, i);
     for (int o = 0; o < node->n_out; o++)
