@@ -1,5 +1,5 @@
 #!/bin/bash
-# --shard: every mode trains alike, maps what plan predicts, goes on from any other's checkpoint on any number of ranks; grad and eval agree.
+# --shard: every mode trains alike, maps what plan predicts, goes on from any other's checkpoint on any number of ranks; grad, eval and generate agree.
 . "$(dirname "$0")/../support/cli.sh"
 
 make_tiny_model
@@ -62,6 +62,17 @@ for mode in "${modes[@]}"; do
     json "d['shard'] == '$mode'" grad.json
     cmp gradients-of/none.safetensors "gradients-of/$mode.safetensors" || fail "grad --shard $mode: other bits"
 done
+
+# Evaluation and generation gather parameters too.
+for mode in optimizer parameters; do
+    "$longspan" eval --model optimizer/checkpoint-00000004 --data text.txt --seq 32 --ranks 3 --strategy ring --layout zigzag --threads 1 \
+        "${as_threads[@]}" --shard "$mode" --json >"eval-$mode.json" 2>err || fail "eval --shard $mode: $(cat err)"
+    "$longspan" generate --model optimizer/checkpoint-00000004 --prompt hello --tokens 8 --ranks 2 --threads 1 "${as_threads[@]}" \
+        --shard "$mode" >"text-$mode" 2>err || fail "generate --shard $mode: $(cat err)"
+done
+python3 -c 'import json; a, b = (json.load(open(f"eval-{m}.json"))["loss"] for m in ("optimizer", "parameters")); assert a == b, (a, b)' ||
+    fail "evaluation with parameters that are gathered"
+cmp text-optimizer text-parameters || fail "generation with parameters that are gathered"
 
 # auto cuts as little as fits, and says it.
 less=$(python3 -c 'import json; print(max(r["private"] + r["symmetric"] for r in json.load(open("gradients/run.json"))["predicted_bytes"]) - 1)')
