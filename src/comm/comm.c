@@ -58,6 +58,8 @@ bool ls_comm_done(ls_comm *comm, uint64_t ticket) {
     return true;
 }
 
+bool ls_comm_idle(ls_comm *comm) { return ls_comm_done(comm, comm->puts); }
+
 void ls_comm_signal(ls_comm *comm, int peer, int word, uint64_t generation) {
     check_peer(comm, peer);
     check_word(comm, word);

@@ -53,7 +53,11 @@ LS_MUST_USE ls_status ls_launched_gather(const void *mine, size_t bytes, void *a
 void ls_launched_abort(const char *why);
 void ls_launched_request_stop(void); /* async-signal-safe */
 bool ls_launched_stop_requested(void);
-/* Whether this process says for all ranks why they fail: rank 0, and rank 1 when rank 0 is stopped or has died. */
+/*
+ * Whether this process says for all ranks why they fail: rank 0, and rank 1 when rank 0 is stopped or has died; not
+ * after ls_launched_be_silent.
+ */
+void ls_launched_be_silent(void);
 bool ls_launched_speaks(void);
 
 /* How ranks are spread over hosts. */
@@ -106,6 +110,8 @@ const char *ls_transport_name(int index);
  * transport than shm.
  */
 LS_MUST_USE ls_status ls_world_join(ls_world *world, int rank, ls_comm **out);
+/* Whether a wait of this rank failed because the other rank had left: that one's failure, if any, is the cause. */
+bool ls_comm_was_left(const ls_comm *comm);
 /* Completes the messages of this rank, which may take time, and frees comm. */
 void ls_comm_leave(ls_comm *comm);
 
@@ -151,6 +157,7 @@ uint64_t ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const v
                             int word, uint64_t generation);
 /* Whether this rank's puts up to that ticket are done. Advances messages on their way. */
 bool ls_comm_done(ls_comm *comm, uint64_t ticket);
+bool ls_comm_idle(ls_comm *comm); /* all its puts are done */
 void ls_comm_signal(ls_comm *comm, int peer, int word, uint64_t generation);
 
 /* Whether this rank's word has reached the generation. */

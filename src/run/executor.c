@@ -1,6 +1,10 @@
 /* The executor from its creation to its end: opens the device, exchanges addresses, prepares every kernel call once. */
 #include "run/executor_impl.h"
 
+#include <unistd.h>
+
+#define SECONDS_FOR_PUTS 0.5
+
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
 /* What the programs use, or the notes before they run. */
@@ -190,8 +194,20 @@ ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor *
     return ls_ok();
 }
 
+/* Whether all puts are done. Those of a run that failed may be on their way, and take a moment. */
+static bool puts_are_done(const ls_executor *ex) {
+    const double began = ls_seconds();
+    while (!ls_comm_idle(ex->comm)) {
+        if (ls_seconds() - began > SECONDS_FOR_PUTS) return false;
+        usleep(1000);
+    }
+    return true;
+}
+
 void ls_executor_destroy(ls_executor *ex) {
     if (ex == NULL) return;
+    /* A put to a rank that is lost may never be done, and reads its source whenever it goes on: then that stays. */
+    if (!puts_are_done(ex)) return;
     ls_device_close(ex->device); /* first: a run that failed may have left launches */
     for (int p = 0; p < ex->image->n_programs; p++) {
         for (int i = 0; i < ex->image->programs[p].n_instrs && ex->programs[p].instrs != NULL; i++) {

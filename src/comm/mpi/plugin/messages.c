@@ -221,9 +221,12 @@ void ls_mpi_receive_body(ls_mpi *m, int peer, const ls_mpi_message *message, voi
     layout l = layout_of(&message->to);
     char *target = (char *)heap + message->to.offset;
     const int result = MPI_Irecv(target, l.count, l.type, peer, TAG, m->bodies, &r->request);
-    (void)ls_mpi_succeeded(m, result, "MPI_Irecv");
+    const bool posted = ls_mpi_succeeded(m, result, "MPI_Irecv");
     free_layout(&l);
-    m->receiving = r;
+    if (posted)
+        m->receiving = r;
+    else
+        free(r); /* the job is aborted, and the body stays on its way */
 }
 
 static bool finish_received(ls_mpi *m) {

@@ -262,7 +262,8 @@ void ls_mpi_on_put(ls_mpi *m, int peer, const ls_mpi_message *message) {
 
 void ls_mpi_on_body(ls_mpi *m, int peer, const ls_mpi_message *message) {
     ls_mpi_transport *t = target_of(m, peer);
-    if (t == NULL) return;
+    /* Of an aborted job the sender may have left, and then MPI finds no memory to copy from. */
+    if (t == NULL || is_aborted(t)) return;
     t->peers[peer].receiving++;
     ls_mpi_receive_body(m, peer, message, heap_of(t->end));
 }
