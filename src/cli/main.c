@@ -152,8 +152,9 @@ int main(int argc, char **argv) {
     if (status.code == LS_OK) status = flush();
     signal(SIGPIPE, SIG_IGN); /* a closed standard error must not change the exit code */
     /* All agree on other failures than the loss of a rank, so home says them. */
-    if (status.code != LS_OK && (ls_is_home() || (status.code == LS_PEER && ls_home_speaks())))
+    if (status.code != LS_OK && (status.code == LS_PEER ? ls_home_speaks() : ls_is_home()))
         fprintf(stderr, "longspan: %s\n", status.text);
-    if (status.code != LS_OK) ls_home_leave(status);
+    /* They all stop together, and may still be about to hear of it from each other. */
+    if (status.code != LS_OK && status.code != LS_INTERRUPTED) ls_home_leave(status);
     return exit_code(status.code);
 }

@@ -193,9 +193,13 @@ static ls_boot launched;
 static ls_status launched_status;
 static pthread_once_t launched_once = PTHREAD_ONCE_INIT;
 
+/* What goes wrong when this process has done its work, only the notice says. */
 static void close_launched(void) {
     atomic_store(&launched.closing, true);
     launched.kind->close(&launched);
+    const ls_status late = ls_notice_aborted(launched.notice);
+    if (launched.rank == 0 && !atomic_load(&launched.failed) && late.code != LS_OK)
+        fprintf(stderr, "longspan: %s\n", late.text);
 }
 
 static void open_launched(void) {
@@ -225,9 +229,14 @@ ls_status ls_launched_gather(const void *mine, size_t bytes, void *all) {
     return launched.kind->gather(&launched, launched.rank, mine, bytes, all);
 }
 
-void ls_launched_abort(const char *why) { (void)ls_notice_abort(launched.notice, why); }
+void ls_launched_abort(const char *why) {
+    atomic_store(&launched.failed, true);
+    (void)ls_notice_abort(launched.notice, why);
+}
 void ls_launched_request_stop(void) { atomic_store(&launched.notice->stop, true); }
+void ls_launched_be_silent(void) { launched.silent = true; }
 bool ls_launched_speaks(void) {
+    if (launched.silent) return false;
     if (launched.rank != 1 || launched.notice == NULL) return launched.rank <= 0;
     return atomic_load(&launched.notice->first_lost) || ls_boot_is_stopped(&launched, 0);
 }

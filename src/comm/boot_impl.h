@@ -57,6 +57,8 @@ typedef struct ls_boot {
     bool ends_together;          /* set by open: no process ends well before all have called close, so that one that is
                                     gone before has failed; else the boot itself hears of that */
     _Atomic bool closing;        /* close was called */
+    _Atomic bool failed;         /* ls_launched_abort was called: this process says why it fails */
+    bool silent;                 /* ls_launched_be_silent */
     void *state;                 /* set by open: the kind's own */
 
     int *hosts;                       /* [ranks] ranks of equal number can share memory */

@@ -116,6 +116,7 @@ struct ls_comm {
     uint64_t collectives; /* host collectives so far */
     uint64_t puts;        /* so far: the ticket of the last one, also while the transport's put runs */
     ls_watch watch;
+    bool was_left; /* ls_comm_was_left */
 };
 
 /* segment.c: the form of the segments for the options; and their memory, in world->memory and world->segments. */

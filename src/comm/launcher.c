@@ -146,8 +146,11 @@ ls_status ls_launcher_watch(ls_boot *boot) {
         memcpy(w->launcher_name, look_at(w->launcher_number).name, sizeof w->launcher_name);
         w->launcher.fd = (int)syscall(SYS_pidfd_open, w->launcher_number, 0);
     }
-    if (pthread_create(&thread, NULL, thread_main, w) != 0)
-        return ls_error(LS_NO_MEMORY, "cannot start the thread that watches the processes of this machine");
+    const int error = pthread_create(&thread, NULL, thread_main, w);
+    if (error != 0)
+        return ls_error(LS_NO_MEMORY,
+                        "rank %d cannot start the thread that watches the processes of its machine: pthread_create: %s",
+                        boot->rank, strerror(error));
     pthread_detach(thread);
     return ls_ok();
 }

@@ -147,12 +147,11 @@ static void take_message(ls_rendezvous *r, const ls_rendezvous_head *head, char 
 
 /*
  * A call on the connection to rank 0 has failed. Nobody else can say why, and this rank's log may be silent, because
- * rank 0 speaks for all.
+ * rank 0 speaks for all: in its own process that is done at the end.
  */
 static void report_failed_call(const ls_rendezvous *r, const ls_status *status) {
     const ls_status why = ls_error_in(*status, "rank %d", r->point.rank);
-    if (ls_notice_abort(r->notice, why.text) && (r->point.rank != 0 || r->leaving))
-        fprintf(stderr, "longspan: %s\n", why.text);
+    if (ls_notice_abort(r->notice, why.text) && r->point.rank != 0) fprintf(stderr, "longspan: %s\n", why.text);
 }
 
 /* The server's process has ended, or a call on the connection has failed. */
@@ -207,7 +206,7 @@ ls_status ls_rendezvous_open(const ls_rendezvous_point *point, ls_notice *notice
     *r = (ls_rendezvous){.point = *point, .notice = notice, .fd = -1};
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
-    ls_status status = point->rank == 0 ? ls_rendezvous_server_start(point, &r->server) : ls_ok();
+    ls_status status = point->rank == 0 ? ls_rendezvous_server_start(point, notice, &r->server) : ls_ok();
     if (status.code == LS_OK) status = find_server(r);
     const int error = status.code == LS_OK ? pthread_create(&r->thread, NULL, thread_main, r) : 0;
     if (error != 0)

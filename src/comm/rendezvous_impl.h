@@ -67,8 +67,11 @@ static inline double ls_rendezvous_counted(double passed) { return passed < 0.2 
 
 /* rendezvous_server.c: listens, and serves in a thread of its own. */
 typedef struct ls_rendezvous_server ls_rendezvous_server;
-ls_status ls_rendezvous_server_start(const ls_rendezvous_point *point, ls_rendezvous_server **out);
-/* Returns when all ranks have left or are gone, and at the latest after `seconds`. NULL is allowed. */
+ls_status ls_rendezvous_server_start(const ls_rendezvous_point *point, ls_notice *notice, ls_rendezvous_server **out);
+/*
+ * Returns when all ranks have left or are gone, and at the latest after `seconds`. Then the notice has what went wrong
+ * meanwhile, too. NULL is allowed.
+ */
 void ls_rendezvous_server_end(ls_rendezvous_server *server, double seconds);
 
 #endif

@@ -26,6 +26,7 @@ typedef struct client {
 
 struct ls_rendezvous_server {
     ls_rendezvous_point point;
+    ls_notice *notice; /* of rank 0's process */
     int listener;
     client *clients;       /* [ranks] */
     struct pollfd *polled; /* [ranks + 1]: of the clients, and the listener */
@@ -236,11 +237,12 @@ static ls_status listen_somewhere(const ls_rendezvous_point *point, int *listene
     return status;
 }
 
-ls_status ls_rendezvous_server_start(const ls_rendezvous_point *point, ls_rendezvous_server **out) {
+ls_status ls_rendezvous_server_start(const ls_rendezvous_point *point, ls_notice *notice, ls_rendezvous_server **out) {
     const size_t ranks = (size_t)point->ranks;
     ls_rendezvous_server *s = calloc(1, sizeof *s);
     LS_ASSERT(s != NULL);
     *s = (ls_rendezvous_server){.point = *point,
+                                .notice = notice,
                                 .listener = -1,
                                 .clock = 1,
                                 .clients = calloc(ranks, sizeof *s->clients),
@@ -268,6 +270,7 @@ void ls_rendezvous_server_end(ls_rendezvous_server *s, double seconds) {
         usleep(1000);
     s->ends = true;
     if (s->runs) pthread_join(s->thread, NULL);
+    if (s->why[0] != 0) (void)ls_notice_abort(s->notice, s->why);
     for (int r = 0; r < s->point.ranks; r++)
         if (s->clients[r].fd >= 0) (void)close(s->clients[r].fd);
     if (s->listener >= 0) (void)close(s->listener);

@@ -78,7 +78,7 @@ ls_status ls_socket_connect(const char *host, int port, int *fd) {
             break;
         }
         status = failed(made < 0 ? "socket" : "connect", host, port);
-        if (errno == ECONNREFUSED) status.code = LS_PEER; /* nobody listens there */
+        if (errno == ECONNREFUSED || errno == ECONNRESET) status.code = LS_PEER; /* nobody listens there any more */
         if (made >= 0) close(made);
     }
     freeaddrinfo(found);

@@ -89,7 +89,7 @@ static void warn_if_stopped(ls_comm *comm) {
  * An error when the signal can never come: the peer has left or is lost, or the rank is alone and would have to send it
  * itself.
  */
-static ls_status check_possible(const ls_comm *comm, uint32_t bell, int peer, const char *what) {
+static ls_status check_possible(ls_comm *comm, uint32_t bell, int peer, const char *what) {
     if (comm->end.ranks == 1)
         return ls_error(LS_PEER, "rank 0 is alone and waits for a signal that it has not sent (%s)", what);
     if (peer == comm->end.rank) return ls_ok();
@@ -100,6 +100,7 @@ static ls_status check_possible(const ls_comm *comm, uint32_t bell, int peer, co
     const ls_peer_state state = look(comm, peer);
     if (!state.left && !state.lost) return ls_ok();
     if (ls_bell_read(comm->line) != bell) return ls_ok();
+    comm->was_left = state.left;
     return ls_error(LS_PEER, "rank %d waits for rank %d, %s (%s)", comm->end.rank, peer,
                     state.left ? "which has left" : "to which the connection is lost", what);
 }
@@ -187,6 +188,8 @@ static ls_status sleep_on(ls_comm *comm, uint32_t bell, int peer, const char *wh
     atomic_store_explicit(&line->waits_for, 0, memory_order_relaxed);
     return status;
 }
+
+bool ls_comm_was_left(const ls_comm *comm) { return comm->was_left; }
 
 uint32_t ls_comm_bell(const ls_comm *comm) { return ls_bell_read(comm->line); }
 

@@ -8,19 +8,22 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- signals ---- */
 
 static const int stop_signals[] = {SIGUSR1, SIGINT, SIGTERM, SIGHUP};
 enum { STOP_SIGNALS = LS_COUNT(stop_signals) };
 
-static volatile sig_atomic_t interrupts; /* so far; reset when a launch begins */
+static volatile sig_atomic_t interrupts;       /* so far; reset when a launch begins, as are the next two */
+static volatile sig_atomic_t continued, ended; /* by SIGCONT and by SIGTERM */
 
 /*
  * The first signal asks all ranks to stop. A second SIGINT or SIGTERM ends this process, and thereby the job. SIGUSR1
  * may come any number of times: those who pass it on to all ranks send it to each.
  */
 static void on_signal(int number) {
+    if (number == SIGTERM) ended = true;
     ls_launched_request_stop();
     if ((number == SIGINT || number == SIGTERM) && interrupts++ > 0) {
         (void)signal(number, SIG_DFL);
@@ -28,29 +31,58 @@ static void on_signal(int number) {
     }
 }
 
+static void on_continue(int number) {
+    (void)number;
+    continued = true;
+}
+
 /* Signals that were ignored stay so (nohup), but SIGUSR1, which nobody ignores by chance. */
-static void catch_signals(struct sigaction before[STOP_SIGNALS]) {
+static void catch_signals(struct sigaction before[STOP_SIGNALS], struct sigaction *before_continue) {
     struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&ours.sa_mask);
     interrupts = 0;
+    continued = ended = false;
+    const struct sigaction to_continue = {.sa_handler = on_continue, .sa_flags = SA_RESTART};
+    sigaction(SIGCONT, &to_continue, before_continue);
     for (int i = 0; i < STOP_SIGNALS; i++) {
         sigaction(stop_signals[i], NULL, &before[i]);
         if (before[i].sa_handler != SIG_IGN || stop_signals[i] == SIGUSR1) sigaction(stop_signals[i], &ours, NULL);
     }
 }
 
-static void restore_signals(const struct sigaction before[STOP_SIGNALS]) {
+/*
+ * Whether this process was stopped until its launcher ended the job: then the others have failed without it, and said
+ * why. Open MPI's mpirun continues all processes, and asks them to end a second later.
+ */
+static bool was_continued_to_end(void) {
+    for (int i = 0; i < 200 && continued && !ended; i++) usleep(10000);
+    return continued && ended;
+}
+
+static void restore_signals(const struct sigaction before[STOP_SIGNALS], const struct sigaction *before_continue) {
+    sigaction(SIGCONT, before_continue, NULL);
     for (int i = 0; i < STOP_SIGNALS; i++) sigaction(stop_signals[i], &before[i], NULL);
 }
 
 /* ---- the end ---- */
 
+/* What a rank tells the others at its end. */
+typedef struct ending {
+    ls_status status;
+    bool follows; /* it failed because a rank that it waited for had left: that rank knows why */
+} ending;
+
 /*
  * A rank that failed waits so long for the others to end: they may be writing a checkpoint, but not where a peer was
- * lost.
+ * lost. One that only follows another's failure waits longer than that one, whose text is to be the abort's.
  */
-#define SECONDS_AFTER_FAILURE 30.0
-#define SECONDS_AFTER_PEER 3.0
+static time_t seconds_to_abort(const ending *mine) {
+    if (mine->status.code != LS_PEER) return 30;
+    return mine->follows ? 6 : 3;
+}
+
+/* Of two endings the one that says more of the cause has the higher number. */
+static int weight_of(const ending *of) { return 2 * ls_severity(of->status.code) - (of->follows ? 1 : 0); }
 
 /* Aborts the job when the others have not ended in time: one that is stopped, or stuck, never would. */
 typedef struct abort_timer {
@@ -58,25 +90,24 @@ typedef struct abort_timer {
     pthread_mutex_t lock;
     pthread_cond_t ended;
     bool over, runs;
-    const ls_status *status; /* of this rank */
+    const ending *mine;
 } abort_timer;
 
 static void *wait_for_others(void *argument) {
     abort_timer *t = argument;
-    const double seconds = t->status->code == LS_PEER ? SECONDS_AFTER_PEER : SECONDS_AFTER_FAILURE;
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)seconds;
+    until.tv_sec += seconds_to_abort(t->mine);
     pthread_mutex_lock(&t->lock);
     while (!t->over && pthread_cond_timedwait(&t->ended, &t->lock, &until) == 0) continue;
-    if (!t->over) ls_launched_abort(t->status->text);
+    if (!t->over) ls_launched_abort(t->mine->status.text);
     pthread_mutex_unlock(&t->lock);
     return NULL;
 }
 
-static void start_abort_timer(abort_timer *t, const ls_status *status) {
-    *t = (abort_timer){.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .status = status};
-    if (status->code == LS_OK || status->code == LS_INTERRUPTED) return;
+static void start_abort_timer(abort_timer *t, const ending *mine) {
+    *t = (abort_timer){.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .mine = mine};
+    if (mine->status.code == LS_OK || mine->status.code == LS_INTERRUPTED) return;
     t->runs = pthread_create(&t->thread, NULL, wait_for_others, t) == 0;
 }
 
@@ -90,36 +121,38 @@ static void stop_abort_timer(abort_timer *t) {
 }
 
 /* Of all ranks' statuses, the cause of the others; of equal ones that of the lowest rank. */
-static ls_status agree(const ls_world *world, ls_status mine) {
+static ls_status agree(const ls_world *world, const ending *mine) {
     const int ranks = ls_world_ranks(world);
-    ls_status *all = calloc((size_t)ranks, sizeof *all);
+    ending *all = calloc((size_t)ranks, sizeof *all);
     if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the statuses of %d ranks", ranks);
     abort_timer timer;
-    start_abort_timer(&timer, &mine);
-    const ls_status gathered = ls_launched_gather(&mine, sizeof mine, all);
+    start_abort_timer(&timer, mine);
+    const ls_status gathered = ls_launched_gather(mine, sizeof *mine, all);
     stop_abort_timer(&timer);
-    ls_status worst = ls_ok();
+    ending worst = {.status = ls_ok()};
     for (int r = 0; r < ranks && gathered.code == LS_OK; r++)
-        if (ls_severity(all[r].code) > ls_severity(worst.code)) worst = all[r];
+        if (weight_of(&all[r]) > weight_of(&worst)) worst = all[r];
     free(all);
-    if (gathered.code == LS_OK) return worst;
+    if (gathered.code == LS_OK) return worst.status;
     /* A rank died, or the world was aborted: that is the cause, unless this rank knows a better one. */
-    return ls_severity(mine.code) > ls_severity(gathered.code) ? mine : gathered;
+    return ls_severity(mine->status.code) > ls_severity(gathered.code) ? mine->status : gathered;
 }
 
 ls_status ls_run_launched(ls_world *world, int rank, ls_rank_main rank_main, void *context) {
-    struct sigaction before[STOP_SIGNALS];
+    struct sigaction before[STOP_SIGNALS], before_continue;
     ls_comm *comm = NULL;
-    catch_signals(before);
-    ls_status status = ls_world_join(world, rank, &comm);
-    if (status.code == LS_OK) {
-        status = rank_main(comm, context);
+    catch_signals(before, &before_continue);
+    ending mine = {.status = ls_world_join(world, rank, &comm)};
+    if (mine.status.code == LS_OK) {
+        mine.status = rank_main(comm, context);
+        mine.follows = mine.status.code == LS_PEER && ls_comm_was_left(comm);
         ls_comm_leave(comm);
-    } else if (status.code != LS_PEER) { /* the others wait for this rank where it failed */
-        const ls_status why = ls_error_in(status, "rank %d", rank);
+    } else if (mine.status.code != LS_PEER) { /* the others wait for this rank where it failed */
+        const ls_status why = ls_error_in(mine.status, "rank %d", rank);
         ls_launched_abort(why.text);
     }
-    status = agree(world, status);
-    restore_signals(before);
+    const ls_status status = agree(world, &mine);
+    if (status.code == LS_PEER && was_continued_to_end()) ls_launched_be_silent();
+    restore_signals(before, &before_continue);
     return status;
 }

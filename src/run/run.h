@@ -39,7 +39,8 @@ typedef ls_status (*ls_rank_main)(ls_comm *comm, void *context);
  * When somebody else launched the ranks (ls_launched), the caller is one of them: rank_main runs once, in the calling
  * thread, and as_threads does not count. The first SIGUSR1, SIGINT, SIGTERM or SIGHUP requests a stop, which all ranks
  * hear of; a second SIGINT or SIGTERM ends the process. All ranks return the same status, unless they lose each other;
- * one that failed waits 3 s for the others after an LS_PEER, 30 s after another failure, and then aborts the job.
+ * one that failed waits 3 s for the others after an LS_PEER (6 s where the rank that it waited for had left, and so
+ * knows more of the cause), 30 s after another failure, and then aborts the job.
  *
  * Returns LS_OK when every rank did, else the root cause: a rank that died (LS_PEER, "rank 2 was killed by signal 9
  * (Killed)", or by the system because memory ran out, with the limit); else the earliest failure that is neither

@@ -36,7 +36,7 @@ static ls_status gather(const void *mine, size_t bytes, int ranks, char **all) {
     return status;
 }
 
-bool ls_home_speaks(void) { return ls_launched_speaks(); }
+bool ls_home_speaks(void) { return launched().ranks == 0 || ls_launched_speaks(); }
 
 void ls_home_log_launcher(void) {
     const ls_launched job = launched();

@@ -21,7 +21,10 @@ LS_MUST_USE ls_status ls_home_find(int *ranks);
 /* Whether this process writes files and prints; whether it starts the ranks, if a job has several. */
 bool ls_is_home(void);
 bool ls_home_starts_ranks(void);
-/* Whether this process says why the ranks failed: home does, and rank 1 where home is stopped or has died. */
+/*
+ * Whether this process says that ranks lost each other: home does, and rank 1 where home is stopped or has died. Home
+ * says nothing when its launcher continued it only to end it.
+ */
 bool ls_home_speaks(void);
 /* Logs what a user who starts long work should know of who launched the ranks: what it does at Ctrl-C, and to cores. */
 void ls_home_log_launcher(void);

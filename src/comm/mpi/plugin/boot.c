@@ -191,9 +191,10 @@ static void leave(ls_boot *boot) {
         leave_aborted(m);
     }
     stop_thread(m);
-    /* When the work is done nobody else reports what goes wrong. */
+    /* When the work is done nobody else reports what goes wrong here, unless this is rank 0 (boot.c). */
     const ls_status late = ls_notice_aborted(&m->notice);
-    if (good && late.code != LS_OK) fprintf(stderr, "longspan: %s\n", late.text);
+    if (m->boot->rank != 0 && !atomic_load(&m->boot->failed) && late.code != LS_OK)
+        fprintf(stderr, "longspan: %s\n", late.text);
 }
 
 /* ---- collectives ---- */
