@@ -37,7 +37,8 @@ begin() {
     rm -rf run
     memory_files >memory
     launcher_of "$1" "$ranks"
-    setsid "${launcher[@]}" "$longspan" "${train[@]}" --steps 1000000 --wait-timeout 3 --out run >output 2>&1 </dev/null &
+    # As on a terminal: what a script starts in the background ignores Ctrl-C.
+    setsid env --default-signal=INT,QUIT "${launcher[@]}" "$longspan" "${train[@]}" --steps 1000000 --wait-timeout 3 --out run >output 2>&1 </dev/null &
     job=$!
     wait_until 100 trains || fail "$1: the training has not begun: $(cat output)"
 }
