@@ -4,7 +4,6 @@
  */
 #include "comm/comm_impl.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,25 +165,6 @@ static void forget_hosts(ls_boot *boot) {
     boot->hosts = NULL;
     boot->host_names = NULL;
     boot->processes = NULL;
-}
-
-/*
- * What the system says of a process: /proc/PID/stat is "PID (NAME) STATE ...", where NAME may hold any characters, and
- * STATE is T for a process that a signal has stopped, t for one that a debugger has.
- */
-static bool process_is_stopped(int process) {
-    char path[32], line[256];
-    snprintf(path, sizeof path, "/proc/%d/stat", process);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd >= 0 ? read(fd, line, sizeof line) : -1;
-    if (fd >= 0) close(fd);
-    const char *end = n > 0 ? memrchr(line, ')', (size_t)n) : NULL;
-    return end != NULL && end + 2 < line + n && (end[2] == 'T' || end[2] == 't');
-}
-
-bool ls_boot_is_stopped(const ls_boot *boot, int rank) {
-    if (boot->stopped != NULL) return atomic_load_explicit(&boot->stopped[rank], memory_order_relaxed);
-    return boot->processes[rank] != 0 && process_is_stopped(boot->processes[rank]);
 }
 
 /* ---- the boot of this process ---- */

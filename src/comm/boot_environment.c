@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RENDEZVOUS_SECONDS 120.0
-#define SECONDS_VARIABLE "LONGSPAN_RENDEZVOUS_SECONDS"
-
 /* The variables that a starter of processes sets; NULL: it has none such. */
 typedef struct starter {
     const char *name;
@@ -104,17 +101,14 @@ static ls_status find_point(ls_rendezvous_point *out) {
     const starter *s = find_starter();
     if (s == NULL)
         return ls_error(LS_USAGE, "%s=environment, but no variable says which rank this is", LS_BOOT_VARIABLE);
-    ls_rendezvous_point point = {
-        .rank = number_of(s->rank, 0), .ranks = number_of(s->ranks, 1), .seconds = RENDEZVOUS_SECONDS};
+    ls_rendezvous_point point = {.rank = number_of(s->rank, 0), .ranks = number_of(s->ranks, 1)};
     if (point.rank < 0 || point.ranks < 0 || point.rank >= point.ranks)
         return ls_error(LS_USAGE, "%s=%s, %s=%s: expected a number of ranks, and one of them", s->rank,
                         text_of(s->rank), s->ranks, text_of(s->ranks));
     char job[512];
     const int n = snprintf(job, sizeof job, "%s/%s/%s/%d", s->name, text_of(s->job), text_of(s->step), point.ranks);
     point.job = ls_hash_bytes(job, ls_min((size_t)n, sizeof job - 1));
-    if (*text_of(SECONDS_VARIABLE) != 0) point.seconds = number_of(SECONDS_VARIABLE, 1);
-    if (point.seconds < 0)
-        return ls_error(LS_USAGE, "%s=%s: expected a number of seconds", SECONDS_VARIABLE, text_of(SECONDS_VARIABLE));
+    LS_TRY(ls_boot_meeting_seconds(&point.seconds));
     LS_TRY(find_host(s, &point));
     LS_TRY(find_port(s, &point));
     *out = point;

@@ -7,8 +7,8 @@
  *     ls_boot serves them all; a forked rank has its copy of it.
  *   - another: launched. Somebody else started the ranks, and this process is that one of them.
  *
- * This header, transport_impl.h, bell.c and notice.c need nothing of this folder but each other, so that a plug-in can
- * be built from them.
+ * This header, transport_impl.h, bell.c, missing.c and notice.c need nothing of this folder but each other, so that a
+ * plug-in can be built from them.
  */
 #ifndef LS_COMM_BOOT_IMPL_H
 #define LS_COMM_BOOT_IMPL_H
@@ -67,6 +67,34 @@ typedef struct ls_boot {
     int core_ranks;    /* that are bound to one core, the same as this one; 0: it has several */
     int machine_ranks; /* that share the memory of this machine, pretended hosts or not */
 } ls_boot;
+
+/* ---- who does not come (missing.c) ---- */
+
+/* The seconds in which all ranks must meet: LONGSPAN_RENDEZVOUS_SECONDS, else 120. LS_USAGE. */
+ls_status ls_boot_meeting_seconds(double *out);
+
+/* Ranks that have not come to the gather under way. */
+typedef struct ls_missing {
+    int32_t rank;   /* of them: the one that has not answered for the longest time; -1: all have come */
+    int32_t others; /* beside it */
+    double silent;  /* seconds since it was asked whether it is there, without an answer; 0: it has answered */
+} ls_missing;
+/*
+ * LS_PEER that names who does not come to a gather in which this rank has waited for so long: a process that has not
+ * answered for 30 s (or the seconds of the meeting, if these are less), or that answers but has not come for 15 times
+ * these seconds.
+ */
+ls_status ls_boot_check_missing(const ls_boot *boot, const ls_missing *missing, double waited, double seconds);
+/* Seconds between two questions for who is missing. */
+#define LS_ASK_SECONDS 0.5
+/* Of the time between two looks no more counts: a process that was suspended itself does not hold it against others. */
+static inline double ls_boot_counted(double passed) { return passed < 0.2 ? passed : 0.2; }
+
+/*
+ * Whether a rank is known to be stopped (SIGSTOP): by its launcher, or by the system where the rank is a process that
+ * this one can see.
+ */
+bool ls_boot_is_stopped(const ls_boot *boot, int rank);
 
 /* A row of the table of boots (boot.c). */
 struct ls_boot_kind {

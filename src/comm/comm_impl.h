@@ -32,11 +32,6 @@ const char *ls_launcher_at_interrupt(void);
 
 /* boot_local.c: the launcher of a local boot's ranks knows when one is stopped. */
 void ls_boot_set_stopped(ls_boot *boot, int rank, bool stopped);
-/*
- * Whether a rank is known to be stopped (SIGSTOP): by its launcher, or by the system where the rank is a process that
- * this one can see.
- */
-bool ls_boot_is_stopped(const ls_boot *boot, int rank);
 
 /* ---- which transports a world may use (transports.c) ---- */
 

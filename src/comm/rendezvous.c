@@ -18,9 +18,6 @@
 #define ANSWER_SECONDS 5.0 /* a server that has not answered after this time is another one */
 #define ABORTED_SERVER_STAYS_SECONDS 1.0
 #define SERVER_STAYS_SECONDS 10.0 /* rank 0 waits so long for the others to leave */
-#define ASK_SECONDS 0.5           /* between two questions for who is missing */
-#define SILENT_SECONDS 30.0       /* a process answers within this time, unless it is stopped or not reached */
-#define MISSING_TIMES 15 /* a rank that works may keep others waiting for so many times the time of the rendezvous */
 
 struct ls_rendezvous {
     ls_rendezvous_point point;
@@ -34,8 +31,8 @@ struct ls_rendezvous {
     bool told_abort, told_stop; /* the server knows */
     char *values;               /* of the gather that has come last; NULL: none */
     size_t bytes;
-    ls_rendezvous_missing missing; /* what the server said last of the gather that this rank waits in */
-    double silent;                 /* seconds since it said so */
+    ls_missing missing; /* what the server said last of the gather that this rank waits in */
+    double silent;      /* seconds since it said so */
 };
 
 static const ls_patience patience = {.seconds = 10};
@@ -229,42 +226,27 @@ static ls_status check_connection(const ls_rendezvous *r) {
     return r->broken ? ls_error(LS_PEER, "the connection to rank 0 is lost") : ls_ok();
 }
 
-/* LS_PEER that names who does not come to a gather, when this rank has waited for too long. */
+/* LS_PEER when this rank has waited for too long: for those that the server misses, or for an answer of the server. */
 static ls_status check_missing(const ls_rendezvous *r, const ls_boot *boot, double waited) {
-    const ls_rendezvous_point *m = &r->point;
-    const double limit = m->seconds < SILENT_SECONDS ? m->seconds : SILENT_SECONDS;
-    const bool server = r->silent > limit; /* says nothing */
-    const int rank = server ? 0 : r->missing.rank;
-    const double silent = server ? r->silent : r->missing.silent;
-    if (rank < 0 || (silent <= limit && waited <= MISSING_TIMES * m->seconds)) return ls_ok();
-    char others[48] = "";
-    if (!server && r->missing.others > 0) snprintf(others, sizeof others, " and %d others", r->missing.others);
-    if (boot->processes != NULL && ls_boot_is_stopped(boot, rank))
-        return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, which is stopped (SIGSTOP)", m->rank, waited,
-                        rank);
-    if (silent > limit)
-        return ls_error(LS_PEER,
-                        "rank %d waited %.3g s for rank %d, which has not answered for %.3g s: it is stopped, or its "
-                        "host is not reached",
-                        m->rank, waited, rank, silent);
-    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d%s to come to the same point", m->rank, waited, rank,
-                    others);
+    const ls_missing server = {.rank = 0, .silent = r->silent};
+    LS_TRY(ls_boot_check_missing(boot, &server, 0, r->point.seconds));
+    return ls_boot_check_missing(boot, &r->missing, waited, r->point.seconds);
 }
 
 /* Waits for the values of all. Under the lock; the thread signals at least once in a slice. */
 static ls_status await_values(ls_rendezvous *r, const ls_boot *boot) {
     double waited = 0, asked = 0, looked = ls_seconds();
     r->silent = 0;
-    r->missing = (ls_rendezvous_missing){.rank = -1};
+    r->missing = (ls_missing){.rank = -1};
     while (r->values == NULL) {
         LS_TRY(check_connection(r));
         LS_TRY(check_missing(r, boot, waited));
-        if (waited - asked > ASK_SECONDS) {
+        if (waited - asked > LS_ASK_SECONDS) {
             LS_TRY(send_to_server(r, LS_RENDEZVOUS_ASK, NULL, 0));
             asked = waited;
         }
         pthread_cond_wait(&r->changed, &r->lock);
-        const double now = ls_seconds(), passed = ls_rendezvous_counted(now - looked);
+        const double now = ls_seconds(), passed = ls_boot_counted(now - looked);
         waited += passed;
         r->silent += passed;
         looked = now;

@@ -22,10 +22,7 @@ enum { LS_RENDEZVOUS_PORTS = 16 };
 /* rendezvous.c: the client of a rank. `notice` is carried to and from the other ranks from then on. */
 typedef struct ls_rendezvous ls_rendezvous;
 ls_status ls_rendezvous_open(const ls_rendezvous_point *point, ls_notice *notice, ls_rendezvous **out);
-/*
- * LS_PEER, and an abort with the same text, when the process of a rank that has not come does not answer for 30 s (or
- * point->seconds, if these are less), or answers but has not come for 15 times point->seconds.
- */
+/* LS_PEER, and an abort with the same text, when a rank does not come (ls_boot_check_missing). */
 ls_status ls_rendezvous_gather(ls_rendezvous *rendezvous, const ls_boot *boot, const void *mine, size_t bytes,
                                void *all);
 /* Says that the rank leaves. The server of rank 0 stays until all ranks have. */
@@ -40,7 +37,7 @@ typedef enum ls_rendezvous_kind {
     LS_RENDEZVOUS_COME,   /* server: all have come; or an abort with the reason */
     LS_RENDEZVOUS_GATHER, /* client: its value; server: the values of all ranks */
     LS_RENDEZVOUS_ASK,    /* client: whom does the gather miss? server: are you there? */
-    LS_RENDEZVOUS_TELL,   /* server: ls_rendezvous_missing; client: yes */
+    LS_RENDEZVOUS_TELL,   /* server: ls_missing; client: yes */
     LS_RENDEZVOUS_ABORT,  /* both: a text */
     LS_RENDEZVOUS_STOP,   /* both */
     LS_RENDEZVOUS_LEAVE   /* client */
@@ -54,16 +51,6 @@ typedef struct ls_rendezvous_hello {
     uint64_t job;
     int32_t rank, ranks;
 } ls_rendezvous_hello;
-
-/* Ranks that have not come to the gather under way. */
-typedef struct ls_rendezvous_missing {
-    int32_t rank;   /* of them: the one that has not answered for the longest time; -1: all have come */
-    int32_t others; /* beside it */
-    double silent;  /* seconds since it was asked whether it is there, without an answer; 0: it has answered */
-} ls_rendezvous_missing;
-
-/* Of the time between two looks no more counts: a process that was suspended itself does not hold it against others. */
-static inline double ls_rendezvous_counted(double passed) { return passed < 0.2 ? passed : 0.2; }
 
 /* rendezvous_server.c: listens, and serves in a thread of its own. */
 typedef struct ls_rendezvous_server ls_rendezvous_server;

@@ -159,7 +159,7 @@ static void take_value(ls_rendezvous_server *s, int rank, const char *value, uin
 
 /* A rank waits in a gather: asks the others whether they are there, and tells it what is known of them. */
 static void tell_missing(ls_rendezvous_server *s, int rank) {
-    ls_rendezvous_missing missing = {.rank = -1, .others = -1};
+    ls_missing missing = {.rank = -1, .others = -1};
     for (int r = 0; r < s->point.ranks && s->gathering > 0; r++) {
         client *c = &s->clients[r];
         if (c->gathers || c->fd < 0) continue;
@@ -206,7 +206,7 @@ static void *thread_main(void *argument) {
     const double began = ls_seconds();
     for (double looked = began, now; !s->ends && s->gone < ranks; looked = now) {
         now = ls_seconds();
-        s->clock += ls_rendezvous_counted(now - looked);
+        s->clock += ls_boot_counted(now - looked);
         for (int r = 0; r < ranks; r++) s->polled[r] = (struct pollfd){.fd = s->clients[r].fd, .events = POLLIN};
         s->polled[ranks] = (struct pollfd){.fd = s->listener, .events = POLLIN};
         if (poll(s->polled, (nfds_t)ranks + 1, SLICE_MILLISECONDS) > 0) {

@@ -5,6 +5,7 @@
 #include "comm/transport_impl.h"
 #include "support/world.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -295,6 +296,24 @@ static ls_status aborted(side *s) {
     return ls_notice_aborted(s->boot.notice);
 }
 
+/* ---- a rank that does not come ---- */
+
+/* Rank 1 is stopped for some seconds while rank 0 waits for it in a gather. */
+static ls_status stopped(side *s) {
+    enum { SECONDS = 4 };
+    LS_TRY(meet(s));
+    if (s->boot.rank == 1) {
+        const pid_t process = getpid();
+        if (fork() == 0) {
+            sleep(SECONDS);
+            kill(process, SIGCONT);
+            _exit(0);
+        }
+        raise(SIGSTOP);
+    }
+    return meet(s);
+}
+
 /* ---- whole worlds ---- */
 
 /* Host collectives, and puts of all to all, again and again. */
@@ -353,8 +372,8 @@ typedef struct scenario {
 } scenario;
 
 static const scenario scenarios[] = {
-    {"gather", gather}, {"puts", all_put}, {"rising", rising}, {"quiet", quiet},
-    {"worlds", worlds}, {"look", look},    {"stop", stop},     {"aborted", aborted},
+    {"gather", gather}, {"puts", all_put}, {"rising", rising},   {"quiet", quiet},     {"worlds", worlds},
+    {"look", look},     {"stop", stop},    {"aborted", aborted}, {"stopped", stopped},
 };
 
 /* A rank: runs the scenario, and says how it ended. */
@@ -493,6 +512,14 @@ static void test_abort(void **state) {
     if (run_everywhere("aborted", 4, 1, "rank 0: rank 1: the disk is full") == 0) skip();
 }
 
+static void test_stopped(void **state) {
+    (void)state;
+    setenv("LONGSPAN_RENDEZVOUS_SECONDS", "1", 1);
+    const int n = run_everywhere("stopped", 2, 1, "s for rank 1, which has not answered for 1");
+    unsetenv("LONGSPAN_RENDEZVOUS_SECONDS");
+    if (n == 0) skip();
+}
+
 /* A launcher whose MPI is another than the plug-in's: the library would see one rank of 1, and so would all others. */
 static void test_mismatch(void **state) {
     (void)state;
@@ -512,10 +539,10 @@ int main(int argc, char **argv) {
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gather),   cmocka_unit_test(test_puts),   cmocka_unit_test(test_rising),
-        cmocka_unit_test(test_quiet),    cmocka_unit_test(test_worlds), cmocka_unit_test(test_world),
-        cmocka_unit_test(test_look),     cmocka_unit_test(test_stop),   cmocka_unit_test(test_abort),
-        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_gather),  cmocka_unit_test(test_puts),     cmocka_unit_test(test_rising),
+        cmocka_unit_test(test_quiet),   cmocka_unit_test(test_worlds),   cmocka_unit_test(test_world),
+        cmocka_unit_test(test_look),    cmocka_unit_test(test_stop),     cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_stopped), cmocka_unit_test(test_mismatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,6 +90,8 @@ static ls_status start(ls_mpi *m) {
     MPI_Comm_rank(MPI_COMM_WORLD, &m->boot->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &m->boot->ranks);
     LS_TRY(check_launcher(m->boot->state, m->boot));
+    m->peers = calloc((size_t)m->boot->ranks, sizeof *m->peers);
+    if (m->peers == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the state of %d peers", m->boot->ranks);
     return make_communicators(m);
 }
 
@@ -149,9 +151,10 @@ static ls_status open(ls_boot *boot) {
     if (m == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for MPI", sizeof *m);
     const ls_mpi_launcher *launcher = boot->state;
     m->boot = boot;
+    LS_TRY(ls_boot_meeting_seconds(&m->meeting_seconds)); /* the process ends with an error */
     pthread_mutex_init(&m->library, NULL);
     pthread_mutex_init(&m->list, NULL);
-    LS_TRY(start_thread(m)); /* the process ends with an error */
+    LS_TRY(start_thread(m));
     (void)on_exit(exit_at_once, m);
     boot->notice = &m->notice;
     boot->transport = &ls_mpi_transport_row;
@@ -199,21 +202,26 @@ static void leave(ls_boot *boot) {
 
 /* ---- collectives ---- */
 
+/* Advances messages; returns whether the request is complete. */
+static bool advance(ls_mpi *m, MPI_Request *request) {
+    int complete = 0;
+    (void)ls_mpi_advance(m, false);
+    pthread_mutex_lock(&m->library);
+    if (!atomic_load(&m->silent))
+        (void)ls_mpi_succeeded(m, MPI_Test(request, &complete, MPI_STATUS_IGNORE), "MPI_Test");
+    pthread_mutex_unlock(&m->library);
+    return complete;
+}
+
 /* Advances messages until the request is complete; false: the job was aborted, or `seconds` (0: any) are over. */
 static bool await(ls_mpi *m, MPI_Request *request, double seconds, bool even_aborted) {
     const double started = ls_seconds();
-    for (;;) {
-        int complete = 0;
-        (void)ls_mpi_advance(m, false);
-        pthread_mutex_lock(&m->library);
-        if (!atomic_load(&m->silent))
-            (void)ls_mpi_succeeded(m, MPI_Test(request, &complete, MPI_STATUS_IGNORE), "MPI_Test");
-        pthread_mutex_unlock(&m->library);
-        if (complete) return true;
+    while (!advance(m, request)) {
         if (!even_aborted && ls_notice_aborted(&m->notice).code != LS_OK) return false;
         if (seconds > 0 && ls_seconds() - started > seconds) return false;
         ls_mpi_give_way(started);
     }
+    return true;
 }
 
 bool ls_mpi_meet(ls_mpi *m, MPI_Comm where, double seconds, bool even_aborted) {
@@ -223,6 +231,59 @@ bool ls_mpi_meet(ls_mpi *m, MPI_Comm where, double seconds, bool even_aborted) {
     if (!atomic_load(&m->silent)) good = ls_mpi_succeeded(m, MPI_Ibarrier(where, &request), "MPI_Ibarrier");
     pthread_mutex_unlock(&m->library);
     return good && await(m, &request, seconds, even_aborted);
+}
+
+void ls_mpi_on_where(ls_mpi *m, int peer, const ls_mpi_message *message) {
+    (void)message;
+    ls_mpi_sending *s = ls_mpi_message_to(peer, LS_MPI_HERE, 0);
+    s->message.generation = m->came;
+    ls_mpi_post_later(m, s);
+}
+
+void ls_mpi_on_here(ls_mpi *m, int peer, const ls_mpi_message *message) {
+    m->peers[peer] = (ls_mpi_peer){.gathers = message->generation, .asked = -1};
+}
+
+/* Asks those that have not come to the gather under way whether they are there. */
+static ls_missing find_missing(ls_mpi *m, double waited) {
+    ls_missing missing = {.rank = -1, .others = -1};
+    pthread_mutex_lock(&m->library);
+    for (int r = 0; r < m->boot->ranks; r++) {
+        ls_mpi_peer *p = &m->peers[r];
+        if (r == m->boot->rank || p->gathers >= m->came) continue;
+        if (p->asked < 0) {
+            p->asked = waited;
+            ls_mpi_post_later(m, ls_mpi_message_to(r, LS_MPI_WHERE, 0));
+        }
+        const double silent = waited - p->asked;
+        missing.others++;
+        if (missing.rank >= 0 && silent <= missing.silent) continue;
+        missing.rank = r;
+        missing.silent = silent;
+    }
+    pthread_mutex_unlock(&m->library);
+    return missing;
+}
+
+/* LS_PEER, and an abort with the same text, when a rank does not come; or the text of an abort. */
+static ls_status await_all(ls_mpi *m, MPI_Request *request) {
+    const double started = ls_seconds();
+    double waited = 0, asked = 0, looked = started;
+    while (!advance(m, request)) {
+        LS_TRY(ls_notice_aborted(&m->notice));
+        if (waited - asked > LS_ASK_SECONDS) {
+            const ls_missing missing = find_missing(m, waited);
+            const ls_status status = ls_boot_check_missing(m->boot, &missing, waited, m->meeting_seconds);
+            if (status.code != LS_OK) (void)ls_notice_abort(&m->notice, status.text);
+            LS_TRY(status);
+            asked = waited;
+        }
+        ls_mpi_give_way(started);
+        const double now = ls_seconds();
+        waited += ls_boot_counted(now - looked);
+        looked = now;
+    }
+    return ls_ok();
 }
 
 /* The bytes are copied, because an all-gather that was given up may still read and write its own. */
@@ -237,16 +298,19 @@ static ls_status gather(ls_boot *boot, int rank, const void *mine, size_t bytes,
     MPI_Request request = MPI_REQUEST_NULL;
     bool good = false;
     pthread_mutex_lock(&m->library);
+    m->came++;
+    for (int r = 0; r < m->boot->ranks; r++) m->peers[r].asked = -1;
     if (!atomic_load(&m->silent)) {
         const int result =
             MPI_Iallgather(copies, (int)bytes, MPI_BYTE, copies + bytes, (int)bytes, MPI_BYTE, m->gathers, &request);
         good = ls_mpi_succeeded(m, result, "MPI_Iallgather");
     }
     pthread_mutex_unlock(&m->library);
-    if (!good || !await(m, &request, 0, false)) {
+    if (!good) {
         const ls_status aborted = ls_notice_aborted(&m->notice);
         return aborted.code != LS_OK ? aborted : ls_error(LS_PEER, "the job has ended");
     }
+    LS_TRY(await_all(m, &request));
     memcpy(all, copies + bytes, whole);
     free(copies);
     return ls_ok();

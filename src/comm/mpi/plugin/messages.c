@@ -193,6 +193,8 @@ static void (*const handlers[LS_MPI_KINDS])(ls_mpi *m, int peer, const ls_mpi_me
     [LS_MPI_FENCED] = ls_mpi_on_fenced,
     [LS_MPI_ASK] = ls_mpi_on_ask,
     [LS_MPI_TELL] = ls_mpi_on_tell,
+    [LS_MPI_WHERE] = ls_mpi_on_where,
+    [LS_MPI_HERE] = ls_mpi_on_here,
 };
 
 static bool handle_arrived(ls_mpi *m) {

@@ -37,6 +37,8 @@ typedef enum ls_mpi_kind {
     LS_MPI_FENCED, /* that answer */
     LS_MPI_ASK,    /* tell your line */
     LS_MPI_TELL,   /* that answer */
+    LS_MPI_WHERE,  /* to how many gathers have you come? */
+    LS_MPI_HERE,   /* that answer: generation */
     LS_MPI_KINDS
 } ls_mpi_kind;
 
@@ -45,7 +47,7 @@ _Static_assert(sizeof((ls_status){0}.text) <= LS_MPI_INLINE, "why a job is abort
 typedef struct ls_mpi_message {
     int32_t kind;
     int32_t word;        /* of signals and puts; -1: none */
-    uint64_t generation; /* of the word; of fences: their number */
+    uint64_t generation; /* of the word; of fences: their number; of LS_MPI_HERE: the gathers */
     union {
         ls_range to;          /* of puts: in the heap of the receiver */
         ls_peer_state answer; /* of LS_MPI_TELL */
@@ -77,12 +79,19 @@ typedef struct ls_mpi_receiving {
 
 typedef struct ls_mpi_transport ls_mpi_transport;
 
+/* How far a peer has come. */
+typedef struct ls_mpi_peer {
+    uint64_t gathers; /* to so many it has come, as it said last */
+    double asked;     /* in seconds of this rank's wait, when it was asked without an answer yet; -1: it was not */
+} ls_mpi_peer;
+
 /* The state of the boot. There is one in a process, until it ends. */
 typedef struct ls_mpi {
     ls_boot *boot;
     ls_notice notice;
     bool told_stop, told_abort; /* to the others, or by them */
     bool is_ours;               /* MPI was initialised by this boot */
+    double meeting_seconds;     /* ls_boot_meeting_seconds */
     MPI_Comm messages, bodies, gathers;
     MPI_Comm worlds, leaving, aborting; /* where ranks meet: as a world begins or ends, at the end, after an abort */
 
@@ -100,6 +109,8 @@ typedef struct ls_mpi {
     ls_mpi_sending *sending;
     ls_mpi_receiving *receiving;
     ls_mpi_transport *transport; /* that is open; NULL */
+    uint64_t came;               /* to so many gathers this rank has come */
+    ls_mpi_peer *peers;          /* [ranks] */
     ls_mpi_message in;
 } ls_mpi;
 
@@ -127,6 +138,10 @@ void ls_mpi_give_way(double since);
  * Returns whether all have. Without even_aborted it gives up as soon as the job is aborted.
  */
 bool ls_mpi_meet(ls_mpi *m, MPI_Comm where, double seconds, bool even_aborted);
+
+/* boot.c: the handlers of its messages, under `library`. */
+void ls_mpi_on_where(ls_mpi *m, int peer, const ls_mpi_message *message);
+void ls_mpi_on_here(ls_mpi *m, int peer, const ls_mpi_message *message);
 
 /* transport.c: the handlers of its messages, under `library`; and what follows the last byte of a body. */
 void ls_mpi_on_signal(ls_mpi *m, int peer, const ls_mpi_message *message);
