@@ -66,7 +66,7 @@ LS_PUBLIC_BEGIN
 typedef struct ls_engine ls_engine;
 
 typedef enum ls_purpose {
-    LS_TO_TRAIN,         /* steps of AdamW, its state sharded over the ranks */
+    LS_TO_TRAIN,         /* steps of an optimiser, its state sharded over the ranks */
     LS_TO_DIFFERENTIATE, /* gradients that the caller reads; parameters are not updated */
     LS_TO_EVALUATE,      /* forward only: no memory for gradients */
 } ls_purpose;
@@ -75,8 +75,11 @@ typedef enum ls_purpose {
 typedef struct ls_engine_options {
     ls_purpose purpose;
     int64_t micro_batches;        /* of one step; their gradients are added; default 1 */
-    double beta1, beta2, epsilon; /* of AdamW; defaults 0.9, 0.95, 1e-8 */
+    const char *optimizer;        /* "adamw" (default), "sgd", "lion" */
+    double beta1, beta2, epsilon; /* of the optimisers that have them; defaults 0.9, 0.95 (lion: 0.99), 1e-8 */
     double weight_decay;          /* of parameters with two or more dimensions */
+    double momentum;              /* of sgd; default 0.9, below 0: none */
+    bool nesterov;                /* of sgd: the step looks ahead along the momentum */
     const ls_tensor *read;        /* [n_read], named by ls_named: the tensors that ls_worker_get_tensor can read */
     int n_read;
     ls_spread spread;
@@ -86,7 +89,8 @@ typedef struct ls_engine_options {
  * options may be NULL. loss: one number of type G, as ls_sum returns; LS_NO_TENSOR is allowed with LS_TO_EVALUATE only.
  * The graph is borrowed until the engine is closed; the engine adds nodes to it, so it takes no further ops and serves
  * no other engine. Prints nothing. LS_INVALID or LS_UNSUPPORTED names the op, the tensor and the reason where the graph
- * cannot be differentiated or spread; LS_USAGE: no plan meets the spread.
+ * cannot be differentiated or spread; LS_USAGE: no plan meets the spread, or the optimiser does not have a number that
+ * is given for it.
  */
 LS_MUST_USE ls_status ls_engine_open(ls_graph *graph, ls_tensor loss, const ls_engine_options *options,
                                      ls_engine **out);

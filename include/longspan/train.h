@@ -25,7 +25,11 @@ typedef struct ls_train_options {
     int64_t steps;
     double epochs;     /* instead of steps: how many times the data is read */
     const char *dtype; /* "f32" or "bf16" */
-    double lr, beta1, beta2, eps, weight_decay, clip;
+    double lr, clip;
+    const char *optimizer; /* "adamw", "sgd", "lion" */
+    /* Of the optimiser, where it has them: another one is refused. weight_decay and momentum below 0: none. */
+    double beta1, beta2, eps, weight_decay, momentum;
+    bool nesterov;
     double min_lr; /* learning rate at the end of the schedule; below 0: 0 */
     int64_t warmup;
     const char *schedule; /* "cosine", "linear", "constant", "wsd" */

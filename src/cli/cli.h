@@ -92,7 +92,7 @@ LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job, ls_generate_re
 typedef struct ls_bench_options {
     int64_t seq, batch, ranks, threads, rounds; /* batch: sequences of a step */
     int64_t heads, kv_heads, head_size;
-    const char *mask, *dtype, *strategy, *shard;
+    const char *mask, *dtype, *strategy, *shard, *optimizer;
     const char *config; /* config.json of a model, or its folder */
 } ls_bench_options;
 
@@ -126,6 +126,7 @@ typedef struct ls_explain_job {
     int64_t seq, batch; /* batch: sequences of a micro-batch */
     int64_t accumulate; /* micro-batches of a step; 0: 1 */
     const char *dtype;
+    const char *optimizer; /* as in ls_train_options */
     int64_t rank;
     /* "micro" (if a step has several micro-batches), "step", "evaluate"; NULL: all. */
     const char *program;
@@ -150,6 +151,7 @@ typedef struct ls_plan_job {
     ls_rope_change rope;
     int64_t seq, batch, accumulate; /* as in ls_train_options */
     const char *dtype;              /* "f32", "bf16"; NULL: f32 */
+    const char *optimizer;          /* as in ls_train_options */
     bool json;
     ls_spread spread;
 } ls_plan_job;

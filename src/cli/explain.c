@@ -140,6 +140,8 @@ static ls_status build(explanation *e) {
     e->step =
         (ls_job){.graph = e->graph,
                  .programs = ls_training_programs(e->graph, lm.forward_nodes, LS_UPDATE_APPLY, job->accumulate > 1)};
+    LS_TRY(ls_optimizer_find(job->optimizer, &e->step.optimizer));
+    e->step.hyper = ls_optimizer_defaults(e->step.optimizer);
     LS_TRY(find_program(e));
     LS_TRY(ls_plan_decide(&e->step, &request, &job->spread, &e->plan));
     e->host = request.host;
@@ -211,6 +213,7 @@ static const ls_option options[] = {
     CLI_INT("accumulate", "N", "1", 1, CLI_ANY, AT(accumulate),
             "micro-batches of a step; all but the last run program micro, the last runs program step"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
+    CLI_OPTIMIZER(AT(optimizer), "what updates the parameters"),
     CLI_INT("rank", "N", "0", 0, 1023, AT(rank), "the rank whose programs to print"),
     CLI_CHOICE("program", "NAME", "micro|step|evaluate", NULL, AT(program), "the program to print; all when left out"),
     CLI_FLAG("passes", AT(passes),

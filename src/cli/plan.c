@@ -22,6 +22,7 @@ typedef struct planning {
     const ls_plan_job *job;
     ls_model *model;
     ls_dtype dtype;
+    const ls_optimizer *optimizer;
     ls_plan_request request;
     planned chosen;
     size_t one_rank_bytes;
@@ -39,8 +40,10 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     ls_language_model lm;
     *graph = ls_graph_create(g->dtype);
     LS_TRY(ls_model_build(g->model, *graph, g->job->batch / g->job->accumulate, seq, true, &lm));
-    *job =
-        (ls_job){.graph = *graph, .programs = ls_training_programs(*graph, 0, LS_UPDATE_APPLY, g->job->accumulate > 1)};
+    *job = (ls_job){.graph = *graph,
+                    .programs = ls_training_programs(*graph, 0, LS_UPDATE_APPLY, g->job->accumulate > 1),
+                    .optimizer = g->optimizer,
+                    .hyper = ls_optimizer_defaults(g->optimizer)};
     return ls_ok();
 }
 
@@ -157,6 +160,7 @@ static ls_status build(planning *g) {
         return ls_error(LS_USAGE, "--batch %lld does not divide into --accumulate %lld micro-batches",
                         (long long)job->batch, (long long)job->accumulate);
     LS_TRY(ls_job_dtype(job->dtype, LS_F32, &g->dtype));
+    LS_TRY(ls_optimizer_find(job->optimizer, &g->optimizer));
     LS_TRY(ls_spread_resolve(&job->spread, &g->request));
     LS_TRY(ls_model_open_changed(job->model, &job->rope, &g->model));
     LS_TRY(make_plan(g, &g->chosen));
@@ -200,6 +204,7 @@ static const ls_option options[] = {
     CLI_INT("batch", "N", "1", 1, 0x1p24, AT(batch), "sequences of a step, over all dp ranks and micro-batches"),
     CLI_INT("accumulate", "N", "1", 1, 0x1p24, AT(accumulate), "micro-batches that a step is cut into"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", NULL, AT(dtype), "element type; f32 when left out"),
+    CLI_OPTIMIZER(AT(optimizer), "what updates the parameters"),
 };
 #undef AT
 

@@ -36,12 +36,20 @@ static const ls_option options[] = {
         "schedule", "NAME", "cosine|linear|constant|wsd", "cosine", AT(schedule),
         "learning rate after the warm-up: cosine and linear fall to --min-lr over all steps, wsd in the last fifth of "
         "them, constant does not fall"),
-    CLI_FLOAT("beta1", "X", "0.9", 1e-9, 0.999999999, AT(beta1), "of AdamW"),
-    CLI_FLOAT("beta2", "X", "0.95", 1e-9, 0.999999999, AT(beta2), "of AdamW"),
-    CLI_FLOAT("eps", "X", "1e-8", 1e-30, 1, AT(eps), "of AdamW"),
+    CLI_OPTIMIZER(
+        AT(optimizer),
+        "what makes steps of gradients; --lr, --weight-decay and --clip are for all of them, and an option that it does not "
+        "have is refused"),
+    CLI_FLOAT("beta1", "X", NULL, 1e-9, 0.999999999, AT(beta1), "of adamw and lion; 0.9 when left out"),
+    CLI_FLOAT("beta2", "X", NULL, 1e-9, 0.999999999, AT(beta2),
+              "of adamw (0.95 when left out) and lion (0.99 when left out)"),
+    CLI_FLOAT("eps", "X", NULL, 1e-30, 1, AT(eps), "of adamw; 1e-8 when left out"),
+    CLI_FLOAT("momentum", "X", NULL, 0, 0.999999999, AT(momentum), "of sgd; 0.9 when left out; 0: none"),
+    CLI_FLAG("nesterov", AT(nesterov), "of sgd: the step looks ahead along the momentum"),
     CLI_FLOAT(
-        "weight-decay", "X", "0.1", 0, CLI_ANY, AT(weight_decay),
-        "decay of parameters with two or more dimensions: matrices and embeddings, not norms and biases; 0: none"),
+        "weight-decay", "X", NULL, 0, CLI_ANY, AT(weight_decay),
+        "decay of parameters with two or more dimensions: matrices and embeddings, not norms and biases; with sgd a part of the "
+        "gradient; 0: none; when left out 0.1, with sgd 0"),
     CLI_LIST(
         "group", "PATTERN:WHAT", offsetof(train_flags, groups),
         "settings for parameters whose names match (with * and ?): 'PATTERN:lr=0.1,decay=0' trains them with a tenth of --lr and no "
@@ -91,11 +99,12 @@ static void forget_defaults(train_flags *flags) {
 }
 
 /*
- * Replaces a zero that was given for --clip, --weight-decay or --min-lr by -1, since zero means that it was not given.
+ * Replaces a zero that was given for --clip, --weight-decay, --momentum or --min-lr by -1, since zero means that it was
+ * not given.
  */
 static void mark_zeros(train_flags *flags) {
     ls_train_options *o = &flags->options;
-    double *const fields[] = {&o->clip, &o->weight_decay, &o->min_lr};
+    double *const fields[] = {&o->clip, &o->weight_decay, &o->momentum, &o->min_lr};
     for (size_t i = 0; i < CLI_COUNT(options); i++) {
         for (size_t f = 0; f < CLI_COUNT(fields); f++) {
             if (flags->common.given[i] && (char *)flags + options[i].offset == (char *)fields[f] && *fields[f] == 0)

@@ -91,7 +91,8 @@ void ls_build_kernel(ls_builder *b, const ls_kernel_build *k) {
     }
     ls_instr *instr = push(b, LS_INSTR_KERNEL, k->queue, k->op);
     instr->kernel = kernel;
-    instr->flops = k->flops;
+    const double each = ls_contracts[k->kernel].flops;
+    instr->flops = each > 0 ? each * (double)ls_view_elements(&k->in[0].view) : k->flops;
     instr->rows = k->rows;
     instr->params = call.params;
     instr->n_in = k->n_in;

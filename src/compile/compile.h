@@ -25,24 +25,47 @@
  */
 typedef enum ls_update { LS_UPDATE_NONE, LS_UPDATE_REDUCE, LS_UPDATE_APPLY } ls_update;
 
-/* Of the job's optimiser, which uses those that it has. weight_decay is for parameters of two or more dimensions. */
+/*
+ * Of the job's optimiser, which uses those that it has (ls_optimizer_has). weight_decay is for parameters of two or
+ * more dimensions.
+ */
 typedef struct ls_hyperparameters {
     double beta1, beta2, epsilon, weight_decay;
+    double momentum;
+    double nesterov; /* 1: the step looks ahead along the momentum; 0: it does not */
 } ls_hyperparameters;
+
+/* In place of the initial value of a hyperparameter: the optimiser does not have it. */
+enum { LS_LACKS = -1 };
 
 struct ls_builder;
 struct ls_update_piece;
 
 /* How gradients are applied, element by element on each rank's shard. One optimiser is one file and its row. */
 typedef struct ls_optimizer {
+    const char *name, *about;
     const ls_optimizer_state *states; /* constant: images refer to them */
     int n_states;
+    ls_hyperparameters initial; /* where the user says nothing; LS_LACKS */
     /* Makes the instructions that update a piece of the shard. */
     void (*update)(struct ls_builder *b, const struct ls_update_piece *piece);
 } ls_optimizer;
 
-/* All optimisers. */
-extern const ls_optimizer ls_optimizer_adamw;
+/* All optimisers: X(name) for the row ls_optimizer_name, each in a file of its own. */
+#define LS_OPTIMIZERS(X) X(adamw), X(sgd), X(lion)
+#define LS_OPTIMIZER_ROW(name) ls_optimizer_##name
+extern const ls_optimizer LS_OPTIMIZERS(LS_OPTIMIZER_ROW);
+
+const ls_optimizer *ls_optimizer_at(int index); /* NULL past the end */
+/* NULL: the first. LS_USAGE, with the known names, when there is none of that name. */
+LS_MUST_USE ls_status ls_optimizer_find(const char *name, const ls_optimizer **out);
+/* Whether it has the hyperparameter at that offset of ls_hyperparameters, and what it is at first; 0: it has none. */
+bool ls_optimizer_has(const ls_optimizer *optimizer, size_t at);
+double ls_optimizer_initial(const ls_optimizer *optimizer, size_t at);
+/* All that it has, and 0 for the others. */
+ls_hyperparameters ls_optimizer_defaults(const ls_optimizer *optimizer);
+/* The LS_USAGE error that an option sets what the optimiser does not have; it names those that do. */
+LS_MUST_USE ls_status ls_optimizer_lacks(const ls_optimizer *optimizer, size_t at, const char *option);
 
 /* The gradient sums of parameters around a program. */
 typedef enum ls_sums {
@@ -101,7 +124,7 @@ typedef struct ls_job {
      */
     const ls_mask_term *documents;
     int n_documents;
-    const ls_optimizer *optimizer; /* NULL: AdamW */
+    const ls_optimizer *optimizer; /* NULL: the first of the table, AdamW */
     ls_hyperparameters hyper;
     const ls_update_settings *own; /* by parameter, as declared; NULL: rate 1 and hyper's decay */
     const ls_tensor *fetch;        /* tensors that the host reads after a program, by name */

@@ -108,7 +108,7 @@ typedef struct ls_kernel_build {
     ls_dtype dtype;
     const void *params; /* copied: bytes */
     size_t params_bytes;
-    double flops, rows; /* see ls_instr */
+    double flops, rows; /* see ls_instr; flops where the contract does not say them */
     int n_in, n_out;
     ls_operand in[LS_KERNEL_INPUTS];
     ls_operand out[LS_KERNEL_OUTPUTS];

@@ -50,7 +50,6 @@ static void reduce_totals(ls_builder *b, ls_operand shard) {
         ls_build_kernel(b, &(ls_kernel_build){.op = "sum_squares",
                                               .kernel = LS_KERNEL_SUM_SQUARES,
                                               .dtype = b->image->accumulator,
-                                              .flops = 2.0 * (double)ls_view_elements(&shard.view),
                                               .n_in = 1,
                                               .in = {shard},
                                               .n_out = 1,
@@ -68,10 +67,6 @@ static void step_control(ls_builder *b) {
                                           .in = {bound(b, LS_BIND_RESULT), bound(b, LS_BIND_HYPER)},
                                           .n_out = 1,
                                           .out = {bound(b, LS_BIND_CONTROL)}});
-}
-
-const ls_optimizer *ls_job_optimizer(const ls_job *job) {
-    return job->optimizer != NULL ? job->optimizer : &ls_optimizer_adamw;
 }
 
 int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number) {

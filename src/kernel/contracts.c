@@ -76,10 +76,11 @@ static ls_status check_even_head(const ls_kernel_call *call) {
     return ls_ok();
 }
 
-static ls_status check_adamw(const ls_kernel_call *call) {
+static ls_status check_update(const ls_kernel_call *call) {
     const int64_t elements = ls_view_elements(&call->in[0]), units = ls_view_elements(&call->in[2]);
     if (elements == units * LS_FLAT_UNIT) return ls_ok();
-    return ls_error(LS_INVALID, "kernel adamw: %lld elements and groups of %lld units, expected %d elements a unit",
+    return ls_error(LS_INVALID,
+                    "kernel of an update: %lld elements and groups of %lld units, expected %d elements a unit",
                     (long long)elements, (long long)units, LS_FLAT_UNIT);
 }
 
@@ -103,6 +104,7 @@ static unsigned reads_of_attention_grad(const void *p) {
 #define IN(i) (1u << (i))
 #define OUT(i) (1u << (LS_KERNEL_INPUTS + (i)))
 #define WIDER(i) (IN(i) | 1u << (16 + (i)))
+#define UPDATE_INPUTS "grad G[n] control f64[6] group i32[u] settings f64[K,2]"
 #define ATTENTION_INPUTS "q ~T[B,N,H,D] k ~T[B,K,J,D] v ~T[B,K,J,D] spans i32[B,N,W] kpos i32[K]"
 
 /* Params of calls that are measured. */
@@ -348,27 +350,55 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                .in = "x G[n]",
                                .out = "y f64[1]",
                                .reads = RESULT(0),
+                               .flops = 2,
                                .sample = {"g", "q", true, NULL}},
     /* control: LS_CONTROL_... from the totals (LS_TOTAL_...) and what the host sets (LS_HYPER_...). */
     [LS_KERNEL_STEP_CONTROL] = {.name = "step_control", .in = "totals f64[3] hyper f64[5]", .out = "control f64[6]"},
     /*
-     * One step of AdamW; param becomes master. (Loshchilov, Hutter: decoupled weight decay, ICLR 2019; bias-corrected.)
-     * The elements may belong to many parameters: group[i] is the row of settings (ls_update_settings) of unit i, which
-     * is LS_FLAT_UNIT elements. A unit with -1 (frozen parameters, padding) keeps all its bytes; so does everything if
-     * control says so (LS_CONTROL_APPLY). master and param may be the same bytes. Registered for the type of param.
+     * One step of an optimiser; param becomes master. g is the gradient times the factor of clipping, lr the learning
+     * rate of the step times the rate of the settings, d their decay. The elements may belong to many parameters:
+     * group[i] is the row of settings (ls_update_settings) of unit i, which is LS_FLAT_UNIT elements. A unit with -1
+     * (frozen parameters, padding) keeps all its bytes; so does everything if control says so (LS_CONTROL_APPLY).
+     * master and param may be the same bytes. Registered for the type of param.
+     *
+     * AdamW (Loshchilov, Hutter: decoupled weight decay, arXiv 1711.05101; bias-corrected):
+     * m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, x -= lr (m' / (sqrt(v') + epsilon) + d x), with m'
+     * and v' divided by the corrections of control.
      */
     [LS_KERNEL_ADAMW] = {.name = "adamw",
-                         .in = "grad G[n] control f64[6] group i32[u] settings f64[K,2]",
+                         .in = UPDATE_INPUTS,
                          .out = "master G[n] m G[n] v G[n] param T[n]",
                          .params = true,
-                         .check = check_adamw,
+                         .check = check_update,
                          .reads = RESULT(0) | RESULT(1) | RESULT(2) | RESULT(3),
                          .over = {0, 0, 0, OUT(0)},
+                         .flops = 15,
                          .sample = {"gcuo", "gggx", false, &adamw}},
+    /* SGD with momentum (as PyTorch has it): h = g + d x, m = momentum m + h, x -= lr m, or lr (h + momentum m). */
+    [LS_KERNEL_SGD] = {.name = "sgd",
+                       .in = UPDATE_INPUTS,
+                       .out = "master G[n] m G[n] param T[n]",
+                       .params = true,
+                       .check = check_update,
+                       .reads = RESULT(0) | RESULT(1) | RESULT(2),
+                       .over = {0, 0, OUT(0)},
+                       .flops = 9},
+    /*
+     * Lion (Chen et al., arXiv 2302.06675): x -= lr (sign(beta1 m + (1 - beta1) g) + d x), with sign 0 of 0; then
+     * m = beta2 m + (1 - beta2) g.
+     */
+    [LS_KERNEL_LION] = {.name = "lion",
+                        .in = UPDATE_INPUTS,
+                        .out = "master G[n] m G[n] param T[n]",
+                        .params = true,
+                        .check = check_update,
+                        .reads = RESULT(0) | RESULT(1) | RESULT(2),
+                        .over = {0, 0, OUT(0)},
+                        .flops = 12},
 };
 
 _Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 && sizeof(ls_update_settings) == sizeof(double[2]),
-               "the rows of step_control and adamw");
+               "the rows of step_control and of updates");
 
 ls_kernel_id ls_kernel_named(const char *name) {
     int id = LS_KERNEL_IDS - 1;

@@ -38,7 +38,7 @@ typedef struct ls_kernel_call {
         X(ATTENTION_SINK, attention_sink), X(ATTENTION_SINK_GRAD, attention_sink_grad),                              \
         X(ATTENTION_MERGE, attention_merge), X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad), \
         X(ACCUMULATE, accumulate), X(COPY, copy), X(FILL, fill), X(SUM_SQUARES, sum_squares),                        \
-        X(STEP_CONTROL, step_control), X(ADAMW, adamw)
+        X(STEP_CONTROL, step_control), X(ADAMW, adamw), X(SGD, sgd), X(LION, lion)
 
 #define LS_KERNEL_ID(id, name) LS_KERNEL_##id
 typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_IDS } ls_kernel_id;
@@ -86,6 +86,8 @@ typedef struct ls_contract {
     unsigned minus_inf;
     unsigned table; /* the operand of which only the rows are touched that input 0 names; 0: none */
     ls_cost_kind cost;
+    double flops; /* for each element of input 0; 0: they follow from more than that, and the op that makes the call
+                     says them */
     ls_kernel_sample sample;
 } ls_contract;
 

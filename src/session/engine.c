@@ -84,18 +84,38 @@ static ls_status check_unit(const char *name, double value) {
     return ls_error(LS_USAGE, "%s is %g; expected at least 0 and less than 1", name, value);
 }
 
-static ls_status fill_defaults(ls_engine_options *o) {
-    if (o->micro_batches == 0) o->micro_batches = 1;
-    if (o->beta1 == 0) o->beta1 = 0.9;
-    if (o->beta2 == 0) o->beta2 = 0.95;
-    if (o->epsilon == 0) o->epsilon = 1e-8;
-    if (o->micro_batches < 0)
-        return ls_error(LS_USAGE, "%lld micro-batches; expected 1 or more", (long long)o->micro_batches);
+/* The number of an option: its default where it is 0. `at` is its offset in ls_hyperparameters. */
+static ls_status take_number(const ls_optimizer *optimizer, const char *option, size_t at, double *number) {
+    if (*number == 0)
+        *number = ls_optimizer_initial(optimizer, at);
+    else if (!ls_optimizer_has(optimizer, at))
+        return ls_optimizer_lacks(optimizer, at, option);
+    return ls_ok();
+}
+
+/* What the options say of the optimiser, with its defaults; a weight decay of 0 is none. */
+static ls_status choose_optimizer(ls_engine_options *o, ls_job *job) {
+    LS_TRY(ls_optimizer_find(o->optimizer, &job->optimizer));
+    LS_TRY(take_number(job->optimizer, "beta1", offsetof(ls_hyperparameters, beta1), &o->beta1));
+    LS_TRY(take_number(job->optimizer, "beta2", offsetof(ls_hyperparameters, beta2), &o->beta2));
+    LS_TRY(take_number(job->optimizer, "epsilon", offsetof(ls_hyperparameters, epsilon), &o->epsilon));
+    LS_TRY(take_number(job->optimizer, "momentum", offsetof(ls_hyperparameters, momentum), &o->momentum));
+    double nesterov = o->nesterov ? 1 : 0;
+    LS_TRY(take_number(job->optimizer, "nesterov", offsetof(ls_hyperparameters, nesterov), &nesterov));
     LS_TRY(check_unit("beta1", o->beta1));
     LS_TRY(check_unit("beta2", o->beta2));
-    if (!(o->epsilon > 0 && isfinite(o->epsilon)) || !(o->weight_decay >= 0 && isfinite(o->weight_decay)))
+    LS_TRY(check_unit("momentum", fmax(o->momentum, 0)));
+    if (!(o->epsilon >= 0 && isfinite(o->epsilon)) || !(o->weight_decay >= 0 && isfinite(o->weight_decay)))
         return ls_error(LS_USAGE, "epsilon %g, weight decay %g; expected finite numbers, not negative", o->epsilon,
                         o->weight_decay);
+    job->hyper = (ls_hyperparameters){o->beta1, o->beta2, o->epsilon, o->weight_decay, fmax(o->momentum, 0), nesterov};
+    return ls_ok();
+}
+
+static ls_status fill_defaults(ls_engine_options *o) {
+    if (o->micro_batches == 0) o->micro_batches = 1;
+    if (o->micro_batches < 0)
+        return ls_error(LS_USAGE, "%lld micro-batches; expected 1 or more", (long long)o->micro_batches);
     return ls_ok();
 }
 
@@ -122,12 +142,12 @@ static ls_status open_all(ls_engine *e, ls_tensor loss) {
     if ((int)o->purpose < 0 || o->purpose > LS_TO_EVALUATE)
         return ls_error(LS_USAGE, "purpose %d; expected one of ls_purpose", (int)o->purpose);
     LS_TRY(fill_defaults(o));
+    LS_TRY(choose_optimizer(o, &e->job));
     LS_TRY(complete(e, loss));
     e->job.graph = e->graph;
     e->job.programs = o->purpose == LS_TO_EVALUATE ? ls_forward_programs(e->graph)
                                                    : ls_training_programs(e->graph, e->forward_nodes,
                                                                           update_for[o->purpose], o->micro_batches > 1);
-    e->job.hyper = (ls_hyperparameters){o->beta1, o->beta2, o->epsilon, o->weight_decay};
     e->job.fetch = o->read;
     e->job.n_fetch = o->n_read;
     return ls_session_open(&e->job, &o->spread, &e->session);

@@ -105,10 +105,20 @@ typedef struct ls_attention_params {
  */
 enum { LS_FLAT_UNIT = 32 };
 
-/* What holds for all parameters that adamw updates. */
+/* What holds for all parameters that a kernel of an optimiser updates. */
 typedef struct ls_adamw_params {
     double beta1, beta2, epsilon;
 } ls_adamw_params;
+
+typedef struct ls_sgd_params {
+    double momentum;
+    bool nesterov; /* the step follows the momentum as it will be after the next equal gradient */
+} ls_sgd_params;
+
+typedef struct ls_lion_params {
+    double beta1; /* of the momentum in the direction of the step */
+    double beta2; /* of the momentum that is kept */
+} ls_lion_params;
 
 /* What may differ from parameter to parameter: a row of the table that kernels of optimisers read. */
 typedef struct ls_update_settings {

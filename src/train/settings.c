@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum setting_kind { INTEGER, REAL, TEXT } setting_kind;
+typedef enum setting_kind { INTEGER, REAL, TEXT, FLAG } setting_kind;
 
 typedef struct setting {
     const char *name; /* field of run.json; the flag has - for _ */
@@ -19,44 +19,53 @@ typedef struct setting {
     double least, most; /* limits of a number */
     bool may_change;    /* a resumed run may have another value */
     bool may_lack;      /* run.json files of older versions lack the field, which then means the default */
+    size_t hyper; /* 1 + its offset in ls_hyperparameters; the optimiser says whether it has it, and its default */
 } setting;
 
 #define AT(field) offsetof(ls_train_options, field)
-/* Because zero means the default, a clip or a decay below zero means none, and a min_lr below zero means zero. */
+#define HYPER(field) (1 + offsetof(ls_hyperparameters, field))
+/*
+ * Because zero means the default, a clip, a decay or a momentum below zero means none, and a min_lr below zero means
+ * zero.
+ */
 static const setting settings[] = {
-    {"seq", INTEGER, AT(seq), 1024, NULL, 1, 1 << 30, false, false},
-    {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false, false},
-    {"accumulate", INTEGER, AT(accumulate), 1, NULL, 1, 1 << 24, false, false},
-    {"pack", TEXT, AT(pack), 0, "join", 0, 0, false, true},
-    {"format", TEXT, AT(form.format), 0, "auto", 0, 0, false, true},
-    {"field", TEXT, AT(form.field), 0, "text", 0, 0, false, true},
-    {"records", TEXT, AT(form.records), 0, "text", 0, 0, false, true},
-    {"template", TEXT, AT(form.chat), 0, "auto", 0, 0, false, true},
-    {"system", TEXT, AT(form.system), 0, NULL, 0, 0, false, true},
-    {"today", TEXT, AT(form.today), 0, NULL, 0, 0, false, true},
-    {"begin", TEXT, AT(form.begin), 0, "auto", 0, 0, false, true},
-    {"end", TEXT, AT(form.end), 0, "auto", 0, 0, false, true},
-    {"rope_scaling", TEXT, AT(rope.scaling), 0, "", 0, 0, false, true},
-    {"rope_theta", REAL, AT(rope.theta), 0, NULL, 0, 1e30, false, true},
-    {"dtype", TEXT, AT(dtype), 0, "f32", 0, 0, false, false},
-    {"seed", INTEGER, AT(seed), 0, NULL, 0, 9e18, false, false},
-    {"steps", INTEGER, AT(steps), 100, NULL, 1, 1e12, true, false},
-    {"epochs", REAL, AT(epochs), 0, NULL, 0, 1e9, true, true},
-    {"lr", REAL, AT(lr), 1e-3, NULL, 0, 1e300, false, false},
-    {"min_lr", REAL, AT(min_lr), 0, NULL, -1, 1e300, false, true},
-    {"warmup", INTEGER, AT(warmup), 0, NULL, 0, 1e12, false, false},
-    {"schedule", TEXT, AT(schedule), 0, "cosine", 0, 0, false, false},
-    {"beta1", REAL, AT(beta1), 0.9, NULL, 0, 0.999999999, false, false},
-    {"beta2", REAL, AT(beta2), 0.95, NULL, 0, 0.999999999, false, false},
-    {"eps", REAL, AT(eps), 1e-8, NULL, 0, 1, false, false},
-    {"weight_decay", REAL, AT(weight_decay), 0.1, NULL, -1, 1e6, false, false},
-    {"clip", REAL, AT(clip), 1.0, NULL, -1, 1e300, false, false},
-    {"save_every", INTEGER, AT(save_every), 0, NULL, 0, 1e12, true, false},
-    {"save_seconds", REAL, AT(save_seconds), 900, NULL, -1, 1e16, true, true},
-    {"keep", INTEGER, AT(keep), 0, NULL, 0, 1e9, true, false},
-    {"eval_every", INTEGER, AT(eval_every), 0, NULL, 0, 1e12, true, false},
-    {"max_seconds", REAL, AT(max_seconds), 0, NULL, 0, 1e300, true, false},
+    {"seq", INTEGER, AT(seq), 1024, NULL, 1, 1 << 30, false, false, 0},
+    {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false, false, 0},
+    {"accumulate", INTEGER, AT(accumulate), 1, NULL, 1, 1 << 24, false, false, 0},
+    {"pack", TEXT, AT(pack), 0, "join", 0, 0, false, true, 0},
+    {"format", TEXT, AT(form.format), 0, "auto", 0, 0, false, true, 0},
+    {"field", TEXT, AT(form.field), 0, "text", 0, 0, false, true, 0},
+    {"records", TEXT, AT(form.records), 0, "text", 0, 0, false, true, 0},
+    {"template", TEXT, AT(form.chat), 0, "auto", 0, 0, false, true, 0},
+    {"system", TEXT, AT(form.system), 0, NULL, 0, 0, false, true, 0},
+    {"today", TEXT, AT(form.today), 0, NULL, 0, 0, false, true, 0},
+    {"begin", TEXT, AT(form.begin), 0, "auto", 0, 0, false, true, 0},
+    {"end", TEXT, AT(form.end), 0, "auto", 0, 0, false, true, 0},
+    {"rope_scaling", TEXT, AT(rope.scaling), 0, "", 0, 0, false, true, 0},
+    {"rope_theta", REAL, AT(rope.theta), 0, NULL, 0, 1e30, false, true, 0},
+    {"dtype", TEXT, AT(dtype), 0, "f32", 0, 0, false, false, 0},
+    {"seed", INTEGER, AT(seed), 0, NULL, 0, 9e18, false, false, 0},
+    {"steps", INTEGER, AT(steps), 100, NULL, 1, 1e12, true, false, 0},
+    {"epochs", REAL, AT(epochs), 0, NULL, 0, 1e9, true, true, 0},
+    {"lr", REAL, AT(lr), 1e-3, NULL, 0, 1e300, false, false, 0},
+    {"min_lr", REAL, AT(min_lr), 0, NULL, -1, 1e300, false, true, 0},
+    {"warmup", INTEGER, AT(warmup), 0, NULL, 0, 1e12, false, false, 0},
+    {"schedule", TEXT, AT(schedule), 0, "cosine", 0, 0, false, false, 0},
+    {"optimizer", TEXT, AT(optimizer), 0, "adamw", 0, 0, false, true, 0}, /* before what depends on it */
+    {"beta1", REAL, AT(beta1), 0, NULL, 0, 0.999999999, false, false, HYPER(beta1)},
+    {"beta2", REAL, AT(beta2), 0, NULL, 0, 0.999999999, false, false, HYPER(beta2)},
+    {"eps", REAL, AT(eps), 0, NULL, 0, 1, false, false, HYPER(epsilon)},
+    {"weight_decay", REAL, AT(weight_decay), 0, NULL, -1, 1e6, false, false, HYPER(weight_decay)},
+    {"momentum", REAL, AT(momentum), 0, NULL, -1, 0.999999999, false, true, HYPER(momentum)},
+    {"nesterov", FLAG, AT(nesterov), 0, NULL, 0, 1, false, true, HYPER(nesterov)},
+    {"clip", REAL, AT(clip), 1.0, NULL, -1, 1e300, false, false, 0},
+    {"save_every", INTEGER, AT(save_every), 0, NULL, 0, 1e12, true, false, 0},
+    {"save_seconds", REAL, AT(save_seconds), 900, NULL, -1, 1e16, true, true, 0},
+    {"keep", INTEGER, AT(keep), 0, NULL, 0, 1e9, true, false, 0},
+    {"eval_every", INTEGER, AT(eval_every), 0, NULL, 0, 1e12, true, false, 0},
+    {"max_seconds", REAL, AT(max_seconds), 0, NULL, 0, 1e300, true, false, 0},
 };
+#undef HYPER
 #undef AT
 
 /* --- the value of one setting ------------------------------------------------------------------------------------- */
@@ -65,6 +74,7 @@ static void *field(ls_train_options *options, const setting *s) { return (char *
 
 static double number(const ls_train_options *options, const setting *s) {
     const void *at = (const char *)options + s->at;
+    if (s->kind == FLAG) return *(const bool *)at;
     return s->kind == INTEGER ? (double)*(const int64_t *)at : *(const double *)at;
 }
 
@@ -76,13 +86,17 @@ static bool given(const ls_train_options *options, const setting *s) {
     return s->kind == TEXT ? text(options, s) != NULL : number(options, s) != 0.0;
 }
 
-static void set_default(ls_train_options *options, const setting *s) {
+/* optimizer: of the options. */
+static void set_default(ls_train_options *options, const ls_optimizer *optimizer, const setting *s) {
+    const double initial = s->hyper > 0 ? ls_optimizer_initial(optimizer, s->hyper - 1) : s->initial;
     if (s->kind == TEXT)
         *(const char **)field(options, s) = s->text;
     else if (s->kind == INTEGER)
-        *(int64_t *)field(options, s) = (int64_t)s->initial;
+        *(int64_t *)field(options, s) = (int64_t)initial;
+    else if (s->kind == FLAG)
+        *(bool *)field(options, s) = initial != 0;
     else
-        *(double *)field(options, s) = s->initial;
+        *(double *)field(options, s) = initial;
 }
 
 /* The flag of a setting: "--min-lr". */
@@ -92,12 +106,15 @@ static void flag_of(const char *name, char *out, size_t room) {
         if (*c == '_') *c = '-';
 }
 
-static ls_status check_limits(const ls_train_options *options, const setting *s) {
+/* Of an option that was given. */
+static ls_status check_limits(const ls_train_options *options, const ls_optimizer *optimizer, const setting *s) {
     if (s->kind == TEXT) return ls_ok();
-    const double value = number(options, s);
-    if (value >= s->least && value <= s->most) return ls_ok(); /* the comparison is false for NaN */
     char flag[40];
     flag_of(s->name, flag, sizeof flag);
+    if (s->hyper > 0 && !ls_optimizer_has(optimizer, s->hyper - 1))
+        return ls_optimizer_lacks(optimizer, s->hyper - 1, flag);
+    const double value = number(options, s);
+    if (value >= s->least && value <= s->most) return ls_ok(); /* the comparison is false for NaN */
     return ls_error(LS_USAGE, "%s is %.15g; expected %.15g to %.15g", flag, value, s->least, s->most);
 }
 
@@ -130,15 +147,16 @@ static ls_status agree_number(const ls_training *t, const char *name, double is,
  */
 static ls_status read_back(ls_json_value object, const setting *s, ls_train_options *recorded) {
     if (s->kind == TEXT) return ls_json_text(object, s->name, (const char **)field(recorded, s));
+    if (s->kind == FLAG) return ls_json_bool(object, s->name, (bool *)field(recorded, s));
     if (s->kind == INTEGER)
         return ls_json_int(object, s->name, (int64_t)s->least, (int64_t)s->most, (int64_t *)field(recorded, s));
     return ls_json_double(object, s->name, s->least, s->most, (double *)field(recorded, s));
 }
 
-static ls_status resume_setting(ls_training *t, ls_json_value object, const setting *s) {
+static ls_status resume_setting(ls_training *t, ls_json_value object, const ls_optimizer *optimizer, const setting *s) {
     ls_train_options recorded = t->options;
     if (s->may_lack && !ls_json_has(object, s->name))
-        set_default(&recorded, s);
+        set_default(&recorded, optimizer, s);
     else
         LS_TRY(read_back(object, s, &recorded));
     if (given(&t->options, s)) {
@@ -251,13 +269,15 @@ ls_status ls_settings_resolve(ls_training *t) {
     const bool by_steps = o->save_every != 0, by_time = o->save_seconds != 0;
     if (by_steps && !by_time) o->save_seconds = -1;
     const bool steps_given = o->steps != 0;
+    const ls_optimizer *optimizer = NULL; /* known once a row that depends on it is reached */
     for (size_t i = 0; i < LS_COUNT(settings); i++) {
         const setting *s = &settings[i];
-        if (given(o, s)) LS_TRY(check_limits(o, s));
+        if (s->hyper > 0 && optimizer == NULL) LS_TRY(ls_optimizer_find(o->optimizer, &optimizer));
+        if (given(o, s)) LS_TRY(check_limits(o, optimizer, s));
         if (t->record != NULL)
-            LS_TRY(resume_setting(t, object, s));
+            LS_TRY(resume_setting(t, object, optimizer, s));
         else if (!given(o, s))
-            set_default(o, s);
+            set_default(o, optimizer, s);
     }
     if (by_time && !by_steps) o->save_every = 0; /* --save-every replaces both values of the resumed run */
     if (steps_given) o->epochs = 0;              /* --steps replaces --epochs of the resumed run */
@@ -301,6 +321,8 @@ void ls_settings_write(const ls_training *t, ls_json_writer *w) {
         const setting *s = &settings[i];
         if (s->kind == TEXT)
             ls_json_put_text(w, s->name, text(&t->options, s));
+        else if (s->kind == FLAG)
+            ls_json_put_bool(w, s->name, number(&t->options, s) != 0);
         else if (s->kind == INTEGER)
             ls_json_put_int(w, s->name, *(const int64_t *)(const void *)((const char *)&t->options + s->at));
         else

@@ -178,14 +178,18 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     const ls_update_settings *own;
     LS_TRY(ls_groups_apply(o, *graph, &own));
     LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
+    const ls_optimizer *optimizer;
+    LS_TRY(ls_optimizer_find(o->optimizer, &optimizer));
     const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
-    *job = (ls_job){.graph = *graph,
-                    .programs = ls_training_programs(*graph, t->eval_data != NULL ? lm.forward_nodes : 0,
-                                                     LS_UPDATE_APPLY, o->accumulate > 1),
-                    .documents = t->typical.terms,
-                    .n_documents = typical ? t->typical.n : 0,
-                    .hyper = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0)},
-                    .own = own};
+    *job = (ls_job){
+        .graph = *graph,
+        .programs = ls_training_programs(*graph, t->eval_data != NULL ? lm.forward_nodes : 0, LS_UPDATE_APPLY,
+                                         o->accumulate > 1),
+        .documents = t->typical.terms,
+        .n_documents = typical ? t->typical.n : 0,
+        .optimizer = optimizer,
+        .hyper = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0), fmax(o->momentum, 0.0), o->nesterov ? 1 : 0},
+        .own = own};
     return ls_ok();
 }
 

@@ -21,11 +21,28 @@ shown = dict(re.findall(r"--([a-z0-9-]+) [A-Z]+ .*default ([^)]+)\)", text))
 settings = run["settings"]
 assert shown["save-every"] == "15m" and settings["save_seconds"] == 15 * 60 and settings["save_every"] == 0, settings
 checked = [n for n in settings if n.replace("_", "-") in shown and n not in ("seq", "steps", "save_every")]
-assert len(checked) >= 12, shown
+assert len(checked) >= 9, shown
 for name in checked:
     text, value = shown[name.replace("_", "-")], settings[name]
     assert value == text or float(value) == float(text), (name, value, text)
 CHECK
+
+# Defaults of the optimiser are its own; what it does not have is refused.
+grep -q 'beta2 X .*of adamw (0.95 when left out) and lion' <(tr -s ' \n' ' ' <help.txt) || fail "--help of --beta2"
+for case in "adamw 0.9 0.95 1e-08 0.1 0" "sgd 0 0 0 0 0.9" "lion 0.9 0.99 0 0.1 0"; do
+    read -r name beta1 beta2 eps decay momentum <<<"$case"
+    "$longspan" train "${base[@]}" --out "by-$name" --steps 1 --optimizer "$name" >out.txt 2>err || fail "train: $(cat err)"
+    json "(s := d['settings'])['optimizer'] == '$name' and (s['beta1'], s['beta2'], s['eps'], s['weight_decay'],
+        s['momentum']) == ($beta1, $beta2, $eps, $decay, $momentum) and not s['nesterov']" "by-$name/run.json"
+done
+expect 2 "--momentum: optimizer adamw does not have it; expected only with sgd" train "${base[@]}" --out x --momentum 0.9
+expect 2 "--beta1: optimizer sgd does not have it" train "${base[@]}" --out x --optimizer sgd --beta1 0.9
+expect 2 "--eps: optimizer lion does not have it" train "${base[@]}" --out x --optimizer lion --eps 1e-9
+expect 2 "--nesterov: optimizer lion" train "${base[@]}" --out by-lion --resume --nesterov
+expect 2 "--optimizer sgd contradicts" train "${base[@]}" --out by-lion --resume --optimizer sgd
+expect 2 "--optimizer" train "${base[@]}" --out x --optimizer adam
+"$longspan" train "${base[@]}" --out nesterov --steps 1 --optimizer sgd --momentum 0 --nesterov >out.txt 2>err || fail "train: $(cat err)"
+json "d['settings']['momentum'] < 0 and d['settings']['nesterov']" nesterov/run.json
 
 # The displayed time left ends at --max-seconds, not after a million steps.
 "$longspan" train "${base[@]}" --out limited --steps 1000000 --max-seconds 2 >out.txt 2>err || fail "train: $(cat err)"

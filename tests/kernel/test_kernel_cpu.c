@@ -406,6 +406,8 @@ static void cross_entropies(void **unused) {
 }
 
 static const ls_adamw_params adamw_params = {0.9, 0.99, 1e-8};
+static const ls_sgd_params sgd_params = {.momentum = 0.9}, nesterov_params = {.momentum = 0.8, .nesterov = true};
+static const ls_lion_params lion_params = {0.9, 0.99};
 
 /* The last size is enough for parameters to be written past the caches. */
 static const int64_t units[] = {1, 2, 3, 21, 1300, 16563};
@@ -425,6 +427,11 @@ static void optimiser(void **unused) {
             {"adamw", &adamw_params, 4, 4, {x, control, one, settings}, {x, x, positive, param}},
             {"adamw", &adamw_params, 4, 4, {x, control, groups, settings}, {x, x, positive, param}},
             {"adamw", &adamw_params, 4, 4, {x, skip, groups, settings}, {x, x, positive, kept}},
+            {"sgd", &sgd_params, 4, 3, {x, control, groups, settings}, {x, x, param}},
+            {"sgd", &nesterov_params, 4, 3, {x, control, groups, settings}, {x, x, param}},
+            {"sgd", &sgd_params, 4, 3, {x, skip, groups, settings}, {x, x, kept}},
+            {"lion", &lion_params, 4, 3, {x, control, groups, settings}, {x, x, param}},
+            {"lion", &lion_params, 4, 3, {x, skip, groups, settings}, {x, x, kept}},
         };
         for (size_t i = 0; i < LS_COUNT(examples); i++) run_everywhere(&examples[i]);
     }

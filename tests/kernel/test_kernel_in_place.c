@@ -42,6 +42,8 @@ static const ls_norm_params norms[] = {{.epsilon = 1e-5, .offset = 0.75}};
 static const ls_rotate_params rotations[] = {{false}, {true}};
 static const ls_scale_params factors[] = {{0.37}};
 static const ls_adamw_params adamws[] = {{0.9, 0.95, 1e-8}};
+static const ls_sgd_params sgds[] = {{0.9, false}, {0.8, true}};
+static const ls_lion_params lions[] = {{0.9, 0.99}};
 #define PARAMS(list) (const char *)(list), sizeof(list)[0], LS_COUNT(list)
 #define NONE NULL, 0, 1
 
@@ -92,6 +94,14 @@ static const example examples[] = {
      PARAMS(adamws),
      {UNITS('G'), {'C', 1, {LS_CONTROLS}}, {'U', 1, {1900}}, {'S', 2, {2, 2}}},
      {UNITS('G'), UNITS('G'), UNITS('G'), UNITS('T')}},
+    {"sgd",
+     PARAMS(sgds),
+     {UNITS('G'), {'C', 1, {LS_CONTROLS}}, {'U', 1, {1900}}, {'S', 2, {2, 2}}},
+     {UNITS('G'), UNITS('G'), UNITS('T')}},
+    {"lion",
+     PARAMS(lions),
+     {UNITS('G'), {'C', 1, {LS_CONTROLS}}, {'U', 1, {1900}}, {'S', 2, {2, 2}}},
+     {UNITS('G'), UNITS('G'), UNITS('T')}},
 };
 
 static const operand *operand_at(const example *e, int i) {

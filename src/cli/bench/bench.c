@@ -99,6 +99,7 @@ static const struct {
     {"dtype", offsetof(ls_bench_options, dtype), true, 0},
     {"strategy", offsetof(ls_bench_options, strategy), true, 0},
     {"shard", offsetof(ls_bench_options, shard), true, 0},
+    {"optimizer", offsetof(ls_bench_options, optimizer), true, 0},
     {"config", offsetof(ls_bench_options, config), true, 0},
 };
 
@@ -120,7 +121,7 @@ static const bench benches[] = {
     {"step",
      true,
      ls_run_bench_step,
-     {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "shard", "config"}},
+     {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "shard", "optimizer", "config"}},
     {"predicted", true, ls_run_bench_predicted, {"rounds"}},
 };
 
@@ -218,6 +219,7 @@ static const ls_option options[] = {
     CLI_TEXT("mask", "MASK", AT(mask), "attention: the mask, as of longspan attention; causal when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype),
                "element type; attention and step: bf16 when left out, gemm: f32 and bf16 both"),
+    CLI_TEXT("optimizer", "NAME", AT(optimizer), "step: what updates the parameters; adamw when left out"),
     CLI_TEXT("strategy", "NAME", AT(strategy),
              "attention: only this strategy; all when left out. step: chosen when left out"),
     CLI_CHOICE("shard", "WHAT", "auto|none|optimizer|gradients|parameters", NULL, AT(shard),

@@ -13,8 +13,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const ls_hyperparameters hyper = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
-
 /* --- one rank ----------------------------------------------------------------------------------------------------- */
 
 double *ls_bench_step_seconds(const ls_bench_step *b, int rank, int round) {
@@ -72,8 +70,8 @@ static ls_status run_step(const ls_bench_step *b, const ls_rank *rank, int run, 
                                      .update = run + 1,
                                      .lr = 1e-4,
                                      .clip = 1,
-                                     .beta1 = hyper.beta1,
-                                     .beta2 = hyper.beta2};
+                                     .beta1 = b->job.hyper.beta1,
+                                     .beta2 = b->job.hyper.beta2};
     LS_TRY(ls_comm_barrier(rank->comm));
     const ls_run_times before = ls_executor_times(rank->executor);
     LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){.count = 1}));
@@ -203,8 +201,9 @@ static ls_status open_session(ls_bench_step *b) {
     const double start = ls_seconds();
     b->graph = ls_graph_create(b->dtype);
     LS_TRY(ls_model_build(b->model, b->graph, o->batch, o->seq, true, &lm));
-    b->job = (ls_job){
-        .graph = b->graph, .programs = ls_training_programs(b->graph, 0, LS_UPDATE_APPLY, false), .hyper = hyper};
+    b->job = (ls_job){.graph = b->graph, .programs = ls_training_programs(b->graph, 0, LS_UPDATE_APPLY, false)};
+    LS_TRY(ls_optimizer_find(o->optimizer, &b->job.optimizer));
+    b->job.hyper = ls_optimizer_defaults(b->job.optimizer);
     LS_TRY(ls_session_open(&b->job, &spread, &b->session));
     b->opened = ls_seconds() - start;
     b->ranks = ls_session_ranks(b->session);

@@ -1,0 +1,14 @@
+/* What the files of optimisers share. */
+#ifndef LS_COMPILE_OPTIMIZER_H
+#define LS_COMPILE_OPTIMIZER_H
+
+#include "compile/compile_impl.h"
+
+/*
+ * One call of an optimiser's kernel for the piece: from gradients, control, groups and settings to masters, the first
+ * n_states states, and parameters.
+ */
+void ls_build_update(ls_builder *b, ls_kernel_id kernel, const void *params, size_t params_bytes, int n_states,
+                     const ls_update_piece *piece);
+
+#endif
