@@ -75,10 +75,10 @@ typedef enum ls_purpose {
 typedef struct ls_engine_options {
     ls_purpose purpose;
     int64_t micro_batches;        /* of one step; their gradients are added; default 1 */
-    const char *optimizer;        /* "adamw" (default), "sgd", "lion" */
+    const char *optimizer;        /* "adamw" (default), "sgd", "lion", "muon" */
     double beta1, beta2, epsilon; /* of the optimisers that have them; defaults 0.9, 0.95 (lion: 0.99), 1e-8 */
     double weight_decay;          /* of parameters with two or more dimensions */
-    double momentum;              /* of sgd; default 0.9, below 0: none */
+    double momentum;              /* of sgd (default 0.9) and muon (0.95); below 0: none */
     bool nesterov;                /* of sgd: the step looks ahead along the momentum */
     const ls_tensor *read;        /* [n_read], named by ls_named: the tensors that ls_worker_get_tensor can read */
     int n_read;

@@ -26,7 +26,7 @@ typedef struct ls_train_options {
     double epochs;     /* instead of steps: how many times the data is read */
     const char *dtype; /* "f32" or "bf16" */
     double lr, clip;
-    const char *optimizer; /* "adamw", "sgd", "lion" */
+    const char *optimizer; /* "adamw", "sgd", "lion", "muon" */
     /* Of the optimiser, where it has them: another one is refused. weight_decay and momentum below 0: none. */
     double beta1, beta2, eps, weight_decay, momentum;
     bool nesterov;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 64 }; /* one bit each in a uint64_t */
+enum { MAX_ROWS = 96 };
 
 /* ---- one value ---- */
 
@@ -308,10 +308,9 @@ static ls_status parse_option(const ls_option *option, const char *inline_value,
     return parse_value(option, argv[first], target);
 }
 
-/* Reads all words. base: the caller's struct; NULL only checks. Bit i of *seen: row i is on the command line. */
-static ls_status parse_words(const ls_option *table, int rows, int argc, char *const *argv, char *base,
-                             uint64_t *seen) {
-    *seen = 0;
+/* Reads all words. base: the caller's struct; NULL only checks. seen[i]: row i is on the command line. */
+static ls_status parse_words(const ls_option *table, int rows, int argc, char *const *argv, char *base, bool *seen) {
+    for (int i = 0; i < rows; i++) seen[i] = false;
     for (int at = 0; at < argc;) {
         const char *word = argv[at];
         if (!is_flag_word(word) || !word[2])
@@ -320,8 +319,8 @@ static ls_status parse_words(const ls_option *table, int rows, int argc, char *c
         const size_t length = strcspn(name, "=");
         const int row = find_row(table, rows, name, length);
         if (row < 0) return unknown_option(table, rows, name, length);
-        if (*seen >> row & 1) return ls_error(LS_USAGE, "--%s is given twice", table[row].name);
-        *seen |= (uint64_t)1 << row;
+        if (seen[row]) return ls_error(LS_USAGE, "--%s is given twice", table[row].name);
+        seen[row] = true;
         LS_TRY(parse_option(&table[row], name[length] ? name + length + 1 : NULL, argc, argv, &at, base));
     }
     return ls_ok();
@@ -332,17 +331,17 @@ ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *con
     LS_NEED(target, "target");
     if (argc < 0) return ls_error(LS_INVALID, "%d words on the command line", argc);
     for (int i = 0; i < argc; i++) LS_NEED(argv != NULL ? argv[i] : NULL, "a word of argv");
-    uint64_t seen;
-    LS_TRY(parse_words(table, rows, argc, argv, NULL, &seen));
+    bool seen[MAX_ROWS];
+    LS_TRY(parse_words(table, rows, argc, argv, NULL, seen));
     for (int i = 0; i < rows; i++)
-        if (table[i].required && !(seen >> i & 1))
+        if (table[i].required && !seen[i])
             return ls_error(LS_USAGE, "--%s %s is required", table[i].name, table[i].metavar);
 
     /* Everything is checked: nothing below can fail, so target is set completely or not at all. */
     for (int i = 0; i < rows; i++)
         if (table[i].initial) LS_TRY(parse_value(&table[i], table[i].initial, (char *)target + table[i].offset));
-    LS_TRY(parse_words(table, rows, argc, argv, target, &seen));
-    for (int i = 0; given && i < rows; i++) given[i] = seen >> i & 1;
+    LS_TRY(parse_words(table, rows, argc, argv, target, seen));
+    for (int i = 0; given && i < rows; i++) given[i] = seen[i];
     return ls_ok();
 }
 

@@ -111,6 +111,7 @@ static ls_status check_optimizer(loading *l) {
         for (int i = 0; i < l->image->n_flats; i++) {
             const ls_flat *flat = &l->image->flats[i];
             const ls_st_tensor *tensor = NULL;
+            if (!ls_flat_has(flat, &l->image->states[k])) continue;
             LS_TRY(find_state(l, k, flat, &tensor));
             const int64_t begin = file->pieces[0].bytes + ((const char *)tensor->data - data);
             for (int p = 0; p < l->image->n_pieces; p++) {
@@ -146,6 +147,7 @@ static ls_status fill_optimizer(loading *l) {
         for (int i = 0; i < l->image->n_flats; i++) {
             const ls_flat *flat = &l->image->flats[i];
             const ls_st_tensor *tensor = NULL;
+            if (!ls_flat_has(flat, &l->image->states[k])) continue;
             LS_TRY(find_state(l, k, flat, &tensor));
             for (int p = 0; p < l->image->n_pieces; p++) {
                 const ls_flat_piece piece = ls_image_held(l->image, binding, p, ls_executor_rank(l->executor));

@@ -20,6 +20,7 @@ enum {
 typedef struct file_layout {
     ls_st_entry *entries[2]; /* live in an arena */
     int n[2];
+    int *state; /* by state and parameter, in the optimiser's file: the entry, where the parameter has the state */
     ls_st_plan *plan[2];
 } file_layout;
 
@@ -38,14 +39,19 @@ static ls_st_entry entry_of(const ls_image *image, const ls_flat *flat, const ch
 }
 
 static ls_status plan_files(const ls_image *image, ls_arena *arena, file_layout *out) {
-    file_layout layout = {.n = {image->n_flats, image->n_states * image->n_flats}};
-    for (int f = 0; f < 2; f++) layout.entries[f] = LS_NEW_ARRAY(arena, ls_st_entry, layout.n[f]);
-    for (int i = 0; i < image->n_flats; i++) {
-        const ls_flat *flat = &image->flats[i];
-        layout.entries[LS_CHECKPOINT_MODEL][i] = entry_of(image, flat, flat->name);
-        for (int k = 0; k < image->n_states; k++)
-            layout.entries[LS_CHECKPOINT_OPTIMIZER][k * image->n_flats + i] =
-                entry_of(image, flat, ls_checkpoint_state_name(arena, &image->states[k], flat->name));
+    const int states = image->n_states * image->n_flats;
+    file_layout layout = {.n = {image->n_flats}, .state = LS_NEW_ARRAY(arena, int, states)};
+    layout.entries[LS_CHECKPOINT_MODEL] = LS_NEW_ARRAY(arena, ls_st_entry, image->n_flats);
+    layout.entries[LS_CHECKPOINT_OPTIMIZER] = LS_NEW_ARRAY(arena, ls_st_entry, states);
+    for (int i = 0; i < image->n_flats; i++)
+        layout.entries[LS_CHECKPOINT_MODEL][i] = entry_of(image, &image->flats[i], image->flats[i].name);
+    for (int s = 0; s < states; s++) {
+        const ls_optimizer_state *state = &image->states[s / image->n_flats];
+        const ls_flat *flat = &image->flats[s % image->n_flats];
+        if (!ls_flat_has(flat, state)) continue;
+        layout.state[s] = layout.n[LS_CHECKPOINT_OPTIMIZER]++;
+        layout.entries[LS_CHECKPOINT_OPTIMIZER][layout.state[s]] =
+            entry_of(image, flat, ls_checkpoint_state_name(arena, state, flat->name));
     }
     const ls_st_pair metadata = {"format", "pt"}; /* other programs require it in a model's file */
     ls_status status = ls_ok();
@@ -172,8 +178,9 @@ static ls_status write_parameter_part(saving *s, int i, const ls_flat_piece *par
     const ls_operand master = ls_image_master(image, part);
     LS_TRY(write_elements(s, LS_CHECKPOINT_MODEL, i, from, &master));
     for (int k = 0; k < image->n_states; k++) {
+        if (!ls_flat_has(&image->flats[i], &image->states[k])) continue;
         const ls_operand state = ls_image_part(image, image->states[k].binding, part);
-        LS_TRY(write_elements(s, LS_CHECKPOINT_OPTIMIZER, k * image->n_flats + i, from, &state));
+        LS_TRY(write_elements(s, LS_CHECKPOINT_OPTIMIZER, s->layout.state[k * image->n_flats + i], from, &state));
     }
     return ls_ok();
 }

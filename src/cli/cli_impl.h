@@ -105,7 +105,7 @@ void cli_print_manual(FILE *out);
     CLI_TEXT("checkpoint", "DIR", at, \
              "a checkpoint, or the --out of a training run; the model's own weights when left out")
 /* What updates the parameters of a training step. */
-#define CLI_OPTIMIZER(at, text) CLI_CHOICE("optimizer", "NAME", "adamw|sgd|lion", "adamw", at, text)
+#define CLI_OPTIMIZER(at, text) CLI_CHOICE("optimizer", "NAME", "adamw|sgd|lion|muon", "adamw", at, text)
 /* The help of options for texts or shards. */
 #define CLI_DATA_HELP                                                                                      \
     "files, folders or patterns: text (a document each), JSONL or JSON (a document per record), plain or " \

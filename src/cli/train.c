@@ -40,11 +40,12 @@ static const ls_option options[] = {
         AT(optimizer),
         "what makes steps of gradients; --lr, --weight-decay and --clip are for all of them, and an option that it does not "
         "have is refused"),
-    CLI_FLOAT("beta1", "X", NULL, 1e-9, 0.999999999, AT(beta1), "of adamw and lion; 0.9 when left out"),
+    CLI_FLOAT("beta1", "X", NULL, 1e-9, 0.999999999, AT(beta1), "of adamw, lion and muon; 0.9 when left out"),
     CLI_FLOAT("beta2", "X", NULL, 1e-9, 0.999999999, AT(beta2),
-              "of adamw (0.95 when left out) and lion (0.99 when left out)"),
-    CLI_FLOAT("eps", "X", NULL, 1e-30, 1, AT(eps), "of adamw; 1e-8 when left out"),
-    CLI_FLOAT("momentum", "X", NULL, 0, 0.999999999, AT(momentum), "of sgd; 0.9 when left out; 0: none"),
+              "of adamw and muon (0.95 when left out) and lion (0.99 when left out)"),
+    CLI_FLOAT("eps", "X", NULL, 1e-30, 1, AT(eps), "of adamw and muon; 1e-8 when left out"),
+    CLI_FLOAT("momentum", "X", NULL, 0, 0.999999999, AT(momentum),
+              "of sgd (0.9 when left out) and muon (0.95 when left out); 0: none"),
     CLI_FLAG("nesterov", AT(nesterov), "of sgd: the step looks ahead along the momentum"),
     CLI_FLOAT(
         "weight-decay", "X", NULL, 0, CLI_ANY, AT(weight_decay),
@@ -53,7 +54,7 @@ static const ls_option options[] = {
     CLI_LIST(
         "group", "PATTERN:WHAT", offsetof(train_flags, groups),
         "settings for parameters whose names match (with * and ?): 'PATTERN:lr=0.1,decay=0' trains them with a tenth of --lr and no "
-        "decay, 'PATTERN:frozen' not at all. If several groups match a name, the last one counts"),
+        "decay, 'PATTERN:frozen' not at all, 'PATTERN:optimizer=adamw' not with muon. If several groups match a name, the last one counts"),
     CLI_FLOAT("clip", "X", "1", 0, CLI_ANY, AT(clip), "largest norm of the gradient; 0: no clipping"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of weights and of the order of the data"),

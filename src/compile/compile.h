@@ -41,7 +41,10 @@ enum { LS_LACKS = -1 };
 struct ls_builder;
 struct ls_update_piece;
 
-/* How gradients are applied, element by element on each rank's shard. One optimiser is one file and its row. */
+/*
+ * How gradients are applied: element by element on each rank's shard, or, of hidden matrices, to a whole one at a time.
+ * One optimiser is one file and its row.
+ */
 typedef struct ls_optimizer {
     const char *name, *about;
     const ls_optimizer_state *states; /* constant: images refer to them */
@@ -49,10 +52,16 @@ typedef struct ls_optimizer {
     ls_hyperparameters initial; /* where the user says nothing; LS_LACKS */
     /* Makes the instructions that update a piece of the shard. */
     void (*update)(struct ls_builder *b, const struct ls_update_piece *piece);
+    /*
+     * Updates `n` groups from `first` on, which are matrices of one shape, at most one for each rank that has a piece
+     * (matrices.c says which parameters are). sums: as of ls_update_piece_of. NULL: there are none, `update` does all.
+     */
+    void (*update_matrices)(struct ls_builder *b, int first, int n, ls_operand sums);
+    const struct ls_optimizer *others; /* what updates all others where there are such; it has the same states */
 } ls_optimizer;
 
 /* All optimisers: X(name) for the row ls_optimizer_name, each in a file of its own. */
-#define LS_OPTIMIZERS(X) X(adamw), X(sgd), X(lion)
+#define LS_OPTIMIZERS(X) X(adamw), X(sgd), X(lion), X(muon)
 #define LS_OPTIMIZER_ROW(name) ls_optimizer_##name
 extern const ls_optimizer LS_OPTIMIZERS(LS_OPTIMIZER_ROW);
 
@@ -115,6 +124,13 @@ ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes);
 ls_job_programs ls_forward_programs(const ls_graph *graph);
 ls_job_programs ls_apart_programs(const ls_graph *graph, int forward_nodes, const char *second);
 
+/* How a parameter is updated. */
+typedef struct ls_parameter_settings {
+    ls_update_settings update;
+    /* The job's optimiser, so that it is a matrix to it, or what that has for others; NULL: as matrices.c says. */
+    const ls_optimizer *optimizer;
+} ls_parameter_settings;
+
 typedef struct ls_job {
     const ls_graph *graph;
     ls_job_programs programs;
@@ -126,8 +142,8 @@ typedef struct ls_job {
     int n_documents;
     const ls_optimizer *optimizer; /* NULL: the first of the table, AdamW */
     ls_hyperparameters hyper;
-    const ls_update_settings *own; /* by parameter, as declared; NULL: rate 1 and hyper's decay */
-    const ls_tensor *fetch;        /* tensors that the host reads after a program, by name */
+    const ls_parameter_settings *own; /* by parameter, as declared; NULL: rate 1 and hyper's decay */
+    const ls_tensor *fetch;           /* tensors that the host reads after a program, by name */
     int n_fetch;
 } ls_job;
 

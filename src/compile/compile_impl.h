@@ -27,6 +27,7 @@ typedef struct ls_channel_count {
 typedef struct ls_group {
     int64_t start, count; /* elements of the flat space */
     int first_bucket, n_buckets;
+    int first; /* of its parameters, in the image's flats; a matrix that is updated whole is alone in its group */
 } ls_group;
 
 /* A part of a group: what is divided over all ranks and travels at once. */
@@ -256,6 +257,13 @@ typedef struct ls_update_piece {
     ls_operand control;                  /* LS_BIND_CONTROL, of the whole step */
     ls_operand groups, settings; /* of each unit of the piece its row in the settings, or -1: it is kept as it is */
 } ls_update_piece;
+/*
+ * What this rank updates of a bucket: its piece, or all, and `sums` then has all gradients. Of a matrix, the states
+ * that it does not have are empty.
+ */
+ls_update_piece ls_update_piece_of(ls_builder *b, int bucket, ls_operand sums);
+/* By tensor: whether it is a parameter that the job's optimiser updates as a whole matrix (optimizer/matrices.c). */
+const bool *ls_find_matrices(const ls_builder *b);
 /* What a program with an update does after the gradients are reduced. */
 void ls_lower_update(ls_builder *b);
 /* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */

@@ -1,9 +1,9 @@
 /*
- * The flat space: all parameters in the order of declaration. It is cut at parameters into groups, whose gradients lie
- * together and are complete together, and which are gathered together where each rank has its shard alone; and a group
- * into buckets of equal size, which travel at once. Every rank owns a
- * piece of each bucket, all pieces of a bucket are of one size, and a group is padded so that they are; a rank's pieces
- * are its shard.
+ * The flat space: all parameters in the order of declaration; behind them those that the optimiser updates as whole
+ * matrices, shape by shape. It is cut at parameters into groups, whose gradients lie together and are complete
+ * together, and which are gathered together where each rank has its shard alone; and a group into buckets of equal
+ * size, which travel at once. Every rank owns a piece of each bucket, all pieces of a bucket are of one size, and a
+ * group is padded so that they are; a rank's pieces are its shard.
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -14,22 +14,53 @@ enum {
     MOST_BUCKET_BYTES = 120 << 20, /* up to this: a rank has slots for two of them, and some more (reduce_scatter.c) */
 };
 
+/* number: of the parameter, in the order of declaration. */
+static void lay_parameter(ls_builder *b, int t, int number, bool matrix) {
+    const ls_tensor_info *info = &b->job->graph->tensors[t];
+    ls_image *image = b->image;
+    b->flat_of[t] = image->n_flats++;
+    image->flats[b->flat_of[t]] = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
+                                            .shape = info->shape,
+                                            .count = ls_shape_elements(&info->shape),
+                                            .group = ls_update_group(b, info, number),
+                                            .matrix = matrix};
+}
+
+/* Matrices from tensor t on that have its shape, which is that of parameter `number`. */
+static void lay_alike(ls_builder *b, int t, int number, const bool *matrix) {
+    const ls_graph *g = b->job->graph;
+    const ls_shape *shape = &g->tensors[t].shape;
+    for (; t < g->n_tensors; t++) {
+        const ls_tensor_info *info = &g->tensors[t];
+        if (info->role != LS_ROLE_PARAMETER) continue;
+        const bool alike =
+            matrix[t] && info->shape.dim[0].size == shape->dim[0].size && info->shape.dim[1].size == shape->dim[1].size;
+        if (alike) lay_parameter(b, t, number, true);
+        number++;
+    }
+}
+
 static void lay_parameters(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_image *image = b->image;
+    const bool *matrix = ls_find_matrices(b);
     image->flats = LS_NEW_ARRAY(image->arena, ls_flat, g->n_tensors);
     image->settings = LS_NEW_ARRAY(image->arena, ls_update_settings, g->n_tensors);
     b->flat_of = LS_NEW_ARRAY(image->arena, int, g->n_tensors);
-    for (int t = 0; t < g->n_tensors; t++) {
+    for (int t = 0; t < g->n_tensors; t++) b->flat_of[t] = -1;
+    for (int t = 1, number = 0; t < g->n_tensors; t++) {
+        if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
+        if (!matrix[t]) lay_parameter(b, t, number, false);
+        number++;
+    }
+    for (int t = 1, number = 0; t < g->n_tensors; t++) {
+        if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
+        if (b->flat_of[t] < 0) lay_alike(b, t, number, matrix);
+        number++;
+    }
+    for (int t = 1; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
-        b->flat_of[t] = info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0 ? b->flat_of[info->of.id] : -1;
-        if (t == 0 || info->role != LS_ROLE_PARAMETER) continue;
-        const int f = image->n_flats++;
-        b->flat_of[t] = f;
-        image->flats[f] = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
-                                    .shape = info->shape,
-                                    .count = ls_shape_elements(&info->shape),
-                                    .group = ls_update_group(b, info, f)};
+        if (info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0) b->flat_of[t] = b->flat_of[info->of.id];
     }
 }
 
@@ -60,7 +91,7 @@ static void end_group(ls_builder *b, int first, int past, int64_t least) {
     ls_image *image = b->image;
     const int64_t unit = (int64_t)LS_FLAT_UNIT * ls_mesh_ranks(&b->target->mesh);
     ls_group *group = &b->groups[b->n_groups++];
-    *group = (ls_group){.start = image->flat_elements};
+    *group = (ls_group){.start = image->flat_elements, .first = first};
     for (int f = first; f < past; f++) {
         image->flats[f].start = group->start + group->count;
         group->count += room_of(&image->flats[f]);
@@ -120,6 +151,11 @@ static void end_by_use(const ls_builder *b, bool *ends) {
     }
 }
 
+/* Whether a group must end behind the parameter: a whole matrix has one of its own. */
+static bool ends_at_matrix(const ls_image *image, int f) {
+    return image->flats[f].matrix || (f + 1 < image->n_flats && image->flats[f + 1].matrix);
+}
+
 static void cut_groups(ls_builder *b, int64_t least) {
     const ls_image *image = b->image;
     b->groups = LS_NEW_ARRAY(image->arena, ls_group, image->n_flats + 1);
@@ -129,7 +165,7 @@ static void cut_groups(ls_builder *b, int64_t least) {
     else
         end_by_size(b, least, ends);
     for (int f = 0, first = 0; f < image->n_flats; f++) {
-        if (!ends[f] && f + 1 < image->n_flats) continue;
+        if (!ends[f] && !ends_at_matrix(image, f) && f + 1 < image->n_flats) continue;
         end_group(b, first, f + 1, least);
         first = f + 1;
     }

@@ -103,6 +103,14 @@ static void place_gradients(ls_builder *b) {
     if (persist && b->cut->gradients) (void)bind_flat(b, LS_BIND_GRADIENTS, sums, true);
 }
 
+/* Of what a rank holds the elements that have the state: all, or those before the first whole matrix. */
+static int64_t state_count(const ls_builder *b, const ls_optimizer_state *state, bool sharded) {
+    int g = 0;
+    while (g < b->n_groups && !(state->not_matrices && b->image->flats[b->groups[g].first].matrix)) g++;
+    if (g == b->n_groups) return held_elements(b, sharded);
+    return sharded ? b->image->pieces[b->groups[g].first_bucket].at : b->groups[g].start;
+}
+
 static void place_optimizer(ls_builder *b) {
     ls_image *image = b->image;
     const bool sharded = b->cut->state;
@@ -114,8 +122,13 @@ static void place_optimizer(ls_builder *b) {
     (void)bind_vector(b, LS_BIND_CONTROL, LS_BUFFER_OUTPUT, LS_F64, LS_CONTROLS);
     image->states = ls_job_optimizer(b->job)->states;
     image->n_states = ls_job_optimizer(b->job)->n_states;
-    for (int i = 0; i < image->n_states; i++)
-        (void)bind_own(b, image->states[i].binding, LS_BUFFER_OPTIMIZER, image->accumulator, sharded);
+    for (int i = 0; i < image->n_states; i++) {
+        const int64_t count = state_count(b, &image->states[i], sharded);
+        if (count == 0) continue;
+        (void)bind_flat(
+            b, image->states[i].binding,
+            ls_build_private(b, LS_BUFFER_OPTIMIZER, image->states[i].binding, image->accumulator, 1, &count), sharded);
+    }
     if (image->dtype != image->accumulator) /* else the parameters are their own masters */
         (void)bind_own(b, LS_BIND_MASTER, LS_BUFFER_OPTIMIZER, image->accumulator, sharded);
     (void)bind_vector(b, LS_BIND_GROUPS, LS_BUFFER_TABLE, LS_I32, held_elements(b, sharded) / LS_FLAT_UNIT);

@@ -74,7 +74,7 @@ int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number) 
     if (parameter->frozen || !ls_job_updates(b->job, LS_UPDATE_APPLY)) return -1;
     ls_update_settings wanted = {.rate = 1, .weight_decay = b->job->hyper.weight_decay};
     if (parameter->shape.ndim < 2) wanted.weight_decay = 0;
-    if (b->job->own != NULL) wanted = b->job->own[number];
+    if (b->job->own != NULL) wanted = b->job->own[number].update;
     for (int i = 0; i < image->n_settings; i++) {
         const ls_update_settings *known = &image->settings[i];
         if (known->rate == wanted.rate && known->weight_decay == wanted.weight_decay) return i;
@@ -93,9 +93,10 @@ static ls_operand updated(ls_builder *b, const char *name, int bucket) {
 }
 
 /* A piece, whatever parameters it holds: the table of groups says what becomes of each unit. */
-static void update_piece(ls_builder *b, int bucket, ls_operand sums) {
+ls_update_piece ls_update_piece_of(ls_builder *b, int bucket, ls_operand sums) {
     const ls_image *image = b->image;
     const ls_bucket *whole = &b->buckets[bucket];
+    const ls_flat *first = &image->flats[b->groups[whole->group].first];
     const ls_binding *groups = ls_image_find(image, LS_BIND_GROUPS);
     const ls_flat_piece units = ls_image_held(image, groups, bucket, 0);
     const bool apart = image->dtype != image->accumulator; /* else parameters are their own masters */
@@ -110,23 +111,52 @@ static void update_piece(ls_builder *b, int bucket, ls_operand sums) {
         .groups = ls_operand_slice(groups->operand, 0, units.at / LS_FLAT_UNIT, units.count / LS_FLAT_UNIT),
         .settings = bound(b, LS_BIND_SETTINGS)};
     LS_ASSERT(image->n_states <= LS_KERNEL_OUTPUTS);
-    for (int i = 0; i < image->n_states; i++) update.state[i] = updated(b, image->states[i].binding, bucket);
-    ls_job_optimizer(b->job)->update(b, &update);
+    for (int i = 0; i < image->n_states; i++) {
+        update.state[i].buffer = -1;
+        if (ls_flat_has(first, &image->states[i])) update.state[i] = updated(b, image->states[i].binding, bucket);
+    }
+    return update;
 }
 
-static void update_group(ls_builder *b, int group, ls_operand sums) {
+/* The groups from this one on that are updated with it: whole matrices of its shape, at most one for each rank. */
+static int count_together(const ls_builder *b, int group) {
+    const int ranks = b->cut->state ? ls_mesh_ranks(&b->image->mesh) : 1; /* that have pieces */
+    const int most = (int)ls_min(ranks, b->n_groups - group);
+    const ls_dim *size = b->image->flats[b->groups[group].first].shape.dim;
+    int n = 1;
+    for (; n < most; n++) {
+        const ls_dim *next = b->image->flats[b->groups[group + n].first].shape.dim;
+        if (next[0].size != size[0].size || next[1].size != size[1].size) break;
+    }
+    return n;
+}
+
+/* Updates the group, and those that are updated with it; returns the group behind them. */
+static int update_group(ls_builder *b, int group, ls_operand sums) {
+    const ls_optimizer *optimizer = ls_job_optimizer(b->job);
     const ls_group *g = &b->groups[group];
-    for (int i = 0; i < g->n_buckets; i++) update_piece(b, g->first_bucket + i, sums);
+    if (b->image->flats[g->first].matrix) {
+        const int n = count_together(b, group);
+        optimizer->update_matrices(b, group, n, sums);
+        return group + n;
+    }
+    if (optimizer->others != NULL) optimizer = optimizer->others;
+    for (int i = 0; i < g->n_buckets; i++) {
+        const ls_update_piece piece = ls_update_piece_of(b, g->first_bucket + i, sums);
+        optimizer->update(b, &piece);
+    }
+    return group + 1;
 }
 
 /* Each rank updates its shard. While one group is updated, those before it go on by a stage each. */
 static void update_and_gather(ls_builder *b, ls_all_gather *gathers) {
     const ls_operand none = {.buffer = -1};
+    int next = 0; /* group to be updated */
     for (int now = 0; now < b->n_groups + b->stages->n - 1; now++) {
         for (int group = now; group >= 0 && group > now - b->stages->n; group--) {
             if (group >= b->n_groups) continue;
             if (group == now) {
-                update_group(b, group, none);
+                if (group == next) next = update_group(b, group, none);
                 ls_all_gather_begin(b, &gathers[group], ls_all_gather_piece(b, &gathers[group]));
             } else {
                 ls_all_gather_advance(b, &gathers[group]);
@@ -138,9 +168,9 @@ static void update_and_gather(ls_builder *b, ls_all_gather *gathers) {
 
 /* Each rank updates what it has, and keeps it; sums: on their way where gathers is not NULL. */
 static void update_own(ls_builder *b, ls_operand sums, ls_all_gather *gathers) {
-    for (int group = 0; group < b->n_groups; group++) {
+    for (int group = 0, next = 0; group < b->n_groups; group++) {
         if (gathers != NULL) ls_all_gather_finish(b, &gathers[group]);
-        update_group(b, group, sums);
+        if (group == next) next = update_group(b, group, sums);
     }
 }
 

@@ -395,6 +395,28 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                         .reads = RESULT(0) | RESULT(1) | RESULT(2),
                         .over = {0, 0, OUT(0)},
                         .flops = 12},
+    /* Nesterov's momentum: m = momentum m + g, and the direction is g + momentum m. */
+    [LS_KERNEL_MOMENTUM] = {.name = "momentum",
+                            .in = UPDATE_INPUTS,
+                            .out = "m G[n] direction T[n]",
+                            .params = true,
+                            .check = check_update,
+                            .reads = RESULT(0) | RESULT(1),
+                            .flops = 5},
+    /* A step in a direction that is known: x -= lr (factor direction + d x). */
+    [LS_KERNEL_DESCEND] = {.name = "descend",
+                           .in = "direction T[n] control f64[6] group i32[u] settings f64[K,2]",
+                           .out = "master G[n] param T[n]",
+                           .params = true,
+                           .check = check_update,
+                           .reads = RESULT(0) | RESULT(1),
+                           .over = {0, OUT(0)},
+                           .flops = 5},
+    /* y = x / |x|, with the root of the sum of squares; 0 where that is below 1e-30. The sum is in f64. */
+    [LS_KERNEL_NORMALIZE] = {.name = "normalize", .in = "x T[n]", .out = "y T[n]", .over = {IN(0)}, .flops = 3},
+    /* y = a x + b y, with a and b in params */
+    [LS_KERNEL_COMBINE] =
+        {.name = "combine", .in = "x T[n]", .out = "y T[n]", .params = true, .reads = RESULT(0), .flops = 3},
 };
 
 _Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 && sizeof(ls_update_settings) == sizeof(double[2]),

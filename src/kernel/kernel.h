@@ -38,7 +38,8 @@ typedef struct ls_kernel_call {
         X(ATTENTION_SINK, attention_sink), X(ATTENTION_SINK_GRAD, attention_sink_grad),                              \
         X(ATTENTION_MERGE, attention_merge), X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad), \
         X(ACCUMULATE, accumulate), X(COPY, copy), X(FILL, fill), X(SUM_SQUARES, sum_squares),                        \
-        X(STEP_CONTROL, step_control), X(ADAMW, adamw), X(SGD, sgd), X(LION, lion)
+        X(STEP_CONTROL, step_control), X(ADAMW, adamw), X(SGD, sgd), X(LION, lion), X(MOMENTUM, momentum),           \
+        X(DESCEND, descend), X(NORMALIZE, normalize), X(COMBINE, combine)
 
 #define LS_KERNEL_ID(id, name) LS_KERNEL_##id
 typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_IDS } ls_kernel_id;

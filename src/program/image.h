@@ -238,7 +238,8 @@ typedef struct ls_flat {
     const char *name;
     ls_shape shape;
     int64_t start, count;
-    int group; /* the row of ls_image.settings that it is updated with; -1: it is frozen, or nothing is updated */
+    int group;   /* the row of ls_image.settings that it is updated with; -1: it is frozen, or nothing is updated */
+    bool matrix; /* the optimiser updates it as a whole matrix, not element by element */
 } ls_flat;
 
 /* A run of the flat space. */
@@ -251,7 +252,12 @@ typedef struct ls_flat_piece {
 typedef struct ls_optimizer_state {
     const char *binding; /* the host finds it by this name */
     const char *saved;   /* in checkpoints it stands before the name of a parameter */
+    bool not_matrices;   /* parameters that are updated as whole matrices do without: those before them alone have it */
 } ls_optimizer_state;
+
+static inline bool ls_flat_has(const ls_flat *flat, const ls_optimizer_state *state) {
+    return !flat->matrix || !state->not_matrices;
+}
 
 /* The programs of a class of ranks, and the memory that they share. */
 typedef struct ls_image {
@@ -290,7 +296,7 @@ typedef struct ls_image {
     size_t mask_capacity;
     ls_operand positions; /* i32[S]: of all tokens, rank after rank; buffer -1 without attention */
 
-    ls_flat *flats; /* all parameters, in the order of declaration */
+    ls_flat *flats; /* all parameters, in the order of declaration; matrices that are updated whole behind the others */
     int n_flats;
     int64_t flat_elements;        /* with padding */
     ls_update_settings *settings; /* of each group of parameters that are updated alike */

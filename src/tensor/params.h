@@ -120,6 +120,19 @@ typedef struct ls_lion_params {
     double beta2; /* of the momentum that is kept */
 } ls_lion_params;
 
+typedef struct ls_momentum_params {
+    double momentum;
+} ls_momentum_params;
+
+typedef struct ls_descend_params {
+    double factor; /* of the direction */
+} ls_descend_params;
+
+/* combine: y = a x + b y. */
+typedef struct ls_combine_params {
+    double a, b;
+} ls_combine_params;
+
 /* What may differ from parameter to parameter: a row of the table that kernels of optimisers read. */
 typedef struct ls_update_settings {
     double rate; /* a factor on the learning rate of the step */

@@ -12,19 +12,20 @@
 
 typedef struct parameter_group {
     char pattern[256];
-    double rate, decay; /* rate: factor of --lr; decay NAN: that of parameters without a group */
+    double rate, decay;            /* rate: factor of --lr; decay NAN: that of parameters without a group */
+    const ls_optimizer *optimizer; /* NULL: what --optimizer does with such a parameter */
     bool frozen;
     bool matched;
 } parameter_group;
 
 /* --- parsing a group ---------------------------------------------------------------------------------------------- */
 
-static ls_status group_error(const char *text) {
+static ls_status group_error(const char *text, const ls_optimizer *of_run) {
     return ls_error(
         LS_USAGE,
-        "--group '%s'; expected PATTERN:lr=X, PATTERN:decay=X, both with a comma between, or PATTERN:frozen; X from 0 to "
-        "1e6, lr is a factor of --lr",
-        text);
+        "--group '%s'; expected PATTERN:lr=X, PATTERN:decay=X, PATTERN:optimizer=%s%s%s, several of these with commas "
+        "between, or PATTERN:frozen; X from 0 to 1e6, lr is a factor of --lr",
+        text, of_run->name, of_run->others != NULL ? "|" : "", of_run->others != NULL ? of_run->others->name : "");
 }
 
 static bool parse_number(const char *text, size_t length, const char *key, double *out) {
@@ -38,17 +39,33 @@ static bool parse_number(const char *text, size_t length, const char *key, doubl
     return true;
 }
 
-static ls_status parse_group(const char *text, parameter_group *out) {
+/* "optimizer=NAME": the one of --optimizer, or what that has for other parameters. */
+static bool parse_optimizer(const char *text, size_t length, const ls_optimizer *of_run, const ls_optimizer **out) {
+    static const char key[] = "optimizer=";
+    const size_t name = sizeof key - 1;
+    if (length <= name || strncmp(text, key, name) != 0) return false;
+    const ls_optimizer *const allowed[] = {of_run, of_run->others};
+    for (size_t i = 0; i < LS_COUNT(allowed); i++) {
+        if (allowed[i] == NULL || strlen(allowed[i]->name) != length - name) continue;
+        if (strncmp(allowed[i]->name, text + name, length - name) != 0) continue;
+        *out = allowed[i];
+        return true;
+    }
+    return false;
+}
+
+static ls_status parse_group(const char *text, const ls_optimizer *of_run, parameter_group *out) {
     parameter_group g = {.rate = 1, .decay = NAN};
     const char *colon = strrchr(text, ':');
-    if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof g.pattern) return group_error(text);
+    if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof g.pattern) return group_error(text, of_run);
     memcpy(g.pattern, text, (size_t)(colon - text));
     for (const char *at = colon + 1;;) {
         const size_t length = strcspn(at, ",");
         if (length == strlen("frozen") && strncmp(at, "frozen", length) == 0)
             g.frozen = true;
-        else if (!parse_number(at, length, "lr=", &g.rate) && !parse_number(at, length, "decay=", &g.decay))
-            return group_error(text);
+        else if (!parse_number(at, length, "lr=", &g.rate) && !parse_number(at, length, "decay=", &g.decay) &&
+                 !parse_optimizer(at, length, of_run, &g.optimizer))
+            return group_error(text, of_run);
         if (at[length] == 0) break;
         at += length + 1;
     }
@@ -84,16 +101,20 @@ static const parameter_group *group_of(parameter_group *groups, int n, const cha
     return last;
 }
 
-static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_graph *g, ls_update_settings *own) {
+static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_graph *g, ls_parameter_settings *own) {
     bool trained = false;
     for (int t = 1, p = 0; t < g->n_tensors; t++) {
         ls_tensor_info *info = &g->tensors[t];
         if (info->role != LS_ROLE_PARAMETER) continue;
         const parameter_group *group = group_of(groups, o->n_groups, info->name);
-        own[p] = (ls_update_settings){1, info->shape.ndim < 2 ? 0 : fmax(o->weight_decay, 0)};
+        own[p].update = (ls_update_settings){1, info->shape.ndim < 2 ? 0 : fmax(o->weight_decay, 0)};
         if (group != NULL) {
-            own[p].rate = group->rate;
-            if (!isnan(group->decay)) own[p].weight_decay = group->decay;
+            own[p].update.rate = group->rate;
+            if (!isnan(group->decay)) own[p].update.weight_decay = group->decay;
+            own[p].optimizer = group->optimizer;
+            if (group->optimizer != NULL && group->optimizer->update_matrices != NULL && info->shape.ndim != 2)
+                return ls_error(LS_USAGE, "--group '%s': optimizer %s is for matrices, but %s has %d dimensions",
+                                group->pattern, group->optimizer->name, info->name, info->shape.ndim);
             info->frozen = group->frozen;
         }
         trained |= !info->frozen;
@@ -104,13 +125,15 @@ static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_gr
     return trained ? ls_ok() : ls_error(LS_USAGE, "--group freezes every parameter; nothing is left to train");
 }
 
-ls_status ls_groups_apply(const ls_train_options *o, ls_graph *g, const ls_update_settings **own) {
+ls_status ls_groups_apply(const ls_train_options *o, const ls_optimizer *optimizer, ls_graph *g,
+                          const ls_parameter_settings **own) {
     LS_TRY(ls_graph_status(g));
-    ls_update_settings *made = LS_NEW_ARRAY(g->arena, ls_update_settings, g->n_tensors);
+    ls_parameter_settings *made = LS_NEW_ARRAY(g->arena, ls_parameter_settings, g->n_tensors);
     parameter_group *groups = calloc((size_t)o->n_groups + 1, sizeof *groups);
     if (groups == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d groups of parameters", o->n_groups);
     ls_status status = ls_ok();
-    for (int i = 0; i < o->n_groups && status.code == LS_OK; i++) status = parse_group(o->groups[i], &groups[i]);
+    for (int i = 0; i < o->n_groups && status.code == LS_OK; i++)
+        status = parse_group(o->groups[i], optimizer, &groups[i]);
     if (status.code == LS_OK) status = apply(o, groups, g, made);
     free(groups);
     *own = made;
@@ -122,7 +145,9 @@ ls_status ls_groups_apply(const ls_train_options *o, ls_graph *g, const ls_updat
 /* Whether parameter number p (a) is trained like parameter number q (b). */
 static bool alike(const ls_job *job, const ls_tensor_info *a, int p, const ls_tensor_info *b, int q) {
     if (a->frozen || b->frozen) return a->frozen && b->frozen;
-    return job->own[p].rate == job->own[q].rate && job->own[p].weight_decay == job->own[q].weight_decay;
+    return job->own[p].update.rate == job->own[q].update.rate &&
+           job->own[p].update.weight_decay == job->own[q].update.weight_decay &&
+           job->own[p].optimizer == job->own[q].optimizer;
 }
 
 /* Writes one object: all parameters that are trained like number p, the first of them. */
@@ -130,8 +155,9 @@ static void write_set(const ls_job *job, const ls_tensor_info *const *info, int 
     ls_json_open_object(w, NULL);
     ls_json_put_bool(w, "frozen", info[p]->frozen);
     if (!info[p]->frozen) {
-        ls_json_put_double(w, "lr_factor", job->own[p].rate);
-        ls_json_put_double(w, "weight_decay", job->own[p].weight_decay);
+        ls_json_put_double(w, "lr_factor", job->own[p].update.rate);
+        ls_json_put_double(w, "weight_decay", job->own[p].update.weight_decay);
+        if (job->own[p].optimizer != NULL) ls_json_put_text(w, "optimizer", job->own[p].optimizer->name);
     }
     int64_t elements = 0;
     ls_json_open_array(w, "names");

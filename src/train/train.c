@@ -175,11 +175,11 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     *graph = ls_graph_create(strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : LS_F32);
     ls_language_model lm;
     LS_TRY(ls_model_build(t->model, *graph, o->batch / o->accumulate, seq, false, &lm));
-    const ls_update_settings *own;
-    LS_TRY(ls_groups_apply(o, *graph, &own));
-    LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
     const ls_optimizer *optimizer;
     LS_TRY(ls_optimizer_find(o->optimizer, &optimizer));
+    const ls_parameter_settings *own;
+    LS_TRY(ls_groups_apply(o, optimizer, *graph, &own));
+    LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
     const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
     *job = (ls_job){
         .graph = *graph,

@@ -28,14 +28,14 @@ for name in checked:
 CHECK
 
 # Defaults of the optimiser are its own; what it does not have is refused.
-grep -q 'beta2 X .*of adamw (0.95 when left out) and lion' <(tr -s ' \n' ' ' <help.txt) || fail "--help of --beta2"
-for case in "adamw 0.9 0.95 1e-08 0.1 0" "sgd 0 0 0 0 0.9" "lion 0.9 0.99 0 0.1 0"; do
+grep -q 'beta2 X .*of adamw and muon (0.95 when left out) and lion' <(tr -s ' \n' ' ' <help.txt) || fail "--help of --beta2"
+for case in "adamw 0.9 0.95 1e-08 0.1 0" "sgd 0 0 0 0 0.9" "lion 0.9 0.99 0 0.1 0" "muon 0.9 0.95 1e-08 0.1 0.95"; do
     read -r name beta1 beta2 eps decay momentum <<<"$case"
     "$longspan" train "${base[@]}" --out "by-$name" --steps 1 --optimizer "$name" >out.txt 2>err || fail "train: $(cat err)"
     json "(s := d['settings'])['optimizer'] == '$name' and (s['beta1'], s['beta2'], s['eps'], s['weight_decay'],
         s['momentum']) == ($beta1, $beta2, $eps, $decay, $momentum) and not s['nesterov']" "by-$name/run.json"
 done
-expect 2 "--momentum: optimizer adamw does not have it; expected only with sgd" train "${base[@]}" --out x --momentum 0.9
+expect 2 "--momentum: optimizer adamw does not have it; expected only with sgd, muon" train "${base[@]}" --out x --momentum 0.9
 expect 2 "--beta1: optimizer sgd does not have it" train "${base[@]}" --out x --optimizer sgd --beta1 0.9
 expect 2 "--eps: optimizer lion does not have it" train "${base[@]}" --out x --optimizer lion --eps 1e-9
 expect 2 "--nesterov: optimizer lion" train "${base[@]}" --out by-lion --resume --nesterov
@@ -43,6 +43,16 @@ expect 2 "--optimizer sgd contradicts" train "${base[@]}" --out by-lion --resume
 expect 2 "--optimizer" train "${base[@]}" --out x --optimizer adam
 "$longspan" train "${base[@]}" --out nesterov --steps 1 --optimizer sgd --momentum 0 --nesterov >out.txt 2>err || fail "train: $(cat err)"
 json "d['settings']['momentum'] < 0 and d['settings']['nesterov']" nesterov/run.json
+
+# Muon's exceptions by name, which run.json records; what cannot be a matrix is refused.
+"$longspan" train "${base[@]}" --out exceptions --steps 2 --ranks 2 --optimizer muon --group '*q_proj*:optimizer=adamw' \
+    >out.txt 2>err || fail "train: $(cat err)"
+json "[all('q_proj' in n for n in p['names']) for p in d['parameters'] if p.get('optimizer') == 'adamw'] == [True]" exceptions/run.json
+for case in "*norm*:optimizer=muon|optimizer muon is for matrices, but" "*:optimizer=lion|PATTERN:optimizer=muon|adamw"; do
+    status=0
+    "$longspan" train "${base[@]}" --out x --optimizer muon --group "${case%%|*}" >out 2>err || status=$?
+    [ $status -eq 2 ] && grep -qF -- "${case#*|}" err || fail "--group ${case%%|*}: exit $status: $(cat err)"
+done
 
 # The displayed time left ends at --max-seconds, not after a million steps.
 "$longspan" train "${base[@]}" --out limited --steps 1000000 --max-seconds 2 >out.txt 2>err || fail "train: $(cat err)"

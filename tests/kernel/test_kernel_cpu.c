@@ -219,13 +219,15 @@ static const int64_t sizes[][2] = {{1, 1}, {3, 5}, {7, 16}, {2, 33}, {130, 64}, 
 static void elementwise(void **unused) {
     (void)unused;
     const ls_scale_params half = {0.37};
+    const ls_combine_params both = {-1.3, 0.6};
     for (size_t s = 0; s < LS_COUNT(sizes); s++) {
         const int64_t n = sizes[s][0], E = sizes[s][1];
-        const operand x = {'T', NORMAL, 2, {n, E}, 0}, y = {'T', POISON, 2, {n, E}, 0};
+        const operand x = {'T', NORMAL, 2, {n, E}, 0}, y = {'T', POISON, 2, {n, E}, 0}, kept = x;
         const operand c = {'G', NORMAL, 1, {1}, 0}, wide = {'G', POISON, 2, {n, E}, 0};
         const example examples[] = {
             {"add", NULL, 2, 1, {x, x}, {y}},       {"mul", NULL, 2, 1, {x, x}, {y}},
             {"scale", &half, 1, 1, {x}, {y}},       {"scale_by", NULL, 2, 1, {x, c}, {y}},
+            {"combine", &both, 1, 1, {x}, {kept}},  {"normalize", NULL, 1, 1, {x}, {y}},
             {"swiglu", NULL, 2, 1, {x, x}, {y}},    {"swiglu_grad", NULL, 3, 2, {x, x, x}, {y, y}},
             {"broadcast", NULL, 1, 1, {c}, {wide}}, {"cast", NULL, 1, 1, {x}, {y}},
             {"cast", NULL, 1, 1, {x}, {wide}},      {"copy", NULL, 1, 1, {x}, {y}},
@@ -408,6 +410,8 @@ static void cross_entropies(void **unused) {
 static const ls_adamw_params adamw_params = {0.9, 0.99, 1e-8};
 static const ls_sgd_params sgd_params = {.momentum = 0.9}, nesterov_params = {.momentum = 0.8, .nesterov = true};
 static const ls_lion_params lion_params = {0.9, 0.99};
+static const ls_momentum_params momentum_params = {0.95};
+static const ls_descend_params descend_params = {1.7};
 
 /* The last size is enough for parameters to be written past the caches. */
 static const int64_t units[] = {1, 2, 3, 21, 1300, 16563};
@@ -432,6 +436,10 @@ static void optimiser(void **unused) {
             {"sgd", &sgd_params, 4, 3, {x, skip, groups, settings}, {x, x, kept}},
             {"lion", &lion_params, 4, 3, {x, control, groups, settings}, {x, x, param}},
             {"lion", &lion_params, 4, 3, {x, skip, groups, settings}, {x, x, kept}},
+            {"momentum", &momentum_params, 4, 2, {x, control, groups, settings}, {x, kept}},
+            {"momentum", &momentum_params, 4, 2, {x, skip, groups, settings}, {x, kept}},
+            {"descend", &descend_params, 4, 2, {kept, control, groups, settings}, {x, param}},
+            {"descend", &descend_params, 4, 2, {kept, skip, groups, settings}, {x, kept}},
         };
         for (size_t i = 0; i < LS_COUNT(examples); i++) run_everywhere(&examples[i]);
     }

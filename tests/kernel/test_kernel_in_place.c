@@ -44,6 +44,7 @@ static const ls_scale_params factors[] = {{0.37}};
 static const ls_adamw_params adamws[] = {{0.9, 0.95, 1e-8}};
 static const ls_sgd_params sgds[] = {{0.9, false}, {0.8, true}};
 static const ls_lion_params lions[] = {{0.9, 0.99}};
+static const ls_descend_params descents[] = {{0.7}};
 #define PARAMS(list) (const char *)(list), sizeof(list)[0], LS_COUNT(list)
 #define NONE NULL, 0, 1
 
@@ -102,6 +103,11 @@ static const example examples[] = {
      PARAMS(lions),
      {UNITS('G'), {'C', 1, {LS_CONTROLS}}, {'U', 1, {1900}}, {'S', 2, {2, 2}}},
      {UNITS('G'), UNITS('G'), UNITS('T')}},
+    {"descend",
+     PARAMS(descents),
+     {UNITS('T'), {'C', 1, {LS_CONTROLS}}, {'U', 1, {1900}}, {'S', 2, {2, 2}}},
+     {UNITS('G'), UNITS('T')}},
+    {"normalize", NONE, {LONG('T')}, {LONG('T')}},
 };
 
 static const operand *operand_at(const example *e, int i) {

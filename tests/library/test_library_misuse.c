@@ -321,10 +321,10 @@ static void test_engine(void **state) {
         {{.beta1 = NAN}, LS_USAGE, "beta1"},
         {{.epsilon = -1}, LS_USAGE, "epsilon -1"},
         {{.weight_decay = INFINITY}, LS_USAGE, "weight decay inf"},
-        {{.optimizer = "adam"}, LS_USAGE, "optimizer \"adam\" is not known; expected one of adamw, sgd, lion"},
+        {{.optimizer = "adam"}, LS_USAGE, "optimizer \"adam\" is not known; expected one of adamw, sgd, lion, muon"},
         {{.optimizer = "sgd", .momentum = 1}, LS_USAGE, "momentum is 1"},
         {{.optimizer = "sgd", .beta1 = 0.9}, LS_USAGE, "beta1: optimizer sgd does not have it"},
-        {{.momentum = 0.9}, LS_USAGE, "momentum: optimizer adamw does not have it; expected only with sgd"},
+        {{.momentum = 0.9}, LS_USAGE, "momentum: optimizer adamw does not have it; expected only with sgd, muon"},
         {{.optimizer = "lion", .nesterov = true}, LS_USAGE, "nesterov: optimizer lion"},
         {{.n_read = 1}, LS_INVALID, "options.n_read is 1, but options.read is NULL"},
         {{.n_read = -1}, LS_INVALID, "options.n_read is -1"},
@@ -560,7 +560,7 @@ static void test_options(void **state) {
     for (size_t i = 0; i < COUNT(cases); i++)
         must_fail(ls_options_parse(&cases[i].row, 1, 0, NULL, &into, NULL), cases[i].code, cases[i].words);
     must_fail(ls_options_parse(NULL, 1, 0, NULL, &into, NULL), LS_INVALID, "table is NULL");
-    must_fail(ls_options_parse(&row, 65, 0, NULL, &into, NULL), LS_INVALID, "a table of 65 options");
+    must_fail(ls_options_parse(&row, 97, 0, NULL, &into, NULL), LS_INVALID, "a table of 97 options");
     must_fail(ls_options_parse(&row, -1, 0, NULL, &into, NULL), LS_INVALID, "a table of -1 options");
     must_fail(ls_options_parse(&row, 1, 0, NULL, NULL, NULL), LS_INVALID, "target is NULL");
     must_fail(ls_options_parse(&row, 1, 2, words, &into, NULL), LS_INVALID, "a word of argv is NULL");

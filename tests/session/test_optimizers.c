@@ -70,11 +70,12 @@ static ls_status work(ls_worker *w, const void *input, void *result) {
 /* Learning rates that suit such a model. */
 static double rate_of(const ls_optimizer *optimizer) { return optimizer == &ls_optimizer_sgd ? 3e-2 : 3e-3; }
 
-static trained *train(const ls_optimizer *optimizer, ls_dtype dtype, const char *mesh) {
+static trained *train(const ls_optimizer *optimizer, ls_dtype dtype, const char *mesh, const char *shard) {
     ls_graph *g = ls_graph_create(dtype);
     const ls_tensor loss = llama_loss(g);
-    const ls_engine_options options = {
-        .optimizer = optimizer->name, .weight_decay = 0.1, .spread = {.mesh = mesh, .threads = 1, .as_threads = true}};
+    const ls_engine_options options = {.optimizer = optimizer->name,
+                                       .weight_decay = 0.1,
+                                       .spread = {.mesh = mesh, .shard = shard, .threads = 1, .as_threads = true}};
     const wanted in = {g, rate_of(optimizer)};
     trained *out = calloc(1, sizeof *out);
     ls_engine *engine;
@@ -90,20 +91,26 @@ static trained *train(const ls_optimizer *optimizer, ls_dtype dtype, const char 
 
 static void same_on_any_ranks(void **state) {
     (void)state;
-    static const char *const meshes[] = {"dp=1,ring=2,ulysses=1", "dp=1,ring=3,ulysses=1", "dp=2,ring=1,ulysses=2",
-                                         "dp=2,ring=8,ulysses=1"};
+    static const struct {
+        const char *mesh, *shard;
+    } cases[] = {
+        {"dp=1,ring=2,ulysses=1", "optimizer"}, {"dp=1,ring=3,ulysses=1", "none"},
+        {"dp=2,ring=1,ulysses=2", "gradients"}, {"dp=1,ring=3,ulysses=1", "parameters"},
+        {"dp=2,ring=8,ulysses=1", "optimizer"}, {"dp=2,ring=8,ulysses=1", "parameters"},
+    };
     for (int i = 0; ls_optimizer_at(i) != NULL; i++) {
         const ls_optimizer *optimizer = ls_optimizer_at(i);
-        trained *one = train(optimizer, LS_F64, "dp=1,ring=1,ulysses=1");
-        for (size_t m = 0; m < LS_COUNT(meshes); m++) {
-            trained *many = train(optimizer, LS_F64, meshes[m]);
+        trained *one = train(optimizer, LS_F64, "dp=1,ring=1,ulysses=1", NULL);
+        for (size_t m = 0; m < LS_COUNT(cases); m++) {
+            trained *many = train(optimizer, LS_F64, cases[m].mesh, cases[m].shard);
             double difference = 0, norm = 0;
             assert_int_equal(many->n, one->n);
             for (int64_t e = 0; e < one->n; e++) {
                 difference += pow(many->parameter[e] - one->parameter[e], 2);
                 norm += pow(one->parameter[e], 2);
             }
-            print_message("%s on %s: %.2g\n", optimizer->name, meshes[m], sqrt(difference / norm));
+            print_message("%s on %s, shard %s: %.2g\n", optimizer->name, cases[m].mesh, cases[m].shard,
+                          sqrt(difference / norm));
             assert_true(sqrt(difference / norm) < 1e-12);
             free(many);
         }
@@ -113,7 +120,8 @@ static void same_on_any_ranks(void **state) {
 
 static void trains_bf16(void **state) {
     (void)state;
-    for (int i = 0; ls_optimizer_at(i) != NULL; i++) free(train(ls_optimizer_at(i), LS_BF16, "dp=1,ring=2,ulysses=1"));
+    for (int i = 0; ls_optimizer_at(i) != NULL; i++)
+        free(train(ls_optimizer_at(i), LS_BF16, "dp=1,ring=2,ulysses=1", NULL));
 }
 
 int main(void) {

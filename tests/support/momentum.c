@@ -2,7 +2,7 @@
 
 #include "compile/compile_impl.h"
 
-static const ls_optimizer_state states[] = {{"optimizer.momentum", "momentum"}};
+static const ls_optimizer_state states[] = {{"optimizer.momentum", "momentum", false}};
 
 static void update(ls_builder *b, const ls_update_piece *piece) {
     ls_build_accumulate(b, piece->gradients, piece->state[0]);

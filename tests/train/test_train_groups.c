@@ -148,6 +148,7 @@ static void bad_groups_are_refused(void **state) {
         const char *group, *word, *also;
     } bad[] = {{"*", "--group '*'", "expected PATTERN:lr=X"},
                {":lr=1", "--group ':lr=1'", "expected PATTERN"},
+               {"*:optimizer=muon", "--group '*:optimizer=muon'", "PATTERN:optimizer=adamw, several"},
                {"*:", "--group '*:'", "expected PATTERN"},
                {"*:lr=", "--group '*:lr='", "expected PATTERN"},
                {"*:lr=x", "--group '*:lr=x'", "expected PATTERN"},

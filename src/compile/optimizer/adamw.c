@@ -1,7 +1,7 @@
 /* AdamW (Loshchilov, Hutter, arXiv 1711.05101): two moments of each element, and one call of its kernel for a piece. */
 #include "compile/optimizer/optimizer.h"
 
-static const ls_optimizer_state states[] = {{"optimizer.m", "m"}, {"optimizer.v", "v"}};
+static const ls_optimizer_state states[] = {{"optimizer.m", "m", false}, {"optimizer.v", "v", false}};
 
 /*
  * Elements behind the end of a parameter in its last unit are updated with it. They and their gradients are zeros and

@@ -1,7 +1,7 @@
 /* Lion (Chen et al., "Symbolic discovery of optimization algorithms", arXiv 2302.06675): steps of one size, by sign. */
 #include "compile/optimizer/optimizer.h"
 
-static const ls_optimizer_state states[] = {{"optimizer.m", "m"}};
+static const ls_optimizer_state states[] = {{"optimizer.m", "m", false}};
 
 static void update(ls_builder *b, const ls_update_piece *piece) {
     const ls_hyperparameters *hyper = &b->job->hyper;

@@ -4,7 +4,7 @@
  */
 #include "compile/optimizer/optimizer.h"
 
-static const ls_optimizer_state states[] = {{"optimizer.momentum", "momentum"}};
+static const ls_optimizer_state states[] = {{"optimizer.momentum", "momentum", false}};
 
 static void update(ls_builder *b, const ls_update_piece *piece) {
     const ls_hyperparameters *hyper = &b->job->hyper;

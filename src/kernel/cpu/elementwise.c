@@ -1,4 +1,4 @@
-/* Kernels with one operation per element: add, mul, scale, scale_by, broadcast. */
+/* Kernels with few operations per element: add, mul, scale, scale_by, combine, broadcast. */
 #include "kernel/cpu/cpu_impl.h"
 
 static void add_part(const void *context, int part, int64_t start, int64_t end) {
@@ -40,6 +40,17 @@ static void scale_by_part(const void *context, int part, int64_t start, int64_t 
     scale_range(call, *(const float *)call->in[1].data, start, end);
 }
 
+static void combine_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const ls_combine_params *p = call->params;
+    const float a = (float)p->a, b = (float)p->b;
+    const element *x = call->in[0].data;
+    element *y = call->out[0].data;
+    for (int64_t i = start; i < end; i += V_LANES)
+        v_store(y + i, a * v_load(x + i, end - i) + b * v_load(y + i, end - i), end - i);
+}
+
 static void broadcast_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const ls_kernel_call *call = context;
@@ -68,6 +79,11 @@ static void scale_by_run(const ls_kernel_call *call, void *state, ls_pool *pool)
     run_elements(call, pool, ls_view_elements(&call->out[0]), 1, scale_by_part);
 }
 
+static void combine_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    run_elements(call, pool, ls_view_elements(&call->out[0]), 1, combine_part);
+}
+
 static void broadcast_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     run_elements(call, pool, ls_view_elements(&call->out[0]), 1, broadcast_part);
@@ -89,6 +105,10 @@ static ls_status prepare_scale_by(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_SCALE_BY, call, state);
 }
 
+static ls_status prepare_combine(const ls_kernel_call *call, void **state) {
+    return check_only(LS_KERNEL_COMBINE, call, state);
+}
+
 static ls_status prepare_broadcast(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_BROADCAST, call, state);
 }
@@ -99,5 +119,7 @@ const ls_kernel LS_CPU_NAME(scale) = {
     .id = LS_KERNEL_SCALE, LS_CPU_VARIANT, .prepare = prepare_scale, .run = scale_run};
 const ls_kernel LS_CPU_NAME(scale_by) = {
     .id = LS_KERNEL_SCALE_BY, LS_CPU_VARIANT, .prepare = prepare_scale_by, .run = scale_by_run};
+const ls_kernel LS_CPU_NAME(combine) = {
+    .id = LS_KERNEL_COMBINE, LS_CPU_VARIANT, .prepare = prepare_combine, .run = combine_run};
 const ls_kernel LS_CPU_NAME(broadcast) = {
     .id = LS_KERNEL_BROADCAST, LS_CPU_VARIANT, .prepare = prepare_broadcast, .run = broadcast_run};

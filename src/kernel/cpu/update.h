@@ -67,15 +67,16 @@ V_INLINE void update_units(const ls_kernel_call *call, int64_t first, int64_t la
         (void)part;                                                                           \
         update_units(context, first, last, name##_run);                                       \
     }                                                                                         \
-    static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {                 \
+    static void name##_call(const ls_kernel_call *call, void *state, ls_pool *pool) {         \
         (void)state;                                                                          \
         const double *control = call->in[1].data;                                             \
         if (control[LS_CONTROL_APPLY] == 0) return;                                           \
         run_elements(call, pool, ls_view_elements(&call->in[2]), LS_FLAT_UNIT, name##_units); \
     }                                                                                         \
-    static ls_status prepare(const ls_kernel_call *call, void **state) {                      \
+    static ls_status prepare_##name(const ls_kernel_call *call, void **state) {               \
         return check_only(LS_KERNEL_##ID, call, state);                                       \
     }                                                                                         \
-    const ls_kernel LS_CPU_NAME(name) = {.id = LS_KERNEL_##ID, LS_CPU_VARIANT, .prepare = prepare, .run = run}
+    const ls_kernel LS_CPU_NAME(name) = {                                                     \
+        .id = LS_KERNEL_##ID, LS_CPU_VARIANT, .prepare = prepare_##name, .run = name##_call}
 
 #endif

@@ -85,6 +85,25 @@ static void lion_unit(const unit *u) {
     }
 }
 
+static void momentum_unit(const unit *u) {
+    const ls_momentum_params *p = u->call->params;
+    real *m = u->call->out[0].data, *direction = u->call->out[1].data;
+    for (int64_t i = u->first; i < u->last; i++) {
+        const double g = gradient(u, i), new_m = p->momentum * (double)m[i] + g;
+        m[i] = (real)new_m;
+        direction[i] = (real)(g + p->momentum * new_m);
+    }
+}
+
+static void descend_unit(const unit *u) {
+    const ls_descend_params *p = u->call->params;
+    const real *direction = u->call->in[0].data, *master = u->call->out[0].data;
+    for (int64_t i = u->first; i < u->last; i++) {
+        const double x = (double)master[i];
+        set(u, i, x - u->lr * (p->factor * (double)direction[i] + u->decay * x));
+    }
+}
+
 /* --- all elements of a call --------------------------------------------------------------------------------------- */
 
 typedef void (*unit_body)(const unit *u);
@@ -126,6 +145,8 @@ static void run_update(const ls_kernel_call *call, ls_pool *pool, unit_body body
 UPDATE(ADAMW, adamw);
 UPDATE(SGD, sgd);
 UPDATE(LION, lion);
+UPDATE(MOMENTUM, momentum);
+UPDATE(DESCEND, descend);
 
 const ls_kernel REF(step_control) = {
     .id = LS_KERNEL_STEP_CONTROL, .dtype = LS_REAL, .prepare = prepare_control, .run = run_control};

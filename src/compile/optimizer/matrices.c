@@ -1,0 +1,51 @@
+/*
+ * Which parameters an optimiser of matrices updates as such: those with two dimensions that a product multiplies with
+ * (hidden layers), but not the tables of the vocabulary, which have rows for single tokens: what ids choose from, and
+ * the matrix that makes the logits. (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024.)
+ */
+#include "compile/optimizer/optimizer.h"
+
+/* The input of a node that a product multiplies with; the empty tensor where it is none. */
+static ls_tensor factor_of(const ls_graph *g, const ls_node *node) {
+    const bool product = node->op->kernel == LS_KERNEL_MATMUL;
+    return product ? ls_graph_tensor(g, node->in[1])->storage : LS_NO_TENSOR;
+}
+
+/* What ids choose from is a table, or has been made of one by a product. */
+static ls_tensor table_of(const ls_graph *g, const ls_node *node) {
+    ls_tensor t = node->in[node->op->lookup.among];
+    for (;;) {
+        if (ls_graph_tensor(g, t)->role == LS_ROLE_PARAMETER) return t;
+        const ls_node *producer = ls_graph_producer(g, t);
+        if (producer == NULL) return LS_NO_TENSOR;
+        const ls_tensor factor = factor_of(g, producer);
+        if (factor.id != 0) return factor;
+        t = producer->in[0];
+    }
+}
+
+/* What the job says of single parameters. */
+static void apply_own(const ls_builder *b, const ls_optimizer *optimizer, bool *matrix) {
+    const ls_graph *g = b->job->graph;
+    for (int t = 1, p = 0; t < g->n_tensors && b->job->own != NULL; t++) {
+        if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
+        const ls_optimizer *own = b->job->own[p++].optimizer;
+        if (own != NULL) matrix[t] = own == optimizer;
+    }
+}
+
+const bool *ls_find_matrices(const ls_builder *b) {
+    const ls_graph *g = b->job->graph;
+    const ls_optimizer *optimizer = ls_job_optimizer(b->job);
+    bool *matrix = LS_NEW_ARRAY(b->image->arena, bool, g->n_tensors);
+    if (optimizer->update_matrices == NULL || !ls_job_updates(b->job, LS_UPDATE_APPLY)) return matrix;
+    for (int n = 0; n < g->n_nodes; n++) matrix[factor_of(g, &g->nodes[n]).id] = true;
+    for (int n = 0; n < g->n_nodes; n++)
+        if (g->nodes[n].op->lookup.ids != 0) matrix[table_of(g, &g->nodes[n]).id] = false;
+    apply_own(b, optimizer, matrix);
+    for (int t = 0; t < g->n_tensors; t++) {
+        const ls_tensor_info *info = &g->tensors[t];
+        matrix[t] &= t > 0 && info->role == LS_ROLE_PARAMETER && info->shape.ndim == 2 && !info->frozen;
+    }
+    return matrix;
+}
