@@ -263,6 +263,8 @@ ls_status ls_rendezvous_gather(ls_rendezvous *r, const ls_boot *boot, const void
     if (status.code == LS_OK) memcpy(all, r->values, r->bytes);
     free(r->values);
     r->values = NULL;
+    const ls_status told = ls_notice_aborted(r->notice);
+    if (status.code == LS_PEER && told.code != LS_OK) status = told; /* it says more than that a connection is lost */
     /* The others would wait for this rank, which has lost count of the gathers. */
     if (status.code == LS_PEER)
         (void)ls_notice_abort(r->notice, status.text);

@@ -52,13 +52,10 @@ typedef struct ls_rendezvous_hello {
     int32_t rank, ranks;
 } ls_rendezvous_hello;
 
-/* rendezvous_server.c: listens, and serves in a thread of its own. */
+/* rendezvous_server.c: listens, and serves in a thread. notice: that of rank 0, which learns there of an abort. */
 typedef struct ls_rendezvous_server ls_rendezvous_server;
 ls_status ls_rendezvous_server_start(const ls_rendezvous_point *point, ls_notice *notice, ls_rendezvous_server **out);
-/*
- * Returns when all ranks have left or are gone, and at the latest after `seconds`. Then the notice has what went wrong
- * meanwhile, too. NULL is allowed.
- */
+/* Returns when all ranks have left or are gone, and at the latest after `seconds`. NULL is allowed. */
 void ls_rendezvous_server_end(ls_rendezvous_server *server, double seconds);
 
 #endif

@@ -58,9 +58,11 @@ static void send_to_all(ls_rendezvous_server *s, ls_rendezvous_kind kind, const 
     for (int r = 0; r < s->point.ranks; r++) send_to(s, r, kind, bytes, n);
 }
 
+/* Rank 0 hears of it at once: its own connection may be the one that has failed. */
 static void abort_all(ls_rendezvous_server *s, const char *why) {
     if (s->why[0] != 0) return;
     snprintf(s->why, sizeof s->why, "%s", why);
+    (void)ls_notice_abort(s->notice, why);
     send_to_all(s, LS_RENDEZVOUS_ABORT, s->why, strlen(s->why));
 }
 
@@ -119,9 +121,6 @@ static void name_missing(const ls_rendezvous_server *s, char *text, size_t room)
 static void lose(ls_rendezvous_server *s, int rank) {
     client *c = &s->clients[rank];
     char text[256];
-    (void)close(c->fd);
-    c->fd = -1;
-    s->gone++;
     if (c->failed.code == LS_IO)
         snprintf(text, sizeof text, "rank 0, connection to rank %d: %s", rank, c->failed.text);
     else
@@ -129,6 +128,9 @@ static void lose(ls_rendezvous_server *s, int rank) {
     if (!c->left) abort_all(s, text);
     snprintf(text, sizeof text, "rank %d has ended, and others wait for it", rank);
     if (s->gathering > 0) abort_all(s, text);
+    (void)close(c->fd);
+    c->fd = -1;
+    s->gone++;
 }
 
 /* The value of a rank; when all are there, everyone gets all of them. */
@@ -270,7 +272,6 @@ void ls_rendezvous_server_end(ls_rendezvous_server *s, double seconds) {
         usleep(1000);
     s->ends = true;
     if (s->runs) pthread_join(s->thread, NULL);
-    if (s->why[0] != 0) (void)ls_notice_abort(s->notice, s->why);
     for (int r = 0; r < s->point.ranks; r++)
         if (s->clients[r].fd >= 0) (void)close(s->clients[r].fd);
     if (s->listener >= 0) (void)close(s->listener);
