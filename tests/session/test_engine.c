@@ -17,8 +17,7 @@
 
 #include "../../examples/graphs/graphs.h"
 #include "longspan/longspan.h"
-
-enum { B = 2, S = 23, IDS = 17 /* of the examples */, ROOM = 40000 /* all parameters of any of them */ };
+#include "support/example_batch.h"
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
@@ -30,24 +29,6 @@ static void must_fail(ls_status status, ls_code code, const char *words) {
     if (status.code != code || strstr(status.text, words) == NULL)
         fail_msg("expected %s with \"%s\"; got %s \"%s\"", ls_code_name(code), words, ls_code_name(status.code),
                  status.text);
-}
-
-/* --- what every run feeds ----------------------------------------------------------------------------------------- */
-
-enum { VALID = B * (S - 1) };
-
-static ls_status feed_example(ls_worker *w, int64_t micro_batch, void *context) {
-    (void)micro_batch, (void)context;
-    int32_t tokens[B * S], labels[B * S], positions[B * S];
-    for (int i = 0; i < B * S; i++) {
-        tokens[i] = (i * i * 7 + i * 3 + i / 5) % IDS;
-        positions[i] = i % S;
-    }
-    for (int i = 0; i < B * S; i++) labels[i] = i % S == S - 1 ? -100 : tokens[i + 1];
-    LS_TRY(ls_worker_set_input(w, "tokens", tokens));
-    const ls_status without = ls_worker_set_input(w, "positions", positions);
-    if (without.code != LS_OK && without.code != LS_USAGE) return without; /* some have no positions */
-    return ls_worker_set_input(w, "labels", labels);
 }
 
 static int64_t elements(const ls_shape *shape) {

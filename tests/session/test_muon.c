@@ -15,9 +15,10 @@
 #include "../../examples/graphs/graphs.h"
 #include "compile/compile.h"
 #include "longspan/longspan.h"
+#include "support/example_batch.h"
 #include "support/meshes.h"
 
-enum { B = 2, S = 23, IDS = 17 /* of the examples */, VALID = B * (S - 1), ROOM = 40000, MOST = 64 };
+enum { MOST = 64 };
 
 #define LR 0.02
 #define DECAY 0.1
@@ -41,19 +42,6 @@ typedef struct wanted {
     bool gradients;
 } wanted;
 
-static ls_status feed(ls_worker *w, int64_t micro_batch, void *context) {
-    (void)micro_batch, (void)context;
-    int32_t tokens[B * S], labels[B * S], positions[B * S];
-    for (int i = 0; i < B * S; i++) {
-        tokens[i] = (i * i * 7 + i * 3 + i / 5) % IDS;
-        positions[i] = i % S;
-    }
-    for (int i = 0; i < B * S; i++) labels[i] = i % S == S - 1 ? -100 : tokens[i + 1];
-    LS_TRY(ls_worker_set_input(w, "tokens", tokens));
-    LS_TRY(ls_worker_set_input(w, "positions", positions));
-    return ls_worker_set_input(w, "labels", labels);
-}
-
 static ls_status work(ls_worker *w, const void *input, void *result) {
     const wanted *in = input;
     numbers *out = result;
@@ -67,7 +55,7 @@ static ls_status work(ls_worker *w, const void *input, void *result) {
         at += ls_shape_elements(&g->tensors[t].shape);
     }
     for (int i = 0; i < in->steps; i++)
-        LS_TRY(ls_worker_step(w, &(ls_step){.tokens = VALID, .lr = LR, .feed = feed}, &last));
+        LS_TRY(ls_worker_step(w, &(ls_step){.tokens = VALID, .lr = LR, .feed = feed_example}, &last));
     for (int64_t t = 1, at = 0; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role != LS_ROLE_PARAMETER) continue;

@@ -14,8 +14,9 @@
 #include "../../examples/graphs/graphs.h"
 #include "compile/compile.h"
 #include "longspan/longspan.h"
+#include "support/example_batch.h"
 
-enum { B = 2, S = 23, IDS = 17 /* of the examples */, VALID = B * (S - 1), ROOM = 40000, STEPS = 3 };
+enum { STEPS = 3 };
 
 typedef struct trained {
     double before, after; /* losses */
@@ -32,24 +33,12 @@ static void must(const char *what, ls_status status) {
     if (status.code != LS_OK) fail_msg("%s: %s", what, status.text);
 }
 
-static ls_status feed(ls_worker *w, int64_t micro_batch, void *context) {
-    (void)micro_batch, (void)context;
-    int32_t tokens[B * S], labels[B * S], positions[B * S];
-    for (int i = 0; i < B * S; i++) {
-        tokens[i] = (i * i * 7 + i * 3 + i / 5) % IDS;
-        positions[i] = i % S;
-    }
-    for (int i = 0; i < B * S; i++) labels[i] = i % S == S - 1 ? -100 : tokens[i + 1];
-    LS_TRY(ls_worker_set_input(w, "tokens", tokens));
-    LS_TRY(ls_worker_set_input(w, "positions", positions));
-    return ls_worker_set_input(w, "labels", labels);
-}
-
 static ls_status work(ls_worker *w, const void *input, void *result) {
     const wanted *in = input;
     trained *out = result;
     ls_step_result last;
-    const ls_step look = {.tokens = VALID, .feed = feed}, step = {.tokens = VALID, .lr = in->lr, .feed = feed};
+    const ls_step look = {.tokens = VALID, .feed = feed_example},
+                  step = {.tokens = VALID, .lr = in->lr, .feed = feed_example};
     LS_TRY(ls_worker_set_random(w, 0.25, 3));
     LS_TRY(ls_worker_evaluate(w, &look, &last));
     out->before = last.loss;
