@@ -50,8 +50,7 @@ static ls_operand group_operand(ls_builder *b, int g) {
 
 ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum) {
     const ls_flat *flat = &b->image->flats[b->flat_of[sum.id]];
-    int g = 0;
-    while (b->groups[g].start + b->groups[g].count <= flat->start) g++;
+    const int g = ls_group_of(b, b->flat_of[sum.id]);
     return ls_operand_slice(group_operand(b, g), 0, flat->start - b->groups[g].start, flat->count);
 }
 

@@ -183,6 +183,8 @@ bool ls_job_updates(const ls_job *job, ls_update least);
 bool ls_program_reduces(const ls_builder *b, const ls_job_program *row);
 /* The flat space of parameters, cut into groups and buckets, and this rank's pieces (flat.c). */
 void ls_lay_flat(ls_builder *b);
+/* The group that holds a parameter, which is given by its index in flats. */
+int ls_group_of(const ls_builder *b, int flat);
 /*
  * A group as [its buckets, elements of a bucket], of each of which every rank owns a piece: of an operand that has the
  * group's elements. And this rank's pieces of it, [its buckets, elements of a piece]: of one that has the rank's shard.

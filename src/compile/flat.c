@@ -192,6 +192,12 @@ void ls_lay_flat(ls_builder *b) {
     }
 }
 
+int ls_group_of(const ls_builder *b, int flat) {
+    int g = 0;
+    while (b->groups[g].start + b->groups[g].count <= b->image->flats[flat].start) g++;
+    return g;
+}
+
 void ls_group_note(const ls_builder *b, int group, ls_operand all) {
     b->image->buffers[all.buffer].flat = b->groups[group].start;
 }

@@ -23,12 +23,6 @@ struct ls_gathered {
 /* Channels of two uses in turn: one is over when the next but one begins. */
 enum { SETS = 2 };
 
-static int group_of(const ls_builder *b, int flat) {
-    int g = 0;
-    while (b->groups[g].start + b->groups[g].count <= b->image->flats[flat].start) g++;
-    return g;
-}
-
 /* The parameter that a node reads as input i, by its index in flats; -1: that is none. */
 static int parameter_at(const ls_builder *b, const ls_node *node, int i) {
     const ls_tensor storage = ls_graph_tensor(b->job->graph, node->in[i])->storage;
@@ -49,10 +43,10 @@ static void find_uses(const ls_builder *b, ls_gathered *g) {
         for (int i = 0; i < node->n_in; i++) {
             const int flat = parameter_at(b, node, i);
             if (flat < 0) continue;
-            latest *last = &of[group_of(b, flat)];
+            latest *last = &of[ls_group_of(b, flat)];
             const bool there = last->use >= 0 && (last->segment == segment || last->use == g->n - 1);
             if (!there) {
-                *LS_PUSH(b->image->arena, g->uses, g->n, capacity) = (use){group_of(b, flat), n};
+                *LS_PUSH(b->image->arena, g->uses, g->n, capacity) = (use){ls_group_of(b, flat), n};
                 last->use = g->n - 1;
             }
             last->segment = segment;
