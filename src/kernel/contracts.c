@@ -352,6 +352,14 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                .reads = RESULT(0),
                                .flops = 2,
                                .sample = {"g", "q", true, NULL}},
+    /*
+     * words += the sum of x, or, if params say squares, of the sums of squares of each LS_FLAT_UNIT elements, which are
+     * rounded to f64. Nothing else is rounded, so the terms may be added in any order, and words to words.
+     */
+    [LS_KERNEL_EXACT_SUM] =
+        {.name = "exact_sum", .in = "x G[n]", .out = "words f64[69]", .params = true, .reads = RESULT(0), .flops = 2},
+    /* y[i] = the sum that words[i] hold, rounded */
+    [LS_KERNEL_EXACT_VALUE] = {.name = "exact_value", .in = "words f64[N,69]", .out = "y f64[N]"},
     /* control: LS_CONTROL_... from the totals (LS_TOTAL_...) and what the host sets (LS_HYPER_...). */
     [LS_KERNEL_STEP_CONTROL] = {.name = "step_control", .in = "totals f64[3] hyper f64[5]", .out = "control f64[6]"},
     /*

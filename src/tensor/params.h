@@ -105,6 +105,11 @@ typedef struct ls_attention_params {
  */
 enum { LS_FLAT_UNIT = 32 };
 
+/* exact_sum: of squares, instead of the numbers themselves. */
+typedef struct ls_exact_params {
+    bool squares;
+} ls_exact_params;
+
 /* What holds for all parameters that a kernel of an optimiser updates. */
 typedef struct ls_adamw_params {
     double beta1, beta2, epsilon;

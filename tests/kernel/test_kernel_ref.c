@@ -319,6 +319,53 @@ static void test_reductions(void **state) {
     for (int i = 0; i < 4; i++) assert_true(columns[i] == (float)(i + 1 + N / 4 * (double)0.1f));
 }
 
+/* What words hold of numbers that are added to them, of the type given, or of their squares. */
+static double exact(ls_dtype dtype, void *x, int64_t n, bool squares) {
+    static double words[LS_EXACT_WORDS];
+    const ls_exact_params params = {squares};
+    double y = NAN;
+    memset(words, 0, sizeof words);
+    for (int part = 0; part < 3; part++) { /* one call after the other, as the chunks of a step */
+        const int64_t at = ls_part_start(n, 3, part), count = ls_part_start(n, 3, part + 1) - at;
+        ref("exact_sum", dtype,
+            (ls_kernel_call){.n_in = 1,
+                             .n_out = 1,
+                             .in = {VIEW((char *)x + (size_t)at * ls_dtype_bytes(dtype), dtype, count)},
+                             .out = {VIEW(words, LS_F64, LS_EXACT_WORDS)},
+                             .params = &params});
+    }
+    ref("exact_value", dtype,
+        (ls_kernel_call){
+            .n_in = 1, .n_out = 1, .in = {VIEW(words, LS_F64, 1, LS_EXACT_WORDS)}, .out = {VIEW(&y, LS_F64, 1)}});
+    return y;
+}
+
+/* Nothing is lost between the least and the largest double, in any order; what is not finite is not lost either. */
+static void test_exact_sums(void **state) {
+    (void)state;
+    double far[6] = {0x1p1000, 1, 0x1p-1074, -0x1p1000, 0x1p-1074, -1};
+    double signs[3] = {-0x1p-40, -3, 0x1p60}, reversed[3] = {0x1p60, -3, -0x1p-40}, zeros[2] = {0.0, -0.0};
+    assert_true(exact(LS_F64, far, 6, false) == 0x1p-1073);
+    assert_true(exact(LS_F64, signs, 2, false) == -3 - 0x1p-40);
+    assert_true(exact(LS_F64, signs, 3, false) == exact(LS_F64, reversed, 3, false));
+    assert_true(exact(LS_F64, zeros, 2, false) == 0);
+    double most[3] = {0x1.fffffffffffffp1023, 1, -1}, lost[3] = {1, INFINITY, 2}, nothing[3] = {1, NAN, 2};
+    assert_true(exact(LS_F64, most, 3, false) == most[0]);
+    assert_true(exact(LS_F64, lost, 3, false) == INFINITY);
+    assert_true(isnan(exact(LS_F64, nothing, 3, false)));
+    enum { N = 3 * 4 * LS_FLAT_UNIT };
+    static float x[N], back[N];
+    double squares = 0;
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)ldexp(1 + i % 7, i % 40 - 20);
+        squares += (double)x[i] * (double)x[i];
+    }
+    for (int unit = 0; unit < N / LS_FLAT_UNIT; unit++)
+        memcpy(back + N - (unit + 1) * LS_FLAT_UNIT, x + unit * LS_FLAT_UNIT, LS_FLAT_UNIT * sizeof *x);
+    close_to(exact(LS_F32, x, N, true), squares, 1e-14 * squares);
+    assert_true(exact(LS_F32, x, N, true) == exact(LS_F32, back, N, true));
+}
+
 /* Rows are added in their order, each sum rounded: the second column would be 1 in any other. */
 static void test_add_rows(void **state) {
     (void)state;
@@ -398,21 +445,14 @@ static void test_cast(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_swiglu),
-        cmocka_unit_test(test_rmsnorm),
-        cmocka_unit_test(test_layernorm),
-        cmocka_unit_test(test_activation),
-        cmocka_unit_test(test_recurrence),
-        cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_rope_table),
-        cmocka_unit_test(test_rotate),
-        cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_add_rows),
-        cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_copy_and_accumulate),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_swiglu),        cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_layernorm),     cmocka_unit_test(test_activation),
+        cmocka_unit_test(test_recurrence),    cmocka_unit_test(test_conv),
+        cmocka_unit_test(test_rope_table),    cmocka_unit_test(test_rotate),
+        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_exact_sums),    cmocka_unit_test(test_add_rows),
+        cmocka_unit_test(test_embedding),     cmocka_unit_test(test_copy_and_accumulate),
         cmocka_unit_test(test_cast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
