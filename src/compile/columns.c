@@ -30,5 +30,5 @@ static void lower_join(ls_builder *b, int n) {
     }
 }
 
-const ls_lowering ls_lowering_split = {.lower = lower_split};
-const ls_lowering ls_lowering_join = {.lower = lower_join};
+const ls_lowering ls_lowering_split = {.lower = lower_split, .ordered = true};
+const ls_lowering ls_lowering_join = {.lower = lower_join, .ordered = true};

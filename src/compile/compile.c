@@ -65,6 +65,7 @@ static ls_status lower_program(ls_builder *b, int index) {
     begin_program(b, index);
     LS_TRY(check_kept(b));
     const bool reduces = ls_program_reduces(b, b->row);
+    ls_tile_find(b);
     if (reduces) ls_reduction_begin(b);
     ls_gathered_begin(b);
     ls_lower_nodes(b);

@@ -203,12 +203,23 @@ typedef struct ls_target {
     ls_transfers transfers;
     /* So many ranks, one after the other, lie on one host and can read each other's heaps; 0 or 1: none can. */
     int host_ranks;
-    const ls_shard_mode *shard; /* NULL: that of the optimiser's state */
+    const ls_shard_mode *shard; /* NULL: that of the optimiser's state, or of the gradients if canonical */
+    bool canonical;             /* sums have the same bits for any number of ranks (chunks.c) */
     ls_saving saving;
 } ls_target;
 
 /* What is cut on the target's mesh. */
 const ls_shard_mode *ls_target_shard(const ls_target *target);
+
+/* "fast", or NULL: false; "canonical": true. LS_USAGE names the flag --sums. */
+LS_MUST_USE ls_status ls_canonical_parse(const char *name, bool *out);
+/* Into how many chunks canonical sums cut a sequence: a power of two that depends on its length alone. */
+int ls_chunk_count(int64_t S);
+/*
+ * Whether the target can have canonical sums, if it is to: mesh, layout, shard mode, and the sequences of a replica in
+ * a micro-batch. LS_USAGE says why not. Of strategies and ops the compiler says so.
+ */
+LS_MUST_USE ls_status ls_canonical_check(const ls_target *target, const ls_layout *layout, int64_t sequences);
 
 /* How many nodes' results could be made again instead of kept. */
 int ls_recompute_count(const ls_job *job);

@@ -199,6 +199,33 @@ const char *ls_group_name(const ls_builder *b, const char *what, int group);
 void ls_lower_nodes(ls_builder *b);
 void ls_lower_node(ls_builder *b, int node);
 
+/* --- canonical sums (chunks.c) ------------------------------------------------------------------------------------ */
+
+/* Neighbouring chunks of the sequence. */
+typedef struct ls_chunks {
+    int first, n;
+} ls_chunks;
+
+/* Those of one of `parts` equal parts of the sequence. */
+ls_chunks ls_chunks_of(const ls_builder *b, int part, int parts);
+/* The position with which a chunk begins; of the number of chunks, the length of the sequence. */
+int64_t ls_chunk_start(const ls_builder *b, int chunk);
+
+/*
+ * A sum over `chunks` of them, a power of two, along a binary tree. `sum` is where it ends up. The addends, of that
+ * form, are made one after the other: chunk i's where ls_chunk_sum_addend says. It is zero outside of the elements
+ * start to end - 1 of dimension dim, which alone are written, as ls_chunk_sum_add is told.
+ */
+typedef struct ls_sum_part ls_sum_part;
+typedef struct ls_chunk_sum {
+    int dim;
+    ls_sum_part *part;
+} ls_chunk_sum;
+ls_chunk_sum ls_chunk_sum_begin(ls_builder *b, const char *name, ls_operand sum, int dim, int chunks);
+ls_operand ls_chunk_sum_addend(const ls_chunk_sum *s, int chunk);
+void ls_chunk_sum_add(ls_builder *b, const ls_chunk_sum *s, int chunk, int64_t start, int64_t end);
+void ls_chunk_sum_end(ls_builder *b, const ls_chunk_sum *s);
+
 /* --- saving memory ------------------------------------------------------------------------------------------------ */
 
 /*
@@ -215,6 +242,11 @@ const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena);
 int64_t ls_logits_width(const ls_graph *graph);
 /* Finds the runs of the program's nodes that are lowered tile by tile (tile.c). */
 void ls_tile_find(ls_builder *b);
+/*
+ * The node behind those that begin with node n and whose gradients are one addend: of the program, or, where sums are
+ * canonical, of the run.
+ */
+int ls_tile_unit(const ls_builder *b, int n);
 /* Lowers the run that begins at node n, if one does; returns the node after it, or n. */
 int ls_tile_lower(ls_builder *b, int n);
 /*
@@ -230,6 +262,8 @@ int64_t ls_tile_rows(const ls_builder *b);
  * of: where the last addition to a group's gradients is done, its buckets leave.
  */
 void ls_reduction_begin(ls_builder *b);
+/* Nodes first .. past - 1 are lowered next; what they add is an addend of its own, where a group may have several. */
+void ls_reduction_unit(ls_builder *b, int first, int past);
 void ls_reduction_follow(ls_builder *b, int node);
 void ls_reduction_end(ls_builder *b);
 /*
@@ -266,6 +300,8 @@ typedef struct ls_update_piece {
 ls_update_piece ls_update_piece_of(ls_builder *b, int bucket, ls_operand sums);
 /* By tensor: whether it is a parameter that the job's optimiser updates as a whole matrix (optimizer/matrices.c). */
 const bool *ls_find_matrices(const ls_builder *b);
+/* Adds to the loss of a step, exactly, where sums are canonical. */
+void ls_totals_add_loss(ls_builder *b, ls_operand addend);
 /* What a program with an update does after the gradients are reduced. */
 void ls_lower_update(ls_builder *b);
 /* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */
@@ -286,6 +322,7 @@ typedef struct ls_lowering {
      * node, and not one program whose operands are displaced by their places (ls_build_share). NULL: they run one.
      */
     bool (*tells_apart)(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh);
+    bool ordered; /* where sums are canonical, what it makes has the same bits for any number of ranks */
 } ls_lowering;
 
 #define LS_LOWERING(op) ls_lowering_##op

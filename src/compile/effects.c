@@ -56,6 +56,7 @@ static void declare_update(const ls_builder *b, ls_program *p, const ls_job_prog
     declare(p, buffer_named(b, LS_BIND_TOTALS), LS_EFFECT_CHANGE);
     declare(p, buffer_named(b, LS_BIND_RESULT), LS_EFFECT_MAKE);
     declare(p, buffer_named(b, LS_BIND_LOSS), applies ? LS_EFFECT_TAKE : LS_EFFECT_ADD);
+    declare(p, buffer_named(b, LS_BIND_EXACT_LOSS), applies ? LS_EFFECT_TAKE : LS_EFFECT_ADD);
     if (ls_mesh_ranks(&b->image->mesh) > 1) declare(p, buffer_named(b, LS_BIND_SHARD), LS_EFFECT_MAKE);
     if (!applies || b->image->n_flats == 0) return;
     declare(p, buffer_named(b, LS_BIND_PARAMETERS), LS_EFFECT_CHANGE);
@@ -78,7 +79,10 @@ void ls_declare_effects(const ls_builder *b) {
         }
         const int end = (int)ls_min(row->end_node, b->job->graph->n_nodes);
         for (int n = row->first_node; n < end; n++) declare_node(b, p, row, n);
-        if (ls_program_reduces(b, row)) declare(p, buffer_named(b, LS_BIND_GRADIENTS), effect_on_gradients(row));
+        if (ls_program_reduces(b, row)) {
+            declare(p, buffer_named(b, LS_BIND_GRADIENTS), effect_on_gradients(row));
+            declare(p, buffer_named(b, LS_BIND_EXACT_LOSS), LS_EFFECT_ADD);
+        }
         if (row->update != LS_UPDATE_NONE) declare_update(b, p, row);
     }
 }

@@ -70,6 +70,11 @@ static int find_masks(const ls_graph *g, ls_layout_mask *out) {
     return n;
 }
 
+static ls_status check_canonical(const ls_job *job, const ls_target *target, const ls_layout *layout) {
+    return ls_canonical_check(target, layout,
+                              size_of_factor(job->graph, LS_FACTOR_BATCH) / ls_mesh_replicas(&target->mesh));
+}
+
 ls_status ls_compile_layout(const ls_job *job, const ls_target *target, ls_arena *arena, ls_layout *out) {
     const int P = ls_mesh_sequence_ranks(&target->mesh);
     int64_t S;
@@ -78,7 +83,7 @@ ls_status ls_compile_layout(const ls_job *job, const ls_target *target, ls_arena
     const int members = ls_mesh_size(&target->mesh, ls_mesh_head_axes(&target->mesh));
     if (made != NULL && made->kind == target->layout && made->S == S && made->P == P && made->members == members) {
         *out = ls_layout_copy(made, arena);
-        return ls_ok();
+        return check_canonical(job, target, out);
     }
     ls_layout_mask *masks = LS_NEW_ARRAY(arena, ls_layout_mask, job->graph->n_nodes + 1);
     const ls_layout_need need = {.kind = target->layout,
@@ -88,5 +93,5 @@ ls_status ls_compile_layout(const ls_job *job, const ls_target *target, ls_arena
                                  .masks = masks,
                                  .n_masks = find_masks(job->graph, masks)};
     *out = ls_layout_make(&need, arena);
-    return ls_ok();
+    return check_canonical(job, target, out);
 }

@@ -70,6 +70,6 @@ static bool tells_apart(const ls_graph *graph, const ls_node *node, const ls_mes
     return (void)graph, (void)node, (void)mesh, true;
 }
 
-const ls_lowering ls_lowering_shift = {.lower = lower, .tells_apart = tells_apart},
+const ls_lowering ls_lowering_shift = {.lower = lower, .tells_apart = tells_apart, .ordered = true},
                   ls_lowering_conv = {.lower = lower, .tells_apart = tells_apart},
                   ls_lowering_conv_dw = {.lower = lower, .tells_apart = tells_apart};

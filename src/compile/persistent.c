@@ -88,7 +88,8 @@ static void place_parameters(ls_builder *b) {
  */
 static void place_gradients(ls_builder *b) {
     const ls_image *image = b->image;
-    const bool alone = ls_mesh_ranks(&image->mesh) == 1, reduces = ls_job_updates(b->job, LS_UPDATE_REDUCE);
+    const bool alone = ls_mesh_ranks(&image->mesh) == 1 && !b->cut->gradients;
+    const bool reduces = ls_job_updates(b->job, LS_UPDATE_REDUCE);
     const bool persist = adds_gradients(b) || (reduces && alone);
     ls_operand sums = {.buffer = -1};
     if (persist && !b->cut->gradients) {
@@ -117,6 +118,7 @@ static void place_optimizer(ls_builder *b) {
     if (!ls_job_updates(b->job, LS_UPDATE_REDUCE)) return;
     (void)bind_vector(b, LS_BIND_TOTALS, LS_BUFFER_INPUT, LS_F64, LS_TOTALS);
     (void)bind_vector(b, LS_BIND_RESULT, LS_BUFFER_OUTPUT, LS_F64, LS_TOTALS);
+    if (b->target->canonical) (void)bind_vector(b, LS_BIND_EXACT_LOSS, LS_BUFFER_OUTPUT, LS_F64, LS_EXACT_WORDS);
     if (image->n_flats == 0 || !ls_job_updates(b->job, LS_UPDATE_APPLY)) return;
     (void)bind_vector(b, LS_BIND_HYPER, LS_BUFFER_INPUT, LS_F64, LS_HYPERS);
     (void)bind_vector(b, LS_BIND_CONTROL, LS_BUFFER_OUTPUT, LS_F64, LS_CONTROLS);

@@ -18,6 +18,13 @@ static const double tile_bytes = 96 << 20;
 
 enum { TILE_UNIT = 16, LEAST_TILE = 64, MOST_TILES = 24 };
 
+/* A sum over tokens to which a run adds, where that is made chunk by chunk. */
+typedef struct tile_sum {
+    ls_tensor storage;
+    ls_operand place; /* where the sum lies while no run adds to it */
+    ls_chunk_sum sum;
+} tile_sum;
+
 /* When a node of a run is lowered. */
 typedef enum turn { BEFORE, IN_EACH_TILE, AFTER } turn;
 
@@ -28,6 +35,9 @@ struct ls_tile_run {
     ls_tensor *inner;   /* storage that exists for one tile only */
     int n_inner;
     int64_t start, count; /* the tile at work */
+    tile_sum *sums;       /* of canonical sums: what the run adds to */
+    int n_sums;
+    size_t sum_capacity;
 };
 
 /* Which nodes touch a storage tensor: from the first to the last. */
@@ -189,6 +199,7 @@ static bool fit(const ls_builder *b, const touches *all, ls_tile_run *run) {
         }
     }
     run->n_inner = n;
+    if (b->target->canonical) return true;
     if (n == 0) return false;
     int64_t tile = b->target->saving.tile_rows;
     const int64_t rows = most_rows(b, run->rows);
@@ -218,7 +229,8 @@ void ls_tile_find(ls_builder *b) {
     ls_arena *arena = b->image->arena;
     b->runs = LS_NEW_ARRAY(arena, ls_tile_run *, b->end_node + 1);
     b->run = NULL;
-    if (b->target->saving.tile == LS_TILE_NONE) return;
+    const bool canonical = b->target->canonical;
+    if (b->target->saving.tile == LS_TILE_NONE && !canonical) return;
     const touches all = find_touches(b);
     const int64_t width = ls_logits_width(g);
     for (int n = b->row->first_node; n < b->end_node;) {
@@ -231,7 +243,7 @@ void ls_tile_find(ls_builder *b) {
         run->inner = LS_NEW_ARRAY(arena, ls_tensor, g->n_tensors);
         extend(b, run, n, b->end_node);
         n = run->past;
-        if (b->target->saving.tile == LS_TILE_LOSS && !narrow(b, run, width)) continue;
+        if (b->target->saving.tile == LS_TILE_LOSS && !canonical && !narrow(b, run, width)) continue;
         if (fit(b, &all, run)) b->runs[run->first] = run;
     }
 }
@@ -265,17 +277,133 @@ static void lower_turn(ls_builder *b, const ls_tile_run *run, turn when) {
     }
 }
 
+/* The tile from run->start on, of run->count tokens. */
+static void lower_tile(ls_builder *b, ls_tile_run *run) {
+    b->run = run;
+    lower_turn(b, run, IN_EACH_TILE);
+    b->run = NULL;
+    for (int i = 0; i < run->n_inner; i++) b->tensor[run->inner[i].id] = (ls_operand){.buffer = -1};
+}
+
+/* --- canonical sums: tiles are chunks ----------------------------------------------------------------------------- */
+
+static ls_chunks my_chunks(const ls_builder *b) {
+    const ls_mesh *mesh = &b->target->mesh;
+    return ls_chunks_of(b, ls_mesh_sequence_index(mesh, b->target->rank), ls_mesh_sequence_ranks(mesh));
+}
+
+/* Finds what the run adds to. A gradient is made where it leaves from, and the loss besides its place. */
+static void begin_sums(ls_builder *b, ls_tile_run *run) {
+    const ls_graph *g = b->job->graph;
+    const ls_chunks chunks = my_chunks(b);
+    for (int n = run->first; n < run->past; n++) {
+        const ls_node *node = &g->nodes[n];
+        for (int o = 0; o < node->n_out && run->turn[n - run->first] == IN_EACH_TILE; o++) {
+            const ls_tensor storage = ls_graph_tensor(g, node->out[o])->storage;
+            bool known = has_rows(g, storage);
+            for (int i = 0; i < run->n_sums; i++) known |= run->sums[i].storage.id == storage.id;
+            if (known) continue;
+            const ls_operand place = ls_lower_tensor(b, storage);
+            const ls_operand made = b->flat_of[storage.id] >= 0
+                                        ? b->tensor[storage.id]
+                                        : ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over tokens", place.view.dtype,
+                                                           place.view.ndim, place.view.size);
+            *LS_PUSH(b->image->arena, run->sums, run->n_sums, run->sum_capacity) =
+                (tile_sum){storage, place, ls_chunk_sum_begin(b, "sum over some chunks", made, 0, chunks.n)};
+        }
+    }
+}
+
+/* From here on the run adds to what is made of this chunk, of which there is nothing yet. */
+static void begin_chunk(ls_builder *b, const ls_tile_run *run, int chunk) {
+    for (int i = 0; i < run->n_sums; i++) {
+        const tile_sum *s = &run->sums[i];
+        const int flat = b->flat_of[s->storage.id];
+        b->tensor[s->storage.id] = ls_chunk_sum_addend(&s->sum, chunk);
+        if (flat >= 0)
+            b->begun[flat] = false;
+        else
+            ls_build_fill(b, b->tensor[s->storage.id]);
+    }
+}
+
+static void end_chunk(ls_builder *b, const ls_tile_run *run, int chunk) {
+    for (int i = 0; i < run->n_sums; i++) {
+        const tile_sum *s = &run->sums[i];
+        const ls_operand addend = b->tensor[s->storage.id];
+        if (b->flat_of[s->storage.id] < 0) ls_totals_add_loss(b, addend);
+        ls_chunk_sum_add(b, &s->sum, chunk, 0, addend.view.size[0]);
+    }
+}
+
+static void end_sums(ls_builder *b, ls_tile_run *run) {
+    for (int i = 0; i < run->n_sums; i++) {
+        const tile_sum *s = &run->sums[i];
+        const bool gradient = b->flat_of[s->storage.id] >= 0;
+        b->tensor[s->storage.id] = s->place;
+        if (gradient)
+            b->tensor[s->storage.id].buffer = -1; /* what another run adds lies elsewhere */
+        else
+            ls_build_accumulate(b, ls_chunk_sum_addend(&s->sum, 0), s->place);
+    }
+    run->n_sums = 0;
+}
+
+/* What the node makes would depend on how many tokens are here. */
+static void refuse(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    ls_build_fail(b, ls_error(LS_UNSUPPORTED,
+                              "--sums canonical: op %s (\"%s\") has no order of sums that is the same for any number "
+                              "of ranks",
+                              node->op->name, ls_graph_tensor(b->job->graph, node->out[0])->name));
+}
+
+/* The run's rows are the tokens of one sequence. */
+static void lower_chunks(ls_builder *b, ls_tile_run *run) {
+    const ls_chunks chunks = my_chunks(b);
+    const int64_t begin = ls_chunk_start(b, chunks.first);
+    if (run->rows != ls_chunk_start(b, chunks.first + chunks.n) - begin) {
+        refuse(b, run->first);
+        return;
+    }
+    begin_sums(b, run);
+    for (int i = 0; i < chunks.n; i++) {
+        run->start = ls_chunk_start(b, chunks.first + i) - begin;
+        run->count = ls_chunk_start(b, chunks.first + i + 1) - begin - run->start;
+        begin_chunk(b, run, i);
+        lower_tile(b, run);
+        end_chunk(b, run, i);
+    }
+    end_sums(b, run);
+}
+
+int ls_tile_unit(const ls_builder *b, int n) {
+    if (!b->target->canonical) return b->end_node;
+    return b->runs[n] != NULL ? b->runs[n]->past : n + 1;
+}
+
+/* A node that is in no run. */
+static void check_node(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    const ls_lowering *lowering = ls_lowering_of(node->op);
+    if (b->target->canonical && !lowering->ordered && !is_whole(b->job->graph, node)) refuse(b, n);
+}
+
 /* Lowers the run that begins at node n, tile by tile; returns the node after it, or n when none begins there. */
 int ls_tile_lower(ls_builder *b, int n) {
     ls_tile_run *run = b->runs[n];
-    if (run == NULL) return n;
+    if (run == NULL) {
+        check_node(b, n);
+        return n;
+    }
     lower_turn(b, run, BEFORE);
-    for (run->start = 0; run->start < run->rows; run->start += run->tile) {
-        run->count = ls_min(run->tile, run->rows - run->start);
-        b->run = run;
-        lower_turn(b, run, IN_EACH_TILE);
-        b->run = NULL;
-        for (int i = 0; i < run->n_inner; i++) b->tensor[run->inner[i].id] = (ls_operand){.buffer = -1};
+    if (b->target->canonical) {
+        lower_chunks(b, run);
+    } else {
+        for (run->start = 0; run->start < run->rows; run->start += run->tile) {
+            run->count = ls_min(run->tile, run->rows - run->start);
+            lower_tile(b, run);
+        }
     }
     lower_turn(b, run, AFTER);
     return run->past;

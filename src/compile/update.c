@@ -41,6 +41,44 @@ static ls_all_gather *gather_sums(ls_builder *b, ls_operand *sums) {
 
 /* --- the step ----------------------------------------------------------------------------------------------------- */
 
+static void exact_sum(ls_builder *b, ls_operand of, bool squares, ls_operand words) {
+    const ls_exact_params params = {squares};
+    ls_build_kernel(b, &(ls_kernel_build){.op = "exact_sum",
+                                          .kernel = LS_KERNEL_EXACT_SUM,
+                                          .dtype = b->image->accumulator,
+                                          .params = &params,
+                                          .params_bytes = sizeof params,
+                                          .n_in = 1,
+                                          .in = {of},
+                                          .n_out = 1,
+                                          .out = {words}});
+}
+
+void ls_totals_add_loss(ls_builder *b, ls_operand addend) {
+    if (ls_program_reduces(b, b->row)) exact_sum(b, addend, false, bound(b, LS_BIND_EXACT_LOSS));
+}
+
+/* Loss and squared norm once more, where sums are canonical, in place of those whose bits depend on the ranks. */
+static void reduce_exactly(ls_builder *b, ls_operand shard) {
+    const int64_t size[] = {2, LS_EXACT_WORDS};
+    const ls_operand mine = ls_build_private(b, LS_BUFFER_ACTIVATION, "exact totals", LS_F64, 2, size);
+    const ls_operand all = ls_build_private(b, LS_BUFFER_ACTIVATION, "exact totals", LS_F64, 2, size);
+    const ls_operand squares = ls_operand_elements(mine, LS_TOTAL_SQUARES * LS_EXACT_WORDS, LS_EXACT_WORDS);
+    ls_build_copy(b, bound(b, LS_BIND_EXACT_LOSS),
+                  ls_operand_elements(mine, LS_TOTAL_LOSS * LS_EXACT_WORDS, LS_EXACT_WORDS));
+    ls_build_fill(b, squares);
+    if (shard.buffer >= 0) exact_sum(b, shard, true, squares);
+    ls_all_reduce sum = ls_all_reduce_begin(b, ls_build_team_of(b, LS_ALL_AXES), mine, all);
+    ls_all_reduce_finish(b, &sum);
+    ls_build_kernel(b, &(ls_kernel_build){.op = "exact_value",
+                                          .kernel = LS_KERNEL_EXACT_VALUE,
+                                          .dtype = b->image->accumulator,
+                                          .n_in = 1,
+                                          .in = {all},
+                                          .n_out = 1,
+                                          .out = {ls_operand_elements(bound(b, LS_BIND_RESULT), LS_TOTAL_LOSS, 2)}});
+}
+
 /* This rank's scalars to the sum over all ranks. */
 static void reduce_totals(ls_builder *b, ls_operand shard) {
     const ls_operand totals = bound(b, LS_BIND_TOTALS), result = bound(b, LS_BIND_RESULT);
@@ -57,6 +95,7 @@ static void reduce_totals(ls_builder *b, ls_operand shard) {
     ls_build_cast(b, bound(b, LS_BIND_LOSS), ls_operand_slice(totals, 0, LS_TOTAL_LOSS, 1));
     ls_all_reduce sum = ls_all_reduce_begin(b, ls_build_team_of(b, LS_ALL_AXES), totals, result);
     ls_all_reduce_finish(b, &sum);
+    if (b->target->canonical) reduce_exactly(b, shard);
 }
 
 static void step_control(ls_builder *b) {
@@ -196,5 +235,7 @@ void ls_lower_update(ls_builder *b) {
         apply(b);
     else
         reduce_totals(b, gradients ? bound(b, LS_BIND_SHARD) : (ls_operand){.buffer = -1});
-    if (b->row->update == LS_UPDATE_APPLY) ls_build_fill(b, bound(b, LS_BIND_LOSS));
+    if (b->row->update != LS_UPDATE_APPLY) return;
+    ls_build_fill(b, bound(b, LS_BIND_LOSS));
+    if (b->target->canonical) ls_build_fill(b, bound(b, LS_BIND_EXACT_LOSS));
 }

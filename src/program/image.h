@@ -312,10 +312,12 @@ typedef struct ls_image {
 void ls_image_destroy(ls_image *image); /* NULL is allowed */
 
 /* Names that images bind, beside the graph's inputs, parameters, fetched tensors and the optimiser's states. */
-#define LS_BIND_TOTALS "step.totals"   /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
-#define LS_BIND_RESULT "step.result"   /* f64[LS_TOTALS]: summed over the ranks */
-#define LS_BIND_HYPER "step.hyper"     /* f64[LS_HYPERS] */
-#define LS_BIND_CONTROL "step.control" /* f64[LS_CONTROLS] */
+#define LS_BIND_TOTALS "step.totals"         /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
+#define LS_BIND_RESULT "step.result"         /* f64[LS_TOTALS]: summed over the ranks */
+#define LS_BIND_EXACT_LOSS "step.exact_loss" /* f64[LS_EXACT_WORDS]: this rank's loss of a step; canonical sums only \
+                                              */
+#define LS_BIND_HYPER "step.hyper"           /* f64[LS_HYPERS] */
+#define LS_BIND_CONTROL "step.control"       /* f64[LS_CONTROLS] */
 /* Tensors of the flat space: n is flat_elements, or shard_count where they are sharded. */
 #define LS_BIND_PARAMETERS "parameters"    /* T[n] */
 #define LS_BIND_GRADIENTS "gradients"      /* G[n]: the sums of a step so far; where they outlive a program */

@@ -91,13 +91,14 @@ static double move_pieces(int ranks, int rank) { return (void)rank, (double)((ra
 
 static void emit_scatter(ls_builder *b, const ls_stages *stages, ls_operand in, ls_operand out, bool adds) {
     const int ranks = ls_mesh_ranks(&b->target->mesh);
-    int64_t count[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++) count[i] = pieces[i] * ranks;
-    ls_reduce_scatter *r = ls_reduce_scatter_make(b, "sums", "slots", stages, in.view.dtype, ROUNDS, count);
+    ls_addends addends[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) addends[i] = (ls_addends){pieces[i] * ranks, 1};
+    ls_reduce_scatter *r = ls_reduce_scatter_make(b, "sums", "slots", stages, in.view.dtype, ROUNDS, addends);
     ls_reduce_scatter_expect(b, r);
-    for (int i = 0; i < ROUNDS; i++)
-        ls_reduce_scatter_begin(b, r, ls_operand_slice(in, 0, start_of(ranks, i), count[i]),
-                                ls_operand_slice(out, 0, start_of(1, i), pieces[i]), adds);
+    for (int i = 0; i < ROUNDS; i++) {
+        const ls_operand from = ls_operand_slice(in, 0, start_of(ranks, i), addends[i].count);
+        ls_reduce_scatter_begin(b, r, &from, ls_operand_slice(out, 0, start_of(1, i), pieces[i]), adds);
+    }
     ls_reduce_scatter_finish(b, r);
 }
 

@@ -34,7 +34,8 @@ struct ls_site {
     ls_attention_params params; /* what kernels are told: scale, soft cap, this rank's heads */
     int mask; /* index into ls_image.masks: of my block of queries; where queries travel, + h is of those h hops away */
     ls_parts q_heads, kv_heads; /* over the ulysses ranks; with shared KV heads the parts overlap */
-    ls_parts kv_parts;          /* KV heads counted once per owner: where the owners' gradients are collected */
+    /* KV heads counted once per owner: where the owners' gradients are collected; canonical: a part per query head */
+    ls_parts kv_parts;
     /*
      * What this rank's attention works on, kept for the gradient: its heads of its block's tokens. Where another
      * program runs the gradient they are set anew for it; nothing else of the forward pass is there then.
@@ -52,6 +53,7 @@ struct ls_strategy {
     const char *name;
     const char *about;   /* one line */
     bool reads_in_place; /* blocks of other ranks of a ring may also be read where they lie, with the same bits */
+    bool ordered;        /* canonical.c does it in its place where sums are canonical; else that is refused */
     ls_status (*applicable)(const ls_strategy *strategy, const ls_attention_problem *problem);
     /*
      * NULL, both, of one that is for one rank alone (local.c). o G[B,n,heads,D] and site->lse are written, without the
@@ -223,6 +225,15 @@ ls_all_to_all ls_to_tokens_begin(ls_builder *b, const char *label, ls_operand mi
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o);
 void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq, ls_operand *dk,
                       ls_operand *dv);
+
+/*
+ * Canonical sums (canonical.c): the two ways across blocks. dk and dv come out with a part for each query head of mine,
+ * and of the parts that have come to the tokens' rank [B,n,Hq,D], ls_canonical_kv makes the gradient [B,n,Hkv,D].
+ */
+void ls_canonical_forward(ls_builder *b, ls_site *site, ls_operand o);
+void ls_canonical_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
+                           ls_operand *dk, ls_operand *dv);
+ls_operand ls_canonical_kv(ls_builder *b, const ls_site *site, ls_operand parts, const char *name);
 
 /*
  * All of it where one rank holds the sequence (local.c), which needs no other's tokens: results go straight to their

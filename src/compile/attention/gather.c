@@ -96,6 +96,7 @@ static void gather_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_
 const ls_strategy ls_strategy_gather = {
     .name = "gather",
     .about = "each rank gets all keys and values that it sees, one KV head after the other",
+    .ordered = true,
     .applicable = ls_strategy_heads,
     .across_forward = gather_forward,
     .across_backward = gather_backward,

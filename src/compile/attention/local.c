@@ -109,5 +109,6 @@ const ls_strategy ls_strategy_local = {
     .name = "local",
     .about = "one rank holds the whole sequence",
     .reads_in_place = true,
+    .ordered = true,
     .applicable = applicable,
 };

@@ -63,6 +63,7 @@ static void deal_heads(ls_builder *b, ls_site *site) {
         give_heads(&site->kv_parts, u, site->kv_parts.total, kv1 - kv0);
         site->kv_parts.most_total = site->kv_parts.total += kv1 - kv0;
     }
+    if (b->target->canonical) site->kv_parts = site->q_heads;
 }
 
 static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_node *node, int n) {
@@ -101,7 +102,12 @@ static void lower_forward(ls_builder *b, int n) {
     const ls_site *site = b->sites[n];
     const ls_attention_problem problem = {
         .B = site->B, .S = b->image->layout.S, .Hq = site->Hq, .Hkv = site->Hkv, .D = site->D, .mesh = b->target->mesh};
-    const ls_status fits = strategy->applicable(strategy, &problem);
+    ls_status fits = strategy->applicable(strategy, &problem);
+    if (fits.code == LS_OK && b->target->canonical && !strategy->ordered)
+        fits = ls_error(LS_USAGE,
+                        "--sums canonical: strategy %s adds up in an order that depends on the number of ranks; "
+                        "expected local, ulysses or gather",
+                        strategy->name);
     if (fits.code != LS_OK)
         ls_build_fail(b, fits);
     else
@@ -186,6 +192,7 @@ const ls_lowering ls_lowering_attention = {.has_heads = true,
                                            .lower = lower_forward,
                                            .tables = need_tables,
                                            .share = share_forward,
-                                           .tells_apart = tells_apart};
-const ls_lowering ls_lowering_attention_grad = {.lower = lower_gradient, .share = share_gradient};
-const ls_lowering ls_lowering_attention_sink_grad = {.lower = lower_gradient, .share = share_gradient};
+                                           .tells_apart = tells_apart,
+                                           .ordered = true};
+const ls_lowering ls_lowering_attention_grad = {.lower = lower_gradient, .share = share_gradient, .ordered = true};
+const ls_lowering ls_lowering_attention_sink_grad = {.lower = lower_gradient, .share = share_gradient, .ordered = true};

@@ -60,6 +60,7 @@ const ls_strategy ls_strategy_ulysses = {
     .name = "ulysses",
     .about = "all-to-all from tokens to heads and back; each rank attends over the whole sequence for its heads",
     .reads_in_place = true,
+    .ordered = true,
     .applicable = applicable,
     .across_forward = ls_ring_forward,
     .across_backward = ls_ring_backward,

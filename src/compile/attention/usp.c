@@ -7,7 +7,9 @@
 #include "compile/attention/attention.h"
 
 /* No other rank has tokens of the sequence. */
-static bool is_alone(const ls_builder *b) { return ls_mesh_sequence_ranks(&b->target->mesh) == 1; }
+static bool is_alone(const ls_builder *b) {
+    return ls_mesh_sequence_ranks(&b->target->mesh) == 1 && !b->target->canonical;
+}
 
 /* Queries, keys and values of this rank's heads for all tokens of its block. */
 static void gather_inputs(ls_builder *b, ls_site *site, const ls_attention_tensors *t) {
@@ -83,7 +85,7 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
         ls_local_forward(b, site);
     } else {
         const ls_operand o = wide_room_of_heads(b, site, "o");
-        site->strategy->across_forward(b, site, o);
+        (b->target->canonical ? ls_canonical_forward : site->strategy->across_forward)(b, site, o);
         ls_sink_forward(b, site, o);
         const ls_operand narrow = for_exchange(b, site, o, "o");
         ls_lower_bind(b, site->forward.o, scattered(b, narrow, &site->q_heads, "o", 1, 2));
@@ -98,7 +100,9 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
  */
 static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand parts, const char *label) {
     ls_operand sum = parts;
-    if (ls_block_members(b) > 1 && site->kv_parts.total != site->Hkv) {
+    if (b->target->canonical) {
+        sum = ls_canonical_kv(b, site, parts, label);
+    } else if (ls_block_members(b) > 1 && site->kv_parts.total != site->Hkv) {
         sum = ls_build_private(b, LS_BUFFER_ACTIVATION, label, parts.view.dtype, 4,
                                (int64_t[]){site->B, parts.view.size[1], site->Hkv, site->D});
         ls_build_fill(b, sum);
@@ -184,7 +188,8 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_attention_tensors *g
     }
     const ls_operand dq = wide_room_of_heads(b, site, "dq");
     ls_operand dk, dv;
-    site->strategy->across_backward(b, site, grad_o, delta, dq, &dk, &dv);
+    (b->target->canonical ? ls_canonical_backward : site->strategy->across_backward)(b, site, grad_o, delta, dq, &dk,
+                                                                                     &dv);
     deliver_gradients(b, site, gradient, dq, dk, dv);
 }
 

@@ -121,20 +121,27 @@ void ls_all_gather_finish(ls_builder *b, ls_all_gather *g);
 
 /*
  * Reduce-scatters that follow each other through the same two sets of slots, n of them in a program: while one is added
- * up, the next is under way. A rank's piece of the sum is added in the order of the ranks' places, stage by stage.
+ * up, the next is under way. A rank's piece of the sum is added in the order of the ranks' places, stage by stage;
+ * canonical sums in one that is the same for any number of ranks.
  */
 typedef struct ls_reduce_scatter ls_reduce_scatter;
 
-/* Makes the slots, named so. count: of each in turn, its elements; they must stay where they are. */
+/* What each rank adds: so many operands of `count` elements; more than one only where sums are canonical. */
+typedef struct ls_addends {
+    int64_t count;
+    int n;
+} ls_addends;
+
+/* Makes the slots, named so. addends: of each in turn. */
 ls_reduce_scatter *ls_reduce_scatter_make(ls_builder *b, const char *label, const char *slots, const ls_stages *stages,
-                                          ls_dtype dtype, int n, const int64_t *count);
+                                          ls_dtype dtype, int n, const ls_addends *addends);
 void ls_reduce_scatter_expect(ls_builder *b, ls_reduce_scatter *r);
 /*
- * The next one leaves: `from` has this rank's addend, dense, and may be overwritten after ls_reduce_scatter_finish or
- * the begin of the one that follows as many later as there are stages. Each of those before goes on by one stage. `to`
- * becomes this rank's piece of the sum, or, with `adds`, that is added to it.
+ * The next one leaves: `from` has this rank's addends, each dense, which may be overwritten after
+ * ls_reduce_scatter_finish or the begin of the one that follows as many later as there are stages. Each of those before
+ * goes on by one stage. `to` becomes this rank's piece of the sum, or, with `adds`, that is added to it.
  */
-void ls_reduce_scatter_begin(ls_builder *b, ls_reduce_scatter *r, ls_operand from, ls_operand to, bool adds);
+void ls_reduce_scatter_begin(ls_builder *b, ls_reduce_scatter *r, const ls_operand *from, ls_operand to, bool adds);
 /* All n have begun: the sums that are left. */
 void ls_reduce_scatter_finish(ls_builder *b, ls_reduce_scatter *r);
 

@@ -68,7 +68,7 @@ static int cut_near_first(ls_builder *b, const ls_team *team, int stages[LS_TEAM
     return n;
 }
 
-/* The first row that has as many ranks serves the team. */
+/* The first row that has as many ranks serves the team; canonical sums are made where all addends have come. */
 static const struct algorithm {
     const char *name;
     int most_ranks;
@@ -80,7 +80,7 @@ static const struct algorithm {
 
 ls_stages ls_stages_of(ls_builder *b, const ls_team *team) {
     const struct algorithm *algorithm = algorithms;
-    while (ls_team_size(team) > algorithm->most_ranks) algorithm++;
+    while (ls_team_size(team) > algorithm->most_ranks && !b->target->canonical) algorithm++;
     int teams[LS_TEAM_DIGITS];
     ls_stages stages = {.n = algorithm->cut(b, team, teams)};
     for (int s = 0; s < stages.n; s++)

@@ -1,0 +1,317 @@
+/*
+ * Attention whose bits do not depend on the number of ranks (chunks.c). One call of a kernel is for one query head, the
+ * queries of one chunk, and the keys between the first and the last chunk that they see, wherever these were made. The
+ * gradient of a key is a sum over the chunks of queries, along the tree; then over the query heads that share it, in
+ * their order. Across blocks all keys and values of a head are gathered, and parts of their gradients reduce-scattered.
+ */
+#include "compile/attention/attention.h"
+
+/* A chunk of my block's queries. */
+typedef struct chunk {
+    int64_t start, count; /* within the block */
+    int64_t first, past;  /* positions of the keys that it is given */
+    ls_area area;
+} chunk;
+
+/* My chunks, and the keys and values that one head of them is given. */
+typedef struct heads {
+    ls_site *site;
+    int team;     /* the ranks of my place in all blocks */
+    int64_t most; /* tokens of the longest block */
+    ls_chunks chunks;
+    chunk *chunk;
+    ls_operand slot[LS_KV], kv[LS_KV]; /* of the head that is attended to: as gathered, and T[B,S,1,D] */
+    ls_all_gather gather[LS_KV];
+} heads;
+
+static const char *const names[LS_KV] = {"k", "v"};
+
+/* --- chunks ------------------------------------------------------------------------------------------------------- */
+
+/* The chunk that has the position. */
+static int chunk_at(const ls_builder *b, int64_t position) {
+    int c = 0;
+    while (ls_chunk_start(b, c + 1) <= position) c++;
+    return c;
+}
+
+static chunk look(const ls_builder *b, const ls_site *site, int number) {
+    const int64_t S = b->image->layout.S, from = ls_chunk_start(b, number), to = ls_chunk_start(b, number + 1);
+    const ls_mask *mask = &b->image->masks[site->mask].mask;
+    int64_t first = from, past = to;
+    double pairs = 0;
+    for (int64_t q = from; q < to; q++) {
+        ls_span seen[LS_MASK_SPANS];
+        const int n = ls_mask_spans(mask, S, q, seen);
+        for (int i = 0; i < n; i++) {
+            first = ls_min(first, seen[i].lo);
+            past = ls_max(past, seen[i].hi);
+            pairs += (double)(seen[i].hi - seen[i].lo);
+        }
+    }
+    return (chunk){.start = from - ls_block_start(b, ls_ring_index(b)),
+                   .count = to - from,
+                   .first = ls_chunk_start(b, chunk_at(b, first)),
+                   .past = ls_chunk_start(b, chunk_at(b, past - 1) + 1),
+                   .area = {pairs, (double)(to - from)}};
+}
+
+static heads begin(ls_builder *b, ls_site *site) {
+    const int R = ls_blocks(b);
+    heads h = {.site = site, .most = ls_block_most(b), .chunks = ls_chunks_of(b, ls_ring_index(b), R)};
+    h.team = ls_build_team_of(b, ls_mesh_block_axes(&b->target->mesh));
+    h.chunk = LS_NEW_ARRAY(b->image->arena, chunk, h.chunks.n);
+    for (int i = 0; i < h.chunks.n; i++) h.chunk[i] = look(b, site, h.chunks.first + i);
+    return h;
+}
+
+/* --- heads of all tokens ------------------------------------------------------------------------------------------ */
+
+/* Of blocks laid at equal distances, the one of that number. */
+static ls_operand block_of(const ls_builder *b, const heads *h, ls_operand spaced, int block) {
+    return ls_operand_slice(spaced, 1, block * h->most, ls_block_tokens(b, block));
+}
+
+/* Whether blocks at equal distances lie without gaps. */
+static bool are_even(const ls_builder *b, const heads *h) { return h->most * ls_blocks(b) == b->image->layout.S; }
+
+static bool has_head(const ls_builder *b, const ls_site *site, int kv) {
+    return kv < site->kv_heads.count[ls_member_index(b)];
+}
+
+/*
+ * KV head kv of mine leaves for the other blocks. All ranks send as many: of a head that this one does not have,
+ * nothing.
+ */
+static void give(ls_builder *b, heads *h, int kv) {
+    const ls_site *site = h->site;
+    const int64_t size[] = {site->B, ls_blocks(b) * h->most, 1, site->D}, n = site->k.view.size[1];
+    const ls_stages stages = ls_stages_direct(b, h->team);
+    const bool mine = has_head(b, site, kv);
+    for (int w = 0; w < LS_KV && ls_blocks(b) > 1 && kv < site->kv_heads.most; w++) {
+        const ls_operand slot =
+            ls_build_symmetric(b, LS_BUFFER_SLOT, names[w], size[0] * size[1] * size[3], b->image->dtype, 4, size);
+        h->slot[w] = ls_operand_slice(slot, 2, 0, mine);
+        h->gather[w] = ls_all_gather_expect(b, ls_arena_printf(b->image->arena, "%s.%d", names[w], kv % 2), &stages,
+                                            h->slot[w], 1);
+        const ls_operand piece = ls_all_gather_piece(b, &h->gather[w]);
+        if (mine)
+            ls_build_copy(b, ls_operand_slice(w == LS_KEYS ? site->k : site->v, 2, kv, 1),
+                          ls_operand_slice(piece, 1, 0, n));
+        if (mine && n < h->most) ls_build_fill(b, ls_operand_slice(piece, 1, n, h->most - n));
+        ls_all_gather_begin(b, &h->gather[w], piece);
+    }
+}
+
+/* All tokens of KV head kv of mine, for which give was called last. */
+static void take(ls_builder *b, heads *h, int kv) {
+    const ls_site *site = h->site;
+    const int64_t size[] = {site->B, b->image->layout.S, 1, site->D};
+    const bool mine = has_head(b, site, kv);
+    for (int w = 0; w < LS_KV; w++) {
+        if (ls_blocks(b) == 1) {
+            h->kv[w] = ls_operand_slice(w == LS_KEYS ? site->k : site->v, 2, kv, mine);
+            continue;
+        }
+        ls_all_gather_finish(b, &h->gather[w]);
+        h->kv[w] = h->slot[w];
+        if (are_even(b, h) || !mine) continue;
+        h->kv[w] = ls_build_private(b, LS_BUFFER_ACTIVATION, names[w], b->image->dtype, 4, size);
+        for (int r = 0; r < ls_blocks(b); r++)
+            ls_build_copy(b, block_of(b, h, h->slot[w], r),
+                          ls_operand_slice(h->kv[w], 1, ls_block_start(b, r), ls_block_tokens(b, r)));
+    }
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+/* The most query heads of a rank that read one KV head. */
+static int most_readers(const ls_site *site) { return (int)ls_min(site->Hq / site->Hkv, site->q_heads.most); }
+
+/* The query head of mine that is reader number i of KV head kv of mine, by its number among mine; -1: there is none. */
+static int reader(const ls_builder *b, const ls_site *site, int kv, int i) {
+    const int group = site->params.group, first = site->params.first_q;
+    const int q = (int)ls_max(0, kv * group - first) + i;
+    return q < site->q_heads.count[ls_member_index(b)] && (first + q) / group == kv ? q : -1;
+}
+
+static ls_operand tokens(ls_operand o, int q, const chunk *c) {
+    return ls_operand_slice(ls_operand_slice(o, 2, q, 1), 1, c->start, c->count);
+}
+
+/* The same of what has heads before tokens. */
+static ls_operand row(ls_operand o, int q, const chunk *c) {
+    return ls_operand_slice(ls_operand_slice(o, 1, q, 1), 2, c->start, c->count);
+}
+
+static ls_operand seen(ls_operand kv, const chunk *c) { return ls_operand_slice(kv, 1, c->first, c->past - c->first); }
+
+static ls_attention_call call_of(const ls_builder *b, const heads *h, int q, const chunk *c) {
+    ls_attention_call call = {.params = h->site->params,
+                              .q = tokens(h->site->q, q, c),
+                              .k = seen(h->kv[LS_KEYS], c),
+                              .v = seen(h->kv[LS_VALUES], c),
+                              .spans = ls_operand_slice(b->image->masks[h->site->mask].spans, 1, c->start, c->count),
+                              .positions = ls_operand_slice(b->image->positions, 0, c->first, c->past - c->first),
+                              .area = c->area};
+    call.params.group = 1;
+    call.params.first_q = call.params.first_kv = 0;
+    return call;
+}
+
+/*
+ * For each of my KV heads, with all tokens in place: `attend` with each query head that reads it. On all ranks it is
+ * called equally often, for head -1 where this one has fewer.
+ */
+static void each_head(ls_builder *b, heads *h, void (*attend)(ls_builder *b, const heads *h, int q, void *with),
+                      void *with) {
+    const ls_site *site = h->site;
+    give(b, h, 0);
+    for (int kv = 0; kv < site->kv_heads.most; kv++) {
+        take(b, h, kv);
+        give(b, h, kv + 1);
+        for (int i = 0; i < most_readers(site); i++) attend(b, h, reader(b, site, kv, i), with);
+    }
+}
+
+static void attend_forward(ls_builder *b, const heads *h, int q, void *with) {
+    const ls_operand *o = with;
+    for (int i = 0; i < h->chunks.n && q >= 0; i++) {
+        const chunk *c = &h->chunk[i];
+        const ls_attention_call call = call_of(b, h, q, c);
+        ls_build_attention(b, &call, tokens(*o, q, c), row(h->site->lse, q, c));
+    }
+}
+
+void ls_canonical_forward(ls_builder *b, ls_site *site, ls_operand o) {
+    heads h = begin(b, site);
+    each_head(b, &h, attend_forward, &o);
+}
+
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
+
+typedef struct gradients {
+    ls_attention_given given;
+    ls_operand dq, dkv[LS_KV]; /* of all my query heads */
+    ls_reduce_scatter *parts;  /* of them one after the other, between blocks */
+    ls_operand sum[LS_KV];     /* G[heads, tokens of the longest block * D]: what the parts add up to */
+} gradients;
+
+/* Where my block's gradients of a query head end up. */
+static ls_operand place_of(const gradients *g, int w, int q) { return ls_operand_slice(g->dkv[w], 2, q, 1); }
+
+/* Elements of a block's part of a head's gradients. */
+static int64_t part_elements(const heads *h) { return h->site->B * h->most * h->site->D; }
+
+/* My part of a query head's gradients, of all tokens, leaves for their blocks. */
+static void give_part(ls_builder *b, const heads *h, const gradients *g, int w, int q, ls_operand part) {
+    const int64_t size[] = {h->site->B, ls_blocks(b) * h->most, 1, h->site->D}, count = part_elements(h);
+    ls_operand spaced = part;
+    if (!are_even(b, h)) {
+        spaced = ls_build_private(b, LS_BUFFER_ACTIVATION, "part to send", part.view.dtype, 4, size);
+        ls_build_fill(b, spaced);
+        for (int r = 0; r < ls_blocks(b); r++)
+            ls_build_copy(b, ls_operand_slice(part, 1, ls_block_start(b, r), ls_block_tokens(b, r)),
+                          block_of(b, h, spaced, r));
+    }
+    const ls_operand from = ls_operand_elements(spaced, 0, ls_blocks(b) * count);
+    ls_reduce_scatter_begin(b, g->parts, &from, ls_operand_elements(g->sum[w], q * count, count), false);
+}
+
+/* The same of a head that this rank does not have. */
+static void give_nothing(ls_builder *b, const gradients *g) {
+    const ls_operand nothing = ls_operand_elements(g->sum[LS_KEYS], 0, 0);
+    for (int w = 0; w < LS_KV; w++) ls_reduce_scatter_begin(b, g->parts, &nothing, nothing, false);
+}
+
+/* Where the sum over the chunks of queries is made, of all keys. */
+static ls_chunk_sum begin_sum(ls_builder *b, const heads *h, ls_operand *made) {
+    const int64_t all[] = {h->site->B, b->image->layout.S, 1, h->site->D};
+    *made = ls_build_private(b, LS_BUFFER_ACTIVATION, "part", b->image->accumulator, 4, all);
+    return ls_chunk_sum_begin(b, "sum over some chunks", *made, 1, h->chunks.n);
+}
+
+static void attend_backward(ls_builder *b, const heads *h, int q, void *with) {
+    const gradients *g = with;
+    if (q < 0) {
+        if (ls_blocks(b) > 1) give_nothing(b, g);
+        return;
+    }
+    ls_operand made[LS_KV];
+    const ls_chunk_sum dk = begin_sum(b, h, &made[LS_KEYS]), dv = begin_sum(b, h, &made[LS_VALUES]);
+    for (int i = 0; i < h->chunks.n; i++) {
+        const chunk *c = &h->chunk[i];
+        const ls_attention_call call = call_of(b, h, q, c);
+        const ls_attention_given given = {tokens(g->given.grad_o, q, c), row(g->given.lse, q, c),
+                                          row(g->given.delta, q, c)};
+        ls_build_attention_grad(b, &call, &given, tokens(g->dq, q, c), seen(ls_chunk_sum_addend(&dk, i), c),
+                                seen(ls_chunk_sum_addend(&dv, i), c));
+        ls_chunk_sum_add(b, &dk, i, c->first, c->past);
+        ls_chunk_sum_add(b, &dv, i, c->first, c->past);
+    }
+    ls_chunk_sum_end(b, &dk);
+    ls_chunk_sum_end(b, &dv);
+    for (int w = 0; w < LS_KV; w++) {
+        if (ls_blocks(b) > 1)
+            give_part(b, h, g, w, q, made[w]);
+        else
+            ls_build_copy(b, made[w], place_of(g, w, q));
+    }
+}
+
+/* What is needed to add up the parts of all blocks. */
+static void expect_parts(ls_builder *b, const heads *h, gradients *g) {
+    const ls_site *site = h->site;
+    const int readers = most_readers(site), n = LS_KV * (int)site->kv_heads.most * readers;
+    const int64_t count = part_elements(h), all = site->q_heads.count[ls_member_index(b)] * count;
+    const ls_stages stages = ls_stages_direct(b, h->team);
+    ls_addends *addends = LS_NEW_ARRAY(b->image->arena, ls_addends, n);
+    for (int i = 0; i < n; i++) {
+        const bool mine = reader(b, site, i / LS_KV / readers, i / LS_KV % readers) >= 0;
+        addends[i] = (ls_addends){mine ? ls_blocks(b) * count : 0, 1};
+    }
+    for (int w = 0; w < LS_KV; w++)
+        g->sum[w] = ls_build_private(b, LS_BUFFER_ACTIVATION, "sums of parts", b->image->accumulator, 1, &all);
+    g->parts = ls_reduce_scatter_make(b, "parts", "slots of parts", &stages, b->image->accumulator, n, addends);
+    ls_reduce_scatter_expect(b, g->parts);
+}
+
+static void take_parts(ls_builder *b, const heads *h, const gradients *g) {
+    const ls_site *site = h->site;
+    const int64_t size[] = {site->B, ls_block_tokens(b, ls_ring_index(b)), 1, site->D};
+    const int64_t count = part_elements(h), held = size[0] * size[1] * size[3];
+    ls_reduce_scatter_finish(b, g->parts);
+    for (int w = 0; w < LS_KV; w++) {
+        for (int q = 0; q < site->q_heads.count[ls_member_index(b)]; q++) {
+            const ls_operand sum = ls_operand_elements(g->sum[w], q * count, held);
+            ls_build_copy(b, ls_operand_dense(sum.buffer, sum.offset, sum.view.dtype, 4, size), place_of(g, w, q));
+        }
+    }
+}
+
+void ls_canonical_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
+                           ls_operand *dk, ls_operand *dv) {
+    heads h = begin(b, site);
+    gradients g = {.given = {grad_o, site->lse, delta}, .dq = dq};
+    const int64_t capacity = site->B * h.most * site->q_heads.most * site->D;
+    for (int w = 0; w < LS_KV; w++)
+        g.dkv[w] =
+            ls_exchange_room(b, w == LS_KEYS ? "dk" : "dv", b->image->accumulator, 4, site->q.view.size, capacity);
+    if (ls_blocks(b) > 1) expect_parts(b, &h, &g);
+    each_head(b, &h, attend_backward, &g);
+    if (ls_blocks(b) > 1) take_parts(b, &h, &g);
+    *dk = g.dkv[LS_KEYS];
+    *dv = g.dkv[LS_VALUES];
+}
+
+ls_operand ls_canonical_kv(ls_builder *b, const ls_site *site, ls_operand parts, const char *name) {
+    if (site->Hkv == site->Hq) return parts;
+    const int64_t size[] = {site->B, parts.view.size[1], site->Hkv, site->D}, group = site->Hq / site->Hkv;
+    const ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, name, parts.view.dtype, 4, size);
+    for (int64_t kv = 0; kv < site->Hkv; kv++) {
+        const ls_operand head = ls_operand_slice(sum, 2, kv, 1);
+        ls_build_copy(b, ls_operand_slice(parts, 2, kv * group, 1), head);
+        for (int64_t q = 1; q < group; q++) ls_build_accumulate(b, ls_operand_slice(parts, 2, kv * group + q, 1), head);
+    }
+    return sum;
+}

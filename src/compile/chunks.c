@@ -1,0 +1,123 @@
+/*
+ * Canonical sums: the same bits for any number of ranks. A sequence is cut into chunks, as many as its length says
+ * alone, and every rank that shares it holds whole chunks. What is done token by token is one call for each chunk, so
+ * that no rank ever calls a kernel on another shape. What is summed over tokens is summed in each chunk, the chunks of
+ * a sequence along a binary tree, and the sequences of a step one after the other (docs/decisions/canonical-sums.md).
+ */
+#include "compile/compile_impl.h"
+
+#include <string.h>
+
+/* A sequence has FEW chunks at most, but of those that are longer than LONG tokens there may be more. */
+enum { SHORT = 16, LONG = 2048, FEW = 32 };
+
+int ls_chunk_count(int64_t S) {
+    int n = 1;
+    while (S / (2 * n) >= (n < FEW ? SHORT : LONG)) n *= 2;
+    return n;
+}
+
+ls_chunks ls_chunks_of(const ls_builder *b, int part, int parts) {
+    const int each = ls_chunk_count(b->image->layout.S) / parts;
+    return (ls_chunks){part * each, each};
+}
+
+int64_t ls_chunk_start(const ls_builder *b, int chunk) {
+    const int64_t S = b->image->layout.S;
+    return ls_part_start(S, ls_chunk_count(S), chunk);
+}
+
+/* --- sums along a tree -------------------------------------------------------------------------------------------- */
+
+/*
+ * A node of the tree begins with the chunk of its leftmost leaf, and lies where that leaf lies: the leaf of chunk i,
+ * for i > 0, in the room of the largest power of two that divides i. Nodes that are there at the same time divide by
+ * different powers.
+ */
+struct ls_sum_part {
+    ls_operand room;
+    int64_t start, end; /* elements of the dimension that are set; the others stand for zeros */
+};
+
+static ls_sum_part *part_of(const ls_chunk_sum *s, int chunk) {
+    int room = 0;
+    for (; chunk > 0 && room == 0; room++) {
+        while (chunk % 2 == 0) {
+            chunk /= 2;
+            room++;
+        }
+    }
+    return &s->part[room];
+}
+
+ls_chunk_sum ls_chunk_sum_begin(ls_builder *b, const char *name, ls_operand sum, int dim, int chunks) {
+    int rooms = 1;
+    for (int n = 1; n < chunks; n *= 2) rooms++;
+    ls_chunk_sum s = {dim, LS_NEW_ARRAY(b->image->arena, ls_sum_part, rooms)};
+    s.part[0].room = sum;
+    for (int i = 1; i < rooms; i++)
+        s.part[i].room = ls_build_private(b, LS_BUFFER_GRADIENT, name, sum.view.dtype, sum.view.ndim, sum.view.size);
+    return s;
+}
+
+ls_operand ls_chunk_sum_addend(const ls_chunk_sum *s, int chunk) { return part_of(s, chunk)->room; }
+
+/* The part becomes set, with zeros, from start to end. */
+static void widen(ls_builder *b, const ls_chunk_sum *s, ls_sum_part *p, int64_t start, int64_t end) {
+    if (start < p->start) ls_build_fill(b, ls_operand_slice(p->room, s->dim, start, p->start - start));
+    if (end > p->end) ls_build_fill(b, ls_operand_slice(p->room, s->dim, p->end, end - p->end));
+    p->start = ls_min(p->start, start);
+    p->end = ls_max(p->end, end);
+}
+
+void ls_chunk_sum_add(ls_builder *b, const ls_chunk_sum *s, int chunk, int64_t start, int64_t end) {
+    ls_sum_part *last = part_of(s, chunk);
+    last->start = start;
+    last->end = end;
+    for (int width = 1; chunk % (2 * width) == width; chunk -= width, width *= 2) {
+        const ls_sum_part *right = part_of(s, chunk);
+        ls_sum_part *left = part_of(s, chunk - width);
+        widen(b, s, left, right->start, right->end);
+        ls_build_accumulate(b, ls_operand_slice(right->room, s->dim, right->start, right->end - right->start),
+                            ls_operand_slice(left->room, s->dim, right->start, right->end - right->start));
+    }
+}
+
+void ls_chunk_sum_end(ls_builder *b, const ls_chunk_sum *s) {
+    widen(b, s, &s->part[0], 0, s->part[0].room.view.size[s->dim]);
+}
+
+/* --- what has no canonical sums ----------------------------------------------------------------------------------- */
+
+ls_status ls_canonical_parse(const char *name, bool *out) {
+    *out = name != NULL && strcmp(name, "canonical") == 0;
+    if (*out || name == NULL || strcmp(name, "fast") == 0) return ls_ok();
+    return ls_error(LS_USAGE, "--sums %s; expected fast or canonical", name);
+}
+
+ls_status ls_canonical_check(const ls_target *target, const ls_layout *layout, int64_t sequences) {
+    const ls_mesh *mesh = &target->mesh;
+    const int ranks = ls_mesh_sequence_ranks(mesh), chunks = ls_chunk_count(layout->S);
+    if (!target->canonical) return ls_ok();
+    if (ranks > 1 && layout->kind != LS_LAYOUT_CONTIGUOUS)
+        return ls_error(LS_USAGE,
+                        "--sums canonical cuts a sequence into chunks of neighbours: layout %s, expected "
+                        "contiguous",
+                        ls_layout_name(layout->kind));
+    if (ranks > chunks || chunks % ranks != 0)
+        return ls_error(LS_USAGE,
+                        "--sums canonical cuts %lld tokens into %d chunks, which %d ranks cannot share; expected a "
+                        "power of two, at most %d",
+                        (long long)layout->S, chunks, ranks, chunks);
+    if (sequences > 1)
+        return ls_error(LS_USAGE,
+                        "--sums canonical adds up sequence after sequence: %lld in a micro-batch of a replica, "
+                        "expected 1 (--accumulate)",
+                        (long long)sequences);
+    if (!ls_target_shard(target)->gradients)
+        return ls_error(LS_USAGE,
+                        "--sums canonical adds each sequence to the gradients' sums: --shard %s, expected gradients or "
+                        "parameters",
+                        target->shard->name);
+    return ls_ok();
+}

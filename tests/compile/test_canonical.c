@@ -1,0 +1,229 @@
+/*
+ * --sums canonical: losses, gradients and updated parameters have the same bits for any number of ranks that share the
+ * sequence, they are those of fast sums but for rounding, all programs are proved, and what has no such order is
+ * refused by name.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "kernel/kernel.h"
+#include "longspan/graph.h"
+#include "support/images.h"
+#include "support/meshes.h"
+#include "support/network.h"
+
+enum { S = 131, E = 12, D = 4, V = 19, LAYERS = 2 };
+
+/* What differs between the networks. */
+typedef struct form {
+    int64_t Hq, Hkv;
+    ls_mask mask;
+    bool sinks, tied, shifts;
+} form;
+
+static ls_tensor project(ls_graph *g, ls_tensor x, const char *name, int layer, int64_t to, int64_t from) {
+    return ls_linear(g, x, ls_parameter_named(g, 2, (int64_t[]){to, from}, "layers.%d.%s", layer, name), LS_NO_TENSOR);
+}
+
+static ls_tensor attend(ls_graph *g, const form *f, ls_tensor x, ls_tensor rope, int layer) {
+    const ls_tensor q = ls_rotate(g, ls_split_last(g, project(g, x, "q", layer, f->Hq * D, E), f->Hq, D), rope);
+    const ls_tensor k = ls_rotate(g, ls_split_last(g, project(g, x, "k", layer, f->Hkv * D, E), f->Hkv, D), rope);
+    const ls_tensor v = ls_split_last(g, project(g, x, "v", layer, f->Hkv * D, E), f->Hkv, D);
+    const ls_tensor o =
+        f->sinks ? ls_attention_with_sink(g, q, k, v, ls_parameter_named(g, 1, &f->Hq, "layers.%d.sinks", layer),
+                                          &f->mask, 0.5, 0)
+                 : ls_attention(g, q, k, v, &f->mask, 0.5);
+    return project(g, ls_merge_last(g, o), "o", layer, E, f->Hq * D);
+}
+
+static ls_tensor loss_of(ls_graph *g, const form *f) {
+    const ls_rope angles = {.theta = 10000};
+    const ls_tensor tokens = ls_tokens(g, "tokens", 1, S);
+    const ls_tensor rope = ls_rope_table(g, ls_input_like(g, "positions", tokens), D, &angles);
+    const ls_tensor table = ls_parameter(g, "table", 2, (int64_t[]){V, E});
+    ls_tensor x = ls_embedding(g, tokens, table);
+    for (int layer = 0; layer < LAYERS; layer++) {
+        const ls_tensor gain = ls_parameter_named(g, 1, (int64_t[]){E}, "layers.%d.norm", layer);
+        x = ls_add(g, x, attend(g, f, ls_rmsnorm(g, x, gain, 1e-5), rope, layer));
+        if (f->shifts) x = ls_add(g, x, ls_shift(g, x, 1));
+        x = ls_add(g, x, project(g, ls_silu(g, project(g, x, "up", layer, 20, E)), "down", layer, E, 20));
+    }
+    const ls_tensor head = f->tied ? table : ls_parameter(g, "head", 2, (int64_t[]){V, E});
+    return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, x, head), ls_input_like(g, "labels", tokens)));
+}
+
+static ls_tensor grouped_loss(ls_graph *g) { return loss_of(g, &(form){.Hq = 4, .Hkv = 2, .mask = ls_mask_causal()}); }
+
+static ls_tensor tied_loss(ls_graph *g) {
+    return loss_of(g, &(form){.Hq = 7, .Hkv = 1, .mask = ls_mask_causal(), .tied = true, .shifts = true});
+}
+
+static ls_tensor sink_loss(ls_graph *g) {
+    const ls_mask window = {.n = 1, .term = {{.kind = LS_MASK_WINDOW, .window = 21}}};
+    return loss_of(g, &(form){.Hq = 4, .Hkv = 4, .mask = window, .sinks = true});
+}
+
+static ls_tensor full_loss(ls_graph *g) { return loss_of(g, &(form){.Hq = 4, .Hkv = 2, .mask = {.n = 0}}); }
+
+static const network networks[] = {
+    {"grouped", grouped_loss, V, NULL},
+    {"tied", tied_loss, V, NULL},
+    {"sinks", sink_loss, V, NULL},
+    {"full", full_loss, V, "chaos:5"},
+};
+
+static const struct {
+    int ring, ulysses;
+    const char *strategy;
+} places[] = {{2, 1, "gather"},  {1, 2, "ulysses"}, {4, 1, "gather"},
+              {1, 4, "ulysses"}, {2, 2, "gather"},  {8, 1, "gather"}};
+
+static ls_target target_of(int ring, int ulysses, const char *strategy, int mode) {
+    return (ls_target){.mesh = mesh_of(1, ring, ulysses),
+                       .strategy = strategy,
+                       .threads = 1,
+                       .shard = &ls_shard_modes[mode],
+                       .canonical = true};
+}
+
+static ls_target alone(void) { return target_of(1, 1, "local", LS_SHARD_GRADIENTS); }
+
+static void must(ls_status status, const char *name, const ls_target *target) {
+    char mesh[64];
+    ls_mesh_print(&target->mesh, mesh, sizeof mesh);
+    if (status.code != LS_OK) fail_msg("%s, %s, %s: %s", name, mesh, target->strategy, status.text);
+}
+
+/* How a result is computed: in f64 with updates, or the gradients of one sequence in another type. */
+typedef struct way {
+    ls_dtype dtype;
+    int micro;
+    ls_isa isa;
+} way;
+
+static ls_status solve(const network *n, ls_target target, const way *w, network_result *out) {
+    target.isa = w->isa;
+    if (w->dtype == LS_F64) return network_train(n, &target, w->micro, 2, out);
+    return network_solve(n, &target, w->dtype, w->dtype, out);
+}
+
+/* An error of zero is that of equal numbers. */
+static void compare_places(const network *n, const way *w, int turn) {
+    network_result one;
+    const ls_target first = alone();
+    must(solve(n, first, w, &one), n->name, &first);
+    for (size_t p = 0; p < LS_COUNT(places); p++) {
+        const ls_target target = target_of(places[p].ring, places[p].ulysses, places[p].strategy,
+                                           (turn + (int)p) % 2 == 0 ? LS_SHARD_GRADIENTS : LS_SHARD_PARAMETERS);
+        network_result many;
+        const char *what = "";
+        must(solve(n, target, w, &many), n->name, &target);
+        const double error = network_difference(&many, &one, &what);
+        if (error != 0)
+            must(ls_error(LS_DIVERGED, "%s differs by %g in %s, isa %s", what, error, ls_dtype_name(w->dtype),
+                          ls_isa_name(w->isa)),
+                 n->name, &target);
+        network_free(&many);
+    }
+    network_free(&one);
+}
+
+static void test_same_bits(void **state) {
+    (void)state;
+    int turn = 0;
+    for (size_t n = 0; n < LS_COUNT(networks); n++) {
+        for (int micro = 1; micro <= 3; micro += 2)
+            compare_places(&networks[n], &(way){LS_F64, micro, LS_ISA_REF}, turn++);
+        for (ls_isa isa = LS_ISA_BASE; isa < LS_ISA_COUNT; isa++) {
+            if (ls_isa_check(isa).code != LS_OK) continue;
+            compare_places(&networks[n], &(way){LS_F32, 1, isa}, turn++);
+            compare_places(&networks[n], &(way){LS_BF16, 1, isa}, turn++);
+        }
+    }
+}
+
+static void test_fast_sums_but_for_rounding(void **state) {
+    (void)state;
+    for (size_t n = 0; n < LS_COUNT(networks); n++) {
+        network_result fast, canonical;
+        ls_target target = alone();
+        const char *what = "";
+        must(network_train(&networks[n], &target, 2, 2, &canonical), networks[n].name, &target);
+        target.canonical = false;
+        must(network_train(&networks[n], &target, 2, 2, &fast), networks[n].name, &target);
+        const double error = network_difference(&canonical, &fast, &what);
+        if (!(error < 1e-12)) fail_msg("%s: %s off by %g", networks[n].name, what, error);
+        network_free(&fast);
+        network_free(&canonical);
+    }
+}
+
+static void test_programs_verify(void **state) {
+    (void)state;
+    for (size_t n = 0; n < LS_COUNT(networks); n++) {
+        for (size_t p = 0; p < LS_COUNT(places); p++) {
+            const ls_target target = target_of(places[p].ring, places[p].ulysses, places[p].strategy,
+                                               (n + p) % 2 == 0 ? LS_SHARD_PARAMETERS : LS_SHARD_GRADIENTS);
+            if (ls_mesh_ranks(&target.mesh) > 4) continue; /* the same programs, more of them */
+            must(network_verify(&networks[n], &target), networks[n].name, &target);
+        }
+    }
+}
+
+static ls_tensor conv_loss(ls_graph *g) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", 1, S);
+    const ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){V, E}));
+    const ls_tensor y = ls_conv(g, x, ls_parameter(g, "taps", 2, (int64_t[]){3, E}));
+    const ls_tensor head = ls_parameter(g, "head", 2, (int64_t[]){V, E});
+    return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, y, head), ls_input_like(g, "labels", tokens)));
+}
+
+static void refused(const network *n, const ls_target *target, const char *text) {
+    network_result out;
+    const ls_status status = network_train(n, target, 1, 1, &out);
+    if (status.code == LS_OK) fail_msg("%s is not refused, expected: %s", n->name, text);
+    if (strstr(status.text, text) == NULL) fail_msg("refused with \"%s\", expected: %s", status.text, text);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    const network conv = {"conv", conv_loss, V, NULL};
+    ls_target target = alone();
+    refused(&conv, &target, "--sums canonical: op conv");
+    target = target_of(2, 1, "ring", LS_SHARD_GRADIENTS);
+    refused(&networks[0], &target, "--sums canonical: strategy ring adds up in an order that depends on");
+    target = target_of(3, 1, "gather", LS_SHARD_GRADIENTS);
+    refused(&networks[0], &target, "cuts 131 tokens into 8 chunks, which 3 ranks cannot share");
+    target = target_of(2, 1, "gather", LS_SHARD_OPTIMIZER);
+    refused(&networks[0], &target, "--shard optimizer, expected gradients or parameters");
+    target = target_of(2, 1, "gather", LS_SHARD_GRADIENTS);
+    target.layout = LS_LAYOUT_ZIGZAG;
+    refused(&networks[0], &target, "layout zigzag, expected contiguous");
+}
+
+/* Chunks are a matter of the length alone, and none is shorter than the least useful call. */
+static void test_chunks(void **state) {
+    (void)state;
+    const struct {
+        int64_t S;
+        int chunks;
+    } known[] = {{1, 1}, {31, 1}, {32, 2}, {131, 8}, {512, 32}, {65536, 32}, {131072, 64}, {1 << 20, 512}};
+    for (size_t i = 0; i < LS_COUNT(known); i++) assert_int_equal(ls_chunk_count(known[i].S), known[i].chunks);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bits),       cmocka_unit_test(test_fast_sums_but_for_rounding),
+        cmocka_unit_test(test_programs_verify), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_chunks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
