@@ -27,6 +27,11 @@ typedef struct ls_spread {
      * optimiser's state always.
      */
     const char *shard;
+    /*
+     * "fast"; or "canonical": a step's loss, gradients and weights have the same bits for any number of ranks, as long
+     * as each has as many threads (one unless `threads` is set) and the same instruction set.
+     */
+    const char *sums;
     const char *isa; /* instruction set of Longspan's own kernels: "ref" ... "amx"; see ls_limit_isa */
     int64_t memory;  /* bytes that a rank may map; 0: no limit */
     /*
@@ -57,6 +62,7 @@ typedef struct ls_spread_result {
     int64_t bytes_read_forward, bytes_read_backward;
     char transfers[16];      /* "put", "in-place", or "in-place+put" */
     char shard[16];          /* as in ls_spread, but never "auto" */
+    char sums[16];           /* as in ls_spread */
     int64_t predicted_bytes; /* private + symmetric memory of the rank that maps most */
     int64_t recompute;       /* number of results that are recomputed in the backward pass */
     char tile[8];

@@ -25,6 +25,8 @@ static const ls_option spread_rows[] = {
         "shard", "WHAT", "auto|none|optimizer|gradients|parameters", NULL, SPREAD(shard),
         "what is cut over all ranks: nothing, the optimiser's state, the gradients too, the parameters too; auto: "
         "the optimiser's state, and more if --memory demands it"),
+    CLI_CHOICE("sums", "ORDER", "fast|canonical", NULL, SPREAD(sums),
+               "order of sums; canonical: the same bits for any number of ranks, and slower; fast when left out"),
     CLI_FLAG("measure", SPREAD(measure), "run the best few ways to spread the work, and take the fastest"),
     CLI_BYTES("memory", "BYTES", NULL, 1, CLI_ANY, SPREAD(memory),
               "memory that a rank may map; results are recomputed and tiles used until it fits"),

@@ -12,6 +12,7 @@ static void put_spread(ls_json_writer *w, const ls_spread_result *r) {
     ls_json_put_int(w, "bytes_sent_backward", r->bytes_sent_backward);
     ls_json_put_text(w, "transfers", r->transfers);
     ls_json_put_text(w, "shard", r->shard);
+    ls_json_put_text(w, "sums", r->sums);
     ls_json_put_int(w, "bytes_read_forward", r->bytes_read_forward);
     ls_json_put_int(w, "bytes_read_backward", r->bytes_read_backward);
     ls_json_put_int(w, "predicted_bytes", r->predicted_bytes);

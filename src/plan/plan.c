@@ -109,6 +109,7 @@ ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate
                        .transfers = request->transfers,
                        .host_ranks = request->host_ranks,
                        .shard = c->shard,
+                       .canonical = request->canonical,
                        .saving = c->saving};
 }
 
@@ -166,7 +167,8 @@ static ls_status cost_with_layout(const ls_job *job, const ls_plan_request *requ
  * every rank updates all parameters, so that is done only on request.
  */
 static void shards_for(const ls_plan_request *request, const ls_plan_candidate *c, int *first, int *last) {
-    *first = c->shard != NULL ? (int)(c->shard - ls_shard_modes) : LS_SHARD_OPTIMIZER;
+    *first = request->canonical ? LS_SHARD_GRADIENTS : LS_SHARD_OPTIMIZER;
+    if (c->shard != NULL) *first = (int)(c->shard - ls_shard_modes);
     *last = LS_SHARD_MODES - 1;
     if (request->shard >= 0) *first = *last = request->shard;
     if (ls_mesh_ranks(&c->mesh) == 1) *last = *first;

@@ -72,12 +72,15 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     LS_TRY(ls_plan_memory_options(spread, &request));
     LS_TRY(ls_transfers_parse(spread->transfers, &request.transfers));
     LS_TRY(ls_shard_parse(spread->shard, &request.shard));
+    LS_TRY(ls_canonical_parse(spread->sums, &request.canonical));
     ls_hosts hosts;
     LS_TRY(ls_hosts_find((int)ranks, &hosts));
     request.host_ranks = hosts.block == (int)ranks ? LS_ONE_HOST : hosts.block;
     request.machine_ranks = hosts.machine_ranks;
     request.ranks = (int)ranks;
-    request.threads = (int)(spread->threads != 0 ? spread->threads : ls_max(1, machine.cores / request.machine_ranks));
+    /* A share of the cores depends on the number of ranks, and the order of a kernel's sums on the threads. */
+    const int64_t usual = request.canonical ? 1 : ls_max(1, machine.cores / request.machine_ranks);
+    request.threads = (int)(spread->threads != 0 ? spread->threads : usual);
     LS_TRY(resolve_isa(spread->isa, &request.isa));
     request.measured = ls_host_load(request.isa, &request.host);
     *out = request;
@@ -179,6 +182,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     r.bytes_read_backward = (int64_t)(chosen->bytes_read - chosen->read_forward);
     snprintf(r.transfers, sizeof r.transfers, "%s", ls_transfers_of(s->proved.image));
     snprintf(r.shard, sizeof r.shard, "%s", s->plan.target.shard->name);
+    snprintf(r.sums, sizeof r.sums, "%s", s->plan.target.canonical ? "canonical" : "fast");
     r.recompute = chosen->saving.drop;
     r.tile_rows = chosen->saving.tile_rows;
     snprintf(r.tile, sizeof r.tile, "%s", ls_tile_name(chosen->saving.tile));

@@ -68,6 +68,7 @@ static void write_spread(const ls_training *t, ls_json_writer *w) {
     ls_json_put_text(w, "layout", spread.layout);
     ls_json_put_text(w, "transfers", spread.transfers);
     ls_json_put_text(w, "shard", spread.shard);
+    ls_json_put_text(w, "sums", spread.sums);
     ls_json_put_text(w, "isa", spread.isa);
     snprintf(drop, sizeof drop, "%lld", (long long)spread.recompute);
     ls_json_put_text(w, "recompute", drop);

@@ -219,10 +219,12 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     /* Runs of older versions lack these fields: they cut the optimiser's state, used puts, kept all results, no tiles.
      */
     LS_TRY(ls_json_text_or(object, "shard", "optimizer", &was.shard));
+    LS_TRY(ls_json_text_or(object, "sums", "fast", &was.sums));
     LS_TRY(ls_json_text_or(object, "transfers", "put", &was.transfers));
     LS_TRY(ls_json_text_or(object, "recompute", "0", &was.recompute));
     LS_TRY(ls_json_text_or(object, "tile", "none", &was.tile));
     LS_TRY(ls_json_int_or(object, "tile_rows", 0, 0, INT64_MAX, &was.tile_rows));
+    if (!is_chosen(t->options.spread.sums)) t->options.spread.sums = was.sums; /* a resumed run keeps its numbers */
     if (t->options.replan) return ls_ok();
     const ls_spread *is = &t->options.spread;
     if (is->ranks != 0) LS_TRY(agree_number(t, "ranks", (double)is->ranks, (double)was.ranks));
@@ -231,12 +233,34 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     if (is_chosen(is->layout)) LS_TRY(agree_text(t, "layout", is->layout, was.layout));
     if (is_chosen(is->transfers)) LS_TRY(agree_text(t, "transfers", is->transfers, was.transfers));
     if (is_chosen(is->shard)) LS_TRY(agree_text(t, "shard", is->shard, was.shard));
+    if (is_chosen(is->sums)) LS_TRY(agree_text(t, "sums", is->sums, was.sums));
     if (is_chosen(is->isa)) LS_TRY(agree_text(t, "isa", is->isa, was.isa));
     if (is_chosen(is->recompute)) LS_TRY(agree_text(t, "recompute", recompute_number(is->recompute), was.recompute));
     if (is_chosen(is->tile)) LS_TRY(agree_text(t, "tile", is->tile, was.tile));
     if (is->tile_rows != 0) LS_TRY(agree_number(t, "tile_rows", (double)is->tile_rows, (double)was.tile_rows));
     LS_TRY(resume_mesh(t, was.mesh));
     t->options.spread = was;
+    return ls_ok();
+}
+
+/* Canonical sums add up sequence after sequence: a replica has one of them in a micro-batch. */
+static ls_status settle_micro_batches(const ls_training *t, ls_train_options *o) {
+    const bool chosen = t->record == NULL && o->accumulate != 1;
+    bool canonical;
+    ls_mesh mesh = {0};
+    LS_TRY(ls_canonical_parse(o->spread.sums, &canonical));
+    if (!canonical) return ls_ok();
+    if (o->spread.mesh != NULL) LS_TRY(ls_mesh_parse(o->spread.mesh, &mesh));
+    const int replicas = ls_mesh_replicas(&mesh);
+    if (o->batch % replicas != 0)
+        return ls_error(LS_USAGE, "--batch %lld does not divide by %d replicas", (long long)o->batch, replicas);
+    const int64_t micro_batches = o->batch / replicas;
+    if (chosen && o->accumulate != micro_batches)
+        return ls_error(LS_USAGE,
+                        "--accumulate %lld; with --sums canonical, --batch %lld and %d replicas expected %lld, a "
+                        "sequence of each replica at a time",
+                        (long long)o->accumulate, (long long)o->batch, replicas, (long long)micro_batches);
+    o->accumulate = micro_batches;
     return ls_ok();
 }
 
@@ -282,6 +306,7 @@ ls_status ls_settings_resolve(ls_training *t) {
     if (by_time && !by_steps) o->save_every = 0; /* --save-every replaces both values of the resumed run */
     if (steps_given) o->epochs = 0;              /* --steps replaces --epochs of the resumed run */
     if (o->min_lr == 0) o->min_lr = o->lr / 10;
+    LS_TRY(settle_micro_batches(t, o));
     return check_together(o);
 }
 

@@ -99,6 +99,7 @@ static const struct {
     {"dtype", offsetof(ls_bench_options, dtype), true, 0},
     {"strategy", offsetof(ls_bench_options, strategy), true, 0},
     {"shard", offsetof(ls_bench_options, shard), true, 0},
+    {"sums", offsetof(ls_bench_options, sums), true, 0},
     {"optimizer", offsetof(ls_bench_options, optimizer), true, 0},
     {"config", offsetof(ls_bench_options, config), true, 0},
 };
@@ -121,7 +122,7 @@ static const bench benches[] = {
     {"step",
      true,
      ls_run_bench_step,
-     {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "shard", "optimizer", "config"}},
+     {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "shard", "sums", "optimizer", "config"}},
     {"predicted", true, ls_run_bench_predicted, {"rounds"}},
 };
 
@@ -224,6 +225,7 @@ static const ls_option options[] = {
              "attention: only this strategy; all when left out. step: chosen when left out"),
     CLI_CHOICE("shard", "WHAT", "auto|none|optimizer|gradients|parameters", NULL, AT(shard),
                "step: what is cut over all ranks, as of longspan train; chosen when left out"),
+    CLI_CHOICE("sums", "ORDER", "fast|canonical", NULL, AT(sums), "step: order of sums, as of longspan train"),
     CLI_TEXT(
         "config", "FILE", AT(config),
         "gemm and step: config.json of a model or its folder; a Llama of 12 layers, E 768, F 2048, V 32000, 12 heads that share 4 when left out"),

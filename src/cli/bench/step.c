@@ -196,7 +196,8 @@ static ls_status make_inputs(ls_bench_step *b) {
 
 static ls_status open_session(ls_bench_step *b) {
     const ls_bench_options *o = &b->options;
-    const ls_spread spread = {.ranks = o->ranks, .threads = o->threads, .strategy = o->strategy, .shard = o->shard};
+    const ls_spread spread = {
+        .ranks = o->ranks, .threads = o->threads, .strategy = o->strategy, .shard = o->shard, .sums = o->sums};
     ls_language_model lm;
     const double start = ls_seconds();
     b->graph = ls_graph_create(b->dtype);
@@ -324,11 +325,11 @@ static void print_page(const ls_bench_step *b, const figures *f, FILE *out) {
     char text[5][LS_SECONDS_TEXT], bytes[3][LS_BYTES_TEXT];
     fprintf(
         out,
-        "training step · %s · B %lld · S %lld · %s · %s · %d rank%s of %d thread%s · %s · %s · shard %s · the median of %d\n\n",
+        "training step · %s · B %lld · S %lld · %s · %s · %d rank%s of %d thread%s · %s · %s · shard %s · %s sums · the median of %d\n\n",
         ls_bench_model_name(&b->options), (long long)b->options.batch, (long long)b->options.seq,
         ls_dtype_name(b->dtype), chosen.isa, b->ranks, b->ranks == 1 ? "" : "s",
         ls_session_plan(b->session)->target.threads, ls_session_plan(b->session)->target.threads == 1 ? "" : "s",
-        chosen.strategy, chosen.mesh, chosen.shard, b->rounds);
+        chosen.strategy, chosen.mesh, chosen.shard, chosen.sums, b->rounds);
     fprintf(out, "%-30s", "");
     ls_bench_print_titles("figure", out);
     fprintf(out, "%-30s", "6·N·tokens + attention");
@@ -365,6 +366,7 @@ static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
     ls_json_put_text(w, "strategy", chosen.strategy);
     ls_json_put_text(w, "mesh", chosen.mesh);
     ls_json_put_text(w, "shard", chosen.shard);
+    ls_json_put_text(w, "sums", chosen.sums);
     ls_json_put_int(w, "rounds", b->rounds);
     ls_bench_put_figure(&f->rate, w);
     ls_json_put_double(w, "beside", f->beside);
