@@ -5,19 +5,24 @@
 
 /* --- who is alike ------------------------------------------------------------------------------------------------- */
 
-/* Whether anything but their place tells apart the ranks of a block. */
-static ls_status are_blocks_alike(const ls_job *job, const ls_target *target, ls_arena *arena, bool *alike) {
+/* Who is alike: whether anything but their place tells apart the ranks of a block, and replicas. */
+static ls_status compare(const ls_job *job, const ls_target *target, ls_arena *arena, ls_classes *out) {
     const ls_graph *g = job->graph;
+    const ls_mesh *mesh = &target->mesh;
+    const int members = ls_mesh_size(mesh, ls_mesh_head_axes(mesh));
     ls_layout layout;
+    LS_TRY(ls_graph_status(g));
     LS_TRY(ls_compile_layout(job, target, arena, &layout));
     ls_sharding sharding;
-    LS_TRY(ls_shard(g, g->n_nodes, &target->mesh, arena, &sharding));
-    *alike = ls_layout_is_even(&layout);
-    for (int n = 0; n < g->n_nodes && *alike; n++) {
+    LS_TRY(ls_shard(g, g->n_nodes, mesh, arena, &sharding));
+    bool alike = ls_layout_is_even(&layout);
+    for (int n = 0; n < g->n_nodes; n++) {
         const ls_lowering *lowering = ls_lowering_of(g->nodes[n].op);
-        *alike = !(sharding.first_only[n] & ls_mesh_head_axes(&target->mesh)) &&
-                 (lowering->tells_apart == NULL || !lowering->tells_apart(g, &g->nodes[n], &target->mesh));
+        alike &= !(sharding.first_only[n] & ls_mesh_head_axes(mesh)) &&
+                 (lowering->tells_apart == NULL || !lowering->tells_apart(g, &g->nodes[n], mesh));
+        out->apart |= (sharding.first_only[n] & ls_mesh_axes(mesh, LS_AXIS_BATCH)) != 0;
     }
+    if (alike && !out->apart) out->members = members;
     return ls_ok();
 }
 
@@ -28,26 +33,24 @@ static ls_status are_blocks_alike(const ls_job *job, const ls_target *target, ls
  * block.
  */
 ls_status ls_classes_find(const ls_job *job, const ls_target *target, ls_classes *out) {
-    const int members = ls_mesh_size(&target->mesh, ls_mesh_head_axes(&target->mesh));
-    bool alike = false;
-    if (members > 1) {
-        LS_TRY(ls_graph_status(job->graph));
+    ls_classes found = {.mesh = target->mesh, .members = 1};
+    if (ls_mesh_ranks(&target->mesh) > 1) {
         ls_arena *arena = ls_arena_create();
-        const ls_status status = are_blocks_alike(job, target, arena, &alike);
+        const ls_status status = compare(job, target, arena, &found);
         ls_arena_destroy(arena);
         LS_TRY(status);
     }
-    *out = (ls_classes){.mesh = target->mesh, .members = alike ? members : 1};
-    out->n = ls_mesh_sequence_ranks(&out->mesh) / out->members;
+    found.n = found.apart ? ls_mesh_ranks(&found.mesh) : ls_mesh_sequence_ranks(&found.mesh) / found.members;
+    *out = found;
     return ls_ok();
 }
 
 int ls_class_of(const ls_classes *classes, int rank) {
-    return ls_mesh_sequence_index(&classes->mesh, rank) / classes->members;
+    return classes->apart ? rank : ls_mesh_sequence_index(&classes->mesh, rank) / classes->members;
 }
 
 int ls_class_first(const ls_classes *classes, int class) {
-    return ls_mesh_sequence_rank(&classes->mesh, class * classes->members);
+    return classes->apart ? class : ls_mesh_sequence_rank(&classes->mesh, class * classes->members);
 }
 
 static ls_status compile_class(const ls_job *job, const ls_target *target, const ls_classes *classes, int class,
@@ -72,8 +75,8 @@ ls_status ls_compile_class_of(const ls_job *job, const ls_target *target, int ra
 }
 
 ls_status ls_compile_classes(const ls_job *job, const ls_target *target, ls_images *images) {
-    for (int i = 0; i < ls_mesh_sequence_ranks(&target->mesh); i++)
-        LS_TRY(ls_compile_class_of(job, target, ls_mesh_sequence_rank(&target->mesh, i), images));
+    for (int rank = 0; rank < ls_mesh_ranks(&target->mesh); rank++)
+        LS_TRY(ls_compile_class_of(job, target, rank, images));
     return ls_ok();
 }
 

@@ -244,12 +244,14 @@ LS_MUST_USE ls_status ls_compile(const ls_job *job, const ls_target *target, ls_
 
 /*
  * Ranks whose programs are the same are a class: any of them may be compiled for all. Replicas are of one class, and
- * where tokens and heads divide evenly those of a block too. Classes are numbered from 0.
+ * where tokens and heads divide evenly those of a block too. Where only the first replica adds something that all of
+ * them have, each rank is a class of its own. Classes are numbered from 0.
  */
 typedef struct ls_classes {
     ls_mesh mesh;
     int n;       /* classes */
     int members; /* so many ranks, one after the other along the sequence, are alike: 1, or those of a block */
+    bool apart;  /* replicas are not alike */
 } ls_classes;
 /* Errors: as ls_compile's about the sequence and the mesh. */
 LS_MUST_USE ls_status ls_classes_find(const ls_job *job, const ls_target *target, ls_classes *out);

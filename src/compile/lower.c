@@ -142,9 +142,11 @@ static void lower_call(ls_builder *b, int n) {
     for (int o = 0; o < node->n_out; o++) {
         if (writes_sum(b, n, o)) call.params = op->writes;
         ls_operand operand = ls_lower_tensor(b, node->out[o]);
-        if (op->in_place[o] > 0 && !ls_lower_adds_here(b, n))
+        if (op->in_place[o] > 0 && !ls_lower_adds_here(b, n)) {
             operand = ls_build_private(b, LS_BUFFER_WORKSPACE, "not counted here", operand.view.dtype,
                                        operand.view.ndim, operand.view.size);
+            ls_build_fill(b, operand); /* the kernel adds to it */
+        }
         call.out[call.n_out++] = operand;
     }
     if (op->kernel_by_input) call.dtype = call.in[0].view.dtype;

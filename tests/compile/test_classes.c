@@ -14,6 +14,7 @@
 #include "support/classes.h"
 #include "support/images.h"
 #include "support/meshes.h"
+#include "support/network.h"
 
 static const char *const folders[] = {"llama", "qwen2", "qwen3", "mistral", "gpt2", "gemma2"};
 
@@ -125,6 +126,25 @@ static void test_many_ranks_are_proved(void **state) {
 }
 
 /* What differs along a sequence axis makes classes: blocks of a causal mask see different parts of the sequence. */
+/* p is the same on every replica, and the gradient of w that follows from it counts once. */
+static ls_tensor whole_loss(ls_graph *g) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", 2, 8);
+    const ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){5, 4}));
+    const ls_tensor s = ls_sum(g, ls_mul(g, x, x)), p = ls_mul(g, s, s);
+    const ls_tensor w = ls_parameter(g, "w", 2, (int64_t[]){4, 1});
+    return ls_sum(g, ls_linear(g, ls_reshape(g, p, 2, (int64_t[]){1, 1}), w, LS_NO_TENSOR));
+}
+
+static void test_what_one_replica_adds_tells_them_apart(void **state) {
+    (void)state;
+    const network whole = {"whole", whole_loss, 5, NULL};
+    for (int ring = 1; ring <= 2; ring++) {
+        const ls_target target = {.mesh = mesh_of(2, ring, 1), .strategy = "ring", .threads = 1};
+        const ls_status status = network_verify(&whole, &target);
+        if (status.code != LS_OK) fail_msg("dp=2,ring=%d: %s", ring, status.text);
+    }
+}
+
 static void test_classes_differ(void **state) {
     (void)state;
     image_set set = images_of_step(mesh_of(2, 3, 1), "ring", LS_LAYOUT_CONTIGUOUS, 30, 1);
@@ -161,6 +181,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replicas_are_one_class),
         cmocka_unit_test(test_many_ranks_are_proved),
+        cmocka_unit_test(test_what_one_replica_adds_tells_them_apart),
         cmocka_unit_test(test_classes_differ),
         cmocka_unit_test(test_blocks_are_one_class),
     };
