@@ -169,6 +169,8 @@ static void test_fast_sums_but_for_rounding(void **state) {
 static void test_programs_verify(void **state) {
     (void)state;
     for (size_t n = 0; n < LS_COUNT(networks); n++) {
+        const ls_target first = alone();
+        must(network_verify(&networks[n], &first), networks[n].name, &first);
         for (size_t p = 0; p < LS_COUNT(places); p++) {
             const ls_target target = target_of(places[p].ring, places[p].ulysses, places[p].strategy,
                                                (n + p) % 2 == 0 ? LS_SHARD_PARAMETERS : LS_SHARD_GRADIENTS);
