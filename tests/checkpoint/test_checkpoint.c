@@ -14,6 +14,7 @@
 #include "model/model.h"
 #include "support/meshes.h"
 #include "support/momentum.h"
+#include "support/saved_model.h"
 #include "support/scratch.h"
 #include "support/tensors.h"
 
@@ -34,14 +35,14 @@ typedef struct mesh_case {
 static const mesh_case ONE = {1, 1, 1, "local"}, TWO = {1, 2, 1, "ring"}, THREE = {1, 3, 1, "ring"},
                        FOUR = {2, 1, 2, "ulysses"};
 
-/* What the ranks of one run do. */
+/* What the ranks of one run do: load a checkpoint, or fill all state, and save. */
 typedef struct work {
     mesh_case mesh;
     ls_dtype dtype;
     const char *config; /* file */
-    const char *folder; /* to save to */
-    const char *path;   /* of a checkpoint, to load */
-    int64_t step;       /* to save */
+    const char *path;   /* of a checkpoint, to load; NULL: the state is filled */
+    const char *folder; /* to save to; NULL: nothing is saved */
+    int64_t step;       /* to save, or that was saved */
     int keep;
     const ls_optimizer *optimizer; /* NULL: AdamW */
     const ls_shard_mode *shard;    /* NULL: the usual */
@@ -89,6 +90,11 @@ static const ls_binding *tensor(const ls_image *image, int k) {
 
 static int tensors(const ls_image *image) { return 2 + image->n_states; }
 
+/* Whether parameter f has tensor k: some states are of some parameters alone. */
+static bool has(const ls_image *image, int f, int k) {
+    return k < 2 || ls_flat_has(&image->flats[f], &image->states[k - 2]);
+}
+
 /* The parts of a parameter that this rank holds of a tensor, one after the other; *p: begin with 0. */
 static bool next_part(const ls_executor *ex, const ls_binding *t, const ls_flat *flat, int *p, ls_flat_piece *part) {
     const ls_image *image = ls_executor_image(ex);
@@ -105,6 +111,7 @@ static void fill_state(const work *w, ls_executor *ex) {
         const ls_flat *flat = &image->flats[f];
         void *values = malloc(sizeof(double) * (size_t)flat->count);
         for (int k = 0; k < tensors(image); k++) {
+            if (!has(image, f, k)) continue;
             const ls_binding *t = tensor(image, k);
             ls_flat_piece part;
             for (int p = 0; next_part(ex, t, flat, &p, &part);) {
@@ -139,6 +146,7 @@ static ls_status check_state(const work *w, ls_executor *ex) {
     const ls_image *image = ls_executor_image(ex);
     for (int f = 0; f < image->n_flats; f++) {
         for (int k = 0; k < tensors(image); k++) {
+            if (!has(image, f, k)) continue;
             ls_flat_piece part;
             for (int p = 0; next_part(ex, tensor(image, k), &image->flats[f], &p, &part);)
                 LS_TRY(check_part(w, ex, k, f, &part));
@@ -147,28 +155,31 @@ static ls_status check_state(const work *w, ls_executor *ex) {
     return ls_ok();
 }
 
-static ls_status save_and_load(const work *w, ls_executor *ex, ls_comm *comm, char saved[512]) {
-    if (w->folder != NULL) {
-        const ls_train_state state = {w->step, UINT64_MAX - 3, 77, 1.0 / 3};
+static ls_status load_and_save(const work *w, ls_executor *ex, ls_comm *comm, char saved[512]) {
+    if (w->path == NULL) {
         fill_state(w, ex);
-        LS_TRY(ls_checkpoint_save(ex, comm, w->folder, &state, small_config, w->keep));
-        LS_PATH made = NULL;
-        LS_TRY(ls_checkpoint_path(w->folder, w->step, &made));
-        snprintf(saved, 512, "%s", made);
+    } else {
+        ls_train_state state;
+        LS_TRY(ls_checkpoint_load(ex, comm, w->path, &state, NULL));
+        if (state.step != w->step || state.seed != UINT64_MAX - 3 || state.sequences != 77 ||
+            state.last_loss != 1.0 / 3)
+            return ls_error(LS_DIVERGED, "the state differs");
+        LS_TRY(check_state(w, ex));
     }
-    if (w->path == NULL) return ls_ok();
-    ls_train_state state;
-    LS_TRY(ls_checkpoint_load(ex, comm, w->path, &state, NULL));
-    if (state.step != w->step || state.seed != UINT64_MAX - 3 || state.sequences != 77 || state.last_loss != 1.0 / 3)
-        return ls_error(LS_DIVERGED, "the state differs");
-    return check_state(w, ex);
+    if (w->folder == NULL) return ls_ok();
+    const ls_train_state state = {w->step, UINT64_MAX - 3, 77, 1.0 / 3};
+    LS_PATH made = NULL;
+    LS_TRY(ls_checkpoint_save(ex, comm, w->folder, &state, small_config, w->keep));
+    LS_TRY(ls_checkpoint_path(w->folder, w->step, &made));
+    snprintf(saved, 512, "%s", made);
+    return ls_ok();
 }
 
 static ls_status make_image(const work *w, ls_model *model, ls_graph *g, int rank, ls_image **image) {
     ls_language_model lm;
     ls_machine machine;
     ls_machine_detect(&machine);
-    LS_TRY(ls_model_build(model, g, 2, 11, true, &lm));
+    LS_TRY(ls_model_build(model, g, 4, 11, true, &lm));
     const ls_job job = {.graph = g,
                         .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, false),
                         .optimizer = w->optimizer};
@@ -191,7 +202,7 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     LS_TRY(ls_model_open(w->config, &model));
     LS_TRY(make_image(w, model, g, ls_comm_rank(comm), &image));
     LS_TRY(ls_executor_create(image, comm, &ex));
-    const ls_status status = save_and_load(w, ex, comm, saved);
+    const ls_status status = load_and_save(w, ex, comm, saved);
     pthread_mutex_lock(&w->lock);
     if (ls_comm_rank(comm) == 0) {
         w->status = status;
@@ -312,14 +323,9 @@ static void test_any_sharding(void **state) {
             again.step = a;
             assert_ok(run(&again));
         }
-        ls_file_map map[2];
         assert_ok(ls_path_join(scratch_path(state, "checkpoint-00000000"), "model.safetensors", &first));
         assert_ok(ls_path_join(w.saved, "model.safetensors", &other));
-        assert_ok(ls_file_map_open(first, &map[0]));
-        assert_ok(ls_file_map_open(other, &map[1]));
-        assert_int_equal(map[0].bytes, map[1].bytes);
-        assert_memory_equal(map[0].data, map[1].data, map[0].bytes);
-        for (int i = 0; i < 2; i++) ls_file_map_close(&map[i]);
+        assert_same_file(first, other);
     }
 }
 
@@ -343,16 +349,77 @@ static void test_same_files(void **state) {
     save_ok(state, ONE, LS_BF16, 1, 0);
     save_ok(state, THREE, LS_BF16, 2, 0);
     for (size_t f = 0; f < LS_COUNT(names); f++) {
-        ls_file_map map[2];
-        for (int i = 0; i < 2; i++) {
-            LS_PATH path = NULL;
-            assert_ok(
-                ls_path_join(scratch_path(state, i ? "checkpoint-00000002" : "checkpoint-00000001"), names[f], &path));
-            assert_ok(ls_file_map_open(path, &map[i]));
+        LS_PATH one = NULL;
+        LS_PATH three = NULL;
+        assert_ok(ls_path_join(scratch_path(state, "checkpoint-00000001"), names[f], &one));
+        assert_ok(ls_path_join(scratch_path(state, "checkpoint-00000002"), names[f], &three));
+        assert_same_file(one, three);
+    }
+}
+
+/* Files of both folders that have one of the names are the same. */
+static void assert_same_files(const char *a, const char *b, const char *const *names, int n) {
+    for (int i = 0; i < n; i++) {
+        LS_PATH one = NULL;
+        LS_PATH other = NULL;
+        assert_ok(ls_path_join(a, names[i], &one));
+        assert_ok(ls_path_join(b, names[i], &other));
+        assert_same_file(one, other);
+    }
+}
+
+/*
+ * From mesh to mesh and from mode to mode: each stop loads what the one before saved, has all weights and states, and
+ * saves them again; the files stay the same, and so does what is exported of them.
+ */
+static void test_chain(void **state) {
+    static const struct {
+        mesh_case mesh;
+        int shard;
+    } stops[] = {
+        {{2, 1, 1, "local"}, LS_SHARD_NONE},        {{1, 4, 1, "ring"}, LS_SHARD_PARAMETERS},
+        {{2, 1, 2, "ulysses"}, LS_SHARD_OPTIMIZER}, {{1, 1, 1, "local"}, LS_SHARD_PARAMETERS},
+        {{1, 3, 1, "gather"}, LS_SHARD_GRADIENTS},  {{2, 2, 2, "usp"}, LS_SHARD_PARAMETERS},
+        {{1, 1, 1, "local"}, LS_SHARD_NONE},        {{4, 1, 1, "local"}, LS_SHARD_PARAMETERS},
+        {{1, 2, 1, "tokenring"}, LS_SHARD_NONE},    {{1, 5, 1, "ring"}, LS_SHARD_OPTIMIZER},
+        {{1, 1, 4, "ulysses"}, LS_SHARD_GRADIENTS}, {{2, 4, 2, "usp"}, LS_SHARD_PARAMETERS},
+        {{4, 1, 2, "ulysses"}, LS_SHARD_NONE},      {{2, 3, 1, "ring"}, LS_SHARD_GRADIENTS},
+        {{2, 1, 1, "local"}, LS_SHARD_NONE},
+    };
+    static const struct {
+        const ls_optimizer *optimizer;
+        ls_dtype dtype;
+    } kinds[] = {{&ls_optimizer_adamw, LS_F32},
+                 {&ls_optimizer_adamw, LS_BF16},
+                 {&ls_optimizer_muon, LS_F32},
+                 {&ls_optimizer_muon, LS_BF16}};
+    static const char *const saved[] = {"model.safetensors", "optimizer.safetensors", "config.json"};
+    static const char *const exported[] = {"model.safetensors", "config.json", "generation_config.json"};
+    for (size_t k = 0; k < LS_COUNT(kinds); k++) {
+        kept_path first = {""}, first_export = {""}, last = {""};
+        for (size_t i = 0; i < LS_COUNT(stops); i++) {
+            char name[32], out[32];
+            snprintf(name, sizeof name, "kind%zu-stop%zu", k, i);
+            snprintf(out, sizeof out, "kind%zu-exported%zu", k, i);
+            const kept_path folder = path_in(state, name), export = path_in(state, out);
+            work w = make_work(state, stops[i].mesh, kinds[k].dtype);
+            w.shard = &ls_shard_modes[stops[i].shard];
+            w.optimizer = kinds[k].optimizer;
+            w.path = i == 0 ? NULL : last.text;
+            w.folder = folder.text;
+            assert_ok(run(&w));
+            ls_export_result result;
+            const ls_export_options options = {.checkpoint = w.saved, .out = export.text, .dtype = LS_ST_BF16};
+            assert_ok(ls_checkpoint_export(&options, &result));
+            snprintf(last.text, sizeof last.text, "%s", w.saved);
+            if (i == 0) {
+                first = last;
+                first_export = export;
+                continue;
+            }
+            assert_same_files(first.text, last.text, saved, LS_COUNT(saved));
+            assert_same_files(first_export.text, export.text, exported, LS_COUNT(exported));
         }
-        assert_int_equal(map[0].bytes, map[1].bytes);
-        assert_memory_equal(map[0].data, map[1].data, map[0].bytes);
-        for (int i = 0; i < 2; i++) ls_file_map_close(&map[i]);
     }
 }
 
@@ -547,10 +614,10 @@ static void test_weights(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_hash),        TEST(test_any_mesh),     TEST(test_any_sharding),    TEST(test_another_optimizer),
-        TEST(test_same_files),  TEST(test_corruption),   TEST(test_state_of_record), TEST(test_truncated),
-        TEST(test_no_space),    TEST(test_cannot_write), TEST(test_keep_and_find),   TEST(test_again),
-        TEST(test_other_model), TEST(test_weights),
+        TEST(test_hash),       TEST(test_any_mesh),    TEST(test_any_sharding), TEST(test_another_optimizer),
+        TEST(test_same_files), TEST(test_chain),       TEST(test_corruption),   TEST(test_state_of_record),
+        TEST(test_truncated),  TEST(test_no_space),    TEST(test_cannot_write), TEST(test_keep_and_find),
+        TEST(test_again),      TEST(test_other_model), TEST(test_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
