@@ -305,30 +305,6 @@ static void test_any_mesh(void **state) {
     assert_error(load(state, TWO, LS_F32, path, 23), LS_INVALID, "it holds F64", "needs F32");
 }
 
-/* What each mode of sharding saves on one mesh, each other loads on any; the files are the same. */
-static void test_any_sharding(void **state) {
-    static const mesh_case meshes[] = {{1, 2, 1, "ring"}, {2, 1, 2, "ulysses"}, {1, 3, 1, "ring"}, {1, 1, 1, "local"}};
-    for (int a = 0; a < LS_SHARD_MODES; a++) {
-        LS_PATH first = NULL;
-        LS_PATH other = NULL;
-        work w = make_work(state, meshes[a % 3], LS_BF16);
-        w.shard = &ls_shard_modes[a];
-        w.folder = *state;
-        w.step = a;
-        assert_ok(run(&w));
-        for (int b = 0; b < LS_SHARD_MODES; b++) {
-            work again = make_work(state, meshes[(a + b) % (int)LS_COUNT(meshes)], LS_BF16);
-            again.shard = &ls_shard_modes[b];
-            again.path = w.saved;
-            again.step = a;
-            assert_ok(run(&again));
-        }
-        assert_ok(ls_path_join(scratch_path(state, "checkpoint-00000000"), "model.safetensors", &first));
-        assert_ok(ls_path_join(w.saved, "model.safetensors", &other));
-        assert_same_file(first, other);
-    }
-}
-
 /* Of another optimiser its own states are saved, and where they are not there a checkpoint is refused. */
 static void test_another_optimizer(void **state) {
     work w = make_work(state, TWO, LS_BF16);
@@ -343,20 +319,6 @@ static void test_another_optimizer(void **state) {
                  "'m model.embed_tokens.weight' is missing");
 }
 
-/* Files do not depend on the mesh that wrote them. */
-static void test_same_files(void **state) {
-    static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "config.json"};
-    save_ok(state, ONE, LS_BF16, 1, 0);
-    save_ok(state, THREE, LS_BF16, 2, 0);
-    for (size_t f = 0; f < LS_COUNT(names); f++) {
-        LS_PATH one = NULL;
-        LS_PATH three = NULL;
-        assert_ok(ls_path_join(scratch_path(state, "checkpoint-00000001"), names[f], &one));
-        assert_ok(ls_path_join(scratch_path(state, "checkpoint-00000002"), names[f], &three));
-        assert_same_file(one, three);
-    }
-}
-
 /* Files of both folders that have one of the names are the same. */
 static void assert_same_files(const char *a, const char *b, const char *const *names, int n) {
     for (int i = 0; i < n; i++) {
@@ -369,21 +331,22 @@ static void assert_same_files(const char *a, const char *b, const char *const *n
 }
 
 /*
- * From mesh to mesh and from mode to mode: each stop loads what the one before saved, has all weights and states, and
- * saves them again; the files stay the same, and so does what is exported of them.
+ * From mesh to mesh, and from each mode of sharding to each: each stop loads what the one before saved, has all weights
+ * and states, and saves them again; the files stay the same, and so does what is exported of them.
  */
 static void test_chain(void **state) {
     static const struct {
         mesh_case mesh;
         int shard;
     } stops[] = {
-        {{2, 1, 1, "local"}, LS_SHARD_NONE},        {{1, 4, 1, "ring"}, LS_SHARD_PARAMETERS},
-        {{2, 1, 2, "ulysses"}, LS_SHARD_OPTIMIZER}, {{1, 1, 1, "local"}, LS_SHARD_PARAMETERS},
-        {{1, 3, 1, "gather"}, LS_SHARD_GRADIENTS},  {{2, 2, 2, "usp"}, LS_SHARD_PARAMETERS},
-        {{1, 1, 1, "local"}, LS_SHARD_NONE},        {{4, 1, 1, "local"}, LS_SHARD_PARAMETERS},
-        {{1, 2, 1, "tokenring"}, LS_SHARD_NONE},    {{1, 5, 1, "ring"}, LS_SHARD_OPTIMIZER},
-        {{1, 1, 4, "ulysses"}, LS_SHARD_GRADIENTS}, {{2, 4, 2, "usp"}, LS_SHARD_PARAMETERS},
-        {{4, 1, 2, "ulysses"}, LS_SHARD_NONE},      {{2, 3, 1, "ring"}, LS_SHARD_GRADIENTS},
+        {{2, 1, 1, "local"}, LS_SHARD_NONE},          {{1, 4, 1, "ring"}, LS_SHARD_PARAMETERS},
+        {{1, 1, 1, "local"}, LS_SHARD_PARAMETERS},    {{2, 1, 2, "ulysses"}, LS_SHARD_OPTIMIZER},
+        {{1, 5, 1, "ring"}, LS_SHARD_OPTIMIZER},      {{1, 3, 1, "gather"}, LS_SHARD_PARAMETERS},
+        {{2, 2, 2, "usp"}, LS_SHARD_GRADIENTS},       {{1, 1, 4, "ulysses"}, LS_SHARD_GRADIENTS},
+        {{4, 1, 1, "local"}, LS_SHARD_PARAMETERS},    {{1, 1, 1, "local"}, LS_SHARD_NONE},
+        {{1, 2, 1, "tokenring"}, LS_SHARD_OPTIMIZER}, {{4, 1, 2, "ulysses"}, LS_SHARD_NONE},
+        {{2, 3, 1, "ring"}, LS_SHARD_GRADIENTS},      {{1, 1, 1, "local"}, LS_SHARD_OPTIMIZER},
+        {{2, 4, 2, "usp"}, LS_SHARD_GRADIENTS},       {{1, 1, 2, "ulysses"}, LS_SHARD_NONE},
         {{2, 1, 1, "local"}, LS_SHARD_NONE},
     };
     static const struct {
@@ -614,10 +577,11 @@ static void test_weights(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_hash),       TEST(test_any_mesh),    TEST(test_any_sharding), TEST(test_another_optimizer),
-        TEST(test_same_files), TEST(test_chain),       TEST(test_corruption),   TEST(test_state_of_record),
-        TEST(test_truncated),  TEST(test_no_space),    TEST(test_cannot_write), TEST(test_keep_and_find),
-        TEST(test_again),      TEST(test_other_model), TEST(test_weights),
+        TEST(test_hash),          TEST(test_any_mesh),   TEST(test_another_optimizer),
+        TEST(test_chain),         TEST(test_corruption), TEST(test_state_of_record),
+        TEST(test_truncated),     TEST(test_no_space),   TEST(test_cannot_write),
+        TEST(test_keep_and_find), TEST(test_again),      TEST(test_other_model),
+        TEST(test_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

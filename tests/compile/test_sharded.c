@@ -228,37 +228,80 @@ static void test_what_persists(void **state) {
     }
 }
 
-/* Gathered groups that are live at an instruction. */
-static int live_groups(const ls_image *image, int program, int at) {
-    int n = 0;
-    for (int i = 0; i < image->n_buffers; i++) {
-        const ls_buffer *b = &image->buffers[i];
-        n += b->kind == LS_BUFFER_PARAMETER && b->program == program && b->first <= at && at <= b->last;
+/* The most groups of parameters, or of gradients, that are live at one instruction of a program. */
+static int most_groups(const ls_image *image, ls_buffer_kind kind, int program) {
+    int most = 0;
+    for (int at = 0; at < image->programs[program].n_instrs; at++) {
+        int n = 0;
+        for (int i = 0; i < image->n_buffers; i++) {
+            const ls_buffer *b = &image->buffers[i];
+            n += b->kind == kind && b->program == program && b->first <= at && at <= b->last;
+        }
+        most = (int)ls_max(most, n);
     }
-    return n;
+    return most;
 }
 
-/* Two groups: one in use, one on its way; where two runs of nodes meet in one (the logits, what is made again), three.
- */
-static void test_two_groups(void **state) {
-    (void)state;
-    const ls_target target = {
-        .mesh = mesh_of(1, 3, 1), .strategy = "ring", .threads = 1, .shard = &ls_shard_modes[LS_SHARD_PARAMETERS]};
-    image_set set = images_of(LS_F32, &target, false);
-    for (int p = 0; p < set.image[0]->n_programs; p++) {
-        int most = 0;
-        for (int i = 0; i < set.image[0]->programs[p].n_instrs; i++)
-            most = (int)ls_max(most, live_groups(set.image[0], p, i));
-        print_message("%s: %d groups at most\n", set.image[0]->programs[p].name, most);
-        assert_in_range(most, 2, 3);
+/* Bytes of slots for gradients, of a program. */
+static double slot_bytes(const ls_image *image, int program) {
+    double bytes = 0;
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        if (b->program == program && strcmp(b->name, "gradient slots") == 0) bytes += (double)b->bytes;
     }
-    free_images(&set);
+    return bytes;
+}
+
+static void must_be(const ls_image *image, const char *what, double bytes, double expected) {
+    if (bytes != expected)
+        fail_msg("shard parameters, %d ranks, %s: %s are %g bytes, expected %g", ls_mesh_ranks(&image->mesh),
+                 ls_dtype_name(image->dtype), what, bytes, expected);
+}
+
+static void check_account(const ls_image *image) {
+    const int ranks = ls_mesh_ranks(&image->mesh);
+    const double state = image->dtype == LS_BF16 ? 2 + 4 + 12 : 4 + 4 + 8;
+    double bucket = 0; /* elements of the largest */
+    for (int k = 0; k < image->n_pieces; k++) bucket = ls_max(bucket, (double)image->pieces[k].count * ranks);
+    must_be(image, "shards",
+            persistent(image, LS_BUFFER_PARAMETER) + persistent(image, LS_BUFFER_GRADIENT) +
+                persistent(image, LS_BUFFER_OPTIMIZER),
+            state * (double)image->flat_elements / ranks);
+    must_be(image, "slots of gradients", slot_bytes(image, ls_program_find(image, LS_PROGRAM_STEP)), 2 * 4 * bucket);
+    for (int p = 0; p < image->n_programs; p++) {
+        const int weights = most_groups(image, LS_BUFFER_PARAMETER, p);
+        assert_in_range(weights, 2, 3);
+        assert_true(most_groups(image, LS_BUFFER_GRADIENT, p) <= 2);
+    }
+}
+
+/*
+ * What a rank holds where steps have one micro-batch, of n elements: its shard of weights, gradients and state (2 + 4 +
+ * 12 bytes an element in bf16, 4 + 4 + 8 in f32); two groups of weights, one in use and one on its way, and three where
+ * two runs of nodes meet in one (the logits, what is made again); two groups of gradients, one that is added up and one
+ * that leaves; slots for two buckets of gradients.
+ */
+static void test_account(void **state) {
+    (void)state;
+    static const ls_dtype dtypes[] = {LS_BF16, LS_F32};
+    for (int ranks = 2; ranks <= 8; ranks *= 2) {
+        for (size_t d = 0; d < LS_COUNT(dtypes); d++) {
+            const ls_target target = {.mesh = mesh_of(1, ranks, 1),
+                                      .strategy = "ring",
+                                      .isa = LS_ISA_BASE,
+                                      .threads = 1,
+                                      .shard = &ls_shard_modes[LS_SHARD_PARAMETERS]};
+            image_set set = images_of(dtypes[d], &target, false);
+            for (int r = 0; r < ranks; r++) check_account(set.image[r]);
+            free_images(&set);
+        }
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_persists),   cmocka_unit_test(test_bytes_sent),
-        cmocka_unit_test(test_two_groups),      cmocka_unit_test(test_same_gradients),
+        cmocka_unit_test(test_account),         cmocka_unit_test(test_same_gradients),
         cmocka_unit_test(test_same_parameters), cmocka_unit_test(test_programs_verify),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,14 +83,17 @@ static const char *make_documents(void **state) {
     return scratch_path(state, "documents");
 }
 
-static void check_mapped(void **state, const char *pack) {
+static void check_mapped(void **state, const char *pack, const char *shard) {
     enum { RANKS = 3 };
-    run_paths *p = make_paths(state, pack);
+    char name[40];
+    snprintf(name, sizeof name, "%s-%s", pack, shard);
+    run_paths *p = make_paths(state, name);
     ls_train_options options = tiny_options(p->model, p->data, p->out);
     const char *documents = make_documents(state);
     options.data = &documents;
     options.pack = pack;
     options.spread.ranks = RANKS;
+    options.spread.shard = shard;
     options.steps = 100000;
     child_run run = start_run(&options, NULL);
     wait_for_step(&run, p->out, 3);
@@ -123,7 +126,9 @@ static void check_mapped(void **state, const char *pack) {
 static void predicted_is_mapped(void **state) {
     if (sanitized_by("thread") || without_maps()) skip(); /* ranks share one process there */
     static const char *const packs[] = {"join", "best", "stream"};
-    for (size_t i = 0; i < LS_COUNT(packs); i++) check_mapped(state, packs[i]);
+    for (size_t i = 0; i < LS_COUNT(packs); i++) check_mapped(state, packs[i], "optimizer");
+    static const char *const modes[] = {"none", "gradients", "parameters"};
+    for (size_t i = 0; i < LS_COUNT(modes); i++) check_mapped(state, "join", modes[i]);
 }
 
 /* Large enough that the arenas dominate the memory of the process. */
