@@ -46,8 +46,7 @@ typedef struct ordering {
     access now[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1]; /* of the present instruction */
     int n_now;
     view *views;                     /* [queue * queues + other queue] */
-    ls_intervals sources[LS_SPACES]; /* of puts, but those that were overwritten
-                                        as a whole */
+    ls_intervals sources[LS_SPACES]; /* of puts; some are dropped when they are found, see find_overwritten */
     ls_interval_list near;
     int *awaited; /* by end of a channel: the last await so far; -1: none */
 } ordering;
@@ -116,9 +115,17 @@ static int turn_before(const ordering *o, const ls_instr *instr, int other) {
     return await >= 0 && o->program->instrs[await].queue == other ? await : -1;
 }
 
+/* Whether every queue has waited until that put was done. */
+static bool all_awaited(const ordering *o, const earlier *put) {
+    const int queues = o->program->queues, of = o->program->instrs[put->instr].queue;
+    bool all = true;
+    for (int q = 0; q < queues; q++) all = all && o->views[q * queues + of].done >= put->instr;
+    return all;
+}
+
 /*
- * By queue: the last put whose source the present instruction writes; -1: none.
- * Sources that it writes as a whole are the later writers' no more.
+ * By queue: the last put whose source the present instruction writes; -1: none. Sources that it writes as a whole are
+ * the later writers' no more, and those that all queues have waited for are nobody's.
  */
 static void find_overwritten(ordering *o, int *last) {
     for (int q = 0; q < o->program->queues; q++) last[q] = -1;
@@ -128,6 +135,10 @@ static void find_overwritten(ordering *o, int *last) {
         find_near(o, &o->sources[a->space], a);
         for (int n = 0; n < o->near.n; n++) {
             const earlier *put = (const earlier *)o->near.item[n];
+            if (all_awaited(o, put)) {
+                ls_intervals_remove(&o->sources[a->space], &put->place);
+                continue;
+            }
             if (!meet(o, put, a)) continue;
             int *last_of_queue = &last[o->program->instrs[put->instr].queue];
             *last_of_queue = (int)ls_max(*last_of_queue, put->instr);

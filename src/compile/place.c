@@ -13,18 +13,22 @@
 
 /* Buffers that lie in one place, one after the other. */
 typedef struct block {
-    int head; /* the first of them; the others follow as `taker` says */
+    ls_interval life; /* of instructions; in the set of blocks that have their offsets */
+    int head;         /* the first of them; the others follow as `taker` says */
     size_t bytes, offset;
-    int first, last; /* instructions */
-    int shrinks;     /* from this one on only `rest` bytes are needed: a smaller buffer has taken over */
+    size_t shrinks; /* from this instruction on only `rest` bytes are needed: a smaller buffer has taken over */
     size_t rest;
 } block;
 
+static const block *block_of(const ls_interval *life) {
+    return (const block *)((const char *)life - offsetof(block, life));
+}
+
 /* The bytes that it needs from that instruction on. */
-static size_t height(const block *b, int instr) { return instr >= b->shrinks ? b->rest : b->bytes; }
+static size_t height(const block *b, size_t instr) { return instr >= b->shrinks ? b->rest : b->bytes; }
 
 static int by_birth(const block *a, const block *b) {
-    return a->first != b->first ? a->first - b->first : a->head - b->head;
+    return a->life.from != b->life.from ? (a->life.from < b->life.from ? -1 : 1) : a->head - b->head;
 }
 
 static int by_size(const void *x, const void *y) {
@@ -34,14 +38,14 @@ static int by_size(const void *x, const void *y) {
 
 static int by_life(const void *x, const void *y) {
     const block *a = x, *b = y;
-    const int difference = (b->last - b->first) - (a->last - a->first);
-    return difference != 0 ? difference : by_size(x, y);
+    const size_t of_a = a->life.past - a->life.from, of_b = b->life.past - b->life.from;
+    return of_a != of_b ? (of_a < of_b ? 1 : -1) : by_size(x, y);
 }
 
 static int by_area(const void *x, const void *y) {
     const block *a = x, *b = y;
-    const double of_a = (double)a->bytes * (a->last - a->first + 1);
-    const double of_b = (double)b->bytes * (b->last - b->first + 1);
+    const double of_a = (double)a->bytes * (double)(a->life.past - a->life.from);
+    const double of_b = (double)b->bytes * (double)(b->life.past - b->life.from);
     return of_a != of_b ? (of_a < of_b ? 1 : -1) : by_birth(a, b);
 }
 
@@ -50,15 +54,6 @@ static const double near_enough = 1.0 / 128;
 
 /* The first alone depends on nothing that differs between ranks: it is the heap's. */
 static int (*const orders[])(const void *, const void *) = {by_size, by_area, by_life};
-
-/*
- * A block that has its offset. Its lifetime is kept next to it, because most blocks that are looked at do not meet in
- * time.
- */
-typedef struct place {
-    int first, last;
-    const block *block;
-} place;
 
 /* How often the block that ends highest goes to the front. */
 enum { PROMOTIONS = 8 };
@@ -73,17 +68,22 @@ static void promote_highest(block *blocks, int n) {
     blocks[0] = first;
 }
 
-/* The start of the tightest gap for `it` between the blocks, in order of offset, that it meets in time. */
-static size_t best_gap(const block *it, const place *placed, int n, size_t base) {
+static int by_offset(const void *x, const void *y) {
+    const block *a = block_of(*(ls_interval *const *)x), *b = block_of(*(ls_interval *const *)y);
+    return (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+/* The start of the tightest gap for `it` between the blocks that it meets in time. */
+static size_t best_gap(const block *it, const ls_interval_list *met_in_time, size_t base) {
     size_t best = SIZE_MAX, best_waste = SIZE_MAX, at = base;
-    for (int i = 0; i < n; i++) {
-        if (it->first > placed[i].last || placed[i].first > it->last) continue;
-        const block *met = placed[i].block;
+    for (int i = 0; i < met_in_time->n; i++) {
+        const block *met = block_of(met_in_time->item[i]);
         if (met->offset >= at + it->bytes && met->offset - at - it->bytes < best_waste) {
             best = at;
             best_waste = met->offset - at - it->bytes;
         }
-        const size_t end = met->offset + height(met, (int)ls_max(it->first, met->first));
+        const size_t both = it->life.from > met->life.from ? it->life.from : met->life.from;
+        const size_t end = met->offset + height(met, both);
         at = (size_t)ls_max((int64_t)at, (int64_t)end);
     }
     return best != SIZE_MAX ? best : at;
@@ -100,42 +100,33 @@ static int find_blocks(const ls_image *image, int program, ls_space space, const
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
         if (b->program != program || b->space != space || b->first < 0 || follows[i]) continue;
-        block made = {.head = i, .bytes = ls_round_up(b->bytes, LS_PLACE_ALIGN), .first = b->first, .last = b->last};
+        block made = {.life = {.from = (size_t)b->first, .past = (size_t)b->last + 1},
+                      .head = i,
+                      .bytes = ls_round_up(b->bytes, LS_PLACE_ALIGN)};
         made.rest = made.bytes;
         for (int next = taker[i]; next >= 0; next = taker[next]) {
             const ls_buffer *t = &image->buffers[next];
-            made.last = t->last;
+            made.life.past = (size_t)t->last + 1;
             if (ls_round_up(t->bytes, LS_PLACE_ALIGN) == made.rest) continue;
             made.rest = ls_round_up(t->bytes, LS_PLACE_ALIGN);
-            made.shrinks = t->first;
+            made.shrinks = (size_t)t->first;
         }
         blocks[n++] = made;
     }
     return n;
 }
 
-/* How many of the places, in order of offset, lie no further back than that. */
-static int places_before(const place *placed, int n, size_t offset) {
-    int lo = 0, hi = n;
-    while (lo < hi) {
-        const int mid = (lo + hi) / 2;
-        if (placed[mid].block->offset > offset)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    return lo;
-}
-
-/* Places the blocks in their order above base; returns the end. placed: room for them. */
-static size_t lay_out(block *blocks, int n, size_t base, place *placed) {
+/* Places the blocks in their order above base; returns the end. */
+static size_t lay_out(block *blocks, int n, size_t base, ls_interval_list *met) {
+    ls_intervals placed = {0};
     size_t end = base;
     for (int i = 0; i < n; i++) {
-        blocks[i].offset = best_gap(&blocks[i], placed, i, base);
-        end = (size_t)ls_max((int64_t)end, (int64_t)(blocks[i].offset + blocks[i].bytes));
-        const int at = places_before(placed, i, blocks[i].offset);
-        memmove(&placed[at + 1], &placed[at], sizeof *placed * (size_t)(i - at));
-        placed[at] = (place){blocks[i].first, blocks[i].last, &blocks[i]};
+        block *it = &blocks[i];
+        ls_intervals_find(&placed, it->life.from, it->life.past, met);
+        if (met->n > 1) qsort(met->item, (size_t)met->n, sizeof *met->item, by_offset);
+        it->offset = best_gap(it, met, base);
+        end = (size_t)ls_max((int64_t)end, (int64_t)(it->offset + it->bytes));
+        ls_intervals_add(&placed, &it->life);
     }
     return end;
 }
@@ -145,7 +136,7 @@ static size_t place_program(ls_image *image, int program, ls_space space, size_t
                             const int *taker) {
     ls_arena *scratch = ls_arena_create();
     block *blocks = LS_NEW_ARRAY(scratch, block, image->n_buffers + 1);
-    place *placed = LS_NEW_ARRAY(scratch, place, image->n_buffers + 1);
+    ls_interval_list met = {.arena = scratch};
     const int n = find_blocks(image, program, space, taker, scratch, blocks);
     size_t end = SIZE_MAX;
     const size_t tries = space == LS_PRIVATE ? LS_COUNT(orders) + PROMOTIONS : 1;
@@ -154,7 +145,7 @@ static size_t place_program(ls_image *image, int program, ls_space space, size_t
             qsort(blocks, (size_t)n, sizeof *blocks, orders[t]);
         else
             promote_highest(blocks, n);
-        const size_t this_end = lay_out(blocks, n, base, placed);
+        const size_t this_end = lay_out(blocks, n, base, &met);
         if (this_end >= end) continue;
         end = this_end;
         for (int i = 0; i < n; i++) {
