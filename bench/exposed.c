@@ -1,16 +1,18 @@
 /*
  * How much of a training step is communication that nothing hides. One JSON object on standard output.
  *
- *   build/bench/exposed CONFIG SEQ STRATEGY RANKS [TRANSPORT [STEPS [asleep]]]
+ *   build/bench/exposed CONFIG SEQ STRATEGY RANKS [TRANSPORT [STEPS [awake|asleep [SHARD]]]]
  *   build/bench/exposed examples/tiny/config.json 16384 ring 2 chaos:1:0.005 20
+ *
+ * STRATEGY "dp": each rank has a sequence of its own. SHARD: what is cut over the ranks, as in `train`.
  *
  * A step is program step on weights of zero, the ranks starting together. Of each step and rank:
  *   waiting  both queues waited for other ranks
  *   copying  inside puts
  *   compute  the rest
- * imbalance: compute of the busiest rank less the mean over the ranks: what the others must wait for whatever the
- * communication. exposed: waiting and copying, the mean over the ranks, less imbalance. All over the step's time; the
- * medians of STEPS steps after one that warms up.
+ * puts: of a rank in a step. imbalance: compute of the busiest rank less the mean over the ranks: what the others must
+ * wait for whatever the communication. exposed: waiting and copying, the mean over the ranks, less imbalance. All over
+ * the step's time; the medians of STEPS steps after one that warms up.
  *
  * asleep: kernels sleep for their nominal time instead of computing, so that the figures tell of the program alone, not
  * of what else runs on the machine's cores, and more ranks than cores can be measured.
@@ -38,7 +40,8 @@ typedef struct bench {
     ls_job job;
     ls_target target;
     const char *transport;
-    int ranks, steps;
+    int ranks, batch, steps;
+    int puts; /* of rank 0 in a step */
     bool asleep;
     sample *samples; /* by step and rank; shared */
 } bench;
@@ -161,27 +164,38 @@ static void print(const bench *b, int64_t S) {
     for (int i = 0; i < b->steps; i++) reckon(b, &f, i);
     char mesh[64];
     ls_mesh_print(&b->target.mesh, mesh, sizeof mesh);
-    printf("{\"bench\": \"exposed\", \"mesh\": \"%s\", \"seq\": %lld, \"transport\": \"%s\", \"asleep\": %s, "
-           "\"steps\": %d, \"step_seconds\": %.4f, \"hop_seconds\": %.4f, \"waiting\": %.4f, \"copying\": %.4f, "
-           "\"imbalance\": %.4f, \"exposed\": %.4f}\n",
-           mesh, (long long)S, b->transport != NULL ? b->transport : "shm", b->asleep ? "true" : "false", b->steps,
-           ls_median(f.step, b->steps), ls_median(f.hop, b->steps), ls_median(f.waiting, b->steps),
-           ls_median(f.copying, b->steps), ls_median(f.imbalance, b->steps), ls_median(f.exposed, b->steps));
+    printf(
+        "{\"bench\": \"exposed\", \"mesh\": \"%s\", \"seq\": %lld, \"transport\": \"%s\", \"asleep\": %s, "
+        "\"steps\": %d, \"shard\": \"%s\", \"puts\": %d, \"step_seconds\": %.4f, \"hop_seconds\": %.4f, \"waiting\": %.4f, \"copying\": %.4f, "
+        "\"imbalance\": %.4f, \"exposed\": %.4f}\n",
+        mesh, (long long)S, b->transport != NULL ? b->transport : "shm", b->asleep ? "true" : "false", b->steps,
+        ls_target_shard(&b->target)->name, b->puts, ls_median(f.step, b->steps), ls_median(f.hop, b->steps),
+        ls_median(f.waiting, b->steps), ls_median(f.copying, b->steps), ls_median(f.imbalance, b->steps),
+        ls_median(f.exposed, b->steps));
 }
 
 /* --- setting up --------------------------------------------------------------------------------------------------- */
 
 static ls_status mesh_of(const char *strategy, int ranks, ls_mesh *out) {
+    const int D = strcmp(strategy, "dp") == 0 ? ranks : 1;
     const int U = strcmp(strategy, "ulysses") == 0 ? ranks : strcmp(strategy, "usp") == 0 ? 2 : 1;
     char text[64];
-    snprintf(text, sizeof text, "ring=%d,ulysses=%d", ranks / U, U);
+    snprintf(text, sizeof text, "dp=%d,ring=%d,ulysses=%d", D, ranks / U / D, U);
     return ls_mesh_parse(text, out);
+}
+
+static int count_puts(const ls_image *image) {
+    const ls_program *step = &image->programs[ls_program_find(image, LS_PROGRAM_STEP)];
+    int n = 0;
+    for (int i = 0; i < step->n_instrs; i++) n += step->instrs[i].kind == LS_INSTR_PUT;
+    return n;
 }
 
 static ls_status launch(bench *b) {
     ls_image *image;
     ls_world *world;
     LS_TRY(ls_compile(&b->job, &b->target, &image));
+    b->puts = count_puts(image);
     ls_status status = ls_world_for(image, b->transport, false, 60, &world);
     ls_image_destroy(image);
     LS_TRY(status);
@@ -193,7 +207,7 @@ static ls_status launch(bench *b) {
 static ls_status measure(bench *b, const ls_model *model, int64_t S) {
     ls_language_model lm;
     ls_graph *graph = ls_graph_create(LS_F32);
-    ls_status status = ls_model_build(model, graph, 1, S, true, &lm);
+    ls_status status = ls_model_build(model, graph, b->batch, S, true, &lm);
     b->samples = calloc((size_t)(b->steps * b->ranks), sizeof(sample));
     if (b->samples == NULL) status = ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", b->ranks);
     if (status.code == LS_OK) {
@@ -208,19 +222,27 @@ static ls_status measure(bench *b, const ls_model *model, int64_t S) {
 
 int main(int argc, char **argv) {
     if (argc < 5) {
-        fprintf(stderr, "usage: exposed CONFIG SEQ STRATEGY RANKS [TRANSPORT [STEPS [asleep]]]\n");
+        fprintf(stderr, "usage: exposed CONFIG SEQ STRATEGY RANKS [TRANSPORT [STEPS [awake|asleep [SHARD]]]]\n");
         return 2;
     }
     ls_machine machine;
     ls_machine_detect(&machine);
+    const bool dp = strcmp(argv[3], "dp") == 0;
     bench b = {.ranks = atoi(argv[4]),
+               .batch = dp ? atoi(argv[4]) : 1,
                .transport = argc > 5 && strcmp(argv[5], "shm") != 0 ? argv[5] : NULL,
                .steps = argc > 6 ? atoi(argv[6]) : 20,
                .asleep = argc > 7 && strcmp(argv[7], "asleep") == 0};
     b.steps = (int)ls_min(ls_max(b.steps, 1), MOST_STEPS);
-    b.target = (ls_target){.strategy = argv[3], .layout = LS_LAYOUT_ZIGZAG, .isa = machine.isa, .threads = 1};
+    b.target = (ls_target){.strategy = dp ? "local" : argv[3],
+                           .layout = dp ? LS_LAYOUT_CONTIGUOUS : LS_LAYOUT_ZIGZAG,
+                           .isa = machine.isa,
+                           .threads = 1};
     ls_model *model;
     ls_status status = mesh_of(argv[3], b.ranks, &b.target.mesh);
+    int shard = -1;
+    if (status.code == LS_OK && argc > 8) status = ls_shard_parse(argv[8], &shard);
+    if (shard >= 0) b.target.shard = &ls_shard_modes[shard];
     if (status.code == LS_OK) status = ls_model_open(argv[1], &model);
     if (status.code == LS_OK) {
         status = measure(&b, model, atoll(argv[2]));
