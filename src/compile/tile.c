@@ -173,17 +173,18 @@ static bool narrow(const ls_builder *b, ls_tile_run *run, int64_t width) {
     return first >= 0;
 }
 
-/*
- * Tokens of the rank that has most. Whether a run is tiled must be the same on all ranks: gradients leave between runs
- * (buckets.c), and the heap is alike everywhere.
- */
-static int64_t most_rows(const ls_builder *b, int64_t rows) {
-    const ls_layout *layout = &b->image->layout;
-    const int64_t mine = ls_layout_count(layout, ls_mesh_sequence_index(&b->target->mesh, b->target->rank));
-    return ls_ceil_div(rows * ls_layout_most(layout), mine); /* rows need not be those of the whole sequence */
+/* As rows, for a rank that holds so many tokens of the sequence. Rows need not be those of the whole sequence. */
+static int64_t rows_with(const ls_builder *b, int64_t rows, int64_t tokens) {
+    const int64_t mine = ls_layout_count(&b->image->layout, ls_mesh_sequence_index(&b->target->mesh, b->target->rank));
+    return ls_ceil_div(rows * tokens, mine);
 }
 
-/* Chooses the storage that exists for one tile only, and the tile. False: nothing is gained. */
+/*
+ * Chooses the storage that exists for one tile only, and the tile. False: nothing is gained.
+ * Whether a run is tiled must be the same on all ranks: gradients leave between runs (buckets.c), and the heap is alike
+ * everywhere. Parameters that lie there are live from the first tile to the last, so a rank whose tokens would fit into
+ * one tile has two as well.
+ */
 static bool fit(const ls_builder *b, const touches *all, ls_tile_run *run) {
     const ls_graph *g = b->job->graph;
     double bytes = 0; /* of one token */
@@ -202,12 +203,16 @@ static bool fit(const ls_builder *b, const touches *all, ls_tile_run *run) {
     if (b->target->canonical) return true;
     if (n == 0) return false;
     int64_t tile = b->target->saving.tile_rows;
-    const int64_t rows = most_rows(b, run->rows);
+    const ls_layout *layout = &b->image->layout;
+    const int64_t rows = rows_with(b, run->rows, ls_layout_most(layout)),
+                  least = rows_with(b, run->rows, layout->S / layout->P);
     if (tile == 0) tile = ls_max(LEAST_TILE, ls_max(rows / MOST_TILES, (int64_t)(tile_bytes / bytes)));
     const int64_t tiles = ls_ceil_div(rows, tile);
     run->tile =
         b->target->saving.tile_rows != 0 ? tile : (int64_t)ls_round_up((size_t)ls_ceil_div(rows, tiles), TILE_UNIT);
-    return run->tile < rows;
+    if (run->tile >= rows || least < 2) return false;
+    if (run->tile >= run->rows) run->tile = ls_ceil_div(run->rows, 2);
+    return true;
 }
 
 static touches find_touches(const ls_builder *b) {
