@@ -273,7 +273,7 @@ static void test_sums_begin(void **state) {
         const ls_target target = {.mesh = mesh_of(1, ranks, 1), .strategy = "local", .threads = 1};
         for (int accumulates = 0; accumulates < 2; accumulates++) {
             ls_graph *g = ls_graph_create(LS_F32);
-            image_set set = images_of_loss(g, tied(g), &target, accumulates);
+            image_set set = images_of_loss(g, tied(g), &target, accumulates, NULL);
             const ls_image *image = set.image[ranks - 1];
             assert_int_equal(count_written(image), accumulates ? 0 : 3);
             traces *all = calloc((size_t)image->n_buffers, sizeof *all);

@@ -134,7 +134,7 @@ static void test_programs_verify(void **state) {
 
 static image_set images_of(ls_dtype dtype, const ls_target *target, bool accumulates) {
     ls_graph *g = ls_graph_create(dtype);
-    return images_of_loss(g, llama_loss(g), target, accumulates);
+    return images_of_loss(g, llama_loss(g), target, accumulates, NULL);
 }
 
 /* Bytes of a program's puts over channels whose names begin so. */

@@ -30,6 +30,14 @@ static void test_wrong_edits_are_rejected(void **state) {
     assert_true(10 * v.play.harmless_unordered <= v.play.harmless_unordered + v.play.harmless_accepted);
 }
 
+static void test_wrong_edits_of_sharded_programs(void **state) {
+    (void)state;
+    const mutation_verdicts v = count_sharded_mutations(1000, 1000, 32);
+    assert_true(v.play.wrong_rejected > 1000 / 2 && v.local.wrong_rejected > 1000 / 2);
+    assert_int_equal(v.play.wrong_accepted, 0);
+    assert_int_equal(v.local.wrong_accepted, 0);
+}
+
 static void accept(image_set set) {
     const ls_image *image = set.image[0];
     char mesh[64];
@@ -62,6 +70,7 @@ static void test_unedited_programs_are_accepted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wrong_edits_are_rejected),
+        cmocka_unit_test(test_wrong_edits_of_sharded_programs),
         cmocka_unit_test(test_unedited_programs_are_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

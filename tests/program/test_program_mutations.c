@@ -27,20 +27,7 @@ static void test_wrong_edits_are_rejected(void **state) {
 
 static void test_wrong_edits_of_sharded_programs(void **state) {
     (void)state;
-    static const struct {
-        int dp, ring, ulysses;
-        const char *strategy;
-        int layers, shard;
-    } jobs[] = {{1, 2, 1, "ring", 1, LS_SHARD_NONE},
-                {1, 3, 1, "ring", 1, LS_SHARD_GRADIENTS},
-                {1, 2, 1, "ring", 2, LS_SHARD_PARAMETERS},
-                {2, 1, 2, "ulysses", 1, LS_SHARD_PARAMETERS},
-                {3, 1, 1, "local", 2, LS_SHARD_PARAMETERS}};
-    image_set sets[LS_COUNT(jobs)];
-    for (size_t i = 0; i < LS_COUNT(jobs); i++)
-        sets[i] = images_of_shard(mesh_of(jobs[i].dp, jobs[i].ring, jobs[i].ulysses), jobs[i].strategy, jobs[i].layers,
-                                  true, &ls_shard_modes[jobs[i].shard]);
-    const mutation_verdicts v = count_mutations_of(sets, LS_COUNT(jobs), 0, 80, 8);
+    const mutation_verdicts v = count_sharded_mutations(0, 80, 8);
     assert_true(v.play.wrong_rejected > 80 / 2 && v.local.wrong_rejected > 80 / 2);
     assert_int_equal(v.play.wrong_accepted, 0);
     assert_int_equal(v.local.wrong_accepted, 0);

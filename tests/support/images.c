@@ -33,7 +33,8 @@ static ls_tensor layer(ls_graph *g, ls_tensor x, ls_tensor table, int i) {
     return ls_add(g, h, ls_linear(g, ls_swiglu(g, gate, up), matrix(g, "down", i, E, F), LS_NO_TENSOR));
 }
 
-image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, bool accumulates) {
+image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, bool accumulates,
+                         const ls_optimizer *optimizer) {
     const ls_dtype G = ls_dtype_accumulator(g->dtype);
     const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
     (void)ls_accumulate(g, loss, ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, G, &one));
@@ -42,9 +43,9 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, b
     must(ls_graph_status(g));
     must(ls_differentiate(g, &d));
     image_set set = {.ranks = ls_mesh_ranks(&target->mesh), .graph = g};
-    const ls_job job = {.graph = g,
-                        .programs = ls_training_programs(g, forward, LS_UPDATE_APPLY, accumulates),
-                        .hyper = {0.9, 0.95, 1e-8, 0.1}};
+    ls_job job = {
+        .graph = g, .programs = ls_training_programs(g, forward, LS_UPDATE_APPLY, accumulates), .optimizer = optimizer};
+    job.hyper = ls_optimizer_defaults(ls_job_optimizer(&job));
     for (int r = 0; r < set.ranks; r++) {
         ls_target one_rank = *target;
         one_rank.rank = r;
@@ -54,7 +55,8 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, b
 }
 
 /* A network of so many layers, for a sequence of S tokens. */
-static image_set images_of_layers(const ls_target *target, int64_t S, int layers, bool accumulates) {
+static image_set images_of_layers(const ls_target *target, int64_t S, int layers, bool accumulates,
+                                  const ls_optimizer *optimizer) {
     ls_graph *g = ls_graph_create(LS_F32);
     const ls_tensor tokens = ls_tokens(g, "tokens", ls_mesh_replicas(&target->mesh), S);
     const ls_tensor labels = ls_input_like(g, "labels", tokens);
@@ -63,7 +65,7 @@ static image_set images_of_layers(const ls_target *target, int64_t S, int layers
     ls_tensor x = ls_embedding(g, tokens, matrix(g, "embedding", 0, 32, 16));
     for (int i = 0; i < layers; i++) x = layer(g, x, table, i);
     const ls_tensor logits = ls_linear_wide(g, x, matrix(g, "head", 0, 32, 16));
-    return images_of_loss(g, ls_sum(g, ls_cross_entropy(g, logits, labels)), target, accumulates);
+    return images_of_loss(g, ls_sum(g, ls_cross_entropy(g, logits, labels)), target, accumulates, optimizer);
 }
 
 image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
@@ -78,15 +80,15 @@ image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layo
                               .threads = 1,
                               .transfers = reads != READS_NOTHING && can ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT,
                               .host_ranks = reads == READS_BLOCK ? U : LS_ONE_HOST};
-    return images_of_layers(&target, S, layers, accumulates);
+    return images_of_layers(&target, S, layers, accumulates, NULL);
 }
 
-image_set images_of_shard(ls_mesh mesh, const char *strategy, int layers, bool accumulates,
-                          const ls_shard_mode *shard) {
+image_set images_of_shard(ls_mesh mesh, const char *strategy, int layers, const ls_shard_mode *shard,
+                          const ls_optimizer *optimizer) {
     enum { S = 13 };
     const ls_target target = {
         .mesh = mesh, .strategy = strategy, .layout = LS_LAYOUT_ZIGZAG, .threads = 1, .shard = shard};
-    return images_of_layers(&target, S, layers, accumulates);
+    return images_of_layers(&target, S, layers, true, optimizer);
 }
 
 image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers) {

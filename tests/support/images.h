@@ -11,10 +11,11 @@ typedef struct image_set {
 } image_set;
 
 /*
- * The programs of a loss with AdamW: step and evaluate, and micro when a step has several micro-batches (accumulates).
- * target: rank is ignored. The set owns the graph. Ends the test on failure.
+ * The programs of a loss with an optimiser (NULL: the first, AdamW): step and evaluate, and micro when a step has
+ * several micro-batches (accumulates). target: rank is ignored. The set owns the graph. Ends the test on failure.
  */
-image_set images_of_loss(ls_graph *graph, ls_tensor loss, const ls_target *target, bool accumulates);
+image_set images_of_loss(ls_graph *graph, ls_tensor loss, const ls_target *target, bool accumulates,
+                         const ls_optimizer *optimizer);
 /*
  * A network of some layers with attention, norms and a loss, with AdamW, over the mesh. Ends the test on failure. The
  * first: steps of several micro-batches (programs micro and step); the second: of one (program step alone).
@@ -31,8 +32,9 @@ image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layo
 typedef enum images_reads { READS_NOTHING, READS_ALL, READS_BLOCK } images_reads;
 image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
                          bool accumulates, images_reads reads);
-/* The same with what the mode says cut over the ranks. */
-image_set images_of_shard(ls_mesh mesh, const char *strategy, int layers, bool accumulates, const ls_shard_mode *shard);
+/* Steps of several micro-batches, with what the mode says cut over the ranks. */
+image_set images_of_shard(ls_mesh mesh, const char *strategy, int layers, const ls_shard_mode *shard,
+                          const ls_optimizer *optimizer);
 /* Frees any of these. */
 void free_images(image_set *set);
 /*
