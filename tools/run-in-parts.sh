@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs a long test in parts, so that it can be stopped and gone on with:  run-in-parts.sh BUILD NAME PARTS LOG [FOLDER...]
-# NAME: a test of BUILD/tests that obeys LS_TEST_PART=I/N (long_conformance). Each part that passes is a line of LOG with its commit. A part
+# NAME: a test of BUILD/tests that obeys LS_TEST_PART=I/N (long_conformance, long_matrix). Each part that passes is a line of LOG with its commit. A part
 # is not run again while nothing in FOLDER... (src and tests, when left out) has changed since that commit. The exit code is 0 when all have passed.
 set -u
 [ $# -ge 4 ] && [ -x "$1/tests/$2" ] || { echo "usage: run-in-parts.sh BUILD NAME PARTS LOG [FOLDER...]; BUILD/tests has NAME" >&2; exit 2; }

@@ -1,7 +1,7 @@
 /*
  * Networks written with longspan/graph.h alone: each function builds a network for one device and returns the sum of
  * its losses over all tokens. Sizes are constants at the top of each file, small enough for a test on several ranks
- * (tests/compile/test_examples.c); otherwise the networks are the published ones, unless their file says more.
+ * (tests/compile/test_matrix.c); otherwise the networks are the published ones, unless their file says more.
  */
 #ifndef EXAMPLES_GRAPHS_H
 #define EXAMPLES_GRAPHS_H

@@ -7,18 +7,11 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "base/base.h"
 #include "support/conformance.h"
-
-enum { WORKERS = 8 };
+#include "support/workers.h"
 
 /* The index of a turn's isa, of those with kernels for the type. */
 static int isa_of_turn(const conformance_axes *axes, int dtype, int turn) {
@@ -54,23 +47,12 @@ static void check_problem(conformance *c, const conformance_axes *axes, conforma
     }
 }
 
-typedef struct part {
-    int index, parts;
-} part;
-
-static part part_asked_for(void) {
-    part p = {0, 1};
-    const char *text = getenv("LS_TEST_PART");
-    if (text != NULL) assert_int_equal(sscanf(text, "%d/%d", &p.index, &p.parts), 2);
-    assert_true(p.index >= 0 && p.index < p.parts);
-    return p;
-}
-
-/* Every n-th problem from `first` on. */
-static void check_share(const conformance_axes *axes, int first, int n, conformance_account *account) {
+/* Every n-th problem. */
+static void check_share(test_part part, const void *input, void *account) {
+    const conformance_axes *axes = input;
     conformance *c = conformance_open(axes, account);
     const int masks = axes->size[CONFORM_MASK], heads = axes->size[CONFORM_HEADS];
-    for (int i = first; i < masks * heads * axes->size[CONFORM_LOGITS]; i += n) {
+    for (int i = part.index; i < masks * heads * axes->size[CONFORM_LOGITS]; i += part.parts) {
         conformance_case it = {{0}};
         it.at[CONFORM_MASK] = i % masks;
         it.at[CONFORM_HEADS] = i / masks % heads;
@@ -80,37 +62,17 @@ static void check_share(const conformance_axes *axes, int first, int n, conforma
     conformance_close(c);
 }
 
+static void add_account(void *sum, const void *account) { conformance_account_add(sum, account); }
+
 static void test_whole_matrix(void **state) {
     (void)state;
     static conformance_axes axes;
+    static conformance_account sum;
     conformance_axes_make(&axes);
-    ls_machine machine;
-    ls_machine_detect(&machine);
-    const int workers = machine.cores < WORKERS ? machine.cores : WORKERS;
-    const part asked = part_asked_for();
-    conformance_account *accounts = mmap(NULL, sizeof *accounts * WORKERS, PROT_READ | PROT_WRITE,
-                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0),
-                        sum = {0};
-    assert_true(accounts != MAP_FAILED);
-    pid_t worker[WORKERS];
-    for (int w = 0; w < workers; w++) {
-        worker[w] = fork();
-        assert_true(worker[w] >= 0);
-        if (worker[w] > 0) continue;
-        /* What fails ends the process as a failed test. */
-        check_share(&axes, asked.index * workers + w, asked.parts * workers, &accounts[w]);
-        _exit(0);
-    }
-    int failed = 0;
-    for (int w = 0; w < workers; w++) {
-        int status;
-        assert_int_equal(waitpid(worker[w], &status, 0), worker[w]);
-        failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-        conformance_account_add(&sum, &accounts[w]);
-    }
-    (void)munmap(accounts, sizeof *accounts * WORKERS);
-    assert_int_equal(failed, 0);
-    assert_in_range(conformance_report(&axes, &sum), 10000 / asked.parts, 1000000);
+    bool asked;
+    const test_part part = test_part_asked_for(&asked);
+    run_workers(part, check_share, &axes, sizeof sum, add_account, &sum);
+    assert_in_range(conformance_report(&axes, &sum), 10000 / part.parts, 1000000);
 }
 
 int main(void) {

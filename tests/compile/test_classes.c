@@ -1,6 +1,6 @@
 /*
  * Ranks whose programs read the same share an image: replicas along dp are one class, and ranks of a block where all
- * divides, for every architecture on several meshes. The graphs of examples/ are compared in test_examples.c
+ * divides, for every architecture on several meshes. The graphs of examples/ are compared in test_matrix.c
  * (network_verify).
  */
 #include <setjmp.h>

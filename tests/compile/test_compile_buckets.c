@@ -201,7 +201,7 @@ static void test_programs_verify(void **state) {
     const network n = {.name = "tied", .loss = tied, .ids = V};
     for (int ranks = 1; ranks <= 12; ranks++) {
         const ls_target target = target_of(mesh_of(ranks > 8 ? 2 : 1, ranks, 1));
-        const ls_status status = network_verify(&n, &target);
+        const ls_status status = network_verify(&n, &target, 1);
         if (status.code != LS_OK) fail_msg("%d ranks: %s", ls_mesh_ranks(&target.mesh), status.text);
     }
 }

@@ -87,18 +87,18 @@ static ls_tensor conv_four(ls_graph *g) { return convolved(g, 4); }
 static ls_tensor conv_wide(ls_graph *g) { return convolved(g, 9); }
 
 static const network networks[] = {
-    {"norms", norms, V, NULL},
-    {"activations", activations, V, NULL},
-    {"learned positions", learned_positions, V, NULL},
-    {"shift by 1", shift_one, V, NULL},
-    {"shift by -2", shift_back, V, NULL},
-    {"shift by 7", shift_far, V, NULL},
-    {"shift out", shift_out, V, NULL},
-    {"shift by 0", shift_none, V, NULL},
-    {"kinds of shifts", shift_kinds, V, NULL},
-    {"conv of 1", conv_one, V, NULL},
-    {"conv of 4", conv_four, V, NULL},
-    {"conv of 9", conv_wide, V, NULL},
+    {"norms", norms, .ids = V},
+    {"activations", activations, .ids = V},
+    {"learned positions", learned_positions, .ids = V},
+    {"shift by 1", shift_one, .ids = V},
+    {"shift by -2", shift_back, .ids = V},
+    {"shift by 7", shift_far, .ids = V},
+    {"shift out", shift_out, .ids = V},
+    {"shift by 0", shift_none, .ids = V},
+    {"kinds of shifts", shift_kinds, .ids = V},
+    {"conv of 1", conv_one, .ids = V},
+    {"conv of 4", conv_four, .ids = V},
+    {"conv of 9", conv_wide, .ids = V},
 };
 
 /* dp × far × near: none of the networks has heads to cut. */
@@ -142,7 +142,7 @@ static void test_programs_verify(void **state) {
     for (size_t i = 0; i < LS_COUNT(networks); i++) {
         for (size_t m = 0; m < LS_COUNT(meshes) * 2; m++) {
             const ls_target target = target_of(meshes[m / 2], m % 2 ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS);
-            must(&networks[i], network_verify(&networks[i], &target));
+            must(&networks[i], network_verify(&networks[i], &target, 1));
         }
     }
 }
@@ -152,7 +152,7 @@ static void test_chaos_changes_nothing(void **state) {
     (void)state;
     ls_tensor (*const builds[])(ls_graph *) = {shift_far, shift_kinds, conv_wide};
     for (size_t i = 0; i < LS_COUNT(builds); i++) {
-        network n = {"under chaos", builds[i], V, NULL};
+        network n = {"under chaos", builds[i], .ids = V};
         const ls_target target = target_of(meshes[3], i % 2 ? LS_LAYOUT_CONTIGUOUS : LS_LAYOUT_ZIGZAG);
         network_result calm, wild;
         must(&n, network_solve(&n, &target, LS_F64, LS_F64, &calm));
@@ -178,7 +178,7 @@ static ls_tensor moved_ids(ls_graph *g) {
 
 static void test_shift_moves(void **state) {
     (void)state;
-    const network n = {"moved ids", moved_ids, S, NULL};
+    const network n = {"moved ids", moved_ids, .ids = S};
     for (int mesh = 0; mesh < 2; mesh++) {
         network_result r;
         const ls_target target = target_of(mesh ? meshes[1] : alone, LS_LAYOUT_ZIGZAG);
@@ -193,7 +193,7 @@ static void test_shift_moves(void **state) {
 static void test_striped_is_refused(void **state) {
     (void)state;
     network_result r;
-    const network shift = {"shift", shift_one, V, NULL}, conv = {"conv", conv_four, V, NULL};
+    const network shift = {"shift", shift_one, .ids = V}, conv = {"conv", conv_four, .ids = V};
     const ls_target cut = target_of(meshes[1], LS_LAYOUT_STRIPED), whole = target_of(alone, LS_LAYOUT_STRIPED);
     ls_status status = network_solve(&shift, &cut, LS_F64, LS_F64, &r);
     assert_int_equal(status.code, LS_UNSUPPORTED);
@@ -219,7 +219,7 @@ static ls_tensor shift_and_documents(ls_graph *g) {
 static void test_many_runs_are_refused(void **state) {
     (void)state;
     network_result r;
-    const network packed = {"packed", shift_and_documents, V, NULL}, plain = {"plain", shift_far, V, NULL};
+    const network packed = {"packed", shift_and_documents, .ids = V}, plain = {"plain", shift_far, .ids = V};
     ls_target target = target_of(meshes[1], LS_LAYOUT_DOCUMENTS);
     target.strategy = "ring";
     const ls_status status = network_solve(&packed, &target, LS_F64, LS_F64, &r);

@@ -20,9 +20,9 @@
 enum { V = 17 /* of all examples */, ALL = 1 << 20 };
 
 static const network examples[] = {
-    {"gpt2", gpt2_loss, V, NULL},       {"llama", llama_loss, V, NULL},   {"qwen3", qwen3_loss, V, NULL},
-    {"mistral", mistral_loss, V, NULL}, {"gemma2", gemma2_loss, V, NULL}, {"gptoss", gptoss_loss, V, NULL},
-    {"encoder", encoder_loss, V, NULL}, {"mixer", mixer_loss, V, NULL},
+    {"gpt2", gpt2_loss, .ids = V},       {"llama", llama_loss, .ids = V},   {"qwen3", qwen3_loss, .ids = V},
+    {"mistral", mistral_loss, .ids = V}, {"gemma2", gemma2_loss, .ids = V}, {"gptoss", gptoss_loss, .ids = V},
+    {"encoder", encoder_loss, .ids = V}, {"mixer", mixer_loss, .ids = V},
 };
 
 static const struct {
@@ -115,7 +115,7 @@ static void test_same_in_f32(void **state) {
         network_result exact;
         must(n, 0, 0, network_solve(n, &alone, LS_F64, LS_F32, &exact));
         double *own = calloc((size_t)exact.image->n_flats + 1, sizeof *own);
-        must(n, 0, 0, network_own_errors(n, LS_F32, &exact, own));
+        must(n, 0, 0, network_own_errors(n, LS_F32, 1, &exact, own));
         check(n, LS_F32, machine.isa, LS_COUNT(meshes) - 1, 1e-6, own);
         free(own);
         network_free(&exact);
@@ -128,7 +128,7 @@ static void test_programs_verify(void **state) {
         for (size_t m = 1; m < LS_COUNT(meshes); m++) {
             for (size_t s = (i + m) % 3; s < LS_COUNT(savings); s += 3) { /* each saving in some graphs */
                 const ls_target target = target_of(m, savings[s].saving);
-                must(&examples[i], m, s, network_verify(&examples[i], &target));
+                must(&examples[i], m, s, network_verify(&examples[i], &target, 1));
             }
         }
     }

@@ -57,7 +57,7 @@ static void must(ls_status status) {
 
 static void test_same_on_every_mesh(void **state) {
     (void)state;
-    const network n = {"recurrent", recurrent, V, NULL};
+    const network n = {"recurrent", recurrent, .ids = V};
     network_result one, many;
     const ls_target single = target_of(alone, LS_LAYOUT_CONTIGUOUS);
     must(network_solve(&n, &single, LS_F64, LS_F64, &one));
@@ -76,16 +76,16 @@ static void test_same_on_every_mesh(void **state) {
 
 static void test_programs_verify(void **state) {
     (void)state;
-    const network n = {"recurrent", recurrent, V, NULL};
+    const network n = {"recurrent", recurrent, .ids = V};
     for (size_t m = 0; m < LS_COUNT(meshes) * 2; m++) {
         const ls_target target = target_of(meshes[m / 2], layout_of(m));
-        must(network_verify(&n, &target));
+        must(network_verify(&n, &target, 1));
     }
 }
 
 static void test_chaos_changes_nothing(void **state) {
     (void)state;
-    network n = {"recurrent", recurrent, V, NULL};
+    network n = {"recurrent", recurrent, .ids = V};
     const ls_target target = target_of(meshes[3], LS_LAYOUT_ZIGZAG);
     network_result calm, wild;
     must(network_solve(&n, &target, LS_F64, LS_F64, &calm));
@@ -104,7 +104,7 @@ static void test_chaos_changes_nothing(void **state) {
 /* f32 to 1e-5; bf16 to twice the error of one rank and a rounding more. */
 static void test_types(void **state) {
     (void)state;
-    const network n = {"recurrent", recurrent, V, NULL};
+    const network n = {"recurrent", recurrent, .ids = V};
     static const ls_dtype types[] = {LS_F32, LS_BF16};
     const ls_target single = target_of(alone, LS_LAYOUT_CONTIGUOUS);
     ls_machine machine;
@@ -114,7 +114,7 @@ static void test_types(void **state) {
         must(network_solve(&n, &single, LS_F64, types[t], &exact));
         const int results = exact.image->n_flats + 1;
         double *own = calloc((size_t)results, sizeof *own);
-        must(network_own_errors(&n, types[t], &exact, own));
+        must(network_own_errors(&n, types[t], 1, &exact, own));
         for (int i = 0; i < 2; i++) {
             network_result many;
             ls_target target = target_of(meshes[3], layout_of((size_t)i));
@@ -211,7 +211,7 @@ static ls_tensor packed(ls_graph *g) {
 static void test_layouts_are_refused(void **state) {
     (void)state;
     network_result r;
-    const network plain = {"plain", recurrent, V, NULL}, documents = {"packed", packed, V, NULL};
+    const network plain = {"plain", recurrent, .ids = V}, documents = {"packed", packed, .ids = V};
     ls_target target = target_of(meshes[1], LS_LAYOUT_STRIPED);
     ls_status status = network_solve(&plain, &target, LS_F64, LS_F64, &r);
     assert_int_equal(status.code, LS_UNSUPPORTED);

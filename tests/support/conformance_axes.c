@@ -1,5 +1,7 @@
 /* The values of every axis of the conformance matrix. */
 #include "conformance.h"
+#include "covering.h"
+#include "masks.h"
 #include "meshes.h"
 
 #include <setjmp.h>
@@ -24,10 +26,7 @@ static const struct {
     {{.B = 2, .S = 41, .D = 24}, {0, 11, 12, 12, 13, 40, 41}, 7},
 };
 
-/*
- * Terms as text, joined by +. "documents" are those of the shape. "first:N" shows the first N tokens and nothing else,
- * a window of 0, which the command line does not offer; with it a query may see nothing.
- */
+/* As mask_of_terms takes them; "documents" are those of the shape. */
 static const char *const masks[] = {
     "full",
     "causal",
@@ -63,24 +62,7 @@ static const double spreads[] = {1, 17};
 static const plain_extras extras[] = {{false, 0}, {true, 0}, {false, 2}, {true, 3}};
 
 ls_mask conformance_mask(int index, int shape) {
-    ls_mask mask = {0};
-    char copy[64], *rest = copy;
-    snprintf(copy, sizeof copy, "%s", masks[index]);
-    for (char *term; (term = strsep(&rest, "+")) != NULL;) {
-        ls_mask_term *added = &mask.term[mask.n];
-        long long first;
-        if (strcmp(term, "documents") == 0) {
-            *added =
-                (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = shapes[shape].ends, .n_ends = shapes[shape].n_ends};
-            mask.n++;
-        } else if (sscanf(term, "first:%lld", &first) == 1) {
-            *added = (ls_mask_term){.kind = LS_MASK_WINDOW, .window = 0, .first = first};
-            mask.n++;
-        } else {
-            assert_int_equal(ls_mask_add_term(&mask, term).code, LS_OK);
-        }
-    }
-    return mask;
+    return mask_of_terms(masks[index], shapes[shape].ends, shapes[shape].n_ends);
 }
 
 const char *conformance_mask_name(int mask) { return masks[mask]; }
@@ -186,12 +168,8 @@ void conformance_axes_of(conformance_axes *axes, int ranks) {
 }
 
 bool conformance_has(const conformance_axes *axes, const conformance_case *c) {
-    for (int a = 0; a < CONFORM_AXES; a++) {
-        for (int b = a + 1; b < CONFORM_AXES; b++) {
-            if (!conformance_allowed(axes, a, c->at[a], b, c->at[b])) return false;
-        }
-    }
-    return true;
+    const covering_axes all = {.n = CONFORM_AXES, .allowed = conformance_allowed, .context = axes};
+    return covering_allows(&all, c->at);
 }
 
 void conformance_say(const conformance_axes *axes, const conformance_case *c, char *out, size_t room) {

@@ -113,3 +113,34 @@ covering_row *covering_make(const covering_axes *axes, int *rows, int *pairs) {
     free(s.missing);
     return all;
 }
+
+bool covering_allows(const covering_axes *axes, const int *at) {
+    for (int a = 0; a < axes->n; a++) {
+        for (int b = a + 1; b < axes->n; b++) {
+            if (!allowed(axes, a, at[a], b, at[b])) return false;
+        }
+    }
+    return true;
+}
+
+static bool occurs(const covering_row *rows, int n, int a, int i, int b, int j) {
+    for (int r = 0; r < n; r++) {
+        if (rows[r].at[a] == i && rows[r].at[b] == j) return true;
+    }
+    return false;
+}
+
+int covering_count(const covering_axes *axes, const covering_row *rows, int n) {
+    int pairs = 0;
+    for (int a = 0; a < axes->n; a++) {
+        for (int b = a + 1; b < axes->n; b++) {
+            for (int ij = 0; ij < axes->size[a] * axes->size[b]; ij++) {
+                const int i = ij / axes->size[b], j = ij % axes->size[b];
+                const bool wanted = allowed(axes, a, i, b, j);
+                if (occurs(rows, n, a, i, b, j) != wanted) return -1;
+                pairs += wanted;
+            }
+        }
+    }
+    return pairs;
+}

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { COVERING_AXES = 10 };
+enum { COVERING_AXES = 11 }; /* at most */
 
 typedef struct covering_row {
     int at[COVERING_AXES]; /* by axis, a value from 0 */
@@ -29,5 +29,12 @@ typedef struct covering_axes {
  * *pairs: how many pairs had to be covered.
  */
 covering_row *covering_make(const covering_axes *axes, int *rows, int *pairs);
+/* Whether all pairs of these values, one of each axis, are allowed. */
+bool covering_allows(const covering_axes *axes, const int *at);
+/*
+ * Counts anew, apart from the search: the pairs that are allowed, or -1 where one of them does not occur in the rows,
+ * or one that is not allowed does.
+ */
+int covering_count(const covering_axes *axes, const covering_row *rows, int n);
 
 #endif

@@ -1,29 +1,92 @@
 /*
- * The matrix of example graphs (examples/graphs) × meshes × layouts × savings of memory × types: loss and every
- * gradient against one rank in f64 on the same rounded parameters. test_examples.c runs a covering part of it,
- * long_examples.c all of it.
+ * The matrix of networks × places: the example graphs (examples/graphs) and the models of every architecture, on every
+ * mesh of up to 16 ranks, with what is cut over the ranks (--shard), micro-batches, masks, numbers of heads, lengths,
+ * layouts, savings of memory, transfers and optimisers. Loss, every gradient, and every parameter after two steps are
+ * those of one rank in f64; both verifiers accept the programs. test_matrix.c runs a part of a covering set of pairs,
+ * long_matrix.c all of it, and in parts the product.
  *
  * The error of a gradient is |g - g*| / max(|g*|, 1e-3 of the norm of its kind over the layers): see network_error.
- * Bounds: f64 1e-12; f32 and bf16 twice the error of one rank under any instruction set (network_own_errors) plus a
- * floor (f32: 4e-6; bf16: half a rounding, 2^-9), for each kind of gradient over all places and layers and for all
- * gradients of each place (roots of mean squares); for a single gradient at a single place four times.
+ * Bounds: f64 1e-12, for parameters too; f32 and bf16 twice the error of one rank under any instruction set
+ * (network_own_errors) plus a floor (f32: 4e-6; bf16: half a rounding, 2^-9), for each kind of gradient over all cases
+ * and layers and for all gradients of each case (roots of mean squares); for a single gradient in a single case four
+ * times.
  */
 #ifndef TESTS_MATRIX_H
 #define TESTS_MATRIX_H
 
 #include "compile/compile.h"
+#include "covering.h"
+#include "workers.h"
 
-/* A place in the matrix, by row of each table. */
-typedef struct matrix_place {
-    int network, mesh, layout, saving;
-} matrix_place;
+/* place: a strategy on a mesh. Those before MATRIX_TURNS make the product, in which the others take turns. */
+enum {
+    MATRIX_NETWORK,
+    MATRIX_PLACE,
+    MATRIX_SHARD,
+    MATRIX_MICRO,
+    MATRIX_MASK,
+    MATRIX_HEADS,
+    MATRIX_LENGTH,
+    MATRIX_TURNS,
+    MATRIX_LAYOUT = MATRIX_TURNS,
+    MATRIX_SAVING,
+    MATRIX_TRANSFERS,
+    MATRIX_OPTIMIZER,
+    MATRIX_AXES
+};
 
-/* Whether a place is to be tested. */
-typedef bool (*matrix_choice)(const matrix_place *place);
+/* One case: an index into the values of each axis. */
+typedef struct matrix_case {
+    int at[MATRIX_AXES];
+} matrix_case;
 
-/* Fails the test (fail_msg) with names and figures; prints a line per network. Returns the number of places. */
-int matrix_compare(ls_dtype dtype, matrix_choice choice);
-/* The programs of all ranks pass the verifier; up to four ranks also the interpreter. */
-int matrix_verify(matrix_choice choice);
+/* --- the axes (matrix_axes.c) ------------------------------------------------------------------------------------- */
+
+/* Their sizes, and which pairs of values there are. The first call must be made before there are threads. */
+const covering_axes *matrix_axes(void);
+/*
+ * The cases in which all pairs occur, those of one problem behind each other, and how many. The caller frees them.
+ */
+matrix_case *matrix_cover(int *n);
+/* Every n-th case of the product. The first call with 0 in *at, which goes on; false: there is none left. */
+bool matrix_next(test_part part, int64_t *at, matrix_case *c);
+
+struct network;
+struct network matrix_network(const matrix_case *c); /* what it refers to is constant */
+ls_target matrix_target(const matrix_case *c);
+int matrix_micro(const matrix_case *c);                               /* micro-batches of a step */
+bool matrix_same_problem(const matrix_case *a, const matrix_case *b); /* the results of one rank are the same */
+void matrix_say(const matrix_case *c, char *out, size_t room);
+const char *matrix_network_name(int n);
+
+/* --- running (matrix.c) ------------------------------------------------------------------------------------------- */
+
+enum { MATRIX_NETWORKS = 16, MATRIX_RESULTS = 64, MATRIX_STEPS = 2 };
+
+/* Of the cases of one network. Errors as shares of what is allowed; of each result the sum of their squares. */
+typedef struct matrix_tally {
+    int cases, failed;
+    double gradients, parameters;
+    double squares[MATRIX_RESULTS]; /* the loss, then gradients as declared */
+} matrix_tally;
+
+/* Plain numbers, which can be added up and lie in memory that processes share. */
+typedef struct matrix_account {
+    matrix_tally of[MATRIX_NETWORKS];
+} matrix_account;
+
+typedef struct matrix matrix;
+/* Cases that run are added to the account. */
+matrix *matrix_open(ls_dtype dtype, matrix_account *account);
+/*
+ * Runs a case. f64: gradients, parameters after two steps, and both verifiers; else gradients. A failure is printed and
+ * counted. The reference is computed once for cases of one problem behind each other.
+ */
+void matrix_check(matrix *m, const matrix_case *c);
+void matrix_close(matrix *m);
+
+void matrix_account_add(matrix_account *to, const matrix_account *from);
+/* Prints a line per network. Fails the test where a case failed or a kind of gradient is off. Returns the cases. */
+int matrix_report(ls_dtype dtype, const matrix_account *account);
 
 #endif

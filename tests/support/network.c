@@ -7,23 +7,47 @@
 
 #include "classes.h"
 #include "kernel_call.h"
+#include "model/model.h"
 #include "program/program.h"
 #include "run/interpret.h"
 #include "spread.h"
 
 enum { MOST_INPUTS = 8 };
+/* Of AdamW: large, so that a gradient of zero but for rounding makes no step. */
+static const double epsilon = 1e-3;
+
+static ls_status build_model(const network *n, ls_graph *g) {
+    ls_model *model;
+    ls_language_model lm;
+    LS_TRY(ls_model_open_text(n->name, n->config, &model));
+    const ls_status status = ls_model_build(model, g, n->B, n->S, true, &lm);
+    ls_model_close(model);
+    return status;
+}
+
+static ls_status build_loss(const network *n, ls_graph *g) {
+    const ls_tensor loss = n->loss(g);
+    LS_TRY(ls_graph_accumulate_loss(g, loss));
+    return ls_graph_differentiate_loss(g, loss);
+}
 
 /* The graph, differentiated. Parameter gradients go to accumulators. */
 static ls_status build(const network *n, ls_dtype dtype, ls_graph **out) {
-    ls_graph *g = ls_graph_create(dtype);
-    const ls_dtype G = ls_dtype_accumulator(dtype);
-    const ls_tensor loss = n->loss(g);
-    const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
-    (void)ls_accumulate(g, loss, ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, G, &one));
-    ls_derivative d = {.n_roots = 1, .root = {loss}, .seed = {ls_graph_leaf(g, LS_ROLE_INPUT, LS_BIND_SCALE, G, &one)}};
-    *out = g;
-    LS_TRY(ls_graph_status(g));
-    return ls_differentiate(g, &d);
+    ls_graph *g = *out = ls_graph_create(dtype);
+    LS_TRY(n->config != NULL ? build_model(n, g) : build_loss(n, g));
+    for (int i = 0; i < g->n_nodes && n->mask != NULL; i++) {
+        ls_mask *mask = (ls_mask *)(uintptr_t)ls_node_mask(&g->nodes[i]);
+        if (mask != NULL) *mask = *n->mask;
+    }
+    return ls_ok();
+}
+
+/* A step's job: the update of several micro-batches where it accumulates. */
+static ls_job job_of(const network *n, const ls_graph *g, ls_update update, bool accumulates) {
+    ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, update, accumulates), .optimizer = n->optimizer};
+    job.hyper = ls_optimizer_defaults(ls_job_optimizer(&job));
+    job.hyper.epsilon = epsilon;
+    return job;
 }
 
 /* The number of token i for the input of that name. */
@@ -114,9 +138,7 @@ static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype
     network_result r = {0};
     ls_status status = build(n, dtype, &r.graph);
     const ls_update update = steps > 0 ? LS_UPDATE_APPLY : LS_UPDATE_REDUCE;
-    spread_job job = {.job = {.graph = r.graph,
-                              .programs = ls_training_programs(r.graph, 0, update, micro > 1),
-                              .hyper = {0.9, 0.95, 1e-3, 0.1}},
+    spread_job job = {.job = job_of(n, r.graph, update, micro > 1),
                       .target = *target,
                       .transport = n->transport,
                       .micro = micro,
@@ -138,6 +160,11 @@ static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype
 ls_status network_solve(const network *n, const ls_target *target, ls_dtype dtype, ls_dtype rounded,
                         network_result *out) {
     return solve(n, target, dtype, rounded, 1, 0, out);
+}
+
+ls_status network_gradient(const network *n, const ls_target *target, ls_dtype dtype, ls_dtype rounded, int micro,
+                           network_result *out) {
+    return solve(n, target, dtype, rounded, micro, 0, out);
 }
 
 ls_status network_accumulate(const network *n, const ls_target *target, int micro, network_result *out) {
@@ -208,14 +235,14 @@ double network_error_of_kind(const network_result *a, const network_result *b, i
     return sqrt(squares / n);
 }
 
-ls_status network_own_errors(const network *n, ls_dtype dtype, const network_result *exact, double *errors) {
+ls_status network_own_errors(const network *n, ls_dtype dtype, int micro, const network_result *exact, double *errors) {
     const int n_flats = exact->image->n_flats;
     for (int i = 0; i <= n_flats; i++) errors[i] = 0;
     for (ls_isa isa = dtype == LS_F32 ? LS_ISA_REF : LS_ISA_BASE; isa < LS_ISA_COUNT; isa++) {
         if (ls_isa_check(isa).code != LS_OK) continue;
         const ls_target alone = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1, .isa = isa};
         network_result one;
-        LS_TRY(network_solve(n, &alone, dtype, dtype, &one));
+        LS_TRY(network_gradient(n, &alone, dtype, dtype, micro, &one));
         for (int i = 0; i <= n_flats; i++) errors[i] = fmax(errors[i], network_error_of_kind(&one, exact, i - 1));
         network_free(&one);
     }
@@ -249,13 +276,12 @@ static ls_status interpret(const network *n, const ls_image *const *images, int 
     return status;
 }
 
-ls_status network_verify(const network *n, const ls_target *target) {
+ls_status network_verify(const network *n, const ls_target *target, int micro) {
     const int ranks = ls_mesh_ranks(&target->mesh);
     ls_image **images = calloc((size_t)ranks, sizeof(ls_image *));
     ls_graph *g;
     ls_status status = build(n, LS_F64, &g);
-    const ls_job job = {
-        .graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, false), .hyper = {0.9, 0.95, 1e-8, 0.1}};
+    const ls_job job = job_of(n, g, LS_UPDATE_APPLY, micro > 1);
     ls_classes classes = {0};
     if (status.code == LS_OK) status = ls_classes_find(&job, target, &classes);
     for (int r = 0; r < ranks && status.code == LS_OK; r++) {

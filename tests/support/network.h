@@ -13,6 +13,10 @@ typedef struct network {
     ls_tensor (*loss)(ls_graph *graph);
     int64_t ids;           /* tokens are 0..ids-1 */
     const char *transport; /* NULL: shm */
+    const char *config;    /* the text of a config.json, of which the network is the model; NULL: it is `loss` */
+    int64_t B, S;          /* of a model: sequences of so many tokens */
+    const ls_mask *mask;   /* of all attention, in place of its own; NULL: its own */
+    const ls_optimizer *optimizer; /* that network_train takes; NULL: the first of the table, AdamW */
 } network;
 
 typedef struct network_result {
@@ -30,7 +34,12 @@ LS_MUST_USE ls_status network_solve(const network *n, const ls_target *target, l
                                     network_result *out);
 /* The same in f64, in several micro-batches of the same inputs, whose losses and gradients are added. */
 LS_MUST_USE ls_status network_accumulate(const network *n, const ls_target *target, int micro, network_result *out);
-/* Steps of AdamW in f64, of so many micro-batches each: the loss of the last one, and the parameters after it. */
+/* Both: in `dtype`, with parameters rounded to `rounded`, in several micro-batches. */
+LS_MUST_USE ls_status network_gradient(const network *n, const ls_target *target, ls_dtype dtype, ls_dtype rounded,
+                                       int micro, network_result *out);
+/*
+ * Steps of the optimiser in f64, of so many micro-batches each: the loss of the last one, and the parameters after it.
+ */
 LS_MUST_USE ls_status network_train(const network *n, const ls_target *target, int micro, int steps,
                                     network_result *out);
 void network_free(network_result *result);
@@ -48,16 +57,19 @@ double network_error_of_kind(const network_result *a, const network_result *b, i
 /*
  * The error of rounding of each result on one rank in f32 or bf16, for any order of the sums: errors[1 + i] is the
  * largest network_error_of_kind(-1: of the loss) over the instruction sets of this process. exact: of one rank in f64,
- * parameters rounded to dtype. It follows the condition of the sums; a single instruction set may be lucky.
+ * in so many micro-batches, parameters rounded to dtype. It follows the condition of the sums; a single instruction set
+ * may be lucky.
  */
-LS_MUST_USE ls_status network_own_errors(const network *n, ls_dtype dtype, const network_result *exact, double *errors);
+LS_MUST_USE ls_status network_own_errors(const network *n, ls_dtype dtype, int micro, const network_result *exact,
+                                         double *errors);
 /* The largest of these; what: the one that differs most. */
 double network_difference(const network_result *a, const network_result *b, const char **what);
 
 /*
- * Compiles it for all ranks, with the update: LS_OK when all skeletons are equal, the verifier accepts the programs,
- * and the interpreter finds the same values under three orders of deliveries (up to 4 ranks: it takes long).
+ * Compiles it for all ranks, with the update of a step of so many micro-batches: LS_OK when all skeletons are equal,
+ * both verifiers accept the programs, and the interpreter finds the same values under three orders of deliveries (up to
+ * 4 ranks: it takes long).
  */
-LS_MUST_USE ls_status network_verify(const network *n, const ls_target *target);
+LS_MUST_USE ls_status network_verify(const network *n, const ls_target *target, int micro);
 
 #endif

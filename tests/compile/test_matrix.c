@@ -1,0 +1,45 @@
+/*
+ * A part of the covering set of the matrix (support/matrix.h): networks on one to sixteen ranks against one rank in
+ * f64, gradients and updated parameters, and in f32 and bf16 the gradients. tests/compile/long_matrix.c runs all of it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "support/matrix.h"
+
+/* Every n-th case from `first` on. */
+static int run_some(ls_dtype dtype, int first, int every) {
+    matrix_account account = {0};
+    int n;
+    matrix_case *cases = matrix_cover(&n);
+    matrix *m = matrix_open(dtype, &account);
+    for (int i = first; i < n; i += every) matrix_check(m, &cases[i]);
+    matrix_close(m);
+    free(cases);
+    return matrix_report(dtype, &account);
+}
+
+static void test_f64(void **state) {
+    (void)state;
+    assert_in_range(run_some(LS_F64, 0, 41), 40, 1000);
+}
+
+static void test_f32(void **state) {
+    (void)state;
+    assert_in_range(run_some(LS_F32, 1, 67), 24, 1000);
+}
+
+static void test_bf16(void **state) {
+    (void)state;
+    assert_in_range(run_some(LS_BF16, 2, 67), 24, 1000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_f64), cmocka_unit_test(test_f32),
+                                       cmocka_unit_test(test_bf16)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

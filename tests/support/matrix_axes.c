@@ -1,0 +1,333 @@
+/* The values of every axis of the matrix, and which of them go together. */
+#include "matrix.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../examples/graphs/graphs.h"
+#include "masks.h"
+#include "meshes.h"
+#include "network.h"
+
+/* --- networks ----------------------------------------------------------------------------------------------------- */
+
+/*
+ * Graphs have sizes of their own: 2 sequences of 23 tokens, 8 query heads. A model is one of config.json, with as many
+ * heads, sequences and tokens as a case says.
+ */
+enum { V = 17, D = 4, GRAPH_B = 2, GRAPH_HEADS = 8 };
+
+/* What a config.json says beside its sizes. */
+static const struct {
+    const char *name;
+    ls_tensor (*loss)(ls_graph *g); /* NULL: a model */
+    const char *fields;
+    bool along_the_sequence; /* tokens need their neighbours, which some layouts keep far apart */
+    bool has_zero_gradients; /* in theory, of biases of keys that are not rotated: their sign is chance */
+} networks[] = {
+    {"gpt2", .loss = gpt2_loss, .has_zero_gradients = true},
+    {"llama2", .loss = llama2_loss},
+    {"llama3", .loss = llama_loss},
+    {"qwen2", .loss = qwen2_loss},
+    {"qwen3", .loss = qwen3_loss},
+    {"mistral", .loss = mistral_loss},
+    {"gemma2", .loss = gemma2_loss},
+    {"gptoss", .loss = gptoss_loss},
+    {"encoder", .loss = encoder_loss, .has_zero_gradients = true},
+    {"mixer", .loss = mixer_loss, .along_the_sequence = true},
+    {"Llama", .fields = "\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": true, \"mlp_bias\": true,"
+                        " \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4, \"low_freq_factor\": 1,"
+                        " \"high_freq_factor\": 4, \"original_max_position_embeddings\": 16}"},
+    {"Mistral", .fields = "\"architectures\": [\"MistralForCausalLM\"], \"sliding_window\": 12"},
+    {"Qwen2", .fields = "\"architectures\": [\"Qwen2ForCausalLM\"], \"tie_word_embeddings\": true,"
+                        " \"use_sliding_window\": true, \"sliding_window\": 12, \"max_window_layers\": 1"},
+    {"Qwen3", .fields = "\"architectures\": [\"Qwen3ForCausalLM\"], \"head_dim\": 4, \"tie_word_embeddings\": true"},
+    {"GPT-2", .fields = "\"architectures\": [\"GPT2LMHeadModel\"]", .has_zero_gradients = true},
+    {"Gemma 2", .fields = "\"architectures\": [\"Gemma2ForCausalLM\"], \"head_dim\": 4, \"sliding_window\": 12,"
+                          " \"query_pre_attn_scalar\": 6, \"attn_logit_softcapping\": 2,"
+                          " \"final_logit_softcapping\": 3"},
+};
+_Static_assert((int)LS_COUNT(networks) == (int)MATRIX_NETWORKS, "an account has a tally for each");
+
+/* 0: as the graph has them. */
+static const struct { int q, kv; } heads[] = {{0, 0}, {8, 2}, {7, 1}, {16, 4}};
+static const int64_t lengths[] = {23 /* of graphs; no number of ranks divides it */, 48};
+enum { NETWORKS = LS_COUNT(networks), HEADS = LS_COUNT(heads), LENGTHS = LS_COUNT(lengths) };
+
+static char configs[NETWORKS][HEADS][700];
+
+static void write_configs(void) {
+    for (int n = 0; n < NETWORKS; n++) {
+        for (int h = 1; h < HEADS; h++) {
+            if (networks[n].loss != NULL) continue;
+            const int E = heads[h].q * D;
+            snprintf(configs[n][h], sizeof configs[n][h],
+                     "{%s, \"vocab_size\": %d, \"hidden_size\": %d, \"intermediate_size\": 24, \"n_embd\": %d,"
+                     " \"n_inner\": 24, \"num_hidden_layers\": 2, \"n_layer\": 2, \"num_attention_heads\": %d,"
+                     " \"n_head\": %d, \"num_key_value_heads\": %d, \"max_position_embeddings\": 64}",
+                     networks[n].fields, V, E, E, heads[h].q, heads[h].q, heads[h].kv);
+        }
+    }
+}
+
+/* --- masks -------------------------------------------------------------------------------------------------------- */
+
+/* As mask_of_terms takes them; of the whole network, or its own where it is empty. */
+static const char *const masks[] = {"", "window:5", "window:4:2", "documents", "causal+window:9:1+documents"};
+enum { MASKS = LS_COUNT(masks) };
+
+/* Documents of one token, and an empty one, by length. */
+static const struct {
+    int32_t at[8];
+    int n;
+} ends[LENGTHS] = {{{0, 1, 9, 10, 23}, 5}, {{0, 1, 9, 9, 10, 33, 48}, 7}};
+
+static ls_mask mask_of[MASKS][LENGTHS];
+
+static void make_masks(void) {
+    for (int m = 1; m < MASKS; m++) {
+        for (int s = 0; s < LENGTHS; s++) mask_of[m][s] = mask_of_terms(masks[m], ends[s].at, ends[s].n);
+    }
+}
+
+/* --- places ------------------------------------------------------------------------------------------------------- */
+
+typedef struct place {
+    int dp, ring, ulysses;
+    const char *strategy;
+} place;
+
+enum { RANKS = 16, PLACES = 512, FEW_RANKS = 4, HEADS_MOST = 16 };
+static place places[PLACES];
+static int n_places;
+
+static ls_mesh mesh_at(const place *p) { return mesh_of(p->dp, p->ring, p->ulysses); }
+
+static bool applies(const place *p, int64_t Hq) {
+    const ls_attention_problem problem = {.B = p->dp, .S = lengths[0], .Hq = Hq, .Hkv = 1, .D = D, .mesh = mesh_at(p)};
+    return ls_strategy_applicable(p->strategy, &problem).code == LS_OK;
+}
+
+/* The strategies of a mesh: all with few ranks, else one in turn. */
+static void add_mesh(place p, int turn) {
+    const char *fits[LS_STRATEGIES_MOST];
+    int n = 0;
+    for (int i = 0; (p.strategy = ls_strategy_name(i)) != NULL; i++)
+        if (applies(&p, HEADS_MOST)) fits[n++] = p.strategy;
+    LS_ASSERT(n > 0);
+    const bool all = p.dp * p.ring * p.ulysses <= FEW_RANKS;
+    for (int i = all ? 0 : turn % n; i < (all ? n : turn % n + 1); i++) {
+        LS_ASSERT(n_places < PLACES);
+        p.strategy = fits[i];
+        places[n_places++] = p;
+    }
+}
+
+static void make_places(void) {
+    int turn = 0;
+    for (int dp = 1; dp <= RANKS; dp++) {
+        for (int ring = 1; dp * ring <= RANKS; ring++) {
+            for (int ulysses = 1; dp * ring * ulysses <= RANKS; ulysses++)
+                add_mesh((place){dp, ring, ulysses, NULL}, turn++);
+        }
+    }
+}
+
+/* --- micro-batches, savings of memory, transfers ------------------------------------------------------------------ */
+
+static const int micros[] = {1, 3};
+
+enum { ALL = 1 << 20 };
+static const struct {
+    const char *name;
+    ls_saving saving;
+} savings[] = {
+    {"nothing", {0}},
+    {"some results", {.drop = 9}},
+    {"all results", {.drop = ALL}},
+    {"logits in tiles", {.tile = LS_TILE_LOSS, .tile_rows = 3}},
+    {"all results and tiles", {.drop = ALL, .tile = LS_TILE_ALL, .tile_rows = 4}},
+};
+
+/* blocks_apart: the ranks of one ring index are a host, so that they alone can read each other's heaps. */
+static const struct {
+    const char *name;
+    ls_transfers asked;
+    bool blocks_apart;
+} transfers[] = {{"put", LS_TRANSFERS_PUT, false},
+                 {"in place", LS_TRANSFERS_IN_PLACE, false},
+                 {"in place within blocks", LS_TRANSFERS_IN_PLACE, true}};
+
+static bool reads_ring(const place *p) {
+    bool reads;
+    const ls_status status = ls_strategy_reads_in_place(p->strategy, &reads);
+    return status.code == LS_OK && reads && p->ring > 1;
+}
+
+static bool transfers_fit(const place *p, int t) {
+    if (transfers[t].asked == LS_TRANSFERS_PUT) return true;
+    return transfers[t].blocks_apart ? p->ulysses > 1 && reads_ring(p) : p->ulysses > 1 || reads_ring(p);
+}
+
+/* --- what goes together ------------------------------------------------------------------------------------------- */
+
+/* A value that only graphs have, or only models, so that no case has one of each. */
+typedef enum owner { ANY, GRAPHS, MODELS } owner;
+
+static owner owner_of(int axis, int i) {
+    const bool large = axis == MATRIX_PLACE && (places[i].dp > GRAPH_B || places[i].ulysses > GRAPH_HEADS);
+    if (axis == MATRIX_NETWORK) return networks[i].loss != NULL ? GRAPHS : MODELS;
+    if (axis == MATRIX_HEADS) return i == 0 ? GRAPHS : MODELS;
+    return large || (axis == MATRIX_LENGTH && i > 0) ? MODELS : ANY;
+}
+
+static bool layout_fits(int n, int layout) {
+    return !networks[n].along_the_sequence || layout == LS_LAYOUT_CONTIGUOUS || layout == LS_LAYOUT_ZIGZAG;
+}
+
+static bool optimizer_fits(int n, int optimizer) {
+    return !networks[n].has_zero_gradients || ls_optimizer_at(optimizer) != &ls_optimizer_lion;
+}
+
+static bool allowed(const void *context, int a, int i, int b, int j) {
+    (void)context;
+    const owner x = owner_of(a, i), y = owner_of(b, j);
+    if (x != ANY && y != ANY && x != y) return false;
+    if (a == MATRIX_NETWORK && b == MATRIX_LAYOUT) return layout_fits(i, j);
+    if (a == MATRIX_NETWORK && b == MATRIX_OPTIMIZER) return optimizer_fits(i, j);
+    if (a == MATRIX_PLACE && b == MATRIX_HEADS) return applies(&places[i], j == 0 ? GRAPH_HEADS : heads[j].q);
+    return a != MATRIX_PLACE || b != MATRIX_TRANSFERS || transfers_fit(&places[i], j);
+}
+
+const covering_axes *matrix_axes(void) {
+    static covering_axes axes = {.n = 0, .allowed = allowed, .seed = 1};
+    if (axes.n > 0) return &axes;
+    write_configs();
+    make_masks();
+    make_places();
+    const int size[MATRIX_AXES] = {[MATRIX_NETWORK] = NETWORKS,
+                                   [MATRIX_PLACE] = n_places,
+                                   [MATRIX_SHARD] = LS_SHARD_MODES,
+                                   [MATRIX_MICRO] = LS_COUNT(micros),
+                                   [MATRIX_MASK] = MASKS,
+                                   [MATRIX_HEADS] = HEADS,
+                                   [MATRIX_LENGTH] = LENGTHS,
+                                   [MATRIX_LAYOUT] = LS_LAYOUTS,
+                                   [MATRIX_SAVING] = LS_COUNT(savings),
+                                   [MATRIX_TRANSFERS] = LS_COUNT(transfers)};
+    memcpy(axes.size, size, sizeof size);
+    while (ls_optimizer_at(axes.size[MATRIX_OPTIMIZER]) != NULL) axes.size[MATRIX_OPTIMIZER]++;
+    axes.n = MATRIX_AXES;
+    return &axes;
+}
+_Static_assert((int)MATRIX_AXES <= (int)COVERING_AXES, "a row of a covering set holds a case");
+
+/* --- lists of cases ----------------------------------------------------------------------------------------------- */
+
+/* What the results of one rank depend on. Of places only replicas matter: they say how many sequences a model has. */
+static const int problem_axes[] = {MATRIX_NETWORK, MATRIX_MASK,  MATRIX_HEADS,
+                                   MATRIX_LENGTH,  MATRIX_MICRO, MATRIX_OPTIMIZER};
+
+static int compare_problems(const void *a, const void *b) {
+    const matrix_case *x = a, *y = b;
+    for (size_t i = 0; i < LS_COUNT(problem_axes); i++) {
+        const int difference = x->at[problem_axes[i]] - y->at[problem_axes[i]];
+        if (difference != 0) return difference;
+    }
+    return places[x->at[MATRIX_PLACE]].dp - places[y->at[MATRIX_PLACE]].dp;
+}
+
+bool matrix_same_problem(const matrix_case *a, const matrix_case *b) { return compare_problems(a, b) == 0; }
+
+matrix_case *matrix_cover(int *n) {
+    const covering_axes *axes = matrix_axes();
+    int pairs;
+    covering_row *rows = covering_make(axes, n, &pairs);
+    LS_ASSERT(covering_count(axes, rows, *n) == pairs);
+    matrix_case *cases = calloc((size_t)*n, sizeof *cases);
+    for (int r = 0; r < *n; r++) memcpy(cases[r].at, rows[r].at, sizeof cases[r].at);
+    free(rows);
+    qsort(cases, (size_t)*n, sizeof *cases, compare_problems);
+    return cases;
+}
+
+/* The case at that index of the product of the first axes; the others take turns. */
+static bool product_case(const covering_axes *axes, int64_t index, matrix_case *c) {
+    covering_axes first = *axes;
+    int turn = 0;
+    for (int a = MATRIX_TURNS - 1; a >= 0; a--, index /= axes->size[a + 1]) {
+        c->at[a] = (int)(index % axes->size[a]);
+        turn += c->at[a];
+    }
+    first.n = MATRIX_TURNS;
+    if (!covering_allows(&first, c->at)) return false;
+    for (int a = MATRIX_TURNS; a < MATRIX_AXES; a++) {
+        first.n = a + 1;
+        for (c->at[a] = turn % axes->size[a]; !covering_allows(&first, c->at);)
+            c->at[a] = (c->at[a] + 1) % axes->size[a];
+        turn = turn / 2 + c->at[a] + a;
+    }
+    return true;
+}
+
+bool matrix_next(test_part part, int64_t *at, matrix_case *c) {
+    const covering_axes *axes = matrix_axes();
+    int64_t all = 1;
+    for (int a = 0; a < MATRIX_TURNS; a++) all *= axes->size[a];
+    for (; *at < all; ++*at) {
+        if (*at % part.parts != part.index || !product_case(axes, *at, c)) continue;
+        ++*at;
+        return true;
+    }
+    return false;
+}
+
+/* --- a case ------------------------------------------------------------------------------------------------------- */
+
+/* Two sequences for each replica, as long as that is little work. */
+static int64_t sequences(int dp) { return dp * (dp <= RANKS / 2 ? 2 : 1); }
+
+network matrix_network(const matrix_case *c) {
+    (void)matrix_axes();
+    const int *at = c->at, n = at[MATRIX_NETWORK], h = at[MATRIX_HEADS], s = at[MATRIX_LENGTH];
+    return (network){.name = networks[n].name,
+                     .loss = networks[n].loss,
+                     .ids = V,
+                     .config = networks[n].loss != NULL ? NULL : configs[n][h],
+                     .B = sequences(places[at[MATRIX_PLACE]].dp),
+                     .S = lengths[s],
+                     .mask = at[MATRIX_MASK] > 0 ? &mask_of[at[MATRIX_MASK]][s] : NULL,
+                     .optimizer = ls_optimizer_at(at[MATRIX_OPTIMIZER])};
+}
+
+ls_target matrix_target(const matrix_case *c) {
+    const int *at = c->at, t = at[MATRIX_TRANSFERS];
+    const place *p = &places[at[MATRIX_PLACE]];
+    return (ls_target){.mesh = mesh_at(p),
+                       .strategy = p->strategy,
+                       .layout = (ls_layout_kind)at[MATRIX_LAYOUT],
+                       .threads = 1,
+                       .transfers = transfers[t].asked,
+                       .host_ranks = transfers[t].blocks_apart ? p->ulysses : LS_ONE_HOST,
+                       .shard = &ls_shard_modes[at[MATRIX_SHARD]],
+                       .saving = savings[at[MATRIX_SAVING]].saving};
+}
+
+int matrix_micro(const matrix_case *c) { return micros[c->at[MATRIX_MICRO]]; }
+
+const char *matrix_network_name(int n) { return networks[n].name; }
+
+void matrix_say(const matrix_case *c, char *out, size_t room) {
+    const int *at = c->at;
+    const place *p = &places[at[MATRIX_PLACE]];
+    const char *mask = masks[at[MATRIX_MASK]];
+    snprintf(out, room,
+             "%s, heads %d/%d, S %lld, %s of dp %d ring %d ulysses %d, shard %s, %d micro-batches, mask %s, %s, saved: "
+             "%s, %s, %s",
+             networks[at[MATRIX_NETWORK]].name, heads[at[MATRIX_HEADS]].q, heads[at[MATRIX_HEADS]].kv,
+             (long long)lengths[at[MATRIX_LENGTH]], p->strategy, p->dp, p->ring, p->ulysses,
+             ls_shard_modes[at[MATRIX_SHARD]].name, matrix_micro(c), mask[0] == 0 ? "its own" : mask,
+             ls_layout_name((ls_layout_kind)at[MATRIX_LAYOUT]), savings[at[MATRIX_SAVING]].name,
+             transfers[at[MATRIX_TRANSFERS]].name, ls_optimizer_at(at[MATRIX_OPTIMIZER])->name);
+}
