@@ -17,6 +17,7 @@
 #include "support/images.h"
 #include "support/meshes.h"
 #include "support/network.h"
+#include "support/traffic.h"
 
 enum { B = 2, S = 13, E = 48, V = 17 };
 
@@ -172,32 +173,113 @@ static void must_send(const ls_image *image, const char *mode, const char *progr
  * forward and before the backward pass, but for the groups in use where the one becomes the other: the table of logits,
  * and what lies between the last attention and that.
  */
+static void must_send_shards(const ls_image *image, const ls_shard_mode *m) {
+    const double n = (double)image->flat_elements, T = (double)ls_dtype_bytes(image->dtype),
+                 G = (double)ls_dtype_bytes(image->accumulator);
+    must_send(image, m->name, LS_PROGRAM_MICRO, "gradients.", m->gradients ? n * G : 0);
+    must_send(image, m->name, LS_PROGRAM_STEP, "gradients.", n * G);
+    must_send(image, m->name, LS_PROGRAM_STEP, "sums.", m->state ? 0 : n * G);
+    if (!m->parameters) must_send(image, m->name, LS_PROGRAM_MICRO, "parameters.", 0);
+    if (!m->parameters) must_send(image, m->name, LS_PROGRAM_STEP, "parameters.", m->state ? n * T : 0);
+    for (int p = 0; p < 2 && m->parameters; p++) {
+        const char *program = p == 0 ? LS_PROGRAM_MICRO : LS_PROGRAM_STEP;
+        must_send(image, m->name, program, "parameters.", gathered(image, program));
+        assert_in_range(gathered(image, program), 1.5 * n * T, 2 * n * T);
+    }
+}
+
+static const ls_dtype dtypes[] = {LS_BF16, LS_F32};
+
 static void test_bytes_sent(void **state) {
     (void)state;
-    static const ls_dtype dtypes[] = {LS_BF16, LS_F32};
     for (int ranks = 2; ranks <= 16; ranks *= 2) {
         for (int mode = 0; mode < LS_SHARD_MODES; mode++) {
             for (size_t d = 0; d < LS_COUNT(dtypes); d++) {
-                const ls_shard_mode *m = &ls_shard_modes[mode];
-                const ls_target target = {
-                    .mesh = mesh_of(1, ranks, 1), .strategy = "ring", .isa = LS_ISA_BASE, .threads = 1, .shard = m};
+                const ls_target target = {.mesh = mesh_of(1, ranks, 1),
+                                          .strategy = "ring",
+                                          .isa = LS_ISA_BASE,
+                                          .threads = 1,
+                                          .shard = &ls_shard_modes[mode]};
                 image_set set = images_of(dtypes[d], &target, true);
-                const ls_image *image = set.image[ranks - 1];
-                const double n = (double)image->flat_elements, T = (double)ls_dtype_bytes(image->dtype),
-                             G = (double)ls_dtype_bytes(image->accumulator);
-                must_send(image, m->name, LS_PROGRAM_MICRO, "gradients.", m->gradients ? n * G : 0);
-                must_send(image, m->name, LS_PROGRAM_STEP, "gradients.", n * G);
-                must_send(image, m->name, LS_PROGRAM_STEP, "sums.", m->state ? 0 : n * G);
-                if (!m->parameters) must_send(image, m->name, LS_PROGRAM_MICRO, "parameters.", 0);
-                if (!m->parameters) must_send(image, m->name, LS_PROGRAM_STEP, "parameters.", m->state ? n * T : 0);
-                for (int p = 0; p < 2 && m->parameters; p++) {
-                    const char *program = p == 0 ? LS_PROGRAM_MICRO : LS_PROGRAM_STEP;
-                    must_send(image, m->name, program, "parameters.", gathered(image, program));
-                    assert_in_range(gathered(image, program), 1.5 * n * T, 2 * n * T);
-                }
+                must_send_shards(set.image[ranks - 1], target.shard);
                 free_images(&set);
             }
         }
+    }
+}
+
+/* --- bytes beside attention --------------------------------------------------------------------------------------- */
+
+enum { LAYERS = 3, LENGTH = 48, HQ = 8, HKV = 4, D = 4 };
+
+static ls_tensor heads(ls_graph *g, ls_tensor x, const char *name, int layer, int64_t H) {
+    const int64_t size[] = {H * D, E};
+    return ls_split_last(g, ls_linear(g, x, ls_parameter_named(g, 2, size, "%d.%s", layer, name), LS_NO_TENSOR), H, D);
+}
+
+/* Attention under the full mask, of which formulas are published; all ranks have as many tokens. */
+static ls_tensor attending_loss(ls_graph *g) {
+    const ls_mask full = {.n = 0};
+    const ls_tensor tokens = ls_tokens(g, "tokens", B, LENGTH);
+    ls_tensor x = ls_embedding(g, tokens, matrix(g, "table", V, E));
+    for (int i = 0; i < LAYERS; i++) {
+        const ls_tensor q = heads(g, x, "q", i, HQ), k = heads(g, x, "k", i, HKV), v = heads(g, x, "v", i, HKV);
+        const ls_tensor o = ls_merge_last(g, ls_attention(g, q, k, v, &full, 0.5));
+        const int64_t size[] = {E, HQ * D};
+        x = ls_add(g, x, ls_linear(g, o, ls_parameter_named(g, 2, size, "%d.o", i), LS_NO_TENSOR));
+    }
+    const ls_tensor logits = ls_linear_wide(g, x, matrix(g, "head", V, E));
+    return ls_sum(g, ls_cross_entropy(g, logits, ls_input_like(g, "labels", tokens)));
+}
+
+/* All that a program puts but parameters, gradients and totals is attention's, and what is published of that. */
+static void must_send_attention(const ls_image *image, const char *mode, const char *program) {
+    static const char *const others[] = {"parameters.", "gradients.", "sums.", "reduce."};
+    const int R = mesh_ring(&image->mesh), U = mesh_ulysses(&image->mesh);
+    const traffic_problem p = {.strategy = image->strategy,
+                               .R = R,
+                               .U = U,
+                               .d = HQ * D,
+                               .e = HKV * D,
+                               .h = HQ,
+                               .T = image->dtype,
+                               .G = image->accumulator};
+    traffic each;
+    assert_true(traffic_published(&p, &each));
+    const double tokens = (double)B / ls_mesh_replicas(&image->mesh) * LENGTH / (R * U);
+    const double expected = LAYERS * tokens * (each.forward + each.backward);
+    double bytes = sent(image, program, "");
+    for (size_t i = 0; i < LS_COUNT(others); i++) bytes -= sent(image, program, others[i]);
+    if (bytes != expected)
+        fail_msg("shard %s, %s of ring %d ulysses %d, %s: attention of program %s sends %g bytes, expected %g", mode,
+                 image->strategy, R, U, ls_dtype_name(image->dtype), program, bytes, expected);
+}
+
+/* Each mode beside each strategy: what the one sends does not depend on the other. */
+static void test_bytes_beside_attention(void **state) {
+    (void)state;
+    static const struct {
+        int dp, ring, ulysses;
+        const char *strategy;
+    } meshes[] = {{2, 1, 1, "local"},   {1, 4, 1, "ring"},      {2, 2, 1, "ring"},      {1, 1, 4, "ulysses"},
+                  {2, 1, 2, "ulysses"}, {1, 2, 2, "usp"},       {2, 2, 4, "usp"},       {1, 4, 1, "gather"},
+                  {1, 2, 2, "gather"},  {1, 4, 1, "tokenring"}, {1, 4, 2, "tokenring"}, {1, 4, 1, "decode"},
+                  {2, 2, 2, "decode"}};
+    for (size_t i = 0; i < LS_COUNT(meshes) * LS_SHARD_MODES * LS_COUNT(dtypes); i++) {
+        const size_t at = i / LS_SHARD_MODES / LS_COUNT(dtypes);
+        const ls_target target = {.mesh = mesh_of(meshes[at].dp, meshes[at].ring, meshes[at].ulysses),
+                                  .strategy = meshes[at].strategy,
+                                  .isa = LS_ISA_BASE,
+                                  .threads = 1,
+                                  .shard = &ls_shard_modes[i / LS_COUNT(dtypes) % LS_SHARD_MODES]};
+        ls_graph *g = ls_graph_create(dtypes[i % LS_COUNT(dtypes)]);
+        image_set set = images_of_loss(g, attending_loss(g), &target, true, NULL);
+        for (int rank = 0; rank < set.ranks; rank++) {
+            must_send_shards(set.image[rank], target.shard);
+            must_send_attention(set.image[rank], target.shard->name, LS_PROGRAM_MICRO);
+            must_send_attention(set.image[rank], target.shard->name, LS_PROGRAM_STEP);
+        }
+        free_images(&set);
     }
 }
 
@@ -323,9 +405,13 @@ static void test_heaps_are_alike(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_persists),   cmocka_unit_test(test_bytes_sent),
-        cmocka_unit_test(test_account),         cmocka_unit_test(test_heaps_are_alike),
-        cmocka_unit_test(test_same_gradients),  cmocka_unit_test(test_same_parameters),
+        cmocka_unit_test(test_what_persists),
+        cmocka_unit_test(test_bytes_sent),
+        cmocka_unit_test(test_bytes_beside_attention),
+        cmocka_unit_test(test_account),
+        cmocka_unit_test(test_heaps_are_alike),
+        cmocka_unit_test(test_same_gradients),
+        cmocka_unit_test(test_same_parameters),
         cmocka_unit_test(test_programs_verify),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
