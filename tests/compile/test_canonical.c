@@ -74,10 +74,10 @@ static ls_tensor sink_loss(ls_graph *g) {
 static ls_tensor full_loss(ls_graph *g) { return loss_of(g, &(form){.Hq = 4, .Hkv = 2, .mask = {.n = 0}}); }
 
 static const network networks[] = {
-    {"grouped", grouped_loss, V, NULL},
-    {"tied", tied_loss, V, NULL},
-    {"sinks", sink_loss, V, NULL},
-    {"full", full_loss, V, "chaos:5"},
+    {.name = "grouped", .loss = grouped_loss, .ids = V},
+    {.name = "tied", .loss = tied_loss, .ids = V},
+    {.name = "sinks", .loss = sink_loss, .ids = V},
+    {.name = "full", .loss = full_loss, .ids = V, .transport = "chaos:5"},
 };
 
 static const struct {
@@ -170,12 +170,12 @@ static void test_programs_verify(void **state) {
     (void)state;
     for (size_t n = 0; n < LS_COUNT(networks); n++) {
         const ls_target first = alone();
-        must(network_verify(&networks[n], &first), networks[n].name, &first);
+        must(network_verify(&networks[n], &first, 1), networks[n].name, &first);
         for (size_t p = 0; p < LS_COUNT(places); p++) {
             const ls_target target = target_of(places[p].ring, places[p].ulysses, places[p].strategy,
                                                (n + p) % 2 == 0 ? LS_SHARD_PARAMETERS : LS_SHARD_GRADIENTS);
             if (ls_mesh_ranks(&target.mesh) > 4) continue; /* the same programs, more of them */
-            must(network_verify(&networks[n], &target), networks[n].name, &target);
+            must(network_verify(&networks[n], &target, 1 + (int)p % 2), networks[n].name, &target);
         }
     }
 }
@@ -197,7 +197,7 @@ static void refused(const network *n, const ls_target *target, const char *text)
 
 static void test_refused(void **state) {
     (void)state;
-    const network conv = {"conv", conv_loss, V, NULL};
+    const network conv = {.name = "conv", .loss = conv_loss, .ids = V};
     ls_target target = alone();
     refused(&conv, &target, "--sums canonical: op conv");
     target = target_of(2, 1, "ring", LS_SHARD_GRADIENTS);

@@ -137,10 +137,10 @@ static ls_tensor whole_loss(ls_graph *g) {
 
 static void test_what_one_replica_adds_tells_them_apart(void **state) {
     (void)state;
-    const network whole = {"whole", whole_loss, 5, NULL};
+    const network whole = {.name = "whole", .loss = whole_loss, .ids = 5};
     for (int ring = 1; ring <= 2; ring++) {
         const ls_target target = {.mesh = mesh_of(2, ring, 1), .strategy = "ring", .threads = 1};
-        const ls_status status = network_verify(&whole, &target);
+        const ls_status status = network_verify(&whole, &target, 1);
         if (status.code != LS_OK) fail_msg("dp=2,ring=%d: %s", ring, status.text);
     }
 }

@@ -365,7 +365,6 @@ static void check_account(const ls_image *image) {
  */
 static void test_account(void **state) {
     (void)state;
-    static const ls_dtype dtypes[] = {LS_BF16, LS_F32};
     for (int ranks = 2; ranks <= 8; ranks *= 2) {
         for (size_t d = 0; d < LS_COUNT(dtypes); d++) {
             const ls_target target = {.mesh = mesh_of(1, ranks, 1),
@@ -405,14 +404,10 @@ static void test_heaps_are_alike(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_persists),
-        cmocka_unit_test(test_bytes_sent),
-        cmocka_unit_test(test_bytes_beside_attention),
-        cmocka_unit_test(test_account),
-        cmocka_unit_test(test_heaps_are_alike),
-        cmocka_unit_test(test_same_gradients),
-        cmocka_unit_test(test_same_parameters),
-        cmocka_unit_test(test_programs_verify),
+        cmocka_unit_test(test_what_persists),          cmocka_unit_test(test_bytes_sent),
+        cmocka_unit_test(test_bytes_beside_attention), cmocka_unit_test(test_account),
+        cmocka_unit_test(test_heaps_are_alike),        cmocka_unit_test(test_same_gradients),
+        cmocka_unit_test(test_same_parameters),        cmocka_unit_test(test_programs_verify),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
