@@ -108,7 +108,7 @@ static ls_status find_point(ls_rendezvous_point *out) {
     char job[512];
     const int n = snprintf(job, sizeof job, "%s/%s/%s/%d", s->name, text_of(s->job), text_of(s->step), point.ranks);
     point.job = ls_hash_bytes(job, ls_min((size_t)n, sizeof job - 1));
-    LS_TRY(ls_boot_meeting_seconds(&point.seconds));
+    LS_TRY(ls_boot_rendezvous_seconds(&point.seconds));
     LS_TRY(find_host(s, &point));
     LS_TRY(find_port(s, &point));
     *out = point;

@@ -71,7 +71,7 @@ typedef struct ls_boot {
 /* ---- who does not come (missing.c) ---- */
 
 /* The seconds in which all ranks must meet: LONGSPAN_RENDEZVOUS_SECONDS, else 120. LS_USAGE. */
-ls_status ls_boot_meeting_seconds(double *out);
+ls_status ls_boot_rendezvous_seconds(double *out);
 
 /* Ranks that have not come to the gather under way. */
 typedef struct ls_missing {
@@ -79,10 +79,13 @@ typedef struct ls_missing {
     int32_t others; /* beside it */
     double silent;  /* seconds since it was asked whether it is there, without an answer; 0: it has answered */
 } ls_missing;
+#define LS_NOBODY_MISSING ((ls_missing){.rank = -1, .others = -1})
+/* One more, which has not answered for so long. */
+void ls_missing_add(ls_missing *missing, int rank, double silent);
 /*
  * LS_PEER that names who does not come to a gather in which this rank has waited for so long: a process that has not
- * answered for 30 s (or the seconds of the meeting, if these are less), or that answers but has not come for 15 times
- * these seconds.
+ * answered for 30 s (or the seconds of the rendezvous, if these are less), or that answers but has not come for 15
+ * times these seconds.
  */
 ls_status ls_boot_check_missing(const ls_boot *boot, const ls_missing *missing, double waited, double seconds);
 /* Seconds between two questions for who is missing. */

@@ -8,15 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MEETING_SECONDS 120.0
+#define RENDEZVOUS_SECONDS 120.0
 #define SECONDS_VARIABLE "LONGSPAN_RENDEZVOUS_SECONDS"
 #define SILENT_SECONDS 30.0 /* a process answers within this time, unless it is stopped or not reached */
-#define MISSING_TIMES 15    /* a rank that works may keep others waiting for so many times the time of the meeting */
+#define MISSING_TIMES 15    /* a rank that works may keep others waiting for so many times the time of the rendezvous */
 
-ls_status ls_boot_meeting_seconds(double *out) {
+ls_status ls_boot_rendezvous_seconds(double *out) {
     const char *text = getenv(SECONDS_VARIABLE);
     if (text == NULL || *text == 0) {
-        *out = MEETING_SECONDS;
+        *out = RENDEZVOUS_SECONDS;
         return ls_ok();
     }
     char *end;
@@ -44,6 +44,13 @@ static bool process_is_stopped(int process) {
 bool ls_boot_is_stopped(const ls_boot *boot, int rank) {
     if (boot->stopped != NULL) return atomic_load_explicit(&boot->stopped[rank], memory_order_relaxed);
     return boot->processes != NULL && boot->processes[rank] != 0 && process_is_stopped(boot->processes[rank]);
+}
+
+void ls_missing_add(ls_missing *missing, int rank, double silent) {
+    missing->others++;
+    if (missing->rank >= 0 && silent <= missing->silent) return;
+    missing->rank = rank;
+    missing->silent = silent;
 }
 
 ls_status ls_boot_check_missing(const ls_boot *boot, const ls_missing *missing, double waited, double seconds) {

@@ -161,7 +161,7 @@ static void take_value(ls_rendezvous_server *s, int rank, const char *value, uin
 
 /* A rank waits in a gather: asks the others whether they are there, and tells it what is known of them. */
 static void tell_missing(ls_rendezvous_server *s, int rank) {
-    ls_missing missing = {.rank = -1, .others = -1};
+    ls_missing missing = LS_NOBODY_MISSING;
     for (int r = 0; r < s->point.ranks && s->gathering > 0; r++) {
         client *c = &s->clients[r];
         if (c->gathers || c->fd < 0) continue;
@@ -169,11 +169,7 @@ static void tell_missing(ls_rendezvous_server *s, int rank) {
             c->asked = s->clock;
             send_to(s, r, LS_RENDEZVOUS_ASK, NULL, 0);
         }
-        const double silent = s->clock - c->asked;
-        missing.others++;
-        if (missing.rank >= 0 && silent <= missing.silent) continue;
-        missing.rank = r;
-        missing.silent = silent;
+        ls_missing_add(&missing, r, s->clock - c->asked);
     }
     send_to(s, rank, LS_RENDEZVOUS_TELL, &missing, sizeof missing);
 }

@@ -151,7 +151,7 @@ static ls_status open(ls_boot *boot) {
     if (m == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for MPI", sizeof *m);
     const ls_mpi_launcher *launcher = boot->state;
     m->boot = boot;
-    LS_TRY(ls_boot_meeting_seconds(&m->meeting_seconds)); /* the process ends with an error */
+    LS_TRY(ls_boot_rendezvous_seconds(&m->rendezvous_seconds)); /* the process ends with an error */
     pthread_mutex_init(&m->library, NULL);
     pthread_mutex_init(&m->list, NULL);
     LS_TRY(start_thread(m));
@@ -246,7 +246,7 @@ void ls_mpi_on_here(ls_mpi *m, int peer, const ls_mpi_message *message) {
 
 /* Asks those that have not come to the gather under way whether they are there. */
 static ls_missing find_missing(ls_mpi *m, double waited) {
-    ls_missing missing = {.rank = -1, .others = -1};
+    ls_missing missing = LS_NOBODY_MISSING;
     pthread_mutex_lock(&m->library);
     for (int r = 0; r < m->boot->ranks; r++) {
         ls_mpi_peer *p = &m->peers[r];
@@ -255,11 +255,7 @@ static ls_missing find_missing(ls_mpi *m, double waited) {
             p->asked = waited;
             ls_mpi_post_later(m, ls_mpi_message_to(r, LS_MPI_WHERE, 0));
         }
-        const double silent = waited - p->asked;
-        missing.others++;
-        if (missing.rank >= 0 && silent <= missing.silent) continue;
-        missing.rank = r;
-        missing.silent = silent;
+        ls_missing_add(&missing, r, waited - p->asked);
     }
     pthread_mutex_unlock(&m->library);
     return missing;
@@ -273,7 +269,7 @@ static ls_status await_all(ls_mpi *m, MPI_Request *request) {
         LS_TRY(ls_notice_aborted(&m->notice));
         if (waited - asked > LS_ASK_SECONDS) {
             const ls_missing missing = find_missing(m, waited);
-            const ls_status status = ls_boot_check_missing(m->boot, &missing, waited, m->meeting_seconds);
+            const ls_status status = ls_boot_check_missing(m->boot, &missing, waited, m->rendezvous_seconds);
             if (status.code != LS_OK) (void)ls_notice_abort(&m->notice, status.text);
             LS_TRY(status);
             asked = waited;

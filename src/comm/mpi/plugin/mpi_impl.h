@@ -91,7 +91,7 @@ typedef struct ls_mpi {
     ls_notice notice;
     bool told_stop, told_abort; /* to the others, or by them */
     bool is_ours;               /* MPI was initialised by this boot */
-    double meeting_seconds;     /* ls_boot_meeting_seconds */
+    double rendezvous_seconds;  /* ls_boot_rendezvous_seconds */
     MPI_Comm messages, bodies, gathers;
     MPI_Comm worlds, leaving, aborting; /* where ranks meet: as a world begins or ends, at the end, after an abort */
 
