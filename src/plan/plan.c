@@ -49,7 +49,8 @@ static int layouts_for(const ls_plan_request *request, bool causal, const ls_mes
     out[0] = balance ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS;
     out[1] = balance ? LS_LAYOUT_CONTIGUOUS : LS_LAYOUT_ZIGZAG;
     out[2] = LS_LAYOUT_STRIPED;
-    if (ls_mesh_sequence_ranks(mesh) == 1) return 1;
+    if (request->canonical) out[0] = LS_LAYOUT_CONTIGUOUS;
+    if (ls_mesh_sequence_ranks(mesh) == 1 || request->canonical) return 1;
     return packed && blocks ? 3 : 2;
 }
 
@@ -267,7 +268,8 @@ static ls_status add_candidates(const ls_job *job, const ls_plan_request *reques
             add_candidate(job, request, &bare, plan, refusal);
         }
     }
-    if (!is_free(request->layout) || ls_mesh_block_axes(mesh) == 0 || !is_uneven(plan, first)) return ls_ok();
+    const bool one_layout = !is_free(request->layout) || request->canonical;
+    if (one_layout || ls_mesh_block_axes(mesh) == 0 || !is_uneven(plan, first)) return ls_ok();
     for (int kind = LS_LAYOUT_DOCUMENTS; kind <= LS_LAYOUT_BALANCED; kind++) {
         if (kind == LS_LAYOUT_DOCUMENTS && !has_documents(job->graph)) continue;
         for (int k = 0; k < n_strategies; k++) {

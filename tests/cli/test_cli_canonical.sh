@@ -65,9 +65,9 @@ assert run["settings"]["accumulate"] == 2 and run["spread"]["threads"] == 1, run
 assert json.load(open("fast/run.json"))["spread"]["sums"] == "fast"
 CHECK
 refused "--accumulate 2; with --sums canonical, --batch 4 and 1 replicas expected 4" --out no --sums canonical --accumulate 2
-refused "strategy ring adds up in an order that depends on the number of ranks" --out no --sums canonical --mesh ring=2 --strategy ring --layout contiguous
-refused "8 chunks, which 3 ranks cannot share" --out no --sums canonical --mesh ring=3 --strategy gather --layout contiguous
+refused "strategy ring adds up in an order that depends on the number of ranks" --out no --sums canonical --mesh ring=2 --strategy ring
+refused "8 chunks, which 3 ranks cannot share" --out no --sums canonical --mesh ring=3 --strategy gather
 refused "layout zigzag, expected contiguous" --out no --sums canonical --mesh ring=2 --strategy gather --layout zigzag
-refused "--shard optimizer, expected gradients or parameters" --out no --sums canonical --mesh ulysses=2 --layout contiguous --shard optimizer
+refused "--shard optimizer, expected gradients or parameters" --out no --sums canonical --mesh ulysses=2 --shard optimizer
 refused "expected one of fast|canonical" --out no --sums exact
 refused "--sums fast contradicts" --resume --out half --sums fast

@@ -140,6 +140,7 @@ static const struct {
     {{"rb25ff", "rrrrrr", "rb25ff", "------"}, {LS_KERNEL_CAST, LS_KERNEL_SUM, LS_KERNEL_BROADCAST}},
     {{"rb25ff", "rrrrrr", "rb25ff", "rrrrrr"}, {LS_KERNEL_COPY, LS_KERNEL_FILL}},
     {{"rrrrrr", "rrrrrr", "rrrrrr", "------"}, {LS_KERNEL_ROPE_TABLE, LS_KERNEL_CACHE_WRITE, LS_KERNEL_STEP_CONTROL}},
+    {{"rrrrrr", "rrrrrr", "------", "------"}, {LS_KERNEL_EXACT_SUM, LS_KERNEL_EXACT_VALUE}},
 };
 
 static const char letters[LS_ISA_COUNT + 1] = "rb25fa";
