@@ -15,7 +15,7 @@ static ls_status compare(const ls_job *job, const ls_target *target, ls_arena *a
     LS_TRY(ls_compile_layout(job, target, arena, &layout));
     ls_sharding sharding;
     LS_TRY(ls_shard(g, g->n_nodes, mesh, arena, &sharding));
-    bool alike = ls_layout_is_even(&layout);
+    bool alike = ls_layout_is_even(&layout) && !ls_is_redistributed(g, &sharding);
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_lowering *lowering = ls_lowering_of(g->nodes[n].op);
         alike &= !(sharding.first_only[n] & ls_mesh_head_axes(mesh)) &&

@@ -9,7 +9,6 @@ static void forget_values(ls_builder *b) {
     for (int t = 0; t < g->n_tensors; t++) {
         const ls_operand *place = &b->tensor[t];
         if (place->buffer >= 0 && b->image->buffers[place->buffer].program >= 0) b->tensor[t] = nowhere();
-        b->resolved[t] = nowhere();
     }
 }
 
@@ -88,17 +87,17 @@ static ls_status take_phases(ls_builder *b) {
     return ls_phases_check(image);
 }
 
-static ls_status compile(ls_builder *b, int n_nodes) {
-    const ls_job *job = b->job;
+static ls_status compile(ls_builder *b, ls_job *job) {
     ls_image *image = b->image;
     ls_sharding sharding;
     LS_TRY(take_phases(b));
-    LS_TRY(ls_shard(job->graph, n_nodes, &image->mesh, image->arena, &sharding));
+    LS_TRY(ls_shard(job->graph, job->graph->n_nodes, &image->mesh, image->arena, &sharding));
+    ls_redistribute(job, image->arena, &sharding);
+    const int n_nodes = job->graph->n_nodes;
     b->sharding = &sharding;
     b->tensor = LS_NEW_ARRAY(image->arena, ls_operand, job->graph->n_tensors);
-    b->resolved = LS_NEW_ARRAY(image->arena, ls_operand, job->graph->n_tensors);
     b->sites = LS_NEW_ARRAY(image->arena, ls_site *, n_nodes);
-    for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = b->resolved[t] = nowhere();
+    for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = nowhere();
     ls_lower_share(b, n_nodes);
     ls_lower_persistent(b);
     for (int p = 0; p < image->n_programs; p++) LS_TRY(lower_program(b, p));
@@ -139,7 +138,7 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     ls_builder b = {
         .job = &rewritten, .target = target, .image = image, .cut = ls_target_shard(target), .status = ls_ok()};
     b.displacements.arena = arena;
-    const ls_status status = compile(&b, rewritten.graph->n_nodes);
+    const ls_status status = compile(&b, &rewritten);
     if (status.code != LS_OK) {
         ls_image_destroy(image);
         return status;

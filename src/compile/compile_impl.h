@@ -6,15 +6,40 @@
 
 /* --- sharding ----------------------------------------------------------------------------------------------------- */
 
+/*
+ * Placements of a tensor along all axes: those that cut each dimension, and those along which it is a partial sum.
+ * Along the others it is whole. Of the axes that cut a dimension the outermost comes first, as in the mesh.
+ */
+typedef struct ls_placements {
+    ls_axes cut[LS_MAX_DIMS], partial;
+} ls_placements;
+
+static inline bool ls_placements_equal(const ls_placements *a, const ls_placements *b) {
+    bool equal = a->partial == b->partial;
+    for (int i = 0; i < LS_MAX_DIMS; i++) equal &= a->cut[i] == b->cut[i];
+    return equal;
+}
+
 typedef struct ls_sharding {
-    ls_axes *cut, *partial; /* by tensor: the axes along which it is cut, and a partial sum; along others it is whole */
-    ls_axes *first_only;    /* by node: it adds only on the first rank along these */
-    bool *resolve;          /* by node * LS_NODE_INPUTS + input: partial there, needed whole */
+    ls_placements *tensor; /* by tensor */
+    ls_placements *wanted; /* by node * LS_NODE_INPUTS + input: as the node needs it */
+    ls_axes *first_only;   /* by node: it adds only on the first rank along these */
 } ls_sharding;
 
+/* What an option of the op asks of an input and of an output; of a sum that the op adds to, what it says of sums. */
+ls_ask ls_ask_of_input(const ls_op *op, const ls_placement_option *option, int i);
+ls_ask ls_ask_of_output(const ls_op *op, const ls_placement_option *option, int o);
 /* Placements of all tensors of the first n_nodes nodes. Errors name op, tensor, axis. */
 LS_MUST_USE ls_status ls_shard(const ls_graph *graph, int n_nodes, const ls_mesh *mesh, ls_arena *arena,
                                ls_sharding *out);
+/*
+ * Puts a node between where a tensor is spread otherwise than a node needs it, once for all nodes of a program that
+ * need it so (redistribution.c). Graph, programs and sharding become new ones in the arena, or stay where nothing is
+ * redistributed.
+ */
+void ls_redistribute(ls_job *job, ls_arena *arena, ls_sharding *sharding);
+/* Whether any tensor is redistributed, but for partial sums that become whole. */
+bool ls_is_redistributed(const ls_graph *graph, const ls_sharding *sharding);
 
 /* --- the builder -------------------------------------------------------------------------------------------------- */
 
@@ -63,7 +88,6 @@ typedef struct ls_builder {
     size_t answer_capacity;
     int n_answers;
     ls_operand *tensor;   /* by storage tensor: where it lies; buffer -1: nowhere yet */
-    ls_operand *resolved; /* by tensor: the sum over ranks of a partial tensor; buffer -1: not made */
     int n_halos;          /* exchanges of neighbours' tokens so far (redistribute/halo.c) */
     ls_site **sites;      /* by attention node */
     ls_tile_run **runs;   /* by node: the run of tiles that begins there, or NULL */
@@ -161,10 +185,18 @@ ls_operand ls_build_share(ls_builder *b, ls_operand all, int dim, int64_t count,
 
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
-/* The axes along which dimension dim of a tensor is cut. */
-ls_axes ls_cutting_axes(const ls_builder *b, ls_tensor t, int dim);
-/* Size of a tensor on this rank. */
+/*
+ * The indices of a dimension that a rank holds where these axes cut it: `count` from `start` on, those of the sequence
+ * in the order of the layout.
+ */
+typedef struct ls_indices {
+    int64_t start, count;
+} ls_indices;
+ls_indices ls_indices_of(const ls_builder *b, const ls_dim *dim, ls_axes cut, int rank);
+/* Size of a tensor on this rank; of one of that shape, spread so. */
 void ls_local_size(const ls_builder *b, ls_tensor t, int64_t size[LS_MAX_DIMS]);
+void ls_placements_size(const ls_builder *b, const ls_shape *shape, const ls_placements *spread,
+                        int64_t size[LS_MAX_DIMS]);
 /* A new buffer for a storage tensor: in the heap when other ranks read it in place. */
 ls_operand ls_lower_place(ls_builder *b, ls_buffer_kind kind, ls_tensor storage);
 /* The tensor as an operand; values that lie nowhere yet get a buffer. */
@@ -304,8 +336,6 @@ const bool *ls_find_matrices(const ls_builder *b);
 void ls_totals_add_loss(ls_builder *b, ls_operand addend);
 /* What a program with an update does after the gradients are reduced. */
 void ls_lower_update(ls_builder *b);
-/* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */
-ls_operand ls_lower_input(ls_builder *b, int node, int i);
 /*
  * How the nodes of an op become instructions where one call of its kernel does not do: most need other ranks' tokens.
  * LS_LOWERED_OPS (graph/graph.h) says which ops have one. Only `lower` is always there.

@@ -3,21 +3,23 @@
 
 #include <string.h>
 
-ls_axes ls_cutting_axes(const ls_builder *b, ls_tensor t, int dim) {
-    const ls_factor factor = ls_graph_tensor(b->job->graph, t)->shape.dim[dim].factor;
-    return b->sharding->cut[t.id] & ls_mesh_axes_of_factor(&b->target->mesh, factor);
+ls_indices ls_indices_of(const ls_builder *b, const ls_dim *dim, ls_axes cut, int rank) {
+    const ls_mesh *mesh = &b->target->mesh;
+    const int parts = ls_mesh_size(mesh, cut), part = ls_mesh_index(mesh, cut, rank);
+    if (cut != 0 && dim->factor == LS_FACTOR_SEQUENCE)
+        return (ls_indices){ls_layout_start(&b->image->layout, part), ls_layout_count(&b->image->layout, part)};
+    const int64_t start = ls_part_start(dim->size, parts, part);
+    return (ls_indices){start, ls_part_start(dim->size, parts, part + 1) - start};
+}
+
+void ls_placements_size(const ls_builder *b, const ls_shape *shape, const ls_placements *spread,
+                        int64_t size[LS_MAX_DIMS]) {
+    for (int i = 0; i < shape->ndim; i++)
+        size[i] = ls_indices_of(b, &shape->dim[i], spread->cut[i], b->target->rank).count;
 }
 
 void ls_local_size(const ls_builder *b, ls_tensor t, int64_t size[LS_MAX_DIMS]) {
-    const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
-    const ls_mesh *mesh = &b->target->mesh;
-    const int sequence = ls_mesh_sequence_index(mesh, b->target->rank);
-    for (int i = 0; i < info->shape.ndim; i++) {
-        const ls_dim dim = info->shape.dim[i];
-        const ls_axes cut = ls_cutting_axes(b, t, i);
-        size[i] = cut != 0 && dim.factor == LS_FACTOR_SEQUENCE ? ls_layout_count(&b->image->layout, sequence)
-                                                               : dim.size / ls_mesh_size(mesh, cut);
-    }
+    ls_placements_size(b, &ls_graph_tensor(b->job->graph, t)->shape, &b->sharding->tensor[t.id], size);
 }
 
 /* Tensor t as it lies at its storage's place. */
@@ -74,31 +76,6 @@ void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand) {
         b->tensor[t.id] = operand;
 }
 
-ls_operand ls_lower_input(ls_builder *b, int n, int i) {
-    const ls_tensor t = b->job->graph->nodes[n].in[i];
-    const ls_operand part = ls_lower_tensor(b, t);
-    if (!b->sharding->resolve[n * LS_NODE_INPUTS + i]) return part;
-    if (b->resolved[t.id].buffer >= 0) return b->resolved[t.id];
-    const int team = ls_build_team_of(b, b->sharding->partial[t.id]);
-    const ls_dtype G = b->image->accumulator, T = part.view.dtype;
-    const ls_view *v = &part.view;
-    ls_operand wide = part;
-    if (T != G) {
-        wide = ls_build_private(b, LS_BUFFER_ACTIVATION, "part", G, v->ndim, v->size);
-        ls_build_cast(b, part, wide);
-    }
-    ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", G, v->ndim, v->size);
-    ls_all_reduce reduction = ls_all_reduce_begin(b, team, wide, sum);
-    ls_all_reduce_finish(b, &reduction);
-    if (T != G) {
-        const ls_operand narrow = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", T, v->ndim, v->size);
-        ls_build_cast(b, sum, narrow);
-        sum = narrow;
-    }
-    b->resolved[t.id] = sum;
-    return sum;
-}
-
 bool ls_lower_adds_here(const ls_builder *b, int n) {
     return ls_mesh_index(&b->target->mesh, b->sharding->first_only[n], b->target->rank) == 0;
 }
@@ -136,7 +113,7 @@ static void lower_call(ls_builder *b, int n) {
     }
     ls_kernel_build call = {.op = op->name, .kernel = op->kernel, .dtype = g->dtype, .params = node->params};
     for (int i = 0; i < node->n_in; i++) {
-        const ls_operand operand = ls_lower_input(b, n, i);
+        const ls_operand operand = ls_lower_tensor(b, node->in[i]);
         if (!ls_op_writes_input(op, i)) call.in[call.n_in++] = operand;
     }
     for (int o = 0; o < node->n_out; o++) {

@@ -4,10 +4,10 @@
  */
 #include "compile/redistribute/redistribute.h"
 
-/* The tensor's tokens from..from+count of a run, if it has tokens. */
+/* The tensor's tokens from..from+count of a run, if this rank has its own alone; of weights it has the whole. */
 static ls_operand tokens_at(const ls_builder *b, ls_tensor t, ls_operand o, int64_t from, int64_t count) {
-    const bool has = ls_shape_has_factor(&ls_graph_tensor(b->job->graph, t)->shape, LS_FACTOR_SEQUENCE);
-    return has ? ls_operand_slice(o, 1, from, count) : o;
+    const int dim = ls_shape_dim_of(&ls_graph_tensor(b->job->graph, t)->shape, LS_FACTOR_SEQUENCE);
+    return dim >= 0 && b->sharding->tensor[t.id].cut[dim] != 0 ? ls_operand_slice(o, dim, from, count) : o;
 }
 
 /*
@@ -23,7 +23,7 @@ static void call_by_runs(ls_builder *b, int n, const ls_neighbours *around, ls_o
     for (int i = 0; i < node->n_in; i++) {
         if (ls_op_writes_input(node->op, i)) continue;
         of[n_in] = node->in[i];
-        in[n_in++] = i == 0 ? x : ls_lower_input(b, n, i);
+        in[n_in++] = i == 0 ? x : ls_lower_tensor(b, node->in[i]);
     }
     for (int o = 0; o < node->n_out; o++) out[o] = ls_lower_tensor(b, node->out[o]);
     int64_t size[LS_MAX_DIMS];
@@ -56,7 +56,7 @@ static void lower(ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
     if (!ls_halo_can(b, node)) return;
     const ls_neighbours around = node->op->neighbours(b->job->graph, node);
-    const ls_operand x = ls_lower_input(b, n, 0);
+    const ls_operand x = ls_lower_tensor(b, node->in[0]);
     if (node->op->kernel != LS_KERNEL_NONE) {
         call_by_runs(b, n, &around, x);
         return;

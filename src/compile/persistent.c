@@ -44,9 +44,9 @@ static ls_operand bind_own(ls_builder *b, const char *name, ls_buffer_kind kind,
 static void bind_tensor(ls_builder *b, ls_tensor t) {
     const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
     ls_axes cut[LS_MAX_DIMS] = {0};
-    for (int i = 0; i < info->shape.ndim; i++) cut[i] = ls_cutting_axes(b, t, i);
+    for (int i = 0; i < info->shape.ndim; i++) cut[i] = b->sharding->tensor[t.id].cut[i];
     bind(b, info->name, ls_lower_tensor(b, t), &info->shape, cut);
-    b->image->bindings[b->image->n_bindings - 1].partial = b->sharding->partial[t.id];
+    b->image->bindings[b->image->n_bindings - 1].partial = b->sharding->tensor[t.id].partial;
 }
 
 /* Whether some program adds to gradients that earlier ones have added up. */

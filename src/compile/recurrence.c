@@ -64,7 +64,7 @@ static void scan(ls_builder *b, const ls_node *node, const ls_operand in[2], ls_
 static void lower(ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
     if (!ls_halo_can(b, node)) return;
-    const ls_operand in[2] = {ls_lower_input(b, n, 0), ls_lower_input(b, n, 1)};
+    const ls_operand in[2] = {ls_lower_tensor(b, node->in[0]), ls_lower_tensor(b, node->in[1])};
     const ls_operand out = ls_lower_tensor(b, node->out[0]);
     const ls_view *v = &out.view;
     const ls_operand states = make(b, "states", 3, (int64_t[]){ls_scan_room(b), v->size[0], v->size[2]});

@@ -1,70 +1,100 @@
 /*
  * A placement of each tensor along each axis of the mesh. Of the options in an op's row the pass takes the one for
- * which fewest bytes are redistributed. Where an input is something else than the option asks, it is marked to be
- * redistributed: partial sums are summed over the ranks. What no option covers is an error.
+ * which fewest bytes are redistributed. Where a tensor is something else than an option asks, a node that redistributes
+ * it is put between (redistribution.c). What no option covers is an error.
  */
 #include "compile/compile_impl.h"
 
-static ls_placement leaf_placement(const ls_tensor_info *t, ls_factor factor) {
-    if (t->role == LS_ROLE_ACCUMULATOR) return LS_PARTIAL;
-    return ls_shape_has_factor(&t->shape, factor) ? LS_CUT : LS_WHOLE;
+ls_ask ls_ask_of_input(const ls_op *op, const ls_placement_option *option, int i) {
+    return ls_op_adds_to(op, i) ? option->sum : option->in[i];
 }
 
-/*
- * How often a tensor's bytes travel when one placement becomes another, about; -1: no node redistributes it so. A
- * partial sum becomes whole by an all-reduce.
- */
-static const double travels[LS_PLACEMENTS][LS_PLACEMENTS] = {
-    [LS_WHOLE] = {[LS_WHOLE] = 0, [LS_CUT] = -1, [LS_PARTIAL] = -1},
-    [LS_CUT] = {[LS_WHOLE] = -1, [LS_CUT] = 0, [LS_PARTIAL] = -1},
-    [LS_PARTIAL] = {[LS_WHOLE] = 2, [LS_CUT] = -1, [LS_PARTIAL] = 0},
+ls_ask ls_ask_of_output(const ls_op *op, const ls_placement_option *option, int o) {
+    const int from = op->in_place[o] - 1;
+    return from >= 0 && ls_op_adds_to(op, from) ? option->sum : option->out[o];
+}
+
+/* Of a tensor along an axis: a dimension, along which it is cut, or one of these. */
+enum {
+    WHOLE = -1,
+    PARTIAL = -2,
+    OPEN = -3 /* its node reads nothing and makes it as its first reader asks */
 };
+typedef int placement;
 
 /* A node along an axis, whose factor is cut; placements of all tensors along it. */
 typedef struct question {
     const ls_graph *graph;
     const ls_node *node;
     const ls_axis *axis;
-    const ls_placement *placement;
+    const placement *at;
 } question;
 
-static bool has_factor(const question *q, ls_tensor t) {
-    return ls_shape_has_factor(&ls_graph_tensor(q->graph, t)->shape, ls_axis_factor(q->axis));
+static const ls_tensor_info *info_of(const question *q, ls_tensor t) { return ls_graph_tensor(q->graph, t); }
+
+static int dim_of(const question *q, ls_tensor t) {
+    return ls_shape_dim_of(&info_of(q, t)->shape, ls_axis_factor(q->axis));
 }
 
-static ls_placement answer_of(const question *q, ls_ask ask, ls_tensor t) {
-    if (ask == LS_ASK_PARTIAL) return LS_PARTIAL;
-    return ask == LS_ASK_CUT || (ask == LS_ASK_ROWS && has_factor(q, t)) ? LS_CUT : LS_WHOLE;
-}
-
-static ls_ask ask_of_input(const question *q, const ls_placement_option *option, int i) {
-    return ls_op_adds_to(q->node->op, i) ? option->sum : option->in[i];
-}
-
-static ls_ask ask_of_output(const question *q, const ls_placement_option *option, int o) {
-    const int from = q->node->op->in_place[o] - 1;
-    return from >= 0 && ls_op_adds_to(q->node->op, from) ? option->sum : option->out[o];
+static placement answer_of(const question *q, ls_ask ask, ls_tensor t) {
+    if (ask == LS_ASK_PARTIAL) return PARTIAL;
+    return ask == LS_ASK_CUT || ask == LS_ASK_ROWS ? dim_of(q, t) : WHOLE;
 }
 
 static bool is_for(const question *q, const ls_placement_option *option) {
     bool fits = true;
     for (int i = 0; i < q->node->n_in; i++)
-        fits &= ask_of_input(q, option, i) != LS_ASK_CUT || has_factor(q, q->node->in[i]);
+        fits &= ls_ask_of_input(q->node->op, option, i) != LS_ASK_CUT || dim_of(q, q->node->in[i]) >= 0;
     for (int o = 0; o < q->node->n_out; o++)
-        fits &= ask_of_output(q, option, o) != LS_ASK_CUT || has_factor(q, q->node->out[o]);
+        fits &= ls_ask_of_output(q->node->op, option, o) != LS_ASK_CUT || dim_of(q, q->node->out[o]) >= 0;
     return fits;
 }
 
-static ls_placement wanted_input(const question *q, const ls_placement_option *option, int i) {
-    return answer_of(q, ask_of_input(q, option, i), q->node->in[i]);
+static placement wanted_input(const question *q, const ls_placement_option *option, int i) {
+    return answer_of(q, ls_ask_of_input(q->node->op, option, i), q->node->in[i]);
+}
+
+/* --- redistributing ----------------------------------------------------------------------------------------------- */
+
+typedef enum state { IS_WHOLE, IS_CUT, IS_PARTIAL, STATES } state;
+
+static state state_of(placement p) { return p >= 0 ? IS_CUT : p == PARTIAL ? IS_PARTIAL : IS_WHOLE; }
+
+/*
+ * How often a tensor's bytes travel when one placement becomes another, about; -1: nothing makes it so. Of what is
+ * whole each rank takes its part. An axis cuts a tensor along one dimension only.
+ */
+static const double travels[STATES][STATES] = {
+    [IS_WHOLE] = {[IS_WHOLE] = 0, [IS_CUT] = 0, [IS_PARTIAL] = -1},
+    [IS_CUT] = {[IS_WHOLE] = 1, [IS_CUT] = 0, [IS_PARTIAL] = -1},
+    [IS_PARTIAL] = {[IS_WHOLE] = 2, [IS_CUT] = 1, [IS_PARTIAL] = 0},
+};
+
+/* Whether the node that makes the open tensor can make it so. */
+static bool can_make(const question *q, ls_tensor t, placement wanted) {
+    const question maker = {.graph = q->graph, .node = ls_graph_producer(q->graph, t), .axis = q->axis, .at = q->at};
+    const int o = info_of(q, t)->output;
+    const ls_placement_option *const *options = maker.node->op->options;
+    for (; *options != NULL; options++)
+        if (is_for(&maker, *options) && answer_of(&maker, (*options)->out[o], t) == wanted) return true;
+    return false;
+}
+
+static double times_of(const question *q, int i, placement wanted) {
+    const ls_tensor t = q->node->in[i];
+    const placement is = q->at[t.id];
+    if (is == wanted) return 0;
+    if (is == OPEN) return can_make(q, t, wanted) ? 0 : -1;
+    if (ls_op_adds_to(q->node->op, i)) return -1; /* the sum itself is added to, not a copy */
+    return travels[state_of(is)][state_of(wanted)];
 }
 
 /* The bytes that are redistributed for an option; -1: input *misfit cannot become what it asks. */
 static double cost_of(const question *q, const ls_placement_option *option, int *misfit) {
     double cost = 0;
     for (int i = 0; i < q->node->n_in; i++) {
-        const ls_tensor_info *info = ls_graph_tensor(q->graph, q->node->in[i]);
-        const double times = travels[q->placement[q->node->in[i].id]][wanted_input(q, option, i)];
+        const ls_tensor_info *info = info_of(q, q->node->in[i]);
+        const double times = times_of(q, i, wanted_input(q, option, i));
         *misfit = i;
         if (times < 0) return -1;
         cost += times * (double)ls_shape_elements(&info->shape) * (double)ls_dtype_bytes(info->dtype);
@@ -72,13 +102,15 @@ static double cost_of(const question *q, const ls_placement_option *option, int 
     return cost;
 }
 
+/* --- choosing ----------------------------------------------------------------------------------------------------- */
+
 /* No option will do: the input at which the one that goes furthest ends, and what that asks of it. */
 static ls_status refuse(const question *q, const ls_placement_option *nearest, int i) {
-    static const char *const names[] = {"whole", "cut", "a partial sum"};
+    static const char *const names[STATES] = {"whole", "cut", "a partial sum"};
     const ls_tensor t = q->node->in[i];
     return ls_error(LS_UNSUPPORTED, "op %s: input %d \"%s\" is %s along %s, expected %s", q->node->op->name, i,
-                    ls_graph_tensor(q->graph, t)->name, names[q->placement[t.id]], q->axis->name,
-                    names[wanted_input(q, nearest, i)]);
+                    info_of(q, t)->name, names[state_of(q->at[t.id])], q->axis->name,
+                    names[state_of(wanted_input(q, nearest, i))]);
 }
 
 /* NULL, with an error in *status, if no option will do. */
@@ -103,50 +135,67 @@ static const ls_placement_option *choose_option(const question *q, ls_status *st
         *status = refuse(q, nearest, furthest);
     else if (best == NULL)
         *status = ls_error(LS_UNSUPPORTED, "op %s (\"%s\") has no option along %s", op->name,
-                           ls_graph_tensor(q->graph, q->node->out[0])->name, q->axis->name);
+                           info_of(q, q->node->out[0])->name, q->axis->name);
     return best;
 }
 
-/* placement: of all tensors, along axis `a` of the mesh. */
-static ls_status shard_node(const ls_graph *g, int n, const ls_mesh *mesh, int a, ls_placement *placement,
-                            ls_sharding *s) {
-    const ls_node *node = &g->nodes[n];
-    const question q = {.graph = g, .node = node, .axis = mesh->along[a].axis, .placement = placement};
+/* --- along one axis ----------------------------------------------------------------------------------------------- */
+
+/* What holds along axis `a` of the mesh. */
+typedef struct along {
+    const ls_graph *graph;
+    const ls_mesh *mesh;
+    int a;
+    placement *at; /* of all tensors */
+    ls_sharding *out;
+} along;
+
+static void note(ls_placements *spread, placement p, int a) {
+    if (p >= 0) spread->cut[p] |= ls_axis_bit(a);
+    if (p == PARTIAL) spread->partial |= ls_axis_bit(a);
+}
+
+static placement leaf_placement(const along *l, const ls_tensor_info *t) {
+    if (t->role == LS_ROLE_ACCUMULATOR) return PARTIAL;
+    const int dim = ls_shape_dim_of(&t->shape, ls_axis_factor(l->mesh->along[l->a].axis));
+    return dim >= 0 ? dim : WHOLE;
+}
+
+static ls_status shard_node(along *l, int n) {
+    const ls_node *node = &l->graph->nodes[n];
+    const question q = {.graph = l->graph, .node = node, .axis = l->mesh->along[l->a].axis, .at = l->at};
+    for (int o = 0; o < node->n_out && node->n_in == 0; o++) l->at[node->out[o].id] = OPEN;
+    if (node->n_in == 0) return ls_ok();
     ls_status status = ls_ok();
     const ls_placement_option *option = choose_option(&q, &status);
     if (option == NULL) return status;
-    for (int i = 0; i < node->n_in; i++)
-        s->resolve[n * LS_NODE_INPUTS + i] |= placement[node->in[i].id] != wanted_input(&q, option, i);
+    for (int i = 0; i < node->n_in; i++) {
+        const placement wanted = wanted_input(&q, option, i);
+        if (l->at[node->in[i].id] == OPEN) l->at[node->in[i].id] = wanted;
+        note(&l->out->wanted[n * LS_NODE_INPUTS + i], wanted, l->a);
+    }
     for (int o = 0; o < node->n_out; o++)
-        placement[node->out[o].id] = answer_of(&q, ask_of_output(&q, option, o), node->out[o]);
-    if (option->first_only) s->first_only[n] |= ls_axis_bit(a);
+        l->at[node->out[o].id] = answer_of(&q, ls_ask_of_output(q.node->op, option, o), node->out[o]);
+    if (option->first_only) l->out->first_only[n] |= ls_axis_bit(l->a);
     return ls_ok();
 }
 
-/* Adds what holds along axis `a` of the mesh, which has more than one rank. */
-static ls_status shard_along(const ls_graph *g, int n_nodes, const ls_mesh *mesh, int a, ls_placement *placement,
-                             ls_sharding *s) {
-    const ls_axis *axis = mesh->along[a].axis;
-    for (int t = 1; t < g->n_tensors; t++) {
-        placement[t] =
-            g->tensors[t].role == LS_ROLE_VALUE ? LS_WHOLE : leaf_placement(&g->tensors[t], ls_axis_factor(axis));
-    }
-    for (int n = 0; n < n_nodes; n++) LS_TRY(shard_node(g, n, mesh, a, placement, s));
-    for (int t = 1; t < g->n_tensors; t++) {
-        if (placement[t] == LS_CUT) s->cut[t] |= ls_axis_bit(a);
-        if (placement[t] == LS_PARTIAL) s->partial[t] |= ls_axis_bit(a);
-    }
+static ls_status shard_along(along *l, int n_nodes) {
+    const ls_graph *g = l->graph;
+    for (int t = 1; t < g->n_tensors; t++)
+        l->at[t] = g->tensors[t].role == LS_ROLE_VALUE ? WHOLE : leaf_placement(l, &g->tensors[t]);
+    for (int n = 0; n < n_nodes; n++) LS_TRY(shard_node(l, n));
+    for (int t = 1; t < g->n_tensors; t++) note(&l->out->tensor[t], l->at[t], l->a);
     return ls_ok();
 }
 
 ls_status ls_shard(const ls_graph *g, int n_nodes, const ls_mesh *mesh, ls_arena *arena, ls_sharding *out) {
-    ls_sharding s = {.cut = LS_NEW_ARRAY(arena, ls_axes, g->n_tensors),
-                     .partial = LS_NEW_ARRAY(arena, ls_axes, g->n_tensors),
-                     .first_only = LS_NEW_ARRAY(arena, ls_axes, n_nodes + 1),
-                     .resolve = LS_NEW_ARRAY(arena, bool, n_nodes *LS_NODE_INPUTS + 1)};
-    ls_placement *placement = LS_NEW_ARRAY(arena, ls_placement, g->n_tensors); /* along one axis */
-    for (int a = 0; a < mesh->n; a++) {
-        if (mesh->along[a].size > 1) LS_TRY(shard_along(g, n_nodes, mesh, a, placement, &s));
+    ls_sharding s = {.tensor = LS_NEW_ARRAY(arena, ls_placements, g->n_tensors),
+                     .wanted = LS_NEW_ARRAY(arena, ls_placements, n_nodes * LS_NODE_INPUTS + 1),
+                     .first_only = LS_NEW_ARRAY(arena, ls_axes, n_nodes + 1)};
+    along l = {.graph = g, .mesh = mesh, .at = LS_NEW_ARRAY(arena, placement, g->n_tensors), .out = &s};
+    for (l.a = 0; l.a < mesh->n; l.a++) {
+        if (mesh->along[l.a].size > 1) LS_TRY(shard_along(&l, n_nodes));
     }
     *out = s;
     return ls_ok();

@@ -89,14 +89,32 @@ static int touched(const ls_node *node) { return node->n_in + node->n_out; }
 
 /* --- finding runs ------------------------------------------------------------------------------------------------- */
 
+/* Of input i, or behind the inputs of an output. */
+static ls_ask nth_ask(const ls_node *node, const ls_placement_option *option, int i) {
+    return i < node->n_in ? ls_ask_of_input(node->op, option, i) : ls_ask_of_output(node->op, option, i - node->n_in);
+}
+
+/* Whether some option cuts all that has tokens. What is made of tokens may also be weights, or a sum of gradients. */
+static bool is_by_tokens(const ls_graph *g, const ls_node *node) {
+    bool is = false;
+    for (const ls_placement_option *const *option = node->op->options; *option != NULL; option++) {
+        bool all = true;
+        for (int i = 0; i < touched(node); i++) {
+            const ls_ask ask = nth_ask(node, *option, i);
+            all &= !has_factor(g, nth(node, i)) || ask == LS_ASK_CUT || ask == LS_ASK_ROWS;
+        }
+        is |= all;
+    }
+    return is;
+}
+
 /* Tokens that the node works through one by one; 0: it does not. */
 static int64_t node_rows(const ls_builder *b, int n) {
     const ls_graph *g = b->job->graph;
     const ls_node *node = &g->nodes[n];
     int64_t rows = 0;
-    if (node->op->reach != LS_REACH_OWN || b->sharding->first_only[n]) return 0;
+    if (node->op->reach != LS_REACH_OWN || b->sharding->first_only[n] || !is_by_tokens(g, node)) return 0;
     for (int i = 0; i < touched(node); i++) {
-        if (i < node->n_in && b->sharding->resolve[n * LS_NODE_INPUTS + i]) return 0;
         const ls_tensor t = nth(node, i);
         if (!has_factor(g, t)) continue;
         if (!has_rows(g, t) || (rows != 0 && rows_of(b, t) != rows)) return 0;

@@ -70,9 +70,6 @@ static inline const ls_tensor_info *ls_graph_tensor(const ls_graph *g, ls_tensor
 
 /* --- placement ---------------------------------------------------------------------------------------------------- */
 
-/* Placement of a tensor along one mesh axis: whole on every rank, cut along the axis's factor, or a partial sum. */
-typedef enum ls_placement { LS_WHOLE, LS_CUT, LS_PARTIAL, LS_PLACEMENTS } ls_placement;
-
 /* What an option asks of a tensor, along an axis that cuts some factor. */
 typedef enum ls_ask {
     LS_ASK_WHOLE,
@@ -189,7 +186,7 @@ typedef struct ls_op {
         X(sum), X(broadcast), X(zeros), X(accumulate)
 #define LS_LOWERED_OPS(X)                                                                                        \
     X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw), \
-        X(recurrence), X(recurrence_back), X(split), X(join)
+        X(recurrence), X(recurrence_back), X(split), X(join), X(redistribute)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);
@@ -265,7 +262,11 @@ static inline ls_tensor ls_graph_at(const ls_graph *g, int id) { return (ls_tens
 bool ls_graph_has(const ls_graph *g, ls_tensor t);
 /* The node that computes the tensor; NULL for a leaf and for the empty tensor. */
 const ls_node *ls_graph_producer(const ls_graph *g, ls_tensor t);
-bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor);
+/* The first dimension that stands for the factor; -1: none does. */
+int ls_shape_dim_of(const ls_shape *shape, ls_factor factor);
+static inline bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor) {
+    return ls_shape_dim_of(shape, factor) >= 0;
+}
 
 /* --- building ----------------------------------------------------------------------------------------------------- */
 

@@ -5,11 +5,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor) {
-    for (int i = 0; i < shape->ndim; i++) {
-        if (shape->dim[i].factor == factor) return true;
-    }
-    return false;
+int ls_shape_dim_of(const ls_shape *shape, ls_factor factor) {
+    int dim = 0;
+    while (dim < shape->ndim && shape->dim[dim].factor != factor) dim++;
+    return dim < shape->ndim ? dim : -1;
 }
 
 bool ls_shape_equal(const ls_shape *a, const ls_shape *b) {

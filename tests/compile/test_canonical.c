@@ -195,11 +195,35 @@ static void refused(const network *n, const ls_target *target, const char *text)
     if (strstr(status.text, text) == NULL) fail_msg("refused with \"%s\", expected: %s", status.text, text);
 }
 
+/* [1,S]: a number for each token. */
+static ls_tensor numbers(ls_graph *g, ls_tensor tokens) {
+    const ls_tensor logits = ls_embedding(g, tokens, ls_parameter(g, "logits", 2, (int64_t[]){V, V}));
+    return ls_cross_entropy(g, logits, ls_input_like(g, "labels", tokens));
+}
+
+/* The numbers of all tokens are weights. */
+static ls_tensor gathered_loss(ls_graph *g) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", 1, S);
+    const ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){V, S}));
+    return ls_sum(g, ls_linear(g, x, numbers(g, tokens), LS_NO_TENSOR));
+}
+
+/* A sum over the ranks is needed whole. */
+static ls_tensor squared_loss(ls_graph *g) {
+    const ls_tensor sum = ls_sum(g, numbers(g, ls_tokens(g, "tokens", 1, S)));
+    return ls_mul(g, sum, sum);
+}
+
 static void test_refused(void **state) {
     (void)state;
-    const network conv = {.name = "conv", .loss = conv_loss, .ids = V};
+    const network conv = {.name = "conv", .loss = conv_loss, .ids = V},
+                  gathered = {.name = "gathered", .loss = gathered_loss, .ids = V},
+                  squared = {.name = "squared", .loss = squared_loss, .ids = V};
     ls_target target = alone();
     refused(&conv, &target, "--sums canonical: op conv");
+    target = target_of(2, 1, "gather", LS_SHARD_GRADIENTS);
+    refused(&gathered, &target, "--sums canonical: op redistribute (\"cross_entropy");
+    refused(&squared, &target, "--sums canonical: op redistribute (\"sum");
     target = target_of(2, 1, "ring", LS_SHARD_GRADIENTS);
     refused(&networks[0], &target, "--sums canonical: strategy ring adds up in an order that depends on");
     target = target_of(3, 1, "gather", LS_SHARD_GRADIENTS);

@@ -1,6 +1,6 @@
 /*
- * A graph that no rule covers over ranks is refused with op, tensor and reason, and never computed wrongly or
- * gathered silently. Most of these graphs are correct on one device and compile there.
+ * A graph that no rule covers over ranks is refused with op, tensor and reason, and never computed wrongly. Most of
+ * these graphs are correct on one device and compile there.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,13 +55,6 @@ static ls_tensor attend_to_whole(ls_graph *g) {
 
 /* --- refused when it is compiled for ranks ------------------------------------------------------------------------ */
 
-static ls_tensor look_up_in_cut(ls_graph *g) {
-    const ls_tensor all = losses(g);
-    return ls_embedding(g, ls_input_like(g, "ids", all), all);
-}
-static ls_tensor weigh_by_cut(ls_graph *g) { return ls_linear(g, activations(g), losses(g), LS_NO_TENSOR); }
-static ls_tensor whole_by_cut(ls_graph *g) { return ls_linear(g, matrix(g, "p", 3, S), losses(g), LS_NO_TENSOR); }
-static ls_tensor convolve_by_cut(ls_graph *g) { return ls_conv(g, activations(g), losses(g)); }
 static ls_tensor shifted(ls_graph *g) { return ls_named(g, ls_shift(g, activations(g), 1), "before"); }
 static ls_tensor convolved(ls_graph *g) {
     return ls_named(g, ls_conv(g, activations(g), matrix(g, "taps", 3, E)), "mixed");
@@ -130,31 +123,6 @@ static const struct {
      LS_INVALID,
      {"op attention", "\"memory\"", "the batch and the sequence first"},
      false},
-    {"look up",
-     look_up_in_cut,
-     {.ranks = 2},
-     LS_UNSUPPORTED,
-     {"op embedding", "\"token losses\"", ", expected whole"},
-     true},
-    {"weigh", weigh_by_cut, {.ranks = 2}, LS_UNSUPPORTED, {"op linear", "\"token losses\"", ", expected whole"}, true},
-    {"weigh, dp",
-     weigh_by_cut,
-     {.mesh = "dp=2,ring=1,ulysses=1"},
-     LS_UNSUPPORTED,
-     {"op linear", "\"token losses\"", "along dp"},
-     true},
-    {"whole by cut",
-     whole_by_cut,
-     {.ranks = 2},
-     LS_UNSUPPORTED,
-     {"op linear", "\"token losses\"", ", expected whole"},
-     true},
-    {"convolve",
-     convolve_by_cut,
-     {.ranks = 2},
-     LS_UNSUPPORTED,
-     {"op conv", "\"token losses\"", ", expected whole"},
-     true},
     {"striped shift",
      shifted,
      {.ranks = 2, .layout = "striped"},

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -44,12 +45,16 @@ static void check(const sums *m, ls_tensor made, choice expected) {
         ls_sharding sharding;
         const ls_status status = ls_shard(m->g, m->g->n_nodes, &meshes[i], arena, &sharding);
         if (status.code != LS_OK) fail_msg("%s", status.text);
-        assert_int_equal(sharding.cut[m->x.id], all);
-        assert_int_equal(sharding.partial[m->s.id], all);
-        assert_int_equal(sharding.partial[made.id], expected.partial ? all : 0);
-        assert_int_equal(sharding.cut[made.id], 0);
-        for (int k = 0; k < m->g->nodes[n].n_in; k++)
-            assert_int_equal(sharding.resolve[n * LS_NODE_INPUTS + k], expected.resolve[k]);
+        const ls_placements *x = &sharding.tensor[m->x.id], *result = &sharding.tensor[made.id];
+        assert_int_equal(x->cut[0] | x->cut[1], all);
+        assert_int_equal(sharding.tensor[m->s.id].partial, all);
+        assert_int_equal(result->partial, expected.partial ? all : 0);
+        assert_int_equal(result->cut[0] | result->cut[1], 0);
+        for (int k = 0; k < m->g->nodes[n].n_in; k++) {
+            const ls_placements *have = &sharding.tensor[m->g->nodes[n].in[k].id];
+            const ls_placements *want = &sharding.wanted[n * LS_NODE_INPUTS + k];
+            assert_int_equal(!ls_placements_equal(have, want), expected.resolve[k]);
+        }
         ls_arena_destroy(arena);
     }
     ls_graph_destroy(m->g);
@@ -86,6 +91,32 @@ static void test_bias(void **state) {
     }
 }
 
+/* What every rank has the whole of cannot be added to by each rank: the error names op, tensor, axis and placements. */
+static void test_refused(void **state) {
+    (void)state;
+    static const struct {
+        int mesh[3];
+        const char *axis;
+    } cases[] = {{{2, 1, 1}, "dp"}, {{1, 3, 1}, "ring"}, {{1, 1, 4}, "ulysses"}};
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        const sums m = make_sums();
+        const ls_tensor in[] = {m.x, ls_parameter(m.g, "so far", 1, (int64_t[]){1})};
+        (void)ls_graph_add(m.g, &ls_op_sum, NULL, 0, in, 2, -1);
+        assert_int_equal(ls_graph_status(m.g).code, LS_OK);
+        const ls_mesh mesh = mesh_of(cases[i].mesh[0], cases[i].mesh[1], cases[i].mesh[2]);
+        char expected[128];
+        (void)snprintf(expected, sizeof expected,
+                       "op sum: input 1 \"so far\" is whole along %s, expected a partial sum", cases[i].axis);
+        ls_arena *arena = ls_arena_create();
+        ls_sharding sharding;
+        const ls_status status = ls_shard(m.g, m.g->n_nodes, &mesh, arena, &sharding);
+        assert_int_equal(status.code, LS_UNSUPPORTED);
+        assert_string_equal(status.text, expected);
+        ls_arena_destroy(arena);
+        ls_graph_destroy(m.g);
+    }
+}
+
 /* Every op can be spread somehow, and what adds to a sum has an option for a partial one. */
 static void test_rows(void **state) {
     (void)state;
@@ -108,6 +139,7 @@ int main(void) {
         cmocka_unit_test(test_linear_ops_pass_sums),
         cmocka_unit_test(test_sum_and_whole),
         cmocka_unit_test(test_bias),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

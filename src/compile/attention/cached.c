@@ -87,7 +87,7 @@ static ls_operand my_positions(ls_builder *b, int64_t held) {
 static void lower(ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
     ls_operand in[LS_NODE_INPUTS] = {{0}};
-    for (int i = 0; i < node->n_in; i++) in[i] = ls_lower_input(b, n, i);
+    for (int i = 0; i < node->n_in; i++) in[i] = ls_lower_tensor(b, node->in[i]);
     const int64_t Hq = in[LS_CACHED_Q].view.size[2], D = in[LS_CACHED_Q].view.size[3];
     const int64_t held = in[LS_CACHED_KEYS].view.size[1], Hkv = in[LS_CACHED_KEYS].view.size[2];
     LS_ASSERT(Hkv > 0);

@@ -11,7 +11,7 @@ static ls_operand my_heads(ls_builder *b, const ls_site *site, ls_operand all) {
 }
 
 static ls_operand sink_of(ls_builder *b, const ls_site *site, const ls_attention_tensors *t) {
-    return my_heads(b, site, ls_lower_input(b, t->node, t->sink));
+    return my_heads(b, site, ls_lower_tensor(b, b->job->graph->nodes[t->node].in[t->sink]));
 }
 
 void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o) {

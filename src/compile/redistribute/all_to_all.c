@@ -73,6 +73,7 @@ static ls_operand resized(const ls_recut *r, ls_operand o, int64_t from, int64_t
 }
 
 static int64_t elements(const ls_recut *r, ls_operand o, int64_t from, int64_t to) {
+    if (r->rest > 0) return r->rest * from * to;
     const ls_operand all = resized(r, o, from, to);
     return ls_view_elements(&all.view);
 }

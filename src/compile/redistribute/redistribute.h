@@ -225,6 +225,7 @@ typedef struct ls_recut {
     const ls_parts *from, *to;
     bool in_place; /* the members read each other's parts where they lie (the same bits); else they put them */
     bool leasable; /* the result is to be read in place by others, so that it lies in the heap */
+    int64_t rest;  /* elements of the other dimensions together on the rank with most; 0: all ranks have as many */
 } ls_recut;
 
 typedef struct ls_all_to_all {

@@ -13,7 +13,7 @@ static ls_status embedding_shape(const ls_graph *g, const ls_node *node, ls_tens
                         (long long)params->padding, (long long)V);
     out->dtype = table->dtype;
     out->shape = ids->shape;
-    out->shape.dim[out->shape.ndim++] = table->shape.dim[1];
+    out->shape.dim[out->shape.ndim++] = (ls_dim){table->shape.dim[1].size, LS_FACTOR_NONE};
     return ls_ok();
 }
 

@@ -28,7 +28,7 @@ static ls_status linear_shape(const ls_graph *g, const ls_node *node, ls_tensor_
     }
     out->dtype = params->wide ? g->accumulator : g->dtype;
     out->shape = x->shape;
-    out->shape.dim[x->shape.ndim - 1] = w->shape.dim[N];
+    out->shape.dim[x->shape.ndim - 1].size = w->shape.dim[N].size;
     return ls_ok();
 }
 
@@ -37,7 +37,7 @@ static ls_status dx_shape(const ls_graph *g, const ls_node *node, ls_tensor_info
     out->dtype = g->dtype;
     out->shape = dy->shape;
     const ls_matmul_params *params = node->params;
-    out->shape.dim[dy->shape.ndim - 1] = w->shape.dim[params->transpose_b ? 0 : 1];
+    out->shape.dim[dy->shape.ndim - 1].size = w->shape.dim[params->transpose_b ? 0 : 1].size;
     return ls_ok();
 }
 

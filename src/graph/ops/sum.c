@@ -28,9 +28,9 @@ static ls_status accumulate_shape(const ls_graph *g, const ls_node *node, ls_ten
     return ls_rule_sum_shape(g, node, out);
 }
 
-/* Zeros are the start of a partial sum; along a factor that they have they are cut. */
+/* Zeros are anything that their reader asks for: the start of a partial sum, each rank's part, all of it. */
 static const ls_placement_option made_cut = {.out = {LS_ASK_CUT}}, made_partial = {.out = {LS_ASK_PARTIAL}};
-static const ls_placement_option *const zeros_options[] = {&made_cut, &made_partial, NULL};
+static const ls_placement_option *const zeros_options[] = {&made_cut, &made_partial, &ls_every_whole, NULL};
 
 /* Each rank fills the tokens that it has with the one value: the result is cut where its tokens are cut. */
 static const ls_placement_option *const broadcast_options[] = {&made_cut, &ls_every_whole, NULL};
