@@ -148,8 +148,7 @@ static void count_units(ls_builder *b) {
 }
 
 void ls_reduction_begin(ls_builder *b) {
-    const bool alone = ls_mesh_ranks(&b->target->mesh) == 1 && !b->target->canonical;
-    if (alone || b->image->n_flats == 0) return; /* the shard is the gradients */
+    if (ls_gradients_stay(b) || b->image->n_flats == 0) return; /* the shard is the gradients */
     ls_reduction *r = LS_NEW(b->image->arena, ls_reduction);
     const ls_binding *gradients = ls_image_find(b->image, LS_BIND_GRADIENTS);
     r->all.buffer = -1;

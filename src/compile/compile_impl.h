@@ -106,7 +106,9 @@ typedef struct ls_builder {
     bool *begun;                 /* by flat: something has been added to its gradients in this program, which
                                     finds none; NULL: they outlive programs and are zero, or a sum, at its begin */
     struct ls_visible **visible; /* by mask: which tokens see which (attention/visible.c); NULL: not asked yet */
-    ls_status status;            /* the first error; later calls do nothing harmful */
+    struct ls_chunk_view *
+        *chunk_views; /* by mask: which keys chunks see (attention/canonical.c); NULL: not asked yet */
+    ls_status status; /* the first error; later calls do nothing harmful */
 } ls_builder;
 
 void ls_build_fail(ls_builder *b, ls_status status);
@@ -215,6 +217,11 @@ bool ls_job_updates(const ls_job *job, ls_update least);
 bool ls_program_reduces(const ls_builder *b, const ls_job_program *row);
 /* The flat space of parameters, cut into groups and buckets, and this rank's pieces (flat.c). */
 void ls_lay_flat(ls_builder *b);
+/*
+ * Whether gradients go through no reduce-scatter: there is one rank, and its shard is the gradients. Canonical sums of
+ * one rank go through it like those of several.
+ */
+bool ls_gradients_stay(const ls_builder *b);
 /* The group that holds a parameter, which is given by its index in flats. */
 int ls_group_of(const ls_builder *b, int flat);
 /*

@@ -67,14 +67,13 @@ static void lay_parameters(ls_builder *b) {
 /* Elements that a parameter takes in the flat space. */
 static int64_t room_of(const ls_flat *flat) { return (int64_t)ls_round_up((size_t)flat->count, LS_FLAT_UNIT); }
 
-/* Whether buckets stay where they are. */
-static bool is_alone(const ls_builder *b) { return ls_mesh_ranks(&b->target->mesh) == 1 && !b->target->canonical; }
+bool ls_gradients_stay(const ls_builder *b) { return ls_mesh_ranks(&b->target->mesh) == 1 && !b->cut->gradients; }
 
 /* Elements that a bucket is to have: of every bucket, each rank has a piece. */
 static int64_t bucket_elements(const ls_builder *b) {
     int64_t all = 0;
     for (int f = 0; f < b->image->n_flats; f++) all += room_of(&b->image->flats[f]);
-    if (is_alone(b)) return all;
+    if (ls_gradients_stay(b)) return all;
     const int64_t element = (int64_t)ls_dtype_bytes(b->image->accumulator);
     const int64_t few = ls_min(BUCKET_BYTES / element, ls_ceil_div(all, LEAST_BUCKETS));
     return ls_min(MOST_BUCKET_BYTES / element, ls_max(few, ls_ceil_div(all, MANY_BUCKETS)));
@@ -82,7 +81,7 @@ static int64_t bucket_elements(const ls_builder *b) {
 
 /* Into how many buckets so many elements are cut: of about the wanted size, and none above the most. */
 static int64_t count_buckets(const ls_builder *b, int64_t count, int64_t wanted) {
-    if (is_alone(b)) return 1;
+    if (ls_gradients_stay(b)) return 1;
     const int64_t most = MOST_BUCKET_BYTES / (int64_t)ls_dtype_bytes(b->image->accumulator);
     return ls_max(1, ls_max((count + wanted / 2) / wanted, ls_ceil_div(count, most)));
 }

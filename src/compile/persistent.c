@@ -88,7 +88,7 @@ static void place_parameters(ls_builder *b) {
  */
 static void place_gradients(ls_builder *b) {
     const ls_image *image = b->image;
-    const bool alone = ls_mesh_ranks(&image->mesh) == 1 && !b->cut->gradients;
+    const bool alone = ls_gradients_stay(b);
     const bool reduces = ls_job_updates(b->job, LS_UPDATE_REDUCE);
     const bool persist = adds_gradients(b) || (reduces && alone);
     ls_operand sums = {.buffer = -1};

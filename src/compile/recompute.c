@@ -216,13 +216,7 @@ static ls_tensor again(rewrite *r, ls_tensor t) {
 
 static ls_graph *rewrite_graph(const candidates *c, ls_arena *arena) {
     const ls_graph *g = c->g;
-    ls_graph *to = LS_NEW(arena, ls_graph);
-    *to = *g;
-    to->arena = arena;
-    to->nodes = NULL;
-    to->tensors = NULL;
-    to->n_nodes = to->n_tensors = 0;
-    to->node_capacity = to->tensor_capacity = 0;
+    ls_graph *to = ls_graph_bare(g, arena);
     rewrite r = {.c = c,
                  .to = to,
                  .moved = LS_NEW_ARRAY(arena, int, g->n_nodes + 1),
@@ -235,11 +229,7 @@ static ls_graph *rewrite_graph(const candidates *c, ls_arena *arena) {
         for (int i = 0; i < node.n_in && backward; i++) node.in[i] = again(&r, node.in[i]);
         if (node.forward >= 0) node.forward = r.moved[node.forward];
         r.moved[n] = to->n_nodes;
-        for (int i = 0; i < node.n_out; i++) {
-            ls_tensor_info *info = &to->tensors[node.out[i].id];
-            info->producer = to->n_nodes;
-            if (node.op->in_place[i] > 0) info->storage = to->tensors[node.in[node.op->in_place[i] - 1].id].storage;
-        }
+        ls_graph_own_outputs(to, &node);
         push_node(&r, &node);
     }
     return to;

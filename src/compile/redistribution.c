@@ -90,11 +90,7 @@ static void copy_node(insertion *p, int n) {
             node.in[i] = bring(p, node.in[i], &p->sharding->wanted[n * LS_NODE_INPUTS + i]);
     if (node.forward >= 0) node.forward = p->moved[node.forward];
     p->moved[n] = p->to->n_nodes;
-    for (int o = 0; o < node.n_out; o++) {
-        ls_tensor_info *info = &p->to->tensors[node.out[o].id];
-        info->producer = p->to->n_nodes;
-        if (node.op->in_place[o] > 0) info->storage = p->to->tensors[node.in[node.op->in_place[o] - 1].id].storage;
-    }
+    ls_graph_own_outputs(p->to, &node);
     push_node(p, &node, &p->sharding->wanted[n * LS_NODE_INPUTS], p->sharding->first_only[n]);
 }
 
@@ -122,12 +118,7 @@ void ls_redistribute(ls_job *job, ls_arena *arena, ls_sharding *sharding) {
     for (int n = 0; n < g->n_nodes; n++)
         for (int i = 0; i < g->nodes[n].n_in; i++) any |= differs(g, sharding, n, i);
     if (!any) return;
-    ls_graph *to = ls_arena_copy(arena, g, sizeof *g);
-    to->arena = arena;
-    to->nodes = NULL;
-    to->tensors = NULL;
-    to->n_nodes = to->n_tensors = 0;
-    to->node_capacity = to->tensor_capacity = 0;
+    ls_graph *to = ls_graph_bare(g, arena);
     insertion p = {.from = g,
                    .sharding = sharding,
                    .arena = arena,

@@ -271,3 +271,22 @@ bool ls_id_within(const ls_id_range *range, int32_t id) {
     if (range->count == INT64_MAX) return true;
     return (id >= 0 && id < range->count) || (range->may_ignore && id == LS_LABEL_IGNORED);
 }
+
+ls_graph *ls_graph_bare(const ls_graph *g, ls_arena *arena) {
+    ls_graph *bare = ls_arena_copy(arena, g, sizeof *g);
+    bare->arena = arena;
+    bare->nodes = NULL;
+    bare->tensors = NULL;
+    bare->n_nodes = bare->n_tensors = 0;
+    bare->node_capacity = bare->tensor_capacity = 0;
+    return bare;
+}
+
+void ls_graph_own_outputs(ls_graph *g, const ls_node *node) {
+    for (int o = 0; o < node->n_out; o++) {
+        ls_tensor_info *info = &g->tensors[node->out[o].id];
+        const int shared = node->op->in_place[o] - 1; /* the input whose storage it takes over; -1: none */
+        info->producer = g->n_nodes;
+        if (shared >= 0) info->storage = g->tensors[node->in[shared].id].storage;
+    }
+}

@@ -268,6 +268,13 @@ static inline bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor) 
     return ls_shape_dim_of(shape, factor) >= 0;
 }
 
+/*
+ * For passes that write a graph anew, node by node. The graph without its nodes and tensors, in the arena; and, for a
+ * node that is pushed next, the producer of its outputs and where those lie that share an input's storage.
+ */
+ls_graph *ls_graph_bare(const ls_graph *g, ls_arena *arena);
+void ls_graph_own_outputs(ls_graph *g, const ls_node *node);
+
 /* --- building ----------------------------------------------------------------------------------------------------- */
 
 /*

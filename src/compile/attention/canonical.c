@@ -7,7 +7,7 @@
 #include "compile/attention/attention.h"
 
 /* A chunk of my block's queries. */
-typedef struct chunk {
+typedef struct ls_chunk_view {
     int64_t start, count; /* within the block */
     int64_t first, past;  /* positions of the keys that it is given */
     ls_area area;
@@ -19,7 +19,7 @@ typedef struct heads {
     int team;     /* the ranks of my place in all blocks */
     int64_t most; /* tokens of the longest block */
     ls_chunks chunks;
-    chunk *chunk;
+    const chunk *chunk;
     ls_operand slot[LS_KV], kv[LS_KV]; /* of the head that is attended to: as gathered, and T[B,S,1,D] */
     ls_all_gather gather[LS_KV];
 } heads;
@@ -56,12 +56,20 @@ static chunk look(const ls_builder *b, const ls_site *site, int number) {
                    .area = {pairs, (double)(to - from)}};
 }
 
+/* All of my block's, which every layer with the site's mask asks for. */
+static const chunk *find_chunks(ls_builder *b, const ls_site *site, const ls_chunks *chunks) {
+    if (b->chunk_views == NULL) b->chunk_views = LS_NEW_ARRAY(b->image->arena, chunk *, b->image->n_masks);
+    chunk **found = &b->chunk_views[site->mask];
+    if (*found != NULL) return *found;
+    *found = LS_NEW_ARRAY(b->image->arena, chunk, chunks->n);
+    for (int i = 0; i < chunks->n; i++) (*found)[i] = look(b, site, chunks->first + i);
+    return *found;
+}
+
 static heads begin(ls_builder *b, ls_site *site) {
-    const int R = ls_blocks(b);
-    heads h = {.site = site, .most = ls_block_most(b), .chunks = ls_chunks_of(b, ls_ring_index(b), R)};
+    heads h = {.site = site, .most = ls_block_most(b), .chunks = ls_chunks_of(b, ls_ring_index(b), ls_blocks(b))};
     h.team = ls_build_team_of(b, ls_mesh_block_axes(&b->target->mesh));
-    h.chunk = LS_NEW_ARRAY(b->image->arena, chunk, h.chunks.n);
-    for (int i = 0; i < h.chunks.n; i++) h.chunk[i] = look(b, site, h.chunks.first + i);
+    h.chunk = find_chunks(b, site, &h.chunks);
     return h;
 }
 
