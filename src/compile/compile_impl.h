@@ -26,9 +26,6 @@ typedef struct ls_sharding {
     ls_axes *first_only;   /* by node: it adds only on the first rank along these */
 } ls_sharding;
 
-/* What an option of the op asks of an input and of an output; of a sum that the op adds to, what it says of sums. */
-ls_ask ls_ask_of_input(const ls_op *op, const ls_placement_option *option, int i);
-ls_ask ls_ask_of_output(const ls_op *op, const ls_placement_option *option, int o);
 /* Placements of all tensors of the first n_nodes nodes. Errors name op, tensor, axis. */
 LS_MUST_USE ls_status ls_shard(const ls_graph *graph, int n_nodes, const ls_mesh *mesh, ls_arena *arena,
                                ls_sharding *out);

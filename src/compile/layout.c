@@ -25,12 +25,15 @@ bool ls_axis_is_usable(const ls_graph *g, const ls_axis *axis) {
     return size_of_factor(g, ls_axis_factor(axis)) > 1 && (!axis->cuts_heads || has_heads(g));
 }
 
-/* The ranks of a block lie next to each other along the sequence. */
-static ls_status check_order(const ls_mesh *mesh) {
+/* The ranks of a block lie next to each other along the sequence. Parameters have no parts yet. */
+static ls_status check_axes(const ls_mesh *mesh) {
     const char *cuts_heads = NULL; /* the innermost axis so far that does */
     for (int i = 0; i < mesh->n; i++) {
         const ls_axis *axis = mesh->along[i].axis;
         if (mesh->along[i].size == 1) continue;
+        if (axis->kind == LS_AXIS_FEATURE)
+            return ls_error(LS_UNSUPPORTED, "mesh axis %s cuts %s, which is not compiled yet", axis->name,
+                            axis->divides);
         if (axis->cuts_heads) cuts_heads = axis->name;
         if (axis->kind == LS_AXIS_SEQUENCE && !axis->cuts_heads && cuts_heads != NULL)
             return ls_error(LS_UNSUPPORTED,
@@ -43,7 +46,7 @@ static ls_status check_order(const ls_mesh *mesh) {
 static ls_status find_sequence(const ls_graph *g, const ls_mesh *mesh, int64_t *S) {
     const int64_t B = size_of_factor(g, LS_FACTOR_BATCH);
     *S = size_of_factor(g, LS_FACTOR_SEQUENCE);
-    LS_TRY(check_order(mesh));
+    LS_TRY(check_axes(mesh));
     if (B % ls_mesh_replicas(mesh) != 0) {
         char axes[64];
         ls_mesh_text(mesh, ls_mesh_axes(mesh, LS_AXIS_BATCH), axes, sizeof axes);

@@ -1,57 +1,143 @@
 /*
- * A placement of each tensor along each axis of the mesh. Of the options in an op's row the pass takes the one for
- * which fewest bytes are redistributed. Where a tensor is something else than an option asks, a node that redistributes
- * it is put between (redistribution.c). What no option covers is an error.
+ * A placement of each tensor along each axis of the mesh. What a node's dimensions stand for (ls_op.dims) says how the
+ * node can be spread over the ranks of an axis; of these options the pass takes the one for which fewest bytes are
+ * redistributed. Where a tensor is something else than an option asks, a node that redistributes it is put between
+ * (redistribution.c).
  */
 #include "compile/compile_impl.h"
-
-ls_ask ls_ask_of_input(const ls_op *op, const ls_placement_option *option, int i) {
-    return ls_op_adds_to(op, i) ? option->sum : option->in[i];
-}
-
-ls_ask ls_ask_of_output(const ls_op *op, const ls_placement_option *option, int o) {
-    const int from = op->in_place[o] - 1;
-    return from >= 0 && ls_op_adds_to(op, from) ? option->sum : option->out[o];
-}
 
 /* Of a tensor along an axis: a dimension, along which it is cut, or one of these. */
 enum {
     WHOLE = -1,
     PARTIAL = -2,
-    OPEN = -3 /* its node reads nothing and makes it as its first reader asks */
+    OPEN = -3 /* it becomes what its first reader asks: its node reads nothing, or it is a parameter to be cut */
 };
 typedef int placement;
 
-/* A node along an axis, whose factor is cut; placements of all tensors along it. */
+/* What holds along `axis`, number `a` of the mesh. */
+typedef struct along {
+    const ls_graph *graph;
+    int a;
+    const ls_axis *axis;
+    placement *at;       /* of all tensors */
+    ls_factors features; /* for axes of kind feature; empty where there is none */
+    ls_sharding *out;
+} along;
+
+/* A node along an axis. */
 typedef struct question {
+    const along *along;
     const ls_graph *graph;
     const ls_node *node;
-    const ls_axis *axis;
-    const placement *at;
+    ls_node_dims dims;
 } question;
+
+static question ask(const along *l, const ls_node *node) {
+    question q = {.along = l, .graph = l->graph, .node = node};
+    ls_node_dims_find(l->graph, node, &q.dims);
+    return q;
+}
 
 static const ls_tensor_info *info_of(const question *q, ls_tensor t) { return ls_graph_tensor(q->graph, t); }
 
-static int dim_of(const question *q, ls_tensor t) {
-    return ls_shape_dim_of(&info_of(q, t)->shape, ls_axis_factor(q->axis));
+/* --- the options of a node ---------------------------------------------------------------------------------------- */
+
+/* One way to spread a node over the ranks of an axis: of equally good ones, the first is taken. */
+typedef enum way {
+    CUT,          /* along what a letter stands for */
+    ADD_UP,       /* the op's addends are partial sums, and so are its results */
+    ADD_ON_FIRST, /* everything is whole, but for a partial sum, to which the first rank of the axis alone adds */
+    ALL_WHOLE
+} way;
+
+typedef struct option {
+    way way;
+    int letter; /* of CUT */
+} option;
+
+static placement of_tensor(const question *q, const ls_tensor_dims *dims, int letter, placement without) {
+    const int dim = ls_letter_dim(&q->dims, dims, letter);
+    return dim >= 0 ? dim : without;
 }
 
-static placement answer_of(const question *q, ls_ask ask, ls_tensor t) {
-    if (ask == LS_ASK_PARTIAL) return PARTIAL;
-    return ask == LS_ASK_CUT || ask == LS_ASK_ROWS ? dim_of(q, t) : WHOLE;
+static placement of_output(const question *q, option choice, int o) {
+    const ls_op *op = q->node->op;
+    const ls_tensor_dims *dims = &q->dims.out[o];
+    const bool is_sum = op->in_place[o] > 0 && ls_op_adds_to(op, op->in_place[o] - 1);
+    switch (choice.way) {
+    case CUT:
+        return of_tensor(q, dims, choice.letter, dims->same ? WHOLE : PARTIAL);
+    case ADD_UP:
+        return PARTIAL;
+    case ADD_ON_FIRST:
+        return is_sum ? PARTIAL : WHOLE;
+    default:
+        return WHOLE;
+    }
 }
 
-static bool is_for(const question *q, const ls_placement_option *option) {
-    bool fits = true;
-    for (int i = 0; i < q->node->n_in; i++)
-        fits &= ls_ask_of_input(q->node->op, option, i) != LS_ASK_CUT || dim_of(q, q->node->in[i]) >= 0;
+/* Whether the node adds up along the letter, so that each rank has a term of its results. */
+static bool sums_over(const question *q, int letter) {
+    bool sums = false;
+    for (int o = 0; o < q->node->n_out; o++) sums |= of_output(q, (option){CUT, letter}, o) == PARTIAL;
+    return sums;
+}
+
+/*
+ * A sum that is added to is what it becomes. Where the rest of a sum is cut, an addend that is not (a bias) is a
+ * partial sum too, so that it is not added once by each rank.
+ */
+static placement of_input(const question *q, option choice, int i) {
+    const ls_op *op = q->node->op;
+    const bool is_addend = (op->addends & 1U << i) != 0;
     for (int o = 0; o < q->node->n_out; o++)
-        fits &= ls_ask_of_output(q->node->op, option, o) != LS_ASK_CUT || dim_of(q, q->node->out[o]) >= 0;
-    return fits;
+        if (op->in_place[o] == i + 1 && ls_op_adds_to(op, i)) return of_output(q, choice, o);
+    if (choice.way == ADD_UP) return is_addend ? PARTIAL : WHOLE;
+    if (choice.way != CUT) return WHOLE;
+    return of_tensor(q, &q->dims.in[i], choice.letter, is_addend && sums_over(q, choice.letter) ? PARTIAL : WHOLE);
 }
 
-static placement wanted_input(const question *q, const ls_placement_option *option, int i) {
-    return answer_of(q, ls_ask_of_input(q->node->op, option, i), q->node->in[i]);
+static bool adds_to_sum(const ls_node *node) {
+    bool adds = false;
+    for (int i = 0; i < node->n_in; i++) adds |= ls_op_adds_to(node->op, i);
+    return adds;
+}
+
+enum { MOST_OPTIONS = LS_NODE_LETTERS + 3 };
+
+/* Whether an axis of kind feature cuts what each segment of a dimension begins with. */
+static bool is_feature(const question *q, ls_tensor t, int d) {
+    const ls_factors *f = &q->along->features;
+    const ls_factored_dim *dim = &f->dim[t.id * LS_MAX_DIMS + d];
+    bool is = true;
+    for (int s = 0; s < dim->n; s++) {
+        const ls_graph_factor *outer = &f->list[dim->segment[s].factor[0]];
+        is &= outer->is == LS_FACTOR_NONE && !outer->whole && !outer->inner;
+    }
+    return is;
+}
+
+/* Whether the axis cuts what the letter stands for, wherever the node has it. */
+static bool is_cut(const question *q, int letter) {
+    const ls_node *node = q->node;
+    if (q->along->axis->kind != LS_AXIS_FEATURE)
+        return ls_letter_is(q->graph, node, &q->dims, letter, ls_axis_factor(q->along->axis));
+    bool is = q->dims.may_cut[letter];
+    for (int i = 0; i < ls_node_tensors(node); i++) {
+        const int d = ls_letter_dim(&q->dims, ls_node_tensor_dims(&q->dims, node, i), letter);
+        is &= d < 0 || is_feature(q, ls_node_tensor(node, i), d);
+    }
+    return is;
+}
+
+static int list_options(const question *q, option list[MOST_OPTIONS]) {
+    int n = 0;
+    for (int letter = 0; letter < q->dims.n; letter++)
+        if (is_cut(q, letter)) list[n++] = (option){CUT, letter};
+    if (q->node->op->addends != 0) list[n++] = (option){ADD_UP, -1};
+    if (adds_to_sum(q->node) && q->along->axis->kind != LS_AXIS_FEATURE) list[n++] = (option){ADD_ON_FIRST, -1};
+    list[n++] = (option){ALL_WHOLE, -1};
+    return n;
 }
 
 /* --- redistributing ----------------------------------------------------------------------------------------------- */
@@ -61,28 +147,29 @@ typedef enum state { IS_WHOLE, IS_CUT, IS_PARTIAL, STATES } state;
 static state state_of(placement p) { return p >= 0 ? IS_CUT : p == PARTIAL ? IS_PARTIAL : IS_WHOLE; }
 
 /*
- * How often a tensor's bytes travel when one placement becomes another, about; -1: nothing makes it so. Of what is
- * whole each rank takes its part. An axis cuts a tensor along one dimension only.
+ * How often a tensor's bytes travel when one placement becomes another one, about; -1: nothing makes it so. Of what is
+ * whole each rank takes its part.
  */
 static const double travels[STATES][STATES] = {
     [IS_WHOLE] = {[IS_WHOLE] = 0, [IS_CUT] = 0, [IS_PARTIAL] = -1},
-    [IS_CUT] = {[IS_WHOLE] = 1, [IS_CUT] = 0, [IS_PARTIAL] = -1},
+    [IS_CUT] = {[IS_WHOLE] = 1, [IS_CUT] = 1, [IS_PARTIAL] = -1},
     [IS_PARTIAL] = {[IS_WHOLE] = 2, [IS_CUT] = 1, [IS_PARTIAL] = 0},
 };
 
 /* Whether the node that makes the open tensor can make it so. */
 static bool can_make(const question *q, ls_tensor t, placement wanted) {
-    const question maker = {.graph = q->graph, .node = ls_graph_producer(q->graph, t), .axis = q->axis, .at = q->at};
-    const int o = info_of(q, t)->output;
-    const ls_placement_option *const *options = maker.node->op->options;
-    for (; *options != NULL; options++)
-        if (is_for(&maker, *options) && answer_of(&maker, (*options)->out[o], t) == wanted) return true;
-    return false;
+    if (info_of(q, t)->producer < 0) return wanted != PARTIAL; /* a parameter */
+    const question maker = ask(q->along, ls_graph_producer(q->graph, t));
+    option list[MOST_OPTIONS];
+    bool can = false;
+    for (int n = list_options(&maker, list), k = 0; k < n; k++)
+        can |= of_output(&maker, list[k], info_of(q, t)->output) == wanted;
+    return can;
 }
 
 static double times_of(const question *q, int i, placement wanted) {
     const ls_tensor t = q->node->in[i];
-    const placement is = q->at[t.id];
+    const placement is = q->along->at[t.id];
     if (is == wanted) return 0;
     if (is == OPEN) return can_make(q, t, wanted) ? 0 : -1;
     if (ls_op_adds_to(q->node->op, i)) return -1; /* the sum itself is added to, not a copy */
@@ -90,11 +177,11 @@ static double times_of(const question *q, int i, placement wanted) {
 }
 
 /* The bytes that are redistributed for an option; -1: input *misfit cannot become what it asks. */
-static double cost_of(const question *q, const ls_placement_option *option, int *misfit) {
+static double cost_of(const question *q, option choice, int *misfit) {
     double cost = 0;
     for (int i = 0; i < q->node->n_in; i++) {
         const ls_tensor_info *info = info_of(q, q->node->in[i]);
-        const double times = times_of(q, i, wanted_input(q, option, i));
+        const double times = times_of(q, i, of_input(q, choice, i));
         *misfit = i;
         if (times < 0) return -1;
         cost += times * (double)ls_shape_elements(&info->shape) * (double)ls_dtype_bytes(info->dtype);
@@ -105,78 +192,74 @@ static double cost_of(const question *q, const ls_placement_option *option, int 
 /* --- choosing ----------------------------------------------------------------------------------------------------- */
 
 /* No option will do: the input at which the one that goes furthest ends, and what that asks of it. */
-static ls_status refuse(const question *q, const ls_placement_option *nearest, int i) {
+static ls_status refuse(const question *q, option nearest, int i) {
     static const char *const names[STATES] = {"whole", "cut", "a partial sum"};
     const ls_tensor t = q->node->in[i];
     return ls_error(LS_UNSUPPORTED, "op %s: input %d \"%s\" is %s along %s, expected %s", q->node->op->name, i,
-                    info_of(q, t)->name, names[state_of(q->at[t.id])], q->axis->name,
-                    names[state_of(wanted_input(q, nearest, i))]);
+                    info_of(q, t)->name, names[state_of(q->along->at[t.id])], q->along->axis->name,
+                    names[state_of(of_input(q, nearest, i))]);
 }
 
-/* NULL, with an error in *status, if no option will do. */
-static const ls_placement_option *choose_option(const question *q, ls_status *status) {
-    const ls_op *op = q->node->op;
-    const ls_placement_option *best = NULL, *nearest = NULL;
-    double least = 0;
+static ls_status choose_option(const question *q, option *out) {
+    option list[MOST_OPTIONS], nearest = {.way = ALL_WHOLE};
+    double least = -1;
     int furthest = -1;
-    for (int k = 0; op->options != NULL && op->options[k] != NULL; k++) {
+    for (int n = list_options(q, list), k = 0; k < n; k++) {
         int misfit = 0;
-        if (!is_for(q, op->options[k])) continue;
-        const double cost = cost_of(q, op->options[k], &misfit);
+        const double cost = cost_of(q, list[k], &misfit);
         if (cost < 0 && misfit > furthest) {
             furthest = misfit;
-            nearest = op->options[k];
+            nearest = list[k];
         }
-        if (cost < 0 || (best != NULL && cost >= least)) continue;
-        best = op->options[k];
+        if (cost < 0 || (least >= 0 && cost >= least)) continue;
+        *out = list[k];
         least = cost;
     }
-    if (best == NULL && nearest != NULL)
-        *status = refuse(q, nearest, furthest);
-    else if (best == NULL)
-        *status = ls_error(LS_UNSUPPORTED, "op %s (\"%s\") has no option along %s", op->name,
-                           info_of(q, q->node->out[0])->name, q->axis->name);
-    return best;
+    return least >= 0 ? ls_ok() : refuse(q, nearest, furthest);
 }
 
 /* --- along one axis ----------------------------------------------------------------------------------------------- */
-
-/* What holds along axis `a` of the mesh. */
-typedef struct along {
-    const ls_graph *graph;
-    const ls_mesh *mesh;
-    int a;
-    placement *at; /* of all tensors */
-    ls_sharding *out;
-} along;
 
 static void note(ls_placements *spread, placement p, int a) {
     if (p >= 0) spread->cut[p] |= ls_axis_bit(a);
     if (p == PARTIAL) spread->partial |= ls_axis_bit(a);
 }
 
+/*
+ * Sums of gradients are added up over the ranks at the end; but where parameters are cut, gradients are spread as they.
+ * A parameter is cut as its first reader asks.
+ */
 static placement leaf_placement(const along *l, const ls_tensor_info *t) {
+    if (l->axis->kind == LS_AXIS_FEATURE) return t->role == LS_ROLE_PARAMETER || t->of.id != 0 ? OPEN : WHOLE;
     if (t->role == LS_ROLE_ACCUMULATOR) return PARTIAL;
-    const int dim = ls_shape_dim_of(&t->shape, ls_axis_factor(l->mesh->along[l->a].axis));
+    const int dim = ls_shape_dim_of(&t->shape, ls_axis_factor(l->axis));
     return dim >= 0 ? dim : WHOLE;
+}
+
+/* A gradient that has not been met before is spread as its parameter. */
+static void meet_inputs(along *l, const ls_node *node) {
+    for (int i = 0; i < node->n_in; i++) {
+        const ls_tensor of = ls_graph_tensor(l->graph, node->in[i])->of;
+        if (of.id != 0 && l->at[node->in[i].id] == OPEN)
+            l->at[node->in[i].id] = l->at[of.id] != OPEN ? l->at[of.id] : WHOLE;
+    }
 }
 
 static ls_status shard_node(along *l, int n) {
     const ls_node *node = &l->graph->nodes[n];
-    const question q = {.graph = l->graph, .node = node, .axis = l->mesh->along[l->a].axis, .at = l->at};
     for (int o = 0; o < node->n_out && node->n_in == 0; o++) l->at[node->out[o].id] = OPEN;
     if (node->n_in == 0) return ls_ok();
-    ls_status status = ls_ok();
-    const ls_placement_option *option = choose_option(&q, &status);
-    if (option == NULL) return status;
+    meet_inputs(l, node);
+    const question q = ask(l, node);
+    option choice;
+    LS_TRY(choose_option(&q, &choice));
     for (int i = 0; i < node->n_in; i++) {
-        const placement wanted = wanted_input(&q, option, i);
+        const placement wanted = of_input(&q, choice, i);
         if (l->at[node->in[i].id] == OPEN) l->at[node->in[i].id] = wanted;
         note(&l->out->wanted[n * LS_NODE_INPUTS + i], wanted, l->a);
     }
-    for (int o = 0; o < node->n_out; o++)
-        l->at[node->out[o].id] = answer_of(&q, ls_ask_of_output(q.node->op, option, o), node->out[o]);
-    if (option->first_only) l->out->first_only[n] |= ls_axis_bit(l->a);
+    for (int o = 0; o < node->n_out; o++) l->at[node->out[o].id] = of_output(&q, choice, o);
+    if (choice.way == ADD_ON_FIRST) l->out->first_only[n] |= ls_axis_bit(l->a);
     return ls_ok();
 }
 
@@ -193,8 +276,10 @@ ls_status ls_shard(const ls_graph *g, int n_nodes, const ls_mesh *mesh, ls_arena
     ls_sharding s = {.tensor = LS_NEW_ARRAY(arena, ls_placements, g->n_tensors),
                      .wanted = LS_NEW_ARRAY(arena, ls_placements, n_nodes * LS_NODE_INPUTS + 1),
                      .first_only = LS_NEW_ARRAY(arena, ls_axes, n_nodes + 1)};
-    along l = {.graph = g, .mesh = mesh, .at = LS_NEW_ARRAY(arena, placement, g->n_tensors), .out = &s};
+    along l = {.graph = g, .at = LS_NEW_ARRAY(arena, placement, g->n_tensors), .out = &s};
+    if (ls_mesh_axes(mesh, LS_AXIS_FEATURE) != 0) ls_factors_find(g, arena, &l.features);
     for (l.a = 0; l.a < mesh->n; l.a++) {
+        l.axis = mesh->along[l.a].axis;
         if (mesh->along[l.a].size > 1) LS_TRY(shard_along(&l, n_nodes));
     }
     *out = s;

@@ -83,25 +83,19 @@ static int64_t width_of(const ls_graph *g, ls_tensor t) {
     return n;
 }
 
-static ls_tensor nth(const ls_node *node, int i) { return i < node->n_in ? node->in[i] : node->out[i - node->n_in]; }
-
-static int touched(const ls_node *node) { return node->n_in + node->n_out; }
-
 /* --- finding runs ------------------------------------------------------------------------------------------------- */
 
-/* Of input i, or behind the inputs of an output. */
-static ls_ask nth_ask(const ls_node *node, const ls_placement_option *option, int i) {
-    return i < node->n_in ? ls_ask_of_input(node->op, option, i) : ls_ask_of_output(node->op, option, i - node->n_in);
-}
-
-/* Whether some option cuts all that has tokens. What is made of tokens may also be weights, or a sum of gradients. */
+/* Whether one dimension of tokens is in all that has tokens. What is made of them may also be weights, or their sum. */
 static bool is_by_tokens(const ls_graph *g, const ls_node *node) {
+    ls_node_dims dims;
+    ls_node_dims_find(g, node, &dims);
     bool is = false;
-    for (const ls_placement_option *const *option = node->op->options; *option != NULL; option++) {
-        bool all = true;
-        for (int i = 0; i < touched(node); i++) {
-            const ls_ask ask = nth_ask(node, *option, i);
-            all &= !has_factor(g, nth(node, i)) || ask == LS_ASK_CUT || ask == LS_ASK_ROWS;
+    for (int letter = 0; letter < dims.n; letter++) {
+        bool all = ls_letter_is(g, node, &dims, letter, LS_FACTOR_BATCH) ||
+                   ls_letter_is(g, node, &dims, letter, LS_FACTOR_SEQUENCE);
+        for (int i = 0; i < ls_node_tensors(node) && all; i++) {
+            const ls_tensor_dims *tensor = ls_node_tensor_dims(&dims, node, i);
+            all = !has_factor(g, ls_node_tensor(node, i)) || ls_letter_dim(&dims, tensor, letter) >= 0;
         }
         is |= all;
     }
@@ -114,8 +108,8 @@ static int64_t node_rows(const ls_builder *b, int n) {
     const ls_node *node = &g->nodes[n];
     int64_t rows = 0;
     if (node->op->reach != LS_REACH_OWN || b->sharding->first_only[n] || !is_by_tokens(g, node)) return 0;
-    for (int i = 0; i < touched(node); i++) {
-        const ls_tensor t = nth(node, i);
+    for (int i = 0; i < ls_node_tensors(node); i++) {
+        const ls_tensor t = ls_node_tensor(node, i);
         if (!has_factor(g, t)) continue;
         if (!has_rows(g, t) || (rows != 0 && rows_of(b, t) != rows)) return 0;
         rows = rows_of(b, t);
@@ -128,8 +122,8 @@ static int64_t node_rows(const ls_builder *b, int n) {
 }
 
 static bool is_whole(const ls_graph *g, const ls_node *node) {
-    for (int i = 0; i < touched(node); i++) {
-        if (has_factor(g, nth(node, i))) return false;
+    for (int i = 0; i < ls_node_tensors(node); i++) {
+        if (has_factor(g, ls_node_tensor(node, i))) return false;
     }
     return node->op->reach == LS_REACH_OWN;
 }
@@ -180,8 +174,8 @@ static bool narrow(const ls_builder *b, ls_tile_run *run, int64_t width) {
     const ls_graph *g = b->job->graph;
     int first = -1, last = -1;
     for (int n = run->first; n < run->past; n++) {
-        for (int i = 0; i < touched(&g->nodes[n]); i++) {
-            const ls_tensor t = nth(&g->nodes[n], i);
+        for (int i = 0; i < ls_node_tensors(&g->nodes[n]); i++) {
+            const ls_tensor t = ls_node_tensor(&g->nodes[n], i);
             if (run->turn[n - run->first] != IN_EACH_TILE || !has_rows(g, t) || width_of(g, t) != width) continue;
             if (first < 0) first = n;
             last = n;
@@ -238,8 +232,8 @@ static touches find_touches(const ls_builder *b) {
     touches all = {LS_NEW_ARRAY(b->image->arena, int, g->n_tensors), LS_NEW_ARRAY(b->image->arena, int, g->n_tensors)};
     for (int t = 0; t < g->n_tensors; t++) all.first[t] = all.last[t] = -1;
     for (int n = b->row->first_node; n < b->end_node; n++) {
-        for (int i = 0; i < touched(&g->nodes[n]); i++) {
-            const int s = ls_graph_tensor(g, nth(&g->nodes[n], i))->storage.id;
+        for (int i = 0; i < ls_node_tensors(&g->nodes[n]); i++) {
+            const int s = ls_graph_tensor(g, ls_node_tensor(&g->nodes[n], i))->storage.id;
             if (all.first[s] < 0) all.first[s] = n;
             all.last[s] = n;
         }

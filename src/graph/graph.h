@@ -68,25 +68,78 @@ struct ls_graph {
 
 static inline const ls_tensor_info *ls_graph_tensor(const ls_graph *g, ls_tensor t) { return &g->tensors[t.id]; }
 
-/* --- placement ---------------------------------------------------------------------------------------------------- */
+/* --- dimensions (dims.c) ------------------------------------------------------------------------------------------ */
 
-/* What an option asks of a tensor, along an axis that cuts some factor. */
-typedef enum ls_ask {
-    LS_ASK_WHOLE,
-    LS_ASK_CUT,  /* the option is only for nodes whose tensor has the factor */
-    LS_ASK_ROWS, /* cut where the tensor has the factor, whole where it has not (weights) */
-    LS_ASK_PARTIAL
-} ls_ask;
+enum { LS_NODE_LETTERS = 16, LS_DIM_LETTERS = LS_MAX_DIMS, LS_DIMS_TEXT = 64 };
+
+/* What one dimension stands for: a product of letters, the outermost first; or segments, one after the other. */
+typedef struct ls_dim_letters {
+    int n;
+    bool segments;
+    signed char letter[LS_DIM_LETTERS];
+} ls_dim_letters;
+
+typedef struct ls_tensor_dims {
+    ls_dim_letters dim[LS_MAX_DIMS];
+    bool same; /* of a result: where what is cut is not in it, every rank has all of it */
+} ls_tensor_dims;
+
+/* What the dimensions of a node's tensors stand for. A letter is the same thing wherever the node has it. */
+typedef struct ls_node_dims {
+    int n;                             /* letters */
+    bool needs_whole[LS_NODE_LETTERS]; /* by letter: the op needs all of it at once */
+    bool may_cut[LS_NODE_LETTERS];     /* the node can be cut along it: that, and it is nowhere inside of a product */
+    signed char cut_with[LS_NODE_LETTERS]; /* the first of those that are cut with it, as segments are */
+    ls_tensor_dims in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
+} ls_node_dims;
+
+/* Input i of the node; behind the inputs, of its tensors, an output. The same of their dimensions. */
+static inline int ls_node_tensors(const ls_node *node) { return node->n_in + node->n_out; }
+static inline ls_tensor ls_node_tensor(const ls_node *node, int i) {
+    return i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+}
+static inline const ls_tensor_dims *ls_node_tensor_dims(const ls_node_dims *dims, const ls_node *node, int i) {
+    return i < node->n_in ? &dims->in[i] : &dims->out[i - node->n_in];
+}
+
+/* Reads them from the row of the node's op. */
+void ls_node_dims_find(const ls_graph *g, const ls_node *node, ls_node_dims *out);
+/* The first dimension of one of the node's tensors that is cut with the letter; -1: none is. */
+int ls_letter_dim(const ls_node_dims *dims, const ls_tensor_dims *tensor, int letter);
+/* Whether the node can be cut along the letter, and that is a dimension of the factor wherever the node has it. */
+bool ls_letter_is(const ls_graph *g, const ls_node *node, const ls_node_dims *dims, int letter, ls_factor factor);
+
+/* --- factors (factors.c) ------------------------------------------------------------------------------------------ */
+
+/* A product of factors, the outermost first, by their numbers. */
+typedef struct ls_segment {
+    int n, factor[LS_DIM_LETTERS];
+} ls_segment;
+
+/* What a dimension of a tensor stands for: segments, one after the other. */
+typedef struct ls_factored_dim {
+    int n;
+    ls_segment segment[LS_DIM_LETTERS];
+} ls_factored_dim;
+
+typedef struct ls_graph_factor {
+    int64_t size;
+    ls_factor is; /* the batch, the sequence or none of them */
+    bool whole;   /* some node needs all of it at once */
+    bool inner;   /* in some dimension it is not the outermost of its product */
+} ls_graph_factor;
+
+typedef struct ls_factors {
+    ls_graph_factor *list;
+    int n;
+    ls_factored_dim *dim; /* by tensor * LS_MAX_DIMS + dimension */
+} ls_factors;
 
 /*
- * One way to spread a node over the ranks of an axis: what its inputs have to be, and what its outputs are then. Of a
- * sum that the node adds to, `sum` says it, before and after.
+ * The factors of all tensors of a graph: dimensions that stand under one letter in a node are one factor. A factor may
+ * have several places in a tensor (a square weight). The arrays lie in the arena.
  */
-typedef struct ls_placement_option {
-    ls_ask in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
-    ls_ask sum;
-    bool first_only; /* what is added is whole on every rank, so only the first rank of the axis may add it */
-} ls_placement_option;
+void ls_factors_find(const ls_graph *g, ls_arena *arena, ls_factors *out);
 
 /* --- the op row --------------------------------------------------------------------------------------------------- */
 
@@ -124,6 +177,8 @@ typedef struct ls_neighbours {
     int64_t before, after;
 } ls_neighbours;
 
+#define LS_MADE (1U << LS_NODE_INPUTS) /* of ls_op.addends */
+
 typedef struct ls_next ls_next; /* the state of making a graph for one more token, which rules use (graph_impl.h) */
 
 typedef struct ls_op {
@@ -160,11 +215,25 @@ typedef struct ls_op {
     void (*gradient)(ls_gradient *d, const ls_node *node);
     bool of_all; /* the gradient rule uses the gradients of all outputs; otherwise only that of output 0 */
     /*
-     * How a node can be spread over the ranks of an axis: NULL behind the last. The compiler takes the option for which
-     * fewest bytes are redistributed, of equal ones the first. A partial sum passes where an option asks for one, which
-     * is right where f(a) + f(b) = f(a + b).
+     * What the dimensions of inputs and results stand for, from which the compiler derives how a node can be spread
+     * over ranks (compile/shard.c): "*k,nk,n>*n" says that x[..,k], w[n,k] and a bias [n] become y[..,n]. Inputs come
+     * before '>', results behind it; inputs that a node may lack are there too.
+     *   a      a dimension that may be cut: of what has the letter, each rank then has its part of that dimension, and
+     *          a result without it is a partial sum
+     *   A      a dimension that the op needs whole
+     *   *      all dimensions that are not written, in their order
+     *   (ab)   a product: a times b elements; a is the outer one, which alone may be cut
+     *   [abc]  segments: the elements of a, then those of b, then those of c; of all of them a rank has the same share
+     *   =      before a result: it is no partial sum, every rank has all of it
      */
-    const ls_placement_option *const *options;
+    const char *dims;
+    /* Where the text depends on the node, which writes it: at most LS_DIMS_TEXT - 1 characters. */
+    void (*dims_of)(const ls_graph *g, const ls_node *node, char *text);
+    /*
+     * The inputs (bit i) in which the op is linear together, f(a + b) = f(a) + f(b): where they are partial sums, the
+     * results are. LS_MADE: what reads nothing may be made as an addend.
+     */
+    unsigned addends;
     ls_flops_rule flops;
     /*
      * Generation, which adds one token after the other. cache: bit i: input i of all earlier tokens is kept. next: adds

@@ -50,19 +50,6 @@ ls_status ls_rule_same_shape(const ls_graph *g, const ls_node *node, ls_tensor_i
 ls_status ls_rule_sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out);
 /* Checks epsilon and offset of a norm. */
 ls_status ls_norm_check(const ls_node *node);
-/*
- * Lists of options (ls_op.options). alike: all tensors are cut, or all whole. rows: so are input 0 and all that have
- * the factor; the others are weights, and whole. by_weights: so is input 0; the others are whole. into_sum: as rows,
- * but the last input is a sum that the node adds to. The lists ..._or_sum also let a partial sum pass: from all inputs,
- * or from input 0 (and a bias, so that it is added once) through a weight.
- */
-extern const ls_placement_option *const ls_alike[], *const ls_alike_or_sum[];
-extern const ls_placement_option *const ls_rows[], *const ls_rows_or_sum[];
-extern const ls_placement_option *const ls_by_weights[], *const ls_by_weights_or_sum[];
-extern const ls_placement_option *const ls_into_sum[];
-/* Of these lists, for those of single ops: everything is whole; what is whole is added to a sum. */
-extern const ls_placement_option ls_every_whole, ls_add_whole;
-
 /* Params of the attention ops. */
 typedef struct ls_attention_node {
     ls_attention_params kernel; /* scale and softcap; the strategies set what is left */

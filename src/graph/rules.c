@@ -1,4 +1,4 @@
-/* Shape and sharding rules that several ops share. */
+/* Shape rules that several ops share. */
 #include "graph/graph_impl.h"
 
 #include <math.h>
@@ -58,29 +58,3 @@ ls_status ls_norm_check(const ls_node *node) {
     return ls_error(LS_INVALID, "op %s: epsilon %g, offset %g; expected finite numbers, epsilon not negative",
                     node->op->name, p->epsilon, p->offset);
 }
-
-/* --- options ------------------------------------------------------------------------------------------------------ */
-
-#define ALL_IN(ask) [0 ... LS_NODE_INPUTS - 1] = ask
-#define ALL_OUT(ask) [0 ... LS_NODE_OUTPUTS - 1] = ask
-
-const ls_placement_option ls_every_whole = {.sum = LS_ASK_WHOLE};
-
-static const ls_placement_option cut_alike = {.in = {ALL_IN(LS_ASK_CUT)}, .out = {ALL_OUT(LS_ASK_ROWS)}};
-static const ls_placement_option cut_rows = {.in = {LS_ASK_CUT, [1 ... LS_NODE_INPUTS - 1] = LS_ASK_ROWS},
-                                             .out = {ALL_OUT(LS_ASK_ROWS)}};
-static const ls_placement_option cut_by_weights = {.in = {LS_ASK_CUT}, .out = {ALL_OUT(LS_ASK_ROWS)}};
-static const ls_placement_option sums_pass = {.in = {ALL_IN(LS_ASK_PARTIAL)}, .out = {ALL_OUT(LS_ASK_PARTIAL)}};
-static const ls_placement_option sum_passes = {.in = {LS_ASK_PARTIAL, LS_ASK_WHOLE, LS_ASK_PARTIAL},
-                                               .out = {ALL_OUT(LS_ASK_PARTIAL)}};
-static const ls_placement_option add_rows = {
-    .in = {LS_ASK_CUT, [1 ... LS_NODE_INPUTS - 1] = LS_ASK_ROWS}, .out = {ALL_OUT(LS_ASK_ROWS)}, .sum = LS_ASK_PARTIAL};
-const ls_placement_option ls_add_whole = {.sum = LS_ASK_PARTIAL, .first_only = true};
-
-const ls_placement_option *const ls_alike[] = {&cut_alike, &ls_every_whole, NULL};
-const ls_placement_option *const ls_alike_or_sum[] = {&cut_alike, &ls_every_whole, &sums_pass, NULL};
-const ls_placement_option *const ls_rows[] = {&cut_rows, &ls_every_whole, NULL};
-const ls_placement_option *const ls_rows_or_sum[] = {&cut_rows, &ls_every_whole, &sum_passes, NULL};
-const ls_placement_option *const ls_by_weights[] = {&cut_by_weights, &ls_every_whole, NULL};
-const ls_placement_option *const ls_by_weights_or_sum[] = {&cut_by_weights, &ls_every_whole, &sum_passes, NULL};
-const ls_placement_option *const ls_into_sum[] = {&add_rows, &ls_add_whole, NULL};

@@ -42,9 +42,28 @@ static void print_placing(const ls_image *image, int space, FILE *out) {
             bound > 0 ? (bytes / bound - 1) * 100 : 0, ls_bytes_text(bound, least));
 }
 
+/* The factors of a graph, and how many of them some node needs whole. */
+typedef struct factor_count {
+    int all, whole;
+} factor_count;
+
+static factor_count count_factors(const ls_graph *g) {
+    ls_arena *arena = ls_arena_create();
+    ls_factors factors;
+    ls_factors_find(g, arena, &factors);
+    factor_count count = {.all = factors.n};
+    for (int f = 0; f < factors.n; f++) count.whole += factors.list[f].whole;
+    ls_arena_destroy(arena);
+    return count;
+}
+
 void ls_passes_print(const ls_passes *passes, FILE *out) {
+    const factor_count factors = count_factors(passes->graph);
     print_row(out, "differentiate", "graph");
     fprintf(out, "%d nodes → %d nodes\n", passes->forward_nodes, passes->graph->n_nodes);
+    print_row(out, "factors", "graph");
+    fprintf(out, "dimensions of %d tensors → %d factors, of which some op needs %d whole\n",
+            passes->graph->n_tensors - 1, factors.all, factors.whole);
     for (int p = 0; p < passes->image->n_programs; p++) print_lowering(passes, p, out);
     for (int p = 0; p < passes->image->n_programs; p++) {
         print_row(out, "name", passes->image->programs[p].name);
@@ -93,6 +112,9 @@ void ls_passes_put(const ls_passes *passes, ls_json_writer *w) {
     ls_json_open_object(w, "passes");
     ls_json_put_int(w, "forward_nodes", passes->forward_nodes);
     ls_json_put_int(w, "nodes", passes->graph->n_nodes);
+    const factor_count factors = count_factors(passes->graph);
+    ls_json_put_int(w, "factors", factors.all);
+    ls_json_put_int(w, "factors_needed_whole", factors.whole);
     for (int p = 0; p < passes->image->n_programs; p++) put_program_pass(passes, p, w);
     for (int s = 0; s < LS_SPACES; s++) {
         ls_json_open_object(w, space_name(s));

@@ -16,6 +16,7 @@ _Static_assert(LS_COUNT(table) <= LS_MESH_AXES, "a mesh lists all axes of the ta
 static const ls_factor factor_of_kind[LS_AXIS_KINDS] = {
     [LS_AXIS_BATCH] = LS_FACTOR_BATCH,
     [LS_AXIS_SEQUENCE] = LS_FACTOR_SEQUENCE,
+    [LS_AXIS_FEATURE] = LS_FACTOR_NONE,
 };
 
 const ls_axis *ls_axis_at(int index) { return index >= 0 && index < (int)LS_COUNT(table) ? &table[index] : NULL; }

@@ -13,7 +13,12 @@
 #include "longspan/tensor.h"
 
 /* What the ranks along an axis divide among them. */
-typedef enum ls_axis_kind { LS_AXIS_BATCH, LS_AXIS_SEQUENCE, LS_AXIS_KINDS } ls_axis_kind;
+typedef enum ls_axis_kind {
+    LS_AXIS_BATCH,
+    LS_AXIS_SEQUENCE,
+    LS_AXIS_FEATURE, /* heads and features: all factors that no node needs whole (compile/shard.c) */
+    LS_AXIS_KINDS
+} ls_axis_kind;
 
 /* An axis is a row of the table in mesh.c, or of a caller's own. */
 typedef struct ls_axis {
@@ -29,7 +34,7 @@ typedef struct ls_axis {
 
 /* The table, outermost first; NULL past its end. */
 const ls_axis *ls_axis_at(int index);
-/* The factor that axes of a kind cut. */
+/* The factor that axes of a kind cut; none: those of kind feature cut several. */
 ls_factor ls_axis_factor(const ls_axis *axis);
 
 /*

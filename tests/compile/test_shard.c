@@ -4,12 +4,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "compile/compile_impl.h"
+#include "graph/graph_impl.h"
 #include "longspan/graph.h"
 #include "support/meshes.h"
+
+#include "../../examples/graphs/graphs.h"
 
 enum { B = 2, S = 8, V = 5, E = 3 };
 
@@ -91,7 +95,10 @@ static void test_bias(void **state) {
     }
 }
 
-/* What every rank has the whole of cannot be added to by each rank: the error names op, tensor, axis and placements. */
+/*
+ * What was made as parts cannot be added to as a partial sum: the error names op, tensor, axis and placements. Parts of
+ * the zeros are made for the first node that reads them.
+ */
 static void test_refused(void **state) {
     (void)state;
     static const struct {
@@ -100,13 +107,17 @@ static void test_refused(void **state) {
     } cases[] = {{{2, 1, 1}, "dp"}, {{1, 3, 1}, "ring"}, {{1, 1, 4}, "ulysses"}};
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
         const sums m = make_sums();
-        const ls_tensor in[] = {m.x, ls_parameter(m.g, "so far", 1, (int64_t[]){1})};
-        (void)ls_graph_add(m.g, &ls_op_sum, NULL, 0, in, 2, -1);
+        const ls_tensor ids = ls_tokens(m.g, "ids", B, S), loss = ls_cross_entropy(m.g, m.x, ids);
+        const ls_tensor parts = ls_accumulate(m.g, loss, ls_zeros(m.g, &ls_graph_tensor(m.g, loss)->shape));
+        const ls_tensor in[] = {ls_embedding(m.g, ids, ls_parameter(m.g, "rows", 2, (int64_t[]){V, B})),
+                                ls_embedding(m.g, ids, ls_parameter(m.g, "columns", 2, (int64_t[]){V, S})), parts};
+        (void)ls_graph_add(m.g, &ls_op_linear_dw, NULL, 0, in, 3, -1);
         assert_int_equal(ls_graph_status(m.g).code, LS_OK);
         const ls_mesh mesh = mesh_of(cases[i].mesh[0], cases[i].mesh[1], cases[i].mesh[2]);
         char expected[128];
         (void)snprintf(expected, sizeof expected,
-                       "op sum: input 1 \"so far\" is whole along %s, expected a partial sum", cases[i].axis);
+                       "op linear_dw: input 2 \"%s\" is cut along %s, expected a partial sum",
+                       ls_graph_tensor(m.g, parts)->name, cases[i].axis);
         ls_arena *arena = ls_arena_create();
         ls_sharding sharding;
         const ls_status status = ls_shard(m.g, m.g->n_nodes, &mesh, arena, &sharding);
@@ -117,21 +128,90 @@ static void test_refused(void **state) {
     }
 }
 
-/* Every op can be spread somehow, and what adds to a sum has an option for a partial one. */
-static void test_rows(void **state) {
+/* --- axes that cut heads and features ----------------------------------------------------------------------------- */
+
+static const ls_axis features = {.name = "features", .kind = LS_AXIS_FEATURE, .divides = "heads and features"};
+
+/* A graph with its gradients along such an axis, after an axis of the batch. */
+typedef struct spread {
+    ls_arena *arena;
+    ls_graph *g;
+    ls_sharding sharding;
+} spread;
+
+static spread spread_features(ls_tensor (*loss)(ls_graph *)) {
+    spread s = {.arena = ls_arena_create(), .g = ls_graph_create(LS_F64)};
+    const ls_tensor sum = loss(s.g);
+    assert_int_equal(ls_graph_accumulate_loss(s.g, sum).code, LS_OK);
+    assert_int_equal(ls_graph_differentiate_loss(s.g, sum).code, LS_OK);
+    const ls_mesh mesh = {.n = 2, .along = {{ls_axis_at(0), 2}, {&features, 2}}};
+    const ls_status status = ls_shard(s.g, s.g->n_nodes, &mesh, s.arena, &s.sharding);
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+    return s;
+}
+
+/* The dimension that the axis cuts; -1: none, and it is no sum over its ranks either. */
+static int feature_dim(const spread *s, int t) {
+    assert_int_equal(s->sharding.tensor[t].partial & ls_axis_bit(1), 0);
+    int dim = -1;
+    for (int d = 0; d < LS_MAX_DIMS; d++)
+        if (s->sharding.tensor[t].cut[d] & ls_axis_bit(1)) dim = d;
+    return dim;
+}
+
+/*
+ * Projections to heads and hidden features are cut by rows and those from them by columns, as Megatron-LM cuts them
+ * (Shoeybi et al., arXiv 1909.08053); the rest is whole. Gradients are cut as their parameters. Of each block, one sum
+ * over the ranks is made whole in the forward pass, and one in the backward pass.
+ */
+static void test_features(void **state) {
     (void)state;
-    for (int i = 0; ls_op_at(i) != NULL; i++) {
-        const ls_op *op = ls_op_at(i);
-        bool adds = false, partial = false;
-        assert_non_null(op->options);
-        assert_non_null(op->options[0]);
-        for (int k = 0; k < op->most_in; k++) adds |= ls_op_adds_to(op, k);
-        for (int k = 0; op->options[k] != NULL; k++) {
-            partial |= op->options[k]->sum == LS_ASK_PARTIAL;
-            if (op->options[k]->first_only) assert_int_equal(op->options[k]->sum, LS_ASK_PARTIAL);
-        }
-        assert_int_equal(adds, partial);
+    static const struct {
+        const char *end; /* of a parameter's name */
+        int dim;
+    } cut[] = {{"q_proj", 0},    {"k_proj", 0},  {"v_proj", 0},   {"o_proj", 1},
+               {"gate_proj", 0}, {"up_proj", 0}, {"down_proj", 1}};
+    enum { LAYERS = 2, BLOCKS = 2 };
+    spread s = spread_features(llama_loss);
+    for (int t = 1; t < s.g->n_tensors; t++) {
+        const ls_tensor_info *info = &s.g->tensors[t];
+        const bool gradient = info->of.id != 0;
+        const char *name = gradient ? s.g->tensors[info->of.id].name : info->name;
+        int expected = -1;
+        for (size_t i = 0; i < LS_COUNT(cut); i++)
+            if (strstr(name, cut[i].end) != NULL) expected = cut[i].dim;
+        if (info->role == LS_ROLE_PARAMETER || gradient) assert_int_equal(feature_dim(&s, t), expected);
     }
+    int made[2] = {0, 0}; /* sums made whole: forward, backward */
+    for (int n = 0; n < s.g->n_nodes; n++) {
+        assert_int_equal(s.sharding.first_only[n] & ls_axis_bit(1), 0);
+        for (int i = 0; i < s.g->nodes[n].n_in; i++) {
+            const ls_placements *have = &s.sharding.tensor[s.g->nodes[n].in[i].id],
+                                *want = &s.sharding.wanted[n * LS_NODE_INPUTS + i];
+            if ((have->partial & ~want->partial & ls_axis_bit(1)) == 0) continue;
+            made[n >= s.g->forward_nodes]++;
+            for (int d = 0; d < LS_MAX_DIMS; d++) assert_int_equal(want->cut[d] & ls_axis_bit(1), 0);
+        }
+    }
+    assert_int_equal(made[0], LAYERS * BLOCKS);
+    assert_int_equal(made[1], LAYERS * BLOCKS);
+    ls_graph_destroy(s.g);
+    ls_arena_destroy(s.arena);
+}
+
+/* Axes of features are not compiled yet: nothing but a refusal comes of a mesh with one. */
+static void test_features_are_refused(void **state) {
+    (void)state;
+    ls_graph *g = ls_graph_create(LS_F64);
+    const ls_tensor sum = llama_loss(g);
+    assert_int_equal(ls_graph_accumulate_loss(g, sum).code, LS_OK);
+    const ls_job job = {.graph = g, .programs = ls_plain_programs(g, 0)};
+    const ls_target target = {.mesh = {.n = 1, .along = {{&features, 2}}}, .strategy = "local", .threads = 1};
+    ls_image *image;
+    const ls_status status = ls_compile(&job, &target, &image);
+    assert_int_equal(status.code, LS_UNSUPPORTED);
+    assert_string_equal(status.text, "mesh axis features cuts heads and features, which is not compiled yet");
+    ls_graph_destroy(g);
 }
 
 int main(void) {
@@ -140,7 +220,8 @@ int main(void) {
         cmocka_unit_test(test_sum_and_whole),
         cmocka_unit_test(test_bias),
         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_features),
+        cmocka_unit_test(test_features_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ const ls_op ls_op_activation = {.name = "activation",
                                 .n_out = 1,
                                 .shape = activation_shape,
                                 .gradient = activation_gradient,
-                                .options = ls_alike,
+                                .dims = "*>*",
                                 .flops = flops};
 
 const ls_op ls_op_activation_grad = {.name = "activation_grad",
@@ -57,7 +57,7 @@ const ls_op ls_op_activation_grad = {.name = "activation_grad",
                                      .most_in = 2,
                                      .n_out = 1,
                                      .shape = grad_shape,
-                                     .options = ls_alike,
+                                     .dims = "*,*>*",
                                      .flops = flops};
 
 static ls_tensor activate(ls_graph *g, ls_tensor x, ls_activation_kind kind, double cap) {

@@ -17,7 +17,8 @@ const ls_op ls_op_add = {.name = "add",
                          .n_out = 1,
                          .shape = ls_rule_same_shape,
                          .gradient = add_gradient,
-                         .options = ls_alike_or_sum};
+                         .dims = "*,*>*",
+                         .addends = 1U << 0 | 1U << 1};
 
 ls_tensor ls_add(ls_graph *g, ls_tensor a, ls_tensor b) {
     const ls_tensor in[] = {a, b};

@@ -124,7 +124,7 @@ const ls_op ls_op_attention = {.name = "attention",
                                .shape = attention_shape,
                                .gradient = attention_gradient,
                                .flops = dense_flops,
-                               .options = ls_rows,
+                               .dims = "bs(kg)D,bskD,bskD,(kg)>bs(kg)D,b(kg)s",
                                .mask = attention_mask,
                                .cache = 1U << LS_ATTENTION_K | 1U << LS_ATTENTION_V,
                                .next = attention_next};
@@ -135,21 +135,22 @@ const ls_op ls_op_attention_grad = {.name = "attention_grad",
                                     .most_in = 6,
                                     .n_out = 3,
                                     .shape = grad_shape,
-                                    .options = ls_alike};
+                                    .dims = "bs(kg)D,bskD,bskD,bs(kg)D,b(kg)s,bs(kg)D>bs(kg)D,bskD,bskD"};
 
 /*
  * The same with the gradient of the sink, which is a sum over all queries: a rank adds the terms of its own queries and
  * heads.
  */
-const ls_op ls_op_attention_sink_grad = {.name = "attention_sink_grad",
-                                         .kernel = LS_KERNEL_ATTENTION_SINK_GRAD,
-                                         .reach = LS_REACH_ALL,
-                                         .least_in = 8,
-                                         .most_in = 8,
-                                         .n_out = 4,
-                                         .in_place = {0, 0, 0, 1 + LS_ATTENTION_GRAD_SINK_SUM},
-                                         .shape = sink_grad_shape,
-                                         .options = ls_into_sum};
+const ls_op ls_op_attention_sink_grad = {
+    .name = "attention_sink_grad",
+    .kernel = LS_KERNEL_ATTENTION_SINK_GRAD,
+    .reach = LS_REACH_ALL,
+    .least_in = 8,
+    .most_in = 8,
+    .n_out = 4,
+    .in_place = {0, 0, 0, 1 + LS_ATTENTION_GRAD_SINK_SUM},
+    .shape = sink_grad_shape,
+    .dims = "bs(kg)D,bskD,bskD,bs(kg)D,b(kg)s,bs(kg)D,(kg),(kg)>bs(kg)D,bskD,bskD,(kg)"};
 
 ls_tensor ls_attention(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask, double scale) {
     return ls_attention_capped(g, q, k, v, mask, scale, 0);

@@ -52,11 +52,7 @@ static ls_status cached_shape(const ls_graph *g, const ls_node *node, ls_tensor_
     return ls_ok();
 }
 
-/* Only the caches may be cut: every rank computes everything else. */
-static const ls_placement_option cut_caches = {.in = {[LS_CACHED_KEYS] = LS_ASK_CUT, [LS_CACHED_VALUES] = LS_ASK_CUT},
-                                               .out = {LS_ASK_WHOLE, LS_ASK_CUT, LS_ASK_CUT}};
-static const ls_placement_option *const cached_options[] = {&cut_caches, &ls_every_whole, NULL};
-
+/* Along the sequence only the caches are cut: every rank computes everything else. */
 const ls_op ls_op_attention_cached = {.name = "attention_cached",
                                       .reach = LS_REACH_ALL,
                                       .least_in = LS_CACHED_SINK,
@@ -64,4 +60,4 @@ const ls_op ls_op_attention_cached = {.name = "attention_cached",
                                       .n_out = 3,
                                       .in_place = {0, 1 + LS_CACHED_KEYS, 1 + LS_CACHED_VALUES},
                                       .shape = cached_shape,
-                                      .options = cached_options};
+                                      .dims = "AB(kg)D,ABkD,ABkD,AskD,AskD,AB,ABW,(kg)>=AB(kg)D,AskD,AskD"};

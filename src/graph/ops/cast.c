@@ -31,7 +31,7 @@ const ls_op ls_op_cast = {.name = "cast",
                           .n_out = 1,
                           .shape = cast_shape,
                           .gradient = cast_gradient,
-                          .options = ls_alike};
+                          .dims = "*>*"};
 
 ls_tensor ls_cast(ls_graph *g, ls_tensor x, ls_dtype dtype) {
     const cast_params params = {dtype};

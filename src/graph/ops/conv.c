@@ -74,7 +74,7 @@ const ls_op ls_op_conv = {.name = "conv",
                           .n_out = 1,
                           .shape = conv_shape,
                           .gradient = conv_gradient,
-                          .options = ls_by_weights,
+                          .dims = "bsc,Tc>bsc",
                           .flops = conv_flops};
 
 const ls_op ls_op_conv_dw = {.name = "conv_dw",
@@ -86,7 +86,7 @@ const ls_op ls_op_conv_dw = {.name = "conv_dw",
                              .n_out = 1,
                              .in_place = {3},
                              .shape = ls_rule_sum_shape,
-                             .options = ls_into_sum,
+                             .dims = "bsc,bsc,Tc>Tc",
                              .flops = dw_flops};
 
 ls_tensor ls_conv(ls_graph *g, ls_tensor x, ls_tensor weight) {

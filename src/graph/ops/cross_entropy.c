@@ -47,7 +47,7 @@ const ls_op ls_op_cross_entropy = {.name = "cross_entropy",
                                    .lookup = {.ids = 2, .among = 0, .dim = -1, .may_ignore = true},
                                    .shape = loss_shape,
                                    .gradient = loss_gradient,
-                                   .options = ls_alike,
+                                   .dims = "*V,*>*,*",
                                    .flops = flops};
 
 const ls_op ls_op_cross_entropy_grad = {.name = "cross_entropy_grad",
@@ -57,7 +57,7 @@ const ls_op ls_op_cross_entropy_grad = {.name = "cross_entropy_grad",
                                         .most_in = 4,
                                         .n_out = 1,
                                         .shape = grad_shape,
-                                        .options = ls_alike,
+                                        .dims = "*V,*,*,*>*V",
                                         .flops = flops};
 
 ls_tensor ls_cross_entropy(ls_graph *g, ls_tensor logits, ls_tensor labels) {

@@ -33,7 +33,7 @@ const ls_op ls_op_embedding = {.name = "embedding",
                                .lookup = {.ids = 1, .among = 1, .dim = 0},
                                .shape = embedding_shape,
                                .gradient = embedding_gradient,
-                               .options = ls_by_weights};
+                               .dims = "*,Ve>*e"};
 
 const ls_op ls_op_embedding_grad = {.name = "embedding_grad",
                                     .reach = LS_REACH_OWN,
@@ -43,7 +43,7 @@ const ls_op ls_op_embedding_grad = {.name = "embedding_grad",
                                     .n_out = 1,
                                     .in_place = {3},
                                     .shape = ls_rule_sum_shape,
-                                    .options = ls_into_sum};
+                                    .dims = "*,*e,Ve>Ve"};
 
 ls_tensor ls_embedding_padded(ls_graph *g, ls_tensor ids, ls_tensor table, int64_t padding) {
     const ls_tensor in[] = {ids, table};

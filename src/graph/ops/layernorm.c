@@ -62,7 +62,7 @@ const ls_op ls_op_layernorm = {.name = "layernorm",
                                .n_out = 3,
                                .shape = layernorm_shape,
                                .gradient = layernorm_gradient,
-                               .options = ls_rows,
+                               .dims = "*E,E,E>*E,*,*",
                                .flops = norm_flops};
 
 const ls_op ls_op_layernorm_grad = {.name = "layernorm_grad",
@@ -73,7 +73,7 @@ const ls_op ls_op_layernorm_grad = {.name = "layernorm_grad",
                                     .n_out = 2,
                                     .in_place = {0, 6},
                                     .shape = grad_shape,
-                                    .options = ls_into_sum,
+                                    .dims = "*E,E,*,*,*E,E>*E,E",
                                     .flops = grad_flops};
 
 ls_tensor ls_layernorm(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias, double epsilon) {

@@ -5,6 +5,8 @@
  */
 #include "graph/graph_impl.h"
 
+#include <string.h>
+
 typedef struct linear_params {
     ls_matmul_params matmul; /* read by the kernel. transpose_b: the weight is [N,K], otherwise [K,N] */
     bool wide;               /* the result has type G */
@@ -39,6 +41,18 @@ static ls_status dx_shape(const ls_graph *g, const ls_node *node, ls_tensor_info
     const ls_matmul_params *params = node->params;
     out->shape.dim[dy->shape.ndim - 1].size = w->shape.dim[params->transpose_b ? 0 : 1].size;
     return ls_ok();
+}
+
+static void linear_dims(const ls_graph *g, const ls_node *node, char *text) {
+    (void)g;
+    const linear_params *params = node->params;
+    strcpy(text, params->matmul.transpose_b ? "*k,nk,n>*n" : "*k,kn,n>*n");
+}
+
+static void dx_dims(const ls_graph *g, const ls_node *node, char *text) {
+    (void)g;
+    const ls_matmul_params *params = node->params;
+    strcpy(text, params->transpose_b ? "*n,kn>*k" : "*n,nk>*k");
 }
 
 static const ls_matmul_params dw_adds = {.transpose_a = true, .accumulate = true};
@@ -80,7 +94,8 @@ const ls_op ls_op_linear = {.name = "linear",
                             .n_out = 1,
                             .shape = linear_shape,
                             .gradient = linear_gradient,
-                            .options = ls_by_weights_or_sum,
+                            .dims_of = linear_dims,
+                            .addends = 1U << 0 | 1U << 2,
                             .flops = matmul_flops};
 
 const ls_op ls_op_linear_dx = {.name = "linear_dx",
@@ -90,7 +105,8 @@ const ls_op ls_op_linear_dx = {.name = "linear_dx",
                                .most_in = 2,
                                .n_out = 1,
                                .shape = dx_shape,
-                               .options = ls_by_weights_or_sum,
+                               .dims_of = dx_dims,
+                               .addends = 1U << 0,
                                .flops = matmul_flops};
 
 const ls_op ls_op_linear_dw = {.name = "linear_dw",
@@ -102,7 +118,7 @@ const ls_op ls_op_linear_dw = {.name = "linear_dw",
                                .in_place = {3},
                                .writes = &dw_writes,
                                .shape = ls_rule_sum_shape,
-                               .options = ls_into_sum,
+                               .dims = "*a,*b,ab>ab",
                                .flops = matmul_flops};
 
 const ls_op ls_op_column_sum = {.name = "column_sum",
@@ -113,7 +129,7 @@ const ls_op ls_op_column_sum = {.name = "column_sum",
                                 .n_out = 1,
                                 .in_place = {2},
                                 .shape = ls_rule_sum_shape,
-                                .options = ls_into_sum};
+                                .dims = "*n,n>n"};
 
 /* transposed: the weight is [K,N]. */
 static ls_tensor add_linear(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias, bool transposed, bool wide) {

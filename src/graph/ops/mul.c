@@ -17,7 +17,7 @@ const ls_op ls_op_mul = {.name = "mul",
                          .n_out = 1,
                          .shape = ls_rule_same_shape,
                          .gradient = mul_gradient,
-                         .options = ls_alike};
+                         .dims = "*,*>*"};
 
 ls_tensor ls_mul(ls_graph *g, ls_tensor a, ls_tensor b) {
     const ls_tensor in[] = {a, b};

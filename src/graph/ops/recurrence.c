@@ -49,7 +49,7 @@ const ls_op ls_op_recurrence = {.name = "recurrence",
                                 .n_out = 1,
                                 .shape = recurrence_shape,
                                 .gradient = recurrence_gradient,
-                                .options = ls_alike,
+                                .dims = "*,*>*",
                                 .flops = recurrence_flops};
 
 /* From the last token to the first. */
@@ -60,7 +60,7 @@ const ls_op ls_op_recurrence_back = {.name = "recurrence_back",
                                      .most_in = 2,
                                      .n_out = 1,
                                      .shape = recurrence_shape,
-                                     .options = ls_alike,
+                                     .dims = "*,*>*",
                                      .flops = recurrence_flops};
 
 ls_tensor ls_recurrence(ls_graph *g, ls_tensor gate, ls_tensor x) {

@@ -10,4 +10,5 @@ const ls_op ls_op_redistribute = {.name = "redistribute",
                                   .most_in = 1,
                                   .n_out = 1,
                                   .shape = ls_rule_same_shape,
-                                  .options = ls_alike_or_sum};
+                                  .dims = "*>*",
+                                  .addends = 1U << 0};

@@ -4,6 +4,8 @@
  */
 #include "graph/graph_impl.h"
 
+#include <stdio.h>
+
 typedef struct reshape_params {
     int ndim;
     int64_t size[LS_MAX_DIMS];
@@ -44,6 +46,99 @@ static ls_status reshape_shape(const ls_graph *g, const ls_node *node, ls_tensor
     return ls_ok();
 }
 
+/* --- what the dimensions stand for -------------------------------------------------------------------------------- */
+
+enum { FROM, TO, SIDES };
+
+typedef struct naming {
+    const ls_shape *shape[SIDES];
+    char names[SIDES][LS_MAX_DIMS][LS_DIM_LETTERS + 1]; /* of each dimension */
+    char next;                                          /* the next name, as a lower-case letter */
+} naming;
+
+/* Dimensions first .. past - 1 of each side. */
+typedef struct span {
+    int first[SIDES], past[SIDES];
+} span;
+
+static char lower_name(naming *n) { return n->next++; }
+static char upper_name(naming *n) { return (char)(n->next++ - 'a' + 'A'); }
+
+/* Those of a side with more than one element; *which: the last of them. */
+static int count_large(const naming *n, const span *s, int side, int *which) {
+    int large = 0;
+    for (int d = s->first[side]; d < s->past[side]; d++) {
+        if (n->shape[side]->dim[d].size == 1) continue;
+        large++;
+        *which = d;
+    }
+    return large;
+}
+
+/* Dimension `whole` of one side is the product of those of the other. */
+static void name_product(naming *n, const span *s, int side, int whole) {
+    int letters = 0;
+    for (int d = s->first[!side]; d < s->past[!side]; d++) {
+        if (n->shape[!side]->dim[d].size == 1) continue;
+        n->names[!side][d][0] = n->names[side][whole][letters++] = lower_name(n);
+    }
+}
+
+/*
+ * Dimensions with as many elements on both sides: one and one are the same, one is the product of several; of several
+ * on both sides none is a part of another. A dimension of one element beside others is nothing of theirs.
+ */
+static void name_span(naming *n, const span *s) {
+    int which[SIDES] = {s->first[FROM], s->first[TO]};
+    const int from = count_large(n, s, FROM, &which[FROM]), to = count_large(n, s, TO, &which[TO]);
+    if (s->past[FROM] - s->first[FROM] == 1 && s->past[TO] - s->first[TO] == 1)
+        n->names[FROM][which[FROM]][0] = n->names[TO][which[TO]][0] = lower_name(n);
+    else if (from == 1 || to == 1)
+        name_product(n, s, from == 1 ? FROM : TO, from == 1 ? which[FROM] : which[TO]);
+    for (int side = 0; side < SIDES; side++)
+        for (int d = s->first[side]; d < s->past[side]; d++)
+            if (n->names[side][d][0] == 0) n->names[side][d][0] = upper_name(n);
+}
+
+/* The shortest span from `first` on that has as many elements on both sides. */
+static span next_span(const naming *n, const int first[SIDES]) {
+    span s = {{first[FROM], first[TO]}, {first[FROM], first[TO]}};
+    int64_t elements[SIDES] = {1, 1};
+    do {
+        const bool done = s.past[FROM] == n->shape[FROM]->ndim;
+        const int side = !done && elements[FROM] <= elements[TO] ? FROM : TO;
+        if (s.past[side] == n->shape[side]->ndim) break;
+        elements[side] *= n->shape[side]->dim[s.past[side]++].size;
+        if (side == FROM && s.past[TO] == s.first[TO] && s.past[TO] < n->shape[TO]->ndim)
+            elements[TO] *= n->shape[TO]->dim[s.past[TO]++].size;
+    } while (elements[FROM] != elements[TO]);
+    return s;
+}
+
+static char *write_side(const naming *n, int side, char *text) {
+    for (int d = 0; d < n->shape[side]->ndim; d++) {
+        const char *names = n->names[side][d];
+        text += sprintf(text, names[1] != 0 ? "(%s)" : "%s", names);
+    }
+    return text;
+}
+
+static void reshape_dims(const ls_graph *g, const ls_node *node, char *text) {
+    naming n = {.shape = {&ls_graph_tensor(g, node->in[0])->shape, &ls_graph_tensor(g, node->out[0])->shape},
+                .next = 'a'};
+    for (int first[SIDES] = {0, 0}; first[FROM] < n.shape[FROM]->ndim || first[TO] < n.shape[TO]->ndim;) {
+        const span s = next_span(&n, first);
+        name_span(&n, &s);
+        first[FROM] = s.past[FROM];
+        first[TO] = s.past[TO];
+    }
+    text = write_side(&n, FROM, text);
+    *text++ = '>';
+    write_side(&n, TO, text);
+}
+
+/* --- the op ------------------------------------------------------------------------------------------------------- */
+
 static void reshape_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
     if (!ls_gradient_wanted(d, 0)) return;
@@ -69,7 +164,8 @@ const ls_op ls_op_reshape = {.name = "reshape",
                              .in_place = {1},
                              .shape = reshape_shape,
                              .gradient = reshape_gradient,
-                             .options = ls_alike_or_sum,
+                             .dims_of = reshape_dims,
+                             .addends = 1U << 0,
                              .next = reshape_next};
 
 ls_tensor ls_reshape(ls_graph *g, ls_tensor x, int ndim, const int64_t *size) {

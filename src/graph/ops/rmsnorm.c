@@ -53,7 +53,7 @@ const ls_op ls_op_rmsnorm = {.name = "rmsnorm",
                              .n_out = 2,
                              .shape = rmsnorm_shape,
                              .gradient = rmsnorm_gradient,
-                             .options = ls_rows,
+                             .dims = "*E,E>*E,*",
                              .flops = norm_flops};
 
 const ls_op ls_op_rmsnorm_grad = {.name = "rmsnorm_grad",
@@ -64,7 +64,7 @@ const ls_op ls_op_rmsnorm_grad = {.name = "rmsnorm_grad",
                                   .n_out = 2,
                                   .in_place = {0, 5},
                                   .shape = grad_shape,
-                                  .options = ls_into_sum,
+                                  .dims = "*E,E,*,*E,E>*E,E",
                                   .flops = grad_flops};
 
 ls_tensor ls_rmsnorm(ls_graph *g, ls_tensor x, ls_tensor weight, double epsilon) {

@@ -66,7 +66,7 @@ const ls_op ls_op_rope_table = {.name = "rope_table",
                                 .most_in = 1,
                                 .n_out = 1,
                                 .shape = table_shape,
-                                .options = ls_alike,
+                                .dims = "*>*D",
                                 .flops = table_flops};
 
 const ls_op ls_op_rotate = {.name = "rotate",
@@ -77,7 +77,8 @@ const ls_op ls_op_rotate = {.name = "rotate",
                             .n_out = 1,
                             .shape = rotate_shape,
                             .gradient = rotate_gradient,
-                            .options = ls_rows_or_sum,
+                            .dims = "*hD,*D>*hD",
+                            .addends = 1U << 0,
                             .flops = rotate_flops};
 
 static ls_status rope_params(const ls_rope *rope, ls_rope_params *out) {

@@ -25,7 +25,8 @@ const ls_op ls_op_scale = {.name = "scale",
                            .n_out = 1,
                            .shape = scale_shape,
                            .gradient = scale_gradient,
-                           .options = ls_alike_or_sum};
+                           .dims = "*>*",
+                           .addends = 1U << 0};
 
 ls_tensor ls_scale(ls_graph *g, ls_tensor x, double factor) {
     const ls_scale_params params = {.factor = factor};

@@ -35,7 +35,7 @@ const ls_op ls_op_shift = {.name = "shift",
                            .n_out = 1,
                            .shape = shift_shape,
                            .gradient = shift_gradient,
-                           .options = ls_alike};
+                           .dims = "*>*"};
 
 ls_tensor ls_shift(ls_graph *g, ls_tensor x, int64_t tokens) {
     const ls_shift_params params = {.tokens = ls_max(tokens, -INT64_MAX)};

@@ -91,7 +91,8 @@ const ls_op ls_op_split = {.name = "split",
                            .shape = split_shape,
                            .gradient = split_gradient,
                            .of_all = true,
-                           .options = ls_alike_or_sum};
+                           .dims = "*[abc]>*a,*b,*c",
+                           .addends = 1U << 0};
 
 const ls_op ls_op_join = {.name = "join",
                           .reach = LS_REACH_OWN,
@@ -100,7 +101,8 @@ const ls_op ls_op_join = {.name = "join",
                           .n_out = 1,
                           .shape = join_shape,
                           .gradient = join_gradient,
-                          .options = ls_alike_or_sum};
+                          .dims = "*a,*b,*c>*[abc]",
+                          .addends = 1U << 0 | 1U << 1 | 1U << 2};
 
 void ls_split(ls_graph *g, ls_tensor x, const int64_t size[3], ls_tensor part[3]) {
     if (part == NULL || size == NULL) {

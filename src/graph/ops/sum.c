@@ -28,19 +28,6 @@ static ls_status accumulate_shape(const ls_graph *g, const ls_node *node, ls_ten
     return ls_rule_sum_shape(g, node, out);
 }
 
-/* Zeros are anything that their reader asks for: the start of a partial sum, each rank's part, all of it. */
-static const ls_placement_option made_cut = {.out = {LS_ASK_CUT}}, made_partial = {.out = {LS_ASK_PARTIAL}};
-static const ls_placement_option *const zeros_options[] = {&made_cut, &made_partial, &ls_every_whole, NULL};
-
-/* Each rank fills the tokens that it has with the one value: the result is cut where its tokens are cut. */
-static const ls_placement_option *const broadcast_options[] = {&made_cut, &ls_every_whole, NULL};
-
-/* A term is added to a sum of terms, or each rank adds its part of one to its part of the other. */
-static const ls_placement_option add_partial = {.in = {LS_ASK_PARTIAL}, .sum = LS_ASK_PARTIAL};
-static const ls_placement_option add_cut = {.in = {LS_ASK_CUT}, .sum = LS_ASK_CUT};
-static const ls_placement_option *const accumulate_options[] = {&add_partial, &ls_add_whole, &add_cut, &ls_every_whole,
-                                                                NULL};
-
 static void sum_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
     if (!ls_gradient_wanted(d, 0)) return;
@@ -58,7 +45,7 @@ const ls_op ls_op_sum = {.name = "sum",
                          .in_place = {2},
                          .shape = sum_shape,
                          .gradient = sum_gradient,
-                         .options = ls_into_sum};
+                         .dims = "*,N>N"};
 
 const ls_op ls_op_broadcast = {.name = "broadcast",
                                .reach = LS_REACH_OWN,
@@ -67,7 +54,7 @@ const ls_op ls_op_broadcast = {.name = "broadcast",
                                .most_in = 1,
                                .n_out = 1,
                                .shape = params_shape,
-                               .options = broadcast_options};
+                               .dims = "N>*"};
 
 const ls_op ls_op_zeros = {.name = "zeros",
                            .reach = LS_REACH_OWN,
@@ -76,7 +63,8 @@ const ls_op ls_op_zeros = {.name = "zeros",
                            .most_in = 0,
                            .n_out = 1,
                            .shape = params_shape,
-                           .options = zeros_options};
+                           .dims = ">*",
+                           .addends = LS_MADE};
 
 const ls_op ls_op_accumulate = {.name = "accumulate",
                                 .reach = LS_REACH_OWN,
@@ -86,7 +74,8 @@ const ls_op ls_op_accumulate = {.name = "accumulate",
                                 .n_out = 1,
                                 .in_place = {2},
                                 .shape = accumulate_shape,
-                                .options = accumulate_options};
+                                .dims = "*,*>*",
+                                .addends = 1U << 0};
 
 ls_tensor ls_zeros(ls_graph *g, const ls_shape *shape) {
     const shape_params params = {*shape};

@@ -22,7 +22,7 @@ const ls_op ls_op_swiglu = {.name = "swiglu",
                             .n_out = 1,
                             .shape = ls_rule_same_shape,
                             .gradient = swiglu_gradient,
-                            .options = ls_alike,
+                            .dims = "*,*>*",
                             .flops = flops};
 
 const ls_op ls_op_swiglu_grad = {.name = "swiglu_grad",
@@ -32,7 +32,7 @@ const ls_op ls_op_swiglu_grad = {.name = "swiglu_grad",
                                  .most_in = 3,
                                  .n_out = 2,
                                  .shape = ls_rule_same_shape,
-                                 .options = ls_alike,
+                                 .dims = "*,*,*>*,*",
                                  .flops = flops};
 
 ls_tensor ls_swiglu(ls_graph *g, ls_tensor gate, ls_tensor up) {
