@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "support/emulated.h"
+
 /* Whether /proc/cpuinfo lists all of these features, with a space between them, of the processor. */
 static bool cpuinfo_has(const char *flags) {
     static char line[1 << 14];
@@ -34,7 +36,7 @@ static bool cpuinfo_has(const char *flags) {
 
 static void test_features_are_what_the_kernel_lists(void **state) {
     (void)state;
-    if (getenv("TEST_EMULATOR") != NULL) skip(); /* what it lists is the processor below the emulator */
+    if (is_emulated()) skip(); /* what it lists is the processor below the emulator */
     static const struct {
         ls_features feature;
         const char *flags;

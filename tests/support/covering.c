@@ -123,6 +123,20 @@ bool covering_allows(const covering_axes *axes, const int *at) {
     return true;
 }
 
+covering_row *covering_product(const covering_axes *axes, int *rows) {
+    int combinations = 1;
+    for (int a = 0; a < axes->n; a++) combinations *= axes->size[a];
+    covering_row *all = calloc((size_t)combinations + 1, sizeof *all);
+    LS_ASSERT(all != NULL);
+    *rows = 0;
+    for (int i = 0; i < combinations; i++) {
+        covering_row *row = &all[*rows];
+        for (int a = axes->n - 1, left = i; a >= 0; left /= axes->size[a--]) row->at[a] = left % axes->size[a];
+        *rows += covering_allows(axes, row->at);
+    }
+    return all;
+}
+
 static bool occurs(const covering_row *rows, int n, int a, int i, int b, int j) {
     for (int r = 0; r < n; r++) {
         if (rows[r].at[a] == i && rows[r].at[b] == j) return true;

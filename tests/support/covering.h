@@ -29,6 +29,8 @@ typedef struct covering_axes {
  * *pairs: how many pairs had to be covered.
  */
 covering_row *covering_make(const covering_axes *axes, int *rows, int *pairs);
+/* The same for all rows that are allowed: the product. */
+covering_row *covering_product(const covering_axes *axes, int *rows);
 /* Whether all pairs of these values, one of each axis, are allowed. */
 bool covering_allows(const covering_axes *axes, const int *at);
 /*
