@@ -1,0 +1,256 @@
+/*
+ * The lowering of a redistribution node: step by step from one placement of a tensor to another. What is whole is cut
+ * by a copy; what is cut or partial goes to other ranks by the all-to-all and the all-reduce.
+ */
+#include "compile/redistribute/redistribute.h"
+
+typedef struct change {
+    ls_builder *b;
+    const ls_shape *shape; /* global */
+    ls_placements now;
+    ls_operand at; /* dense */
+} change;
+
+static ls_operand room(const change *c, ls_dtype dtype, int ndim, const int64_t *size) {
+    return ls_build_private(c->b, LS_BUFFER_ACTIVATION, "redistributed", dtype, ndim, size);
+}
+
+/* The tensor lies there now, spread so; its elements follow each other in whatever form. */
+static void now_at(change *c, ls_operand at, const ls_placements *spread) {
+    int64_t size[LS_MAX_DIMS];
+    ls_placements_size(c->b, c->shape, spread, size);
+    c->at = ls_operand_dense(at.buffer, at.offset, at.view.dtype, c->shape->ndim, size);
+    c->now = *spread;
+}
+
+/* Dimension d between the dimensions outside and inside of it: [outer, size, inner]. */
+static ls_operand around(ls_operand o, int d) {
+    int64_t size[3] = {1, o.view.size[d], 1};
+    for (int i = 0; i < o.view.ndim; i++)
+        if (i != d) size[i < d ? 0 : 2] *= o.view.size[i];
+    return ls_operand_dense(o.buffer, o.offset, o.view.dtype, 3, size);
+}
+
+/* The largest size of each dimension on any rank. */
+static void most_sizes(const change *c, const ls_placements *spread, int64_t most[LS_MAX_DIMS]) {
+    for (int d = 0; d < c->shape->ndim; d++) {
+        most[d] = 0;
+        for (int r = 0; r < ls_mesh_ranks(&c->b->target->mesh); r++)
+            most[d] = ls_max(most[d], ls_indices_of(c->b, &c->shape->dim[d], spread->cut[d], r).count);
+    }
+}
+
+/* The product of the sizes from dimension `first` to before `past`. */
+static int64_t product(const int64_t *size, int first, int past) {
+    int64_t n = 1;
+    for (int d = first; d < past; d++) n *= size[d];
+    return n;
+}
+
+/*
+ * How the members of a team share dimension d. Axes of one factor are asked the same of and take the same options, so
+ * all of them cut it or none does.
+ */
+static ls_parts parts_of(const change *c, int d, ls_axes axes) {
+    ls_builder *b = c->b;
+    const ls_mesh *mesh = &b->target->mesh;
+    const ls_dim *dim = &c->shape->dim[d];
+    const ls_team team = ls_mesh_team(mesh, axes);
+    const int size = ls_team_size(&team), me = b->target->rank, place = ls_team_place(&team, me);
+    ls_parts parts = {.total = dim->size,
+                      .most_total = dim->size,
+                      .even = true,
+                      .start = LS_NEW_ARRAY(b->image->arena, int64_t, size),
+                      .count = LS_NEW_ARRAY(b->image->arena, int64_t, size)};
+    for (int p = 0; p < size; p++) {
+        const ls_indices part = ls_indices_of(b, dim, axes, ls_team_member(&team, me, p - place));
+        parts.start[p] = part.start;
+        parts.count[p] = part.count;
+        parts.most = ls_max(parts.most, part.count);
+    }
+    for (int p = 0; p < size; p++) parts.even &= parts.count[p] == parts.most && parts.start[p] == p * parts.most;
+    return parts;
+}
+
+/* All members have all of it. */
+static ls_parts shared(const change *c, int64_t total, int64_t most, int members) {
+    ls_parts parts = {.total = total,
+                      .most = most,
+                      .most_total = most,
+                      .start = LS_NEW_ARRAY(c->b->image->arena, int64_t, members),
+                      .count = LS_NEW_ARRAY(c->b->image->arena, int64_t, members)};
+    for (int p = 0; p < members; p++) parts.count[p] = total;
+    return parts;
+}
+
+/* Each member has a row of its own. */
+static ls_parts rows(const change *c, int members) {
+    ls_parts parts = shared(c, 1, 1, members);
+    for (int p = 0; p < members; p++) parts.start[p] = p;
+    parts.total = parts.most_total = members;
+    parts.even = true;
+    return parts;
+}
+
+static const char *label_of(const change *c, const char *what, int team) {
+    return ls_arena_printf(c->b->image->arena, "%s.%d", what, team);
+}
+
+static ls_operand exchange(const change *c, const ls_recut *recut, ls_operand mine) {
+    const ls_all_to_all x = ls_all_to_all_begin(c->b, recut, mine);
+    const ls_operand result = ls_all_to_all_finish(c->b, &x);
+    ls_all_to_all_settle(c->b, &x);
+    return result;
+}
+
+/* --- the order of the sequence ------------------------------------------------------------------------------------ */
+
+/* Whether dimension d, whole, has the tokens in another order than the ranks together. */
+static bool is_permuted(const change *c, int d) {
+    return c->shape->dim[d].factor == LS_FACTOR_SEQUENCE && c->b->image->layout.kind != LS_LAYOUT_CONTIGUOUS;
+}
+
+/* The positions of a run, of [outer, all positions, inner]. */
+static ls_operand positions_of(ls_operand natural, const ls_layout_run *run) {
+    ls_operand out = ls_operand_slice(natural, 1, run->first, (run->count - 1) * run->step + 1);
+    out.view.size[1] = run->count;
+    out.view.stride[1] *= run->step;
+    return out;
+}
+
+/* Copies the tokens of ranks first .. past - 1 of the layout, one after the other, from or to where they stand. */
+static void copy_tokens(const change *c, int first, int past, ls_operand natural, ls_operand in_order, bool to_order) {
+    int64_t at = 0;
+    for (int p = first; p < past; p++) {
+        const ls_layout_run *run;
+        const int n = ls_layout_runs(&c->b->image->layout, p, &run);
+        for (int i = 0; i < n; at += run[i++].count) {
+            const ls_operand tokens = positions_of(natural, &run[i]),
+                             held = ls_operand_slice(in_order, 1, at, run[i].count);
+            ls_build_copy(c->b, to_order ? tokens : held, to_order ? held : tokens);
+        }
+    }
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+/* whole -> cut: this rank's part of what it has. */
+static void slice(change *c, int d, ls_axes axes) {
+    LS_ASSERT(c->now.cut[d] == 0);
+    ls_placements then = c->now;
+    then.cut[d] = axes;
+    const int team = ls_build_team_of(c->b, axes), place = ls_build_team_place(c->b, team);
+    const ls_parts parts = parts_of(c, d, axes);
+    const ls_operand from = around(c->at, d);
+    const int64_t size[] = {from.view.size[0], parts.count[place], from.view.size[2]};
+    const ls_operand to = room(c, from.view.dtype, 3, size);
+    if (is_permuted(c, d))
+        copy_tokens(c, place, place + 1, from, to, true);
+    else
+        ls_build_copy(c->b, ls_part_at(c->b, team, from, 1, &parts, 0), to);
+    now_at(c, to, &then);
+}
+
+/* cut -> whole */
+static void gather(change *c, int d, ls_axes axes) {
+    LS_ASSERT(c->now.cut[d] == axes);
+    ls_placements then = c->now;
+    then.cut[d] = 0;
+    const int ndim = c->shape->ndim, team = ls_build_team_of(c->b, axes), members = ls_build_team_size(c->b, team);
+    const ls_operand mine = around(c->at, d);
+    int64_t most[LS_MAX_DIMS];
+    most_sizes(c, &c->now, most);
+    const ls_parts from = parts_of(c, d, axes), to = shared(c, mine.view.size[2], product(most, d + 1, ndim), members);
+    const ls_recut recut = {.label = label_of(c, "gather", team),
+                            .team = team,
+                            .from_dim = 1,
+                            .to_dim = 2,
+                            .from = &from,
+                            .to = &to,
+                            .rest = product(most, 0, d)};
+    ls_operand all = exchange(c, &recut, mine);
+    if (is_permuted(c, d)) {
+        const ls_operand natural = room(c, all.view.dtype, 3, all.view.size);
+        copy_tokens(c, 0, members, natural, all, false);
+        all = natural;
+    }
+    now_at(c, all, &then);
+}
+
+static ls_operand in_type(const change *c, ls_operand from, ls_dtype dtype, const char *name) {
+    if (from.view.dtype == dtype) return from;
+    const ls_operand to = ls_build_private(c->b, LS_BUFFER_ACTIVATION, name, dtype, from.view.ndim, from.view.size);
+    ls_build_cast(c->b, from, to);
+    return to;
+}
+
+/* partial -> whole */
+static void reduce(change *c, ls_axes axes) {
+    ls_builder *b = c->b;
+    ls_placements then = c->now;
+    then.partial &= ~axes;
+    const ls_view *v = &c->at.view;
+    const ls_dtype T = v->dtype, G = b->image->accumulator;
+    const ls_operand part = in_type(c, c->at, G, "part");
+    const ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", G, v->ndim, v->size);
+    ls_all_reduce reduction = ls_all_reduce_begin(b, ls_build_team_of(b, axes), part, sum);
+    ls_all_reduce_finish(b, &reduction);
+    now_at(c, in_type(c, sum, T, "sum over ranks"), &then);
+}
+
+/* partial -> cut: each part of the addends goes to the rank that needs it, which adds them in the order of places. */
+static void scatter(change *c, int d, ls_axes axes) {
+    LS_ASSERT(c->now.cut[d] == 0);
+    ls_builder *b = c->b;
+    ls_placements then = c->now;
+    then.partial &= ~axes;
+    then.cut[d] = axes;
+    const ls_dtype T = c->at.view.dtype, G = b->image->accumulator;
+    ls_operand mine = in_type(c, around(c->at, d), G, "part");
+    if (is_permuted(c, d)) {
+        const ls_operand in_order = room(c, G, 3, mine.view.size);
+        copy_tokens(c, 0, b->image->layout.P, mine, in_order, true);
+        mine = in_order;
+    }
+    const int ndim = c->shape->ndim, team = ls_build_team_of(b, axes), members = ls_build_team_size(b, team);
+    int64_t most[LS_MAX_DIMS];
+    most_sizes(c, &c->now, most);
+    const ls_parts from = rows(c, members), to = parts_of(c, d, axes);
+    const ls_recut recut = {.label = label_of(c, "scatter", team),
+                            .team = team,
+                            .from_dim = 0,
+                            .to_dim = 2,
+                            .from = &from,
+                            .to = &to,
+                            .rest = product(most, 0, d) * product(most, d + 1, ndim)};
+    const int64_t size[] = {1, mine.view.size[0], mine.view.size[1], mine.view.size[2]};
+    const ls_operand addends =
+        exchange(c, &recut, ls_operand_dense(mine.buffer, mine.offset, mine.view.dtype, 4, size));
+    const int64_t n = ls_view_elements(&addends.view) / members;
+    const ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", G, 1, &n);
+    ls_build_add_rows(b, addends, members, sum);
+    now_at(c, in_type(c, sum, T, "sum over ranks"), &then);
+}
+
+static void lower(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    const ls_placements *to = &b->sharding->tensor[node->out[0].id];
+    change c = {.b = b,
+                .shape = &ls_graph_tensor(b->job->graph, node->in[0])->shape,
+                .now = b->sharding->tensor[node->in[0].id],
+                .at = ls_lower_tensor(b, node->in[0])};
+    const int ndim = c.shape->ndim;
+    ls_axes cut = c.now.partial; /* where the tensor is not whole */
+    for (int d = 0; d < ndim; d++) cut |= c.now.cut[d];
+    /* First what makes it smaller, last what makes it larger. */
+    for (int d = 0; d < ndim; d++)
+        if (to->cut[d] & ~cut) slice(&c, d, to->cut[d] & ~cut);
+    for (int d = 0; d < ndim; d++)
+        if (to->cut[d] & c.now.partial) scatter(&c, d, to->cut[d] & c.now.partial);
+    if (c.now.partial & ~to->partial) reduce(&c, c.now.partial & ~to->partial);
+    for (int d = 0; d < ndim; d++)
+        if (c.now.cut[d] & ~to->cut[d]) gather(&c, d, c.now.cut[d] & ~to->cut[d]);
+    ls_lower_bind(b, node->out[0], c.at);
+}
+
+const ls_lowering ls_lowering_redistribute = {.lower = lower};
