@@ -272,7 +272,7 @@ static void expect_parts(ls_builder *b, const heads *h, gradients *g) {
     const ls_site *site = h->site;
     const int readers = most_readers(site), n = LS_KV * (int)site->kv_heads.most * readers;
     const int64_t count = part_elements(h), all = site->q_heads.count[ls_member_index(b)] * count;
-    const ls_stages stages = ls_stages_direct(b, h->team);
+    const ls_stages stages = ls_stages_of(b, &b->image->teams[h->team]);
     ls_addends *addends = LS_NEW_ARRAY(b->image->arena, ls_addends, n);
     for (int i = 0; i < n; i++) {
         const bool mine = reader(b, site, i / LS_KV / readers, i / LS_KV % readers) >= 0;

@@ -35,6 +35,17 @@ typedef struct ls_stage {
     int team, ranks;
 } ls_stage;
 
+/* What has come through a stage of a reduce-scatter: of each rank, in the order of their places, its addends. */
+typedef struct ls_slots {
+    ls_operand all; /* `addends` x `count` elements of each rank */
+    const ls_stage *stage;
+    int addends;
+    int64_t count;
+} ls_slots;
+
+/* `to`, of `count` elements, becomes the sum, or, with `adds`, the sum is added to it. Slots may be overwritten. */
+typedef void (*ls_slots_add)(ls_builder *b, const ls_slots *slots, ls_operand to, bool adds);
+
 /*
  * The exchanges of a collective over many ranks, nearest ranks first. They also say which rank owns which piece of what
  * is scattered: the members of the first stage share the whole in the order of their places, those of the next one the
@@ -44,11 +55,12 @@ typedef struct ls_stage {
 struct ls_stages {
     int n;
     ls_stage stage[LS_TEAM_DIGITS];
+    ls_slots_add add; /* how a reduce-scatter adds */
 };
 
-/* Those of a team, by the first algorithm of the table whose size of team it has. */
+/* Those of a team, by the first algorithm of the table that serves it. */
 ls_stages ls_stages_of(ls_builder *b, const ls_team *team);
-/* One exchange among all, however many they are: the pieces lie in the order of places. */
+/* One exchange among all, however many they are: the pieces lie, and are added, in the order of places. */
 ls_stages ls_stages_direct(const ls_builder *b, int team);
 /* All ranks of the stages, in the order in which they own the pieces. */
 ls_team ls_stages_owners(const ls_builder *b, const ls_stages *stages);
@@ -61,6 +73,16 @@ int64_t ls_stages_piece_count(const ls_stages *stages, int64_t whole);
  */
 ls_operand ls_stages_part(ls_builder *b, const ls_stages *stages, ls_operand whole, int dim, int stage, int shift);
 ls_operand ls_stages_piece(ls_builder *b, const ls_stages *stages, ls_operand whole, int dim);
+
+/* --- slots (slots.c) ---------------------------------------------------------------------------------------------- */
+
+/* One addend of each rank, in the order of their places. */
+void ls_slots_add_in_order(ls_builder *b, const ls_slots *slots, ls_operand to, bool adds);
+/*
+ * The same order for any number of ranks: by a tree over the ranks of a sequence, then over the addends of a rank, then
+ * over the sequences. For a stage of all ranks.
+ */
+void ls_slots_add_canonically(ls_builder *b, const ls_slots *slots, ls_operand to, bool adds);
 
 /* --- messages (messages.c) ---------------------------------------------------------------------------------------- */
 
@@ -121,8 +143,7 @@ void ls_all_gather_finish(ls_builder *b, ls_all_gather *g);
 
 /*
  * Reduce-scatters that follow each other through the same two sets of slots, n of them in a program: while one is added
- * up, the next is under way. A rank's piece of the sum is added in the order of the ranks' places, stage by stage;
- * canonical sums in one that is the same for any number of ranks.
+ * up, the next is under way. A rank's piece of the sum is added stage by stage, in the order that `stages` says.
  */
 typedef struct ls_reduce_scatter ls_reduce_scatter;
 

@@ -1,10 +1,7 @@
 /*
  * Reduce-scatter: each part leaves for the rank that owns it, or that adds it up for others (stages.c). What has come
- * is added, in the order of the ranks' places, when the next one has left, and goes on to the next stage; then its
- * slots are free for the next but one. So a rank needs slots for two, however many there are.
- *
- * Canonical sums have one stage, of all ranks, and any number of addends from each. They are added up by a tree over
- * the ranks of a sequence, as the chunks of a rank are (chunks.c), then over the addends, then over the sequences.
+ * is added (slots.c) when the next one has left, and goes on to the next stage; then its slots are free for the next
+ * but one. So a rank needs slots for two, however many there are.
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -84,63 +81,9 @@ static void send(ls_builder *b, const ls_reduce_scatter *r, int i, int stage) {
 /* Where the sum of a stage goes: to the result, or to the next stage. */
 static ls_operand sum_of(ls_builder *b, const ls_reduce_scatter *r, int i, int stage) {
     const turn *t = &r->turns[i];
-    const bool last = stage + 1 == r->stages.n;
-    if (last && !t->adds) return t->to;
+    if (stage + 1 == r->stages.n) return t->to;
     const int64_t count = left_of(r, i, stage);
-    return ls_build_private(b, LS_BUFFER_GRADIENT, last ? "to add" : r->near, t->sum->view.dtype, 1, &count);
-}
-
-/* The slot of a rank of the last stage, wherever this one stands. */
-static ls_operand slot_at(const ls_reduce_scatter *r, int i, int rank, int addend) {
-    const turn *t = &r->turns[i];
-    return ls_operand_slice(slots_of(r, i, 0), 0, (rank * t->addends + addend) * t->count / r->stages.stage[0].ranks,
-                            t->count / r->stages.stage[0].ranks);
-}
-
-/* The places of the team's members in the order of their sequences, and along each. *sequences: how many they share. */
-static int *places_in_order(const ls_builder *b, int team, int *sequences) {
-    const ls_mesh *mesh = &b->target->mesh;
-    const int size = ls_build_team_size(b, team), mine = ls_build_team_place(b, team);
-    int *place = LS_NEW_ARRAY(b->image->arena, int, size), *key = LS_NEW_ARRAY(b->image->arena, int, size);
-    for (int p = 0; p < size; p++) {
-        const int rank = ls_team_member(&b->image->teams[team], b->target->rank, p - mine);
-        const int at = ls_mesh_replica(mesh, rank) * ls_mesh_sequence_ranks(mesh) + ls_mesh_sequence_index(mesh, rank);
-        int i = p;
-        for (; i > 0 && key[i - 1] > at; i--) {
-            key[i] = key[i - 1];
-            place[i] = place[i - 1];
-        }
-        key[i] = at;
-        place[i] = p;
-    }
-    *sequences = 1 + (key[size - 1] - key[0]) / ls_mesh_sequence_ranks(mesh);
-    return place;
-}
-
-/* The first slot of the first of n ranks becomes what they add to a sequence. */
-static void add_sequence(ls_builder *b, const ls_reduce_scatter *r, int i, const int *place, int n) {
-    for (int a = 0; a < r->turns[i].addends; a++) {
-        for (int width = 1; width < n; width *= 2) {
-            for (int k = 0; k < n; k += 2 * width)
-                ls_build_accumulate(b, slot_at(r, i, place[k + width], a), slot_at(r, i, place[k], a));
-        }
-        if (a > 0) ls_build_accumulate(b, slot_at(r, i, place[0], a), slot_at(r, i, place[0], 0));
-    }
-}
-
-static void add_canonically(ls_builder *b, const ls_reduce_scatter *r, int i) {
-    const turn *t = &r->turns[i];
-    const ls_stage *stage = &r->stages.stage[0];
-    int sequences;
-    const int *place = places_in_order(b, stage->team, &sequences);
-    const int each = stage->ranks / sequences;
-    for (int s = 0; s < sequences; s++, place += each) {
-        add_sequence(b, r, i, place, each);
-        if (s == 0 && !t->adds)
-            ls_build_copy(b, slot_at(r, i, *place, 0), t->to);
-        else
-            ls_build_accumulate(b, slot_at(r, i, *place, 0), t->to);
-    }
+    return ls_build_private(b, LS_BUFFER_GRADIENT, r->near, t->sum->view.dtype, 1, &count);
 }
 
 /* The rank's own part goes through a slot like the others'. */
@@ -149,13 +92,9 @@ static void collect(ls_builder *b, ls_reduce_scatter *r, int i, int stage) {
     ls_messages_receive(b, &t->messages[stage]);
     for (int a = 0; a < t->addends; a++)
         ls_build_copy(b, share_of(b, r, stage, t->sum[a], left_of(r, i, stage), 0), slot_of(b, r, i, stage, 0, a));
-    if (b->target->canonical) {
-        add_canonically(b, r, i);
-        return;
-    }
+    const ls_slots slots = {slots_of(r, i, stage), &r->stages.stage[stage], t->addends, left_of(r, i, stage)};
     *t->sum = sum_of(b, r, i, stage);
-    ls_build_add_rows(b, slots_of(r, i, stage), r->stages.stage[stage].ranks, *t->sum);
-    if (stage + 1 == r->stages.n && t->adds) ls_build_accumulate(b, *t->sum, t->to);
+    r->stages.add(b, &slots, *t->sum, t->adds && stage + 1 == r->stages.n);
 }
 
 /* When that many have begun: each of the last few goes one stage on. */

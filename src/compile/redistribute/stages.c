@@ -68,28 +68,34 @@ static int cut_near_first(ls_builder *b, const ls_team *team, int stages[LS_TEAM
     return n;
 }
 
-/* The first row that has as many ranks serves the team; canonical sums are made where all addends have come. */
+/*
+ * The first row that has as many ranks, and whose sums are those asked for, serves the team. Canonical sums are made
+ * where all addends have come.
+ */
 static const struct algorithm {
     const char *name;
+    bool canonical;
     int most_ranks;
     int (*cut)(ls_builder *b, const ls_team *team, int stages[LS_TEAM_DIGITS]);
+    ls_slots_add add;
 } algorithms[] = {
-    {"direct", MANY - 1, cut_direct},
-    {"staged", INT_MAX, cut_near_first},
+    {"direct", false, MANY - 1, cut_direct, ls_slots_add_in_order},
+    {"staged", false, INT_MAX, cut_near_first, ls_slots_add_in_order},
+    {"canonical", true, INT_MAX, cut_direct, ls_slots_add_canonically},
 };
 
 ls_stages ls_stages_of(ls_builder *b, const ls_team *team) {
     const struct algorithm *algorithm = algorithms;
-    while (ls_team_size(team) > algorithm->most_ranks && !b->target->canonical) algorithm++;
+    while (ls_team_size(team) > algorithm->most_ranks || algorithm->canonical != b->target->canonical) algorithm++;
     int teams[LS_TEAM_DIGITS];
-    ls_stages stages = {.n = algorithm->cut(b, team, teams)};
+    ls_stages stages = {.n = algorithm->cut(b, team, teams), .add = algorithm->add};
     for (int s = 0; s < stages.n; s++)
         stages.stage[s] = (ls_stage){.team = teams[s], .ranks = ls_build_team_size(b, teams[s])};
     return stages;
 }
 
 ls_stages ls_stages_direct(const ls_builder *b, int team) {
-    return (ls_stages){.n = 1, .stage = {{team, ls_build_team_size(b, team)}}};
+    return (ls_stages){.n = 1, .stage = {{team, ls_build_team_size(b, team)}}, .add = ls_slots_add_in_order};
 }
 
 ls_team ls_stages_owners(const ls_builder *b, const ls_stages *stages) {
