@@ -250,6 +250,7 @@ static void lower(ls_builder *b, int n) {
     if (c.now.partial & ~to->partial) reduce(&c, c.now.partial & ~to->partial);
     for (int d = 0; d < ndim; d++)
         if (c.now.cut[d] & ~to->cut[d]) gather(&c, d, c.now.cut[d] & ~to->cut[d]);
+    LS_ASSERT(ls_placements_equal(&c.now, to));
     ls_lower_bind(b, node->out[0], c.at);
 }
 
