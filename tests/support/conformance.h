@@ -72,7 +72,8 @@ const char *conformance_mask_name(int mask);
 plain_sizes conformance_sizes(int shape, int head);
 ls_dtype conformance_dtype(int dtype);
 /*
- * Sets how blocks come, and who can read whose heap; returns what the images are then to do, as ls_transfers_of says.
+ * Sets how blocks come, and who can read whose heap, of a target on the place's mesh; returns what the images are then
+ * to do, as ls_transfers_of says.
  */
 const char *conformance_transfers(int t, const conformance_place *place, ls_target *target);
 double conformance_spread(int logits); /* standard deviation of q and k */

@@ -3,6 +3,7 @@
 #include "covering.h"
 #include "masks.h"
 #include "meshes.h"
+#include "transfers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,14 +50,6 @@ static const char *const masks[] = {
 static const struct { int64_t q, kv; } heads[] = {{8, 8}, {8, 2}, {8, 1}, {6, 3}};
 
 static const ls_dtype dtypes[] = {LS_F64, LS_F32, LS_BF16};
-/* blocks_apart: the ranks of one ring index are a host, so that they alone can read each other's heaps. */
-static const struct {
-    const char *name;
-    ls_transfers asked;
-    bool blocks_apart;
-} transfers[] = {{"put", LS_TRANSFERS_PUT, false},
-                 {"in place", LS_TRANSFERS_IN_PLACE, false},
-                 {"in place within blocks", LS_TRANSFERS_IN_PLACE, true}};
 /* 17² is a standard deviation of logits of 289: among thousands some come near ±1e3. */
 static const double spreads[] = {1, 17};
 static const plain_extras extras[] = {{false, 0}, {true, 0}, {false, 2}, {true, 3}};
@@ -110,7 +103,7 @@ static void make_axes(conformance_axes *axes, const int *ranks, size_t n) {
                                         [CONFORM_LAYOUT] = LS_LAYOUTS,
                                         [CONFORM_HEADS] = LS_COUNT(heads),
                                         [CONFORM_DTYPE] = LS_COUNT(dtypes),
-                                        [CONFORM_TRANSFERS] = LS_COUNT(transfers),
+                                        [CONFORM_TRANSFERS] = TRANSFER_WAYS,
                                         [CONFORM_SHAPE] = LS_COUNT(shapes),
                                         [CONFORM_LOGITS] = LS_COUNT(spreads),
                                         [CONFORM_EXTRAS] = LS_COUNT(extras)}};
@@ -123,19 +116,12 @@ static void make_axes(conformance_axes *axes, const int *ranks, size_t n) {
     }
 }
 
-/* Whether the strategy can read blocks of other ring ranks in place. */
-static bool reads_ring(const conformance_place *place) {
-    bool reads;
-    assert_int_equal(ls_strategy_reads_in_place(place->strategy, &reads).code, LS_OK);
-    return reads && mesh_ring(&place->mesh) > 1;
-}
-
 const char *conformance_transfers(int t, const conformance_place *place, ls_target *target) {
-    const int R = mesh_ring(&place->mesh), U = mesh_ulysses(&place->mesh);
-    target->transfers = transfers[t].asked;
-    target->host_ranks = transfers[t].blocks_apart ? U : LS_ONE_HOST;
-    if (transfers[t].asked == LS_TRANSFERS_PUT) return "put";
-    return R == 1 || (reads_ring(place) && !transfers[t].blocks_apart) ? "in-place" : "in-place+put";
+    const transfer_way *way = &transfer_ways[t];
+    transfer_way_set(way, target);
+    if (way->asked == LS_TRANSFERS_PUT) return "put";
+    const bool across = !way->blocks_apart && reads_ring_in_place(place->strategy, &place->mesh);
+    return mesh_ring(&place->mesh) == 1 || across ? "in-place" : "in-place+put";
 }
 
 bool conformance_has_kernels(ls_isa isa, int dtype) {
@@ -150,9 +136,7 @@ bool conformance_allowed(const void *context, int a, int i, int b, int j) {
     if (a != CONFORM_PLACE) return true;
     const conformance_place *place = &axes->place[i];
     if (b == CONFORM_HEADS) return asked(place->strategy, place->mesh, j).code == LS_OK;
-    if (b != CONFORM_TRANSFERS || transfers[j].asked == LS_TRANSFERS_PUT) return true;
-    const bool exchanges = mesh_ulysses(&place->mesh) > 1;
-    return transfers[j].blocks_apart ? exchanges && reads_ring(place) : exchanges || reads_ring(place);
+    return b != CONFORM_TRANSFERS || transfer_way_fits(&transfer_ways[j], place->strategy, &place->mesh);
 }
 
 void conformance_axes_make(conformance_axes *axes) { make_axes(axes, conformance_rank_counts, CONFORM_RANKS); }
@@ -179,7 +163,7 @@ void conformance_say(const conformance_axes *axes, const conformance_case *c, ch
     snprintf(out, room, "%s of ring %d ulysses %d, %s, %s, %s on %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld%s%s%s",
              place->strategy, mesh_ring(&place->mesh), mesh_ulysses(&place->mesh), masks[at[CONFORM_MASK]],
              ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]), ls_dtype_name(dtypes[at[CONFORM_DTYPE]]),
-             ls_isa_name(axes->isa[at[CONFORM_ISA]]), transfers[at[CONFORM_TRANSFERS]].name, (long long)n.B,
+             ls_isa_name(axes->isa[at[CONFORM_ISA]]), transfer_ways[at[CONFORM_TRANSFERS]].name, (long long)n.B,
              (long long)n.S, (long long)n.Hq, (long long)n.Hkv, (long long)n.D,
              spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "", extras[at[CONFORM_EXTRAS]].sink ? ", sink" : "",
              extras[at[CONFORM_EXTRAS]].softcap > 0 ? ", soft cap" : "");

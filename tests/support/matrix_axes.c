@@ -9,6 +9,7 @@
 #include "masks.h"
 #include "meshes.h"
 #include "network.h"
+#include "transfers.h"
 
 /* --- networks ----------------------------------------------------------------------------------------------------- */
 
@@ -95,6 +96,7 @@ static void make_masks(void) {
 
 typedef struct place {
     int dp, ring, ulysses;
+    ls_mesh mesh;
     const char *strategy;
 } place;
 
@@ -102,10 +104,8 @@ enum { RANKS = 16, PLACES = 512, FEW_RANKS = 4, HEADS_MOST = 16 };
 static place places[PLACES];
 static int n_places;
 
-static ls_mesh mesh_at(const place *p) { return mesh_of(p->dp, p->ring, p->ulysses); }
-
 static bool applies(const place *p, int64_t Hq) {
-    const ls_attention_problem problem = {.B = p->dp, .S = lengths[0], .Hq = Hq, .Hkv = 1, .D = D, .mesh = mesh_at(p)};
+    const ls_attention_problem problem = {.B = p->dp, .S = lengths[0], .Hq = Hq, .Hkv = 1, .D = D, .mesh = p->mesh};
     return ls_strategy_applicable(p->strategy, &problem).code == LS_OK;
 }
 
@@ -129,12 +129,12 @@ static void make_places(void) {
     for (int dp = 1; dp <= RANKS; dp++) {
         for (int ring = 1; dp * ring <= RANKS; ring++) {
             for (int ulysses = 1; dp * ring * ulysses <= RANKS; ulysses++)
-                add_mesh((place){dp, ring, ulysses, NULL}, turn++);
+                add_mesh((place){dp, ring, ulysses, mesh_of(dp, ring, ulysses), NULL}, turn++);
         }
     }
 }
 
-/* --- micro-batches, savings of memory, transfers ------------------------------------------------------------------ */
+/* --- micro-batches, savings of memory ----------------------------------------------------------------------------- */
 
 static const int micros[] = {1, 3};
 
@@ -149,26 +149,6 @@ static const struct {
     {"logits in tiles", {.tile = LS_TILE_LOSS, .tile_rows = 3}},
     {"all results and tiles", {.drop = ALL, .tile = LS_TILE_ALL, .tile_rows = 4}},
 };
-
-/* blocks_apart: the ranks of one ring index are a host, so that they alone can read each other's heaps. */
-static const struct {
-    const char *name;
-    ls_transfers asked;
-    bool blocks_apart;
-} transfers[] = {{"put", LS_TRANSFERS_PUT, false},
-                 {"in place", LS_TRANSFERS_IN_PLACE, false},
-                 {"in place within blocks", LS_TRANSFERS_IN_PLACE, true}};
-
-static bool reads_ring(const place *p) {
-    bool reads;
-    const ls_status status = ls_strategy_reads_in_place(p->strategy, &reads);
-    return status.code == LS_OK && reads && p->ring > 1;
-}
-
-static bool transfers_fit(const place *p, int t) {
-    if (transfers[t].asked == LS_TRANSFERS_PUT) return true;
-    return transfers[t].blocks_apart ? p->ulysses > 1 && reads_ring(p) : p->ulysses > 1 || reads_ring(p);
-}
 
 /* --- what goes together ------------------------------------------------------------------------------------------- */
 
@@ -197,7 +177,8 @@ static bool allowed(const void *context, int a, int i, int b, int j) {
     if (a == MATRIX_NETWORK && b == MATRIX_LAYOUT) return layout_fits(i, j);
     if (a == MATRIX_NETWORK && b == MATRIX_OPTIMIZER) return optimizer_fits(i, j);
     if (a == MATRIX_PLACE && b == MATRIX_HEADS) return applies(&places[i], j == 0 ? GRAPH_HEADS : heads[j].q);
-    return a != MATRIX_PLACE || b != MATRIX_TRANSFERS || transfers_fit(&places[i], j);
+    if (a != MATRIX_PLACE || b != MATRIX_TRANSFERS) return true;
+    return transfer_way_fits(&transfer_ways[j], places[i].strategy, &places[i].mesh);
 }
 
 const covering_axes *matrix_axes(void) {
@@ -206,16 +187,11 @@ const covering_axes *matrix_axes(void) {
     write_configs();
     make_masks();
     make_places();
-    const int size[MATRIX_AXES] = {[MATRIX_NETWORK] = NETWORKS,
-                                   [MATRIX_PLACE] = n_places,
-                                   [MATRIX_SHARD] = LS_SHARD_MODES,
-                                   [MATRIX_MICRO] = LS_COUNT(micros),
-                                   [MATRIX_MASK] = MASKS,
-                                   [MATRIX_HEADS] = HEADS,
-                                   [MATRIX_LENGTH] = LENGTHS,
-                                   [MATRIX_LAYOUT] = LS_LAYOUTS,
-                                   [MATRIX_SAVING] = LS_COUNT(savings),
-                                   [MATRIX_TRANSFERS] = LS_COUNT(transfers)};
+    const int size[MATRIX_AXES] = {
+        [MATRIX_NETWORK] = NETWORKS,       [MATRIX_PLACE] = n_places,    [MATRIX_SHARD] = LS_SHARD_MODES,
+        [MATRIX_MICRO] = LS_COUNT(micros), [MATRIX_MASK] = MASKS,        [MATRIX_HEADS] = HEADS,
+        [MATRIX_LENGTH] = LENGTHS,         [MATRIX_LAYOUT] = LS_LAYOUTS, [MATRIX_SAVING] = LS_COUNT(savings),
+        [MATRIX_TRANSFERS] = TRANSFER_WAYS};
     memcpy(axes.size, size, sizeof size);
     while (ls_optimizer_at(axes.size[MATRIX_OPTIMIZER]) != NULL) axes.size[MATRIX_OPTIMIZER]++;
     axes.n = MATRIX_AXES;
@@ -302,16 +278,16 @@ network matrix_network(const matrix_case *c) {
 }
 
 ls_target matrix_target(const matrix_case *c) {
-    const int *at = c->at, t = at[MATRIX_TRANSFERS];
+    const int *at = c->at;
     const place *p = &places[at[MATRIX_PLACE]];
-    return (ls_target){.mesh = mesh_at(p),
-                       .strategy = p->strategy,
-                       .layout = (ls_layout_kind)at[MATRIX_LAYOUT],
-                       .threads = 1,
-                       .transfers = transfers[t].asked,
-                       .host_ranks = transfers[t].blocks_apart ? p->ulysses : LS_ONE_HOST,
-                       .shard = &ls_shard_modes[at[MATRIX_SHARD]],
-                       .saving = savings[at[MATRIX_SAVING]].saving};
+    ls_target target = {.mesh = p->mesh,
+                        .strategy = p->strategy,
+                        .layout = (ls_layout_kind)at[MATRIX_LAYOUT],
+                        .threads = 1,
+                        .shard = &ls_shard_modes[at[MATRIX_SHARD]],
+                        .saving = savings[at[MATRIX_SAVING]].saving};
+    transfer_way_set(&transfer_ways[at[MATRIX_TRANSFERS]], &target);
+    return target;
 }
 
 int matrix_micro(const matrix_case *c) { return micros[c->at[MATRIX_MICRO]]; }
@@ -329,5 +305,5 @@ void matrix_say(const matrix_case *c, char *out, size_t room) {
              (long long)lengths[at[MATRIX_LENGTH]], p->strategy, p->dp, p->ring, p->ulysses,
              ls_shard_modes[at[MATRIX_SHARD]].name, matrix_micro(c), mask[0] == 0 ? "its own" : mask,
              ls_layout_name((ls_layout_kind)at[MATRIX_LAYOUT]), savings[at[MATRIX_SAVING]].name,
-             transfers[at[MATRIX_TRANSFERS]].name, ls_optimizer_at(at[MATRIX_OPTIMIZER])->name);
+             transfer_ways[at[MATRIX_TRANSFERS]].name, ls_optimizer_at(at[MATRIX_OPTIMIZER])->name);
 }

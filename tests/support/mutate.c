@@ -541,7 +541,12 @@ static void add_counts(mutation_counts *sum, const mutation_counts *c) {
     sum->harmless_unordered += c->harmless_unordered;
 }
 
-mutation_verdicts count_mutations_of(const image_set *sets, int n, uint64_t first, int edits, int seeds) {
+static void need_rejected(const mutation_counts *c, int edits) {
+    assert_true(c->wrong_rejected > edits / 2);
+    assert_int_equal(c->wrong_accepted, 0);
+}
+
+mutation_verdicts judge_mutations_of(const image_set *sets, int n, uint64_t first, int edits, int seeds) {
     subject *subjects = calloc((size_t)n, sizeof *subjects);
     for (int i = 0; i < n; i++) make_subject(&subjects[i], &sets[i]);
     mutation_verdicts verdicts[KINDS + 1];
@@ -569,5 +574,7 @@ mutation_verdicts count_mutations_of(const image_set *sets, int n, uint64_t firs
     print_verdicts("all", &verdicts[KINDS]);
     for (int i = 0; i < n; i++) free_subject(&subjects[i]);
     free(subjects);
+    need_rejected(&verdicts[KINDS].play, edits);
+    need_rejected(&verdicts[KINDS].local, edits);
     return verdicts[KINDS];
 }

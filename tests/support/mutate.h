@@ -25,15 +25,16 @@ typedef struct mutation_verdicts {
 /*
  * Makes `edits` edits, one at a time, spread over these sets and over kinds of edits, runs each under up to `seeds`
  * seeds, and prints the counts, in all and by kind. Wrong edits that a verifier accepts are described on standard
- * output. Frees the sets.
+ * output. Fails the test where there are any, or where those that a verifier rejects are no more than half of all
+ * edits. Frees the sets.
  */
-mutation_verdicts count_mutations_of(const image_set *sets, int n, uint64_t first, int edits, int seeds);
+mutation_verdicts judge_mutations_of(const image_set *sets, int n, uint64_t first, int edits, int seeds);
 /* The same over strategies, meshes, and ways in which blocks are transferred (mutated.c). */
-mutation_verdicts count_mutations(uint64_t first, int edits, int seeds);
+mutation_verdicts judge_mutations(uint64_t first, int edits, int seeds);
 /*
  * The same over what is cut over the ranks (--shard) and over optimisers: steps of several micro-batches, in which
  * gradients are scattered and parameters gathered group by group, or whole matrices exchanged.
  */
-mutation_verdicts count_sharded_mutations(uint64_t first, int edits, int seeds);
+mutation_verdicts judge_sharded_mutations(uint64_t first, int edits, int seeds);
 
 #endif

@@ -2,7 +2,7 @@
 #include "meshes.h"
 #include "mutate.h"
 
-mutation_verdicts count_mutations(uint64_t first, int edits, int seeds) {
+mutation_verdicts judge_mutations(uint64_t first, int edits, int seeds) {
     static const struct {
         int dp, ring, ulysses;
         const char *strategy;
@@ -21,10 +21,10 @@ mutation_verdicts count_mutations(uint64_t first, int edits, int seeds) {
     for (size_t i = 0; i < LS_COUNT(meshes); i++)
         sets[i] = images_of_kind(mesh_of(meshes[i].dp, meshes[i].ring, meshes[i].ulysses), meshes[i].strategy,
                                  LS_LAYOUT_ZIGZAG, 13, meshes[i].layers, meshes[i].accumulates, meshes[i].reads);
-    return count_mutations_of(sets, LS_COUNT(meshes), first, edits, seeds);
+    return judge_mutations_of(sets, LS_COUNT(meshes), first, edits, seeds);
 }
 
-mutation_verdicts count_sharded_mutations(uint64_t first, int edits, int seeds) {
+mutation_verdicts judge_sharded_mutations(uint64_t first, int edits, int seeds) {
     static const struct {
         int dp, ring, ulysses;
         const char *strategy;
@@ -43,5 +43,5 @@ mutation_verdicts count_sharded_mutations(uint64_t first, int edits, int seeds) 
     for (size_t i = 0; i < LS_COUNT(jobs); i++)
         sets[i] = images_of_shard(mesh_of(jobs[i].dp, jobs[i].ring, jobs[i].ulysses), jobs[i].strategy, jobs[i].layers,
                                   &ls_shard_modes[jobs[i].shard], jobs[i].optimizer);
-    return count_mutations_of(sets, LS_COUNT(jobs), first, edits, seeds);
+    return judge_mutations_of(sets, LS_COUNT(jobs), first, edits, seeds);
 }
