@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 
 # WORD=text: only benchmarks with that in their name. bench-peers also has SIZE=small|full|long, ROUNDS=n, THREADS=n, PEERS=text,
 # ISA=avx2|avx512 and PYTHON=path (bench/peers/run.py).
-.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan check-aarch64 check-faults fuzz install lint format setup clean
+.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan check-aarch64 check-faults cuda fuzz install lint format setup clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -59,6 +59,10 @@ check-faults: setup
 	@ninja -C $(BUILD) -j $(JOBS) --quiet ls_faults
 	@tools/check-faults.sh $(BUILD)
 
+# The kernels of src/kernel/cuda, by nvcc.
+cuda: setup $(BUILD)/build.ninja
+	@ninja -C $(BUILD) -j $(JOBS) --quiet cuda
+
 # Every reader of files, for FUZZ_SECONDS of the processor each (TARGET=name: that one), under ASan and UBSan: tests/fuzz/README.md.
 fuzz: setup
 	@tools/setup.sh --fuzz
@@ -82,7 +86,7 @@ install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 format:
-	@find src include tests bench examples -name '*.[ch]' 2>/dev/null | xargs clang-format -i
+	@find src include tests bench examples -name '*.[ch]' -o -name '*.cu' 2>/dev/null | xargs clang-format -i
 
 lint: setup
 	@tools/setup.sh --lint

@@ -44,6 +44,8 @@ EXTERNAL = {
     "zlib": ["data"],
     "xxhash": ["data", "checkpoint"],
     "mpi": ["comm/mpi"],
+    "cuda_runtime": ["kernel/cuda"],
+    "cuda_bf16": ["kernel/cuda"],
 }
 # Calls of the builder by which ranks exchange -> folders and files of src/ that make them.
 MESSAGES = re.compile(r"\bls_build_(grant|send|receive|lease|borrow|return|reclaim)\s*\(")

@@ -25,6 +25,7 @@ typedef enum ls_code {
     LS_PEER,        /* another rank died or stopped responding */
     LS_INTERRUPTED, /* stopped on request; the work done so far is kept */
     LS_DIVERGED,    /* training produced a value that is not finite */
+    LS_FAULT,       /* a device, or its driver, failed */
 } ls_code;
 
 /* text: one line, no trailing newline; empty when code is LS_OK. */

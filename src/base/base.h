@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 /* Aborts with file, line and a message: only for a broken invariant of Longspan itself, never because of an input. */
-_Noreturn void ls_panic(const char *file, int line, const char *format, ...) LS_PRINTF(3, 4);
+__attribute__((noreturn)) void ls_panic(const char *file, int line, const char *format, ...) LS_PRINTF(3, 4);
 #define LS_ASSERT(condition) ((condition) ? (void)0 : ls_panic(__FILE__, __LINE__, "broken invariant: %s", #condition))
 
 /*

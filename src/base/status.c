@@ -65,6 +65,7 @@ const char *ls_code_name(ls_code code) {
         [LS_PEER] = "peer",
         [LS_INTERRUPTED] = "interrupted",
         [LS_DIVERGED] = "diverged",
+        [LS_FAULT] = "fault",
     };
     const size_t i = (size_t)code;
     return i < sizeof names / sizeof names[0] ? names[i] : "unknown";

@@ -108,7 +108,7 @@ bool ls_kernel_reads_output(ls_kernel_id id, const void *params, int output);
 bool ls_kernel_works_in_place(ls_kernel_id id, int output, int other, bool narrows);
 
 /* Where a kernel runs, and where its operands lie. */
-typedef enum ls_kernel_device { LS_DEVICE_CPU } ls_kernel_device;
+typedef enum ls_kernel_device { LS_DEVICE_CPU, LS_DEVICE_CUDA } ls_kernel_device;
 
 typedef struct ls_kernel {
     ls_kernel_id id; /* the contract that it implements */
@@ -125,7 +125,10 @@ typedef struct ls_kernel {
      */
     ls_status (*prepare)(const ls_kernel_call *call, void **state);
     void (*release)(void *state);
+    /* Where the host executes it. */
     void (*run)(const ls_kernel_call *call, void *state, ls_pool *pool);
+    /* Where a device does: submits the call to a stream (a cudaStream_t), and does not wait. LS_FAULT: it refused. */
+    ls_status (*launch)(const ls_kernel_call *call, void *state, void *stream);
 } ls_kernel;
 
 /* What a kernel is wanted for. */

@@ -97,7 +97,7 @@ static void test_status(void **state) {
     assert_int_equal(pass_on(ls_ok(), &reached).code, LS_OK);
     assert_int_equal(pass_on(ls_error(LS_PEER, "x"), &reached).code, LS_PEER);
     assert_int_equal(reached, 1);
-    for (int code = LS_OK; code <= LS_DIVERGED; code++) assert_string_not_equal(ls_code_name((ls_code)code), "unknown");
+    for (int code = LS_OK; code <= LS_FAULT; code++) assert_string_not_equal(ls_code_name((ls_code)code), "unknown");
     assert_string_equal(ls_code_name((ls_code)99), "unknown");
     assert_string_equal(ls_code_name(LS_IO), "io");
 }

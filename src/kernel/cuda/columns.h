@@ -1,0 +1,54 @@
+/*
+ * Sums over the rows of a matrix, for each column, in an order that the sizes alone decide: parts of the rows first,
+ * then these one after the other.
+ */
+#ifndef LS_KERNEL_CUDA_COLUMNS_H
+#define LS_KERNEL_CUDA_COLUMNS_H
+
+#include "kernel/cuda/cuda_impl.h"
+
+enum { PART_ROWS = 64, MOST_PARTS = 1024 };
+
+static inline int64_t count_parts(int64_t rows) { return ls_min(MOST_PARTS, ls_ceil_div(rows, (int64_t)PART_ROWS)); }
+
+/* Bytes of workspace for the sums of [rows, columns]. */
+static inline size_t column_workspace(int64_t rows, int64_t columns) {
+    return sizeof(float) * (size_t)(count_parts(rows) * columns);
+}
+
+/* parts[p][e] = the sum of term(i, e) over part p of the rows. Blocks: those of the columns, for each part. */
+template <typename Term>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    sum_parts(Term term, int64_t rows, int64_t columns, int64_t n_parts, float *parts) {
+    const int64_t across = gridDim.x / n_parts, part = blockIdx.x / across;
+    const int64_t e = blockIdx.x % across * CUDA_THREADS + threadIdx.x;
+    if (e >= columns) return;
+    float sum = 0;
+    for (int64_t i = rows * part / n_parts; i < rows * (part + 1) / n_parts; i++) sum += term(i, e);
+    parts[part * columns + e] = sum;
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    add_parts(const float *parts, int64_t n_parts, int64_t columns, float *y) {
+    for (EACH(e, columns)) {
+        float sum = 0;
+        for (int64_t p = 0; p < n_parts; p++) sum += parts[p * columns + e];
+        y[e] += sum;
+    }
+}
+
+/* y[e] += the sum of term(i, e) over all rows. The sums of parts are made by the first, and added by the second. */
+template <typename Term>
+static ls_status sum_columns(const char *name, void *stream, Term term, int64_t rows, int64_t columns,
+                             void *workspace) {
+    const int64_t parts = count_parts(rows);
+    return launch(name, stream, parts * ls_ceil_div(columns, (int64_t)CUDA_THREADS), 0, sum_parts<Term>, term, rows,
+                  columns, parts, (float *)workspace);
+}
+static inline ls_status add_columns(const char *name, void *stream, int64_t rows, int64_t columns,
+                                    const void *workspace, float *y) {
+    return launch(name, stream, blocks_for(columns), 0, add_parts, (const float *)workspace, count_parts(rows), columns,
+                  y);
+}
+
+#endif

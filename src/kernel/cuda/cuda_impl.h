@@ -1,0 +1,114 @@
+/*
+ * For the files of this folder: element types, the sizes of a call, launches, and sums over a block in a fixed order.
+ * Arithmetic is in f32 and rounded once where a result is stored, as in the kernels of cpu/.
+ */
+#ifndef LS_KERNEL_CUDA_IMPL_H
+#define LS_KERNEL_CUDA_IMPL_H
+
+#include "kernel/cuda/ptx.h"
+
+extern "C" {
+#include "kernel/kernel_impl.h"
+}
+
+typedef __nv_bfloat16 bf16;
+
+template <ls_kernel_id ID, ls_dtype T> static ls_status cuda_check(const ls_kernel_call *call, void **state) {
+    *state = nullptr;
+    return ls_kernel_check(ID, T, call);
+}
+
+/* The row of one element type: the symbol that table.c lists. */
+#define CUDA_ROW(symbol, ID, T, launch_, workspace_)                    \
+    extern "C" {                                                        \
+    extern const ls_kernel symbol;                                      \
+    const ls_kernel symbol = {.id = LS_KERNEL_##ID,                     \
+                              .dtype = T,                               \
+                              .device = LS_DEVICE_CUDA,                 \
+                              .workspace = workspace_,                  \
+                              .prepare = cuda_check<LS_KERNEL_##ID, T>, \
+                              .launch = launch_};                       \
+    }
+/* Rows for f32 and bf16, of a launch that is a template of the element type. */
+#define CUDA_ROWS(ID, name, launch_, workspace_)                         \
+    CUDA_ROW(ls_cuda_f32_##name, ID, LS_F32, launch_<float>, workspace_) \
+    CUDA_ROW(ls_cuda_bf16_##name, ID, LS_BF16, launch_<bf16>, workspace_)
+
+/* --- element types ------------------------------------------------------------------------------------------------ */
+
+static __device__ __forceinline__ float to_float(float x) { return x; }
+static __device__ __forceinline__ float to_float(bf16 x) { return __bfloat162float(x); }
+template <typename T> static __device__ __forceinline__ T from_float(float x);
+template <> __device__ __forceinline__ float from_float<float>(float x) { return x; }
+template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
+
+/* --- the sizes of a call ------------------------------------------------------------------------------------------ */
+
+template <typename T> static const T *input(const ls_kernel_call *call, int i) { return (const T *)call->in[i].data; }
+template <typename T> static T *output(const ls_kernel_call *call, int i) { return (T *)call->out[i].data; }
+
+/* Of a dense view: the size of its last dimension, and the product of the others. */
+static inline int64_t columns_of(const ls_view *v) { return v->ndim > 0 ? v->size[v->ndim - 1] : 1; }
+static inline int64_t rows_of(const ls_view *v) {
+    int64_t n = 1;
+    for (int d = 0; d + 1 < v->ndim; d++) n *= v->size[d];
+    return n;
+}
+
+/* --- launches ----------------------------------------------------------------------------------------------------- */
+
+enum { CUDA_THREADS = 256, CUDA_WARPS = CUDA_THREADS / 32 };
+
+/* Submits the kernel; blocks of CUDA_THREADS. An empty grid is nothing to do. */
+template <typename... Expected, typename... Actual>
+static ls_status launch(const char *name, void *stream, int64_t blocks, size_t shared, void (*kernel)(Expected...),
+                        Actual... actual) {
+    if (blocks == 0) return ls_ok();
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3(CUDA_THREADS);
+    config.dynamicSmemBytes = shared;
+    config.stream = (cudaStream_t)stream;
+    const cudaError_t error = cudaLaunchKernelEx(&config, kernel, actual...);
+    if (error == cudaSuccess) return ls_ok();
+    return ls_error(LS_FAULT, "kernel %s: a grid of %lld blocks: %s", name, (long long)blocks,
+                    cudaGetErrorString(error));
+}
+
+/* Kernels loop over what is beyond the most blocks of a grid. */
+static const int64_t MOST_BLOCKS = 1 << 16;
+
+/* Blocks for n elements, one a thread. */
+static inline int64_t blocks_for(int64_t n) { return ls_min(MOST_BLOCKS, ls_ceil_div(n, (int64_t)CUDA_THREADS)); }
+/* The elements of a thread: for (EACH(i, n)). */
+#define EACH(i, n)                                                \
+    int64_t i = (int64_t)blockIdx.x * CUDA_THREADS + threadIdx.x; \
+    i < (n);                                                      \
+    i += (int64_t)gridDim.x * CUDA_THREADS
+
+/* --- sums over a block -------------------------------------------------------------------------------------------- */
+
+/* All threads give a number and get the sum; always in the same order. */
+template <typename S> static __device__ __forceinline__ S block_sum(S x) {
+    __shared__ S of_warp[CUDA_WARPS];
+    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0U, x, step);
+    __syncthreads(); /* an earlier sum has been read */
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
+    __syncthreads();
+    S sum = of_warp[0];
+    for (int w = 1; w < CUDA_WARPS; w++) sum += of_warp[w];
+    return sum;
+}
+
+template <typename S> static __device__ __forceinline__ S block_max(S x) {
+    __shared__ S of_warp[CUDA_WARPS];
+    for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0U, x, step));
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
+    __syncthreads();
+    S most = of_warp[0];
+    for (int w = 1; w < CUDA_WARPS; w++) most = fmaxf(most, of_warp[w]);
+    return most;
+}
+
+#endif

@@ -1,0 +1,139 @@
+/*
+ * As much of the CUDA runtime as the kernels of src/kernel/cuda use, for a host without a GPU: this file stands in for
+ * the toolkit's of that name when they are compiled for tests. The threads of a block are fibres of one host thread.
+ * They run in a random order from one barrier to the next, so that a missing barrier shows; a barrier that some threads
+ * do not reach ends the process with a message. Shared memory is filled with NaN before each block.
+ */
+#ifndef LS_TESTS_CUDA_RUNTIME_H
+#define LS_TESTS_CUDA_RUNTIME_H
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __shared__ static
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct uint3 {
+    unsigned x, y, z;
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+static inline float2 make_float2(float x, float y) { return {x, y}; }
+static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+typedef enum cudaError { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9 } cudaError_t;
+typedef struct emulated_stream *cudaStream_t;
+static inline const char *cudaGetErrorString(cudaError_t error) {
+    return error == cudaSuccess             ? "no error"
+           : error == cudaErrorInvalidValue ? "invalid argument"
+                                            : "invalid configuration argument";
+}
+
+namespace emulation {
+
+enum { WARP = 32, MOST_THREADS = 1024, MOST_SHARED = 227 * 1024, EXCHANGE = 64 };
+
+extern unsigned number; /* of the thread that runs, within its block; its lane is number % WARP */
+extern char shared_memory[MOST_SHARED];
+
+/* Returns when all threads of the block, or of its warp, that have not ended are here. */
+void block_barrier();
+void warp_barrier();
+/*
+ * All lanes of the warp give `bytes` bytes; returns those of all, EXCHANGE bytes apart, which stay until the lane's
+ * next exchange but one.
+ */
+const char *exchange(const void *mine, size_t bytes);
+
+/* Copies that have been asked for and are done when the thread waits for their group. */
+void copy_later(void *to, const void *from, size_t bytes);
+void commit_copies();
+void wait_copies(int most_open);
+
+cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel);
+
+} // namespace emulation
+
+/* Of the thread that runs. */
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+static constexpr int warpSize = emulation::WARP;
+
+static inline void __syncthreads() { emulation::block_barrier(); }
+static inline void __syncwarp(unsigned = ~0U) { emulation::warp_barrier(); }
+
+template <typename T> static inline T emulated_lane(T value, unsigned lane) {
+    static_assert(sizeof(T) <= emulation::EXCHANGE, "too large a value for a shuffle");
+    const char *all = emulation::exchange(&value, sizeof value);
+    T result;
+    memcpy(&result, all + (lane % emulation::WARP) * emulation::EXCHANGE, sizeof result);
+    return result;
+}
+template <typename T> static inline T __shfl_sync(unsigned, T value, int lane) {
+    return emulated_lane(value, (unsigned)lane);
+}
+template <typename T> static inline T __shfl_xor_sync(unsigned, T value, int mask) {
+    return emulated_lane(value, (emulation::number % emulation::WARP) ^ (unsigned)mask);
+}
+template <typename T> static inline T __shfl_down_sync(unsigned, T value, int delta) {
+    const unsigned lane = emulation::number % emulation::WARP, from = lane + (unsigned)delta;
+    return emulated_lane(value, from < emulation::WARP ? from : lane);
+}
+
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline float __int_as_float(int x) {
+    float f;
+    memcpy(&f, &x, sizeof f);
+    return f;
+}
+template <typename T> static inline T __ldg(const T *p) { return *p; }
+
+typedef enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize } cudaFuncAttribute;
+template <typename F> static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int bytes) {
+    return bytes <= emulation::MOST_SHARED ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+struct cudaLaunchAttribute;
+typedef struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute *attrs;
+    unsigned numAttrs;
+} cudaLaunchConfig_t;
+
+/* The launch has been executed when it returns. */
+template <typename... Expected, typename... Actual>
+static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Expected...),
+                                             Actual &&...actual) {
+    const std::tuple<std::decay_t<Expected>...> arguments(std::forward<Actual>(actual)...);
+    return emulation::run_grid(config->gridDim, config->blockDim, config->dynamicSmemBytes,
+                               [=] { std::apply(kernel, arguments); });
+}
+
+#endif

@@ -1,0 +1,171 @@
+#include "cuda_runtime.h"
+
+#include <ucontext.h>
+#include <vector>
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace emulation {
+
+unsigned number;
+alignas(128) char shared_memory[MOST_SHARED];
+
+namespace {
+
+enum { STACK = 256 * 1024 };
+
+enum class state { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, ENDED };
+
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+struct fibre {
+    ucontext_t context;
+    std::vector<char> stack;
+    state is;
+    unsigned exchanges;
+    std::vector<std::vector<copy>> groups; /* committed */
+    std::vector<copy> open;
+};
+
+struct warp {
+    char values[2][WARP][EXCHANGE]; /* of two exchanges in turn */
+};
+
+std::vector<fibre> fibres;
+std::vector<warp> warps;
+ucontext_t scheduler;
+const std::function<void()> *body;
+uint64_t random_state = 1;
+
+[[noreturn]] void fail(const char *what) {
+    fprintf(stderr, "emulation of CUDA: %s, in block %u,%u,%u, thread %u\n", what, blockIdx.x, blockIdx.y, blockIdx.z,
+            number);
+    abort();
+}
+
+void main_of_fibre() {
+    (*body)();
+    fibre &f = fibres[number];
+    if (!f.open.empty() || !f.groups.empty()) fail("a thread ended without waiting for its copies");
+    f.is = state::ENDED;
+    swapcontext(&f.context, &scheduler);
+}
+
+void wait_as(state is) {
+    fibre &f = fibres[number];
+    f.is = is;
+    swapcontext(&f.context, &scheduler);
+}
+
+void resume(unsigned i) {
+    number = i;
+    threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
+    swapcontext(&scheduler, &fibres[i].context);
+}
+
+/* Releases those of first .. past - 1 that wait at such a barrier, if all that have not ended do. */
+bool release(unsigned first, unsigned past, state barrier) {
+    bool any = false;
+    for (unsigned i = first; i < past; i++) {
+        if (fibres[i].is == state::ENDED) continue;
+        if (fibres[i].is != barrier) return false;
+        any = true;
+    }
+    for (unsigned i = first; i < past && any; i++)
+        if (fibres[i].is == barrier) fibres[i].is = state::READY;
+    return any;
+}
+
+bool release_all(unsigned n) {
+    bool any = release(0, n, state::AT_BLOCK_BARRIER);
+    for (unsigned w = 0; w < n; w += WARP) any |= release(w, std::min(n, w + WARP), state::AT_WARP_BARRIER);
+    return any;
+}
+
+void run_block(unsigned n) {
+    for (unsigned i = 0; i < n; i++) {
+        fibre &f = fibres[i];
+        getcontext(&f.context);
+        f.stack.resize(STACK);
+        f.context.uc_stack.ss_sp = f.stack.data();
+        f.context.uc_stack.ss_size = STACK;
+        f.context.uc_link = nullptr;
+        f.is = state::READY;
+        f.exchanges = 0;
+        makecontext(&f.context, main_of_fibre, 0);
+    }
+    std::vector<unsigned> order(n);
+    for (unsigned i = 0; i < n; i++) order[i] = i;
+    for (;;) {
+        for (unsigned i = n; i > 1; i--) {
+            random_state = random_state * 6364136223846793005ULL + 1442695040888963407ULL;
+            std::swap(order[i - 1], order[(random_state >> 33) % i]);
+        }
+        bool ran = false, ended = true;
+        for (const unsigned i : order) {
+            if (fibres[i].is == state::READY) {
+                resume(i);
+                ran = true;
+            }
+            ended &= fibres[i].is == state::ENDED;
+        }
+        if (ended) return;
+        if (!release_all(n) && !ran) fail("threads wait at barriers that others do not reach");
+    }
+}
+
+} // namespace
+
+void block_barrier() { wait_as(state::AT_BLOCK_BARRIER); }
+void warp_barrier() { wait_as(state::AT_WARP_BARRIER); }
+
+const char *exchange(const void *mine, size_t bytes) {
+    const unsigned turn = fibres[number].exchanges++ % 2;
+    warp &w = warps[number / WARP];
+    memcpy(w.values[turn][number % WARP], mine, bytes);
+    warp_barrier();
+    return w.values[turn][0];
+}
+
+void copy_later(void *to, const void *from, size_t bytes) { fibres[number].open.push_back({to, from, bytes}); }
+
+void commit_copies() {
+    fibre &f = fibres[number];
+    f.groups.push_back(std::move(f.open));
+    f.open.clear();
+}
+
+void wait_copies(int most_open) {
+    std::vector<std::vector<copy>> &groups = fibres[number].groups;
+    while (groups.size() > (size_t)most_open) {
+        for (const copy &c : groups.front()) memcpy(c.to, c.from, c.bytes);
+        groups.erase(groups.begin());
+    }
+}
+
+cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel) {
+    const unsigned n = block.x * block.y * block.z;
+    if (n == 0 || n > MOST_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 ||
+        shared > MOST_SHARED)
+        return cudaErrorInvalidConfiguration;
+    if (fibres.size() < n) fibres.resize(n);
+    if (warps.size() < n / WARP + 1) warps.resize(n / WARP + 1);
+    body = &kernel;
+    gridDim = grid;
+    blockDim = block;
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) {
+                blockIdx = {x, y, z};
+                memset(shared_memory, 0xff, shared);
+                run_block(n);
+            }
+    return cudaSuccess;
+}
+
+} // namespace emulation

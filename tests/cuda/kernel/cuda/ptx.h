@@ -1,0 +1,56 @@
+/* The instructions of src/kernel/cuda/ptx.h, for a host without a GPU (cuda_runtime.h). */
+#ifndef LS_CUDA_PTX_H
+#define LS_CUDA_PTX_H
+
+#include "cuda_bf16.h"
+
+#define LS_DYNAMIC_SHARED(name) unsigned char *const name = (unsigned char *)emulation::shared_memory
+
+static inline float emulated_half(unsigned pair, int which) {
+    return __bfloat162float({(uint16_t)(which ? pair >> 16 : pair & 0xffffU)});
+}
+
+static inline void ls_mma(float d[4], const unsigned a[4], const unsigned b[2]) {
+    const unsigned mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    const char *all = emulation::exchange(mine, sizeof mine);
+    const int lane = (int)(emulation::number % 32), g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; i++) {
+        const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
+        for (int k = 0; k < 16; k++) {
+            unsigned of_a[6], of_b[6];
+            memcpy(of_a, all + (row % 8 * 4 + k % 8 / 2) * emulation::EXCHANGE, sizeof of_a);
+            memcpy(of_b, all + (column * 4 + k % 8 / 2) * emulation::EXCHANGE, sizeof of_b);
+            d[i] += emulated_half(of_a[row / 8 + 2 * (k / 8)], k % 2) * emulated_half(of_b[4 + k / 8], k % 2);
+        }
+    }
+}
+
+static inline void emulated_load(unsigned r[4], const void *row, bool transposed) {
+    const char *all = emulation::exchange(&row, sizeof row);
+    const int lane = (int)(emulation::number % 32), g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; i++) {
+        uint16_t pair[2];
+        for (int h = 0; h < 2; h++) {
+            const uint16_t *from;
+            memcpy(&from, all + (8 * i + (transposed ? 2 * t + h : g)) * emulation::EXCHANGE, sizeof from);
+            pair[h] = from[transposed ? g : 2 * t + h];
+        }
+        r[i] = (unsigned)pair[0] | (unsigned)pair[1] << 16;
+    }
+    __syncwarp();
+}
+static inline void ls_load_matrices(unsigned r[4], const void *row) { emulated_load(r, row, false); }
+static inline void ls_load_transposed(unsigned r[4], const void *row) { emulated_load(r, row, true); }
+
+static inline void ls_copy_16(void *shared, const void *global, bool is) {
+    static const char zeros[16] = {0};
+    if (((uintptr_t)shared | (uintptr_t)global) % 16 != 0) {
+        fprintf(stderr, "emulation of CUDA: cp.async of unaligned addresses\n");
+        abort();
+    }
+    emulation::copy_later(shared, is ? global : zeros, 16);
+}
+static inline void ls_copy_commit() { emulation::commit_copies(); }
+template <int MOST_OPEN> static inline void ls_copy_wait() { emulation::wait_copies(MOST_OPEN); }
+
+#endif

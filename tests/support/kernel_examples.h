@@ -1,0 +1,67 @@
+/* Calls of kernels with made-up operands, to be compared with the reference in f64. */
+#ifndef LS_TESTS_SUPPORT_KERNEL_EXAMPLES_H
+#define LS_TESTS_SUPPORT_KERNEL_EXAMPLES_H
+
+#include "kernel/kernel.h"
+
+/* What an operand holds: T, G as in kernel.h; W f32 where a bf16 kernel may take T or f32; I i32; D f64. */
+typedef enum contents {
+    NORMAL,
+    POSITIVE,
+    IDS,
+    LABELS,
+    POSITIONS,
+    CONTROL,
+    SKIP,
+    GROUPS, /* of limit many, in runs of several lengths; some units have none */
+    SETTINGS,
+    POISON
+} contents;
+
+typedef struct operand {
+    char type;
+    contents contents;
+    int ndim;
+    int64_t size[LS_MAX_DIMS];
+    int64_t limit; /* of ids, labels and groups */
+} operand;
+
+/* A call. */
+typedef struct example {
+    const char *name;
+    const void *params;
+    int n_in, n_out;
+    operand in[LS_KERNEL_INPUTS], out[LS_KERNEL_OUTPUTS];
+} example;
+
+typedef struct array {
+    double *exact; /* what the reference gets */
+    void *typed;   /* the same values in the tested type */
+    ls_dtype dtype;
+    int64_t n;
+} array;
+
+/* Its value in f64, before rounding; `stream` tells operands apart. */
+double value_of(const operand *o, uint64_t stream, int64_t i);
+array make_array(const operand *o, ls_dtype T, uint64_t stream);
+/* A second array of the same contents, without exact values. */
+array copy_array(const array *a);
+void free_array(array *a);
+/* ‖a − exact‖ / ‖exact‖; infinity where one is NaN and the other is not. */
+double norm_error(const array *a, const double *exact);
+/* Of one rounding to the type, and of f32's sums. */
+double tolerance(ls_dtype dtype);
+/* The call on these arrays, or on their exact values. */
+ls_kernel_call make_call(const example *e, const array *in, const array *out, bool exact);
+
+typedef void (*visit_example)(const example *e);
+/* The examples of all kernels but products and attention, by their subjects. */
+typedef struct example_group {
+    const char *name;
+    void (*visit)(visit_example visit);
+} example_group;
+extern const example_group example_groups[];
+extern const int n_example_groups;
+extern const ls_adamw_params example_adamw; /* the params of its examples */
+
+#endif
