@@ -278,6 +278,8 @@ const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena);
 int64_t ls_logits_width(const ls_graph *graph);
 /* Finds the runs of the program's nodes that are lowered tile by tile (tile.c). */
 void ls_tile_find(ls_builder *b);
+/* The node behind the run that begins at node n; behind node n, where none does. */
+int ls_tile_past(const ls_builder *b, int n);
 /*
  * The node behind those that begin with node n and whose gradients are one addend: of the program, or, where sums are
  * canonical, of the run.

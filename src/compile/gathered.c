@@ -1,15 +1,17 @@
 /*
  * Parameters of which a rank keeps its shard alone. A group of them is gathered for the nodes between two that mix
  * tokens, and for the second of these: once, however many tiles the nodes are run in. While they are lowered the next
- * group is on its way, and behind the last of them the bytes are free: two groups are there at a time. The backward
- * pass, and what is made again for it, gathers again; not where the group is the one that was gathered last.
- * (ZeRO stage 3: Rajbhandari et al., arXiv 1910.02054; one group ahead: Zhao et al., "PyTorch FSDP", arXiv 2304.11277.)
+ * group is on its way, and behind the last of them the bytes are free. Where two groups are in use at once (the table
+ * of logits and the last layer's, or what is made again), the next one waits for one of them: two are there at a time.
+ * The backward pass, and what is made again for it, gathers again; not where the group is the one that was gathered
+ * last. (ZeRO stage 3: Rajbhandari et al., arXiv 1910.02054; one group ahead: Zhao et al., "PyTorch FSDP", arXiv
+ * 2304.11277.)
  */
 #include "compile/redistribute/redistribute.h"
 
-/* Of a group: by the nodes from `first` on, before the next use of it. */
+/* Of a group: by the nodes from `first` on, before the next use of it. Behind node `last` its bytes are free. */
 typedef struct use {
-    int group, first;
+    int group, first, last;
 } use;
 
 struct ls_gathered {
@@ -37,18 +39,21 @@ typedef struct latest {
 static void find_uses(const ls_builder *b, ls_gathered *g) {
     latest *of = LS_NEW_ARRAY(b->image->arena, latest, b->n_groups + 1);
     size_t capacity = 0;
+    int past = 0; /* of the run of tiles that node n is in: all of it reads what a node of it reads */
     for (int i = 0; i < b->n_groups; i++) of[i].use = -1;
     for (int n = b->row->first_node, segment = 0; n < b->end_node; n++) {
         const ls_node *node = &b->job->graph->nodes[n];
+        if (n >= past) past = ls_tile_past(b, n);
         for (int i = 0; i < node->n_in; i++) {
             const int flat = parameter_at(b, node, i);
             if (flat < 0) continue;
             latest *last = &of[ls_group_of(b, flat)];
             const bool there = last->use >= 0 && (last->segment == segment || last->use == g->n - 1);
             if (!there) {
-                *LS_PUSH(b->image->arena, g->uses, g->n, capacity) = (use){ls_group_of(b, flat), n};
+                *LS_PUSH(b->image->arena, g->uses, g->n, capacity) = (use){ls_group_of(b, flat), n, n};
                 last->use = g->n - 1;
             }
+            g->uses[last->use].last = past - 1;
             last->segment = segment;
         }
         segment += node->op->reach != LS_REACH_OWN;
@@ -86,6 +91,13 @@ static void finish(ls_builder *b, ls_gathered *g) {
     }
 }
 
+/* How many groups are there that this node or one behind it reads. */
+static int count_used(const ls_gathered *g, int node) {
+    int n = 0;
+    for (int u = 0; u < g->finished; u++) n += g->uses[u].last >= node;
+    return n;
+}
+
 void ls_gathered_follow(ls_builder *b, int node) {
     ls_gathered *g = b->gathered;
     if (g == NULL) return;
@@ -93,6 +105,6 @@ void ls_gathered_follow(ls_builder *b, int node) {
     while (g->finished < g->n && g->uses[g->finished].first <= node) {
         if (g->begun == g->finished) begin(b, g);
         finish(b, g);
-        if (g->begun < g->n) begin(b, g);
     }
+    if (g->begun == g->finished && g->begun < g->n && count_used(g, node) < 2) begin(b, g);
 }

@@ -394,10 +394,9 @@ static void lower_chunks(ls_builder *b, ls_tile_run *run) {
     end_sums(b, run);
 }
 
-int ls_tile_unit(const ls_builder *b, int n) {
-    if (!b->target->canonical) return b->end_node;
-    return b->runs[n] != NULL ? b->runs[n]->past : n + 1;
-}
+int ls_tile_past(const ls_builder *b, int n) { return b->runs[n] != NULL ? b->runs[n]->past : n + 1; }
+
+int ls_tile_unit(const ls_builder *b, int n) { return b->target->canonical ? ls_tile_past(b, n) : b->end_node; }
 
 /* A node that is in no run. */
 static void check_node(ls_builder *b, int n) {
