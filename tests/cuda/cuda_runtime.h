@@ -64,6 +64,8 @@ extern char shared_memory[MOST_SHARED];
 /* Returns when all threads of the block, or of its warp, that have not ended are here. */
 void block_barrier();
 void warp_barrier();
+/* The same as block_barrier, and how many threads gave true. */
+unsigned count(bool is);
 /*
  * All lanes of the warp give `bytes` bytes; returns those of all, EXCHANGE bytes apart, which stay until the lane's
  * next exchange but one.
@@ -85,6 +87,8 @@ extern dim3 blockDim, gridDim;
 static constexpr int warpSize = emulation::WARP;
 
 static inline void __syncthreads() { emulation::block_barrier(); }
+static inline int __syncthreads_or(int is) { return emulation::count(is != 0) > 0; }
+static inline int __syncthreads_and(int is) { return emulation::count(is == 0) == 0; }
 static inline void __syncwarp(unsigned = ~0U) { emulation::warp_barrier(); }
 
 template <typename T> static inline T emulated_lane(T value, unsigned lane) {

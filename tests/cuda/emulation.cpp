@@ -1,5 +1,6 @@
 #include "cuda_runtime.h"
 
+#include <csetjmp>
 #include <ucontext.h>
 #include <vector>
 
@@ -23,8 +24,11 @@ struct copy {
     size_t bytes;
 };
 
+/* A fibre is begun by its context; after that jumps do, which make no system calls. */
 struct fibre {
     ucontext_t context;
+    jmp_buf at;
+    bool begun;
     std::vector<char> stack;
     state is;
     unsigned exchanges;
@@ -38,7 +42,8 @@ struct warp {
 
 std::vector<fibre> fibres;
 std::vector<warp> warps;
-ucontext_t scheduler;
+ucontext_t before;
+jmp_buf scheduler;
 const std::function<void()> *body;
 uint64_t random_state = 1;
 
@@ -53,19 +58,22 @@ void main_of_fibre() {
     fibre &f = fibres[number];
     if (!f.open.empty() || !f.groups.empty()) fail("a thread ended without waiting for its copies");
     f.is = state::ENDED;
-    swapcontext(&f.context, &scheduler);
+    _longjmp(scheduler, 1);
 }
 
 void wait_as(state is) {
     fibre &f = fibres[number];
     f.is = is;
-    swapcontext(&f.context, &scheduler);
+    if (_setjmp(f.at) == 0) _longjmp(scheduler, 1);
 }
 
 void resume(unsigned i) {
     number = i;
     threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
-    swapcontext(&scheduler, &fibres[i].context);
+    if (_setjmp(scheduler) != 0) return;
+    if (fibres[i].begun) _longjmp(fibres[i].at, 1);
+    fibres[i].begun = true;
+    swapcontext(&before, &fibres[i].context);
 }
 
 /* Releases those of first .. past - 1 that wait at such a barrier, if all that have not ended do. */
@@ -96,6 +104,7 @@ void run_block(unsigned n) {
         f.context.uc_stack.ss_size = STACK;
         f.context.uc_link = nullptr;
         f.is = state::READY;
+        f.begun = false;
         f.exchanges = 0;
         makecontext(&f.context, main_of_fibre, 0);
     }
@@ -123,6 +132,16 @@ void run_block(unsigned n) {
 
 void block_barrier() { wait_as(state::AT_BLOCK_BARRIER); }
 void warp_barrier() { wait_as(state::AT_WARP_BARRIER); }
+
+unsigned count(bool is) {
+    static unsigned votes;
+    block_barrier(); /* an earlier count has been read */
+    if (number == 0) votes = 0;
+    block_barrier();
+    votes += is;
+    block_barrier();
+    return votes;
+}
 
 const char *exchange(const void *mine, size_t bytes) {
     const unsigned turn = fibres[number].exchanges++ % 2;

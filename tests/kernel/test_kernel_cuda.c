@@ -82,6 +82,7 @@ static void run_types(const example *e) {
 static void all_examples(void **unused) {
     (void)unused;
     for (int g = 0; g < n_example_groups; g++) example_groups[g].visit(run_types);
+    tried[LS_KERNEL_ATTENTION] = tried[LS_KERNEL_ATTENTION_GRAD] = 1; /* test_kernel_cuda_attention.c */
     for (const ls_kernel *const *row = ls_cuda_kernels; *row != NULL; row++)
         if (tried[(*row)->id] == 0) fail_msg("no example of %s", ls_kernel_name(*row));
 }

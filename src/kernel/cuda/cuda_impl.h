@@ -18,17 +18,19 @@ template <ls_kernel_id ID, ls_dtype T> static ls_status cuda_check(const ls_kern
     return ls_kernel_check(ID, T, call);
 }
 
-/* The row of one element type: the symbol that table.c lists. */
-#define CUDA_ROW(symbol, ID, T, launch_, workspace_)                    \
+/* The row of one element type: the symbol that table.c lists. supports and workspace may be nullptr. */
+#define CUDA_ROW_FOR(symbol, ID, T, launch_, workspace_, supports_)     \
     extern "C" {                                                        \
     extern const ls_kernel symbol;                                      \
     const ls_kernel symbol = {.id = LS_KERNEL_##ID,                     \
                               .dtype = T,                               \
                               .device = LS_DEVICE_CUDA,                 \
+                              .supports = supports_,                    \
                               .workspace = workspace_,                  \
                               .prepare = cuda_check<LS_KERNEL_##ID, T>, \
                               .launch = launch_};                       \
     }
+#define CUDA_ROW(symbol, ID, T, launch_, workspace_) CUDA_ROW_FOR(symbol, ID, T, launch_, workspace_, nullptr)
 /* Rows for f32 and bf16, of a launch that is a template of the element type. */
 #define CUDA_ROWS(ID, name, launch_, workspace_)                         \
     CUDA_ROW(ls_cuda_f32_##name, ID, LS_F32, launch_<float>, workspace_) \
@@ -73,6 +75,13 @@ static ls_status launch(const char *name, void *stream, int64_t blocks, size_t s
     if (error == cudaSuccess) return ls_ok();
     return ls_error(LS_FAULT, "kernel %s: a grid of %lld blocks: %s", name, (long long)blocks,
                     cudaGetErrorString(error));
+}
+
+/* Lets the kernel's launches ask for so much shared memory. */
+template <typename F> static ls_status allow_shared(const char *name, F *kernel, size_t bytes) {
+    const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (error == cudaSuccess) return ls_ok();
+    return ls_error(LS_FAULT, "kernel %s: %zu bytes of shared memory: %s", name, bytes, cudaGetErrorString(error));
 }
 
 /* Kernels loop over what is beyond the most blocks of a grid. */

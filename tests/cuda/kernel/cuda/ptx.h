@@ -14,15 +14,18 @@ static inline void ls_mma(float d[4], const unsigned a[4], const unsigned b[2]) 
     const unsigned mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
     const char *all = emulation::exchange(mine, sizeof mine);
     const int lane = (int)(emulation::number % 32), g = lane / 4, t = lane % 4;
-    for (int i = 0; i < 4; i++) {
-        const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
-        for (int k = 0; k < 16; k++) {
+    float rows[2][16], columns[2][16];
+    for (int k = 0; k < 16; k++) {
+        for (int i = 0; i < 2; i++) {
             unsigned of_a[6], of_b[6];
-            memcpy(of_a, all + (row % 8 * 4 + k % 8 / 2) * emulation::EXCHANGE, sizeof of_a);
-            memcpy(of_b, all + (column * 4 + k % 8 / 2) * emulation::EXCHANGE, sizeof of_b);
-            d[i] += emulated_half(of_a[row / 8 + 2 * (k / 8)], k % 2) * emulated_half(of_b[4 + k / 8], k % 2);
+            memcpy(of_a, all + (g * 4 + k % 8 / 2) * emulation::EXCHANGE, sizeof of_a);
+            memcpy(of_b, all + ((2 * t + i) * 4 + k % 8 / 2) * emulation::EXCHANGE, sizeof of_b);
+            rows[i][k] = emulated_half(of_a[i + 2 * (k / 8)], k % 2);
+            columns[i][k] = emulated_half(of_b[4 + k / 8], k % 2);
         }
     }
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 16; k++) d[i] += rows[i / 2][k] * columns[i % 2][k];
 }
 
 static inline void emulated_load(unsigned r[4], const void *row, bool transposed) {

@@ -1,0 +1,188 @@
+/*
+ * Attention on tensor cores: a block has 128 queries of a head, 16 for each warp, and goes over the tiles of 64 keys of
+ * which some query sees something, with the running maximum and sum of FlashAttention-2 (Dao, arXiv 2307.08691). While
+ * a tile is worked on, the next one is on its way to shared memory. A tile of which all queries see all keys needs no
+ * masks.
+ */
+#include "kernel/cuda/attention_problem.h"
+#include "kernel/cuda/attention_tiles.h"
+
+#include <math.h>
+
+static constexpr int QUERIES = 16 * CUDA_WARPS, KEYS = 64;
+
+struct forward_problem {
+    heads<const bf16> q, k, v;
+    heads<float> o, lse;
+    sight see;
+    int H, D, group, first_q, first_kv;
+    bool merge;
+    float scale, softcap;
+};
+
+/* Shared memory of a block. */
+template <int D> struct forward_shared {
+    bf16 *q, *k[2], *v[2];
+    int32_t *spans;
+    static constexpr size_t bytes(int W) {
+        return (size_t)tile<D>::bytes(QUERIES + 4 * KEYS) + sizeof(int32_t) * QUERIES * (size_t)W;
+    }
+    __device__ explicit forward_shared(unsigned char *memory) {
+        q = (bf16 *)memory;
+        for (int stage = 0; stage < 2; stage++) {
+            k[stage] = q + (QUERIES + 2 * stage * KEYS) * tile<D>::PITCH;
+            v[stage] = k[stage] + KEYS * tile<D>::PITCH;
+        }
+        spans = (int32_t *)(q + (QUERIES + 4 * KEYS) * tile<D>::PITCH);
+    }
+};
+
+/* The queries of a thread: rows g and g + 8 of its warp's. Results are relative to the maximum of their logits. */
+template <int D> struct running {
+    float o[D / 8][4]; /* as the tensor cores have sums */
+    float most[2], sum[2];
+};
+
+/* Logits of the products, -inf where a query does not see a key. first: key of the tile. */
+static __device__ __forceinline__ void mask_logits(const forward_problem &p, const int32_t *spans, int row,
+                                                   int64_t first, bool masked, float x[KEYS / 8][4]) {
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int64_t key = first + 8 * n + 2 * t + i % 2;
+            const int32_t *own = spans + (row + g + i / 2 * 8) * p.see.W;
+            const bool seen = !masked || (key < p.see.keys && sees(own, p.see.W, p.see.kpos[key]));
+            x[n][i] = seen ? logit(x[n][i], p.scale, p.softcap) : -INFINITY;
+        }
+    }
+}
+
+/* Makes weights of the logits, and what has been summed up relative to the new maximum. */
+template <int D> static __device__ __forceinline__ void weigh(running<D> *r, float x[KEYS / 8][4]) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float most = r->most[half];
+        for (int n = 0; n < KEYS / 8; n++) most = fmaxf(most, fmaxf(x[n][2 * half], x[n][2 * half + 1]));
+        for (int step = 1; step < 4; step *= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, step));
+        const float base = most == -INFINITY ? 0 : most, fade = expf(r->most[half] - base);
+        float sum = 0;
+        for (int n = 0; n < KEYS / 8; n++) {
+            for (int i = 2 * half; i < 2 * half + 2; i++) {
+                x[n][i] = expf(x[n][i] - base);
+                sum += x[n][i];
+            }
+        }
+        r->most[half] = most;
+        r->sum[half] = r->sum[half] * fade + sum;
+        for (int n = 0; n < D / 8; n++)
+            for (int i = 2 * half; i < 2 * half + 2; i++) r->o[n][i] *= fade;
+    }
+}
+
+/* Row g or g + 8 of the warp's, whose D elements four lanes have. */
+template <int D>
+static __device__ __forceinline__ void store_row(const forward_problem &p, const running<D> &r, int half, int64_t b,
+                                                 int64_t i, int64_t h) {
+    const int t = threadIdx.x % 4;
+    const bool is = i < p.see.queries;
+    float sum = r.sum[half];
+    for (int step = 1; step < 4; step *= 2) sum += __shfl_xor_sync(~0U, sum, step);
+    const float before = is && p.merge ? *p.lse.at(b, i, h) : -INFINITY;
+    const merged m = merge(sum == 0 ? -INFINITY : r.most[half] + logf(sum), before);
+    __syncwarp(); /* all four have read the lse before */
+    if (!is) return;
+    if (t == 0) *p.lse.at(b, i, h) = m.lse;
+    float *o = p.o.at(b, i, h);
+    const float share = sum == 0 ? 0 : m.own / sum;
+    for (int n = 0; n < D / 8; n++) {
+        for (int c = 0; c < 2; c++) {
+            const int d = 8 * n + 2 * t + c;
+            if (d < p.D) o[d] = (p.merge ? o[d] * m.before : 0) + r.o[n][2 * half + c] * share;
+        }
+    }
+}
+
+template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) attend(forward_problem p) {
+    LS_DYNAMIC_SHARED(memory);
+    const forward_shared<D> shared(memory);
+    const int64_t across = (p.see.queries + QUERIES - 1) / QUERIES;
+    const int64_t i = blockIdx.x % across * QUERIES, h = blockIdx.x / across % p.H, b = blockIdx.x / across / p.H;
+    const int n = p.see.queries - i < QUERIES ? (int)(p.see.queries - i) : QUERIES;
+    const int64_t kv = (p.first_q + h) / p.group - p.first_kv;
+    const bf16 *k = p.k.at(b, 0, kv), *v = p.v.at(b, 0, kv);
+    for (int s = threadIdx.x; s < n * p.see.W; s += CUDA_THREADS)
+        shared.spans[s] = p.see.spans[(b * p.see.queries + i) * p.see.W + s];
+    load_tile<D, QUERIES>(shared.q, p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
+    __syncthreads();
+
+    running<D> r = {};
+    for (int half = 0; half < 2; half++) r.most[half] = -INFINITY;
+    tile_sight seen = NOTHING, next_seen = NOTHING;
+    int64_t at = next_keys<KEYS, QUERIES>(p.see, shared.spans, n, 0, &seen);
+    if (at < p.see.keys) {
+        load_tile<D, KEYS>(shared.k[0], k, p.k.token, at, p.see.keys, p.D);
+        load_tile<D, KEYS>(shared.v[0], v, p.v.token, at, p.see.keys, p.D);
+    }
+    ls_copy_commit();
+    for (int stage = 0; at < p.see.keys; stage ^= 1) {
+        const int64_t next = next_keys<KEYS, QUERIES>(p.see, shared.spans, n, at + KEYS, &next_seen);
+        if (next < p.see.keys) {
+            load_tile<D, KEYS>(shared.k[stage ^ 1], k, p.k.token, next, p.see.keys, p.D);
+            load_tile<D, KEYS>(shared.v[stage ^ 1], v, p.v.token, next, p.see.keys, p.D);
+        }
+        ls_copy_commit();
+        ls_copy_wait<1>();
+        __syncthreads();
+        const int row = threadIdx.x / 32 * 16;
+        float x[KEYS / 8][4];
+        multiply_rows<D, KEYS>(shared.q, shared.k[stage], row, x);
+        mask_logits(p, shared.spans, row, at, seen != EVERYTHING || at + KEYS > p.see.keys, x);
+        weigh<D>(&r, x);
+        add_products<D, KEYS>(r.o, x, shared.v[stage]);
+        __syncthreads(); /* before the tile is overwritten */
+        at = next;
+        seen = next_seen;
+    }
+    ls_copy_wait<0>();
+    const int64_t row = i + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+    for (int half = 0; half < 2; half++) store_row<D>(p, r, half, b, row + 8 * half, h);
+}
+
+/* --- the launch --------------------------------------------------------------------------------------------------- */
+
+static bool supports(const ls_kernel_call *call) {
+    return call->in[3].size[2] <= MOST_SPAN_COLUMNS && fits_tiles(&call->in[0]) && fits_tiles(&call->in[1]) &&
+           fits_tiles(&call->in[2]) && call->out[0].stride[3] == 1;
+}
+
+template <int D> static ls_status launch_for(const forward_problem &p, int64_t B, void *stream) {
+    const size_t shared = forward_shared<D>::bytes(p.see.W);
+    LS_TRY(allow_shared("attention", attend<D>, shared));
+    return launch("attention", stream, ls_ceil_div(p.see.queries, (int64_t)QUERIES) * p.H * B, shared, attend<D>, p);
+}
+
+static ls_status launch_attention(const ls_kernel_call *call, void *, void *stream) {
+    const ls_attention_params *params = (const ls_attention_params *)call->params;
+    const ls_view *q = &call->in[0];
+    const forward_problem p = {.q = heads_of<const bf16>(q),
+                               .k = heads_of<const bf16>(&call->in[1]),
+                               .v = heads_of<const bf16>(&call->in[2]),
+                               .o = heads_of<float>(&call->out[0]),
+                               .lse = rows_of_heads<float>(&call->out[1]),
+                               .see = sight_of(call),
+                               .H = (int)q->size[2],
+                               .D = (int)q->size[3],
+                               .group = params->group,
+                               .first_q = params->first_q,
+                               .first_kv = params->first_kv,
+                               .merge = params->merge,
+                               .scale = (float)params->scale,
+                               .softcap = (float)params->softcap};
+    const int64_t B = q->size[0];
+    if (p.D <= 64) return launch_for<64>(p, B, stream);
+    return p.D <= 128 ? launch_for<128>(p, B, stream) : launch_for<256>(p, B, stream);
+}
+
+CUDA_ROW_FOR(ls_cuda_bf16_attention, ATTENTION, LS_BF16, launch_attention, nullptr, supports)

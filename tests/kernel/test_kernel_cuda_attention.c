@@ -1,0 +1,106 @@
+/*
+ * attention and attention_grad of src/kernel/cuda, compiled for this host (tests/cuda), against a plain f64 computation
+ * (support/attention_oracle.h).
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "kernel/cuda/table.h"
+#include "support/attention_check.h"
+
+extern const ls_kernel ls_cuda_f32_attention, ls_cuda_f32_attention_grad, ls_cuda_bf16_attention,
+    ls_cuda_bf16_attention_grad, ls_cuda_bf16_attention_plain, ls_cuda_bf16_attention_grad_plain;
+
+/* Tensor cores take rows at multiples of 16 bytes. */
+enum { TILED_GAP = 8 };
+
+static const attention_variant variants[] = {
+    {&ls_cuda_f32_attention, &ls_cuda_f32_attention_grad, "cuda", 3},
+    {&ls_cuda_bf16_attention_plain, &ls_cuda_bf16_attention_grad_plain, "cuda, plain", 3},
+    {&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad, "cuda", TILED_GAP},
+};
+
+/* Tiles that are ragged, left out, whole, and seen in part; merges; heads on one; ends of the head sizes. */
+static const test_case cases[] = {
+    {.B = 1, .D = 64, .Hq = 4, .Hkv = 2, .group = 2, .S = 150, .P = 1, .mask = "causal"},
+    {.B = 2,
+     .D = 16,
+     .Hq = 3,
+     .Hkv = 1,
+     .group = 3,
+     .S = 141,
+     .P = 2,
+     .rank = 1,
+     .layout = LS_LAYOUT_ZIGZAG,
+     .mask = "causal"},
+    {.B = 1,
+     .D = 128,
+     .Hq = 1,
+     .Hkv = 1,
+     .group = 1,
+     .S = 200,
+     .P = 3,
+     .rank = 2,
+     .layout = LS_LAYOUT_STRIPED,
+     .mask = "causal"},
+    {.B = 1, .D = 40, .Hq = 2, .Hkv = 1, .group = 2, .S = 180, .P = 1, .mask = "window:50:7"},
+    {.B = 1, .D = 80, .Hq = 1, .Hkv = 1, .group = 1, .S = 210, .P = 1, .mask = "window:60:5+documents"},
+    {.B = 1, .D = 256, .Hq = 1, .Hkv = 1, .group = 1, .S = 131, .P = 1, .mask = "full"},
+    {.B = 1, .D = 8, .Hq = 3, .Hkv = 2, .group = 3, .first_q = 2, .S = 97, .P = 1, .mask = "causal"},
+    {.B = 1, .D = 24, .Hq = 2, .Hkv = 1, .group = 4, .first_q = 6, .first_kv = 1, .S = 70, .P = 1, .mask = "prefix:30"},
+    {.B = 1, .D = 64, .Hq = 1, .Hkv = 1, .group = 1, .S = 1, .P = 1, .mask = "causal"},
+    {.B = 1, .D = 32, .Hq = 1, .Hkv = 1, .group = 1, .S = 90, .P = 2, .mask = "full", .scale = -0.3},
+    {.B = 1, .D = 64, .Hq = 1, .Hkv = 1, .group = 1, .S = 150, .P = 1, .mask = "window:70", .softcap = 1.5},
+};
+
+static void test_against_f64(void **state) {
+    (void)state;
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        for (size_t v = 0; v < LS_COUNT(variants); v++) {
+            test_case c = cases[i];
+            c.threads = 1;
+            if (variants[v].gap != TILED_GAP) c.S = c.S / 2 + 1; /* without tiles, more tokens show nothing new */
+            problem p = problem_make(&c, variants[v].forward->dtype);
+            check_attention(&p, &variants[v]);
+            problem_free(&p);
+        }
+    }
+}
+
+/* Of no keys o is 0 and lse -inf; of no queries the gradients of keys are 0. */
+static void test_empty(void **state) {
+    (void)state;
+    for (size_t v = 0; v < LS_COUNT(variants); v++) {
+        for (int which = 0; which < 2; which++) {
+            const int64_t n = which == 0 ? 5 : 0, t = which == 0 ? 0 : 5, spans_size[] = {1, n, 2}, kpos_size[] = {t};
+            const ls_dtype T = variants[v].forward->dtype;
+            int32_t numbers[10] = {0, 1, 0, 2, 0, 3, 0, 4, 0, 5};
+            ls_view q = dense_view(T, 1, n, 2, 16), k = dense_view(T, 1, t, 1, 16), o = dense_view(LS_F32, 1, n, 2, 16);
+            ls_view lse = dense_view(LS_F32, 1, 2, n, 0), dk = dense_view(LS_F32, 1, t, 1, 16),
+                    dv = dense_view(LS_F32, 1, t, 1, 16);
+            const ls_view spans = ls_view_dense(numbers, LS_I32, 3, spans_size);
+            const ls_view kpos = ls_view_dense(numbers, LS_I32, 1, kpos_size);
+            const ls_attention_params params = {.scale = 1, .group = 2};
+            ls_kernel_call call = {5, 2, {q, k, k, spans, kpos}, {o, lse}, &params, NULL, 1};
+            call_kernel(variants[v].forward, &call, NULL);
+            for (int64_t i = 0; i < n * 2; i++) assert_true(((float *)lse.data)[i] == -INFINITY);
+            for (int64_t i = 0; i < n * 32; i++) assert_true(((float *)o.data)[i] == 0);
+            ls_kernel_call grad = {8, 3, {q, k, k, spans, kpos, q, lse, lse}, {o, dk, dv}, &params, NULL, 1};
+            call_kernel(variants[v].backward, &grad, NULL);
+            for (int64_t i = 0; i < n * 32; i++) assert_true(((float *)o.data)[i] == 0);
+            for (int64_t i = 0; i < t * 16; i++) assert_true(((float *)dk.data)[i] == 0 && ((float *)dv.data)[i] == 0);
+            free(q.data), free(k.data), free(o.data), free(lse.data), free(dk.data), free(dv.data);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_f64), cmocka_unit_test(test_empty)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
