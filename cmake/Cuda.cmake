@@ -1,5 +1,10 @@
-# The target cuda: the kernels of src/kernel/cuda as objects for each GPU that nvcc knows of sm_80, sm_90 and sm_100. It is not part of `all`: that takes
-# minutes, and no test of this host runs them. The host's own build of the same sources is in tests/CMakeLists.txt.
+# The target cuda: build/lib/longspan/cuda.so, the plug-in of kernels for CUDA (src/kernel/cuda/plugin.h), for each GPU that nvcc knows of sm_80, sm_90
+# and sm_100. It is not part of `all`: that takes minutes, and no test of this host runs it. The host's own build of the same sources is in
+# tests/CMakeLists.txt. A plug-in has its own copy of what it needs of the rest, and leaves out what it does not.
+set(LS_CUDA_PLUGIN_SOURCES "")
+foreach(file kernel/cuda/table kernel/cuda/plugin kernel/check kernel/contracts tensor/tensor base/status base/terminal base/measure base/range)
+    list(APPEND LS_CUDA_PLUGIN_SOURCES ${PROJECT_SOURCE_DIR}/src/${file}.c)
+endforeach()
 find_program(LS_NVCC nvcc HINTS /usr/local/cuda/bin)
 if(NOT LS_NVCC OR CMAKE_CROSSCOMPILING)
     add_custom_target(cuda COMMAND ${CMAKE_COMMAND} -E echo "nvcc was not found: the kernels of src/kernel/cuda are not compiled")
@@ -25,4 +30,13 @@ foreach(source ${LS_CUDA_SOURCES})
                        COMMENT "nvcc ${name}.cu" VERBATIM)
     list(APPEND LS_CUDA_OBJECTS ${object})
 endforeach()
-add_custom_target(cuda DEPENDS ${LS_CUDA_OBJECTS})
+ls_object_library(ls_cuda_plugin_objects ${LS_CUDA_PLUGIN_SOURCES})
+set_target_properties(ls_cuda_plugin_objects PROPERTIES EXCLUDE_FROM_ALL ON)
+target_compile_options(ls_cuda_plugin_objects PRIVATE -ffunction-sections)
+set(LS_CUDA_PLUGIN ${PROJECT_BINARY_DIR}/lib/longspan/cuda.so)
+add_custom_command(OUTPUT ${LS_CUDA_PLUGIN} DEPENDS ${LS_CUDA_OBJECTS} ls_cuda_plugin_objects $<TARGET_OBJECTS:ls_cuda_plugin_objects>
+                   COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/lib/longspan
+                   COMMAND ${LS_NVCC} -shared -cudart static -Xlinker --gc-sections,-z,defs -o ${LS_CUDA_PLUGIN} ${LS_CUDA_OBJECTS}
+                           $<TARGET_OBJECTS:ls_cuda_plugin_objects>
+                   COMMENT "nvcc cuda.so" COMMAND_EXPAND_LISTS VERBATIM)
+add_custom_target(cuda DEPENDS ${LS_CUDA_PLUGIN})

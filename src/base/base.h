@@ -17,6 +17,7 @@
 #include "base/mapped.h"
 #include "base/measure.h"
 #include "base/options.h"
+#include "base/plugin.h"
 #include "base/pool.h"
 #include "base/range.h"
 #include "base/rng.h"

@@ -2,6 +2,7 @@
  * The registry: the tables of kernels, and the choice among them. With LS_HAVE_CPU_KERNELS 0 (a build of the core only)
  * there are only the reference kernels.
  */
+#include "kernel/cuda/plugin.h"
 #include "kernel/kernel_impl.h"
 
 #ifndef LS_HAVE_CPU_KERNELS
@@ -48,13 +49,27 @@ const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *from, size_t n,
     return best;
 }
 
-ls_status ls_kernel_find(const ls_kernel_request *request, const ls_kernel **out) {
+static ls_status none_fits(const ls_kernel_request *r, const char *of, const char *name) {
+    return ls_error(LS_UNSUPPORTED, "no kernel %s for %s on %s %s%s", ls_contracts[r->id].name, ls_dtype_name(r->dtype),
+                    of, name, r->call != NULL ? " that supports the call" : "");
+}
+
+static ls_status find_on_cuda(const ls_kernel_request *request, const ls_kernel **out) {
+    const ls_kernel *const *table;
+    LS_TRY(ls_cuda_kernels_load(&table));
+    *out = ls_kernel_choose(&table, 1, request);
+    return *out != NULL ? ls_ok() : none_fits(request, "device", "cuda");
+}
+
+static ls_status find_on_cpu(const ls_kernel_request *request, const ls_kernel **out) {
     LS_TRY(ls_isa_check(request->isa)); /* even a kernel's workspace function may use the instruction set */
-    const ls_kernel *found = ls_kernel_choose(tables, LS_COUNT(tables), request);
-    if (found == NULL)
-        return ls_error(LS_UNSUPPORTED, "no kernel %s for %s on isa %s%s", ls_contracts[request->id].name,
-                        ls_dtype_name(request->dtype), ls_isa_name(request->isa),
-                        request->call != NULL ? " that supports the call" : "");
+    *out = ls_kernel_choose(tables, LS_COUNT(tables), request);
+    return *out != NULL ? ls_ok() : none_fits(request, "isa", ls_isa_name(request->isa));
+}
+
+ls_status ls_kernel_find(const ls_kernel_request *request, const ls_kernel **out) {
+    const ls_kernel *found;
+    LS_TRY(request->device == LS_DEVICE_CUDA ? find_on_cuda(request, &found) : find_on_cpu(request, &found));
     *out = found;
     return ls_ok();
 }

@@ -6,11 +6,9 @@
 #include "comm/mpi/plugin.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /*
  * Open MPI's launchers have set these since its version 1.3. Hydra (MPICH, Intel MPI) and slurmstepd (`srun
@@ -30,30 +28,15 @@ static const ls_mpi_launcher *find_launcher(void) {
     return NULL;
 }
 
-enum { PATH_ROOM = 4096 };
-
-/*
- * The plug-in's file. Folders are seen from the file that this code is in: the build's programs and its library lie in
- * the build folder or one below it, installed ones in bin/ and lib/.
- */
-static bool find_file(const ls_mpi_launcher *launcher, char path[PATH_ROOM]) {
-    static const char *const folders[] = {"lib/longspan", "../lib/longspan", "longspan"};
-    Dl_info info;
-    struct link_map *own;
-    char home[PATH_ROOM];
-    if (dladdr1(launchers, &info, (void **)&own, RTLD_DL_LINKMAP) == 0) return false;
-    if (realpath(own->l_name[0] != 0 ? own->l_name : "/proc/self/exe", home) == NULL) return false;
-    char *const name = strrchr(home, '/');
-    if (name != NULL) *name = 0;
-    for (size_t i = 0; i < LS_COUNT(folders); i++) {
-        const int n = snprintf(path, PATH_ROOM, "%s/%s/mpi-%s.so", home, folders[i], launcher->plugin);
-        if (n < PATH_ROOM && access(path, R_OK) == 0) return true;
-    }
-    return false;
+/* The path of the launcher's plug-in. */
+static bool find_file(const ls_mpi_launcher *launcher, char path[LS_PATH_ROOM]) {
+    char file[64];
+    snprintf(file, sizeof file, "mpi-%s.so", launcher->plugin);
+    return ls_plugin_find(file, path);
 }
 
 static bool found(void) {
-    char path[PATH_ROOM];
+    char path[LS_PATH_ROOM];
     const ls_mpi_launcher *launcher = find_launcher();
     return launcher != NULL && find_file(launcher, path);
 }
@@ -72,7 +55,7 @@ static ls_status load(const char *path, const ls_mpi_plugin **out) {
 }
 
 static ls_status open(ls_boot *boot) {
-    char path[PATH_ROOM];
+    char path[LS_PATH_ROOM];
     const ls_mpi_launcher *launcher = find_launcher();
     const ls_mpi_plugin *plugin;
     if (launcher == NULL)

@@ -1,0 +1,88 @@
+/*
+ * The plug-in of kernels for CUDA, of which the emulated one takes the place: its kernels are found by device, and a
+ * file that is none, or that is missing, is refused by name. A process loads it once, so each case is one.
+ */
+#include "kernel/kernel.h"
+#include "support/world.h"
+
+#include <libgen.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The folder of this program. */
+static const char *folder(void) {
+    static char path[LS_PATH_ROOM];
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    assert_true(n > 0);
+    path[n] = 0;
+    return dirname(path);
+}
+
+static ls_status find(const char *plugin, ls_kernel_id id, ls_dtype dtype, const ls_kernel **out) {
+    if (plugin != NULL)
+        setenv("LONGSPAN_CUDA_KERNELS", plugin, 1);
+    else
+        unsetenv("LONGSPAN_CUDA_KERNELS");
+    return ls_kernel_find(&(ls_kernel_request){.id = id, .dtype = dtype, .device = LS_DEVICE_CUDA, .isa = LS_ISA_REF},
+                          out);
+}
+
+static bool finds_kernels(void) {
+    char path[LS_PATH_ROOM];
+    const ls_kernel *norm = NULL, *none = NULL;
+    snprintf(path, sizeof path, "%s/emulated-cuda.so", folder());
+    const ls_status status = find(path, LS_KERNEL_RMSNORM, LS_BF16, &norm);
+    if (status.code != LS_OK) printf("%s\n", status.text);
+    return status.code == LS_OK && norm->device == LS_DEVICE_CUDA && norm->launch != NULL && norm->run == NULL &&
+           strcmp(ls_kernel_name(norm), "rmsnorm") == 0 &&
+           strstr(find(path, LS_KERNEL_RMSNORM, LS_F64, &none).text, "no kernel rmsnorm for f64 on device cuda") &&
+           none == NULL;
+}
+
+static bool refuses(const char *plugin, const char *expected) {
+    const ls_kernel *none = NULL;
+    const ls_status status = find(plugin, LS_KERNEL_RMSNORM, LS_BF16, &none);
+    const bool is = status.code == LS_UNSUPPORTED && strstr(status.text, expected) != NULL && none == NULL;
+    if (!is) printf("%s; expected %s\n", status.text, expected);
+    return is;
+}
+
+static bool refuses_what_is_missing(void) { return refuses("/nowhere/cuda.so", "/nowhere/cuda.so"); }
+
+/* This build's own library is a shared object, and no plug-in. */
+static bool refuses_what_is_none(void) {
+    char path[LS_PATH_ROOM];
+    snprintf(path, sizeof path, "%s/../liblongspan.so", folder());
+    return refuses(path, "belongs to another version of Longspan");
+}
+
+static void run(bool (*passes)(void)) {
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool is = passes();
+        fflush(NULL);
+        _exit(is ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void test_the_plug_in_has_kernels(void **state) {
+    (void)state;
+    run(finds_kernels);
+}
+
+static void test_other_files_are_refused(void **state) {
+    (void)state;
+    run(refuses_what_is_missing);
+    run(refuses_what_is_none);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_plug_in_has_kernels),
+                                       cmocka_unit_test(test_other_files_are_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
