@@ -32,8 +32,9 @@ typedef struct ls_spread {
      * as each has as many threads (one unless `threads` is set) and the same instruction set.
      */
     const char *sums;
-    const char *isa; /* instruction set of Longspan's own kernels: "ref" ... "amx"; see ls_limit_isa */
-    int64_t memory;  /* bytes that a rank may map; 0: no limit */
+    const char *isa;    /* instruction set of Longspan's own kernels: "ref" ... "amx"; see ls_limit_isa */
+    const char *device; /* "cpu", "cuda" or "cuda:N"; that of LONGSPAN_DEVICE in the environment, else cpu */
+    int64_t memory;     /* bytes that a rank may map; 0: no limit */
     /*
      * Which results of the forward pass are recomputed in the backward pass: "none", "all", a number of results
      * (cheapest first), or "auto": as many as the memory demands.
@@ -55,7 +56,7 @@ LS_MUST_USE ls_status ls_limit_isa(const char *name);
 
 /* What was chosen, and its cost. */
 typedef struct ls_spread_result {
-    char strategy[32], mesh[64], layout[32], isa[32];
+    char strategy[32], mesh[64], layout[32], isa[32], device[32];
     double seconds;
     int64_t bytes_sent_forward, bytes_sent_backward; /* by the rank that sends most */
     /* from other ranks, in place, by the rank that reads most */

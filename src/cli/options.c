@@ -37,6 +37,8 @@ static const ls_option spread_rows[] = {
                "ops that run tile by tile; auto: the loss, and all ops if --memory demands it"),
     CLI_INT("tile-rows", "N", NULL, 1, 0x1p40, SPREAD(tile_rows),
             "tokens of a tile; as many as take about 96 MiB when left out"),
+    CLI_TEXT("device", "NAME", SPREAD(device),
+             "what computes: cpu, cuda or cuda:N (the GPU with that number); cpu when left out"),
     CLI_TEXT(
         "isa", "NAME", SPREAD(isa),
         "instruction set that limits the kernels: ref, base, avx2, avx512, avx512bf16 or amx; the processor's best when left out"),

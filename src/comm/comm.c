@@ -27,6 +27,13 @@ void *ls_comm_peer_heap(const ls_comm *comm, int peer) {
     return segment != NULL ? segment + comm->end.form.heap : NULL;
 }
 
+void *ls_comm_words(const ls_comm *comm, int rank, size_t *bytes) {
+    check_peer(comm, rank);
+    *bytes = (size_t)comm->world->options.words * sizeof(uint64_t);
+    char *segment = comm->segments[rank];
+    return segment != NULL ? (void *)ls_segment_words(&comm->end.form, segment) : NULL;
+}
+
 void ls_comm_send(ls_comm *comm, ls_put *put) {
     const ls_link *route = &comm->routes[put->peer];
     put->ticket = ++comm->puts;

@@ -147,6 +147,11 @@ void *ls_comm_heap(const ls_comm *comm);        /* of this rank */
 size_t ls_comm_heap_bytes(const ls_comm *comm);
 /* The heap of a peer; NULL if this rank cannot load from it. */
 void *ls_comm_peer_heap(const ls_comm *comm, int peer);
+/*
+ * The words of a rank, for devices that set them and wait for them; NULL if this rank cannot load from it. What a
+ * device sets rings no bell.
+ */
+void *ls_comm_words(const ls_comm *comm, int rank, size_t *bytes);
 
 /*
  * Copies the bytes `from` of source (any memory of this rank) to the bytes `to` of the peer's heap. peer may be this

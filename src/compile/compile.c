@@ -1,6 +1,8 @@
 /* All passes, one after the other, for one rank. */
 #include "compile/compile_impl.h"
 
+#include "device/device.h"
+
 static ls_operand nowhere(void) { return (ls_operand){.buffer = -1}; }
 
 /* Values lie nowhere yet; what persists stays where it is. */
@@ -113,7 +115,10 @@ static ls_status compile(ls_builder *b, ls_job *job) {
 ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out) {
     LS_TRY(ls_graph_status(job->graph));
     ls_axes in_place;
+    const char *name;
+    ls_device_traits device;
     LS_TRY(ls_choose_transfers(target, &in_place));
+    LS_TRY(ls_device_choose(target->device, &name, &device));
     ls_arena *arena = ls_arena_create();
     ls_layout layout;
     const ls_status laid = ls_compile_layout(job, target, arena, &layout);
@@ -132,11 +137,16 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->strategy = ls_arena_strdup(arena, target->strategy);
     image->in_place = in_place;
     image->isa = target->isa;
+    image->device = target->device != NULL ? ls_arena_strdup(arena, target->device) : NULL;
     image->threads = target->threads;
     ls_job rewritten = *job;
     rewritten.graph = ls_recompute(job, target->saving.drop, arena);
-    ls_builder b = {
-        .job = &rewritten, .target = target, .image = image, .cut = ls_target_shard(target), .status = ls_ok()};
+    ls_builder b = {.job = &rewritten,
+                    .target = target,
+                    .image = image,
+                    .kernels = device.submits ? LS_DEVICE_CUDA : LS_DEVICE_CPU,
+                    .cut = ls_target_shard(target),
+                    .status = ls_ok()};
     b.displacements.arena = arena;
     const ls_status status = compile(&b, &rewritten);
     if (status.code != LS_OK) {

@@ -1,13 +1,14 @@
 /*
- * The device delayed, for tests: "delayed:SEED[:awaited][:CALL=N]". Each queue has a thread, which executes what is
- * launched there after a random time, with threads of its own. What is right on it does not rely on a launch having
- * been executed when the call returns.
+ * The device delayed, for tests: "delayed:SEED[:awaited|:messages][:CALL=N]". Each queue has a thread, which executes
+ * what is launched there after a random time, with threads of its own. What is right on it does not rely on a launch
+ * having been executed when the call returns.
  *
  *   - Memory that it allocates is mapped twice. At `base` nobody can access it unless a launch is being executed; the
  *     host's copies and transports use the other mapping. A pointer into an arena that the host kept ends the process.
  *     A heap that others access too cannot be closed so.
  *   - Launches that access the same bytes, and of which neither comes after the other, are an error (judge.c).
  *   - awaited: it has no holds, as a device on whose queues a transport cannot order.
+ *   - messages: it executes what ranks say to each other, which are threads of one process.
  *   - CALL=N: the N-th call of that kind fails, or the N-th execution of a launch (kind_names has the kinds).
  */
 #include "device/device_impl.h"
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -38,10 +40,15 @@ typedef enum call_kind {
     CALL_AWAIT,
     CALL_JOIN,
     CALL_EXECUTE,
+    CALL_SHARE,
+    CALL_REACH,
+    CALL_MAP,
+    CALL_MESSAGE,
     CALL_KINDS
 } call_kind;
-static const char *const kind_names[CALL_KINDS] = {"allocate", "adopt",   "read",     "write", "clear", "launch",
-                                                   "hold",     "release", "happened", "await", "join",  "execute"};
+static const char *const kind_names[CALL_KINDS] = {"allocate", "adopt",   "read",     "write",  "clear", "launch",
+                                                   "hold",     "release", "happened", "await",  "join",  "execute",
+                                                   "share",    "reach",   "map",      "message"};
 
 typedef struct operation operation;
 struct operation {
@@ -49,9 +56,13 @@ struct operation {
     uint64_t number;
     ls_event *after;
     int n_after;
-    void (*run)(void *context, ls_pool *pool); /* NULL: a hold */
+    void (*run)(void *context, ls_pool *pool);
     void *context;
+    bool has_message; /* without one, and without run, it is a hold */
+    ls_device_message message;
 };
+
+static bool is_hold(const operation *o) { return o->run == NULL && !o->has_message; }
 
 typedef struct delayed delayed;
 
@@ -164,6 +175,49 @@ static ls_status clear_bytes(ls_device *device, const ls_device_arena *arena, co
     return ls_device_host_clear(device, arena, range);
 }
 
+/* --- what messages address ---------------------------------------------------------------------------------------- */
+
+/* A handle's bytes. */
+typedef struct shared_arena {
+    pid_t process;
+    char *source;
+} shared_arena;
+_Static_assert(sizeof(shared_arena) <= sizeof(ls_device_handle), "a handle has room for it");
+
+static ls_status count_locked(ls_device *device, call_kind kind) {
+    delayed *d = device->state;
+    lock(d);
+    const ls_status status = count_call(d, kind);
+    unlock(d);
+    return status;
+}
+
+static ls_status share(ls_device *device, const ls_device_arena *arena, ls_device_handle *out) {
+    LS_TRY(count_locked(device, CALL_SHARE));
+    const shared_arena shared = {getpid(), arena->source};
+    memset(out, 0, sizeof *out);
+    memcpy(out, &shared, sizeof shared);
+    return ls_ok();
+}
+
+static ls_status reach(ls_device *device, const ls_device_handle *handle, char **out) {
+    LS_TRY(count_locked(device, CALL_REACH));
+    shared_arena shared;
+    memcpy(&shared, handle, sizeof shared);
+    if (shared.process != getpid())
+        return ls_error(LS_UNSUPPORTED, "device delayed: messages reach ranks of this process; expected --ranks-as "
+                                        "threads");
+    *out = shared.source;
+    return ls_ok();
+}
+
+static ls_status map_words(ls_device *device, void *words, size_t bytes, uint64_t **out) {
+    (void)bytes;
+    LS_TRY(count_locked(device, CALL_MAP));
+    *out = words;
+    return ls_ok();
+}
+
 /* --- a queue's thread --------------------------------------------------------------------------------------------- */
 
 static bool has_happened(const delayed *d, ls_event event) { return d->queues[event.queue].executed >= event.number; }
@@ -172,7 +226,7 @@ static bool may_start(const queue *q, const operation *o) {
     for (int i = 0; i < o->n_after; i++) {
         if (!has_happened(q->d, o->after[i])) return false;
     }
-    return o->run != NULL || q->released >= o->number;
+    return !is_hold(o) || q->released >= o->number;
 }
 
 /* Without the lock. */
@@ -198,6 +252,26 @@ static void run(queue *q, const operation *o) {
     if (--d->running == 0) protect(d, PROT_NONE);
 }
 
+/* Executes a message. The lock is held before and after. */
+static void exchange(queue *q, const operation *o) {
+    delayed *d = q->d;
+    const ls_device_message *m = &o->message;
+    const uint64_t draw = q->draws++;
+    _Atomic uint64_t *word = (_Atomic uint64_t *)m->word;
+    if (count_call(d, CALL_MESSAGE).code != LS_OK) return;
+    unlock(d);
+    delay(q, draw);
+    if (m->source != NULL) ls_range_copy(m->target, &m->to, m->source, &m->from);
+    if (!m->awaits) atomic_store_explicit(word, m->generation, memory_order_release);
+    lock(d);
+    while (m->awaits && !d->closing && d->failed.code == LS_OK &&
+           atomic_load_explicit(word, memory_order_acquire) < m->generation) {
+        unlock(d);
+        nanosleep(&(struct timespec){0, 20000}, NULL);
+        lock(d);
+    }
+}
+
 /* The first operation of a queue has been executed. */
 static void pop(queue *q) {
     operation *o = q->first;
@@ -215,7 +289,7 @@ static void pass_holds(delayed *d) {
         moved = false;
         for (int i = 0; i < d->device->options.queues && d->failed.code == LS_OK; i++) {
             queue *q = &d->queues[i];
-            for (; q->first != NULL && q->first->run == NULL && may_start(q, q->first); moved = true) pop(q);
+            for (; q->first != NULL && is_hold(q->first) && may_start(q, q->first); moved = true) pop(q);
         }
     } while (moved);
     pthread_cond_broadcast(&d->changed);
@@ -227,12 +301,15 @@ static void *queue_main(void *argument) {
     lock(d);
     while (!d->closing) {
         const operation *o = q->first;
-        if (o == NULL || o->run == NULL || d->failed.code != LS_OK || !may_start(q, o)) {
+        if (o == NULL || is_hold(o) || d->failed.code != LS_OK || !may_start(q, o)) {
             pthread_cond_wait(&d->changed, &d->lock);
             continue;
         }
-        run(q, o);
-        if (d->failed.code == LS_OK) pop(q);
+        if (o->has_message)
+            exchange(q, o);
+        else
+            run(q, o);
+        if (d->failed.code == LS_OK && !d->closing) pop(q);
         pass_holds(d);
         if (d->device->options.wake != NULL) d->device->options.wake(d->device->options.context);
     }
@@ -266,7 +343,9 @@ static void append(queue *q, const ls_device_work *work) {
                      .after = after,
                      .n_after = work->n_after,
                      .run = work->run,
-                     .context = work->context};
+                     .context = work->context,
+                     .has_message = work->message != NULL};
+    if (work->message != NULL) o->message = *work->message;
     *q->end = o;
     q->end = &o->next;
     q->launched = o->number;
@@ -274,12 +353,13 @@ static void append(queue *q, const ls_device_work *work) {
 
 static ls_status launch_locked(delayed *d, const ls_device_work *work) {
     queue *q = &d->queues[work->event.queue];
-    LS_TRY(count_call(d, work->run != NULL ? CALL_LAUNCH : CALL_HOLD));
+    const bool hold = work->run == NULL && work->message == NULL;
+    LS_TRY(count_call(d, hold ? CALL_HOLD : CALL_LAUNCH));
     LS_ASSERT(work->event.number > q->launched);
     for (int i = 0; i < work->n_after; i++)
         LS_ASSERT(work->after[i].number <= d->queues[work->after[i].queue].launched);
     LS_TRY(ls_judge_launch(d->judge, work));
-    if (work->run != NULL) LS_TRY(start(q));
+    if (!hold) LS_TRY(start(q));
     append(q, work);
     pass_holds(d);
     return ls_ok();
@@ -360,21 +440,21 @@ static bool read_failing(const char *text, delayed *d) {
     return false;
 }
 
-static ls_status read_settings(const char *text, delayed *d, bool *awaited) {
+static ls_status read_settings(const char *text, delayed *d, ls_device_traits *traits) {
     char *end;
     d->seed = strtoull(text, &end, 10);
-    const char *rest = skip(end, ":awaited");
-    *awaited = rest != NULL;
-    if (rest == NULL) rest = end;
+    const char *awaited = skip(end, ":awaited"), *messages = skip(end, ":messages");
+    const char *rest = awaited != NULL ? awaited : messages != NULL ? messages : end;
+    traits->holds = rest == end;
+    traits->messages = messages != NULL;
     if (end != text && (*rest == 0 || (*rest == ':' && read_failing(rest + 1, d)))) return ls_ok();
-    return ls_error(LS_INVALID, "device 'delayed:%s': expected delayed:SEED[:awaited][:CALL=N]", text);
+    return ls_error(LS_INVALID, "device 'delayed:%s': expected delayed:SEED[:awaited|:messages][:CALL=N]", text);
 }
 
 static ls_status open_device(ls_device *device, const char *settings) {
     const int queues = device->options.queues;
-    bool awaited;
     delayed read = {.device = device, .failed = ls_ok()};
-    LS_TRY(read_settings(settings, &read, &awaited));
+    LS_TRY(read_settings(settings, &read, &device->traits));
     delayed *d = calloc(1, sizeof *d);
     queue *q = calloc((size_t)queues, sizeof *q);
     LS_ASSERT(d != NULL && q != NULL);
@@ -390,7 +470,6 @@ static ls_status open_device(ls_device *device, const char *settings) {
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->changed, NULL);
     device->state = d;
-    device->traits.holds = !awaited;
     return ls_ok();
 }
 
@@ -420,7 +499,7 @@ static void close_device(ls_device *device) {
 
 const ls_device_row ls_device_delayed = {
     .name = "delayed",
-    .traits = {.holds = true, .judges = true},
+    .traits = {.holds = true, .host_memory = true, .judges = true},
     .open = open_device,
     .close = close_device,
     .allocate = allocate,
@@ -429,6 +508,9 @@ const ls_device_row ls_device_delayed = {
     .read = read_bytes,
     .write = write_bytes,
     .clear = clear_bytes,
+    .share = share,
+    .reach = reach,
+    .map_words = map_words,
     .launch = launch,
     .release = release,
     .happened = happened,

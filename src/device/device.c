@@ -30,11 +30,27 @@ static ls_status unknown_device(const char *name) {
                     known);
 }
 
+/* What a setting means. */
+static ls_status choose(const char *setting, const char **name, const ls_device_row **row) {
+    if (setting == NULL) setting = getenv("LONGSPAN_DEVICE");
+    if (setting == NULL) setting = ls_device_cpu.name;
+    const ls_device_row *found = find(setting);
+    if (found == NULL) return unknown_device(setting);
+    *name = setting;
+    *row = found;
+    return ls_ok();
+}
+
+ls_status ls_device_choose(const char *setting, const char **name, ls_device_traits *traits) {
+    const ls_device_row *row;
+    LS_TRY(choose(setting, name, &row));
+    *traits = row->traits;
+    return ls_ok();
+}
+
 ls_status ls_device_open(const char *name, const ls_device_options *options, ls_device **out) {
-    if (name == NULL) name = getenv("LONGSPAN_DEVICE");
-    if (name == NULL) name = ls_device_cpu.name;
-    const ls_device_row *row = find(name);
-    if (row == NULL) return unknown_device(name);
+    const ls_device_row *row;
+    LS_TRY(choose(name, &name, &row));
     ls_device *device = calloc(1, sizeof *device);
     if (device == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a device", sizeof *device);
     device->row = row;
@@ -54,7 +70,7 @@ void ls_device_close(ls_device *device) {
     if (device == NULL) return;
     if (device->row->close != NULL) device->row->close(device);
     for (int i = 0; i < device->n_arenas; i++) {
-        if (!device->arenas[i].adopted) device->row->free(device, &device->arenas[i]);
+        if (!device->arenas[i].adopted && !device->arenas[i].left) device->row->free(device, &device->arenas[i]);
     }
     free(device);
 }
@@ -102,11 +118,35 @@ ls_status ls_device_clear(ls_device *device, const ls_device_arena *arena, const
     return device->row->clear(device, arena, range);
 }
 
+ls_status ls_device_share(ls_device *device, const ls_device_arena *arena, ls_device_handle *out) {
+    LS_ASSERT(device->traits.messages && !arena->adopted);
+    return device->row->share(device, arena, out);
+}
+
+ls_status ls_device_reach(ls_device *device, const ls_device_handle *handle, char **out) {
+    LS_ASSERT(device->traits.messages);
+    return device->row->reach(device, handle, out);
+}
+
+void ls_device_leave(ls_device *device, const ls_device_arena *arena) {
+    for (int i = 0; i < device->n_arenas; i++)
+        if (&device->arenas[i] == arena) device->arenas[i].left = true;
+}
+
+ls_status ls_device_map_words(ls_device *device, void *words, size_t bytes, uint64_t **out) {
+    LS_ASSERT(device->traits.messages);
+    return device->row->map_words(device, words, bytes, out);
+}
+
 /* --- queues ------------------------------------------------------------------------------------------------------- */
 
 ls_status ls_device_launch(ls_device *device, const ls_device_work *work) {
     LS_ASSERT(work->event.queue >= 0 && work->event.queue < device->options.queues);
-    LS_ASSERT(work->run != NULL || device->traits.holds);
+    const ls_device_traits *can = &device->traits;
+    LS_ASSERT(work->message != NULL  ? can->messages
+              : work->submit != NULL ? can->submits
+              : work->run != NULL    ? !can->submits
+                                     : can->holds);
     return device->row->launch(device, work);
 }
 

@@ -9,6 +9,9 @@
  * launch what comes after something that the host itself does or waits for (a put, a signal, a word) before that has
  * happened. Where a device has no holds, the host waits for the events that it needs, and launches later.
  *
+ * A device that has messages executes also what ranks say to each other: it copies to memory of a peer's device, sets a
+ * word of a peer, waits for a word of its own. The host then launches a whole program, and only watches it.
+ *
  * A device is used by one thread of its rank. Errors name what failed; an error of a launch may also be returned by a
  * later call. After an error only ls_device_close may be called.
  */
@@ -23,8 +26,11 @@ typedef struct ls_device ls_device;
 typedef struct ls_device_traits {
     bool at_once;        /* a launch has been executed when the call returns */
     bool holds;          /* its queues can be held */
+    bool messages;       /* its queues execute messages */
+    bool host_memory;    /* its memory is the host's, whose pages are mapped when they are first touched */
     bool host_addresses; /* the host may access an arena at `base` while nothing is launched */
     bool judges;         /* it needs to know what a launch accesses (ls_device_work.accesses), and judges it */
+    bool submits;        /* it takes kernels as submissions to a stream; else as functions of the host */
 } ls_device_traits;
 
 typedef struct ls_device_options {
@@ -38,13 +44,19 @@ typedef struct ls_device_options {
 /*
  * Devices:
  *   "cpu"            the host's processor: a launch is a call
- *   "delayed:SEED[:awaited][:CALL=N]"
+ *   "delayed:SEED[:awaited|:messages][:CALL=N]"
  *                    for tests: each queue has a thread, which executes a launch after a random time, in memory that
  *                    nobody can access but through the device. Launches that access the same bytes, and of which
- *                    neither comes after the other, are an error that names both. awaited: it has no holds. CALL=N:
- *                    the N-th call of that name fails
+ *                    neither comes after the other, are an error that names both. awaited: it has no holds. messages:
+ *                    it has messages, between ranks of one process, and no holds. CALL=N: the N-th call of that name
+ *                    fails
  * name NULL: the setting LONGSPAN_DEVICE of the environment, else "cpu". LS_INVALID: there is no such device.
  */
+/*
+ * *name: the name that ls_device_open would use for a setting, which lives as long as the setting or the environment;
+ * *traits: what devices of that name can do. Opens nothing. LS_INVALID: there is no such device.
+ */
+LS_MUST_USE ls_status ls_device_choose(const char *setting, const char **name, ls_device_traits *traits);
 LS_MUST_USE ls_status ls_device_open(const char *name, const ls_device_options *options, ls_device **out);
 /* Frees its arenas. What has not begun is not executed any more. NULL is allowed. */
 void ls_device_close(ls_device *device);
@@ -56,9 +68,10 @@ const char *ls_device_name(int index); /* of the table; NULL past the end */
 /* A range of memory. Its addresses are for launches and transports; the host uses read, write and clear. */
 typedef struct ls_device_arena {
     char *base;   /* as launches address it */
-    char *source; /* as transports address it, to read what is put */
+    char *source; /* as messages address it, and transports that read what is put; NULL: nobody does */
     size_t bytes;
     bool adopted; /* the memory is a transport's, and stays when the device is closed */
+    bool left;    /* it stays, too (ls_device_leave) */
 } ls_device_arena;
 
 /* Zeroed memory of the device. LS_NO_MEMORY names the bytes. The arena lives until the device is closed. */
@@ -74,6 +87,22 @@ LS_MUST_USE ls_status ls_device_read(ls_device *device, const ls_device_arena *a
 LS_MUST_USE ls_status ls_device_write(ls_device *device, const ls_device_arena *arena, const ls_range *to,
                                       const void *from);
 LS_MUST_USE ls_status ls_device_clear(ls_device *device, const ls_device_arena *arena, const ls_range *range);
+
+/* What a peer's device must know of an arena to copy to it. It is told as bytes. */
+typedef struct ls_device_handle {
+    char bytes[96];
+} ls_device_handle;
+/* For devices that have messages: the handle of an allocated arena; and where messages find the arena of a peer.
+ * LS_UNSUPPORTED says why this device does not reach it. The address is valid until this device, or the peer's, closes.
+ */
+LS_MUST_USE ls_status ls_device_share(ls_device *device, const ls_device_arena *arena, ls_device_handle *out);
+LS_MUST_USE ls_status ls_device_reach(ls_device *device, const ls_device_handle *handle, char **out);
+/*
+ * Leaves the memory of an arena to the process when the device is closed: after a failure peers may still copy to it.
+ */
+void ls_device_leave(ls_device *device, const ls_device_arena *arena);
+/* Where messages find words in memory that the host shares with other ranks. */
+LS_MUST_USE ls_status ls_device_map_words(ls_device *device, void *words, size_t bytes, uint64_t **out);
 
 /* Zeroed memory of the host, with huge pages and the name "longspan" where the system supports them. */
 LS_MUST_USE ls_status ls_memory_map(size_t bytes, void **out);
@@ -94,6 +123,17 @@ typedef struct ls_device_access {
     bool writes;
 } ls_device_access;
 
+/* What a queue executes between ranks: first the copy, then the word. */
+typedef struct ls_device_message {
+    const char *source; /* this rank's, ls_device_arena.source; NULL: nothing is copied */
+    char *target;       /* of a peer (ls_device_reach) */
+    ls_range from, to;
+    uint64_t *word; /* ls_device_map_words: one of a peer, which becomes the generation; or, if it awaits, one of this
+                       rank, until it is the generation or more */
+    uint64_t generation;
+    bool awaits;
+} ls_device_message;
+
 typedef struct ls_device_work {
     const char *name;      /* for messages; must live until the work has been executed */
     ls_event event;        /* its queue, and the number that it gets there */
@@ -102,8 +142,10 @@ typedef struct ls_device_work {
     int n_after;
     const ls_device_access *accesses; /* n_accesses of them, which must live as long; where the device judges */
     int n_accesses;
-    /* What is executed, with the threads on which it may split its work. NULL: a hold. */
-    void (*run)(void *context, ls_pool *pool);
+    /* What is executed: one of these, or none of them, which is a hold. */
+    void (*run)(void *context, ls_pool *pool);        /* with the threads on which it may split its work */
+    ls_status (*submit)(void *context, void *stream); /* puts it on the queue's stream, and does not wait */
+    const ls_device_message *message;                 /* is copied */
     void *context;
 } ls_device_work;
 

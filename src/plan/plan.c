@@ -106,6 +106,7 @@ ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate
                        .strategy = c->strategy,
                        .layout = c->layout,
                        .isa = request->isa,
+                       .device = request->device,
                        .threads = request->threads,
                        .transfers = request->transfers,
                        .host_ranks = request->host_ranks,

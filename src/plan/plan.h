@@ -20,8 +20,9 @@ typedef struct ls_plan_request {
     const char *strategy; /* NULL or "auto": free */
     const char *layout;   /* NULL or "auto": free */
     ls_isa isa;
-    ls_host host;  /* the rates by which candidates are costed */
-    bool measured; /* the rates were measured on this machine; else they are nominal */
+    const char *device; /* as in ls_target */
+    ls_host host;       /* the rates by which candidates are costed */
+    bool measured;      /* the rates were measured on this machine; else they are nominal */
     int threads;
     ls_transfers transfers;
     int host_ranks;    /* as in ls_target */

@@ -274,6 +274,7 @@ typedef struct ls_image {
     const char *strategy; /* of the attention nodes; "none" when there are none */
     ls_axes in_place;     /* along these attention reads other ranks' blocks where they lie; else they are put */
     ls_isa isa;
+    const char *device; /* as for ls_device_open; NULL: the environment's */
     int threads;
 
     ls_buffer *buffers;

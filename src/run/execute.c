@@ -7,7 +7,8 @@
  *   - else it is launched as soon as all that it comes after has been launched. What communicates stands on the queue
  *     of the device as a hold, which is released when it has been executed. A put stands on another queue, too, as a
  *     hold from its execution until it is done, so that what overwrites its source comes after an event;
- *   - where a device has no holds, kernels behind something that communicates, or that come after puts, are launched
+ *   - where a device has messages, it executes what communicates as well, and the rank's thread only watches;
+ *   - where a device has neither, kernels behind something that communicates, or that come after puts, are launched
  *     when that has been executed, or those are done.
  *
  * The loop polls all queues, and sleeps only when every one waits for other ranks, for puts or for the device.
@@ -25,7 +26,8 @@ typedef struct run {
     ls_cursor *cursor;
     uint64_t first_event; /* the number of instruction 0 on its queue */
     bool ahead;           /* instructions are launched ahead of the heads of their queues */
-    bool holds;           /* also past those that communicate */
+    bool holds;           /* also past those that communicate, which stand on the device's queues as holds */
+    bool messages;        /* also past those that communicate, which the device executes */
     int last_put;         /* the last one executed; -1: none */
     ls_result_place *bad; /* the first kernel result that is not finite; NULL: results are not inspected */
 } run;
@@ -114,7 +116,7 @@ static bool may_launch_ahead(const run *r, int i) {
     for (int k = 0; k < instr->n_after; k++) {
         const ls_after *after = &instr->after[k];
         if (has_happened(r, after)) continue;
-        if (!ls_cursor_launched(r->cursor, after) || (after->done && !r->holds)) return false;
+        if (!ls_cursor_launched(r->cursor, after) || (after->done && !r->holds && !r->messages)) return false;
     }
     return true;
 }
@@ -124,6 +126,11 @@ static bool may_launch_ahead(const run *r, int i) {
 static void run_kernel(void *context, ls_pool *pool) {
     const ls_prepared *prepared = context;
     prepared->kernel->run(&prepared->call, prepared->state, pool);
+}
+
+static ls_status submit_kernel(void *context, void *stream) {
+    const ls_prepared *prepared = context;
+    return prepared->kernel->launch(&prepared->call, prepared->state, stream);
 }
 
 /*
@@ -136,8 +143,9 @@ static int events_after(const run *r, const ls_instr *instr, int opening) {
     for (int k = 0; k < instr->n_after; k++) {
         const ls_after *after = &instr->after[k];
         if (ls_cursor_happened(r->cursor, after)) continue;
-        r->prepared->events[n++] =
-            after->done ? done_event_of(r, after->queue, after->instr) : event_of(r, after->queue, after->instr);
+        /* A message is executed when its copy is done. */
+        r->prepared->events[n++] = after->done && !r->messages ? done_event_of(r, after->queue, after->instr)
+                                                               : event_of(r, after->queue, after->instr);
     }
     return n;
 }
@@ -154,27 +162,57 @@ static ls_status launch_put(const run *r, ls_device_work *hold) {
     return ls_device_launch(r->ex->device, &reading);
 }
 
+/* What the device does for an instruction that communicates. */
+static ls_device_message message_of(const run *r, int i) {
+    const ls_instr *instr = &r->program->instrs[i];
+    const ls_prepared *prepared = &r->prepared->instrs[i];
+    const bool awaits = ls_traits(instr)->awaits;
+    const ls_remote *at = &r->ex->remotes[awaits ? ls_executor_rank(r->ex) : prepared->peer];
+    ls_device_message message = {
+        .word = at->words + word_of(r, instr), .generation = generation_of(r, instr), .awaits = awaits};
+    if (instr->kind == LS_INSTR_PUT) {
+        message.source = r->ex->arena[r->ex->image->buffers[instr->in[0].buffer].space]->source;
+        message.target = at->heap;
+        message.from = prepared->from;
+        message.to = prepared->to;
+    }
+    return message;
+}
+
 static ls_status launch(const run *r, int queue, int i) {
     const ls_instr *instr = &r->program->instrs[i];
     ls_prepared *prepared = &r->prepared->instrs[i];
+    ls_device_message message;
     ls_device_work work = {.name = instr->op,
                            .event = event_of(r, queue, i),
                            .after = r->prepared->events,
                            .n_after = events_after(r, instr, prepared->opening),
                            .accesses = prepared->accesses,
                            .n_accesses = prepared->n_accesses,
-                           .run = prepared->kernel != NULL ? run_kernel : NULL,
                            .context = prepared};
+    if (prepared->kernel == NULL && r->messages) {
+        message = message_of(r, i);
+        work.message = &message;
+    } else if (prepared->kernel != NULL && prepared->kernel->launch != NULL) {
+        work.submit = submit_kernel;
+    } else if (prepared->kernel != NULL) {
+        work.run = run_kernel;
+    }
     if (r->ex->trace != NULL) prepared->launched = ls_seconds();
-    const ls_status status =
-        instr->kind == LS_INSTR_PUT ? launch_put(r, &work) : ls_device_launch(r->ex->device, &work);
+    const bool held = r->holds && instr->kind == LS_INSTR_PUT;
+    const ls_status status = held ? launch_put(r, &work) : ls_device_launch(r->ex->device, &work);
     return status.code == LS_OK ? status : named(r, i, status);
+}
+
+/* Whether the instruction is launched; else the rank's thread executes it. */
+static bool is_launched(const run *r, int i) {
+    return r->prepared->instrs[i].kernel != NULL || r->holds || r->messages;
 }
 
 /* Launches the next instruction of a queue, if it may be. */
 static ls_status launch_next(const run *r, int queue, bool *moved) {
     const int i = ls_cursor_ahead(r->cursor, queue);
-    if (i < 0 || (r->prepared->instrs[i].kernel == NULL && !r->holds)) return ls_ok();
+    if (i < 0 || !is_launched(r, i)) return ls_ok();
     const bool may = r->ahead ? may_launch_ahead(r, i) : i == ls_cursor_head(r->cursor, queue) && may_start(r, i);
     if (!may) return ls_ok();
     LS_TRY(launch(r, queue, i));
@@ -229,22 +267,26 @@ static ls_status communicate(run *r, int queue, int i, bool *executed) {
     return r->holds ? ls_device_release(r->ex->device, event_of(r, queue, i)) : ls_ok();
 }
 
-/* Looks whether the head of a queue, a kernel that has been launched, has been executed. */
+static bool is_executed_by_device(const run *r, int i) { return r->prepared->instrs[i].kernel != NULL || r->messages; }
+
+/* Looks whether the head of a queue, which the device executes, has been executed. */
 static ls_status look_for_end(run *r, int queue, int i, bool *executed) {
+    const bool kernel = r->prepared->instrs[i].kernel != NULL;
     LS_TRY(ls_device_happened(r->ex->device, event_of(r, queue, i), executed));
     if (!*executed) return ls_ok();
     if (r->ex->trace != NULL) record(r, i, r->prepared->instrs[i].launched, ls_seconds());
-    return r->bad != NULL && r->bad->instr < 0 ? inspect(r, i) : ls_ok();
+    if (!kernel && r->program->instrs[i].kind == LS_INSTR_PUT) ls_cursor_complete(r->cursor, queue, i);
+    return kernel && r->bad != NULL && r->bad->instr < 0 ? inspect(r, i) : ls_ok();
 }
 
 /* Goes past the head of a queue if it has been executed, or executes it. */
 static ls_status advance(run *r, int queue, bool *moved) {
     const int i = ls_cursor_head(r->cursor, queue);
     if (i < 0) return ls_ok();
-    const bool kernel = r->prepared->instrs[i].kernel != NULL, launched = ls_cursor_ahead(r->cursor, queue) != i;
-    if ((kernel || r->holds) && !launched) return ls_ok();
+    if (is_launched(r, i) && ls_cursor_ahead(r->cursor, queue) == i) return ls_ok();
     bool executed = false;
-    const ls_status status = kernel ? look_for_end(r, queue, i, &executed) : communicate(r, queue, i, &executed);
+    const bool device = is_executed_by_device(r, i);
+    const ls_status status = device ? look_for_end(r, queue, i, &executed) : communicate(r, queue, i, &executed);
     if (status.code != LS_OK) return named(r, i, status);
     if (!executed) return ls_ok();
     ls_comm_tick(r->ex->comm);
@@ -307,7 +349,8 @@ static standstill find_standstill(const run *r) {
         if (obstacle != NULL && ls_cursor_awaits_puts(r->cursor, obstacle)) {
             s.put = obstacle->instr;
             awaited[s.waits++] = (ls_awaited){-1, ticket_of(r, s.put)};
-        } else if (i >= 0 && obstacle == NULL && r->prepared->instrs[i].kernel != NULL) {
+        } else if (i >= 0 && obstacle == NULL && is_executed_by_device(r, i) &&
+                   !ls_traits(&r->program->instrs[i])->awaits) {
             s.kernel = i;
         } else if (i >= 0 && obstacle == NULL) {
             const ls_instr *instr = &r->program->instrs[i];
@@ -394,13 +437,16 @@ static ls_status run_program(ls_executor *ex, int index, ls_result_place *bad) {
              .first_event = ex->event + 1,
              .ahead = !device->at_once && bad == NULL,
              .holds = device->holds && bad == NULL,
+             .messages = device->messages,
              .last_put = -1,
              .bad = bad};
     const double start = ls_seconds();
     ls_cursor_begin(r.cursor, r.prepared->runs);
     ex->event += (uint64_t)r.program->n_instrs;
     for (int q = 0; q < r.program->queues; q++) r.prepared->unfinished[q] = r.cursor->first[q];
-    LS_TRY(run_to_end(&r));
+    const ls_status status = run_to_end(&r);
+    ex->failed |= status.code != LS_OK;
+    LS_TRY(status);
     const double end = ls_seconds();
     if (ex->trace != NULL) record(&r, LS_SPAN_PROGRAM, start, end);
     r.prepared->runs++;

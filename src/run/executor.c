@@ -1,26 +1,33 @@
 /* The executor from its creation to its end: opens the device, exchanges addresses, prepares every kernel call once. */
 #include "run/executor_impl.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #define SECONDS_FOR_PUTS 0.5
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
-/* What the programs use, or the notes before they run. */
-static size_t heap_for(const ls_image *image) {
-    const size_t used = image->bytes[LS_SYMMETRIC], notes = ls_exchange_heap(image);
-    return used > notes ? used : notes;
+/*
+ * *bytes: of the world's heap, for what the programs use or the notes before they run. A device that has messages has
+ * its own arena for what programs use.
+ */
+static ls_status find_heap(const ls_image *image, size_t *bytes) {
+    const char *name;
+    ls_device_traits device;
+    LS_TRY(ls_device_choose(image->device, &name, &device));
+    const size_t used = device.messages ? 0 : image->bytes[LS_SYMMETRIC], notes = ls_exchange_heap(image);
+    *bytes = used > notes ? used : notes;
+    return ls_ok();
 }
 
 ls_status ls_world_for(const ls_image *image, const char *transports, bool may_spin, double wait_timeout,
                        ls_world **out) {
     const int ranks = ls_mesh_ranks(&image->mesh);
-    const ls_world_options options = {.ranks = ranks,
-                                      .heap_bytes = heap_for(image),
-                                      .words = image->words,
-                                      .may_spin = may_spin,
-                                      .wait_timeout = wait_timeout};
+    size_t heap;
+    LS_TRY(find_heap(image, &heap));
+    const ls_world_options options = {
+        .ranks = ranks, .heap_bytes = heap, .words = image->words, .may_spin = may_spin, .wait_timeout = wait_timeout};
     return ls_world_create(transports, &options, out);
 }
 
@@ -112,8 +119,16 @@ static void prepare_accesses(ls_executor *ex, const ls_instr *instr, ls_prepared
     }
 }
 
+/* LS_UNSUPPORTED unless messages of the device reach the peer. */
+static ls_status check_reached(const ls_executor *ex, int peer) {
+    if (ex->remotes == NULL || ex->remotes[peer].heap != NULL) return ls_ok();
+    return ls_error(LS_UNSUPPORTED, "the device of rank %d does not reach rank %d: they share no memory",
+                    ls_executor_rank(ex), peer);
+}
+
 static ls_status prepare_instr(ls_executor *ex, int program, const ls_instr *instr, ls_prepared *out) {
     out->peer = ls_peer_rank(ex->image, instr->peer, ls_executor_rank(ex));
+    if (instr->kind != LS_INSTR_KERNEL) LS_TRY(check_reached(ex, out->peer));
     if (instr->kind == LS_INSTR_PUT) {
         out->from = ls_operand_range(ex->image, &instr->in[0], ls_executor_rank(ex));
         out->to = address_of(ex, program, instr)->range;
@@ -142,6 +157,7 @@ static ls_status prepare_program(ls_executor *ex, int index) {
 /* Touches both arenas before their first use, unless the machine has less memory available than they need. */
 static void touch_arenas(ls_executor *ex) {
     const size_t *bytes = ex->image->bytes;
+    if (!ls_device_traits_of(ex->device)->host_memory) return;
     if (bytes[LS_PRIVATE] + bytes[LS_SYMMETRIC] > ls_machine_available()) return;
     for (int s = 0; s < LS_SPACES; s++) ls_touch(ex->arena[s]->source, bytes[s], ex->pool, ex->comm, &ex->touched);
 }
@@ -155,8 +171,50 @@ static int most_queues(const ls_image *image) {
     return most;
 }
 
+/* --- what messages of the device reach ---------------------------------------------------------------------------- */
+
+/* What a rank says of itself to all others. */
+typedef struct introduction {
+    ls_status status;
+    ls_device_handle handle;
+} introduction;
+
+static ls_status reach_rank(ls_executor *ex, int rank, const ls_device_handle *handle) {
+    size_t bytes;
+    void *words = ls_comm_words(ex->comm, rank, &bytes);
+    if (words == NULL) return ls_ok(); /* an error where a program needs it */
+    LS_TRY(ls_device_map_words(ex->device, words, bytes, &ex->remotes[rank].words));
+    return ls_device_reach(ex->device, handle, &ex->remotes[rank].heap);
+}
+
+/* Collective. */
+static ls_status reach_ranks(ls_executor *ex) {
+    const int ranks = ls_comm_size(ex->comm);
+    introduction *all = calloc((size_t)ranks, sizeof *all), mine = {.status = ls_ok()};
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the addresses of %d ranks", ranks);
+    ex->remotes = LS_NEW_ARRAY(ex->memory, ls_remote, ranks);
+    mine.status = ls_device_share(ex->device, ex->arena[LS_SYMMETRIC], &mine.handle);
+    ls_status status = ls_comm_exchange(ex->comm, &mine, sizeof mine, all);
+    for (int r = 0; r < ranks && status.code == LS_OK; r++) status = all[r].status;
+    for (int r = 0; r < ranks && status.code == LS_OK; r++) status = reach_rank(ex, r, &all[r].handle);
+    free(all);
+    return status;
+}
+
+/* The arenas: the heap is the world's, or where the device has messages its own. */
+static ls_status make_arenas(ls_executor *ex) {
+    const size_t *bytes = ex->image->bytes;
+    LS_TRY(ls_device_allocate(ex->device, bytes[LS_PRIVATE], &ex->arena[LS_PRIVATE]));
+    if (!ls_device_traits_of(ex->device)->messages)
+        return ls_device_adopt(ex->device, ls_comm_heap(ex->comm), ls_comm_heap_bytes(ex->comm),
+                               &ex->arena[LS_SYMMETRIC]);
+    LS_TRY(ls_device_allocate(ex->device, bytes[LS_SYMMETRIC], &ex->arena[LS_SYMMETRIC]));
+    return reach_ranks(ex);
+}
+
 static ls_status set_up(ls_executor *ex, bool may_spin) {
-    const size_t heap = heap_for(ex->image);
+    size_t heap;
+    LS_TRY(find_heap(ex->image, &heap));
     if (heap > ls_comm_heap_bytes(ex->comm))
         return ls_error(LS_INVALID, "the programs of rank %d need a heap of %zu bytes; the world's has %zu",
                         ls_executor_rank(ex), heap, ls_comm_heap_bytes(ex->comm));
@@ -165,9 +223,8 @@ static ls_status set_up(ls_executor *ex, bool may_spin) {
     ex->queues = most_queues(ex->image);
     const ls_device_options options = {
         .rank = ls_executor_rank(ex), .queues = 2 * ex->queues, .pool = ex->pool, .wake = wake, .context = ex->comm};
-    LS_TRY(ls_device_open(NULL, &options, &ex->device));
-    LS_TRY(ls_device_allocate(ex->device, ex->image->bytes[LS_PRIVATE], &ex->arena[LS_PRIVATE]));
-    LS_TRY(ls_device_adopt(ex->device, ls_comm_heap(ex->comm), ls_comm_heap_bytes(ex->comm), &ex->arena[LS_SYMMETRIC]));
+    LS_TRY(ls_device_open(ex->image->device, &options, &ex->device));
+    LS_TRY(make_arenas(ex));
     touch_arenas(ex);
     LS_TRY(ls_executor_exchange(ex));
     for (int p = 0; p < ex->image->n_programs; p++) LS_TRY(prepare_program(ex, p));
@@ -204,10 +261,13 @@ static bool puts_are_done(const ls_executor *ex) {
     return true;
 }
 
+void ls_executor_fail(ls_executor *ex) { ex->failed = true; }
+
 void ls_executor_destroy(ls_executor *ex) {
     if (ex == NULL) return;
     /* A put to a rank that is lost may never be done, and reads its source whenever it goes on: then that stays. */
     if (!puts_are_done(ex)) return;
+    if (ex->failed && ex->remotes != NULL) ls_device_leave(ex->device, ex->arena[LS_SYMMETRIC]);
     ls_device_close(ex->device); /* first: a run that failed may have left launches */
     for (int p = 0; p < ex->image->n_programs; p++) {
         for (int i = 0; i < ex->image->programs[p].n_instrs && ex->programs[p].instrs != NULL; i++) {

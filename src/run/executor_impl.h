@@ -5,6 +5,12 @@
 #include "device/device.h"
 #include "run/run.h"
 
+/* Where messages of the device find a rank. */
+typedef struct ls_remote {
+    char *heap;      /* its symmetric arena; NULL: it is not reached */
+    uint64_t *words; /* its signal words */
+} ls_remote;
+
 /* One instruction with resolved addresses and its kernel prepared. */
 typedef struct ls_prepared {
     const ls_kernel *kernel; /* NULL: it is none */
@@ -46,6 +52,7 @@ struct ls_executor {
     ls_arena *memory; /* of the executor itself */
     ls_device *device;
     const ls_device_arena *arena[LS_SPACES];
+    ls_remote *remotes;            /* by rank; NULL: the device has no messages */
     int queues;                    /* of the program that has most; the device has another one for the puts of each */
     uint64_t event;                /* the highest number that an event has had */
     int32_t *own_positions;        /* of this rank's tokens */
@@ -54,6 +61,7 @@ struct ls_executor {
     char *stage;                   /* LS_STAGE_BYTES: a part of a tensor between device and host */
     bool documents;                /* the tables of spans are those of a batch's documents */
     ls_prepared_program *programs; /* by program of the image */
+    bool failed;                   /* other ranks may still run programs */
     int last;                      /* the program that ran last; LS_FIRST: none has */
     ls_run_times times;
     ls_touched touched;

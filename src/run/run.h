@@ -84,12 +84,17 @@ LS_MUST_USE ls_status ls_world_for(const ls_image *image, const char *transports
 /*
  * Collective: all ranks of the world create an executor, once, and tell each other the addresses of their
  * transfers (program/address.h). Image and comm are borrowed until the executor is destroyed. Memory is zero
- * but for the tables of positions and mask spans. The device is that of the environment (ls_device_open).
+ * but for the tables of positions and mask spans. The device is the image's.
  * LS_NO_MEMORY names the bytes; LS_INVALID the channel whose ends differ; LS_PEER as in a run; other errors are those
  * of the device, and of kernels that refuse a call.
  */
 LS_MUST_USE ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor **out);
 void ls_executor_destroy(ls_executor *executor); /* NULL is allowed */
+/*
+ * To be called before destroy where this rank ends while others may still run programs: memory to which their devices
+ * copy stays until the end of the process. A run that fails does so itself.
+ */
+void ls_executor_fail(ls_executor *executor);
 
 /*
  * Runs the program to its end on this rank; the other ranks must run it too. Blocks until the signals of peers arrive;

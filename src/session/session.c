@@ -1,6 +1,7 @@
 /* A session: requests are checked, the job is planned, compiled and verified, and its ranks are run. */
 #include "session/session.h"
 
+#include "device/device.h"
 #include "plan/plan.h"
 #include "program/program.h"
 #include "session/proof_impl.h"
@@ -82,6 +83,9 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     const int64_t usual = request.canonical ? 1 : ls_max(1, machine.cores / request.machine_ranks);
     request.threads = (int)(spread->threads != 0 ? spread->threads : usual);
     LS_TRY(resolve_isa(spread->isa, &request.isa));
+    ls_device_traits device;
+    LS_TRY(ls_device_choose(spread->device, &request.device, &device));
+    if (device.submits) request.host_ranks = 0; /* its kernels read the rank's own memory alone */
     request.measured = ls_host_load(request.isa, &request.host);
     *out = request;
     return ls_ok();
@@ -187,6 +191,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     r.tile_rows = chosen->saving.tile_rows;
     snprintf(r.tile, sizeof r.tile, "%s", ls_tile_name(chosen->saving.tile));
     snprintf(r.isa, sizeof r.isa, "%s", ls_isa_name(s->plan.target.isa));
+    snprintf(r.device, sizeof r.device, "%s", s->plan.target.device);
     return r;
 }
 
@@ -249,6 +254,7 @@ static ls_status work_on_image(ls_session *s, const ls_image *image, ls_comm *co
     LS_TRY(ls_executor_create(image, comm, &rank.executor));
     rank.prepare_seconds = ls_seconds() - compared;
     const ls_status status = call_work(s, &rank);
+    if (!ended_well(status)) ls_executor_fail(rank.executor);
     ls_executor_destroy(rank.executor);
     return status;
 }
