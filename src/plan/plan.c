@@ -82,8 +82,10 @@ static ls_status check_use(const ls_graph *g, const ls_mesh *mesh) {
     for (int i = 0; i < mesh->n; i++) {
         const ls_axis *axis = mesh->along[i].axis;
         if (mesh->along[i].size > 1 && !ls_axis_is_usable(g, axis))
-            return ls_error(LS_USAGE, "nothing in the graph can use the mesh axis %s=%d, which divides %s", axis->name,
-                            mesh->along[i].size, axis->divides);
+            return ls_error(LS_USAGE,
+                            "nothing in the graph can use the mesh axis %s=%d, which divides %s: it has no such thing, "
+                            "or only one",
+                            axis->name, mesh->along[i].size, axis->divides);
     }
     return ls_ok();
 }
@@ -411,6 +413,7 @@ static ls_status visit_mesh(void *context, const ls_mesh *mesh) {
 static ls_status find_candidates(const ls_job *job, const ls_plan_request *request, ls_plan *plan, ls_status *refusal) {
     search s = {
         .job = job, .request = request, .causal = has_causal_attention(job->graph), .plan = plan, .refusal = refusal};
+    if (request->ranks % ls_mesh_ranks(&request->mesh) != 0) return mesh_error(request);
     LS_TRY(check_use(job->graph, &request->mesh));
     LS_TRY(ls_meshes_visit(&request->mesh, request->ranks, visit_mesh, &s));
     if (plan->n_candidates == 0 && s.first.n > 0) /* the compiler's refusal of it says why */

@@ -78,6 +78,7 @@ expect 2 "12 tokens cannot be shared by 13 ranks" attention "${files[@]}" --mask
 expect 2 "5 ranks but only 4 query heads" attention "${files[@]}" --mask full --ranks 5 --strategy ulysses --out x
 expect 2 "strategy \"rings\" is not known" attention "${files[@]}" --mask full --ranks 2 --strategy rings --out x
 expect 2 "does not multiply to 4 ranks" attention "${files[@]}" --mask full --ranks 4 --mesh ring=3 --out x
+expect 2 "does not multiply to 3 ranks" attention "${files[@]}" --mask full --ranks 3 --mesh dp=2,ring=2 --out x
 expect 1 "ends.npy" attention "${files[@]}" --mask documents:ends.npy --out x
 expect 1 "absent.npy" attention --q absent.npy --k k.npy --v k.npy --mask full --out x
 expect 1 "4 heads and k3.npy has 3" attention --q q.npy --k k3.npy --v k3.npy --mask full --out x
