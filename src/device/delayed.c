@@ -1,7 +1,7 @@
 /*
- * The device delayed, for tests: "delayed:SEED[:awaited|:messages][:CALL=N]". Each queue has a thread, which executes
- * what is launched there after a random time, with threads of its own. What is right on it does not rely on a launch
- * having been executed when the call returns.
+ * The device delayed, for tests: "delayed:SEED[:awaited|:messages|:recorded][:CALL=N]". Each queue has a thread, which
+ * executes what is launched there after a random time, with threads of its own. What is right on it does not rely on a
+ * launch having been executed when the call returns.
  *
  *   - Memory that it allocates is mapped twice. At `base` nobody can access it unless a launch is being executed; the
  *     host's copies and transports use the other mapping. A pointer into an arena that the host kept ends the process.
@@ -9,6 +9,7 @@
  *   - Launches that access the same bytes, and of which neither comes after the other, are an error (judge.c).
  *   - awaited: it has no holds, as a device on whose queues a transport cannot order.
  *   - messages: it executes what ranks say to each other, which are threads of one process.
+ *   - recorded: the same, and its launches can be recorded.
  *   - CALL=N: the N-th call of that kind fails, or the N-th execution of a launch (kind_names has the kinds).
  */
 #include "device/device_impl.h"
@@ -443,12 +444,22 @@ static bool read_failing(const char *text, delayed *d) {
 static ls_status read_settings(const char *text, delayed *d, ls_device_traits *traits) {
     char *end;
     d->seed = strtoull(text, &end, 10);
-    const char *awaited = skip(end, ":awaited"), *messages = skip(end, ":messages");
-    const char *rest = awaited != NULL ? awaited : messages != NULL ? messages : end;
-    traits->holds = rest == end;
-    traits->messages = messages != NULL;
+    static const struct {
+        const char *word;
+        bool messages, records;
+    } kinds[] = {{":awaited", false, false}, {":messages", true, false}, {":recorded", true, true}};
+    const char *rest = end;
+    for (size_t k = 0; k < LS_COUNT(kinds) && rest == end; k++) {
+        const char *behind = skip(end, kinds[k].word);
+        if (behind == NULL) continue;
+        rest = behind;
+        traits->holds = false;
+        traits->messages = kinds[k].messages;
+        traits->records = kinds[k].records;
+    }
     if (end != text && (*rest == 0 || (*rest == ':' && read_failing(rest + 1, d)))) return ls_ok();
-    return ls_error(LS_INVALID, "device 'delayed:%s': expected delayed:SEED[:awaited|:messages][:CALL=N]", text);
+    return ls_error(LS_INVALID, "device 'delayed:%s': expected delayed:SEED[:awaited|:messages|:recorded][:CALL=N]",
+                    text);
 }
 
 static ls_status open_device(ls_device *device, const char *settings) {

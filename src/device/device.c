@@ -69,6 +69,7 @@ ls_status ls_device_open(const char *name, const ls_device_options *options, ls_
 void ls_device_close(ls_device *device) {
     if (device == NULL) return;
     if (device->row->close != NULL) device->row->close(device);
+    ls_recordings_free(device);
     for (int i = 0; i < device->n_arenas; i++) {
         if (!device->arenas[i].adopted && !device->arenas[i].left) device->row->free(device, &device->arenas[i]);
     }
@@ -147,7 +148,9 @@ ls_status ls_device_launch(ls_device *device, const ls_device_work *work) {
               : work->submit != NULL ? can->submits
               : work->run != NULL    ? !can->submits
                                      : can->holds);
-    return device->row->launch(device, work);
+    if (!device->recording) return device->row->launch(device, work);
+    ls_recording_note(device, work);
+    return ls_ok();
 }
 
 ls_status ls_device_release(ls_device *device, ls_event hold) { return device->row->release(device, hold); }

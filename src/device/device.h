@@ -27,6 +27,7 @@ typedef struct ls_device_traits {
     bool at_once;        /* a launch has been executed when the call returns */
     bool holds;          /* its queues can be held */
     bool messages;       /* its queues execute messages */
+    bool records;        /* launches can be recorded, and launched again at once */
     bool host_memory;    /* its memory is the host's, whose pages are mapped when they are first touched */
     bool host_addresses; /* the host may access an arena at `base` while nothing is launched */
     bool judges;         /* it needs to know what a launch accesses (ls_device_work.accesses), and judges it */
@@ -44,12 +45,12 @@ typedef struct ls_device_options {
 /*
  * Devices:
  *   "cpu"            the host's processor: a launch is a call
- *   "delayed:SEED[:awaited|:messages][:CALL=N]"
+ *   "delayed:SEED[:awaited|:messages|:recorded][:CALL=N]"
  *                    for tests: each queue has a thread, which executes a launch after a random time, in memory that
  *                    nobody can access but through the device. Launches that access the same bytes, and of which
  *                    neither comes after the other, are an error that names both. awaited: it has no holds. messages:
- *                    it has messages, between ranks of one process, and no holds. CALL=N: the N-th call of that name
- *                    fails
+ *                    it has messages, between ranks of one process, and no holds. recorded: these, and it records.
+ *                    CALL=N: the N-th call of that name fails
  * name NULL: the setting LONGSPAN_DEVICE of the environment, else "cpu". LS_INVALID: there is no such device.
  */
 /*
@@ -130,7 +131,7 @@ typedef struct ls_device_message {
     ls_range from, to;
     uint64_t *word; /* ls_device_map_words: one of a peer, which becomes the generation; or, if it awaits, one of this
                        rank, until it is the generation or more */
-    uint64_t generation;
+    uint64_t generation, rise; /* rise: by how much more it is each time that a recording of it is launched again */
     bool awaits;
 } ls_device_message;
 
@@ -150,6 +151,17 @@ typedef struct ls_device_work {
 } ls_device_work;
 
 LS_MUST_USE ls_status ls_device_launch(ls_device *device, const ls_device_work *work);
+/*
+ * Launches between begin and end are recorded and not executed; all that they come after is recorded before them.
+ * replay launches all of them at once, any number of times: an event has the number that it was recorded with plus
+ * `shift`, the generation of a message is greater by `times` its rise. What works refer to must live until the device
+ * is closed, which frees recordings.
+ */
+typedef struct ls_device_recording ls_device_recording;
+LS_MUST_USE ls_status ls_device_record_begin(ls_device *device);
+LS_MUST_USE ls_status ls_device_record_end(ls_device *device, ls_device_recording **out);
+LS_MUST_USE ls_status ls_device_replay(ls_device *device, ls_device_recording *recording, uint64_t shift,
+                                       uint64_t times);
 /* Lets the queue go on after a hold, when what comes before that has been executed. */
 LS_MUST_USE ls_status ls_device_release(ls_device *device, ls_event hold);
 /* *out: whether the event has happened. Does not block. */

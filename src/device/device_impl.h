@@ -14,7 +14,9 @@ struct ls_device {
     ls_device_traits traits;
     ls_device_arena arenas[LS_DEVICE_ARENAS];
     int n_arenas;
-    void *state; /* of the row */
+    ls_device_recording *recordings; /* all that were made, the last one first */
+    bool recording;                  /* it is being made */
+    void *state;                     /* of the row */
 };
 
 /* A kind of device. The functions are those of device.h; NULL: there is nothing to do. */
@@ -43,6 +45,10 @@ struct ls_device_row {
 
 extern const ls_device_row ls_device_cpu;
 extern const ls_device_row ls_device_delayed;
+
+/* recording.c: notes a work that is launched while recording; frees all recordings. */
+void ls_recording_note(ls_device *device, const ls_device_work *work);
+void ls_recordings_free(ls_device *device);
 
 /*
  * judge.c: whether launches that access the same bytes come after each other. Used under a lock.

@@ -11,6 +11,8 @@
  *   - where a device has neither, kernels behind something that communicates, or that come after puts, are launched
  *     when that has been executed, or those are done.
  *
+ * Where a device records, a program is launched into a recording before its first run, and each run launches that.
+ *
  * The loop polls all queues, and sleeps only when every one waits for other ranks, for puts or for the device.
  */
 #include "run/executor_impl.h"
@@ -28,6 +30,7 @@ typedef struct run {
     bool ahead;           /* instructions are launched ahead of the heads of their queues */
     bool holds;           /* also past those that communicate, which stand on the device's queues as holds */
     bool messages;        /* also past those that communicate, which the device executes */
+    bool recording;       /* launches are recorded: what they come after is in the recording */
     int last_put;         /* the last one executed; -1: none */
     ls_result_place *bad; /* the first kernel result that is not finite; NULL: results are not inspected */
 } run;
@@ -142,7 +145,7 @@ static int events_after(const run *r, const ls_instr *instr, int opening) {
     if (opening >= 0) r->prepared->events[n++] = event_of(r, r->program->instrs[opening].queue, opening);
     for (int k = 0; k < instr->n_after; k++) {
         const ls_after *after = &instr->after[k];
-        if (ls_cursor_happened(r->cursor, after)) continue;
+        if (!r->recording && ls_cursor_happened(r->cursor, after)) continue;
         /* A message is executed when its copy is done. */
         r->prepared->events[n++] = after->done && !r->messages ? done_event_of(r, after->queue, after->instr)
                                                                : event_of(r, after->queue, after->instr);
@@ -168,8 +171,10 @@ static ls_device_message message_of(const run *r, int i) {
     const ls_prepared *prepared = &r->prepared->instrs[i];
     const bool awaits = ls_traits(instr)->awaits;
     const ls_remote *at = &r->ex->remotes[awaits ? ls_executor_rank(r->ex) : prepared->peer];
-    ls_device_message message = {
-        .word = at->words + word_of(r, instr), .generation = generation_of(r, instr), .awaits = awaits};
+    ls_device_message message = {.word = at->words + word_of(r, instr),
+                                 .generation = generation_of(r, instr),
+                                 .rise = r->program->channels[instr->channel].uses,
+                                 .awaits = awaits};
     if (instr->kind == LS_INSTR_PUT) {
         message.source = r->ex->arena[r->ex->image->buffers[instr->in[0].buffer].space]->source;
         message.target = at->heap;
@@ -229,6 +234,30 @@ static ls_status launch_ahead(const run *r, bool *moved) {
         for (int q = 0; q < r->program->queues; q++) LS_TRY(launch_next(r, q, &launched));
         *moved |= launched;
     } while (launched);
+    return ls_ok();
+}
+
+/* Records all launches of the program, in the order of its list. */
+static ls_status record_launches(run *r) {
+    ls_prepared_program *prepared = r->prepared;
+    r->recording = true;
+    LS_TRY(ls_device_record_begin(r->ex->device));
+    for (int i = 0; i < r->program->n_instrs; i++) LS_TRY(launch(r, r->program->instrs[i].queue, i));
+    LS_TRY(ls_device_record_end(r->ex->device, &prepared->recording));
+    r->recording = false;
+    prepared->recorded_event = r->first_event;
+    prepared->recorded_runs = prepared->runs;
+    return ls_ok();
+}
+
+/* Launches all of the program at once. */
+static ls_status launch_recorded(run *r) {
+    ls_prepared_program *prepared = r->prepared;
+    if (prepared->recording == NULL) LS_TRY(record_launches(r));
+    LS_TRY(ls_device_replay(r->ex->device, prepared->recording, r->first_event - prepared->recorded_event,
+                            prepared->runs - prepared->recorded_runs));
+    for (int q = 0; q < r->program->queues; q++)
+        while (ls_cursor_ahead(r->cursor, q) >= 0) ls_cursor_launch(r->cursor, q);
     return ls_ok();
 }
 
@@ -444,7 +473,9 @@ static ls_status run_program(ls_executor *ex, int index, ls_result_place *bad) {
     ls_cursor_begin(r.cursor, r.prepared->runs);
     ex->event += (uint64_t)r.program->n_instrs;
     for (int q = 0; q < r.program->queues; q++) r.prepared->unfinished[q] = r.cursor->first[q];
-    const ls_status status = run_to_end(&r);
+    const bool recorded = device->records && bad == NULL && ex->trace == NULL;
+    ls_status status = recorded ? launch_recorded(&r) : ls_ok();
+    if (status.code == LS_OK) status = run_to_end(&r);
     ex->failed |= status.code != LS_OK;
     LS_TRY(status);
     const double end = ls_seconds();

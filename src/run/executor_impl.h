@@ -32,10 +32,12 @@ typedef struct ls_prepared_program {
     uint64_t *told;        /* by channel: generations of its words that telling took; those of runs follow */
     ls_cursor cursor;
     double *held; /* by queue, while recording: since when the wait at the head blocks the queue; 0: it does not */
-    ls_awaited *awaited; /* by queue: room for what all of them wait for */
-    int *unfinished;     /* by queue: its first put that is not known to be done, or a later instruction */
-    ls_event *events;    /* room for what a launch comes after */
-    uint64_t runs;       /* completed so far */
+    ls_awaited *awaited;            /* by queue: room for what all of them wait for */
+    int *unfinished;                /* by queue: its first put that is not known to be done, or a later instruction */
+    ls_event *events;               /* room for what a launch comes after */
+    uint64_t runs;                  /* completed so far */
+    ls_device_recording *recording; /* of all its launches; NULL: there is none yet */
+    uint64_t recorded_event, recorded_runs; /* the first event's number, and the runs before, when it was made */
 } ls_prepared_program;
 
 typedef struct ls_trace {

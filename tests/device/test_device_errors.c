@@ -14,7 +14,8 @@ static const struct {
     const char *kind, *never;
 } kinds[] = {{"", "share reach map message"},
              {":awaited", "hold release share reach map message"},
-             {":messages", "adopt hold release"}};
+             {":messages", "adopt hold release"},
+             {":recorded", "adopt hold release"}};
 
 static const char *const calls[] = {"allocate", "adopt", "read", "write",   "clear", "launch", "hold", "release",
                                     "happened", "await", "join", "execute", "share", "reach",  "map",  "message"};

@@ -241,8 +241,8 @@ void delayed_changes_nothing(int first_seed, int seeds, bool chaos) {
         image_set set = images_of_program(i);
         plain = plain_digest(&set, i, plain);
         /* Messages do not read in place. */
-        static const char *const kinds[] = {"", ":awaited", ":messages"};
-        const int n = i % 2 == 0 ? LS_COUNT(kinds) : LS_COUNT(kinds) - 1;
+        static const char *const kinds[] = {"", ":awaited", ":messages", ":recorded"};
+        const int n = i % 2 == 0 ? LS_COUNT(kinds) : 2;
         for (int s = 0; s < n * seeds; s++, same++) {
             char device[64], transport[32];
             snprintf(device, sizeof device, "delayed:%d%s", first_seed + s / n, kinds[s % n]);

@@ -1,0 +1,78 @@
+/* Recordings: copies of launches, with what they refer to, that are launched again and again. */
+#include "device/device_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct recorded {
+    ls_device_work work;
+    ls_device_message message; /* where it has one */
+    ls_event *after;
+} recorded;
+
+struct ls_device_recording {
+    ls_device_recording *earlier;
+    recorded *list;
+    size_t n, capacity;
+    ls_event *after; /* room for those of any work of the list */
+    int most_after;
+};
+
+ls_status ls_device_record_begin(ls_device *device) {
+    LS_ASSERT(device->traits.records && !device->recording);
+    ls_device_recording *recording = calloc(1, sizeof *recording);
+    if (recording == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate a recording of launches");
+    recording->earlier = device->recordings;
+    device->recordings = recording;
+    device->recording = true;
+    return ls_ok();
+}
+
+void ls_recording_note(ls_device *device, const ls_device_work *work) {
+    ls_device_recording *r = device->recordings;
+    if (r->n == r->capacity) {
+        r->capacity = 2 * r->capacity + 64;
+        r->list = realloc(r->list, r->capacity * sizeof *r->list);
+        LS_ASSERT(r->list != NULL);
+    }
+    recorded *mine = &r->list[r->n++];
+    *mine = (recorded){.work = *work, .after = calloc((size_t)work->n_after + 1, sizeof *mine->after)};
+    LS_ASSERT(mine->after != NULL);
+    if (work->n_after > 0) memcpy(mine->after, work->after, sizeof *work->after * (size_t)work->n_after);
+    if (work->message != NULL) mine->message = *work->message;
+    if (work->n_after > r->most_after) r->most_after = work->n_after;
+}
+
+ls_status ls_device_record_end(ls_device *device, ls_device_recording **out) {
+    ls_device_recording *r = device->recordings;
+    device->recording = false;
+    r->after = calloc((size_t)r->most_after + 1, sizeof *r->after);
+    if (r->after == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate a recording of launches");
+    *out = r;
+    return ls_ok();
+}
+
+ls_status ls_device_replay(ls_device *device, ls_device_recording *r, uint64_t shift, uint64_t times) {
+    for (size_t i = 0; i < r->n; i++) {
+        ls_device_work work = r->list[i].work;
+        ls_device_message message = r->list[i].message;
+        work.event.number += shift;
+        work.after = r->after;
+        for (int k = 0; k < work.n_after; k++)
+            r->after[k] = (ls_event){r->list[i].after[k].queue, r->list[i].after[k].number + shift};
+        message.generation += times * message.rise;
+        if (work.message != NULL) work.message = &message;
+        LS_TRY(ls_device_launch(device, &work));
+    }
+    return ls_ok();
+}
+
+void ls_recordings_free(ls_device *device) {
+    for (ls_device_recording *r = device->recordings, *earlier; r != NULL; r = earlier) {
+        earlier = r->earlier;
+        for (size_t i = 0; i < r->n; i++) free(r->list[i].after);
+        free(r->after);
+        free(r->list);
+        free(r);
+    }
+}
