@@ -56,7 +56,8 @@ static const ls_address *address_of(const ls_executor *ex, int program, const ls
 static ls_status resolve_in_place(const ls_executor *ex, int program, const ls_operand *o, void **out) {
     const int peer = ls_peer_rank(ex->image, o->peer, ls_executor_rank(ex));
     const char *name = ex->image->buffers[o->buffer].name;
-    char *heap = ls_comm_peer_heap(ex->comm, peer);
+    /* A device that has messages has the heap in memory of its own. */
+    char *heap = ex->remotes == NULL ? ls_comm_peer_heap(ex->comm, peer) : NULL;
     if (heap == NULL)
         return ls_error(LS_UNSUPPORTED,
                         "\"%s\" of rank %d is read in place, but its memory cannot be addressed from here", name, peer);
