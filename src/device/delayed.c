@@ -43,13 +43,12 @@ typedef enum call_kind {
     CALL_EXECUTE,
     CALL_SHARE,
     CALL_REACH,
-    CALL_MAP,
     CALL_MESSAGE,
     CALL_KINDS
 } call_kind;
-static const char *const kind_names[CALL_KINDS] = {"allocate", "adopt",   "read",     "write",  "clear", "launch",
-                                                   "hold",     "release", "happened", "await",  "join",  "execute",
-                                                   "share",    "reach",   "map",      "message"};
+static const char *const kind_names[CALL_KINDS] = {"allocate", "adopt",   "read",    "write",    "clear",
+                                                   "launch",   "hold",    "release", "happened", "await",
+                                                   "join",     "execute", "share",   "reach",    "message"};
 
 typedef struct operation operation;
 struct operation {
@@ -193,29 +192,26 @@ static ls_status count_locked(ls_device *device, call_kind kind) {
     return status;
 }
 
-static ls_status share(ls_device *device, const ls_device_arena *arena, ls_device_handle *out) {
+static ls_status share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
+                       ls_device_handle *out) {
+    (void)words, (void)bytes;
     LS_TRY(count_locked(device, CALL_SHARE));
-    const shared_arena shared = {getpid(), arena->source};
+    const shared_arena shared = {getpid(), heap->source};
     memset(out, 0, sizeof *out);
     memcpy(out, &shared, sizeof shared);
     return ls_ok();
 }
 
-static ls_status reach(ls_device *device, const ls_device_handle *handle, char **out) {
+static ls_status reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
+                       ls_device_remote *out) {
+    (void)bytes;
     LS_TRY(count_locked(device, CALL_REACH));
     shared_arena shared;
     memcpy(&shared, handle, sizeof shared);
     if (shared.process != getpid())
         return ls_error(LS_UNSUPPORTED, "device delayed: messages reach ranks of this process; expected --ranks-as "
                                         "threads");
-    *out = shared.source;
-    return ls_ok();
-}
-
-static ls_status map_words(ls_device *device, void *words, size_t bytes, uint64_t **out) {
-    (void)bytes;
-    LS_TRY(count_locked(device, CALL_MAP));
-    *out = words;
+    *out = (ls_device_remote){shared.source, words};
     return ls_ok();
 }
 
@@ -521,7 +517,6 @@ const ls_device_row ls_device_delayed = {
     .clear = clear_bytes,
     .share = share,
     .reach = reach,
-    .map_words = map_words,
     .launch = launch,
     .release = release,
     .happened = happened,

@@ -119,24 +119,21 @@ ls_status ls_device_clear(ls_device *device, const ls_device_arena *arena, const
     return device->row->clear(device, arena, range);
 }
 
-ls_status ls_device_share(ls_device *device, const ls_device_arena *arena, ls_device_handle *out) {
-    LS_ASSERT(device->traits.messages && !arena->adopted);
-    return device->row->share(device, arena, out);
+ls_status ls_device_share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
+                          ls_device_handle *out) {
+    LS_ASSERT(device->traits.messages && !heap->adopted);
+    return device->row->share(device, heap, words, bytes, out);
 }
 
-ls_status ls_device_reach(ls_device *device, const ls_device_handle *handle, char **out) {
+ls_status ls_device_reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
+                          ls_device_remote *out) {
     LS_ASSERT(device->traits.messages);
-    return device->row->reach(device, handle, out);
+    return device->row->reach(device, handle, words, bytes, out);
 }
 
 void ls_device_leave(ls_device *device, const ls_device_arena *arena) {
     for (int i = 0; i < device->n_arenas; i++)
         if (&device->arenas[i] == arena) device->arenas[i].left = true;
-}
-
-ls_status ls_device_map_words(ls_device *device, void *words, size_t bytes, uint64_t **out) {
-    LS_ASSERT(device->traits.messages);
-    return device->row->map_words(device, words, bytes, out);
 }
 
 /* --- queues ------------------------------------------------------------------------------------------------------- */

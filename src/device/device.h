@@ -89,22 +89,31 @@ LS_MUST_USE ls_status ls_device_write(ls_device *device, const ls_device_arena *
                                       const void *from);
 LS_MUST_USE ls_status ls_device_clear(ls_device *device, const ls_device_arena *arena, const ls_range *range);
 
-/* What a peer's device must know of an arena to copy to it. It is told as bytes. */
+/* What the devices of peers must know of a rank to send it messages. It is told as bytes. */
 typedef struct ls_device_handle {
-    char bytes[96];
+    char bytes[120];
 } ls_device_handle;
-/* For devices that have messages: the handle of an allocated arena; and where messages find the arena of a peer.
- * LS_UNSUPPORTED says why this device does not reach it. The address is valid until this device, or the peer's, closes.
+
+/* Where messages find a rank. */
+typedef struct ls_device_remote {
+    char *heap;
+    uint64_t *words;
+} ls_device_remote;
+
+/*
+ * For devices that have messages. share: the handle of this rank, whose heap is an allocated arena, and whose words lie
+ * in memory of the host that ranks share. reach: where messages find a rank (this one, too) by its handle; words: the
+ * rank's, as this process addresses them. LS_UNSUPPORTED says why the device does not reach it. The addresses are valid
+ * until this device, or the peer's, closes.
  */
-LS_MUST_USE ls_status ls_device_share(ls_device *device, const ls_device_arena *arena, ls_device_handle *out);
-LS_MUST_USE ls_status ls_device_reach(ls_device *device, const ls_device_handle *handle, char **out);
+LS_MUST_USE ls_status ls_device_share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
+                                      ls_device_handle *out);
+LS_MUST_USE ls_status ls_device_reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
+                                      ls_device_remote *out);
 /*
  * Leaves the memory of an arena to the process when the device is closed: after a failure peers may still copy to it.
  */
 void ls_device_leave(ls_device *device, const ls_device_arena *arena);
-/* Where messages find words in memory that the host shares with other ranks. */
-LS_MUST_USE ls_status ls_device_map_words(ls_device *device, void *words, size_t bytes, uint64_t **out);
-
 /* Zeroed memory of the host, with huge pages and the name "longspan" where the system supports them. */
 LS_MUST_USE ls_status ls_memory_map(size_t bytes, void **out);
 void ls_memory_unmap(void *memory, size_t bytes);
@@ -129,8 +138,8 @@ typedef struct ls_device_message {
     const char *source; /* this rank's, ls_device_arena.source; NULL: nothing is copied */
     char *target;       /* of a peer (ls_device_reach) */
     ls_range from, to;
-    uint64_t *word; /* ls_device_map_words: one of a peer, which becomes the generation; or, if it awaits, one of this
-                       rank, until it is the generation or more */
+    uint64_t *word; /* ls_device_remote.words: one of a peer, which becomes the generation; or, if it awaits, one of
+                       this rank, until it is the generation or more */
     uint64_t generation, rise; /* rise: by how much more it is each time that a recording of it is launched again */
     bool awaits;
 } ls_device_message;

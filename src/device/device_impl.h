@@ -33,9 +33,10 @@ struct ls_device_row {
     ls_status (*read)(ls_device *device, const ls_device_arena *arena, const ls_range *from, void *out);
     ls_status (*write)(ls_device *device, const ls_device_arena *arena, const ls_range *to, const void *from);
     ls_status (*clear)(ls_device *device, const ls_device_arena *arena, const ls_range *range);
-    ls_status (*share)(ls_device *device, const ls_device_arena *arena, ls_device_handle *out);
-    ls_status (*reach)(ls_device *device, const ls_device_handle *handle, char **out);
-    ls_status (*map_words)(ls_device *device, void *words, size_t bytes, uint64_t **out);
+    ls_status (*share)(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
+                       ls_device_handle *out);
+    ls_status (*reach)(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
+                       ls_device_remote *out);
     ls_status (*launch)(ls_device *device, const ls_device_work *work);
     ls_status (*release)(ls_device *device, ls_event hold);
     ls_status (*happened)(ls_device *device, ls_event event, bool *out); /* NULL: each has */

@@ -170,7 +170,7 @@ static ls_device_message message_of(const run *r, int i) {
     const ls_instr *instr = &r->program->instrs[i];
     const ls_prepared *prepared = &r->prepared->instrs[i];
     const bool awaits = ls_traits(instr)->awaits;
-    const ls_remote *at = &r->ex->remotes[awaits ? ls_executor_rank(r->ex) : prepared->peer];
+    const ls_device_remote *at = &r->ex->remotes[awaits ? ls_executor_rank(r->ex) : prepared->peer];
     ls_device_message message = {.word = at->words + word_of(r, instr),
                                  .generation = generation_of(r, instr),
                                  .rise = r->program->channels[instr->channel].uses,
@@ -472,7 +472,7 @@ static ls_status run_program(ls_executor *ex, int index, ls_result_place *bad) {
              .cursor = &ex->programs[index].cursor,
              .first_event = ex->event + 1,
              .ahead = !device->at_once && bad == NULL,
-             .holds = device->holds && bad == NULL,
+             .holds = device->holds && !device->messages && bad == NULL,
              .messages = device->messages,
              .last_put = -1,
              .bad = bad};

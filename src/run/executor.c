@@ -180,12 +180,11 @@ typedef struct introduction {
     ls_device_handle handle;
 } introduction;
 
+/* A rank whose words cannot be addressed stays unreached: an error where a program needs it. */
 static ls_status reach_rank(ls_executor *ex, int rank, const ls_device_handle *handle) {
     size_t bytes;
     void *words = ls_comm_words(ex->comm, rank, &bytes);
-    if (words == NULL) return ls_ok(); /* an error where a program needs it */
-    LS_TRY(ls_device_map_words(ex->device, words, bytes, &ex->remotes[rank].words));
-    return ls_device_reach(ex->device, handle, &ex->remotes[rank].heap);
+    return words == NULL ? ls_ok() : ls_device_reach(ex->device, handle, words, bytes, &ex->remotes[rank]);
 }
 
 /* Collective. */
@@ -193,8 +192,10 @@ static ls_status reach_ranks(ls_executor *ex) {
     const int ranks = ls_comm_size(ex->comm);
     introduction *all = calloc((size_t)ranks, sizeof *all), mine = {.status = ls_ok()};
     if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the addresses of %d ranks", ranks);
-    ex->remotes = LS_NEW_ARRAY(ex->memory, ls_remote, ranks);
-    mine.status = ls_device_share(ex->device, ex->arena[LS_SYMMETRIC], &mine.handle);
+    ex->remotes = LS_NEW_ARRAY(ex->memory, ls_device_remote, ranks);
+    size_t bytes;
+    void *words = ls_comm_words(ex->comm, ls_executor_rank(ex), &bytes);
+    mine.status = ls_device_share(ex->device, ex->arena[LS_SYMMETRIC], words, bytes, &mine.handle);
     ls_status status = ls_comm_exchange(ex->comm, &mine, sizeof mine, all);
     for (int r = 0; r < ranks && status.code == LS_OK; r++) status = all[r].status;
     for (int r = 0; r < ranks && status.code == LS_OK; r++) status = reach_rank(ex, r, &all[r].handle);

@@ -5,12 +5,6 @@
 #include "device/device.h"
 #include "run/run.h"
 
-/* Where messages of the device find a rank. */
-typedef struct ls_remote {
-    char *heap;      /* its symmetric arena; NULL: it is not reached */
-    uint64_t *words; /* its signal words */
-} ls_remote;
-
 /* One instruction with resolved addresses and its kernel prepared. */
 typedef struct ls_prepared {
     const ls_kernel *kernel; /* NULL: it is none */
@@ -54,7 +48,7 @@ struct ls_executor {
     ls_arena *memory; /* of the executor itself */
     ls_device *device;
     const ls_device_arena *arena[LS_SPACES];
-    ls_remote *remotes;            /* by rank; NULL: the device has no messages */
+    ls_device_remote *remotes;     /* by rank; NULL: the device has no messages */
     int queues;                    /* of the program that has most; the device has another one for the puts of each */
     uint64_t event;                /* the highest number that an event has had */
     int32_t *own_positions;        /* of this rank's tokens */

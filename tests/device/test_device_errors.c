@@ -12,13 +12,13 @@
 /* What a device is, and the calls that are not made of it. */
 static const struct {
     const char *kind, *never;
-} kinds[] = {{"", "share reach map message"},
-             {":awaited", "hold release share reach map message"},
+} kinds[] = {{"", "share reach message"},
+             {":awaited", "hold release share reach message"},
              {":messages", "adopt hold release"},
              {":recorded", "adopt hold release"}};
 
-static const char *const calls[] = {"allocate", "adopt", "read", "write",   "clear", "launch", "hold", "release",
-                                    "happened", "await", "join", "execute", "share", "reach",  "map",  "message"};
+static const char *const calls[] = {"allocate", "adopt", "read", "write",   "clear", "launch", "hold",   "release",
+                                    "happened", "await", "join", "execute", "share", "reach",  "message"};
 
 /* Whether the N-th call of the kind came, and failed. */
 static bool fails(const image_set *set, const char *kind, const char *call, int n) {
