@@ -123,12 +123,11 @@ static void free_pool(ls_pool *pool) {
     free(pool);
 }
 
-/* Workers block all signals: another thread handles them. */
-static int start_worker(worker *w) {
+int ls_thread_start(pthread_t *thread, void *(*thread_main)(void *argument), void *argument) {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int error = pthread_create(&w->handle, NULL, worker_main, w);
+    const int error = pthread_create(thread, NULL, thread_main, argument);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return error;
 }
@@ -148,7 +147,7 @@ ls_status ls_pool_create(int threads, bool may_spin, ls_pool **out) {
     pool->workers = workers;
     for (int i = 0; i < threads - 1; i++) {
         workers[i] = (worker){.pool = pool, .thread = i + 1};
-        const int error = start_worker(&workers[i]);
+        const int error = ls_thread_start(&workers[i].handle, worker_main, &workers[i]);
         if (error) {
             stop_workers(pool, i);
             free_pool(pool);

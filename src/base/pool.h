@@ -6,9 +6,13 @@
 #ifndef LS_BASE_POOL_H
 #define LS_BASE_POOL_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "longspan/status.h"
+
+/* Starts a thread that blocks all signals, for another one handles them. Returns 0, or an error number. */
+LS_MUST_USE int ls_thread_start(pthread_t *thread, void *(*thread_main)(void *argument), void *argument);
 
 typedef struct ls_pool ls_pool;
 

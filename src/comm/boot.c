@@ -152,9 +152,12 @@ static ls_status find_hosts(ls_boot *boot) {
     if (boot->hosts == NULL || boot->host_names == NULL || boot->processes == NULL)
         return ls_error(LS_NO_MEMORY, "cannot allocate the hosts of %d ranks", boot->ranks);
     LS_TRY(find_machines(boot));
-    boot->machine_ranks = 0;
-    for (int r = 0; r < boot->ranks; r++)
-        boot->machine_ranks += boot->rank < 0 || boot->hosts[r] == boot->hosts[boot->rank];
+    boot->machine_ranks = boot->machine_rank = 0;
+    for (int r = 0; r < boot->ranks; r++) {
+        const bool here = boot->rank < 0 || boot->hosts[r] == boot->hosts[boot->rank];
+        boot->machine_ranks += here;
+        boot->machine_rank += here && r < boot->rank;
+    }
     return pretend(boot);
 }
 

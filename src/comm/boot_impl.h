@@ -66,6 +66,7 @@ typedef struct ls_boot {
     int *processes;    /* [ranks] the process of a launched rank, where this one can see it in /proc; else 0 */
     int core_ranks;    /* that are bound to one core, the same as this one; 0: it has several */
     int machine_ranks; /* that share the memory of this machine, pretended hosts or not */
+    int machine_rank;  /* of a launched rank: among these */
 } ls_boot;
 
 /* ---- who does not come (missing.c) ---- */

@@ -8,6 +8,9 @@ int ls_comm_rank(const ls_comm *comm) { return comm->end.rank; }
 int ls_comm_size(const ls_comm *comm) { return comm->end.ranks; }
 
 int ls_comm_machine_ranks(const ls_comm *comm) { return comm->end.boot->machine_ranks; }
+int ls_comm_machine_rank(const ls_comm *comm) {
+    return comm->end.boot->rank < 0 ? comm->end.rank : comm->end.boot->machine_rank;
+}
 
 size_t ls_comm_heap_bytes(const ls_comm *comm) { return comm->world->options.heap_bytes; }
 void *ls_comm_heap(const ls_comm *comm) { return comm->heap; }

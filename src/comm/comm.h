@@ -143,6 +143,7 @@ void ls_world_close_home(ls_world *world);
 int ls_comm_rank(const ls_comm *comm);
 int ls_comm_size(const ls_comm *comm);
 int ls_comm_machine_ranks(const ls_comm *comm); /* ls_hosts */
+int ls_comm_machine_rank(const ls_comm *comm);  /* of this rank among them */
 void *ls_comm_heap(const ls_comm *comm);        /* of this rank */
 size_t ls_comm_heap_bytes(const ls_comm *comm);
 /* The heap of a peer; NULL if this rank cannot load from it. */
