@@ -40,3 +40,13 @@ add_custom_command(OUTPUT ${LS_CUDA_PLUGIN} DEPENDS ${LS_CUDA_OBJECTS} ls_cuda_p
                            $<TARGET_OBJECTS:ls_cuda_plugin_objects>
                    COMMENT "nvcc cuda.so" COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(cuda DEPENDS ${LS_CUDA_PLUGIN})
+
+# What src/device/cuda declares of the driver, against the toolkit's own header.
+get_filename_component(folder ${LS_NVCC} DIRECTORY)
+find_path(LS_CUDA_INCLUDE cuda.h HINTS ${folder}/../include)
+if(LS_CUDA_INCLUDE)
+    add_library(ls_cuda_prototypes OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/cuda/check_driver.c)
+    target_include_directories(ls_cuda_prototypes SYSTEM PRIVATE ${LS_CUDA_INCLUDE})
+    target_link_libraries(ls_cuda_prototypes PRIVATE ls_flags)
+    add_dependencies(cuda ls_cuda_prototypes)
+endif()

@@ -1,7 +1,7 @@
 # Which files belong to what. The lists hold patterns, re-read at every build (CONFIGURE_DEPENDS).
 set(src ${PROJECT_SOURCE_DIR}/src)
 set(core_patterns "")
-foreach(folder base tensor comm comm/* device graph graph/ops program compile compile/* run simulate)
+foreach(folder base tensor comm comm/* device device/* graph graph/ops program compile compile/* run simulate)
     list(APPEND core_patterns ${src}/${folder}/*.c)
 endforeach()
 file(GLOB LS_CORE_SOURCES CONFIGURE_DEPENDS ${core_patterns})

@@ -7,6 +7,7 @@
  *     host's copies and transports use the other mapping. A pointer into an arena that the host kept ends the process.
  *     A heap that others access too cannot be closed so.
  *   - Launches that access the same bytes, and of which neither comes after the other, are an error (judge.c).
+ *   - A queue has room for few launches, if the host asks; one that it launches without asking is taken, too.
  *   - awaited: it has no holds, as a device on whose queues a transport cannot order.
  *   - messages: it executes what ranks say to each other, which are threads of one process.
  *   - recorded: the same, and its launches can be recorded.
@@ -16,7 +17,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +66,9 @@ static bool is_hold(const operation *o) { return o->run == NULL && !o->has_messa
 
 typedef struct delayed delayed;
 
+/* Launches of a queue that may be outstanding when the host asks for room. Few, so that it is often short of it. */
+enum { ROOM = 6 };
+
 typedef struct queue {
     delayed *d;
     int index;
@@ -73,6 +76,7 @@ typedef struct queue {
     pthread_t thread;
     ls_pool *pool;
     operation *first, **end;               /* launched and not executed, in order */
+    int outstanding;                       /* their number */
     uint64_t launched, executed, released; /* numbers */
     uint64_t draws;                        /* random numbers so far */
 } queue;
@@ -274,6 +278,7 @@ static void pop(queue *q) {
     operation *o = q->first;
     q->executed = o->number;
     q->first = o->next;
+    q->outstanding--;
     if (q->first == NULL) q->end = &q->first;
     free(o->after);
     free(o);
@@ -314,16 +319,11 @@ static void *queue_main(void *argument) {
     return NULL;
 }
 
-/* Signals are for another thread. */
 static ls_status start(queue *q) {
     const ls_device_options *options = &q->d->device->options;
     if (q->started) return ls_ok();
     LS_TRY(ls_pool_create(ls_pool_threads(options->pool), false, &q->pool));
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int error = pthread_create(&q->thread, NULL, queue_main, q);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    const int error = ls_thread_start(&q->thread, queue_main, q);
     if (error != 0) return ls_error(LS_NO_MEMORY, "no thread for a queue: %s", strerror(error));
     q->started = true;
     return ls_ok();
@@ -345,6 +345,7 @@ static void append(queue *q, const ls_device_work *work) {
     if (work->message != NULL) o->message = *work->message;
     *q->end = o;
     q->end = &o->next;
+    q->outstanding++;
     q->launched = o->number;
 }
 
@@ -368,6 +369,14 @@ static ls_status launch(ls_device *device, const ls_device_work *work) {
     const ls_status status = launch_locked(d, work);
     unlock(d);
     return status;
+}
+
+static bool has_room(ls_device *device, int q) {
+    delayed *d = device->state;
+    lock(d);
+    const bool room = d->queues[q].outstanding < ROOM;
+    unlock(d);
+    return room;
 }
 
 static ls_status release(ls_device *device, ls_event hold) {
@@ -522,4 +531,5 @@ const ls_device_row ls_device_delayed = {
     .happened = happened,
     .await = await,
     .join = join,
+    .has_room = has_room,
 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ls_device_row *const rows[] = {&ls_device_cpu, &ls_device_delayed};
+static const ls_device_row *const rows[] = {&ls_device_cpu, &ls_device_delayed, &ls_device_cuda};
 
 const char *ls_device_name(int index) {
     return index >= 0 && (size_t)index < LS_COUNT(rows) ? rows[index]->name : NULL;
@@ -71,7 +71,8 @@ void ls_device_close(ls_device *device) {
     if (device->row->close != NULL) device->row->close(device);
     ls_recordings_free(device);
     for (int i = 0; i < device->n_arenas; i++) {
-        if (!device->arenas[i].adopted && !device->arenas[i].left) device->row->free(device, &device->arenas[i]);
+        if (device->arenas[i].adopted || device->arenas[i].left || device->row->free == NULL) continue;
+        device->row->free(device, &device->arenas[i]);
     }
     free(device);
 }
@@ -137,6 +138,10 @@ void ls_device_leave(ls_device *device, const ls_device_arena *arena) {
 }
 
 /* --- queues ------------------------------------------------------------------------------------------------------- */
+
+bool ls_device_has_room(ls_device *device, int queue) {
+    return device->row->has_room == NULL || device->row->has_room(device, queue);
+}
 
 ls_status ls_device_launch(ls_device *device, const ls_device_work *work) {
     LS_ASSERT(work->event.queue >= 0 && work->event.queue < device->options.queues);

@@ -12,6 +12,9 @@
  * A device that has messages executes also what ranks say to each other: it copies to memory of a peer's device, sets a
  * word of a peer, waits for a word of its own. The host then launches a whole program, and only watches it.
  *
+ * A queue may have room for a limited number of launches that have not been executed. One beyond waits until the first
+ * of them has been, behind a hold perhaps for ever: so the host asks for room before it launches far ahead.
+ *
  * A device is used by one thread of its rank. Errors name what failed; an error of a launch may also be returned by a
  * later call. After an error only ls_device_close may be called.
  */
@@ -30,13 +33,14 @@ typedef struct ls_device_traits {
     bool records;        /* launches can be recorded, and launched again at once */
     bool host_memory;    /* its memory is the host's, whose pages are mapped when they are first touched */
     bool host_addresses; /* the host may access an arena at `base` while nothing is launched */
+    bool submits;        /* it executes what a work submits to its streams; others execute what a work runs */
     bool judges;         /* it needs to know what a launch accesses (ls_device_work.accesses), and judges it */
-    bool submits;        /* it takes kernels as submissions to a stream; else as functions of the host */
 } ls_device_traits;
 
 typedef struct ls_device_options {
-    int rank, queues;
-    ls_pool *pool; /* the rank's threads; borrowed */
+    int rank, queues; /* queue 0 computes; what is launched on others is short, and other ranks wait for it */
+    int machine_rank; /* among those of its machine */
+    ls_pool *pool;    /* the rank's threads; borrowed */
     /* Called from any thread when something has been executed for which the host may sleep. NULL: nobody sleeps. */
     void (*wake)(void *context);
     void *context;
@@ -51,7 +55,10 @@ typedef struct ls_device_options {
  *                    neither comes after the other, are an error that names both. awaited: it has no holds. messages:
  *                    it has messages, between ranks of one process, and no holds. recorded: these, and it records.
  *                    CALL=N: the N-th call of that name fails
- * name NULL: the setting LONGSPAN_DEVICE of the environment, else "cpu". LS_INVALID: there is no such device.
+ *   "cuda[:N]"       NVIDIA's GPU number N, from 0; without N that of the rank on its machine, in turn. The driver is
+ *                    loaded at run time: libcuda.so.1, or the file that LONGSPAN_CUDA_DRIVER names. LS_UNSUPPORTED
+ * where it is missing or too old, or no GPU is there name NULL: the setting LONGSPAN_DEVICE of the environment, else
+ * "cpu". LS_INVALID: there is no such device.
  */
 /*
  * *name: the name that ls_device_open would use for a setting, which lives as long as the setting or the environment;
@@ -59,7 +66,10 @@ typedef struct ls_device_options {
  */
 LS_MUST_USE ls_status ls_device_choose(const char *setting, const char **name, ls_device_traits *traits);
 LS_MUST_USE ls_status ls_device_open(const char *name, const ls_device_options *options, ls_device **out);
-/* Frees its arenas. What has not begun is not executed any more. NULL is allowed. */
+/*
+ * Frees its arenas. What has not begun is not executed any more; but for cuda, which executes all that was launched,
+ * behind holds too, before it frees anything. NULL is allowed.
+ */
 void ls_device_close(ls_device *device);
 const ls_device_traits *ls_device_traits_of(const ls_device *device);
 const char *ls_device_name(int index); /* of the table; NULL past the end */
@@ -153,12 +163,15 @@ typedef struct ls_device_work {
     const ls_device_access *accesses; /* n_accesses of them, which must live as long; where the device judges */
     int n_accesses;
     /* What is executed: one of these, or none of them, which is a hold. */
-    void (*run)(void *context, ls_pool *pool);        /* with the threads on which it may split its work */
-    ls_status (*submit)(void *context, void *stream); /* puts it on the queue's stream, and does not wait */
-    const ls_device_message *message;                 /* is copied */
+    void (*run)(void *context, ls_pool *pool); /* with the threads on which it may split its work */
+    ls_status (*submit)(void *context,
+                        void *stream); /* puts it on the queue's stream (a CUstream), and does not wait */
+    const ls_device_message *message;  /* is copied */
     void *context;
 } ls_device_work;
 
+/* Whether another launch on the queue would not wait for room. */
+bool ls_device_has_room(ls_device *device, int queue);
 LS_MUST_USE ls_status ls_device_launch(ls_device *device, const ls_device_work *work);
 /*
  * Launches between begin and end are recorded and not executed; all that they come after is recorded before them.

@@ -25,7 +25,7 @@ struct ls_device_row {
     ls_device_traits traits;
     /* settings: the text after "NAME:", or "". May change the device's traits. */
     ls_status (*open)(ls_device *device, const char *settings);
-    void (*close)(ls_device *device); /* the arenas are freed after it */
+    void (*close)(ls_device *device); /* the arenas are freed after it, or by it if there is no `free` */
     /* Sets base and source of an arena of this size. */
     ls_status (*allocate)(ls_device *device, ls_device_arena *arena);
     ls_status (*adopt)(ls_device *device, ls_device_arena *arena);
@@ -42,10 +42,12 @@ struct ls_device_row {
     ls_status (*happened)(ls_device *device, ls_event event, bool *out); /* NULL: each has */
     ls_status (*await)(ls_device *device, ls_event event);
     ls_status (*join)(ls_device *device);
+    bool (*has_room)(ls_device *device, int queue); /* NULL: always */
 };
 
 extern const ls_device_row ls_device_cpu;
 extern const ls_device_row ls_device_delayed;
+extern const ls_device_row ls_device_cuda;
 
 /* recording.c: notes a work that is launched while recording; frees all recordings. */
 void ls_recording_note(ls_device *device, const ls_device_work *work);

@@ -136,16 +136,22 @@ static ls_status submit_kernel(void *context, void *stream) {
     return prepared->kernel->launch(&prepared->call, prepared->state, stream);
 }
 
+/* Whether the device has said that it has happened, or has never been told of it. */
+static bool device_knows(const run *r, const ls_after *after) {
+    return ls_cursor_happened(r->cursor, after) && (r->prepared->instrs[after->instr].kernel != NULL || !r->holds);
+}
+
 /*
- * The events of what an instruction comes after and has not happened; returns their number. What takes bytes back comes
- * after what gave them to others by their signals, which the device does not see.
+ * The events of what an instruction comes after and has not happened, as far as the device knows: a hold that has been
+ * released may still stand on its queue. Returns their number. What takes bytes back comes after what gave them to
+ * others by their signals, which the device does not see.
  */
 static int events_after(const run *r, const ls_instr *instr, int opening) {
     int n = 0;
     if (opening >= 0) r->prepared->events[n++] = event_of(r, r->program->instrs[opening].queue, opening);
     for (int k = 0; k < instr->n_after; k++) {
         const ls_after *after = &instr->after[k];
-        if (!r->recording && ls_cursor_happened(r->cursor, after)) continue;
+        if (!r->recording && device_knows(r, after)) continue;
         /* A message is executed when its copy is done. */
         r->prepared->events[n++] = after->done && !r->messages ? done_event_of(r, after->queue, after->instr)
                                                                : event_of(r, after->queue, after->instr);
@@ -214,10 +220,19 @@ static bool is_launched(const run *r, int i) {
     return r->prepared->instrs[i].kernel != NULL || r->holds || r->messages;
 }
 
-/* Launches the next instruction of a queue, if it may be. */
+/* Whether the device has room for an instruction; a put stands on two queues. */
+static bool has_room(const run *r, int queue, int i) {
+    return ls_device_has_room(r->ex->device, queue) && (!r->holds || r->program->instrs[i].kind != LS_INSTR_PUT ||
+                                                        ls_device_has_room(r->ex->device, r->ex->queues + queue));
+}
+
+/*
+ * Launches the next instruction of a queue, if it may be. Where the device has no room, the queue's head has been
+ * launched and is still to be executed, so that somebody tells when to try again.
+ */
 static ls_status launch_next(const run *r, int queue, bool *moved) {
     const int i = ls_cursor_ahead(r->cursor, queue);
-    if (i < 0 || !is_launched(r, i)) return ls_ok();
+    if (i < 0 || !is_launched(r, i) || !has_room(r, queue, i)) return ls_ok();
     const bool may = r->ahead ? may_launch_ahead(r, i) : i == ls_cursor_head(r->cursor, queue) && may_start(r, i);
     if (!may) return ls_ok();
     LS_TRY(launch(r, queue, i));
@@ -386,6 +401,9 @@ static standstill find_standstill(const run *r) {
             awaited[s.waits++] = (ls_awaited){-1, ticket_of(r, s.put)};
         } else if (i >= 0 && obstacle == NULL && is_executed_by_device(r, i) && !is_missing(r, i)) {
             s.kernel = i;
+        } else if (i >= 0 && obstacle == NULL && !ls_traits(&r->program->instrs[i])->awaits) {
+            s.put = r->prepared->unfinished[q]; /* another put has no room before this one is done */
+            awaited[s.waits++] = (ls_awaited){-1, ticket_of(r, s.put)};
         } else if (i >= 0 && obstacle == NULL) {
             const ls_instr *instr = &r->program->instrs[i];
             s.word = i;

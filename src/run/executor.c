@@ -58,9 +58,10 @@ static ls_status resolve_in_place(const ls_executor *ex, int program, const ls_o
     const char *name = ex->image->buffers[o->buffer].name;
     /* A device that has messages has the heap in memory of its own. */
     char *heap = ex->remotes == NULL ? ls_comm_peer_heap(ex->comm, peer) : NULL;
-    if (heap == NULL)
+    if (heap == NULL || ls_device_traits_of(ex->device)->submits)
         return ls_error(LS_UNSUPPORTED,
-                        "\"%s\" of rank %d is read in place, but its memory cannot be addressed from here", name, peer);
+                        "\"%s\" of rank %d is read in place, but its memory cannot be addressed from %s", name, peer,
+                        heap == NULL ? "here" : "the device");
     const ls_program *p = &ex->image->programs[program];
     const ls_instr *borrow = ls_borrow_of(p, &ex->programs[program].uses, o);
     if (borrow == NULL)
@@ -83,6 +84,12 @@ static ls_status resolve(const ls_executor *ex, int program, const ls_operand *o
 
 static ls_status prepare_kernel(ls_executor *ex, int program, const ls_instr *instr, ls_prepared *out) {
     ls_kernel_call *call = &out->call;
+    const bool submits = ls_device_traits_of(ex->device)->submits;
+    if ((instr->kernel->launch != NULL) != submits)
+        return ls_error(LS_UNSUPPORTED,
+                        "program %s, %s: its kernel is one for %s; expected one for %s, as the device is",
+                        ex->image->programs[program].name, instr->op, submits ? "the host" : "a GPU",
+                        submits ? "a GPU" : "the host");
     call->n_in = instr->n_in;
     call->n_out = instr->n_out;
     for (int i = 0; i < instr->n_in; i++) LS_TRY(resolve(ex, program, &instr->in[i], &call->in[i]));
@@ -131,6 +138,12 @@ static ls_status prepare_instr(ls_executor *ex, int program, const ls_instr *ins
     out->peer = ls_peer_rank(ex->image, instr->peer, ls_executor_rank(ex));
     if (instr->kind != LS_INSTR_KERNEL) LS_TRY(check_reached(ex, out->peer));
     if (instr->kind == LS_INSTR_PUT) {
+        const ls_buffer *source = &ex->image->buffers[instr->in[0].buffer];
+        if (ex->arena[source->space]->source == NULL)
+            return ls_error(LS_UNSUPPORTED,
+                            "program %s, %s: \"%s\" lies in the device's own memory, which transports "
+                            "cannot read; expected it in the heap",
+                            ex->image->programs[program].name, instr->op, source->name);
         out->from = ls_operand_range(ex->image, &instr->in[0], ls_executor_rank(ex));
         out->to = address_of(ex, program, instr)->range;
     }
@@ -155,7 +168,7 @@ static ls_status prepare_program(ls_executor *ex, int index) {
     return ls_ok();
 }
 
-/* Touches both arenas before their first use, unless the machine has less memory available than they need. */
+/* Touches the host's arenas before their first use, unless the machine has less memory available than they need. */
 static void touch_arenas(ls_executor *ex) {
     const size_t *bytes = ex->image->bytes;
     if (!ls_device_traits_of(ex->device)->host_memory) return;
@@ -223,8 +236,12 @@ static ls_status set_up(ls_executor *ex, bool may_spin) {
     ls_machine_unbind(ex->image->threads);
     LS_TRY(ls_pool_create(ex->image->threads, may_spin, &ex->pool));
     ex->queues = most_queues(ex->image);
-    const ls_device_options options = {
-        .rank = ls_executor_rank(ex), .queues = 2 * ex->queues, .pool = ex->pool, .wake = wake, .context = ex->comm};
+    const ls_device_options options = {.rank = ls_executor_rank(ex),
+                                       .queues = 2 * ex->queues,
+                                       .machine_rank = ls_comm_machine_rank(ex->comm),
+                                       .pool = ex->pool,
+                                       .wake = wake,
+                                       .context = ex->comm};
     LS_TRY(ls_device_open(ex->image->device, &options, &ex->device));
     LS_TRY(make_arenas(ex));
     touch_arenas(ex);

@@ -88,6 +88,7 @@ int64_t ls_executor_resident(const ls_executor *ex, ls_space space) {
 /* Bytes of an arena in a range of addresses. */
 static int64_t overlap_with(const ls_executor *ex, int space, uintptr_t start, uintptr_t end) {
     const uintptr_t base = (uintptr_t)ex->arena[space]->source;
+    if (base == 0) return 0;
     const int64_t first = ls_max((int64_t)start, (int64_t)base);
     return ls_max(0, ls_min((int64_t)end, (int64_t)(base + ex->image->bytes[space])) - first);
 }

@@ -2,7 +2,8 @@
  * As much of the CUDA runtime as the kernels of src/kernel/cuda use, for a host without a GPU: this file stands in for
  * the toolkit's of that name when they are compiled for tests. The threads of a block are fibres of one host thread.
  * They run in a random order from one barrier to the next, so that a missing barrier shows; a barrier that some threads
- * do not reach ends the process with a message. Shared memory is filled with NaN before each block.
+ * do not reach ends the process with a message. Grids run one at a time. Shared memory is filled with NaN before each
+ * block.
  */
 #ifndef LS_TESTS_CUDA_RUNTIME_H
 #define LS_TESTS_CUDA_RUNTIME_H
@@ -77,8 +78,6 @@ void copy_later(void *to, const void *from, size_t bytes);
 void commit_copies();
 void wait_copies(int most_open);
 
-cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel);
-
 } // namespace emulation
 
 /* Of the thread that runs. */
@@ -131,13 +130,19 @@ typedef struct cudaLaunchConfig_t {
     unsigned numAttrs;
 } cudaLaunchConfig_t;
 
-/* The launch has been executed when it returns. */
+namespace emulation {
+cudaError_t launch_grid(const cudaLaunchConfig_t &config, const std::function<void()> &kernel);
+}
+
+/*
+ * Without a stream, or without the fake driver (driver/fake.h), the launch has been executed when it returns; else the
+ * stream executes it.
+ */
 template <typename... Expected, typename... Actual>
 static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Expected...),
                                              Actual &&...actual) {
     const std::tuple<std::decay_t<Expected>...> arguments(std::forward<Actual>(actual)...);
-    return emulation::run_grid(config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                               [=] { std::apply(kernel, arguments); });
+    return emulation::launch_grid(*config, [=] { std::apply(kernel, arguments); });
 }
 
 #endif

@@ -1,6 +1,8 @@
 #include "cuda_runtime.h"
 
 #include <csetjmp>
+#include <dlfcn.h>
+#include <mutex>
 #include <ucontext.h>
 #include <vector>
 
@@ -167,23 +169,62 @@ void wait_copies(int most_open) {
     }
 }
 
-cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel) {
-    const unsigned n = block.x * block.y * block.z;
-    if (n == 0 || n > MOST_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 ||
-        shared > MOST_SHARED)
-        return cudaErrorInvalidConfiguration;
+namespace {
+
+struct launch {
+    dim3 grid, block;
+    size_t shared;
+    std::function<void()> kernel;
+};
+
+/* One grid at a time, by whichever thread: all that kernels see is global. */
+void run_grid(const launch &l) {
+    static std::mutex one;
+    const std::lock_guard<std::mutex> guard(one);
+    const unsigned n = l.block.x * l.block.y * l.block.z;
     if (fibres.size() < n) fibres.resize(n);
     if (warps.size() < n / WARP + 1) warps.resize(n / WARP + 1);
-    body = &kernel;
-    gridDim = grid;
-    blockDim = block;
-    for (unsigned z = 0; z < grid.z; z++)
-        for (unsigned y = 0; y < grid.y; y++)
-            for (unsigned x = 0; x < grid.x; x++) {
+    body = &l.kernel;
+    gridDim = l.grid;
+    blockDim = l.block;
+    for (unsigned z = 0; z < l.grid.z; z++)
+        for (unsigned y = 0; y < l.grid.y; y++)
+            for (unsigned x = 0; x < l.grid.x; x++) {
                 blockIdx = {x, y, z};
-                memset(shared_memory, 0xff, shared);
+                memset(shared_memory, 0xff, l.shared);
                 run_block(n);
             }
+}
+
+void run_launch(void *context) {
+    const launch *l = static_cast<const launch *>(context);
+    run_grid(*l);
+    delete l;
+}
+
+typedef void (*stream_function)(void *stream, void (*run)(void *context), void *context);
+
+/* Of the fake driver (driver/fake.h), if it has been loaded. */
+stream_function find_stream_function() {
+    const char *file = getenv("LONGSPAN_CUDA_DRIVER");
+    void *library = file != nullptr ? dlopen(file, RTLD_NOW | RTLD_NOLOAD) : nullptr;
+    return library != nullptr ? (stream_function)dlsym(library, "fake_stream_run") : nullptr;
+}
+
+} // namespace
+
+cudaError_t launch_grid(const cudaLaunchConfig_t &config, const std::function<void()> &kernel) {
+    const dim3 grid = config.gridDim, block = config.blockDim;
+    const size_t n = (size_t)block.x * block.y * block.z;
+    if (n == 0 || n > MOST_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 ||
+        config.dynamicSmemBytes > MOST_SHARED)
+        return cudaErrorInvalidConfiguration;
+    launch *l = new launch{grid, block, config.dynamicSmemBytes, kernel};
+    const stream_function on_stream = config.stream != nullptr ? find_stream_function() : nullptr;
+    if (on_stream != nullptr)
+        on_stream(config.stream, run_launch, l);
+    else
+        run_launch(l);
     return cudaSuccess;
 }
 

@@ -1,0 +1,73 @@
+#include "device/cuda/driver.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The first release of the driver that has all functions. */
+#define OLDEST_VERSION 12000
+
+/* The toolkit's own declaration has these, too (tests/cuda/check_driver.c). */
+_Static_assert(offsetof(struct CUDA_MEMCPY2D_st, dstPitch) == 104, "dstPitch");
+_Static_assert(sizeof(struct CUDA_MEMCPY2D_st) == 128, "a copy of rows");
+
+typedef struct function {
+    const char *name;
+    size_t offset; /* of its pointer in ls_cuda_driver */
+} function;
+#define FUNCTION(name, arguments) {#name, offsetof(ls_cuda_driver, name)},
+static const function functions[] = {LS_CUDA_FUNCTIONS(FUNCTION)};
+
+/* LS_UNSUPPORTED names a function that is missing. */
+static ls_status find_functions(void *library, const char *file, ls_cuda_driver *out) {
+    for (size_t i = 0; i < LS_COUNT(functions); i++) {
+        void *const found = dlsym(library, functions[i].name);
+        if (found == NULL)
+            return ls_error(LS_UNSUPPORTED, "the CUDA driver %s has no %s; expected that of CUDA %d or later", file,
+                            functions[i].name, OLDEST_VERSION / 1000);
+        memcpy((char *)out + functions[i].offset, &found, sizeof found);
+    }
+    return ls_ok();
+}
+
+/* Before all else: a driver that is too old may lack functions, and says so best by its number. */
+static ls_status check_version(void *library, const char *file) {
+    unsigned (*get_version)(int *);
+    void *const found = dlsym(library, "cuDriverGetVersion");
+    int version;
+    memcpy(&get_version, &found, sizeof found);
+    if (found == NULL || get_version(&version) != LS_CUDA_SUCCESS)
+        return ls_error(LS_UNSUPPORTED, "%s does not say its version by cuDriverGetVersion; expected a CUDA driver",
+                        file);
+    if (version >= OLDEST_VERSION) return ls_ok();
+    return ls_error(LS_UNSUPPORTED, "the CUDA driver %s is that of CUDA %d.%d; expected %d or later", file,
+                    version / 1000, version % 1000 / 10, OLDEST_VERSION / 1000);
+}
+
+ls_status ls_cuda_driver_load(ls_cuda_driver *out) {
+    const char *file = getenv("LONGSPAN_CUDA_DRIVER");
+    if (file == NULL) file = "libcuda.so.1";
+    void *library = dlopen(file, RTLD_NOW);
+    if (library == NULL) return ls_error(LS_UNSUPPORTED, "no CUDA driver can be loaded: %s", dlerror());
+    LS_TRY(check_version(library, file));
+    LS_TRY(find_functions(library, file, out));
+    const unsigned result = out->cuInit(0);
+    if (result == LS_CUDA_NO_DEVICE) return ls_error(LS_UNSUPPORTED, "the CUDA driver %s finds no device", file);
+    return ls_cuda_check(out, result, "cuInit", "the CUDA driver %s", file);
+}
+
+ls_status ls_cuda_check(const ls_cuda_driver *driver, unsigned result, const char *call, const char *format, ...) {
+    if (result == LS_CUDA_SUCCESS) return ls_ok();
+    const char *name, *text;
+    char asked[256];
+    if (driver->cuGetErrorName(result, &name) != LS_CUDA_SUCCESS) name = "an error without a name";
+    if (driver->cuGetErrorString(result, &text) != LS_CUDA_SUCCESS) text = "no text";
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(asked, sizeof asked, format, arguments);
+    va_end(arguments);
+    return ls_error(result == LS_CUDA_OUT_OF_MEMORY ? LS_NO_MEMORY : LS_FAULT, "%s: %s (%u, %s): %s", call, name,
+                    result, text, asked);
+}

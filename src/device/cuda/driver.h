@@ -1,0 +1,99 @@
+/*
+ * The CUDA driver, loaded when it is needed: Longspan is built without NVIDIA's toolkit, and runs where no GPU is. The
+ * types, numbers and prototypes are those of the driver's binary interface (tests/cuda/check_driver.c compares them
+ * with the toolkit's header where that is).
+ */
+#ifndef LS_DEVICE_CUDA_DRIVER_H
+#define LS_DEVICE_CUDA_DRIVER_H
+
+#include "base/base.h"
+
+typedef struct CUctx_st *ls_cuda_context;
+typedef struct CUstream_st *ls_cuda_stream;
+typedef unsigned long long ls_cuda_address;
+
+/* Results; any other number is an error too. */
+enum { LS_CUDA_SUCCESS = 0, LS_CUDA_OUT_OF_MEMORY = 2, LS_CUDA_NO_DEVICE = 100, LS_CUDA_NOT_READY = 600 };
+
+enum {
+    LS_CUDA_64_BIT_STREAM_WORDS = 122, /* an attribute: streams can wait for and write words of 64 bits */
+    LS_CUDA_STREAM_NON_BLOCKING = 1,   /* it does not wait for the default stream */
+    LS_CUDA_HOST_PORTABLE = 1,         /* pinned for all contexts; of memory that is allocated, or registered */
+    LS_CUDA_HOST_MAPPED = 2,           /* with an address of the device; of both, too */
+    LS_CUDA_WAIT_GEQ = 0,              /* until the word is the value or greater */
+    LS_CUDA_WRITE_DEFAULT = 0,         /* after all earlier writes of the stream are visible everywhere */
+    LS_CUDA_MEMORY_HOST = 1,           /* kinds of memory in a copy */
+    LS_CUDA_MEMORY_DEVICE = 2,
+};
+
+#ifndef __cuda_cuda_h__ /* the toolkit's header, in the test that compares */
+/* A copy of `height` rows. Of each side the fields of its kind of memory count. */
+struct CUDA_MEMCPY2D_st {
+    size_t srcXInBytes, srcY;
+    unsigned srcMemoryType;
+    const void *srcHost;
+    ls_cuda_address srcDevice;
+    void *srcArray;
+    size_t srcPitch;
+    size_t dstXInBytes, dstY;
+    unsigned dstMemoryType;
+    void *dstHost;
+    ls_cuda_address dstDevice;
+    void *dstArray;
+    size_t dstPitch;
+    size_t WidthInBytes, Height;
+};
+#endif
+
+/* X(function, (arguments)): all that are used. Each returns a result. */
+#define LS_CUDA_FUNCTIONS(X)                                                                                   \
+    X(cuInit, (unsigned flags))                                                                                \
+    X(cuDriverGetVersion, (int *version))                                                                      \
+    X(cuGetErrorName, (unsigned result, const char **name))                                                    \
+    X(cuGetErrorString, (unsigned result, const char **text))                                                  \
+    X(cuDeviceGetCount, (int *count))                                                                          \
+    X(cuDeviceGet, (int *device, int ordinal))                                                                 \
+    X(cuDeviceGetName, (char *name, int room, int device))                                                     \
+    X(cuDeviceGetAttribute, (int *value, unsigned attribute, int device))                                      \
+    X(cuDevicePrimaryCtxRetain, (ls_cuda_context * context, int device))                                       \
+    X(cuDevicePrimaryCtxRelease_v2, (int device))                                                              \
+    X(cuCtxSetCurrent, (ls_cuda_context context))                                                              \
+    X(cuCtxGetStreamPriorityRange, (int *least, int *greatest))                                                \
+    X(cuMemGetInfo_v2, (size_t * unused, size_t * total))                                                      \
+    X(cuMemAlloc_v2, (ls_cuda_address * address, size_t bytes))                                                \
+    X(cuMemFree_v2, (ls_cuda_address address))                                                                 \
+    X(cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags))                                           \
+    X(cuMemFreeHost, (void *memory))                                                                           \
+    X(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                                      \
+    X(cuMemHostUnregister, (void *memory))                                                                     \
+    X(cuMemHostGetDevicePointer_v2, (ls_cuda_address * address, void *memory, unsigned flags))                 \
+    X(cuMemcpyHtoDAsync_v2, (ls_cuda_address to, const void *from, size_t bytes, ls_cuda_stream stream))       \
+    X(cuMemcpyDtoHAsync_v2, (void *to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream))             \
+    X(cuMemcpy2DAsync_v2, (const struct CUDA_MEMCPY2D_st *copy, ls_cuda_stream stream))                        \
+    X(cuMemsetD8Async, (ls_cuda_address at, unsigned char value, size_t bytes, ls_cuda_stream stream))         \
+    X(cuStreamCreateWithPriority, (ls_cuda_stream * stream, unsigned flags, int priority))                     \
+    X(cuStreamDestroy_v2, (ls_cuda_stream stream))                                                             \
+    X(cuStreamQuery, (ls_cuda_stream stream))                                                                  \
+    X(cuStreamSynchronize, (ls_cuda_stream stream))                                                            \
+    X(cuStreamWaitValue64_v2, (ls_cuda_stream stream, ls_cuda_address at, uint64_t value, unsigned condition)) \
+    X(cuStreamWriteValue64_v2, (ls_cuda_stream stream, ls_cuda_address at, uint64_t value, unsigned flags))
+
+#define LS_CUDA_FIELD(function, arguments) unsigned(*function) arguments;
+typedef struct ls_cuda_driver {
+    LS_CUDA_FUNCTIONS(LS_CUDA_FIELD)
+} ls_cuda_driver;
+
+/*
+ * Loads libcuda.so.1, or the file that LONGSPAN_CUDA_DRIVER names (for tests), and initialises it. It is never
+ * unloaded. LS_UNSUPPORTED: it is not there, or too old, or finds no device.
+ */
+LS_MUST_USE ls_status ls_cuda_driver_load(ls_cuda_driver *out);
+
+/*
+ * LS_OK where the result is LS_CUDA_SUCCESS; else LS_FAULT, or LS_NO_MEMORY, with the call, the error's name and text,
+ * and what was asked for.
+ */
+LS_MUST_USE ls_status ls_cuda_check(const ls_cuda_driver *driver, unsigned result, const char *call, const char *format,
+                                    ...) LS_PRINTF(4, 5);
+
+#endif

@@ -1,0 +1,222 @@
+/* The device "cuda", "cuda:N": a GPU of NVIDIA, by its driver. What it holds from opening to closing. */
+#include "device/cuda/cuda_impl.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the driver: as many streams of a context as that go to the hardware by ways of their own. */
+enum { MOST_CONNECTIONS = 32 };
+
+ls_status ls_cuda_enter(const cuda *c) {
+    return ls_cuda_check(&c->driver, c->driver.cuCtxSetCurrent(c->context), "cuCtxSetCurrent", "%s", c->name);
+}
+
+/* --- the process -------------------------------------------------------------------------------------------------- */
+
+/*
+ * Sets a variable of the environment that the driver reads when it is initialised, unless somebody has; *out: its
+ * value.
+ */
+static ls_status set_variable(const char *name, const char *value, const char **out) {
+    const char *set = setenv(name, value, 0) == 0 ? getenv(name) : NULL;
+    if (set == NULL) return ls_error(LS_NO_MEMORY, "the environment has no room for %s: %s", name, strerror(errno));
+    *out = set;
+    return ls_ok();
+}
+
+/*
+ * Streams that share a way to the hardware are executed in the order of their launches: one that waits for another may
+ * hold it up for ever.
+ */
+static ls_status set_connections(int streams) {
+    static const char *const name = "CUDA_DEVICE_MAX_CONNECTIONS";
+    if (streams > MOST_CONNECTIONS)
+        return ls_error(LS_UNSUPPORTED, "a CUDA device with %d streams that wait for each other; at most %d can",
+                        streams, MOST_CONNECTIONS);
+    const char *text;
+    char *end;
+    LS_TRY(set_variable(name, "32", &text));
+    const long connections = strtol(text, &end, 10);
+    if (end != text && *end == 0 && connections >= streams && connections <= MOST_CONNECTIONS) return ls_ok();
+    return ls_error(LS_INVALID,
+                    "%s=%s: expected %d to %d for %d streams that wait for each other; 32 where it is unset", name,
+                    text, streams, MOST_CONNECTIONS, streams);
+}
+
+/*
+ * A kernel that is loaded at its first launch waits for all streams, which may wait for the host, which would launch
+ * more before it lets them go on.
+ */
+static ls_status set_loading(void) {
+    static const char *const name = "CUDA_MODULE_LOADING";
+    const char *value;
+    LS_TRY(set_variable(name, "EAGER", &value));
+    if (strcmp(value, "EAGER") == 0) return ls_ok();
+    return ls_error(LS_INVALID, "%s=%s: expected EAGER, which it is where it is unset", name, value);
+}
+
+/* --- which device ------------------------------------------------------------------------------------------------- */
+
+/* *ordinal: -1 where the settings are "". */
+static ls_status read_settings(const char *settings, int *ordinal) {
+    char *end;
+    *ordinal = -1;
+    if (settings[0] == 0) return ls_ok();
+    const long n = strtol(settings, &end, 10);
+    if (settings[0] < '0' || settings[0] > '9' || *end != 0 || n > INT_MAX)
+        return ls_error(LS_INVALID, "device 'cuda:%s': expected cuda or cuda:N, the number of a device", settings);
+    *ordinal = (int)n;
+    return ls_ok();
+}
+
+/* Where no device is asked for: that of the rank among those of its machine, in turn. */
+static ls_status choose(cuda *c, int asked) {
+    int devices;
+    LS_TRY(ls_cuda_check(&c->driver, c->driver.cuDeviceGetCount(&devices), "cuDeviceGetCount", "all devices"));
+    if (devices == 0) return ls_error(LS_UNSUPPORTED, "the CUDA driver finds no device");
+    if (asked >= devices)
+        return ls_error(LS_INVALID, "device 'cuda:%d': the driver finds %d, numbered from 0", asked, devices);
+    c->ordinal = asked >= 0 ? asked : c->device->options.machine_rank % devices;
+    return ls_ok();
+}
+
+/* Its name for messages; and whether it can do what is needed. */
+static ls_status describe(cuda *c) {
+    const ls_cuda_driver *driver = &c->driver;
+    char model[64];
+    int able;
+    LS_TRY(ls_cuda_check(driver, driver->cuDeviceGetName(model, sizeof model, c->handle), "cuDeviceGetName", "%s",
+                         c->name));
+    snprintf(c->name, sizeof c->name, "cuda:%d (%s)", c->ordinal, model);
+    LS_TRY(ls_cuda_check(driver, driver->cuDeviceGetAttribute(&able, LS_CUDA_64_BIT_STREAM_WORDS, c->handle),
+                         "cuDeviceGetAttribute", "%s", c->name));
+    if (able) return ls_ok();
+    return ls_error(LS_UNSUPPORTED, "%s: its streams cannot wait for words of 64 bits; expected a GPU that can",
+                    c->name);
+}
+
+static ls_status find_context(cuda *c) {
+    const ls_cuda_driver *driver = &c->driver;
+    snprintf(c->name, sizeof c->name, "cuda:%d", c->ordinal);
+    LS_TRY(ls_cuda_check(driver, driver->cuDeviceGet(&c->handle, c->ordinal), "cuDeviceGet", "%s", c->name));
+    LS_TRY(describe(c));
+    LS_TRY(ls_cuda_check(driver, driver->cuDevicePrimaryCtxRetain(&c->context, c->handle), "cuDevicePrimaryCtxRetain",
+                         "%s", c->name));
+    c->retained = true;
+    return ls_cuda_enter(c);
+}
+
+/* --- streams and pinned memory ------------------------------------------------------------------------------------ */
+
+static ls_status pin(const cuda *c, size_t bytes, void **out) {
+    return ls_cuda_check(&c->driver, c->driver.cuMemHostAlloc(out, bytes, LS_CUDA_HOST_PORTABLE | LS_CUDA_HOST_MAPPED),
+                         "cuMemHostAlloc", "%zu bytes of pinned memory for %s", bytes, c->name);
+}
+
+static ls_status make_words(cuda *c) {
+    const size_t bytes = (size_t)c->device->options.queues * sizeof *c->words;
+    void *words;
+    ls_cuda_address at;
+    LS_TRY(pin(c, bytes, &words));
+    memset(words, 0, bytes);
+    c->words = words;
+    LS_TRY(ls_cuda_check(&c->driver, c->driver.cuMemHostGetDevicePointer_v2(&at, words, 0),
+                         "cuMemHostGetDevicePointer_v2", "%zu bytes for %s", bytes, c->name));
+    for (int q = 0; q < c->device->options.queues; q++) {
+        c->queues[q].words = &c->words[q];
+        c->queues[q].words_at = at + (size_t)q * sizeof *c->words;
+    }
+    return ls_ok();
+}
+
+static ls_status make_stream(const cuda *c, int priority, ls_cuda_stream *out) {
+    return ls_cuda_check(&c->driver, c->driver.cuStreamCreateWithPriority(out, LS_CUDA_STREAM_NON_BLOCKING, priority),
+                         "cuStreamCreateWithPriority", "priority %d on %s", priority, c->name);
+}
+
+/* Queue 0 computes; what is launched on others is short, and other ranks wait for it. */
+static ls_status make_streams(cuda *c) {
+    int least, greatest;
+    LS_TRY(ls_cuda_check(&c->driver, c->driver.cuCtxGetStreamPriorityRange(&least, &greatest),
+                         "cuCtxGetStreamPriorityRange", "%s", c->name));
+    LS_TRY(make_stream(c, greatest, &c->copies));
+    for (int q = 0; q < c->device->options.queues; q++)
+        LS_TRY(make_stream(c, q == 0 ? least : greatest, &c->queues[q].stream));
+    return ls_ok();
+}
+
+/* --- opening and closing ------------------------------------------------------------------------------------------ */
+
+static void close_device(ls_device *device) {
+    cuda *c = device->state;
+    ls_cuda_stop_watching(c);
+    if (c->retained) {
+        (void)c->driver.cuCtxSetCurrent(c->context); /* a device that is lost refuses, and frees nothing */
+        ls_cuda_drain(c);
+    }
+    for (int q = 0; q < device->options.queues; q++)
+        if (c->queues[q].stream != NULL) (void)c->driver.cuStreamDestroy_v2(c->queues[q].stream);
+    if (c->copies != NULL) (void)c->driver.cuStreamDestroy_v2(c->copies);
+    for (int i = 0; i < device->n_arenas; i++) ls_cuda_free(c, &device->arenas[i]);
+    if (c->stage != NULL) (void)c->driver.cuMemFreeHost(c->stage);
+    if (c->words != NULL) (void)c->driver.cuMemFreeHost(c->words);
+    if (c->retained) (void)c->driver.cuDevicePrimaryCtxRelease_v2(c->handle);
+    pthread_mutex_destroy(&c->copy_lock);
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->changed);
+    free(c->queues);
+    free(c);
+}
+
+static ls_status set_up(cuda *c, const char *settings) {
+    void *stage;
+    int asked;
+    LS_TRY(read_settings(settings, &asked));
+    LS_TRY(set_connections(c->device->options.queues + 1));
+    LS_TRY(set_loading());
+    LS_TRY(ls_cuda_driver_load(&c->driver));
+    LS_TRY(choose(c, asked));
+    LS_TRY(find_context(c));
+    LS_TRY(make_words(c));
+    LS_TRY(pin(c, CUDA_STAGE_BYTES, &stage));
+    c->stage = stage;
+    LS_TRY(make_streams(c));
+    return ls_cuda_watch(c);
+}
+
+static ls_status open_device(ls_device *device, const char *settings) {
+    cuda *c = calloc(1, sizeof *c);
+    cuda_queue *queues = calloc((size_t)device->options.queues, sizeof *queues);
+    LS_ASSERT(c != NULL && queues != NULL);
+    c->device = device;
+    c->queues = queues;
+    c->failed = ls_ok();
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->copy_lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    device->state = c;
+    const ls_status status = set_up(c, settings);
+    if (status.code != LS_OK) close_device(device);
+    return status;
+}
+
+const ls_device_row ls_device_cuda = {
+    .name = "cuda",
+    .traits = {.holds = true, .submits = true},
+    .open = open_device,
+    .close = close_device,
+    .allocate = ls_cuda_allocate,
+    .adopt = ls_cuda_adopt,
+    .read = ls_cuda_read,
+    .write = ls_cuda_write,
+    .clear = ls_cuda_clear,
+    .launch = ls_cuda_launch,
+    .release = ls_cuda_release,
+    .happened = ls_cuda_happened,
+    .await = ls_cuda_await,
+    .join = ls_cuda_join,
+    .has_room = ls_cuda_has_room,
+};

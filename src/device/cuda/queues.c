@@ -1,0 +1,143 @@
+/*
+ * Queues of a CUDA device: a stream each. An event is a number in a word of the host's memory, which the stream writes
+ * after each launch; what comes after it waits for the word. A hold is a wait for another word, which the host writes.
+ */
+#include "device/cuda/cuda_impl.h"
+
+#include <time.h>
+
+/* How long a wait looks again and again before it sleeps between looks. */
+#define SPIN_SECONDS 50e-6
+
+static bool has_happened(const cuda *c, ls_event event) {
+    return ls_cuda_executed(&c->queues[event.queue]) >= event.number;
+}
+
+static void lock(cuda *c) { pthread_mutex_lock(&c->lock); }
+static void unlock(cuda *c) { pthread_mutex_unlock(&c->lock); }
+
+static ls_status failure_of(cuda *c) {
+    lock(c);
+    const ls_status failed = c->failed;
+    unlock(c);
+    return failed;
+}
+
+/* --- waiting ------------------------------------------------------------------------------------------------------ */
+
+/* The watcher says if the device fails meanwhile. */
+static ls_status await(cuda *c, ls_event event) {
+    const struct timespec nap = {0, 20000};
+    const double began = ls_seconds();
+    while (!has_happened(c, event)) {
+        LS_TRY(failure_of(c));
+        if (ls_seconds() - began < SPIN_SECONDS)
+            ls_pause();
+        else
+            nanosleep(&nap, NULL);
+    }
+    return ls_ok();
+}
+
+ls_status ls_cuda_await(ls_device *device, ls_event event) { return await(device->state, event); }
+
+ls_status ls_cuda_join(ls_device *device) {
+    cuda *c = device->state;
+    for (int q = 0; q < device->options.queues; q++) LS_TRY(await(c, (ls_event){q, c->queues[q].launched}));
+    return failure_of(c);
+}
+
+ls_status ls_cuda_happened(ls_device *device, ls_event event, bool *out) {
+    cuda *c = device->state;
+    const bool happened = has_happened(c, event);
+    if (!happened) LS_TRY(failure_of(c));
+    *out = happened;
+    return ls_ok();
+}
+
+/* --- launching ---------------------------------------------------------------------------------------------------- */
+
+/* Forgets launches that have been executed. Under the lock. */
+static void forget_executed(cuda_queue *q) {
+    const uint64_t executed = ls_cuda_executed(q);
+    while (q->first < q->past && q->launches[q->first % CUDA_ROOM].number <= executed) q->first++;
+}
+
+bool ls_cuda_has_room(ls_device *device, int queue) {
+    cuda *c = device->state;
+    cuda_queue *q = &c->queues[queue];
+    lock(c);
+    forget_executed(q);
+    const bool room = q->past - q->first < CUDA_ROOM;
+    unlock(c);
+    return room;
+}
+
+static ls_status check(const cuda *c, unsigned result, const char *call, const ls_device_work *work) {
+    return ls_cuda_check(&c->driver, result, call, "%s (queue %d, number %llu) on %s", work->name, work->event.queue,
+                         (unsigned long long)work->event.number, c->name);
+}
+
+static ls_status wait_for(const cuda *c, const ls_device_work *work, ls_cuda_address word, uint64_t number) {
+    const cuda_queue *q = &c->queues[work->event.queue];
+    return check(c, c->driver.cuStreamWaitValue64_v2(q->stream, word, number, LS_CUDA_WAIT_GEQ),
+                 "cuStreamWaitValue64_v2", work);
+}
+
+/* Gives the stream what the work comes after, the work, and the write of its number. */
+static ls_status submit(const cuda *c, const ls_device_work *work) {
+    const cuda_queue *q = &c->queues[work->event.queue];
+    for (int i = 0; i < work->n_after; i++) {
+        const ls_event after = work->after[i];
+        if (has_happened(c, after)) continue;
+        LS_TRY(wait_for(c, work, c->queues[after.queue].words_at + offsetof(cuda_words, executed), after.number));
+    }
+    LS_TRY(work->submit != NULL ? work->submit(work->context, q->stream)
+                                : wait_for(c, work, q->words_at + offsetof(cuda_words, released), work->event.number));
+    return check(c,
+                 c->driver.cuStreamWriteValue64_v2(q->stream, q->words_at + offsetof(cuda_words, executed),
+                                                   work->event.number, LS_CUDA_WRITE_DEFAULT),
+                 "cuStreamWriteValue64_v2", work);
+}
+
+static void note_launch(cuda_queue *q, const ls_device_work *work) {
+    q->launches[q->past++ % CUDA_ROOM] =
+        (cuda_launch){.number = work->event.number, .name = work->name, .hold = work->submit == NULL};
+    q->launched = work->event.number;
+}
+
+ls_status ls_cuda_launch(ls_device *device, const ls_device_work *work) {
+    cuda *c = device->state;
+    cuda_queue *q = &c->queues[work->event.queue];
+    LS_ASSERT(work->event.number > q->launched);
+    LS_TRY(failure_of(c));
+    LS_TRY(ls_cuda_enter(c));
+    if (!ls_cuda_has_room(device, work->event.queue))
+        LS_TRY(await(c, (ls_event){work->event.queue, q->launches[q->first % CUDA_ROOM].number}));
+    ls_status status = submit(c, work);
+    lock(c);
+    forget_executed(q);
+    if (status.code == LS_OK)
+        note_launch(q, work);
+    else
+        status = ls_cuda_fail(c, status);
+    pthread_cond_signal(&c->changed);
+    unlock(c);
+    return status;
+}
+
+ls_status ls_cuda_release(ls_device *device, ls_event hold) {
+    cuda *c = device->state;
+    LS_TRY(failure_of(c));
+    __atomic_store_n(&c->queues[hold.queue].words->released, hold.number, __ATOMIC_RELEASE);
+    return ls_ok();
+}
+
+void ls_cuda_drain(const cuda *c) {
+    for (int q = 0; q < c->device->options.queues && c->words != NULL; q++)
+        __atomic_store_n(&c->words[q].released, (uint64_t)INT64_MAX, __ATOMIC_RELEASE);
+    for (int q = 0; q < c->device->options.queues; q++) {
+        if (c->queues[q].stream != NULL) (void)c->driver.cuStreamSynchronize(c->queues[q].stream);
+    }
+    if (c->copies != NULL) (void)c->driver.cuStreamSynchronize(c->copies);
+}

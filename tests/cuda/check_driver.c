@@ -1,0 +1,39 @@
+/*
+ * Compares src/device/cuda/driver.h with the toolkit's header, where that is: compiled by the target cuda, never run.
+ * Both are included, so that a prototype that differs is an error, and so is a number.
+ */
+#include <cuda.h>
+
+#include "device/cuda/driver.h"
+
+#define DECLARE(function, arguments) extern unsigned function arguments;
+LS_CUDA_FUNCTIONS(DECLARE)
+
+#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
+SAME(LS_CUDA_SUCCESS, CUDA_SUCCESS);
+SAME(LS_CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
+SAME(LS_CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
+SAME(LS_CUDA_NOT_READY, CUDA_ERROR_NOT_READY);
+SAME(LS_CUDA_64_BIT_STREAM_WORDS, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
+SAME(LS_CUDA_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING);
+SAME(LS_CUDA_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE);
+SAME(LS_CUDA_HOST_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE);
+SAME(LS_CUDA_HOST_MAPPED, CU_MEMHOSTALLOC_DEVICEMAP);
+SAME(LS_CUDA_HOST_MAPPED, CU_MEMHOSTREGISTER_DEVICEMAP);
+SAME(LS_CUDA_WAIT_GEQ, CU_STREAM_WAIT_VALUE_GEQ);
+SAME(LS_CUDA_WRITE_DEFAULT, CU_STREAM_WRITE_VALUE_DEFAULT);
+SAME(LS_CUDA_MEMORY_HOST, CU_MEMORYTYPE_HOST);
+SAME(LS_CUDA_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE);
+
+/* The fields of our own declaration of a copy, which driver.h leaves out here. */
+SAME(offsetof(CUDA_MEMCPY2D, srcMemoryType), 16);
+SAME(offsetof(CUDA_MEMCPY2D, srcHost), 24);
+SAME(offsetof(CUDA_MEMCPY2D, srcDevice), 32);
+SAME(offsetof(CUDA_MEMCPY2D, srcPitch), 48);
+SAME(offsetof(CUDA_MEMCPY2D, dstXInBytes), 56);
+SAME(offsetof(CUDA_MEMCPY2D, dstMemoryType), 72);
+SAME(offsetof(CUDA_MEMCPY2D, dstHost), 80);
+SAME(offsetof(CUDA_MEMCPY2D, dstDevice), 88);
+SAME(offsetof(CUDA_MEMCPY2D, dstPitch), 104);
+SAME(offsetof(CUDA_MEMCPY2D, WidthInBytes), 112);
+SAME(sizeof(CUDA_MEMCPY2D), 128);

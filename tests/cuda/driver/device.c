@@ -1,0 +1,203 @@
+/* The fake driver's devices and contexts, its settings, and the failures that they ask for. */
+#include "fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+fake_state fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+static _Thread_local struct CUctx_st *current;
+
+void fake_abort(const char *what) {
+    fprintf(stderr, "fake CUDA driver: %s\n", what);
+    abort();
+}
+
+/* --- settings ----------------------------------------------------------------------------------------------------- */
+
+static bool read_number(const char *setting, const char *name, long *out) {
+    const size_t n = strlen(name);
+    if (strncmp(setting, name, n) != 0 || setting[n] != '=') return false;
+    *out = strtol(setting + n + 1, NULL, 10);
+    return true;
+}
+
+static void read_setting(const char *setting, fake_settings *s) {
+    long devices = s->devices, version = s->version, words = s->words;
+    char lost[8] = "";
+    const bool known = read_number(setting, "devices", &devices) || read_number(setting, "version", &version) ||
+                       read_number(setting, "words", &words) || read_number(setting, "memory", &s->memory) ||
+                       read_number(setting, "seed", &s->seed);
+    s->devices = (int)devices;
+    s->version = (int)version;
+    s->words = (int)words;
+    if (known) return;
+    if (sscanf(setting, "%63[^=]=%ld:%u:%7s", s->failing, &s->failing_call, &s->error, lost) < 3)
+        fake_abort("a setting of FAKE_CUDA is wrong");
+    s->loses = strcmp(lost, "lost") == 0 || strcmp(s->failing, "execute") == 0;
+}
+
+static void read_settings(void) {
+    fake.settings = (fake_settings){.devices = 2, .version = 13000, .words = 1, .connections = 8, .memory = 1L << 40};
+    const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *loading = getenv("CUDA_MODULE_LOADING");
+    if (connections != NULL) fake.settings.connections = atoi(connections);
+    fake.settings.lazy = loading == NULL || strcmp(loading, "EAGER") != 0;
+    char text[256], *rest = text;
+    snprintf(text, sizeof text, "%s", getenv("FAKE_CUDA") != NULL ? getenv("FAKE_CUDA") : "");
+    for (const char *setting; (setting = strsep(&rest, ",")) != NULL;)
+        if (setting[0] != 0) read_setting(setting, &fake.settings);
+    fake.calls = 0;
+    fake.lost = 0;
+    fake.loaded = false;
+}
+
+/* --- failures ----------------------------------------------------------------------------------------------------- */
+
+unsigned fake_count(const char *function) {
+    if (fake.lost != 0) return fake.lost;
+    if (strcmp(function, fake.settings.failing) != 0 || ++fake.calls != fake.settings.failing_call) return 0;
+    if (fake.settings.loses) fake.lost = fake.settings.error;
+    pthread_cond_broadcast(&fake.changed);
+    return fake.settings.error;
+}
+
+unsigned fake_begin(const char *function) {
+    pthread_mutex_lock(&fake.lock);
+    const unsigned result = fake_count(function);
+    pthread_mutex_unlock(&fake.lock);
+    return result;
+}
+
+typedef struct error_row {
+    unsigned error;
+    const char *name, *text;
+} error_row;
+static const error_row errors[] = {{INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+                                   {LS_CUDA_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+                                   {LS_CUDA_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no device"},
+                                   {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid context"},
+                                   {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access"},
+                                   {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}};
+
+static const error_row *find_error(unsigned error) {
+    for (size_t i = 0; i < LS_COUNT(errors); i++)
+        if (errors[i].error == error) return &errors[i];
+    return NULL;
+}
+
+unsigned cuGetErrorName(unsigned result, const char **name) {
+    const error_row *row = find_error(result);
+    if (row == NULL) return INVALID_VALUE;
+    *name = row->name;
+    return 0;
+}
+
+unsigned cuGetErrorString(unsigned result, const char **text) {
+    const error_row *row = find_error(result);
+    if (row == NULL) return INVALID_VALUE;
+    *text = row->text;
+    return 0;
+}
+
+/* --- devices and contexts ----------------------------------------------------------------------------------------- */
+
+unsigned cuInit(unsigned flags) {
+    (void)flags;
+    pthread_mutex_lock(&fake.lock);
+    bool retained = false;
+    for (int i = 0; i < MOST_DEVICES; i++) retained |= fake.contexts[i].retained > 0;
+    if (!retained) read_settings();
+    unsigned result = fake_count("cuInit");
+    if (result == 0 && fake.settings.devices == 0) result = LS_CUDA_NO_DEVICE;
+    pthread_mutex_unlock(&fake.lock);
+    return result;
+}
+
+/* May be called before cuInit. */
+unsigned cuDriverGetVersion(int *version) {
+    long n = 13000;
+    const char *settings = getenv("FAKE_CUDA");
+    if (settings != NULL) (void)read_number(settings, "version", &n);
+    *version = (int)n;
+    return 0;
+}
+
+unsigned cuDeviceGetCount(int *count) {
+    const unsigned result = fake_begin("cuDeviceGetCount");
+    if (result == 0) *count = fake.settings.devices;
+    return result;
+}
+
+/* A handle is no ordinal. */
+enum { FIRST_HANDLE = 40 };
+
+unsigned cuDeviceGet(int *device, int ordinal) {
+    const unsigned result = fake_begin("cuDeviceGet");
+    if (result != 0) return result;
+    if (ordinal < 0 || ordinal >= fake.settings.devices) return INVALID_DEVICE;
+    *device = FIRST_HANDLE + ordinal;
+    return 0;
+}
+
+unsigned cuDeviceGetName(char *name, int room, int device) {
+    const unsigned result = fake_begin("cuDeviceGetName");
+    if (result == 0) snprintf(name, (size_t)room, "Fake %d", device - FIRST_HANDLE);
+    return result;
+}
+
+unsigned cuDeviceGetAttribute(int *value, unsigned attribute, int device) {
+    const unsigned result = fake_begin("cuDeviceGetAttribute");
+    if (result != 0) return result;
+    if (device < FIRST_HANDLE || device >= FIRST_HANDLE + MOST_DEVICES) return INVALID_DEVICE;
+    *value = attribute == LS_CUDA_64_BIT_STREAM_WORDS ? fake.settings.words : 0;
+    return 0;
+}
+
+unsigned cuDevicePrimaryCtxRetain(ls_cuda_context *context, int device) {
+    const unsigned result = fake_begin("cuDevicePrimaryCtxRetain");
+    if (result != 0) return result;
+    if (device < FIRST_HANDLE || device >= FIRST_HANDLE + MOST_DEVICES) return INVALID_DEVICE;
+    struct CUctx_st *c = &fake.contexts[device - FIRST_HANDLE];
+    pthread_mutex_lock(&fake.lock);
+    c->ordinal = device - FIRST_HANDLE;
+    c->retained++;
+    pthread_mutex_unlock(&fake.lock);
+    *context = c;
+    return 0;
+}
+
+unsigned cuDevicePrimaryCtxRelease_v2(int device) {
+    const unsigned result = fake_begin("cuDevicePrimaryCtxRelease_v2");
+    if (device < FIRST_HANDLE || device >= FIRST_HANDLE + MOST_DEVICES) return INVALID_DEVICE;
+    pthread_mutex_lock(&fake.lock);
+    fake.contexts[device - FIRST_HANDLE].retained--;
+    pthread_mutex_unlock(&fake.lock);
+    return result;
+}
+
+unsigned cuCtxSetCurrent(ls_cuda_context context) {
+    const unsigned result = fake_begin("cuCtxSetCurrent");
+    if (result == 0) current = context;
+    return result;
+}
+
+unsigned fake_context(struct CUctx_st **out) {
+    if (current == NULL || current->retained == 0) return INVALID_CONTEXT;
+    *out = current;
+    return 0;
+}
+
+unsigned cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    const unsigned result = fake_begin("cuCtxGetStreamPriorityRange");
+    *least = 0;
+    *greatest = -5;
+    return result;
+}
+
+int fake_left(void) {
+    pthread_mutex_lock(&fake.lock);
+    int left = fake_regions();
+    for (int i = 0; i < MOST_DEVICES; i++) left += fake.contexts[i].retained + fake.contexts[i].streams;
+    pthread_mutex_unlock(&fake.lock);
+    return left;
+}

@@ -1,0 +1,85 @@
+/*
+ * A driver for CUDA without a GPU, for tests: a library with the functions of src/device/cuda/driver.h. A stream is a
+ * thread that executes what it is given after random times. Memory of the device can be accessed by what a stream
+ * executes alone; pinned memory has another address for the device than for the host.
+ *
+ * It is stricter than the real driver where that may wait: what may wait for the whole device does (allocating, pinning
+ * and freeing memory, loading a kernel at its first launch), a stream that is full blocks, and streams that would share
+ * a way to the hardware end the process. Whoever waits for longer than MOST_SECONDS ends the process with a message.
+ *
+ * The environment variable FAKE_CUDA, read by cuInit while no context is retained, has settings with commas:
+ *   devices=N   (2)       version=N  (13000)     words=0: streams cannot wait for words of 64 bits
+ *   memory=BYTES          of each device
+ *   seed=N                of the random times
+ *   CALL=N:ERROR          the N-th call of a function fails, with that number
+ *   CALL=N:ERROR:lost     and the device is lost: all later calls fail, but those that free; nothing is executed any
+ * more execute=N:ERROR       the device is lost when a stream executes something for the N-th time
+ */
+#ifndef TESTS_FAKE_CUDA_H
+#define TESTS_FAKE_CUDA_H
+
+#include "device/cuda/driver.h"
+
+#include <pthread.h>
+
+enum { MOST_DEVICES = 8, MOST_SECONDS = 20, STREAM_ROOM = 1024 };
+enum { INVALID_VALUE = 1, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, UNKNOWN = 999 };
+
+#define DECLARE(function, arguments) unsigned function arguments;
+LS_CUDA_FUNCTIONS(DECLARE)
+
+/* Executes run(context) on the stream, in the order of what it is given: what a kernel's launch is here. */
+void fake_stream_run(void *stream, void (*run)(void *context), void *context);
+/* Streams, contexts, allocations and pinned memory that are there. */
+int fake_left(void);
+
+/* ---- for the files of this folder ---- */
+
+struct CUctx_st {
+    int ordinal, retained, streams;
+    size_t allocated;
+};
+
+typedef struct fake_settings {
+    int devices, version, words, connections;
+    long memory, seed;
+    bool lazy; /* kernels are loaded at their first launch */
+    char failing[64];
+    long failing_call;
+    unsigned error;
+    bool loses;
+} fake_settings;
+
+/* Protected by the lock. */
+typedef struct fake_state {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    fake_settings settings;
+    struct CUctx_st contexts[MOST_DEVICES];
+    long calls;    /* of the failing function */
+    unsigned lost; /* all calls return it; 0: the device is there */
+    long draws;    /* random numbers so far */
+    bool loaded;   /* a kernel has been launched */
+} fake_state;
+extern fake_state fake;
+
+/* The beginning of each function: 0, or the error that it returns. Takes the lock for a moment. */
+unsigned fake_begin(const char *function);
+/* Under the lock: counts a call that may fail as the settings say. */
+unsigned fake_count(const char *function);
+unsigned fake_context(struct CUctx_st **out); /* of the calling thread; an error where it has none */
+_Noreturn void fake_abort(const char *what);
+
+/* streams.c. Under the lock: waits until all streams of the context have executed everything. */
+void fake_wait_idle(const struct CUctx_st *context, const char *who);
+
+/* memory.c */
+typedef enum fake_side { SIDE_HOST, SIDE_DEVICE } fake_side;
+/* Where a stream finds these bytes; NULL: it cannot access them. Under the lock. */
+void *fake_find(fake_side side, uintptr_t at, size_t bytes);
+/* Opens memory of devices to what is being executed; under the lock. */
+void fake_open_memory(void);
+void fake_close_memory(void);
+int fake_regions(void);
+
+#endif

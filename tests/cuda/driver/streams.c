@@ -1,0 +1,316 @@
+/* The fake driver's streams: threads that execute what they are given, in order, after random times. */
+#include "fake.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* One of so many operations is delayed, and by how much at most. */
+enum { OPERATIONS_FOR_A_DELAY = 4, MOST_DELAY_MICROSECONDS = 200, LOOK_MICROSECONDS = 20 };
+
+typedef enum kind { WAIT, WRITE, COPY, SET, RUN } kind;
+
+typedef struct operation operation;
+struct operation {
+    operation *next;
+    kind kind;
+    uint64_t *word, value; /* WAIT, WRITE */
+    char *to;              /* COPY, SET */
+    const char *from;
+    size_t width, rows, to_pitch, from_pitch;
+    int byte;
+    void (*run)(void *context);
+    void *context;
+};
+
+/* Protected by the lock. */
+struct CUstream_st {
+    struct CUstream_st *next;
+    struct CUctx_st *context;
+    pthread_t thread;
+    operation *first, **end;
+    int n;
+    bool ending;
+};
+static struct CUstream_st *streams;
+static operation *never_executed; /* kept, because what they run with belongs to others */
+
+static void lock(void) { pthread_mutex_lock(&fake.lock); }
+static void unlock(void) { pthread_mutex_unlock(&fake.lock); }
+
+/* --- waiting ------------------------------------------------------------------------------------------------------ */
+
+/* Waits for a change, at most until the time. */
+static void wait_until(const struct timespec *end, const char *who) {
+    if (pthread_cond_timedwait(&fake.changed, &fake.lock, end) == ETIMEDOUT) fake_abort(who);
+}
+
+static struct timespec time_limit(void) {
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += MOST_SECONDS;
+    return end;
+}
+
+static bool is_idle(const struct CUctx_st *context) {
+    for (const struct CUstream_st *s = streams; s != NULL; s = s->next)
+        if (s->context == context && s->n > 0) return false;
+    return true;
+}
+
+void fake_wait_idle(const struct CUctx_st *context, const char *who) {
+    const struct timespec end = time_limit();
+    while (!is_idle(context)) wait_until(&end, who);
+}
+
+static void nap(long microseconds) {
+    const struct timespec time = {0, microseconds * 1000};
+    nanosleep(&time, NULL);
+}
+
+/* --- a stream's thread -------------------------------------------------------------------------------------------- */
+
+static void copy(const operation *o) {
+    for (size_t r = 0; r < o->rows; r++) memcpy(o->to + r * o->to_pitch, o->from + r * o->from_pitch, o->width);
+}
+
+/* Without the lock. */
+static void execute(const operation *o) {
+    switch (o->kind) {
+    case WAIT:
+        break;
+    case WRITE:
+        __atomic_store_n(o->word, o->value, __ATOMIC_RELEASE);
+        break;
+    case COPY:
+        copy(o);
+        break;
+    case SET:
+        memset(o->to, o->byte, o->width);
+        break;
+    case RUN:
+        o->run(o->context);
+        break;
+    }
+}
+
+static bool may_start(const operation *o) {
+    return o->kind != WAIT || (int64_t)(__atomic_load_n(o->word, __ATOMIC_ACQUIRE) - o->value) >= 0;
+}
+
+/* A time of random length, mostly none. */
+static void delay(long draw) {
+    const uint64_t random = (uint64_t)(draw + 1000003 * fake.settings.seed) * 0x9e3779b97f4a7c15u;
+    const long microseconds = (long)((random >> 33) % (OPERATIONS_FOR_A_DELAY * MOST_DELAY_MICROSECONDS));
+    if (microseconds < MOST_DELAY_MICROSECONDS) nap(microseconds);
+}
+
+/* Removes the first operation of a stream. */
+static operation *pop(struct CUstream_st *s) {
+    operation *o = s->first;
+    s->first = o->next;
+    if (s->first == NULL) s->end = &s->first;
+    s->n--;
+    pthread_cond_broadcast(&fake.changed);
+    return o;
+}
+
+/* Executes the first operation. The lock is held before and after. */
+static void step(struct CUstream_st *s) {
+    const operation *o = s->first;
+    const long draw = fake.draws++;
+    if (o->kind == RUN) fake_open_memory();
+    unlock();
+    delay(draw);
+    execute(o);
+    lock();
+    if (o->kind == RUN) fake_close_memory();
+    free(pop(s));
+}
+
+static void *stream_main(void *argument) {
+    struct CUstream_st *s = argument;
+    lock();
+    while (!s->ending || s->n > 0) {
+        operation *o = s->first;
+        if (o == NULL) {
+            pthread_cond_wait(&fake.changed, &fake.lock);
+        } else if (fake.lost != 0 || (o->kind != WAIT && fake_count("execute") != 0)) {
+            o = pop(s);
+            o->next = never_executed;
+            never_executed = o;
+        } else if (!may_start(o)) {
+            unlock();
+            nap(LOOK_MICROSECONDS);
+            lock();
+        } else {
+            step(s);
+        }
+    }
+    unlock();
+    return NULL;
+}
+
+/* --- what streams are given --------------------------------------------------------------------------------------- */
+
+/* A stream that is full blocks. Takes the lock. */
+static unsigned append(struct CUstream_st *s, operation o) {
+    operation *copied = malloc(sizeof *copied);
+    if (copied == NULL) fake_abort("no memory for an operation");
+    *copied = o;
+    const struct timespec end = time_limit();
+    lock();
+    while (s->n >= STREAM_ROOM) wait_until(&end, "a launch waits for a stream that is full");
+    *s->end = copied;
+    s->end = &copied->next;
+    s->n++;
+    pthread_cond_broadcast(&fake.changed);
+    unlock();
+    return 0;
+}
+
+static void *find(fake_side side, uintptr_t at, size_t bytes) {
+    lock();
+    void *found = fake_find(side, at, bytes);
+    unlock();
+    return found;
+}
+
+static unsigned begin(const char *function) {
+    struct CUctx_st *context;
+    const unsigned result = fake_begin(function);
+    return result != 0 ? result : fake_context(&context);
+}
+
+unsigned cuStreamWaitValue64_v2(ls_cuda_stream stream, ls_cuda_address at, uint64_t value, unsigned condition) {
+    const unsigned result = begin("cuStreamWaitValue64_v2");
+    uint64_t *word = find(SIDE_DEVICE, at, sizeof *word);
+    if (result != 0 || word == NULL || condition != LS_CUDA_WAIT_GEQ) return result != 0 ? result : INVALID_VALUE;
+    return append(stream, (operation){.kind = WAIT, .word = word, .value = value});
+}
+
+unsigned cuStreamWriteValue64_v2(ls_cuda_stream stream, ls_cuda_address at, uint64_t value, unsigned flags) {
+    const unsigned result = begin("cuStreamWriteValue64_v2");
+    uint64_t *word = find(SIDE_DEVICE, at, sizeof *word);
+    if (result != 0 || word == NULL || flags != LS_CUDA_WRITE_DEFAULT) return result != 0 ? result : INVALID_VALUE;
+    return append(stream, (operation){.kind = WRITE, .word = word, .value = value});
+}
+
+/* The host's side of an asynchronous copy must be pinned. */
+static unsigned append_copy(struct CUstream_st *s, char *to, const char *from, operation o) {
+    if (to == NULL || from == NULL || o.width == 0 || o.rows == 0) return INVALID_VALUE;
+    o.kind = COPY;
+    o.to = to;
+    o.from = from;
+    return append(s, o);
+}
+
+unsigned cuMemcpyHtoDAsync_v2(ls_cuda_address to, const void *from, size_t bytes, ls_cuda_stream stream) {
+    const unsigned result = begin("cuMemcpyHtoDAsync_v2");
+    if (result != 0) return result;
+    return append_copy(stream, find(SIDE_DEVICE, to, bytes), find(SIDE_HOST, (uintptr_t)from, bytes),
+                       (operation){.width = bytes, .rows = 1});
+}
+
+unsigned cuMemcpyDtoHAsync_v2(void *to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream) {
+    const unsigned result = begin("cuMemcpyDtoHAsync_v2");
+    if (result != 0) return result;
+    return append_copy(stream, find(SIDE_HOST, (uintptr_t)to, bytes), find(SIDE_DEVICE, from, bytes),
+                       (operation){.width = bytes, .rows = 1});
+}
+
+/* One side of a copy of rows. */
+static void *find_rows(unsigned memory, const void *host, ls_cuda_address device, size_t pitch,
+                       const struct CUDA_MEMCPY2D_st *c) {
+    if (pitch < c->WidthInBytes || pitch > INT32_MAX || c->Height == 0) return NULL;
+    const size_t bytes = pitch * (c->Height - 1) + c->WidthInBytes;
+    return memory == LS_CUDA_MEMORY_DEVICE ? find(SIDE_DEVICE, device, bytes) : find(SIDE_HOST, (uintptr_t)host, bytes);
+}
+
+unsigned cuMemcpy2DAsync_v2(const struct CUDA_MEMCPY2D_st *c, ls_cuda_stream stream) {
+    const unsigned result = begin("cuMemcpy2DAsync_v2");
+    if (result != 0) return result;
+    return append_copy(
+        stream, find_rows(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstPitch, c),
+        find_rows(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcPitch, c),
+        (operation){.width = c->WidthInBytes, .rows = c->Height, .to_pitch = c->dstPitch, .from_pitch = c->srcPitch});
+}
+
+unsigned cuMemsetD8Async(ls_cuda_address at, unsigned char value, size_t bytes, ls_cuda_stream stream) {
+    const unsigned result = begin("cuMemsetD8Async");
+    char *to = find(SIDE_DEVICE, at, bytes);
+    if (result != 0 || to == NULL) return result != 0 ? result : INVALID_VALUE;
+    return append(stream, (operation){.kind = SET, .to = to, .width = bytes, .byte = value});
+}
+
+/* The first kernel of a process is loaded, which waits for the device, unless all are loaded before. */
+void fake_stream_run(void *stream, void (*run)(void *context), void *context) {
+    struct CUstream_st *s = stream;
+    lock();
+    if (fake.settings.lazy && !fake.loaded) fake_wait_idle(s->context, "a kernel is loaded at its first launch");
+    fake.loaded = true;
+    unlock();
+    (void)append(s, (operation){.kind = RUN, .run = run, .context = context});
+}
+
+/* --- streams ------------------------------------------------------------------------------------------------------ */
+
+unsigned cuStreamCreateWithPriority(ls_cuda_stream *stream, unsigned flags, int priority) {
+    struct CUctx_st *context;
+    unsigned result = fake_begin("cuStreamCreateWithPriority");
+    if (result == 0) result = fake_context(&context);
+    if (result == 0 && (flags != LS_CUDA_STREAM_NON_BLOCKING || priority > 0 || priority < -5)) result = INVALID_VALUE;
+    if (result != 0) return result;
+    struct CUstream_st *s = calloc(1, sizeof *s);
+    if (s == NULL) fake_abort("no memory for a stream");
+    s->context = context;
+    s->end = &s->first;
+    lock();
+    if (context->streams++ == fake.settings.connections) fake_abort("streams share a way to the hardware");
+    s->next = streams;
+    streams = s;
+    unlock();
+    if (pthread_create(&s->thread, NULL, stream_main, s) != 0) fake_abort("no thread for a stream");
+    *stream = s;
+    return 0;
+}
+
+unsigned cuStreamDestroy_v2(ls_cuda_stream stream) {
+    const unsigned result = fake_begin("cuStreamDestroy_v2");
+    const struct timespec end = time_limit();
+    lock();
+    stream->ending = true;
+    pthread_cond_broadcast(&fake.changed);
+    while (stream->n > 0) wait_until(&end, "a stream is destroyed that never ends");
+    unlock();
+    pthread_join(stream->thread, NULL);
+    lock();
+    struct CUstream_st **place = &streams;
+    while (*place != stream) place = &(*place)->next;
+    *place = stream->next;
+    stream->context->streams--;
+    unlock();
+    free(stream);
+    return result;
+}
+
+unsigned cuStreamQuery(ls_cuda_stream stream) {
+    const unsigned result = begin("cuStreamQuery");
+    if (result != 0) return result;
+    lock();
+    const bool idle = stream->n == 0;
+    unlock();
+    return idle ? 0 : LS_CUDA_NOT_READY;
+}
+
+unsigned cuStreamSynchronize(ls_cuda_stream stream) {
+    const unsigned result = begin("cuStreamSynchronize");
+    if (result != 0) return result;
+    const struct timespec end = time_limit();
+    lock();
+    while (stream->n > 0 && fake.lost == 0) wait_until(&end, "somebody waits for a stream that never ends");
+    const unsigned lost = fake.lost;
+    unlock();
+    return lost;
+}

@@ -1,0 +1,453 @@
+/*
+ * The device "cuda" on the driver for tests: memory, queues far ahead, who is woken, what is refused by name, and each
+ * call of the driver failing. test_device.c has what holds for all devices.
+ */
+#include "device/cuda/driver.h"
+#include "device/device.h"
+#include "kernel/cuda/table.h"
+#include "support/fake_cuda.h"
+#include "support/images.h"
+#include "support/meshes.h"
+#include "support/step_digest.h"
+#include "support/world.h"
+
+#include <semaphore.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { QUEUES = 4 };
+
+static ls_status open_on(const char *name, const char *settings, ls_device **out) {
+    use_fake_cuda(settings);
+    return ls_device_open(name, &(ls_device_options){.queues = QUEUES}, out);
+}
+
+static ls_device *open_cuda(const char *settings) {
+    ls_device *device;
+    assert_ok(open_on("cuda", settings, &device));
+    return device;
+}
+
+static void close_cuda(ls_device *device) {
+    ls_device_close(device);
+    assert_int_equal(fake_cuda_left(), 0);
+}
+
+static void *shared_memory(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    return memory;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+enum { ARENA = 5 << 20 };
+
+/* A range of the arena against the same one of a copy on the host: what is read, and the whole after it was written. */
+static void check_slices(ls_device *device, const ls_device_arena *arena, char *copy, const ls_range *range) {
+    const ls_range dense = ls_range_flat(0, ls_range_bytes(range)), whole = ls_range_flat(0, ARENA);
+    char *got = malloc(ARENA), *expected = malloc(ARENA);
+    ls_range_copy(expected, &dense, copy, range);
+    assert_ok(ls_device_read(device, arena, range, got));
+    assert_memory_equal(got, expected, dense.length);
+    for (size_t i = 0; i < dense.length; i++) expected[i] = (char)(expected[i] * 5 + 3);
+    ls_range_copy(copy, range, expected, &dense);
+    assert_ok(ls_device_write(device, arena, range, expected));
+    assert_ok(ls_device_read(device, arena, &whole, got));
+    assert_memory_equal(got, copy, ARENA);
+    free(got);
+    free(expected);
+}
+
+/* Some by rows at once, some piece by piece, some larger than what goes by way of pinned memory at a time. */
+static void test_slices_of_all_shapes(void **state) {
+    (void)state;
+    static const ls_range ranges[] = {
+        {7, 1, {1, 1, 1}, {0, 0, 0}},
+        {3, 4000001, {1, 1, 1}, {0, 0, 0}},
+        {5, 7, {1000, 1, 1}, {13, 0, 0}},
+        {5, 7, {30, 20, 10}, {7, 300, 9000}},
+        {100, 3, {1, 50, 40}, {0, 3, 1000}},
+        {0, 100, {40, 30, 20}, {100000, 100, 3000}}, /* the innermost dimension has the largest distance */
+        {1, 1 << 19, {3, 2, 1}, {1 << 20, 1 << 19, 0}},
+        {9, (1 << 20) + 5, {3, 1, 1}, {(1 << 20) + 77, 0, 0}},
+        {4000, 1000, {4, 1, 1}, {-1000, 0, 0}}, /* backwards */
+    };
+    ls_device *device = open_cuda("");
+    const ls_device_arena *arena;
+    const ls_range whole = ls_range_flat(0, ARENA), part = ls_range_flat(77, 2000001);
+    char *copy = malloc(ARENA);
+    assert_ok(ls_device_allocate(device, ARENA, &arena));
+    assert_null(arena->source);
+    for (size_t i = 0; i < ARENA; i++) copy[i] = (char)(i * 2654435761u >> 24);
+    assert_ok(ls_device_write(device, arena, &whole, copy));
+    for (size_t i = 0; i < LS_COUNT(ranges); i++) check_slices(device, arena, copy, &ranges[i]);
+    memset(copy + part.offset, 0, part.length);
+    assert_ok(ls_device_clear(device, arena, &part));
+    check_slices(device, arena, copy, &ranges[0]);
+    free(copy);
+    close_cuda(device);
+}
+
+typedef struct increment {
+    int *at;
+    int by;
+} increment;
+
+static void add(void *context, ls_pool *pool) {
+    (void)pool;
+    const increment *i = context;
+    *i->at = *i->at * 3 + i->by;
+}
+
+static void test_memory_of_the_host_is_adopted(void **state) {
+    (void)state;
+    const size_t bytes = 3 * 4096;
+    char *heap = shared_memory(bytes);
+    memset(heap, 1, bytes);
+    ls_device *device = open_cuda("");
+    const ls_device_arena *arena, *none;
+    assert_ok(ls_device_adopt(device, heap, bytes, &arena));
+    assert_ok(ls_device_adopt(device, heap, 0, &none));
+    assert_ptr_equal(arena->source, heap);
+    assert_ptr_not_equal(arena->base, heap);
+    increment task = {(int *)(void *)(arena->base + 4096), 4};
+    int value;
+    const ls_range four = ls_range_flat(4096, sizeof value);
+    assert_ok(launch_anywhere(device, &(ls_device_work){.name = "add", .event = {0, 1}, .run = add, .context = &task}));
+    assert_ok(ls_device_join(device));
+    memcpy(&value, heap + 4096, sizeof value);
+    assert_int_equal(value, 0x01010101 * 3 + 4);
+    value = 7;
+    assert_ok(ls_device_write(device, arena, &four, &value));
+    assert_int_equal(heap[4096], 7);
+    close_cuda(device);
+    assert_int_equal(heap[4096], 7);
+    (void)munmap(heap, bytes);
+}
+
+static void test_memory_that_is_not_there_is_refused(void **state) {
+    (void)state;
+    ls_device *device = open_cuda("memory=1000000");
+    const ls_device_arena *arena;
+    assert_ok(ls_device_allocate(device, 400000, &arena));
+    assert_fails(ls_device_allocate(device, 700000, &arena), LS_NO_MEMORY,
+                 "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2, out of memory): 700000 bytes on cuda:0 (Fake 0), where "
+                 "600000 of 1000000 are free");
+    close_cuda(device);
+}
+
+/* --- queues ------------------------------------------------------------------------------------------------------- */
+
+/* A chain over all queues and memory of the device, longer than a stream has room for. */
+static void test_launches_far_ahead(void **state) {
+    (void)state;
+    enum { TASKS = 1500 };
+    static increment tasks[TASKS];
+    ls_device *device = open_cuda("seed=5");
+    const ls_device_arena *arena;
+    assert_ok(ls_device_allocate(device, 4096, &arena));
+    ls_event last = {0, 0};
+    int expected = 0, value;
+    for (int t = 0; t < TASKS; t++) {
+        const ls_event event = {t % 7 % QUEUES, (uint64_t)t + 1};
+        tasks[t] = (increment){(int *)(void *)arena->base, t};
+        expected = (int)((unsigned)expected * 3u + (unsigned)t);
+        assert_ok(launch_anywhere(device, &(ls_device_work){.name = "add",
+                                                            .event = event,
+                                                            .after = &last,
+                                                            .n_after = last.queue != event.queue,
+                                                            .run = add,
+                                                            .context = &tasks[t]}));
+        last = event;
+    }
+    const ls_range four = ls_range_flat(0, sizeof value);
+    assert_ok(ls_device_join(device));
+    assert_ok(ls_device_read(device, arena, &four, &value));
+    assert_int_equal(value, expected);
+    close_cuda(device);
+}
+
+/* Behind a hold there is room for so many launches that no call blocks. */
+static void test_room_ends_behind_a_hold(void **state) {
+    (void)state;
+    ls_device *device = open_cuda("");
+    uint64_t n = 0;
+    while (ls_device_has_room(device, 1)) {
+        assert_true(n < 1000);
+        assert_ok(ls_device_launch(device, &(ls_device_work){.name = "hold", .event = {1, ++n}}));
+    }
+    assert_true(n > 50);
+    assert_true(ls_device_has_room(device, 0));
+    for (uint64_t i = 1; i <= n; i++) assert_ok(ls_device_release(device, (ls_event){1, i}));
+    assert_ok(ls_device_await(device, (ls_event){1, n}));
+    assert_true(ls_device_has_room(device, 1));
+    close_cuda(device);
+}
+
+static void post(void *context) { (void)sem_post(context); }
+
+static bool is_woken(sem_t *woken) {
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 10;
+    return sem_clockwait(woken, CLOCK_REALTIME, &end) == 0;
+}
+
+/* By what has been executed, once it has been and not before; and by the loss of the device. */
+static void test_who_sleeps_is_woken(void **state) {
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        sem_t woken;
+        ls_device *device;
+        bool happened = false;
+        increment task = {(int[]){1}, 1};
+        sem_init(&woken, 0, 0);
+        use_fake_cuda(lost ? "execute=1:700" : "");
+        const ls_device_options options = {.queues = QUEUES, .wake = post, .context = &woken};
+        assert_ok(ls_device_open("cuda", &options, &device));
+        assert_ok(ls_device_launch(device, &(ls_device_work){.name = "hold", .event = {2, 1}}));
+        assert_ok(
+            launch_anywhere(device, &(ls_device_work){.name = "add", .event = {2, 2}, .run = add, .context = &task}));
+        sleep_seconds(0.05);
+        assert_int_equal(sem_trywait(&woken), -1);
+        assert_ok(ls_device_release(device, (ls_event){2, 1}));
+        while (!happened) {
+            assert_true(is_woken(&woken));
+            const ls_status status = ls_device_happened(device, (ls_event){2, 2}, &happened);
+            if (status.code == LS_OK) continue;
+            assert_fails(status, LS_FAULT, lost ? "add (queue 2, number 2)" : "no failure");
+            break;
+        }
+        close_cuda(device);
+        sem_destroy(&woken);
+    }
+}
+
+/* A kernel of src/kernel/cuda, in the order of its queue. */
+static ls_status submit_kernel(void *context, void *stream) {
+    const ls_kernel_call *call = context;
+    for (const ls_kernel *const *row = ls_cuda_kernels; *row != NULL; row++)
+        if ((*row)->id == LS_KERNEL_ADD && (*row)->dtype == LS_F32) return (*row)->launch(call, NULL, stream);
+    return ls_error(LS_INVALID, "there is no such kernel");
+}
+
+static void test_kernels_are_submitted(void **state) {
+    (void)state;
+    enum { N = 1000, RUNS = 5 };
+    ls_device *device = open_cuda("");
+    const ls_device_arena *arena;
+    float ones[N], sums[N];
+    for (int i = 0; i < N; i++) ones[i] = (float)i;
+    const ls_range first = ls_range_flat(0, sizeof ones), second = ls_range_flat(sizeof ones, sizeof ones);
+    const int64_t n = N;
+    assert_ok(ls_device_allocate(device, 2 * sizeof ones, &arena));
+    assert_ok(ls_device_write(device, arena, &first, ones));
+    ls_kernel_call call = {.n_in = 2, .n_out = 1, .threads = 1};
+    call.in[0] = ls_view_dense(arena->base, LS_F32, 1, &n);
+    call.in[1] = call.out[0] = ls_view_dense(arena->base + sizeof ones, LS_F32, 1, &n);
+    for (uint64_t i = 1; i <= RUNS; i++)
+        assert_ok(ls_device_launch(
+            device, &(ls_device_work){.name = "add", .event = {0, i}, .submit = submit_kernel, .context = &call}));
+    assert_ok(ls_device_join(device));
+    assert_ok(ls_device_read(device, arena, &second, sums));
+    for (int i = 0; i < N; i++) assert_true(sums[i] == RUNS * ones[i]);
+    close_cuda(device);
+}
+
+/* --- failures ----------------------------------------------------------------------------------------------------- */
+
+static ls_status use_memory(ls_device *device, const ls_device_arena **arena, void *heap) {
+    char bytes[60];
+    const ls_device_arena *adopted;
+    const ls_range strided = {0, 10, {6, 1, 1}, {100, 0, 0}}, flat = ls_range_flat(50, sizeof bytes);
+    LS_TRY(ls_device_allocate(device, 10000, arena));
+    LS_TRY(ls_device_adopt(device, heap, 4096, &adopted));
+    for (int twice = 0; twice < 2; twice++) {
+        LS_TRY(ls_device_write(device, *arena, &flat, memset(bytes, 0, sizeof bytes)));
+        LS_TRY(ls_device_read(device, *arena, &flat, bytes));
+        LS_TRY(ls_device_write(device, *arena, &strided, bytes));
+        LS_TRY(ls_device_read(device, *arena, &strided, bytes));
+        LS_TRY(ls_device_clear(device, *arena, &flat));
+    }
+    return ls_ok();
+}
+
+/* Two queues, each with work after a hold, which is over after a while; then some more. */
+static ls_status use_queues(ls_device *device, const ls_device_arena *arena, increment tasks[6]) {
+    const ls_event hold = {0, 1}, behind = {0, 2}, beside = {1, 1};
+    bool happened;
+    for (int i = 0; i < 6; i++) tasks[i] = (increment){(int *)(void *)(arena->base + 400 * i), i};
+    LS_TRY(ls_device_launch(device, &(ls_device_work){.name = "hold", .event = hold}));
+    LS_TRY(
+        launch_anywhere(device, &(ls_device_work){.name = "first", .event = behind, .run = add, .context = &tasks[0]}));
+    LS_TRY(launch_anywhere(
+        device,
+        &(ls_device_work){
+            .name = "second", .event = beside, .after = &hold, .n_after = 1, .run = add, .context = &tasks[1]}));
+    sleep_seconds(0.02);
+    LS_TRY(ls_device_happened(device, behind, &happened));
+    LS_TRY(ls_device_release(device, hold));
+    LS_TRY(ls_device_await(device, beside));
+    for (int i = 2; i < 6; i++)
+        LS_TRY(launch_anywhere(
+            device,
+            &(ls_device_work){.name = "more", .event = {i % 2, (uint64_t)i + 1}, .run = add, .context = &tasks[i]}));
+    return ls_device_join(device);
+}
+
+/* All that a device does. */
+static ls_status use_all(const char *settings) {
+    ls_device *device;
+    const ls_device_arena *arena;
+    static increment tasks[6]; /* they may be executed after a failure, until the device is closed */
+    void *heap = shared_memory(4096);
+    ls_status status = open_on("cuda:1", settings, &device);
+    if (status.code == LS_OK) {
+        status = use_memory(device, &arena, heap);
+        if (status.code == LS_OK) status = use_queues(device, arena, tasks);
+        ls_device_close(device);
+    }
+    (void)munmap(heap, 4096);
+    assert_int_equal(fake_cuda_left(), 0);
+    return status;
+}
+
+/* Whether all of it fails when the N-th call of the function does. Then the error names the call, soon. */
+static bool fails(const char *function, int n, bool lost) {
+    char settings[100];
+    snprintf(settings, sizeof settings, "seed=%d,%s=%d:719%s", n, function, n, lost ? ":lost" : "");
+    const double start = ls_seconds();
+    const ls_status status = use_all(settings);
+    assert_true(ls_seconds() - start < 10);
+    if (status.code == LS_OK) return false;
+    assert_fails(status, LS_FAULT, "CUDA_ERROR_LAUNCH_FAILED (719, unspecified launch failure)");
+    if (!lost) assert_fails(status, LS_FAULT, function);
+    return true;
+}
+
+typedef struct function_row {
+    const char *name;
+} function_row;
+#define ROW(function, arguments) {#function},
+static const function_row functions[] = {LS_CUDA_FUNCTIONS(ROW)};
+
+/* Functions that free cannot fail for the caller; three more are not called, or for messages alone. */
+static bool may_fail(const char *function) {
+    static const char *const others[] = {"Free",         "Destroy",        "Unregister",      "Release",
+                                         "GetErrorName", "GetErrorString", "cuMemGetInfo_v2", "cuDriverGetVersion"};
+    for (size_t i = 0; i < LS_COUNT(others); i++)
+        if (strstr(function, others[i]) != NULL) return false;
+    return true;
+}
+
+static void test_each_call_fails(void **state) {
+    (void)state;
+    assert_ok(use_all(""));
+    for (size_t i = 0; i < LS_COUNT(functions); i++) {
+        int failed = 0;
+        for (int lost = 0; lost < 2; lost++)
+            for (int n = 1; n <= 13; n = 2 * n + 1) failed += fails(functions[i].name, n, lost);
+        print_message("%s: %d of 6 failed\n", functions[i].name, failed);
+        assert_true(may_fail(functions[i].name) ? failed > 0 : failed == 0);
+    }
+}
+
+/* Whatever a stream executes when the device is lost: whoever waits gets an error, which names the work if it was one.
+ */
+static void test_the_device_is_lost(void **state) {
+    (void)state;
+    int failed = 0, named = 0;
+    for (int n = 1; n <= 40; n++) {
+        char settings[64];
+        snprintf(settings, sizeof settings, "seed=%d,execute=%d:700", n, n);
+        const double start = ls_seconds();
+        const ls_status status = use_all(settings);
+        assert_true(ls_seconds() - start < 10);
+        if (status.code == LS_OK) continue;
+        assert_fails(status, LS_FAULT, "CUDA_ERROR_ILLEGAL_ADDRESS");
+        failed++;
+        named += strstr(status.text, "first of what was not yet executed: ") != NULL;
+    }
+    print_message("lost %d times, %d times while something was launched\n", failed, named);
+    assert_true(named > 5 && failed > named && failed < 40);
+}
+
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
+
+static void refused(const char *name, const char *settings, ls_code code, const char *text) {
+    ls_device *device;
+    assert_fails(open_on(name, settings, &device), code, text);
+    assert_int_equal(fake_cuda_left(), 0);
+}
+
+static void refused_with(const char *variable, const char *value, ls_code code, const char *text) {
+    ls_device *device;
+    use_fake_cuda("");
+    setenv(variable, value, 1);
+    assert_fails(ls_device_open("cuda", &(ls_device_options){.queues = QUEUES}, &device), code, text);
+}
+
+static void test_what_cannot_be_is_refused_by_name(void **state) {
+    (void)state;
+    refused("cuda:2", "", LS_INVALID, "device 'cuda:2': the driver finds 2, numbered from 0");
+    refused("cuda:x", "", LS_INVALID, "device 'cuda:x'");
+    refused("cuda", "devices=0", LS_UNSUPPORTED, "finds no device");
+    refused("cuda", "words=0", LS_UNSUPPORTED, "cuda:0 (Fake 0): its streams cannot wait for words of 64 bits");
+    refused("cuda", "version=11040", LS_UNSUPPORTED, "is that of CUDA 11.4; expected 12 or later");
+    refused_with("LONGSPAN_CUDA_DRIVER", "libnosuchdriver.so", LS_UNSUPPORTED, "libnosuchdriver.so");
+    refused_with("LONGSPAN_CUDA_DRIVER", "libm.so.6", LS_UNSUPPORTED, "cuDriverGetVersion");
+    refused_with("CUDA_DEVICE_MAX_CONNECTIONS", "4", LS_INVALID, "CUDA_DEVICE_MAX_CONNECTIONS=4: expected 5 to 32");
+    refused_with("CUDA_DEVICE_MAX_CONNECTIONS", "many", LS_INVALID, "CUDA_DEVICE_MAX_CONNECTIONS=many");
+    refused_with("CUDA_MODULE_LOADING", "LAZY", LS_INVALID, "CUDA_MODULE_LOADING=LAZY");
+    ls_device *device;
+    use_fake_cuda("");
+    assert_fails(ls_device_open("cuda", &(ls_device_options){.queues = 32}, &device), LS_UNSUPPORTED, "33 streams");
+}
+
+/* Ranks of a machine take its devices in turn. */
+static void test_ranks_take_devices_in_turn(void **state) {
+    (void)state;
+    for (int rank = 0; rank < 5; rank++) {
+        ls_device *device;
+        const ls_device_arena *arena;
+        char expected[32];
+        use_fake_cuda("devices=3,memory=1");
+        snprintf(expected, sizeof expected, "cuda:%d (Fake %d)", rank % 3, rank % 3);
+        const ls_device_options options = {.rank = 9, .machine_rank = rank, .queues = 1};
+        assert_ok(ls_device_open("cuda", &options, &device));
+        assert_fails(ls_device_allocate(device, 2, &arena), LS_NO_MEMORY, expected);
+        close_cuda(device);
+    }
+}
+
+/* A program whose kernels are the host's. */
+static void test_kernels_of_the_host_are_refused(void **state) {
+    (void)state;
+    uint64_t digest;
+    image_set set = images_of_step(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 26, 1);
+    use_fake_cuda("");
+    setenv("LONGSPAN_DEVICE", "cuda", 1);
+    assert_fails(step_digest(&set, NULL, &digest), LS_UNSUPPORTED, "its kernel is one for the host");
+    unsetenv("LONGSPAN_DEVICE");
+    assert_int_equal(fake_cuda_left(), 0);
+    free_images(&set);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_slices_of_all_shapes),
+        cmocka_unit_test(test_memory_of_the_host_is_adopted),
+        cmocka_unit_test(test_memory_that_is_not_there_is_refused),
+        cmocka_unit_test(test_launches_far_ahead),
+        cmocka_unit_test(test_room_ends_behind_a_hold),
+        cmocka_unit_test(test_who_sleeps_is_woken),
+        cmocka_unit_test(test_kernels_are_submitted),
+        cmocka_unit_test(test_each_call_fails),
+        cmocka_unit_test(test_the_device_is_lost),
+        cmocka_unit_test(test_what_cannot_be_is_refused_by_name),
+        cmocka_unit_test(test_ranks_take_devices_in_turn),
+        cmocka_unit_test(test_kernels_of_the_host_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,15 @@
+/* The device "cuda" on a machine without a GPU: by the driver for tests, cuda/driver/fake.h, which has its settings. */
+#ifndef TESTS_FAKE_CUDA_DEVICE_H
+#define TESTS_FAKE_CUDA_DEVICE_H
+
+#include "device/device.h"
+
+/* "cuda" is opened by that driver from now on. settings: those of the next device, when none is open; may be "". */
+void use_fake_cuda(const char *settings);
+/* Streams, contexts and memory of that driver that are there. */
+int fake_cuda_left(void);
+/* Launches a work that has `run`; a device that submits gets it as something that its stream executes, without a pool.
+ */
+LS_MUST_USE ls_status launch_anywhere(ls_device *device, const ls_device_work *work);
+
+#endif
