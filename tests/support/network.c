@@ -12,7 +12,7 @@
 #include "run/interpret.h"
 #include "spread.h"
 
-enum { MOST_INPUTS = 8 };
+enum { MOST_INPUTS = 8, MOVES = 2 };
 /* Of AdamW: large, so that a gradient of zero but for rounding makes no step. */
 static const double epsilon = 1e-3;
 
@@ -85,8 +85,17 @@ static double rounded_to(double x, ls_dtype dtype) {
     return dtype == LS_F32 ? (double)(float)x : (double)ls_bf16_to_f32(ls_bf16_from_f32((float)x));
 }
 
+/* What parameters are, before they get the type of a run. */
+typedef struct values {
+    ls_dtype rounded; /* to this type */
+    uint64_t moved;   /* a seed, by which each is moved afterwards by half a rounding up or down; 0: none is */
+} values;
+
+/* The largest error of a rounding, as a share of the number. */
+static double unit_of(ls_dtype dtype) { return dtype == LS_BF16 ? 0x1p-8 : dtype == LS_F32 ? 0x1p-24 : 0x1p-53; }
+
 /* Initial values: matrices with standard deviation 0.25, weights of norms about 1, small biases. */
-static void *make_parameters(const ls_image *image, ls_dtype dtype, ls_dtype rounded) {
+static void *make_parameters(const ls_image *image, ls_dtype dtype, const values *v) {
     const int64_t n = image->flat_elements;
     double *exact = malloc(sizeof *exact * (size_t)n);
     void *typed = malloc(ls_dtype_bytes(dtype) * (size_t)n);
@@ -98,16 +107,19 @@ static void *make_parameters(const ls_image *image, ls_dtype dtype, ls_dtype rou
         for (int64_t i = flat->start; i < flat->start + flat->count; i++)
             exact[i] = (vector && !bias ? 1 : 0) + (bias ? 0.05 : 0.25) * exact[i];
     }
-    for (int64_t i = 0; i < n; i++) put(typed, dtype, i, rounded_to(exact[i], rounded));
+    for (int64_t i = 0; i < n; i++) {
+        const double up = v->moved == 0 ? 0 : ls_rng_below(v->moved, 0, (uint64_t)i, 2) == 0 ? 0.5 : -0.5;
+        put(typed, dtype, i, rounded_to(exact[i], v->rounded) * (1 + up * unit_of(v->rounded)));
+    }
     free(exact);
     return typed;
 }
 
 /* The job on all ranks; the gradient comes in type G. */
-static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, ls_dtype rounded, int64_t flat,
+static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, const values *v, int64_t flat,
                      network_result *r) {
     const ls_dtype G = ls_dtype_accumulator(dtype);
-    void *parameters = make_parameters(r->image, dtype, rounded), *gradient = calloc((size_t)flat, sizeof(double));
+    void *parameters = make_parameters(r->image, dtype, v), *gradient = calloc((size_t)flat, sizeof(double));
     double unit, totals[LS_TOTALS], hyper[LS_HYPERS] = {0.01, 1, 1, 0.9, 0.95};
     put(&unit, G, 0, 1);
     const bool trains = ls_image_find(r->image, LS_BIND_HYPER) != NULL;
@@ -132,8 +144,8 @@ static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, l
 }
 
 /* steps 0: one, without an update. */
-static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype, ls_dtype rounded, int micro,
-                       int steps, network_result *out) {
+static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype, const values *v, int micro, int steps,
+                       network_result *out) {
     *out = (network_result){0};
     network_result r = {0};
     ls_status status = build(n, dtype, &r.graph);
@@ -148,7 +160,7 @@ static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype
     if (status.code == LS_OK) {
         const int64_t flat = r.image->flat_elements;
         r.gradient = calloc((size_t)flat, sizeof(double));
-        status = run(n, &job, dtype, rounded, flat, &r);
+        status = run(n, &job, dtype, v, flat, &r);
     }
     if (status.code != LS_OK)
         network_free(&r);
@@ -159,20 +171,20 @@ static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype
 
 ls_status network_solve(const network *n, const ls_target *target, ls_dtype dtype, ls_dtype rounded,
                         network_result *out) {
-    return solve(n, target, dtype, rounded, 1, 0, out);
+    return solve(n, target, dtype, &(values){rounded, 0}, 1, 0, out);
 }
 
 ls_status network_gradient(const network *n, const ls_target *target, ls_dtype dtype, ls_dtype rounded, int micro,
                            network_result *out) {
-    return solve(n, target, dtype, rounded, micro, 0, out);
+    return solve(n, target, dtype, &(values){rounded, 0}, micro, 0, out);
 }
 
 ls_status network_accumulate(const network *n, const ls_target *target, int micro, network_result *out) {
-    return solve(n, target, LS_F64, LS_F64, micro, 0, out);
+    return solve(n, target, LS_F64, &(values){LS_F64, 0}, micro, 0, out);
 }
 
 ls_status network_train(const network *n, const ls_target *target, int micro, int steps, network_result *out) {
-    return solve(n, target, LS_F64, LS_F64, micro, steps, out);
+    return solve(n, target, LS_F64, &(values){LS_F64, 0}, micro, steps, out);
 }
 
 void network_free(network_result *r) {
@@ -245,6 +257,19 @@ ls_status network_own_errors(const network *n, ls_dtype dtype, int micro, const 
         LS_TRY(network_gradient(n, &alone, dtype, dtype, micro, &one));
         for (int i = 0; i <= n_flats; i++) errors[i] = fmax(errors[i], network_error_of_kind(&one, exact, i - 1));
         network_free(&one);
+    }
+    return ls_ok();
+}
+
+ls_status network_condition(const network *n, ls_dtype dtype, int micro, const network_result *exact, double *errors) {
+    const int n_flats = exact->image->n_flats;
+    const ls_target alone = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1};
+    for (int i = 0; i <= n_flats; i++) errors[i] = 0;
+    for (uint64_t seed = 1; seed <= MOVES; seed++) {
+        network_result moved;
+        LS_TRY(solve(n, &alone, LS_F64, &(values){dtype, seed}, micro, 0, &moved));
+        for (int i = 0; i <= n_flats; i++) errors[i] = fmax(errors[i], network_error_of_kind(&moved, exact, i - 1));
+        network_free(&moved);
     }
     return ls_ok();
 }
