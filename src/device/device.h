@@ -79,7 +79,7 @@ const char *ls_device_name(int index); /* of the table; NULL past the end */
 /* A range of memory. Its addresses are for launches and transports; the host uses read, write and clear. */
 typedef struct ls_device_arena {
     char *base;   /* as launches address it */
-    char *source; /* as messages address it, and transports that read what is put; NULL: nobody does */
+    char *source; /* as messages address it, and transports that read what is put */
     size_t bytes;
     bool adopted; /* the memory is a transport's, and stays when the device is closed */
     bool left;    /* it stays, too (ls_device_leave) */
@@ -121,7 +121,8 @@ LS_MUST_USE ls_status ls_device_share(ls_device *device, const ls_device_arena *
 LS_MUST_USE ls_status ls_device_reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
                                       ls_device_remote *out);
 /*
- * Leaves the memory of an arena to the process when the device is closed: after a failure peers may still copy to it.
+ * Leaves the memory of an arena, and the words that were shared with it, to the process when the device is closed:
+ * after a failure peers may still copy to it and set them.
  */
 void ls_device_leave(ls_device *device, const ls_device_arena *arena);
 /* Zeroed memory of the host, with huge pages and the name "longspan" where the system supports them. */

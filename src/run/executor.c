@@ -129,7 +129,7 @@ static void prepare_accesses(ls_executor *ex, const ls_instr *instr, ls_prepared
 
 /* LS_UNSUPPORTED unless messages of the device reach the peer. */
 static ls_status check_reached(const ls_executor *ex, int peer) {
-    if (ex->remotes == NULL || ex->remotes[peer].heap != NULL) return ls_ok();
+    if (ex->remotes == NULL || ex->remotes[peer].words != NULL) return ls_ok();
     return ls_error(LS_UNSUPPORTED, "the device of rank %d does not reach rank %d: they share no memory",
                     ls_executor_rank(ex), peer);
 }

@@ -48,7 +48,7 @@ struct ls_executor {
     ls_arena *memory; /* of the executor itself */
     ls_device *device;
     const ls_device_arena *arena[LS_SPACES];
-    ls_device_remote *remotes;     /* by rank; NULL: the device has no messages */
+    ls_device_remote *remotes;     /* by rank; words NULL: it is not reached. NULL: the device has no messages */
     int queues;                    /* of the program that has most; the device has another one for the puts of each */
     uint64_t event;                /* the highest number that an event has had */
     int32_t *own_positions;        /* of this rank's tokens */

@@ -78,7 +78,7 @@ static void test_slices_of_all_shapes(void **state) {
     const ls_range whole = ls_range_flat(0, ARENA), part = ls_range_flat(77, 2000001);
     char *copy = malloc(ARENA);
     assert_ok(ls_device_allocate(device, ARENA, &arena));
-    assert_null(arena->source);
+    assert_ptr_equal(arena->source, arena->base); /* messages address it as launches do */
     for (size_t i = 0; i < ARENA; i++) copy[i] = (char)(i * 2654435761u >> 24);
     assert_ok(ls_device_write(device, arena, &whole, copy));
     for (size_t i = 0; i < LS_COUNT(ranges); i++) check_slices(device, arena, copy, &ranges[i]);
@@ -255,6 +255,99 @@ static void test_kernels_are_submitted(void **state) {
     close_cuda(device);
 }
 
+/* --- messages ----------------------------------------------------------------------------------------------------- */
+
+enum { HEAP = 1 << 16, WORDS_BYTES = 4096, SIDES = 2 };
+
+/* Two ranks, each with a device and a heap of its own. */
+typedef struct side {
+    ls_device *device;
+    const ls_device_arena *heap;
+    uint64_t *words;
+    ls_device_remote other, self;
+} side;
+
+static ls_status open_sides(side *s, const char *first, const char *second, const char *settings) {
+    const char *const names[SIDES] = {first, second};
+    ls_device_handle handle[SIDES];
+    for (int i = 0; i < SIDES; i++) {
+        s[i].words = shared_memory(WORDS_BYTES);
+        LS_TRY(open_on(names[i], settings, &s[i].device));
+        LS_TRY(ls_device_allocate(s[i].device, HEAP, &s[i].heap));
+        LS_TRY(ls_device_share(s[i].device, s[i].heap, s[i].words + 3, 64, &handle[i]));
+    }
+    for (int i = 0; i < SIDES; i++) {
+        LS_TRY(ls_device_reach(s[i].device, &handle[1 - i], s[1 - i].words + 3, 64, &s[i].other));
+        LS_TRY(ls_device_reach(s[i].device, &handle[i], s[i].words + 3, 64, &s[i].self));
+    }
+    return ls_ok();
+}
+
+static void close_sides(side *s) {
+    for (int i = 0; i < SIDES; i++) {
+        ls_device_close(s[i].device);
+        (void)munmap(s[i].words, WORDS_BYTES);
+    }
+    assert_int_equal(fake_cuda_left(), 0);
+}
+
+/* Side 0 puts a range of its heap into one of side 1's, which waits for the word: the same bytes as a copy on the host.
+ */
+static void check_message(side *s, uint64_t turn, const ls_range *from, const ls_range *to) {
+    const ls_range whole = ls_range_flat(0, HEAP);
+    char *source = malloc(HEAP), *target = malloc(HEAP), *got = malloc(HEAP);
+    for (int i = 0; i < HEAP; i++) source[i] = (char)(i * 7 + (int)turn), target[i] = (char)(i * 3);
+    assert_ok(ls_device_write(s[0].device, s[0].heap, &whole, source));
+    assert_ok(ls_device_write(s[1].device, s[1].heap, &whole, target));
+    const ls_device_message put = {.source = s[0].heap->source,
+                                   .target = s[0].other.heap,
+                                   .from = *from,
+                                   .to = *to,
+                                   .word = s[0].other.words + 2,
+                                   .generation = turn},
+                            wait = {.word = s[1].self.words + 2, .generation = turn, .awaits = true};
+    assert_ok(
+        ls_device_launch(s[1].device, &(ls_device_work){.name = "receive", .event = {1, turn}, .message = &wait}));
+    bool happened;
+    assert_ok(ls_device_happened(s[1].device, (ls_event){1, turn}, &happened));
+    assert_false(happened);
+    assert_ok(ls_device_launch(s[0].device, &(ls_device_work){.name = "put", .event = {1, turn}, .message = &put}));
+    assert_ok(ls_device_await(s[1].device, (ls_event){1, turn}));
+    assert_int_equal(s[1].words[3 + 2], turn);
+    assert_ok(ls_device_read(s[1].device, s[1].heap, &whole, got));
+    ls_range_copy(target, to, source, from);
+    assert_memory_equal(got, target, HEAP);
+    free(source), free(target), free(got);
+}
+
+/* On one device and between two; ranges of one form, of several, and one piece in the form of others. */
+static void test_messages(void **state) {
+    (void)state;
+    static const ls_range ranges[] = {{100, 240, {1, 1, 1}, {0, 0, 0}},    {8, 24, {10, 1, 1}, {40, 0, 0}},
+                                      {0, 12, {5, 4, 1}, {16, 200, 0}},    {64, 12, {4, 5, 1}, {1000, 20, 0}},
+                                      {16, 8, {2, 3, 5}, {512, 64, 4096}}, {16, 60, {4, 1, 1}, {60, 0, 0}},
+                                      {4000, 6, {40, 1, 1}, {-100, 0, 0}}};
+    static const char *const second[] = {"cuda:1", "cuda:0"};
+    for (size_t d = 0; d < LS_COUNT(second); d++) {
+        side s[SIDES];
+        uint64_t turn = 0;
+        assert_ok(open_sides(s, "cuda:0", second[d], "seed=3"));
+        for (size_t f = 0; f < LS_COUNT(ranges); f++)
+            for (size_t t = 0; t < LS_COUNT(ranges); t++) check_message(s, ++turn, &ranges[f], &ranges[t]);
+        const ls_range nothing = ls_range_flat(0, 0);
+        check_message(s, ++turn, &nothing, &nothing);
+        close_sides(s);
+    }
+}
+
+static void test_devices_that_do_not_reach_each_other(void **state) {
+    (void)state;
+    side s[SIDES];
+    assert_fails(open_sides(s, "cuda:0", "cuda:1", "peers=0"), LS_UNSUPPORTED,
+                 "cuda:0 (Fake 0) cannot access the memory of cuda:1");
+    close_sides(s);
+}
+
 /* --- failures ----------------------------------------------------------------------------------------------------- */
 
 static ls_status use_memory(ls_device *device, const ls_device_arena **arena, void *heap) {
@@ -332,10 +425,12 @@ typedef struct function_row {
 #define ROW(function, arguments) {#function},
 static const function_row functions[] = {LS_CUDA_FUNCTIONS(ROW)};
 
-/* Functions that free cannot fail for the caller; three more are not called, or for messages alone. */
+/* Functions that free cannot fail for the caller; three more are not called, or for errors alone; some serve messages.
+ */
 static bool may_fail(const char *function) {
     static const char *const others[] = {"Free",         "Destroy",        "Unregister",      "Release",
-                                         "GetErrorName", "GetErrorString", "cuMemGetInfo_v2", "cuDriverGetVersion"};
+                                         "GetErrorName", "GetErrorString", "cuMemGetInfo_v2", "cuDriverGetVersion",
+                                         "cuMemcpyDtoD", "cuIpc",          "CanAccessPeer",   "EnablePeerAccess"};
     for (size_t i = 0; i < LS_COUNT(others); i++)
         if (strstr(function, others[i]) != NULL) return false;
     return true;
@@ -443,6 +538,8 @@ int main(void) {
         cmocka_unit_test(test_room_ends_behind_a_hold),
         cmocka_unit_test(test_who_sleeps_is_woken),
         cmocka_unit_test(test_kernels_are_submitted),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_devices_that_do_not_reach_each_other),
         cmocka_unit_test(test_each_call_fails),
         cmocka_unit_test(test_the_device_is_lost),
         cmocka_unit_test(test_what_cannot_be_is_refused_by_name),

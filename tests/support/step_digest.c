@@ -1,5 +1,7 @@
 #include "support/step_digest.h"
 
+#include "cuda/host_kernels.h"
+#include "fake_cuda.h"
 #include "meshes.h"
 #include "run/run.h"
 
@@ -252,4 +254,31 @@ void delayed_changes_nothing(int first_seed, int seeds, bool chaos) {
         free_images(&set);
     }
     print_message("%d runs on delayed devices: the same bits as on cpu\n", same);
+}
+
+void put_kernels_on_streams(const image_set *set) {
+    for (int r = 0; r < set->ranks; r++)
+        for (int p = 0; p < set->image[r]->n_programs; p++)
+            for (int i = 0; i < set->image[r]->programs[p].n_instrs; i++) {
+                ls_instr *instr = &set->image[r]->programs[p].instrs[i];
+                if (instr->kind == LS_INSTR_KERNEL) instr->kernel = kernel_on_stream(instr->kernel);
+            }
+}
+
+void cuda_changes_nothing(int first_seed, int seeds) {
+    int same = 0;
+    for (int i = 0; i < PROGRAMS; i += 2) {
+        image_set set = images_of_program(i);
+        const uint64_t plain = plain_digest(&set, i, 0);
+        put_kernels_on_streams(&set);
+        for (int s = 0; s < seeds; s++, same++) {
+            char settings[32];
+            snprintf(settings, sizeof settings, "devices=3,seed=%d", first_seed + s);
+            use_fake_cuda(settings);
+            check_same(&set, i, plain, NULL, "cuda");
+        }
+        free_images(&set);
+    }
+    assert_int_equal(fake_cuda_left(), 0);
+    print_message("%d runs on cuda: the same bits as on cpu\n", same);
 }

@@ -18,8 +18,13 @@ void chaos_changes_nothing(int first_seed, int seeds);
  * The same on the device delayed: `seeds` seeds for each program, with holds, without, with messages, and recorded. chaos: over that transport.
  */
 void delayed_changes_nothing(int first_seed, int seeds, bool chaos);
-
 /* Like it, for ranks on several pretended hosts, whose pairs use several transports. */
 void hosts_change_nothing(void);
+
+/* The same on the device cuda, by the driver for tests: its streams execute the host's kernels. Of programs that put.
+ */
+void cuda_changes_nothing(int first_seed, int seeds);
+/* The kernels of all images become such that a stream executes them (cuda/host_kernels.h). */
+void put_kernels_on_streams(const image_set *set);
 
 #endif

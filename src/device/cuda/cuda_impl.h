@@ -25,7 +25,7 @@ typedef struct cuda_words {
 typedef struct cuda_launch {
     uint64_t number;
     const char *name;
-    bool hold;
+    bool hold, message;
 } cuda_launch;
 
 typedef struct cuda_queue {
@@ -38,6 +38,9 @@ typedef struct cuda_queue {
     uint64_t launched; /* the last number */
 } cuda_queue;
 
+/* What was pinned and opened of other ranks (messages.c). */
+typedef struct cuda_opened cuda_opened;
+
 typedef struct cuda {
     ls_cuda_driver driver;
     ls_device *device;
@@ -47,6 +50,7 @@ typedef struct cuda {
     bool retained;
     cuda_queue *queues;
     cuda_words *words; /* of all queues */
+    cuda_opened *opened;
 
     pthread_mutex_t lock; /* of what follows, and of the launches of all queues */
     pthread_cond_t changed;
@@ -79,6 +83,21 @@ LS_MUST_USE ls_status ls_cuda_await(ls_device *device, ls_event event);
 LS_MUST_USE ls_status ls_cuda_join(ls_device *device);
 bool ls_cuda_has_room(ls_device *device, int queue);
 void ls_cuda_drain(const cuda *c); /* releases all holds, and blocks until all streams are empty or have failed */
+
+/*
+ * Whether a message has been launched and not executed: what waits for other ranks may do so for ever, and what follows
+ * must not reach them.
+ */
+bool ls_cuda_holds_messages(cuda *c);
+
+/* messages.c */
+LS_MUST_USE ls_status ls_cuda_share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
+                                    ls_device_handle *out);
+LS_MUST_USE ls_status ls_cuda_reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
+                                    ls_device_remote *out);
+/* Gives the stream of the work its message. */
+LS_MUST_USE ls_status ls_cuda_message(const cuda *c, const ls_device_work *work);
+void ls_cuda_close_opened(cuda *c);
 
 /* watch.c: a thread that notices what the device has executed and where it has failed. */
 LS_MUST_USE ls_status ls_cuda_watch(cuda *c);

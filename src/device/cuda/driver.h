@@ -13,20 +13,31 @@ typedef struct CUstream_st *ls_cuda_stream;
 typedef unsigned long long ls_cuda_address;
 
 /* Results; any other number is an error too. */
-enum { LS_CUDA_SUCCESS = 0, LS_CUDA_OUT_OF_MEMORY = 2, LS_CUDA_NO_DEVICE = 100, LS_CUDA_NOT_READY = 600 };
+enum {
+    LS_CUDA_SUCCESS = 0,
+    LS_CUDA_OUT_OF_MEMORY = 2,
+    LS_CUDA_NO_DEVICE = 100,
+    LS_CUDA_NOT_READY = 600,
+    LS_CUDA_PEER_ACCESS_ALREADY_ENABLED = 704
+};
 
 enum {
-    LS_CUDA_64_BIT_STREAM_WORDS = 122, /* an attribute: streams can wait for and write words of 64 bits */
-    LS_CUDA_STREAM_NON_BLOCKING = 1,   /* it does not wait for the default stream */
-    LS_CUDA_HOST_PORTABLE = 1,         /* pinned for all contexts; of memory that is allocated, or registered */
-    LS_CUDA_HOST_MAPPED = 2,           /* with an address of the device; of both, too */
-    LS_CUDA_WAIT_GEQ = 0,              /* until the word is the value or greater */
-    LS_CUDA_WRITE_DEFAULT = 0,         /* after all earlier writes of the stream are visible everywhere */
-    LS_CUDA_MEMORY_HOST = 1,           /* kinds of memory in a copy */
+    LS_CUDA_64_BIT_STREAM_WORDS = 122,  /* an attribute: streams can wait for and write words of 64 bits */
+    LS_CUDA_STREAM_NON_BLOCKING = 1,    /* it does not wait for the default stream */
+    LS_CUDA_HOST_PORTABLE = 1,          /* pinned for all contexts; of memory that is allocated, or registered */
+    LS_CUDA_HOST_MAPPED = 2,            /* with an address of the device; of both, too */
+    LS_CUDA_WAIT_GEQ = 0,               /* until the word is the value or greater */
+    LS_CUDA_WRITE_DEFAULT = 0,          /* after all earlier writes of the stream are visible everywhere */
+    LS_CUDA_IPC_ENABLE_PEER_ACCESS = 1, /* memory of another process may be another device's */
+    LS_CUDA_MEMORY_HOST = 1,            /* kinds of memory in a copy */
     LS_CUDA_MEMORY_DEVICE = 2,
 };
 
 #ifndef __cuda_cuda_h__ /* the toolkit's header, in the test that compares */
+/* Memory of a device, for other processes. */
+struct CUipcMemHandle_st {
+    char reserved[64];
+};
 /* A copy of `height` rows. Of each side the fields of its kind of memory count. */
 struct CUDA_MEMCPY2D_st {
     size_t srcXInBytes, srcY;
@@ -70,6 +81,12 @@ struct CUDA_MEMCPY2D_st {
     X(cuMemcpyHtoDAsync_v2, (ls_cuda_address to, const void *from, size_t bytes, ls_cuda_stream stream))       \
     X(cuMemcpyDtoHAsync_v2, (void *to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream))             \
     X(cuMemcpy2DAsync_v2, (const struct CUDA_MEMCPY2D_st *copy, ls_cuda_stream stream))                        \
+    X(cuMemcpyDtoDAsync_v2, (ls_cuda_address to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream))   \
+    X(cuIpcGetMemHandle, (struct CUipcMemHandle_st * handle, ls_cuda_address address))                         \
+    X(cuIpcOpenMemHandle_v2, (ls_cuda_address * address, struct CUipcMemHandle_st handle, unsigned flags))     \
+    X(cuIpcCloseMemHandle, (ls_cuda_address address))                                                          \
+    X(cuDeviceCanAccessPeer, (int *able, int device, int peer))                                                \
+    X(cuCtxEnablePeerAccess, (ls_cuda_context peer, unsigned flags))                                           \
     X(cuMemsetD8Async, (ls_cuda_address at, unsigned char value, size_t bytes, ls_cuda_stream stream))         \
     X(cuStreamCreateWithPriority, (ls_cuda_stream * stream, unsigned flags, int priority))                     \
     X(cuStreamDestroy_v2, (ls_cuda_stream stream))                                                             \
@@ -77,6 +94,8 @@ struct CUDA_MEMCPY2D_st {
     X(cuStreamSynchronize, (ls_cuda_stream stream))                                                            \
     X(cuStreamWaitValue64_v2, (ls_cuda_stream stream, ls_cuda_address at, uint64_t value, unsigned condition)) \
     X(cuStreamWriteValue64_v2, (ls_cuda_stream stream, ls_cuda_address at, uint64_t value, unsigned flags))
+
+typedef struct CUipcMemHandle_st ls_cuda_memory_handle;
 
 #define LS_CUDA_FIELD(function, arguments) unsigned(*function) arguments;
 typedef struct ls_cuda_driver {

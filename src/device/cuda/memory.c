@@ -42,7 +42,7 @@ ls_status ls_cuda_allocate(ls_device *device, ls_device_arena *arena) {
     if (result != LS_CUDA_SUCCESS) return refuse_bytes(c, result, arena->bytes);
     const ls_status status = set_zero(c, address, arena->bytes);
     if (status.code == LS_OK)
-        arena->base = (char *)(uintptr_t)address;
+        arena->base = arena->source = (char *)(uintptr_t)address;
     else
         (void)c->driver.cuMemFree_v2(address);
     return status;

@@ -153,6 +153,8 @@ static ls_status make_streams(cuda *c) {
 static void close_device(ls_device *device) {
     cuda *c = device->state;
     ls_cuda_stop_watching(c);
+    /* After a failure: streams that wait for other ranks, and all that they may touch, stay until the process ends. */
+    if (ls_cuda_holds_messages(c)) return;
     if (c->retained) {
         (void)c->driver.cuCtxSetCurrent(c->context); /* a device that is lost refuses, and frees nothing */
         ls_cuda_drain(c);
@@ -160,7 +162,12 @@ static void close_device(ls_device *device) {
     for (int q = 0; q < device->options.queues; q++)
         if (c->queues[q].stream != NULL) (void)c->driver.cuStreamDestroy_v2(c->queues[q].stream);
     if (c->copies != NULL) (void)c->driver.cuStreamDestroy_v2(c->copies);
-    for (int i = 0; i < device->n_arenas; i++) ls_cuda_free(c, &device->arenas[i]);
+    bool left = false;
+    for (int i = 0; i < device->n_arenas; i++) {
+        left |= device->arenas[i].left;
+        if (!device->arenas[i].left) ls_cuda_free(c, &device->arenas[i]);
+    }
+    if (!left) ls_cuda_close_opened(c); /* peers may still set words, too */
     if (c->stage != NULL) (void)c->driver.cuMemFreeHost(c->stage);
     if (c->words != NULL) (void)c->driver.cuMemFreeHost(c->words);
     if (c->retained) (void)c->driver.cuDevicePrimaryCtxRelease_v2(c->handle);
@@ -205,7 +212,7 @@ static ls_status open_device(ls_device *device, const char *settings) {
 
 const ls_device_row ls_device_cuda = {
     .name = "cuda",
-    .traits = {.holds = true, .submits = true},
+    .traits = {.holds = true, .messages = true, .submits = true},
     .open = open_device,
     .close = close_device,
     .allocate = ls_cuda_allocate,
@@ -213,6 +220,8 @@ const ls_device_row ls_device_cuda = {
     .read = ls_cuda_read,
     .write = ls_cuda_write,
     .clear = ls_cuda_clear,
+    .share = ls_cuda_share,
+    .reach = ls_cuda_reach,
     .launch = ls_cuda_launch,
     .release = ls_cuda_release,
     .happened = ls_cuda_happened,

@@ -92,8 +92,12 @@ static ls_status submit(const cuda *c, const ls_device_work *work) {
         if (has_happened(c, after)) continue;
         LS_TRY(wait_for(c, work, c->queues[after.queue].words_at + offsetof(cuda_words, executed), after.number));
     }
-    LS_TRY(work->submit != NULL ? work->submit(work->context, q->stream)
-                                : wait_for(c, work, q->words_at + offsetof(cuda_words, released), work->event.number));
+    if (work->message != NULL)
+        LS_TRY(ls_cuda_message(c, work));
+    else if (work->submit != NULL)
+        LS_TRY(work->submit(work->context, q->stream));
+    else
+        LS_TRY(wait_for(c, work, q->words_at + offsetof(cuda_words, released), work->event.number));
     return check(c,
                  c->driver.cuStreamWriteValue64_v2(q->stream, q->words_at + offsetof(cuda_words, executed),
                                                    work->event.number, LS_CUDA_WRITE_DEFAULT),
@@ -101,8 +105,10 @@ static ls_status submit(const cuda *c, const ls_device_work *work) {
 }
 
 static void note_launch(cuda_queue *q, const ls_device_work *work) {
-    q->launches[q->past++ % CUDA_ROOM] =
-        (cuda_launch){.number = work->event.number, .name = work->name, .hold = work->submit == NULL};
+    q->launches[q->past++ % CUDA_ROOM] = (cuda_launch){.number = work->event.number,
+                                                       .name = work->name,
+                                                       .hold = work->submit == NULL && work->message == NULL,
+                                                       .message = work->message != NULL};
     q->launched = work->event.number;
 }
 
@@ -131,6 +137,19 @@ ls_status ls_cuda_release(ls_device *device, ls_event hold) {
     LS_TRY(failure_of(c));
     __atomic_store_n(&c->queues[hold.queue].words->released, hold.number, __ATOMIC_RELEASE);
     return ls_ok();
+}
+
+bool ls_cuda_holds_messages(cuda *c) {
+    bool any = false;
+    lock(c);
+    for (int q = 0; q < c->device->options.queues; q++) {
+        cuda_queue *queue = &c->queues[q];
+        if (queue->words == NULL) continue;
+        forget_executed(queue);
+        for (uint64_t i = queue->first; i < queue->past; i++) any |= queue->launches[i % CUDA_ROOM].message;
+    }
+    unlock(c);
+    return any;
 }
 
 void ls_cuda_drain(const cuda *c) {

@@ -23,14 +23,15 @@ static bool read_number(const char *setting, const char *name, long *out) {
 }
 
 static void read_setting(const char *setting, fake_settings *s) {
-    long devices = s->devices, version = s->version, words = s->words;
+    long devices = s->devices, version = s->version, words = s->words, peers = s->peers;
     char lost[8] = "";
     const bool known = read_number(setting, "devices", &devices) || read_number(setting, "version", &version) ||
-                       read_number(setting, "words", &words) || read_number(setting, "memory", &s->memory) ||
-                       read_number(setting, "seed", &s->seed);
+                       read_number(setting, "words", &words) || read_number(setting, "peers", &peers) ||
+                       read_number(setting, "memory", &s->memory) || read_number(setting, "seed", &s->seed);
     s->devices = (int)devices;
     s->version = (int)version;
     s->words = (int)words;
+    s->peers = (int)peers;
     if (known) return;
     if (sscanf(setting, "%63[^=]=%ld:%u:%7s", s->failing, &s->failing_call, &s->error, lost) < 3)
         fake_abort("a setting of FAKE_CUDA is wrong");
@@ -38,7 +39,8 @@ static void read_setting(const char *setting, fake_settings *s) {
 }
 
 static void read_settings(void) {
-    fake.settings = (fake_settings){.devices = 2, .version = 13000, .words = 1, .connections = 8, .memory = 1L << 40};
+    fake.settings =
+        (fake_settings){.devices = 2, .version = 13000, .words = 1, .peers = 1, .connections = 8, .memory = 1L << 40};
     const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *loading = getenv("CUDA_MODULE_LOADING");
     if (connections != NULL) fake.settings.connections = atoi(connections);
     fake.settings.lazy = loading == NULL || strcmp(loading, "EAGER") != 0;
@@ -170,7 +172,8 @@ unsigned cuDevicePrimaryCtxRelease_v2(int device) {
     const unsigned result = fake_begin("cuDevicePrimaryCtxRelease_v2");
     if (device < FIRST_HANDLE || device >= FIRST_HANDLE + MOST_DEVICES) return INVALID_DEVICE;
     pthread_mutex_lock(&fake.lock);
-    fake.contexts[device - FIRST_HANDLE].retained--;
+    struct CUctx_st *c = &fake.contexts[device - FIRST_HANDLE];
+    if (--c->retained == 0) c->peers = 0;
     pthread_mutex_unlock(&fake.lock);
     return result;
 }
@@ -185,6 +188,23 @@ unsigned fake_context(struct CUctx_st **out) {
     if (current == NULL || current->retained == 0) return INVALID_CONTEXT;
     *out = current;
     return 0;
+}
+
+unsigned cuDeviceCanAccessPeer(int *able, int device, int peer) {
+    const unsigned result = fake_begin("cuDeviceCanAccessPeer");
+    *able = device != peer && fake.settings.peers;
+    return result;
+}
+
+/* Each context once, as in the real driver. */
+unsigned cuCtxEnablePeerAccess(ls_cuda_context peer, unsigned flags) {
+    const unsigned result = fake_begin("cuCtxEnablePeerAccess");
+    if (result != 0 || flags != 0 || current == NULL || peer == current) return result != 0 ? result : INVALID_VALUE;
+    pthread_mutex_lock(&fake.lock);
+    const bool already = current->peers >> peer->ordinal & 1;
+    current->peers |= 1u << peer->ordinal;
+    pthread_mutex_unlock(&fake.lock);
+    return already ? LS_CUDA_PEER_ACCESS_ALREADY_ENABLED : 0;
 }
 
 unsigned cuCtxGetStreamPriorityRange(int *least, int *greatest) {

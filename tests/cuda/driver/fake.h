@@ -9,6 +9,7 @@
  *
  * The environment variable FAKE_CUDA, read by cuInit while no context is retained, has settings with commas:
  *   devices=N   (2)       version=N  (13000)     words=0: streams cannot wait for words of 64 bits
+ *   peers=0: no device can access another's memory
  *   memory=BYTES          of each device
  *   seed=N                of the random times
  *   CALL=N:ERROR          the N-th call of a function fails, with that number
@@ -37,11 +38,12 @@ int fake_left(void);
 
 struct CUctx_st {
     int ordinal, retained, streams;
+    unsigned peers; /* a bit for each whose memory it may access */
     size_t allocated;
 };
 
 typedef struct fake_settings {
-    int devices, version, words, connections;
+    int devices, version, words, peers, connections;
     long memory, seed;
     bool lazy; /* kernels are loaded at their first launch */
     char failing[64];

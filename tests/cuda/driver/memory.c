@@ -36,7 +36,9 @@ static region *find(fake_side side, uintptr_t at, size_t bytes) {
 void *fake_find(fake_side side, uintptr_t at, size_t bytes) {
     const region *r = find(side, at, bytes);
     if (r == NULL) return NULL;
-    return r->host + (at - (uintptr_t)(side == SIDE_DEVICE ? r->device : r->host));
+    /* Pages that were pinned stay where a stream finds them, also when their owner has unmapped them. */
+    char *const found = r->kind == REGISTERED ? r->device : r->host;
+    return found + (at - (uintptr_t)(side == SIDE_DEVICE ? r->device : r->host));
 }
 
 int fake_regions(void) {
@@ -136,6 +138,26 @@ unsigned cuMemAlloc_v2(ls_cuda_address *address, size_t bytes) {
     }
     pthread_mutex_unlock(&fake.lock);
     return result;
+}
+
+/* Of all processes, only this one has the memory. */
+unsigned cuIpcGetMemHandle(struct CUipcMemHandle_st *handle, ls_cuda_address address) {
+    const unsigned result = fake_begin("cuIpcGetMemHandle");
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle, &address, sizeof address);
+    return result;
+}
+
+unsigned cuIpcOpenMemHandle_v2(ls_cuda_address *address, struct CUipcMemHandle_st handle, unsigned flags) {
+    (void)address, (void)handle, (void)flags;
+    const unsigned result = fake_begin("cuIpcOpenMemHandle_v2");
+    return result != 0 ? result : INVALID_VALUE;
+}
+
+unsigned cuIpcCloseMemHandle(ls_cuda_address address) {
+    (void)address;
+    const unsigned result = fake_begin("cuIpcCloseMemHandle");
+    return result != 0 ? result : INVALID_VALUE;
 }
 
 unsigned cuMemFree_v2(ls_cuda_address address) {

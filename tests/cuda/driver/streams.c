@@ -220,6 +220,13 @@ unsigned cuMemcpyDtoHAsync_v2(void *to, ls_cuda_address from, size_t bytes, ls_c
                        (operation){.width = bytes, .rows = 1});
 }
 
+unsigned cuMemcpyDtoDAsync_v2(ls_cuda_address to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream) {
+    const unsigned result = begin("cuMemcpyDtoDAsync_v2");
+    if (result != 0) return result;
+    return append_copy(stream, find(SIDE_DEVICE, to, bytes), find(SIDE_DEVICE, from, bytes),
+                       (operation){.width = bytes, .rows = 1});
+}
+
 /* One side of a copy of rows. */
 static void *find_rows(unsigned memory, const void *host, ls_cuda_address device, size_t pitch,
                        const struct CUDA_MEMCPY2D_st *c) {
