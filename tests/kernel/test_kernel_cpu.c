@@ -47,14 +47,17 @@ static void run_type(const example *e, ls_dtype T) {
     for (int i = 0; i < e->n_out; i++) free_array(&out[i]);
 }
 
+static void run_f32(const example *e) { run_type(e, LS_F32); }
+
 static void run_everywhere(const example *e) {
-    run_type(e, LS_F32);
+    run_f32(e);
     run_type(e, LS_BF16);
 }
 
 static void all_examples(void **unused) {
     (void)unused;
-    for (int g = 0; g < n_example_groups; g++) example_groups[g].visit(run_everywhere);
+    for (int g = 0; g < n_example_groups; g++)
+        example_groups[g].visit(example_groups[g].f32_only ? run_f32 : run_everywhere);
 }
 
 /* Elements from..from + n - 1 of the operands of a call of adamw, whose units have the groups given. */

@@ -21,26 +21,11 @@ enum { MOST_ELEMENTS = 20000 };
 
 static int tried[LS_KERNEL_IDS];
 
-static void must(ls_status status) {
-    if (status.code != LS_OK) fail_msg("%s", status.text);
-}
-
-static void launch_kernel(const ls_kernel *kernel, ls_kernel_call call) {
-    void *state = NULL;
-    const size_t bytes = kernel->workspace != NULL ? kernel->workspace(&call) : 0;
-    call.workspace = bytes > 0 ? aligned_alloc(256, ls_round_up(bytes, 256)) : NULL;
-    if (bytes > 0) memset(call.workspace, 0xff, bytes);
-    must(kernel->prepare(&call, &state));
-    must(kernel->launch(&call, state, NULL));
-    if (kernel->release != NULL) kernel->release(state);
-    free(call.workspace);
-}
-
 static void run_example(const example *e, const ls_kernel *kernel, const array *in, const array *out) {
     array got[2][LS_KERNEL_OUTPUTS];
     for (int twice = 0; twice < 2; twice++) {
         for (int i = 0; i < e->n_out; i++) got[twice][i] = copy_array(&out[i]);
-        launch_kernel(kernel, make_call(e, in, got[twice], false));
+        call_kernel_on(kernel, 1, make_call(e, in, got[twice], false));
     }
     for (int i = 0; i < e->n_out; i++) {
         const double error = norm_error(&got[0][i], out[i].exact);
@@ -74,20 +59,45 @@ static void run_type(const example *e, ls_dtype T) {
     for (int i = 0; i < e->n_out; i++) free_array(&out[i]);
 }
 
+static void run_f32(const example *e) { run_type(e, LS_F32); }
+
 static void run_types(const example *e) {
-    run_type(e, LS_F32);
+    run_f32(e);
     run_type(e, LS_BF16);
 }
 
 static void all_examples(void **unused) {
     (void)unused;
-    for (int g = 0; g < n_example_groups; g++) example_groups[g].visit(run_types);
+    for (int g = 0; g < n_example_groups; g++)
+        example_groups[g].visit(example_groups[g].f32_only ? run_f32 : run_types);
     tried[LS_KERNEL_ATTENTION] = tried[LS_KERNEL_ATTENTION_GRAD] = 1; /* test_kernel_cuda_attention.c */
     for (const ls_kernel *const *row = ls_cuda_kernels; *row != NULL; row++)
         if (tried[(*row)->id] == 0) fail_msg("no example of %s", ls_kernel_name(*row));
 }
 
+/* Of no terms a product is its bias, or what was there; of no elements a sum is 0. */
+static void no_terms(void **unused) {
+    (void)unused;
+    const int64_t M = 5, N = 7;
+    const operand A = {'T', NORMAL, 2, {M, 0}, 0}, B = {'T', NORMAL, 2, {0, N}, 0}, bias = {'T', NORMAL, 1, {N}, 0};
+    const operand set = {'T', POISON, 2, {M, N}, 0}, kept = {'G', NORMAL, 2, {M, N}, 0};
+    const operand none = {'G', NORMAL, 1, {0}, 0}, one = {'G', NORMAL, 1, {1}, 0}, f64 = {'D', NORMAL, 1, {1}, 0};
+    const operand nothing = {'T', NORMAL, 1, {0}, 0}, rows = {'T', NORMAL, 2, {0, N}, 0},
+                  labels = {'I', LABELS, 1, {0}, 1};
+    const operand no_rows = {'G', POISON, 1, {0}, 0};
+    const ls_matmul_params plain = {false, false, false}, adds = {false, false, true};
+    const example examples[] = {
+        {"matmul", &plain, 3, 1, {A, B, bias}, {set}},
+        {"matmul", &adds, 2, 1, {A, B}, {kept}},
+        {"sum", NULL, 1, 1, {none}, {one}},
+        {"sum_squares", NULL, 1, 1, {none}, {f64}},
+        {"normalize", NULL, 1, 1, {nothing}, {nothing}},
+        {"cross_entropy", NULL, 2, 2, {rows, labels}, {no_rows, no_rows}},
+    };
+    for (size_t i = 0; i < LS_COUNT(examples); i++) run_types(&examples[i]);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_examples)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_examples), cmocka_unit_test(no_terms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

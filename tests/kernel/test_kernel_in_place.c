@@ -1,7 +1,8 @@
 /*
  * Every pair of operands that src/kernel/contracts.c allows in one place, for every kernel, instruction set and type
- * of this machine: the results have the bits of operands that lie apart. Outputs are placed in all combinations of
- * allowed places; inputs that may share an output also share one array.
+ * of this machine, and for CUDA's as compiled for this host (tests/cuda): the results have the bits of operands that
+ * lie apart. Outputs are placed in all combinations of allowed places; inputs that may share an output also share one
+ * array.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kernel/kernel.h"
+#include "kernel/cuda/table.h"
 #include "support/kernel_call.h"
 
 enum { OPERANDS = LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS, LABELS = 1003, MOST = 61000 };
@@ -91,6 +92,10 @@ static const example examples[] = {
      NONE,
      {{'G', 2, {60, LABELS}}, {'L', 1, {60}}, {'G', 1, {60}}, {'G', 1, {60}}},
      {{'T', 2, {60, LABELS}}}},
+    {"cross_entropy_grad", /* the same of long rows */
+     NONE,
+     {{'G', 2, {9, 5 * LABELS}}, {'L', 1, {9}}, {'G', 1, {9}}, {'G', 1, {9}}},
+     {{'T', 2, {9, 5 * LABELS}}}},
     {"adamw",
      PARAMS(adamws),
      {UNITS('G'), {'C', 1, {LS_CONTROLS}}, {'U', 1, {1900}}, {'S', 2, {2, 2}}},
@@ -165,18 +170,7 @@ static void run_placed(const ls_kernel *kernel, const example *e, int param, int
         else
             call.out[call.n_out++] = view;
     }
-    ls_pool *pool = NULL;
-    void *state = NULL;
-    assert_int_equal(ls_pool_create(threads, false, &pool).code, LS_OK);
-    const size_t bytes = kernel->workspace != NULL ? kernel->workspace(&call) : 0;
-    if (bytes > 0) call.workspace = aligned_alloc(64, ls_round_up(bytes, 64));
-    if (bytes > 0) memset(call.workspace, 0xff, bytes);
-    const ls_status status = kernel->prepare(&call, &state);
-    if (status.code != LS_OK) fail_msg("%s", status.text);
-    kernel->run(&call, state, pool);
-    if (kernel->release != NULL) kernel->release(state);
-    free(call.workspace);
-    ls_pool_destroy(pool);
+    call_kernel_on(kernel, threads, call);
 }
 
 /* Both ways: with outputs in place, and with the same inputs in one array but outputs apart. */
@@ -250,28 +244,47 @@ static bool works_in_place(ls_kernel_id kernel) {
     return any;
 }
 
+/* Tries all pairs of a kernel, and returns how many. */
+static int try_pairs(const ls_kernel *kernel) {
+    int place[OPERANDS], found = 0, pairs = 0;
+    for (int k = 0; k < OPERANDS; k++) place[k] = k;
+    for (const example *e = examples; e < examples + LS_COUNT(examples); e++) {
+        if (strcmp(e->name, ls_kernel_name(kernel)) != 0) continue;
+        pairs += place_outputs(kernel, e, 0, place);
+        place_on_equal_inputs(kernel, e);
+        found++;
+    }
+    if (found == 0) fail_msg("kernel %s works in place and has no example here", ls_kernel_name(kernel));
+    return pairs;
+}
+
 static void every_pair_gives_the_same_bits(void **state) {
     (void)state;
     int kernels = 0, pairs = 0;
     const ls_kernel *kernel;
     for (int i = 0; (kernel = ls_kernel_at(i)) != NULL; i++) {
         if (!kernel_runs_here(kernel) || !works_in_place(kernel->id)) continue;
-        int place[OPERANDS], found = 0;
-        for (int k = 0; k < OPERANDS; k++) place[k] = k;
-        for (const example *e = examples; e < examples + LS_COUNT(examples); e++) {
-            if (strcmp(e->name, ls_kernel_name(kernel)) != 0) continue;
-            pairs += place_outputs(kernel, e, 0, place);
-            place_on_equal_inputs(kernel, e);
-            found++;
-        }
-        if (found == 0) fail_msg("kernel %s works in place and has no example here", ls_kernel_name(kernel));
+        pairs += try_pairs(kernel);
         kernels++;
     }
     print_message("%d kernels, %d pairs in place\n", kernels, pairs);
     assert_true(kernels >= (int)LS_COUNT(examples) && pairs > kernels);
 }
 
+/* The kernels of src/kernel/cuda, compiled for this host (tests/cuda). */
+static void every_pair_on_cuda(void **state) {
+    (void)state;
+    int kernels = 0, pairs = 0;
+    for (const ls_kernel *const *row = ls_cuda_kernels; *row != NULL; row++) {
+        if (!works_in_place((*row)->id)) continue;
+        pairs += try_pairs(*row);
+        kernels++;
+    }
+    assert_true(kernels > 0 && pairs > kernels);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_pair_gives_the_same_bits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_pair_gives_the_same_bits),
+                                       cmocka_unit_test(every_pair_on_cuda)};
     return cmocka_run_group_tests(tests, say_missing_isas, NULL);
 }

@@ -1,6 +1,6 @@
 /*
- * attention_merge of every instruction set and type against exponentials in long double: ordinary values, values
- * far apart, extremes, and queries that see nothing.
+ * attention_merge of every instruction set and type, and of src/kernel/cuda, compiled for this host (tests/cuda),
+ * against exponentials in long double: ordinary values, values far apart, extremes, and queries that see nothing.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "kernel/cuda/table.h"
 #include "support/kernel_call.h"
 
 enum { B = 2, N = 35, H = 3, D = 21, WIDE = D + 4, ROWS = B * H * N, ALL = B * N * H * WIDE };
@@ -81,20 +82,20 @@ static ls_view rows_of(void *data, ls_dtype G) {
     return view;
 }
 
-static void check(ls_dtype dtype, ls_isa isa, int threads) {
+static void check(const ls_kernel *kernel, int threads) {
     static double o[ALL], part[ALL], lse[ROWS], part_lse[ROWS];
-    const ls_dtype G = ls_dtype_accumulator(dtype);
+    const ls_dtype G = ls_dtype_accumulator(kernel->dtype);
     const bool wide = G == LS_F64;
     state s = make();
     to_real(o, s.o, ALL, wide);
     to_real(part, s.part, ALL, wide);
     to_real(lse, s.lse, ROWS, wide);
     to_real(part_lse, s.part_lse, ROWS, wide);
-    run_kernel("attention_merge", dtype, isa, threads,
-               (ls_kernel_call){.n_in = 2,
-                                .n_out = 2,
-                                .in = {rows_of(part, G), VIEW(part_lse, G, B, H, N)},
-                                .out = {rows_of(o, G), VIEW(lse, G, B, H, N)}});
+    call_kernel_on(kernel, threads,
+                   (ls_kernel_call){.n_in = 2,
+                                    .n_out = 2,
+                                    .in = {rows_of(part, G), VIEW(part_lse, G, B, H, N)},
+                                    .out = {rows_of(o, G), VIEW(lse, G, B, H, N)}});
     const double tolerance = wide ? 1e-15 : 3e-7;
     expect(&s);
     for (int64_t row = 0; row < ROWS; row++) {
@@ -110,26 +111,30 @@ static void check(ls_dtype dtype, ls_isa isa, int threads) {
     }
 }
 
-static void test_reference(void **unused) {
-    (void)unused;
-    for (int threads = 1; threads <= 3; threads++) {
-        check(LS_F64, LS_ISA_REF, threads);
-        check(LS_F32, LS_ISA_REF, threads);
-    }
-}
-
 static void test_every_isa(void **unused) {
     (void)unused;
-    for (ls_isa isa = LS_ISA_BASE; isa < LS_ISA_COUNT; isa++) {
-        if (ls_isa_check(isa).code != LS_OK) continue;
-        for (int threads = 1; threads <= 3; threads++) {
-            check(LS_F32, isa, threads);
-            check(LS_BF16, isa, threads);
-        }
+    const ls_kernel *kernel;
+    int kernels = 0;
+    for (int i = 0; (kernel = ls_kernel_at(i)) != NULL; i++) {
+        if (kernel->id != LS_KERNEL_ATTENTION_MERGE || !kernel_runs_here(kernel)) continue;
+        for (int threads = 1; threads <= 3; threads++) check(kernel, threads);
+        kernels++;
     }
+    assert_in_range(kernels, 4, 100); /* f32 and f64 of ref, f32 and bf16 of base */
+}
+
+static void test_cuda(void **unused) {
+    (void)unused;
+    int kernels = 0;
+    for (const ls_kernel *const *row = ls_cuda_kernels; *row != NULL; row++) {
+        if ((*row)->id != LS_KERNEL_ATTENTION_MERGE) continue;
+        check(*row, 1);
+        kernels++;
+    }
+    assert_int_equal(kernels, 2);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_every_isa)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_isa), cmocka_unit_test(test_cuda)};
     return cmocka_run_group_tests(tests, say_missing_isas, NULL);
 }

@@ -1,6 +1,7 @@
 /*
- * attention_sink and attention_sink_grad, every kernel that this machine runs, against the softmax with one more
- * key, in f64, over rows that see many, few and no keys; and attention_grad of a query that sees nothing.
+ * attention_sink and attention_sink_grad, every kernel that this machine runs, and those of src/kernel/cuda, compiled
+ * for this host (tests/cuda), against the softmax with one more key, in f64, over rows that see many, few and no keys;
+ * and attention_grad of a query that sees nothing.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -10,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "kernel/cuda/table.h"
 #include "support/kernel_call.h"
 
 enum { B = 2, N = 37, H = 3, HEADS = 4 /* in memory: o lies with gaps */, ROWS = B * N * H, MOST = 64 };
@@ -63,8 +65,9 @@ static void check_merge(const ls_kernel *kernel, int64_t D, const double *sink, 
     }
     void *out = typed(G, B * N * HEADS * D, o), *sums = typed(G, ROWS, lse), *in = typed(T, H, sink);
     const ls_view view = ls_view_slice(VIEW(out, G, B, N, HEADS, D), 2, 0, H);
-    run_kernel("attention_sink", T, ls_isa_within(kernel->needs), threads,
-               (ls_kernel_call){.n_in = 1, .n_out = 2, .in = {VIEW(in, T, H)}, .out = {view, VIEW(sums, G, B, H, N)}});
+    call_kernel_on(
+        kernel, threads,
+        (ls_kernel_call){.n_in = 1, .n_out = 2, .in = {VIEW(in, T, H)}, .out = {view, VIEW(sums, G, B, H, N)}});
     for (int64_t row = 0; row < ROWS; row++) {
         const double seen = level_of(row), more = sink[head_of(row)], most = fmax(seen, more);
         const double total = most == -INFINITY ? 1 : exp(seen - most) + exp(more - most);
@@ -100,31 +103,42 @@ static void check_grad(const ls_kernel *kernel, const double *sink, int threads)
         expected[head_of(row)] -= part;
         size[head_of(row)] += fabs(part);
     }
-    run_kernel("attention_sink_grad", T, ls_isa_within(kernel->needs), threads,
-               (ls_kernel_call){.n_in = 3,
-                                .n_out = 1,
-                                .in = {VIEW(in, T, H), VIEW(sums, G, B, H, N), VIEW(deltas, G, B, H, N)},
-                                .out = {VIEW(out, G, H)}});
+    call_kernel_on(kernel, threads,
+                   (ls_kernel_call){.n_in = 3,
+                                    .n_out = 1,
+                                    .in = {VIEW(in, T, H), VIEW(sums, G, B, H, N), VIEW(deltas, G, B, H, N)},
+                                    .out = {VIEW(out, G, H)}});
     for (int64_t h = 0; h < H; h++) close_to(kernel, "dsink", get(out, G, h), expected[h], size[h]);
     free(sums), free(deltas), free(in), free(out);
 }
 
+/* Whether it is one of both. */
+static bool check_kernel(const ls_kernel *kernel) {
+    static const int64_t sizes[] = {1, 3, 20, 64};
+    const bool merges = kernel->id == LS_KERNEL_ATTENTION_SINK;
+    if (!merges && kernel->id != LS_KERNEL_ATTENTION_SINK_GRAD) return false;
+    for (size_t s = 0; s < LS_COUNT(sinks); s++) {
+        for (size_t d = 0; d < LS_COUNT(sizes) && merges; d++)
+            check_merge(kernel, sizes[d], sinks[s], 1 + (int)(d % 3));
+        if (!merges) check_grad(kernel, sinks[s], 1 + (int)s);
+    }
+    return true;
+}
+
 static void test_every_kernel(void **state) {
     (void)state;
-    static const int64_t sizes[] = {1, 3, 20, 64};
     const ls_kernel *kernel;
     int kernels = 0;
-    for (int i = 0; (kernel = ls_kernel_at(i)) != NULL; i++) {
-        const bool merges = kernel->id == LS_KERNEL_ATTENTION_SINK;
-        if (!kernel_runs_here(kernel) || (!merges && kernel->id != LS_KERNEL_ATTENTION_SINK_GRAD)) continue;
-        kernels++;
-        for (size_t s = 0; s < LS_COUNT(sinks); s++) {
-            for (size_t d = 0; d < LS_COUNT(sizes) && merges; d++)
-                check_merge(kernel, sizes[d], sinks[s], 1 + (int)(d % 3));
-            if (!merges) check_grad(kernel, sinks[s], 1 + (int)s);
-        }
-    }
+    for (int i = 0; (kernel = ls_kernel_at(i)) != NULL; i++)
+        kernels += kernel_runs_here(kernel) && check_kernel(kernel);
     assert_in_range(kernels, 8, 100); /* f32 and f64 of ref, f32 and bf16 of base, twice */
+}
+
+static void test_cuda(void **state) {
+    (void)state;
+    int kernels = 0;
+    for (const ls_kernel *const *row = ls_cuda_kernels; *row != NULL; row++) kernels += check_kernel(*row);
+    assert_int_equal(kernels, 4);
 }
 
 /* Both of a batch's queries see key 0, or nothing: o 0, lse the sink, and every gradient of the blind one 0. */
@@ -173,6 +187,7 @@ static void test_blind_query(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_kernel),
+        cmocka_unit_test(test_cuda),
         cmocka_unit_test(test_blind_query),
     };
     return cmocka_run_group_tests(tests, say_missing_isas, NULL);

@@ -61,29 +61,6 @@ static bool gaps_untouched(const ls_view *view) {
     return true;
 }
 
-void call_kernel(const ls_kernel *kernel, ls_kernel_call *call, ls_pool *pool) {
-    call->threads = ls_pool_threads(pool);
-    const size_t needed = kernel->workspace != NULL ? kernel->workspace(call) : 0;
-    char *space = aligned_alloc(64, ls_round_up(needed, 64) + 64);
-    assert_non_null(space);
-    memset(space, 0xff, ls_round_up(needed, 64) + 64);
-    call->workspace = space;
-    void *state = NULL;
-    if (kernel->prepare) {
-        const ls_status status = kernel->prepare(call, &state);
-        if (status.code != LS_OK) fail_msg("%s", status.text);
-    }
-    ls_status launched = ls_ok();
-    if (kernel->launch != NULL)
-        launched = kernel->launch(call, state, NULL);
-    else
-        kernel->run(call, state, pool);
-    if (launched.code != LS_OK) fail_msg("%s", launched.text);
-    if (kernel->release) kernel->release(state);
-    for (size_t i = needed; i < ls_round_up(needed, 64) + 64; i++) assert_true((unsigned char)space[i] == 0xff);
-    free(space);
-}
-
 typedef struct results {
     ls_view o, lse, dq;
     ls_view *dk, *dv;

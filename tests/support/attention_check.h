@@ -3,6 +3,7 @@
 #define LS_TESTS_SUPPORT_ATTENTION_CHECK_H
 
 #include "support/attention_oracle.h"
+#include "support/kernel_call.h"
 
 typedef struct attention_variant {
     const ls_kernel *forward, *backward;
@@ -16,8 +17,6 @@ typedef struct attention_variant {
  */
 void check_attention(const problem *p, const attention_variant *v);
 
-/* One call, with a workspace full of NaN, which nothing may be written behind. pool NULL: one thread. */
-void call_kernel(const ls_kernel *kernel, ls_kernel_call *call, ls_pool *pool);
 /* A dense view of new NaNs, [a,b,c] where d is 0; the caller frees its data. */
 ls_view dense_view(ls_dtype dtype, int64_t a, int64_t b, int64_t c, int64_t d);
 /* Sets element `at` of a view's memory, of f32 or bf16. */

@@ -16,23 +16,38 @@ ls_status find_kernel(const char *name, ls_dtype dtype, ls_isa isa, const ls_ker
                           out);
 }
 
+void call_kernel(const ls_kernel *kernel, ls_kernel_call *call, ls_pool *pool) {
+    enum { ALIGNMENT = 256, BEHIND = 256 };
+    call->threads = ls_pool_threads(pool);
+    const size_t needed = kernel->workspace != NULL ? kernel->workspace(call) : 0;
+    const size_t bytes = ls_round_up(needed, ALIGNMENT) + BEHIND;
+    unsigned char *space = aligned_alloc(ALIGNMENT, bytes);
+    LS_ASSERT(space != NULL);
+    memset(space, 0xff, bytes);
+    call->workspace = space;
+    void *state = NULL;
+    if (kernel->prepare != NULL) need_ok(kernel->prepare(call, &state));
+    if (kernel->launch != NULL)
+        need_ok(kernel->launch(call, state, NULL));
+    else
+        kernel->run(call, state, pool);
+    if (kernel->release != NULL) kernel->release(state);
+    for (size_t i = needed; i < bytes; i++) LS_ASSERT(space[i] == 0xff);
+    free(space);
+}
+
+void call_kernel_on(const ls_kernel *kernel, int threads, ls_kernel_call call) {
+    ls_pool *pool = NULL;
+    need_ok(ls_pool_create(threads, false, &pool));
+    call_kernel(kernel, &call, pool);
+    ls_pool_destroy(pool);
+}
+
 void run_kernel(const char *name, ls_dtype dtype, ls_isa isa, int threads, ls_kernel_call call) {
     const ls_kernel *kernel = NULL;
-    ls_pool *pool = NULL;
-    void *state = NULL;
     call.threads = threads;
     need_ok(find_kernel(name, dtype, isa, &call, &kernel));
-    need_ok(ls_pool_create(threads, false, &pool));
-    const size_t bytes = kernel->workspace != NULL ? kernel->workspace(&call) : 0;
-    if (bytes > 0) {
-        call.workspace = aligned_alloc(64, ls_round_up(bytes, 64));
-        memset(call.workspace, 0xff, bytes);
-    }
-    if (kernel->prepare != NULL) need_ok(kernel->prepare(&call, &state));
-    kernel->run(&call, state, pool);
-    if (kernel->release != NULL) kernel->release(state);
-    free(call.workspace);
-    ls_pool_destroy(pool);
+    call_kernel_on(kernel, threads, call);
 }
 
 bool kernel_runs_here(const ls_kernel *kernel) {

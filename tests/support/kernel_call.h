@@ -16,9 +16,12 @@ bool kernel_runs_here(const ls_kernel *kernel);
 const char *kernel_isa_name(const ls_kernel *kernel);
 
 /*
- * Finds the kernel, prepares it, runs it on a pool of `threads` with a workspace full of NaN, releases it.
- * Ends the process with the message when the kernel is missing or refuses the call.
+ * Prepares the kernel for the call, runs or launches it with a workspace full of NaN, behind which nothing may be
+ * written, releases it. Ends the process with the message when the kernel refuses the call. pool NULL: one thread.
  */
+void call_kernel(const ls_kernel *kernel, ls_kernel_call *call, ls_pool *pool);
+/* The same on a pool of `threads`; run_kernel finds the kernel first. */
+void call_kernel_on(const ls_kernel *kernel, int threads, ls_kernel_call call);
 void run_kernel(const char *name, ls_dtype dtype, ls_isa isa, int threads, ls_kernel_call call);
 
 /*

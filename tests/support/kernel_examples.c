@@ -19,6 +19,7 @@ static ls_dtype dtype_of(char type, ls_dtype T) {
 
 double value_of(const operand *o, uint64_t stream, int64_t i) {
     static const double control[LS_CONTROLS] = {1, 0.7, 1e-2, 0.271, 0.0297, 3};
+    static const double hyper[LS_HYPERS] = {0.01, 0.5, 3, 0.9, 0.99};
     const double normal = ls_rng_normal(17, stream, (uint64_t)i);
     const int64_t random = (int64_t)(fabs(normal) * 1e6) % (o->limit > 0 ? o->limit : 1);
     switch (o->contents) {
@@ -40,6 +41,14 @@ double value_of(const operand *o, uint64_t stream, int64_t i) {
         return (double)((i / 5 + i / 8) % (o->limit + 1) - 1);
     case SETTINGS:
         return i % 2 == 0 ? 1 - 0.25 * (double)i : 0.1 * (double)(i / 2);
+    case HYPER:
+        return hyper[i];
+    case WORDS: { /* up to another word in each row, so that no sum is infinite */
+        const int64_t row = i / LS_EXACT_WORDS, word = i % LS_EXACT_WORDS;
+        return word <= 40 + row % 20 ? trunc(normal * 0x1p40) : 0;
+    }
+    case SPREAD:
+        return ldexp(normal, (int)(i * 37 % 270) - 145);
     default:
         return NAN;
     }
@@ -243,6 +252,26 @@ static void sums(visit_example visit) {
     }
 }
 
+static void exact_sums(visit_example visit) {
+    static const ls_exact_params numbers = {false}, squares = {true};
+    static const contents of[] = {NORMAL, SPREAD, POISON};
+    for (size_t s = 0; s < LS_COUNT(sizes); s++) {
+        const int64_t n = sizes[s][0], E = sizes[s][1];
+        const operand words = {'D', WORDS, 1, {LS_EXACT_WORDS}, 0};
+        const operand rows = {'D', WORDS, 2, {n, LS_EXACT_WORDS}, 0}, values = {'D', POISON, 1, {n}, 0};
+        for (size_t c = 0; c < LS_COUNT(of); c++) {
+            const operand x = {'G', of[c], 2, {n, E}, 0};
+            const example examples[] = {
+                {"exact_sum", &numbers, 1, 1, {x}, {words}},
+                {"exact_sum", &squares, 1, 1, {x}, {words}},
+            };
+            for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
+        }
+        const example value = {"exact_value", NULL, 1, 1, {rows}, {values}};
+        visit(&value);
+    }
+}
+
 /* Sums over as many tokens as a rank may hold stay accurate. */
 static void many_tokens(visit_example visit) {
     const ls_norm_params params = {.epsilon = 1e-5, .offset = 0.75};
@@ -324,6 +353,16 @@ static const ls_descend_params descend_params = {1.7};
 /* The last size is enough for parameters to be written past the caches. */
 static const int64_t units[] = {1, 2, 3, 21, 1300, 16563};
 
+static void controls(visit_example visit) {
+    static const contents of[] = {POSITIVE, SETTINGS, POISON};
+    const operand hyper = {'D', HYPER, 1, {LS_HYPERS}, 0}, control = {'D', POISON, 1, {LS_CONTROLS}, 0};
+    for (size_t c = 0; c < LS_COUNT(of); c++) {
+        const operand totals = {'D', of[c], 1, {LS_TOTALS}, 0};
+        const example e = {"step_control", NULL, 2, 1, {totals, hyper}, {control}};
+        visit(&e);
+    }
+}
+
 static void optimiser(visit_example visit) {
     enum { GROUPS_USED = 3 };
     for (size_t s = 0; s < LS_COUNT(units); s++) {
@@ -352,28 +391,57 @@ static void optimiser(visit_example visit) {
     }
 }
 
-static void deltas(visit_example visit) {
+static void attention_rows(visit_example visit) {
     static const int64_t heads[][4] = {{1, 1, 1, 2}, {2, 5, 3, 6}, {1, 3, 2, 64}, {2, 150, 4, 80}};
     for (size_t s = 0; s < LS_COUNT(heads); s++) {
         const int64_t B = heads[s][0], n = heads[s][1], H = heads[s][2], D = heads[s][3];
-        const operand o = {'T', NORMAL, 4, {B, n, H, D}, 0}, delta = {'G', POISON, 3, {B, H, n}, 0};
-        const example e = {"attention_delta", NULL, 2, 1, {o, o}, {delta}};
-        visit(&e);
+        const operand o = {'T', NORMAL, 4, {B, n, H, D}, 0}, wide = {'G', NORMAL, 4, {B, n, H, D}, 0};
+        const operand lse = {'G', NORMAL, 3, {B, H, n}, 0}, delta = {'G', POISON, 3, {B, H, n}, 0};
+        const operand sink = {'T', NORMAL, 1, {H}, 0}, dsink = {'G', NORMAL, 1, {H}, 0};
+        const example examples[] = {
+            {"attention_delta", NULL, 2, 1, {o, o}, {delta}},
+            {"attention_merge", NULL, 2, 2, {wide, lse}, {wide, lse}},
+            {"attention_sink", NULL, 1, 2, {sink}, {wide, lse}},
+            {"attention_sink_grad", NULL, 3, 1, {sink, lse, lse}, {dsink}},
+        };
+        for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
+    }
+}
+
+/* Ends within a tile, at its border and beyond; rows at multiples of 16 bytes, and not. */
+static void products(visit_example visit) {
+    static const int64_t shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {130, 40, 72}, {64, 136, 33}, {128, 128, 64}};
+    for (int variant = 0; variant < (int)LS_COUNT(shapes) << 3; variant++) {
+        const int64_t M = shapes[variant >> 3][0], N = shapes[variant >> 3][1], K = shapes[variant >> 3][2];
+        const bool ta = variant & 1, tb = variant & 2, accumulate = variant & 4;
+        const ls_matmul_params params = {ta, tb, accumulate};
+        const operand A = {'T', NORMAL, 2, {ta ? K : M, ta ? M : K}, 0}, bias = {'T', NORMAL, 1, {N}, 0};
+        const operand B = {'T', NORMAL, 2, {tb ? N : K, tb ? K : N}, 0};
+        const operand C = {'T', accumulate ? NORMAL : POISON, 2, {M, N}, 0};
+        const operand wide = {'G', accumulate ? NORMAL : POISON, 2, {M, N}, 0};
+        const example examples[] = {
+            {"matmul", &params, 2, 1, {A, B}, {wide}},
+            {"matmul", &params, 3, 1, {A, B, bias}, {C}},
+        };
+        for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
     }
 }
 
 const example_group example_groups[] = {
-    {"elementwise", elementwise},
-    {"activations", activations},
-    {"convolutions", convolutions},
-    {"recurrences", recurrences},
-    {"norms", norms},
-    {"sums", sums},
-    {"many tokens", many_tokens},
-    {"embeddings", embeddings},
-    {"rotations", rotations},
-    {"cross entropies", cross_entropies},
-    {"optimiser", optimiser},
-    {"deltas", deltas},
+    {"elementwise", elementwise, false},
+    {"activations", activations, false},
+    {"convolutions", convolutions, false},
+    {"recurrences", recurrences, false},
+    {"norms", norms, false},
+    {"sums", sums, false},
+    {"exact sums", exact_sums, true},
+    {"many tokens", many_tokens, false},
+    {"embeddings", embeddings, false},
+    {"rotations", rotations, false},
+    {"cross entropies", cross_entropies, false},
+    {"controls", controls, false},
+    {"optimiser", optimiser, false},
+    {"products", products, false},
+    {"rows of attention", attention_rows, false},
 };
 const int n_example_groups = (int)LS_COUNT(example_groups);

@@ -15,6 +15,9 @@ typedef enum contents {
     SKIP,
     GROUPS, /* of limit many, in runs of several lengths; some units have none */
     SETTINGS,
+    HYPER,
+    WORDS,  /* of a long accumulator, before a carry */
+    SPREAD, /* over all exponents of f32 */
     POISON
 } contents;
 
@@ -55,10 +58,11 @@ double tolerance(ls_dtype dtype);
 ls_kernel_call make_call(const example *e, const array *in, const array *out, bool exact);
 
 typedef void (*visit_example)(const example *e);
-/* The examples of all kernels but products and attention, by their subjects. */
+/* The examples of all kernels but attention, by their subjects. */
 typedef struct example_group {
     const char *name;
     void (*visit)(visit_example visit);
+    bool f32_only; /* there are no such kernels for bf16 */
 } example_group;
 extern const example_group example_groups[];
 extern const int n_example_groups;

@@ -27,11 +27,6 @@ template <typename T> static __device__ __forceinline__ void read_head(const T *
     for (int e = 0, d = threadIdx.x % 32; e < LANE_ELEMENTS; e++, d += 32) x[e] = d < D ? to_float(from[d]) : 0;
 }
 
-static __device__ __forceinline__ float warp_sum(float x) {
-    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0U, x, step);
-    return x;
-}
-
 static __device__ __forceinline__ float product(const float a[LANE_ELEMENTS], const float b[LANE_ELEMENTS]) {
     float sum = 0;
     for (int e = 0; e < LANE_ELEMENTS; e++) sum += a[e] * b[e];
@@ -46,9 +41,6 @@ static __device__ __forceinline__ void write_head(const float x[LANE_ELEMENTS], 
     for (int e = 0, d = threadIdx.x % 32; e < LANE_ELEMENTS; e++, d += 32)
         if (d < D) to[d] = (adds ? to[d] : 0) + x[e];
 }
-
-/* The warps of all blocks in a row: the number of this one. */
-static __device__ __forceinline__ int64_t warp_number() { return (int64_t)blockIdx.x * CUDA_WARPS + threadIdx.x / 32; }
 
 template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) attend_plainly(plain_problem<T> p) {
     const int64_t w = warp_number();

@@ -22,6 +22,9 @@ template <typename T> static heads<T> rows_of_heads(const ls_view *v) {
     return {(T *)v->data, v->stride[0], v->stride[2], v->stride[1]};
 }
 
+/* The warps of all blocks in a row: the number of this one. */
+static __device__ __forceinline__ int64_t warp_number() { return (int64_t)blockIdx.x * CUDA_WARPS + threadIdx.x / 32; }
+
 /* Which keys the queries see, as the contract says: query i those at positions within its pairs [lo, hi). */
 struct sight {
     const int32_t *spans, *kpos; /* [B,N,W], [K] */

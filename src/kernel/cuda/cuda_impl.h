@@ -95,12 +95,18 @@ static inline int64_t blocks_for(int64_t n) { return ls_min(MOST_BLOCKS, ls_ceil
     i < (n);                                                      \
     i += (int64_t)gridDim.x * CUDA_THREADS
 
-/* --- sums over a block -------------------------------------------------------------------------------------------- */
+/* --- sums over a warp, over a block ------------------------------------------------------------------------------- */
 
-/* All threads give a number and get the sum; always in the same order. */
+/* All lanes give a number and get the sum; always in the same order. */
+template <typename S> static __device__ __forceinline__ S warp_sum(S x) {
+    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0U, x, step);
+    return x;
+}
+
+/* The same of all threads of the block. */
 template <typename S> static __device__ __forceinline__ S block_sum(S x) {
     __shared__ S of_warp[CUDA_WARPS];
-    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0U, x, step);
+    x = warp_sum(x);
     __syncthreads(); /* an earlier sum has been read */
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
     __syncthreads();

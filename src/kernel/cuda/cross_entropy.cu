@@ -1,0 +1,111 @@
+/*
+ * Cross-entropy over the vocabulary, a block for a row of logits: loss = lse - logit[label], and its gradient. One pass
+ * over the row finds the largest logit and the sum of the exponentials relative to it (Milakov, Gimelshein, "Online
+ * normalizer calculation for softmax", arXiv 1805.02867).
+ */
+#include "kernel/cuda/cuda_impl.h"
+
+#include <math.h>
+
+/* Logits that a thread reads before it uses one, so that many reads are under way. */
+enum { AT_ONCE = 8, STEP = AT_ONCE * CUDA_THREADS };
+
+/* What the exponentials are relative to: 0 if all logits are -inf. */
+static __device__ __forceinline__ float base_of(float most) { return most == -INFINITY ? 0 : most; }
+
+/* log sum exp of a row, by all threads of the block. */
+template <typename X> static __device__ float log_sum_exp(const X *logits, int64_t V) {
+    float most = -INFINITY, sum = 0;
+    for (int64_t first = threadIdx.x; first < V; first += STEP) {
+        float x[AT_ONCE], above = most;
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int64_t v = first + k * CUDA_THREADS;
+            x[k] = v < V ? to_float(logits[v]) : -INFINITY;
+            above = fmaxf(above, x[k]);
+        }
+        const float base = base_of(above);
+        sum *= expf(most - base);
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) sum += expf(x[k] - base);
+        most = above;
+    }
+    const float base = base_of(block_max(most));
+    return base + logf(block_sum(sum * expf(most - base)));
+}
+
+template <typename X>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    losses(const X *logits, const int32_t *labels, float *loss, float *lse, int64_t rows, int64_t V) {
+    for (int64_t i = blockIdx.x; i < rows; i += gridDim.x) {
+        const X *row = logits + i * V;
+        const float sum = log_sum_exp(row, V);
+        if (threadIdx.x != 0) continue;
+        lse[i] = sum;
+        loss[i] = labels[i] == LS_LABEL_IGNORED ? 0 : sum - to_float(row[labels[i]]);
+    }
+}
+
+/*
+ * Rows first .. end - 1. All threads read their logits of a step before one writes its results: dlogits may have
+ * smaller elements and lie where logits lie.
+ */
+template <typename X, typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    gradients(const X *logits, const int32_t *labels, const float *lse, const float *dloss, T *dlogits, int64_t first,
+              int64_t end, int64_t V) {
+    for (int64_t i = first + blockIdx.x; i < end; i += gridDim.x) {
+        const int32_t label = labels[i];
+        const float whole = lse[i], factor = dloss[i];
+        for (int64_t step = 0; step < V; step += STEP) {
+            float x[AT_ONCE];
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) {
+                const int64_t v = step + k * CUDA_THREADS + threadIdx.x;
+                x[k] = v < V ? to_float(logits[i * V + v]) : 0;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) {
+                const int64_t v = step + k * CUDA_THREADS + threadIdx.x;
+                const float d = (expf(x[k] - whole) - (v == label ? 1.0f : 0.0f)) * factor;
+                if (v < V) dlogits[i * V + v] = from_float<T>(label == LS_LABEL_IGNORED ? 0 : d);
+            }
+        }
+    }
+}
+
+/* --- launches ----------------------------------------------------------------------------------------------------- */
+
+template <typename X> static ls_status launch_losses(const ls_kernel_call *call, void *stream) {
+    const int64_t rows = rows_of(&call->in[0]);
+    return launch("cross_entropy", stream, ls_min(rows, MOST_BLOCKS), 0, losses<X>, input<X>(call, 0),
+                  input<int32_t>(call, 1), output<float>(call, 0), output<float>(call, 1), rows,
+                  columns_of(&call->in[0]));
+}
+template <typename T> static ls_status launch_loss(const ls_kernel_call *call, void *, void *stream) {
+    return call->in[0].dtype == LS_F32 ? launch_losses<float>(call, stream) : launch_losses<T>(call, stream);
+}
+
+/*
+ * All rows at once, unless results with smaller elements overwrite the logits. Then row 0, row 1, rows 2 and 3, rows 4
+ * to 7 and so on, one launch after the other: the results of rows a to 2a - 1 lie where the logits of rows below a lay.
+ */
+template <typename X, typename T> static ls_status launch_gradients(const ls_kernel_call *call, void *stream) {
+    const int64_t rows = rows_of(&call->in[0]);
+    const bool narrows = sizeof(T) < sizeof(X) && call->out[0].data == call->in[0].data;
+    for (int64_t first = 0, end; first < rows; first = end) {
+        end = narrows ? ls_min(rows, ls_max(1, 2 * first)) : rows;
+        LS_TRY(launch("cross_entropy_grad", stream, ls_min(end - first, MOST_BLOCKS), 0, gradients<X, T>,
+                      input<X>(call, 0), input<int32_t>(call, 1), input<float>(call, 2), input<float>(call, 3),
+                      output<T>(call, 0), first, end, columns_of(&call->in[0])));
+    }
+    return ls_ok();
+}
+template <typename T> static ls_status launch_grad(const ls_kernel_call *call, void *, void *stream) {
+    return call->in[0].dtype == LS_F32 ? launch_gradients<float, T>(call, stream)
+                                       : launch_gradients<T, T>(call, stream);
+}
+
+CUDA_ROWS(CROSS_ENTROPY, cross_entropy, launch_loss, nullptr)
+CUDA_ROWS(CROSS_ENTROPY_GRAD, cross_entropy_grad, launch_grad, nullptr)
