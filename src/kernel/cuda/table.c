@@ -8,8 +8,9 @@
 #define SUMS(X) X(sum), X(sum_squares), X(normalize)
 #define UPDATES(X) X(step_control), X(adamw), X(sgd), X(lion), X(momentum), X(descend)
 #define ATTENTION_ROWS(X) X(attention_merge), X(attention_sink), X(attention_sink_grad), X(attention_delta)
+#define PRODUCTS(X) X(matmul)
 /* Of f32 and bf16. */
-#define NAMES(X) ELEMENTWISE(X), NORMS(X), LOSSES(X), SUMS(X), UPDATES(X), ATTENTION_ROWS(X)
+#define NAMES(X) ELEMENTWISE(X), NORMS(X), LOSSES(X), SUMS(X), UPDATES(X), ATTENTION_ROWS(X), PRODUCTS(X)
 
 #define F32(name) ls_cuda_f32_##name
 #define BF16(name) ls_cuda_bf16_##name

@@ -1,0 +1,38 @@
+/* Tiles of bf16 in shared memory, from which tensor cores are fed. */
+#ifndef LS_KERNEL_CUDA_TILES_H
+#define LS_KERNEL_CUDA_TILES_H
+
+#include "kernel/cuda/cuda_impl.h"
+
+/* A tile has rows of D elements. Rows are 16 bytes longer, so that the rows of a matrix of 8 lie in different banks. */
+template <int D> struct tile {
+    static constexpr int PITCH = D + 8;
+    static constexpr int bytes(int rows) { return rows * PITCH * (int)sizeof(bf16); }
+};
+
+/*
+ * Begins to copy rows first .. first + ROWS - 1 of n, of d elements each; rows and elements beyond are 0. Rows begin
+ * at multiples of 16 bytes, and d is a multiple of 8.
+ */
+template <int D, int ROWS>
+static __device__ __forceinline__ void load_tile(bf16 *to, const bf16 *from, int64_t stride, int64_t first, int64_t n,
+                                                 int d) {
+    constexpr int CHUNKS = D / 8; /* of 16 bytes, in a row */
+    for (int c = threadIdx.x; c < ROWS * CHUNKS; c += CUDA_THREADS) {
+        const int row = c / CHUNKS, e = c % CHUNKS * 8;
+        const bool is = first + row < n && e < d;
+        ls_copy_16(to + row * tile<D>::PITCH + e, is ? from + (first + row) * stride + e : from, is);
+    }
+}
+
+/*
+ * The address that a lane gives to load four matrices of [16,16] elements from row and column on: those of rows 0 to 7
+ * first (by_rows), or those of columns 0 to 7.
+ */
+template <int D>
+static __device__ __forceinline__ const bf16 *matrix_row(const bf16 *t, int row, int column, bool by_rows) {
+    const int lane = threadIdx.x % 32, within = lane % 8, first = lane / 8 % 2 * 8, second = lane / 16 * 8;
+    return t + (row + within + (by_rows ? first : second)) * tile<D>::PITCH + column + (by_rows ? second : first);
+}
+
+#endif
