@@ -1,9 +1,10 @@
 /*
  * As much of the CUDA runtime as the kernels of src/kernel/cuda use, for a host without a GPU: this file stands in for
- * the toolkit's of that name when they are compiled for tests. The threads of a block are fibres of one host thread.
- * They run in a random order from one barrier to the next, so that a missing barrier shows; a barrier that some threads
- * do not reach ends the process with a message. Grids run one at a time. Shared memory is filled with NaN before each
- * block.
+ * the toolkit's of that name when they are compiled for tests. Blocks run one after the other, in a random order. The
+ * threads of a block are fibres of one host thread. Warp after warp, in a random order, they run from one barrier of
+ * the block to the next, and within a warp from one of the warp to the next, so that a missing barrier shows; a barrier
+ * that some threads do not reach ends the process with a message. Grids run one at a time. Shared memory is filled with
+ * NaN before each block.
  */
 #ifndef LS_TESTS_CUDA_RUNTIME_H
 #define LS_TESTS_CUDA_RUNTIME_H

@@ -91,10 +91,27 @@ bool release(unsigned first, unsigned past, state barrier) {
     return any;
 }
 
-bool release_all(unsigned n) {
-    bool any = release(0, n, state::AT_BLOCK_BARRIER);
-    for (unsigned w = 0; w < n; w += WARP) any |= release(w, std::min(n, w + WARP), state::AT_WARP_BARRIER);
-    return any;
+std::vector<unsigned> numbers_from(unsigned first, unsigned n) {
+    std::vector<unsigned> order(n);
+    for (unsigned i = 0; i < n; i++) order[i] = first + i;
+    return order;
+}
+
+void shuffle(std::vector<unsigned> &order) {
+    for (size_t i = order.size(); i > 1; i--) {
+        random_state = random_state * 6364136223846793005ULL + 1442695040888963407ULL;
+        std::swap(order[i - 1], order[(random_state >> 33) % i]);
+    }
+}
+
+/* Runs threads first .. past - 1 of a warp until they are at a barrier of the block or have ended. */
+void run_warp(unsigned first, unsigned past) {
+    std::vector<unsigned> order = numbers_from(first, past - first);
+    do {
+        shuffle(order);
+        for (const unsigned i : order)
+            if (fibres[i].is == state::READY) resume(i);
+    } while (release(first, past, state::AT_WARP_BARRIER));
 }
 
 void run_block(unsigned n) {
@@ -110,24 +127,13 @@ void run_block(unsigned n) {
         f.exchanges = 0;
         makecontext(&f.context, main_of_fibre, 0);
     }
-    std::vector<unsigned> order(n);
-    for (unsigned i = 0; i < n; i++) order[i] = i;
-    for (;;) {
-        for (unsigned i = n; i > 1; i--) {
-            random_state = random_state * 6364136223846793005ULL + 1442695040888963407ULL;
-            std::swap(order[i - 1], order[(random_state >> 33) % i]);
-        }
-        bool ran = false, ended = true;
-        for (const unsigned i : order) {
-            if (fibres[i].is == state::READY) {
-                resume(i);
-                ran = true;
-            }
-            ended &= fibres[i].is == state::ENDED;
-        }
-        if (ended) return;
-        if (!release_all(n) && !ran) fail("threads wait at barriers that others do not reach");
-    }
+    std::vector<unsigned> order = numbers_from(0, (n + WARP - 1) / WARP);
+    do { /* a warp has come to the barrier before another one begins */
+        shuffle(order);
+        for (const unsigned w : order) run_warp(w * WARP, std::min(n, (w + 1) * WARP));
+    } while (release(0, n, state::AT_BLOCK_BARRIER));
+    for (unsigned i = 0; i < n; i++)
+        if (fibres[i].is != state::ENDED) fail("threads wait at barriers that others do not reach");
 }
 
 } // namespace
@@ -187,13 +193,13 @@ void run_grid(const launch &l) {
     body = &l.kernel;
     gridDim = l.grid;
     blockDim = l.block;
-    for (unsigned z = 0; z < l.grid.z; z++)
-        for (unsigned y = 0; y < l.grid.y; y++)
-            for (unsigned x = 0; x < l.grid.x; x++) {
-                blockIdx = {x, y, z};
-                memset(shared_memory, 0xff, l.shared);
-                run_block(n);
-            }
+    std::vector<unsigned> blocks = numbers_from(0, l.grid.x * l.grid.y * l.grid.z);
+    shuffle(blocks);
+    for (const unsigned b : blocks) {
+        blockIdx = {b % l.grid.x, b / l.grid.x % l.grid.y, b / l.grid.x / l.grid.y};
+        memset(shared_memory, 0xff, l.shared);
+        run_block(n);
+    }
 }
 
 void run_launch(void *context) {
