@@ -161,6 +161,9 @@ static void elementwise(visit_example visit) {
         };
         for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
     }
+    const operand zero = {'T', POSITIONS, 1, {1}, 0}, result = {'T', POISON, 1, {1}, 0};
+    const example no_direction = {"normalize", NULL, 1, 1, {zero}, {result}};
+    visit(&no_direction);
 }
 
 static void activations(visit_example visit) {
