@@ -411,10 +411,11 @@ static void attention_rows(visit_example visit) {
     }
 }
 
-/* Ends within a tile, at its border and beyond; many steps, many tiles; rows at multiples of 16 bytes, and not. */
+/* Ends within a tile, at its border and beyond; many steps, many tiles, few tiles and long sums; rows at multiples of
+ * 16 bytes, and not. */
 static void products(visit_example visit) {
-    static const int64_t shapes[][3] = {{1, 1, 1},     {3, 5, 7},      {72, 40, 200},
-                                        {64, 136, 33}, {136, 128, 64}, {1100, 130, 2}};
+    static const int64_t shapes[][3] = {{1, 1, 1},      {3, 5, 7},      {72, 40, 200}, {64, 136, 33},
+                                        {136, 128, 64}, {1100, 130, 2}, {8, 24, 1606}};
     for (int variant = 0; variant < (int)LS_COUNT(shapes) << 3; variant++) {
         const int64_t M = shapes[variant >> 3][0], N = shapes[variant >> 3][1], K = shapes[variant >> 3][2];
         const bool ta = variant & 1, tb = variant & 2, accumulate = variant & 4;

@@ -67,21 +67,22 @@ static __device__ __forceinline__ void multiply_step(const unsigned char *a_tile
                                                      int column, float sum[A_FRAGMENTS][B_FRAGMENTS][4]) {
 #pragma unroll
     for (int k = 0; k < STEP; k += 16) {
-        unsigned a[A_FRAGMENTS][4], b[B_FRAGMENTS / 2][4];
-#pragma unroll
-        for (int i = 0; i < A_FRAGMENTS; i++) load_a<A_BY_LINES>(a[i], a_tile, row + 16 * i, k);
+        unsigned b[B_FRAGMENTS / 2][4];
 #pragma unroll
         for (int j = 0; j < B_FRAGMENTS / 2; j++) load_b<B_BY_LINES>(b[j], b_tile, column + 16 * j, k);
 #pragma unroll
-        for (int i = 0; i < A_FRAGMENTS; i++)
+        for (int i = 0; i < A_FRAGMENTS; i++) {
+            unsigned a[4];
+            load_a<A_BY_LINES>(a, a_tile, row + 16 * i, k);
 #pragma unroll
-            for (int j = 0; j < B_FRAGMENTS; j++) ls_mma(sum[i][j], a[i], b[j / 2] + j % 2 * 2);
+            for (int j = 0; j < B_FRAGMENTS; j++) ls_mma(sum[i][j], a, b[j / 2] + j % 2 * 2);
+        }
     }
 }
 
 /* A warp's part of the tile of C, from row m and column n on. */
 template <typename C>
-static __device__ __forceinline__ void store_sums(const product<bf16> &p, int64_t m, int64_t n,
+static __device__ __forceinline__ void store_sums(const product<bf16> &p, int part, int64_t m, int64_t n,
                                                   const float sum[A_FRAGMENTS][B_FRAGMENTS][4]) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -90,28 +91,27 @@ static __device__ __forceinline__ void store_sums(const product<bf16> &p, int64_
         for (int j = 0; j < B_FRAGMENTS; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                store_sum<bf16, C>(p, m + 16 * i + g + e / 2 * 8, n + 8 * j + 2 * t + e % 2, sum[i][j][e]);
+                store_sum<bf16, C>(p, part, m + 16 * i + g + e / 2 * 8, n + 8 * j + 2 * t + e % 2, sum[i][j][e]);
 }
 
 /* IN_VECTORS: rows of A and B lie at multiples of 16 bytes. */
 template <bool IN_VECTORS, bool A_BY_LINES, bool B_BY_LINES>
-static __global__ void __launch_bounds__(CUDA_THREADS, 2) multiply(product<bf16> p, bool to_f32) {
+static __global__ void __launch_bounds__(CUDA_THREADS, 2) multiply(product<bf16> p) {
     LS_DYNAMIC_SHARED(memory);
-    const tile_place at = tile_of_block(p);
-    const int64_t steps = (p.K + STEP - 1) / STEP;
-    const auto load = [&](int64_t step) {
+    const block_work at = work_of_block<STEP>(p);
+    const auto load = [&](int step) {
         unsigned char *to = memory + step % STAGES * 2 * STEP_BYTES;
-        if (step < steps) {
-            load_step<IN_VECTORS, A_BY_LINES>(to, p.A, p.M, p.K, at.m, step * STEP);
-            load_step<IN_VECTORS, B_BY_LINES>(to + STEP_BYTES, p.B, p.N, p.K, at.n, step * STEP);
+        if (step < at.end) {
+            load_step<IN_VECTORS, A_BY_LINES>(to, p.A, p.M, p.K, at.m, (int64_t)step * STEP);
+            load_step<IN_VECTORS, B_BY_LINES>(to + STEP_BYTES, p.B, p.N, p.K, at.n, (int64_t)step * STEP);
         }
         ls_copy_commit();
     };
     const int warp = threadIdx.x / 32;
     const int row = warp % (TILE / WARP_ROWS) * WARP_ROWS, column = warp / (TILE / WARP_ROWS) * WARP_COLUMNS;
     float sum[A_FRAGMENTS][B_FRAGMENTS][4] = {};
-    for (int64_t step = 0; step + 1 < STAGES; step++) load(step);
-    for (int64_t step = 0; step < steps; step++) {
+    for (int ahead = 0; ahead + 1 < STAGES; ahead++) load(at.first + ahead);
+    for (int step = at.first; step < at.end; step++) {
         ls_copy_wait<STAGES - 2>();
         __syncthreads(); /* the step has come for all threads, and all are done with the one before */
         load(step + STAGES - 1);
@@ -119,37 +119,37 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 2) multiply(product<bf16>
         multiply_step<A_BY_LINES, B_BY_LINES>(from, from + STEP_BYTES, row, column, sum);
     }
     ls_copy_wait<0>();
-    if (to_f32)
-        store_sums<float>(p, at.m + row, at.n + column, sum);
+    if (p.to_f32)
+        store_sums<float>(p, at.part, at.m + row, at.n + column, sum);
     else
-        store_sums<bf16>(p, at.m + row, at.n + column, sum);
+        store_sums<bf16>(p, at.part, at.m + row, at.n + column, sum);
 }
 
 /* --- the launch --------------------------------------------------------------------------------------------------- */
 
 template <bool IN_VECTORS, bool A_BY_LINES, bool B_BY_LINES>
-static ls_status launch_for(const product<bf16> &p, bool to_f32, void *stream) {
+static ls_status launch_for(const product<bf16> &p, void *workspace, void *stream) {
     constexpr size_t shared = (size_t)STAGES * 2 * STEP_BYTES;
     const auto kernel = multiply<IN_VECTORS, A_BY_LINES, B_BY_LINES>;
     LS_TRY(allow_shared("matmul", kernel, shared));
-    return launch("matmul", stream, count_tiles(p), shared, kernel, p, to_f32);
+    return launch_product(p, workspace, stream, shared, kernel);
 }
 
-template <bool IN_VECTORS> static ls_status launch_lines(const product<bf16> &p, bool to_f32, void *stream) {
+template <bool IN_VECTORS> static ls_status launch_lines(const product<bf16> &p, void *workspace, void *stream) {
     const auto launch_it = p.a_by_lines
                                ? p.b_by_lines ? launch_for<IN_VECTORS, true, true> : launch_for<IN_VECTORS, true, false>
                            : p.b_by_lines ? launch_for<IN_VECTORS, false, true>
                                           : launch_for<IN_VECTORS, false, false>;
-    return launch_it(p, to_f32, stream);
+    return launch_it(p, workspace, stream);
 }
 
 static bool lies_in_vectors(const ls_view *v) { return (uintptr_t)v->data % 16 == 0 && columns_of(v) % 8 == 0; }
 
 static ls_status launch_matmul(const ls_kernel_call *call, void *, void *stream) {
     const product<bf16> p = product_of<bf16>(call);
-    const bool to_f32 = call->out[0].dtype == LS_F32;
-    return lies_in_vectors(&call->in[0]) && lies_in_vectors(&call->in[1]) ? launch_lines<true>(p, to_f32, stream)
-                                                                          : launch_lines<false>(p, to_f32, stream);
+    return lies_in_vectors(&call->in[0]) && lies_in_vectors(&call->in[1])
+               ? launch_lines<true>(p, call->workspace, stream)
+               : launch_lines<false>(p, call->workspace, stream);
 }
 
-CUDA_ROW(ls_cuda_bf16_matmul, MATMUL, LS_BF16, launch_matmul, nullptr)
+CUDA_ROW(ls_cuda_bf16_matmul, MATMUL, LS_BF16, launch_matmul, product_workspace<bf16>)

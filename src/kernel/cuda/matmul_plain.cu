@@ -47,13 +47,13 @@ template <bool A_BY_LINES, bool B_BY_LINES>
 static __global__ void __launch_bounds__(CUDA_THREADS, 2) multiply(product<float> p) {
     alignas(16) __shared__ float a_tile[STEP * PITCH];
     alignas(16) __shared__ float b_tile[STEP * PITCH];
-    const tile_place at = tile_of_block(p);
+    const block_work at = work_of_block<STEP>(p);
     const int row = threadIdx.x / QUADS, column = threadIdx.x % QUADS;
     float sum[2 * QUAD][2 * QUAD] = {};
-    for (int64_t first = 0; first < p.K; first += STEP) {
+    for (int step = at.first; step < at.end; step++) {
         __syncthreads(); /* all are done with the step before */
-        load_step<A_BY_LINES>(a_tile, p.A, p.M, p.K, at.m, first);
-        load_step<B_BY_LINES>(b_tile, p.B, p.N, p.K, at.n, first);
+        load_step<A_BY_LINES>(a_tile, p.A, p.M, p.K, at.m, (int64_t)step * STEP);
+        load_step<B_BY_LINES>(b_tile, p.B, p.N, p.K, at.n, (int64_t)step * STEP);
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < STEP; k++) {
@@ -70,7 +70,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 2) multiply(product<float
     for (int i = 0; i < 2 * QUAD; i++)
 #pragma unroll
         for (int j = 0; j < 2 * QUAD; j++)
-            store_sum<float, float>(p, at.m + line_of(row, i), at.n + line_of(column, j), sum[i][j]);
+            store_sum<float, float>(p, at.part, at.m + line_of(row, i), at.n + line_of(column, j), sum[i][j]);
 }
 
 static ls_status launch_matmul(const ls_kernel_call *call, void *, void *stream) {
@@ -78,7 +78,7 @@ static ls_status launch_matmul(const ls_kernel_call *call, void *, void *stream)
     const auto kernel = p.a_by_lines   ? p.b_by_lines ? multiply<true, true> : multiply<true, false>
                           : p.b_by_lines ? multiply<false, true>
                                        : multiply<false, false>;
-    return launch("matmul", stream, count_tiles(p), 0, kernel, p);
+    return launch_product(p, call->workspace, stream, 0, kernel);
 }
 
-CUDA_ROW(ls_cuda_f32_matmul, MATMUL, LS_F32, launch_matmul, nullptr)
+CUDA_ROW(ls_cuda_f32_matmul, MATMUL, LS_F32, launch_matmul, product_workspace<float>)
