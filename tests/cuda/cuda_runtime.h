@@ -122,6 +122,11 @@ template <typename F> static inline cudaError_t cudaFuncSetAttribute(F *, cudaFu
     return bytes <= emulation::MOST_SHARED ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+static inline cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t) {
+    memset(data, byte, bytes);
+    return cudaSuccess;
+}
+
 struct cudaLaunchAttribute;
 typedef struct cudaLaunchConfig_t {
     dim3 gridDim, blockDim;
