@@ -34,15 +34,6 @@ static double linear(const ls_rope_params *p, double plain, int64_t i, int64_t D
     return plain / p->factor;
 }
 
-/* ---- dynamic ---- */
-
-static double dynamic(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
-    if (!(p->length > p->original_length) || D <= 2) return plain;
-    const double growth = p->factor * p->length / p->original_length - (p->factor - 1);
-    const double theta = p->theta * pow(growth, (double)D / (double)(D - 2));
-    return pow(theta, -2.0 * (double)i / (double)D);
-}
-
 /* ---- llama3 ---- */
 
 static ls_status check_llama3(const ls_rope_params *p) {
@@ -116,7 +107,7 @@ static double yarn_magnitude(const ls_rope_params *p) {
 static const ls_rope_kind kinds[] = {
     [LS_ROPE_PLAIN] = {"default", NULL, NULL, NULL, false},
     [LS_ROPE_LINEAR] = {"linear", check_factor, linear, NULL, false},
-    [LS_ROPE_DYNAMIC] = {"dynamic", check_length, dynamic, NULL, true},
+    [LS_ROPE_DYNAMIC] = {"dynamic", check_length, ls_rope_dynamic, NULL, true},
     [LS_ROPE_YARN] = {"yarn", check_yarn, yarn, yarn_magnitude, false},
     [LS_ROPE_LLAMA3] = {"llama3", check_llama3, llama3, NULL, false},
 };
@@ -155,8 +146,10 @@ float ls_rope_frequency(const ls_rope_params *p, int64_t i, int64_t D) {
     return (float)(kind->frequency != NULL ? kind->frequency(p, plain, i, D) : plain);
 }
 
+bool ls_rope_by_length(const ls_rope_params *p) { return kinds[p->scaling].by_length; }
+
 float ls_rope_frequency_at(const ls_rope_params *p, float usual, int64_t position, int64_t i, int64_t D) {
-    if (!kinds[p->scaling].by_length || (double)position < p->length) return usual;
+    if (!ls_rope_by_length(p) || (double)position < p->length) return usual;
     ls_rope_params grown = *p;
     grown.length = (double)position + 1;
     return ls_rope_frequency(&grown, i, D);

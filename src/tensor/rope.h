@@ -4,6 +4,7 @@
 #ifndef LS_TENSOR_ROPE_H
 #define LS_TENSOR_ROPE_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -20,7 +21,7 @@ typedef struct ls_rope_kind {
     ls_status (*check)(const ls_rope_params *p);
     double (*frequency)(const ls_rope_params *p, double plain, int64_t i, int64_t D);
     double (*magnitude)(const ls_rope_params *p);
-    bool by_length; /* the frequency depends on the length of the sequence */
+    bool by_length; /* the frequency depends on the length of the sequence, as ls_rope_dynamic says */
 } ls_rope_kind;
 
 /* *out: the scaling of that name, as in config.json. LS_UNSUPPORTED lists the known names. */
@@ -35,6 +36,8 @@ LS_MUST_USE ls_status ls_rope_check(const ls_rope_params *p);
  * published models.
  */
 float ls_rope_frequency(const ls_rope_params *p, int64_t i, int64_t D);
+/* Whether frequencies depend on the length of the sequence. */
+bool ls_rope_by_length(const ls_rope_params *p);
 /* The factor on cosines and sines. */
 double ls_rope_magnitude(const ls_rope_params *p);
 /*
@@ -43,5 +46,19 @@ double ls_rope_magnitude(const ls_rope_params *p);
  * other cases.
  */
 float ls_rope_frequency_at(const ls_rope_params *p, float usual, int64_t position, int64_t i, int64_t D);
+
+#ifdef __CUDACC__
+#define LS_ROPE_FORMULA static inline __host__ __device__
+#else
+#define LS_ROPE_FORMULA static inline
+#endif
+
+/* The frequency of kinds by length before it is rounded; kernels of a GPU compute it too. */
+LS_ROPE_FORMULA double ls_rope_dynamic(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
+    if (!(p->length > p->original_length) || D <= 2) return plain;
+    const double growth = p->factor * p->length / p->original_length - (p->factor - 1);
+    const double theta = p->theta * pow(growth, (double)D / (double)(D - 2));
+    return pow(theta, -2.0 * (double)i / (double)D);
+}
 
 #endif
