@@ -122,11 +122,6 @@ template <typename F> static inline cudaError_t cudaFuncSetAttribute(F *, cudaFu
     return bytes <= emulation::MOST_SHARED ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-static inline cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t) {
-    memset(data, byte, bytes);
-    return cudaSuccess;
-}
-
 struct cudaLaunchAttribute;
 typedef struct cudaLaunchConfig_t {
     dim3 gridDim, blockDim;
@@ -137,13 +132,20 @@ typedef struct cudaLaunchConfig_t {
 } cudaLaunchConfig_t;
 
 namespace emulation {
+/* The stream executes it, if the fake driver has been loaded (driver/fake.h); else it has been executed on return. */
+void give(cudaStream_t stream, const std::function<void()> &work);
 cudaError_t launch_grid(const cudaLaunchConfig_t &config, const std::function<void()> &kernel);
-}
+} // namespace emulation
 
 /*
  * Without a stream, or without the fake driver (driver/fake.h), the launch has been executed when it returns; else the
  * stream executes it.
  */
+static inline cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t stream) {
+    emulation::give(stream, [=] { memset(data, byte, bytes); });
+    return cudaSuccess;
+}
+
 template <typename... Expected, typename... Actual>
 static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Expected...),
                                              Actual &&...actual) {

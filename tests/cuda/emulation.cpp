@@ -202,10 +202,10 @@ void run_grid(const launch &l) {
     }
 }
 
-void run_launch(void *context) {
-    const launch *l = static_cast<const launch *>(context);
-    run_grid(*l);
-    delete l;
+void run_work(void *context) {
+    const std::function<void()> *work = static_cast<const std::function<void()> *>(context);
+    (*work)();
+    delete work;
 }
 
 typedef void (*stream_function)(void *stream, void (*run)(void *context), void *context);
@@ -219,18 +219,22 @@ stream_function find_stream_function() {
 
 } // namespace
 
+void give(cudaStream_t stream, const std::function<void()> &work) {
+    const stream_function on_stream = stream != nullptr ? find_stream_function() : nullptr;
+    if (on_stream != nullptr)
+        on_stream(stream, run_work, new std::function<void()>(work));
+    else
+        work();
+}
+
 cudaError_t launch_grid(const cudaLaunchConfig_t &config, const std::function<void()> &kernel) {
     const dim3 grid = config.gridDim, block = config.blockDim;
     const size_t n = (size_t)block.x * block.y * block.z;
     if (n == 0 || n > MOST_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 ||
         config.dynamicSmemBytes > MOST_SHARED)
         return cudaErrorInvalidConfiguration;
-    launch *l = new launch{grid, block, config.dynamicSmemBytes, kernel};
-    const stream_function on_stream = config.stream != nullptr ? find_stream_function() : nullptr;
-    if (on_stream != nullptr)
-        on_stream(config.stream, run_launch, l);
-    else
-        run_launch(l);
+    const launch l{grid, block, config.dynamicSmemBytes, kernel};
+    give(config.stream, [=] { run_grid(l); });
     return cudaSuccess;
 }
 

@@ -1,7 +1,8 @@
 /*
  * The kernels of src/kernel/cuda, compiled for this host (tests/cuda), for f32 and bf16, against the reference in f64
  * on the same inputs (rounded to the type first). Outputs and workspaces start as NaN. Each call runs twice, with the
- * threads of a block in another order, and must give the same bits.
+ * threads of a block in another order and operands at addresses that are no multiples of more than an element, and must
+ * give the same bits.
  */
 #include "support/kernel_call.h"
 #include "support/kernel_examples.h"
@@ -21,12 +22,26 @@ enum { MOST_ELEMENTS = 80000 };
 
 static int tried[LS_KERNEL_IDS];
 
+/* One element further than a multiple of 16 bytes. free_array frees `room`. */
+static array move_array(const array *a, array *room) {
+    const size_t each = ls_dtype_bytes(a->dtype), bytes = each * (size_t)a->n;
+    array moved = *a;
+    *room = (array){.typed = malloc(bytes + each)};
+    moved.typed = (char *)room->typed + each;
+    memcpy(moved.typed, a->typed, bytes);
+    return moved;
+}
+
 static void run_example(const example *e, const ls_kernel *kernel, const array *in, const array *out) {
-    array got[2][LS_KERNEL_OUTPUTS];
-    for (int twice = 0; twice < 2; twice++) {
-        for (int i = 0; i < e->n_out; i++) got[twice][i] = copy_array(&out[i]);
-        call_kernel_on(kernel, 1, make_call(e, in, got[twice], false));
+    array got[2][LS_KERNEL_OUTPUTS], moved[LS_KERNEL_INPUTS], room_in[LS_KERNEL_INPUTS], room_out[LS_KERNEL_OUTPUTS];
+    for (int i = 0; i < e->n_out; i++) {
+        got[0][i] = copy_array(&out[i]);
+        got[1][i] = move_array(&out[i], &room_out[i]);
     }
+    for (int i = 0; i < e->n_in; i++) moved[i] = move_array(&in[i], &room_in[i]);
+    call_kernel_on(kernel, 1, make_call(e, in, got[0], false));
+    call_kernel_on(kernel, 1, make_call(e, moved, got[1], false));
+    for (int i = 0; i < e->n_in; i++) free_array(&room_in[i]);
     for (int i = 0; i < e->n_out; i++) {
         const double error = norm_error(&got[0][i], out[i].exact);
         if (!(error <= tolerance(out[i].dtype)))
@@ -35,7 +50,7 @@ static void run_example(const example *e, const ls_kernel *kernel, const array *
         if (memcmp(got[0][i].typed, got[1][i].typed, ls_dtype_bytes(out[i].dtype) * (size_t)out[i].n) != 0)
             fail_msg("%s %s, output %d: other bits the second time", e->name, ls_dtype_name(kernel->dtype), i);
         free_array(&got[0][i]);
-        free_array(&got[1][i]);
+        free_array(&room_out[i]);
     }
 }
 
@@ -64,6 +79,7 @@ static void run_f32(const example *e) { run_type(e, LS_F32); }
 static void run_types(const example *e) {
     run_f32(e);
     run_type(e, LS_BF16);
+    run_type(e, LS_F64); /* of totals */
 }
 
 static void all_examples(void **unused) {

@@ -1,11 +1,14 @@
 #include "support/kernel_examples.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { GAP = 8 };
+
 static ls_dtype dtype_of(char type, ls_dtype T) {
-    switch (type) {
+    switch (toupper((unsigned char)type)) {
     case 'T':
         return T;
     case 'I':
@@ -78,9 +81,15 @@ static double get(const array *a, int64_t i) {
     return ((const double *)a->typed)[i];
 }
 
+/* Of the last dimension and the gap behind it. */
+static int64_t row_length(const operand *o) {
+    return o->size[o->ndim - 1] + (islower((unsigned char)o->type) ? GAP : 0);
+}
+
+/* Those in gaps included. */
 static int64_t elements(const operand *o) {
-    int64_t n = 1;
-    for (int d = 0; d < o->ndim; d++) n *= o->size[d];
+    int64_t n = row_length(o);
+    for (int d = 0; d + 1 < o->ndim; d++) n *= o->size[d];
     return n;
 }
 
@@ -100,7 +109,12 @@ array make_array(const operand *o, ls_dtype T, uint64_t stream) {
 
 static ls_view view_of(const operand *o, const array *a, bool exact) {
     const ls_dtype dtype = exact && a->dtype != LS_I32 ? LS_F64 : a->dtype;
-    return ls_view_dense(exact ? (void *)a->exact : a->typed, dtype, o->ndim, o->size);
+    int64_t around[LS_MAX_DIMS]; /* of a dense view with the gaps in it */
+    memcpy(around, o->size, sizeof around);
+    around[o->ndim - 1] = row_length(o);
+    ls_view view = ls_view_dense(exact ? (void *)a->exact : a->typed, dtype, o->ndim, around);
+    view.size[o->ndim - 1] = o->size[o->ndim - 1];
+    return view;
 }
 
 double norm_error(const array *a, const double *exact) {
@@ -140,8 +154,9 @@ array copy_array(const array *a) {
 /* --- examples ------------------------------------------------------------------------------------------------------
  */
 
-/* Rows and columns: one, odd, on and off the vector, enough for several tasks. */
-static const int64_t sizes[][2] = {{1, 1}, {3, 5}, {7, 16}, {2, 33}, {130, 64}, {1, 4099}, {700, 96}};
+/* Rows and columns: none, one, odd, on and off the vector, long, enough for several tasks. */
+static const int64_t sizes[][2] = {{0, 8},    {1, 1},    {3, 5},    {7, 16},  {2, 33},
+                                   {130, 64}, {1, 4099}, {2, 2048}, {700, 96}};
 
 static void elementwise(visit_example visit) {
     const ls_scale_params half = {0.37};
@@ -164,6 +179,23 @@ static void elementwise(visit_example visit) {
     const operand zero = {'T', POSITIONS, 1, {1}, 0}, result = {'T', POISON, 1, {1}, 0};
     const example no_direction = {"normalize", NULL, 1, 1, {zero}, {result}};
     visit(&no_direction);
+}
+
+/* Between rows that lie apart in one of the views, or in both. */
+static void apart(visit_example visit) {
+    for (size_t s = 0; s < LS_COUNT(sizes); s++) {
+        const int64_t n = sizes[s][0], E = sizes[s][1];
+        const operand x = {'T', NORMAL, 2, {n, E}, 0}, x_apart = {'t', NORMAL, 2, {n, E}, 0};
+        const operand y = {'T', POISON, 2, {n, E}, 0}, y_apart = {'t', POISON, 2, {n, E}, 0};
+        const operand wide = {'g', POISON, 2, {n, E}, 0}, sum = {'g', NORMAL, 2, {n, E}, 0};
+        const operand f64 = {'D', POISON, 2, {n, E}, 0};
+        const example examples[] = {
+            {"copy", NULL, 1, 1, {x_apart}, {y}},       {"copy", NULL, 1, 1, {x}, {y_apart}},
+            {"copy", NULL, 1, 1, {x_apart}, {y_apart}}, {"cast", NULL, 1, 1, {x_apart}, {wide}},
+            {"cast", NULL, 1, 1, {x_apart}, {f64}},     {"accumulate", NULL, 1, 1, {x_apart}, {sum}},
+        };
+        for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
+    }
 }
 
 static void activations(visit_example visit) {
@@ -191,12 +223,15 @@ static void convolutions(visit_example visit) {
         const int64_t B = shapes[s][0], n = shapes[s][1], W = shapes[s][2], E = shapes[s][3];
         const operand x = {'T', NORMAL, 3, {B, n + W - 1, E}, 0}, weight = {'T', NORMAL, 2, {W, E}, 0};
         const operand y = {'T', POISON, 3, {B, n, E}, 0}, dy = {'T', NORMAL, 3, {B, n, E}, 0};
-        const operand dweight = {'G', NORMAL, 2, {W, E}, 0};
+        const operand dweight = {'G', NORMAL, 2, {W, E}, 0}, apart = {'t', NORMAL, 3, {B, n + W - 1, E}, 0};
+        const operand y_apart = {'t', POISON, 3, {B, n, E}, 0}, dy_apart = {'t', NORMAL, 3, {B, n, E}, 0};
         for (int ahead = 0; ahead < 2; ahead++) {
             const ls_conv_params params = {.ahead = ahead != 0};
             const example examples[] = {
                 {"conv", &params, 2, 1, {x, weight}, {y}},
+                {"conv", &params, 2, 1, {apart, weight}, {y_apart}},
                 {"conv_dw", &params, 2, 1, {x, dy}, {dweight}},
+                {"conv_dw", &params, 2, 1, {apart, dy_apart}, {dweight}},
             };
             for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
         }
@@ -210,12 +245,17 @@ static void recurrences(visit_example visit) {
         const operand gate = {'T', POSITIVE, 3, {B, n, E}, 0}, x = {'T', NORMAL, 3, {B, n, E}, 0};
         const operand h = {'T', POISON, 3, {B, n, E}, 0}, start = {'G', NORMAL, 2, {B, E}, 0};
         const operand map = {'G', POISON, 3, {2, B, E}, 0}, maps = {'G', NORMAL, 4, {M, 2, B, E}, 0};
+        const operand gate_apart = {'t', POSITIVE, 3, {B, n, E}, 0}, x_apart = {'t', NORMAL, 3, {B, n, E}, 0};
+        const operand h_apart = {'t', POISON, 3, {B, n, E}, 0}, maps_apart = {'g', NORMAL, 4, {M, 2, B, E}, 0};
         for (int backwards = 0; backwards < 2; backwards++) {
             const ls_recurrence_params params = {.backwards = backwards != 0};
             const example examples[] = {
                 {"recurrence", &params, 3, 1, {gate, x, start}, {h}},
+                {"recurrence", &params, 3, 1, {gate_apart, x_apart, start}, {h_apart}},
                 {"recurrence_map", &params, 2, 1, {gate, x}, {map}},
+                {"recurrence_map", &params, 2, 1, {gate_apart, x}, {map}},
                 {"recurrence_follow", &params, 1, 1, {maps}, {start}},
+                {"recurrence_follow", &params, 1, 1, {maps_apart}, {start}},
             };
             for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
         }
@@ -251,7 +291,8 @@ static void sums(visit_example visit) {
             {"accumulate", NULL, 1, 1, {x}, {x}}, {"accumulate", NULL, 1, 1, {narrow}, {x}},
             {"add_rows", NULL, 1, 1, {x}, {row}},
         };
-        for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
+        const size_t kernels = LS_COUNT(examples) - (n == 0); /* add_rows begins with a row */
+        for (size_t i = 0; i < kernels; i++) visit(&examples[i]);
     }
 }
 
@@ -292,10 +333,13 @@ static void many_tokens(visit_example visit) {
     for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
 }
 
+/* Ids that many tokens have and that few have, and more ids than tokens. */
 static void embeddings(visit_example visit) {
     const ls_embedding_params every = {-1}, padded = {3};
-    for (size_t s = 0; s < LS_COUNT(sizes); s++) {
-        const int64_t n = sizes[s][0], E = sizes[s][1], V = 11;
+    static const int64_t shapes[][3] = {{1, 1, 11},    {3, 5, 11},    {7, 16, 11},  {2, 33, 11},   {130, 64, 11},
+                                        {1, 4099, 11}, {700, 96, 11}, {1500, 4, 2}, {1500, 8, 40}, {600, 33, 5000}};
+    for (size_t s = 0; s < LS_COUNT(shapes); s++) {
+        const int64_t n = shapes[s][0], E = shapes[s][1], V = shapes[s][2];
         const operand ids = {'I', IDS, 1, {n}, V}, table = {'T', NORMAL, 2, {V, E}, 0};
         const operand x = {'T', NORMAL, 2, {n, E}, 0}, y = {'T', POISON, 2, {n, E}, 0};
         const operand dtable = {'G', NORMAL, 2, {V, E}, 0};
@@ -308,6 +352,18 @@ static void embeddings(visit_example visit) {
     }
 }
 
+/* The cache has some of the positions. */
+static void caches(visit_example visit) {
+    static const int64_t shapes[][5] = {{1, 1, 1, 1, 2}, {2, 3, 5, 2, 3}, {3, 40, 70, 2, 16}, {1, 2, 900, 3, 5}};
+    for (size_t s = 0; s < LS_COUNT(shapes); s++) {
+        const int64_t B = shapes[s][0], M = shapes[s][1], K = shapes[s][2], H = shapes[s][3], D = shapes[s][4];
+        const operand x = {'T', NORMAL, 4, {B, M, H, D}, 0}, cache = {'T', NORMAL, 4, {B, K, H, D}, 0};
+        const operand positions = {'I', POSITIONS, 2, {B, M}, 0}, kpos = {'I', POSITIONS, 1, {K}, 0};
+        const example e = {"cache_write", NULL, 3, 1, {x, positions, kpos}, {cache}};
+        visit(&e);
+    }
+}
+
 static void rotations(visit_example visit) {
     const ls_rotate_params forward = {false}, backward = {true};
     const ls_rope_params rope = {.theta = 10000,
@@ -316,7 +372,9 @@ static void rotations(visit_example visit) {
                                  .low_factor = 1,
                                  .high_factor = 4,
                                  .original_length = 256};
-    static const int64_t heads[][3] = {{1, 1, 2}, {5, 3, 6}, {3, 2, 64}, {300, 4, 80}};
+    const ls_rope_params by_length = {
+        .theta = 10000, .scaling = LS_ROPE_DYNAMIC, .factor = 4, .original_length = 256, .length = 512};
+    static const int64_t heads[][3] = {{1, 1, 2}, {5, 3, 6}, {3, 2, 64}, {40, 4, 80}, {2, 1, 1100}, {300, 4, 80}};
     for (size_t s = 0; s < LS_COUNT(heads); s++) {
         const int64_t n = heads[s][0], H = heads[s][1], D = heads[s][2];
         const operand x = {'T', NORMAL, 3, {n, H, D}, 0}, y = {'T', POISON, 3, {n, H, D}, 0};
@@ -326,6 +384,7 @@ static void rotations(visit_example visit) {
             {"rotate", &forward, 2, 1, {x, table}, {y}},
             {"rotate", &backward, 2, 1, {x, table}, {y}},
             {"rope_table", &rope, 1, 1, {positions}, {table_out}},
+            {"rope_table", &by_length, 1, 1, {positions}, {table_out}},
         };
         for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
     }
@@ -434,6 +493,7 @@ static void products(visit_example visit) {
 
 const example_group example_groups[] = {
     {"elementwise", elementwise, false},
+    {"apart", apart, false},
     {"activations", activations, false},
     {"convolutions", convolutions, false},
     {"recurrences", recurrences, false},
@@ -442,6 +502,7 @@ const example_group example_groups[] = {
     {"exact sums", exact_sums, true},
     {"many tokens", many_tokens, false},
     {"embeddings", embeddings, false},
+    {"caches", caches, false},
     {"rotations", rotations, false},
     {"cross entropies", cross_entropies, false},
     {"controls", controls, false},

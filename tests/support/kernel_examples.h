@@ -4,7 +4,10 @@
 
 #include "kernel/kernel.h"
 
-/* What an operand holds: T, G as in kernel.h; W f32 where a bf16 kernel may take T or f32; I i32; D f64. */
+/*
+ * What an operand holds: T, G as in kernel.h; W f32 where a bf16 kernel may take T or f32; I i32; D f64. A small letter
+ * is the same with a gap behind each row.
+ */
 typedef enum contents {
     NORMAL,
     POSITIVE,

@@ -1,6 +1,6 @@
 /*
  * Sums over the rows of a matrix, for each column, in an order that the sizes alone decide: parts of the rows first,
- * then these one after the other.
+ * then these.
  */
 #ifndef LS_KERNEL_CUDA_COLUMNS_H
 #define LS_KERNEL_CUDA_COLUMNS_H
@@ -16,6 +16,11 @@ static inline size_t column_workspace(int64_t rows, int64_t columns) {
     return sizeof(float) * (size_t)(count_parts(rows) * columns);
 }
 
+/* That of sums over the rows of input 0. */
+static inline size_t rows_workspace(const ls_kernel_call *call) {
+    return column_workspace(rows_of(&call->in[0]), columns_of(&call->in[0]));
+}
+
 /* parts[p][e] = the sum of term(i, e) over part p of the rows. Blocks: those of the columns, for each part. */
 template <typename Term>
 static __global__ void __launch_bounds__(CUDA_THREADS)
@@ -28,13 +33,21 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     parts[part * columns + e] = sum;
 }
 
+enum { BLOCK_COLUMNS = 32 };
+
+/* A warp of the block adds every CUDA_WARPS-th part of its columns, and the first one what all have. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_parts(const float *parts, int64_t n_parts, int64_t columns, float *y) {
-    for (EACH(e, columns)) {
-        float sum = 0;
-        for (int64_t p = 0; p < n_parts; p++) sum += parts[p * columns + e];
-        y[e] += sum;
-    }
+    __shared__ float of_warp[CUDA_WARPS][BLOCK_COLUMNS];
+    const int lane = (int)threadIdx.x % BLOCK_COLUMNS, warp = (int)threadIdx.x / BLOCK_COLUMNS;
+    const int64_t e = (int64_t)blockIdx.x * BLOCK_COLUMNS + lane;
+    float sum = 0;
+    for (int64_t p = warp; p < n_parts && e < columns; p += CUDA_WARPS) sum += parts[p * columns + e];
+    of_warp[warp][lane] = sum;
+    __syncthreads();
+    if (warp > 0 || e >= columns) return;
+    for (int w = 1; w < CUDA_WARPS; w++) sum += of_warp[w][lane];
+    y[e] += sum;
 }
 
 /* y[e] += the sum of term(i, e) over all rows. The sums of parts are made by the first, and added by the second. */
@@ -47,8 +60,8 @@ static ls_status sum_columns(const char *name, void *stream, Term term, int64_t 
 }
 static inline ls_status add_columns(const char *name, void *stream, int64_t rows, int64_t columns,
                                     const void *workspace, float *y) {
-    return launch(name, stream, blocks_for(columns), 0, add_parts, (const float *)workspace, count_parts(rows), columns,
-                  y);
+    return launch(name, stream, ls_ceil_div(columns, (int64_t)BLOCK_COLUMNS), 0, add_parts, (const float *)workspace,
+                  count_parts(rows), columns, y);
 }
 
 #endif

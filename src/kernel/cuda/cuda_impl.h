@@ -44,6 +44,21 @@ template <typename T> static __device__ __forceinline__ T from_float(float x);
 template <> __device__ __forceinline__ float from_float<float>(float x) { return x; }
 template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
 
+/* --- ascending numbers -------------------------------------------------------------------------------------------- */
+
+/* How many of n ascending numbers are less. */
+template <typename K> static __device__ __forceinline__ int64_t count_less(const K *sorted, int64_t n, K than) {
+    int64_t low = 0, high = n;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (sorted[middle] < than)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* --- the sizes of a call ------------------------------------------------------------------------------------------ */
 
 template <typename T> static const T *input(const ls_kernel_call *call, int i) { return (const T *)call->in[i].data; }

@@ -1,0 +1,68 @@
+/*
+ * conv: y[i] = sum over t of weight[t]*x[i + W-1 - t], or of weight[t]*x[i + t] if params say ahead, for each channel.
+ * conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x.
+ */
+#include "kernel/cuda/columns.h"
+#include "kernel/cuda/tokens.h"
+
+/* A thread computes a pack of channels of a token. What neighbouring tokens read of x again is in a cache. */
+template <typename T, int N>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    convolve(tokens<const T> x, const T *weight, tokens<T> y, int64_t sequences, int64_t length, int64_t E, int64_t W,
+             bool ahead) {
+    const int64_t packs = E / N;
+    for (EACH(k, sequences * length * packs)) {
+        const int64_t row = k / packs, e = k % packs * N, b = row / length, i = row % length;
+        pack<float, N> sum = {};
+        for (int64_t t = 0; t < W; t++) {
+            const pack<float, N> w = load_floats<N>(weight + t * E + e);
+            const pack<float, N> a = load_floats<N>(x.at(b, ahead ? i + t : i + W - 1 - t) + e);
+#pragma unroll
+            for (int j = 0; j < N; j++) sum.at[j] += w.at[j] * a.at[j];
+        }
+        store_floats<N>(y.at(b, i) + e, sum);
+    }
+}
+
+template <typename T> static ls_status launch_conv(const ls_kernel_call *call, void *, void *stream) {
+    constexpr int N = pack_size<T>();
+    const bool ahead = ((const ls_conv_params *)call->params)->ahead;
+    const ls_view *x = &call->in[0], *y = &call->out[0];
+    const int64_t W = call->in[1].size[0], E = y->size[2], n = ls_view_elements(y);
+    const T *weight = input<T>(call, 1);
+    if (in_packs<T>(x, N) && in_packs<T>(y, N) && is_aligned(weight))
+        return launch("conv", stream, blocks_for(n / N), 0, convolve<T, N>, tokens_of<const T>(x), weight,
+                      tokens_of<T>(y), y->size[0], y->size[1], E, W, ahead);
+    return launch("conv", stream, blocks_for(n), 0, convolve<T, 1>, tokens_of<const T>(x), weight, tokens_of<T>(y),
+                  y->size[0], y->size[1], E, W, ahead);
+}
+
+/* Of row i, a token of all sequences, and column k, a channel of a tap. */
+template <typename T> struct tap_term {
+    tokens<const T> x, dy;
+    int64_t length, E, W;
+    bool ahead;
+    __device__ float operator()(int64_t row, int64_t k) const {
+        const int64_t b = row / length, i = row % length, t = k / E, e = k % E;
+        return to_float(dy.at(b, i)[e]) * to_float(x.at(b, ahead ? i + t : i + W - 1 - t)[e]);
+    }
+};
+
+static int64_t rows_of_dw(const ls_kernel_call *call) { return call->in[1].size[0] * call->in[1].size[1]; }
+
+template <typename T> static ls_status launch_conv_dw(const ls_kernel_call *call, void *, void *stream) {
+    const bool ahead = ((const ls_conv_params *)call->params)->ahead;
+    const ls_view *x = &call->in[0], *dy = &call->in[1], *dweight = &call->out[0];
+    const int64_t rows = rows_of_dw(call), columns = ls_view_elements(dweight);
+    const tap_term<T> term = {tokens_of<const T>(x), tokens_of<const T>(dy), dy->size[1],
+                              dy->size[2],           dweight->size[0],       ahead};
+    LS_TRY(sum_columns("conv_dw", stream, term, rows, columns, call->workspace));
+    return add_columns("conv_dw", stream, rows, columns, call->workspace, output<float>(call, 0));
+}
+
+static size_t dw_workspace(const ls_kernel_call *call) {
+    return column_workspace(rows_of_dw(call), ls_view_elements(&call->out[0]));
+}
+
+CUDA_ROWS(CONV, conv, launch_conv, nullptr)
+CUDA_ROWS(CONV_DW, conv_dw, launch_conv_dw, dw_workspace)
