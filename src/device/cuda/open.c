@@ -58,6 +58,16 @@ static ls_status set_loading(void) {
     return ls_error(LS_INVALID, "%s=%s: expected EAGER, which it is where it is unset", name, value);
 }
 
+/* Ranks that are threads of one process open their devices at the same time. */
+static ls_status set_environment(int streams) {
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&one);
+    ls_status status = set_connections(streams);
+    if (status.code == LS_OK) status = set_loading();
+    pthread_mutex_unlock(&one);
+    return status;
+}
+
 /* --- which device ------------------------------------------------------------------------------------------------- */
 
 /* *ordinal: -1 where the settings are "". */
@@ -182,8 +192,7 @@ static ls_status set_up(cuda *c, const char *settings) {
     void *stage;
     int asked;
     LS_TRY(read_settings(settings, &asked));
-    LS_TRY(set_connections(c->device->options.queues + 1));
-    LS_TRY(set_loading());
+    LS_TRY(set_environment(c->device->options.queues + 1));
     LS_TRY(ls_cuda_driver_load(&c->driver));
     LS_TRY(choose(c, asked));
     LS_TRY(find_context(c));

@@ -5,8 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-fake_state fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-static _Thread_local struct CUctx_st *current;
+fake_state fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .used = true};
+
+/* A thread's context. Not _Thread_local: the thread sanitizer fails at such of libraries that are loaded at run time.
+ */
+static pthread_key_t current;
+static pthread_once_t current_once = PTHREAD_ONCE_INIT;
+static void make_current(void) {
+    if (pthread_key_create(&current, NULL) != 0) fake_abort("no key for threads");
+}
 
 void fake_abort(const char *what) {
     fprintf(stderr, "fake CUDA driver: %s\n", what);
@@ -44,13 +51,13 @@ static void read_settings(void) {
     const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *loading = getenv("CUDA_MODULE_LOADING");
     if (connections != NULL) fake.settings.connections = atoi(connections);
     fake.settings.lazy = loading == NULL || strcmp(loading, "EAGER") != 0;
-    char text[256], *rest = text;
-    snprintf(text, sizeof text, "%s", getenv("FAKE_CUDA") != NULL ? getenv("FAKE_CUDA") : "");
+    char text[sizeof fake.text], *rest = text;
+    memcpy(text, fake.text, sizeof text);
     for (const char *setting; (setting = strsep(&rest, ",")) != NULL;)
         if (setting[0] != 0) read_setting(setting, &fake.settings);
     fake.calls = 0;
     fake.lost = 0;
-    fake.loaded = false;
+    fake.loaded = fake.used = false;
 }
 
 /* --- failures ----------------------------------------------------------------------------------------------------- */
@@ -107,8 +114,13 @@ unsigned cuInit(unsigned flags) {
     (void)flags;
     pthread_mutex_lock(&fake.lock);
     bool retained = false;
+    const char *text = getenv("FAKE_CUDA");
+    if (text == NULL) text = "";
     for (int i = 0; i < MOST_DEVICES; i++) retained |= fake.contexts[i].retained > 0;
-    if (!retained) read_settings();
+    if (!retained && (fake.used || strcmp(text, fake.text) != 0)) { /* else another rank has read them just now */
+        snprintf(fake.text, sizeof fake.text, "%s", text);
+        read_settings();
+    }
     unsigned result = fake_count("cuInit");
     if (result == 0 && fake.settings.devices == 0) result = LS_CUDA_NO_DEVICE;
     pthread_mutex_unlock(&fake.lock);
@@ -163,6 +175,7 @@ unsigned cuDevicePrimaryCtxRetain(ls_cuda_context *context, int device) {
     pthread_mutex_lock(&fake.lock);
     c->ordinal = device - FIRST_HANDLE;
     c->retained++;
+    fake.used = true;
     pthread_mutex_unlock(&fake.lock);
     *context = c;
     return 0;
@@ -180,13 +193,19 @@ unsigned cuDevicePrimaryCtxRelease_v2(int device) {
 
 unsigned cuCtxSetCurrent(ls_cuda_context context) {
     const unsigned result = fake_begin("cuCtxSetCurrent");
-    if (result == 0) current = context;
+    pthread_once(&current_once, make_current);
+    if (result == 0) (void)pthread_setspecific(current, context);
     return result;
 }
 
 unsigned fake_context(struct CUctx_st **out) {
-    if (current == NULL || current->retained == 0) return INVALID_CONTEXT;
-    *out = current;
+    pthread_once(&current_once, make_current);
+    struct CUctx_st *context = pthread_getspecific(current);
+    pthread_mutex_lock(&fake.lock);
+    const bool retained = context != NULL && context->retained > 0;
+    pthread_mutex_unlock(&fake.lock);
+    if (!retained) return INVALID_CONTEXT;
+    *out = context;
     return 0;
 }
 

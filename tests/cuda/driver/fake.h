@@ -56,7 +56,9 @@ typedef struct fake_settings {
 typedef struct fake_state {
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    char text[256]; /* of the settings */
     fake_settings settings;
+    bool used; /* a context has been retained since they were read */
     struct CUctx_st contexts[MOST_DEVICES];
     long calls;    /* of the failing function */
     unsigned lost; /* all calls return it; 0: the device is there */

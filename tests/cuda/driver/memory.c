@@ -116,8 +116,10 @@ unsigned cuMemGetInfo_v2(size_t *unused, size_t *total) {
     unsigned result = fake_begin("cuMemGetInfo_v2");
     if (result == 0) result = fake_context(&context);
     if (result != 0) return result;
+    pthread_mutex_lock(&fake.lock);
     *total = (size_t)fake.settings.memory;
     *unused = *total - context->allocated;
+    pthread_mutex_unlock(&fake.lock);
     return 0;
 }
 
