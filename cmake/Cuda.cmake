@@ -1,8 +1,8 @@
 # The target cuda: build/lib/longspan/cuda.so, the plug-in of kernels for CUDA (src/kernel/cuda/plugin.h), for each GPU that nvcc knows of sm_80, sm_90
 # and sm_100. It is not part of `all`: that takes minutes, and no test of this host runs it. The host's own build of the same sources is in
 # tests/CMakeLists.txt. A plug-in has its own copy of what it needs of the rest, and leaves out what it does not.
-set(LS_CUDA_PLUGIN_SOURCES "")
-foreach(file kernel/cuda/table kernel/cuda/plugin kernel/check kernel/contracts tensor/tensor tensor/rope base/status base/terminal base/measure base/range)
+file(GLOB LS_CUDA_PLUGIN_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/cuda/*.c)
+foreach(file kernel/check kernel/contracts tensor/tensor tensor/rope base/status base/terminal base/measure base/range)
     list(APPEND LS_CUDA_PLUGIN_SOURCES ${PROJECT_SOURCE_DIR}/src/${file}.c)
 endforeach()
 find_program(LS_NVCC nvcc HINTS /usr/local/cuda/bin)

@@ -120,8 +120,8 @@ typedef struct ls_kernel {
     /* Bytes of workspace for a call of these shapes (data pointers are not read). NULL: none. */
     size_t (*workspace)(const ls_kernel_call *call);
     /*
-     * Checks the call, and creates what its runs share (generated code, tables), which release frees. NULL: nothing to
-     * do.
+     * Checks the call, and creates what its runs share (generated code, tables), which release frees. The operands lie
+     * where runs will find them. NULL: nothing to do.
      */
     ls_status (*prepare)(const ls_kernel_call *call, void **state);
     void (*release)(void *state);
