@@ -136,7 +136,8 @@ typedef struct ls_job {
     ls_job_programs programs;
     /*
      * Typical sequences, where the data packs documents: terms of kind LS_MASK_DOCUMENTS. What attention costs is the
-     * mean over them; which instructions there are, and layouts, do not follow them. 0: none.
+     * mean over them; which instructions there are, and layouts, do not follow them. 0: none, and no sequence may hold
+     * several documents (ls_executor_set_documents).
      */
     const ls_mask_term *documents;
     int n_documents;

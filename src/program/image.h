@@ -295,6 +295,7 @@ typedef struct ls_image {
     ls_mask_binding *masks;
     int n_masks;
     size_t mask_capacity;
+    bool tells_masks;     /* some kernel was told what its spans come to, so they may not change */
     ls_operand positions; /* i32[S]: of all tokens, rank after rank; buffer -1 without attention */
 
     ls_flat *flats; /* all parameters, in the order of declaration; matrices that are updated whole behind the others */
@@ -313,12 +314,13 @@ typedef struct ls_image {
 void ls_image_destroy(ls_image *image); /* NULL is allowed */
 
 /* Names that images bind, beside the graph's inputs, parameters, fetched tensors and the optimiser's states. */
-#define LS_BIND_TOTALS "step.totals"         /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
-#define LS_BIND_RESULT "step.result"         /* f64[LS_TOTALS]: summed over the ranks */
-#define LS_BIND_EXACT_LOSS "step.exact_loss" /* f64[LS_EXACT_WORDS]: this rank's loss of a step; canonical sums only \
-                                              */
-#define LS_BIND_HYPER "step.hyper"           /* f64[LS_HYPERS] */
-#define LS_BIND_CONTROL "step.control"       /* f64[LS_CONTROLS] */
+#define LS_BIND_TOTALS "step.totals" /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
+#define LS_BIND_RESULT "step.result" /* f64[LS_TOTALS]: summed over the ranks */
+#define LS_BIND_EXACT_LOSS                                                                                     \
+    "step.exact_loss"                  /* f64[LS_EXACT_WORDS]: this rank's loss of a step; canonical sums only \
+                                        */
+#define LS_BIND_HYPER "step.hyper"     /* f64[LS_HYPERS] */
+#define LS_BIND_CONTROL "step.control" /* f64[LS_CONTROLS] */
 /* Tensors of the flat space: n is flat_elements, or shard_count where they are sharded. */
 #define LS_BIND_PARAMETERS "parameters"    /* T[n] */
 #define LS_BIND_GRADIENTS "gradients"      /* G[n]: the sums of a step so far; where they outlive a program */

@@ -102,6 +102,9 @@ ls_status ls_executor_fill_tables(ls_executor *ex) {
 ls_status ls_executor_set_documents(ls_executor *ex, const int32_t *ends, const int *n_ends, int64_t room) {
     const ls_image *image = ex->image;
     if (ends == NULL && !ex->documents) return ls_ok();
+    if (image->tells_masks)
+        return ls_error(LS_INVALID, "documents change the masks of a program that was compiled for sequences without "
+                                    "documents");
     ex->documents = ends != NULL;
     for (int m = 0; m < image->n_masks; m++) {
         const ls_mask_binding *binding = &image->masks[m];

@@ -86,6 +86,16 @@ typedef struct ls_conv_params {
 } ls_conv_params;
 
 /*
+ * What the spans of a call of attention come to, where its maker knows that of all its queries: with i and j counted
+ * from the call's first query and key, query i sees key j if low <= j - i <= high. A bound that hides nothing is the
+ * first or the last possible j - i. It says nothing that the spans do not; most kernels do not read it.
+ */
+typedef struct ls_attention_band {
+    bool known;
+    int64_t low, high;
+} ls_attention_band;
+
+/*
  * Attention over one block of keys. Local query head i reads local KV head (first_q + i)/group - first_kv, where group
  * = Hq/Hkv of the whole model. merge: o and lse hold the result over other blocks of keys, and the new result is
  * combined with it; otherwise they are overwritten. For the gradient, accumulate_dq and accumulate_dkv add to dq, and
@@ -97,6 +107,7 @@ typedef struct ls_attention_params {
     int group, first_q, first_kv;
     bool merge;
     bool accumulate_dq, accumulate_dkv;
+    ls_attention_band band;
 } ls_attention_params;
 
 /*

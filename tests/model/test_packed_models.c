@@ -165,7 +165,11 @@ static int run_once(run *r, const ls_spread *spread, parameter out[MOST_PARAMETE
     ls_session *session;
     ls_graph *graph = ls_graph_create(LS_F32);
     assert_ok(ls_model_build(r->model, graph, r->B, r->length, true, &lm));
+    const int32_t whole[] = {0, (int32_t)r->length};
+    const ls_mask_term typical = {.kind = LS_MASK_DOCUMENTS, .ends = whole, .n_ends = 2};
     const ls_job job = {.graph = graph,
+                        .documents = &typical,
+                        .n_documents = r->packs,
                         .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_REDUCE, false),
                         .fetch = &lm.token_loss,
                         .n_fetch = 1};

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention_bands.h"
 #include "program/program.h"
 #include "run/run.h"
 
@@ -138,7 +139,7 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     const shared_run *shared = context;
     ls_executor *executor;
     LS_TRY(ls_executor_create(shared->set->image[ls_comm_rank(comm)], comm, &executor));
-    ls_status status = ls_ok();
+    ls_status status = attention_bands_check(executor);
     for (int i = shared->first; i < shared->end && status.code == LS_OK; i++)
         status = run_once(shared, comm, executor, shared->out[i]);
     ls_executor_destroy(executor);

@@ -143,8 +143,12 @@ static figures run(void **state, work w, const ls_spread *spread) {
     ls_graph *graph = ls_graph_create(LS_F32);
     assert_ok(ls_model_open(tiny_model(state), &model));
     assert_ok(ls_model_build(model, graph, w.B, S, true, &lm));
+    static const int32_t whole[] = {0, S};
+    const ls_mask_term typical = {.kind = LS_MASK_DOCUMENTS, .ends = whole, .n_ends = 2};
     const ls_job job = {.graph = graph,
                         .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_APPLY, w.micro > 1),
+                        .documents = &typical, /* sequences may hold several */
+                        .n_documents = 1,
                         .hyper = {0.9, 0.95, 1e-8, 0.1}};
     ls_session *session;
     figures out = {.again = 0};

@@ -260,6 +260,9 @@ typedef struct ls_attention_call {
     ls_area area;                /* that the mask leaves of them, for one head of one sequence */
 } ls_attention_call;
 
+/* What its spans come to (band.c); unknown where they are data of a run, or no band. */
+ls_attention_band ls_band_of(const ls_builder *b, const ls_attention_call *call);
+
 void ls_build_attention(ls_builder *b, const ls_attention_call *call, ls_operand o, ls_operand lse);
 
 /* What the gradient is given besides that, laid out like the queries. */

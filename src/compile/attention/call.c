@@ -15,8 +15,17 @@ static ls_kernel_build call_of(const ls_builder *b, const ls_attention_call *cal
                              .in = {call->q, call->k, call->v, call->spans, call->positions}};
 }
 
+/* The call with what its spans come to. */
+static ls_attention_call told(ls_builder *b, const ls_attention_call *call) {
+    ls_attention_call out = *call;
+    out.params.band = ls_band_of(b, call);
+    b->image->tells_masks |= out.params.band.known;
+    return out;
+}
+
 void ls_build_attention(ls_builder *b, const ls_attention_call *call, ls_operand o, ls_operand lse) {
-    ls_kernel_build build = call_of(b, call, LS_KERNEL_ATTENTION, 2); /* scores, output */
+    const ls_attention_call own = told(b, call);
+    ls_kernel_build build = call_of(b, &own, LS_KERNEL_ATTENTION, 2); /* scores, output */
     build.n_out = 2;
     build.out[0] = o;
     build.out[1] = lse;
@@ -25,7 +34,8 @@ void ls_build_attention(ls_builder *b, const ls_attention_call *call, ls_operand
 
 void ls_build_attention_grad(ls_builder *b, const ls_attention_call *call, const ls_attention_given *given,
                              ls_operand dq, ls_operand dk, ls_operand dv) {
-    ls_kernel_build build = call_of(b, call, LS_KERNEL_ATTENTION_GRAD, 5); /* scores again, dP, dV, dQ, dK */
+    const ls_attention_call own = told(b, call);
+    ls_kernel_build build = call_of(b, &own, LS_KERNEL_ATTENTION_GRAD, 5); /* scores again, dP, dV, dQ, dK */
     build.n_in = 8;
     build.in[5] = given->grad_o;
     build.in[6] = given->lse;
