@@ -2,14 +2,12 @@
  * The rows of matmul by cuBLASLt, over a library that stands in for it (cuda/fake): every form of the contract against
  * the reference in f64, what the rows refuse, and every call of the library failing once. Also how libraries are found.
  */
-#include "cuda/fake/fake.h"
 #include "kernel/cuda/cublaslt.h"
 #include "kernel/cuda/library.h"
 #include "support/attention_check.h"
 #include "support/kernel_call.h"
 #include "support/kernel_examples.h"
 
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -17,15 +15,14 @@
 
 #include <cmocka.h>
 
+#include "cuda/fake/load.h"
 #include "kernel/cuda/table.h"
 
 static fake_library *fake;
 
-static int load_fake(void **state) {
+static int load(void **state) {
     (void)state;
-    void *const library = dlopen(LS_TEST_FAKES "libcublasLt.so.13", RTLD_NOW);
-    fake = library != NULL ? dlsym(library, "fake_cublaslt") : NULL;
-    if (fake == NULL) fprintf(stderr, "%s\n", dlerror());
+    fake = fake_load(LS_TEST_FAKES "libcublasLt.so.13", "fake_cublaslt");
     return fake == NULL;
 }
 
@@ -53,11 +50,6 @@ static example example_of(const product *p) {
                             {'T', NORMAL, 2, {tb ? p->N : p->K, tb ? p->K : p->N}, 0},
                             {'T', NORMAL, 1, {p->N}, 0}},
                      .out = {{p->out, p->params.accumulate ? NORMAL : POISON, 2, {p->M, p->N}, 0}}};
-}
-
-static void expect_clean(void) {
-    if (fake->wrong[0] != 0) fail_msg("%s", fake->wrong);
-    assert_int_equal(fake->objects, 0);
 }
 
 /* The operands a second time, each at an odd element. */
@@ -96,7 +88,7 @@ static void check(const product *p, ls_dtype T) {
                  ls_dtype_name(out.dtype), (long long)p->M, (long long)p->N, (long long)p->K, p->params.transpose_a,
                  p->params.transpose_b, p->bias, p->params.accumulate, error);
     assert_memory_equal(got.typed, shifted.out[0].data, ls_view_bytes(&call.out[0]));
-    expect_clean();
+    fake_expect_clean(fake);
     free_shifted(&shifted);
     for (int i = 0; i < e.n_in; i++) free_array(&in[i]);
     free_array(&out);
@@ -141,7 +133,7 @@ static void tokens_of_batches(void **unused) {
     }
     call_kernel(row_for(LS_F32, &call), &call, NULL);
     assert_memory_equal(c, expected, sizeof c);
-    expect_clean();
+    fake_expect_clean(fake);
 }
 
 static bool is_supported(const product *p, ls_dtype T) {
@@ -164,17 +156,6 @@ static void what_is_refused(void **unused) {
 
 /* --- failures ----------------------------------------------------------------------------------------------------- */
 
-/* One product, from preparing to releasing. */
-static ls_status multiply(const ls_kernel_call *call) {
-    const ls_kernel *row = row_for(LS_F32, call);
-    void *state = NULL;
-    LS_TRY(row->prepare(call, &state));
-    const ls_status status = row->launch(call, state, NULL);
-    row->release(state);
-    return status;
-}
-
-/* The n-th call of each function fails, for all n that there are: one line names the function and the status. */
 static void every_call_fails(void **unused) {
     (void)unused;
     static const struct {
@@ -187,8 +168,7 @@ static void every_call_fails(void **unused) {
               {"cublasLtMatmulPreferenceSetAttribute", 6},
               {"cublasLtCreate", 1},
               {"cublasLtMatmulAlgoGetHeuristic", 1},
-              {"cublasLtMatmul", 1},
-              {"no algorithm", 1}};
+              {"cublasLtMatmul", 1}};
     static float a[6], b[6], bias[2], c[4];
     const ls_matmul_params params = {false, false, false};
     ls_kernel_call call = {.n_in = 3,
@@ -196,22 +176,12 @@ static void every_call_fails(void **unused) {
                            .in = {VIEW(a, LS_F32, 2, 3), VIEW(b, LS_F32, 3, 2), VIEW(bias, LS_F32, 2)},
                            .out = {VIEW(c, LS_F32, 2, 2)},
                            .params = &params};
-    call.workspace = aligned_alloc(64, row_for(LS_F32, &call)->workspace(&call));
-    for (size_t i = 0; i < LS_COUNT(of); i++) {
-        for (int n = 1; n <= of[i].calls + 1; n++) {
-            fake->failing = of[i].function;
-            fake->fails_at = n;
-            const ls_status status = multiply(&call);
-            fake->failing = NULL;
-            expect_clean();
-            if ((status.code == LS_OK) != (n > of[i].calls))
-                fail_msg("%s fails at call %d: %s", of[i].function, n, status.text);
-            if (n > of[i].calls) continue;
-            assert_non_null(strstr(status.text, of[i].function));
-            assert_null(strchr(status.text, '\n'));
-            if (i + 1 < LS_COUNT(of)) assert_non_null(strstr(status.text, "CUBLAS_STATUS_NOT_SUPPORTED"));
-        }
-    }
+    const ls_kernel *row = row_for(LS_F32, &call);
+    call.workspace = aligned_alloc(64, row->workspace(&call));
+    for (size_t i = 0; i < LS_COUNT(of); i++)
+        assert_int_equal(fake_fail_each(fake, of[i].function, "CUBLAS_STATUS_NOT_SUPPORTED", NULL, row, &call),
+                         of[i].calls);
+    assert_int_equal(fake_fail_each(fake, "no algorithm", "A f32[2,3]", NULL, row, &call), 1);
     free(call.workspace);
 }
 
@@ -226,7 +196,7 @@ static void a_wrong_call_is_refused(void **unused) {
                                  .params = &params};
     void *state = NULL;
     assert_int_equal(row_for(LS_F32, &call)->prepare(&call, &state).code, LS_INVALID);
-    expect_clean();
+    fake_expect_clean(fake);
 }
 
 /* --- finding a library -------------------------------------------------------------------------------------------- */
@@ -252,5 +222,5 @@ int main(void) {
                                        cmocka_unit_test(every_call_fails),
                                        cmocka_unit_test(a_wrong_call_is_refused),
                                        cmocka_unit_test(libraries_are_found)};
-    return cmocka_run_group_tests(tests, load_fake, NULL);
+    return cmocka_run_group_tests(tests, load, NULL);
 }

@@ -1,14 +1,9 @@
 #include "attention_bands.h"
+#include "attention_oracle.h"
 
 #include <stdlib.h>
 
 #include "program/program.h"
-
-static bool sees(const int32_t *spans, int64_t W, int32_t position) {
-    bool is = false;
-    for (int64_t w = 0; w < W; w += 2) is |= spans[w] <= position && position < spans[w + 1];
-    return is;
-}
 
 static ls_status compare(const ls_instr *instr, const int32_t *spans, const int32_t *kpos) {
     const ls_attention_band *band = &((const ls_attention_params *)instr->params)->band;
@@ -17,7 +12,7 @@ static ls_status compare(const ls_instr *instr, const int32_t *spans, const int3
         for (int64_t j = 0; j < keys; j++) {
             const int64_t i = row % size[1];
             const bool told = band->low <= j - i && j - i <= band->high;
-            if (told != sees(spans + row * size[2], size[2], kpos[j]))
+            if (told != spans_show(spans + row * size[2], size[2], kpos[j]))
                 return ls_error(LS_FAULT,
                                 "%s of %lld queries and %lld keys: told that j - i is from %lld to %lld, "
                                 "which is wrong of query %lld and key %lld",

@@ -71,6 +71,25 @@ static ls_view position_view(key_block *block) {
     return ls_view_dense(block->kpos, LS_I32, 1, size);
 }
 
+/* What the spans come to, of a block of keys. */
+static ls_attention_band band_of(const problem *p, const key_block *block) {
+    const int32_t *spans = (const int32_t *)p->spans;
+    const int64_t W = 2 * p->w, rows = p->c.B * p->n;
+    ls_attention_band band = {.low = INT64_MAX, .high = INT64_MIN};
+    for (int64_t x = 0; x < rows * block->t; x++) {
+        const int64_t row = x / block->t, j = x % block->t, apart = j - row % p->n;
+        if (!spans_show(spans + row * W, W, block->kpos[j])) continue;
+        band.low = ls_min(band.low, apart);
+        band.high = ls_max(band.high, apart);
+    }
+    band.known = band.low <= band.high;
+    for (int64_t x = 0; x < rows * block->t; x++) {
+        const int64_t row = x / block->t, j = x % block->t, apart = j - row % p->n;
+        band.known &= (band.low <= apart && apart <= band.high) == spans_show(spans + row * W, W, block->kpos[j]);
+    }
+    return band;
+}
+
 static results run_case(const problem *p, const attention_variant *v, ls_pool *pool) {
     const test_case *c = &p->c;
     const ls_dtype T = v->forward->dtype;
@@ -90,6 +109,7 @@ static results run_case(const problem *p, const attention_variant *v, ls_pool *p
         k[i] = strided(T, c->B, block->t, c->Hkv, c->D, v->gap, block->k);
         values[i] = strided(T, c->B, block->t, c->Hkv, c->D, v->gap, block->v);
         params.merge = i > 0;
+        params.band = band_of(p, block);
         ls_kernel_call call = {5, 2, {q, k[i], values[i], spans, position_view(block)}, {r.o, r.lse}, &params, 0, 1};
         call_kernel(v->forward, &call, pool);
     }
@@ -98,6 +118,7 @@ static results run_case(const problem *p, const attention_variant *v, ls_pool *p
         r.dk[i] = dense_view(LS_F32, c->B, block->t, c->Hkv, c->D);
         r.dv[i] = dense_view(LS_F32, c->B, block->t, c->Hkv, c->D);
         params.accumulate_dq = i > 0;
+        params.band = band_of(p, block);
         params.accumulate_dkv = i % 2 == 1;
         if (params.accumulate_dkv) {
             memset(r.dk[i].data, 0, sizeof(float) * (size_t)ls_view_elements(&r.dk[i]));

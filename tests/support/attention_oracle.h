@@ -51,4 +51,11 @@ void *filled(int64_t count, size_t size);
 problem problem_make(const test_case *c, ls_dtype dtype);
 void problem_free(problem *p);
 
+/* Whether one of the spans of a query, W/2 pairs, has the position. */
+static inline bool spans_show(const int32_t *spans, int64_t W, int32_t position) {
+    bool is = false;
+    for (int64_t w = 0; w < W; w += 2) is |= spans[w] <= position && position < spans[w + 1];
+    return is;
+}
+
 #endif

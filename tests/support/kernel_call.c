@@ -19,6 +19,7 @@ ls_status find_kernel(const char *name, ls_dtype dtype, ls_isa isa, const ls_ker
 void call_kernel(const ls_kernel *kernel, ls_kernel_call *call, ls_pool *pool) {
     enum { ALIGNMENT = 256, BEHIND = 256 };
     call->threads = ls_pool_threads(pool);
+    LS_ASSERT(kernel->supports == NULL || kernel->supports(call));
     const size_t needed = kernel->workspace != NULL ? kernel->workspace(call) : 0;
     const size_t bytes = ls_round_up(needed, ALIGNMENT) + BEHIND;
     unsigned char *space = aligned_alloc(ALIGNMENT, bytes);

@@ -1,0 +1,70 @@
+/*
+ * A graph of cuDNN's operations on tensors of four dimensions, and the plan by which the library executes it. Functions
+ * return what they make; after the first failure, which `status` keeps, they do nothing.
+ */
+#ifndef LS_KERNEL_CUDA_CUDNN_GRAPH_H
+#define LS_KERNEL_CUDA_CUDNN_GRAPH_H
+
+#include "kernel/cuda/cudnn.h"
+#include "kernel/cuda/library.h"
+
+typedef struct ls_cudnn {
+    CUDNN_FUNCTIONS(LS_LIBRARY_MEMBER)
+} ls_cudnn;
+
+enum { LS_CUDNN_DESCRIPTORS = 160, LS_CUDNN_OPERATIONS = 24, LS_CUDNN_OPERANDS = 16 };
+
+typedef struct ls_cudnn_tensor {
+    cudnnBackendDescriptor_t descriptor;
+    int64_t size[4];
+} ls_cudnn_tensor;
+
+typedef struct ls_cudnn_graph {
+    ls_cudnn cudnn;
+    ls_status status;
+    const char *kernel; /* for messages */
+    cudnnHandle_t handle;
+    cudnnBackendDescriptor_t made[LS_CUDNN_DESCRIPTORS]; /* all there are */
+    cudnnBackendDescriptor_t operation[LS_CUDNN_OPERATIONS];
+    cudnnBackendDescriptor_t plan;
+    int n_made, n_operations;
+    int64_t n_tensors;                    /* which have the numbers 1, 2, ... */
+    int64_t number[LS_CUDNN_OPERANDS];    /* of operands and values */
+    const void *value[LS_CUDNN_OPERANDS]; /* NULL: it is an operand */
+    int n_given;
+} ls_cudnn_graph;
+
+/* Whether the library is there, and new enough. */
+bool ls_cudnn_is_there(void);
+
+/* An empty one; ls_cudnn_end frees what is in it, also after a failure. */
+void ls_cudnn_begin(ls_cudnn_graph *graph, const char *kernel);
+void ls_cudnn_end(ls_cudnn_graph *graph);
+
+/* A tensor in memory, at strides in elements, that begins at a multiple of `alignment` bytes. */
+ls_cudnn_tensor ls_cudnn_operand(ls_cudnn_graph *graph, cudnnDataType_t type, const int64_t size[4],
+                                 const int64_t stride[4], int alignment);
+/* One number of the host, which is read when the graph is executed; it must live as long. */
+ls_cudnn_tensor ls_cudnn_value(ls_cudnn_graph *graph, cudnnDataType_t type, const void *value);
+/* A result that is no more than an operand of another operation. */
+ls_cudnn_tensor ls_cudnn_between(ls_cudnn_graph *graph, cudnnDataType_t type, const int64_t size[4]);
+
+/* c = a b in f32, for each index of the first two dimensions, of which b may have fewer. */
+void ls_cudnn_multiply(ls_cudnn_graph *graph, const ls_cudnn_tensor *a, const ls_cudnn_tensor *b,
+                       const ls_cudnn_tensor *c);
+/* y = of x, and of b and t where the mode has those (NULL: it does not). A select takes x where t is true, else b. */
+void ls_cudnn_pointwise(ls_cudnn_graph *graph, cudnnPointwiseMode_t mode, cudnnDataType_t compute,
+                        const ls_cudnn_tensor *x, const ls_cudnn_tensor *b, const ls_cudnn_tensor *t,
+                        const ls_cudnn_tensor *y);
+/* y = the index along the axis, in the form of x. */
+void ls_cudnn_index(ls_cudnn_graph *graph, int64_t axis, const ls_cudnn_tensor *x, const ls_cudnn_tensor *y);
+/* y = of x, along the dimensions in which y has the size 1. */
+void ls_cudnn_reduce(ls_cudnn_graph *graph, cudnnReduceTensorOp_t op, const ls_cudnn_tensor *x,
+                     const ls_cudnn_tensor *y);
+
+/* The first plan that the library's heuristic offers and that needs no more bytes of workspace. */
+void ls_cudnn_plan(ls_cudnn_graph *graph, int64_t bytes);
+/* Submits it to the stream. data: of the operands, in the order in which they were made. */
+LS_MUST_USE ls_status ls_cudnn_execute(const ls_cudnn_graph *graph, void *const data[], void *workspace, void *stream);
+
+#endif
