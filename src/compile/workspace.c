@@ -13,17 +13,11 @@ struct ls_workspace_answer {
     size_t bytes;
 };
 
-static bool is_same_call(const ls_kernel_call *a, const ls_kernel_call *b) {
-    bool same = a->n_in == b->n_in && a->n_out == b->n_out && a->threads == b->threads;
-    for (int i = 0; same && i < a->n_in; i++) same = ls_view_same_form(&a->in[i], &b->in[i]);
-    for (int i = 0; same && i < a->n_out; i++) same = ls_view_same_form(&a->out[i], &b->out[i]);
-    return same;
-}
-
 /* Padding of params that differs makes two questions of one; that costs time alone. */
 static bool is_about(const ls_workspace_answer *a, const ls_kernel *kernel, const ls_kernel_call *call,
                      size_t params_bytes) {
-    return a->kernel == kernel && a->params_bytes == params_bytes && is_same_call(&a->call, call) &&
+    return a->kernel == kernel && a->params_bytes == params_bytes && a->call.threads == call->threads &&
+           ls_kernel_same_forms(&a->call, call) &&
            (params_bytes == 0 || memcmp(a->call.params, call->params, params_bytes) == 0);
 }
 

@@ -445,3 +445,10 @@ bool ls_kernel_reads_output(ls_kernel_id id, const void *params, int output) {
 bool ls_kernel_works_in_place(ls_kernel_id id, int output, int other, bool narrows) {
     return (ls_contracts[id].over[output] >> (narrows ? 16 + other : other) & 1) != 0;
 }
+
+bool ls_kernel_same_forms(const ls_kernel_call *a, const ls_kernel_call *b) {
+    bool same = a->n_in == b->n_in && a->n_out == b->n_out;
+    for (int i = 0; same && i < a->n_in; i++) same = ls_view_same_form(&a->in[i], &b->in[i]);
+    for (int i = 0; same && i < a->n_out; i++) same = ls_view_same_form(&a->out[i], &b->out[i]);
+    return same;
+}

@@ -125,6 +125,9 @@ typedef struct ls_kernel {
      */
     ls_status (*prepare)(const ls_kernel_call *call, void **state);
     void (*release)(void *state);
+    /* Whether a state that is prepared for one call serves the other as well, at its own addresses. NULL: it never
+     * does. */
+    bool (*shares)(const ls_kernel_call *one, const ls_kernel_call *other);
     /* Where the host executes it. */
     void (*run)(const ls_kernel_call *call, void *state, ls_pool *pool);
     /* Where a device does: submits the call to a stream (a cudaStream_t), and does not wait. LS_FAULT: it refused. */
@@ -146,6 +149,9 @@ typedef struct ls_kernel_request {
  * process may not use that isa.
  */
 LS_MUST_USE ls_status ls_kernel_find(const ls_kernel_request *request, const ls_kernel **out);
+
+/* Whether two calls have the same numbers of operands, of the same types, sizes and strides. */
+bool ls_kernel_same_forms(const ls_kernel_call *a, const ls_kernel_call *b);
 
 static inline const char *ls_kernel_name(const ls_kernel *kernel) { return ls_contracts[kernel->id].name; }
 

@@ -82,6 +82,19 @@ static ls_status resolve(const ls_executor *ex, int program, const ls_operand *o
     return ls_ok();
 }
 
+/* A call before this one whose state serves it, too. NULL: there is none. */
+static const ls_prepared *find_alike(const ls_executor *ex, const ls_prepared *call) {
+    for (int p = 0; p < ex->image->n_programs && call->kernel->shares != NULL; p++) {
+        for (int i = 0; i < ex->image->programs[p].n_instrs; i++) {
+            const ls_prepared *other = &ex->programs[p].instrs[i];
+            if (other == call) return NULL;
+            if (other->kernel == call->kernel && !other->borrowed && call->kernel->shares(&other->call, &call->call))
+                return other;
+        }
+    }
+    return NULL;
+}
+
 static ls_status prepare_kernel(ls_executor *ex, int program, const ls_instr *instr, ls_prepared *out) {
     ls_kernel_call *call = &out->call;
     const bool submits = ls_device_traits_of(ex->device)->submits;
@@ -98,6 +111,12 @@ static ls_status prepare_kernel(ls_executor *ex, int program, const ls_instr *in
     call->threads = ex->image->threads;
     if (instr->workspace->buffer >= 0) call->workspace = address_for_launch(ex, instr->workspace);
     out->kernel = instr->kernel;
+    const ls_prepared *alike = find_alike(ex, out);
+    if (alike != NULL) {
+        out->state = alike->state;
+        out->borrowed = true;
+        return ls_ok();
+    }
     return instr->kernel->prepare != NULL ? instr->kernel->prepare(call, &out->state) : ls_ok();
 }
 
@@ -291,7 +310,7 @@ void ls_executor_destroy(ls_executor *ex) {
     for (int p = 0; p < ex->image->n_programs; p++) {
         for (int i = 0; i < ex->image->programs[p].n_instrs && ex->programs[p].instrs != NULL; i++) {
             const ls_prepared *prepared = &ex->programs[p].instrs[i];
-            if (prepared->state != NULL && prepared->kernel->release != NULL)
+            if (prepared->state != NULL && !prepared->borrowed && prepared->kernel->release != NULL)
                 prepared->kernel->release(prepared->state);
         }
     }

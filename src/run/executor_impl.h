@@ -9,7 +9,8 @@
 typedef struct ls_prepared {
     const ls_kernel *kernel; /* NULL: it is none */
     ls_kernel_call call;
-    void *state;                /* made by the kernel's prepare */
+    void *state;                /* made by the kernel's prepare, for this call or one before it */
+    bool borrowed;              /* it belongs to one before it */
     double launched;            /* ls_seconds() of its last launch, while recording */
     int peer;                   /* rank; of a communicating instruction */
     ls_range from, to;          /* of a put: within the source's arena, and within the heap */

@@ -162,7 +162,7 @@ static void every_call_fails(void **unused) {
         const char *function;
         int calls;
     } of[] = {{"cublasLtMatmulDescCreate", 1},
-              {"cublasLtMatmulDescSetAttribute", 4},
+              {"cublasLtMatmulDescSetAttribute", 5},
               {"cublasLtMatrixLayoutCreate", 3},
               {"cublasLtMatmulPreferenceCreate", 1},
               {"cublasLtMatmulPreferenceSetAttribute", 6},
@@ -183,6 +183,42 @@ static void every_call_fails(void **unused) {
                          of[i].calls);
     assert_int_equal(fake_fail_each(fake, "no algorithm", "A f32[2,3]", NULL, row, &call), 1);
     free(call.workspace);
+}
+
+/* A state serves a call of the same form elsewhere, which may add to C; not one of another form. */
+static void states_are_shared(void **unused) {
+    (void)unused;
+    _Alignas(16) static float a[12], b[12], bias[8], c[8], expected[8];
+    const ls_matmul_params plain = {false, false, false}, adds = {false, false, true}, turned = {false, true, false};
+    for (int i = 0; i < 12; i++) a[i] = b[i] = (float)(i - 5);
+    for (int i = 0; i < 8; i++) bias[i] = c[i] = expected[i] = (float)i;
+    ls_kernel_call one = {.n_in = 3,
+                          .n_out = 1,
+                          .in = {VIEW(a, LS_F32, 2, 2), VIEW(b, LS_F32, 2, 2), VIEW(bias, LS_F32, 2)},
+                          .out = {VIEW(c, LS_F32, 2, 2)},
+                          .params = &plain};
+    ls_kernel_call other = one, misplaced = one, transposed = one;
+    other.in[0].data = a + 4;
+    other.in[1].data = b + 8;
+    other.in[2].data = bias + 4;
+    other.out[0].data = c + 4;
+    other.params = &adds;
+    misplaced.in[2].data = bias + 1;
+    transposed.params = &turned;
+    const ls_kernel *row = row_for(LS_F32, &one);
+    assert_true(row->shares(&one, &other));
+    assert_false(row->shares(&one, &misplaced));
+    assert_false(row->shares(&one, &transposed));
+    for (int i = 0; i < 4; i++)
+        expected[4 + i] += bias[4 + i % 2] + a[4 + i / 2 * 2] * b[8 + i % 2] + a[5 + i / 2 * 2] * b[10 + i % 2];
+    void *state = NULL;
+    other.workspace = aligned_alloc(64, row->workspace(&other));
+    assert_int_equal(row->prepare(&one, &state).code, LS_OK);
+    assert_int_equal(row->launch(&other, state, NULL).code, LS_OK);
+    row->release(state);
+    free(other.workspace);
+    assert_memory_equal(c, expected, sizeof c);
+    fake_expect_clean(fake);
 }
 
 static void a_wrong_call_is_refused(void **unused) {
@@ -221,6 +257,7 @@ int main(void) {
                                        cmocka_unit_test(what_is_refused),
                                        cmocka_unit_test(every_call_fails),
                                        cmocka_unit_test(a_wrong_call_is_refused),
+                                       cmocka_unit_test(states_are_shared),
                                        cmocka_unit_test(libraries_are_found)};
     return cmocka_run_group_tests(tests, load, NULL);
 }

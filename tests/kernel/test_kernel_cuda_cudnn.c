@@ -151,6 +151,39 @@ static void test_refusals(void **unused) {
     fake->failing = NULL;
 }
 
+/* A state serves a call of the same form elsewhere. */
+static void test_states_are_shared(void **unused) {
+    (void)unused;
+    enum { BYTES = 8192 };
+    char *data[2];
+    for (int i = 0; i < 2; i++) {
+        data[i] = aligned_alloc(64, BYTES);
+        for (int k = 0; k < BYTES / 2; k++) ((ls_bf16 *)(void *)data[i])[k] = ls_bf16_from_f32((float)(k % 13 - 6));
+    }
+    setting s = plain(), merges = plain();
+    merges.params.merge = true;
+    ls_kernel_call one = call_of(&s, data[0]), other = call_of(&s, data[1]), merged = call_of(&merges, data[0]);
+    one.out[0].data = data[0] + BYTES / 2;
+    other.out[0].data = data[1] + BYTES / 2;
+    one.out[1].data = data[0] + 3 * BYTES / 4;
+    other.out[1].data = data[1] + 3 * BYTES / 4;
+    const ls_kernel *row = &ls_cuda_bf16_attention_cudnn;
+    assert_true(row->shares(&one, &other));
+    assert_false(row->shares(&one, &merged));
+    void *state = NULL;
+    one.workspace = other.workspace = aligned_alloc(64, ls_round_up(row->workspace(&one), 64));
+    assert_int_equal(row->prepare(&one, &state).code, LS_OK);
+    assert_int_equal(row->launch(&one, state, NULL).code, LS_OK);
+    assert_int_equal(row->launch(&other, state, NULL).code, LS_OK);
+    row->release(state);
+    fake_expect_clean(fake);
+    assert_memory_equal(one.out[0].data, other.out[0].data, ls_view_bytes(&one.out[0]));
+    assert_true(((float *)one.out[0].data)[0] == -6); /* the first query sees the first key alone */
+    free(one.workspace);
+    free(data[0]);
+    free(data[1]);
+}
+
 static void test_every_call_fails(void **unused) {
     (void)unused;
     static const char *const functions[] = {
@@ -174,6 +207,7 @@ static void test_every_call_fails(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_f64), cmocka_unit_test(test_bands),
-                                       cmocka_unit_test(test_refusals), cmocka_unit_test(test_every_call_fails)};
+                                       cmocka_unit_test(test_refusals), cmocka_unit_test(test_states_are_shared),
+                                       cmocka_unit_test(test_every_call_fails)};
     return cmocka_run_group_tests(tests, load, NULL);
 }

@@ -238,6 +238,14 @@ static ls_status prepare(const ls_kernel_call *call, void **out) {
     return status;
 }
 
+/* All that the graph is made of; spans and positions are not. */
+static bool shares(const ls_kernel_call *one, const ls_kernel_call *other) {
+    const ls_attention_params *a = one->params, *b = other->params;
+    return ls_kernel_same_forms(one, other) && a->scale == b->scale && a->group == b->group &&
+           a->first_q == b->first_q && a->first_kv == b->first_kv && a->merge == b->merge &&
+           a->band.low == b->band.low && a->band.high == b->band.high;
+}
+
 static ls_status launch(const ls_kernel_call *call, void *p, void *stream) {
     const state *s = p;
     void *of_plan;
@@ -261,4 +269,5 @@ const ls_kernel ls_cuda_bf16_attention_cudnn = {.id = LS_KERNEL_ATTENTION,
                                                 .workspace = workspace,
                                                 .prepare = prepare,
                                                 .release = release,
+                                                .shares = shares,
                                                 .launch = launch};

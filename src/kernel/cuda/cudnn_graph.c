@@ -122,10 +122,10 @@ static void add_operation(ls_cudnn_graph *g, cudnnBackendDescriptor_t operation)
 void ls_cudnn_multiply(ls_cudnn_graph *g, const ls_cudnn_tensor *a, const ls_cudnn_tensor *b,
                        const ls_cudnn_tensor *c) {
     const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    const cudnnBackendDescriptor_t how = create(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    cudnnBackendDescriptor_t how = create(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
     set(g, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
     finalize(g, how);
-    const cudnnBackendDescriptor_t operation = create(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    cudnnBackendDescriptor_t operation = create(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
     set_one(g, operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a->descriptor);
     set_one(g, operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b->descriptor);
     set_one(g, operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c->descriptor);
@@ -136,12 +136,12 @@ void ls_cudnn_multiply(ls_cudnn_graph *g, const ls_cudnn_tensor *a, const ls_cud
 static void add_pointwise(ls_cudnn_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t compute, const int64_t *axis,
                           const ls_cudnn_tensor *x, const ls_cudnn_tensor *b, const ls_cudnn_tensor *t,
                           const ls_cudnn_tensor *y) {
-    const cudnnBackendDescriptor_t how = create(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    cudnnBackendDescriptor_t how = create(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     set(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
     if (axis != NULL) set(g, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, axis);
     finalize(g, how);
-    const cudnnBackendDescriptor_t operation = create(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    cudnnBackendDescriptor_t operation = create(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     set_one(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
     set_one(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x->descriptor);
     if (b != NULL) set_one(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b->descriptor);
@@ -161,11 +161,11 @@ void ls_cudnn_index(ls_cudnn_graph *g, int64_t axis, const ls_cudnn_tensor *x, c
 
 void ls_cudnn_reduce(ls_cudnn_graph *g, cudnnReduceTensorOp_t op, const ls_cudnn_tensor *x, const ls_cudnn_tensor *y) {
     const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    const cudnnBackendDescriptor_t how = create(g, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    cudnnBackendDescriptor_t how = create(g, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
     set(g, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
     set(g, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &op);
     finalize(g, how);
-    const cudnnBackendDescriptor_t operation = create(g, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    cudnnBackendDescriptor_t operation = create(g, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
     set_one(g, operation, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
     set_one(g, operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x->descriptor);
     set_one(g, operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y->descriptor);
@@ -177,7 +177,7 @@ void ls_cudnn_reduce(ls_cudnn_graph *g, cudnnReduceTensorOp_t op, const ls_cudnn
 /* Whether there is a plan for a configuration within the workspace. That the library makes none is no failure. */
 static bool try_plan(ls_cudnn_graph *g, cudnnBackendDescriptor_t configuration, int64_t bytes) {
     int64_t needed = 0, found = 0;
-    const cudnnBackendDescriptor_t plan = create(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    cudnnBackendDescriptor_t plan = create(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->handle);
     set_one(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     if (g->status.code != LS_OK) return false;
@@ -197,7 +197,7 @@ static bool try_plan(ls_cudnn_graph *g, cudnnBackendDescriptor_t configuration, 
 static void choose(ls_cudnn_graph *g, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode, int64_t bytes) {
     cudnnBackendDescriptor_t found[MOST_CONFIGURATIONS];
     int64_t n = 0;
-    const cudnnBackendDescriptor_t heuristic = create(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    cudnnBackendDescriptor_t heuristic = create(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     set_one(g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     finalize(g, heuristic);
@@ -210,7 +210,7 @@ static void choose(ls_cudnn_graph *g, cudnnBackendDescriptor_t graph, cudnnBacke
 
 void ls_cudnn_plan(ls_cudnn_graph *g, int64_t bytes) {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    const cudnnBackendDescriptor_t graph = create(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    cudnnBackendDescriptor_t graph = create(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->handle);
     set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->n_operations, g->operation);
     finalize(g, graph);
@@ -226,7 +226,7 @@ void ls_cudnn_plan(ls_cudnn_graph *g, int64_t bytes) {
 static cudnnBackendDescriptor_t pack(ls_cudnn_graph *g, void *const data[], void *workspace) {
     const void *all[LS_CUDNN_OPERANDS];
     for (int i = 0, operand = 0; i < g->n_given; i++) all[i] = g->value[i] != NULL ? g->value[i] : data[operand++];
-    const cudnnBackendDescriptor_t made = create(g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    cudnnBackendDescriptor_t made = create(g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     set(g, made, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, g->n_given, g->number);
     set(g, made, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, g->n_given, all);
     set(g, made, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
@@ -237,7 +237,7 @@ static cudnnBackendDescriptor_t pack(ls_cudnn_graph *g, void *const data[], void
 ls_status ls_cudnn_execute(const ls_cudnn_graph *graph, void *const data[], void *workspace, void *stream) {
     ls_cudnn_graph g = *graph; /* what is made in this launch is freed by it */
     CALL(&g, cudnnSetStream, g.handle, stream);
-    const cudnnBackendDescriptor_t operands = pack(&g, data, workspace);
+    cudnnBackendDescriptor_t operands = pack(&g, data, workspace);
     CALL(&g, cudnnBackendExecute, g.handle, g.plan, operands);
     if (operands != NULL) destroy_last(&g);
     return g.status;

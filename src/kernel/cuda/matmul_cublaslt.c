@@ -68,6 +68,13 @@ static ls_status make_layout(const product *p, const ls_view *view, cublasLtMatr
     return ls_ok();
 }
 
+static ls_status set_bias(const product *p, const ls_kernel_call *call) {
+    if (call->n_in < 3) return ls_ok();
+    const void *const bias = call->in[2].data;
+    CALL(p, cublasLtMatmulDescSetAttribute, p->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    return ls_ok();
+}
+
 static ls_status describe(product *p, const ls_kernel_call *call) {
     const ls_matmul_params *params = call->params;
     const int32_t first = params->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
@@ -77,19 +84,19 @@ static ls_status describe(product *p, const ls_kernel_call *call) {
     CALL(p, cublasLtMatmulDescSetAttribute, p->operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
     if (call->n_in > 2) {
         const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-        const void *const bias = call->in[2].data;
         CALL(p, cublasLtMatmulDescSetAttribute, p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
              sizeof epilogue);
-        CALL(p, cublasLtMatmulDescSetAttribute, p->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
     }
+    LS_TRY(set_bias(p, call)); /* the heuristic looks at its alignment */
     LS_TRY(make_layout(p, &call->in[1], &p->first));
     LS_TRY(make_layout(p, &call->in[0], &p->second));
     return make_layout(p, &call->out[0], &p->result);
 }
 
+static bool is_aligned(const ls_view *view) { return (uintptr_t)view->data % ALIGNMENT == 0; }
+
 static ls_status ask_alignment(const product *p, cublasLtMatmulPreferenceAttributes_t of, const ls_view *view) {
-    const bool is = (uintptr_t)view->data % ALIGNMENT == 0;
-    const uint32_t bytes = is ? ALIGNMENT : (uint32_t)ls_dtype_bytes(view->dtype);
+    const uint32_t bytes = is_aligned(view) ? ALIGNMENT : (uint32_t)ls_dtype_bytes(view->dtype);
     CALL(p, cublasLtMatmulPreferenceSetAttribute, p->preference, of, &bytes, sizeof bytes);
     return ls_ok();
 }
@@ -161,12 +168,22 @@ static ls_status prepare(ls_dtype T, const ls_kernel_call *call, void **state) {
 static ls_status prepare_f32(const ls_kernel_call *call, void **state) { return prepare(LS_F32, call, state); }
 static ls_status prepare_bf16(const ls_kernel_call *call, void **state) { return prepare(LS_BF16, call, state); }
 
+/* Adding to C is said in each launch. */
+static bool shares(const ls_kernel_call *one, const ls_kernel_call *other) {
+    const ls_matmul_params *a = one->params, *b = other->params;
+    bool same = ls_kernel_same_forms(one, other) && a->transpose_a == b->transpose_a &&
+                a->transpose_b == b->transpose_b && is_aligned(&one->out[0]) == is_aligned(&other->out[0]);
+    for (int i = 0; same && i < one->n_in; i++) same = is_aligned(&one->in[i]) == is_aligned(&other->in[i]);
+    return same;
+}
+
 /* --- launching ---------------------------------------------------------------------------------------------------- */
 
 static ls_status launch(const ls_kernel_call *call, void *state, void *stream) {
     const product *p = state;
     const float one = 1, before = ((const ls_matmul_params *)call->params)->accumulate ? 1 : 0;
     void *const C = call->out[0].data, *const space = (void *)ls_round_up((size_t)call->workspace, PLACE);
+    LS_TRY(set_bias(p, call));
     CALL(p, cublasLtMatmul, p->handle, p->operation, &one, call->in[1].data, p->first, call->in[0].data, p->second,
          &before, C, p->result, C, p->result, &p->algorithm, space, WORKSPACE, stream);
     return ls_ok();
@@ -174,7 +191,7 @@ static ls_status launch(const ls_kernel_call *call, void *state, void *stream) {
 
 #define MATMUL(T)                                                                                               \
     .id = LS_KERNEL_MATMUL, .dtype = T, .device = LS_DEVICE_CUDA, .supports = supports, .workspace = workspace, \
-    .release = release, .launch = launch
+    .release = release, .shares = shares, .launch = launch
 extern const ls_kernel ls_cuda_f32_matmul_cublaslt, ls_cuda_bf16_matmul_cublaslt;
 const ls_kernel ls_cuda_f32_matmul_cublaslt = {MATMUL(LS_F32), .prepare = prepare_f32};
 const ls_kernel ls_cuda_bf16_matmul_cublaslt = {MATMUL(LS_BF16), .prepare = prepare_bf16};
