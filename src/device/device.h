@@ -57,8 +57,9 @@ typedef struct ls_device_options {
  *                    CALL=N: the N-th call of that name fails
  *   "cuda[:N]"       NVIDIA's GPU number N, from 0; without N that of the rank on its machine, in turn. The driver is
  *                    loaded at run time: libcuda.so.1, or the file that LONGSPAN_CUDA_DRIVER names. LS_UNSUPPORTED
- * where it is missing or too old, or no GPU is there name NULL: the setting LONGSPAN_DEVICE of the environment, else
- * "cpu". LS_INVALID: there is no such device.
+ * where it is missing or too old, or no GPU is there
+ *
+ * name NULL: the setting LONGSPAN_DEVICE of the environment, else "cpu". LS_INVALID: there is no such device.
  */
 /*
  * *name: the name that ls_device_open would use for a setting, which lives as long as the setting or the environment;

@@ -217,11 +217,13 @@ unsigned cuDeviceCanAccessPeer(int *able, int device, int peer) {
 
 /* Each context once, as in the real driver. */
 unsigned cuCtxEnablePeerAccess(ls_cuda_context peer, unsigned flags) {
-    const unsigned result = fake_begin("cuCtxEnablePeerAccess");
-    if (result != 0 || flags != 0 || current == NULL || peer == current) return result != 0 ? result : INVALID_VALUE;
+    struct CUctx_st *own;
+    unsigned result = fake_begin("cuCtxEnablePeerAccess");
+    if (result == 0) result = fake_context(&own);
+    if (result != 0 || flags != 0 || peer == own) return result != 0 ? result : INVALID_VALUE;
     pthread_mutex_lock(&fake.lock);
-    const bool already = current->peers >> peer->ordinal & 1;
-    current->peers |= 1u << peer->ordinal;
+    const bool already = own->peers >> peer->ordinal & 1;
+    own->peers |= 1u << peer->ordinal;
     pthread_mutex_unlock(&fake.lock);
     return already ? LS_CUDA_PEER_ACCESS_ALREADY_ENABLED : 0;
 }
