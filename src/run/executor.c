@@ -255,8 +255,11 @@ static ls_status set_up(ls_executor *ex, bool may_spin) {
     ls_machine_unbind(ex->image->threads);
     LS_TRY(ls_pool_create(ex->image->threads, may_spin, &ex->pool));
     ex->queues = most_queues(ex->image);
+    const char *name;
+    ls_device_traits device;
+    LS_TRY(ls_device_choose(ex->image->device, &name, &device));
     const ls_device_options options = {.rank = ls_executor_rank(ex),
-                                       .queues = 2 * ex->queues,
+                                       .queues = device.messages ? ex->queues : 2 * ex->queues,
                                        .machine_rank = ls_comm_machine_rank(ex->comm),
                                        .pool = ex->pool,
                                        .wake = wake,

@@ -49,8 +49,9 @@ struct ls_executor {
     ls_arena *memory; /* of the executor itself */
     ls_device *device;
     const ls_device_arena *arena[LS_SPACES];
-    ls_device_remote *remotes;     /* by rank; words NULL: it is not reached. NULL: the device has no messages */
-    int queues;                    /* of the program that has most; the device has another one for the puts of each */
+    ls_device_remote *remotes; /* by rank; words NULL: it is not reached. NULL: the device has no messages */
+    int queues; /* of the program that has most; the device has another one for the puts of each, unless it has messages
+                 */
     uint64_t event;                /* the highest number that an event has had */
     int32_t *own_positions;        /* of this rank's tokens */
     int32_t *positions;            /* of all tokens, rank after rank; NULL without attention */

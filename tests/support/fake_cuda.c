@@ -11,6 +11,11 @@ void use_fake_cuda(const char *settings) {
     unsetenv("CUDA_MODULE_LOADING");
 }
 
+void use_emulated_kernels(void) {
+    setenv("LONGSPAN_CUDA_KERNELS", LS_TEST_CUDA_KERNELS, 1);
+    setenv("LONGSPAN_CUDA_LIBRARIES", "none", 1);
+}
+
 static void *function_of_driver(const char *name) {
     void *library = dlopen(LS_TEST_CUDA_DRIVER, RTLD_NOW);
     void *function = library != NULL ? dlsym(library, name) : NULL;

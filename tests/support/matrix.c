@@ -20,6 +20,7 @@ static const struct {
 struct matrix {
     ls_dtype dtype;
     ls_isa isa;
+    const char *device;
     double floor, times;
     matrix_account *account;
     bool has_reference; /* for cases of the problem of `problem` */
@@ -42,6 +43,8 @@ matrix *matrix_open(ls_dtype dtype, matrix_account *account) {
                   .account = account};
     return m;
 }
+
+void matrix_run_on(matrix *m, const char *device) { m->device = device; }
 
 static void drop_reference(matrix *m) {
     network_free(&m->gradients);
@@ -126,6 +129,11 @@ static ls_status check(matrix *m, const matrix_case *c, matrix_tally *tally) {
     ls_target target = matrix_target(c);
     const int micro = matrix_micro(c);
     target.isa = m->isa;
+    if (m->device != NULL) {
+        target.device = m->device;
+        target.host_ranks = 0;
+        target.transfers = LS_TRANSFERS_PUT;
+    }
     LS_TRY(find_reference(m, &n, c));
     LS_TRY(check_gradients(m, &n, &target, micro, tally));
     if (m->dtype != LS_F64) return ls_ok();

@@ -78,6 +78,8 @@ typedef struct matrix_account {
 typedef struct matrix matrix;
 /* Cases that run are added to the account. */
 matrix *matrix_open(ls_dtype dtype, matrix_account *account);
+/* Ranks run on that device from now on, and put what they would read in place; references stay on the processor. */
+void matrix_run_on(matrix *m, const char *device);
 /*
  * Runs a case. f64: gradients, parameters after two steps, and both verifiers; else gradients. A failure is printed and
  * counted. The reference is computed once for cases of one problem behind each other.

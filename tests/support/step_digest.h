@@ -15,7 +15,8 @@ ls_status step_digest(const image_set *set, const char *transport, uint64_t *dig
  */
 void chaos_changes_nothing(int first_seed, int seeds);
 /*
- * The same on the device delayed: `seeds` seeds for each program, with holds, without, with messages, and recorded. chaos: over that transport.
+ * The same on the device delayed: `seeds` seeds for each program, with holds, without, with messages, and recorded.
+ * chaos: over that transport.
  */
 void delayed_changes_nothing(int first_seed, int seeds, bool chaos);
 /* Like it, for ranks on several pretended hosts, whose pairs use several transports. */

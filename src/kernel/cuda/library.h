@@ -15,7 +15,7 @@ typedef struct ls_cuda_library {
 
 /*
  * Fills a struct of pointers with the addresses of the functions, in the order of the list. false: no such library is
- * there, or it lacks one of them. A library that has been loaded stays loaded, so that a second call costs little.
+ * there, it lacks one of them, or LONGSPAN_CUDA_LIBRARIES=none in the environment leaves all out. A library that has been loaded stays loaded, so that a second call costs little.
  */
 bool ls_cuda_library_find(const ls_cuda_library *library, void *pointers);
 

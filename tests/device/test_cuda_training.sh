@@ -1,0 +1,45 @@
+#!/bin/bash
+# Trains a model with --device cuda: the kernels of src/kernel/cuda, compiled for the host, on the streams of the driver for tests (tests/cuda).
+# Losses and norms are those of the processor to rounding, on every mesh and sharding, and have the same bits the second time; the run goes on
+# with a checkpoint, and what a GPU cannot do is refused by name.
+. "$(dirname "$0")/../support/cli.sh"
+
+export LONGSPAN_CUDA_KERNELS=$1/tests/emulated-cuda.so LONGSPAN_CUDA_DRIVER=$1/tests/libfake-cuda.so LONGSPAN_CUDA_LIBRARIES=none
+make_wide_model 128
+make_lines 300 >text.txt
+job=(--model config.json --data text.txt --seq 24 --batch 2 --lr 0.003 --ranks-as threads)
+
+# numbers RUN: losses and norms.
+numbers() { python3 -c "import json, sys; print(*[v for d in map(json.loads, open('$1/metrics.jsonl')) for v in (d['loss'], d['grad_norm'])])"; }
+# near BOUND NUMBERS OTHERS: they differ by no more than that share.
+near() { python3 -c "import sys; a, b = ([float(x) for x in t.split()] for t in sys.argv[2:]); assert len(a) == len(b) and all(abs(x / y - 1) < float(sys.argv[1]) for x, y in zip(a, b)), (a, b)" "$@"; }
+
+for dtype in f32 bf16; do
+    [ $dtype = f32 ] && bound=2e-6 || bound=2e-2
+    "$longspan" train "${job[@]}" --dtype $dtype --steps 2 --out cpu-$dtype >out 2>err || fail "cpu: $(cat err)"
+    for place in "--ranks 1" "--mesh ring=2 --strategy ring" "--mesh ulysses=2 --strategy ulysses --shard parameters" "--mesh dp=2 --shard gradients"; do
+        read -ra options <<<"$place"
+        rm -rf run
+        "$longspan" train "${job[@]}" "${options[@]}" --device cuda --dtype $dtype --steps 2 --out run >out 2>err || fail "$place: $(cat err)"
+        near $bound "$(numbers run)" "$(numbers cpu-$dtype)" || fail "$dtype $place: other losses than on the processor"
+    done
+    mv run first
+    "$longspan" train "${job[@]}" "${options[@]}" --device cuda --dtype $dtype --steps 2 --out run >out 2>err || fail "again: $(cat err)"
+    [ "$(numbers run)" = "$(numbers first)" ] || fail "$dtype: other bits the second time"
+    rm -rf first
+done
+json "d['spread']['device'] == 'cuda'" run/run.json
+"$longspan" train "${job[@]}" --steps 3 --out run --resume >out 2>err || fail "resume: $(cat err)"
+# refused WORDS COMMAND...: the last line of the error says so.
+refused() {
+    local words=$1
+    shift
+    "$longspan" "$@" >out 2>err && fail "longspan $*: expected a failure with '$words'"
+    tail -1 err | grep -qF -- "$words" || fail "longspan $*: expected '$words' in: $(cat err)"
+}
+refused "--device cpu contradicts" train "${job[@]}" --steps 4 --out run --resume --device cpu
+LONGSPAN_CUDA_DRIVER=/nowhere/libcuda.so refused "no CUDA driver can be loaded: /nowhere/libcuda.so" train "${job[@]}" --steps 1 --out other --device cuda
+LONGSPAN_CUDA_KERNELS=/nowhere/cuda.so refused "cannot load the kernels for CUDA: /nowhere/cuda.so" train "${job[@]}" --steps 1 --out other --device cuda
+refused "cuda:7" train "${job[@]}" --steps 1 --out other --device cuda:7
+refused "there is no device 'gpu'" train "${job[@]}" --steps 1 --out other --device gpu
+echo ok
