@@ -136,13 +136,16 @@ static void tokens_of_batches(void **unused) {
     fake_expect_clean(fake);
 }
 
+extern const ls_kernel ls_cuda_f32_matmul_cublaslt, ls_cuda_bf16_matmul_cublaslt;
+
 static bool is_supported(const product *p, ls_dtype T) {
     const example e = example_of(p);
     ls_kernel_call call = {.n_in = e.n_in, .n_out = 1, .params = e.params};
     const ls_dtype out = p->out == 'G' ? ls_dtype_accumulator(T) : T;
     for (int i = 0; i < e.n_in; i++) call.in[i] = ls_view_dense(NULL, T, e.in[i].ndim, e.in[i].size);
     call.out[0] = ls_view_dense(NULL, out, 2, e.out[0].size);
-    return row_for(T, &call) != NULL;
+    const ls_kernel *row = T == LS_BF16 ? &ls_cuda_bf16_matmul_cublaslt : &ls_cuda_f32_matmul_cublaslt;
+    return row_for(T, &call) == row;
 }
 
 static void what_is_refused(void **unused) {
