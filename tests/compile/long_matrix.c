@@ -15,45 +15,21 @@
 
 enum { THIRD = 3 };
 
-/* Every n-th of the cases of a list. */
-typedef struct work {
-    ls_dtype dtype;
-    const matrix_case *cases;
-    int n, first, every;
-} work;
-
 static void add_account(void *sum, const void *account) { matrix_account_add(sum, account); }
-
-static void run_list(test_part part, const void *input, void *account) {
-    const work *w = input;
-    matrix *m = matrix_open(w->dtype, account);
-    for (int i = w->first + w->every * part.index; i < w->n; i += w->every * part.parts) matrix_check(m, &w->cases[i]);
-    matrix_close(m);
-}
-
-static int run_cover(ls_dtype dtype, int first, int every) {
-    matrix_account sum = {0};
-    work w = {.dtype = dtype, .first = first, .every = every};
-    matrix_case *cases = matrix_cover(&w.n);
-    w.cases = cases;
-    run_workers((test_part){0, 1}, run_list, &w, sizeof sum, add_account, &sum);
-    free(cases);
-    return matrix_report(dtype, &sum);
-}
 
 static void test_f64(void **state) {
     (void)state;
-    assert_in_range(run_cover(LS_F64, 0, 1), 1500, 100000);
+    assert_in_range(matrix_run_cover(LS_F64, NULL, 0, 1), 1500, 100000);
 }
 
 static void test_f32(void **state) {
     (void)state;
-    assert_in_range(run_cover(LS_F32, 1, THIRD), 500, 100000);
+    assert_in_range(matrix_run_cover(LS_F32, NULL, 1, THIRD), 500, 100000);
 }
 
 static void test_bf16(void **state) {
     (void)state;
-    assert_in_range(run_cover(LS_BF16, 2, THIRD), 500, 100000);
+    assert_in_range(matrix_run_cover(LS_BF16, NULL, 2, THIRD), 500, 100000);
 }
 
 static void run_product(test_part part, const void *input, void *account) {

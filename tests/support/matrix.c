@@ -183,3 +183,32 @@ int matrix_report(ls_dtype dtype, const matrix_account *account) {
     assert_int_equal(failed, 0);
     return cases;
 }
+
+/* --- the covering set --------------------------------------------------------------------------------------------- */
+
+typedef struct work {
+    ls_dtype dtype;
+    const char *device;
+    const matrix_case *cases;
+    int n, first, every;
+} work;
+
+static void add_account(void *sum, const void *account) { matrix_account_add(sum, account); }
+
+static void run_list(test_part part, const void *input, void *account) {
+    const work *w = input;
+    matrix *m = matrix_open(w->dtype, account);
+    matrix_run_on(m, w->device);
+    for (int i = w->first + w->every * part.index; i < w->n; i += w->every * part.parts) matrix_check(m, &w->cases[i]);
+    matrix_close(m);
+}
+
+int matrix_run_cover(ls_dtype dtype, const char *device, int first, int every) {
+    matrix_account sum = {0};
+    work w = {.dtype = dtype, .device = device, .first = first, .every = every};
+    matrix_case *cases = matrix_cover(&w.n);
+    w.cases = cases;
+    run_workers((test_part){0, 1}, run_list, &w, sizeof sum, add_account, &sum);
+    free(cases);
+    return matrix_report(dtype, &sum);
+}

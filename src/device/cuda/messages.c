@@ -160,7 +160,7 @@ static size_t offset_at(const ls_range *r, const int64_t *i) {
 
 static ls_status copy_rows(const cuda *c, const ls_device_work *work, ls_cuda_address from, size_t from_pitch,
                            ls_cuda_address to, size_t to_pitch, size_t width, size_t rows) {
-    const ls_cuda_stream stream = c->queues[work->event.queue].stream;
+    ls_cuda_stream stream = c->queues[work->event.queue].stream;
     if (rows == 1)
         return check(c, c->driver.cuMemcpyDtoDAsync_v2(to, from, width, stream), "cuMemcpyDtoDAsync_v2", work);
     const struct CUDA_MEMCPY2D_st copy = {.srcMemoryType = LS_CUDA_MEMORY_DEVICE,
@@ -239,7 +239,7 @@ static ls_status copy(const cuda *c, const ls_device_work *work) {
 
 ls_status ls_cuda_message(const cuda *c, const ls_device_work *work) {
     const ls_device_message *m = work->message;
-    const ls_cuda_stream stream = c->queues[work->event.queue].stream;
+    ls_cuda_stream stream = c->queues[work->event.queue].stream;
     const ls_cuda_address word = (uintptr_t)m->word;
     if (m->awaits)
         return check(c, c->driver.cuStreamWaitValue64_v2(stream, word, m->generation, LS_CUDA_WAIT_GEQ),
