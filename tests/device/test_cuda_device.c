@@ -312,7 +312,7 @@ static void check_message(side *s, uint64_t turn, const ls_range *from, const ls
     assert_ok(ls_device_happened(s[1].device, (ls_event){1, turn}, &happened));
     assert_false(happened);
     assert_ok(ls_device_launch(s[0].device, &(ls_device_work){.name = "put", .event = {1, turn}, .message = &put}));
-    assert_ok(ls_device_await(s[1].device, (ls_event){1, turn}));
+    for (int i = 0; i < SIDES; i++) assert_ok(ls_device_await(s[i].device, (ls_event){1, turn}));
     assert_int_equal(s[1].words[3 + 2], turn);
     assert_ok(ls_device_read(s[1].device, s[1].heap, &whole, got));
     ls_range_copy(target, to, source, from);
