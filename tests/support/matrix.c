@@ -78,20 +78,21 @@ static ls_status find_reference(matrix *m, const network *n, const matrix_case *
 
 /*
  * Where large terms nearly cancel, the rounding error of a gradient in one case is random, on one rank too. So roots of
- * mean squares are compared: here over all gradients of a case, in matrix_report over all cases and layers. A single
- * gradient in a case may be off by twice as much, or by four times what it moves by when the parameters do by half a
- * rounding: one rank's order of sums may be lucky.
+ * mean squares are compared: here over all gradients of a case, in matrix_report over all cases and layers. What one
+ * case is held against is the larger of one rank's errors and of what its gradients move by when the parameters do by
+ * half a rounding, since one rank's few orders of sums may all be lucky; over all cases it is one rank's errors alone.
+ * A single gradient in a case may be off by twice as much.
  */
 static ls_status compare_gradients(matrix *m, matrix_tally *tally, const network_result *many) {
     const network_result *exact = &m->gradients;
     const int n = exact->image->n_flats;
     double squares = 0, squares_of_one = 0;
     for (int i = -1; i < n; i++) {
-        const double error = network_error(many, exact, i), one = m->one[1 + i];
-        if (!(error <= 2 * m->times * fmax(one, m->moved[1 + i]) + m->floor))
+        const double error = network_error(many, exact, i), one = fmax(m->one[1 + i], m->moved[1 + i]);
+        if (!(error <= 2 * m->times * one + m->floor))
             return ls_error(LS_DIVERGED, "%s is off by %g, one rank by %g",
                             i < 0 ? "loss" : exact->image->flats[i].name, error, one);
-        const double share = network_error_of_kind(many, exact, i) / (m->times * one + m->floor);
+        const double share = network_error_of_kind(many, exact, i) / (m->times * m->one[1 + i] + m->floor);
         tally->squares[1 + i] += share * share;
         squares += error * error;
         squares_of_one += one * one;

@@ -8,8 +8,8 @@
  * The error of a gradient is |g - g*| / max(|g*|, 1e-3 of the norm of its kind over the layers): see network_error.
  * Bounds: f64 1e-12, for parameters too; f32 and bf16 twice the error of one rank under any instruction set
  * (network_own_errors) plus a floor (f32: 4e-6; bf16: half a rounding, 2^-9), for each kind of gradient over all cases
- * and layers and for all gradients of each case (roots of mean squares); for a single gradient in a single case four
- * times, or four times what it moves by when parameters do by half a rounding (network_condition).
+ * and layers (roots of mean squares). For all gradients of one case, and twice as much for a single one of it: twice
+ * the larger of that and of what they move by when the parameters do by half a rounding (network_condition).
  */
 #ifndef TESTS_MATRIX_H
 #define TESTS_MATRIX_H
