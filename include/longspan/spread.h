@@ -64,7 +64,7 @@ typedef struct ls_spread_result {
     char transfers[16];      /* "put", "in-place", or "in-place+put" */
     char shard[16];          /* as in ls_spread, but never "auto" */
     char sums[16];           /* as in ls_spread */
-    int64_t predicted_bytes; /* private + symmetric memory of the rank that maps most */
+    int64_t predicted_bytes; /* of the device, that the rank maps which maps most: private and symmetric memory */
     int64_t recompute;       /* number of results that are recomputed in the backward pass */
     char tile[8];
     int64_t tile_rows; /* tokens of a tile; 0: chosen by the bytes of a token */

@@ -73,7 +73,7 @@ static void print_peak(const ls_image *image, const ls_memory_account *account, 
     int largest[NAMED];
     const int n = ls_image_largest(image, space, peak, largest, NAMED);
     char mapped[LS_BYTES_TEXT], least[LS_BYTES_TEXT];
-    fprintf(out, "\n%s: %s mapped, lower bound %s", space == LS_PRIVATE ? "private memory" : "symmetric heap",
+    fprintf(out, "\n%s: %s mapped, lower bound %s", ls_space_texts[space].title,
             ls_bytes_text((double)image->bytes[space], mapped), ls_bytes_text((double)image->least[space], least));
     if (peak->program >= 0)
         fprintf(out, "; peak in %s at %d, %s", image->programs[peak->program].name, peak->instr,
@@ -99,7 +99,8 @@ static void print_page(const planning *g, FILE *out) {
         if (account.kind_bytes[k] > 0) print_bytes(out, ls_buffer_kind_name((ls_buffer_kind)k), account.kind_bytes[k]);
     }
     print_bytes(out, "unused", account.unused);
-    for (int s = 0; s < LS_SPACES; s++) print_peak(image, &account, (ls_space)s, out);
+    for (int s = 0; s < LS_SPACES; s++)
+        if (s != LS_HOST || image->bytes[s] > 0) print_peak(image, &account, (ls_space)s, out);
     fprintf(out, "\none rank alone would need %s\n", ls_bytes_text((double)g->one_rank_bytes, text));
 }
 
@@ -110,7 +111,7 @@ static void put_peak(ls_json_writer *w, const ls_image *image, const ls_memory_a
     const ls_peak *peak = &account->peak[space];
     int largest[NAMED];
     const int n = ls_image_largest(image, space, peak, largest, NAMED);
-    ls_json_open_object(w, space == LS_PRIVATE ? "private" : "symmetric");
+    ls_json_open_object(w, ls_space_texts[space].name);
     ls_json_put_int(w, "mapped", (int64_t)image->bytes[space]);
     ls_json_put_int(w, "lower_bound", (int64_t)image->least[space]);
     ls_json_put_int(w, "live_at_peak", (int64_t)peak->bytes);

@@ -54,6 +54,7 @@ static ls_instr *push(ls_builder *b, ls_instr_kind kind, ls_queue queue, const c
     ls_instr *instr = LS_PUSH(b->image->arena, p->instrs, p->n_instrs, p->instr_capacity);
     instr->kind = kind;
     instr->queue = (int)queue;
+    p->queues = (int)ls_max(p->queues, instr->queue + 1);
     instr->op = op;
     instr->workspace = &no_operand;
     instr->channel = -1;
@@ -103,8 +104,10 @@ void ls_build_kernel(ls_builder *b, const ls_kernel_build *k) {
     instr->workspace = workspace_of(b, kernel, &call, k->params_bytes);
 }
 
-static void build_unary(ls_builder *b, ls_kernel_id kernel, ls_dtype dtype, ls_operand from, ls_operand to) {
-    ls_build_kernel(b, &(ls_kernel_build){.op = ls_contracts[kernel].name,
+static void build_unary(ls_builder *b, ls_queue queue, ls_kernel_id kernel, ls_dtype dtype, ls_operand from,
+                        ls_operand to) {
+    ls_build_kernel(b, &(ls_kernel_build){.queue = queue,
+                                          .op = ls_contracts[kernel].name,
                                           .kernel = kernel,
                                           .dtype = dtype,
                                           .n_in = 1,
@@ -114,15 +117,24 @@ static void build_unary(ls_builder *b, ls_kernel_id kernel, ls_dtype dtype, ls_o
 }
 
 void ls_build_copy(ls_builder *b, ls_operand from, ls_operand to) {
-    build_unary(b, LS_KERNEL_COPY, from.view.dtype, from, to);
+    build_unary(b, LS_COMPUTE, LS_KERNEL_COPY, from.view.dtype, from, to);
 }
 
 void ls_build_cast(ls_builder *b, ls_operand from, ls_operand to) {
-    build_unary(b, from.view.dtype == to.view.dtype ? LS_KERNEL_COPY : LS_KERNEL_CAST, from.view.dtype, from, to);
+    build_unary(b, LS_COMPUTE, from.view.dtype == to.view.dtype ? LS_KERNEL_COPY : LS_KERNEL_CAST, from.view.dtype,
+                from, to);
 }
 
 void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to) {
-    build_unary(b, LS_KERNEL_ACCUMULATE, from.view.dtype, from, to);
+    build_unary(b, LS_COMPUTE, LS_KERNEL_ACCUMULATE, from.view.dtype, from, to);
+}
+
+void ls_build_offload(ls_builder *b, ls_operand from, ls_operand to) {
+    build_unary(b, LS_LINK, LS_KERNEL_OFFLOAD, from.view.dtype, from, to);
+}
+
+void ls_build_fetch(ls_builder *b, ls_operand from, ls_operand to) {
+    build_unary(b, LS_LINK, LS_KERNEL_FETCH, from.view.dtype, from, to);
 }
 
 void ls_build_add_rows(ls_builder *b, ls_operand rows, int64_t n, ls_operand to) {

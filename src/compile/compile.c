@@ -23,7 +23,7 @@ static void begin_program(ls_builder *b, int index) {
     b->program->name = ls_arena_strdup(b->image->arena, row->name);
     b->program->n_nodes = b->end_node - row->first_node;
     b->program->timed = row->timed;
-    b->program->queues = LS_QUEUES;
+    b->program->queues = LS_COPY + 1; /* and the link, where something stands on it */
     b->program->first_word = b->image->words;
     b->begun = NULL;
     if (ls_program_reduces(b, row) && (row->sums == LS_SUMS_BEGUN || b->cut->gradients))
@@ -69,6 +69,7 @@ static ls_status lower_program(ls_builder *b, int index) {
     ls_tile_find(b);
     if (reduces) ls_reduction_begin(b);
     ls_gathered_begin(b);
+    ls_offload_begin(b);
     ls_lower_nodes(b);
     if (reduces) ls_reduction_end(b);
     if (b->row->update != LS_UPDATE_NONE) ls_lower_update(b);
@@ -139,6 +140,7 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->isa = target->isa;
     image->device = target->device != NULL ? ls_arena_strdup(arena, target->device) : NULL;
     image->threads = target->threads;
+    image->host_apart = !device.host_memory;
     ls_job rewritten = *job;
     rewritten.graph = ls_recompute(job, target->saving.drop, arena);
     ls_builder b = {.job = &rewritten,

@@ -159,8 +159,10 @@ LS_MUST_USE ls_status ls_tile_parse(const char *name, ls_tile_kind *out);
 /* What is done to use less memory; zero: nothing. The more, the slower. */
 typedef struct ls_saving {
     int drop; /* how many of ls_recompute_count results of the forward pass are made again in the backward pass */
-    ls_tile_kind tile; /* which runs of nodes that work token by token are tiled: the loss with its logits, or all */
-    int64_t tile_rows; /* tokens of a tile; 0: as many as take about 96 MiB */
+    ls_tile_kind tile;  /* which runs of nodes that work token by token are tiled: the loss with its logits, or all */
+    int64_t tile_rows;  /* tokens of a tile; 0: as many as take about 96 MiB */
+    int offload;        /* how many of ls_offload_count results of the forward pass wait in memory of the host */
+    bool offload_state; /* what the optimiser keeps lies there, but for the part that it works on */
 } ls_saving;
 
 /*
@@ -225,6 +227,9 @@ LS_MUST_USE ls_status ls_canonical_check(const ls_target *target, const ls_layou
 
 /* How many nodes' results could be made again instead of kept. */
 int ls_recompute_count(const ls_job *job);
+
+/* How many results could wait in memory of the host, where so many are made again instead of kept. */
+int ls_offload_count(const ls_job *job, int drop);
 
 /*
  * Whether the graph has something that the ranks along an axis can divide: several sequences, a sequence of several

@@ -61,6 +61,7 @@ typedef struct ls_bucket {
 typedef struct ls_stages ls_stages;       /* how a team exchanges (redistribute/redistribute.h) */
 typedef struct ls_reduction ls_reduction; /* gradients on their way (buckets.c) */
 typedef struct ls_gathered ls_gathered;   /* parameters on their way (gathered.c) */
+typedef struct ls_offloaded ls_offloaded; /* results that wait in memory of the host (offload.c) */
 
 typedef struct ls_tile_run ls_tile_run;                 /* tile.c */
 typedef struct ls_site ls_site;                         /* one attention node on this rank (attention/attention.h) */
@@ -101,6 +102,7 @@ typedef struct ls_builder {
     const ls_stages *stages;     /* of gradients; parameters go back through them */
     ls_reduction *reduction;     /* of a program with an update; NULL: no gradients are reduced here */
     ls_gathered *gathered;       /* of a program; NULL: parameters are whole */
+    ls_offloaded *offloaded;     /* of a program; NULL: all results stay where they are made */
     bool *begun;                 /* by flat: something has been added to its gradients in this program, which
                                     finds none; NULL: they outlive programs and are zero, or a sum, at its begin */
     struct ls_visible **visible; /* by mask: which tokens see which (attention/visible.c); NULL: not asked yet */
@@ -144,6 +146,14 @@ void ls_build_kernel(ls_builder *b, const ls_kernel_build *k);
 void ls_build_copy(ls_builder *b, ls_operand from, ls_operand to);
 void ls_build_cast(ls_builder *b, ls_operand from, ls_operand to);
 void ls_build_fill(ls_builder *b, ls_operand to);
+/* Copies between memory of the device and that of the host, on the link's queue. Both are dense. */
+void ls_build_offload(ls_builder *b, ls_operand from, ls_operand to);
+void ls_build_fetch(ls_builder *b, ls_operand from, ls_operand to);
+/*
+ * A call that updates the optimiser's state: of what lies in memory of the host a copy is fetched for it, and offloaded
+ * when it has been changed.
+ */
+void ls_build_kernel_on_state(ls_builder *b, const ls_kernel_build *k);
 void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to);
 /* `to` becomes the sum of n equal parts of `rows`, which is dense, added in their order. */
 void ls_build_add_rows(ls_builder *b, ls_operand rows, int64_t n, ls_operand to);
@@ -317,6 +327,13 @@ ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum);
  */
 void ls_gathered_begin(ls_builder *b);
 void ls_gathered_follow(ls_builder *b, int node);
+
+/*
+ * Results of the forward pass that wait in memory of the host until the backward pass reads them (offload.c): begins
+ * with the program, and is told of each node, or first node of a run of tiles, before it is lowered.
+ */
+void ls_offload_begin(ls_builder *b);
+void ls_offload_follow(ls_builder *b, int node);
 
 /*
  * The row of the image's settings for parameter `number` in the order of declaration: a new one where no earlier is

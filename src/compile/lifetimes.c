@@ -12,15 +12,21 @@ static void touch(ls_image *image, const ls_operand *o, int program, int instr) 
 
 /*
  * A put may read its source after the instruction has been executed. Its lifetime nevertheless ends at the put: order.c
- * makes whatever overwrites these bytes wait until the put is done.
+ * makes whatever overwrites these bytes wait until the put is done. What is offloaded stays until something else stands
+ * on the link, so that nothing waits for the copy at once to have its bytes.
  */
 void ls_find_lifetimes(ls_image *image, int program, int *taker) {
     const ls_program *p = &image->programs[program];
     for (int b = 0; b < image->n_buffers; b++) {
         if (image->buffers[b].program == program) image->buffers[b].first = image->buffers[b].last = -1;
     }
+    const ls_instr *leaving = NULL; /* the last that was offloaded */
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
+        if (instr->queue == LS_LINK) {
+            if (leaving != NULL) touch(image, &leaving->in[0], program, i);
+            leaving = instr->kernel->id == LS_KERNEL_OFFLOAD ? instr : NULL;
+        }
         for (int k = 0; k < ls_instr_accesses(instr); k++) {
             const ls_instr_access a = ls_instr_access_at(instr, k);
             /* What a put writes lies in the peer's heap. There the slot is live from its grant to its last reader. */

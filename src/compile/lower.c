@@ -175,6 +175,7 @@ void ls_lower_share(ls_builder *b, int n_nodes) {
 void ls_lower_nodes(ls_builder *b) {
     int unit = b->row->first_node; /* where the next one begins */
     for (int n = b->row->first_node; n < b->end_node && b->status.code == LS_OK;) {
+        ls_offload_follow(b, n);
         if (n == unit) ls_reduction_unit(b, n, unit = ls_tile_unit(b, n));
         const int past = ls_tile_lower(b, n);
         if (past == n) ls_lower_node(b, n);

@@ -112,6 +112,14 @@ static int64_t state_count(const ls_builder *b, const ls_optimizer_state *state,
     return sharded ? b->image->pieces[b->groups[g].first_bucket].at : b->groups[g].start;
 }
 
+/* A vector of what the optimiser keeps. */
+static void bind_state(ls_builder *b, const char *name, int64_t n) {
+    const ls_dtype dtype = b->image->accumulator;
+    const ls_space space = b->target->saving.offload_state ? LS_HOST : LS_PRIVATE;
+    const int buffer = ls_build_buffer(b, space, LS_BUFFER_OPTIMIZER, (size_t)n * ls_dtype_bytes(dtype), name);
+    (void)bind_flat(b, name, ls_operand_dense(buffer, 0, dtype, 1, &n), b->cut->state);
+}
+
 static void place_optimizer(ls_builder *b) {
     ls_image *image = b->image;
     const bool sharded = b->cut->state;
@@ -126,13 +134,10 @@ static void place_optimizer(ls_builder *b) {
     image->n_states = ls_job_optimizer(b->job)->n_states;
     for (int i = 0; i < image->n_states; i++) {
         const int64_t count = state_count(b, &image->states[i], sharded);
-        if (count == 0) continue;
-        (void)bind_flat(
-            b, image->states[i].binding,
-            ls_build_private(b, LS_BUFFER_OPTIMIZER, image->states[i].binding, image->accumulator, 1, &count), sharded);
+        if (count > 0) bind_state(b, image->states[i].binding, count);
     }
     if (image->dtype != image->accumulator) /* else the parameters are their own masters */
-        (void)bind_own(b, LS_BIND_MASTER, LS_BUFFER_OPTIMIZER, image->accumulator, sharded);
+        bind_state(b, LS_BIND_MASTER, held_elements(b, sharded));
     (void)bind_vector(b, LS_BIND_GROUPS, LS_BUFFER_TABLE, LS_I32, held_elements(b, sharded) / LS_FLAT_UNIT);
     image->bindings[image->n_bindings - 1].sharded = sharded;
     const int64_t size[] = {image->n_settings, 2};

@@ -8,6 +8,8 @@
  *   - A kernel keeps its turn unless it would have to wait. Then others fill the time: the first of those behind it
  *     that need not wait (hoisted), else the last before it that nobody has needed yet (sunk).
  *
+ *   - What is copied to memory of the host and back keeps its place in the list, and takes no time of the kernels.
+ *
  * What others do is taken from this rank's own list: they run the same, so what is awaited arrives when the own put of
  * the same number would. Peers are never nearer than LATENCY: being ready for a slow network or a late rank costs
  * nothing but order.
@@ -57,12 +59,14 @@ typedef struct schedule {
     int head;   /* the first instruction that is not placed (or a wait for data, whose turn comes with its reader) */
     int *chain; /* chain elements in order */
     int n_chain, next_chain;
-    double now;
+    double now, link; /* when kernels have got so far, and the copies to memory of the host and back */
 } schedule;
 
 static const ls_instr *instr_at(const schedule *s, int i) { return &s->program->instrs[i]; }
 
 static bool is_data_wait(const ls_instr *instr) { return ls_traits(instr)->awaits && !ls_traits(instr)->free; }
+
+static bool is_on_link(const ls_instr *instr) { return instr->queue == LS_LINK; }
 
 /* It sets a word and sends nothing. */
 static bool is_signal(const ls_instr *instr) { return ls_traits(instr)->sets && !ls_traits(instr)->moves; }
@@ -209,9 +213,13 @@ static void place(schedule *s, int i) {
     s->begin[i] = fmax(s->now, earliest(s, i));
     if (instr->kind == LS_INSTR_PUT) /* once its slot is free, which the element before it says */
         s->begin[i] = fmax(s->begin[i], s->before[i] >= 0 ? s->done[s->before[i]] : 0);
+    if (is_on_link(instr)) s->begin[i] = fmax(s->begin[i], s->link);
     s->done[i] = s->begin[i] + seconds_of(s, i);
     if (ls_traits(instr)->awaits) s->done[i] = fmax(s->now, transfer(s, i));
-    if (instr->kind == LS_INSTR_KERNEL) s->now = s->done[i];
+    if (is_on_link(instr))
+        s->link = s->done[i];
+    else if (instr->kind == LS_INSTR_KERNEL)
+        s->now = s->done[i];
     if (is_signal(instr)) s->now = s->begin[i];
     while (s->next_chain < s->n_chain && s->placed[s->chain[s->next_chain]]) s->next_chain++;
 }
@@ -280,6 +288,11 @@ static bool extend(schedule *s, int i) {
     return true;
 }
 
+/* A kernel that may fill time in which nothing else could run. */
+static bool is_movable(const schedule *s, int i) {
+    return instr_at(s, i)->kind == LS_INSTR_KERNEL && !s->in_chain[i] && !is_on_link(instr_at(s, i));
+}
+
 /* --- moves -------------------------------------------------------------------------------------------------------- */
 
 /* Places what comes next in the chain as far as it may go and is near. */
@@ -295,7 +308,7 @@ static void advance_chain(schedule *s) {
 static bool hoist(schedule *s) {
     const int end = (int)ls_min(s->n, s->head + WINDOW);
     for (int i = s->head + 1; i < end; i++) {
-        if (s->placed[i] || s->in_chain[i] || is_data_wait(instr_at(s, i)) || !may_go(s, i)) continue;
+        if (s->placed[i] || !is_movable(s, i) || !may_go(s, i)) continue;
         if (earliest(s, i) > s->now || !extend(s, i)) continue;
         place(s, i);
         s->fills[i] = true;
@@ -313,7 +326,7 @@ static bool sink(schedule *s) {
         const int i = s->order[at];
         if (i < 0) continue;
         puts |= instr_at(s, i)->kind == LS_INSTR_PUT;
-        if (!puts || instr_at(s, i)->kind != LS_INSTR_KERNEL || s->in_chain[i] || s->needed[i] || s->fills[i]) continue;
+        if (!puts || !is_movable(s, i) || s->needed[i] || s->fills[i]) continue;
         const double seconds = s->done[i] - s->begin[i];
         if (seconds <= 0 || !extend(s, i)) continue;
         for (int k = at + 1; k < s->n_order; k++) {

@@ -81,14 +81,22 @@ const ls_device_traits *ls_device_traits_of(const ls_device *device) { return &d
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-ls_status ls_device_allocate(ls_device *device, size_t bytes, const ls_device_arena **out) {
+static ls_status allocate(ls_device *device, ls_device_arena wanted, const ls_device_arena **out) {
     LS_ASSERT(device->n_arenas < LS_DEVICE_ARENAS);
     ls_device_arena *arena = &device->arenas[device->n_arenas];
-    *arena = (ls_device_arena){.bytes = bytes};
+    *arena = wanted;
     LS_TRY(device->row->allocate(device, arena));
     device->n_arenas++;
     *out = arena;
     return ls_ok();
+}
+
+ls_status ls_device_allocate(ls_device *device, size_t bytes, const ls_device_arena **out) {
+    return allocate(device, (ls_device_arena){.bytes = bytes}, out);
+}
+
+ls_status ls_device_allocate_host(ls_device *device, size_t bytes, const ls_device_arena **out) {
+    return allocate(device, (ls_device_arena){.bytes = bytes, .host = true}, out);
 }
 
 ls_status ls_device_adopt(ls_device *device, void *memory, size_t bytes, const ls_device_arena **out) {

@@ -83,11 +83,17 @@ typedef struct ls_device_arena {
     char *source; /* as messages address it, and transports that read what is put */
     size_t bytes;
     bool adopted; /* the memory is a transport's, and stays when the device is closed */
+    bool host;    /* it is the host's beside that of the device (ls_device_allocate_host) */
     bool left;    /* it stays, too (ls_device_leave) */
 } ls_device_arena;
 
 /* Zeroed memory of the device. LS_NO_MEMORY names the bytes. The arena lives until the device is closed. */
 LS_MUST_USE ls_status ls_device_allocate(ls_device *device, size_t bytes, const ls_device_arena **out);
+/*
+ * The same of the host, which what the device executes can copy to and from (pinned memory). On a device whose memory
+ * is the host's it is more of that.
+ */
+LS_MUST_USE ls_status ls_device_allocate_host(ls_device *device, size_t bytes, const ls_device_arena **out);
 /* An arena of memory that a transport has mapped, and that others access too; it outlives the device. */
 LS_MUST_USE ls_status ls_device_adopt(ls_device *device, void *memory, size_t bytes, const ls_device_arena **out);
 

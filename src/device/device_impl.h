@@ -6,7 +6,7 @@
 
 typedef struct ls_device_row ls_device_row;
 
-enum { LS_DEVICE_ARENAS = 8 }; /* at most; an executor has two: private memory and its part of the heap */
+enum { LS_DEVICE_ARENAS = 8 }; /* at most; an executor has one for each space of its image */
 
 struct ls_device {
     const ls_device_row *row;
@@ -26,7 +26,7 @@ struct ls_device_row {
     /* settings: the text after "NAME:", or "". May change the device's traits. */
     ls_status (*open)(ls_device *device, const char *settings);
     void (*close)(ls_device *device); /* the arenas are freed after it, or by it if there is no `free` */
-    /* Sets base and source of an arena of this size. */
+    /* Sets base and source of an arena of this size, in memory of the device or, as it says, of the host. */
     ls_status (*allocate)(ls_device *device, ls_device_arena *arena);
     ls_status (*adopt)(ls_device *device, ls_device_arena *arena);
     void (*free)(ls_device *device, ls_device_arena *arena);

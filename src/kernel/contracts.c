@@ -343,6 +343,11 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                         .minus_inf = RESULT(0),
                         .cost = LS_COST_COPY,
                         .sample = {"x", "x", false, NULL}},
+    /* y = x: from memory of the device to that of the host, and back */
+    [LS_KERNEL_OFFLOAD] =
+        {.name = "offload", .in = "x T[n]", .out = "y T[n]", .minus_inf = RESULT(0), .cost = LS_COST_OFFLOAD},
+    [LS_KERNEL_FETCH] =
+        {.name = "fetch", .in = "x T[n]", .out = "y T[n]", .minus_inf = RESULT(0), .cost = LS_COST_FETCH},
     /* y = zero bits, of any type */
     [LS_KERNEL_FILL] = {.name = "fill", .in = "", .out = "y T[n]", .sample = {"", "x", false, NULL}},
     /* y += the sum of x^2, in f64. Registered for the type of the gradients. */

@@ -26,28 +26,31 @@ typedef struct ls_kernel_call {
 } ls_kernel_call;
 
 /* All kernels: X(ID, name) for the contract LS_KERNEL_ID. Each has a reference implementation (ref/). */
-#define LS_KERNELS(X)                                                                                                  \
-    X(EMBEDDING, embedding), X(EMBEDDING_GRAD, embedding_grad), X(MATMUL, matmul), X(COLUMN_SUM, column_sum),          \
-        X(ADD_ROWS, add_rows), X(RMSNORM, rmsnorm), X(RMSNORM_GRAD, rmsnorm_grad), X(LAYERNORM, layernorm),            \
-        X(LAYERNORM_GRAD, layernorm_grad), X(ROPE_TABLE, rope_table), X(ROTATE, rotate), X(SWIGLU, swiglu),            \
-        X(SWIGLU_GRAD, swiglu_grad), X(ACTIVATION, activation), X(ACTIVATION_GRAD, activation_grad), X(CONV, conv),    \
-        X(CONV_DW, conv_dw), X(RECURRENCE, recurrence), X(RECURRENCE_MAP, recurrence_map),                             \
-        X(RECURRENCE_FOLLOW, recurrence_follow), X(ADD, add), X(MUL, mul), X(SCALE, scale), X(SCALE_BY, scale_by),     \
-        X(CAST, cast), X(CROSS_ENTROPY, cross_entropy), X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum),        \
-        X(BROADCAST, broadcast), X(ATTENTION, attention), X(CACHE_WRITE, cache_write),                                 \
-        X(ATTENTION_SINK, attention_sink), X(ATTENTION_SINK_GRAD, attention_sink_grad),                                \
-        X(ATTENTION_MERGE, attention_merge), X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad),   \
-        X(ACCUMULATE, accumulate), X(COPY, copy), X(FILL, fill), X(SUM_SQUARES, sum_squares), X(EXACT_SUM, exact_sum), \
-        X(EXACT_VALUE, exact_value), X(STEP_CONTROL, step_control), X(ADAMW, adamw), X(SGD, sgd), X(LION, lion),       \
-        X(MOMENTUM, momentum), X(DESCEND, descend), X(NORMALIZE, normalize), X(COMBINE, combine)
+#define LS_KERNELS(X)                                                                                                \
+    X(EMBEDDING, embedding), X(EMBEDDING_GRAD, embedding_grad), X(MATMUL, matmul), X(COLUMN_SUM, column_sum),        \
+        X(ADD_ROWS, add_rows), X(RMSNORM, rmsnorm), X(RMSNORM_GRAD, rmsnorm_grad), X(LAYERNORM, layernorm),          \
+        X(LAYERNORM_GRAD, layernorm_grad), X(ROPE_TABLE, rope_table), X(ROTATE, rotate), X(SWIGLU, swiglu),          \
+        X(SWIGLU_GRAD, swiglu_grad), X(ACTIVATION, activation), X(ACTIVATION_GRAD, activation_grad), X(CONV, conv),  \
+        X(CONV_DW, conv_dw), X(RECURRENCE, recurrence), X(RECURRENCE_MAP, recurrence_map),                           \
+        X(RECURRENCE_FOLLOW, recurrence_follow), X(ADD, add), X(MUL, mul), X(SCALE, scale), X(SCALE_BY, scale_by),   \
+        X(CAST, cast), X(CROSS_ENTROPY, cross_entropy), X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum),      \
+        X(BROADCAST, broadcast), X(ATTENTION, attention), X(CACHE_WRITE, cache_write),                               \
+        X(ATTENTION_SINK, attention_sink), X(ATTENTION_SINK_GRAD, attention_sink_grad),                              \
+        X(ATTENTION_MERGE, attention_merge), X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad), \
+        X(ACCUMULATE, accumulate), X(COPY, copy), X(OFFLOAD, offload), X(FETCH, fetch), X(FILL, fill),               \
+        X(SUM_SQUARES, sum_squares), X(EXACT_SUM, exact_sum), X(EXACT_VALUE, exact_value),                           \
+        X(STEP_CONTROL, step_control), X(ADAMW, adamw), X(SGD, sgd), X(LION, lion), X(MOMENTUM, momentum),           \
+        X(DESCEND, descend), X(NORMALIZE, normalize), X(COMBINE, combine)
 
 #define LS_KERNEL_ID(id, name) LS_KERNEL_##id
 typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_IDS } ls_kernel_id;
 
 /* What the time of a call is proportional to, besides its flops. */
 typedef enum ls_cost_kind {
-    LS_COST_BYTES, /* one pass over its operands, with more or less to compute on the way */
-    LS_COST_COPY,  /* the same; an operand in several pieces is several copies */
+    LS_COST_BYTES,   /* one pass over its operands, with more or less to compute on the way */
+    LS_COST_COPY,    /* the same; an operand in several pieces is several copies */
+    LS_COST_OFFLOAD, /* its bytes go to memory of the host; they come from there */
+    LS_COST_FETCH,
     LS_COST_PRODUCT,
     LS_COST_ATTENTION,
     LS_COST_ATTENTION_GRAD,

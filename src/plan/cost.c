@@ -59,8 +59,9 @@ static void add_bytes(const ls_image *image, int rank, const ls_program_cost *su
     c->bytes_forward = fmax(c->bytes_forward, forward.bytes_sent);
     c->bytes_read = fmax(c->bytes_read, sum->bytes_read);
     c->read_forward = fmax(c->read_forward, forward.bytes_read);
-    const size_t mapped = image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC];
-    if (mapped <= c->bytes[LS_PRIVATE] + c->bytes[LS_SYMMETRIC]) return;
+    const size_t mapped = ls_image_mapped(image);
+    if (mapped <= c->mapped) return;
+    c->mapped = mapped;
     for (int s = 0; s < LS_SPACES; s++) c->bytes[s] = image->bytes[s];
     c->most_rank = rank;
 }

@@ -41,6 +41,7 @@ static const rate_row of_host[] = {
     {"cache", offsetof(ls_host, cache), 0},           {"put_near", offsetof(ls_host, put.near), 1e-18},
     {"put_far", offsetof(ls_host, put.far), 1e-18},   {"latency", offsetof(ls_host, latency), 1e-12},
     {"overhead", offsetof(ls_host, overhead), 1e-12}, {"piece", offsetof(ls_host, piece), 0},
+    {"to_host", offsetof(ls_host, to_host), 1},       {"from_host", offsetof(ls_host, from_host), 1},
 };
 
 static const struct {

@@ -105,6 +105,7 @@ static ls_status measure_memory(ls_isa isa, ls_pool *pool, ls_host *out) {
     LS_TRY(measure_add(isa, NULL, 16, &nothing));
     out->memory = 3.0 * (double)n * sizeof(float) / busy;
     out->memory_alone = fmax(out->memory, 3.0 * (double)(n * ls_min(4, ls_pool_threads(pool))) * sizeof(float) / alone);
+    out->to_host = out->from_host = out->memory / 2; /* a host has one memory: each byte is read and written */
     out->overhead = fmax(nothing, 1e-9);
     return ls_ok();
 }

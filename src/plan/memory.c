@@ -13,10 +13,10 @@
 /* --- a rank's memory ---------------------------------------------------------------------------------------------- */
 
 ls_memory_account ls_memory_account_of(const ls_image *image) {
-    ls_memory_account account = {.mapped = 0};
+    ls_memory_account account = {.mapped = ls_image_mapped(image)};
     for (int s = 0; s < LS_SPACES; s++) {
         account.peak[s] = ls_image_peak(image, (ls_space)s);
-        account.mapped += image->bytes[s];
+        if (s == LS_HOST && image->host_apart) continue;
         account.unused += image->bytes[s] - account.peak[s].bytes;
         for (int k = 0; k < LS_BUFFER_KINDS; k++) account.kind_bytes[k] += account.peak[s].kind_bytes[k];
     }
@@ -88,7 +88,7 @@ static bool fits_with(search *s, ls_tile_kind tile, int drop) {
     ls_image *image;
     if (s->status.code == LS_OK) s->status = ls_compile(s->job, &s->target, &image);
     if (s->status.code != LS_OK) return true; /* ends the search */
-    const size_t bytes = image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC];
+    const size_t bytes = ls_image_mapped(image);
     ls_image_destroy(image);
     if (bytes < s->least) {
         s->least = bytes;

@@ -134,10 +134,6 @@ static ls_status strategies_for(const ls_plan_request *request, const ls_mesh *m
                                   &(ls_attention_problem){.mesh = *mesh}); /* its error lists the known ones */
 }
 
-static double bytes_of(const ls_plan_candidate *c) {
-    return (double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC];
-}
-
 /*
  * Finds what the candidate must save, and costs it. If another rank needs more than rank 0, rank 0 is allowed that much
  * less.
@@ -157,7 +153,7 @@ static ls_status cost_with_layout(const ls_job *job, const ls_plan_request *requ
         else
             snprintf(c->refused, sizeof c->refused, "%s", status.text);
         LS_TRY(status);
-        const int64_t over = (int64_t)(c->bytes[LS_PRIVATE] + c->bytes[LS_SYMMETRIC]) - request->memory;
+        const int64_t over = (int64_t)c->mapped - request->memory;
         c->fits = request->memory == 0 || over <= 0;
         if (c->fits || over >= allowed || i + 1 == TRIES) break;
         allowed -= over;
@@ -188,7 +184,7 @@ static ls_status cost_with_shard(const ls_job *job, const ls_plan_request *reque
         ls_plan_candidate tried = bare;
         tried.shard = &ls_shard_modes[m];
         const ls_status status = cost_with_layout(job, request, layout, together, &tried);
-        if (m == first || status.code != LS_OK || tried.fits || bytes_of(&tried) < bytes_of(c)) *c = tried;
+        if (m == first || status.code != LS_OK || tried.fits || tried.mapped < c->mapped) *c = tried;
         LS_TRY(status);
     }
     return ls_ok();
@@ -291,7 +287,7 @@ static ls_status add_candidates(const ls_job *job, const ls_plan_request *reques
 static bool comes_before(const ls_plan_candidate *a, const ls_plan_candidate *b) {
     if ((a->refused[0] != 0) != (b->refused[0] != 0)) return a->refused[0] == 0;
     if (a->fits != b->fits) return a->fits;
-    if (!a->fits) return bytes_of(a) < bytes_of(b);
+    if (!a->fits) return a->mapped < b->mapped;
     if ((a->measured > 0) != (b->measured > 0)) return a->measured > 0;
     if (a->measured > 0) return a->measured < b->measured;
     const bool alike = fabs(a->seconds - b->seconds) <= 1e-6 * b->seconds;

@@ -34,6 +34,8 @@ typedef struct ls_plan_request {
     int drop;          /* as in ls_saving; -1: free */
     int tile;          /* an ls_tile_kind; -1: free */
     int64_t tile_rows; /* 0: chosen */
+    int offload;       /* as in ls_saving; -1: free */
+    int offload_state; /* 1 or 0; -1: free */
 } ls_plan_request;
 
 /* Other processes are told of it as bytes, and what it points to by names (session/trial.c). */
@@ -56,7 +58,8 @@ typedef struct ls_plan_candidate {
     double bytes_read;       /* from other ranks, in place, by the rank that reads most */
     double read_forward;     /* the part of bytes_read in the forward pass */
     double imbalance;        /* flops of the busiest rank over the mean, minus 1 */
-    size_t bytes[LS_SPACES]; /* mapped by the rank that maps most */
+    size_t bytes[LS_SPACES]; /* of the rank that maps most, */
+    size_t mapped;           /* and how many of them where the device computes (ls_image_mapped) */
     int most_rank;           /* the rank that maps most */
     int64_t instrs;          /* in a step's programs on all ranks together, about */
     char refused[256];       /* why the candidate does not apply; empty when it does */
@@ -117,9 +120,9 @@ void ls_candidate_name(const ls_plan_candidate *candidate, char out[LS_CANDIDATE
 
 /* --- memory.c ----------------------------------------------------------------------------------------------------- */
 
-/* A rank's memory in bytes: what it maps, by kind of buffer. */
+/* A rank's memory in bytes: what it maps where its device computes, by kind of buffer. */
 typedef struct ls_memory_account {
-    size_t mapped;                      /* by both arenas */
+    size_t mapped;                      /* ls_image_mapped */
     size_t kind_bytes[LS_BUFFER_KINDS]; /* live at the peaks of the arenas */
     size_t unused;                      /* mapped, but in no buffer that is live at its arena's peak */
     ls_peak peak[LS_SPACES];

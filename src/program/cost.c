@@ -51,6 +51,8 @@ ls_host ls_host_nominal(ls_isa isa) {
                     .put = {1 / nominal.bandwidth, 1 / nominal.bandwidth},
                     .memory = nominal.memory,
                     .memory_alone = nominal.memory,
+                    .to_host = nominal.memory / 2,
+                    .from_host = nominal.memory / 2,
                     .latency = nominal.latency};
     host.type[LS_BF16].matmul = flops->bf16_matmul;
     for (int pass = 0; pass < LS_PASSES; pass++)
@@ -62,6 +64,8 @@ ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads) {
     return (ls_rates){.core = ls_core_rates_of(&host->type[dtype], threads),
                       .put = host->put,
                       .piece = host->piece,
+                      .to_host = host->to_host,
+                      .from_host = host->from_host,
                       .latency = host->latency,
                       .overhead = host->overhead,
                       .cache = host->cache * threads};
@@ -155,6 +159,8 @@ static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *
     if (c->cost == LS_COST_ATTENTION) return before + attention_seconds(instr, LS_FORWARD, bytes, rates);
     if (c->cost == LS_COST_ATTENTION_GRAD) return before + attention_seconds(instr, LS_BACKWARD, bytes, rates);
     const double moved = bytes_seconds(&rates->core.bytes[ls_measured_as(instr->kernel->id)], bytes, far);
+    if (c->cost == LS_COST_OFFLOAD) return before + ls_operand_bytes(&instr->in[0]) / rates->to_host;
+    if (c->cost == LS_COST_FETCH) return before + ls_operand_bytes(&instr->in[0]) / rates->from_host;
     if (c->cost == LS_COST_PRODUCT) return before + product_seconds(instr, moved, far, rates);
     if (c->cost == LS_COST_COPY) return before + moved + pieces_seconds(&instr->in[0], &instr->out[0], rates);
     return before + fmax(instr->flops * rates->core.attention[LS_FORWARD].flop, moved);

@@ -58,6 +58,7 @@ typedef struct ls_host {
     double piece;                  /* seconds of each piece of a copy or a put on top, where there are several */
     double memory;                 /* bytes per second that a kernel reads and writes */
     double memory_alone;           /* the same while no other core does anything */
+    double to_host, from_host;     /* bytes per second between memory of a device and that of its host, each way */
     double cache;                  /* bytes: a core's share of the largest cache */
     double latency;                /* seconds from a put or signal of no bytes to the end of the wait for it */
     double overhead;               /* seconds of a kernel that has nothing to do */
@@ -71,7 +72,8 @@ typedef struct ls_rates {
     ls_core_rates core; /* of all its threads together */
     ls_byte_cost put;
     double piece, latency, overhead;
-    double cache; /* bytes, its share */
+    double to_host, from_host; /* bytes per second */
+    double cache;              /* bytes, its share */
 } ls_rates;
 
 /* A rank with kernels of that type on `threads` cores of its own, while all others are busy. */

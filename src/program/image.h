@@ -1,7 +1,7 @@
 /*
- * Images: what a rank executes. A flat list of instructions over two arenas: private memory, and its part of the
- * symmetric heap, which peers access. One meaning, several readers: run executes it, explain prints it, plan reads its
- * bytes.
+ * Images: what a rank executes. A flat list of instructions over three arenas: private memory, its part of the
+ * symmetric heap, which peers access, and memory of the host, where something waits until it is used again. One
+ * meaning, several readers: run executes it, explain prints it, plan reads its bytes.
  *
  * Ranks whose programs read the same share one image: they are a class. An image names no rank. Peers are given by a
  * team and a distance, and where an offset depends on the rank, the operand says how (ls_displacement).
@@ -24,7 +24,15 @@
 #include "kernel/kernel.h"
 #include "tensor/tensor.h"
 
-typedef enum ls_space { LS_PRIVATE, LS_SYMMETRIC, LS_SPACES } ls_space;
+/*
+ * LS_HOST: memory of the host beside that of the device, which only the kernels offload and fetch access. On a device
+ * without memory of its own it lies in the same memory as the others.
+ */
+typedef enum ls_space { LS_PRIVATE, LS_SYMMETRIC, LS_HOST, LS_SPACES } ls_space;
+typedef struct ls_space_text {
+    const char *name, *title; /* "private", "private memory" */
+} ls_space_text;
+extern const ls_space_text ls_space_texts[LS_SPACES];
 
 typedef enum ls_buffer_kind {
     LS_BUFFER_INPUT,      /* written by the host: tokens, labels, step parameters */
@@ -104,8 +112,11 @@ typedef enum ls_instr_kind {
     LS_INSTR_KINDS
 } ls_instr_kind;
 
-/* The queues that the compiler uses; a program says how many it has. */
-typedef enum ls_queue { LS_COMPUTE, LS_COPY, LS_QUEUES } ls_queue;
+/*
+ * The queues that the compiler uses; a program says how many it has. What is copied between memory of the device and
+ * that of the host stands on the link's.
+ */
+typedef enum ls_queue { LS_COMPUTE, LS_COPY, LS_LINK, LS_QUEUES } ls_queue;
 
 /*
  * What an instruction comes after. Everything on that queue up to and including an instruction has been executed; done:
@@ -280,6 +291,7 @@ typedef struct ls_image {
     ls_buffer *buffers;
     int n_buffers;
     size_t buffer_capacity;
+    bool host_apart;         /* the device has memory of its own, so that of the host is apart from it */
     size_t bytes[LS_SPACES]; /* of each arena */
     size_t least[LS_SPACES]; /* largest sum of live bytes: no placement could need less */
     ls_program *programs;
@@ -312,6 +324,12 @@ typedef struct ls_image {
 } ls_image;
 
 void ls_image_destroy(ls_image *image); /* NULL is allowed */
+
+/* Bytes of the arenas that lie where the device computes: all, or all but that of the host where that is apart. */
+static inline size_t ls_mapped_bytes(const size_t bytes[LS_SPACES], bool host_apart) {
+    return bytes[LS_PRIVATE] + bytes[LS_SYMMETRIC] + (host_apart ? 0 : bytes[LS_HOST]);
+}
+size_t ls_image_mapped(const ls_image *image);
 
 /* Names that images bind, beside the graph's inputs, parameters, fetched tensors and the optimiser's states. */
 #define LS_BIND_TOTALS "step.totals" /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
@@ -410,7 +428,7 @@ uint64_t ls_image_skeleton(const ls_image *image);
 
 /* The page that `explain` shows for one program, as the rank runs it. */
 void ls_program_print(const ls_image *image, int program, int rank, FILE *out);
-const char *ls_queue_name(int queue); /* "compute", "copy" */
+const char *ls_queue_name(int queue); /* "compute", "copy", "link" */
 const char *ls_buffer_kind_name(ls_buffer_kind kind);
 
 #endif

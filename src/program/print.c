@@ -142,6 +142,10 @@ void ls_program_print(const ls_image *image, int program, int rank, FILE *out) {
     print_bytes(out, image->bytes[LS_PRIVATE]);
     fputs(" · symmetric ", out);
     print_bytes(out, image->bytes[LS_SYMMETRIC]);
+    if (image->bytes[LS_HOST] > 0) {
+        fputs(" · host ", out);
+        print_bytes(out, image->bytes[LS_HOST]);
+    }
     fprintf(out, " · %.4g GFLOP · sends ", cost.flops * 1e-9);
     print_bytes(out, (size_t)cost.bytes_sent);
     fprintf(out, " in %d puts", cost.transfers);

@@ -134,8 +134,14 @@ uint64_t ls_image_skeleton(const ls_image *image) {
     return hash;
 }
 
+const ls_space_text ls_space_texts[LS_SPACES] = {[LS_PRIVATE] = {"private", "private memory"},
+                                                 [LS_SYMMETRIC] = {"symmetric", "symmetric heap"},
+                                                 [LS_HOST] = {"host", "host memory"}};
+
+size_t ls_image_mapped(const ls_image *image) { return ls_mapped_bytes(image->bytes, image->host_apart); }
+
 const char *ls_queue_name(int queue) {
-    static const char *const names[LS_QUEUES] = {"compute", "copy"};
+    static const char *const names[LS_QUEUES] = {"compute", "copy", "link"};
     return queue >= 0 && queue < LS_QUEUES ? names[queue] : "?";
 }
 

@@ -69,9 +69,24 @@ static const char *find_misuse(const ls_image *image, const ls_instr *instr) {
     return NULL;
 }
 
+/* Memory of the host is for what goes there and comes back, and for nothing else. */
+static const char *find_stray(const ls_image *image, const ls_instr *instr) {
+    const ls_kernel_id kernel = instr->kind == LS_INSTR_KERNEL ? instr->kernel->id : LS_KERNEL_NONE;
+    for (int i = 0; i < ls_instr_operands(instr); i++) {
+        const ls_instr_access access = ls_instr_access_at(instr, i);
+        if (ls_operand_is_empty(access.operand)) continue;
+        const bool wanted = kernel == (access.kind == LS_ACCESS_READ ? LS_KERNEL_FETCH : LS_KERNEL_OFFLOAD);
+        const bool is = image->buffers[access.operand->buffer].space == LS_HOST;
+        if (is && !wanted) return "it uses memory of the host otherwise than to offload and fetch";
+        if (wanted && !is) return "it offloads to memory of the device, or fetches from there";
+    }
+    return NULL;
+}
+
 const char *ls_instr_unsound(const ls_image *image, const ls_instr *instr) {
     const char *why = find_misuse(image, instr);
     if (why == NULL) why = find_mismatch(image, instr);
+    if (why == NULL) why = find_stray(image, instr);
     for (int k = 0; k < ls_instr_accesses(instr) && why == NULL; k++)
         if (!ls_operand_is_inside(image, ls_instr_access_at(instr, k).operand))
             why = "it reaches outside of its buffer";

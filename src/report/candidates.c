@@ -34,8 +34,8 @@ static void print_row(const ls_plan_candidate *c, bool measured, FILE *out) {
     else
         fprintf(out, " %9s", "-");
     fprintf(out, " %12s %12s %8.1f %% %10d  %s%s\n", ls_bytes_text(c->bytes_sent + c->bytes_read, sent),
-            ls_bytes_text((double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC], memory), c->imbalance * 100,
-            c->saving.drop, ls_tile_name(c->saving.tile), c->fits ? "" : "  does not fit");
+            ls_bytes_text((double)c->mapped, memory), c->imbalance * 100, c->saving.drop, ls_tile_name(c->saving.tile),
+            c->fits ? "" : "  does not fit");
 }
 
 void ls_candidates_print(const ls_plan *plan, FILE *out) {
@@ -79,6 +79,7 @@ static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
         ls_json_put_double(w, "bytes_read", c->bytes_read);
         ls_json_put_int(w, "private_bytes", (int64_t)c->bytes[LS_PRIVATE]);
         ls_json_put_int(w, "symmetric_bytes", (int64_t)c->bytes[LS_SYMMETRIC]);
+        ls_json_put_int(w, "host_bytes", (int64_t)c->bytes[LS_HOST]);
         ls_json_put_double(w, "imbalance", c->imbalance);
         ls_json_put_int(w, "recompute", c->saving.drop);
         ls_json_put_text(w, "tile", ls_tile_name(c->saving.tile));

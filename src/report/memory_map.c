@@ -228,7 +228,7 @@ static void draw(FILE *out, const void *context) {
     ls_svg_text(out, "title", LEFT, 42, text);
     snprintf(text, sizeof text, "memory map: %s · %s · S %lld · %s mapped in all · time runs in instructions",
              ls_layout_name(image->layout.kind), ls_dtype_name(image->dtype), (long long)image->layout.S,
-             ls_bytes_text((double)image->bytes[LS_PRIVATE] + (double)image->bytes[LS_SYMMETRIC], bytes));
+             ls_bytes_text((double)ls_image_mapped(image), bytes));
     ls_svg_text(out, "", LEFT, 66, text);
     put_legend(out, image, 96);
     ls_arena *arena = ls_arena_create();

@@ -13,8 +13,6 @@ static size_t bytes_apart(const ls_image *image, ls_space space) {
     return sum;
 }
 
-static const char *space_name(int space) { return space == LS_PRIVATE ? "private" : "symmetric"; }
-
 /* --- as text ------------------------------------------------------------------------------------------------------ */
 
 static void print_row(FILE *out, const char *pass, const char *of) { fprintf(out, "%-14s %-10s ", pass, of); }
@@ -36,7 +34,7 @@ static void print_lowering(const ls_passes *passes, int program, FILE *out) {
 static void print_placing(const ls_image *image, int space, FILE *out) {
     char apart[LS_BYTES_TEXT], mapped[LS_BYTES_TEXT], least[LS_BYTES_TEXT];
     const double bytes = (double)image->bytes[space], bound = (double)image->least[space];
-    print_row(out, "place", space_name(space));
+    print_row(out, "place", ls_space_texts[space].name);
     fprintf(out, "%s without reuse → %s mapped, %.2f %% over the lower bound of %s\n",
             ls_bytes_text((double)bytes_apart(image, (ls_space)space), apart), ls_bytes_text(bytes, mapped),
             bound > 0 ? (bytes / bound - 1) * 100 : 0, ls_bytes_text(bound, least));
@@ -69,7 +67,8 @@ void ls_passes_print(const ls_passes *passes, FILE *out) {
         print_row(out, "name", passes->image->programs[p].name);
         fprintf(out, "%d reads name the value that they expect\n", ls_program_account_of(passes->image, p).reads);
     }
-    for (int s = 0; s < LS_SPACES; s++) print_placing(passes->image, s, out);
+    for (int s = 0; s < LS_SPACES; s++)
+        if (s != LS_HOST || passes->image->bytes[s] > 0) print_placing(passes->image, s, out);
     for (int p = 0; p < passes->image->n_programs; p++) {
         print_row(out, "order", passes->image->programs[p].name);
         fprintf(out, "%d instructions wait for another queue\n", ls_program_account_of(passes->image, p).joins);
@@ -117,7 +116,7 @@ void ls_passes_put(const ls_passes *passes, ls_json_writer *w) {
     ls_json_put_int(w, "factors_needed_whole", factors.whole);
     for (int p = 0; p < passes->image->n_programs; p++) put_program_pass(passes, p, w);
     for (int s = 0; s < LS_SPACES; s++) {
-        ls_json_open_object(w, space_name(s));
+        ls_json_open_object(w, ls_space_texts[s].name);
         ls_json_put_int(w, "side_by_side", (int64_t)bytes_apart(passes->image, (ls_space)s));
         ls_json_put_int(w, "mapped", (int64_t)passes->image->bytes[s]);
         ls_json_put_int(w, "lower_bound", (int64_t)passes->image->least[s]);

@@ -61,7 +61,7 @@ static int64_t runs_of(const ls_image *image, int program, int64_t micro_batches
 }
 
 static figures measure(const ls_image *image, int64_t micro_batches) {
-    figures f = {.mapped = image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC]};
+    figures f = {.mapped = ls_image_mapped(image)};
     for (int p = 0; p < image->n_programs; p++) {
         const int64_t runs = runs_of(image, p, micro_batches);
         const ls_program_cost cost = ls_program_measure(image, p);

@@ -190,8 +190,9 @@ static ls_status prepare_program(ls_executor *ex, int index) {
 /* Touches the host's arenas before their first use, unless the machine has less memory available than they need. */
 static void touch_arenas(ls_executor *ex) {
     const size_t *bytes = ex->image->bytes;
-    if (!ls_device_traits_of(ex->device)->host_memory) return;
-    if (bytes[LS_PRIVATE] + bytes[LS_SYMMETRIC] > ls_machine_available()) return;
+    size_t all = 0;
+    for (int s = 0; s < LS_SPACES; s++) all += bytes[s];
+    if (!ls_device_traits_of(ex->device)->host_memory || all > ls_machine_available()) return;
     for (int s = 0; s < LS_SPACES; s++) ls_touch(ex->arena[s]->source, bytes[s], ex->pool, ex->comm, &ex->touched);
 }
 
@@ -235,10 +236,11 @@ static ls_status reach_ranks(ls_executor *ex) {
     return status;
 }
 
-/* The arenas: the heap is the world's, or where the device has messages its own. */
+/* The arenas: the heap is the world's, or where the device has messages its own. All are made before any launch. */
 static ls_status make_arenas(ls_executor *ex) {
     const size_t *bytes = ex->image->bytes;
     LS_TRY(ls_device_allocate(ex->device, bytes[LS_PRIVATE], &ex->arena[LS_PRIVATE]));
+    LS_TRY(ls_device_allocate_host(ex->device, bytes[LS_HOST], &ex->arena[LS_HOST]));
     if (!ls_device_traits_of(ex->device)->messages)
         return ls_device_adopt(ex->device, ls_comm_heap(ex->comm), ls_comm_heap_bytes(ex->comm),
                                &ex->arena[LS_SYMMETRIC]);

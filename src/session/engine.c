@@ -190,10 +190,8 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const ls_engine *e = input;
     const ls_image *image = rank->image;
     ls_worker_state state = {.engine = e, .rank = rank};
-    ls_worker worker = {.rank = rank->rank,
-                        .ranks = rank->ranks,
-                        .bytes = (int64_t)(image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC]),
-                        .state = &state};
+    ls_worker worker = {
+        .rank = rank->rank, .ranks = rank->ranks, .bytes = (int64_t)ls_image_mapped(image), .state = &state};
     state.input_set = calloc((size_t)image->n_bindings + 1, sizeof *state.input_set);
     state.parameter_set = calloc((size_t)image->n_flats + 1, sizeof *state.parameter_set);
     ls_status status = ls_error(LS_NO_MEMORY, "no memory for the worker of rank %d", rank->rank);

@@ -12,6 +12,7 @@ static bool is_persistent(ls_buffer_kind kind) {
 static ls_rank_bytes count_bytes(const ls_image *image) {
     ls_rank_bytes bytes = {.persistent = 0};
     for (int s = 0; s < LS_SPACES; s++) bytes.space[s] = (int64_t)image->bytes[s];
+    bytes.on_host = image->host_apart ? bytes.space[LS_HOST] : (int64_t)ls_image_mapped(image);
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
         if (b->space == LS_PRIVATE && b->program < 0 && is_persistent(b->kind)) bytes.persistent += (int64_t)b->bytes;

@@ -71,6 +71,7 @@ const ls_image *ls_session_image(const ls_session *session);
 /* Bytes that a rank maps, by its programs. */
 typedef struct ls_rank_bytes {
     int64_t space[LS_SPACES];
+    int64_t on_host;     /* of them, in memory of the host: all, where the device has none of its own */
     int64_t persistent;  /* private: parameters, gradients, optimiser, inputs, tables */
     int64_t activations; /* private: the rest, which lives within programs */
     int64_t slots;       /* symmetric: the slots where peers put */

@@ -131,18 +131,13 @@ static ls_status open_text(ls_training *t) {
 
 /* --- the memory of each rank -------------------------------------------------------------------------------------- */
 
-static int64_t mapped_bytes(const ls_training *t, int rank) {
-    const ls_rank_bytes *bytes = ls_session_bytes(t->session, rank);
-    return bytes->space[LS_PRIVATE] + bytes->space[LS_SYMMETRIC];
-}
-
 /* LS_NO_MEMORY when the ranks of this machine together map more than it has. */
 static ls_status check_fits(const ls_training *t) {
     const int ranks = ls_session_ranks(t->session);
     int64_t all = 0, most = 0;
     for (int r = 0; r < ranks; r++) {
-        all += mapped_bytes(t, r);
-        most = ls_max(most, mapped_bytes(t, r));
+        all += ls_session_bytes(t->session, r)->on_host;
+        most = ls_max(most, ls_session_bytes(t->session, r)->on_host);
     }
     ls_machine machine;
     ls_hosts hosts;
@@ -161,7 +156,7 @@ static ls_status check_fits(const ls_training *t) {
 static ls_status compile_alone(ls_training *t) {
     ls_image *alone;
     LS_TRY(ls_compile_alone(&t->job, &ls_session_plan(t->session)->target, &alone));
-    t->one_rank_bytes = (int64_t)(alone->bytes[LS_PRIVATE] + alone->bytes[LS_SYMMETRIC]);
+    t->one_rank_bytes = (int64_t)ls_image_mapped(alone);
     ls_image_destroy(alone);
     return ls_ok();
 }
@@ -228,7 +223,7 @@ static ls_status describe(const ls_training *t, const ls_train_outcome *o, ls_tr
                              .best_step = o->best_step,
                              .best_loss = o->best_step > 0 ? o->best_loss : NAN};
     for (int r = 0; r < ls_session_ranks(t->session); r++)
-        out->predicted_bytes = ls_max(out->predicted_bytes, mapped_bytes(t, r));
+        out->predicted_bytes = ls_max(out->predicted_bytes, ls_session_bytes(t->session, r)->on_host);
     snprintf(out->strategy, sizeof out->strategy, "%s", spread.strategy);
     snprintf(out->mesh, sizeof out->mesh, "%s", spread.mesh);
     snprintf(out->reason, sizeof out->reason, "%s", ls_session_plan(t->session)->reason);

@@ -47,6 +47,9 @@ static const struct {
     {{.tile = LS_TILE_ALL, .tile_rows = 5}, false},
     {{.drop = 12, .tile = LS_TILE_LOSS, .tile_rows = 1}, false},
     {{.drop = ALL, .tile = LS_TILE_ALL, .tile_rows = 4}, false},
+    {{.offload = 5}, true},
+    {{.offload = ALL, .offload_state = true}, true},
+    {{.drop = ALL, .offload = ALL, .tile = LS_TILE_ALL, .tile_rows = 4}, false},
 };
 
 static ls_target target_of(size_t m, ls_saving saving) {

@@ -143,28 +143,29 @@ static void each_piece(ls_builder *b, int first, int n, ls_operand sums, ls_oper
 static void momentum(ls_builder *b, const ls_update_piece *piece, ls_operand direction, double factor) {
     (void)factor;
     const ls_momentum_params params = {b->job->hyper.momentum};
-    ls_build_kernel(b, &(ls_kernel_build){.op = "momentum",
-                                          .kernel = LS_KERNEL_MOMENTUM,
-                                          .dtype = b->image->dtype,
-                                          .params = &params,
-                                          .params_bytes = sizeof params,
-                                          .n_in = 4,
-                                          .in = {piece->gradients, piece->control, piece->groups, piece->settings},
-                                          .n_out = 2,
-                                          .out = {piece->state[0], direction}});
+    ls_build_kernel_on_state(
+        b, &(ls_kernel_build){.op = "momentum",
+                              .kernel = LS_KERNEL_MOMENTUM,
+                              .dtype = b->image->dtype,
+                              .params = &params,
+                              .params_bytes = sizeof params,
+                              .n_in = 4,
+                              .in = {piece->gradients, piece->control, piece->groups, piece->settings},
+                              .n_out = 2,
+                              .out = {piece->state[0], direction}});
 }
 
 static void descend(ls_builder *b, const ls_update_piece *piece, ls_operand direction, double factor) {
     const ls_descend_params params = {factor};
-    ls_build_kernel(b, &(ls_kernel_build){.op = "descend",
-                                          .kernel = LS_KERNEL_DESCEND,
-                                          .dtype = b->image->dtype,
-                                          .params = &params,
-                                          .params_bytes = sizeof params,
-                                          .n_in = 4,
-                                          .in = {direction, piece->control, piece->groups, piece->settings},
-                                          .n_out = 2,
-                                          .out = {piece->masters, piece->parameters}});
+    ls_build_kernel_on_state(b, &(ls_kernel_build){.op = "descend",
+                                                   .kernel = LS_KERNEL_DESCEND,
+                                                   .dtype = b->image->dtype,
+                                                   .params = &params,
+                                                   .params_bytes = sizeof params,
+                                                   .n_in = 4,
+                                                   .in = {direction, piece->control, piece->groups, piece->settings},
+                                                   .n_out = 2,
+                                                   .out = {piece->masters, piece->parameters}});
 }
 
 static void update_matrices(ls_builder *b, int first, int n, ls_operand sums) {

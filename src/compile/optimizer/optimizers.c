@@ -75,5 +75,5 @@ void ls_build_update(ls_builder *b, ls_kernel_id kernel, const void *params, siz
     k.out[k.n_out++] = piece->masters;
     for (int i = 0; i < n_states; i++) k.out[k.n_out++] = piece->state[i];
     k.out[k.n_out++] = piece->parameters;
-    ls_build_kernel(b, &k);
+    ls_build_kernel_on_state(b, &k);
 }

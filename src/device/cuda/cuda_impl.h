@@ -66,6 +66,9 @@ typedef struct cuda {
 /* Makes the context that of the calling thread. Before any call of the driver that needs one. */
 LS_MUST_USE ls_status ls_cuda_enter(const cuda *c);
 
+/* Memory of the host that is pinned for all contexts; cuMemFreeHost frees it. */
+LS_MUST_USE ls_status ls_cuda_pin(const cuda *c, size_t bytes, void **out);
+
 /* memory.c */
 LS_MUST_USE ls_status ls_cuda_allocate(ls_device *device, ls_device_arena *arena);
 LS_MUST_USE ls_status ls_cuda_adopt(ls_device *device, ls_device_arena *arena);

@@ -1,6 +1,7 @@
 /*
  * Memory of a CUDA device. What it allocates is its own, and the host's copies go by way of pinned memory on a stream
- * of their own, beside queues that may be held. What it adopts is the host's memory, pinned and mapped.
+ * of their own, beside queues that may be held. What it adopts, and what it allocates of the host, is the host's
+ * memory, pinned and mapped.
  */
 #include "device/cuda/cuda_impl.h"
 
@@ -33,11 +34,20 @@ static ls_status refuse_bytes(const cuda *c, unsigned result, size_t bytes) {
                          c->name, unused, total);
 }
 
+static ls_status allocate_host(cuda *c, ls_device_arena *arena) {
+    void *memory;
+    LS_TRY(ls_cuda_pin(c, arena->bytes, &memory));
+    memset(memory, 0, arena->bytes);
+    arena->base = arena->source = memory; /* of pinned memory the device's address is the host's */
+    return ls_ok();
+}
+
 ls_status ls_cuda_allocate(ls_device *device, ls_device_arena *arena) {
     cuda *c = device->state;
     ls_cuda_address address;
     if (arena->bytes == 0) return ls_ok();
     LS_TRY(ls_cuda_enter(c));
+    if (arena->host) return allocate_host(c, arena);
     const unsigned result = c->driver.cuMemAlloc_v2(&address, arena->bytes);
     if (result != LS_CUDA_SUCCESS) return refuse_bytes(c, result, arena->bytes);
     const ls_status status = set_zero(c, address, arena->bytes);
@@ -71,9 +81,13 @@ void ls_cuda_free(const cuda *c, const ls_device_arena *arena) {
     if (arena->bytes == 0) return;
     if (arena->adopted)
         (void)c->driver.cuMemHostUnregister(arena->source);
+    else if (arena->host)
+        (void)c->driver.cuMemFreeHost(arena->source);
     else
         (void)c->driver.cuMemFree_v2((uintptr_t)arena->base);
 }
+
+static bool is_of_host(const ls_device_arena *arena) { return arena->adopted || arena->host; }
 
 /* --- a range as boxes of bytes ------------------------------------------------------------------------------------ */
 
@@ -185,7 +199,7 @@ static ls_status write_range(cuda *c, ls_cuda_address base, const ls_range *to, 
 
 ls_status ls_cuda_read(ls_device *device, const ls_device_arena *arena, const ls_range *from, void *out) {
     cuda *c = device->state;
-    if (arena->adopted || ls_range_bytes(from) == 0) return ls_device_host_read(device, arena, from, out);
+    if (is_of_host(arena) || ls_range_bytes(from) == 0) return ls_device_host_read(device, arena, from, out);
     LS_TRY(ls_cuda_enter(c));
     pthread_mutex_lock(&c->copy_lock);
     const ls_status status = read_range(c, (uintptr_t)arena->base, from, out);
@@ -195,7 +209,7 @@ ls_status ls_cuda_read(ls_device *device, const ls_device_arena *arena, const ls
 
 ls_status ls_cuda_write(ls_device *device, const ls_device_arena *arena, const ls_range *to, const void *from) {
     cuda *c = device->state;
-    if (arena->adopted || ls_range_bytes(to) == 0) return ls_device_host_write(device, arena, to, from);
+    if (is_of_host(arena) || ls_range_bytes(to) == 0) return ls_device_host_write(device, arena, to, from);
     LS_TRY(ls_cuda_enter(c));
     pthread_mutex_lock(&c->copy_lock);
     const ls_status status = write_range(c, (uintptr_t)arena->base, to, from);
@@ -204,7 +218,7 @@ ls_status ls_cuda_write(ls_device *device, const ls_device_arena *arena, const l
 }
 
 ls_status ls_cuda_clear(ls_device *device, const ls_device_arena *arena, const ls_range *range) {
-    if (arena->adopted || range->length == 0) return ls_device_host_clear(device, arena, range);
+    if (is_of_host(arena) || range->length == 0) return ls_device_host_clear(device, arena, range);
     LS_ASSERT(ls_range_is_flat(range));
     LS_TRY(ls_cuda_enter(device->state));
     return set_zero(device->state, (uintptr_t)arena->base + range->offset, range->length);

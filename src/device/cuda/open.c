@@ -121,7 +121,7 @@ static ls_status find_context(cuda *c) {
 
 /* --- streams and pinned memory ------------------------------------------------------------------------------------ */
 
-static ls_status pin(const cuda *c, size_t bytes, void **out) {
+ls_status ls_cuda_pin(const cuda *c, size_t bytes, void **out) {
     return ls_cuda_check(&c->driver, c->driver.cuMemHostAlloc(out, bytes, LS_CUDA_HOST_PORTABLE | LS_CUDA_HOST_MAPPED),
                          "cuMemHostAlloc", "%zu bytes of pinned memory for %s", bytes, c->name);
 }
@@ -130,7 +130,7 @@ static ls_status make_words(cuda *c) {
     const size_t bytes = (size_t)c->device->options.queues * sizeof *c->words;
     void *words;
     ls_cuda_address at;
-    LS_TRY(pin(c, bytes, &words));
+    LS_TRY(ls_cuda_pin(c, bytes, &words));
     memset(words, 0, bytes);
     c->words = words;
     LS_TRY(ls_cuda_check(&c->driver, c->driver.cuMemHostGetDevicePointer_v2(&at, words, 0),
@@ -197,7 +197,7 @@ static ls_status set_up(cuda *c, const char *settings) {
     LS_TRY(choose(c, asked));
     LS_TRY(find_context(c));
     LS_TRY(make_words(c));
-    LS_TRY(pin(c, CUDA_STAGE_BYTES, &stage));
+    LS_TRY(ls_cuda_pin(c, CUDA_STAGE_BYTES, &stage));
     c->stage = stage;
     LS_TRY(make_streams(c));
     return ls_cuda_watch(c);

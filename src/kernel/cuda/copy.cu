@@ -1,4 +1,4 @@
-/* Kernels that move data: copy, cast and accumulate of strided views; fill. */
+/* Kernels that move data: copy, cast and accumulate of strided views; fill; offload and fetch. */
 #include <type_traits>
 
 #include "kernel/cuda/pack.h"
@@ -136,6 +136,28 @@ static ls_status launch_fill(const ls_kernel_call *call, void *, void *stream) {
     return ls_error(LS_FAULT, "kernel fill: %zu bytes: %s", bytes, cudaGetErrorString(error));
 }
 
+/* --- offload and fetch -------------------------------------------------------------------------------------------- */
+
+/* Where memory of the host is pinned the copy engines do it, and no multiprocessor takes part. */
+static ls_status copy_bytes(const char *name, const ls_kernel_call *call, void *stream, cudaMemcpyKind kind) {
+    const size_t bytes = ls_view_bytes(&call->in[0]);
+    if (bytes == 0) return ls_ok();
+    const cudaError_t error =
+        cudaMemcpyAsync(call->out[0].data, call->in[0].data, bytes, kind, (cudaStream_t)stream);
+    if (error == cudaSuccess) return ls_ok();
+    return ls_error(LS_FAULT, "kernel %s: %zu bytes: %s", name, bytes, cudaGetErrorString(error));
+}
+
+template <typename T> static ls_status launch_offload(const ls_kernel_call *call, void *, void *stream) {
+    return copy_bytes("offload", call, stream, cudaMemcpyDeviceToHost);
+}
+
+template <typename T> static ls_status launch_fetch(const ls_kernel_call *call, void *, void *stream) {
+    return copy_bytes("fetch", call, stream, cudaMemcpyHostToDevice);
+}
+
+CUDA_ROWS(OFFLOAD, offload, launch_offload, nullptr)
+CUDA_ROWS(FETCH, fetch, launch_fetch, nullptr)
 /* Counters are i32, totals and sums of squares f64. */
 CUDA_ROWS(COPY, copy, launch_copy, nullptr)
 CUDA_ROW(ls_cuda_f64_copy, COPY, LS_F64, launch_copy<double>, nullptr)

@@ -8,7 +8,7 @@
 #define CONV(X) X(conv), X(conv_dw)
 #define RECURRENCE(X) X(recurrence), X(recurrence_map), X(recurrence_follow)
 #define EMBEDDING(X) X(embedding), X(embedding_grad), X(cache_write)
-#define COPY(X) X(copy), X(cast), X(accumulate), X(fill)
+#define COPY(X) X(copy), X(cast), X(accumulate), X(fill), X(offload), X(fetch)
 #define COLUMN_SUM(X) X(column_sum), X(add_rows)
 #define LOSSES(X) X(cross_entropy), X(cross_entropy_grad)
 #define SUMS(X) X(sum), X(sum_squares), X(normalize)

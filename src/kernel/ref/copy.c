@@ -1,4 +1,5 @@
-/* Kernels that move data: copy, accumulate and cast of strided views, element by element; fill; cache_write. */
+/* Kernels that move data: copy, accumulate and cast of strided views, element by element; fill, offload, fetch;
+ * cache_write. */
 #include <string.h>
 
 #include "kernel/ref/ref_impl.h"
@@ -95,6 +96,27 @@ static void run_cast(const ls_kernel_call *call, void *state, ls_pool *pool) {
         save(to.view, to.at, load(from.view, from.at));
 }
 
+/* --- offload and fetch: a host has one memory, so both are copies --------------------------------------------------
+ */
+
+static ls_dtype type_of(const ls_kernel_call *call) { return call->n_in > 0 ? call->in[0].dtype : LS_REAL; }
+
+static ls_status prepare_offload(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check(LS_KERNEL_OFFLOAD, type_of(call), call);
+}
+
+static ls_status prepare_fetch(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check(LS_KERNEL_FETCH, type_of(call), call);
+}
+
+static void run_dense_copy(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const size_t bytes = ls_view_bytes(&call->in[0]);
+    if (bytes > 0) memcpy(call->out[0].data, call->in[0].data, bytes);
+}
+
 /* --- cache_write -------------------------------------------------------------------------------------------------- */
 
 static ls_status prepare_write(const ls_kernel_call *call, void **state) {
@@ -133,6 +155,9 @@ const ls_kernel REF(accumulate) = {
     .id = LS_KERNEL_ACCUMULATE, .dtype = LS_REAL, .prepare = prepare_accumulate, .run = run_accumulate};
 const ls_kernel REF(fill) = {.id = LS_KERNEL_FILL, .dtype = LS_REAL, .prepare = prepare_fill, .run = run_fill};
 const ls_kernel REF(cast) = {.id = LS_KERNEL_CAST, .dtype = LS_REAL, .prepare = prepare_cast, .run = run_cast};
+const ls_kernel REF(offload) = {
+    .id = LS_KERNEL_OFFLOAD, .dtype = LS_REAL, .prepare = prepare_offload, .run = run_dense_copy};
+const ls_kernel REF(fetch) = {.id = LS_KERNEL_FETCH, .dtype = LS_REAL, .prepare = prepare_fetch, .run = run_dense_copy};
 const ls_kernel REF(cache_write) = {
     .id = LS_KERNEL_CACHE_WRITE, .dtype = LS_REAL, .prepare = prepare_write, .run = run_write};
 #if !LS_REAL_IS_F64
@@ -141,6 +166,10 @@ const ls_kernel REF(copy_i32) = {.id = LS_KERNEL_COPY, .dtype = LS_I32, .prepare
 const ls_kernel REF(fill_bf16) = {.id = LS_KERNEL_FILL, .dtype = LS_BF16, .prepare = prepare_fill, .run = run_fill};
 const ls_kernel REF(fill_i32) = {.id = LS_KERNEL_FILL, .dtype = LS_I32, .prepare = prepare_fill, .run = run_fill};
 const ls_kernel REF(cast_bf16) = {.id = LS_KERNEL_CAST, .dtype = LS_BF16, .prepare = prepare_cast, .run = run_cast};
+const ls_kernel REF(offload_bf16) = {
+    .id = LS_KERNEL_OFFLOAD, .dtype = LS_BF16, .prepare = prepare_offload, .run = run_dense_copy};
+const ls_kernel REF(fetch_bf16) = {
+    .id = LS_KERNEL_FETCH, .dtype = LS_BF16, .prepare = prepare_fetch, .run = run_dense_copy};
 const ls_kernel REF(cache_write_bf16) = {
     .id = LS_KERNEL_CACHE_WRITE, .dtype = LS_BF16, .prepare = prepare_write, .run = run_write};
 #endif

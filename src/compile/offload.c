@@ -1,0 +1,168 @@
+/*
+ * Offload: results of the forward pass wait in memory of the host until the backward pass reads them (Rhu et al.,
+ * "vDNN", arXiv 1602.08124; of layers' inputs alone: Bekman et al., "Arctic long sequence training", arXiv 2506.13996).
+ *
+ * A result leaves when it has been made, while the nodes that follow read it here, and comes back one mixing node (an
+ * attention, say) before the backward pass first reads it: at long sequences that takes longer than the copy. The
+ * results that are made first wait longest, so they are the first to be offloaded.
+ *
+ * The optimiser's state waits there from one update to the next (Ren et al., "ZeRO-Offload", arXiv 2101.06840, where
+ * the host updates it, too). Each piece comes and goes for its update: the link is busy all the time, since an update
+ * takes little of the time of a copy.
+ */
+#include "compile/compile_impl.h"
+
+#include <stdlib.h>
+
+/* A result that waits in memory of the host. */
+typedef struct waiting {
+    ls_tensor storage;
+    int away, back; /* the nodes before which it leaves, and comes back */
+    ls_operand there;
+} waiting;
+
+struct ls_offloaded {
+    waiting *leaving, *returning; /* the same results, by `away` and by `back` */
+    int n, left, returned;        /* so many have */
+};
+
+/* How the nodes of a program touch a storage tensor. */
+typedef struct touches {
+    int written;  /* by the forward pass last; -1: not at all */
+    int forward;  /* last, there */
+    int backward; /* first, behind it; -1: not at all */
+} touches;
+
+static int storage_of(const ls_graph *g, ls_tensor t) { return ls_graph_tensor(g, t)->storage.id; }
+
+static touches *find_touches(const ls_graph *g, int end, ls_arena *arena) {
+    touches *all = LS_NEW_ARRAY(arena, touches, g->n_tensors + 1);
+    for (int t = 0; t < g->n_tensors; t++) all[t] = (touches){-1, -1, -1};
+    for (int n = 0; n < end; n++) {
+        const ls_node *node = &g->nodes[n];
+        for (int i = 0; i < ls_node_tensors(node); i++) {
+            touches *t = &all[storage_of(g, ls_node_tensor(node, i))];
+            if (n < g->forward_nodes)
+                t->forward = n;
+            else if (t->backward < 0)
+                t->backward = n;
+        }
+        for (int i = 0; i < node->n_out && n < g->forward_nodes; i++) all[storage_of(g, node->out[i])].written = n;
+    }
+    return all;
+}
+
+static bool is_fetched(const ls_job *job, int storage) {
+    bool is = false;
+    for (int i = 0; i < job->n_fetch; i++) is |= storage_of(job->graph, job->fetch[i]) == storage;
+    return is;
+}
+
+/*
+ * Results that may wait, in the order in which they are made, for a program that runs the first `end` nodes. Between
+ * the last time that the forward pass reads one and its return there is a mixing node: otherwise it would not wait.
+ */
+static int find_waiting(const ls_job *job, int end, ls_arena *arena, waiting **out) {
+    const ls_graph *g = job->graph;
+    const touches *all = find_touches(g, end, arena);
+    int *mixing = LS_NEW_ARRAY(arena, int, end + 1); /* the last such node before node n; -1: there is none */
+    mixing[0] = -1;
+    for (int n = 0; n < end; n++) mixing[n + 1] = g->nodes[n].op->reach != LS_REACH_OWN ? n : mixing[n];
+    size_t capacity = 0;
+    int n_found = 0;
+    for (int n = 0; n < ls_min(end, g->forward_nodes); n++) {
+        for (int o = 0; o < g->nodes[n].n_out; o++) {
+            const ls_tensor t = g->nodes[n].out[o];
+            const touches *touched = &all[t.id];
+            const ls_tensor_info *info = ls_graph_tensor(g, t);
+            if (info->storage.id != t.id || info->role == LS_ROLE_ACCUMULATOR || touched->backward < 0) continue;
+            const int back = mixing[touched->backward];
+            if (back < g->forward_nodes || mixing[back] <= touched->forward || is_fetched(job, t.id)) continue;
+            *LS_PUSH(arena, *out, n_found, capacity) = (waiting){t, touched->written + 1, back, {.buffer = -1}};
+        }
+    }
+    return n_found;
+}
+
+int ls_offload_count(const ls_job *job, int drop) {
+    ls_arena *arena = ls_arena_create();
+    ls_job with = *job;
+    waiting *found = NULL;
+    with.graph = ls_recompute(job, drop, arena);
+    const int n = find_waiting(&with, with.graph->n_nodes, arena, &found);
+    ls_arena_destroy(arena);
+    return n;
+}
+
+/* --- while nodes are lowered -------------------------------------------------------------------------------------- */
+
+static int by_away(const void *x, const void *y) { return ((const waiting *)x)->away - ((const waiting *)y)->away; }
+static int by_back(const void *x, const void *y) { return ((const waiting *)x)->back - ((const waiting *)y)->back; }
+
+void ls_offload_begin(ls_builder *b) {
+    waiting *found = NULL;
+    b->offloaded = NULL;
+    if (b->target->saving.offload == 0 || b->row->first_node != 0) return;
+    const int n = (int)ls_min(b->target->saving.offload, find_waiting(b->job, b->end_node, b->image->arena, &found));
+    if (n == 0) return;
+    ls_offloaded *o = b->offloaded = LS_NEW(b->image->arena, ls_offloaded);
+    o->n = n;
+    qsort(found, (size_t)n, sizeof *found, by_away);
+    o->leaving = found;
+}
+
+/*
+ * Whether all of the tensor, and nothing else, lies in a buffer of the program. What other ranks read in place is in
+ * the heap and stays, and so does what a lowering has left where another tensor lies.
+ */
+static bool is_alone(const ls_builder *b, const ls_operand *operand) {
+    if (operand->buffer < 0 || ls_operand_is_empty(operand) || operand->displacement != 0) return false;
+    const ls_buffer *buffer = &b->image->buffers[operand->buffer];
+    return buffer->program == b->program_index && buffer->space == LS_PRIVATE && ls_view_is_dense(&operand->view) &&
+           ls_view_bytes(&operand->view) == buffer->bytes;
+}
+
+static void leave(ls_builder *b, waiting *w) {
+    const ls_operand here = b->tensor[w->storage.id];
+    if (!is_alone(b, &here)) return;
+    const char *name = ls_graph_tensor(b->job->graph, w->storage)->name;
+    w->there = here;
+    w->there.buffer = ls_build_buffer(b, LS_HOST, LS_BUFFER_ACTIVATION, ls_view_bytes(&here.view), name);
+    ls_build_offload(b, here, w->there);
+}
+
+/* From here on nodes find the result in a buffer of its own. */
+static void come_back(ls_builder *b, const waiting *w) {
+    if (w->there.buffer < 0) return;
+    b->tensor[w->storage.id].buffer = -1;
+    b->tensor[w->storage.id] = ls_lower_place(b, LS_BUFFER_ACTIVATION, w->storage);
+    ls_build_fetch(b, w->there, b->tensor[w->storage.id]);
+}
+
+void ls_offload_follow(ls_builder *b, int node) {
+    ls_offloaded *o = b->offloaded;
+    if (o == NULL) return;
+    while (o->left < o->n && o->leaving[o->left].away <= node) leave(b, &o->leaving[o->left++]);
+    if (o->left < o->n) return;
+    if (o->returning == NULL) {
+        o->returning = ls_arena_copy(b->image->arena, o->leaving, sizeof *o->leaving * (size_t)o->n);
+        qsort(o->returning, (size_t)o->n, sizeof *o->returning, by_back);
+    }
+    while (o->returned < o->n && o->returning[o->returned].back <= node) come_back(b, &o->returning[o->returned++]);
+}
+
+/* --- the optimiser's state ---------------------------------------------------------------------------------------- */
+
+void ls_build_kernel_on_state(ls_builder *b, const ls_kernel_build *k) {
+    ls_kernel_build call = *k;
+    for (int i = 0; i < k->n_out; i++) {
+        const ls_operand *state = &k->out[i];
+        if (b->image->buffers[state->buffer].space != LS_HOST) continue;
+        call.out[i] = ls_build_private(b, LS_BUFFER_OPTIMIZER, b->image->buffers[state->buffer].name, state->view.dtype,
+                                       state->view.ndim, state->view.size);
+        ls_build_fetch(b, *state, call.out[i]);
+    }
+    ls_build_kernel(b, &call);
+    for (int i = 0; i < k->n_out; i++)
+        if (call.out[i].buffer != k->out[i].buffer) ls_build_offload(b, call.out[i], k->out[i]);
+}
