@@ -40,6 +40,13 @@ typedef struct ls_spread {
      * (cheapest first), or "auto": as many as the memory demands.
      */
     const char *recompute;
+    /*
+     * What waits in memory of the host until it is used: "none", "optimizer" (what the optimiser keeps), "results" (of
+     * the forward pass, until the backward pass reads them), a number of results (those that wait longest), both with a
+     * plus in between ("optimizer+12"), "all", or "auto": as much as the memory demands, on devices that have memory of
+     * their own, where that is faster than to recompute.
+     */
+    const char *offload;
     const char *tile;    /* which ops run tile by tile: "auto", "none", "loss" (with the logits), "all" */
     int64_t tile_rows;   /* tokens of a tile */
     bool measure;        /* run the best few candidates and take the fastest */
@@ -66,6 +73,7 @@ typedef struct ls_spread_result {
     char sums[16];           /* as in ls_spread */
     int64_t predicted_bytes; /* of the device, that the rank maps which maps most: private and symmetric memory */
     int64_t recompute;       /* number of results that are recomputed in the backward pass */
+    char offload[24];        /* as in ls_spread, but never "auto" */
     char tile[8];
     int64_t tile_rows; /* tokens of a tile; 0: chosen by the bytes of a token */
 } ls_spread_result;

@@ -28,11 +28,16 @@ static const ls_option spread_rows[] = {
     CLI_CHOICE("sums", "ORDER", "fast|canonical", NULL, SPREAD(sums),
                "order of sums; canonical: the same bits for any number of ranks, and slower; fast when left out"),
     CLI_FLAG("measure", SPREAD(measure), "run the best few ways to spread the work, and take the fastest"),
-    CLI_BYTES("memory", "BYTES", NULL, 1, CLI_ANY, SPREAD(memory),
-              "memory that a rank may map; results are recomputed and tiles used until it fits"),
+    CLI_BYTES(
+        "memory", "BYTES", NULL, 1, CLI_ANY, SPREAD(memory),
+        "memory that a rank may map, of the device where it has its own; results are recomputed or offloaded and tiles used until it fits"),
     CLI_TEXT(
         "recompute", "WHAT", SPREAD(recompute),
         "results that are recomputed in the backward pass: auto (as many as --memory demands), none, all, or a number"),
+    CLI_TEXT(
+        "offload", "WHAT", SPREAD(offload),
+        "what waits in memory of the host: none, optimizer (what it keeps), results (of the forward pass), a number of "
+        "results, both (optimizer+12), all; auto: as much as --memory demands, on a device with memory of its own"),
     CLI_CHOICE("tile", "WHAT", "auto|none|loss|all", NULL, SPREAD(tile),
                "ops that run tile by tile; auto: the loss, and all ops if --memory demands it"),
     CLI_INT("tile-rows", "N", NULL, 1, 0x1p40, SPREAD(tile_rows),

@@ -18,6 +18,7 @@ static void put_spread(ls_json_writer *w, const ls_spread_result *r) {
     ls_json_put_int(w, "bytes_read_backward", r->bytes_read_backward);
     ls_json_put_int(w, "predicted_bytes", r->predicted_bytes);
     ls_json_put_int(w, "recompute", r->recompute);
+    ls_json_put_text(w, "offload", r->offload);
     ls_json_put_text(w, "tile", r->tile);
     ls_json_put_double(w, "seconds", r->seconds);
 }

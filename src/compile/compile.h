@@ -228,6 +228,14 @@ LS_MUST_USE ls_status ls_canonical_check(const ls_target *target, const ls_layou
 /* How many nodes' results could be made again instead of kept. */
 int ls_recompute_count(const ls_job *job);
 
+/*
+ * What --offload says, as the members of ls_saving: -1 for what "auto" and NULL leave open. LS_USAGE names the flag.
+ * And the other way round: "none", "optimizer", "results", "12", "optimizer+12", "all".
+ */
+LS_MUST_USE ls_status ls_offload_parse(const char *text, int *results, int *state);
+enum { LS_OFFLOAD_TEXT = 24 };
+void ls_offload_print(const ls_saving *saving, char out[LS_OFFLOAD_TEXT]);
+enum { LS_OFFLOAD_ALL = INT_MAX }; /* as a number of results */
 /* How many results could wait in memory of the host, where so many are made again instead of kept. */
 int ls_offload_count(const ls_job *job, int drop);
 

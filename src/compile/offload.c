@@ -12,7 +12,63 @@
  */
 #include "compile/compile_impl.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* --- the user's choice -------------------------------------------------------------------------------------------- */
+
+static bool is_word(const char *text, size_t length, const char *word) {
+    return strlen(word) == length && strncmp(text, word, length) == 0;
+}
+
+/* One part of the text: what waits. */
+static bool parse_part(const char *text, size_t length, int *results, int *state) {
+    if (is_word(text, length, "optimizer")) {
+        *state = 1;
+        return true;
+    }
+    if (is_word(text, length, "results")) {
+        *results = LS_OFFLOAD_ALL;
+        return true;
+    }
+    char *end;
+    errno = 0;
+    const long n = strtol(text, &end, 10);
+    if (end != text + length || text[0] < '0' || text[0] > '9' || errno != 0 || n > INT_MAX) return false;
+    *results = (int)n;
+    return true;
+}
+
+ls_status ls_offload_parse(const char *text, int *results, int *state) {
+    *results = *state = -1;
+    if (text == NULL || strcmp(text, "auto") == 0) return ls_ok();
+    const bool all = strcmp(text, "all") == 0;
+    *results = all ? LS_OFFLOAD_ALL : 0;
+    *state = all;
+    if (all || strcmp(text, "none") == 0) return ls_ok();
+    const size_t first = strcspn(text, "+");
+    bool fine = parse_part(text, first, results, state);
+    if (fine && text[first] != 0) fine = parse_part(text + first + 1, strlen(text + first + 1), results, state);
+    if (fine) return ls_ok();
+    return ls_error(LS_USAGE,
+                    "--offload %s; expected auto, none, optimizer, results, a number of results, all, or two of these "
+                    "with a plus in between, as optimizer+12",
+                    text);
+}
+
+void ls_offload_print(const ls_saving *saving, char out[LS_OFFLOAD_TEXT]) {
+    const bool some = saving->offload != 0, all = saving->offload == LS_OFFLOAD_ALL, state = saving->offload_state;
+    snprintf(out, LS_OFFLOAD_TEXT, "%s",
+             !some && !state ? "none"
+             : all && state  ? "all"
+             : all           ? "results"
+                             : "optimizer");
+    if (some && !all) snprintf(out, LS_OFFLOAD_TEXT, "%s%d", state ? "optimizer+" : "", saving->offload);
+}
+
+/* --- which results ------------------------------------------------------------------------------------------------ */
 
 /* A result that waits in memory of the host. */
 typedef struct waiting {

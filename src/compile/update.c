@@ -150,11 +150,35 @@ ls_update_piece ls_update_piece_of(ls_builder *b, int bucket, ls_operand sums) {
         .groups = ls_operand_slice(groups->operand, 0, units.at / LS_FLAT_UNIT, units.count / LS_FLAT_UNIT),
         .settings = bound(b, LS_BIND_SETTINGS)};
     LS_ASSERT(image->n_states <= LS_KERNEL_OUTPUTS);
-    for (int i = 0; i < image->n_states; i++) {
+    for (int i = 0; i < LS_KERNEL_OUTPUTS; i++) {
         update.state[i].buffer = -1;
-        if (ls_flat_has(first, &image->states[i])) update.state[i] = updated(b, image->states[i].binding, bucket);
+        if (i < image->n_states && ls_flat_has(first, &image->states[i]))
+            update.state[i] = updated(b, image->states[i].binding, bucket);
     }
     return update;
+}
+
+/* Elements of it. */
+static ls_update_piece part_of(const ls_update_piece *piece, int64_t start, int64_t count) {
+    ls_update_piece part = *piece;
+    part.count = count;
+    part.gradients = ls_operand_slice(piece->gradients, 0, start, count);
+    part.masters = ls_operand_slice(piece->masters, 0, start, count);
+    part.parameters = ls_operand_slice(piece->parameters, 0, start, count);
+    part.groups = ls_operand_slice(piece->groups, 0, start / LS_FLAT_UNIT, count / LS_FLAT_UNIT);
+    for (int i = 0; i < LS_KERNEL_OUTPUTS; i++)
+        if (piece->state[i].buffer >= 0) part.state[i] = ls_operand_slice(piece->state[i], 0, start, count);
+    return part;
+}
+
+/* Where the state waits in memory of the host, only a part of it is here at a time. */
+static void update_piece(ls_builder *b, const ls_optimizer *optimizer, const ls_update_piece *piece) {
+    enum { PART = 1 << 24 };
+    const int64_t each = b->target->saving.offload_state ? PART : piece->count;
+    for (int64_t start = 0; start < piece->count; start += each) {
+        const ls_update_piece part = part_of(piece, start, ls_min(each, piece->count - start));
+        optimizer->update(b, &part);
+    }
 }
 
 /* The groups from this one on that are updated with it: whole matrices of its shape, at most one for each rank. */
@@ -182,7 +206,7 @@ static int update_group(ls_builder *b, int group, ls_operand sums) {
     if (optimizer->others != NULL) optimizer = optimizer->others;
     for (int i = 0; i < g->n_buckets; i++) {
         const ls_update_piece piece = ls_update_piece_of(b, g->first_bucket + i, sums);
-        optimizer->update(b, &piece);
+        update_piece(b, optimizer, &piece);
     }
     return group + 1;
 }

@@ -10,8 +10,10 @@
 ls_rates ls_plan_rates(const ls_image *image, const ls_host *host) {
     ls_machine machine;
     ls_machine_detect(&machine);
-    return ls_rates_beside(host, image->dtype, image->threads, ls_mesh_ranks(&image->mesh) * image->threads,
-                           machine.cores);
+    ls_rates rates = ls_rates_beside(host, image->dtype, image->threads, ls_mesh_ranks(&image->mesh) * image->threads,
+                                     machine.cores);
+    rates.overlap = image->host_apart; /* a device besides the host's processor */
+    return rates;
 }
 
 /* The ranks that are costed. */
@@ -22,17 +24,6 @@ typedef struct costed {
     ls_images images;       /* owns them, one for each class */
     ls_arena *arena;
 } costed;
-
-/* Seconds of a program if it never waits: kernels and transfers one after the other. */
-static double seconds_alone(const ls_image *image, int program, const ls_rates *rates) {
-    const ls_program *p = &image->programs[program];
-    ls_arena *arena = ls_arena_create();
-    const double *far = ls_program_far(image, program, rates->cache, arena);
-    double seconds = 0;
-    for (int i = 0; i < p->n_instrs; i++) seconds += ls_instr_seconds(&p->instrs[i], far[i], rates);
-    ls_arena_destroy(arena);
-    return seconds;
-}
 
 /* Simulates the programs of all ranks. All ranks begin each program together. */
 static ls_status simulate_all(const costed *all, const ls_rates *rates, ls_plan_candidate *c) {
@@ -81,7 +72,7 @@ static ls_status fill_in(const costed *all, const ls_host *host, bool together, 
             sum.flops += cost.flops;
             sum.bytes_sent += cost.bytes_sent;
             sum.bytes_read += cost.bytes_read;
-            seconds += seconds_alone(all->image[i], p, &rates);
+            seconds += ls_simulate_alone(all->image[i], p, &rates);
         }
         add_bytes(all->image[i], all->rank[i], &sum, c);
         flops_sum += sum.flops;

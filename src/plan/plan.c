@@ -154,7 +154,8 @@ static ls_status cost_with_layout(const ls_job *job, const ls_plan_request *requ
             snprintf(c->refused, sizeof c->refused, "%s", status.text);
         LS_TRY(status);
         const int64_t over = (int64_t)c->mapped - request->memory;
-        c->fits = request->memory == 0 || over <= 0;
+        const bool host_fits = request->host_memory == 0 || (int64_t)c->bytes[LS_HOST] <= request->host_memory;
+        c->fits = (request->memory == 0 || over <= 0) && host_fits;
         if (c->fits || over >= allowed || i + 1 == TRIES) break;
         allowed -= over;
         *c = bare;

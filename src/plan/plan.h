@@ -25,17 +25,19 @@ typedef struct ls_plan_request {
     bool measured;      /* the rates were measured on this machine; else they are nominal */
     int threads;
     ls_transfers transfers;
-    int host_ranks;    /* as in ls_target */
-    int machine_ranks; /* that share this machine's memory and cores */
-    int64_t memory;    /* bytes that a rank may map; 0: no limit */
-    bool machine;      /* memory is a rank's share of this machine's memory; false: the user gave it */
-    int shard;         /* index into ls_shard_modes; -1: free */
-    bool canonical;    /* as in ls_target */
-    int drop;          /* as in ls_saving; -1: free */
-    int tile;          /* an ls_tile_kind; -1: free */
-    int64_t tile_rows; /* 0: chosen */
-    int offload;       /* as in ls_saving; -1: free */
-    int offload_state; /* 1 or 0; -1: free */
+    int host_ranks;      /* as in ls_target */
+    int machine_ranks;   /* that share this machine's memory and cores */
+    int64_t memory;      /* bytes that a rank may map; 0: no limit */
+    bool machine;        /* memory is a rank's share of this machine's memory; false: the user gave it */
+    int shard;           /* index into ls_shard_modes; -1: free */
+    bool canonical;      /* as in ls_target */
+    int drop;            /* as in ls_saving; -1: free */
+    int tile;            /* an ls_tile_kind; -1: free */
+    int64_t tile_rows;   /* 0: chosen */
+    int offload;         /* as in ls_saving; -1: free */
+    int offload_state;   /* 1 or 0; -1: free */
+    bool host_apart;     /* the device has memory of its own, and `memory` is of that */
+    int64_t host_memory; /* then bytes that a rank may take of the host's; 0: no limit */
 } ls_plan_request;
 
 /* Other processes are told of it as bytes, and what it points to by names (session/trial.c). */
@@ -94,8 +96,8 @@ bool ls_plan_is_simulated(const ls_plan *plan);
 ls_rates ls_plan_rates(const ls_image *image, const ls_host *host);
 
 /*
- * Checks the options about memory (memory, recompute, tile, tile_rows) and puts them into the request. LS_USAGE names
- * the flag.
+ * Checks the options about memory (memory, recompute, offload, tile, tile_rows) and puts them into the request.
+ * LS_USAGE names the flag.
  */
 LS_MUST_USE ls_status ls_plan_memory_options(const ls_spread *spread, ls_plan_request *request);
 

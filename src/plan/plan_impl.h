@@ -14,9 +14,9 @@ LS_MUST_USE ls_status ls_plan_cost(const ls_job *job, const ls_target *target, c
                                    ls_plan_candidate *candidate);
 
 /*
- * Fills in target->saving: what the request fixes, and of what it leaves free the least with which rank 0 fits into
- * `allowed` bytes (0: no limit). If nothing fits, it is the saving that needs fewest bytes. The status is the
- * compiler's.
+ * Fills in target->saving: what the request fixes, and of what it leaves free the least, or what is fastest, with which
+ * rank 0 fits into `allowed` bytes (0: no limit). If nothing fits, it is the saving that needs fewest bytes. The status
+ * is the compiler's.
  */
 LS_MUST_USE ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int64_t allowed,
                                      ls_target *target);

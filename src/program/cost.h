@@ -74,6 +74,7 @@ typedef struct ls_rates {
     double piece, latency, overhead;
     double to_host, from_host; /* bytes per second */
     double cache;              /* bytes, its share */
+    bool overlap;              /* its queues run against each other; else one thread executes them in turn */
 } ls_rates;
 
 /* A rank with kernels of that type on `threads` cores of its own, while all others are busy. */

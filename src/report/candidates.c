@@ -63,6 +63,8 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
 }
 
 static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
+    char offload[LS_OFFLOAD_TEXT];
+    ls_offload_print(&c->saving, offload);
     ls_json_open_object(w, NULL);
     ls_json_put_text(w, "strategy", c->strategy);
     for (int a = 0; a < c->mesh.n; a++) ls_json_put_int(w, c->mesh.along[a].axis->name, c->mesh.along[a].size);
@@ -82,6 +84,7 @@ static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
         ls_json_put_int(w, "host_bytes", (int64_t)c->bytes[LS_HOST]);
         ls_json_put_double(w, "imbalance", c->imbalance);
         ls_json_put_int(w, "recompute", c->saving.drop);
+        ls_json_put_text(w, "offload", offload);
         ls_json_put_text(w, "tile", ls_tile_name(c->saving.tile));
         ls_json_put_bool(w, "fits", c->fits);
     }

@@ -34,6 +34,11 @@ static void divide(ls_target *t, const ls_target *chosen) { t->shard = chosen->s
 
 static void recompute(ls_target *t, const ls_target *chosen) { t->saving.drop = chosen->saving.drop; }
 
+static void offload(ls_target *t, const ls_target *chosen) {
+    t->saving.offload = chosen->saving.offload;
+    t->saving.offload_state = chosen->saving.offload_state;
+}
+
 static void tile(ls_target *t, const ls_target *chosen) { t->saving = chosen->saving; }
 
 static void transfers(ls_target *t, const ls_target *chosen) { t->transfers = chosen->transfers; }
@@ -43,6 +48,7 @@ static const stage stages[] = {
     {"mesh", "spread over the mesh", spread},
     {"shard", "what of the parameters is cut over the ranks", divide},
     {"recompute", "results computed again in the backward pass", recompute},
+    {"offload", "what waits in memory of the host", offload},
     {"tile", "runs of token-wise ops computed in tiles", tile},
     {"transfers", "blocks read in place, if the plan says so", transfers},
 };

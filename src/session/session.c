@@ -86,6 +86,7 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     ls_device_traits device;
     LS_TRY(ls_device_choose(spread->device, &request.device, &device));
     if (device.submits) request.host_ranks = 0; /* its kernels read the rank's own memory alone */
+    request.host_apart = !device.host_memory;
     request.measured = ls_host_load(request.isa, &request.host);
     *out = request;
     return ls_ok();
@@ -103,9 +104,12 @@ ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out) {
     LS_TRY(ls_spread_resolve(spread, &request));
     ls_machine machine;
     ls_machine_detect(&machine);
-    if (request.memory == 0) {
+    const int64_t share = (int64_t)((double)machine.memory_bytes * usable_memory / request.machine_ranks);
+    if (request.host_apart) {
+        request.host_memory = share;
+    } else if (request.memory == 0) {
         request.machine = true;
-        request.memory = (int64_t)((double)machine.memory_bytes * usable_memory / request.machine_ranks);
+        request.memory = share;
     }
     *out = request;
     return ls_ok();
@@ -188,6 +192,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     snprintf(r.shard, sizeof r.shard, "%s", s->plan.target.shard->name);
     snprintf(r.sums, sizeof r.sums, "%s", s->plan.target.canonical ? "canonical" : "fast");
     r.recompute = chosen->saving.drop;
+    ls_offload_print(&chosen->saving, r.offload);
     r.tile_rows = chosen->saving.tile_rows;
     snprintf(r.tile, sizeof r.tile, "%s", ls_tile_name(chosen->saving.tile));
     snprintf(r.isa, sizeof r.isa, "%s", ls_isa_name(s->plan.target.isa));

@@ -5,15 +5,20 @@
 
 #include <math.h>
 
-/* The state of one rank. */
+/*
+ * The state of one rank. Where its queues run against each other each has a clock, else all share the first: that of
+ * the thread that executes them in turn.
+ */
 typedef struct simulated {
     const ls_program *program;
     ls_cursor cursor;
+    double *clock;  /* by queue: when the last instruction that it began ends */
+    double *end;    /* by instruction that has been begun */
     double *held;   /* by queue: since when the wait at the head blocks it; -1: it does not */
     double *posted; /* [word][generation] of its own words: when it is set; INFINITY: not yet known */
     size_t *first;  /* [word]: index of its first entry in `posted` */
     double *far;    /* [instruction]: bytes that come from memory, not from a cache */
-    double now;     /* when the last instruction that it began ends */
+    double now;     /* the latest of the clocks */
     double wake;    /* time of its next event; INFINITY: unknown until another rank posts */
     int place;      /* in the agenda; -1: it is not there */
     ls_simulated_rank *times;
@@ -96,65 +101,80 @@ static double *post_time(const simulated *owner, const ls_instr *instr) {
     return &owner->posted[owner->first[word] + instr->generation - 1];
 }
 
-/* Executes instruction i from w->now on. */
-static void execute(simulation *p, simulated *w, int i) {
+static double *clock_of(const simulation *p, const simulated *w, int q) {
+    return &w->clock[p->rates->overlap ? q : LS_COMPUTE];
+}
+
+/* Executes instruction i of a queue from `begin` on. */
+static void execute(simulation *p, simulated *w, int q, int i, double begin) {
     const ls_instr *instr = &w->program->instrs[i];
     const double seconds = ls_instr_seconds(instr, w->far[i], p->rates);
     LS_ASSERT(seconds >= 0); /* false for NaN */
-    w->now += seconds;
+    const double end = w->end[i] = *clock_of(p, w, q) = begin + seconds;
+    w->now = fmax(w->now, end);
     *(instr->kind == LS_INSTR_KERNEL ? &w->times->computing : &w->times->sending) += seconds;
     if (!ls_traits(instr)->sets) return;
     simulated *peer = &p->rank[ls_peer_rank(p->images[w - p->rank], instr->peer, (int)(w - p->rank))];
     double *time = post_time(peer, instr);
-    *time = w->now + p->rates->latency;
+    *time = end + p->rates->latency;
     if (*time >= peer->wake) return;
-    peer->wake = fmax(*time, peer->now);
+    peer->wake = p->rates->overlap ? *time : fmax(*time, peer->now);
     if (peer->place >= 0) settle(p, peer);
 }
 
-/* When the head of a queue may begin: w->now, a later time, or INFINITY if that is not known yet. */
-static double earliest_begin(simulated *w, int q) {
+/* When the head of a queue may begin; INFINITY if that is not known yet. */
+static double earliest_begin(const simulation *p, simulated *w, int q) {
     const int head = ls_cursor_head(&w->cursor, q);
     if (head < 0 || !ls_cursor_may_start(&w->cursor, q)) return INFINITY;
     const ls_instr *instr = &w->program->instrs[head];
-    if (!ls_traits(instr)->awaits) return w->now;
-    const double begin = fmax(w->now, *post_time(w, instr));
-    if (begin > w->now && w->held[q] < 0) w->held[q] = w->now;
+    double ready = *clock_of(p, w, q);
+    for (int k = 0; k < instr->n_after; k++) ready = fmax(ready, w->end[instr->after[k].instr]);
+    if (!ls_traits(instr)->awaits) return ready;
+    const double begin = fmax(ready, *post_time(w, instr));
+    if (begin > ready && w->held[q] < 0) w->held[q] = ready;
     return begin;
 }
 
-static void report_span(const simulation *p, const simulated *w, int instr, double begin) {
-    if (p->watch != NULL) p->watch->on_span(p->watch->context, (int)(w - p->rank), instr, begin, w->now);
+static void report_span(const simulation *p, const simulated *w, int instr, double begin, double end) {
+    if (p->watch != NULL) p->watch->on_span(p->watch->context, (int)(w - p->rank), instr, begin, end);
 }
 
-/*
- * Advances the rank by one event: an instruction, or the signal for which all queues wait. Compute goes last, as in the
- * executor.
- */
-static void step(simulation *p, simulated *w) {
-    if (w->wake > w->now) {
-        const double blocked = w->now;
-        w->times->waiting += w->wake - w->now;
-        w->now = w->wake;
-        report_span(p, w, -1, blocked);
-    }
+/* Whether and when the rank's next event is; of several at one time that of compute goes last, as in the executor. */
+static double find_next(const simulation *p, simulated *w, int *queue) {
     double soonest = INFINITY;
+    *queue = -1;
     for (int q = w->program->queues - 1; q >= 0; q--) {
-        const double begin = earliest_begin(w, q);
-        soonest = fmin(soonest, begin);
-        if (begin > w->now) continue;
-        const int i = ls_cursor_head(&w->cursor, q);
-        const double from = w->held[q] >= 0 ? w->held[q] : w->now;
-        execute(p, w, i);
-        report_span(p, w, i, from);
-        w->held[q] = -1;
-        ls_cursor_advance(&w->cursor, q);
-        ls_cursor_complete(&w->cursor, q, i); /* the sender's thread has copied the source of a put */
-        soonest = w->now;
-        break;
+        const double begin = earliest_begin(p, w, q);
+        if (begin >= soonest) continue;
+        soonest = begin;
+        *queue = q;
     }
+    return soonest;
+}
+
+/* Advances the rank by its next instruction, unless that turns out to begin later: what came was for another one. */
+static void step(simulation *p, simulated *w) {
+    int q, unused;
+    const double begin = find_next(p, w, &q);
+    if (begin > w->wake) {
+        w->wake = begin;
+        return;
+    }
+    const double *clock = clock_of(p, w, q);
+    const int i = ls_cursor_head(&w->cursor, q);
+    if (clock == &w->clock[LS_COMPUTE] && begin > *clock) {
+        w->times->waiting += begin - *clock;
+        report_span(p, w, -1, *clock, begin);
+    }
+    const double from = w->held[q] >= 0 ? w->held[q] : begin;
+    execute(p, w, q, i, begin);
+    report_span(p, w, i, from, w->end[i]);
+    w->held[q] = -1;
+    ls_cursor_advance(&w->cursor, q);
+    ls_cursor_complete(&w->cursor, q, i); /* what was put has been copied */
     w->times->end = w->now;
-    w->wake = soonest;
+    w->wake = find_next(p, w, &unused);
+    if (ls_cursor_has_ended(&w->cursor)) w->times->waiting += w->now - w->clock[LS_COMPUTE];
 }
 
 /* Steps the first rank of the agenda until all have ended. */
@@ -193,6 +213,8 @@ ls_status ls_simulate(const ls_image *const *images, int ranks, int program, con
         w->times = &out[r];
         w->place = -1;
         w->cursor = ls_cursor_make(w->program, p.arena);
+        w->clock = LS_NEW_ARRAY(p.arena, double, w->program->queues + 1);
+        w->end = LS_NEW_ARRAY(p.arena, double, w->program->n_instrs + 1);
         w->held = LS_NEW_ARRAY(p.arena, double, w->program->queues + 1);
         for (int q = 0; q < w->program->queues; q++) w->held[q] = -1;
         make_words(&p, w);
@@ -201,6 +223,24 @@ ls_status ls_simulate(const ls_image *const *images, int ranks, int program, con
     const ls_status status = run(&p);
     ls_arena_destroy(p.arena);
     return status;
+}
+
+double ls_simulate_alone(const ls_image *image, int program, const ls_rates *rates) {
+    const ls_program *p = &image->programs[program];
+    ls_arena *arena = ls_arena_create();
+    const double *far = ls_program_far(image, program, rates->cache, arena);
+    double *end = LS_NEW_ARRAY(arena, double, p->n_instrs + 1), *clock = LS_NEW_ARRAY(arena, double, p->queues + 1);
+    double last = 0;
+    for (int i = 0; i < p->n_instrs; i++) { /* the list's order is one that queues allow */
+        const ls_instr *instr = &p->instrs[i];
+        double *now = &clock[rates->overlap ? instr->queue : LS_COMPUTE];
+        for (int k = 0; k < instr->n_after; k++) *now = fmax(*now, end[instr->after[k].instr]);
+        *now += ls_instr_seconds(instr, far[i], rates);
+        end[i] = *now;
+        last = fmax(last, *now);
+    }
+    ls_arena_destroy(arena);
+    return last;
 }
 
 double ls_simulated_seconds(const ls_simulated_rank *ranks, int n) {

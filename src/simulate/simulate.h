@@ -13,7 +13,7 @@ typedef struct ls_simulated_rank {
     double end;       /* when its program ends */
     double computing; /* in kernels */
     double sending;   /* in puts, in which the sender's thread copies */
-    double waiting;   /* for signals, in all queues at once; end = computing + sending + waiting */
+    double waiting; /* of the compute queue, or of all where they share a clock: end = computing + sending + waiting */
 } ls_simulated_rank;
 
 /*
@@ -27,13 +27,16 @@ typedef struct ls_simulation_watch {
 
 /*
  * Simulates one run of a program on all ranks. As in the executor, one thread of a rank executes the heads of its
- * queues in turn, the compute queue's last. A put or signal takes time of its sender and arrives after the rates'
- * latency. A kernel that reads other ranks' memory takes as long as a put of those bytes in addition. rates: those of
- * every rank. out: [ranks]. watch may be NULL. LS_INVALID when the ranks wait for each other for ever (ls_verify says
- * more).
+ * queues in turn, the compute queue's last; or, where the rates say that queues overlap, each queue has its own time. A
+ * put or signal takes time of its sender and arrives after the rates' latency. A kernel that reads other ranks' memory
+ * takes as long as a put of those bytes in addition. rates: those of every rank. out: [ranks]. watch may be NULL.
+ * LS_INVALID when the ranks wait for each other for ever (ls_verify says more).
  */
 LS_MUST_USE ls_status ls_simulate(const ls_image *const *images, int ranks, int program, const ls_rates *rates,
                                   const ls_simulation_watch *watch, ls_simulated_rank *out);
+
+/* Seconds of one run of the program by a rank that never waits for others: no more than it takes with them. */
+double ls_simulate_alone(const ls_image *image, int program, const ls_rates *rates);
 
 /* The end of the last rank. */
 double ls_simulated_seconds(const ls_simulated_rank *ranks, int n);

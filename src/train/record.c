@@ -73,6 +73,7 @@ static void write_spread(const ls_training *t, ls_json_writer *w) {
     ls_json_put_text(w, "device", spread.device);
     snprintf(drop, sizeof drop, "%lld", (long long)spread.recompute);
     ls_json_put_text(w, "recompute", drop);
+    ls_json_put_text(w, "offload", spread.offload);
     ls_json_put_text(w, "tile", spread.tile);
     ls_json_put_int(w, "tile_rows", spread.tile_rows);
     ls_json_put_int(w, "memory", t->options.spread.memory);

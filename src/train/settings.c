@@ -196,6 +196,17 @@ static bool is_chosen(const char *name) { return name != NULL && strcmp(name, "a
 /* run.json has the number of results that are recomputed: "none" is 0. */
 static const char *recompute_number(const char *recompute) { return strcmp(recompute, "none") == 0 ? "0" : recompute; }
 
+/* One choice can be written in several ways. */
+static ls_status agree_offload(const ls_training *t, const char *is, const char *was) {
+    char normal[LS_OFFLOAD_TEXT];
+    ls_saving saving = {0};
+    int state = 0;
+    LS_TRY(ls_offload_parse(is, &saving.offload, &state));
+    saving.offload_state = state > 0;
+    ls_offload_print(&saving, normal);
+    return agree_text(t, "offload", normal, was);
+}
+
 static ls_status resume_mesh(ls_training *t, const char *recorded) {
     if (t->options.spread.mesh == NULL) return ls_ok();
     ls_mesh is, was;
@@ -217,12 +228,13 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     LS_TRY(ls_json_text(object, "layout", &was.layout));
     LS_TRY(ls_json_text(object, "isa", &was.isa));
     /* Runs of older versions lack these fields: they were on a cpu, cut the optimiser's state, used puts, kept all
-     * results, had no tiles. */
+     * results, and there, had no tiles. */
     LS_TRY(ls_json_text_or(object, "device", "cpu", &was.device));
     LS_TRY(ls_json_text_or(object, "shard", "optimizer", &was.shard));
     LS_TRY(ls_json_text_or(object, "sums", "fast", &was.sums));
     LS_TRY(ls_json_text_or(object, "transfers", "put", &was.transfers));
     LS_TRY(ls_json_text_or(object, "recompute", "0", &was.recompute));
+    LS_TRY(ls_json_text_or(object, "offload", "none", &was.offload));
     LS_TRY(ls_json_text_or(object, "tile", "none", &was.tile));
     LS_TRY(ls_json_int_or(object, "tile_rows", 0, 0, INT64_MAX, &was.tile_rows));
     if (!is_chosen(t->options.spread.sums)) t->options.spread.sums = was.sums; /* a resumed run keeps its numbers */
@@ -238,6 +250,7 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     if (is_chosen(is->isa)) LS_TRY(agree_text(t, "isa", is->isa, was.isa));
     if (is->device != NULL) LS_TRY(agree_text(t, "device", is->device, was.device));
     if (is_chosen(is->recompute)) LS_TRY(agree_text(t, "recompute", recompute_number(is->recompute), was.recompute));
+    if (is_chosen(is->offload)) LS_TRY(agree_offload(t, is->offload, was.offload));
     if (is_chosen(is->tile)) LS_TRY(agree_text(t, "tile", is->tile, was.tile));
     if (is->tile_rows != 0) LS_TRY(agree_number(t, "tile_rows", (double)is->tile_rows, (double)was.tile_rows));
     LS_TRY(resume_mesh(t, was.mesh));

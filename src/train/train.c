@@ -338,7 +338,7 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
                                .dtype = o->dtype,
                                .out = o->out,
                                .spread = o->spread};
-    options.spread.recompute = NULL; /* there is no backward pass */
+    options.spread.recompute = options.spread.offload = NULL; /* there is no backward pass */
     options.spread.measure = false;
     const ls_trained trained = {.model = t->model, .tokenizer = t->tokenizer, .checkpoint = result->checkpoint};
     ls_eval_result evaluated = {.text_sequences = 0};
