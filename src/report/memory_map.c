@@ -182,8 +182,20 @@ static void put_peak(const panel *p) {
     ls_svg_text(p->out, "y small", RIGHT, y + row, ls_bytes_text(rest, bytes));
 }
 
-static void put_panel(FILE *out, const ls_image *image, const columns *where, ls_space space, double top, double bottom,
-                      const char *title) {
+/* Where the panel of each space is: with that of host memory, and without. */
+static const struct {
+    const char *title;
+    double top[2], bottom[2];
+} panels[LS_SPACES] = {
+    [LS_PRIVATE] = {"private memory", {152, 152}, {552, 420}},
+    [LS_SYMMETRIC] = {"symmetric heap: peers write and read here", {658, 526}, {892, 670}},
+    [LS_HOST] = {"host memory: what waits there", {0, 776}, {0, 892}},
+};
+
+static void put_panel(FILE *out, const ls_image *image, const columns *where, ls_space space) {
+    const int host = image->bytes[LS_HOST] > 0;
+    const double top = panels[space].top[host], bottom = panels[space].bottom[host];
+    if (space == LS_HOST && !host) return;
     const panel p = {.out = out,
                      .image = image,
                      .columns = where,
@@ -192,7 +204,7 @@ static void put_panel(FILE *out, const ls_image *image, const columns *where, ls
                      .bottom = bottom,
                      .most = fmax(1, (double)image->bytes[space]) * 1.06,
                      .peak = ls_image_peak(image, space)};
-    ls_svg_text(out, "strong", LEFT, top - 18, title);
+    ls_svg_text(out, "strong", LEFT, top - 18, panels[space].title);
     put_axes(&p);
     for (int i = 0; i < image->n_buffers; i++) {
         if (is_placed(&p, &image->buffers[i])) put_buffer(&p, &image->buffers[i]);
@@ -233,8 +245,7 @@ static void draw(FILE *out, const void *context) {
     put_legend(out, image, 96);
     ls_arena *arena = ls_arena_create();
     const columns c = make_columns(image, arena);
-    put_panel(out, image, &c, LS_PRIVATE, 152, 552, "private memory");
-    put_panel(out, image, &c, LS_SYMMETRIC, 658, 892, "symmetric heap: peers write and read here");
+    for (int s = 0; s < LS_SPACES; s++) put_panel(out, image, &c, (ls_space)s);
     ls_arena_destroy(arena);
 }
 

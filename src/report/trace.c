@@ -9,8 +9,8 @@
 
 /* The threads that a viewer shows for a rank. The queues come first, with their own numbers. */
 enum { TRACK_PROGRAM = LS_QUEUES, TRACK_ASLEEP, TRACKS };
-static const char *const track_names[TRACKS] = {"compute", "copy", "program", "asleep"};
-static const int track_order[TRACKS] = {1, 2, 0, 3}; /* sort key of each track */
+static const char *const track_names[TRACKS] = {"compute", "copy", "link", "program", "asleep"};
+static const int track_order[TRACKS] = {1, 2, 3, 0, 4}; /* sort key of each track */
 
 typedef struct tracing {
     const ls_rank *rank;
@@ -50,12 +50,20 @@ static void put_label(const tracing *t, const char *label, int track, const char
     ls_json_close(t->writer);
 }
 
+/* Whether there is something on the track; only few programs have a link. */
+static bool is_used(const tracing *t, int track) {
+    bool used = track != LS_LINK;
+    for (int p = 0; p < t->rank->image->n_programs; p++) used |= t->rank->image->programs[p].queues > track;
+    return used;
+}
+
 static void put_labels(const tracing *t) {
     char name[32];
     snprintf(name, sizeof name, "rank %d", t->rank->rank);
     put_label(t, "process_name", 0, name, 0);
     put_label(t, "process_sort_index", 0, NULL, t->rank->rank);
     for (int i = 0; i < TRACKS; i++) {
+        if (!is_used(t, i)) continue;
         put_label(t, "thread_name", i, track_names[i], 0);
         put_label(t, "thread_sort_index", i, NULL, track_order[i]);
     }

@@ -139,7 +139,8 @@ static const struct {
     {{"rb25ff", "rrrrrr", "-b25fa", "------"}, {LS_KERNEL_MATMUL, LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_GRAD}},
     {{"rb25ff", "rrrrrr", "rb25ff", "------"}, {LS_KERNEL_CAST, LS_KERNEL_SUM, LS_KERNEL_BROADCAST}},
     {{"rb25ff", "rrrrrr", "rb25ff", "rrrrrr"}, {LS_KERNEL_COPY, LS_KERNEL_FILL}},
-    {{"rrrrrr", "rrrrrr", "rrrrrr", "------"}, {LS_KERNEL_ROPE_TABLE, LS_KERNEL_CACHE_WRITE, LS_KERNEL_STEP_CONTROL}},
+    {{"rrrrrr", "rrrrrr", "rrrrrr", "------"},
+     {LS_KERNEL_ROPE_TABLE, LS_KERNEL_CACHE_WRITE, LS_KERNEL_STEP_CONTROL, LS_KERNEL_OFFLOAD, LS_KERNEL_FETCH}},
     {{"rrrrrr", "rrrrrr", "------", "------"}, {LS_KERNEL_EXACT_SUM, LS_KERNEL_EXACT_VALUE}},
 };
 

@@ -32,6 +32,11 @@ static void test_wrong_edits_of_sharded_programs(void **state) {
     (void)judge_sharded_mutations(1000, 1000, 32);
 }
 
+static void test_wrong_edits_of_offloading_programs(void **state) {
+    (void)state;
+    (void)judge_offload_mutations(1000, 500, 32);
+}
+
 static void accept(image_set set) {
     const ls_image *image = set.image[0];
     char mesh[64];
@@ -65,6 +70,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wrong_edits_are_rejected),
         cmocka_unit_test(test_wrong_edits_of_sharded_programs),
+        cmocka_unit_test(test_wrong_edits_of_offloading_programs),
         cmocka_unit_test(test_unedited_programs_are_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,8 @@ static size_t count_live(const ls_image *image, ls_space space, int program, int
 
 static void peak_is_the_most_of_all_instructions(void **state) {
     (void)state;
-    image_set set = images_of_network(mesh_of(1, 2, 2), "usp", LS_LAYOUT_ZIGZAG, 64, 3);
+    const ls_saving saving = {.offload = LS_OFFLOAD_ALL, .offload_state = true};
+    image_set set = images_of_saving(mesh_of(1, 2, 2), "usp", 3, &saving, NULL);
     for (int s = 0; s < LS_SPACES; s++) {
         const ls_image *image = set.image[1];
         const ls_peak peak = ls_image_peak(image, (ls_space)s);
@@ -61,7 +62,8 @@ static void peak_is_the_most_of_all_instructions(void **state) {
 }
 
 static void map_shows_every_buffer(void **state) {
-    image_set set = images_of_network(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 64, 2);
+    const ls_saving saving = {.offload = LS_OFFLOAD_ALL, .offload_state = true};
+    image_set set = images_of_saving(mesh_of(1, 2, 1), "ring", 2, &saving, NULL);
     const ls_image *image = set.image[1];
     const char *path = scratch_path(state, "map.svg");
     assert_ok(ls_memory_map_write(image, 1, "a <model> & more", path));
@@ -77,7 +79,7 @@ static void map_shows_every_buffer(void **state) {
     assert_int_equal(occurrences(text, "<rect class=\"box "), placed);
     assert_non_null(strstr(text, ">a &lt;model&gt; &amp; more · rank 1 of 2 · ring 2 · ring<"));
     assert_non_null(strstr(text, "prefers-color-scheme:dark"));
-    assert_int_equal(occurrences(text, "class=\"mark\""), 2);
+    assert_int_equal(occurrences(text, "class=\"mark\""), LS_SPACES);
     for (int s = 0; s < LS_SPACES; s++) {
         snprintf(words, sizeof words, ">mapped %s", ls_bytes_text((double)image->bytes[s], bytes));
         assert_non_null(strstr(text, words));

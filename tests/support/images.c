@@ -91,6 +91,14 @@ image_set images_of_shard(ls_mesh mesh, const char *strategy, int layers, const 
     return images_of_layers(&target, S, layers, true, optimizer);
 }
 
+image_set images_of_saving(ls_mesh mesh, const char *strategy, int layers, const ls_saving *saving,
+                           const ls_optimizer *optimizer) {
+    enum { S = 26 };
+    const ls_target target = {
+        .mesh = mesh, .strategy = strategy, .layout = LS_LAYOUT_ZIGZAG, .threads = 1, .saving = *saving};
+    return images_of_layers(&target, S, layers, true, optimizer);
+}
+
 image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers) {
     return images_of_kind(mesh, strategy, layout, S, layers, false, READS_NOTHING);
 }

@@ -35,6 +35,9 @@ image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layo
 /* Steps of several micro-batches, with what the mode says cut over the ranks. */
 image_set images_of_shard(ls_mesh mesh, const char *strategy, int layers, const ls_shard_mode *shard,
                           const ls_optimizer *optimizer);
+/* Steps of several micro-batches of 26 tokens, with what is done to use less memory. */
+image_set images_of_saving(ls_mesh mesh, const char *strategy, int layers, const ls_saving *saving,
+                           const ls_optimizer *optimizer);
 /* Frees any of these. */
 void free_images(image_set *set);
 /*

@@ -172,7 +172,8 @@ static void elementwise(visit_example visit) {
             {"swiglu", NULL, 2, 1, {x, x}, {y}},    {"swiglu_grad", NULL, 3, 2, {x, x, x}, {y, y}},
             {"broadcast", NULL, 1, 1, {c}, {wide}}, {"cast", NULL, 1, 1, {x}, {y}},
             {"cast", NULL, 1, 1, {x}, {wide}},      {"copy", NULL, 1, 1, {x}, {y}},
-            {"fill", NULL, 0, 1, {{0}}, {y}},
+            {"fill", NULL, 0, 1, {{0}}, {y}},       {"offload", NULL, 1, 1, {x}, {y}},
+            {"fetch", NULL, 1, 1, {x}, {y}},
         };
         for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
     }

@@ -148,6 +148,8 @@ static const struct {
     {"all results", {.drop = ALL}},
     {"logits in tiles", {.tile = LS_TILE_LOSS, .tile_rows = 3}},
     {"all results and tiles", {.drop = ALL, .tile = LS_TILE_ALL, .tile_rows = 4}},
+    {"all offloaded", {.offload = ALL, .offload_state = true}},
+    {"some offloaded, results and tiles", {.drop = ALL, .tile = LS_TILE_ALL, .tile_rows = 5, .offload = 3}},
 };
 
 /* --- what goes together ------------------------------------------------------------------------------------------- */

@@ -36,5 +36,7 @@ mutation_verdicts judge_mutations(uint64_t first, int edits, int seeds);
  * gradients are scattered and parameters gathered group by group, or whole matrices exchanged.
  */
 mutation_verdicts judge_sharded_mutations(uint64_t first, int edits, int seeds);
+/* The same over programs that offload results of the forward pass and the optimiser's state. */
+mutation_verdicts judge_offload_mutations(uint64_t first, int edits, int seeds);
 
 #endif

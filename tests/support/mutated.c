@@ -45,3 +45,20 @@ mutation_verdicts judge_sharded_mutations(uint64_t first, int edits, int seeds) 
                                   &ls_shard_modes[jobs[i].shard], jobs[i].optimizer);
     return judge_mutations_of(sets, LS_COUNT(jobs), first, edits, seeds);
 }
+
+mutation_verdicts judge_offload_mutations(uint64_t first, int edits, int seeds) {
+    static const struct {
+        int dp, ring, ulysses;
+        const char *strategy;
+        ls_saving saving;
+        const ls_optimizer *optimizer;
+    } jobs[] = {{1, 1, 1, "local", {.offload = LS_OFFLOAD_ALL, .offload_state = true}, &ls_optimizer_adamw},
+                {1, 2, 1, "ring", {.offload = LS_OFFLOAD_ALL}, &ls_optimizer_muon},
+                {2, 1, 1, "local", {.drop = 1 << 20, .offload = 2, .offload_state = true}, &ls_optimizer_muon},
+                {1, 1, 2, "ulysses", {.drop = 5, .offload = LS_OFFLOAD_ALL}, &ls_optimizer_adamw}};
+    image_set sets[LS_COUNT(jobs)];
+    for (size_t i = 0; i < LS_COUNT(jobs); i++)
+        sets[i] = images_of_saving(mesh_of(jobs[i].dp, jobs[i].ring, jobs[i].ulysses), jobs[i].strategy, 2,
+                                   &jobs[i].saving, jobs[i].optimizer);
+    return judge_mutations_of(sets, LS_COUNT(jobs), first, edits, seeds);
+}
