@@ -171,10 +171,12 @@ static ls_update_piece part_of(const ls_update_piece *piece, int64_t start, int6
     return part;
 }
 
-/* Where the state waits in memory of the host, only a part of it is here at a time. */
+/* Where the state waits in memory of the host, only a part of it is here at a time: long enough to be copied fast. */
 static void update_piece(ls_builder *b, const ls_optimizer *optimizer, const ls_update_piece *piece) {
-    enum { PART = 1 << 24 };
-    const int64_t each = b->target->saving.offload_state ? PART : piece->count;
+    enum { MOST = 1 << 24, PARTS = 8 };
+    int64_t each = piece->count;
+    if (b->target->saving.offload_state)
+        each = ls_min(MOST, (int64_t)ls_round_up((size_t)ls_ceil_div(piece->count, PARTS), LS_FLAT_UNIT));
     for (int64_t start = 0; start < piece->count; start += each) {
         const ls_update_piece part = part_of(piece, start, ls_min(each, piece->count - start));
         optimizer->update(b, &part);

@@ -29,6 +29,19 @@ for dtype in f32 bf16; do
     rm -rf first
 done
 json "d['spread']['device'] == 'cuda'" run/run.json
+# What waits in memory of the host changes no bit, whether the user or the memory that is left asks for it, and a resumed run goes on so.
+"$longspan" train "${job[@]}" --device cuda --steps 2 --out plain >out 2>err || fail "plain: $(cat err)"
+less=$(python3 -c "import json; print(json.load(open('plain/run.json'))['predicted_bytes'][0]['private'] * 2 // 3)")
+for saving in "--offload all" "--offload optimizer+3 --recompute all" "--memory $less"; do
+    read -ra options <<<"$saving"
+    rm -rf saved
+    "$longspan" train "${job[@]}" "${options[@]}" --device cuda --steps 2 --out saved >out 2>err || fail "$saving: $(cat err)"
+    [ "$(numbers saved)" = "$(numbers plain)" ] || fail "$saving: other bits"
+    json "d['spread']['offload'] != 'none' and d['predicted_bytes'][0]['host'] > 0" saved/run.json
+done
+"$longspan" train "${job[@]}" --steps 3 --out saved --resume >out 2>err || fail "resume: $(cat err)"
+"$longspan" train "${job[@]}" --device cuda --steps 3 --out plain --resume >out 2>err || fail "resume: $(cat err)"
+[ "$(numbers saved)" = "$(numbers plain)" ] || fail "resumed, with what waits in memory of the host: other bits"
 "$longspan" train "${job[@]}" --steps 3 --out run --resume >out 2>err || fail "resume: $(cat err)"
 # refused WORDS COMMAND...: the last line of the error says so.
 refused() {
@@ -41,5 +54,7 @@ refused "--device cpu contradicts" train "${job[@]}" --steps 4 --out run --resum
 LONGSPAN_CUDA_DRIVER=/nowhere/libcuda.so refused "no CUDA driver can be loaded: /nowhere/libcuda.so" train "${job[@]}" --steps 1 --out other --device cuda
 LONGSPAN_CUDA_KERNELS=/nowhere/cuda.so refused "cannot load the kernels for CUDA: /nowhere/cuda.so" train "${job[@]}" --steps 1 --out other --device cuda
 refused "cuda:7" train "${job[@]}" --steps 1 --out other --device cuda:7
+refused "--offload none contradicts" train "${job[@]}" --steps 4 --out saved --resume --offload none
+refused "--offload half; expected auto, none, optimizer" train "${job[@]}" --steps 1 --out other --offload half
 refused "there is no device 'gpu'" train "${job[@]}" --steps 1 --out other --device gpu
 echo ok

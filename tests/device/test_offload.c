@@ -89,7 +89,7 @@ static void test_what_comes_and_goes(void **state) {
     assert_int_equal(results.image[0]->programs[micro].queues, 3);
     assert_int_equal(count(some.image[0], micro, LS_KERNEL_OFFLOAD), 4);
     assert_int_equal(count(optimizer.image[0], micro, LS_KERNEL_OFFLOAD), 0);
-    assert_int_equal(count(optimizer.image[0], step, LS_KERNEL_FETCH), 2); /* of f32: m and v */
+    assert_int_equal(count(optimizer.image[0], step, LS_KERNEL_FETCH), 2 * 8); /* of f32: m and v, in parts */
     assert_int_equal(count(results.image[0], evaluate, LS_KERNEL_OFFLOAD), 0);
     assert_int_equal(count(optimizer.image[0], evaluate, LS_KERNEL_FETCH), 0);
     /* Less memory beside that of the host, and there as much as waits. */
