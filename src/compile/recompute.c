@@ -171,6 +171,7 @@ typedef struct rewrite {
     ls_graph *to;
     int *moved;       /* by node of the old graph: its number in the new one, as the backward pass sees it */
     ls_tensor *again; /* by tensor of the old graph: what the backward pass reads instead; id 0: itself */
+    int *last_read;   /* by storage tensor of the old graph */
 } rewrite;
 
 static void push_node(rewrite *r, const ls_node *node) {
@@ -214,18 +215,84 @@ static ls_tensor again(rewrite *r, ls_tensor t) {
     return r->again[t.id];
 }
 
+/* Whether to make the tensor again a node that mixes tokens is made again. */
+static bool needs_mixing(const rewrite *r, ls_tensor t) {
+    const ls_graph *g = r->c->g;
+    const int owner = owner_of(g, t);
+    if (r->again[t.id].id != 0 || owner < 0 || owner >= g->forward_nodes || r->c->kept[owner]) return false;
+    if (g->nodes[owner].op->reach != LS_REACH_OWN) return true;
+    bool needs = false;
+    for (int i = 0; i < g->nodes[owner].n_in && !needs; i++) needs = needs_mixing(r, g->nodes[owner].in[i]);
+    return needs;
+}
+
+static int64_t bytes_of(const ls_graph *g, ls_tensor t) {
+    const ls_tensor_info *info = ls_graph_tensor(g, ls_graph_tensor(g, t)->storage);
+    return ls_shape_elements(&info->shape) * (int64_t)ls_dtype_bytes(info->dtype);
+}
+
+/* By how much the results that wait grow when the node has been run: what it makes, less what it reads last. */
+static int64_t growth_of(const rewrite *r, int n) {
+    const ls_node *node = &r->c->g->nodes[n];
+    int64_t bytes = 0;
+    for (int i = 0; i < node->n_out; i++)
+        if (ls_graph_tensor(r->c->g, node->out[i])->storage.id == node->out[i].id)
+            bytes += bytes_of(r->c->g, node->out[i]);
+    for (int i = 0; i < node->n_in; i++) {
+        const int storage = ls_graph_tensor(r->c->g, node->in[i])->storage.id;
+        bool named = false; /* by an input before this one */
+        for (int k = 0; k < i; k++) named |= ls_graph_tensor(r->c->g, node->in[k])->storage.id == storage;
+        if (!named && r->last_read[storage] == n) bytes -= bytes_of(r->c->g, node->in[i]);
+    }
+    return bytes;
+}
+
+/*
+ * Of the backward nodes from n to the next that mixes tokens: the one before which all that they read is made again.
+ * Not each when it is read: if that takes an attention, results of the nodes before it wait meanwhile, and a run of
+ * tiles ends there. It is made where the least waits.
+ */
+static int find_turn(const rewrite *r, int n) {
+    const ls_graph *g = r->c->g;
+    int turn = n;
+    int64_t waiting = 0, least = 0;
+    for (; n < g->n_nodes && g->nodes[n].op->reach == LS_REACH_OWN; n++) {
+        for (int i = 0; i < g->nodes[n].n_in; i++)
+            if (needs_mixing(r, g->nodes[n].in[i])) return turn;
+        waiting += growth_of(r, n);
+        if (waiting > least) continue;
+        least = waiting;
+        turn = n + 1;
+    }
+    return g->n_nodes; /* nothing takes long: all is made when it is read */
+}
+
+static void make_again(rewrite *r, int n) {
+    const ls_graph *g = r->c->g;
+    for (bool mixes = false; n < g->n_nodes && !mixes; n++) {
+        for (int i = 0; i < g->nodes[n].n_in; i++) (void)again(r, g->nodes[n].in[i]);
+        mixes = g->nodes[n].op->reach != LS_REACH_OWN;
+    }
+}
+
 static ls_graph *rewrite_graph(const candidates *c, ls_arena *arena) {
     const ls_graph *g = c->g;
     ls_graph *to = ls_graph_bare(g, arena);
     rewrite r = {.c = c,
                  .to = to,
                  .moved = LS_NEW_ARRAY(arena, int, g->n_nodes + 1),
-                 .again = LS_NEW_ARRAY(arena, ls_tensor, g->n_tensors)};
+                 .again = LS_NEW_ARRAY(arena, ls_tensor, g->n_tensors),
+                 .last_read = LS_NEW_ARRAY(arena, int, g->n_tensors)};
     for (int t = 0; t < g->n_tensors; t++) (void)push_tensor(&r, &g->tensors[t]);
     LS_ASSERT(to->tensors != NULL); /* there is the empty one at least */
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_in; i++) r.last_read[ls_graph_tensor(g, g->nodes[n].in[i])->storage.id] = n;
+    int turn = g->n_nodes; /* the node before which results are made again at once */
     for (int n = 0; n < g->n_nodes; n++) {
         ls_node node = g->nodes[n];
         const bool backward = n >= g->forward_nodes;
+        if (backward && (n == g->forward_nodes || g->nodes[n - 1].op->reach != LS_REACH_OWN)) turn = find_turn(&r, n);
+        if (n == turn) make_again(&r, n);
         for (int i = 0; i < node.n_in && backward; i++) node.in[i] = again(&r, node.in[i]);
         if (node.forward >= 0) node.forward = r.moved[node.forward];
         r.moved[n] = to->n_nodes;

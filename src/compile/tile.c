@@ -12,11 +12,12 @@
 
 /*
  * What the tensors within a run may take where the user has not said how many tokens a tile has; but no more tiles than
- * a few: of what is whole there is much more by then, and each tile adds to all weights' gradients.
+ * a few: of what is whole there is much more by then, and each tile adds to all weights' gradients. Of thousands of
+ * tokens that takes little beside the tile's products, so longer tiles are not made for it.
  */
 static const double tile_bytes = 96 << 20;
 
-enum { TILE_UNIT = 16, LEAST_TILE = 64, MOST_TILES = 24 };
+enum { TILE_UNIT = 16, LEAST_TILE = 64, MOST_TILES = 24, PLENTY = 8192 };
 
 /* A sum over tokens to which a run adds, where that is made chunk by chunk. */
 typedef struct tile_sum {
@@ -218,7 +219,7 @@ static bool fit(const ls_builder *b, const touches *all, ls_tile_run *run) {
     const ls_layout *layout = &b->image->layout;
     const int64_t rows = rows_with(b, run->rows, ls_layout_most(layout)),
                   least = rows_with(b, run->rows, layout->S / layout->P);
-    if (tile == 0) tile = ls_max(LEAST_TILE, ls_max(rows / MOST_TILES, (int64_t)(tile_bytes / bytes)));
+    if (tile == 0) tile = ls_max(LEAST_TILE, ls_max(ls_min(rows / MOST_TILES, PLENTY), (int64_t)(tile_bytes / bytes)));
     const int64_t tiles = ls_ceil_div(rows, tile);
     run->tile =
         b->target->saving.tile_rows != 0 ? tile : (int64_t)ls_round_up((size_t)ls_ceil_div(rows, tiles), TILE_UNIT);

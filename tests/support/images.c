@@ -33,8 +33,7 @@ static ls_tensor layer(ls_graph *g, ls_tensor x, ls_tensor table, int i) {
     return ls_add(g, h, ls_linear(g, ls_swiglu(g, gate, up), matrix(g, "down", i, E, F), LS_NO_TENSOR));
 }
 
-image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, bool accumulates,
-                         const ls_optimizer *optimizer) {
+ls_job job_of_loss(ls_graph *g, ls_tensor loss, bool accumulates, const ls_optimizer *optimizer) {
     const ls_dtype G = ls_dtype_accumulator(g->dtype);
     const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
     (void)ls_accumulate(g, loss, ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, G, &one));
@@ -42,10 +41,16 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, b
     const int forward = g->n_nodes;
     must(ls_graph_status(g));
     must(ls_differentiate(g, &d));
-    image_set set = {.ranks = ls_mesh_ranks(&target->mesh), .graph = g};
     ls_job job = {
         .graph = g, .programs = ls_training_programs(g, forward, LS_UPDATE_APPLY, accumulates), .optimizer = optimizer};
     job.hyper = ls_optimizer_defaults(ls_job_optimizer(&job));
+    return job;
+}
+
+image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, bool accumulates,
+                         const ls_optimizer *optimizer) {
+    const ls_job job = job_of_loss(g, loss, accumulates, optimizer);
+    image_set set = {.ranks = ls_mesh_ranks(&target->mesh), .graph = g};
     for (int r = 0; r < set.ranks; r++) {
         ls_target one_rank = *target;
         one_rank.rank = r;
@@ -54,18 +59,23 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, b
     return set;
 }
 
-/* A network of so many layers, for a sequence of S tokens. */
-static image_set images_of_layers(const ls_target *target, int64_t S, int layers, bool accumulates,
-                                  const ls_optimizer *optimizer) {
-    ls_graph *g = ls_graph_create(LS_F32);
-    const ls_tensor tokens = ls_tokens(g, "tokens", ls_mesh_replicas(&target->mesh), S);
+ls_tensor loss_of_layers(ls_graph *g, int64_t B, int64_t S, int layers) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", B, S);
     const ls_tensor labels = ls_input_like(g, "labels", tokens);
     const ls_rope rope = {.theta = 10000};
     const ls_tensor table = ls_rope_table(g, ls_input_like(g, "positions", tokens), 4, &rope);
     ls_tensor x = ls_embedding(g, tokens, matrix(g, "embedding", 0, 32, 16));
     for (int i = 0; i < layers; i++) x = layer(g, x, table, i);
     const ls_tensor logits = ls_linear_wide(g, x, matrix(g, "head", 0, 32, 16));
-    return images_of_loss(g, ls_sum(g, ls_cross_entropy(g, logits, labels)), target, accumulates, optimizer);
+    return ls_sum(g, ls_cross_entropy(g, logits, labels));
+}
+
+/* A network of so many layers, for a sequence of S tokens. */
+static image_set images_of_layers(const ls_target *target, int64_t S, int layers, bool accumulates,
+                                  const ls_optimizer *optimizer) {
+    ls_graph *g = ls_graph_create(LS_F32);
+    const ls_tensor loss = loss_of_layers(g, ls_mesh_replicas(&target->mesh), S, layers);
+    return images_of_loss(g, loss, target, accumulates, optimizer);
 }
 
 image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,

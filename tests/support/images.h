@@ -16,6 +16,9 @@ typedef struct image_set {
  */
 image_set images_of_loss(ls_graph *graph, ls_tensor loss, const ls_target *target, bool accumulates,
                          const ls_optimizer *optimizer);
+/* The job of these programs. And the loss of a network of some layers with attention and norms, of B sequences. */
+ls_job job_of_loss(ls_graph *graph, ls_tensor loss, bool accumulates, const ls_optimizer *optimizer);
+ls_tensor loss_of_layers(ls_graph *graph, int64_t B, int64_t S, int layers);
 /*
  * A network of some layers with attention, norms and a loss, with AdamW, over the mesh. Ends the test on failure. The
  * first: steps of several micro-batches (programs micro and step); the second: of one (program step alone).
