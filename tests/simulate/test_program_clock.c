@@ -130,6 +130,44 @@ static void what_is_seen_adds_up(void **state) {
     }
 }
 
+/*
+ * On a device with overlapping queues copies to memory of the host run beside kernels: a program takes no longer than
+ * with one thread, no less than its busiest queue, and, where the link is fast, as long as without them.
+ */
+static void queues_of_a_device_overlap(void **state) {
+    (void)state;
+    const ls_saving saving = {.offload = LS_OFFLOAD_ALL, .offload_state = true};
+    for (size_t c = 0; c < LS_COUNT(cases); c++) {
+        const ls_mesh mesh = mesh_of(cases[c].dp, cases[c].ring, cases[c].ulysses);
+        image_set set = images_of_saving(mesh, cases[c].strategy, 3, &saving, NULL),
+                  plain = images_of_saving(mesh, cases[c].strategy, 3, &(ls_saving){0}, NULL);
+        ls_simulated_rank one_thread[16], queues[16], hidden[16], without[16];
+        ls_rates rates = even;
+        rates.to_host = rates.from_host = 1e9;
+        play(&set, &rates, one_thread);
+        rates.overlap = true;
+        play(&set, &rates, queues);
+        rates.to_host = rates.from_host = 1e15;
+        play(&set, &rates, hidden);
+        play(&plain, &rates, without);
+        for (int r = 0; r < set.ranks; r++) {
+            const ls_program *p = &set.image[r]->programs[step_of(set.image[r])];
+            double busy[LS_QUEUES] = {0};
+            rates.to_host = rates.from_host = 1e9;
+            for (int i = 0; i < p->n_instrs; i++)
+                busy[p->instrs[i].queue] += ls_instr_seconds(&p->instrs[i], 0, &rates);
+            assert_true(busy[LS_LINK] > 0);
+            assert_true(queues[r].end < one_thread[r].end);
+            for (int q = 0; q < LS_QUEUES; q++) assert_true(queues[r].end >= busy[q] * (1 - 1e-9));
+            assert_true(ls_simulate_alone(set.image[r], step_of(set.image[r]), &rates) <= queues[r].end * (1 + 1e-9));
+        }
+        const double with = ls_simulated_seconds(hidden, set.ranks), bare = ls_simulated_seconds(without, set.ranks);
+        assert_true(with <= bare * 1.05 + 1e-6);
+        free_images(&set);
+        free_images(&plain);
+    }
+}
+
 static void a_hang_is_refused(void **state) {
     (void)state;
     image_set set = images_of_step(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 16, 1);
@@ -149,9 +187,9 @@ static void a_hang_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_time_is_accounted_for),
-                                       cmocka_unit_test(imbalance_is_waited_for),
-                                       cmocka_unit_test(a_slow_network_is_waited_for),
-                                       cmocka_unit_test(what_is_seen_adds_up), cmocka_unit_test(a_hang_is_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_time_is_accounted_for),    cmocka_unit_test(imbalance_is_waited_for),
+        cmocka_unit_test(a_slow_network_is_waited_for), cmocka_unit_test(what_is_seen_adds_up),
+        cmocka_unit_test(queues_of_a_device_overlap),   cmocka_unit_test(a_hang_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
