@@ -11,7 +11,8 @@
  *   - where a device has neither, kernels behind something that communicates, or that come after puts, are launched
  *     when that has been executed, or those are done.
  *
- * Where a device records, a program is launched into a recording before its first run, and each run launches that.
+ * Where a device records, all programs are launched into recordings before the first run, and each run launches one at
+ * once. A run that is traced, or whose results are inspected, launches each instruction by itself.
  *
  * The loop polls all queues, and sleeps only when every one waits for other ranks, for puts or for the device.
  */
@@ -253,24 +254,16 @@ static ls_status launch_ahead(const run *r, bool *moved) {
 }
 
 /* Records all launches of the program, in the order of its list. */
-static ls_status record_launches(run *r) {
-    ls_prepared_program *prepared = r->prepared;
-    r->recording = true;
+static ls_status record_launches(const run *r) {
     LS_TRY(ls_device_record_begin(r->ex->device));
     for (int i = 0; i < r->program->n_instrs; i++) LS_TRY(launch(r, r->program->instrs[i].queue, i));
-    LS_TRY(ls_device_record_end(r->ex->device, &prepared->recording));
-    r->recording = false;
-    prepared->recorded_event = r->first_event;
-    prepared->recorded_runs = prepared->runs;
-    return ls_ok();
+    return ls_device_record_end(r->ex->device, &r->prepared->recording);
 }
 
 /* Launches all of the program at once. */
-static ls_status launch_recorded(run *r) {
-    ls_prepared_program *prepared = r->prepared;
-    if (prepared->recording == NULL) LS_TRY(record_launches(r));
-    LS_TRY(ls_device_replay(r->ex->device, prepared->recording, r->first_event - prepared->recorded_event,
-                            prepared->runs - prepared->recorded_runs));
+static ls_status launch_recorded(const run *r) {
+    LS_TRY(
+        ls_device_replay(r->ex->device, r->prepared->recording, r->first_event - LS_RECORDED_EVENT, r->prepared->runs));
     for (int q = 0; q < r->program->queues; q++)
         while (ls_cursor_ahead(r->cursor, q) >= 0) ls_cursor_launch(r->cursor, q);
     return ls_ok();
@@ -479,26 +472,30 @@ static ls_status run_to_end(run *r) {
     return ls_device_join(ex->device);
 }
 
+static run make_run(ls_executor *ex, int index, uint64_t first_event, ls_result_place *bad) {
+    const ls_device_traits *device = ls_device_traits_of(ex->device);
+    return (run){.ex = ex,
+                 .program = &ex->image->programs[index],
+                 .index = index,
+                 .prepared = &ex->programs[index],
+                 .cursor = &ex->programs[index].cursor,
+                 .first_event = first_event,
+                 .ahead = !device->at_once && bad == NULL,
+                 .holds = device->holds && !device->messages && bad == NULL,
+                 .messages = device->messages,
+                 .last_put = -1,
+                 .bad = bad};
+}
+
 static ls_status run_program(ls_executor *ex, int index, ls_result_place *bad) {
     LS_TRY(check_order(ex, index));
     ex->last = index;
-    const ls_device_traits *device = ls_device_traits_of(ex->device);
-    run r = {.ex = ex,
-             .program = &ex->image->programs[index],
-             .index = index,
-             .prepared = &ex->programs[index],
-             .cursor = &ex->programs[index].cursor,
-             .first_event = ex->event + 1,
-             .ahead = !device->at_once && bad == NULL,
-             .holds = device->holds && !device->messages && bad == NULL,
-             .messages = device->messages,
-             .last_put = -1,
-             .bad = bad};
+    run r = make_run(ex, index, ex->event + 1, bad);
     const double start = ls_seconds();
     ls_cursor_begin(r.cursor, r.prepared->runs);
     ex->event += (uint64_t)r.program->n_instrs;
     for (int q = 0; q < r.program->queues; q++) r.prepared->unfinished[q] = r.cursor->first[q];
-    const bool recorded = device->records && bad == NULL && ex->trace == NULL;
+    const bool recorded = r.prepared->recording != NULL && bad == NULL && ex->trace == NULL;
     ls_status status = recorded ? launch_recorded(&r) : ls_ok();
     if (status.code == LS_OK) status = run_to_end(&r);
     ex->failed |= status.code != LS_OK;
@@ -517,4 +514,15 @@ ls_status ls_executor_run_checked(ls_executor *ex, int program, ls_result_place 
     LS_TRY(run_program(ex, program, &found));
     *bad = found;
     return ls_ok();
+}
+
+ls_status ls_executor_record_programs(ls_executor *ex) {
+    if (!ls_device_traits_of(ex->device)->records) return ls_ok();
+    for (int p = 0; p < ex->image->n_programs; p++) {
+        run r = make_run(ex, p, LS_RECORDED_EVENT, NULL);
+        r.recording = true;
+        const ls_status status = record_launches(&r);
+        if (status.code != LS_OK) return ls_error_in(status, "program %s", r.program->name);
+    }
+    return ls_comm_barrier(ex->comm);
 }

@@ -271,7 +271,8 @@ static ls_status set_up(ls_executor *ex, bool may_spin) {
     touch_arenas(ex);
     LS_TRY(ls_executor_exchange(ex));
     for (int p = 0; p < ex->image->n_programs; p++) LS_TRY(prepare_program(ex, p));
-    return ls_executor_fill_tables(ex);
+    LS_TRY(ls_executor_fill_tables(ex));
+    return ls_executor_record_programs(ex);
 }
 
 ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor **out) {

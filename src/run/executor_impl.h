@@ -31,8 +31,7 @@ typedef struct ls_prepared_program {
     int *unfinished;                /* by queue: its first put that is not known to be done, or a later instruction */
     ls_event *events;               /* room for what a launch comes after */
     uint64_t runs;                  /* completed so far */
-    ls_device_recording *recording; /* of all its launches; NULL: there is none yet */
-    uint64_t recorded_event, recorded_runs; /* the first event's number, and the runs before, when it was made */
+    ls_device_recording *recording; /* of all its launches, before its first run; NULL: there is none */
 } ls_prepared_program;
 
 typedef struct ls_trace {
@@ -40,7 +39,7 @@ typedef struct ls_trace {
     size_t capacity, count; /* count: all that were recorded, also overwritten ones */
 } ls_trace;
 
-enum { LS_STAGE_BYTES = 1 << 20 };
+enum { LS_STAGE_BYTES = 1 << 20, LS_RECORDED_EVENT = 1 }; /* the number of a recording's first event */
 
 struct ls_executor {
     const ls_image *image;
@@ -75,6 +74,12 @@ struct ls_executor {
 LS_MUST_USE ls_status ls_executor_exchange(ls_executor *executor);
 /* Bytes of the heap that the exchange needs at least. */
 size_t ls_exchange_heap(const ls_image *image);
+
+/*
+ * Records the launches of all programs, where the device can (execute.c). Collective then: it may wait for what is
+ * launched on the same device, so no rank runs a program before all have recorded theirs.
+ */
+LS_MUST_USE ls_status ls_executor_record_programs(ls_executor *executor);
 
 /*
  * Computes the rank's own positions, and fills the tables: the settings of the update, positions of all
