@@ -55,9 +55,11 @@ typedef struct ls_device_options {
  *                    neither comes after the other, are an error that names both. awaited: it has no holds. messages:
  *                    it has messages, between ranks of one process, and no holds. recorded: these, and it records.
  *                    CALL=N: the N-th call of that name fails
- *   "cuda[:N]"       NVIDIA's GPU number N, from 0; without N that of the rank on its machine, in turn. The driver is
+ *   "cuda[:N][:launched]"
+ *                    NVIDIA's GPU number N, from 0; without N that of the rank on its machine, in turn. The driver is
  *                    loaded at run time: libcuda.so.1, or the file that LONGSPAN_CUDA_DRIVER names. LS_UNSUPPORTED
- * where it is missing or too old, or no GPU is there
+ *                    where it is missing or too old, or no GPU is there. It records, into CUDA graphs. launched: it
+ *                    does not, and the host launches each kernel
  *
  * name NULL: the setting LONGSPAN_DEVICE of the environment, else "cpu". LS_INVALID: there is no such device.
  */
@@ -182,14 +184,19 @@ typedef struct ls_device_work {
 bool ls_device_has_room(ls_device *device, int queue);
 LS_MUST_USE ls_status ls_device_launch(ls_device *device, const ls_device_work *work);
 /*
- * Launches between begin and end are recorded and not executed; all that they come after is recorded before them.
- * replay launches all of them at once, any number of times: an event has the number that it was recorded with plus
- * `shift`, the generation of a message is greater by `times` its rise. What works refer to must live until the device
- * is closed, which frees recordings.
+ * Launches between begin and end are recorded and not executed; all that they come after is recorded before them. end
+ * may wait for all that other ranks have launched on the same device.
+ *
+ * replay launches all of them at once, any number of times, when everything before has been executed: an event has the
+ * number that it was recorded with plus `shift`, the generation of a message is greater by `times` its rise. That an
+ * event has happened may be seen later than without a recording, but not later than something that waits begins to.
+ * What works refer to must live until the device is closed, which frees recordings.
  */
 typedef struct ls_device_recording ls_device_recording;
 LS_MUST_USE ls_status ls_device_record_begin(ls_device *device);
 LS_MUST_USE ls_status ls_device_record_end(ls_device *device, ls_device_recording **out);
+/* Of the device's memory that it takes, as far as the device says. */
+size_t ls_device_recording_bytes(const ls_device_recording *recording);
 LS_MUST_USE ls_status ls_device_replay(ls_device *device, ls_device_recording *recording, uint64_t shift,
                                        uint64_t times);
 /* Lets the queue go on after a hold, when what comes before that has been executed. */

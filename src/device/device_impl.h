@@ -8,6 +8,23 @@ typedef struct ls_device_row ls_device_row;
 
 enum { LS_DEVICE_ARENAS = 8 }; /* at most; an executor has one for each space of its image */
 
+/* A work that was launched while recording, with what it refers to. */
+typedef struct ls_recorded {
+    ls_device_work work;
+    ls_device_message message; /* where it has one */
+    ls_event *after;
+} ls_recorded;
+
+struct ls_device_recording {
+    ls_device_recording *earlier;
+    ls_recorded *list;
+    size_t n, capacity;
+    ls_event *after; /* room for those of any work of the list */
+    int most_after;
+    size_t bytes; /* of the device's memory that it takes, as far as that is known */
+    void *state;  /* of the row */
+};
+
 struct ls_device {
     const ls_device_row *row;
     ls_device_options options;
@@ -43,6 +60,9 @@ struct ls_device_row {
     ls_status (*await)(ls_device *device, ls_event event);
     ls_status (*join)(ls_device *device);
     bool (*has_room)(ls_device *device, int queue); /* NULL: always */
+    /* The works of a recording are complete. NULL, both: each work is launched again. */
+    ls_status (*record)(ls_device *device, ls_device_recording *recording);
+    ls_status (*replay)(ls_device *device, ls_device_recording *recording, uint64_t shift, uint64_t times);
 };
 
 extern const ls_device_row ls_device_cpu;

@@ -4,20 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct recorded {
-    ls_device_work work;
-    ls_device_message message; /* where it has one */
-    ls_event *after;
-} recorded;
-
-struct ls_device_recording {
-    ls_device_recording *earlier;
-    recorded *list;
-    size_t n, capacity;
-    ls_event *after; /* room for those of any work of the list */
-    int most_after;
-};
-
 ls_status ls_device_record_begin(ls_device *device) {
     LS_ASSERT(device->traits.records && !device->recording);
     ls_device_recording *recording = calloc(1, sizeof *recording);
@@ -35,8 +21,8 @@ void ls_recording_note(ls_device *device, const ls_device_work *work) {
         r->list = realloc(r->list, r->capacity * sizeof *r->list);
         LS_ASSERT(r->list != NULL);
     }
-    recorded *mine = &r->list[r->n++];
-    *mine = (recorded){.work = *work, .after = calloc((size_t)work->n_after + 1, sizeof *mine->after)};
+    ls_recorded *mine = &r->list[r->n++];
+    *mine = (ls_recorded){.work = *work, .after = calloc((size_t)work->n_after + 1, sizeof *mine->after)};
     LS_ASSERT(mine->after != NULL);
     if (work->n_after > 0) memcpy(mine->after, work->after, sizeof *work->after * (size_t)work->n_after);
     if (work->message != NULL) mine->message = *work->message;
@@ -48,11 +34,20 @@ ls_status ls_device_record_end(ls_device *device, ls_device_recording **out) {
     device->recording = false;
     r->after = calloc((size_t)r->most_after + 1, sizeof *r->after);
     if (r->after == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate a recording of launches");
+    for (size_t i = 0; i < r->n; i++) { /* the list stays where it is from now on */
+        ls_recorded *mine = &r->list[i];
+        mine->work.after = mine->after;
+        if (mine->work.message != NULL) mine->work.message = &mine->message;
+    }
+    if (device->row->record != NULL) LS_TRY(device->row->record(device, r));
     *out = r;
     return ls_ok();
 }
 
+size_t ls_device_recording_bytes(const ls_device_recording *recording) { return recording->bytes; }
+
 ls_status ls_device_replay(ls_device *device, ls_device_recording *r, uint64_t shift, uint64_t times) {
+    if (device->row->replay != NULL) return device->row->replay(device, r, shift, times);
     for (size_t i = 0; i < r->n; i++) {
         ls_device_work work = r->list[i].work;
         ls_device_message message = r->list[i].message;

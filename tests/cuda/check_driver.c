@@ -22,13 +22,30 @@ SAME(LS_CUDA_HOST_MAPPED, CU_MEMHOSTALLOC_DEVICEMAP);
 SAME(LS_CUDA_HOST_MAPPED, CU_MEMHOSTREGISTER_DEVICEMAP);
 SAME(LS_CUDA_WAIT_GEQ, CU_STREAM_WAIT_VALUE_GEQ);
 SAME(LS_CUDA_WRITE_DEFAULT, CU_STREAM_WRITE_VALUE_DEFAULT);
+SAME(LS_CUDA_WAIT_WORD, CU_STREAM_MEM_OP_WAIT_VALUE_64);
+SAME(LS_CUDA_WRITE_WORD, CU_STREAM_MEM_OP_WRITE_VALUE_64);
+SAME(LS_CUDA_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
+SAME(LS_CUDA_CAPTURE_ACTIVE, CU_STREAM_CAPTURE_STATUS_ACTIVE);
 SAME(LS_CUDA_PEER_ACCESS_ALREADY_ENABLED, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 SAME(LS_CUDA_IPC_ENABLE_PEER_ACCESS, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 SAME(sizeof(CUipcMemHandle), 64);
 SAME(LS_CUDA_MEMORY_HOST, CU_MEMORYTYPE_HOST);
 SAME(LS_CUDA_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE);
 
-/* The fields of our own declaration of a copy, which driver.h leaves out here. */
+/* The fields of our own declarations, which driver.h leaves out here. */
+SAME(offsetof(CUstreamBatchMemOpParams, waitValue.address), 8);
+SAME(offsetof(CUstreamBatchMemOpParams, waitValue.value64), 16);
+SAME(offsetof(CUstreamBatchMemOpParams, waitValue.flags), 24);
+SAME(offsetof(CUstreamBatchMemOpParams, waitValue.alias), 32);
+SAME(offsetof(CUstreamBatchMemOpParams, writeValue.address), 8);
+SAME(offsetof(CUstreamBatchMemOpParams, writeValue.value64), 16);
+SAME(offsetof(CUstreamBatchMemOpParams, writeValue.flags), 24);
+SAME(offsetof(CUstreamBatchMemOpParams, writeValue.alias), 32);
+SAME(sizeof(CUstreamBatchMemOpParams), 48);
+SAME(offsetof(CUDA_BATCH_MEM_OP_NODE_PARAMS, count), 8);
+SAME(offsetof(CUDA_BATCH_MEM_OP_NODE_PARAMS, paramArray), 16);
+SAME(offsetof(CUDA_BATCH_MEM_OP_NODE_PARAMS, flags), 24);
+SAME(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS), 32);
 SAME(offsetof(CUDA_MEMCPY2D, srcMemoryType), 16);
 SAME(offsetof(CUDA_MEMCPY2D, srcHost), 24);
 SAME(offsetof(CUDA_MEMCPY2D, srcDevice), 32);

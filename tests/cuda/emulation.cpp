@@ -205,10 +205,12 @@ void run_grid(const launch &l) {
 void run_work(void *context) {
     const std::function<void()> *work = static_cast<const std::function<void()> *>(context);
     (*work)();
-    delete work;
 }
 
-typedef void (*stream_function)(void *stream, void (*run)(void *context), void *context);
+void free_work(void *context) { delete static_cast<const std::function<void()> *>(context); }
+
+typedef void (*stream_function)(void *stream, void (*run)(void *context), void (*release)(void *context),
+                                void *context);
 
 /* Of the fake driver (driver/fake.h), if it has been loaded. */
 stream_function find_stream_function() {
@@ -222,7 +224,7 @@ stream_function find_stream_function() {
 void give(cudaStream_t stream, const std::function<void()> &work) {
     const stream_function on_stream = stream != nullptr ? find_stream_function() : nullptr;
     if (on_stream != nullptr)
-        on_stream(stream, run_work, new std::function<void()>(work));
+        on_stream(stream, run_work, free_work, new std::function<void()>(work));
     else
         work();
 }

@@ -27,14 +27,16 @@ struct call {
 void run_call(void *context) {
     const call *c = static_cast<const call *>(context);
     c->kernel->run(&c->arguments, c->state, nullptr);
-    delete c;
 }
+
+void free_call(void *context) { delete static_cast<const call *>(context); }
 
 /* The launch of the kernel with that number: a row's function is not told which row it is called for. */
 template <size_t NUMBER> ls_status launch(const ls_kernel_call *arguments, void *state, void *stream) {
     void *library = dlopen(getenv("LONGSPAN_CUDA_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
-    const auto run_on_stream = (void (*)(void *, void (*)(void *), void *))dlsym(library, "fake_stream_run");
-    run_on_stream(stream, run_call, new call{kernels[NUMBER].original, *arguments, state});
+    const auto run_on_stream =
+        (void (*)(void *, void (*)(void *), void (*)(void *), void *))dlsym(library, "fake_stream_run");
+    run_on_stream(stream, run_call, free_call, new call{kernels[NUMBER].original, *arguments, state});
     return ls_ok();
 }
 

@@ -50,9 +50,13 @@ static bool fails(const image_set *set, const char *settings) {
 
 static void test_failures_end_the_run(void **state) {
     (void)state;
-    static const char *const calls[] = {
-        "cuMemHostRegister_v2",   "cuMemcpyDtoDAsync_v2",    "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize",
-        "cuStreamWaitValue64_v2", "cuStreamWriteValue64_v2", "cuStreamQuery",        "execute"};
+    static const char *const calls[] = {"cuMemHostRegister_v2",
+                                        "cuMemcpyDtoDAsync_v2",
+                                        "cuMemcpyDtoHAsync_v2",
+                                        "cuStreamSynchronize",
+                                        "cuStreamBatchMemOp_v2",
+                                        "cuStreamQuery",
+                                        "execute"};
     image_set set = images_of_step(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 26, 1);
     put_kernels_on_streams(&set);
     setenv("LONGSPAN_DEVICE", "cuda", 1);

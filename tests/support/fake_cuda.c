@@ -30,35 +30,47 @@ int fake_cuda_left(void) {
     return left();
 }
 
-typedef struct closure {
-    void (*run)(void *context, ls_pool *pool);
-    void *context;
-} closure;
-
-static void run_closure(void *context) {
-    closure *c = context;
-    c->run(c->context, NULL);
-    free(c);
+static void run_work(void *context) {
+    const fake_cuda_work *work = context;
+    work->run(work->context, NULL);
 }
 
-/* Within the launch, so that what it is called with lies on the launcher's stack. */
-static ls_status submit_closure(void *context, void *stream) {
-    void (*run_on_stream)(void *, void (*)(void *), void *);
+/* With a copy, so that what it is called with may lie on the launcher's stack. */
+ls_status submit_fake_work(void *context, void *stream) {
+    void (*run_on_stream)(void *, void (*)(void *), void (*)(void *), void *);
     void *const found = function_of_driver("fake_stream_run");
-    closure *copied = malloc(sizeof *copied);
+    fake_cuda_work *copied = malloc(sizeof *copied);
     LS_ASSERT(copied != NULL);
     memcpy(copied, context, sizeof *copied);
     memcpy(&run_on_stream, &found, sizeof run_on_stream);
-    run_on_stream(stream, run_closure, copied);
+    if (copied->call_first != NULL) copied->call_first(stream);
+    run_on_stream(stream, run_work, free, copied);
     return ls_ok();
+}
+
+void ask_stream(void *stream) {
+    unsigned (*query)(void *);
+    void *const found = function_of_driver("cuStreamQuery");
+    memcpy(&query, &found, sizeof query);
+    (void)query(stream);
+}
+
+void allocate_once(void *stream) {
+    (void)stream;
+    unsigned (*allocate)(unsigned long long *, size_t), (*release)(unsigned long long);
+    unsigned long long address;
+    void *const found = function_of_driver("cuMemAlloc_v2"), *const other = function_of_driver("cuMemFree_v2");
+    memcpy(&allocate, &found, sizeof allocate);
+    memcpy(&release, &other, sizeof release);
+    if (allocate(&address, 64) == 0) (void)release(address);
 }
 
 ls_status launch_anywhere(ls_device *device, const ls_device_work *work) {
     if (!ls_device_traits_of(device)->submits || work->run == NULL) return ls_device_launch(device, work);
-    closure c = {work->run, work->context};
+    fake_cuda_work launched = {.run = work->run, .context = work->context};
     ls_device_work submitted = *work;
     submitted.run = NULL;
-    submitted.submit = submit_closure;
-    submitted.context = &c;
+    submitted.submit = submit_fake_work;
+    submitted.context = &launched;
     return ls_device_launch(device, &submitted);
 }

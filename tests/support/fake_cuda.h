@@ -10,6 +10,19 @@ void use_fake_cuda(const char *settings);
 void use_emulated_kernels(void);
 /* Streams, contexts and memory of that driver that are there. */
 int fake_cuda_left(void);
+/*
+ * What a work of that device may submit: something that its stream executes, without a pool; the context is this
+ * structure. call_first, if it is set, makes a call that acts at once, whose result is of no interest.
+ */
+typedef struct fake_cuda_work {
+    void (*run)(void *context, ls_pool *pool);
+    void *context;
+    void (*call_first)(void *stream);
+} fake_cuda_work;
+ls_status submit_fake_work(void *context, void *stream);
+/* To be called first: it asks whether the stream is idle; it allocates and frees memory. */
+void ask_stream(void *stream);
+void allocate_once(void *stream);
 /* Launches a work that has `run`; a device that submits gets it as something that its stream executes, without a pool.
  */
 LS_MUST_USE ls_status launch_anywhere(ls_device *device, const ls_device_work *work);

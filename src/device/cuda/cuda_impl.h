@@ -28,6 +28,9 @@ typedef struct cuda_launch {
     bool hold, message;
 } cuda_launch;
 
+/* What a recording has for one queue (graphs.c). */
+typedef struct cuda_chain cuda_chain;
+
 typedef struct cuda_queue {
     ls_cuda_stream stream;
     cuda_words *words;
@@ -36,7 +39,15 @@ typedef struct cuda_queue {
     uint64_t first,
         past;          /* those of them that are not known to be executed: first % CUDA_ROOM up to past % CUDA_ROOM */
     uint64_t launched; /* the last number */
+    const cuda_chain *replayed; /* the last recording that was launched; NULL: none */
+    uint64_t shift;             /* of its numbers */
 } cuda_queue;
+
+/* By how much the value of a word is greater in a later run of a recording. */
+typedef struct cuda_growth {
+    bool shifts;   /* by the shift of events, too */
+    uint64_t rise; /* for each time that it has been run */
+} cuda_growth;
 
 /* What was pinned and opened of other ranks (messages.c). */
 typedef struct cuda_opened cuda_opened;
@@ -61,7 +72,26 @@ typedef struct cuda {
     pthread_mutex_t copy_lock; /* of the host's copies */
     ls_cuda_stream copies;
     char *stage;
+
+    ls_cuda_stream capturing; /* what is given to it becomes part of a graph */
+    bool torn;                /* a recording of which only some queues' parts were launched */
 } cuda;
+
+/*
+ * What a work puts on a stream: words that it waits for and sets, kernels and copies. Of words that follow each other
+ * the driver is told at once.
+ */
+enum { CUDA_WORDS = 16 };
+typedef struct cuda_submission {
+    const cuda *c;
+    const ls_device_work *work;
+    ls_cuda_stream to;
+    cuda_chain *chain; /* what it becomes part of; NULL: the stream executes it */
+    bool told;         /* it writes its number when it has been executed */
+    unsigned n;        /* words that the driver has not been told of */
+    ls_cuda_word_op words[CUDA_WORDS];
+    cuda_growth growth[CUDA_WORDS];
+} cuda_submission;
 
 /* Makes the context that of the calling thread. Before any call of the driver that needs one. */
 LS_MUST_USE ls_status ls_cuda_enter(const cuda *c);
@@ -85,21 +115,45 @@ LS_MUST_USE ls_status ls_cuda_happened(ls_device *device, ls_event event, bool *
 LS_MUST_USE ls_status ls_cuda_await(ls_device *device, ls_event event);
 LS_MUST_USE ls_status ls_cuda_join(ls_device *device);
 bool ls_cuda_has_room(ls_device *device, int queue);
-void ls_cuda_drain(const cuda *c); /* releases all holds, and blocks until all streams are empty or have failed */
+void ls_cuda_drain(const cuda *c);     /* releases all holds, and blocks until all streams are empty or have failed */
+ls_status ls_cuda_failure_of(cuda *c); /* the first one; LS_OK: it has not failed */
+/* Puts what a work comes after, the work and, if it is told, its number on a stream. */
+LS_MUST_USE ls_status ls_cuda_submit(cuda_submission *s);
+/* The failure of a call becomes an error that names the work, too. */
+LS_MUST_USE ls_status ls_cuda_check_work(const cuda *c, unsigned result, const char *call, const ls_device_work *work);
 
 /*
- * Whether a message has been launched and not executed: what waits for other ranks may do so for ever, and what follows
- * must not reach them.
+ * Whether something that was launched may wait for ever: a message that has not been executed, or a part of a recording
+ * whose other parts were not launched. What follows it must not reach other ranks.
  */
-bool ls_cuda_holds_messages(cuda *c);
+bool ls_cuda_may_wait(cuda *c);
+
+/* words.c: the stream waits until a word is the value or greater; sets it; *out: the stream, for a kernel or a copy. */
+LS_MUST_USE ls_status ls_cuda_await_word(cuda_submission *s, ls_cuda_address at, uint64_t value, cuda_growth growth);
+LS_MUST_USE ls_status ls_cuda_set_word(cuda_submission *s, ls_cuda_address at, uint64_t value, cuda_growth growth);
+LS_MUST_USE ls_status ls_cuda_stream_of(cuda_submission *s, ls_cuda_stream *out);
+LS_MUST_USE ls_status ls_cuda_end_words(cuda_submission *s); /* tells the driver of the last words */
+
+/* graphs.c */
+LS_MUST_USE ls_status ls_cuda_record(ls_device *device, ls_device_recording *recording);
+LS_MUST_USE ls_status ls_cuda_replay(ls_device *device, ls_device_recording *recording, uint64_t shift, uint64_t times);
+void ls_cuda_free_graphs(const cuda *c, ls_device_recording *recording);
+/* A node of a graph that is being captured: words of a work. */
+void ls_cuda_note_words(cuda_chain *chain, ls_cuda_node node, const cuda_submission *s);
+/* Of a run with this shift: the first work with a number above this one, NULL where there is none; any message. */
+const ls_device_work *ls_cuda_work_after(const cuda_chain *chain, uint64_t shift, uint64_t number);
+bool ls_cuda_has_message_after(const cuda_chain *chain, uint64_t shift, uint64_t number);
 
 /* messages.c */
 LS_MUST_USE ls_status ls_cuda_share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
                                     ls_device_handle *out);
 LS_MUST_USE ls_status ls_cuda_reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
                                     ls_device_remote *out);
-/* Gives the stream of the work its message. */
-LS_MUST_USE ls_status ls_cuda_message(const cuda *c, const ls_device_work *work);
+/*
+ * Puts the message of a work on its stream. That may be captured: then whatever is put there is executed in each run of
+ * the recording.
+ */
+LS_MUST_USE ls_status ls_cuda_message(cuda_submission *s);
 void ls_cuda_close_opened(cuda *c);
 
 /* watch.c: a thread that notices what the device has executed and where it has failed. */

@@ -7,11 +7,15 @@
 #include <string.h>
 
 /* The first release of the driver that has all functions. */
-#define OLDEST_VERSION 12000
+#define OLDEST_VERSION 12030
 
 /* The toolkit's own declaration has these, too (tests/cuda/check_driver.c). */
 _Static_assert(offsetof(struct CUDA_MEMCPY2D_st, dstPitch) == 104, "dstPitch");
 _Static_assert(sizeof(struct CUDA_MEMCPY2D_st) == 128, "a copy of rows");
+_Static_assert(offsetof(ls_cuda_word_op, writeValue.flags) == 24, "flags");
+_Static_assert(sizeof(ls_cuda_word_op) == 48, "what is done with a word");
+_Static_assert(offsetof(ls_cuda_word_ops, paramArray) == 16, "paramArray");
+_Static_assert(sizeof(ls_cuda_word_ops) == 32, "words of a graph");
 
 typedef struct function {
     const char *name;
@@ -25,8 +29,8 @@ static ls_status find_functions(void *library, const char *file, ls_cuda_driver 
     for (size_t i = 0; i < LS_COUNT(functions); i++) {
         void *const found = dlsym(library, functions[i].name);
         if (found == NULL)
-            return ls_error(LS_UNSUPPORTED, "the CUDA driver %s has no %s; expected that of CUDA %d or later", file,
-                            functions[i].name, OLDEST_VERSION / 1000);
+            return ls_error(LS_UNSUPPORTED, "the CUDA driver %s has no %s; expected that of CUDA %d.%d or later", file,
+                            functions[i].name, OLDEST_VERSION / 1000, OLDEST_VERSION % 1000 / 10);
         memcpy((char *)out + functions[i].offset, &found, sizeof found);
     }
     return ls_ok();
@@ -42,8 +46,8 @@ static ls_status check_version(void *library, const char *file) {
         return ls_error(LS_UNSUPPORTED, "%s does not say its version by cuDriverGetVersion; expected a CUDA driver",
                         file);
     if (version >= OLDEST_VERSION) return ls_ok();
-    return ls_error(LS_UNSUPPORTED, "the CUDA driver %s is that of CUDA %d.%d; expected %d or later", file,
-                    version / 1000, version % 1000 / 10, OLDEST_VERSION / 1000);
+    return ls_error(LS_UNSUPPORTED, "the CUDA driver %s is that of CUDA %d.%d; expected %d.%d or later", file,
+                    version / 1000, version % 1000 / 10, OLDEST_VERSION / 1000, OLDEST_VERSION % 1000 / 10);
 }
 
 ls_status ls_cuda_driver_load(ls_cuda_driver *out) {

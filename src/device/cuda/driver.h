@@ -10,6 +10,9 @@
 
 typedef struct CUctx_st *ls_cuda_context;
 typedef struct CUstream_st *ls_cuda_stream;
+typedef struct CUgraph_st *ls_cuda_graph;
+typedef struct CUgraphNode_st *ls_cuda_node;
+typedef struct CUgraphExec_st *ls_cuda_executable; /* a graph that can be launched */
 typedef unsigned long long ls_cuda_address;
 
 /* Results; any other number is an error too. */
@@ -26,8 +29,12 @@ enum {
     LS_CUDA_STREAM_NON_BLOCKING = 1,    /* it does not wait for the default stream */
     LS_CUDA_HOST_PORTABLE = 1,          /* pinned for all contexts; of memory that is allocated, or registered */
     LS_CUDA_HOST_MAPPED = 2,            /* with an address of the device; of both, too */
+    LS_CUDA_WAIT_WORD = 4,              /* what is done with a word of 64 bits: wait for it */
+    LS_CUDA_WRITE_WORD = 5,             /* or set it */
     LS_CUDA_WAIT_GEQ = 0,               /* until the word is the value or greater */
     LS_CUDA_WRITE_DEFAULT = 0,          /* after all earlier writes of the stream are visible everywhere */
+    LS_CUDA_CAPTURE_RELAXED = 2,        /* the thread that captures may make any call meanwhile */
+    LS_CUDA_CAPTURE_ACTIVE = 1,         /* a stream captures, and nothing has spoiled it */
     LS_CUDA_IPC_ENABLE_PEER_ACCESS = 1, /* memory of another process may be another device's */
     LS_CUDA_MEMORY_HOST = 1,            /* kinds of memory in a copy */
     LS_CUDA_MEMORY_DEVICE = 2,
@@ -54,48 +61,81 @@ struct CUDA_MEMCPY2D_st {
     size_t dstPitch;
     size_t WidthInBytes, Height;
 };
+/* What a stream does with a word; the driver's two forms are the same. */
+union CUstreamBatchMemOpParams_union {
+    unsigned operation;
+    struct {
+        unsigned operation;
+        ls_cuda_address address;
+        uint64_t value64;
+        unsigned flags;
+        ls_cuda_address alias; /* the driver's own */
+    } waitValue, writeValue;
+    uint64_t pad[6];
+};
+/* What a node of a graph does with words, one after the other. */
+struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st {
+    ls_cuda_context ctx;
+    unsigned count;
+    union CUstreamBatchMemOpParams_union *paramArray;
+    unsigned flags;
+};
+struct CUgraphEdgeData_st;
 #endif
 
 /* X(function, (arguments)): all that are used. Each returns a result. */
-#define LS_CUDA_FUNCTIONS(X)                                                                                   \
-    X(cuInit, (unsigned flags))                                                                                \
-    X(cuDriverGetVersion, (int *version))                                                                      \
-    X(cuGetErrorName, (unsigned result, const char **name))                                                    \
-    X(cuGetErrorString, (unsigned result, const char **text))                                                  \
-    X(cuDeviceGetCount, (int *count))                                                                          \
-    X(cuDeviceGet, (int *device, int ordinal))                                                                 \
-    X(cuDeviceGetName, (char *name, int room, int device))                                                     \
-    X(cuDeviceGetAttribute, (int *value, unsigned attribute, int device))                                      \
-    X(cuDevicePrimaryCtxRetain, (ls_cuda_context * context, int device))                                       \
-    X(cuDevicePrimaryCtxRelease_v2, (int device))                                                              \
-    X(cuCtxSetCurrent, (ls_cuda_context context))                                                              \
-    X(cuCtxGetStreamPriorityRange, (int *least, int *greatest))                                                \
-    X(cuMemGetInfo_v2, (size_t * unused, size_t * total))                                                      \
-    X(cuMemAlloc_v2, (ls_cuda_address * address, size_t bytes))                                                \
-    X(cuMemFree_v2, (ls_cuda_address address))                                                                 \
-    X(cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags))                                           \
-    X(cuMemFreeHost, (void *memory))                                                                           \
-    X(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                                      \
-    X(cuMemHostUnregister, (void *memory))                                                                     \
-    X(cuMemHostGetDevicePointer_v2, (ls_cuda_address * address, void *memory, unsigned flags))                 \
-    X(cuMemcpyHtoDAsync_v2, (ls_cuda_address to, const void *from, size_t bytes, ls_cuda_stream stream))       \
-    X(cuMemcpyDtoHAsync_v2, (void *to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream))             \
-    X(cuMemcpy2DAsync_v2, (const struct CUDA_MEMCPY2D_st *copy, ls_cuda_stream stream))                        \
-    X(cuMemcpyDtoDAsync_v2, (ls_cuda_address to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream))   \
-    X(cuIpcGetMemHandle, (struct CUipcMemHandle_st * handle, ls_cuda_address address))                         \
-    X(cuIpcOpenMemHandle_v2, (ls_cuda_address * address, struct CUipcMemHandle_st handle, unsigned flags))     \
-    X(cuIpcCloseMemHandle, (ls_cuda_address address))                                                          \
-    X(cuDeviceCanAccessPeer, (int *able, int device, int peer))                                                \
-    X(cuCtxEnablePeerAccess, (ls_cuda_context peer, unsigned flags))                                           \
-    X(cuMemsetD8Async, (ls_cuda_address at, unsigned char value, size_t bytes, ls_cuda_stream stream))         \
-    X(cuStreamCreateWithPriority, (ls_cuda_stream * stream, unsigned flags, int priority))                     \
-    X(cuStreamDestroy_v2, (ls_cuda_stream stream))                                                             \
-    X(cuStreamQuery, (ls_cuda_stream stream))                                                                  \
-    X(cuStreamSynchronize, (ls_cuda_stream stream))                                                            \
-    X(cuStreamWaitValue64_v2, (ls_cuda_stream stream, ls_cuda_address at, uint64_t value, unsigned condition)) \
-    X(cuStreamWriteValue64_v2, (ls_cuda_stream stream, ls_cuda_address at, uint64_t value, unsigned flags))
+#define LS_CUDA_FUNCTIONS(X)                                                                                      \
+    X(cuInit, (unsigned flags))                                                                                   \
+    X(cuDriverGetVersion, (int *version))                                                                         \
+    X(cuGetErrorName, (unsigned result, const char **name))                                                       \
+    X(cuGetErrorString, (unsigned result, const char **text))                                                     \
+    X(cuDeviceGetCount, (int *count))                                                                             \
+    X(cuDeviceGet, (int *device, int ordinal))                                                                    \
+    X(cuDeviceGetName, (char *name, int room, int device))                                                        \
+    X(cuDeviceGetAttribute, (int *value, unsigned attribute, int device))                                         \
+    X(cuDevicePrimaryCtxRetain, (ls_cuda_context * context, int device))                                          \
+    X(cuDevicePrimaryCtxRelease_v2, (int device))                                                                 \
+    X(cuCtxSetCurrent, (ls_cuda_context context))                                                                 \
+    X(cuCtxGetStreamPriorityRange, (int *least, int *greatest))                                                   \
+    X(cuMemGetInfo_v2, (size_t * unused, size_t * total))                                                         \
+    X(cuMemAlloc_v2, (ls_cuda_address * address, size_t bytes))                                                   \
+    X(cuMemFree_v2, (ls_cuda_address address))                                                                    \
+    X(cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags))                                              \
+    X(cuMemFreeHost, (void *memory))                                                                              \
+    X(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                                         \
+    X(cuMemHostUnregister, (void *memory))                                                                        \
+    X(cuMemHostGetDevicePointer_v2, (ls_cuda_address * address, void *memory, unsigned flags))                    \
+    X(cuMemcpyHtoDAsync_v2, (ls_cuda_address to, const void *from, size_t bytes, ls_cuda_stream stream))          \
+    X(cuMemcpyDtoHAsync_v2, (void *to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream))                \
+    X(cuMemcpy2DAsync_v2, (const struct CUDA_MEMCPY2D_st *copy, ls_cuda_stream stream))                           \
+    X(cuMemcpyDtoDAsync_v2, (ls_cuda_address to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream))      \
+    X(cuIpcGetMemHandle, (struct CUipcMemHandle_st * handle, ls_cuda_address address))                            \
+    X(cuIpcOpenMemHandle_v2, (ls_cuda_address * address, struct CUipcMemHandle_st handle, unsigned flags))        \
+    X(cuIpcCloseMemHandle, (ls_cuda_address address))                                                             \
+    X(cuDeviceCanAccessPeer, (int *able, int device, int peer))                                                   \
+    X(cuCtxEnablePeerAccess, (ls_cuda_context peer, unsigned flags))                                              \
+    X(cuMemsetD8Async, (ls_cuda_address at, unsigned char value, size_t bytes, ls_cuda_stream stream))            \
+    X(cuStreamCreateWithPriority, (ls_cuda_stream * stream, unsigned flags, int priority))                        \
+    X(cuStreamDestroy_v2, (ls_cuda_stream stream))                                                                \
+    X(cuStreamQuery, (ls_cuda_stream stream))                                                                     \
+    X(cuStreamSynchronize, (ls_cuda_stream stream))                                                               \
+    X(cuStreamBatchMemOp_v2,                                                                                      \
+      (ls_cuda_stream stream, unsigned count, union CUstreamBatchMemOpParams_union *ops, unsigned flags))         \
+    X(cuStreamBeginCapture_v2, (ls_cuda_stream stream, unsigned mode))                                            \
+    X(cuStreamEndCapture, (ls_cuda_stream stream, ls_cuda_graph * graph))                                         \
+    X(cuStreamGetCaptureInfo_v3, (ls_cuda_stream stream, unsigned *status, uint64_t *id, ls_cuda_graph *graph,    \
+                                  const ls_cuda_node **last, const struct CUgraphEdgeData_st **edges, size_t *n)) \
+    X(cuGraphInstantiateWithFlags, (ls_cuda_executable * exec, ls_cuda_graph graph, unsigned long long flags))    \
+    X(cuGraphExecBatchMemOpNodeSetParams,                                                                         \
+      (ls_cuda_executable exec, ls_cuda_node node, const struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st *ops))        \
+    X(cuGraphUpload, (ls_cuda_executable exec, ls_cuda_stream stream))                                            \
+    X(cuGraphLaunch, (ls_cuda_executable exec, ls_cuda_stream stream))                                            \
+    X(cuGraphExecDestroy, (ls_cuda_executable exec))                                                              \
+    X(cuGraphDestroy, (ls_cuda_graph graph))
 
 typedef struct CUipcMemHandle_st ls_cuda_memory_handle;
+typedef union CUstreamBatchMemOpParams_union ls_cuda_word_op;
+typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st ls_cuda_word_ops;
 
 #define LS_CUDA_FIELD(function, arguments) unsigned(*function) arguments;
 typedef struct ls_cuda_driver {

@@ -124,11 +124,6 @@ void ls_cuda_close_opened(cuda *c) {
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
-static ls_status check(const cuda *c, unsigned result, const char *call, const ls_device_work *work) {
-    return ls_cuda_check(&c->driver, result, call, "%s (queue %d, number %llu) on %s", work->name, work->event.queue,
-                         (unsigned long long)work->event.number, c->name);
-}
-
 /* One piece as pieces of the form of another range of as many bytes. */
 static ls_range in_form_of(const ls_range *range, const ls_range *form) {
     if (!ls_range_is_flat(range) || ls_range_is_flat(form)) return *range;
@@ -158,11 +153,14 @@ static size_t offset_at(const ls_range *r, const int64_t *i) {
     return (size_t)at;
 }
 
-static ls_status copy_rows(const cuda *c, const ls_device_work *work, ls_cuda_address from, size_t from_pitch,
-                           ls_cuda_address to, size_t to_pitch, size_t width, size_t rows) {
-    ls_cuda_stream stream = c->queues[work->event.queue].stream;
+static ls_status copy_rows(cuda_submission *s, ls_cuda_address from, size_t from_pitch, ls_cuda_address to,
+                           size_t to_pitch, size_t width, size_t rows) {
+    const ls_cuda_driver *driver = &s->c->driver;
+    ls_cuda_stream stream;
+    LS_TRY(ls_cuda_stream_of(s, &stream));
     if (rows == 1)
-        return check(c, c->driver.cuMemcpyDtoDAsync_v2(to, from, width, stream), "cuMemcpyDtoDAsync_v2", work);
+        return ls_cuda_check_work(s->c, driver->cuMemcpyDtoDAsync_v2(to, from, width, stream), "cuMemcpyDtoDAsync_v2",
+                                  s->work);
     const struct CUDA_MEMCPY2D_st copy = {.srcMemoryType = LS_CUDA_MEMORY_DEVICE,
                                           .srcDevice = from,
                                           .srcPitch = from_pitch,
@@ -171,16 +169,16 @@ static ls_status copy_rows(const cuda *c, const ls_device_work *work, ls_cuda_ad
                                           .dstPitch = to_pitch,
                                           .WidthInBytes = width,
                                           .Height = rows};
-    return check(c, c->driver.cuMemcpy2DAsync_v2(&copy, stream), "cuMemcpy2DAsync_v2", work);
+    return ls_cuda_check_work(s->c, driver->cuMemcpy2DAsync_v2(&copy, stream), "cuMemcpy2DAsync_v2", s->work);
 }
 
 /* Of two ranges of one form: rows of the innermost dimension at once, where they have a pitch. */
-static ls_status copy_pieces(const cuda *c, const ls_device_work *work, ls_cuda_address source, const ls_range *from,
-                             ls_cuda_address target, const ls_range *to) {
+static ls_status copy_pieces(cuda_submission *s, ls_cuda_address source, const ls_range *from, ls_cuda_address target,
+                             const ls_range *to) {
     const int64_t rows = has_pitch(from) && has_pitch(to) ? from->count[0] : 1;
     int64_t i[LS_RANGE_DIMS] = {0};
     while (i[LS_RANGE_DIMS - 1] < from->count[LS_RANGE_DIMS - 1]) {
-        LS_TRY(copy_rows(c, work, source + offset_at(from, i), (size_t)from->stride[0], target + offset_at(to, i),
+        LS_TRY(copy_rows(s, source + offset_at(from, i), (size_t)from->stride[0], target + offset_at(to, i),
                          (size_t)to->stride[0], from->length, (size_t)rows));
         i[0] += rows;
         for (int d = 0; d + 1 < LS_RANGE_DIMS && i[d] == from->count[d]; d++) {
@@ -215,36 +213,32 @@ static void go_on(place *p, size_t bytes) {
 }
 
 /* Of any two ranges of as many bytes: what is one piece in both, piece after piece. */
-static ls_status copy_overlaps(const cuda *c, const ls_device_work *work, ls_cuda_address source, const ls_range *from,
-                               ls_cuda_address target, const ls_range *to) {
+static ls_status copy_overlaps(cuda_submission *s, ls_cuda_address source, const ls_range *from, ls_cuda_address target,
+                               const ls_range *to) {
     place f = {.range = from}, t = {.range = to};
     for (size_t left = ls_range_bytes(from), n; left > 0; left -= n) {
         n = from->length - f.within < to->length - t.within ? from->length - f.within : to->length - t.within;
-        LS_TRY(copy_rows(c, work, source + offset_of(&f), 0, target + offset_of(&t), 0, n, 1));
+        LS_TRY(copy_rows(s, source + offset_of(&f), 0, target + offset_of(&t), 0, n, 1));
         go_on(&f, n);
         go_on(&t, n);
     }
     return ls_ok();
 }
 
-static ls_status copy(const cuda *c, const ls_device_work *work) {
-    const ls_device_message *m = work->message;
+static ls_status copy(cuda_submission *s) {
+    const ls_device_message *m = s->work->message;
     const ls_range from = in_form_of(&m->from, &m->to), to = in_form_of(&m->to, &m->from);
     if (ls_range_bytes(&from) == 0) return ls_ok();
-    return (same_form(&from, &to) ? copy_pieces : copy_overlaps)(c, work, (uintptr_t)m->source, &from,
-                                                                 (uintptr_t)m->target, &to);
+    return (same_form(&from, &to) ? copy_pieces : copy_overlaps)(s, (uintptr_t)m->source, &from, (uintptr_t)m->target,
+                                                                 &to);
 }
 
 /* --- launching ---------------------------------------------------------------------------------------------------- */
 
-ls_status ls_cuda_message(const cuda *c, const ls_device_work *work) {
-    const ls_device_message *m = work->message;
-    ls_cuda_stream stream = c->queues[work->event.queue].stream;
-    const ls_cuda_address word = (uintptr_t)m->word;
-    if (m->awaits)
-        return check(c, c->driver.cuStreamWaitValue64_v2(stream, word, m->generation, LS_CUDA_WAIT_GEQ),
-                     "cuStreamWaitValue64_v2", work);
-    if (m->source != NULL) LS_TRY(copy(c, work));
-    return check(c, c->driver.cuStreamWriteValue64_v2(stream, word, m->generation, LS_CUDA_WRITE_DEFAULT),
-                 "cuStreamWriteValue64_v2", work);
+ls_status ls_cuda_message(cuda_submission *s) {
+    const ls_device_message *m = s->work->message;
+    const cuda_growth growth = {.rise = m->rise};
+    if (m->awaits) return ls_cuda_await_word(s, (uintptr_t)m->word, m->generation, growth);
+    if (m->source != NULL) LS_TRY(copy(s));
+    return ls_cuda_set_word(s, (uintptr_t)m->word, m->generation, growth);
 }

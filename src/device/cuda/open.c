@@ -1,4 +1,4 @@
-/* The device "cuda", "cuda:N": a GPU of NVIDIA, by its driver. What it holds from opening to closing. */
+/* The device "cuda[:N][:launched]": a GPU of NVIDIA, by its driver. What it holds from opening to closing. */
 #include "device/cuda/cuda_impl.h"
 
 #include <errno.h>
@@ -9,6 +9,9 @@
 
 /* Of the driver: as many streams of a context as that go to the hardware by ways of their own. */
 enum { MOST_CONNECTIONS = 32 };
+
+/* Beside those of queues: the host's copies, and what is captured. */
+enum { OTHER_STREAMS = 2 };
 
 ls_status ls_cuda_enter(const cuda *c) {
     return ls_cuda_check(&c->driver, c->driver.cuCtxSetCurrent(c->context), "cuCtxSetCurrent", "%s", c->name);
@@ -70,14 +73,18 @@ static ls_status set_environment(int streams) {
 
 /* --- which device ------------------------------------------------------------------------------------------------- */
 
-/* *ordinal: -1 where the settings are "". */
-static ls_status read_settings(const char *settings, int *ordinal) {
-    char *end;
-    *ordinal = -1;
-    if (settings[0] == 0) return ls_ok();
-    const long n = strtol(settings, &end, 10);
-    if (settings[0] < '0' || settings[0] > '9' || *end != 0 || n > INT_MAX)
-        return ls_error(LS_INVALID, "device 'cuda:%s': expected cuda or cuda:N, the number of a device", settings);
+/* "[N][:launched]", without the first colon. *ordinal: -1 without N; *launched: what is recorded is no graph. */
+static ls_status read_settings(const char *settings, int *ordinal, bool *launched) {
+    char *end = NULL;
+    const bool numbered = settings[0] >= '0' && settings[0] <= '9';
+    const long n = numbered ? strtol(settings, &end, 10) : -1;
+    const char *rest = !numbered ? settings : *end == ':' ? end + 1 : end;
+    *launched = strcmp(rest, "launched") == 0 && (!numbered || *end == ':');
+    if (n > INT_MAX || (!*launched && (numbered ? *end : *rest) != 0))
+        return ls_error(LS_INVALID,
+                        "device 'cuda:%s': expected cuda, or cuda:N, the number of a device; both also with :launched, "
+                        "for kernels that are launched one by one",
+                        settings);
     *ordinal = (int)n;
     return ls_ok();
 }
@@ -153,6 +160,7 @@ static ls_status make_streams(cuda *c) {
     LS_TRY(ls_cuda_check(&c->driver, c->driver.cuCtxGetStreamPriorityRange(&least, &greatest),
                          "cuCtxGetStreamPriorityRange", "%s", c->name));
     LS_TRY(make_stream(c, greatest, &c->copies));
+    LS_TRY(make_stream(c, greatest, &c->capturing));
     for (int q = 0; q < c->device->options.queues; q++)
         LS_TRY(make_stream(c, q == 0 ? least : greatest, &c->queues[q].stream));
     return ls_ok();
@@ -164,14 +172,16 @@ static void close_device(ls_device *device) {
     cuda *c = device->state;
     ls_cuda_stop_watching(c);
     /* After a failure: streams that wait for other ranks, and all that they may touch, stay until the process ends. */
-    if (ls_cuda_holds_messages(c)) return;
+    if (ls_cuda_may_wait(c)) return;
     if (c->retained) {
         (void)c->driver.cuCtxSetCurrent(c->context); /* a device that is lost refuses, and frees nothing */
         ls_cuda_drain(c);
     }
+    for (ls_device_recording *r = device->recordings; r != NULL; r = r->earlier) ls_cuda_free_graphs(c, r);
     for (int q = 0; q < device->options.queues; q++)
         if (c->queues[q].stream != NULL) (void)c->driver.cuStreamDestroy_v2(c->queues[q].stream);
     if (c->copies != NULL) (void)c->driver.cuStreamDestroy_v2(c->copies);
+    if (c->capturing != NULL) (void)c->driver.cuStreamDestroy_v2(c->capturing);
     bool left = false;
     for (int i = 0; i < device->n_arenas; i++) {
         left |= device->arenas[i].left;
@@ -191,8 +201,10 @@ static void close_device(ls_device *device) {
 static ls_status set_up(cuda *c, const char *settings) {
     void *stage;
     int asked;
-    LS_TRY(read_settings(settings, &asked));
-    LS_TRY(set_environment(c->device->options.queues + 1));
+    bool launched;
+    LS_TRY(read_settings(settings, &asked, &launched));
+    c->device->traits.records = !launched;
+    LS_TRY(set_environment(c->device->options.queues + OTHER_STREAMS));
     LS_TRY(ls_cuda_driver_load(&c->driver));
     LS_TRY(choose(c, asked));
     LS_TRY(find_context(c));
@@ -221,7 +233,7 @@ static ls_status open_device(ls_device *device, const char *settings) {
 
 const ls_device_row ls_device_cuda = {
     .name = "cuda",
-    .traits = {.holds = true, .messages = true, .submits = true},
+    .traits = {.holds = true, .messages = true, .records = true, .submits = true},
     .open = open_device,
     .close = close_device,
     .allocate = ls_cuda_allocate,
@@ -237,4 +249,6 @@ const ls_device_row ls_device_cuda = {
     .await = ls_cuda_await,
     .join = ls_cuda_join,
     .has_room = ls_cuda_has_room,
+    .record = ls_cuda_record,
+    .replay = ls_cuda_replay,
 };

@@ -16,7 +16,7 @@ static bool has_happened(const cuda *c, ls_event event) {
 static void lock(cuda *c) { pthread_mutex_lock(&c->lock); }
 static void unlock(cuda *c) { pthread_mutex_unlock(&c->lock); }
 
-static ls_status failure_of(cuda *c) {
+ls_status ls_cuda_failure_of(cuda *c) {
     lock(c);
     const ls_status failed = c->failed;
     unlock(c);
@@ -30,7 +30,7 @@ static ls_status await(cuda *c, ls_event event) {
     const struct timespec nap = {0, 20000};
     const double began = ls_seconds();
     while (!has_happened(c, event)) {
-        LS_TRY(failure_of(c));
+        LS_TRY(ls_cuda_failure_of(c));
         if (ls_seconds() - began < SPIN_SECONDS)
             ls_pause();
         else
@@ -44,13 +44,13 @@ ls_status ls_cuda_await(ls_device *device, ls_event event) { return await(device
 ls_status ls_cuda_join(ls_device *device) {
     cuda *c = device->state;
     for (int q = 0; q < device->options.queues; q++) LS_TRY(await(c, (ls_event){q, c->queues[q].launched}));
-    return failure_of(c);
+    return ls_cuda_failure_of(c);
 }
 
 ls_status ls_cuda_happened(ls_device *device, ls_event event, bool *out) {
     cuda *c = device->state;
     const bool happened = has_happened(c, event);
-    if (!happened) LS_TRY(failure_of(c));
+    if (!happened) LS_TRY(ls_cuda_failure_of(c));
     *out = happened;
     return ls_ok();
 }
@@ -73,35 +73,33 @@ bool ls_cuda_has_room(ls_device *device, int queue) {
     return room;
 }
 
-static ls_status check(const cuda *c, unsigned result, const char *call, const ls_device_work *work) {
+ls_status ls_cuda_check_work(const cuda *c, unsigned result, const char *call, const ls_device_work *work) {
     return ls_cuda_check(&c->driver, result, call, "%s (queue %d, number %llu) on %s", work->name, work->event.queue,
                          (unsigned long long)work->event.number, c->name);
 }
 
-static ls_status wait_for(const cuda *c, const ls_device_work *work, ls_cuda_address word, uint64_t number) {
-    const cuda_queue *q = &c->queues[work->event.queue];
-    return check(c, c->driver.cuStreamWaitValue64_v2(q->stream, word, number, LS_CUDA_WAIT_GEQ),
-                 "cuStreamWaitValue64_v2", work);
-}
-
-/* Gives the stream what the work comes after, the work, and the write of its number. */
-static ls_status submit(const cuda *c, const ls_device_work *work) {
-    const cuda_queue *q = &c->queues[work->event.queue];
+ls_status ls_cuda_submit(cuda_submission *s) {
+    const cuda *c = s->c;
+    const ls_device_work *work = s->work;
+    const ls_cuda_address words = c->queues[work->event.queue].words_at;
+    const cuda_growth as_events = {.shifts = true};
+    ls_cuda_stream stream;
     for (int i = 0; i < work->n_after; i++) {
         const ls_event after = work->after[i];
-        if (has_happened(c, after)) continue;
-        LS_TRY(wait_for(c, work, c->queues[after.queue].words_at + offsetof(cuda_words, executed), after.number));
+        if (s->chain == NULL && has_happened(c, after)) continue;
+        LS_TRY(ls_cuda_await_word(s, c->queues[after.queue].words_at + offsetof(cuda_words, executed), after.number,
+                                  as_events));
     }
-    if (work->message != NULL)
-        LS_TRY(ls_cuda_message(c, work));
-    else if (work->submit != NULL)
-        LS_TRY(work->submit(work->context, q->stream));
-    else
-        LS_TRY(wait_for(c, work, q->words_at + offsetof(cuda_words, released), work->event.number));
-    return check(c,
-                 c->driver.cuStreamWriteValue64_v2(q->stream, q->words_at + offsetof(cuda_words, executed),
-                                                   work->event.number, LS_CUDA_WRITE_DEFAULT),
-                 "cuStreamWriteValue64_v2", work);
+    if (work->message != NULL) {
+        LS_TRY(ls_cuda_message(s));
+    } else if (work->submit != NULL) {
+        LS_TRY(ls_cuda_stream_of(s, &stream));
+        LS_TRY(work->submit(work->context, stream));
+    } else {
+        LS_TRY(ls_cuda_await_word(s, words + offsetof(cuda_words, released), work->event.number, as_events));
+    }
+    if (s->told) LS_TRY(ls_cuda_set_word(s, words + offsetof(cuda_words, executed), work->event.number, as_events));
+    return ls_cuda_end_words(s);
 }
 
 static void note_launch(cuda_queue *q, const ls_device_work *work) {
@@ -116,11 +114,12 @@ ls_status ls_cuda_launch(ls_device *device, const ls_device_work *work) {
     cuda *c = device->state;
     cuda_queue *q = &c->queues[work->event.queue];
     LS_ASSERT(work->event.number > q->launched);
-    LS_TRY(failure_of(c));
+    LS_TRY(ls_cuda_failure_of(c));
     LS_TRY(ls_cuda_enter(c));
     if (!ls_cuda_has_room(device, work->event.queue))
         LS_TRY(await(c, (ls_event){work->event.queue, q->launches[q->first % CUDA_ROOM].number}));
-    ls_status status = submit(c, work);
+    cuda_submission submission = {.c = c, .work = work, .to = q->stream, .told = true};
+    ls_status status = ls_cuda_submit(&submission);
     lock(c);
     forget_executed(q);
     if (status.code == LS_OK)
@@ -134,19 +133,21 @@ ls_status ls_cuda_launch(ls_device *device, const ls_device_work *work) {
 
 ls_status ls_cuda_release(ls_device *device, ls_event hold) {
     cuda *c = device->state;
-    LS_TRY(failure_of(c));
+    LS_TRY(ls_cuda_failure_of(c));
     __atomic_store_n(&c->queues[hold.queue].words->released, hold.number, __ATOMIC_RELEASE);
     return ls_ok();
 }
 
-bool ls_cuda_holds_messages(cuda *c) {
-    bool any = false;
+bool ls_cuda_may_wait(cuda *c) {
+    bool any = c->torn;
     lock(c);
     for (int q = 0; q < c->device->options.queues; q++) {
         cuda_queue *queue = &c->queues[q];
         if (queue->words == NULL) continue;
         forget_executed(queue);
         for (uint64_t i = queue->first; i < queue->past; i++) any |= queue->launches[i % CUDA_ROOM].message;
+        any |= queue->replayed != NULL &&
+               ls_cuda_has_message_after(queue->replayed, queue->shift, ls_cuda_executed(queue));
     }
     unlock(c);
     return any;

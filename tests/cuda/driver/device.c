@@ -77,16 +77,27 @@ unsigned fake_begin(const char *function) {
     return result;
 }
 
+unsigned fake_begin_at_once(const char *function) {
+    pthread_mutex_lock(&fake.lock);
+    unsigned result = fake_count(function);
+    if (result == 0) result = fake_forbidden();
+    pthread_mutex_unlock(&fake.lock);
+    return result;
+}
+
 typedef struct error_row {
     unsigned error;
     const char *name, *text;
 } error_row;
-static const error_row errors[] = {{INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
-                                   {LS_CUDA_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
-                                   {LS_CUDA_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no device"},
-                                   {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid context"},
-                                   {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access"},
-                                   {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}};
+static const error_row errors[] = {
+    {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {LS_CUDA_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {LS_CUDA_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no device"},
+    {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid context"},
+    {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "not while a stream captures"},
+    {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "a capture that was spoiled"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}};
 
 static const error_row *find_error(unsigned error) {
     for (size_t i = 0; i < LS_COUNT(errors); i++)
@@ -238,7 +249,8 @@ unsigned cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 int fake_left(void) {
     pthread_mutex_lock(&fake.lock);
     int left = fake_regions();
-    for (int i = 0; i < MOST_DEVICES; i++) left += fake.contexts[i].retained + fake.contexts[i].streams;
+    for (int i = 0; i < MOST_DEVICES; i++)
+        left += fake.contexts[i].retained + fake.contexts[i].streams + fake.contexts[i].graphs;
     pthread_mutex_unlock(&fake.lock);
     return left;
 }

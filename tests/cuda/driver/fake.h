@@ -4,8 +4,10 @@
  * executes alone; pinned memory has another address for the device than for the host.
  *
  * It is stricter than the real driver where that may wait: what may wait for the whole device does (allocating, pinning
- * and freeing memory, loading a kernel at its first launch), a stream that is full blocks, and streams that would share
- * a way to the hardware end the process. Whoever waits for longer than MOST_SECONDS ends the process with a message.
+ * and freeing memory, loading a kernel at its first launch, making a graph executable), a stream that is full blocks,
+ * streams that would share a way to the hardware end the process, and so does who frees a graph that runs, or launches
+ * it on another stream. While a stream captures, calls are refused, and the capture is spoiled, as the mode of the
+ * capture says. Whoever waits for longer than MOST_SECONDS ends the process with a message.
  *
  * The environment variable FAKE_CUDA, read by cuInit while no context is retained, has settings with commas:
  *   devices=N   (2)       version=N  (13000)     words=0: streams cannot wait for words of 64 bits
@@ -24,21 +26,32 @@
 #include <pthread.h>
 
 enum { MOST_DEVICES = 8, MOST_SECONDS = 20, STREAM_ROOM = 1024 };
-enum { INVALID_VALUE = 1, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, UNKNOWN = 999 };
+enum {
+    INVALID_VALUE = 1,
+    INVALID_DEVICE = 101,
+    INVALID_CONTEXT = 201,
+    ILLEGAL_STATE = 401,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
+    UNKNOWN = 999
+};
 
 #define DECLARE(function, arguments) unsigned function arguments;
 LS_CUDA_FUNCTIONS(DECLARE)
 
-/* Executes run(context) on the stream, in the order of what it is given: what a kernel's launch is here. */
-void fake_stream_run(void *stream, void (*run)(void *context), void *context);
-/* Streams, contexts, allocations and pinned memory that are there. */
+/*
+ * Executes run(context) on the stream, in the order of what it is given: what a kernel's launch is here. Where the
+ * stream captures it becomes part of a graph, and runs whenever that does. release(context) when it will not run again.
+ */
+void fake_stream_run(void *stream, void (*run)(void *context), void (*release)(void *context), void *context);
+/* Streams, contexts, allocations, pinned memory and graphs that are there. */
 int fake_left(void);
 
 /* ---- for the files of this folder ---- */
 
 struct CUctx_st {
-    int ordinal, retained, streams;
-    unsigned peers; /* a bit for each whose memory it may access */
+    int ordinal, retained, streams, graphs; /* graphs: also those that can be launched */
+    unsigned peers;                         /* a bit for each whose memory it may access */
     size_t allocated;
 };
 
@@ -72,10 +85,58 @@ unsigned fake_begin(const char *function);
 /* Under the lock: counts a call that may fail as the settings say. */
 unsigned fake_count(const char *function);
 unsigned fake_context(struct CUctx_st **out); /* of the calling thread; an error where it has none */
+/* Like fake_begin, of calls that a capture may forbid: those that act at once, beside what streams do. */
+unsigned fake_begin_at_once(const char *function);
 _Noreturn void fake_abort(const char *what);
+
+typedef enum fake_kind { FAKE_WAIT, FAKE_WRITE, FAKE_COPY, FAKE_SET, FAKE_RUN } fake_kind;
+
+/* What a stream executes. */
+typedef struct fake_operation fake_operation;
+struct fake_operation {
+    fake_operation *next;
+    fake_kind kind;
+    uint64_t *word, value; /* FAKE_WAIT, FAKE_WRITE */
+    char *to;              /* FAKE_COPY, FAKE_SET */
+    const char *from;
+    size_t width, rows, to_pitch, from_pitch;
+    int byte;
+    void (*run)(void *context);
+    void (*release)(void *context); /* NULL: it belongs to a graph */
+    void *context;
+    bool last;                   /* of what was given at once */
+    struct CUgraphExec_st *part; /* the last one of a graph that was launched */
+};
+
+/* Protected by the lock. */
+struct CUstream_st {
+    struct CUstream_st *next;
+    struct CUctx_st *context;
+    pthread_t thread;
+    fake_operation *first, **end;
+    int n; /* what was given and not executed; a graph counts as one */
+    bool ending;
+    struct CUgraph_st *captured; /* what it is given becomes part of this graph; NULL: it is executed */
+    unsigned mode;               /* of the capture */
+    pthread_t capturer;          /* the thread that began it */
+    bool spoiled;
+};
 
 /* streams.c. Under the lock: waits until all streams of the context have executed everything. */
 void fake_wait_idle(const struct CUctx_st *context, const char *who);
+/* Gives a stream n operations at once: one that is full blocks. Takes the lock. */
+unsigned fake_give(struct CUstream_st *s, const fake_operation *operations, int n);
+struct CUstream_st *fake_streams(void); /* the first of a list */
+/* Of a stream's words; INVALID_VALUE where it cannot be done. Takes the lock. */
+unsigned fake_read_words(const union CUstreamBatchMemOpParams_union *ops, unsigned count, fake_operation *out);
+
+/* graphs.c. Under the lock. */
+void fake_capture(struct CUstream_st *s, const fake_operation *operations, int n);
+unsigned fake_forbidden(void);                     /* whether a capture forbids the calling thread what acts at once */
+unsigned fake_forbidden_of(struct CUstream_st *s); /* whether the stream captures, which is spoiled then */
+void fake_note_executed(struct CUgraphExec_st *graph); /* a launch of it */
+
+enum { FAKE_MOST_WORDS = 255 };
 
 /* memory.c */
 typedef enum fake_side { SIDE_HOST, SIDE_DEVICE } fake_side;

@@ -125,7 +125,7 @@ unsigned cuMemGetInfo_v2(size_t *unused, size_t *total) {
 
 unsigned cuMemAlloc_v2(ls_cuda_address *address, size_t bytes) {
     struct CUctx_st *context;
-    unsigned result = fake_begin("cuMemAlloc_v2");
+    unsigned result = fake_begin_at_once("cuMemAlloc_v2");
     if (result == 0) result = fake_context(&context);
     if (result == 0 && bytes == 0) result = INVALID_VALUE;
     if (result != 0) return result;
@@ -163,12 +163,12 @@ unsigned cuIpcCloseMemHandle(ls_cuda_address address) {
 }
 
 unsigned cuMemFree_v2(ls_cuda_address address) {
-    const unsigned result = fake_begin("cuMemFree_v2");
+    const unsigned result = fake_begin_at_once("cuMemFree_v2");
     return drop(DEVICE_MEMORY, (char *)(uintptr_t)address, "cuMemFree_v2") ? result : INVALID_VALUE;
 }
 
 static unsigned begin_pinning(const char *function, size_t bytes, unsigned flags, struct CUctx_st **context) {
-    const unsigned result = fake_begin(function);
+    const unsigned result = fake_begin_at_once(function);
     if (result != 0) return result;
     if (bytes == 0 || flags != (LS_CUDA_HOST_PORTABLE | LS_CUDA_HOST_MAPPED)) return INVALID_VALUE;
     return fake_context(context);
@@ -188,7 +188,7 @@ unsigned cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
 }
 
 unsigned cuMemFreeHost(void *memory) {
-    const unsigned result = fake_begin("cuMemFreeHost");
+    const unsigned result = fake_begin_at_once("cuMemFreeHost");
     return drop(PINNED, memory, "cuMemFreeHost") ? result : INVALID_VALUE;
 }
 
@@ -208,7 +208,7 @@ unsigned cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags) {
 }
 
 unsigned cuMemHostUnregister(void *memory) {
-    const unsigned result = fake_begin("cuMemHostUnregister");
+    const unsigned result = fake_begin_at_once("cuMemHostUnregister");
     return drop(REGISTERED, memory, "cuMemHostUnregister") ? result : INVALID_VALUE;
 }
 

@@ -9,32 +9,12 @@
 /* One of so many operations is delayed, and by how much at most. */
 enum { OPERATIONS_FOR_A_DELAY = 4, MOST_DELAY_MICROSECONDS = 200, LOOK_MICROSECONDS = 20 };
 
-typedef enum kind { WAIT, WRITE, COPY, SET, RUN } kind;
-
-typedef struct operation operation;
-struct operation {
-    operation *next;
-    kind kind;
-    uint64_t *word, value; /* WAIT, WRITE */
-    char *to;              /* COPY, SET */
-    const char *from;
-    size_t width, rows, to_pitch, from_pitch;
-    int byte;
-    void (*run)(void *context);
-    void *context;
-};
-
-/* Protected by the lock. */
-struct CUstream_st {
-    struct CUstream_st *next;
-    struct CUctx_st *context;
-    pthread_t thread;
-    operation *first, **end;
-    int n;
-    bool ending;
-};
 static struct CUstream_st *streams;
-static operation *never_executed; /* kept, because what they run with belongs to others */
+static fake_operation *never_executed; /* kept, because what they run with belongs to others */
+
+struct CUstream_st *fake_streams(void) {
+    return streams;
+}
 
 static void lock(void) { pthread_mutex_lock(&fake.lock); }
 static void unlock(void) { pthread_mutex_unlock(&fake.lock); }
@@ -71,32 +51,33 @@ static void nap(long microseconds) {
 
 /* --- a stream's thread -------------------------------------------------------------------------------------------- */
 
-static void copy(const operation *o) {
+static void copy(const fake_operation *o) {
     for (size_t r = 0; r < o->rows; r++) memcpy(o->to + r * o->to_pitch, o->from + r * o->from_pitch, o->width);
 }
 
 /* Without the lock. */
-static void execute(const operation *o) {
+static void execute(const fake_operation *o) {
     switch (o->kind) {
-    case WAIT:
+    case FAKE_WAIT:
         break;
-    case WRITE:
+    case FAKE_WRITE:
         __atomic_store_n(o->word, o->value, __ATOMIC_RELEASE);
         break;
-    case COPY:
+    case FAKE_COPY:
         copy(o);
         break;
-    case SET:
+    case FAKE_SET:
         memset(o->to, o->byte, o->width);
         break;
-    case RUN:
+    case FAKE_RUN:
         o->run(o->context);
+        if (o->release != NULL) o->release(o->context);
         break;
     }
 }
 
-static bool may_start(const operation *o) {
-    return o->kind != WAIT || (int64_t)(__atomic_load_n(o->word, __ATOMIC_ACQUIRE) - o->value) >= 0;
+static bool may_start(const fake_operation *o) {
+    return o->kind != FAKE_WAIT || (int64_t)(__atomic_load_n(o->word, __ATOMIC_ACQUIRE) - o->value) >= 0;
 }
 
 /* A time of random length, mostly none. */
@@ -107,25 +88,26 @@ static void delay(long draw) {
 }
 
 /* Removes the first operation of a stream. */
-static operation *pop(struct CUstream_st *s) {
-    operation *o = s->first;
+static fake_operation *pop(struct CUstream_st *s) {
+    fake_operation *o = s->first;
     s->first = o->next;
     if (s->first == NULL) s->end = &s->first;
-    s->n--;
+    s->n -= o->last;
+    if (o->part != NULL) fake_note_executed(o->part);
     pthread_cond_broadcast(&fake.changed);
     return o;
 }
 
 /* Executes the first operation. The lock is held before and after. */
 static void step(struct CUstream_st *s) {
-    const operation *o = s->first;
+    const fake_operation *o = s->first;
     const long draw = fake.draws++;
-    if (o->kind == RUN) fake_open_memory();
+    if (o->kind == FAKE_RUN) fake_open_memory();
     unlock();
     delay(draw);
     execute(o);
     lock();
-    if (o->kind == RUN) fake_close_memory();
+    if (o->kind == FAKE_RUN) fake_close_memory();
     free(pop(s));
 }
 
@@ -133,10 +115,10 @@ static void *stream_main(void *argument) {
     struct CUstream_st *s = argument;
     lock();
     while (!s->ending || s->n > 0) {
-        operation *o = s->first;
+        fake_operation *o = s->first;
         if (o == NULL) {
             pthread_cond_wait(&fake.changed, &fake.lock);
-        } else if (fake.lost != 0 || (o->kind != WAIT && fake_count("execute") != 0)) {
+        } else if (fake.lost != 0 || (o->kind != FAKE_WAIT && fake_count("execute") != 0)) {
             o = pop(s);
             o->next = never_executed;
             never_executed = o;
@@ -154,21 +136,34 @@ static void *stream_main(void *argument) {
 
 /* --- what streams are given --------------------------------------------------------------------------------------- */
 
-/* A stream that is full blocks. Takes the lock. */
-static unsigned append(struct CUstream_st *s, operation o) {
-    operation *copied = malloc(sizeof *copied);
-    if (copied == NULL) fake_abort("no memory for an operation");
-    *copied = o;
-    const struct timespec end = time_limit();
-    lock();
-    while (s->n >= STREAM_ROOM) wait_until(&end, "a launch waits for a stream that is full");
-    *s->end = copied;
-    s->end = &copied->next;
+/* Appends copies. Under the lock. */
+static void append_all(struct CUstream_st *s, const fake_operation *operations, int n) {
+    for (int i = 0; i < n; i++) {
+        fake_operation *copied = malloc(sizeof *copied);
+        if (copied == NULL) fake_abort("no memory for an operation");
+        *copied = operations[i];
+        copied->next = NULL;
+        copied->last = i == n - 1;
+        *s->end = copied;
+        s->end = &copied->next;
+    }
     s->n++;
     pthread_cond_broadcast(&fake.changed);
+}
+
+unsigned fake_give(struct CUstream_st *s, const fake_operation *operations, int n) {
+    const struct timespec end = time_limit();
+    lock();
+    while (s->n >= STREAM_ROOM && s->captured == NULL) wait_until(&end, "a launch waits for a stream that is full");
+    if (s->captured != NULL)
+        fake_capture(s, operations, n);
+    else
+        append_all(s, operations, n);
     unlock();
     return 0;
 }
+
+static unsigned append(struct CUstream_st *s, fake_operation o) { return fake_give(s, &o, 1); }
 
 static void *find(fake_side side, uintptr_t at, size_t bytes) {
     lock();
@@ -183,24 +178,32 @@ static unsigned begin(const char *function) {
     return result != 0 ? result : fake_context(&context);
 }
 
-unsigned cuStreamWaitValue64_v2(ls_cuda_stream stream, ls_cuda_address at, uint64_t value, unsigned condition) {
-    const unsigned result = begin("cuStreamWaitValue64_v2");
-    uint64_t *word = find(SIDE_DEVICE, at, sizeof *word);
-    if (result != 0 || word == NULL || condition != LS_CUDA_WAIT_GEQ) return result != 0 ? result : INVALID_VALUE;
-    return append(stream, (operation){.kind = WAIT, .word = word, .value = value});
+unsigned fake_read_words(const union CUstreamBatchMemOpParams_union *ops, unsigned count, fake_operation *out) {
+    if (count == 0 || count > FAKE_MOST_WORDS) return INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        const bool waits = ops[i].operation == LS_CUDA_WAIT_WORD;
+        uint64_t *word = find(SIDE_DEVICE, ops[i].waitValue.address, sizeof *word);
+        if (word == NULL || (!waits && ops[i].operation != LS_CUDA_WRITE_WORD) ||
+            ops[i].waitValue.flags != (waits ? LS_CUDA_WAIT_GEQ : LS_CUDA_WRITE_DEFAULT))
+            return INVALID_VALUE;
+        out[i] =
+            (fake_operation){.kind = waits ? FAKE_WAIT : FAKE_WRITE, .word = word, .value = ops[i].waitValue.value64};
+    }
+    return 0;
 }
 
-unsigned cuStreamWriteValue64_v2(ls_cuda_stream stream, ls_cuda_address at, uint64_t value, unsigned flags) {
-    const unsigned result = begin("cuStreamWriteValue64_v2");
-    uint64_t *word = find(SIDE_DEVICE, at, sizeof *word);
-    if (result != 0 || word == NULL || flags != LS_CUDA_WRITE_DEFAULT) return result != 0 ? result : INVALID_VALUE;
-    return append(stream, (operation){.kind = WRITE, .word = word, .value = value});
+unsigned cuStreamBatchMemOp_v2(ls_cuda_stream stream, unsigned count, union CUstreamBatchMemOpParams_union *ops,
+                               unsigned flags) {
+    fake_operation operations[FAKE_MOST_WORDS];
+    unsigned result = begin("cuStreamBatchMemOp_v2");
+    if (result == 0) result = flags != 0 ? INVALID_VALUE : fake_read_words(ops, count, operations);
+    return result != 0 ? result : fake_give(stream, operations, (int)count);
 }
 
 /* The host's side of an asynchronous copy must be pinned. */
-static unsigned append_copy(struct CUstream_st *s, char *to, const char *from, operation o) {
+static unsigned append_copy(struct CUstream_st *s, char *to, const char *from, fake_operation o) {
     if (to == NULL || from == NULL || o.width == 0 || o.rows == 0) return INVALID_VALUE;
-    o.kind = COPY;
+    o.kind = FAKE_COPY;
     o.to = to;
     o.from = from;
     return append(s, o);
@@ -210,21 +213,21 @@ unsigned cuMemcpyHtoDAsync_v2(ls_cuda_address to, const void *from, size_t bytes
     const unsigned result = begin("cuMemcpyHtoDAsync_v2");
     if (result != 0) return result;
     return append_copy(stream, find(SIDE_DEVICE, to, bytes), find(SIDE_HOST, (uintptr_t)from, bytes),
-                       (operation){.width = bytes, .rows = 1});
+                       (fake_operation){.width = bytes, .rows = 1});
 }
 
 unsigned cuMemcpyDtoHAsync_v2(void *to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream) {
     const unsigned result = begin("cuMemcpyDtoHAsync_v2");
     if (result != 0) return result;
     return append_copy(stream, find(SIDE_HOST, (uintptr_t)to, bytes), find(SIDE_DEVICE, from, bytes),
-                       (operation){.width = bytes, .rows = 1});
+                       (fake_operation){.width = bytes, .rows = 1});
 }
 
 unsigned cuMemcpyDtoDAsync_v2(ls_cuda_address to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream) {
     const unsigned result = begin("cuMemcpyDtoDAsync_v2");
     if (result != 0) return result;
     return append_copy(stream, find(SIDE_DEVICE, to, bytes), find(SIDE_DEVICE, from, bytes),
-                       (operation){.width = bytes, .rows = 1});
+                       (fake_operation){.width = bytes, .rows = 1});
 }
 
 /* One side of a copy of rows. */
@@ -241,24 +244,29 @@ unsigned cuMemcpy2DAsync_v2(const struct CUDA_MEMCPY2D_st *c, ls_cuda_stream str
     return append_copy(
         stream, find_rows(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstPitch, c),
         find_rows(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcPitch, c),
-        (operation){.width = c->WidthInBytes, .rows = c->Height, .to_pitch = c->dstPitch, .from_pitch = c->srcPitch});
+        (fake_operation){
+            .width = c->WidthInBytes, .rows = c->Height, .to_pitch = c->dstPitch, .from_pitch = c->srcPitch});
 }
 
 unsigned cuMemsetD8Async(ls_cuda_address at, unsigned char value, size_t bytes, ls_cuda_stream stream) {
     const unsigned result = begin("cuMemsetD8Async");
     char *to = find(SIDE_DEVICE, at, bytes);
     if (result != 0 || to == NULL) return result != 0 ? result : INVALID_VALUE;
-    return append(stream, (operation){.kind = SET, .to = to, .width = bytes, .byte = value});
+    return append(stream, (fake_operation){.kind = FAKE_SET, .to = to, .width = bytes, .byte = value});
 }
 
-/* The first kernel of a process is loaded, which waits for the device, unless all are loaded before. */
-void fake_stream_run(void *stream, void (*run)(void *context), void *context) {
+/*
+ * The first kernel of a process is loaded, which waits for the device, unless all are loaded before; a capture may
+ * forbid that.
+ */
+void fake_stream_run(void *stream, void (*run)(void *context), void (*release)(void *context), void *context) {
     struct CUstream_st *s = stream;
     lock();
-    if (fake.settings.lazy && !fake.loaded) fake_wait_idle(s->context, "a kernel is loaded at its first launch");
+    if (fake.settings.lazy && !fake.loaded && fake_forbidden() == 0)
+        fake_wait_idle(s->context, "a kernel is loaded at its first launch");
     fake.loaded = true;
     unlock();
-    (void)append(s, (operation){.kind = RUN, .run = run, .context = context});
+    (void)append(s, (fake_operation){.kind = FAKE_RUN, .run = run, .release = release, .context = context});
 }
 
 /* --- streams ------------------------------------------------------------------------------------------------------ */
@@ -287,6 +295,7 @@ unsigned cuStreamDestroy_v2(ls_cuda_stream stream) {
     const unsigned result = fake_begin("cuStreamDestroy_v2");
     const struct timespec end = time_limit();
     lock();
+    if (stream->captured != NULL) fake_abort("a stream is destroyed that captures");
     stream->ending = true;
     pthread_cond_broadcast(&fake.changed);
     while (stream->n > 0) wait_until(&end, "a stream is destroyed that never ends");
@@ -306,9 +315,10 @@ unsigned cuStreamQuery(ls_cuda_stream stream) {
     const unsigned result = begin("cuStreamQuery");
     if (result != 0) return result;
     lock();
+    const unsigned forbidden = fake_forbidden_of(stream);
     const bool idle = stream->n == 0;
     unlock();
-    return idle ? 0 : LS_CUDA_NOT_READY;
+    return forbidden != 0 ? forbidden : idle ? 0 : LS_CUDA_NOT_READY;
 }
 
 unsigned cuStreamSynchronize(ls_cuda_stream stream) {
@@ -316,8 +326,9 @@ unsigned cuStreamSynchronize(ls_cuda_stream stream) {
     if (result != 0) return result;
     const struct timespec end = time_limit();
     lock();
+    const unsigned forbidden = fake_forbidden_of(stream);
     while (stream->n > 0 && fake.lost == 0) wait_until(&end, "somebody waits for a stream that never ends");
     const unsigned lost = fake.lost;
     unlock();
-    return lost;
+    return forbidden != 0 ? forbidden : lost;
 }
