@@ -17,6 +17,7 @@
 
 typedef struct shared_run {
     const image_set *set;
+    digest_watching watching;
     uint64_t digest[64]; /* by rank */
 } shared_run;
 
@@ -85,16 +86,41 @@ static ls_status hash_bindings(const ls_executor *ex, uint64_t *hash) {
     return ls_ok();
 }
 
-static ls_status run_walk(const image_set *set, ls_comm *comm, ls_executor *ex, uint64_t *digest) {
-    LS_TRY(set_inputs(ex));
-    LS_TRY(ls_comm_barrier(comm));
+/* Runs a program of the walk. */
+static ls_status run_watched(ls_executor *ex, digest_watching watching, int program, int turn) {
+    ls_result_place bad;
+    if (watching != DIGEST_INSPECTED || turn % 2 == 0) return ls_executor_run(ex, program);
+    LS_TRY(ls_executor_run_checked(ex, program, &bad));
+    return bad.instr < 0 ? ls_ok() : ls_error(LS_INVALID, "instruction %d has a result that is no number", bad.instr);
+}
+
+/* Each instruction of each run has one span. */
+static ls_status check_spans(const ls_executor *ex, const int *walk, int n) {
+    size_t expected = 0, found = 0;
+    for (int i = 0; i < n; i++) expected += (size_t)ls_executor_image(ex)->programs[walk[i]].n_instrs;
+    for (size_t i = 0; i < ls_executor_spans(ex); i++) {
+        const ls_span_time *span = ls_executor_span(ex, i);
+        if (span->instr >= 0 && span->begin > 0 && span->begin <= span->end) found++;
+    }
+    return found == expected ? ls_ok() : ls_error(LS_INVALID, "%zu spans; expected %zu", found, expected);
+}
+
+static ls_status walk_programs(const image_set *set, digest_watching watching, ls_executor *ex) {
     ls_arena *arena = ls_arena_create();
     int *walk;
     ls_status status = ls_ok();
     const int n = ls_phase_walk(set->image[0], arena, &walk);
-    for (int i = 0; i < n && status.code == LS_OK; i++) status = ls_executor_run(ex, walk[i]);
+    if (watching == DIGEST_TRACED) status = ls_executor_record(ex, 100000);
+    for (int i = 0; i < n && status.code == LS_OK; i++) status = run_watched(ex, watching, walk[i], i);
+    if (watching == DIGEST_TRACED && status.code == LS_OK) status = check_spans(ex, walk, n);
     ls_arena_destroy(arena);
-    LS_TRY(status);
+    return status;
+}
+
+static ls_status run_walk(const shared_run *run, ls_comm *comm, ls_executor *ex, uint64_t *digest) {
+    LS_TRY(set_inputs(ex));
+    LS_TRY(ls_comm_barrier(comm));
+    LS_TRY(walk_programs(run->set, run->watching, ex));
     double result[LS_TOTALS];
     LS_TRY(ls_executor_read(ex, &ls_image_find(ls_executor_image(ex), LS_BIND_RESULT)->operand, result));
     if (!(result[LS_TOTAL_LOSS] > 0 && isfinite(result[LS_TOTAL_LOSS])))
@@ -107,19 +133,23 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     const int rank = ls_comm_rank(comm);
     ls_executor *ex;
     LS_TRY(ls_executor_create(run->set->image[rank], comm, &ex));
-    const ls_status status = run_walk(run->set, comm, ex, &run->digest[rank]);
+    const ls_status status = run_walk(run, comm, ex, &run->digest[rank]);
     ls_executor_destroy(ex);
     return status;
 }
 
-ls_status step_digest(const image_set *set, const char *transport, uint64_t *digest) {
+ls_status step_digest_watched(const image_set *set, const char *transport, digest_watching watching, uint64_t *digest) {
     ls_world *world;
     LS_TRY(ls_world_for(set->image[0], transport, false, 30, &world));
-    shared_run run = {.set = set};
+    shared_run run = {.set = set, .watching = watching};
     const ls_status status = ls_launch(world, set->ranks, true, rank_main, &run);
     ls_world_destroy(world);
     if (status.code == LS_OK) *digest = mix(0, run.digest, sizeof run.digest);
     return status;
+}
+
+ls_status step_digest(const image_set *set, const char *transport, uint64_t *digest) {
+    return step_digest_watched(set, transport, DIGEST_PLAIN, digest);
 }
 
 /* --- settings that change nothing --------------------------------------------------------------------------------- */
@@ -193,11 +223,12 @@ static image_set images_of_program(int i) {
 }
 
 /* The digest over a transport and on a device must be that of the plain ones. NULL: the plain one. */
-static void check_same(const image_set *set, int i, uint64_t plain, const char *transport, const char *device) {
+static void check_same(const image_set *set, int i, uint64_t plain, const char *transport, const char *device,
+                       digest_watching watching) {
     const digest_case *c = &cases[i / 2];
     uint64_t digest;
     if (device != NULL) setenv("LONGSPAN_DEVICE", device, 1);
-    const ls_status status = step_digest(set, transport, &digest);
+    const ls_status status = step_digest_watched(set, transport, watching, &digest);
     if (device != NULL) unsetenv("LONGSPAN_DEVICE");
     const char *how = i % 2 == 0 ? "" : " in place";
     if (status.code != LS_OK)
@@ -228,7 +259,7 @@ void chaos_changes_nothing(int first_seed, int seeds) {
         for (int seed = first_seed + i; seed < first_seed + seeds; seed += PROGRAMS, same++) {
             char name[32];
             snprintf(name, sizeof name, "chaos:%d", seed);
-            check_same(&set, i, plain, name, NULL);
+            check_same(&set, i, plain, name, NULL, DIGEST_PLAIN);
         }
         free_images(&set);
     }
@@ -249,7 +280,7 @@ void delayed_changes_nothing(int first_seed, int seeds, bool chaos) {
             char device[64], transport[32];
             snprintf(device, sizeof device, "delayed:%d%s", first_seed + s / n, kinds[s % n]);
             snprintf(transport, sizeof transport, "chaos:%d", first_seed + s + i);
-            check_same(&set, i, plain, chaos ? transport : NULL, device);
+            check_same(&set, i, plain, chaos ? transport : NULL, device, DIGEST_PLAIN);
         }
         free_images(&set);
     }
@@ -266,16 +297,22 @@ void put_kernels_on_streams(const image_set *set) {
 }
 
 void cuda_changes_nothing(int first_seed, int seeds) {
+    static const struct {
+        const char *device;
+        digest_watching watching;
+    } kinds[] = {
+        {"cuda", DIGEST_PLAIN}, {"cuda", DIGEST_INSPECTED}, {"cuda:launched", DIGEST_PLAIN}, {"cuda", DIGEST_TRACED}};
     int same = 0;
     for (int i = 0; i < PROGRAMS; i += 2) {
         image_set set = images_of_program(i);
         const uint64_t plain = plain_digest(&set, i, 0);
         put_kernels_on_streams(&set);
         for (int s = 0; s < seeds; s++, same++) {
+            const size_t k = (size_t)(s + i / 2) % LS_COUNT(kinds);
             char settings[32];
             snprintf(settings, sizeof settings, "devices=3,seed=%d", first_seed + s);
             use_fake_cuda(settings);
-            check_same(&set, i, plain, NULL, "cuda");
+            check_same(&set, i, plain, NULL, kinds[k].device, kinds[k].watching);
         }
         free_images(&set);
     }

@@ -9,6 +9,10 @@
  */
 ls_status step_digest(const image_set *set, const char *transport, uint64_t *digest);
 
+/* Inspected: the results of every second run are. Traced: and each instruction of each run must have one span. */
+typedef enum digest_watching { DIGEST_PLAIN, DIGEST_INSPECTED, DIGEST_TRACED } digest_watching;
+ls_status step_digest_watched(const image_set *set, const char *transport, digest_watching watching, uint64_t *digest);
+
 /*
  * Runs `seeds` seeds of chaos, spread over strategies, meshes and layouts, and fails the test when a digest differs
  * from that of the plain transport. Prints how many were equal.
@@ -22,7 +26,9 @@ void delayed_changes_nothing(int first_seed, int seeds, bool chaos);
 /* Like it, for ranks on several pretended hosts, whose pairs use several transports. */
 void hosts_change_nothing(void);
 
-/* The same on the device cuda, by the driver for tests: its streams execute the host's kernels. Of programs that put.
+/*
+ * The same on the device cuda, by the driver for tests: its streams execute the host's kernels. Of programs that put;
+ * with graphs and without, inspected and traced, in turn.
  */
 void cuda_changes_nothing(int first_seed, int seeds);
 /* The kernels of all images become such that a stream executes them (cuda/host_kernels.h). */
