@@ -139,6 +139,18 @@ static bool happens_within(ls_device *device, ls_event event, double seconds) {
 
 enum { HEAP = 4096, WORDS_BYTES = 4096 };
 
+/* A device that reaches itself, by words in memory that is shared. */
+static ls_device *open_with_words(const char *settings, uint64_t **words, ls_device_remote *self) {
+    ls_device *device = open_cuda(settings);
+    const ls_device_arena *heap;
+    ls_device_handle handle;
+    *words = mmap(NULL, WORDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ok(ls_device_allocate(device, HEAP, &heap));
+    assert_ok(ls_device_share(device, heap, *words, WORDS_BYTES, &handle));
+    assert_ok(ls_device_reach(device, &handle, *words, WORDS_BYTES, self));
+    return device;
+}
+
 /*
  * Queue 0: two works, a wait for a word, a work. Queue 1: two works, one after that. While the word is awaited, all
  * that comes before is known to be executed. The next run needs a higher word.
@@ -147,15 +159,10 @@ static void test_what_comes_before_a_wait_is_known(void **state) {
     (void)state;
     static step steps[5];
     static unsigned values[5];
-    ls_device *device = open_cuda("seed=2");
-    const ls_device_arena *heap;
-    ls_device_handle handle;
+    uint64_t *words;
     ls_device_remote self;
     ls_device_recording *recording;
-    uint64_t *words = mmap(NULL, WORDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ok(ls_device_allocate(device, HEAP, &heap));
-    assert_ok(ls_device_share(device, heap, words, WORDS_BYTES, &handle));
-    assert_ok(ls_device_reach(device, &handle, words, WORDS_BYTES, &self));
+    ls_device *device = open_with_words("seed=2", &words, &self);
     const ls_device_message wait = {.word = self.words + 2, .generation = 5, .rise = 2, .awaits = true};
     const ls_event awaited = {0, 4};
     for (int i = 0; i < 5; i++) steps[i] = (step){.at = &values[i], .by = 1};
@@ -191,7 +198,8 @@ static void wait_for_test(void *context, ls_pool *pool) {
     (void)sem_wait(&let_go);
 }
 
-/* Of 100 works that wait for nothing the 80th takes long: most of those before it are known to be executed. */
+/* While one of 100 works that wait for nothing takes long, those before the last 32 of them are known to be executed.
+ */
 static void test_a_long_computation_is_seen_to_go_on(void **state) {
     (void)state;
     enum { LONG = 80, WORKS = 100 };
@@ -199,6 +207,7 @@ static void test_a_long_computation_is_seen_to_go_on(void **state) {
     static unsigned value;
     ls_device *device = open_cuda("");
     ls_device_recording *recording;
+    bool happened;
     (void)sem_init(&let_go, 0, 0);
     assert_ok(ls_device_record_begin(device));
     for (unsigned i = 0; i < WORKS; i++) {
@@ -207,7 +216,6 @@ static void test_a_long_computation_is_seen_to_go_on(void **state) {
     }
     assert_ok(ls_device_record_end(device, &recording));
     assert_ok(ls_device_replay(device, recording, 0, 0));
-    bool happened;
     const bool seen = happens_within(device, (ls_event){0, LONG / 2}, 5);
     assert_ok(ls_device_happened(device, (ls_event){0, LONG + 1}, &happened));
     (void)sem_post(&let_go);
@@ -216,6 +224,41 @@ static void test_a_long_computation_is_seen_to_go_on(void **state) {
     assert_false(happened);
     close_cuda(device);
     (void)sem_destroy(&let_go);
+}
+
+/*
+ * A work of queue 1 comes after the first of queue 0, and is not held up by the second; a message of queue 2 is known
+ * to be executed while what follows it takes long.
+ */
+static void test_nobody_waits_longer_than_they_must(void **state) {
+    (void)state;
+    static step steps[4];
+    static unsigned values[4];
+    const ls_event first = {0, 1}, told = {2, 4};
+    uint64_t *words;
+    ls_device_remote self;
+    ls_device_recording *recording;
+    ls_device *device = open_with_words("", &words, &self);
+    const ls_device_message signal = {.word = self.words, .generation = 3};
+    (void)sem_init(&let_go, 0, 0);
+    for (int i = 0; i < 4; i++)
+        steps[i] = (step){.at = &values[i], .by = 1, .work.run = i % 2 == 1 ? wait_for_test : NULL};
+    assert_ok(ls_device_record_begin(device));
+    assert_ok(launch_step(device, &steps[0], first, NULL));
+    assert_ok(launch_step(device, &steps[1], (ls_event){0, 2}, NULL));
+    assert_ok(launch_step(device, &steps[2], (ls_event){1, 3}, &first));
+    assert_ok(ls_device_launch(device, &(ls_device_work){.name = "signal", .event = told, .message = &signal}));
+    assert_ok(launch_step(device, &steps[3], (ls_event){2, 5}, NULL));
+    assert_ok(ls_device_record_end(device, &recording));
+    assert_ok(ls_device_replay(device, recording, 0, 0));
+    const bool seen = happens_within(device, (ls_event){1, 3}, 5) && happens_within(device, told, 5);
+    for (int i = 0; i < 2; i++) (void)sem_post(&let_go);
+    assert_ok(ls_device_join(device));
+    assert_true(seen);
+    assert_int_equal(words[0], 3);
+    close_cuda(device);
+    (void)sem_destroy(&let_go);
+    (void)munmap(words, WORDS_BYTES);
 }
 
 /* --- what is not captured ----------------------------------------------------------------------------------------- */
@@ -384,6 +427,7 @@ int main(void) {
         cmocka_unit_test(test_holds_are_recorded),
         cmocka_unit_test(test_what_comes_before_a_wait_is_known),
         cmocka_unit_test(test_a_long_computation_is_seen_to_go_on),
+        cmocka_unit_test(test_nobody_waits_longer_than_they_must),
         cmocka_unit_test(test_calls_beside_what_is_captured),
         cmocka_unit_test(test_without_graphs),
         cmocka_unit_test(test_each_call_fails),

@@ -2,6 +2,7 @@
  * Programs of several ranks on the device cuda, by the driver for tests: the same bits as on cpu, for all strategies;
  * and what fails on one rank, or is lost, ends the run of all with an error that names it.
  */
+#include "run/run.h"
 #include "support/fake_cuda.h"
 #include "support/images.h"
 #include "support/meshes.h"
@@ -16,6 +17,42 @@
 static void test_the_same_bits(void **state) {
     (void)state;
     cuda_changes_nothing(1, 3);
+}
+
+/* Runs the first program as soon as the executor is there. */
+static ls_status run_at_once(ls_comm *comm, void *context) {
+    const image_set *set = context;
+    ls_executor *ex;
+    ls_arena *arena = ls_arena_create();
+    int *walk;
+    (void)ls_phase_walk(set->image[0], arena, &walk);
+    ls_status status = ls_executor_create(set->image[ls_comm_rank(comm)], comm, &ex);
+    if (status.code == LS_OK) {
+        status = ls_executor_run(ex, walk[0]);
+        ls_executor_destroy(ex);
+    }
+    ls_arena_destroy(arena);
+    return status;
+}
+
+/* Three ranks on one device, which making a graph waits for. */
+static void test_nobody_runs_before_all_have_recorded(void **state) {
+    (void)state;
+    image_set set = images_of_step(mesh_of(1, 3, 1), "ring", LS_LAYOUT_STRIPED, 26, 1);
+    put_kernels_on_streams(&set);
+    setenv("LONGSPAN_DEVICE", "cuda:0", 1);
+    for (int seed = 1; seed <= 5; seed++) {
+        char settings[32];
+        ls_world *world;
+        snprintf(settings, sizeof settings, "seed=%d", seed);
+        use_fake_cuda(settings);
+        assert_ok(ls_world_for(set.image[0], NULL, false, 30, &world));
+        assert_ok(ls_launch(world, set.ranks, true, run_at_once, &set));
+        ls_world_destroy(world);
+    }
+    unsetenv("LONGSPAN_DEVICE");
+    assert_int_equal(fake_cuda_left(), 0);
+    free_images(&set);
 }
 
 /* 0: the run ended well; 1: with the driver's error; 2: otherwise. */
@@ -84,6 +121,7 @@ static void test_failures_end_the_run(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_same_bits),
+                                       cmocka_unit_test(test_nobody_runs_before_all_have_recorded),
                                        cmocka_unit_test(test_failures_end_the_run)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
