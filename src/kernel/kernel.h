@@ -133,7 +133,11 @@ typedef struct ls_kernel {
     bool (*shares)(const ls_kernel_call *one, const ls_kernel_call *other);
     /* Where the host executes it. */
     void (*run)(const ls_kernel_call *call, void *state, ls_pool *pool);
-    /* Where a device does: submits the call to a stream (a cudaStream_t), and does not wait. LS_FAULT: it refused. */
+    /*
+     * Where a device does: submits the call to a stream (a cudaStream_t), and does not wait. The stream may be one that
+     * is captured into a graph: what is submitted is then executed in each run, and the host's part is not repeated.
+     * LS_FAULT: it refused.
+     */
     ls_status (*launch)(const ls_kernel_call *call, void *state, void *stream);
 } ls_kernel;
 

@@ -526,3 +526,10 @@ ls_status ls_executor_record_programs(ls_executor *ex) {
     }
     return ls_comm_barrier(ex->comm);
 }
+
+int64_t ls_executor_recorded(const ls_executor *ex) {
+    int64_t bytes = 0;
+    for (int p = 0; p < ex->image->n_programs; p++)
+        if (ex->programs[p].recording != NULL) bytes += (int64_t)ls_device_recording_bytes(ex->programs[p].recording);
+    return bytes;
+}

@@ -157,6 +157,8 @@ int64_t ls_executor_resident(const ls_executor *executor, ls_space space);
  * its huge pages are taken to be this rank's, as far as they fit in its arenas: an upper bound.
  */
 int64_t ls_executor_huge(const ls_executor *executor);
+/* Bytes of the device's memory that recordings of its programs took, as far as the device says. */
+int64_t ls_executor_recorded(const ls_executor *executor);
 
 int ls_executor_rank(const ls_executor *executor);
 ls_pool *ls_executor_pool(const ls_executor *executor);

@@ -198,6 +198,7 @@ static ls_status run_loop(loop *l) {
     l->start_up.prepare = l->rank->prepare_seconds - l->start_up.touch;
     l->start_up.ranks = here - l->t->launched - l->rank->prepare_seconds;
     l->start_up.huge = ls_executor_huge(l->rank->executor);
+    l->start_up.recorded = ls_executor_recorded(l->rank->executor);
     LS_TRY(set_weights(l));
     LS_TRY(start_trace(l));
     LS_TRY(ls_saves_begin(&l->saves));

@@ -211,6 +211,7 @@ static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
     ls_json_put_double(w, "exchange_seconds", s->exchange);
     ls_json_put_int(w, "weights_read_bytes", s->loaded);
     ls_json_put_int(w, "huge_page_bytes", s->huge);
+    ls_json_put_int(w, "recorded_bytes", s->recorded);
     ls_json_close(w);
 }
 

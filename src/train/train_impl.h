@@ -16,17 +16,18 @@
 
 /* Seconds of the stages before the first step of this call, in their order. */
 typedef struct ls_start_up {
-    double read;     /* read model, tokenizer and text */
-    double plan;     /* compare candidates, choose */
-    double prove;    /* compile and prove the programs of all classes of ranks */
-    double ranks;    /* start processes or threads, until all have compiled their own programs */
-    double compile;  /* of `ranks`: the longest compilation of a rank */
-    double prepare;  /* map memory, prepare kernels, exchange addresses */
-    double touch;    /* touch the arenas' pages for the first time */
-    double weights;  /* this rank's share of the weights: make it, or read and convert it */
-    double exchange; /* the shares of the weights */
-    int64_t loaded;  /* bytes of weights' or the checkpoint's files that a rank read, the most of all ranks */
-    int64_t huge;    /* bytes of the arenas that lie in huge pages */
+    double read;      /* read model, tokenizer and text */
+    double plan;      /* compare candidates, choose */
+    double prove;     /* compile and prove the programs of all classes of ranks */
+    double ranks;     /* start processes or threads, until all have compiled their own programs */
+    double compile;   /* of `ranks`: the longest compilation of a rank */
+    double prepare;   /* map memory, prepare kernels, exchange addresses */
+    double touch;     /* touch the arenas' pages for the first time */
+    double weights;   /* this rank's share of the weights: make it, or read and convert it */
+    double exchange;  /* the shares of the weights */
+    int64_t loaded;   /* bytes of weights' or the checkpoint's files that a rank read, the most of all ranks */
+    int64_t huge;     /* bytes of the arenas that lie in huge pages */
+    int64_t recorded; /* bytes of the device's memory that recordings of the programs took */
 } ls_start_up;
 
 /* The result of rank 0 at the end of the steps. */

@@ -11,6 +11,8 @@ job=(--model config.json --data text.txt --seq 24 --batch 2 --lr 0.003 --ranks-a
 
 # numbers RUN: losses and norms.
 numbers() { python3 -c "import json, sys; print(*[v for d in map(json.loads, open('$1/metrics.jsonl')) for v in (d['loss'], d['grad_norm'])])"; }
+# recorded RUN TEST: the bytes that graphs took, as bash compares them with 0.
+recorded() { local n=$(head -1 "$1/metrics.jsonl" | sed 's/.*"recorded_bytes": \([0-9]*\).*/\1/'); [ "$n" "$2" 0 ] || fail "$1: graphs took '$n' bytes"; }
 # near BOUND NUMBERS OTHERS: they differ by no more than that share.
 near() { python3 -c "import sys; a, b = ([float(x) for x in t.split()] for t in sys.argv[2:]); assert len(a) == len(b) and all(abs(x / y - 1) < float(sys.argv[1]) for x, y in zip(a, b)), (a, b)" "$@"; }
 
@@ -23,9 +25,13 @@ for dtype in f32 bf16; do
         "$longspan" train "${job[@]}" "${options[@]}" --device cuda --dtype $dtype --steps 2 --out run >out 2>err || fail "$place: $(cat err)"
         near $bound "$(numbers run)" "$(numbers cpu-$dtype)" || fail "$dtype $place: other losses than on the processor"
     done
+    recorded run -gt
     mv run first
-    "$longspan" train "${job[@]}" "${options[@]}" --device cuda --dtype $dtype --steps 2 --out run >out 2>err || fail "again: $(cat err)"
-    [ "$(numbers run)" = "$(numbers first)" ] || fail "$dtype: other bits the second time"
+    # Once without graphs.
+    [ $dtype = f32 ] && device=cuda:launched || device=cuda
+    "$longspan" train "${job[@]}" "${options[@]}" --device $device --dtype $dtype --steps 2 --out run >out 2>err || fail "again: $(cat err)"
+    [ "$(numbers run)" = "$(numbers first)" ] || fail "$dtype: other bits the second time, on $device"
+    [ $dtype = bf16 ] || recorded run -eq
     rm -rf first
 done
 json "d['spread']['device'] == 'cuda'" run/run.json
