@@ -78,8 +78,8 @@ typedef struct cuda {
 } cuda;
 
 /*
- * What a work puts on a stream: words that it waits for and sets, kernels and copies. Of words that follow each other
- * the driver is told at once.
+ * What works, one after the other, put on a stream: words that are waited for and set, kernels and copies. Of words
+ * that follow each other the driver is told at once.
  */
 enum { CUDA_WORDS = 16 };
 typedef struct cuda_submission {
@@ -117,7 +117,7 @@ LS_MUST_USE ls_status ls_cuda_join(ls_device *device);
 bool ls_cuda_has_room(ls_device *device, int queue);
 void ls_cuda_drain(const cuda *c);     /* releases all holds, and blocks until all streams are empty or have failed */
 ls_status ls_cuda_failure_of(cuda *c); /* the first one; LS_OK: it has not failed */
-/* Puts what a work comes after, the work and, if it is told, its number on a stream. */
+/* Puts what a work comes after, the work and, if it is told, its number on a stream; its last words are not ended. */
 LS_MUST_USE ls_status ls_cuda_submit(cuda_submission *s);
 /* The failure of a call becomes an error that names the work, too. */
 LS_MUST_USE ls_status ls_cuda_check_work(const cuda *c, unsigned result, const char *call, const ls_device_work *work);
@@ -138,7 +138,7 @@ LS_MUST_USE ls_status ls_cuda_end_words(cuda_submission *s); /* tells the driver
 LS_MUST_USE ls_status ls_cuda_record(ls_device *device, ls_device_recording *recording);
 LS_MUST_USE ls_status ls_cuda_replay(ls_device *device, ls_device_recording *recording, uint64_t shift, uint64_t times);
 void ls_cuda_free_graphs(const cuda *c, ls_device_recording *recording);
-/* A node of a graph that is being captured: words of a work. */
+/* A node of a graph that is being captured. */
 void ls_cuda_note_words(cuda_chain *chain, ls_cuda_node node, const cuda_submission *s);
 /* Of a run with this shift: the first work with a number above this one, NULL where there is none; any message. */
 const ls_device_work *ls_cuda_work_after(const cuda_chain *chain, uint64_t shift, uint64_t number);

@@ -15,7 +15,7 @@
 
 enum { CUDA_SILENT = 32 };
 
-/* A node of the graph: words of a work, with the values that they have when nothing has been run. */
+/* A node of the graph: words that follow each other, with the values that they have when nothing has been run. */
 typedef struct chain_words chain_words;
 struct chain_words {
     chain_words *next;
@@ -156,12 +156,13 @@ void ls_cuda_note_words(cuda_chain *chain, ls_cuda_node node, const cuda_submiss
 }
 
 static ls_status submit_all(const cuda *c, cuda_chain *chain) {
+    cuda_submission s = {.c = c, .to = c->capturing, .chain = chain};
     for (size_t i = 0; i < chain->n; i++) {
-        cuda_submission s = {
-            .c = c, .work = &chain->works[i]->work, .to = c->capturing, .chain = chain, .told = chain->told[i]};
+        s.work = &chain->works[i]->work;
+        s.told = chain->told[i];
         LS_TRY(ls_cuda_submit(&s));
     }
-    return ls_ok();
+    return ls_cuda_end_words(&s);
 }
 
 static ls_status check(const cuda *c, unsigned result, const char *call, const cuda_chain *chain) {

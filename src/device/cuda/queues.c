@@ -98,8 +98,8 @@ ls_status ls_cuda_submit(cuda_submission *s) {
     } else {
         LS_TRY(ls_cuda_await_word(s, words + offsetof(cuda_words, released), work->event.number, as_events));
     }
-    if (s->told) LS_TRY(ls_cuda_set_word(s, words + offsetof(cuda_words, executed), work->event.number, as_events));
-    return ls_cuda_end_words(s);
+    if (!s->told) return ls_ok();
+    return ls_cuda_set_word(s, words + offsetof(cuda_words, executed), work->event.number, as_events);
 }
 
 static void note_launch(cuda_queue *q, const ls_device_work *work) {
@@ -120,6 +120,7 @@ ls_status ls_cuda_launch(ls_device *device, const ls_device_work *work) {
         LS_TRY(await(c, (ls_event){work->event.queue, q->launches[q->first % CUDA_ROOM].number}));
     cuda_submission submission = {.c = c, .work = work, .to = q->stream, .told = true};
     ls_status status = ls_cuda_submit(&submission);
+    if (status.code == LS_OK) status = ls_cuda_end_words(&submission);
     lock(c);
     forget_executed(q);
     if (status.code == LS_OK)
