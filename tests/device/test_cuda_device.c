@@ -5,39 +5,13 @@
 #include "device/cuda/driver.h"
 #include "device/device.h"
 #include "kernel/cuda/table.h"
-#include "support/fake_cuda.h"
+#include "support/cuda_device.h"
 #include "support/images.h"
 #include "support/meshes.h"
 #include "support/step_digest.h"
-#include "support/world.h"
 
 #include <semaphore.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-
-enum { QUEUES = 4 };
-
-static ls_status open_on(const char *name, const char *settings, ls_device **out) {
-    use_fake_cuda(settings);
-    return ls_device_open(name, &(ls_device_options){.queues = QUEUES}, out);
-}
-
-static ls_device *open_cuda(const char *settings) {
-    ls_device *device;
-    assert_ok(open_on("cuda", settings, &device));
-    return device;
-}
-
-static void close_cuda(ls_device *device) {
-    ls_device_close(device);
-    assert_int_equal(fake_cuda_left(), 0);
-}
-
-static void *shared_memory(size_t bytes) {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(memory != MAP_FAILED);
-    return memory;
-}
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
@@ -406,19 +380,6 @@ static ls_status use_all(const char *settings) {
     return status;
 }
 
-/* Whether all of it fails when the N-th call of the function does. Then the error names the call, soon. */
-static bool fails(const char *function, int n, bool lost) {
-    char settings[100];
-    snprintf(settings, sizeof settings, "seed=%d,%s=%d:719%s", n, function, n, lost ? ":lost" : "");
-    const double start = ls_seconds();
-    const ls_status status = use_all(settings);
-    assert_true(ls_seconds() - start < 10);
-    if (status.code == LS_OK) return false;
-    assert_fails(status, LS_FAULT, "CUDA_ERROR_LAUNCH_FAILED (719, unspecified launch failure)");
-    if (!lost) assert_fails(status, LS_FAULT, function);
-    return true;
-}
-
 typedef struct function_row {
     const char *name;
 } function_row;
@@ -445,7 +406,8 @@ static void test_each_call_fails(void **state) {
     for (size_t i = 0; i < LS_COUNT(functions); i++) {
         int failed = 0;
         for (int lost = 0; lost < 2; lost++)
-            for (int n = 1; n <= 13; n = 2 * n + 1) failed += fails(functions[i].name, n, lost);
+            for (int n = 1; n <= 13; n = 2 * n + 1)
+                failed += use_failing(use_all, functions[i].name, n, lost).code != LS_OK;
         print_message("%s: %d of 6 failed\n", functions[i].name, failed);
         assert_true(may_fail(functions[i].name) ? failed > 0 : failed == 0);
     }

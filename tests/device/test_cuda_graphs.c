@@ -3,33 +3,13 @@
  * they run, what calls kernels may make while they are captured, and each call of the driver that graphs need failing.
  */
 #include "device/device.h"
-#include "support/fake_cuda.h"
-#include "support/world.h"
+#include "support/cuda_device.h"
 
 #include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { QUEUES = 4 };
-
-static ls_status open_on(const char *name, const char *settings, ls_device **out) {
-    use_fake_cuda(settings);
-    return ls_device_open(name, &(ls_device_options){.queues = QUEUES}, out);
-}
-
-static ls_device *open_cuda(const char *settings) {
-    ls_device *device;
-    assert_ok(open_on("cuda", settings, &device));
-    return device;
-}
-
-static void close_cuda(ls_device *device) {
-    ls_device_close(device);
-    assert_int_equal(fake_cuda_left(), 0);
-}
 
 /* Works of a recording live until the device is closed. */
 typedef struct step {
@@ -144,7 +124,7 @@ static ls_device *open_with_words(const char *settings, uint64_t **words, ls_dev
     ls_device *device = open_cuda(settings);
     const ls_device_arena *heap;
     ls_device_handle handle;
-    *words = mmap(NULL, WORDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    *words = shared_memory(WORDS_BYTES);
     assert_ok(ls_device_allocate(device, HEAP, &heap));
     assert_ok(ls_device_share(device, heap, *words, WORDS_BYTES, &handle));
     assert_ok(ls_device_reach(device, &handle, *words, WORDS_BYTES, self));
@@ -327,19 +307,11 @@ static ls_status use_graphs(const char *settings) {
     return status;
 }
 
-/* Whether it fails when the N-th call of the function does. Then the error names the call and a work, and all is freed.
- */
+/* Whether it fails when the N-th call of the function does. Then the error names a work, too. */
 static bool fails(const char *function, int n, bool lost) {
-    char settings[100];
-    snprintf(settings, sizeof settings, "seed=%d,%s=%d:719%s", n, function, n, lost ? ":lost" : "");
-    const double start = ls_seconds();
-    const ls_status status = use_graphs(settings);
-    assert_true(ls_seconds() - start < 10);
-    assert_int_equal(fake_cuda_left(), 0);
+    const ls_status status = use_failing(use_graphs, function, n, lost);
     if (status.code == LS_OK) return false;
-    assert_fails(status, LS_FAULT, "CUDA_ERROR_LAUNCH_FAILED (719, unspecified launch failure)");
     if (lost) return true;
-    assert_fails(status, LS_FAULT, function);
     assert_fails(status, LS_FAULT, "cuda:1 (Fake 1)");
     if (strcmp(function, "cuMemGetInfo_v2") != 0) assert_fails(status, LS_FAULT, "step (queue ");
     return true;
