@@ -459,12 +459,12 @@ static void test_what_cannot_be_is_refused_by_name(void **state) {
     refused("cuda", "version=11040", LS_UNSUPPORTED, "is that of CUDA 11.4; expected 12.3 or later");
     refused_with("LONGSPAN_CUDA_DRIVER", "libnosuchdriver.so", LS_UNSUPPORTED, "libnosuchdriver.so");
     refused_with("LONGSPAN_CUDA_DRIVER", "libm.so.6", LS_UNSUPPORTED, "cuDriverGetVersion");
-    refused_with("CUDA_DEVICE_MAX_CONNECTIONS", "4", LS_INVALID, "CUDA_DEVICE_MAX_CONNECTIONS=4: expected 6 to 32");
+    refused_with("CUDA_DEVICE_MAX_CONNECTIONS", "4", LS_INVALID, "CUDA_DEVICE_MAX_CONNECTIONS=4: expected 5 to 32");
     refused_with("CUDA_DEVICE_MAX_CONNECTIONS", "many", LS_INVALID, "CUDA_DEVICE_MAX_CONNECTIONS=many");
     refused_with("CUDA_MODULE_LOADING", "LAZY", LS_INVALID, "CUDA_MODULE_LOADING=LAZY");
     ls_device *device;
     use_fake_cuda("");
-    assert_fails(ls_device_open("cuda", &(ls_device_options){.queues = 32}, &device), LS_UNSUPPORTED, "34 streams");
+    assert_fails(ls_device_open("cuda", &(ls_device_options){.queues = 32}, &device), LS_UNSUPPORTED, "33 streams");
 }
 
 /* Ranks of a machine take its devices in turn. */

@@ -69,12 +69,11 @@ typedef struct cuda {
     bool closing, watched;
     pthread_t watcher;
 
-    pthread_mutex_t copy_lock; /* of the host's copies */
-    ls_cuda_stream copies;
+    pthread_mutex_t copy_lock; /* of the host's copies, and of capturing */
+    ls_cuda_stream copies;     /* also what is captured into a graph is given to it, and then not executed */
     char *stage;
 
-    ls_cuda_stream capturing; /* what is given to it becomes part of a graph */
-    bool torn;                /* a recording of which only some queues' parts were launched */
+    bool torn; /* a recording of which only some queues' parts were launched */
 } cuda;
 
 /*

@@ -156,7 +156,7 @@ void ls_cuda_note_words(cuda_chain *chain, ls_cuda_node node, const cuda_submiss
 }
 
 static ls_status submit_all(const cuda *c, cuda_chain *chain) {
-    cuda_submission s = {.c = c, .to = c->capturing, .chain = chain};
+    cuda_submission s = {.c = c, .to = c->copies, .chain = chain};
     for (size_t i = 0; i < chain->n; i++) {
         s.work = &chain->works[i]->work;
         s.told = chain->told[i];
@@ -173,15 +173,16 @@ static ls_status check(const cuda *c, unsigned result, const char *call, const c
 
 /*
  * The thread may make any call while it captures: a library may allocate or load something when it is called for the
- * first time. What other threads of the process do meanwhile does not matter to it.
+ * first time. What other threads of the process do meanwhile does not matter to it, if they leave the stream alone:
+ * that of a queue would be asked by the watcher, which spoils a graph.
  */
 static ls_status capture(const cuda *c, cuda_chain *chain) {
     const ls_cuda_driver *driver = &c->driver;
-    LS_TRY(check(c, driver->cuStreamBeginCapture_v2(c->capturing, LS_CUDA_CAPTURE_RELAXED), "cuStreamBeginCapture_v2",
+    LS_TRY(check(c, driver->cuStreamBeginCapture_v2(c->copies, LS_CUDA_CAPTURE_RELAXED), "cuStreamBeginCapture_v2",
                  chain));
     const ls_status status = submit_all(c, chain);
     ls_cuda_graph graph = NULL;
-    const unsigned result = driver->cuStreamEndCapture(c->capturing, &graph);
+    const unsigned result = driver->cuStreamEndCapture(c->copies, &graph);
     if (result == LS_CUDA_SUCCESS) chain->graph = graph;
     return status.code != LS_OK ? status : check(c, result, "cuStreamEndCapture", chain);
 }
@@ -196,9 +197,12 @@ static ls_status make_executable(const cuda *c, cuda_chain *chain) {
     return check(c, driver->cuGraphUpload(executable, c->queues[chain->queue].stream), "cuGraphUpload", chain);
 }
 
-static ls_status make_graph(const cuda *c, cuda_chain *chain) {
+static ls_status make_graph(cuda *c, cuda_chain *chain) {
     if (chain->n == 0) return ls_ok();
-    LS_TRY(capture(c, chain));
+    pthread_mutex_lock(&c->copy_lock);
+    const ls_status captured = capture(c, chain);
+    pthread_mutex_unlock(&c->copy_lock);
+    LS_TRY(captured);
     return make_executable(c, chain);
 }
 

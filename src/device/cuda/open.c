@@ -10,9 +10,6 @@
 /* Of the driver: as many streams of a context as that go to the hardware by ways of their own. */
 enum { MOST_CONNECTIONS = 32 };
 
-/* Beside those of queues: the host's copies, and what is captured. */
-enum { OTHER_STREAMS = 2 };
-
 ls_status ls_cuda_enter(const cuda *c) {
     return ls_cuda_check(&c->driver, c->driver.cuCtxSetCurrent(c->context), "cuCtxSetCurrent", "%s", c->name);
 }
@@ -160,7 +157,6 @@ static ls_status make_streams(cuda *c) {
     LS_TRY(ls_cuda_check(&c->driver, c->driver.cuCtxGetStreamPriorityRange(&least, &greatest),
                          "cuCtxGetStreamPriorityRange", "%s", c->name));
     LS_TRY(make_stream(c, greatest, &c->copies));
-    LS_TRY(make_stream(c, greatest, &c->capturing));
     for (int q = 0; q < c->device->options.queues; q++)
         LS_TRY(make_stream(c, q == 0 ? least : greatest, &c->queues[q].stream));
     return ls_ok();
@@ -181,7 +177,6 @@ static void close_device(ls_device *device) {
     for (int q = 0; q < device->options.queues; q++)
         if (c->queues[q].stream != NULL) (void)c->driver.cuStreamDestroy_v2(c->queues[q].stream);
     if (c->copies != NULL) (void)c->driver.cuStreamDestroy_v2(c->copies);
-    if (c->capturing != NULL) (void)c->driver.cuStreamDestroy_v2(c->capturing);
     bool left = false;
     for (int i = 0; i < device->n_arenas; i++) {
         left |= device->arenas[i].left;
@@ -204,7 +199,7 @@ static ls_status set_up(cuda *c, const char *settings) {
     bool launched;
     LS_TRY(read_settings(settings, &asked, &launched));
     c->device->traits.records = !launched;
-    LS_TRY(set_environment(c->device->options.queues + OTHER_STREAMS));
+    LS_TRY(set_environment(c->device->options.queues + 1));
     LS_TRY(ls_cuda_driver_load(&c->driver));
     LS_TRY(choose(c, asked));
     LS_TRY(find_context(c));
