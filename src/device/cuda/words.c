@@ -7,9 +7,9 @@
 
 /* The node that has just been captured. */
 static ls_status find_node(const cuda_submission *s, ls_cuda_node *out) {
-    const ls_cuda_node *last;
-    unsigned status;
-    size_t n;
+    const ls_cuda_node *last = NULL;
+    unsigned status = 0;
+    size_t n = 0;
     LS_TRY(ls_cuda_check_work(s->c, s->c->driver.cuStreamGetCaptureInfo_v3(s->to, &status, NULL, NULL, &last, NULL, &n),
                               "cuStreamGetCaptureInfo_v3", s->work));
     if (status != LS_CUDA_CAPTURE_ACTIVE || n != 1)
