@@ -517,14 +517,13 @@ ls_status ls_executor_run_checked(ls_executor *ex, int program, ls_result_place 
 }
 
 ls_status ls_executor_record_programs(ls_executor *ex) {
-    if (!ls_device_traits_of(ex->device)->records) return ls_ok();
     for (int p = 0; p < ex->image->n_programs; p++) {
         run r = make_run(ex, p, LS_RECORDED_EVENT, NULL);
         r.recording = true;
         const ls_status status = record_launches(&r);
         if (status.code != LS_OK) return ls_error_in(status, "program %s", r.program->name);
     }
-    return ls_comm_barrier(ex->comm);
+    return ls_ok();
 }
 
 int64_t ls_executor_recorded(const ls_executor *ex) {

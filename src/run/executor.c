@@ -248,6 +248,21 @@ static ls_status make_arenas(ls_executor *ex) {
     return reach_ranks(ex);
 }
 
+static ls_status prepare_all(ls_executor *ex) {
+    for (int p = 0; p < ex->image->n_programs; p++) LS_TRY(prepare_program(ex, p));
+    return ls_executor_fill_tables(ex);
+}
+
+/*
+ * A recording refers to memory of peers: so long all ranks keep theirs, also those that fail. And to make one may take
+ * until all that is launched on the same device has been executed: no rank runs a program before all have recorded.
+ */
+static ls_status record_all(ls_executor *ex, ls_status prepared) {
+    if (!ls_device_traits_of(ex->device)->records) return prepared;
+    LS_TRY(ls_comm_agree(ex->comm, prepared));
+    return ls_comm_agree(ex->comm, ls_executor_record_programs(ex));
+}
+
 static ls_status set_up(ls_executor *ex, bool may_spin) {
     size_t heap;
     LS_TRY(find_heap(ex->image, &heap));
@@ -270,9 +285,7 @@ static ls_status set_up(ls_executor *ex, bool may_spin) {
     LS_TRY(make_arenas(ex));
     touch_arenas(ex);
     LS_TRY(ls_executor_exchange(ex));
-    for (int p = 0; p < ex->image->n_programs; p++) LS_TRY(prepare_program(ex, p));
-    LS_TRY(ls_executor_fill_tables(ex));
-    return ls_executor_record_programs(ex);
+    return record_all(ex, prepare_all(ex));
 }
 
 ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor **out) {

@@ -75,10 +75,7 @@ LS_MUST_USE ls_status ls_executor_exchange(ls_executor *executor);
 /* Bytes of the heap that the exchange needs at least. */
 size_t ls_exchange_heap(const ls_image *image);
 
-/*
- * Records the launches of all programs, where the device can (execute.c). Collective then: it may wait for what is
- * launched on the same device, so no rank runs a program before all have recorded theirs.
- */
+/* Records the launches of all programs, on a device that can (execute.c). */
 LS_MUST_USE ls_status ls_executor_record_programs(ls_executor *executor);
 
 /*
