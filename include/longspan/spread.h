@@ -33,7 +33,7 @@ typedef struct ls_spread {
      */
     const char *sums;
     const char *isa;    /* instruction set of Longspan's own kernels: "ref" ... "amx"; see ls_limit_isa */
-    const char *device; /* "cpu", "cuda" or "cuda:N"; that of LONGSPAN_DEVICE in the environment, else cpu */
+    const char *device; /* "cpu", "cuda[:N][:launched]"; that of LONGSPAN_DEVICE in the environment, else cpu */
     int64_t memory;     /* bytes that a rank may map; 0: no limit */
     /*
      * Which results of the forward pass are recomputed in the backward pass: "none", "all", a number of results

@@ -43,7 +43,8 @@ static const ls_option spread_rows[] = {
     CLI_INT("tile-rows", "N", NULL, 1, 0x1p40, SPREAD(tile_rows),
             "tokens of a tile; as many as take about 96 MiB when left out"),
     CLI_TEXT("device", "NAME", SPREAD(device),
-             "what computes: cpu, cuda or cuda:N (the GPU with that number); cpu when left out"),
+             "what computes: cpu, cuda or cuda:N (the GPU with that number), or these with :launched (without CUDA "
+             "graphs); cpu when left out"),
     CLI_TEXT(
         "isa", "NAME", SPREAD(isa),
         "instruction set that limits the kernels: ref, base, avx2, avx512, avx512bf16 or amx; the processor's best when left out"),
