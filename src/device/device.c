@@ -128,16 +128,15 @@ ls_status ls_device_clear(ls_device *device, const ls_device_arena *arena, const
     return device->row->clear(device, arena, range);
 }
 
-ls_status ls_device_share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
-                          ls_device_handle *out) {
-    LS_ASSERT(device->traits.messages && !heap->adopted);
-    return device->row->share(device, heap, words, bytes, out);
-}
-
-ls_status ls_device_reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
-                          ls_device_remote *out) {
-    LS_ASSERT(device->traits.messages);
-    return device->row->reach(device, handle, words, bytes, out);
+ls_status ls_device_connect(ls_device *device, const ls_device_ranks *ranks, size_t heap_bytes,
+                            const ls_device_arena **heap, ls_device_remote *out) {
+    LS_ASSERT(device->traits.messages && device->n_arenas < LS_DEVICE_ARENAS);
+    ls_device_arena *arena = &device->arenas[device->n_arenas];
+    *arena = (ls_device_arena){.bytes = heap_bytes};
+    const ls_status status = device->row->connect(device, ranks, arena, out);
+    if (arena->base != NULL || status.code == LS_OK) device->n_arenas++; /* it is freed with the others */
+    if (status.code == LS_OK) *heap = arena;
+    return status;
 }
 
 void ls_device_leave(ls_device *device, const ls_device_arena *arena) {

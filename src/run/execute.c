@@ -176,11 +176,13 @@ static ls_device_message message_of(const run *r, int i) {
     const ls_instr *instr = &r->program->instrs[i];
     const ls_prepared *prepared = &r->prepared->instrs[i];
     const bool awaits = ls_traits(instr)->awaits;
-    const ls_device_remote *at = &r->ex->remotes[awaits ? ls_executor_rank(r->ex) : prepared->peer];
-    ls_device_message message = {.word = at->words + word_of(r, instr),
+    const ls_device_remote *at = &r->ex->remotes[prepared->peer];
+    ls_device_message message = {.word = (awaits ? at->own : at->words) + word_of(r, instr),
                                  .generation = generation_of(r, instr),
                                  .rise = r->program->channels[instr->channel].uses,
-                                 .awaits = awaits};
+                                 .peer = prepared->peer,
+                                 .awaits = awaits,
+                                 .carries = instr->kind == LS_INSTR_PUT || instr->kind == LS_INSTR_RECEIVE};
     if (instr->kind == LS_INSTR_PUT) {
         message.source = r->ex->arena[r->ex->image->buffers[instr->in[0].buffer].space]->source;
         message.target = at->heap;

@@ -40,6 +40,8 @@ typedef struct cuda_queue {
 
 /* What was pinned and opened of other ranks (messages.c). */
 typedef struct cuda_opened cuda_opened;
+/* How messages reach other ranks (route.h). */
+typedef struct ls_cuda_route ls_cuda_route;
 
 typedef struct cuda {
     ls_cuda_driver driver;
@@ -51,6 +53,13 @@ typedef struct cuda {
     cuda_queue *queues;
     cuda_words *words; /* of all queues */
     cuda_opened *opened;
+    const ls_cuda_route *asked;          /* by the settings; NULL: none was */
+    const ls_cuda_route *route;          /* NULL: the device is not connected */
+    const ls_cuda_route *open_route;     /* the same, when a library's is open: for the watcher, too */
+    char why[768];                       /* why there is no route to other hosts; "": there is nothing to say */
+    void *route_state;                   /* of the row: set when its library is loaded, freed by the device */
+    struct ls_cuda_symmetric *symmetric; /* of a route that owns the heap; NULL: none does */
+    bool stuck;                          /* a first message has not come: its stream may wait for ever */
 
     pthread_mutex_t lock; /* of what follows, and of the launches of all queues */
     pthread_cond_t changed;
@@ -78,6 +87,22 @@ LS_MUST_USE ls_status ls_cuda_write(ls_device *device, const ls_device_arena *ar
                                     const void *from);
 LS_MUST_USE ls_status ls_cuda_clear(ls_device *device, const ls_device_arena *arena, const ls_range *range);
 
+/* Sets bytes of the device to zero, and waits until they are. */
+LS_MUST_USE ls_status ls_cuda_set_zero(cuda *c, ls_cuda_address at, size_t bytes);
+
+/* memory.c: a range as boxes of bytes, `rows` rows of `width` bytes, `pitch` bytes apart. */
+typedef struct ls_cuda_box {
+    size_t at, width, rows, pitch;
+} ls_cuda_box;
+/* What is left of a range. */
+typedef struct ls_cuda_walk {
+    const ls_range *range;
+    int64_t i[LS_RANGE_DIMS]; /* the next piece */
+    size_t within;            /* bytes of it that have been taken */
+} ls_cuda_walk;
+/* The next box, of at most `most` bytes. Returns false at the end, or where there is no room. */
+bool ls_cuda_next_box(ls_cuda_walk *walk, size_t most, ls_cuda_box *out);
+
 /* queues.c */
 LS_MUST_USE ls_status ls_cuda_launch(ls_device *device, const ls_device_work *work);
 LS_MUST_USE ls_status ls_cuda_release(ls_device *device, ls_event hold);
@@ -93,13 +118,25 @@ void ls_cuda_drain(const cuda *c); /* releases all holds, and blocks until all s
  */
 bool ls_cuda_holds_messages(cuda *c);
 
-/* messages.c */
-LS_MUST_USE ls_status ls_cuda_share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
-                                    ls_device_handle *out);
-LS_MUST_USE ls_status ls_cuda_reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
-                                    ls_device_remote *out);
+/* routes.c */
+LS_MUST_USE ls_status ls_cuda_connect(ls_device *device, const ls_device_ranks *ranks, ls_device_arena *heap,
+                                      ls_device_remote *out);
 /* Gives the stream of the work its message. */
-LS_MUST_USE ls_status ls_cuda_message(const cuda *c, const ls_device_work *work);
+LS_MUST_USE ls_status ls_cuda_message(cuda *c, const ls_device_work *work);
+/* The route of that name; NULL: there is none. */
+const ls_cuda_route *ls_cuda_find_route(const char *name);
+LS_MUST_USE ls_status ls_cuda_check_route(cuda *c);
+void ls_cuda_close_route(cuda *c);
+
+/* messages.c */
+/* Pins the pages of words, which are no other rank's; *at: the address for the device. */
+LS_MUST_USE ls_status ls_cuda_pin_words(cuda *c, void *words, size_t bytes, ls_cuda_address *at);
+/* A copy of rows on the stream of a work. */
+LS_MUST_USE ls_status ls_cuda_copy_rows(const cuda *c, const ls_device_work *work, ls_cuda_address from,
+                                        size_t from_pitch, ls_cuda_address to, size_t to_pitch, size_t width,
+                                        size_t rows);
+/* Names the work. */
+LS_MUST_USE ls_status ls_cuda_check_work(const cuda *c, unsigned result, const char *call, const ls_device_work *work);
 void ls_cuda_close_opened(cuda *c);
 
 /* watch.c: a thread that notices what the device has executed and where it has failed. */

@@ -1,5 +1,5 @@
 /* The device "cuda", "cuda:N": a GPU of NVIDIA, by its driver. What it holds from opening to closing. */
-#include "device/cuda/cuda_impl.h"
+#include "device/cuda/route.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -70,16 +70,27 @@ static ls_status set_environment(int streams) {
 
 /* --- which device ------------------------------------------------------------------------------------------------- */
 
-/* *ordinal: -1 where the settings are "". */
-static ls_status read_settings(const char *settings, int *ordinal) {
-    char *end;
+static ls_status refuse_settings(const char *settings) {
+    return ls_error(LS_INVALID,
+                    "device 'cuda:%s': expected cuda, cuda:N, cuda:ROUTE or cuda:N:ROUTE: the number of a device, and "
+                    "one of driver, nvshmem and nccl",
+                    settings);
+}
+
+/* "N", "ROUTE" or "N:ROUTE". *ordinal: -1 where there is no N. */
+static ls_status read_settings(const char *settings, int *ordinal, const ls_cuda_route **route) {
+    const char *rest = settings;
     *ordinal = -1;
-    if (settings[0] == 0) return ls_ok();
-    const long n = strtol(settings, &end, 10);
-    if (settings[0] < '0' || settings[0] > '9' || *end != 0 || n > INT_MAX)
-        return ls_error(LS_INVALID, "device 'cuda:%s': expected cuda or cuda:N, the number of a device", settings);
-    *ordinal = (int)n;
-    return ls_ok();
+    if (*rest >= '0' && *rest <= '9') {
+        char *end;
+        const long n = strtol(rest, &end, 10);
+        if (n > INT_MAX || (*end != 0 && (*end != ':' || end[1] == 0))) return refuse_settings(settings);
+        *ordinal = (int)n;
+        rest = end + (*end == ':');
+    }
+    if (*rest == 0) return ls_ok();
+    *route = ls_cuda_find_route(rest);
+    return *route != NULL ? ls_ok() : refuse_settings(settings);
 }
 
 /* Where no device is asked for: that of the rank among those of its machine, in turn. */
@@ -174,10 +185,15 @@ static void close_device(ls_device *device) {
     if (c->copies != NULL) (void)c->driver.cuStreamDestroy_v2(c->copies);
     bool left = false;
     for (int i = 0; i < device->n_arenas; i++) {
-        left |= device->arenas[i].left;
-        if (!device->arenas[i].left) ls_cuda_free(c, &device->arenas[i]);
+        const ls_device_arena *arena = &device->arenas[i];
+        const bool routed = c->symmetric != NULL && (uintptr_t)arena->base == c->symmetric->base;
+        left |= arena->left;
+        if (!arena->left && !routed) ls_cuda_free(c, arena);
     }
+    if (!left) ls_cuda_close_route(c);
     if (!left) ls_cuda_close_opened(c); /* peers may still set words, too */
+    free(c->route_state);
+    free(c->symmetric);
     if (c->stage != NULL) (void)c->driver.cuMemFreeHost(c->stage);
     if (c->words != NULL) (void)c->driver.cuMemFreeHost(c->words);
     if (c->retained) (void)c->driver.cuDevicePrimaryCtxRelease_v2(c->handle);
@@ -191,7 +207,7 @@ static void close_device(ls_device *device) {
 static ls_status set_up(cuda *c, const char *settings) {
     void *stage;
     int asked;
-    LS_TRY(read_settings(settings, &asked));
+    LS_TRY(read_settings(settings, &asked, &c->asked));
     LS_TRY(set_environment(c->device->options.queues + 1));
     LS_TRY(ls_cuda_driver_load(&c->driver));
     LS_TRY(choose(c, asked));
@@ -229,8 +245,7 @@ const ls_device_row ls_device_cuda = {
     .read = ls_cuda_read,
     .write = ls_cuda_write,
     .clear = ls_cuda_clear,
-    .share = ls_cuda_share,
-    .reach = ls_cuda_reach,
+    .connect = ls_cuda_connect,
     .launch = ls_cuda_launch,
     .release = ls_cuda_release,
     .happened = ls_cuda_happened,

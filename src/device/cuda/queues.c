@@ -73,19 +73,14 @@ bool ls_cuda_has_room(ls_device *device, int queue) {
     return room;
 }
 
-static ls_status check(const cuda *c, unsigned result, const char *call, const ls_device_work *work) {
-    return ls_cuda_check(&c->driver, result, call, "%s (queue %d, number %llu) on %s", work->name, work->event.queue,
-                         (unsigned long long)work->event.number, c->name);
-}
-
 static ls_status wait_for(const cuda *c, const ls_device_work *work, ls_cuda_address word, uint64_t number) {
     const cuda_queue *q = &c->queues[work->event.queue];
-    return check(c, c->driver.cuStreamWaitValue64_v2(q->stream, word, number, LS_CUDA_WAIT_GEQ),
-                 "cuStreamWaitValue64_v2", work);
+    return ls_cuda_check_work(c, c->driver.cuStreamWaitValue64_v2(q->stream, word, number, LS_CUDA_WAIT_GEQ),
+                              "cuStreamWaitValue64_v2", work);
 }
 
 /* Gives the stream what the work comes after, the work, and the write of its number. */
-static ls_status submit(const cuda *c, const ls_device_work *work) {
+static ls_status submit(cuda *c, const ls_device_work *work) {
     const cuda_queue *q = &c->queues[work->event.queue];
     for (int i = 0; i < work->n_after; i++) {
         const ls_event after = work->after[i];
@@ -98,10 +93,10 @@ static ls_status submit(const cuda *c, const ls_device_work *work) {
         LS_TRY(work->submit(work->context, q->stream));
     else
         LS_TRY(wait_for(c, work, q->words_at + offsetof(cuda_words, released), work->event.number));
-    return check(c,
-                 c->driver.cuStreamWriteValue64_v2(q->stream, q->words_at + offsetof(cuda_words, executed),
-                                                   work->event.number, LS_CUDA_WRITE_DEFAULT),
-                 "cuStreamWriteValue64_v2", work);
+    return ls_cuda_check_work(c,
+                              c->driver.cuStreamWriteValue64_v2(q->stream, q->words_at + offsetof(cuda_words, executed),
+                                                                work->event.number, LS_CUDA_WRITE_DEFAULT),
+                              "cuStreamWriteValue64_v2", work);
 }
 
 static void note_launch(cuda_queue *q, const ls_device_work *work) {
@@ -140,8 +135,8 @@ ls_status ls_cuda_release(ls_device *device, ls_event hold) {
 }
 
 bool ls_cuda_holds_messages(cuda *c) {
-    bool any = false;
     lock(c);
+    bool any = c->stuck;
     for (int q = 0; q < c->device->options.queues; q++) {
         cuda_queue *queue = &c->queues[q];
         if (queue->words == NULL) continue;

@@ -31,6 +31,12 @@ LS_CUDA_FUNCTIONS(DECLARE)
 
 /* Executes run(context) on the stream, in the order of what it is given: what a kernel's launch is here. */
 void fake_stream_run(void *stream, void (*run)(void *context), void *context);
+/*
+ * For libraries of tests: the bytes of a file as memory of the current device, as the device addresses it, to be freed
+ * by cuMemFree_v2; and where others find memory of a device, NULL where it is none.
+ */
+void *fake_share(int file, size_t bytes);
+void *fake_device_memory(uintptr_t at, size_t bytes);
 /* Streams, contexts, allocations and pinned memory that are there. */
 int fake_left(void);
 
