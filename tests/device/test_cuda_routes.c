@@ -5,6 +5,7 @@
  */
 #include "device/device.h"
 #include "support/fake_cuda.h"
+#include "support/step_digest.h"
 #include "support/world.h"
 
 #include <stdlib.h>
@@ -272,10 +273,19 @@ static void test_no_route_is_found(void **state) {
     unsetenv(LS_HOSTS_VARIABLE);
 }
 
+/* --- programs ------------------------------------------------------------------------------------------------------
+ */
+
+static void test_the_same_bits(void **state) {
+    (void)state;
+    routes_change_nothing("cuda:nvshmem", 1);
+    routes_change_nothing("cuda:nccl", 2);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_ranges_arrive), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_each_call_fails),
-                                       cmocka_unit_test(test_the_route_is_found),
-                                       cmocka_unit_test(test_no_route_is_found)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_ranges_arrive), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_each_call_fails),   cmocka_unit_test(test_the_route_is_found),
+        cmocka_unit_test(test_no_route_is_found), cmocka_unit_test(test_the_same_bits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
  * The programs of ls_phase_walk on random parameters and tokens; ranks are threads. *digest: of the bits of all ranks.
  */
 ls_status step_digest(const image_set *set, const char *transport, uint64_t *digest);
+ls_status step_digest_of_processes(const image_set *set, uint64_t *digest); /* the same, where ranks are processes */
 
 /*
  * Runs `seeds` seeds of chaos, spread over strategies, meshes and layouts, and fails the test when a digest differs
@@ -25,6 +26,8 @@ void hosts_change_nothing(void);
 /* The same on the device cuda, by the driver for tests: its streams execute the host's kernels. Of programs that put.
  */
 void cuda_changes_nothing(int first_seed, int seeds);
+/* The same where messages go by the library that the device names; ranks are processes, each with a GPU. */
+void routes_change_nothing(const char *device, int seed);
 /* The kernels of all images become such that a stream executes them (cuda/host_kernels.h). */
 void put_kernels_on_streams(const image_set *set);
 
