@@ -77,6 +77,11 @@ void ls_device_close(ls_device *device) {
     free(device);
 }
 
+void ls_device_close_alone(ls_device *device) {
+    if (device != NULL) device->alone = true;
+    ls_device_close(device);
+}
+
 const ls_device_traits *ls_device_traits_of(const ls_device *device) { return &device->traits; }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */

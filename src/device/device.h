@@ -74,6 +74,8 @@ LS_MUST_USE ls_status ls_device_open(const char *name, const ls_device_options *
  * behind holds too, before it frees anything. NULL is allowed.
  */
 void ls_device_close(ls_device *device);
+/* The same where other ranks may not close theirs: waits for none of them. What they must close together stays. */
+void ls_device_close_alone(ls_device *device);
 const ls_device_traits *ls_device_traits_of(const ls_device *device);
 const char *ls_device_name(int index); /* of the table; NULL past the end */
 

@@ -16,6 +16,7 @@ struct ls_device {
     int n_arenas;
     ls_device_recording *recordings; /* all that were made, the last one first */
     bool recording;                  /* it is being made */
+    bool alone;                      /* other ranks may not close theirs */
     void *state;                     /* of the row */
 };
 

@@ -281,6 +281,7 @@ ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor *
         ls_executor_destroy(ex);
         return status;
     }
+    ex->complete = true;
     *out = ex;
     return ls_ok();
 }
@@ -303,7 +304,8 @@ void ls_executor_destroy(ls_executor *ex) {
     if (!puts_are_done(ex)) return;
     if (ex->failed && ex->arena[LS_SYMMETRIC] != NULL && ex->remotes != NULL)
         ls_device_leave(ex->device, ex->arena[LS_SYMMETRIC]);
-    ls_device_close(ex->device); /* first: a run that failed may have left launches */
+    /* First: a run that failed may have left launches. */
+    (ex->complete ? ls_device_close : ls_device_close_alone)(ex->device);
     for (int p = 0; p < ex->image->n_programs; p++) {
         for (int i = 0; i < ex->image->programs[p].n_instrs && ex->programs[p].instrs != NULL; i++) {
             const ls_prepared *prepared = &ex->programs[p].instrs[i];

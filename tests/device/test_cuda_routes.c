@@ -5,6 +5,8 @@
  */
 #include "device/device.h"
 #include "support/fake_cuda.h"
+#include "support/images.h"
+#include "support/meshes.h"
 #include "support/step_digest.h"
 #include "support/world.h"
 
@@ -282,10 +284,43 @@ static void test_the_same_bits(void **state) {
     routes_change_nothing("cuda:nccl", 2);
 }
 
+/* Whether a training step fails; then soon, with the text. */
+static bool fails(const image_set *set, int route, const char *settings, const char *part) {
+    char device[32];
+    uint64_t digest;
+    const double start = ls_seconds();
+    snprintf(device, sizeof device, "cuda:%s", routes[route]);
+    setenv("LONGSPAN_DEVICE", device, 1);
+    use_fake_cuda("devices=3,seed=5");
+    use_fake_routes("", "");
+    setenv(variables[route], settings, 1);
+    const ls_status status = step_digest_of_processes(set, &digest);
+    unsetenv("LONGSPAN_DEVICE");
+    assert_true(ls_seconds() - start < 20);
+    if (status.code != LS_OK && strstr(status.text, part) == NULL) fail_msg("%s: %s", settings, status.text);
+    return status.code != LS_OK;
+}
+
+/* In the middle of a run: calls that fail, what the library only says when it is asked, and ranks that are lost. */
+static void test_failures_end_the_run(void **state) {
+    (void)state;
+    image_set set = images_of_step(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 26, 1);
+    put_kernels_on_streams(&set);
+    assert_false(fails(&set, 1, "ncclPutSignal=10000", ""));
+    assert_true(
+        fails(&set, 1, "ncclPutSignal=20", "ncclPutSignal: unhandled system error (2), \"it was told to fail\": "));
+    assert_true(fails(&set, 1, "ncclWaitSignal=9", "ncclWaitSignal: unhandled system error"));
+    assert_true(fails(&set, 1, "ncclCommGetAsyncError=30", "ncclCommGetAsyncError: unhandled system error"));
+    assert_true(fails(&set, 1, "ncclPutSignal=21:dies", "was killed by signal 9"));
+    assert_true(fails(&set, 0, "nvshmemx_putmem_signal_on_stream=9:dies", "was killed by signal 9"));
+    free_images(&set);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_ranges_arrive), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_each_call_fails),   cmocka_unit_test(test_the_route_is_found),
-        cmocka_unit_test(test_no_route_is_found), cmocka_unit_test(test_the_same_bits)};
+        cmocka_unit_test(test_all_ranges_arrive),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_each_call_fails),     cmocka_unit_test(test_the_route_is_found),
+        cmocka_unit_test(test_no_route_is_found),   cmocka_unit_test(test_the_same_bits),
+        cmocka_unit_test(test_failures_end_the_run)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

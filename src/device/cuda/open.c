@@ -190,7 +190,7 @@ static void close_device(ls_device *device) {
         left |= arena->left;
         if (!arena->left && !routed) ls_cuda_free(c, arena);
     }
-    if (!left) ls_cuda_close_route(c);
+    if (!left && !device->alone) ls_cuda_close_route(c);
     if (!left) ls_cuda_close_opened(c); /* peers may still set words, too */
     free(c->route_state);
     free(c->symmetric);

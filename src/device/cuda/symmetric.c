@@ -109,8 +109,9 @@ ls_status ls_cuda_symmetric_open(ls_device *device, const ls_device_ranks *ranks
         out[r] = (ls_device_remote){
             .heap = heap->base, .words = (uint64_t *)(uintptr_t)words, .own = (uint64_t *)(uintptr_t)words};
     }
+    LS_TRY(ls_cuda_probe(c, ranks));
     __atomic_store_n(&c->open_route, c->route, __ATOMIC_RELEASE);
-    return ls_cuda_probe(c, ranks);
+    return ls_ok();
 }
 
 ls_status ls_cuda_show(const cuda *c, const ls_device_work *work) {

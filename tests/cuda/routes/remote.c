@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +40,10 @@ static void read_setting(const char *setting, remote_settings *s) {
         *rows[i].value = strtol(setting + n, NULL, 10);
         return;
     }
-    if (sscanf(setting, "%63[^=]=%ld", s->failing, &s->failing_call) != 2)
+    char how[8] = "";
+    if (sscanf(setting, "%63[^=]=%ld:%7s", s->failing, &s->failing_call, how) < 2)
         remote_abort("library", "a setting is wrong");
+    s->dies = strcmp(how, "dies") == 0;
 }
 
 remote_settings remote_read_settings(const char *variable, long version) {
@@ -54,7 +57,9 @@ remote_settings remote_read_settings(const char *variable, long version) {
 }
 
 bool remote_fails(remote_settings *s, const char *call) {
-    return strcmp(s->failing, call) == 0 && __atomic_sub_fetch(&s->failing_call, 1, __ATOMIC_RELAXED) == 0;
+    if (strcmp(s->failing, call) != 0 || __atomic_sub_fetch(&s->failing_call, 1, __ATOMIC_RELAXED) != 0) return false;
+    if (s->dies) (void)raise(SIGKILL);
+    return true;
 }
 
 /* --- ranks -------------------------------------------------------------------------------------------------------- */

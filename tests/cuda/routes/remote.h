@@ -9,6 +9,7 @@
  *   signals=0      signals do nothing, and no call says so
  *   early=1        signals come before the bytes that they are for
  *   CALL=N         the N-th call of that name fails, or has no effect where it returns nothing
+ *   CALL=N:dies    the process ends there
  */
 #ifndef TESTS_CUDA_ROUTES_REMOTE_H
 #define TESTS_CUDA_ROUTES_REMOTE_H
@@ -23,6 +24,7 @@ typedef struct remote_settings {
     long version, seed, puts, signals, early;
     char failing[64];
     long failing_call;
+    bool dies;
 } remote_settings;
 
 /* Of the library whose variable it is; `defaults` where it does not say. */
