@@ -275,49 +275,49 @@ typedef struct meeting {
     char told[SIDES][4096];
 } meeting;
 
-typedef struct guest {
+typedef struct member {
     meeting *meeting;
     int rank;
     ls_status status;
-} guest;
+} member;
 
 static void *words_of(void *context, int rank, size_t *bytes) {
     *bytes = 64;
-    return ((guest *)context)->meeting->sides[rank].words + 3;
+    return ((member *)context)->meeting->sides[rank].words + 3;
 }
 
 static ls_status exchange(void *context, const void *mine, size_t bytes, void *all) {
-    const guest *g = context;
-    LS_ASSERT(bytes <= sizeof g->meeting->told[0]);
-    memcpy(g->meeting->told[g->rank], mine, bytes);
-    (void)pthread_barrier_wait(&g->meeting->barrier);
-    for (int r = 0; r < SIDES; r++) memcpy((char *)all + (size_t)r * bytes, g->meeting->told[r], bytes);
-    (void)pthread_barrier_wait(&g->meeting->barrier);
+    const member *m = context;
+    LS_ASSERT(bytes <= sizeof m->meeting->told[0]);
+    memcpy(m->meeting->told[m->rank], mine, bytes);
+    (void)pthread_barrier_wait(&m->meeting->barrier);
+    for (int r = 0; r < SIDES; r++) memcpy((char *)all + (size_t)r * bytes, m->meeting->told[r], bytes);
+    (void)pthread_barrier_wait(&m->meeting->barrier);
     return ls_ok();
 }
 
 static void *meet(void *context) {
-    guest *g = context;
-    side *s = &g->meeting->sides[g->rank];
+    member *m = context;
+    side *s = &m->meeting->sides[m->rank];
     ls_device_remote remotes[SIDES];
     const ls_device_ranks ranks = {
-        .rank = g->rank, .ranks = SIDES, .words = words_of, .exchange = exchange, .context = g};
-    g->status = ls_device_connect(s->device, &ranks, HEAP, &s->heap, remotes);
-    s->other = remotes[1 - g->rank];
-    s->self = remotes[g->rank];
+        .rank = m->rank, .ranks = SIDES, .words = words_of, .exchange = exchange, .context = m};
+    m->status = ls_device_connect(s->device, &ranks, HEAP, &s->heap, remotes);
+    s->other = remotes[1 - m->rank];
+    s->self = remotes[m->rank];
     return NULL;
 }
 
 /* Each rank in a thread of its own: they wait for each other. */
 static ls_status meet_all(side *s) {
     meeting m = {.sides = s};
-    guest guests[SIDES] = {{&m, 0, {0}}, {&m, 1, {0}}};
+    member members[SIDES] = {{&m, 0, {0}}, {&m, 1, {0}}};
     pthread_t thread[SIDES];
     (void)pthread_barrier_init(&m.barrier, NULL, SIDES);
-    for (int i = 0; i < SIDES; i++) assert_int_equal(pthread_create(&thread[i], NULL, meet, &guests[i]), 0);
+    for (int i = 0; i < SIDES; i++) assert_int_equal(pthread_create(&thread[i], NULL, meet, &members[i]), 0);
     for (int i = 0; i < SIDES; i++) pthread_join(thread[i], NULL);
     (void)pthread_barrier_destroy(&m.barrier);
-    return guests[0].status.code != LS_OK ? guests[0].status : guests[1].status;
+    return members[0].status.code != LS_OK ? members[0].status : members[1].status;
 }
 
 static ls_status open_sides(side *s, const char *first, const char *second, const char *settings) {
@@ -534,6 +534,9 @@ static void test_what_cannot_be_is_refused_by_name(void **state) {
     (void)state;
     refused("cuda:2", "", LS_INVALID, "device 'cuda:2': the driver finds 2, numbered from 0");
     refused("cuda:x", "", LS_INVALID, "device 'cuda:x'");
+    refused("cuda:driver:0", "", LS_INVALID, "device 'cuda:driver:0': expected cuda, cuda:N, cuda:ROUTE");
+    refused("cuda:0:nccl:nvshmem", "", LS_INVALID, "device 'cuda:0:nccl:nvshmem'");
+    refused("cuda:0:", "", LS_INVALID, "device 'cuda:0:'");
     refused("cuda", "devices=0", LS_UNSUPPORTED, "finds no device");
     refused("cuda", "words=0", LS_UNSUPPORTED, "cuda:0 (Fake 0): its streams cannot wait for words of 64 bits");
     refused("cuda", "version=11040", LS_UNSUPPORTED, "is that of CUDA 11.4; expected 12 or later");

@@ -1,6 +1,6 @@
 /*
- * As much of NVSHMEM's interface as the route "nvshmem" uses (route_nvshmem.c). tests/cuda/check_nvshmem.c compares it
- * with the library's headers.
+ * As much of NVSHMEM's interface as the route "nvshmem" uses (route_nvshmem.c). tests/cuda/check_nvshmem.cpp compares
+ * it with the library's headers.
  */
 #ifndef LS_DEVICE_CUDA_NVSHMEM_H
 #define LS_DEVICE_CUDA_NVSHMEM_H

@@ -70,27 +70,33 @@ static ls_status set_environment(int streams) {
 
 /* --- which device ------------------------------------------------------------------------------------------------- */
 
-static ls_status refuse_settings(const char *settings) {
+/* Of one setting: the number of a device, or how messages go. */
+static bool read_setting(const char *word, int *ordinal, const ls_cuda_route **route) {
+    char *end;
+    const long n = strtol(word, &end, 10);
+    const ls_cuda_route *found = ls_cuda_find_route(word);
+    if (found != NULL && *route == NULL) {
+        *route = found;
+        return true;
+    }
+    if (word[0] < '0' || word[0] > '9' || *end != 0 || n > INT_MAX || *ordinal >= 0 || *route != NULL) return false;
+    *ordinal = (int)n;
+    return true;
+}
+
+/* "N", "ROUTE" or "N:ROUTE". *ordinal: -1 where there is no N; *route: as it is where there is none. */
+static ls_status read_settings(const char *settings, int *ordinal, const ls_cuda_route **route) {
+    char words[64], *rest = words;
+    bool fine = strlen(settings) < sizeof words;
+    *ordinal = -1;
+    if (settings[0] == 0) return ls_ok();
+    snprintf(words, sizeof words, "%s", settings);
+    for (const char *word; fine && (word = strsep(&rest, ":")) != NULL;) fine = read_setting(word, ordinal, route);
+    if (fine) return ls_ok();
     return ls_error(LS_INVALID,
                     "device 'cuda:%s': expected cuda, cuda:N, cuda:ROUTE or cuda:N:ROUTE: the number of a device, and "
                     "one of driver, nvshmem and nccl",
                     settings);
-}
-
-/* "N", "ROUTE" or "N:ROUTE". *ordinal: -1 where there is no N. */
-static ls_status read_settings(const char *settings, int *ordinal, const ls_cuda_route **route) {
-    const char *rest = settings;
-    *ordinal = -1;
-    if (*rest >= '0' && *rest <= '9') {
-        char *end;
-        const long n = strtol(rest, &end, 10);
-        if (n > INT_MAX || (*end != 0 && (*end != ':' || end[1] == 0))) return refuse_settings(settings);
-        *ordinal = (int)n;
-        rest = end + (*end == ':');
-    }
-    if (*rest == 0) return ls_ok();
-    *route = ls_cuda_find_route(rest);
-    return *route != NULL ? ls_ok() : refuse_settings(settings);
 }
 
 /* Where no device is asked for: that of the rank among those of its machine, in turn. */

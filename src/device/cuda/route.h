@@ -32,7 +32,7 @@ extern const ls_cuda_route ls_cuda_route_nccl;
  */
 
 /* Bytes that are gathered from pieces before they are sent at once, by queue. */
-enum { CUDA_PARCEL_BYTES = 4 << 20 };
+enum { CUDA_PACKED_BYTES = 4 << 20 };
 /* Bytes that the first message of one rank to another has. */
 enum { CUDA_PROBE_BYTES = 256 };
 /* Words beside those of programs, by rank that sets them. */
@@ -44,11 +44,11 @@ typedef struct ls_cuda_symmetric {
     int rank, ranks;
     ls_cuda_address base; /* the heap lies there */
     size_t bytes;
-    int n_words;    /* of programs; those of probes follow */
-    size_t words;   /* what others set */
-    size_t values;  /* by word: what this rank sets it to, where a library sends bytes alone */
-    size_t parcels; /* by queue */
-    size_t sent;    /* by rank: the bytes of first messages */
+    int n_words;   /* of programs; those of probes follow */
+    size_t words;  /* what others set */
+    size_t values; /* by word: what this rank sets it to, where a library sends bytes alone */
+    size_t packed; /* by queue */
+    size_t sent;   /* by rank: the bytes of first messages */
     size_t came;
     ls_cuda_address seen; /* this rank's words on the host, for whoever looks at them; 0: there are none */
 } ls_cuda_symmetric;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The library's own declarations have these, too (tests/cuda/check_nvshmem.c). */
+/* The library's own declarations have these, too (tests/cuda/check_nvshmem.cpp). */
 _Static_assert(sizeof(ls_nvshmem_id) == 128, "an id");
 _Static_assert(sizeof(ls_nvshmem_place) == 24, "a place among ranks");
 _Static_assert(sizeof(ls_nvshmem_arguments) == 128, "arguments");

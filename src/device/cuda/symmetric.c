@@ -63,7 +63,7 @@ static void lay_out(const cuda *c, const identity *all, ls_cuda_symmetric *s) {
     s->values = place(&end, words);
     s->sent = place(&end, (size_t)s->ranks * CUDA_PROBE_BYTES);
     s->came = place(&end, (size_t)s->ranks * CUDA_PROBE_BYTES);
-    s->parcels = place(&end, (size_t)c->device->options.queues * CUDA_PARCEL_BYTES);
+    s->packed = place(&end, (size_t)c->device->options.queues * CUDA_PACKED_BYTES);
     s->bytes = end;
 }
 
@@ -103,6 +103,7 @@ ls_status ls_cuda_symmetric_open(ls_device *device, const ls_device_ranks *ranks
     const ls_cuda_symmetric *s = c->symmetric;
     LS_TRY(ls_device_agree(ranks, prepare(c, ranks, made)));
     heap->base = heap->source = (char *)(uintptr_t)s->base;
+    device->traits.records = false; /* values and counts of a library's calls differ between runs */
     for (int r = 0; r < s->ranks; r++) {
         /* To itself a rank speaks by the words that it shows the host. */
         const ls_cuda_address words = r == s->rank ? s->seen : s->base + s->words;
@@ -149,19 +150,19 @@ static ls_status put_next(sending *s, ls_cuda_address from, size_t bytes) {
     return ls_ok();
 }
 
-/* A parcel after the other: what the queue's stream gathers next is gathered when it has sent the one before. */
-static ls_status send_parcels(sending *s) {
+/* One packed part after the other: what the queue's stream gathers next is gathered when it has sent the one before. */
+static ls_status send_packed(sending *s) {
     const ls_device_message *m = s->work->message;
     const ls_cuda_address source = (uintptr_t)m->source;
-    const ls_cuda_address parcel =
-        s->c->symmetric->base + s->c->symmetric->parcels + (size_t)s->work->event.queue * CUDA_PARCEL_BYTES;
+    const ls_cuda_address packed =
+        s->c->symmetric->base + s->c->symmetric->packed + (size_t)s->work->event.queue * CUDA_PACKED_BYTES;
     ls_cuda_walk from = {.range = &m->from};
     while (s->left > 0) {
         size_t gathered = 0;
-        for (ls_cuda_box b; ls_cuda_next_box(&from, CUDA_PARCEL_BYTES - gathered, &b); gathered += b.width * b.rows)
+        for (ls_cuda_box b; ls_cuda_next_box(&from, CUDA_PACKED_BYTES - gathered, &b); gathered += b.width * b.rows)
             LS_TRY(
-                ls_cuda_copy_rows(s->c, s->work, source + b.at, b.pitch, parcel + gathered, b.width, b.width, b.rows));
-        LS_TRY(put_next(s, parcel, gathered));
+                ls_cuda_copy_rows(s->c, s->work, source + b.at, b.pitch, packed + gathered, b.width, b.width, b.rows));
+        LS_TRY(put_next(s, packed, gathered));
     }
     return ls_ok();
 }
@@ -175,5 +176,5 @@ ls_status ls_cuda_send(cuda *c, const ls_device_work *work, ls_cuda_put put) {
     const ls_cuda_address from = (uintptr_t)m->source + m->from.offset;
     sending s = {.c = c, .work = work, .put = put, .to = {.range = &m->to}, .left = ls_range_bytes(&m->from)};
     if (ls_range_is_flat(&m->from) && is_owned(c->symmetric, from, s.left)) return put_next(&s, from, s.left);
-    return send_parcels(&s);
+    return send_packed(&s);
 }

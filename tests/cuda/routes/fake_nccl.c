@@ -196,19 +196,19 @@ unsigned ncclPutSignal(const void *source, size_t count, unsigned type, int peer
            "a place at a peer");
     expect(signal >= 0 && signal < comm->n_signals && context == 0 && flags == 0, "a signal's number");
     if (fails("ncclPutSignal")) return SYSTEM_ERROR;
-    const remote_parcel parcel = {.world = comm->world,
-                                  .settings = &library.settings,
-                                  .peer = peer,
-                                  .from = source,
-                                  .to = window->memory.plain[peer] + offset,
-                                  .bytes = count,
-                                  .word = (uint64_t *)(void *)comm->signals.plain[peer] +
-                                          remote_rank(comm->world) * comm->n_signals + signal,
-                                  .value = 1,
-                                  .adds = true,
-                                  .ordered = true};
+    const remote_transfer transfer = {.world = comm->world,
+                                      .settings = &library.settings,
+                                      .peer = peer,
+                                      .from = source,
+                                      .to = window->memory.plain[peer] + offset,
+                                      .bytes = count,
+                                      .word = (uint64_t *)(void *)comm->signals.plain[peer] +
+                                              remote_rank(comm->world) * comm->n_signals + signal,
+                                      .value = 1,
+                                      .adds = true,
+                                      .ordered = true};
     begin_operation(comm, stream);
-    remote_send(stream, &parcel);
+    remote_send(stream, &transfer);
     end_operation(comm, stream);
     return 0;
 }

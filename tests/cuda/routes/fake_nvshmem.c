@@ -104,39 +104,39 @@ static bool is_symmetric(const void *memory, size_t bytes) {
     return first >= pe.memory.own && first + bytes <= pe.memory.own + pe.memory.bytes;
 }
 
-static remote_parcel parcel_to(int peer) {
-    return (remote_parcel){.world = pe.world, .settings = &pe.settings, .peer = peer};
+static remote_transfer transfer_to(int peer) {
+    return (remote_transfer){.world = pe.world, .settings = &pe.settings, .peer = peer};
 }
 
-static void add_bytes(remote_parcel *p, void *target, const void *source, size_t bytes) {
+static void add_bytes(remote_transfer *p, void *target, const void *source, size_t bytes) {
     expect(bytes > 0 && is_symmetric(source, bytes), "a source that networks can read");
     p->from = source;
     p->to = at_peer(target, bytes, p->peer);
     p->bytes = bytes;
 }
 
-static void add_word(remote_parcel *p, const uint64_t *word, uint64_t value, int kind) {
+static void add_word(remote_transfer *p, const uint64_t *word, uint64_t value, int kind) {
     expect(kind == LS_NVSHMEM_SIGNAL_SET && (uintptr_t)word % sizeof *word == 0, "a word that is set");
     p->word = (uint64_t *)(void *)at_peer(word, sizeof *word, p->peer);
     p->value = value;
 }
 
 void nvshmemx_putmem_on_stream(void *target, const void *source, size_t bytes, int peer, struct CUstream_st *stream) {
-    remote_parcel p = parcel_to(peer);
+    remote_transfer p = transfer_to(peer);
     add_bytes(&p, target, source, bytes);
     if (!fails("nvshmemx_putmem_on_stream")) remote_send(stream, &p);
 }
 
 void nvshmemx_putmem_signal_on_stream(void *target, const void *source, size_t bytes, uint64_t *word, uint64_t value,
                                       int kind, int peer, struct CUstream_st *stream) {
-    remote_parcel p = parcel_to(peer);
+    remote_transfer p = transfer_to(peer);
     add_bytes(&p, target, source, bytes);
     add_word(&p, word, value, kind);
     if (!fails("nvshmemx_putmem_signal_on_stream")) remote_send(stream, &p);
 }
 
 void nvshmemx_signal_op_on_stream(uint64_t *word, uint64_t value, int kind, int peer, struct CUstream_st *stream) {
-    remote_parcel p = parcel_to(peer);
+    remote_transfer p = transfer_to(peer);
     add_word(&p, word, value, kind);
     if (!fails("nvshmemx_signal_op_on_stream")) remote_send(stream, &p);
 }

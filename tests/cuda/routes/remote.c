@@ -73,10 +73,10 @@ typedef struct shared {
     } given[REMOTE_RANKS];
 } shared;
 
-typedef struct parcel parcel;
-struct parcel {
-    parcel *next;
-    remote_parcel what;
+typedef struct transfer transfer;
+struct transfer {
+    transfer *next;
+    remote_transfer what;
     char *bytes;
     double due;
 };
@@ -87,7 +87,7 @@ struct remote_world {
     int rank, ranks;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
-    parcel *first, **end; /* on their way */
+    transfer *first, **end; /* on their way */
     long draws;
     bool leaving;
     pthread_t thread;
@@ -215,7 +215,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void set_word(const remote_parcel *p) {
+static void set_word(const remote_transfer *p) {
     if (p->word == NULL || p->settings->signals == 0) return;
     if (p->adds)
         __atomic_add_fetch(p->word, p->value, __ATOMIC_RELEASE);
@@ -224,7 +224,7 @@ static void set_word(const remote_parcel *p) {
 }
 
 /* Without the lock. */
-static void arrive(const parcel *p) {
+static void arrive(const transfer *p) {
     if (p->what.settings->early) set_word(&p->what);
     if (p->what.settings->early) nap(2000);
     if (p->bytes != NULL && p->what.settings->puts) memcpy(p->what.to, p->bytes, p->what.bytes);
@@ -232,23 +232,23 @@ static void arrive(const parcel *p) {
 }
 
 /* Whether an earlier one has to arrive before it. */
-static bool is_held(const remote_world *w, const parcel *p) {
-    for (const parcel *other = w->first; other != p; other = other->next)
+static bool is_held(const remote_world *w, const transfer *p) {
+    for (const transfer *other = w->first; other != p; other = other->next)
         if (p->what.ordered && other->what.peer == p->what.peer) return true;
     return false;
 }
 
 /* One that is due, or NULL. Under the lock. */
-static parcel **find_due(remote_world *w) {
+static transfer **find_due(remote_world *w) {
     const double now = seconds();
-    for (parcel **place = &w->first; *place != NULL; place = &(*place)->next)
+    for (transfer **place = &w->first; *place != NULL; place = &(*place)->next)
         if ((*place)->due <= now && !is_held(w, *place)) return place;
     return NULL;
 }
 
-/* The parcel stays in the list until it has arrived: quiet waits for that. */
-static void remove_parcel(remote_world *w, const parcel *p) {
-    parcel **place = &w->first;
+/* The transfer stays in the list until it has arrived: quiet waits for that. */
+static void remove_transfer(remote_world *w, const transfer *p) {
+    transfer **place = &w->first;
     while (*place != p) place = &(*place)->next;
     *place = p->next;
     if (w->end == &p->next) w->end = place;
@@ -259,13 +259,13 @@ static void *deliver(void *argument) {
     remote_world *w = argument;
     pthread_mutex_lock(&w->lock);
     while (!w->leaving || w->first != NULL) {
-        parcel **place = find_due(w);
+        transfer **place = find_due(w);
         if (place != NULL) {
-            parcel *p = *place;
+            transfer *p = *place;
             pthread_mutex_unlock(&w->lock);
             arrive(p);
             pthread_mutex_lock(&w->lock);
-            remove_parcel(w, p);
+            remove_transfer(w, p);
             free(p->bytes);
             free(p);
         } else if (w->first != NULL) {
@@ -280,9 +280,9 @@ static void *deliver(void *argument) {
     return NULL;
 }
 
-/* On the stream: reads the source, and lets the parcel go. */
-static void send_parcel(void *context) {
-    parcel *p = context;
+/* On the stream: reads the source, and lets the transfer go. */
+static void start_transfer(void *context) {
+    transfer *p = context;
     remote_world *w = p->what.world;
     if (p->what.from != NULL) {
         p->bytes = malloc(p->what.bytes + 1);
@@ -299,16 +299,16 @@ static void send_parcel(void *context) {
     pthread_mutex_unlock(&w->lock);
 }
 
-void remote_send(void *stream, const remote_parcel *what) {
+void remote_send(void *stream, const remote_transfer *what) {
     const remote_driver *driver = remote_find_driver();
-    parcel *p = calloc(1, sizeof *p);
+    transfer *p = calloc(1, sizeof *p);
     if (p == NULL) remote_abort(what->world->library, "no memory");
     p->what = *what;
     if (what->from != NULL) {
         p->what.from = driver->find((uintptr_t)what->from, what->bytes);
         if (p->what.from == NULL) remote_abort(what->world->library, "a source that is no memory of the device");
     }
-    driver->run(stream, send_parcel, p);
+    driver->run(stream, start_transfer, p);
 }
 
 static void wait_quiet(void *context) {

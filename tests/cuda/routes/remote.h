@@ -74,7 +74,7 @@ typedef struct remote_driver {
 const remote_driver *remote_find_driver(void);
 
 /* What a stream sends: from then on its source may be overwritten. */
-typedef struct remote_parcel {
+typedef struct remote_transfer {
     remote_world *world;
     remote_settings *settings;
     int peer;
@@ -85,8 +85,8 @@ typedef struct remote_parcel {
     uint64_t value;
     bool adds;    /* the word rises by the value */
     bool ordered; /* after all that was sent to the peer before, else in any order */
-} remote_parcel;
-void remote_send(void *stream, const remote_parcel *parcel);
+} remote_transfer;
+void remote_send(void *stream, const remote_transfer *transfer);
 /* Until all that the stream's process has sent in this world has arrived. */
 void remote_quiet(void *stream, remote_world *world);
 
