@@ -1,11 +1,14 @@
 /*
- * Compares src/device/cuda/nccl.h with the library's header, where that is: compiled by the target cuda, never run. Both
- * are included, so that a prototype that differs is an error, and so is a number.
+ * Compares src/device/cuda/nccl.h with the library's header, where that is: compiled by the target cuda, never run.
+ * Both are included, so that a prototype that differs is an error, and so is a number.
  */
 #include <stddef.h>
 
 #include <nccl.h>
 
+typedef ncclUniqueId ls_nccl_id;
+typedef ncclConfig_t ls_nccl_config;
+typedef ncclWaitSignalDesc_t ls_nccl_awaited;
 #include "device/cuda/nccl.h"
 
 #define DECLARE(function, arguments) extern unsigned function arguments;

@@ -7,6 +7,8 @@
 
 #include <nvshmem_host.h>
 
+typedef nvshmemx_uniqueid_t ls_nvshmem_id;
+typedef nvshmemx_init_attr_t ls_nvshmem_attributes;
 #include "device/cuda/nvshmem.h"
 
 #define DECLARE(result, function, arguments) extern "C" result function arguments;

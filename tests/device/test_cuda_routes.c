@@ -201,6 +201,7 @@ static void test_refusals(void **state) {
     (void)state;
     refused(0, "version=20901", LS_UNSUPPORTED, "NVSHMEM 2.9.1 is there; expected 3");
     refused(1, "version=22907", LS_UNSUPPORTED, "NCCL 2.29.7 is there; expected 2.31.2 or later");
+    refused(1, "windows=0", LS_UNSUPPORTED, "NCCL 2.32.3: ncclCommWindowRegister made no window of ");
     for (int r = 0; r < ROUTES; r++) {
         refused(r, "puts=0", LS_UNSUPPORTED, "the signal came before the bytes: byte 0 of 256 is 0; expected");
         refused(r, "signals=0", LS_UNSUPPORTED, "the bytes came and the signal did not within 0.3 s");

@@ -15,7 +15,6 @@ enum {
     LS_NCCL_IN_PROGRESS = 7,
     LS_NCCL_INT8 = 0,
     LS_NCCL_WINDOW_SYMMETRIC = 1,
-    LS_NCCL_ALIGNMENT = 4096,
     LS_NCCL_UNSET = INT_MIN
 };
 #define LS_NCCL_MAGIC 0xcafebeefu
@@ -24,11 +23,7 @@ typedef struct ncclComm *ls_nccl_comm;
 typedef struct ncclWindow_vidmem *ls_nccl_window;
 struct CUstream_st;
 
-#ifdef NCCL_H_ /* the library's header, in the test that compares */
-typedef ncclUniqueId ls_nccl_id;
-typedef ncclConfig_t ls_nccl_config;
-typedef ncclWaitSignalDesc_t ls_nccl_awaited;
-#else
+#ifndef NCCL_H_ /* the library's header, in the test that compares */
 
 /* What makes the ranks of one communicator find each other. */
 typedef struct ls_nccl_id {

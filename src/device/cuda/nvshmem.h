@@ -19,11 +19,7 @@ enum {
 
 struct CUstream_st;
 
-#ifdef _NVSHMEM_API_H_
-/* the library's headers, in the test that compares */
-typedef nvshmemx_uniqueid_t ls_nvshmem_id;
-typedef nvshmemx_init_attr_t ls_nvshmem_attributes;
-#else
+#ifndef _NVSHMEM_API_H_ /* the library's header, in the test that compares */
 typedef struct ls_nvshmem_id {
     int version;
     char bytes[124];

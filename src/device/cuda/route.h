@@ -51,6 +51,8 @@ typedef struct ls_cuda_symmetric {
     size_t sent;   /* by rank: the bytes of first messages */
     size_t came;
     ls_cuda_address seen; /* this rank's words on the host, for whoever looks at them; 0: there are none */
+    /* For a route that counts: of each word the generation that was sent last, then of each the one awaited last. */
+    uint64_t last[];
 } ls_cuda_symmetric;
 
 /*

@@ -33,7 +33,6 @@ typedef struct state {
     ls_nccl_comm comm[COMMS];
     ls_nccl_window window[COMMS];
     int queue[COMMS];            /* on which they are used; -1: on none yet */
-    uint64_t *sent, *awaited;    /* by word, of what was copied: the last generation; 0: none */
     int probe_signal, no_signal; /* numbers beside those of words; the second is for bytes that come before the last */
 } state;
 
@@ -114,7 +113,7 @@ static ls_status make_window(cuda *c, state *s, int k) {
                  s->library.ncclCommWindowRegister(s->comm[k], (void *)(uintptr_t)m->base, m->bytes, &s->window[k],
                                                    LS_NCCL_WINDOW_SYMMETRIC),
                  "ncclCommWindowRegister", what));
-    /* The library says so where memory cannot be registered for symmetric access. */
+    /* Where memory cannot be registered for access by others the call makes no window, and says that it is fine. */
     if (s->window[k] != NULL) return ls_ok();
     return ls_error(LS_UNSUPPORTED, "%s: ncclCommWindowRegister made no window of %s; expected one", s->version, what);
 }
@@ -148,9 +147,6 @@ static ls_status connect_ranks(ls_device *device, const ls_device_ranks *ranks, 
     s->probe_signal = words;
     s->no_signal = words + 1;
     s->queue[CARRIED] = s->queue[PLAIN] = -1;
-    s->sent = calloc((size_t)words + 1, sizeof *s->sent);
-    s->awaited = calloc((size_t)words + 1, sizeof *s->awaited);
-    LS_ASSERT(s->sent != NULL && s->awaited != NULL);
     LS_TRY(make_all(c, s, ranks));
     return ls_cuda_symmetric_open(device, ranks, ls_ok(), heap, out);
 }
@@ -207,7 +203,7 @@ static ls_status put(cuda *c, const ls_device_work *work, ls_cuda_address target
                      bool last) {
     state *s = c->route_state;
     int signal = s->no_signal;
-    if (last) LS_TRY(count(s, c, work, s->sent, &signal));
+    if (last) LS_TRY(count(s, c, work, c->symmetric->last, &signal));
     return put_bytes(c, work, CARRIED, target - c->symmetric->base, source, bytes, signal);
 }
 
@@ -232,7 +228,7 @@ static ls_status write_word(cuda *c, const ls_device_work *work) {
 static ls_status await_signal(cuda *c, const ls_device_work *work) {
     state *s = c->route_state;
     ls_nccl_awaited awaited = {.count = 1, .peer = work->message->peer};
-    LS_TRY(count(s, c, work, s->awaited, &awaited.signal));
+    LS_TRY(count(s, c, work, c->symmetric->last + c->symmetric->n_words, &awaited.signal));
     return check_work(c, s->library.ncclWaitSignal(1, &awaited, s->comm[CARRIED], c->queues[work->event.queue].stream),
                       "ncclWaitSignal", work);
 }

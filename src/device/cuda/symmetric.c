@@ -50,12 +50,16 @@ static size_t place(size_t *end, size_t bytes) {
 }
 
 /* Of all ranks the most bytes of each part. */
-static void lay_out(const cuda *c, const identity *all, ls_cuda_symmetric *s) {
+static ls_cuda_symmetric *lay_out(const cuda *c, const ls_device_ranks *ranks, const identity *all) {
     size_t heap = 0, words = 0, end = 0;
-    for (int r = 0; r < s->ranks; r++) {
+    for (int r = 0; r < ranks->ranks; r++) {
         if (all[r].heap_bytes > heap) heap = all[r].heap_bytes;
         if (all[r].word_bytes > words) words = all[r].word_bytes;
     }
+    ls_cuda_symmetric *s = calloc(1, sizeof *s + 2 * words);
+    LS_ASSERT(s != NULL);
+    s->rank = ranks->rank;
+    s->ranks = ranks->ranks;
     s->n_words = (int)(words / sizeof(uint64_t));
     words = (size_t)ls_cuda_probe_word(s, s->ranks, 0) * sizeof(uint64_t);
     (void)place(&end, heap);
@@ -65,12 +69,12 @@ static void lay_out(const cuda *c, const identity *all, ls_cuda_symmetric *s) {
     s->came = place(&end, (size_t)s->ranks * CUDA_PROBE_BYTES);
     s->packed = place(&end, (size_t)c->device->options.queues * CUDA_PACKED_BYTES);
     s->bytes = end;
+    return s;
 }
 
 ls_status ls_cuda_symmetric_plan(cuda *c, const ls_device_ranks *ranks, size_t heap_bytes, bool one_per_process) {
-    ls_cuda_symmetric *s = calloc(1, sizeof *s);
     identity mine, *all = calloc((size_t)ranks->ranks, sizeof *all);
-    LS_ASSERT(s != NULL && all != NULL);
+    LS_ASSERT(all != NULL);
     const ls_status own = identify(c, ranks, heap_bytes, &mine);
     mine.status = own;
     ls_status status = ranks->exchange(ranks->context, &mine, sizeof mine, all);
@@ -78,11 +82,8 @@ ls_status ls_cuda_symmetric_plan(cuda *c, const ls_device_ranks *ranks, size_t h
     for (int r = 1; r < ranks->ranks; r++)
         for (int other = 0; other < r && status.code == LS_OK; other++)
             status = check_pair(c, all, other, r, one_per_process);
-    s->rank = ranks->rank;
-    s->ranks = ranks->ranks;
-    lay_out(c, all, s);
+    c->symmetric = lay_out(c, ranks, all);
     free(all);
-    c->symmetric = s;
     return own.code != LS_OK ? own : status;
 }
 

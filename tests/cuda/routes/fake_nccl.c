@@ -152,7 +152,7 @@ unsigned ncclCommWindowRegister(ls_nccl_comm comm, void *memory, size_t bytes, l
     remote_exchange(comm->world, &w->memory);
     w->next = comm->windows;
     comm->windows = w;
-    *window = w;
+    *window = library.settings.windows ? w : NULL;
     return fails("ncclCommWindowRegister") ? SYSTEM_ERROR : 0;
 }
 

@@ -29,11 +29,8 @@ static void read_setting(const char *setting, remote_settings *s) {
     struct {
         const char *name;
         long *value;
-    } const rows[] = {{"version=", &s->version},
-                      {"seed=", &s->seed},
-                      {"puts=", &s->puts},
-                      {"signals=", &s->signals},
-                      {"early=", &s->early}};
+    } const rows[] = {{"version=", &s->version}, {"seed=", &s->seed},   {"puts=", &s->puts},
+                      {"signals=", &s->signals}, {"early=", &s->early}, {"windows=", &s->windows}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const size_t n = strlen(rows[i].name);
         if (strncmp(setting, rows[i].name, n) != 0) continue;
@@ -47,7 +44,7 @@ static void read_setting(const char *setting, remote_settings *s) {
 }
 
 remote_settings remote_read_settings(const char *variable, long version) {
-    remote_settings s = {.version = version, .puts = 1, .signals = 1};
+    remote_settings s = {.version = version, .puts = 1, .signals = 1, .windows = 1};
     const char *given = getenv(variable);
     char text[256], *rest = text;
     snprintf(text, sizeof text, "%s", given != NULL ? given : "");

@@ -7,6 +7,7 @@
  *   version=N      that it says it has       seed=N       of the random times
  *   puts=0         what is put never arrives, and no call says so
  *   signals=0      signals do nothing, and no call says so
+ *   windows=0      registering memory makes no window, and no call says so; of NCCL
  *   early=1        signals come before the bytes that they are for
  *   CALL=N         the N-th call of that name fails, or has no effect where it returns nothing
  *   CALL=N:dies    the process ends there
@@ -21,7 +22,7 @@
 enum { REMOTE_RANKS = 8, REMOTE_ID_BYTES = 64 };
 
 typedef struct remote_settings {
-    long version, seed, puts, signals, early;
+    long version, seed, puts, signals, windows, early;
     char failing[64];
     long failing_call;
     bool dies;
