@@ -238,7 +238,9 @@ static void test_each_call_fails(void **state) {
         }
     }
     refused(0, "nvshmemx_putmem_signal_on_stream=1", LS_UNSUPPORTED, "neither the bytes nor the signal came");
-    refused(0, "nvshmemx_signal_op_on_stream=1", LS_UNSUPPORTED, "the first signal alone from rank");
+    refused(0, "nvshmemx_putmem_on_stream=2", LS_UNSUPPORTED, "the signal came before the bytes: byte 160 of 256 is 0");
+    refused(0, "nvshmemx_signal_op_on_stream=1", LS_UNSUPPORTED, "the bytes came and the signal did not");
+    refused(0, "nvshmemx_signal_op_on_stream=2", LS_UNSUPPORTED, "the first signal alone from rank");
 }
 
 /* --- which route ---------------------------------------------------------------------------------------------------

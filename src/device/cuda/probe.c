@@ -1,7 +1,7 @@
 /*
  * First messages between ranks, before any program runs. What registers memory may do nothing, and a signal may be one
- * that nobody gets, without an error: so each rank sends every other one a pattern and both kinds of signals, and looks
- * whether they have come.
+ * that nobody gets, without an error: so each rank sends every other one a pattern, in one piece and in several, and a
+ * plain signal, and looks whether they have come. What a program needs has then been executed once, too.
  */
 #include "device/cuda/route.h"
 
@@ -15,34 +15,44 @@ static void fill_pattern(int from, int to, unsigned char *out) {
     for (int i = 0; i < CUDA_PROBE_BYTES; i++) out[i] = pattern_at(from, to, i);
 }
 
-/* The queue on which the compiler has messages of a kind: what says that something was copied stands on the last. */
-static int queue_of(const cuda *c, bool carries) { return carries ? c->device->options.queues - 1 : 0; }
+static bool carries(int kind) { return kind != CUDA_PROBE_PLAIN; }
 
-static ls_device_message message_to(const ls_cuda_symmetric *s, int peer, bool carries) {
-    const int word = ls_cuda_probe_word(s, s->rank, carries ? CUDA_PROBE_CARRIED : CUDA_PROBE_PLAIN);
-    const size_t from = (size_t)peer * CUDA_PROBE_BYTES, to = (size_t)s->rank * CUDA_PROBE_BYTES;
-    ls_device_message m = {
-        .word = (uint64_t *)(uintptr_t)(s->base + s->words) + word, .generation = 1, .peer = peer, .carries = carries};
-    if (!carries) return m;
+/* The queue on which the compiler has messages of a kind: what says that something was copied stands on the last. */
+static int queue_of(const cuda *c, const ls_device_message *m) {
+    return m->carries ? c->device->options.queues - 1 : 0;
+}
+
+/* The bytes of a kind, in the area of a peer: half of it in one piece, half in several. */
+static ls_range part_of(int kind, size_t area, int peer) {
+    enum { HALF = CUDA_PROBE_BYTES / 2, PIECES = 4 };
+    const size_t at = area + (size_t)peer * CUDA_PROBE_BYTES;
+    if (kind == CUDA_PROBE_PIECE) return ls_range_flat(at, HALF);
+    return (ls_range){at + HALF, HALF / PIECES, {PIECES, 1, 1}, {HALF / PIECES, 0, 0}};
+}
+
+static ls_device_message message_to(const ls_cuda_symmetric *s, int peer, int kind) {
+    ls_device_message m = {.word = (uint64_t *)(uintptr_t)(s->base + s->words) + ls_cuda_probe_word(s, s->rank, kind),
+                           .generation = 1,
+                           .peer = peer,
+                           .carries = carries(kind)};
+    if (!m.carries) return m;
     m.source = m.target = (char *)(uintptr_t)s->base;
-    m.from = ls_range_flat(s->sent + from, CUDA_PROBE_BYTES);
-    m.to = ls_range_flat(s->came + to, CUDA_PROBE_BYTES);
+    m.to = part_of(kind, s->came, s->rank);
+    m.from = ls_range_flat(part_of(kind, s->sent, peer).offset, ls_range_bytes(&m.to));
     return m;
 }
 
-static ls_device_message message_from(const ls_cuda_symmetric *s, int peer, bool carries) {
-    const int word = ls_cuda_probe_word(s, peer, carries ? CUDA_PROBE_CARRIED : CUDA_PROBE_PLAIN);
-    return (ls_device_message){.word = (uint64_t *)(uintptr_t)(s->base + s->words) + word,
+static ls_device_message message_from(const ls_cuda_symmetric *s, int peer, int kind) {
+    return (ls_device_message){.word = (uint64_t *)(uintptr_t)(s->base + s->words) + ls_cuda_probe_word(s, peer, kind),
                                .generation = 1,
                                .peer = peer,
                                .awaits = true,
-                               .carries = carries};
+                               .carries = carries(kind)};
 }
 
 /* Gives the message to its queue's stream. *done: the stream has executed it before `patience` seconds were over. */
 static ls_status execute(cuda *c, const ls_device_message *m, double patience, bool *done) {
-    const ls_device_work work = {
-        .name = "the first message", .event = {.queue = queue_of(c, m->carries)}, .message = m};
+    const ls_device_work work = {.name = "the first message", .event = {.queue = queue_of(c, m)}, .message = m};
     ls_cuda_stream stream = c->queues[work.event.queue].stream;
     const struct timespec nap = {0, 50000};
     const double began = ls_seconds();
@@ -62,8 +72,8 @@ static ls_status execute(cuda *c, const ls_device_message *m, double patience, b
 
 static ls_status send_to(cuda *c, int peer, double patience) {
     const ls_cuda_symmetric *s = c->symmetric;
-    for (int carries = 1; carries >= 0; carries--) {
-        const ls_device_message m = message_to(s, peer, carries != 0);
+    for (int kind = 0; kind < CUDA_PROBE_WORDS; kind++) {
+        const ls_device_message m = message_to(s, peer, kind);
         bool done;
         LS_TRY(execute(c, &m, patience, &done));
         if (!done)
@@ -89,28 +99,28 @@ static ls_status send_all(cuda *c, const ls_device_ranks *ranks, const ls_device
 
 /* --- what has come ------------------------------------------------------------------------------------------------ */
 
-/* Of what came from a peer: -1: the whole pattern; else the first byte that is not its. */
-static ls_status compare(const cuda *c, const ls_device_arena *memory, int peer, int *at, unsigned char *seen) {
+/* Of the bytes of a kind that came from a peer: *at: -1: all are right; else the first of them that is not. */
+static ls_status compare(const cuda *c, const ls_device_arena *memory, int peer, int kind, int *at,
+                         unsigned char *seen) {
     const ls_cuda_symmetric *s = c->symmetric;
-    const ls_range slot = ls_range_flat(s->came + (size_t)peer * CUDA_PROBE_BYTES, CUDA_PROBE_BYTES);
-    unsigned char came[CUDA_PROBE_BYTES], expected[CUDA_PROBE_BYTES];
-    fill_pattern(peer, s->rank, expected);
-    LS_TRY(ls_cuda_read(c->device, memory, &slot, came));
+    const ls_range part = part_of(kind, s->came, peer);
+    const int first = (int)(part.offset - s->came) - peer * CUDA_PROBE_BYTES, n = (int)ls_range_bytes(&part);
+    unsigned char came[CUDA_PROBE_BYTES];
+    LS_TRY(ls_cuda_read(c->device, memory, &part, came));
     *at = -1;
-    for (int i = CUDA_PROBE_BYTES - 1; i >= 0; i--)
-        if (came[i] != expected[i]) *at = i;
-    *seen = came[*at < 0 ? 0 : *at];
+    for (int i = n - 1; i >= 0; i--)
+        if (came[i] != pattern_at(peer, s->rank, first + i)) *at = first + i, *seen = came[i];
     return ls_ok();
 }
 
-static ls_status receive_from(cuda *c, const ls_device_arena *memory, int peer, double patience) {
+static ls_status receive_bytes(cuda *c, const ls_device_arena *memory, int peer, int kind, double patience) {
     const ls_cuda_symmetric *s = c->symmetric;
-    unsigned char seen;
+    const ls_device_message m = message_from(s, peer, kind);
+    unsigned char seen = 0;
     bool done;
     int at;
-    ls_device_message m = message_from(s, peer, true);
     LS_TRY(execute(c, &m, patience, &done));
-    LS_TRY(compare(c, memory, peer, &at, &seen));
+    LS_TRY(compare(c, memory, peer, kind, &at, &seen));
     if (!done)
         return ls_error(LS_UNSUPPORTED,
                         "%s: of the first message from rank %d to rank %d %s within %g s; expected both: what "
@@ -118,19 +128,25 @@ static ls_status receive_from(cuda *c, const ls_device_arena *memory, int peer, 
                         s->library, peer, s->rank,
                         at < 0 ? "the bytes came and the signal did not" : "neither the bytes nor the signal came",
                         patience);
-    if (at >= 0)
-        return ls_error(LS_UNSUPPORTED,
-                        "%s: of the first message from rank %d to rank %d the signal came before the bytes: byte %d "
-                        "of %d is %d; expected %d",
-                        s->library, peer, s->rank, at, CUDA_PROBE_BYTES, seen, pattern_at(peer, s->rank, at));
-    m = message_from(s, peer, false);
+    if (at < 0) return ls_ok();
+    return ls_error(LS_UNSUPPORTED,
+                    "%s: of the first message from rank %d to rank %d the signal came before the bytes: byte %d of %d "
+                    "is %d; expected %d",
+                    s->library, peer, s->rank, at, CUDA_PROBE_BYTES, seen, pattern_at(peer, s->rank, at));
+}
+
+static ls_status receive_from(cuda *c, const ls_device_arena *memory, int peer, double patience) {
+    const ls_cuda_symmetric *s = c->symmetric;
+    const ls_device_message m = message_from(s, peer, CUDA_PROBE_PLAIN);
+    bool done;
+    LS_TRY(receive_bytes(c, memory, peer, CUDA_PROBE_PIECE, patience));
+    LS_TRY(receive_bytes(c, memory, peer, CUDA_PROBE_PIECES, patience));
     LS_TRY(execute(c, &m, patience, &done));
-    if (!done)
-        return ls_error(LS_UNSUPPORTED,
-                        "%s: the first signal alone from rank %d to rank %d did not come within %g s; expected that "
-                        "it does",
-                        s->library, peer, s->rank, patience);
-    return ls_ok();
+    if (done) return ls_ok();
+    return ls_error(LS_UNSUPPORTED,
+                    "%s: the first signal alone from rank %d to rank %d did not come within %g s; expected that it "
+                    "does",
+                    s->library, peer, s->rank, patience);
 }
 
 static ls_status receive_all(cuda *c, const ls_device_ranks *ranks, const ls_device_arena *memory) {

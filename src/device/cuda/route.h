@@ -36,7 +36,7 @@ enum { CUDA_PACKED_BYTES = 4 << 20 };
 /* Bytes that the first message of one rank to another has. */
 enum { CUDA_PROBE_BYTES = 256 };
 /* Words beside those of programs, by rank that sets them. */
-enum { CUDA_PROBE_CARRIED, CUDA_PROBE_PLAIN, CUDA_PROBE_WORDS };
+enum { CUDA_PROBE_PIECE, CUDA_PROBE_PIECES, CUDA_PROBE_PLAIN, CUDA_PROBE_WORDS };
 
 /* Offsets are the same on all ranks. */
 typedef struct ls_cuda_symmetric {
@@ -63,7 +63,7 @@ LS_MUST_USE ls_status ls_cuda_symmetric_plan(cuda *c, const ls_device_ranks *ran
                                              bool one_per_process);
 /*
  * Collective, when `base` is set or the allocation has failed (`made`): zeroes the memory, sets up the arena and the
- * remotes, and lets each rank send the others a first message each way, of both kinds (probe.c). LS_UNSUPPORTED says
+ * remotes, and lets each rank send the others first messages of all kinds (probe.c). LS_UNSUPPORTED says
  * what did not come.
  */
 LS_MUST_USE ls_status ls_cuda_symmetric_open(ls_device *device, const ls_device_ranks *ranks, ls_status made,

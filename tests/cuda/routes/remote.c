@@ -223,7 +223,7 @@ static void set_word(const remote_transfer *p) {
 /* Without the lock. */
 static void arrive(const transfer *p) {
     if (p->what.settings->early) set_word(&p->what);
-    if (p->what.settings->early) nap(2000);
+    if (p->what.settings->early) nap(50000);
     if (p->bytes != NULL && p->what.settings->puts) memcpy(p->what.to, p->bytes, p->what.bytes);
     if (!p->what.settings->early) set_word(&p->what);
 }
