@@ -11,10 +11,6 @@
 
 static unsigned char pattern_at(int from, int to, int i) { return (unsigned char)(1 + (from * 31 + to * 7 + i) % 255); }
 
-static void fill_pattern(int from, int to, unsigned char *out) {
-    for (int i = 0; i < CUDA_PROBE_BYTES; i++) out[i] = pattern_at(from, to, i);
-}
-
 static bool carries(int kind) { return kind != CUDA_PROBE_PLAIN; }
 
 /* The queue on which the compiler has messages of a kind: what says that something was copied stands on the last. */
@@ -70,12 +66,12 @@ static ls_status execute(cuda *c, const ls_device_message *m, double patience, b
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */
 
-static ls_status send_to(cuda *c, int peer, double patience) {
+static ls_status send_all(cuda *c, int kind, double patience) {
     const ls_cuda_symmetric *s = c->symmetric;
-    for (int kind = 0; kind < CUDA_PROBE_WORDS; kind++) {
+    for (int peer = 0; peer < s->ranks; peer++) {
         const ls_device_message m = message_to(s, peer, kind);
-        bool done;
-        LS_TRY(execute(c, &m, patience, &done));
+        bool done = true;
+        if (peer != s->rank) LS_TRY(execute(c, &m, patience, &done));
         if (!done)
             return ls_error(LS_UNSUPPORTED,
                             "%s: the first message from rank %d to rank %d was not sent within %g s; expected that it "
@@ -85,14 +81,13 @@ static ls_status send_to(cuda *c, int peer, double patience) {
     return ls_ok();
 }
 
-static ls_status send_all(cuda *c, const ls_device_ranks *ranks, const ls_device_arena *memory) {
+static ls_status write_patterns(const cuda *c, const ls_device_arena *memory) {
     const ls_cuda_symmetric *s = c->symmetric;
     unsigned char bytes[CUDA_PROBE_BYTES];
     for (int peer = 0; peer < s->ranks; peer++) {
         const ls_range slot = ls_range_flat(s->sent + (size_t)peer * CUDA_PROBE_BYTES, CUDA_PROBE_BYTES);
-        fill_pattern(s->rank, peer, bytes);
+        for (int i = 0; i < CUDA_PROBE_BYTES; i++) bytes[i] = pattern_at(s->rank, peer, i);
         LS_TRY(ls_cuda_write(c->device, memory, &slot, bytes));
-        if (peer != s->rank) LS_TRY(send_to(c, peer, ranks->patience));
     }
     return ls_ok();
 }
@@ -135,12 +130,10 @@ static ls_status receive_bytes(cuda *c, const ls_device_arena *memory, int peer,
                     s->library, peer, s->rank, at, CUDA_PROBE_BYTES, seen, pattern_at(peer, s->rank, at));
 }
 
-static ls_status receive_from(cuda *c, const ls_device_arena *memory, int peer, double patience) {
+static ls_status receive_signal(cuda *c, int peer, double patience) {
     const ls_cuda_symmetric *s = c->symmetric;
     const ls_device_message m = message_from(s, peer, CUDA_PROBE_PLAIN);
     bool done;
-    LS_TRY(receive_bytes(c, memory, peer, CUDA_PROBE_PIECE, patience));
-    LS_TRY(receive_bytes(c, memory, peer, CUDA_PROBE_PIECES, patience));
     LS_TRY(execute(c, &m, patience, &done));
     if (done) return ls_ok();
     return ls_error(LS_UNSUPPORTED,
@@ -149,15 +142,23 @@ static ls_status receive_from(cuda *c, const ls_device_arena *memory, int peer, 
                     s->library, peer, s->rank, patience);
 }
 
-static ls_status receive_all(cuda *c, const ls_device_ranks *ranks, const ls_device_arena *memory) {
-    for (int peer = 0; peer < ranks->ranks; peer++)
-        if (peer != ranks->rank) LS_TRY(receive_from(c, memory, peer, ranks->patience));
+static ls_status receive_all(cuda *c, const ls_device_arena *memory, int kind, double patience) {
+    const ls_cuda_symmetric *s = c->symmetric;
+    for (int peer = 0; peer < s->ranks; peer++) {
+        if (peer == s->rank) continue;
+        LS_TRY(carries(kind) ? receive_bytes(c, memory, peer, kind, patience) : receive_signal(c, peer, patience));
+    }
     return ls_ok();
 }
 
+/* One kind after the other: what sends the second may wait until the first has come. */
 ls_status ls_cuda_probe(cuda *c, const ls_device_ranks *ranks) {
     const ls_device_arena memory = {.base = (char *)(uintptr_t)c->symmetric->base, .bytes = c->symmetric->bytes};
-    ls_status status = send_all(c, ranks, &memory);
-    if (status.code == LS_OK) status = receive_all(c, ranks, &memory);
-    return ls_device_agree(ranks, status);
+    LS_TRY(ls_device_agree(ranks, write_patterns(c, &memory)));
+    for (int kind = 0; kind < CUDA_PROBE_WORDS; kind++) {
+        ls_status status = send_all(c, kind, ranks->patience);
+        if (status.code == LS_OK) status = receive_all(c, &memory, kind, ranks->patience);
+        LS_TRY(ls_device_agree(ranks, status));
+    }
+    return ls_ok();
 }
