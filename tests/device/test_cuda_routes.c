@@ -208,12 +208,10 @@ static void test_refusals(void **state) {
         refused(r, "puts=0,signals=0", LS_UNSUPPORTED, "neither the bytes nor the signal came within 0.3 s");
         refused(r, "early=1", LS_UNSUPPORTED, "the signal came before the bytes");
     }
-    setenv("LONGSPAN_CUDA_LIBRARIES", "none", 1);
-    refused(0, "", LS_UNSUPPORTED, "LONGSPAN_CUDA_LIBRARIES=none leaves out libnvshmem_host.so.3");
-    unsetenv("LONGSPAN_CUDA_LIBRARIES");
     setenv("LONGSPAN_NCCL", "/nowhere/libnccl.so", 1);
-    use_fake_cuda("");
     assert_fails(run(2, "cuda:nccl", 1, NULL), LS_UNSUPPORTED, "it cannot be loaded: /nowhere/libnccl.so");
+    setenv("LONGSPAN_NCCL", LS_TEST_FAKES "libcudnn.so.9", 1);
+    assert_fails(run(2, "cuda:nccl", 1, NULL), LS_UNSUPPORTED, "libcudnn.so.9 has no ncclGetVersion");
     use_fake_routes("", "");
     assert_fails(run_threads(2, "cuda:nvshmem", 1, NULL), LS_UNSUPPORTED,
                  "ranks 0 and 1 are threads of one process; expected a process for each rank");

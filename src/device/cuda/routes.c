@@ -113,9 +113,7 @@ void ls_cuda_close_route(cuda *c) {
 
 ls_status ls_cuda_library_load(const char *variable, const char *file, const ls_cuda_function *functions, size_t n,
                                void *pointers) {
-    const char *libraries = getenv("LONGSPAN_CUDA_LIBRARIES"), *other = getenv(variable);
-    if (libraries != NULL && strcmp(libraries, "none") == 0)
-        return ls_error(LS_UNSUPPORTED, "LONGSPAN_CUDA_LIBRARIES=none leaves out %s", file);
+    const char *other = getenv(variable);
     if (other != NULL) file = other;
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) return ls_error(LS_UNSUPPORTED, "it cannot be loaded: %s", dlerror());
