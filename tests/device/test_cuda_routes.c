@@ -241,6 +241,42 @@ static void test_each_call_fails(void **state) {
     refused(0, "nvshmemx_signal_op_on_stream=2", LS_UNSUPPORTED, "the first signal alone from rank");
 }
 
+/* A put of generation 7 on queue 1, then another one. */
+static ls_status put_twice(ls_device *device, const ls_comm *comm, const ls_device_arena *heap,
+                           const ls_device_remote *remotes, int queue, uint64_t generation) {
+    const int other = 1 - ls_comm_rank(comm);
+    ls_device_message put = {.source = heap->source,
+                             .target = remotes[other].heap,
+                             .from = ls_range_flat(0, 64),
+                             .to = ls_range_flat(TARGETS, 64),
+                             .word = remotes[other].words + 5,
+                             .generation = 7,
+                             .peer = other,
+                             .carries = true};
+    LS_TRY(launch(device, 1, 1, &put));
+    put.generation = generation;
+    return launch(device, queue, 2, &put);
+}
+static ls_status leave_out_a_generation(ls_device *device, const ls_comm *comm, const ls_device_arena *heap,
+                                        const ls_device_remote *remotes) {
+    return put_twice(device, comm, heap, remotes, 1, 9);
+}
+static ls_status use_two_queues(ls_device *device, const ls_comm *comm, const ls_device_arena *heap,
+                                const ls_device_remote *remotes) {
+    return put_twice(device, comm, heap, remotes, 0, 8);
+}
+
+/* What it would count wrongly, or execute late, though no call of it fails. */
+static void test_what_nccl_cannot_do_is_refused(void **state) {
+    (void)state;
+    const job gap = {.use = leave_out_a_generation}, queues = {.use = use_two_queues};
+    use_fake_routes("", "");
+    assert_fails(run(2, "cuda:nccl", 20, &gap), LS_UNSUPPORTED,
+                 "NCCL 2.32.3: message: generation 9 after 7 of word 5; expected the next one, since NCCL counts");
+    assert_fails(run(2, "cuda:nccl", 20, &queues), LS_UNSUPPORTED,
+                 "NCCL 2.32.3: message stands on queue 0, earlier messages of its kind on queue 1; expected one queue");
+}
+
 /* --- which route ---------------------------------------------------------------------------------------------------
  */
 
@@ -319,9 +355,9 @@ static void test_failures_end_the_run(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_ranges_arrive),   cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_each_call_fails),     cmocka_unit_test(test_the_route_is_found),
-        cmocka_unit_test(test_no_route_is_found),   cmocka_unit_test(test_the_same_bits),
-        cmocka_unit_test(test_failures_end_the_run)};
+        cmocka_unit_test(test_all_ranges_arrive),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_each_call_fails),    cmocka_unit_test(test_what_nccl_cannot_do_is_refused),
+        cmocka_unit_test(test_the_route_is_found), cmocka_unit_test(test_no_route_is_found),
+        cmocka_unit_test(test_the_same_bits),      cmocka_unit_test(test_failures_end_the_run)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
