@@ -155,6 +155,10 @@ bool ls_device_has_room(ls_device *device, int queue) {
     return device->row->has_room == NULL || device->row->has_room(device, queue);
 }
 
+bool ls_device_is_large(const ls_device *device, const ls_range *to) {
+    return device->row->is_large != NULL && device->row->is_large(device, to);
+}
+
 ls_status ls_device_launch(ls_device *device, const ls_device_work *work) {
     LS_ASSERT(work->event.queue >= 0 && work->event.queue < device->options.queues);
     const ls_device_traits *can = &device->traits;

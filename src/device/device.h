@@ -189,8 +189,13 @@ typedef struct ls_device_work {
     void *context;
 } ls_device_work;
 
-/* Whether another launch on the queue would not wait for room. */
+/*
+ * Whether another launch on the queue would not wait for room. A large message may wait for its own room, piece after
+ * piece: so it is launched when all that it comes after has been executed, and nobody else is needed meanwhile.
+ */
 bool ls_device_has_room(ls_device *device, int queue);
+/* Whether a message that copies to such a range is large. */
+bool ls_device_is_large(const ls_device *device, const ls_range *to);
 LS_MUST_USE ls_status ls_device_launch(ls_device *device, const ls_device_work *work);
 /*
  * Launches between begin and end are recorded and not executed; all that they come after is recorded before them.

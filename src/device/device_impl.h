@@ -41,7 +41,8 @@ struct ls_device_row {
     ls_status (*happened)(ls_device *device, ls_event event, bool *out); /* NULL: each has */
     ls_status (*await)(ls_device *device, ls_event event);
     ls_status (*join)(ls_device *device);
-    bool (*has_room)(ls_device *device, int queue); /* NULL: always */
+    bool (*has_room)(ls_device *device, int queue);                /* NULL: always */
+    bool (*is_large)(const ls_device *device, const ls_range *to); /* NULL: none is */
 };
 
 extern const ls_device_row ls_device_cpu;

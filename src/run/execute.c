@@ -229,6 +229,12 @@ static bool has_room(const run *r, int queue, int i) {
                                                         ls_device_has_room(r->ex->device, r->ex->queues + queue));
 }
 
+/* Whether it is launched when it may start, also where others are launched ahead. */
+static bool is_large(const run *r, int i) {
+    return r->program->instrs[i].kind == LS_INSTR_PUT && r->messages &&
+           ls_device_is_large(r->ex->device, &r->prepared->instrs[i].to);
+}
+
 /*
  * Launches the next instruction of a queue, if it may be. Where the device has no room, the queue's head has been
  * launched and is still to be executed, so that somebody tells when to try again.
@@ -236,7 +242,8 @@ static bool has_room(const run *r, int queue, int i) {
 static ls_status launch_next(const run *r, int queue, bool *moved) {
     const int i = ls_cursor_ahead(r->cursor, queue);
     if (i < 0 || !is_launched(r, i) || !has_room(r, queue, i)) return ls_ok();
-    const bool may = r->ahead ? may_launch_ahead(r, i) : i == ls_cursor_head(r->cursor, queue) && may_start(r, i);
+    const bool ahead = r->ahead && !is_large(r, i);
+    const bool may = ahead ? may_launch_ahead(r, i) : i == ls_cursor_head(r->cursor, queue) && may_start(r, i);
     if (!may) return ls_ok();
     LS_TRY(launch(r, queue, i));
     ls_cursor_launch(r->cursor, queue);

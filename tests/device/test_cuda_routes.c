@@ -23,8 +23,7 @@ typedef struct job {
     const char *device;
     bool threads;
     double patience;
-    ls_status (*use)(ls_device *device, const ls_comm *comm, const ls_device_arena *heap,
-                     const ls_device_remote *remotes);
+    ls_status (*use)(ls_device *device, ls_comm *comm, const ls_device_arena *heap, const ls_device_remote *remotes);
 } job;
 
 static void *words_of(void *comm, int rank, size_t *bytes) { return ls_comm_words(comm, rank, bytes); }
@@ -151,7 +150,7 @@ static ls_status take_turn(ls_device *device, int rank, int ranks, const ls_devi
 }
 
 /* The words on the host show what has been taken. */
-static ls_status send_around(ls_device *device, const ls_comm *comm, const ls_device_arena *heap,
+static ls_status send_around(ls_device *device, ls_comm *comm, const ls_device_arena *heap,
                              const ls_device_remote *remotes) {
     const int rank = ls_comm_rank(comm), ranks = ls_comm_size(comm);
     const ls_range nothing = ls_range_flat(0, 0);
@@ -183,6 +182,59 @@ static void test_all_ranges_arrive(void **state) {
         }
     }
     assert_ok(run_threads(3, "cuda:nccl", 20, &j)); /* ranks may be threads, with a GPU each */
+}
+
+/* --- far ahead -----------------------------------------------------------------------------------------------------
+ */
+
+static ls_status launch_waiting(ls_device *device, uint64_t number, const ls_device_remote *at, int peer, uint64_t word,
+                                bool carries) {
+    return launch(device, 1, number,
+                  &(ls_device_message){
+                      .word = at->own + word, .generation = 1, .peer = peer, .awaits = true, .carries = carries});
+}
+
+/*
+ * As many puts as there is room for are launched behind a wait for what the peer does when it has launched its own: no
+ * call may wait for room in the library.
+ */
+static ls_status launch_far_ahead(ls_device *device, ls_comm *comm, const ls_device_arena *heap,
+                                  const ls_device_remote *remotes) {
+    enum { MOST = 40, FIRST_WORD = 8 };
+    const int other = 1 - ls_comm_rank(comm);
+    const ls_device_remote *at = &remotes[other];
+    uint64_t puts = 0, all[2];
+    ls_device_message put = {.source = heap->source,
+                             .target = at->heap,
+                             .from = ls_range_flat(0, 64),
+                             .to = ls_range_flat(TARGETS, 64),
+                             .generation = 1,
+                             .peer = other,
+                             .carries = true};
+    LS_TRY(launch_waiting(device, 1, at, other, 3, false));
+    while (puts < MOST && ls_device_has_room(device, 1)) {
+        put.word = at->words + FIRST_WORD + puts++;
+        LS_TRY(launch(device, 1, 1 + puts, &put));
+    }
+    LS_TRY(launch(device, 0, 1, &(ls_device_message){.word = at->words + 3, .generation = 1, .peer = other}));
+    LS_TRY(ls_comm_exchange(comm, &puts, sizeof puts, all)); /* some may have been executed meanwhile */
+    for (uint64_t k = 0; k < all[other]; k++)
+        LS_TRY(launch_waiting(device, 2 + puts + k, at, other, FIRST_WORD + k, true));
+    RANK_CHECK(puts > 8);
+    const ls_range many = {0, 8, {7, 20, 1}, {16, 200, 0}}, few = {0, 8, {7, 1, 1}, {16, 0, 0}};
+    RANK_CHECK(ls_device_is_large(device, &many) && !ls_device_is_large(device, &few));
+    return ls_device_join(device);
+}
+
+static void test_launches_go_as_far_ahead_as_a_library_takes(void **state) {
+    (void)state;
+    const job j = {.use = launch_far_ahead};
+    use_fake_routes("", "");
+    for (int r = 0; r < ROUTES; r++) {
+        char device[32];
+        snprintf(device, sizeof device, "cuda:%s", routes[r]);
+        assert_ok(run(2, device, 20, &j));
+    }
 }
 
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
@@ -242,7 +294,7 @@ static void test_each_call_fails(void **state) {
 }
 
 /* A put of generation 7 on queue 1, then another one. */
-static ls_status put_twice(ls_device *device, const ls_comm *comm, const ls_device_arena *heap,
+static ls_status put_twice(ls_device *device, ls_comm *comm, const ls_device_arena *heap,
                            const ls_device_remote *remotes, int queue, uint64_t generation) {
     const int other = 1 - ls_comm_rank(comm);
     ls_device_message put = {.source = heap->source,
@@ -257,11 +309,11 @@ static ls_status put_twice(ls_device *device, const ls_comm *comm, const ls_devi
     put.generation = generation;
     return launch(device, queue, 2, &put);
 }
-static ls_status leave_out_a_generation(ls_device *device, const ls_comm *comm, const ls_device_arena *heap,
+static ls_status leave_out_a_generation(ls_device *device, ls_comm *comm, const ls_device_arena *heap,
                                         const ls_device_remote *remotes) {
     return put_twice(device, comm, heap, remotes, 1, 9);
 }
-static ls_status use_two_queues(ls_device *device, const ls_comm *comm, const ls_device_arena *heap,
+static ls_status use_two_queues(ls_device *device, ls_comm *comm, const ls_device_arena *heap,
                                 const ls_device_remote *remotes) {
     return put_twice(device, comm, heap, remotes, 0, 8);
 }
@@ -292,7 +344,7 @@ static void test_the_route_is_found(void **state) {
     unsetenv(LS_HOSTS_VARIABLE);
 }
 
-static ls_status expect_unreached(ls_device *device, const ls_comm *comm, const ls_device_arena *heap,
+static ls_status expect_unreached(ls_device *device, ls_comm *comm, const ls_device_arena *heap,
                                   const ls_device_remote *remotes) {
     (void)device, (void)heap;
     const ls_device_remote *other = &remotes[1 - ls_comm_rank(comm)];
@@ -354,10 +406,14 @@ static void test_failures_end_the_run(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_ranges_arrive),  cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_each_call_fails),    cmocka_unit_test(test_what_nccl_cannot_do_is_refused),
-        cmocka_unit_test(test_the_route_is_found), cmocka_unit_test(test_no_route_is_found),
-        cmocka_unit_test(test_the_same_bits),      cmocka_unit_test(test_failures_end_the_run)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_ranges_arrive),
+                                       cmocka_unit_test(test_launches_go_as_far_ahead_as_a_library_takes),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_each_call_fails),
+                                       cmocka_unit_test(test_what_nccl_cannot_do_is_refused),
+                                       cmocka_unit_test(test_the_route_is_found),
+                                       cmocka_unit_test(test_no_route_is_found),
+                                       cmocka_unit_test(test_the_same_bits),
+                                       cmocka_unit_test(test_failures_end_the_run)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

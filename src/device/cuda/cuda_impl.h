@@ -26,6 +26,7 @@ typedef struct cuda_launch {
     uint64_t number;
     const char *name;
     bool hold, message;
+    size_t puts; /* calls of a route's library */
 } cuda_launch;
 
 typedef struct cuda_queue {
@@ -110,6 +111,7 @@ LS_MUST_USE ls_status ls_cuda_happened(ls_device *device, ls_event event, bool *
 LS_MUST_USE ls_status ls_cuda_await(ls_device *device, ls_event event);
 LS_MUST_USE ls_status ls_cuda_join(ls_device *device);
 bool ls_cuda_has_room(ls_device *device, int queue);
+bool ls_cuda_is_large(const ls_device *device, const ls_range *to);
 void ls_cuda_drain(const cuda *c); /* releases all holds, and blocks until all streams are empty or have failed */
 
 /*
@@ -126,6 +128,9 @@ LS_MUST_USE ls_status ls_cuda_message(cuda *c, const ls_device_work *work);
 /* The route of that name; NULL: there is none. */
 const ls_cuda_route *ls_cuda_find_route(const char *name);
 LS_MUST_USE ls_status ls_cuda_check_route(cuda *c);
+/* Calls of a library by which a message is sent, at most; and whether one more message has room after so many. */
+size_t ls_cuda_puts(const cuda *c, const ls_device_message *message);
+bool ls_cuda_route_has_room(const cuda *c, size_t puts);
 void ls_cuda_close_route(cuda *c);
 
 /* messages.c */

@@ -258,4 +258,5 @@ const ls_device_row ls_device_cuda = {
     .await = ls_cuda_await,
     .join = ls_cuda_join,
     .has_room = ls_cuda_has_room,
+    .is_large = ls_cuda_is_large,
 };

@@ -12,6 +12,11 @@
 
 struct ls_cuda_route {
     const char *name;
+    /*
+     * Puts of a queue that may be outstanding: a call beyond waits within the library, behind what waits for other
+     * ranks perhaps for ever. 0: as many as launches (CUDA_ROOM). A message that needs more than half is large.
+     */
+    size_t room;
     /* Loads the library. LS_UNSUPPORTED: it is missing, too old, or lacks a function. NULL: there is none. */
     ls_status (*load)(cuda *c);
     /* Collective. Makes the heap, and says where messages find each rank. */

@@ -263,7 +263,14 @@ static ls_status check_comms(cuda *c) {
     return ls_ok();
 }
 
+/*
+ * Puts to one rank in one communicator that the library takes before a call waits: 32 for each receive of the network
+ * (8 of InfiniBand, 1 of sockets).
+ */
+enum { ROOM = 32 };
+
 const ls_cuda_route ls_cuda_route_nccl = {.name = "nccl",
+                                          .room = ROOM,
                                           .load = load,
                                           .connect = connect_ranks,
                                           .message = message,

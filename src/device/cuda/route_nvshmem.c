@@ -147,5 +147,8 @@ static ls_status message(cuda *c, const ls_device_work *work) {
     return ls_ok();
 }
 
+/* A stream takes some thousand operations; a put is a few. */
+enum { ROOM = 256 };
+
 const ls_cuda_route ls_cuda_route_nvshmem = {
-    .name = "nvshmem", .load = load, .connect = connect_ranks, .message = message, .close = close_route};
+    .name = "nvshmem", .room = ROOM, .load = load, .connect = connect_ranks, .message = message, .close = close_route};

@@ -100,6 +100,23 @@ ls_status ls_cuda_message(cuda *c, const ls_device_work *work) {
     return (to_itself ? &ls_cuda_route_driver : c->route)->message(c, work);
 }
 
+static size_t puts_to(const ls_range *to) {
+    return (size_t)(to->count[0] * to->count[1] * to->count[2]) + ls_range_bytes(to) / CUDA_PACKED_BYTES;
+}
+
+size_t ls_cuda_puts(const cuda *c, const ls_device_message *m) {
+    if (m == NULL || m->awaits || c->open_route == NULL) return 0;
+    return m->source != NULL ? puts_to(&m->to) : 1;
+}
+
+bool ls_cuda_route_has_room(const cuda *c, size_t puts) {
+    return c->open_route == NULL || c->open_route->room == 0 || puts <= c->open_route->room / 2;
+}
+
+bool ls_cuda_is_large(const ls_device *device, const ls_range *to) {
+    return !ls_cuda_route_has_room(device->state, puts_to(to));
+}
+
 ls_status ls_cuda_check_route(cuda *c) {
     const ls_cuda_route *route = __atomic_load_n(&c->open_route, __ATOMIC_ACQUIRE);
     return route != NULL && route->check != NULL ? route->check(c) : ls_ok();

@@ -1,6 +1,7 @@
 /*
  * A library that stands in for NCCL (remote.h; FAKE_NCCL). What is launched in a communicator is executed one after
- * another, also on several streams. Puts arrive late, those to one rank in their order; signals are counted by sender
+ * another, also on several streams. A put waits within its call where too many to the same rank have been launched that
+ * their streams have not come to. Puts arrive late, those to one rank in their order; signals are counted by sender
  * and number. Mistakes of the caller end the process.
  */
 #include "cuda/routes/remote.h"
@@ -10,13 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define DECLARE(function, arguments) unsigned function arguments;
 LS_NCCL_FUNCTIONS(DECLARE)
 const char *ncclGetLastError(ls_nccl_comm comm);
 const char *ncclGetErrorString(unsigned result);
 
-enum { INVALID_ARGUMENT = 4, SYSTEM_ERROR = 2, MOST_BLOCKS = 16 };
+enum { INVALID_ARGUMENT = 4, SYSTEM_ERROR = 2, MOST_BLOCKS = 16, MOST_UNSENT = 32, MOST_SECONDS = 20 };
 
 struct ncclWindow_vidmem {
     remote_memory memory; /* as this communicator has it */
@@ -189,6 +191,14 @@ static bool is_in_window(const struct ncclComm *comm, const char *source, size_t
     return false;
 }
 
+static void wait_for_room(const struct ncclComm *comm, int peer) {
+    const struct timespec time = {0, 50000};
+    for (long naps = 0; remote_unsent(comm->world, peer) >= MOST_UNSENT; naps++) {
+        expect(naps < MOST_SECONDS * 10000L, "puts that do not wait for room for ever");
+        nanosleep(&time, NULL);
+    }
+}
+
 unsigned ncclPutSignal(const void *source, size_t count, unsigned type, int peer, ls_nccl_window window, size_t offset,
                        int signal, int context, unsigned flags, ls_nccl_comm comm, struct CUstream_st *stream) {
     expect(count > 0 && type == LS_NCCL_INT8 && is_in_window(comm, source, count), "a source in a window");
@@ -196,6 +206,7 @@ unsigned ncclPutSignal(const void *source, size_t count, unsigned type, int peer
            "a place at a peer");
     expect(signal >= 0 && signal < comm->n_signals && context == 0 && flags == 0, "a signal's number");
     if (fails("ncclPutSignal")) return SYSTEM_ERROR;
+    wait_for_room(comm, peer);
     const remote_transfer transfer = {.world = comm->world,
                                       .settings = &library.settings,
                                       .peer = peer,

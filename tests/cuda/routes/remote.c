@@ -85,6 +85,7 @@ struct remote_world {
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
     transfer *first, **end; /* on their way */
+    int unsent[REMOTE_RANKS];
     long draws;
     bool leaving;
     pthread_t thread;
@@ -290,6 +291,7 @@ static void start_transfer(void *context) {
     const uint64_t random =
         (uint64_t)(++w->draws + 7919 * p->what.settings->seed + 104729 * w->rank) * 0x9e3779b97f4a7c15u;
     p->due = seconds() + 1e-6 * (double)((random >> 33) % MOST_DELAY_MICROSECONDS);
+    w->unsent[p->what.peer]--;
     *w->end = p;
     w->end = &p->next;
     pthread_cond_broadcast(&w->changed);
@@ -305,7 +307,17 @@ void remote_send(void *stream, const remote_transfer *what) {
         p->what.from = driver->find((uintptr_t)what->from, what->bytes);
         if (p->what.from == NULL) remote_abort(what->world->library, "a source that is no memory of the device");
     }
+    pthread_mutex_lock(&what->world->lock);
+    what->world->unsent[what->peer]++;
+    pthread_mutex_unlock(&what->world->lock);
     driver->run(stream, start_transfer, p);
+}
+
+int remote_unsent(remote_world *w, int peer) {
+    pthread_mutex_lock(&w->lock);
+    const int n = w->unsent[peer];
+    pthread_mutex_unlock(&w->lock);
+    return n;
 }
 
 static void wait_quiet(void *context) {

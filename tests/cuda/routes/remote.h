@@ -88,6 +88,8 @@ typedef struct remote_transfer {
     bool ordered; /* after all that was sent to the peer before, else in any order */
 } remote_transfer;
 void remote_send(void *stream, const remote_transfer *transfer);
+/* Of what was sent to a peer: how much the stream has not come to. */
+int remote_unsent(remote_world *world, int peer);
 /* Until all that the stream's process has sent in this world has arrived. */
 void remote_quiet(void *stream, remote_world *world);
 
