@@ -61,7 +61,7 @@ refused() {
 refused "--device cpu contradicts" train "${job[@]}" --steps 4 --out run --resume --device cpu
 LONGSPAN_CUDA_DRIVER=/nowhere/libcuda.so refused "no CUDA driver can be loaded: /nowhere/libcuda.so" train "${job[@]}" --steps 1 --out other --device cuda
 LONGSPAN_CUDA_KERNELS=/nowhere/cuda.so refused "cannot load the kernels for CUDA: /nowhere/cuda.so" train "${job[@]}" --steps 1 --out other --device cuda
-LONGSPAN_HOSTS=2 LONGSPAN_NVSHMEM=/nowhere LONGSPAN_NCCL=/nowhere refused "the device of rank 0 does not reach rank 1: they share no memory; nvshmem: it cannot be loaded" \
+LONGSPAN_HOSTS=2 LONGSPAN_NVSHMEM=/nowhere LONGSPAN_NCCL=/nowhere refused "they share no memory; nvshmem: it cannot be loaded" \
     train "${job[@]/threads/processes}" --mesh ring=2 --strategy ring --steps 1 --out other --device cuda
 refused "cuda:7" train "${job[@]}" --steps 1 --out other --device cuda:7
 refused "--offload none contradicts" train "${job[@]}" --steps 4 --out saved --resume --offload none
