@@ -215,8 +215,14 @@ static ls_status reach(ls_device *device, const ls_device_handle *handle, void *
     if (shared.process != getpid())
         return ls_error(LS_UNSUPPORTED, "device delayed: messages reach ranks of this process; expected --ranks-as "
                                         "threads");
-    *out = (ls_device_remote){shared.source, words};
+    *out = (ls_device_remote){.heap = shared.source, .words = words};
     return ls_ok();
+}
+
+static ls_status connect_ranks(ls_device *device, const ls_device_ranks *ranks, ls_device_arena *heap,
+                               ls_device_remote *out) {
+    static const ls_device_meeting meeting = {share, reach};
+    return ls_device_meet(device, ranks, &meeting, heap, out);
 }
 
 /* --- a queue's thread --------------------------------------------------------------------------------------------- */
@@ -524,8 +530,7 @@ const ls_device_row ls_device_delayed = {
     .read = read_bytes,
     .write = write_bytes,
     .clear = clear_bytes,
-    .share = share,
-    .reach = reach,
+    .connect = connect_ranks,
     .launch = launch,
     .release = release,
     .happened = happened,

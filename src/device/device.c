@@ -77,6 +77,11 @@ void ls_device_close(ls_device *device) {
     free(device);
 }
 
+void ls_device_close_alone(ls_device *device) {
+    if (device != NULL) device->alone = true;
+    ls_device_close(device);
+}
+
 const ls_device_traits *ls_device_traits_of(const ls_device *device) { return &device->traits; }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -128,16 +133,15 @@ ls_status ls_device_clear(ls_device *device, const ls_device_arena *arena, const
     return device->row->clear(device, arena, range);
 }
 
-ls_status ls_device_share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
-                          ls_device_handle *out) {
-    LS_ASSERT(device->traits.messages && !heap->adopted);
-    return device->row->share(device, heap, words, bytes, out);
-}
-
-ls_status ls_device_reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
-                          ls_device_remote *out) {
-    LS_ASSERT(device->traits.messages);
-    return device->row->reach(device, handle, words, bytes, out);
+ls_status ls_device_connect(ls_device *device, const ls_device_ranks *ranks, size_t heap_bytes,
+                            const ls_device_arena **heap, ls_device_remote *out) {
+    LS_ASSERT(device->traits.messages && device->n_arenas < LS_DEVICE_ARENAS);
+    ls_device_arena *arena = &device->arenas[device->n_arenas];
+    *arena = (ls_device_arena){.bytes = heap_bytes};
+    const ls_status status = device->row->connect(device, ranks, arena, out);
+    if (arena->base != NULL || status.code == LS_OK) device->n_arenas++; /* it is freed with the others */
+    if (status.code == LS_OK) *heap = arena;
+    return status;
 }
 
 void ls_device_leave(ls_device *device, const ls_device_arena *arena) {
@@ -149,6 +153,10 @@ void ls_device_leave(ls_device *device, const ls_device_arena *arena) {
 
 bool ls_device_has_room(ls_device *device, int queue) {
     return device->row->has_room == NULL || device->row->has_room(device, queue);
+}
+
+bool ls_device_is_large(const ls_device *device, const ls_range *to) {
+    return device->row->is_large != NULL && device->row->is_large(device, to);
 }
 
 ls_status ls_device_launch(ls_device *device, const ls_device_work *work) {

@@ -55,11 +55,13 @@ typedef struct ls_device_options {
  *                    neither comes after the other, are an error that names both. awaited: it has no holds. messages:
  *                    it has messages, between ranks of one process, and no holds. recorded: these, and it records.
  *                    CALL=N: the N-th call of that name fails
- *   "cuda[:N][:launched]"
+ *   "cuda[:N][:ROUTE][:launched]"
  *                    NVIDIA's GPU number N, from 0; without N that of the rank on its machine, in turn. The driver is
- *                    loaded at run time: libcuda.so.1, or the file that LONGSPAN_CUDA_DRIVER names. LS_UNSUPPORTED
- *                    where it is missing or too old, or no GPU is there. It records, into CUDA graphs. launched: it
- *                    does not, and the host launches each kernel
+ *                    loaded at run time: libcuda.so.1, or the file that LONGSPAN_CUDA_DRIVER names. LS_UNSUPPORTED:
+ *                    it is missing or too old, or no GPU is there. ROUTE: how messages go, driver, nvshmem or nccl;
+ *                    without, the driver's within a host, else the first of the others that all ranks have. It records,
+ *                    into CUDA graphs, unless messages go by a library. launched: it does not, and the host launches
+ *                    each kernel
  *
  * name NULL: the setting LONGSPAN_DEVICE of the environment, else "cpu". LS_INVALID: there is no such device.
  */
@@ -74,6 +76,8 @@ LS_MUST_USE ls_status ls_device_open(const char *name, const ls_device_options *
  * behind holds too, before it frees anything. NULL is allowed.
  */
 void ls_device_close(ls_device *device);
+/* The same where other ranks may not close theirs: waits for none of them. What they must close together stays. */
+void ls_device_close_alone(ls_device *device);
 const ls_device_traits *ls_device_traits_of(const ls_device *device);
 const char *ls_device_name(int index); /* of the table; NULL past the end */
 
@@ -108,30 +112,35 @@ LS_MUST_USE ls_status ls_device_write(ls_device *device, const ls_device_arena *
                                       const void *from);
 LS_MUST_USE ls_status ls_device_clear(ls_device *device, const ls_device_arena *arena, const ls_range *range);
 
-/* What the devices of peers must know of a rank to send it messages. It is told as bytes. */
-typedef struct ls_device_handle {
-    char bytes[120];
-} ls_device_handle;
-
-/* Where messages find a rank. */
+/* Where messages find a rank, and what they set here. */
 typedef struct ls_device_remote {
     char *heap;
-    uint64_t *words;
+    uint64_t *words; /* of that rank: this one sets them; NULL: no message reaches it */
+    uint64_t *own;   /* of this rank: that one sets them */
+    const char *why; /* no message reaches it; NULL: there is nothing to say. Lives as long as the device */
 } ls_device_remote;
 
+/* The ranks whose devices send each other messages, as one of them sees them. */
+typedef struct ls_device_ranks {
+    int rank, ranks;
+    double patience; /* seconds that a first message may take */
+    /* The words of a rank in memory that this process can address, else NULL; *bytes: of all words of any rank. */
+    void *(*words)(void *context, int rank, size_t *bytes);
+    /* Collective: all[r] becomes `mine` of rank r. */
+    ls_status (*exchange)(void *context, const void *mine, size_t bytes, void *all);
+    void *context;
+} ls_device_ranks;
+
 /*
- * For devices that have messages. share: the handle of this rank, whose heap is an allocated arena, and whose words lie
- * in memory of the host that ranks share. reach: where messages find a rank (this one, too) by its handle; words: the
- * rank's, as this process addresses them. LS_UNSUPPORTED says why the device does not reach it. The addresses are valid
- * until this device, or the peer's, closes.
+ * For devices that have messages. Collective, once: makes this rank's heap, zeroed, and says of each rank (this one,
+ * too) where messages find it: out[ranks]. The addresses are valid until this device, or the peer's, closes. A failure
+ * of one rank is one of all; only ls_device_close may follow.
  */
-LS_MUST_USE ls_status ls_device_share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
-                                      ls_device_handle *out);
-LS_MUST_USE ls_status ls_device_reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
-                                      ls_device_remote *out);
+LS_MUST_USE ls_status ls_device_connect(ls_device *device, const ls_device_ranks *ranks, size_t heap_bytes,
+                                        const ls_device_arena **heap, ls_device_remote *out);
 /*
- * Leaves the memory of an arena, and the words that were shared with it, to the process when the device is closed:
- * after a failure peers may still copy to it and set them.
+ * Leaves the memory of an arena, and the words that are set with it, to the process when the device is closed: after a
+ * failure peers may still copy to it and set them.
  */
 void ls_device_leave(ls_device *device, const ls_device_arena *arena);
 /* Zeroed memory of the host, with huge pages and the name "longspan" where the system supports them. */
@@ -159,9 +168,11 @@ typedef struct ls_device_message {
     char *target;       /* of a peer (ls_device_reach) */
     ls_range from, to;
     uint64_t *word; /* ls_device_remote.words: one of a peer, which becomes the generation; or, if it awaits, one of
-                       this rank, until it is the generation or more */
+                       this rank (own), until it is the generation or more */
     uint64_t generation, rise; /* rise: by how much more it is each time that a recording of it is launched again */
+    int peer;                  /* the rank at the other end */
     bool awaits;
+    bool carries; /* the word says that something was copied; at both ends */
 } ls_device_message;
 
 typedef struct ls_device_work {
@@ -180,8 +191,13 @@ typedef struct ls_device_work {
     void *context;
 } ls_device_work;
 
-/* Whether another launch on the queue would not wait for room. */
+/*
+ * Whether another launch on the queue would not wait for room. A large message may wait for its own room, piece after
+ * piece: so it is launched when all that it comes after has been executed, and nobody else is needed meanwhile.
+ */
 bool ls_device_has_room(ls_device *device, int queue);
+/* Whether a message that copies to such a range is large. */
+bool ls_device_is_large(const ls_device *device, const ls_range *to);
 LS_MUST_USE ls_status ls_device_launch(ls_device *device, const ls_device_work *work);
 /*
  * Launches between begin and end are recorded and not executed; all that they come after is recorded before them. end

@@ -33,6 +33,7 @@ struct ls_device {
     int n_arenas;
     ls_device_recording *recordings; /* all that were made, the last one first */
     bool recording;                  /* it is being made */
+    bool alone;                      /* other ranks may not close theirs */
     void *state;                     /* of the row */
 };
 
@@ -50,16 +51,15 @@ struct ls_device_row {
     ls_status (*read)(ls_device *device, const ls_device_arena *arena, const ls_range *from, void *out);
     ls_status (*write)(ls_device *device, const ls_device_arena *arena, const ls_range *to, const void *from);
     ls_status (*clear)(ls_device *device, const ls_device_arena *arena, const ls_range *range);
-    ls_status (*share)(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
-                       ls_device_handle *out);
-    ls_status (*reach)(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
-                       ls_device_remote *out);
+    /* ls_device_connect: sets base and source of the heap's arena. A failure is told to others by ls_device_agree. */
+    ls_status (*connect)(ls_device *device, const ls_device_ranks *ranks, ls_device_arena *heap, ls_device_remote *out);
     ls_status (*launch)(ls_device *device, const ls_device_work *work);
     ls_status (*release)(ls_device *device, ls_event hold);
     ls_status (*happened)(ls_device *device, ls_event event, bool *out); /* NULL: each has */
     ls_status (*await)(ls_device *device, ls_event event);
     ls_status (*join)(ls_device *device);
-    bool (*has_room)(ls_device *device, int queue); /* NULL: always */
+    bool (*has_room)(ls_device *device, int queue);                /* NULL: always */
+    bool (*is_large)(const ls_device *device, const ls_range *to); /* NULL: none is */
     /* The works of a recording are complete. NULL, both: each work is launched again. */
     ls_status (*record)(ls_device *device, ls_device_recording *recording);
     ls_status (*replay)(ls_device *device, ls_device_recording *recording, uint64_t shift, uint64_t times);
@@ -68,6 +68,24 @@ struct ls_device_row {
 extern const ls_device_row ls_device_cpu;
 extern const ls_device_row ls_device_delayed;
 extern const ls_device_row ls_device_cuda;
+
+/* connect.c. Collective: LS_OK where `mine` is on all ranks, else the status of the first rank that failed. */
+LS_MUST_USE ls_status ls_device_agree(const ls_device_ranks *ranks, ls_status mine);
+/*
+ * Collective. Makes the heap by the row's `allocate`; `share` says as bytes what peers must know of this rank, and
+ * `reach` whether and where messages find one that said so. A rank whose words cannot be addressed stays unreached.
+ */
+typedef struct ls_device_handle {
+    char bytes[120];
+} ls_device_handle;
+typedef struct ls_device_meeting {
+    ls_status (*share)(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
+                       ls_device_handle *out);
+    ls_status (*reach)(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
+                       ls_device_remote *out);
+} ls_device_meeting;
+LS_MUST_USE ls_status ls_device_meet(ls_device *device, const ls_device_ranks *ranks, const ls_device_meeting *meeting,
+                                     ls_device_arena *heap, ls_device_remote *out);
 
 /* recording.c: notes a work that is launched while recording; frees all recordings. */
 void ls_recording_note(ls_device *device, const ls_device_work *work);

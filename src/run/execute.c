@@ -20,6 +20,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 typedef struct run {
     ls_executor *ex;
@@ -177,11 +178,13 @@ static ls_device_message message_of(const run *r, int i) {
     const ls_instr *instr = &r->program->instrs[i];
     const ls_prepared *prepared = &r->prepared->instrs[i];
     const bool awaits = ls_traits(instr)->awaits;
-    const ls_device_remote *at = &r->ex->remotes[awaits ? ls_executor_rank(r->ex) : prepared->peer];
-    ls_device_message message = {.word = at->words + word_of(r, instr),
+    const ls_device_remote *at = &r->ex->remotes[prepared->peer];
+    ls_device_message message = {.word = (awaits ? at->own : at->words) + word_of(r, instr),
                                  .generation = generation_of(r, instr),
                                  .rise = r->program->channels[instr->channel].uses,
-                                 .awaits = awaits};
+                                 .peer = prepared->peer,
+                                 .awaits = awaits,
+                                 .carries = instr->kind == LS_INSTR_PUT || instr->kind == LS_INSTR_RECEIVE};
     if (instr->kind == LS_INSTR_PUT) {
         message.source = r->ex->arena[r->ex->image->buffers[instr->in[0].buffer].space]->source;
         message.target = at->heap;
@@ -227,6 +230,12 @@ static bool has_room(const run *r, int queue, int i) {
                                                         ls_device_has_room(r->ex->device, r->ex->queues + queue));
 }
 
+/* Whether it is launched when it may start, also where others are launched ahead. */
+static bool is_large(const run *r, int i) {
+    return r->program->instrs[i].kind == LS_INSTR_PUT && r->messages &&
+           ls_device_is_large(r->ex->device, &r->prepared->instrs[i].to);
+}
+
 /*
  * Launches the next instruction of a queue, if it may be. Where the device has no room, the queue's head has been
  * launched and is still to be executed, so that somebody tells when to try again.
@@ -234,7 +243,8 @@ static bool has_room(const run *r, int queue, int i) {
 static ls_status launch_next(const run *r, int queue, bool *moved) {
     const int i = ls_cursor_ahead(r->cursor, queue);
     if (i < 0 || !is_launched(r, i) || !has_room(r, queue, i)) return ls_ok();
-    const bool may = r->ahead ? may_launch_ahead(r, i) : i == ls_cursor_head(r->cursor, queue) && may_start(r, i);
+    const bool ahead = r->ahead && !is_large(r, i);
+    const bool may = ahead ? may_launch_ahead(r, i) : i == ls_cursor_head(r->cursor, queue) && may_start(r, i);
     if (!may) return ls_ok();
     LS_TRY(launch(r, queue, i));
     ls_cursor_launch(r->cursor, queue);
@@ -409,6 +419,12 @@ static standstill find_standstill(const run *r) {
     return s;
 }
 
+/* Whether the word has come, or does within a moment: a message may be on its way when its sender has left. */
+static bool comes_late(const run *r, int i) {
+    for (int naps = 0; naps < 100 && is_missing(r, i); naps++) usleep(1000);
+    return !is_missing(r, i);
+}
+
 /*
  * Spins, then sleeps, until something arrives, a put is done or the device has executed something. LS_PEER if the
  * awaited peer has died or makes no progress.
@@ -433,7 +449,7 @@ static ls_status sleep_until_bell(run *r, uint32_t bell) {
              instr->op, r->program->channels[instr->channel].name, missing);
     const ls_status status = ls_comm_sleep(r->ex->comm, bell, r->prepared->instrs[number].peer, awaiting);
     /* A word that a device set rang no bell: it may have come before its peer left. */
-    return r->messages && !is_missing(r, number) ? ls_ok() : status;
+    return status.code != LS_OK && r->messages && comes_late(r, number) ? ls_ok() : status;
 }
 
 /* Whether all queues are through and all puts done. */

@@ -149,8 +149,8 @@ static void prepare_accesses(ls_executor *ex, const ls_instr *instr, ls_prepared
 /* LS_UNSUPPORTED unless messages of the device reach the peer. */
 static ls_status check_reached(const ls_executor *ex, int peer) {
     if (ex->remotes == NULL || ex->remotes[peer].words != NULL) return ls_ok();
-    return ls_error(LS_UNSUPPORTED, "the device of rank %d does not reach rank %d: they share no memory",
-                    ls_executor_rank(ex), peer);
+    return ls_error(LS_UNSUPPORTED, "the device of rank %d does not reach rank %d: %s", ls_executor_rank(ex), peer,
+                    ex->remotes[peer].why);
 }
 
 static ls_status prepare_instr(ls_executor *ex, int program, const ls_instr *instr, ls_prepared *out) {
@@ -207,33 +207,25 @@ static int most_queues(const ls_image *image) {
 
 /* --- what messages of the device reach ---------------------------------------------------------------------------- */
 
-/* What a rank says of itself to all others. */
-typedef struct introduction {
-    ls_status status;
-    ls_device_handle handle;
-} introduction;
+/* Seconds that a device's first message to a rank may take: routes between hosts are set up by it. */
+#define SECONDS_FOR_FIRST_MESSAGE 30
 
-/* A rank whose words cannot be addressed stays unreached: an error where a program needs it. */
-static ls_status reach_rank(ls_executor *ex, int rank, const ls_device_handle *handle) {
-    size_t bytes;
-    void *words = ls_comm_words(ex->comm, rank, &bytes);
-    return words == NULL ? ls_ok() : ls_device_reach(ex->device, handle, words, bytes, &ex->remotes[rank]);
+static void *words_of(void *comm, int rank, size_t *bytes) { return ls_comm_words(comm, rank, bytes); }
+
+static ls_status exchange_bytes(void *comm, const void *mine, size_t bytes, void *all) {
+    return ls_comm_exchange(comm, mine, bytes, all);
 }
 
 /* Collective. */
-static ls_status reach_ranks(ls_executor *ex) {
-    const int ranks = ls_comm_size(ex->comm);
-    introduction *all = calloc((size_t)ranks, sizeof *all), mine = {.status = ls_ok()};
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the addresses of %d ranks", ranks);
-    ex->remotes = LS_NEW_ARRAY(ex->memory, ls_device_remote, ranks);
-    size_t bytes;
-    void *words = ls_comm_words(ex->comm, ls_executor_rank(ex), &bytes);
-    mine.status = ls_device_share(ex->device, ex->arena[LS_SYMMETRIC], words, bytes, &mine.handle);
-    ls_status status = ls_comm_exchange(ex->comm, &mine, sizeof mine, all);
-    for (int r = 0; r < ranks && status.code == LS_OK; r++) status = all[r].status;
-    for (int r = 0; r < ranks && status.code == LS_OK; r++) status = reach_rank(ex, r, &all[r].handle);
-    free(all);
-    return status;
+static ls_status connect_device(ls_executor *ex, size_t heap_bytes) {
+    const ls_device_ranks ranks = {.rank = ls_executor_rank(ex),
+                                   .ranks = ls_comm_size(ex->comm),
+                                   .patience = SECONDS_FOR_FIRST_MESSAGE,
+                                   .words = words_of,
+                                   .exchange = exchange_bytes,
+                                   .context = ex->comm};
+    ex->remotes = LS_NEW_ARRAY(ex->memory, ls_device_remote, ranks.ranks);
+    return ls_device_connect(ex->device, &ranks, heap_bytes, &ex->arena[LS_SYMMETRIC], ex->remotes);
 }
 
 /* The arenas: the heap is the world's, or where the device has messages its own. All are made before any launch. */
@@ -244,8 +236,7 @@ static ls_status make_arenas(ls_executor *ex) {
     if (!ls_device_traits_of(ex->device)->messages)
         return ls_device_adopt(ex->device, ls_comm_heap(ex->comm), ls_comm_heap_bytes(ex->comm),
                                &ex->arena[LS_SYMMETRIC]);
-    LS_TRY(ls_device_allocate(ex->device, bytes[LS_SYMMETRIC], &ex->arena[LS_SYMMETRIC]));
-    return reach_ranks(ex);
+    return connect_device(ex, bytes[LS_SYMMETRIC]);
 }
 
 static ls_status prepare_all(ls_executor *ex) {
@@ -304,6 +295,7 @@ ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor *
         ls_executor_destroy(ex);
         return status;
     }
+    ex->complete = true;
     *out = ex;
     return ls_ok();
 }
@@ -324,8 +316,10 @@ void ls_executor_destroy(ls_executor *ex) {
     if (ex == NULL) return;
     /* A put to a rank that is lost may never be done, and reads its source whenever it goes on: then that stays. */
     if (!puts_are_done(ex)) return;
-    if (ex->failed && ex->remotes != NULL) ls_device_leave(ex->device, ex->arena[LS_SYMMETRIC]);
-    ls_device_close(ex->device); /* first: a run that failed may have left launches */
+    if (ex->failed && ex->arena[LS_SYMMETRIC] != NULL && ex->remotes != NULL)
+        ls_device_leave(ex->device, ex->arena[LS_SYMMETRIC]);
+    /* First: a run that failed may have left launches. */
+    (ex->complete ? ls_device_close : ls_device_close_alone)(ex->device);
     for (int p = 0; p < ex->image->n_programs; p++) {
         for (int i = 0; i < ex->image->programs[p].n_instrs && ex->programs[p].instrs != NULL; i++) {
             const ls_prepared *prepared = &ex->programs[p].instrs[i];

@@ -58,6 +58,7 @@ struct ls_executor {
     char *stage;                   /* LS_STAGE_BYTES: a part of a tensor between device and host */
     bool documents;                /* the tables of spans are those of a batch's documents */
     ls_prepared_program *programs; /* by program of the image */
+    bool complete;                 /* it has been created */
     bool failed;                   /* other ranks may still run programs */
     int last;                      /* the program that ran last; LS_FIRST: none has */
     ls_run_times times;

@@ -119,15 +119,26 @@ static bool happens_within(ls_device *device, ls_event event, double seconds) {
 
 enum { HEAP = 4096, WORDS_BYTES = 4096 };
 
+/* Of one rank alone. */
+static void *words_alone(void *context, int rank, size_t *bytes) {
+    (void)rank;
+    *bytes = WORDS_BYTES;
+    return context;
+}
+static ls_status exchange_alone(void *context, const void *mine, size_t bytes, void *all) {
+    (void)context;
+    memcpy(all, mine, bytes);
+    return ls_ok();
+}
+
 /* A device that reaches itself, by words in memory that is shared. */
 static ls_device *open_with_words(const char *settings, uint64_t **words, ls_device_remote *self) {
     ls_device *device = open_cuda(settings);
     const ls_device_arena *heap;
-    ls_device_handle handle;
     *words = shared_memory(WORDS_BYTES);
-    assert_ok(ls_device_allocate(device, HEAP, &heap));
-    assert_ok(ls_device_share(device, heap, *words, WORDS_BYTES, &handle));
-    assert_ok(ls_device_reach(device, &handle, *words, WORDS_BYTES, self));
+    const ls_device_ranks ranks = {
+        .ranks = 1, .patience = 1, .words = words_alone, .exchange = exchange_alone, .context = *words};
+    assert_ok(ls_device_connect(device, &ranks, HEAP, &heap, self));
     return device;
 }
 

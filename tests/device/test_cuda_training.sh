@@ -49,6 +49,14 @@ done
 "$longspan" train "${job[@]}" --device cuda --steps 3 --out plain --resume >out 2>err || fail "resume: $(cat err)"
 [ "$(numbers saved)" = "$(numbers plain)" ] || fail "resumed, with what waits in memory of the host: other bits"
 "$longspan" train "${job[@]}" --steps 3 --out run --resume >out 2>err || fail "resume: $(cat err)"
+# Two hosts, as far as messages know: ranks are processes, and a library that stands in for NVSHMEM or NCCL carries them.
+export LONGSPAN_NCCL=$1/tests/libfake-nccl.so
+for library in "$1/tests/libfake-nvshmem.so" /nowhere; do
+    rm -rf run2
+    LONGSPAN_HOSTS=2 LONGSPAN_NVSHMEM=$library "$longspan" train "${job[@]/threads/processes}" --mesh ring=2 --strategy ring --device cuda --steps 2 --out run2 \
+        >out 2>err || fail "two hosts, NVSHMEM $library: $(cat err)"
+    near 2e-6 "$(numbers run2)" "$(numbers cpu-f32)" || fail "two hosts, NVSHMEM $library: other losses than on the processor"
+done
 # refused WORDS COMMAND...: the last line of the error says so.
 refused() {
     local words=$1
@@ -59,6 +67,8 @@ refused() {
 refused "--device cpu contradicts" train "${job[@]}" --steps 4 --out run --resume --device cpu
 LONGSPAN_CUDA_DRIVER=/nowhere/libcuda.so refused "no CUDA driver can be loaded: /nowhere/libcuda.so" train "${job[@]}" --steps 1 --out other --device cuda
 LONGSPAN_CUDA_KERNELS=/nowhere/cuda.so refused "cannot load the kernels for CUDA: /nowhere/cuda.so" train "${job[@]}" --steps 1 --out other --device cuda
+LONGSPAN_HOSTS=2 LONGSPAN_NVSHMEM=/nowhere LONGSPAN_NCCL=/nowhere refused "they share no memory; nvshmem: it cannot be loaded" \
+    train "${job[@]/threads/processes}" --mesh ring=2 --strategy ring --steps 1 --out other --device cuda
 refused "cuda:7" train "${job[@]}" --steps 1 --out other --device cuda:7
 refused "--offload none contradicts" train "${job[@]}" --steps 4 --out saved --resume --offload none
 refused "--offload half; expected auto, none, optimizer" train "${job[@]}" --steps 1 --out other --offload half

@@ -11,6 +11,13 @@ void use_fake_cuda(const char *settings) {
     unsetenv("CUDA_MODULE_LOADING");
 }
 
+void use_fake_routes(const char *nvshmem, const char *nccl) {
+    setenv("LONGSPAN_NVSHMEM", LS_TEST_NVSHMEM, 1);
+    setenv("LONGSPAN_NCCL", LS_TEST_NCCL, 1);
+    setenv("FAKE_NVSHMEM", nvshmem, 1);
+    setenv("FAKE_NCCL", nccl, 1);
+}
+
 void use_emulated_kernels(void) {
     setenv("LONGSPAN_CUDA_KERNELS", LS_TEST_CUDA_KERNELS, 1);
     setenv("LONGSPAN_CUDA_LIBRARIES", "none", 1);

@@ -12,14 +12,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
 typedef struct shared_run {
     const image_set *set;
     digest_watching watching;
-    uint64_t digest[64]; /* by rank */
+    uint64_t *digest; /* by rank, in memory that processes share */
 } shared_run;
+
+enum { MOST_RANKS = 64 };
 
 static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
     const unsigned char *p = data;
@@ -138,18 +141,31 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     return status;
 }
 
-ls_status step_digest_watched(const image_set *set, const char *transport, digest_watching watching, uint64_t *digest) {
+static ls_status digest_of(const image_set *set, const char *transport, bool as_threads, digest_watching watching,
+                           uint64_t *digest) {
+    const size_t bytes = MOST_RANKS * sizeof(uint64_t);
     ls_world *world;
     LS_TRY(ls_world_for(set->image[0], transport, false, 30, &world));
     shared_run run = {.set = set, .watching = watching};
-    const ls_status status = ls_launch(world, set->ranks, true, rank_main, &run);
+    run.digest = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    LS_ASSERT(run.digest != MAP_FAILED);
+    const ls_status status = ls_launch(world, set->ranks, as_threads, rank_main, &run);
     ls_world_destroy(world);
-    if (status.code == LS_OK) *digest = mix(0, run.digest, sizeof run.digest);
+    if (status.code == LS_OK) *digest = mix(0, run.digest, bytes);
+    (void)munmap(run.digest, bytes);
     return status;
 }
 
 ls_status step_digest(const image_set *set, const char *transport, uint64_t *digest) {
-    return step_digest_watched(set, transport, DIGEST_PLAIN, digest);
+    return digest_of(set, transport, true, DIGEST_PLAIN, digest);
+}
+
+ls_status step_digest_watched(const image_set *set, const char *transport, digest_watching watching, uint64_t *digest) {
+    return digest_of(set, transport, true, watching, digest);
+}
+
+ls_status step_digest_of_processes(const image_set *set, uint64_t *digest) {
+    return digest_of(set, NULL, false, DIGEST_PLAIN, digest);
 }
 
 /* --- settings that change nothing --------------------------------------------------------------------------------- */
@@ -318,4 +334,31 @@ void cuda_changes_nothing(int first_seed, int seeds) {
     }
     assert_int_equal(fake_cuda_left(), 0);
     print_message("%d runs on cuda: the same bits as on cpu\n", same);
+}
+
+void routes_change_nothing(const char *device, int seed) {
+    int same = 0;
+    setenv("LONGSPAN_DEVICE", "cpu", 1);
+    for (int i = 0; i < PROGRAMS; i += 2) {
+        char settings[64];
+        uint64_t digest = 0;
+        image_set set = images_of_program(i);
+        const uint64_t plain = plain_digest(&set, i, 0);
+        put_kernels_on_streams(&set);
+        snprintf(settings, sizeof settings, "devices=8,seed=%d", seed + i);
+        use_fake_cuda(settings);
+        snprintf(settings, sizeof settings, "seed=%d", seed + i);
+        use_fake_routes(settings, settings);
+        setenv("LONGSPAN_DEVICE", device, 1);
+        const ls_status status = step_digest_of_processes(&set, &digest);
+        setenv("LONGSPAN_DEVICE", "cpu", 1);
+        const digest_case *c = &cases[i / 2];
+        if (status.code != LS_OK || digest != plain)
+            fail_msg("%s %dx%dx%d, %s: %s", c->strategy, c->dp, c->ring, c->ulysses, device,
+                     status.code != LS_OK ? status.text : "other bits than on cpu");
+        free_images(&set);
+        same++;
+    }
+    unsetenv("LONGSPAN_DEVICE");
+    print_message("%d programs on %s: the same bits as on cpu\n", same, device);
 }

@@ -8,6 +8,7 @@
  * The programs of ls_phase_walk on random parameters and tokens; ranks are threads. *digest: of the bits of all ranks.
  */
 ls_status step_digest(const image_set *set, const char *transport, uint64_t *digest);
+ls_status step_digest_of_processes(const image_set *set, uint64_t *digest); /* the same, where ranks are processes */
 
 /* Inspected: the results of every second run are. Traced: and each instruction of each run must have one span. */
 typedef enum digest_watching { DIGEST_PLAIN, DIGEST_INSPECTED, DIGEST_TRACED } digest_watching;
@@ -31,6 +32,8 @@ void hosts_change_nothing(void);
  * with graphs and without, inspected and traced, in turn.
  */
 void cuda_changes_nothing(int first_seed, int seeds);
+/* The same where messages go by the library that the device names; ranks are processes, each with a GPU. */
+void routes_change_nothing(const char *device, int seed);
 /* The kernels of all images become such that a stream executes them (cuda/host_kernels.h). */
 void put_kernels_on_streams(const image_set *set);
 

@@ -26,6 +26,7 @@ typedef struct cuda_launch {
     uint64_t number;
     const char *name;
     bool hold, message;
+    size_t puts; /* calls of a route's library */
 } cuda_launch;
 
 /* What a recording has for one queue (graphs.c). */
@@ -51,6 +52,8 @@ typedef struct cuda_growth {
 
 /* What was pinned and opened of other ranks (messages.c). */
 typedef struct cuda_opened cuda_opened;
+/* How messages reach other ranks (route.h). */
+typedef struct ls_cuda_route ls_cuda_route;
 
 typedef struct cuda {
     ls_cuda_driver driver;
@@ -62,6 +65,13 @@ typedef struct cuda {
     cuda_queue *queues;
     cuda_words *words; /* of all queues */
     cuda_opened *opened;
+    const ls_cuda_route *asked;          /* by the settings; NULL: none was */
+    const ls_cuda_route *route;          /* NULL: the device is not connected */
+    const ls_cuda_route *open_route;     /* the same, when a library's is open: for the watcher, too */
+    char why[768];                       /* why there is no route to other hosts; "": there is nothing to say */
+    void *route_state;                   /* of the row: set when its library is loaded, freed by the device */
+    struct ls_cuda_symmetric *symmetric; /* of a route that owns the heap; NULL: none does */
+    bool stuck;                          /* a first message has not come: its stream may wait for ever */
 
     pthread_mutex_t lock; /* of what follows, and of the launches of all queues */
     pthread_cond_t changed;
@@ -107,6 +117,22 @@ LS_MUST_USE ls_status ls_cuda_write(ls_device *device, const ls_device_arena *ar
                                     const void *from);
 LS_MUST_USE ls_status ls_cuda_clear(ls_device *device, const ls_device_arena *arena, const ls_range *range);
 
+/* Sets bytes of the device to zero, and waits until they are. */
+LS_MUST_USE ls_status ls_cuda_set_zero(cuda *c, ls_cuda_address at, size_t bytes);
+
+/* memory.c: a range as boxes of bytes, `rows` rows of `width` bytes, `pitch` bytes apart. */
+typedef struct ls_cuda_box {
+    size_t at, width, rows, pitch;
+} ls_cuda_box;
+/* What is left of a range. */
+typedef struct ls_cuda_walk {
+    const ls_range *range;
+    int64_t i[LS_RANGE_DIMS]; /* the next piece */
+    size_t within;            /* bytes of it that have been taken */
+} ls_cuda_walk;
+/* The next box, of at most `most` bytes. Returns false at the end, or where there is no room. */
+bool ls_cuda_next_box(ls_cuda_walk *walk, size_t most, ls_cuda_box *out);
+
 /* queues.c */
 LS_MUST_USE ls_status ls_cuda_launch(ls_device *device, const ls_device_work *work);
 LS_MUST_USE ls_status ls_cuda_release(ls_device *device, ls_event hold);
@@ -114,6 +140,7 @@ LS_MUST_USE ls_status ls_cuda_happened(ls_device *device, ls_event event, bool *
 LS_MUST_USE ls_status ls_cuda_await(ls_device *device, ls_event event);
 LS_MUST_USE ls_status ls_cuda_join(ls_device *device);
 bool ls_cuda_has_room(ls_device *device, int queue);
+bool ls_cuda_is_large(const ls_device *device, const ls_range *to);
 void ls_cuda_drain(const cuda *c);     /* releases all holds, and blocks until all streams are empty or have failed */
 ls_status ls_cuda_failure_of(cuda *c); /* the first one; LS_OK: it has not failed */
 /* Puts what a work comes after, the work and, if it is told, its number on a stream; its last words are not ended. */
@@ -143,16 +170,28 @@ void ls_cuda_note_words(cuda_chain *chain, ls_cuda_node node, const cuda_submiss
 const ls_device_work *ls_cuda_work_after(const cuda_chain *chain, uint64_t shift, uint64_t number);
 bool ls_cuda_has_message_after(const cuda_chain *chain, uint64_t shift, uint64_t number);
 
-/* messages.c */
-LS_MUST_USE ls_status ls_cuda_share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
-                                    ls_device_handle *out);
-LS_MUST_USE ls_status ls_cuda_reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
-                                    ls_device_remote *out);
+/* routes.c */
+LS_MUST_USE ls_status ls_cuda_connect(ls_device *device, const ls_device_ranks *ranks, ls_device_arena *heap,
+                                      ls_device_remote *out);
 /*
  * Puts the message of a work on its stream. That may be captured: then whatever is put there is executed in each run of
  * the recording.
  */
 LS_MUST_USE ls_status ls_cuda_message(cuda_submission *s);
+/* The route of that name; NULL: there is none. */
+const ls_cuda_route *ls_cuda_find_route(const char *name);
+LS_MUST_USE ls_status ls_cuda_check_route(cuda *c);
+/* Calls of a library by which a message is sent, at most; and whether one more message has room after so many. */
+size_t ls_cuda_puts(const cuda *c, const ls_device_message *message);
+bool ls_cuda_route_has_room(const cuda *c, size_t puts);
+void ls_cuda_close_route(cuda *c);
+
+/* messages.c */
+/* Pins the pages of words, which are no other rank's; *at: the address for the device. */
+LS_MUST_USE ls_status ls_cuda_pin_words(cuda *c, void *words, size_t bytes, ls_cuda_address *at);
+/* A copy of rows. */
+LS_MUST_USE ls_status ls_cuda_copy_rows(cuda_submission *s, ls_cuda_address from, size_t from_pitch, ls_cuda_address to,
+                                        size_t to_pitch, size_t width, size_t rows);
 void ls_cuda_close_opened(cuda *c);
 
 /* watch.c: a thread that notices what the device has executed and where it has failed. */

@@ -45,6 +45,10 @@ enum {
 struct CUipcMemHandle_st {
     char reserved[64];
 };
+/* What tells a device from all others, of other hosts, too. */
+struct CUuuid_st {
+    char bytes[16];
+};
 /* A copy of `height` rows. Of each side the fields of its kind of memory count. */
 struct CUDA_MEMCPY2D_st {
     size_t srcXInBytes, srcY;
@@ -92,6 +96,7 @@ struct CUgraphEdgeData_st;
     X(cuDeviceGetCount, (int *count))                                                                             \
     X(cuDeviceGet, (int *device, int ordinal))                                                                    \
     X(cuDeviceGetName, (char *name, int room, int device))                                                        \
+    X(cuDeviceGetUuid_v2, (struct CUuuid_st * uuid, int device))                                                  \
     X(cuDeviceGetAttribute, (int *value, unsigned attribute, int device))                                         \
     X(cuDevicePrimaryCtxRetain, (ls_cuda_context * context, int device))                                          \
     X(cuDevicePrimaryCtxRelease_v2, (int device))                                                                 \

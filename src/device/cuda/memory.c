@@ -17,7 +17,7 @@ static ls_status finish_copies(cuda *c, const char *what, size_t bytes) {
                          "%s %zu bytes of %s", what, bytes, c->name);
 }
 
-static ls_status set_zero(cuda *c, ls_cuda_address at, size_t bytes) {
+ls_status ls_cuda_set_zero(cuda *c, ls_cuda_address at, size_t bytes) {
     pthread_mutex_lock(&c->copy_lock);
     ls_status status = ls_cuda_check(&c->driver, c->driver.cuMemsetD8Async(at, 0, bytes, c->copies), "cuMemsetD8Async",
                                      "%zu bytes of %s", bytes, c->name);
@@ -50,7 +50,7 @@ ls_status ls_cuda_allocate(ls_device *device, ls_device_arena *arena) {
     if (arena->host) return allocate_host(c, arena);
     const unsigned result = c->driver.cuMemAlloc_v2(&address, arena->bytes);
     if (result != LS_CUDA_SUCCESS) return refuse_bytes(c, result, arena->bytes);
-    const ls_status status = set_zero(c, address, arena->bytes);
+    const ls_status status = ls_cuda_set_zero(c, address, arena->bytes);
     if (status.code == LS_OK)
         arena->base = arena->source = (char *)(uintptr_t)address;
     else
@@ -91,20 +91,8 @@ static bool is_of_host(const ls_device_arena *arena) { return arena->adopted || 
 
 /* --- a range as boxes of bytes ------------------------------------------------------------------------------------ */
 
-/* `rows` rows of `width` bytes, `pitch` bytes apart. */
-typedef struct box {
-    size_t at, width, rows, pitch;
-} box;
-
-/* What is left of a range. */
-typedef struct walk {
-    const ls_range *range;
-    int64_t i[LS_RANGE_DIMS]; /* the next piece */
-    size_t within;            /* bytes of it that have been taken */
-} walk;
-
 /* Goes on by some pieces of the innermost dimension, at most to its end. */
-static void go_on(walk *w, int64_t pieces) {
+static void go_on(ls_cuda_walk *w, int64_t pieces) {
     w->within = 0;
     w->i[0] += pieces;
     for (int d = 0; d + 1 < LS_RANGE_DIMS && w->i[d] == w->range->count[d]; d++) {
@@ -113,29 +101,28 @@ static void go_on(walk *w, int64_t pieces) {
     }
 }
 
-/* The next box, of at most `most` bytes. Returns false at the end, or where there is no room. */
-static bool next_box(walk *w, size_t most, box *out) {
+bool ls_cuda_next_box(ls_cuda_walk *w, size_t most, ls_cuda_box *out) {
     const ls_range *r = w->range;
     if (most == 0 || w->i[LS_RANGE_DIMS - 1] == r->count[LS_RANGE_DIMS - 1]) return false;
     size_t at = r->offset + w->within;
     for (int d = 0; d < LS_RANGE_DIMS; d++) at += (size_t)(w->i[d] * r->stride[d]);
     const size_t left = r->length - w->within;
     if (w->within > 0 || left > most) {
-        *out = (box){at, (size_t)ls_min((int64_t)left, (int64_t)most), 1, 0};
+        *out = (ls_cuda_box){at, (size_t)ls_min((int64_t)left, (int64_t)most), 1, 0};
         w->within += out->width;
         if (w->within == r->length) go_on(w, 1);
         return true;
     }
     const bool pitched = r->stride[0] >= (int64_t)r->length && r->stride[0] <= MOST_PITCH;
     const int64_t rows = pitched ? ls_min(r->count[0] - w->i[0], (int64_t)(most / r->length)) : 1;
-    *out = (box){at, r->length, (size_t)rows, (size_t)r->stride[0]};
+    *out = (ls_cuda_box){at, r->length, (size_t)rows, (size_t)r->stride[0]};
     go_on(w, rows);
     return true;
 }
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
-static ls_status read_box(const cuda *c, ls_cuda_address base, const box *b, char *to) {
+static ls_status read_box(const cuda *c, ls_cuda_address base, const ls_cuda_box *b, char *to) {
     if (b->rows == 1)
         return ls_cuda_check(&c->driver, c->driver.cuMemcpyDtoHAsync_v2(to, base + b->at, b->width, c->copies),
                              "cuMemcpyDtoHAsync_v2", "%zu bytes of %s", b->width, c->name);
@@ -151,7 +138,7 @@ static ls_status read_box(const cuda *c, ls_cuda_address base, const box *b, cha
                          "%zu rows of %zu bytes from %s", b->rows, b->width, c->name);
 }
 
-static ls_status write_box(const cuda *c, ls_cuda_address base, const box *b, const char *from) {
+static ls_status write_box(const cuda *c, ls_cuda_address base, const ls_cuda_box *b, const char *from) {
     if (b->rows == 1)
         return ls_cuda_check(&c->driver, c->driver.cuMemcpyHtoDAsync_v2(base + b->at, from, b->width, c->copies),
                              "cuMemcpyHtoDAsync_v2", "%zu bytes to %s", b->width, c->name);
@@ -169,11 +156,11 @@ static ls_status write_box(const cuda *c, ls_cuda_address base, const box *b, co
 
 /* By stages: as many boxes as it has room for, then the host's part. */
 static ls_status read_range(cuda *c, ls_cuda_address base, const ls_range *from, char *out) {
-    walk w = {.range = from};
+    ls_cuda_walk w = {.range = from};
     size_t staged;
     do {
-        box b;
-        for (staged = 0; next_box(&w, CUDA_STAGE_BYTES - staged, &b); staged += b.width * b.rows)
+        ls_cuda_box b;
+        for (staged = 0; ls_cuda_next_box(&w, CUDA_STAGE_BYTES - staged, &b); staged += b.width * b.rows)
             LS_TRY(read_box(c, base, &b, c->stage + staged));
         LS_TRY(finish_copies(c, "reading", staged));
         memcpy(out, c->stage, staged);
@@ -183,11 +170,11 @@ static ls_status read_range(cuda *c, ls_cuda_address base, const ls_range *from,
 }
 
 static ls_status write_range(cuda *c, ls_cuda_address base, const ls_range *to, const char *from) {
-    walk w = {.range = to};
+    ls_cuda_walk w = {.range = to};
     size_t staged;
     do {
-        box b;
-        for (staged = 0; next_box(&w, CUDA_STAGE_BYTES - staged, &b); staged += b.width * b.rows) {
+        ls_cuda_box b;
+        for (staged = 0; ls_cuda_next_box(&w, CUDA_STAGE_BYTES - staged, &b); staged += b.width * b.rows) {
             memcpy(c->stage + staged, from + staged, b.width * b.rows);
             LS_TRY(write_box(c, base, &b, c->stage + staged));
         }
@@ -221,5 +208,5 @@ ls_status ls_cuda_clear(ls_device *device, const ls_device_arena *arena, const l
     if (is_of_host(arena) || range->length == 0) return ls_device_host_clear(device, arena, range);
     LS_ASSERT(ls_range_is_flat(range));
     LS_TRY(ls_cuda_enter(device->state));
-    return set_zero(device->state, (uintptr_t)arena->base + range->offset, range->length);
+    return ls_cuda_set_zero(device->state, (uintptr_t)arena->base + range->offset, range->length);
 }

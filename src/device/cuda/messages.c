@@ -1,9 +1,9 @@
 /*
- * Messages of a CUDA device: copies to the memory of a peer, by the copy engines; words that a stream sets and waits
- * for. Words lie in memory of the host that ranks share, pinned for each device that uses it. Ranks of one process know
- * each other's addresses; others open each other's memory by handles of the driver (CUDA IPC).
+ * The driver's route: copies to the memory of a peer, by the copy engines; words that a stream sets and waits for.
+ * Words lie in memory of the host that ranks share, pinned for each device that uses it. Ranks of one process know each
+ * other's addresses; others open each other's memory by handles of the driver (CUDA IPC).
  */
-#include "device/cuda/cuda_impl.h"
+#include "device/cuda/route.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +37,7 @@ static cuda_opened *note_opened(cuda *c) {
     return opened;
 }
 
-/* Pins the pages of the words, which are no other rank's; *at: the address for the device. */
-static ls_status pin_words(cuda *c, void *words, size_t bytes, ls_cuda_address *at) {
+ls_status ls_cuda_pin_words(cuda *c, void *words, size_t bytes, ls_cuda_address *at) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)words % page;
     char *const first = (char *)words - before;
     const size_t pinned = ls_round_up(before + bytes, page);
@@ -52,12 +51,12 @@ static ls_status pin_words(cuda *c, void *words, size_t bytes, ls_cuda_address *
     return ls_ok();
 }
 
-ls_status ls_cuda_share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
-                        ls_device_handle *out) {
+static ls_status share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
+                       ls_device_handle *out) {
     cuda *c = device->state;
     shared_rank shared = {.process = getpid(), .ordinal = c->ordinal, .heap = (uintptr_t)heap->base};
     LS_TRY(ls_cuda_enter(c));
-    if (bytes > 0) LS_TRY(pin_words(c, words, bytes, &shared.words));
+    if (bytes > 0) LS_TRY(ls_cuda_pin_words(c, words, bytes, &shared.words));
     if (heap->bytes > 0)
         LS_TRY(ls_cuda_check(&c->driver, c->driver.cuIpcGetMemHandle(&shared.handle, shared.heap), "cuIpcGetMemHandle",
                              "the heap of %zu bytes on %s", heap->bytes, c->name));
@@ -95,21 +94,27 @@ static ls_status open_memory(cuda *c, const shared_rank *shared, ls_cuda_address
     return ls_ok();
 }
 
-ls_status ls_cuda_reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
-                        ls_device_remote *out) {
+static ls_status reach(ls_device *device, const ls_device_handle *handle, void *words, size_t bytes,
+                       ls_device_remote *out) {
     cuda *c = device->state;
     shared_rank shared;
     memcpy(&shared, handle, sizeof shared);
     LS_TRY(ls_cuda_enter(c));
     ls_cuda_address heap = shared.heap, at = shared.words;
     if (shared.process != getpid()) {
-        if (bytes > 0) LS_TRY(pin_words(c, words, bytes, &at));
+        if (bytes > 0) LS_TRY(ls_cuda_pin_words(c, words, bytes, &at));
         LS_TRY(open_memory(c, &shared, &heap));
     } else if (shared.ordinal != c->ordinal) {
         LS_TRY(reach_device(c, shared.ordinal));
     }
-    *out = (ls_device_remote){(char *)(uintptr_t)heap, (uint64_t *)(uintptr_t)at};
+    *out = (ls_device_remote){.heap = (char *)(uintptr_t)heap, .words = (uint64_t *)(uintptr_t)at};
     return ls_ok();
+}
+
+static ls_status connect_ranks(ls_device *device, const ls_device_ranks *ranks, ls_device_arena *heap,
+                               ls_device_remote *out) {
+    static const ls_device_meeting meeting = {share, reach};
+    return ls_device_meet(device, ranks, &meeting, heap, out);
 }
 
 void ls_cuda_close_opened(cuda *c) {
@@ -153,8 +158,8 @@ static size_t offset_at(const ls_range *r, const int64_t *i) {
     return (size_t)at;
 }
 
-static ls_status copy_rows(cuda_submission *s, ls_cuda_address from, size_t from_pitch, ls_cuda_address to,
-                           size_t to_pitch, size_t width, size_t rows) {
+ls_status ls_cuda_copy_rows(cuda_submission *s, ls_cuda_address from, size_t from_pitch, ls_cuda_address to,
+                            size_t to_pitch, size_t width, size_t rows) {
     const ls_cuda_driver *driver = &s->c->driver;
     ls_cuda_stream stream;
     LS_TRY(ls_cuda_stream_of(s, &stream));
@@ -178,8 +183,8 @@ static ls_status copy_pieces(cuda_submission *s, ls_cuda_address source, const l
     const int64_t rows = has_pitch(from) && has_pitch(to) ? from->count[0] : 1;
     int64_t i[LS_RANGE_DIMS] = {0};
     while (i[LS_RANGE_DIMS - 1] < from->count[LS_RANGE_DIMS - 1]) {
-        LS_TRY(copy_rows(s, source + offset_at(from, i), (size_t)from->stride[0], target + offset_at(to, i),
-                         (size_t)to->stride[0], from->length, (size_t)rows));
+        LS_TRY(ls_cuda_copy_rows(s, source + offset_at(from, i), (size_t)from->stride[0], target + offset_at(to, i),
+                                 (size_t)to->stride[0], from->length, (size_t)rows));
         i[0] += rows;
         for (int d = 0; d + 1 < LS_RANGE_DIMS && i[d] == from->count[d]; d++) {
             i[d] = 0;
@@ -218,7 +223,7 @@ static ls_status copy_overlaps(cuda_submission *s, ls_cuda_address source, const
     place f = {.range = from}, t = {.range = to};
     for (size_t left = ls_range_bytes(from), n; left > 0; left -= n) {
         n = from->length - f.within < to->length - t.within ? from->length - f.within : to->length - t.within;
-        LS_TRY(copy_rows(s, source + offset_of(&f), 0, target + offset_of(&t), 0, n, 1));
+        LS_TRY(ls_cuda_copy_rows(s, source + offset_of(&f), 0, target + offset_of(&t), 0, n, 1));
         go_on(&f, n);
         go_on(&t, n);
     }
@@ -235,10 +240,12 @@ static ls_status copy(cuda_submission *s) {
 
 /* --- launching ---------------------------------------------------------------------------------------------------- */
 
-ls_status ls_cuda_message(cuda_submission *s) {
+static ls_status message(cuda_submission *s) {
     const ls_device_message *m = s->work->message;
     const cuda_growth growth = {.rise = m->rise};
     if (m->awaits) return ls_cuda_await_word(s, (uintptr_t)m->word, m->generation, growth);
     if (m->source != NULL) LS_TRY(copy(s));
     return ls_cuda_set_word(s, (uintptr_t)m->word, m->generation, growth);
 }
+
+const ls_cuda_route ls_cuda_route_driver = {.name = "driver", .connect = connect_ranks, .message = message};

@@ -1,5 +1,5 @@
-/* The device "cuda[:N][:launched]": a GPU of NVIDIA, by its driver. What it holds from opening to closing. */
-#include "device/cuda/cuda_impl.h"
+/* The device "cuda[:N][:ROUTE][:launched]": a GPU of NVIDIA, by its driver. What it holds from opening to closing. */
+#include "device/cuda/route.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -70,20 +70,41 @@ static ls_status set_environment(int streams) {
 
 /* --- which device ------------------------------------------------------------------------------------------------- */
 
-/* "[N][:launched]", without the first colon. *ordinal: -1 without N; *launched: what is recorded is no graph. */
-static ls_status read_settings(const char *settings, int *ordinal, bool *launched) {
-    char *end = NULL;
-    const bool numbered = settings[0] >= '0' && settings[0] <= '9';
-    const long n = numbered ? strtol(settings, &end, 10) : -1;
-    const char *rest = !numbered ? settings : *end == ':' ? end + 1 : end;
-    *launched = strcmp(rest, "launched") == 0 && (!numbered || *end == ':');
-    if (n > INT_MAX || (!*launched && (numbered ? *end : *rest) != 0))
-        return ls_error(LS_INVALID,
-                        "device 'cuda:%s': expected cuda, or cuda:N, the number of a device; both also with :launched, "
-                        "for kernels that are launched one by one",
-                        settings);
-    *ordinal = (int)n;
-    return ls_ok();
+/* What the settings say. */
+typedef struct wishes {
+    int ordinal;                /* -1: any device */
+    const ls_cuda_route *route; /* NULL: that which fits */
+    bool launched;              /* what is recorded is no graph */
+} wishes;
+
+/* Of one setting: the number of a device, how messages go, "launched"; each once and in this order. */
+static bool read_setting(const char *word, wishes *w) {
+    char *end;
+    const long n = strtol(word, &end, 10);
+    const ls_cuda_route *route = ls_cuda_find_route(word);
+    if (w->launched) return false;
+    w->launched = strcmp(word, "launched") == 0;
+    if (w->launched) return true;
+    if (w->route != NULL) return false;
+    w->route = route;
+    if (route != NULL) return true;
+    if (word[0] < '0' || word[0] > '9' || *end != 0 || n > INT_MAX || w->ordinal >= 0) return false;
+    w->ordinal = (int)n;
+    return true;
+}
+
+static ls_status read_settings(const char *settings, wishes *out) {
+    char words[64], *rest = words;
+    bool fine = strlen(settings) < sizeof words;
+    *out = (wishes){.ordinal = -1};
+    if (settings[0] == 0) return ls_ok();
+    snprintf(words, sizeof words, "%s", settings);
+    for (const char *word; fine && (word = strsep(&rest, ":")) != NULL;) fine = read_setting(word, out);
+    if (fine) return ls_ok();
+    return ls_error(LS_INVALID,
+                    "device 'cuda:%s': expected cuda[:N][:ROUTE][:launched]: the number of a device; one of driver, "
+                    "nvshmem and nccl, for messages; launched, for kernels that are launched one by one",
+                    settings);
 }
 
 /* Where no device is asked for: that of the rank among those of its machine, in turn. */
@@ -179,10 +200,15 @@ static void close_device(ls_device *device) {
     if (c->copies != NULL) (void)c->driver.cuStreamDestroy_v2(c->copies);
     bool left = false;
     for (int i = 0; i < device->n_arenas; i++) {
-        left |= device->arenas[i].left;
-        if (!device->arenas[i].left) ls_cuda_free(c, &device->arenas[i]);
+        const ls_device_arena *arena = &device->arenas[i];
+        const bool routed = c->symmetric != NULL && (uintptr_t)arena->base == c->symmetric->base;
+        left |= arena->left;
+        if (!arena->left && !routed) ls_cuda_free(c, arena);
     }
+    if (!left && !device->alone) ls_cuda_close_route(c);
     if (!left) ls_cuda_close_opened(c); /* peers may still set words, too */
+    free(c->route_state);
+    free(c->symmetric);
     if (c->stage != NULL) (void)c->driver.cuMemFreeHost(c->stage);
     if (c->words != NULL) (void)c->driver.cuMemFreeHost(c->words);
     if (c->retained) (void)c->driver.cuDevicePrimaryCtxRelease_v2(c->handle);
@@ -195,13 +221,13 @@ static void close_device(ls_device *device) {
 
 static ls_status set_up(cuda *c, const char *settings) {
     void *stage;
-    int asked;
-    bool launched;
-    LS_TRY(read_settings(settings, &asked, &launched));
-    c->device->traits.records = !launched;
+    wishes asked;
+    LS_TRY(read_settings(settings, &asked));
+    c->asked = asked.route;
+    c->device->traits.records = !asked.launched;
     LS_TRY(set_environment(c->device->options.queues + 1));
     LS_TRY(ls_cuda_driver_load(&c->driver));
-    LS_TRY(choose(c, asked));
+    LS_TRY(choose(c, asked.ordinal));
     LS_TRY(find_context(c));
     LS_TRY(make_words(c));
     LS_TRY(ls_cuda_pin(c, CUDA_STAGE_BYTES, &stage));
@@ -236,8 +262,7 @@ const ls_device_row ls_device_cuda = {
     .read = ls_cuda_read,
     .write = ls_cuda_write,
     .clear = ls_cuda_clear,
-    .share = ls_cuda_share,
-    .reach = ls_cuda_reach,
+    .connect = ls_cuda_connect,
     .launch = ls_cuda_launch,
     .release = ls_cuda_release,
     .happened = ls_cuda_happened,
@@ -246,4 +271,5 @@ const ls_device_row ls_device_cuda = {
     .has_room = ls_cuda_has_room,
     .record = ls_cuda_record,
     .replay = ls_cuda_replay,
+    .is_large = ls_cuda_is_large,
 };

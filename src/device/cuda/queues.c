@@ -68,7 +68,9 @@ bool ls_cuda_has_room(ls_device *device, int queue) {
     cuda_queue *q = &c->queues[queue];
     lock(c);
     forget_executed(q);
-    const bool room = q->past - q->first < CUDA_ROOM;
+    size_t puts = 0;
+    for (uint64_t i = q->first; i < q->past; i++) puts += q->launches[i % CUDA_ROOM].puts;
+    const bool room = q->past - q->first < CUDA_ROOM && ls_cuda_route_has_room(c, puts);
     unlock(c);
     return room;
 }
@@ -102,11 +104,12 @@ ls_status ls_cuda_submit(cuda_submission *s) {
     return ls_cuda_set_word(s, words + offsetof(cuda_words, executed), work->event.number, as_events);
 }
 
-static void note_launch(cuda_queue *q, const ls_device_work *work) {
+static void note_launch(const cuda *c, cuda_queue *q, const ls_device_work *work) {
     q->launches[q->past++ % CUDA_ROOM] = (cuda_launch){.number = work->event.number,
                                                        .name = work->name,
                                                        .hold = work->submit == NULL && work->message == NULL,
-                                                       .message = work->message != NULL};
+                                                       .message = work->message != NULL,
+                                                       .puts = ls_cuda_puts(c, work->message)};
     q->launched = work->event.number;
 }
 
@@ -124,7 +127,7 @@ ls_status ls_cuda_launch(ls_device *device, const ls_device_work *work) {
     lock(c);
     forget_executed(q);
     if (status.code == LS_OK)
-        note_launch(q, work);
+        note_launch(c, q, work);
     else
         status = ls_cuda_fail(c, status);
     pthread_cond_signal(&c->changed);
@@ -140,8 +143,8 @@ ls_status ls_cuda_release(ls_device *device, ls_event hold) {
 }
 
 bool ls_cuda_may_wait(cuda *c) {
-    bool any = c->torn;
     lock(c);
+    bool any = c->torn || c->stuck;
     for (int q = 0; q < c->device->options.queues; q++) {
         cuda_queue *queue = &c->queues[q];
         if (queue->words == NULL) continue;

@@ -79,14 +79,14 @@ static bool is_outstanding(const cuda *c) {
     return false;
 }
 
-/* What the driver says of the streams. */
-static ls_status ask_driver(const cuda *c) {
+/* What the driver says of the streams, and the route of its messages. */
+static ls_status ask_driver(cuda *c) {
     for (int q = 0; q < c->device->options.queues; q++) {
         const unsigned result = c->driver.cuStreamQuery(c->queues[q].stream);
         if (result != LS_CUDA_NOT_READY)
             LS_TRY(ls_cuda_check(&c->driver, result, "cuStreamQuery", "queue %d of %s", q, c->name));
     }
-    return ls_ok();
+    return ls_cuda_check_route(c);
 }
 
 static void nap(double since_change) {
@@ -111,7 +111,7 @@ static void note_failure(cuda *c, ls_status failed) {
 }
 
 /* Looks once, after a nap. *failed: of the device. Returns whether a queue has executed something. */
-static bool look(const cuda *c, uint64_t *seen, double *changed, double *checked, ls_status *failed) {
+static bool look(cuda *c, uint64_t *seen, double *changed, double *checked, ls_status *failed) {
     nap(ls_seconds() - *changed);
     const uint64_t progress = progress_of(c);
     const double now = ls_seconds();

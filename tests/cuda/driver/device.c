@@ -170,6 +170,14 @@ unsigned cuDeviceGetName(char *name, int room, int device) {
     return result;
 }
 
+unsigned cuDeviceGetUuid_v2(struct CUuuid_st *uuid, int device) {
+    const unsigned result = fake_begin("cuDeviceGetUuid_v2");
+    if (result != 0) return result;
+    if (device < FIRST_HANDLE || device >= FIRST_HANDLE + MOST_DEVICES) return INVALID_DEVICE;
+    memset(uuid, device, sizeof *uuid);
+    return 0;
+}
+
 unsigned cuDeviceGetAttribute(int *value, unsigned attribute, int device) {
     const unsigned result = fake_begin("cuDeviceGetAttribute");
     if (result != 0) return result;

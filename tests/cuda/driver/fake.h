@@ -44,6 +44,12 @@ LS_CUDA_FUNCTIONS(DECLARE)
  * stream captures it becomes part of a graph, and runs whenever that does. release(context) when it will not run again.
  */
 void fake_stream_run(void *stream, void (*run)(void *context), void (*release)(void *context), void *context);
+/*
+ * For libraries of tests: the bytes of a file as memory of the current device, as the device addresses it, to be freed
+ * by cuMemFree_v2; and where others find memory of a device, NULL where it is none.
+ */
+void *fake_share(int file, size_t bytes);
+void *fake_device_memory(uintptr_t at, size_t bytes);
 /* Streams, contexts, allocations, pinned memory and graphs that are there. */
 int fake_left(void);
 

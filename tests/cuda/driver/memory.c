@@ -67,13 +67,20 @@ static void *map(int file, size_t bytes, int protection) {
     return memory;
 }
 
-/* Both mappings of new memory. It is not zeroed. */
-static region *make(region_kind kind, size_t bytes) {
+/* Both mappings of a file. */
+static region *map_both(region_kind kind, int file, size_t bytes) {
     region *r = calloc(1, sizeof *r);
-    const int file = memfd_create("fake-cuda", MFD_CLOEXEC);
-    if (r == NULL || file < 0 || ftruncate(file, (off_t)bytes) != 0) fake_abort("memory cannot be made");
+    if (r == NULL) fake_abort("memory cannot be made");
     *r = (region){.kind = kind, .bytes = bytes, .host = map(file, bytes, PROT_READ | PROT_WRITE)};
     r->device = map(file, bytes, kind == DEVICE_MEMORY ? PROT_NONE : PROT_READ | PROT_WRITE);
+    return r;
+}
+
+/* New memory. It is not zeroed. */
+static region *make(region_kind kind, size_t bytes) {
+    const int file = memfd_create("fake-cuda", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, (off_t)bytes) != 0) fake_abort("memory cannot be made");
+    region *r = map_both(kind, file, bytes);
     close(file);
     memset(r->host, 0xa5, bytes);
     return r;
@@ -140,6 +147,24 @@ unsigned cuMemAlloc_v2(ls_cuda_address *address, size_t bytes) {
     }
     pthread_mutex_unlock(&fake.lock);
     return result;
+}
+
+void *fake_share(int file, size_t bytes) {
+    struct CUctx_st *context;
+    if (fake_context(&context) != 0) fake_abort("memory is shared without a context");
+    region *r = map_both(DEVICE_MEMORY, file, bytes);
+    pthread_mutex_lock(&fake.lock);
+    fake_wait_idle(context, "memory is shared");
+    add(r, context);
+    pthread_mutex_unlock(&fake.lock);
+    return r->device;
+}
+
+void *fake_device_memory(uintptr_t at, size_t bytes) {
+    pthread_mutex_lock(&fake.lock);
+    void *found = fake_find(SIDE_DEVICE, at, bytes);
+    pthread_mutex_unlock(&fake.lock);
+    return found;
 }
 
 /* Of all processes, only this one has the memory. */
