@@ -184,6 +184,7 @@ static ls_status describe_device(const char *settings, ls_device_facts *out) {
     int asked, devices, handle, cache;
     size_t memory;
     LS_TRY(read_settings(settings, &asked));
+    LS_TRY(set_environment(1)); /* the driver reads it once */
     LS_TRY(ls_cuda_driver_load(&driver));
     LS_TRY(count_devices(&driver, asked, &devices));
     if (asked < 0) facts.units = devices;
