@@ -79,11 +79,26 @@ static void add_plain(char *out, size_t room, const char *text) {
     out[n] = 0;
 }
 
-ls_status ls_host_find(const char *device, ls_isa isa, ls_host_of *out) {
+static ls_status find_kind(const char *device, ls_isa isa, ls_host_of *out) {
     ls_host_of of = {.isa = isa};
     ls_device_traits traits;
     LS_TRY(ls_device_choose(device, &of.name, &traits));
     if (traits.submits) of.device = LS_DEVICE_CUDA;
+    *out = of;
+    return ls_ok();
+}
+
+ls_status ls_host_find(const char *device, ls_isa isa, ls_host_of *out) {
+    ls_host_of of;
+    LS_TRY(find_kind(device, isa, &of));
+    LS_TRY(ls_device_describe(of.name, &of.facts));
+    *out = of;
+    return ls_ok();
+}
+
+ls_status ls_host_assume(const char *device, ls_isa isa, ls_host_of *out) {
+    ls_host_of of;
+    LS_TRY(find_kind(device, isa, &of));
     const ls_status status = ls_device_describe(of.name, &of.facts);
     if (status.code == LS_INVALID) return status;
     if (status.code != LS_OK) ls_log("%s; nominal rates are used", status.text);

@@ -174,11 +174,13 @@ typedef struct ls_host_of {
     ls_isa isa;            /* of the processor's kernels */
 } ls_host_of;
 
-/*
- * What computes on a device of that name (ls_device_open). Where it cannot be described, one log line says why; its
- * rates are nominal. LS_INVALID: there is no such device.
- */
+/* What computes on a device of that name (ls_device_open). LS_INVALID, LS_UNSUPPORTED: there is no such device. */
 LS_MUST_USE ls_status ls_host_find(const char *device, ls_isa isa, ls_host_of *out);
+/*
+ * The same for a plan, which may be made where no GPU is. Where the device cannot be described, one log line says why,
+ * and its rates are nominal. LS_INVALID: there is no such device.
+ */
+LS_MUST_USE ls_status ls_host_assume(const char *device, ls_isa isa, ls_host_of *out);
 
 /*
  * What the kernels do that are there for the same calls (ls_kernel_find_rows): measured by themselves, on one call of

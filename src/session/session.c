@@ -88,7 +88,7 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     if (device.submits) request.host_ranks = 0; /* its kernels read the rank's own memory alone */
     request.host_apart = !device.host_memory;
     ls_host_of of;
-    LS_TRY(ls_host_find(request.device, request.isa, &of));
+    LS_TRY(ls_host_assume(request.device, request.isa, &of));
     request.measured = ls_host_load(&of, &request.host, NULL);
     request.device_memory = of.facts.memory;
     *out = request;

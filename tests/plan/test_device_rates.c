@@ -195,13 +195,14 @@ static void test_no_driver(void **state) {
     ls_host_of of;
     ls_host host;
     setenv("LONGSPAN_CUDA_DRIVER", "/nowhere/libcuda.so", 1);
-    assert_ok(ls_host_find("cuda", LS_ISA_BASE, &of));
+    assert_int_equal(ls_host_find("cuda", LS_ISA_BASE, &of).code, LS_UNSUPPORTED);
+    assert_ok(ls_host_assume("cuda", LS_ISA_BASE, &of));
     assert_int_equal(of.device, LS_DEVICE_CUDA);
     assert_int_equal(of.facts.model[0], 0);
     assert_false(ls_host_load(&of, &host, NULL));
     assert_float_equal(host.devices, 1, 0);
     assert_true(host.type[LS_BF16].matmul > 1e14);
-    assert_int_equal(ls_host_find("cuda:", LS_ISA_BASE, &of).code, LS_INVALID);
+    assert_int_equal(ls_host_assume("cuda:", LS_ISA_BASE, &of).code, LS_INVALID);
 }
 
 /* --- predictions -------------------------------------------------------------------------------------------------- */
