@@ -164,8 +164,7 @@ static ls_status measure_at(ls_arena *arena, ls_timed_place *place, ls_timed_pla
         LS_TRY(measure_type(arena, place, types[i], out, &out->type[types[i]]));
     LS_TRY(measure_memory(place, alone, out));
     LS_TRY(measure_pieces(alone, &out->piece));
-    return ls_timed_place_width(place) == 0 ? ls_measure_puts(out->cache, out)
-                                            : ls_measure_links(&place->of, out->cache, out);
+    return ls_timed_place_width(place) == 0 ? ls_measure_puts(out->cache, out) : ls_measure_links(&place->of, out);
 }
 
 static ls_status measure(ls_timed_place *place, bool first, ls_host *out) {

@@ -24,11 +24,19 @@ typedef struct probe {
 /* On a GPU each multiprocessor has some blocks of queries of a head, so that none is idle for long; a small one less.
  */
 ls_attention_shape ls_long_attention(const ls_timed_place *place, ls_dtype T, int64_t D) {
-    enum { TOKENS = 2048, REFERENCE_TOKENS = 192, HEADS_OF_CORE = 4, EACH = 32, MOST = 8192, SHARE = 8 };
+    enum {
+        TOKENS = 2048,
+        REFERENCE_TOKENS = 192,
+        HEADS_OF_CORE = 4,
+        EACH = 32,
+        MOST = 8192,
+        MOST_F32 = 2048,
+        SHARE = 8
+    };
     const int64_t width = ls_timed_place_width(place), heads = width > 0 ? 2 * ls_max(1, width / SHARE) : HEADS_OF_CORE;
-    const int64_t of_core = T == LS_F64 ? REFERENCE_TOKENS : TOKENS;
+    const int64_t of_core = T == LS_F64 ? REFERENCE_TOKENS : TOKENS, most = T == LS_F32 ? MOST_F32 : MOST;
     return (ls_attention_shape){
-        .S = width > 0 ? ls_min(MOST, EACH * width * width) : of_core, .Hq = heads, .Hkv = heads / 2, .D = D};
+        .S = width > 0 ? ls_min(most, EACH * width * width) : of_core, .Hq = heads, .Hkv = heads / 2, .D = D};
 }
 
 static ls_attention_shape short_attention(const ls_timed_place *place, const ls_attention_shape *whole) {

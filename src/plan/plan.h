@@ -270,7 +270,9 @@ typedef struct ls_timed_call {
     ls_kernel_call call; /* its operands are at addresses of the device */
     void *state;         /* the kernel's */
     const ls_device_arena *arena;
-    int launches; /* of a run; 0: not known yet */
+    int launches;                   /* of a run; 0: not known yet */
+    ls_device_recording *recording; /* of ls_timed_call_stream; NULL: none yet */
+    uint64_t recorded_at;           /* the last number on the queue before it */
 } ls_timed_call;
 
 /*
@@ -285,7 +287,11 @@ LS_MUST_USE ls_status ls_timed_kernel_open(ls_timed_place *place, const ls_kerne
                                            ls_timed_call *out);
 /* *seconds: of one launch. LS_FAULT. */
 LS_MUST_USE ls_status ls_timed_call_run(ls_timed_call *timed, double *seconds);
-/* The same with the host launching all the while: the longer of what the host and the device take for a launch. */
+/*
+ * The same with the host launching all the while, as it launches programs: recorded where the device can. *seconds: the
+ * longer of what the host and the device take for a launch. Where it is recorded, the call stays where it is until the
+ * place is closed.
+ */
 LS_MUST_USE ls_status ls_timed_call_stream(ls_timed_call *timed, double *seconds);
 void ls_timed_call_close(ls_timed_call *timed);
 

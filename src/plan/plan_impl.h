@@ -73,10 +73,10 @@ LS_MUST_USE ls_status ls_measure_streams(ls_arena *arena, ls_timed_place *place,
 /* Measures puts and signals between ranks, one on each core: fills in out->put and out->latency. */
 LS_MUST_USE ls_status ls_measure_puts(double cache, ls_host *out);
 /*
- * The same between two ranks of a device that has messages, on one GPU, and puts to another one where there is one
- * (out->peer); and its copies to and from pinned memory of the host.
+ * The same between two ranks of a device that has messages, on one GPU, with as large a cache as *out says; puts to
+ * another one where there is one (out->peer); and its copies to and from pinned memory of the host.
  */
-LS_MUST_USE ls_status ls_measure_links(const ls_host_of *of, double cache, ls_host *out);
+LS_MUST_USE ls_status ls_measure_links(const ls_host_of *of, ls_host *out);
 
 /* Measures attention, its gradient and products by each of the rows that support them. */
 LS_MUST_USE ls_status ls_measure_rows(ls_arena *arena, ls_timed_place *place, ls_row_rates *out);
