@@ -118,8 +118,7 @@ static ls_status measure(bench *b) {
 /* --- the page ----------------------------------------------------------------------------------------------------- */
 
 static ls_bench_figure figure_of(const bench *b, const masked *m, int pass) {
-    const double rate = m->flops[pass] / ls_bench_median(m->seconds[pass], b->rounds);
-    return (ls_bench_figure){"GFLOP/s", b->floor * 1e-9, rate * 1e-9, rate / b->floor};
+    return ls_bench_rate_figure(&b->of, b->floor, m->flops[pass] / ls_bench_median(m->seconds[pass], b->rounds));
 }
 
 /* The rate over that of the products before and after it: the median over rounds. */

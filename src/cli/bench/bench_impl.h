@@ -32,8 +32,8 @@ double ls_bench_median(const double *values, int rounds);
 
 /*
  * What was measured (figure) and the best that this machine does with the simplest work (called floor, also where it is
- * a rate: the lowest time, or the highest rate), both in one unit ("ns", "GB/s" or "GFLOP/s"); and figure / floor: of
- * rates at most about 1, of times at least about 1.
+ * a rate: the lowest time, or the highest rate), both in one unit ("ns", "GB/s", "GFLOP/s" or "TFLOP/s"); and figure /
+ * floor: of rates at most about 1, of times at least about 1.
  */
 typedef struct ls_bench_figure {
     const char *unit;
@@ -51,6 +51,9 @@ void ls_bench_put_figure(const ls_bench_figure *figure, ls_json_writer *writer);
  * the bandwidth.
  */
 ls_bench_figure ls_bench_trip_figure(bool latency, size_t bytes, const double *floor, const double *put, int rounds);
+
+/* The figure of a rate in operations per second: in GFLOP/s, of a GPU in TFLOP/s. */
+ls_bench_figure ls_bench_rate_figure(const ls_host_of *of, double floor, double rate);
 
 /* Opens the model of --config, or the default of the benches: a Llama whose products have 100M parameters. */
 LS_MUST_USE ls_status ls_bench_model_open(const ls_bench_options *options, ls_model **out);

@@ -145,12 +145,9 @@ static ls_status measure(const bench *b, setting *s) {
 
 /* --- the figures -------------------------------------------------------------------------------------------------- */
 
-static ls_bench_figure figure_of(const setting *s, double flops, double seconds) {
-    return (ls_bench_figure){"GFLOP/s", s->floor * 1e-9, flops / seconds * 1e-9, flops / seconds / s->floor};
-}
-
 static ls_bench_figure product_figure(const bench *b, const setting *s, int i) {
-    return figure_of(s, s->product[i].instr->flops, ls_bench_median(s->seconds[i], b->rounds));
+    return ls_bench_rate_figure(&b->of, s->floor,
+                                s->product[i].instr->flops / ls_bench_median(s->seconds[i], b->rounds));
 }
 
 /* The figure of all products of a step, each as often as it is used. */
@@ -160,7 +157,7 @@ static ls_bench_figure sum_figure(const bench *b, const setting *s) {
         flops += s->product[i].uses * s->product[i].instr->flops;
         seconds += s->product[i].uses * ls_bench_median(s->seconds[i], b->rounds);
     }
-    return figure_of(s, flops, seconds);
+    return ls_bench_rate_figure(&b->of, s->floor, flops / seconds);
 }
 
 static void print_setting(const bench *b, const setting *s, FILE *out) {

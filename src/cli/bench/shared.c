@@ -51,6 +51,12 @@ ls_bench_figure ls_bench_trip_figure(bool latency, size_t bytes, const double *f
     return (ls_bench_figure){"GB/s", gigabytes / bare, gigabytes / with, by};
 }
 
+ls_bench_figure ls_bench_rate_figure(const ls_host_of *of, double floor, double rate) {
+    const bool gpu = of->device != LS_DEVICE_CPU;
+    const double unit = gpu ? 1e-12 : 1e-9;
+    return (ls_bench_figure){gpu ? "TFLOP/s" : "GFLOP/s", floor * unit, rate * unit, rate / floor};
+}
+
 const char *ls_bench_model_name(const ls_bench_options *options) {
     return options->config != NULL ? options->config : "Llama of 100M parameters";
 }

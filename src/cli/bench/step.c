@@ -376,7 +376,7 @@ static void compute_figures(const ls_bench_step *b, figures *f) {
     f->seconds = slowest(b, f->round);
     f->tokens_per_second = (double)b->tokens.count / f->seconds;
     const double rate = work_of(b) / f->seconds;
-    f->rate = (ls_bench_figure){"GFLOP/s", b->floor * 1e-9, rate * 1e-9, rate / b->floor};
+    f->rate = ls_bench_rate_figure(&b->of, b->floor, rate);
     f->beside = rate / ((b->products[0] + b->products[1]) / 2);
     f->loss = b->times[0].loss;
     for (int r = 0; r < b->ranks; r++) {
@@ -432,9 +432,9 @@ static void print_page(const ls_bench_step *b, const figures *f, FILE *out) {
         out,
         "\nfloor: the fastest run of a square product on as many threads, or GPUs · N: weights that products use · rates: of one rank, "
         "operands in full%s\n",
-        b->of.device == LS_DEVICE_CPU
-            ? ""
-            : " · instructions of a GPU end when the host notices, up to 0.1 ms later; puts run beside others");
+        b->later
+            ? " · instructions end when the host notices, up to 0.1 ms later, and have what they wait for; puts run beside them"
+            : "");
 }
 
 static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
