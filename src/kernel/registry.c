@@ -100,7 +100,7 @@ ls_status ls_kernel_find_rows(const ls_kernel_request *request, const ls_kernel 
 }
 
 ls_status ls_kernel_find(const ls_kernel_request *request, const ls_kernel **out) {
-    const ls_kernel *found;
+    const ls_kernel *found = NULL;
     int n;
     LS_TRY(find(request, 1, &found, &n));
     *out = found;

@@ -109,23 +109,23 @@ static ls_status await_peer(side *s, uint64_t generation) {
     return launch(s, "wait", &message);
 }
 
-/* By side FIRST, with a word of its own. */
-static ls_status copy(ls_device_pair *pair, char *source, char *target, size_t bytes) {
+/* By side FIRST, with a word of its own. The message has source and target. */
+static ls_status copy(ls_device_pair *pair, ls_device_message message, size_t bytes) {
     side *s = &pair->side[FIRST];
-    const ls_device_message message = {.source = source,
-                                       .target = target,
-                                       .from = ls_range_flat(0, bytes),
-                                       .to = ls_range_flat(0, bytes),
-                                       .word = s->self.words + WORD_OWN,
-                                       .generation = ++pair->generation};
+    message.from = message.to = ls_range_flat(0, bytes);
+    message.word = s->self.words + WORD_OWN;
+    message.generation = ++pair->generation;
     return launch(s, "copy", &message);
 }
 
 static ls_status launch_trip(ls_device_pair *pair, ls_pair_trip trip, size_t bytes) {
     side *first = &pair->side[FIRST], *second = &pair->side[SECOND];
-    if (trip == LS_TRIP_COPY) return copy(pair, first->heap->source, first->self.heap + pair->most, bytes);
-    if (trip == LS_TRIP_TO_HOST) return copy(pair, first->heap->source, pair->host->base, bytes);
-    if (trip == LS_TRIP_FROM_HOST) return copy(pair, pair->host->base, first->self.heap, bytes);
+    const ls_device_message copies[] = {
+        [LS_TRIP_COPY] = {.source = first->heap->source, .target = first->self.heap + pair->most},
+        [LS_TRIP_TO_HOST] = {.source = first->heap->source, .target = pair->host->base},
+        [LS_TRIP_FROM_HOST] = {.source = pair->host->base, .target = first->self.heap},
+    };
+    if (copies[trip].source != NULL) return copy(pair, copies[trip], bytes);
     const uint64_t generation = ++pair->generation;
     LS_TRY(put(first, pair->most, bytes, generation));
     LS_TRY(await_peer(second, generation));
