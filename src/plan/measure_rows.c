@@ -10,8 +10,13 @@ static ls_status measure_row(ls_timed_place *place, const ls_kernel *kernel, con
                              ls_row_rates *out) {
     double times[LS_MEASURED_RUNS], warm;
     ls_timed_call timed;
-    LS_TRY(ls_timed_kernel_open(place, kernel, call, &timed));
-    ls_status status = ls_timed_call_run(&timed, &warm);
+    ls_status status = ls_timed_kernel_open(place, kernel, call, &timed);
+    if (ls_timed_kernel_refused(status)) { /* it has no rate, and is not to be chosen */
+        ls_log("%s; the row %s is not measured", status.text, ls_kernel_row(kernel));
+        return ls_ok();
+    }
+    LS_TRY(status);
+    status = ls_timed_call_run(&timed, &warm);
     for (int i = 0; i < LS_MEASURED_RUNS && status.code == LS_OK; i++) status = ls_timed_call_run(&timed, &times[i]);
     ls_timed_call_close(&timed);
     LS_TRY(status);

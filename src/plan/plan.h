@@ -280,6 +280,7 @@ typedef struct ls_timed_call {
  * with all pages touched: those that have data get a copy of it, others numbers in (-1, 1) where they are of a
  * floating-point type, else zeros. What the parameters point to is borrowed. LS_NO_MEMORY, LS_UNSUPPORTED, LS_FAULT.
  */
+/* The kernel is the best that fits; one whose library has no way to compute the call leaves it to the next. */
 LS_MUST_USE ls_status ls_timed_call_open(ls_timed_place *place, ls_kernel_id id, ls_dtype dtype,
                                          const ls_kernel_call *call, ls_timed_call *out);
 /* The same of a kernel that supports the call on that device. */

@@ -175,16 +175,24 @@ ls_status ls_timed_kernel_open(ls_timed_place *place, const ls_kernel *kernel, c
     return status;
 }
 
+bool ls_timed_kernel_refused(ls_status status) { return status.code == LS_UNSUPPORTED || status.code == LS_FAULT; }
+
 ls_status ls_timed_call_open(ls_timed_place *place, ls_kernel_id id, ls_dtype dtype, const ls_kernel_call *call,
                              ls_timed_call *out) {
     ls_kernel_call threaded = *call;
-    const ls_kernel *kernel;
+    const ls_kernel *rows[LS_KERNEL_ROWS];
+    int n = 0;
     threaded.threads = ls_pool_threads(place->pool);
-    LS_TRY(ls_kernel_find(
+    LS_TRY(ls_kernel_find_rows(
         &(ls_kernel_request){
             .id = id, .dtype = dtype, .device = place->of.device, .isa = place->of.isa, .call = &threaded},
-        &kernel));
-    return ls_timed_kernel_open(place, kernel, call, out);
+        rows, &n));
+    ls_status status = ls_ok();
+    for (int i = 0; i < n; i++) {
+        status = ls_timed_kernel_open(place, rows[i], call, out);
+        if (!ls_timed_kernel_refused(status)) break;
+    }
+    return status;
 }
 
 /* Launches of that number behind each other. *seconds: of one of them. */
