@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "cuda/fake/load.h"
 #include "plan/plan.h"
 #include "plan/plan_impl.h"
 #include "support/fake_cuda.h"
@@ -62,6 +63,30 @@ static void test_a_timed_call_runs_on_the_device(void **state) {
     check_sum("delayed:3:recorded", "");
     check_sum("cuda:1", "seed=2");
     assert_int_equal(fake_cuda_left(), 0);
+}
+
+/* A call that a library refuses to prepare is the next row's. */
+static void test_what_a_library_refuses(void **state) {
+    (void)state;
+    const ls_host_of of = gpu_of("cuda", "");
+    const ls_kernel_call call = ls_product_call(LS_F32, 32, 16);
+    fake_library *library = fake_load(LS_TEST_FAKES "libcublasLt.so.13", "fake_cublaslt");
+    ls_timed_place place;
+    ls_timed_call timed;
+    assert_non_null(library);
+    unsetenv("LONGSPAN_CUDA_LIBRARIES");
+    assert_ok(ls_timed_place_open(&of, 0, NULL, &place));
+    assert_ok(ls_timed_call_open(&place, LS_KERNEL_MATMUL, LS_F32, &call, &timed));
+    assert_string_equal(ls_kernel_row(timed.kernel), "cublaslt");
+    ls_timed_call_close(&timed);
+    library->failing = "cublasLtMatmulAlgoGetHeuristic";
+    library->fails_at = 1;
+    assert_ok(ls_timed_call_open(&place, LS_KERNEL_MATMUL, LS_F32, &call, &timed));
+    assert_string_equal(ls_kernel_row(timed.kernel), "own");
+    ls_timed_call_close(&timed);
+    ls_timed_place_close(&place);
+    use_emulated_kernels();
+    fake_expect_clean(library);
 }
 
 /* The time is that of one launch, however many are timed at once, and a device that fails says so. */
@@ -235,6 +260,7 @@ int main(void) {
         cmocka_unit_test(test_file_of_a_gpu),
         cmocka_unit_test(test_a_timed_call_runs_on_the_device),
         cmocka_unit_test(test_links),
+        cmocka_unit_test(test_what_a_library_refuses),
         cmocka_unit_test(test_no_messages),
         cmocka_unit_test(test_a_pair_without_holds),
         cmocka_unit_test(test_attention_says_its_band),
