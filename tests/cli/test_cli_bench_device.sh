@@ -43,6 +43,9 @@ json "all(min(r['floor'], r['figure'], r['ratio']) > 0 for r in d['rows'])" out.
 "$longspan" bench comm --rounds 1 --device cuda >page.txt 2>err || fail "bench comm: $(cat err)"
 [ "$(grep -c '^two devices *put ' page.txt)" -eq 3 ] || fail "bench comm: $(cat page.txt)"
 
+# Emulated kernels are thirty times slower there: what else runs is the same code on more of them.
+[ -z "${LS_TEST_SANITIZER:-}" ] || { echo ok; exit 0; }
+
 # --- machine: the rates are kept for the GPU's model, and used ---
 "$longspan" bench machine --device cuda >page.txt 2>err || fail "bench machine: $(cat err)"
 grep -q '^attention, own *bf16 ' page.txt && grep -q '^copies, to the host ' page.txt && ! grep -q ' f64 ' page.txt || fail "bench machine: $(cat page.txt)"
