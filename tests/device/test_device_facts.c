@@ -38,7 +38,7 @@ static void test_facts(void **state) {
 
 static const char *const wrong_names[][2] = {
     {"cuda:", "device 'cuda:': expected cuda or cuda:N"},
-    {"cuda:x", "device 'cuda:x': expected cuda or cuda:N"},
+    {"cuda:x", "device 'cuda:x': expected cuda, or cuda:N"},
     {"cpu:1", "device 'cpu:1': expected cpu alone"},
     {"cpu:", "device 'cpu:': expected cpu alone"},
     {"gpu", "there is no device 'gpu'"},

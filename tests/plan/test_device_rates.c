@@ -95,7 +95,7 @@ static void test_a_failure_is_an_error(void **state) {
     const int64_t n = 100;
     const ls_view x = ls_view_dense(NULL, LS_F32, 1, &n);
     const ls_kernel_call call = {.n_in = 2, .in = {x, x}, .n_out = 1, .out = {x}};
-    const ls_host_of of = gpu_of("cuda", "cuStreamWriteValue64_v2=30:719:lost");
+    const ls_host_of of = gpu_of("cuda", "cuStreamBatchMemOp_v2=30:719:lost");
     ls_timed_place place;
     ls_timed_call timed;
     double seconds;

@@ -183,7 +183,8 @@ static ls_status describe_device(const char *settings, ls_device_facts *out) {
     ls_device_facts facts = {.units = 1};
     int asked, devices, handle, cache;
     size_t memory;
-    LS_TRY(read_settings(settings, &asked));
+    bool launched;
+    LS_TRY(read_settings(settings, &asked, &launched));
     LS_TRY(set_environment(1)); /* the driver reads it once */
     LS_TRY(ls_cuda_driver_load(&driver));
     LS_TRY(count_devices(&driver, asked, &devices));
@@ -278,7 +279,7 @@ static bool account(ls_device *device, size_t *unused, size_t *total) {
 
 const ls_device_row ls_device_cuda = {
     .name = "cuda",
-    .settings = "N, the number of a device",
+    .settings = "N, the number of a device; both also with :launched",
     .describe = describe_device,
     .is_used = ls_cuda_driver_is_used,
     .traits = {.holds = true, .messages = true, .records = true, .submits = true},
