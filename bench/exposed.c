@@ -63,7 +63,7 @@ static const ls_kernel asleep = {.run = sleep_for};
 #define SHORTEST 100e-6
 
 static void put_to_sleep(ls_image *image) {
-    const ls_rates rates = ls_rates_of(image->isa, image->dtype, image->threads);
+    const ls_rates rates = ls_rates_of(image->kernels, image->isa, image->dtype, image->threads);
     for (int p = 0; p < image->n_programs; p++) {
         double carried = 0; /* of short kernels, slept by the next */
         for (int i = 0; i < image->programs[p].n_instrs; i++) {

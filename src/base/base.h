@@ -7,6 +7,7 @@
 
 #include "longspan/status.h"
 
+#include "base/apart.h"
 #include "base/arena.h"
 #include "base/float16.h"
 #include "base/hash.h"

@@ -93,7 +93,9 @@ typedef struct ls_bench_options {
     int64_t seq, batch, ranks, threads, rounds; /* batch: sequences of a step */
     int64_t heads, kv_heads, head_size;
     const char *mask, *dtype, *strategy, *shard, *sums, *optimizer;
-    const char *config; /* config.json of a model, or its folder */
+    const char *config;   /* config.json of a model, or its folder */
+    const char *device;   /* as in ls_spread */
+    const char *ranks_as; /* "processes", which they are when it is NULL, or "threads" */
 } ls_bench_options;
 
 /*

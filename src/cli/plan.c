@@ -91,10 +91,12 @@ static void print_page(const planning *g, FILE *out) {
     const ls_memory_account account = ls_memory_account_of(image);
     char text[LS_BYTES_TEXT];
     ls_candidates_print(&g->chosen.plan, out);
-    fprintf(out, "\nrank %d of %d maps most, %s (%zu bytes), with %s kernels on %d thread%s:\n",
-            g->chosen.plan.candidates[0].most_rank, ls_mesh_ranks(&image->mesh),
-            ls_bytes_text((double)account.mapped, text), account.mapped, ls_isa_name(image->isa), image->threads,
-            image->threads == 1 ? "" : "s");
+    char place[64];
+    snprintf(place, sizeof place, "with %s kernels on %d thread%s", ls_isa_name(image->isa), image->threads,
+             image->threads == 1 ? "" : "s");
+    if (image->kernels != LS_DEVICE_CPU) snprintf(place, sizeof place, "on %s", image->device);
+    fprintf(out, "\nrank %d of %d maps most, %s (%zu bytes), %s:\n", g->chosen.plan.candidates[0].most_rank,
+            ls_mesh_ranks(&image->mesh), ls_bytes_text((double)account.mapped, text), account.mapped, place);
     for (int k = 0; k < LS_BUFFER_KINDS; k++) {
         if (account.kind_bytes[k] > 0) print_bytes(out, ls_buffer_kind_name((ls_buffer_kind)k), account.kind_bytes[k]);
     }
@@ -139,6 +141,7 @@ static void print_json(const planning *g, FILE *out) {
     ls_json_put_int(w, "threads", image->threads);
     ls_json_put_text(w, "transfers", ls_transfers_of(image));
     ls_json_put_text(w, "isa", ls_isa_name(image->isa));
+    ls_json_put_text(w, "device", g->chosen.plan.target.device);
     ls_candidates_put(&g->chosen.plan, w);
     ls_json_put_int(w, "most_rank", g->chosen.plan.candidates[0].most_rank);
     ls_json_put_int(w, "predicted_bytes", (int64_t)account.mapped);

@@ -84,7 +84,7 @@ void ls_build_kernel(ls_builder *b, const ls_kernel_build *k) {
     if (b->status.code != LS_OK) return;
     const ls_kernel_call call = shapes_of(b, k);
     const ls_kernel_request request = {
-        .id = k->kernel, .dtype = k->dtype, .device = b->kernels, .isa = b->target->isa, .call = &call};
+        .id = k->kernel, .dtype = k->dtype, .device = b->image->kernels, .isa = b->target->isa, .call = &call};
     const ls_kernel *kernel;
     const ls_status status = ls_kernel_find(&request, &kernel);
     if (status.code != LS_OK) {

@@ -139,16 +139,13 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->in_place = in_place;
     image->isa = target->isa;
     image->device = target->device != NULL ? ls_arena_strdup(arena, target->device) : NULL;
+    image->kernels = device.submits ? LS_DEVICE_CUDA : LS_DEVICE_CPU;
     image->threads = target->threads;
     image->host_apart = !device.host_memory;
     ls_job rewritten = *job;
     rewritten.graph = ls_recompute(job, target->saving.drop, arena);
-    ls_builder b = {.job = &rewritten,
-                    .target = target,
-                    .image = image,
-                    .kernels = device.submits ? LS_DEVICE_CUDA : LS_DEVICE_CPU,
-                    .cut = ls_target_shard(target),
-                    .status = ls_ok()};
+    ls_builder b = {
+        .job = &rewritten, .target = target, .image = image, .cut = ls_target_shard(target), .status = ls_ok()};
     b.displacements.arena = arena;
     const ls_status status = compile(&b, &rewritten);
     if (status.code != LS_OK) {

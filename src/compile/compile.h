@@ -258,6 +258,12 @@ LS_MUST_USE ls_status ls_compile_layout(const ls_job *job, const ls_target *targ
 LS_MUST_USE ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out);
 
 /*
+ * The band of keys that the queries of a whole sequence see, for a call of attention by itself (tensor/params.h); calls
+ * of programs have theirs.
+ */
+ls_attention_band ls_mask_band(const ls_mask *mask, int64_t tokens);
+
+/*
  * Ranks whose programs are the same are a class: any of them may be compiled for all. Replicas are of one class, and
  * where tokens and heads divide evenly those of a block too. Where only the first replica adds something that all of
  * them have, each rank is a class of its own. Classes are numbered from 0.

@@ -73,7 +73,6 @@ typedef struct ls_builder {
     ls_image *image;
     const ls_sharding *sharding;
     const ls_shard_mode *cut; /* what of parameters is cut over the ranks */
-    ls_kernel_device kernels; /* what the target's device executes */
     int program_index;
     ls_program *program;
     const ls_job_program *row; /* of the program */

@@ -141,7 +141,7 @@ static void find_live(schedule *s) {
 
 static void set_up(schedule *s) {
     ls_arena *arena = s->arena;
-    s->rates = ls_rates_of(s->image->isa, s->image->dtype, s->image->threads);
+    s->rates = ls_rates_of(s->image->kernels, s->image->isa, s->image->dtype, s->image->threads);
     s->before = LS_NEW_ARRAY(arena, int, s->n);
     s->counterpart = LS_NEW_ARRAY(arena, int, s->n);
     s->in_chain = LS_NEW_ARRAY(arena, bool, s->n);

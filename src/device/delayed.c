@@ -521,6 +521,7 @@ static void close_device(ls_device *device) {
 
 const ls_device_row ls_device_delayed = {
     .name = "delayed",
+    .settings = "SEED[:awaited|:messages|:recorded][:CALL=N]",
     .traits = {.holds = true, .host_memory = true, .judges = true},
     .open = open_device,
     .close = close_device,

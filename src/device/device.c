@@ -30,12 +30,21 @@ static ls_status unknown_device(const char *name) {
                     known);
 }
 
+/* LS_INVALID: what stands behind the name is nothing that such a device takes. */
+static ls_status check_settings(const ls_device_row *row, const char *name) {
+    const char *colon = strchr(name, ':');
+    if (colon == NULL || (row->settings != NULL && colon[1] != 0)) return ls_ok();
+    if (row->settings == NULL) return ls_error(LS_INVALID, "device '%s': expected %s alone", name, row->name);
+    return ls_error(LS_INVALID, "device '%s': expected %s or %s:%s", name, row->name, row->name, row->settings);
+}
+
 /* What a setting means. */
 static ls_status choose(const char *setting, const char **name, const ls_device_row **row) {
     if (setting == NULL) setting = getenv("LONGSPAN_DEVICE");
     if (setting == NULL) setting = ls_device_cpu.name;
     const ls_device_row *found = find(setting);
     if (found == NULL) return unknown_device(setting);
+    LS_TRY(check_settings(found, setting));
     *name = setting;
     *row = found;
     return ls_ok();
@@ -48,6 +57,31 @@ ls_status ls_device_choose(const char *setting, const char **name, ls_device_tra
     return ls_ok();
 }
 
+static const char *settings_of(const ls_device_row *row, const char *name) {
+    const char *settings = name + strlen(row->name);
+    return settings + (*settings == ':');
+}
+
+typedef struct question {
+    const ls_device_row *row;
+    const char *settings;
+    ls_device_facts facts;
+} question;
+
+static ls_status answer(void *context) {
+    question *q = context;
+    return q->row->describe(q->settings, &q->facts);
+}
+
+ls_status ls_device_describe(const char *name, ls_device_facts *out) {
+    question q = {0};
+    LS_TRY(choose(name, &name, &q.row));
+    q.settings = settings_of(q.row, name);
+    if (q.row->describe != NULL) LS_TRY(q.row->is_used() ? answer(&q) : ls_apart(answer, &q, &q.facts, sizeof q.facts));
+    *out = q.facts;
+    return ls_ok();
+}
+
 ls_status ls_device_open(const char *name, const ls_device_options *options, ls_device **out) {
     const ls_device_row *row;
     LS_TRY(choose(name, &name, &row));
@@ -56,8 +90,7 @@ ls_status ls_device_open(const char *name, const ls_device_options *options, ls_
     device->row = row;
     device->options = *options;
     device->traits = row->traits;
-    const char *settings = name + strlen(row->name);
-    const ls_status status = row->open != NULL ? row->open(device, settings + (*settings == ':')) : ls_ok();
+    const ls_status status = row->open != NULL ? row->open(device, settings_of(row, name)) : ls_ok();
     if (status.code != LS_OK) {
         free(device);
         return status;
@@ -71,8 +104,8 @@ void ls_device_close(ls_device *device) {
     if (device->row->close != NULL) device->row->close(device);
     ls_recordings_free(device);
     for (int i = 0; i < device->n_arenas; i++) {
-        if (device->arenas[i].adopted || device->arenas[i].left || device->row->free == NULL) continue;
-        device->row->free(device, &device->arenas[i]);
+        const ls_device_arena *arena = &device->arenas[i];
+        if (!arena->adopted && !arena->left && !arena->freed) device->row->free(device, &device->arenas[i]);
     }
     free(device);
 }
@@ -86,12 +119,23 @@ const ls_device_traits *ls_device_traits_of(const ls_device *device) { return &d
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-static ls_status allocate(ls_device *device, ls_device_arena wanted, const ls_device_arena **out) {
-    LS_ASSERT(device->n_arenas < LS_DEVICE_ARENAS);
-    ls_device_arena *arena = &device->arenas[device->n_arenas];
-    *arena = wanted;
-    LS_TRY(device->row->allocate(device, arena));
-    device->n_arenas++;
+/* Room for another arena: that of one that was freed, or behind all. */
+static ls_device_arena *find_room(ls_device *device) {
+    int i = 0;
+    while (i < device->n_arenas && !device->arenas[i].freed) i++;
+    LS_ASSERT(i < LS_DEVICE_ARENAS);
+    return &device->arenas[i];
+}
+
+static void note_arena(ls_device *device, const ls_device_arena *arena) {
+    if (arena == &device->arenas[device->n_arenas]) device->n_arenas++;
+}
+
+static ls_status allocate(ls_device *device, ls_device_arena made, const ls_device_arena **out) {
+    ls_device_arena *arena = find_room(device);
+    LS_TRY(device->row->allocate(device, &made));
+    *arena = made;
+    note_arena(device, arena);
     *out = arena;
     return ls_ok();
 }
@@ -104,12 +148,23 @@ ls_status ls_device_allocate_host(ls_device *device, size_t bytes, const ls_devi
     return allocate(device, (ls_device_arena){.bytes = bytes, .host = true}, out);
 }
 
+void ls_device_free(ls_device *device, const ls_device_arena *arena) {
+    ls_device_arena *mine = &device->arenas[arena - device->arenas];
+    LS_ASSERT(!arena->adopted && !arena->freed);
+    device->row->free(device, mine);
+    *mine = (ls_device_arena){.freed = true};
+}
+
+bool ls_device_account(ls_device *device, size_t *unused, size_t *total) {
+    return device->row->account != NULL && device->row->account(device, unused, total);
+}
+
 ls_status ls_device_adopt(ls_device *device, void *memory, size_t bytes, const ls_device_arena **out) {
-    LS_ASSERT(device->n_arenas < LS_DEVICE_ARENAS);
-    ls_device_arena *arena = &device->arenas[device->n_arenas];
-    *arena = (ls_device_arena){.base = memory, .source = memory, .bytes = bytes, .adopted = true};
-    if (device->row->adopt != NULL) LS_TRY(device->row->adopt(device, arena));
-    device->n_arenas++;
+    ls_device_arena *arena = find_room(device),
+                    made = {.base = memory, .source = memory, .bytes = bytes, .adopted = true};
+    if (device->row->adopt != NULL) LS_TRY(device->row->adopt(device, &made));
+    *arena = made;
+    note_arena(device, arena);
     *out = arena;
     return ls_ok();
 }

@@ -65,11 +65,27 @@ typedef struct ls_device_options {
  *
  * name NULL: the setting LONGSPAN_DEVICE of the environment, else "cpu". LS_INVALID: there is no such device.
  */
+
+/* What a kind of device is like, as far as that can be said without opening one. */
+typedef struct ls_device_facts {
+    char model[80]; /* as its driver calls it; "": it is the host's processor (base/machine.h), and no more is said */
+    int units;      /* devices of which each rank of the machine is given one, in turn; of one that is named by its
+                       number 1 */
+    int processors; /* that compute side by side in one device: multiprocessors */
+    int64_t cache;  /* bytes of the largest cache of a device */
+    int64_t memory; /* bytes of a device */
+} ls_device_facts;
+
 /*
  * *name: the name that ls_device_open would use for a setting, which lives as long as the setting or the environment;
  * *traits: what devices of that name can do. Opens nothing. LS_INVALID: there is no such device.
  */
 LS_MUST_USE ls_status ls_device_choose(const char *setting, const char **name, ls_device_traits *traits);
+/*
+ * Opens nothing, and asks the driver in a process of its own (unless this one has used it before), so that this process
+ * may still fork ranks. LS_INVALID, LS_UNSUPPORTED as ls_device_open.
+ */
+LS_MUST_USE ls_status ls_device_describe(const char *name, ls_device_facts *out);
 LS_MUST_USE ls_status ls_device_open(const char *name, const ls_device_options *options, ls_device **out);
 /*
  * Frees its arenas. What has not begun is not executed any more; but for cuda, which executes all that was launched,
@@ -91,15 +107,21 @@ typedef struct ls_device_arena {
     bool adopted; /* the memory is a transport's, and stays when the device is closed */
     bool host;    /* it is the host's beside that of the device (ls_device_allocate_host) */
     bool left;    /* it stays, too (ls_device_leave) */
+    bool freed;   /* nothing: its memory was given back (ls_device_free) */
 } ls_device_arena;
 
-/* Zeroed memory of the device. LS_NO_MEMORY names the bytes. The arena lives until the device is closed. */
+/* Zeroed memory of the device. LS_NO_MEMORY names the bytes. The arena lives until it is freed, or the device closed.
+ */
 LS_MUST_USE ls_status ls_device_allocate(ls_device *device, size_t bytes, const ls_device_arena **out);
 /*
  * The same of the host, which what the device executes can copy to and from (pinned memory). On a device whose memory
  * is the host's it is more of that.
  */
 LS_MUST_USE ls_status ls_device_allocate_host(ls_device *device, size_t bytes, const ls_device_arena **out);
+/* Frees an arena that was allocated, when nothing that accesses it is launched and not yet executed. */
+void ls_device_free(ls_device *device, const ls_device_arena *arena);
+/* Bytes of the device's memory, and how many nobody uses, as its driver says. false: it keeps no account. */
+bool ls_device_account(ls_device *device, size_t *unused, size_t *total);
 /* An arena of memory that a transport has mapped, and that others access too; it outlives the device. */
 LS_MUST_USE ls_status ls_device_adopt(ls_device *device, void *memory, size_t bytes, const ls_device_arena **out);
 

@@ -6,7 +6,9 @@
 
 typedef struct ls_device_row ls_device_row;
 
-enum { LS_DEVICE_ARENAS = 8 }; /* at most; an executor has one for each space of its image */
+enum {
+    LS_DEVICE_ARENAS = 160
+}; /* at most; an executor has one for each space, a bench one for each call that it times */
 
 /* A work that was launched while recording, with what it refers to. */
 typedef struct ls_recorded {
@@ -41,13 +43,18 @@ struct ls_device {
 struct ls_device_row {
     const char *name;
     ls_device_traits traits;
+    const char *settings; /* what may stand behind "NAME:", for messages; NULL: nothing may */
+    /* Called in a process of its own, unless this one has used the driver before. NULL: it is the host's processor. */
+    ls_status (*describe)(const char *settings, ls_device_facts *out);
+    bool (*is_used)(void); /* whether it has; of a row that describes */
     /* settings: the text after "NAME:", or "". May change the device's traits. */
     ls_status (*open)(ls_device *device, const char *settings);
-    void (*close)(ls_device *device); /* the arenas are freed after it, or by it if there is no `free` */
+    void (*close)(ls_device *device); /* the arenas are freed after it; one that frees them leaves none */
     /* Sets base and source of an arena of this size, in memory of the device or, as it says, of the host. */
     ls_status (*allocate)(ls_device *device, ls_device_arena *arena);
     ls_status (*adopt)(ls_device *device, ls_device_arena *arena);
     void (*free)(ls_device *device, ls_device_arena *arena);
+    bool (*account)(ls_device *device, size_t *unused, size_t *total);
     ls_status (*read)(ls_device *device, const ls_device_arena *arena, const ls_range *from, void *out);
     ls_status (*write)(ls_device *device, const ls_device_arena *arena, const ls_range *to, const void *from);
     ls_status (*clear)(ls_device *device, const ls_device_arena *arena, const ls_range *range);

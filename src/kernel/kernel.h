@@ -118,6 +118,8 @@ typedef struct ls_kernel {
     ls_dtype dtype;
     ls_kernel_device device;
     ls_features needs; /* all that its code uses, workspace and prepare included */
+    /* Which of several kernels for one contract and type it is, "cudnn"; NULL: Longspan's own (ls_kernel_row). */
+    const char *row;
     /* Whether it can compute a call that fulfils the contract (data pointers are not read). NULL: any. */
     bool (*supports)(const ls_kernel_call *call);
     /* Bytes of workspace for a call of these shapes (data pointers are not read). NULL: none. */
@@ -157,10 +159,19 @@ typedef struct ls_kernel_request {
  */
 LS_MUST_USE ls_status ls_kernel_find(const ls_kernel_request *request, const ls_kernel **out);
 
+/*
+ * All that fit, the one that ls_kernel_find prefers first; of several with one name (ls_kernel_row) only the first.
+ * Returns how many there are, at most LS_KERNEL_ROWS.
+ */
+enum { LS_KERNEL_ROWS = 4 };
+LS_MUST_USE ls_status ls_kernel_find_rows(const ls_kernel_request *request, const ls_kernel *out[LS_KERNEL_ROWS],
+                                          int *n);
+
 /* Whether two calls have the same numbers of operands, of the same types, sizes and strides. */
 bool ls_kernel_same_forms(const ls_kernel_call *a, const ls_kernel_call *b);
 
 static inline const char *ls_kernel_name(const ls_kernel *kernel) { return ls_contracts[kernel->id].name; }
+static inline const char *ls_kernel_row(const ls_kernel *kernel) { return kernel->row != NULL ? kernel->row : "own"; }
 
 /* All registered kernels, for tests, benchmarks and `version`. Index 0..count-1, NULL past the end. */
 const ls_kernel *ls_kernel_at(int index);

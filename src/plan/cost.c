@@ -7,11 +7,16 @@
 #include <math.h>
 #include <stdio.h>
 
-ls_rates ls_plan_rates(const ls_image *image, const ls_host *host) {
+static ls_rates rates_here(const ls_image *image, const ls_host *host) {
     ls_machine machine;
+    const int ranks = ls_mesh_ranks(&image->mesh);
+    if (image->kernels == LS_DEVICE_CUDA) return ls_rates_sharing(host, image->dtype, ranks);
     ls_machine_detect(&machine);
-    ls_rates rates = ls_rates_beside(host, image->dtype, image->threads, ls_mesh_ranks(&image->mesh) * image->threads,
-                                     machine.cores);
+    return ls_rates_beside(host, image->dtype, image->threads, ranks * image->threads, machine.cores);
+}
+
+ls_rates ls_plan_rates(const ls_image *image, const ls_host *host) {
+    ls_rates rates = rates_here(image, host);
     rates.overlap = image->host_apart; /* a device besides the host's processor */
     return rates;
 }

@@ -1,26 +1,26 @@
 /*
- * Measures the rates of this machine: what one core does while all others do the same, as in a step. Each kernel runs
- * by itself, on every core at once, with data of its own for each core.
+ * Measures the rates of this machine: what one core does while all others do the same, as in a step, or what a GPU
+ * does. Each kernel runs by itself, on every core at once, with data of its own for each core.
  */
 #include "plan/plan_impl.h"
 
 #include <math.h>
 #include <string.h>
 
-ls_status ls_measure_call(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool, const ls_kernel_call *call,
+ls_status ls_measure_call(ls_timed_place *place, ls_kernel_id id, ls_dtype dtype, const ls_kernel_call *call,
                           double *seconds) {
     ls_timed_calls timed;
-    double times[LS_MEASURED_RUNS];
-    LS_TRY(ls_timed_calls_open(id, dtype, isa, pool, call, &timed));
-    (void)ls_timed_calls_run(&timed);
-    for (int i = 0; i < LS_MEASURED_RUNS; i++) times[i] = ls_timed_calls_run(&timed);
+    double times[LS_MEASURED_RUNS], warm;
+    LS_TRY(ls_timed_calls_open(place, id, dtype, call, &timed));
+    ls_status status = ls_timed_calls_run(&timed, &warm);
+    for (int i = 0; i < LS_MEASURED_RUNS && status.code == LS_OK; i++) status = ls_timed_calls_run(&timed, &times[i]);
     ls_timed_calls_close(&timed);
+    LS_TRY(status);
     *seconds = ls_median(times, LS_MEASURED_RUNS);
     return ls_ok();
 }
 
-/* x [m, n] by w [n, n], transposed. */
-static ls_kernel_call product(ls_dtype T, int64_t m, int64_t n) {
+ls_kernel_call ls_product_call(ls_dtype T, int64_t m, int64_t n) {
     static const ls_matmul_params params = {.transpose_b = true};
     const int64_t x[] = {m, n}, w[] = {n, n};
     return (ls_kernel_call){.n_in = 2,
@@ -30,140 +30,211 @@ static ls_kernel_call product(ls_dtype T, int64_t m, int64_t n) {
                             .params = &params};
 }
 
-static ls_status measure_matmul(ls_dtype T, ls_isa isa, ls_pool *pool, int64_t n, ls_core_rates *rates) {
-    const int64_t m = 4 * n; /* more rows than columns, as in a step */
-    const ls_kernel_call call = product(T, m, n);
+int64_t ls_product_side(const ls_timed_place *place, ls_dtype T) {
+    enum { REFERENCE = 128, CORE = 768, EACH = 64, MOST = 4096 }; /* EACH: for every multiprocessor */
+    const int width = ls_timed_place_width(place);
+    if (width > 0) return ls_min(MOST, EACH * width);
+    return T == LS_F64 ? REFERENCE : CORE; /* f64 has only the slow reference kernels */
+}
+
+static ls_status measure_matmul(ls_timed_place *place, ls_dtype T, ls_core_rates *rates) {
+    const int64_t n = ls_product_side(place, T), m = 4 * n; /* more rows than columns, as in a step */
+    const ls_kernel_call call = ls_product_call(T, m, n);
     double seconds;
-    LS_TRY(ls_measure_call(LS_KERNEL_MATMUL, T, isa, pool, &call, &seconds));
+    LS_TRY(ls_measure_call(place, LS_KERNEL_MATMUL, T, &call, &seconds));
     rates->matmul = 2 * (double)m * (double)n * (double)n / seconds;
     return ls_ok();
+}
+
+enum { SPLIT_RUNS = 5 * LS_MEASURED_RUNS };
+
+static ls_status time_split(ls_timed_place *two, ls_dtype T, int64_t n, double *apart, double *together) {
+    const ls_kernel_call each = ls_product_call(T, n, n), both = ls_product_call(T, 2 * n, n);
+    ls_timed_calls halves;
+    ls_timed_call shared;
+    LS_TRY(ls_timed_calls_open(two, LS_KERNEL_MATMUL, T, &each, &halves));
+    ls_status status = ls_timed_call_open(two, LS_KERNEL_MATMUL, T, &both, &shared);
+    const bool opened = status.code == LS_OK;
+    for (int i = -1; i < SPLIT_RUNS && status.code == LS_OK; i++) { /* the first is not counted */
+        status = ls_timed_calls_run(&halves, &apart[ls_max(i, 0)]);
+        if (status.code == LS_OK) status = ls_timed_call_run(&shared, &together[ls_max(i, 0)]);
+    }
+    if (opened) ls_timed_call_close(&shared);
+    ls_timed_calls_close(&halves);
+    return status;
 }
 
 /*
  * How much longer a product takes that is split over two cores, as it waits for the later core: measured in alternation
  * with two products of half its size, one on each core.
  */
-static ls_status measure_split(ls_dtype T, ls_isa isa, int64_t n, double *split) {
-    enum { RUNS = 5 * LS_MEASURED_RUNS };
-    const ls_kernel_call each = product(T, n, n), both = product(T, 2 * n, n);
-    double apart[RUNS], together[RUNS];
-    ls_timed_calls halves;
-    ls_timed_call shared;
-    ls_pool *two;
-    LS_TRY(ls_pool_create(2, true, &two));
-    ls_status status = ls_timed_calls_open(LS_KERNEL_MATMUL, T, isa, two, &each, &halves);
+static ls_status measure_split(const ls_timed_place *place, ls_dtype T, double *split) {
+    double apart[SPLIT_RUNS], together[SPLIT_RUNS];
+    ls_timed_place two;
+    ls_pool *pool;
+    LS_TRY(ls_pool_create(2, true, &pool));
+    ls_status status = ls_timed_place_open(&place->of, 0, pool, &two);
     if (status.code == LS_OK) {
-        status = ls_timed_call_open(LS_KERNEL_MATMUL, T, isa, two, &both, &shared);
-        for (int i = -1; i < RUNS && status.code == LS_OK; i++) { /* the first is not counted */
-            apart[ls_max(i, 0)] = ls_timed_calls_run(&halves);
-            together[ls_max(i, 0)] = ls_timed_call_run(&shared);
-        }
-        if (status.code == LS_OK) ls_timed_call_close(&shared);
-        ls_timed_calls_close(&halves);
+        status = time_split(&two, T, ls_product_side(place, T), apart, together);
+        ls_timed_place_close(&two);
     }
-    ls_pool_destroy(two);
+    ls_pool_destroy(pool);
     LS_TRY(status);
-    *split = fmax(0, ls_median(together, RUNS) / ls_median(apart, RUNS) - 1);
+    *split = fmax(0, ls_median(together, SPLIT_RUNS) / ls_median(apart, SPLIT_RUNS) - 1);
     return ls_ok();
 }
 
 /*
  * The cost of a piece of a strided copy: a copy of pieces of 64 bytes against a flat copy of as many bytes, both in a
- * cache.
+ * cache. alone: one core.
  */
-static ls_status measure_pieces(ls_arena *arena, ls_isa isa, double *piece) {
+static ls_status measure_pieces(ls_timed_place *alone, double *piece) {
     enum { PIECES = 2048, LONG = 16 };
     const int64_t size[] = {PIECES, LONG};
     const ls_view dense = ls_view_dense(NULL, LS_F32, 2, size);
     ls_view apart = dense;
     double of_pieces, of_one;
     apart.stride[0] = 2 * LONG;
-    apart.data = LS_NEW_ARRAY(arena, float, 2 * LONG * PIECES);
     const ls_kernel_call strided = {.n_in = 1, .in = {apart}, .n_out = 1, .out = {dense}},
                          flat = {.n_in = 1, .in = {dense}, .n_out = 1, .out = {dense}};
-    LS_TRY(ls_measure_call(LS_KERNEL_COPY, LS_F32, isa, NULL, &strided, &of_pieces));
-    LS_TRY(ls_measure_call(LS_KERNEL_COPY, LS_F32, isa, NULL, &flat, &of_one));
+    LS_TRY(ls_measure_call(alone, LS_KERNEL_COPY, LS_F32, &strided, &of_pieces));
+    LS_TRY(ls_measure_call(alone, LS_KERNEL_COPY, LS_F32, &flat, &of_one));
     *piece = fmax(0, of_pieces - of_one) / PIECES;
     return ls_ok();
 }
 
-/* Seconds of adding two arrays of n elements. */
-static ls_status measure_add(ls_isa isa, ls_pool *pool, int64_t n, double *seconds) {
+static ls_kernel_call sum_of(int64_t n) {
     const ls_view x = ls_view_dense(NULL, LS_F32, 1, &n);
-    const ls_kernel_call call = {.n_in = 2, .in = {x, x}, .n_out = 1, .out = {x}};
-    return ls_measure_call(LS_KERNEL_ADD, LS_F32, isa, pool, &call, seconds);
+    return (ls_kernel_call){.n_in = 2, .in = {x, x}, .n_out = 1, .out = {x}};
 }
 
-/*
- * Rates of memory, from sums larger than all caches, on all cores and on one; the overhead of a call, from a tiny sum.
- */
-static ls_status measure_memory(ls_isa isa, ls_pool *pool, ls_host *out) {
-    const int64_t n = (int64_t)fmin(fmax(out->cache, 0x1p20), 0x1p24);
-    double busy, alone, nothing;
-    LS_TRY(measure_add(isa, pool, n, &busy));
-    LS_TRY(measure_add(isa, NULL, n * ls_min(4, ls_pool_threads(pool)), &alone));
-    LS_TRY(measure_add(isa, NULL, 16, &nothing));
-    out->memory = 3.0 * (double)n * sizeof(float) / busy;
-    out->memory_alone = fmax(out->memory, 3.0 * (double)(n * ls_min(4, ls_pool_threads(pool))) * sizeof(float) / alone);
-    out->to_host = out->from_host = out->memory / 2; /* a host has one memory: each byte is read and written */
-    out->overhead = fmax(nothing, 1e-9);
+/* Bytes per second of adding two arrays of n elements. */
+static ls_status measure_add(ls_timed_place *place, int64_t n, double *rate) {
+    const ls_kernel_call call = sum_of(n);
+    double seconds;
+    LS_TRY(ls_measure_call(place, LS_KERNEL_ADD, LS_F32, &call, &seconds));
+    *rate = 3.0 * (double)n * sizeof(float) / seconds;
     return ls_ok();
 }
 
-static ls_status measure_type(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, double cache,
+/* Rates of memory, from sums larger than all caches, on all cores and on one. */
+static ls_status measure_memory(ls_timed_place *place, ls_timed_place *alone, ls_host *out) {
+    const double least = ls_timed_place_width(place) > 0 ? 0 : 0x1p20;
+    const int64_t n = (int64_t)fmin(fmax(out->cache, least), 0x1p24), cores = ls_pool_threads(place->pool);
+    LS_TRY(measure_add(place, n, &out->memory));
+    LS_TRY(measure_add(alone, n * ls_min(4, cores), &out->memory_alone));
+    out->memory_alone = fmax(out->memory, out->memory_alone);
+    /* A host has one memory: each byte is read and written. A GPU's link is measured by itself. */
+    if (ls_timed_place_width(place) == 0) out->to_host = out->from_host = out->memory / 2;
+    return ls_ok();
+}
+
+/* Of a tiny sum among others. */
+static ls_status measure_overhead(ls_timed_place *alone, double *overhead) {
+    const ls_kernel_call call = sum_of(16);
+    double times[LS_MEASURED_RUNS], warm;
+    ls_timed_call timed;
+    LS_TRY(ls_timed_call_open(alone, LS_KERNEL_ADD, LS_F32, &call, &timed));
+    ls_status status = ls_timed_call_stream(&timed, &warm);
+    for (int i = 0; i < LS_MEASURED_RUNS && status.code == LS_OK; i++) status = ls_timed_call_stream(&timed, &times[i]);
+    ls_timed_call_close(&timed);
+    LS_TRY(status);
+    *overhead = fmax(ls_median(times, LS_MEASURED_RUNS), 1e-9);
+    return ls_ok();
+}
+
+static ls_status measure_type(ls_arena *arena, ls_timed_place *place, ls_dtype T, const ls_host *host,
                               ls_core_rates *rates) {
-    const bool reference = T == LS_F64; /* has only the slow reference kernels */
-    LS_TRY(ls_measure_attention(arena, T, isa, pool, reference ? 192 : 2048, rates->attention));
-    LS_TRY(measure_matmul(T, isa, pool, reference ? 128 : 768, rates));
-    if (ls_pool_threads(pool) > 1) LS_TRY(measure_split(T, isa, reference ? 128 : 768, &rates->split));
-    return ls_measure_streams(arena, T, isa, pool, reference ? 0x1p18 : cache, rates->bytes);
+    const bool on_cpu = ls_timed_place_width(place) == 0, reference = on_cpu && T == LS_F64;
+    LS_TRY(ls_measure_attention(arena, place, T, rates->attention));
+    LS_TRY(measure_matmul(place, T, rates));
+    if (on_cpu && ls_pool_threads(place->pool) > 1) LS_TRY(measure_split(place, T, &rates->split));
+    return ls_measure_streams(arena, place, T, reference ? 0x1p18 : host->cache, host->overhead, rates->bytes);
 }
 
 /*
- * One pass over all measurements. f64 is used to check results, not to train, and is measured in the first pass only.
+ * One pass over all measurements. f64 is used to check results, not to train; it is measured in the first pass only,
+ * and not on a GPU, which has no kernels for it. alone: one core.
  */
-static ls_status measure(ls_arena *arena, ls_isa isa, ls_pool *pool, bool first, ls_host *out) {
+static ls_status measure_at(ls_arena *arena, ls_timed_place *place, ls_timed_place *alone, bool first, ls_host *out) {
     static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
-    for (size_t i = 0; i < (first ? LS_COUNT(types) : LS_COUNT(types) - 1); i++)
-        LS_TRY(measure_type(arena, types[i], isa, pool, out->cache, &out->type[types[i]]));
-    LS_TRY(measure_memory(isa, pool, out));
-    LS_TRY(measure_pieces(arena, isa, &out->piece));
-    return ls_measure_puts(out->cache, out);
+    const bool all = first && ls_timed_place_width(place) == 0;
+    LS_TRY(measure_overhead(alone, &out->overhead));
+    for (size_t i = 0; i < (all ? LS_COUNT(types) : LS_COUNT(types) - 1); i++)
+        LS_TRY(measure_type(arena, place, types[i], out, &out->type[types[i]]));
+    LS_TRY(measure_memory(place, alone, out));
+    LS_TRY(measure_pieces(alone, &out->piece));
+    return ls_timed_place_width(place) == 0 ? ls_measure_puts(out->cache, out) : ls_measure_links(&place->of, out);
 }
 
-enum { PASSES = 3 };
+static ls_status measure(ls_timed_place *place, bool first, ls_host *out) {
+    ls_timed_place alone;
+    ls_arena *arena = ls_arena_create();
+    ls_status status = ls_timed_place_open(&place->of, 0, NULL, &alone);
+    if (status.code == LS_OK) {
+        status = measure_at(arena, place, &alone, first, out);
+        ls_timed_place_close(&alone);
+    }
+    ls_arena_destroy(arena);
+    return status;
+}
+
+/* Of a GPU one: no other programs share it, and its clocks settle within milliseconds. */
+enum { PASSES = 3, PASSES_OF_GPU = 1 };
 
 /* The median of the passes, number by number: a disturbance of seconds falls into one pass. */
-static ls_host median_of(const ls_host pass[PASSES]) {
+static ls_host median_of(const ls_host *pass, int passes) {
     enum { NUMBERS = sizeof(ls_host) / sizeof(double) };
     _Static_assert(sizeof(ls_host) == NUMBERS * sizeof(double), "ls_host has only members of type double");
     double number[PASSES][NUMBERS], median[NUMBERS];
     ls_host host;
-    memcpy(number, pass, sizeof number);
+    memcpy(number, pass, (size_t)passes * sizeof *number);
     for (int i = 0; i < NUMBERS; i++) {
         double of_passes[PASSES];
-        for (int p = 0; p < PASSES; p++) of_passes[p] = number[p][i];
-        median[i] = ls_median(of_passes, PASSES);
+        for (int p = 0; p < passes; p++) of_passes[p] = number[p][i];
+        median[i] = ls_median(of_passes, passes);
     }
     memcpy(&host, median, sizeof host);
     return host;
 }
 
-ls_status ls_host_measure(ls_isa isa, ls_host *out) {
+/* Bytes of the cache that a core has to itself, or a GPU. */
+static double cache_of(const ls_host_of *of) {
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    if (of->device != LS_DEVICE_CPU) return (double)of->facts.cache;
+    return fmax((double)machine.l3_bytes / machine.cores, (double)machine.l2_bytes);
+}
+
+static ls_status measure_passes(ls_timed_place *place, int passes, ls_host pass[PASSES], ls_row_rates *rows) {
+    ls_arena *arena = ls_arena_create();
+    ls_status status = ls_ok();
+    for (int p = 0; p < passes && status.code == LS_OK; p++) {
+        pass[p] = p > 0 ? pass[0] : ls_host_nominal(place->of.device, place->of.isa);
+        pass[p].cache = cache_of(&place->of);
+        status = measure(place, p == 0, &pass[p]);
+    }
+    rows->n = 0;
+    if (status.code == LS_OK && ls_timed_place_width(place) > 0) status = ls_measure_rows(arena, place, rows);
+    ls_arena_destroy(arena);
+    return status;
+}
+
+ls_status ls_host_measure(const ls_host_of *of, ls_host *out, ls_row_rates *rows) {
     ls_machine machine;
     ls_machine_detect(&machine);
     ls_host pass[PASSES];
-    ls_pool *pool;
-    ls_status status = ls_pool_create(machine.cores, true, &pool);
-    LS_TRY(status);
-    for (int p = 0; p < PASSES && status.code == LS_OK; p++) {
-        ls_arena *arena = ls_arena_create();
-        pass[p] = p > 0 ? pass[0] : ls_host_nominal(isa);
-        pass[p].cache = fmax((double)machine.l3_bytes / machine.cores, (double)machine.l2_bytes);
-        status = measure(arena, isa, pool, p == 0, &pass[p]);
-        ls_arena_destroy(arena);
+    ls_timed_place place;
+    ls_pool *pool = NULL;
+    const int passes = of->device == LS_DEVICE_CPU ? PASSES : PASSES_OF_GPU;
+    if (of->device == LS_DEVICE_CPU) LS_TRY(ls_pool_create(machine.cores, true, &pool));
+    ls_status status = ls_timed_place_open(of, 0, pool, &place);
+    if (status.code == LS_OK) {
+        status = measure_passes(&place, passes, pass, rows);
+        ls_timed_place_close(&place);
     }
     ls_pool_destroy(pool);
-    if (status.code == LS_OK) *out = median_of(pass);
+    if (status.code == LS_OK) *out = median_of(pass, passes);
+    if (status.code == LS_OK && of->device != LS_DEVICE_CPU) out->devices = (double)ls_max(1, of->facts.units);
     return status;
 }

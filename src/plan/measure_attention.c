@@ -21,18 +21,41 @@ typedef struct probe {
     double run[LS_MEASURED_RUNS], seconds; /* of each run; their median */
 } probe;
 
-static ls_status probe_open(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, int pass, int length,
-                            int64_t tokens, int64_t D, probe *out) {
-    enum { LONG_HEADS = 4, SHORT_HEADS = 16, SHORT_TOKENS = 128 };
-    const bool is_long = length == LONG;
-    const int64_t S = is_long ? tokens : ls_min(tokens, SHORT_TOKENS), Hq = is_long ? LONG_HEADS : SHORT_HEADS;
-    const ls_mask mask = is_long ? ls_mask_causal() : (ls_mask){.n = 0};
-    const ls_attention_shape shape = {.S = S, .Hq = Hq, .Hkv = Hq / 2, .D = D};
+/* On a GPU each multiprocessor has some blocks of queries of a head, so that none is idle for long; a small one less.
+ */
+ls_attention_shape ls_long_attention(const ls_timed_place *place, ls_dtype T, int64_t D) {
+    enum {
+        TOKENS = 2048,
+        REFERENCE_TOKENS = 192,
+        HEADS_OF_CORE = 4,
+        EACH = 32,
+        MOST = 8192,
+        MOST_F32 = 2048,
+        SHARE = 8
+    };
+    const int64_t width = ls_timed_place_width(place), heads = width > 0 ? 2 * ls_max(1, width / SHARE) : HEADS_OF_CORE;
+    const int64_t of_core = T == LS_F64 ? REFERENCE_TOKENS : TOKENS, most = T == LS_F32 ? MOST_F32 : MOST;
+    return (ls_attention_shape){
+        .S = width > 0 ? ls_min(most, EACH * width * width) : of_core, .Hq = heads, .Hkv = heads / 2, .D = D};
+}
+
+static ls_attention_shape short_attention(const ls_timed_place *place, const ls_attention_shape *whole) {
+    enum { TOKENS = 128, HEADS_OF_CORE = 16, EACH = 4, SHARE = 4 };
+    const int64_t width = ls_timed_place_width(place), heads = width > 0 ? EACH * width : HEADS_OF_CORE;
+    const int64_t tokens = width > 0 ? whole->S / SHARE : whole->S;
+    return (ls_attention_shape){.S = ls_min(tokens, TOKENS), .Hq = heads, .Hkv = heads / 2, .D = whole->D};
+}
+
+static ls_status probe_open(ls_arena *arena, ls_timed_place *place, ls_dtype T, int pass, int length, int64_t D,
+                            probe *out) {
+    const ls_attention_shape whole = ls_long_attention(place, T, D),
+                             shape = length == LONG ? whole : short_attention(place, &whole);
+    const ls_mask mask = length == LONG ? ls_mask_causal() : (ls_mask){.n = 0};
     const ls_kernel_call call = ls_attention_call_make(arena, T, pass, &shape, &mask);
-    *out = (probe){.pairs = ls_attention_call_pairs(&call), .rows = (double)(S * Hq)};
+    *out = (probe){.pairs = ls_attention_call_pairs(&call), .rows = (double)(shape.S * shape.Hq)};
     for (int i = 0; i < call.n_in; i++) out->bytes += (double)ls_view_bytes(&call.in[i]);
     for (int i = 0; i < call.n_out; i++) out->bytes += (double)ls_view_bytes(&call.out[i]);
-    LS_TRY(ls_timed_calls_open(pass == LS_FORWARD ? LS_KERNEL_ATTENTION : LS_KERNEL_ATTENTION_GRAD, T, isa, pool, &call,
+    LS_TRY(ls_timed_calls_open(place, pass == LS_FORWARD ? LS_KERNEL_ATTENTION : LS_KERNEL_ATTENTION_GRAD, T, &call,
                                &out->timed));
     out->open = true;
     return ls_ok();
@@ -73,26 +96,22 @@ static ls_attention_cost cost_of(const probe p[HEADS][LENGTHS], int pass) {
 
 typedef probe probes[LS_PASSES][HEADS][LENGTHS];
 
-static ls_status time_probes(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, int64_t tokens, probes all) {
+static ls_status time_probes(ls_arena *arena, ls_timed_place *place, ls_dtype T, probes all) {
     enum { N = LS_PASSES * HEADS * LENGTHS };
     probe *each = &all[0][0][0];
     for (int i = 0; i < N; i++)
-        LS_TRY(probe_open(arena, T, isa, pool, i / (HEADS * LENGTHS), i % LENGTHS, tokens,
-                          head_size[i / LENGTHS % HEADS], &each[i]));
+        LS_TRY(
+            probe_open(arena, place, T, i / (HEADS * LENGTHS), i % LENGTHS, head_size[i / LENGTHS % HEADS], &each[i]));
     for (int run = -1; run < LS_MEASURED_RUNS; run++) { /* run -1 warms up */
-        for (int i = 0; i < N; i++) {
-            const double seconds = ls_timed_calls_run(&each[i].timed);
-            if (run >= 0) each[i].run[run] = seconds;
-        }
+        for (int i = 0; i < N; i++) LS_TRY(ls_timed_calls_run(&each[i].timed, &each[i].run[ls_max(run, 0)]));
     }
     for (int i = 0; i < N; i++) each[i].seconds = ls_median(each[i].run, LS_MEASURED_RUNS);
     return ls_ok();
 }
 
-ls_status ls_measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, int64_t tokens,
-                               ls_attention_cost out[LS_PASSES]) {
+ls_status ls_measure_attention(ls_arena *arena, ls_timed_place *place, ls_dtype T, ls_attention_cost out[LS_PASSES]) {
     probes all = {0};
-    const ls_status status = time_probes(arena, T, isa, pool, tokens, all);
+    const ls_status status = time_probes(arena, place, T, all);
     for (int pass = 0; pass < LS_PASSES; pass++) {
         if (status.code == LS_OK) out[pass] = cost_of(all[pass], pass);
         for (int i = 0; i < HEADS * LENGTHS; i++) {

@@ -119,7 +119,8 @@ static ls_kernel_call make_call(const maker *m, const ls_kernel_sample *sample, 
 }
 
 /* *out becomes the seconds per byte of calls of about `wanted` bytes. */
-static ls_status measure(const maker *any, ls_kernel_id id, ls_isa isa, ls_pool *pool, double wanted, double *out) {
+static ls_status measure(const maker *any, ls_kernel_id id, ls_timed_place *place, double wanted, double overhead,
+                         double *out) {
     const ls_kernel_sample *sample = &ls_contracts[id].sample;
     maker m = *any;
     double bytes, seconds;
@@ -127,19 +128,21 @@ static ls_status measure(const maker *any, ls_kernel_id id, ls_isa isa, ls_pool 
     (void)make_call(&m, sample, &bytes);
     m.n = (int64_t)ceil(wanted / bytes) * m.n;
     const ls_kernel_call call = make_call(&m, sample, &bytes);
-    LS_TRY(ls_measure_call(id, sample->of_accumulator ? m.G : m.T, isa, pool, &call, &seconds));
-    *out = seconds / bytes;
+    LS_TRY(ls_measure_call(place, id, sample->of_accumulator ? m.G : m.T, &call, &seconds));
+    *out = fmax(seconds - overhead, seconds / 4) / bytes;
     return ls_ok();
 }
 
-ls_status ls_measure_streams(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, double cache,
+ls_status ls_measure_streams(ls_arena *arena, ls_timed_place *place, ls_dtype T, double cache, double overhead,
                              ls_byte_cost out[LS_KERNEL_IDS]) {
     const maker m = {.arena = arena, .T = T, .G = ls_dtype_accumulator(T)};
-    const double near = fmin(cache / 4, 0x1p22), far = fmin(fmax(4 * cache, 0x1p16), 0x1p27);
+    const bool gpu = ls_timed_place_width(place) > 0; /* with a larger cache, all of it one kernel's */
+    const double near = fmin(cache / 4, gpu ? INFINITY : 0x1p22),
+                 far = fmin(fmax(4 * cache, 0x1p16), gpu ? 0x1p28 : 0x1p27);
     for (int i = 0; i < LS_KERNEL_IDS; i++) {
         if (ls_measured_as((ls_kernel_id)i) != (ls_kernel_id)i) continue;
-        LS_TRY(measure(&m, (ls_kernel_id)i, isa, pool, near, &out[i].near));
-        LS_TRY(measure(&m, (ls_kernel_id)i, isa, pool, far, &out[i].far));
+        LS_TRY(measure(&m, (ls_kernel_id)i, place, near, overhead, &out[i].near));
+        LS_TRY(measure(&m, (ls_kernel_id)i, place, far, overhead, &out[i].far));
         out[i].far = fmax(out[i].far, out[i].near); /* less only by noise */
     }
     return ls_ok();

@@ -379,13 +379,19 @@ void ls_plan_choose(const ls_plan_request *request, ls_plan *plan) {
     explain_choice(plan);
 }
 
+/* What allows a rank no more bytes. */
+static const char *limit_of(const ls_plan_request *request) {
+    if (!request->machine) return "--memory";
+    return request->device_memory > 0 ? "this GPU" : "this machine";
+}
+
 /* The error when no candidate fits: what the smallest one needs, and for which buffers. */
 static ls_status no_memory(const ls_job *job, const ls_plan_request *request, const ls_plan *plan) {
     ls_target target = plan->target;
     target.rank = plan->candidates[0].most_rank;
     ls_image *image;
     LS_TRY(ls_compile(job, &target, &image));
-    const ls_status status = ls_memory_check(image, request->memory, request->machine ? "this machine" : "--memory");
+    const ls_status status = ls_memory_check(image, request->memory, limit_of(request));
     ls_image_destroy(image);
     return status;
 }

@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "compile/compile.h"
+#include "device/device.h"
 #include "format/format.h"
 #include "kernel/kernel.h"
 #include "longspan/spread.h"
@@ -25,19 +26,20 @@ typedef struct ls_plan_request {
     bool measured;      /* the rates were measured on this machine; else they are nominal */
     int threads;
     ls_transfers transfers;
-    int host_ranks;      /* as in ls_target */
-    int machine_ranks;   /* that share this machine's memory and cores */
-    int64_t memory;      /* bytes that a rank may map; 0: no limit */
-    bool machine;        /* memory is a rank's share of this machine's memory; false: the user gave it */
-    int shard;           /* index into ls_shard_modes; -1: free */
-    bool canonical;      /* as in ls_target */
-    int drop;            /* as in ls_saving; -1: free */
-    int tile;            /* an ls_tile_kind; -1: free */
-    int64_t tile_rows;   /* 0: chosen */
-    int offload;         /* as in ls_saving; -1: free */
-    int offload_state;   /* 1 or 0; -1: free */
-    bool host_apart;     /* the device has memory of its own, and `memory` is of that */
-    int64_t host_memory; /* then bytes that a rank may take of the host's; 0: no limit */
+    int host_ranks;        /* as in ls_target */
+    int machine_ranks;     /* that share this machine's memory and cores */
+    int64_t device_memory; /* bytes of a GPU; 0: ranks lie in this machine's, or it is not known */
+    int64_t memory;        /* bytes that a rank may map; 0: no limit */
+    bool machine;          /* memory is a rank's share of this machine's memory; false: the user gave it */
+    int shard;             /* index into ls_shard_modes; -1: free */
+    bool canonical;        /* as in ls_target */
+    int drop;              /* as in ls_saving; -1: free */
+    int tile;              /* an ls_tile_kind; -1: free */
+    int64_t tile_rows;     /* 0: chosen */
+    int offload;           /* as in ls_saving; -1: free */
+    int offload_state;     /* 1 or 0; -1: free */
+    bool host_apart;       /* the device has memory of its own, and `memory` is of that */
+    int64_t host_memory;   /* then bytes that a rank may take of the host's; 0: no limit */
 } ls_plan_request;
 
 /* Other processes are told of it as bytes, and what it points to by names (session/trial.c). */
@@ -161,79 +163,187 @@ LS_MUST_USE ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_
 /*
  * This machine's rates (program/cost.h): `longspan bench machine` measures them once and keeps them in the user's cache
  * folder, $XDG_CACHE_HOME/longspan or ~/.cache/longspan, one file for each processor, number of cores and instruction
- * set.
+ * set, and one for each model of GPU.
  */
 
-/* The path of the file, which need not exist. LS_IO when the user has no home folder. */
-LS_MUST_USE ls_status ls_host_path(ls_isa isa, char **out);
+/* Whose rates. A zeroed one is the processor. */
+typedef struct ls_host_of {
+    const char *name; /* as for ls_device_open; borrowed; NULL: cpu */
+    ls_kernel_device device;
+    ls_device_facts facts; /* of the device; model "": unknown, as no driver says it, and there is no file */
+    ls_isa isa;            /* of the processor's kernels */
+} ls_host_of;
 
-/* Writes the rates as fields of an open object. */
-void ls_host_put(const ls_host *host, ls_json_writer *writer);
-
-/* Writes the file, and creates its folder if it is missing. */
-LS_MUST_USE ls_status ls_host_save(ls_isa isa, const ls_host *host);
+/* What computes on a device of that name (ls_device_open). LS_INVALID, LS_UNSUPPORTED: there is no such device. */
+LS_MUST_USE ls_status ls_host_find(const char *device, ls_isa isa, ls_host_of *out);
+/*
+ * The same for a plan, which may be made where no GPU is. Where the device cannot be described, one log line says why,
+ * and its rates are nominal. LS_INVALID: there is no such device.
+ */
+LS_MUST_USE ls_status ls_host_assume(const char *device, ls_isa isa, ls_host_of *out);
 
 /*
- * *out becomes the measured rates if there is a file of them, else the nominal ones. Returns whether they were
- * measured. A file that is not valid, or was written by another version, is ignored with one log line that says why.
+ * What the kernels do that are there for the same calls (ls_kernel_find_rows): measured by themselves, on one call of
+ * each contract and type that is large enough to fill the device. So that the choice can follow from it.
  */
-bool ls_host_load(ls_isa isa, ls_host *out);
+typedef struct ls_row_rate {
+    ls_kernel_id id;
+    ls_dtype dtype;
+    char row[16]; /* ls_kernel_row */
+    double flops; /* per second */
+} ls_row_rate;
+
+enum { LS_ROW_RATES = 32 };
+typedef struct ls_row_rates {
+    int n;
+    ls_row_rate rate[LS_ROW_RATES];
+} ls_row_rates;
+
+/* Flops per second of a row; 0: it was not measured. */
+double ls_row_rate_of(const ls_row_rates *rows, const ls_kernel *kernel);
+
+/* The path of the file, which need not exist. LS_IO when the user has no home folder. */
+LS_MUST_USE ls_status ls_host_path(const ls_host_of *of, char **out);
+
+/* Writes the rates, and those of rows (of a device with such), as fields of an open object. */
+void ls_host_put(const ls_host *host, const ls_row_rates *rows, ls_json_writer *writer);
+
+/* Writes the file, and creates its folder if it is missing. */
+LS_MUST_USE ls_status ls_host_save(const ls_host_of *of, const ls_host *host, const ls_row_rates *rows);
+
+/*
+ * *out becomes the measured rates if there is a file of them, else the nominal ones; *rows (NULL: not wanted) those of
+ * the file, or none. Returns whether they were measured. A file that is not valid, or was written by another version,
+ * is ignored with one log line that says why.
+ */
+bool ls_host_load(const ls_host_of *of, ls_host *out, ls_row_rates *rows);
 
 /*
  * Measures, on all cores at once: attention, its gradient and a matrix product of each type, kernels bound by memory in
- * a cache and from memory, and puts between ranks. Takes half a minute; the machine should be idle. Prints nothing.
- * LS_NO_MEMORY, LS_UNSUPPORTED.
+ * a cache and from memory, and puts between ranks; of a GPU the same on one of them, copies between GPUs and to the
+ * host, and each row of kernels. Takes half a minute; the machine should be idle. Prints nothing. The device's driver
+ * is initialised by it, so that this process cannot fork ranks that use it. LS_NO_MEMORY, LS_UNSUPPORTED.
  */
-LS_MUST_USE ls_status ls_host_measure(ls_isa isa, ls_host *out);
+LS_MUST_USE ls_status ls_host_measure(const ls_host_of *of, ls_host *out, ls_row_rates *rows);
 
 /* --- timed_call.c ------------------------------------------------------------------------------------------------- */
 
 /*
- * A kernel by itself, on data of its own, timed. All measurements of one kernel are made this way.
+ * A kernel by itself, on data of its own, timed. All measurements of one kernel are made this way, on every device:
  *
+ *     ls_timed_place place;
  *     ls_timed_call timed;
- *     LS_TRY(ls_timed_call_open(LS_KERNEL_MATMUL, LS_BF16, isa, pool, &call, &timed));
- *     double seconds = ls_timed_call_run(&timed);      any number of times; caches are cold in the first run
+ *     double seconds;
+ *     LS_TRY(ls_timed_place_open(&of, pool, &place));
+ *     LS_TRY(ls_timed_call_open(&place, LS_KERNEL_MATMUL, LS_BF16, &call, &timed));
+ *     LS_TRY(ls_timed_call_run(&timed, &seconds));     any number of times; caches are cold in the first run
  *     ls_timed_call_close(&timed);
+ *     ls_timed_place_close(&place);
+ *
+ * On a device that executes at once a run is one launch. Elsewhere it is as many as last for some milliseconds
+ * together, held until the last one has been launched, so that the device executes one after the other without waiting
+ * for the host; what a hold alone takes is taken off. So the time is the device's, and its errors are below a
+ * hundredth.
  */
 
+/* A device that calls are timed on. Not to be moved while calls are open. */
+typedef struct ls_timed_place {
+    ls_host_of of;
+    ls_pool *pool; /* of the processor; borrowed; NULL: this thread alone, or a GPU */
+    ls_device *device;
+    uint64_t launched; /* the last number on its queue */
+    double nothing;    /* seconds of a hold with nothing behind it */
+} ls_timed_place;
+
+/*
+ * unit: of several devices of that name, the one that a rank of this number on its machine would be given. The pool is
+ * borrowed. LS_NO_MEMORY, LS_UNSUPPORTED, LS_FAULT.
+ */
+LS_MUST_USE ls_status ls_timed_place_open(const ls_host_of *of, int unit, ls_pool *pool, ls_timed_place *out);
+void ls_timed_place_close(ls_timed_place *place); /* all calls are closed */
+/* Multiprocessors of a GPU; 0 of a processor. */
+int ls_timed_place_width(const ls_timed_place *place);
+
 typedef struct ls_timed_call {
+    ls_timed_place *place; /* borrowed */
     const ls_kernel *kernel;
-    ls_kernel_call call;
-    void *state; /* the kernel's */
-    ls_pool *pool;
-    void *memory;
-    size_t bytes;
+    ls_kernel_call call; /* its operands are at addresses of the device */
+    void *state;         /* the kernel's */
+    const ls_device_arena *arena;
+    int launches;                   /* of a run; 0: not known yet */
+    ls_device_recording *recording; /* of ls_timed_call_stream; NULL: none yet */
+    uint64_t recorded_at;           /* the last number on the queue before it */
 } ls_timed_call;
 
 /*
- * Takes the operands and the parameters of `call`. Operands without data must be dense. They get memory like that of a
- * rank's arenas, with all pages touched: those of floating-point types filled with numbers in (-1, 1), others with
- * zeros. The pool (NULL: this thread alone) and everything that the call points to are borrowed. LS_NO_MEMORY,
- * LS_UNSUPPORTED.
+ * Takes the operands and the parameters of `call`. The operands get memory of the device, like that of a rank's arenas,
+ * with all pages touched: those that have data get a copy of it, others numbers in (-1, 1) where they are of a
+ * floating-point type, else zeros. What the parameters point to is borrowed. LS_NO_MEMORY, LS_UNSUPPORTED, LS_FAULT.
  */
-LS_MUST_USE ls_status ls_timed_call_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+/* The kernel is the best that fits; one whose library has no way to compute the call leaves it to the next. */
+LS_MUST_USE ls_status ls_timed_call_open(ls_timed_place *place, ls_kernel_id id, ls_dtype dtype,
                                          const ls_kernel_call *call, ls_timed_call *out);
-double ls_timed_call_run(const ls_timed_call *timed); /* seconds */
+/* The same of a kernel that supports the call on that device. */
+LS_MUST_USE ls_status ls_timed_kernel_open(ls_timed_place *place, const ls_kernel *kernel, const ls_kernel_call *call,
+                                           ls_timed_call *out);
+/* *seconds: of one launch. LS_FAULT. */
+LS_MUST_USE ls_status ls_timed_call_run(ls_timed_call *timed, double *seconds);
+/*
+ * The same with the host launching all the while, as it launches programs: recorded where the device can. *seconds: the
+ * longer of what the host and the device take for a launch. Where it is recorded, the call stays where it is until the
+ * place is closed.
+ */
+LS_MUST_USE ls_status ls_timed_call_stream(ls_timed_call *timed, double *seconds);
 void ls_timed_call_close(ls_timed_call *timed);
 
 /*
- * The same call on several cores at once, each on data of its own, like ranks of one thread: the cores compete for
- * caches, memory and electric power, as they do in a step.
+ * The same call by all that computes side by side: on a processor on every thread of the place's pool at once, each on
+ * data of its own, like ranks of one thread, which compete for caches, memory and electric power, as they do in a step.
+ * A GPU is one that computes.
  */
 typedef struct ls_timed_calls {
+    ls_timed_place *places; /* of the threads; NULL: the call is on the caller's */
     ls_timed_call *call;
     double *seconds; /* of each call */
+    ls_status *status;
     int n;
     ls_pool *pool;
 } ls_timed_calls;
 
-/* One call for each thread of the pool (NULL: this thread alone), fewer if memory is short. */
-LS_MUST_USE ls_status ls_timed_calls_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+/* Fewer calls than threads if memory is short. */
+LS_MUST_USE ls_status ls_timed_calls_open(ls_timed_place *place, ls_kernel_id id, ls_dtype dtype,
                                           const ls_kernel_call *call, ls_timed_calls *out);
-/* Runs all calls, which begin together. Returns the mean of their seconds. */
-double ls_timed_calls_run(const ls_timed_calls *calls);
+/* Runs all calls, which begin together. *seconds: the mean of theirs. */
+LS_MUST_USE ls_status ls_timed_calls_run(const ls_timed_calls *calls, double *seconds);
 void ls_timed_calls_close(ls_timed_calls *calls);
+
+/* --- device_pair.c ------------------------------------------------------------------------------------------------ */
+
+/*
+ * Two ranks of a device that has messages, both played by this thread, and what they say to each other, timed: trips
+ * that are launched one behind the other, held until the last one has been launched, as of ls_timed_call_run.
+ */
+typedef struct ls_device_pair ls_device_pair;
+
+typedef enum ls_pair_trip {
+    LS_TRIP_ANSWERED, /* a put with a signal, and the same back: twice what a put takes until it is waited for */
+    LS_TRIP_PUT,      /* puts with a signal, which the peer waits for */
+    LS_TRIP_COPY,     /* the same copy within a rank's own memory, and a word of its own; nobody waits */
+    LS_TRIP_TO_HOST,  /* such a copy to pinned memory of the host */
+    LS_TRIP_FROM_HOST,
+} ls_pair_trip;
+
+/*
+ * units: of the two ranks, as of ls_timed_place_open. most: bytes of a trip. LS_UNSUPPORTED: the device has no
+ * messages, or the two do not reach each other.
+ */
+LS_MUST_USE ls_status ls_device_pair_open(const ls_host_of *of, const int units[2], size_t most, ls_device_pair **out);
+/* *seconds: of one trip; bytes 0: of words alone. The first call with other bytes or another trip is slower. LS_FAULT.
+ */
+LS_MUST_USE ls_status ls_device_pair_time(ls_device_pair *pair, ls_pair_trip trip, size_t bytes, double *seconds);
+void ls_device_pair_close(ls_device_pair *pair); /* NULL is allowed */
+
+/* --- timed_attention.c -------------------------------------------------------------------------------------------- */
 
 /* One sequence of S tokens with Hq query heads of size D, which share Hkv KV heads. */
 typedef struct ls_attention_shape {

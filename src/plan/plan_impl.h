@@ -21,33 +21,66 @@ LS_MUST_USE ls_status ls_plan_cost(const ls_job *job, const ls_target *target, c
 LS_MUST_USE ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int64_t allowed,
                                      ls_target *target);
 
+/* --- queues of what is timed (timed_call.c) ----------------------------------------------------------------------- */
+
+/* About so many seconds are timed at once, by at most so many launches. */
+#define LS_TIMED_SECONDS 2e-3
+enum { LS_TIMED_LAUNCHES = 64 };
+
+/* Launches on the place's queue, behind what is there; event and order are filled in. */
+LS_MUST_USE ls_status ls_timed_place_launch(ls_timed_place *place, ls_device_work work);
+/* Holds the queue, where the device can. *hold: for ls_timed_place_release. */
+LS_MUST_USE ls_status ls_timed_place_hold(ls_timed_place *place, ls_event *hold);
+LS_MUST_USE ls_status ls_timed_place_release(ls_timed_place *place, ls_event hold);
+/* Until everything has been executed. Does not sleep, for that would be part of the time. */
+LS_MUST_USE ls_status ls_timed_place_await(const ls_timed_place *place);
+/* Whether a kernel that fits could not be opened, as a library may have no way to compute a call. */
+bool ls_timed_kernel_refused(ls_status status);
+/* The launches of a run, by the seconds of one. */
+int ls_timed_launches(double seconds);
+/* Seconds without those of a hold: a hundredth at least, where noise leaves less. */
+double ls_timed_without(double seconds, double nothing);
+
 /* --- measurements of this machine (measure.c and measure_*.c) ----------------------------------------------------- */
 
 /* Runs of each call in one pass over all measurements; the median counts. */
 enum { LS_MEASURED_RUNS = 3 };
 
 /*
- * *seconds becomes the time of a call that runs on every thread of the pool at once (NULL: on this thread alone). The
- * first run is not counted. LS_NO_MEMORY, LS_UNSUPPORTED.
+ * *seconds becomes the time of a call that runs on all that computes side by side (ls_timed_calls). The first run is
+ * not counted. LS_NO_MEMORY, LS_UNSUPPORTED, LS_FAULT; so with all that follow.
  */
-LS_MUST_USE ls_status ls_measure_call(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+LS_MUST_USE ls_status ls_measure_call(ls_timed_place *place, ls_kernel_id id, ls_dtype dtype,
                                       const ls_kernel_call *call, double *seconds);
 
-/*
- * Measures what attention of a type costs a core, forward and backward, while all threads of the pool compute it, with
- * heads of size 32 to 128. tokens: length of the longest call. LS_NO_MEMORY, LS_UNSUPPORTED.
- */
-LS_MUST_USE ls_status ls_measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, int64_t tokens,
+/* x [m, n] by w [n, n], transposed. */
+ls_kernel_call ls_product_call(ls_dtype T, int64_t m, int64_t n);
+/* The side of matrices that a device multiplies at its best rate, of a type. */
+int64_t ls_product_side(const ls_timed_place *place, ls_dtype T);
+
+/* The long causal call by which attention is measured, with heads of size D: enough work to fill a GPU. */
+ls_attention_shape ls_long_attention(const ls_timed_place *place, ls_dtype T, int64_t D);
+
+/* Measures what attention of a type costs, forward and backward, with heads of size 32 to 128. */
+LS_MUST_USE ls_status ls_measure_attention(ls_arena *arena, ls_timed_place *place, ls_dtype T,
                                            ls_attention_cost out[LS_PASSES]);
 
 /*
- * Measures the costs by bytes of the kernels with a sample. cache: bytes of a core's share. LS_NO_MEMORY,
- * LS_UNSUPPORTED.
+ * Measures the costs by bytes of the kernels with a sample. cache: bytes of a core's share; overhead: seconds of a call
+ * that are not of its bytes.
  */
-LS_MUST_USE ls_status ls_measure_streams(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, double cache,
-                                         ls_byte_cost out[LS_KERNEL_IDS]);
+LS_MUST_USE ls_status ls_measure_streams(ls_arena *arena, ls_timed_place *place, ls_dtype T, double cache,
+                                         double overhead, ls_byte_cost out[LS_KERNEL_IDS]);
 
 /* Measures puts and signals between ranks, one on each core: fills in out->put and out->latency. */
 LS_MUST_USE ls_status ls_measure_puts(double cache, ls_host *out);
+/*
+ * The same between two ranks of a device that has messages, on one GPU, with as large a cache as *out says; puts to
+ * another one where there is one (out->peer); and its copies to and from pinned memory of the host.
+ */
+LS_MUST_USE ls_status ls_measure_links(const ls_host_of *of, ls_host *out);
+
+/* Measures attention, its gradient and products by each of the rows that support them. */
+LS_MUST_USE ls_status ls_measure_rows(ls_arena *arena, ls_timed_place *place, ls_row_rates *out);
 
 #endif

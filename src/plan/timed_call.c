@@ -1,49 +1,172 @@
-/* A kernel by itself, on data of its own, timed; and the calls of attention that are timed this way. */
-#include "plan/plan.h"
+/* A kernel by itself, on data of its own, on a device, timed. */
+#include "plan/plan_impl.h"
 
-#include "device/device.h"
-
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE = 64 };
+enum { LINE = 64, CHUNK = 1 << 20, HOLDS = 9 };
 
-/*
- * Places the operands that have no data from offset `at` on, and returns the end. memory NULL: only counts the bytes.
- */
-static size_t place(ls_view *views, int n, size_t at, char *memory) {
-    for (int i = 0; i < n; i++) {
-        if (views[i].data != NULL) continue;
-        LS_ASSERT(ls_view_is_dense(&views[i]));
-        if (memory != NULL) {
-            views[i].data = memory + at;
-            if (views[i].dtype != LS_I32) ls_view_fill(&views[i], (uint32_t)at + 1);
-        }
-        at += ls_round_up(ls_view_bytes(&views[i]), LINE);
+/* --- the device --------------------------------------------------------------------------------------------------- */
+
+int ls_timed_place_width(const ls_timed_place *place) {
+    return place->of.device == LS_DEVICE_CPU ? 0 : (int)ls_max(1, place->of.facts.processors);
+}
+
+ls_status ls_timed_place_launch(ls_timed_place *place, ls_device_work work) {
+    work.event = (ls_event){0, ++place->launched};
+    return ls_device_launch(place->device, &work);
+}
+
+ls_status ls_timed_place_hold(ls_timed_place *place, ls_event *hold) {
+    if (!ls_device_traits_of(place->device)->holds) return ls_ok();
+    LS_TRY(ls_timed_place_launch(place, (ls_device_work){.name = "hold"}));
+    *hold = (ls_event){0, place->launched};
+    return ls_ok();
+}
+
+ls_status ls_timed_place_release(ls_timed_place *place, ls_event hold) {
+    return ls_device_traits_of(place->device)->holds ? ls_device_release(place->device, hold) : ls_ok();
+}
+
+ls_status ls_timed_place_await(const ls_timed_place *place) {
+    bool happened;
+    for (;;) {
+        LS_TRY(ls_device_happened(place->device, (ls_event){0, place->launched}, &happened));
+        if (happened) return ls_ok();
+        ls_pause();
     }
-    return at;
+}
+
+int ls_timed_launches(double seconds) {
+    return seconds > LS_TIMED_SECONDS / LS_TIMED_LAUNCHES ? 1 + (int)(LS_TIMED_SECONDS / seconds) : LS_TIMED_LAUNCHES;
+}
+
+double ls_timed_without(double seconds, double nothing) {
+    return seconds - nothing > seconds / 100 ? seconds - nothing : seconds / 100;
+}
+
+static void run(void *context, ls_pool *pool) {
+    const ls_timed_call *t = context;
+    t->kernel->run(&t->call, t->state, pool);
+}
+
+static ls_status submit(void *context, void *stream) {
+    const ls_timed_call *t = context;
+    return t->kernel->launch(&t->call, t->state, stream);
+}
+
+static ls_status launch_call(ls_timed_call *t) {
+    const bool submits = ls_device_traits_of(t->place->device)->submits;
+    return ls_timed_place_launch(t->place, (ls_device_work){.name = ls_kernel_name(t->kernel),
+                                                            .run = submits ? NULL : run,
+                                                            .submit = submits ? submit : NULL,
+                                                            .context = t});
+}
+
+/* *seconds: from the start of the first of n launches, or with `held` from the end of their hold, to that of the last.
+ */
+static ls_status time_launches(ls_timed_place *place, ls_timed_call *t, int n, bool held, double *seconds) {
+    ls_event hold = {0, 0};
+    if (held) LS_TRY(ls_timed_place_hold(place, &hold));
+    double start = ls_seconds();
+    for (int i = 0; i < n; i++) LS_TRY(launch_call(t));
+    if (hold.number > 0) {
+        start = ls_seconds();
+        LS_TRY(ls_timed_place_release(place, hold));
+    }
+    LS_TRY(ls_timed_place_await(place));
+    *seconds = ls_seconds() - start;
+    return ls_ok();
+}
+
+static ls_status time_nothing(ls_timed_place *place) {
+    double seconds[HOLDS];
+    if (!ls_device_traits_of(place->device)->holds) return ls_ok();
+    for (int i = 0; i < HOLDS; i++) LS_TRY(time_launches(place, NULL, 0, true, &seconds[i]));
+    place->nothing = ls_median(seconds, HOLDS);
+    return ls_ok();
+}
+
+ls_status ls_timed_place_open(const ls_host_of *of, int unit, ls_pool *pool, ls_timed_place *out) {
+    ls_timed_place place = {.of = *of, .pool = pool};
+    const char *name = of->name != NULL ? of->name : ls_device_name(0);
+    LS_TRY(ls_device_open(name, &(ls_device_options){.queues = 1, .machine_rank = unit, .pool = pool}, &place.device));
+    const ls_status status = time_nothing(&place);
+    if (status.code != LS_OK)
+        ls_device_close(place.device);
+    else
+        *out = place;
+    return status;
+}
+
+void ls_timed_place_close(ls_timed_place *place) { ls_device_close(place->device); }
+
+/* --- one call ----------------------------------------------------------------------------------------------------- */
+
+/* Bytes from the first element to the end of the last. */
+static size_t extent(const ls_view *view) {
+    int64_t last = 0;
+    for (int d = 0; d < view->ndim; d++) {
+        if (view->size[d] == 0) return 0;
+        last += (view->size[d] - 1) * view->stride[d];
+    }
+    return (size_t)(last + 1) * ls_dtype_bytes(view->dtype);
+}
+
+static ls_status write_random(ls_timed_call *t, ls_dtype dtype, size_t at, size_t bytes) {
+    char *numbers = malloc(CHUNK);
+    if (numbers == NULL) return ls_error(LS_NO_MEMORY, "no memory for operands of %s", ls_kernel_name(t->kernel));
+    const int64_t n = (int64_t)(CHUNK / ls_dtype_bytes(dtype));
+    const ls_view view = ls_view_dense(numbers, dtype, 1, &n);
+    ls_status status = ls_ok();
+    ls_view_fill(&view, (uint32_t)at + 1);
+    for (size_t done = 0; done < bytes && status.code == LS_OK; done += CHUNK) {
+        const ls_range range = ls_range_flat(at + done, (size_t)ls_min(CHUNK, (int64_t)(bytes - done)));
+        status = ls_device_write(t->place->device, t->arena, &range, numbers);
+    }
+    free(numbers);
+    return status;
+}
+
+/* An operand at that offset of the arena. */
+static ls_status place_operand(ls_timed_call *t, ls_view *view, size_t at) {
+    const size_t bytes = extent(view);
+    const void *data = view->data;
+    const ls_range range = ls_range_flat(at, bytes);
+    view->data = t->arena->base + at;
+    if (bytes == 0) return ls_ok();
+    if (data != NULL) return ls_device_write(t->place->device, t->arena, &range, data);
+    return view->dtype == LS_I32 ? ls_ok() : write_random(t, view->dtype, at, bytes);
+}
+
+static ls_status place_operands(ls_timed_call *t, ls_view *views, int n, size_t *at) {
+    for (int i = 0; i < n; i++) {
+        const size_t bytes = extent(&views[i]);
+        LS_TRY(place_operand(t, &views[i], *at));
+        *at += ls_round_up(bytes, LINE);
+    }
+    return ls_ok();
 }
 
 static ls_status set_up(ls_timed_call *t) {
     ls_kernel_call *call = &t->call;
-    size_t at = place(call->in, call->n_in, 0, NULL);
-    at = place(call->out, call->n_out, at, NULL);
-    t->bytes = at + (t->kernel->workspace != NULL ? t->kernel->workspace(call) : 0);
-    LS_TRY(ls_memory_map(t->bytes, &t->memory));
-    if (t->bytes > 0) memset(t->memory, 0, t->bytes); /* touches every page */
-    place(call->out, call->n_out, place(call->in, call->n_in, 0, t->memory), t->memory);
-    call->workspace = t->memory != NULL ? (char *)t->memory + at : NULL;
+    size_t bytes = t->kernel->workspace != NULL ? t->kernel->workspace(call) : 0, at = 0;
+    for (int i = 0; i < call->n_in; i++) bytes += ls_round_up(extent(&call->in[i]), LINE);
+    for (int i = 0; i < call->n_out; i++) bytes += ls_round_up(extent(&call->out[i]), LINE);
+    LS_TRY(ls_device_allocate(t->place->device, bytes, &t->arena));
+    const ls_range all = ls_range_flat(0, bytes);
+    if (bytes > 0) LS_TRY(ls_device_clear(t->place->device, t->arena, &all)); /* touches every page */
+    LS_TRY(place_operands(t, call->in, call->n_in, &at));
+    LS_TRY(place_operands(t, call->out, call->n_out, &at));
+    call->workspace = t->arena->base + at;
     return t->kernel->prepare != NULL ? t->kernel->prepare(call, &t->state) : ls_ok();
 }
 
-ls_status ls_timed_call_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool, const ls_kernel_call *call,
-                             ls_timed_call *out) {
-    ls_timed_call timed = {.call = *call, .pool = pool};
-    timed.call.threads = ls_pool_threads(pool);
-    LS_TRY(
-        ls_kernel_find(&(ls_kernel_request){.id = id, .dtype = dtype, .isa = isa, .call = &timed.call}, &timed.kernel));
+ls_status ls_timed_kernel_open(ls_timed_place *place, const ls_kernel *kernel, const ls_kernel_call *call,
+                               ls_timed_call *out) {
+    ls_timed_call timed = {.place = place, .kernel = kernel, .call = *call};
+    timed.call.threads = ls_pool_threads(place->pool);
     const ls_status status = set_up(&timed);
     if (status.code != LS_OK)
         ls_timed_call_close(&timed);
@@ -52,33 +175,111 @@ ls_status ls_timed_call_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_poo
     return status;
 }
 
-double ls_timed_call_run(const ls_timed_call *t) {
+bool ls_timed_kernel_refused(ls_status status) { return status.code == LS_UNSUPPORTED || status.code == LS_FAULT; }
+
+ls_status ls_timed_call_open(ls_timed_place *place, ls_kernel_id id, ls_dtype dtype, const ls_kernel_call *call,
+                             ls_timed_call *out) {
+    ls_kernel_call threaded = *call;
+    const ls_kernel *rows[LS_KERNEL_ROWS];
+    int n = 0;
+    threaded.threads = ls_pool_threads(place->pool);
+    LS_TRY(ls_kernel_find_rows(
+        &(ls_kernel_request){
+            .id = id, .dtype = dtype, .device = place->of.device, .isa = place->of.isa, .call = &threaded},
+        rows, &n));
+    ls_status status = ls_ok();
+    for (int i = 0; i < n; i++) {
+        status = ls_timed_kernel_open(place, rows[i], call, out);
+        if (!ls_timed_kernel_refused(status)) break;
+    }
+    return status;
+}
+
+/* Launches of that number behind each other. *seconds: of one of them. */
+static ls_status run_launches(ls_timed_call *t, int n, double *seconds) {
+    double all;
+    LS_TRY(time_launches(t->place, t, n, true, &all));
+    *seconds = ls_timed_without(all, t->place->nothing) / n;
+    return ls_ok();
+}
+
+/*
+ * The first launch of all may load code, which waits for all queues, so none is held; the second says how many are to
+ * be timed.
+ */
+static ls_status run_first(ls_timed_call *t, double *seconds) {
+    const bool at_once = ls_device_traits_of(t->place->device)->at_once;
+    if (!at_once) LS_TRY(time_launches(t->place, t, 1, false, seconds));
+    LS_TRY(run_launches(t, 1, seconds));
+    t->launches = at_once ? 1 : ls_timed_launches(*seconds);
+    return t->launches == 1 ? ls_ok() : run_launches(t, t->launches, seconds);
+}
+
+ls_status ls_timed_call_run(ls_timed_call *t, double *seconds) {
+    return t->launches == 0 ? run_first(t, seconds) : run_launches(t, t->launches, seconds);
+}
+
+static ls_status record(ls_timed_call *t, int n) {
+    t->recorded_at = t->place->launched;
+    LS_TRY(ls_device_record_begin(t->place->device));
+    for (int i = 0; i < n; i++) LS_TRY(launch_call(t));
+    LS_TRY(ls_device_record_end(t->place->device, &t->recording));
+    t->place->launched = t->recorded_at;
+    return ls_ok();
+}
+
+static ls_status replay(ls_timed_call *t, int n, double *seconds) {
     const double start = ls_seconds();
-    t->kernel->run(&t->call, t->state, t->pool);
-    return ls_seconds() - start;
+    LS_TRY(ls_device_replay(t->place->device, t->recording, t->place->launched - t->recorded_at, 0));
+    t->place->launched += (uint64_t)n;
+    LS_TRY(ls_timed_place_await(t->place));
+    *seconds = ls_seconds() - start;
+    return ls_ok();
+}
+
+ls_status ls_timed_call_stream(ls_timed_call *t, double *seconds) {
+    const ls_device_traits *can = ls_device_traits_of(t->place->device);
+    const int n = can->at_once ? 1 : LS_TIMED_LAUNCHES;
+    if (can->records && t->recording == NULL) LS_TRY(record(t, n));
+    LS_TRY(can->records ? replay(t, n, seconds) : time_launches(t->place, t, n, false, seconds));
+    *seconds /= n;
+    return ls_ok();
 }
 
 void ls_timed_call_close(ls_timed_call *t) {
     if (t->state != NULL && t->kernel->release != NULL) t->kernel->release(t->state);
-    ls_memory_unmap(t->memory, t->bytes);
+    if (t->arena != NULL) ls_device_free(t->place->device, t->arena);
 }
 
-/* --- calls on several cores at once ------------------------------------------------------------------------------- */
+/* --- by all that computes side by side ---------------------------------------------------------------------------- */
 
-ls_status ls_timed_calls_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool, const ls_kernel_call *call,
+static ls_status open_one(ls_timed_calls *calls, ls_timed_place *place, ls_kernel_id id, ls_dtype dtype,
+                          const ls_kernel_call *call) {
+    ls_timed_place *mine = calls->places != NULL ? &calls->places[calls->n] : place;
+    if (calls->places != NULL) LS_TRY(ls_timed_place_open(&place->of, 0, NULL, mine));
+    const ls_status status = ls_timed_call_open(mine, id, dtype, call, &calls->call[calls->n]);
+    if (status.code == LS_OK)
+        calls->n++;
+    else if (calls->places != NULL)
+        ls_timed_place_close(mine);
+    return status;
+}
+
+ls_status ls_timed_calls_open(ls_timed_place *place, ls_kernel_id id, ls_dtype dtype, const ls_kernel_call *call,
                               ls_timed_calls *out) {
-    int n = ls_pool_threads(pool);
-    ls_timed_calls calls = {.pool = pool};
+    int n = ls_pool_threads(place->pool);
+    ls_timed_calls calls = {.pool = place->pool};
+    if (place->of.device == LS_DEVICE_CPU) calls.places = calloc((size_t)n, sizeof *calls.places);
     calls.call = calloc((size_t)n, sizeof *calls.call);
     calls.seconds = calloc((size_t)n, sizeof *calls.seconds);
+    calls.status = calloc((size_t)n, sizeof *calls.status);
+    LS_ASSERT(calls.call != NULL && calls.seconds != NULL && calls.status != NULL);
     ls_status status = ls_ok();
-    if (calls.call == NULL || calls.seconds == NULL)
-        status = ls_error(LS_NO_MEMORY, "no memory to time %d calls of %s", n, ls_contracts[id].name);
     while (status.code == LS_OK && calls.n < n) {
-        status = ls_timed_call_open(id, dtype, isa, NULL, call, &calls.call[calls.n]);
-        if (status.code != LS_OK) break;
-        const size_t each = ls_max(1, (int64_t)calls.call[0].bytes), some = ls_machine_available() / 4;
-        if (calls.n++ == 0 && some > 0) n = (int)ls_max(1, ls_min(n, (int64_t)(some / each)));
+        status = open_one(&calls, place, id, dtype, call);
+        if (calls.n != 1) continue;
+        const size_t each = (size_t)ls_max(1, (int64_t)calls.call[0].arena->bytes), some = ls_machine_available() / 4;
+        if (some > 0) n = (int)ls_max(1, ls_min(n, (int64_t)(some / each)));
     }
     if (status.code != LS_OK) {
         ls_timed_calls_close(&calls);
@@ -100,70 +301,28 @@ static void run_call(void *context, int i, int thread) {
     atomic_fetch_add(&s->ready, 1);
     while (atomic_load(&s->ready) < s->calls->n) {
     }
-    s->calls->seconds[i] = ls_timed_call_run(&s->calls->call[i]);
+    s->calls->status[i] = ls_timed_call_run(&s->calls->call[i], &s->calls->seconds[i]);
 }
 
-double ls_timed_calls_run(const ls_timed_calls *calls) {
+ls_status ls_timed_calls_run(const ls_timed_calls *calls, double *seconds) {
     start s = {.calls = calls};
     double sum = 0;
     ls_pool_run(calls->pool, calls->n, run_call, &s);
-    for (int i = 0; i < calls->n; i++) sum += calls->seconds[i];
-    return sum / calls->n;
+    for (int i = 0; i < calls->n; i++) {
+        LS_TRY(calls->status[i]);
+        sum += calls->seconds[i];
+    }
+    *seconds = sum / calls->n;
+    return ls_ok();
 }
 
 void ls_timed_calls_close(ls_timed_calls *calls) {
-    for (int i = 0; i < calls->n; i++) ls_timed_call_close(&calls->call[i]);
+    for (int i = 0; i < calls->n; i++) {
+        ls_timed_call_close(&calls->call[i]);
+        if (calls->places != NULL) ls_timed_place_close(&calls->places[i]);
+    }
+    free(calls->places);
     free(calls->call);
     free(calls->seconds);
-}
-
-/* --- calls of attention ------------------------------------------------------------------------------------------- */
-
-enum { SPANS = 3 }; /* index of the operand with the table of visible keys */
-
-ls_kernel_call ls_attention_call_make(ls_arena *arena, ls_dtype T, int pass, const ls_attention_shape *shape,
-                                      const ls_mask *mask) {
-    const int64_t S = shape->S, Hq = shape->Hq, Hkv = shape->Hkv, D = shape->D;
-    const int width = ls_mask_width(mask);
-    const ls_dtype G = ls_dtype_accumulator(T);
-    const int64_t q[] = {1, S, Hq, D}, kv[] = {1, S, Hkv, D}, rows[] = {1, Hq, S}, spans[] = {1, S, 2 * width};
-    int32_t *at = LS_NEW_ARRAY(arena, int32_t, S);
-    ls_span *seen = LS_NEW_ARRAY(arena, ls_span, S * width);
-    for (int64_t i = 0; i < S; i++) at[i] = (int32_t)i;
-    ls_mask_table(mask, S, at, S, seen);
-    ls_view span = ls_view_dense(NULL, LS_I32, 3, spans), position = ls_view_dense(NULL, LS_I32, 1, &S);
-    span.data = seen;
-    position.data = at;
-    ls_attention_params *params = LS_NEW_ARRAY(arena, ls_attention_params, 1);
-    *params = (ls_attention_params){.scale = 1 / sqrt((double)D), .group = (int)(Hq / Hkv)};
-    ls_kernel_call call = {.n_in = SPANS + 2,
-                           .in = {ls_view_dense(NULL, T, 4, q), ls_view_dense(NULL, T, 4, kv),
-                                  ls_view_dense(NULL, T, 4, kv), span, position},
-                           .params = params};
-    const ls_view lse = ls_view_dense(NULL, G, 3, rows), o = ls_view_dense(NULL, G, 4, q);
-    call.out[call.n_out++] = o; /* or dq */
-    if (pass == LS_FORWARD) {
-        call.out[call.n_out++] = lse;
-        return call;
-    }
-    call.in[call.n_in++] = ls_view_dense(NULL, T, 4, q);
-    call.in[call.n_in++] = lse;
-    call.in[call.n_in++] = ls_view_dense(NULL, G, 3, rows);
-    for (int i = 0; i < 2; i++) call.out[call.n_out++] = ls_view_dense(NULL, G, 4, kv);
-    return call;
-}
-
-ls_kernel_call ls_attention_delta_call(ls_dtype T, const ls_attention_shape *shape) {
-    const int64_t q[] = {1, shape->S, shape->Hq, shape->D}, rows[] = {1, shape->Hq, shape->S};
-    const ls_view o = ls_view_dense(NULL, T, 4, q);
-    return (ls_kernel_call){
-        .n_in = 2, .in = {o, o}, .n_out = 1, .out = {ls_view_dense(NULL, ls_dtype_accumulator(T), 3, rows)}};
-}
-
-double ls_attention_call_pairs(const ls_kernel_call *call) {
-    const ls_view *table = &call->in[SPANS];
-    const ls_span *seen = table->data;
-    int64_t keys = 0;
-    for (int64_t i = 0; i < table->size[1] * table->size[2] / 2; i++) keys += ls_max(0, seen[i].hi - seen[i].lo);
-    return (double)(keys * call->in[0].size[2]);
+    free(calls->status);
 }

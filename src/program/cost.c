@@ -42,7 +42,41 @@ static ls_core_rates everywhere(double flops) {
     return rates;
 }
 
-ls_host ls_host_nominal(ls_isa isa) {
+/*
+ * Of a GPU of the kind of an H100 SXM, docs/performance.md: what was published of it and of kernels on it; half of that
+ * where nothing is known of ours. A byte of a put is read and written.
+ */
+static const struct {
+    double memory, cache_memory, cache, peer, link, latency, overhead;
+} gpu = {
+    .memory = 3e12, .cache_memory = 5e12, .cache = 50e6, .peer = 4e11, .link = 5e10, .latency = 5e-6, .overhead = 3e-6};
+
+static ls_core_rates everywhere_on_gpu(double flops, double product, double forward, double backward) {
+    ls_core_rates rates = everywhere(flops);
+    rates.matmul = product;
+    rates.attention[LS_FORWARD] = (ls_attention_cost){.flop = 1 / forward, .byte = 1 / gpu.memory};
+    rates.attention[LS_BACKWARD] = (ls_attention_cost){.flop = 1 / backward, .byte = 1 / gpu.memory};
+    for (int i = 0; i < LS_KERNEL_IDS; i++) rates.bytes[i] = (ls_byte_cost){1 / gpu.cache_memory, 1 / gpu.memory};
+    return rates;
+}
+
+static ls_host nominal_gpu(void) {
+    return (ls_host){.type = {[LS_F32] = everywhere_on_gpu(3e13, 4.5e13, 1e13, 1e13),
+                              [LS_F64] = everywhere_on_gpu(1e13, 1e13, 1e12, 1e12),
+                              [LS_BF16] = everywhere_on_gpu(3e13, 6e14, 4e14, 2e14)},
+                     .put = {2 / gpu.cache_memory, 2 / gpu.memory},
+                     .memory = gpu.memory,
+                     .memory_alone = gpu.memory,
+                     .cache = gpu.cache,
+                     .latency = gpu.latency,
+                     .overhead = gpu.overhead,
+                     .devices = 1,
+                     .peer = gpu.peer,
+                     .to_host = gpu.link,
+                     .from_host = gpu.link};
+}
+
+static ls_host nominal_processor(ls_isa isa) {
     const nominal_flops *flops = &flops_with[LS_COUNT(flops_with) - 1];
     while (!ls_isa_allows(isa, flops->needs)) flops--;
     ls_host host = {.type = {[LS_F32] = everywhere(flops->f32),
@@ -60,6 +94,10 @@ ls_host ls_host_nominal(ls_isa isa) {
     return host;
 }
 
+ls_host ls_host_nominal(ls_kernel_device device, ls_isa isa) {
+    return device == LS_DEVICE_CUDA ? nominal_gpu() : nominal_processor(isa);
+}
+
 ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads) {
     return (ls_rates){.core = ls_core_rates_of(&host->type[dtype], threads),
                       .put = host->put,
@@ -68,7 +106,8 @@ ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads) {
                       .from_host = host->from_host,
                       .latency = host->latency,
                       .overhead = host->overhead,
-                      .cache = host->cache * threads};
+                      .cache = host->cache * threads,
+                      .hides = host->devices > 0};
 }
 
 /* A byte takes no less from memory than from a cache. */
@@ -89,9 +128,16 @@ ls_rates ls_rates_beside(const ls_host *host, ls_dtype dtype, int threads, int b
     return rates;
 }
 
-ls_rates ls_rates_of(ls_isa isa, ls_dtype dtype, int threads) {
-    const ls_host host = ls_host_nominal(isa);
-    return ls_rates_on(&host, dtype, threads);
+ls_rates ls_rates_of(ls_kernel_device device, ls_isa isa, ls_dtype dtype, int threads) {
+    const ls_host host = ls_host_nominal(device, isa);
+    return ls_rates_on(&host, dtype, device == LS_DEVICE_CUDA ? 1 : threads);
+}
+
+ls_rates ls_rates_sharing(const ls_host *host, ls_dtype dtype, int ranks) {
+    ls_rates rates = ls_rates_beside(host, dtype, 1, ranks, (int)fmax(1, host->devices));
+    rates.cache = fmin(rates.cache, host->cache);
+    if (host->devices > 1 && host->peer > 0) rates.put = (ls_byte_cost){1 / host->peer, 1 / host->peer};
+    return rates;
 }
 
 /* Every doubling of the cores that share a call costs as the first. */
@@ -131,12 +177,12 @@ static double bytes_seconds(const ls_byte_cost *cost, double bytes, double far) 
 }
 
 /*
- * The rate is that of operands in a cache: what comes from memory is packed before it is multiplied, and waited for.
- * Where nobody knows what does, it is taken to be hidden.
+ * The rate is that of operands in a cache: what comes from memory is packed before it is multiplied, and waited for,
+ * unless it is hidden. Where nobody knows what does, it is taken to be.
  */
 static double product_seconds(const ls_instr *instr, double moved, double far, const ls_rates *rates) {
     const double seconds = instr->flops / rates->core.matmul;
-    if (isinf(far)) return fmax(seconds, moved);
+    if (isinf(far) || rates->hides) return fmax(seconds, moved);
     return fmax(seconds + far * rates->core.bytes[LS_KERNEL_ADD].far, moved);
 }
 

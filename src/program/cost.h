@@ -2,9 +2,11 @@
  * The cost of an instruction on a machine: what plan compares candidates by, and what the compiler orders instructions
  * by.
  *
- * A host's rates are nominal or measured. Nominal rates are constants for an instruction set; the compiler uses them,
- * because all ranks must come to the same order without asking each other. Measured rates of this machine
- * (plan/host_file.c) are for the planner.
+ * A host's rates are nominal or measured. Nominal rates are constants for an instruction set, and for a kind of device;
+ * the compiler uses them, because all ranks must come to the same order without asking each other. Measured rates of
+ * this machine (plan/host_file.c) are for the planner.
+ *
+ * What is said of a core holds for a GPU as a whole: it computes one rank's calls, or those of several ranks in turn.
  */
 #ifndef LS_PROGRAM_COST_H
 #define LS_PROGRAM_COST_H
@@ -61,11 +63,17 @@ typedef struct ls_host {
     double to_host, from_host;     /* bytes per second between memory of a device and that of its host, each way */
     double cache;                  /* bytes: a core's share of the largest cache */
     double latency;                /* seconds from a put or signal of no bytes to the end of the wait for it */
-    double overhead;               /* seconds of a kernel that has nothing to do */
+    double overhead;               /* seconds of a kernel that has nothing to do, among others */
+    /* Of a GPU; 0 of a processor, and where it was not measured: */
+    double devices; /* of the machine, which ranks are given in turn */
+    double peer;    /* bytes per second that are put to another GPU of the machine */
 } ls_host;
 
-/* Nominal rates for kernels of this instruction set; docs/performance.md says where they were measured. */
-ls_host ls_host_nominal(ls_isa isa);
+/*
+ * Nominal rates for the kernels of a device; of a processor for those of an instruction set. docs/performance.md says
+ * where they were measured, or published.
+ */
+ls_host ls_host_nominal(ls_kernel_device device, ls_isa isa);
 
 /* How fast a rank computes and sends. */
 typedef struct ls_rates {
@@ -75,18 +83,23 @@ typedef struct ls_rates {
     double to_host, from_host; /* bytes per second */
     double cache;              /* bytes, its share */
     bool overlap;              /* its queues run against each other; else one thread executes them in turn */
+    bool hides;                /* it computes products while their operands come from memory: a GPU */
 } ls_rates;
 
 /* A rank with kernels of that type on `threads` cores of its own, while all others are busy. */
 ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads);
-/* The same of the nominal host. */
-ls_rates ls_rates_of(ls_isa isa, ls_dtype dtype, int threads);
+/* The same of the nominal host. A GPU is not divided by threads. */
+ls_rates ls_rates_of(ls_kernel_device device, ls_isa isa, ls_dtype dtype, int threads);
 
 /*
  * The same where only `busy` of the host's `cores` are: they share the memory's bandwidth, so the fewer they are, the
  * more each gets, up to what it gets alone. Cores that have more than one thread to run give each a part of their time.
  */
 ls_rates ls_rates_beside(const ls_host *host, ls_dtype dtype, int threads, int busy, int cores);
+
+/* The same of one of `ranks` ranks that share the GPUs of a host: each has a part of the time and of the cache of one.
+ */
+ls_rates ls_rates_sharing(const ls_host *host, ls_dtype dtype, int ranks);
 
 /*
  * Seconds of a kernel or of a put until its bytes are sent: attention by its cost, any other kernel its flops or its

@@ -102,6 +102,11 @@ void ls_executor_fail(ls_executor *executor);
  * does not have this one after the one that ran last.
  */
 LS_MUST_USE ls_status ls_executor_run(ls_executor *executor, int program);
+/* Whether its device launches programs as recordings (device.h), which it does while no spans are recorded. */
+bool ls_executor_replays(const ls_executor *executor);
+/* Bytes of the memory of the rank's device, and how many nobody uses. false: it keeps no account of them. */
+bool ls_executor_account(const ls_executor *executor, size_t *unused, size_t *total);
+
 ls_run_times ls_executor_times(const ls_executor *executor);
 /* The first touch of both arenas when the executor was created; zero if too little memory was available. */
 ls_touched ls_executor_touched(const ls_executor *executor);

@@ -87,7 +87,10 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     LS_TRY(ls_device_choose(spread->device, &request.device, &device));
     if (device.submits) request.host_ranks = 0; /* its kernels read the rank's own memory alone */
     request.host_apart = !device.host_memory;
-    request.measured = ls_host_load(request.isa, &request.host);
+    ls_host_of of;
+    LS_TRY(ls_host_assume(request.device, request.isa, &of));
+    request.measured = ls_host_load(&of, &request.host, NULL);
+    request.device_memory = of.facts.memory;
     *out = request;
     return ls_ok();
 }
@@ -99,17 +102,22 @@ ls_status ls_step_size_check(int64_t seq, int64_t batch) {
                     (long long)batch, MOST_SEQ, MOST_BATCH);
 }
 
+/* Bytes: a rank's of a GPU, among the ranks that share it. */
+static int64_t share_of_device(const ls_plan_request *r) {
+    const int64_t ranks = ls_ceil_div(r->machine_ranks, (int64_t)r->host.devices);
+    return (int64_t)((double)r->device_memory * usable_memory / (double)ranks);
+}
+
 ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out) {
     ls_plan_request request = {0};
     LS_TRY(ls_spread_resolve(spread, &request));
     ls_machine machine;
     ls_machine_detect(&machine);
     const int64_t share = (int64_t)((double)machine.memory_bytes * usable_memory / request.machine_ranks);
-    if (request.host_apart) {
-        request.host_memory = share;
-    } else if (request.memory == 0) {
+    if (request.host_apart) request.host_memory = share;
+    if (request.memory == 0 && (request.device_memory > 0 || !request.host_apart)) {
         request.machine = true;
-        request.memory = share;
+        request.memory = request.device_memory > 0 ? share_of_device(&request) : share;
     }
     *out = request;
     return ls_ok();

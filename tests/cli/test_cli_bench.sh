@@ -33,14 +33,14 @@ CHECK
 expect 2 "strategy local: 2 ranks share the sequence" bench attention --ranks 2 --seq 64 --strategy local
 
 # --- flags ---
-expect 2 "bench machine does not take --seq; expected no flag but --json" bench machine --seq 64
-expect 2 "bench comm does not take --mask; expected no flag but --rounds, --json" bench comm --mask causal
+expect 2 "bench machine does not take --seq; expected no flag but --device, --json" bench machine --seq 64
+expect 2 "bench comm does not take --mask; expected no flag but --rounds, --device, --json" bench comm --mask causal
 expect 2 "--rounds 65; expected 1 to 64" bench comm --rounds 65
 expect 2 "expected one of machine, gemm, attention, comm, step, predicted" bench everything
-expect 2 "bench predicted does not take --seq; expected no flag but --rounds, --json" bench predicted --seq 64
+expect 2 "bench predicted does not take --mask; expected no flag but --seq, --rounds, --config, --device, --ranks-as, --json" bench predicted --mask causal
 expect 2 "--dtype f64; expected f32 or bf16" bench gemm --dtype f64
 expect 1 "nowhere" bench gemm --config nowhere
-expect 2 "bench step does not take --heads; expected no flag but --seq, --batch, --ranks, --threads, --rounds, --dtype, --strategy, --shard, --sums, --optimizer, --config, --json" bench step --heads 2
+expect 2 "bench step does not take --heads; expected no flag but --seq, --batch, --ranks, --threads, --rounds, --dtype, --strategy, --shard, --sums, --optimizer, --config, --device, --ranks-as, --json" bench step --heads 2
 expect 2 "strategy local: 2 ranks share the sequence" bench step --seq 64 --ranks 2 --strategy local
 
 # --- comm ---

@@ -113,7 +113,7 @@ static void test_no_more_memory(void **state) {
 static double exposed_seconds(const ls_image *image, int program, double latency) {
     enum { MOST = 64 }; /* generations of a channel */
     const ls_program *p = &image->programs[program];
-    const ls_rates rates = ls_rates_of(LS_ISA_AVX2, LS_F32, 1);
+    const ls_rates rates = ls_rates_of(LS_DEVICE_CPU, LS_ISA_AVX2, LS_F32, 1);
     double *arrival = LS_NEW_ARRAY(image->arena, double, 2 * MOST * p->n_channels + 1);
     double *end = LS_NEW_ARRAY(image->arena, double, p->n_instrs + 1); /* of its queue, then */
     double now[LS_QUEUES] = {0}, exposed = 0;

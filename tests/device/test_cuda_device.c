@@ -417,7 +417,9 @@ static ls_status use_all(const char *settings) {
     void *heap = shared_memory(4096);
     ls_status status = open_on("cuda:1", settings, &device);
     if (status.code == LS_OK) {
-        status = use_memory(device, &arena, heap);
+        ls_device_facts facts;
+        status = ls_device_describe("cuda:1", &facts);
+        if (status.code == LS_OK) status = use_memory(device, &arena, heap);
         if (status.code == LS_OK) status = use_queues(device, arena, tasks);
         ls_device_close(device);
     }

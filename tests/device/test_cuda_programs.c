@@ -120,8 +120,8 @@ static void test_failures_end_the_run(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_same_bits),
-                                       cmocka_unit_test(test_nobody_runs_before_all_have_recorded),
-                                       cmocka_unit_test(test_failures_end_the_run)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_failures_end_the_run), /* first: it forks, and no driver may be initialised before */
+        cmocka_unit_test(test_the_same_bits), cmocka_unit_test(test_nobody_runs_before_all_have_recorded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

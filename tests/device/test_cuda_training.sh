@@ -69,6 +69,8 @@ LONGSPAN_CUDA_DRIVER=/nowhere/libcuda.so refused "no CUDA driver can be loaded: 
 LONGSPAN_CUDA_KERNELS=/nowhere/cuda.so refused "cannot load the kernels for CUDA: /nowhere/cuda.so" train "${job[@]}" --steps 1 --out other --device cuda
 LONGSPAN_HOSTS=2 LONGSPAN_NVSHMEM=/nowhere LONGSPAN_NCCL=/nowhere refused "they share no memory; nvshmem: it cannot be loaded" \
     train "${job[@]/threads/processes}" --mesh ring=2 --strategy ring --steps 1 --out other --device cuda
+FAKE_CUDA=memory=100000 refused "this GPU" train "${job[@]}" --steps 1 --out other --device cuda
+refused "device 'cuda:': expected cuda or cuda:N" train "${job[@]}" --steps 1 --out other --device cuda:
 refused "cuda:7" train "${job[@]}" --steps 1 --out other --device cuda:7
 refused "--offload none contradicts" train "${job[@]}" --steps 4 --out saved --resume --offload none
 refused "--offload half; expected auto, none, optimizer" train "${job[@]}" --steps 1 --out other --offload half

@@ -258,11 +258,11 @@ static void test_what_is_not_ordered_races(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_is_closed), /* first: it forks, and no driver may be initialised before */
         cmocka_unit_test(test_memory_is_read_and_written_by_slices),
         cmocka_unit_test(test_wrong_names_are_refused),
         cmocka_unit_test(test_queues_and_events_order),
         cmocka_unit_test(test_a_hold_waits_for_the_host),
-        cmocka_unit_test(test_memory_is_closed),
         cmocka_unit_test(test_what_is_not_ordered_races),
     };
     use_fake_cuda("");

@@ -40,6 +40,24 @@ static bool finds_kernels(void) {
            none == NULL;
 }
 
+/* Of several kernels for one contract and type each name once, the one that is taken first. */
+static bool lists_rows(void) {
+    char path[LS_PATH_ROOM];
+    const ls_kernel *rows[LS_KERNEL_ROWS], *taken = NULL;
+    int n = 0;
+    snprintf(path, sizeof path, "%s/emulated-cuda.so", folder());
+    bool is = find(path, LS_KERNEL_ATTENTION, LS_BF16, &taken).code == LS_OK;
+    ls_kernel_request request = {
+        .id = LS_KERNEL_ATTENTION, .dtype = LS_BF16, .device = LS_DEVICE_CUDA, .isa = LS_ISA_REF};
+    is = is && ls_kernel_find_rows(&request, rows, &n).code == LS_OK && n == 2 && rows[0] == taken &&
+         strcmp(ls_kernel_row(rows[0]), "cudnn") == 0 && strcmp(ls_kernel_row(rows[1]), "own") == 0;
+    request.id = LS_KERNEL_MATMUL;
+    is = is && ls_kernel_find_rows(&request, rows, &n).code == LS_OK && n == 2 &&
+         strcmp(ls_kernel_row(rows[0]), "cublaslt") == 0 && strcmp(ls_kernel_row(rows[1]), "own") == 0;
+    request.id = LS_KERNEL_ADD;
+    return is && ls_kernel_find_rows(&request, rows, &n).code == LS_OK && n == 1;
+}
+
 static bool refuses(const char *plugin, const char *expected) {
     const ls_kernel *none = NULL;
     const ls_status status = find(plugin, LS_KERNEL_RMSNORM, LS_BF16, &none);
@@ -73,6 +91,7 @@ static void run(bool (*passes)(void)) {
 static void test_the_plug_in_has_kernels(void **state) {
     (void)state;
     run(finds_kernels);
+    run(lists_rows);
 }
 
 static void test_other_files_are_refused(void **state) {

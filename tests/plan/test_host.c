@@ -15,6 +15,9 @@
 static const ls_core_rates core = {.attention = {{2.5e-12, 1e-9, 3e-8, 1e-10}, {2e-12, 5e-10, 5e-8, 0}},
                                    .matmul = 9e11};
 
+static const ls_host_of ref = {.isa = LS_ISA_REF};
+static const ls_row_rates no_rows = {.n = 0};
+
 /* Seconds of a pair of a head of D: 4 D or 10 D flops, and its own. */
 static void test_attention_rate(void **state) {
     (void)state;
@@ -33,7 +36,7 @@ static void test_attention_rate(void **state) {
     assert_float_equal(ls_core_rates_of(&slower, 0.5).matmul / core.matmul, 0.5, 1e-9);
     assert_float_equal(ls_core_rates_of(&slower, 2).matmul / core.matmul, 2 / 1.1, 1e-9);
     assert_float_equal(ls_core_rates_of(&slower, 8).matmul / core.matmul, 8 / 1.331, 1e-9);
-    const ls_host nominal = ls_host_nominal(LS_ISA_AVX512);
+    const ls_host nominal = ls_host_nominal(LS_DEVICE_CPU, LS_ISA_AVX512);
     for (int pass = 0; pass < LS_PASSES; pass++)
         assert_float_equal(ls_attention_rate(&nominal.type[LS_F32], pass, 16), 1.4e11, 1);
 }
@@ -107,7 +110,7 @@ static void test_pieces(void **state) {
  */
 static void test_shared_memory(void **state) {
     (void)state;
-    ls_host host = ls_host_nominal(LS_ISA_AVX2);
+    ls_host host = ls_host_nominal(LS_DEVICE_CPU, LS_ISA_AVX2);
     host.memory = 4e9; /* a core of 8 that are busy */
     host.memory_alone = 10e9;
     host.cache = 1e6;
@@ -133,11 +136,13 @@ static void test_measured_streams(void **state) {
     static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
     int measured = 0;
     ls_pool *pool;
+    ls_timed_place place;
     assert_ok(ls_pool_create(2, false, &pool));
+    assert_ok(ls_timed_place_open(&(ls_host_of){.isa = LS_ISA_BASE}, 0, pool, &place));
     for (size_t t = 0; t < LS_COUNT(types); t++) {
         ls_arena *arena = ls_arena_create();
         ls_byte_cost cost[LS_KERNEL_IDS];
-        assert_ok(ls_measure_streams(arena, types[t], LS_ISA_BASE, pool, 0x1p14, cost));
+        assert_ok(ls_measure_streams(arena, &place, types[t], 0x1p14, 0, cost));
         for (int i = 0; i < LS_KERNEL_IDS; i++) {
             if (ls_measured_as((ls_kernel_id)i) != (ls_kernel_id)i) continue;
             measured++;
@@ -145,6 +150,7 @@ static void test_measured_streams(void **state) {
         }
         ls_arena_destroy(arena);
     }
+    ls_timed_place_close(&place);
     ls_pool_destroy(pool);
     assert_int_equal(measured, 3 * 23);
     assert_int_equal(ls_measured_as(LS_KERNEL_SUM), LS_KERNEL_ADD); /* it has no sample */
@@ -155,7 +161,10 @@ static void test_measured(void **state) {
     (void)state;
     ls_arena *arena = ls_arena_create();
     ls_attention_cost cost[LS_PASSES];
-    assert_ok(ls_measure_attention(arena, LS_F32, LS_ISA_BASE, NULL, 512, cost));
+    ls_timed_place place;
+    assert_ok(ls_timed_place_open(&(ls_host_of){.isa = LS_ISA_BASE}, 0, NULL, &place));
+    assert_ok(ls_measure_attention(arena, &place, LS_F64, cost)); /* the shortest calls */
+    ls_timed_place_close(&place);
     for (int pass = 0; pass < LS_PASSES; pass++) {
         assert_true(cost[pass].flop > 1e-14 && cost[pass].flop < 1e-7);
         assert_true(cost[pass].pair >= 0 && cost[pass].pair < 1e-4);
@@ -167,8 +176,8 @@ static void test_measured(void **state) {
 
 static void test_file(void **state) {
     setenv("XDG_CACHE_HOME", *state, 1);
-    ls_host host = ls_host_nominal(LS_ISA_REF), found;
-    assert_false(ls_host_load(LS_ISA_REF, &found));
+    ls_host host = ls_host_nominal(LS_DEVICE_CPU, LS_ISA_REF), found;
+    assert_false(ls_host_load(&ref, &found, NULL));
     assert_memory_equal(&found, &host, sizeof host);
     for (int t = 0; t < 3; t++) {
         ls_core_rates *to = &host.type[(ls_dtype[]){LS_F32, LS_F64, LS_BF16}[t]];
@@ -181,8 +190,8 @@ static void test_file(void **state) {
     host.type[LS_F32].split = 0.25;
     host.put.far = 1e-8;
     host.type[LS_BF16].bytes[LS_KERNEL_ADAMW].near = 1e-12;
-    assert_ok(ls_host_save(LS_ISA_REF, &host));
-    assert_true(ls_host_load(LS_ISA_REF, &found));
+    assert_ok(ls_host_save(&ref, &host, &no_rows));
+    assert_true(ls_host_load(&ref, &found, NULL));
     assert_memory_equal(&found, &host, sizeof host);
 }
 
@@ -191,11 +200,11 @@ static void test_file_of_another_version(void **state) {
     setenv("XDG_CACHE_HOME", *state, 1);
     LS_PATH path = NULL;
     char text[1 << 15];
-    ls_host host = ls_host_nominal(LS_ISA_REF), found;
+    ls_host host = ls_host_nominal(LS_DEVICE_CPU, LS_ISA_REF), found;
     host.overhead = 1e-7;
-    assert_ok(ls_host_save(LS_ISA_REF, &host));
-    assert_true(ls_host_load(LS_ISA_REF, &found));
-    assert_ok(ls_host_path(LS_ISA_REF, &path));
+    assert_ok(ls_host_save(&ref, &host, &no_rows));
+    assert_true(ls_host_load(&ref, &found, NULL));
+    assert_ok(ls_host_path(&ref, &path));
     FILE *file = fopen(path, "r+");
     assert_non_null(file);
     text[fread(text, 1, sizeof text - 1, file)] = 0;
@@ -205,21 +214,21 @@ static void test_file_of_another_version(void **state) {
     rewind(file);
     assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
     assert_int_equal(fclose(file), 0);
-    assert_false(ls_host_load(LS_ISA_REF, &found));
+    assert_false(ls_host_load(&ref, &found, NULL));
 }
 
 /* A file of an older format, or one written by hand: nominal rates are used. */
 static void test_wrong_file(void **state) {
     setenv("XDG_CACHE_HOME", *state, 1);
     LS_PATH path = NULL;
-    assert_ok(ls_host_path(LS_ISA_REF, &path));
+    assert_ok(ls_host_path(&ref, &path));
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fputs("{\"f32\": {\"attention\": 1e9, \"attention_grad\": 1e9, \"matmul\": 1e9}}", file);
     assert_int_equal(fclose(file), 0);
     ls_host found;
-    const ls_host nominal = ls_host_nominal(LS_ISA_REF);
-    assert_false(ls_host_load(LS_ISA_REF, &found));
+    const ls_host nominal = ls_host_nominal(LS_DEVICE_CPU, LS_ISA_REF);
+    assert_false(ls_host_load(&ref, &found, NULL));
     assert_memory_equal(&found, &nominal, sizeof nominal);
 }
 

@@ -297,7 +297,7 @@ static void test_typical_documents_choose(void **state) {
     ls_plan made = {.n_candidates = 0};
     ls_plan_request request, contiguous;
     assert_ok(ls_spread_resolve(&(ls_spread){.mesh = "ring=2", .strategy = "ring", .isa = "base"}, &request));
-    request.host = ls_host_nominal(request.isa); /* whatever the measured rates of this machine */
+    request.host = ls_host_nominal(LS_DEVICE_CPU, request.isa); /* whatever the measured rates of this machine */
     contiguous = request;
     contiguous.layout = "contiguous";
     assert_ok(make(p, &request, &made));

@@ -30,7 +30,7 @@ static void make(problem *p, const char *device) {
     p->request = (ls_plan_request){.ranks = 1,
                                    .device = device,
                                    .isa = LS_ISA_REF,
-                                   .host = ls_host_nominal(LS_ISA_REF),
+                                   .host = ls_host_nominal(LS_DEVICE_CPU, LS_ISA_REF),
                                    .threads = 1,
                                    .machine_ranks = 1,
                                    .shard = -1,

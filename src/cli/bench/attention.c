@@ -141,8 +141,9 @@ static ls_status run_row(bench *b, row *r, int round) {
                               .threads = 1,
                               .strategy = r->strategy,
                               .mesh = r->mesh[0] != 0 ? r->mesh : NULL,
-                              .transfers = r->transfers};
-    one.spread = (ls_spread){.ranks = 1, .threads = b->job.ranks};
+                              .transfers = r->transfers,
+                              .device = b->job.device};
+    one.spread = (ls_spread){.ranks = 1, .threads = b->job.ranks, .device = b->job.device};
     times shared = {0, 0}, alone = {0, 0};
     if (round % 2 == 1) LS_TRY(measure(&one, NULL, &alone)); /* a row that is refused is known since round 0 */
     const ls_status status = measure(&many, &r->chosen, &shared);
@@ -232,15 +233,24 @@ static void print_json(const bench *b, FILE *out) {
 
 /* --- the bench ---------------------------------------------------------------------------------------------------- */
 
-static void fill_in(ls_bench_options *j) {
+static ls_status fill_in(ls_bench_options *j) {
     ls_machine machine;
+    const char *name;
+    ls_device_traits device;
+    LS_TRY(ls_device_choose(j->device, &name, &device));
     ls_machine_detect(&machine);
     ls_bench_fill_in(&j->seq, 32768);
-    ls_bench_fill_in(&j->ranks, machine.cores);
+    ls_bench_fill_in(&j->ranks, device.submits ? 1 : machine.cores);
     ls_bench_fill_in(&j->heads, 8);
     ls_bench_fill_in(&j->kv_heads, 2);
     ls_bench_fill_in(&j->head_size, 128);
     if (j->mask == NULL) j->mask = "causal";
+    if (device.submits && j->ranks > 1)
+        return ls_error(LS_USAGE,
+                        "--ranks %lld with --device %s; expected --ranks 1, the kernels alone: attention over "
+                        "ranks by itself is the processor's",
+                        (long long)j->ranks, name);
+    return ls_ok();
 }
 
 static ls_status resolve(bench *b) {
@@ -280,7 +290,7 @@ static ls_status run(bench *b, bool json, FILE *out) {
 ls_status ls_run_bench_attention(const ls_bench_job *given, FILE *out) {
     ls_bench_job filled = *given;
     const ls_bench_job *job = &filled;
-    fill_in(&filled.options);
+    LS_TRY(fill_in(&filled.options));
     if (filled.options.ranks == 1) return ls_run_bench_attention_kernels(job, out);
     bench *b = calloc(1, sizeof *b);
     if (b == NULL) return ls_error(LS_NO_MEMORY, "no memory for a bench");

@@ -24,6 +24,7 @@ typedef struct masked {
     ls_timed_call timed[CALLS];
     int opened;
     double flops[PASSES];
+    char row[PASSES][16]; /* of the registry, that computes it (ls_kernel_row); "": both */
     double seconds[PASSES][LS_BENCH_MOST_ROUNDS];
     /* Mean rate of square products right before and after, in operations per second. */
     double products[LS_BENCH_MOST_ROUNDS];
@@ -33,7 +34,7 @@ typedef struct bench {
     ls_bench_options job; /* defaults filled in */
     ls_dtype dtype;
     ls_attention_shape shape;
-    ls_machine machine;
+    ls_host_of of;
     int rounds;
     int n; /* masks to measure: 1 or 2 */
     ls_mask causal;
@@ -45,7 +46,7 @@ static const double SUSTAINED = 0.2; /* seconds of products before and after eac
 
 /* --- measuring ---------------------------------------------------------------------------------------------------- */
 
-static ls_status open_masked(const bench *b, ls_arena *arena, ls_pool *pool, masked *m) {
+static ls_status open_masked(const bench *b, ls_arena *arena, ls_timed_place *place, masked *m) {
     const ls_kernel_call call[CALLS] = {
         ls_attention_call_make(arena, b->dtype, LS_FORWARD, &b->shape, m->mask),
         ls_attention_delta_call(b->dtype, &b->shape),
@@ -56,40 +57,48 @@ static ls_status open_masked(const bench *b, ls_arena *arena, ls_pool *pool, mas
     m->flops[PASS_BACKWARD] = ls_attention_flops(LS_BACKWARD) * work;
     m->flops[PASS_BOTH] = m->flops[PASS_FORWARD] + m->flops[PASS_BACKWARD];
     for (; m->opened < CALLS; m->opened++)
-        LS_TRY(ls_timed_call_open(kernels[m->opened], b->dtype, b->machine.isa, pool, &call[m->opened],
-                                  &m->timed[m->opened]));
+        LS_TRY(ls_timed_call_open(place, kernels[m->opened], b->dtype, &call[m->opened], &m->timed[m->opened]));
+    snprintf(m->row[PASS_FORWARD], sizeof m->row[0], "%s", ls_kernel_row(m->timed[FORWARD].kernel));
+    snprintf(m->row[PASS_BACKWARD], sizeof m->row[0], "%s", ls_kernel_row(m->timed[GRADIENT].kernel));
     return ls_ok();
 }
 
-static void run_masked(masked *m, int round) {
+static ls_status run_masked(masked *m, int round) {
     double seconds[CALLS];
-    for (int i = 0; i < CALLS; i++) seconds[i] = ls_timed_call_run(&m->timed[i]);
+    for (int i = 0; i < CALLS; i++) LS_TRY(ls_timed_call_run(&m->timed[i], &seconds[i]));
     m->seconds[PASS_FORWARD][round] = seconds[FORWARD];
     m->seconds[PASS_BACKWARD][round] = seconds[DELTA] + seconds[GRADIENT];
     m->seconds[PASS_BOTH][round] = seconds[FORWARD] + seconds[DELTA] + seconds[GRADIENT];
+    return ls_ok();
 }
 
-static void run_rounds(bench *b, ls_bench_peak *peak) {
-    for (int i = 0; i < b->n; i++) run_masked(&b->masked[i], 0); /* warms up */
-    for (int round = 0; round < b->rounds; round++) {
-        for (int i = 0; i < b->n; i++) {
-            ls_bench_peak_update(peak);
-            const double before = ls_bench_peak_sustain(peak, SUSTAINED);
-            run_masked(&b->masked[i], round);
-            b->masked[i].products[round] = (before + ls_bench_peak_sustain(peak, SUSTAINED)) / 2;
-        }
-        ls_log("round %d of %d", round + 1, b->rounds);
+static ls_status run_round(bench *b, ls_bench_peak *peak, int round) {
+    for (int i = 0; i < b->n; i++) {
+        double before, after;
+        LS_TRY(ls_bench_peak_update(peak));
+        LS_TRY(ls_bench_peak_sustain(peak, SUSTAINED, &before));
+        LS_TRY(run_masked(&b->masked[i], round));
+        LS_TRY(ls_bench_peak_sustain(peak, SUSTAINED, &after));
+        b->masked[i].products[round] = (before + after) / 2;
     }
-    ls_bench_peak_update(peak);
-    b->floor = peak->best;
+    ls_log("round %d of %d", round + 1, b->rounds);
+    return ls_ok();
 }
 
-static ls_status measure_on(bench *b, ls_arena *arena, ls_pool *pool) {
+static ls_status run_rounds(bench *b, ls_bench_peak *peak) {
+    for (int i = 0; i < b->n; i++) LS_TRY(run_masked(&b->masked[i], 0)); /* warms up */
+    for (int round = 0; round < b->rounds; round++) LS_TRY(run_round(b, peak, round));
+    LS_TRY(ls_bench_peak_update(peak));
+    b->floor = peak->best;
+    return ls_ok();
+}
+
+static ls_status measure_on(bench *b, ls_arena *arena, ls_timed_place *place) {
     ls_bench_peak peak;
-    LS_TRY(ls_bench_peak_open(b->dtype, b->machine.isa, pool, &peak));
+    LS_TRY(ls_bench_peak_open(place, b->dtype, &peak));
     ls_status status = ls_ok();
-    for (int i = 0; i < b->n && status.code == LS_OK; i++) status = open_masked(b, arena, pool, &b->masked[i]);
-    if (status.code == LS_OK) run_rounds(b, &peak);
+    for (int i = 0; i < b->n && status.code == LS_OK; i++) status = open_masked(b, arena, place, &b->masked[i]);
+    if (status.code == LS_OK) status = run_rounds(b, &peak);
     for (int i = 0; i < b->n; i++)
         for (int c = 0; c < b->masked[i].opened; c++) ls_timed_call_close(&b->masked[i].timed[c]);
     ls_bench_peak_close(&peak);
@@ -97,20 +106,19 @@ static ls_status measure_on(bench *b, ls_arena *arena, ls_pool *pool) {
 }
 
 static ls_status measure(bench *b) {
-    ls_pool *pool;
-    LS_TRY(ls_pool_create((int)b->job.threads, b->job.threads <= b->machine.cores, &pool));
+    ls_bench_place place;
+    LS_TRY(ls_bench_place_open(&b->of, (int)b->job.threads, &place));
     ls_arena *arena = ls_arena_create();
-    const ls_status status = measure_on(b, arena, pool);
+    const ls_status status = measure_on(b, arena, &place.timed);
     ls_arena_destroy(arena);
-    ls_pool_destroy(pool);
+    ls_bench_place_close(&place);
     return status;
 }
 
 /* --- the page ----------------------------------------------------------------------------------------------------- */
 
 static ls_bench_figure figure_of(const bench *b, const masked *m, int pass) {
-    const double rate = m->flops[pass] / ls_bench_median(m->seconds[pass], b->rounds);
-    return (ls_bench_figure){"GFLOP/s", b->floor * 1e-9, rate * 1e-9, rate / b->floor};
+    return ls_bench_rate_figure(&b->of, b->floor, m->flops[pass] / ls_bench_median(m->seconds[pass], b->rounds));
 }
 
 /* The rate over that of the products before and after it: the median over rounds. */
@@ -132,15 +140,15 @@ static double ratio_to_causal(const bench *b, const masked *m, int pass) {
 static void print_page(const bench *b, FILE *out) {
     fprintf(out,
             "attention kernels alone · S %lld · Hq %lld · Hkv %lld · D %lld · %s · %lld threads · %s · "
-            "medians of %d rounds\n\n%-24s %-9s %11s %7s",
+            "medians of %d rounds\n\n%-24s %-9s %-8s %11s %7s",
             (long long)b->shape.S, (long long)b->shape.Hq, (long long)b->shape.Hkv, (long long)b->shape.D,
-            ls_dtype_name(b->dtype), (long long)b->job.threads, ls_isa_name(b->machine.isa), b->rounds, "mask", "pass",
-            "ms", "beside");
+            ls_dtype_name(b->dtype), (long long)b->job.threads, ls_bench_machine_name(&b->of), b->rounds, "mask",
+            "pass", "kernel", "ms", "beside");
     ls_bench_print_titles("figure", out);
     for (int i = 0; i < b->n * PASSES; i++) {
         const masked *m = &b->masked[i / PASSES];
         const ls_bench_figure figure = figure_of(b, m, i % PASSES);
-        fprintf(out, "%-24s %-9s %11.2f %7.3f", m->name, passes[i % PASSES],
+        fprintf(out, "%-24s %-9s %-8s %11.2f %7.3f", m->name, passes[i % PASSES], m->row[i % PASSES],
                 ls_bench_median(m->seconds[i % PASSES], b->rounds) * 1e3, ratio_to_products(b, m, i % PASSES));
         ls_bench_print_figure(&figure, out);
     }
@@ -162,7 +170,8 @@ static void print_json(const bench *b, FILE *out) {
     ls_json_put_int(w, "head_size", b->shape.D);
     ls_json_put_text(w, "dtype", ls_dtype_name(b->dtype));
     ls_json_put_int(w, "threads", b->job.threads);
-    ls_json_put_text(w, "isa", ls_isa_name(b->machine.isa));
+    ls_json_put_text(w, "isa", ls_isa_name(b->of.isa));
+    ls_json_put_text(w, "device", b->of.name);
     ls_json_put_int(w, "rounds", b->rounds);
     ls_json_open_array(w, "passes");
     for (int i = 0; i < b->n * PASSES; i++) {
@@ -171,6 +180,7 @@ static void print_json(const bench *b, FILE *out) {
         ls_json_open_object(w, NULL);
         ls_json_put_text(w, "mask", m->name);
         ls_json_put_text(w, "pass", passes[i % PASSES]);
+        if (m->row[i % PASSES][0] != 0) ls_json_put_text(w, "kernel", m->row[i % PASSES]);
         ls_json_put_double(w, "seconds", ls_bench_median(m->seconds[i % PASSES], b->rounds));
         ls_bench_put_figure(&figure, w);
         ls_json_put_double(w, "beside", ratio_to_products(b, m, i % PASSES));
@@ -185,8 +195,10 @@ static void print_json(const bench *b, FILE *out) {
 
 static ls_status run(bench *b, ls_mask_text *text) {
     ls_bench_options *j = &b->job;
-    ls_machine_detect(&b->machine);
-    ls_bench_fill_in(&j->threads, b->machine.cores);
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    LS_TRY(ls_bench_device(j, &b->of));
+    ls_bench_fill_in(&j->threads, b->of.device == LS_DEVICE_CPU ? machine.cores : 1);
     LS_TRY(ls_bench_rounds(j, 5, &b->rounds));
     LS_TRY(ls_job_dtype(j->dtype, LS_BF16, &b->dtype));
     b->shape = (ls_attention_shape){.S = j->seq, .Hq = j->heads, .Hkv = j->kv_heads, .D = j->head_size};

@@ -21,23 +21,23 @@ static void print_bytes(const char *what, const char *where, double measured, do
     fprintf(out, "%-24s %11.1f %11.1f  GB/s\n", name, measured / 1e9, nominal / 1e9);
 }
 
-static void print_page(const ls_host *host, const ls_host *nominal, const char *path, FILE *out) {
-    fprintf(out, "a core, all of them busy    measured     nominal\n");
-    for (size_t i = 0; i < LS_COUNT(types); i++) {
-        const ls_core_rates *a = &host->type[types[i]], *b = &nominal->type[types[i]];
-        const char *name = ls_dtype_name(types[i]);
-        for (int size = 64; size <= 128; size *= 2) {
-            fprintf(out, "attention, D %-6d %-4s %11.1f %11.1f  GFLOP/s\n", size, name,
-                    ls_attention_rate(a, LS_FORWARD, size) / 1e9, ls_attention_rate(b, LS_FORWARD, size) / 1e9);
-            fprintf(out, "its gradient        %-4s %11.1f %11.1f  GFLOP/s\n", name,
-                    ls_attention_rate(a, LS_BACKWARD, size) / 1e9, ls_attention_rate(b, LS_BACKWARD, size) / 1e9);
-        }
-        fprintf(out, "a query of a head   %-4s %11.0f %11.0f  ns\n", name, a->attention[LS_FORWARD].row * 1e9,
-                b->attention[LS_FORWARD].row * 1e9);
-        fprintf(out, "matrix product      %-4s %11.1f %11.1f  GFLOP/s\n", name, a->matmul / 1e9, b->matmul / 1e9);
+static void print_type(ls_dtype type, const ls_core_rates *a, const ls_core_rates *b, bool gpu, FILE *out) {
+    const char *name = ls_dtype_name(type);
+    for (int size = 64; size <= 128; size *= 2) {
+        fprintf(out, "attention, D %-6d %-4s %11.1f %11.1f  GFLOP/s\n", size, name,
+                ls_attention_rate(a, LS_FORWARD, size) / 1e9, ls_attention_rate(b, LS_FORWARD, size) / 1e9);
+        fprintf(out, "its gradient        %-4s %11.1f %11.1f  GFLOP/s\n", name,
+                ls_attention_rate(a, LS_BACKWARD, size) / 1e9, ls_attention_rate(b, LS_BACKWARD, size) / 1e9);
+    }
+    fprintf(out, "a query of a head   %-4s %11.0f %11.0f  ns\n", name, a->attention[LS_FORWARD].row * 1e9,
+            b->attention[LS_FORWARD].row * 1e9);
+    fprintf(out, "matrix product      %-4s %11.1f %11.1f  GFLOP/s\n", name, a->matmul / 1e9, b->matmul / 1e9);
+    if (!gpu)
         fprintf(out, "  split over two    %-4s %11.1f %11.1f  %% longer than its halves\n", name, 100 * a->split,
                 100 * b->split);
-    }
+}
+
+static void print_streams(const ls_host *host, const ls_host *nominal, FILE *out) {
     static const ls_kernel_id shown[] = {LS_KERNEL_RMSNORM_GRAD, LS_KERNEL_SWIGLU_GRAD, LS_KERNEL_CROSS_ENTROPY,
                                          LS_KERNEL_ADAMW};
     for (size_t i = 0; i < LS_COUNT(shown); i++) {
@@ -46,35 +46,71 @@ static void print_page(const ls_host *host, const ls_host *nominal, const char *
         print_bytes(ls_contracts[shown[i]].name, "from memory", 1 / a->far, 1 / b->far, out);
     }
     print_bytes("sums", "from memory", host->memory, nominal->memory, out);
-    print_bytes("sums, one core alone", "", host->memory_alone, nominal->memory_alone, out);
-    print_bytes("puts", "in a cache", 1 / host->put.near, 1 / nominal->put.near, out);
-    print_bytes("puts", "from memory", 1 / host->put.far, 1 / nominal->put.far, out);
-    fprintf(out, "signal to end of wait    %11.0f %11.0f  ns\n", host->latency * 1e9, nominal->latency * 1e9);
-    fprintf(out, "kernel with no work      %11.0f %11.0f  ns\n", host->overhead * 1e9, nominal->overhead * 1e9);
-    fprintf(out, "a piece of a copy        %11.1f %11.1f  ns\n", host->piece * 1e9, nominal->piece * 1e9);
+}
+
+static void print_rows(const ls_row_rates *rows, FILE *out) {
+    for (int i = 0; i < rows->n; i++) {
+        const ls_row_rate *rate = &rows->rate[i];
+        char name[64];
+        snprintf(name, sizeof name, "%s, %s", ls_contracts[rate->id].name, rate->row);
+        fprintf(out, "%-24s %-4s %6.1f %11s  TFLOP/s\n", name, ls_dtype_name(rate->dtype), rate->flops / 1e12, "");
+    }
+}
+
+typedef struct rates {
+    ls_host_of of;
+    ls_host host;
+    ls_row_rates rows;
+} rates;
+
+static void print_page(const rates *r, const char *path, FILE *out) {
+    const ls_host nominal = ls_host_nominal(r->of.device, r->of.isa), *host = &r->host;
+    const bool gpu = r->of.device != LS_DEVICE_CPU;
+    fprintf(out, "%-24s    measured     nominal\n", gpu ? r->of.facts.model : "a core, all of them busy");
+    for (size_t i = 0; i < LS_COUNT(types) - gpu; i++) /* f64, the last, is not a GPU's */
+        print_type(types[i], &host->type[types[i]], &nominal.type[types[i]], gpu, out);
+    print_streams(host, &nominal, out);
+    if (!gpu) print_bytes("sums, one core alone", "", host->memory_alone, nominal.memory_alone, out);
+    print_bytes("puts", "in a cache", 1 / host->put.near, 1 / nominal.put.near, out);
+    print_bytes("puts", "from memory", 1 / host->put.far, 1 / nominal.put.far, out);
+    if (host->peer > 0) print_bytes("puts", "to another GPU", host->peer, nominal.peer, out);
+    if (gpu) print_bytes("copies", "to the host", host->to_host, nominal.to_host, out);
+    if (gpu) print_bytes("copies", "from the host", host->from_host, nominal.from_host, out);
+    fprintf(out, "signal to end of wait    %11.0f %11.0f  ns\n", host->latency * 1e9, nominal.latency * 1e9);
+    fprintf(out, "kernel with no work      %11.0f %11.0f  ns\n", host->overhead * 1e9, nominal.overhead * 1e9);
+    fprintf(out, "a piece of a copy        %11.1f %11.1f  ns\n", host->piece * 1e9, nominal.piece * 1e9);
+    print_rows(&r->rows, out);
     fprintf(out, "kept in %s\n", path);
 }
 
-static void print_json(const ls_host *host, const char *path, FILE *out) {
+static void print_json(const rates *r, const char *path, FILE *out) {
     ls_json_writer *w = ls_json_begin(0);
-    ls_host_put(host, w);
+    ls_host_put(&r->host, &r->rows, w);
     ls_json_put_text(w, "file", path);
     ls_json_end(w, out);
 }
 
+/* LS_USAGE: a device of tests, which executes the processor's kernels later than they are launched. */
+static ls_status refuse_delayed(const ls_host_of *of) {
+    const char *name;
+    ls_device_traits device;
+    LS_TRY(ls_device_choose(of->name, &name, &device));
+    if (device.at_once || device.submits) return ls_ok();
+    return ls_error(LS_USAGE, "bench machine --device %s; expected a processor or a GPU, whose rates are kept", name);
+}
+
 static ls_status bench_machine(const ls_bench_job *job, FILE *out) {
-    ls_machine machine;
-    ls_machine_detect(&machine);
     LS_PATH path = NULL;
-    LS_TRY(ls_host_path(machine.isa, &path)); /* before the work, so that it is not lost */
-    ls_host host;
-    LS_TRY(ls_host_measure(machine.isa, &host));
-    LS_TRY(ls_host_save(machine.isa, &host));
-    const ls_host nominal = ls_host_nominal(machine.isa);
+    rates r;
+    LS_TRY(ls_bench_device(&job->options, &r.of));
+    LS_TRY(refuse_delayed(&r.of));
+    LS_TRY(ls_host_path(&r.of, &path)); /* before the work, so that it is not lost */
+    LS_TRY(ls_host_measure(&r.of, &r.host, &r.rows));
+    LS_TRY(ls_host_save(&r.of, &r.host, &r.rows));
     if (job->json)
-        print_json(&host, path, out);
+        print_json(&r, path, out);
     else
-        print_page(&host, &nominal, path, out);
+        print_page(&r, path, out);
     return ls_ok();
 }
 
@@ -102,6 +138,8 @@ static const struct {
     {"sums", offsetof(ls_bench_options, sums), true, 0},
     {"optimizer", offsetof(ls_bench_options, optimizer), true, 0},
     {"config", offsetof(ls_bench_options, config), true, 0},
+    {"device", offsetof(ls_bench_options, device), true, 0},
+    {"ranks-as", offsetof(ls_bench_options, ranks_as), true, 0},
 };
 
 typedef struct bench {
@@ -112,18 +150,19 @@ typedef struct bench {
 } bench;
 
 static const bench benches[] = {
-    {"machine", false, bench_machine, {NULL}},
-    {"gemm", false, ls_run_bench_gemm, {"seq", "threads", "rounds", "dtype", "config"}},
+    {"machine", false, bench_machine, {"device"}},
+    {"gemm", false, ls_run_bench_gemm, {"seq", "threads", "rounds", "dtype", "config", "device"}},
     {"attention",
      true,
      ls_run_bench_attention,
-     {"seq", "ranks", "threads", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy"}},
-    {"comm", false, ls_run_bench_comm, {"rounds"}},
+     {"seq", "ranks", "threads", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy", "device"}},
+    {"comm", false, ls_run_bench_comm, {"rounds", "device"}},
     {"step",
      true,
      ls_run_bench_step,
-     {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "shard", "sums", "optimizer", "config"}},
-    {"predicted", true, ls_run_bench_predicted, {"rounds"}},
+     {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "shard", "sums", "optimizer", "config",
+      "device", "ranks-as"}},
+    {"predicted", true, ls_run_bench_predicted, {"seq", "rounds", "config", "device", "ranks-as"}},
 };
 
 static bool is_given(const ls_bench_options *options, size_t flag) {
@@ -202,7 +241,8 @@ typedef struct bench_flags {
 static const ls_option options[] = {
     CLI_TEXT("name", "NAME", offsetof(bench_flags, job.name),
              "machine, gemm, attention, comm, step or predicted (required); the name may stand alone"),
-    CLI_INT("seq", "S", NULL, 1, 0x1p24, AT(seq), "tokens; attention: 32768 when left out, gemm and step: 2048"),
+    CLI_INT("seq", "S", NULL, 1, 0x1p24, AT(seq),
+            "tokens; attention: 32768 when left out, gemm and step: 2048; predicted: at most so many"),
     CLI_INT("batch", "B", NULL, 1, 0x1p20, AT(batch), "step: sequences; 1 when left out"),
     CLI_INT(
         "ranks", "R", NULL, 1, INT32_MAX, AT(ranks),
@@ -228,7 +268,10 @@ static const ls_option options[] = {
     CLI_CHOICE("sums", "ORDER", "fast|canonical", NULL, AT(sums), "step: order of sums, as of longspan train"),
     CLI_TEXT(
         "config", "FILE", AT(config),
-        "gemm and step: config.json of a model or its folder; a Llama of 12 layers, E 768, F 2048, V 32000, 12 heads that share 4 when left out"),
+        "gemm, step and predicted: config.json of a model or its folder; a Llama of 12 layers, E 768, F 2048, V 32000, 12 heads that share 4 when left out, for predicted a model for each configuration"),
+    CLI_TEXT("device", "NAME", AT(device), "what computes: cpu, cuda or cuda:N; cpu when left out"),
+    CLI_CHOICE("ranks-as", "KIND", "processes|threads", NULL, AT(ranks_as),
+               "step and predicted: what a rank is; processes when left out"),
 };
 #undef AT
 
@@ -246,19 +289,22 @@ const cli_command cli_bench = {
         "machine: measures what one core does while all others do the same: attention, its gradient and matrix products of each type, kernels "
         "bound by their bytes, in a cache and from memory, and puts between ranks. Takes half a minute; the machine should be idle. "
         "The rates are kept in the user's cache folder ($XDG_CACHE_HOME/longspan, else ~/.cache/longspan). From then on all commands predict "
-        "and choose by them instead of by nominal rates.\n"
+        "and choose by them instead of by nominal rates. With --device cuda: the rates of one GPU, of each row of kernels for the same calls, "
+        "of puts on one GPU and to another, and of copies to and from the host; kept for each model of GPU.\n"
         "attention: forward and backward of one attention over ranks of one thread, by every strategy that applies, with blocks put and "
         "read in place, against the same by one rank with as many threads. They are measured in pairs; the figures are medians. At the default "
         "sizes a round takes minutes. With --ranks 1: the kernels alone, forward and backward, against the best rate of square products, and, "
-        "with another mask than causal, against causal attention.\n"
+        "with another mask than causal, against causal attention; on a GPU that is all.\n"
         "gemm: the matrix products that a training step of a model calls, forward and for the gradients of inputs and weights, each by "
         "itself, against the best rate of any product of that type in the same run, including square ones.\n"
         "comm: a put with a signal between two processes over shared memory: its latency against a bare flag, and its bandwidth against "
-        "a plain copy, a flag and the peer's read; and the same for reading in place.\n"
+        "a plain copy, a flag and the peer's read; and the same for reading in place. With --device cuda: between two ranks by messages of the "
+        "device, on one GPU and on two, against a bare word and a copy within a rank's memory.\n"
         "step: training steps of a model on random weights and tokens (micro-batch and update) against the best rate of square products; "
-        "where the time of the median step went, by kind of kernel and by weight, next to the prediction; start-up and memory.\n"
+        "where the time of the median step went, by kind of kernel and by weight, next to the prediction; start-up and memory, of a GPU by its "
+        "driver's account, too.\n"
         "predicted: in each round measures the machine as above, without keeping the rates, and runs steps of eight configurations next to "
-        "their predictions; the figures are medians of the rounds.\n"
+        "their predictions; the figures are medians of the rounds. --config takes another model for all of them.\n"
         "Each bench refuses the flags of the others.",
     CLI_OWN(options, run, bench_flags),
     .takes_word = 1,

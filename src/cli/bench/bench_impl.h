@@ -13,6 +13,8 @@ LS_MUST_USE ls_status ls_run_bench_attention(const ls_bench_job *job, FILE *out)
 /* The bench attention with --ranks 1; the caller has filled in the defaults of sizes and mask. */
 LS_MUST_USE ls_status ls_run_bench_attention_kernels(const ls_bench_job *job, FILE *out);
 LS_MUST_USE ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out);
+/* The bench comm between ranks of a device that has messages. */
+LS_MUST_USE ls_status ls_run_bench_comm_device(const ls_bench_job *job, const ls_host_of *of, FILE *out);
 LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out);
 LS_MUST_USE ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out);
 LS_MUST_USE ls_status ls_run_bench_predicted(const ls_bench_job *job, FILE *out);
@@ -30,8 +32,8 @@ double ls_bench_median(const double *values, int rounds);
 
 /*
  * What was measured (figure) and the best that this machine does with the simplest work (called floor, also where it is
- * a rate: the lowest time, or the highest rate), both in one unit ("ns", "GB/s" or "GFLOP/s"); and figure / floor: of
- * rates at most about 1, of times at least about 1.
+ * a rate: the lowest time, or the highest rate), both in one unit ("ns", "GB/s", "GFLOP/s" or "TFLOP/s"); and figure /
+ * floor: of rates at most about 1, of times at least about 1.
  */
 typedef struct ls_bench_figure {
     const char *unit;
@@ -44,13 +46,42 @@ void ls_bench_print_figure(const ls_bench_figure *figure, FILE *out);
 /* Writes a figure as fields of an open object. */
 void ls_bench_put_figure(const ls_bench_figure *figure, ls_json_writer *writer);
 
+/*
+ * The figure of trips between two ranks, by the seconds of each round: the latency, half of a trip there and back, or
+ * the bandwidth.
+ */
+ls_bench_figure ls_bench_trip_figure(bool latency, size_t bytes, const double *floor, const double *put, int rounds);
+
+/* The figure of a rate in operations per second: in GFLOP/s, of a GPU in TFLOP/s. */
+ls_bench_figure ls_bench_rate_figure(const ls_host_of *of, double floor, double rate);
+
 /* Opens the model of --config, or the default of the benches: a Llama whose products have 100M parameters. */
 LS_MUST_USE ls_status ls_bench_model_open(const ls_bench_options *options, ls_model **out);
 const char *ls_bench_model_name(const ls_bench_options *options);
 
+/* What computes, for titles: the instruction set of a processor's kernels, or the model of a GPU. */
+const char *ls_bench_machine_name(const ls_host_of *of);
+
+/* *out: --device. LS_USAGE: --threads with a GPU, which is not divided by them. */
+LS_MUST_USE ls_status ls_bench_device(const ls_bench_options *options, ls_host_of *out);
+
+/* Whether --ranks-as is threads. */
+bool ls_bench_as_threads(const ls_bench_options *options);
+
 /*
- * The best rate of matrix products measured so far for a type and the threads of a pool. Products of square matrices
- * are run again and again between other measurements.
+ * A place for timed calls (plan/plan.h), with so many threads on a processor. Owns its pool. Not to be moved.
+ */
+typedef struct ls_bench_place {
+    ls_timed_place timed;
+    ls_pool *pool;
+} ls_bench_place;
+
+LS_MUST_USE ls_status ls_bench_place_open(const ls_host_of *of, int threads, ls_bench_place *out);
+void ls_bench_place_close(ls_bench_place *place);
+
+/*
+ * The best rate of matrix products measured so far for a type and a place. Products of square matrices are run again
+ * and again between other measurements.
  */
 enum { LS_BENCH_SQUARES = 2 }; /* sizes of square matrices */
 typedef struct ls_bench_peak {
@@ -59,15 +90,15 @@ typedef struct ls_bench_peak {
     double best; /* operations per second */
 } ls_bench_peak;
 
-LS_MUST_USE ls_status ls_bench_peak_open(ls_dtype dtype, ls_isa isa, ls_pool *pool, ls_bench_peak *out);
+LS_MUST_USE ls_status ls_bench_peak_open(ls_timed_place *place, ls_dtype dtype, ls_bench_peak *out);
 /* Runs each square product twice, and updates `best`. */
-void ls_bench_peak_update(ls_bench_peak *peak);
+LS_MUST_USE ls_status ls_bench_peak_update(ls_bench_peak *peak);
 /*
- * Runs square products for `seconds`, at least one, and returns their mean rate in operations per second. If other
- * programs share the cores it is far below the best rate, which needs only one undisturbed millisecond; long
- * measurements are compared with this rate too.
+ * Runs square products for `seconds`, at least one; *rate: their mean rate in operations per second. If other programs
+ * share the cores it is far below the best rate, which needs only one undisturbed millisecond; long measurements are
+ * compared with this rate too.
  */
-double ls_bench_peak_sustain(ls_bench_peak *peak, double seconds);
+LS_MUST_USE ls_status ls_bench_peak_sustain(ls_bench_peak *peak, double seconds, double *rate);
 void ls_bench_peak_close(ls_bench_peak *peak);
 
 /* --- rows.c ------------------------------------------------------------------------------------------------------- */
@@ -108,11 +139,14 @@ typedef struct ls_bench_step_times {
     double began; /* ls_seconds when memory was mapped and kernels were prepared */
     double ready; /* and when weights and inputs were set */
     ls_touched touched;
-    int64_t huge; /* bytes in huge pages */
-    double first; /* seconds of the first step */
-    double loss;  /* of the last step */
-    int64_t peak; /* most resident bytes after any step */
-    double total[LS_BENCH_MOST_ROUNDS], waiting[LS_BENCH_MOST_ROUNDS];
+    int64_t huge;                      /* bytes in huge pages */
+    double first;                      /* seconds of the first step */
+    double loss;                       /* of the last step */
+    int64_t peak;                      /* most resident bytes after any step */
+    int64_t device_used, device_bytes; /* of its GPU after the last step, by whomever; 0: there is no account */
+    double total[LS_BENCH_MOST_ROUNDS];
+    /* With spans recorded: the same step, or, where a device replays its programs, another one. */
+    double traced[LS_BENCH_MOST_ROUNDS], waiting[LS_BENCH_MOST_ROUNDS];
 } ls_bench_step_times;
 
 typedef struct ls_bench_step {
@@ -123,6 +157,8 @@ typedef struct ls_bench_step {
     bool without_floor;       /* do not measure the floor */
     /* Set by ls_bench_step_run: */
     ls_dtype dtype;
+    ls_host_of of; /* --device */
+    bool later;    /* it executes instructions later than they are launched */
     ls_graph *graph;
     ls_job job;
     ls_array tokens, labels, positions;

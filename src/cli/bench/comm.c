@@ -169,16 +169,9 @@ static ls_status measure(bench *b) {
 
 /* --- the figures -------------------------------------------------------------------------------------------------- */
 
-/* The latency is half of a round trip. */
 static ls_bench_figure figure_of(const bench *b, size_t i) {
     const times *t = &b->out->row[i];
-    double ratio[LS_BENCH_MOST_ROUNDS];
-    for (int r = 0; r < b->rounds; r++)
-        ratio[r] = rows[i].kind == LATENCY ? t->put[r] / t->floor[r] : t->floor[r] / t->put[r];
-    const double floor = ls_bench_median(t->floor, b->rounds), put = ls_bench_median(t->put, b->rounds);
-    const double by = ls_bench_median(ratio, b->rounds), gigabytes = (double)rows[i].bytes * 1e-9;
-    if (rows[i].kind == LATENCY) return (ls_bench_figure){"ns", floor / 2 * 1e9, put / 2 * 1e9, by};
-    return (ls_bench_figure){"GB/s", gigabytes / floor, gigabytes / put, by};
+    return ls_bench_trip_figure(rows[i].kind == LATENCY, rows[i].bytes, t->floor, t->put, b->rounds);
 }
 
 static void print_page(const bench *b, FILE *out) {
@@ -214,6 +207,14 @@ static void print_json(const bench *b, FILE *out) {
 
 ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out) {
     bench b = {0};
+    const char *name;
+    ls_device_traits device;
+    ls_host_of of;
+    LS_TRY(ls_device_choose(job->options.device, &name, &device));
+    if (!device.at_once) {
+        LS_TRY(ls_bench_device(&job->options, &of));
+        return ls_run_bench_comm_device(job, &of, out);
+    }
     LS_TRY(ls_bench_rounds(&job->options, 15, &b.rounds));
     b.out = calloc(1, sizeof *b.out);
     if (b.out == NULL) return ls_error(LS_NO_MEMORY, "no memory for the times of a bench");

@@ -16,7 +16,8 @@ enum { MOST_PRODUCTS = 64, MOST_SETTINGS = 4 };
 typedef struct product {
     const ls_instr *instr; /* in the image of the setting */
     int64_t M, N, K;
-    int uses; /* how often a step calls it */
+    int uses;        /* how often a step calls it */
+    const char *row; /* of the registry, that computes it (ls_kernel_row) */
 } product;
 
 /* One type with one number of threads. */
@@ -32,7 +33,7 @@ typedef struct setting {
 
 typedef struct bench {
     ls_bench_options options; /* defaults filled in */
-    ls_machine machine;
+    ls_host_of of;
     ls_model *model;
     int rounds, n;
     setting *setting; /* room for MOST_SETTINGS */
@@ -61,8 +62,11 @@ static ls_status add_product(setting *s, const ls_instr *instr) {
         return ls_error(LS_UNSUPPORTED, "the model has more than %d different products", MOST_PRODUCTS);
     const ls_view rows = ls_view_rows(instr->out[0].view);
     const double outputs = (double)rows.size[0] * (double)rows.size[1];
-    s->product[s->n++] =
-        (product){instr, rows.size[0], rows.size[1], (int64_t)llround(instr->flops / (2 * outputs)), 1};
+    s->product[s->n++] = (product){.instr = instr,
+                                   .M = rows.size[0],
+                                   .N = rows.size[1],
+                                   .K = (int64_t)llround(instr->flops / (2 * outputs)),
+                                   .uses = 1};
     return ls_ok();
 }
 
@@ -73,7 +77,8 @@ static ls_status find_products(const bench *b, setting *s) {
     const ls_target target = {.mesh = (ls_mesh){0},
                               .strategy = "local",
                               .layout = LS_LAYOUT_CONTIGUOUS,
-                              .isa = b->machine.isa,
+                              .isa = b->of.isa,
+                              .device = b->of.name,
                               .threads = s->threads,
                               .saving = {.tile = LS_TILE_LOSS}};
     ls_status status = ls_model_build(b->model, graph, 1, b->options.seq, true, &lm);
@@ -92,36 +97,38 @@ static ls_status find_products(const bench *b, setting *s) {
 /* --- one setting -------------------------------------------------------------------------------------------------- */
 
 /* Opens a timed call with the shapes of an instruction. */
-static ls_status open_call(const bench *b, const setting *s, const ls_instr *instr, ls_pool *pool, ls_timed_call *out) {
+static ls_status open_call(const setting *s, const ls_instr *instr, ls_timed_place *place, ls_timed_call *out) {
     ls_kernel_call call = {.n_in = instr->n_in, .n_out = instr->n_out, .params = instr->params};
     for (int i = 0; i < instr->n_in; i++) call.in[i] = instr->in[i].view;
     for (int i = 0; i < instr->n_out; i++) call.out[i] = instr->out[i].view;
-    return ls_timed_call_open(instr->kernel->id, s->dtype, b->machine.isa, pool, &call, out);
+    return ls_timed_call_open(place, instr->kernel->id, s->dtype, &call, out);
 }
 
-static void run_rounds(const bench *b, setting *s, ls_bench_peak *peak) {
-    for (int i = 0; i < s->n; i++) (void)ls_timed_call_run(&s->timed[i]); /* warms up */
+static ls_status run_rounds(const bench *b, setting *s, ls_bench_peak *peak) {
+    for (int i = 0; i < s->n; i++) LS_TRY(ls_timed_call_run(&s->timed[i], &s->seconds[i][0])); /* warms up */
     for (int r = 0; r < b->rounds; r++) {
-        ls_bench_peak_update(peak);
+        LS_TRY(ls_bench_peak_update(peak));
         for (int i = 0; i < s->n; i++) {
-            s->seconds[i][r] = ls_timed_call_run(&s->timed[i]);
+            LS_TRY(ls_timed_call_run(&s->timed[i], &s->seconds[i][r]));
             peak->best = fmax(peak->best, s->product[i].instr->flops / s->seconds[i][r]);
         }
     }
-    ls_bench_peak_update(peak);
+    LS_TRY(ls_bench_peak_update(peak));
     s->floor = peak->best;
+    return ls_ok();
 }
 
-static ls_status measure_on(const bench *b, setting *s, ls_pool *pool) {
+static ls_status measure_on(const bench *b, setting *s, ls_timed_place *place) {
     ls_bench_peak peak;
-    LS_TRY(ls_bench_peak_open(s->dtype, b->machine.isa, pool, &peak));
+    LS_TRY(ls_bench_peak_open(place, s->dtype, &peak));
     ls_status status = ls_ok();
     int opened = 0;
     for (; opened < s->n && status.code == LS_OK; opened++) {
-        status = open_call(b, s, s->product[opened].instr, pool, &s->timed[opened]);
+        status = open_call(s, s->product[opened].instr, place, &s->timed[opened]);
         if (status.code != LS_OK) break;
+        s->product[opened].row = ls_kernel_row(s->timed[opened].kernel);
     }
-    if (status.code == LS_OK) run_rounds(b, s, &peak);
+    if (status.code == LS_OK) status = run_rounds(b, s, &peak);
     for (int i = 0; i < opened; i++) ls_timed_call_close(&s->timed[i]);
     ls_bench_peak_close(&peak);
     return status;
@@ -129,21 +136,18 @@ static ls_status measure_on(const bench *b, setting *s, ls_pool *pool) {
 
 static ls_status measure(const bench *b, setting *s) {
     LS_TRY(find_products(b, s));
-    ls_pool *pool;
-    LS_TRY(ls_pool_create(s->threads, s->threads <= b->machine.cores, &pool));
-    const ls_status status = measure_on(b, s, pool);
-    ls_pool_destroy(pool);
+    ls_bench_place place;
+    LS_TRY(ls_bench_place_open(&b->of, s->threads, &place));
+    const ls_status status = measure_on(b, s, &place.timed);
+    ls_bench_place_close(&place);
     return status;
 }
 
 /* --- the figures -------------------------------------------------------------------------------------------------- */
 
-static ls_bench_figure figure_of(const setting *s, double flops, double seconds) {
-    return (ls_bench_figure){"GFLOP/s", s->floor * 1e-9, flops / seconds * 1e-9, flops / seconds / s->floor};
-}
-
 static ls_bench_figure product_figure(const bench *b, const setting *s, int i) {
-    return figure_of(s, s->product[i].instr->flops, ls_bench_median(s->seconds[i], b->rounds));
+    return ls_bench_rate_figure(&b->of, s->floor,
+                                s->product[i].instr->flops / ls_bench_median(s->seconds[i], b->rounds));
 }
 
 /* The figure of all products of a step, each as often as it is used. */
@@ -153,7 +157,7 @@ static ls_bench_figure sum_figure(const bench *b, const setting *s) {
         flops += s->product[i].uses * s->product[i].instr->flops;
         seconds += s->product[i].uses * ls_bench_median(s->seconds[i], b->rounds);
     }
-    return figure_of(s, flops, seconds);
+    return ls_bench_rate_figure(&b->of, s->floor, flops / seconds);
 }
 
 static void print_setting(const bench *b, const setting *s, FILE *out) {
@@ -161,19 +165,19 @@ static void print_setting(const bench *b, const setting *s, FILE *out) {
     for (int i = 0; i < s->n; i++) {
         const product *p = &s->product[i];
         const ls_bench_figure figure = product_figure(b, s, i);
-        fprintf(out, "%-5s %7d  %-16s %6lld %6lld %6lld %5d", type, s->threads, role_of(p->instr), (long long)p->M,
-                (long long)p->N, (long long)p->K, p->uses);
+        fprintf(out, "%-5s %7d  %-16s %-8s %6lld %6lld %6lld %5d", type, s->threads, role_of(p->instr), p->row,
+                (long long)p->M, (long long)p->N, (long long)p->K, p->uses);
         ls_bench_print_figure(&figure, out);
     }
     const ls_bench_figure sum = sum_figure(b, s);
-    fprintf(out, "%-5s %7d  %-43s", type, s->threads, "all of a step");
+    fprintf(out, "%-5s %7d  %-52s", type, s->threads, "all of a step");
     ls_bench_print_figure(&sum, out);
 }
 
 static void print_page(const bench *b, FILE *out) {
     fprintf(out, "matrix products of a training step · %s · S %lld · %s · medians of %d rounds\n\n",
-            ls_bench_model_name(&b->options), (long long)b->options.seq, ls_isa_name(b->machine.isa), b->rounds);
-    fprintf(out, "%-5s %7s  %-16s %6s %6s %6s %5s", "type", "threads", "product", "M", "N", "K", "uses");
+            ls_bench_model_name(&b->options), (long long)b->options.seq, ls_bench_machine_name(&b->of), b->rounds);
+    fprintf(out, "%-5s %7s  %-16s %-8s %6s %6s %6s %5s", "type", "threads", "product", "kernel", "M", "N", "K", "uses");
     ls_bench_print_titles("figure", out);
     for (int i = 0; i < b->n; i++) print_setting(b, &b->setting[i], out);
     fprintf(out, "\nfloor: the fastest run of any product on that type and threads, square ones among them\n");
@@ -193,6 +197,7 @@ static void put_setting(const bench *b, const setting *s, ls_json_writer *w) {
         ls_json_put_int(w, "N", p->N);
         ls_json_put_int(w, "K", p->K);
         ls_json_put_int(w, "uses", p->uses);
+        ls_json_put_text(w, "kernel", p->row);
         ls_bench_put_figure(&figure, w);
         ls_json_close(w);
     }
@@ -206,7 +211,8 @@ static void print_json(const bench *b, FILE *out) {
     ls_json_writer *w = ls_json_begin(0);
     ls_json_put_text(w, "model", ls_bench_model_name(&b->options));
     ls_json_put_int(w, "seq", b->options.seq);
-    ls_json_put_text(w, "isa", ls_isa_name(b->machine.isa));
+    ls_json_put_text(w, "isa", ls_isa_name(b->of.isa));
+    ls_json_put_text(w, "device", b->of.name);
     ls_json_put_int(w, "rounds", b->rounds);
     ls_json_open_array(w, "settings");
     for (int i = 0; i < b->n; i++) put_setting(b, &b->setting[i], w);
@@ -227,9 +233,11 @@ static ls_status run(bench *b) {
     static const ls_dtype types[] = {LS_F32, LS_BF16};
     ls_bench_options *o = &b->options;
     ls_dtype only;
-    ls_machine_detect(&b->machine);
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    LS_TRY(ls_bench_device(o, &b->of));
     ls_bench_fill_in(&o->seq, 2048);
-    ls_bench_fill_in(&o->threads, b->machine.cores);
+    ls_bench_fill_in(&o->threads, b->of.device == LS_DEVICE_CPU ? machine.cores : 1);
     LS_TRY(ls_bench_rounds(o, 5, &b->rounds));
     LS_TRY(ls_job_dtype(o->dtype, LS_BF16, &only));
     if (only == LS_F64) return ls_error(LS_USAGE, "--dtype f64; expected f32 or bf16, both when left out");

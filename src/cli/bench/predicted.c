@@ -68,16 +68,26 @@ static void add_instrs(const ls_bench_step *b, outcome *o) {
     }
 }
 
-static ls_status run_one(size_t c, const ls_host *host, outcome *out) {
-    ls_bench_step b = {.options = {.seq = configurations[c].seq,
+/* The length: shorter where --seq says so. */
+static int64_t length_of(const ls_bench_options *given, size_t c) {
+    return given->seq > 0 ? ls_min(given->seq, configurations[c].seq) : configurations[c].seq;
+}
+
+static ls_status run_one(const ls_bench_options *given, size_t c, const ls_host *host, outcome *out) {
+    const bool threads = host->devices == 0; /* a GPU is not divided by them */
+    ls_bench_step b = {.options = {.seq = length_of(given, c),
                                    .ranks = configurations[c].ranks,
-                                   .threads = configurations[c].threads,
+                                   .threads = threads ? configurations[c].threads : 0,
                                    .rounds = STEPS,
                                    .dtype = configurations[c].dtype,
-                                   .strategy = configurations[c].strategy},
+                                   .strategy = configurations[c].strategy,
+                                   .device = given->device,
+                                   .ranks_as = given->ranks_as,
+                                   .config = given->config},
                        .host = host,
                        .without_floor = true};
-    ls_status status = open_model(configurations[c].model, &b.model);
+    ls_status status =
+        given->config != NULL ? ls_bench_model_open(given, &b.model) : open_model(configurations[c].model, &b.model);
     if (status.code == LS_OK) status = ls_bench_step_run(&b);
     if (status.code == LS_OK) {
         *out = (outcome){.predicted = ls_simulated_seconds(b.simulated, b.ranks), .measured = ls_bench_step_median(&b)};
@@ -112,21 +122,24 @@ static summary summarise(const outcome *round, int rounds) {
     return s;
 }
 
-static void print_line(size_t c, const summary *s, FILE *out) {
-    char predicted[LS_SECONDS_TEXT], measured[LS_SECONDS_TEXT];
-    fprintf(out, "%-12s S %-6lld %d × %d  %-5s %-8s %12s %12s %8.3f %8.3f %8.3f %12.3f\n",
-            configurations[c].model->name, (long long)configurations[c].seq, configurations[c].ranks,
-            configurations[c].threads, configurations[c].dtype, configurations[c].strategy,
-            ls_seconds_text(s->predicted, predicted), ls_seconds_text(s->measured, measured), s->ratio, s->least,
-            s->most, s->undisturbed);
+static const char *model_of(const ls_bench_options *given, size_t c) {
+    return given->config != NULL ? given->config : configurations[c].model->name;
 }
 
-static void print_page(const summary *all, ls_isa isa, int rounds, FILE *out) {
+static void print_line(const ls_bench_options *given, size_t c, const summary *s, FILE *out) {
+    char predicted[LS_SECONDS_TEXT], measured[LS_SECONDS_TEXT];
+    fprintf(out, "%-12s S %-6lld %d × %d  %-5s %-8s %12s %12s %8.3f %8.3f %8.3f %12.3f\n", model_of(given, c),
+            (long long)length_of(given, c), configurations[c].ranks, configurations[c].threads, configurations[c].dtype,
+            configurations[c].strategy, ls_seconds_text(s->predicted, predicted),
+            ls_seconds_text(s->measured, measured), s->ratio, s->least, s->most, s->undisturbed);
+}
+
+static void print_page(const ls_bench_options *given, const ls_host_of *of, const summary *all, int rounds, FILE *out) {
     double most = 0;
-    fprintf(out, "%-43s %12s %12s %8s %8s %8s %12s\n", ls_isa_name(isa), "predicted", "measured", "ratio", "least",
-            "most", "undisturbed");
+    fprintf(out, "%-43s %12s %12s %8s %8s %8s %12s\n", ls_bench_machine_name(of), "predicted", "measured", "ratio",
+            "least", "most", "undisturbed");
     for (size_t c = 0; c < LS_COUNT(configurations); c++) {
-        print_line(c, &all[c], out);
+        print_line(given, c, &all[c], out);
         most = fmax(most, fabs(log(all[c].ratio)));
     }
     fprintf(out, "%-68s %8.3f\n\n", "farthest from 1", exp(most));
@@ -136,15 +149,16 @@ static void print_page(const summary *all, ls_isa isa, int rounds, FILE *out) {
             rounds);
 }
 
-static void print_json(size_t c, const summary *s, ls_isa isa, FILE *out) {
+static void print_json(const ls_bench_options *given, const ls_host_of *of, size_t c, const summary *s, FILE *out) {
     ls_json_writer *w = ls_json_begin(0);
-    ls_json_put_text(w, "model", configurations[c].model->name);
-    ls_json_put_int(w, "seq", configurations[c].seq);
+    ls_json_put_text(w, "model", model_of(given, c));
+    ls_json_put_int(w, "seq", length_of(given, c));
     ls_json_put_int(w, "ranks", configurations[c].ranks);
     ls_json_put_int(w, "threads", configurations[c].threads);
     ls_json_put_text(w, "dtype", configurations[c].dtype);
     ls_json_put_text(w, "strategy", configurations[c].strategy);
-    ls_json_put_text(w, "isa", ls_isa_name(isa));
+    ls_json_put_text(w, "isa", ls_isa_name(of->isa));
+    ls_json_put_text(w, "device", of->name);
     ls_json_put_double(w, "predicted_seconds", s->predicted);
     ls_json_put_double(w, "seconds", s->measured);
     ls_json_put_double(w, "ratio", s->ratio);
@@ -154,21 +168,38 @@ static void print_json(size_t c, const summary *s, ls_isa isa, FILE *out) {
     ls_json_end(w, out);
 }
 
+typedef struct measured {
+    ls_host_of of;
+    ls_host host;
+} measured;
+
+static ls_status measure_rates(void *context) {
+    measured *m = context;
+    ls_row_rates rows;
+    return ls_host_measure(&m->of, &m->host, &rows);
+}
+
+static ls_status run_round(const ls_bench_options *given, measured *m, int i, outcome (*round)[LS_BENCH_MOST_ROUNDS]) {
+    /* Ranks are forked, and cannot use a driver that this process has initialised. */
+    LS_TRY(ls_bench_as_threads(given) ? measure_rates(m) : ls_apart(measure_rates, m, &m->host, sizeof m->host));
+    for (size_t c = 0; c < LS_COUNT(configurations); c++) LS_TRY(run_one(given, c, &m->host, &round[c][i]));
+    return ls_ok();
+}
+
 ls_status ls_run_bench_predicted(const ls_bench_job *job, FILE *out) {
     static outcome round[LS_COUNT(configurations)][LS_BENCH_MOST_ROUNDS];
+    const ls_bench_options *given = &job->options;
     summary all[LS_COUNT(configurations)];
-    ls_machine machine;
-    ls_host host;
+    measured m;
     int rounds;
-    ls_machine_detect(&machine);
-    LS_TRY(ls_bench_rounds(&job->options, 3, &rounds));
+    LS_TRY(ls_bench_device(given, &m.of));
+    LS_TRY(ls_bench_rounds(given, 3, &rounds));
     for (int i = 0; i < rounds; i++) {
         ls_log("round %d of %d: rates, then steps", i + 1, rounds);
-        LS_TRY(ls_host_measure(machine.isa, &host));
-        for (size_t c = 0; c < LS_COUNT(configurations); c++) LS_TRY(run_one(c, &host, &round[c][i]));
+        LS_TRY(run_round(given, &m, i, round));
     }
     for (size_t c = 0; c < LS_COUNT(configurations); c++) all[c] = summarise(round[c], rounds);
-    if (!job->json) print_page(all, machine.isa, rounds, out);
-    for (size_t c = 0; c < LS_COUNT(configurations) && job->json; c++) print_json(c, &all[c], machine.isa, out);
+    if (!job->json) print_page(given, &m.of, all, rounds, out);
+    for (size_t c = 0; c < LS_COUNT(configurations) && job->json; c++) print_json(given, &m.of, c, &all[c], out);
     return ls_ok();
 }

@@ -42,6 +42,21 @@ void ls_bench_put_figure(const ls_bench_figure *f, ls_json_writer *w) {
     ls_json_put_double(w, "ratio", f->ratio);
 }
 
+ls_bench_figure ls_bench_trip_figure(bool latency, size_t bytes, const double *floor, const double *put, int rounds) {
+    double ratio[LS_BENCH_MOST_ROUNDS];
+    for (int r = 0; r < rounds; r++) ratio[r] = latency ? put[r] / floor[r] : floor[r] / put[r];
+    const double bare = ls_bench_median(floor, rounds), with = ls_bench_median(put, rounds);
+    const double by = ls_bench_median(ratio, rounds), gigabytes = (double)bytes * 1e-9;
+    if (latency) return (ls_bench_figure){"ns", bare / 2 * 1e9, with / 2 * 1e9, by};
+    return (ls_bench_figure){"GB/s", gigabytes / bare, gigabytes / with, by};
+}
+
+ls_bench_figure ls_bench_rate_figure(const ls_host_of *of, double floor, double rate) {
+    const bool gpu = of->device != LS_DEVICE_CPU;
+    const double unit = gpu ? 1e-12 : 1e-9;
+    return (ls_bench_figure){gpu ? "TFLOP/s" : "GFLOP/s", floor * unit, rate * unit, rate / floor};
+}
+
 const char *ls_bench_model_name(const ls_bench_options *options) {
     return options->config != NULL ? options->config : "Llama of 100M parameters";
 }
@@ -51,25 +66,64 @@ ls_status ls_bench_model_open(const ls_bench_options *options, ls_model **out) {
     return ls_model_open_text(ls_bench_model_name(options), LS_BENCH_MODEL, out);
 }
 
+/* --- what computes ------------------------------------------------------------------------------------------------ */
+
+const char *ls_bench_machine_name(const ls_host_of *of) {
+    return of->device == LS_DEVICE_CPU ? ls_isa_name(of->isa) : of->facts.model;
+}
+
+ls_status ls_bench_device(const ls_bench_options *options, ls_host_of *out) {
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    LS_TRY(ls_host_find(options->device, machine.isa, out));
+    if (out->device == LS_DEVICE_CPU || options->threads == 0) return ls_ok();
+    return ls_error(LS_USAGE, "--threads %lld with --device %s; expected none: a GPU is not divided by threads",
+                    (long long)options->threads, out->name);
+}
+
+bool ls_bench_as_threads(const ls_bench_options *options) {
+    return options->ranks_as != NULL && strcmp(options->ranks_as, "threads") == 0;
+}
+
+ls_status ls_bench_place_open(const ls_host_of *of, int threads, ls_bench_place *out) {
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    out->pool = NULL;
+    if (of->device == LS_DEVICE_CPU) LS_TRY(ls_pool_create(threads, threads <= machine.cores, &out->pool));
+    const ls_status status = ls_timed_place_open(of, 0, out->pool, &out->timed);
+    if (status.code != LS_OK) ls_pool_destroy(out->pool);
+    return status;
+}
+
+void ls_bench_place_close(ls_bench_place *place) {
+    ls_timed_place_close(&place->timed);
+    ls_pool_destroy(place->pool);
+}
+
 /* --- the floor: the best rate of square products ------------------------------------------------------------------ */
 
 /*
  * One side small enough for the inner caches of a core or two, and a large one; smaller ones for the slow reference
- * kernels of f64.
+ * kernels of f64. A GPU needs larger ones, by its multiprocessors, of each of which some tiles are computed.
  */
-static const int64_t sides[LS_BENCH_SQUARES] = {1024, 2048}, sides_f64[LS_BENCH_SQUARES] = {128, 256};
+static const int64_t sides[LS_BENCH_SQUARES] = {1024, 2048}, sides_f64[LS_BENCH_SQUARES] = {128, 256},
+                     sides_of_gpu[LS_BENCH_SQUARES] = {4096, 8192}, sides_of_processor[LS_BENCH_SQUARES] = {32, 64};
 
-static int64_t side_of(ls_dtype dtype, int i) { return dtype == LS_F64 ? sides_f64[i] : sides[i]; }
+static int64_t side_of(const ls_timed_place *place, ls_dtype dtype, int i) {
+    const int width = ls_timed_place_width(place);
+    if (width > 0) return ls_min(sides_of_gpu[i], sides_of_processor[i] * width);
+    return dtype == LS_F64 ? sides_f64[i] : sides[i];
+}
 
-ls_status ls_bench_peak_open(ls_dtype dtype, ls_isa isa, ls_pool *pool, ls_bench_peak *out) {
+ls_status ls_bench_peak_open(ls_timed_place *place, ls_dtype dtype, ls_bench_peak *out) {
     static const ls_matmul_params params = {.transpose_b = true};
     ls_bench_peak peak = {0};
     ls_status status = ls_ok();
     for (int i = 0; i < LS_BENCH_SQUARES && status.code == LS_OK; i++) {
-        const int64_t size[] = {side_of(dtype, i), side_of(dtype, i)};
+        const int64_t side = side_of(place, dtype, i), size[] = {side, side};
         const ls_view view = ls_view_dense(NULL, dtype, 2, size);
         const ls_kernel_call call = {.n_in = 2, .in = {view, view}, .n_out = 1, .out = {view}, .params = &params};
-        status = ls_timed_call_open(LS_KERNEL_MATMUL, dtype, isa, pool, &call, &peak.square[i]);
+        status = ls_timed_call_open(place, LS_KERNEL_MATMUL, dtype, &call, &peak.square[i]);
         peak.n += status.code == LS_OK;
     }
     if (status.code != LS_OK) {
@@ -80,27 +134,32 @@ ls_status ls_bench_peak_open(ls_dtype dtype, ls_isa isa, ls_pool *pool, ls_bench
     return status;
 }
 
-/* Runs one product. Returns its operations, and adds its time to *seconds. */
-static double run_square(ls_bench_peak *peak, int i, double *seconds) {
-    const double side = (double)peak->square[i].call.out[0].size[0], work = 2 * side * side * side;
-    const double took = ls_timed_call_run(&peak->square[i]);
-    peak->best = fmax(peak->best, work / took);
+/* Runs one product. Adds its operations to *work, and its time to *seconds. */
+static ls_status run_square(ls_bench_peak *peak, int i, double *work, double *seconds) {
+    const double side = (double)peak->square[i].call.out[0].size[0], operations = 2 * side * side * side;
+    double took;
+    LS_TRY(ls_timed_call_run(&peak->square[i], &took));
+    peak->best = fmax(peak->best, operations / took);
     *seconds += took;
-    return work;
+    *work += operations;
+    return ls_ok();
 }
 
-void ls_bench_peak_update(ls_bench_peak *peak) {
+ls_status ls_bench_peak_update(ls_bench_peak *peak) {
     enum { RUNS = 2 };
-    double seconds = 0;
-    for (int i = 0; i < RUNS * peak->n; i++) (void)run_square(peak, i / RUNS, &seconds);
+    double work = 0, seconds = 0;
+    for (int i = 0; i < RUNS * peak->n; i++) LS_TRY(run_square(peak, i / RUNS, &work, &seconds));
+    return ls_ok();
 }
 
-double ls_bench_peak_sustain(ls_bench_peak *peak, double seconds) {
+ls_status ls_bench_peak_sustain(ls_bench_peak *peak, double seconds, double *rate) {
+    const double until = ls_seconds() + seconds;
     double work = 0, took = 0;
     do {
-        work += run_square(peak, peak->n - 1, &took);
-    } while (took < seconds);
-    return work / took;
+        LS_TRY(run_square(peak, peak->n - 1, &work, &took));
+    } while (ls_seconds() < until);
+    *rate = work / took;
+    return ls_ok();
 }
 
 void ls_bench_peak_close(ls_bench_peak *peak) {

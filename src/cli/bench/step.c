@@ -50,20 +50,30 @@ static ls_status set_up(const ls_bench_step *b, const ls_rank *rank) {
     LS_TRY(ls_weights_fill_shared(rank->executor, rank->comm, &source, NULL));
     LS_TRY(scatter(rank, "tokens", &b->tokens));
     LS_TRY(scatter(rank, "labels", &b->labels));
-    LS_TRY(scatter(rank, "positions", &b->positions));
-    return ls_executor_record(rank->executor, 4 * ls_trace_spans(rank->image, rank->step, 1));
+    return scatter(rank, "positions", &b->positions);
 }
 
-/* Sets seconds[instruction] from the recorded spans of a run. */
-static void collect(const ls_executor *executor, int step, uint64_t run, double *seconds) {
-    for (size_t i = 0, n = ls_executor_spans(executor); i < n; i++) {
-        const ls_span_time *span = ls_executor_span(executor, i);
-        if (span->program == step && span->run == run && span->instr >= 0)
-            seconds[span->instr] = span->end - span->begin;
+/*
+ * Sets seconds[instruction] from the recorded spans of a run, which are in the order in which they ended. What a device
+ * executes begins when what is before it on its queue has ended, however early it was launched.
+ */
+static void collect(const ls_rank *rank, uint64_t run, double *seconds) {
+    enum { MOST_QUEUES = 16 };
+    const ls_program *p = &rank->image->programs[rank->step];
+    double ended[MOST_QUEUES] = {0};
+    for (size_t i = 0, n = ls_executor_spans(rank->executor); i < n; i++) {
+        const ls_span_time *span = ls_executor_span(rank->executor, i);
+        if (span->program != rank->step || span->run != run || span->instr < 0) continue;
+        double *before = &ended[p->instrs[span->instr].queue % MOST_QUEUES];
+        seconds[span->instr] = span->end - fmax(span->begin, *before);
+        *before = span->end;
     }
 }
 
-/* Run 0 warms up. seconds[run][instruction]: of the others. */
+/*
+ * Run 0 warms up. seconds[run][instruction]: of the others. Where a device replays its programs, which it does not
+ * while spans are recorded, the rounds are run a second time for these.
+ */
 static ls_status run_step(const ls_bench_step *b, const ls_rank *rank, int run, ls_bench_step_times *mine,
                           double *seconds) {
     const ls_step_numbers numbers = {.tokens = b->tokens.count,
@@ -86,9 +96,22 @@ static ls_status run_step(const ls_bench_step *b, const ls_rank *rank, int run, 
         mine->first = after.total - before.total;
         return ls_ok();
     }
-    mine->total[run - 1] = after.total - before.total;
-    mine->waiting[run - 1] = after.waiting - before.waiting;
-    collect(rank->executor, rank->step, (uint64_t)run, seconds + (size_t)(run - 1) * (size_t)b->instrs);
+    const int round = (run - 1) % b->rounds;
+    mine->traced[round] = after.total - before.total;
+    mine->waiting[round] = after.waiting - before.waiting;
+    if (run <= b->rounds) mine->total[round] = mine->traced[round];
+    collect(rank, (uint64_t)run, seconds + (size_t)round * (size_t)b->instrs);
+    return ls_ok();
+}
+
+static ls_status run_steps(const ls_bench_step *b, const ls_rank *rank, ls_bench_step_times *mine, double *seconds) {
+    const size_t spans = 4 * ls_trace_spans(rank->image, rank->step, 1);
+    const bool twice = ls_executor_replays(rank->executor);
+    if (!twice) LS_TRY(ls_executor_record(rank->executor, spans));
+    for (int run = 0; run <= b->rounds; run++) LS_TRY(run_step(b, rank, run, mine, seconds));
+    if (!twice) return ls_ok();
+    LS_TRY(ls_executor_record(rank->executor, spans));
+    for (int run = b->rounds + 1; run <= 2 * b->rounds; run++) LS_TRY(run_step(b, rank, run, mine, seconds));
     return ls_ok();
 }
 
@@ -97,7 +120,12 @@ static ls_status time_steps(const ls_bench_step *b, const ls_rank *rank, double 
     LS_TRY(set_up(b, rank));
     mine.ready = ls_seconds();
     mine.huge = ls_executor_huge(rank->executor);
-    for (int run = 0; run <= b->rounds; run++) LS_TRY(run_step(b, rank, run, &mine, seconds));
+    LS_TRY(run_steps(b, rank, &mine, seconds));
+    size_t unused, total;
+    if (ls_executor_account(rank->executor, &unused, &total)) {
+        mine.device_bytes = (int64_t)total;
+        mine.device_used = (int64_t)(total - unused);
+    }
     LS_TRY(ls_comm_gather_home(rank->comm, &mine, sizeof mine, b->times, sizeof mine));
     return ls_comm_gather_home(rank->comm, seconds, bytes, b->seconds, bytes);
 }
@@ -115,27 +143,39 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
 
 /* --- all ranks ---------------------------------------------------------------------------------------------------- */
 
-/*
- * Updates the floor with as many threads as all ranks have, and measures the mean rate of products. The threads have
- * ended when it returns, so that ranks may be forked.
- */
-static ls_status measure_floor(ls_bench_step *b, double *sustained) {
-    const ls_target *target = &ls_session_plan(b->session)->target;
-    ls_machine machine;
-    ls_machine_detect(&machine);
-    const int threads = b->ranks * target->threads;
-    ls_pool *pool;
+typedef struct floor_work {
+    const ls_bench_step *b;
+    double rate[2]; /* the best, and the mean */
+} floor_work;
+
+static ls_status run_floor(void *context) {
+    floor_work *f = context;
+    const ls_bench_step *b = f->b;
+    ls_bench_place place;
     ls_bench_peak peak;
-    LS_TRY(ls_pool_create(threads, threads <= machine.cores, &pool));
-    const ls_status status = ls_bench_peak_open(b->dtype, target->isa, pool, &peak);
+    LS_TRY(ls_bench_place_open(&b->of, b->ranks * ls_session_plan(b->session)->target.threads, &place));
+    ls_status status = ls_bench_peak_open(&place.timed, b->dtype, &peak);
     if (status.code == LS_OK) {
-        for (int i = 0; i < 2; i++) ls_bench_peak_update(&peak);
-        *sustained = ls_bench_peak_sustain(&peak, 0.5);
-        b->floor = fmax(b->floor, peak.best);
+        for (int i = 0; i < 2 && status.code == LS_OK; i++) status = ls_bench_peak_update(&peak);
+        if (status.code == LS_OK) status = ls_bench_peak_sustain(&peak, 0.5, &f->rate[1]);
+        f->rate[0] = peak.best;
         ls_bench_peak_close(&peak);
     }
-    ls_pool_destroy(pool);
+    ls_bench_place_close(&place);
     return status;
+}
+
+/*
+ * Updates the floor with as many threads as all ranks have, or as many GPUs, and measures the mean rate of products. In
+ * a process of its own where ranks will be processes: they cannot use a driver that this one has initialised.
+ */
+static ls_status measure_floor(ls_bench_step *b, double *sustained) {
+    const double gpus = b->of.device == LS_DEVICE_CPU ? 1 : (double)ls_min(b->ranks, ls_max(1, b->of.facts.units));
+    floor_work f = {.b = b};
+    LS_TRY(ls_bench_as_threads(&b->options) ? run_floor(&f) : ls_apart(run_floor, &f, f.rate, sizeof f.rate));
+    *sustained = gpus * f.rate[1];
+    b->floor = fmax(b->floor, gpus * f.rate[0]);
+    return ls_ok();
 }
 
 static void note_prediction(void *context, int rank, int instr, double begin, double end) {
@@ -151,7 +191,7 @@ static ls_status predict(ls_bench_step *b) {
     ls_status status = ls_error(LS_NO_MEMORY, "no memory for a prediction");
     if (images != NULL && b->predicted != NULL && b->simulated != NULL) {
         ls_host host;
-        b->host_measured = b->host != NULL || ls_host_load(first->isa, &host);
+        b->host_measured = b->host != NULL || ls_host_load(&b->of, &host, NULL);
         const ls_rates rates = ls_plan_rates(first, b->host != NULL ? b->host : &host);
         for (int r = 0; r < b->ranks; r++) images[r] = ls_images_of(&b->images, r);
         status =
@@ -196,8 +236,13 @@ static ls_status make_inputs(ls_bench_step *b) {
 
 static ls_status open_session(ls_bench_step *b) {
     const ls_bench_options *o = &b->options;
-    const ls_spread spread = {
-        .ranks = o->ranks, .threads = o->threads, .strategy = o->strategy, .shard = o->shard, .sums = o->sums};
+    const ls_spread spread = {.ranks = o->ranks,
+                              .threads = o->threads,
+                              .strategy = o->strategy,
+                              .shard = o->shard,
+                              .sums = o->sums,
+                              .device = o->device,
+                              .as_threads = ls_bench_as_threads(o)};
     ls_language_model lm;
     const double start = ls_seconds();
     b->graph = ls_graph_create(b->dtype);
@@ -214,6 +259,10 @@ static ls_status open_session(ls_bench_step *b) {
 
 ls_status ls_bench_step_run(ls_bench_step *b) {
     ls_bench_options *o = &b->options;
+    ls_device_traits device;
+    LS_TRY(ls_bench_device(o, &b->of));
+    LS_TRY(ls_device_choose(o->device, &b->of.name, &device));
+    b->later = !device.at_once;
     ls_bench_fill_in(&o->seq, 2048);
     ls_bench_fill_in(&o->batch, 1);
     ls_bench_fill_in(&o->ranks, 1);
@@ -242,7 +291,7 @@ void ls_bench_step_close(ls_bench_step *b) {
 
 typedef struct figures {
     int round;            /* the step of median length */
-    double seconds, mean; /* of that step: of the slowest rank; the mean over the ranks */
+    double seconds, mean; /* of that step: of the slowest rank; the mean over the ranks, with spans recorded */
     double predicted;     /* simulated */
     ls_bench_figure rate;
     double beside; /* the rate over the mean rate of products before and after the steps */
@@ -254,12 +303,19 @@ typedef struct figures {
     double mapped, touched, set, first;
     double loss;
     int64_t peak, huge;
+    int64_t device_used, device_bytes; /* of the GPU that is used most */
     ls_bench_table table;
 } figures;
 
 static double slowest(const ls_bench_step *b, int round) {
     double most = 0;
     for (int r = 0; r < b->ranks; r++) most = fmax(most, b->times[r].total[round]);
+    return most;
+}
+
+static double slowest_traced(const ls_bench_step *b, int round) {
+    double most = 0;
+    for (int r = 0; r < b->ranks; r++) most = fmax(most, b->times[r].traced[round]);
     return most;
 }
 
@@ -280,6 +336,21 @@ static double work_of(const ls_bench_step *b) {
     return 6 * weights * B * S + 14 * pairs * (double)(n.Hq * n.D * n.L);
 }
 
+/*
+ * Seconds of a rank's instructions, of a step that was traced. The processor executes those of all queues one after the
+ * other; a GPU executes queues side by side, so that those of the computing one count, with what they wait for.
+ */
+static double known_seconds(const ls_bench_step *b, int rank, int round) {
+    const ls_program *p = &ls_images_of(&b->images, rank)->programs[b->step];
+    const double *seconds = ls_bench_step_seconds(b, rank, round);
+    double known = 0;
+    for (int i = 0; i < p->n_instrs; i++) {
+        const bool counts = b->later ? p->instrs[i].queue == LS_COMPUTE : !ls_traits(&p->instrs[i])->awaits;
+        if (counts) known += seconds[i];
+    }
+    return known;
+}
+
 static void fill_table(const ls_bench_step *b, figures *f) {
     double waiting = 0, known = 0, idle = 0, ended = 0;
     f->predicted = ls_simulated_seconds(b->simulated, b->ranks);
@@ -288,14 +359,14 @@ static void fill_table(const ls_bench_step *b, figures *f) {
                            ls_bench_step_predicted(b, r), b->ranks);
         idle += b->simulated[r].waiting / b->ranks;
         ended += (f->predicted - b->simulated[r].end) / b->ranks;
-        waiting += b->times[r].waiting[f->round] / b->ranks;
-        f->mean += b->times[r].total[f->round] / b->ranks;
+        known += known_seconds(b, r, f->round) / b->ranks;
+        if (!b->later) waiting += b->times[r].waiting[f->round] / b->ranks;
+        f->mean += b->times[r].traced[f->round] / b->ranks;
     }
-    for (int i = 0; i < f->table.n; i++) known += f->table.row[i].seconds;
     ls_bench_table_add_row(&f->table, "between instructions", f->mean - known - waiting, 0);
     if (b->ranks > 1) {
-        ls_bench_table_add_row(&f->table, "waiting for other ranks", waiting, idle);
-        ls_bench_table_add_row(&f->table, "ended before the slowest", f->seconds - f->mean, ended);
+        if (!b->later) ls_bench_table_add_row(&f->table, "waiting for other ranks", waiting, idle);
+        ls_bench_table_add_row(&f->table, "ended before the slowest", slowest_traced(b, f->round) - f->mean, ended);
     }
     ls_bench_table_end(&f->table);
 }
@@ -305,7 +376,7 @@ static void compute_figures(const ls_bench_step *b, figures *f) {
     f->seconds = slowest(b, f->round);
     f->tokens_per_second = (double)b->tokens.count / f->seconds;
     const double rate = work_of(b) / f->seconds;
-    f->rate = (ls_bench_figure){"GFLOP/s", b->floor * 1e-9, rate * 1e-9, rate / b->floor};
+    f->rate = ls_bench_rate_figure(&b->of, b->floor, rate);
     f->beside = rate / ((b->products[0] + b->products[1]) / 2);
     f->loss = b->times[0].loss;
     for (int r = 0; r < b->ranks; r++) {
@@ -316,6 +387,8 @@ static void compute_figures(const ls_bench_step *b, figures *f) {
         f->set = fmax(f->set, t->ready - t->began);
         f->first = fmax(f->first, t->first - f->seconds);
         f->peak = ls_max(f->peak, t->peak);
+        f->device_used = ls_max(f->device_used, t->device_used);
+        f->device_bytes = ls_max(f->device_bytes, t->device_bytes);
     }
     fill_table(b, f);
 }
@@ -323,12 +396,14 @@ static void compute_figures(const ls_bench_step *b, figures *f) {
 static void print_page(const ls_bench_step *b, const figures *f, FILE *out) {
     const ls_spread_result chosen = ls_session_describe(b->session);
     char text[5][LS_SECONDS_TEXT], bytes[3][LS_BYTES_TEXT];
+    const int threads = ls_session_plan(b->session)->target.threads;
+    char each[32] = "";
+    if (b->of.device == LS_DEVICE_CPU) snprintf(each, sizeof each, " of %d thread%s", threads, threads == 1 ? "" : "s");
     fprintf(
         out,
-        "training step · %s · B %lld · S %lld · %s · %s · %d rank%s of %d thread%s · %s · %s · shard %s · %s sums · the median of %d\n\n",
+        "training step · %s · B %lld · S %lld · %s · %s · %d rank%s%s · %s · %s · shard %s · %s sums · the median of %d\n\n",
         ls_bench_model_name(&b->options), (long long)b->options.batch, (long long)b->options.seq,
-        ls_dtype_name(b->dtype), chosen.isa, b->ranks, b->ranks == 1 ? "" : "s",
-        ls_session_plan(b->session)->target.threads, ls_session_plan(b->session)->target.threads == 1 ? "" : "s",
+        ls_dtype_name(b->dtype), ls_bench_machine_name(&b->of), b->ranks, b->ranks == 1 ? "" : "s", each,
         chosen.strategy, chosen.mesh, chosen.shard, chosen.sums, b->rounds);
     fprintf(out, "%-30s", "");
     ls_bench_print_titles("figure", out);
@@ -343,14 +418,23 @@ static void print_page(const ls_bench_step *b, const figures *f, FILE *out) {
         "start-up: plan, compile and verify %s; start, map and prepare %s; touch memory %s; set weights %s; first step longer by %s\n",
         ls_seconds_text(b->opened, text[0]), ls_seconds_text(f->mapped, text[1]), ls_seconds_text(f->touched, text[2]),
         ls_seconds_text(f->set, text[3]), ls_seconds_text(f->first, text[4]));
-    fprintf(out, "memory of a rank: %s mapped, %s of it in huge pages, %s resident at most\n\n",
+    fprintf(out, "memory of a rank: %s mapped, %s of it in huge pages, %s resident at most\n",
             ls_bytes_text((double)chosen.predicted_bytes, bytes[0]), ls_bytes_text((double)f->huge, bytes[1]),
             ls_bytes_text((double)f->peak, bytes[2]));
+    if (f->device_bytes > 0)
+        fprintf(
+            out,
+            "memory of a GPU: %s of %s in use after the last step, of all its ranks and what the driver and libraries take\n",
+            ls_bytes_text((double)f->device_used, bytes[0]), ls_bytes_text((double)f->device_bytes, bytes[1]));
+    fputc('\n', out);
     ls_bench_table_print(&f->table, out);
     fprintf(
         out,
-        "\nfloor: the fastest run of a square product on as many threads · N: weights that products use · rates: of one rank, operands "
-        "in full\n");
+        "\nfloor: the fastest run of a square product on as many threads, or GPUs · N: weights that products use · rates: of one rank, "
+        "operands in full%s\n",
+        b->later
+            ? " · instructions end when the host notices, up to 0.1 ms later, and have what they wait for; puts run beside them"
+            : "");
 }
 
 static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
@@ -361,6 +445,7 @@ static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
     ls_json_put_int(w, "seq", b->options.seq);
     ls_json_put_text(w, "dtype", ls_dtype_name(b->dtype));
     ls_json_put_text(w, "isa", chosen.isa);
+    ls_json_put_text(w, "device", b->of.name);
     ls_json_put_int(w, "ranks", b->ranks);
     ls_json_put_int(w, "threads", ls_session_plan(b->session)->target.threads);
     ls_json_put_text(w, "strategy", chosen.strategy);
@@ -386,6 +471,8 @@ static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
     ls_json_put_int(w, "mapped_bytes", chosen.predicted_bytes);
     ls_json_put_int(w, "huge_page_bytes", f->huge);
     ls_json_put_int(w, "peak_bytes", f->peak);
+    if (f->device_bytes > 0) ls_json_put_int(w, "device_used_bytes", f->device_used);
+    if (f->device_bytes > 0) ls_json_put_int(w, "device_bytes", f->device_bytes);
     ls_bench_table_put(&f->table, w);
     ls_json_end(w, out);
 }

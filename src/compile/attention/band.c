@@ -123,6 +123,11 @@ static ls_attention_band band_between(const ls_mask *mask, const ls_layout_run *
     return p.band;
 }
 
+ls_attention_band ls_mask_band(const ls_mask *mask, int64_t tokens) {
+    const ls_layout_run all = {0, tokens, 1};
+    return tokens > 0 ? band_between(mask, &all, &all) : unknown;
+}
+
 /* --- a call ------------------------------------------------------------------------------------------------------- */
 
 /* Several runs are a band only where nothing is hidden between any two of them. */

@@ -50,9 +50,23 @@ static ls_status check_version(void *library, const char *file) {
                     version / 1000, version % 1000 / 10, OLDEST_VERSION / 1000, OLDEST_VERSION % 1000 / 10);
 }
 
-ls_status ls_cuda_driver_load(ls_cuda_driver *out) {
+static const char *file_of_driver(void) {
     const char *file = getenv("LONGSPAN_CUDA_DRIVER");
-    if (file == NULL) file = "libcuda.so.1";
+    return file != NULL ? file : "libcuda.so.1";
+}
+
+/* Its functions refuse to do anything before it is initialised. */
+bool ls_cuda_driver_is_used(void) {
+    void *library = dlopen(file_of_driver(), RTLD_NOW | RTLD_NOLOAD);
+    void *const found = library != NULL ? dlsym(library, "cuDeviceGetCount") : NULL;
+    unsigned (*count)(int *);
+    int devices;
+    memcpy(&count, &found, sizeof found);
+    return found != NULL && count(&devices) != LS_CUDA_NOT_INITIALIZED;
+}
+
+ls_status ls_cuda_driver_load(ls_cuda_driver *out) {
+    const char *file = file_of_driver();
     void *library = dlopen(file, RTLD_NOW);
     if (library == NULL) return ls_error(LS_UNSUPPORTED, "no CUDA driver can be loaded: %s", dlerror());
     LS_TRY(check_version(library, file));

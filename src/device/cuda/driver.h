@@ -19,6 +19,7 @@ typedef unsigned long long ls_cuda_address;
 enum {
     LS_CUDA_SUCCESS = 0,
     LS_CUDA_OUT_OF_MEMORY = 2,
+    LS_CUDA_NOT_INITIALIZED = 3,
     LS_CUDA_NO_DEVICE = 100,
     LS_CUDA_NOT_READY = 600,
     LS_CUDA_PEER_ACCESS_ALREADY_ENABLED = 704
@@ -26,6 +27,8 @@ enum {
 
 enum {
     LS_CUDA_64_BIT_STREAM_WORDS = 122,  /* an attribute: streams can wait for and write words of 64 bits */
+    LS_CUDA_PROCESSORS = 16,            /* attributes: multiprocessors */
+    LS_CUDA_CACHE_BYTES = 38,           /* of the cache that they share */
     LS_CUDA_STREAM_NON_BLOCKING = 1,    /* it does not wait for the default stream */
     LS_CUDA_HOST_PORTABLE = 1,          /* pinned for all contexts; of memory that is allocated, or registered */
     LS_CUDA_HOST_MAPPED = 2,            /* with an address of the device; of both, too */
@@ -98,6 +101,7 @@ struct CUgraphEdgeData_st;
     X(cuDeviceGetName, (char *name, int room, int device))                                                        \
     X(cuDeviceGetUuid_v2, (struct CUuuid_st * uuid, int device))                                                  \
     X(cuDeviceGetAttribute, (int *value, unsigned attribute, int device))                                         \
+    X(cuDeviceTotalMem_v2, (size_t * bytes, int device))                                                          \
     X(cuDevicePrimaryCtxRetain, (ls_cuda_context * context, int device))                                          \
     X(cuDevicePrimaryCtxRelease_v2, (int device))                                                                 \
     X(cuCtxSetCurrent, (ls_cuda_context context))                                                                 \
@@ -152,6 +156,9 @@ typedef struct ls_cuda_driver {
  * unloaded. LS_UNSUPPORTED: it is not there, or too old, or finds no device.
  */
 LS_MUST_USE ls_status ls_cuda_driver_load(ls_cuda_driver *out);
+
+/* Whether this process has loaded and initialised the driver: then those that it forks cannot use it. */
+bool ls_cuda_driver_is_used(void);
 
 /*
  * LS_OK where the result is LS_CUDA_SUCCESS; else LS_FAULT, or LS_NO_MEMORY, with the call, the error's name and text,

@@ -107,13 +107,21 @@ static ls_status read_settings(const char *settings, wishes *out) {
                     settings);
 }
 
-/* Where no device is asked for: that of the rank among those of its machine, in turn. */
-static ls_status choose(cuda *c, int asked) {
+/* *count: of all devices. `asked`: as of read_settings. */
+static ls_status count_devices(const ls_cuda_driver *driver, int asked, int *count) {
     int devices;
-    LS_TRY(ls_cuda_check(&c->driver, c->driver.cuDeviceGetCount(&devices), "cuDeviceGetCount", "all devices"));
+    LS_TRY(ls_cuda_check(driver, driver->cuDeviceGetCount(&devices), "cuDeviceGetCount", "all devices"));
     if (devices == 0) return ls_error(LS_UNSUPPORTED, "the CUDA driver finds no device");
     if (asked >= devices)
         return ls_error(LS_INVALID, "device 'cuda:%d': the driver finds %d, numbered from 0", asked, devices);
+    *count = devices;
+    return ls_ok();
+}
+
+/* Where no device is asked for: that of the rank among those of its machine, in turn. */
+static ls_status choose(cuda *c, int asked) {
+    int devices;
+    LS_TRY(count_devices(&c->driver, asked, &devices));
     c->ordinal = asked >= 0 ? asked : c->device->options.machine_rank % devices;
     return ls_ok();
 }
@@ -183,11 +191,45 @@ static ls_status make_streams(cuda *c) {
     return ls_ok();
 }
 
+/* --- what is there, without opening it ---------------------------------------------------------------------------- */
+
+static ls_status find_attribute(const ls_cuda_driver *driver, int handle, unsigned attribute, int *out) {
+    return ls_cuda_check(driver, driver->cuDeviceGetAttribute(out, attribute, handle), "cuDeviceGetAttribute",
+                         "attribute %u", attribute);
+}
+
+/* Of several devices it is the first that counts. */
+static ls_status describe_device(const char *settings, ls_device_facts *out) {
+    ls_cuda_driver driver;
+    ls_device_facts facts = {.units = 1};
+    wishes asked;
+    int devices, handle, cache;
+    size_t memory;
+    LS_TRY(read_settings(settings, &asked));
+    LS_TRY(set_environment(1)); /* the driver reads it once */
+    LS_TRY(ls_cuda_driver_load(&driver));
+    LS_TRY(count_devices(&driver, asked.ordinal, &devices));
+    if (asked.ordinal < 0) facts.units = devices;
+    LS_TRY(ls_cuda_check(&driver, driver.cuDeviceGet(&handle, asked.ordinal < 0 ? 0 : asked.ordinal), "cuDeviceGet",
+                         "%s", settings));
+    LS_TRY(ls_cuda_check(&driver, driver.cuDeviceGetName(facts.model, sizeof facts.model, handle), "cuDeviceGetName",
+                         "%s", settings));
+    LS_TRY(find_attribute(&driver, handle, LS_CUDA_PROCESSORS, &facts.processors));
+    LS_TRY(find_attribute(&driver, handle, LS_CUDA_CACHE_BYTES, &cache));
+    LS_TRY(ls_cuda_check(&driver, driver.cuDeviceTotalMem_v2(&memory, handle), "cuDeviceTotalMem_v2", "%s", settings));
+    facts.cache = cache;
+    facts.memory = (int64_t)memory;
+    *out = facts;
+    return ls_ok();
+}
+
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
 
 static void close_device(ls_device *device) {
     cuda *c = device->state;
     ls_cuda_stop_watching(c);
+    const int arenas = device->n_arenas;
+    device->n_arenas = 0;
     /* After a failure: streams that wait for other ranks, and all that they may touch, stay until the process ends. */
     if (ls_cuda_may_wait(c)) return;
     if (c->retained) {
@@ -199,7 +241,7 @@ static void close_device(ls_device *device) {
         if (c->queues[q].stream != NULL) (void)c->driver.cuStreamDestroy_v2(c->queues[q].stream);
     if (c->copies != NULL) (void)c->driver.cuStreamDestroy_v2(c->copies);
     bool left = false;
-    for (int i = 0; i < device->n_arenas; i++) {
+    for (int i = 0; i < arenas; i++) {
         const ls_device_arena *arena = &device->arenas[i];
         const bool routed = c->symmetric != NULL && (uintptr_t)arena->base == c->symmetric->base;
         left |= arena->left;
@@ -252,13 +294,28 @@ static ls_status open_device(ls_device *device, const char *settings) {
     return status;
 }
 
+static void free_arena(ls_device *device, ls_device_arena *arena) {
+    const cuda *c = device->state;
+    if (ls_cuda_enter(c).code == LS_OK) ls_cuda_free(c, arena);
+}
+
+static bool account(ls_device *device, size_t *unused, size_t *total) {
+    const cuda *c = device->state;
+    return ls_cuda_enter(c).code == LS_OK && c->driver.cuMemGetInfo_v2(unused, total) == LS_CUDA_SUCCESS;
+}
+
 const ls_device_row ls_device_cuda = {
     .name = "cuda",
+    .settings = "N, the number of a device; both also with :launched",
+    .describe = describe_device,
+    .is_used = ls_cuda_driver_is_used,
     .traits = {.holds = true, .messages = true, .records = true, .submits = true},
     .open = open_device,
     .close = close_device,
     .allocate = ls_cuda_allocate,
     .adopt = ls_cuda_adopt,
+    .free = free_arena,
+    .account = account,
     .read = ls_cuda_read,
     .write = ls_cuda_write,
     .clear = ls_cuda_clear,

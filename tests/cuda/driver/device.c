@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 fake_state fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .used = true};
 
@@ -63,6 +64,7 @@ static void read_settings(void) {
 /* --- failures ----------------------------------------------------------------------------------------------------- */
 
 unsigned fake_count(const char *function) {
+    if (fake.process != getpid()) return NOT_INITIALIZED; /* forked: so says the real one */
     if (fake.lost != 0) return fake.lost;
     if (strcmp(function, fake.settings.failing) != 0 || ++fake.calls != fake.settings.failing_call) return 0;
     if (fake.settings.loses) fake.lost = fake.settings.error;
@@ -93,6 +95,7 @@ static const error_row errors[] = {
     {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {LS_CUDA_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {LS_CUDA_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no device"},
+    {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
     {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid context"},
     {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "not while a stream captures"},
     {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "a capture that was spoiled"},
@@ -124,6 +127,7 @@ unsigned cuGetErrorString(unsigned result, const char **text) {
 unsigned cuInit(unsigned flags) {
     (void)flags;
     pthread_mutex_lock(&fake.lock);
+    if (fake.process == 0) fake.process = getpid();
     bool retained = false;
     const char *text = getenv("FAKE_CUDA");
     if (text == NULL) text = "";
@@ -182,8 +186,17 @@ unsigned cuDeviceGetAttribute(int *value, unsigned attribute, int device) {
     const unsigned result = fake_begin("cuDeviceGetAttribute");
     if (result != 0) return result;
     if (device < FIRST_HANDLE || device >= FIRST_HANDLE + MOST_DEVICES) return INVALID_DEVICE;
-    *value = attribute == LS_CUDA_64_BIT_STREAM_WORDS ? fake.settings.words : 0;
+    *value = 0;
+    if (attribute == LS_CUDA_64_BIT_STREAM_WORDS) *value = fake.settings.words;
+    if (attribute == LS_CUDA_PROCESSORS) *value = 1;
+    if (attribute == LS_CUDA_CACHE_BYTES) *value = 1 << 16;
     return 0;
+}
+
+unsigned cuDeviceTotalMem_v2(size_t *bytes, int device) {
+    const unsigned result = fake_begin("cuDeviceTotalMem_v2");
+    if (result == 0) *bytes = (size_t)fake.settings.memory;
+    return result != 0 || device >= FIRST_HANDLE ? result : INVALID_DEVICE;
 }
 
 unsigned cuDevicePrimaryCtxRetain(ls_cuda_context *context, int device) {

@@ -24,10 +24,12 @@
 #include "device/cuda/driver.h"
 
 #include <pthread.h>
+#include <sys/types.h>
 
 enum { MOST_DEVICES = 8, MOST_SECONDS = 20, STREAM_ROOM = 1024 };
 enum {
     INVALID_VALUE = 1,
+    NOT_INITIALIZED = 3,
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
     ILLEGAL_STATE = 401,
@@ -83,6 +85,7 @@ typedef struct fake_state {
     unsigned lost; /* all calls return it; 0: the device is there */
     long draws;    /* random numbers so far */
     bool loaded;   /* a kernel has been launched */
+    pid_t process; /* that has initialised the driver; those that are forked from it cannot use it */
 } fake_state;
 extern fake_state fake;
 

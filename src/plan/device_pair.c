@@ -1,0 +1,165 @@
+/* Two ranks of a device that has messages, and what they say to each other, timed. */
+#include "plan/plan_impl.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { SIDES = 2, FIRST = 0, SECOND = 1 };
+/* Words of a rank: one that its peer sets, and one that it sets itself. */
+enum { WORD_PEER, WORD_OWN, WORDS };
+/* A trip has two launches on a queue. */
+enum { MOST_TRIPS = LS_TIMED_LAUNCHES / 2 };
+
+typedef struct side {
+    ls_timed_place place;
+    bool open;
+    const ls_device_arena *heap; /* what is sent, then where it comes to */
+    void *words;
+    ls_device_handle handle;
+    ls_device_remote self, other; /* where messages find it, and the other side */
+} side;
+
+struct ls_device_pair {
+    size_t most, words_bytes;
+    side side[SIDES];
+    void *pinned;                /* memory of the host, for side FIRST */
+    const ls_device_arena *host; /* the same for its device */
+    uint64_t generation;         /* the last one of any word */
+    ls_pair_trip trip;           /* that was timed last, */
+    size_t bytes;                /* with so many bytes, */
+    int trips;                   /* so many at once; 0: none */
+};
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+/* Pages that are nobody else's. */
+static ls_status map_shared(size_t bytes, void **out) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes that a device shares", bytes);
+    *out = memory;
+    return ls_ok();
+}
+
+static ls_status open_side(const ls_device_pair *pair, const ls_host_of *of, int unit, side *s) {
+    LS_TRY(ls_timed_place_open(of, unit, NULL, &s->place));
+    s->open = true;
+    if (!ls_device_traits_of(s->place.device)->messages)
+        return ls_error(LS_UNSUPPORTED, "device %s executes no messages between ranks; expected one that does",
+                        of->name);
+    LS_TRY(map_shared(pair->words_bytes, &s->words));
+    LS_TRY(ls_device_allocate(s->place.device, 2 * pair->most, &s->heap));
+    return ls_device_share(s->place.device, s->heap, s->words, WORDS * sizeof(uint64_t), &s->handle);
+}
+
+static ls_status reach(side *s, const side *peer) {
+    enum { BYTES = WORDS * sizeof(uint64_t) };
+    LS_TRY(ls_device_reach(s->place.device, &s->handle, s->words, BYTES, &s->self));
+    return ls_device_reach(s->place.device, &peer->handle, peer->words, BYTES, &s->other);
+}
+
+static ls_status open_pair(ls_device_pair *pair, const ls_host_of *of, const int units[SIDES]) {
+    for (int i = 0; i < SIDES; i++) LS_TRY(open_side(pair, of, units[i], &pair->side[i]));
+    for (int i = 0; i < SIDES; i++) LS_TRY(reach(&pair->side[i], &pair->side[1 - i]));
+    LS_TRY(map_shared(pair->most, &pair->pinned));
+    return ls_device_adopt(pair->side[FIRST].place.device, pair->pinned, pair->most, &pair->host);
+}
+
+ls_status ls_device_pair_open(const ls_host_of *of, const int units[SIDES], size_t most, ls_device_pair **out) {
+    ls_device_pair *pair = calloc(1, sizeof *pair);
+    LS_ASSERT(pair != NULL);
+    pair->most = most;
+    pair->words_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    const ls_status status = open_pair(pair, of, units);
+    if (status.code != LS_OK)
+        ls_device_pair_close(pair);
+    else
+        *out = pair;
+    return status;
+}
+
+void ls_device_pair_close(ls_device_pair *pair) {
+    if (pair == NULL) return;
+    for (int i = 0; i < SIDES; i++)
+        if (pair->side[i].open) ls_timed_place_close(&pair->side[i].place);
+    for (int i = 0; i < SIDES; i++)
+        if (pair->side[i].words != NULL) (void)munmap(pair->side[i].words, pair->words_bytes);
+    if (pair->pinned != NULL) (void)munmap(pair->pinned, pair->most);
+    free(pair);
+}
+
+/* --- trips -------------------------------------------------------------------------------------------------------- */
+
+static ls_status launch(side *s, const char *name, const ls_device_message *message) {
+    return ls_timed_place_launch(&s->place, (ls_device_work){.name = name, .message = message});
+}
+
+static ls_status put(side *s, size_t most, size_t bytes, uint64_t generation) {
+    const ls_device_message message = {.source = bytes > 0 ? s->heap->source : NULL,
+                                       .target = s->other.heap,
+                                       .from = ls_range_flat(0, bytes),
+                                       .to = ls_range_flat(most, bytes),
+                                       .word = s->other.words + WORD_PEER,
+                                       .generation = generation};
+    return launch(s, "put", &message);
+}
+
+static ls_status await_peer(side *s, uint64_t generation) {
+    const ls_device_message message = {.word = s->self.words + WORD_PEER, .generation = generation, .awaits = true};
+    return launch(s, "wait", &message);
+}
+
+/* By side FIRST, with a word of its own. The message has source and target. */
+static ls_status copy(ls_device_pair *pair, ls_device_message message, size_t bytes) {
+    side *s = &pair->side[FIRST];
+    message.from = message.to = ls_range_flat(0, bytes);
+    message.word = s->self.words + WORD_OWN;
+    message.generation = ++pair->generation;
+    return launch(s, "copy", &message);
+}
+
+static ls_status launch_trip(ls_device_pair *pair, ls_pair_trip trip, size_t bytes) {
+    side *first = &pair->side[FIRST], *second = &pair->side[SECOND];
+    const ls_device_message copies[] = {
+        [LS_TRIP_COPY] = {.source = first->heap->source, .target = first->self.heap + pair->most},
+        [LS_TRIP_TO_HOST] = {.source = first->heap->source, .target = pair->host->base},
+        [LS_TRIP_FROM_HOST] = {.source = pair->host->base, .target = first->self.heap},
+    };
+    if (copies[trip].source != NULL) return copy(pair, copies[trip], bytes);
+    const uint64_t generation = ++pair->generation;
+    LS_TRY(put(first, pair->most, bytes, generation));
+    LS_TRY(await_peer(second, generation));
+    if (trip == LS_TRIP_PUT) return ls_ok();
+    LS_TRY(put(second, pair->most, bytes, generation));
+    return await_peer(first, generation);
+}
+
+/* *seconds: of n trips together. */
+static ls_status time_trips(ls_device_pair *pair, ls_pair_trip trip, size_t bytes, int n, double *seconds) {
+    ls_timed_place *first = &pair->side[FIRST].place;
+    ls_event hold = {0, 0};
+    LS_TRY(ls_timed_place_hold(first, &hold));
+    double start = ls_seconds();
+    for (int i = 0; i < n; i++) LS_TRY(launch_trip(pair, trip, bytes));
+    if (hold.number > 0) {
+        start = ls_seconds();
+        LS_TRY(ls_timed_place_release(first, hold));
+    }
+    for (int i = 0; i < SIDES; i++) LS_TRY(ls_timed_place_await(&pair->side[i].place));
+    *seconds = ls_timed_without(ls_seconds() - start, first->nothing);
+    return ls_ok();
+}
+
+ls_status ls_device_pair_time(ls_device_pair *pair, ls_pair_trip trip, size_t bytes, double *seconds) {
+    LS_ASSERT(bytes <= pair->most);
+    double all;
+    if (pair->trips == 0 || pair->trip != trip || pair->bytes != bytes) {
+        for (int i = 0; i < 2; i++) LS_TRY(time_trips(pair, trip, bytes, 1, &all)); /* the first warms up */
+        pair->trip = trip;
+        pair->bytes = bytes;
+        pair->trips = (int)ls_min(MOST_TRIPS, ls_timed_launches(all));
+    }
+    LS_TRY(time_trips(pair, trip, bytes, pair->trips, &all));
+    *seconds = all / pair->trips;
+    return ls_ok();
+}

@@ -1,0 +1,59 @@
+/*
+ * Measures what each row of the registry does that supports a call, so that the choice among them can follow from it:
+ * causal attention of long sequences, its gradient, products.
+ */
+#include "plan/plan_impl.h"
+
+#include <stdio.h>
+
+static ls_status measure_row(ls_timed_place *place, const ls_kernel *kernel, const ls_kernel_call *call, double flops,
+                             ls_row_rates *out) {
+    double times[LS_MEASURED_RUNS], warm;
+    ls_timed_call timed;
+    ls_status status = ls_timed_kernel_open(place, kernel, call, &timed);
+    if (ls_timed_kernel_refused(status)) { /* it has no rate, and is not to be chosen */
+        ls_log("%s; the row %s is not measured", status.text, ls_kernel_row(kernel));
+        return ls_ok();
+    }
+    LS_TRY(status);
+    status = ls_timed_call_run(&timed, &warm);
+    for (int i = 0; i < LS_MEASURED_RUNS && status.code == LS_OK; i++) status = ls_timed_call_run(&timed, &times[i]);
+    ls_timed_call_close(&timed);
+    LS_TRY(status);
+    ls_row_rate *rate = &out->rate[out->n++];
+    *rate =
+        (ls_row_rate){.id = kernel->id, .dtype = kernel->dtype, .flops = flops / ls_median(times, LS_MEASURED_RUNS)};
+    snprintf(rate->row, sizeof rate->row, "%s", ls_kernel_row(kernel));
+    return ls_ok();
+}
+
+static ls_status measure_all(ls_timed_place *place, ls_kernel_id id, ls_dtype T, const ls_kernel_call *call,
+                             double flops, ls_row_rates *out) {
+    const ls_kernel *kernels[LS_KERNEL_ROWS];
+    int n;
+    LS_TRY(ls_kernel_find_rows(
+        &(ls_kernel_request){.id = id, .dtype = T, .device = place->of.device, .isa = place->of.isa, .call = call},
+        kernels, &n));
+    for (int i = 0; i < n && out->n < LS_ROW_RATES; i++) LS_TRY(measure_row(place, kernels[i], call, flops, out));
+    return ls_ok();
+}
+
+ls_status ls_measure_rows(ls_arena *arena, ls_timed_place *place, ls_row_rates *out) {
+    static const ls_dtype types[] = {LS_F32, LS_BF16};
+    static const ls_kernel_id attention[LS_PASSES] = {LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_GRAD};
+    enum { HEAD = 128 };
+    const ls_mask causal = ls_mask_causal();
+    out->n = 0;
+    for (size_t t = 0; t < LS_COUNT(types); t++) {
+        const ls_attention_shape shape = ls_long_attention(place, types[t], HEAD);
+        for (int pass = 0; pass < LS_PASSES; pass++) {
+            const ls_kernel_call call = ls_attention_call_make(arena, types[t], pass, &shape, &causal);
+            const double flops = ls_attention_flops(pass) * HEAD * ls_attention_call_pairs(&call);
+            LS_TRY(measure_all(place, attention[pass], types[t], &call, flops, out));
+        }
+        const int64_t n = ls_product_side(place, types[t]);
+        const ls_kernel_call call = ls_product_call(types[t], 4 * n, n);
+        LS_TRY(measure_all(place, LS_KERNEL_MATMUL, types[t], &call, 8 * (double)n * (double)n * (double)n, out));
+    }
+    return ls_ok();
+}
