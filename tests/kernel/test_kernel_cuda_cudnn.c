@@ -160,16 +160,19 @@ static void test_states_are_shared(void **unused) {
         data[i] = aligned_alloc(64, BYTES);
         for (int k = 0; k < BYTES / 2; k++) ((ls_bf16 *)(void *)data[i])[k] = ls_bf16_from_f32((float)(k % 13 - 6));
     }
-    setting s = plain(), merges = plain();
+    setting s = plain(), merges = plain(), window = plain();
     merges.params.merge = true;
-    ls_kernel_call one = call_of(&s, data[0]), other = call_of(&s, data[1]), merged = call_of(&merges, data[0]);
+    window.params.band.low = -2;
+    ls_kernel_call one = call_of(&s, data[0]), other = call_of(&s, data[1]);
+    const ls_kernel_call merged = call_of(&merges, data[0]), narrower = call_of(&window, data[0]);
     one.out[0].data = data[0] + BYTES / 2;
     other.out[0].data = data[1] + BYTES / 2;
     one.out[1].data = data[0] + 3 * BYTES / 4;
     other.out[1].data = data[1] + 3 * BYTES / 4;
     const ls_kernel *row = &ls_cuda_bf16_attention_cudnn;
     assert_true(row->shares(&one, &other));
-    assert_false(row->shares(&one, &merged));
+    assert_true(row->shares(&one, &merged));
+    assert_false(row->shares(&one, &narrower));
     void *state = NULL;
     one.workspace = other.workspace = aligned_alloc(64, ls_round_up(row->workspace(&one), 64));
     assert_int_equal(row->prepare(&one, &state).code, LS_OK);

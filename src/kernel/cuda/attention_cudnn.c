@@ -2,7 +2,8 @@
  * attention by cuDNN, where params say that the spans are a band which the library has: all keys, a causal diagonal
  * from the first or to the last key, a window along one of these. The graph is what the library's engines recognise as
  * attention: products of queries and keys, scaled, -inf where a query does not see a key, softmax with its log sum exp,
- * products with the values. o is f32, as the contract has it. Results of other keys are merged by a kernel of our own.
+ * products with the values. The engines write o in bf16 whatever type the graph says, so a kernel of our own takes it
+ * from the workspace, as f32, and merges it with results of other keys.
  */
 #include "kernel/cuda/attention_parts.h"
 #include "kernel/cuda/cudnn_graph.h"
@@ -67,14 +68,13 @@ static bool supports(const ls_kernel_call *call) {
         return false;
     for (int i = 0; i < 3; i++)
         if (!is_aligned(&call->in[i])) return false;
-    return is_aligned(&call->out[0]) && ls_cudnn_is_there();
+    return ls_cudnn_is_there();
 }
 
-/* The plan's, and a result that is merged. */
+/* The plan's, and the result as the library makes it. */
 static size_t workspace(const ls_kernel_call *call) {
-    const bool merges = ((const ls_attention_params *)call->params)->merge;
-    const int64_t numbers = ls_view_elements(&call->out[0]) + ls_view_elements(&call->out[1]);
-    return PLACE + PLAN + (merges ? sizeof(float) * (size_t)numbers : 0);
+    return PLACE + PLAN + sizeof(ls_bf16) * (size_t)ls_view_elements(&call->out[0]) +
+           sizeof(float) * (size_t)ls_view_elements(&call->out[1]);
 }
 
 /* --- the graph ---------------------------------------------------------------------------------------------------- */
@@ -169,16 +169,12 @@ static ls_view read_part(const ls_kernel_call *call, int input) {
     return ls_view_slice(call->in[input], 2, first, heads);
 }
 
-/* Where the result is made: o and lse, or, if it is merged with what is there, in the workspace behind the plan's. */
+/* The parts of the workspace: the plan's, and o and lse as the library makes them. */
 static void place(const ls_kernel_call *call, void **of_plan, ls_view *o, ls_view *lse) {
     char *const begin = (char *)ls_round_up((size_t)call->workspace, PLACE);
     *of_plan = begin;
-    *o = call->out[0];
-    *lse = call->out[1];
-    if (!((const ls_attention_params *)call->params)->merge) return;
-    float *const numbers = (float *)(void *)(begin + PLAN);
-    *o = ls_view_dense(numbers, LS_F32, 4, call->out[0].size);
-    *lse = ls_view_dense(numbers + ls_view_elements(o), LS_F32, 3, call->out[1].size);
+    *o = ls_view_dense(begin + PLAN, LS_BF16, 4, call->out[0].size);
+    *lse = ls_view_dense(begin + PLAN + ls_view_bytes(o), LS_F32, 3, call->out[1].size);
 }
 
 /* The operands, in the order in which they are made here, and in a launch. */
@@ -238,12 +234,12 @@ static ls_status prepare(const ls_kernel_call *call, void **out) {
     return status;
 }
 
-/* All that the graph is made of; spans and positions are not. */
+/* All that the graph is made of; spans, positions and whether the result is merged are not. */
 static bool shares(const ls_kernel_call *one, const ls_kernel_call *other) {
     const ls_attention_params *a = one->params, *b = other->params;
     return ls_kernel_same_forms(one, other) && a->scale == b->scale && a->group == b->group &&
-           a->first_q == b->first_q && a->first_kv == b->first_kv && a->merge == b->merge &&
-           a->band.low == b->band.low && a->band.high == b->band.high;
+           a->first_q == b->first_q && a->first_kv == b->first_kv && a->band.low == b->band.low &&
+           a->band.high == b->band.high;
 }
 
 static ls_status launch(const ls_kernel_call *call, void *p, void *stream) {
@@ -257,8 +253,7 @@ static ls_status launch(const ls_kernel_call *call, void *p, void *stream) {
                                   [O] = o.data,
                                   [LSE] = lse.data};
     LS_TRY(ls_cudnn_execute(&s->graph, data, of_plan, stream));
-    if (!((const ls_attention_params *)call->params)->merge) return ls_ok();
-    return ls_cuda_merge_part(&o, &lse, &call->out[0], &call->out[1], stream);
+    return ls_cuda_take_part(call, &o, &lse, stream);
 }
 
 extern const ls_kernel ls_cuda_bf16_attention_cudnn;

@@ -1,4 +1,4 @@
-/* Results of attention over other keys, merged with what is there: for kernels that cannot merge by themselves. */
+/* Results of attention as cuDNN makes them, for a kernel that cannot do by itself what the contract says. */
 #ifndef LS_KERNEL_CUDA_ATTENTION_PARTS_H
 #define LS_KERNEL_CUDA_ATTENTION_PARTS_H
 
@@ -7,11 +7,12 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* o f32 [B,N,H,D] and lse f32 [B,H,N] are merged with part and part_lse of the same sizes; elements of a head are
- * dense.
+/*
+ * The results of a call of attention become part bf16 [B,N,H,D] and part_lse f32 [B,H,N], or are merged with them if
+ * its params say so; elements of a head are dense.
  */
-LS_MUST_USE ls_status ls_cuda_merge_part(const ls_view *part, const ls_view *part_lse, const ls_view *o,
-                                         const ls_view *lse, void *stream);
+LS_MUST_USE ls_status ls_cuda_take_part(const ls_kernel_call *call, const ls_view *part, const ls_view *part_lse,
+                                        void *stream);
 #ifdef __cplusplus
 }
 #endif

@@ -184,6 +184,7 @@ static cudnnStatus_t check_matmul(const object *o) {
     EXPECT(a[3] == b[2] && c[2] == a[2] && c[3] == b[3]);
     EXPECT(a[0] == b[0] && a[0] == c[0] && a[1] == c[1] && a[1] % b[1] == 0);
     EXPECT(o->b->data == CUDNN_DATA_BFLOAT16 && o->x->data == CUDNN_DATA_BFLOAT16);
+    EXPECT(o->y->between || o->y->data == CUDNN_DATA_BFLOAT16); /* engines write it, whatever type is asked for */
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -318,13 +319,20 @@ static double get(const execution *e, const object *t, const object *shape, int6
     return (double)((const float *)data)[at];
 }
 
+static void put(void *data, cudnnDataType_t type, int64_t at, float x) {
+    if (type == CUDNN_DATA_BFLOAT16)
+        ((ls_bf16 *)data)[at] = ls_bf16_from_f32(x);
+    else
+        ((float *)data)[at] = x;
+}
+
 /* Puts all numbers of a result where they belong, rounded. */
 static void put_all(execution *e, const object *t, double *x) {
     for (int64_t i = 0; i < count_of(t); i++) {
         const float rounded =
             t->data == CUDNN_DATA_BFLOAT16 ? ls_bf16_to_f32(ls_bf16_from_f32((float)x[i])) : (float)x[i];
         x[i] = (double)rounded;
-        if (!t->between) ((float *)pointer_of(e, t))[index_in(t, t, i, t->stride)] = rounded;
+        if (!t->between) put(pointer_of(e, t), t->data, index_in(t, t, i, t->stride), rounded);
     }
     if (t->between)
         e->between[e->n++] = (numbers){t, x};
