@@ -139,6 +139,7 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->in_place = in_place;
     image->isa = target->isa;
     image->device = target->device != NULL ? ls_arena_strdup(arena, target->device) : NULL;
+    image->choices = target->kernels;
     image->threads = target->threads;
     image->host_apart = !device.host_memory;
     ls_job rewritten = *job;

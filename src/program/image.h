@@ -286,6 +286,7 @@ typedef struct ls_image {
     ls_axes in_place;     /* along these attention reads other ranks' blocks where they lie; else they are put */
     ls_isa isa;
     const char *device; /* as for ls_device_open; NULL: the environment's */
+    ls_kernel_choices choices;
     int threads;
 
     ls_buffer *buffers;

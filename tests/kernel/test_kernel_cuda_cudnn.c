@@ -92,7 +92,8 @@ static ls_kernel_call call_of(const setting *s, void *data) {
 static bool is_supported(const setting *s) {
     const ls_kernel_call call = call_of(s, NULL);
     const ls_kernel *const *const tables[] = {ls_cuda_kernels};
-    const ls_kernel_request request = {LS_KERNEL_ATTENTION, LS_BF16, LS_DEVICE_CUDA, LS_ISA_REF, &call};
+    const ls_kernel_request request = {
+        .id = LS_KERNEL_ATTENTION, .dtype = LS_BF16, .device = LS_DEVICE_CUDA, .call = &call};
     return ls_kernel_choose(tables, 1, &request) == &ls_cuda_bf16_attention_cudnn;
 }
 

@@ -260,6 +260,8 @@ extern const ls_kernel ls_cuda_bf16_attention_cudnn;
 const ls_kernel ls_cuda_bf16_attention_cudnn = {.id = LS_KERNEL_ATTENTION,
                                                 .dtype = LS_BF16,
                                                 .device = LS_DEVICE_CUDA,
+                                                .row = "cudnn",
+                                                .refuses = true,
                                                 .supports = supports,
                                                 .workspace = workspace,
                                                 .prepare = prepare,
