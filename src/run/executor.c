@@ -118,7 +118,7 @@ static ls_status prepare_by(ls_executor *ex, const ls_kernel *wanted, ls_prepare
     if (alike == NULL) {
         LS_TRY(prepare_call(ex, out));
         ls_index_add(&ex->forms, hash);
-        *LS_PUSH(ex->memory, ex->form, ex->n_forms, ex->form_capacity) = (ls_form){wanted, out};
+        *LS_PUSH(ex->memory, ex->form, ex->n_forms, ex->form_capacity) = (ls_call_form){wanted, out};
         return ls_ok();
     }
     out->kernel = alike->kernel;

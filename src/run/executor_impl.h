@@ -35,10 +35,10 @@ typedef struct ls_prepared_program {
 } ls_prepared_program;
 
 /* What became of the first call of its form. */
-typedef struct ls_form {
+typedef struct ls_call_form {
     const ls_kernel *wanted;  /* that has `shares` */
     const ls_prepared *first; /* its kernel is another one if the wanted one refused it */
-} ls_form;
+} ls_call_form;
 
 typedef struct ls_trace {
     ls_span_time *ring;
@@ -65,7 +65,7 @@ struct ls_executor {
     bool documents;                /* the tables of spans are those of a batch's documents */
     ls_prepared_program *programs; /* by program of the image */
     ls_index forms;                /* by ls_kernel_forms_hash: their place in `form` */
-    ls_form *form;
+    ls_call_form *form;
     int n_forms;
     size_t form_capacity;
     bool failed; /* other ranks may still run programs */

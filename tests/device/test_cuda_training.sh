@@ -61,7 +61,6 @@ with_libraries "$longspan" train "${job[@]}" "${options[@]}" --device cuda --dty
 json "d['spread']['kernels'] == '$own'" own/run.json
 with_libraries "$longspan" train "${job[@]}" --steps 3 --out own --resume >out 2>err || fail "resume: $(cat err)"
 json "d['spread']['kernels'] == '$own'" own/run.json
-
 # refused WORDS COMMAND...: the last line of the error says so.
 refused() {
     local words=$1
