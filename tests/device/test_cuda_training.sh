@@ -55,6 +55,7 @@ with_libraries() { LONGSPAN_CUDA_LIBRARIES=there LD_LIBRARY_PATH=$fakes "$@"; }
 fakes=$1/tests/fake own="matmul/bf16=own attention/bf16=own"
 with_libraries "$longspan" explain --model config.json --seq 24 --device cuda --dtype bf16 >out 2>err || fail "explain: $(cat err)"
 grep -q "by cublaslt" out && grep -q "by cudnn" out || fail "explain names no libraries"
+read -ra options <<<"$place"
 with_libraries "$longspan" train "${job[@]}" "${options[@]}" --device cuda --dtype bf16 --steps 2 --out own --kernels "$own" >out 2>err ||
     fail "own kernels: $(cat err)"
 [ "$(numbers own)" = "$(numbers first)" ] || fail "other bits than without libraries"
