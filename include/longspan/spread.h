@@ -34,7 +34,12 @@ typedef struct ls_spread {
     const char *sums;
     const char *isa;    /* instruction set of Longspan's own kernels: "ref" ... "amx"; see ls_limit_isa */
     const char *device; /* "cpu", "cuda[:N][:launched]"; that of LONGSPAN_DEVICE in the environment, else cpu */
-    int64_t memory;     /* bytes that a rank may map; 0: no limit */
+    /*
+     * Which of several kernels is taken first, where one of a library and Longspan's own fit a call: choices
+     * CONTRACT/TYPE=ROW apart by spaces, as "attention/bf16=own", or "table": those of libraries.
+     */
+    const char *kernels;
+    int64_t memory; /* bytes that a rank may map; 0: no limit */
     /*
      * Which results of the forward pass are recomputed in the backward pass: "none", "all", a number of results
      * (cheapest first), or "auto": as many as the memory demands.
@@ -76,6 +81,7 @@ typedef struct ls_spread_result {
     char offload[24];        /* as in ls_spread, but never "auto" */
     char tile[8];
     int64_t tile_rows; /* tokens of a tile; 0: chosen by the bytes of a token */
+    char kernels[256]; /* as in ls_spread */
 } ls_spread_result;
 
 /*

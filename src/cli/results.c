@@ -9,6 +9,7 @@ static void put_spread(ls_json_writer *w, const ls_spread_result *r) {
     ls_json_put_text(w, "layout", r->layout);
     ls_json_put_text(w, "isa", r->isa);
     ls_json_put_text(w, "device", r->device);
+    ls_json_put_text(w, "kernels", r->kernels);
     ls_json_put_int(w, "bytes_sent_forward", r->bytes_sent_forward);
     ls_json_put_int(w, "bytes_sent_backward", r->bytes_sent_backward);
     ls_json_put_text(w, "transfers", r->transfers);

@@ -62,9 +62,9 @@ static ls_instr *push(ls_builder *b, ls_instr_kind kind, ls_queue queue, const c
 }
 
 /* A buffer for the scratch that the kernel needs in this call. */
-static const ls_operand *workspace_of(ls_builder *b, const ls_kernel *kernel, const ls_kernel_call *call,
+static const ls_operand *workspace_of(ls_builder *b, const ls_kernel *kernel, const ls_kernel_request *request,
                                       size_t params_bytes) {
-    const size_t bytes = ls_workspace_bytes(b, kernel, call, params_bytes);
+    const size_t bytes = ls_workspace_bytes(b, kernel, request, params_bytes);
     if (bytes == 0) return &no_operand;
     const int64_t size = (int64_t)ls_ceil_div((int64_t)bytes, 4);
     const ls_operand made = ls_build_private(b, LS_BUFFER_WORKSPACE, "workspace", LS_F32, 1, &size);
@@ -83,8 +83,12 @@ static ls_kernel_call shapes_of(const ls_builder *b, const ls_kernel_build *k) {
 void ls_build_kernel(ls_builder *b, const ls_kernel_build *k) {
     if (b->status.code != LS_OK) return;
     const ls_kernel_call call = shapes_of(b, k);
-    const ls_kernel_request request = {
-        .id = k->kernel, .dtype = k->dtype, .device = b->image->kernels, .isa = b->target->isa, .call = &call};
+    const ls_kernel_request request = {.id = k->kernel,
+                                       .dtype = k->dtype,
+                                       .device = b->image->kernels,
+                                       .isa = b->target->isa,
+                                       .call = &call,
+                                       .choices = &b->image->choices};
     const ls_kernel *kernel;
     const ls_status status = ls_kernel_find(&request, &kernel);
     if (status.code != LS_OK) {
@@ -101,7 +105,7 @@ void ls_build_kernel(ls_builder *b, const ls_kernel_build *k) {
     instr->n_out = k->n_out;
     instr->in = keep(b, k->in, k->n_in);
     instr->out = keep(b, k->out, k->n_out);
-    instr->workspace = workspace_of(b, kernel, &call, k->params_bytes);
+    instr->workspace = workspace_of(b, kernel, &request, k->params_bytes);
 }
 
 static void build_unary(ls_builder *b, ls_queue queue, ls_kernel_id kernel, ls_dtype dtype, ls_operand from,

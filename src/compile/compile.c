@@ -140,6 +140,7 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->isa = target->isa;
     image->device = target->device != NULL ? ls_arena_strdup(arena, target->device) : NULL;
     image->kernels = device.submits ? LS_DEVICE_CUDA : LS_DEVICE_CPU;
+    image->choices = target->kernels;
     image->threads = target->threads;
     image->host_apart = !device.host_memory;
     ls_job rewritten = *job;

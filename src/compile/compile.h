@@ -203,7 +203,8 @@ typedef struct ls_target {
         *made;  /* by ls_compile_layout for this job, to be used again where kind and mesh are the same; may be NULL */
     ls_isa isa; /* best instruction set that kernels may use */
     const char *device; /* that runs the programs, as for ls_device_open; NULL: the environment's */
-    int threads;        /* per rank */
+    ls_kernel_choices kernels;
+    int threads; /* per rank */
     ls_transfers transfers;
     /* So many ranks, one after the other, lie on one host and can read each other's heaps; 0 or 1: none can. */
     int host_ranks;

@@ -113,7 +113,8 @@ typedef struct ls_builder {
 void ls_build_fail(ls_builder *b, ls_status status);
 
 /* Bytes of scratch that the kernel asks for in such a call. The params must stay where they are. */
-size_t ls_workspace_bytes(ls_builder *b, const ls_kernel *kernel, const ls_kernel_call *call, size_t params_bytes);
+size_t ls_workspace_bytes(ls_builder *b, const ls_kernel *kernel, const ls_kernel_request *request,
+                          size_t params_bytes);
 
 /* A new buffer of the current program (persistent when program_index is -1). */
 int ls_build_buffer(ls_builder *b, ls_space space, ls_buffer_kind kind, size_t bytes, const char *name);

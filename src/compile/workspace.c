@@ -1,6 +1,6 @@
 /*
- * How much scratch kernels ask for. Asking may be dear (oneDNN describes the whole product), and layers are alike, so
- * answers are kept for as long as a rank is compiled.
+ * How much scratch kernels ask for, and those that take a call in their place. Asking may be dear (oneDNN describes the
+ * whole product), and layers are alike, so answers are kept for as long as a rank is compiled.
  */
 #include "compile/compile_impl.h"
 
@@ -21,12 +21,21 @@ static bool is_about(const ls_workspace_answer *a, const ls_kernel *kernel, cons
            (params_bytes == 0 || memcmp(a->call.params, call->params, params_bytes) == 0);
 }
 
-size_t ls_workspace_bytes(ls_builder *b, const ls_kernel *kernel, const ls_kernel_call *call, size_t params_bytes) {
-    if (kernel->workspace == NULL) return 0;
+/* The most that a kernel needs, or one that takes the call where it refuses. */
+static size_t ask(const ls_kernel *kernel, const ls_kernel_request *request) {
+    size_t most = 0;
+    for (; kernel != NULL; kernel = kernel->refuses ? ls_kernel_next(request, kernel) : NULL)
+        if (kernel->workspace != NULL) most = (size_t)ls_max((int64_t)most, (int64_t)kernel->workspace(request->call));
+    return most;
+}
+
+size_t ls_workspace_bytes(ls_builder *b, const ls_kernel *kernel, const ls_kernel_request *request,
+                          size_t params_bytes) {
+    if (kernel->workspace == NULL && !kernel->refuses) return 0;
     for (int i = 0; i < b->n_answers; i++) {
-        if (is_about(&b->answers[i], kernel, call, params_bytes)) return b->answers[i].bytes;
+        if (is_about(&b->answers[i], kernel, request->call, params_bytes)) return b->answers[i].bytes;
     }
     ls_workspace_answer *a = LS_PUSH(b->image->arena, b->answers, b->n_answers, b->answer_capacity);
-    *a = (ls_workspace_answer){kernel, *call, params_bytes, kernel->workspace(call)};
+    *a = (ls_workspace_answer){kernel, *request->call, params_bytes, ask(kernel, request)};
     return a->bytes;
 }

@@ -130,8 +130,15 @@ typedef struct ls_kernel {
      */
     ls_status (*prepare)(const ls_kernel_call *call, void **state);
     void (*release)(void *state);
-    /* Whether a state that is prepared for one call serves the other as well, at its own addresses. NULL: it never
-     * does. */
+    /*
+     * It needs a library that may have no way to compute a call which it supports, or may fail: where prepare says
+     * LS_UNSUPPORTED or LS_FAULT, the next kernel that fits takes the call (ls_kernel_next).
+     */
+    bool refuses;
+    /*
+     * Whether a state that is prepared for one call, or a refusal, serves the other as well, at its own addresses. Both
+     * calls are of the same forms (ls_kernel_same_forms). NULL: it never does.
+     */
     bool (*shares)(const ls_kernel_call *one, const ls_kernel_call *other);
     /* Where the host executes it. */
     void (*run)(const ls_kernel_call *call, void *state, ls_pool *pool);
@@ -143,32 +150,59 @@ typedef struct ls_kernel {
     ls_status (*launch)(const ls_kernel_call *call, void *state, void *stream);
 } ls_kernel;
 
+/*
+ * Which row is taken first for calls of a contract and type (choices.c): "attention/bf16=own matmul/f32=cublaslt".
+ * Where it does not fit, the registry's order holds. "table": none is.
+ */
+typedef struct ls_kernel_choice {
+    ls_kernel_id id;
+    ls_dtype dtype;
+    char row[16];
+} ls_kernel_choice;
+
+enum { LS_KERNEL_CHOICES = 6, LS_KERNEL_CHOICES_ROOM = 256 };
+typedef struct ls_kernel_choices {
+    int n;
+    ls_kernel_choice of[LS_KERNEL_CHOICES];
+} ls_kernel_choices;
+
 /* What a kernel is wanted for. */
 typedef struct ls_kernel_request {
     ls_kernel_id id;
     ls_dtype dtype;
     ls_kernel_device device;
-    ls_isa isa;                 /* the features that the kernel may need */
-    const ls_kernel_call *call; /* that it must support; NULL: any kernel will do */
+    ls_isa isa;                       /* the features that the kernel may need */
+    const ls_kernel_call *call;       /* that it must support; NULL: any kernel will do */
+    const ls_kernel_choices *choices; /* NULL: none */
 } ls_kernel_request;
 
 /*
- * The most specific of the registered kernels that fit: the one that needs most features, so that it is preferred to
- * those that need only some of these; of several, the last in the list. LS_UNSUPPORTED: there is none. LS_USAGE: this
- * process may not use that isa.
+ * The best of the registered kernels that fit. One that is chosen comes first. Then the most specific: the one that
+ * needs most features, so that it is preferred to those that need only some of these; of several, the last in the list.
+ * LS_UNSUPPORTED: there is none. LS_USAGE: this process may not use that isa.
  */
 LS_MUST_USE ls_status ls_kernel_find(const ls_kernel_request *request, const ls_kernel **out);
 
 /*
- * All that fit, the one that ls_kernel_find prefers first; of several with one name (ls_kernel_row) only the first.
- * Returns how many there are, at most LS_KERNEL_ROWS.
+ * All that fit, the best first; of several of one name (ls_kernel_row) only the best. Returns how many there are, at
+ * most LS_KERNEL_ROWS.
  */
 enum { LS_KERNEL_ROWS = 4 };
 LS_MUST_USE ls_status ls_kernel_find_rows(const ls_kernel_request *request, const ls_kernel *out[LS_KERNEL_ROWS],
                                           int *n);
 
-/* Whether two calls have the same numbers of operands, of the same types, sizes and strides. */
+/* The one behind `kernel` among them; the first one if it is none of them. NULL: there is none. */
+const ls_kernel *ls_kernel_next(const ls_kernel_request *request, const ls_kernel *kernel);
+
+/* Reads choices for a device. LS_USAGE names the flag --kernels, and the rows that there are. */
+LS_MUST_USE ls_status ls_kernel_choices_parse(const char *text, ls_kernel_device device, ls_isa isa,
+                                              ls_kernel_choices *out);
+/* The same as text. */
+void ls_kernel_choices_text(const ls_kernel_choices *choices, char out[LS_KERNEL_CHOICES_ROOM]);
+
+/* Whether two calls have the same numbers of operands, of the same types, sizes and strides; and a hash of these. */
 bool ls_kernel_same_forms(const ls_kernel_call *a, const ls_kernel_call *b);
+uint64_t ls_kernel_forms_hash(const ls_kernel_call *call);
 
 static inline const char *ls_kernel_name(const ls_kernel *kernel) { return ls_contracts[kernel->id].name; }
 static inline const char *ls_kernel_row(const ls_kernel *kernel) { return kernel->row != NULL ? kernel->row : "own"; }

@@ -15,9 +15,18 @@
 LS_MUST_USE ls_status ls_kernel_check(ls_kernel_id id, ls_dtype T, const ls_kernel_call *call);
 
 /*
- * The choice of ls_kernel_find among n tables (each ends with NULL), whatever this processor has. NULL: no kernel fits.
+ * The first `most` of those that fit among n tables (each ends with NULL), whatever this processor has, as
+ * ls_kernel_find_rows orders them. Returns how many there are.
  */
-const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *tables, size_t n, const ls_kernel_request *request);
+int ls_kernel_rank(const ls_kernel *const *const *tables, size_t n, const ls_kernel_request *request, int most,
+                   const ls_kernel **out);
+
+/* The first one. NULL: no kernel fits. */
+static inline const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *tables, size_t n,
+                                                const ls_kernel_request *request) {
+    const ls_kernel *found = NULL;
+    return ls_kernel_rank(tables, n, request, 1, &found) > 0 ? found : NULL;
+}
 
 /* A view as text for errors: "f32[2,3]". */
 typedef struct ls_view_text {

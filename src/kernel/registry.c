@@ -5,6 +5,8 @@
 #include "kernel/cuda/plugin.h"
 #include "kernel/kernel_impl.h"
 
+#include <string.h>
+
 #ifndef LS_HAVE_CPU_KERNELS
 #ifdef LONGSPAN_CORE_ONLY
 #define LS_HAVE_CPU_KERNELS 0
@@ -37,29 +39,46 @@ static bool fits(const ls_kernel *kernel, const ls_kernel_request *r) {
            (kernel->supports == NULL || r->call == NULL || kernel->supports(r->call));
 }
 
-/* Names of one kind of rows are one text, or NULL. */
-static bool is_among(const ls_kernel *kernel, const ls_kernel *const *others, int n) {
-    for (int i = 0; i < n; i++)
-        if (others[i]->row == kernel->row) return true;
+/* Names of one kind of rows are one text. */
+static bool has_row(const ls_kernel *kernel, const char *row) { return strcmp(ls_kernel_row(kernel), row) == 0; }
+
+static bool is_chosen(const ls_kernel *kernel, const ls_kernel_choices *choices) {
+    for (int i = 0; choices != NULL && i < choices->n; i++) {
+        const ls_kernel_choice *c = &choices->of[i];
+        if (c->id == kernel->id && c->dtype == kernel->dtype && has_row(kernel, c->row)) return true;
+    }
     return false;
 }
 
-/* The choice among those that have another name than the `n_others` others. */
-static const ls_kernel *choose_but(const ls_kernel *const *const *from, size_t n, const ls_kernel_request *request,
-                                   const ls_kernel *const *others, int n_others) {
-    const ls_kernel *best = NULL;
-    for (size_t t = 0; t < n; t++) {
-        for (const ls_kernel *const *row = from[t]; *row != NULL; row++) {
-            if (fits(*row, request) && !is_among(*row, others, n_others) &&
-                (best == NULL || __builtin_popcount((*row)->needs) >= __builtin_popcount(best->needs)))
-                best = *row;
-        }
-    }
-    return best;
+/* Whether a kernel is preferred to one that stands before it. */
+static bool is_better(const ls_kernel *kernel, const ls_kernel *other, const ls_kernel_choices *choices) {
+    const bool chosen = is_chosen(kernel, choices), other_chosen = is_chosen(other, choices);
+    if (chosen != other_chosen) return chosen;
+    return __builtin_popcount(kernel->needs) >= __builtin_popcount(other->needs);
 }
 
-const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *from, size_t n, const ls_kernel_request *request) {
-    return choose_but(from, n, request, NULL, 0);
+static bool is_among(const ls_kernel *kernel, const ls_kernel *const *rows, int n) {
+    for (int i = 0; i < n; i++)
+        if (has_row(kernel, ls_kernel_row(rows[i]))) return true;
+    return false;
+}
+
+int ls_kernel_rank(const ls_kernel *const *const *from, size_t n, const ls_kernel_request *request, int most,
+                   const ls_kernel **out) {
+    int found = 0;
+    for (; found < most; found++) {
+        const ls_kernel *best = NULL;
+        for (size_t t = 0; t < n; t++) {
+            for (const ls_kernel *const *row = from[t]; *row != NULL; row++) {
+                if (fits(*row, request) && !is_among(*row, out, found) &&
+                    (best == NULL || is_better(*row, best, request->choices)))
+                    best = *row;
+            }
+        }
+        if (best == NULL) break;
+        out[found] = best;
+    }
+    return found;
 }
 
 static ls_status none_fits(const ls_kernel_request *r, const char *of, const char *name) {
@@ -67,44 +86,41 @@ static ls_status none_fits(const ls_kernel_request *r, const char *of, const cha
                     of, name, r->call != NULL ? " that supports the call" : "");
 }
 
-/* The tables of a device. LS_USAGE, LS_UNSUPPORTED: they cannot be used. */
-static ls_status find_tables(const ls_kernel_request *r, const ls_kernel *const **of_plugin,
-                             const ls_kernel *const *const **out, size_t *n) {
-    *out = tables;
-    *n = LS_COUNT(tables);
-    /* Even a kernel's workspace function may use the instruction set. */
-    if (r->device == LS_DEVICE_CPU) return ls_isa_check(r->isa);
-    *out = of_plugin;
-    *n = 1;
-    return ls_cuda_kernels_load(of_plugin);
+static ls_status find_on_cuda(const ls_kernel_request *request, int most, const ls_kernel **out, int *n) {
+    const ls_kernel *const *table;
+    LS_TRY(ls_cuda_kernels_load(&table));
+    *n = ls_kernel_rank(&table, 1, request, most, out);
+    return *n > 0 ? ls_ok() : none_fits(request, "device", "cuda");
 }
 
-/* The first `most` of them. */
+static ls_status find_on_cpu(const ls_kernel_request *request, int most, const ls_kernel **out, int *n) {
+    LS_TRY(ls_isa_check(request->isa)); /* even a kernel's workspace function may use the instruction set */
+    *n = ls_kernel_rank(tables, LS_COUNT(tables), request, most, out);
+    return *n > 0 ? ls_ok() : none_fits(request, "isa", ls_isa_name(request->isa));
+}
+
 static ls_status find(const ls_kernel_request *request, int most, const ls_kernel **out, int *n) {
-    const ls_kernel *const *of_plugin, *const *const *from;
-    size_t n_tables;
-    int found = 0;
-    LS_TRY(find_tables(request, &of_plugin, &from, &n_tables));
-    for (const ls_kernel *next; found < most; out[found++] = next) {
-        next = choose_but(from, n_tables, request, out, found);
-        if (next == NULL) break;
-    }
-    const bool on_cpu = request->device == LS_DEVICE_CPU;
-    *n = found;
-    return found > 0 ? ls_ok()
-                     : none_fits(request, on_cpu ? "isa" : "device", on_cpu ? ls_isa_name(request->isa) : "cuda");
+    return request->device == LS_DEVICE_CUDA ? find_on_cuda(request, most, out, n) : find_on_cpu(request, most, out, n);
+}
+
+ls_status ls_kernel_find(const ls_kernel_request *request, const ls_kernel **out) {
+    const ls_kernel *found;
+    int n;
+    LS_TRY(find(request, 1, &found, &n));
+    *out = found;
+    return ls_ok();
 }
 
 ls_status ls_kernel_find_rows(const ls_kernel_request *request, const ls_kernel *out[LS_KERNEL_ROWS], int *n) {
     return find(request, LS_KERNEL_ROWS, out, n);
 }
 
-ls_status ls_kernel_find(const ls_kernel_request *request, const ls_kernel **out) {
-    const ls_kernel *found = NULL;
-    int n;
-    LS_TRY(find(request, 1, &found, &n));
-    *out = found;
-    return ls_ok();
+const ls_kernel *ls_kernel_next(const ls_kernel_request *request, const ls_kernel *kernel) {
+    const ls_kernel *rows[LS_KERNEL_ROWS];
+    int n = 0, at = 0;
+    if (ls_kernel_find_rows(request, rows, &n).code != LS_OK) return NULL;
+    while (at < n && rows[at] != kernel) at++;
+    return at == n ? rows[0] : at + 1 < n ? rows[at + 1] : NULL;
 }
 
 const ls_kernel *ls_kernel_at(int index) {
@@ -113,4 +129,19 @@ const ls_kernel *ls_kernel_at(int index) {
         for (const ls_kernel *const *row = tables[t]; *row != NULL; row++)
             if (before++ == index) return *row;
     return NULL;
+}
+
+/* Sizes and strides of dimensions that a view does not have count as 0. */
+static uint64_t add_form(uint64_t hash, const ls_view *v) {
+    int64_t form[3 + 2 * LS_MAX_DIMS] = {(int64_t)hash, v->dtype, v->ndim};
+    memcpy(form + 3, v->size, sizeof *form * (size_t)v->ndim);
+    memcpy(form + 3 + LS_MAX_DIMS, v->stride, sizeof *form * (size_t)v->ndim);
+    return ls_hash_bytes(form, sizeof form);
+}
+
+uint64_t ls_kernel_forms_hash(const ls_kernel_call *call) {
+    uint64_t hash = (uint64_t)call->n_in * (LS_KERNEL_OUTPUTS + 1) + (uint64_t)call->n_out;
+    for (int i = 0; i < call->n_in; i++) hash = add_form(hash, &call->in[i]);
+    for (int i = 0; i < call->n_out; i++) hash = add_form(hash, &call->out[i]);
+    return hash;
 }

@@ -1,7 +1,9 @@
 /* Two ranks of a device that has messages, and what they say to each other, timed. */
 #include "plan/plan_impl.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,14 +12,15 @@ enum { SIDES = 2, FIRST = 0, SECOND = 1 };
 enum { WORD_PEER, WORD_OWN, WORDS };
 /* A trip has two launches on a queue. */
 enum { MOST_TRIPS = LS_TIMED_LAUNCHES / 2 };
+#define SECONDS_FOR_FIRST_MESSAGES 10
 
 typedef struct side {
     ls_timed_place place;
     bool open;
     const ls_device_arena *heap; /* what is sent, then where it comes to */
     void *words;
-    ls_device_handle handle;
     ls_device_remote self, other; /* where messages find it, and the other side */
+    int index;
 } side;
 
 struct ls_device_pair {
@@ -47,20 +50,75 @@ static ls_status open_side(const ls_device_pair *pair, const ls_host_of *of, int
     if (!ls_device_traits_of(s->place.device)->messages)
         return ls_error(LS_UNSUPPORTED, "device %s executes no messages between ranks; expected one that does",
                         of->name);
-    LS_TRY(map_shared(pair->words_bytes, &s->words));
-    LS_TRY(ls_device_allocate(s->place.device, 2 * pair->most, &s->heap));
-    return ls_device_share(s->place.device, s->heap, s->words, WORDS * sizeof(uint64_t), &s->handle);
+    return map_shared(pair->words_bytes, &s->words);
 }
 
-static ls_status reach(side *s, const side *peer) {
-    enum { BYTES = WORDS * sizeof(uint64_t) };
-    LS_TRY(ls_device_reach(s->place.device, &s->handle, s->words, BYTES, &s->self));
-    return ls_device_reach(s->place.device, &peer->handle, peer->words, BYTES, &s->other);
+/* Both sides as they connect: ranks, each in a thread. */
+typedef struct meeting {
+    ls_device_pair *pair;
+    pthread_barrier_t barrier;
+    const void *said[SIDES];
+} meeting;
+typedef struct member {
+    meeting *meeting;
+    int index;
+    ls_status status;
+} member;
+
+static void *words_of(void *context, int rank, size_t *bytes) {
+    *bytes = WORDS * sizeof(uint64_t);
+    return ((member *)context)->meeting->pair->side[rank].words;
+}
+
+static ls_status exchange(void *context, const void *mine, size_t bytes, void *all) {
+    const member *m = context;
+    m->meeting->said[m->index] = mine;
+    (void)pthread_barrier_wait(&m->meeting->barrier);
+    for (int i = 0; i < SIDES; i++) memcpy((char *)all + (size_t)i * bytes, m->meeting->said[i], bytes);
+    (void)pthread_barrier_wait(&m->meeting->barrier);
+    return ls_ok();
+}
+
+static void *connect_side(void *context) {
+    member *m = context;
+    side *s = &m->meeting->pair->side[m->index];
+    ls_device_remote remotes[SIDES];
+    const ls_device_ranks ranks = {.rank = m->index,
+                                   .ranks = SIDES,
+                                   .patience = SECONDS_FOR_FIRST_MESSAGES,
+                                   .words = words_of,
+                                   .exchange = exchange,
+                                   .context = m};
+    m->status = ls_device_connect(s->place.device, &ranks, 2 * m->meeting->pair->most, &s->heap, remotes);
+    if (m->status.code != LS_OK) return NULL;
+    s->index = m->index;
+    s->self = remotes[m->index];
+    s->other = remotes[1 - m->index];
+    if (s->other.words == NULL)
+        m->status = ls_error(LS_UNSUPPORTED, "the GPUs %d and %d of this machine do not reach each other: %s", m->index,
+                             1 - m->index, s->other.why != NULL ? s->other.why : "no reason is known");
+    return NULL;
+}
+
+static ls_status connect_sides(ls_device_pair *pair) {
+    meeting m = {.pair = pair};
+    member members[SIDES] = {{&m, FIRST, ls_ok()}, {&m, SECOND, ls_ok()}};
+    pthread_t second;
+    (void)pthread_barrier_init(&m.barrier, NULL, SIDES);
+    const bool started = pthread_create(&second, NULL, connect_side, &members[SECOND]) == 0;
+    if (started) {
+        (void)connect_side(&members[FIRST]);
+        (void)pthread_join(second, NULL);
+    }
+    (void)pthread_barrier_destroy(&m.barrier);
+    if (!started) return ls_error(LS_NO_MEMORY, "no thread for the second of two ranks that are timed");
+    LS_TRY(members[FIRST].status);
+    return members[SECOND].status;
 }
 
 static ls_status open_pair(ls_device_pair *pair, const ls_host_of *of, const int units[SIDES]) {
     for (int i = 0; i < SIDES; i++) LS_TRY(open_side(pair, of, units[i], &pair->side[i]));
-    for (int i = 0; i < SIDES; i++) LS_TRY(reach(&pair->side[i], &pair->side[1 - i]));
+    LS_TRY(connect_sides(pair));
     LS_TRY(map_shared(pair->most, &pair->pinned));
     return ls_device_adopt(pair->side[FIRST].place.device, pair->pinned, pair->most, &pair->host);
 }
@@ -100,12 +158,18 @@ static ls_status put(side *s, size_t most, size_t bytes, uint64_t generation) {
                                        .from = ls_range_flat(0, bytes),
                                        .to = ls_range_flat(most, bytes),
                                        .word = s->other.words + WORD_PEER,
-                                       .generation = generation};
+                                       .generation = generation,
+                                       .peer = 1 - s->index,
+                                       .carries = bytes > 0};
     return launch(s, "put", &message);
 }
 
-static ls_status await_peer(side *s, uint64_t generation) {
-    const ls_device_message message = {.word = s->self.words + WORD_PEER, .generation = generation, .awaits = true};
+static ls_status await_peer(side *s, size_t bytes, uint64_t generation) {
+    const ls_device_message message = {.word = s->other.own + WORD_PEER,
+                                       .generation = generation,
+                                       .awaits = true,
+                                       .peer = 1 - s->index,
+                                       .carries = bytes > 0};
     return launch(s, "wait", &message);
 }
 
@@ -114,6 +178,7 @@ static ls_status copy(ls_device_pair *pair, ls_device_message message, size_t by
     side *s = &pair->side[FIRST];
     message.from = message.to = ls_range_flat(0, bytes);
     message.word = s->self.words + WORD_OWN;
+    message.peer = s->index;
     message.generation = ++pair->generation;
     return launch(s, "copy", &message);
 }
@@ -128,10 +193,10 @@ static ls_status launch_trip(ls_device_pair *pair, ls_pair_trip trip, size_t byt
     if (copies[trip].source != NULL) return copy(pair, copies[trip], bytes);
     const uint64_t generation = ++pair->generation;
     LS_TRY(put(first, pair->most, bytes, generation));
-    LS_TRY(await_peer(second, generation));
+    LS_TRY(await_peer(second, bytes, generation));
     if (trip == LS_TRIP_PUT) return ls_ok();
     LS_TRY(put(second, pair->most, bytes, generation));
-    return await_peer(first, generation);
+    return await_peer(first, bytes, generation);
 }
 
 /* *seconds: of n trips together. */

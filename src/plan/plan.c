@@ -109,6 +109,7 @@ ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate
                        .layout = c->layout,
                        .isa = request->isa,
                        .device = request->device,
+                       .kernels = request->kernels,
                        .threads = request->threads,
                        .transfers = request->transfers,
                        .host_ranks = request->host_ranks,

@@ -24,6 +24,7 @@ typedef struct ls_plan_request {
     const char *device; /* as in ls_target */
     ls_host host;       /* the rates by which candidates are costed */
     bool measured;      /* the rates were measured on this machine; else they are nominal */
+    ls_kernel_choices kernels;
     int threads;
     ls_transfers transfers;
     int host_ranks;        /* as in ls_target */

@@ -285,8 +285,9 @@ typedef struct ls_image {
     const char *strategy; /* of the attention nodes; "none" when there are none */
     ls_axes in_place;     /* along these attention reads other ranks' blocks where they lie; else they are put */
     ls_isa isa;
-    const char *device;       /* as for ls_device_open; NULL: the environment's */
-    ls_kernel_device kernels; /* what that executes */
+    const char *device;        /* as for ls_device_open; NULL: the environment's */
+    ls_kernel_device kernels;  /* what that executes */
+    ls_kernel_choices choices; /* of rows of these */
     int threads;
 
     ls_buffer *buffers;

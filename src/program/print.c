@@ -77,6 +77,7 @@ static void print_kernel(const program_page *page, const ls_instr *instr, FILE *
     print_list(page, instr->in, instr->n_in, " · ", out);
     fputs(instr->n_in > 0 ? " → " : "→ ", out);
     print_list(page, instr->out, instr->n_out, ", ", out);
+    if (instr->kernel->row != NULL) fprintf(out, "   by %s", instr->kernel->row);
 }
 
 static void print_put(const program_page *page, const ls_instr *instr, FILE *out) {

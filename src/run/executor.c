@@ -82,17 +82,50 @@ static ls_status resolve(const ls_executor *ex, int program, const ls_operand *o
     return ls_ok();
 }
 
-/* A call before this one whose state serves it, too. NULL: there is none. */
-static const ls_prepared *find_alike(const ls_executor *ex, const ls_prepared *call) {
-    for (int p = 0; p < ex->image->n_programs && call->kernel->shares != NULL; p++) {
-        for (int i = 0; i < ex->image->programs[p].n_instrs; i++) {
-            const ls_prepared *other = &ex->programs[p].instrs[i];
-            if (other == call) return NULL;
-            if (other->kernel == call->kernel && !other->borrowed && call->kernel->shares(&other->call, &call->call))
-                return other;
-        }
-    }
+/* A call that was prepared before and whose state, or whose refusal, serves this one. NULL: there is none. */
+static const ls_prepared *find_alike(const ls_executor *ex, const ls_kernel *wanted, const ls_kernel_call *call,
+                                     uint64_t hash) {
+    for (int i = ls_index_first(&ex->forms, hash); i >= 0; i = ls_index_next(&ex->forms, i))
+        if (ex->form[i].wanted == wanted && wanted->shares(&ex->form[i].first->call, call)) return ex->form[i].first;
     return NULL;
+}
+
+/* By out->kernel, or where that refuses the call by the next one that fits, which then is out->kernel. */
+static ls_status prepare_call(const ls_executor *ex, ls_prepared *out) {
+    for (;;) {
+        const ls_kernel *kernel = out->kernel;
+        const ls_status status = kernel->prepare != NULL ? kernel->prepare(&out->call, &out->state) : ls_ok();
+        if (!kernel->refuses || (status.code != LS_UNSUPPORTED && status.code != LS_FAULT)) return status;
+        const ls_kernel_request request = {.id = kernel->id,
+                                           .dtype = kernel->dtype,
+                                           .device = kernel->device,
+                                           .isa = ex->image->isa,
+                                           .call = &out->call,
+                                           .choices = &ex->image->choices};
+        out->kernel = ls_kernel_next(&request, kernel);
+        if (out->kernel == NULL) return status;
+        ls_log("%s; rank %d takes row %s for such calls", status.text, ls_executor_rank(ex),
+               ls_kernel_row(out->kernel));
+    }
+}
+
+/* Prepares the call by the wanted kernel, once for all calls of a form where that serves them. */
+static ls_status prepare_by(ls_executor *ex, const ls_kernel *wanted, ls_prepared *out) {
+    out->kernel = wanted;
+    if (wanted->shares == NULL) return prepare_call(ex, out);
+    const uint64_t hash = ls_kernel_forms_hash(&out->call);
+    const ls_prepared *alike = find_alike(ex, wanted, &out->call, hash);
+    if (alike == NULL) {
+        LS_TRY(prepare_call(ex, out));
+        ls_index_add(&ex->forms, hash);
+        *LS_PUSH(ex->memory, ex->form, ex->n_forms, ex->form_capacity) = (ls_call_form){wanted, out};
+        return ls_ok();
+    }
+    out->kernel = alike->kernel;
+    out->borrowed = alike->kernel == wanted;
+    if (!out->borrowed) return prepare_call(ex, out);
+    out->state = alike->state;
+    return ls_ok();
 }
 
 static ls_status prepare_kernel(ls_executor *ex, int program, const ls_instr *instr, ls_prepared *out) {
@@ -110,14 +143,7 @@ static ls_status prepare_kernel(ls_executor *ex, int program, const ls_instr *in
     call->params = instr->params;
     call->threads = ex->image->threads;
     if (instr->workspace->buffer >= 0) call->workspace = address_for_launch(ex, instr->workspace);
-    out->kernel = instr->kernel;
-    const ls_prepared *alike = find_alike(ex, out);
-    if (alike != NULL) {
-        out->state = alike->state;
-        out->borrowed = true;
-        return ls_ok();
-    }
-    return instr->kernel->prepare != NULL ? instr->kernel->prepare(call, &out->state) : ls_ok();
+    return prepare_by(ex, instr->kernel, out);
 }
 
 /* What gave the bytes to others that the instruction takes back; -1: it takes nothing back. */
@@ -288,6 +314,7 @@ ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor *
     ex->programs = LS_NEW_ARRAY(memory, ls_prepared_program, image->n_programs);
     ex->stage = ls_arena_alloc(memory, LS_STAGE_BYTES);
     ex->last = LS_FIRST;
+    ex->forms.arena = memory;
     ls_machine machine;
     ls_machine_detect(&machine);
     const ls_status status = set_up(ex, ls_comm_machine_ranks(comm) * image->threads <= machine.cores);

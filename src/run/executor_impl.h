@@ -34,6 +34,12 @@ typedef struct ls_prepared_program {
     ls_device_recording *recording; /* of all its launches, before its first run; NULL: there is none */
 } ls_prepared_program;
 
+/* What became of the first call of its form. */
+typedef struct ls_call_form {
+    const ls_kernel *wanted;  /* that has `shares` */
+    const ls_prepared *first; /* its kernel is another one if the wanted one refused it */
+} ls_call_form;
+
 typedef struct ls_trace {
     ls_span_time *ring;
     size_t capacity, count; /* count: all that were recorded, also overwritten ones */
@@ -58,9 +64,13 @@ struct ls_executor {
     char *stage;                   /* LS_STAGE_BYTES: a part of a tensor between device and host */
     bool documents;                /* the tables of spans are those of a batch's documents */
     ls_prepared_program *programs; /* by program of the image */
-    bool complete;                 /* it has been created */
-    bool failed;                   /* other ranks may still run programs */
-    int last;                      /* the program that ran last; LS_FIRST: none has */
+    ls_index forms;                /* by ls_kernel_forms_hash: their place in `form` */
+    ls_call_form *form;
+    int n_forms;
+    size_t form_capacity;
+    bool complete; /* it has been created */
+    bool failed;   /* other ranks may still run programs */
+    int last;      /* the program that ran last; LS_FIRST: none has */
     ls_run_times times;
     ls_touched touched;
     ls_trace *trace; /* NULL: spans are not recorded */

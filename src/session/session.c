@@ -87,6 +87,9 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     LS_TRY(ls_device_choose(spread->device, &request.device, &device));
     if (device.submits) request.host_ranks = 0; /* its kernels read the rank's own memory alone */
     request.host_apart = !device.host_memory;
+    if (spread->kernels != NULL)
+        LS_TRY(ls_kernel_choices_parse(spread->kernels, device.submits ? LS_DEVICE_CUDA : LS_DEVICE_CPU, request.isa,
+                                       &request.kernels));
     ls_host_of of;
     LS_TRY(ls_host_assume(request.device, request.isa, &of));
     request.measured = ls_host_load(&of, &request.host, NULL);
@@ -205,6 +208,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     snprintf(r.tile, sizeof r.tile, "%s", ls_tile_name(chosen->saving.tile));
     snprintf(r.isa, sizeof r.isa, "%s", ls_isa_name(s->plan.target.isa));
     snprintf(r.device, sizeof r.device, "%s", s->plan.target.device);
+    ls_kernel_choices_text(&s->plan.target.kernels, r.kernels);
     return r;
 }
 

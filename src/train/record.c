@@ -71,6 +71,7 @@ static void write_spread(const ls_training *t, ls_json_writer *w) {
     ls_json_put_text(w, "sums", spread.sums);
     ls_json_put_text(w, "isa", spread.isa);
     ls_json_put_text(w, "device", spread.device);
+    ls_json_put_text(w, "kernels", spread.kernels);
     snprintf(drop, sizeof drop, "%lld", (long long)spread.recompute);
     ls_json_put_text(w, "recompute", drop);
     ls_json_put_text(w, "offload", spread.offload);

@@ -227,9 +227,10 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     LS_TRY(ls_json_text(object, "mesh", &was.mesh));
     LS_TRY(ls_json_text(object, "layout", &was.layout));
     LS_TRY(ls_json_text(object, "isa", &was.isa));
-    /* Runs of older versions lack these fields: they were on a cpu, cut the optimiser's state, used puts, kept all
-     * results, and there, had no tiles. */
+    /* Runs of older versions lack these fields: they were on a cpu, took kernels as the table orders them, cut the
+     * optimiser's state, used puts, kept all results, and there, had no tiles. */
     LS_TRY(ls_json_text_or(object, "device", "cpu", &was.device));
+    LS_TRY(ls_json_text_or(object, "kernels", "table", &was.kernels));
     LS_TRY(ls_json_text_or(object, "shard", "optimizer", &was.shard));
     LS_TRY(ls_json_text_or(object, "sums", "fast", &was.sums));
     LS_TRY(ls_json_text_or(object, "transfers", "put", &was.transfers));
@@ -249,6 +250,7 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     if (is_chosen(is->sums)) LS_TRY(agree_text(t, "sums", is->sums, was.sums));
     if (is_chosen(is->isa)) LS_TRY(agree_text(t, "isa", is->isa, was.isa));
     if (is->device != NULL) LS_TRY(agree_text(t, "device", is->device, was.device));
+    if (is->kernels != NULL) LS_TRY(agree_text(t, "kernels", is->kernels, was.kernels));
     if (is_chosen(is->recompute)) LS_TRY(agree_text(t, "recompute", recompute_number(is->recompute), was.recompute));
     if (is_chosen(is->offload)) LS_TRY(agree_offload(t, is->offload, was.offload));
     if (is_chosen(is->tile)) LS_TRY(agree_text(t, "tile", is->tile, was.tile));

@@ -26,13 +26,13 @@ for dtype in f32 bf16; do
         near $bound "$(numbers run)" "$(numbers cpu-$dtype)" || fail "$dtype $place: other losses than on the processor"
     done
     recorded run -gt
+    rm -rf first
     mv run first
     # Once without graphs.
     [ $dtype = f32 ] && device=cuda:launched || device=cuda
     "$longspan" train "${job[@]}" "${options[@]}" --device $device --dtype $dtype --steps 2 --out run >out 2>err || fail "again: $(cat err)"
     [ "$(numbers run)" = "$(numbers first)" ] || fail "$dtype: other bits the second time, on $device"
     [ $dtype = bf16 ] || recorded run -eq
-    rm -rf first
 done
 json "d['spread']['device'] == 'cuda'" run/run.json
 # What waits in memory of the host changes no bit, whether the user or the memory that is left asks for it, and a resumed run goes on so.
@@ -57,6 +57,19 @@ for library in "$1/tests/libfake-nvshmem.so" /nowhere; do
         >out 2>err || fail "two hosts, NVSHMEM $library: $(cat err)"
     near 2e-6 "$(numbers run2)" "$(numbers cpu-f32)" || fail "two hosts, NVSHMEM $library: other losses than on the processor"
 done
+
+# Where NVIDIA's libraries are (here what stands in for them), --kernels says what is taken first, and a run keeps that.
+with_libraries() { LONGSPAN_CUDA_LIBRARIES=there LD_LIBRARY_PATH=$fakes "$@"; }
+fakes=$1/tests/fake own="matmul/bf16=own attention/bf16=own"
+with_libraries "$longspan" explain --model config.json --seq 24 --device cuda --dtype bf16 >out 2>err || fail "explain: $(cat err)"
+grep -q "by cublaslt" out && grep -q "by cudnn" out || fail "explain names no libraries"
+read -ra options <<<"$place"
+with_libraries "$longspan" train "${job[@]}" "${options[@]}" --device cuda --dtype bf16 --steps 2 --out own --kernels "$own" >out 2>err ||
+    fail "own kernels: $(cat err)"
+[ "$(numbers own)" = "$(numbers first)" ] || fail "other bits than without libraries"
+json "d['spread']['kernels'] == '$own'" own/run.json
+with_libraries "$longspan" train "${job[@]}" --steps 3 --out own --resume >out 2>err || fail "resume: $(cat err)"
+json "d['spread']['kernels'] == '$own'" own/run.json
 # refused WORDS COMMAND...: the last line of the error says so.
 refused() {
     local words=$1
@@ -64,6 +77,8 @@ refused() {
     "$longspan" "$@" >out 2>err && fail "longspan $*: expected a failure with '$words'"
     tail -1 err | grep -qF -- "$words" || fail "longspan $*: expected '$words' in: $(cat err)"
 }
+refused "--kernels table contradicts" train "${job[@]}" --steps 4 --out own --resume --kernels table
+refused "no row 'cudnn' of matmul" train "${job[@]}" --device cuda --steps 4 --out none --kernels matmul/f32=cudnn
 refused "--device cpu contradicts" train "${job[@]}" --steps 4 --out run --resume --device cpu
 LONGSPAN_CUDA_DRIVER=/nowhere/libcuda.so refused "no CUDA driver can be loaded: /nowhere/libcuda.so" train "${job[@]}" --steps 1 --out other --device cuda
 LONGSPAN_CUDA_KERNELS=/nowhere/cuda.so refused "cannot load the kernels for CUDA: /nowhere/cuda.so" train "${job[@]}" --steps 1 --out other --device cuda

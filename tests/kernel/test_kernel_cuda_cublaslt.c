@@ -28,7 +28,8 @@ static int load(void **state) {
 
 static const ls_kernel *row_for(ls_dtype T, const ls_kernel_call *call) {
     const ls_kernel *const *const tables[] = {ls_cuda_kernels};
-    return ls_kernel_choose(tables, 1, &(ls_kernel_request){LS_KERNEL_MATMUL, T, LS_DEVICE_CUDA, LS_ISA_REF, call});
+    return ls_kernel_choose(
+        tables, 1, &(ls_kernel_request){.id = LS_KERNEL_MATMUL, .dtype = T, .device = LS_DEVICE_CUDA, .call = call});
 }
 
 /* --- products ----------------------------------------------------------------------------------------------------- */

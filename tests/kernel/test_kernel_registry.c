@@ -76,6 +76,76 @@ static void test_support(void **state) {
     assert_null(choose(LS_ISA_AVX512, &(ls_kernel_call){.n_out = 2}, list + 1));
 }
 
+/* --- rows --------------------------------------------------------------------------------------------------------- */
+
+static const ls_kernel library = {.id = LS_KERNEL_ADD, .row = "library", .supports = one_output},
+                       other_library = {.id = LS_KERNEL_ADD, .row = "other", .refuses = true};
+static const ls_kernel *const with_libraries[] = {&plain, &base, &library, &other_library, NULL};
+
+static void expect_order(const ls_kernel_call *call, const ls_kernel_choices *choices, const ls_kernel *const *expected,
+                         int n) {
+    const ls_kernel *const *const list = with_libraries, *rows[LS_KERNEL_ROWS];
+    const ls_kernel_request request = {
+        .id = LS_KERNEL_ADD, .dtype = LS_F32, .isa = LS_ISA_REF, .call = call, .choices = choices};
+    assert_int_equal(ls_kernel_rank(&list, 1, &request, LS_KERNEL_ROWS, rows), n);
+    for (int i = 0; i < n; i++) assert_ptr_equal(rows[i], expected[i]);
+}
+
+/* The best of each name; a choice of a contract and type comes first where it fits. */
+static void test_rows(void **state) {
+    (void)state;
+    const ls_kernel_call one = {.n_out = 1}, two = {.n_out = 2};
+    ls_kernel_choices choices = {.n = 2, .of = {{LS_KERNEL_ADD, LS_F64, "own"}, {LS_KERNEL_MUL, LS_F32, "own"}}};
+    expect_order(&one, NULL, (const ls_kernel *const[]){&other_library, &library, &plain}, 3);
+    expect_order(&two, NULL, (const ls_kernel *const[]){&other_library, &plain}, 2);
+    expect_order(&one, &choices, (const ls_kernel *const[]){&other_library, &library, &plain}, 3);
+    choices.of[choices.n++] = (ls_kernel_choice){LS_KERNEL_ADD, LS_F32, "library"};
+    expect_order(&one, &choices, (const ls_kernel *const[]){&library, &other_library, &plain}, 3);
+    expect_order(&two, &choices, (const ls_kernel *const[]){&other_library, &plain}, 2);
+    snprintf(choices.of[2].row, sizeof choices.of[2].row, "own");
+    expect_order(&one, &choices, (const ls_kernel *const[]){&plain, &other_library, &library}, 3);
+}
+
+/* Of the registered kernels, where the host has one row for each contract and type. */
+static void test_next_row(void **state) {
+    (void)state;
+    const ls_kernel *own;
+    const ls_kernel_request request = {.id = LS_KERNEL_ADD, .dtype = LS_F32, .isa = LS_ISA_REF};
+    assert_int_equal(ls_kernel_find(&request, &own).code, LS_OK);
+    assert_ptr_equal(ls_kernel_next(&request, &library), own);
+    assert_null(ls_kernel_next(&request, own));
+}
+
+static void expect_choices(const char *text, const char *as) {
+    ls_kernel_choices choices;
+    char again[LS_KERNEL_CHOICES_ROOM];
+    const ls_status status = ls_kernel_choices_parse(text, LS_DEVICE_CPU, LS_ISA_REF, &choices);
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+    ls_kernel_choices_text(&choices, again);
+    assert_string_equal(again, as);
+}
+
+static void expect_no_choices(const char *text, const char *says) {
+    ls_kernel_choices choices;
+    const ls_status status = ls_kernel_choices_parse(text, LS_DEVICE_CPU, LS_ISA_REF, &choices);
+    assert_int_equal(status.code, LS_USAGE);
+    if (strstr(status.text, says) == NULL) fail_msg("'%s' does not say '%s'", status.text, says);
+}
+
+static void test_choices_as_text(void **state) {
+    (void)state;
+    expect_choices("table", "table");
+    expect_choices("", "table");
+    expect_choices("  attention/f32=own  matmul/f64=own ", "attention/f32=own matmul/f64=own");
+    expect_no_choices("attention=own", "'attention=own' is no choice; expected a text like attention/bf16=own");
+    expect_no_choices("add/f32=own attend/f32=own", "'attend/f32=own'");
+    expect_no_choices("add/f31=own", "'add/f31=own'");
+    expect_no_choices("add/f32=own!", "'add/f32=own!'");
+    expect_no_choices("matmul/f32=cudnn", "no row 'cudnn' of matmul for f32; expected one of: own");
+    expect_no_choices("add/f32=own add/f32=own add/f32=own add/f32=own add/f32=own add/f32=own add/f32=own",
+                      "more than 6 choices");
+}
+
 /* --- the registered kernels --------------------------------------------------------------------------------------- */
 
 enum { MOST_KERNELS = 1024, MOST_ALIKE = 40 };
@@ -200,9 +270,15 @@ static void test_registered_kernels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_features),          cmocka_unit_test(test_the_last_of_equals),
-        cmocka_unit_test(test_type_and_contract), cmocka_unit_test(test_support),
-        cmocka_unit_test(test_every_choice),      cmocka_unit_test(test_registered_kernels),
+        cmocka_unit_test(test_features),
+        cmocka_unit_test(test_the_last_of_equals),
+        cmocka_unit_test(test_type_and_contract),
+        cmocka_unit_test(test_support),
+        cmocka_unit_test(test_every_choice),
+        cmocka_unit_test(test_registered_kernels),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_next_row),
+        cmocka_unit_test(test_choices_as_text),
     };
     return cmocka_run_group_tests(tests, say_missing_isas, NULL);
 }

@@ -1,6 +1,7 @@
 /*
  * States that serve several calls: an executor prepares a call of each form once, gives the others its state, and
- * releases it once. Results are those of states that are not shared.
+ * releases it once. Results are those of states that are not shared. A kernel that refuses a form is asked once, and
+ * the next kernel takes its calls.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,7 @@
 enum { LONG = 6, SHORT = 4, HALVES = 2 };
 
 /* Where the kernels of the test count; a state is the call that it was prepared for. */
-static int prepared, released, calls;
+static int prepared, released, asked, calls;
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
     ls_kernel_call *own = malloc(sizeof *own);
@@ -31,6 +32,13 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
 static void release(void *state) {
     released++;
     free(state);
+}
+
+/* Takes calls of SHORT elements only. */
+static ls_status prepare_short(const ls_kernel_call *call, void **state) {
+    if (ls_view_elements(&call->out[0]) == SHORT) return prepare(call, state);
+    asked++;
+    return ls_error(LS_UNSUPPORTED, "kernel add: not for %d elements", LONG);
 }
 
 /* y = a + b */
@@ -50,6 +58,15 @@ static const ls_kernel shared = {.id = LS_KERNEL_ADD,
                                  .release = release,
                                  .shares = ls_kernel_same_forms,
                                  .run = run};
+
+static const ls_kernel refusing = {.id = LS_KERNEL_ADD,
+                                   .dtype = LS_F64,
+                                   .prepare = prepare_short,
+                                   .release = release,
+                                   .refuses = true,
+                                   .shares = ls_kernel_same_forms,
+                                   .run = run};
+static const ls_kernel strict = {.id = LS_KERNEL_ADD, .dtype = LS_F64, .prepare = prepare_short, .run = run};
 
 /* Of two inputs of different lengths: 2 x, 4 x and 8 x. */
 static ls_graph *build(ls_tensor sums[HALVES]) {
@@ -88,13 +105,13 @@ static ls_status on_rank(ls_comm *comm, void *context) {
     const ls_job job = {.graph = g, .programs = ls_forward_programs(g), .fetch = sums, .n_fetch = HALVES};
     const ls_target target = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1};
     ls_image *image;
-    ls_executor *executor;
+    ls_executor *executor = NULL;
     double data[LONG];
     LS_TRY(ls_graph_status(g));
     LS_TRY(ls_compile(&job, &target, &image));
     replace(image, context);
-    LS_TRY(ls_executor_create(image, comm, &executor));
-    ls_status status = use(executor, "long", "long sum", data, LONG);
+    ls_status status = ls_executor_create(image, comm, &executor);
+    if (status.code == LS_OK) status = use(executor, "long", "long sum", data, LONG);
     if (status.code == LS_OK) status = use(executor, "short", "short sum", data, SHORT);
     ls_executor_destroy(executor);
     ls_image_destroy(image);
@@ -102,26 +119,37 @@ static ls_status on_rank(ls_comm *comm, void *context) {
     return status;
 }
 
-static void run_with(const ls_kernel *kernel) {
+static ls_status run_with(const ls_kernel *kernel) {
     ls_world *world;
     const ls_world_options options = {.ranks = 1, .heap_bytes = 4096, .words = 1, .wait_timeout = 5};
-    prepared = released = calls = 0;
+    prepared = released = asked = calls = 0;
     assert_ok(ls_world_create(NULL, &options, &world));
-    assert_ok(ls_launch(world, 1, true, on_rank, (void *)(uintptr_t)kernel));
+    const ls_status status = ls_launch(world, 1, true, on_rank, (void *)(uintptr_t)kernel);
     ls_world_destroy(world);
-    assert_int_equal(calls, 12); /* six additions, twice */
     assert_int_equal(released, prepared);
+    return status;
 }
 
 static void test_states_are_shared(void **state) {
     (void)state;
-    run_with(&alone);
+    assert_ok(run_with(&alone));
+    assert_int_equal(calls, 12); /* six additions, twice */
     assert_int_equal(prepared, 6);
-    run_with(&shared);
+    assert_ok(run_with(&shared));
+    assert_int_equal(calls, 12);
     assert_int_equal(prepared, 2);
 }
 
+static void test_refusals(void **state) {
+    (void)state;
+    assert_ok(run_with(&refusing));
+    assert_int_equal(asked, 1);
+    assert_int_equal(prepared, 1);
+    assert_int_equal(calls, 6);
+    assert_string_equal(run_with(&strict).text, "kernel add: not for 6 elements");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_states_are_shared)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_states_are_shared), cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

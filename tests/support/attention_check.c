@@ -186,3 +186,35 @@ void check_attention(const problem *p, const attention_variant *v) {
     results_free(&again, p->c.P);
     ls_pool_destroy(pool);
 }
+
+static void expect_zeros(const ls_view *view) {
+    for (int64_t i = 0; i < ls_view_elements(view); i++) assert_true(((const float *)view->data)[i] == 0);
+}
+
+/* n queries and t keys, of which one number is 0. */
+static void check_nothing_seen(const attention_variant *v, int64_t n, int64_t t) {
+    const int64_t spans_size[] = {1, n, 2}, kpos_size[] = {t};
+    const ls_dtype T = v->forward->dtype;
+    int32_t numbers[10] = {0, 1, 0, 2, 0, 3, 0, 4, 0, 5};
+    const ls_view q = dense_view(T, 1, n, 2, 16), k = dense_view(T, 1, t, 1, 16), o = dense_view(LS_F32, 1, n, 2, 16),
+                  lse = dense_view(LS_F32, 1, 2, n, 0), dk = dense_view(LS_F32, 1, t, 1, 16),
+                  dv = dense_view(LS_F32, 1, t, 1, 16), spans = ls_view_dense(numbers, LS_I32, 3, spans_size),
+                  kpos = ls_view_dense(numbers, LS_I32, 1, kpos_size);
+    const ls_attention_params params = {.scale = 1, .group = 2};
+    ls_kernel_call call = {5, 2, {q, k, k, spans, kpos}, {o, lse}, &params, NULL, 1};
+    call_kernel(v->forward, &call, NULL);
+    for (int64_t i = 0; i < n * 2; i++) assert_true(((const float *)lse.data)[i] == -INFINITY);
+    expect_zeros(&o);
+    ls_kernel_call grad = {8, 3, {q, k, k, spans, kpos, q, lse, lse}, {o, dk, dv}, &params, NULL, 1};
+    memset(o.data, 0xff, ls_view_bytes(&o));
+    call_kernel(v->backward, &grad, NULL);
+    expect_zeros(&o);
+    expect_zeros(&dk);
+    expect_zeros(&dv);
+    free(q.data), free(k.data), free(o.data), free(lse.data), free(dk.data), free(dv.data);
+}
+
+void check_empty_attention(const attention_variant *v) {
+    check_nothing_seen(v, 5, 0);
+    check_nothing_seen(v, 0, 5);
+}

@@ -17,6 +17,9 @@ typedef struct attention_variant {
  */
 void check_attention(const problem *p, const attention_variant *v);
 
+/* Queries without keys, and keys without queries: results are 0, and lse -inf. */
+void check_empty_attention(const attention_variant *variant);
+
 /* A dense view of new NaNs, [a,b,c] where d is 0; the caller frees its data. */
 ls_view dense_view(ls_dtype dtype, int64_t a, int64_t b, int64_t c, int64_t d);
 /* Sets element `at` of a view's memory, of f32 or bf16. */

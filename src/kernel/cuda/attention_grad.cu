@@ -36,6 +36,20 @@ template <int D> struct grad_shared {
     }
 };
 
+/*
+ * The products of 16 of the block's rows with a tile, of both operands, when the tile is there; the next one may be on
+ * its way.
+ */
+template <int D>
+static __device__ __forceinline__ void multiply_tile(const grad_shared<D> &shared, int stage, int row,
+                                                     float x[COLUMNS / 8][4], float dp[COLUMNS / 8][4]) {
+    ls_copy_commit();
+    ls_copy_wait<1>();
+    __syncthreads();
+    multiply_rows<D, COLUMNS>(shared.own[0], shared.tile_of[stage][0], row, x);
+    multiply_rows<D, COLUMNS>(shared.own[1], shared.tile_of[stage][1], row, dp);
+}
+
 /* One of the pairs that a thread has of products of 16 rows with COLUMNS: its row and column. */
 static __device__ __forceinline__ int pair_row(int i) { return threadIdx.x % 32 / 4 + i / 2 * 8; }
 static __device__ __forceinline__ int pair_column(int n, int i) { return 8 * n + 2 * (int)(threadIdx.x % 4) + i % 2; }
@@ -94,12 +108,8 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) grad_of_
             load_tile<D, COLUMNS>(shared.tile_of[stage ^ 1][0], k, p.k.token, next, p.see.keys, p.D);
             load_tile<D, COLUMNS>(shared.tile_of[stage ^ 1][1], v, p.v.token, next, p.see.keys, p.D);
         }
-        ls_copy_commit();
-        ls_copy_wait<1>();
-        __syncthreads();
         float x[COLUMNS / 8][4], dp[COLUMNS / 8][4];
-        multiply_rows<D, COLUMNS>(shared.own[0], shared.tile_of[stage][0], row, x);
-        multiply_rows<D, COLUMNS>(shared.own[1], shared.tile_of[stage][1], row, dp);
+        multiply_tile(shared, stage, row, x, dp);
         const bool masked = seen != EVERYTHING || at + COLUMNS > p.see.keys;
         for (int c = 0; c < COLUMNS / 8; c++) {
             for (int e = 0; e < 4; e++) {
@@ -163,12 +173,8 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) grad_of_
     for (int stage = 0; at.h < p.H; stage ^= 1) {
         const query_tile next = next_queries(p, b, kv, {at.h, at.i + COLUMNS, NOTHING}, low, high);
         load_queries(p, shared, stage ^ 1, b, next);
-        ls_copy_commit();
-        ls_copy_wait<1>();
-        __syncthreads();
         float x[COLUMNS / 8][4], dp[COLUMNS / 8][4];
-        multiply_rows<D, COLUMNS>(shared.own[0], shared.tile_of[stage][0], row, x);
-        multiply_rows<D, COLUMNS>(shared.own[1], shared.tile_of[stage][1], row, dp);
+        multiply_tile(shared, stage, row, x, dp);
         const bool masked = at.seen != EVERYTHING || at.i + COLUMNS > p.see.queries || j + ROWS > p.see.keys;
         for (int c = 0; c < COLUMNS / 8; c++) {
             for (int e = 0; e < 4; e++) {

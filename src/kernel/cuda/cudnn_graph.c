@@ -20,9 +20,10 @@ static void note(ls_cudnn_graph *g, const char *function, cudnnStatus_t status) 
 #define CALL(g, function, ...) \
     if ((g)->status.code == LS_OK) note(g, #function, (g)->cudnn.function(__VA_ARGS__))
 
-bool ls_cudnn_is_there(void) {
+size_t ls_cudnn_version(void) {
     ls_cudnn cudnn;
-    return ls_cuda_library_find(&library, &cudnn) && cudnn.cudnnGetVersion() >= OLDEST;
+    const size_t version = ls_cuda_library_find(&library, &cudnn) ? cudnn.cudnnGetVersion() : 0;
+    return version >= OLDEST ? version : 0;
 }
 
 void ls_cudnn_begin(ls_cudnn_graph *g, const char *kernel) {
@@ -73,6 +74,7 @@ static ls_cudnn_tensor make_tensor(ls_cudnn_graph *g, cudnnDataType_t type, cons
     const int64_t number = ++g->n_tensors;
     const bool is = true;
     memcpy(t.size, size, sizeof t.size);
+    memcpy(t.stride, stride, sizeof t.stride);
     set(g, t.descriptor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
     set(g, t.descriptor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, size);
     set(g, t.descriptor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
@@ -172,6 +174,18 @@ void ls_cudnn_reduce(ls_cudnn_graph *g, cudnnReduceTensorOp_t op, const ls_cudnn
     add_operation(g, operation);
 }
 
+ls_cudnn_tensor ls_cudnn_turned(ls_cudnn_graph *g, cudnnDataType_t type, const ls_cudnn_tensor *x) {
+    static const cudnnBackendAttributeName_t is_virtual = CUDNN_ATTR_TENSOR_IS_VIRTUAL;
+    const int64_t size[] = {x->size[0], x->size[1], x->size[3], x->size[2]},
+                  stride[] = {x->stride[0], x->stride[1], x->stride[3], x->stride[2]};
+    const ls_cudnn_tensor y = make_tensor(g, type, size, stride, 16, &is_virtual);
+    cudnnBackendDescriptor_t operation = create(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+    set_one(g, operation, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x->descriptor);
+    set_one(g, operation, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y.descriptor);
+    add_operation(g, operation);
+    return y;
+}
+
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
 /* Whether there is a plan for a configuration within the workspace. That the library makes none is no failure. */
@@ -208,17 +222,46 @@ static void choose(ls_cudnn_graph *g, cudnnBackendDescriptor_t graph, cudnnBacke
         if (try_plan(g, found[i], bytes)) return;
 }
 
-void ls_cudnn_plan(ls_cudnn_graph *g, int64_t bytes) {
-    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+static cudnnBackendDescriptor_t close_graph(ls_cudnn_graph *g) {
     cudnnBackendDescriptor_t graph = create(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->handle);
     set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->n_operations, g->operation);
     finalize(g, graph);
-    for (size_t i = 0; i < LS_COUNT(modes) && g->plan == NULL && g->status.code == LS_OK; i++)
-        choose(g, graph, modes[i], bytes);
+    return graph;
+}
+
+static void expect_plan(ls_cudnn_graph *g, int64_t bytes) {
     if (g->status.code == LS_OK && g->plan == NULL)
         g->status = ls_error(LS_UNSUPPORTED, "kernel %s: cuDNN has no plan of at most %lld bytes of workspace",
                              g->kernel, (long long)bytes);
+}
+
+void ls_cudnn_plan(ls_cudnn_graph *g, int64_t bytes) {
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    cudnnBackendDescriptor_t graph = close_graph(g);
+    for (size_t i = 0; i < LS_COUNT(modes) && g->plan == NULL && g->status.code == LS_OK; i++)
+        choose(g, graph, modes[i], bytes);
+    expect_plan(g, bytes);
+}
+
+void ls_cudnn_plan_by(ls_cudnn_graph *g, const ls_cudnn_engine *engine, int64_t bytes) {
+    cudnnBackendDescriptor_t graph = close_graph(g), choice[LS_CUDNN_KNOBS],
+                             made = create(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    set_one(g, made, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
+    set(g, made, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &engine->number);
+    finalize(g, made);
+    for (int i = 0; i < LS_CUDNN_KNOBS; i++) {
+        choice[i] = create(g, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+        set(g, choice[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &engine->knob[i].type);
+        set(g, choice[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &engine->knob[i].value);
+        finalize(g, choice[i]);
+    }
+    cudnnBackendDescriptor_t configuration = create(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    set_one(g, configuration, CUDNN_ATTR_ENGINECFG_ENGINE, made);
+    set(g, configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, LS_CUDNN_KNOBS, choice);
+    finalize(g, configuration);
+    (void)try_plan(g, configuration, bytes);
+    expect_plan(g, bytes);
 }
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */

@@ -12,11 +12,11 @@ typedef struct ls_cudnn {
     CUDNN_FUNCTIONS(LS_LIBRARY_MEMBER)
 } ls_cudnn;
 
-enum { LS_CUDNN_DESCRIPTORS = 160, LS_CUDNN_OPERATIONS = 24, LS_CUDNN_OPERANDS = 16 };
+enum { LS_CUDNN_DESCRIPTORS = 192, LS_CUDNN_OPERATIONS = 32, LS_CUDNN_OPERANDS = 24, LS_CUDNN_KNOBS = 6 };
 
 typedef struct ls_cudnn_tensor {
     cudnnBackendDescriptor_t descriptor;
-    int64_t size[4];
+    int64_t size[4], stride[4];
 } ls_cudnn_tensor;
 
 typedef struct ls_cudnn_graph {
@@ -34,8 +34,17 @@ typedef struct ls_cudnn_graph {
     int n_given;
 } ls_cudnn_graph;
 
-/* Whether the library is there, and new enough. */
-bool ls_cudnn_is_there(void);
+/* An engine of the library's, and how it is set. */
+typedef struct ls_cudnn_engine {
+    int64_t number;
+    struct {
+        cudnnBackendKnobType_t type;
+        int64_t value;
+    } knob[LS_CUDNN_KNOBS];
+} ls_cudnn_engine;
+
+/* Its version, 91900 for 9.19.0; 0: it is not there, or too old. */
+size_t ls_cudnn_version(void);
 
 /* An empty one; ls_cudnn_end frees what is in it, also after a failure. */
 void ls_cudnn_begin(ls_cudnn_graph *graph, const char *kernel);
@@ -49,6 +58,9 @@ ls_cudnn_tensor ls_cudnn_value(ls_cudnn_graph *graph, cudnnDataType_t type, cons
 /* A result that is no more than an operand of another operation. */
 ls_cudnn_tensor ls_cudnn_between(ls_cudnn_graph *graph, cudnnDataType_t type, const int64_t size[4]);
 
+/* x with the last two dimensions exchanged, of that type. */
+ls_cudnn_tensor ls_cudnn_turned(ls_cudnn_graph *graph, cudnnDataType_t type, const ls_cudnn_tensor *x);
+
 /* c = a b in f32, for each index of the first two dimensions, of which b may have fewer. */
 void ls_cudnn_multiply(ls_cudnn_graph *graph, const ls_cudnn_tensor *a, const ls_cudnn_tensor *b,
                        const ls_cudnn_tensor *c);
@@ -58,12 +70,14 @@ void ls_cudnn_pointwise(ls_cudnn_graph *graph, cudnnPointwiseMode_t mode, cudnnD
                         const ls_cudnn_tensor *y);
 /* y = the index along the axis, in the form of x. */
 void ls_cudnn_index(ls_cudnn_graph *graph, int64_t axis, const ls_cudnn_tensor *x, const ls_cudnn_tensor *y);
-/* y = of x, along the dimensions in which y has the size 1. */
+/* y = of x, along the dimensions in which y has the size 1; of groups of neighbours where it has another one. */
 void ls_cudnn_reduce(ls_cudnn_graph *graph, cudnnReduceTensorOp_t op, const ls_cudnn_tensor *x,
                      const ls_cudnn_tensor *y);
 
 /* The first plan that the library's heuristic offers and that needs no more bytes of workspace. */
 void ls_cudnn_plan(ls_cudnn_graph *graph, int64_t bytes);
+/* The plan of an engine that is set so. */
+void ls_cudnn_plan_by(ls_cudnn_graph *graph, const ls_cudnn_engine *engine, int64_t bytes);
 /* Submits it to the stream. data: of the operands, in the order in which they were made. */
 LS_MUST_USE ls_status ls_cudnn_execute(const ls_cudnn_graph *graph, void *const data[], void *workspace, void *stream);
 

@@ -189,9 +189,9 @@ static ls_status launch(const ls_kernel_call *call, void *state, void *stream) {
     return ls_ok();
 }
 
-#define MATMUL(T)                                                                                          \
-    .id = LS_KERNEL_MATMUL, .dtype = T, .device = LS_DEVICE_CUDA, .row = "cublaslt", .supports = supports, \
-    .workspace = workspace, .release = release, .shares = shares, .launch = launch
+#define MATMUL(T)                                                                                     \
+    .id = LS_KERNEL_MATMUL, .dtype = T, .device = LS_DEVICE_CUDA, .row = "cublaslt", .refuses = true, \
+    .supports = supports, .workspace = workspace, .release = release, .shares = shares, .launch = launch
 extern const ls_kernel ls_cuda_f32_matmul_cublaslt, ls_cuda_bf16_matmul_cublaslt;
 const ls_kernel ls_cuda_f32_matmul_cublaslt = {MATMUL(LS_F32), .prepare = prepare_f32};
 const ls_kernel ls_cuda_bf16_matmul_cublaslt = {MATMUL(LS_BF16), .prepare = prepare_bf16};

@@ -1,7 +1,8 @@
 /*
  * Stands in for libcudnn's graphs: checks descriptors as they are set and finalized, and executes any graph of the
  * operations that cudnn.h names, one after the other, in f64, on whole tensors. Results that have a type are rounded to
- * it. Of the configurations that its heuristic offers only the last may be taken (fake.h).
+ * it. Of the configurations that its heuristic offers only the last may be taken; of engines by number it has those
+ * that the gradient of attention asks for, and lacks what the test names: "engine 6", or "engine" for all (fake.h).
  */
 #include "base/base.h"
 #include "cuda/fake/fake.h"
@@ -14,7 +15,7 @@
 extern fake_library fake_cudnn;
 fake_library fake_cudnn;
 
-enum { SPACE = 1000, TOO_MUCH = 1 << 30, PLACE = 256, MOST = 32, CONFIGURATIONS = 3 };
+enum { SPACE = 1000, TOO_MUCH = 1 << 30, PLACE = 256, MOST = 48, CONFIGURATIONS = 3 };
 
 struct cudnnContext {
     cudaStream_t stream;
@@ -36,7 +37,9 @@ typedef struct object {
     struct object *operation[MOST], *of; /* of a graph; what a heuristic, a configuration or a plan is of */
     int64_t n;
     cudnnBackendHeurMode_t search;
-    int place; /* of a configuration among those of a heuristic */
+    int place;            /* of a configuration among those of a heuristic */
+    int64_t index, value; /* of an engine; of a knob */
+    cudnnBackendKnobType_t knob;
     int64_t numbers[MOST];
     void *pointers[MOST], *workspace; /* of a pack */
 } object;
@@ -50,7 +53,7 @@ const char *cudnnGetErrorString(cudnnStatus_t status) {
     return status == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED" : "CUDNN_STATUS_SUCCESS";
 }
 
-size_t cudnnGetVersion(void) { return fake_fails(&fake_cudnn, "an older version") ? 90900 : 91900; }
+size_t cudnnGetVersion(void) { return fake_fails(&fake_cudnn, "an older version") ? 90900 : 92800; }
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
     MAY_FAIL();
@@ -106,7 +109,10 @@ typedef struct attribute {
 #define OF_POINTWISE CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR
 #define OF_MATMUL CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR
 #define OF_REDUCTION CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR
+#define OF_RESHAPE CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR
 #define REDUCTION CUDNN_BACKEND_REDUCTION_DESCRIPTOR
+#define ENGINE CUDNN_BACKEND_ENGINE_DESCRIPTOR
+#define KNOB CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR
 #define GRAPH CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR
 #define HEURISTIC CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
 #define CONFIGURATION CUDNN_BACKEND_ENGINECFG_DESCRIPTOR
@@ -139,6 +145,14 @@ static const attribute attributes[] = {
     {CUDNN_ATTR_OPERATION_REDUCTION_DESC, OF_REDUCTION, DESCRIPTOR, 1, AT(how), sizeof(void *)},
     {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, OF_REDUCTION, DESCRIPTOR, 1, AT(x), sizeof(void *)},
     {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, OF_REDUCTION, DESCRIPTOR, 1, AT(y), sizeof(void *)},
+    {CUDNN_ATTR_OPERATION_RESHAPE_XDESC, OF_RESHAPE, DESCRIPTOR, 1, AT(x), sizeof(void *)},
+    {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, OF_RESHAPE, DESCRIPTOR, 1, AT(y), sizeof(void *)},
+    {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, ENGINE, DESCRIPTOR, 1, AT(of), sizeof(void *)},
+    {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, ENGINE, CUDNN_TYPE_INT64, 1, AT(index), sizeof(int64_t)},
+    {CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, KNOB, CUDNN_TYPE_KNOB_TYPE, 1, AT(knob), sizeof(int)},
+    {CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, KNOB, CUDNN_TYPE_INT64, 1, AT(value), sizeof(int64_t)},
+    {CUDNN_ATTR_ENGINECFG_ENGINE, CONFIGURATION, DESCRIPTOR, 1, AT(how), sizeof(void *)},
+    {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CONFIGURATION, DESCRIPTOR, MOST, AT(operation), sizeof(void *)},
     {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, GRAPH, CUDNN_TYPE_HANDLE, 1, AT(handle), sizeof(void *)},
     {CUDNN_ATTR_OPERATIONGRAPH_OPS, GRAPH, DESCRIPTOR, MOST, AT(operation), sizeof(void *)},
     {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, HEURISTIC, DESCRIPTOR, 1, AT(of), sizeof(void *)},
@@ -183,7 +197,7 @@ static cudnnStatus_t check_matmul(const object *o) {
     EXPECT(is_final(o->how, CUDNN_BACKEND_MATMUL_DESCRIPTOR) && o->how->compute == CUDNN_DATA_FLOAT);
     EXPECT(a[3] == b[2] && c[2] == a[2] && c[3] == b[3]);
     EXPECT(a[0] == b[0] && a[0] == c[0] && a[1] == c[1] && a[1] % b[1] == 0);
-    EXPECT(o->b->data == CUDNN_DATA_BFLOAT16 && o->x->data == CUDNN_DATA_BFLOAT16);
+    EXPECT(o->b->data == CUDNN_DATA_BFLOAT16 && (o->x->data == CUDNN_DATA_BFLOAT16 || o->x->between));
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -199,12 +213,29 @@ static cudnnStatus_t check_pointwise(const object *o) {
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* Query heads may be summed by groups. */
+static cudnnStatus_t check_reduction(const object *o) {
+    object first = *o->y;
+    if (o->y->size[1] > 1 && o->x->size[1] % o->y->size[1] == 0) first.size[1] = o->x->size[1];
+    EXPECT(is_final(o->how, REDUCTION) && o->how->compute == CUDNN_DATA_FLOAT && spreads_over(&first, o->x));
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* The last two dimensions are exchanged. */
+static cudnnStatus_t check_reshape(const object *o) {
+    for (int d = 0; d < 4; d++) {
+        const int from = d < 2 ? d : 5 - d;
+        EXPECT(o->y->size[d] == o->x->size[from] && o->y->stride[d] == o->x->stride[from]);
+    }
+    EXPECT(o->y->between);
+    return CUDNN_STATUS_SUCCESS;
+}
+
 static cudnnStatus_t check_operation(const object *o) {
     EXPECT(is_final(o->x, TENSOR) && is_final(o->y, TENSOR));
     if (o->type == OF_MATMUL) return check_matmul(o);
     if (o->type == OF_POINTWISE) return check_pointwise(o);
-    EXPECT(is_final(o->how, REDUCTION) && o->how->compute == CUDNN_DATA_FLOAT && spreads_over(o->y, o->x));
-    return CUDNN_STATUS_SUCCESS;
+    return o->type == OF_RESHAPE ? check_reshape(o) : check_reduction(o);
 }
 
 static bool is_made_before(const object *graph, int64_t operation, const object *tensor) {
@@ -225,9 +256,42 @@ static cudnnStatus_t check_graph(const object *g) {
     return CUDNN_STATUS_SUCCESS;
 }
 
+static int64_t knob_of(const object *configuration, cudnnBackendKnobType_t type) {
+    for (int64_t i = 0; i < configuration->n; i++)
+        if (configuration->operation[i]->knob == type) return configuration->operation[i]->value;
+    return -1;
+}
+
+static bool lacks(const char *engine) {
+    const char *name = fake_cudnn.failing != NULL ? fake_cudnn.failing : "";
+    return strncmp(name, "engine", 6) == 0 && strncmp(name, engine, strlen(name)) == 0;
+}
+
+/* By an engine that adds in a fixed order, which is set to do so. */
+static cudnnStatus_t check_configuration(object *c) {
+    EXPECT(is_final(c->how, ENGINE) && (c->how->index == 5 || c->how->index == 6));
+    EXPECT(knob_of(c, CUDNN_KNOB_TYPE_STAGES) == (c->how->index == 6 ? 4 : 2));
+    if (lacks(c->how->index == 6 ? "engine 6" : "engine 5")) return CUDNN_STATUS_NOT_SUPPORTED;
+    c->of = c->how->of;
+    c->place = 2;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* Engines write bf16, whatever type is asked for; one keeps f32 for its last product, which is dq. */
 static cudnnStatus_t check_plan(const object *p) {
     EXPECT(p->handle != NULL && is_final(p->of, CONFIGURATION));
+    const object *graph = p->of->of;
+    const bool keeps = p->of->how != NULL && p->of->how->index == 6;
+    for (int64_t i = 0; i < graph->n; i++) {
+        const object *o = graph->operation[i];
+        const cudnnDataType_t expected = keeps && i + 1 == graph->n ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
+        EXPECT(o->type != OF_MATMUL || o->y->between || o->y->data == expected);
+    }
     return p->of->place == 0 ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
+}
+
+static bool is_operation(const object *o) {
+    return o->type == OF_MATMUL || o->type == OF_POINTWISE || o->type == OF_REDUCTION || o->type == OF_RESHAPE;
 }
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
@@ -235,11 +299,12 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
     object *o = descriptor;
     EXPECT(!o->final);
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
-    if (o->type == OF_MATMUL || o->type == OF_POINTWISE || o->type == OF_REDUCTION) status = check_operation(o);
+    if (is_operation(o)) status = check_operation(o);
+    if (o->type == CONFIGURATION) status = check_configuration(o);
     if (o->type == GRAPH) status = check_graph(o);
     if (o->type == PLAN) status = check_plan(o);
     EXPECT(o->type != TENSOR || (o->number > 0 && o->alignment > 0 && o->size[0] > 0 && !(o->between && o->by_value)));
-    EXPECT(o->type != HEURISTIC || is_final(o->of, GRAPH));
+    EXPECT((o->type != HEURISTIC && o->type != ENGINE) || is_final(o->of, GRAPH));
     o->final = status == CUDNN_STATUS_SUCCESS;
     return status;
 }
@@ -318,13 +383,20 @@ static double get(const execution *e, const object *t, const object *shape, int6
     return (double)((const float *)data)[at];
 }
 
+static void put(void *data, cudnnDataType_t type, int64_t at, float x) {
+    if (type == CUDNN_DATA_BFLOAT16)
+        ((ls_bf16 *)data)[at] = ls_bf16_from_f32(x);
+    else
+        ((float *)data)[at] = x;
+}
+
 /* Puts all numbers of a result where they belong, rounded. */
 static void put_all(execution *e, const object *t, double *x) {
     for (int64_t i = 0; i < count_of(t); i++) {
         const float rounded =
             t->data == CUDNN_DATA_BFLOAT16 ? ls_bf16_to_f32(ls_bf16_from_f32((float)x[i])) : (float)x[i];
         x[i] = (double)rounded;
-        if (!t->between) ((float *)pointer_of(e, t))[index_in(t, t, i, t->stride)] = rounded;
+        if (!t->between) put(pointer_of(e, t), t->data, index_in(t, t, i, t->stride), rounded);
     }
     if (t->between)
         e->between[e->n++] = (numbers){t, x};
@@ -376,12 +448,28 @@ static void reduce(execution *e, const object *o, double *out) {
     const bool adds = o->how->reduction == CUDNN_REDUCE_TENSOR_ADD;
     dense_strides(o->y, dense);
     for (int64_t i = 0; i < count_of(o->y); i++) out[i] = adds ? 0 : -INFINITY;
+    object groups = *o->x; /* its heads are numbered by groups */
+    groups.size[1] = o->y->size[1];
     for (int64_t i = 0; i < count_of(o->x); i++) {
-        double *to = &out[index_in(o->y, o->x, i, dense)];
+        const int64_t row = o->x->size[2] * o->x->size[3], head = i / row % o->x->size[1],
+                      batch = i / row / o->x->size[1];
+        const int64_t group = head / (o->x->size[1] / groups.size[1]);
+        double *to = &out[index_in(o->y, &groups, (batch * groups.size[1] + group) * row + i % row, dense)];
         const double x = get(e, o->x, o->x, i);
         *to = adds ? *to + x : fmax(*to, x);
     }
 }
+
+static void reshape(execution *e, const object *o, double *out) {
+    const int64_t rows = o->y->size[2], columns = o->y->size[3];
+    for (int64_t i = 0; i < count_of(o->y); i++) {
+        const int64_t outer = i / (rows * columns), row = i / columns % rows, column = i % columns;
+        out[i] = get(e, o->x, o->x, (outer * columns + column) * rows + row);
+    }
+}
+
+/* As tensor cores take it, whatever the type that a result between operations has. */
+static double rounded(double x) { return (double)ls_bf16_to_f32(ls_bf16_from_f32((float)x)); }
 
 static void multiply(execution *e, const object *o, double *out) {
     const int64_t *a = o->x->size, *b = o->b->size, *c = o->y->size;
@@ -390,8 +478,8 @@ static void multiply(execution *e, const object *o, double *out) {
         const int64_t row = ((batch * a[1] + head) * a[2] + m) * a[3], own = head / (a[1] / b[1]);
         out[i] = 0;
         for (int64_t k = 0; k < a[3]; k++)
-            out[i] +=
-                get(e, o->x, o->x, row + k) * get(e, o->b, o->b, ((batch * b[1] + own) * b[2] + k) * b[3] + i % c[3]);
+            out[i] += rounded(get(e, o->x, o->x, row + k)) *
+                      get(e, o->b, o->b, ((batch * b[1] + own) * b[2] + k) * b[3] + i % c[3]);
     }
 }
 
@@ -400,6 +488,13 @@ static bool has_memory(const execution *e, const object *t) {
     if (t == NULL || t->between) return true;
     const void *data = pointer_of(e, t);
     return data != NULL && (uintptr_t)data % (uint64_t)t->alignment == 0;
+}
+
+static void execute_operation(execution *e, const object *o, double *out) {
+    if (o->type == OF_MATMUL) multiply(e, o, out);
+    if (o->type == OF_POINTWISE) pointwise(e, o, out);
+    if (o->type == OF_REDUCTION) reduce(e, o, out);
+    if (o->type == OF_RESHAPE) reshape(e, o, out);
 }
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
@@ -414,7 +509,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
         const object *o = graph->operation[i];
         EXPECT(has_memory(&e, o->x) && has_memory(&e, o->b) && has_memory(&e, o->t) && has_memory(&e, o->y));
         double *out = malloc(sizeof *out * (size_t)count_of(o->y));
-        (o->type == OF_MATMUL ? multiply : o->type == OF_POINTWISE ? pointwise : reduce)(&e, o, out);
+        execute_operation(&e, o, out);
         put_all(&e, o->y, out);
     }
     for (int i = 0; i < e.n; i++) free(e.between[i].x);
