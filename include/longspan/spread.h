@@ -36,7 +36,8 @@ typedef struct ls_spread {
     const char *device; /* "cpu", "cuda[:N][:launched]"; that of LONGSPAN_DEVICE in the environment, else cpu */
     /*
      * Which of several kernels is taken first, where one of a library and Longspan's own fit a call: choices
-     * CONTRACT/TYPE=ROW apart by spaces, as "attention/bf16=own", or "table": those of libraries.
+     * CONTRACT/TYPE=ROW apart by spaces, as "attention/bf16=own", or "table": those of libraries. NULL: what was
+     * measured to be faster on this device, else "table".
      */
     const char *kernels;
     int64_t memory; /* bytes that a rank may map; 0: no limit */

@@ -48,7 +48,7 @@ static const ls_option spread_rows[] = {
     CLI_TEXT(
         "kernels", "CONTRACT/TYPE=ROW", SPREAD(kernels),
         "kernels that are taken first where several fit, as attention/bf16=own (instead of cudnn), apart by spaces; "
-        "those of libraries when left out"),
+        "what `longspan bench machine` found to be faster, else those of libraries, when left out"),
     CLI_TEXT(
         "isa", "NAME", SPREAD(isa),
         "instruction set that limits the kernels: ref, base, avx2, avx512, avx512bf16 or amx; the processor's best when left out"),

@@ -1,11 +1,12 @@
 /*
- * Measures what each row of the registry does that supports a call, so that the choice among them can follow from it:
- * causal attention of long sequences, its gradient, products.
+ * Measures what each row of the registry does that supports a call: causal attention of long sequences, its gradient,
+ * products. And the choice among rows that follows from it.
  */
 #include "plan/plan_impl.h"
 
 #include <stdio.h>
 
+/* A row that refuses the call on this device has no rate. */
 static ls_status measure_row(ls_timed_place *place, const ls_kernel *kernel, const ls_kernel_call *call, double flops,
                              ls_row_rates *out) {
     double times[LS_MEASURED_RUNS], warm;
@@ -56,4 +57,34 @@ ls_status ls_measure_rows(ls_arena *arena, ls_timed_place *place, ls_row_rates *
         LS_TRY(measure_all(place, LS_KERNEL_MATMUL, types[t], &call, 8 * (double)n * (double)n * (double)n, out));
     }
     return ls_ok();
+}
+
+/* --- the choice --------------------------------------------------------------------------------------------------- */
+
+/* The fastest of the rows of a contract and type; NULL: fewer than two were measured. */
+static const ls_kernel *fastest_of(const ls_host_of *of, const ls_row_rates *rows, const ls_row_rate *like) {
+    const ls_kernel_request request = {.id = like->id, .dtype = like->dtype, .device = of->device, .isa = of->isa};
+    const ls_kernel *kernels[LS_KERNEL_ROWS], *best = NULL;
+    int n, measured = 0;
+    if (ls_kernel_find_rows(&request, kernels, &n).code != LS_OK) return NULL;
+    for (int i = 0; i < n; i++) {
+        const double rate = kernels[i]->asked ? 0 : ls_row_rate_of(rows, kernels[i]);
+        measured += rate > 0;
+        if (rate > 0 && (best == NULL || rate > ls_row_rate_of(rows, best))) best = kernels[i];
+    }
+    return measured > 1 ? best : NULL;
+}
+
+ls_kernel_choices ls_row_choices(const ls_host_of *of, const ls_row_rates *rows) {
+    ls_kernel_choices choices = {.n = 0};
+    for (int i = 0; i < rows->n && choices.n < LS_KERNEL_CHOICES; i++) {
+        const ls_row_rate *rate = &rows->rate[i];
+        const bool again = i > 0 && rate[-1].id == rate->id && rate[-1].dtype == rate->dtype;
+        const ls_kernel *fastest = again ? NULL : fastest_of(of, rows, rate);
+        if (fastest == NULL) continue;
+        ls_kernel_choice *choice = &choices.of[choices.n++];
+        *choice = (ls_kernel_choice){.id = rate->id, .dtype = rate->dtype};
+        snprintf(choice->row, sizeof choice->row, "%s", ls_kernel_row(fastest));
+    }
+    return choices;
 }

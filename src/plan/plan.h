@@ -203,6 +203,9 @@ typedef struct ls_row_rates {
 /* Flops per second of a row; 0: it was not measured. */
 double ls_row_rate_of(const ls_row_rates *rows, const ls_kernel *kernel);
 
+/* Of each contract and type of which several rows were measured, the fastest (measure_rows.c). */
+ls_kernel_choices ls_row_choices(const ls_host_of *of, const ls_row_rates *rows);
+
 /* The path of the file, which need not exist. LS_IO when the user has no home folder. */
 LS_MUST_USE ls_status ls_host_path(const ls_host_of *of, char **out);
 

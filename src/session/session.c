@@ -87,13 +87,15 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     LS_TRY(ls_device_choose(spread->device, &request.device, &device));
     if (device.submits) request.host_ranks = 0; /* its kernels read the rank's own memory alone */
     request.host_apart = !device.host_memory;
-    if (spread->kernels != NULL)
-        LS_TRY(ls_kernel_choices_parse(spread->kernels, device.submits ? LS_DEVICE_CUDA : LS_DEVICE_CPU, request.isa,
-                                       &request.kernels));
     ls_host_of of;
+    ls_row_rates rows;
     LS_TRY(ls_host_assume(request.device, request.isa, &of));
-    request.measured = ls_host_load(&of, &request.host, NULL);
+    request.measured = ls_host_load(&of, &request.host, &rows);
     request.device_memory = of.facts.memory;
+    if (spread->kernels != NULL)
+        LS_TRY(ls_kernel_choices_parse(spread->kernels, of.device, request.isa, &request.kernels));
+    else
+        request.kernels = ls_row_choices(&of, &rows);
     *out = request;
     return ls_ok();
 }

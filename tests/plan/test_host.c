@@ -10,6 +10,7 @@
 
 #include "plan/plan.h"
 #include "plan/plan_impl.h"
+#include "support/fake_cuda.h"
 #include "support/scratch.h"
 
 static const ls_core_rates core = {.attention = {{2.5e-12, 1e-9, 3e-8, 1e-10}, {2e-12, 5e-10, 5e-8, 0}},
@@ -195,6 +196,28 @@ static void test_file(void **state) {
     assert_memory_equal(&found, &host, sizeof host);
 }
 
+/* Of rows that are there and were measured, the fastest; one by itself is no choice. */
+static void test_choice_of_rows(void **state) {
+    (void)state;
+    use_emulated_kernels();
+    const ls_host_of gpu = {.device = LS_DEVICE_CUDA, .isa = LS_ISA_REF};
+    const ls_row_rates rows = {.n = 9,
+                               .rate = {{LS_KERNEL_ATTENTION, LS_F32, "own", 2e13},
+                                        {LS_KERNEL_ATTENTION, LS_BF16, "own", 2e14},
+                                        {LS_KERNEL_ATTENTION, LS_BF16, "cudnn", 5e14},
+                                        {LS_KERNEL_ATTENTION_GRAD, LS_BF16, "own", 2e14},
+                                        {LS_KERNEL_ATTENTION_GRAD, LS_BF16, "unknown", 5e14},
+                                        {LS_KERNEL_MATMUL, LS_F32, "cublaslt", 4e13},
+                                        {LS_KERNEL_MATMUL, LS_F32, "own", 5e13},
+                                        {LS_KERNEL_MATMUL, LS_BF16, "cublaslt", 6e14},
+                                        {LS_KERNEL_MATMUL, LS_BF16, "own", 3e14}}};
+    const ls_kernel_choices choices = ls_row_choices(&gpu, &rows);
+    char text[LS_KERNEL_CHOICES_ROOM];
+    ls_kernel_choices_text(&choices, text);
+    assert_string_equal(text, "attention/bf16=cudnn matmul/f32=own matmul/bf16=cublaslt");
+    assert_int_equal(ls_row_choices(&ref, &no_rows).n, 0);
+}
+
 /* Kernels of another version have other rates. */
 static void test_file_of_another_version(void **state) {
     setenv("XDG_CACHE_HOME", *state, 1);
@@ -243,6 +266,7 @@ int main(void) {
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_measured_streams),
         cmocka_unit_test(test_file_of_another_version),
+        cmocka_unit_test(test_choice_of_rows),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -192,6 +192,7 @@ const ls_kernel ls_cuda_bf16_attention_grad_cudnn = {.id = LS_KERNEL_ATTENTION_G
                                                      .device = LS_DEVICE_CUDA,
                                                      .row = "cudnn",
                                                      .refuses = true,
+                                                     .asked = true,
                                                      .supports = supports,
                                                      .workspace = workspace,
                                                      .prepare = prepare,
