@@ -19,6 +19,7 @@ names = {(e["pid"], e["args"]["name"]) for e in events if e["name"] == "process_
 assert names == {(r, f"rank {r}") for r in range(3)}, names
 threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
 assert set(threads.values()) == {"compute", "copy", "program", "asleep"} and len(threads) == 12, threads
+tracks = {name: tid for (_, tid), name in threads.items()}
 spans = collections.defaultdict(list)
 for e in events:
     if e["ph"] == "X":
@@ -29,7 +30,7 @@ for key, list_ in spans.items():
     for a, b in zip(list_, list_[1:]):
         assert a["ts"] + a["dur"] <= b["ts"] + rounding, (key, a, b)
 for rank in range(3):
-    programs = [e for e in spans[rank, 2]]
+    programs = spans[rank, tracks["program"]]
     last = {}
     for e in programs:
         last[e["args"]["program"]] = e["args"]["run"]
@@ -38,7 +39,7 @@ for rank in range(3):
     for whole in programs[-6:]:
         name, run = whole["args"]["program"], whole["args"]["run"]
         seen = {}
-        for tid in (0, 1):
+        for tid in (tracks["compute"], tracks["copy"]):
             inside = [e for e in spans[rank, tid] if (e["args"]["program"], e["args"]["run"]) == (name, run)]
             numbers = [e["args"]["instruction"] for e in inside]
             assert numbers == sorted(set(numbers)), numbers  # a queue is an order
