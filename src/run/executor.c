@@ -9,25 +9,29 @@
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
 /*
- * *bytes: of the world's heap, for what the programs use or the notes before they run. A device that has messages has
+ * Bytes of the world's heap, for what the programs use or the notes before they run. A device that has messages has
  * its own arena for what programs use.
  */
-static ls_status find_heap(const ls_image *image, size_t *bytes) {
+static size_t find_heap(const ls_image *image, const ls_device_traits *device) {
+    const size_t used = device->messages ? 0 : image->bytes[LS_SYMMETRIC], notes = ls_exchange_heap(image);
+    return used > notes ? used : notes;
+}
+
+static ls_status find_traits(const ls_image *image, ls_device_traits *out) {
     const char *name;
-    ls_device_traits device;
-    LS_TRY(ls_device_choose(image->device, &name, &device));
-    const size_t used = device.messages ? 0 : image->bytes[LS_SYMMETRIC], notes = ls_exchange_heap(image);
-    *bytes = used > notes ? used : notes;
-    return ls_ok();
+    return ls_device_choose(image->device, &name, out);
 }
 
 ls_status ls_world_for(const ls_image *image, const char *transports, bool may_spin, double wait_timeout,
                        ls_world **out) {
     const int ranks = ls_mesh_ranks(&image->mesh);
-    size_t heap;
-    LS_TRY(find_heap(image, &heap));
-    const ls_world_options options = {
-        .ranks = ranks, .heap_bytes = heap, .words = image->words, .may_spin = may_spin, .wait_timeout = wait_timeout};
+    ls_device_traits device;
+    LS_TRY(find_traits(image, &device));
+    const ls_world_options options = {.ranks = ranks,
+                                      .heap_bytes = find_heap(image, &device),
+                                      .words = image->words,
+                                      .may_spin = may_spin,
+                                      .wait_timeout = wait_timeout};
     return ls_world_create(transports, &options, out);
 }
 
@@ -58,10 +62,9 @@ static ls_status resolve_in_place(const ls_executor *ex, int program, const ls_o
     const char *name = ex->image->buffers[o->buffer].name;
     /* A device that has messages has the heap in memory of its own. */
     char *heap = ex->remotes == NULL ? ls_comm_peer_heap(ex->comm, peer) : NULL;
-    if (heap == NULL || ls_device_traits_of(ex->device)->submits)
+    if (heap == NULL)
         return ls_error(LS_UNSUPPORTED,
-                        "\"%s\" of rank %d is read in place, but its memory cannot be addressed from %s", name, peer,
-                        heap == NULL ? "here" : "the device");
+                        "\"%s\" of rank %d is read in place, but its memory cannot be addressed from here", name, peer);
     const ls_program *p = &ex->image->programs[program];
     const ls_instr *borrow = ls_borrow_of(p, &ex->programs[program].uses, o);
     if (borrow == NULL)
@@ -175,20 +178,15 @@ static void prepare_accesses(ls_executor *ex, const ls_instr *instr, ls_prepared
 /* LS_UNSUPPORTED unless messages of the device reach the peer. */
 static ls_status check_reached(const ls_executor *ex, int peer) {
     if (ex->remotes == NULL || ex->remotes[peer].words != NULL) return ls_ok();
+    const char *why = ex->remotes[peer].why;
     return ls_error(LS_UNSUPPORTED, "the device of rank %d does not reach rank %d: %s", ls_executor_rank(ex), peer,
-                    ex->remotes[peer].why);
+                    why != NULL ? why : "they share no memory");
 }
 
 static ls_status prepare_instr(ls_executor *ex, int program, const ls_instr *instr, ls_prepared *out) {
     out->peer = ls_peer_rank(ex->image, instr->peer, ls_executor_rank(ex));
     if (instr->kind != LS_INSTR_KERNEL) LS_TRY(check_reached(ex, out->peer));
     if (instr->kind == LS_INSTR_PUT) {
-        const ls_buffer *source = &ex->image->buffers[instr->in[0].buffer];
-        if (ex->arena[source->space]->source == NULL)
-            return ls_error(LS_UNSUPPORTED,
-                            "program %s, %s: \"%s\" lies in the device's own memory, which transports "
-                            "cannot read; expected it in the heap",
-                            ex->image->programs[program].name, instr->op, source->name);
         out->from = ls_operand_range(ex->image, &instr->in[0], ls_executor_rank(ex));
         out->to = address_of(ex, program, instr)->range;
     }
@@ -281,17 +279,15 @@ static ls_status record_all(ls_executor *ex, ls_status prepared) {
 }
 
 static ls_status set_up(ls_executor *ex, bool may_spin) {
-    size_t heap;
-    LS_TRY(find_heap(ex->image, &heap));
+    ls_device_traits device;
+    LS_TRY(find_traits(ex->image, &device));
+    const size_t heap = find_heap(ex->image, &device);
     if (heap > ls_comm_heap_bytes(ex->comm))
         return ls_error(LS_INVALID, "the programs of rank %d need a heap of %zu bytes; the world's has %zu",
                         ls_executor_rank(ex), heap, ls_comm_heap_bytes(ex->comm));
     ls_machine_unbind(ex->image->threads);
     LS_TRY(ls_pool_create(ex->image->threads, may_spin, &ex->pool));
     ex->queues = most_queues(ex->image);
-    const char *name;
-    ls_device_traits device;
-    LS_TRY(ls_device_choose(ex->image->device, &name, &device));
     const ls_device_options options = {.rank = ls_executor_rank(ex),
                                        .queues = device.messages ? ex->queues : 2 * ex->queues,
                                        .machine_rank = ls_comm_machine_rank(ex->comm),

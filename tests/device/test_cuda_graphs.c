@@ -406,6 +406,7 @@ static void test_memory_that_is_not_there(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_launch_fails), /* first: it forks, and no driver may be initialised before */
         cmocka_unit_test(test_a_chain_over_all_queues),
         cmocka_unit_test(test_holds_are_recorded),
         cmocka_unit_test(test_what_comes_before_a_wait_is_known),
@@ -414,7 +415,6 @@ int main(void) {
         cmocka_unit_test(test_calls_beside_what_is_captured),
         cmocka_unit_test(test_without_graphs),
         cmocka_unit_test(test_each_call_fails),
-        cmocka_unit_test(test_a_launch_fails),
         cmocka_unit_test(test_the_device_is_lost),
         cmocka_unit_test(test_memory_that_is_not_there),
     };

@@ -191,7 +191,7 @@ typedef struct work {
     ls_dtype dtype;
     const char *device;
     const matrix_case *cases;
-    int n, first, every;
+    int n;
 } work;
 
 static void add_account(void *sum, const void *account) { matrix_account_add(sum, account); }
@@ -200,15 +200,28 @@ static void run_list(test_part part, const void *input, void *account) {
     const work *w = input;
     matrix *m = matrix_open(w->dtype, account);
     matrix_run_on(m, w->device);
-    for (int i = w->first + w->every * part.index; i < w->n; i += w->every * part.parts) matrix_check(m, &w->cases[i]);
+    for (int i = part.index; i < w->n; i += part.parts) matrix_check(m, &w->cases[i]);
     matrix_close(m);
+}
+
+/* Of n cases, in their order: every n-th from `first` on, and of each network the first one. Returns how many. */
+static int choose_cases(matrix_case *cases, int n, int first, int every) {
+    bool seen[MATRIX_NETWORKS] = {false};
+    int chosen = 0;
+    for (int i = first; i < n; i++) {
+        bool *network = &seen[cases[i].at[MATRIX_NETWORK]];
+        if ((i - first) % every == 0 || !*network) cases[chosen++] = cases[i];
+        *network = true;
+    }
+    return chosen;
 }
 
 int matrix_run_cover(ls_dtype dtype, const char *device, int first, int every) {
     matrix_account sum = {0};
-    work w = {.dtype = dtype, .device = device, .first = first, .every = every};
+    work w = {.dtype = dtype, .device = device};
     matrix_case *cases = matrix_cover(&w.n);
     w.cases = cases;
+    w.n = choose_cases(cases, w.n, first, every);
     run_workers((test_part){0, 1}, run_list, &w, sizeof sum, add_account, &sum);
     free(cases);
     return matrix_report(dtype, &sum);

@@ -88,8 +88,8 @@ void matrix_check(matrix *m, const matrix_case *c);
 void matrix_close(matrix *m);
 
 /*
- * Every n-th case of the covering set from `first` on, on processes, one per core; reported. device: as of
- * matrix_run_on, or NULL.
+ * Every n-th case of the covering set from `first` on, and the first one of each network, on processes, one per core;
+ * reported. device: as of matrix_run_on, or NULL.
  */
 int matrix_run_cover(ls_dtype dtype, const char *device, int first, int every);
 void matrix_account_add(matrix_account *to, const matrix_account *from);
