@@ -19,7 +19,12 @@ static void sequence_text(const ls_mesh *mesh, bool names, char *out, size_t byt
     }
 }
 
-static void print_row(const ls_plan_candidate *c, bool measured, FILE *out) {
+/* Columns that only some plans have. */
+typedef struct columns {
+    bool measured, offload;
+} columns;
+
+static void print_row(const ls_plan_candidate *c, const columns *shown, FILE *out) {
     char mesh[64], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
     sequence_text(&c->mesh, false, mesh, sizeof mesh);
     fprintf(out, "%-9s %-14s %-11s ", c->strategy, mesh, ls_layout_name(c->layout));
@@ -28,28 +33,38 @@ static void print_row(const ls_plan_candidate *c, bool measured, FILE *out) {
         return;
     }
     fprintf(out, "%s%10s", c->simulated ? "  " : "≥ ", ls_seconds_text(c->seconds, time));
-    if (measured) fprintf(out, " %12s", c->measured > 0 ? ls_seconds_text(c->measured, time) : "-");
+    if (shown->measured) fprintf(out, " %12s", c->measured > 0 ? ls_seconds_text(c->measured, time) : "-");
     if (c->simulated)
         fprintf(out, " %7.1f %%", c->waiting * 100);
     else
         fprintf(out, " %9s", "-");
-    fprintf(out, " %12s %12s %8.1f %% %10d  %s%s\n", ls_bytes_text(c->bytes_sent + c->bytes_read, sent),
-            ls_bytes_text((double)c->mapped, memory), c->imbalance * 100, c->saving.drop, ls_tile_name(c->saving.tile),
-            c->fits ? "" : "  does not fit");
+    fprintf(out, " %12s %12s %8.1f %% %10d", ls_bytes_text(c->bytes_sent + c->bytes_read, sent),
+            ls_bytes_text((double)c->mapped, memory), c->imbalance * 100, c->saving.drop);
+    if (shown->offload) {
+        char offload[LS_OFFLOAD_TEXT];
+        ls_offload_print(&c->saving, offload);
+        fprintf(out, " %14s", offload);
+    }
+    fprintf(out, "  %s%s\n", ls_tile_name(c->saving.tile), c->fits ? "" : "  does not fit");
 }
 
 void ls_candidates_print(const ls_plan *plan, FILE *out) {
-    bool measured = false;
+    columns shown = {.measured = false};
     int n[2] = {0, 0}; /* of candidates that apply, and of refused ones */
-    for (int i = 0; i < plan->n_candidates; i++) measured |= plan->candidates[i].measured > 0;
+    for (int i = 0; i < plan->n_candidates; i++) {
+        const ls_plan_candidate *c = &plan->candidates[i];
+        shown.measured |= c->measured > 0;
+        shown.offload |= c->saving.offload != 0 || c->saving.offload_state;
+    }
     fprintf(out, "%s\n\n", plan->reason);
     char mesh[64];
     sequence_text(&plan->target.mesh, true, mesh, sizeof mesh);
-    fprintf(out, "%-9s %-14s %-11s %12s%s %9s %12s %12s %10s %10s  %s\n", "strategy", mesh, "layout", "predicted",
-            measured ? "     measured" : "", "waiting", "sent/read", "memory", "imbalance", "recompute", "tiles");
+    fprintf(out, "%-9s %-14s %-11s %12s%s %9s %12s %12s %10s %10s%s  %s\n", "strategy", mesh, "layout", "predicted",
+            shown.measured ? "     measured" : "", "waiting", "sent/read", "memory", "imbalance", "recompute",
+            shown.offload ? "        offload" : "", "tiles");
     for (int i = 0; i < plan->n_candidates; i++) {
         const bool refused = plan->candidates[i].refused[0] != 0;
-        if (n[refused]++ < (refused ? MOST_REFUSED : MOST_APPLY)) print_row(&plan->candidates[i], measured, out);
+        if (n[refused]++ < (refused ? MOST_REFUSED : MOST_APPLY)) print_row(&plan->candidates[i], &shown, out);
     }
     if (n[false] > MOST_APPLY) fprintf(out, "%d more apply, and are no better\n", n[false] - MOST_APPLY);
     if (n[true] > MOST_REFUSED) fprintf(out, "%d more are refused\n", n[true] - MOST_REFUSED);

@@ -209,9 +209,9 @@ static int choose_cases(matrix_case *cases, int n, int first, int every) {
     bool seen[MATRIX_NETWORKS] = {false};
     int chosen = 0;
     for (int i = first; i < n; i++) {
-        bool *network = &seen[cases[i].at[MATRIX_NETWORK]];
-        if ((i - first) % every == 0 || !*network) cases[chosen++] = cases[i];
-        *network = true;
+        bool *known = &seen[cases[i].at[MATRIX_NETWORK]];
+        if ((i - first) % every == 0 || !*known) cases[chosen++] = cases[i];
+        *known = true;
     }
     return chosen;
 }
