@@ -45,6 +45,7 @@ static ls_status choose(const char *setting, const char **name, const ls_device_
     const ls_device_row *found = find(setting);
     if (found == NULL) return unknown_device(setting);
     LS_TRY(check_settings(found, setting));
+    if (found->prepare_process != NULL) LS_TRY(found->prepare_process());
     *name = setting;
     *row = found;
     return ls_ok();

@@ -47,6 +47,8 @@ struct ls_device_row {
     /* Called in a process of its own, unless this one has used the driver before. NULL: it is the host's processor. */
     ls_status (*describe)(const char *settings, ls_device_facts *out);
     bool (*is_used)(void); /* whether it has; of a row that describes */
+    /* Called whenever the device is chosen: for what must be done before there are ranks. NULL: nothing. */
+    ls_status (*prepare_process)(void);
     /* settings: the text after "NAME:", or "". May change the device's traits. */
     ls_status (*open)(ls_device *device, const char *settings);
     void (*close)(ls_device *device); /* the arenas are freed after it; one that frees them leaves none */

@@ -1,7 +1,7 @@
 /*
  * The matrix (support/matrix.h) on the device cuda: the kernels of src/kernel/cuda, compiled for this host, on the
- * streams of the driver for tests. Of the covering set each n-th case, in f32 and bf16: gradients against one rank in
- * f64, by the bounds that hold on the processor.
+ * streams of the driver for tests; with LS_TEST_GPU=1 on this machine's GPU, which all ranks share. Of the covering set
+ * each n-th case, in f32 and bf16: gradients against one rank in f64, by the bounds that hold on the processor.
  */
 #include "support/fake_cuda.h"
 #include "support/matrix.h"
@@ -13,21 +13,26 @@
 
 #include <cmocka.h>
 
-enum { EVERY = 150 }; /* a case takes some 10 s here */
+/* A case takes some 10 s where kernels are emulated. On one GPU so many ranks have streams of their own. */
+enum { EVERY = 150, EVERY_ON_GPU = 5, MOST_RANKS = 16, MOST_ON_GPU = 8 };
+
+static int run_cover(ls_dtype dtype, int first) {
+    return gpu_is_real() ? matrix_run_cover(dtype, "cuda", first, EVERY_ON_GPU, MOST_ON_GPU)
+                         : matrix_run_cover(dtype, "cuda", first, EVERY, MOST_RANKS);
+}
 
 static void test_f32(void **state) {
     (void)state;
-    assert_in_range(matrix_run_cover(LS_F32, "cuda", 1, EVERY), 12, 1000);
+    assert_in_range(run_cover(LS_F32, 1), 16, 1000);
 }
 
 static void test_bf16(void **state) {
     (void)state;
-    assert_in_range(matrix_run_cover(LS_BF16, "cuda", 2, EVERY), 12, 1000);
+    assert_in_range(run_cover(LS_BF16, 2), 16, 1000);
 }
 
 int main(void) {
-    use_fake_cuda("devices=4"); /* of 16 ranks each has four */
-    use_emulated_kernels();
+    use_gpu("devices=4"); /* of 16 ranks each has four */
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

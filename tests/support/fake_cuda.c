@@ -23,6 +23,14 @@ void use_emulated_kernels(void) {
     setenv("LONGSPAN_CUDA_LIBRARIES", "none", 1);
 }
 
+bool gpu_is_real(void) { return getenv("LS_TEST_GPU") != NULL; }
+
+void use_gpu(const char *settings) {
+    if (gpu_is_real()) return;
+    use_fake_cuda(settings);
+    use_emulated_kernels();
+}
+
 static void *function_of_driver(const char *name) {
     void *library = dlopen(LS_TEST_CUDA_DRIVER, RTLD_NOW);
     void *function = library != NULL ? dlsym(library, name) : NULL;

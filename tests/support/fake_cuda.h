@@ -10,6 +10,12 @@ void use_fake_cuda(const char *settings);
 void use_fake_routes(const char *nvshmem, const char *nccl);
 /* The kernels of src/kernel/cuda are those that were compiled for the host, and NVIDIA's libraries are left out. */
 void use_emulated_kernels(void);
+/*
+ * Both of these; or, where LS_TEST_GPU is set, neither: "cuda" is then this machine's GPU, with the plug-in of
+ * `make cuda` and NVIDIA's libraries. gpu_is_real: whether it is set.
+ */
+void use_gpu(const char *settings);
+bool gpu_is_real(void);
 /* Streams, contexts and memory of that driver that are there. */
 int fake_cuda_left(void);
 /*

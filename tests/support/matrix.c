@@ -204,11 +204,16 @@ static void run_list(test_part part, const void *input, void *account) {
     matrix_close(m);
 }
 
-/* Of n cases, in their order: every n-th from `first` on, and of each network the first one. Returns how many. */
-static int choose_cases(matrix_case *cases, int n, int first, int every) {
+/*
+ * Of n cases, in their order: every n-th from `first` on, and of each network the first one, where they have no more
+ * ranks. Returns how many.
+ */
+static int choose_cases(matrix_case *cases, int n, int first, int every, int most_ranks) {
     bool seen[MATRIX_NETWORKS] = {false};
     int chosen = 0;
     for (int i = first; i < n; i++) {
+        const ls_target target = matrix_target(&cases[i]);
+        if (ls_mesh_ranks(&target.mesh) > most_ranks) continue;
         bool *known = &seen[cases[i].at[MATRIX_NETWORK]];
         if ((i - first) % every == 0 || !*known) cases[chosen++] = cases[i];
         *known = true;
@@ -216,12 +221,12 @@ static int choose_cases(matrix_case *cases, int n, int first, int every) {
     return chosen;
 }
 
-int matrix_run_cover(ls_dtype dtype, const char *device, int first, int every) {
+int matrix_run_cover(ls_dtype dtype, const char *device, int first, int every, int most_ranks) {
     matrix_account sum = {0};
     work w = {.dtype = dtype, .device = device};
     matrix_case *cases = matrix_cover(&w.n);
     w.cases = cases;
-    w.n = choose_cases(cases, w.n, first, every);
+    w.n = choose_cases(cases, w.n, first, every, most_ranks);
     run_workers((test_part){0, 1}, run_list, &w, sizeof sum, add_account, &sum);
     free(cases);
     return matrix_report(dtype, &sum);

@@ -88,10 +88,10 @@ void matrix_check(matrix *m, const matrix_case *c);
 void matrix_close(matrix *m);
 
 /*
- * Every n-th case of the covering set from `first` on, and the first one of each network, on processes, one per core;
- * reported. device: as of matrix_run_on, or NULL.
+ * Every n-th case of the covering set from `first` on, and the first one of each network, of at most so many ranks, on
+ * processes, one per core; reported. device: as of matrix_run_on, or NULL.
  */
-int matrix_run_cover(ls_dtype dtype, const char *device, int first, int every);
+int matrix_run_cover(ls_dtype dtype, const char *device, int first, int every, int most_ranks);
 void matrix_account_add(matrix_account *to, const matrix_account *from);
 /* Prints a line per network. Fails the test where a case failed or a kind of gradient is off. Returns the cases. */
 int matrix_report(ls_dtype dtype, const matrix_account *account);

@@ -16,56 +16,56 @@ ls_status ls_cuda_enter(const cuda *c) {
 
 /* --- the process -------------------------------------------------------------------------------------------------- */
 
+/* What the driver reads from the environment when it is initialised. */
+static const char connections_name[] = "CUDA_DEVICE_MAX_CONNECTIONS", loading_name[] = "CUDA_MODULE_LOADING";
+
 /*
- * Sets a variable of the environment that the driver reads when it is initialised, unless somebody has; *out: its
- * value.
+ * Sets them where nobody has. Whoever reads the environment meanwhile in another thread may crash, so it is done when
+ * the device is chosen, before there are ranks.
  */
-static ls_status set_variable(const char *name, const char *value, const char **out) {
-    const char *set = setenv(name, value, 0) == 0 ? getenv(name) : NULL;
-    if (set == NULL) return ls_error(LS_NO_MEMORY, "the environment has no room for %s: %s", name, strerror(errno));
-    *out = set;
-    return ls_ok();
+static ls_status prepare_process(void) {
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&one);
+    const bool set = (getenv(connections_name) != NULL || setenv(connections_name, "32", 0) == 0) &&
+                     (getenv(loading_name) != NULL || setenv(loading_name, "EAGER", 0) == 0);
+    pthread_mutex_unlock(&one);
+    return set ? ls_ok()
+               : ls_error(LS_NO_MEMORY, "the environment has no room for %s and %s: %s", connections_name, loading_name,
+                          strerror(errno));
 }
 
 /*
  * Streams that share a way to the hardware are executed in the order of their launches: one that waits for another may
  * hold it up for ever.
  */
-static ls_status set_connections(int streams) {
-    static const char *const name = "CUDA_DEVICE_MAX_CONNECTIONS";
+static ls_status check_connections(int streams) {
     if (streams > MOST_CONNECTIONS)
         return ls_error(LS_UNSUPPORTED, "a CUDA device with %d streams that wait for each other; at most %d can",
                         streams, MOST_CONNECTIONS);
-    const char *text;
+    const char *text = getenv(connections_name);
     char *end;
-    LS_TRY(set_variable(name, "32", &text));
-    const long connections = strtol(text, &end, 10);
-    if (end != text && *end == 0 && connections >= streams && connections <= MOST_CONNECTIONS) return ls_ok();
+    const long connections = strtol(text != NULL ? text : "", &end, 10);
+    if (text != NULL && end != text && *end == 0 && connections >= streams && connections <= MOST_CONNECTIONS)
+        return ls_ok();
     return ls_error(LS_INVALID,
-                    "%s=%s: expected %d to %d for %d streams that wait for each other; 32 where it is unset", name,
-                    text, streams, MOST_CONNECTIONS, streams);
+                    "%s=%s: expected %d to %d for %d streams that wait for each other; 32 where it is unset",
+                    connections_name, text != NULL ? text : "", streams, MOST_CONNECTIONS, streams);
 }
 
 /*
  * A kernel that is loaded at its first launch waits for all streams, which may wait for the host, which would launch
  * more before it lets them go on.
  */
-static ls_status set_loading(void) {
-    static const char *const name = "CUDA_MODULE_LOADING";
-    const char *value;
-    LS_TRY(set_variable(name, "EAGER", &value));
-    if (strcmp(value, "EAGER") == 0) return ls_ok();
-    return ls_error(LS_INVALID, "%s=%s: expected EAGER, which it is where it is unset", name, value);
+static ls_status check_loading(void) {
+    const char *value = getenv(loading_name);
+    if (value != NULL && strcmp(value, "EAGER") == 0) return ls_ok();
+    return ls_error(LS_INVALID, "%s=%s: expected EAGER, which it is where it is unset", loading_name,
+                    value != NULL ? value : "");
 }
 
-/* Ranks that are threads of one process open their devices at the same time. */
-static ls_status set_environment(int streams) {
-    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&one);
-    ls_status status = set_connections(streams);
-    if (status.code == LS_OK) status = set_loading();
-    pthread_mutex_unlock(&one);
-    return status;
+static ls_status check_environment(int streams) {
+    LS_TRY(check_connections(streams));
+    return check_loading();
 }
 
 /* --- which device ------------------------------------------------------------------------------------------------- */
@@ -206,7 +206,7 @@ static ls_status describe_device(const char *settings, ls_device_facts *out) {
     int devices, handle, cache;
     size_t memory;
     LS_TRY(read_settings(settings, &asked));
-    LS_TRY(set_environment(1)); /* the driver reads it once */
+    LS_TRY(check_environment(1)); /* the driver reads it once */
     LS_TRY(ls_cuda_driver_load(&driver));
     LS_TRY(count_devices(&driver, asked.ordinal, &devices));
     if (asked.ordinal < 0) facts.units = devices;
@@ -267,7 +267,7 @@ static ls_status set_up(cuda *c, const char *settings) {
     LS_TRY(read_settings(settings, &asked));
     c->asked = asked.route;
     c->device->traits.records = !asked.launched;
-    LS_TRY(set_environment(c->device->options.queues + 1));
+    LS_TRY(check_environment(c->device->options.queues + 1));
     LS_TRY(ls_cuda_driver_load(&c->driver));
     LS_TRY(choose(c, asked.ordinal));
     LS_TRY(find_context(c));
@@ -310,6 +310,7 @@ const ls_device_row ls_device_cuda = {
     .describe = describe_device,
     .is_used = ls_cuda_driver_is_used,
     .traits = {.holds = true, .messages = true, .records = true, .submits = true},
+    .prepare_process = prepare_process,
     .open = open_device,
     .close = close_device,
     .allocate = ls_cuda_allocate,
