@@ -108,24 +108,16 @@ static void check_row(const example *e, const ls_kernel *kernel, const array *in
     on.calls++;
 }
 
-static void run_type(const example *e, ls_dtype T) {
-    array in[LS_KERNEL_INPUTS], out[LS_KERNEL_OUTPUTS];
-    int64_t elements = 0;
-    for (int i = 0; i < e->n_in; i++) in[i] = make_array(&e->in[i], T, (uint64_t)i);
-    for (int i = 0; i < e->n_out; i++) out[i] = make_array(&e->out[i], T, (uint64_t)(100 + i));
-    for (int i = 0; i < e->n_in; i++) elements = ls_max(elements, in[i].n);
-    const ls_kernel_call call = make_call(e, in, out, false);
-    const ls_kernel_request request = {
-        .id = ls_kernel_named(e->name), .dtype = T, .device = LS_DEVICE_CUDA, .isa = LS_ISA_REF, .call = &call};
+static void run_rows(const example *e, const ls_kernel_request *request, const array *in, const array *out) {
     const ls_kernel *rows[LS_KERNEL_ROWS];
-    int n = 0;
-    const bool wanted = gpu_is_real() || elements <= MOST_EMULATED;
-    if (wanted && ls_kernel_find_rows(&request, rows, &n).code == LS_OK) {
-        run_kernel(e->name, LS_F64, LS_ISA_REF, 1, make_call(e, in, out, true));
-        for (int r = 0; r < n; r++) check_row(e, rows[r], in, out);
-    }
-    for (int i = 0; i < e->n_in; i++) free_array(&in[i]);
-    for (int i = 0; i < e->n_out; i++) free_array(&out[i]);
+    int n;
+    if (ls_kernel_find_rows(request, rows, &n).code != LS_OK) return;
+    run_kernel(e->name, LS_F64, LS_ISA_REF, 1, make_call(e, in, out, true));
+    for (int r = 0; r < n; r++) check_row(e, rows[r], in, out);
+}
+
+static void run_type(const example *e, ls_dtype T) {
+    make_cuda_call(e, T, gpu_is_real() ? INT64_MAX : MOST_EMULATED, run_rows);
 }
 
 static void run_f32(const example *e) { run_type(e, LS_F32); }

@@ -54,25 +54,16 @@ static void run_example(const example *e, const ls_kernel *kernel, const array *
     }
 }
 
-static void run_type(const example *e, ls_dtype T) {
-    array in[LS_KERNEL_INPUTS], out[LS_KERNEL_OUTPUTS];
-    int64_t elements = 0;
-    for (int i = 0; i < e->n_in; i++) in[i] = make_array(&e->in[i], T, (uint64_t)i);
-    for (int i = 0; i < e->n_out; i++) out[i] = make_array(&e->out[i], T, (uint64_t)(100 + i));
-    for (int i = 0; i < e->n_in; i++) elements = ls_max(elements, in[i].n);
-    const ls_kernel_call call = make_call(e, in, out, false);
-    const ls_kernel_request request = {
-        .id = ls_kernel_named(e->name), .dtype = T, .device = LS_DEVICE_CUDA, .isa = LS_ISA_REF, .call = &call};
+static void run_call(const example *e, const ls_kernel_request *request, const array *in, const array *out) {
     const ls_kernel *const *const tables[] = {ls_cuda_kernels};
-    const ls_kernel *kernel = ls_kernel_choose(tables, 1, &request);
-    if (kernel != NULL && elements <= MOST_ELEMENTS) {
-        run_kernel(e->name, LS_F64, LS_ISA_REF, 1, make_call(e, in, out, true));
-        run_example(e, kernel, in, out);
-        tried[kernel->id]++;
-    }
-    for (int i = 0; i < e->n_in; i++) free_array(&in[i]);
-    for (int i = 0; i < e->n_out; i++) free_array(&out[i]);
+    const ls_kernel *kernel = ls_kernel_choose(tables, 1, request);
+    if (kernel == NULL) return;
+    run_kernel(e->name, LS_F64, LS_ISA_REF, 1, make_call(e, in, out, true));
+    run_example(e, kernel, in, out);
+    tried[kernel->id]++;
 }
+
+static void run_type(const example *e, ls_dtype T) { make_cuda_call(e, T, MOST_ELEMENTS, run_call); }
 
 static void run_f32(const example *e) { run_type(e, LS_F32); }
 

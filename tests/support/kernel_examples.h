@@ -69,6 +69,12 @@ typedef struct example_group {
 } example_group;
 extern const example_group example_groups[];
 extern const int n_example_groups;
+/*
+ * Calls `run` with the operands of an example in that type, and what the device cuda is asked for; not where an operand
+ * has more elements. The exact values of `out` are still to be computed.
+ */
+typedef void (*run_cuda_call)(const example *e, const ls_kernel_request *request, const array *in, const array *out);
+void make_cuda_call(const example *e, ls_dtype T, int64_t most_elements, run_cuda_call run);
 extern const ls_adamw_params example_adamw; /* the params of its examples */
 
 #endif
