@@ -43,7 +43,7 @@ ls_status ls_device_meet(ls_device *device, const ls_device_ranks *ranks, const 
     ls_status status = ranks->exchange(ranks->context, &mine, sizeof mine, all);
     for (int r = 0; r < ranks->ranks && status.code == LS_OK; r++) status = all[r].status;
     if (mine.status.code != LS_OK) status = mine.status;
-    if (status.code == LS_OK) status = reach_all(device, ranks, meeting, all, out);
+    if (status.code == LS_OK) status = ls_device_agree(ranks, reach_all(device, ranks, meeting, all, out));
     free(all);
     return status;
 }
