@@ -218,6 +218,8 @@ void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand);
 void ls_lower_persistent(ls_builder *b);
 /* Whether some program of the job ends with an update that does at least as much. */
 bool ls_job_updates(const ls_job *job, ls_update least);
+/* Whether the host reads what lies in that storage. */
+bool ls_job_fetches(const ls_job *job, ls_tensor storage);
 /*
  * Whether a program's gradients are added up over the ranks: those of a step's last micro-batch, and of each where a
  * rank keeps only its shard of the sums.

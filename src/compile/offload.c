@@ -108,12 +108,6 @@ static touches *find_touches(const ls_graph *g, int end, ls_arena *arena) {
     return all;
 }
 
-static bool is_fetched(const ls_job *job, int storage) {
-    bool is = false;
-    for (int i = 0; i < job->n_fetch; i++) is |= storage_of(job->graph, job->fetch[i]) == storage;
-    return is;
-}
-
 /*
  * Results that may wait, in the order in which they are made, for a program that runs the first `end` nodes. Between
  * the last time that the forward pass reads one and its return there is a mixing node: otherwise it would not wait.
@@ -133,7 +127,7 @@ static int find_waiting(const ls_job *job, int end, ls_arena *arena, waiting **o
             const ls_tensor_info *info = ls_graph_tensor(g, t);
             if (info->storage.id != t.id || info->role == LS_ROLE_ACCUMULATOR || touched->backward < 0) continue;
             const int back = mixing[touched->backward];
-            if (back < g->forward_nodes || mixing[back] <= touched->forward || is_fetched(job, t.id)) continue;
+            if (back < g->forward_nodes || mixing[back] <= touched->forward || ls_job_fetches(job, t)) continue;
             *LS_PUSH(arena, *out, n_found, capacity) = (waiting){t, touched->written + 1, back, {.buffer = -1}};
         }
     }

@@ -79,6 +79,13 @@ bool ls_program_reduces(const ls_builder *b, const ls_job_program *row) {
     return row->update != LS_UPDATE_NONE || (b->cut->gradients && row->sums == LS_SUMS_ADDED);
 }
 
+bool ls_job_fetches(const ls_job *job, ls_tensor storage) {
+    bool fetches = false;
+    for (int i = 0; i < job->n_fetch; i++)
+        fetches |= ls_graph_tensor(job->graph, job->fetch[i])->storage.id == storage.id;
+    return fetches;
+}
+
 bool ls_job_updates(const ls_job *job, ls_update least) {
     for (int p = 0; p < job->programs.n; p++) {
         if (job->programs.list[p].update >= least) return true;

@@ -61,15 +61,6 @@ static bool makes_own(const ls_graph *g, const ls_node *node) {
     return node->n_in > 0;
 }
 
-static bool is_fetched(const ls_job *job, const ls_node *node) {
-    for (int i = 0; i < job->n_fetch; i++) {
-        for (int k = 0; k < node->n_out; k++) {
-            if (ls_graph_tensor(job->graph, job->fetch[i])->storage.id == node->out[k].id) return true;
-        }
-    }
-    return false;
-}
-
 static ls_view view_of(const ls_tensor_info *t) {
     int64_t size[LS_MAX_DIMS];
     for (int i = 0; i < t->shape.ndim; i++) size[i] = t->shape.dim[i].size;
@@ -108,7 +99,8 @@ static void find(candidates *c, const ls_job *job, ls_arena *arena) {
     for (int n = 0; n < F; n++) {
         const ls_node *node = &g->nodes[n];
         const bool own = makes_own(g, node);
-        c->fixed[n] = !own || is_fetched(job, node);
+        c->fixed[n] = !own;
+        for (int i = 0; i < node->n_out; i++) c->fixed[n] |= ls_job_fetches(job, node->out[i]);
         /* What cannot be made again is there; what nobody reads later is not. */
         c->kept[n] = c->read[n] || c->fixed[n];
         c->work[n] = own ? work_of(g, node) : 0;

@@ -9,7 +9,6 @@
  */
 #include "plan/plan_impl.h"
 
-#include "device/device.h"
 #include "simulate/simulate.h"
 
 #include <errno.h>
