@@ -12,8 +12,8 @@ static void touch(ls_image *image, const ls_operand *o, int program, int instr) 
 
 /*
  * A put may read its source after the instruction has been executed. Its lifetime nevertheless ends at the put: order.c
- * makes whatever overwrites these bytes wait until the put is done. What is offloaded stays until something else stands
- * on the link, so that nothing waits for the copy at once to have its bytes.
+ * makes whatever overwrites these bytes wait until the put is done. What is offloaded lives until the next copy on the
+ * link: whatever got its bytes earlier would have to wait for the copy to end.
  */
 void ls_find_lifetimes(ls_image *image, int program, int *taker) {
     const ls_program *p = &image->programs[program];
