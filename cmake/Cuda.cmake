@@ -1,5 +1,5 @@
-# The target cuda: build/lib/longspan/cuda.so, the plug-in of kernels for CUDA (src/kernel/cuda/plugin.h), for each GPU that nvcc knows of sm_80, sm_90
-# and sm_100. It is not part of `all`: that takes minutes, and no test of this host runs it. The host's own build of the same sources is in
+# The target cuda: build/lib/longspan/cuda.so, the plug-in of kernels for CUDA (src/kernel/cuda/plugin.h), for each GPU of LS_CUDA_GPUS that nvcc
+# knows. It is not part of `all`: that takes minutes, and no test of this host runs it. The host's own build of the same sources is in
 # tests/CMakeLists.txt. A plug-in has its own copy of what it needs of the rest, and leaves out what it does not.
 file(GLOB LS_CUDA_PLUGIN_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/cuda/*.c)
 foreach(file kernel/check kernel/contracts tensor/tensor tensor/rope base/status base/terminal base/measure base/range)
@@ -10,9 +10,10 @@ if(NOT LS_NVCC OR CMAKE_CROSSCOMPILING)
     add_custom_target(cuda COMMAND ${CMAKE_COMMAND} -E echo "nvcc was not found: the kernels of src/kernel/cuda are not compiled")
     return()
 endif()
+set(LS_CUDA_GPUS "80;90;100" CACHE STRING "The GPUs for which the target cuda compiles: numbers of sm_")
 execute_process(COMMAND ${LS_NVCC} --list-gpu-code OUTPUT_VARIABLE known)
 set(LS_CUDA_CODE "")
-foreach(gpu 80 90 100)
+foreach(gpu ${LS_CUDA_GPUS})
     if(known MATCHES "sm_${gpu}\n")
         list(APPEND LS_CUDA_CODE -gencode arch=compute_${gpu},code=sm_${gpu})
     endif()

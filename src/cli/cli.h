@@ -95,6 +95,7 @@ typedef struct ls_bench_options {
     const char *mask, *dtype, *strategy, *shard, *sums, *optimizer;
     const char *config;   /* config.json of a model, or its folder */
     const char *device;   /* as in ls_spread */
+    const char *kernels;  /* as in ls_spread */
     const char *ranks_as; /* "processes", which they are when it is NULL, or "threads" */
 } ls_bench_options;
 

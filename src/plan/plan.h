@@ -253,6 +253,7 @@ LS_MUST_USE ls_status ls_host_measure(const ls_host_of *of, ls_host *out, ls_row
 /* A device that calls are timed on. Not to be moved while calls are open. */
 typedef struct ls_timed_place {
     ls_host_of of;
+    const ls_kernel_choices *kernels; /* borrowed; NULL: the order of the registry */
     ls_pool *pool; /* of the processor; borrowed; NULL: this thread alone, or a GPU */
     ls_device *device;
     uint64_t launched; /* the last number on its queue */

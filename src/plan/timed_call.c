@@ -183,10 +183,13 @@ ls_status ls_timed_call_open(ls_timed_place *place, ls_kernel_id id, ls_dtype dt
     const ls_kernel *rows[LS_KERNEL_ROWS];
     int n = 0;
     threaded.threads = ls_pool_threads(place->pool);
-    LS_TRY(ls_kernel_find_rows(
-        &(ls_kernel_request){
-            .id = id, .dtype = dtype, .device = place->of.device, .isa = place->of.isa, .call = &threaded},
-        rows, &n));
+    LS_TRY(ls_kernel_find_rows(&(ls_kernel_request){.id = id,
+                                                    .dtype = dtype,
+                                                    .device = place->of.device,
+                                                    .isa = place->of.isa,
+                                                    .call = &threaded,
+                                                    .choices = place->kernels},
+                               rows, &n));
     ls_status status = ls_ok();
     for (int i = 0; i < n; i++) {
         status = ls_timed_kernel_open(place, rows[i], call, out);

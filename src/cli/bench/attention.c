@@ -142,8 +142,9 @@ static ls_status run_row(bench *b, row *r, int round) {
                               .strategy = r->strategy,
                               .mesh = r->mesh[0] != 0 ? r->mesh : NULL,
                               .transfers = r->transfers,
-                              .device = b->job.device};
-    one.spread = (ls_spread){.ranks = 1, .threads = b->job.ranks, .device = b->job.device};
+                              .device = b->job.device,
+                              .kernels = b->job.kernels};
+    one.spread = (ls_spread){.ranks = 1, .threads = b->job.ranks, .device = b->job.device, .kernels = b->job.kernels};
     times shared = {0, 0}, alone = {0, 0};
     if (round % 2 == 1) LS_TRY(measure(&one, NULL, &alone)); /* a row that is refused is known since round 0 */
     const ls_status status = measure(&many, &r->chosen, &shared);

@@ -107,7 +107,7 @@ static ls_status measure_on(bench *b, ls_arena *arena, ls_timed_place *place) {
 
 static ls_status measure(bench *b) {
     ls_bench_place place;
-    LS_TRY(ls_bench_place_open(&b->of, (int)b->job.threads, &place));
+    LS_TRY(ls_bench_place_open(&b->job, &b->of, (int)b->job.threads, &place));
     ls_arena *arena = ls_arena_create();
     const ls_status status = measure_on(b, arena, &place.timed);
     ls_arena_destroy(arena);

@@ -139,6 +139,7 @@ static const struct {
     {"optimizer", offsetof(ls_bench_options, optimizer), true, 0},
     {"config", offsetof(ls_bench_options, config), true, 0},
     {"device", offsetof(ls_bench_options, device), true, 0},
+    {"kernels", offsetof(ls_bench_options, kernels), true, 0},
     {"ranks-as", offsetof(ls_bench_options, ranks_as), true, 0},
 };
 
@@ -151,17 +152,18 @@ typedef struct bench {
 
 static const bench benches[] = {
     {"machine", false, bench_machine, {"device"}},
-    {"gemm", false, ls_run_bench_gemm, {"seq", "threads", "rounds", "dtype", "config", "device"}},
+    {"gemm", false, ls_run_bench_gemm, {"seq", "threads", "rounds", "dtype", "config", "device", "kernels"}},
     {"attention",
      true,
      ls_run_bench_attention,
-     {"seq", "ranks", "threads", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy", "device"}},
+     {"seq", "ranks", "threads", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy", "device",
+      "kernels"}},
     {"comm", false, ls_run_bench_comm, {"rounds", "device"}},
     {"step",
      true,
      ls_run_bench_step,
      {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "shard", "sums", "optimizer", "config",
-      "device", "ranks-as"}},
+      "device", "kernels", "ranks-as"}},
     {"predicted", true, ls_run_bench_predicted, {"seq", "rounds", "config", "device", "ranks-as"}},
 };
 
@@ -270,6 +272,8 @@ static const ls_option options[] = {
         "config", "FILE", AT(config),
         "gemm, step and predicted: config.json of a model or its folder; a Llama of 12 layers, E 768, F 2048, V 32000, 12 heads that share 4 when left out, for predicted a model for each configuration"),
     CLI_TEXT("device", "NAME", AT(device), "what computes: cpu, cuda or cuda:N; cpu when left out"),
+    CLI_TEXT("kernels", "CONTRACT/TYPE=ROW", AT(kernels),
+             "attention, gemm and step: kernels that are taken first, as of longspan train"),
     CLI_CHOICE("ranks-as", "KIND", "processes|threads", NULL, AT(ranks_as),
                "step and predicted: what a rank is; processes when left out"),
 };

@@ -69,14 +69,17 @@ LS_MUST_USE ls_status ls_bench_device(const ls_bench_options *options, ls_host_o
 bool ls_bench_as_threads(const ls_bench_options *options);
 
 /*
- * A place for timed calls (plan/plan.h), with so many threads on a processor. Owns its pool. Not to be moved.
+ * A place for timed calls (plan/plan.h), with so many threads on a processor, and the kernels of --kernels first. Owns
+ * its pool. Not to be moved.
  */
 typedef struct ls_bench_place {
     ls_timed_place timed;
+    ls_kernel_choices kernels;
     ls_pool *pool;
 } ls_bench_place;
 
-LS_MUST_USE ls_status ls_bench_place_open(const ls_host_of *of, int threads, ls_bench_place *out);
+LS_MUST_USE ls_status ls_bench_place_open(const ls_bench_options *options, const ls_host_of *of, int threads,
+                                          ls_bench_place *out);
 void ls_bench_place_close(ls_bench_place *place);
 
 /*

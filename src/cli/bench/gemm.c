@@ -137,7 +137,7 @@ static ls_status measure_on(const bench *b, setting *s, ls_timed_place *place) {
 static ls_status measure(const bench *b, setting *s) {
     LS_TRY(find_products(b, s));
     ls_bench_place place;
-    LS_TRY(ls_bench_place_open(&b->of, s->threads, &place));
+    LS_TRY(ls_bench_place_open(&b->options, &b->of, s->threads, &place));
     const ls_status status = measure_on(b, s, &place.timed);
     ls_bench_place_close(&place);
     return status;

@@ -85,13 +85,15 @@ bool ls_bench_as_threads(const ls_bench_options *options) {
     return options->ranks_as != NULL && strcmp(options->ranks_as, "threads") == 0;
 }
 
-ls_status ls_bench_place_open(const ls_host_of *of, int threads, ls_bench_place *out) {
+ls_status ls_bench_place_open(const ls_bench_options *options, const ls_host_of *of, int threads, ls_bench_place *out) {
     ls_machine machine;
     ls_machine_detect(&machine);
-    out->pool = NULL;
+    *out = (ls_bench_place){.pool = NULL};
+    if (options->kernels != NULL) LS_TRY(ls_kernel_choices_parse(options->kernels, of->device, of->isa, &out->kernels));
     if (of->device == LS_DEVICE_CPU) LS_TRY(ls_pool_create(threads, threads <= machine.cores, &out->pool));
     const ls_status status = ls_timed_place_open(of, 0, out->pool, &out->timed);
     if (status.code != LS_OK) ls_pool_destroy(out->pool);
+    out->timed.kernels = &out->kernels;
     return status;
 }
 

@@ -153,7 +153,7 @@ static ls_status run_floor(void *context) {
     const ls_bench_step *b = f->b;
     ls_bench_place place;
     ls_bench_peak peak;
-    LS_TRY(ls_bench_place_open(&b->of, b->ranks * ls_session_plan(b->session)->target.threads, &place));
+    LS_TRY(ls_bench_place_open(&b->options, &b->of, b->ranks * ls_session_plan(b->session)->target.threads, &place));
     ls_status status = ls_bench_peak_open(&place.timed, b->dtype, &peak);
     if (status.code == LS_OK) {
         for (int i = 0; i < 2 && status.code == LS_OK; i++) status = ls_bench_peak_update(&peak);
@@ -242,6 +242,7 @@ static ls_status open_session(ls_bench_step *b) {
                               .shard = o->shard,
                               .sums = o->sums,
                               .device = o->device,
+                              .kernels = o->kernels,
                               .as_threads = ls_bench_as_threads(o)};
     ls_language_model lm;
     const double start = ls_seconds();
