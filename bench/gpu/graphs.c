@@ -192,7 +192,7 @@ static void try_pairs(const micro *m, const char *kind, int nodes, void (*make)(
 }
 
 void micro_blocked(micro *m) {
-    static const int sizes[] = {256, 2048, 8192, 32768, 65536};
+    static const int sizes[] = {256, 2048, 8192, 16384, 65536};
     const size_t n = m->nothing != NULL ? LS_COUNT(sizes) : 1; /* the driver for tests executes slowly */
     for (size_t i = 0; i < n; i++) {
         try_pairs(m, "one waits for the other's end", sizes[i], make_pair);

@@ -8,6 +8,7 @@
 #include "support/kernel_call.h"
 #include "support/kernel_examples.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +26,7 @@ typedef struct bench {
     const ls_device_arena *own, *host;
     size_t used; /* of both */
     uint64_t launched;
-    int calls;
+    int calls, wrong;
 } bench;
 static bench on;
 
@@ -91,18 +92,33 @@ static bool run_row(const example *e, const ls_kernel *kernel, const array *in, 
     return true;
 }
 
+/*
+ * Tensor cores align 16 products and their sum to the largest of these, and cut off what is below: at most 2^-23 of it,
+ * always in the same direction (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores, 2021). So
+ * the error of a sum of K products grows with K / 16, where that of f32's additions grows with its root.
+ */
+static double allowed(const ls_kernel *kernel, const array *in, const array *out) {
+    if (kernel->id != LS_KERNEL_MATMUL || kernel->dtype != LS_BF16 || out->dtype != LS_F32)
+        return tolerance(out->dtype);
+    const double K = sqrt((double)in[0].n * (double)in[1].n / (double)out->n);
+    return tolerance(LS_F32) + K / 16 * 0x1p-23;
+}
+
+static void say_wrong(const example *e, const ls_kernel *kernel, int output, const char *what, double error) {
+    print_error("%s %s by %s, output %d: %s %g\n", e->name, ls_dtype_name(kernel->dtype), ls_kernel_row(kernel), output,
+                what, error);
+    on.wrong++;
+}
+
 static void check_row(const example *e, const ls_kernel *kernel, const array *in, const array *out) {
     array got[RUNS][LS_KERNEL_OUTPUTS];
     for (int r = 0; r < RUNS; r++)
         if (!run_row(e, kernel, in, out, got[r])) return;
     for (int i = 0; i < e->n_out; i++) {
         const double error = norm_error(&got[0][i], out[i].exact);
-        if (!(error <= tolerance(out[i].dtype)))
-            fail_msg("%s %s by %s, output %d of %lld: error %g", e->name, ls_dtype_name(kernel->dtype),
-                     ls_kernel_row(kernel), i, (long long)out[i].n, error);
+        if (!(error <= allowed(kernel, in, &out[i]))) say_wrong(e, kernel, i, "an error of", error);
         if (memcmp(got[0][i].typed, got[1][i].typed, ls_dtype_bytes(out[i].dtype) * (size_t)out[i].n) != 0)
-            fail_msg("%s %s by %s, output %d: other bits the second time", e->name, ls_dtype_name(kernel->dtype),
-                     ls_kernel_row(kernel), i);
+            say_wrong(e, kernel, i, "other bits the second time, both with an error of", error);
         for (int r = 0; r < RUNS; r++) free_array(&got[r][i]);
     }
     on.calls++;
@@ -134,6 +150,7 @@ static void test_every_row(void **state) {
         example_groups[g].visit(example_groups[g].f32_only ? run_f32 : run_types);
     print_message("%d calls on the device\n", on.calls);
     assert_true(on.calls > 200);
+    assert_int_equal(on.wrong, 0);
 }
 
 static int open_device(void **state) {
