@@ -53,6 +53,9 @@ static bool lists_rows(void) {
         .id = LS_KERNEL_ATTENTION, .dtype = LS_BF16, .device = LS_DEVICE_CUDA, .isa = LS_ISA_REF};
     is = is && ls_kernel_find_rows(&request, rows, &n).code == LS_OK && n == 2 && rows[0] == taken &&
          strcmp(ls_kernel_row(rows[0]), "cudnn") == 0 && strcmp(ls_kernel_row(rows[1]), "own") == 0;
+    const ls_kernel *const behind = is ? ls_kernel_next(&request, rows[1]) : NULL; /* of the same name */
+    is = behind != NULL && behind != rows[1] && rows[1]->refuses && !behind->refuses &&
+         strcmp(ls_kernel_row(behind), "own") == 0 && ls_kernel_next(&request, behind) == NULL;
     request.id = LS_KERNEL_MATMUL;
     is = is && ls_kernel_find_rows(&request, rows, &n).code == LS_OK && n == 2 &&
          strcmp(ls_kernel_row(rows[0]), "cublaslt") == 0 && strcmp(ls_kernel_row(rows[1]), "own") == 0;
