@@ -1,8 +1,9 @@
-# The target cuda: build/lib/longspan/cuda.so, the plug-in of kernels for CUDA (src/kernel/cuda/plugin.h), for each GPU of LS_CUDA_GPUS that nvcc
-# knows. It is not part of `all`: that takes minutes, and no test of this host runs it. The host's own build of the same sources is in
+# The target cuda: build/lib/longspan/cuda.so, the plug-in of kernels for CUDA (src/kernel/cuda/plugin.h), for each GPU that nvcc knows of those in
+# LS_CUDA_GPUS: sm_80, sm_90 and sm_100, or -DLS_CUDA_GPUS=90 for one, which takes a third of the time. It is not part of `all`: that takes minutes,
+# and no test of this host runs it. The host's own build of the same sources is in
 # tests/CMakeLists.txt. A plug-in has its own copy of what it needs of the rest, and leaves out what it does not.
 file(GLOB LS_CUDA_PLUGIN_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/cuda/*.c)
-foreach(file kernel/check kernel/contracts tensor/tensor tensor/rope base/status base/terminal base/measure base/range)
+foreach(file kernel/check kernel/contracts tensor/tensor tensor/rope base/status base/terminal base/measure base/range base/library)
     list(APPEND LS_CUDA_PLUGIN_SOURCES ${PROJECT_SOURCE_DIR}/src/${file}.c)
 endforeach()
 find_program(LS_NVCC nvcc HINTS /usr/local/cuda/bin)
@@ -10,14 +11,19 @@ if(NOT LS_NVCC OR CMAKE_CROSSCOMPILING)
     add_custom_target(cuda COMMAND ${CMAKE_COMMAND} -E echo "nvcc was not found: the kernels of src/kernel/cuda are not compiled")
     return()
 endif()
-set(LS_CUDA_GPUS "80;90;100" CACHE STRING "The GPUs for which the target cuda compiles: numbers of sm_")
+set(LS_CUDA_GPUS "80;90;100" CACHE STRING "the GPUs that the kernels for CUDA are compiled for")
 execute_process(COMMAND ${LS_NVCC} --list-gpu-code OUTPUT_VARIABLE known)
 set(LS_CUDA_CODE "")
 foreach(gpu ${LS_CUDA_GPUS})
     if(known MATCHES "sm_${gpu}\n")
         list(APPEND LS_CUDA_CODE -gencode arch=compute_${gpu},code=sm_${gpu})
+    else()
+        message(STATUS "${LS_NVCC} does not know sm_${gpu}: there will be no kernels for it")
     endif()
 endforeach()
+if(NOT LS_CUDA_CODE)
+    message(FATAL_ERROR "LS_CUDA_GPUS=${LS_CUDA_GPUS}: ${LS_NVCC} knows none of them; expected some of 80, 90 and 100, separated by semicolons")
+endif()
 file(GLOB LS_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/cuda/*.cu)
 set(LS_CUDA_OBJECTS "")
 foreach(source ${LS_CUDA_SOURCES})

@@ -14,6 +14,7 @@
 #include "base/index.h"
 #include "base/intervals.h"
 #include "base/isa.h"
+#include "base/library.h"
 #include "base/machine.h"
 #include "base/mapped.h"
 #include "base/measure.h"

@@ -241,6 +241,7 @@ typedef struct ls_about {
     int64_t memory_bytes; /* that this process may use */
     char transports[64];
     char libraries[256]; /* shared libraries in use, without those of the C library */
+    char cuda[4096];     /* those that kernels of the device cuda are computed by, or why there are no such kernels */
     char strategies[128];
     int64_t kernels; /* registered, of all types and instruction sets */
 } ls_about;

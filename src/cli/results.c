@@ -112,6 +112,7 @@ void ls_about_json(const ls_about *a, FILE *out) {
     ls_json_put_int(w, "memory_bytes", a->memory_bytes);
     ls_json_put_text(w, "transports", a->transports);
     ls_json_put_text(w, "libraries", a->libraries);
+    ls_json_put_text(w, "cuda", a->cuda);
     ls_json_put_text(w, "strategies", a->strategies);
     ls_json_put_int(w, "kernels", a->kernels);
     ls_json_end(w, out);

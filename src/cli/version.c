@@ -60,6 +60,8 @@ ls_status ls_about_get(ls_about *out) {
         append(&strategies, ls_strategy_name(i), strlen(ls_strategy_name(i)));
     text_list libraries = {a.libraries, sizeof a.libraries};
     dl_iterate_phdr(add_library, &libraries);
+    const ls_status cuda = ls_kernel_libraries_text(a.cuda);
+    if (cuda.code != LS_OK) snprintf(a.cuda, sizeof a.cuda, "%s", cuda.text);
     while (ls_kernel_at((int)a.kernels) != NULL) a.kernels++;
     *out = a;
     return ls_ok();
@@ -87,6 +89,7 @@ static ls_status run(void *context) {
     printf("strategies  %s\n", about.strategies);
     printf("transports  %s\n", about.transports);
     printf("libraries   %s\n", about.libraries);
+    printf("cuda        %s\n", about.cuda);
     printf("kernels     %lld\n", (long long)about.kernels);
     return ls_ok();
 }

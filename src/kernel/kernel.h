@@ -131,8 +131,8 @@ typedef struct ls_kernel {
     ls_status (*prepare)(const ls_kernel_call *call, void **state);
     void (*release)(void *state);
     /*
-     * It needs a library that may have no way to compute a call which it supports, or may fail: where prepare says
-     * LS_UNSUPPORTED or LS_FAULT, the next kernel that fits takes the call (ls_kernel_next).
+     * What it needs for a call that it supports may be missing or fail: a library's way to compute it, memory that the
+     * device has. Where prepare says LS_UNSUPPORTED or LS_FAULT, the next that fits takes the call (ls_kernel_next).
      */
     bool refuses;
     bool asked; /* it is taken only where a run asks for it by its name, however fast it is: its results differ from the
@@ -193,7 +193,10 @@ enum { LS_KERNEL_ROWS = 4 };
 LS_MUST_USE ls_status ls_kernel_find_rows(const ls_kernel_request *request, const ls_kernel *out[LS_KERNEL_ROWS],
                                           int *n);
 
-/* The one behind `kernel` among them; the first one if it is none of them. NULL: there is none. */
+/*
+ * The one behind `kernel` among all that fit, also several of one name, as ls_kernel_find_rows orders them; the first
+ * one if it is none of them. NULL: there is none.
+ */
 const ls_kernel *ls_kernel_next(const ls_kernel_request *request, const ls_kernel *kernel);
 
 /* Reads choices for a device. LS_USAGE names the flag --kernels, and the rows that there are. */
@@ -211,6 +214,13 @@ static inline const char *ls_kernel_row(const ls_kernel *kernel) { return kernel
 
 /* All registered kernels, for tests, benchmarks and `version`. Index 0..count-1, NULL past the end. */
 const ls_kernel *ls_kernel_at(int index);
+
+/*
+ * One line about the libraries that the kernels of the device cuda are computed by: of each the version and the file
+ * that is loaded, or why there is none. LS_UNSUPPORTED: there are no kernels for that device. Loads what is there.
+ */
+enum { LS_KERNEL_LIBRARIES_ROOM = 4096 };
+LS_MUST_USE ls_status ls_kernel_libraries_text(char out[LS_KERNEL_LIBRARIES_ROOM]);
 
 /* Words of a sum in which nothing is rounded (ref/exact.c), f64 each. */
 enum { LS_EXACT_WORDS = 69 };

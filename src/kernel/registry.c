@@ -57,20 +57,22 @@ static bool is_better(const ls_kernel *kernel, const ls_kernel *other, const ls_
     return __builtin_popcount(kernel->needs) >= __builtin_popcount(other->needs);
 }
 
-static bool is_among(const ls_kernel *kernel, const ls_kernel *const *rows, int n) {
+/* named: another one of the name counts, too. */
+static bool is_among(const ls_kernel *kernel, const ls_kernel *const *rows, int n, bool named) {
     for (int i = 0; i < n; i++)
-        if (has_row(kernel, ls_kernel_row(rows[i]))) return true;
+        if (kernel == rows[i] || (named && has_row(kernel, ls_kernel_row(rows[i])))) return true;
     return false;
 }
 
-int ls_kernel_rank(const ls_kernel *const *const *from, size_t n, const ls_kernel_request *request, int most,
-                   const ls_kernel **out) {
+/* named: of several of one name the first alone. */
+static int rank(const ls_kernel *const *const *from, size_t n, const ls_kernel_request *request, bool named, int most,
+                const ls_kernel **out) {
     int found = 0;
     for (; found < most; found++) {
         const ls_kernel *best = NULL;
         for (size_t t = 0; t < n; t++) {
             for (const ls_kernel *const *row = from[t]; *row != NULL; row++) {
-                if (fits(*row, request) && !is_among(*row, out, found) &&
+                if (fits(*row, request) && !is_among(*row, out, found, named) &&
                     (best == NULL || is_better(*row, best, request->choices)))
                     best = *row;
             }
@@ -81,44 +83,51 @@ int ls_kernel_rank(const ls_kernel *const *const *from, size_t n, const ls_kerne
     return found;
 }
 
+int ls_kernel_rank(const ls_kernel *const *const *from, size_t n, const ls_kernel_request *request, int most,
+                   const ls_kernel **out) {
+    return rank(from, n, request, true, most, out);
+}
+
 static ls_status none_fits(const ls_kernel_request *r, const char *of, const char *name) {
     return ls_error(LS_UNSUPPORTED, "no kernel %s for %s on %s %s%s", ls_contracts[r->id].name, ls_dtype_name(r->dtype),
                     of, name, r->call != NULL ? " that supports the call" : "");
 }
 
-static ls_status find_on_cuda(const ls_kernel_request *request, int most, const ls_kernel **out, int *n) {
+static ls_status find_on_cuda(const ls_kernel_request *request, bool named, int most, const ls_kernel **out, int *n) {
     const ls_kernel *const *table;
     LS_TRY(ls_cuda_kernels_load(&table));
-    *n = ls_kernel_rank(&table, 1, request, most, out);
+    *n = rank(&table, 1, request, named, most, out);
     return *n > 0 ? ls_ok() : none_fits(request, "device", "cuda");
 }
 
-static ls_status find_on_cpu(const ls_kernel_request *request, int most, const ls_kernel **out, int *n) {
+static ls_status find_on_cpu(const ls_kernel_request *request, bool named, int most, const ls_kernel **out, int *n) {
     LS_TRY(ls_isa_check(request->isa)); /* even a kernel's workspace function may use the instruction set */
-    *n = ls_kernel_rank(tables, LS_COUNT(tables), request, most, out);
+    *n = rank(tables, LS_COUNT(tables), request, named, most, out);
     return *n > 0 ? ls_ok() : none_fits(request, "isa", ls_isa_name(request->isa));
 }
 
-static ls_status find(const ls_kernel_request *request, int most, const ls_kernel **out, int *n) {
-    return request->device == LS_DEVICE_CUDA ? find_on_cuda(request, most, out, n) : find_on_cpu(request, most, out, n);
+static ls_status find(const ls_kernel_request *request, bool named, int most, const ls_kernel **out, int *n) {
+    return request->device == LS_DEVICE_CUDA ? find_on_cuda(request, named, most, out, n)
+                                             : find_on_cpu(request, named, most, out, n);
 }
 
 ls_status ls_kernel_find(const ls_kernel_request *request, const ls_kernel **out) {
     const ls_kernel *found;
     int n;
-    LS_TRY(find(request, 1, &found, &n));
+    LS_TRY(find(request, true, 1, &found, &n));
     *out = found;
     return ls_ok();
 }
 
 ls_status ls_kernel_find_rows(const ls_kernel_request *request, const ls_kernel *out[LS_KERNEL_ROWS], int *n) {
-    return find(request, LS_KERNEL_ROWS, out, n);
+    return find(request, true, LS_KERNEL_ROWS, out, n);
 }
 
 const ls_kernel *ls_kernel_next(const ls_kernel_request *request, const ls_kernel *kernel) {
-    const ls_kernel *rows[LS_KERNEL_ROWS];
+    enum { MOST = 16 }; /* of a contract and a type */
+    const ls_kernel *rows[MOST];
     int n = 0, at = 0;
-    if (ls_kernel_find_rows(request, rows, &n).code != LS_OK) return NULL;
+    if (find(request, false, MOST, rows, &n).code != LS_OK) return NULL;
     while (at < n && rows[at] != kernel) at++;
     return at == n ? rows[0] : at + 1 < n ? rows[at + 1] : NULL;
 }

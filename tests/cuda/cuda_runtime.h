@@ -62,6 +62,8 @@ enum { WARP = 32, MOST_THREADS = 1024, MOST_SHARED = 227 * 1024, EXCHANGE = 64 }
 
 extern unsigned number; /* of the thread that runs, within its block; its lane is number % WARP */
 extern char shared_memory[MOST_SHARED];
+/* Of a block on the device that is emulated; the environment variable EMULATED_SHARED says another number. */
+int most_shared();
 
 /* Returns when all threads of the block, or of its warp, that have not ended are here. */
 void block_barrier();
@@ -119,7 +121,17 @@ template <typename T> static inline T __ldg(const T *p) { return *p; }
 
 typedef enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize } cudaFuncAttribute;
 template <typename F> static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int bytes) {
-    return bytes <= emulation::MOST_SHARED ? cudaSuccess : cudaErrorInvalidValue;
+    return bytes <= emulation::most_shared() ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+typedef enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin } cudaDeviceAttr;
+static inline cudaError_t cudaGetDevice(int *device) {
+    *device = 0;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {
+    *value = emulation::most_shared();
+    return cudaSuccess;
 }
 
 struct cudaLaunchAttribute;

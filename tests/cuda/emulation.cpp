@@ -138,6 +138,11 @@ void run_block(unsigned n) {
 
 } // namespace
 
+int most_shared() {
+    const char *const text = getenv("EMULATED_SHARED");
+    return text != nullptr ? atoi(text) : MOST_SHARED;
+}
+
 void block_barrier() { wait_as(state::AT_BLOCK_BARRIER); }
 void warp_barrier() { wait_as(state::AT_WARP_BARRIER); }
 
@@ -233,7 +238,7 @@ cudaError_t launch_grid(const cudaLaunchConfig_t &config, const std::function<vo
     const dim3 grid = config.gridDim, block = config.blockDim;
     const size_t n = (size_t)block.x * block.y * block.z;
     if (n == 0 || n > MOST_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 ||
-        config.dynamicSmemBytes > MOST_SHARED)
+        config.dynamicSmemBytes > (size_t)most_shared())
         return cudaErrorInvalidConfiguration;
     const launch l{grid, block, config.dynamicSmemBytes, kernel};
     give(config.stream, [=] { run_grid(l); });

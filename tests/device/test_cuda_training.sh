@@ -59,10 +59,13 @@ for library in "$1/tests/libfake-nvshmem.so" /nowhere; do
 done
 
 # Where NVIDIA's libraries are (here what stands in for them), --kernels says what is taken first, and a run keeps that.
-with_libraries() { LONGSPAN_CUDA_LIBRARIES=there LD_LIBRARY_PATH=$fakes "$@"; }
+with_libraries() { LONGSPAN_CUDA_LIBRARIES=required LD_LIBRARY_PATH=$fakes "$@"; }
 fakes=$1/tests/fake own="matmul/bf16=own attention/bf16=own"
 with_libraries "$longspan" explain --model config.json --seq 24 --device cuda --dtype bf16 >out 2>err || fail "explain: $(cat err)"
 grep -q "by cublaslt" out && grep -q "by cudnn" out || fail "explain names no libraries"
+err_lines 1 "libraries of the kernels for CUDA: cuBLASLt 130100 ($fakes/libcublasLt.so.13), cuDNN 92800 ($fakes/libcudnn.so.9)"
+with_libraries "$longspan" version >out || fail "version"
+grep -qxF "cuda        cuBLASLt 130100 ($fakes/libcublasLt.so.13), cuDNN 92800 ($fakes/libcudnn.so.9)" out || fail "version: $(cat out)"
 read -ra options <<<"$place"
 with_libraries "$longspan" train "${job[@]}" "${options[@]}" --device cuda --dtype bf16 --steps 2 --out own --kernels "$own" >out 2>err ||
     fail "own kernels: $(cat err)"
@@ -80,6 +83,7 @@ refused() {
 refused "--kernels table contradicts" train "${job[@]}" --steps 4 --out own --resume --kernels table
 refused "no row 'cudnn' of matmul" train "${job[@]}" --device cuda --steps 4 --out none --kernels matmul/f32=cudnn
 refused "--device cpu contradicts" train "${job[@]}" --steps 4 --out run --resume --device cpu
+LONGSPAN_CUDA_LIBRARIES=there refused "LONGSPAN_CUDA_LIBRARIES=there: expected none or required" train "${job[@]}" --steps 1 --out other --device cuda
 LONGSPAN_CUDA_DRIVER=/nowhere/libcuda.so refused "no CUDA driver can be loaded: /nowhere/libcuda.so" train "${job[@]}" --steps 1 --out other --device cuda
 LONGSPAN_CUDA_KERNELS=/nowhere/cuda.so refused "cannot load the kernels for CUDA: /nowhere/cuda.so" train "${job[@]}" --steps 1 --out other --device cuda
 LONGSPAN_HOSTS=2 LONGSPAN_NVSHMEM=/nowhere LONGSPAN_NCCL=/nowhere refused "they share no memory; nvshmem: it cannot be loaded" \

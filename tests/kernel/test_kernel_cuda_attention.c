@@ -79,7 +79,49 @@ static void test_empty(void **state) {
     for (size_t v = 0; v < LS_COUNT(variants); v++) check_empty_attention(&variants[v]);
 }
 
+static ls_view heads(ls_dtype dtype, int64_t D) { return VIEW(NULL, dtype, 1, 256, 2, D); }
+
+/* What both kernels say of a call with heads of D elements. */
+static void prepare_both(int64_t D, ls_status *forward, ls_status *backward) {
+    const ls_attention_params params = {.scale = 1, .group = 1};
+    const ls_view q = heads(LS_BF16, D), o = heads(LS_F32, D), rows = VIEW(NULL, LS_F32, 1, 2, 256),
+                  spans = VIEW(NULL, LS_I32, 1, 256, 2), positions = VIEW(NULL, LS_I32, 256);
+    const ls_kernel_call attend = {.n_in = 5,
+                                   .in = {q, q, q, spans, positions},
+                                   .n_out = 2,
+                                   .out = {o, rows},
+                                   .params = &params},
+                         grad = {.n_in = 8,
+                                 .in = {q, q, q, spans, positions, q, rows, rows},
+                                 .n_out = 3,
+                                 .out = {o, o, o},
+                                 .params = &params};
+    void *state;
+    *forward = ls_cuda_bf16_attention.prepare(&attend, &state);
+    *backward = ls_cuda_bf16_attention_grad.prepare(&grad, &state);
+    assert_true(ls_cuda_bf16_attention_plain.prepare(&attend, &state).code == LS_OK &&
+                ls_cuda_bf16_attention_grad_plain.prepare(&grad, &state).code == LS_OK);
+}
+
+/* An A100 has less shared memory than an H100: heads of more than 128 elements are the plain kernels' there. */
+static void test_what_a_device_lacks_is_refused(void **state) {
+    (void)state;
+    ls_status forward, backward;
+    assert_true(ls_cuda_bf16_attention.refuses && ls_cuda_bf16_attention_grad.refuses);
+    for (int64_t D = 64; D <= 256; D *= 2) {
+        prepare_both(D, &forward, &backward);
+        assert_true(forward.code == LS_OK && backward.code == LS_OK);
+        setenv("EMULATED_SHARED", "166912", 1);
+        prepare_both(D, &forward, &backward);
+        unsetenv("EMULATED_SHARED");
+        assert_int_equal(forward.code, D <= 128 ? LS_OK : LS_UNSUPPORTED);
+        assert_int_equal(backward.code, D <= 128 ? LS_OK : LS_UNSUPPORTED);
+    }
+    assert_non_null(strstr(forward.text, "bytes of shared memory; the device has 166912"));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_f64), cmocka_unit_test(test_empty)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_f64), cmocka_unit_test(test_empty),
+                                       cmocka_unit_test(test_what_a_device_lacks_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

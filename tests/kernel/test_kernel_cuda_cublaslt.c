@@ -249,9 +249,14 @@ static void libraries_are_found(void **unused) {
     struct {
         double (*cosine)(double), (*sine)(double);
     } of_m;
-    assert_false(ls_cuda_library_find(&(ls_cuda_library){none, has}, &of_m));
-    assert_false(ls_cuda_library_find(&(ls_cuda_library){some, lacks}, &of_m));
-    assert_true(ls_cuda_library_find(&(ls_cuda_library){some, has}, &of_m));
+    const ls_cuda_library missing = {.name = "a", .files = none, .functions = has},
+                          without = {.name = "m", .files = some, .functions = lacks},
+                          whole = {.name = "m", .files = some, .functions = has};
+    ls_library_facts facts;
+    assert_non_null(strstr(ls_cuda_library_find(&missing, &of_m, NULL).text, "libno-such-library.so.1"));
+    assert_non_null(strstr(ls_cuda_library_find(&without, &of_m, NULL).text, "libm.so.6 has no no_such_function"));
+    assert_int_equal(ls_cuda_library_find(&whole, &of_m, &facts).code, LS_OK);
+    assert_true(facts.path[0] == '/' && strstr(facts.path, "libm.so.6") != NULL);
     assert_true(of_m.cosine(0) == 1 && of_m.sine(0) == 0);
 }
 

@@ -5,6 +5,8 @@
 #include "kernel/kernel.h"
 #include "support/world.h"
 
+#include "cuda/fake/load.h"
+
 #include <libgen.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -51,6 +53,9 @@ static bool lists_rows(void) {
         .id = LS_KERNEL_ATTENTION, .dtype = LS_BF16, .device = LS_DEVICE_CUDA, .isa = LS_ISA_REF};
     is = is && ls_kernel_find_rows(&request, rows, &n).code == LS_OK && n == 2 && rows[0] == taken &&
          strcmp(ls_kernel_row(rows[0]), "cudnn") == 0 && strcmp(ls_kernel_row(rows[1]), "own") == 0;
+    const ls_kernel *const behind = is ? ls_kernel_next(&request, rows[1]) : NULL; /* of the same name */
+    is = behind != NULL && behind != rows[1] && rows[1]->refuses && !behind->refuses &&
+         strcmp(ls_kernel_row(behind), "own") == 0 && ls_kernel_next(&request, behind) == NULL;
     request.id = LS_KERNEL_MATMUL;
     is = is && ls_kernel_find_rows(&request, rows, &n).code == LS_OK && n == 2 &&
          strcmp(ls_kernel_row(rows[0]), "cublaslt") == 0 && strcmp(ls_kernel_row(rows[1]), "own") == 0;
@@ -64,6 +69,43 @@ static bool refuses(const char *plugin, const char *expected) {
     const bool is = status.code == LS_UNSUPPORTED && strstr(status.text, expected) != NULL && none == NULL;
     if (!is) printf("%s; expected %s\n", status.text, expected);
     return is;
+}
+
+/* An older cuDNN does not do; what the libraries are is one line. */
+static bool demands_libraries(void) {
+    char path[LS_PATH_ROOM], text[LS_KERNEL_LIBRARIES_ROOM];
+    fake_library *const cublaslt = fake_load(LS_TEST_FAKES "libcublasLt.so.13", "fake_cublaslt"),
+                        *const cudnn = fake_load(LS_TEST_FAKES "libcudnn.so.9", "fake_cudnn");
+    snprintf(path, sizeof path, "%s/emulated-cuda.so", folder());
+    setenv("LONGSPAN_CUDA_LIBRARIES", "required", 1);
+    cudnn->failing = "an older version";
+    cudnn->fails_at = 1;
+    const bool is = refuses(path, "LONGSPAN_CUDA_LIBRARIES=required, and there is no cuDNN: " LS_TEST_FAKES
+                                  "libcudnn.so.9 is version 90900; expected 91000 or later");
+    const ls_kernel *norm;
+    return is && cublaslt != NULL && find(path, LS_KERNEL_RMSNORM, LS_BF16, &norm).code == LS_OK &&
+           ls_kernel_libraries_text(text).code == LS_OK &&
+           strcmp(text, "cuBLASLt 130100 (" LS_TEST_FAKES "libcublasLt.so.13), cuDNN 92800 (" LS_TEST_FAKES
+                        "libcudnn.so.9)") == 0;
+}
+
+static bool leaves_libraries_out(void) {
+    char path[LS_PATH_ROOM], text[LS_KERNEL_LIBRARIES_ROOM];
+    const ls_kernel *norm = NULL;
+    snprintf(path, sizeof path, "%s/emulated-cuda.so", folder());
+    setenv("LONGSPAN_CUDA_LIBRARIES", "none", 1);
+    return find(path, LS_KERNEL_RMSNORM, LS_BF16, &norm).code == LS_OK && norm != NULL &&
+           ls_kernel_libraries_text(text).code == LS_OK &&
+           strcmp(text, "no cuBLASLt (LONGSPAN_CUDA_LIBRARIES=none leaves it out), no cuDNN "
+                        "(LONGSPAN_CUDA_LIBRARIES=none leaves it out)") == 0;
+}
+
+static bool refuses_another_setting(void) {
+    char path[LS_PATH_ROOM];
+    const ls_kernel *norm = NULL;
+    snprintf(path, sizeof path, "%s/emulated-cuda.so", folder());
+    setenv("LONGSPAN_CUDA_LIBRARIES", "some", 1);
+    return find(path, LS_KERNEL_RMSNORM, LS_BF16, &norm).code == LS_USAGE && norm == NULL;
 }
 
 static bool refuses_what_is_missing(void) { return refuses("/nowhere/cuda.so", "/nowhere/cuda.so"); }
@@ -94,6 +136,13 @@ static void test_the_plug_in_has_kernels(void **state) {
     run(lists_rows);
 }
 
+static void test_libraries(void **state) {
+    (void)state;
+    run(demands_libraries);
+    run(leaves_libraries_out);
+    run(refuses_another_setting);
+}
+
 static void test_other_files_are_refused(void **state) {
     (void)state;
     run(refuses_what_is_missing);
@@ -101,7 +150,7 @@ static void test_other_files_are_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_plug_in_has_kernels),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_plug_in_has_kernels), cmocka_unit_test(test_libraries),
                                        cmocka_unit_test(test_other_files_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,8 +133,8 @@ ls_status ls_cuda_library_load(const char *variable, const char *file, const ls_
                                void *pointers) {
     const char *other = getenv(variable);
     if (other != NULL) file = other;
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) return ls_error(LS_UNSUPPORTED, "it cannot be loaded: %s", dlerror());
+    void *library;
+    LS_TRY(ls_library_open(file, &library, NULL));
     for (size_t i = 0; i < n; i++) {
         void *const found = dlsym(library, functions[i].name);
         if (found == NULL) return ls_error(LS_UNSUPPORTED, "%s has no %s", file, functions[i].name);

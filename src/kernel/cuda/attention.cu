@@ -22,19 +22,14 @@ struct forward_problem {
 
 /* Shared memory of a block. */
 template <int D> struct forward_shared {
-    bf16 *q, *k[2], *v[2];
-    int32_t *spans;
+    bf16 *q;
     static constexpr size_t bytes(int W) {
         return (size_t)tile<D>::bytes(QUERIES + 4 * KEYS) + sizeof(int32_t) * QUERIES * (size_t)W;
     }
-    __device__ explicit forward_shared(unsigned char *memory) {
-        q = (bf16 *)memory;
-        for (int stage = 0; stage < 2; stage++) {
-            k[stage] = q + (QUERIES + 2 * stage * KEYS) * tile<D>::PITCH;
-            v[stage] = k[stage] + KEYS * tile<D>::PITCH;
-        }
-        spans = (int32_t *)(q + (QUERIES + 4 * KEYS) * tile<D>::PITCH);
-    }
+    __device__ explicit forward_shared(unsigned char *memory) : q((bf16 *)memory) {}
+    __device__ bf16 *k(int stage) const { return q + (QUERIES + 2 * stage * KEYS) * tile<D>::PITCH; }
+    __device__ bf16 *v(int stage) const { return k(stage) + KEYS * tile<D>::PITCH; }
+    __device__ int32_t *spans() const { return (int32_t *)k(2); }
 };
 
 /* The queries of a thread: rows g and g + 8 of its warp's. Results are relative to the maximum of their logits. */
@@ -43,42 +38,50 @@ template <int D> struct running {
     float most[2], sum[2];
 };
 
-/* Logits of the products, -inf where a query does not see a key. first: key of the tile. */
+/*
+ * Logits of the products, -inf where a query does not see a key. first: key of the tile. What is the same for all pairs
+ * is asked before the loops.
+ */
 static __device__ __forceinline__ void mask_logits(const forward_problem &p, const int32_t *spans, int row,
                                                    int64_t first, bool masked, float x[KEYS / 8][4]) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int n = 0; n < KEYS / 8; n++) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int64_t key = first + 8 * n + 2 * t + i % 2;
-            const int32_t *own = spans + (row + g + i / 2 * 8) * p.see.W;
-            const bool seen = !masked || (key < p.see.keys && sees(own, p.see.W, p.see.kpos[key]));
-            x[n][i] = seen ? logit(x[n][i], p.scale, p.softcap) : -INFINITY;
-        }
+    if (p.softcap > 0) {
+        EACH_SUM(KEYS / 8, n, i) x[n][i] = p.softcap * tanhf(p.scale * x[n][i] / p.softcap);
+    } else {
+        EACH_SUM(KEYS / 8, n, i) x[n][i] *= p.scale;
+    }
+    if (!masked) return;
+    EACH_SUM(KEYS / 8, n, i) {
+        const int64_t key = first + 8 * n + 2 * t + i % 2;
+        const int32_t *own = spans + (row + g + i / 2 * 8) * p.see.W;
+        if (key >= p.see.keys || !sees(own, p.see.W, p.see.kpos[key])) x[n][i] = -INFINITY;
     }
 }
 
 /* Makes weights of the logits, and what has been summed up relative to the new maximum. */
 template <int D> static __device__ __forceinline__ void weigh(running<D> *r, float x[KEYS / 8][4]) {
+    float most[2], base[2], sum[2] = {};
+#pragma unroll
+    for (int half = 0; half < 2; half++) most[half] = r->most[half];
+    EACH_SUM(KEYS / 8, n, i) most[i / 2] = fmaxf(most[i / 2], x[n][i]);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float most = r->most[half];
-        for (int n = 0; n < KEYS / 8; n++) most = fmaxf(most, fmaxf(x[n][2 * half], x[n][2 * half + 1]));
-        for (int step = 1; step < 4; step *= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, step));
-        const float base = most == -INFINITY ? 0 : most, fade = expf(r->most[half] - base);
-        float sum = 0;
-        for (int n = 0; n < KEYS / 8; n++) {
-            for (int i = 2 * half; i < 2 * half + 2; i++) {
-                x[n][i] = expf(x[n][i] - base);
-                sum += x[n][i];
-            }
-        }
-        r->most[half] = most;
-        r->sum[half] = r->sum[half] * fade + sum;
-        for (int n = 0; n < D / 8; n++)
-            for (int i = 2 * half; i < 2 * half + 2; i++) r->o[n][i] *= fade;
+#pragma unroll
+        for (int step = 1; step < 4; step *= 2) most[half] = fmaxf(most[half], __shfl_xor_sync(~0U, most[half], step));
+        base[half] = most[half] == -INFINITY ? 0 : most[half];
     }
+    EACH_SUM(KEYS / 8, n, i) {
+        x[n][i] = expf(x[n][i] - base[i / 2]);
+        sum[i / 2] += x[n][i];
+    }
+    float fade[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        fade[half] = expf(r->most[half] - base[half]);
+        r->most[half] = most[half];
+        r->sum[half] = r->sum[half] * fade[half] + sum[half];
+    }
+    EACH_SUM(D / 8, n, i) r->o[n][i] *= fade[i / 2];
 }
 
 /* Row g or g + 8 of the warp's, whose D elements four lanes have. */
@@ -96,7 +99,9 @@ static __device__ __forceinline__ void store_row(const forward_problem &p, const
     if (t == 0) *p.lse.at(b, i, h) = m.lse;
     float *o = p.o.at(b, i, h);
     const float share = sum == 0 ? 0 : m.own / sum;
+#pragma unroll
     for (int n = 0; n < D / 8; n++) {
+#pragma unroll
         for (int c = 0; c < 2; c++) {
             const int d = 8 * n + 2 * t + c;
             if (d < p.D) o[d] = (p.merge ? o[d] * m.before : 0) + r.o[n][2 * half + c] * share;
@@ -113,40 +118,42 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) attend(f
     const int64_t kv = (p.first_q + h) / p.group - p.first_kv;
     const bf16 *k = p.k.at(b, 0, kv), *v = p.v.at(b, 0, kv);
     for (int s = threadIdx.x; s < n * p.see.W; s += CUDA_THREADS)
-        shared.spans[s] = p.see.spans[(b * p.see.queries + i) * p.see.W + s];
+        shared.spans()[s] = p.see.spans[(b * p.see.queries + i) * p.see.W + s];
     load_tile<D, QUERIES>(shared.q, p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
     __syncthreads();
 
     running<D> r = {};
+#pragma unroll
     for (int half = 0; half < 2; half++) r.most[half] = -INFINITY;
     tile_sight seen = NOTHING, next_seen = NOTHING;
-    int64_t at = next_keys<KEYS, QUERIES>(p.see, shared.spans, n, 0, &seen);
+    int64_t at = next_keys<KEYS, QUERIES>(p.see, shared.spans(), n, 0, &seen);
     if (at < p.see.keys) {
-        load_tile<D, KEYS>(shared.k[0], k, p.k.token, at, p.see.keys, p.D);
-        load_tile<D, KEYS>(shared.v[0], v, p.v.token, at, p.see.keys, p.D);
+        load_tile<D, KEYS>(shared.k(0), k, p.k.token, at, p.see.keys, p.D);
+        load_tile<D, KEYS>(shared.v(0), v, p.v.token, at, p.see.keys, p.D);
     }
     ls_copy_commit();
     for (int stage = 0; at < p.see.keys; stage ^= 1) {
-        const int64_t next = next_keys<KEYS, QUERIES>(p.see, shared.spans, n, at + KEYS, &next_seen);
+        const int64_t next = next_keys<KEYS, QUERIES>(p.see, shared.spans(), n, at + KEYS, &next_seen);
         if (next < p.see.keys) {
-            load_tile<D, KEYS>(shared.k[stage ^ 1], k, p.k.token, next, p.see.keys, p.D);
-            load_tile<D, KEYS>(shared.v[stage ^ 1], v, p.v.token, next, p.see.keys, p.D);
+            load_tile<D, KEYS>(shared.k(stage ^ 1), k, p.k.token, next, p.see.keys, p.D);
+            load_tile<D, KEYS>(shared.v(stage ^ 1), v, p.v.token, next, p.see.keys, p.D);
         }
         ls_copy_commit();
         ls_copy_wait<1>();
         __syncthreads();
         const int row = threadIdx.x / 32 * 16;
         float x[KEYS / 8][4];
-        multiply_rows<D, KEYS>(shared.q, shared.k[stage], row, x);
-        mask_logits(p, shared.spans, row, at, seen != EVERYTHING || at + KEYS > p.see.keys, x);
+        multiply_rows<D, KEYS>(shared.q, shared.k(stage), row, x);
+        mask_logits(p, shared.spans(), row, at, seen != EVERYTHING || at + KEYS > p.see.keys, x);
         weigh<D>(&r, x);
-        add_products<D, KEYS>(r.o, x, shared.v[stage]);
+        add_products<D, KEYS>(r.o, x, shared.v(stage));
         __syncthreads(); /* before the tile is overwritten */
         at = next;
         seen = next_seen;
     }
     ls_copy_wait<0>();
     const int64_t row = i + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
     for (int half = 0; half < 2; half++) store_row<D>(p, r, half, b, row + 8 * half, h);
 }
 
@@ -155,6 +162,19 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) attend(f
 static bool supports(const ls_kernel_call *call) {
     return call->in[3].size[2] <= MOST_SPAN_COLUMNS && fits_tiles(&call->in[0]) && fits_tiles(&call->in[1]) &&
            fits_tiles(&call->in[2]) && call->out[0].stride[3] == 1;
+}
+
+static size_t shared_bytes(const ls_kernel_call *call) {
+    const int64_t D = call->in[0].size[3];
+    const int W = (int)call->in[3].size[2];
+    return D <= 64    ? forward_shared<64>::bytes(W)
+           : D <= 128 ? forward_shared<128>::bytes(W)
+                      : forward_shared<256>::bytes(W);
+}
+
+static ls_status prepare(const ls_kernel_call *call, void **state) {
+    LS_TRY((cuda_check<LS_KERNEL_ATTENTION, LS_BF16>(call, state)));
+    return check_shared("attention", shared_bytes(call));
 }
 
 template <int D> static ls_status launch_for(const forward_problem &p, int64_t B, void *stream) {
@@ -185,4 +205,4 @@ static ls_status launch_attention(const ls_kernel_call *call, void *, void *stre
     return p.D <= 128 ? launch_for<128>(p, B, stream) : launch_for<256>(p, B, stream);
 }
 
-CUDA_ROW_FOR(ls_cuda_bf16_attention, ATTENTION, LS_BF16, launch_attention, nullptr, supports)
+CUDA_ROW_OF(ls_cuda_bf16_attention, ATTENTION, LS_BF16, launch_attention, nullptr, supports, prepare, true)

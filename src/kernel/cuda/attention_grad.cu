@@ -9,7 +9,8 @@
 
 #include <math.h>
 
-static constexpr int ROWS = 16 * CUDA_WARPS, COLUMNS = 32;
+/* BLOCKS_AT_ONCE: on a multiprocessor. With more, a thread has too few registers for its sums. */
+static constexpr int ROWS = 16 * CUDA_WARPS, COLUMNS = 32, BLOCKS_AT_ONCE = 1;
 
 struct grad_problem {
     heads<const bf16> q, k, v, dout;
@@ -23,17 +24,20 @@ struct grad_problem {
 
 /*
  * Shared memory of a block: its own rows of two operands (queries and gradients of results, or keys and values), and
- * two stages of tiles of the others. Of the queries of a tile, or of the block, their numbers.
+ * two stages of tiles of the others, with what is told of the queries where they are the others.
  */
 template <int D> struct grad_shared {
-    bf16 *own[2], *tile_of[2][2]; /* [stage][operand] */
-    static constexpr size_t bytes() { return (size_t)tile<D>::bytes(2 * ROWS + 4 * COLUMNS); }
-    __device__ explicit grad_shared(unsigned char *memory) {
-        bf16 *at = (bf16 *)memory;
-        for (int o = 0; o < 2; o++) own[o] = at + o * ROWS * tile<D>::PITCH;
-        at += 2 * ROWS * tile<D>::PITCH;
-        for (int t = 0; t < 4; t++) tile_of[t / 2][t % 2] = at + t * COLUMNS * tile<D>::PITCH;
+    bf16 *memory;
+    static constexpr size_t bytes() {
+        return (size_t)tile<D>::bytes(2 * ROWS + 4 * COLUMNS) + sizeof(float) * 4 * COLUMNS;
     }
+    __device__ explicit grad_shared(unsigned char *at) : memory((bf16 *)at) {}
+    __device__ bf16 *own(int operand) const { return memory + operand * ROWS * tile<D>::PITCH; }
+    __device__ bf16 *tile_of(int stage, int operand) const {
+        return memory + (2 * ROWS + (2 * stage + operand) * COLUMNS) * tile<D>::PITCH;
+    }
+    /* Of each query of a tile the number, and then of each the delta. */
+    __device__ float *numbers(int stage) const { return (float *)tile_of(2, 0) + 2 * stage * COLUMNS; }
 };
 
 /*
@@ -46,8 +50,8 @@ static __device__ __forceinline__ void multiply_tile(const grad_shared<D> &share
     ls_copy_commit();
     ls_copy_wait<1>();
     __syncthreads();
-    multiply_rows<D, COLUMNS>(shared.own[0], shared.tile_of[stage][0], row, x);
-    multiply_rows<D, COLUMNS>(shared.own[1], shared.tile_of[stage][1], row, dp);
+    multiply_rows<D, COLUMNS>(shared.own(0), shared.tile_of(stage, 0), row, x);
+    multiply_rows<D, COLUMNS>(shared.own(1), shared.tile_of(stage, 1), row, dp);
 }
 
 /* One of the pairs that a thread has of products of 16 rows with COLUMNS: its row and column. */
@@ -58,14 +62,12 @@ static __device__ __forceinline__ int pair_column(int n, int i) { return 8 * n +
 template <int D>
 static __device__ __forceinline__ void write_rows(const float sum[D / 8][4], heads<float> to, int64_t b, int64_t h,
                                                   int64_t first, int64_t n_rows, int d_of_head, bool adds) {
-    for (int i = 0; i < 4; i++) {
+    EACH_SUM(D / 8, n, i) {
         const int64_t row = first + pair_row(i);
-        if (row >= n_rows) continue;
-        float *at = to.at(b, row, h);
-        for (int n = 0; n < D / 8; n++) {
-            const int d = pair_column(n, i);
-            if (d < d_of_head) at[d] = (adds ? at[d] : 0) + sum[n][i];
-        }
+        const int d = pair_column(n, i);
+        if (row >= n_rows || d >= d_of_head) continue;
+        float *at = to.at(b, row, h) + d;
+        *at = (adds ? *at : 0) + sum[n][i];
     }
 }
 
@@ -75,49 +77,90 @@ static __device__ __forceinline__ bool is_seen(const sight &see, int64_t b, int6
            sees(see.spans + (b * see.queries + query) * see.W, see.W, see.kpos[key]);
 }
 
+/*
+ * Of the products of a tile: x of queries and keys, which become weights, dp of gradients and values, which become
+ * gradients of x. What is the same for all pairs is asked before the loops. number(n, i) and delta(n, i): of the pair's
+ * query, where the number is the lse, or inf where that is -inf: then all weights are 0.
+ */
+template <typename Number, typename Delta, typename Seen>
+static __device__ __forceinline__ void make_gradients(const grad_problem &p, float x[COLUMNS / 8][4],
+                                                      float dp[COLUMNS / 8][4], Number number, Delta delta, bool masked,
+                                                      Seen is_seen) {
+    if (p.softcap > 0) {
+        EACH_SUM(COLUMNS / 8, n, i) {
+            const float curve = tanhf(p.scale * x[n][i] / p.softcap);
+            x[n][i] = p.softcap * curve;
+            dp[n][i] = (dp[n][i] - delta(n, i)) * (1 - curve * curve) * p.scale;
+        }
+    } else {
+        EACH_SUM(COLUMNS / 8, n, i) {
+            x[n][i] *= p.scale;
+            dp[n][i] = (dp[n][i] - delta(n, i)) * p.scale;
+        }
+    }
+    if (masked) {
+        EACH_SUM(COLUMNS / 8, n, i) {
+            if (is_seen(n, i)) continue;
+            x[n][i] = -INFINITY;
+            dp[n][i] = 0;
+        }
+    }
+    EACH_SUM(COLUMNS / 8, n, i) {
+        x[n][i] = expf(x[n][i] - number(n, i));
+        dp[n][i] *= x[n][i];
+    }
+}
+
+/* What make_gradients is told of a query; of one that is not there, that it gives no weights. */
+static __device__ __forceinline__ float number_of(const grad_problem &p, int64_t b, int64_t query, int64_t h) {
+    const float lse = query < p.see.queries ? *p.lse.at(b, query, h) : -INFINITY;
+    return lse == -INFINITY ? INFINITY : lse;
+}
+static __device__ __forceinline__ float delta_of(const grad_problem &p, int64_t b, int64_t query, int64_t h) {
+    return query < p.see.queries ? *p.delta.at(b, query, h) : 0;
+}
+
 /* --- dq ----------------------------------------------------------------------------------------------------------- */
 
-template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) grad_of_queries(grad_problem p) {
+template <int D>
+static __global__ void __launch_bounds__(CUDA_THREADS, BLOCKS_AT_ONCE) grad_of_queries(grad_problem p) {
     LS_DYNAMIC_SHARED(memory);
     const grad_shared<D> shared(memory);
     const int64_t across = (p.see.queries + ROWS - 1) / ROWS;
     const int64_t i = blockIdx.x % across * ROWS, h = blockIdx.x / across % p.H, b = blockIdx.x / across / p.H;
     const int64_t kv = (p.first_q + h) / p.group - p.first_kv;
-    const int n = p.see.queries - i < ROWS ? (int)(p.see.queries - i) : ROWS;
+    const int rows = p.see.queries - i < ROWS ? (int)(p.see.queries - i) : ROWS;
     const int32_t *spans = p.see.spans + (b * p.see.queries + i) * p.see.W;
     const bf16 *k = p.k.at(b, 0, kv), *v = p.v.at(b, 0, kv);
-    load_tile<D, ROWS>(shared.own[0], p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
-    load_tile<D, ROWS>(shared.own[1], p.dout.at(b, 0, h), p.dout.token, i, p.see.queries, p.D);
+    load_tile<D, ROWS>(shared.own(0), p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
+    load_tile<D, ROWS>(shared.own(1), p.dout.at(b, 0, h), p.dout.token, i, p.see.queries, p.D);
     const int row = threadIdx.x / 32 * 16;
-    float lse[2], delta[2], dq[D / 8][4] = {};
+    float number[2], delta[2], dq[D / 8][4] = {};
+#pragma unroll
     for (int half = 0; half < 2; half++) {
-        const int64_t query = i + row + pair_row(2 * half);
-        lse[half] = query < p.see.queries ? *p.lse.at(b, query, h) : -INFINITY;
-        delta[half] = query < p.see.queries ? *p.delta.at(b, query, h) : 0;
+        number[half] = number_of(p, b, i + row + pair_row(2 * half), h);
+        delta[half] = delta_of(p, b, i + row + pair_row(2 * half), h);
     }
     tile_sight seen = NOTHING, next_seen = NOTHING;
-    int64_t at = next_keys<COLUMNS, ROWS>(p.see, spans, n, 0, &seen);
+    int64_t at = next_keys<COLUMNS, ROWS>(p.see, spans, rows, 0, &seen);
     if (at < p.see.keys) {
-        load_tile<D, COLUMNS>(shared.tile_of[0][0], k, p.k.token, at, p.see.keys, p.D);
-        load_tile<D, COLUMNS>(shared.tile_of[0][1], v, p.v.token, at, p.see.keys, p.D);
+        load_tile<D, COLUMNS>(shared.tile_of(0, 0), k, p.k.token, at, p.see.keys, p.D);
+        load_tile<D, COLUMNS>(shared.tile_of(0, 1), v, p.v.token, at, p.see.keys, p.D);
     }
     ls_copy_commit();
     for (int stage = 0; at < p.see.keys; stage ^= 1) {
-        const int64_t next = next_keys<COLUMNS, ROWS>(p.see, spans, n, at + COLUMNS, &next_seen);
+        const int64_t next = next_keys<COLUMNS, ROWS>(p.see, spans, rows, at + COLUMNS, &next_seen);
         if (next < p.see.keys) {
-            load_tile<D, COLUMNS>(shared.tile_of[stage ^ 1][0], k, p.k.token, next, p.see.keys, p.D);
-            load_tile<D, COLUMNS>(shared.tile_of[stage ^ 1][1], v, p.v.token, next, p.see.keys, p.D);
+            load_tile<D, COLUMNS>(shared.tile_of(stage ^ 1, 0), k, p.k.token, next, p.see.keys, p.D);
+            load_tile<D, COLUMNS>(shared.tile_of(stage ^ 1, 1), v, p.v.token, next, p.see.keys, p.D);
         }
         float x[COLUMNS / 8][4], dp[COLUMNS / 8][4];
         multiply_tile(shared, stage, row, x, dp);
         const bool masked = seen != EVERYTHING || at + COLUMNS > p.see.keys;
-        for (int c = 0; c < COLUMNS / 8; c++) {
-            for (int e = 0; e < 4; e++) {
-                const bool is = !masked || is_seen(p.see, b, i + row + pair_row(e), at + pair_column(c, e));
-                x[c][e] = is ? pair_of(x[c][e], dp[c][e], lse[e / 2], delta[e / 2], p.scale, p.softcap).dproduct : 0;
-            }
-        }
-        add_products<D, COLUMNS>(dq, x, shared.tile_of[stage][0]);
+        make_gradients(
+            p, x, dp, [&](int, int e) { return number[e / 2]; }, [&](int, int e) { return delta[e / 2]; }, masked,
+            [&](int n, int e) { return is_seen(p.see, b, i + row + pair_row(e), at + pair_column(n, e)); });
+        add_products<D, COLUMNS>(dq, dp, shared.tile_of(stage, 0));
         __syncthreads(); /* before the tile is overwritten */
         at = next;
         seen = next_seen;
@@ -152,43 +195,46 @@ template <int D>
 static __device__ __forceinline__ void load_queries(const grad_problem &p, const grad_shared<D> &shared, int stage,
                                                     int64_t b, query_tile t) {
     if (t.h >= p.H) return;
-    load_tile<D, COLUMNS>(shared.tile_of[stage][0], p.q.at(b, 0, t.h), p.q.token, t.i, p.see.queries, p.D);
-    load_tile<D, COLUMNS>(shared.tile_of[stage][1], p.dout.at(b, 0, t.h), p.dout.token, t.i, p.see.queries, p.D);
+    load_tile<D, COLUMNS>(shared.tile_of(stage, 0), p.q.at(b, 0, t.h), p.q.token, t.i, p.see.queries, p.D);
+    load_tile<D, COLUMNS>(shared.tile_of(stage, 1), p.dout.at(b, 0, t.h), p.dout.token, t.i, p.see.queries, p.D);
 }
 
-template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) grad_of_keys(grad_problem p) {
+/* What a thread keeps of a tile's queries for the others: the number of one, or the delta. */
+static __device__ __forceinline__ float own_number(const grad_problem &p, int64_t b, query_tile t) {
+    const int64_t query = t.i + threadIdx.x % COLUMNS;
+    if (t.h >= p.H || threadIdx.x >= 2 * COLUMNS) return 0;
+    return threadIdx.x < COLUMNS ? number_of(p, b, query, t.h) : delta_of(p, b, query, t.h);
+}
+
+template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, BLOCKS_AT_ONCE) grad_of_keys(grad_problem p) {
     LS_DYNAMIC_SHARED(memory);
     const grad_shared<D> shared(memory);
     const int64_t across = (p.see.keys + ROWS - 1) / ROWS;
     const int64_t j = blockIdx.x % across * ROWS, kv = blockIdx.x / across % p.J, b = blockIdx.x / across / p.J;
-    load_tile<D, ROWS>(shared.own[0], p.k.at(b, 0, kv), p.k.token, j, p.see.keys, p.D);
-    load_tile<D, ROWS>(shared.own[1], p.v.at(b, 0, kv), p.v.token, j, p.see.keys, p.D);
+    load_tile<D, ROWS>(shared.own(0), p.k.at(b, 0, kv), p.k.token, j, p.see.keys, p.D);
+    load_tile<D, ROWS>(shared.own(1), p.v.at(b, 0, kv), p.v.token, j, p.see.keys, p.D);
     const int row = threadIdx.x / 32 * 16;
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
     int32_t low, high;
     position_range<ROWS>(p.see.kpos, j, p.see.keys, &low, &high);
     query_tile at = next_queries(p, b, kv, {0, 0, NOTHING}, low, high);
     load_queries(p, shared, 0, b, at);
+    if (threadIdx.x < 2 * COLUMNS) shared.numbers(0)[threadIdx.x] = own_number(p, b, at);
     ls_copy_commit();
     for (int stage = 0; at.h < p.H; stage ^= 1) {
         const query_tile next = next_queries(p, b, kv, {at.h, at.i + COLUMNS, NOTHING}, low, high);
+        const float *numbers = shared.numbers(stage), of_next = own_number(p, b, next);
         load_queries(p, shared, stage ^ 1, b, next);
         float x[COLUMNS / 8][4], dp[COLUMNS / 8][4];
         multiply_tile(shared, stage, row, x, dp);
         const bool masked = at.seen != EVERYTHING || at.i + COLUMNS > p.see.queries || j + ROWS > p.see.keys;
-        for (int c = 0; c < COLUMNS / 8; c++) {
-            for (int e = 0; e < 4; e++) {
-                const int64_t query = at.i + pair_column(c, e);
-                const bool is = !masked || is_seen(p.see, b, query, j + row + pair_row(e));
-                const pair_gradient g = is ? pair_of(x[c][e], dp[c][e], *p.lse.at(b, query, at.h),
-                                                     *p.delta.at(b, query, at.h), p.scale, p.softcap)
-                                           : pair_gradient{0, 0};
-                x[c][e] = g.weight;
-                dp[c][e] = g.dproduct;
-            }
-        }
-        add_products<D, COLUMNS>(dv, x, shared.tile_of[stage][1]);
-        add_products<D, COLUMNS>(dk, dp, shared.tile_of[stage][0]);
+        make_gradients(
+            p, x, dp, [&](int n, int e) { return numbers[pair_column(n, e)]; },
+            [&](int n, int e) { return numbers[COLUMNS + pair_column(n, e)]; }, masked,
+            [&](int n, int e) { return is_seen(p.see, b, at.i + pair_column(n, e), j + row + pair_row(e)); });
+        add_products<D, COLUMNS>(dv, x, shared.tile_of(stage, 1));
+        add_products<D, COLUMNS>(dk, dp, shared.tile_of(stage, 0));
+        if (threadIdx.x < 2 * COLUMNS) shared.numbers(stage ^ 1)[threadIdx.x] = of_next;
         __syncthreads(); /* before the tile is overwritten */
         at = next;
     }
@@ -203,6 +249,14 @@ static bool supports(const ls_kernel_call *call) {
     bool fits = fits_tiles(&call->in[5]);
     for (int i = 0; i < 3; i++) fits &= fits_tiles(&call->in[i]) && call->out[i].stride[3] == 1;
     return fits;
+}
+
+static ls_status prepare(const ls_kernel_call *call, void **state) {
+    const int64_t D = call->in[0].size[3];
+    LS_TRY((cuda_check<LS_KERNEL_ATTENTION_GRAD, LS_BF16>(call, state)));
+    return check_shared("attention_grad", D <= 64    ? grad_shared<64>::bytes()
+                                          : D <= 128 ? grad_shared<128>::bytes()
+                                                     : grad_shared<256>::bytes());
 }
 
 template <int D> static ls_status launch_for(const grad_problem &p, int64_t B, void *stream) {
@@ -242,4 +296,4 @@ static ls_status launch_grad(const ls_kernel_call *call, void *, void *stream) {
     return p.D <= 128 ? launch_for<128>(p, B, stream) : launch_for<256>(p, B, stream);
 }
 
-CUDA_ROW_FOR(ls_cuda_bf16_attention_grad, ATTENTION_GRAD, LS_BF16, launch_grad, nullptr, supports)
+CUDA_ROW_OF(ls_cuda_bf16_attention_grad, ATTENTION_GRAD, LS_BF16, launch_grad, nullptr, supports, prepare, true)

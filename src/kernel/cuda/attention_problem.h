@@ -44,6 +44,7 @@ static inline sight sight_of(const ls_kernel_call *call) {
 
 static __device__ __forceinline__ bool sees(const int32_t *spans, int W, int32_t position) {
     bool is = false;
+#pragma unroll 1 /* it is inlined for each pair of a tile */
     for (int w = 0; w < W; w += 2) is |= spans[w] <= position && position < spans[w + 1];
     return is;
 }

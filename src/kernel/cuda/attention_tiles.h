@@ -17,12 +17,18 @@ static inline bool fits_tiles(const ls_view *v) {
            v->stride[1] % 8 == 0 && v->stride[2] % 8 == 0;
 }
 
+/*
+ * Of all sums of a thread, x[n][i] with n < N and i < 4. Every loop over them is unrolled and every index in it is
+ * known to the compiler: else the sums lie in memory instead of registers.
+ */
+#define EACH_SUM(N, n, i) _Pragma("unroll") for (int n = 0; n < (N); n++) _Pragma("unroll") for (int i = 0; i < 4; i++)
+
 /* x[n] = products of 16 rows, from `row` on, with rows 8 n and on of `columns`, as the tensor cores have sums. */
 template <int D, int COLUMNS>
 static __device__ __forceinline__ void multiply_rows(const bf16 *rows, const bf16 *columns, int row,
                                                      float x[COLUMNS / 8][4]) {
-    for (int n = 0; n < COLUMNS / 8; n++)
-        for (int i = 0; i < 4; i++) x[n][i] = 0;
+    EACH_SUM(COLUMNS / 8, n, i) x[n][i] = 0;
+    __syncwarp(); /* the instructions below are those of a warp whose lanes are at the same place */
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
         unsigned a[4];
@@ -40,6 +46,7 @@ static __device__ __forceinline__ void multiply_rows(const bf16 *rows, const bf1
 /* sum[n] += x times columns 8 n and on of the tile, whose row c belongs to column c of x. */
 template <int D, int COLUMNS>
 static __device__ __forceinline__ void add_products(float sum[D / 8][4], const float x[COLUMNS / 8][4], const bf16 *t) {
+    __syncwarp(); /* as above: lanes may have made x by different branches */
 #pragma unroll
     for (int c = 0; c < COLUMNS; c += 16) {
         const float *low = x[c / 8], *high = x[c / 8 + 1];

@@ -18,18 +18,24 @@ template <ls_kernel_id ID, ls_dtype T> static ls_status cuda_check(const ls_kern
     return ls_kernel_check(ID, T, call);
 }
 
-/* The row of one element type: the symbol that table.c lists. supports and workspace may be nullptr. */
-#define CUDA_ROW_FOR(symbol, ID, T, launch_, workspace_, supports_)     \
-    extern "C" {                                                        \
-    extern const ls_kernel symbol;                                      \
-    const ls_kernel symbol = {.id = LS_KERNEL_##ID,                     \
-                              .dtype = T,                               \
-                              .device = LS_DEVICE_CUDA,                 \
-                              .supports = supports_,                    \
-                              .workspace = workspace_,                  \
-                              .prepare = cuda_check<LS_KERNEL_##ID, T>, \
-                              .launch = launch_};                       \
+/*
+ * The row of one element type: the symbol that table.c lists. supports and workspace may be nullptr. refuses_: prepare
+ * may say that the device lacks what the kernel needs.
+ */
+#define CUDA_ROW_OF(symbol, ID, T, launch_, workspace_, supports_, prepare_, refuses_) \
+    extern "C" {                                                                       \
+    extern const ls_kernel symbol;                                                     \
+    const ls_kernel symbol = {.id = LS_KERNEL_##ID,                                    \
+                              .dtype = T,                                              \
+                              .device = LS_DEVICE_CUDA,                                \
+                              .supports = supports_,                                   \
+                              .workspace = workspace_,                                 \
+                              .prepare = prepare_,                                     \
+                              .refuses = refuses_,                                     \
+                              .launch = launch_};                                      \
     }
+#define CUDA_ROW_FOR(symbol, ID, T, launch_, workspace_, supports_) \
+    CUDA_ROW_OF(symbol, ID, T, launch_, workspace_, supports_, (cuda_check<LS_KERNEL_##ID, T>), false)
 #define CUDA_ROW(symbol, ID, T, launch_, workspace_) CUDA_ROW_FOR(symbol, ID, T, launch_, workspace_, nullptr)
 /* Rows for f32 and bf16, of a launch that is a template of the element type. */
 #define CUDA_ROWS(ID, name, launch_, workspace_)                         \
@@ -97,6 +103,18 @@ template <typename F> static ls_status allow_shared(const char *name, F *kernel,
     const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     if (error == cudaSuccess) return ls_ok();
     return ls_error(LS_FAULT, "kernel %s: %zu bytes of shared memory: %s", name, bytes, cudaGetErrorString(error));
+}
+
+/* For prepare: LS_UNSUPPORTED where the current device has less shared memory for a block. */
+static inline ls_status check_shared(const char *name, size_t bytes) {
+    int device, most;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error != cudaSuccess)
+        return ls_error(LS_FAULT, "kernel %s: the shared memory of the device: %s", name, cudaGetErrorString(error));
+    if (bytes <= (size_t)most) return ls_ok();
+    return ls_error(LS_UNSUPPORTED, "kernel %s: a block needs %zu bytes of shared memory; the device has %d", name,
+                    bytes, most);
 }
 
 /* Kernels loop over what is beyond the most blocks of a grid. */

@@ -138,7 +138,6 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
 
 /* X(name) of all. */
 #define CUDNN_FUNCTIONS(X)           \
-    X(cudnnGetVersion)               \
     X(cudnnGetErrorString)           \
     X(cudnnCreate)                   \
     X(cudnnDestroy)                  \

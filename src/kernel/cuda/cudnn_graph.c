@@ -4,11 +4,13 @@
 
 static const char *const files[] = {"libcudnn.so.9", NULL};
 static const char *const functions[] = {CUDNN_FUNCTIONS(LS_LIBRARY_NAME) NULL};
-static const ls_cuda_library library = {files, functions};
 _Static_assert(sizeof(ls_cudnn) == sizeof functions - sizeof *functions, "a pointer for each function");
 
-/* OLDEST: versions before it want another number than -inf for what is hidden. */
-enum { MOST_CONFIGURATIONS = 16, OLDEST = 91000 };
+enum { MOST_CONFIGURATIONS = 16 };
+
+/* Versions before the oldest want another number than -inf for what is hidden. */
+const ls_cuda_library ls_cuda_library_cudnn = {
+    .name = "cuDNN", .files = files, .functions = functions, .version = "cudnnGetVersion", .oldest = 91000};
 
 static void note(ls_cudnn_graph *g, const char *function, cudnnStatus_t status) {
     if (status != CUDNN_STATUS_SUCCESS && g->status.code == LS_OK)
@@ -22,14 +24,14 @@ static void note(ls_cudnn_graph *g, const char *function, cudnnStatus_t status) 
 
 size_t ls_cudnn_version(void) {
     ls_cudnn cudnn;
-    const size_t version = ls_cuda_library_find(&library, &cudnn) ? cudnn.cudnnGetVersion() : 0;
-    return version >= OLDEST ? version : 0;
+    ls_library_facts facts;
+    return ls_cuda_library_find(&ls_cuda_library_cudnn, &cudnn, &facts).code == LS_OK ? facts.version : 0;
 }
 
 void ls_cudnn_begin(ls_cudnn_graph *g, const char *kernel) {
     *g = (ls_cudnn_graph){.kernel = kernel, .status = ls_ok()};
-    if (!ls_cuda_library_find(&library, &g->cudnn))
-        g->status = ls_error(LS_UNSUPPORTED, "kernel %s: %s cannot be loaded", kernel, files[0]);
+    const ls_status found = ls_cuda_library_find(&ls_cuda_library_cudnn, &g->cudnn, NULL);
+    if (found.code != LS_OK) g->status = ls_error(LS_UNSUPPORTED, "kernel %s: no cuDNN: %s", kernel, found.text);
     CALL(g, cudnnCreate, &g->handle);
 }
 

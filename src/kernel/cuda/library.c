@@ -1,27 +1,66 @@
 #include "kernel/cuda/library.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What is loaded and by whom is known to the dynamic linker, and not kept here. */
-static void *load(const ls_cuda_library *library) {
+static ls_status open_library(const ls_cuda_library *library, void **out, char path[LS_PATH_ROOM]) {
     const char *setting = getenv("LONGSPAN_CUDA_LIBRARIES");
-    void *found = NULL;
-    if (setting != NULL && strcmp(setting, "none") == 0) return NULL;
-    for (const char *const *file = library->files; found == NULL && *file != NULL; file++)
-        found = dlopen(*file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    return found;
+    if (setting != NULL && strcmp(setting, "none") == 0)
+        return ls_error(LS_UNSUPPORTED, "LONGSPAN_CUDA_LIBRARIES=none leaves it out");
+    ls_status status, newest = ls_ok(); /* of several that are missing the first one is told */
+    for (int f = 0; library->files[f] != NULL; f++) {
+        status = ls_library_open(library->files[f], out, path);
+        if (status.code == LS_OK) return status;
+        if (f == 0) newest = status;
+    }
+    return newest;
 }
 
-bool ls_cuda_library_find(const ls_cuda_library *library, void *pointers) {
-    void *const loaded = load(library);
-    bool complete = loaded != NULL;
-    for (int i = 0; complete && library->functions[i] != NULL; i++) {
-        void *const address = dlsym(loaded, library->functions[i]);
-        memcpy((char *)pointers + sizeof address * (size_t)i, &address, sizeof address);
-        complete = address != NULL;
-    }
-    if (loaded != NULL) dlclose(loaded);
-    return complete;
+static ls_status find_function(void *handle, const char *path, const char *name, void *out) {
+    void *const address = dlsym(handle, name);
+    if (address == NULL) return ls_error(LS_UNSUPPORTED, "%s has no %s", path, name);
+    memcpy(out, &address, sizeof address);
+    return ls_ok();
+}
+
+static ls_status check_version(const ls_cuda_library *library, void *handle, ls_library_facts *facts) {
+    size_t (*version)(void);
+    facts->version = 0;
+    if (library->version == NULL) return ls_ok();
+    LS_TRY(find_function(handle, facts->path, library->version, &version));
+    facts->version = version();
+    if (facts->version >= library->oldest) return ls_ok();
+    return ls_error(LS_UNSUPPORTED, "%s is version %zu; expected %zu or later", facts->path, facts->version,
+                    library->oldest);
+}
+
+static ls_status find(const ls_cuda_library *library, void *pointers, ls_library_facts *facts) {
+    void *handle = NULL;
+    LS_TRY(open_library(library, &handle, facts->path));
+    LS_TRY(check_version(library, handle, facts));
+    for (size_t i = 0; library->functions[i] != NULL; i++)
+        LS_TRY(find_function(handle, facts->path, library->functions[i], (char *)pointers + sizeof(void *) * i));
+    return ls_ok();
+}
+
+ls_status ls_cuda_library_find(const ls_cuda_library *library, void *pointers, ls_library_facts *out) {
+    ls_library_facts facts = {.version = 0};
+    snprintf(facts.name, sizeof facts.name, "%s", library->name);
+    facts.status = find(library, pointers, &facts);
+    if (out != NULL) *out = facts;
+    return facts.status;
+}
+
+bool ls_cuda_library_describe(int i, ls_library_facts *out) {
+    static const ls_cuda_library *const all[] = {&ls_cuda_library_cublaslt, &ls_cuda_library_cudnn};
+    enum { MOST_FUNCTIONS = 32 };
+    void *pointers[MOST_FUNCTIONS];
+    int n = 0;
+    if (i >= (int)LS_COUNT(all)) return false;
+    while (all[i]->functions[n] != NULL) n++;
+    LS_ASSERT(n <= MOST_FUNCTIONS);
+    out->status = ls_cuda_library_find(all[i], pointers, out);
+    return true;
 }

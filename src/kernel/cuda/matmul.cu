@@ -115,6 +115,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 2) multiply(product<bf16>
         ls_copy_wait<STAGES - 2>();
         __syncthreads(); /* the step has come for all threads, and all are done with the one before */
         load(step + STAGES - 1);
+        __syncwarp(); /* lanes may have loaded by different branches, and multiply together */
         const unsigned char *from = memory + step % STAGES * 2 * STEP_BYTES;
         multiply_step<A_BY_LINES, B_BY_LINES>(from, from + STEP_BYTES, row, column, sum);
     }

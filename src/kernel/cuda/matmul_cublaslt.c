@@ -23,7 +23,8 @@ typedef struct cublaslt {
 
 static const char *const files[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
 static const char *const functions[] = {CUBLASLT_FUNCTIONS(LS_LIBRARY_NAME) NULL};
-static const ls_cuda_library library = {files, functions};
+const ls_cuda_library ls_cuda_library_cublaslt = {
+    .name = "cuBLASLt", .files = files, .functions = functions, .version = "cublasLtGetVersion"};
 _Static_assert(sizeof(cublaslt) == sizeof functions - sizeof *functions, "a pointer for each function");
 
 /* A product, in the library's order: `first` is B here, `second` is A. */
@@ -51,7 +52,7 @@ static bool supports(const ls_kernel_call *call) {
     cublaslt lt;
     if (call->n_in > 2 && call->in[2].dtype != call->out[0].dtype) return false;
     if (ls_view_elements(&call->in[0]) == 0 || ls_view_elements(&call->in[1]) == 0) return false;
-    return ls_cuda_library_find(&library, &lt);
+    return ls_cuda_library_find(&ls_cuda_library_cublaslt, &lt, NULL).code == LS_OK;
 }
 
 static size_t workspace(const ls_kernel_call *call) {
@@ -155,9 +156,9 @@ static ls_status prepare(ls_dtype T, const ls_kernel_call *call, void **state) {
     LS_TRY(ls_kernel_check(LS_KERNEL_MATMUL, T, call));
     product *p = calloc(1, sizeof *p);
     if (p == NULL) return ls_error(LS_NO_MEMORY, "kernel matmul: no memory for the description of a product");
-    ls_status status = ls_cuda_library_find(&library, &p->lt)
-                           ? create(p, call)
-                           : ls_error(LS_UNSUPPORTED, "kernel matmul: %s cannot be loaded", files[0]);
+    const ls_status found = ls_cuda_library_find(&ls_cuda_library_cublaslt, &p->lt, NULL);
+    const ls_status status =
+        found.code == LS_OK ? create(p, call) : ls_error(LS_UNSUPPORTED, "kernel matmul: no cuBLASLt: %s", found.text);
     if (status.code == LS_OK)
         *state = p;
     else

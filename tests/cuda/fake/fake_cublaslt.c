@@ -58,6 +58,8 @@ static cublasStatus_t destroy(void *object) {
 
 /* --- descriptions ------------------------------------------------------------------------------------------------- */
 
+size_t cublasLtGetVersion(void) { return 130100; }
+
 const char *cublasLtGetStatusName(cublasStatus_t status) {
     return status == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_SUCCESS";
 }

@@ -1,0 +1,138 @@
+#include "base/base.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The folders of libraries beside those that the dynamic linker knows. Found once, under `once`. */
+static struct {
+    char **folder;
+    int n;
+} places;
+
+/* --- folders ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * What a prefix may have: packages of a Python; those of the Pythons of pyenv, whose python3 is a script; conda's own
+ * libraries; a toolkit.
+ */
+static const char *const patterns[] = {"lib*/python3*/*-packages/nvidia/*/lib",
+                                       "versions/*/lib*/python3*/*-packages/nvidia/*/lib", "lib64", "lib"};
+
+/* A name in a pattern stands for itself. */
+static void quote(const char *name, char out[2 * LS_PATH_ROOM]) {
+    size_t used = 0;
+    for (; *name != 0 && used + 2 < 2 * LS_PATH_ROOM; name++) {
+        if (strchr("*?[]\\", *name) != NULL) out[used++] = '\\';
+        out[used++] = *name;
+    }
+    out[used] = 0;
+}
+
+static void add_folder(const char *folder) {
+    for (int i = 0; i < places.n; i++)
+        if (strcmp(places.folder[i], folder) == 0) return;
+    places.folder = realloc(places.folder, (size_t)(places.n + 1) * sizeof *places.folder);
+    char *const copy = strdup(folder);
+    LS_ASSERT(places.folder != NULL && copy != NULL);
+    places.folder[places.n++] = copy;
+}
+
+/* The folders of a prefix that are there. prefix NULL or "": none. */
+static void add_prefix(const char *prefix) {
+    char quoted[2 * LS_PATH_ROOM], pattern[2 * LS_PATH_ROOM + 64];
+    if (prefix == NULL || prefix[0] != '/') return;
+    quote(prefix, quoted);
+    for (size_t i = 0; i < LS_COUNT(patterns); i++) {
+        glob_t found;
+        snprintf(pattern, sizeof pattern, "%s/%s", quoted, patterns[i]);
+        const bool any = glob(pattern, GLOB_ONLYDIR, NULL, &found) == 0;
+        for (size_t f = 0; any && f < found.gl_pathc; f++) add_folder(found.gl_pathv[f]);
+        globfree(&found);
+    }
+}
+
+/* PREFIX/bin/FILE becomes PREFIX. false: the path has no such form. */
+static bool cut_to_prefix(char *path) {
+    for (int i = 0; i < 2; i++) {
+        char *const slash = strrchr(path, '/');
+        if (slash == NULL) return false;
+        *slash = 0;
+    }
+    return path[0] != 0;
+}
+
+/* The python3 that a shell would start. false: there is none. */
+static bool find_python(char out[LS_PATH_ROOM]) {
+    const char *from = getenv("PATH");
+    while (from != NULL && *from != 0) {
+        const size_t length = strcspn(from, ":");
+        const int n = snprintf(out, LS_PATH_ROOM, "%.*s/python3", (int)length, from);
+        if (n < LS_PATH_ROOM && access(out, X_OK) == 0) return true;
+        from += length + (from[length] != 0);
+    }
+    return false;
+}
+
+/* Of a virtual environment it is not what its python3 links to: that Python's packages are not its own. */
+static void add_python(void) {
+    char python[LS_PATH_ROOM], real[LS_PATH_ROOM], mark[LS_PATH_ROOM + 16];
+    if (!find_python(python)) return;
+    const bool linked = realpath(python, real) != NULL;
+    if (!cut_to_prefix(python)) return;
+    add_prefix(python);
+    snprintf(mark, sizeof mark, "%s/pyvenv.cfg", python);
+    if (linked && access(mark, F_OK) != 0 && cut_to_prefix(real)) add_prefix(real);
+}
+
+static void find_places(void) {
+    char user[LS_PATH_ROOM];
+    const char *const home = getenv("HOME");
+    snprintf(user, sizeof user, "%s/.local", home != NULL ? home : "");
+    add_prefix(getenv("VIRTUAL_ENV"));
+    add_python();
+    add_prefix(user);
+    add_prefix("/usr/local");
+    add_prefix(getenv("CUDA_HOME"));
+    add_prefix(getenv("CUDA_PATH"));
+    add_prefix("/usr/local/cuda");
+}
+
+/* --- loading ------------------------------------------------------------------------------------------------------ */
+
+/* The handle; NULL: *why says so. */
+static void *load(const char *file, ls_status *why) {
+    void *const handle = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (handle == NULL) *why = ls_error(LS_UNSUPPORTED, "it cannot be loaded: %s", dlerror());
+    return handle;
+}
+
+/* What the dynamic linker does not find may lie in another place; what cannot be loaded there says so. */
+static void *load_from_places(const char *file, ls_status *why) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    char path[LS_PATH_ROOM];
+    void *handle = NULL;
+    pthread_once(&once, find_places);
+    for (int i = 0; i < places.n && handle == NULL; i++) {
+        const int n = snprintf(path, sizeof path, "%s/%s", places.folder[i], file);
+        if (n < LS_PATH_ROOM && access(path, F_OK) == 0) handle = load(path, why);
+    }
+    return handle;
+}
+
+ls_status ls_library_open(const char *file, void **out, char path[LS_PATH_ROOM]) {
+    ls_status why = ls_ok();
+    struct link_map *map;
+    void *handle = load(file, &why);
+    if (handle == NULL && strchr(file, '/') == NULL) handle = load_from_places(file, &why);
+    if (handle == NULL) return why;
+    if (path != NULL)
+        snprintf(path, LS_PATH_ROOM, "%s", dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : file);
+    *out = handle;
+    return ls_ok();
+}
