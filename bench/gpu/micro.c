@@ -19,6 +19,7 @@ static const struct {
     {"depth", "how many operations does a stream take before a call blocks", micro_depth},
     {"beside", "which calls wait while another stream is held", micro_beside},
     {"handles", "what does a handle of cuBLASLt do that is destroyed after its context", micro_handles},
+    {"products", "what does cuBLASLt choose by alignment and reductions, and how fast is it", micro_products},
 };
 
 /* Two kernels: one that ends at once, and one that needs 64 KiB of local memory for each thread. */

@@ -75,7 +75,7 @@ typedef struct micro_rescue {
 void micro_rescue_begin(const micro *m, double seconds, micro_rescue *rescue);
 bool micro_rescue_end(micro_rescue *rescue);
 
-/* The experiments: graphs.c, streams.c. */
+/* The experiments: graphs.c, streams.c, products.c. */
 void micro_node(micro *m);
 void micro_blocked(micro *m);
 void micro_chain(micro *m);
@@ -83,5 +83,6 @@ void micro_latency(micro *m);
 void micro_depth(micro *m);
 void micro_beside(micro *m);
 void micro_handles(micro *m);
+void micro_products(micro *m);
 
 #endif

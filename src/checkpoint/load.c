@@ -125,7 +125,7 @@ static ls_status check_optimizer(loading *l) {
     return check_pieces(path, file, extents, n, 0, 1, l->comm, &l->bytes);
 }
 
-enum { CONVERT_COUNT = 1 << 12 }; /* elements that are converted at a time */
+enum { CONVERT_COUNT = 1 << 14 }; /* elements that are converted at a time, on the stack */
 
 /* Converts elements [first, first + count) of a tensor of the file to those from `at` on of a state. */
 static ls_status fill_part(loading *l, const ls_st_tensor *tensor, int64_t first, int64_t count, int state,

@@ -10,7 +10,8 @@ enum {
     READ_COUNT = 1 << 15, /* elements that one task reads as f64: 256 KiB fit a second-level cache */
     /* Elements that one task converts: large, because only whole pages of the file can be freed. */
     CONVERT_COUNT = 1 << 18,
-    STORE_COUNT = 1 << 12 /* elements that are converted on the stack */
+    /* Elements that are converted on the stack: a GPU takes some 20 microseconds for a write, however small. */
+    STORE_COUNT = 1 << 14
 };
 
 /* ---- filling ---- */
