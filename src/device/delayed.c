@@ -495,15 +495,21 @@ static ls_status open_device(ls_device *device, const char *settings) {
     return ls_ok();
 }
 
-static void close_device(ls_device *device) {
+static bool stop_device(ls_device *device) {
     delayed *d = device->state;
     lock(d);
     d->closing = true;
     pthread_cond_broadcast(&d->changed);
     unlock(d);
+    for (int i = 0; i < device->options.queues; i++)
+        if (d->queues[i].started) pthread_join(d->queues[i].thread, NULL);
+    return true;
+}
+
+static void close_device(ls_device *device) {
+    delayed *d = device->state;
     for (int i = 0; i < device->options.queues; i++) {
         queue *q = &d->queues[i];
-        if (q->started) pthread_join(q->thread, NULL);
         ls_pool_destroy(q->pool);
         for (operation *o = q->first; o != NULL;) {
             operation *next = o->next;
@@ -524,6 +530,7 @@ const ls_device_row ls_device_delayed = {
     .settings = "SEED[:awaited|:messages|:recorded][:CALL=N]",
     .traits = {.holds = true, .host_memory = true, .judges = true},
     .open = open_device,
+    .stop = stop_device,
     .close = close_device,
     .allocate = allocate,
     .adopt = adopt,

@@ -100,9 +100,18 @@ ls_status ls_device_open(const char *name, const ls_device_options *options, ls_
     return ls_ok();
 }
 
+bool ls_device_stop(ls_device *device) {
+    if (!device->stopped) device->stays = device->row->stop != NULL && !device->row->stop(device);
+    device->stopped = true;
+    return !device->stays;
+}
+
 void ls_device_close(ls_device *device) {
     if (device == NULL) return;
-    if (device->row->close != NULL) device->row->close(device);
+    if (!ls_device_stop(device))
+        device->n_arenas = 0; /* its arenas and all that it holds stay */
+    else if (device->row->close != NULL)
+        device->row->close(device);
     ls_recordings_free(device);
     for (int i = 0; i < device->n_arenas; i++) {
         const ls_device_arena *arena = &device->arenas[i];

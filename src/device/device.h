@@ -88,9 +88,13 @@ LS_MUST_USE ls_status ls_device_choose(const char *setting, const char **name, l
 LS_MUST_USE ls_status ls_device_describe(const char *name, ls_device_facts *out);
 LS_MUST_USE ls_status ls_device_open(const char *name, const ls_device_options *options, ls_device **out);
 /*
- * Frees its arenas. What has not begun is not executed any more; but for cuda, which executes all that was launched,
- * behind holds too, before it frees anything. NULL is allowed.
+ * Ends what was launched: what has not begun is not executed any more; but for cuda, which executes all of it, behind
+ * holds too. Then what launches needed may be freed, while the device is still there; only ls_device_close may follow.
+ * false: what was launched may wait for other ranks for ever. Then it stays, with all that it may touch, until the
+ * process ends.
  */
+bool ls_device_stop(ls_device *device);
+/* Stops it, if that has not been done, and frees its arenas. NULL is allowed. */
 void ls_device_close(ls_device *device);
 /* The same where other ranks may not close theirs: waits for none of them. What they must close together stays. */
 void ls_device_close_alone(ls_device *device);

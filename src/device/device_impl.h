@@ -36,6 +36,7 @@ struct ls_device {
     ls_device_recording *recordings; /* all that were made, the last one first */
     bool recording;                  /* it is being made */
     bool alone;                      /* other ranks may not close theirs */
+    bool stopped, stays;             /* it was stopped; what was launched may wait for ever */
     void *state;                     /* of the row */
 };
 
@@ -51,7 +52,8 @@ struct ls_device_row {
     ls_status (*prepare_process)(void);
     /* settings: the text after "NAME:", or "". May change the device's traits. */
     ls_status (*open)(ls_device *device, const char *settings);
-    void (*close)(ls_device *device); /* the arenas are freed after it; one that frees them leaves none */
+    bool (*stop)(ls_device *device);  /* ls_device_stop, once */
+    void (*close)(ls_device *device); /* after that; the arenas are freed after it; one that frees them leaves none */
     /* Sets base and source of an arena of this size, in memory of the device or, as it says, of the host. */
     ls_status (*allocate)(ls_device *device, ls_device_arena *arena);
     ls_status (*adopt)(ls_device *device, ls_device_arena *arena);

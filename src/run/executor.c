@@ -335,14 +335,7 @@ static bool puts_are_done(const ls_executor *ex) {
 
 void ls_executor_fail(ls_executor *ex) { ex->failed = true; }
 
-void ls_executor_destroy(ls_executor *ex) {
-    if (ex == NULL) return;
-    /* A put to a rank that is lost may never be done, and reads its source whenever it goes on: then that stays. */
-    if (!puts_are_done(ex)) return;
-    if (ex->failed && ex->arena[LS_SYMMETRIC] != NULL && ex->remotes != NULL)
-        ls_device_leave(ex->device, ex->arena[LS_SYMMETRIC]);
-    /* First: a run that failed may have left launches. */
-    (ex->complete ? ls_device_close : ls_device_close_alone)(ex->device);
+static void release_states(const ls_executor *ex) {
     for (int p = 0; p < ex->image->n_programs; p++) {
         for (int i = 0; i < ex->image->programs[p].n_instrs && ex->programs[p].instrs != NULL; i++) {
             const ls_prepared *prepared = &ex->programs[p].instrs[i];
@@ -350,6 +343,17 @@ void ls_executor_destroy(ls_executor *ex) {
                 prepared->kernel->release(prepared->state);
         }
     }
+}
+
+void ls_executor_destroy(ls_executor *ex) {
+    if (ex == NULL) return;
+    /* A put to a rank that is lost may never be done, and reads its source whenever it goes on: then that stays. */
+    if (!puts_are_done(ex)) return;
+    if (ex->failed && ex->arena[LS_SYMMETRIC] != NULL && ex->remotes != NULL)
+        ls_device_leave(ex->device, ex->arena[LS_SYMMETRIC]);
+    /* A run that failed may have left launches, which use the states; and these need the device to be released. */
+    if (ex->device == NULL || ls_device_stop(ex->device)) release_states(ex);
+    (ex->complete ? ls_device_close : ls_device_close_alone)(ex->device);
     ls_pool_destroy(ex->pool);
     ls_trace_destroy(ex->trace);
     ls_arena_destroy(ex->memory);

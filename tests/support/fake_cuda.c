@@ -8,6 +8,7 @@ void use_fake_cuda(const char *settings) {
     setenv("LONGSPAN_CUDA_DRIVER", LS_TEST_CUDA_DRIVER, 1);
     setenv("FAKE_CUDA", settings, 1);
     unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    unsetenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS");
     unsetenv("CUDA_MODULE_LOADING");
 }
 

@@ -61,10 +61,11 @@ typedef struct cuda {
     char name[96];           /* for messages */
     int ordinal, handle;     /* of the device: among all, and for the driver */
     ls_cuda_context context; /* the one that the CUDA runtime uses, too */
-    bool retained;
+    bool retained, has_ways; /* it keeps the context; its streams are counted among the process's */
     cuda_queue *queues;
     cuda_words *words; /* of all queues */
     cuda_opened *opened;
+    bool exports; /* ranks of other processes need handles of the heap */
     const ls_cuda_route *asked;          /* by the settings; NULL: none was */
     const ls_cuda_route *route;          /* NULL: the device is not connected */
     const ls_cuda_route *open_route;     /* the same, when a library's is open: for the watcher, too */

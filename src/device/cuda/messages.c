@@ -57,7 +57,7 @@ static ls_status share(ls_device *device, const ls_device_arena *heap, void *wor
     shared_rank shared = {.process = getpid(), .ordinal = c->ordinal, .heap = (uintptr_t)heap->base};
     LS_TRY(ls_cuda_enter(c));
     if (bytes > 0) LS_TRY(ls_cuda_pin_words(c, words, bytes, &shared.words));
-    if (heap->bytes > 0)
+    if (heap->bytes > 0 && c->exports)
         LS_TRY(ls_cuda_check(&c->driver, c->driver.cuIpcGetMemHandle(&shared.handle, shared.heap), "cuIpcGetMemHandle",
                              "the heap of %zu bytes on %s", heap->bytes, c->name));
     memset(out, 0, sizeof *out);
@@ -111,9 +111,21 @@ static ls_status reach(ls_device *device, const ls_device_handle *handle, void *
     return ls_ok();
 }
 
+/* Some drivers and containers have no handles for other processes: so none is asked for where nobody needs one. */
+static ls_status find_processes(cuda *c, const ls_device_ranks *ranks) {
+    const pid_t mine = getpid();
+    pid_t *all = calloc((size_t)ranks->ranks, sizeof *all);
+    LS_ASSERT(all != NULL);
+    const ls_status status = ranks->exchange(ranks->context, &mine, sizeof mine, all);
+    for (int r = 0; r < ranks->ranks; r++) c->exports |= all[r] != mine;
+    free(all);
+    return status;
+}
+
 static ls_status connect_ranks(ls_device *device, const ls_device_ranks *ranks, ls_device_arena *heap,
                                ls_device_remote *out) {
     static const ls_device_meeting meeting = {share, reach};
+    LS_TRY(find_processes(device->state, ranks));
     return ls_device_meet(device, ranks, &meeting, heap, out);
 }
 

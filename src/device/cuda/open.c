@@ -8,7 +8,13 @@
 #include <string.h>
 
 /* Of the driver: as many streams of a context as that go to the hardware by ways of their own. */
-enum { MOST_CONNECTIONS = 32 };
+enum { MOST_CONNECTIONS = 32, MOST_DEVICES = 256 };
+
+/* Streams of this process on each GPU, also of several devices: they have one context. Under the lock. */
+static struct {
+    pthread_mutex_t lock;
+    int streams[MOST_DEVICES];
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 ls_status ls_cuda_enter(const cuda *c) {
     return ls_cuda_check(&c->driver, c->driver.cuCtxSetCurrent(c->context), "cuCtxSetCurrent", "%s", c->name);
@@ -17,39 +23,57 @@ ls_status ls_cuda_enter(const cuda *c) {
 /* --- the process -------------------------------------------------------------------------------------------------- */
 
 /* What the driver reads from the environment when it is initialised. */
-static const char connections_name[] = "CUDA_DEVICE_MAX_CONNECTIONS", loading_name[] = "CUDA_MODULE_LOADING";
+static const char *const connections_names[] = {"CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"};
+static const char loading_name[] = "CUDA_MODULE_LOADING";
+
+/* Images of NVIDIA set another value, so that is replaced; but not where the driver has read it. */
+static bool set_loading(void) {
+    const char *value = getenv(loading_name);
+    if (value != NULL && (strcmp(value, "EAGER") == 0 || ls_cuda_driver_is_used())) return true;
+    if (value != NULL) ls_log("%s=%s becomes EAGER for this process, which the device cuda needs", loading_name, value);
+    return setenv(loading_name, "EAGER", 1) == 0;
+}
+
+static bool set_connections(void) {
+    bool set = true;
+    for (size_t i = 0; i < LS_COUNT(connections_names); i++)
+        set = set && (getenv(connections_names[i]) != NULL || setenv(connections_names[i], "32", 0) == 0);
+    return set;
+}
 
 /*
  * Sets them where nobody has. Whoever reads the environment meanwhile in another thread may crash, so it is done when
  * the device is chosen, before there are ranks.
  */
 static ls_status prepare_process(void) {
-    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&one);
-    const bool set = (getenv(connections_name) != NULL || setenv(connections_name, "32", 0) == 0) &&
-                     (getenv(loading_name) != NULL || setenv(loading_name, "EAGER", 0) == 0);
-    pthread_mutex_unlock(&one);
+    pthread_mutex_lock(&process.lock);
+    const bool set = set_connections() && set_loading();
+    pthread_mutex_unlock(&process.lock);
     return set ? ls_ok()
-               : ls_error(LS_NO_MEMORY, "the environment has no room for %s and %s: %s", connections_name, loading_name,
-                          strerror(errno));
+               : ls_error(LS_NO_MEMORY, "the environment has no room for %s and %s: %s", connections_names[0],
+                          loading_name, strerror(errno));
 }
 
 /*
  * Streams that share a way to the hardware are executed in the order of their launches: one that waits for another may
- * hold it up for ever.
+ * hold it up for ever. *most: of streams of a GPU that have ways of their own.
  */
-static ls_status check_connections(int streams) {
+static ls_status check_connections(int streams, int *most) {
+    *most = MOST_CONNECTIONS;
     if (streams > MOST_CONNECTIONS)
         return ls_error(LS_UNSUPPORTED, "a CUDA device with %d streams that wait for each other; at most %d can",
                         streams, MOST_CONNECTIONS);
-    const char *text = getenv(connections_name);
-    char *end;
-    const long connections = strtol(text != NULL ? text : "", &end, 10);
-    if (text != NULL && end != text && *end == 0 && connections >= streams && connections <= MOST_CONNECTIONS)
-        return ls_ok();
-    return ls_error(LS_INVALID,
-                    "%s=%s: expected %d to %d for %d streams that wait for each other; 32 where it is unset",
-                    connections_name, text != NULL ? text : "", streams, MOST_CONNECTIONS, streams);
+    for (size_t i = 0; i < LS_COUNT(connections_names); i++) {
+        const char *text = getenv(connections_names[i]);
+        char *end;
+        const long connections = strtol(text != NULL ? text : "", &end, 10);
+        if (text == NULL || end == text || *end != 0 || connections < streams || connections > MOST_CONNECTIONS)
+            return ls_error(LS_INVALID,
+                            "%s=%s: expected %d to %d for %d streams that wait for each other; 32 where it is unset",
+                            connections_names[i], text != NULL ? text : "", streams, MOST_CONNECTIONS, streams);
+        if (connections < *most) *most = (int)connections;
+    }
+    return ls_ok();
 }
 
 /*
@@ -59,13 +83,39 @@ static ls_status check_connections(int streams) {
 static ls_status check_loading(void) {
     const char *value = getenv(loading_name);
     if (value != NULL && strcmp(value, "EAGER") == 0) return ls_ok();
-    return ls_error(LS_INVALID, "%s=%s: expected EAGER, which it is where it is unset", loading_name,
+    return ls_error(LS_INVALID, "%s=%s when the driver was initialised in this process: expected EAGER", loading_name,
                     value != NULL ? value : "");
 }
 
 static ls_status check_environment(int streams) {
-    LS_TRY(check_connections(streams));
+    int most;
+    LS_TRY(check_connections(streams, &most));
     return check_loading();
+}
+
+static int streams_of(const cuda *c) { return c->device->options.queues + 1; }
+
+/* The streams of all devices of this process on one GPU share its ways: ranks that are threads. */
+static ls_status take_ways(cuda *c) {
+    int most;
+    LS_TRY(check_connections(streams_of(c), &most));
+    pthread_mutex_lock(&process.lock);
+    int *const taken = &process.streams[c->ordinal], others = *taken;
+    c->has_ways = others + streams_of(c) <= most;
+    if (c->has_ways) *taken += streams_of(c);
+    pthread_mutex_unlock(&process.lock);
+    if (c->has_ways) return ls_ok();
+    return ls_error(
+        LS_UNSUPPORTED,
+        "cuda:%d: %d streams beside %d of other ranks in this process, which wait for each other; at most %d "
+        "can: expected fewer ranks on this GPU, or a process for each",
+        c->ordinal, streams_of(c), others, most);
+}
+
+static void give_ways_back(const cuda *c) {
+    pthread_mutex_lock(&process.lock);
+    if (c->has_ways) process.streams[c->ordinal] -= streams_of(c);
+    pthread_mutex_unlock(&process.lock);
 }
 
 /* --- which device ------------------------------------------------------------------------------------------------- */
@@ -112,6 +162,8 @@ static ls_status count_devices(const ls_cuda_driver *driver, int asked, int *cou
     int devices;
     LS_TRY(ls_cuda_check(driver, driver->cuDeviceGetCount(&devices), "cuDeviceGetCount", "all devices"));
     if (devices == 0) return ls_error(LS_UNSUPPORTED, "the CUDA driver finds no device");
+    if (devices > MOST_DEVICES)
+        return ls_error(LS_UNSUPPORTED, "the CUDA driver finds %d devices; expected %d at most", devices, MOST_DEVICES);
     if (asked >= devices)
         return ls_error(LS_INVALID, "device 'cuda:%d': the driver finds %d, numbered from 0", asked, devices);
     *count = devices;
@@ -225,17 +277,22 @@ static ls_status describe_device(const char *settings, ls_device_facts *out) {
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
 
-static void close_device(ls_device *device) {
+/* After a failure streams may wait for other ranks. */
+static bool stop_device(ls_device *device) {
     cuda *c = device->state;
     ls_cuda_stop_watching(c);
-    const int arenas = device->n_arenas;
-    device->n_arenas = 0;
-    /* After a failure: streams that wait for other ranks, and all that they may touch, stay until the process ends. */
-    if (ls_cuda_may_wait(c)) return;
+    if (ls_cuda_may_wait(c)) return false;
     if (c->retained) {
         (void)c->driver.cuCtxSetCurrent(c->context); /* a device that is lost refuses, and frees nothing */
         ls_cuda_drain(c);
     }
+    return true;
+}
+
+static void close_device(ls_device *device) {
+    cuda *c = device->state;
+    const int arenas = device->n_arenas;
+    device->n_arenas = 0;
     for (ls_device_recording *r = device->recordings; r != NULL; r = r->earlier) ls_cuda_free_graphs(c, r);
     for (int q = 0; q < device->options.queues; q++)
         if (c->queues[q].stream != NULL) (void)c->driver.cuStreamDestroy_v2(c->queues[q].stream);
@@ -253,6 +310,7 @@ static void close_device(ls_device *device) {
     free(c->symmetric);
     if (c->stage != NULL) (void)c->driver.cuMemFreeHost(c->stage);
     if (c->words != NULL) (void)c->driver.cuMemFreeHost(c->words);
+    give_ways_back(c);
     if (c->retained) (void)c->driver.cuDevicePrimaryCtxRelease_v2(c->handle);
     pthread_mutex_destroy(&c->copy_lock);
     pthread_mutex_destroy(&c->lock);
@@ -270,6 +328,7 @@ static ls_status set_up(cuda *c, const char *settings) {
     LS_TRY(check_environment(c->device->options.queues + 1));
     LS_TRY(ls_cuda_driver_load(&c->driver));
     LS_TRY(choose(c, asked.ordinal));
+    LS_TRY(take_ways(c));
     LS_TRY(find_context(c));
     LS_TRY(make_words(c));
     LS_TRY(ls_cuda_pin(c, CUDA_STAGE_BYTES, &stage));
@@ -290,7 +349,7 @@ static ls_status open_device(ls_device *device, const char *settings) {
     pthread_cond_init(&c->changed, NULL);
     device->state = c;
     const ls_status status = set_up(c, settings);
-    if (status.code != LS_OK) close_device(device);
+    if (status.code != LS_OK && stop_device(device)) close_device(device);
     return status;
 }
 
@@ -312,6 +371,7 @@ const ls_device_row ls_device_cuda = {
     .traits = {.holds = true, .messages = true, .records = true, .submits = true},
     .prepare_process = prepare_process,
     .open = open_device,
+    .stop = stop_device,
     .close = close_device,
     .allocate = ls_cuda_allocate,
     .adopt = ls_cuda_adopt,

@@ -49,8 +49,10 @@ static void read_setting(const char *setting, fake_settings *s) {
 static void read_settings(void) {
     fake.settings =
         (fake_settings){.devices = 2, .version = 13000, .words = 1, .peers = 1, .connections = 8, .memory = 1L << 40};
-    const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *loading = getenv("CUDA_MODULE_LOADING");
+    const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *loading = getenv("CUDA_MODULE_LOADING"),
+               *copies = getenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS");
     if (connections != NULL) fake.settings.connections = atoi(connections);
+    if (copies != NULL && atoi(copies) < fake.settings.connections) fake.settings.connections = atoi(copies);
     fake.settings.lazy = loading == NULL || strcmp(loading, "EAGER") != 0;
     char text[sizeof fake.text], *rest = text;
     memcpy(text, fake.text, sizeof text);
@@ -265,6 +267,11 @@ unsigned cuCtxGetStreamPriorityRange(int *least, int *greatest) {
     *least = 0;
     *greatest = -5;
     return result;
+}
+
+int fake_has_context(void) {
+    struct CUctx_st *context;
+    return fake_context(&context) == 0;
 }
 
 int fake_left(void) {

@@ -52,6 +52,8 @@ void fake_stream_run(void *stream, void (*run)(void *context), void (*release)(v
  */
 void *fake_share(int file, size_t bytes);
 void *fake_device_memory(uintptr_t at, size_t bytes);
+/* Whether the calling thread has a context that has not been released, which handles of libraries need. */
+int fake_has_context(void);
 /* Streams, contexts, allocations, pinned memory and graphs that are there. */
 int fake_left(void);
 

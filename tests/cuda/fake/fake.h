@@ -5,8 +5,10 @@
 #ifndef LS_TESTS_CUDA_FAKE_H
 #define LS_TESTS_CUDA_FAKE_H
 
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct fake_library {
@@ -19,6 +21,21 @@ typedef struct fake_library {
 /* Whether this call of the function is the one that fails. */
 static inline bool fake_fails(fake_library *f, const char *function) {
     return f->failing != NULL && strcmp(f->failing, function) == 0 && --f->fails_at == 0;
+}
+
+/*
+ * Ends the process where the driver for tests has been loaded, and the calling thread has no context of it that lives: a
+ * handle is made and destroyed in its context.
+ */
+static inline void fake_need_context(const char *function) {
+    const char *file = getenv("LONGSPAN_CUDA_DRIVER");
+    void *const driver = file != NULL ? dlopen(file, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    void *const found = driver != NULL ? dlsym(driver, "fake_has_context") : NULL;
+    int (*has_context)(void);
+    memcpy(&has_context, &found, sizeof has_context);
+    if (found == NULL || has_context()) return;
+    fprintf(stderr, "%s of a stand-in: its context has been released\n", function);
+    abort();
 }
 
 /* Notes a mistake unless it is fine; returns whether it is. */

@@ -66,11 +66,15 @@ const char *cublasLtGetStatusName(cublasStatus_t status) {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
     MAY_FAIL();
+    fake_need_context(__func__);
     *handle = create(sizeof **handle);
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    fake_need_context(__func__);
+    return destroy(handle);
+}
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType scale) {
     MAY_FAIL();

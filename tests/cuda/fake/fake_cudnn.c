@@ -57,12 +57,14 @@ size_t cudnnGetVersion(void) { return fake_fails(&fake_cudnn, "an older version"
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
     MAY_FAIL();
+    fake_need_context(__func__);
     fake_cudnn.objects++;
     *handle = calloc(1, sizeof **handle);
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
+    fake_need_context(__func__);
     fake_cudnn.objects--;
     free(handle);
     return CUDNN_STATUS_SUCCESS;
