@@ -27,11 +27,12 @@ typedef struct ls_device ls_device;
 
 /* What a device can do. */
 typedef struct ls_device_traits {
-    bool at_once;        /* a launch has been executed when the call returns */
-    bool holds;          /* its queues can be held */
-    bool messages;       /* its queues execute messages */
-    bool records;        /* launches can be recorded, and launched again at once */
-    bool host_memory;    /* its memory is the host's, whose pages are mapped when they are first touched */
+    bool at_once;     /* a launch has been executed when the call returns */
+    bool holds;       /* its queues can be held */
+    bool messages;    /* its queues execute messages */
+    bool records;     /* launches can be recorded, and launched again at once */
+    bool loads;       /* a kernel's first launch may wait for all queues: programs are recorded to load theirs before */
+    bool host_memory; /* its memory is the host's, whose pages are mapped when they are first touched */
     bool host_addresses; /* the host may access an arena at `base` while nothing is launched */
     bool submits;        /* it executes what a work submits to its streams; others execute what a work runs */
     bool judges;         /* it needs to know what a launch accesses (ls_device_work.accesses), and judges it */
@@ -227,7 +228,8 @@ bool ls_device_is_large(const ls_device *device, const ls_range *to);
 LS_MUST_USE ls_status ls_device_launch(ls_device *device, const ls_device_work *work);
 /*
  * Launches between begin and end are recorded and not executed; all that they come after is recorded before them. end
- * may wait for all that other ranks have launched on the same device.
+ * may wait for all that other ranks have launched on the same device. Where a device `loads` but does not record, end
+ * loads the kernels, and there is no recording (NULL).
  *
  * replay launches all of them at once, any number of times, when everything before has been executed: an event has the
  * number that it was recorded with plus `shift`, the generation of a message is greater by `times` its rise. That an

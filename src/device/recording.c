@@ -5,7 +5,7 @@
 #include <string.h>
 
 ls_status ls_device_record_begin(ls_device *device) {
-    LS_ASSERT(device->traits.records && !device->recording);
+    LS_ASSERT((device->traits.records || device->traits.loads) && !device->recording);
     ls_device_recording *recording = calloc(1, sizeof *recording);
     if (recording == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate a recording of launches");
     recording->earlier = device->recordings;
@@ -40,7 +40,7 @@ ls_status ls_device_record_end(ls_device *device, ls_device_recording **out) {
         if (mine->work.message != NULL) mine->work.message = &mine->message;
     }
     if (device->row->record != NULL) LS_TRY(device->row->record(device, r));
-    *out = r;
+    *out = device->traits.records ? r : NULL;
     return ls_ok();
 }
 

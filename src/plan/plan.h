@@ -254,10 +254,9 @@ LS_MUST_USE ls_status ls_host_measure(const ls_host_of *of, ls_host *out, ls_row
 typedef struct ls_timed_place {
     ls_host_of of;
     const ls_kernel_choices *kernels; /* borrowed; NULL: the order of the registry */
-    ls_pool *pool; /* of the processor; borrowed; NULL: this thread alone, or a GPU */
+    ls_pool *pool;                    /* of the processor; borrowed; NULL: this thread alone, or a GPU */
     ls_device *device;
     uint64_t launched; /* the last number on its queue */
-    double nothing;    /* seconds of a hold with nothing behind it */
 } ls_timed_place;
 
 /*

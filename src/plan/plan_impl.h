@@ -34,12 +34,12 @@ LS_MUST_USE ls_status ls_timed_place_hold(ls_timed_place *place, ls_event *hold)
 LS_MUST_USE ls_status ls_timed_place_release(ls_timed_place *place, ls_event hold);
 /* Until everything has been executed. Does not sleep, for that would be part of the time. */
 LS_MUST_USE ls_status ls_timed_place_await(const ls_timed_place *place);
+/* Until the launch of that number, and all before it, have been executed. */
+LS_MUST_USE ls_status ls_timed_place_await_launch(const ls_timed_place *place, uint64_t number);
 /* Whether a kernel that fits could not be opened, as a library may have no way to compute a call. */
 bool ls_timed_kernel_refused(ls_status status);
 /* The launches of a run, by the seconds of one. */
 int ls_timed_launches(double seconds);
-/* Seconds without those of a hold: a hundredth at least, where noise leaves less. */
-double ls_timed_without(double seconds, double nothing);
 
 /* --- measurements of this machine (measure.c and measure_*.c) ----------------------------------------------------- */
 

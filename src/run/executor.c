@@ -269,11 +269,13 @@ static ls_status prepare_all(ls_executor *ex) {
 }
 
 /*
- * A recording refers to memory of peers: so long all ranks keep theirs, also those that fail. And to make one may take
- * until all that is launched on the same device has been executed: no rank runs a program before all have recorded.
+ * A recording refers to memory of peers: so long all ranks keep theirs, also those that fail. And to make one, or to
+ * load kernels, may take until all that is launched on the same device has been executed: no rank runs a program before
+ * all have done so.
  */
 static ls_status record_all(ls_executor *ex, ls_status prepared) {
-    if (!ls_device_traits_of(ex->device)->records) return prepared;
+    const ls_device_traits *device = ls_device_traits_of(ex->device);
+    if (!device->records && !device->loads) return prepared;
     LS_TRY(ls_comm_agree(ex->comm, prepared));
     return ls_comm_agree(ex->comm, ls_executor_record_programs(ex));
 }

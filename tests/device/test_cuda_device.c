@@ -176,6 +176,7 @@ static void test_who_sleeps_is_woken(void **state) {
         increment task = {(int[]){1}, 1};
         sem_init(&woken, 0, 0);
         use_fake_cuda(lost ? "execute=1:700" : "");
+        have_kernels_loaded();
         const ls_device_options options = {.queues = QUEUES, .wake = post, .context = &woken};
         assert_ok(ls_device_open("cuda", &options, &device));
         assert_ok(ls_device_launch(device, &(ls_device_work){.name = "hold", .event = {2, 1}}));

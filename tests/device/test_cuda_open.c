@@ -1,6 +1,6 @@
 /*
- * Opening the device "cuda" on the driver for tests: which GPU it is, what is refused by name, what the driver reads
- * from the environment, and how many streams the ranks of a process may have on a GPU.
+ * Opening the device "cuda" on the driver for tests: which GPU it is, what is refused by name, and how many streams the
+ * ranks of a process may have on a GPU.
  */
 #include "device/device.h"
 #include "support/cuda_device.h"
@@ -9,7 +9,6 @@
 #include "support/step_digest.h"
 
 #include <stdlib.h>
-#include <sys/wait.h>
 
 static void refused(const char *name, const char *settings, ls_code code, const char *text) {
     ls_device *device;
@@ -46,8 +45,6 @@ static void test_what_cannot_be_is_refused_by_name(void **state) {
     refused_with("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "4", LS_INVALID,
                  "CUDA_DEVICE_MAX_COPY_CONNECTIONS=4: expected 5 to 32");
     refused_with("CUDA_DEVICE_MAX_CONNECTIONS", "many", LS_INVALID, "CUDA_DEVICE_MAX_CONNECTIONS=many");
-    refused_with("CUDA_MODULE_LOADING", "LAZY", LS_INVALID,
-                 "CUDA_MODULE_LOADING=LAZY when the driver was initialised in this process: expected EAGER");
     ls_device *device;
     use_fake_cuda("");
     assert_fails(ls_device_open("cuda", &(ls_device_options){.queues = 32}, &device), LS_UNSUPPORTED, "33 streams");
@@ -69,25 +66,6 @@ static void test_ways_of_a_gpu_are_counted(void **state) {
     assert_ok(ls_device_open("cuda:0", &options, &device[0]));
     for (int i = 0; i < MOST; i++) ls_device_close(device[i]);
     assert_int_equal(fake_cuda_left(), 0);
-}
-
-/* In a process that has not used the driver, as a rank's in an image of NVIDIA. */
-static void test_another_loading_is_replaced(void **state) {
-    (void)state;
-    int status;
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        ls_device *device = NULL;
-        use_fake_cuda("");
-        setenv("CUDA_MODULE_LOADING", "LAZY", 1);
-        const bool is = ls_device_open("cuda", &(ls_device_options){.queues = QUEUES}, &device).code == LS_OK &&
-                        strcmp(getenv("CUDA_MODULE_LOADING"), "EAGER") == 0;
-        ls_device_close(device);
-        _exit(is ? 0 : 1);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
 }
 
 /* Ranks of a machine take its devices in turn. */
@@ -121,7 +99,6 @@ static void test_kernels_of_the_host_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_loading_is_replaced), /* before the driver is used */
         cmocka_unit_test(test_what_cannot_be_is_refused_by_name),
         cmocka_unit_test(test_ways_of_a_gpu_are_counted),
         cmocka_unit_test(test_ranks_take_devices_in_turn),

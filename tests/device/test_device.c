@@ -266,5 +266,6 @@ int main(void) {
         cmocka_unit_test(test_what_is_not_ordered_races),
     };
     use_fake_cuda("");
+    have_kernels_loaded();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

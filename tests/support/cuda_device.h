@@ -11,6 +11,7 @@ enum { QUEUES = 4 };
 
 static inline ls_status open_on(const char *name, const char *settings, ls_device **out) {
     use_fake_cuda(settings);
+    have_kernels_loaded();
     return ls_device_open(name, &(ls_device_options){.queues = QUEUES}, out);
 }
 

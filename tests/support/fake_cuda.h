@@ -6,6 +6,9 @@
 
 /* "cuda" is opened by that driver from now on. settings: those of the next device, when none is open; may be "". */
 void use_fake_cuda(const char *settings);
+/* For works that are launched without a program that was recorded, which loads its kernels: all are loaded at the
+ * start. */
+void have_kernels_loaded(void);
 /* Libraries that stand in for NVSHMEM and NCCL (cuda/routes/remote.h, which has their settings) from now on. */
 void use_fake_routes(const char *nvshmem, const char *nccl);
 /* The kernels of src/kernel/cuda are those that were compiled for the host, and NVIDIA's libraries are left out. */

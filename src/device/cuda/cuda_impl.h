@@ -65,7 +65,7 @@ typedef struct cuda {
     cuda_queue *queues;
     cuda_words *words; /* of all queues */
     cuda_opened *opened;
-    bool exports; /* ranks of other processes need handles of the heap */
+    bool exports;                        /* ranks of other processes need handles of the heap */
     const ls_cuda_route *asked;          /* by the settings; NULL: none was */
     const ls_cuda_route *route;          /* NULL: the device is not connected */
     const ls_cuda_route *open_route;     /* the same, when a library's is open: for the watcher, too */
@@ -200,6 +200,12 @@ LS_MUST_USE ls_status ls_cuda_watch(cuda *c);
 void ls_cuda_stop_watching(cuda *c);
 /* Under the lock: the failure of a call becomes the device's, with what had been launched and not been executed. */
 ls_status ls_cuda_fail(cuda *c, ls_status failure);
+
+/*
+ * Loads the kernels that a recording launches, on a device that does not record: a kernel that is loaded at its first
+ * launch may wait for all streams, which may wait for the host, which would launch more before it lets them go on.
+ */
+LS_MUST_USE ls_status ls_cuda_load(cuda *c, const ls_device_recording *recording);
 
 static inline uint64_t ls_cuda_executed(const cuda_queue *queue) {
     return __atomic_load_n(&queue->words->executed, __ATOMIC_ACQUIRE);

@@ -216,6 +216,7 @@ ls_status ls_cuda_record(ls_device *device, ls_device_recording *recording) {
     const int queues = device->options.queues;
     size_t before, after;
     LS_TRY(ls_cuda_enter(c));
+    if (!device->traits.records) return ls_cuda_load(c, recording);
     chains *all = make_chains(queues, recording);
     recording->state = all;
     for (int q = 0; q < queues; q++) leave_out_implied(&all->of[q], queues);

@@ -24,15 +24,6 @@ ls_status ls_cuda_enter(const cuda *c) {
 
 /* What the driver reads from the environment when it is initialised. */
 static const char *const connections_names[] = {"CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"};
-static const char loading_name[] = "CUDA_MODULE_LOADING";
-
-/* Images of NVIDIA set another value, so that is replaced; but not where the driver has read it. */
-static bool set_loading(void) {
-    const char *value = getenv(loading_name);
-    if (value != NULL && (strcmp(value, "EAGER") == 0 || ls_cuda_driver_is_used())) return true;
-    if (value != NULL) ls_log("%s=%s becomes EAGER for this process, which the device cuda needs", loading_name, value);
-    return setenv(loading_name, "EAGER", 1) == 0;
-}
 
 static bool set_connections(void) {
     bool set = true;
@@ -47,11 +38,11 @@ static bool set_connections(void) {
  */
 static ls_status prepare_process(void) {
     pthread_mutex_lock(&process.lock);
-    const bool set = set_connections() && set_loading();
+    const bool set = set_connections();
     pthread_mutex_unlock(&process.lock);
     return set ? ls_ok()
-               : ls_error(LS_NO_MEMORY, "the environment has no room for %s and %s: %s", connections_names[0],
-                          loading_name, strerror(errno));
+               : ls_error(LS_NO_MEMORY, "the environment has no room for %s: %s", connections_names[0],
+                          strerror(errno));
 }
 
 /*
@@ -74,23 +65,6 @@ static ls_status check_connections(int streams, int *most) {
         if (connections < *most) *most = (int)connections;
     }
     return ls_ok();
-}
-
-/*
- * A kernel that is loaded at its first launch waits for all streams, which may wait for the host, which would launch
- * more before it lets them go on.
- */
-static ls_status check_loading(void) {
-    const char *value = getenv(loading_name);
-    if (value != NULL && strcmp(value, "EAGER") == 0) return ls_ok();
-    return ls_error(LS_INVALID, "%s=%s when the driver was initialised in this process: expected EAGER", loading_name,
-                    value != NULL ? value : "");
-}
-
-static ls_status check_environment(int streams) {
-    int most;
-    LS_TRY(check_connections(streams, &most));
-    return check_loading();
 }
 
 static int streams_of(const cuda *c) { return c->device->options.queues + 1; }
@@ -258,7 +232,8 @@ static ls_status describe_device(const char *settings, ls_device_facts *out) {
     int devices, handle, cache;
     size_t memory;
     LS_TRY(read_settings(settings, &asked));
-    LS_TRY(check_environment(1)); /* the driver reads it once */
+    int most;
+    LS_TRY(check_connections(1, &most)); /* the driver reads it once */
     LS_TRY(ls_cuda_driver_load(&driver));
     LS_TRY(count_devices(&driver, asked.ordinal, &devices));
     if (asked.ordinal < 0) facts.units = devices;
@@ -325,7 +300,8 @@ static ls_status set_up(cuda *c, const char *settings) {
     LS_TRY(read_settings(settings, &asked));
     c->asked = asked.route;
     c->device->traits.records = !asked.launched;
-    LS_TRY(check_environment(c->device->options.queues + 1));
+    int most;
+    LS_TRY(check_connections(streams_of(c), &most));
     LS_TRY(ls_cuda_driver_load(&c->driver));
     LS_TRY(choose(c, asked.ordinal));
     LS_TRY(take_ways(c));
@@ -368,7 +344,7 @@ const ls_device_row ls_device_cuda = {
     .settings = "N, the number of a device; both also with :launched",
     .describe = describe_device,
     .is_used = ls_cuda_driver_is_used,
-    .traits = {.holds = true, .messages = true, .records = true, .submits = true},
+    .traits = {.holds = true, .messages = true, .records = true, .loads = true, .submits = true},
     .prepare_process = prepare_process,
     .open = open_device,
     .stop = stop_device,
