@@ -32,6 +32,13 @@ typedef struct cuda_launch {
 /* What a recording has for one queue (graphs.c). */
 typedef struct cuda_chain cuda_chain;
 
+/* The last run of a recording, as far as a queue has it. Written under run_lock; `launched` under `lock`, too. */
+typedef struct cuda_run {
+    const cuda_chain *chain;          /* NULL: none was run */
+    uint64_t shift, times;            /* of its numbers; how often it was run before */
+    size_t ready, launched, executed; /* graphs: their words are set; and so on */
+} cuda_run;
+
 typedef struct cuda_queue {
     ls_cuda_stream stream;
     cuda_words *words;
@@ -40,8 +47,7 @@ typedef struct cuda_queue {
     uint64_t first,
         past;          /* those of them that are not known to be executed: first % CUDA_ROOM up to past % CUDA_ROOM */
     uint64_t launched; /* the last number */
-    const cuda_chain *replayed; /* the last recording that was launched; NULL: none */
-    uint64_t shift;             /* of its numbers */
+    cuda_run run;
 } cuda_queue;
 
 /* By how much the value of a word is greater in a later run of a recording. */
@@ -84,7 +90,8 @@ typedef struct cuda {
     ls_cuda_stream copies;     /* also what is captured into a graph is given to it, and then not executed */
     char *stage;
 
-    bool torn; /* a recording of which only some queues' parts were launched */
+    bool torn;                /* a run of which only some graphs were launched; under `lock` */
+    pthread_mutex_t run_lock; /* of launching graphs, and before `lock` */
 } cuda;
 
 /*
@@ -142,7 +149,8 @@ LS_MUST_USE ls_status ls_cuda_await(ls_device *device, ls_event event);
 LS_MUST_USE ls_status ls_cuda_join(ls_device *device);
 bool ls_cuda_has_room(ls_device *device, int queue);
 bool ls_cuda_is_large(const ls_device *device, const ls_range *to);
-void ls_cuda_drain(const cuda *c);     /* releases all holds, and blocks until all streams are empty or have failed */
+void ls_cuda_let_go(cuda *c);          /* releases all holds; blocks until the watcher has launched what it can */
+void ls_cuda_drain(const cuda *c);     /* blocks until all streams are empty or have failed */
 ls_status ls_cuda_failure_of(cuda *c); /* the first one; LS_OK: it has not failed */
 /* Puts what a work comes after, the work and, if it is told, its number on a stream; its last words are not ended. */
 LS_MUST_USE ls_status ls_cuda_submit(cuda_submission *s);
@@ -151,9 +159,10 @@ LS_MUST_USE ls_status ls_cuda_check_work(const cuda *c, unsigned result, const c
 
 /*
  * Whether something that was launched may wait for ever: a message that has not been executed, or a part of a recording
- * whose other parts were not launched. What follows it must not reach other ranks.
+ * whose other parts were not launched. What follows it must not reach other ranks. ls_cuda_awaits_others: the first.
  */
 bool ls_cuda_may_wait(cuda *c);
+bool ls_cuda_awaits_others(cuda *c);
 
 /* words.c: the stream waits until a word is the value or greater; sets it; *out: the stream, for a kernel or a copy. */
 LS_MUST_USE ls_status ls_cuda_await_word(cuda_submission *s, ls_cuda_address at, uint64_t value, cuda_growth growth);
@@ -164,6 +173,10 @@ LS_MUST_USE ls_status ls_cuda_end_words(cuda_submission *s); /* tells the driver
 /* graphs.c */
 LS_MUST_USE ls_status ls_cuda_record(ls_device *device, ls_device_recording *recording);
 LS_MUST_USE ls_status ls_cuda_replay(ls_device *device, ls_device_recording *recording, uint64_t shift, uint64_t times);
+/* Launches those graphs of the last run for which there is room now. A failure is the device's. */
+LS_MUST_USE ls_status ls_cuda_go_on(cuda *c);
+/* Blocks until the watcher has launched all of them, or the device has failed. */
+void ls_cuda_await_launches(cuda *c);
 void ls_cuda_free_graphs(const cuda *c, ls_device_recording *recording);
 /* A node of a graph that is being captured. */
 void ls_cuda_note_words(cuda_chain *chain, ls_cuda_node node, const cuda_submission *s);

@@ -255,6 +255,7 @@ static ls_status describe_device(const char *settings, ls_device_facts *out) {
 /* After a failure streams may wait for other ranks. */
 static bool stop_device(ls_device *device) {
     cuda *c = device->state;
+    ls_cuda_let_go(c);
     ls_cuda_stop_watching(c);
     if (ls_cuda_may_wait(c)) return false;
     if (c->retained) {
@@ -288,6 +289,7 @@ static void close_device(ls_device *device) {
     give_ways_back(c);
     if (c->retained) (void)c->driver.cuDevicePrimaryCtxRelease_v2(c->handle);
     pthread_mutex_destroy(&c->copy_lock);
+    pthread_mutex_destroy(&c->run_lock);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);
     free(c->queues);
@@ -322,6 +324,7 @@ static ls_status open_device(ls_device *device, const char *settings) {
     c->failed = ls_ok();
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->copy_lock, NULL);
+    pthread_mutex_init(&c->run_lock, NULL);
     pthread_cond_init(&c->changed, NULL);
     device->state = c;
     const ls_status status = set_up(c, settings);

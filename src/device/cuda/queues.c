@@ -117,6 +117,7 @@ ls_status ls_cuda_launch(ls_device *device, const ls_device_work *work) {
     cuda *c = device->state;
     cuda_queue *q = &c->queues[work->event.queue];
     LS_ASSERT(work->event.number > q->launched);
+    ls_cuda_await_launches(c);
     LS_TRY(ls_cuda_failure_of(c));
     LS_TRY(ls_cuda_enter(c));
     if (!ls_cuda_has_room(device, work->event.queue))
@@ -142,24 +143,44 @@ ls_status ls_cuda_release(ls_device *device, ls_event hold) {
     return ls_ok();
 }
 
-bool ls_cuda_may_wait(cuda *c) {
+bool ls_cuda_awaits_others(cuda *c) {
     lock(c);
-    bool any = c->torn || c->stuck;
+    bool any = c->stuck;
     for (int q = 0; q < c->device->options.queues; q++) {
         cuda_queue *queue = &c->queues[q];
         if (queue->words == NULL) continue;
         forget_executed(queue);
         for (uint64_t i = queue->first; i < queue->past; i++) any |= queue->launches[i % CUDA_ROOM].message;
-        any |= queue->replayed != NULL &&
-               ls_cuda_has_message_after(queue->replayed, queue->shift, ls_cuda_executed(queue));
+        any |= queue->run.launched > 0 &&
+               ls_cuda_has_message_after(queue->run.chain, queue->run.shift, ls_cuda_executed(queue));
     }
     unlock(c);
     return any;
 }
 
-void ls_cuda_drain(const cuda *c) {
+/* A device that is lost executes nothing any more. */
+static bool is_lost(const cuda *c) {
+    for (int q = 0; q < c->device->options.queues; q++) {
+        const unsigned result = c->driver.cuStreamQuery(c->queues[q].stream);
+        if (result != LS_CUDA_SUCCESS && result != LS_CUDA_NOT_READY) return true;
+    }
+    return false;
+}
+
+bool ls_cuda_may_wait(cuda *c) {
+    lock(c);
+    const bool torn = c->torn;
+    unlock(c);
+    return (torn && !is_lost(c)) || ls_cuda_awaits_others(c);
+}
+
+void ls_cuda_let_go(cuda *c) {
     for (int q = 0; q < c->device->options.queues && c->words != NULL; q++)
         __atomic_store_n(&c->words[q].released, (uint64_t)INT64_MAX, __ATOMIC_RELEASE);
+    if (!ls_cuda_awaits_others(c)) ls_cuda_await_launches(c);
+}
+
+void ls_cuda_drain(const cuda *c) {
     for (int q = 0; q < c->device->options.queues; q++) {
         if (c->queues[q].stream != NULL) (void)c->driver.cuStreamSynchronize(c->queues[q].stream);
     }

@@ -1,8 +1,8 @@
 /*
  * The watcher of a CUDA device: a thread that looks at the words of the queues while something is outstanding, tells
- * whoever sleeps when one has changed, and asks the driver now and then whether the device has failed. It is needed
- * because a stream's write wakes nobody. A function that the driver calls on the host after each launch would do so,
- * too, but holds up the stream until it has returned.
+ * whoever sleeps when one has changed, launches what there is room for then, and asks the driver now and then whether
+ * the device has failed. It is needed because a stream's write wakes nobody. A function that the driver calls on the
+ * host after each launch would do so, too, but holds up the stream until it has returned.
  */
 #include "device/cuda/cuda_impl.h"
 
@@ -24,10 +24,10 @@
 static bool find_outstanding(const cuda_queue *queue, const char **name, uint64_t *number) {
     const uint64_t executed = ls_cuda_executed(queue);
     const ls_device_work *work =
-        queue->replayed != NULL ? ls_cuda_work_after(queue->replayed, queue->shift, executed) : NULL;
+        queue->run.launched > 0 ? ls_cuda_work_after(queue->run.chain, queue->run.shift, executed) : NULL;
     if (work != NULL) {
         *name = work->name;
-        *number = work->event.number + queue->shift;
+        *number = work->event.number + queue->run.shift;
         return true;
     }
     for (uint64_t i = queue->first; i < queue->past; i++) {
@@ -125,6 +125,14 @@ static bool look(cuda *c, uint64_t *seen, double *changed, double *checked, ls_s
     return news;
 }
 
+/* Graphs are left of a run. Also where nothing new was seen: it may have been executed before the run was torn. */
+static bool has_more(cuda *c) {
+    pthread_mutex_lock(&c->lock);
+    const bool more = c->torn && c->failed.code == LS_OK;
+    pthread_mutex_unlock(&c->lock);
+    return more;
+}
+
 static void *watch(void *argument) {
     cuda *c = argument;
     (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* naps are not longer than they should be */
@@ -141,6 +149,7 @@ static void *watch(void *argument) {
         }
         pthread_mutex_unlock(&c->lock);
         const bool news = look(c, &seen, &changed, &checked, &failed);
+        if (failed.code == LS_OK && has_more(c)) failed = ls_cuda_go_on(c);
         note_failure(c, failed);
         if (news) wake(c);
         pthread_mutex_lock(&c->lock);

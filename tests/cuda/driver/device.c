@@ -35,7 +35,8 @@ static void read_setting(const char *setting, fake_settings *s) {
     char lost[8] = "";
     const bool known = read_number(setting, "devices", &devices) || read_number(setting, "version", &version) ||
                        read_number(setting, "words", &words) || read_number(setting, "peers", &peers) ||
-                       read_number(setting, "memory", &s->memory) || read_number(setting, "seed", &s->seed);
+                       read_number(setting, "memory", &s->memory) || read_number(setting, "seed", &s->seed) ||
+                       read_number(setting, "depth", &s->depth);
     s->devices = (int)devices;
     s->version = (int)version;
     s->words = (int)words;
@@ -47,8 +48,8 @@ static void read_setting(const char *setting, fake_settings *s) {
 }
 
 static void read_settings(void) {
-    fake.settings =
-        (fake_settings){.devices = 2, .version = 13000, .words = 1, .peers = 1, .connections = 8, .memory = 1L << 40};
+    fake.settings = (fake_settings){
+        .devices = 2, .version = 13000, .words = 1, .peers = 1, .connections = 8, .memory = 1L << 40, .depth = 2048};
     const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *loading = getenv("CUDA_MODULE_LOADING"),
                *copies = getenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS");
     if (connections != NULL) fake.settings.connections = atoi(connections);

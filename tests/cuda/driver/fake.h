@@ -13,6 +13,7 @@
  *   devices=N   (2)       version=N  (13000)     words=0: streams cannot wait for words of 64 bits
  *   peers=0: no device can access another's memory
  *   memory=BYTES          of each device
+ *   depth=N  (2048)       operations of graphs that a stream takes: who launches more waits, and so do other launches
  *   seed=N                of the random times
  *   CALL=N:ERROR          the N-th call of a function fails, with that number
  *   CALL=N:ERROR:lost     and the device is lost: all later calls fail, but those that free; nothing is executed any
@@ -67,7 +68,7 @@ struct CUctx_st {
 
 typedef struct fake_settings {
     int devices, version, words, peers, connections;
-    long memory, seed;
+    long memory, seed, depth;
     bool lazy; /* kernels are loaded at their first launch */
     char failing[64];
     long failing_call;
@@ -115,7 +116,7 @@ struct fake_operation {
     void (*run)(void *context);
     void (*release)(void *context); /* NULL: it belongs to a graph */
     void *context;
-    bool last;                   /* of what was given at once */
+    bool last, of_graph;         /* the last one of what was given at once; a graph's */
     struct CUgraphExec_st *part; /* the last one of a graph that was launched */
 };
 
@@ -125,7 +126,8 @@ struct CUstream_st {
     struct CUctx_st *context;
     pthread_t thread;
     fake_operation *first, **end;
-    int n; /* what was given and not executed; a graph counts as one */
+    int n;          /* what was given and not executed; a graph counts as one */
+    long of_graphs; /* operations of graphs among it */
     bool ending;
     struct CUgraph_st *captured; /* what it is given becomes part of this graph; NULL: it is executed */
     unsigned mode;               /* of the capture */
@@ -137,6 +139,8 @@ struct CUstream_st {
 void fake_wait_idle(const struct CUctx_st *context, const char *who);
 /* Gives a stream n operations at once: one that is full blocks. Takes the lock. */
 unsigned fake_give(struct CUstream_st *s, const fake_operation *operations, int n);
+/* The same of a graph's, which blocks whenever the stream has as many as it takes, and other launches of graphs too. */
+void fake_give_graph(struct CUstream_st *s, const fake_operation *operations, int n);
 struct CUstream_st *fake_streams(void); /* the first of a list */
 /* Of a stream's words; INVALID_VALUE where it cannot be done. Takes the lock. */
 unsigned fake_read_words(const union CUstreamBatchMemOpParams_union *ops, unsigned count, fake_operation *out);

@@ -226,7 +226,7 @@ unsigned cuGraphLaunch(ls_cuda_executable exec, ls_cuda_stream stream) {
     exec->uploaded = true;
     fake_operation *all = list_operations(exec, &n);
     unlock();
-    (void)fake_give(stream, all, n);
+    fake_give_graph(stream, all, n);
     free(all);
     return 0;
 }

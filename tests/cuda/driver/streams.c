@@ -93,6 +93,7 @@ static fake_operation *pop(struct CUstream_st *s) {
     s->first = o->next;
     if (s->first == NULL) s->end = &s->first;
     s->n -= o->last;
+    s->of_graphs -= o->of_graph;
     if (o->part != NULL) fake_note_executed(o->part);
     pthread_cond_broadcast(&fake.changed);
     return o;
@@ -136,19 +137,39 @@ static void *stream_main(void *argument) {
 
 /* --- what streams are given --------------------------------------------------------------------------------------- */
 
-/* Appends copies. Under the lock. */
+/* Appends a copy. Under the lock. */
+static void append_one(struct CUstream_st *s, const fake_operation *operation, bool last, bool of_graph) {
+    fake_operation *copied = malloc(sizeof *copied);
+    if (copied == NULL) fake_abort("no memory for an operation");
+    *copied = *operation;
+    copied->next = NULL;
+    copied->last = last;
+    copied->of_graph = of_graph;
+    *s->end = copied;
+    s->end = &copied->next;
+    s->of_graphs += of_graph;
+}
+
 static void append_all(struct CUstream_st *s, const fake_operation *operations, int n) {
-    for (int i = 0; i < n; i++) {
-        fake_operation *copied = malloc(sizeof *copied);
-        if (copied == NULL) fake_abort("no memory for an operation");
-        *copied = operations[i];
-        copied->next = NULL;
-        copied->last = i == n - 1;
-        *s->end = copied;
-        s->end = &copied->next;
-    }
+    for (int i = 0; i < n; i++) append_one(s, &operations[i], i == n - 1, false);
     s->n++;
     pthread_cond_broadcast(&fake.changed);
+}
+
+void fake_give_graph(struct CUstream_st *s, const fake_operation *operations, int n) {
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    const struct timespec end = time_limit();
+    pthread_mutex_lock(&one);
+    lock();
+    s->n++;
+    for (int i = 0; i < n; i++) {
+        while (s->of_graphs >= fake.settings.depth && fake.lost == 0)
+            wait_until(&end, "the launch of a graph waits for a stream that is full");
+        append_one(s, &operations[i], i == n - 1, true);
+        pthread_cond_broadcast(&fake.changed);
+    }
+    unlock();
+    pthread_mutex_unlock(&one);
 }
 
 unsigned fake_give(struct CUstream_st *s, const fake_operation *operations, int n) {
