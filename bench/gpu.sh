@@ -24,6 +24,7 @@ steps='
 1 blocked        40
 1 latency        10
 1 depth          15
+1 wake           10
 1 beside         30
 1 handles        10
 1 products       20
@@ -66,6 +67,7 @@ step_chain() { experiment chain; }
 step_blocked() { experiment blocked; }
 step_latency() { experiment latency; }
 step_depth() { experiment depth; }
+step_wake() { experiment wake; }
 step_beside() { experiment beside; }
 step_handles() { experiment handles; }
 step_products() { experiment products; }

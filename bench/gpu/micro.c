@@ -16,6 +16,7 @@ static const struct {
     {"blocked", "does the launch of a long graph return while the graph waits", micro_blocked},
     {"chain", "how many streams can wait for each other", micro_chain},
     {"latency", "how long is it from a word or an event to what waits for it", micro_latency},
+    {"wake", "how late does a stream go on that has waited for long", micro_wake},
     {"depth", "how many operations does a stream take before a call blocks", micro_depth},
     {"beside", "which calls wait while another stream is held", micro_beside},
     {"handles", "what does a handle of cuBLASLt do that is destroyed after its context", micro_handles},

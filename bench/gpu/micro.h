@@ -81,6 +81,7 @@ void micro_blocked(micro *m);
 void micro_chain(micro *m);
 void micro_latency(micro *m);
 void micro_depth(micro *m);
+void micro_wake(micro *m);
 void micro_beside(micro *m);
 void micro_handles(micro *m);
 void micro_products(micro *m);

@@ -143,6 +143,46 @@ void micro_latency(micro *m) {
         micro_found(m, "a kernel and from stream to stream by an event: %.2f us", time_hops(m, put_by_events));
 }
 
+/* --- wake --------------------------------------------------------------------------------------------------------- */
+
+/*
+ * From a release to the word behind it, where the stream has waited for so long; microseconds, the median of some runs.
+ * kernels: behind the wait, the word behind the first.
+ */
+static double time_release(const micro *m, double held, int kernels) {
+    double seconds[9];
+    const ls_cuda_stream stream = micro_stream(m);
+    for (size_t r = 0; r < LS_COUNT(seconds); r++) {
+        micro_clear(m);
+        micro_await(m, stream, micro_word(m, HELD), 1);
+        if (kernels > 0) micro_work(m, stream);
+        micro_write(m, stream, micro_word(m, ENDED), 1);
+        for (int k = 1; k < kernels; k++) micro_work(m, stream);
+        double start = ls_seconds();
+        while (ls_seconds() - start < held) {
+        }
+        start = ls_seconds();
+        atomic_store(&m->words[HELD], 1);
+        (void)micro_reached(m, ENDED, 1, 5);
+        seconds[r] = ls_seconds() - start;
+        MICRO_CALL(m, cuStreamSynchronize, stream);
+    }
+    MICRO_CALL(m, cuStreamDestroy_v2, stream);
+    return ls_median(seconds, (int)LS_COUNT(seconds)) * 1e6;
+}
+
+void micro_wake(micro *m) {
+    static const double held[] = {1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 3e-2};
+    for (int streams = 0; streams <= 16; streams += 16) {
+        for (int s = 0; s < streams; s++) micro_work(m, micro_stream(m));
+        for (size_t i = 0; i < LS_COUNT(held); i++)
+            micro_found(m,
+                        "beside %d idle streams, held for %.2f ms: a word after %.1f us; behind a kernel, 100 more "
+                        "behind it: %.1f us",
+                        streams, held[i] * 1e3, time_release(m, held[i], 0), time_release(m, held[i], 101));
+    }
+}
+
 /* --- depth -------------------------------------------------------------------------------------------------------- */
 
 /* Launches on a stream that is held, until one takes long. words: with a word written behind each. */
