@@ -4,10 +4,12 @@
  */
 #include "comm/comm_impl.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,7 +47,8 @@ typedef struct identity {
     char kernel[40];
     uint64_t network, processes;
     int32_t process;
-    ls_processors processors; /* that it may run on */
+    uint8_t drawn[LS_SHA256_BYTES]; /* at random, for the key of the world */
+    ls_processors processors;       /* that it may run on */
 } identity;
 
 _Static_assert(sizeof(identity) <= LS_GATHER_VALUE, "an identity is gathered as one value");
@@ -56,8 +59,10 @@ static uint64_t namespace_number(const char *path) {
     return stat(path, &found) == 0 ? (uint64_t)found.st_ino : 0;
 }
 
-static identity identify(void) {
+static ls_status identify(identity *out) {
     identity me = {.name = ""};
+    if (getrandom(me.drawn, sizeof me.drawn, 0) != sizeof me.drawn)
+        return ls_error(LS_IO, "cannot draw a key for the ranks: getrandom: %s", strerror(errno));
     if (gethostname(me.name, sizeof me.name - 1) != 0) snprintf(me.name, sizeof me.name, "?");
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (file != NULL) {
@@ -68,7 +73,16 @@ static identity identify(void) {
     me.processes = namespace_number("/proc/self/ns/pid");
     me.process = (int32_t)getpid();
     ls_machine_processors(&me.processors);
-    return me;
+    *out = me;
+    return ls_ok();
+}
+
+/* The key of the world: of the key that its ranks know already, and what each of them has drawn. */
+static void mix_key(ls_boot *boot, const identity *all, int n) {
+    ls_hmac mac;
+    ls_hmac_begin(&mac, boot->key.bytes, sizeof boot->key.bytes);
+    for (int i = 0; i < n; i++) ls_hmac_add(&mac, all[i].drawn, sizeof all[i].drawn);
+    ls_hmac_end(&mac, boot->key.bytes);
 }
 
 /* Whether both are bound to one core, the same. */
@@ -83,8 +97,10 @@ static bool is_same_machine(const identity *a, const identity *b) {
 
 /* Numbers the machines of all ranks from 0 in the order of their first ranks, and notes the processes of this one. */
 static ls_status find_machines(ls_boot *boot) {
-    const identity me = identify();
+    identity me;
+    LS_TRY(identify(&me));
     if (boot->rank < 0) {
+        mix_key(boot, &me, 1);
         for (int r = 0; r < boot->ranks; r++) snprintf(boot->host_names[r], LS_HOST_NAME, "%s", me.name);
         return ls_ok();
     }
@@ -92,8 +108,10 @@ static ls_status find_machines(ls_boot *boot) {
     if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the names of %d hosts", boot->ranks);
     const ls_status status = boot->kind->gather(boot, boot->rank, &me, sizeof me, all);
     int machines = 0;
+    if (status.code == LS_OK) mix_key(boot, all, boot->ranks);
     for (int r = 0; r < boot->ranks && status.code == LS_OK; r++) {
         int first = 0;
+        all[r].name[sizeof all[r].name - 1] = all[r].kernel[sizeof all[r].kernel - 1] = 0; /* others wrote them */
         while (!is_same_machine(&all[first], &all[r])) first++;
         boot->hosts[r] = first == r ? machines++ : boot->hosts[first];
         snprintf(boot->host_names[r], LS_HOST_NAME, "%s", all[r].name);

@@ -7,13 +7,14 @@
  *     ls_boot serves them all; a forked rank has its copy of it.
  *   - another: launched. Somebody else started the ranks, and this process is that one of them.
  *
- * This header, transport_impl.h, bell.c, missing.c and notice.c need nothing of this folder but each other, so that a
- * plug-in can be built from them.
+ * This header, transport_impl.h, bell.c, missing.c and notice.c need nothing of this folder but each other and
+ * sha256_impl.h, so that a plug-in can be built from them.
  */
 #ifndef LS_COMM_BOOT_IMPL_H
 #define LS_COMM_BOOT_IMPL_H
 
 #include "base/base.h"
+#include "comm/sha256_impl.h"
 
 #include <stdatomic.h>
 
@@ -44,6 +45,14 @@ typedef struct ls_boot_kind ls_boot_kind;
 
 enum { LS_HOST_NAME = 64, LS_ADDRESS = 64 };
 
+/* What ranks prove to each other that they have (greeting_impl.h). */
+typedef struct ls_key {
+    uint8_t bytes[LS_SHA256_BYTES];
+} ls_key;
+
+#define LS_SECRET_VARIABLE "LONGSPAN_SECRET"
+#define LS_SECRET_FILE_VARIABLE "LONGSPAN_SECRET_FILE"
+
 /* An open boot. `open` of its kind sets what is marked so; boot.c fills in the rest, with gather where it must. */
 typedef struct ls_boot {
     const ls_boot_kind *kind;             /* open may put a kind of its own here: that of a plug-in */
@@ -60,6 +69,9 @@ typedef struct ls_boot {
     _Atomic bool failed;         /* ls_launched_abort was called: this process says why it fails */
     bool silent;                 /* ls_launched_be_silent */
     void *state;                 /* set by open: the kind's own */
+    bool has_secret;             /* set by open: strangers do not know the key that it sets */
+    ls_key key; /* set by open: what its ranks know already, else zeros. Then boot.c mixes with it what all ranks
+                   draw, and it is the key of connections between them */
 
     int *hosts;                       /* [ranks] ranks of equal number can share memory */
     char (*host_names)[LS_HOST_NAME]; /* [ranks] for messages */

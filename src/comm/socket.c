@@ -85,9 +85,7 @@ ls_status ls_socket_connect(const char *host, int port, int *fd) {
     return status;
 }
 
-/* Waits until the socket is ready for the events. */
-static ls_status wait_for(int fd, short events, const ls_patience *patience, const char *what) {
-    const double began = ls_seconds();
+ls_status ls_socket_await(int fd, short events, const ls_patience *patience, double began, const char *what) {
     for (;;) {
         struct pollfd one = {.fd = fd, .events = events};
         const int n = poll(&one, 1, SLICE_MILLISECONDS);
@@ -99,13 +97,22 @@ static ls_status wait_for(int fd, short events, const ls_patience *patience, con
     }
 }
 
-ls_status ls_socket_accept(int listener, const ls_patience *patience, const char *what, int *fd) {
-    LS_TRY(wait_for(listener, POLLIN, patience, what));
+static ls_status wait_for(int fd, short events, const ls_patience *patience, const char *what) {
+    return ls_socket_await(fd, events, patience, ls_seconds(), what);
+}
+
+int ls_socket_accept_now(int listener, int *fd) {
     const int made = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (made < 0) return ls_error(LS_IO, "accept4: %s", strerror(errno));
+    if (made < 0) return errno;
     send_at_once(made);
     *fd = made;
-    return ls_ok();
+    return 0;
+}
+
+ls_status ls_socket_accept(int listener, const ls_patience *patience, const char *what, int *fd) {
+    LS_TRY(wait_for(listener, POLLIN, patience, what));
+    const int error = ls_socket_accept_now(listener, fd);
+    return error == 0 ? ls_ok() : ls_error(LS_IO, "accept4: %s", strerror(error));
 }
 
 static bool must_wait(ssize_t n) { return n < 0 && (errno == EAGAIN || errno == EINTR); }
