@@ -3,6 +3,7 @@
  * all boots find in the same way: by what the ranks tell each other.
  */
 #include "comm/comm_impl.h"
+#include "comm/starter_impl.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -20,32 +21,35 @@ static const ls_boot_kind *const boots[] = {
     &ls_boot_local,
 };
 
-/* That of LONGSPAN_BOOT, else the first whose environment is found, else the local one. */
+/* That of LONGSPAN_BOOT, else the first that knows the starter of this process, else the local one. */
 static ls_status find_kind(const ls_boot_kind **out) {
     const char *wanted = getenv(LS_BOOT_VARIABLE);
+    const ls_starter *starter = NULL;
     char names[128] = "";
+    if (wanted == NULL) LS_TRY(ls_starter_find(&starter));
     for (size_t i = 0; i < LS_COUNT(boots); i++) {
-        const bool found = boots[i]->found == NULL || boots[i]->found();
+        const bool found = boots[i]->found == NULL || boots[i]->found(starter);
         if (wanted == NULL ? found : strcmp(wanted, boots[i]->name) == 0) {
             *out = boots[i];
             return ls_ok();
         }
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? ", " : "", boots[i]->name);
     }
-    return ls_error(LS_INVALID, "%s=%s: expected one of %s", LS_BOOT_VARIABLE, wanted, names);
+    return ls_error(LS_USAGE, "%s=%s: expected one of %s", LS_BOOT_VARIABLE, wanted, names);
 }
 
 /* ---- hosts ---- */
 
 /*
- * What ranks compare. Ranks can share memory when the same kernel runs them (boot_id) and they see the same sockets
- * (the network namespace, where abstract Unix sockets live). They see each other in /proc when their processes are
- * counted together (the namespace of processes), too.
+ * What ranks compare. Ranks can share memory when the same kernel runs them (boot_id), they see the same sockets (the
+ * network namespace, where abstract Unix sockets live), and they are of one user. They see each other in /proc when
+ * their processes are counted together (the namespace of processes), too.
  */
 typedef struct identity {
     char name[LS_HOST_NAME];
     char kernel[40];
     uint64_t network, processes;
+    uint32_t user;
     int32_t process;
     uint8_t drawn[LS_SHA256_BYTES]; /* at random, for the key of the world */
     ls_processors processors;       /* that it may run on */
@@ -72,6 +76,7 @@ static ls_status identify(identity *out) {
     me.network = namespace_number("/proc/self/ns/net");
     me.processes = namespace_number("/proc/self/ns/pid");
     me.process = (int32_t)getpid();
+    me.user = (uint32_t)geteuid();
     ls_machine_processors(&me.processors);
     *out = me;
     return ls_ok();
@@ -92,7 +97,8 @@ static bool are_bound_alike(const identity *a, const identity *b) {
 }
 
 static bool is_same_machine(const identity *a, const identity *b) {
-    return strcmp(a->kernel, b->kernel) == 0 && a->network == b->network && strcmp(a->name, b->name) == 0;
+    return strcmp(a->kernel, b->kernel) == 0 && a->network == b->network && strcmp(a->name, b->name) == 0 &&
+           a->user == b->user;
 }
 
 /* Numbers the machines of all ranks from 0 in the order of their first ranks, and notes the processes of this one. */
@@ -163,7 +169,7 @@ static ls_status pretend(ls_boot *boot) {
                     LS_HOSTS_VARIABLE, setting, boot->ranks, boot->ranks);
 }
 
-static ls_status find_hosts(ls_boot *boot) {
+ls_status ls_boot_find_hosts(ls_boot *boot) {
     boot->hosts = calloc((size_t)boot->ranks, sizeof *boot->hosts);
     boot->host_names = calloc((size_t)boot->ranks, sizeof *boot->host_names);
     boot->processes = calloc((size_t)boot->ranks, sizeof *boot->processes);
@@ -179,7 +185,7 @@ static ls_status find_hosts(ls_boot *boot) {
     return pretend(boot);
 }
 
-static void forget_hosts(ls_boot *boot) {
+void ls_boot_forget_hosts(ls_boot *boot) {
     free(boot->hosts);
     free(boot->host_names);
     free(boot->processes);
@@ -193,6 +199,7 @@ static void forget_hosts(ls_boot *boot) {
 static ls_boot launched;
 static ls_status launched_status;
 static pthread_once_t launched_once = PTHREAD_ONCE_INIT;
+static _Atomic bool stays_alone;
 
 /* What goes wrong when this process has done its work, only the notice says. */
 static void close_launched(void) {
@@ -204,13 +211,26 @@ static void close_launched(void) {
 }
 
 static void open_launched(void) {
+    launched.kind = &ls_boot_local;
+    if (atomic_load(&stays_alone)) return;
     launched_status = find_kind(&launched.kind);
     if (launched_status.code != LS_OK || launched.kind == &ls_boot_local) return;
     launched_status = launched.kind->open(&launched);
     if (launched_status.code != LS_OK) return;
     (void)atexit(close_launched);
-    launched_status = find_hosts(&launched);
+    launched_status = ls_boot_find_hosts(&launched);
     if (launched_status.code == LS_OK) launched_status = ls_launcher_watch(&launched);
+}
+
+void ls_launched_stay_alone(void) { atomic_store(&stays_alone, true); }
+
+void ls_launched_foresee(int *rank, int *ranks) {
+    const char *wanted = getenv(LS_BOOT_VARIABLE);
+    const ls_starter *starter = NULL;
+    *rank = *ranks = 0;
+    if (wanted != NULL && strcmp(wanted, ls_boot_local.name) == 0) return;
+    if (ls_starter_find(&starter).code != LS_OK || starter == NULL) return;
+    if (ls_starter_read(starter, rank, ranks).code != LS_OK) *rank = *ranks = 0;
 }
 
 ls_status ls_launched_find(ls_launched *out) {
@@ -254,7 +274,7 @@ static ls_status open_local(int ranks, ls_boot **out) {
         free(boot);
         return status;
     }
-    status = find_hosts(boot);
+    status = ls_boot_find_hosts(boot);
     if (status.code == LS_OK)
         *out = boot;
     else
@@ -276,7 +296,7 @@ ls_status ls_boot_take(int ranks, bool local, ls_boot **out) {
 
 void ls_boot_return(ls_boot *boot) {
     if (boot == &launched) return;
-    forget_hosts(boot);
+    ls_boot_forget_hosts(boot);
     boot->kind->close(boot);
     free(boot);
 }
@@ -285,17 +305,20 @@ void ls_boot_return(ls_boot *boot) {
 ls_status ls_boot_agree(ls_boot *boot, ls_status mine) {
     if (boot->rank < 0) return mine;
     const size_t ranks = (size_t)boot->ranks;
-    ls_code *codes = calloc(ranks, sizeof *codes);
+    const int32_t mine_code = mine.code;
+    int32_t *codes = calloc(ranks, sizeof *codes); /* any number may come */
     ls_status *all = NULL, agreed = ls_ok();
     bool failed = false;
     if (codes == NULL) agreed = ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks say", boot->ranks);
-    if (agreed.code == LS_OK) agreed = boot->kind->gather(boot, boot->rank, &mine.code, sizeof mine.code, codes);
+    if (agreed.code == LS_OK) agreed = boot->kind->gather(boot, boot->rank, &mine_code, sizeof mine_code, codes);
     for (size_t r = 0; r < ranks && agreed.code == LS_OK; r++) failed |= codes[r] != LS_OK;
     if (failed && (all = calloc(ranks, sizeof *all)) == NULL)
         agreed = ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks say", boot->ranks);
     if (all != NULL) agreed = boot->kind->gather(boot, boot->rank, &mine, sizeof mine, all);
-    for (int r = 0; all != NULL && r < boot->ranks && agreed.code == LS_OK; r++)
+    for (int r = 0; all != NULL && r < boot->ranks && agreed.code == LS_OK; r++) {
+        all[r].text[sizeof all[r].text - 1] = 0; /* another rank wrote it */
         agreed = ls_error_in(all[r], "rank %d", r);
+    }
     free(codes);
     free(all);
     return agreed;

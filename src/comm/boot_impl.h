@@ -41,6 +41,7 @@ bool ls_notice_abort(ls_notice *notice, const char *why);
 ls_status ls_notice_aborted(const ls_notice *notice);
 
 struct ls_transport;
+struct ls_starter;
 typedef struct ls_boot_kind ls_boot_kind;
 
 enum { LS_HOST_NAME = 64, LS_ADDRESS = 64 };
@@ -115,8 +116,8 @@ bool ls_boot_is_stopped(const ls_boot *boot, int rank);
 /* A row of the table of boots (boot.c). */
 struct ls_boot_kind {
     const char *name; /* of the boot, as in messages: "environment" */
-    /* Whether the environment says that this process is a rank that this boot knows. NULL: a local boot. */
-    bool (*found)(void);
+    /* Whether this boot knows the starter of this process (NULL: nobody started it as a rank). NULL: a local boot. */
+    bool (*found)(const struct ls_starter *starter);
     /*
      * Called once in a process (a local boot: once for each world). Blocks until all ranks have called it, with a
      * deadline; errors name what was found in the environment, what was expected, and which ranks are missing.

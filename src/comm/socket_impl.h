@@ -28,6 +28,13 @@ ls_status ls_socket_receive(int fd, void *to, size_t bytes, const ls_patience *p
  * count.
  */
 ls_status ls_socket_await(int fd, short events, const ls_patience *patience, double began, const char *what);
+/* The numeric addresses of a host, IPv4 first, each once, at most `most`; their number. LS_IO: it is not known. */
+ls_status ls_socket_addresses(const char *host, char (*out)[LS_ADDRESS], int most, int *n);
+/* Whether a numeric address is one of this host's own; whether it is reached from this host alone. */
+bool ls_socket_is_own(const char *address);
+bool ls_socket_is_loopback(const char *address);
+/* Makes a socket that was connected without blocking one like those of ls_socket_connect. */
+ls_status ls_socket_set_up(int fd);
 /* The numeric address of this end of a connection. */
 ls_status ls_socket_own_address(int fd, char out[LS_ADDRESS]);
 
