@@ -103,7 +103,7 @@ static ls_status run_alone(const cli_command *c, cli_common *flags) {
     int rank, ranks;
     ls_launched_stay_alone();
     ls_launched_foresee(&rank, &ranks);
-    if (rank == 0) return c->run(flags);
+    if (rank == 0 || c->tells) return c->run(flags);
     ls_log("rank %d of %d leaves '%s' to rank 0", rank, ranks, c->name);
     return ls_ok();
 }

@@ -8,14 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of those that say the same, the first counts. */
+/* Of those that are as near and say the same, the first counts. */
 static const ls_starter starters[] = {
-    {.name = "torchrun",
-     .rank = "RANK",
-     .ranks = "WORLD_SIZE",
-     .local_ranks = "LOCAL_WORLD_SIZE",
-     .job = "TORCHELASTIC_RUN_ID",
-     .step = "TORCHELASTIC_RESTART_COUNT"},
     {.name = "Open MPI",
      .rank = "OMPI_COMM_WORLD_RANK",
      .ranks = "OMPI_COMM_WORLD_SIZE",
@@ -28,8 +22,13 @@ static const ls_starter starters[] = {
      .nodes = "SLURM_STEP_NUM_NODES",
      .job = "PMI_JOBID",
      .step = "SLURM_STEP_ID",
-     .hosts = "SLURM_STEP_NODELIST",
-     .task = "SLURM_TASK_PID"},
+     .hosts = "SLURM_STEP_NODELIST"},
+    {.name = "torchrun",
+     .rank = "RANK",
+     .ranks = "WORLD_SIZE",
+     .local_ranks = "LOCAL_WORLD_SIZE",
+     .job = "TORCHELASTIC_RUN_ID",
+     .step = "TORCHELASTIC_RESTART_COUNT"},
     {.name = "Slurm",
      .rank = "SLURM_PROCID",
      .ranks = "SLURM_STEP_NUM_TASKS",
@@ -81,9 +80,9 @@ ls_status ls_starter_find(const ls_starter **out) {
     int least = 0;
     for (size_t i = 0; i < LS_COUNT(starters); i++) {
         const ls_starter *s = &starters[i];
-        if (!is_set(s) || (nearest != NULL && say_the_same(s, nearest))) continue;
+        if (!is_set(s)) continue;
         const int distance = ls_launcher_distance(s->rank);
-        if (nearest != NULL && distance == least) rival = s;
+        if (nearest != NULL && distance == least && !say_the_same(s, nearest)) rival = s;
         if (nearest != NULL && distance >= least) continue;
         nearest = s;
         least = distance;
