@@ -60,8 +60,9 @@ static ls_status await_all(ls_rendezvous *r) {
         LS_TRY(ls_socket_await(r->fd, POLLIN, &most, began, "rank 0 to say that all ranks have come"));
         LS_TRY(ls_error_in(ls_rendezvous_receive(r->fd, &limits, &r->message, &whole), "rank 0"));
     }
-    const ls_status status =
-        r->message.head.kind == LS_RENDEZVOUS_COME ? ls_ok() : ls_error(LS_INVALID, "%s", r->message.bytes);
+    const ls_status status = r->message.head.kind == LS_RENDEZVOUS_COME
+                                 ? ls_ok()
+                                 : ls_error(LS_INVALID, "%s", ls_rendezvous_text(&r->message));
     ls_rendezvous_forget(&r->message);
     return status;
 }
@@ -131,7 +132,7 @@ static ls_status take_message(ls_rendezvous *r) {
         return ls_ok();
     default: /* LS_RENDEZVOUS_ABORT */
         r->told_abort = true;
-        (void)ls_notice_abort(r->notice, r->message.bytes);
+        (void)ls_notice_abort(r->notice, ls_rendezvous_text(&r->message));
         return ls_ok();
     }
 }

@@ -100,7 +100,8 @@ ls_status ls_rendezvous_send(int fd, ls_rendezvous_kind kind, uint64_t number, c
  */
 ls_status ls_rendezvous_receive(int fd, const ls_rendezvous_limits *limits, ls_rendezvous_message *message,
                                 bool *whole);
-void ls_rendezvous_forget(ls_rendezvous_message *message); /* to receive the next one */
+void ls_rendezvous_forget(ls_rendezvous_message *message);            /* to receive the next one */
+const char *ls_rendezvous_text(const ls_rendezvous_message *message); /* of an abort that is whole; never empty */
 
 /* ---- the server (rendezvous_server.c) ---- */
 

@@ -57,6 +57,10 @@ ls_status ls_rendezvous_receive(int fd, const ls_rendezvous_limits *limits, ls_r
     return status;
 }
 
+const char *ls_rendezvous_text(const ls_rendezvous_message *m) {
+    return m->bytes[0] != 0 ? m->bytes : "a rank gave up, and did not say why";
+}
+
 void ls_rendezvous_forget(ls_rendezvous_message *m) {
     free(m->bytes);
     *m = (ls_rendezvous_message){.got = 0};

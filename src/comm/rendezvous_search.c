@@ -214,8 +214,10 @@ static ls_status find(search *s, double seconds, bool speaks, candidate **found,
     double again = 0, word = FIRST_WORD_SECONDS, passed = 0, looked = ls_seconds();
     while (*found == NULL) {
         LS_TRY(look_up_host(s, l, &again));
-        if (s->n == 0) usleep(LOOK_UP_MICROSECONDS);
-        LS_TRY(look(s, found));
+        if (s->n == 0)
+            usleep(LOOK_UP_MICROSECONDS);
+        else
+            LS_TRY(look(s, found));
         passed += ls_boot_counted(ls_seconds() - looked);
         looked = ls_seconds();
         if (*found != NULL || (passed <= word && passed <= seconds)) continue;

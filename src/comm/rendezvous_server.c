@@ -246,7 +246,7 @@ static void take_message(ls_rendezvous_server *s, int rank) {
     const ls_rendezvous_message *m = &s->clients[rank].message;
     if (m->head.kind == LS_RENDEZVOUS_GATHER) take_value(s, rank, m);
     if (m->head.kind == LS_RENDEZVOUS_ASK) tell_missing(s, rank);
-    if (m->head.kind == LS_RENDEZVOUS_ABORT) abort_all(s, m->bytes);
+    if (m->head.kind == LS_RENDEZVOUS_ABORT) abort_all(s, ls_rendezvous_text(m));
     if (m->head.kind == LS_RENDEZVOUS_STOP) send_to_all(s, LS_RENDEZVOUS_STOP, NULL, 0);
 }
 

@@ -86,7 +86,8 @@ static int free_port(void) {
 }
 
 static void run_server(fuzz_bytes rest) {
-    const bool all_come = fuzz_choice(&rest) & 1;
+    const uint8_t choice = fuzz_choice(&rest);
+    const bool all_come = choice & 1;
     const int port = free_port();
     const ls_rendezvous_point zero = point_of(0, port), one = point_of(1, port), two = point_of(2, port);
     ls_notice notice = {.abort_state = LS_ABORT_NONE};
@@ -95,9 +96,13 @@ static void run_server(fuzz_bytes rest) {
     if (ls_rendezvous_server_start(&zero, &notice, &server, &own).code != LS_OK) return; /* the port is taken */
     LS_ASSERT(ls_rendezvous_search(&one, &fd).code == LS_OK);
     if (all_come) LS_ASSERT(ls_rendezvous_search(&two, &other).code == LS_OK);
+    if (all_come && choice & 2) /* another rank has come to the first gather, with 4 bytes */
+        LS_ASSERT(ls_rendezvous_send(other, LS_RENDEZVOUS_GATHER, 1, "here", 4, "the server").code == LS_OK);
     feed(fd, rest);
     drain(fd);
-    ls_rendezvous_server_end(server, 0);
+    if (other >= 0) drain(other);
+    (void)shutdown(own, SHUT_WR);
+    ls_rendezvous_server_end(server, all_come ? SECONDS : 0); /* when all are gone, it ends at once */
     check_own(own);
     (void)fuzz_done(ls_notice_aborted(&notice));
     close(own);
