@@ -301,6 +301,14 @@ void ls_boot_return(ls_boot *boot) {
     free(boot);
 }
 
+/* A failure that another rank told, which may be any bytes. */
+static ls_status checked(ls_status told) {
+    told.text[sizeof told.text - 1] = 0;
+    const int64_t code = (int64_t)told.code;
+    if (code < LS_OK || code > LS_FAULT) told.code = LS_PEER;
+    return told;
+}
+
 /* The texts travel only when there are any: what all ranks say to each other grows with the square of their number. */
 ls_status ls_boot_agree(ls_boot *boot, ls_status mine) {
     if (boot->rank < 0) return mine;
@@ -315,10 +323,8 @@ ls_status ls_boot_agree(ls_boot *boot, ls_status mine) {
     if (failed && (all = calloc(ranks, sizeof *all)) == NULL)
         agreed = ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks say", boot->ranks);
     if (all != NULL) agreed = boot->kind->gather(boot, boot->rank, &mine, sizeof mine, all);
-    for (int r = 0; all != NULL && r < boot->ranks && agreed.code == LS_OK; r++) {
-        all[r].text[sizeof all[r].text - 1] = 0; /* another rank wrote it */
-        agreed = ls_error_in(all[r], "rank %d", r);
-    }
+    for (int r = 0; all != NULL && r < boot->ranks && agreed.code == LS_OK; r++)
+        if (all[r].code != LS_OK) agreed = ls_error_in(checked(all[r]), "rank %d", r);
     free(codes);
     free(all);
     return agreed;

@@ -213,7 +213,9 @@ static void run_gathered(fuzz_bytes rest) {
     const bool agrees = fuzz_choice(&rest) & 1;
     ls_boot boot = {.kind = &kind, .rank = 1, .ranks = RANKS, .state = &rest};
     if (agrees) {
-        (void)fuzz_done(ls_boot_agree(&boot, ls_error(LS_INVALID, "this rank fails")));
+        const ls_status agreed = ls_boot_agree(&boot, ls_error(LS_INVALID, "this rank fails"));
+        LS_ASSERT(agreed.code >= LS_OK && agreed.code <= LS_FAULT); /* another rank's memory may have been too small */
+        LS_ASSERT(!fuzz_done(ls_error(LS_PEER, "ranks agree: %s", agreed.text)));
         return;
     }
     if (ls_boot_find_hosts(&boot).code == LS_OK) {
