@@ -39,8 +39,10 @@ typedef struct cli_command {
     int n_options;
     bool spreads; /* takes the options of spread_rows (options.c): how a job is spread over ranks */
     bool runs;    /* takes the options of run_rows: how ranks run */
-    bool opens;   /* takes the options of rope_rows: changes of a model's rotary positions */
-    bool reads;   /* takes the options of form_rows: how texts become documents */
+    bool (*needs_ranks)(const void *flags); /* of commands that spread: whether ranks run; NULL: always */
+    bool tells; /* only says something about this program, so each of several processes does it; else one of them */
+    bool opens; /* takes the options of rope_rows: changes of a model's rotary positions */
+    bool reads; /* takes the options of form_rows: how texts become documents */
     ls_status (*run)(void *flags);
     size_t flags_bytes;
     int takes_word; /* how many words may stand before the flags: they are the values of the first options of the table

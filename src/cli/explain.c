@@ -234,6 +234,11 @@ static ls_status run(void *context) {
     return ls_run_explain(&flags->job, stdout);
 }
 
+static bool needs_ranks(const void *context) {
+    const explain_flags *flags = context;
+    return flags->job.run || flags->common.spread.measure;
+}
+
 const cli_command cli_explain = {
     .name = "explain",
     .summary = "print the compiled programs of a rank, and the candidates they were chosen from",
@@ -245,5 +250,6 @@ const cli_command cli_explain = {
     .opens = true,
     .spreads = true,
     .runs = true,
+    .needs_ranks = needs_ranks,
     CLI_OWN(options, run, explain_flags),
 };

@@ -117,6 +117,7 @@ const cli_command cli_help = {
     .name = "help",
     .summary = "list all commands, or print the page of one",
     .usage = "[COMMAND] [--man] [--json]",
+    .tells = true,
     CLI_OWN(options, run, help_flags),
     .takes_word = 1,
 };

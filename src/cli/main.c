@@ -5,6 +5,7 @@
 #include "cli/cli_impl.h"
 
 #include "base/base.h"
+#include "comm/comm.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -95,14 +96,28 @@ static ls_status parse(const cli_command *c, const ls_option *options, int n_opt
 }
 
 /*
+ * A command that runs no ranks asks nobody whether this process is one, so it works in whatever environment. What the
+ * environment says decides only that one process of several does the work.
+ */
+static ls_status run_alone(const cli_command *c, cli_common *flags) {
+    int rank, ranks;
+    ls_launched_stay_alone();
+    ls_launched_foresee(&rank, &ranks);
+    if (rank == 0 || c->tells) return c->run(flags);
+    ls_log("rank %d of %d leaves '%s' to rank 0", rank, ranks, c->name);
+    return ls_ok();
+}
+
+/*
  * Runs the command. Where another program launched this process as one rank of several, all ranks run what has ranks,
- * and home alone runs the rest; only home prints.
+ * and rank 0 alone the rest; only home prints.
  */
 static ls_status run_once(const cli_command *c, cli_common *flags) {
     int launched;
+    if (!c->spreads || (c->needs_ranks != NULL && !c->needs_ranks(flags))) return run_alone(c, flags);
     LS_TRY(ls_home_find(&launched));
     if (!ls_is_home() && freopen("/dev/null", "w", stdout) == NULL) return ls_error(LS_IO, "cannot open /dev/null");
-    return c->spreads || ls_is_home() ? c->run(flags) : ls_ok();
+    return c->run(flags);
 }
 
 static ls_status run_command(const cli_command *c, int argc, char *const *argv) {
@@ -111,6 +126,7 @@ static ls_status run_command(const cli_command *c, int argc, char *const *argv) 
     if (n_options > CLI_MOST_OPTIONS)
         return ls_error(LS_UNSUPPORTED, "command %s has %d options; main knows %d", c->name, n_options,
                         CLI_MOST_OPTIONS);
+    if (!c->spreads) ls_launched_stay_alone();
     if (asks_for_help(argc, argv)) {
         cli_print_help(c, stdout);
         return ls_ok();
@@ -120,6 +136,7 @@ static ls_status run_command(const cli_command *c, int argc, char *const *argv) 
     int words = 0;
     while (words < c->takes_word && words < argc && argv[words][0] != '-') words++;
     ls_status status = parse(c, options, n_options, argc - words, argv + words, flags);
+    if (status.code != LS_OK && c->needs_ranks != NULL) ls_launched_stay_alone();
     for (int i = 0; i < words && status.code == LS_OK; i++)
         *(const char **)(void *)((char *)flags + options[i].offset) = argv[i];
     if (status.code == LS_OK && flags->spread.isa != NULL) status = ls_limit_isa(flags->spread.isa);
@@ -148,7 +165,10 @@ int main(int argc, char **argv) {
     }
     const cli_command *command;
     ls_status status = cli_find(alias_of(argv[1]), &command);
-    if (status.code == LS_OK) status = run_command(command, argc - 2, argv + 2);
+    if (status.code == LS_OK)
+        status = run_command(command, argc - 2, argv + 2);
+    else
+        ls_launched_stay_alone();
     if (status.code == LS_OK) status = flush();
     signal(SIGPIPE, SIG_IGN); /* a closed standard error must not change the exit code */
     /* All agree on other failures than the loss of a rank, so home says them. */

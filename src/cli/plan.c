@@ -220,6 +220,11 @@ static ls_status run(void *context) {
     return ls_run_plan(&flags->job, stdout);
 }
 
+static bool needs_ranks(const void *context) {
+    const plan_flags *flags = context;
+    return flags->common.spread.measure;
+}
+
 const cli_command cli_plan = {
     .name = "plan",
     .summary = "what train would use: mesh, strategy, layout, time, bytes",
@@ -230,5 +235,6 @@ const cli_command cli_plan = {
         "With --memory, the exit code is 1 when a rank needs more; the message says how much it needs, which buffers are at the peak, and what would fit.",
     .opens = true,
     .spreads = true,
+    .needs_ranks = needs_ranks,
     CLI_OWN(options, run, plan_flags),
 };

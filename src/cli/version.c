@@ -98,6 +98,7 @@ const cli_command cli_version = {
     .name = "version",
     .summary = "what this build is: commit, instruction set, transports, libraries",
     .usage = "[--json]",
+    .tells = true,
     .run = run,
     .flags_bytes = sizeof(version_flags),
 };

@@ -3,11 +3,14 @@
  * all boots find in the same way: by what the ranks tell each other.
  */
 #include "comm/comm_impl.h"
+#include "comm/starter_impl.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,34 +21,38 @@ static const ls_boot_kind *const boots[] = {
     &ls_boot_local,
 };
 
-/* That of LONGSPAN_BOOT, else the first whose environment is found, else the local one. */
+/* That of LONGSPAN_BOOT, else the first that knows the starter of this process, else the local one. */
 static ls_status find_kind(const ls_boot_kind **out) {
     const char *wanted = getenv(LS_BOOT_VARIABLE);
+    const ls_starter *starter = NULL;
     char names[128] = "";
+    if (wanted == NULL) LS_TRY(ls_starter_find(&starter));
     for (size_t i = 0; i < LS_COUNT(boots); i++) {
-        const bool found = boots[i]->found == NULL || boots[i]->found();
+        const bool found = boots[i]->found == NULL || boots[i]->found(starter);
         if (wanted == NULL ? found : strcmp(wanted, boots[i]->name) == 0) {
             *out = boots[i];
             return ls_ok();
         }
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? ", " : "", boots[i]->name);
     }
-    return ls_error(LS_INVALID, "%s=%s: expected one of %s", LS_BOOT_VARIABLE, wanted, names);
+    return ls_error(LS_USAGE, "%s=%s: expected one of %s", LS_BOOT_VARIABLE, wanted, names);
 }
 
 /* ---- hosts ---- */
 
 /*
- * What ranks compare. Ranks can share memory when the same kernel runs them (boot_id) and they see the same sockets
- * (the network namespace, where abstract Unix sockets live). They see each other in /proc when their processes are
- * counted together (the namespace of processes), too.
+ * What ranks compare. Ranks can share memory when the same kernel runs them (boot_id), they see the same sockets (the
+ * network namespace, where abstract Unix sockets live), and they are of one user. They see each other in /proc when
+ * their processes are counted together (the namespace of processes), too.
  */
 typedef struct identity {
     char name[LS_HOST_NAME];
     char kernel[40];
     uint64_t network, processes;
+    uint32_t user;
     int32_t process;
-    ls_processors processors; /* that it may run on */
+    uint8_t drawn[LS_SHA256_BYTES]; /* at random, for the key of the world */
+    ls_processors processors;       /* that it may run on */
 } identity;
 
 _Static_assert(sizeof(identity) <= LS_GATHER_VALUE, "an identity is gathered as one value");
@@ -56,8 +63,10 @@ static uint64_t namespace_number(const char *path) {
     return stat(path, &found) == 0 ? (uint64_t)found.st_ino : 0;
 }
 
-static identity identify(void) {
+static ls_status identify(identity *out) {
     identity me = {.name = ""};
+    if (getrandom(me.drawn, sizeof me.drawn, 0) != sizeof me.drawn)
+        return ls_error(LS_IO, "cannot draw a key for the ranks: getrandom: %s", strerror(errno));
     if (gethostname(me.name, sizeof me.name - 1) != 0) snprintf(me.name, sizeof me.name, "?");
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (file != NULL) {
@@ -67,8 +76,18 @@ static identity identify(void) {
     me.network = namespace_number("/proc/self/ns/net");
     me.processes = namespace_number("/proc/self/ns/pid");
     me.process = (int32_t)getpid();
+    me.user = (uint32_t)geteuid();
     ls_machine_processors(&me.processors);
-    return me;
+    *out = me;
+    return ls_ok();
+}
+
+/* The key of the world: of the key that its ranks know already, and what each of them has drawn. */
+static void mix_key(ls_boot *boot, const identity *all, int n) {
+    ls_hmac mac;
+    ls_hmac_begin(&mac, boot->key.bytes, sizeof boot->key.bytes);
+    for (int i = 0; i < n; i++) ls_hmac_add(&mac, all[i].drawn, sizeof all[i].drawn);
+    ls_hmac_end(&mac, boot->key.bytes);
 }
 
 /* Whether both are bound to one core, the same. */
@@ -78,13 +97,16 @@ static bool are_bound_alike(const identity *a, const identity *b) {
 }
 
 static bool is_same_machine(const identity *a, const identity *b) {
-    return strcmp(a->kernel, b->kernel) == 0 && a->network == b->network && strcmp(a->name, b->name) == 0;
+    return strcmp(a->kernel, b->kernel) == 0 && a->network == b->network && strcmp(a->name, b->name) == 0 &&
+           a->user == b->user;
 }
 
 /* Numbers the machines of all ranks from 0 in the order of their first ranks, and notes the processes of this one. */
 static ls_status find_machines(ls_boot *boot) {
-    const identity me = identify();
+    identity me;
+    LS_TRY(identify(&me));
     if (boot->rank < 0) {
+        mix_key(boot, &me, 1);
         for (int r = 0; r < boot->ranks; r++) snprintf(boot->host_names[r], LS_HOST_NAME, "%s", me.name);
         return ls_ok();
     }
@@ -92,8 +114,10 @@ static ls_status find_machines(ls_boot *boot) {
     if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the names of %d hosts", boot->ranks);
     const ls_status status = boot->kind->gather(boot, boot->rank, &me, sizeof me, all);
     int machines = 0;
+    if (status.code == LS_OK) mix_key(boot, all, boot->ranks);
     for (int r = 0; r < boot->ranks && status.code == LS_OK; r++) {
         int first = 0;
+        all[r].name[sizeof all[r].name - 1] = all[r].kernel[sizeof all[r].kernel - 1] = 0; /* others wrote them */
         while (!is_same_machine(&all[first], &all[r])) first++;
         boot->hosts[r] = first == r ? machines++ : boot->hosts[first];
         snprintf(boot->host_names[r], LS_HOST_NAME, "%s", all[r].name);
@@ -145,7 +169,7 @@ static ls_status pretend(ls_boot *boot) {
                     LS_HOSTS_VARIABLE, setting, boot->ranks, boot->ranks);
 }
 
-static ls_status find_hosts(ls_boot *boot) {
+ls_status ls_boot_find_hosts(ls_boot *boot) {
     boot->hosts = calloc((size_t)boot->ranks, sizeof *boot->hosts);
     boot->host_names = calloc((size_t)boot->ranks, sizeof *boot->host_names);
     boot->processes = calloc((size_t)boot->ranks, sizeof *boot->processes);
@@ -161,7 +185,7 @@ static ls_status find_hosts(ls_boot *boot) {
     return pretend(boot);
 }
 
-static void forget_hosts(ls_boot *boot) {
+void ls_boot_forget_hosts(ls_boot *boot) {
     free(boot->hosts);
     free(boot->host_names);
     free(boot->processes);
@@ -175,6 +199,7 @@ static void forget_hosts(ls_boot *boot) {
 static ls_boot launched;
 static ls_status launched_status;
 static pthread_once_t launched_once = PTHREAD_ONCE_INIT;
+static _Atomic bool stays_alone;
 
 /* What goes wrong when this process has done its work, only the notice says. */
 static void close_launched(void) {
@@ -186,13 +211,26 @@ static void close_launched(void) {
 }
 
 static void open_launched(void) {
+    launched.kind = &ls_boot_local;
+    if (atomic_load(&stays_alone)) return;
     launched_status = find_kind(&launched.kind);
     if (launched_status.code != LS_OK || launched.kind == &ls_boot_local) return;
     launched_status = launched.kind->open(&launched);
     if (launched_status.code != LS_OK) return;
     (void)atexit(close_launched);
-    launched_status = find_hosts(&launched);
+    launched_status = ls_boot_find_hosts(&launched);
     if (launched_status.code == LS_OK) launched_status = ls_launcher_watch(&launched);
+}
+
+void ls_launched_stay_alone(void) { atomic_store(&stays_alone, true); }
+
+void ls_launched_foresee(int *rank, int *ranks) {
+    const char *wanted = getenv(LS_BOOT_VARIABLE);
+    const ls_starter *starter = NULL;
+    *rank = *ranks = 0;
+    if (wanted != NULL && strcmp(wanted, ls_boot_local.name) == 0) return;
+    if (ls_starter_find(&starter).code != LS_OK || starter == NULL) return;
+    if (ls_starter_read(starter, rank, ranks).code != LS_OK) *rank = *ranks = 0;
 }
 
 ls_status ls_launched_find(ls_launched *out) {
@@ -236,7 +274,7 @@ static ls_status open_local(int ranks, ls_boot **out) {
         free(boot);
         return status;
     }
-    status = find_hosts(boot);
+    status = ls_boot_find_hosts(boot);
     if (status.code == LS_OK)
         *out = boot;
     else
@@ -258,26 +296,35 @@ ls_status ls_boot_take(int ranks, bool local, ls_boot **out) {
 
 void ls_boot_return(ls_boot *boot) {
     if (boot == &launched) return;
-    forget_hosts(boot);
+    ls_boot_forget_hosts(boot);
     boot->kind->close(boot);
     free(boot);
+}
+
+/* A failure that another rank told, which may be any bytes. */
+static ls_status checked(ls_status told) {
+    told.text[sizeof told.text - 1] = 0;
+    const int64_t code = (int64_t)told.code;
+    if (code < LS_OK || code > LS_FAULT) told.code = LS_PEER;
+    return told;
 }
 
 /* The texts travel only when there are any: what all ranks say to each other grows with the square of their number. */
 ls_status ls_boot_agree(ls_boot *boot, ls_status mine) {
     if (boot->rank < 0) return mine;
     const size_t ranks = (size_t)boot->ranks;
-    ls_code *codes = calloc(ranks, sizeof *codes);
+    const int32_t mine_code = mine.code;
+    int32_t *codes = calloc(ranks, sizeof *codes); /* any number may come */
     ls_status *all = NULL, agreed = ls_ok();
     bool failed = false;
     if (codes == NULL) agreed = ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks say", boot->ranks);
-    if (agreed.code == LS_OK) agreed = boot->kind->gather(boot, boot->rank, &mine.code, sizeof mine.code, codes);
+    if (agreed.code == LS_OK) agreed = boot->kind->gather(boot, boot->rank, &mine_code, sizeof mine_code, codes);
     for (size_t r = 0; r < ranks && agreed.code == LS_OK; r++) failed |= codes[r] != LS_OK;
     if (failed && (all = calloc(ranks, sizeof *all)) == NULL)
         agreed = ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks say", boot->ranks);
     if (all != NULL) agreed = boot->kind->gather(boot, boot->rank, &mine, sizeof mine, all);
     for (int r = 0; all != NULL && r < boot->ranks && agreed.code == LS_OK; r++)
-        agreed = ls_error_in(all[r], "rank %d", r);
+        if (all[r].code != LS_OK) agreed = ls_error_in(checked(all[r]), "rank %d", r);
     free(codes);
     free(all);
     return agreed;

@@ -7,13 +7,14 @@
  *     ls_boot serves them all; a forked rank has its copy of it.
  *   - another: launched. Somebody else started the ranks, and this process is that one of them.
  *
- * This header, transport_impl.h, bell.c, missing.c and notice.c need nothing of this folder but each other, so that a
- * plug-in can be built from them.
+ * This header, transport_impl.h, bell.c, missing.c and notice.c need nothing of this folder but each other and
+ * sha256_impl.h, so that a plug-in can be built from them.
  */
 #ifndef LS_COMM_BOOT_IMPL_H
 #define LS_COMM_BOOT_IMPL_H
 
 #include "base/base.h"
+#include "comm/sha256_impl.h"
 
 #include <stdatomic.h>
 
@@ -40,9 +41,18 @@ bool ls_notice_abort(ls_notice *notice, const char *why);
 ls_status ls_notice_aborted(const ls_notice *notice);
 
 struct ls_transport;
+struct ls_starter;
 typedef struct ls_boot_kind ls_boot_kind;
 
 enum { LS_HOST_NAME = 64, LS_ADDRESS = 64 };
+
+/* What ranks prove to each other that they have (greeting_impl.h). */
+typedef struct ls_key {
+    uint8_t bytes[LS_SHA256_BYTES];
+} ls_key;
+
+#define LS_SECRET_VARIABLE "LONGSPAN_SECRET"
+#define LS_SECRET_FILE_VARIABLE "LONGSPAN_SECRET_FILE"
 
 /* An open boot. `open` of its kind sets what is marked so; boot.c fills in the rest, with gather where it must. */
 typedef struct ls_boot {
@@ -60,6 +70,9 @@ typedef struct ls_boot {
     _Atomic bool failed;         /* ls_launched_abort was called: this process says why it fails */
     bool silent;                 /* ls_launched_be_silent */
     void *state;                 /* set by open: the kind's own */
+    bool has_secret;             /* set by open: strangers do not know the key that it sets */
+    ls_key key; /* set by open: what its ranks know already, else zeros. Then boot.c mixes with it what all ranks
+                   draw, and it is the key of connections between them */
 
     int *hosts;                       /* [ranks] ranks of equal number can share memory */
     char (*host_names)[LS_HOST_NAME]; /* [ranks] for messages */
@@ -103,8 +116,8 @@ bool ls_boot_is_stopped(const ls_boot *boot, int rank);
 /* A row of the table of boots (boot.c). */
 struct ls_boot_kind {
     const char *name; /* of the boot, as in messages: "environment" */
-    /* Whether the environment says that this process is a rank that this boot knows. NULL: a local boot. */
-    bool (*found)(void);
+    /* Whether this boot knows the starter of this process (NULL: nobody started it as a rank). NULL: a local boot. */
+    bool (*found)(const struct ls_starter *starter);
     /*
      * Called once in a process (a local boot: once for each world). Blocks until all ranks have called it, with a
      * deadline; errors name what was found in the environment, what was expected, and which ranks are missing.

@@ -45,6 +45,7 @@ static ls_status open_local(ls_boot *boot) {
     boot->notice = &l->shared->notice;
     boot->stopped = l->stopped;
     boot->state = l;
+    boot->has_secret = true; /* memory of one process and its children */
     memcpy(boot->address, "127.0.0.1", sizeof "127.0.0.1");
     return ls_ok();
 }

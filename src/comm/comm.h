@@ -46,6 +46,13 @@ typedef struct ls_launched {
  * connection lasts until the end of the process.
  */
 LS_MUST_USE ls_status ls_launched_find(ls_launched *out);
+/*
+ * For a process that starts no ranks and needs none: it meets nobody, whatever its environment says. To be called
+ * before the first ls_launched_find.
+ */
+void ls_launched_stay_alone(void);
+/* What the environment alone says that this process is one of; *ranks 0: nothing that makes sense. Meets nobody. */
+void ls_launched_foresee(int *rank, int *ranks);
 /* For launched ranks: all[r] becomes `mine` of rank r, at most LS_GATHER_VALUE bytes. Collective; needs no world. */
 #define LS_GATHER_VALUE 1024
 LS_MUST_USE ls_status ls_launched_gather(const void *mine, size_t bytes, void *all);

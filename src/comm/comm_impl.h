@@ -20,6 +20,12 @@ typedef struct ls_mapping {
 ls_status ls_boot_take(int ranks, bool local, ls_boot **out);
 void ls_boot_return(ls_boot *boot);
 /*
+ * Collective: the world's key, and boot->hosts to boot->machine_rank, of what the ranks gather, which may be anything.
+ * To be freed by forget_hosts, also when it fails.
+ */
+ls_status ls_boot_find_hosts(ls_boot *boot);
+void ls_boot_forget_hosts(ls_boot *boot);
+/*
  * Collective among launched ranks: the status of the first rank whose `mine` is a failure, with the rank before its
  * text. A local boot: `mine`.
  */
@@ -29,6 +35,9 @@ ls_status ls_boot_agree(ls_boot *boot, ls_status mine);
  * launcher. */
 ls_status ls_launcher_watch(ls_boot *boot);
 const char *ls_launcher_at_interrupt(void);
+/* How many ancestors of this process have the variable before one has not; whether a process is an ancestor. */
+int ls_launcher_distance(const char *variable);
+bool ls_process_is_ancestor(int process);
 
 /* boot_local.c: the launcher of a local boot's ranks knows when one is stopped. */
 void ls_boot_set_stopped(ls_boot *boot, int rank, bool stopped);

@@ -24,6 +24,7 @@ typedef struct seen {
     int parent;
 } seen;
 
+/* Without a process of that number: zeros, with parent 0. */
 static seen look_at(int number) {
     char path[40], line[512] = "";
     seen p = {.state = 0};
@@ -63,6 +64,19 @@ static int find_launcher(const char *variable) {
     int number = getppid();
     while (number > 1 && has_variable(number, variable)) number = look_at(number).parent;
     return number > 1 ? number : 0;
+}
+
+int ls_launcher_distance(const char *variable) {
+    int distance = 0;
+    for (int number = getppid(); number > 1 && has_variable(number, variable); number = look_at(number).parent)
+        distance++;
+    return distance;
+}
+
+bool ls_process_is_ancestor(int process) {
+    int number = getppid();
+    while (number > 1 && number != process) number = look_at(number).parent;
+    return number == process;
 }
 
 /* An MPI shares memory in files that its launcher removes at the end of the job; then nobody else does. */

@@ -14,8 +14,7 @@
 #include <unistd.h>
 
 #define SLICE_MILLISECONDS 50
-#define RETRY_MICROSECONDS 50000
-#define ANSWER_SECONDS 5.0 /* a server that has not answered after this time is another one */
+#define COME_SECONDS 5.0 /* the server says this much later than it may that not all have come */
 #define ABORTED_SERVER_STAYS_SECONDS 1.0
 #define SERVER_STAYS_SECONDS 10.0 /* rank 0 waits so long for the others to leave */
 
@@ -25,79 +24,56 @@ struct ls_rendezvous {
     ls_rendezvous_server *server; /* of rank 0 */
     int fd;
     pthread_t thread;
-    pthread_mutex_t lock; /* for all that follows, and for sending */
+    ls_rendezvous_message message; /* that is being received, by the thread alone */
+    pthread_mutex_t lock;          /* for all that follows, and for sending */
     pthread_cond_t changed;
     bool leaving, broken;
     bool told_abort, told_stop; /* the server knows */
-    char *values;               /* of the gather that has come last; NULL: none */
-    size_t bytes;
-    ls_missing missing; /* what the server said last of the gather that this rank waits in */
-    double silent;      /* seconds since it said so */
+    uint64_t gathers;           /* so far */
+    size_t awaited;             /* bytes of the values of the gather under way; 0: none is */
+    char *values;               /* of the gather under way, when they have come; else NULL */
+    ls_missing missing;         /* what the server said last of the gather that this rank waits in */
+    double silent;              /* seconds since it said so */
 };
-
-static const ls_patience patience = {.seconds = 10};
 
 /* What could not be sent as a whole ends the connection: the server and the thread find that it is closed. */
 static ls_status send_to_server(const ls_rendezvous *r, ls_rendezvous_kind kind, const void *bytes, size_t n) {
-    const ls_rendezvous_head head = {kind, (uint32_t)n};
-    ls_status status = ls_socket_send(r->fd, &head, sizeof head, &patience, "rank 0 to listen");
-    if (status.code == LS_OK) status = ls_socket_send(r->fd, bytes, n, &patience, "rank 0 to listen");
+    const uint64_t number = kind == LS_RENDEZVOUS_GATHER ? r->gathers : 0;
+    const ls_status status = ls_rendezvous_send(r->fd, kind, number, bytes, n, "rank 0 to listen");
     if (status.code != LS_OK) (void)shutdown(r->fd, SHUT_RDWR);
     return status;
 }
 
-/* ---- finding the server ---- */
-
-/* Receives a message that is expected, or the text of an abort, which becomes the status. */
-static ls_status receive_answer(int fd, ls_rendezvous_kind expected, double seconds) {
-    const ls_patience most_time = {.seconds = seconds}, *most = &most_time;
-    ls_rendezvous_head head;
-    char text[sizeof((ls_status){0}.text)];
-    LS_TRY(ls_socket_receive(fd, &head, sizeof head, most, "all ranks to come"));
-    if (head.kind == expected && head.bytes == 0) return ls_ok();
-    if (head.kind != LS_RENDEZVOUS_ABORT || head.bytes >= sizeof text)
-        return ls_error(LS_PEER, "what answers there is not rank 0");
-    LS_TRY(ls_socket_receive(fd, text, head.bytes, most, "all ranks to come"));
-    text[head.bytes] = 0;
-    return ls_error(LS_INVALID, "%s", text);
+static void set_abort_limits(ls_rendezvous_limits *limits) {
+    for (int kind = 0; kind < LS_RENDEZVOUS_KINDS; kind++) limits->most[kind] = UINT32_MAX;
+    limits->most[LS_RENDEZVOUS_ABORT] = sizeof((ls_status){0}.text) - 1;
 }
 
-/*
- * Greets whoever listens at a port. LS_PEER: nobody does, or somebody else, who closes the connection or never answers;
- * then the next port may be right.
- */
-static ls_status greet(const ls_rendezvous_point *m, int port, int *fd) {
-    const struct {
-        ls_rendezvous_head head;
-        ls_rendezvous_hello hello;
-    } message = {{LS_RENDEZVOUS_HELLO, sizeof message.hello}, {m->job, m->rank, m->ranks}};
-    int made;
-    const ls_status connected = ls_socket_connect(m->host, port, &made);
-    if (connected.code != LS_OK) return ls_error(LS_PEER, "%s", connected.text);
-    ls_status status = ls_socket_send(made, &message, sizeof message, &patience, "rank 0 to listen");
-    if (status.code == LS_OK) status = receive_answer(made, LS_RENDEZVOUS_HELLO, ANSWER_SECONDS);
-    if (status.code == LS_OK) status = receive_answer(made, LS_RENDEZVOUS_COME, m->seconds + ANSWER_SECONDS);
-    if (status.code == LS_OK)
-        *fd = made;
-    else
-        (void)close(made);
+/* Waits until the server says that all have come, or why not. */
+static ls_status await_all(ls_rendezvous *r) {
+    const ls_patience most = {.seconds = r->point.seconds + COME_SECONDS};
+    const double began = ls_seconds();
+    ls_rendezvous_limits limits;
+    set_abort_limits(&limits);
+    limits.most[LS_RENDEZVOUS_COME] = 0;
+    for (bool whole = false; !whole;) {
+        LS_TRY(ls_socket_await(r->fd, POLLIN, &most, began, "rank 0 to say that all ranks have come"));
+        LS_TRY(ls_error_in(ls_rendezvous_receive(r->fd, &limits, &r->message, &whole), "rank 0"));
+    }
+    const ls_status status = r->message.head.kind == LS_RENDEZVOUS_COME
+                                 ? ls_ok()
+                                 : ls_error(LS_INVALID, "%s", ls_rendezvous_text(&r->message));
+    ls_rendezvous_forget(&r->message);
     return status;
 }
 
-/* Tries all ports in turn until the time is over: rank 0 may come late. */
-static ls_status find_server(ls_rendezvous *r) {
-    const ls_rendezvous_point *m = &r->point;
-    const double began = ls_seconds();
-    ls_status status;
-    do {
-        for (int i = 0; i < LS_RENDEZVOUS_PORTS; i++) {
-            status = greet(m, m->port + i, &r->fd);
-            if (status.code != LS_PEER) return status;
-        }
-        usleep(RETRY_MICROSECONDS);
-    } while (ls_seconds() - began < m->seconds);
-    return ls_error_in(status, "rank %d of %d waited %.3g s for rank 0 at %s, port %d", m->rank, m->ranks, m->seconds,
-                       m->host, m->port);
+/* Connects to the server, in whichever process it is. */
+static ls_status meet(ls_rendezvous *r) {
+    if (r->point.rank == 0)
+        LS_TRY(ls_rendezvous_server_start(&r->point, r->notice, &r->server, &r->fd));
+    else
+        LS_TRY(ls_rendezvous_search(&r->point, &r->fd));
+    return await_all(r);
 }
 
 /* ---- the thread ---- */
@@ -117,28 +93,47 @@ static void tell_notice(ls_rendezvous *r) {
     (void)sent; /* a server that is gone is found when it is received from */
 }
 
-static void take_message(ls_rendezvous *r, const ls_rendezvous_head *head, char *bytes) {
-    if (head->kind == LS_RENDEZVOUS_ABORT) {
-        r->told_abort = true;
-        (void)ls_notice_abort(r->notice, bytes);
+/* LS_INVALID: what came is not what this rank waits for. */
+static ls_status take_values(ls_rendezvous *r) {
+    ls_rendezvous_message *m = &r->message;
+    if (r->awaited == 0 || r->values != NULL || m->head.bytes != r->awaited || m->head.number != r->gathers)
+        return ls_error(LS_INVALID, "rank 0 sends %u bytes of gather %llu; expected %zu of gather %llu", m->head.bytes,
+                        (unsigned long long)m->head.number, r->awaited, (unsigned long long)r->gathers);
+    r->values = m->bytes;
+    m->bytes = NULL;
+    return ls_ok();
+}
+
+static ls_status take_missing(ls_rendezvous *r) {
+    ls_missing missing;
+    if (r->message.head.bytes == sizeof missing) {
+        memcpy(&missing, r->message.bytes, sizeof missing);
+        if (missing.rank >= -1 && missing.rank < r->point.ranks && missing.silent >= 0) {
+            r->missing = missing;
+            r->silent = 0;
+            return ls_ok();
+        }
     }
-    if (head->kind == LS_RENDEZVOUS_STOP) {
+    return ls_error(LS_INVALID, "rank 0 names a missing rank that does not exist; expected one of %d", r->point.ranks);
+}
+
+/* A message that has come as a whole. */
+static ls_status take_message(ls_rendezvous *r) {
+    switch (r->message.head.kind) {
+    case LS_RENDEZVOUS_GATHER:
+        return take_values(r);
+    case LS_RENDEZVOUS_TELL:
+        return take_missing(r);
+    case LS_RENDEZVOUS_ASK:
+        return send_to_server(r, LS_RENDEZVOUS_TELL, NULL, 0);
+    case LS_RENDEZVOUS_STOP:
         r->told_stop = true;
         atomic_store(&r->notice->stop, true);
-    }
-    if (head->kind == LS_RENDEZVOUS_ASK) {
-        const ls_status sent = send_to_server(r, LS_RENDEZVOUS_TELL, NULL, 0);
-        (void)sent; /* a server that is gone is found when it is received from */
-    }
-    if (head->kind == LS_RENDEZVOUS_TELL && head->bytes == sizeof r->missing) {
-        memcpy(&r->missing, bytes, sizeof r->missing);
-        r->silent = 0;
-    }
-    if (head->kind == LS_RENDEZVOUS_GATHER) {
-        r->values = bytes;
-        r->bytes = head->bytes;
-    } else {
-        free(bytes);
+        return ls_ok();
+    default: /* LS_RENDEZVOUS_ABORT */
+        r->told_abort = true;
+        (void)ls_notice_abort(r->notice, ls_rendezvous_text(&r->message));
+        return ls_ok();
     }
 }
 
@@ -161,16 +156,18 @@ static void lose_server(ls_rendezvous *r, const ls_status *how) {
         atomic_store(&r->notice->first_lost, true);
 }
 
-/* Receives a message as a whole; the caller frees *bytes, which end with a zero. */
-static ls_status receive_message(const ls_rendezvous *r, ls_rendezvous_head *head, char **bytes) {
-    LS_TRY(ls_socket_receive(r->fd, head, sizeof *head, &patience, "rank 0"));
-    char *room = calloc(1, (size_t)head->bytes + 1);
-    if (room == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate a message of %u bytes", head->bytes);
-    const ls_status status = ls_socket_receive(r->fd, room, head->bytes, &patience, "rank 0");
-    if (status.code == LS_OK)
-        *bytes = room;
-    else
-        free(room);
+/* Receives what has come, and takes it when it is a whole message. Under the lock; it does not block. */
+static ls_status receive(ls_rendezvous *r) {
+    ls_rendezvous_limits limits;
+    bool whole = false;
+    set_abort_limits(&limits);
+    limits.most[LS_RENDEZVOUS_GATHER] = r->awaited > 0 ? (uint32_t)r->awaited : UINT32_MAX;
+    limits.most[LS_RENDEZVOUS_ASK] = limits.most[LS_RENDEZVOUS_STOP] = 0;
+    limits.most[LS_RENDEZVOUS_TELL] = sizeof r->missing;
+    LS_TRY(ls_error_in(ls_rendezvous_receive(r->fd, &limits, &r->message, &whole), "rank 0"));
+    if (!whole) return ls_ok();
+    const ls_status status = take_message(r);
+    ls_rendezvous_forget(&r->message);
     return status;
 }
 
@@ -179,14 +176,11 @@ static void *thread_main(void *argument) {
     for (;;) {
         struct pollfd one = {.fd = r->fd, .events = POLLIN};
         const int n = poll(&one, 1, SLICE_MILLISECONDS);
-        ls_rendezvous_head head;
-        char *bytes;
-        const ls_status came = n > 0 ? receive_message(r, &head, &bytes) : ls_ok();
+        const int error = n < 0 && errno != EINTR ? errno : 0;
         pthread_mutex_lock(&r->lock);
-        if (came.code != LS_OK)
-            lose_server(r, &came);
-        else if (n > 0)
-            take_message(r, &head, bytes);
+        ls_status came = n > 0 ? receive(r) : ls_ok();
+        if (error != 0) came = ls_error(LS_IO, "connection to rank 0: poll: %s", strerror(error));
+        if (came.code != LS_OK) lose_server(r, &came);
         if (!r->broken) tell_notice(r);
         pthread_cond_broadcast(&r->changed); /* a gather looks at the notice, too */
         const bool ends = r->leaving || r->broken;
@@ -203,8 +197,7 @@ ls_status ls_rendezvous_open(const ls_rendezvous_point *point, ls_notice *notice
     *r = (ls_rendezvous){.point = *point, .notice = notice, .fd = -1};
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
-    ls_status status = point->rank == 0 ? ls_rendezvous_server_start(point, notice, &r->server) : ls_ok();
-    if (status.code == LS_OK) status = find_server(r);
+    ls_status status = meet(r);
     const int error = status.code == LS_OK ? pthread_create(&r->thread, NULL, thread_main, r) : 0;
     if (error != 0)
         status =
@@ -216,6 +209,7 @@ ls_status ls_rendezvous_open(const ls_rendezvous_point *point, ls_notice *notice
     }
     ls_rendezvous_server_end(r->server, 1);
     if (r->fd >= 0) (void)close(r->fd);
+    ls_rendezvous_forget(&r->message);
     free(r);
     return status;
 }
@@ -237,7 +231,7 @@ static ls_status check_missing(const ls_rendezvous *r, const ls_boot *boot, doub
 static ls_status await_values(ls_rendezvous *r, const ls_boot *boot) {
     double waited = 0, asked = 0, looked = ls_seconds();
     r->silent = 0;
-    r->missing = (ls_missing){.rank = -1};
+    r->missing = LS_NOBODY_MISSING;
     while (r->values == NULL) {
         LS_TRY(check_connection(r));
         LS_TRY(check_missing(r, boot, waited));
@@ -258,11 +252,14 @@ static ls_status await_values(ls_rendezvous *r, const ls_boot *boot) {
 ls_status ls_rendezvous_gather(ls_rendezvous *r, const ls_boot *boot, const void *mine, size_t bytes, void *all) {
     pthread_mutex_lock(&r->lock);
     ls_status status = check_connection(r);
+    r->gathers++;
+    r->awaited = bytes * (size_t)r->point.ranks;
     if (status.code == LS_OK) status = send_to_server(r, LS_RENDEZVOUS_GATHER, mine, bytes);
     if (status.code == LS_OK) status = await_values(r, boot);
-    if (status.code == LS_OK) memcpy(all, r->values, r->bytes);
+    if (status.code == LS_OK) memcpy(all, r->values, r->awaited);
     free(r->values);
     r->values = NULL;
+    r->awaited = 0;
     const ls_status told = ls_notice_aborted(r->notice);
     if (status.code == LS_PEER && told.code != LS_OK) status = told; /* it says more than that a connection is lost */
     /* The others would wait for this rank, which has lost count of the gathers. */
@@ -291,9 +288,12 @@ void ls_rendezvous_close(ls_rendezvous *r) {
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->changed);
     free(r->values);
+    ls_rendezvous_forget(&r->message);
     free(r);
 }
 
 ls_status ls_rendezvous_own_address(const ls_rendezvous *r, char out[LS_ADDRESS]) {
-    return ls_socket_own_address(r->fd, out);
+    if (r->server == NULL) return ls_socket_own_address(r->fd, out);
+    ls_rendezvous_server_address(r->server, out);
+    return ls_ok();
 }

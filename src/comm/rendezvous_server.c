@@ -1,39 +1,49 @@
 /*
- * The server of a rendezvous: one thread in the process of rank 0. It hands on what ranks send, and when the connection
- * of a rank ends before the rank has said that it leaves, it tells all others that this rank is dead.
+ * The server of a rendezvous: one thread in the process of rank 0. Who connects waits in a lobby until it has proved
+ * that it has the key of the job; nobody waits for anybody there. The server hands on what ranks send, and when the
+ * connection of a rank ends before the rank has said that it leaves, it tells all others that this rank is dead.
  */
 #include "comm/rendezvous_impl.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SLICE_MILLISECONDS 50
-/* A client has a thread that always receives, so sending to it, or the rest of its message, takes no time. */
-static const ls_patience patience = {.seconds = 10};
+enum { SLICE_MILLISECONDS = 50, STRANGERS = 64, OTHER_FILES = 128 };
+#define FIRST_WORD_SECONDS 5.0 /* from then on lines say who is missing; each time after twice as long */
 
 typedef struct client {
     int fd;       /* -1: it has not come, or is gone */
     bool gathers; /* its value of the gather under way is there */
     bool left;
     double asked; /* the server's clock when it was asked whether it is there, without an answer yet; 0: it was not */
-    ls_status failed; /* of a call on its connection */
+    ls_rendezvous_message message; /* that is being received */
+    ls_status failed;              /* of a call on its connection */
 } client;
 
 struct ls_rendezvous_server {
     ls_rendezvous_point point;
     ls_notice *notice; /* of rank 0's process */
-    int listener;
+    int listener;      /* -1: all have come */
+    ls_lobby *lobby;   /* of the listener */
+    int room;          /* of the lobby */
+    char address[LS_ADDRESS];
+    bool everywhere;       /* it listens at every address of the host */
     client *clients;       /* [ranks] */
-    struct pollfd *polled; /* [ranks + 1]: of the clients, and the listener */
+    struct pollfd *polled; /* [ranks + 1 + room]: of the clients, the listener and the lobby */
     int came;
+    bool complete;    /* all have come at once, and know it */
     _Atomic int gone; /* the process that ends reads it */
     double clock;     /* seconds for which the server has run; it begins at 1 */
+    double word;      /* the clock at which a line says who is missing */
     int gathering;    /* ranks whose value of the current gather is there */
+    uint64_t gathers; /* that are complete */
     uint32_t value_bytes;
     char *values;                          /* [ranks * value_bytes] */
     char why[sizeof((ls_status){0}.text)]; /* of an abort; "": none */
@@ -44,11 +54,10 @@ struct ls_rendezvous_server {
 
 /* What could not be sent ends the connection, which shows when it is received from. */
 static void send_to(ls_rendezvous_server *s, int rank, ls_rendezvous_kind kind, const void *bytes, size_t n) {
-    const ls_rendezvous_head head = {kind, (uint32_t)n};
     client *c = &s->clients[rank];
     if (c->fd < 0) return;
-    ls_status status = ls_socket_send(c->fd, &head, sizeof head, &patience, "a rank to listen");
-    if (status.code == LS_OK) status = ls_socket_send(c->fd, bytes, n, &patience, "a rank to listen");
+    const uint64_t number = kind == LS_RENDEZVOUS_GATHER ? s->gathers : 0;
+    const ls_status status = ls_rendezvous_send(c->fd, kind, number, bytes, n, "a rank to listen");
     if (status.code == LS_OK) return;
     c->failed = status;
     (void)shutdown(c->fd, SHUT_RDWR);
@@ -62,58 +71,101 @@ static void send_to_all(ls_rendezvous_server *s, ls_rendezvous_kind kind, const 
 static void abort_all(ls_rendezvous_server *s, const char *why) {
     if (s->why[0] != 0) return;
     snprintf(s->why, sizeof s->why, "%s", why);
-    (void)ls_notice_abort(s->notice, why);
+    ls_printable_line(s->why);
+    (void)ls_notice_abort(s->notice, s->why);
     send_to_all(s, LS_RENDEZVOUS_ABORT, s->why, strlen(s->why));
 }
 
 /* ---- ranks come ---- */
 
-static const char *refusal(const ls_rendezvous_server *s, const ls_rendezvous_hello *hello) {
-    if (hello->ranks != s->point.ranks) return "counts other ranks than rank 0";
-    if (hello->rank < 0 || hello->rank >= hello->ranks) return "is not one of the ranks";
-    return s->clients[hello->rank].fd >= 0 ? "is there already: two processes have the same rank" : NULL;
+/* Why one that has the key is no rank that is awaited; it: what it says of itself. */
+static ls_status check_caller(const ls_rendezvous_server *s, const ls_caller *who) {
+    const ls_party *it = &who->party;
+    LS_TRY(who->build);
+    if (it->ranks != s->point.ranks)
+        return ls_error(LS_PEER, "rank %d of %d counts other ranks than rank 0, which is one of %d", it->rank,
+                        it->ranks, s->point.ranks);
+    if (it->rank < 0 || it->rank >= it->ranks)
+        return ls_error(LS_PEER, "rank %d of %d is not one of the ranks", it->rank, it->ranks);
+    if (s->clients[it->rank].fd < 0) return ls_ok();
+    return ls_error(LS_PEER, "rank %d of %d is there already: two processes have the same rank%s", it->rank, it->ranks,
+                    s->point.has_secret ? "" : ", or it is a stranger: no " LS_SECRET_VARIABLE " is set");
 }
 
-static void refuse(int fd, const ls_rendezvous_hello *hello, const char *what) {
-    char text[128];
-    snprintf(text, sizeof text, "rank %d of %d %s", hello->rank, hello->ranks, what);
-    const ls_rendezvous_head head = {LS_RENDEZVOUS_ABORT, (uint32_t)strlen(text)};
-    ls_status status = ls_socket_send(fd, &head, sizeof head, &patience, "a rank to listen");
-    if (status.code == LS_OK) status = ls_socket_send(fd, text, strlen(text), &patience, "a rank to listen");
-    (void)status;
-    (void)close(fd);
+/* A rank of another build ends the job; else whoever comes too much is told so, and the job goes on without it. */
+static void refuse(ls_rendezvous_server *s, const ls_caller *who, const ls_status *why) {
+    (void)!ls_rendezvous_send(who->fd, LS_RENDEZVOUS_ABORT, 0, why->text, strlen(why->text), "a rank to listen").code;
+    (void)close(who->fd);
+    if (why->code == LS_INVALID) abort_all(s, why->text);
 }
 
-/* Whoever is of another job, or speaks something else, is sent away without an answer. */
-static void admit(ls_rendezvous_server *s) {
-    static const ls_patience brief = {.seconds = 1};
-    ls_rendezvous_head head;
-    ls_rendezvous_hello hello;
-    int fd;
-    if (ls_socket_accept(s->listener, &brief, "a rank", &fd).code != LS_OK) return;
-    if (ls_socket_receive(fd, &head, sizeof head, &brief, "a greeting").code != LS_OK ||
-        head.kind != LS_RENDEZVOUS_HELLO || head.bytes != sizeof hello ||
-        ls_socket_receive(fd, &hello, sizeof hello, &brief, "a greeting").code != LS_OK || hello.job != s->point.job) {
-        (void)close(fd);
+/* A host that is reached at every address learns from who comes which of them others use. */
+static void note_address(ls_rendezvous_server *s, int fd) {
+    char address[LS_ADDRESS];
+    if (s->everywhere && ls_socket_own_address(fd, address).code == LS_OK && !ls_socket_is_loopback(address))
+        memcpy(s->address, address, sizeof address);
+}
+
+static void admit(ls_rendezvous_server *s, const ls_caller *who) {
+    const ls_status status = check_caller(s, who);
+    if (status.code != LS_OK) {
+        refuse(s, who, &status);
         return;
     }
-    const char *what = refusal(s, &hello);
-    if (what != NULL) {
-        refuse(fd, &hello, what);
-        return;
-    }
-    s->clients[hello.rank].fd = fd;
-    send_to(s, hello.rank, LS_RENDEZVOUS_HELLO, NULL, 0);
-    if (++s->came == s->point.ranks) send_to_all(s, LS_RENDEZVOUS_COME, NULL, 0);
-    if (s->why[0] != 0) send_to(s, hello.rank, LS_RENDEZVOUS_ABORT, s->why, strlen(s->why));
+    const int rank = who->party.rank;
+    s->clients[rank].fd = who->fd;
+    s->came++;
+    note_address(s, who->fd);
+    if (s->why[0] != 0) send_to(s, rank, LS_RENDEZVOUS_ABORT, s->why, strlen(s->why));
+}
+
+static void stop_listening(ls_rendezvous_server *s) {
+    ls_lobby_close(s->lobby);
+    s->lobby = NULL;
+    if (s->listener >= 0) (void)close(s->listener);
+    s->listener = -1;
+}
+
+static void admit_all(ls_rendezvous_server *s) {
+    ls_caller who = {.fd = -1};
+    do {
+        const ls_status status = ls_lobby_next(s->lobby, &who);
+        const ls_status named = ls_error_in(status, "rank 0, where the ranks meet");
+        if (status.code != LS_OK) abort_all(s, named.text);
+        if (status.code == LS_OK && who.fd >= 0) admit(s, &who);
+    } while (who.fd >= 0);
+    if (s->came < s->point.ranks || s->complete) return;
+    s->complete = true;
+    send_to_all(s, LS_RENDEZVOUS_COME, NULL, 0);
+    stop_listening(s);
 }
 
 static void name_missing(const ls_rendezvous_server *s, char *text, size_t room) {
-    int n = 0, written = snprintf(text, room, "waited %.3g s for ", s->point.seconds);
+    int n = 0, written = 0;
     for (int r = 0; r < s->point.ranks && written < (int)room; r++)
         if (s->clients[r].fd < 0 && ++n <= 8)
             written += snprintf(text + written, room - (size_t)written, "%srank %d", n > 1 ? ", " : "", r);
     if (n > 8 && written < (int)room) snprintf(text + written, room - (size_t)written, " and %d others", n - 8);
+}
+
+/* While not all have come: says who is missing from time to time, and gives up in the end. */
+static void await_missing(ls_rendezvous_server *s) {
+    const double waited = s->clock - 1;
+    if (s->complete || s->why[0] != 0 || (waited < s->word && waited <= s->point.seconds)) return;
+    char names[160], text[800], refused[640] = "";
+    const char *why;
+    const int n = ls_lobby_refused(s->lobby, &why);
+    if (n > 0)
+        snprintf(refused, sizeof refused, "; %d connections were refused%s%s", n, *why != 0 ? ", of these: " : "", why);
+    name_missing(s, names, sizeof names);
+    if (waited > s->point.seconds) {
+        snprintf(text, sizeof text, "waited %.3g s for %s%s", s->point.seconds, names, refused);
+        abort_all(s, text);
+        return;
+    }
+    s->word = 2 * waited;
+    ls_log("rank 0 waits for %s of %d ranks at %s, port %d, %.0f of %.0f s%s", names, s->point.ranks, s->address,
+           s->point.port, waited, s->point.seconds, refused);
 }
 
 /* ---- ranks speak ---- */
@@ -121,7 +173,7 @@ static void name_missing(const ls_rendezvous_server *s, char *text, size_t room)
 static void lose(ls_rendezvous_server *s, int rank) {
     client *c = &s->clients[rank];
     char text[256];
-    if (c->failed.code == LS_IO)
+    if (c->failed.code != LS_OK && c->failed.code != LS_PEER)
         snprintf(text, sizeof text, "rank 0, connection to rank %d: %s", rank, c->failed.text);
     else
         snprintf(text, sizeof text, "rank %d ended before its work was done", rank);
@@ -130,27 +182,43 @@ static void lose(ls_rendezvous_server *s, int rank) {
     if (s->gathering > 0) abort_all(s, text);
     (void)close(c->fd);
     c->fd = -1;
+    ls_rendezvous_forget(&c->message);
     s->gone++;
 }
 
+/* Why the value of a rank does not fit those of the others; false: it does. */
+static bool is_out_of_step(const ls_rendezvous_server *s, int rank, const ls_rendezvous_head *head, char *text,
+                           size_t room) {
+    if (head->number != s->gathers + 1 || s->clients[rank].gathers)
+        snprintf(text, room, "rank %d comes to gather %llu, others to %llu: expected one program on all ranks", rank,
+                 (unsigned long long)head->number, (unsigned long long)s->gathers + 1);
+    else if (head->bytes != s->value_bytes)
+        snprintf(text, room, "rank %d tells %u bytes, others %u: expected one program on all ranks", rank, head->bytes,
+                 s->value_bytes);
+    else
+        return false;
+    return true;
+}
+
 /* The value of a rank; when all are there, everyone gets all of them. */
-static void take_value(ls_rendezvous_server *s, int rank, const char *value, uint32_t bytes) {
+static void take_value(ls_rendezvous_server *s, int rank, const ls_rendezvous_message *message) {
+    const uint32_t bytes = message->head.bytes;
+    char text[160];
     if (s->gathering == 0) {
         s->value_bytes = bytes;
         free(s->values);
-        s->values = malloc((size_t)bytes * (size_t)s->point.ranks);
+        s->values = calloc((size_t)s->point.ranks, (size_t)bytes + 1);
     }
-    char text[128];
-    snprintf(text, sizeof text, "rank %d tells %u bytes, others %u: expected one program on all ranks", rank, bytes,
-             s->value_bytes);
-    if (bytes != s->value_bytes || s->values == NULL) {
+    if (s->values == NULL)
+        abort_all(s, "rank 0 cannot allocate the values of all ranks");
+    else if (is_out_of_step(s, rank, &message->head, text, sizeof text))
         abort_all(s, text);
-        return;
-    }
-    memcpy(s->values + (size_t)rank * bytes, value, bytes);
+    if (s->why[0] != 0) return;
+    memcpy(s->values + (size_t)rank * bytes, message->bytes, bytes);
     s->clients[rank].gathers = true;
     if (++s->gathering == s->point.ranks) {
         s->gathering = 0;
+        s->gathers++;
         for (int r = 0; r < s->point.ranks; r++) s->clients[r].gathers = false;
         send_to_all(s, LS_RENDEZVOUS_GATHER, s->values, (size_t)bytes * (size_t)s->point.ranks);
     } else if (s->gone > 0) {
@@ -174,92 +242,177 @@ static void tell_missing(ls_rendezvous_server *s, int rank) {
     send_to(s, rank, LS_RENDEZVOUS_TELL, &missing, sizeof missing);
 }
 
+static void take_message(ls_rendezvous_server *s, int rank) {
+    const ls_rendezvous_message *m = &s->clients[rank].message;
+    if (m->head.kind == LS_RENDEZVOUS_GATHER) take_value(s, rank, m);
+    if (m->head.kind == LS_RENDEZVOUS_ASK) tell_missing(s, rank);
+    if (m->head.kind == LS_RENDEZVOUS_ABORT) abort_all(s, ls_rendezvous_text(m));
+    if (m->head.kind == LS_RENDEZVOUS_STOP) send_to_all(s, LS_RENDEZVOUS_STOP, NULL, 0);
+}
+
+/* Receives what a rank has sent so far, without waiting for the rest of a message. */
 static void receive_from(ls_rendezvous_server *s, int rank) {
-    ls_rendezvous_head head;
-    char bytes[2048];
+    static const ls_rendezvous_limits limits = {.most = {
+                                                    [LS_RENDEZVOUS_COME] = UINT32_MAX,
+                                                    [LS_RENDEZVOUS_GATHER] = LS_GATHER_VALUE,
+                                                    [LS_RENDEZVOUS_ABORT] = sizeof((ls_status){0}.text) - 1,
+                                                }};
     client *c = &s->clients[rank];
-    ls_status status = ls_socket_receive(c->fd, &head, sizeof head, &patience, "a rank");
-    if (status.code == LS_OK && head.bytes >= sizeof bytes) status = ls_error(LS_PEER, "it speaks something else");
-    if (status.code == LS_OK) status = ls_socket_receive(c->fd, bytes, head.bytes, &patience, "a rank");
+    bool whole = false;
+    const ls_status status = ls_rendezvous_receive(c->fd, &limits, &c->message, &whole);
     if (status.code != LS_OK) {
         if (c->failed.code == LS_OK) c->failed = status;
         lose(s, rank);
         return;
     }
+    if (!whole) return;
     c->asked = 0;
-    bytes[head.bytes] = 0;
-    if (head.kind == LS_RENDEZVOUS_GATHER) take_value(s, rank, bytes, head.bytes);
-    if (head.kind == LS_RENDEZVOUS_ASK) tell_missing(s, rank);
-    if (head.kind == LS_RENDEZVOUS_ABORT) abort_all(s, bytes);
-    if (head.kind == LS_RENDEZVOUS_STOP) send_to_all(s, LS_RENDEZVOUS_STOP, NULL, 0);
-    if (head.kind == LS_RENDEZVOUS_LEAVE) {
-        c->left = true;
-        lose(s, rank);
-    }
+    c->left = c->message.head.kind == LS_RENDEZVOUS_LEAVE;
+    take_message(s, rank);
+    ls_rendezvous_forget(&c->message);
+    if (c->left) lose(s, rank);
 }
 
 static void *thread_main(void *argument) {
     ls_rendezvous_server *s = argument;
     const int ranks = s->point.ranks;
-    const double began = ls_seconds();
-    for (double looked = began, now; !s->ends && s->gone < ranks; looked = now) {
+    for (double looked = ls_seconds(), now; !s->ends && s->gone < ranks; looked = now) {
         now = ls_seconds();
         s->clock += ls_boot_counted(now - looked);
         for (int r = 0; r < ranks; r++) s->polled[r] = (struct pollfd){.fd = s->clients[r].fd, .events = POLLIN};
-        s->polled[ranks] = (struct pollfd){.fd = s->listener, .events = POLLIN};
-        if (poll(s->polled, (nfds_t)ranks + 1, SLICE_MILLISECONDS) > 0) {
+        const int others = s->lobby != NULL ? ls_lobby_poll(s->lobby, s->polled + ranks) : 0;
+        if (poll(s->polled, (nfds_t)(ranks + others), SLICE_MILLISECONDS) > 0)
             for (int r = 0; r < ranks; r++)
                 if (s->polled[r].revents != 0) receive_from(s, r);
-            if (s->polled[ranks].revents != 0) admit(s);
-        }
-        if (s->came < ranks && s->why[0] == 0 && ls_seconds() - began > s->point.seconds) {
-            char text[256];
-            name_missing(s, text, sizeof text);
-            abort_all(s, text);
-        }
+        if (s->lobby != NULL) admit_all(s);
+        await_missing(s);
     }
     return NULL;
 }
 
-/* ---- start and end ---- */
+/* ---- where it listens ---- */
 
-/* Listens at the first port of a few that is free. */
-static ls_status listen_somewhere(const ls_rendezvous_point *point, int *listener) {
+/*
+ * An address of this host at which the other ranks reach it: that of MASTER_ADDR, where it is one. A host's own name
+ * often stands for a loopback address on that host alone, which does not count unless the ranks are all here. "": there
+ * is none.
+ */
+static void find_address(const ls_rendezvous_point *point, char out[LS_ADDRESS]) {
+    char all[16][LS_ADDRESS];
+    int n = 0;
+    const bool here = strcmp(point->host, "localhost") == 0 || ls_socket_is_loopback(point->host);
+    out[0] = 0;
+    if (ls_socket_addresses(point->host, all, (int)LS_COUNT(all), &n).code != LS_OK) return;
+    for (int i = 0; i < n && out[0] == 0; i++)
+        if ((here || !ls_socket_is_loopback(all[i])) && ls_socket_is_own(all[i])) memcpy(out, all[i], LS_ADDRESS);
+}
+
+/* Listens at the first port of a few that is free; point->port becomes it. */
+static ls_status listen_at(const char *address, ls_rendezvous_point *point, int *listener) {
     ls_status status = ls_ok();
     for (int i = 0; i < LS_RENDEZVOUS_PORTS; i++) {
         int port = point->port + i;
-        status = ls_socket_listen("::", &port, listener);
-        if (status.code != LS_OK) status = ls_socket_listen("0.0.0.0", &port, listener); /* a host without IPv6 */
-        if (status.code == LS_OK) break;
+        status = ls_socket_listen(address, &port, listener);
+        if (status.code != LS_OK) continue;
+        const bool twice = i > 0 && ls_rendezvous_is_twice(point, i);
+        point->port = port;
+        if (!twice) return ls_ok();
+        (void)close(*listener);
+        *listener = -1;
+        return ls_error(LS_USAGE,
+                        "rank 0 of another job of the same name waits at %s, port %d or after: expected another "
+                        "MASTER_PORT, or another " LS_SECRET_VARIABLE ", for each job",
+                        point->host, port - i);
     }
     return status;
 }
 
-ls_status ls_rendezvous_server_start(const ls_rendezvous_point *point, ls_notice *notice, ls_rendezvous_server **out) {
-    const size_t ranks = (size_t)point->ranks;
-    ls_rendezvous_server *s = calloc(1, sizeof *s);
-    LS_ASSERT(s != NULL);
-    *s = (ls_rendezvous_server){.point = *point,
-                                .notice = notice,
-                                .listener = -1,
-                                .clock = 1,
-                                .clients = calloc(ranks, sizeof *s->clients),
-                                .polled = calloc(ranks + 1, sizeof *s->polled)};
-    LS_ASSERT(s->clients != NULL && s->polled != NULL);
+static ls_status start_listening(ls_rendezvous_server *s) {
+    find_address(&s->point, s->address);
+    s->everywhere = s->address[0] == 0;
+    if (!s->everywhere) return listen_at(s->address, &s->point, &s->listener);
+    snprintf(s->address, sizeof s->address, "127.0.0.1");
+    ls_log("warning: rank 0 listens at every address of this host, because '%s' is none of them", s->point.host);
+    const ls_status status = listen_at("::", &s->point, &s->listener);
+    /* A host without IPv6 has no "::". */
+    return status.code == LS_IO ? listen_at("0.0.0.0", &s->point, &s->listener) : status;
+}
+
+/* The job needs an open file for each rank, and for strangers in the lobby. */
+static ls_status allow_files(const ls_rendezvous_server *s) {
+    const rlim_t needed = (rlim_t)s->point.ranks + (rlim_t)s->room + OTHER_FILES;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return ls_ok();
+    if (limit.rlim_max < needed)
+        return ls_error(LS_USAGE,
+                        "rank 0 of %d needs %llu open files; expected a limit (ulimit -Hn) of that or more, not %llu",
+                        s->point.ranks, (unsigned long long)needed, (unsigned long long)limit.rlim_max);
+    limit.rlim_cur = needed;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? ls_ok() : ls_error(LS_IO, "setrlimit: %s", strerror(errno));
+}
+
+/* ---- start and end ---- */
+
+static ls_status allocate(ls_rendezvous_server *s) {
+    const size_t ranks = (size_t)s->point.ranks;
+    s->room = (int)ls_min(s->point.ranks, 4096) + STRANGERS;
+    s->clients = calloc(ranks, sizeof *s->clients);
+    s->polled = calloc(ranks + 1 + (size_t)s->room, sizeof *s->polled);
+    if (s->clients == NULL || s->polled == NULL)
+        return ls_error(LS_NO_MEMORY, "cannot allocate the connections of %zu ranks", ranks);
     for (size_t r = 0; r < ranks; r++) s->clients[r].fd = -1;
-    ls_status status = listen_somewhere(point, &s->listener);
-    if (status.code == LS_OK) {
-        const int error = pthread_create(&s->thread, NULL, thread_main, s);
-        s->runs = error == 0;
-        if (!s->runs)
-            status = ls_error(LS_NO_MEMORY, "rank 0 cannot start the thread where the ranks meet: pthread_create: %s",
+    return ls_ok();
+}
+
+static ls_status start_thread(ls_rendezvous_server *s) {
+    const int error = pthread_create(&s->thread, NULL, thread_main, s);
+    s->runs = error == 0;
+    return s->runs ? ls_ok()
+                   : ls_error(LS_NO_MEMORY, "rank 0 cannot start the thread where the ranks meet: pthread_create: %s",
                               strerror(error));
-    }
-    if (status.code == LS_OK)
+}
+
+/* Everything but the thread. Rank 0's own connection is a pair of sockets. */
+static ls_status set_up(ls_rendezvous_server *s, int *own) {
+    int pair[2];
+    LS_TRY(allow_files(s));
+    LS_TRY(start_listening(s));
+    const ls_party me = {.purpose = LS_PURPOSE_RENDEZVOUS,
+                         .rank = 0,
+                         .ranks = s->point.ranks,
+                         .peer = -1,
+                         .has_secret = s->point.has_secret};
+    LS_TRY(ls_lobby_open(s->listener, &s->point.key, &me, s->room, &s->lobby));
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return ls_error(LS_IO, "rank 0 cannot connect to itself: socketpair: %s", strerror(errno));
+    s->clients[0].fd = pair[0];
+    s->came = 1;
+    *own = pair[1];
+    return ls_ok();
+}
+
+ls_status ls_rendezvous_server_start(const ls_rendezvous_point *point, ls_notice *notice, ls_rendezvous_server **out,
+                                     int *own) {
+    ls_rendezvous_server *s = calloc(1, sizeof *s);
+    int mine = -1;
+    if (s == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes to meet the other ranks", sizeof *s);
+    *s = (ls_rendezvous_server){
+        .point = *point, .notice = notice, .listener = -1, .clock = 1, .word = FIRST_WORD_SECONDS};
+    ls_status status = allocate(s);
+    if (status.code == LS_OK) status = set_up(s, &mine);
+    if (status.code == LS_OK) status = start_thread(s);
+    if (status.code == LS_OK) {
+        *own = mine;
         *out = s;
-    else
-        ls_rendezvous_server_end(s, 0);
+        return status;
+    }
+    if (mine >= 0) (void)close(mine);
+    ls_rendezvous_server_end(s, 0);
     return status;
+}
+
+void ls_rendezvous_server_address(const ls_rendezvous_server *s, char out[LS_ADDRESS]) {
+    memcpy(out, s->address, LS_ADDRESS);
 }
 
 void ls_rendezvous_server_end(ls_rendezvous_server *s, double seconds) {
@@ -268,9 +421,11 @@ void ls_rendezvous_server_end(ls_rendezvous_server *s, double seconds) {
         usleep(1000);
     s->ends = true;
     if (s->runs) pthread_join(s->thread, NULL);
-    for (int r = 0; r < s->point.ranks; r++)
+    for (int r = 0; r < s->point.ranks && s->clients != NULL; r++) {
         if (s->clients[r].fd >= 0) (void)close(s->clients[r].fd);
-    if (s->listener >= 0) (void)close(s->listener);
+        ls_rendezvous_forget(&s->clients[r].message);
+    }
+    stop_listening(s);
     free(s->clients);
     free(s->polled);
     free(s->values);

@@ -117,6 +117,10 @@ static bool loads_from(const ls_world *world, int peer) {
 static ls_status with_peer(ls_status status, int peer) { return ls_error_in(status, "with rank %d", peer); }
 
 static ls_status connect_to(const socket_name *name, int *out) {
+    if (name->bytes > sizeof name->address || name->address.sun_family != AF_UNIX)
+        return ls_error(LS_INVALID,
+                        "the name of its socket has %u bytes of family %d; expected at most %zu of a Unix socket",
+                        (unsigned)name->bytes, name->address.sun_family, sizeof name->address);
     *out = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (*out < 0) return refused("socket");
     return connect(*out, (const struct sockaddr *)&name->address, name->bytes) == 0 ? ls_ok() : refused("connect");
@@ -143,7 +147,7 @@ static ls_status exchange_memory(ls_world *world, int listener, int memory, cons
 /* Collective: maps the segments of all ranks of this host. */
 static ls_status share(ls_world *world, int memory) {
     const int ranks = world->options.ranks;
-    socket_name mine, *names = calloc((size_t)ranks, sizeof *names);
+    socket_name mine = {.bytes = 0}, *names = calloc((size_t)ranks, sizeof *names);
     int listener = -1, *sockets = malloc((size_t)ranks * sizeof *sockets);
     ls_status status = ls_ok();
     if (names == NULL || sockets == NULL)

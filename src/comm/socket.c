@@ -1,7 +1,9 @@
 /* TCP connections with deadlines: everything waits in poll, in slices in which the notice of an abort is looked at. */
 #include "comm/socket_impl.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -65,6 +67,42 @@ ls_status ls_socket_listen(const char *address, int *port, int *fd) {
     return status;
 }
 
+/* Adds the addresses of a family that are not there yet. */
+static void add_addresses(const struct addrinfo *found, int family, char (*out)[LS_ADDRESS], int most, int *n) {
+    for (const struct addrinfo *one = found; one != NULL && *n < most; one = one->ai_next) {
+        char *text = out[*n];
+        bool known = one->ai_family != family ||
+                     getnameinfo(one->ai_addr, one->ai_addrlen, text, LS_ADDRESS, NULL, 0, NI_NUMERICHOST) != 0;
+        for (int i = 0; i < *n && !known; i++) known = strcmp(out[i], text) == 0;
+        if (!known) (*n)++;
+    }
+}
+
+ls_status ls_socket_addresses(const char *host, char (*out)[LS_ADDRESS], int most, int *n) {
+    struct addrinfo *found;
+    LS_TRY(look_up(host, 0, 0, &found));
+    *n = 0;
+    add_addresses(found, AF_INET, out, most, n);
+    add_addresses(found, AF_INET6, out, most, n);
+    freeaddrinfo(found);
+    return ls_ok();
+}
+
+bool ls_socket_is_own(const char *address) {
+    int port = 0, fd;
+    if (ls_socket_listen(address, &port, &fd).code != LS_OK) return false;
+    (void)close(fd);
+    return true;
+}
+
+bool ls_socket_is_loopback(const char *address) {
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_pton(AF_INET, address, &four) == 1) return ntohl(four.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (inet_pton(AF_INET6, address, &six) != 1) return false;
+    return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == IN_LOOPBACKNET);
+}
+
 ls_status ls_socket_connect(const char *host, int port, int *fd) {
     struct addrinfo *found;
     LS_TRY(look_up(host, port, 0, &found));
@@ -85,9 +123,7 @@ ls_status ls_socket_connect(const char *host, int port, int *fd) {
     return status;
 }
 
-/* Waits until the socket is ready for the events. */
-static ls_status wait_for(int fd, short events, const ls_patience *patience, const char *what) {
-    const double began = ls_seconds();
+ls_status ls_socket_await(int fd, short events, const ls_patience *patience, double began, const char *what) {
     for (;;) {
         struct pollfd one = {.fd = fd, .events = events};
         const int n = poll(&one, 1, SLICE_MILLISECONDS);
@@ -99,13 +135,22 @@ static ls_status wait_for(int fd, short events, const ls_patience *patience, con
     }
 }
 
-ls_status ls_socket_accept(int listener, const ls_patience *patience, const char *what, int *fd) {
-    LS_TRY(wait_for(listener, POLLIN, patience, what));
+static ls_status wait_for(int fd, short events, const ls_patience *patience, const char *what) {
+    return ls_socket_await(fd, events, patience, ls_seconds(), what);
+}
+
+int ls_socket_accept_now(int listener, int *fd) {
     const int made = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (made < 0) return ls_error(LS_IO, "accept4: %s", strerror(errno));
+    if (made < 0) return errno;
     send_at_once(made);
     *fd = made;
-    return ls_ok();
+    return 0;
+}
+
+ls_status ls_socket_accept(int listener, const ls_patience *patience, const char *what, int *fd) {
+    LS_TRY(wait_for(listener, POLLIN, patience, what));
+    const int error = ls_socket_accept_now(listener, fd);
+    return error == 0 ? ls_ok() : ls_error(LS_IO, "accept4: %s", strerror(error));
 }
 
 static bool must_wait(ssize_t n) { return n < 0 && (errno == EAGAIN || errno == EINTR); }
@@ -140,6 +185,14 @@ ls_status ls_socket_receive(int fd, void *to, size_t bytes, const ls_patience *p
         else
             return lost("recv", n, what);
     }
+    return ls_ok();
+}
+
+ls_status ls_socket_set_up(int fd) {
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0)
+        return ls_error(LS_IO, "cannot use a connection: fcntl: %s", strerror(errno));
+    send_at_once(fd);
     return ls_ok();
 }
 

@@ -17,10 +17,24 @@ typedef struct ls_patience {
 ls_status ls_socket_listen(const char *address, int *port, int *fd);
 /* Connects to a host, by name or numeric address. LS_PEER: nobody listens there. */
 ls_status ls_socket_connect(const char *host, int port, int *fd);
+/* Accepts once; on a listener that does not block: without waiting. The error number of accept4; 0: *fd is set. */
+int ls_socket_accept_now(int listener, int *fd);
 ls_status ls_socket_accept(int listener, const ls_patience *patience, const char *what, int *fd);
 /* Sends or receives all of it. LS_PEER: the other side has closed the connection; LS_IO names the call that failed. */
 ls_status ls_socket_send(int fd, const void *from, size_t bytes, const ls_patience *patience, const char *what);
 ls_status ls_socket_receive(int fd, void *to, size_t bytes, const ls_patience *patience, const char *what);
+/*
+ * Waits until the socket is ready for the events of poll. `began`: ls_seconds() from which the seconds of the patience
+ * count.
+ */
+ls_status ls_socket_await(int fd, short events, const ls_patience *patience, double began, const char *what);
+/* The numeric addresses of a host, IPv4 first, each once, at most `most`; their number. LS_IO: it is not known. */
+ls_status ls_socket_addresses(const char *host, char (*out)[LS_ADDRESS], int most, int *n);
+/* Whether a numeric address is one of this host's own; whether it is reached from this host alone. */
+bool ls_socket_is_own(const char *address);
+bool ls_socket_is_loopback(const char *address);
+/* Makes a socket that was connected without blocking one like those of ls_socket_connect. */
+ls_status ls_socket_set_up(int fd);
 /* The numeric address of this end of a connection. */
 ls_status ls_socket_own_address(int fd, char out[LS_ADDRESS]);
 

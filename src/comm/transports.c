@@ -58,7 +58,7 @@ static ls_status add_named(const char *list, const ls_boot *boot, ls_selection *
         if (*list == 0 || is_named(list, one->name)) out->transports[out->n++] = one;
     }
     if (*list == 0 || out->n == names_in(list)) return ls_ok();
-    return ls_error(LS_INVALID, "transports '%s': expected some of %s, each once, with commas between", list, known);
+    return ls_error(LS_USAGE, "transports '%s': expected some of %s, each once, with commas between", list, known);
 }
 
 ls_status ls_selection_read(const char *setting, const ls_boot *boot, ls_selection *out) {
@@ -67,7 +67,8 @@ ls_status ls_selection_read(const char *setting, const ls_boot *boot, ls_selecti
     if (list == NULL) list = "";
     if (strncmp(list, chaos_name, strlen(chaos_name)) == 0 &&
         !read_chaos(list + strlen(chaos_name), &selection.chaos, &list))
-        return ls_error(LS_INVALID, "transports '%s': expected chaos:SEED[:SECONDS[:TRANSPORTS]]", setting);
+        return ls_error(LS_USAGE, "transports '%s': expected chaos:SEED[:SECONDS[:TRANSPORTS]]",
+                        setting != NULL ? setting : getenv(LS_TRANSPORTS_VARIABLE));
     LS_TRY(add_named(list, boot, &selection));
     *out = selection;
     return ls_ok();

@@ -59,11 +59,12 @@ static ls_status connect_ranks(ls_world *world) {
         return ls_ok();
     }
     LS_TRY(ls_boot_agree(boot, connect_rank(world, boot->rank)));
-    bool(*all)[LS_TRANSPORTS] = calloc((size_t)ranks, sizeof *all);
+    uint8_t mine[LS_TRANSPORTS], (*all)[LS_TRANSPORTS] = calloc((size_t)ranks, sizeof *all);
     if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks use", ranks);
-    const ls_status status = boot->kind->gather(boot, boot->rank, world->used, sizeof world->used, all);
+    for (int t = 0; t < LS_TRANSPORTS; t++) mine[t] = world->used[t];
+    const ls_status status = boot->kind->gather(boot, boot->rank, mine, sizeof mine, all);
     for (int r = 0; r < ranks && status.code == LS_OK; r++)
-        for (int t = 0; t < LS_TRANSPORTS; t++) world->used[t] |= all[r][t];
+        for (int t = 0; t < LS_TRANSPORTS; t++) world->used[t] |= all[r][t] != 0;
     free(all);
     return status;
 }

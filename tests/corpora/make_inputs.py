@@ -473,6 +473,51 @@ def added():
     put("added", "overlapping", case(0, b"abcabcdabce", (0, b"abc"), (0, b"abcd"), (1, b"bc"), (0, b"e")))
 
 
+# ---- what ranks tell each other when they meet (fuzz/rendezvous.c) ----
+
+
+def said(kind, data=b"", number=0, length=None):
+    """A message: a kind, the length of what follows, the number of a gather."""
+    return struct.pack("<BHB", kind, len(data) if length is None else length, number) + data
+
+
+def head(kind, length, number=0):
+    """The same as it lies in memory, with a length of its own."""
+    return struct.pack("<BIIQ", 255, kind, length, number)
+
+
+COME, GATHER, ASK, TELL, ABORT, STOP, LEAVE = range(7)
+TO_SERVER, TO_CLIENT, STRANGER, GREETING, GATHERED = range(5)
+MISSING = struct.Struct("<iid")
+MEETINGS = {
+    "good-rank": bytes([TO_SERVER, 1]) + said(GATHER, b"8 bytes.", 1) + said(ASK) + said(TELL) + said(STOP) + said(LEAVE),
+    "good-early": bytes([TO_SERVER, 0]) + said(GATHER, b"a", 1) + said(ABORT, b"why") + said(LEAVE),
+    "bad-number": bytes([TO_SERVER, 1]) + said(GATHER, b"a", 2),
+    "bad-twice": bytes([TO_SERVER, 1]) + 2 * said(GATHER, b"a", 1),
+    "bad-other-length": bytes([TO_SERVER, 3]) + said(GATHER, bytes(24), 1),
+    "bad-long": bytes([TO_SERVER, 1]) + head(GATHER, 1 << 31, 1),
+    "bad-kind": bytes([TO_SERVER, 1]) + head(0xFFFFFFFF, 0),
+    "bad-text": bytes([TO_SERVER, 1]) + said(ABORT, b"\x1b[2J\n\xff"),
+    "good-server": bytes([TO_CLIENT, 1]) + said(ASK) + said(TELL, MISSING.pack(2, 0, 0.5)) + said(GATHER, bytes(24), 1) + said(STOP),
+    "bad-early-values": bytes([TO_CLIENT, 1]) + said(GATHER, bytes(24), 2),
+    "bad-many-values": bytes([TO_CLIENT, 1]) + said(GATHER, bytes(300), 1),
+    "bad-few-values": bytes([TO_CLIENT, 1]) + said(GATHER, bytes(8), 1),
+    "bad-gigabytes": bytes([TO_CLIENT, 0]) + head(ABORT, 0xFFFFFFFF),
+    "bad-missing": bytes([TO_CLIENT, 1]) + said(TELL, MISSING.pack(1 << 28, 0, 100)),
+    "bad-refusal": bytes([TO_CLIENT, 0]) + said(ABORT, b"no\n" * 160),
+    "bad-no-reason": bytes([TO_CLIENT, 0]) + said(ABORT, b"\0"),
+    "bad-stranger": bytes([STRANGER, 1]) + b"LONGSPAN\1\0\0\0" + bytes(180),
+    "bad-forger": bytes([STRANGER, 1]) + b"LONGSPAN" + struct.pack("<III12xiiii", 1, 1, 0, 0, 3, 1, 0) + bytes(144),
+    "bad-short": bytes([STRANGER, 0]) + b"GET / HTTP/1.1",
+    "good-greeting": bytes([GREETING, 0]),
+    "bad-build": bytes([GREETING, 48]) + b"x" * 80,
+    "bad-protocol": bytes([GREETING, 8]) + b"\2",
+    "bad-ranks": bytes([GREETING, 32]) + b"\xff" * 8,
+    "bad-names": bytes([GATHERED, 0]) + struct.pack("<HB", 2000, 0) + b"x",
+    "bad-status": bytes([GATHERED, 1]) + struct.pack("<HB", 1536, 0) + b"x",
+}
+
+
 def main():
     graphs()
     added()
@@ -498,6 +543,8 @@ def main():
     put("source", "array", bytes([132]) + b' [{"a": [1]} ,\n"b", 3,]')
     put("source", "values", bytes([128]) + b'{"a": "}"}\n{"b":\n1} 3 ]')
     put("source", "nul", b"\0a\0b")
+    for name, data in MEETINGS.items():
+        put("rendezvous", name, data)
     for target, texts in MIXED.items():
         for name, data in texts.items():
             config_text = config("LlamaForCausalLM", **({} if name in ("good-linear", "good-theta") else PARAMETERS))

@@ -26,6 +26,7 @@ const fuzz_target *const fuzz_targets[] = {
     &fuzz_npy,
     &fuzz_options,
     &fuzz_records,
+    &fuzz_rendezvous,
     &fuzz_rope_change,
     &fuzz_run_json,
     &fuzz_safetensors,

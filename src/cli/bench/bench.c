@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
+#include "comm/comm.h"
 #include "plan/plan.h"
 
 #include <stddef.h>
@@ -204,8 +205,8 @@ static ls_status refuse_others(const bench *b, const ls_bench_options *options) 
 }
 
 static ls_status refuse_launched(const bench *b) {
-    int launched;
-    LS_TRY(ls_home_find(&launched));
+    int rank, launched;
+    ls_launched_foresee(&rank, &launched);
     if (launched == 0 || !b->starts_ranks) return ls_ok();
     return ls_error(
         LS_USAGE,

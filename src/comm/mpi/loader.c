@@ -4,11 +4,13 @@
  * variables.
  */
 #include "comm/mpi/plugin.h"
+#include "comm/starter_impl.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /*
  * Open MPI's launchers have set these since its version 1.3. Hydra (MPICH, Intel MPI) and slurmstepd (`srun
@@ -20,12 +22,24 @@ static const ls_mpi_launcher launchers[] = {
     {.plugin = "mpich", .rank = "PMI_RANK", .size = "PMI_SIZE", .also = "PMI_FD"},
 };
 
-static const ls_mpi_launcher *find_launcher(void) {
-    for (size_t i = 0; i < LS_COUNT(launchers); i++) {
+/* That of the starter; NULL: it belongs to no MPI. */
+static const ls_mpi_launcher *launcher_of(const ls_starter *starter) {
+    for (size_t i = 0; i < LS_COUNT(launchers) && starter != NULL; i++) {
         const ls_mpi_launcher *l = &launchers[i];
-        if (getenv(l->rank) && getenv(l->size) && (l->also == NULL || getenv(l->also))) return l;
+        if (strcmp(l->rank, starter->rank) == 0 && (l->also == NULL || getenv(l->also) != NULL)) return l;
     }
     return NULL;
+}
+
+/* A socket to a launcher that has ended is closed, or its number is that of something else. */
+static ls_status check_socket(const ls_mpi_launcher *launcher) {
+    struct stat found;
+    const int fd = launcher->also != NULL ? ls_variable_number(launcher->also, 0) : -1;
+    if (launcher->also == NULL || (fd >= 0 && fstat(fd, &found) == 0 && S_ISSOCK(found.st_mode))) return ls_ok();
+    return ls_error(LS_USAGE,
+                    "%s=%s is no open connection to a launcher, which has ended; unset %s, %s and %s, or start this "
+                    "process with mpirun",
+                    launcher->also, ls_variable_text(launcher->also), launcher->rank, launcher->size, launcher->also);
 }
 
 /* The path of the launcher's plug-in. */
@@ -35,9 +49,9 @@ static bool find_file(const ls_mpi_launcher *launcher, char path[LS_PATH_ROOM]) 
     return ls_plugin_find(file, path);
 }
 
-static bool found(void) {
+static bool found(const ls_starter *starter) {
     char path[LS_PATH_ROOM];
-    const ls_mpi_launcher *launcher = find_launcher();
+    const ls_mpi_launcher *launcher = launcher_of(starter);
     return launcher != NULL && find_file(launcher, path);
 }
 
@@ -56,14 +70,19 @@ static ls_status load(const char *path, const ls_mpi_plugin **out) {
 
 static ls_status open(ls_boot *boot) {
     char path[LS_PATH_ROOM];
-    const ls_mpi_launcher *launcher = find_launcher();
     const ls_mpi_plugin *plugin;
+    const ls_starter *starter;
+    int rank, ranks;
+    LS_TRY(ls_starter_find(&starter));
+    const ls_mpi_launcher *launcher = launcher_of(starter);
     if (launcher == NULL)
-        return ls_error(LS_INVALID, "the environment names no rank of an MPI job; expected %s and %s, or %s, %s and %s",
+        return ls_error(LS_USAGE, "the environment names no rank of an MPI job; expected %s and %s, or %s, %s and %s",
                         launchers[0].rank, launchers[0].size, launchers[1].rank, launchers[1].size, launchers[1].also);
     if (!find_file(launcher, path))
         return ls_error(LS_UNSUPPORTED, "the plug-in mpi-%s.so is not there; expected it in lib/longspan",
                         launcher->plugin);
+    LS_TRY(ls_starter_read(starter, &rank, &ranks));
+    LS_TRY(check_socket(launcher));
     LS_TRY(load(path, &plugin));
     boot->state = (void *)launcher;
     boot->kind = plugin->boot;

@@ -160,6 +160,7 @@ static ls_status open(ls_boot *boot) {
     boot->transport = &ls_mpi_transport_row;
     boot->rank_variable = launcher->rank;
     boot->ends_together = true;
+    boot->has_secret = true; /* what MPI gathers, only processes that its launcher knows hear of */
     boot->state = m;
     return ls_ok();
 }
