@@ -53,6 +53,7 @@ void ls_train_result_json(const ls_train_result *r, FILE *out) {
     if (r == NULL || out == NULL) return;
     ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "steps", r->steps);
+    ls_json_put_int(w, "idle_steps", r->idle_steps);
     ls_json_put_bool(w, "interrupted", r->interrupted);
     ls_json_put_double(w, "first_loss", r->first_loss);
     ls_json_put_double(w, "last_loss", r->last_loss);

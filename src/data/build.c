@@ -151,7 +151,8 @@ static void log_table(const build *b) {
     char longer[100];
     snprintf(longer, sizeof longer, "documents of more than %lld tokens: %s", (long long)b->options->longest,
              b->state.form.too_long == LS_TOO_LONG_SPLIT ? "kept (split)" : ls_too_long_name(b->state.form.too_long));
-    ls_document_counts_log(&b->state.count, longer);
+    ls_document_counts_log(&b->state.count);
+    ls_left_out_log(&b->state.count, longer);
 }
 
 static void describe(const build *b, ls_build_summary *out) {

@@ -102,7 +102,9 @@ static ls_status limit_documents(const ls_data_options *options, ls_data *data) 
     ls_left_out longer = {0};
     LS_TRY(ls_too_long_find(options->form.too_long, is_partly_learnt(&data->corpus), &too_long));
     ls_corpus_limit(&data->corpus, options->sequence + 1, too_long, &longer);
-    ls_left_out_add(&data->counts.left_out, &longer);
+    /* That a text is split into windows leaves nothing out. */
+    if (too_long != LS_TOO_LONG_SPLIT || is_partly_learnt(&data->corpus))
+        ls_left_out_add(&data->counts.left_out, &longer);
     return ls_ok();
 }
 
@@ -189,18 +191,23 @@ static ls_status count_idle(const ls_data *data, int64_t *out) {
     return ls_ok();
 }
 
-void ls_data_log_table(const ls_data *data) {
+void ls_data_log_left_out(const ls_data *data) {
     char longer[100];
     int64_t idle = 0;
     snprintf(longer, sizeof longer, "documents of more than %lld tokens: %s", (long long)data->S + 1,
-             data->corpus.too_long == LS_TOO_LONG_SPLIT ? "split" : ls_too_long_name(data->corpus.too_long));
-    ls_document_counts_log(&data->counts, longer);
+             ls_too_long_name(data->corpus.too_long));
+    ls_left_out_log(&data->counts, longer);
     if (!is_partly_learnt(&data->corpus)) return;
     const ls_status status = count_idle(data, &idle);
     if (status.code != LS_OK)
         ls_log("sequences without anything to learn are not counted: %s", status.text);
     else if (idle > 0)
         ls_log("  %12lld  of %lld sequences have nothing to learn", (long long)idle, (long long)data->packed.sequences);
+}
+
+void ls_data_log_table(const ls_data *data) {
+    ls_document_counts_log(&data->counts);
+    ls_data_log_left_out(data);
 }
 
 /* ---- the order of an epoch ---- */

@@ -88,10 +88,9 @@ const ls_data_summary *ls_data_summarise(const ls_data *data);
 bool ls_data_apart(const ls_data *data);
 /* The name of the packer. */
 const char *ls_data_pack(const ls_data *data);
-/*
- * Logs a table: documents, tokens, learnt tokens, what of the records is left out and why, and how many sequences have
- * nothing to learn.
- */
+/* Logs a row for each reason for which something is left out or not learnt, and one for sequences without a label. */
+void ls_data_log_left_out(const ls_data *data);
+/* Logs a table: documents, tokens, learnt tokens, and these rows. */
 void ls_data_log_table(const ls_data *data);
 /* If the documents are apart, logs the packer and the share of padding. */
 void ls_data_log_packing(const ls_data *data);

@@ -64,20 +64,21 @@ static void log_row(const char *text, int64_t n) {
     if (n > 0) ls_log("  %12lld  %s", (long long)n, text);
 }
 
-void ls_document_counts_log(const ls_document_counts *counts, const char *what_is_too_long) {
-    ls_left_out left_out = counts->left_out;
-    const char *name;
-    const int64_t *field;
-    ls_log("table of the records:");
+void ls_document_counts_log(const ls_document_counts *counts) {
+    ls_log("what is read:");
     ls_log("  %12lld  documents", (long long)counts->documents);
     ls_log("  %12lld  tokens", (long long)counts->tokens);
     ls_log("  %12lld  tokens that are learnt (%.1f %%)", (long long)counts->learnt,
            100.0 * (double)counts->learnt / (double)ls_max(counts->tokens, 1));
+}
+
+void ls_left_out_log(const ls_document_counts *counts, const char *too_long) {
+    ls_left_out left_out = counts->left_out;
+    const char *name;
+    const int64_t *field;
     log_row("records that are empty", counts->empty);
     log_row("records that cannot be read", counts->bad);
     log_row("files that are no text", counts->binary);
-    for (size_t i = 0; (field = ls_left_out_field(&left_out, i, &name)) != NULL; i++) {
-        const bool is_longer = rows[i].at == offsetof(ls_left_out, longer);
-        log_row(is_longer ? what_is_too_long : rows[i].text, *field);
-    }
+    for (size_t i = 0; (field = ls_left_out_field(&left_out, i, &name)) != NULL; i++)
+        log_row(rows[i].at == offsetof(ls_left_out, longer) ? too_long : rows[i].text, *field);
 }

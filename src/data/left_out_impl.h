@@ -26,10 +26,12 @@ typedef struct ls_document_counts {
 /* Field i of the struct with its name in files; NULL past the last one. */
 int64_t *ls_left_out_field(ls_left_out *left_out, size_t i, const char **name);
 void ls_left_out_add(ls_left_out *to, const ls_left_out *more);
+/* Logs how many documents, tokens and learnt tokens there are: the head of a table. */
+void ls_document_counts_log(const ls_document_counts *counts);
 /*
- * Logs a table: how many documents, tokens and learnt tokens there are, and a line for each reason for which something
- * is left out or not learnt. too_long: the text of the line about documents that are too long.
+ * Logs its other rows: one for each reason for which something is left out or not learnt. too_long: the text of the row
+ * about documents that are too long.
  */
-void ls_document_counts_log(const ls_document_counts *counts, const char *too_long);
+void ls_left_out_log(const ls_document_counts *counts, const char *too_long);
 
 #endif
