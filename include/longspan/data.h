@@ -28,7 +28,25 @@ typedef struct ls_text_form {
     const char *end;        /* a token after each document, "none", or "auto": the tokenizer's end of document */
     int64_t longest_record; /* most bytes of a record */
     bool skip_bad;          /* records that cannot be read are left out and counted, not errors */
+    /*
+     * What becomes of a document that is too long: "drop", "cut" (its beginning is kept), "split" (into several), or
+     * "auto": conversations and completions are cut, since their later parts would lack the question; texts are split.
+     */
+    const char *too_long;
+    const char *encoding; /* of the files: "utf-8" or "latin-1" */
 } ls_text_form;
+
+/* What of the records is not learnt, or left out. */
+typedef struct ls_left_out {
+    int64_t silent;  /* answers that are not learnt, as their weight 0 or train false says */
+    int64_t changed; /* answers that are not learnt: the template writes them otherwise once the conversation goes on */
+    int64_t reduced; /* answers that are learnt without what the template adds where an answer is the last message */
+    int64_t thinking;  /* characters of the messages' reasoning that the template does not write */
+    int64_t unwritten; /* characters of the messages' contents that it does not write */
+    int64_t longer;    /* documents that are longer than allowed, of which too_long says what becomes */
+    int64_t unlearnt;  /* of these, those that are dropped, or would have nothing to learn once they are cut */
+    int64_t tokens;    /* that cutting and dropping left out */
+} ls_left_out;
 
 /* Fields are the flags of `longspan data build`; zero and NULL mean the default that the command's help shows. */
 typedef struct ls_data_build_job {
@@ -38,15 +56,18 @@ typedef struct ls_data_build_job {
     const char *out;
     ls_text_form form;
     int64_t shard_tokens, threads;
+    int64_t longest; /* most tokens of a document, without the token after it; 0: any number */
     bool resume;
 } ls_data_build_job;
 
 typedef struct ls_data_build_result {
     int64_t inputs, input_bytes;
     int64_t documents, tokens, longest; /* longest: tokens of the longest document */
+    int64_t learnt;                     /* tokens that count as labels */
     int64_t empty, bad;                 /* records left out */
-    int64_t shards, resumed;            /* resumed: shards that an earlier build had written */
-    char begin[100], end[100];          /* what stands around each document: texts of tokens, or "none" */
+    ls_left_out left_out;
+    int64_t shards, resumed;   /* resumed: shards that an earlier build had written */
+    char begin[100], end[100]; /* what stands around each document: texts of tokens, or "none" */
     double seconds;
 } ls_data_build_result;
 

@@ -40,7 +40,7 @@ typedef struct ls_eval_options {
     const char *const *data;
     int n_data;
     ls_text_form form; /* of text */
-    const char *pack;  /* how documents are packed into sequences: "join", "best", "stream" */
+    const char *pack;  /* how documents are packed into sequences: "auto", "join", "best", "stream" */
     int64_t seq, batch;
     int64_t sequences; /* number of sequences to evaluate, evenly spread over the text; 0: all */
     const char *dtype; /* "f32" or "bf16" */

@@ -18,7 +18,7 @@ typedef struct ls_train_options {
     const char *const *data; /* text, or token shards */
     int n_data;
     ls_text_form form; /* of text */
-    const char *pack;  /* how documents are packed into sequences: "join", "best", "stream" */
+    const char *pack;  /* how documents are packed into sequences: "auto", "join", "best", "stream" */
     const char *out;
     int64_t seq, batch, accumulate;
     /* in all, including those before a resume; a resumed run may have more steps, and then follows their schedule */
@@ -53,16 +53,18 @@ typedef struct ls_train_options {
     int64_t restarts; /* how many times the ranks are started again after one died; 0: never */
     const char *eval_data;
     int64_t eval_every;
-    double max_seconds; /* stop after this time, with a checkpoint; 0: never */
-    bool tensorboard;   /* an event file for TensorBoard beside metrics.jsonl */
-    const char *trace;  /* file for a trace of every queue in the last steps, for Perfetto; NULL: none */
+    int64_t eval_sequences; /* that an evaluation reads, evenly spread over eval_data; 0: all */
+    double max_seconds;     /* stop after this time, with a checkpoint; 0: never */
+    bool tensorboard;       /* an event file for TensorBoard beside metrics.jsonl */
+    const char *trace;      /* file for a trace of every queue in the last steps, for Perfetto; NULL: none */
     ls_spread spread;
 } ls_train_options;
 
 /* Owns its paths: ls_train_result_free frees them. A zeroed one has none. */
 typedef struct ls_train_result {
-    int64_t steps; /* done, including those before a resume */
-    /* nats per token; eval_loss NaN without --eval-data */
+    int64_t steps;      /* done, including those before a resume */
+    int64_t idle_steps; /* of these: without any label to learn */
+    /* nats per token; first and last of the steps with labels, NaN without any; eval_loss NaN without --eval-data */
     double first_loss, last_loss, eval_loss, unigram_loss;
     double tokens_per_second, wait_fraction;
     int64_t predicted_bytes, measured_bytes; /* memory of the rank that maps most */

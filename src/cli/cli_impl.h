@@ -113,11 +113,12 @@ void cli_print_manual(FILE *out);
     "files, folders or patterns: text (a document each), JSONL or JSON (a document per record), plain or " \
     "compressed (.gz, .zst); or token shards (longspan data build)"
 /* How documents are packed into the sequences that a command reads. */
-#define CLI_PACK(at)                                                                                 \
-    CLI_CHOICE(                                                                                      \
-        "pack", "NAME", "join|best|stream", "join", at,                                              \
-        "how documents come into sequences: joined, so that they see each other; or apart, each at " \
-        "positions from 0, by best fit or in their order. One longer than a sequence is cut; its pieces, too, begin at 0")
+#define CLI_PACK(at)                                                                                                     \
+    CLI_CHOICE(                                                                                                          \
+        "pack", "NAME", "auto|join|best|stream", "auto", at,                                                             \
+        "how documents come into sequences: joined, so that they see each other; or apart, each at "                     \
+        "positions from 0, by best fit or in their order. Pieces of one that is split, too, begin at 0. auto: best for " \
+        "conversations and completions, so that none lacks its beginning, else join")
 
 /* --- options that commands share (options.c) ---------------------------------------------------------------------- */
 

@@ -16,7 +16,7 @@ typedef struct data_flags {
 #define BUILD(field) offsetof(data_flags, build.field)
 #define INSPECT(field) offsetof(data_flags, inspect.field)
 /* The first N_SHARED rows belong to build and inspect, the next N_BUILD to build, the rest to inspect. */
-enum { N_SHARED = 2, N_BUILD = 4 };
+enum { N_SHARED = 2, N_BUILD = 5 };
 static const ls_option options[] = {
     CLI_TEXT("what", "WHAT", offsetof(data_flags, what), "build or inspect (required); the word may stand alone"),
     CLI_TEXT("tokenizer", "DIR", offsetof(data_flags, tokenizer),
@@ -24,6 +24,9 @@ static const ls_option options[] = {
     CLI_TEXT("out", "DIR", BUILD(out), "build: folder for the shards"),
     CLI_INT("shard-tokens", "N", NULL, 1, CLI_ANY, BUILD(shard_tokens),
             "build: a shard ends with the document that brings it to N tokens; 2^26 when left out"),
+    CLI_INT(
+        "longest", "N", NULL, 2, CLI_ANY, BUILD(longest),
+        "build: most tokens of a document, without the token after it (--too-long says what becomes of a longer one); any number when left out"),
     CLI_INT("threads", "T", NULL, 1, 1024, BUILD(threads),
             "build: number of threads; the number of cores when left out"),
     CLI_FLAG("resume", BUILD(resume), "build: continue an unfinished build in --out"),
@@ -37,8 +40,8 @@ static const ls_option options[] = {
     CLI_INT("steps", "N", NULL, 1, CLI_ANY, INSPECT(steps), "inspect --order: how many steps to show; 1 when left out"),
     CLI_INT("from", "N", NULL, 0, 0x1p40, INSPECT(from), "inspect --order: how many steps to skip first"),
     CLI_INT("seed", "N", NULL, 0, CLI_ANY, offsetof(data_flags, seed), "inspect --order: as of train"),
-    CLI_CHOICE("pack", "NAME", "join|best|stream", NULL, INSPECT(pack),
-               "inspect --order: as of train; join when left out"),
+    CLI_CHOICE("pack", "NAME", "auto|join|best|stream", NULL, INSPECT(pack),
+               "inspect --order: as of train; auto when left out"),
 };
 #undef BUILD
 #undef INSPECT

@@ -100,6 +100,12 @@ static const ls_option form_rows[] = {
              "token after each document: auto (the tokenizer's end of document), none or a token"),
     CLI_BYTES("longest-record", "BYTES", NULL, 0x1p24, 0x1p40, FORM(longest_record),
               "largest size of a line, or of a text that cannot be cut; 1G when left out"),
+    CLI_CHOICE(
+        "too-long", "WHAT", "auto|drop|cut|split", NULL, FORM(too_long),
+        "what becomes of a document that is longer than --seq (data build: --longest): drop it, cut it (its beginning is kept) or split it into "
+        "sequences, of which a conversation's later ones lack the question; auto when left out: conversations and completions are cut, texts split"),
+    CLI_CHOICE("encoding", "NAME", "utf-8|latin-1", NULL, FORM(encoding),
+               "how characters are stored in the files; utf-8 when left out"),
     CLI_FLAG("skip-bad", FORM(skip_bad), "leave out records that cannot be read, and count them, instead of failing"),
 };
 #undef FORM

@@ -53,6 +53,7 @@ void ls_train_result_json(const ls_train_result *r, FILE *out) {
     if (r == NULL || out == NULL) return;
     ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "steps", r->steps);
+    ls_json_put_int(w, "idle_steps", r->idle_steps);
     ls_json_put_bool(w, "interrupted", r->interrupted);
     ls_json_put_double(w, "first_loss", r->first_loss);
     ls_json_put_double(w, "last_loss", r->last_loss);
@@ -139,8 +140,19 @@ void ls_data_build_result_json(const ls_data_build_result *r, FILE *out) {
     ls_json_put_int(w, "documents", r->documents);
     ls_json_put_int(w, "tokens", r->tokens);
     ls_json_put_int(w, "longest_document", r->longest);
+    ls_json_put_int(w, "learnt", r->learnt);
     ls_json_put_int(w, "empty", r->empty);
     ls_json_put_int(w, "bad", r->bad);
+    ls_json_open_object(w, "left_out");
+    ls_json_put_int(w, "silent", r->left_out.silent);
+    ls_json_put_int(w, "changed", r->left_out.changed);
+    ls_json_put_int(w, "reduced", r->left_out.reduced);
+    ls_json_put_int(w, "thinking", r->left_out.thinking);
+    ls_json_put_int(w, "unwritten", r->left_out.unwritten);
+    ls_json_put_int(w, "longer", r->left_out.longer);
+    ls_json_put_int(w, "unlearnt", r->left_out.unlearnt);
+    ls_json_put_int(w, "tokens", r->left_out.tokens);
+    ls_json_close(w);
     ls_json_put_int(w, "shards", r->shards);
     ls_json_put_int(w, "resumed_shards", r->resumed);
     ls_json_put_text(w, "begin", r->begin);

@@ -80,13 +80,14 @@ static const ls_option options[] = {
     CLI_TEXT("eval-data", "PATH", AT(eval_data), "text to evaluate on, read and packed like --data"),
     CLI_INT("eval-every", "N", NULL, 1, CLI_ANY, AT(eval_every),
             "steps between evaluations; a tenth of --steps when left out"),
-    CLI_FLOAT("max-seconds", "S", NULL, 0.001, CLI_ANY, AT(max_seconds),
-              "stop after this time, with a checkpoint; no limit when left out"),
+    CLI_INT("eval-sequences", "N", "0", 0, CLI_ANY, AT(eval_sequences),
+            "sequences of --eval-data that an evaluation reads, evenly spread over it; 0: all"),
+    CLI_FLOAT("max-seconds", "S", "0", 0, CLI_ANY, AT(max_seconds),
+              "stop after this time, with a checkpoint; 0: no limit"),
     CLI_FLAG("tensorboard", AT(tensorboard), "write an event file for TensorBoard to --out too"),
     CLI_TEXT("trace", "FILE", AT(trace),
              "write a trace of each queue of each rank in about the last 4 steps, as JSON for ui.perfetto.dev"),
 };
-#undef AT
 
 /* Sets options that were not given to zero, which means the library's default, or the value of the resumed run. */
 static void forget_defaults(train_flags *flags) {
@@ -99,18 +100,19 @@ static void forget_defaults(train_flags *flags) {
     }
 }
 
-/*
- * Replaces a zero that was given for --clip, --weight-decay, --momentum or --min-lr by -1, since zero means that it was
- * not given.
- */
+/* A zero that was given for one of these becomes -1, since zero means that an option was not given. */
+static const size_t zeros[] = {
+    AT(seed),         AT(warmup),   AT(keep),   AT(eval_sequences), AT(clip),
+    AT(weight_decay), AT(momentum), AT(min_lr), AT(max_seconds),
+};
+
 static void mark_zeros(train_flags *flags) {
-    ls_train_options *o = &flags->options;
-    double *const fields[] = {&o->clip, &o->weight_decay, &o->momentum, &o->min_lr};
-    for (size_t i = 0; i < CLI_COUNT(options); i++) {
-        for (size_t f = 0; f < CLI_COUNT(fields); f++) {
-            if (flags->common.given[i] && (char *)flags + options[i].offset == (char *)fields[f] && *fields[f] == 0)
-                *fields[f] = -1;
-        }
+    for (size_t i = 0; i < CLI_COUNT(options) * CLI_COUNT(zeros); i++) {
+        const size_t row = i / CLI_COUNT(zeros), at = zeros[i % CLI_COUNT(zeros)];
+        if (!flags->common.given[row] || options[row].offset != at) continue;
+        char *target = (char *)flags + at;
+        if (options[row].type == LS_OPTION_INT && *(int64_t *)target == 0) *(int64_t *)target = -1;
+        if (options[row].type == LS_OPTION_FLOAT && *(double *)target == 0) *(double *)target = -1;
     }
 }
 
@@ -135,14 +137,15 @@ static void print_positions(const ls_loss_table *t, const char *out) {
     printf("positions   %s/loss_by_position.svg: loss %.4f with %lld to %lld tokens of the document before", out,
            near->loss, (long long)near->first, (long long)near->last);
     if (t->n > 1) printf(", %.4f with %lld to %lld", far->loss, (long long)far->first, (long long)far->last);
-    printf("\n");
+    printf(" (%lld sequences)\n", (long long)t->sequences);
 }
 
 static void print_result(const ls_train_result *r, const char *out) {
     char predicted[LS_BYTES_TEXT], measured[LS_BYTES_TEXT], alone[LS_BYTES_TEXT];
     printf("%s\n", r->reason);
-    printf("%lld steps%s · loss %.4f → %.4f", (long long)r->steps, r->interrupted ? " (interrupted)" : "",
-           r->first_loss, r->last_loss);
+    printf("%lld steps%s", (long long)r->steps, r->interrupted ? " (interrupted)" : "");
+    if (r->first_loss == r->first_loss) printf(" · loss %.4f → %.4f", r->first_loss, r->last_loss);
+    if (r->idle_steps > 0) printf(" · %lld steps had nothing to learn", (long long)r->idle_steps);
     if (r->eval_loss == r->eval_loss) printf(" · evaluation %.4f", r->eval_loss);
     printf(" · unigram %.4f nats\n", r->unigram_loss);
     printf("%.0f tokens/s · waiting %.1f %% of the time\n", r->tokens_per_second, r->wait_fraction * 100);
@@ -188,7 +191,8 @@ const cli_command cli_train = {
     .about =
         "Writes DIR/run.json (all settings, with the defaults and choices), DIR/metrics.jsonl (a line per step), DIR/loss.svg and checkpoints; "
         "at the end DIR/model, a folder that Hugging Face tools load as it is (see checkpoint export), and "
-        "DIR/eval.json and DIR/loss_by_position.svg, the loss of a few sequences by the number of tokens of the document before. "
+        "DIR/eval.json and DIR/loss_by_position.svg, the loss by the number of tokens of the document before: of the sequences of an evaluation, or without "
+        "--eval-data of a few of the training's. "
         "Ctrl-C, SIGTERM and SIGHUP (the terminal closes) end the training after the current step, with a checkpoint; a second Ctrl-C ends it at once. "
         "Options that are left out are chosen, and the choice is printed.",
     .opens = true,

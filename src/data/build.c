@@ -97,14 +97,20 @@ static ls_status after_batch(void *context, ls_place place) {
 static ls_status read_documents(build *b) {
     const ls_build_options *o = b->options;
     const ls_document_form *form = &b->state.form;
+    /* The end after a document that was cut is not learnt. */
+    const bool cuts = o->longest > 0 && form->too_long == LS_TOO_LONG_CUT;
     const ls_document_sink sink = {b, begin_document, append, end_document, after_batch};
-    const ls_document_reading reading = {
-        .form = form, .tokenizer = o->tokenizer, .inputs = &b->inputs, .from = b->state.place, .threads = o->threads};
+    const ls_document_reading reading = {.form = form,
+                                         .tokenizer = o->tokenizer,
+                                         .inputs = &b->inputs,
+                                         .from = b->state.place,
+                                         .threads = o->threads,
+                                         .longest = o->longest};
     if (b->state.place.input > b->inputs.n || b->state.place.line < 1)
         return ls_error(LS_INVALID, "%s/" LS_SHARDS_JOURNAL " is damaged: it continues at file %lld of %lld", o->out,
                         (long long)b->state.place.input, (long long)b->inputs.n);
     b->kind = (ls_shard_kind){ls_tokenizer_fingerprint(o->tokenizer), ls_tokenizer_vocabulary(o->tokenizer),
-                              form->frame.end, form->kind->learnt};
+                              form->frame.end, form->kind->learnt || cuts};
     LS_TRY(ls_documents_read(&reading, &sink, &b->state.count));
     if (b->writer != NULL) LS_TRY(finish_shard(b, b->place));
     if (b->state.count.documents > 0) return ls_ok();
@@ -115,6 +121,9 @@ static ls_status read_documents(build *b) {
 static ls_status build_folder(build *b) {
     const ls_build_options *o = b->options;
     bool done = false;
+    if (o->form.too_long != NULL && o->longest == 0)
+        return ls_error(LS_USAGE, "--too-long %s needs --longest, which says how many tokens are too long",
+                        o->form.too_long);
     LS_TRY(ls_document_form_find(&o->form, o->tokenizer, o->folder, &b->state.form));
     LS_TRY(ls_inputs_find(o->paths, o->n_paths, b->state.form.options.format, &b->inputs));
     b->state.request = ls_build_request(o, &b->state, &b->inputs);
@@ -138,6 +147,14 @@ static ls_status build_folder(build *b) {
     return ls_journal_end(o, &b->state, &b->inputs);
 }
 
+static void log_table(const build *b) {
+    char longer[100];
+    snprintf(longer, sizeof longer, "documents of more than %lld tokens: %s", (long long)b->options->longest,
+             b->state.form.too_long == LS_TOO_LONG_SPLIT ? "kept (split)" : ls_too_long_name(b->state.form.too_long));
+    ls_document_counts_log(&b->state.count);
+    ls_left_out_log(&b->state.count, longer);
+}
+
 static void describe(const build *b, ls_build_summary *out) {
     const ls_build_state *s = &b->state;
     *out = (ls_build_summary){.inputs = b->inputs.n,
@@ -145,6 +162,8 @@ static void describe(const build *b, ls_build_summary *out) {
                               .documents = s->count.documents,
                               .tokens = s->count.tokens,
                               .longest = s->count.longest,
+                              .learnt = s->count.learnt,
+                              .left_out = s->count.left_out,
                               .empty = s->count.empty,
                               .bad = s->count.bad,
                               .shards = s->n_shards,
@@ -157,7 +176,10 @@ static void describe(const build *b, ls_build_summary *out) {
 ls_status ls_shards_build(const ls_build_options *options, ls_build_summary *out) {
     build b = {.options = options, .start = ls_seconds()};
     const ls_status status = build_folder(&b);
-    if (status.code == LS_OK) describe(&b, out);
+    if (status.code == LS_OK) {
+        describe(&b, out);
+        log_table(&b);
+    }
     ls_shard_abandon(b.writer);
     if (status.code != LS_OK && b.has_journal && b.state.n_shards == 0) {
         const ls_status dropped = ls_journal_drop(options);

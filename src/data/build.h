@@ -19,6 +19,7 @@ typedef struct ls_build_options {
     const ls_tokenizer *tokenizer; /* borrowed */
     const char *folder;            /* of the tokenizer; NULL: it has none */
     ls_text_form form;             /* how texts become documents */
+    int64_t longest;               /* most tokens of a document, without its end; 0: any number */
     int64_t shard_tokens;          /* a shard with this many tokens is full */
     int threads;
     bool resume;
@@ -28,7 +29,9 @@ typedef struct ls_build_options {
 typedef struct ls_build_summary {
     int64_t inputs, input_bytes;
     int64_t documents, tokens, longest; /* longest: tokens of the longest document */
-    int64_t empty, bad;                 /* records left out */
+    int64_t learnt;
+    int64_t empty, bad; /* records left out */
+    ls_left_out left_out;
     int64_t shards;
     int64_t resumed;           /* shards that an earlier build had written */
     char begin[100], end[100]; /* the frame around each document: texts of tokens, or "none" */

@@ -28,7 +28,15 @@ typedef struct conversation {
     size_t first;       /* number of messages before the record's own: 1 if a system message was added, else 0 */
     size_t bytes;       /* of the variables and messages, which the limits grow with */
     uint64_t steps;     /* of the renderings so far */
+    bool *silent;       /* [messages] not learnt, as the record says */
+    int64_t contents, thinking; /* characters of the messages, but white space */
+    ls_left_out *left_out;
 } conversation;
+
+/* Marks of characters of the messages (JINJA_CALLERS). */
+#define CONTENT (1u << 21)
+#define THINKING (1u << 22)
+#define SILENT (1u << 23) /* of an answer that is not learnt, as the record says */
 
 /* ---- the variables of a template ---- */
 
@@ -63,16 +71,29 @@ static void put_reasoning(ls_arena *arena, jinja_dict *message, const jinja_valu
     if (!first) jinja_dict_set_ascii(arena, message, "reasoning_content", *reasoning);
 }
 
+/* The same text with more marks; other values stay as they are. */
+static jinja_value with_marks(ls_arena *arena, jinja_value value, uint32_t marks) {
+    if (value.kind != JINJA_TEXT) return value;
+    jinja_char *characters = ls_arena_copy(arena, value.text.at, value.text.n * sizeof *characters);
+    for (size_t i = 0; i < value.text.n; i++) characters[i] |= marks;
+    return jinja_of_text((jinja_text){characters, value.text.n});
+}
+
+static const char *const reasoning_names[] = {"reasoning_content", "thinking", "reasoning"};
+
 /* Members that are null are left out, as in transformers. */
 static jinja_value message_of(ls_arena *arena, ls_json_value json, uint32_t marks) {
-    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
     const jinja_value all = jinja_of_json(arena, json, marks);
     const jinja_value *reasoning = NULL;
     jinja_dict *message = jinja_dict_new(arena);
-    for (size_t i = 0; i < LS_COUNT(names) && reasoning == NULL; i++) {
-        reasoning = jinja_dict_find_ascii(all.dict, names[i]);
-        if (reasoning != NULL && reasoning->kind == JINJA_NONE) reasoning = NULL;
+    for (size_t i = 0; i < LS_COUNT(reasoning_names); i++) {
+        jinja_value *found = jinja_dict_find_ascii(all.dict, reasoning_names[i]);
+        if (found == NULL || found->kind == JINJA_NONE) continue;
+        *found = with_marks(arena, *found, THINKING);
+        if (reasoning == NULL) reasoning = found;
     }
+    jinja_value *content = jinja_dict_find_ascii(all.dict, "content");
+    if (content != NULL) *content = with_marks(arena, *content, CONTENT);
     put_reasoning(arena, message, reasoning, true);
     for (size_t i = 0; i < all.dict->n; i++) {
         const struct jinja_pair *pair = &all.dict->pair[i];
@@ -105,18 +126,65 @@ static void put_system(conversation *c) {
     c->first = 1;
 }
 
+/* Whether a record says that a message is learnt ("weight" 1, "train" true), or not, or nothing. */
+static ls_status read_weight(ls_json_value message, bool *given, bool *learnt) {
+    const ls_json_value weight = ls_json_field(message, "weight");
+    const bool has_weight = ls_json_has(message, "weight"), has_train = ls_json_has(message, "train");
+    const ls_json_plain plain = ls_json_plain_of(weight);
+    const double value = plain.kind == LS_JSON_INT    ? (double)plain.integer
+                         : plain.kind == LS_JSON_REAL ? plain.real
+                                                      : -1;
+    bool trained = true;
+    if (has_weight && value != 0 && value != 1) return ls_json_error(weight, "0 or 1: whether the answer is learnt");
+    if (has_train) LS_TRY(ls_json_bool(message, "train", &trained));
+    *given = has_weight || has_train;
+    *learnt = trained && !(has_weight && value == 0);
+    return ls_ok();
+}
+
+/* Sets c->silent[i]. Only answers can be learnt, so that another message with weight 1 would be left out. */
+static ls_status find_silent(conversation *c, size_t i, ls_json_value json, bool answer) {
+    bool given, learnt;
+    LS_TRY(read_weight(json, &given, &learnt));
+    if (given && learnt && !answer)
+        return ls_json_error(ls_json_field(json, ls_json_has(json, "train") ? "train" : "weight"),
+                             "it to be an answer's: of the other messages nothing is learnt");
+    c->silent[i] = answer && !learnt;
+    return ls_ok();
+}
+
+static int64_t count_marked(jinja_text text, uint32_t mark) {
+    int64_t n = 0;
+    for (size_t i = 0; i < text.n; i++) {
+        const uint32_t code = text.at[i] & JINJA_CODE;
+        n += (text.at[i] & mark) && code != ' ' && code != '\n' && code != '\t' && code != '\r';
+    }
+    return n;
+}
+
+/* Counts the text of a message, whose reasoning stands under several names. */
+static void count_text(conversation *c, jinja_value message) {
+    const jinja_value *content = jinja_dict_find_ascii(message.dict, "content"), *thinking = NULL;
+    for (size_t i = 0; i < LS_COUNT(reasoning_names) && thinking == NULL; i++)
+        thinking = jinja_dict_find_ascii(message.dict, reasoning_names[i]);
+    if (content != NULL && content->kind == JINJA_TEXT) c->contents += count_marked(content->text, CONTENT);
+    if (thinking != NULL && thinking->kind == JINJA_TEXT) c->thinking += count_marked(thinking->text, THINKING);
+}
+
 static ls_status find_messages(conversation *c, ls_json_value record) {
     LS_TRY(ls_json_array(record, "messages", &c->json));
     const size_t n = ls_json_count(c->json);
     c->messages = jinja_list_new(c->arena, n);
+    c->silent = LS_NEW_ARRAY(c->arena, bool, n);
     for (size_t i = 0; i < n; i++) {
         const ls_json_value json = ls_json_item(c->json, i);
         LS_TRY(ls_json_as_object(json));
-        const jinja_value message = message_of(c->arena, json, JINJA_FROM_DATA);
-        /* The last answer is marked here, because mark_answer uses the rendering of the whole conversation for it. */
-        const bool own = i + 1 == n && has_role(message, "assistant");
-        jinja_list_add(c->arena, c->messages,
-                       own ? message_of(c->arena, json, JINJA_FROM_DATA | JINJA_FROM_MESSAGE) : message);
+        jinja_value message = message_of(c->arena, json, JINJA_FROM_DATA);
+        const bool answer = has_role(message, "assistant");
+        LS_TRY(find_silent(c, i, json, answer));
+        if (c->silent[i]) message = message_of(c->arena, json, JINJA_FROM_DATA | SILENT);
+        count_text(c, message);
+        jinja_list_add(c->arena, c->messages, message);
     }
     put_system(c);
     return ls_ok();
@@ -142,19 +210,23 @@ static void find_variables(conversation *c, ls_json_value record) {
 /* ---- rendering ---- */
 
 /*
- * Renders the first n messages. own (may be NULL) replaces the last of them. prompt: followed by the beginning of an
- * answer (add_generation_prompt).
+ * Renders the first n messages, with message `own` marked (JINJA_FROM_MESSAGE); SIZE_MAX: none. prompt: followed by the
+ * beginning of an answer (add_generation_prompt).
  */
-static ls_status render(conversation *c, size_t n, const jinja_value *own, bool prompt, ls_arena *arena,
-                        jinja_text *out) {
+static ls_status render(conversation *c, size_t n, size_t own, bool prompt, ls_arena *arena, jinja_text *out) {
     const uint64_t most = STEPS + c->bytes / BYTES_PER_STEP;
     const ls_jinja_options options = {.today = c->chat->today,
                                       .steps = c->steps < most ? most - c->steps : 1,
                                       .bytes = BYTES + BYTES_PER_BYTE * c->bytes,
                                       .taken = &c->steps};
     jinja_list *messages = jinja_list_new(arena, n);
-    for (size_t i = 0; i < n; i++)
-        jinja_list_add(arena, messages, i + 1 == n && own != NULL ? *own : c->messages->item[i]);
+    for (size_t i = 0; i < n; i++) {
+        const bool marked = i == own;
+        jinja_list_add(
+            arena, messages,
+            marked ? message_of(arena, ls_json_item(c->json, i - c->first), JINJA_FROM_DATA | JINJA_FROM_MESSAGE)
+                   : c->messages->item[i]);
+    }
     jinja_dict_set_ascii(c->arena, c->variables, "messages", jinja_of_list(JINJA_LIST, messages));
     jinja_dict_set_ascii(c->arena, c->variables, "add_generation_prompt", jinja_bool(prompt));
     const ls_status status = ls_jinja_render(c->jinja, arena, c->variables, &options, out);
@@ -203,20 +275,49 @@ static size_t begin_of_answer(jinja_text prompt, jinja_text answered, size_t own
     return found > 0 || end.n == 0 ? at + found : SIZE_MAX;
 }
 
+/* Whether the message's own characters are the same in both texts, whatever stands around them. */
+static bool same_own(jinja_text a, jinja_text b) {
+    size_t i = 0, k = 0;
+    for (;; i++, k++) {
+        while (i < a.n && !(a.at[i] & JINJA_FROM_MESSAGE)) i++;
+        while (k < b.n && !(b.at[k] & JINJA_FROM_MESSAGE)) k++;
+        if (i == a.n || k == b.n) return i == a.n && k == b.n;
+        if ((a.at[i] ^ b.at[k]) & JINJA_CODE) return false;
+    }
+}
+
+/*
+ * Marks an answer that the whole conversation does not have as the template writes it for a last message (`answered`,
+ * whose own characters end at `end`). Where only the template's own text differs (a block for thinking that only a last
+ * answer gets), the answer is learnt as the whole conversation has it. Where the message's own text differs (its
+ * reasoning is removed), nothing of it is learnt, because a model never generates the changed text at this place.
+ */
+static ls_status mark_changed(conversation *c, size_t i, jinja_text prompt, jinja_text answered, size_t end,
+                              jinja_char *whole, size_t n, ls_arena *arena) {
+    jinja_text marked;
+    size_t first, last;
+    LS_TRY(render(c, c->messages->n, i, false, arena, &marked));
+    const bool same = marked.n == n && own_characters(marked, &first, &last) && same_own(answered, marked);
+    const size_t from = same ? begin_of_answer(prompt, marked, first) : SIZE_MAX;
+    if (from == SIZE_MAX) {
+        c->left_out->changed++;
+        return ls_ok();
+    }
+    c->left_out->reduced++;
+    const size_t after = common_length(jinja_part(answered, end, answered.n), jinja_part(marked, last, marked.n));
+    for (size_t k = from; k < last + after; k++) whole[k] |= JINJA_GENERATED;
+    return ls_ok();
+}
+
 /*
  * Marks what is learnt of message i, an answer: from the end of its prompt as far as the whole conversation has the
- * same text. Some templates change an answer when later messages follow (most remove its reasoning). Then nothing of it
- * is learnt, because a model never generates the changed text at this place.
+ * same text.
  */
 static ls_status mark_answer(conversation *c, size_t i, jinja_char *whole, size_t n, ls_arena *arena) {
     jinja_text prompt = {0}, answered = {whole, n};
     size_t first, end;
-    LS_TRY(render(c, i, NULL, true, arena, &prompt));
-    if (i + 1 < c->messages->n) {
-        const jinja_value own =
-            message_of(arena, ls_json_item(c->json, i - c->first), JINJA_FROM_DATA | JINJA_FROM_MESSAGE);
-        LS_TRY(render(c, i + 1, &own, false, arena, &answered));
-    }
+    LS_TRY(render(c, i, SIZE_MAX, true, arena, &prompt));
+    if (i + 1 < c->messages->n) LS_TRY(render(c, i + 1, i, false, arena, &answered));
     const bool has_own = own_characters(answered, &first, &end);
     const size_t from = begin_of_answer(prompt, answered, has_own ? first : answered.n);
     const size_t to = common_length(answered, (jinja_text){whole, n});
@@ -225,20 +326,42 @@ static ls_status mark_answer(conversation *c, size_t i, jinja_char *whole, size_
                         "%s: messages[%zu]: template %s does not write this answer after its prompt "
                         "(add_generation_prompt), expected generation blocks in such a template",
                         c->json.file, i - c->first, c->chat->name);
-    if (has_own && to < end) return ls_ok();
+    if (has_own && to < end) return mark_changed(c, i, prompt, answered, end, whole, n, arena);
     for (size_t k = from; k < to; k++) whole[k] |= JINJA_GENERATED;
     return ls_ok();
 }
 
 static ls_status mark_answers(conversation *c, jinja_char *whole, size_t n) {
     for (size_t i = c->first; i < c->messages->n; i++) {
-        if (!has_role(c->messages->item[i], "assistant")) continue;
+        if (!has_role(c->messages->item[i], "assistant") || c->silent[i - c->first]) continue;
         ls_arena *arena = ls_arena_create();
         const ls_status status = mark_answer(c, i, whole, n, arena);
         ls_arena_destroy(arena);
         LS_TRY(status);
     }
     return ls_ok();
+}
+
+/* Takes the marks of generation blocks off the answers that are not learnt: off each run that holds text of one. */
+static ls_status unmark_silent(const conversation *c, jinja_char *whole, size_t n) {
+    int64_t found = 0;
+    bool mixed = false;
+    for (size_t from = 0, to; from < n; from = to) {
+        bool silent = false, other = false;
+        for (to = from; to < n && (whole[to] & JINJA_GENERATED); to++) {
+            silent |= (whole[to] & SILENT) != 0;
+            other |= (whole[to] & (JINJA_FROM_DATA | SILENT)) == JINJA_FROM_DATA;
+        }
+        for (size_t k = from; k < to && silent; k++) whole[k] &= ~JINJA_GENERATED;
+        found += silent;
+        mixed |= silent && other;
+        to += to == from;
+    }
+    if (found >= c->left_out->silent && !mixed) return ls_ok();
+    return ls_error(LS_UNSUPPORTED,
+                    "%s: template %s has no generation block of its own for the text of each message with weight 0, "
+                    "expected one: what else is learnt cannot be told",
+                    c->json.file, c->chat->name);
 }
 
 /* ---- characters to text with special tokens ---- */
@@ -323,26 +446,51 @@ static ls_status append_characters(const ls_chat *chat, jinja_text characters, b
 
 /* ---- a record ---- */
 
+static void count_unwritten(const conversation *c, jinja_text text) {
+    c->left_out->unwritten += ls_max(0, c->contents - count_marked(text, CONTENT));
+    c->left_out->thinking += ls_max(0, c->thinking - count_marked(text, THINKING));
+}
+
 static ls_status render_all(conversation *c, ls_json_value record, ls_marked_text *out) {
     jinja_text text = {0};
     bool learnt = false;
     LS_TRY(find_messages(c, record));
     find_variables(c, record);
     c->bytes = ls_arena_bytes(c->arena);
-    LS_TRY(render(c, c->messages->n, NULL, false, c->arena, &text));
+    for (size_t i = 0; i < ls_json_count(c->json); i++) c->left_out->silent += c->silent[i];
+    /* The last answer is marked, because mark_answer uses the rendering of the whole conversation for it. */
+    const size_t n = c->messages->n, last = n > c->first && !c->silent[n - 1 - c->first] ? n - 1 : SIZE_MAX;
+    LS_TRY(render(c, n, last, false, c->arena, &text));
+    count_unwritten(c, text);
     jinja_char *characters = ls_arena_copy(c->arena, text.at, text.n * sizeof *characters);
-    if (!ls_jinja_generates(c->jinja)) LS_TRY(mark_answers(c, characters, text.n));
+    LS_TRY(ls_jinja_generates(c->jinja) ? unmark_silent(c, characters, text.n) : mark_answers(c, characters, text.n));
     for (size_t i = 0; i < text.n && !learnt; i++) learnt = characters[i] & JINJA_GENERATED;
     if (!learnt) return ls_json_error(c->json, "a message of the assistant that is learnt: there is nothing to learn");
     return append_characters(c->chat, (jinja_text){characters, text.n}, ls_jinja_generates(c->jinja), out);
 }
 
-ls_status ls_chat_render(const ls_chat *chat, ls_json_value record, ls_marked_text *out) {
+/* Members that nothing reads: neither this file nor the template. */
+static void find_unread(const ls_jinja *jinja, ls_json_value record, ls_unread *unread) {
+    static const char *const read[] = {"messages", "tools", "documents", "chat_template_kwargs", NULL};
+    static const char *const of_message[] = {"role",  "content", "reasoning_content", "thinking", "reasoning", "weight",
+                                             "train", NULL};
+    const ls_json_value messages = ls_json_field(record, "messages");
+    ls_unread found = {0};
+    ls_unread_find(unread, record, read);
+    for (size_t i = 0; i < ls_json_count(messages); i++) ls_unread_find(&found, ls_json_item(messages, i), of_message);
+    for (int i = 0; i < found.n; i++)
+        if (!ls_jinja_names(jinja, found.name[i])) ls_unread_add(unread, "messages[].", found.name[i]);
+}
+
+ls_status ls_chat_render(const ls_chat *chat, ls_json_value record, ls_marked_text *out, ls_left_out *left_out,
+                         ls_unread *unread) {
     const bool tools = ls_json_has(record, "tools");
     conversation c = {.chat = chat,
                       .jinja = tools && chat->with_tools != NULL ? chat->with_tools : chat->jinja,
-                      .arena = ls_arena_create()};
+                      .arena = ls_arena_create(),
+                      .left_out = left_out};
     const ls_status status = render_all(&c, record, out);
     ls_arena_destroy(c.arena);
+    if (status.code == LS_OK) find_unread(c.jinja, record, unread);
     return status;
 }

@@ -79,8 +79,11 @@ void ls_chat_close(ls_chat *chat); /* a zeroed one is allowed */
  * Renders the conversation of a record: "messages", and if present "tools", "documents" and "chat_template_kwargs".
  * Learnt is what the template's generation blocks write. In a template without such blocks it is what the template
  * writes for a message of the assistant, beyond the prompt that it writes before an answer, provided that it writes the
- * same when later messages follow. LS_INVALID when nothing is learnt.
+ * same when later messages follow, or changes only what is not the message's own. An answer with "weight" 0 or "train"
+ * false is not learnt. LS_INVALID when nothing is learnt. Adds to left_out and
+ * unread.
  */
-LS_MUST_USE ls_status ls_chat_render(const ls_chat *chat, ls_json_value record, ls_marked_text *out);
+LS_MUST_USE ls_status ls_chat_render(const ls_chat *chat, ls_json_value record, ls_marked_text *out,
+                                     ls_left_out *left_out, ls_unread *unread);
 
 #endif

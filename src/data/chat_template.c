@@ -271,11 +271,13 @@ static ls_status set_system(const char *system, ls_chat *chat) {
                                 "{\"role\": \"assistant\", \"content\": \"y\"}]}";
     ls_json *document = NULL;
     ls_marked_text text = {0};
+    ls_left_out left_out = {0};
+    ls_unread unread = {0};
     if (system == NULL) return ls_ok();
     chat->system = strdup(system);
     if (chat->system == NULL) return ls_error(LS_NO_MEMORY, "no memory for the system message");
     LS_TRY(ls_json_parse("a conversation", probe, sizeof probe - 1, &document));
-    const ls_status status = ls_chat_render(chat, ls_json_root(document), &text);
+    const ls_status status = ls_chat_render(chat, ls_json_root(document), &text, &left_out, &unread);
     ls_marked_free(&text);
     ls_json_free(document);
     if (status.code == LS_OK) return status;

@@ -122,7 +122,11 @@ static ls_status read_inputs(const ls_texts_options *o, const ls_document_form *
                                          .threads = machine.cores,
                                          .skip_binary = true};
     const ls_status status = ls_documents_read(&reading, &sink, &counts);
-    *out = (ls_texts){.files = inputs.n, .binary = counts.binary, .empty = counts.empty, .bad = counts.bad};
+    *out = (ls_texts){.files = inputs.n,
+                      .binary = counts.binary,
+                      .empty = counts.empty,
+                      .bad = counts.bad,
+                      .left_out = counts.left_out};
     ls_inputs_free(&inputs);
     return status;
 }
@@ -243,16 +247,80 @@ int64_t ls_corpus_document(const ls_corpus *c, int64_t token, int64_t *start) {
     return part->first_document + low;
 }
 
+/* ---- documents that are too long ---- */
+
+static const char *const too_long_names[] = {
+    [LS_TOO_LONG_SPLIT] = "split", [LS_TOO_LONG_CUT] = "cut", [LS_TOO_LONG_DROP] = "drop"};
+
+const char *ls_too_long_name(ls_too_long too_long) { return too_long_names[too_long]; }
+
+ls_status ls_too_long_find(const char *name, bool learnt, ls_too_long *out) {
+    const bool chosen = name == NULL || strcmp(name, "auto") == 0;
+    if (chosen) *out = learnt ? LS_TOO_LONG_CUT : LS_TOO_LONG_SPLIT;
+    for (size_t i = 0; i < LS_COUNT(too_long_names) && !chosen; i++) {
+        if (strcmp(name, too_long_names[i]) != 0) continue;
+        *out = (ls_too_long)i;
+        return ls_ok();
+    }
+    return chosen ? ls_ok() : ls_error(LS_USAGE, "--too-long is '%s'; known are auto, drop, cut and split", name);
+}
+
+static bool part_learns(const ls_corpus_part *part, int64_t first, int64_t n) {
+    if (part->learnt == NULL) return n > 0;
+    for (int64_t at = first - part->first, end = at + n, next; at < end; at = next) {
+        next = ls_min((at / 64 + 1) * 64, end);
+        const uint64_t low = ~(uint64_t)0 << at % 64, high = ~(uint64_t)0 >> (63 - (next - 1) % 64);
+        if (part->learnt[at / 64] & low & high) return true;
+    }
+    return false;
+}
+
+bool ls_corpus_learns(const ls_corpus *c, int64_t first, int64_t n) {
+    return n > 0 && part_learns(part_of(c, first), first, n);
+}
+
+int64_t ls_corpus_learnt(const ls_corpus *c) {
+    int64_t n = 0;
+    for (int64_t p = 0; p < c->n_parts; p++) {
+        const ls_corpus_part *part = &c->parts[p];
+        if (part->learnt == NULL) n += part->count;
+        for (int64_t w = 0; part->learnt != NULL && w < ls_ceil_div(part->count, 64); w++)
+            n += __builtin_popcountll(part->learnt[w]);
+    }
+    return n;
+}
+
+/* Of the `length` tokens of a document; the first one is no label. */
+static int64_t kept_length(const ls_document *document, int64_t length) {
+    const ls_corpus *c = document->corpus;
+    if (c->most == 0 || length <= c->most || c->too_long == LS_TOO_LONG_SPLIT) return length;
+    const bool keeps = c->too_long == LS_TOO_LONG_CUT && part_learns(document->part, document->start + 1, c->most - 1);
+    return keeps ? c->most : 0;
+}
+
+void ls_corpus_limit(ls_corpus *c, int64_t most, ls_too_long too_long, ls_left_out *out) {
+    c->most = most;
+    c->too_long = too_long;
+    for (ls_document document = ls_corpus_nth(c, 0); document.part != NULL; ls_document_next(&document)) {
+        const int64_t length = ls_corpus_part_document(document.part, document.d + 1) - document.start;
+        if (length <= most) continue;
+        out->longer++;
+        out->unlearnt += document.length == 0;
+        out->tokens += length - document.length;
+    }
+}
+
 /* ---- walking over documents ---- */
 
 static void set_bounds(ls_document *document) {
     document->start = ls_corpus_part_document(document->part, document->d);
-    document->length = ls_corpus_part_document(document->part, document->d + 1) - document->start;
+    document->length =
+        kept_length(document, ls_corpus_part_document(document->part, document->d + 1) - document->start);
 }
 
 ls_document ls_corpus_nth(const ls_corpus *c, int64_t d) {
     int64_t low = 0, high = c->n_parts;
-    if (d >= c->documents) return (ls_document){.start = c->tokens};
+    if (d >= c->documents) return (ls_document){.corpus = c};
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
         if (c->parts[middle].first_document <= d)
@@ -261,7 +329,7 @@ ls_document ls_corpus_nth(const ls_corpus *c, int64_t d) {
             high = middle;
     }
     ls_document document = {
-        .part = &c->parts[low], .d = d - c->parts[low].first_document, .parts = c->n_parts - low - 1};
+        .corpus = c, .part = &c->parts[low], .d = d - c->parts[low].first_document, .parts = c->n_parts - low - 1};
     set_bounds(&document);
     return document;
 }
@@ -269,8 +337,7 @@ ls_document ls_corpus_nth(const ls_corpus *c, int64_t d) {
 void ls_document_next(ls_document *document) {
     if (++document->d >= document->part->documents) {
         if (document->parts == 0) {
-            *document =
-                (ls_document){.start = document->start + document->length, .part = document->part, .d = document->d};
+            *document = (ls_document){.corpus = document->corpus};
             return;
         }
         document->part++;

@@ -21,6 +21,17 @@ LS_MUST_USE ls_status ls_store_append(ls_store *store, const int32_t *ids, int64
 void ls_store_read(const ls_store *store, int64_t first, int64_t n, int32_t *out);
 void ls_store_free(ls_store *store);
 
+/* What becomes of a document that is longer than allowed. */
+typedef enum ls_too_long {
+    LS_TOO_LONG_SPLIT, /* it is kept, and packers cut it into pieces */
+    LS_TOO_LONG_CUT,   /* its beginning is kept; nothing, where that has nothing to learn */
+    LS_TOO_LONG_DROP
+} ls_too_long;
+
+/* name "auto" or NULL: cut where some tokens are learnt and others not, else split. LS_USAGE lists the known names. */
+LS_MUST_USE ls_status ls_too_long_find(const char *name, bool learnt, ls_too_long *out);
+const char *ls_too_long_name(ls_too_long too_long);
+
 typedef struct ls_corpus_part {
     const char *name; /* for errors */
     const void *tokens;
@@ -36,8 +47,10 @@ typedef struct ls_corpus {
     ls_corpus_part *parts;
     int64_t n_parts;
     int64_t tokens, documents, longest; /* longest: tokens of the longest document */
-    ls_shard_set shards;                /* parts are these shards, */
-    ls_store store;                     /* or this store with its ends and learnt */
+    int64_t most;                       /* tokens that may be kept of a document; 0: all */
+    ls_too_long too_long;
+    ls_shard_set shards; /* parts are these shards, */
+    ls_store store;      /* or this store with its ends and learnt */
     uint64_t *ends;
     uint64_t *learnt;
 } ls_corpus;
@@ -54,10 +67,21 @@ typedef struct ls_texts {
     int64_t files;
     int64_t binary;     /* files that are no text and were skipped */
     int64_t empty, bad; /* records left out */
+    ls_left_out left_out;
 } ls_texts;
 
 /* Reads texts into the store of the corpus; sets its ends, documents and learnt. */
 LS_MUST_USE ls_status ls_texts_read(const ls_texts_options *options, ls_corpus *corpus, ls_texts *out);
+
+/*
+ * From now on documents of more than `most` tokens are cut to that, or dropped (ls_document.length); nothing changes
+ * with LS_TOO_LONG_SPLIT. Counts them in *out.
+ */
+void ls_corpus_limit(ls_corpus *corpus, int64_t most, ls_too_long too_long, ls_left_out *out);
+/* Whether any of tokens first .. first + n - 1, which lie in one part, is learnt. */
+bool ls_corpus_learns(const ls_corpus *corpus, int64_t first, int64_t n);
+/* How many tokens are learnt. */
+int64_t ls_corpus_learnt(const ls_corpus *corpus);
 
 /* Sets the parts and totals, once the shards are set, or the store with ends and documents. */
 LS_MUST_USE ls_status ls_corpus_complete(ls_corpus *corpus, int32_t vocabulary);
@@ -76,9 +100,10 @@ int64_t ls_corpus_document(const ls_corpus *corpus, int64_t token, int64_t *star
 static inline int64_t ls_corpus_part_document(const ls_corpus_part *part, int64_t d) {
     return part->first + (d > 0 ? (int64_t)part->ends[d - 1] : 0);
 }
-/* A document of a corpus. ls_document_next moves to the next one; after the last document the length is 0. */
+/* A document of a corpus. ls_document_next moves to the next one; after the last document the part is NULL. */
 typedef struct ls_document {
-    int64_t start, length; /* tokens of the corpus */
+    int64_t start, length; /* tokens of the corpus that are kept: length 0 where it is dropped */
+    const ls_corpus *corpus;
     const ls_corpus_part *part;
     int64_t d;     /* number within the part */
     int64_t parts; /* number of parts after this one */

@@ -1,5 +1,6 @@
 /* Training data: opens a corpus, packs it into sequences, and reads sequences in a shuffled order. */
 #include "data/data.h"
+#include "data/left_out_impl.h"
 #include "data/pack_impl.h"
 
 #include <math.h>
@@ -11,6 +12,7 @@ struct ls_data {
     const ls_packer *packer;
     ls_packed packed;
     ls_data_summary summary;
+    ls_document_counts counts;
     int64_t S;
     int32_t vocabulary;
     int32_t filler; /* the id of padding: the end of document, if there is one */
@@ -62,13 +64,10 @@ static ls_status open_shards(const ls_data_options *options, ls_data *data) {
                               ls_tokenizer_name(options->tokenizer), data->vocabulary));
     if (options->verify)
         LS_TRY(ls_shard_set_verify(&data->corpus.shards, options->process, ls_max(1, options->processes)));
-    data->summary.shards = data->corpus.shards.n;
+    const ls_shard_set *set = &data->corpus.shards;
+    data->summary.shards = set->n;
+    data->counts = (ls_document_counts){.empty = set->empty, .bad = set->bad, .left_out = set->left_out};
     return ls_corpus_complete(&data->corpus, data->vocabulary);
-}
-
-static void log_left_out(const ls_texts *texts) {
-    if (texts->binary > 0) ls_log("%lld files are no text and were skipped", (long long)texts->binary);
-    if (texts->bad > 0) ls_log("%lld records could not be read and were left out", (long long)texts->bad);
 }
 
 static ls_status open_texts(const ls_data_options *options, ls_data *data) {
@@ -85,19 +84,44 @@ static ls_status open_texts(const ls_data_options *options, ls_data *data) {
                                       .form = &options->form};
     LS_TRY(ls_texts_read(&reading, &data->corpus, &texts));
     LS_TRY(check_text(options, data, &texts));
-    log_left_out(&texts);
-    data->summary.binary_files = texts.binary;
-    data->summary.empty = texts.empty;
-    data->summary.bad = texts.bad;
+    data->counts = (ls_document_counts){
+        .binary = texts.binary, .empty = texts.empty, .bad = texts.bad, .left_out = texts.left_out};
     return ls_corpus_complete(&data->corpus, data->vocabulary);
 }
 
+/* Whether some tokens are learnt and others not. */
+static bool is_partly_learnt(const ls_corpus *corpus) {
+    for (int64_t p = 0; p < corpus->n_parts; p++)
+        if (corpus->parts[p].learnt != NULL) return true;
+    return false;
+}
+
+/* A document may have one token more than a sequence has inputs: its last label. */
+static ls_status limit_documents(const ls_data_options *options, ls_data *data) {
+    ls_too_long too_long;
+    ls_left_out longer = {0};
+    LS_TRY(ls_too_long_find(options->form.too_long, is_partly_learnt(&data->corpus), &too_long));
+    ls_corpus_limit(&data->corpus, options->sequence + 1, too_long, &longer);
+    /* That a text is split into windows leaves nothing out. */
+    if (too_long != LS_TOO_LONG_SPLIT || is_partly_learnt(&data->corpus))
+        ls_left_out_add(&data->counts.left_out, &longer);
+    return ls_ok();
+}
+
 static ls_status open_corpus(const ls_data_options *options, ls_data *data) {
-    LS_TRY(ls_packer_find(options->pack, &data->packer));
     LS_TRY(ls_is_shards(options->paths[0]) ? open_shards(options, data) : open_texts(options, data));
+    LS_TRY(ls_packer_find(options->pack, is_partly_learnt(&data->corpus), &data->packer));
+    LS_TRY(limit_documents(options, data));
     LS_TRY(data->packer->create(&data->corpus, options->sequence, &data->packed));
     LS_TRY(check_sequences(options, data));
     ls_data_summary *s = &data->summary;
+    data->counts.documents = data->corpus.documents;
+    data->counts.tokens = data->corpus.tokens;
+    data->counts.longest = data->corpus.longest;
+    data->counts.learnt = ls_corpus_learnt(&data->corpus);
+    s->binary_files = data->counts.binary;
+    s->empty = data->counts.empty;
+    s->bad = data->counts.bad;
     s->documents = data->corpus.documents;
     s->tokens = data->corpus.tokens;
     s->longest_document = data->corpus.longest;
@@ -136,6 +160,7 @@ void ls_data_close(ls_data *data) {
 }
 
 const ls_data_summary *ls_data_summarise(const ls_data *data) { return &data->summary; }
+const char *ls_data_pack(const ls_data *data) { return data->packer->name; }
 bool ls_data_apart(const ls_data *data) { return data->packer->apart; }
 
 void ls_data_log_packing(const ls_data *data) {
@@ -143,6 +168,46 @@ void ls_data_log_packing(const ls_data *data) {
     if (!data->packer->apart) return;
     ls_log("packed (%s): documents do not see each other; %.2f %% of the places are empty", data->packer->name,
            100.0 * (double)d->padding / ((double)d->windows * (double)data->S));
+}
+
+/* Sequences of an epoch in which no label is learnt. */
+static ls_status count_idle(const ls_data *data, int64_t *out) {
+    const ls_corpus *c = &data->corpus;
+    ls_passage *passages = malloc((size_t)(data->S + 1) * sizeof *passages);
+    if (passages == NULL) return ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)data->S);
+    *out = 0;
+    for (int64_t i = 0; i < data->packed.sequences; i++) {
+        bool learns = false;
+        const int64_t n = data->packer->passages(&data->packed, c, data->S, i, passages);
+        /* The first token of a passage that is apart, and of a joined sequence, is no label. */
+        for (int64_t k = 0; k < n && !learns; k++) {
+            const bool first = data->packer->apart || k == 0;
+            const int64_t labels = passages[k].length - (data->packer->apart ? 0 : first);
+            learns = ls_corpus_learns(c, passages[k].start + first, labels);
+        }
+        *out += !learns;
+    }
+    free(passages);
+    return ls_ok();
+}
+
+void ls_data_log_left_out(const ls_data *data) {
+    char longer[100];
+    int64_t idle = 0;
+    snprintf(longer, sizeof longer, "documents of more than %lld tokens: %s", (long long)data->S + 1,
+             ls_too_long_name(data->corpus.too_long));
+    ls_left_out_log(&data->counts, longer);
+    if (!is_partly_learnt(&data->corpus)) return;
+    const ls_status status = count_idle(data, &idle);
+    if (status.code != LS_OK)
+        ls_log("sequences without anything to learn are not counted: %s", status.text);
+    else if (idle > 0)
+        ls_log("  %12lld  of %lld sequences have nothing to learn", (long long)idle, (long long)data->packed.sequences);
+}
+
+void ls_data_log_table(const ls_data *data) {
+    ls_document_counts_log(&data->counts);
+    ls_data_log_left_out(data);
 }
 
 /* ---- the order of an epoch ---- */

@@ -17,6 +17,9 @@
  *           shorter documents are put into sequences by best-fit-decreasing, uncut. The last token of a document is a
  *           label only. Unused places hold the end of document and have ignored labels.
  *   stream  Documents apart, in the order of the files, cut where a sequence is full.
+ *   auto    best where some tokens are learnt and others not (conversations, completions), else join.
+ *
+ * Of a document of more than S + 1 tokens only the beginning may be packed, or nothing (--too-long).
  *
  * The order of the sequences is a pure function of (seed, epoch, index). So any rank can read its part of any step, and
  * a resumed run needs only its step. Texts are held in memory in 1, 2 or 4 bytes per token, depending on the
@@ -52,7 +55,7 @@ typedef struct ls_data_options {
     int64_t sequence;              /* S >= 1 */
     uint64_t seed;                 /* of the order */
     bool shuffle;                  /* false: the packer's own order (for evaluation); join: whole windows first */
-    const char *pack;              /* "join", "best", "stream"; NULL: join */
+    const char *pack;              /* "auto", "join", "best", "stream"; NULL: auto */
     bool verify;                   /* reads all of the shards and compares them with their checksums */
     /*
      * Of several processes that open the same data and agree on the outcome, the number of this one: each verifies its
@@ -83,6 +86,12 @@ void ls_data_close(ls_data *data); /* NULL is allowed */
 const ls_data_summary *ls_data_summarise(const ls_data *data);
 /* Whether the documents of a sequence do not see each other; then ls_sample.ends says where they end. */
 bool ls_data_apart(const ls_data *data);
+/* The name of the packer. */
+const char *ls_data_pack(const ls_data *data);
+/* Logs a row for each reason for which something is left out or not learnt, and one for sequences without a label. */
+void ls_data_log_left_out(const ls_data *data);
+/* Logs a table: documents, tokens, learnt tokens, and these rows. */
+void ls_data_log_table(const ls_data *data);
 /* If the documents are apart, logs the packer and the share of padding. */
 void ls_data_log_packing(const ls_data *data);
 

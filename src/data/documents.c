@@ -70,8 +70,10 @@ ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *to
     made.options.format = or_default(form->format, "auto");
     made.options.field = or_default(form->field, "text");
     made.options.records = or_default(form->records, "text");
+    made.options.encoding = or_default(form->encoding, "utf-8");
     const char *begin = form->begin;
     LS_TRY(ls_record_kind_find(made.options.records, &made.kind));
+    LS_TRY(ls_too_long_find(form->too_long, made.kind->learnt, &made.too_long));
     if (made.kind->chat) {
         const ls_chat_options chat = {
             .name = form->chat, .folder = folder, .system = form->system, .today = form->today};
@@ -99,7 +101,9 @@ typedef struct reader {
     ls_record_encoder *encoder;
     ls_pool *pool;
     bool in_document;
-    int64_t tokens; /* of the current document so far */
+    int64_t tokens;        /* of the current document so far */
+    ls_learnt_tokens held; /* the beginning of the current document, where a long one is not kept as it is */
+    bool all_learnt;       /* held.learnt does not count */
     int64_t logged;
 } reader;
 
@@ -108,6 +112,7 @@ static ls_status begin_document(reader *r, bool learnt) {
     r->in_document = true;
     r->tokens = n;
     r->counts->tokens += n;
+    r->counts->learnt += learnt ? n : 0;
     return r->sink->begin(r->sink->context, learnt);
 }
 
@@ -115,6 +120,7 @@ static ls_status end_document(reader *r, bool learnt, ls_place next) {
     const bool end = r->reading->form->frame.end >= 0;
     r->in_document = false;
     r->counts->tokens += end;
+    r->counts->learnt += learnt && end;
     r->counts->longest = ls_max(r->counts->longest, r->tokens + end);
     r->counts->documents++;
     return r->sink->end(r->sink->context, learnt, next);
@@ -133,21 +139,66 @@ static ls_status leave_out(reader *r, const ls_text_record *record) {
     return ls_ok();
 }
 
+static ls_status append(reader *r, const int32_t *ids, const uint8_t *learnt, int64_t n) {
+    r->tokens += n;
+    r->counts->tokens += n;
+    for (int64_t i = 0; i < n; i++) r->counts->learnt += learnt == NULL || learnt[i];
+    return r->sink->append(r->sink->context, ids, learnt, n);
+}
+
+/* Ends a document of which only the beginning was given to append, or held. */
+static ls_status end_held(reader *r, bool end_learnt, ls_place next) {
+    const ls_document_reading *of = r->reading;
+    const int64_t kept = (int64_t)r->held.tokens.count, n = r->tokens;
+    const uint8_t *learnt = r->all_learnt ? NULL : r->held.learnt;
+    ls_left_out *out = &r->counts->left_out;
+    r->in_document = false;
+    r->held.tokens.count = 0;
+    if (n > of->longest) {
+        const bool cuts = of->form->too_long == LS_TOO_LONG_CUT && kept > 0;
+        const bool keeps = cuts && (learnt == NULL || memchr(learnt, true, (size_t)kept) != NULL);
+        out->longer++;
+        out->unlearnt += !keeps;
+        out->tokens += n - (keeps ? of->form->frame.n_begin + kept : 0);
+        if (!keeps) return ls_ok();
+    }
+    LS_TRY(begin_document(r, r->all_learnt));
+    LS_TRY(append(r, r->held.tokens.id, learnt, kept));
+    return end_document(r, end_learnt && n <= of->longest, next);
+}
+
+/* Holds what of a record may be kept, until the document is whole. */
+static ls_status hold(reader *r, const ls_text_record *record, const ls_encoded *encoded, ls_place next) {
+    if (!r->in_document) r->tokens = r->reading->form->frame.n_begin;
+    r->in_document = true;
+    r->all_learnt = encoded->learnt == NULL;
+    const int64_t room = ls_max(r->reading->longest - r->tokens, 0), some = ls_min(encoded->n, room);
+    for (int64_t i = 0; i < some; i++)
+        LS_TRY(ls_learnt_append_id(encoded->ids[i], r->all_learnt || encoded->learnt[i], &r->held));
+    r->tokens += encoded->n;
+    return record->last ? end_held(r, encoded->end_learnt, next) : ls_ok();
+}
+
 static ls_status add_record(reader *r, const ls_text_record *record, const ls_encoded *encoded, ls_place next) {
+    const ls_document_reading *of = r->reading;
+    const bool holds = of->longest > 0 && of->form->too_long != LS_TOO_LONG_SPLIT;
     if (encoded->bad) {
         LS_TRY(leave_out(r, record));
         /* A document whose last part is bad ends without it. */
-        return r->in_document && record->last ? end_document(r, true, next) : ls_ok();
+        if (!r->in_document || !record->last) return ls_ok();
+        return holds ? end_held(r, true, next) : end_document(r, true, next);
     }
     if (encoded->n == 0 && record->last && !r->in_document) {
         r->counts->empty++;
         return ls_ok();
     }
+    ls_left_out_add(&r->counts->left_out, &encoded->left_out);
+    if (holds) return hold(r, record, encoded, next);
     if (!r->in_document) LS_TRY(begin_document(r, encoded->learnt == NULL));
-    r->tokens += encoded->n;
-    r->counts->tokens += encoded->n;
-    LS_TRY(r->sink->append(r->sink->context, encoded->ids, encoded->learnt, encoded->n));
-    return record->last ? end_document(r, encoded->end_learnt, next) : ls_ok();
+    LS_TRY(append(r, encoded->ids, encoded->learnt, encoded->n));
+    if (!record->last) return ls_ok();
+    r->counts->left_out.longer += of->longest > 0 && r->tokens > of->longest;
+    return end_document(r, encoded->end_learnt, next);
 }
 
 static ls_status read_all(reader *r) {
@@ -172,11 +223,14 @@ static ls_status open_reader(reader *r) {
     const ls_encode_options encode = {.tokenizer = of->tokenizer,
                                       .field = form->options.field,
                                       .records = form->options.records,
+                                      .encoding = form->options.encoding,
                                       .chat = &form->chat};
     if (of->threads > 1) LS_TRY(ls_pool_create(of->threads, true, &r->pool));
     LS_TRY(ls_records_create(&encode, of->inputs->input, r->pool, &r->encoder));
+    ls_encoding encoding;
+    LS_TRY(ls_encoding_find(form->options.encoding, &encoding));
     return ls_source_open(of->inputs->input, of->inputs->n, of->tokenizer, of->from, form->options.longest_record,
-                          &r->source);
+                          encoding, &r->source);
 }
 
 ls_status ls_documents_read(const ls_document_reading *reading, const ls_document_sink *sink,
@@ -184,6 +238,8 @@ ls_status ls_documents_read(const ls_document_reading *reading, const ls_documen
     reader r = {.reading = reading, .sink = sink, .counts = counts};
     ls_status status = open_reader(&r);
     if (status.code == LS_OK) status = read_all(&r);
+    free(r.held.tokens.id);
+    free(r.held.learnt);
     ls_source_close(r.source);
     ls_records_destroy(r.encoder);
     ls_pool_destroy(r.pool);

@@ -6,6 +6,7 @@
 #define LS_DATA_DOCUMENTS_IMPL_H
 
 #include "data/chat_impl.h"
+#include "data/corpus.h"
 #include "data/records_impl.h"
 #include "data/source_impl.h"
 #include "longspan/data.h"
@@ -35,6 +36,7 @@ typedef struct ls_document_form {
     ls_text_form options; /* with defaults in place of NULL */
     const ls_record_kind *kind;
     ls_frame frame;
+    ls_too_long too_long;
     ls_chat chat; /* for conversations */
 } ls_document_form;
 
@@ -42,12 +44,6 @@ typedef struct ls_document_form {
 LS_MUST_USE ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *tokenizer, const char *folder,
                                             ls_document_form *out);
 void ls_document_form_free(ls_document_form *form); /* a zeroed one is allowed */
-
-typedef struct ls_document_counts {
-    int64_t documents, tokens, longest; /* longest: tokens of the longest document */
-    int64_t empty, bad;                 /* records left out */
-    int64_t binary;                     /* files skipped */
-} ls_document_counts;
 
 /* Receives documents: begin, any number of appends, end. The sink adds the tokens of the frame itself. */
 typedef struct ls_document_sink {
@@ -65,6 +61,7 @@ typedef struct ls_document_reading {
     const ls_input_list *inputs;
     ls_place from;
     int threads;
+    int64_t longest;  /* of a document that is longer, without its end, the form says what becomes; 0: none is */
     bool skip_binary; /* files that are no text are skipped and counted; other unreadable files are errors */
 } ls_document_reading;
 

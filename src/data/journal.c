@@ -9,13 +9,17 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const state_fields[] = {"input", "offset", "line", "documents", "tokens", "longest", "empty", "bad"};
-enum { STATE_FIELDS = LS_COUNT(state_fields) };
-
-static int64_t *state_field(ls_build_state *s, int i) {
-    int64_t *const fields[STATE_FIELDS] = {&s->place.input,  &s->place.offset,  &s->place.line,  &s->count.documents,
-                                           &s->count.tokens, &s->count.longest, &s->count.empty, &s->count.bad};
-    return fields[i];
+/* Field i of the state with its name; NULL past the last one. */
+static int64_t *state_field(ls_build_state *s, size_t i, const char **name) {
+    const struct {
+        const char *name;
+        int64_t *at;
+    } fields[] = {{"input", &s->place.input},         {"offset", &s->place.offset}, {"line", &s->place.line},
+                  {"documents", &s->count.documents}, {"tokens", &s->count.tokens}, {"longest", &s->count.longest},
+                  {"learnt", &s->count.learnt},       {"empty", &s->count.empty},   {"bad", &s->count.bad}};
+    if (i >= LS_COUNT(fields)) return ls_left_out_field(&s->count.left_out, i - LS_COUNT(fields), name);
+    *name = fields[i].name;
+    return fields[i].at;
 }
 
 /* ---- the request: a hash of everything that the shards depend on ---- */
@@ -29,11 +33,17 @@ static uint64_t mix_text(uint64_t hash, const char *text) { return mix(hash, tex
 
 uint64_t ls_build_request(const ls_build_options *o, const ls_build_state *s, const ls_input_list *inputs) {
     const ls_frame *frame = &s->form.frame;
-    const uint64_t numbers[] = {ls_tokenizer_fingerprint(o->tokenizer), (uint64_t)ls_tokenizer_vocabulary(o->tokenizer),
-                                (uint64_t)frame->end, (uint64_t)o->shard_tokens, (uint64_t)inputs->n};
+    const uint64_t numbers[] = {ls_tokenizer_fingerprint(o->tokenizer),
+                                (uint64_t)ls_tokenizer_vocabulary(o->tokenizer),
+                                (uint64_t)frame->end,
+                                (uint64_t)o->shard_tokens,
+                                (uint64_t)inputs->n,
+                                (uint64_t)o->longest,
+                                (uint64_t)s->form.too_long};
     uint64_t hash = mix(0, numbers, sizeof numbers);
     hash = mix(hash, frame->begin, (size_t)frame->n_begin * sizeof *frame->begin);
     hash = mix_text(mix_text(hash, s->form.options.field), s->form.options.records);
+    hash = mix_text(hash, s->form.options.encoding);
     if (s->form.chat.jinja != NULL) hash = mix(hash, &s->form.chat.hash, sizeof s->form.chat.hash);
     if (s->form.chat.system != NULL) hash = mix_text(hash, s->form.chat.system);
     for (int64_t i = 0; i < inputs->n; i++) {
@@ -84,7 +94,9 @@ static ls_status append_line(const ls_build_options *o, ls_build_state *s) {
     ls_json_put_int(w, "shard", s->n_shards - 1);
     ls_json_put_hex(w, "request", s->request);
     if (s->n_shards > 0) ls_json_put_hex(w, "checksum", s->shards[s->n_shards - 1].checksum);
-    for (int i = 0; i < STATE_FIELDS; i++) ls_json_put_int(w, state_fields[i], *state_field(s, i));
+    const char *name;
+    const int64_t *field;
+    for (size_t i = 0; (field = state_field(s, i, &name)) != NULL; i++) ls_json_put_int(w, name, *field);
     return ls_jsonl_append(path, w); /* not synced: a shard whose line is lost is made again */
 }
 
@@ -132,8 +144,10 @@ static ls_status read_line(const ls_build_options *o, ls_json_value line, ls_bui
     LS_TRY(ls_json_int(line, "shard", expected, expected, &shard));
     LS_TRY(get_hex(line, "request", &request));
     if (request != s->request) return request_error(o, "an unfinished build");
-    for (int i = 0; i < STATE_FIELDS; i++)
-        LS_TRY(ls_json_int(line, state_fields[i], 0, INT64_MAX / 2, state_field(s, i))); /* / 2: more is added */
+    const char *name;
+    int64_t *field;
+    for (size_t i = 0; (field = state_field(s, i, &name)) != NULL; i++)
+        LS_TRY(ls_json_int(line, name, 0, INT64_MAX / 2, field)); /* / 2: more is added */
     if (shard < 0) return check_totals(line, s);
     LS_TRY(get_hex(line, "checksum", &checksum));
     LS_TRY(check_shard(o, shard, checksum, &built));
@@ -187,6 +201,11 @@ static ls_status read_totals(const ls_build_options *o, ls_json_value root, ls_b
     LS_TRY(ls_json_int(root, "longest_document", 0, INT64_MAX, &s->count.longest));
     LS_TRY(ls_json_int(root, "empty", 0, INT64_MAX, &s->count.empty));
     LS_TRY(ls_json_int(root, "bad", 0, INT64_MAX, &s->count.bad));
+    LS_TRY(ls_json_int(root, "learnt", 0, INT64_MAX, &s->count.learnt));
+    const char *name;
+    int64_t *field;
+    for (size_t i = 0; (field = ls_left_out_field(&s->count.left_out, i, &name)) != NULL; i++)
+        LS_TRY(ls_json_int(root, name, 0, INT64_MAX, field));
     LS_TRY(ls_json_array(root, "shards", &shards));
     s->n_shards = (int64_t)ls_json_count(shards);
     return ls_ok();
@@ -327,6 +346,11 @@ ls_status ls_journal_end(const ls_build_options *o, const ls_build_state *s, con
     ls_json_put_int(w, "longest_document", s->count.longest);
     ls_json_put_int(w, "empty", s->count.empty);
     ls_json_put_int(w, "bad", s->count.bad);
+    ls_json_put_int(w, "learnt", s->count.learnt);
+    ls_left_out left_out = s->count.left_out;
+    const char *name;
+    const int64_t *field;
+    for (size_t i = 0; (field = ls_left_out_field(&left_out, i, &name)) != NULL; i++) ls_json_put_int(w, name, *field);
     ls_json_put_hex(w, "request", s->request);
     put_shards(s, w);
     LS_TRY(ls_json_end_file(w, path));

@@ -34,6 +34,7 @@ static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokeniz
                                       .tokenizer = tokenizer,
                                       .folder = job->tokenizer,
                                       .form = job->form,
+                                      .longest = job->longest,
                                       .shard_tokens = job->shard_tokens > 0 ? job->shard_tokens : SHARD_TOKENS,
                                       .threads = job->threads > 0 ? (int)job->threads : machine.cores,
                                       .resume = job->resume,
@@ -49,8 +50,10 @@ static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokeniz
                                      .documents = s.documents,
                                      .tokens = s.tokens,
                                      .longest = s.longest,
+                                     .learnt = s.learnt,
                                      .empty = s.empty,
                                      .bad = s.bad,
+                                     .left_out = s.left_out,
                                      .shards = s.shards,
                                      .resumed = s.resumed,
                                      .seconds = s.seconds};

@@ -6,16 +6,17 @@
 
 static const ls_packer *const packers[] = {&ls_packer_join, &ls_packer_best, &ls_packer_stream};
 
-ls_status ls_packer_find(const char *name, const ls_packer **out) {
+ls_status ls_packer_find(const char *name, bool learnt, const ls_packer **out) {
     char known[120] = "";
+    if (name == NULL || strcmp(name, "auto") == 0) name = learnt ? ls_packer_best.name : ls_packer_join.name;
     for (size_t i = 0, used = 0; i < LS_COUNT(packers); i++) {
-        if (name == NULL || strcmp(packers[i]->name, name) == 0) {
+        if (strcmp(packers[i]->name, name) == 0) {
             *out = packers[i];
             return ls_ok();
         }
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", packers[i]->name);
     }
-    return ls_error(LS_USAGE, "--pack is '%s'; known are %s", name, known);
+    return ls_error(LS_USAGE, "--pack is '%s'; known are auto, %s", name, known);
 }
 
 /* ---- tally ---- */
@@ -28,7 +29,7 @@ ls_status ls_tally_make(const ls_corpus *corpus, ls_tally_count count, int64_t S
     if (made.marks == NULL)
         return ls_error(LS_NO_MEMORY, "no memory for the places of %lld documents", (long long)corpus->documents);
     ls_document document = ls_corpus_nth(corpus, 0);
-    for (int64_t d = 0; d < corpus->documents; d++, ls_document_next(&document)) {
+    for (int64_t d = 0; document.part != NULL; d++, ls_document_next(&document)) {
         if (d % DOCUMENTS_PER_MARK == 0) made.marks[d / DOCUMENTS_PER_MARK] = made.total;
         made.total += count(document.length, S);
     }

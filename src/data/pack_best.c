@@ -22,6 +22,7 @@ typedef struct packing {
     uint32_t *next; /* [documents] of document d at d - 1: the next one in its chain */
     bin *bins;
     int64_t n_bins, capacity;
+    int64_t inputs; /* of all documents */
 } packing;
 
 /*
@@ -34,7 +35,8 @@ typedef struct rooms {
     uint32_t *head; /* by room: its bins */
 } rooms;
 
-static int64_t whole_pieces(int64_t length, int64_t S) { return (length - 1) / S; }
+static int64_t inputs_of(int64_t length) { return ls_max(length - 1, 0); }
+static int64_t whole_pieces(int64_t length, int64_t S) { return inputs_of(length) / S; }
 
 static void destroy(void *state) {
     packing *p = state;
@@ -158,8 +160,9 @@ static bool pack(packing *p, const ls_corpus *corpus, int64_t S) {
     p->next = calloc((size_t)corpus->documents + 1, sizeof *p->next);
     bool made = first != NULL && last != NULL && p->next != NULL;
     ls_document document = ls_corpus_nth(corpus, 0);
-    for (uint32_t d = 1; made && document.length > 0; d++, ls_document_next(&document)) {
-        const int64_t left = (document.length - 1) % S;
+    for (uint32_t d = 1; made && document.part != NULL; d++, ls_document_next(&document)) {
+        const int64_t left = inputs_of(document.length) % S;
+        p->inputs += inputs_of(document.length);
         if (left == 0) continue;
         if (first[left] == 0)
             first[left] = d;
@@ -196,10 +199,8 @@ static ls_status create(const ls_corpus *corpus, int64_t S, ls_packed *out) {
         return status;
     }
     const int64_t sequences = p->whole.total + p->n_bins;
-    *out = (ls_packed){.sequences = sequences,
-                       .whole = p->whole.total,
-                       .padding = sequences * S - (corpus->tokens - corpus->documents),
-                       .state = p};
+    *out =
+        (ls_packed){.sequences = sequences, .whole = p->whole.total, .padding = sequences * S - p->inputs, .state = p};
     return ls_ok();
 }
 

@@ -34,8 +34,11 @@ typedef struct ls_packer {
 } ls_packer;
 
 extern const ls_packer ls_packer_join, ls_packer_best, ls_packer_stream;
-/* NULL: join. LS_USAGE lists the known names. */
-LS_MUST_USE ls_status ls_packer_find(const char *name, const ls_packer **out);
+/*
+ * NULL or "auto": best where some tokens are learnt and others not (learnt), so that no part of a document stands
+ * without its beginning; else join. LS_USAGE lists the known names.
+ */
+LS_MUST_USE ls_status ls_packer_find(const char *name, bool learnt, const ls_packer **out);
 
 /* ---- tally: counts something over the documents of a corpus, and finds its n-th element ---- */
 

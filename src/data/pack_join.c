@@ -12,7 +12,7 @@ typedef struct windows {
     ls_tally rest;  /* tokens that are joined */
 } windows;
 
-static int64_t whole_windows(int64_t length, int64_t S) { return (length - 1) / S; }
+static int64_t whole_windows(int64_t length, int64_t S) { return ls_max(length - 1, 0) / S; }
 
 /* The tail begins with the last label of the last window, which was not an input there. */
 static int64_t tokens_left(int64_t length, int64_t S) {
@@ -57,7 +57,7 @@ static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_
     ls_document document = ls_tally_find(&w->rest, corpus, place, &before);
     for (; tokens > 0; ls_document_next(&document)) {
         const int64_t left = tokens_left(document.length, S), some = ls_min(tokens, before + left - place);
-        LS_ASSERT(document.length > 0);
+        LS_ASSERT(document.part != NULL);
         if (some > 0) out[n++] = (ls_passage){document.start + document.length - left + place - before, some};
         before += left;
         place += some;

@@ -72,12 +72,22 @@ static ls_status find_text(ls_json_value object, const char *field, ls_json_valu
     return ls_json_has(object, field) ? ls_ok() : ls_json_error(*out, "%s", expected_for(object));
 }
 
+/* Members besides the field, or besides the object that it is in. */
+static void find_other_members(const char *field, ls_json_value object, ls_unread *unread) {
+    char head[64];
+    snprintf(head, sizeof head, "%.*s", (int)strcspn(field, "."), field);
+    ls_unread_find(unread, object, (const char *const[]){field, head, NULL});
+}
+
 static ls_status encode_text(const ls_encode_options *o, ls_json_value value, ls_learnt_tokens *out) {
     const char *text;
     size_t bytes;
+    const ls_json_value record = value;
     if (!ls_json_is_text(value)) LS_TRY(find_text(value, o->field, &value));
     LS_TRY(ls_json_as_bytes(value, &text, &bytes));
-    return ls_learnt_append(o->tokenizer, text, bytes, NULL, true, out);
+    LS_TRY(ls_learnt_append(o->tokenizer, text, bytes, NULL, true, out));
+    find_other_members(o->field, record, &out->unread);
+    return ls_ok();
 }
 
 static ls_status append_field(ls_json_value object, const char *field, bool learnt, ls_marked_text *marked) {
@@ -93,6 +103,7 @@ static ls_status encode_completion(const ls_encode_options *o, ls_json_value obj
     ls_status status = append_field(object, "prompt", false, &marked);
     if (status.code == LS_OK) status = append_field(object, "completion", true, &marked);
     if (status.code == LS_OK) status = ls_marked_encode(o->tokenizer, &marked, NULL, out);
+    if (status.code == LS_OK) ls_unread_find(&out->unread, object, (const char *const[]){"prompt", "completion", NULL});
     ls_marked_free(&marked);
     return status;
 }
@@ -117,7 +128,7 @@ static ls_status encode_messages(const ls_encode_options *o, ls_json_value objec
     const size_t start = out->tokens.count;
     ls_marked_text marked = {0};
     const ls_plain_text plain = {0};
-    ls_status status = ls_chat_render(o->chat, object, &marked);
+    ls_status status = ls_chat_render(o->chat, object, &marked, &out->left_out, &out->unread);
     if (status.code == LS_OK) status = ls_marked_encode(o->tokenizer, &marked, &plain, out);
     ls_marked_free(&marked);
     out->end_learnt = false;
@@ -161,6 +172,7 @@ typedef struct run {
 /* Where the tokens of a record are. */
 typedef struct token_range {
     size_t start, n; /* in the list of its run */
+    ls_left_out left_out;
     int run;
     bool bad, end_learnt;
 } token_range;
@@ -173,6 +185,7 @@ struct ls_record_encoder {
     const ls_text_record *records;
     run *runs;
     token_range *ranges; /* by record */
+    ls_unread unread;    /* of all batches: those that were logged */
     int n_runs;
     size_t run_capacity, range_capacity;
 };
@@ -211,13 +224,15 @@ static ls_status encode_json(const ls_record_encoder *e, const ls_text_record *r
     LS_TRY(ls_json_parse_record(name, record->text, record->bytes, &document));
     const ls_status status = e->kind->encode(&e->options, ls_json_root(document), out);
     ls_json_free(document);
-    return status;
+    /* The tokenizer's errors do not say where the text is. */
+    return strncmp(status.text, name, strlen(name)) == 0 ? status : ls_error_in(status, "%s", name);
 }
 
 static ls_status encode(const ls_record_encoder *e, const ls_text_record *record, ls_learnt_tokens *out) {
     const ls_input *input = &e->inputs[record->at.input];
     const bool json = input->kind != LS_INPUT_TEXT;
     out->end_learnt = true;
+    out->left_out = (ls_left_out){0};
     if (record->bad != NULL && json && !record->rest)
         return ls_error(LS_INVALID, "%s:%lld: %s", input->path, (long long)record->at.line, record->bad);
     if (record->bad != NULL) return ls_error(LS_INVALID, "%s: %s", input->path, record->bad);
@@ -228,12 +243,43 @@ static ls_status encode(const ls_record_encoder *e, const ls_text_record *record
                        "%s", input->path);
 }
 
+/* The number of the line that has byte `offset` of an input. */
+static ls_status find_line(const ls_record_encoder *e, const char *path, int64_t offset, int64_t *line) {
+    char block[1 << 14];
+    ls_encoding encoding;
+    ls_byte_stream *stream = NULL;
+    *line = 1;
+    LS_TRY(ls_encoding_find(e->options.encoding, &encoding));
+    ls_status status = ls_stream_open(path, encoding, &stream);
+    for (size_t n = 1; status.code == LS_OK && n > 0 && offset > 0; offset -= (int64_t)n) {
+        status = ls_stream_read(stream, block, (size_t)ls_min(offset, sizeof block), &n);
+        for (size_t i = 0; i < n; i++) *line += block[i] == '\n';
+    }
+    ls_stream_close(stream);
+    return status;
+}
+
+/* The error of a text that the tokenizer refuses: where in the file its first byte is that is not UTF-8, if any. */
+static ls_status explain_text(const ls_record_encoder *e, const ls_text_record *record, ls_status status) {
+    const char *path = e->inputs[record->at.input].path;
+    const size_t valid = ls_utf8_valid_prefix(record->text, record->bytes);
+    int64_t line;
+    if (status.code != LS_INVALID || valid == record->bytes) return status;
+    LS_TRY(find_line(e, path, record->at.offset + (int64_t)valid, &line));
+    return ls_error(LS_INVALID,
+                    "%s: line %lld, byte %lld of the file (0x%02x): begins no character of UTF-8; expected UTF-8, or "
+                    "--encoding latin-1",
+                    path, (long long)line, (long long)record->at.offset + (int64_t)valid + 1,
+                    (unsigned char)record->text[valid]);
+}
+
 ls_status ls_records_explain(const ls_record_encoder *e, const ls_text_record *record) {
     ls_learnt_tokens out = {0};
+    const bool text = record->bad == NULL && e->inputs[record->at.input].kind == LS_INPUT_TEXT;
     const ls_status status = encode(e, record, &out);
     free(out.tokens.id);
     free(out.learnt);
-    return status;
+    return text ? explain_text(e, record, status) : status;
 }
 
 /* ---- all of a batch ---- */
@@ -250,7 +296,7 @@ static void encode_run(void *context, int i, int thread) {
         if (status.code == LS_NO_MEMORY) r->status = status;
         const bool bad = status.code != LS_OK;
         if (bad) r->out.tokens.count = start; /* removes its tokens */
-        e->ranges[k] = (token_range){start, r->out.tokens.count - start, i, bad, r->out.end_learnt};
+        e->ranges[k] = (token_range){start, r->out.tokens.count - start, r->out.left_out, i, bad, r->out.end_learnt};
     }
 }
 
@@ -282,6 +328,16 @@ static ls_status cut_runs(ls_record_encoder *e, const ls_text_record *records, s
     return ls_ok();
 }
 
+/* Logs each name once. */
+static void name_unread(ls_record_encoder *e) {
+    const int before = e->unread.n;
+    for (int i = 0; i < e->n_runs; i++)
+        for (int k = 0; k < e->runs[i].out.unread.n; k++) ls_unread_add(&e->unread, "", e->runs[i].out.unread.name[k]);
+    for (int k = before; k < e->unread.n; k++)
+        ls_log("records have a member that is not read: %s%s", e->unread.name[k],
+               k + 1 < LS_UNREAD_MOST ? "" : "; further names are not reported");
+}
+
 ls_status ls_records_run(ls_record_encoder *e, const ls_text_record *records, size_t n) {
     if (n > e->range_capacity) {
         token_range *grown = realloc(e->ranges, n * sizeof *grown);
@@ -293,6 +349,7 @@ ls_status ls_records_run(ls_record_encoder *e, const ls_text_record *records, si
     LS_TRY(cut_runs(e, records, n));
     ls_pool_run(e->pool, e->n_runs, encode_run, e);
     for (int i = 0; i < e->n_runs; i++) LS_TRY(e->runs[i].status);
+    name_unread(e);
     return ls_ok();
 }
 
@@ -305,5 +362,6 @@ ls_encoded ls_records_result(const ls_record_encoder *e, size_t i) {
                         .learnt = some && e->kind->learnt && json ? out->learnt + p->start : NULL,
                         .n = (int64_t)p->n,
                         .end_learnt = p->end_learnt,
+                        .left_out = p->left_out,
                         .bad = p->bad};
 }

@@ -6,6 +6,7 @@
 #define LS_DATA_RECORDS_IMPL_H
 
 #include "base/base.h"
+#include "data/left_out_impl.h"
 #include "data/source_impl.h"
 #include "format/format.h"
 #include "text/text.h"
@@ -14,7 +15,9 @@ typedef struct ls_learnt_tokens {
     ls_token_list tokens;
     uint8_t *learnt; /* [learnt_capacity] a byte for each token; NULL: all are learnt */
     size_t learnt_capacity;
-    bool end_learnt; /* whether the end of document, which is not among the tokens, is learnt */
+    bool end_learnt;      /* whether the end of document, which is not among the tokens, is learnt */
+    ls_left_out left_out; /* of the current record */
+    ls_unread unread;     /* of all records so far */
 } ls_learnt_tokens;
 
 /* Appends the tokens of a text, all learnt or all not. plain: as for ls_tokenizer_encode_plain. */
@@ -26,6 +29,7 @@ typedef struct ls_encode_options {
     const ls_tokenizer *tokenizer;
     const char *field;          /* of JSON: where the text is */
     const char *records;        /* of JSON: the name of a record kind */
+    const char *encoding;       /* of the files: its name */
     const struct ls_chat *chat; /* for kinds that need it */
 } ls_encode_options;
 
@@ -55,6 +59,7 @@ typedef struct ls_encoded {
     const uint8_t *learnt; /* NULL: all are learnt */
     int64_t n;
     bool end_learnt;
+    ls_left_out left_out;
     bool bad; /* the record cannot be encoded; ls_records_explain says why */
 } ls_encoded;
 

@@ -23,6 +23,7 @@
 
 #include "base/base.h"
 #include "format/format.h"
+#include "longspan/data.h"
 
 #define LS_SHARDS_FILE "shards.json"
 #define LS_SHARDS_JOURNAL "build.jsonl"
@@ -79,6 +80,8 @@ LS_MUST_USE ls_status ls_shard_verify(const ls_shard *shard, ls_pool *pool);
 typedef struct ls_shard_set {
     ls_shard *shard;
     int64_t n, capacity;
+    int64_t empty, bad; /* records that were left out when the folders were built */
+    ls_left_out left_out;
 } ls_shard_set;
 
 /* Whether a path is a folder of shards, finished or not, or a file with the suffix of shards. */

@@ -1,4 +1,5 @@
 /* The shards of one folder or several: reading shards.json, and checking the shards against it. */
+#include "data/left_out_impl.h"
 #include "data/shard.h"
 
 #include <inttypes.h>
@@ -54,6 +55,22 @@ static ls_status add_listed(ls_shard_set *set, const char *folder, ls_json_value
                     path, folder, expected, checksum);
 }
 
+/* Adds what shards.json says was left out; files of older versions do not say all of it. */
+static ls_status add_left_out(ls_shard_set *set, ls_json_value root) {
+    ls_left_out left_out = {0};
+    int64_t empty, bad;
+    const char *name;
+    int64_t *field;
+    LS_TRY(ls_json_int_or(root, "empty", 0, 0, INT64_MAX / 2, &empty));
+    LS_TRY(ls_json_int_or(root, "bad", 0, 0, INT64_MAX / 2, &bad));
+    for (size_t i = 0; (field = ls_left_out_field(&left_out, i, &name)) != NULL; i++)
+        LS_TRY(ls_json_int_or(root, name, 0, 0, INT64_MAX / 2, field));
+    set->empty += empty;
+    set->bad += bad;
+    ls_left_out_add(&set->left_out, &left_out);
+    return ls_ok();
+}
+
 static ls_status add_rows(ls_shard_set *set, const char *folder, ls_json_value root) {
     const char *format;
     ls_json_value rows;
@@ -61,6 +78,7 @@ static ls_status add_rows(ls_shard_set *set, const char *folder, ls_json_value r
     LS_TRY(ls_json_text(root, "format", &format));
     if (strcmp(format, LS_SHARDS_FORMAT) != 0)
         return ls_json_error(ls_json_field(root, "format"), "\"" LS_SHARDS_FORMAT "\"");
+    LS_TRY(add_left_out(set, root));
     LS_TRY(ls_json_array(root, "shards", &rows));
     for (size_t i = 0; i < ls_json_count(rows); i++) {
         const ls_json_value row = ls_json_item(rows, i);

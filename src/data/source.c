@@ -15,8 +15,9 @@ struct ls_source {
     const ls_input *inputs;
     int64_t n_inputs;
     const ls_tokenizer *tokenizer;
-    size_t piece;           /* ls_tokenizer_piece */
-    size_t most;            /* bytes that a record may have */
+    size_t piece; /* ls_tokenizer_piece */
+    size_t most;  /* bytes that a record may have */
+    ls_encoding encoding;
     ls_place place;         /* of buffer[begin] */
     ls_byte_stream *stream; /* of the file under way; NULL: none is open */
     bool ended;             /* the stream has no more bytes */
@@ -269,7 +270,10 @@ static ls_status test_place(const ls_tokenizer *tokenizer, const char *text, siz
     while (from < at && continues(text[from])) from++;
     while (to > at && to < bytes && continues(text[to])) to--;
     ids[0].count = ids[1].count = 0;
-    LS_TRY(append_ids(tokenizer, text, from, to, &ids[0]));
+    const ls_status whole = append_ids(tokenizer, text, from, to, &ids[0]);
+    *out = whole.code == LS_INVALID; /* it is refused wherever it is cut, with its place in the file */
+    if (*out) return ls_ok();
+    LS_TRY(whole);
     LS_TRY(append_ids(tokenizer, text, from, at, &ids[1]));
     LS_TRY(append_ids(tokenizer, text, at, to, &ids[1]));
     *out = ids[0].count == ids[1].count &&
@@ -330,7 +334,7 @@ static ls_status find_nul(const ls_source *s, bool *found) {
     ls_byte_stream *stream = NULL;
     char *block = malloc(room);
     if (block == NULL) return ls_error(LS_NO_MEMORY, "no memory to read %s", current_input(s)->path);
-    ls_status status = ls_stream_open(current_input(s)->path, &stream);
+    ls_status status = ls_stream_open(current_input(s)->path, s->encoding, &stream);
     size_t n = room;
     for (*found = false; status.code == LS_OK && n == room && !*found;) {
         status = ls_stream_read(stream, block, room, &n);
@@ -390,7 +394,7 @@ static const source_kind *current_kind(const ls_source *s) { return &kinds[curre
 /* ---- opening ---- */
 
 ls_status ls_source_open(const ls_input *inputs, int64_t n, const ls_tokenizer *tokenizer, ls_place from, int64_t most,
-                         ls_source **out) {
+                         ls_encoding encoding, ls_source **out) {
     ls_source *s = calloc(1, sizeof *s);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "no memory to read %lld files", (long long)n);
     *s = (ls_source){.inputs = inputs,
@@ -398,6 +402,7 @@ ls_status ls_source_open(const ls_input *inputs, int64_t n, const ls_tokenizer *
                      .tokenizer = tokenizer,
                      .piece = ls_tokenizer_piece(tokenizer),
                      .most = (size_t)ls_max(most > 0 ? most : LS_RECORD_MOST, (int64_t)BATCH),
+                     .encoding = encoding,
                      .place = from,
                      .room = BATCH};
     char bytes[LS_BYTES_TEXT];
@@ -438,7 +443,7 @@ static ls_status grow_buffer(ls_source *s) {
 
 static ls_status open_file(ls_source *s) {
     const source_kind *kind = current_kind(s);
-    LS_TRY(ls_stream_open(current_input(s)->path, &s->stream));
+    LS_TRY(ls_stream_open(current_input(s)->path, s->encoding, &s->stream));
     s->ended = s->rejected = false;
     s->broken[0] = 0;
     return kind->begin != NULL ? kind->begin(s) : ls_stream_skip(s->stream, s->place.offset);

@@ -87,18 +87,23 @@ const ls_codec *ls_codec_of_bytes(const unsigned char *bytes, size_t n);
 
 typedef struct ls_byte_stream ls_byte_stream;
 
+/* How the files store characters. */
+typedef enum ls_encoding { LS_UTF_8, LS_LATIN_1 } ls_encoding;
+/* NULL: utf-8. LS_USAGE lists the known names. */
+LS_MUST_USE ls_status ls_encoding_find(const char *name, ls_encoding *out);
+
 /*
- * Opens a file. It is decompressed if its first bytes, or else its name, say that it is compressed. LS_UNSUPPORTED when
- * this build lacks the codec. The path is borrowed.
+ * Opens a file, whose bytes are read as UTF-8, whatever its encoding is. It is decompressed if its first bytes, or else
+ * its name, say that it is compressed. LS_UNSUPPORTED when this build lacks the codec. The path is borrowed.
  */
-LS_MUST_USE ls_status ls_stream_open(const char *path, ls_byte_stream **out);
+LS_MUST_USE ls_status ls_stream_open(const char *path, ls_encoding encoding, ls_byte_stream **out);
 /*
  * Reads `room` bytes, or fewer at the end of the file. On an error *bytes is what was read before it. LS_INVALID: what
  * follows cannot be decompressed, and ls_stream_broken says why.
  */
 LS_MUST_USE ls_status ls_stream_read(ls_byte_stream *stream, char *out, size_t room, size_t *bytes);
 const char *ls_stream_broken(const ls_byte_stream *stream); /* without the file's name; NULL: it is intact so far */
-/* Skips decompressed bytes. LS_INVALID when there are fewer. */
+/* Skips bytes as they are read: decompressed and in UTF-8. LS_INVALID when there are fewer. */
 LS_MUST_USE ls_status ls_stream_skip(ls_byte_stream *stream, int64_t bytes);
 void ls_stream_close(ls_byte_stream *stream); /* NULL is allowed */
 
@@ -110,7 +115,7 @@ void ls_stream_close(ls_byte_stream *stream); /* NULL is allowed */
 /* Where a record begins. */
 typedef struct ls_place {
     int64_t input;
-    int64_t offset; /* in the decompressed bytes of the input */
+    int64_t offset; /* in the bytes of the input as they are read: decompressed and in UTF-8 */
     int64_t line;   /* from 1; of text inputs always 1 */
 } ls_place;
 
@@ -133,7 +138,7 @@ typedef struct ls_source ls_source;
  * for ls_tokenizer_encode_rest. All arguments are borrowed. most: bytes of a record; 0: LS_RECORD_MOST.
  */
 LS_MUST_USE ls_status ls_source_open(const ls_input *inputs, int64_t n, const ls_tokenizer *tokenizer, ls_place from,
-                                     int64_t most, ls_source **out);
+                                     int64_t most, ls_encoding encoding, ls_source **out);
 void ls_source_close(ls_source *source); /* NULL is allowed */
 
 /*

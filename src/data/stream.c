@@ -41,6 +41,8 @@ const ls_codec *ls_codec_of_bytes(const unsigned char *bytes, size_t n) {
 struct ls_byte_stream {
     const char *path;
     int file;
+    ls_encoding encoding;
+    char waiting;          /* of latin-1: the second byte of the last character, which had no room; 0: none */
     const ls_codec *codec; /* NULL: the file is not compressed */
     void *state;
     ls_codec_step step;
@@ -135,10 +137,11 @@ static ls_status open_file(ls_byte_stream *s) {
     return s->codec != NULL ? begin_decoding(s) : ls_ok();
 }
 
-ls_status ls_stream_open(const char *path, ls_byte_stream **out) {
+ls_status ls_stream_open(const char *path, ls_encoding encoding, ls_byte_stream **out) {
     ls_byte_stream *s = calloc(1, sizeof *s);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "no memory to read %s", path);
     s->path = path;
+    s->encoding = encoding;
     s->file = -1;
     const ls_status status = open_file(s);
     if (status.code == LS_OK)
@@ -148,8 +151,46 @@ ls_status ls_stream_open(const char *path, ls_byte_stream **out) {
     return status;
 }
 
-ls_status ls_stream_read(ls_byte_stream *s, char *out, size_t room, size_t *bytes) {
+static ls_status read_bytes(ls_byte_stream *s, char *out, size_t room, size_t *bytes) {
     return s->codec != NULL ? read_decoded(s, out, room, bytes) : read_file(s, out, room, bytes);
+}
+
+/* Converts to UTF-8: a byte from 0x80 on becomes two, of which the second may have to wait for the next call. */
+static ls_status read_latin_1(ls_byte_stream *s, char *out, size_t room, size_t *bytes) {
+    unsigned char raw[1 << 14];
+    size_t used = 0, wanted = 0, n = 0;
+    ls_status status = ls_ok();
+    if (s->waiting != 0 && room > 0) {
+        out[used++] = s->waiting;
+        s->waiting = 0;
+    }
+    while (used < room && n == wanted && status.code == LS_OK) {
+        wanted = (room - used + 1) / 2 < sizeof raw ? (room - used + 1) / 2 : sizeof raw;
+        status = read_bytes(s, (char *)raw, wanted, &n);
+        for (size_t i = 0; i < n; i++) {
+            const char second = (char)(0x80 | (raw[i] & 0x3f));
+            out[used++] = (char)(raw[i] < 0x80 ? raw[i] : 0xc0 | raw[i] >> 6);
+            if (raw[i] < 0x80) continue;
+            if (used < room)
+                out[used++] = second;
+            else
+                s->waiting = second;
+        }
+    }
+    *bytes = used;
+    return status;
+}
+
+ls_status ls_stream_read(ls_byte_stream *s, char *out, size_t room, size_t *bytes) {
+    return (s->encoding == LS_LATIN_1 ? read_latin_1 : read_bytes)(s, out, room, bytes);
+}
+
+ls_status ls_encoding_find(const char *name, ls_encoding *out) {
+    const bool latin_1 = name != NULL && strcmp(name, "latin-1") == 0;
+    if (!latin_1 && name != NULL && strcmp(name, "utf-8") != 0)
+        return ls_error(LS_USAGE, "--encoding is '%s'; known are utf-8 and latin-1", name);
+    *out = latin_1 ? LS_LATIN_1 : LS_UTF_8;
+    return ls_ok();
 }
 
 const char *ls_stream_broken(const ls_byte_stream *s) { return s->broken[0] != 0 ? s->broken : NULL; }
@@ -168,7 +209,7 @@ static ls_status skip_plain(const ls_byte_stream *s, int64_t bytes) {
 }
 
 ls_status ls_stream_skip(ls_byte_stream *s, int64_t bytes) {
-    if (s->codec == NULL && bytes > 0) return skip_plain(s, bytes);
+    if (s->codec == NULL && s->encoding == LS_UTF_8 && bytes > 0) return skip_plain(s, bytes);
     char room[1 << 14];
     for (size_t n = 0; bytes > 0; bytes -= (int64_t)n) {
         LS_TRY(ls_stream_read(s, room, (size_t)ls_min(bytes, sizeof room), &n));

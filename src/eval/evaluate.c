@@ -89,7 +89,7 @@ static ls_status write_files(const evaluation *e, const ls_eval_result *result) 
     ls_json_put_text(w, "model", ls_model_folder(e->trained->model));
     ls_json_put_text(w, "checkpoint", e->trained->checkpoint);
     ls_json_put_int(w, "seq", e->options->seq);
-    ls_json_put_text(w, "pack", e->options->pack);
+    ls_json_put_text(w, "pack", ls_data_pack(e->data));
     ls_json_put_int(w, "text_sequences", result->text_sequences);
     ls_loss_table_put(&result->table, w);
     LS_TRY(ls_json_end_file(w, path));
@@ -142,7 +142,7 @@ static ls_status complete(ls_eval_options *o) {
     if (o->batch == 0) o->batch = 1;
     LS_TRY(ls_step_size_check(o->seq, o->batch));
     if (o->sequences < 0) return ls_error(LS_USAGE, "--sequences %lld; expected 1 or more", (long long)o->sequences);
-    if (o->pack == NULL) o->pack = "join";
+    if (o->pack == NULL) o->pack = "auto";
     if (o->dtype == NULL) o->dtype = "f32";
     if (strcmp(o->dtype, "f32") != 0 && strcmp(o->dtype, "bf16") != 0)
         return ls_error(LS_USAGE, "--dtype is %s; expected f32 or bf16", o->dtype);
@@ -161,7 +161,9 @@ static ls_status open_and_evaluate(const ls_eval_options *o, ls_trained *trained
                                   .sequence = o->seq,
                                   .pack = o->pack};
     LS_TRY(ls_data_open(&text, data));
+    ls_data_log_left_out(*data);
     ls_data_log_packing(*data);
+    if (ls_data_apart(*data)) LS_TRY(ls_model_check_apart(trained->model, o->seq));
     return ls_evaluate_text(o, trained, *data, result);
 }
 

@@ -1,5 +1,6 @@
 /* Opening a model: reads its config.json, changes it if the user wants so, and finds the source of its weights. */
 #include "model/model_impl.h"
+#include "tensor/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,20 @@ static ls_status change_rope(const char *path, const ls_rope_change *change, ls_
 /* Some scalings are computed from max_position_embeddings, so a longer one would change them. */
 static bool same_rope(const ls_rope *a, const ls_rope *b) {
     return a->factor == b->factor && a->original_length == b->original_length;
+}
+
+ls_status ls_model_check_apart(const ls_model *model, int64_t S) {
+    const ls_rope *rope = &model->config.rope;
+    const double length = rope->length > 0 ? rope->length : (double)S;
+    ls_rope_scaling scaling = LS_ROPE_PLAIN;
+    if (rope->scaling != NULL) LS_TRY(ls_rope_find(rope->scaling, &scaling));
+    if (!ls_rope_by_length(&(ls_rope_params){.scaling = scaling}) || length <= rope->original_length) return ls_ok();
+    return ls_error(
+        LS_UNSUPPORTED,
+        "rope scaling \"%s\" goes by the length of a sequence, and documents that are packed apart would get "
+        "that of --seq %lld instead of their own; expected --pack join, --seq of at most %.0f, or another "
+        "--rope-scaling",
+        rope->scaling, (long long)S, rope->original_length);
 }
 
 ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer) {

@@ -43,6 +43,12 @@ LS_MUST_USE ls_status ls_model_open_text(const char *name, const char *text, ls_
  * learned, or if the scaling is computed from it (dynamic; yarn without the original length).
  */
 LS_MUST_USE ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer);
+/*
+ * Whether the model can read sequences of S tokens that hold several documents which do not see each other.
+ * LS_UNSUPPORTED with rope scaling "dynamic" and S beyond the length that it starts from: it goes by the length of the
+ * sequence, but a document by itself would have frequencies of its own length.
+ */
+LS_MUST_USE ls_status ls_model_check_apart(const ls_model *model, int64_t S);
 void ls_model_close(ls_model *model); /* NULL is allowed */
 ls_model_sizes ls_model_describe(const ls_model *model);
 const char *ls_model_architecture(const ls_model *model); /* "LlamaForCausalLM" */

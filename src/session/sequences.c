@@ -46,6 +46,7 @@ ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, int64_t first
                             .positions = batch->positions + at,
                             .ends = batch->ends + b * (batch->S + 1)};
         LS_TRY(from->sample(from->context, index < end ? index : 0, &batch->part, &sample));
+        for (int64_t i = 0; index >= end && i < batch->inputs; i++) sample.labels[i] = LS_LABEL_IGNORED;
         batch->n_ends[b] = sample.n_ends;
         batch->apart |= sample.n_ends > 2;
         batch->bytes += sample.bytes;

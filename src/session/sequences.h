@@ -30,8 +30,8 @@ typedef struct ls_batch {
 LS_MUST_USE ls_status ls_batch_make(const ls_rank *rank, int64_t B, int64_t S, ls_batch *out);
 void ls_batch_free(ls_batch *batch); /* a zeroed one is allowed */
 /*
- * Reads this rank's part of sequences first .. first + B - 1; in the place of those from `end` on, sequence 0. Not
- * collective: it may fail on one rank alone.
+ * Reads this rank's part of sequences first .. first + B - 1; in the place of those from `end` on, sequence 0 with all
+ * labels ignored. Not collective: it may fail on one rank alone.
  */
 LS_MUST_USE ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, int64_t first, int64_t end);
 /* Copies the batch into the inputs of the rank's programs (those of ls_language_model), and sets document bounds. */

@@ -99,7 +99,7 @@ typedef struct ls_bpe {
     uint64_t *adjacent;
     size_t adjacent_mask, adjacent_count;
     bool bytes, fuse_unknown, byte_fallback, ignore_merges;
-    bool cut_at_spaces; /* no merge joins an LS_META_SPACE to another character before it */
+    bool cut_at_spaces; /* no merge joins an LS_META_SPACE to another character before it, and none is dropped there */
 } ls_bpe;
 
 /* The model's token with this text; -1: none, or only an added one. */

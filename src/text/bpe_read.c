@@ -214,6 +214,14 @@ static ls_status read_unknown(ls_json_value model, ls_bpe *out) {
     return ls_ok();
 }
 
+/* Whether a character without a token is dropped, so that the characters around it become neighbours. */
+static bool drops_characters(const ls_bpe *bpe) {
+    if (bpe->unknown >= 0) return false;
+    bool all_bytes = bpe->byte_fallback;
+    for (size_t i = 0; i < LS_COUNT(bpe->byte_id); i++) all_bytes = all_bytes && bpe->byte_id[i] >= 0;
+    return !all_bytes;
+}
+
 ls_status ls_bpe_read(ls_json_value model, bool bytes, size_t added, ls_bpe *out) {
     out->bytes = bytes;
     LS_TRY(read_settings(model, out));
@@ -223,6 +231,7 @@ ls_status ls_bpe_read(ls_json_value model, bool bytes, size_t added, ls_bpe *out
     out->cut_at_spaces = has_space && !bytes && !out->ignore_merges;
     LS_TRY(read_merges(model, out));
     find_bytes(out);
+    if (drops_characters(out)) out->cut_at_spaces = false;
     if (!bytes) return find_characters(model, out);
     return out->ignore_merges ? find_words(model, out) : ls_ok();
 }

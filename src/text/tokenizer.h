@@ -9,8 +9,7 @@
  *             except that encoding adds no tokens around a text (see ls_tokenizer_frame). "truncation" and "padding" of
  *             the file are not applied.
  *
- * Text is UTF-8. A bpe tokenizer reads other bytes as Python's bytes.decode(errors="replace") does: U+FFFD for the
- * longest sequence of bytes that could have begun a character, and for each byte that could not.
+ * Text is UTF-8: a bpe tokenizer refuses other bytes, and names the first of them.
  *
  * Any number of threads may use a tokenizer at once. The memory that a thread needs to encode (a cache of words, memory
  * for matching and merging: a few megabytes) stays in the tokenizer for later calls.
@@ -110,8 +109,9 @@ typedef struct ls_token_frame {
 ls_token_frame ls_tokenizer_frame(const ls_tokenizer *tokenizer);
 
 /*
- * Appends the ids of text[0, bytes), which may be any bytes. On error `out` keeps its count: LS_NO_MEMORY, or
- * LS_INVALID when matching a pattern of the file exceeds its limits on this text.
+ * Appends the ids of text[0, bytes), which "bytes" takes whatever they are. On error `out` keeps its count:
+ * LS_NO_MEMORY, or LS_INVALID where "bpe" finds bytes that are not UTF-8 (their place is in the message), or when
+ * matching a pattern of the file exceeds its limits on this text.
  */
 LS_MUST_USE ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                                           ls_token_list *out);

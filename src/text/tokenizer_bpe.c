@@ -21,7 +21,7 @@ typedef struct bpe_encoder {
     ls_match_scratch *match;
     ls_bpe_scratch merge;
     ls_word_cache *words;
-    ls_text repaired, normal[2];
+    ls_text normal[2];
     ls_text *buffer; /* one for each pre-tokenizer */
     const ls_plain_text *plain;
     ls_token_list *out;
@@ -178,7 +178,6 @@ static void encoder_close(void *scratch) {
     ls_match_scratch_destroy(e->match);
     ls_bpe_scratch_free(&e->merge);
     ls_word_cache_destroy(e->words);
-    free(e->repaired.byte);
     free(e->normal[0].byte);
     free(e->normal[1].byte);
     free(e);
@@ -261,11 +260,10 @@ static ls_status encode(const void *state, void *scratch, const char *text, size
     bpe_encoder *e = scratch;
     e->out = out;
     e->plain = plain;
-    if (ls_utf8_valid_run(text, bytes) < bytes) {
-        if (!ls_utf8_repair(text, bytes, &e->repaired)) return ls_no_memory(bytes);
-        text = e->repaired.byte;
-        bytes = e->repaired.count;
-    }
+    const size_t valid = ls_utf8_valid_run(text, bytes);
+    if (valid < bytes)
+        return ls_error(LS_INVALID, "byte %zu of the text (0x%02x) begins no character of UTF-8; expected UTF-8",
+                        valid + 1, (unsigned char)text[valid]);
     e->allowance = (ls_allowance){.most = ls_most_bytes(bytes)};
     e->compared = 0;
     /* The most that two searches of the text itself compare */

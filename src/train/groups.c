@@ -107,7 +107,7 @@ static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_gr
         ls_tensor_info *info = &g->tensors[t];
         if (info->role != LS_ROLE_PARAMETER) continue;
         const parameter_group *group = group_of(groups, o->n_groups, info->name);
-        own[p].update = (ls_update_settings){1, info->shape.ndim < 2 ? 0 : fmax(o->weight_decay, 0)};
+        own[p].update = (ls_update_settings){1, info->shape.ndim < 2 ? 0 : o->weight_decay};
         if (group != NULL) {
             own[p].update.rate = group->rate;
             if (!isnan(group->decay)) own[p].update.weight_decay = group->decay;

@@ -42,6 +42,6 @@ double ls_schedule_lr(const ls_train_options *options, int64_t n) {
     if (n <= options->warmup) return options->lr * (double)n / (double)options->warmup;
     const int64_t after = ls_max(options->steps - options->warmup, 1);
     const double progress = fmin((double)(n - options->warmup) / (double)after, 1.0);
-    const double lowest = fmax(options->min_lr, 0.0);
+    const double lowest = options->min_lr;
     return lowest + (options->lr - lowest) * find_schedule(options->schedule)->height(progress);
 }

@@ -18,7 +18,7 @@ typedef struct loop {
     const ls_rank *rank;
     ls_trainer *trainer;
     ls_sequences train, eval;
-    int64_t evaluated; /* sequences of an evaluation: whole micro-batches */
+    int64_t evaluated; /* sequences of an evaluation */
     ls_progress progress;
     double charted, printed; /* when the chart was last drawn, and progress last shown (ls_seconds) */
     double step_seconds;     /* of the last step; 0 before the first */
@@ -70,11 +70,15 @@ static ls_status not_finite_error(loop *l, int64_t step, const ls_step_report *r
                     (long long)step + 1, what, last);
 }
 
-static ls_status evaluate(loop *l, int64_t step, double *loss) {
+/* *loss becomes NaN where no evaluation is due, or where a request to stop ended it (*stopped). */
+static ls_status evaluate(loop *l, int64_t step, double *loss, bool *stopped) {
     const ls_train_options *o = &l->t->options;
     *loss = NAN;
     if (l->t->eval_data == NULL || (step % o->eval_every != 0 && step != o->steps)) return ls_ok();
-    return ls_trainer_evaluate(l->trainer, &l->eval, l->evaluated, NULL, NULL, loss);
+    const ls_status status = ls_trainer_evaluate(l->trainer, &l->eval, l->evaluated, NULL, NULL, loss);
+    *stopped = status.code == LS_INTERRUPTED;
+    if (*stopped && l->rank->rank == 0) ls_log("step %lld: %s", (long long)step, status.text);
+    return *stopped ? ls_ok() : status;
 }
 
 /* Saves and marks the best evaluation so far. All ranks have the same numbers, so they decide alike. */
@@ -151,14 +155,16 @@ static ls_status watch_folder(loop *l) {
 /* Runs one step and what follows it. *stop: why it was the last one, or LS_STOP_NOT; *loss: of the step. */
 static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
     const ls_train_options *o = &l->t->options;
-    const ls_step_hyper hyper = {ls_schedule_lr(o, step + 1), fmax(o->clip, 0.0), o->beta1, o->beta2};
+    const ls_step_hyper hyper = {ls_schedule_lr(o, step + 1), o->clip, o->beta1, o->beta2};
     ls_step_report report;
     LS_TRY(watch_folder(l));
     const ls_wish wish = {stop_wish(l), l->remade | ls_saves_wanted(&l->saves)};
     LS_TRY(ls_trainer_step(l->trainer, &l->train, step, &hyper, wish, &report));
     if (!report.applied && report.tokens > 0) return not_finite_error(l, step, &report);
     double eval_loss;
-    LS_TRY(evaluate(l, step + 1, &eval_loss));
+    bool stopped = false;
+    LS_TRY(evaluate(l, step + 1, &eval_loss, &stopped));
+    if (stopped) report.wish.stop = LS_STOP_SIGNAL;
     if (l->rank->rank == 0) report_step(l, step + 1, hyper.lr, &report, eval_loss);
     add_to_outcome(l, step + 1, &report, eval_loss);
     LS_TRY(keep_best(l, step + 1, report.loss, eval_loss));
@@ -226,17 +232,9 @@ static ls_status run_loop(loop *l) {
                     (long long)step, (long long)o->steps, checkpoint);
 }
 
-/* Sequences of an evaluation, in whole micro-batches. */
-static int64_t sequences_evaluated(const ls_training *t) {
-    if (t->eval_data == NULL) return 0;
-    const int64_t some = ls_min(LS_EVAL_SEQUENCES, ls_data_summarise(t->eval_data)->windows);
-    const int64_t B = t->options.batch / t->options.accumulate;
-    return ls_ceil_div(some, B) * B;
-}
-
 ls_status ls_train_rank(ls_rank *rank, const void *training, void *outcome) {
     const ls_training *t = training;
-    const int64_t S = t->options.seq, evaluated = sequences_evaluated(t);
+    const int64_t S = t->options.seq, evaluated = ls_train_evaluated(t);
     /* Evaluated sequences are spread over the text, because packers put the longest documents first. */
     const ls_text_sequences train = {t->data, 0}, eval = {t->eval_data, evaluated};
     loop l = {.t = t,

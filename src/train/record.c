@@ -250,23 +250,40 @@ static ls_status read_columns(const ls_training *t, const char *const *keys, int
     return ls_file_exists(path) ? ls_jsonl_columns(path, keys, n, out, rows) : ls_ok();
 }
 
-ls_status ls_record_evaluation(const ls_training *t, int64_t step, double *loss) {
+/* *out becomes a value of a step's line; NaN where there is none. */
+static ls_status read_value(const ls_training *t, int64_t step, const char *key, double *out) {
     double *column;
     int64_t rows;
-    LS_TRY(read_columns(t, (const char *[]){"step", "eval_loss"}, 2, &column, &rows));
-    *loss = INFINITY;
+    LS_TRY(read_columns(t, (const char *[]){"step", key}, 2, &column, &rows));
+    *out = NAN;
     for (int64_t i = 0; i < rows; i++)
-        if (column[i] == (double)step && isfinite(column[rows + i])) *loss = column[rows + i];
+        if (column[i] == (double)step && isfinite(column[rows + i])) *out = column[rows + i];
     free(column);
     return ls_ok();
 }
 
-ls_status ls_record_losses(const ls_training *t, double *first, double *last) {
+ls_status ls_record_evaluation(const ls_training *t, int64_t step, double *loss) {
+    LS_TRY(read_value(t, step, "eval_loss", loss));
+    if (isnan(*loss)) *loss = INFINITY;
+    return ls_ok();
+}
+
+ls_status ls_record_learning_rate(const ls_training *t, int64_t step, double *lr) {
+    return read_value(t, step, "lr", lr);
+}
+
+ls_status ls_record_losses(const ls_training *t, double *first, double *last, int64_t *idle) {
     double *loss;
     int64_t rows;
     LS_TRY(read_columns(t, (const char *[]){"loss"}, 1, &loss, &rows));
-    *first = rows > 0 ? loss[0] : NAN;
-    *last = rows > 0 ? loss[rows - 1] : NAN;
+    *first = *last = NAN;
+    *idle = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        *idle += !isfinite(loss[i]);
+        if (!isfinite(loss[i])) continue;
+        if (isnan(*first)) *first = loss[i];
+        *last = loss[i];
+    }
     free(loss);
     return ls_ok();
 }

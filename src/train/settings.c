@@ -24,32 +24,31 @@ typedef struct setting {
 
 #define AT(field) offsetof(ls_train_options, field)
 #define HYPER(field) (1 + offsetof(ls_hyperparameters, field))
-/*
- * Because zero means the default, a clip, a decay or a momentum below zero means none, and a min_lr below zero means
- * zero.
- */
+/* Because zero means that a number was not given, -1 means zero: where the lower limit is -1. */
 static const setting settings[] = {
     {"seq", INTEGER, AT(seq), 1024, NULL, 1, 1 << 30, false, false, 0},
     {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false, false, 0},
     {"accumulate", INTEGER, AT(accumulate), 1, NULL, 1, 1 << 24, false, false, 0},
-    {"pack", TEXT, AT(pack), 0, "join", 0, 0, false, true, 0},
+    {"pack", TEXT, AT(pack), 0, "auto", 0, 0, false, true, 0},
     {"format", TEXT, AT(form.format), 0, "auto", 0, 0, false, true, 0},
     {"field", TEXT, AT(form.field), 0, "text", 0, 0, false, true, 0},
     {"records", TEXT, AT(form.records), 0, "text", 0, 0, false, true, 0},
     {"template", TEXT, AT(form.chat), 0, "auto", 0, 0, false, true, 0},
     {"system", TEXT, AT(form.system), 0, NULL, 0, 0, false, true, 0},
     {"today", TEXT, AT(form.today), 0, NULL, 0, 0, false, true, 0},
+    {"too_long", TEXT, AT(form.too_long), 0, "auto", 0, 0, false, true, 0},
+    {"encoding", TEXT, AT(form.encoding), 0, "utf-8", 0, 0, false, true, 0},
     {"begin", TEXT, AT(form.begin), 0, "auto", 0, 0, false, true, 0},
     {"end", TEXT, AT(form.end), 0, "auto", 0, 0, false, true, 0},
     {"rope_scaling", TEXT, AT(rope.scaling), 0, "", 0, 0, false, true, 0},
     {"rope_theta", REAL, AT(rope.theta), 0, NULL, 0, 1e30, false, true, 0},
     {"dtype", TEXT, AT(dtype), 0, "f32", 0, 0, false, false, 0},
-    {"seed", INTEGER, AT(seed), 0, NULL, 0, 9e18, false, false, 0},
+    {"seed", INTEGER, AT(seed), 0, NULL, -1, 9e18, false, false, 0},
     {"steps", INTEGER, AT(steps), 100, NULL, 1, 1e12, true, false, 0},
     {"epochs", REAL, AT(epochs), 0, NULL, 0, 1e9, true, true, 0},
     {"lr", REAL, AT(lr), 1e-3, NULL, 0, 1e300, false, false, 0},
-    {"min_lr", REAL, AT(min_lr), 0, NULL, -1, 1e300, false, true, 0},
-    {"warmup", INTEGER, AT(warmup), 0, NULL, 0, 1e12, false, false, 0},
+    {"min_lr", REAL, AT(min_lr), NAN, NULL, -1, 1e300, false, true, 0},
+    {"warmup", INTEGER, AT(warmup), 0, NULL, -1, 1e12, false, false, 0},
     {"schedule", TEXT, AT(schedule), 0, "cosine", 0, 0, false, false, 0},
     {"optimizer", TEXT, AT(optimizer), 0, "adamw", 0, 0, false, true, 0}, /* before what depends on it */
     {"beta1", REAL, AT(beta1), 0, NULL, 0, 0.999999999, false, false, HYPER(beta1)},
@@ -61,9 +60,13 @@ static const setting settings[] = {
     {"clip", REAL, AT(clip), 1.0, NULL, -1, 1e300, false, false, 0},
     {"save_every", INTEGER, AT(save_every), 0, NULL, 0, 1e12, true, false, 0},
     {"save_seconds", REAL, AT(save_seconds), 900, NULL, -1, 1e16, true, true, 0},
-    {"keep", INTEGER, AT(keep), 0, NULL, 0, 1e9, true, false, 0},
+    {"keep", INTEGER, AT(keep), 0, NULL, -1, 1e9, true, false, 0},
+    {"keep_best", FLAG, AT(keep_best), 0, NULL, 0, 1, true, true, 0},
+    {"eval_data", TEXT, AT(eval_data), 0, NULL, 0, 0, true, true, 0},
     {"eval_every", INTEGER, AT(eval_every), 0, NULL, 0, 1e12, true, false, 0},
-    {"max_seconds", REAL, AT(max_seconds), 0, NULL, 0, 1e300, true, false, 0},
+    {"eval_sequences", INTEGER, AT(eval_sequences), 0, NULL, -1, 1e12, true, true, 0},
+    {"max_seconds", REAL, AT(max_seconds), 0, NULL, -1, 1e300, true, false, 0},
+    {"tensorboard", FLAG, AT(tensorboard), 0, NULL, 0, 1, true, true, 0},
 };
 #undef HYPER
 #undef AT
@@ -82,8 +85,14 @@ static const char *text(const ls_train_options *options, const setting *s) {
     return *(const char *const *)(const void *)((const char *)options + s->at);
 }
 
-static bool given(const ls_train_options *options, const setting *s) {
+static bool is_given(const ls_train_options *options, const setting *s) {
     return s->kind == TEXT ? text(options, s) != NULL : number(options, s) != 0.0;
+}
+
+/* A number below zero becomes the zero that it stands for. */
+static void settle_zero(ls_train_options *options, const setting *s) {
+    if (s->kind == INTEGER && number(options, s) < 0) *(int64_t *)field(options, s) = 0;
+    if (s->kind == REAL && number(options, s) < 0) *(double *)field(options, s) = 0;
 }
 
 /* optimizer: of the options. */
@@ -113,9 +122,10 @@ static ls_status check_limits(const ls_train_options *options, const ls_optimize
     flag_of(s->name, flag, sizeof flag);
     if (s->hyper > 0 && !ls_optimizer_has(optimizer, s->hyper - 1))
         return ls_optimizer_lacks(optimizer, s->hyper - 1, flag);
-    const double value = number(options, s);
-    if (value >= s->least && value <= s->most) return ls_ok(); /* the comparison is false for NaN */
-    return ls_error(LS_USAGE, "%s is %.15g; expected %.15g to %.15g", flag, value, s->least, s->most);
+    const double value = number(options, s), least = fmax(s->least, 0);
+    if (value == -1 && s->least < 0) return ls_ok();
+    if (value >= least && value <= s->most) return ls_ok(); /* the comparison is false for NaN */
+    return ls_error(LS_USAGE, "%s is %.15g; expected %.15g to %.15g", flag, value, least, s->most);
 }
 
 /* --- resuming ----------------------------------------------------------------------------------------------------- */
@@ -153,13 +163,16 @@ static ls_status read_back(ls_json_value object, const setting *s, ls_train_opti
     return ls_json_double(object, s->name, s->least, s->most, (double *)field(recorded, s));
 }
 
-static ls_status resume_setting(ls_training *t, ls_json_value object, const ls_optimizer *optimizer, const setting *s) {
+/* given: the option was given now. */
+static ls_status resume_setting(ls_training *t, ls_json_value object, const ls_optimizer *optimizer, const setting *s,
+                                bool given) {
     ls_train_options recorded = t->options;
     if (s->may_lack && !ls_json_has(object, s->name))
         set_default(&recorded, optimizer, s);
     else
         LS_TRY(read_back(object, s, &recorded));
-    if (given(&t->options, s)) {
+    settle_zero(&recorded, s);
+    if (given) {
         if (s->may_change) return ls_ok();
         return s->kind == TEXT ? agree_text(t, s->name, text(&t->options, s), text(&recorded, s))
                                : agree_number(t, s->name, number(&t->options, s), number(&recorded, s));
@@ -188,6 +201,18 @@ static ls_status resume_groups(ls_training *t, ls_json_value object) {
     }
     o->groups = t->groups;
     o->n_groups = (int)n;
+    return ls_ok();
+}
+
+/* Whether the resumed run evaluated other sequences. Files of older versions do not say which. */
+static ls_status compare_evaluations(ls_training *t, ls_json_value object) {
+    const ls_train_options *o = &t->options;
+    const char *data;
+    int64_t sequences;
+    LS_TRY(ls_json_text_or(object, "eval_data", NULL, &data));
+    LS_TRY(ls_json_int_or(object, "eval_sequences", -1, -1, INT64_MAX, &sequences));
+    const bool same = o->eval_data == NULL || (data != NULL && strcmp(data, o->eval_data) == 0);
+    if (!same || sequences != o->eval_sequences) t->other_evaluations = t->start.step;
     return ls_ok();
 }
 
@@ -293,6 +318,8 @@ static ls_status check_together(const ls_train_options *o) {
                         (long long)o->batch, (long long)o->accumulate);
     if (o->eval_every > 0 && o->eval_data == NULL)
         return ls_error(LS_USAGE, "--eval-every %lld needs --eval-data", (long long)o->eval_every);
+    if (o->eval_sequences > 0 && o->eval_data == NULL)
+        return ls_error(LS_USAGE, "--eval-sequences %lld needs --eval-data", (long long)o->eval_sequences);
     if (o->keep_best && o->eval_data == NULL) return ls_error(LS_USAGE, "--keep-best needs --eval-data");
     return ls_ok();
 }
@@ -303,7 +330,6 @@ ls_status ls_settings_resolve(ls_training *t) {
     if (t->record != NULL) {
         const ls_json_value run = ls_json_root(t->record);
         LS_TRY(ls_json_object(run, "settings", &object));
-        LS_TRY(ls_json_int(object, "steps", 1, (int64_t)1e12, &t->steps_before));
         LS_TRY(resume_spread(t, run));
         LS_TRY(resume_groups(t, object));
     }
@@ -314,17 +340,44 @@ ls_status ls_settings_resolve(ls_training *t) {
     for (size_t i = 0; i < LS_COUNT(settings); i++) {
         const setting *s = &settings[i];
         if (s->hyper > 0 && optimizer == NULL) LS_TRY(ls_optimizer_find(o->optimizer, &optimizer));
-        if (given(o, s)) LS_TRY(check_limits(o, optimizer, s));
+        const bool given = is_given(o, s);
+        if (given) LS_TRY(check_limits(o, optimizer, s));
+        settle_zero(o, s);
         if (t->record != NULL)
-            LS_TRY(resume_setting(t, object, optimizer, s));
-        else if (!given(o, s))
+            LS_TRY(resume_setting(t, object, optimizer, s, given));
+        else if (!given)
             set_default(o, optimizer, s);
     }
     if (by_time && !by_steps) o->save_every = 0; /* --save-every replaces both values of the resumed run */
     if (steps_given) o->epochs = 0;              /* --steps replaces --epochs of the resumed run */
-    if (o->min_lr == 0) o->min_lr = o->lr / 10;
+    if (isnan(o->min_lr)) o->min_lr = o->lr / 10;
+    if (t->record != NULL) LS_TRY(compare_evaluations(t, object));
     LS_TRY(settle_micro_batches(t, o));
     return check_together(o);
+}
+
+/* Says when the learning rate of the next step does not follow from the last one's, because the schedule is another. */
+static ls_status log_learning_rate(const ls_training *t) {
+    const ls_train_options *o = &t->options;
+    const int64_t done = t->start.step;
+    double last;
+    LS_TRY(ls_record_learning_rate(t, done, &last));
+    const double expected = ls_schedule_lr(o, done);
+    if (!isfinite(last) || fabs(last - expected) <= 1e-9 * expected) return ls_ok();
+    ls_log("the schedule (%s) is that of %lld steps from here on: the learning rate of step %lld is %.3g, and that of "
+           "step %lld was %.3g",
+           o->schedule, (long long)o->steps, (long long)done + 1, ls_schedule_lr(o, done + 1), (long long)done, last);
+    return ls_ok();
+}
+
+static void log_evaluations(const ls_training *t) {
+    const ls_train_options *o = &t->options;
+    if (t->eval_data == NULL) return;
+    const int64_t all = ls_data_summarise(t->eval_data)->windows, some = ls_train_evaluated(t);
+    if (o->eval_sequences > all)
+        ls_log("--eval-sequences %lld: %s has %lld", (long long)o->eval_sequences, o->eval_data, (long long)all);
+    ls_log("evaluation: %s%lld of %lld sequences of %s, every %lld steps and at the end", some == all ? "all " : "",
+           (long long)some, (long long)all, o->eval_data, (long long)o->eval_every);
 }
 
 ls_status ls_settings_count_steps(ls_training *t) {
@@ -341,17 +394,11 @@ ls_status ls_settings_count_steps(ls_training *t) {
     if (o->steps < t->start.step)
         return ls_error(LS_USAGE, "--steps %lld is less than the %lld steps of %s that are done", (long long)o->steps,
                         (long long)t->start.step, o->out);
+    log_evaluations(t);
     if (t->record != NULL && o->steps == t->start.step)
         ls_log("all %lld steps are done; a larger --steps continues the run", (long long)o->steps);
-    else if (t->record != NULL && o->steps != t->steps_before) {
-        ls_train_options before = *o;
-        before.steps = t->steps_before;
-        ls_log(
-            "%lld steps instead of %lld: the schedule (%s) is that of %lld steps from here on; the next learning rate is %.3g, "
-            "the last was %.3g",
-            (long long)o->steps, (long long)before.steps, o->schedule, (long long)o->steps,
-            ls_schedule_lr(o, t->start.step + 1), ls_schedule_lr(&before, t->start.step));
-    }
+    else if (t->record != NULL)
+        LS_TRY(log_learning_rate(t));
     return ls_ok();
 }
 

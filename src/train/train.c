@@ -64,6 +64,11 @@ static ls_status find_best(ls_training *t) {
     t->best_loss = INFINITY;
     const int64_t step = t->options.keep_best && t->resumed_from != NULL ? ls_checkpoint_best(t->options.out) : -1;
     if (step < 1) return ls_ok();
+    if (step <= t->other_evaluations) {
+        ls_log("the best evaluation so far, after step %lld, read other sequences: it does not count any more",
+               (long long)step);
+        return ls_ok();
+    }
     LS_TRY(ls_record_evaluation(t, step, &t->best_loss));
     t->best_step = isfinite(t->best_loss) ? step : 0;
     return ls_ok();
@@ -121,12 +126,18 @@ static ls_status open_text(ls_training *t) {
     const ls_data_summary *d = ls_data_summarise(t->data);
     ls_log("text: %lld documents, %.2f M tokens, %lld sequences of %lld; a unigram model would reach %.4f nats",
            (long long)d->documents, (double)d->tokens / 1e6, (long long)d->windows, (long long)o->seq, t->unigram);
+    ls_data_log_table(t->data);
     ls_data_log_packing(t->data);
+    if (ls_data_apart(t->data)) LS_TRY(ls_model_check_apart(t->model, o->seq));
     if (o->eval_data == NULL) return ls_ok();
     text.paths = &o->eval_data;
     text.n_paths = 1;
     text.shuffle = false;
-    return ls_error_in(ls_data_open(&text, &t->eval_data), "--eval-data");
+    LS_TRY(ls_error_in(ls_data_open(&text, &t->eval_data), "--eval-data"));
+    if (ls_data_apart(t->eval_data)) LS_TRY(ls_error_in(ls_model_check_apart(t->model, o->seq), "--eval-data"));
+    ls_log("--eval-data %s:", o->eval_data);
+    ls_data_log_table(t->eval_data);
+    return ls_ok();
 }
 
 /* --- the memory of each rank -------------------------------------------------------------------------------------- */
@@ -176,15 +187,14 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     LS_TRY(ls_groups_apply(o, optimizer, *graph, &own));
     LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
     const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
-    *job = (ls_job){
-        .graph = *graph,
-        .programs = ls_training_programs(*graph, t->eval_data != NULL ? lm.forward_nodes : 0, LS_UPDATE_APPLY,
-                                         o->accumulate > 1),
-        .documents = t->typical.terms,
-        .n_documents = typical ? t->typical.n : 0,
-        .optimizer = optimizer,
-        .hyper = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0), fmax(o->momentum, 0.0), o->nesterov ? 1 : 0},
-        .own = own};
+    *job = (ls_job){.graph = *graph,
+                    .programs = ls_training_programs(*graph, t->eval_data != NULL ? lm.forward_nodes : 0,
+                                                     LS_UPDATE_APPLY, o->accumulate > 1),
+                    .documents = t->typical.terms,
+                    .n_documents = typical ? t->typical.n : 0,
+                    .optimizer = optimizer,
+                    .hyper = {o->beta1, o->beta2, o->eps, o->weight_decay, o->momentum, o->nesterov ? 1 : 0},
+                    .own = own};
     return ls_ok();
 }
 
@@ -260,6 +270,12 @@ ls_train_outcome ls_train_nothing_yet(const ls_training *t) {
         .steps = t->start.step, .eval_loss = NAN, .best_step = t->best_step, .best_loss = t->best_loss};
 }
 
+int64_t ls_train_evaluated(const ls_training *t) {
+    if (t->eval_data == NULL) return 0;
+    const int64_t all = ls_data_summarise(t->eval_data)->windows, wanted = t->options.eval_sequences;
+    return wanted > 0 ? ls_min(wanted, all) : all;
+}
+
 /* Runs the ranks once. *result is set when they were done (LS_OK) or stopped on request (LS_INTERRUPTED). */
 static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     t->launched = ls_seconds();
@@ -273,7 +289,8 @@ static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     unsigned warned = 0;
     made.first_loss = made.last_loss = NAN;
     if (ls_is_home())
-        ls_record_warn(LS_OUTPUT_METRICS, &warned, ls_record_losses(t, &made.first_loss, &made.last_loss));
+        ls_record_warn(LS_OUTPUT_METRICS, &warned,
+                       ls_record_losses(t, &made.first_loss, &made.last_loss, &made.idle_steps));
     *result = made;
     return status;
 }
@@ -323,18 +340,20 @@ static ls_status run_to_the_end(ls_training *t, ls_train_result *result) {
 }
 
 /*
- * Evaluates the loss by position with the saved weights: a forward pass over a few sequences, like that of `longspan
- * eval`. A failure is only logged, because the training is done.
+ * Evaluates the loss by position with the saved weights, like `longspan eval`: on the sequences of the evaluations, or
+ * on a few of the training's text. A failure is only logged, because the training is done.
  */
+enum { MOST_TRAINED = 8 };
 static void evaluate_positions(ls_training *t, ls_train_result *result) {
     const ls_train_options *o = &t->options;
     const ls_data *data = t->eval_data != NULL ? t->eval_data : t->data;
-    /* At most a tenth of the sequences of the training, but two at least, for a standard error. */
+    /* Of the training's text at most a tenth of what was read, but two sequences at least, for a standard error. */
     const int64_t done = (result->steps - t->start.step) * o->batch;
+    const int64_t some = ls_min(ls_max(done / 10, 2), MOST_TRAINED);
     ls_eval_options options = {.pack = o->pack,
                                .seq = o->seq,
                                .batch = o->batch / o->accumulate,
-                               .sequences = ls_min(ls_max(done / 10, 2), LS_EVAL_SEQUENCES),
+                               .sequences = t->eval_data != NULL ? ls_train_evaluated(t) : some,
                                .dtype = o->dtype,
                                .out = o->out,
                                .spread = o->spread};

@@ -67,8 +67,9 @@ LS_MUST_USE ls_status ls_trainer_explain(ls_trainer *trainer, const ls_sequences
 typedef void (*ls_trainer_on_batch)(void *context, const ls_rank *rank);
 
 /*
- * *loss becomes the mean loss of sequences 0 .. n-1 of `from` by program evaluate; n is rounded up to whole
- * micro-batches. The loss sum of an unfinished step is kept. on_batch may be NULL.
+ * *loss becomes the mean loss over the labels of sequences 0 .. n-1 of `from` by program evaluate, each read once; NaN
+ * where all are ignored. Rows of the last micro-batch beyond them have ignored labels. The loss sum of an unfinished
+ * step is kept. on_batch may be NULL. LS_INTERRUPTED on all ranks when any was asked to stop.
  */
 LS_MUST_USE ls_status ls_trainer_evaluate(ls_trainer *trainer, const ls_sequences *from, int64_t n,
                                           ls_trainer_on_batch on_batch, void *context, double *loss);

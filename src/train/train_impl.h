@@ -11,9 +11,6 @@
 #include "session/session.h"
 #include "train/train.h"
 
-/* An evaluation reads this many sequences, or all when there are fewer. */
-#define LS_EVAL_SEQUENCES 8
-
 /* Seconds of the stages before the first step of this call, in their order. */
 typedef struct ls_start_up {
     double read;      /* read model, tokenizer and text */
@@ -52,11 +49,11 @@ typedef struct ls_training {
     ls_graph *graph;
     ls_job job;
     ls_session *session;
-    char *resumed_from;   /* path of a checkpoint; NULL: a fresh start */
-    ls_train_state start; /* state before the first step of this call */
-    int64_t best_step;    /* best evaluation of the resumed run, with keep_best; 0: none */
-    double best_loss;     /* infinite: none */
-    int64_t steps_before; /* number of steps that the resumed run was planned for; 0: a fresh start */
+    char *resumed_from;        /* path of a checkpoint; NULL: a fresh start */
+    ls_train_state start;      /* state before the first step of this call */
+    int64_t best_step;         /* best evaluation of the resumed run, with keep_best; 0: none */
+    double best_loss;          /* infinite: none */
+    int64_t other_evaluations; /* those up to this step read other sequences, so none of them counts as the best */
     int64_t one_rank_bytes;
     double unigram;   /* entropy of the text by a unigram model, nats per token */
     uint64_t content; /* hash of the training data (ls_data_content) */
@@ -77,7 +74,8 @@ typedef struct ls_training {
 LS_MUST_USE ls_status ls_settings_resolve(ls_training *t);
 /*
  * Computes what depends on the amount of data: the number of steps of --epochs, and the interval of evaluations. Logs
- * the result. LS_USAGE when a resumed run has done more steps already.
+ * the result, and a learning rate that jumps because a resumed run has another number of steps. LS_USAGE when a resumed
+ * run has done more steps already.
  */
 LS_MUST_USE ls_status ls_settings_count_steps(ls_training *t);
 /* Writes all settings as fields of an open object, in the form that ls_settings_resolve reads back. */
@@ -159,8 +157,13 @@ LS_MUST_USE ls_status ls_record_event(const ls_training *t, int64_t step, double
 LS_MUST_USE ls_status ls_record_chart(const ls_training *t);
 /* *loss becomes the evaluation after a step, from metrics.jsonl; infinite when there was none. */
 LS_MUST_USE ls_status ls_record_evaluation(const ls_training *t, int64_t step, double *loss);
-/* The losses of the first and of the last line of metrics.jsonl; NaN when it has none. */
-LS_MUST_USE ls_status ls_record_losses(const ls_training *t, double *first, double *last);
+/* *lr becomes the learning rate of a step, from metrics.jsonl; NaN where it has none. */
+LS_MUST_USE ls_status ls_record_learning_rate(const ls_training *t, int64_t step, double *lr);
+/*
+ * The first and the last loss in metrics.jsonl, NaN when it has none; and how many steps have none, because they had
+ * nothing to learn.
+ */
+LS_MUST_USE ls_status ls_record_losses(const ls_training *t, double *first, double *last, int64_t *idle);
 
 /* What a training can do without. */
 typedef enum ls_optional_output {
@@ -211,6 +214,8 @@ LS_MUST_USE ls_status ls_saves_last(ls_saves *saves, int64_t step, double loss);
 
 /* The outcome before the first step of this call. */
 ls_train_outcome ls_train_nothing_yet(const ls_training *t);
+/* How many sequences an evaluation reads: those of the options, and at most all; 0 without a text to evaluate on. */
+int64_t ls_train_evaluated(const ls_training *t);
 
 /* --- loop.c ------------------------------------------------------------------------------------------------------- */
 

@@ -236,23 +236,41 @@ ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t st
 
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
-ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n, ls_trainer_on_batch on_batch,
-                              void *context, double *loss) {
-    enum { LOSS, VALID, SUMS };
-    double kept, sum[SUMS];
-    LS_TRY(ls_rank_get_number(t->rank, LS_BIND_LOSS, &kept));
-    LS_TRY(ls_rank_put_number(t->rank, LS_BIND_LOSS, 0.0));
-    int64_t valid = 0;
+enum { LOSS, VALID, SUMS };
+
+/* LS_INTERRUPTED where this rank was asked to stop. */
+static ls_status read_evaluated(ls_trainer *t, const ls_sequences *from, int64_t first, int64_t n) {
+    if (ls_comm_stop_requested(t->rank->comm))
+        return ls_error(LS_INTERRUPTED, "the evaluation was stopped after %lld of %lld sequences", (long long)first,
+                        (long long)n);
+    return ls_batch_read(&t->batch, from, first, n);
+}
+
+/* Adds this rank's share to sum. The loss of each micro-batch is read by itself: f32 would lose digits of a long sum.
+ */
+static ls_status add_losses(ls_trainer *t, const ls_sequences *from, int64_t n, ls_trainer_on_batch on_batch,
+                            void *context, double sum[SUMS]) {
     for (int64_t first = 0; first < n; first += t->B) {
-        LS_TRY(ls_comm_agree(t->rank->comm, read_batch(t, from, first)));
-        valid += count_valid(t);
+        double loss;
+        LS_TRY(ls_comm_agree(t->rank->comm, read_evaluated(t, from, first, n)));
+        sum[VALID] += (double)count_valid(t);
         LS_TRY(ls_batch_put(&t->batch));
+        LS_TRY(ls_rank_put_number(t->rank, LS_BIND_LOSS, 0.0));
         LS_TRY(ls_executor_run(t->rank->executor, t->rank->evaluate));
+        LS_TRY(ls_rank_get_number(t->rank, LS_BIND_LOSS, &loss));
+        sum[LOSS] += loss;
         if (on_batch != NULL) on_batch(context, t->rank);
     }
-    LS_TRY(ls_rank_get_number(t->rank, LS_BIND_LOSS, &sum[LOSS]));
+    return ls_ok();
+}
+
+ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n, ls_trainer_on_batch on_batch,
+                              void *context, double *loss) {
+    double kept, sum[SUMS] = {0};
+    LS_TRY(ls_rank_get_number(t->rank, LS_BIND_LOSS, &kept));
+    const ls_status status = add_losses(t, from, n, on_batch, context, sum);
     LS_TRY(ls_rank_put_number(t->rank, LS_BIND_LOSS, kept));
-    sum[VALID] = (double)valid;
+    LS_TRY(status);
     LS_TRY(ls_rank_sum(t->rank, sum, SUMS));
     *loss = sum[VALID] > 0 ? sum[LOSS] / sum[VALID] : NAN;
     return ls_ok();

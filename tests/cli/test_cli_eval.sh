@@ -8,7 +8,7 @@ base=(--model config.json --data text.txt --seq 32 --threads 1)
 [ "${LS_TEST_SANITIZER:-}" = thread ] && base+=(--ranks-as threads)
 
 # At its end a training writes the table and the picture, for the weights that it saved.
-"$longspan" train "${base[@]}" --out run --steps 40 --lr 0.01 --eval-data text.txt >out.txt 2>err || fail "train: $(cat err)"
+"$longspan" train "${base[@]}" --out run --steps 40 --lr 0.01 --eval-data text.txt --eval-sequences 4 >out.txt 2>err || fail "train: $(cat err)"
 grep -q 'positions   run/loss_by_position.svg: ' out.txt || fail "summary: $(cat out.txt)"
 "$longspan" eval "${base[@]}" --checkpoint run --sequences 4 --ranks 2 --out again --json >out.json 2>err || fail "eval: $(cat err)"
 "$longspan" eval "${base[@]}" --checkpoint run --sequences 4 --batch 3 --ranks 1 >out.txt 2>err || fail "eval: $(cat err)"
@@ -35,13 +35,13 @@ for i in $(seq 30); do
 done >lines.jsonl
 "$longspan" data build --out shards --records completion lines.jsonl >out.txt 2>err || fail "build: $(cat err)"
 "$longspan" data inspect shards --json >shards.json
-packed=(--model config.json --data shards "${base[@]:4}" --pack best)
+packed=(--model config.json --data shards "${base[@]:4}" --too-long split --pack best)
 "$longspan" train "${packed[@]}" --out packed --steps 3 --eval-data shards --eval-every 2 >out.txt 2>err || fail "train: $(cat err)"
 for ranks in 1 2; do
     "$longspan" eval "${packed[@]}" --checkpoint packed --ranks $ranks --out packed-$ranks --json >packed-$ranks.json 2>err || fail "eval: $(cat err)"
     grep -q 'packed (best): documents do not see each other' err || fail "eval says nothing of packing: $(cat err)"
 done
-"$longspan" eval "${packed[@]:0:8}" --checkpoint packed --json >joined.json 2>err || fail "eval: $(cat err)"
+"$longspan" eval "${packed[@]:0:8}" --pack join --too-long split --checkpoint packed --json >joined.json 2>err || fail "eval: $(cat err)"
 python3 - <<'CHECK' || fail "packed evaluation"
 import json
 shards, one, two, joined = (json.load(open(f)) for f in ("shards.json", "packed-1.json", "packed-2.json", "joined.json"))

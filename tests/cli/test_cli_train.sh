@@ -42,7 +42,7 @@ expect 2 "--nesterov: optimizer lion" train "${base[@]}" --out by-lion --resume 
 expect 2 "--optimizer sgd contradicts" train "${base[@]}" --out by-lion --resume --optimizer sgd
 expect 2 "--optimizer" train "${base[@]}" --out x --optimizer adam
 "$longspan" train "${base[@]}" --out nesterov --steps 1 --optimizer sgd --momentum 0 --nesterov >out.txt 2>err || fail "train: $(cat err)"
-json "d['settings']['momentum'] < 0 and d['settings']['nesterov']" nesterov/run.json
+json "d['settings']['momentum'] == 0 and d['settings']['nesterov']" nesterov/run.json
 
 # Muon's exceptions by name, which run.json records; what cannot be a matrix is refused.
 "$longspan" train "${base[@]}" --out exceptions --steps 2 --ranks 2 --optimizer muon --group '*q_proj*:optimizer=adamw' \
@@ -75,14 +75,14 @@ assert (spread["ranks"], spread["strategy"], spread["layout"]) == (2, "ring", "c
 CHECK
 
 # --save-every is a number of steps or a time; on resume it overrules the run's setting; mistakes are reported.
-for case in "7 7 -1" "2h 0 7200" "90s 0 90" "0 0 -1" "5 5 -1"; do
+for case in "7 7 0" "2h 0 7200" "90s 0 90" "0 0 0" "5 5 0"; do
     read -r flag steps seconds <<<"$case"
     resume=; [ -d every ] && resume=--resume
     "$longspan" train "${base[@]}" --out every --steps 2 --save-every "$flag" $resume >out.txt 2>err || fail "train: $(cat err)"
     json "(d['settings']['save_every'], d['settings']['save_seconds']) == ($steps, $seconds)" every/run.json
 done
 "$longspan" train "${base[@]}" --out every --steps 2 --resume >out.txt 2>err || fail "train: $(cat err)"
-json "(d['settings']['save_every'], d['settings']['save_seconds']) == (5, -1)" every/run.json
+json "(d['settings']['save_every'], d['settings']['save_seconds']) == (5, 0)" every/run.json
 for bad in m 5d 1.5m 15mm -3 "" 1000000000000000; do
     expect 2 "--save-every" train "${base[@]}" --out x "--save-every=$bad"
 done

@@ -54,11 +54,18 @@ train more --seq 24 --steps 4 --lr 0.01
 train more --seq 24 --resume
 grep -q 'all 4 steps are done; a larger --steps continues the run' err || fail "a run that is done: $(cat err)"
 train more --seq 24 --steps 8 --resume
-grep -q '8 steps instead of 4: the schedule (cosine) is that of 8 steps from here on; the next learning rate is 0.00378, the last was 0.001' err ||
-    fail "more steps: $(cat err)"
+jump='the schedule (cosine) is that of 8 steps from here on: the learning rate of step 5 is 0.00378, and that of step 4 was 0.001'
+grep -q "$jump" err || fail "more steps: $(cat err)"
 grep -q 'training 8/8' err || fail "progress: $(cat err)"
 grep -q 'training [1-4]/' err && fail "steps are counted twice: $(cat err)"
 metrics "[x['step'] for x in d] == list(range(1, 9)) and abs(d[-1]['lr'] - 0.001) < 1e-12" more
+# So does one that continues a run which was killed before the first checkpoint of its new schedule.
+train killed --seq 24 --steps 4 --lr 0.01
+sed -i 's/"steps": 4/"steps": 8/' killed/run.json
+train killed --seq 24 --resume
+grep -q "$jump" err || fail "more steps after a kill: $(cat err)"
+train killed --seq 24 --resume
+grep -q 'the schedule' err && fail "a schedule that is the same: $(cat err)"
 expect_refused "--steps 6 is less than the 8 steps of more that are done" "${base[@]}" --seq 24 --out more --steps 6 --resume
 train more --seq 24 --epochs 0.05 --resume
 grep -q 'epochs: 0.05 of' err || fail "--epochs with --resume: $(cat err)"

@@ -11,6 +11,7 @@
 #include "data/chat_impl.h"
 
 static ls_tokenizer *tokenizer;
+static ls_build_summary built; /* of the last build_line that succeeded */
 
 static int make(void **state) {
     tokenizer = bytes_tokenizer();
@@ -28,11 +29,10 @@ static ls_status build_line(void **state, const char *records, const char *chat,
     snprintf(file, sizeof file, "%s", scratch_text(state, "line.jsonl", line));
     const char *paths[] = {file};
     ls_build_options options = build_options(tokenizer, paths, 1, scratch_path(state, "one"));
-    ls_build_summary summary;
     options.form.records = records;
     options.form.chat = chat;
     LS_TRY(ls_file_remove_tree(options.out));
-    LS_TRY(ls_shards_build(&options, &summary));
+    LS_TRY(ls_shards_build(&options, &built));
     ls_shard_set set = {0};
     LS_TRY(ls_shard_set_add(&set, options.out));
     const ls_shard *s = &set.shard[0];
@@ -158,6 +158,83 @@ static void learns_what_a_template_writes_for_an_answer(void **state) {
                 MESSAGES TALK, "[ Hi][{Ho ]}[A][{B]}.");
 }
 
+#define WEIGHED(more)                                                     \
+    MESSAGES USER ", {\"role\": \"assistant\", \"content\": \"Ho \"" more \
+                  "}, {\"role\": \"user\", \"content\": \"A\"}, "         \
+                  "{\"role\": \"assistant\", \"content\": \"B\"}]}"
+
+/* "weight" 0 and "train" false take an answer out of what is learnt, with generation blocks and without. */
+static void an_answer_may_be_context_only(void **state) {
+    static const char plain[] = "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}{% endfor %}"
+                                "{% if add_generation_prompt %}[a]{% endif %}";
+    static const char blocks[] =
+        "{% for m in messages %}[{{ m.role[0] }}]{% if m.role == 'assistant' %}{% generation %}"
+        "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
+    static const char *const silent[] = {WEIGHED(", \"weight\": 0"), WEIGHED(", \"train\": false"),
+                                         WEIGHED(", \"weight\": 0.0, \"train\": true")};
+    for (size_t i = 0; i < LS_COUNT(silent); i++) {
+        assert_made(state, plain, silent[i], "[u] Hi[a]Ho [u]A[a]{B}.");
+        assert_int_equal(built.left_out.silent, 1);
+        assert_made(state, blocks, silent[i], "[u] Hi[a]Ho [u]A[a]{B}.");
+        assert_int_equal(built.left_out.silent, 1);
+        assert_int_equal(built.learnt, 1);
+    }
+    assert_made(state, blocks, WEIGHED(", \"weight\": 1, \"train\": true"), "[u] Hi[a]{Ho }[u]A[a]{B}.");
+    assert_int_equal(built.left_out.silent, 0);
+    static const struct {
+        const char *line, *word;
+    } refused[] = {
+        {WEIGHED(", \"weight\": 0.5"), "messages[1].weight is 0.5, expected 0 or 1"},
+        {WEIGHED(", \"weight\": \"0\""), "messages[1].weight is \"0\""},
+        {WEIGHED(", \"train\": 0"), "messages[1].train is 0"},
+        {MESSAGES "{\"role\": \"user\", \"content\": \"x\", \"weight\": 1}]}", "messages[0].weight is 1"},
+        {MESSAGES USER ", {\"role\": \"assistant\", \"content\": \"x\", \"weight\": 0}]}", "there is nothing to learn"},
+    };
+    char text[400];
+    for (size_t i = 0; i < LS_COUNT(refused); i++)
+        assert_error(build_line(state, "messages", "chatml", refused[i].line, text), LS_INVALID, "line.jsonl:1",
+                     refused[i].word);
+    /* One block for two answers, of which one is not learnt. */
+    assert_error(build_line(state, "messages",
+                            scratch_text(state, "own.jinja",
+                                         "{% generation %}{% for m in messages %}{{ m.content }}{% endfor %}"
+                                         "{% endgeneration %}"),
+                            silent[0], text),
+                 LS_UNSUPPORTED, "line.jsonl:1", "generation block of its own");
+}
+
+/* A template that writes a block for thinking before the last answer only, as Qwen3's does. */
+#define THINKING                                                                                                        \
+    "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last %}<think>{{ m.reasoning_content }}" \
+    "</think>{% endif %}{% for t in m.tool_calls or [] %}[{{ t.name }}]{% endfor %}{{ m.content }};{% endfor %}"        \
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+
+static void calls_of_tools_are_learnt_without_the_last_block(void **state) {
+    static const char line[] =
+        MESSAGES USER ", {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"name\": \"f\"}]}, "
+                      "{\"role\": \"tool\", \"content\": \"7\"}, {\"role\": \"assistant\", \"content\": \"B\"}]}";
+    assert_made(state, THINKING, line, "<user> Hi;<assistant>{[f];}<tool>7;<assistant>{<think></think>B;}.");
+    assert_int_equal(built.left_out.reduced, 1);
+    assert_int_equal(built.left_out.changed, 0);
+}
+
+/* What a template does not write is counted: reasoning, and contents. */
+static void counts_what_a_template_leaves_out(void **state) {
+    static const char line[] = MESSAGES USER
+        ", {\"role\": \"assistant\", \"content\": \"Ho\", \"thinking\": \"h m\"}, {\"role\": \"user\", "
+        "\"content\": \"A\"}, {\"role\": \"assistant\", \"content\": \"B\", \"reasoning_content\": \"xyz\"}]}";
+    assert_made(state, THINKING, line, "<user> Hi;<assistant>Ho;<user>A;<assistant>{<think>xyz</think>B;}.");
+    assert_int_equal(built.left_out.thinking, 2);
+    assert_int_equal(built.left_out.changed, 1);
+    assert_int_equal(built.left_out.unwritten, 0);
+    assert_made(state,
+                "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
+                "{% endgeneration %}{% endif %}{% endfor %}",
+                line, "{HoB}.");
+    assert_int_equal(built.left_out.thinking, 5);
+    assert_int_equal(built.left_out.unwritten, 3);
+}
+
 /* Without generation blocks each answer is rendered for itself: so many that it would take minutes are refused. */
 static void refuses_what_takes_no_end_of_time(void **state) {
     enum { TURNS = 4000 };
@@ -227,6 +304,9 @@ int main(void) {
         cmocka_unit_test(renders_each_template),
         cmocka_unit_test(refuses_other_conversations),
         cmocka_unit_test(learns_what_a_template_writes_for_an_answer),
+        cmocka_unit_test(an_answer_may_be_context_only),
+        cmocka_unit_test(calls_of_tools_are_learnt_without_the_last_block),
+        cmocka_unit_test(counts_what_a_template_leaves_out),
         cmocka_unit_test(refuses_what_takes_no_end_of_time),
         cmocka_unit_test(gives_a_template_what_a_record_has),
         cmocka_unit_test(finds_the_template_of_a_folder),

@@ -72,8 +72,10 @@ static bool check_case(const ls_tokenizer *tokenizer, const ls_chat *chat, ls_js
     const char *line = text_of(c, "line");
     ls_json *document = NULL;
     ls_marked_text text = {0};
+    ls_left_out left_out = {0};
+    ls_unread unread = {0};
     assert_ok(ls_json_parse("line", line, strlen(line), &document));
-    const ls_status status = ls_chat_render(chat, ls_json_root(document), &text);
+    const ls_status status = ls_chat_render(chat, ls_json_root(document), &text, &left_out, &unread);
     const bool refused = ls_json_has(c, "refused");
     /* What has no mask there may have nothing to learn that could be told. */
     const bool untold = status.code != LS_OK && !ls_json_has(c, "learnt") &&
@@ -146,6 +148,8 @@ static void many_turns_take_no_longer(void **state) {
     const ls_chat_options options = {.name = "chatml"};
     ls_marked_text text = {0};
     ls_learnt_tokens out = {0};
+    ls_left_out left_out = {0};
+    ls_unread unread = {0};
     at += sprintf(at, "{\"messages\": [");
     for (int i = 0; i < TURNS; i++)
         at += sprintf(at, "%s{\"role\": \"%s\", \"content\": \"turn %d\"}", i > 0 ? "," : "",
@@ -155,7 +159,7 @@ static void many_turns_take_no_longer(void **state) {
     assert_ok(ls_chat_open(tokenizer, &options, &chat));
     assert_ok(ls_json_parse("line", line, (size_t)(at - line), &document));
     const double began = ls_seconds();
-    assert_ok(ls_chat_render(&chat, ls_json_root(document), &text));
+    assert_ok(ls_chat_render(&chat, ls_json_root(document), &text, &left_out, &unread));
     const ls_plain_text plain = {0};
     assert_ok(ls_marked_encode(tokenizer, &text, &plain, &out));
     if (ls_seconds() - began > 60) fail_msg("%d turns took %.1f s", TURNS, ls_seconds() - began);

@@ -190,7 +190,7 @@ static void sees_files_that_change(void **state) {
         assert_ok(ls_inputs_find(paths, 1, "auto", &inputs));
         inputs.input[0].bytes -= k == 1;
         inputs.input[0].changed -= k == 2;
-        assert_ok(ls_source_open(inputs.input, inputs.n, tokenizer, (ls_place){0, 0, 1}, 0, &source));
+        assert_ok(ls_source_open(inputs.input, inputs.n, tokenizer, (ls_place){0, 0, 1}, 0, LS_UTF_8, &source));
         const ls_status status = ls_source_next(source, &records, &n);
         if (k == 0)
             assert_ok(status);

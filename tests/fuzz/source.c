@@ -29,7 +29,7 @@ static void list(const ls_input *input, const ls_tokenizer *tokenizer, ls_place 
     const ls_text_record *records;
     size_t n;
     out->n = 0;
-    LS_ASSERT(fuzz_done(ls_source_open(input, 1, tokenizer, from, 0, &source)));
+    LS_ASSERT(fuzz_done(ls_source_open(input, 1, tokenizer, from, 0, LS_UTF_8, &source)));
     while (fuzz_done(ls_source_next(source, &records, &n)) && n > 0) {
         for (size_t i = 0; i < n; i++) {
             check_record(&records[i], file, input->kind);

@@ -14,7 +14,7 @@ enum { ROOM = 1 << 18 };
 static ls_status read_parts(const char *path, int64_t offset, size_t part, char *out, size_t room, size_t *n) {
     ls_byte_stream *stream;
     *n = 0;
-    LS_TRY(ls_stream_open(path, &stream));
+    LS_TRY(ls_stream_open(path, LS_UTF_8, &stream));
     ls_status status = ls_stream_skip(stream, offset);
     for (size_t got = part; status.code == LS_OK && got == part && *n < room;) {
         part = (size_t)ls_min((int64_t)part, (int64_t)(room - *n));

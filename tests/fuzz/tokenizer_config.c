@@ -19,9 +19,11 @@ static void check_template(const ls_tokenizer *tokenizer, const char *folder) {
     ls_chat chat;
     ls_json *document;
     ls_marked_text marked = {0};
+    ls_left_out left_out = {0};
+    ls_unread unread = {0};
     if (!fuzz_read(ls_chat_open(tokenizer, &options, &chat), folder)) return;
     LS_ASSERT(fuzz_done(ls_json_parse("fuzz", conversation, sizeof conversation - 1, &document)));
-    if (fuzz_done(ls_chat_render(&chat, ls_json_root(document), &marked)))
+    if (fuzz_done(ls_chat_render(&chat, ls_json_root(document), &marked, &left_out, &unread)))
         for (size_t i = 0; i < marked.n_learnt; i++) LS_ASSERT(marked.learnt[i].end <= marked.bytes);
     ls_marked_free(&marked);
     ls_chat_close(&chat);

@@ -107,7 +107,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(options.keep or scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "text").write_bytes(data)
+        (folder / "text").write_bytes(data.decode("utf-8", errors="replace").encode())
         good = [compare(name, options, data, folder) for name in options.families.split(",")]
     sys.exit(0 if all(good) else 1)
 

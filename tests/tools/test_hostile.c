@@ -329,7 +329,7 @@ static ls_status read_stream(const fuzz_folder *folder, const void *data, size_t
     fuzz_bytes rest = {data, bytes};
     size_t n;
     (void)fuzz_choice(&rest);
-    LS_TRY(ls_stream_open(put(folder, "a.zst", rest.at, rest.n), &stream));
+    LS_TRY(ls_stream_open(put(folder, "a.zst", rest.at, rest.n), LS_UTF_8, &stream));
     const ls_status status = ls_stream_read(stream, out, sizeof out, &n);
     ls_stream_close(stream);
     return status;

@@ -279,7 +279,7 @@ static void learning_rates(void **state) {
     o.schedule = "linear";
     assert_true(fabs(ls_schedule_lr(&o, 35) - 0.775) < 1e-12);
     assert_true(fabs(ls_schedule_lr(&o, 110) - 0.1) < 1e-12);
-    o.min_lr = -1; /* how zero is said */
+    o.min_lr = 0;
     assert_true(fabs(ls_schedule_lr(&o, 60) - 0.5) < 1e-12);
     assert_true(fabs(ls_schedule_lr(&o, 110)) < 1e-12);
     o.schedule = "constant";
