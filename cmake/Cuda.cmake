@@ -2,7 +2,7 @@
 # and sm_100. It is not part of `all`: that takes minutes, and no test of this host runs it. The host's own build of the same sources is in
 # tests/CMakeLists.txt. A plug-in has its own copy of what it needs of the rest, and leaves out what it does not.
 file(GLOB LS_CUDA_PLUGIN_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/cuda/*.c)
-foreach(file kernel/check kernel/contracts tensor/tensor tensor/rope base/status base/terminal base/measure base/range)
+foreach(file kernel/check kernel/contracts tensor/tensor tensor/rope base/status base/terminal base/plain base/measure base/range)
     list(APPEND LS_CUDA_PLUGIN_SOURCES ${PROJECT_SOURCE_DIR}/src/${file}.c)
 endforeach()
 find_program(LS_NVCC nvcc HINTS /usr/local/cuda/bin)
