@@ -267,6 +267,7 @@ static ls_status encode(const void *state, void *scratch, const char *text, size
         bytes = e->repaired.count;
     }
     e->allowance = (ls_allowance){.most = ls_most_bytes(bytes)};
+    ls_match_scratch_begin(e->match, ls_pattern_most_steps(bytes));
     e->compared = 0;
     /* The most that two searches of the text itself compare */
     e->most_compared = 2 * LS_MOST_PATTERN * bytes + (1 << 20);
