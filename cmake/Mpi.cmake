@@ -5,7 +5,7 @@ if(NOT LONGSPAN_MPI OR CMAKE_CROSSCOMPILING)
 endif()
 file(GLOB LS_MPI_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/comm/mpi/plugin/*.c)
 # A plug-in has its own copy of what it needs of the rest, and leaves out what it does not.
-foreach(file base/status base/terminal base/measure base/range comm/bell comm/missing comm/notice)
+foreach(file base/status base/terminal base/plain base/measure base/range comm/bell comm/missing comm/notice)
     list(APPEND LS_MPI_SOURCES ${PROJECT_SOURCE_DIR}/src/${file}.c)
 endforeach()
 set(LS_MPI_FOUND "")

@@ -80,7 +80,7 @@ static void *allocate(ls_arena *arena, size_t bytes) {
     }
     void *p = c->data + c->used;
     c->used += rounded;
-    arena->bytes += bytes;
+    arena->bytes += rounded;
     return p;
 }
 
@@ -98,11 +98,11 @@ char *ls_arena_printf(ls_arena *arena, const char *format, ...) {
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
-    const int length = vsnprintf(NULL, 0, format, args);
+    const int length = ls_vprint(NULL, 0, format, args);
     va_end(args);
     LS_ASSERT(length >= 0);
     char *text = ls_arena_alloc(arena, (size_t)length + 1);
-    vsnprintf(text, (size_t)length + 1, format, again);
+    ls_vprint(text, (size_t)length + 1, format, again);
     va_end(again);
     return text;
 }

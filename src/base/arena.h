@@ -28,7 +28,7 @@ char *ls_arena_strdup(ls_arena *arena, const char *text);
 char *ls_arena_printf(ls_arena *arena, const char *format, ...) LS_PRINTF(2, 3);
 void *ls_arena_copy(ls_arena *arena, const void *data, size_t bytes);
 
-/* Bytes allocated so far, without padding. */
+/* Bytes allocated so far, with the padding to 64 of each allocation. */
 size_t ls_arena_bytes(const ls_arena *arena);
 
 /*

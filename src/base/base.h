@@ -19,6 +19,7 @@
 #include "base/mapped.h"
 #include "base/measure.h"
 #include "base/options.h"
+#include "base/plain.h"
 #include "base/plugin.h"
 #include "base/pool.h"
 #include "base/range.h"

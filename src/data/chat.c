@@ -10,8 +10,8 @@
 #include <string.h>
 
 /*
- * Limits: STEPS for all renderings of a record together, and one more for every BYTES_PER_STEP bytes of the
- * conversation; BYTES of memory for each rendering, and BYTES_PER_BYTE more for every byte of the conversation.
+ * Limits for all renderings of a record together: STEPS, and one more for every BYTES_PER_STEP bytes that its values
+ * take (4 for a character, 32 for a value); BYTES of memory, and BYTES_PER_BYTE more for every such byte.
  */
 #define STEPS ((uint64_t)20000000)
 #define BYTES_PER_STEP 2
@@ -98,8 +98,11 @@ static jinja_value message_of(ls_arena *arena, ls_json_value json, uint32_t mark
     for (size_t i = 0; i < all.dict->n; i++) {
         const struct jinja_pair *pair = &all.dict->pair[i];
         const bool role = jinja_is(pair->key.text, "role");
-        if (pair->value.kind != JINJA_NONE)
-            jinja_dict_set(arena, message, pair->key, role ? trusted_role(arena, pair->value) : pair->value);
+        if (pair->value.kind == JINJA_NONE) continue;
+        if (jinja_is(pair->key.text, "thinking"))
+            jinja_dict_set_ascii(arena, message, "thinking", pair->value); /* put_reasoning has put that name */
+        else
+            jinja_dict_append(arena, message, pair->key, role ? trusted_role(arena, pair->value) : pair->value);
     }
     put_reasoning(arena, message, reasoning, false);
     return jinja_of_dict(message);
@@ -192,15 +195,13 @@ static ls_status find_messages(conversation *c, ls_json_value record) {
 
 static void find_variables(conversation *c, ls_json_value record) {
     ls_arena *arena = c->arena;
-    c->variables = jinja_dict_new(arena);
+    const jinja_value more = jinja_of_json(arena, ls_json_field(record, "chat_template_kwargs"), JINJA_FROM_DATA);
+    c->variables = more.kind == JINJA_DICT ? more.dict : jinja_dict_new(arena);
     for (size_t i = 0; i < LS_CHAT_TOKENS; i++)
-        if (c->chat->token[i] != NULL)
+        if (c->chat->token[i] != NULL && jinja_dict_find_ascii(c->variables, ls_chat_token_names[i]) == NULL)
             jinja_dict_set_ascii(
                 arena, c->variables, ls_chat_token_names[i],
                 jinja_of_text(jinja_text_of_utf8(arena, c->chat->token[i], strlen(c->chat->token[i]), 0)));
-    const jinja_value more = jinja_of_json(arena, ls_json_field(record, "chat_template_kwargs"), JINJA_FROM_DATA);
-    for (size_t i = 0; more.kind == JINJA_DICT && i < more.dict->n; i++)
-        jinja_dict_set(arena, c->variables, more.dict->pair[i].key, more.dict->pair[i].value);
     static const char *const given[] = {"tools", "documents"};
     for (size_t i = 0; i < LS_COUNT(given); i++)
         jinja_dict_set_ascii(arena, c->variables, given[i],
@@ -215,9 +216,11 @@ static void find_variables(conversation *c, ls_json_value record) {
  */
 static ls_status render(conversation *c, size_t n, size_t own, bool prompt, ls_arena *arena, jinja_text *out) {
     const uint64_t most = STEPS + c->bytes / BYTES_PER_STEP;
+    const size_t most_bytes = BYTES + BYTES_PER_BYTE * c->bytes;
+    const size_t used = ls_arena_bytes(c->arena) - c->bytes + (arena != c->arena ? ls_arena_bytes(arena) : 0);
     const ls_jinja_options options = {.today = c->chat->today,
                                       .steps = c->steps < most ? most - c->steps : 1,
-                                      .bytes = BYTES + BYTES_PER_BYTE * c->bytes,
+                                      .bytes = used < most_bytes ? most_bytes - used : 1,
                                       .taken = &c->steps};
     jinja_list *messages = jinja_list_new(arena, n);
     for (size_t i = 0; i < n; i++) {
@@ -236,13 +239,6 @@ static ls_status render(conversation *c, size_t n, size_t own, bool prompt, ls_a
 }
 
 /* ---- what is learnt ---- */
-
-/* Length of the common beginning. */
-static size_t common_length(jinja_text a, jinja_text b) {
-    size_t n = 0;
-    while (n < a.n && n < b.n && ((a.at[n] ^ b.at[n]) & JINJA_CODE) == 0) n++;
-    return n;
-}
 
 /* [*first, *end): from the first to the last character of the message itself. False: there is none. */
 static bool own_characters(jinja_text text, size_t *first, size_t *end) {
@@ -267,11 +263,11 @@ static size_t behind_earlier(jinja_text text, size_t end) {
  * and `own`, and the answer begins where the two differ. SIZE_MAX: they have nothing in common.
  */
 static size_t begin_of_answer(jinja_text prompt, jinja_text answered, size_t own) {
-    const size_t same = common_length(prompt, answered);
+    const size_t same = jinja_common_length(prompt, answered);
     if (same == prompt.n) return same < own ? same : own;
     const size_t from = behind_earlier(prompt, prompt.n), at = behind_earlier(answered, own);
     const jinja_text end = jinja_part(prompt, from, prompt.n), before = jinja_part(answered, at, own);
-    const size_t found = common_length(end, before);
+    const size_t found = jinja_common_length(end, before);
     return found > 0 || end.n == 0 ? at + found : SIZE_MAX;
 }
 
@@ -320,7 +316,7 @@ static ls_status mark_answer(conversation *c, size_t i, jinja_char *whole, size_
     if (i + 1 < c->messages->n) LS_TRY(render(c, i + 1, i, false, arena, &answered));
     const bool has_own = own_characters(answered, &first, &end);
     const size_t from = begin_of_answer(prompt, answered, has_own ? first : answered.n);
-    const size_t to = common_length(answered, (jinja_text){whole, n});
+    const size_t to = jinja_common_length(answered, (jinja_text){whole, n});
     if (from == SIZE_MAX)
         return ls_error(LS_UNSUPPORTED,
                         "%s: messages[%zu]: template %s does not write this answer after its prompt "

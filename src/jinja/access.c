@@ -7,13 +7,13 @@
 
 static jinja_list *characters(jinja_run *r, jinja_text text) {
     jinja_list *list = jinja_new_list(r, text.n);
-    for (size_t i = 0; i < text.n; i++) jinja_add(r, list, jinja_of_text((jinja_text){text.at + i, 1}));
+    for (size_t i = 0; i < text.n && !r->failed; i++) jinja_add(r, list, jinja_of_text((jinja_text){text.at + i, 1}));
     return list;
 }
 
 static jinja_list *keys(jinja_run *r, const jinja_dict *dict) {
     jinja_list *list = jinja_new_list(r, dict->n);
-    for (size_t i = 0; i < dict->n; i++) jinja_add(r, list, dict->pair[i].key);
+    for (size_t i = 0; i < dict->n && !r->failed; i++) jinja_add(r, list, dict->pair[i].key);
     return list;
 }
 
@@ -110,7 +110,7 @@ static jinja_value fail_undefined(jinja_run *r, jinja_value of, jinja_text name)
 static jinja_value own_attribute(jinja_run *r, jinja_value of, jinja_text name, bool *found) {
     *found = true;
     if (of.kind == JINJA_NAMESPACE) {
-        const jinja_value *value = jinja_dict_find(of.dict, jinja_of_text(name));
+        const jinja_value *value = jinja_find_key(r, of.dict, jinja_of_text(name));
         if (value != NULL) return *value;
     }
     for (size_t i = 0; of.kind == JINJA_LOOP && i < LS_COUNT(loop_attributes); i++)
@@ -132,8 +132,7 @@ static jinja_value own_item(jinja_run *r, jinja_value of, jinja_value key, bool 
         of.kind == JINJA_TEXT || of.kind == JINJA_LIST || of.kind == JINJA_TUPLE || of.kind == JINJA_RANGE;
     *found = false;
     if (of.kind == JINJA_DICT) {
-        jinja_step(r, of.dict->n / 8);
-        const jinja_value *value = jinja_dict_find(of.dict, key);
+        const jinja_value *value = jinja_find_key(r, of.dict, key);
         *found = value != NULL;
         if (*found) return *value;
     } else if (has_places && counts) {

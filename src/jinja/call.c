@@ -20,7 +20,7 @@ static bool bind(jinja_run *r, const jinja_function *f, const char *kind, const 
         jinja_fail(r, LS_INVALID, "%s %s has %zu arguments, expected at most %d", kind, f->name, given->n, most);
     for (int i = 0; i < most; i++)
         out[i] = (size_t)i < given->n ? given->value[i] : (jinja_value){.kind = JINJA_MISSING};
-    for (size_t i = 0; i < given->named.n && !r->failed; i++) {
+    for (size_t i = 0; i < given->named.n && jinja_step(r, 1); i++) {
         const jinja_text name = given->named.pair[i].key.text;
         const int at = parameter_of(f, name);
         if (at < 0 || out[at].kind != JINJA_MISSING)
@@ -65,8 +65,8 @@ bool jinja_call_test(jinja_run *r, jinja_value name, jinja_value of, const jinja
 
 /* --- macros ------------------------------------------------------------------------------------------------------- */
 
-static const jinja_value *named(const jinja_arguments *given, jinja_text name) {
-    return jinja_dict_find(&given->named, jinja_of_text(name));
+static const jinja_value *named(jinja_run *r, const jinja_arguments *given, jinja_text name) {
+    return jinja_find_key(r, &given->named, jinja_of_text(name));
 }
 
 /*
@@ -76,8 +76,8 @@ static const jinja_value *named(const jinja_arguments *given, jinja_text name) {
 static bool bind_macro(jinja_run *r, const jinja_macro *m, const jinja_arguments *given) {
     char shown[80];
     size_t i = 0, used = 0;
-    for (const jinja_node *p = m->node->first; p != NULL && !r->failed; p = p->next, i++) {
-        const jinja_value *by_name = named(given, p->name);
+    for (const jinja_node *p = m->node->first; p != NULL && jinja_step(r, 1); p = p->next, i++) {
+        const jinja_value *by_name = named(r, given, p->name);
         jinja_value value = jinja_undefined(p->name);
         if (i < given->n)
             value = given->value[i];
@@ -90,9 +90,8 @@ static bool bind_macro(jinja_run *r, const jinja_macro *m, const jinja_arguments
     }
     if (m->node->takes_caller) {
         const jinja_text name = jinja_text_of_ascii(r->arena, "caller");
-        const jinja_value *caller = named(given, name);
-        jinja_dict_set(r->arena, &r->scope->names, jinja_of_text(name),
-                       caller != NULL ? *caller : jinja_undefined(name));
+        const jinja_value *caller = named(r, given, name);
+        jinja_set(r, &r->scope->names, jinja_of_text(name), caller != NULL ? *caller : jinja_undefined(name));
         used += caller != NULL;
     }
     if (given->n > i || used < given->named.n)

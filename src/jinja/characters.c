@@ -38,71 +38,7 @@ jinja_text jinja_part(jinja_text text, size_t from, size_t to) {
     return (jinja_text){from > 0 ? text.at + from : text.at, to > from ? to - from : 0};
 }
 
-static bool stands_at(jinja_text text, jinja_text part, size_t at) {
-    return jinja_text_order(jinja_part(text, at, at + part.n), part) == 0;
-}
-
-enum { SHORT = 64 }; /* parts up to this length are compared at each place */
-
 static uint32_t code_of(jinja_text text, size_t i) { return text.at[i] & JINJA_CODE; }
-
-/* A long part is searched by a rolling hash (Rabin-Karp), which keeps the search linear in repetitive texts too. */
-static uint64_t hash_of(jinja_text text, uint64_t *power) {
-    uint64_t hash = 0;
-    *power = 1;
-    for (size_t i = 0; i < text.n; i++) {
-        hash = hash * 0x9e3779b97f4a7c15ull + code_of(text, i) + 1;
-        if (i > 0) *power *= 0x9e3779b97f4a7c15ull;
-    }
-    return hash;
-}
-
-static size_t find_long(jinja_text text, jinja_text part, size_t from, size_t to, bool last) {
-    uint64_t power, found_power;
-    const uint64_t wanted = hash_of(part, &power);
-    uint64_t hash = hash_of(jinja_part(text, from, from + part.n), &found_power);
-    size_t found = SIZE_MAX;
-    for (size_t at = from;; at++) {
-        if (hash == wanted && stands_at(text, part, at)) {
-            found = at;
-            if (!last) return found;
-        }
-        if (at + part.n >= to) return found;
-        hash -= power * (code_of(text, at) + 1);
-        hash = hash * 0x9e3779b97f4a7c15ull + code_of(text, at + part.n) + 1;
-    }
-}
-
-size_t jinja_find(jinja_text text, jinja_text part, size_t from, size_t to) {
-    if (to > text.n) to = text.n;
-    if (from > to || part.n > to - from) return SIZE_MAX;
-    if (part.n > SHORT) return find_long(text, part, from, to, false);
-    for (size_t at = from; at + part.n <= to; at++)
-        if (stands_at(text, part, at)) return at;
-    return SIZE_MAX;
-}
-
-size_t jinja_find_last(jinja_text text, jinja_text part, size_t from, size_t to) {
-    if (to > text.n) to = text.n;
-    if (from > to || part.n > to - from) return SIZE_MAX;
-    if (part.n > SHORT) return find_long(text, part, from, to, true);
-    for (size_t at = to - part.n + 1; at-- > from;)
-        if (stands_at(text, part, at)) return at;
-    return SIZE_MAX;
-}
-
-static bool is_dropped(uint32_t code, const jinja_text *drop) {
-    if (drop == NULL) return jinja_is_space(code);
-    for (size_t i = 0; i < drop->n; i++)
-        if (code_of(*drop, i) == code) return true;
-    return false;
-}
-
-jinja_text jinja_strip(jinja_text text, const jinja_text *drop, jinja_side side) {
-    while ((side & JINJA_LEFT) && text.n > 0 && is_dropped(code_of(text, 0), drop)) text = jinja_part(text, 1, text.n);
-    while ((side & JINJA_RIGHT) && text.n > 0 && is_dropped(code_of(text, text.n - 1), drop)) text.n--;
-    return text;
-}
 
 /* --- cases -------------------------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* Classes and cases of characters, and searching in texts, as Python's str defines them. */
+/* Classes and cases of characters, as Python's str defines them. */
 #ifndef LS_JINJA_CHARACTERS_H
 #define LS_JINJA_CHARACTERS_H
 
@@ -10,13 +10,6 @@ bool jinja_is_word(uint32_t code);      /* \w of Python's re */
 bool jinja_is_printable(uint32_t code); /* str.isprintable */
 bool jinja_is_line_end(uint32_t code);  /* ends a line of str.splitlines; \r\n is one end */
 
-/* The first or last index of `part` within text[from, to); SIZE_MAX when it is not there. */
-size_t jinja_find(jinja_text text, jinja_text part, size_t from, size_t to);
-size_t jinja_find_last(jinja_text text, jinja_text part, size_t from, size_t to);
-
-typedef enum jinja_side { JINJA_LEFT = 1, JINJA_RIGHT = 2, JINJA_BOTH = 3 } jinja_side;
-/* Removes the characters of `drop` (NULL: white space) from these ends. */
-jinja_text jinja_strip(jinja_text text, const jinja_text *drop, jinja_side side);
 jinja_text jinja_part(jinja_text text, size_t from, size_t to); /* text[from, to), not copied */
 
 /* Character `at` of a text in another case: writes up to three characters with its marks and returns their number. */

@@ -30,9 +30,7 @@ static jinja_value evaluate_dict(jinja_run *r, const jinja_node *node) {
     jinja_dict *dict = jinja_dict_new(r->arena);
     for (const jinja_node *n = node->first; n != NULL && !r->failed; n = n->next->next) {
         const jinja_value key = jinja_evaluate(r, n), value = jinja_evaluate(r, n->next);
-        if (!jinja_may_be_key(key))
-            return jinja_fail(r, LS_INVALID, "a value of type %s cannot be a key of a dict", jinja_type_name(key));
-        if (jinja_step(r, 1 + dict->n / 8)) jinja_dict_set(r->arena, dict, key, value);
+        if (!r->failed) jinja_set(r, dict, key, value);
     }
     return jinja_of_dict(dict);
 }
@@ -127,8 +125,7 @@ static jinja_value evaluate_item(jinja_run *r, const jinja_node *node) {
 static void spread(jinja_run *r, jinja_value dict, jinja_arguments *out) {
     if (dict.kind != JINJA_DICT) jinja_fail(r, LS_INVALID, "** before a %s, expected a dict", jinja_type_name(dict));
     for (size_t i = 0; !r->failed && i < dict.dict->n; i++)
-        if (jinja_step(r, 1 + out->named.n / 8))
-            jinja_dict_set(r->arena, &out->named, dict.dict->pair[i].key, dict.dict->pair[i].value);
+        if (jinja_step(r, 1)) jinja_set(r, &out->named, dict.dict->pair[i].key, dict.dict->pair[i].value);
 }
 
 void jinja_arguments_of(jinja_run *r, const jinja_node *first, jinja_arguments *out) {
@@ -140,9 +137,9 @@ void jinja_arguments_of(jinja_run *r, const jinja_node *first, jinja_arguments *
         if (n->stars == 2)
             spread(r, value, out);
         else if (several != NULL)
-            for (size_t i = 0; i < several->n; i++) jinja_add(r, list, several->item[i]);
+            for (size_t i = 0; i < several->n && !r->failed; i++) jinja_add(r, list, several->item[i]);
         else if (n->name.n > 0)
-            jinja_dict_set(r->arena, &out->named, jinja_of_text(n->name), value);
+            jinja_set(r, &out->named, jinja_of_text(n->name), value);
         else
             jinja_add(r, list, value);
     }
@@ -165,7 +162,7 @@ static jinja_value call_named(jinja_run *r, const jinja_node *node, const char *
     if (node->function == NULL)
         return jinja_fail(r, LS_UNSUPPORTED, "%s '%s' is not supported", kind,
                           jinja_printable(node->name, shown, sizeof shown));
-    const jinja_value of = jinja_evaluate(r, node->a);
+    const jinja_value of = node->a != NULL ? jinja_evaluate(r, node->a) : r->said;
     jinja_arguments_of(r, node->first, &given);
     r->line = node->line;
     return r->failed ? of : jinja_call_function(r, node->function, kind, of, &given);

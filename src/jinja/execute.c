@@ -14,13 +14,13 @@ static void set_attribute(jinja_run *r, const jinja_node *target, jinja_value va
     else if (target->name.at[0] == '_')
         jinja_fail(r, LS_INVALID, "a namespace has no attributes that begin with _");
     else
-        jinja_dict_set(r->arena, space.dict, jinja_of_text(target->name), value);
+        jinja_set(r, space.dict, jinja_of_text(target->name), value);
 }
 
 static void unpack(jinja_run *r, const jinja_node *target, jinja_value value) {
     const jinja_list *list = jinja_iterate(r, value);
     size_t i = 0, wanted = 0;
-    for (const jinja_node *n = target->first; n != NULL; n = n->next) wanted++;
+    for (const jinja_node *n = target->first; n != NULL && jinja_step(r, 1); n = n->next) wanted++;
     if (list->n != wanted && !r->failed) {
         jinja_fail(r, LS_INVALID, "%zu values are assigned to %zu names", list->n, wanted);
         return;
@@ -35,14 +35,14 @@ void jinja_assign(jinja_run *r, const jinja_node *target, jinja_value value) {
     else if (target->kind == JINJA_N_TUPLE)
         unpack(r, target, value);
     else
-        jinja_dict_set(r->arena, &r->scope->names, jinja_of_text(target->name), value);
+        jinja_set(r, &r->scope->names, jinja_of_text(target->name), value);
 }
 
 /* --- output ------------------------------------------------------------------------------------------------------- */
 
 static void put_out(jinja_run *r, jinja_text text) {
     const size_t from = r->out->n;
-    jinja_put(r, r->out, text);
+    jinja_put(r, r->out, text); /* counts the characters */
     for (size_t i = from; r->marks != 0 && i < r->out->n; i++) r->out->at[i] |= r->marks;
 }
 
@@ -71,7 +71,7 @@ static void execute_if(jinja_run *r, const jinja_node *node) {
 static jinja_list *filtered(jinja_run *r, const jinja_node *node, jinja_list *all, jinja_scope *outer) {
     if (node->c == NULL) return all;
     jinja_list *kept = jinja_new_list(r, 0);
-    for (size_t i = 0; i < all->n && !r->failed; i++) {
+    for (size_t i = 0; i < all->n && jinja_step(r, 1); i++) {
         jinja_scope_enter(r, outer);
         jinja_assign(r, node->a, all->item[i]);
         if (jinja_true(jinja_evaluate(r, node->c))) jinja_add(r, kept, all->item[i]);
@@ -91,10 +91,10 @@ static void execute_for(jinja_run *r, const jinja_node *node) {
     jinja_loop *loop = LS_NEW(r->arena, jinja_loop);
     const jinja_value name = jinja_of_text(jinja_text_of_ascii(r->arena, "loop"));
     *loop = (jinja_loop){.item = items->item, .n = items->n, .depth = depth_of_loops(r)};
-    for (; loop->at < loop->n && !r->failed && r->jump != JINJA_BREAK; loop->at++) {
+    for (; loop->at < loop->n && jinja_step(r, 1) && r->jump != JINJA_BREAK; loop->at++) {
         r->jump = JINJA_NO_JUMP;
         jinja_scope_enter(r, outer);
-        jinja_dict_set(r->arena, &r->scope->names, name, (jinja_value){.kind = JINJA_LOOP, .loop = loop});
+        jinja_set(r, &r->scope->names, name, (jinja_value){.kind = JINJA_LOOP, .loop = loop});
         jinja_assign(r, node->a, loop->item[loop->at]);
         jinja_execute_all(r, node->body);
     }
@@ -120,18 +120,10 @@ static void execute_continue(jinja_run *r, const jinja_node *node) {
 
 static void execute_set(jinja_run *r, const jinja_node *node) { jinja_assign(r, node->a, jinja_evaluate(r, node->b)); }
 
-/* Applies the filters of a block to the output of its body. The innermost filter has no operand in the tree. */
+/* Applies the filters of a block to the output of its body: the innermost filter has no operand in the tree. */
 static jinja_value filter_body(jinja_run *r, const jinja_node *filters, jinja_value said) {
-    if (filters == NULL) return said;
-    const jinja_value of = filter_body(r, filters->a, said);
-    jinja_arguments given;
-    char shown[80];
-    r->line = filters->line;
-    if (filters->function == NULL)
-        return jinja_fail(r, LS_UNSUPPORTED, "filter '%s' is not supported",
-                          jinja_printable(filters->name, shown, sizeof shown));
-    jinja_arguments_of(r, filters->first, &given);
-    return jinja_call_function(r, filters->function, "filter", of, &given);
+    r->said = said;
+    return filters != NULL && !r->failed ? jinja_evaluate(r, filters) : said;
 }
 
 static void execute_set_block(jinja_run *r, const jinja_node *node) {
@@ -168,14 +160,14 @@ static jinja_value macro_of(jinja_run *r, const jinja_node *node) {
 }
 
 static void execute_macro(jinja_run *r, const jinja_node *node) {
-    jinja_dict_set(r->arena, &r->scope->names, jinja_of_text(node->name), macro_of(r, node));
+    jinja_set(r, &r->scope->names, jinja_of_text(node->name), macro_of(r, node));
 }
 
 static void execute_call_block(jinja_run *r, const jinja_node *node) {
     jinja_arguments given;
     const jinja_value callee = jinja_evaluate(r, node->a->a);
     jinja_arguments_of(r, node->a->first, &given);
-    jinja_dict_set_ascii(r->arena, &given.named, "caller", macro_of(r, node));
+    jinja_set(r, &given.named, jinja_of_text(jinja_text_of_ascii(r->arena, "caller")), macro_of(r, node));
     const jinja_value said = jinja_call(r, callee, &given);
     if (!r->failed) put_out(r, jinja_to_text(r, said));
 }

@@ -14,10 +14,9 @@ static int64_t int_or(jinja_run *r, jinja_value v, int64_t other, const char *wh
 
 static jinja_value filter_trim(JINJA_ARGUMENTS) {
     const jinja_text text = jinja_to_text(r, of);
-    if (!jinja_given(arg[0])) return jinja_of_text(jinja_strip(text, NULL, JINJA_BOTH));
+    if (!jinja_given(arg[0])) return jinja_of_text(jinja_strip(r, text, NULL, JINJA_BOTH));
     const jinja_text drop = jinja_need_text(r, arg[0], "the argument of trim");
-    jinja_step(r, drop.n / 16 * text.n / 16);
-    return r->failed ? of : jinja_of_text(jinja_strip(text, &drop, JINJA_BOTH));
+    return jinja_of_text(jinja_strip(r, text, &drop, JINJA_BOTH));
 }
 
 static jinja_value filter_upper(JINJA_ARGUMENTS) { return jinja_text_in_case(r, jinja_to_text(r, of), JINJA_UPPER); }
@@ -86,7 +85,7 @@ static jinja_value filter_truncate(JINJA_ARGUMENTS) {
     if ((int64_t)text.n - leeway <= length) return of;
     jinja_text kept = jinja_part(text, 0, (size_t)length - end.n);
     const jinja_char space = ' ';
-    const size_t last = jinja_find_last(kept, (jinja_text){&space, 1}, 0, kept.n);
+    const size_t last = jinja_find_last(r, kept, (jinja_text){&space, 1}, 0, kept.n);
     if (!jinja_true(arg[1]) && last != SIZE_MAX) kept.n = last;
     jinja_put(r, &b, kept);
     jinja_put(r, &b, end);
@@ -97,7 +96,8 @@ static jinja_value filter_wordcount(JINJA_ARGUMENTS) {
     const jinja_text text = jinja_to_text(r, of);
     int64_t words = 0;
     bool inside = false;
-    for (size_t i = 0; i < text.n; i++) {
+    jinja_step_text(r, text.n);
+    for (size_t i = 0; i < text.n && !r->failed; i++) {
         const bool word = jinja_is_word(text.at[i] & JINJA_CODE);
         words += word && !inside;
         inside = word;
@@ -122,8 +122,8 @@ static jinja_value filter_safe(JINJA_ARGUMENTS) {
  * Copies a number that Python's int() or float() would read into a string that strtod reads: white space around it and
  * _ between digits are dropped. False: it is no number in ASCII.
  */
-static bool number_text(jinja_text text, char out[400]) {
-    const jinja_text stripped = jinja_strip(text, NULL, JINJA_BOTH);
+static bool number_text(jinja_run *r, jinja_text text, char out[400]) {
+    const jinja_text stripped = jinja_strip(r, text, NULL, JINJA_BOTH);
     size_t n = 0;
     for (size_t i = 0; i < stripped.n; i++) {
         const uint32_t c = stripped.at[i] & JINJA_CODE, next = i + 1 < stripped.n ? stripped.at[i + 1] & JINJA_CODE : 0;
@@ -135,10 +135,10 @@ static bool number_text(jinja_text text, char out[400]) {
     return n > 0;
 }
 
-static bool read_real(jinja_text text, double *out) {
+static bool read_real(jinja_run *r, jinja_text text, double *out) {
     char digits[400], *end;
-    if (!number_text(text, digits)) return false;
-    *out = strtod(digits, &end);
+    if (!number_text(r, text, digits)) return false;
+    *out = ls_real_of(digits, &end);
     return *end == 0;
 }
 
@@ -164,12 +164,12 @@ static jinja_value filter_int(JINJA_ARGUMENTS) {
     if (of.kind == JINJA_UNDEFINED)
         return jinja_fail(r, LS_INVALID, "filter int of an undefined value, expected a number or a text");
     if (of.kind != JINJA_TEXT) return other;
-    if (number_text(of.text, digits) && is_whole_text(digits)) {
+    if (number_text(r, of.text, digits) && is_whole_text(digits)) {
         if (strlen(digits) > 18 && strlen(digits + strspn(digits, "+-0")) > 18)
             return jinja_fail(r, LS_UNSUPPORTED, "an integer of more than 18 digits");
         return jinja_int(strtoll(digits, NULL, 10));
     }
-    return read_real(of.text, &real) ? whole(r, real, other) : other;
+    return read_real(r, of.text, &real) ? whole(r, real, other) : other;
 }
 
 static jinja_value filter_float(JINJA_ARGUMENTS) {
@@ -177,7 +177,7 @@ static jinja_value filter_float(JINJA_ARGUMENTS) {
     if (jinja_is_number(of)) return jinja_real(jinja_as_real(of));
     if (of.kind == JINJA_UNDEFINED)
         return jinja_fail(r, LS_INVALID, "filter float of an undefined value, expected a number or a text");
-    if (of.kind == JINJA_TEXT && read_real(of.text, &real)) return jinja_real(real);
+    if (of.kind == JINJA_TEXT && read_real(r, of.text, &real)) return jinja_real(real);
     return arg[0].kind == JINJA_MISSING ? jinja_real(0) : arg[0];
 }
 
@@ -212,8 +212,8 @@ static jinja_value filter_round(JINJA_ARGUMENTS) {
         return jinja_fail(r, LS_INVALID, "the method of round is unknown, expected common, ceil or floor");
     if (of.kind != JINJA_FLOAT) return jinja_int(of.kind == JINJA_INT ? of.integer : of.truth);
     /* Rounds the exact value, halves to even */
-    snprintf(digits, sizeof digits, "%.*f", (int)precision, of.real);
-    return jinja_real(strtod(digits, NULL));
+    ls_print(digits, sizeof digits, "%.*f", (int)precision, of.real);
+    return jinja_real(ls_real_of(digits, NULL));
 }
 
 static jinja_value filter_default(JINJA_ARGUMENTS) {

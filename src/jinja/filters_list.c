@@ -15,7 +15,8 @@ static jinja_value by_path(jinja_run *r, jinja_value item, jinja_value path) {
     if (!jinja_given(path)) return item;
     if (path.kind == JINJA_INT) return jinja_item(r, item, path);
     const jinja_text text = jinja_need_text(r, path, "an attribute");
-    for (size_t from = 0, to; from <= text.n && !r->failed; from = to + 1) {
+    jinja_step_text(r, text.n);
+    for (size_t from = 0, to; from <= text.n && jinja_step(r, 1); from = to + 1) {
         int64_t index = 0;
         bool digits = true;
         for (to = from; to < text.n && (text.at[to] & JINJA_CODE) != '.'; to++) {
@@ -37,50 +38,32 @@ static jinja_value key_of(jinja_run *r, jinja_value item, jinja_value path, jinj
 
 /* --- sorting ------------------------------------------------------------------------------------------------------ */
 
-typedef struct keyed {
-    jinja_value key, item;
-} keyed;
-
-/* A stable bottom-up merge sort; sign -1: descending. */
-static void merge_sort(jinja_run *r, keyed *items, keyed *room, size_t n, int sign) {
-    for (size_t width = 1; width < n && !r->failed; width *= 2)
-        for (size_t from = 0; from + width < n && jinja_step(r, 1); from += 2 * width) {
-            const size_t middle = from + width, end = middle + width < n ? middle + width : n;
-            size_t a = from, b = middle, at = from;
-            memcpy(room + from, items + from, (end - from) * sizeof *items);
-            while (at < end && jinja_step(r, 1)) {
-                const bool left = b == end || (a < middle && sign * jinja_order(r, room[b].key, room[a].key) >= 0);
-                items[at++] = left ? room[a++] : room[b++];
-            }
-        }
+/* The items of a list, each with its key. NULL: the rendering has failed. */
+static struct jinja_pair *with_keys(jinja_run *r, const jinja_list *list, jinja_value path,
+                                    jinja_value case_sensitive) {
+    if (!jinja_has_room(r, list->n, sizeof(struct jinja_pair))) return NULL;
+    struct jinja_pair *pairs = LS_NEW_ARRAY(r->arena, struct jinja_pair, list->n);
+    for (size_t i = 0; i < list->n && jinja_step(r, 1); i++)
+        pairs[i] = (struct jinja_pair){key_of(r, list->item[i], path, case_sensitive), list->item[i]};
+    return r->failed ? NULL : pairs;
 }
 
-static jinja_list *sorted(jinja_run *r, const jinja_list *list, const jinja_value *keys, bool reverse) {
-    jinja_list *out = jinja_new_list(r, list->n);
-    if (r->failed) return out;
-    keyed *items = LS_NEW_ARRAY(r->arena, keyed, list->n), *room = LS_NEW_ARRAY(r->arena, keyed, list->n);
-    for (size_t i = 0; i < list->n; i++) items[i] = (keyed){keys[i], list->item[i]};
-    merge_sort(r, items, room, list->n, reverse ? -1 : 1);
-    for (size_t i = 0; i < list->n; i++) jinja_add(r, out, items[i].item);
-    return out;
-}
-
-static jinja_value *keys_of(jinja_run *r, const jinja_list *list, jinja_value path, jinja_value case_sensitive) {
-    jinja_list *keys = jinja_new_list(r, list->n);
-    for (size_t i = 0; i < list->n && !r->failed; i++)
-        jinja_add(r, keys, key_of(r, list->item[i], path, case_sensitive));
-    return keys->item;
+static jinja_value sorted(jinja_run *r, struct jinja_pair *pairs, size_t n, bool reverse) {
+    jinja_list *out = jinja_new_list(r, n);
+    jinja_sort(r, pairs, n, reverse);
+    for (size_t i = 0; i < n && !r->failed; i++) jinja_add(r, out, pairs[i].value);
+    return jinja_of_list(JINJA_LIST, out);
 }
 
 static jinja_value filter_sort(JINJA_ARGUMENTS) {
     const jinja_list *list = jinja_iterate(r, of);
     if (arg[2].kind == JINJA_TEXT) {
         const jinja_char comma = ',';
-        if (jinja_find(arg[2].text, (jinja_text){&comma, 1}, 0, arg[2].text.n) != SIZE_MAX)
+        if (jinja_find(r, arg[2].text, (jinja_text){&comma, 1}, 0, arg[2].text.n) != SIZE_MAX)
             return jinja_fail(r, LS_UNSUPPORTED, "sort by several attributes is not supported");
     }
-    const jinja_value *keys = keys_of(r, list, arg[2], arg[1]);
-    return r->failed ? of : jinja_of_list(JINJA_LIST, sorted(r, list, keys, jinja_true(arg[0])));
+    struct jinja_pair *pairs = with_keys(r, list, arg[2], arg[1]);
+    return pairs == NULL ? of : sorted(r, pairs, list->n, jinja_true(arg[0]));
 }
 
 static jinja_value filter_dictsort(JINJA_ARGUMENTS) {
@@ -89,22 +72,23 @@ static jinja_value filter_dictsort(JINJA_ARGUMENTS) {
     const bool by_value = jinja_given(arg[1]) && jinja_is(jinja_need_text(r, arg[1], "by"), "value");
     if (jinja_given(arg[1]) && !by_value && !jinja_is(arg[1].text, "key"))
         return jinja_fail(r, LS_INVALID, "the argument by of dictsort is unknown, expected key or value");
-    jinja_list *pairs = jinja_new_list(r, of.dict->n), *keys = jinja_new_list(r, of.dict->n);
-    for (size_t i = 0; i < of.dict->n && !r->failed; i++) {
+    if (!jinja_has_room(r, of.dict->n, sizeof(struct jinja_pair))) return of;
+    struct jinja_pair *pairs = LS_NEW_ARRAY(r->arena, struct jinja_pair, of.dict->n);
+    for (size_t i = 0; i < of.dict->n && jinja_step(r, 1); i++) {
         const struct jinja_pair *pair = &of.dict->pair[i];
-        jinja_add(r, pairs, jinja_pair_of(r, pair->key, pair->value));
-        jinja_add(r, keys, key_of(r, by_value ? pair->value : pair->key, jinja_none(), arg[0]));
+        pairs[i] = (struct jinja_pair){key_of(r, by_value ? pair->value : pair->key, jinja_none(), arg[0]),
+                                       jinja_pair_of(r, pair->key, pair->value)};
     }
-    return r->failed ? of : jinja_of_list(JINJA_LIST, sorted(r, pairs, keys->item, jinja_true(arg[2])));
+    return r->failed ? of : sorted(r, pairs, of.dict->n, jinja_true(arg[2]));
 }
 
 static jinja_value least_or_most(jinja_run *r, jinja_value of, const jinja_value *arg, int sign) {
     const jinja_list *list = jinja_iterate(r, of);
     size_t best = 0;
     if (list->n == 0) return jinja_undefined((jinja_text){0});
-    const jinja_value *keys = keys_of(r, list, arg[1], arg[0]);
-    for (size_t i = 1; i < list->n && !r->failed; i++)
-        if (sign * jinja_order(r, keys[i], keys[best]) > 0) best = i;
+    const struct jinja_pair *pairs = with_keys(r, list, arg[1], arg[0]);
+    for (size_t i = 1; i < list->n && jinja_step(r, 1); i++)
+        if (sign * jinja_order(r, pairs[i].key, pairs[best].key) > 0) best = i;
     return list->item[best];
 }
 
@@ -115,11 +99,10 @@ static jinja_value filter_unique(JINJA_ARGUMENTS) {
     const jinja_list *list = jinja_iterate(r, of);
     jinja_list *out = jinja_new_list(r, 0);
     jinja_dict *seen = jinja_dict_new(r->arena);
-    for (size_t i = 0; i < list->n && jinja_step(r, 1 + seen->n / 4); i++) {
-        const jinja_value key = key_of(r, list->item[i], arg[1], arg[0]);
-        if (jinja_dict_find(seen, key) != NULL) continue;
-        jinja_dict_set(r->arena, seen, key, jinja_none());
-        jinja_add(r, out, list->item[i]);
+    for (size_t i = 0; i < list->n && jinja_step(r, 1); i++) {
+        const size_t before = seen->n;
+        jinja_set(r, seen, key_of(r, list->item[i], arg[1], arg[0]), jinja_none());
+        if (seen->n > before) jinja_add(r, out, list->item[i]);
     }
     return generator(out);
 }
@@ -169,7 +152,7 @@ static jinja_value filter_join(JINJA_ARGUMENTS) {
     const jinja_list *list = jinja_iterate(r, of);
     const jinja_text between = arg[0].kind == JINJA_MISSING ? (jinja_text){0} : jinja_to_text(r, arg[0]);
     jinja_buffer b = {0};
-    for (size_t i = 0; i < list->n && !r->failed; i++) {
+    for (size_t i = 0; i < list->n && jinja_step(r, 1); i++) {
         if (i > 0) jinja_put(r, &b, between);
         const jinja_value item = by_path(r, list->item[i], arg[1]);
         if (!r->failed) jinja_put(r, &b, jinja_to_text(r, item));
@@ -179,9 +162,9 @@ static jinja_value filter_join(JINJA_ARGUMENTS) {
 
 static jinja_value filter_sum(JINJA_ARGUMENTS) {
     const jinja_list *list = jinja_iterate(r, of);
-    const jinja_operator *plus = jinja_find_operator(jinja_text_of_ascii(r->arena, "+"));
+    const jinja_operator *plus = jinja_find_operator("+");
     jinja_value total = arg[1].kind == JINJA_MISSING ? jinja_int(0) : arg[1];
-    for (size_t i = 0; i < list->n && !r->failed; i++)
+    for (size_t i = 0; i < list->n && jinja_step(r, 1); i++)
         total = jinja_operate(r, plus, total, by_path(r, list->item[i], arg[0]));
     return total;
 }
@@ -208,13 +191,16 @@ static jinja_arguments without_first(const jinja_arguments *all, size_t n) {
     return (jinja_arguments){all->value + n, all->n - n, all->named};
 }
 
-static jinja_value map_attribute(jinja_run *r, const jinja_list *list, const jinja_arguments *all) {
-    const jinja_value *path = jinja_dict_find_ascii(&all->named, "attribute");
-    const jinja_value *other = jinja_dict_find_ascii(&all->named, "default");
+static const jinja_value *named(jinja_run *r, const jinja_arguments *all, const char *name) {
+    return jinja_step(r, all->named.n / 8) ? jinja_dict_find_ascii(&all->named, name) : NULL;
+}
+
+static jinja_value map_attribute(jinja_run *r, const jinja_list *list, const jinja_arguments *all, jinja_value path) {
+    const jinja_value *other = named(r, all, "default");
     jinja_list *out = jinja_new_list(r, 0);
     if (all->named.n > 1u + (other != NULL)) return jinja_fail(r, LS_INVALID, "map has too many arguments");
     for (size_t i = 0; i < list->n && !r->failed; i++) {
-        const jinja_value value = by_path(r, list->item[i], *path);
+        const jinja_value value = by_path(r, list->item[i], path);
         jinja_add(r, out, value.kind == JINJA_UNDEFINED && other != NULL && jinja_given(*other) ? *other : value);
     }
     return generator(out);
@@ -223,7 +209,8 @@ static jinja_value map_attribute(jinja_run *r, const jinja_list *list, const jin
 static jinja_value filter_map(JINJA_ARGUMENTS) {
     if (!jinja_true(of)) return generator(jinja_new_list(r, 0));
     const jinja_list *list = jinja_iterate(r, of);
-    if (all->n == 0 && jinja_dict_find_ascii(&all->named, "attribute") != NULL) return map_attribute(r, list, all);
+    const jinja_value *path = named(r, all, "attribute");
+    if (all->n == 0 && path != NULL) return map_attribute(r, list, all, *path);
     if (all->n == 0) return jinja_fail(r, LS_INVALID, "map needs the name of a filter, or an attribute");
     const jinja_arguments rest = without_first(all, 1);
     jinja_list *out = jinja_new_list(r, 0);
@@ -244,7 +231,7 @@ static jinja_value chosen(jinja_run *r, jinja_value of, const jinja_arguments *a
     if (attribute && all->n == 0)
         return jinja_fail(r, LS_INVALID, "selectattr or rejectattr needs the name of an attribute");
     const jinja_arguments rest = all->n > test ? without_first(all, test + 1) : (jinja_arguments){0};
-    for (size_t i = 0; i < list->n && !r->failed; i++) {
+    for (size_t i = 0; i < list->n && jinja_step(r, 1); i++) {
         const jinja_value value = attribute ? by_path(r, list->item[i], all->value[0]) : list->item[i];
         const bool is = all->n > test ? jinja_call_test(r, all->value[test], value, &rest) : jinja_true(value);
         if (is == wanted) jinja_add(r, out, list->item[i]);

@@ -8,8 +8,9 @@
 
 /*
  * One conversion of a format: %[flags][width][.precision]conversion. `text` is its beginning in C's format, up to the
- * precision.
+ * precision. A width or precision of more than MOST_PLACES would exceed the buffers.
  */
+enum { MOST_PLACES = 500, LONGEST_NUMBER = 1000 };
 typedef struct conversion {
     char text[40];
     size_t n;
@@ -17,11 +18,13 @@ typedef struct conversion {
 } conversion;
 
 static bool read_conversion(jinja_text text, size_t *at, conversion *out) {
+    int places = 0;
     *out = (conversion){.text = "%", .n = 1};
     for (; *at < text.n; ++*at) {
         const uint32_t code = text.at[*at] & JINJA_CODE;
         if (code > 127 || code == 0 || strchr("-+ #0.123456789", (int)code) == NULL) break;
-        if (out->n > 8) return false; /* a width of more digits would exceed the buffers */
+        places = code >= '0' && code <= '9' ? 10 * places + (int)code - '0' : 0;
+        if (out->n > 20 || places > MOST_PLACES) return false;
         out->text[out->n++] = (char)code;
     }
     if (*at == text.n) return false;
@@ -30,7 +33,7 @@ static bool read_conversion(jinja_text text, size_t *at, conversion *out) {
 }
 
 static void put_real(jinja_run *r, jinja_buffer *b, conversion *f, jinja_value value) {
-    char text[600];
+    char text[LONGEST_NUMBER];
     if (!jinja_is_number(value)) {
         jinja_fail(r, LS_INVALID, "%%%c of a %s, expected a number", (char)f->letter, jinja_type_name(value));
         return;
@@ -39,13 +42,13 @@ static void put_real(jinja_run *r, jinja_buffer *b, conversion *f, jinja_value v
     f->text[f->n + 1] = 0;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    snprintf(text, sizeof text, f->text, jinja_as_real(value));
+    ls_print(text, sizeof text, f->text, jinja_as_real(value));
 #pragma GCC diagnostic pop
     jinja_put_ascii(r, b, text);
 }
 
 static void put_whole(jinja_run *r, jinja_buffer *b, conversion *f, jinja_value value) {
-    char text[600];
+    char text[LONGEST_NUMBER];
     if (!jinja_is_number(value) || jinja_as_real(value) >= 0x1p63 || jinja_as_real(value) < -0x1p63) {
         jinja_fail(r, LS_INVALID, "%%%c of a %s, expected a number", (char)f->letter, jinja_type_name(value));
         return;
@@ -60,7 +63,7 @@ static void put_whole(jinja_run *r, jinja_buffer *b, conversion *f, jinja_value 
     snprintf(f->text + f->n, sizeof f->text - f->n, "ll%c", (char)f->letter);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    snprintf(text, sizeof text, f->text, whole);
+    ls_print(text, sizeof text, f->text, whole);
 #pragma GCC diagnostic pop
     jinja_put_ascii(r, b, text);
 }
@@ -106,7 +109,9 @@ jinja_value jinja_format(jinja_run *r, jinja_text text, const jinja_arguments *v
         if ((c & JINJA_CODE) != '%')
             jinja_put_char(r, &b, c);
         else if (!read_conversion(text, &i, &f))
-            jinja_fail(r, LS_INVALID, "a format has an incomplete or unknown conversion after %%");
+            jinja_fail(r, LS_INVALID,
+                       "a format has an incomplete or unknown conversion after %%, or one of more than %d places",
+                       MOST_PLACES);
         else if (f.letter == '%')
             jinja_put_char(r, &b, '%');
         else
@@ -130,7 +135,7 @@ static jinja_value value_at(jinja_run *r, jinja_text field, const jinja_argument
         if (digits) at = at * 10 + code - '0';
     }
     if (field.n > 0 && !digits) {
-        const jinja_value *named = jinja_dict_find(&values->named, jinja_of_text(field));
+        const jinja_value *named = jinja_find_key(r, &values->named, jinja_of_text(field));
         return named != NULL ? *named : jinja_fail(r, LS_INVALID, "format lacks a value");
     }
     if (field.n == 0) at = (*next)++;
@@ -162,7 +167,7 @@ jinja_value jinja_format_braces(jinja_run *r, jinja_text text, const jinja_argum
 
 /* --- dates -------------------------------------------------------------------------------------------------------- */
 
-/* As strftime: names are English unless the program has set another locale. */
+/* As strftime; names are English. */
 jinja_value jinja_strftime(jinja_run *r, jinja_text text) {
     char utf8[400], out[2000];
     size_t n = 0;
@@ -172,9 +177,6 @@ jinja_value jinja_strftime(jinja_run *r, jinja_text text) {
     if (r->failed || n == 0) return jinja_of_text((jinja_text){0});
     if (n + 4 >= sizeof utf8)
         return jinja_fail(r, LS_INVALID, "the format of a date has %zu bytes or more, which is too long", n);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    const size_t length = strftime(out, sizeof out, utf8, &r->options->today);
-#pragma GCC diagnostic pop
+    const size_t length = ls_print_date(out, sizeof out, utf8, &r->options->today);
     return jinja_of_text(jinja_text_of_utf8(r->arena, out, length, 0));
 }

@@ -25,19 +25,19 @@ static void fill(jinja_run *r, jinja_dict *dict, const jinja_arguments *all) {
         jinja_fail(r, LS_INVALID, "dict() or namespace() has %zu positional arguments, expected at most 1", all->n);
     const jinja_list *pairs = NULL;
     if (all->n == 1 && all->value[0].kind == JINJA_DICT)
-        for (size_t i = 0; i < all->value[0].dict->n && jinja_step(r, 1 + dict->n / 8); i++)
-            jinja_dict_set(r->arena, dict, all->value[0].dict->pair[i].key, all->value[0].dict->pair[i].value);
+        for (size_t i = 0; i < all->value[0].dict->n && jinja_step(r, 1); i++)
+            jinja_set(r, dict, all->value[0].dict->pair[i].key, all->value[0].dict->pair[i].value);
     else if (all->n == 1)
         pairs = jinja_iterate(r, all->value[0]);
-    for (size_t i = 0; pairs != NULL && i < pairs->n && jinja_step(r, 1 + dict->n / 8); i++) {
+    for (size_t i = 0; pairs != NULL && i < pairs->n && jinja_step(r, 1); i++) {
         const jinja_list *pair = jinja_iterate(r, pairs->item[i]);
         if (pair->n != 2)
             jinja_fail(r, LS_INVALID, "dict() or namespace() of a list whose items are not pairs");
         else
-            jinja_dict_set(r->arena, dict, pair->item[0], pair->item[1]);
+            jinja_set(r, dict, pair->item[0], pair->item[1]);
     }
-    for (size_t i = 0; i < all->named.n && jinja_step(r, 1 + dict->n / 8); i++)
-        jinja_dict_set(r->arena, dict, all->named.pair[i].key, all->named.pair[i].value);
+    for (size_t i = 0; i < all->named.n && jinja_step(r, 1); i++)
+        jinja_set(r, dict, all->named.pair[i].key, all->named.pair[i].value);
 }
 
 static jinja_value call_dict(JINJA_ARGUMENTS) {
@@ -49,7 +49,7 @@ static jinja_value call_dict(JINJA_ARGUMENTS) {
 static jinja_value call_namespace(JINJA_ARGUMENTS) {
     jinja_dict *dict = jinja_dict_new(r->arena);
     fill(r, dict, all);
-    for (size_t i = 0; i < dict->n; i++)
+    for (size_t i = 0; i < dict->n && jinja_step(r, 1); i++)
         if (dict->pair[i].key.kind == JINJA_TEXT && dict->pair[i].key.text.n > 0 &&
             (dict->pair[i].key.text.at[0] & JINJA_CODE) == '_')
             jinja_fail(r, LS_INVALID, "a namespace has no attributes that begin with _");

@@ -23,13 +23,19 @@
 
 typedef struct ls_jinja ls_jinja;
 
+/* The longest template, in bytes. The longest that are published have a few per cent of this. */
+#define LS_JINJA_MOST_BYTES ((size_t)1 << 20)
+/* The most memory that a parsed template takes for each of its bytes, and beyond that. */
+enum { LS_JINJA_BYTES_PER_BYTE = 200, LS_JINJA_BYTES = 4096 };
+
 /*
  * Parses a template: UTF-8, copied. Errors begin with `file` and the line of the template: LS_INVALID for a syntax
- * error, LS_UNSUPPORTED for a part of Jinja that this folder does not implement.
+ * error and a template that is too long, LS_UNSUPPORTED for a part of Jinja that this folder does not implement.
  */
 LS_MUST_USE ls_status ls_jinja_read(const char *file, const char *text, size_t bytes, ls_jinja **out);
 void ls_jinja_free(ls_jinja *jinja); /* NULL is allowed */
 
+size_t ls_jinja_bytes(const ls_jinja *jinja);                 /* the memory that it takes */
 bool ls_jinja_generates(const ls_jinja *jinja);               /* whether it has generation blocks */
 bool ls_jinja_names(const ls_jinja *jinja, const char *name); /* whether this name occurs in a tag */
 

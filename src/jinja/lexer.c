@@ -39,10 +39,8 @@ static ls_status wrong(const lexer *l, const char *what) {
     return ls_error(LS_INVALID, "%s:%d: %s", l->file, l->line, what);
 }
 
-static jinja_token *add(lexer *l, jinja_token_kind kind, jinja_text text) {
-    jinja_token *token = LS_PUSH(l->arena, l->out->token, l->out->n, l->out->capacity);
-    *token = (jinja_token){.kind = kind, .line = l->line, .text = text};
-    return token;
+static void add(lexer *l, jinja_token_kind kind, jinja_text text) {
+    l->out->token[l->out->n++] = (jinja_token){.kind = kind, .line = l->line, .text = text};
 }
 
 static void advance(lexer *l, size_t to) {
@@ -154,32 +152,43 @@ static size_t skip_fraction(const lexer *l, size_t at) {
     return is_digit(code_at(l, sign)) ? skip_digits(l, sign, 10) : at;
 }
 
-static ls_status lex_number(lexer *l) {
+/* The base that the number at `at` is written in. */
+static int base_at(const lexer *l, size_t at) {
     static const struct {
         const char *begins;
         int base;
     } bases[] = {{"0x", 16}, {"0X", 16}, {"0o", 8}, {"0O", 8}, {"0b", 2}, {"0B", 2}};
+    for (size_t i = 0; i < LS_COUNT(bases); i++)
+        if (looks_at(l, at, bases[i].begins) && digit_value(code_at(l, at + 2)) < bases[i].base) return bases[i].base;
+    return 10;
+}
+
+const char *jinja_number_of(jinja_text text, jinja_value *out) {
+    const lexer l = {.source = text};
+    const int base = base_at(&l, 0);
+    const size_t from = base == 10 ? 0 : 2;
+    const bool is_real = skip_digits(&l, from, base) < text.n;
     char digits[100];
-    size_t n = 0, from = l->at, end = 0;
-    int base = 10;
-    for (size_t i = 0; i < LS_COUNT(bases) && base == 10; i++)
-        if (looks_at(l, l->at, bases[i].begins) && digit_value(code_at(l, l->at + 2)) < bases[i].base) {
-            base = bases[i].base;
-            from += 2;
-        }
-    end = skip_digits(l, from, base);
-    const size_t whole = end;
-    if (base == 10 && !(l->at > 0 && code_at(l, l->at - 1) == '.')) end = skip_fraction(l, end);
-    for (size_t i = from; i < end && n + 1 < sizeof digits; i++)
-        if (code_at(l, i) != '_') digits[n++] = (char)code_at(l, i);
+    size_t n = 0;
+    for (size_t i = from; i < text.n && n + 1 < sizeof digits; i++)
+        if (code_at(&l, i) != '_') digits[n++] = (char)code_at(&l, i);
     digits[n] = 0;
-    if (n + 1 == sizeof digits) return wrong(l, "a number of more than 98 digits");
+    if (n + 1 == sizeof digits) return "a number of more than 98 digits";
     errno = 0;
-    const jinja_value value = end > whole ? jinja_real(strtod(digits, NULL)) : jinja_int(strtoll(digits, NULL, base));
-    if (errno == ERANGE && end == whole) return wrong(l, "an integer of more than 64 bits");
-    if (end == whole && base == 10 && digits[0] == '0' && strspn(digits, "0") != n)
-        return wrong(l, "an integer that begins with 0");
-    add(l, JINJA_T_NUMBER, part(l, l->at, end))->value = value;
+    *out = is_real ? jinja_real(ls_real_of(digits, NULL)) : jinja_int(strtoll(digits, NULL, base));
+    if (errno == ERANGE && !is_real) return "an integer of more than 64 bits";
+    if (!is_real && base == 10 && digits[0] == '0' && strspn(digits, "0") != n) return "an integer that begins with 0";
+    return NULL;
+}
+
+static ls_status lex_number(lexer *l) {
+    const int base = base_at(l, l->at);
+    jinja_value value;
+    size_t end = skip_digits(l, l->at + (base == 10 ? 0 : 2), base);
+    if (base == 10 && !(l->at > 0 && code_at(l, l->at - 1) == '.')) end = skip_fraction(l, end);
+    const char *problem = jinja_number_of(part(l, l->at, end), &value);
+    if (problem != NULL) return wrong(l, problem);
+    add(l, JINJA_T_NUMBER, part(l, l->at, end));
     advance(l, end);
     return ls_ok();
 }
@@ -313,6 +322,8 @@ static ls_status lex_tag(lexer *l, bool print) {
 ls_status jinja_lex(ls_arena *arena, const char *file, jinja_text source, jinja_tokens *out) {
     lexer l = {.arena = arena, .file = file, .line = 1, .line_begins = true, .out = out};
     l.source = with_plain_newlines(arena, source);
+    out->token =
+        LS_NEW_ARRAY(arena, jinja_token, l.source.n + 1); /* each has a character at least; the last is the end */
     for (size_t at = 0, end; at < l.source.n;) {
         const bool print = looks_at(&l, at, "{{"), comment = looks_at(&l, at, "{#");
         if (!print && !comment && !looks_at(&l, at, "{%")) {

@@ -4,8 +4,7 @@
 /* --- dicts -------------------------------------------------------------------------------------------------------- */
 
 static jinja_value dict_get(JINJA_ARGUMENTS) {
-    jinja_step(r, of.dict->n / 8);
-    const jinja_value *found = jinja_dict_find(of.dict, arg[0]);
+    const jinja_value *found = jinja_find_key(r, of.dict, arg[0]);
     return found != NULL ? *found : arg[1].kind == JINJA_MISSING ? jinja_none() : arg[1];
 }
 
@@ -48,13 +47,13 @@ static const jinja_function dict_methods[] = {
 
 static jinja_value list_count(JINJA_ARGUMENTS) {
     int64_t count = 0;
-    for (size_t i = 0; i < of.list->n && jinja_step(r, 1); i++) count += jinja_equal(of.list->item[i], arg[0]);
+    for (size_t i = 0; i < of.list->n && jinja_step(r, 1); i++) count += jinja_equal(r, of.list->item[i], arg[0]);
     return jinja_int(count);
 }
 
 static jinja_value list_index(JINJA_ARGUMENTS) {
     for (size_t i = 0; i < of.list->n && jinja_step(r, 1); i++)
-        if (jinja_equal(of.list->item[i], arg[0])) return jinja_int((int64_t)i);
+        if (jinja_equal(r, of.list->item[i], arg[0])) return jinja_int((int64_t)i);
     return jinja_fail(r, LS_INVALID, "index: the list has no such item");
 }
 
@@ -77,10 +76,10 @@ static jinja_value loop_cycle(JINJA_ARGUMENTS) {
 
 static jinja_value loop_changed(JINJA_ARGUMENTS) {
     jinja_list *now = jinja_new_list(r, all->n);
-    for (size_t i = 0; i < all->n; i++) jinja_add(r, now, all->value[i]);
+    for (size_t i = 0; i < all->n && !r->failed; i++) jinja_add(r, now, all->value[i]);
     const jinja_list *before = of.loop->changed;
     const bool same = before != NULL && before->n == now->n &&
-                      jinja_equal(jinja_of_list(JINJA_TUPLE, (jinja_list *)before), jinja_of_list(JINJA_TUPLE, now));
+                      jinja_equal(r, jinja_of_list(JINJA_TUPLE, (jinja_list *)before), jinja_of_list(JINJA_TUPLE, now));
     of.loop->changed = now;
     return jinja_bool(!same);
 }

@@ -42,10 +42,9 @@ static jinja_value text_title(JINJA_ARGUMENTS) {
 /* --- ends --------------------------------------------------------------------------------------------------------- */
 
 static jinja_value strip(jinja_run *r, jinja_value of, jinja_value drop, jinja_side side) {
-    if (!jinja_given(drop)) return jinja_of_text(jinja_strip(of.text, NULL, side));
+    if (!jinja_given(drop)) return jinja_of_text(jinja_strip(r, of.text, NULL, side));
     const jinja_text drop_chars = jinja_need_text(r, drop, "the argument of strip");
-    jinja_step(r, drop_chars.n / 16 * of.text.n / 16);
-    return r->failed ? of : jinja_of_text(jinja_strip(of.text, &drop_chars, side));
+    return jinja_of_text(jinja_strip(r, of.text, &drop_chars, side));
 }
 
 static jinja_value text_strip(JINJA_ARGUMENTS) { return strip(r, of, arg[0], JINJA_BOTH); }
@@ -53,10 +52,10 @@ static jinja_value text_lstrip(JINJA_ARGUMENTS) { return strip(r, of, arg[0], JI
 static jinja_value text_rstrip(JINJA_ARGUMENTS) { return strip(r, of, arg[0], JINJA_RIGHT); }
 
 /* Whether a text begins (end: ends) with a part. */
-static bool has_end(jinja_text text, jinja_text part, bool end) {
+static bool has_end(jinja_run *r, jinja_text text, jinja_text part, bool end) {
     if (part.n > text.n) return false;
     const size_t at = end ? text.n - part.n : 0;
-    return jinja_text_equal(jinja_part(text, at, at + part.n), part);
+    return jinja_text_equal(r, jinja_part(text, at, at + part.n), part);
 }
 
 /* text[start:end] for the optional arguments bounds[0] and bounds[1]. */
@@ -69,9 +68,10 @@ static jinja_text within(jinja_run *r, jinja_text text, const jinja_value *bound
 static jinja_value has_any_end(jinja_run *r, jinja_value of, const jinja_value *arg, bool end) {
     const jinja_text text = within(r, of.text, arg + 1);
     if (arg[0].kind != JINJA_TUPLE)
-        return jinja_bool(has_end(text, jinja_need_text(r, arg[0], "a prefix or suffix"), end));
-    for (size_t i = 0; i < arg[0].list->n && !r->failed; i++)
-        if (has_end(text, jinja_need_text(r, arg[0].list->item[i], "a prefix or suffix"), end)) return jinja_bool(true);
+        return jinja_bool(has_end(r, text, jinja_need_text(r, arg[0], "a prefix or suffix"), end));
+    for (size_t i = 0; i < arg[0].list->n && jinja_step(r, 1); i++)
+        if (has_end(r, text, jinja_need_text(r, arg[0].list->item[i], "a prefix or suffix"), end))
+            return jinja_bool(true);
     return jinja_bool(false);
 }
 
@@ -80,12 +80,12 @@ static jinja_value text_endswith(JINJA_ARGUMENTS) { return has_any_end(r, of, ar
 
 static jinja_value text_removeprefix(JINJA_ARGUMENTS) {
     const jinja_text part = jinja_need_text(r, arg[0], "a prefix");
-    return has_end(of.text, part, false) ? jinja_of_text(jinja_part(of.text, part.n, of.text.n)) : of;
+    return has_end(r, of.text, part, false) ? jinja_of_text(jinja_part(of.text, part.n, of.text.n)) : of;
 }
 
 static jinja_value text_removesuffix(JINJA_ARGUMENTS) {
     const jinja_text part = jinja_need_text(r, arg[0], "a suffix");
-    return has_end(of.text, part, true) ? jinja_of_text(jinja_part(of.text, 0, of.text.n - part.n)) : of;
+    return has_end(r, of.text, part, true) ? jinja_of_text(jinja_part(of.text, 0, of.text.n - part.n)) : of;
 }
 
 /* --- places ------------------------------------------------------------------------------------------------------- */
@@ -94,10 +94,9 @@ static jinja_value text_removesuffix(JINJA_ARGUMENTS) {
 static int64_t place(jinja_run *r, jinja_value of, const jinja_value *arg, bool last) {
     const jinja_text part = jinja_need_text(r, arg[0], "the text to find");
     const jinja_text inside = within(r, of.text, arg + 1);
-    jinja_step(r, inside.n / 16);
     if (r->failed) return -1;
     if (jinja_given(arg[1]) && jinja_need_int(r, arg[1], "start") > (int64_t)of.text.n) return -1;
-    const size_t at = (last ? jinja_find_last : jinja_find)(inside, part, 0, inside.n);
+    const size_t at = (last ? jinja_find_last : jinja_find)(r, inside, part, 0, inside.n);
     return at == SIZE_MAX ? -1 : (int64_t)at + (inside.at - of.text.at);
 }
 
@@ -114,10 +113,10 @@ static jinja_value text_rindex(JINJA_ARGUMENTS) { return index_of(r, place(r, of
 static jinja_value text_count(JINJA_ARGUMENTS) {
     const jinja_text part = jinja_need_text(r, arg[0], "the text to count"), inside = within(r, of.text, arg + 1);
     int64_t count = 0;
-    jinja_step(r, inside.n / 16);
     if (r->failed) return of;
     if (part.n == 0) return jinja_int((int64_t)inside.n + 1);
-    for (size_t at = 0; (at = jinja_find(inside, part, at, inside.n)) != SIZE_MAX; at += part.n) count++;
+    for (size_t at = 0; jinja_step(r, 1) && (at = jinja_find(r, inside, part, at, inside.n)) != SIZE_MAX; at += part.n)
+        count++;
     return jinja_int(count);
 }
 
@@ -127,7 +126,7 @@ jinja_value jinja_replaced(jinja_run *r, jinja_text text, jinja_text old, jinja_
     jinja_buffer b = {0};
     size_t done = 0;
     for (size_t at = 0; most != 0 && !r->failed && jinja_step(r, 1); most--) {
-        const size_t found = jinja_find(text, old, at, text.n);
+        const size_t found = jinja_find(r, text, old, at, text.n);
         if (found == SIZE_MAX) break;
         jinja_put(r, &b, jinja_part(text, done, found));
         jinja_put(r, &b, new);
@@ -152,6 +151,7 @@ static void add_part(jinja_run *r, jinja_list *list, jinja_text text, size_t fro
 }
 
 static void split_space(jinja_run *r, jinja_text text, int64_t most, jinja_list *out) {
+    jinja_step_text(r, text.n);
     for (size_t at = 0; !r->failed; most--) {
         while (at < text.n && jinja_is_space(text.at[at] & JINJA_CODE)) at++;
         if (at == text.n) return;
@@ -173,6 +173,7 @@ static void reverse(jinja_list *list) {
 }
 
 static void split_space_back(jinja_run *r, jinja_text text, int64_t most, jinja_list *out) {
+    jinja_step_text(r, text.n);
     for (size_t end = text.n; !r->failed; most--) {
         while (end > 0 && jinja_is_space(text.at[end - 1] & JINJA_CODE)) end--;
         if (end == 0) break;
@@ -189,7 +190,7 @@ static void split_space_back(jinja_run *r, jinja_text text, int64_t most, jinja_
 static void split_at(jinja_run *r, jinja_text text, jinja_text between, int64_t most, jinja_list *out) {
     size_t done = 0;
     for (; most != 0 && !r->failed; most--) {
-        const size_t found = jinja_find(text, between, done, text.n);
+        const size_t found = jinja_find(r, text, between, done, text.n);
         if (found == SIZE_MAX) break;
         add_part(r, out, text, done, found);
         done = found + between.n;
@@ -200,8 +201,8 @@ static void split_at(jinja_run *r, jinja_text text, jinja_text between, int64_t 
 static void split_at_back(jinja_run *r, jinja_text text, jinja_text between, int64_t most, jinja_list *out) {
     size_t end = text.n;
     for (; most != 0 && !r->failed; most--) {
-        const size_t found = jinja_find_last(text, between, 0, end);
-        if (found == SIZE_MAX || !jinja_step(r, (end - found) / 16)) break;
+        const size_t found = jinja_find_last(r, text, between, 0, end);
+        if (found == SIZE_MAX) break;
         add_part(r, out, text, found + between.n, end);
         end = found;
     }
@@ -218,7 +219,6 @@ static jinja_value split(jinja_run *r, jinja_value of, const jinja_value *arg, b
     }
     const jinja_text between = jinja_need_text(r, arg[0], "the separator of split");
     if (between.n == 0) return jinja_fail(r, LS_INVALID, "split: the separator is empty");
-    jinja_step(r, of.text.n / 16);
     (back ? split_at_back : split_at)(r, of.text, between, most, list);
     return jinja_of_list(JINJA_LIST, list);
 }
@@ -229,7 +229,7 @@ static jinja_value text_rsplit(JINJA_ARGUMENTS) { return split(r, of, arg, true)
 static jinja_value partition(jinja_run *r, jinja_value of, jinja_value at, bool last) {
     const jinja_text between = jinja_need_text(r, at, "the separator of partition"), nothing = {0};
     if (between.n == 0) return jinja_fail(r, LS_INVALID, "partition: the separator is empty");
-    const size_t found = (last ? jinja_find_last : jinja_find)(of.text, between, 0, of.text.n);
+    const size_t found = (last ? jinja_find_last : jinja_find)(r, of.text, between, 0, of.text.n);
     const bool there = found != SIZE_MAX;
     jinja_list *list = jinja_new_list(r, 3);
     if (there) {
@@ -249,6 +249,7 @@ static jinja_value text_rpartition(JINJA_ARGUMENTS) { return partition(r, of, ar
 
 jinja_list *jinja_lines(jinja_run *r, jinja_text text, bool keep_ends) {
     jinja_list *list = jinja_new_list(r, 0);
+    jinja_step_text(r, text.n);
     for (size_t from = 0, at = 0; at < text.n && !r->failed; from = at) {
         while (at < text.n && !jinja_is_line_end(text.at[at] & JINJA_CODE)) at++;
         const size_t end = at;
@@ -266,7 +267,7 @@ static jinja_value text_splitlines(JINJA_ARGUMENTS) {
 static jinja_value text_join(JINJA_ARGUMENTS) {
     jinja_buffer b = {0};
     const jinja_list *list = jinja_iterate(r, arg[0]);
-    for (size_t i = 0; i < list->n && !r->failed; i++) {
+    for (size_t i = 0; i < list->n && jinja_step(r, 1); i++) {
         if (i > 0) jinja_put(r, &b, of.text);
         jinja_put(r, &b, jinja_need_text(r, list->item[i], "an item of join"));
     }
@@ -311,7 +312,8 @@ static jinja_value text_rjust(JINJA_ARGUMENTS) { return padded(r, of.text, arg[0
 
 /* --- classes ------------------------------------------------------------------------------------------------------ */
 
-static jinja_value all_are(jinja_text text, bool (*is)(uint32_t code)) {
+static jinja_value all_are(jinja_run *r, jinja_text text, bool (*is)(uint32_t code)) {
+    jinja_step_text(r, text.n);
     for (size_t i = 0; i < text.n; i++)
         if (!is(text.at[i] & JINJA_CODE)) return jinja_bool(false);
     return jinja_bool(text.n > 0);
@@ -320,17 +322,18 @@ static jinja_value all_are(jinja_text text, bool (*is)(uint32_t code)) {
 static bool is_alphanumeric(uint32_t code) { return jinja_is_word(code) && code != '_'; }
 static bool is_ascii(uint32_t code) { return code < 128; }
 
-static jinja_value text_isspace(JINJA_ARGUMENTS) { return all_are(of.text, jinja_is_space); }
-static jinja_value text_isdigit(JINJA_ARGUMENTS) { return all_are(of.text, jinja_is_digit); }
-static jinja_value text_isdecimal(JINJA_ARGUMENTS) { return all_are(of.text, jinja_is_decimal); }
-static jinja_value text_isalpha(JINJA_ARGUMENTS) { return all_are(of.text, jinja_is_alphabetic); }
-static jinja_value text_isalnum(JINJA_ARGUMENTS) { return all_are(of.text, is_alphanumeric); }
+static jinja_value text_isspace(JINJA_ARGUMENTS) { return all_are(r, of.text, jinja_is_space); }
+static jinja_value text_isdigit(JINJA_ARGUMENTS) { return all_are(r, of.text, jinja_is_digit); }
+static jinja_value text_isdecimal(JINJA_ARGUMENTS) { return all_are(r, of.text, jinja_is_decimal); }
+static jinja_value text_isalpha(JINJA_ARGUMENTS) { return all_are(r, of.text, jinja_is_alphabetic); }
+static jinja_value text_isalnum(JINJA_ARGUMENTS) { return all_are(r, of.text, is_alphanumeric); }
 static jinja_value text_isascii(JINJA_ARGUMENTS) {
-    return jinja_bool(of.text.n == 0 || jinja_true(all_are(of.text, is_ascii)));
+    return jinja_bool(of.text.n == 0 || jinja_true(all_are(r, of.text, is_ascii)));
 }
 
-bool jinja_text_is_case(jinja_text text, jinja_case which) {
+bool jinja_text_is_case(jinja_run *r, jinja_text text, jinja_case which) {
     bool some = false;
+    jinja_step_text(r, text.n);
     for (size_t i = 0; i < text.n; i++) {
         const uint32_t code = text.at[i] & JINJA_CODE;
         const bool is = jinja_is_case(code, which);
@@ -340,8 +343,8 @@ bool jinja_text_is_case(jinja_text text, jinja_case which) {
     return some;
 }
 
-static jinja_value text_islower(JINJA_ARGUMENTS) { return jinja_bool(jinja_text_is_case(of.text, JINJA_LOWER)); }
-static jinja_value text_isupper(JINJA_ARGUMENTS) { return jinja_bool(jinja_text_is_case(of.text, JINJA_UPPER)); }
+static jinja_value text_islower(JINJA_ARGUMENTS) { return jinja_bool(jinja_text_is_case(r, of.text, JINJA_LOWER)); }
+static jinja_value text_isupper(JINJA_ARGUMENTS) { return jinja_bool(jinja_text_is_case(r, of.text, JINJA_UPPER)); }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 

@@ -11,13 +11,13 @@ struct jinja_operator {
     double (*real)(double a, double b);
 };
 
-static jinja_value no_rule(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
+jinja_value jinja_refuse_operands(jinja_run *r, const char *op, jinja_value a, jinja_value b) {
     char shown[80];
     const jinja_value *u = a.kind == JINJA_UNDEFINED ? &a : b.kind == JINJA_UNDEFINED ? &b : NULL;
     if (u != NULL)
         return jinja_fail(r, LS_INVALID, "'%s' is undefined and cannot be an operand of %s",
-                          jinja_printable(u->text, shown, sizeof shown), op->text);
-    return jinja_fail(r, LS_INVALID, "%s is not possible between a %s and a %s", op->text, jinja_type_name(a),
+                          jinja_printable(u->text, shown, sizeof shown), op);
+    return jinja_fail(r, LS_INVALID, "%s is not possible between a %s and a %s", op, jinja_type_name(a),
                       jinja_type_name(b));
 }
 
@@ -75,19 +75,19 @@ static double divide_real(double a, double b) {
 static int64_t whole_of(jinja_value v) { return v.kind == JINJA_INT ? v.integer : v.truth; }
 
 static jinja_value arithmetic(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
-    if (!jinja_is_number(a) || !jinja_is_number(b)) return no_rule(r, op, a, b);
+    if (!jinja_is_number(a) || !jinja_is_number(b)) return jinja_refuse_operands(r, op->text, a, b);
     if (a.kind == JINJA_FLOAT || b.kind == JINJA_FLOAT) return jinja_real(op->real(jinja_as_real(a), jinja_as_real(b)));
     return jinja_int(op->whole(r, whole_of(a), whole_of(b)));
 }
 
 static jinja_value division(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
-    if (!jinja_is_number(a) || !jinja_is_number(b)) return no_rule(r, op, a, b);
+    if (!jinja_is_number(a) || !jinja_is_number(b)) return jinja_refuse_operands(r, op->text, a, b);
     if (jinja_as_real(b) == 0) return jinja_fail(r, LS_INVALID, "division by zero");
     return op->whole != NULL ? arithmetic(r, op, a, b) : jinja_real(jinja_as_real(a) / jinja_as_real(b));
 }
 
 static jinja_value power(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
-    if (!jinja_is_number(a) || !jinja_is_number(b)) return no_rule(r, op, a, b);
+    if (!jinja_is_number(a) || !jinja_is_number(b)) return jinja_refuse_operands(r, op->text, a, b);
     if (jinja_as_real(a) == 0 && jinja_as_real(b) < 0) return jinja_fail(r, LS_INVALID, "zero to a negative power");
     if (a.kind == JINJA_FLOAT || b.kind == JINJA_FLOAT || whole_of(b) < 0) {
         const double result = pow(jinja_as_real(a), jinja_as_real(b));
@@ -107,8 +107,8 @@ static jinja_value power(jinja_run *r, const jinja_operator *op, jinja_value a, 
 
 static jinja_value joined(jinja_run *r, jinja_value a, jinja_value b) {
     jinja_list *list = jinja_new_list(r, a.list->n + b.list->n);
-    for (size_t i = 0; i < a.list->n; i++) jinja_add(r, list, a.list->item[i]);
-    for (size_t i = 0; i < b.list->n; i++) jinja_add(r, list, b.list->item[i]);
+    for (size_t i = 0; i < a.list->n && !r->failed; i++) jinja_add(r, list, a.list->item[i]);
+    for (size_t i = 0; i < b.list->n && !r->failed; i++) jinja_add(r, list, b.list->item[i]);
     return jinja_of_list(a.kind, list);
 }
 
@@ -148,7 +148,7 @@ static jinja_value repeated(jinja_run *r, jinja_value of, int64_t times) {
     }
     jinja_list *list = jinja_new_list(r, 0);
     for (int64_t i = 0; i < times && of.list->n > 0 && !r->failed; i++)
-        for (size_t k = 0; k < of.list->n; k++) jinja_add(r, list, of.list->item[k]);
+        for (size_t k = 0; k < of.list->n && !r->failed; k++) jinja_add(r, list, of.list->item[k]);
     return jinja_of_list(of.kind, list);
 }
 
@@ -172,55 +172,9 @@ static jinja_value remainder_or_format(jinja_run *r, const jinja_operator *op, j
 
 /* --- comparisons -------------------------------------------------------------------------------------------------- */
 
-static int order_lists(jinja_run *r, const jinja_list *a, const jinja_list *b) {
-    for (size_t i = 0; i < a->n && i < b->n && jinja_step(r, 1); i++)
-        if (!jinja_equal(a->item[i], b->item[i])) return jinja_order(r, a->item[i], b->item[i]);
-    return a->n < b->n ? -1 : a->n > b->n;
-}
-
-int jinja_order(jinja_run *r, jinja_value a, jinja_value b) {
-    static const jinja_operator less = {.text = "<"};
-    if (jinja_is_number(a) && jinja_is_number(b)) {
-        if (a.kind != JINJA_FLOAT && b.kind != JINJA_FLOAT)
-            return whole_of(a) < whole_of(b) ? -1 : whole_of(a) > whole_of(b);
-        return jinja_as_real(a) < jinja_as_real(b) ? -1 : jinja_as_real(a) > jinja_as_real(b);
-    }
-    if (a.kind == JINJA_TEXT && b.kind == JINJA_TEXT) return jinja_text_order(a.text, b.text);
-    if (a.kind == b.kind && (a.kind == JINJA_LIST || a.kind == JINJA_TUPLE)) return order_lists(r, a.list, b.list);
-    no_rule(r, &less, a, b);
-    return 0;
-}
-
-bool jinja_contains(jinja_run *r, jinja_value in, jinja_value value) {
-    char shown[80];
-    jinja_value *found;
-    if (in.kind == JINJA_TEXT) {
-        if (value.kind == JINJA_TEXT) {
-            jinja_step(r, in.text.n / 16);
-            return jinja_find(in.text, value.text, 0, in.text.n) != SIZE_MAX;
-        }
-        jinja_fail(r, LS_INVALID, "the left side of 'in' is a %s%s%s, expected a text as on the right side",
-                   jinja_type_name(value), value.kind == JINJA_UNDEFINED ? " value " : "",
-                   value.kind == JINJA_UNDEFINED ? jinja_printable(value.text, shown, sizeof shown) : "");
-        return false;
-    }
-    if (in.kind == JINJA_DICT) {
-        if (!jinja_may_be_key(value))
-            jinja_fail(r, LS_INVALID, "a value of type %s cannot be a key of a dict", jinja_type_name(value));
-        jinja_step(r, in.dict->n / 8);
-        found = jinja_dict_find(in.dict, value);
-        return found != NULL;
-    }
-    const jinja_list *list = jinja_iterate(r, in);
-    for (size_t i = 0; i < list->n && jinja_step(r, 1); i++)
-        if (jinja_equal(list->item[i], value)) return true;
-    return false;
-}
-
 static jinja_value equal(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
     (void)op;
-    jinja_step(r, a.kind == JINJA_TEXT ? a.text.n / 16 : 1);
-    return jinja_bool(jinja_equal(a, b));
+    return jinja_bool(jinja_equal(r, a, b));
 }
 
 static jinja_value unequal(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
@@ -263,9 +217,9 @@ static const jinja_operator operators[] = {
     {"not in", not_in, NULL, NULL},
 };
 
-const jinja_operator *jinja_find_operator(jinja_text text) {
+const jinja_operator *jinja_find_operator(const char *text) {
     for (size_t i = 0; i < LS_COUNT(operators); i++)
-        if (jinja_is(text, operators[i].text)) return &operators[i];
+        if (strcmp(text, operators[i].text) == 0) return &operators[i];
     return NULL;
 }
 

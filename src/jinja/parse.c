@@ -14,7 +14,7 @@ void jinja_parse_error(jinja_parser *p, ls_code code, int line, const char *form
     va_list values;
     if (p->error.code != LS_OK) return;
     va_start(values, format);
-    vsnprintf(text, sizeof text, format, values);
+    ls_vprint(text, sizeof text, format, values);
     va_end(values);
     p->error = ls_error(code, "%s:%d: %s", p->jinja->file, line, text);
     p->at = p->jinja->tokens.n - 1;
@@ -374,6 +374,9 @@ static jinja_node *parse_until(jinja_parser *p, const char *const *ends) {
 /* --- the whole template ------------------------------------------------------------------------------------------- */
 
 ls_status ls_jinja_read(const char *file, const char *text, size_t bytes, ls_jinja **out) {
+    if (bytes > LS_JINJA_MOST_BYTES)
+        return ls_error(LS_INVALID, "%s:1: the template has %zu bytes, expected at most %zu", file, bytes,
+                        LS_JINJA_MOST_BYTES);
     ls_jinja *jinja = calloc(1, sizeof *jinja);
     if (jinja == NULL) return ls_error(LS_NO_MEMORY, "no memory for a template");
     jinja->arena = ls_arena_create();
@@ -393,6 +396,8 @@ void ls_jinja_free(ls_jinja *jinja) {
     ls_arena_destroy(jinja->arena);
     free(jinja);
 }
+
+size_t ls_jinja_bytes(const ls_jinja *jinja) { return ls_arena_bytes(jinja->arena); }
 
 bool ls_jinja_generates(const ls_jinja *jinja) { return jinja->generates; }
 

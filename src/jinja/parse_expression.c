@@ -25,7 +25,7 @@ static const char *accept_operator(jinja_parser *p, const char *const *operators
 
 static jinja_node *binary(jinja_parser *p, jinja_node *a, const char *operator, jinja_node * b) {
     jinja_node *node = jinja_node_new(p, JINJA_N_BINARY, a->line);
-    node->op = jinja_find_operator(jinja_text_of_ascii(p->jinja->arena, operator));
+    node->op = jinja_find_operator(operator);
     node->a = a;
     node->b = b;
     return node;
@@ -82,7 +82,7 @@ static jinja_node *parse_comparison(jinja_parser *p) {
             end = &node->first;
         }
         jinja_node *operand = node_here(p, JINJA_N_ARGUMENT);
-        operand->op = jinja_find_operator(jinja_text_of_ascii(p->jinja->arena, op));
+        operand->op = jinja_find_operator(op);
         operand->a = parse_sum(p);
         jinja_append(&end, operand);
     }
@@ -230,7 +230,8 @@ static jinja_node *parse_string(jinja_parser *p) {
 
 static jinja_node *parse_number(jinja_parser *p) {
     jinja_node *node = node_here(p, JINJA_N_CONSTANT);
-    node->value = jinja_next_token(p)->value;
+    const char *problem = jinja_number_of(jinja_next_token(p)->text, &node->value);
+    LS_ASSERT(problem == NULL); /* jinja_lex refuses others */
     return node;
 }
 

@@ -14,7 +14,7 @@ jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...) {
     va_list values;
     if (!r->failed) {
         va_start(values, format);
-        vsnprintf(text, sizeof text, format, values);
+        ls_vprint(text, sizeof text, format, values);
         va_end(values);
         r->error = ls_error(code, "%s:%d: %s", r->jinja->file, r->line, text);
         r->failed = true;
@@ -22,30 +22,33 @@ jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...) {
     return jinja_undefined((jinja_text){0});
 }
 
-bool jinja_step(jinja_run *r, size_t steps) {
-    r->steps += steps;
-    if (r->steps > r->most_steps)
-        jinja_fail(r, LS_INVALID, "rendering takes more than %llu steps, the most there may be",
-                   (unsigned long long)r->most_steps);
-    else if (ls_arena_bytes(r->arena) > r->most_bytes)
+bool jinja_has_room(jinja_run *r, size_t count, size_t size) {
+    const size_t used = ls_arena_bytes(r->arena), left = used < r->most_bytes ? r->most_bytes - used : 0;
+    if (count > left / size)
         jinja_fail(r, LS_INVALID, "rendering takes more than %zu MiB of memory, the most there may be",
                    r->most_bytes >> 20);
     return !r->failed;
 }
 
+bool jinja_step(jinja_run *r, size_t steps) {
+    r->steps += steps;
+    if (r->steps > r->most_steps)
+        jinja_fail(r, LS_INVALID, "rendering takes more than %llu steps, the most there may be",
+                   (unsigned long long)r->most_steps);
+    return jinja_has_room(r, 1, 1);
+}
+
 jinja_char *jinja_new_chars(jinja_run *r, size_t count) {
-    if (count > r->most_bytes / sizeof(jinja_char)) {
-        jinja_fail(r, LS_INVALID, "a text of %zu characters, more than there may be", count);
-        return NULL;
-    }
-    return jinja_step(r, count / 16) ? LS_NEW_ARRAY(r->arena, jinja_char, count) : NULL;
+    return jinja_has_room(r, count, sizeof(jinja_char)) && jinja_step_text(r, count)
+               ? LS_NEW_ARRAY(r->arena, jinja_char, count)
+               : NULL;
 }
 
 /* --- buffers ------------------------------------------------------------------------------------------------------ */
 
 static bool grow(jinja_run *r, jinja_buffer *b, size_t count) {
     if (b->n + count <= b->capacity) return true;
-    const size_t capacity = 2 * (b->n + count) + 16;
+    const size_t capacity = (size_t)ls_max((int64_t)(2 * b->capacity), (int64_t)(b->n + count + 16));
     jinja_char *grown = jinja_new_chars(r, capacity);
     if (grown == NULL) return false;
     if (b->n > 0) memcpy(grown, b->at, b->n * sizeof *grown);
@@ -55,7 +58,7 @@ static bool grow(jinja_run *r, jinja_buffer *b, size_t count) {
 }
 
 void jinja_put(jinja_run *r, jinja_buffer *b, jinja_text text) {
-    if (text.n == 0 || !jinja_step(r, text.n / 16) || !grow(r, b, text.n)) return;
+    if (text.n == 0 || !jinja_step_text(r, text.n) || !grow(r, b, text.n)) return;
     memcpy(b->at + b->n, text.at, text.n * sizeof *b->at);
     b->n += text.n;
 }
@@ -71,15 +74,13 @@ void jinja_put_ascii(jinja_run *r, jinja_buffer *b, const char *ascii) {
 /* --- lists -------------------------------------------------------------------------------------------------------- */
 
 jinja_list *jinja_new_list(jinja_run *r, size_t capacity) {
-    if (capacity > r->most_bytes / sizeof(jinja_value)) {
-        jinja_fail(r, LS_INVALID, "a list of %zu items, more than there may be", capacity);
-        capacity = 0;
-    }
-    return jinja_list_new(r->arena, jinja_step(r, 1 + capacity / 8) ? capacity : 0);
+    const bool fits = jinja_has_room(r, capacity, sizeof(jinja_value)) && jinja_step(r, 1 + capacity / 8);
+    return jinja_list_new(r->arena, fits ? capacity : 0);
 }
 
 void jinja_add(jinja_run *r, jinja_list *list, jinja_value value) {
-    if (jinja_step(r, 1)) jinja_list_add(r->arena, list, value);
+    const size_t more = list->n == list->capacity ? 2 * list->n : 0;
+    if (jinja_step(r, 1) && jinja_has_room(r, more, sizeof value)) jinja_list_add(r->arena, list, value);
 }
 
 /* --- scopes ------------------------------------------------------------------------------------------------------- */
@@ -93,10 +94,10 @@ jinja_value jinja_look_up(jinja_run *r, jinja_text name) {
     const jinja_value key = jinja_of_text(name);
     const jinja_value *found = NULL;
     for (const jinja_scope *s = r->scope; s != NULL && found == NULL; s = s->outer) {
-        jinja_step(r, 1 + s->names.n / 8);
-        found = jinja_dict_find(&s->names, key);
+        jinja_step(r, 1);
+        found = jinja_find_key(r, &s->names, key);
     }
-    if (found == NULL) found = jinja_dict_find(r->variables, key);
+    if (found == NULL) found = jinja_find_key(r, r->variables, key);
     if (found != NULL) return *found;
     const jinja_function *global = jinja_find_global(name);
     if (global != NULL) return (jinja_value){.kind = JINJA_GLOBAL, .global = global};

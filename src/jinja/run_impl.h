@@ -34,7 +34,8 @@ typedef struct jinja_run {
     jinja_scope *scope;
     jinja_buffer *out;
     jinja_jump jump;
-    uint32_t marks; /* added to each character of the output */
+    uint32_t marks;   /* added to each character of the output */
+    jinja_value said; /* the output of the block whose filters are applied next */
     uint64_t steps, most_steps;
     size_t most_bytes;
     int depth, line;
@@ -87,10 +88,20 @@ typedef struct jinja_loop {
 
 /* Returns undefined */
 jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...) LS_PRINTF(3, 4);
-/* Counts steps against the limits; false when the rendering has failed */
+/*
+ * Counts steps against the limits; false when the rendering has failed. Whoever looks at a value, or copies it, counts
+ * it there: 1 for a value of any kind, 1 for so many characters.
+ */
 bool jinja_step(jinja_run *r, size_t steps);
+enum { JINJA_STEP_CHARACTERS = 16 };
+static inline bool jinja_step_text(jinja_run *r, size_t characters) {
+    return jinja_step(r, characters / JINJA_STEP_CHARACTERS);
+}
+/* Whether the limits leave memory for `count` things of `size` bytes; else the rendering fails. Asked before they are
+ * allocated. */
+bool jinja_has_room(jinja_run *r, size_t count, size_t size);
 /* Allocates a text. NULL, and the rendering fails, when it would exceed the limits. */
-jinja_char *jinja_new_chars(jinja_run *r, size_t letters);
+jinja_char *jinja_new_chars(jinja_run *r, size_t count);
 
 /* --- texts -------------------------------------------------------------------------------------------------------- */
 
@@ -120,13 +131,36 @@ jinja_list *jinja_new_list(jinja_run *r, size_t capacity);
 void jinja_add(jinja_run *r, jinja_list *list, jinja_value value);
 jinja_value jinja_pair_of(jinja_run *r, jinja_value a, jinja_value b); /* a tuple */
 int64_t jinja_length(jinja_run *r, jinja_value value);
-bool jinja_contains(jinja_run *r, jinja_value in, jinja_value value);
-/* < 0, 0 or > 0; values without an order fail. */
-int jinja_order(jinja_run *r, jinja_value a, jinja_value b);
 jinja_value jinja_attribute(jinja_run *r, jinja_value of, jinja_text name); /* of.name */
 jinja_value jinja_item(jinja_run *r, jinja_value of, jinja_value key);      /* of[key] */
 jinja_value jinja_slice(jinja_run *r, jinja_value of, const jinja_value bounds[3]);
 jinja_value jinja_operate(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b);
+/* Fails: the operator is not possible between these. Returns undefined. */
+jinja_value jinja_refuse_operands(jinja_run *r, const char *op, jinja_value a, jinja_value b);
+
+/* --- comparing (compare.c) ---------------------------------------------------------------------------------------- */
+
+bool jinja_text_equal(jinja_run *r, jinja_text a, jinja_text b);
+bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b); /* Python's == */
+/* < 0, 0 or > 0; values without an order fail. */
+int jinja_order(jinja_run *r, jinja_value a, jinja_value b);
+/* Sorts by the keys; what has equal keys stays in its order. */
+void jinja_sort(jinja_run *r, struct jinja_pair *pairs, size_t n, bool reverse);
+bool jinja_contains(jinja_run *r, jinja_value in, jinja_value value);
+/* The value of a key, or NULL. It may be overwritten. */
+jinja_value *jinja_find_key(jinja_run *r, const jinja_dict *dict, jinja_value key);
+/* Replaces the value of a key, or appends the key. A key that Python cannot hash fails. */
+void jinja_set(jinja_run *r, jinja_dict *dict, jinja_value key, jinja_value value);
+
+/* --- parts of texts (search.c) ------------------------------------------------------------------------------------ */
+
+/* The first or last index of `part` within text[from, to); SIZE_MAX when it is not there. */
+size_t jinja_find(jinja_run *r, jinja_text text, jinja_text part, size_t from, size_t to);
+size_t jinja_find_last(jinja_run *r, jinja_text text, jinja_text part, size_t from, size_t to);
+
+typedef enum jinja_side { JINJA_LEFT = 1, JINJA_RIGHT = 2, JINJA_BOTH = 3 } jinja_side;
+/* Removes the characters of `drop` (NULL: white space) from these ends. */
+jinja_text jinja_strip(jinja_run *r, jinja_text text, const jinja_text *drop, jinja_side side);
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
@@ -162,7 +196,7 @@ const jinja_function *jinja_find_text_method(jinja_text name); /* methods_text.c
 jinja_value jinja_text_in_case(jinja_run *r, jinja_text text, jinja_case to);
 jinja_value jinja_capitalized(jinja_run *r, jinja_text text);
 /* Whether a text has characters with a case, and all of them have this one. */
-bool jinja_text_is_case(jinja_text text, jinja_case which);
+bool jinja_text_is_case(jinja_run *r, jinja_text text, jinja_case which);
 /* Replaces the first `most` occurrences, all when most < 0. */
 jinja_value jinja_replaced(jinja_run *r, jinja_text text, jinja_text old, jinja_text new, int64_t most);
 jinja_list *jinja_lines(jinja_run *r, jinja_text text, bool keep_ends);

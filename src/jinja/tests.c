@@ -33,22 +33,22 @@ static jinja_value is_escaped(JINJA_ARGUMENTS) { return jinja_bool(false); }
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
 static jinja_value remainder_by(jinja_run *r, jinja_value of, jinja_value by) {
-    return jinja_operate(r, jinja_find_operator(jinja_text_of_ascii(r->arena, "%")), of, by);
+    return jinja_operate(r, jinja_find_operator("%"), of, by);
 }
 static jinja_value is_odd(JINJA_ARGUMENTS) {
-    return jinja_bool(jinja_equal(remainder_by(r, of, jinja_int(2)), jinja_int(1)));
+    return jinja_bool(jinja_equal(r, remainder_by(r, of, jinja_int(2)), jinja_int(1)));
 }
 static jinja_value is_even(JINJA_ARGUMENTS) {
-    return jinja_bool(jinja_equal(remainder_by(r, of, jinja_int(2)), jinja_int(0)));
+    return jinja_bool(jinja_equal(r, remainder_by(r, of, jinja_int(2)), jinja_int(0)));
 }
 static jinja_value is_divisible(JINJA_ARGUMENTS) {
-    return jinja_bool(jinja_equal(remainder_by(r, of, arg[0]), jinja_int(0)));
+    return jinja_bool(jinja_equal(r, remainder_by(r, of, arg[0]), jinja_int(0)));
 }
 static jinja_value is_lower(JINJA_ARGUMENTS) {
-    return jinja_bool(jinja_text_is_case(jinja_to_text(r, of), JINJA_LOWER));
+    return jinja_bool(jinja_text_is_case(r, jinja_to_text(r, of), JINJA_LOWER));
 }
 static jinja_value is_upper(JINJA_ARGUMENTS) {
-    return jinja_bool(jinja_text_is_case(jinja_to_text(r, of), JINJA_UPPER));
+    return jinja_bool(jinja_text_is_case(r, jinja_to_text(r, of), JINJA_UPPER));
 }
 
 /* --- two values --------------------------------------------------------------------------------------------------- */
@@ -64,7 +64,7 @@ static jinja_value is_same(JINJA_ARGUMENTS) {
 }
 
 static jinja_value by_operator(jinja_run *r, const char *op, jinja_value a, jinja_value b) {
-    return jinja_operate(r, jinja_find_operator(jinja_text_of_ascii(r->arena, op)), a, b);
+    return jinja_operate(r, jinja_find_operator(op), a, b);
 }
 static jinja_value is_equal(JINJA_ARGUMENTS) { return by_operator(r, "==", of, arg[0]); }
 static jinja_value is_unequal(JINJA_ARGUMENTS) { return by_operator(r, "!=", of, arg[0]); }

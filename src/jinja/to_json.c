@@ -46,7 +46,7 @@ static void put_text(const dump *d, jinja_text text) {
 static void put_line(const dump *d, int level) {
     if (!d->lines) return;
     put(d, "\n");
-    for (int i = 0; i < level && !d->r->failed; i++) jinja_put(d->r, d->out, d->indent);
+    for (int i = 0; i < level && d->indent.n > 0 && !d->r->failed; i++) jinja_put(d->r, d->out, d->indent);
 }
 
 static void put_value(const dump *d, jinja_value v, int level);
@@ -62,20 +62,17 @@ static void put_list(const dump *d, const jinja_list *list, int level) {
     put(d, "]");
 }
 
-static int by_key(const void *a, const void *b) {
-    return jinja_text_order(((const struct jinja_pair *)a)->key.text, ((const struct jinja_pair *)b)->key.text);
-}
-
 static const jinja_dict *sorted(const dump *d, const jinja_dict *dict) {
     jinja_dict *copy = jinja_dict_new(d->r->arena);
+    if (!jinja_has_room(d->r, dict->n, sizeof *dict->pair)) return copy;
     copy->pair = ls_arena_copy(d->r->arena, dict->pair, dict->n * sizeof *dict->pair);
     copy->n = dict->n;
-    for (size_t i = 0; i < dict->n; i++)
+    for (size_t i = 0; i < dict->n && jinja_step(d->r, 1); i++)
         if (dict->pair[i].key.kind != JINJA_TEXT) {
             jinja_fail(d->r, LS_UNSUPPORTED, "tojson with sort_keys is not supported for keys that are not texts");
             return copy;
         }
-    qsort(copy->pair, copy->n, sizeof *copy->pair, by_key);
+    jinja_sort(d->r, copy->pair, copy->n, false);
     return copy;
 }
 

@@ -13,8 +13,8 @@
 static void shortest(double real, char digits[20], int *exponent) {
     char text[40];
     for (int precision = 0; precision < 17; precision++) {
-        snprintf(text, sizeof text, "%.*e", precision, real);
-        if (strtod(text, NULL) == real) break;
+        ls_print(text, sizeof text, "%.*e", precision, real);
+        if (ls_real_of(text, NULL) == real) break;
     }
     size_t n = 0;
     const char *c = text;

@@ -25,16 +25,17 @@ typedef enum jinja_token_kind {
 typedef struct jinja_token {
     jinja_token_kind kind;
     int line;
-    jinja_text text;   /* as written; for data and strings, their content */
-    jinja_value value; /* for a number */
+    jinja_text text; /* as written; for data and strings, their content */
 } jinja_token;
 
 typedef struct jinja_tokens {
     jinja_token *token; /* the last one is JINJA_T_END */
-    size_t n, capacity;
+    size_t n;
 } jinja_tokens;
 
 LS_MUST_USE ls_status jinja_lex(ls_arena *arena, const char *file, jinja_text source, jinja_tokens *out);
+/* The value of a number as written. Returns what is wrong with it, or NULL; never NULL for what jinja_lex refuses. */
+const char *jinja_number_of(jinja_text text, jinja_value *out);
 
 /* --- nodes: the comment of a kind names the fields that it uses --------------------------------------------------- */
 
@@ -143,6 +144,6 @@ jinja_node *jinja_parse_parameters(jinja_parser *p); /* of a macro or call block
 /* Rows of the tables in filters.c, filters_list.c, tests.c and operate.c; NULL when there is none. */
 const struct jinja_function *jinja_find_filter(jinja_text name);
 const struct jinja_function *jinja_find_test(jinja_text name);
-const jinja_operator *jinja_find_operator(jinja_text text);
+const jinja_operator *jinja_find_operator(const char *text);
 
 #endif

@@ -41,14 +41,10 @@ bool jinja_is(jinja_text text, const char *ascii) {
     return i == text.n && ascii[i] == 0;
 }
 
-bool jinja_text_equal(jinja_text a, jinja_text b) { return a.n == b.n && jinja_text_order(a, b) == 0; }
-
-int jinja_text_order(jinja_text a, jinja_text b) {
-    for (size_t i = 0; i < a.n && i < b.n; i++) {
-        const uint32_t x = a.at[i] & JINJA_CODE, y = b.at[i] & JINJA_CODE;
-        if (x != y) return x < y ? -1 : 1;
-    }
-    return a.n < b.n ? -1 : a.n > b.n;
+size_t jinja_common_length(jinja_text a, jinja_text b) {
+    size_t n = 0;
+    while (n < a.n && n < b.n && ((a.at[n] ^ b.at[n]) & JINJA_CODE) == 0) n++;
+    return n;
 }
 
 /* --- lists and dicts ---------------------------------------------------------------------------------------------- */
@@ -72,33 +68,25 @@ void jinja_list_add(ls_arena *arena, jinja_list *list, jinja_value value) {
 
 jinja_dict *jinja_dict_new(ls_arena *arena) { return LS_NEW(arena, jinja_dict); }
 
-jinja_value *jinja_dict_find(const jinja_dict *dict, jinja_value key) {
-    for (size_t i = 0; i < dict->n; i++)
-        if (jinja_equal(dict->pair[i].key, key)) return &dict->pair[i].value;
-    return NULL;
-}
-
 jinja_value *jinja_dict_find_ascii(const jinja_dict *dict, const char *key) {
     for (size_t i = 0; i < dict->n; i++)
         if (dict->pair[i].key.kind == JINJA_TEXT && jinja_is(dict->pair[i].key.text, key)) return &dict->pair[i].value;
     return NULL;
 }
 
-static void add_pair(ls_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value) {
+void jinja_dict_append(ls_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value) {
     *LS_PUSH(arena, dict->pair, dict->n, dict->capacity) = (struct jinja_pair){key, value};
-}
-
-void jinja_dict_set(ls_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value) {
-    jinja_value *found = jinja_dict_find(dict, key);
     dict->depth = (int)ls_max(dict->depth, ls_max(jinja_depth(key), jinja_depth(value)));
-    if (found != NULL)
-        *found = value;
-    else
-        add_pair(arena, dict, key, value);
 }
 
 void jinja_dict_set_ascii(ls_arena *arena, jinja_dict *dict, const char *key, jinja_value value) {
-    jinja_dict_set(arena, dict, jinja_of_text(jinja_text_of_ascii(arena, key)), value);
+    jinja_value *found = jinja_dict_find_ascii(dict, key);
+    if (found == NULL) {
+        jinja_dict_append(arena, dict, jinja_of_text(jinja_text_of_ascii(arena, key)), value);
+        return;
+    }
+    *found = value;
+    dict->depth = (int)ls_max(dict->depth, jinja_depth(value));
 }
 
 /* --- conversion from JSON ----------------------------------------------------------------------------------------- */
@@ -116,9 +104,8 @@ static jinja_value of_object(ls_arena *arena, ls_json_value json, uint32_t marks
     const char *key;
     ls_json_value member;
     while (ls_json_next(json, &cursor, &key, &member)) {
-        const jinja_value value = jinja_of_json(arena, member, marks);
-        add_pair(arena, dict, jinja_of_text(jinja_text_of_utf8(arena, key, strlen(key), marks)), value);
-        dict->depth = (int)ls_max(dict->depth, jinja_depth(value));
+        const jinja_text name = jinja_text_of_utf8(arena, key, strlen(key), marks);
+        jinja_dict_append(arena, dict, jinja_of_text(name), jinja_of_json(arena, member, marks));
     }
     return jinja_of_dict(dict);
 }
@@ -172,13 +159,6 @@ static const struct kind_row {
 
 const char *jinja_type_name(jinja_value value) { return kinds[value.kind].name; }
 bool jinja_is_number(jinja_value value) { return kinds[value.kind].number; }
-bool jinja_may_be_key(jinja_value v) {
-    const bool plain = jinja_is_number(v) || v.kind == JINJA_TEXT || v.kind == JINJA_NONE || v.kind == JINJA_UNDEFINED;
-    if (v.kind != JINJA_TUPLE) return plain || v.kind > JINJA_NAMESPACE;
-    for (size_t i = 0; i < v.list->n; i++)
-        if (!jinja_may_be_key(v.list->item[i])) return false;
-    return true;
-}
 bool jinja_has_list(jinja_value value) { return kinds[value.kind].list; }
 
 double jinja_as_real(jinja_value v) {
@@ -208,47 +188,5 @@ bool jinja_true(jinja_value v) {
         return v.dict->n > 0;
     default:
         return true;
-    }
-}
-
-static bool numbers_equal(jinja_value a, jinja_value b) {
-    if (a.kind == JINJA_FLOAT || b.kind == JINJA_FLOAT) return jinja_as_real(a) == jinja_as_real(b);
-    return (a.kind == JINJA_INT ? a.integer : a.truth) == (b.kind == JINJA_INT ? b.integer : b.truth);
-}
-
-static bool lists_equal(const jinja_list *a, const jinja_list *b) {
-    if (a->n != b->n) return false;
-    for (size_t i = 0; i < a->n; i++)
-        if (!jinja_equal(a->item[i], b->item[i])) return false;
-    return true;
-}
-
-static bool dicts_equal(const jinja_dict *a, const jinja_dict *b) {
-    if (a->n != b->n) return false;
-    for (size_t i = 0; i < a->n; i++) {
-        const jinja_value *other = jinja_dict_find(b, a->pair[i].key);
-        if (other == NULL || !jinja_equal(a->pair[i].value, *other)) return false;
-    }
-    return true;
-}
-
-bool jinja_equal(jinja_value a, jinja_value b) {
-    if (jinja_is_number(a) && jinja_is_number(b)) return numbers_equal(a, b);
-    if (a.kind != b.kind) return false;
-    switch (a.kind) {
-    case JINJA_MISSING:
-    case JINJA_UNDEFINED:
-    case JINJA_NONE:
-        return true;
-    case JINJA_TEXT:
-        return jinja_text_equal(a.text, b.text);
-    case JINJA_LIST:
-    case JINJA_TUPLE:
-    case JINJA_RANGE:
-        return lists_equal(a.list, b.list);
-    case JINJA_DICT:
-        return dicts_equal(a.dict, b.dict);
-    default:
-        return a.list == b.list; /* objects without == of their own: identity */
     }
 }

@@ -102,8 +102,8 @@ jinja_text jinja_text_of_ascii(ls_arena *arena, const char *ascii); /* no marks 
 /* Writes a text into out[room] as UTF-8 for a message: printable, on one line, cut to fit. Returns `out`. */
 const char *jinja_printable(jinja_text text, char *out, size_t room);
 bool jinja_is(jinja_text text, const char *ascii);
-bool jinja_text_equal(jinja_text a, jinja_text b);
-int jinja_text_order(jinja_text a, jinja_text b); /* < 0, 0 or > 0, by code points */
+/* The number of characters at the beginning of both texts that are equal, apart from their marks. */
+size_t jinja_common_length(jinja_text a, jinja_text b);
 
 /* Converts JSON. All its texts get `marks`, the names of members too. */
 jinja_value jinja_of_json(ls_arena *arena, ls_json_value json, uint32_t marks);
@@ -112,19 +112,17 @@ jinja_list *jinja_list_new(ls_arena *arena, size_t capacity);
 void jinja_list_add(ls_arena *arena, jinja_list *list, jinja_value value);
 jinja_dict *jinja_dict_new(ls_arena *arena);
 /* The value of a key, or NULL. It may be overwritten. */
-jinja_value *jinja_dict_find(const jinja_dict *dict, jinja_value key);
 jinja_value *jinja_dict_find_ascii(const jinja_dict *dict, const char *key);
 /* Replaces the value of a key, or appends the key. */
-void jinja_dict_set(ls_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value);
 void jinja_dict_set_ascii(ls_arena *arena, jinja_dict *dict, const char *key, jinja_value value);
+/* Appends a key that the dict does not have yet. */
+void jinja_dict_append(ls_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value);
 
 int jinja_depth(jinja_value value);
 bool jinja_true(jinja_value value);             /* Python's bool() */
-bool jinja_equal(jinja_value a, jinja_value b); /* Python's == */
 const char *jinja_type_name(jinja_value value); /* its type in Python */
 bool jinja_is_number(jinja_value value);        /* bool, int, float */
 bool jinja_has_list(jinja_value value);         /* value.list is set */
-bool jinja_may_be_key(jinja_value value);       /* whether Python can hash it */
 double jinja_as_real(jinja_value number);
 
 #endif

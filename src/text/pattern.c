@@ -1,4 +1,10 @@
-/* Patterns, matched by PCRE2. */
+/*
+ * Patterns, matched by PCRE2. Its own limit holds for one place of a text at a time, so that many places may take long
+ * together. Therefore a search goes in two ways. The fast one tries few places with few characters behind them, and
+ * gives up where one of them needs more. Then the same expression is run at these places with a callout before each of
+ * its items, which counts them and the characters between: that is exact, but some ten times as slow. Ordinary texts
+ * need it for words of more than FEW_PLACES bytes only.
+ */
 #include "base/base.h"
 #include "text/pattern_impl.h"
 
@@ -9,15 +15,16 @@
 
 enum {
     MOST_BYTES = 1 << 16,      /* of an expression */
-    MOST_STEPS = 10000000,     /* of one match: about a second at most */
+    FEW_PLACES = 64,           /* that the fast search tries at once; as many bytes at least are behind the last */
+    FEW_STEPS = 32,            /* as PCRE2 counts them, at one place of the fast search */
     MOST_HEAP = 64 << 10,      /* KiB */
     JIT_STACK = 64 << 20,      /* most bytes; allocated as needed */
     JIT_STACK_START = 32 << 10 /* bytes */
 };
 
 struct ls_pattern {
-    pcre2_code *code;
-    char *text; /* the plain text when there is no code */
+    pcre2_code *code, *counted; /* the expression; with callouts */
+    char *text;                 /* the plain text when there is no code */
     size_t bytes;
     bool jit;
     char *where; /* "FILE: path", for errors */
@@ -27,6 +34,8 @@ struct ls_match_scratch {
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
+    uint64_t steps, most; /* in this text */
+    size_t at;            /* where the last item began */
 };
 
 const char *ls_pattern_text(const ls_pattern *pattern) { return pattern->text; }
@@ -34,6 +43,7 @@ const char *ls_pattern_text(const ls_pattern *pattern) { return pattern->text; }
 void ls_pattern_free(ls_pattern *pattern) {
     if (!pattern) return;
     pcre2_code_free(pattern->code);
+    pcre2_code_free(pattern->counted);
     free(pattern->text);
     free(pattern->where);
     free(pattern);
@@ -56,6 +66,18 @@ static ls_pattern *new_pattern(ls_json_value where) {
     return pattern;
 }
 
+static ls_status compile_for(ls_json_value where, const ls_text *regex, uint32_t options,
+                             pcre2_compile_context *context, pcre2_code **out) {
+    char reason[160] = "";
+    int error;
+    PCRE2_SIZE at;
+    *out = pcre2_compile((PCRE2_SPTR)regex->byte, regex->count,
+                         PCRE2_UTF | PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT | options, &error, &at, context);
+    if (*out != NULL) return ls_ok();
+    pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
+    return ls_json_error(where, "a regular expression (%s)", reason);
+}
+
 static ls_status compile(ls_json_value where, const char *regex, ls_pattern *pattern) {
     const size_t bytes = strlen(regex);
     if (bytes == 0 || bytes > MOST_BYTES)
@@ -65,20 +87,15 @@ static ls_status compile(ls_json_value where, const char *regex, ls_pattern *pat
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     if (status.code == LS_OK && !context) status = ls_no_memory(bytes);
     if (status.code == LS_OK) {
-        int error;
-        PCRE2_SIZE at;
         pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-        pattern->code = pcre2_compile((PCRE2_SPTR)translated.byte, translated.count, PCRE2_UTF | PCRE2_MULTILINE,
-                                      &error, &at, context);
-        if (!pattern->code) {
-            char reason[160] = "";
-            pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
-            status = ls_json_error(where, "a regular expression (%s)", reason);
-        }
+        status = compile_for(where, &translated, 0, context, &pattern->code);
     }
+    if (status.code == LS_OK) status = compile_for(where, &translated, PCRE2_AUTO_CALLOUT, context, &pattern->counted);
     pcre2_compile_context_free(context);
     free(translated.byte);
-    if (pattern->code) pattern->jit = pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE) == 0;
+    pattern->jit = status.code == LS_OK &&
+                   pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0 &&
+                   pcre2_jit_compile(pattern->counted, PCRE2_JIT_COMPLETE) == 0;
     return status;
 }
 
@@ -115,6 +132,14 @@ ls_status ls_pattern_read(ls_json_value object, const char *key, ls_pattern **ou
     return ls_ok();
 }
 
+/* Called before each item of an expression. A number below 0 ends the matching with it. */
+static int count_item(pcre2_callout_block *item, void *context) {
+    ls_match_scratch *s = context;
+    s->steps += 1 + (item->current_position > s->at ? item->current_position - s->at : 0);
+    s->at = item->current_position;
+    return s->steps > s->most ? PCRE2_ERROR_MATCHLIMIT : 0;
+}
+
 ls_match_scratch *ls_match_scratch_create(void) {
     ls_match_scratch *scratch = calloc(1, sizeof *scratch);
     if (!scratch) return NULL;
@@ -126,10 +151,16 @@ ls_match_scratch *ls_match_scratch_create(void) {
         ls_match_scratch_destroy(scratch);
         return NULL;
     }
-    pcre2_set_match_limit(scratch->context, MOST_STEPS);
     pcre2_set_heap_limit(scratch->context, MOST_HEAP);
+    pcre2_set_callout(scratch->context, count_item, scratch);
     if (scratch->stack) pcre2_jit_stack_assign(scratch->context, NULL, scratch->stack);
+    ls_match_scratch_begin(scratch, ls_pattern_most_steps(0));
     return scratch;
+}
+
+void ls_match_scratch_begin(ls_match_scratch *scratch, uint64_t most_steps) {
+    scratch->steps = 0;
+    scratch->most = most_steps;
 }
 
 void ls_match_scratch_destroy(ls_match_scratch *scratch) {
@@ -149,28 +180,60 @@ static void find_text(ls_matches *m) {
 }
 
 static ls_status match_error(const ls_matches *m, int error) {
+    const ls_match_scratch *s = m->scratch;
     char reason[160] = "";
+    if (error == PCRE2_ERROR_MATCHLIMIT && s->steps > s->most)
+        return ls_error(LS_INVALID,
+                        "%s: matching takes more than %llu steps, the most there may be, at byte %zu of %zu",
+                        m->pattern->where, (unsigned long long)s->most, m->from, m->bytes);
     pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
     return ls_error(LS_INVALID, "%s: matching fails at byte %zu of a text of %zu bytes: %s", m->pattern->where, m->from,
                     m->bytes, reason);
 }
 
+/* Where a character begins, `ahead` bytes behind m->from or a little more; at most the end of the text. */
+static size_t ahead_of(const ls_matches *m, size_t ahead) {
+    if (m->bytes - m->from <= ahead) return m->bytes;
+    size_t at = m->from + ahead;
+    while (at < m->bytes && (m->text[at] & 0xc0) == 0x80) at++;
+    return at;
+}
+
+/* Tries the places from m->from to `last`, in the text up to `end`. */
+static int match_at(const ls_matches *m, const pcre2_code *code, size_t last, size_t end, uint32_t most_steps) {
+    ls_match_scratch *s = m->scratch;
+    const PCRE2_SPTR text = (PCRE2_SPTR)m->text;
+    const uint32_t options = end < m->bytes ? PCRE2_PARTIAL_HARD : 0;
+    pcre2_set_offset_limit(s->context, last);
+    pcre2_set_match_limit(s->context, most_steps);
+    return m->pattern->jit ? pcre2_jit_match(code, text, end, m->from, options, s->data, s->context)
+                           : pcre2_match(code, text, end, m->from, options | PCRE2_NO_UTF_CHECK, s->data, s->context);
+}
+
 static bool find_regex(ls_matches *m, ls_status *status) {
     const ls_pattern *pattern = m->pattern;
     ls_match_scratch *s = m->scratch;
-    const PCRE2_SPTR text = (PCRE2_SPTR)m->text;
-    const int found =
-        pattern->jit ? pcre2_jit_match(pattern->code, text, m->bytes, m->from, 0, s->data, s->context)
-                     : pcre2_match(pattern->code, text, m->bytes, m->from, PCRE2_NO_UTF_CHECK, s->data, s->context);
+    int found;
+    for (;;) {
+        const size_t last = ahead_of(m, FEW_PLACES), end = ahead_of(m, 2 * FEW_PLACES);
+        found = match_at(m, pattern->code, last, end, FEW_STEPS);
+        if (found == PCRE2_ERROR_PARTIAL || found == PCRE2_ERROR_MATCHLIMIT) {
+            s->at = m->from;
+            found = match_at(m, pattern->counted, last, m->bytes, UINT32_MAX);
+        }
+        if (found != PCRE2_ERROR_NOMATCH || last == m->bytes) break;
+        m->from = last;
+    }
     m->found = found >= 0;
-    if (found >= 0) {
+    if (m->found) {
         const PCRE2_SIZE *place = pcre2_get_ovector_pointer(s->data);
         m->start = place[0];
         m->end = place[1];
-        return true;
+    } else if (found != PCRE2_ERROR_NOMATCH) {
+        *status = match_error(m, found);
+        return false;
     }
-    if (found != PCRE2_ERROR_NOMATCH) *status = match_error(m, found);
-    return found == PCRE2_ERROR_NOMATCH;
+    return true;
 }
 
 bool ls_matches_next(ls_matches *m, ls_status *status) {

@@ -22,6 +22,11 @@ void ls_pattern_free(ls_pattern *pattern); /* NULL is allowed */
 typedef struct ls_match_scratch ls_match_scratch;
 LS_MUST_USE ls_match_scratch *ls_match_scratch_create(void); /* NULL: no memory */
 void ls_match_scratch_destroy(ls_match_scratch *scratch);
+/* A text begins. Steps are items of an expression, and bytes that an item goes over: more than `most_steps` for all
+ * matches of the text together are LS_INVALID. */
+void ls_match_scratch_begin(ls_match_scratch *scratch, uint64_t most_steps);
+/* What a text of so many bytes may take: a second or two, and some microseconds for each byte. */
+static inline uint64_t ls_pattern_most_steps(size_t bytes) { return 100000000 + 1000 * (uint64_t)bytes; }
 
 /*
  * Iterates over the matches in a text. An empty match directly after a match is skipped.

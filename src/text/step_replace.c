@@ -81,6 +81,7 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
     const size_t most = ls_most_bytes(in->all.count);
     ls_match_scratch *scratch = ls_match_scratch_create();
     ls_status status = scratch ? ls_ok() : ls_no_memory(in->all.count);
+    if (scratch) ls_match_scratch_begin(scratch, ls_pattern_most_steps(in->all.count));
     for (size_t i = 0, start = 0; i < in->count && status.code == LS_OK; start = in->end[i++]) {
         bool first_gone;
         status = replace(state, scratch, in->all.byte + start, in->end[i] - start, most, &out->all, &first_gone);

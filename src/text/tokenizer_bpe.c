@@ -265,6 +265,7 @@ static ls_status encode(const void *state, void *scratch, const char *text, size
         return ls_error(LS_INVALID, "byte %zu of the text (0x%02x) begins no character of UTF-8; expected UTF-8",
                         valid + 1, (unsigned char)text[valid]);
     e->allowance = (ls_allowance){.most = ls_most_bytes(bytes)};
+    ls_match_scratch_begin(e->match, ls_pattern_most_steps(bytes));
     e->compared = 0;
     /* The most that two searches of the text itself compare */
     e->most_compared = 2 * LS_MOST_PATTERN * bytes + (1 << 20);

@@ -138,7 +138,7 @@ static void a_pattern_without_end_is_given_up(void **state) {
     ls_token_list ids = {0};
     const double start = ls_seconds();
     assert_error(ls_tokenizer_encode(t, text, sizeof text, &ids), LS_INVALID,
-                 "pre_tokenizer.pattern.Regex: matching fails", "limit");
+                 "pre_tokenizer.pattern.Regex: matching takes more than 104000000 steps", "the most there may be");
     assert_true(ls_seconds() - start < 60);
     assert_int_equal(ids.count, 0);
     free(ids.id);
