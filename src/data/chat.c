@@ -300,7 +300,7 @@ static ls_status mark_changed(conversation *c, size_t i, jinja_text prompt, jinj
         return ls_ok();
     }
     c->left_out->reduced++;
-    const size_t after = common_length(jinja_part(answered, end, answered.n), jinja_part(marked, last, marked.n));
+    const size_t after = jinja_common_length(jinja_part(answered, end, answered.n), jinja_part(marked, last, marked.n));
     for (size_t k = from; k < last + after; k++) whole[k] |= JINJA_GENERATED;
     return ls_ok();
 }
