@@ -83,7 +83,8 @@ typedef struct ls_checkpoint_share {
 
 /*
  * The path of the newest checkpoint that is intact (every byte agrees with its hash), to resume from. Logs a warning
- * for each newer one that is damaged. If none is intact, returns the error of the newest. Collective among the
+ * for each newer one that is damaged. If none is intact, returns the error of the newest. LS_UNSUPPORTED at the first
+ * that is whole, but of another version's format: it must not be overwritten. Collective among the
  * processes of the share, and equal on all.
  */
 LS_MUST_USE ls_status ls_checkpoint_find_whole(const char *folder, const ls_checkpoint_share *share, char **out);

@@ -102,6 +102,10 @@ ls_status ls_checkpoint_find_whole(const char *folder, const ls_checkpoint_share
     for (size_t i = 0; i < n && status.code != LS_OK && newest.code != LS_PEER; i++) {
         status = check_whole(folder, steps != NULL ? steps[i] : 0, share, &path);
         if (i == 0 || status.code == LS_PEER) newest = status;
+        if (status.code == LS_UNSUPPORTED) { /* a whole one of another version */
+            newest = status;
+            break;
+        }
         if (status.code != LS_OK && i + 1 < n) ls_log("warning: %s; looking for an older checkpoint", status.text);
     }
     free(steps);

@@ -140,12 +140,25 @@ static ls_status read_file(ls_json_value item, ls_arena *arena, ls_checkpoint_re
     return ls_json_error(ls_json_field(item, "name"), "a file of a checkpoint");
 }
 
+/*
+ * A record whose hash is right and whose format is another one is whole, and of another version: it is not damaged, and
+ * nothing may overwrite it.
+ */
+static ls_status check_format(ls_json_value root) {
+    const char *format = NULL;
+    LS_TRY(ls_json_text(root, "format", &format));
+    if (strcmp(format, FORMAT) == 0) return ls_ok();
+    return ls_error(LS_UNSUPPORTED,
+                    "%s: format is \"%.60s\", but this version reads \"%s\"; expected the version that wrote it, or "
+                    "another --out",
+                    root.file, format, FORMAT);
+}
+
 static ls_status read_fields(ls_json_value root, ls_arena *arena, ls_checkpoint_record *out) {
-    const char *format = NULL, *type = NULL;
+    const char *type = NULL;
     int64_t seed = 0;
     ls_json_value files;
-    LS_TRY(ls_json_text(root, "format", &format));
-    if (strcmp(format, FORMAT) != 0) return ls_json_error(ls_json_field(root, "format"), "\"%s\"", FORMAT);
+    LS_TRY(check_format(root));
     LS_TRY(ls_json_int(root, "step", 0, INT64_MAX, &out->state.step));
     LS_TRY(ls_json_int(root, "seed", INT64_MIN, INT64_MAX, &seed));
     LS_TRY(ls_json_int(root, "sequences", 0, INT64_MAX, &out->state.sequences));

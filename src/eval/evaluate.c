@@ -161,9 +161,9 @@ static ls_status open_and_evaluate(const ls_eval_options *o, ls_trained *trained
                                   .sequence = o->seq,
                                   .pack = o->pack};
     LS_TRY(ls_data_open(&text, data));
+    if (ls_data_apart(*data)) LS_TRY(ls_model_check_apart(trained->model, o->seq));
     ls_data_log_left_out(*data);
     ls_data_log_packing(*data);
-    if (ls_data_apart(*data)) LS_TRY(ls_model_check_apart(trained->model, o->seq));
     return ls_evaluate_text(o, trained, *data, result);
 }
 

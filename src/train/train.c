@@ -121,6 +121,7 @@ static ls_status open_text(ls_training *t) {
                             .process = launched.rank,
                             .processes = launched.ranks};
     LS_TRY(ls_data_open(&text, &t->data));
+    if (ls_data_apart(t->data)) LS_TRY(ls_model_check_apart(t->model, o->seq));
     t->unigram = ls_data_unigram_nats(t->data);
     t->content = ls_data_content(t->data);
     const ls_data_summary *d = ls_data_summarise(t->data);
@@ -128,7 +129,6 @@ static ls_status open_text(ls_training *t) {
            (long long)d->documents, (double)d->tokens / 1e6, (long long)d->windows, (long long)o->seq, t->unigram);
     ls_data_log_table(t->data);
     ls_data_log_packing(t->data);
-    if (ls_data_apart(t->data)) LS_TRY(ls_model_check_apart(t->model, o->seq));
     if (o->eval_data == NULL) return ls_ok();
     text.paths = &o->eval_data;
     text.n_paths = 1;

@@ -75,6 +75,15 @@ check qwen2 llama3:8 "(r['low_freq_factor'], r['original_max_position_embeddings
 check qwen3 dynamic:2 "r['factor'] == 2 and $longest == 16"
 check gemma2 linear:2 "r['factor'] == 2 and $longest == 24"
 
+# Dynamic scaling goes by the length of a sequence: documents that are apart would get that of --seq.
+apart=(--model llama --rope-scaling dynamic:4:8 --data text.txt --seq 24 --pack best)
+refusal='rope scaling "dynamic" goes by the length of a sequence'
+expect 1 "$refusal" eval "${apart[@]}"
+"$longspan" train "${apart[@]}" --out other >out.txt 2>err && fail "documents apart are trained with dynamic scaling"
+err_lines 1 "$refusal"
+"$longspan" eval --model llama --rope-scaling dynamic:4:8 --data text.txt --seq 8 --pack best >out.txt 2>err ||
+    fail "sequences that are not stretched: $(cat err)"
+
 # A resumed run keeps its settings, whether they are repeated or not, and refuses others.
 rm -rf run
 train qwen3 1 --rope-scaling yarn:4 --rope-theta 300

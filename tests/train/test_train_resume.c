@@ -79,10 +79,50 @@ static void evaluations_are_remembered(void **state) {
     free(p);
 }
 
+/* Changes the format in a checkpoint's record, and its hash with it. */
+static void make_newer(const char *out, int step, char *path, size_t room) {
+    char *text;
+    size_t bytes;
+    snprintf(path, room, "%s/checkpoint-%08d/state.json", out, step);
+    assert_ok(ls_file_read(path, 1 << 20, &text, &bytes));
+    char *version = strstr(text, "longspan checkpoint 1"), *hash = strstr(text, "\"state_hash\"");
+    assert_true(version != NULL && hash != NULL);
+    version[strlen("longspan checkpoint ")] = '2';
+    char *digits = strchr(hash + strlen("\"state_hash\""), '"') + 1, made[17];
+    memset(digits, '0', 16);
+    snprintf(made, sizeof made, "%016llx", (unsigned long long)ls_hash_bytes(text, bytes));
+    memcpy(digits, made, 16);
+    assert_ok(ls_file_write(path, text, bytes));
+    free(text);
+}
+
+/* A checkpoint of a newer version is not taken for a damaged one, to go on from an older one and overwrite it. */
+static void a_newer_format_is_refused(void **state) {
+    run_paths *p = make_paths(state, "newer");
+    ls_train_options o = options_of(p);
+    char path[600], *before, *after;
+    size_t bytes[2];
+    o.save_every = 2;
+    TRAIN_RESULT result = {.steps = 0};
+    assert_ok(train_into(&o, &result));
+    make_newer(p->out, 4, path, sizeof path);
+    assert_ok(ls_file_read(path, 1 << 20, &before, &bytes[0]));
+    o = resumed(p, 6);
+    assert_error(train_into(&o, &result), LS_UNSUPPORTED,
+                 "checkpoint-00000004/state.json: format is \"longspan checkpoint 2\"",
+                 "this version reads \"longspan checkpoint 1\"");
+    assert_ok(ls_file_read(path, 1 << 20, &after, &bytes[1]));
+    assert_string_equal(before, after);
+    free(before);
+    free(after);
+    free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zeros_are_settings),
         cmocka_unit_test(evaluations_are_remembered),
+        cmocka_unit_test(a_newer_format_is_refused),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
