@@ -11,7 +11,8 @@
 enum {
     PIECE_BYTES = 8 << 20, /* of one piece, which is hashed and written at a time */
     SYNC_BYTES = 64 << 20, /* a file is synced after this many bytes, so that no single sync takes long */
-    BATCH = 1024 / sizeof(ls_tensor_piece) /* pieces that a rank sends to rank 0 at a time */
+    BATCH = 1024 / sizeof(ls_tensor_piece), /* pieces that a rank sends to rank 0 at a time */
+    MOST_PIECES = 1 << 24                   /* of a rank */
 };
 
 /* ---- the layout: which tensor lies where, the same for every mesh ---- */
@@ -224,7 +225,11 @@ static ls_status gather_pieces(saving *s) {
     int *counts = LS_NEW_ARRAY(s->arena, int, ranks);
     int most = 0;
     LS_TRY(ls_comm_exchange(s->comm, &mine, sizeof mine, counts));
-    for (int r = 0; r < ranks; r++) most = (int)ls_max(most, counts[r]);
+    for (int r = 0; r < ranks; r++) {
+        if (counts[r] < 0 || counts[r] > MOST_PIECES)
+            return ls_error(LS_INVALID, "rank %d tells of %d pieces; expected 0 to %d", r, counts[r], MOST_PIECES);
+        most = (int)ls_max(most, counts[r]);
+    }
     const int room = (int)ls_min(most, BATCH);
     ls_tensor_piece *all = LS_NEW_ARRAY(s->arena, ls_tensor_piece, (size_t)ranks * (size_t)room);
     for (int first = 0; first < most; first += room) {
@@ -246,6 +251,19 @@ static int by_place(const void *a, const void *b) {
     return (x->start > y->start) - (x->start < y->start);
 }
 
+/* Whether a piece that a rank has told of is one of this checkpoint, and the next of its file. */
+static ls_status check_piece(const saving *s, const ls_checkpoint_record *record, const ls_tensor_piece *piece) {
+    const bool has_tensors = piece->file == LS_CHECKPOINT_MODEL || piece->file == LS_CHECKPOINT_OPTIMIZER;
+    if (piece->file < 0 || piece->file >= LS_CHECKPOINT_FILES || piece->tensor < -1 ||
+        piece->tensor >= (has_tensors ? s->layout.n[piece->file] : 0))
+        return ls_error(LS_INVALID, "a rank tells of a piece of tensor %d in file %d; there is none", piece->tensor,
+                        piece->file);
+    if (piece->start != record->file[piece->file].bytes || piece->bytes < 0)
+        return ls_error(LS_INVALID, "the ranks' pieces of file %d have a gap or meet at byte %lld; expected byte %lld",
+                        piece->file, (long long)piece->start, (long long)record->file[piece->file].bytes);
+    return ls_ok();
+}
+
 static ls_status write_record(saving *s, const ls_train_state *state) {
     ls_checkpoint_record record = {.state = *state, .type = ls_st_dtype_name(ls_st_dtype_of(s->image->accumulator))};
     LS_ASSERT(s->pieces != NULL); /* rank 0 added the headers */
@@ -254,10 +272,10 @@ static ls_status write_record(saving *s, const ls_train_state *state) {
         record.file[f].pieces = LS_NEW_ARRAY(s->arena, ls_named_piece, s->n_pieces);
     for (int i = 0; i < s->n_pieces; i++) {
         const ls_tensor_piece *piece = &s->pieces[i];
+        LS_TRY(check_piece(s, &record, piece));
         ls_recorded_file *file = &record.file[piece->file];
         const char *name = piece->tensor < 0 ? "header" : s->layout.entries[piece->file][piece->tensor].name;
-        /* The shards of the ranks cover each parameter exactly once. */
-        LS_ASSERT(file->pieces != NULL && piece->start == file->bytes);
+        LS_ASSERT(file->pieces != NULL);
         file->pieces[file->n_pieces++] = (ls_named_piece){name, piece->start, piece->bytes, piece->hash};
         file->bytes += piece->bytes;
     }

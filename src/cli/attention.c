@@ -79,6 +79,18 @@ static ls_status read_inputs(attention_run *r) {
     return ls_mask_text_read(r->job->mask, r->in[LS_Q].size[1], &r->mask);
 }
 
+/* All processes of launched ranks must have read the same; `mine`: how that went. */
+static ls_status compare_inputs(const attention_run *r, ls_status mine) {
+    static const char *const flag[LS_ATTENTION_INPUTS] = {"--q", "--k", "--v", "--do", "--sink"};
+    ls_alike *alike;
+    LS_TRY(ls_alike_begin(&alike));
+    for (int i = 0; i < LS_ATTENTION_INPUTS && mine.code == LS_OK; i++)
+        if (r->path[i] != NULL) ls_alike_add_bytes(alike, flag[i], r->in[i].data, r->in[i].bytes);
+    for (int i = 0; i < r->mask.n_ends && mine.code == LS_OK; i++)
+        ls_alike_add_bytes(alike, "--mask", r->mask.ends[i].data, r->mask.ends[i].bytes);
+    return ls_alike_end(alike, mine);
+}
+
 /* --- the graph ---------------------------------------------------------------------------------------------------- */
 
 static ls_status build(attention_run *r) {
@@ -112,6 +124,7 @@ static ls_status make_outputs(attention_run *r) {
 static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const attention_run *r = input;
     double *seconds = result;
+    ls_comm_end_at_stop(rank->comm, true);
     for (int i = 0; i < LS_ATTENTION_INPUTS; i++) {
         if (r->path[i] != NULL)
             LS_TRY(
@@ -140,7 +153,7 @@ static ls_status write_outputs(const attention_run *r) {
 }
 
 static ls_status compute(attention_run *r, ls_spread_result *result) {
-    LS_TRY(read_inputs(r));
+    LS_TRY(compare_inputs(r, read_inputs(r)));
     LS_TRY(build(r));
     LS_TRY(make_outputs(r));
     const ls_job job = ls_attention_graph_job(&r->graph, false);

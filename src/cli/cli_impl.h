@@ -127,6 +127,11 @@ int cli_options_of(const cli_command *command, ls_option out[CLI_MOST_OPTIONS]);
 
 /* The spread for the library, from the flags. */
 ls_spread cli_spread_of(const cli_common *flags);
+/*
+ * Where others launched the ranks: compares command and options, as each process was given them, with those of rank 0.
+ * LS_USAGE names the first that differs. Collective.
+ */
+LS_MUST_USE ls_status cli_options_alike(const cli_command *command, const cli_common *flags);
 /* Moves the words that belong to no flag to the end of argv, in their order, and returns their number. */
 int cli_part_words(const ls_option *table, int rows, int argc, const char **argv);
 /* Prints what was chosen, with time and bytes, to standard output. */

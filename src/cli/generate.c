@@ -134,10 +134,16 @@ static ls_status share_decision(const generation *g, const ls_rank *rank, int64_
                                 decision *out) {
     ls_status status = ls_ok();
     decision made_by_0 = {.what = CONTINUE};
+    ls_comm_doing(rank->comm, "token %lld", (long long)made + 1);
     if (rank->rank == 0) status = decide(g, rank, made, logits, &made_by_0);
     const ls_status sent = ls_comm_broadcast(rank->comm, &made_by_0, sizeof made_by_0);
     LS_TRY(status);
     LS_TRY(sent);
+    if ((int)made_by_0.what < CONTINUE || made_by_0.what > FAILED || made_by_0.id < 0 ||
+        made_by_0.id >= ls_model_describe(g->trained.model).V)
+        return ls_error(LS_INVALID, "rank 0 tells token %d and decision %d; expected one of %lld and of %d",
+                        made_by_0.id, (int)made_by_0.what, (long long)ls_model_describe(g->trained.model).V,
+                        FAILED + 1);
     *out = made_by_0;
     if (out->what == FAILED) return ls_error(LS_PEER, "rank 0 failed");
     return ls_ok();
@@ -167,11 +173,13 @@ static ls_status count_memory(const generation *g, const ls_rank *rank, ls_gener
 static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const generation *g = input;
     ls_generate_result *out = result;
+    ls_comm_end_at_stop(rank->comm, true); /* until there are tokens between which it can stop */
     LS_TRY(ls_trained_fill(&g->trained, rank, g->job->seed));
     const double began = ls_seconds();
     /* Also for a prompt of one token, before which nothing is known: a cache is made before it is read. */
     LS_TRY(ls_decoder_prefill(&g->decoder, rank, g->prompt, ls_max(g->n_prompt - 1, 0)));
     LS_TRY(ls_comm_barrier(rank->comm));
+    ls_comm_end_at_stop(rank->comm, false);
     const double filled = ls_seconds();
     float *logits = malloc(sizeof *logits * (size_t)ls_model_describe(g->trained.model).V);
     if (logits == NULL) return ls_error(LS_NO_MEMORY, "no memory for the logits of a token");
@@ -201,9 +209,22 @@ static ls_status check_job(const ls_generate_job *job, int *ranks) {
     return ls_ok();
 }
 
+/* All processes of launched ranks must have read the same tokens; `mine`: how that went. */
+static ls_status compare_prompts(const ls_token_list *list, ls_status mine) {
+    ls_alike *alike;
+    LS_TRY(ls_alike_begin(&alike));
+    if (mine.code == LS_OK) ls_alike_add_bytes(alike, "a prompt", list->id, (size_t)list->count * sizeof *list->id);
+    return ls_alike_end(alike, mine);
+}
+
 static ls_status read_prompt(generation *g) {
-    ls_token_list list;
-    LS_TRY(tokenize_prompt(g->trained.tokenizer, g->job->prompt, g->job->prompt_file, &list));
+    ls_token_list list = {0};
+    const ls_status read = tokenize_prompt(g->trained.tokenizer, g->job->prompt, g->job->prompt_file, &list);
+    const ls_status alike = compare_prompts(&list, read);
+    if (alike.code != LS_OK) {
+        free(list.id);
+        return alike;
+    }
     g->prompt = list.id;
     g->n_prompt = (int64_t)list.count;
     /* The last generated token is not fed back, so it needs no position. */

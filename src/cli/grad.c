@@ -40,6 +40,25 @@ static ls_status read_inputs(grad_run *r) {
     const int64_t V = ls_model_describe(r->model).V;
     LS_TRY(ls_tokens_read(r->job->tokens, V, &r->tokens));
     LS_TRY(ls_labels_read(r->job->labels, V, &r->tokens, &r->labels, &r->valid));
+    return ls_ok();
+}
+
+/* All processes of launched ranks must have read the same; `mine`: how that went. */
+static ls_status compare_inputs(const grad_run *r, ls_status mine) {
+    ls_alike *alike;
+    LS_TRY(ls_alike_begin(&alike));
+    if (mine.code == LS_OK) {
+        const char *config = ls_model_config_text(r->model);
+        ls_alike_add_bytes(alike, "a config.json", config, strlen(config));
+        ls_alike_add_folder(alike, "--model", ls_model_folder(r->model));
+        ls_alike_add_bytes(alike, "--tokens", r->tokens.data, r->tokens.bytes);
+        ls_alike_add_bytes(alike, "--labels", r->labels.data, r->labels.bytes);
+    }
+    return ls_alike_end(alike, mine);
+}
+
+static ls_status open_inputs(grad_run *r) {
+    LS_TRY(compare_inputs(r, read_inputs(r)));
     if (r->valid == 0) ls_log("no label counts (all are -100): loss and gradients are 0");
     return make_positions(r);
 }
@@ -167,6 +186,7 @@ typedef struct outcome {
 static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const grad_run *r = input;
     outcome *out = result;
+    ls_comm_end_at_stop(rank->comm, true);
     LS_TRY(fill_weights(r, rank));
     LS_TRY(set_inputs(r, rank));
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
@@ -201,6 +221,7 @@ static ls_status write_logits(const grad_run *r) {
 
 /* At home: creates the file under a temporary name, for rank 0 to fill. */
 static ls_status create_file(grad_run *r, ls_st_writer **writer) {
+    if (r->job->logits != NULL) LS_TRY(ls_file_try(r->job->logits));
     LS_TRY(ls_path_print(&r->partial, "%s.partial-%ld", r->job->out, (long)getpid()));
     return ls_st_create(r->partial, r->plan, writer);
 }
@@ -226,7 +247,7 @@ static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result 
 }
 
 static ls_status compute(grad_run *r, ls_grad_result *result) {
-    LS_TRY(read_inputs(r));
+    LS_TRY(open_inputs(r));
     LS_TRY(build(r));
     const ls_job job = {.graph = r->graph,
                         .programs = ls_training_programs(r->graph, r->lm.forward_nodes, LS_UPDATE_REDUCE, false),

@@ -117,6 +117,7 @@ static ls_status run_once(const cli_command *c, cli_common *flags) {
     if (!c->spreads || (c->needs_ranks != NULL && !c->needs_ranks(flags))) return run_alone(c, flags);
     LS_TRY(ls_home_find(&launched));
     if (!ls_is_home() && freopen("/dev/null", "w", stdout) == NULL) return ls_error(LS_IO, "cannot open /dev/null");
+    LS_TRY(cli_options_alike(c, flags));
     return c->run(flags);
 }
 

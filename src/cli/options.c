@@ -1,6 +1,8 @@
 /* The options that several commands take, the words between flags, and the lines about a spread that commands print. */
 #include "cli/cli_impl.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define AT(field) offsetof(cli_common, field)
@@ -130,6 +132,67 @@ int cli_options_of(const cli_command *c, ls_option out[CLI_MOST_OPTIONS]) {
     if (c->spreads) n = append(out, n, spread_rows, CLI_COUNT(spread_rows));
     if (c->runs) n = append(out, n, run_rows, CLI_COUNT(run_rows));
     return append(out, n, common_rows, CLI_COUNT(common_rows));
+}
+
+/* Options that ranks may be given differently, and why. All others must be alike. */
+static const struct {
+    const char *name, *why;
+} free_options[] = {
+    {"threads", "left out it is that of rank 0; the session compares what is used"},
+    {"device", "each rank may have a GPU of its own, cuda:N; the session compares the kinds"},
+};
+
+static bool is_free(const char *name) {
+    for (size_t i = 0; i < CLI_COUNT(free_options); i++)
+        if (strcmp(name, free_options[i].name) == 0) return true;
+    return false;
+}
+
+/*
+ * Writes the value of an option as it could be given: of a list its words with spaces between them, of a flag "given".
+ * An option without a default that was not given, and such a flag, are "left out".
+ */
+static void print_value(const ls_option *option, bool given, const cli_common *flags, FILE *out) {
+    const void *at = (const char *)flags + option->offset;
+    const ls_option_list *list = at;
+    if (option->type == LS_OPTION_FLAG) given = *(const bool *)at;
+    if (!given && option->initial == NULL)
+        fputs("left out", out);
+    else if (option->type == LS_OPTION_FLAG)
+        fputs("given", out);
+    else if (option->type == LS_OPTION_FLOAT)
+        fprintf(out, "%.15g", *(const double *)at);
+    else if (option->type == LS_OPTION_INT || option->type == LS_OPTION_BYTES)
+        fprintf(out, "%lld", (long long)*(const int64_t *)at);
+    else if (option->type == LS_OPTION_LIST)
+        for (int i = 0; i < list->count; i++) fprintf(out, "%s%s", i > 0 ? " " : "", list->items[i]);
+    else
+        fputs(*(const char *const *)at, out);
+}
+
+static ls_status add_option(ls_alike *alike, const ls_option *row, bool given, const cli_common *flags) {
+    char *value = NULL, flag[64];
+    size_t length;
+    FILE *text = open_memstream(&value, &length);
+    if (text == NULL) return ls_error(LS_NO_MEMORY, "no memory for the value of --%s", row->name);
+    print_value(row, given, flags, text);
+    const bool whole = fclose(text) == 0;
+    snprintf(flag, sizeof flag, "--%s", row->name);
+    if (whole) ls_alike_add(alike, flag, "%s", value);
+    free(value);
+    return whole ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for the value of --%s", row->name);
+}
+
+ls_status cli_options_alike(const cli_command *c, const cli_common *flags) {
+    ls_alike *alike;
+    ls_option table[CLI_MOST_OPTIONS];
+    const int n = cli_options_of(c, table);
+    ls_status status = ls_ok();
+    LS_TRY(ls_alike_begin(&alike));
+    ls_alike_add(alike, "command", "%s", c->name);
+    for (int i = 0; i < n && alike != NULL && status.code == LS_OK; i++)
+        if (!is_free(table[i].name)) status = add_option(alike, &table[i], flags->given[i], flags);
+    return ls_alike_end(alike, status);
 }
 
 /* The number of words after the flag argv[at] that are its values. */

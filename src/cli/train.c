@@ -193,7 +193,7 @@ const cli_command cli_train = {
         "at the end DIR/model, a folder that Hugging Face tools load as it is (see checkpoint export), and "
         "DIR/eval.json and DIR/loss_by_position.svg, the loss by the number of tokens of the document before: of the sequences of an evaluation, or without "
         "--eval-data of a few of the training's. "
-        "Ctrl-C, SIGTERM and SIGHUP (the terminal closes) end the training after the current step, with a checkpoint; a second Ctrl-C ends it at once. "
+        "Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP (the terminal closes) end the training after the current step, with a checkpoint; a second Ctrl-C ends it at once. "
         "Options that are left out are chosen, and the choice is printed.",
     .opens = true,
     .reads = true,

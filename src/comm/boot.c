@@ -3,6 +3,7 @@
  * all boots find in the same way: by what the ranks tell each other.
  */
 #include "comm/comm_impl.h"
+#include "comm/message_impl.h"
 #include "comm/starter_impl.h"
 
 #include <errno.h>
@@ -245,9 +246,9 @@ ls_status ls_launched_find(ls_launched *out) {
     return ls_ok();
 }
 
-ls_status ls_launched_gather(const void *mine, size_t bytes, void *all) {
+ls_status ls_launched_gather(const char *what, const void *mine, size_t bytes, void *all) {
     LS_ASSERT(bytes <= LS_GATHER_VALUE && launched.ranks > 0);
-    return launched.kind->gather(&launched, launched.rank, mine, bytes, all);
+    return ls_boot_gather(&launched, what, mine, bytes, all);
 }
 
 void ls_launched_abort(const char *why) {
@@ -297,14 +298,6 @@ void ls_boot_return(ls_boot *boot) {
     free(boot);
 }
 
-/* A failure that another rank told, which may be any bytes. */
-static ls_status checked(ls_status told) {
-    told.text[sizeof told.text - 1] = 0;
-    const int64_t code = (int64_t)told.code;
-    if (code < LS_OK || code > LS_FAULT) told.code = LS_PEER;
-    return told;
-}
-
 /* The texts travel only when there are any: what all ranks say to each other grows with the square of their number. */
 ls_status ls_boot_agree(ls_boot *boot, ls_status mine) {
     if (boot->rank < 0) return mine;
@@ -320,7 +313,7 @@ ls_status ls_boot_agree(ls_boot *boot, ls_status mine) {
         agreed = ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks say", boot->ranks);
     if (all != NULL) agreed = boot->kind->gather(boot, boot->rank, &mine, sizeof mine, all);
     for (int r = 0; all != NULL && r < boot->ranks && agreed.code == LS_OK; r++)
-        if (all[r].code != LS_OK) agreed = ls_error_in(checked(all[r]), "rank %d", r);
+        if (all[r].code != LS_OK) agreed = ls_error_in(ls_status_sound(all[r]), "rank %d", r);
     free(codes);
     free(all);
     return agreed;

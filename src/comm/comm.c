@@ -112,6 +112,13 @@ void ls_comm_quiet(ls_comm *comm) {
     for (int i = 0; i < comm->n_links; i++) comm->links[i].transport->quiet(comm->links[i].state);
 }
 
+void ls_comm_end_at_stop(ls_comm *comm, bool ends) { comm->ends_at_stop = ends; }
+
+ls_status ls_comm_check_stop(const ls_comm *comm) {
+    if (!comm->ends_at_stop || !ls_comm_stop_requested(comm)) return ls_ok();
+    return ls_error(LS_INTERRUPTED, "stopped by a signal before the work was done");
+}
+
 /* This rank is the only writer, so no atomic addition is needed. */
 void ls_comm_tick(ls_comm *comm) {
     _Atomic uint64_t *ticks = &comm->line->ticks;

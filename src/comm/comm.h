@@ -53,9 +53,17 @@ LS_MUST_USE ls_status ls_launched_find(ls_launched *out);
 void ls_launched_stay_alone(void);
 /* What the environment alone says that this process is one of; *ranks 0: nothing that makes sense. Meets nobody. */
 void ls_launched_foresee(int *rank, int *ranks);
-/* For launched ranks: all[r] becomes `mine` of rank r, at most LS_GATHER_VALUE bytes. Collective; needs no world. */
+/*
+ * A status that another process sent, or that a function of the user returned: its text ends, and is one line. A code
+ * that there is not becomes LS_FAULT, with the number in the text.
+ */
+ls_status ls_status_sound(ls_status status);
+/*
+ * For launched ranks: all[r] becomes `mine` of rank r, at most LS_GATHER_VALUE bytes. Collective; needs no world. what:
+ * names the value; LS_INVALID, with what two ranks tell, unless all ranks tell the same, of the same size.
+ */
 #define LS_GATHER_VALUE 1024
-LS_MUST_USE ls_status ls_launched_gather(const void *mine, size_t bytes, void *all);
+LS_MUST_USE ls_status ls_launched_gather(const char *what, const void *mine, size_t bytes, void *all);
 /* For a launched rank: what ls_world_abort and ls_world_request_stop do, also before there is a world. */
 void ls_launched_abort(const char *why);
 void ls_launched_request_stop(void); /* async-signal-safe */
@@ -138,6 +146,13 @@ double ls_world_wait_timeout(const ls_world *world); /* of its options */
 /* Sets a flag that all ranks can read, e.g. after SIGINT; async-signal-safe. */
 void ls_world_request_stop(ls_world *world);
 bool ls_comm_stop_requested(const ls_comm *comm);
+/*
+ * Whether a request to stop ends what this rank does from now on, because it has no steps after which it could stop:
+ * its waits then fail with LS_INTERRUPTED, and so does ls_comm_check_stop, which an executor calls between
+ * instructions.
+ */
+void ls_comm_end_at_stop(ls_comm *comm, bool ends);
+LS_MUST_USE ls_status ls_comm_check_stop(const ls_comm *comm);
 bool ls_world_stop_requested(const ls_world *world);
 
 /*
@@ -239,10 +254,12 @@ void ls_comm_quiet(ls_comm *comm);
 void ls_comm_tick(ls_comm *comm);
 
 /*
- * Host collectives are called outside programs. They have signal words of their own. All ranks call them in the same
- * order and with the same sizes; each blocks until all ranks have called it, and takes ceil(log2 ranks) rounds, in each
- * of which a rank sends one message.
+ * Host collectives are called outside programs. They have signal words of their own. Each blocks until all ranks have
+ * called it, and takes ceil(log2 ranks) rounds, in each of which a rank sends one message. All ranks call them in the
+ * same order, with the same sizes, and doing the same (ls_comm_doing). Where they do not, the ranks that notice fail
+ * with LS_INVALID, and the text says what two ranks do.
  *   barrier    what all ranks have put before it is in place
+ *   meet       all ranks have come, and do the same
  *   broadcast  *value becomes that of rank 0; bytes <= LS_COMM_VALUE
  *   reduce     *value becomes the merge of the values of all ranks; bytes <= LS_COMM_VALUE
  *   exchange   all[r] is `mine` of rank r, any number of bytes. What every rank holds afterwards grows with the number
@@ -251,7 +268,14 @@ void ls_comm_tick(ls_comm *comm);
  *              with the rank before its text
  */
 #define LS_COMM_VALUE 1024
+/*
+ * Says what this rank does from now on ("step 12", "parameter wte"), and thereby what the collectives that follow are:
+ * ranks that do something else do not meet. At most LS_COMM_DOING - 1 bytes count.
+ */
+#define LS_COMM_DOING 192
+void ls_comm_doing(ls_comm *comm, const char *format, ...) LS_PRINTF(2, 3);
 LS_MUST_USE ls_status ls_comm_barrier(ls_comm *comm);
+LS_MUST_USE ls_status ls_comm_meet(ls_comm *comm);
 LS_MUST_USE ls_status ls_comm_broadcast(ls_comm *comm, void *value, size_t bytes);
 /*
  * *into becomes the merge of two values. Values are merged in an order that depends on the rank, and some more than

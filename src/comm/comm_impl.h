@@ -125,10 +125,12 @@ struct ls_comm {
     ls_link *routes; /* [ranks] to each peer */
     ls_link links[LS_TRANSPORTS];
     int n_links;
-    uint64_t collectives; /* host collectives so far */
-    uint64_t puts;        /* so far: the ticket of the last one, also while the transport's put runs */
+    uint64_t collectives;      /* host collectives so far */
+    char doing[LS_COMM_DOING]; /* ls_comm_doing */
+    uint64_t puts;             /* so far: the ticket of the last one, also while the transport's put runs */
     ls_watch watch;
-    bool was_left; /* ls_comm_was_left */
+    bool was_left;     /* ls_comm_was_left */
+    bool ends_at_stop; /* ls_comm_end_at_stop */
 };
 
 /* segment.c: the form of the segments for the options; and their memory, in world->memory and world->segments. */
@@ -141,8 +143,8 @@ ls_status ls_chaos_wrap(const ls_chaos_settings *settings, ls_comm *comm);
 
 /*
  * host.c: the rounds of a host collective, each with a signal word; and the bytes of one half of the inbox, which grow
- * with the number of ranks because everyone receives everyone's part of an exchange: 64 bytes of it at a time, and more
- * while the ranks are few.
+ * with the number of ranks because everyone receives everyone's part of an exchange: 64 bytes of it at a time, with a
+ * head, and more while the ranks are few.
  */
 int ls_host_rounds(int ranks);
 size_t ls_host_inbox_bytes(int ranks);

@@ -4,7 +4,7 @@
  * what it knows to the rank 2^k after it, and waits for the rank 2^k before it. Before round k a rank knows of itself
  * and the 2^k - 1 ranks before it, so after ceil(log2 P) rounds it knows of all P ranks, whatever P is. What it knows
  * is
- *   barrier             nothing but that they have come: signals without a payload
+ *   barrier, meet       nothing but that they have come; those of a barrier are signals without a payload
  *   reduce              one value, the merge of theirs. Unless P is a power of two, the last round merges some of them
  *                       a second time. broadcast and agree are such merges, too: of several offered values the one of
  *                       the lowest rank is kept
@@ -14,23 +14,33 @@
  *   gather              as an exchange, but only the messages on the way to rank 0 have bytes: a binomial tree, in
  *                       which a rank sends once, in the round of the lowest bit of its distance to rank 0
  *
+ * Every message but a barrier's begins with a head that says what it is, and its receiver compares it with its own
+ * before it looks at anything else: ranks that do not do the same fail. The head of a round lies at one place of the
+ * inbox whatever the collective is (but in the first rounds of more than a hundred ranks), so that the failure says
+ * what each of them does.
+ *
  * Messages arrive in the inbox, behind what the rank already has there, so that nothing is overwritten while it is
  * sent. The inbox has two halves, which collectives use in turn. That is enough: a rank begins collective n + 2 when it
  * has finished n + 1, hence all ranks have begun n + 1, hence they have read what they received in n. Word k of the
  * host collectives is set by one rank only, that of round k.
  */
 #include "comm/comm_impl.h"
+#include "comm/message_impl.h"
 
 #include <limits.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
+typedef ls_message_head head;
+
 enum {
-    SMALLEST_SLICE = 64,       /* bytes that a rank can exchange at once, whatever the number of ranks */
-    SMALLEST_INBOX = 1 << 17,  /* so that large results of few ranks go in large pieces */
-    VALUE = LS_COMM_VALUE + 64 /* from one value in the inbox to the next; an offer begins with a rank */
+    SMALLEST_SLICE = 64,                      /* bytes that a rank can exchange at once, whatever the number of ranks */
+    SMALLEST_INBOX = 1 << 17,                 /* so that large results of few ranks go in large pieces */
+    ALIGN = sizeof(uint64_t),                 /* of heads and what follows them */
+    VALUE = sizeof(head) + LS_COMM_VALUE + 64 /* from one value in the inbox to the next; an offer begins with a rank */
 };
 
 int ls_host_rounds(int ranks) {
@@ -40,7 +50,7 @@ int ls_host_rounds(int ranks) {
 }
 
 size_t ls_host_inbox_bytes(int ranks) {
-    const size_t exchange = (size_t)ranks * SMALLEST_SLICE;
+    const size_t exchange = (size_t)ranks * (sizeof(head) + SMALLEST_SLICE);
     const size_t reduce = (size_t)(ls_host_rounds(ranks) + 1) * VALUE;
     const size_t most = exchange > reduce ? exchange : reduce;
     return most > SMALLEST_INBOX ? most : SMALLEST_INBOX;
@@ -52,17 +62,29 @@ typedef struct collective {
     int rounds;
     size_t inbox; /* offset of its half of the inbox from the heap's start */
     char *bytes;  /* that half, of this rank */
-    char what[64];
+    head head;    /* of its messages */
+    char what[LS_COMM_DOING + 64];
 } collective;
 
-static collective begin(ls_comm *comm, const char *name) {
+/* bytes: of one rank's part of the messages. */
+static collective begin(ls_comm *comm, const char *name, size_t bytes) {
     const ls_segment_form *form = &comm->end.form;
     collective c = {.comm = comm, .rounds = ls_host_rounds(comm->end.ranks)};
     const uint64_t number = ++comm->collectives;
     c.inbox = form->inbox - form->heap + (size_t)(number & 1) * ls_host_inbox_bytes(comm->end.ranks);
     c.bytes = comm->heap + c.inbox;
-    snprintf(c.what, sizeof c.what, "%s, collective %llu of the host", name, (unsigned long long)number);
+    snprintf(c.what, sizeof c.what, "%s%s%s", name, comm->doing[0] != 0 ? ", " : "", comm->doing);
+    c.head = ls_message_head_of(number, bytes, c.what);
+    const size_t used = strlen(c.what);
+    snprintf(c.what + used, sizeof c.what - used, ", collective %llu of the host", (unsigned long long)number);
     return c;
+}
+
+void ls_comm_doing(ls_comm *comm, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(comm->doing, sizeof comm->doing, format, args);
+    va_end(args);
 }
 
 /* The rank that is `distance` after this one. */
@@ -71,24 +93,30 @@ static int rank_after(const ls_comm *comm, int64_t distance) {
     return (int)((comm->end.rank + distance + ranks) % ranks);
 }
 
-/* Round k: the first `bytes` at offset `from` of this half go to offset `to` of the receiver's half. */
-static ls_status run_round(const collective *c, int k, size_t from, size_t to, size_t bytes) {
+/* Waits for the message of round k. */
+static ls_status await_round(const collective *c, int k) {
+    const int sender = rank_after(c->comm, -((int64_t)1 << k));
+    return ls_wait_word(c->comm, c->comm->world->options.words + k, c->comm->collectives, sender, c->what);
+}
+
+/* Round k: the pieces `from` of this half go to the pieces `to` of the receiver's half; each begins with a head. */
+static ls_status run_round(const collective *c, int k, const ls_range *from, const ls_range *to) {
     ls_comm *comm = c->comm;
-    const int64_t distance = (int64_t)1 << k;
-    const int receiver = rank_after(comm, distance), sender = rank_after(comm, -distance);
-    const int word = comm->world->options.words + k;
-    const ls_range source = ls_range_flat(from, bytes), target = ls_range_flat(c->inbox + to, bytes);
-    ls_put put = {.peer = receiver,
-                  .word = word,
+    ls_range target = *to;
+    target.offset += c->inbox;
+    ls_put put = {.peer = rank_after(comm, (int64_t)1 << k),
+                  .word = comm->world->options.words + k,
                   .generation = comm->collectives,
                   .source = c->bytes,
                   .to = &target,
-                  .from = &source};
-    if (bytes > 0)
-        ls_comm_send(comm, &put);
-    else
-        ls_comm_send_signal(comm, receiver, word, comm->collectives);
-    return ls_wait_word(comm, word, comm->collectives, sender, c->what);
+                  .from = from};
+    ls_comm_send(comm, &put);
+    return await_round(c, k);
+}
+
+/* Whether what has come from a rank is what this one expects; `at`: of its head in this half. */
+static ls_status check_head(const collective *c, size_t at, int peer) {
+    return ls_message_check(&c->head, c->comm->end.rank, (const head *)(const void *)(c->bytes + at), peer);
 }
 
 /*
@@ -102,47 +130,81 @@ static void end(const collective *c) {
     }
 }
 
+/* Its messages are signals alone: a rank that is at something else finds no head. */
 ls_status ls_comm_barrier(ls_comm *comm) {
     ls_comm_quiet(comm);
-    const collective c = begin(comm, "barrier");
-    for (int k = 0; k < c.rounds; k++) LS_TRY(run_round(&c, k, 0, 0, 0));
+    const collective c = begin(comm, "barrier", 0);
+    for (int k = 0; k < c.rounds; k++) {
+        const int receiver = rank_after(comm, (int64_t)1 << k);
+        ls_comm_send_signal(comm, receiver, comm->world->options.words + k, comm->collectives);
+        LS_TRY(await_round(&c, k));
+    }
     end(&c);
     return ls_ok();
 }
 
 /* ---- exchange ---- */
 
+/* From one block of the inbox to the next: a block is a head, and bytes of one rank. */
+static size_t block_stride(int ranks) { return ls_host_inbox_bytes(ranks) / (size_t)ranks / ALIGN * ALIGN; }
+
 /*
- * The rounds after which every rank has a block of `bytes` of every rank, or, unless `everywhere`, rank 0 has. Block d
- * of the inbox is that of the rank d before this one; the rank has written block 0.
+ * How many blocks a rank sends in round k: those that its receiver lacks. Unless `everywhere`, those on their way to
+ * rank 0, and else none.
+ */
+static int64_t blocks_of_round(int ranks, int rank, int k, bool everywhere) {
+    const int64_t known = (int64_t)1 << k, to_first = (ranks - rank) % ranks; /* the distance to rank 0 */
+    if (everywhere) return ls_min(known, ranks - known);
+    return to_first % (2 * known) == known ? ls_min(known, ranks - to_first) : 0;
+}
+
+/* `n` blocks from block `first` on; of none, the head of the first. */
+static ls_range blocks(const collective *c, int64_t first, int64_t n, size_t bytes) {
+    const size_t stride = block_stride(c->comm->end.ranks), length = sizeof(head) + (n > 0 ? bytes : 0);
+    ls_range range = ls_range_flat((size_t)first * stride, length);
+    range.count[0] = ls_max(n, 1);
+    range.stride[0] = (int64_t)stride;
+    return range;
+}
+
+/*
+ * The rounds after which every rank has a block with `bytes` of every rank, or, unless `everywhere`, rank 0 has. Block
+ * d of the inbox is that of the rank d before this one; the rank has written block 0, but for its head.
  */
 static ls_status spread_blocks(const collective *c, size_t bytes, bool everywhere) {
-    const size_t ranks = (size_t)c->comm->end.ranks;
-    const size_t to_first = (ranks - (size_t)c->comm->end.rank) % ranks; /* the distance to rank 0 */
+    const int ranks = c->comm->end.ranks;
+    memcpy(c->bytes, &c->head, sizeof c->head);
     for (int k = 0; k < c->rounds; k++) {
-        const size_t known = (size_t)1 << k;
-        const bool sends_now = to_first % (2 * known) == known;
-        const size_t wanted = everywhere ? ranks - known : sends_now ? ranks - to_first : 0;
-        LS_TRY(run_round(c, k, 0, known * bytes, ls_min(known, wanted) * bytes));
+        const int64_t known = (int64_t)1 << k;
+        const int64_t sent = blocks_of_round(ranks, c->comm->end.rank, k, everywhere);
+        const int64_t come = blocks_of_round(ranks, rank_after(c->comm, -known), k, everywhere);
+        const ls_range from = blocks(c, 0, sent, bytes), to = blocks(c, known, sent, bytes);
+        LS_TRY(run_round(c, k, &from, &to));
+        for (int64_t d = known; d < known + ls_max(come, 1); d++)
+            LS_TRY(check_head(c, (size_t)d * block_stride(ranks), rank_after(c->comm, -d)));
     }
     return ls_ok();
 }
 
-/* Exchanges `bytes` of every rank; those of rank r go to all + r * stride. */
-static ls_status exchange_slice(ls_comm *comm, const char *mine, size_t bytes, char *all, size_t stride) {
-    const collective c = begin(comm, "exchange");
+/* What the block of the rank d before this one has after its head. */
+static char *block_bytes(const collective *c, int64_t d) {
+    return c->bytes + (size_t)d * block_stride(c->comm->end.ranks) + sizeof(head);
+}
+
+/* Exchanges the next bytes of every rank, of `whole` in all; those of rank r go to all + r * whole. */
+static ls_status exchange_slice(ls_comm *comm, const char *mine, size_t bytes, char *all, size_t whole) {
+    const collective c = begin(comm, "exchange", whole);
     const int ranks = comm->end.ranks;
-    if (bytes > 0) memcpy(c.bytes, mine, bytes);
+    if (bytes > 0) memcpy(block_bytes(&c, 0), mine, bytes);
     LS_TRY(spread_blocks(&c, bytes, true));
     for (int d = 0; d < ranks && bytes > 0; d++)
-        memcpy(all + (size_t)rank_after(comm, -(int64_t)d) * stride, c.bytes + (size_t)d * bytes, bytes);
+        memcpy(all + (size_t)rank_after(comm, -(int64_t)d) * whole, block_bytes(&c, d), bytes);
     end(&c);
     return ls_ok();
 }
 
 ls_status ls_comm_exchange(ls_comm *comm, const void *mine, size_t bytes, void *all) {
-    const int ranks = comm->end.ranks;
-    const size_t most = ls_host_inbox_bytes(ranks) / (size_t)ranks;
+    const size_t most = block_stride(comm->end.ranks) - sizeof(head);
     size_t at = 0;
     do {
         const size_t slice = ls_min(most, bytes - at);
@@ -154,44 +216,50 @@ ls_status ls_comm_exchange(ls_comm *comm, const void *mine, size_t bytes, void *
 
 /* ---- gather ---- */
 
-/* What a block of a gather begins with; the block has room for the same number of bytes of every rank. */
-typedef struct block {
-    uint64_t bytes; /* of the piece */
-    char piece[];
-} block;
+/* What a block of a gather has after its head; it has room for the same number of bytes of every rank. */
+typedef struct piece {
+    uint64_t bytes;
+    char data[];
+} piece;
 
 static void keep_failure(ls_status *first, ls_status status) {
     if (first->code == LS_OK) *first = status;
 }
 
+/* Hands on a piece that has come. */
+static ls_status take_piece(const ls_comm_pieces *p, const piece *theirs, int rank, size_t at, size_t room,
+                            ls_status *failure) {
+    if (theirs->bytes > room)
+        return ls_error(LS_INVALID, "rank %d gathers a piece of %llu bytes; expected at most %zu", rank,
+                        (unsigned long long)theirs->bytes, room);
+    if (theirs->bytes > 0) keep_failure(failure, p->take(p->context, rank, at, theirs->data, theirs->bytes));
+    return ls_ok();
+}
+
 /* Passes on the pieces from byte `at` on, at most `room` bytes of each rank. */
 static ls_status gather_slice(ls_comm *comm, const ls_comm_pieces *p, bool everywhere, size_t at, size_t room,
                               ls_status *failure) {
-    const collective c = begin(comm, "gather");
+    const collective c = begin(comm, everywhere ? "gather everywhere" : "gather", room);
     const int ranks = comm->end.ranks;
-    const size_t stride = sizeof(block) + room;
-    block *mine = (block *)(void *)c.bytes;
+    piece *mine = (piece *)(void *)block_bytes(&c, 0);
     mine->bytes = at < p->bytes ? ls_min(room, p->bytes - at) : 0;
-    if (mine->bytes > 0) keep_failure(failure, p->give(p->context, at, mine->piece, mine->bytes));
-    LS_TRY(spread_blocks(&c, stride, everywhere));
+    if (mine->bytes > 0) keep_failure(failure, p->give(p->context, at, mine->data, mine->bytes));
+    LS_TRY(spread_blocks(&c, sizeof *mine + room, everywhere));
     for (int r = 0; r < ranks && p->take != NULL && (everywhere || comm->end.rank == 0); r++) {
-        const size_t before = (size_t)((comm->end.rank - r + ranks) % ranks);
-        const block *theirs = (const block *)(const void *)(c.bytes + before * stride);
-        if (theirs->bytes > 0) keep_failure(failure, p->take(p->context, r, at, theirs->piece, theirs->bytes));
+        const int before = (comm->end.rank - r + ranks) % ranks;
+        LS_TRY(take_piece(p, (const piece *)(const void *)block_bytes(&c, before), r, at, room, failure));
     }
     end(&c);
     return ls_ok();
 }
 
 ls_status ls_comm_gather(ls_comm *comm, const ls_comm_pieces *pieces, bool everywhere) {
-    const size_t ranks = (size_t)comm->end.ranks;
-    const size_t align = sizeof(uint64_t);
     ls_status failure = ls_ok();
     int64_t longest = (int64_t)pieces->bytes;
     LS_TRY(ls_comm_max_i64(comm, &longest, 1));
     const size_t most = (size_t)longest;
-    const size_t fits = ls_host_inbox_bytes((int)ranks) / ranks / align * align - sizeof(block);
-    const size_t room = ls_min(fits, ls_round_up(most, align));
+    const size_t fits = block_stride(comm->end.ranks) - sizeof(head) - sizeof(piece);
+    const size_t room = ls_min(fits, ls_round_up(most, ALIGN));
     for (size_t at = 0; at < most; at += room) LS_TRY(gather_slice(comm, pieces, everywhere, at, room, &failure));
     return failure;
 }
@@ -221,19 +289,38 @@ ls_status ls_comm_gather_home(ls_comm *comm, const void *mine, size_t bytes, voi
 
 /* ---- reduce ---- */
 
+/*
+ * Where the value that comes in round k lies: where the first block of that round would, unless there are so many ranks
+ * that blocks are smaller than values; those of the first rounds then lie behind each other. k = -1: the rank's own.
+ */
+static size_t place_of_value(int ranks, int k) {
+    size_t at = 0;
+    for (int j = 0; j <= k; j++) at = (size_t)ls_max((int64_t)at + VALUE, (int64_t)(block_stride(ranks) << j));
+    return at;
+}
+
+/* merge NULL: there is no value. */
 static ls_status reduce(ls_comm *comm, const char *name, void *value, size_t bytes, ls_comm_merge merge) {
-    LS_ASSERT(bytes <= VALUE);
-    const collective c = begin(comm, name);
-    memcpy(c.bytes, value, bytes);
+    LS_ASSERT(sizeof(head) + bytes <= VALUE);
+    const collective c = begin(comm, name, bytes);
+    const int ranks = comm->end.ranks;
+    memcpy(c.bytes, &c.head, sizeof c.head);
+    if (bytes > 0) memcpy(c.bytes + sizeof c.head, value, bytes);
     for (int k = 0; k < c.rounds; k++) {
-        const size_t mine = (size_t)k * VALUE, theirs = mine + VALUE;
-        LS_TRY(run_round(&c, k, mine, theirs, bytes));
-        merge(c.bytes + theirs, c.bytes + mine, bytes);
+        const size_t mine = place_of_value(ranks, k - 1), theirs = place_of_value(ranks, k);
+        LS_ASSERT(theirs + VALUE <= ls_host_inbox_bytes(ranks));
+        const ls_range from = ls_range_flat(mine, sizeof c.head + bytes);
+        const ls_range to = ls_range_flat(theirs, sizeof c.head + bytes);
+        LS_TRY(run_round(&c, k, &from, &to));
+        LS_TRY(check_head(&c, theirs, rank_after(comm, -((int64_t)1 << k))));
+        if (merge != NULL) merge(c.bytes + theirs + sizeof c.head, c.bytes + mine + sizeof c.head, bytes);
     }
-    memcpy(value, c.bytes + (size_t)c.rounds * VALUE, bytes);
+    if (bytes > 0) memcpy(value, c.bytes + place_of_value(ranks, c.rounds - 1) + sizeof c.head, bytes);
     end(&c);
     return ls_ok();
 }
+
+ls_status ls_comm_meet(ls_comm *comm) { return reduce(comm, "meet", NULL, 0, NULL); }
 
 ls_status ls_comm_reduce(ls_comm *comm, void *value, size_t bytes, ls_comm_merge merge) {
     LS_ASSERT(bytes > 0 && bytes <= LS_COMM_VALUE);
@@ -276,6 +363,9 @@ static ls_status take_first(ls_comm *comm, const char *name, bool offers, void *
     offer first = {.rank = offers ? comm->end.rank : INT_MAX};
     memcpy(first.bytes, value, bytes);
     LS_TRY(reduce(comm, name, &first, offsetof(offer, bytes) + bytes, keep_first));
+    if (first.rank != INT_MAX && (first.rank < 0 || first.rank >= comm->end.ranks))
+        return ls_error(LS_INVALID, "%s: a value of rank %d came; expected one of %d ranks", name, first.rank,
+                        comm->end.ranks);
     memcpy(value, first.bytes, bytes);
     *rank = first.rank;
     return ls_ok();
@@ -289,5 +379,5 @@ ls_status ls_comm_broadcast(ls_comm *comm, void *value, size_t bytes) {
 ls_status ls_comm_agree(ls_comm *comm, ls_status mine) {
     int rank;
     LS_TRY(take_first(comm, "agree", mine.code != LS_OK, &mine, sizeof mine, &rank));
-    return rank == INT_MAX ? ls_ok() : ls_error_in(mine, "rank %d", rank);
+    return rank == INT_MAX ? ls_ok() : ls_error_in(ls_status_sound(mine), "rank %d", rank);
 }

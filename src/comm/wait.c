@@ -186,6 +186,7 @@ static ls_status sleep_on(ls_comm *comm, uint32_t bell, int peer, const char *wh
     for (;;) {
         const double until_progress = ls_comm_progress(comm);
         status = ls_notice_aborted(comm->end.boot->notice);
+        if (status.code == LS_OK) status = ls_comm_check_stop(comm);
         if (status.code != LS_OK || ls_bell_read(line) != bell) break;
         if (isinf(until_progress)) status = check_possible(comm, bell, peer, what);
         if (status.code == LS_OK) status = check_peers(comm, peer, what);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define SHARD_TOKENS ((int64_t)1 << 26)
+enum { MOST_THREADS = 1024 };
 
 /* The first Ctrl-C ends after the batch, and says how to go on; a second one ends at once. */
 static volatile sig_atomic_t stopped;
@@ -68,6 +69,10 @@ ls_status ls_run_data_build(const ls_data_build_job *job, ls_data_build_result *
     LS_TRY(ls_file_check_paths(job->paths, job->n_paths));
     if (job->n_paths < 1) return ls_error(LS_USAGE, "no files given; expected files or folders of text or JSONL");
     if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder");
+    if (job->shard_tokens < 0)
+        return ls_error(LS_USAGE, "--shard-tokens %lld; expected 1 or more", (long long)job->shard_tokens);
+    if (job->threads < 0 || job->threads > MOST_THREADS)
+        return ls_error(LS_USAGE, "--threads %lld; expected 1 to %d", (long long)job->threads, MOST_THREADS);
     ls_tokenizer *tokenizer = NULL;
     LS_TRY(ls_tokenizer_open(job->tokenizer, &tokenizer));
     ls_tokenizer_log(tokenizer, 0);

@@ -25,7 +25,7 @@ typedef struct ls_trained {
 /*
  * model: config.json or a folder with one; NULL: the checkpoint's. checkpoint: a folder with model.safetensors, or a
  * training run, whose newest checkpoint is used; NULL: none. LS_USAGE if both are NULL; LS_INVALID if the tokenizer has
- * more tokens than the model.
+ * more tokens than the model. Collective where others launched the ranks: LS_USAGE names a file that differs.
  */
 LS_MUST_USE ls_status ls_trained_open(const char *model, const char *checkpoint, ls_trained *out);
 /* ls_trained_open with changes to the config's rotary positions; rope NULL: no change. */
@@ -40,6 +40,12 @@ void ls_trained_close(ls_trained *trained); /* a zeroed one is allowed */
 LS_MUST_USE ls_status ls_trained_fill(const ls_trained *trained, const ls_rank *rank, uint64_t seed);
 
 /* --- text.c ------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Where others launched the ranks: compares a text that each process has opened as `name`, e.g. "--data". opened: how
+ * that went. Collective; LS_USAGE when the text differs. data may be NULL when opened is a failure.
+ */
+LS_MUST_USE ls_status ls_text_alike(const char *name, const ls_data *data, ls_status opened);
 
 /* Sequences of a text, for training and evaluation. */
 

@@ -160,7 +160,8 @@ static ls_status open_and_evaluate(const ls_eval_options *o, ls_trained *trained
                                   .form = o->form,
                                   .sequence = o->seq,
                                   .pack = o->pack};
-    LS_TRY(ls_data_open(&text, data));
+    const ls_status opened = ls_data_open(&text, data);
+    LS_TRY(ls_text_alike("--data", *data, opened));
     if (ls_data_apart(*data)) LS_TRY(ls_model_check_apart(trained->model, o->seq));
     ls_data_log_left_out(*data);
     ls_data_log_packing(*data);

@@ -235,7 +235,8 @@ static ls_status ask_length(asking *a, int64_t length, ls_decoder *decoder, ls_d
                                       .folder = ls_model_folder(a->trained->model),
                                       .form = o->form,
                                       .sequence = length};
-        LS_TRY(ls_data_open(&text, data));
+        const ls_status opened = ls_data_open(&text, data);
+        LS_TRY(ls_text_alike("--data", *data, opened));
         a->haystack.data = *data;
     }
     LS_TRY(ls_decoder_open(a->trained->model, length, length, o->dtype, &o->spread, decoder));

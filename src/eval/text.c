@@ -3,6 +3,14 @@
 
 #include <stdlib.h>
 
+ls_status ls_text_alike(const char *name, const ls_data *data, ls_status opened) {
+    ls_alike *alike;
+    LS_TRY(ls_alike_begin(&alike));
+    if (opened.code == LS_OK && alike != NULL)
+        ls_alike_add(alike, name, "with hash %016llx", (unsigned long long)ls_data_content(data));
+    return ls_alike_end(alike, opened);
+}
+
 static ls_status read_sample(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
     const ls_text_sequences *text = context;
     if (text->some > 0) index = ls_part_start(ls_data_summarise(text->data)->windows, text->some, index);

@@ -4,6 +4,7 @@
 #include "format/format.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* *out: the folder itself if it has model.safetensors, else the newest checkpoint of the run; NULL if none is given. */
 static ls_status find_checkpoint(const char *given, char **out) {
@@ -28,6 +29,19 @@ static ls_status open_all(const char *model, const char *checkpoint, const ls_ro
     return ls_ok();
 }
 
+/* All processes of launched ranks must have opened the same files; `mine`: how that went. */
+static ls_status compare_processes(const ls_trained *t, ls_status mine) {
+    ls_alike *alike;
+    LS_TRY(ls_alike_begin(&alike));
+    if (mine.code == LS_OK) {
+        const char *config = ls_model_config_text(t->model);
+        ls_alike_add_bytes(alike, "a config.json", config, strlen(config));
+        ls_alike_add_folder(alike, "--model", ls_model_folder(t->model));
+        ls_alike_add_folder(alike, "--checkpoint", t->checkpoint);
+    }
+    return ls_alike_end(alike, mine);
+}
+
 ls_status ls_trained_open(const char *model, const char *checkpoint, ls_trained *out) {
     return ls_trained_open_changed(model, checkpoint, NULL, out);
 }
@@ -35,7 +49,7 @@ ls_status ls_trained_open(const char *model, const char *checkpoint, ls_trained 
 ls_status ls_trained_open_changed(const char *model, const char *checkpoint, const ls_rope_change *rope,
                                   ls_trained *out) {
     ls_trained trained = {.model = NULL};
-    const ls_status status = open_all(model, checkpoint, rope, &trained);
+    const ls_status status = compare_processes(&trained, open_all(model, checkpoint, rope, &trained));
     if (status.code != LS_OK) {
         ls_trained_close(&trained);
         return status;

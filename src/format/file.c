@@ -77,6 +77,37 @@ ls_status ls_file_read(const char *path, size_t most, char **out, size_t *bytes)
 
 static const uint8_t empty_file[1];
 
+/* One hash of the hash so far and the piece. */
+static ls_status add_piece(int fd, const char *path, int64_t at, char *piece, size_t bytes, uint64_t *hash) {
+    size_t got = 0;
+    if (lseek(fd, at, SEEK_SET) < 0) return ls_file_error("seek in", path, errno);
+    LS_TRY(read_all(fd, path, piece, bytes, &got));
+    const uint64_t both[] = {*hash, ls_hash_bytes(piece, got)};
+    *hash = ls_hash_bytes(both, sizeof both);
+    return ls_ok();
+}
+
+ls_status ls_file_identify(const char *path, int64_t *bytes, uint64_t *hash) {
+    enum { PIECE = 1 << 16, PIECES = 64, WHOLE = 1 << 24 };
+    int fd = -1;
+    size_t size = 0;
+    LS_TRY(ls_file_open_regular(path, &fd, &size));
+    char *piece = malloc(PIECE);
+    ls_status status = piece != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory to read a piece of %s", path);
+    const int64_t n = size > WHOLE ? PIECES : ls_ceil_div((int64_t)size, PIECE);
+    uint64_t made = 0;
+    for (int64_t i = 0; i < n && status.code == LS_OK; i++) {
+        const int64_t at = size > WHOLE ? ls_part_start((int64_t)size - PIECE, PIECES - 1, i) : i * PIECE;
+        status = add_piece(fd, path, at, piece, PIECE, &made);
+    }
+    free(piece);
+    close(fd);
+    LS_TRY(status);
+    *bytes = (int64_t)size;
+    *hash = made;
+    return ls_ok();
+}
+
 ls_status ls_file_map_open(const char *path, ls_file_map *out) {
     int fd = -1;
     size_t bytes = 0;
@@ -163,6 +194,13 @@ ls_status ls_file_write_pieces(const char *path, const ls_file_piece *pieces, in
 
 ls_status ls_file_write(const char *path, const void *data, size_t bytes) {
     return ls_file_write_pieces(path, &(ls_file_piece){data, bytes}, 1);
+}
+
+ls_status ls_file_try(const char *path) {
+    LS_PATH beside = NULL;
+    LS_TRY(ls_path_print(&beside, "%s.tried-%ld", path, (long)getpid()));
+    LS_TRY(ls_file_write(beside, "", 0));
+    return ls_file_remove_tree(beside);
 }
 
 ls_status ls_file_append(const char *path, const ls_file_piece *pieces, int n) {

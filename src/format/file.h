@@ -14,6 +14,13 @@
  */
 LS_MUST_USE ls_status ls_file_read(const char *path, size_t most, char **out, size_t *bytes);
 
+/*
+ * What tells a file from others: *bytes, its size, and *hash, of all its bytes, or, of a file of more than 16 MiB, of
+ * 64 pieces of 64 KiB from begin to end, so that it takes no longer for large ones. Not for untrusted files: others can
+ * be made that look alike.
+ */
+LS_MUST_USE ls_status ls_file_identify(const char *path, int64_t *bytes, uint64_t *hash);
+
 /* A mapped file: read-only and private to this process. An empty file has data != NULL and bytes 0. */
 typedef struct ls_file_map {
     const uint8_t *data;
@@ -33,6 +40,12 @@ void ls_file_populate(const void *data, size_t bytes);
  * never in its memory as a whole.
  */
 void ls_file_forget(const void *data, size_t bytes);
+
+/*
+ * Whether a file could be written as `path` later: writes an empty one beside it, which takes no time, and removes it.
+ * The error names what failed.
+ */
+LS_MUST_USE ls_status ls_file_try(const char *path);
 
 /*
  * Writes the pieces, one after the other, as the whole contents of `path`, atomically and durably: to a temporary file

@@ -60,6 +60,8 @@ void ls_program_ops_put(const ls_image *image, int program, ls_json_writer *writ
  * of the first rank that failed.
  */
 LS_MUST_USE ls_status ls_trace_write(const ls_rank *rank, const char *path);
+/* Before the work: whether every rank can write its part of the trace. Collective. */
+LS_MUST_USE ls_status ls_trace_try(const ls_rank *rank, const char *path);
 
 /* The number of spans that a ring needs for that many runs of a program on this rank; 0 for program -1. */
 size_t ls_trace_spans(const ls_image *image, int program, int64_t runs);

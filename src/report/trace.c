@@ -209,6 +209,16 @@ static ls_status find_base(const ls_rank *rank, double *out) {
     return ls_ok();
 }
 
+static ls_status try_part(const ls_rank *rank, const char *path) {
+    LS_PATH part = NULL;
+    LS_TRY(part_path(path, rank->rank, &part));
+    return ls_file_try(part);
+}
+
+ls_status ls_trace_try(const ls_rank *rank, const char *path) {
+    return ls_comm_agree(rank->comm, try_part(rank, path));
+}
+
 ls_status ls_trace_write(const ls_rank *rank, const char *path) {
     double base = 0;
     LS_PATH part = NULL;

@@ -336,6 +336,7 @@ static ls_status advance(run *r, int queue, bool *moved) {
     const ls_status status = device ? look_for_end(r, queue, i, &executed) : communicate(r, queue, i, &executed);
     if (status.code != LS_OK) return named(r, i, status);
     if (!executed) return ls_ok();
+    LS_TRY(ls_comm_check_stop(r->ex->comm));
     ls_comm_tick(r->ex->comm);
     ls_cursor_advance(r->cursor, queue);
     *moved = true;

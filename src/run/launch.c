@@ -1,7 +1,8 @@
 /*
- * The launcher: one loop in the calling thread that waits for SIGINT, SIGTERM, SIGHUP and SIGCHLD (a signalfd) and for
- * results of a forked rank 0 (a pipe), so there is no signal handler and no state outside this call. A rank that is a
- * thread sends SIGCHLD at its end, as the system does for a process, so that both kinds of ranks share the loop.
+ * The launcher: one loop in the calling thread that waits for SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGCHLD (a signalfd)
+ * and for results of a forked rank 0 (a pipe), so there is no signal handler and no state outside this call. A rank
+ * that is a thread sends SIGCHLD at its end, as the system does for a process, so that both kinds of ranks share the
+ * loop.
  */
 #include "run/launch_impl.h"
 
@@ -64,7 +65,8 @@ struct launch {
     size_t reports_bytes;
     rank_slot *slots;
     int running;
-    int interrupts, hangups;
+    int interrupts;  /* SIGINT and SIGTERM so far */
+    bool told;       /* the ranks were asked to stop by SIGHUP or SIGUSR1 */
     double deadline; /* when the remaining ranks are killed; 0: never */
     bool killed;     /* the launcher has killed the remaining ranks */
     ls_status died;  /* error of the first rank that died by itself or could not be started */
@@ -109,14 +111,15 @@ static void report_fault(void *context, const char *text) {
 }
 
 /*
- * A forked rank. Only the parent handles Ctrl-C and SIGHUP; the child ends with its parent, even if the parent has
- * ended before prctl.
+ * A forked rank. Only the parent handles signals that stop the work; the child ends with its parent, even if the parent
+ * has ended before prctl.
  */
 _Noreturn static void process_main(launch *l, int rank, pid_t parent) {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGINT, &ignore, NULL);
     sigaction(SIGTERM, &ignore, NULL);
     sigaction(SIGHUP, &ignore, NULL);
+    sigaction(SIGUSR1, &ignore, NULL);
     sigaction(SIGCHLD, &l->old_child, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
@@ -279,11 +282,15 @@ static void reap(launch *l) {
     }
 }
 
-/* The terminal closed. Shells may send SIGHUP more than once, so only the first one counts. */
-static void on_hangup(launch *l) {
-    if (l->hangups++ > 0) return;
+/*
+ * SIGHUP: the terminal closed; shells may send it more than once. SIGUSR1: a job scheduler says that time is nearly up;
+ * it may come to each process of a group. So only the first one counts, and none ends the ranks at once.
+ */
+static void on_notice(launch *l, const char *what) {
+    if (l->told) return;
+    l->told = true;
     ls_world_request_stop(l->world);
-    ls_log("the terminal closed: stopping after this step");
+    ls_log("%s: stopping after this step", what);
 }
 
 static void on_interrupt(launch *l, int signal_number) {
@@ -327,7 +334,8 @@ static void watch(launch *l) {
         if (!l->as_threads && !l->killed && l->deadline > 0.0 && ls_seconds() >= l->deadline) kill_rest(l);
         const int signal_number = await_signal(l);
         if (signal_number == SIGINT || signal_number == SIGTERM) on_interrupt(l, signal_number);
-        if (signal_number == SIGHUP) on_hangup(l);
+        if (signal_number == SIGHUP) on_notice(l, "the terminal closed");
+        if (signal_number == SIGUSR1) on_notice(l, "SIGUSR1");
     }
     /* What the ranks sent before they ended lies in the pipe. */
     for (struct pollfd left = {.events = POLLIN};; take_results(l)) {
@@ -359,6 +367,7 @@ static void block_signals(launch *l) {
     sigaddset(&l->signals, SIGINT);
     sigaddset(&l->signals, SIGTERM);
     if (hangup.sa_handler != SIG_IGN) sigaddset(&l->signals, SIGHUP); /* ignored: started by nohup */
+    sigaddset(&l->signals, SIGUSR1);
     sigaddset(&l->signals, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &l->signals, &l->old_mask);
     /* If SIGCHLD was inherited as ignored, the ends of children would be lost. */

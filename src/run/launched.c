@@ -69,7 +69,7 @@ static void restore_signals(const struct sigaction before[STOP_SIGNALS], const s
 /* What a rank tells the others at its end. */
 typedef struct ending {
     ls_status status;
-    bool follows; /* it failed because a rank that it waited for had left: that rank knows why */
+    int32_t follows; /* 1: it failed because a rank that it waited for had left, which knows why; else 0 */
 } ending;
 
 /*
@@ -82,7 +82,7 @@ static time_t seconds_to_abort(const ending *mine) {
 }
 
 /* Of two endings the one that says more of the cause has the higher number. */
-static int weight_of(const ending *of) { return 2 * ls_severity(of->status.code) - (of->follows ? 1 : 0); }
+static int weight_of(const ending *of) { return 2 * ls_severity(of->status.code) - (of->follows != 0 ? 1 : 0); }
 
 /* Aborts the job when the others have not ended in time: one that is stopped, or stuck, never would. */
 typedef struct abort_timer {
@@ -127,13 +127,13 @@ static ls_status agree(const ls_world *world, const ending *mine) {
     if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the statuses of %d ranks", ranks);
     abort_timer timer;
     start_abort_timer(&timer, mine);
-    const ls_status gathered = ls_launched_gather(mine, sizeof *mine, all);
+    const ls_status gathered = ls_launched_gather("how the ranks ended", mine, sizeof *mine, all);
     stop_abort_timer(&timer);
     ending worst = {.status = ls_ok()};
     for (int r = 0; r < ranks && gathered.code == LS_OK; r++)
         if (weight_of(&all[r]) > weight_of(&worst)) worst = all[r];
     free(all);
-    if (gathered.code == LS_OK) return worst.status;
+    if (gathered.code == LS_OK) return ls_status_sound(worst.status);
     /* A rank died, or the world was aborted: that is the cause, unless this rank knows a better one. */
     return ls_severity(mine->status.code) > ls_severity(gathered.code) ? mine->status : gathered;
 }

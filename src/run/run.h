@@ -19,15 +19,16 @@ typedef ls_status (*ls_rank_main)(ls_comm *comm, void *context);
 /*
  * Runs rank_main once for each rank 0 .. ranks-1 of the world (`ranks` is the world's number of ranks) and returns
  * when all have ended. A world is launched once. Blocks; the calling thread must stay until the end and
- * should be the process's only one, or the others should have SIGINT, SIGTERM and SIGHUP blocked.
+ * should be the process's only one, or the others should have SIGINT, SIGTERM, SIGHUP and SIGUSR1 blocked.
  *
  * Processes (as_threads false) are forked from the caller, so each has a copy of context and of all other memory; what
  * they write outside the world's shared memory is lost when they end. They ignore SIGINT,
- * SIGTERM and SIGHUP and die with the caller. Threads share context.
+ * SIGTERM, SIGHUP and SIGUSR1 and die with the caller. Threads share context.
  *
  * SIGINT or SIGTERM to this process: the first calls ls_world_request_stop and logs it, the
  * second ends all ranks at once (with threads, the whole process). This holds even where a shell had
- * SIGINT ignored. SIGHUP (the terminal closed) requests a stop too, any number of times, unless it is ignored (nohup).
+ * SIGINT ignored. SIGHUP (the terminal closed) and SIGUSR1 request a stop too, any number of times, SIGHUP unless it is
+ * ignored (nohup). What a request to stop does is the ranks' business (ls_comm_end_at_stop).
  *
  * When a rank dies or returns a failure other than LS_INTERRUPTED, the world is aborted, so that waiting ranks
  * return LS_PEER; processes that have not ended 3 s after a death (30 s after a failure other than

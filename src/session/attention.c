@@ -126,6 +126,26 @@ static ls_status check_sizes(const ls_attention_options *o) {
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
+/* All processes of launched ranks must have given the same. */
+static ls_status compare_processes(const ls_attention_options *o) {
+    ls_alike *alike;
+    LS_TRY(ls_alike_begin(&alike));
+    ls_alike_add(alike, "element type", "%s", ls_dtype_name(o->dtype));
+    ls_alike_add(alike, "shape", "batch %lld, seq %lld, %lld heads, %lld KV heads of %lld", (long long)o->batch,
+                 (long long)o->seq, (long long)o->heads, (long long)o->kv_heads, (long long)o->head_size);
+    ls_alike_add(alike, "scale", "%.17g", o->scale);
+    ls_alike_add(alike, "softcap", "%.17g", o->softcap);
+    ls_alike_add(alike, "sink", "%d", o->sink);
+    ls_alike_add(alike, "gradients", "%d", o->gradients);
+    for (int i = 0; o->mask != NULL && i < o->mask->n; i++) {
+        const ls_mask_term *term = &o->mask->term[i];
+        ls_alike_add(alike, "mask", "term %d: kind %d, window %lld, first %lld", i, (int)term->kind,
+                     (long long)term->window, (long long)term->first);
+        ls_alike_add_bytes(alike, "documents", term->ends, (size_t)term->n_ends * sizeof *term->ends);
+    }
+    return ls_alike_end(alike, ls_ok());
+}
+
 static ls_status open_all(ls_shared_attention *a) {
     const ls_attention_options *o = &a->options;
     if ((int)o->dtype < 0 || o->dtype >= LS_DTYPES)
@@ -134,6 +154,7 @@ static ls_status open_all(ls_shared_attention *a) {
     if (o->mask != NULL) LS_TRY(ls_error_in(ls_mask_check(o->mask, o->seq), "attention"));
     LS_TRY(ls_attention_graph_build(o, &a->graph));
     a->job = ls_attention_graph_job(&a->graph, true);
+    LS_TRY(compare_processes(o));
     LS_TRY(ls_session_open(&a->job, &o->spread, &a->session));
     a->backward = ls_program_find(ls_session_image(a->session), LS_PROGRAM_BACKWARD);
     return ls_ok();
@@ -206,7 +227,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     if (positions == NULL) return ls_error(LS_NO_MEMORY, "no memory for the positions of %lld tokens", (long long)r.n);
     ls_layout_positions(&rank->image->layout, ls_mesh_sequence_index(&rank->image->mesh, rank->rank), positions);
     r.positions = positions;
-    const ls_status status = a->work(&r, a->input, result);
+    const ls_status status = ls_status_sound(a->work(&r, a->input, result));
     free(positions);
     return status;
 }
@@ -264,6 +285,7 @@ ls_status ls_attention_get(ls_attention_rank *r, const char *name, void *out) {
     LS_TRY(check_rank(r));
     LS_NEED(name, "name");
     LS_TRY(find_array(r, name, &binding));
+    ls_comm_doing(r->state->rank->comm, "array \"%s\"", name);
     return ls_rank_gather_tensor(r->state->rank, binding, true, out);
 }
 

@@ -112,10 +112,13 @@ static ls_status choose_optimizer(ls_engine_options *o, ls_job *job) {
     return ls_ok();
 }
 
+enum { MOST_MICRO_BATCHES = 1 << 24 }; /* as of a training */
+
 static ls_status fill_defaults(ls_engine_options *o) {
     if (o->micro_batches == 0) o->micro_batches = 1;
-    if (o->micro_batches < 0)
-        return ls_error(LS_USAGE, "%lld micro-batches; expected 1 or more", (long long)o->micro_batches);
+    if (o->micro_batches < 1 || o->micro_batches > MOST_MICRO_BATCHES)
+        return ls_error(LS_USAGE, "%lld micro-batches; expected 1 to %d", (long long)o->micro_batches,
+                        MOST_MICRO_BATCHES);
     return ls_ok();
 }
 
@@ -136,6 +139,22 @@ static ls_status copy_read(ls_engine *e) {
     return ls_ok();
 }
 
+/* All processes of launched ranks must have given the same. */
+static ls_status compare_processes(const ls_engine_options *o) {
+    ls_alike *alike;
+    LS_TRY(ls_alike_begin(&alike));
+    ls_alike_add(alike, "purpose", "%d", (int)o->purpose);
+    ls_alike_add(alike, "micro-batches", "%lld", (long long)o->micro_batches);
+    ls_alike_add_text(alike, "optimizer", o->optimizer);
+    ls_alike_add(alike, "beta1", "%.17g", o->beta1);
+    ls_alike_add(alike, "beta2", "%.17g", o->beta2);
+    ls_alike_add(alike, "epsilon", "%.17g", o->epsilon);
+    ls_alike_add(alike, "weight decay", "%.17g", o->weight_decay);
+    ls_alike_add(alike, "momentum", "%.17g", o->momentum);
+    ls_alike_add(alike, "nesterov", "%d", o->nesterov);
+    return ls_alike_end(alike, ls_ok());
+}
+
 static ls_status open_all(ls_engine *e, ls_tensor loss) {
     ls_engine_options *o = &e->options;
     LS_TRY(copy_read(e));
@@ -150,6 +169,7 @@ static ls_status open_all(ls_engine *e, ls_tensor loss) {
                                                                           update_for[o->purpose], o->micro_batches > 1);
     e->job.fetch = o->read;
     e->job.n_fetch = o->n_read;
+    LS_TRY(compare_processes(o));
     return ls_session_open(&e->job, &o->spread, &e->session);
 }
 
@@ -195,7 +215,8 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     state.input_set = calloc((size_t)image->n_bindings + 1, sizeof *state.input_set);
     state.parameter_set = calloc((size_t)image->n_flats + 1, sizeof *state.parameter_set);
     ls_status status = ls_error(LS_NO_MEMORY, "no memory for the worker of rank %d", rank->rank);
-    if (state.input_set != NULL && state.parameter_set != NULL) status = e->work(&worker, e->input, result);
+    if (state.input_set != NULL && state.parameter_set != NULL)
+        status = ls_status_sound(e->work(&worker, e->input, result));
     free(state.input_set);
     free(state.parameter_set);
     return status;

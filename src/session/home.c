@@ -27,12 +27,15 @@ bool ls_is_home(void) {
 
 bool ls_home_starts_ranks(void) { return launched().ranks == 0; }
 
-/* all[ranks] becomes `mine` of each, to be freed by the caller. */
-static ls_status gather(const void *mine, size_t bytes, int ranks, char **all) {
-    *all = malloc(bytes * (size_t)ranks);
-    if (*all == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of %d ranks", bytes, ranks);
-    const ls_status status = ls_launched_gather(mine, bytes, *all);
-    if (status.code != LS_OK) free(*all);
+/* *all becomes [ranks, bytes], `mine` of each, to be freed by the caller. */
+static ls_status gather(const char *what, const void *mine, size_t bytes, int ranks, void **all) {
+    void *values = malloc(bytes * (size_t)ranks);
+    if (values == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of %d ranks", bytes, ranks);
+    const ls_status status = ls_launched_gather(what, mine, bytes, values);
+    if (status.code == LS_OK)
+        *all = values;
+    else
+        free(values);
     return status;
 }
 
@@ -47,20 +50,32 @@ void ls_home_log_launcher(void) {
                job.core_ranks);
 }
 
+/* Of the failures of all ranks, the cause. Texts travel only when there are any. */
+static ls_status find_cause(const ls_status *mine, int ranks) {
+    int32_t code = (int32_t)mine->code;
+    void *all;
+    LS_TRY(gather("whether all is well", &code, sizeof code, ranks, &all));
+    bool failed = false;
+    for (int r = 0; r < ranks; r++) failed |= ((const int32_t *)all)[r] != LS_OK;
+    free(all);
+    if (!failed) return ls_ok();
+    LS_TRY(gather("why it failed", mine, sizeof *mine, ranks, &all));
+    ls_status worst = ls_ok();
+    for (int r = 0; r < ranks; r++) {
+        const ls_status theirs = ls_status_sound(((const ls_status *)all)[r]);
+        if (ls_severity(theirs.code) > ls_severity(worst.code)) worst = theirs;
+    }
+    free(all);
+    return worst;
+}
+
 ls_status ls_home_agree(ls_status mine) {
     const int ranks = launched().ranks;
-    char *all;
     if (ranks <= 1) return mine;
     /* A rank that lost another one cannot gather; the others learn of it by the same loss. */
     if (mine.code == LS_PEER) return mine;
-    const ls_status gathered = gather(&mine, sizeof mine, ranks, &all);
-    if (gathered.code != LS_OK) return mine.code != LS_OK ? mine : gathered;
-    const ls_status *of = (const ls_status *)(const void *)all;
-    ls_status worst = ls_ok();
-    for (int r = 0; r < ranks; r++)
-        if (ls_severity(of[r].code) > ls_severity(worst.code)) worst = of[r];
-    free(all);
-    return worst;
+    const ls_status cause = find_cause(&mine, ranks);
+    return mine.code != LS_OK && ls_severity(cause.code) < ls_severity(mine.code) ? mine : cause;
 }
 
 void ls_home_leave(ls_status failure) {
@@ -73,8 +88,8 @@ ls_status ls_home_tell(void *value, size_t bytes) {
     const int ranks = launched().ranks;
     for (size_t at = 0; at < bytes && ranks > 1; at += LS_GATHER_VALUE) {
         const size_t some = ls_min(bytes - at, (size_t)LS_GATHER_VALUE);
-        char *all;
-        LS_TRY(gather((char *)value + at, some, ranks, &all));
+        void *all;
+        LS_TRY(gather("what rank 0 tells", (char *)value + at, some, ranks, &all));
         memcpy((char *)value + at, all, some);
         free(all);
     }

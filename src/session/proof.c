@@ -55,7 +55,7 @@ static ls_status prove_together(const ls_job *job, const ls_target *target, cons
     LS_TRY(ls_home_agree(ls_compile_share(job, target, launched->rank, &mine.digest, &out->image)));
     out->class = ls_class_of(&out->classes, launched->rank);
     mine.bytes = count_bytes(out->image);
-    LS_TRY(ls_launched_gather(&mine, sizeof mine, all));
+    LS_TRY(ls_launched_gather("proofs", &mine, sizeof mine, all));
     for (int c = 0; c < out->classes.n; c++) {
         const told *first = &all[ls_class_first(&out->classes, c)];
         digests[c] = first->digest;

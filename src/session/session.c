@@ -5,6 +5,7 @@
 #include "plan/plan.h"
 #include "program/program.h"
 #include "session/proof_impl.h"
+#include "session/spread_impl.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -74,8 +75,8 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     if (ranks == 0) ranks = ls_mesh_ranks(&request.mesh);
     if (ranks < 1 || ranks > INT_MAX)
         return ls_error(LS_USAGE, "%lld ranks; expected 1 to %d", (long long)ranks, INT_MAX);
-    if (spread->threads < 0 || spread->threads > 1024)
-        return ls_error(LS_USAGE, "--threads %lld; expected 1 to 1024", (long long)spread->threads);
+    if (spread->threads < 0 || spread->threads > LS_MOST_THREADS)
+        return ls_error(LS_USAGE, "--threads %lld; expected 1 to %d", (long long)spread->threads, LS_MOST_THREADS);
     if (!(spread->wait_timeout >= 0))
         return ls_error(LS_USAGE, "--wait-timeout %g; expected a number of seconds", spread->wait_timeout);
     LS_TRY(ls_plan_memory_options(spread, &request));
@@ -104,6 +105,7 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
         LS_TRY(ls_kernel_choices_parse(spread->kernels, of.device, request.isa, &request.kernels));
     else
         request.kernels = ls_row_choices(&of, &rows);
+    LS_TRY(ls_spread_agree(spread, of.device, &request));
     *out = request;
     return ls_ok();
 }

@@ -21,6 +21,7 @@
 #include "longspan/spread.h"
 #include "plan/plan.h"
 #include "run/run.h"
+#include "session/alike.h"
 #include "session/attention.h"
 #include "session/gather.h"
 #include "session/home.h"
@@ -35,6 +36,8 @@ typedef struct ls_session ls_session;
  * Checks what the user asked for and fills in defaults: ranks, at least 1 (0: those that were launched, else the mesh's
  * product if it is complete, else 1), threads (0: cores / ranks of this machine, at least 1), isa (NULL: the machine's
  * best; an isa that the machine lacks is an error), mesh, names. Errors are LS_USAGE and name the flag and its value.
+ * Where others launched the ranks it is collective: all processes must have been given the same and use the same
+ * instruction set, and threads that are left out are those of rank 0.
  */
 LS_MUST_USE ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out);
 

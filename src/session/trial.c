@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CANDIDATES = 6, RUNS = 3 };
+enum { MOST_CANDIDATES = 6, RUNS = 3, MOST_TOLD = 1 << 20 };
 
 /* A candidate whose predicted time exceeds the best prediction by more than this factor is not run. */
 static const double most_times_best = 1.5;
@@ -48,6 +48,7 @@ static ls_status set_documents(const ls_job *job, const ls_rank *rank, int run) 
 static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const ls_job *job = input;
     times *t = result;
+    ls_comm_end_at_stop(rank->comm, true);
     for (int i = -1; i < RUNS; i++) { /* run -1 is not measured: it touches fresh pages and loads code */
         LS_TRY(set_documents(job, rank, i));
         LS_TRY(ls_comm_barrier(rank->comm));
@@ -96,6 +97,12 @@ static int strategy_index(const char *name) {
     return i;
 }
 
+static int strategies(void) {
+    int n = 0;
+    while (ls_strategy_name(n) != NULL) n++;
+    return n;
+}
+
 /* What a candidate points to lies elsewhere in each process, and is told by its name or index. */
 typedef struct names {
     int strategy, shard; /* shard -1: not chosen */
@@ -109,7 +116,34 @@ static names names_of(const ls_plan_candidate *c) {
     return n;
 }
 
+static bool is_bool(const bool *at) {
+    unsigned char byte;
+    memcpy(&byte, at, sizeof byte);
+    return byte <= 1;
+}
+
+/* What came is looked at before it is used: another process wrote it. */
+static ls_status check_told(const names *n, const ls_plan_candidate *c) {
+    const char *wrong = NULL;
+    if (!is_bool(&c->fits) || !is_bool(&c->simulated) || !is_bool(&c->saving.offload_state))
+        wrong = "a truth value that is neither true nor false";
+    else if (n->strategy < 0 || n->strategy >= strategies())
+        wrong = "an unknown strategy";
+    else if (n->shard < -1 || n->shard >= LS_SHARD_MODES)
+        wrong = "an unknown way to shard";
+    else if ((int)c->layout < 0 || c->layout >= LS_LAYOUTS)
+        wrong = "an unknown layout";
+    else if ((int)c->saving.tile < LS_TILE_NONE || c->saving.tile > LS_TILE_ALL || c->saving.tile_rows < 0)
+        wrong = "unknown tiles";
+    else if (c->saving.drop < 0 || c->saving.offload < 0 || c->listed < 0)
+        wrong = "a count below zero";
+    else if (memchr(c->refused, 0, sizeof c->refused) == NULL || memchr(n->mesh, 0, sizeof n->mesh) == NULL)
+        wrong = "a text that does not end";
+    return wrong == NULL ? ls_ok() : ls_error(LS_INVALID, "rank 0 tells a candidate with %s", wrong);
+}
+
 static ls_status point_to(const names *n, ls_plan_candidate *c) {
+    LS_TRY(check_told(n, c));
     c->strategy = ls_strategy_name(n->strategy);
     c->shard = n->shard >= 0 ? &ls_shard_modes[n->shard] : NULL;
     return ls_mesh_parse(n->mesh, &c->mesh);
@@ -117,18 +151,22 @@ static ls_status point_to(const names *n, ls_plan_candidate *c) {
 
 /* Home's plan becomes that of every process. */
 static ls_status tell_plan(const ls_plan_request *request, ls_plan *plan) {
-    LS_TRY(ls_home_tell(&plan->n_candidates, sizeof plan->n_candidates));
-    LS_TRY(ls_home_tell(&plan->measured, sizeof plan->measured));
-    LS_TRY(ls_home_tell(&plan->instrs, sizeof plan->instrs));
+    int64_t told[] = {plan->n_candidates, plan->measured, plan->instrs};
+    LS_TRY(ls_home_tell(told, sizeof told));
+    if (told[0] < 1 || told[0] > MOST_TOLD)
+        return ls_error(LS_INVALID, "rank 0 tells %lld candidates; expected 1 to %d", (long long)told[0], MOST_TOLD);
+    plan->n_candidates = (int)told[0];
+    plan->measured = told[1] != 0;
+    plan->instrs = told[2];
     const size_t n = (size_t)plan->n_candidates;
-    names *told = LS_NEW_ARRAY(plan->arena, names, n);
+    names *named = LS_NEW_ARRAY(plan->arena, names, n);
     if (ls_is_home())
-        for (size_t i = 0; i < n; i++) told[i] = names_of(&plan->candidates[i]);
+        for (size_t i = 0; i < n; i++) named[i] = names_of(&plan->candidates[i]);
     else
         plan->candidates = LS_NEW_ARRAY(plan->arena, ls_plan_candidate, n);
-    LS_TRY(ls_home_tell(told, n * sizeof *told));
+    LS_TRY(ls_home_tell(named, n * sizeof *named));
     LS_TRY(ls_home_tell(plan->candidates, n * sizeof *plan->candidates));
-    for (size_t i = 0; i < n; i++) LS_TRY(point_to(&told[i], &plan->candidates[i]));
+    for (size_t i = 0; i < n; i++) LS_TRY(point_to(&named[i], &plan->candidates[i]));
     ls_plan_choose(request, plan);
     return ls_ok();
 }

@@ -3,6 +3,8 @@
 #include "weights/weights.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +14,18 @@
 static ls_status check_worker(const ls_worker *w) {
     if (w != NULL && w->state != NULL) return ls_ok();
     return ls_error(LS_INVALID, "no worker; expected the one that ls_engine_run gives to `work`");
+}
+
+/* All ranks must be here, doing the same; what follows is called so, too. */
+LS_PRINTF(2, 3) static ls_status meet(const ls_worker *w, const char *format, ...) {
+    char doing[LS_COMM_DOING];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(doing, sizeof doing, format, args);
+    va_end(args);
+    ls_comm *comm = w->state->rank->comm;
+    ls_comm_doing(comm, "%s", doing);
+    return ls_comm_meet(comm);
 }
 
 /* The graph's input that steps write, not the user. */
@@ -126,7 +140,7 @@ typedef struct feeding {
 /* Lets the caller set the inputs of a micro-batch, and checks that none is missing. */
 static ls_status feed(void *context, int64_t micro_batch) {
     const feeding *f = context;
-    if (f->step->feed != NULL) LS_TRY(f->step->feed(f->worker, micro_batch, f->step->context));
+    if (f->step->feed != NULL) LS_TRY(ls_status_sound(f->step->feed(f->worker, micro_batch, f->step->context)));
     return check_all_set(f->worker);
 }
 
@@ -195,7 +209,8 @@ static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out
 
 typedef ls_status (*step_function)(ls_worker *w, const ls_step *step, ls_step_result *out);
 
-static ls_status check_and_time(ls_worker *w, const ls_step *step, step_function run, ls_step_result *result) {
+static ls_status check_and_time(ls_worker *w, const char *name, const ls_step *step, step_function run,
+                                ls_step_result *result) {
     LS_NEED(step, "step");
     LS_NEED(result, "result");
     ls_rank *rank = w->state->rank;
@@ -204,6 +219,8 @@ static ls_status check_and_time(ls_worker *w, const ls_step *step, step_function
         return ls_error(LS_INVALID, "a step over %lld tokens; expected 0 or more", (long long)step->tokens);
     if (!(step->lr >= 0 && isfinite(step->lr)) || !(step->clip >= 0 && isfinite(step->clip)))
         return ls_error(LS_INVALID, "lr %g, clip %g; expected finite numbers, not negative", step->lr, step->clip);
+    LS_TRY(
+        meet(w, "%s of %lld tokens with lr %.17g and clip %.17g", name, (long long)step->tokens, step->lr, step->clip));
     ls_step_result made = {.loss = NAN, .grad_norm = NAN};
     LS_TRY(step->tokens > 0 ? run(w, step, &made) : run_empty_step(rank, &made));
     made.seconds = ls_seconds() - start;
@@ -216,12 +233,12 @@ ls_status ls_worker_step(ls_worker *w, const ls_step *step, ls_step_result *resu
     LS_TRY(check_worker(w));
     if (w->state->engine->options.purpose == LS_TO_EVALUATE)
         return ls_error(LS_USAGE, "a step on an engine that was opened to evaluate");
-    return check_and_time(w, step, run_step, result);
+    return check_and_time(w, "a step", step, run_step, result);
 }
 
 ls_status ls_worker_evaluate(ls_worker *w, const ls_step *step, ls_step_result *result) {
     LS_TRY(check_worker(w));
-    return check_and_time(w, step, run_evaluation, result);
+    return check_and_time(w, "an evaluation", step, run_evaluation, result);
 }
 
 /* --- values that a worker reads ----------------------------------------------------------------------------------- */
@@ -308,6 +325,7 @@ ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
     const ls_rank *rank = w->state->rank;
     const ls_flat *flat = find_parameter(w, name);
     if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
+    LS_TRY(meet(w, "parameter \"%s\"", name));
     if (ls_image_find(rank->image, LS_BIND_PARAMETERS)->sharded)
         return gather_scattered((scattered){rank, flat, LS_BIND_PARAMETERS, out});
     if (out == NULL) return ls_ok();
@@ -329,6 +347,7 @@ ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
     if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
     if (w->state->engine->options.purpose != LS_TO_DIFFERENTIATE)
         return ls_error(LS_USAGE, "gradient of \"%s\": only an engine opened to differentiate keeps it", name);
+    ls_comm_doing(rank->comm, "gradient of \"%s\"", name);
     return gather_scattered((scattered){rank, flat, LS_BIND_SHARD, out});
 }
 
@@ -379,6 +398,7 @@ ls_status ls_worker_get_tensor(ls_worker *w, const char *name, double *out) {
     const ls_rank *rank = w->state->rank;
     if (!is_readable(e, name))
         return ls_error(LS_USAGE, "tensor \"%s\" was not among those to be read when the engine was opened", name);
+    ls_comm_doing(rank->comm, "tensor \"%s\"", name);
     const ls_binding *binding = ls_image_find(rank->image, name);
     read_array array = {.dtype = binding->operand.view.dtype, .out = out};
     array.partial = binding->partial != 0;
@@ -393,5 +413,6 @@ ls_status ls_worker_gather(ls_worker *w, const void *mine, size_t bytes, void *a
     LS_TRY(check_worker(w));
     LS_NEED(mine, "mine");
     LS_NEED(all, "all");
+    ls_comm_doing(w->state->rank->comm, "ls_worker_gather");
     return ls_comm_exchange(w->state->rank->comm, mine, bytes, all);
 }

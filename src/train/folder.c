@@ -5,6 +5,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define TRIAL_SECONDS 2.0 /* in which a file of another process must be seen */
 
 /* --- the lock ----------------------------------------------------------------------------------------------------- */
 
@@ -29,6 +32,48 @@ ls_status ls_folder_make(ls_training *t) {
     LS_TRY(ls_file_make_folders(t->options.out));
     LS_TRY(ls_folder_claim(t));
     return ls_folder_refuse_existing(t); /* another run may have created it meanwhile */
+}
+
+/* --- whether all can write ---------------------------------------------------------------------------------------- */
+
+/* The file that a process of launched ranks writes to try the folder. */
+static ls_status path_of_trial(const ls_training *t, int rank, char **out) {
+    return ls_path_print(out, "%s/.rank-%d.tried", t->options.out, rank);
+}
+
+static ls_status write_trial(const ls_training *t, int rank) {
+    static const char text[] = "written by a rank to see whether it can, and removed at once\n";
+    LS_PATH path = NULL;
+    LS_TRY(path_of_trial(t, rank, &path));
+    return ls_error_in(ls_file_write(path, text, sizeof text - 1), "rank %d cannot write to --out", rank);
+}
+
+/* At home: what all have written must be here. A network's file system may show it a moment later. */
+static ls_status find_trials(const ls_training *t, int ranks) {
+    const double until = ls_seconds() + TRIAL_SECONDS;
+    for (int r = 0; r < ranks; r++) {
+        LS_PATH path = NULL;
+        LS_TRY(path_of_trial(t, r, &path));
+        while (!ls_file_exists(path) && ls_seconds() < until) usleep(10000);
+        if (!ls_file_exists(path))
+            return ls_error(LS_IO, "rank %d writes to another folder than rank 0 as --out %s; expected a shared one", r,
+                            t->options.out);
+    }
+    return ls_ok();
+}
+
+ls_status ls_folder_try(const ls_training *t) {
+    ls_launched launched;
+    LS_PATH mine = NULL;
+    LS_TRY(ls_launched_find(&launched));
+    if (launched.ranks <= 1) return ls_ok();
+    LS_TRY(path_of_trial(t, launched.rank, &mine));
+    const ls_status written = write_trial(t, launched.rank);
+    ls_status status = ls_home_agree(written);
+    if (status.code == LS_OK) status = ls_home_agree(ls_is_home() ? find_trials(t, launched.ranks) : ls_ok());
+    const ls_status removed = written.code == LS_OK ? ls_file_remove_tree(mine) : ls_ok();
+    LS_TRY(status);
+    return ls_home_agree(removed);
 }
 
 /* --- leftovers ---------------------------------------------------------------------------------------------------- */

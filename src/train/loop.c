@@ -190,6 +190,7 @@ static ls_status finish(loop *l) {
 static ls_status start_trace(const loop *l) {
     const ls_train_options *o = &l->t->options;
     if (o->trace == NULL) return ls_ok();
+    LS_TRY(ls_trace_try(l->rank, o->trace));
     const size_t spans = ls_trace_spans(l->rank->image, l->rank->micro, TRACED_STEPS * (o->accumulate - 1)) +
                          ls_trace_spans(l->rank->image, l->rank->step, TRACED_STEPS);
     return ls_comm_agree(l->rank->comm, ls_executor_record(l->rank->executor, spans));

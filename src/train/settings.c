@@ -402,6 +402,18 @@ ls_status ls_settings_count_steps(ls_training *t) {
     return ls_ok();
 }
 
+void ls_settings_add(const ls_training *t, ls_alike *alike) {
+    char flag[40];
+    for (int i = 0; i < t->options.n_groups; i++) ls_alike_add(alike, "--group", "%s", t->options.groups[i]);
+    for (size_t i = 0; i < LS_COUNT(settings); i++) {
+        flag_of(settings[i].name, flag, sizeof flag);
+        if (settings[i].kind == TEXT)
+            ls_alike_add_text(alike, flag, text(&t->options, &settings[i]));
+        else
+            ls_alike_add(alike, flag, "%.17g", number(&t->options, &settings[i]));
+    }
+}
+
 void ls_settings_write(const ls_training *t, ls_json_writer *w) {
     ls_json_open_array(w, "groups");
     for (int i = 0; i < t->options.n_groups; i++) ls_json_put_text(w, NULL, t->options.groups[i]);

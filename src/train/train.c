@@ -372,6 +372,7 @@ static ls_status check_options(const ls_train_options *o) {
     if (o->model == NULL) return ls_error(LS_USAGE, "--model is missing; expected a config.json or its folder");
     if (o->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder");
     if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or folders of text");
+    if (o->restarts < 0) return ls_error(LS_USAGE, "--restart %lld; expected 0 or more", (long long)o->restarts);
     if (o->restarts > 0 && !ls_home_starts_ranks())
         return ls_error(
             LS_USAGE,
@@ -394,6 +395,25 @@ static ls_status prepare(ls_training *t) {
     if (t->record != NULL) LS_TRY(ls_record_check(t));
     LS_TRY(ls_settings_count_steps(t));
     return ls_is_home() ? ls_folder_make(t) : ls_ok();
+}
+
+/* What the processes of launched ranks must have alike, when each has read it; `mine`: how that went. */
+static ls_status compare_processes(const ls_training *t, ls_status mine) {
+    ls_alike *alike;
+    LS_TRY(ls_alike_begin(&alike));
+    if (mine.code == LS_OK && alike != NULL) {
+        ls_settings_add(t, alike);
+        ls_alike_add(alike, "--resume", "%s, after step %lld", t->options.resume ? "given" : "left out",
+                     (long long)t->start.step);
+        ls_alike_add(alike, "--keep-best", "%s", t->options.keep_best ? "given" : "left out");
+        ls_alike_add_bytes(alike, "a config.json", ls_model_config_text(t->model),
+                           strlen(ls_model_config_text(t->model)));
+        if (t->resumed_from == NULL) ls_alike_add_folder(alike, "--model", ls_model_folder(t->model));
+        ls_alike_add(alike, "--data", "with hash %016llx", (unsigned long long)t->content);
+        ls_alike_add(alike, "--eval-data", "with hash %016llx",
+                     t->eval_data != NULL ? (unsigned long long)ls_data_content(t->eval_data) : 0);
+    }
+    return ls_alike_end(alike, mine);
 }
 
 /* At home: brings the folder into the state before the first step. */
@@ -423,7 +443,8 @@ static ls_status train(ls_training *t, ls_train_result *result) {
         LS_TRY(find_whole(t));
         LS_TRY(ls_home_agree(open_resumed(t)));
     }
-    LS_TRY(ls_home_agree(prepare(t)));
+    LS_TRY(compare_processes(t, prepare(t)));
+    LS_TRY(ls_folder_try(t));
     t->start_up.read = ls_seconds() - t->began;
     LS_TRY(open_program(t));
     t->start_up.prove = ls_session_prove_seconds(t->session);

@@ -78,6 +78,8 @@ LS_MUST_USE ls_status ls_settings_resolve(ls_training *t);
  * run has done more steps already.
  */
 LS_MUST_USE ls_status ls_settings_count_steps(ls_training *t);
+/* Adds all settings to what the ranks must have alike. */
+void ls_settings_add(const ls_training *t, ls_alike *alike);
 /* Writes all settings as fields of an open object, in the form that ls_settings_resolve reads back. */
 void ls_settings_write(const ls_training *t, ls_json_writer *writer);
 
@@ -101,6 +103,11 @@ LS_MUST_USE ls_status ls_folder_refuse_existing(const ls_training *t);
  * Creates the folder if it is missing, and claims it. Called after all checks, so that a refused call leaves no folder.
  */
 LS_MUST_USE ls_status ls_folder_make(ls_training *t);
+/*
+ * Where others launched the ranks, each of which writes its part of a checkpoint: whether all processes can write to
+ * the folder, and to the same one. Collective; LS_IO names the rank that cannot, and why.
+ */
+LS_MUST_USE ls_status ls_folder_try(const ls_training *t);
 /*
  * Removes what killed runs left: unfinished files and checkpoints, and checkpoints beyond `keep`. A failure is only
  * logged.

@@ -10,7 +10,7 @@
 typedef struct step_figures {
     double wait, copy;
     int64_t peak, read;
-    ls_wish wish;
+    int64_t stop, save; /* the wish: an ls_stop, and whether a checkpoint is to be written */
 } step_figures;
 
 static void keep_largest(void *into, const void *from, size_t bytes) {
@@ -21,8 +21,8 @@ static void keep_largest(void *into, const void *from, size_t bytes) {
     all->copy = fmax(all->copy, one->copy);
     all->peak = ls_max(all->peak, one->peak);
     all->read = ls_max(all->read, one->read);
-    all->wish.save |= one->wish.save;
-    if (one->wish.stop > all->wish.stop) all->wish.stop = one->wish.stop;
+    all->stop = ls_max(all->stop, one->stop);
+    all->save = ls_max(all->save, one->save);
 }
 
 /* A rank's share of what is added up before the first backward pass of a step; or the sum over the ranks. */
@@ -140,13 +140,17 @@ static ls_status reduce_figures(ls_trainer *t, const counts *before, ls_wish wis
                         .copy = now.times.copying - before->times.copying,
                         .peak = t->peak,
                         .read = now.read - before->read,
-                        .wish = wish};
+                        .stop = wish.stop,
+                        .save = wish.save};
     LS_TRY(ls_comm_reduce(t->rank->comm, &all, sizeof all, keep_largest));
+    if (all.stop < LS_STOP_NOT || all.stop > LS_STOP_SIGNAL)
+        return ls_error(LS_INVALID, "a rank's wish to stop is %lld; expected %d to %d", (long long)all.stop,
+                        LS_STOP_NOT, LS_STOP_SIGNAL);
     out->wait_seconds = all.wait;
     out->copy_seconds = all.copy;
     out->peak_bytes = all.peak;
     out->read_bytes = all.read;
-    out->wish = all.wish;
+    out->wish = (ls_wish){(ls_stop)all.stop, all.save != 0};
     return ls_ok();
 }
 
@@ -155,6 +159,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     const double start = ls_seconds();
     const counts before = counts_now(t);
     const int64_t first = step * t->B * t->accumulate;
+    ls_comm_doing(t->rank->comm, "step %lld", (long long)step + 1);
     step_share sum;
     LS_TRY(sum_step(t, from, first, &sum));
     *out = (ls_step_report){.loss = NAN, .tokens = sum.valid};
@@ -225,6 +230,7 @@ ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t st
     finding first;
     LS_TRY(find_not_finite(t, from, step * t->B * t->accumulate, &first));
     LS_TRY(ls_comm_reduce(t->rank->comm, &first, sizeof first, keep_earliest));
+    first.op[sizeof first.op - 1] = first.tensor[sizeof first.tensor - 1] = 0; /* they may be another rank's */
     const char *what = isfinite(report->loss) ? "the gradient's norm is not finite" : "loss is not finite";
     if (first.micro_batch >= 0)
         snprintf(out, room, "%s; first bad tensor \"%s\" (op %s) on rank %d", what, first.tensor, first.op, first.rank);

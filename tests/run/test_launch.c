@@ -244,14 +244,17 @@ static void test_interrupt_stops_all(void **state) {
     }
 }
 
-/* Both the shell and the kernel send it to the group: the second signal must not end the ranks at once. */
-static void test_hangup_stops_all(void **state) {
+/* Both the shell and the kernel send SIGHUP to the group: the second must not end the ranks at once. So do those who
+ * send SIGUSR1. */
+static void test_hangup_and_notice_stop_all(void **state) {
     (void)state;
-    for (int as_threads = 0; as_threads < 2; as_threads++) {
+    for (int i = 0; i < 4; i++) {
+        const bool as_threads = i % 2 == 1;
+        const int number = i < 2 ? SIGHUP : SIGUSR1;
         notes *n = notes_create();
         const pid_t group = launch_in_group(n, as_threads, run_until_stop, 3);
-        kill(-group, SIGHUP);
-        kill(-group, SIGHUP);
+        kill(-group, number);
+        kill(-group, number);
         assert_int_equal(end_of(group), 0);
         assert_int_equal(n->stopped, 3);
         assert_int_equal(n->result, LS_INTERRUPTED + 1);
@@ -275,6 +278,33 @@ static void test_hangup_under_nohup_is_ignored(void **state) {
     assert_int_equal(end_of(group), 0);
     assert_string_equal(n->text, "stopped after step 3");
     munmap(n, sizeof *n);
+}
+
+/* Work that has no steps: rank 1 waits for what never comes, the others work. */
+static ls_status work_without_steps(ls_comm *comm, void *context) {
+    notes *n = context;
+    ls_comm_end_at_stop(comm, true);
+    atomic_fetch_add(&n->ready, 1);
+    if (ls_comm_rank(comm) == 1) return ls_comm_wait(comm, 0, 1, 0, "what never comes");
+    for (const double end = ls_seconds() + 10.0; ls_seconds() < end; sleep_seconds(0.01))
+        LS_TRY(ls_comm_check_stop(comm));
+    return ls_error(LS_INVALID, "no stop in 10 s");
+}
+
+static void test_first_signal_ends_work_without_steps(void **state) {
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
+    for (size_t i = 0; i < 2 * LS_COUNT(signals); i++) {
+        notes *n = notes_create();
+        const pid_t group = launch_in_group(n, i % 2 == 1, work_without_steps, 3);
+        const double before = ls_seconds();
+        kill(group, signals[i / 2]);
+        assert_int_equal(end_of(group), 0);
+        assert_true(ls_seconds() - before < 2.0);
+        assert_int_equal(n->result, LS_INTERRUPTED + 1);
+        assert_string_equal(n->text, "stopped by a signal before the work was done");
+        munmap(n, sizeof *n);
+    }
 }
 
 static void test_second_interrupt_ends_at_once(void **state) {
@@ -397,8 +427,9 @@ int main(void) {
         cmocka_unit_test(test_cut_file_is_named),
         cmocka_unit_test(test_failure_is_the_cause),
         cmocka_unit_test(test_interrupt_stops_all),
-        cmocka_unit_test(test_hangup_stops_all),
+        cmocka_unit_test(test_hangup_and_notice_stop_all),
         cmocka_unit_test(test_hangup_under_nohup_is_ignored),
+        cmocka_unit_test(test_first_signal_ends_work_without_steps),
         cmocka_unit_test(test_second_interrupt_ends_at_once),
         cmocka_unit_test(test_second_interrupt_ends_threads),
         cmocka_unit_test(test_ranks_die_with_the_launcher),

@@ -288,7 +288,7 @@ static ls_status stop_before_meeting(ls_comm *comm, void *context) {
     int mine = 0, all[MOST];
     LS_TRY(ls_comm_barrier(comm));
     if (ls_comm_rank(comm) == current->victim) raise(SIGSTOP);
-    return ls_launched_gather(&mine, sizeof mine, all);
+    return ls_launched_gather("a number", &mine, sizeof mine, all);
 }
 
 static void test_a_rank_that_does_not_come_is_named(void **state) {
@@ -316,7 +316,7 @@ static ls_status come_late(ls_comm *comm, void *context) {
     (void)context;
     int mine = ls_comm_rank(comm), all[MOST];
     if (mine == current->victim) sleep_seconds(3);
-    LS_TRY(ls_launched_gather(&mine, sizeof mine, all));
+    LS_TRY(ls_launched_gather("a number", &mine, sizeof mine, all));
     for (int r = 0; r < ls_comm_size(comm); r++) RANK_CHECK(all[r] == r);
     return ls_ok();
 }

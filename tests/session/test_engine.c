@@ -401,6 +401,8 @@ static void test_refusals(void **state) {
     must_fail(ls_engine_open(g, LS_NO_TENSOR, &train_it, &other), LS_INVALID, "no tensor of this graph");
     must_fail(ls_engine_open(g, loss, &(ls_engine_options){.beta1 = 1}, &other), LS_USAGE, "beta1 is 1");
     must_fail(ls_engine_open(g, loss, &(ls_engine_options){.micro_batches = -2}, &other), LS_USAGE, "-2 micro");
+    must_fail(ls_engine_open(g, loss, &(ls_engine_options){.micro_batches = (int64_t)1 << 62}, &other), LS_USAGE,
+              "micro-batches; expected 1 to 16777216");
     const ls_tensor twice[] = {read[0], read[0]};
     must_fail(ls_engine_open(g, loss, &(ls_engine_options){.read = twice, .n_read = 2}, &other), LS_INVALID,
               "two tensors to be read are called \"x\"");

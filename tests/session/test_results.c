@@ -22,7 +22,7 @@ typedef struct question {
     int told, bad_rank;
     ls_code code; /* that it returns */
     bool dies;
-    int64_t memory[2]; /* that rank 0's process and the others' let a rank map; 0: what the machine has */
+    int64_t memory[2]; /* that the machines of rank 0 and of the others let a rank map; 0: what this one has */
 } question;
 
 /* A process with threads cannot be forked under the race detector. */
@@ -63,17 +63,23 @@ typedef struct opened {
 /* Its programs are not run: any graph will do. */
 static ls_status open_session(bool as_threads, int64_t memory, opened *out) {
     static const ls_mask full = {.n = 0};
-    const ls_attention_options options = {
-        .batch = 1,
-        .seq = 2 * RANKS,
-        .heads = 1,
-        .kv_heads = 1,
-        .head_size = 4,
-        .mask = &full,
-        .spread = {.ranks = RANKS, .threads = 1, .memory = memory, .as_threads = as_threads}};
+    const ls_attention_options options = {.batch = 1,
+                                          .seq = 2 * RANKS,
+                                          .heads = 1,
+                                          .kv_heads = 1,
+                                          .head_size = 4,
+                                          .mask = &full,
+                                          .spread = {.ranks = RANKS, .threads = 1, .as_threads = as_threads}};
     LS_TRY(ls_attention_graph_build(&options, &out->graph));
     out->job = ls_attention_graph_job(&out->graph, false);
-    return ls_session_open(&out->job, &options.spread, &out->session);
+    ls_plan_request request;
+    LS_TRY(ls_session_request(&options.spread, &request));
+    if (memory > 0) request.memory = memory;
+    ls_plan plan = {.n_candidates = 0};
+    ls_status status = ls_plan_decide(&out->job, &request, &options.spread, &plan);
+    if (status.code == LS_OK) status = ls_session_open_planned(&out->job, &plan, &options.spread, &out->session);
+    ls_plan_free(&plan);
+    return status;
 }
 
 static void close_session(const opened *o) {
@@ -215,7 +221,7 @@ static void test_launched_plan(void **state) {
     for (int r = 0; r < RANKS; r++) assert_ok(tell[r].status);
     assert_true(is_of_rank_0(&tell[0].answer, 3));
     launch(&(question){.bad_rank = -1, .memory = {1, 0}}, 42122, tell);
-    for (int r = 0; r < RANKS; r++) assert_fails(tell[r].status, LS_NO_MEMORY, "but --memory allows 1");
+    for (int r = 0; r < RANKS; r++) assert_fails(tell[r].status, LS_NO_MEMORY, "allows 1");
     munmap(tell, RANKS * sizeof *tell);
 }
 

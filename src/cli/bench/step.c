@@ -119,6 +119,7 @@ static ls_status time_steps(const ls_bench_step *b, const ls_rank *rank, double 
     ls_bench_step_times mine = {.began = ls_seconds(), .touched = ls_executor_touched(rank->executor)};
     LS_TRY(set_up(b, rank));
     mine.ready = ls_seconds();
+    ls_comm_end_at_stop(rank->comm, true);
     mine.huge = ls_executor_huge(rank->executor);
     LS_TRY(run_steps(b, rank, &mine, seconds));
     size_t unused, total;
