@@ -22,11 +22,15 @@ static const ls_mpi_launcher launchers[] = {
     {.plugin = "mpich", .rank = "PMI_RANK", .size = "PMI_SIZE", .also = "PMI_FD"},
 };
 
-/* That of the starter; NULL: it belongs to no MPI. */
+/*
+ * That of the starter; NULL: it belongs to no MPI. Without a starter, that of a single rank, which LONGSPAN_BOOT=mpi
+ * asks for.
+ */
 static const ls_mpi_launcher *launcher_of(const ls_starter *starter) {
-    for (size_t i = 0; i < LS_COUNT(launchers) && starter != NULL; i++) {
+    for (size_t i = 0; i < LS_COUNT(launchers); i++) {
         const ls_mpi_launcher *l = &launchers[i];
-        if (strcmp(l->rank, starter->rank) == 0 && (l->also == NULL || getenv(l->also) != NULL)) return l;
+        const bool is_it = starter != NULL ? strcmp(l->rank, starter->rank) == 0 : ls_variable_number(l->size, 1) == 1;
+        if (is_it && (l->also == NULL || getenv(l->also) != NULL)) return l;
     }
     return NULL;
 }
@@ -51,7 +55,7 @@ static bool find_file(const ls_mpi_launcher *launcher, char path[LS_PATH_ROOM]) 
 
 static bool found(const ls_starter *starter) {
     char path[LS_PATH_ROOM];
-    const ls_mpi_launcher *launcher = launcher_of(starter);
+    const ls_mpi_launcher *launcher = starter != NULL ? launcher_of(starter) : NULL;
     return launcher != NULL && find_file(launcher, path);
 }
 
@@ -81,7 +85,7 @@ static ls_status open(ls_boot *boot) {
     if (!find_file(launcher, path))
         return ls_error(LS_UNSUPPORTED, "the plug-in mpi-%s.so is not there; expected it in lib/longspan",
                         launcher->plugin);
-    LS_TRY(ls_starter_read(starter, &rank, &ranks));
+    if (starter != NULL) LS_TRY(ls_starter_read(starter, &rank, &ranks));
     LS_TRY(check_socket(launcher));
     LS_TRY(load(path, &plugin));
     boot->state = (void *)launcher;

@@ -178,9 +178,12 @@ static void on_stop(ls_mpi *m, int peer, const ls_mpi_message *message) {
 }
 
 static void on_abort(ls_mpi *m, int peer, const ls_mpi_message *message) {
+    char text[sizeof message->payload + 1];
     (void)peer;
+    memcpy(text, message->payload, message->bytes);
+    text[message->bytes] = 0;
     m->told_abort = true;
-    (void)ls_notice_abort(&m->notice, message->payload);
+    (void)ls_notice_abort(&m->notice, text);
 }
 
 static void (*const handlers[LS_MPI_KINDS])(ls_mpi *m, int peer, const ls_mpi_message *message) = {
@@ -197,6 +200,19 @@ static void (*const handlers[LS_MPI_KINDS])(ls_mpi *m, int peer, const ls_mpi_me
     [LS_MPI_HERE] = ls_mpi_on_here,
 };
 
+/* Whether a message is one; if not, the job is aborted. count: the bytes of it that have come. */
+static bool is_message(ls_mpi *m, int peer, int count) {
+    const ls_mpi_message *in = &m->in;
+    const size_t head = offsetof(ls_mpi_message, payload);
+    const bool good = count >= 0 && (size_t)count >= head && in->kind >= 0 && in->kind < LS_MPI_KINDS &&
+                      in->bytes == (size_t)count - head && in->bytes <= sizeof in->payload;
+    char why[160];
+    snprintf(why, sizeof why, "rank %d: a message of rank %d has %d bytes and kind %d, which no message has",
+             m->boot->rank, peer, count, (int)in->kind);
+    if (!good) (void)ls_notice_abort(&m->notice, why);
+    return good;
+}
+
 static bool handle_arrived(ls_mpi *m) {
     for (int n = 0; n < MOST_AT_ONCE; n++) {
         int any = 0;
@@ -204,9 +220,11 @@ static bool handle_arrived(ls_mpi *m) {
         int result = MPI_Iprobe(MPI_ANY_SOURCE, TAG, m->messages, &any, &status);
         if (!ls_mpi_succeeded(m, result, "MPI_Iprobe") || !any) return n > 0;
         const int peer = status.MPI_SOURCE;
-        result = MPI_Recv(&m->in, sizeof m->in, MPI_BYTE, peer, TAG, m->messages, MPI_STATUS_IGNORE);
+        int count = 0;
+        result = MPI_Recv(&m->in, sizeof m->in, MPI_BYTE, peer, TAG, m->messages, &status);
         if (!ls_mpi_succeeded(m, result, "MPI_Recv")) return true;
-        LS_ASSERT(m->in.kind >= 0 && m->in.kind < LS_MPI_KINDS);
+        (void)MPI_Get_count(&status, MPI_BYTE, &count);
+        if (!is_message(m, peer, count)) return true;
         handlers[m->in.kind](m, peer, &m->in);
     }
     return true;
