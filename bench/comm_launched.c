@@ -74,8 +74,12 @@ static ls_status on_rank(ls_comm *comm, void *context) {
 }
 
 int main(void) {
-    const ls_world_options options = {
-        .ranks = 2, .heap_bytes = 2 * LS_TRIP_LARGEST, .words = WORDS, .may_spin = true, .wait_timeout = 30};
+    const ls_world_options options = {.ranks = 2,
+                                      .heap_bytes = 2 * LS_TRIP_LARGEST,
+                                      .words = WORDS,
+                                      .may_spin = true,
+                                      .wait_timeout = 30,
+                                      .unguarded = true};
     ls_world *world;
     ls_status status = ls_world_create(NULL, &options, &world);
     if (status.code == LS_OK) {

@@ -41,6 +41,22 @@ size_t ls_range_end_of_pieces(const ls_range *range) {
     return (size_t)end;
 }
 
+bool ls_range_lies_within(const ls_range *range, size_t bytes) {
+    if (bytes > INT64_MAX || range->offset > bytes || range->length > bytes - range->offset) return false;
+    int64_t first = (int64_t)range->offset, end = (int64_t)(range->offset + range->length);
+    size_t all = range->length;
+    bool empty = all == 0, whole = true;
+    for (int d = 0; d < LS_RANGE_DIMS; d++) {
+        int64_t span;
+        if (range->count[d] < 0) return false;
+        empty |= range->count[d] == 0;
+        whole &= !__builtin_mul_overflow(all, (size_t)range->count[d], &all) &&
+                 !__builtin_mul_overflow(range->stride[d], range->count[d] - 1, &span) &&
+                 !__builtin_add_overflow(span < 0 ? first : end, span, span < 0 ? &first : &end);
+    }
+    return empty || (whole && first >= 0 && end <= (int64_t)bytes && all <= bytes);
+}
+
 /* A position in the bytes of a range. It advances piece by piece, in the innermost dimension first. */
 typedef struct piece_cursor {
     const pieces *range;
@@ -217,4 +233,22 @@ bool ls_range_pieces_overlap(const ls_range *range_a, const ls_range *range_b) {
     measure_terms(&terms);
     /* Two pieces share a byte when b starts less than b.length bytes before a, or less than a.length bytes after it. */
     return terms_reach(&terms, terms.n, -b.length + 1 - base, a.length - 1 - base);
+}
+
+/* ---- parts ---- */
+
+bool ls_range_has_piece(const ls_range *range, size_t offset, size_t length) {
+    const int64_t *count = range->count, *stride = range->stride;
+    for (int64_t k = 0; k < count[2]; k++) {
+        for (int64_t j = 0; j < count[1]; j++) {
+            const int64_t before = (int64_t)(offset - range->offset) - k * stride[2] - j * stride[1];
+            const int64_t way = count[0] == 1 ? 0 : stride[0], far = way < 0 ? -way : way;
+            const int64_t steps = far > 0 ? floor_div(before, far) : 0, i = way < 0 ? -steps : steps;
+            const int64_t in_piece = before - i * way;
+            if (i >= 0 && i < count[0] && in_piece >= 0 && in_piece <= (int64_t)range->length &&
+                length <= range->length - (size_t)in_piece)
+                return true;
+        }
+    }
+    return false;
 }

@@ -41,6 +41,15 @@ static inline size_t ls_range_end(const ls_range *range) {
     return ls_range_is_flat(range) ? range->offset + range->length : ls_range_end_of_pieces(range);
 }
 
+/*
+ * Of a range that somebody else sent, with any numbers: whether all its pieces lie within an area of so many bytes, and
+ * have no more bytes together. Only then may other functions be asked about it.
+ */
+bool ls_range_lies_within(const ls_range *range, size_t bytes);
+
+/* Whether the bytes [offset, offset + length) lie within one piece of the range. */
+bool ls_range_has_piece(const ls_range *range, size_t offset, size_t length);
+
 /* Whether two ranges of the same area share a byte. Exact. */
 bool ls_range_pieces_overlap(const ls_range *a, const ls_range *b);
 static inline bool ls_range_overlap(const ls_range *a, const ls_range *b) {

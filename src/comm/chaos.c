@@ -40,9 +40,10 @@ struct message {
     piece *pieces;
     size_t n, delivered;
     uint64_t ticket; /* of a put; 0: it is a plain signal */
-    int word;        /* -1: no signal, or one that was overtaken */
+    int word;        /* -1: no signal */
     uint64_t generation;
-    double due; /* the signal must not arrive before this ls_seconds() */
+    bool overtaken; /* by the signal of a later generation: its own is dropped */
+    double due;     /* the signal must not arrive before this ls_seconds() */
 };
 
 #define POLL_SECONDS 50e-6 /* between two deliveries while the rank sleeps */
@@ -80,9 +81,17 @@ static uint64_t draw(chaos *c, uint64_t below) {
 
 /* ---- the links below ---- */
 
-static void put_below(chaos *c, int peer, const ls_range *to, const void *source, const ls_range *from) {
-    const ls_put put = {.peer = peer, .word = -1, .ticket = ++c->pieces, .source = source, .to = to, .from = from};
-    c->routes[peer].transport->put(c->routes[peer].state, &put);
+/* Puts a piece of a message. */
+static void put_below(chaos *c, const message *p, const ls_range *to, const void *source, const ls_range *from) {
+    const ls_put put = {.peer = p->peer,
+                        .word = p->word,
+                        .generation = p->generation,
+                        .piece = true,
+                        .ticket = ++c->pieces,
+                        .source = source,
+                        .to = to,
+                        .from = from};
+    c->routes[p->peer].transport->put(c->routes[p->peer].state, &put);
 }
 
 static void quiet_below(chaos *c) {
@@ -148,7 +157,7 @@ static void poison(chaos *c, const message *p) {
         for (size_t at = 0; at < p->pieces[i].bytes; at += sizeof bytes) {
             const size_t n = ls_min(sizeof bytes, p->pieces[i].bytes - at);
             const ls_range there = ls_range_flat(p->pieces[i].to + at, n), here = ls_range_flat(0, n);
-            put_below(c, p->peer, &there, bytes, &here);
+            put_below(c, p, &there, bytes, &here);
         }
     }
     quiet_below(c);
@@ -179,14 +188,16 @@ static void send(chaos *c, const ls_put *put) {
 static void deliver_piece(chaos *c, message *p) {
     const piece *part = &p->pieces[p->delivered++];
     const ls_range to = ls_range_flat(part->to, part->bytes), from = ls_range_flat(part->from, part->bytes);
-    put_below(c, p->peer, &to, p->source, &from);
+    put_below(c, p, &to, p->source, &from);
     if (p->delivered == p->n) ls_bell_ring(ls_endpoint_line(c->end)); /* the put is done, or soon */
 }
+
+static bool has_signal(const message *p) { return p->word >= 0 && !p->overtaken; }
 
 /* Sends the signal of a message. Those of lower generations that are on their way to the same word are dropped. */
 static void deliver_signal(chaos *c, const message *p) {
     for (message *e = c->messages; e != NULL; e = e->next) {
-        if (e->peer == p->peer && e->word == p->word && e->generation < p->generation) e->word = -1;
+        if (e->peer == p->peer && e->word == p->word && e->generation < p->generation) e->overtaken = true;
     }
     c->routes[p->peer].transport->signal(c->routes[p->peer].state, p->peer, p->word, p->generation);
 }
@@ -195,7 +206,7 @@ static void deliver_signal(chaos *c, const message *p) {
 static void finish(chaos *c, message **link) {
     message *p = *link;
     quiet_below(c);
-    if (p->word >= 0) deliver_signal(c, p);
+    if (has_signal(p)) deliver_signal(c, p);
     *link = p->next;
     free(p->pieces);
     free(p);
@@ -208,7 +219,7 @@ static bool advance(chaos *c, message **link) {
         deliver_piece(c, p);
         return true;
     }
-    if (p->word >= 0 && p->due > ls_seconds()) return false;
+    if (has_signal(p) && p->due > ls_seconds()) return false;
     finish(c, link);
     return true;
 }

@@ -40,7 +40,14 @@ void *ls_comm_words(const ls_comm *comm, int rank, size_t *bytes) {
 void ls_comm_send(ls_comm *comm, ls_put *put) {
     const ls_link *route = &comm->routes[put->peer];
     put->ticket = ++comm->puts;
+    if (put->word >= 0) ls_windows_note_set(comm->windows, put->word, put->generation);
     route->transport->put(route->state, put);
+}
+
+void ls_comm_send_signal(ls_comm *comm, int peer, int word, uint64_t generation) {
+    const ls_link *route = &comm->routes[peer];
+    ls_windows_note_set(comm->windows, word, generation);
+    route->transport->signal(route->state, peer, word, generation);
 }
 
 uint64_t ls_comm_put(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from) {
@@ -73,7 +80,7 @@ bool ls_comm_idle(ls_comm *comm) { return ls_comm_done(comm, comm->puts); }
 void ls_comm_signal(ls_comm *comm, int peer, int word, uint64_t generation) {
     check_peer(comm, peer);
     check_word(comm, word);
-    comm->routes[peer].transport->signal(comm->routes[peer].state, peer, word, generation);
+    ls_comm_send_signal(comm, peer, word, generation);
 }
 
 uint64_t ls_comm_word(const ls_comm *comm, int word) {

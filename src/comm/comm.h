@@ -89,6 +89,7 @@ typedef struct ls_world_options {
     int words;           /* signal words of each rank */
     bool may_spin;       /* false when ranks x threads exceed the cores */
     double wait_timeout; /* seconds without progress of a peer after which a wait fails; 0: never */
+    bool unguarded;      /* peers may set any word and put anywhere in the heap; else only as ls_comm_expect says */
 } ls_world_options;
 
 /*
@@ -168,6 +169,27 @@ void *ls_comm_words(const ls_comm *comm, int rank, size_t *bytes);
 uint64_t ls_comm_put(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from);
 uint64_t ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
                             int word, uint64_t generation);
+/*
+ * What one of this rank's words is for. What comes over a transport whose ranks cannot load and store each other's
+ * memory (tcp) must agree with it: anything else ends the connection, and aborts the world with a text that names rank,
+ * word and range. The ends of a channel set each other's words in turn, and generations rise by one.
+ */
+typedef struct ls_window {
+    int peer;              /* that sets the word; -1: nobody does */
+    int answers;           /* the word of that peer which this rank sets in turn */
+    bool begins;           /* the peer sets its word first, and this rank answers; else the other way round */
+    uint64_t notes;        /* the first generations, with each of which the bytes `note` may come; length 0: no bytes */
+    ls_range note;         /* in the heap, as are slots */
+    uint64_t uses;         /* of later generations, again and again: */
+    const ls_range *slots; /* [uses] what comes with each; NULL: no bytes */
+} ls_window;
+
+/*
+ * Says what each word is for, of windows[words], which are copied. Collective, and called once: before it no message
+ * for these words is expected, unless the world is unguarded.
+ */
+LS_MUST_USE ls_status ls_comm_expect(ls_comm *comm, const ls_window *windows);
+
 /* Whether this rank's puts up to that ticket are done. Advances messages on their way. */
 bool ls_comm_done(ls_comm *comm, uint64_t ticket);
 bool ls_comm_idle(ls_comm *comm); /* all its puts are done */

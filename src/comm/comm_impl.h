@@ -90,6 +90,14 @@ struct ls_world {
     ls_home_pipe *home; /* NULL: rank 0 is in the process that gets the results */
 };
 
+/* windows.c: what peers may send to a rank. NULL: there is no memory. */
+typedef struct ls_windows ls_windows;
+ls_windows *ls_windows_create(const ls_world *world, int rank);
+void ls_windows_destroy(ls_windows *windows); /* NULL is allowed */
+ls_status ls_windows_expect(ls_windows *windows, const ls_window *of); /* as ls_comm_expect, but not collective */
+/* To be called before the rank sets a word of a peer. */
+void ls_windows_note_set(ls_windows *windows, int word, uint64_t generation);
+
 /* An open transport of a rank. */
 typedef struct ls_link {
     const ls_transport *transport;
@@ -114,6 +122,7 @@ struct ls_comm {
     ls_rank_line *line;
     _Atomic uint64_t *words;
     char *heap;
+    ls_windows *windows;
     ls_link *routes; /* [ranks] to each peer */
     ls_link links[LS_TRANSPORTS];
     int n_links;
@@ -139,8 +148,12 @@ ls_status ls_chaos_wrap(const ls_chaos_settings *settings, ls_comm *comm);
 int ls_host_rounds(int ranks);
 size_t ls_host_inbox_bytes(int ranks);
 
-/* comm.c: puts without checks, and sets put->ticket; advances messages as ls_transport.progress does. */
+/*
+ * comm.c: puts without checks, and sets put->ticket; sets a word of a peer; advances messages as ls_transport.progress
+ * does.
+ */
 void ls_comm_send(ls_comm *comm, ls_put *put);
+void ls_comm_send_signal(ls_comm *comm, int peer, int word, uint64_t generation);
 double ls_comm_progress(ls_comm *comm);
 
 /* mapping.c: new zeroed address space; memory is allocated when it is touched. LS_NO_MEMORY errors name the bytes. */

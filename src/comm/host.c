@@ -78,7 +78,6 @@ static ls_status run_round(const collective *c, int k, size_t from, size_t to, s
     const int receiver = rank_after(comm, distance), sender = rank_after(comm, -distance);
     const int word = comm->world->options.words + k;
     const ls_range source = ls_range_flat(from, bytes), target = ls_range_flat(c->inbox + to, bytes);
-    const ls_link *route = &comm->routes[receiver];
     ls_put put = {.peer = receiver,
                   .word = word,
                   .generation = comm->collectives,
@@ -88,7 +87,7 @@ static ls_status run_round(const collective *c, int k, size_t from, size_t to, s
     if (bytes > 0)
         ls_comm_send(comm, &put);
     else
-        route->transport->signal(route->state, receiver, word, comm->collectives);
+        ls_comm_send_signal(comm, receiver, word, comm->collectives);
     return ls_wait_word(comm, word, comm->collectives, sender, c->what);
 }
 

@@ -34,7 +34,7 @@ static void put(void *state, const ls_put *p) {
     } else {
         ls_range_copy(target, p->to, p->source, p->from);
     }
-    if (p->word >= 0) signal(state, p->peer, p->word, p->generation);
+    if (ls_put_signals(p)) signal(state, p->peer, p->word, p->generation);
 }
 
 static ls_peer_state look(void *state, int peer) {

@@ -191,7 +191,10 @@ static void stage(tcp *t, int peer, const void *from, size_t bytes) {
 
 static void put(void *state, const ls_put *p) {
     tcp *t = state;
-    const ls_tcp_head head = {.kind = LS_TCP_PUT, .word = p->word, .generation = p->generation, .to = *p->to};
+    const ls_tcp_head head = {.kind = ls_put_signals(p) ? LS_TCP_PUT : LS_TCP_PIECE,
+                              .word = p->word,
+                              .generation = p->generation,
+                              .to = *p->to};
     const size_t bytes = ls_range_bytes(p->from);
     LS_ASSERT(bytes == ls_range_bytes(p->to));
     stage(t, p->peer, &head, sizeof head);

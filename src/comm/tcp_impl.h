@@ -11,7 +11,8 @@
 #include "comm/transport_impl.h"
 
 typedef enum ls_tcp_kind {
-    LS_TCP_PUT, /* the payload follows, and then the signal, unless word is -1 */
+    LS_TCP_PUT,   /* the payload follows, and then the signal */
+    LS_TCP_PIECE, /* the payload follows; the signal of this word comes later, by itself. Word -1: there is none */
     LS_TCP_SIGNAL,
     LS_TCP_ASK,   /* an answer is wanted */
     LS_TCP_FLUSH, /* an answer is wanted: all that was sent before is complete */

@@ -64,12 +64,29 @@ static void answer(const ls_tcp_receiver *r, int peer, int kind) {
     }
 }
 
-/* Whether a head is one that a rank of this world sends. */
-static bool is_sound(const ls_tcp_receiver *r, const ls_tcp_head *head) {
-    const ls_segment_form *form = &r->end->form;
-    if (head->kind < 0 || head->kind >= LS_TCP_KINDS || head->word < -1 || head->word >= form->n_words) return false;
-    if (head->kind == LS_TCP_SIGNAL) return head->word >= 0;
-    return head->kind != LS_TCP_PUT || ls_range_end(&head->to) <= form->bytes - form->heap;
+/* The peer has sent what no rank of this world sends. */
+static void refuse(ls_tcp_receiver *r, int peer, ls_status why) {
+    (void)ls_notice_abort(r->end->boot->notice, why.text);
+    hang_up(r, peer, false);
+}
+
+static bool carries(const ls_tcp_head *head) { return head->kind == LS_TCP_PUT || head->kind == LS_TCP_PIECE; }
+static bool signals(const ls_tcp_head *head) { return head->kind == LS_TCP_PUT || head->kind == LS_TCP_SIGNAL; }
+
+/* LS_PEER unless this rank expects the message; only then its numbers are used. */
+static ls_status check_head(const ls_tcp_receiver *r, int peer, const ls_tcp_head *head) {
+    const ls_endpoint *end = r->end;
+    if (head->kind < 0 || head->kind >= LS_TCP_KINDS || head->word < -1 || head->word >= end->form.n_words ||
+        (signals(head) && head->word < 0))
+        return ls_error(LS_PEER, "rank %d refuses what rank %d sends: message %d for word %d; expected words below %d",
+                        end->rank, peer, head->kind, head->word, end->form.n_words);
+    if (!carries(head) && !signals(head)) return ls_ok();
+    const ls_arrival arrival = {.word = head->word,
+                                .generation = head->generation,
+                                .to = carries(head) ? &head->to : NULL,
+                                .piece = head->kind == LS_TCP_PIECE};
+    const uint64_t reached = head->word < 0 ? 0 : ls_endpoint_reached(end, head->word);
+    return ls_windows_check(end->windows, peer, reached, &arrival);
 }
 
 /* A message has arrived as a whole. */
@@ -77,8 +94,7 @@ static void finish(ls_tcp_receiver *r, int peer) {
     incoming *in = &r->peers[peer];
     const ls_tcp_head *head = &in->head;
     in->got = 0;
-    if ((head->kind == LS_TCP_PUT || head->kind == LS_TCP_SIGNAL) && head->word >= 0)
-        ls_endpoint_deliver(r->end, head->word, head->generation);
+    if (signals(head)) ls_endpoint_deliver(r->end, head->word, head->generation);
     if (head->kind == LS_TCP_ASK || head->kind == LS_TCP_FLUSH) answer(r, peer, head->kind);
     if (head->kind == LS_TCP_LEAVE) hang_up(r, peer, true);
 }
@@ -90,12 +106,13 @@ static size_t take_head(ls_tcp_receiver *r, int peer, const char *from, size_t n
     memcpy((char *)&in->head + in->got, from, taken);
     in->got += taken;
     if (in->got < sizeof in->head) return taken;
-    if (!is_sound(r, &in->head)) {
-        hang_up(r, peer, false);
+    const ls_status sound = check_head(r, peer, &in->head);
+    if (sound.code != LS_OK) {
+        refuse(r, peer, sound);
         return taken;
     }
     in->at = 0;
-    in->bytes = in->head.kind == LS_TCP_PUT ? ls_range_bytes(&in->head.to) : 0;
+    in->bytes = carries(&in->head) ? ls_range_bytes(&in->head.to) : 0;
     if (in->bytes == 0) finish(r, peer);
     return taken;
 }

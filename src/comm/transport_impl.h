@@ -59,6 +59,7 @@ typedef struct ls_endpoint {
     ls_boot *boot;
     ls_segment_form form;
     char *const *segments;
+    const struct ls_windows *windows; /* what peers may send to this rank */
     double timeout; /* seconds without progress of a peer after which an operation gives up; 0: never */
 } ls_endpoint;
 
@@ -66,13 +67,33 @@ static inline ls_rank_line *ls_endpoint_line(const ls_endpoint *end) {
     return ls_segment_line(end->segments[end->rank]);
 }
 
-/* For a transport that delivers on the rank's own side, by any thread: sets a word of the rank, which only rises. */
+/*
+ * For a transport that delivers on the rank's own side, by any thread: the generation of a word of the rank; sets the
+ * word, which only rises and has one writer.
+ */
+static inline uint64_t ls_endpoint_reached(const ls_endpoint *end, int word) {
+    return atomic_load_explicit(&ls_segment_words(&end->form, end->segments[end->rank])[word], memory_order_relaxed);
+}
 static inline void ls_endpoint_deliver(const ls_endpoint *end, int word, uint64_t generation) {
     _Atomic uint64_t *own = &ls_segment_words(&end->form, end->segments[end->rank])[word];
-    if (atomic_load_explicit(own, memory_order_relaxed) < generation) /* a word has one writer */
-        atomic_store_explicit(own, generation, memory_order_release);
+    if (ls_endpoint_reached(end, word) < generation) atomic_store_explicit(own, generation, memory_order_release);
     ls_bell_ring(ls_endpoint_line(end));
 }
+
+/* A message of a peer that sets a word, or writes what comes before that. */
+typedef struct ls_arrival {
+    int word;
+    uint64_t generation;
+    const ls_range *to; /* of the bytes that come with it, from the heap's start; NULL: none do */
+    bool piece;         /* the signal comes later, by itself */
+} ls_arrival;
+
+/*
+ * windows.c: for a transport whose peers are not to be trusted, before anything is written: LS_PEER, with the rank,
+ * word, generation and range that came and what was expected, unless the rank expects the message. The word is one of
+ * the segment's, or -1. Any numbers are allowed in the range. reached: the word's generation now.
+ */
+ls_status ls_windows_check(const struct ls_windows *windows, int peer, uint64_t reached, const ls_arrival *arrival);
 
 /* What a rank can do with the memory of a peer, by a transport. */
 typedef struct ls_peer_reach {
@@ -84,13 +105,16 @@ typedef struct ls_peer_reach {
 /* A put with or without a signal. `source` stays valid and unchanged until the put is done. */
 typedef struct ls_put {
     int peer;            /* may be the rank itself */
-    int word;            /* -1: no signal */
-    uint64_t generation; /* of the signal */
+    int word;            /* that comes with it; -1: none */
+    uint64_t generation; /* of the word */
+    bool piece;          /* of what comes with the word, which is set later, by a signal */
     uint64_t ticket;     /* of the put; they rise from put to put of a rank, over all its transports */
     const void *source;
     const ls_range *to; /* in the peer's heap or inbox, as an offset from the heap's start; copy it if it is kept */
     const ls_range *from;
 } ls_put;
+
+static inline bool ls_put_signals(const ls_put *put) { return put->word >= 0 && !put->piece; }
 
 /* The offset of piece i of a range, counted in the innermost dimension first. */
 static inline size_t ls_range_piece(const ls_range *range, size_t i) {

@@ -133,6 +133,7 @@ static ls_status open_links(ls_comm *comm) {
 
 static void free_comm(ls_comm *comm) {
     for (int i = 0; i < comm->n_links; i++) comm->links[i].transport->close(comm->links[i].state);
+    ls_windows_destroy(comm->windows);
     free(comm->routes);
     free(comm->segments);
     free(comm);
@@ -143,7 +144,8 @@ static ls_status set_up_rank(ls_comm *comm, int rank) {
     char *own = world->segments[rank];
     comm->segments = calloc((size_t)world->options.ranks, sizeof *comm->segments);
     comm->routes = calloc((size_t)world->options.ranks, sizeof *comm->routes);
-    if (comm->segments == NULL || comm->routes == NULL)
+    comm->windows = ls_windows_create(world, rank);
+    if (comm->segments == NULL || comm->routes == NULL || comm->windows == NULL)
         return ls_error(LS_NO_MEMORY, "cannot allocate the routes of rank %d", rank);
     comm->segments[rank] = own;
     comm->line = ls_segment_line(own);
@@ -155,6 +157,7 @@ static ls_status set_up_rank(ls_comm *comm, int rank) {
                               .boot = world->boot,
                               .form = world->form,
                               .segments = comm->segments,
+                              .windows = comm->windows,
                               .timeout = world->options.wait_timeout};
     if (atomic_exchange(&comm->line->joined, true))
         return ls_error(LS_INVALID, "rank %d has joined already; a world is joined once by each rank", rank);

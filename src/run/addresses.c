@@ -51,6 +51,11 @@ static uint64_t notes_for(const exchange *x, uint64_t uses) {
     return (uses + each - 1) / each;
 }
 
+/* Of the uses of a channel, those that a note tells which begins with that one. */
+static int uses_in_note(const exchange *x, uint64_t uses, uint64_t first) {
+    return (int)ls_min(x->per_note, (int64_t)(uses - first));
+}
+
 /* Every channel has a place for a note in every heap, whichever of its words comes with it. */
 static int channels_of(const ls_image *image) { return image->words / 2; }
 
@@ -116,13 +121,44 @@ static ls_status find_ends(exchange *x, int program) {
     return ls_ok();
 }
 
+/* --- what may come ------------------------------------------------------------------------------------- */
+
+/* The slots that this rank grants over the channel of an end, by use; NULL: it leases. */
+static const ls_range *slots_of(const exchange *x, const end *e) {
+    if (program_of(x, e)->instrs[use_at(x, e, 0)->tells].kind != LS_INSTR_RECEIVE) return NULL;
+    const uint64_t uses = uses_of(x, e);
+    ls_range *slots = LS_NEW_ARRAY(x->scratch, ls_range, uses);
+    for (uint64_t k = 0; k < uses; k++) {
+        const ls_instr *receives = &program_of(x, e)->instrs[use_at(x, e, k)->tells];
+        slots[k] = ls_address_of(x->ex->image, ls_instr_subject(receives), ls_executor_rank(x->ex)).range;
+    }
+    return slots;
+}
+
+/* Says what each word of this rank is for: notes and their answers, then what the programs send. */
+static ls_status expect(const exchange *x) {
+    ls_window *windows = LS_NEW_ARRAY(x->scratch, ls_window, x->ex->image->words + 1);
+    for (int w = 0; w < x->ex->image->words; w++) windows[w].peer = -1;
+    for (int i = 0; i < x->n; i++) {
+        const end *e = &x->ends[i];
+        windows[e->awaited] = (ls_window){.peer = e->peer,
+                                          .answers = e->set,
+                                          .begins = !e->tells,
+                                          .notes = notes_for(x, uses_of(x, e)),
+                                          .note = e->tells ? (ls_range){0} : place_of_note(x, e->awaited),
+                                          .uses = uses_of(x, e),
+                                          .slots = e->tells ? slots_of(x, e) : NULL};
+    }
+    return ls_comm_expect(x->ex->comm, windows);
+}
+
 /* --- telling -------------------------------------------------------------------------------------------- */
 
 static void tell(exchange *x, end *e) {
     const uint64_t uses = uses_of(x, e), first = e->sent * (uint64_t)x->per_note;
     const int rank = ls_executor_rank(x->ex);
     e->note->rank = rank;
-    e->note->n = (int)ls_min(x->per_note, (int64_t)(uses - first));
+    e->note->n = uses_in_note(x, uses, first);
     e->note->uses = uses;
     for (int i = 0; i < e->note->n; i++) {
         const ls_instr *instr = &program_of(x, e)->instrs[use_at(x, e, first + (uint64_t)i)->tells];
@@ -132,13 +168,23 @@ static void tell(exchange *x, end *e) {
     (void)ls_comm_put_signal(x->ex->comm, e->peer, &to, e->note, &from, e->set, ++e->sent);
 }
 
+/* Whether what a peer tells can be an address: the heaps of a world have one size, those of a device's own any. */
+static bool lies_in_heap(const exchange *x, const ls_address *told) {
+    const size_t bytes = x->ex->remotes == NULL ? ls_comm_heap_bytes(x->ex->comm) : INT64_MAX;
+    return (unsigned)told->dtype < LS_DTYPES && ls_range_lies_within(&told->range, bytes);
+}
+
 static ls_status compare(const exchange *x, const end *e, uint64_t use, const ls_address *told) {
     const ls_instr *asks = &program_of(x, e)->instrs[use_at(x, e, use)->asks];
     const int rank = ls_executor_rank(x->ex);
     const ls_address known = ls_address_of(x->ex->image, &asks->out[0], rank);
+    char theirs[128], mine[128], what[384];
+    if (!lies_in_heap(x, told)) {
+        snprintf(what, sizeof what, "rank %d tells an address that is not within its heap", e->peer);
+        return differ(x, e, use, what);
+    }
     if (ls_address_same_form(told, &known)) return ls_ok();
     const bool puts = asks->kind == LS_INSTR_PUT;
-    char theirs[128], mine[128], what[384];
     ls_address_print_form(told, theirs, sizeof theirs);
     ls_address_print_form(&known, mine, sizeof mine);
     snprintf(what, sizeof what, "rank %d %s %s, rank %d %s %s", e->peer, puts ? "receives" : "leases", theirs, rank,
@@ -150,6 +196,7 @@ static ls_status be_told(exchange *x, end *e) {
     /* No program runs yet: the world's heap is the host's to read. */
     const note *came = (const note *)((const char *)ls_comm_heap(x->ex->comm) + place_of_note(x, e->awaited).offset);
     const uint64_t uses = uses_of(x, e), first = e->through * (uint64_t)x->per_note;
+    const int expected = uses_in_note(x, uses, first);
     char what[128];
     if (came->rank != e->peer) {
         snprintf(what, sizeof what, "rank %d is at the other end, rank %d expects rank %d", came->rank,
@@ -161,8 +208,13 @@ static ls_status be_told(exchange *x, end *e) {
                  ls_executor_rank(x->ex), (unsigned long long)uses);
         return differ(x, e, first, what);
     }
+    if (came->n != expected) {
+        snprintf(what, sizeof what, "a note of rank %d has %d uses, rank %d expects %d", e->peer, came->n,
+                 ls_executor_rank(x->ex), expected);
+        return differ(x, e, first, what);
+    }
     ls_prepared_program *prepared = &x->ex->programs[e->program];
-    for (int i = 0; i < came->n; i++) {
+    for (int i = 0; i < expected; i++) {
         const uint64_t use = first + (uint64_t)i;
         LS_TRY(compare(x, e, use, &came->address[i]));
         prepared->addresses[prepared->uses.first[e->channel] + (int)use] = came->address[i];
@@ -222,6 +274,7 @@ ls_status ls_executor_exchange(ls_executor *ex) {
     x.per_note = (int)ls_min(MOST_PER_NOTE, (int64_t)((room - sizeof(note)) / sizeof(ls_address)));
     ls_status status = ls_ok();
     for (int p = 0; p < ex->image->n_programs && status.code == LS_OK; p++) status = find_ends(&x, p);
+    if (status.code == LS_OK) status = expect(&x);
     if (status.code == LS_OK) status = run(&x);
     ls_comm_quiet(ex->comm); /* no put of this rank reads its notes in `scratch` any more */
     ls_arena_destroy(x.scratch);

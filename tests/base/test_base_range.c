@@ -99,6 +99,57 @@ static void test_overlap_is_exact(void **state) {
     assert_true(yes > 2000 && no > 2000); /* both answers were asked for */
 }
 
+/* A range lies within an area if all its bytes do and it has no more bytes; a part of a piece is found, others are not.
+ */
+static void test_ranges_of_others(void **state) {
+    (void)state;
+    int within = 0, parts = 0;
+    for (int trial = 0; trial < 20000; trial++) {
+        const ls_range r = draw_disjoint_range();
+        byte_map map = {.end = 0};
+        for_each_byte(&r, mark, &map);
+        const int64_t area = map.end - 20 + draw_below(40);
+        assert_int_equal(ls_range_lies_within(&r, (size_t)area), area >= map.end);
+        within += area >= map.end;
+        const int64_t at = draw_below(map.end + 1), n = 1 + draw_below(4);
+        bool inside = false;
+        for (int64_t i2 = 0; i2 < r.count[2]; i2++)
+            for (int64_t i1 = 0; i1 < r.count[1]; i1++)
+                for (int64_t i0 = 0; i0 < r.count[0]; i0++) {
+                    const int64_t piece = (int64_t)r.offset + i0 * r.stride[0] + i1 * r.stride[1] + i2 * r.stride[2];
+                    inside |= at >= piece && at + n <= piece + (int64_t)r.length;
+                }
+        assert_int_equal(ls_range_has_piece(&r, (size_t)at, (size_t)n), inside);
+        parts += inside;
+    }
+    assert_true(within > 5000 && within < 15000 && parts > 1000);
+}
+
+/* Numbers that overflow when they are added up or multiplied. */
+static void test_hostile_ranges(void **state) {
+    (void)state;
+    const size_t area = 1 << 20;
+    const size_t below = (size_t) - ((int64_t)1 << 30);
+    const ls_range bad[] = {ls_range_flat(below, ((size_t)1 << 30) + 16),
+                            ls_range_flat(area + 1, 0),
+                            ls_range_flat(area - 4, SIZE_MAX - 2),
+                            ls_range_flat(SIZE_MAX, SIZE_MAX),
+                            {16, 16, {2, 1, 1}, {-17, 0, 0}},
+                            {16, 16, {-1, -1, 1}, {16, 16, 0}},
+                            {16, 16, {INT64_MAX, 1, 1}, {0, 0, 0}},
+                            {16, 16, {INT64_MAX, 1, 1}, {INT64_MAX, 0, 0}},
+                            {16, 16, {3, 3, 3}, {INT64_MIN / 2, INT64_MIN / 2, 0}},
+                            {16, 16, {3, 3, 1}, {INT64_MAX / 2, INT64_MIN / 2, 0}},
+                            {16, (size_t)1 << 18, {(int64_t)1 << 46, 1, 1}, {0, 0, 0}},
+                            {0, (size_t)1 << 19, {2, 2, 1}, {1 << 19, 0, 0}}};
+    for (size_t i = 0; i < LS_COUNT(bad); i++) assert_false(ls_range_lies_within(&bad[i], area));
+    const ls_range good[] = {ls_range_flat(area, 0),
+                             ls_range_flat(0, area),
+                             {16, 16, {2, 1, 1}, {-16, 0, 0}},
+                             {16, 16, {0, INT64_MAX, 1}, {INT64_MAX, INT64_MAX, 0}}};
+    for (size_t i = 0; i < LS_COUNT(good); i++) assert_true(ls_range_lies_within(&good[i], area));
+}
+
 /* Two terms with large counts go through Euclid's algorithm; checked by trying all of one side. */
 static void test_overlap_of_long_combs(void **state) {
     (void)state;
@@ -209,6 +260,8 @@ static void test_copy_between_different_cuts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranges_of_others),
+        cmocka_unit_test(test_hostile_ranges),
         cmocka_unit_test(test_overlap_is_exact),
         cmocka_unit_test(test_overlap_of_long_combs),
         cmocka_unit_test(test_overlap_of_slices),

@@ -25,8 +25,12 @@
     } while (0)
 
 static inline ls_world_options small_world(int ranks) {
-    return (ls_world_options){
-        .ranks = ranks, .heap_bytes = 1 << 16, .words = 64, .may_spin = ranks <= 2, .wait_timeout = 20.0};
+    return (ls_world_options){.ranks = ranks,
+                              .heap_bytes = 1 << 16,
+                              .words = 64,
+                              .may_spin = ranks <= 2,
+                              .wait_timeout = 20.0,
+                              .unguarded = true};
 }
 
 /* The world's launch result. */

@@ -173,7 +173,7 @@ static void put(void *state, const ls_put *p) {
     LS_ASSERT(bytes == ls_range_bytes(p->from));
     const bool is_inline = bytes <= LS_MPI_INLINE;
     ls_mpi_sending *s = ls_mpi_message_to(p->peer, is_inline ? LS_MPI_PUT : LS_MPI_BODY, is_inline ? bytes : 0);
-    s->message.word = p->word;
+    s->message.word = ls_put_signals(p) ? p->word : -1;
     s->message.generation = p->generation;
     s->message.to = *p->to;
     if (is_inline) {
