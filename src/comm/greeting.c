@@ -78,6 +78,7 @@ static ls_party read_party(const uint8_t *greeting) {
 static void read_build(const uint8_t *greeting, char out[LS_GREETING_BUILD]) {
     memcpy(out, greeting + BUILD, LS_GREETING_BUILD);
     out[LS_GREETING_BUILD - 1] = 0;
+    ls_printable_line(out);
 }
 
 /* ---- what is compared ---- */

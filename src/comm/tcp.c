@@ -10,11 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define OPEN_SECONDS 60.0 /* within this time a peer connects */
 #define LOOK_SECONDS 0.05 /* what is known of a peer may be so old before it is asked again */
 #define CLOSE_SECONDS 1.0 /* a peer that has not closed a connection after this time does not */
 
@@ -39,18 +37,6 @@ typedef struct tcp {
     size_t n_staged;
 } tcp;
 
-/* How others connect to a rank: with the token, which only ranks of the world know. */
-typedef struct contact {
-    char address[LS_ADDRESS];
-    int port;
-    uint64_t token;
-} contact;
-
-typedef struct hello {
-    uint64_t token; /* of the rank that is called */
-    int32_t rank;   /* that calls */
-} hello;
-
 static ls_peer_reach reach(const ls_boot *boot, int rank, int peer) {
     (void)rank, (void)peer;
     return (ls_peer_reach){.put = boot->address[0] != 0, .seconds = 3e-5};
@@ -58,57 +44,23 @@ static ls_peer_reach reach(const ls_boot *boot, int rank, int peer) {
 
 /* ---- opening ---- */
 
-static ls_status connect_to(tcp *t, int peer, const contact *there) {
-    const hello mine = {.token = there->token, .rank = t->end->rank};
-    const ls_patience patience = {.notice = t->end->boot->notice, .seconds = OPEN_SECONDS};
-    LS_TRY(ls_error_in(ls_socket_connect(there->address, there->port, &t->peers[peer].fd), "to rank %d", peer));
-    return ls_socket_send(t->peers[peer].fd, &mine, sizeof mine, &patience, "a peer to take a greeting");
-}
-
-/* Accepts connections until each of the used ranks has called. Others, who do not know the token, are sent away. */
-static ls_status accept_from(const tcp *t, int listener, uint64_t token, const bool *used, int *fds) {
-    for (int peer = 0; peer < t->end->ranks;) {
-        if (!used[peer] || fds[peer] >= 0) {
-            peer++;
-            continue;
-        }
-        char what[64];
-        snprintf(what, sizeof what, "rank %d to connect to rank %d", peer, t->end->rank);
-        const ls_patience patience = {.notice = t->end->boot->notice, .seconds = OPEN_SECONDS}, brief = {.seconds = 1};
-        int fd;
-        hello theirs;
-        LS_TRY(ls_socket_accept(listener, &patience, what, &fd));
-        const ls_status status = ls_socket_receive(fd, &theirs, sizeof theirs, &brief, what);
-        if (status.code == LS_IO) {
-            (void)close(fd);
-            return status;
-        }
-        if (status.code == LS_OK && theirs.token == token && theirs.rank >= 0 && theirs.rank < t->end->ranks &&
-            fds[theirs.rank] < 0)
-            fds[theirs.rank] = fd;
-        else
-            (void)close(fd);
+/* Collective. */
+static ls_status connect_all(tcp *t, const bool *used) {
+    const size_t ranks = (size_t)t->end->ranks;
+    int *calls = malloc(ranks * sizeof *calls), *called = malloc(ranks * sizeof *called);
+    LS_ASSERT(calls != NULL && called != NULL);
+    for (size_t r = 0; r < ranks; r++) calls[r] = called[r] = -1;
+    ls_status status = ls_tcp_connect(t->end, used, calls, called);
+    for (size_t r = 0; r < ranks; r++) t->peers[r].fd = calls[r];
+    if (status.code == LS_OK) {
+        status = ls_tcp_receiver_open(t->end, called, &t->receiver);
+        if (status.code == LS_OK) status = ls_tcp_receiver_start(t->receiver);
+    } else {
+        for (size_t r = 0; r < ranks; r++)
+            if (called[r] >= 0) (void)close(called[r]);
     }
-    return ls_ok();
-}
-
-/* A connection is made as soon as the peer listens, before it accepts; so all ranks connect, then all accept. */
-static ls_status connect_all(tcp *t, const bool *used, contact *all, int *fds) {
-    ls_boot *boot = t->end->boot;
-    contact mine = {.port = 0};
-    int listener = -1;
-    memcpy(mine.address, boot->address, sizeof mine.address);
-    if (getrandom(&mine.token, sizeof mine.token, 0) != (ssize_t)sizeof mine.token)
-        return ls_error(LS_IO, "cannot draw a token: getrandom: %s", strerror(errno));
-    LS_TRY(ls_socket_listen(boot->address, &mine.port, &listener));
-    ls_status status = boot->kind->gather(boot, t->end->rank, &mine, sizeof mine, all);
-    for (int peer = 0; peer < t->end->ranks && status.code == LS_OK; peer++)
-        if (used[peer]) status = connect_to(t, peer, &all[peer]);
-    if (status.code == LS_OK) status = accept_from(t, listener, mine.token, used, fds);
-    (void)close(listener);
-    if (status.code == LS_OK) return ls_tcp_receiver_start(t->end, fds, &t->receiver);
-    for (int peer = 0; peer < t->end->ranks; peer++)
-        if (fds[peer] >= 0) (void)close(fds[peer]);
+    free(calls);
+    free(called);
     return status;
 }
 
@@ -124,18 +76,11 @@ static void free_all(tcp *t) {
 static ls_status open_tcp(const ls_endpoint *end, const bool *used, void **state) {
     const size_t ranks = (size_t)end->ranks;
     tcp *t = calloc(1, sizeof *t);
-    contact *all = calloc(ranks, sizeof *all);
-    int *fds = malloc(ranks * sizeof *fds);
-    LS_ASSERT(t != NULL && all != NULL && fds != NULL);
+    LS_ASSERT(t != NULL);
     *t = (tcp){.end = end, .peers = calloc(ranks, sizeof *t->peers), .staged = malloc(STAGED_BYTES)};
     LS_ASSERT(t->peers != NULL && t->staged != NULL);
-    for (size_t r = 0; r < ranks; r++) {
-        t->peers[r] = (outgoing){.fd = -1, .known.waits_for = -1};
-        fds[r] = -1;
-    }
-    const ls_status status = ls_error_in(connect_all(t, used, all, fds), "transport tcp of rank %d", end->rank);
-    free(all);
-    free(fds);
+    for (size_t r = 0; r < ranks; r++) t->peers[r] = (outgoing){.fd = -1, .known.waits_for = -1};
+    const ls_status status = ls_error_in(connect_all(t, used), "transport tcp of rank %d", end->rank);
     if (status.code == LS_OK)
         *state = t;
     else
@@ -155,6 +100,31 @@ static void hang_up(tcp *t, int peer, const ls_status *status) {
     t->peers[peer].fd = -1;
 }
 
+static ls_peer_state look(void *state, int peer);
+
+/* Of a rank that waits for a peer to take what it has sent. */
+typedef struct slow_peer {
+    tcp *t;
+    int peer;
+    const char *doing; /* "to take a message" */
+} slow_peer;
+
+/* LS_PEER, which is the abort's text as well, when the rank gives up. A peer's receiver takes everything at once. */
+static ls_status check_slow(void *context, double waited) {
+    const slow_peer *s = context;
+    tcp *t = s->t;
+    const ls_endpoint *end = t->end;
+    const bool hears_first =
+        end->rank == 0 || (s->peer != 0 && (t->peers[0].fd < 0 || look(t, 0).silent < LOOK_SECONDS));
+    if (!ls_boot_gives_up(end->boot, end->rank, s->peer, waited, end->timeout, hears_first)) return ls_ok();
+    char why[160];
+    ls_boot_print_silence(end->boot, s->peer, waited, why, sizeof why);
+    const ls_status status =
+        ls_error(LS_PEER, "rank %d waited %.3g s for rank %d %s, %s", end->rank, waited, s->peer, s->doing, why);
+    (void)ls_notice_abort(end->boot->notice, status.text);
+    return status;
+}
+
 /*
  * A peer that takes nothing more for too long, or a call that fails, aborts the world. Where the connection is closed,
  * messages are dropped: the peer has left, or the wait for it will tell.
@@ -163,15 +133,15 @@ static void send_bytes(tcp *t, int peer, const void *from, size_t bytes) {
     outgoing *out = &t->peers[peer];
     if (out->fd < 0 || bytes == 0) return;
     ls_rank_line *line = ls_endpoint_line(t->end);
-    const ls_patience patience = {.notice = t->end->boot->notice, .seconds = t->end->timeout};
+    slow_peer slow = {t, peer, "to take a message"};
+    const ls_patience patience = {.notice = t->end->boot->notice, .slow = check_slow, .context = &slow};
+    const int own = atomic_load_explicit(&line->waits_for, memory_order_relaxed);
     char what[64];
     snprintf(what, sizeof what, "rank %d to take a message", peer);
     atomic_store_explicit(&line->waits_for, peer + 1, memory_order_relaxed);
-    const double began = ls_seconds();
     const ls_status status = ls_socket_send(out->fd, from, bytes, &patience, what);
-    atomic_store_explicit(&line->waits_for, 0, memory_order_relaxed);
-    const bool waited = patience.seconds > 0 && ls_seconds() - began > patience.seconds;
-    if (status.code != LS_OK) hang_up(t, peer, waited || status.code == LS_IO ? &status : NULL);
+    atomic_store_explicit(&line->waits_for, own, memory_order_relaxed);
+    if (status.code != LS_OK) hang_up(t, peer, status.code == LS_IO ? &status : NULL);
 }
 
 static void send_staged(tcp *t, int peer) {
@@ -211,6 +181,11 @@ static void signal_word(void *state, int peer, int word, uint64_t generation) {
 
 /* ---- answers ---- */
 
+static bool is_sound(const tcp *t, const ls_tcp_answer *answer) {
+    return (answer->kind == LS_TCP_ASK || answer->kind == LS_TCP_FLUSH) && answer->waits_for >= -1 &&
+           answer->waits_for < t->end->ranks;
+}
+
 /* Takes an answer if one has come as a whole; its kind, or -1. */
 static int take_answer(tcp *t, int peer) {
     outgoing *out = &t->peers[peer];
@@ -225,6 +200,12 @@ static int take_answer(tcp *t, int peer) {
     }
     if (out->got < sizeof out->answer) return -1;
     out->got = 0;
+    if (!is_sound(t, &out->answer)) {
+        const ls_status status = ls_error(LS_PEER, "rank %d answers message %d, and waits for rank %d of %d", peer,
+                                          out->answer.kind, out->answer.waits_for, t->end->ranks);
+        hang_up(t, peer, &status);
+        return -1;
+    }
     out->since = ls_seconds();
     out->known.ticks = out->answer.ticks;
     out->known.waits_for = out->answer.waits_for;
@@ -239,9 +220,7 @@ static ls_peer_state look(void *state, int peer) {
     struct pollfd room = {.fd = out->fd, .events = POLLOUT};
     if (out->asked == 0 && ls_seconds() - out->since > LOOK_SECONDS && poll(&room, 1, 0) == 1) {
         const ls_tcp_head head = {.kind = LS_TCP_ASK, .word = -1};
-        const int own = atomic_load_explicit(&ls_endpoint_line(t->end)->waits_for, memory_order_relaxed);
         send_bytes(t, peer, &head, sizeof head);
-        atomic_store_explicit(&ls_endpoint_line(t->end)->waits_for, own, memory_order_relaxed);
         out->asked = ls_seconds();
     }
     ls_peer_state known = out->known;
@@ -260,15 +239,11 @@ static bool is_gone(const tcp *t, int peer) {
 static void await_flush(tcp *t, int peer) {
     outgoing *out = &t->peers[peer];
     ls_rank_line *line = ls_endpoint_line(t->end);
+    slow_peer slow = {t, peer, "to take its puts"};
     atomic_store_explicit(&line->waits_for, peer + 1, memory_order_relaxed);
     const double began = ls_seconds();
-    while (take_answer(t, peer) != LS_TCP_FLUSH && !is_gone(t, peer)) {
-        if (t->end->timeout > 0 && ls_seconds() - began > t->end->timeout) {
-            char why[128];
-            snprintf(why, sizeof why, "rank %d waited %.3g s for rank %d to take its puts", t->end->rank,
-                     t->end->timeout, peer);
-            (void)ls_notice_abort(t->end->boot->notice, why);
-        }
+    while (take_answer(t, peer) != LS_TCP_FLUSH && !is_gone(t, peer) &&
+           check_slow(&slow, ls_seconds() - began).code == LS_OK) {
         struct pollfd one = {.fd = out->fd, .events = POLLIN};
         (void)poll(&one, 1, (int)(LOOK_SECONDS * 1e3));
     }

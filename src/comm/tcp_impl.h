@@ -2,7 +2,8 @@
  * comm, for the transport tcp alone: what goes over a connection, and the receiving side.
  *
  * A rank connects to each peer: what it sends goes on its own connection, and the peer's receiver answers on the same.
- * Two ranks therefore have two connections. Ranks are of one build, so messages are structs as they lie in memory.
+ * Two ranks therefore have two connections. Greetings have compared builds, so messages are structs as they lie in
+ * memory. Both sides check every number in them before they use it.
  */
 #ifndef LS_COMM_TCP_IMPL_H
 #define LS_COMM_TCP_IMPL_H
@@ -32,10 +33,19 @@ typedef struct ls_tcp_answer {
     uint64_t ticks;
 } ls_tcp_answer;
 
+/*
+ * tcp_connect.c: collective. calls[r], called[r]: become the connections that this rank has made to rank r, and rank r
+ * to this one, where used[r]; they are -1 before. They are the caller's to close, also when this fails.
+ */
+ls_status ls_tcp_connect(const ls_endpoint *end, const bool *used, int *calls, int *called);
+
 /* tcp_receive.c: the thread of a rank that receives from all peers. */
 typedef struct ls_tcp_receiver ls_tcp_receiver;
 /* fds[r]: the connection that rank r made, -1: none. The receiver owns them from then on, also when this fails. */
-ls_status ls_tcp_receiver_start(const ls_endpoint *end, const int *fds, ls_tcp_receiver **out);
+ls_status ls_tcp_receiver_open(const ls_endpoint *end, const int *fds, ls_tcp_receiver **out);
+ls_status ls_tcp_receiver_start(ls_tcp_receiver *receiver); /* its thread */
+/* What the thread does again and again: waits for messages, and takes them. False: the receiver is to end. */
+bool ls_tcp_receiver_step(ls_tcp_receiver *receiver);
 void ls_tcp_receiver_end(ls_tcp_receiver *receiver); /* NULL is allowed */
 /* Whether the peer has said that it left; whether its connection ended before. */
 bool ls_tcp_has_left(const ls_tcp_receiver *receiver, int peer);

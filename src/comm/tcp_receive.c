@@ -147,20 +147,23 @@ static void receive(ls_tcp_receiver *r, int peer) {
     }
 }
 
-static void *thread_main(void *argument) {
-    ls_tcp_receiver *r = argument;
+bool ls_tcp_receiver_step(ls_tcp_receiver *r) {
     const int ranks = r->end->ranks;
-    for (;;) {
-        const int n = poll(r->polled, (nfds_t)ranks + 1, -1);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) abort_world(r, "poll");
-        if (n < 0 || r->polled[ranks].revents != 0) return NULL;
-        for (int peer = 0; peer < ranks; peer++)
-            if (r->polled[peer].fd >= 0 && r->polled[peer].revents != 0) receive(r, peer);
-    }
+    const int n = poll(r->polled, (nfds_t)ranks + 1, -1);
+    if (n < 0 && errno == EINTR) return true;
+    if (n < 0) abort_world(r, "poll");
+    if (n < 0 || r->polled[ranks].revents != 0) return false;
+    for (int peer = 0; peer < ranks; peer++)
+        if (r->polled[peer].fd >= 0 && r->polled[peer].revents != 0) receive(r, peer);
+    return true;
 }
 
-ls_status ls_tcp_receiver_start(const ls_endpoint *end, const int *fds, ls_tcp_receiver **out) {
+static void *thread_main(void *argument) {
+    while (ls_tcp_receiver_step(argument)) continue;
+    return NULL;
+}
+
+ls_status ls_tcp_receiver_open(const ls_endpoint *end, const int *fds, ls_tcp_receiver **out) {
     const size_t ranks = (size_t)end->ranks;
     ls_tcp_receiver *r = calloc(1, sizeof *r);
     LS_ASSERT(r != NULL);
@@ -171,16 +174,20 @@ ls_status ls_tcp_receiver_start(const ls_endpoint *end, const int *fds, ls_tcp_r
     LS_ASSERT(r->peers != NULL && r->polled != NULL && r->buffer != NULL);
     for (size_t p = 0; p < ranks; p++) r->polled[p] = (struct pollfd){.fd = fds[p], .events = POLLIN};
     r->polled[ranks] = (struct pollfd){.fd = eventfd(0, EFD_CLOEXEC), .events = POLLIN};
-    const char *call = r->polled[ranks].fd < 0 ? "eventfd" : "pthread_create";
-    int error = errno;
-    if (r->polled[ranks].fd >= 0) error = pthread_create(&r->thread, NULL, thread_main, r);
-    r->runs = r->polled[ranks].fd >= 0 && error == 0;
-    if (r->runs) {
+    if (r->polled[ranks].fd >= 0) {
         *out = r;
         return ls_ok();
     }
+    const int error = errno;
     ls_tcp_receiver_end(r);
-    return ls_error(LS_NO_MEMORY, "cannot start the thread that receives for rank %d: %s: %s", end->rank, call,
+    return ls_error(LS_NO_MEMORY, "cannot receive for rank %d: eventfd: %s", end->rank, strerror(error));
+}
+
+ls_status ls_tcp_receiver_start(ls_tcp_receiver *r) {
+    const int error = pthread_create(&r->thread, NULL, thread_main, r);
+    r->runs = error == 0;
+    if (r->runs) return ls_ok();
+    return ls_error(LS_NO_MEMORY, "cannot start the thread that receives for rank %d: pthread_create: %s", r->end->rank,
                     strerror(error));
 }
 

@@ -34,6 +34,7 @@ const fuzz_target *const fuzz_targets[] = {
     &fuzz_shards,
     &fuzz_source,
     &fuzz_stream,
+    &fuzz_tcp,
     &fuzz_tokenizer,
     &fuzz_tokenizer_config,
     &fuzz_utf8,
