@@ -67,6 +67,13 @@ typedef struct ls_spread {
  */
 LS_MUST_USE ls_status ls_limit_isa(const char *name);
 
+/*
+ * Which transports connect the ranks of all jobs of this process, instead of those that the environment variable
+ * LONGSPAN_TRANSPORTS names: "shm", "tcp" or "mpi" (under an mpirun), or several with commas, of which each pair of
+ * ranks takes the fastest that reaches. LS_USAGE, with the names, for any other text.
+ */
+LS_MUST_USE ls_status ls_limit_transports(const char *names);
+
 /* What was chosen, and its cost. */
 typedef struct ls_spread_result {
     char strategy[32], mesh[64], layout[32], isa[32], device[32];

@@ -27,7 +27,7 @@ typedef struct cli_common {
     ls_spread spread;     /* of commands that spread work over ranks */
     ls_rope_change rope;  /* of commands that open a model */
     ls_text_form form;    /* of commands that read texts */
-    const char *ranks_as; /* of commands that run ranks */
+    const char *ranks_as, *transport; /* of commands that run ranks */
 } cli_common;
 
 typedef struct cli_command {

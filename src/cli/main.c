@@ -140,6 +140,7 @@ static ls_status run_command(const cli_command *c, int argc, char *const *argv) 
     for (int i = 0; i < words && status.code == LS_OK; i++)
         *(const char **)(void *)((char *)flags + options[i].offset) = argv[i];
     if (status.code == LS_OK && flags->spread.isa != NULL) status = ls_limit_isa(flags->spread.isa);
+    if (status.code == LS_OK && flags->transport != NULL) status = ls_limit_transports(flags->transport);
     if (status.code == LS_OK) status = run_once(c, flags);
     free(flags);
     return status;

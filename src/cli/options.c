@@ -56,6 +56,9 @@ static const ls_option spread_rows[] = {
 
 static const ls_option run_rows[] = {
     CLI_CHOICE("ranks-as", "KIND", "processes|threads", "processes", AT(ranks_as), "what a rank is"),
+    CLI_TEXT("transport", "NAME", AT(transport),
+             "what connects the ranks: shm, tcp or mpi (under an mpirun), or several with commas, of which each pair "
+             "takes the fastest; LONGSPAN_TRANSPORTS, else all, when left out"),
     CLI_FLOAT("wait-timeout", "S", NULL, 0.001, CLI_ANY, SPREAD(wait_timeout),
               "seconds that a rank may make no progress before the others give up; 600 when left out"),
 };

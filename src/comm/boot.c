@@ -256,11 +256,7 @@ void ls_launched_abort(const char *why) {
 }
 void ls_launched_request_stop(void) { atomic_store(&launched.notice->stop, true); }
 void ls_launched_be_silent(void) { launched.silent = true; }
-bool ls_launched_speaks(void) {
-    if (launched.silent) return false;
-    if (launched.rank != 1 || launched.notice == NULL) return launched.rank <= 0;
-    return atomic_load(&launched.notice->first_lost) || ls_boot_is_stopped(&launched, 0);
-}
+bool ls_launched_speaks(void) { return !launched.silent && ls_boot_speaks(&launched); }
 bool ls_launched_stop_requested(void) { return atomic_load(&launched.notice->stop); }
 
 /* ---- the boot of a world ---- */

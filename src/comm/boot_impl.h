@@ -28,7 +28,9 @@ typedef struct ls_notice {
     _Atomic int abort_state; /* one of LS_ABORT_* */
     char abort_text[sizeof((ls_status){0}.text)];
     _Atomic bool stop;
-    _Atomic bool first_lost; /* set by the boot: rank 0's process has ended without a word */
+    _Atomic bool first_lost;    /* set by the boot: rank 0's process has ended without a word */
+    _Atomic bool first_unheard; /* of a launched rank: rank 0 does not answer it */
+    _Atomic bool warned;        /* of a launched rank: it has said that it waits for a rank that does not answer */
 } ls_notice;
 
 enum { LS_ABORT_NONE, LS_ABORT_BEING_WRITTEN, LS_ABORT_SET };
@@ -106,6 +108,20 @@ ls_status ls_boot_check_missing(const ls_boot *boot, const ls_missing *missing, 
 #define LS_ASK_SECONDS 0.5
 /* Of the time between two looks no more counts: a process that was suspended itself does not hold it against others. */
 static inline double ls_boot_counted(double passed) { return passed < 0.2 ? passed : 0.2; }
+
+/* ---- who does not answer (missing.c) ---- */
+
+/*
+ * For a rank that waits for a peer which has not answered, or has been stopped, for `silent` seconds (0: it answers),
+ * to be called again and again. Whether it gives up: after `limit` seconds (0: never), or after 2 where the ranks are
+ * asked to stop. A launched rank says before that it waits, after 7 s or half of the limit, once for each silence: rank
+ * 0, and on hosts that do not hear rank 0 (`first_heard`) one of their ranks.
+ */
+bool ls_boot_gives_up(const ls_boot *boot, int rank, int peer, double silent, double limit, bool first_heard);
+/* "which has not answered for 7 s: ...", or what else is known of a peer that is silent. */
+void ls_boot_print_silence(const ls_boot *boot, int peer, double silent, char *out, size_t room);
+/* Whether this process says for its host why the ranks fail. */
+bool ls_boot_speaks(const ls_boot *boot);
 
 /*
  * Whether a rank is known to be stopped (SIGSTOP): by its launcher, or by the system where the rank is a process that

@@ -61,8 +61,8 @@ void ls_launched_abort(const char *why);
 void ls_launched_request_stop(void); /* async-signal-safe */
 bool ls_launched_stop_requested(void);
 /*
- * Whether this process says for all ranks why they fail: rank 0, and rank 1 when rank 0 is stopped or has died; not
- * after ls_launched_be_silent.
+ * Whether this process says for all ranks why they fail: rank 0, and another one of each host that hears no more of
+ * rank 0, because that is stopped, has died or is not reached; not after ls_launched_be_silent.
  */
 void ls_launched_be_silent(void);
 bool ls_launched_speaks(void);
@@ -101,7 +101,8 @@ typedef struct ls_world_options {
  * or "chaos:SEED[:SECONDS[:LIST]]", which wraps those of the list (default all) and reorders, delays and splits
  * messages as far as the contract allows. SECONDS: the shortest time from a put to its signal.
  *
- * Collective when this process was launched as a rank. LS_UNSUPPORTED names the first pair of ranks that nothing
+ * Collective when this process was launched as a rank. LS_USAGE: the setting is none. LS_UNSUPPORTED names a transport
+ * that is not there, or the first pair of ranks that nothing
  * connects, with their hosts; LS_NO_MEMORY the bytes that could not be mapped.
  */
 LS_MUST_USE ls_status ls_world_create(const char *transports, const ls_world_options *options, ls_world **out);
@@ -109,6 +110,9 @@ void ls_world_destroy(ls_world *world);
 int ls_world_ranks(const ls_world *world);
 int ls_world_rank(const ls_world *world); /* of this process, when it was launched as one; -1: ls_launch starts them */
 #define LS_TRANSPORTS_VARIABLE "LONGSPAN_TRANSPORTS"
+
+/* LS_USAGE, with the names that there are, unless the text is such a setting. */
+LS_MUST_USE ls_status ls_transports_check(const char *setting);
 
 /* The name of a transport by its index in the table; NULL past the end. */
 const char *ls_transport_name(int index);

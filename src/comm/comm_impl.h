@@ -112,7 +112,6 @@ typedef struct ls_watch {
     uint64_t ticks;     /* the sum over all ranks of the chain */
     double checked;     /* ls_seconds() of the last check */
     double still;       /* seconds without progress */
-    bool warned;        /* that its end is stopped */
 } ls_watch;
 
 struct ls_comm {

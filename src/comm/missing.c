@@ -1,4 +1,4 @@
-/* Who does not come to a gather of launched ranks, and when the others give up on it. */
+/* Who does not answer, or does not come to a gather of launched ranks; what the others say, and when they give up. */
 #include "comm/boot_impl.h"
 
 #include <fcntl.h>
@@ -11,7 +11,9 @@
 #define RENDEZVOUS_SECONDS 120.0
 #define SECONDS_VARIABLE "LONGSPAN_RENDEZVOUS_SECONDS"
 #define SILENT_SECONDS 30.0 /* a process answers within this time, unless it is stopped or not reached */
-#define MISSING_TIMES 15    /* a rank that works may keep others waiting for so many times the time of the rendezvous */
+#define WARN_SECONDS 7.0
+#define STOP_SECONDS 2.0 /* ranks that are asked to stop wait no longer for one that does not answer */
+#define MISSING_TIMES 15 /* a rank that works may keep others waiting for so many times the time of the rendezvous */
 
 ls_status ls_boot_rendezvous_seconds(double *out) {
     const char *text = getenv(SECONDS_VARIABLE);
@@ -46,6 +48,61 @@ bool ls_boot_is_stopped(const ls_boot *boot, int rank) {
     return boot->processes != NULL && boot->processes[rank] != 0 && process_is_stopped(boot->processes[rank]);
 }
 
+/* ---- who does not answer ---- */
+
+void ls_boot_print_silence(const ls_boot *boot, int peer, double silent, char *out, size_t room) {
+    const char *host = boot->host_names != NULL ? boot->host_names[peer] : "";
+    if (ls_boot_is_stopped(boot, peer))
+        snprintf(out, room, "which is stopped (SIGSTOP)");
+    else
+        snprintf(out, room, "which has not answered for %.3g s: it is stopped, or %s%s is not reached", silent,
+                 *host != 0 ? "host " : "its host", host);
+}
+
+/* Whether this rank is the first of its host that can say something, but for rank 0. */
+static bool is_first_here(const ls_boot *boot) {
+    for (int r = 1; r < boot->rank; r++)
+        if (boot->hosts != NULL && boot->hosts[r] == boot->hosts[boot->rank] && !ls_boot_is_stopped(boot, r))
+            return false;
+    return true;
+}
+
+bool ls_boot_speaks(const ls_boot *boot) {
+    if (boot->rank <= 0) return true;
+    const bool heard =
+        boot->notice == NULL || !(atomic_load(&boot->notice->first_lost) || atomic_load(&boot->notice->first_unheard));
+    return (!heard || ls_boot_is_stopped(boot, 0)) && is_first_here(boot);
+}
+
+/* The log of other ranks than rank 0 may be silent, hence not ls_log. */
+static void warn(const ls_boot *boot, int rank, int peer, double silent) {
+    char why[160];
+    if (!ls_boot_speaks(boot)) return;
+    const int process = boot->processes != NULL ? boot->processes[peer] : 0;
+    ls_boot_print_silence(boot, peer, silent, why, sizeof why);
+    if (process != 0 && ls_boot_is_stopped(boot, peer))
+        fprintf(stderr,
+                "longspan: warning: rank %d (process %d) is stopped, and the others wait for it; kill -CONT %d lets it "
+                "continue\n",
+                peer, process, process);
+    else
+        fprintf(stderr, "longspan: warning: rank %d waits for rank %d, %s\n", rank, peer, why);
+}
+
+bool ls_boot_gives_up(const ls_boot *boot, int rank, int peer, double silent, double limit, bool first_heard) {
+    ls_notice *notice = boot->notice;
+    const double most = limit > 0 && limit / 2 < WARN_SECONDS ? limit / 2 : WARN_SECONDS;
+    const bool gives_up = (limit > 0 && silent >= limit) || (atomic_load(&notice->stop) && silent >= STOP_SECONDS);
+    if (boot->rank < 0) return gives_up; /* the launcher says what is to be said */
+    if (silent >= most || gives_up) atomic_store(&notice->first_unheard, !first_heard);
+    if (silent >= most && !atomic_exchange(&notice->warned, true)) warn(boot, rank, peer, silent);
+    if (silent < most && !gives_up && atomic_exchange(&notice->warned, false))
+        atomic_store(&notice->first_unheard, false);
+    return gives_up;
+}
+
+/* ---- who does not come ---- */
+
 void ls_missing_add(ls_missing *missing, int rank, double silent) {
     missing->others++;
     if (missing->rank >= 0 && silent <= missing->silent) return;
@@ -54,19 +111,16 @@ void ls_missing_add(ls_missing *missing, int rank, double silent) {
 }
 
 ls_status ls_boot_check_missing(const ls_boot *boot, const ls_missing *missing, double waited, double seconds) {
+    const int peer = missing->rank;
+    if (peer < 0) return ls_ok();
+    if (peer >= boot->ranks) return ls_error(LS_PEER, "rank %d is told that rank %d is missing", boot->rank, peer);
     const double limit = seconds < SILENT_SECONDS ? seconds : SILENT_SECONDS;
-    const bool silent = missing->silent > limit;
-    if (missing->rank < 0 || (!silent && waited <= MISSING_TIMES * seconds)) return ls_ok();
-    char others[48] = "";
+    const bool first_heard = peer != 0 || boot->rank == 0;
+    const bool silent = ls_boot_gives_up(boot, boot->rank, peer, missing->silent, limit, first_heard);
+    if (!silent && waited <= MISSING_TIMES * seconds) return ls_ok();
+    char others[48] = "", why[160] = "to come to the same point";
     if (missing->others > 0) snprintf(others, sizeof others, " and %d others", missing->others);
-    if (ls_boot_is_stopped(boot, missing->rank))
-        return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, which is stopped (SIGSTOP)", boot->rank, waited,
-                        missing->rank);
-    if (silent)
-        return ls_error(LS_PEER,
-                        "rank %d waited %.3g s for rank %d, which has not answered for %.3g s: it is stopped, or its "
-                        "host is not reached",
-                        boot->rank, waited, missing->rank, missing->silent);
-    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d%s to come to the same point", boot->rank, waited,
-                    missing->rank, others);
+    if (silent) ls_boot_print_silence(boot, peer, missing->silent, why, sizeof why);
+    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d%s%s %s", boot->rank, waited, peer, others,
+                    silent ? "," : "", why);
 }

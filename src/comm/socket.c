@@ -130,6 +130,7 @@ ls_status ls_socket_await(int fd, short events, const ls_patience *patience, dou
         if (n > 0) return ls_ok();
         if (n < 0 && errno != EINTR) return ls_error(LS_IO, "poll: %s", strerror(errno));
         if (patience->notice != NULL) LS_TRY(ls_notice_aborted(patience->notice));
+        if (patience->slow != NULL) LS_TRY(patience->slow(patience->context, ls_seconds() - began));
         if (patience->seconds > 0 && ls_seconds() - began > patience->seconds)
             return ls_error(LS_PEER, "waited %.3g s for %s", patience->seconds, what);
     }

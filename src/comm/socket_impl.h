@@ -6,11 +6,14 @@
 
 /*
  * Waiting for a socket. Each wait ends after `seconds` without anything (0: never), with an LS_PEER that says `what`
- * ("rank 3 to answer"), and when the world is aborted (notice NULL: it cannot be).
+ * ("rank 3 to answer"), and when the world is aborted (notice NULL: it cannot be). slow: called meanwhile, many times a
+ * second, with the seconds so far; a status other than LS_OK ends the wait. NULL: nothing is to be done.
  */
 typedef struct ls_patience {
     const ls_notice *notice;
     double seconds;
+    ls_status (*slow)(void *context, double waited);
+    void *context;
 } ls_patience;
 
 /* Listens at a numeric address; *port: 0 takes a free one, and becomes its number. */

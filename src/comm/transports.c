@@ -11,6 +11,9 @@ static const ls_transport *const transports[] = {
     &ls_transport_tcp,
 };
 
+/* And the one that a boot may bring. */
+static const char boots_own[] = "mpi";
+
 const char *ls_transport_name(int index) {
     return index >= 0 && (size_t)index < LS_COUNT(transports) ? transports[index]->name : NULL;
 }
@@ -42,33 +45,54 @@ static bool is_named(const char *list, const char *name) {
     return false;
 }
 
-static int names_in(const char *list) {
-    int n = 1;
-    for (const char *at = list; *at != 0; at++) n += *at == ',';
-    return n;
+/* The names that a setting may have, by their index; NULL past the end. */
+static const char *name_at(size_t i) {
+    if (i < LS_COUNT(transports)) return transports[i]->name;
+    return i == LS_COUNT(transports) ? boots_own : NULL;
 }
 
-/* Adds the transports of a list of names, "" for all. */
-static ls_status add_named(const char *list, const ls_boot *boot, ls_selection *out) {
-    char known[128] = "";
-    for (size_t i = 0; i <= LS_COUNT(transports); i++) {
-        const ls_transport *one = i < LS_COUNT(transports) ? transports[i] : boot->transport;
-        if (one == NULL) continue;
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", known[0] != 0 ? ", " : "", one->name);
-        if (*list == 0 || is_named(list, one->name)) out->transports[out->n++] = one;
+/* Reads a setting; *list: its names, "" for all. */
+static ls_status read_setting(const char *setting, ls_chaos_settings *chaos, const char **list) {
+    const bool wraps = strncmp(setting, chaos_name, strlen(chaos_name)) == 0;
+    *list = setting;
+    if (wraps && !read_chaos(setting + strlen(chaos_name), chaos, list))
+        return ls_error(LS_USAGE, "transports '%s': expected chaos:SEED[:SECONDS[:TRANSPORTS]]", setting);
+    char known[64] = "";
+    int n = **list != 0, named = 0;
+    for (const char *at = *list; *at != 0; at++) n += *at == ',';
+    for (size_t i = 0; name_at(i) != NULL; i++) {
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "", name_at(i));
+        named += is_named(*list, name_at(i));
     }
-    if (*list == 0 || out->n == names_in(list)) return ls_ok();
-    return ls_error(LS_USAGE, "transports '%s': expected some of %s, each once, with commas between", list, known);
+    if (named == n && (wraps || n > 0)) return ls_ok();
+    return ls_error(LS_USAGE, "transports '%s': expected some of %s, each once, with commas between", *list, known);
+}
+
+ls_status ls_transports_check(const char *setting) {
+    ls_chaos_settings chaos;
+    const char *list;
+    return read_setting(setting, &chaos, &list);
+}
+
+/* Adds the transports of a list of names, "" for all that are there. */
+static ls_status add_named(const char *list, const ls_boot *boot, ls_selection *out) {
+    for (size_t i = 0; name_at(i) != NULL; i++) {
+        const ls_transport *one = i < LS_COUNT(transports) ? transports[i] : boot->transport;
+        if (one != NULL && (*list == 0 || is_named(list, one->name))) out->transports[out->n++] = one;
+        if (one == NULL && is_named(list, name_at(i)))
+            return ls_error(LS_UNSUPPORTED, "transport %s is not there: expected an mpirun to start the ranks",
+                            name_at(i));
+    }
+    return ls_ok();
 }
 
 ls_status ls_selection_read(const char *setting, const ls_boot *boot, ls_selection *out) {
     ls_selection selection = {.n = 0};
     const char *list = setting != NULL ? setting : getenv(LS_TRANSPORTS_VARIABLE);
-    if (list == NULL) list = "";
-    if (strncmp(list, chaos_name, strlen(chaos_name)) == 0 &&
-        !read_chaos(list + strlen(chaos_name), &selection.chaos, &list))
-        return ls_error(LS_USAGE, "transports '%s': expected chaos:SEED[:SECONDS[:TRANSPORTS]]",
-                        setting != NULL ? setting : getenv(LS_TRANSPORTS_VARIABLE));
+    if (list == NULL || *list == 0)
+        list = "";
+    else
+        LS_TRY(read_setting(list, &selection.chaos, &list));
     LS_TRY(add_named(list, boot, &selection));
     *out = selection;
     return ls_ok();

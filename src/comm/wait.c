@@ -29,8 +29,6 @@ static ls_peer_state look(const ls_comm *comm, int peer) {
     return comm->routes[peer].transport->look(comm->routes[peer].state, peer);
 }
 
-#define WARN_SECONDS 10.0
-
 /* A process that runs answers at once, also while its rank computes. */
 #define SILENT_SECONDS 0.5
 
@@ -52,37 +50,40 @@ static int follow_chain(const ls_comm *comm, int peer, uint64_t *ticks) {
     return end;
 }
 
+/* Seconds for which the last rank of the chain has been stopped or has not answered; 0: it answers. */
+static double silence_of(const ls_comm *comm, int end) {
+    const ls_watch *watch = &comm->watch;
+    if (ls_boot_is_stopped(comm->end.boot, end)) return watch->still;
+    const double silent = look(comm, end).silent;
+    return silent > SILENT_SECONDS ? fmin(silent, watch->still) : 0;
+}
+
+/* Whether this rank hears rank 0. Asks it, so that the answer is known when that is called again. */
+static bool hears_first(const ls_comm *comm) {
+    if (comm->end.rank == 0) return true;
+    const ls_peer_state first = look(comm, 0);
+    return !first.lost && first.silent <= SILENT_SECONDS && !ls_boot_is_stopped(comm->end.boot, 0);
+}
+
 /* The error for a chain without progress: what its last rank does, and where it stands in the chain. */
-static ls_status no_progress(const ls_comm *comm, const char *what) {
+static ls_status no_progress(const ls_comm *comm, double silent, const char *what) {
     const ls_watch *watch = &comm->watch;
     const ls_peer_state last = look(comm, watch->end);
     char why[160] = "which makes no progress", chain[64] = "";
     bool waits = false;
-    if (ls_boot_is_stopped(comm->end.boot, watch->end)) {
-        snprintf(why, sizeof why, "which is stopped (SIGSTOP)");
-    } else if (last.silent > SILENT_SECONDS) {
-        snprintf(why, sizeof why, "which has not answered for %.3g s: it is stopped, or host %s is not reached",
-                 last.silent, comm->end.boot->host_names[watch->end]);
+    if (silent > 0) {
+        ls_boot_print_silence(comm->end.boot, watch->end, silent, why, sizeof why);
     } else if (last.waits_for >= 0) {
         snprintf(why, sizeof why, "which waits for rank %d", last.waits_for);
         waits = true;
     }
     if (watch->end != watch->peer)
         snprintf(chain, sizeof chain, "which waits %sfor rank %d, ", waits ? "in a chain " : "", watch->end);
-    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, %s%s (%s)", comm->end.rank, watch->still, watch->peer,
-                    chain, why, what);
-}
-
-/* Logs once that launched ranks wait for one that is stopped. Where a launcher of this program knows it, that does. */
-static void warn_if_stopped(ls_comm *comm) {
-    ls_watch *watch = &comm->watch;
-    const ls_boot *boot = comm->end.boot;
-    if (watch->warned || boot->stopped != NULL || watch->still < fmin(WARN_SECONDS, comm->end.timeout / 2) ||
-        !ls_boot_is_stopped(boot, watch->end))
-        return;
-    watch->warned = true;
-    ls_log("warning: rank %d (process %d) is stopped, and the others wait for it; kill -CONT %d lets it continue",
-           watch->end, boot->processes[watch->end], boot->processes[watch->end]);
+    const ls_status status = ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, %s%s (%s)", comm->end.rank,
+                                      watch->still, watch->peer, chain, why, what);
+    /* The cause is known; and nothing that leads to a rank that does not answer must be waited for again. */
+    if (silent > 0) (void)ls_notice_abort(comm->end.boot->notice, status.text);
+    return status;
 }
 
 /*
@@ -106,32 +107,30 @@ static ls_status check_possible(ls_comm *comm, uint32_t bell, int peer, const ch
 }
 
 /*
- * Checks the chain that begins at peer: LS_PEER when it has made no progress for wait_timeout seconds. Called between
- * sleeps, at most CHECK_SECONDS apart.
+ * Checks the chain that begins at peer: LS_PEER when it has made no progress for wait_timeout seconds, or when its last
+ * rank does not answer and the ranks are asked to stop. Called between sleeps, at most CHECK_SECONDS apart.
  */
 static ls_status check_peers(ls_comm *comm, int peer, const char *what) {
     const double limit = comm->end.timeout;
-    if (limit <= 0.0) return ls_ok();
-
     ls_watch *watch = &comm->watch;
     const double now = ls_seconds();
     uint64_t ticks;
     const int end = follow_chain(comm, peer, &ticks);
     const uint64_t own = atomic_load_explicit(&comm->line->ticks, memory_order_relaxed);
-    if (watch->peer != peer || watch->end != end || watch->ticks != ticks || watch->own_ticks != own) {
+    if (watch->peer != peer || watch->end != end || watch->ticks != ticks || watch->own_ticks != own)
         *watch = (ls_watch){.peer = peer, .end = end, .own_ticks = own, .ticks = ticks, .checked = now, .still = 0.0};
-        return ls_ok();
-    }
     const double passed = now - watch->checked;
     watch->still += passed < COUNTED_SECONDS ? passed : COUNTED_SECONDS;
     watch->checked = now;
-    warn_if_stopped(comm);
-    return watch->still < limit ? ls_ok() : no_progress(comm, what);
+    const double silent = silence_of(comm, end);
+    const bool first_heard = silent <= 0 || hears_first(comm);
+    const bool gives_up = ls_boot_gives_up(comm->end.boot, comm->end.rank, end, silent, limit, first_heard);
+    return gives_up || (limit > 0 && watch->still >= limit) ? no_progress(comm, silent, what) : ls_ok();
 }
 
 /* Seconds until the next check. */
 static double until_check(const ls_comm *comm) {
-    const double left = comm->end.timeout - comm->watch.still;
+    const double left = comm->end.timeout - comm->watch.still; /* below 0 also where there is no limit */
     return left > 0.0 && left < CHECK_SECONDS ? left : CHECK_SECONDS;
 }
 

@@ -22,7 +22,7 @@
 #define LEAVE_SECONDS_AFTER_DEATH 3.0
 #define LEAVE_SECONDS_AFTER_FAILURE 30.0
 /* A rank that has been stopped for this time, or for half of the world's wait_timeout if that is less, is logged. */
-#define WARN_SECONDS_AFTER_STOP 10.0
+#define WARN_SECONDS_AFTER_STOP 7.0
 #define STACK_BYTES ((size_t)8 << 20)
 /* Another thread of the process may receive a SIGCHLD, so the ranks are also polled. */
 #define POLL_MILLISECONDS 50

@@ -33,7 +33,7 @@ typedef ls_status (*ls_rank_main)(ls_comm *comm, void *context);
  * return LS_PEER; processes that have not ended 3 s after a death (30 s after a failure other than
  * LS_PEER, since a rank may be writing a checkpoint) are killed. Threads cannot be killed and are waited for.
  *
- * If a rank is stopped (SIGSTOP) for 10 s, or for half of the world's wait_timeout if that is less, its number and
+ * If a rank is stopped (SIGSTOP) for 7 s, or for half of the world's wait_timeout if that is less, its number and
  * process are logged, and later that it continues.
  *
  * When somebody else launched the ranks (ls_launched), the caller is one of them: rank_main runs once, in the calling

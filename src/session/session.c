@@ -54,6 +54,14 @@ ls_status ls_limit_isa(const char *name) {
     return ls_ok();
 }
 
+ls_status ls_limit_transports(const char *names) {
+    LS_NEED(names, "names");
+    LS_TRY(ls_transports_check(names));
+    if (setenv(LS_TRANSPORTS_VARIABLE, names, 1) != 0)
+        return ls_error(LS_NO_MEMORY, "no memory to limit the transports to %s", names);
+    return ls_ok();
+}
+
 ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     ls_plan_request request = {.strategy = spread->strategy, .layout = spread->layout};
     ls_machine machine;

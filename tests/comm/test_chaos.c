@@ -212,9 +212,9 @@ static void test_bad_names(void **state) {
     const ls_world_options options = small_world(2);
     ls_world *world;
     for (size_t i = 0; i < LS_COUNT(bad); i++)
-        assert_fails(ls_world_create(bad[i], &options, &world), LS_INVALID, "expected chaos:SEED");
+        assert_fails(ls_world_create(bad[i], &options, &world), LS_USAGE, "expected chaos:SEED");
     for (size_t i = 0; i < LS_COUNT(unknown); i++)
-        assert_fails(ls_world_create(unknown[i], &options, &world), LS_INVALID, "expected some of shm, tcp");
+        assert_fails(ls_world_create(unknown[i], &options, &world), LS_USAGE, "expected some of shm, tcp, mpi");
 }
 
 int main(void) {

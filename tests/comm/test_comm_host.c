@@ -180,8 +180,8 @@ static void test_options_refused(void **state) {
     (void)state;
     ls_world *world = NULL;
     ls_world_options options = small_world(2);
-    assert_fails(ls_world_create("pigeon", &options, &world), LS_INVALID, "'pigeon'");
-    assert_fails(ls_world_create("shm,shm", &options, &world), LS_INVALID, "each once");
+    assert_fails(ls_world_create("pigeon", &options, &world), LS_USAGE, "'pigeon'");
+    assert_fails(ls_world_create("shm,shm", &options, &world), LS_USAGE, "each once");
     options.ranks = 0;
     assert_fails(ls_world_create("shm", &options, &world), LS_INVALID, "not 0");
     options.ranks = INT32_MAX; /* no limit but this machine's */

@@ -435,7 +435,8 @@ static void test_jobs(void **state) {
     must_fail(ls_run_plan(NULL, out), LS_INVALID, "job is NULL");
     must_fail(ls_run_plan(&(ls_plan_job){.seq = 8}, out), LS_USAGE, "--model is missing");
     must_fail(ls_limit_isa("abacus"), LS_USAGE, "'abacus' is unknown");
-
+    must_fail(ls_limit_transports(NULL), LS_INVALID, "names is NULL");
+    must_fail(ls_limit_transports("pigeon"), LS_USAGE, "'pigeon': expected some of shm, tcp, mpi");
     must_fail(ls_checkpoint_print(NULL, false, out), LS_INVALID, "path is NULL");
     must_fail(ls_checkpoint_print("/nonexistent", false, NULL), LS_INVALID, "out is NULL");
     must_fail(ls_checkpoint_print_verdict(NULL, true, out), LS_INVALID, "path is NULL");
