@@ -93,7 +93,7 @@ struct ls_world {
 /* windows.c: what peers may send to a rank. NULL: there is no memory. */
 typedef struct ls_windows ls_windows;
 ls_windows *ls_windows_create(const ls_world *world, int rank);
-void ls_windows_destroy(ls_windows *windows); /* NULL is allowed */
+void ls_windows_destroy(ls_windows *windows);                          /* NULL is allowed */
 ls_status ls_windows_expect(ls_windows *windows, const ls_window *of); /* as ls_comm_expect, but not collective */
 /* To be called before the rank sets a word of a peer. */
 void ls_windows_note_set(ls_windows *windows, int word, uint64_t generation);

@@ -12,6 +12,7 @@
 #define SECONDS_VARIABLE "LONGSPAN_RENDEZVOUS_SECONDS"
 #define SILENT_SECONDS 30.0 /* a process answers within this time, unless it is stopped or not reached */
 #define WARN_SECONDS 7.0
+#define LEAST_WARN_SECONDS 1.0
 #define STOP_SECONDS 2.0 /* ranks that are asked to stop wait no longer for one that does not answer */
 #define MISSING_TIMES 15 /* a rank that works may keep others waiting for so many times the time of the rendezvous */
 
@@ -76,28 +77,33 @@ bool ls_boot_speaks(const ls_boot *boot) {
 
 /* The log of other ranks than rank 0 may be silent, hence not ls_log. */
 static void warn(const ls_boot *boot, int rank, int peer, double silent) {
-    char why[160];
+    char why[160], line[320];
     if (!ls_boot_speaks(boot)) return;
     const int process = boot->processes != NULL ? boot->processes[peer] : 0;
     ls_boot_print_silence(boot, peer, silent, why, sizeof why);
     if (process != 0 && ls_boot_is_stopped(boot, peer))
-        fprintf(stderr,
-                "longspan: warning: rank %d (process %d) is stopped, and the others wait for it; kill -CONT %d lets it "
-                "continue\n",
-                peer, process, process);
+        snprintf(line, sizeof line,
+                 "rank %d (process %d) is stopped, and the others wait for it; kill -CONT %d lets it continue", peer,
+                 process, process);
     else
-        fprintf(stderr, "longspan: warning: rank %d waits for rank %d, %s\n", rank, peer, why);
+        snprintf(line, sizeof line, "rank %d waits for rank %d, %s", rank, peer, why);
+    ls_print_line(stderr, "longspan: warning: %s", line);
+}
+
+/* When a silence is said: not before an answer is late. */
+static double seconds_to_warn(double limit) {
+    const double half = limit > 0 && limit / 2 < WARN_SECONDS ? limit / 2 : WARN_SECONDS;
+    return half > LEAST_WARN_SECONDS ? half : LEAST_WARN_SECONDS;
 }
 
 bool ls_boot_gives_up(const ls_boot *boot, int rank, int peer, double silent, double limit, bool first_heard) {
     ls_notice *notice = boot->notice;
-    const double most = limit > 0 && limit / 2 < WARN_SECONDS ? limit / 2 : WARN_SECONDS;
+    const bool late = silent >= seconds_to_warn(limit);
     const bool gives_up = (limit > 0 && silent >= limit) || (atomic_load(&notice->stop) && silent >= STOP_SECONDS);
     if (boot->rank < 0) return gives_up; /* the launcher says what is to be said */
-    if (silent >= most || gives_up) atomic_store(&notice->first_unheard, !first_heard);
-    if (silent >= most && !atomic_exchange(&notice->warned, true)) warn(boot, rank, peer, silent);
-    if (silent < most && !gives_up && atomic_exchange(&notice->warned, false))
-        atomic_store(&notice->first_unheard, false);
+    if (late || gives_up) atomic_store(&notice->first_unheard, !first_heard);
+    if (late && !gives_up && !atomic_exchange(&notice->warned, true)) warn(boot, rank, peer, silent);
+    if (!late && !gives_up && atomic_exchange(&notice->warned, false)) atomic_store(&notice->first_unheard, false);
     return gives_up;
 }
 
@@ -116,7 +122,9 @@ ls_status ls_boot_check_missing(const ls_boot *boot, const ls_missing *missing, 
     if (peer >= boot->ranks) return ls_error(LS_PEER, "rank %d is told that rank %d is missing", boot->rank, peer);
     const double limit = seconds < SILENT_SECONDS ? seconds : SILENT_SECONDS;
     const bool first_heard = peer != 0 || boot->rank == 0;
-    const bool silent = ls_boot_gives_up(boot, boot->rank, peer, missing->silent, limit, first_heard);
+    /* Others are asked at their time; that one of them answers does not end the silence of another. */
+    const bool silent = missing->silent > LEAST_WARN_SECONDS && peer != boot->rank &&
+                        ls_boot_gives_up(boot, boot->rank, peer, missing->silent, limit, first_heard);
     if (!silent && waited <= MISSING_TIMES * seconds) return ls_ok();
     char others[48] = "", why[160] = "to come to the same point";
     if (missing->others > 0) snprintf(others, sizeof others, " and %d others", missing->others);

@@ -101,9 +101,17 @@ static ls_status check_possible(ls_comm *comm, uint32_t bell, int peer, const ch
     const ls_peer_state state = look(comm, peer);
     if (!state.left && !state.lost) return ls_ok();
     if (ls_bell_read(comm->line) != bell) return ls_ok();
-    comm->was_left = state.left;
-    return ls_error(LS_PEER, "rank %d waits for rank %d, %s (%s)", comm->end.rank, peer,
-                    state.left ? "which has left" : "to which the connection is lost", what);
+    char why[160], first[192] = "";
+    const bool alone = peer != 0 && !hears_first(comm); /* then nothing else tells why the peer has left */
+    if (alone) {
+        ls_boot_print_silence(comm->end.boot, 0, look(comm, 0).silent, why, sizeof why);
+        snprintf(first, sizeof first, ", and hears nothing from rank 0, %s", why);
+    }
+    comm->was_left = state.left && !alone;
+    const ls_status status = ls_error(LS_PEER, "rank %d waits for rank %d, %s%s (%s)", comm->end.rank, peer,
+                                      state.left ? "which has left" : "to which the connection is lost", first, what);
+    if (alone) (void)ls_notice_abort(comm->end.boot->notice, status.text);
+    return status;
 }
 
 /*

@@ -119,8 +119,9 @@ static ls_status start_thread(ls_mpi *m) {
     sem_init(&m->started, 0, 0);
     const int error = pthread_create(&m->thread, NULL, thread_main, m);
     if (error != 0) return ls_error(LS_NO_MEMORY, "cannot start the thread for MPI: %s", strerror(error));
-    while (sem_wait(&m->started) != 0) continue;
-    return m->start;
+    const ls_status status = ls_mpi_await_start(m, m->boot->state);
+    m->exit_at_once = status.code == LS_PEER; /* the thread may be in MPI_Init for ever */
+    return status;
 }
 
 /*
@@ -154,8 +155,8 @@ static ls_status open(ls_boot *boot) {
     LS_TRY(ls_boot_rendezvous_seconds(&m->rendezvous_seconds)); /* the process ends with an error */
     pthread_mutex_init(&m->library, NULL);
     pthread_mutex_init(&m->list, NULL);
-    LS_TRY(start_thread(m));
     (void)on_exit(exit_at_once, m);
+    LS_TRY(start_thread(m));
     boot->notice = &m->notice;
     boot->transport = &ls_mpi_transport_row;
     boot->rank_variable = launcher->rank;

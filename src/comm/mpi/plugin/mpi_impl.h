@@ -114,6 +114,12 @@ typedef struct ls_mpi {
     ls_mpi_message in;
 } ls_mpi;
 
+/*
+ * starting.c: m->start, when MPI has started. After some seconds says who does not come; LS_PEER, with the same, after
+ * those of the rendezvous: then MPI is never entered again.
+ */
+ls_status ls_mpi_await_start(ls_mpi *m, const ls_mpi_launcher *launcher);
+
 /* messages.c. A new message with `bytes` of payload; out of memory it ends the process. */
 ls_mpi_sending *ls_mpi_message_to(int peer, ls_mpi_kind kind, size_t bytes);
 /* Hands it over; it is freed when it is sent. Does not block. */
