@@ -98,7 +98,7 @@ const char *ls_launcher_at_interrupt(void) {
     const char *seconds = getenv("OMPI_MCA_odls_base_sigkill_timeout");
     if (getenv("OMPI_COMM_WORLD_SIZE") == NULL || (seconds != NULL && strtol(seconds, NULL, 10) > 1)) return NULL;
     return "Open MPI's mpirun kills the ranks a second after Ctrl-C; with --mca odls_base_sigkill_timeout 30 they stop "
-           "with a checkpoint (kill -USR1 of mpirun always does that)";
+           "with a checkpoint, but mpirun shows a rank's death a minute late (kill -USR1 of mpirun needs no option)";
 }
 
 /* ---- the thread ---- */

@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #define LOOK_SECONDS 0.05 /* what is known of a peer may be so old before it is asked again */
-#define CLOSE_SECONDS 1.0 /* a peer that has not closed a connection after this time does not */
+/* A peer that has not closed a connection after this time does not; of an aborted world, hardly anybody may answer. */
+#define CLOSE_SECONDS 1.0
+#define ABORTED_CLOSE_SECONDS 0.1
 
 enum { STAGED_BYTES = 1 << 16 }; /* smaller pieces are sent together */
 
@@ -269,7 +271,8 @@ static void quiet(void *state) {
 static void close_tcp(void *state) {
     tcp *t = state;
     const ls_tcp_head head = {.kind = LS_TCP_LEAVE, .word = -1};
-    const double began = ls_seconds();
+    const bool aborted = ls_notice_aborted(t->end->boot->notice).code != LS_OK;
+    const double began = ls_seconds(), most = aborted ? ABORTED_CLOSE_SECONDS : CLOSE_SECONDS;
     for (int peer = 0; peer < t->end->ranks; peer++) {
         send_bytes(t, peer, &head, sizeof head);
         if (t->peers[peer].fd >= 0) (void)shutdown(t->peers[peer].fd, SHUT_WR);
@@ -277,7 +280,7 @@ static void close_tcp(void *state) {
     for (int peer = 0; peer < t->end->ranks; peer++) {
         char rest[64];
         struct pollfd one = {.fd = t->peers[peer].fd, .events = POLLIN};
-        while (one.fd >= 0 && ls_seconds() - began < CLOSE_SECONDS && poll(&one, 1, 10) >= 0)
+        while (one.fd >= 0 && ls_seconds() - began < most && poll(&one, 1, 10) >= 0)
             if (one.revents != 0 && recv(one.fd, rest, sizeof rest, MSG_DONTWAIT) <= 0) break;
     }
     free_all(t);
