@@ -2,7 +2,6 @@
  * The plug-in over MPI, by each MPI that there is: each test starts this program again under mpirun, where it is a rank
  * and runs the function of that name. Tests of an MPI that is not installed are skipped, and say so.
  */
-#include "comm/starter_impl.h"
 #include "comm/transport_impl.h"
 #include "support/world.h"
 
@@ -381,11 +380,6 @@ static const scenario scenarios[] = {
 static int run_rank(const char *name) {
     if (strcmp(name, "world") == 0) return run_launched();
     side s = {.boot = {.kind = &ls_boot_mpi, .hosts = s.hosts}};
-    const ls_starter *starter;
-    if (ls_starter_find(&starter).code != LS_OK || !ls_boot_mpi.found(starter)) {
-        printf("the boot is not found\n");
-        return 3;
-    }
     ls_status status = ls_boot_mpi.open(&s.boot);
     if (status.code != LS_OK) {
         printf("not opened: %s\n", status.text);
