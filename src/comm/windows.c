@@ -84,7 +84,7 @@ ls_status ls_comm_expect(ls_comm *comm, const ls_window *windows) {
 typedef struct expected {
     int peer;      /* that sets it; -1: nobody */
     uint64_t last; /* generation: later ones are not expected yet, earlier ones come once */
-    bool parts;    /* any flat part of the slot may be put, rather than the slot as a whole or in pieces */
+    bool parts;    /* any part of the slot, which is flat, may be put, rather than the slot as a whole or in pieces */
     ls_range slot; /* what comes with the generation; length 0: nothing but the signal */
 } expected;
 
@@ -110,10 +110,17 @@ static expected expected_at(const ls_windows *w, int word, uint64_t generation) 
     return e;
 }
 
+/* Whether a range, which may have any numbers, lies in a slot that is flat. */
+static bool lies_in_slot(const ls_range *slot, ls_range range) {
+    if (range.offset < slot->offset) return false;
+    range.offset -= slot->offset;
+    return ls_range_lies_within(&range, slot->length);
+}
+
 static bool fits(const expected *e, const ls_arrival *a) {
     if (memcmp(a->to, &e->slot, sizeof e->slot) == 0) return true;
-    return (a->piece || e->parts) && ls_range_is_flat(a->to) &&
-           ls_range_has_piece(&e->slot, a->to->offset, a->to->length);
+    if (e->parts) return lies_in_slot(&e->slot, *a->to);
+    return a->piece && ls_range_is_flat(a->to) && ls_range_has_piece(&e->slot, a->to->offset, a->to->length);
 }
 
 /* ---- refusing ---- */
