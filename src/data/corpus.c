@@ -279,17 +279,6 @@ bool ls_corpus_learns(const ls_corpus *c, int64_t first, int64_t n) {
     return n > 0 && part_learns(part_of(c, first), first, n);
 }
 
-int64_t ls_corpus_learnt(const ls_corpus *c) {
-    int64_t n = 0;
-    for (int64_t p = 0; p < c->n_parts; p++) {
-        const ls_corpus_part *part = &c->parts[p];
-        if (part->learnt == NULL) n += part->count;
-        for (int64_t w = 0; part->learnt != NULL && w < ls_ceil_div(part->count, 64); w++)
-            n += __builtin_popcountll(part->learnt[w]);
-    }
-    return n;
-}
-
 /* Of the `length` tokens of a document; the first one is no label. */
 static int64_t kept_length(const ls_document *document, int64_t length) {
     const ls_corpus *c = document->corpus;
@@ -345,6 +334,22 @@ void ls_document_next(ls_document *document) {
         document->d = 0;
     }
     set_bounds(document);
+}
+
+/* Of tokens first .. first + n - 1, which lie in the part. */
+static int64_t count_learnt(const ls_corpus_part *part, int64_t first, int64_t n) {
+    if (part->learnt == NULL) return n;
+    int64_t learnt = 0;
+    for (int64_t at = first - part->first; at < first - part->first + n; at++)
+        learnt += part->learnt[at / 64] >> at % 64 & 1;
+    return learnt;
+}
+
+int64_t ls_corpus_learnt(const ls_corpus *c) {
+    int64_t n = 0;
+    for (ls_document document = ls_corpus_nth(c, 0); document.part != NULL; ls_document_next(&document))
+        n += count_learnt(document.part, document.start, document.length);
+    return n;
 }
 
 /* ---- counting ids ---- */

@@ -80,7 +80,7 @@ LS_MUST_USE ls_status ls_texts_read(const ls_texts_options *options, ls_corpus *
 void ls_corpus_limit(ls_corpus *corpus, int64_t most, ls_too_long too_long, ls_left_out *out);
 /* Whether any of tokens first .. first + n - 1, which lie in one part, is learnt. */
 bool ls_corpus_learns(const ls_corpus *corpus, int64_t first, int64_t n);
-/* How many tokens are learnt. */
+/* How many of the tokens that are kept are learnt. */
 int64_t ls_corpus_learnt(const ls_corpus *corpus);
 
 /* Sets the parts and totals, once the shards are set, or the store with ends and documents. */

@@ -12,7 +12,8 @@ struct ls_data {
     const ls_packer *packer;
     ls_packed packed;
     ls_data_summary summary;
-    ls_document_counts counts;
+    ls_document_counts counts; /* of what is kept; and what was left out when it was read, or built */
+    ls_document_counts longer; /* what is left out because of the length of a sequence */
     int64_t S;
     int32_t vocabulary;
     int32_t filler; /* the id of padding: the end of document, if there is one */
@@ -102,9 +103,11 @@ static ls_status limit_documents(const ls_data_options *options, ls_data *data) 
     ls_left_out longer = {0};
     LS_TRY(ls_too_long_find(options->form.too_long, is_partly_learnt(&data->corpus), &too_long));
     ls_corpus_limit(&data->corpus, options->sequence + 1, too_long, &longer);
+    data->counts.documents = data->corpus.documents - longer.unlearnt;
+    data->counts.tokens = data->corpus.tokens - longer.tokens;
+    data->counts.learnt = ls_corpus_learnt(&data->corpus);
     /* That a text is split into windows leaves nothing out. */
-    if (too_long != LS_TOO_LONG_SPLIT || is_partly_learnt(&data->corpus))
-        ls_left_out_add(&data->counts.left_out, &longer);
+    if (too_long != LS_TOO_LONG_SPLIT || is_partly_learnt(&data->corpus)) data->longer.left_out = longer;
     return ls_ok();
 }
 
@@ -115,10 +118,6 @@ static ls_status open_corpus(const ls_data_options *options, ls_data *data) {
     LS_TRY(data->packer->create(&data->corpus, options->sequence, &data->packed));
     LS_TRY(check_sequences(options, data));
     ls_data_summary *s = &data->summary;
-    data->counts.documents = data->corpus.documents;
-    data->counts.tokens = data->corpus.tokens;
-    data->counts.longest = data->corpus.longest;
-    data->counts.learnt = ls_corpus_learnt(&data->corpus);
     s->binary_files = data->counts.binary;
     s->empty = data->counts.empty;
     s->bad = data->counts.bad;
@@ -196,7 +195,8 @@ void ls_data_log_left_out(const ls_data *data) {
     int64_t idle = 0;
     snprintf(longer, sizeof longer, "documents of more than %lld tokens: %s", (long long)data->S + 1,
              ls_too_long_name(data->corpus.too_long));
-    ls_left_out_log(&data->counts, longer);
+    ls_left_out_log(&data->counts, "documents that were too long when the shards were built (--longest)");
+    ls_left_out_log(&data->longer, longer);
     if (!is_partly_learnt(&data->corpus)) return;
     const ls_status status = count_idle(data, &idle);
     if (status.code != LS_OK)

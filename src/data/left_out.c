@@ -65,7 +65,7 @@ static void log_row(const char *text, int64_t n) {
 }
 
 void ls_document_counts_log(const ls_document_counts *counts) {
-    ls_log("what is read:");
+    ls_log("what is kept:");
     ls_log("  %12lld  documents", (long long)counts->documents);
     ls_log("  %12lld  tokens", (long long)counts->tokens);
     ls_log("  %12lld  tokens that are learnt (%.1f %%)", (long long)counts->learnt,
