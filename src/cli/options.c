@@ -43,7 +43,7 @@ static const ls_option spread_rows[] = {
     CLI_CHOICE("tile", "WHAT", "auto|none|loss|all", NULL, SPREAD(tile),
                "ops that run tile by tile; auto: the loss, and all ops if --memory demands it"),
     CLI_INT("tile-rows", "N", NULL, 1, 0x1p40, SPREAD(tile_rows),
-            "tokens of a tile; as many as take about 96 MiB when left out"),
+            "tokens of a tile; as many as suit the device when left out"),
     CLI_TEXT("device", "NAME", SPREAD(device),
              "what computes: cpu, cuda or cuda:N (the GPU with that number), or these with :launched (without CUDA "
              "graphs); cpu when left out"),

@@ -146,7 +146,7 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     ls_job rewritten = *job;
     rewritten.graph = ls_recompute(job, target->saving.drop, arena);
     ls_builder b = {
-        .job = &rewritten, .target = target, .image = image, .cut = ls_target_shard(target), .status = ls_ok()};
+        .job = &rewritten, .target = target, .tiles = device.tiles, .image = image, .cut = ls_target_shard(target), .status = ls_ok()};
     b.displacements.arena = arena;
     const ls_status status = compile(&b, &rewritten);
     if (status.code != LS_OK) {

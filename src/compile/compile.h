@@ -160,7 +160,7 @@ LS_MUST_USE ls_status ls_tile_parse(const char *name, ls_tile_kind *out);
 typedef struct ls_saving {
     int drop; /* how many of ls_recompute_count results of the forward pass are made again in the backward pass */
     ls_tile_kind tile;  /* which runs of nodes that work token by token are tiled: the loss with its logits, or all */
-    int64_t tile_rows;  /* tokens of a tile; 0: as many as take about 96 MiB */
+    int64_t tile_rows;  /* tokens of a tile; 0: as many as suit the device */
     int offload;        /* how many of ls_offload_count results of the forward pass wait in memory of the host */
     bool offload_state; /* what the optimiser keeps lies there, but for the part that it works on */
 } ls_saving;

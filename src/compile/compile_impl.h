@@ -3,6 +3,7 @@
 #define LS_COMPILE_IMPL_H
 
 #include "compile/compile.h"
+#include "device/device.h"
 
 /* --- sharding ----------------------------------------------------------------------------------------------------- */
 
@@ -70,6 +71,7 @@ typedef struct ls_workspace_answer ls_workspace_answer; /* workspace.c */
 typedef struct ls_builder {
     const ls_job *job;
     const ls_target *target;
+    ls_device_tiles tiles;
     ls_image *image;
     const ls_sharding *sharding;
     const ls_shard_mode *cut; /* what of parameters is cut over the ranks */
@@ -289,7 +291,9 @@ const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena);
  * none.
  */
 int64_t ls_logits_width(const ls_graph *graph);
-/* Finds the runs of the program's nodes that are lowered tile by tile (tile.c). */
+/* The tokens of a tile of such a device, where a rank has so many and one of them takes so many bytes (tile.c). */
+int64_t ls_tile_choose(const ls_device_tiles *of, int64_t rows, double bytes);
+/* Finds the runs of the program's nodes that are lowered tile by tile. */
 void ls_tile_find(ls_builder *b);
 /* The node behind the run that begins at node n; behind node n, where none does. */
 int ls_tile_past(const ls_builder *b, int n);

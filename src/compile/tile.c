@@ -11,13 +11,11 @@
 #include <string.h>
 
 /*
- * What the tensors within a run may take where the user has not said how many tokens a tile has; but no more tiles than
- * a few: of what is whole there is much more by then, and each tile adds to all weights' gradients. Of thousands of
- * tokens that takes little beside the tile's products, so longer tiles are not made for it.
+ * Where the user has not said how many tokens a tile has: no more tiles than a few, for of what is whole there is much
+ * more by then, and each tile adds to all weights' gradients. Of thousands of tokens that takes little beside the
+ * tile's products, so longer tiles are not made for it.
  */
-static const double tile_bytes = 96 << 20;
-
-enum { TILE_UNIT = 16, LEAST_TILE = 64, MOST_TILES = 24, PLENTY = 8192 };
+enum { LEAST_TILE = 64, MOST_TILES = 24, PLENTY = 8192 };
 
 /* A sum over tokens to which a run adds, where that is made chunk by chunk. */
 typedef struct tile_sum {
@@ -192,6 +190,12 @@ static int64_t rows_with(const ls_builder *b, int64_t rows, int64_t tokens) {
     return ls_ceil_div(rows * tokens, mine);
 }
 
+int64_t ls_tile_choose(const ls_device_tiles *of, int64_t rows, double bytes) {
+    const int64_t room = (int64_t)fmin(of->bytes / bytes, (double)of->most),
+                  most = ls_max(LEAST_TILE, ls_max(ls_min(rows / MOST_TILES, PLENTY), room));
+    return (int64_t)ls_round_up((size_t)ls_ceil_div(rows, ls_ceil_div(rows, most)), (size_t)of->unit);
+}
+
 /*
  * Chooses the storage that exists for one tile only, and the tile. False: nothing is gained.
  * Whether a run is tiled must be the same on all ranks: gradients leave between runs (buckets.c), and the heap is alike
@@ -215,14 +219,10 @@ static bool fit(const ls_builder *b, const touches *all, ls_tile_run *run) {
     run->n_inner = n;
     if (b->target->canonical) return true;
     if (n == 0) return false;
-    int64_t tile = b->target->saving.tile_rows;
     const ls_layout *layout = &b->image->layout;
     const int64_t rows = rows_with(b, run->rows, ls_layout_most(layout)),
                   least = rows_with(b, run->rows, layout->S / layout->P);
-    if (tile == 0) tile = ls_max(LEAST_TILE, ls_max(ls_min(rows / MOST_TILES, PLENTY), (int64_t)(tile_bytes / bytes)));
-    const int64_t tiles = ls_ceil_div(rows, tile);
-    run->tile =
-        b->target->saving.tile_rows != 0 ? tile : (int64_t)ls_round_up((size_t)ls_ceil_div(rows, tiles), TILE_UNIT);
+    run->tile = b->target->saving.tile_rows != 0 ? b->target->saving.tile_rows : ls_tile_choose(&b->tiles, rows, bytes);
     if (run->tile >= rows || least < 2) return false;
     if (run->tile >= run->rows) run->tile = ls_ceil_div(run->rows, 2);
     return true;

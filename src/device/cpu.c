@@ -21,7 +21,7 @@ static ls_status launch(ls_device *device, const ls_device_work *work) {
 
 const ls_device_row ls_device_cpu = {
     .name = "cpu",
-    .traits = {.at_once = true, .host_memory = true, .host_addresses = true},
+    .traits = {.at_once = true, .host_memory = true, .host_addresses = true, .tiles = LS_TILES_OF_HOST},
     .allocate = allocate,
     .free = free_arena,
     .read = ls_device_host_read,

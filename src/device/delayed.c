@@ -528,7 +528,7 @@ static void close_device(ls_device *device) {
 const ls_device_row ls_device_delayed = {
     .name = "delayed",
     .settings = "SEED[:awaited|:messages|:recorded][:CALL=N]",
-    .traits = {.holds = true, .host_memory = true, .judges = true},
+    .traits = {.holds = true, .host_memory = true, .judges = true, .tiles = LS_TILES_OF_HOST},
     .open = open_device,
     .stop = stop_device,
     .close = close_device,

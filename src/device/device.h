@@ -25,6 +25,17 @@
 
 typedef struct ls_device ls_device;
 
+/*
+ * Tokens for which runs of token-wise ops are computed at a time (compile/tile.c), where what lies between them need
+ * not be whole. Products with multiples of `unit` rows keep all busy that computes; more than `most` rows are no
+ * faster.
+ */
+typedef struct ls_device_tiles {
+    int unit;
+    int64_t most;
+    double bytes; /* that a tile may take */
+} ls_device_tiles;
+
 /* What a device can do. */
 typedef struct ls_device_traits {
     bool at_once;     /* a launch has been executed when the call returns */
@@ -36,7 +47,12 @@ typedef struct ls_device_traits {
     bool host_addresses; /* the host may access an arena at `base` while nothing is launched */
     bool submits;        /* it executes what a work submits to its streams; others execute what a work runs */
     bool judges;         /* it needs to know what a launch accesses (ls_device_work.accesses), and judges it */
+    ls_device_tiles tiles;
 } ls_device_traits;
+
+/* Of a processor, for which more rows are no slower: tiles are bounded by what they take. */
+#define LS_TILES_OF_HOST \
+    { 16, INT64_MAX, 96 << 20 }
 
 typedef struct ls_device_options {
     int rank, queues; /* queue 0 computes; what is launched on others is short, and other ranks wait for it */
