@@ -76,6 +76,12 @@ unsigned count(bool is);
  */
 const char *exchange(const void *mine, size_t bytes);
 
+/* How many the thread has made. */
+unsigned exchanges();
+
+/* Ends the process with a message that names the thread. */
+[[noreturn]] void fail(const char *what);
+
 /* Copies that have been asked for and are done when the thread waits for their group. */
 void copy_later(void *to, const void *from, size_t bytes);
 void commit_copies();
