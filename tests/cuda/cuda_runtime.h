@@ -64,6 +64,8 @@ extern unsigned number; /* of the thread that runs, within its block; its lane i
 extern char shared_memory[MOST_SHARED];
 /* Of a block on the device that is emulated; the environment variable EMULATED_SHARED says another number. */
 int most_shared();
+/* Of the device, its major number: 9, or what EMULATED_CAPABILITY says. */
+int capability();
 
 /* Returns when all threads of the block, or of its warp, that have not ended are here. */
 void block_barrier();
@@ -75,6 +77,12 @@ unsigned count(bool is);
  * next exchange but one.
  */
 const char *exchange(const void *mine, size_t bytes);
+
+/* How many the thread has made. */
+unsigned exchanges();
+
+/* Ends the process with a message that names the thread. */
+[[noreturn]] void fail(const char *what);
 
 /* Copies that have been asked for and are done when the thread waits for their group. */
 void copy_later(void *to, const void *from, size_t bytes);
@@ -124,13 +132,16 @@ template <typename F> static inline cudaError_t cudaFuncSetAttribute(F *, cudaFu
     return bytes <= emulation::most_shared() ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-typedef enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin } cudaDeviceAttr;
+typedef enum cudaDeviceAttr {
+    cudaDevAttrMaxSharedMemoryPerBlockOptin,
+    cudaDevAttrComputeCapabilityMajor
+} cudaDeviceAttr;
 static inline cudaError_t cudaGetDevice(int *device) {
     *device = 0;
     return cudaSuccess;
 }
-static inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {
-    *value = emulation::most_shared();
+static inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int) {
+    *value = attribute == cudaDevAttrComputeCapabilityMajor ? emulation::capability() : emulation::most_shared();
     return cudaSuccess;
 }
 

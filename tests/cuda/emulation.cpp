@@ -1,5 +1,7 @@
 #include "cuda_runtime.h"
 
+#include "products.h"
+
 #include <csetjmp>
 #include <dlfcn.h>
 #include <mutex>
@@ -12,7 +14,7 @@ dim3 blockDim, gridDim;
 namespace emulation {
 
 unsigned number;
-alignas(128) char shared_memory[MOST_SHARED];
+alignas(1024) char shared_memory[MOST_SHARED];
 
 namespace {
 
@@ -48,12 +50,6 @@ ucontext_t before;
 jmp_buf scheduler;
 const std::function<void()> *body;
 uint64_t random_state = 1;
-
-[[noreturn]] void fail(const char *what) {
-    fprintf(stderr, "emulation of CUDA: %s, in block %u,%u,%u, thread %u\n", what, blockIdx.x, blockIdx.y, blockIdx.z,
-            number);
-    abort();
-}
 
 void main_of_fibre() {
     (*body)();
@@ -138,10 +134,18 @@ void run_block(unsigned n) {
 
 } // namespace
 
-int most_shared() {
-    const char *const text = getenv("EMULATED_SHARED");
-    return text != nullptr ? atoi(text) : MOST_SHARED;
+void fail(const char *what) {
+    fprintf(stderr, "emulation of CUDA: %s, in block %u,%u,%u, thread %u\n", what, blockIdx.x, blockIdx.y, blockIdx.z,
+            number);
+    abort();
 }
+
+static int setting(const char *name, int value) {
+    const char *const text = getenv(name);
+    return text != nullptr ? atoi(text) : value;
+}
+int most_shared() { return setting("EMULATED_SHARED", MOST_SHARED); }
+int capability() { return setting("EMULATED_CAPABILITY", 9); }
 
 void block_barrier() { wait_as(state::AT_BLOCK_BARRIER); }
 void warp_barrier() { wait_as(state::AT_WARP_BARRIER); }
@@ -164,6 +168,8 @@ const char *exchange(const void *mine, size_t bytes) {
     return w.values[turn][0];
 }
 
+unsigned exchanges() { return fibres[number].exchanges; }
+
 void copy_later(void *to, const void *from, size_t bytes) { fibres[number].open.push_back({to, from, bytes}); }
 
 void commit_copies() {
@@ -175,7 +181,10 @@ void commit_copies() {
 void wait_copies(int most_open) {
     std::vector<std::vector<copy>> &groups = fibres[number].groups;
     while (groups.size() > (size_t)most_open) {
-        for (const copy &c : groups.front()) memcpy(c.to, c.from, c.bytes);
+        for (const copy &c : groups.front()) {
+            memcpy(c.to, c.from, c.bytes);
+            note_written(c.to, c.bytes);
+        }
         groups.erase(groups.begin());
     }
 }
@@ -203,7 +212,9 @@ void run_grid(const launch &l) {
     for (const unsigned b : blocks) {
         blockIdx = {b % l.grid.x, b / l.grid.x % l.grid.y, b / l.grid.x / l.grid.y};
         memset(shared_memory, 0xff, l.shared);
+        begin_products(n, l.shared);
         run_block(n);
+        end_products(n);
     }
 }
 

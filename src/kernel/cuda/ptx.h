@@ -9,7 +9,7 @@
 #include <cuda_runtime.h>
 
 /* The bytes of shared memory for which the launch asks. */
-#define LS_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
+#define LS_DYNAMIC_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
 
 /*
  * d += a b, by a warp, of bf16 with sums in f32: a [16,16] by rows, b [16,8] by columns. With g = lane / 4 and t =

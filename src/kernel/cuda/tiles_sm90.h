@@ -1,0 +1,52 @@
+/*
+ * Tiles of bf16 in shared memory, from which the products of warp groups are fed (ptx_sm90.h). A tile of ROWS rows of D
+ * elements lies as panels, one after the other, of 64 elements of each row; where in its row of 128 bytes a piece of 16
+ * bytes lies depends on the row (swizzle), so that neither rows nor columns meet in a bank. A tile begins at a multiple
+ * of 1,024 bytes.
+ */
+#ifndef LS_KERNEL_CUDA_TILES_SM90_H
+#define LS_KERNEL_CUDA_TILES_SM90_H
+
+#include "kernel/cuda/cuda_impl.h"
+#include "kernel/cuda/ptx_sm90.h"
+
+enum { PANEL = 64, PIECE = 8, PATTERN_BYTES = 1024 };
+
+/* Where in the tile a piece of 8 elements lies, from a multiple of 8 on. */
+template <int ROWS> static __device__ __forceinline__ int place_in_tile(int row, int element) {
+    const int piece = element % PANEL / PIECE;
+    return element / PANEL * ROWS * PANEL + row * PANEL + (piece ^ row % 8) * PIECE;
+}
+
+/*
+ * Begins to copy rows first .. first + ROWS - 1 of n, of d elements each, by all threads of the block; rows and
+ * elements beyond are 0. Rows begin at multiples of 16 bytes, and d is a multiple of 8.
+ */
+template <int D, int ROWS>
+static __device__ __forceinline__ void load_panels(bf16 *to, const bf16 *from, int64_t stride, int64_t first, int64_t n,
+                                                   int d) {
+    constexpr int PIECES = D / PIECE, AT_ONCE = CUDA_THREADS / PIECES; /* rows */
+    static_assert(D % PANEL == 0 && ROWS % AT_ONCE == 0 && AT_ONCE % 8 == 0);
+    const int element = (int)threadIdx.x % PIECES * PIECE, row = (int)threadIdx.x / PIECES;
+    const bf16 *source = from + (first + row) * stride + element;
+    bf16 *place = to + place_in_tile<ROWS>(row, element);
+#pragma unroll
+    for (int r = 0; r < ROWS; r += AT_ONCE) {
+        const bool is = first + row + r < n && element < d;
+        ls_copy_16(place + r * PANEL, is ? source + r * stride : from, is);
+    }
+}
+
+/*
+ * Operands of products, of a tile. Those of 16 elements of each row, from `element` on, are summed over the elements:
+ * rows of a, or columns of b, from a multiple of 8 on. Those of 16 rows are summed over the rows: D elements of b from a
+ * multiple of 64 on, or 64 of a.
+ */
+template <int ROWS> static __device__ __forceinline__ uint64_t summed_elements(const bf16 *t, int row, int element) {
+    return ls_descriptor(t + element / PANEL * ROWS * PANEL + row * PANEL + element % PANEL, 16, PATTERN_BYTES);
+}
+template <int ROWS> static __device__ __forceinline__ uint64_t summed_rows(const bf16 *t, int row, int element) {
+    return ls_descriptor(t + element / PANEL * ROWS * PANEL + row * PANEL, ROWS * PANEL * sizeof(bf16), PATTERN_BYTES);
+}
+
+#endif
