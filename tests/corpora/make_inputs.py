@@ -474,26 +474,22 @@ def added():
 
 # ---- messages of the transport tcp ----
 
-PUT, PIECE, SIGNAL, ASK, FLUSH, LEAVE = range(6)
-ONE_PIECE, STRIDED = ((1, 1, 1), (0, 0, 0)), ((2, 2, 1), (128, 512, 0))
+KIND = {"put": 0, "piece": 1, "signal": 2, "ask": 3, "flush": 4, "leave": 5, "none": -1}
+ONE_PIECE, STRIDED = (1, 1, 1, 0, 0, 0), (2, 2, 1, 128, 512, 0)
 
 
 def greeting(rank=0, peer=1, ranks=3):
-    start = struct.pack("<8sIII", b"LONGSPAN", 1, 2, 0x01020304) + bytes(12)
-    return (start + struct.pack("<iiiI", rank, ranks, peer, 0)).ljust(160, b"r")
+    return struct.pack("<8sIII12xiiiI", b"LONGSPAN", 1, 2, 0x01020304, rank, ranks, peer, 0).ljust(160, b"r")
 
 
 def message(kind, word=-1, generation=0, offset=0, length=0, pieces=ONE_PIECE, payload=0):
-    counts, strides = pieces
-    return struct.pack("<iiQQQ6q", kind, word, generation, offset % 2**64, length, *counts, *strides) + b"P" * payload
+    return struct.pack("<iiQQQ6q", KIND[kind], word, generation, offset % 2**64, length, *pieces) + b"P" * payload
 
 
 def conversation():
-    told = message(SIGNAL, 0, 1) + message(PUT, 3, 1, 64, 64, payload=64)
-    put = message(PUT, 0, 2, 1024, 256, payload=256)
-    pieces = b"".join(message(PIECE, 0, 3, 2048 + 512 * j + 128 * i, 64, payload=64) for j in (0, 1) for i in (0, 1))
-    host = message(PUT, 8, 1, 8192 + 131072, 100, payload=100)
-    return told + put + message(ASK) + pieces + message(SIGNAL, 0, 3) + host + message(FLUSH) + message(LEAVE)
+    puts = message("signal", 0, 1) + message("put", 3, 1, 64, 64, payload=64) + message("put", 0, 2, 1024, 256, payload=256)
+    pieces = b"".join(message("piece", 0, 3, at, 64, payload=64) for at in (2048, 2176, 2560, 2688)) + message("signal", 0, 3)
+    return puts + message("ask") + pieces + message("put", 8, 1, 139264, 100, payload=100) + message("flush") + message("leave")
 
 
 # ---- what ranks tell each other when they meet (fuzz/rendezvous.c) ----
@@ -589,13 +585,12 @@ def main():
     put("run_json", "bad-steps", run({"steps": 9223372036854775807, "warmup": -9223372036854775807}))
     put("run_json", "bad-mesh", run(None, {"mesh": "ring=0"}))
     put("tcp", "good", greeting() + conversation())
-    put("tcp", "good-whole", greeting() + message(SIGNAL, 0, 1) + message(PUT, 0, 3, 2048, 64, STRIDED, 256))
-    put("tcp", "bad-offset", greeting() + message(PUT, 0, 2, -(2**30), 2**30 + 16, payload=64))
-    put("tcp", "bad-pieces", greeting() + message(PIECE, 0, 2, 1024, 8, ((2**62, 2, 1), (2**62, -1, 0)), 64))
-    put("tcp", "bad-kind", greeting() + message(-1))
-    put("tcp", "bad-word", greeting() + message(SIGNAL, 2**31 - 1, 1))
-    put("tcp", "bad-host", greeting() + message(PUT, 8, 1, 64, 64, payload=64))
-    put("tcp", "bad-generation", greeting() + message(PUT, 0, 4, 1024, 256, payload=256))
+    put("tcp", "good-whole", greeting() + message("signal", 0, 1) + message("put", 0, 3, 2048, 64, STRIDED, 256))
+    put("tcp", "bad-offset", greeting() + message("put", 0, 2, -(2**30), 2**30 + 16, payload=64))
+    put("tcp", "bad-pieces", greeting() + message("piece", 0, 2, 1024, 8, (2**62, 2, 1, 2**62, -1, 0), 64))
+    put("tcp", "bad-kind", greeting() + message("none"))
+    put("tcp", "bad-word", greeting() + message("signal", 2**31 - 1, 1))
+    put("tcp", "bad-host", greeting() + message("put", 8, 1, 64, 64, payload=64))
     put("tcp", "bad-cut", greeting() + conversation()[:300])
     put("tcp", "bad-rank", greeting(rank=-1) + conversation())
     put("host_rates", "good", rates())
