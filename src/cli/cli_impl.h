@@ -24,9 +24,9 @@ typedef struct cli_common {
      * options.
      */
     bool given[CLI_MOST_OPTIONS];
-    ls_spread spread;     /* of commands that spread work over ranks */
-    ls_rope_change rope;  /* of commands that open a model */
-    ls_text_form form;    /* of commands that read texts */
+    ls_spread spread;                 /* of commands that spread work over ranks */
+    ls_rope_change rope;              /* of commands that open a model */
+    ls_text_form form;                /* of commands that read texts */
     const char *ranks_as, *transport; /* of commands that run ranks */
 } cli_common;
 
