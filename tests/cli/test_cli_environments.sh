@@ -92,8 +92,7 @@ SHELL
 }
 shell timeout 20 "$longspan" "${work[@]}" --ranks 2 --out shell || fail "in a shell of Slurm: $(cat out)"
 [ -e shell/o.npy ] || fail "in a shell of Slurm there is no result"
-LONGSPAN_RENDEZVOUS_SECONDS=1
-with "$slurm SLURM_TASK_PID=$$" "${work[@]}" --out script
+with "$slurm SLURM_TASK_PID=$$ LONGSPAN_RENDEZVOUS_SECONDS=1" "${work[@]}" --out script
 err_lines 1 "waited 1 s for rank 1, rank 2, rank 3"
 
 # --- of two launchers the inner one counts; plain commands beside each other under one launcher are none of its ranks ---
