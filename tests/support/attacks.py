@@ -150,12 +150,17 @@ def crowd(*kinds):
     """A case: a job among strangers, each kind so many at a time, starts within 2 s more than one without."""
 
     def case():
-        alone = min(run_alone() for _ in range(2))
-        groups = [Strangers(next_port + 20, n, speak) for n, speak in kinds]
-        seconds, codes, text = run_slowly()
-        for group in groups:
-            group.end()
-        return codes == [0] * RANKS and seconds < alone + 2, f"{seconds:.1f} s, without strangers {alone:.1f} s; exit {codes}", text
+        alone, among = [], []
+        for _ in range(3):  # in turn, so that other work on the machine slows both
+            alone.append(run_alone())
+            groups = [Strangers(next_port + 20, n, speak) for n, speak in kinds]
+            seconds, codes, text = run_slowly()
+            for group in groups:
+                group.end()
+            among.append(seconds)
+            if codes != [0] * RANKS:
+                return False, f"{seconds:.1f} s; exit {codes}", text
+        return min(among) < min(alone) + 2, f"{min(among):.1f} s, without strangers {min(alone):.1f} s", text
 
     return case
 
