@@ -187,9 +187,9 @@ SHARD_LISTS = {
 
 def line(i, **changes):
     """Of build.jsonl, behind shard i; -1: the first. Offsets are those of the file in journal.c."""
-    offset = [0, 32, 48][i + 1]
-    record = {"shard": i, "request": REQUEST, "input": 0, "offset": offset, "line": [1, 3, 4][i + 1],
-              "documents": [0, 2, 3][i + 1], "tokens": [0, 8, 14][i + 1], "longest": [0, 4, 6][i + 1], "empty": 0, "bad": 0}
+    left_out = ("left_out_" + name for name in "silent changed reduced thinking unwritten longer unlearnt tokens".split())
+    record = {"shard": i, "request": REQUEST, "input": 0, "offset": [0, 32, 48][i + 1], "line": [1, 3, 4][i + 1], "documents": [0, 2, 3][i + 1],
+              "tokens": [0, 8, 14][i + 1], "longest": [0, 4, 6][i + 1], **dict.fromkeys(["learnt", "empty", "bad", *left_out], 0)}
     return json.dumps(record | ({"checksum": CHECKSUMS[i]} if i >= 0 else {}) | changes) + "\n"
 
 
