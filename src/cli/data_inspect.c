@@ -366,7 +366,7 @@ static ls_status inspect(inspection *n, FILE *out) {
 ls_status ls_run_data_inspect(const ls_data_inspect_job *job, FILE *out) {
     LS_NEED(job, "job");
     LS_NEED(out, "out");
-    LS_TRY(ls_file_check_paths(job->paths, job->n_paths));
+    LS_TRY(ls_check_texts("paths", job->paths, job->n_paths));
     if (job->n_paths < 1) return ls_error(LS_USAGE, "nothing given; expected folders of token shards");
     if (job->order) return print_order(job, out);
     inspection n = {.job = job};

@@ -91,11 +91,8 @@ static ls_status read_ids(const tokenizing *t, ls_json_value root, ls_token_list
 }
 
 static ls_status print_object(tokenizing *t) {
-    if (!append_byte(&t->text, 0)) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->text.count);
-    if (memchr(t->text.byte, 0, t->text.count - 1) != NULL)
-        return ls_error(LS_UNSUPPORTED, "the text has a zero byte, which --json cannot write");
     ls_json_writer *w = ls_json_begin(0);
-    ls_json_put_text(w, "text", t->text.byte);
+    ls_json_put_bytes(w, "text", t->text.count > 0 ? t->text.byte : "", t->text.count);
     ls_json_end(w, t->out);
     return ls_ok();
 }
@@ -184,7 +181,7 @@ static ls_status open_tokenizer(const char *path, ls_tokenizer **out) {
 ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out) {
     LS_NEED(job, "job");
     LS_NEED(out, "out");
-    LS_TRY(ls_file_check_paths(job->paths, job->n_paths));
+    LS_TRY(ls_check_texts("paths", job->paths, job->n_paths));
     if (job->text != NULL && job->n_paths > 0)
         return ls_error(LS_USAGE, "--text and files are given; expected one of them");
     if (job->decode && job->special)

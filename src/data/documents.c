@@ -56,7 +56,13 @@ void ls_frame_text(const ls_tokenizer *tokenizer, const int32_t *ids, int n, cha
     ls_text text = {0};
     snprintf(out, room, "none");
     if (n > 0 && ids[0] >= 0 && ls_tokenizer_decode(tokenizer, ids, (size_t)n, &text).code == LS_OK)
-        ls_utf8_printable(text.byte, text.count, out, room);
+        snprintf(out, room, "token %d", ids[0]); /* in case that it has no text */
+    for (size_t at = 0, used = 0, length; at < text.count && used + 8 < room; at += length) {
+        length = ls_printable_at(text.byte + at, text.count - at);
+        used += (size_t)(length > 0 ? snprintf(out + used, room - used, "%.*s", (int)length, text.byte + at)
+                                    : snprintf(out + used, room - used, "<0x%02X>", (unsigned char)text.byte[at]));
+        if (length == 0) length = 1;
+    }
     free(text.byte);
 }
 

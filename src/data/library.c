@@ -66,7 +66,7 @@ static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokeniz
 ls_status ls_run_data_build(const ls_data_build_job *job, ls_data_build_result *result) {
     LS_NEED(job, "job");
     LS_NEED(result, "result");
-    LS_TRY(ls_file_check_paths(job->paths, job->n_paths));
+    LS_TRY(ls_check_texts("paths", job->paths, job->n_paths));
     if (job->n_paths < 1) return ls_error(LS_USAGE, "no files given; expected files or folders of text or JSONL");
     if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder");
     if (job->shard_tokens < 0)

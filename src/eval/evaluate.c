@@ -171,7 +171,7 @@ static ls_status open_and_evaluate(const ls_eval_options *o, ls_trained *trained
 ls_status ls_evaluate(const ls_eval_options *options, ls_eval_result *result) {
     LS_NEED(options, "options");
     LS_NEED(result, "result");
-    LS_TRY(ls_file_check_paths(options->data, options->n_data));
+    LS_TRY(ls_check_texts("data", options->data, options->n_data));
     ls_eval_options completed = *options;
     ls_trained trained = {.model = NULL};
     ls_data *data = NULL;

@@ -33,12 +33,12 @@ void ls_recall_print(const ls_recall_result *r, FILE *out) {
     for (int l = 0; l < r->n_lengths; l++) fprintf(out, " %9lld", (long long)r->length[l]);
     fputs("   tokens\n", out);
     for (int d = 0; d < r->n_depths; d++) {
-        fprintf(out, "%5.0f %% ", 100 * r->depth[d]);
-        for (int l = 0; l < r->n_lengths; l++) fprintf(out, " %7.0f %%", 100 * accuracy_of(&r->cell[l][d]));
+        ls_print_to(out, "%5.0f %% ", 100 * r->depth[d]);
+        for (int l = 0; l < r->n_lengths; l++) ls_print_to(out, " %7.0f %%", 100 * accuracy_of(&r->cell[l][d]));
         fputc('\n', out);
     }
     const ls_recall_cell all = total(r);
-    fprintf(out, "\n%lld of %lld pass keys right · loss of an answer's token %.4f nats\n", (long long)all.right,
+    ls_print_to(out, "\n%lld of %lld pass keys right · loss of an answer's token %.4f nats\n", (long long)all.right,
             (long long)all.samples, all.loss);
 }
 
@@ -96,11 +96,11 @@ static void draw_cell(FILE *out, const ls_recall_result *r, int l, int d) {
     char css[24], text[160];
     const int shade = shade_of(accuracy_of(c));
     snprintf(css, sizeof css, "s%d", shade);
-    snprintf(text, sizeof text, "%lld tokens, depth %.0f %%: %lld of %lld right, loss %.4f", (long long)r->length[l],
+    ls_print(text, sizeof text, "%lld tokens, depth %.0f %%: %lld of %lld right, loss %.4f", (long long)r->length[l],
              100 * r->depth[d], (long long)c->right, (long long)c->samples, c->loss);
     ls_svg_box(out, css, x + 1, y + 1, CELL_WIDTH - 2, CELL_HEIGHT - 2, text);
     snprintf(css, sizeof css, "x i%d", shade);
-    snprintf(text, sizeof text, "%.0f %%", 100 * accuracy_of(c));
+    ls_print(text, sizeof text, "%.0f %%", 100 * accuracy_of(c));
     ls_svg_text(out, css, x + CELL_WIDTH / 2.0, y + CELL_HEIGHT / 2.0 + 5, text);
 }
 
@@ -113,7 +113,7 @@ static void draw(FILE *out, const void *context) {
     snprintf(text, sizeof text, "%lld of %lld right", (long long)all.right, (long long)all.samples);
     ls_svg_text(out, "small", LEFT, 64, text);
     for (int d = 0; d < r->n_depths; d++) {
-        snprintf(text, sizeof text, "%.0f %%", 100 * r->depth[d]);
+        ls_print(text, sizeof text, "%.0f %%", 100 * r->depth[d]);
         ls_svg_text(out, "y", LEFT - 10, TOP + (d + 0.5) * CELL_HEIGHT + 5, text);
         for (int l = 0; l < r->n_lengths; l++) draw_cell(out, r, l, d);
     }
@@ -320,7 +320,7 @@ static ls_status recall(ls_recall_options *o, ls_trained *trained, ls_recall_res
 ls_status ls_recall(const ls_recall_options *options, ls_recall_result *result) {
     LS_NEED(options, "options");
     LS_NEED(result, "result");
-    LS_TRY(ls_file_check_paths(options->data, options->n_data));
+    LS_TRY(ls_check_texts("data", options->data, options->n_data));
     ls_recall_options completed = *options;
     ls_trained trained = {.model = NULL};
     ls_recall_result made = {.n_lengths = 0};

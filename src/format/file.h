@@ -85,8 +85,8 @@ LS_MUST_USE ls_status ls_file_need_space(const char *path, int64_t bytes);
 bool ls_file_exists(const char *path);    /* follows symbolic links */
 bool ls_file_is_folder(const char *path); /* follows symbolic links */
 
-/* LS_INVALID when a list of n paths, or one of the paths, is NULL. */
-LS_MUST_USE ls_status ls_file_check_paths(const char *const *paths, int n);
+/* LS_INVALID when a list of n texts, such as paths, or one of them, is NULL. `name` is that of the field. */
+LS_MUST_USE ls_status ls_check_texts(const char *name, const char *const *texts, int n);
 
 /* The names in a folder, without "." and "..", in byte order. Free with ls_file_names_free. */
 typedef struct ls_file_names {

@@ -29,12 +29,11 @@ void ls_path_free(char **path) {
 }
 
 ls_status ls_path_print(char **out, const char *format, ...) {
-    char *made = NULL;
     va_list args;
     va_start(args, format);
-    const int length = vasprintf(&made, format, args);
+    char *made = ls_vprint_new(format, args);
     va_end(args);
-    if (length < 0) return ls_error(LS_NO_MEMORY, "no memory for a path");
+    if (made == NULL) return ls_error(LS_NO_MEMORY, "no memory for a path");
     free(*out); /* after printing, because *out may be one of the arguments */
     *out = made;
     return ls_ok();
@@ -46,10 +45,11 @@ ls_status ls_path_join(const char *folder, const char *name, char **out) {
     return ls_path_print(out, "%s%s%s", folder, ends ? "" : "/", name);
 }
 
-ls_status ls_file_check_paths(const char *const *paths, int n) {
+ls_status ls_check_texts(const char *name, const char *const *texts, int n) {
     for (int i = 0; i < n; i++)
-        if (paths == NULL || paths[i] == NULL)
-            return ls_error(LS_INVALID, "a list of %d paths: %s NULL", n, paths == NULL ? "it is" : "one of them is");
+        if (texts == NULL || texts[i] == NULL)
+            return ls_error(LS_INVALID, "%s is a list of %d texts: %s NULL", name, n,
+                            texts == NULL ? "it is" : "one of them is");
     return ls_ok();
 }
 

@@ -157,6 +157,8 @@ void ls_json_put_int(ls_json_writer *writer, const char *key, int64_t value);
 void ls_json_put_double(ls_json_writer *writer, const char *key, double value);
 void ls_json_put_bool(ls_json_writer *writer, const char *key, bool value);
 void ls_json_put_text(ls_json_writer *writer, const char *key, const char *value); /* NULL value: null */
+/* Writes a text that may have zero bytes, as \u0000. */
+void ls_json_put_bytes(ls_json_writer *writer, const char *key, const char *text, size_t bytes);
 /* Writes 64 bits as text of 16 hexadecimal digits: many readers would round a number. */
 void ls_json_put_hex(ls_json_writer *writer, const char *key, uint64_t value);
 void ls_json_put_null(ls_json_writer *writer, const char *key);

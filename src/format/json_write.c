@@ -106,8 +106,8 @@ static size_t character_bytes(const char *text, size_t left) {
 }
 
 /* The text as a JSON string, with U+FFFD for each byte that is not UTF-8. */
-static json_t *repaired(const char *text) {
-    size_t left = strlen(text), n = 0;
+static json_t *repaired(const char *text, size_t left) {
+    size_t n = 0;
     char *copy = not_null(malloc(3 * left + 1));
     while (left > 0) {
         size_t length = character_bytes(text, left);
@@ -132,8 +132,12 @@ void ls_json_put_text(ls_json_writer *writer, const char *key, const char *value
         ls_json_put_null(writer, key);
         return;
     }
-    json_t *json = json_string(value);
-    put(writer, key, json ? json : repaired(value));
+    ls_json_put_bytes(writer, key, value, strlen(value));
+}
+
+void ls_json_put_bytes(ls_json_writer *writer, const char *key, const char *text, size_t bytes) {
+    json_t *json = json_stringn(text, bytes);
+    put(writer, key, json ? json : repaired(text, bytes));
 }
 
 void ls_json_put_hex(ls_json_writer *writer, const char *key, uint64_t value) {

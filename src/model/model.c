@@ -154,6 +154,12 @@ ls_model_sizes ls_model_describe(const ls_model *model) { return model->config.s
 const char *ls_model_architecture(const ls_model *model) { return model->architecture->name; }
 const char *ls_model_folder(const ls_model *model) { return model->folder != NULL ? model->folder : ""; }
 const char *ls_model_config_text(const ls_model *model) { return model->text; }
+bool ls_model_tied(const ls_model *model, const char **head, const char **table) {
+    const ls_form *form = model->architecture->form;
+    *head = form->head;
+    *table = form->table;
+    return model->config.sizes.tied;
+}
 int64_t ls_model_parameters(const ls_model *model) { return model->parameters; }
 
 ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed, ls_weight_source *out) {

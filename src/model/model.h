@@ -56,6 +56,8 @@ const char *ls_model_architecture(const ls_model *model); /* "LlamaForCausalLM" 
 const char *ls_model_folder(const ls_model *model);
 /* The text of config.json with all its fields, and with the changes of the two functions above. */
 const char *ls_model_config_text(const ls_model *model);
+/* Whether the head is the embedding table; *head and *table are their names in the model's files. */
+bool ls_model_tied(const ls_model *model, const char **head, const char **table);
 int64_t ls_model_parameters(const ls_model *model); /* number of trained elements */
 
 /* Tensors of a language model's graph. */

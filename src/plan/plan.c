@@ -81,11 +81,15 @@ static bool suits_strategy(const ls_plan_request *request, const ls_mesh *mesh) 
 static ls_status check_use(const ls_graph *g, const ls_mesh *mesh) {
     for (int i = 0; i < mesh->n; i++) {
         const ls_axis *axis = mesh->along[i].axis;
-        if (mesh->along[i].size > 1 && !ls_axis_is_usable(g, axis))
+        if (mesh->along[i].size <= 1 || ls_axis_is_usable(g, axis)) continue;
+        if (axis->kind == LS_AXIS_BATCH)
             return ls_error(LS_USAGE,
-                            "nothing in the graph can use the mesh axis %s=%d, which divides %s: it has no such thing, "
-                            "or only one",
-                            axis->name, mesh->along[i].size, axis->divides);
+                            "the mesh axis %s=%d divides %s, of which there is only one; expected a multiple of %d",
+                            axis->name, mesh->along[i].size, axis->divides, mesh->along[i].size);
+        return ls_error(LS_USAGE,
+                        "nothing in the graph can use the mesh axis %s=%d, which divides %s: it has no such thing, or "
+                        "only one",
+                        axis->name, mesh->along[i].size, axis->divides);
     }
     return ls_ok();
 }
@@ -361,13 +365,13 @@ static void explain_choice(ls_plan *plan) {
     (void)ls_seconds_text(both ? first->measured : first->seconds, time);
     (void)ls_bytes_text(first->bytes_sent + first->bytes_read, sent);
     if (other == NULL) {
-        snprintf(plan->reason, sizeof plan->reason,
+        ls_print(plan->reason, sizeof plan->reason,
                  "%s: nothing else to choose from; %s predicted, moves %s, imbalance %.1f %%%s", name, time, sent,
                  first->imbalance * 100, rates);
         return;
     }
     ls_candidate_name(other, other_name);
-    snprintf(plan->reason, sizeof plan->reason,
+    ls_print(plan->reason, sizeof plan->reason,
              "%s: %s %s against %s for %s (moves %s against %s, imbalance %.1f %% against %.1f %%%s)", name, time, how,
              ls_seconds_text(both ? other->measured : other->seconds, other_time), other_name, sent,
              ls_bytes_text(other->bytes_sent + other->bytes_read, other_sent), first->imbalance * 100,

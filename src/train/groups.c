@@ -33,7 +33,7 @@ static bool parse_number(const char *text, size_t length, const char *key, doubl
     if (length <= name || strncmp(text, key, name) != 0) return false;
     char *end;
     errno = 0;
-    const double value = strtod(text + name, &end);
+    const double value = ls_real_of(text + name, &end);
     if (end != text + length || errno != 0 || !(value >= 0 && value <= 1e6)) return false;
     *out = value;
     return true;
@@ -75,7 +75,12 @@ static ls_status parse_group(const char *text, const ls_optimizer *of_run, param
 
 /* --- applying the groups to a graph ------------------------------------------------------------------------------- */
 
-static ls_status no_match_error(const ls_graph *g, const char *text, const char *pattern) {
+static ls_status no_match_error(const ls_model *model, const ls_graph *g, const char *text, const char *pattern) {
+    const char *head, *table;
+    if (ls_model_tied(model, &head, &table) && fnmatch(pattern, head, 0) == 0)
+        return ls_error(LS_USAGE,
+                        "--group '%s': %s is no parameter of its own here, because the model is tied: it is %s", text,
+                        head, table);
     const char *nearest = "";
     int least = INT32_MAX;
     for (int t = 1; t < g->n_tensors; t++) {
@@ -101,7 +106,8 @@ static const parameter_group *group_of(parameter_group *groups, int n, const cha
     return last;
 }
 
-static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_graph *g, ls_parameter_settings *own) {
+static ls_status apply(const ls_train_options *o, const ls_model *model, parameter_group *groups, ls_graph *g,
+                       ls_parameter_settings *own) {
     bool trained = false;
     for (int t = 1, p = 0; t < g->n_tensors; t++) {
         ls_tensor_info *info = &g->tensors[t];
@@ -121,11 +127,11 @@ static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_gr
         p++;
     }
     for (int i = 0; i < o->n_groups; i++)
-        if (!groups[i].matched) return no_match_error(g, o->groups[i], groups[i].pattern);
+        if (!groups[i].matched) return no_match_error(model, g, o->groups[i], groups[i].pattern);
     return trained ? ls_ok() : ls_error(LS_USAGE, "--group freezes every parameter; nothing is left to train");
 }
 
-ls_status ls_groups_apply(const ls_train_options *o, const ls_optimizer *optimizer, ls_graph *g,
+ls_status ls_groups_apply(const ls_train_options *o, const ls_model *model, const ls_optimizer *optimizer, ls_graph *g,
                           const ls_parameter_settings **own) {
     LS_TRY(ls_graph_status(g));
     ls_parameter_settings *made = LS_NEW_ARRAY(g->arena, ls_parameter_settings, g->n_tensors);
@@ -134,7 +140,7 @@ ls_status ls_groups_apply(const ls_train_options *o, const ls_optimizer *optimiz
     ls_status status = ls_ok();
     for (int i = 0; i < o->n_groups && status.code == LS_OK; i++)
         status = parse_group(o->groups[i], optimizer, &groups[i]);
-    if (status.code == LS_OK) status = apply(o, groups, g, made);
+    if (status.code == LS_OK) status = apply(o, model, groups, g, made);
     free(groups);
     *own = made;
     return status;

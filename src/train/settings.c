@@ -130,11 +130,21 @@ static ls_status check_limits(const ls_train_options *options, const ls_optimize
 
 /* --- resuming ----------------------------------------------------------------------------------------------------- */
 
+/* Whether --replan allows another value. */
+static bool is_of_spread(const char *name) {
+    static const char *const names[] = {"ranks",     "threads",   "mesh",    "strategy", "layout",
+                                        "transfers", "shard",     "sums",    "isa",      "device",
+                                        "kernels",   "recompute", "offload", "tile",     "tile_rows"};
+    for (size_t i = 0; i < LS_COUNT(names); i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
 static ls_status contradiction(const ls_training *t, const char *name, const char *is, const char *was) {
     char flag[40];
     flag_of(name, flag, sizeof flag);
-    return ls_error(LS_USAGE, "%s %s contradicts %s/run.json, which says %s; leave it out, or use another --out", flag,
-                    is, t->options.out, was);
+    return ls_error(LS_USAGE, "%s %s contradicts %s/run.json, which says %s; leave it out, %suse another --out", flag,
+                    is, t->options.out, was, is_of_spread(name) ? "allow it with --replan, or " : "or ");
 }
 
 /* was NULL: the run was begun without this option. */
@@ -146,8 +156,8 @@ static ls_status agree_text(const ls_training *t, const char *name, const char *
 static ls_status agree_number(const ls_training *t, const char *name, double is, double was) {
     if (is == was) return ls_ok();
     char text_is[40], text_was[40];
-    snprintf(text_is, sizeof text_is, "%.15g", is);
-    snprintf(text_was, sizeof text_was, "%.15g", was);
+    ls_print(text_is, sizeof text_is, "%.15g", is);
+    ls_print(text_was, sizeof text_was, "%.15g", was);
     return contradiction(t, name, text_is, text_was);
 }
 

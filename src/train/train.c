@@ -184,7 +184,7 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     const ls_optimizer *optimizer;
     LS_TRY(ls_optimizer_find(o->optimizer, &optimizer));
     const ls_parameter_settings *own;
-    LS_TRY(ls_groups_apply(o, optimizer, *graph, &own));
+    LS_TRY(ls_groups_apply(o, t->model, optimizer, *graph, &own));
     LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
     const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
     *job = (ls_job){.graph = *graph,
@@ -472,8 +472,8 @@ ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
     LS_NEED(options, "options");
     LS_NEED(result, "result");
     *result = (ls_train_result){.checkpoint = NULL};
-    LS_TRY(ls_file_check_paths(options->data, options->n_data));
-    LS_TRY(ls_file_check_paths(options->groups, options->n_groups));
+    LS_TRY(ls_check_texts("data", options->data, options->n_data));
+    LS_TRY(ls_check_texts("groups", options->groups, options->n_groups));
     ls_training t = {.options = *options, .began = ls_seconds()};
     const ls_status status = train(&t, result);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) ls_train_result_free(result);

@@ -131,7 +131,8 @@ LS_MUST_USE ls_status ls_folder_reclaim(ls_training *t);
  * graph. LS_USAGE for a group that cannot be parsed or that matches no parameter (with the nearest name), and where
  * nothing is left to train.
  */
-LS_MUST_USE ls_status ls_groups_apply(const ls_train_options *options, const ls_optimizer *optimizer, ls_graph *graph,
+LS_MUST_USE ls_status ls_groups_apply(const ls_train_options *options, const ls_model *model,
+                                      const ls_optimizer *optimizer, ls_graph *graph,
                                       const ls_parameter_settings **own);
 /* Writes the array "parameters" of run.json: one object for each set of parameters that are trained alike. */
 void ls_groups_write(const ls_job *job, ls_json_writer *writer);

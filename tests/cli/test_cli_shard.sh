@@ -45,6 +45,7 @@ import json
 there, back = json.load(open("there.json")), json.load(open("back.json"))
 assert there["steps"] == back["steps"] == 6 and abs(there["last_loss"] - back["last_loss"]) < 1e-3, (there, back)
 CHECK
+expect 2 "allow it with --replan" train "${train[@]}" --out optimizer --resume --shard none --steps 6
 expect 2 "--shard none contradicts" train "${train[@]}" --out optimizer --resume --shard none --steps 6
 
 # Gradients of one micro-batch have the same bits in every mode.

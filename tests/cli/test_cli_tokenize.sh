@@ -39,6 +39,7 @@ python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' sh -c "'$longspan' tokeniz
 if grep -q $'\x1b' shown || ! grep -q '\[2J' shown; then fail "a terminal gets $(od -c shown)"; fi
 "$longspan" tokenize --decode --text '[27, 91, 50, 74]' 2>/dev/null | grep -q $'^\x1b\[2J$' || fail "a file does not get the text"
 expect 1 "noise, line 1: ids: not valid JSON" tokenize --decode noise
+[ "$("$longspan" tokenize --decode --json --text '[97, 0, 98]' 2>/dev/null)" = '{"text": "a\u0000b"}' ] || fail "a zero byte in JSON"
 expect 1 "standard input, line 1: ids: [1] is 256, expected an integer from 0 to 255" tokenize --decode - < <(echo '[1, 256]')
 expect 1 "ids is missing" tokenize --decode --text '{}'
 expect 1 "nowhere: cannot be opened" tokenize nowhere

@@ -147,7 +147,7 @@ static const struct {
      of_one_sequence,
      {.mesh = "dp=2"},
      LS_USAGE,
-     {"nothing in the graph can use", "the mesh axis dp=2", "divides the sequences of a micro-batch"},
+     {"the mesh axis dp=2", "divides the sequences of a micro-batch, of which there is only one", "a multiple of 2"},
      true},
     {"one token",
      of_one_token,

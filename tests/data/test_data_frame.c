@@ -207,6 +207,19 @@ static void does_without_an_end(void **state) {
     ls_tokenizer_close(t);
 }
 
+/* A byte that is no character is shown by its number. */
+static void shows_bytes_that_are_no_text(void **state) {
+    const char *paths[] = {scratch_text(state, "ab.txt", "ab")};
+    ls_tokenizer *t = NULL;
+    ls_build_summary s;
+    assert_ok(ls_tokenizer_open(NULL, &t));
+    const ls_build_options options = build_options(t, paths, 1, scratch_path(state, "of-bytes"));
+    assert_ok(ls_shards_build(&options, &s));
+    assert_string_equal(s.begin, "none");
+    assert_string_equal(s.end, "<0x00>");
+    ls_tokenizer_close(t);
+}
+
 static void refuses_what_it_cannot_frame(void **state) {
     char folder[600], out[600];
     snprintf(folder, sizeof folder, "%s", write_texts(state));
@@ -240,6 +253,7 @@ int main(void) {
         cmocka_unit_test(text_alone_has_the_same),
         cmocka_unit_test(frames_documents_once),
         cmocka_unit_test(does_without_an_end),
+        cmocka_unit_test(shows_bytes_that_are_no_text),
         cmocka_unit_test(refuses_what_it_cannot_frame),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

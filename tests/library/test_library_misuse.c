@@ -446,9 +446,9 @@ static void test_jobs(void **state) {
 
     must_fail(ls_run_data_build(NULL, &built), LS_INVALID, "job is NULL");
     must_fail(ls_run_data_build(&(ls_data_build_job){.paths = holes, .n_paths = 2, .out = "o"}, &built), LS_INVALID,
-              "a list of 2 paths: one of them is NULL");
+              "is a list of 2 texts: one of them is NULL");
     must_fail(ls_run_data_build(&(ls_data_build_job){.n_paths = 3, .out = "o"}, &built), LS_INVALID,
-              "a list of 3 paths: it is NULL");
+              "is a list of 3 texts: it is NULL");
     must_fail(ls_run_data_build(&(ls_data_build_job){.n_paths = -3, .out = "o"}, &built), LS_USAGE, "no files given");
     must_fail(ls_run_data_inspect(NULL, out), LS_INVALID, "job is NULL");
     must_fail(ls_run_data_inspect(&(ls_data_inspect_job){.paths = holes, .n_paths = 2}, out), LS_INVALID,
@@ -468,7 +468,8 @@ static void test_jobs(void **state) {
     must_fail(ls_train(&(ls_train_options){.n_data = 1}, &trained), LS_INVALID, "it is NULL");
     must_fail(ls_train(&(ls_train_options){.n_data = 1, .data = holes, .out = "o"}, &trained), LS_USAGE,
               "--model is missing");
-    must_fail(ls_train(&(ls_train_options){.n_groups = 2}, &trained), LS_INVALID, "a list of 2");
+    must_fail(ls_train(&(ls_train_options){.n_groups = 2}, &trained), LS_INVALID,
+              "groups is a list of 2 texts: it is NULL");
     fclose(out);
     free(recalled);
 }

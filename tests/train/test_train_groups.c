@@ -168,6 +168,22 @@ static void bad_groups_are_refused(void **state) {
     free(p);
 }
 
+/* The head of a tied model is the embedding table, which the message names. */
+static void names_what_a_head_is_tied_to(void **state) {
+    static const char tied[] =
+        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"vocab_size\": 256, \"hidden_size\": 32, "
+        "\"intermediate_size\": 64, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+        "\"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0, \"hidden_act\": \"silu\", "
+        "\"tie_word_embeddings\": true}";
+    run_paths *p = make_paths(state, "tied");
+    ls_train_options o = tiny_options(scratch_text(state, "tied.json", tied), p->data, p->out);
+    o.groups = (const char *[]){"lm_head*:frozen"};
+    o.n_groups = 1;
+    refuse(&o, "--group 'lm_head*:frozen': lm_head.weight is no parameter of its own",
+           "it is model.embed_tokens.weight");
+    free(p);
+}
+
 static void resume_keeps_them(void **state) {
     run_paths *whole = make_paths(state, "whole"), *cut = make_paths(state, "cut");
     const char *const groups[] = {"*mlp*:lr=0.25", "*norm*:frozen"};
@@ -197,6 +213,7 @@ int main(void) {
         cmocka_unit_test(same_on_any_number_of_ranks),
         cmocka_unit_test(frozen_ones_have_no_gradient),
         cmocka_unit_test(bad_groups_are_refused),
+        cmocka_unit_test(names_what_a_head_is_tied_to),
         cmocka_unit_test(resume_keeps_them),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
