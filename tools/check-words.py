@@ -3,6 +3,8 @@
 
 - a type name (typedef, struct, enum or union NAME) is defined once in src/ and include/
 - a source file that a comment or a page names exists: name.c, name.h or folder/name.c
+- a real number becomes text, or is read from text, by the functions of base/plain.h: others depend on the locale that a program has
+  set (src/cli is a program of its own, which sets none)
 - words that the glossary retires (its last section) stand nowhere in src/, include/, tests/, examples/, bench/ and docs/, neither
   alone nor as a part of a name
 
@@ -84,8 +86,38 @@ def check_files():
                         problems.append(f"{path.relative_to(ROOT)}:{number}: there is no file {name}")
 
 
+def end_of_call(text, at):
+    """Behind the bracket that closes the one at `at`; brackets in texts and characters do not count."""
+    depth = 0
+    for token in re.finditer(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)\'|[()]', text[at:]):
+        depth += {"(": 1, ")": -1}.get(token.group(0), 0)
+        if depth == 0:
+            return at + token.end()
+    return len(text)
+
+
+def check_numbers():
+    """A format that is not written where it is used may have any conversion."""
+    call = re.compile(r"(?<!\w)(v?(?:as|sn|f|d|s|)printf|f?s?scanf|strto(?:d|f|ld)(?:_l)?|atof|strftime)(?=\()")
+    names = re.compile(r"%[EO]?[aAbBcpPrxX]")
+    real = re.compile(r"%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?[lL]?[aefgAEFG]")
+    for path in sorted((ROOT / "src").rglob("*.[ch]")):
+        where = path.relative_to(ROOT / "src").as_posix()
+        if where.startswith("cli/") or where in ("base/plain.c", "base/plain.h"):
+            continue
+        text = re.sub(r"/\*.*?\*/", lambda comment: re.sub(r"[^\n]", " ", comment.group(0)), path.read_text(), flags=re.DOTALL)
+        for found in call.finditer(text):
+            name, end = found.group(1), end_of_call(text, found.end())
+            said = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text[found.end() : end])).replace("%%", "")
+            if said and not name.startswith(("v", "strto", "ato")) and not (names if name == "strftime" else real).search(said):
+                continue
+            line = text.count("\n", 0, found.start()) + 1
+            problems.append(f"src/{where}:{line}: {name} depends on the locale; expected a function of base/plain.h")
+
+
 check_types()
 check_words()
+check_numbers()
 check_files()
 for problem in problems:
     print(problem)

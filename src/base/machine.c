@@ -45,13 +45,13 @@ void ls_cgroup_limits(const char *membership, const char *root, int *cores, size
     char *path = read_membership(membership);
     while (path != NULL) {
         char line[128];
-        double quota, period;
+        long long quota, period;
         /*
          * The quota and its period: "150000 100000" microseconds, or "max 100000". One and a half cores count as two.
          */
-        if (read_line(root, path, "cpu.max", line, sizeof line) && sscanf(line, "%lf %lf", &quota, &period) == 2 &&
+        if (read_line(root, path, "cpu.max", line, sizeof line) && sscanf(line, "%lld %lld", &quota, &period) == 2 &&
             quota > 0 && period > 0)
-            *cores = (int)ls_max(1, ls_min(*cores, (int64_t)(quota / period + 0.5)));
+            *cores = (int)ls_max(1, ls_min(*cores, (quota + period / 2) / period));
         unsigned long long limit;
         if (read_line(root, path, "memory.max", line, sizeof line) && sscanf(line, "%llu", &limit) == 1 &&
             limit < *memory_bytes)

@@ -37,7 +37,7 @@ const char *ls_bytes_text(double bytes, char out[LS_BYTES_TEXT]) {
     if (out == NULL) return NULL;
     int unit = 0;
     while (bytes >= 1024 && unit < 4) bytes /= 1024, unit++;
-    snprintf(out, LS_BYTES_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+    ls_print(out, LS_BYTES_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
     return out;
 }
 
@@ -50,6 +50,6 @@ const char *ls_seconds_text(double seconds, char out[LS_SECONDS_TEXT]) {
     int unit = 0;
     while (unit < 3 && fabs(seconds) < units[unit].least) unit++;
     const double value = seconds * units[unit].scale;
-    snprintf(out, LS_SECONDS_TEXT, "%.*f %s", value < 10 ? 3 : value < 100 ? 2 : 1, value, units[unit].name);
+    ls_print(out, LS_SECONDS_TEXT, "%.*f %s", value < 10 ? 3 : value < 100 ? 2 : 1, value, units[unit].name);
     return out;
 }

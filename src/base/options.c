@@ -20,9 +20,9 @@ static void print_limits(const ls_option *option, char *out, size_t bytes) {
     out[0] = 0;
     if (!has_limits(option)) return;
     if (!has_most(option))
-        snprintf(out, bytes, " of at least %.12g", option->least);
+        ls_print(out, bytes, " of at least %.12g", option->least);
     else
-        snprintf(out, bytes, " from %.12g to %.12g", option->least, option->most);
+        ls_print(out, bytes, " from %.12g to %.12g", option->least, option->most);
 }
 
 static ls_status wrong_value(const ls_option *option, const char *text, const char *expected) {
@@ -77,7 +77,7 @@ static ls_status parse_bytes(const ls_option *option, const char *text, void *ta
 
 static ls_status parse_float(const ls_option *option, const char *text, void *target) {
     char *end = NULL;
-    const double value = strtod(text, &end);
+    const double value = ls_real_of(text, &end);
     const bool starts_well = *text && !strchr(" \t\n\v\f\r", *text);
     if (!starts_well || *end || !isfinite(value) || !within_limits(option, value))
         return wrong_value(option, text, "a finite number");
@@ -396,10 +396,10 @@ static void print_facts(const ls_option *option, char *out, size_t bytes) {
     }
     if (option->least != 0 || option->most != 0) {
         if (option->most >= 0x1p62)
-            used += (size_t)snprintf(out + used, bytes - used, "%s%.15g or more", separator, option->least);
+            used += (size_t)ls_print(out + used, bytes - used, "%s%.15g or more", separator, option->least);
         else
             used +=
-                (size_t)snprintf(out + used, bytes - used, "%s%.15g to %.15g", separator, option->least, option->most);
+                (size_t)ls_print(out + used, bytes - used, "%s%.15g to %.15g", separator, option->least, option->most);
         separator = "; ";
     }
     if (option->required)

@@ -30,7 +30,7 @@ ls_status ls_error(ls_code code, const char *format, ...) {
     va_list args;
     va_start(args, format);
     whole[0] = 0;
-    if (format != NULL) vsnprintf(whole, sizeof whole, format, args);
+    if (format != NULL) ls_vprint(whole, sizeof whole, format, args);
     va_end(args);
     return make_status(code, whole);
 }
@@ -41,7 +41,7 @@ ls_status ls_error_in(ls_status inner, const char *format, ...) {
     va_list args;
     va_start(args, format);
     whole[0] = 0;
-    const int written = format != NULL ? vsnprintf(whole, sizeof whole, format, args) : 0;
+    const int written = format != NULL ? ls_vprint(whole, sizeof whole, format, args) : 0;
     va_end(args);
     const size_t used = written < 0 ? 0 : written < LONGEST_MESSAGE ? (size_t)written : LONGEST_MESSAGE - 1;
     snprintf(whole + used, sizeof whole - used, ": %s", inner.text);
@@ -75,7 +75,7 @@ void ls_panic(const char *file, int line, const char *format, ...) {
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    ls_vprint(text, sizeof text, format, args);
     va_end(args);
     fprintf(stderr, "longspan: %s:%d: %s (this is a fault of Longspan, not of your input)\n", file, line, text);
     abort();

@@ -34,12 +34,11 @@ void ls_printable_line(char *text) {
 }
 
 void ls_print_line(FILE *out, const char *format, ...) {
-    char *line = NULL;
     va_list args;
     va_start(args, format);
-    const int length = vasprintf(&line, format, args);
+    char *line = ls_vprint_new(format, args);
     va_end(args);
-    if (length < 0) return; /* no memory for the line: it is lost */
+    if (line == NULL) return; /* no memory for the line: it is lost */
     ls_printable_line(line);
     fprintf(out, "%s\n", line);
     free(line);
@@ -76,7 +75,7 @@ void ls_log(const char *format, ...) {
     char text[1024], line[1100];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    ls_vprint(text, sizeof text, format, args);
     va_end(args);
     ls_printable_line(text);
     snprintf(line, sizeof line, "%slongspan: %s\n", isatty(STDERR_FILENO) ? ERASE_LINE : "", text);

@@ -83,7 +83,7 @@ static collective begin(ls_comm *comm, const char *name, size_t bytes) {
 void ls_comm_doing(ls_comm *comm, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(comm->doing, sizeof comm->doing, format, args);
+    ls_vprint(comm->doing, sizeof comm->doing, format, args);
     va_end(args);
 }
 

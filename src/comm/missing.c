@@ -56,7 +56,7 @@ void ls_boot_print_silence(const ls_boot *boot, int peer, double silent, char *o
     if (ls_boot_is_stopped(boot, peer))
         snprintf(out, room, "which is stopped (SIGSTOP)");
     else
-        snprintf(out, room, "which has not answered for %.3g s: it is stopped, or %s%s is not reached", silent,
+        ls_print(out, room, "which has not answered for %.3g s: it is stopped, or %s%s is not reached", silent,
                  *host != 0 ? "host " : "its host", host);
 }
 

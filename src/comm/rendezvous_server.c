@@ -159,7 +159,7 @@ static void await_missing(ls_rendezvous_server *s) {
         snprintf(refused, sizeof refused, "; %d connections were refused%s%s", n, *why != 0 ? ", of these: " : "", why);
     name_missing(s, names, sizeof names);
     if (waited > s->point.seconds) {
-        snprintf(text, sizeof text, "waited %.3g s for %s%s", s->point.seconds, names, refused);
+        ls_print(text, sizeof text, "waited %.3g s for %s%s", s->point.seconds, names, refused);
         abort_all(s, text);
         return;
     }

@@ -30,7 +30,7 @@ static bool read_chaos(const char *text, ls_chaos_settings *out, const char **re
     if (end == text || *end == 0) return end != text;
     const char *seconds = end + 1;
     if (*end != ':') return false;
-    out->delay = strtod(seconds, &end);
+    out->delay = ls_real_of(seconds, &end);
     if (end == seconds || !(out->delay >= 0) || isinf(out->delay)) return false;
     *rest = end + (*end == ':');
     return *end == 0 || (*end == ':' && end[1] != 0);

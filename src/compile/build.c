@@ -166,7 +166,7 @@ int ls_build_channel(ls_builder *b, const char *format, ...) {
     char name[96];
     va_list args;
     va_start(args, format);
-    vsnprintf(name, sizeof name, format, args);
+    ls_vprint(name, sizeof name, format, args);
     va_end(args);
     ls_program *p = b->program;
     const uint64_t hash = ls_hash_bytes(name, strlen(name));

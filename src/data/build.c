@@ -75,7 +75,7 @@ static void show_progress(build *b, bool last) {
     if (!last && now - b->last_shown < (b->progress.terminal ? 0.1 : SECONDS_BETWEEN_LINES)) return;
     b->last_shown = now;
     char note[120];
-    snprintf(note, sizeof note, "%.2f M tokens · %.2f M tokens/s", (double)b->state.count.tokens / 1e6,
+    ls_print(note, sizeof note, "%.2f M tokens · %.2f M tokens/s", (double)b->state.count.tokens / 1e6,
              (double)(b->state.count.tokens - b->resumed_tokens) / 1e6 / (now - b->start + 1e-9));
     ls_progress_show(&b->progress, bytes_before(b, b->place) >> 20, note);
 }

@@ -122,8 +122,8 @@ void ls_loss_table_print(const ls_loss_table *t, FILE *out) {
             snprintf(range, sizeof range, "%lld to %lld", (long long)b->first, (long long)b->last);
         else
             snprintf(range, sizeof range, "%lld", (long long)b->first);
-        if (isfinite(b->error)) snprintf(error, sizeof error, "%.4f", b->error);
-        fprintf(out, "%-20s %9.4f %9s %12.5g %10lld\n", range, b->loss, error, exp(b->loss), (long long)b->tokens);
+        if (isfinite(b->error)) ls_print(error, sizeof error, "%.4f", b->error);
+        ls_print_to(out, "%-20s %9.4f %9s %12.5g %10lld\n", range, b->loss, error, exp(b->loss), (long long)b->tokens);
     }
 }
 
@@ -160,7 +160,7 @@ ls_status ls_loss_table_draw(const ls_loss_table *t, const char *folder) {
         error[n++] = b->error;
     }
     char name[80];
-    snprintf(name, sizeof name, "mean and standard error (all tokens: %.4f)", t->all.loss);
+    ls_print(name, sizeof name, "mean and standard error (all tokens: %.4f)", t->all.loss);
     const ls_chart_series series = {.name = name, .x = x, .y = y, .n = n, .error = error};
     const ls_chart chart = {.title = "Loss by position in the document",
                             .x_label = "tokens of the document seen before",

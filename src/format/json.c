@@ -113,7 +113,7 @@ ls_status ls_json_error(ls_json_value value, const char *expected_format, ...) {
     char what[256];
     va_list arguments;
     va_start(arguments, expected_format);
-    vsnprintf(what, sizeof what, expected_format, arguments);
+    ls_vprint(what, sizeof what, expected_format, arguments);
     va_end(arguments);
     return error_expected(value, what);
 }
@@ -124,7 +124,7 @@ static void extend(ls_json_value *value, const char *format, ...) {
     size_t used = strlen(value->path);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(value->path + used, sizeof value->path - used, format, arguments);
+    ls_vprint(value->path + used, sizeof value->path - used, format, arguments);
     va_end(arguments);
 }
 

@@ -12,7 +12,6 @@
 #include "format/format_impl.h"
 #include "format/json.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,20 +160,15 @@ static bool skip_digits(parser *p) {
     return true;
 }
 
-/* Reads [start, at) as a real number, in the C locale: in others the decimal point may be a comma. */
+/* Reads [start, at) as a real number. */
 static bool read_real(parser *p, const char *start, struct ls_json_node *out) {
     char few[64];
     const size_t n = (size_t)(p->at - start);
     char *copy = n < sizeof few ? few : malloc(n + 1);
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (copy == NULL || plain == (locale_t)0) {
-        if (copy != few) free(copy);
-        return fail(p, "no memory for a number", start, 0);
-    }
+    if (copy == NULL) return fail(p, "no memory for a number", start, 0);
     memcpy(copy, start, n);
     copy[n] = 0;
-    const double value = strtod_l(copy, NULL, plain);
-    freelocale(plain);
+    const double value = ls_real_of(copy, NULL);
     if (copy != few) free(copy);
     if (!isfinite(value)) return fail(p, "real number overflow", start, n);
     *out = (struct ls_json_node){.kind = LS_NODE_REAL, .real = value};

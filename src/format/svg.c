@@ -26,23 +26,24 @@ static void print_escaped(FILE *out, const char *text) {
 }
 
 void ls_svg_text(FILE *out, const char *css, double x, double y, const char *text) {
-    fprintf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", css, x, y);
+    ls_print_to(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", css, x, y);
     print_escaped(out, text);
     fputs("</text>\n", out);
 }
 
 void ls_svg_text_upwards(FILE *out, const char *css, double x, double y, const char *text) {
-    fprintf(out, "<text class=\"%s\" transform=\"translate(%.0f %.0f) rotate(-90)\">", css, x, y);
+    ls_print_to(out, "<text class=\"%s\" transform=\"translate(%.0f %.0f) rotate(-90)\">", css, x, y);
     print_escaped(out, text);
     fputs("</text>\n", out);
 }
 
 void ls_svg_line(FILE *out, const char *css, double x1, double y1, double x2, double y2) {
-    fprintf(out, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", css, x1, y1, x2, y2);
+    ls_print_to(out, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", css, x1, y1, x2, y2);
 }
 
 void ls_svg_box(FILE *out, const char *css, double x, double y, double width, double height, const char *tip) {
-    fprintf(out, "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"", css, x, y, width, height);
+    ls_print_to(out, "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"", css, x, y, width,
+                height);
     if (tip == NULL) {
         fputs("/>\n", out);
         return;

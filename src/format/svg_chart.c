@@ -97,9 +97,9 @@ static void tick_text(const axis *a, double value, char *out, size_t room) {
     double largest = fmax(fabs(a->low), fabs(a->high));
     if (fabs(value) < a->step * 1e-6) value = 0;
     if (largest >= 1e7 || a->step < 1e-6)
-        snprintf(out, room, "%.4g", value);
+        ls_print(out, room, "%.4g", value);
     else
-        snprintf(out, room, "%.*f", a->decimals, value);
+        ls_print(out, room, "%.*f", a->decimals, value);
 }
 
 /* Prints 2^exponent as 512, 1K, 2K, ... */
@@ -107,7 +107,7 @@ static void power_text(double exponent, char *out, size_t room) {
     static const char *const units[] = {"", "K", "M", "G", "T"};
     const int last = LS_COUNT(units) - 1;
     const int unit = (int)fmin(last, fmax(0, floor(exponent / 10)));
-    snprintf(out, room, "%g%s", exp2(exponent - 10 * unit), units[unit]);
+    ls_print(out, room, "%g%s", exp2(exponent - 10 * unit), units[unit]);
 }
 
 static void draw_x_ticks(const picture *p) {
@@ -149,7 +149,7 @@ static void draw_column(const picture *p, const ls_chart_series *s, const column
                         c->last};
     for (int i = 0; i < 4; i++) {
         if (i > 0 && order[i] == order[i - 1]) continue;
-        fprintf(p->out, "%c%.1f %.1f", *command, place_x(p, s->x[order[i]]), place_y(p, s->y[order[i]]));
+        ls_print_to(p->out, "%c%.1f %.1f", *command, place_x(p, s->x[order[i]]), place_y(p, s->y[order[i]]));
         *command = 'L';
     }
 }
@@ -157,10 +157,10 @@ static void draw_column(const picture *p, const ls_chart_series *s, const column
 static void draw_point(const picture *p, int series, int64_t i) {
     const ls_chart_series *s = &p->chart->series[series];
     const double x = place_x(p, s->x[i]), error = error_of(s, i);
-    fprintf(p->out, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>\n", series, x, place_y(p, s->y[i]));
+    ls_print_to(p->out, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>\n", series, x, place_y(p, s->y[i]));
     if (error > 0)
-        fprintf(p->out, "<path class=\"line l%d bar\" d=\"M%.1f %.1fV%.1f\"/>\n", series, x,
-                place_y(p, s->y[i] - error), place_y(p, s->y[i] + error));
+        ls_print_to(p->out, "<path class=\"line l%d bar\" d=\"M%.1f %.1fV%.1f\"/>\n", series, x,
+                    place_y(p, s->y[i] - error), place_y(p, s->y[i] + error));
 }
 
 /* Draws s->[from, to), all finite. */
@@ -198,7 +198,7 @@ static void draw_legend(const picture *p) {
     double x = LEFT;
     for (int i = 0; i < p->chart->n_series; i++) {
         const char *name = p->chart->series[i].name;
-        fprintf(p->out, "<path class=\"line l%d\" d=\"M%.1f %dh20\"/>\n", i, x, TOP - 24);
+        ls_print_to(p->out, "<path class=\"line l%d\" d=\"M%.1f %dh20\"/>\n", i, x, TOP - 24);
         ls_svg_text(p->out, "name", x + 28, TOP - 19, name);
         x += 28 + ls_svg_text_width(name, FONT) + 26;
     }

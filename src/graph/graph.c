@@ -116,7 +116,7 @@ ls_tensor ls_named(ls_graph *g, ls_tensor t, const char *format, ...) {
     char name[256];
     va_list args;
     va_start(args, format);
-    vsnprintf(name, sizeof name, format, args);
+    ls_vprint(name, sizeof name, format, args);
     va_end(args);
     const ls_role role = g->tensors[t.id].role;
     if (strcmp(g->tensors[t.id].name, name) == 0) return t;
@@ -175,7 +175,7 @@ ls_tensor ls_parameter_named(ls_graph *g, int ndim, const int64_t *size, const c
     char name[256];
     va_list args;
     va_start(args, format);
-    vsnprintf(name, sizeof name, format, args);
+    ls_vprint(name, sizeof name, format, args);
     va_end(args);
     return ls_parameter(g, name, ndim, size);
 }

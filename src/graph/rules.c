@@ -23,7 +23,7 @@ ls_status ls_op_input_error(const ls_graph *g, const ls_node *node, int i, const
     char expectation[200], shape[80];
     va_list args;
     va_start(args, expected);
-    vsnprintf(expectation, sizeof expectation, expected, args);
+    ls_vprint(expectation, sizeof expectation, expected, args);
     va_end(args);
     const ls_tensor_info *t = ls_graph_tensor(g, node->in[i]);
     ls_shape_print(&t->shape, shape, sizeof shape);

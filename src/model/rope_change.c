@@ -25,8 +25,8 @@ enum { NUMBER_TEXT = 40 };
 /* The shortest text that reads back as the same number. */
 static const char *number_text(double value, char out[NUMBER_TEXT]) {
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(out, NUMBER_TEXT, "%.*g", digits, value);
-        if (strtod(out, NULL) == value) break;
+        ls_print(out, NUMBER_TEXT, "%.*g", digits, value);
+        if (ls_real_of(out, NULL) == value) break;
     }
     return out;
 }
@@ -81,7 +81,7 @@ static bool read_number(const char **at, double most, double *out) {
     if (**at == 0) return true;
     char *end = NULL;
     errno = 0;
-    *out = **at == ':' ? strtod(*at + 1, &end) : NAN;
+    *out = **at == ':' ? ls_real_of(*at + 1, &end) : NAN;
     if (end == NULL || end == *at + 1 || errno != 0 || !(*out >= 1 && *out <= most)) return false;
     *at = end;
     return true;
@@ -125,7 +125,7 @@ static ls_status write_choice(const ls_model_config *config, const scaling_choic
     if (choice->kind->factor) snprintf(factor, sizeof factor, ", \"factor\": %s", number_text(choice->factor, number));
     if (choice->kind->beside) {
         size_t from, to;
-        snprintf(length, sizeof length, ", \"%s\": %.0f", original_key, original);
+        ls_print(length, sizeof length, ", \"%s\": %.0f", original_key, original);
         if (ls_json_find_member(*config_text, original_key, &from, &to)) /* it would take precedence */
             LS_TRY(set_number(config_text, original_key, original));
     } else if (choice->kind->original)

@@ -147,7 +147,7 @@ void ls_program_print(const ls_image *image, int program, int rank, FILE *out) {
         fputs(" · host ", out);
         print_bytes(out, image->bytes[LS_HOST]);
     }
-    fprintf(out, " · %.4g GFLOP · sends ", cost.flops * 1e-9);
+    ls_print_to(out, " · %.4g GFLOP · sends ", cost.flops * 1e-9);
     print_bytes(out, (size_t)cost.bytes_sent);
     fprintf(out, " in %d puts", cost.transfers);
     if (cost.bytes_read > 0) {

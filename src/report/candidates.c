@@ -35,11 +35,11 @@ static void print_row(const ls_plan_candidate *c, const columns *shown, FILE *ou
     fprintf(out, "%s%10s", c->simulated ? "  " : "≥ ", ls_seconds_text(c->seconds, time));
     if (shown->measured) fprintf(out, " %12s", c->measured > 0 ? ls_seconds_text(c->measured, time) : "-");
     if (c->simulated)
-        fprintf(out, " %7.1f %%", c->waiting * 100);
+        ls_print_to(out, " %7.1f %%", c->waiting * 100);
     else
         fprintf(out, " %9s", "-");
-    fprintf(out, " %12s %12s %8.1f %% %10d", ls_bytes_text(c->bytes_sent + c->bytes_read, sent),
-            ls_bytes_text((double)c->mapped, memory), c->imbalance * 100, c->saving.drop);
+    ls_print_to(out, " %12s %12s %8.1f %% %10d", ls_bytes_text(c->bytes_sent + c->bytes_read, sent),
+                ls_bytes_text((double)c->mapped, memory), c->imbalance * 100, c->saving.drop);
     if (shown->offload) {
         char offload[LS_OFFLOAD_TEXT];
         ls_offload_print(&c->saving, offload);

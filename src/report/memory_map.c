@@ -162,7 +162,7 @@ static void put_peak(const panel *p) {
     if (p->peak.program >= 0) {
         const double x = place_x(p, p->peak.program, p->peak.instr + 0.5);
         ls_svg_line(p->out, "peak", x, p->top - 4, x, p->bottom);
-        fprintf(p->out, "<path class=\"mark\" d=\"M%.1f %.1fl-6 -10h12z\"/>\n", x, p->top - 3);
+        ls_print_to(p->out, "<path class=\"mark\" d=\"M%.1f %.1fl-6 -10h12z\"/>\n", x, p->top - 3);
         snprintf(text, sizeof text, "in %s at %d, %s", p->image->programs[p->peak.program].name, p->peak.instr,
                  p->image->programs[p->peak.program].instrs[p->peak.instr].op);
         ls_svg_text(p->out, "small", ASIDE, y += 19, text);

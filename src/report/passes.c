@@ -35,9 +35,9 @@ static void print_placing(const ls_image *image, int space, FILE *out) {
     char apart[LS_BYTES_TEXT], mapped[LS_BYTES_TEXT], least[LS_BYTES_TEXT];
     const double bytes = (double)image->bytes[space], bound = (double)image->least[space];
     print_row(out, "place", ls_space_texts[space].name);
-    fprintf(out, "%s without reuse → %s mapped, %.2f %% over the lower bound of %s\n",
-            ls_bytes_text((double)bytes_apart(image, (ls_space)space), apart), ls_bytes_text(bytes, mapped),
-            bound > 0 ? (bytes / bound - 1) * 100 : 0, ls_bytes_text(bound, least));
+    ls_print_to(out, "%s without reuse → %s mapped, %.2f %% over the lower bound of %s\n",
+                ls_bytes_text((double)bytes_apart(image, (ls_space)space), apart), ls_bytes_text(bytes, mapped),
+                bound > 0 ? (bytes / bound - 1) * 100 : 0, ls_bytes_text(bound, least));
 }
 
 /* The factors of a graph, and how many of them some node needs whole. */
@@ -77,7 +77,8 @@ void ls_passes_print(const ls_passes *passes, FILE *out) {
 
 static void print_op(const ls_op_account *row, FILE *out) {
     char bytes[LS_BYTES_TEXT];
-    fprintf(out, "%-22s %7d %14.6f %12s\n", row->op, row->count, row->flops * 1e-9, ls_bytes_text(row->bytes, bytes));
+    ls_print_to(out, "%-22s %7d %14.6f %12s\n", row->op, row->count, row->flops * 1e-9,
+                ls_bytes_text(row->bytes, bytes));
 }
 
 void ls_program_ops_print(const ls_image *image, int program, FILE *out) {

@@ -92,9 +92,9 @@ static ls_status figures_at(const ls_job *job, const ls_target *target, int64_t 
 
 static void print(const stage *s, const figures *f, FILE *out) {
     char sent[LS_BYTES_TEXT], read[LS_BYTES_TEXT], moved[LS_BYTES_TEXT], mapped[LS_BYTES_TEXT];
-    fprintf(out, "%-11s %13lld %12.3f %12s %12s %12s %12s  %s\n", s->name, (long long)f->instructions, f->flops * 1e-9,
-            ls_bytes_text(f->moved, moved), ls_bytes_text(f->sent, sent), ls_bytes_text(f->read, read),
-            ls_bytes_text((double)f->mapped, mapped), s->about);
+    ls_print_to(out, "%-11s %13lld %12.3f %12s %12s %12s %12s  %s\n", s->name, (long long)f->instructions,
+                f->flops * 1e-9, ls_bytes_text(f->moved, moved), ls_bytes_text(f->sent, sent),
+                ls_bytes_text(f->read, read), ls_bytes_text((double)f->mapped, mapped), s->about);
 }
 
 ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, int64_t micro_batches, FILE *out) {

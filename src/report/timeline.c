@@ -256,7 +256,7 @@ static void put_axis(FILE *out, const picture *p) {
         char text[48];
         const double x = LEFT + i * step * p->per_second;
         ls_svg_line(out, i == 0 ? "axis" : "grid", x, TOP - 4, x, bottom + 6);
-        snprintf(text, sizeof text, "%.6g %s", i * step / units[u].seconds, units[u].name);
+        ls_print(text, sizeof text, "%.6g %s", i * step / units[u].seconds, units[u].name);
         ls_svg_text(out, "x small", x, TOP - 10, text);
         ls_svg_text(out, "x small", x, bottom + 22, text);
     }
@@ -331,7 +331,7 @@ static void put_title(FILE *out, const picture *p) {
     int used = snprintf(text, sizeof text, "predicted %s, by %s rates", ls_seconds_text(p->predicted, time),
                         t->host_measured ? "this machine's own" : "nominal");
     if (p->measured >= 0)
-        snprintf(text + used, sizeof text - (size_t)used, " · measured %s, %.2f times as long",
+        ls_print(text + used, sizeof text - (size_t)used, " · measured %s, %.2f times as long",
                  ls_seconds_text(p->measured, time), p->measured / fmax(p->predicted, 1e-12));
     ls_svg_text(out, "strong", 24, 92, text);
 }

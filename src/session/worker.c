@@ -21,7 +21,7 @@ LS_PRINTF(2, 3) static ls_status meet(const ls_worker *w, const char *format, ..
     char doing[LS_COMM_DOING];
     va_list args;
     va_start(args, format);
-    vsnprintf(doing, sizeof doing, format, args);
+    ls_vprint(doing, sizeof doing, format, args);
     va_end(args);
     ls_comm *comm = w->state->rank->comm;
     ls_comm_doing(comm, "%s", doing);

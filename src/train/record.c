@@ -177,7 +177,7 @@ ls_status ls_record_begin_events(ls_training *t) {
     char name[200], host[65] = "host";
     if (!t->options.tensorboard) return ls_ok();
     (void)gethostname(host, sizeof host - 1);
-    snprintf(name, sizeof name, "events.out.tfevents.%010.0f.%s.%d", floor(wall_time()), host, (int)getpid());
+    ls_print(name, sizeof name, "events.out.tfevents.%010.0f.%s.%d", floor(wall_time()), host, (int)getpid());
     LS_TRY(ls_record_path(t, name, &t->events));
     const ls_status status = ls_tfevents_begin(t->events, wall_time(), t->resumed_from != NULL ? t->start.step + 1 : 0);
     if (status.code != LS_OK) ls_path_free(&t->events);

@@ -235,7 +235,7 @@ ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t st
     if (first.micro_batch >= 0)
         snprintf(out, room, "%s; first bad tensor \"%s\" (op %s) on rank %d", what, first.tensor, first.op, first.rank);
     else
-        snprintf(out, room, "%s (loss %g, gradient norm %g), though every single result is: a sum overflows", what,
+        ls_print(out, room, "%s (loss %g, gradient norm %g), though every single result is: a sum overflows", what,
                  report->loss, report->grad_norm);
     return ls_ok();
 }

@@ -47,7 +47,7 @@ LS_PRINTF(2, 3) static void complain(complaint *c, const char *format, ...) {
     char item[160];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(item, sizeof item, format, arguments);
+    ls_vprint(item, sizeof item, format, arguments);
     va_end(arguments);
     const size_t used = strlen(c->list);
     const bool fits = used + strlen(item) + sizeof ", , ..." <= sizeof c->list;

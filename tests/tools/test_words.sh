@@ -23,4 +23,8 @@ put() { printf '%s\n' "${@:2}" >"$tree/$1"; }
 put src/base/worse.h '' 'typedef struct ls_thing {' '    int b;' '} ls_thing;'; expect src/base/worse.h:2 'ls_thing is defined in src/base/base.h:2'
 put src/base/bad.c '' 'int free_flobbers(void);';                              expect src/base/bad.c:2 '"flobber" is retired'
 put src/base/bad.c '/* As in' ' * base/gone.c. */';                           expect src/base/bad.c:2 'no file base/gone.c'
+put src/base/bad.c '/* "%g" */' 'snprintf(a, n, "%d" B, x);' 'snprintf(a, n, "%s %.*f", b, (c), d);'; expect src/base/bad.c:3 'snprintf depends on the locale'
+put src/base/bad.c 'x = strtod(a, &b);';                                      expect src/base/bad.c:1 'strtod depends on the locale'
+put src/base/bad.c 'vsnprintf(a, n, format, b);';                             expect src/base/bad.c:1 'vsnprintf depends on the locale'
+put src/base/bad.c 'strftime(a, n, "%Y", t), strftime(a, n, "%b", t);';       expect src/base/bad.c:1 'strftime depends on the locale'
 put docs/bad.md 'See `gone.h`.';                                              expect docs/bad.md:1 'no file gone.h'

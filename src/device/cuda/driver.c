@@ -84,7 +84,7 @@ ls_status ls_cuda_check(const ls_cuda_driver *driver, unsigned result, const cha
     if (driver->cuGetErrorString(result, &text) != LS_CUDA_SUCCESS) text = "no text";
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(asked, sizeof asked, format, arguments);
+    ls_vprint(asked, sizeof asked, format, arguments);
     va_end(arguments);
     return ls_error(result == LS_CUDA_OUT_OF_MEMORY ? LS_NO_MEMORY : LS_FAULT, "%s: %s (%u, %s): %s", call, name,
                     result, text, asked);

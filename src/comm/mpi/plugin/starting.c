@@ -89,9 +89,9 @@ ls_status ls_mpi_await_start(ls_mpi *m, const ls_mpi_launcher *launcher) {
         if (waited > most && !warned) {
             warned = true;
             if (look_around(launcher->rank, other, sizeof other) == rank)
-                fprintf(stderr,
-                        "longspan: warning: rank %d of %d has waited %.3g s in MPI_Init for all ranks to start%s\n",
-                        rank, rank_in(launcher->size), waited, other);
+                ls_print_to(stderr,
+                            "longspan: warning: rank %d of %d has waited %.3g s in MPI_Init for all ranks to start%s\n",
+                            rank, rank_in(launcher->size), waited, other);
         }
         if (waited > m->rendezvous_seconds) {
             (void)look_around(launcher->rank, other, sizeof other);

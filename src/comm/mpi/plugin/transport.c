@@ -77,7 +77,7 @@ static bool is_aborted(const ls_mpi_transport *t) { return ls_notice_aborted(&t-
 
 static void abort_job(const ls_mpi_transport *t, const char *doing, int peer) {
     char why[256];
-    snprintf(why, sizeof why, "rank %d waited %.3g s for rank %d to %s", t->end->rank, t->end->timeout, peer, doing);
+    ls_print(why, sizeof why, "rank %d waited %.3g s for rank %d to %s", t->end->rank, t->end->timeout, peer, doing);
     (void)ls_notice_abort(&t->mpi->notice, why);
 }
 
