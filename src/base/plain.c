@@ -42,13 +42,18 @@ int ls_print(char *out, size_t room, const char *format, ...) {
     return written;
 }
 
-int ls_print_to(FILE *out, const char *format, ...) {
+int ls_vprint_to(FILE *out, const char *format, va_list values) {
     const locales l = enter();
+    const int written = vfprintf(out, format, values);
+    leave(l);
+    return written;
+}
+
+int ls_print_to(FILE *out, const char *format, ...) {
     va_list values;
     va_start(values, format);
-    const int written = vfprintf(out, format, values);
+    const int written = ls_vprint_to(out, format, values);
     va_end(values);
-    leave(l);
     return written;
 }
 

@@ -16,6 +16,7 @@
 int ls_print(char *out, size_t room, const char *format, ...) LS_PRINTF(3, 4);
 int ls_vprint(char *out, size_t room, const char *format, va_list values);
 char *ls_vprint_new(const char *format, va_list values); /* as vasprintf; the caller frees it; NULL: no memory */
+int ls_vprint_to(FILE *out, const char *format, va_list values);
 int ls_print_to(FILE *out, const char *format, ...) LS_PRINTF(2, 3);
 size_t ls_print_date(char *out, size_t room, const char *format, const struct tm *date);
 double ls_real_of(const char *text, char **end);

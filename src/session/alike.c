@@ -50,7 +50,7 @@ void ls_alike_add(ls_alike *alike, const char *name, const char *format, ...) {
     va_list args;
     va_start(args, format);
     put(alike, name);
-    (void)vfprintf(alike->stream, format, args);
+    (void)ls_vprint_to(alike->stream, format, args);
     put(alike, "");
     put(alike, "");
     va_end(args);
