@@ -199,12 +199,15 @@ static size_t ahead_of(const ls_matches *m, size_t ahead) {
     return at;
 }
 
-/* Tries the places from m->from to `last`, in the text up to `end`. */
+/*
+ * Tries the places from m->from to `last`, in the text up to `end`. Before `last`, unless the text ends there: PCRE2's
+ * compiled code for partial matching goes on at the byte after the limit, which must begin a character.
+ */
 static int match_at(const ls_matches *m, const pcre2_code *code, size_t last, size_t end, uint32_t most_steps) {
     ls_match_scratch *s = m->scratch;
     const PCRE2_SPTR text = (PCRE2_SPTR)m->text;
     const uint32_t options = end < m->bytes ? PCRE2_PARTIAL_HARD : 0;
-    pcre2_set_offset_limit(s->context, last);
+    pcre2_set_offset_limit(s->context, last < m->bytes ? last - 1 : last);
     pcre2_set_match_limit(s->context, most_steps);
     return m->pattern->jit ? pcre2_jit_match(code, text, end, m->from, options, s->data, s->context)
                            : pcre2_match(code, text, end, m->from, options | PCRE2_NO_UTF_CHECK, s->data, s->context);

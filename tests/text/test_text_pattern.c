@@ -55,7 +55,7 @@ static void put(made *m, const char *text) {
 static void put_expression(made *m, int depth);
 
 static void put_item(made *m, int depth) {
-    static const char *const atoms[] = {"a", "b", "[ab]", "\\w", ".", "[^ ]", "é", "ab"};
+    static const char *const atoms[] = {"a", "b", "[ab]", "\\w", ".", "[^ ]", "é", "ab", "\\s", "[^b]"};
     static const char *const repeats[] = {"", "", "*", "+", "?", "{1,4}", "*?", "+?"};
     if (depth > 0 && below(m, 3) == 0) {
         put(m, below(m, 4) == 0 ? "(?=" : "(?:");
@@ -87,14 +87,15 @@ static void make_pattern(int number, made *m) {
 
 /* A text of some kind: one word, words, characters of two bytes. */
 static size_t make_text(int kind, char *out, size_t room) {
-    static const char *const units[] = {"ab", "aab abba ", "aébb",
-                                        "abababababababababababababababababababababababababababab "};
+    static const char *const units[] = {"ab",        "aab abba ",
+                                        "aébb",      "\u0801\u0860",
+                                        "é\u0985b ", "abababababababababababababababababababababababababababab "};
     size_t n = 0;
     for (const char *unit = units[kind]; n + strlen(unit) < room; n += strlen(unit))
         memcpy(out + n, unit, strlen(unit));
     return n;
 }
-enum { TEXTS = 4 };
+enum { TEXTS = 6 };
 
 /* ---- matching ---- */
 
