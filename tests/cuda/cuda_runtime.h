@@ -119,7 +119,10 @@ template <typename T> static inline T __shfl_down_sync(unsigned, T value, int de
     return emulated_lane(value, from < emulation::WARP ? from : lane);
 }
 
+using std::max;
+using std::min;
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline float __fdividef(float x, float y) { return x / y; }
 static inline float __int_as_float(int x) {
     float f;
     memcpy(&f, &x, sizeof f);
