@@ -76,12 +76,13 @@ static __device__ __forceinline__ void list_tiles(const sight &see, const hull *
     constexpr int LANES = 8;
     for (int tile = (int)threadIdx.x / LANES; tile < LIST; tile += CUDA_THREADS / LANES) {
         int32_t low = INT32_MAX, high = INT32_MIN;
+        const int64_t own = first + tile * KEYS + (int)threadIdx.x % LANES;
+        const int there = (int)min(see.keys - own, (int64_t)KEYS);
 #pragma unroll
         for (int k = 0; k < KEYS; k += LANES) {
-            const int64_t key = first + tile * KEYS + k + threadIdx.x % LANES;
-            const int32_t position = key < see.keys ? __ldg(see.kpos + key) : INT32_MAX;
-            low = min(low, position);
-            if (key < see.keys) high = max(high, position);
+            const int32_t position = __ldg(see.kpos + (k < there ? own + k : 0));
+            if (k < there) low = min(low, position);
+            if (k < there) high = max(high, position);
         }
         for (int step = LANES / 2; step > 0; step /= 2) {
             low = min(low, __shfl_xor_sync(~0U, low, step));
@@ -127,8 +128,9 @@ static __device__ __forceinline__ void make_logits(const forward_problem &p, con
         EACH_SUM(KEYS / 8, n, i) x[n][i] *= p.scale * LOG2_E;
     }
     if (tile.seen == EVERYTHING) return;
-    const int g = (int)threadIdx.x % 32 / 4;
-    const int64_t first = tile.at + 2 * (threadIdx.x % 4);
+    const int g = (int)threadIdx.x % 32 / 4, first = 2 * ((int)threadIdx.x % 4);
+    const int there = (int)min(p.see.keys - tile.at, (int64_t)KEYS) - first;
+    const int32_t *positions = p.see.kpos + tile.at + first;
     unsigned seen[KEYS / 64] = {}; /* a bit for each sum */
 #pragma unroll 1
     for (int w = 0; w < p.see.W; w += 2) {
@@ -138,8 +140,7 @@ static __device__ __forceinline__ void make_logits(const forward_problem &p, con
         for (int n = 0; n < KEYS / 8; n++) {
 #pragma unroll
             for (int c = 0; c < 2; c++) {
-                const int64_t key = first + 8 * n + c;
-                const int32_t position = key < p.see.keys ? __ldg(p.see.kpos + key) : INT32_MAX; /* no pair has it */
+                const int32_t position = 8 * n + c < there ? __ldg(positions + 8 * n + c) : INT32_MAX; /* in no pair */
 #pragma unroll
                 for (int half = 0; half < 2; half++)
                     seen[n / 8] |= (unsigned)(begin[half] <= position && position < end[half])
@@ -253,8 +254,12 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) atten
         ls_products_wait<1>(x);
         make_logits(p, spans, row, at, x);
         weigh<D>(&r, unit, x, fade);
+        /* Few tiles have a new maximum. The branch also keeps the assembler from waiting before it makes the weights. */
+        if (__any_sync(~0U, fade[0] != 1 || fade[1] != 1)) {
+            ls_products_wait<0>(r.o, weights);
+            EACH_SUM(D / 8, d, e) r.o[d][e] *= fade[e / 2];
+        }
         ls_products_wait<0>(r.o, weights);
-        EACH_SUM(D / 8, d, e) r.o[d][e] *= fade[e / 2];
         pack_weights(x, weights);
         at = next;
         stage ^= 1;
