@@ -119,9 +119,21 @@ template <typename T> static inline T __shfl_down_sync(unsigned, T value, int de
     return emulated_lane(value, from < emulation::WARP ? from : lane);
 }
 
+static inline int __any_sync(unsigned, int is) {
+    const char *all = emulation::exchange(&is, sizeof is);
+    int any = 0;
+    for (int lane = 0; lane < emulation::WARP; lane++) {
+        int of;
+        memcpy(&of, all + lane * emulation::EXCHANGE, sizeof of);
+        any |= of;
+    }
+    return any;
+}
+
 using std::max;
 using std::min;
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline float __fdividef(float x, float y) { return x / y; }
 static inline float __int_as_float(int x) {
     float f;
     memcpy(&f, &x, sizeof f);
