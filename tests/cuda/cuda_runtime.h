@@ -64,6 +64,8 @@ extern unsigned number; /* of the thread that runs, within its block; its lane i
 extern char shared_memory[MOST_SHARED];
 /* Of a block on the device that is emulated; the environment variable EMULATED_SHARED says another number. */
 int most_shared();
+/* Of the device, its major number: 9, or what EMULATED_CAPABILITY says. */
+int capability();
 
 /* Returns when all threads of the block, or of its warp, that have not ended are here. */
 void block_barrier();
@@ -116,6 +118,14 @@ template <typename T> static inline T __shfl_down_sync(unsigned, T value, int de
     const unsigned lane = emulation::number % emulation::WARP, from = lane + (unsigned)delta;
     return emulated_lane(value, from < emulation::WARP ? from : lane);
 }
+static inline unsigned __ballot_sync(unsigned, int is) {
+    const bool mine = is != 0;
+    const char *all = emulation::exchange(&mine, sizeof mine);
+    unsigned bits = 0;
+    for (int lane = 0; lane < emulation::WARP; lane++) bits |= (unsigned)all[lane * emulation::EXCHANGE] << lane;
+    return bits;
+}
+static inline int __ffs(int x) { return __builtin_ffs(x); }
 
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline float __int_as_float(int x) {
@@ -130,13 +140,16 @@ template <typename F> static inline cudaError_t cudaFuncSetAttribute(F *, cudaFu
     return bytes <= emulation::most_shared() ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-typedef enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin } cudaDeviceAttr;
+typedef enum cudaDeviceAttr {
+    cudaDevAttrMaxSharedMemoryPerBlockOptin,
+    cudaDevAttrComputeCapabilityMajor
+} cudaDeviceAttr;
 static inline cudaError_t cudaGetDevice(int *device) {
     *device = 0;
     return cudaSuccess;
 }
-static inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {
-    *value = emulation::most_shared();
+static inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int) {
+    *value = attribute == cudaDevAttrComputeCapabilityMajor ? emulation::capability() : emulation::most_shared();
     return cudaSuccess;
 }
 

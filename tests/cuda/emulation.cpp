@@ -140,10 +140,12 @@ void fail(const char *what) {
     abort();
 }
 
-int most_shared() {
-    const char *const text = getenv("EMULATED_SHARED");
-    return text != nullptr ? atoi(text) : MOST_SHARED;
+static int setting(const char *name, int value) {
+    const char *const text = getenv(name);
+    return text != nullptr ? atoi(text) : value;
 }
+int most_shared() { return setting("EMULATED_SHARED", MOST_SHARED); }
+int capability() { return setting("EMULATED_CAPABILITY", 9); }
 
 void block_barrier() { wait_as(state::AT_BLOCK_BARRIER); }
 void warp_barrier() { wait_as(state::AT_WARP_BARRIER); }

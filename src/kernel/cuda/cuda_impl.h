@@ -105,16 +105,30 @@ template <typename F> static ls_status allow_shared(const char *name, F *kernel,
     return ls_error(LS_FAULT, "kernel %s: %zu bytes of shared memory: %s", name, bytes, cudaGetErrorString(error));
 }
 
+/* A number of the current device; `what` is its name for a message. */
+static inline ls_status device_number(const char *name, const char *what, cudaDeviceAttr attribute, int *out) {
+    int device;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(out, attribute, device);
+    if (error == cudaSuccess) return ls_ok();
+    return ls_error(LS_FAULT, "kernel %s: the %s of the device: %s", name, what, cudaGetErrorString(error));
+}
+
 /* For prepare: LS_UNSUPPORTED where the current device has less shared memory for a block. */
 static inline ls_status check_shared(const char *name, size_t bytes) {
-    int device, most;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    if (error != cudaSuccess)
-        return ls_error(LS_FAULT, "kernel %s: the shared memory of the device: %s", name, cudaGetErrorString(error));
+    int most;
+    LS_TRY(device_number(name, "shared memory", cudaDevAttrMaxSharedMemoryPerBlockOptin, &most));
     if (bytes <= (size_t)most) return ls_ok();
     return ls_error(LS_UNSUPPORTED, "kernel %s: a block needs %zu bytes of shared memory; the device has %d", name,
                     bytes, most);
+}
+
+/* The same where it has no products of warp groups (ptx_sm90.h). */
+static inline ls_status check_warp_groups(const char *name) {
+    int major;
+    LS_TRY(device_number(name, "compute capability", cudaDevAttrComputeCapabilityMajor, &major));
+    if (major == 9) return ls_ok();
+    return ls_error(LS_UNSUPPORTED, "kernel %s: the device has compute capability %d; expected 9", name, major);
 }
 
 /* Kernels loop over what is beyond the most blocks of a grid. */
