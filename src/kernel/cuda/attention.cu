@@ -4,21 +4,10 @@
  * a tile is worked on, the next one is on its way to shared memory. A tile of which all queries see all keys needs no
  * masks.
  */
-#include "kernel/cuda/attention_problem.h"
+#include "kernel/cuda/attention_forward.h"
 #include "kernel/cuda/attention_tiles.h"
 
-#include <math.h>
-
 static constexpr int QUERIES = 16 * CUDA_WARPS, KEYS = 64;
-
-struct forward_problem {
-    heads<const bf16> q, k, v;
-    heads<float> o, lse;
-    sight see;
-    int H, D, group, first_q, first_kv;
-    bool merge;
-    float scale, softcap;
-};
 
 /* Shared memory of a block. */
 template <int D> struct forward_shared {
@@ -84,31 +73,6 @@ template <int D> static __device__ __forceinline__ void weigh(running<D> *r, flo
     EACH_SUM(D / 8, n, i) r->o[n][i] *= fade[i / 2];
 }
 
-/* Row g or g + 8 of the warp's, whose D elements four lanes have. */
-template <int D>
-static __device__ __forceinline__ void store_row(const forward_problem &p, const running<D> &r, int half, int64_t b,
-                                                 int64_t i, int64_t h) {
-    const int t = threadIdx.x % 4;
-    const bool is = i < p.see.queries;
-    float sum = r.sum[half];
-    for (int step = 1; step < 4; step *= 2) sum += __shfl_xor_sync(~0U, sum, step);
-    const float before = is && p.merge ? *p.lse.at(b, i, h) : -INFINITY;
-    const merged m = merge(sum == 0 ? -INFINITY : r.most[half] + logf(sum), before);
-    __syncwarp(); /* all four have read the lse before */
-    if (!is) return;
-    if (t == 0) *p.lse.at(b, i, h) = m.lse;
-    float *o = p.o.at(b, i, h);
-    const float share = sum == 0 ? 0 : m.own / sum;
-#pragma unroll
-    for (int n = 0; n < D / 8; n++) {
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-            const int d = 8 * n + 2 * t + c;
-            if (d < p.D) o[d] = (p.merge ? o[d] * m.before : 0) + r.o[n][2 * half + c] * share;
-        }
-    }
-}
-
 template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) attend(forward_problem p) {
     LS_DYNAMIC_SHARED(memory);
     const forward_shared<D> shared(memory);
@@ -154,15 +118,10 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) attend(f
     ls_copy_wait<0>();
     const int64_t row = i + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
 #pragma unroll
-    for (int half = 0; half < 2; half++) store_row<D>(p, r, half, b, row + 8 * half, h);
+    for (int half = 0; half < 2; half++) store_row(p, r.o, half, r.most[half], r.sum[half], b, row + 8 * half, h);
 }
 
 /* --- the launch --------------------------------------------------------------------------------------------------- */
-
-static bool supports(const ls_kernel_call *call) {
-    return call->in[3].size[2] <= MOST_SPAN_COLUMNS && fits_tiles(&call->in[0]) && fits_tiles(&call->in[1]) &&
-           fits_tiles(&call->in[2]) && call->out[0].stride[3] == 1;
-}
 
 static size_t shared_bytes(const ls_kernel_call *call) {
     const int64_t D = call->in[0].size[3];
@@ -184,25 +143,10 @@ template <int D> static ls_status launch_for(const forward_problem &p, int64_t B
 }
 
 static ls_status launch_attention(const ls_kernel_call *call, void *, void *stream) {
-    const ls_attention_params *params = (const ls_attention_params *)call->params;
-    const ls_view *q = &call->in[0];
-    const forward_problem p = {.q = heads_of<const bf16>(q),
-                               .k = heads_of<const bf16>(&call->in[1]),
-                               .v = heads_of<const bf16>(&call->in[2]),
-                               .o = heads_of<float>(&call->out[0]),
-                               .lse = rows_of_heads<float>(&call->out[1]),
-                               .see = sight_of(call),
-                               .H = (int)q->size[2],
-                               .D = (int)q->size[3],
-                               .group = params->group,
-                               .first_q = params->first_q,
-                               .first_kv = params->first_kv,
-                               .merge = params->merge,
-                               .scale = (float)params->scale,
-                               .softcap = (float)params->softcap};
-    const int64_t B = q->size[0];
+    const forward_problem p = forward_problem_of(call);
+    const int64_t B = call->in[0].size[0];
     if (p.D <= 64) return launch_for<64>(p, B, stream);
     return p.D <= 128 ? launch_for<128>(p, B, stream) : launch_for<256>(p, B, stream);
 }
 
-CUDA_ROW_OF(ls_cuda_bf16_attention, ATTENTION, LS_BF16, launch_attention, nullptr, supports, prepare, true)
+CUDA_ROW_OF(ls_cuda_bf16_attention, ATTENTION, LS_BF16, launch_attention, nullptr, fits_forward, prepare, true)

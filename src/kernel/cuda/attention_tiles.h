@@ -4,25 +4,6 @@
 
 #include "kernel/cuda/tiles.h"
 
-static __device__ __forceinline__ unsigned pack(float x, float y) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
-    unsigned bits;
-    memcpy(&bits, &pair, sizeof bits);
-    return bits;
-}
-
-/* Elements of a head lie one after the other, and every row at a multiple of 16 bytes. */
-static inline bool fits_tiles(const ls_view *v) {
-    return v->stride[3] == 1 && v->size[3] <= 256 && v->size[3] % 8 == 0 && v->stride[0] % 8 == 0 &&
-           v->stride[1] % 8 == 0 && v->stride[2] % 8 == 0;
-}
-
-/*
- * Of all sums of a thread, x[n][i] with n < N and i < 4. Every loop over them is unrolled and every index in it is
- * known to the compiler: else the sums lie in memory instead of registers.
- */
-#define EACH_SUM(N, n, i) _Pragma("unroll") for (int n = 0; n < (N); n++) _Pragma("unroll") for (int i = 0; i < 4; i++)
-
 /* x[n] = products of 16 rows, from `row` on, with rows 8 n and on of `columns`, as the tensor cores have sums. */
 template <int D, int COLUMNS>
 static __device__ __forceinline__ void multiply_rows(const bf16 *rows, const bf16 *columns, int row,

@@ -4,6 +4,25 @@
 
 #include "kernel/cuda/cuda_impl.h"
 
+static __device__ __forceinline__ unsigned pack(float x, float y) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+    unsigned bits;
+    memcpy(&bits, &pair, sizeof bits);
+    return bits;
+}
+
+/* Elements of a head lie one after the other, and every row at a multiple of 16 bytes. */
+static inline bool fits_tiles(const ls_view *v) {
+    return v->stride[3] == 1 && v->size[3] <= 256 && v->size[3] % 8 == 0 && v->stride[0] % 8 == 0 &&
+           v->stride[1] % 8 == 0 && v->stride[2] % 8 == 0;
+}
+
+/*
+ * Of all sums of a thread, x[n][i] with n < N and i < 4. Every loop over them is unrolled and every index in it is
+ * known to the compiler: else the sums lie in memory instead of registers.
+ */
+#define EACH_SUM(N, n, i) _Pragma("unroll") for (int n = 0; n < (N); n++) _Pragma("unroll") for (int i = 0; i < 4; i++)
+
 /* A tile has rows of D elements. Rows are 16 bytes longer, so that the rows of a matrix of 8 lie in different banks. */
 template <int D> struct tile {
     static constexpr int PITCH = D + 8;

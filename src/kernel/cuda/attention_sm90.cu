@@ -1,0 +1,305 @@
+/*
+ * Attention on the tensor cores of compute capability 9.0: a block has 128 queries of a head, 64 for each warp group,
+ * and goes over the tiles of 128 keys of which some query sees something, with the running maximum and sum of
+ * FlashAttention-2 (Dao, arXiv 2307.08691). While the weights of a tile are made, the products of the tile before with
+ * its values go on (FlashAttention-3, arXiv 2407.08608), and the next keys and these values are on their way to shared
+ * memory. The blocks that have most keys, under a causal mask, begin first.
+ */
+#include "kernel/cuda/attention_forward.h"
+#include "kernel/cuda/tiles_sm90.h"
+
+/* LIST: tiles of keys that are looked at in one go. */
+static constexpr int QUERIES = 128, KEYS = 128, GROUP_QUERIES = 64, LIST = 128;
+
+static constexpr float LOG2_E = 1.4426950408889634F, LN_2 = 0.6931471805599453F;
+
+/* Where the pairs of column w of the block's queries begin and end: the least and the most; of those that see keys. */
+struct hull {
+    int32_t least_begin, most_begin, least_end, most_end;
+};
+
+/* Shared memory of a block. */
+template <int D> struct forward_shared {
+    bf16 *q;
+    static constexpr size_t bytes(int W) {
+        return sizeof(bf16) * D * (QUERIES + 4 * KEYS) + LIST + sizeof(hull) * (size_t)W / 2 +
+               sizeof(int32_t) * QUERIES * (size_t)W;
+    }
+    __device__ explicit forward_shared(unsigned char *memory) : q((bf16 *)memory) {}
+    __device__ bf16 *k(int stage) const { return q + (QUERIES + stage * KEYS) * D; }
+    __device__ bf16 *v(int stage) const { return k(2 + stage); }
+    __device__ uint8_t *list() const { return (uint8_t *)k(4); }
+    __device__ hull *hulls() const { return (hull *)(list() + LIST); }
+    __device__ int32_t *spans(int W) const { return (int32_t *)(hulls() + W / 2); }
+};
+
+/* The queries of a thread: rows g and g + 8 of its warp's. Results are relative to the largest x, times `unit`. */
+template <int D> struct running {
+    float o[D / 8][4];
+    float most[2], sum[2];
+};
+
+/* --- tiles of keys ------------------------------------------------------------------------------------------------ */
+
+/* A tile from key `at` on; past the last key: there is none. */
+struct key_tile {
+    int64_t at;
+    tile_sight seen;
+};
+
+/* A warp for each column of pairs, of n queries. */
+static __device__ __forceinline__ void find_hulls(const int32_t *spans, int W, int n, hull *hulls) {
+    for (int w = (int)threadIdx.x / 32; w < W / 2; w += CUDA_WARPS) {
+        hull of = {INT32_MAX, INT32_MIN, INT32_MAX, INT32_MIN};
+        for (int row = (int)threadIdx.x % 32; row < n; row += 32) {
+            const int32_t begin = spans[row * W + 2 * w], end = spans[row * W + 2 * w + 1];
+            if (begin < end) of.least_begin = min(of.least_begin, begin);
+            if (begin < end) of.most_end = max(of.most_end, end);
+            of.most_begin = max(of.most_begin, begin);
+            of.least_end = min(of.least_end, end);
+        }
+        for (int step = 16; step > 0; step /= 2) {
+            of.least_begin = min(of.least_begin, __shfl_xor_sync(~0U, of.least_begin, step));
+            of.most_begin = max(of.most_begin, __shfl_xor_sync(~0U, of.most_begin, step));
+            of.least_end = min(of.least_end, __shfl_xor_sync(~0U, of.least_end, step));
+            of.most_end = max(of.most_end, __shfl_xor_sync(~0U, of.most_end, step));
+        }
+        if (threadIdx.x % 32 == 0) hulls[w] = of;
+    }
+}
+
+/*
+ * What the queries see of LIST tiles from `first` on; by all threads, eight for each tile. Where queries differ much,
+ * SOMETHING is said of a tile of which they see nothing or everything.
+ */
+static __device__ __forceinline__ void list_tiles(const sight &see, const hull *hulls, int64_t first, uint8_t *list) {
+    constexpr int LANES = 8;
+    for (int tile = (int)threadIdx.x / LANES; tile < LIST; tile += CUDA_THREADS / LANES) {
+        int32_t low = INT32_MAX, high = INT32_MIN;
+#pragma unroll
+        for (int k = 0; k < KEYS; k += LANES) {
+            const int64_t key = first + tile * KEYS + k + threadIdx.x % LANES;
+            const int32_t position = key < see.keys ? __ldg(see.kpos + key) : INT32_MAX;
+            low = min(low, position);
+            if (key < see.keys) high = max(high, position);
+        }
+        for (int step = LANES / 2; step > 0; step /= 2) {
+            low = min(low, __shfl_xor_sync(~0U, low, step));
+            high = max(high, __shfl_xor_sync(~0U, high, step));
+        }
+        bool any = false, all = false;
+        for (int w = 0; w < see.W / 2; w++) {
+            any |= hulls[w].least_begin <= high && low < hulls[w].most_end;
+            all |= hulls[w].most_begin <= low && high < hulls[w].least_end;
+        }
+        if (threadIdx.x % LANES == 0) list[tile] = (uint8_t)(!any ? NOTHING : all ? EVERYTHING : SOMETHING);
+    }
+}
+
+/* The next tile from there on of which some query may see some key; by all threads. */
+static __device__ __forceinline__ key_tile next_tile(const sight &see, const hull *hulls, uint8_t *list, int64_t from) {
+    for (; from < see.keys; from += KEYS) {
+        const int tile = (int)(from / KEYS % LIST);
+        if (tile == 0) {
+            __syncthreads(); /* all have read the list before */
+            list_tiles(see, hulls, from, list);
+            __syncthreads();
+        }
+        if (list[tile] != NOTHING) return {from, from + KEYS > see.keys ? SOMETHING : (tile_sight)list[tile]};
+    }
+    return {from, NOTHING};
+}
+
+/* --- weights ------------------------------------------------------------------------------------------------------ */
+
+/* A weight is 2^(unit x) of what make_logits leaves in x. */
+static __device__ __forceinline__ bool scales_late(const forward_problem &p) { return p.softcap <= 0 && p.scale > 0; }
+static __device__ __forceinline__ float unit_of(const forward_problem &p) {
+    return scales_late(p) ? p.scale * LOG2_E : 1;
+}
+
+/* Of the products of a warp's rows, from `row` of the block on, with a tile; -inf where a query does not see a key. */
+static __device__ __forceinline__ void make_logits(const forward_problem &p, const int32_t *spans, int row,
+                                                   key_tile tile, float (&x)[KEYS / 8][4]) {
+    if (!scales_late(p)) EACH_SUM(KEYS / 8, n, i) x[n][i] = logit(x[n][i], p.scale, p.softcap) * LOG2_E;
+    if (tile.seen == EVERYTHING) return;
+    const int g = (int)threadIdx.x % 32 / 4;
+    const int64_t first = tile.at + 2 * (threadIdx.x % 4);
+    unsigned seen[KEYS / 64] = {}; /* a bit for each sum */
+#pragma unroll 1
+    for (int w = 0; w < p.see.W; w += 2) {
+        const int32_t *one = spans + (row + g) * p.see.W + w, *other = one + 8 * p.see.W;
+        const int32_t begin[2] = {one[0], other[0]}, end[2] = {one[1], other[1]};
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++) {
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                const int64_t key = first + 8 * n + c;
+                const int32_t position = key < p.see.keys ? __ldg(p.see.kpos + key) : INT32_MAX; /* no pair has it */
+#pragma unroll
+                for (int half = 0; half < 2; half++)
+                    seen[n / 8] |= (unsigned)(begin[half] <= position && position < end[half])
+                                   << (n % 8 * 4 + 2 * half + c);
+            }
+        }
+    }
+    EACH_SUM(KEYS / 8, n, i) if ((seen[n / 8] >> (n % 8 * 4 + i) & 1) == 0) x[n][i] = -INFINITY;
+}
+
+/* Makes weights of the logits; what has been summed up is worth fade of itself after that. */
+template <int D>
+static __device__ __forceinline__ void weigh(running<D> *r, float unit, float (&x)[KEYS / 8][4], float fade[2]) {
+    float most[2] = {r->most[0], r->most[1]}, base[2], sum[2] = {};
+    EACH_SUM(KEYS / 8, n, i) most[i / 2] = fmaxf(most[i / 2], x[n][i]);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+#pragma unroll
+        for (int step = 1; step < 4; step *= 2) most[half] = fmaxf(most[half], __shfl_xor_sync(~0U, most[half], step));
+        base[half] = most[half] == -INFINITY ? 0 : most[half] * unit;
+        fade[half] = ls_exp2(fmaf(r->most[half], unit, -base[half]));
+        r->most[half] = most[half];
+    }
+    EACH_SUM(KEYS / 8, n, i) {
+        x[n][i] = ls_exp2(fmaf(x[n][i], unit, -base[i / 2]));
+        sum[i / 2] += x[n][i];
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) r->sum[half] = r->sum[half] * fade[half] + sum[half];
+}
+
+/* As ls_multiply has a in registers. */
+static __device__ __forceinline__ void pack_weights(const float (&x)[KEYS / 8][4], unsigned (&weights)[KEYS / 16][4]) {
+#pragma unroll
+    for (int k = 0; k < KEYS / 16; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            weights[k][i] = pack(x[2 * k + i / 2][i % 2 * 2], x[2 * k + i / 2][i % 2 * 2 + 1]);
+}
+
+/* --- products ----------------------------------------------------------------------------------------------------- */
+
+/* Begins x = products of 64 queries, from `row` of the block on, with the keys of a tile. */
+template <int D>
+static __device__ __forceinline__ void begin_logits(float (&x)[KEYS / 8][4], const bf16 *q, int row, const bf16 *k) {
+#pragma unroll
+    for (int d = 0; d < D; d += 16)
+        ls_multiply<LS_SUMMED_SIDE_BY_SIDE, LS_SUMMED_SIDE_BY_SIDE>(x, summed_elements<QUERIES>(q, row, d),
+                                                                    summed_elements<KEYS>(k, 0, d), d > 0);
+    ls_products_commit();
+}
+
+/* Begins o += weights times the values of a tile. */
+template <int D>
+static __device__ __forceinline__ void begin_results(float (&o)[D / 8][4], const unsigned (&weights)[KEYS / 16][4],
+                                                     const bf16 *v) {
+#pragma unroll
+    for (int k = 0; k < KEYS / 16; k++)
+        ls_multiply<LS_OTHERS_SIDE_BY_SIDE>(o, weights[k], summed_rows<KEYS>(v, 16 * k, 0), true);
+    ls_products_commit();
+}
+
+/* What has been copied is there for the products of all threads, and those that they waited for have been done. */
+static __device__ __forceinline__ void wait_for_tiles() {
+    ls_copy_wait<0>();
+    ls_shared_fence();
+    __syncthreads();
+}
+
+/* --- the kernel --------------------------------------------------------------------------------------------------- */
+
+template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) attend(forward_problem p) {
+    if (!LS_HAS_WARP_GROUPS) return;
+    LS_DYNAMIC_SHARED(memory);
+    const forward_shared<D> shared(memory);
+    const int64_t across = (p.see.queries + QUERIES - 1) / QUERIES, heads = gridDim.x / across;
+    const int64_t i = (across - 1 - blockIdx.x / heads) * QUERIES;
+    const int64_t h = blockIdx.x % heads % p.H, b = blockIdx.x % heads / p.H;
+    const int n = p.see.queries - i < QUERIES ? (int)(p.see.queries - i) : QUERIES;
+    const int64_t kv = (p.first_q + h) / p.group - p.first_kv;
+    const bf16 *k = p.k.at(b, 0, kv), *v = p.v.at(b, 0, kv);
+    int32_t *spans = shared.spans(p.see.W);
+    for (int s = threadIdx.x; s < n * p.see.W; s += CUDA_THREADS)
+        spans[s] = p.see.spans[(b * p.see.queries + i) * p.see.W + s];
+    load_panels<D, QUERIES>(shared.q, p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
+    __syncthreads();
+    find_hulls(spans, p.see.W, n, shared.hulls());
+
+    const int group_row = threadIdx.x / 128 * GROUP_QUERIES, row = threadIdx.x / 32 * 16;
+    const float unit = unit_of(p);
+    running<D> r = {};
+    r.most[0] = r.most[1] = -INFINITY;
+    key_tile at = next_tile(p.see, shared.hulls(), shared.list(), 0);
+    if (at.at < p.see.keys) {
+        float x[KEYS / 8][4], fade[2];
+        unsigned weights[KEYS / 16][4];
+        load_panels<D, KEYS>(shared.k(0), k, p.k.token, at.at, p.see.keys, p.D);
+        ls_copy_commit();
+        wait_for_tiles();
+        ls_products_fence(x);
+        begin_logits<D>(x, shared.q, group_row, shared.k(0));
+        int stage = 0;
+        /* x: products of the queries with tile `at`, which are being computed; its keys, in that stage. */
+        key_tile next = next_tile(p.see, shared.hulls(), shared.list(), at.at + KEYS);
+        load_panels<D, KEYS>(shared.v(0), v, p.v.token, at.at, p.see.keys, p.D);
+        if (next.at < p.see.keys) load_panels<D, KEYS>(shared.k(1), k, p.k.token, next.at, p.see.keys, p.D);
+        ls_copy_commit();
+        ls_products_wait<0>(x);
+        make_logits(p, spans, row, at, x);
+        weigh<D>(&r, unit, x, fade);
+        pack_weights(x, weights);
+        while (next.at < p.see.keys) {
+            at = next;
+            stage ^= 1;
+            wait_for_tiles(); /* the keys of `at`, and the values of the tile before */
+            ls_products_fence(x, r.o, weights);
+            begin_logits<D>(x, shared.q, group_row, shared.k(stage));
+            begin_results<D>(r.o, weights, shared.v(stage ^ 1));
+            next = next_tile(p.see, shared.hulls(), shared.list(), at.at + KEYS);
+            load_panels<D, KEYS>(shared.v(stage), v, p.v.token, at.at, p.see.keys, p.D);
+            if (next.at < p.see.keys)
+                load_panels<D, KEYS>(shared.k(stage ^ 1), k, p.k.token, next.at, p.see.keys, p.D);
+            ls_copy_commit();
+            ls_products_wait<1>(x);
+            make_logits(p, spans, row, at, x);
+            weigh<D>(&r, unit, x, fade);
+            ls_products_wait<0>(r.o, weights);
+            EACH_SUM(D / 8, d, e) r.o[d][e] *= fade[e / 2];
+            pack_weights(x, weights);
+        }
+        wait_for_tiles();
+        ls_products_fence(r.o, weights);
+        begin_results<D>(r.o, weights, shared.v(stage));
+        ls_products_wait<0>(r.o, weights);
+    }
+    ls_copy_wait<0>();
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+        store_row(p, r.o, half, r.most[half] * unit * LN_2, r.sum[half], b,
+                  i + row + threadIdx.x % 32 / 4 + 8 * half, h);
+}
+
+/* --- the launch --------------------------------------------------------------------------------------------------- */
+
+static bool supports(const ls_kernel_call *call) { return fits_forward(call) && call->in[0].size[3] <= 128; }
+
+static ls_status prepare(const ls_kernel_call *call, void **state) {
+    const int W = (int)call->in[3].size[2];
+    LS_TRY((cuda_check<LS_KERNEL_ATTENTION, LS_BF16>(call, state)));
+    LS_TRY(check_warp_groups("attention"));
+    return check_shared("attention",
+                        call->in[0].size[3] <= 64 ? forward_shared<64>::bytes(W) : forward_shared<128>::bytes(W));
+}
+
+template <int D> static ls_status launch_for(const forward_problem &p, int64_t B, void *stream) {
+    const size_t shared = forward_shared<D>::bytes(p.see.W);
+    LS_TRY(allow_shared("attention", attend<D>, shared));
+    return launch("attention", stream, ls_ceil_div(p.see.queries, (int64_t)QUERIES) * p.H * B, shared, attend<D>, p);
+}
+
+static ls_status launch_attention(const ls_kernel_call *call, void *, void *stream) {
+    const forward_problem p = forward_problem_of(call);
+    const int64_t B = call->in[0].size[0];
+    return p.D <= 64 ? launch_for<64>(p, B, stream) : launch_for<128>(p, B, stream);
+}
+
+CUDA_ROW_OF(ls_cuda_bf16_attention_sm90, ATTENTION, LS_BF16, launch_attention, nullptr, supports, prepare, true)
