@@ -19,9 +19,11 @@ static constexpr int GROUP_THREADS = 128, GROUP_ROWS = 64, ROWS = CUDA_THREADS /
 static_assert(ROWS == RANGE_KEYS && ROWS == 2 * OUTLINE_QUERIES);
 static constexpr float LOG2_E = 1.44269504088896341F;
 
+/* With a soft cap logits are most tanh(factor product), without one factor product; in units of log2. */
 struct sm90_problem {
     grad_problem of;
     outlines seen;
+    float factor, most;
 };
 
 /*
@@ -51,6 +53,7 @@ static __device__ __forceinline__ int warp_row() { return (int)threadIdx.x / 32 
 template <int D, int COLUMNS>
 static __device__ __forceinline__ void begin_products(float (&x)[COLUMNS / 8][4], const bf16 *own, const bf16 *tile) {
     const int row = (int)threadIdx.x / GROUP_THREADS * GROUP_ROWS;
+    __syncwarp(); /* these instructions are those of a warp whose lanes are at the same place */
     ls_products_fence(x);
 #pragma unroll
     for (int d = 0; d < D; d += 16)
@@ -75,6 +78,7 @@ template <int N> static __device__ __forceinline__ void pack_rows(unsigned (&a)[
 template <int D, int COLUMNS>
 static __device__ __forceinline__ void begin_sums(float (&sum)[D / 8][4], unsigned (&a)[COLUMNS / 16][4],
                                                   const bf16 *tile) {
+    __syncwarp(); /* as above: lanes may have made a by different branches */
     ls_products_fence(sum, a);
 #pragma unroll
     for (int c = 0; c < COLUMNS / 16; c++)
@@ -85,6 +89,7 @@ static __device__ __forceinline__ void begin_sums(float (&sum)[D / 8][4], unsign
 /* Waits for x, and for dp, which was begun after it, where both are needed at once. */
 template <bool BOTH, int N>
 static __device__ __forceinline__ void wait_for_products(float (&x)[N][4], float (&dp)[N][4]) {
+    __syncwarp(); /* as above: lanes may have looked for different pairs */
     if constexpr (BOTH)
         ls_products_wait<0>(x, dp);
     else
@@ -121,18 +126,16 @@ template <int N> static __device__ __forceinline__ void hide(float (&x)[N][4], c
  * the weight; without one gradients_of does all of that.
  */
 template <bool CAPPED, int N, typename Number, typename Delta>
-static __device__ __forceinline__ void make_weights(const grad_problem &p, float (&x)[N][4], float (&dp)[N][4],
+static __device__ __forceinline__ void make_weights(const sm90_problem &p, float (&x)[N][4], float (&dp)[N][4],
                                                     Number number, Delta delta) {
     if constexpr (CAPPED) {
-        const float slope = p.scale / p.softcap, most = p.softcap * LOG2_E;
         EACH_SUM(N, n, i) {
-            const float curve = tanhf(slope * x[n][i]);
+            const float curve = tanhf(p.factor * x[n][i]);
             dp[n][i] = (dp[n][i] - delta(n, i)) * (1 - curve * curve);
-            x[n][i] = ls_exp2(most * curve - number(n, i));
+            x[n][i] = ls_exp2(p.most * curve - number(n, i));
         }
     } else {
-        const float scale = p.scale * LOG2_E;
-        EACH_SUM(N, n, i) x[n][i] = ls_exp2(scale * x[n][i] - number(n, i));
+        EACH_SUM(N, n, i) x[n][i] = ls_exp2(p.factor * x[n][i] - number(n, i));
     }
 }
 
@@ -201,7 +204,7 @@ static __device__ __forceinline__ void make_dq(const sm90_problem &problem, unsi
         wait_for_products<CAPPED>(x, dp);
         const auto delta_at = [&](int, int e) { return delta[e / 2]; };
         make_weights<CAPPED>(
-            p, x, dp, [&](int, int e) { return number[e / 2]; }, delta_at);
+            problem, x, dp, [&](int, int e) { return number[e / 2]; }, delta_at);
         ls_products_wait<0>(dp);
         make_gradients<CAPPED>(dp, x, delta_at);
         if (masked) hide(dp, hidden);
@@ -306,7 +309,7 @@ static __device__ __forceinline__ void make_dkv(const sm90_problem &problem, uns
         const float *numbers = shared.numbers(stage), *deltas = numbers + QUERIES;
         const auto delta_at = [&](int n, int e) { return number_at(deltas, n, e); };
         make_weights<CAPPED>(
-            p, x, dp, [&](int n, int e) { return number_at(numbers, n, e); }, delta_at);
+            problem, x, dp, [&](int n, int e) { return number_at(numbers, n, e); }, delta_at);
         if (masked) hide(x, hidden);
         unsigned weights[QUERIES / 16][4], ds[QUERIES / 16][4];
         pack_rows(weights, x);
@@ -361,10 +364,13 @@ template <int D, bool CAPPED> static ls_status launch_for(const sm90_problem &p,
 }
 
 static ls_status launch_grad(const ls_kernel_call *call, void *, void *stream) {
-    sm90_problem p = {grad_problem_of(call), {}};
-    p.seen = outlines_at(call->workspace, p.of.see, p.of.B);
-    const bool capped = p.of.softcap > 0;
-    if (p.of.D <= 64) return capped ? launch_for<64, true>(p, stream) : launch_for<64, false>(p, stream);
+    const grad_problem of = grad_problem_of(call);
+    const bool capped = of.softcap > 0;
+    const sm90_problem p = {.of = of,
+                            .seen = outlines_at(call->workspace, of.see, of.B),
+                            .factor = capped ? of.scale / of.softcap : of.scale * LOG2_E,
+                            .most = of.softcap * LOG2_E};
+    if (of.D <= 64) return capped ? launch_for<64, true>(p, stream) : launch_for<64, false>(p, stream);
     return capped ? launch_for<128, true>(p, stream) : launch_for<128, false>(p, stream);
 }
 
