@@ -127,7 +127,10 @@ static inline unsigned __ballot_sync(unsigned, int is) {
 }
 static inline int __ffs(int x) { return __builtin_ffs(x); }
 
+using std::max;
+using std::min;
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline float __fdividef(float x, float y) { return x / y; }
 static inline float __int_as_float(int x) {
     float f;
     memcpy(&f, &x, sizeof f);

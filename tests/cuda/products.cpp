@@ -31,6 +31,7 @@ struct thread {
     std::vector<size_t> committed; /* of each open group the products given until then */
     std::vector<sums> open;
     std::vector<registers> fenced;
+    std::vector<size_t> written; /* 16 bytes each, since its fence of shared memory */
     unsigned exchanges = 0; /* at the fence */
     uint64_t hash = 0;      /* of all products */
 };
@@ -185,12 +186,16 @@ void wait_products(int most_open, const registers *done, size_t n) {
 void note_written(const void *at, size_t bytes) {
     const size_t first = (size_t)((const char *)at - shared_memory);
     if (first >= shared_bytes) return; /* not shared memory */
-    for (size_t i = first / 16; i < (first + bytes + 15) / 16; i++) writers[i] = (uint16_t)(number + 1);
+    for (size_t i = first / 16; i < (first + bytes + 15) / 16; i++) {
+        writers[i] = (uint16_t)(number + 1);
+        threads[number].written.push_back(i);
+    }
 }
 
 void fence_shared() {
-    for (uint16_t &w : writers)
-        if (w == number + 1) w = 0;
+    for (const size_t i : threads[number].written)
+        if (writers[i] == number + 1) writers[i] = 0;
+    threads[number].written.clear();
 }
 
 void begin_products(unsigned n, size_t shared) {

@@ -16,17 +16,19 @@
 #include "support/attention_check.h"
 
 extern const ls_kernel ls_cuda_f32_attention, ls_cuda_f32_attention_grad, ls_cuda_bf16_attention,
-    ls_cuda_bf16_attention_grad, ls_cuda_bf16_attention_plain, ls_cuda_bf16_attention_grad_plain,
-    ls_cuda_bf16_attention_grad_sm90;
+    ls_cuda_bf16_attention_sm90, ls_cuda_bf16_attention_grad, ls_cuda_bf16_attention_grad_sm90,
+    ls_cuda_bf16_attention_plain, ls_cuda_bf16_attention_grad_plain;
 
 /* Tensor cores take rows at multiples of 16 bytes. */
 enum { TILED_GAP = 8 };
+/* The largest head of the kernel on warp groups; the one before it in the table takes larger ones. */
+enum { WARP_GROUPS_D = 128 };
 
 static const attention_variant variants[] = {
     {&ls_cuda_f32_attention, &ls_cuda_f32_attention_grad, "cuda", 3},
     {&ls_cuda_bf16_attention_plain, &ls_cuda_bf16_attention_grad_plain, "cuda, plain", 3},
     {&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad, "cuda", TILED_GAP},
-    {&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad_sm90, "cuda, sm_90", TILED_GAP},
+    {&ls_cuda_bf16_attention_sm90, &ls_cuda_bf16_attention_grad_sm90, "cuda, warp groups", TILED_GAP},
 };
 
 /* Tiles that are ragged, left out, whole, and seen in part; merges; heads on one; ends of the head sizes. */
@@ -54,6 +56,7 @@ static const test_case cases[] = {
      .mask = "causal"},
     {.B = 1, .D = 40, .Hq = 2, .Hkv = 1, .group = 2, .S = 180, .P = 1, .mask = "window:50:7"},
     {.B = 1, .D = 80, .Hq = 1, .Hkv = 1, .group = 1, .S = 210, .P = 1, .mask = "window:60:5+documents"},
+    {.B = 1, .D = 96, .Hq = 1, .Hkv = 1, .group = 1, .S = 300, .P = 1, .mask = "window:60:5"},
     {.B = 1, .D = 256, .Hq = 1, .Hkv = 1, .group = 1, .S = 131, .P = 1, .mask = "full"},
     {.B = 1, .D = 8, .Hq = 3, .Hkv = 2, .group = 3, .first_q = 2, .S = 97, .P = 1, .mask = "causal"},
     {.B = 1, .D = 24, .Hq = 2, .Hkv = 1, .group = 4, .first_q = 6, .first_kv = 1, .S = 70, .P = 1, .mask = "prefix:30"},
@@ -67,9 +70,8 @@ static void test_against_f64(void **state) {
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
         for (size_t v = 0; v < LS_COUNT(variants); v++) {
             test_case c = cases[i];
-            /* that row takes heads of 128 elements at most */
-            if (c.D > 128 && variants[v].backward == &ls_cuda_bf16_attention_grad_sm90) continue;
             c.threads = 1;
+            if (c.D > WARP_GROUPS_D && variants[v].forward == &ls_cuda_bf16_attention_sm90) continue;
             if (variants[v].gap != TILED_GAP) c.S = c.S / 2 + 1; /* without tiles, more tokens show nothing new */
             problem p = problem_make(&c, variants[v].forward->dtype);
             check_attention(&p, &variants[v]);
@@ -94,7 +96,7 @@ static void test_many_tiles(void **state) {
          .mask = "causal",
          .queries = 70},
     };
-    const attention_variant variant = {&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad_sm90, "cuda, sm_90",
+    const attention_variant variant = {&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad_sm90, "cuda, warp groups",
                                        TILED_GAP};
     for (size_t i = 0; i < LS_COUNT(many); i++) {
         problem p = problem_make(&many[i], LS_BF16);
@@ -161,9 +163,40 @@ static void test_what_a_device_lacks_is_refused(void **state) {
     assert_non_null(strstr(backward.text, "compute capability 10; expected 9"));
 }
 
+static ls_status prepare_groups(int64_t D, bool *supported) {
+    const ls_attention_params params = {.scale = 1, .group = 1};
+    const ls_view q = heads(LS_BF16, D);
+    const ls_kernel_call call = {
+        .n_in = 5,
+        .in = {q, q, q, VIEW(NULL, LS_I32, 1, 256, 2), VIEW(NULL, LS_I32, 256)},
+        .n_out = 2,
+        .out = {heads(LS_F32, D), VIEW(NULL, LS_F32, 1, 2, 256)},
+        .params = &params,
+    };
+    void *state;
+    *supported = ls_cuda_bf16_attention_sm90.supports(&call);
+    return ls_cuda_bf16_attention_sm90.prepare(&call, &state);
+}
+
+/* Products of warp groups are those of compute capability 9 alone: on other GPUs the portable kernel takes the call. */
+static void test_warp_groups_are_asked_for(void **state) {
+    (void)state;
+    bool supported;
+    assert_true(ls_cuda_bf16_attention_sm90.refuses);
+    assert_int_equal(prepare_groups(WARP_GROUPS_D, &supported).code, LS_OK);
+    assert_true(supported);
+    (void)prepare_groups(WARP_GROUPS_D + 8, &supported);
+    assert_false(supported);
+    setenv("EMULATED_CAPABILITY", "10", 1);
+    const ls_status status = prepare_groups(WARP_GROUPS_D, &supported);
+    unsetenv("EMULATED_CAPABILITY");
+    assert_int_equal(status.code, LS_UNSUPPORTED);
+    assert_non_null(strstr(status.text, "the device has compute capability 10; expected 9"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_f64), cmocka_unit_test(test_many_tiles),
-                                       cmocka_unit_test(test_empty),
+                                       cmocka_unit_test(test_empty), cmocka_unit_test(test_warp_groups_are_asked_for),
                                        cmocka_unit_test(test_what_a_device_lacks_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,10 +55,11 @@ static __device__ __forceinline__ void begin_products(float (&x)[COLUMNS / 8][4]
     const int row = (int)threadIdx.x / GROUP_THREADS * GROUP_ROWS;
     __syncwarp(); /* these instructions are those of a warp whose lanes are at the same place */
     ls_products_fence(x);
+    const uint64_t a = summed_elements<ROWS>(own, row, 0), b = summed_elements<COLUMNS>(tile, 0, 0);
 #pragma unroll
     for (int d = 0; d < D; d += 16)
-        ls_multiply<LS_SUMMED_SIDE_BY_SIDE, LS_SUMMED_SIDE_BY_SIDE>(x, summed_elements<ROWS>(own, row, d),
-                                                                    summed_elements<COLUMNS>(tile, 0, d), d > 0);
+        ls_multiply<LS_SUMMED_SIDE_BY_SIDE, LS_SUMMED_SIDE_BY_SIDE>(x, further(a, element_bytes<ROWS>(d)),
+                                                                    further(b, element_bytes<COLUMNS>(d)), d > 0);
     ls_products_commit();
 }
 
@@ -80,9 +81,10 @@ static __device__ __forceinline__ void begin_sums(float (&sum)[D / 8][4], unsign
                                                   const bf16 *tile) {
     __syncwarp(); /* as above: lanes may have made a by different branches */
     ls_products_fence(sum, a);
+    const uint64_t b = summed_rows<COLUMNS>(tile, 0, 0);
 #pragma unroll
     for (int c = 0; c < COLUMNS / 16; c++)
-        ls_multiply<LS_OTHERS_SIDE_BY_SIDE>(sum, a[c], summed_rows<COLUMNS>(tile, 16 * c, 0), true);
+        ls_multiply<LS_OTHERS_SIDE_BY_SIDE>(sum, a[c], further(b, 16 * c * ROW_BYTES), true);
     ls_products_commit();
 }
 
@@ -129,11 +131,9 @@ template <bool CAPPED, int N, typename Number, typename Delta>
 static __device__ __forceinline__ void make_weights(const sm90_problem &p, float (&x)[N][4], float (&dp)[N][4],
                                                     Number number, Delta delta) {
     if constexpr (CAPPED) {
-        EACH_SUM(N, n, i) {
-            const float curve = tanhf(p.factor * x[n][i]);
-            dp[n][i] = (dp[n][i] - delta(n, i)) * (1 - curve * curve);
-            x[n][i] = ls_exp2(p.most * curve - number(n, i));
-        }
+        EACH_SUM(N, n, i) x[n][i] = tanhf(p.factor * x[n][i]);
+        EACH_SUM(N, n, i) dp[n][i] = (dp[n][i] - delta(n, i)) * (1 - x[n][i] * x[n][i]);
+        EACH_SUM(N, n, i) x[n][i] = ls_exp2(p.most * x[n][i] - number(n, i));
     } else {
         EACH_SUM(N, n, i) x[n][i] = ls_exp2(p.factor * x[n][i] - number(n, i));
     }

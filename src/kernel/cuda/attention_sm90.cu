@@ -113,15 +113,19 @@ static __device__ __forceinline__ key_tile next_tile(const sight &see, const hul
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
 /* A weight is 2^(unit x) of what make_logits leaves in x. */
-static __device__ __forceinline__ bool scales_late(const forward_problem &p) { return p.softcap <= 0 && p.scale > 0; }
 static __device__ __forceinline__ float unit_of(const forward_problem &p) {
-    return scales_late(p) ? p.scale * LOG2_E : 1;
+    return p.softcap > 0 || p.scale <= 0 ? 1 : p.scale * LOG2_E;
 }
 
 /* Of the products of a warp's rows, from `row` of the block on, with a tile; -inf where a query does not see a key. */
 static __device__ __forceinline__ void make_logits(const forward_problem &p, const int32_t *spans, int row,
                                                    key_tile tile, float (&x)[KEYS / 8][4]) {
-    if (!scales_late(p)) EACH_SUM(KEYS / 8, n, i) x[n][i] = logit(x[n][i], p.scale, p.softcap) * LOG2_E;
+    if (p.softcap > 0) {
+        const float inner = 2 * LOG2_E * p.scale / p.softcap, outer = LOG2_E * p.softcap;
+        EACH_SUM(KEYS / 8, n, i) x[n][i] = outer - __fdividef(2 * outer, 1 + ls_exp2(inner * x[n][i])); /* tanh */
+    } else if (p.scale <= 0) {
+        EACH_SUM(KEYS / 8, n, i) x[n][i] *= p.scale * LOG2_E;
+    }
     if (tile.seen == EVERYTHING) return;
     const int g = (int)threadIdx.x % 32 / 4;
     const int64_t first = tile.at + 2 * (threadIdx.x % 4);
@@ -181,10 +185,11 @@ static __device__ __forceinline__ void pack_weights(const float (&x)[KEYS / 8][4
 /* Begins x = products of 64 queries, from `row` of the block on, with the keys of a tile. */
 template <int D>
 static __device__ __forceinline__ void begin_logits(float (&x)[KEYS / 8][4], const bf16 *q, int row, const bf16 *k) {
+    const uint64_t a = summed_elements<QUERIES>(q, row, 0), b = summed_elements<KEYS>(k, 0, 0);
 #pragma unroll
     for (int d = 0; d < D; d += 16)
-        ls_multiply<LS_SUMMED_SIDE_BY_SIDE, LS_SUMMED_SIDE_BY_SIDE>(x, summed_elements<QUERIES>(q, row, d),
-                                                                    summed_elements<KEYS>(k, 0, d), d > 0);
+        ls_multiply<LS_SUMMED_SIDE_BY_SIDE, LS_SUMMED_SIDE_BY_SIDE>(
+            x, further(a, element_bytes<QUERIES>(d)), further(b, element_bytes<KEYS>(d)), d > 0);
     ls_products_commit();
 }
 
@@ -192,9 +197,10 @@ static __device__ __forceinline__ void begin_logits(float (&x)[KEYS / 8][4], con
 template <int D>
 static __device__ __forceinline__ void begin_results(float (&o)[D / 8][4], const unsigned (&weights)[KEYS / 16][4],
                                                      const bf16 *v) {
+    const uint64_t b = summed_rows<KEYS>(v, 0, 0);
 #pragma unroll
     for (int k = 0; k < KEYS / 16; k++)
-        ls_multiply<LS_OTHERS_SIDE_BY_SIDE>(o, weights[k], summed_rows<KEYS>(v, 16 * k, 0), true);
+        ls_multiply<LS_OTHERS_SIDE_BY_SIDE>(o, weights[k], further(b, 16 * k * ROW_BYTES), true);
     ls_products_commit();
 }
 
@@ -211,67 +217,52 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) atten
     if (!LS_HAS_WARP_GROUPS) return;
     LS_DYNAMIC_SHARED(memory);
     const forward_shared<D> shared(memory);
-    const int64_t across = (p.see.queries + QUERIES - 1) / QUERIES, heads = gridDim.x / across;
-    const int64_t i = (across - 1 - blockIdx.x / heads) * QUERIES;
-    const int64_t h = blockIdx.x % heads % p.H, b = blockIdx.x % heads / p.H;
+    const unsigned across = (unsigned)((p.see.queries + QUERIES - 1) / QUERIES), heads = gridDim.x / across;
+    const int64_t i = (int64_t)(across - 1 - blockIdx.x / heads) * QUERIES;
+    const int h = (int)(blockIdx.x % heads) % p.H, b = (int)(blockIdx.x % heads) / p.H;
     const int n = p.see.queries - i < QUERIES ? (int)(p.see.queries - i) : QUERIES;
-    const int64_t kv = (p.first_q + h) / p.group - p.first_kv;
+    const int kv = (p.first_q + h) / p.group - p.first_kv;
     const bf16 *k = p.k.at(b, 0, kv), *v = p.v.at(b, 0, kv);
     int32_t *spans = shared.spans(p.see.W);
     for (int s = threadIdx.x; s < n * p.see.W; s += CUDA_THREADS)
         spans[s] = p.see.spans[(b * p.see.queries + i) * p.see.W + s];
-    load_panels<D, QUERIES>(shared.q, p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
     __syncthreads();
     find_hulls(spans, p.see.W, n, shared.hulls());
+    key_tile at = next_tile(p.see, shared.hulls(), shared.list(), 0);
+    load_panels<D, QUERIES>(shared.q, p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
+    load_panels<D, KEYS>(shared.k(0), k, p.k.token, at.at, p.see.keys, p.D);
+    load_panels<D, KEYS>(shared.v(1), v, p.v.token, 0, 0, p.D); /* zeros: no tile comes before */
+    ls_copy_commit();
 
-    const int group_row = threadIdx.x / 128 * GROUP_QUERIES, row = threadIdx.x / 32 * 16;
+    const int group = __shfl_sync(~0U, (int)threadIdx.x / 128, 0), row = (int)threadIdx.x / 32 * 16;
     const float unit = unit_of(p);
     running<D> r = {};
     r.most[0] = r.most[1] = -INFINITY;
-    key_tile at = next_tile(p.see, shared.hulls(), shared.list(), 0);
-    if (at.at < p.see.keys) {
+    unsigned weights[KEYS / 16][4] = {};
+    int stage = 0;
+    while (at.at < p.see.keys) {
         float x[KEYS / 8][4], fade[2];
-        unsigned weights[KEYS / 16][4];
-        load_panels<D, KEYS>(shared.k(0), k, p.k.token, at.at, p.see.keys, p.D);
+        wait_for_tiles(); /* the keys of this tile, and the values of the one before */
+        ls_products_fence(x, r.o, weights);
+        begin_logits<D>(x, shared.q, group * GROUP_QUERIES, shared.k(stage));
+        begin_results<D>(r.o, weights, shared.v(stage ^ 1));
+        const key_tile next = next_tile(p.see, shared.hulls(), shared.list(), at.at + KEYS);
+        load_panels<D, KEYS>(shared.v(stage), v, p.v.token, at.at, p.see.keys, p.D);
+        load_panels<D, KEYS>(shared.k(stage ^ 1), k, p.k.token, next.at, p.see.keys, p.D);
         ls_copy_commit();
-        wait_for_tiles();
-        ls_products_fence(x);
-        begin_logits<D>(x, shared.q, group_row, shared.k(0));
-        int stage = 0;
-        /* x: products of the queries with tile `at`, which are being computed; its keys, in that stage. */
-        key_tile next = next_tile(p.see, shared.hulls(), shared.list(), at.at + KEYS);
-        load_panels<D, KEYS>(shared.v(0), v, p.v.token, at.at, p.see.keys, p.D);
-        if (next.at < p.see.keys) load_panels<D, KEYS>(shared.k(1), k, p.k.token, next.at, p.see.keys, p.D);
-        ls_copy_commit();
-        ls_products_wait<0>(x);
+        ls_products_wait<1>(x);
         make_logits(p, spans, row, at, x);
         weigh<D>(&r, unit, x, fade);
-        pack_weights(x, weights);
-        while (next.at < p.see.keys) {
-            at = next;
-            stage ^= 1;
-            wait_for_tiles(); /* the keys of `at`, and the values of the tile before */
-            ls_products_fence(x, r.o, weights);
-            begin_logits<D>(x, shared.q, group_row, shared.k(stage));
-            begin_results<D>(r.o, weights, shared.v(stage ^ 1));
-            next = next_tile(p.see, shared.hulls(), shared.list(), at.at + KEYS);
-            load_panels<D, KEYS>(shared.v(stage), v, p.v.token, at.at, p.see.keys, p.D);
-            if (next.at < p.see.keys)
-                load_panels<D, KEYS>(shared.k(stage ^ 1), k, p.k.token, next.at, p.see.keys, p.D);
-            ls_copy_commit();
-            ls_products_wait<1>(x);
-            make_logits(p, spans, row, at, x);
-            weigh<D>(&r, unit, x, fade);
-            ls_products_wait<0>(r.o, weights);
-            EACH_SUM(D / 8, d, e) r.o[d][e] *= fade[e / 2];
-            pack_weights(x, weights);
-        }
-        wait_for_tiles();
-        ls_products_fence(r.o, weights);
-        begin_results<D>(r.o, weights, shared.v(stage));
         ls_products_wait<0>(r.o, weights);
+        EACH_SUM(D / 8, d, e) r.o[d][e] *= fade[e / 2];
+        pack_weights(x, weights);
+        at = next;
+        stage ^= 1;
     }
-    ls_copy_wait<0>();
+    wait_for_tiles();
+    ls_products_fence(r.o, weights);
+    begin_results<D>(r.o, weights, shared.v(stage ^ 1));
+    ls_products_wait<0>(r.o, weights);
 #pragma unroll
     for (int half = 0; half < 2; half++)
         store_row(p, r.o, half, r.most[half] * unit * LN_2, r.sum[half], b,

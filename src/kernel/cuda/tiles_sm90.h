@@ -10,7 +10,7 @@
 #include "kernel/cuda/cuda_impl.h"
 #include "kernel/cuda/ptx_sm90.h"
 
-enum { PANEL = 64, PIECE = 8, PATTERN_BYTES = 1024 };
+enum { PANEL = 64, PIECE = 8, ROW_BYTES = 128, PATTERN_BYTES = 8 * ROW_BYTES };
 
 /* Where in the tile a piece of 8 elements lies, from a multiple of 8 on. */
 template <int ROWS> static __device__ __forceinline__ int place_in_tile(int row, int element) {
@@ -28,13 +28,11 @@ static __device__ __forceinline__ void load_panels(bf16 *to, const bf16 *from, i
     constexpr int PIECES = D / PIECE, AT_ONCE = CUDA_THREADS / PIECES; /* rows */
     static_assert(D % PANEL == 0 && ROWS % AT_ONCE == 0 && AT_ONCE % 8 == 0);
     const int element = (int)threadIdx.x % PIECES * PIECE, row = (int)threadIdx.x / PIECES;
+    const int rows = n - first < ROWS ? (int)(n - first) : ROWS, there = element < d ? rows - row : 0;
     const bf16 *source = from + (first + row) * stride + element;
     bf16 *place = to + place_in_tile<ROWS>(row, element);
 #pragma unroll
-    for (int r = 0; r < ROWS; r += AT_ONCE) {
-        const bool is = first + row + r < n && element < d;
-        ls_copy_16(place + r * PANEL, is ? source + r * stride : from, is);
-    }
+    for (int r = 0; r < ROWS; r += AT_ONCE, source += AT_ONCE * stride) ls_copy_16(place + r * PANEL, source, r < there);
 }
 
 /*
@@ -46,7 +44,14 @@ template <int ROWS> static __device__ __forceinline__ uint64_t summed_elements(c
     return ls_descriptor(t + element / PANEL * ROWS * PANEL + row * PANEL + element % PANEL, 16, PATTERN_BYTES);
 }
 template <int ROWS> static __device__ __forceinline__ uint64_t summed_rows(const bf16 *t, int row, int element) {
-    return ls_descriptor(t + element / PANEL * ROWS * PANEL + row * PANEL, ROWS * PANEL * sizeof(bf16), PATTERN_BYTES);
+    return ls_descriptor(t + element / PANEL * ROWS * PANEL + row * PANEL, ROWS * ROW_BYTES, PATTERN_BYTES);
+}
+/* An operand that begins so many bytes later in the same tile, and what an element is later than the first of its row. */
+static __device__ __forceinline__ uint64_t further(uint64_t operand, int bytes) {
+    return operand + (unsigned)bytes / 16;
+}
+template <int ROWS> static __device__ __forceinline__ constexpr int element_bytes(int element) {
+    return (element / PANEL * ROWS * PANEL + element % PANEL) * (int)sizeof(bf16);
 }
 
 #endif
