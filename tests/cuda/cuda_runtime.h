@@ -118,6 +118,14 @@ template <typename T> static inline T __shfl_down_sync(unsigned, T value, int de
     const unsigned lane = emulation::number % emulation::WARP, from = lane + (unsigned)delta;
     return emulated_lane(value, from < emulation::WARP ? from : lane);
 }
+static inline unsigned __ballot_sync(unsigned, int is) {
+    const bool mine = is != 0;
+    const char *all = emulation::exchange(&mine, sizeof mine);
+    unsigned bits = 0;
+    for (int lane = 0; lane < emulation::WARP; lane++) bits |= (unsigned)all[lane * emulation::EXCHANGE] << lane;
+    return bits;
+}
+static inline int __ffs(int x) { return __builtin_ffs(x); }
 
 static inline int __any_sync(unsigned, int is) {
     const char *all = emulation::exchange(&is, sizeof is);

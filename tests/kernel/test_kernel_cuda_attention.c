@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -15,7 +16,8 @@
 #include "support/attention_check.h"
 
 extern const ls_kernel ls_cuda_f32_attention, ls_cuda_f32_attention_grad, ls_cuda_bf16_attention,
-    ls_cuda_bf16_attention_sm90, ls_cuda_bf16_attention_grad, ls_cuda_bf16_attention_plain, ls_cuda_bf16_attention_grad_plain;
+    ls_cuda_bf16_attention_sm90, ls_cuda_bf16_attention_grad, ls_cuda_bf16_attention_grad_sm90,
+    ls_cuda_bf16_attention_plain, ls_cuda_bf16_attention_grad_plain;
 
 /* Tensor cores take rows at multiples of 16 bytes. */
 enum { TILED_GAP = 8 };
@@ -26,7 +28,7 @@ static const attention_variant variants[] = {
     {&ls_cuda_f32_attention, &ls_cuda_f32_attention_grad, "cuda", 3},
     {&ls_cuda_bf16_attention_plain, &ls_cuda_bf16_attention_grad_plain, "cuda, plain", 3},
     {&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad, "cuda", TILED_GAP},
-    {&ls_cuda_bf16_attention_sm90, &ls_cuda_bf16_attention_grad, "cuda, warp groups", TILED_GAP},
+    {&ls_cuda_bf16_attention_sm90, &ls_cuda_bf16_attention_grad_sm90, "cuda, warp groups", TILED_GAP},
 };
 
 /* Tiles that are ragged, left out, whole, and seen in part; merges; heads on one; ends of the head sizes. */
@@ -78,6 +80,31 @@ static void test_against_f64(void **state) {
     }
 }
 
+/* Tiles are looked for 32 at a time: more of them, of queries (of two heads) and of keys. */
+static void test_many_tiles(void **state) {
+    (void)state;
+    static const test_case many[] = {
+        {.B = 1, .D = 8, .Hq = 2, .Hkv = 1, .group = 2, .S = 2150, .P = 1, .threads = 1, .mask = "window:40"},
+        {.B = 1,
+         .D = 8,
+         .Hq = 1,
+         .Hkv = 1,
+         .group = 1,
+         .S = 4300,
+         .P = 1,
+         .threads = 1,
+         .mask = "causal",
+         .queries = 70},
+    };
+    const attention_variant variant = {&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad_sm90, "cuda, warp groups",
+                                       TILED_GAP};
+    for (size_t i = 0; i < LS_COUNT(many); i++) {
+        problem p = problem_make(&many[i], LS_BF16);
+        check_attention(&p, &variant);
+        problem_free(&p);
+    }
+}
+
 /* Of no keys o is 0 and lse -inf; of no queries the gradients of keys are 0. */
 static void test_empty(void **state) {
     (void)state;
@@ -86,8 +113,9 @@ static void test_empty(void **state) {
 
 static ls_view heads(ls_dtype dtype, int64_t D) { return VIEW(NULL, dtype, 1, 256, 2, D); }
 
-/* What both kernels say of a call with heads of D elements. */
-static void prepare_both(int64_t D, ls_status *forward, ls_status *backward) {
+/* What a kernel of each contract says of a call with heads of D elements. */
+static void prepare_both(const ls_kernel *forward_row, const ls_kernel *backward_row, int64_t D, ls_status *forward,
+                         ls_status *backward) {
     const ls_attention_params params = {.scale = 1, .group = 1};
     const ls_view q = heads(LS_BF16, D), o = heads(LS_F32, D), rows = VIEW(NULL, LS_F32, 1, 2, 256),
                   spans = VIEW(NULL, LS_I32, 1, 256, 2), positions = VIEW(NULL, LS_I32, 256);
@@ -102,8 +130,8 @@ static void prepare_both(int64_t D, ls_status *forward, ls_status *backward) {
                                  .out = {o, o, o},
                                  .params = &params};
     void *state;
-    *forward = ls_cuda_bf16_attention.prepare(&attend, &state);
-    *backward = ls_cuda_bf16_attention_grad.prepare(&grad, &state);
+    *forward = forward_row->prepare(&attend, &state);
+    *backward = backward_row->prepare(&grad, &state);
     assert_true(ls_cuda_bf16_attention_plain.prepare(&attend, &state).code == LS_OK &&
                 ls_cuda_bf16_attention_grad_plain.prepare(&grad, &state).code == LS_OK);
 }
@@ -114,15 +142,25 @@ static void test_what_a_device_lacks_is_refused(void **state) {
     ls_status forward, backward;
     assert_true(ls_cuda_bf16_attention.refuses && ls_cuda_bf16_attention_grad.refuses);
     for (int64_t D = 64; D <= 256; D *= 2) {
-        prepare_both(D, &forward, &backward);
+        prepare_both(&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad, D, &forward, &backward);
         assert_true(forward.code == LS_OK && backward.code == LS_OK);
         setenv("EMULATED_SHARED", "166912", 1);
-        prepare_both(D, &forward, &backward);
+        prepare_both(&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad, D, &forward, &backward);
         unsetenv("EMULATED_SHARED");
         assert_int_equal(forward.code, D <= 128 ? LS_OK : LS_UNSUPPORTED);
         assert_int_equal(backward.code, D <= 128 ? LS_OK : LS_UNSUPPORTED);
     }
     assert_non_null(strstr(forward.text, "bytes of shared memory; the device has 166912"));
+    assert_true(ls_cuda_bf16_attention_grad_sm90.refuses);
+    for (int major = 8; major <= 10; major++) {
+        char text[12];
+        snprintf(text, sizeof text, "%d", major);
+        setenv("EMULATED_CAPABILITY", text, 1);
+        prepare_both(&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad_sm90, 128, &forward, &backward);
+        unsetenv("EMULATED_CAPABILITY");
+        assert_int_equal(backward.code, major == 9 ? LS_OK : LS_UNSUPPORTED);
+    }
+    assert_non_null(strstr(backward.text, "compute capability 10; expected 9"));
 }
 
 static ls_status prepare_groups(int64_t D, bool *supported) {
@@ -157,8 +195,8 @@ static void test_warp_groups_are_asked_for(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_f64), cmocka_unit_test(test_empty),
-                                       cmocka_unit_test(test_warp_groups_are_asked_for),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_f64), cmocka_unit_test(test_many_tiles),
+                                       cmocka_unit_test(test_empty), cmocka_unit_test(test_warp_groups_are_asked_for),
                                        cmocka_unit_test(test_what_a_device_lacks_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

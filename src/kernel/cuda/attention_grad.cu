@@ -4,23 +4,12 @@
  * tiles of 32 queries of each of its query heads for dk and dv. Both make the weights again from lse (FlashAttention-2,
  * Dao, arXiv 2307.08691). While a tile is worked on, the next one is on its way to shared memory.
  */
-#include "kernel/cuda/attention_problem.h"
-#include "kernel/cuda/attention_tiles.h"
+#include "kernel/cuda/attention_grad.h"
 
 #include <math.h>
 
 /* BLOCKS_AT_ONCE: on a multiprocessor. With more, a thread has too few registers for its sums. */
 static constexpr int ROWS = 16 * CUDA_WARPS, COLUMNS = 32, BLOCKS_AT_ONCE = 1;
-
-struct grad_problem {
-    heads<const bf16> q, k, v, dout;
-    heads<const float> lse, delta;
-    heads<float> dq, dk, dv;
-    sight see;
-    int H, J, D, group, first_q, first_kv;
-    bool adds_dq, adds_dkv;
-    float scale, softcap;
-};
 
 /*
  * Shared memory of a block: its own rows of two operands (queries and gradients of results, or keys and values), and
@@ -52,29 +41,6 @@ static __device__ __forceinline__ void multiply_tile(const grad_shared<D> &share
     __syncthreads();
     multiply_rows<D, COLUMNS>(shared.own(0), shared.tile_of(stage, 0), row, x);
     multiply_rows<D, COLUMNS>(shared.own(1), shared.tile_of(stage, 1), row, dp);
-}
-
-/* One of the pairs that a thread has of products of 16 rows with COLUMNS: its row and column. */
-static __device__ __forceinline__ int pair_row(int i) { return threadIdx.x % 32 / 4 + i / 2 * 8; }
-static __device__ __forceinline__ int pair_column(int n, int i) { return 8 * n + 2 * (int)(threadIdx.x % 4) + i % 2; }
-
-/* Writes 16 rows of sums, from row `first` on, of which there are n in all. */
-template <int D>
-static __device__ __forceinline__ void write_rows(const float sum[D / 8][4], heads<float> to, int64_t b, int64_t h,
-                                                  int64_t first, int64_t n_rows, int d_of_head, bool adds) {
-    EACH_SUM(D / 8, n, i) {
-        const int64_t row = first + pair_row(i);
-        const int d = pair_column(n, i);
-        if (row >= n_rows || d >= d_of_head) continue;
-        float *at = to.at(b, row, h) + d;
-        *at = (adds ? *at : 0) + sum[n][i];
-    }
-}
-
-/* Whether the query sees the key; neither needs to be there. */
-static __device__ __forceinline__ bool is_seen(const sight &see, int64_t b, int64_t query, int64_t key) {
-    return query < see.queries && key < see.keys &&
-           sees(see.spans + (b * see.queries + query) * see.W, see.W, see.kpos[key]);
 }
 
 /*
@@ -109,15 +75,6 @@ static __device__ __forceinline__ void make_gradients(const grad_problem &p, flo
         x[n][i] = expf(x[n][i] - number(n, i));
         dp[n][i] *= x[n][i];
     }
-}
-
-/* What make_gradients is told of a query; of one that is not there, that it gives no weights. */
-static __device__ __forceinline__ float number_of(const grad_problem &p, int64_t b, int64_t query, int64_t h) {
-    const float lse = query < p.see.queries ? *p.lse.at(b, query, h) : -INFINITY;
-    return lse == -INFINITY ? INFINITY : lse;
-}
-static __device__ __forceinline__ float delta_of(const grad_problem &p, int64_t b, int64_t query, int64_t h) {
-    return query < p.see.queries ? *p.delta.at(b, query, h) : 0;
 }
 
 /* --- dq ----------------------------------------------------------------------------------------------------------- */
@@ -166,7 +123,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, BLOCKS_AT_ONCE) grad_of_q
         seen = next_seen;
     }
     ls_copy_wait<0>();
-    write_rows<D>(dq, p.dq, b, h, i + row, p.see.queries, p.D, p.adds_dq);
+    write_rows<D>(dq, 1, p.dq, b, h, i + row, p.see.queries, p.D, p.adds_dq);
 }
 
 /* --- dk, dv ------------------------------------------------------------------------------------------------------- */
@@ -239,17 +196,11 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, BLOCKS_A
         at = next;
     }
     ls_copy_wait<0>();
-    write_rows<D>(dk, p.dk, b, kv, j + row, p.see.keys, p.D, p.adds_dkv);
-    write_rows<D>(dv, p.dv, b, kv, j + row, p.see.keys, p.D, p.adds_dkv);
+    write_rows<D>(dk, 1, p.dk, b, kv, j + row, p.see.keys, p.D, p.adds_dkv);
+    write_rows<D>(dv, 1, p.dv, b, kv, j + row, p.see.keys, p.D, p.adds_dkv);
 }
 
 /* --- the launch --------------------------------------------------------------------------------------------------- */
-
-static bool supports(const ls_kernel_call *call) {
-    bool fits = fits_tiles(&call->in[5]);
-    for (int i = 0; i < 3; i++) fits &= fits_tiles(&call->in[i]) && call->out[i].stride[3] == 1;
-    return fits;
-}
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
     const int64_t D = call->in[0].size[3];
@@ -259,41 +210,19 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
                                                      : grad_shared<256>::bytes());
 }
 
-template <int D> static ls_status launch_for(const grad_problem &p, int64_t B, void *stream) {
+template <int D> static ls_status launch_for(const grad_problem &p, void *stream) {
     LS_TRY(allow_shared("attention_grad", grad_of_queries<D>, grad_shared<D>::bytes()));
     LS_TRY(allow_shared("attention_grad", grad_of_keys<D>, grad_shared<D>::bytes()));
-    LS_TRY(launch("attention_grad", stream, ls_ceil_div(p.see.queries, (int64_t)ROWS) * p.H * B,
+    LS_TRY(launch("attention_grad", stream, ls_ceil_div(p.see.queries, (int64_t)ROWS) * p.H * p.B,
                   grad_shared<D>::bytes(), grad_of_queries<D>, p));
-    return launch("attention_grad", stream, ls_ceil_div(p.see.keys, (int64_t)ROWS) * p.J * B, grad_shared<D>::bytes(),
+    return launch("attention_grad", stream, ls_ceil_div(p.see.keys, (int64_t)ROWS) * p.J * p.B, grad_shared<D>::bytes(),
                   grad_of_keys<D>, p);
 }
 
 static ls_status launch_grad(const ls_kernel_call *call, void *, void *stream) {
-    const ls_attention_params *params = (const ls_attention_params *)call->params;
-    const ls_view *q = &call->in[0];
-    const grad_problem p = {.q = heads_of<const bf16>(q),
-                            .k = heads_of<const bf16>(&call->in[1]),
-                            .v = heads_of<const bf16>(&call->in[2]),
-                            .dout = heads_of<const bf16>(&call->in[5]),
-                            .lse = rows_of_heads<const float>(&call->in[6]),
-                            .delta = rows_of_heads<const float>(&call->in[7]),
-                            .dq = heads_of<float>(&call->out[0]),
-                            .dk = heads_of<float>(&call->out[1]),
-                            .dv = heads_of<float>(&call->out[2]),
-                            .see = sight_of(call),
-                            .H = (int)q->size[2],
-                            .J = (int)call->in[1].size[2],
-                            .D = (int)q->size[3],
-                            .group = params->group,
-                            .first_q = params->first_q,
-                            .first_kv = params->first_kv,
-                            .adds_dq = params->accumulate_dq,
-                            .adds_dkv = params->accumulate_dkv,
-                            .scale = (float)params->scale,
-                            .softcap = (float)params->softcap};
-    const int64_t B = q->size[0];
-    if (p.D <= 64) return launch_for<64>(p, B, stream);
-    return p.D <= 128 ? launch_for<128>(p, B, stream) : launch_for<256>(p, B, stream);
+    const grad_problem p = grad_problem_of(call);
+    if (p.D <= 64) return launch_for<64>(p, stream);
+    return p.D <= 128 ? launch_for<128>(p, stream) : launch_for<256>(p, stream);
 }
 
-CUDA_ROW_OF(ls_cuda_bf16_attention_grad, ATTENTION_GRAD, LS_BF16, launch_grad, nullptr, supports, prepare, true)
+CUDA_ROW_OF(ls_cuda_bf16_attention_grad, ATTENTION_GRAD, LS_BF16, launch_grad, nullptr, grad_fits_tiles, prepare, true)

@@ -27,8 +27,8 @@ extern const ls_kernel ls_cuda_f64_accumulate, ls_cuda_f64_add_rows;
 extern const ls_kernel ls_cuda_f32_exact_sum, ls_cuda_f32_exact_value;
 extern const ls_kernel ls_cuda_f32_attention, ls_cuda_f32_attention_grad, ls_cuda_bf16_attention_plain,
     ls_cuda_bf16_attention_grad_plain, ls_cuda_bf16_attention, ls_cuda_bf16_attention_sm90, ls_cuda_bf16_attention_grad,
-    ls_cuda_bf16_attention_cudnn, ls_cuda_bf16_attention_grad_cudnn, ls_cuda_f32_matmul_cublaslt,
-    ls_cuda_bf16_matmul_cublaslt;
+    ls_cuda_bf16_attention_grad_sm90, ls_cuda_bf16_attention_cudnn, ls_cuda_bf16_attention_grad_cudnn,
+    ls_cuda_f32_matmul_cublaslt, ls_cuda_bf16_matmul_cublaslt;
 
 #define F32_ADDRESS(name) &F32(name)
 #define BF16_ADDRESS(name) &BF16(name)
@@ -52,6 +52,7 @@ const ls_kernel *const ls_cuda_kernels[] = {
     &ls_cuda_bf16_attention,
     &ls_cuda_bf16_attention_sm90,
     &ls_cuda_bf16_attention_grad,
+    &ls_cuda_bf16_attention_grad_sm90,
     &ls_cuda_bf16_attention_cudnn,
     &ls_cuda_f32_matmul_cublaslt,
     &ls_cuda_bf16_matmul_cublaslt,

@@ -1,0 +1,122 @@
+/*
+ * Which tiles of keys the queries of a tile see, found without reading the spans of each: once for a call, warps make
+ * the outline of the spans of every 64 queries, and the range of the positions of every 128 keys. A tile that is taken
+ * although nothing of it is seen costs time alone: what each query sees is asked for each pair.
+ */
+#ifndef LS_KERNEL_CUDA_ATTENTION_OUTLINE_H
+#define LS_KERNEL_CUDA_ATTENTION_OUTLINE_H
+
+#include "kernel/cuda/attention_problem.h"
+
+enum { OUTLINE_QUERIES = 64, RANGE_KEYS = 128 };
+
+/* Of one of the pairs [lo, hi) of OUTLINE_QUERIES queries: positions from .. past that some query may see, and those
+ * that all of them see. */
+struct alignas(16) outline {
+    int32_t any_from, any_past, all_from, all_past;
+};
+
+struct key_range {
+    int32_t low, high; /* positions */
+};
+
+/* Where both lie: [B, tiles of queries, W/2] and [tiles of keys]. */
+struct outlines {
+    outline *queries;
+    key_range *keys;
+};
+
+static inline int64_t outline_tiles(const sight &see) { return ls_ceil_div(see.queries, (int64_t)OUTLINE_QUERIES); }
+static inline int64_t range_tiles(const sight &see) { return ls_ceil_div(see.keys, (int64_t)RANGE_KEYS); }
+
+/* In the workspace of a call, which has outlines_bytes for them. */
+static inline outlines outlines_at(void *workspace, const sight &see, int64_t B) {
+    outline *const queries = (outline *)workspace;
+    return {queries, (key_range *)(queries + B * outline_tiles(see) * (see.W / 2))};
+}
+static inline size_t outlines_bytes(const sight &see, int64_t B) {
+    return sizeof(outline) * (size_t)(B * outline_tiles(see) * (see.W / 2)) +
+           sizeof(key_range) * (size_t)range_tiles(see);
+}
+
+/* --- made by a warp for each tile --------------------------------------------------------------------------------- */
+
+static __device__ __forceinline__ int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
+static __device__ __forceinline__ int32_t most(int32_t a, int32_t b) { return a < b ? b : a; }
+static __device__ __forceinline__ int32_t warp_least(int32_t x) {
+    for (int step = 16; step > 0; step /= 2) x = least(x, __shfl_xor_sync(~0U, x, step));
+    return x;
+}
+static __device__ __forceinline__ int32_t warp_most(int32_t x) { return ~warp_least(~x); }
+
+static __global__ void outline_spans(sight see, int64_t B, outline *to) {
+    const int64_t tiles = (see.queries + OUTLINE_QUERIES - 1) / OUTLINE_QUERIES, at = warp_number();
+    if (at >= B * tiles) return;
+    const int64_t first = at % tiles * OUTLINE_QUERIES;
+    for (int w = 0; w < see.W; w += 2) {
+        outline o = {INT32_MAX, INT32_MIN, INT32_MIN, INT32_MAX};
+        for (int64_t i = first + threadIdx.x % 32; i < first + OUTLINE_QUERIES && i < see.queries; i += 32) {
+            const int32_t *span = see.spans + (at / tiles * see.queries + i) * see.W + w;
+            if (span[0] < span[1]) {
+                o.any_from = least(o.any_from, span[0]);
+                o.any_past = most(o.any_past, span[1]);
+            }
+            o.all_from = most(o.all_from, span[0]);
+            o.all_past = least(o.all_past, span[1]);
+        }
+        o = {warp_least(o.any_from), warp_most(o.any_past), warp_most(o.all_from), warp_least(o.all_past)};
+        if (threadIdx.x % 32 == 0) to[(at * see.W + w) / 2] = o;
+    }
+}
+
+static __global__ void range_of_keys(sight see, key_range *to) {
+    const int64_t at = warp_number();
+    if (at * RANGE_KEYS >= see.keys) return;
+    key_range r;
+    position_range<RANGE_KEYS>(see.kpos, at * RANGE_KEYS, see.keys, &r.low, &r.high);
+    if (threadIdx.x % 32 == 0) to[at] = r;
+}
+
+static inline ls_status make_outlines(const char *name, void *stream, const sight &see, int64_t B, const outlines &to) {
+    LS_TRY(launch(name, stream, ls_ceil_div(B * outline_tiles(see), (int64_t)CUDA_WARPS), 0, outline_spans, see, B,
+                  to.queries));
+    return launch(name, stream, ls_ceil_div(range_tiles(see), (int64_t)CUDA_WARPS), 0, range_of_keys, see, to.keys);
+}
+
+/* --- used by all threads of a block ------------------------------------------------------------------------------- */
+
+/* What queries with that outline, of W/2 pairs, see of keys in that range. */
+static __device__ __forceinline__ tile_sight look_at(const outline *o, int W, key_range keys) {
+    bool any = false, all = false;
+#pragma unroll 1
+    for (int w = 0; w < W / 2; w++) {
+        any |= o[w].any_from <= keys.high && keys.low < o[w].any_past;
+        all |= o[w].all_from <= keys.low && keys.high < o[w].all_past;
+    }
+    return all ? EVERYTHING : any ? SOMETHING : NOTHING;
+}
+
+/* Tiles in turn of which something is seen. A warp looks at 32 at a time: bits of those that are left. */
+struct tile_cursor {
+    int first;
+    unsigned left, whole;
+    __device__ __forceinline__ int tile() const { return first + __ffs((int)left) - 1; }
+    __device__ __forceinline__ bool is_whole() const { return whole >> (__ffs((int)left) - 1) & 1U; }
+};
+static constexpr tile_cursor BEFORE_TILES = {-32, 0, 0};
+
+/* Goes on to the next tile of n, of which look(tile) says what is seen; false: there is none. */
+template <typename Look> static __device__ __forceinline__ bool next_tile(tile_cursor *c, int n, Look look) {
+    c->left &= c->left - 1;
+    while (c->left == 0) {
+        c->first += 32;
+        if (c->first >= n) return false;
+        const int own = c->first + (int)threadIdx.x % 32;
+        const tile_sight seen = own < n ? look(own) : NOTHING;
+        c->left = __ballot_sync(~0U, seen != NOTHING);
+        c->whole = __ballot_sync(~0U, seen == EVERYTHING);
+    }
+    return true;
+}
+
+#endif
