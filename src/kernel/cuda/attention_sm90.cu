@@ -131,24 +131,24 @@ static __device__ __forceinline__ void make_logits(const forward_problem &p, con
     const int g = (int)threadIdx.x % 32 / 4, first = 2 * ((int)threadIdx.x % 4);
     const int there = (int)min(p.see.keys - tile.at, (int64_t)KEYS) - first;
     const int32_t *positions = p.see.kpos + tile.at + first;
-    unsigned seen[KEYS / 64] = {}; /* a bit for each sum */
+    constexpr int PART = 32;
+    uint64_t seen = 0; /* a bit for each sum; of a part of the tile at a time, for want of registers */
 #pragma unroll 1
-    for (int w = 0; w < p.see.W; w += 2) {
-        const int32_t *one = spans + (row + g) * p.see.W + w, *other = one + 8 * p.see.W;
-        const int32_t begin[2] = {one[0], other[0]}, end[2] = {one[1], other[1]};
-#pragma unroll
-        for (int n = 0; n < KEYS / 8; n++) {
-#pragma unroll
-            for (int c = 0; c < 2; c++) {
-                const int32_t position = 8 * n + c < there ? __ldg(positions + 8 * n + c) : INT32_MAX; /* in no pair */
-#pragma unroll
-                for (int half = 0; half < 2; half++)
-                    seen[n / 8] |= (unsigned)(begin[half] <= position && position < end[half])
-                                   << (n % 8 * 4 + 2 * half + c);
+    for (int from = 0; from < KEYS; from += PART) {
+        unsigned bits = 0;
+#pragma unroll 1
+        for (int w = 0; w < p.see.W; w += 2) {
+            const int32_t *one = spans + (row + g) * p.see.W + w, *other = one + 8 * p.see.W;
+            const int32_t begin[2] = {one[0], other[0]}, end[2] = {one[1], other[1]};
+            EACH_SUM(PART / 8, n, i) {
+                const int key = from + 8 * n + i % 2;
+                const int32_t position = key < there ? __ldg(positions + key) : INT32_MAX; /* in no pair */
+                bits |= (unsigned)(begin[i / 2] <= position && position < end[i / 2]) << (4 * n + i);
             }
         }
+        seen |= (uint64_t)bits << (from / 2);
     }
-    EACH_SUM(KEYS / 8, n, i) if ((seen[n / 8] >> (n % 8 * 4 + i) & 1) == 0) x[n][i] = -INFINITY;
+    EACH_SUM(KEYS / 8, n, i) if ((seen >> (4 * n + i) & 1) == 0) x[n][i] = -INFINITY;
 }
 
 /* Makes weights of the logits; what has been summed up is worth fade of itself after that. */
