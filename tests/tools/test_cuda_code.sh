@@ -11,7 +11,8 @@ chmod +x cuobjdump
 
 small=_Z6attendILi64EEv15forward_problem large=_Z6attendILi256EEv15forward_problem
 direct=_Z8multiplyILb1ELb1ELb1EEv7productI13__nv_bfloat16E slow=_Z8multiplyILb0ELb1ELb1EEv7productI13__nv_bfloat16E
-names=("$small" "$large" "$direct" "$slow")
+groups=_Z12grad_of_keysILi64ELb0EEv12sm90_problem capped=_Z12grad_of_keysILi64ELb1EEv12sm90_problem
+names=("$small" "$large" "$direct" "$slow" "$groups" "$capped")
 # make: kernels as they should be, each with a loop of products.
 make() {
     echo "arch = sm_90" | tee sass >res-usage
@@ -19,7 +20,9 @@ make() {
         printf ' Function %s:\n  REG:128 STACK:0 SHARED:1024 LOCAL:0 CONSTANT[0]:592\n' "$name" >>res-usage
         printf '\t\tFunction : %s\n' "$name" >>sass
         printf '        /*0000*/  LDGSTS.E.128 [R1], [R2] ;\n        /*0010*/  LDSM.16.M88.4 R4, [R3] ;\n' >>sass
-        printf '        /*0020*/  HMMA.16816.F32.BF16 R8, R4, R6, R8 ;\n        /*0030*/  @!P0 BRA 0x10 ;\n' >>sass
+        case $name in "$groups" | "$capped") product='HGMMA.64x64x16.F32.BF16 R8, gdesc[UR4], R8' ;;
+                   *) product='HMMA.16816.F32.BF16 R8, R4, R6, R8' ;; esac
+        printf '        /*0020*/  %s ;\n        /*0030*/  @!P0 BRA 0x10 ;\n' "$product" >>sass
     done
 }
 # refused WORDS: one violation, which says so.
@@ -31,13 +34,21 @@ refused() {
 
 make
 "$here/tools/cuda-code.py" cuda.so ./cuobjdump >out || fail "violations: $(cat out)"
-tail -1 out | grep -qx "4 kernels, 0 violations" || fail "$(cat out)"
+tail -1 out | grep -qx "6 kernels, 0 violations" || fail "$(cat out)"
 grep -q "^sm_90 *128 *0 *1024 *2 *1 *1 *1 *0 *4  attend<64>(forward_problem)" out || fail "no line for attend<64>: $(cat out)"
 for word in HMMA LDSM LDGSTS; do
     make
     sed -i "0,/$word/s//IMAD/" sass # of the first kernel
     refused "attend<64>(forward_problem): no $word"
 done
+make
+sed -i "0,/HGMMA/s//HMMA/" sass
+refused "grad_of_keys<64, false>(sm90_problem): no HGMMA"
+sed -i "s/sm_90/sm_80/" sass res-usage # which has none
+"$here/tools/cuda-code.py" cuda.so ./cuobjdump >out || fail "violations: $(cat out)"
+make
+sed -i "/grad_of_keysILi64ELb[01]/{n;s/STACK:0/STACK:8/}" res-usage
+refused "grad_of_keys<64, false>(sm90_problem): 8 bytes of stack; at most 0"
 make
 sed -i "0,/STACK:0/s//STACK:8/" res-usage
 refused "attend<64>(forward_problem): 8 bytes of stack; at most 0"
