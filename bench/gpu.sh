@@ -90,7 +90,7 @@ step_bits() {
 step_attention() {
     local seq row failed=0
     for seq in 8192 32768 65536; do
-        for row in cudnn own; do
+        for row in own cudnn; do
             "$longspan" bench attention --device cuda "${shape[@]}" --rounds 3 --seq $seq --kernels "attention/bf16=$row attention_grad/bf16=$row" || failed=1
         done
     done
