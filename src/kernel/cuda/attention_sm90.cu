@@ -11,7 +11,8 @@
 /* LIST: tiles of keys that are looked at in one go. */
 static constexpr int QUERIES = 128, KEYS = 128, GROUP_QUERIES = 64, LIST = 128;
 
-static constexpr float LOG2_E = 1.4426950408889634F, LN_2 = 0.6931471805599453F;
+/* FAR: beyond it, neighbours in f32 are more than 1 apart. */
+static constexpr float LOG2_E = 1.4426950408889634F, LN_2 = 0.6931471805599453F, FAR = 1 << 24;
 
 /* Where the pairs of column w of the block's queries begin and end: the least and the most; of those that see keys. */
 struct hull {
@@ -151,7 +152,11 @@ static __device__ __forceinline__ void make_logits(const forward_problem &p, con
     EACH_SUM(KEYS / 8, n, i) if ((seen >> (4 * n + i) & 1) == 0) x[n][i] = -INFINITY;
 }
 
-/* Makes weights of the logits; what has been summed up is worth fade of itself after that. */
+/*
+ * Makes weights of the logits; what has been summed up is worth fade of itself after that. base: the largest logit,
+ * rounded. Where it is far from 0, products must be rounded as it was before it is subtracted: what a fused
+ * multiplication keeps of them overflows there as a power of 2.
+ */
 template <int D>
 static __device__ __forceinline__ void weigh(running<D> *r, float unit, float (&x)[KEYS / 8][4], float fade[2]) {
     float most[2] = {r->most[0], r->most[1]}, base[2], sum[2] = {};
@@ -160,9 +165,13 @@ static __device__ __forceinline__ void weigh(running<D> *r, float unit, float (&
     for (int half = 0; half < 2; half++) {
 #pragma unroll
         for (int step = 1; step < 4; step *= 2) most[half] = fmaxf(most[half], __shfl_xor_sync(~0U, most[half], step));
-        base[half] = most[half] == -INFINITY ? 0 : most[half] * unit;
-        fade[half] = ls_exp2(fmaf(r->most[half], unit, -base[half]));
+        base[half] = most[half] == -INFINITY ? 0 : __fmul_rn(most[half], unit);
+        fade[half] = ls_exp2(__fmul_rn(r->most[half], unit) - base[half]);
         r->most[half] = most[half];
+    }
+    if (fmaxf(fabsf(base[0]), fabsf(base[1])) >= FAR) {
+        EACH_SUM(KEYS / 8, n, i) x[n][i] = __fmul_rn(x[n][i], unit);
+        unit = 1;
     }
     EACH_SUM(KEYS / 8, n, i) {
         x[n][i] = ls_exp2(fmaf(x[n][i], unit, -base[i / 2]));
