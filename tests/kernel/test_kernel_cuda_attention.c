@@ -96,8 +96,8 @@ static void test_many_tiles(void **state) {
          .mask = "causal",
          .queries = 70},
     };
-    const attention_variant variant = {&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad_sm90, "cuda, warp groups",
-                                       TILED_GAP};
+    const attention_variant variant = {&ls_cuda_bf16_attention_sm90, &ls_cuda_bf16_attention_grad_sm90,
+                                       "cuda, warp groups", TILED_GAP};
     for (size_t i = 0; i < LS_COUNT(many); i++) {
         problem p = problem_make(&many[i], LS_BF16);
         check_attention(&p, &variant);
@@ -240,8 +240,10 @@ static void test_warp_groups_are_asked_for(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_f64), cmocka_unit_test(test_many_tiles),
-                                       cmocka_unit_test(test_empty), cmocka_unit_test(test_equal_logits),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_f64),
+                                       cmocka_unit_test(test_many_tiles),
+                                       cmocka_unit_test(test_empty),
+                                       cmocka_unit_test(test_equal_logits),
                                        cmocka_unit_test(test_warp_groups_are_asked_for),
                                        cmocka_unit_test(test_what_a_device_lacks_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
