@@ -149,7 +149,7 @@ static __device__ __forceinline__ void wait_for_tiles() {
 
 /* --- the kernel --------------------------------------------------------------------------------------------------- */
 
-template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) attend(sm90_problem problem) {
+template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) attend_by_groups(sm90_problem problem) {
     if (!LS_HAS_WARP_GROUPS) return;
     LS_DYNAMIC_SHARED(memory);
     const forward_problem &p = problem.of;
@@ -229,9 +229,9 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
 template <int D> static ls_status launch_for(const sm90_problem &p, int64_t B, void *stream) {
     const sight &see = p.of.see;
     const size_t shared = forward_shared<D>::bytes(see.W);
-    LS_TRY(allow_shared("attention", attend<D>, shared));
+    LS_TRY(allow_shared("attention", attend_by_groups<D>, shared));
     LS_TRY(make_outlines("attention", stream, see, B, p.seen));
-    return launch("attention", stream, ls_ceil_div(see.queries, (int64_t)QUERIES) * p.of.H * B, shared, attend<D>, p);
+    return launch("attention", stream, ls_ceil_div(see.queries, (int64_t)QUERIES) * p.of.H * B, shared, attend_by_groups<D>, p);
 }
 
 static ls_status launch_attention(const ls_kernel_call *call, void *, void *stream) {
