@@ -16,6 +16,7 @@ ATTENTION = r"(attend|grad_of_queries|grad_of_keys)"
 # Name of a kernel: instructions that it must have; bytes of stack that it may have; local accesses in a loop for each
 # product of tensor cores there.
 RULES = [
+    (r"attend_by_groups<(64|128)>", GROUPS, 0, 0),
     (rf"{ATTENTION}<(64|128)>", TENSOR, 0, 0),
     (rf"{ATTENTION}<(64|128), false>", GROUPS, 0, 0),
     (rf"{ATTENTION}<(64|128), true>", GROUPS, 8, 0),  # a soft cap; what is needed after the loop alone may lie there

@@ -141,6 +141,7 @@ static inline int __any_sync(unsigned, int is) {
 using std::max;
 using std::min;
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline float __fmul_rn(float x, float y) { return x * y; }
 static inline float __fdividef(float x, float y) { return x / y; }
 static inline float __int_as_float(int x) {
     float f;

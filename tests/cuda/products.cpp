@@ -32,8 +32,8 @@ struct thread {
     std::vector<sums> open;
     std::vector<registers> fenced;
     std::vector<size_t> written; /* 16 bytes each, since its fence of shared memory */
-    unsigned exchanges = 0; /* at the fence */
-    uint64_t hash = 0;      /* of all products */
+    unsigned exchanges = 0;      /* at the fence */
+    uint64_t hash = 0;           /* of all products */
 };
 
 std::vector<thread> threads;

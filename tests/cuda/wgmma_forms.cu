@@ -17,8 +17,7 @@ constexpr int K = WGMMA_SUMMED, M = WGMMA_ROWS;
 __device__ __forceinline__ void load_a(unsigned (&a)[4], const bf16 *from, int row, int k) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        memcpy(&a[i], from + (row + g + i % 2 * 8) * K + k + 2 * t + i / 2 * 8, sizeof a[i]);
+    for (int i = 0; i < 4; i++) memcpy(&a[i], from + (row + g + i % 2 * 8) * K + k + 2 * t + i / 2 * 8, sizeof a[i]);
 }
 
 template <int ROWS, bool BY_SUMMED_> __device__ __forceinline__ uint64_t operand(const bf16 *t, int first, int k) {
@@ -81,8 +80,8 @@ __global__ void __launch_bounds__(CUDA_THREADS, 1) multiply(matrices m) {
 
 template <a_place A, bool B_BY_SUMMED, int N, wgmma_fault FAULT> int launch_one(const matrices &m) {
     constexpr size_t shared = sizeof(bf16) * (M * K + N * K);
-    cudaError_t error =
-        cudaFuncSetAttribute(multiply<A, B_BY_SUMMED, N, FAULT>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    cudaError_t error = cudaFuncSetAttribute(multiply<A, B_BY_SUMMED, N, FAULT>,
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(1);
     config.blockDim = dim3(CUDA_THREADS);
@@ -93,7 +92,8 @@ template <a_place A, bool B_BY_SUMMED, int N, wgmma_fault FAULT> int launch_one(
 
 template <a_place A, bool B_BY_SUMMED, int N> int launch_form(const matrices &m, wgmma_fault fault) {
 #define LAUNCH_OF(FAULT) \
-    case FAULT: return launch_one<A, B_BY_SUMMED, N, FAULT>(m)
+    case FAULT:          \
+        return launch_one<A, B_BY_SUMMED, N, FAULT>(m)
     switch (fault) {
         LAUNCH_OF(WGMMA_RIGHT);
 #ifndef __CUDACC__ /* faults are for the host: what they do on a GPU is undefined */
@@ -107,7 +107,8 @@ template <a_place A, bool B_BY_SUMMED, int N> int launch_form(const matrices &m,
         LAUNCH_OF(WGMMA_OVERWRITTEN);
         LAUNCH_OF(WGMMA_ONE_WARP);
 #endif
-        default: return (int)cudaErrorInvalidValue;
+    default:
+        return (int)cudaErrorInvalidValue;
     }
 }
 

@@ -96,8 +96,8 @@ static void test_many_tiles(void **state) {
          .mask = "causal",
          .queries = 70},
     };
-    const attention_variant variant = {&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad_sm90, "cuda, warp groups",
-                                       TILED_GAP};
+    const attention_variant variant = {&ls_cuda_bf16_attention_sm90, &ls_cuda_bf16_attention_grad_sm90,
+                                       "cuda, warp groups", TILED_GAP};
     for (size_t i = 0; i < LS_COUNT(many); i++) {
         problem p = problem_make(&many[i], LS_BF16);
         check_attention(&p, &variant);
@@ -109,6 +109,51 @@ static void test_many_tiles(void **state) {
 static void test_empty(void **state) {
     (void)state;
     for (size_t v = 0; v < LS_COUNT(variants); v++) check_empty_attention(&variants[v]);
+}
+
+/*
+ * A query whose logits of EQUAL_KEYS keys are the same: each weighs the same, however large the logit and in whichever
+ * tile the key lies, but for the rounding of weights to bf16. Values are 1 for the first 128 keys, and 0.
+ */
+enum { EQUAL_KEYS = 1024, EQUAL_D = 64, EQUAL_ONES = 128 };
+static void check_equal_logits(const attention_variant *v, float element, double scale) {
+    const ls_dtype dtype = v->forward->dtype;
+    const double logit = EQUAL_D * scale * (double)element * (double)element;
+    const ls_attention_params params = {.scale = scale, .group = 1};
+    const ls_view q = dense_view(dtype, 1, 1, 1, EQUAL_D), k = dense_view(dtype, 1, EQUAL_KEYS, 1, EQUAL_D),
+                  values = dense_view(dtype, 1, EQUAL_KEYS, 1, EQUAL_D), o = dense_view(LS_F32, 1, 1, 1, EQUAL_D),
+                  lse = dense_view(LS_F32, 1, 1, 1, 0);
+    int32_t positions[EQUAL_KEYS], span[2] = {0, EQUAL_KEYS};
+    for (int i = 0; i < EQUAL_KEYS; i++) positions[i] = i;
+    for (int i = 0; i < EQUAL_D; i++) put_float(&q, i, element);
+    for (int i = 0; i < EQUAL_KEYS * EQUAL_D; i++) {
+        put_float(&k, i, element);
+        put_float(&values, i, i < EQUAL_ONES * EQUAL_D);
+    }
+    const ls_kernel_call call = {
+        .n_in = 5,
+        .in = {q, k, values, VIEW(span, LS_I32, 1, 1, 2), VIEW(positions, LS_I32, EQUAL_KEYS)},
+        .n_out = 2,
+        .out = {o, lse},
+        .params = &params,
+    };
+    call_kernel_on(v->forward, 1, call);
+    const float *result = o.data, *sum = lse.data;
+    const double share = (double)EQUAL_ONES / EQUAL_KEYS, expected = logit + log(EQUAL_KEYS);
+    for (int i = 0; i < EQUAL_D; i++)
+        if (!(fabs(result[i] - share) <= share / 256)) fail_msg("%s, logit %g: %.9g", v->name, logit, result[i]);
+    if (!(fabs(*sum - expected) <= 1e-6 * expected)) fail_msg("%s, logit %g: lse %.9g", v->name, logit, *sum);
+    const ls_view all[] = {q, k, values, o, lse};
+    for (size_t i = 0; i < LS_COUNT(all); i++) free(all[i].data);
+}
+
+static void test_equal_logits(void **state) {
+    (void)state;
+    for (size_t v = 0; v < LS_COUNT(variants); v++) {
+        check_equal_logits(&variants[v], 1.5F, 0.03);
+        check_equal_logits(&variants[v], 128, 1.1);   /* 1.2e6: neighbours in f32 are 0.125 apart */
+        check_equal_logits(&variants[v], 16384, 0.9); /* 1.5e10: 1,024 */
+    }
 }
 
 static ls_view heads(ls_dtype dtype, int64_t D) { return VIEW(NULL, dtype, 1, 256, 2, D); }
@@ -195,8 +240,11 @@ static void test_warp_groups_are_asked_for(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_f64), cmocka_unit_test(test_many_tiles),
-                                       cmocka_unit_test(test_empty), cmocka_unit_test(test_warp_groups_are_asked_for),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_f64),
+                                       cmocka_unit_test(test_many_tiles),
+                                       cmocka_unit_test(test_empty),
+                                       cmocka_unit_test(test_equal_logits),
+                                       cmocka_unit_test(test_warp_groups_are_asked_for),
                                        cmocka_unit_test(test_what_a_device_lacks_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

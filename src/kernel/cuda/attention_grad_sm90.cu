@@ -154,13 +154,6 @@ static __device__ __forceinline__ void load_keys(const grad_problem &p, const gr
     load_panels<D, KEYS>(shared.tile_of(stage, 1), p.v.at(b, 0, kv), p.v.token, key, p.see.keys, p.D);
 }
 
-/* What the queries of a block see of a tile of keys. first: of their outlines, of which there are one or two. */
-static __device__ __forceinline__ tile_sight look_at_keys(const sight &see, const outline *first, bool two,
-                                                          key_range keys) {
-    const tile_sight a = look_at(first, see.W, keys), b = two ? look_at(first + see.W / 2, see.W, keys) : a;
-    return a == b ? a : SOMETHING;
-}
-
 template <int D, bool CAPPED>
 static __device__ __forceinline__ void make_dq(const sm90_problem &problem, unsigned char *memory) {
     const grad_problem &p = problem.of;
@@ -170,10 +163,7 @@ static __device__ __forceinline__ void make_dq(const sm90_problem &problem, unsi
               b = block % heads / p.H, kv = (p.first_q + h) / p.group - p.first_kv;
     const int64_t i = (int64_t)(block / heads) * ROWS;
     const int tiles = (int)((p.see.keys + KEYS - 1) / KEYS);
-    const outline *seen =
-        problem.seen.queries + (b * ((p.see.queries + QUERIES - 1) / QUERIES) + i / QUERIES) * (p.see.W / 2);
-    const bool two = i + QUERIES < p.see.queries;
-    const auto look = [&](int t) { return look_at_keys(p.see, seen, two, problem.seen.keys[t]); };
+    const auto look = looks_at_keys(p.see, problem.seen, b, i);
     load_panels<D, ROWS>(shared.own(0), p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
     load_panels<D, ROWS>(shared.own(1), p.dout.at(b, 0, h), p.dout.token, i, p.see.queries, p.D);
     float number[2], delta[2], dq[D / 8][4] = {};

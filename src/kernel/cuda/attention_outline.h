@@ -96,6 +96,18 @@ static __device__ __forceinline__ tile_sight look_at(const outline *o, int W, ke
     return all ? EVERYTHING : any ? SOMETHING : NOTHING;
 }
 
+/* look(tile) of next_tile: what the 2 OUTLINE_QUERIES queries of a block, from `first` on, see of a tile of keys. */
+static __device__ __forceinline__ auto looks_at_keys(const sight &see, const outlines &seen, int b, int64_t first) {
+    const int64_t tiles = (see.queries + OUTLINE_QUERIES - 1) / OUTLINE_QUERIES;
+    const outline *own = seen.queries + (b * tiles + first / OUTLINE_QUERIES) * (see.W / 2);
+    const bool two = first + OUTLINE_QUERIES < see.queries;
+    return [&see, own, two, keys = seen.keys](int tile) {
+        const tile_sight one = look_at(own, see.W, keys[tile]),
+                         other = two ? look_at(own + see.W / 2, see.W, keys[tile]) : one;
+        return one == other ? one : SOMETHING;
+    };
+}
+
 /* Tiles in turn of which something is seen. A warp looks at 32 at a time: bits of those that are left. */
 struct tile_cursor {
     int first;

@@ -6,31 +6,28 @@
  * memory. The blocks that have most keys, under a causal mask, begin first.
  */
 #include "kernel/cuda/attention_forward.h"
+#include "kernel/cuda/attention_outline.h"
 #include "kernel/cuda/tiles_sm90.h"
 
-/* LIST: tiles of keys that are looked at in one go. */
-static constexpr int QUERIES = 128, KEYS = 128, GROUP_QUERIES = 64, LIST = 128;
+static constexpr int QUERIES = 2 * OUTLINE_QUERIES, KEYS = RANGE_KEYS, GROUP_QUERIES = 64;
+/* FAR: beyond it, neighbours in f32 are more than 1 apart. */
+static constexpr float LOG2_E = 1.4426950408889634F, LN_2 = 0.6931471805599453F, FAR = 1 << 24;
 
-static constexpr float LOG2_E = 1.4426950408889634F, LN_2 = 0.6931471805599453F;
-
-/* Where the pairs of column w of the block's queries begin and end: the least and the most; of those that see keys. */
-struct hull {
-    int32_t least_begin, most_begin, least_end, most_end;
+struct sm90_problem {
+    forward_problem of;
+    outlines seen;
 };
 
 /* Shared memory of a block. */
 template <int D> struct forward_shared {
     bf16 *q;
     static constexpr size_t bytes(int W) {
-        return sizeof(bf16) * D * (QUERIES + 4 * KEYS) + LIST + sizeof(hull) * (size_t)W / 2 +
-               sizeof(int32_t) * QUERIES * (size_t)W;
+        return sizeof(bf16) * D * (QUERIES + 4 * KEYS) + sizeof(int32_t) * QUERIES * (size_t)W;
     }
     __device__ explicit forward_shared(unsigned char *memory) : q((bf16 *)memory) {}
     __device__ bf16 *k(int stage) const { return q + (QUERIES + stage * KEYS) * D; }
     __device__ bf16 *v(int stage) const { return k(2 + stage); }
-    __device__ uint8_t *list() const { return (uint8_t *)k(4); }
-    __device__ hull *hulls() const { return (hull *)(list() + LIST); }
-    __device__ int32_t *spans(int W) const { return (int32_t *)(hulls() + W / 2); }
+    __device__ int32_t *spans() const { return (int32_t *)k(4); }
 };
 
 /* The queries of a thread: rows g and g + 8 of its warp's. Results are relative to the largest x, times `unit`. */
@@ -39,78 +36,6 @@ template <int D> struct running {
     float most[2], sum[2];
 };
 
-/* --- tiles of keys ------------------------------------------------------------------------------------------------ */
-
-/* A tile from key `at` on; past the last key: there is none. */
-struct key_tile {
-    int64_t at;
-    tile_sight seen;
-};
-
-/* A warp for each column of pairs, of n queries. */
-static __device__ __forceinline__ void find_hulls(const int32_t *spans, int W, int n, hull *hulls) {
-    for (int w = (int)threadIdx.x / 32; w < W / 2; w += CUDA_WARPS) {
-        hull of = {INT32_MAX, INT32_MIN, INT32_MAX, INT32_MIN};
-        for (int row = (int)threadIdx.x % 32; row < n; row += 32) {
-            const int32_t begin = spans[row * W + 2 * w], end = spans[row * W + 2 * w + 1];
-            if (begin < end) of.least_begin = min(of.least_begin, begin);
-            if (begin < end) of.most_end = max(of.most_end, end);
-            of.most_begin = max(of.most_begin, begin);
-            of.least_end = min(of.least_end, end);
-        }
-        for (int step = 16; step > 0; step /= 2) {
-            of.least_begin = min(of.least_begin, __shfl_xor_sync(~0U, of.least_begin, step));
-            of.most_begin = max(of.most_begin, __shfl_xor_sync(~0U, of.most_begin, step));
-            of.least_end = min(of.least_end, __shfl_xor_sync(~0U, of.least_end, step));
-            of.most_end = max(of.most_end, __shfl_xor_sync(~0U, of.most_end, step));
-        }
-        if (threadIdx.x % 32 == 0) hulls[w] = of;
-    }
-}
-
-/*
- * What the queries see of LIST tiles from `first` on; by all threads, eight for each tile. Where queries differ much,
- * SOMETHING is said of a tile of which they see nothing or everything.
- */
-static __device__ __forceinline__ void list_tiles(const sight &see, const hull *hulls, int64_t first, uint8_t *list) {
-    constexpr int LANES = 8;
-    for (int tile = (int)threadIdx.x / LANES; tile < LIST; tile += CUDA_THREADS / LANES) {
-        int32_t low = INT32_MAX, high = INT32_MIN;
-        const int64_t own = first + tile * KEYS + (int)threadIdx.x % LANES;
-        const int there = (int)min(see.keys - own, (int64_t)KEYS);
-#pragma unroll
-        for (int k = 0; k < KEYS; k += LANES) {
-            const int32_t position = __ldg(see.kpos + (k < there ? own + k : 0));
-            if (k < there) low = min(low, position);
-            if (k < there) high = max(high, position);
-        }
-        for (int step = LANES / 2; step > 0; step /= 2) {
-            low = min(low, __shfl_xor_sync(~0U, low, step));
-            high = max(high, __shfl_xor_sync(~0U, high, step));
-        }
-        bool any = false, all = false;
-        for (int w = 0; w < see.W / 2; w++) {
-            any |= hulls[w].least_begin <= high && low < hulls[w].most_end;
-            all |= hulls[w].most_begin <= low && high < hulls[w].least_end;
-        }
-        if (threadIdx.x % LANES == 0) list[tile] = (uint8_t)(!any ? NOTHING : all ? EVERYTHING : SOMETHING);
-    }
-}
-
-/* The next tile from there on of which some query may see some key; by all threads. */
-static __device__ __forceinline__ key_tile next_tile(const sight &see, const hull *hulls, uint8_t *list, int64_t from) {
-    for (; from < see.keys; from += KEYS) {
-        const int tile = (int)(from / KEYS % LIST);
-        if (tile == 0) {
-            __syncthreads(); /* all have read the list before */
-            list_tiles(see, hulls, from, list);
-            __syncthreads();
-        }
-        if (list[tile] != NOTHING) return {from, from + KEYS > see.keys ? SOMETHING : (tile_sight)list[tile]};
-    }
-    return {from, NOTHING};
-}
-
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
 /* A weight is 2^(unit x) of what make_logits leaves in x. */
@@ -118,19 +43,22 @@ static __device__ __forceinline__ float unit_of(const forward_problem &p) {
     return p.softcap > 0 || p.scale <= 0 ? 1 : p.scale * LOG2_E;
 }
 
-/* Of the products of a warp's rows, from `row` of the block on, with a tile; -inf where a query does not see a key. */
-static __device__ __forceinline__ void make_logits(const forward_problem &p, const int32_t *spans, int row,
-                                                   key_tile tile, float (&x)[KEYS / 8][4]) {
+/*
+ * Of the products of a warp's rows, from `row` of the block on, with the tile from key `at` on; where it is masked,
+ * -inf where a query does not see a key.
+ */
+static __device__ __forceinline__ void make_logits(const forward_problem &p, const int32_t *spans, int row, int64_t at,
+                                                   bool masked, float (&x)[KEYS / 8][4]) {
     if (p.softcap > 0) {
         const float inner = 2 * LOG2_E * p.scale / p.softcap, outer = LOG2_E * p.softcap;
         EACH_SUM(KEYS / 8, n, i) x[n][i] = outer - __fdividef(2 * outer, 1 + ls_exp2(inner * x[n][i])); /* tanh */
     } else if (p.scale <= 0) {
         EACH_SUM(KEYS / 8, n, i) x[n][i] *= p.scale * LOG2_E;
     }
-    if (tile.seen == EVERYTHING) return;
+    if (!masked) return;
     const int g = (int)threadIdx.x % 32 / 4, first = 2 * ((int)threadIdx.x % 4);
-    const int there = (int)min(p.see.keys - tile.at, (int64_t)KEYS) - first;
-    const int32_t *positions = p.see.kpos + tile.at + first;
+    const int there = (int)min(p.see.keys - at, (int64_t)KEYS) - first;
+    const int32_t *positions = p.see.kpos + at + first;
     constexpr int PART = 32;
     uint64_t seen = 0; /* a bit for each sum; of a part of the tile at a time, for want of registers */
 #pragma unroll 1
@@ -151,7 +79,11 @@ static __device__ __forceinline__ void make_logits(const forward_problem &p, con
     EACH_SUM(KEYS / 8, n, i) if ((seen >> (4 * n + i) & 1) == 0) x[n][i] = -INFINITY;
 }
 
-/* Makes weights of the logits; what has been summed up is worth fade of itself after that. */
+/*
+ * Makes weights of the logits; what has been summed up is worth fade of itself after that. base: the largest logit,
+ * rounded. Where it is far from 0, products must be rounded as it was before it is subtracted: what a fused
+ * multiplication keeps of them overflows there as a power of 2.
+ */
 template <int D>
 static __device__ __forceinline__ void weigh(running<D> *r, float unit, float (&x)[KEYS / 8][4], float fade[2]) {
     float most[2] = {r->most[0], r->most[1]}, base[2], sum[2] = {};
@@ -160,9 +92,13 @@ static __device__ __forceinline__ void weigh(running<D> *r, float unit, float (&
     for (int half = 0; half < 2; half++) {
 #pragma unroll
         for (int step = 1; step < 4; step *= 2) most[half] = fmaxf(most[half], __shfl_xor_sync(~0U, most[half], step));
-        base[half] = most[half] == -INFINITY ? 0 : most[half] * unit;
-        fade[half] = ls_exp2(fmaf(r->most[half], unit, -base[half]));
+        base[half] = most[half] == -INFINITY ? 0 : __fmul_rn(most[half], unit);
+        fade[half] = ls_exp2(__fmul_rn(r->most[half], unit) - base[half]);
         r->most[half] = most[half];
+    }
+    if (fmaxf(fabsf(base[0]), fabsf(base[1])) >= FAR) {
+        EACH_SUM(KEYS / 8, n, i) x[n][i] = __fmul_rn(x[n][i], unit);
+        unit = 1;
     }
     EACH_SUM(KEYS / 8, n, i) {
         x[n][i] = ls_exp2(fmaf(x[n][i], unit, -base[i / 2]));
@@ -177,8 +113,7 @@ static __device__ __forceinline__ void pack_weights(const float (&x)[KEYS / 8][4
 #pragma unroll
     for (int k = 0; k < KEYS / 16; k++)
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            weights[k][i] = pack(x[2 * k + i / 2][i % 2 * 2], x[2 * k + i / 2][i % 2 * 2 + 1]);
+        for (int i = 0; i < 4; i++) weights[k][i] = pack(x[2 * k + i / 2][i % 2 * 2], x[2 * k + i / 2][i % 2 * 2 + 1]);
 }
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
@@ -189,8 +124,8 @@ static __device__ __forceinline__ void begin_logits(float (&x)[KEYS / 8][4], con
     const uint64_t a = summed_elements<QUERIES>(q, row, 0), b = summed_elements<KEYS>(k, 0, 0);
 #pragma unroll
     for (int d = 0; d < D; d += 16)
-        ls_multiply<LS_SUMMED_SIDE_BY_SIDE, LS_SUMMED_SIDE_BY_SIDE>(
-            x, further(a, element_bytes<QUERIES>(d)), further(b, element_bytes<KEYS>(d)), d > 0);
+        ls_multiply<LS_SUMMED_SIDE_BY_SIDE, LS_SUMMED_SIDE_BY_SIDE>(x, further(a, element_bytes<QUERIES>(d)),
+                                                                    further(b, element_bytes<KEYS>(d)), d > 0);
     ls_products_commit();
 }
 
@@ -214,24 +149,24 @@ static __device__ __forceinline__ void wait_for_tiles() {
 
 /* --- the kernel --------------------------------------------------------------------------------------------------- */
 
-template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) attend(forward_problem p) {
+template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) attend_by_groups(sm90_problem problem) {
     if (!LS_HAS_WARP_GROUPS) return;
     LS_DYNAMIC_SHARED(memory);
+    const forward_problem &p = problem.of;
     const forward_shared<D> shared(memory);
     const unsigned across = (unsigned)((p.see.queries + QUERIES - 1) / QUERIES), heads = gridDim.x / across;
     const int64_t i = (int64_t)(across - 1 - blockIdx.x / heads) * QUERIES;
     const int h = (int)(blockIdx.x % heads) % p.H, b = (int)(blockIdx.x % heads) / p.H;
     const int n = p.see.queries - i < QUERIES ? (int)(p.see.queries - i) : QUERIES;
-    const int kv = (p.first_q + h) / p.group - p.first_kv;
+    const int kv = (p.first_q + h) / p.group - p.first_kv, tiles = (int)((p.see.keys + KEYS - 1) / KEYS);
     const bf16 *k = p.k.at(b, 0, kv), *v = p.v.at(b, 0, kv);
-    int32_t *spans = shared.spans(p.see.W);
+    const auto look = looks_at_keys(p.see, problem.seen, b, i);
     for (int s = threadIdx.x; s < n * p.see.W; s += CUDA_THREADS)
-        spans[s] = p.see.spans[(b * p.see.queries + i) * p.see.W + s];
-    __syncthreads();
-    find_hulls(spans, p.see.W, n, shared.hulls());
-    key_tile at = next_tile(p.see, shared.hulls(), shared.list(), 0);
+        shared.spans()[s] = p.see.spans[(b * p.see.queries + i) * p.see.W + s];
+    tile_cursor cursor = BEFORE_TILES;
+    bool goes_on = next_tile(&cursor, tiles, look);
     load_panels<D, QUERIES>(shared.q, p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
-    load_panels<D, KEYS>(shared.k(0), k, p.k.token, at.at, p.see.keys, p.D);
+    if (goes_on) load_panels<D, KEYS>(shared.k(0), k, p.k.token, (int64_t)cursor.tile() * KEYS, p.see.keys, p.D);
     load_panels<D, KEYS>(shared.v(1), v, p.v.token, 0, 0, p.D); /* zeros: no tile comes before */
     ls_copy_commit();
 
@@ -241,27 +176,30 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) atten
     r.most[0] = r.most[1] = -INFINITY;
     unsigned weights[KEYS / 16][4] = {};
     int stage = 0;
-    while (at.at < p.see.keys) {
+    while (goes_on) {
         float x[KEYS / 8][4], fade[2];
         wait_for_tiles(); /* the keys of this tile, and the values of the one before */
         ls_products_fence(x, r.o, weights);
         begin_logits<D>(x, shared.q, group * GROUP_QUERIES, shared.k(stage));
         begin_results<D>(r.o, weights, shared.v(stage ^ 1));
-        const key_tile next = next_tile(p.see, shared.hulls(), shared.list(), at.at + KEYS);
-        load_panels<D, KEYS>(shared.v(stage), v, p.v.token, at.at, p.see.keys, p.D);
-        load_panels<D, KEYS>(shared.k(stage ^ 1), k, p.k.token, next.at, p.see.keys, p.D);
+        const int64_t at = (int64_t)cursor.tile() * KEYS;
+        const bool masked = !cursor.is_whole() || at + KEYS > p.see.keys;
+        load_panels<D, KEYS>(shared.v(stage), v, p.v.token, at, p.see.keys, p.D);
+        goes_on = next_tile(&cursor, tiles, look);
+        if (goes_on)
+            load_panels<D, KEYS>(shared.k(stage ^ 1), k, p.k.token, (int64_t)cursor.tile() * KEYS, p.see.keys, p.D);
         ls_copy_commit();
         ls_products_wait<1>(x);
-        make_logits(p, spans, row, at, x);
+        make_logits(p, shared.spans(), row, at, masked, x);
         weigh<D>(&r, unit, x, fade);
-        /* Few tiles have a new maximum. The branch also keeps the assembler from waiting before it makes the weights. */
+        /* Few tiles have a new maximum. The branch also keeps the assembler from waiting before it makes the weights.
+         */
         if (__any_sync(~0U, fade[0] != 1 || fade[1] != 1)) {
             ls_products_wait<0>(r.o, weights);
             EACH_SUM(D / 8, d, e) r.o[d][e] *= fade[e / 2];
         }
         ls_products_wait<0>(r.o, weights);
         pack_weights(x, weights);
-        at = next;
         stage ^= 1;
     }
     wait_for_tiles();
@@ -270,13 +208,15 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) atten
     ls_products_wait<0>(r.o, weights);
 #pragma unroll
     for (int half = 0; half < 2; half++)
-        store_row(p, r.o, half, r.most[half] * unit * LN_2, r.sum[half], b,
-                  i + row + threadIdx.x % 32 / 4 + 8 * half, h);
+        store_row(p, r.o, half, r.most[half] * unit * LN_2, r.sum[half], b, i + row + threadIdx.x % 32 / 4 + 8 * half,
+                  h);
 }
 
 /* --- the launch --------------------------------------------------------------------------------------------------- */
 
 static bool supports(const ls_kernel_call *call) { return fits_forward(call) && call->in[0].size[3] <= 128; }
+
+static size_t workspace(const ls_kernel_call *call) { return outlines_bytes(sight_of(call), call->in[0].size[0]); }
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
     const int W = (int)call->in[3].size[2];
@@ -286,16 +226,19 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
                         call->in[0].size[3] <= 64 ? forward_shared<64>::bytes(W) : forward_shared<128>::bytes(W));
 }
 
-template <int D> static ls_status launch_for(const forward_problem &p, int64_t B, void *stream) {
-    const size_t shared = forward_shared<D>::bytes(p.see.W);
-    LS_TRY(allow_shared("attention", attend<D>, shared));
-    return launch("attention", stream, ls_ceil_div(p.see.queries, (int64_t)QUERIES) * p.H * B, shared, attend<D>, p);
+template <int D> static ls_status launch_for(const sm90_problem &p, int64_t B, void *stream) {
+    const sight &see = p.of.see;
+    const size_t shared = forward_shared<D>::bytes(see.W);
+    LS_TRY(allow_shared("attention", attend_by_groups<D>, shared));
+    LS_TRY(make_outlines("attention", stream, see, B, p.seen));
+    return launch("attention", stream, ls_ceil_div(see.queries, (int64_t)QUERIES) * p.of.H * B, shared, attend_by_groups<D>, p);
 }
 
 static ls_status launch_attention(const ls_kernel_call *call, void *, void *stream) {
-    const forward_problem p = forward_problem_of(call);
+    const forward_problem of = forward_problem_of(call);
     const int64_t B = call->in[0].size[0];
-    return p.D <= 64 ? launch_for<64>(p, B, stream) : launch_for<128>(p, B, stream);
+    const sm90_problem p = {of, outlines_at(call->workspace, of.see, B)};
+    return of.D <= 64 ? launch_for<64>(p, B, stream) : launch_for<128>(p, B, stream);
 }
 
-CUDA_ROW_OF(ls_cuda_bf16_attention_sm90, ATTENTION, LS_BF16, launch_attention, nullptr, supports, prepare, true)
+CUDA_ROW_OF(ls_cuda_bf16_attention_sm90, ATTENTION, LS_BF16, launch_attention, workspace, supports, prepare, true)

@@ -6,8 +6,8 @@
  * The products are asynchronous. Each of these is undefined otherwise, and the stand-in finds it:
  *  - before the first product, and after sums or a were written otherwise: ls_products_fence;
  *  - before the sums are read or written, and before a or b are overwritten: ls_products_commit and ls_products_wait;
- *  - a thread that wrote an operand to shared memory, by a store or a copy that it waited for: ls_shared_fence, and then
- *    a barrier with the threads that multiply;
+ *  - a thread that wrote an operand to shared memory, by a store or a copy that it waited for: ls_shared_fence, and
+ * then a barrier with the threads that multiply;
  *  - all warps of a group: the same products, with all lanes.
  */
 #ifndef LS_CUDA_PTX_SM90_H
@@ -39,9 +39,9 @@ static __device__ __forceinline__ uint64_t ls_descriptor(const void *at, unsigne
 }
 
 /*
- * d = a b, or d += a b where `adds`, of bf16 with sums in f32: a [64,16], b [16,N], d [64,N] with N = 8 TILES. Warp w of
- * the group has rows 16 w and on of d, as ls_mma has sums, and of a in registers, as ls_mma has them. B, A: of operands
- * in shared memory, given by descriptors.
+ * d = a b, or d += a b where `adds`, of bf16 with sums in f32: a [64,16], b [16,N], d [64,N] with N = 8 TILES. Warp w
+ * of the group has rows 16 w and on of d, as ls_mma has sums, and of a in registers, as ls_mma has them. B, A: of
+ * operands in shared memory, given by descriptors.
  */
 template <ls_order B, int TILES>
 static __device__ __forceinline__ void ls_multiply(float (&d)[TILES][4], const unsigned (&a)[4], uint64_t b, bool adds);
@@ -52,25 +52,26 @@ static __device__ __forceinline__ void ls_multiply(float (&d)[TILES][4], uint64_
 #define LS_SUMS_4(n) LS_SUMS_1(n), LS_SUMS_1(n + 1), LS_SUMS_1(n + 2), LS_SUMS_1(n + 3)
 #define LS_SUMS_8 LS_SUMS_4(0), LS_SUMS_4(4)
 #define LS_SUMS_16 LS_SUMS_8, LS_SUMS_4(8), LS_SUMS_4(12)
-#define LS_NAMES_8                                                                                                 \
+#define LS_NAMES_8                                                                                                   \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29," \
     "%30,%31"
-#define LS_NAMES_16                                                                                                  \
-    LS_NAMES_8 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57," \
-               "%58,%59,%60,%61,%62,%63"
+#define LS_NAMES_16                                                                                                 \
+    LS_NAMES_8                                                                                                      \
+        ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57," \
+        "%58,%59,%60,%61,%62,%63"
 
 /* The operands after the sums have these numbers: where a is in registers, and where it is not. */
-#define LS_MULTIPLY_REGISTERS(TILES, N, a0, a1, a2, a3, of_b, adds_, order)                                  \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " adds_ ", 0;\n"                                          \
-                 "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" LS_NAMES_##TILES "}, {" a0 "," a1 \
-                 "," a2 "," a3 "}, " of_b ", p, 1, 1, " order ";\n}\n"                                        \
-                 : LS_SUMS_##TILES                                                                           \
+#define LS_MULTIPLY_REGISTERS(TILES, N, a0, a1, a2, a3, of_b, adds_, order)                   \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " adds_ ", 0;\n"                           \
+                 "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" LS_NAMES_##TILES \
+                 "}, {" a0 "," a1 "," a2 "," a3 "}, " of_b ", p, 1, 1, " order ";\n}\n"       \
+                 : LS_SUMS_##TILES                                                            \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)adds), "n"((int)B))
-#define LS_MULTIPLY_SHARED(TILES, N, of_a, of_b, adds_, order_a, order_b)                                           \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " adds_ ", 0;\n"                                                 \
-                 "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" LS_NAMES_##TILES "}, " of_a "," of_b   \
-                 ", p, 1, 1, " order_a ", " order_b ";\n}\n"                                                        \
-                 : LS_SUMS_##TILES                                                                                  \
+#define LS_MULTIPLY_SHARED(TILES, N, of_a, of_b, adds_, order_a, order_b)                     \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " adds_ ", 0;\n"                           \
+                 "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" LS_NAMES_##TILES \
+                 "}, " of_a "," of_b ", p, 1, 1, " order_a ", " order_b ";\n}\n"              \
+                 : LS_SUMS_##TILES                                                            \
                  : "l"(a), "l"(b), "r"((int)adds), "n"((int)A), "n"((int)B))
 
 template <ls_order B, int TILES>
@@ -108,7 +109,9 @@ template <typename... T> static __device__ __forceinline__ void ls_products_fenc
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 /* The products since the last commit are a group. */
-static __device__ __forceinline__ void ls_products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+static __device__ __forceinline__ void ls_products_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 /* Returns when all but the last MOST_OPEN groups have been done. done: sums of those, and what of a they had. */
 template <int MOST_OPEN, typename... T> static __device__ __forceinline__ void ls_products_wait(T &...done) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(MOST_OPEN) : "memory");
@@ -116,7 +119,9 @@ template <int MOST_OPEN, typename... T> static __device__ __forceinline__ void l
 }
 
 /* What this thread wrote to shared memory is there for products after the next barrier. */
-static __device__ __forceinline__ void ls_shared_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+static __device__ __forceinline__ void ls_shared_fence() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 
 /* 2^x with 22 bits; 0 where that is less than 2^-126. */
 static __device__ __forceinline__ float ls_exp2(float x) {

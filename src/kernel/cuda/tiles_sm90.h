@@ -32,13 +32,14 @@ static __device__ __forceinline__ void load_panels(bf16 *to, const bf16 *from, i
     const bf16 *source = from + (first + row) * stride + element;
     bf16 *place = to + place_in_tile<ROWS>(row, element);
 #pragma unroll
-    for (int r = 0; r < ROWS; r += AT_ONCE, source += AT_ONCE * stride) ls_copy_16(place + r * PANEL, source, r < there);
+    for (int r = 0; r < ROWS; r += AT_ONCE, source += AT_ONCE * stride)
+        ls_copy_16(place + r * PANEL, source, r < there);
 }
 
 /*
  * Operands of products, of a tile. Those of 16 elements of each row, from `element` on, are summed over the elements:
- * rows of a, or columns of b, from a multiple of 8 on. Those of 16 rows are summed over the rows: D elements of b from a
- * multiple of 64 on, or 64 of a.
+ * rows of a, or columns of b, from a multiple of 8 on. Those of 16 rows are summed over the rows: D elements of b from
+ * a multiple of 64 on, or 64 of a.
  */
 template <int ROWS> static __device__ __forceinline__ uint64_t summed_elements(const bf16 *t, int row, int element) {
     return ls_descriptor(t + element / PANEL * ROWS * PANEL + row * PANEL + element % PANEL, 16, PATTERN_BYTES);
@@ -46,7 +47,8 @@ template <int ROWS> static __device__ __forceinline__ uint64_t summed_elements(c
 template <int ROWS> static __device__ __forceinline__ uint64_t summed_rows(const bf16 *t, int row, int element) {
     return ls_descriptor(t + element / PANEL * ROWS * PANEL + row * PANEL, ROWS * ROW_BYTES, PATTERN_BYTES);
 }
-/* An operand that begins so many bytes later in the same tile, and what an element is later than the first of its row. */
+/* An operand that begins so many bytes later in the same tile, and what an element is later than the first of its row.
+ */
 static __device__ __forceinline__ uint64_t further(uint64_t operand, int bytes) {
     return operand + (unsigned)bytes / 16;
 }

@@ -20,8 +20,7 @@ static inline void ls_multiply(float (&d)[TILES][4], const unsigned (&a)[4], uin
 }
 template <ls_order A, ls_order B, int TILES>
 static inline void ls_multiply(float (&d)[TILES][4], uint64_t a, uint64_t b, bool adds) {
-    emulation::multiply(
-        {d[0], TILES, nullptr, a, b, A == LS_OTHERS_SIDE_BY_SIDE, B == LS_OTHERS_SIDE_BY_SIDE, adds});
+    emulation::multiply({d[0], TILES, nullptr, a, b, A == LS_OTHERS_SIDE_BY_SIDE, B == LS_OTHERS_SIDE_BY_SIDE, adds});
 }
 
 template <typename... T> static inline void ls_products_fence(T &...used) {
