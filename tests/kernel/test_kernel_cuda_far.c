@@ -14,7 +14,7 @@
 #include "support/attention_check.h"
 
 extern const ls_kernel ls_cuda_bf16_attention, ls_cuda_bf16_attention_grad, ls_cuda_bf16_attention_plain,
-    ls_cuda_bf16_attention_grad_plain;
+    ls_cuda_bf16_attention_grad_plain, ls_cuda_bf16_attention_sm90, ls_cuda_bf16_attention_grad_sm90;
 
 enum { TOKENS = 3, HEAD = 64, OPERANDS = 8 };
 
@@ -101,12 +101,18 @@ static void test_of_tensor_cores(void **state) {
     check(&ls_cuda_bf16_attention, &ls_cuda_bf16_attention_grad);
 }
 
+static void test_of_warp_groups(void **state) {
+    (void)state;
+    check(&ls_cuda_bf16_attention_sm90, &ls_cuda_bf16_attention_grad_sm90);
+}
+
 static void test_plain(void **state) {
     (void)state;
     check(&ls_cuda_bf16_attention_plain, &ls_cuda_bf16_attention_grad_plain);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_of_tensor_cores), cmocka_unit_test(test_plain)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_of_tensor_cores), cmocka_unit_test(test_of_warp_groups),
+                                       cmocka_unit_test(test_plain)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
