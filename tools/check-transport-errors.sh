@@ -19,14 +19,14 @@ make_arrays
 export LONGSPAN_RENDEZVOUS_SECONDS=5 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 ranks=3 port=$((20000 + $$ % 10000))
 
-# What a rank runs. The victim's rank number is $victim, its faults are in $faults; the file it writes is $out.$RANK_OF_IT.
+# What a rank runs. The victim's rank number is $victim, its faults are in $faults; rank 0 writes the file $out.0.
 export build faults=
 cat >rank.sh <<'RANK'
 rank=${RANK:-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}}
 # shellcheck disable=SC2086
 [ "$rank" = "$victim" ] && export $faults
 exec "$build/longspan" grad --model config.json --tokens tokens.npy --threads 1 --layout zigzag --strategy ring --ranks 3 \
-    --wait-timeout 4 --out "$out.$rank" 2>"$out.err.$rank" >"$out.said.$rank"
+    --wait-timeout 4 --out "$out.0" 2>"$out.err.$rank" >"$out.said.$rank"
 RANK
 
 # Each starts the job: the setting is in the environment. The exit codes of what it started go to $codes.

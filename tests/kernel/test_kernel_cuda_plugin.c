@@ -42,6 +42,16 @@ static bool finds_kernels(void) {
            none == NULL;
 }
 
+/* How many rows of the same name are behind one; all but the last may refuse. -1: something else is behind it. */
+static int rows_behind(const ls_kernel_request *request, const ls_kernel *row) {
+    int n = 0;
+    for (const ls_kernel *next; (next = ls_kernel_next(request, row)) != NULL; n++) {
+        if (!row->refuses || strcmp(ls_kernel_row(next), ls_kernel_row(row)) != 0) return -1;
+        row = next;
+    }
+    return row->refuses ? -1 : n;
+}
+
 /* Of several kernels for one contract and type each name once, the one that is taken first. */
 static bool lists_rows(void) {
     char path[LS_PATH_ROOM];
@@ -53,9 +63,7 @@ static bool lists_rows(void) {
         .id = LS_KERNEL_ATTENTION, .dtype = LS_BF16, .device = LS_DEVICE_CUDA, .isa = LS_ISA_REF};
     is = is && ls_kernel_find_rows(&request, rows, &n).code == LS_OK && n == 2 && rows[0] == taken &&
          strcmp(ls_kernel_row(rows[0]), "cudnn") == 0 && strcmp(ls_kernel_row(rows[1]), "own") == 0;
-    const ls_kernel *const behind = is ? ls_kernel_next(&request, rows[1]) : NULL; /* of the same name */
-    is = behind != NULL && behind != rows[1] && rows[1]->refuses && !behind->refuses &&
-         strcmp(ls_kernel_row(behind), "own") == 0 && ls_kernel_next(&request, behind) == NULL;
+    is = is && rows_behind(&request, rows[1]) == 2; /* on tensor cores of any GPU, and plain */
     request.id = LS_KERNEL_MATMUL;
     is = is && ls_kernel_find_rows(&request, rows, &n).code == LS_OK && n == 2 &&
          strcmp(ls_kernel_row(rows[0]), "cublaslt") == 0 && strcmp(ls_kernel_row(rows[1]), "own") == 0;
