@@ -56,7 +56,6 @@ static const test_case cases[] = {
      .mask = "causal"},
     {.B = 1, .D = 40, .Hq = 2, .Hkv = 1, .group = 2, .S = 180, .P = 1, .mask = "window:50:7"},
     {.B = 1, .D = 80, .Hq = 1, .Hkv = 1, .group = 1, .S = 210, .P = 1, .mask = "window:60:5+documents"},
-    {.B = 1, .D = 96, .Hq = 1, .Hkv = 1, .group = 1, .S = 300, .P = 1, .mask = "window:60:5"},
     {.B = 1, .D = 256, .Hq = 1, .Hkv = 1, .group = 1, .S = 131, .P = 1, .mask = "full"},
     {.B = 1, .D = 8, .Hq = 3, .Hkv = 2, .group = 3, .first_q = 2, .S = 97, .P = 1, .mask = "causal"},
     {.B = 1, .D = 24, .Hq = 2, .Hkv = 1, .group = 4, .first_q = 6, .first_kv = 1, .S = 70, .P = 1, .mask = "prefix:30"},
