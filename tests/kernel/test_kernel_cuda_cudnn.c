@@ -16,7 +16,8 @@
 #include "cuda/fake/load.h"
 #include "kernel/cuda/table.h"
 
-extern const ls_kernel ls_cuda_bf16_attention_cudnn, ls_cuda_bf16_attention_grad, ls_cuda_bf16_attention_grad_cudnn;
+extern const ls_kernel ls_cuda_bf16_attention_cudnn, ls_cuda_bf16_attention_grad, ls_cuda_bf16_attention_grad_cudnn,
+    ls_cuda_bf16_attention_grad_sm90;
 
 static fake_library *fake;
 
