@@ -25,7 +25,7 @@ RULES = [
     (r"multiply<false,.*product<__nv_bfloat16>", ("HMMA", "LDSM"), 32, 1),  # of operands that lie anywhere
     (r".", (), 64, 0),
 ]
-REGISTERS, WARPS, THREADS = 65536, {"sm_80": 64, "sm_90": 64, "sm_100": 64}, 256
+REGISTERS, WARPS, THREADS = 65536, {"sm_80": 64, "sm_90a": 64, "sm_100": 64}, 256
 
 
 class Kernel:

@@ -16,7 +16,8 @@
 #include "cuda/fake/load.h"
 #include "kernel/cuda/table.h"
 
-extern const ls_kernel ls_cuda_bf16_attention_cudnn, ls_cuda_bf16_attention_grad, ls_cuda_bf16_attention_grad_cudnn;
+extern const ls_kernel ls_cuda_bf16_attention_cudnn, ls_cuda_bf16_attention_grad, ls_cuda_bf16_attention_grad_cudnn,
+    ls_cuda_bf16_attention_grad_sm90;
 
 static fake_library *fake;
 
@@ -215,7 +216,7 @@ static void test_gradient_is_chosen(void **unused) {
     const ls_kernel_choices choices = {.n = 1, .of = {{LS_KERNEL_ATTENTION_GRAD, LS_BF16, "cudnn"}}};
     ls_kernel_request request = {
         .id = LS_KERNEL_ATTENTION_GRAD, .dtype = LS_BF16, .device = LS_DEVICE_CUDA, .call = &call};
-    assert_ptr_equal(ls_kernel_choose(tables, 1, &request), &ls_cuda_bf16_attention_grad);
+    assert_ptr_equal(ls_kernel_choose(tables, 1, &request), &ls_cuda_bf16_attention_grad_sm90);
     request.choices = &choices;
     assert_ptr_equal(ls_kernel_choose(tables, 1, &request), &ls_cuda_bf16_attention_grad_cudnn);
 }
