@@ -49,7 +49,7 @@ launcher_of() {
     mpich) launcher=(mpirun.mpich -n "$2") ;;
     srun) launcher=(srun --quiet --disable-status --kill-on-bad-exit=1 -n "$2") ;;
     pmi2) launcher=(srun --quiet --disable-status --kill-on-bad-exit=1 --mpi=pmi2 -n "$2") ;;
-    torchrun) launcher=("${TORCHRUN:-torchrun}" --standalone --nproc_per_node "$2" --no-python --) ;;
+    torchrun) launcher=("${TORCHRUN:-torchrun}" --standalone --nproc_per_node "$2" --no_python --) ;;
     esac
 }
 

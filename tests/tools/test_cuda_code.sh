@@ -12,7 +12,8 @@ chmod +x cuobjdump
 small=_Z6attendILi64EEv15forward_problem large=_Z6attendILi256EEv15forward_problem
 direct=_Z8multiplyILb1ELb1ELb1EEv7productI13__nv_bfloat16E slow=_Z8multiplyILb0ELb1ELb1EEv7productI13__nv_bfloat16E
 groups=_Z12grad_of_keysILi64ELb0EEv12sm90_problem capped=_Z12grad_of_keysILi64ELb1EEv12sm90_problem
-names=("$small" "$large" "$direct" "$slow" "$groups" "$capped")
+forward=_Z16attend_by_groupsILi64EEv15forward_problem
+names=("$small" "$large" "$direct" "$slow" "$groups" "$capped" "$forward")
 # make: kernels as they should be, each with a loop of products.
 make() {
     echo "arch = sm_90" | tee sass >res-usage
@@ -20,7 +21,7 @@ make() {
         printf ' Function %s:\n  REG:128 STACK:0 SHARED:1024 LOCAL:0 CONSTANT[0]:592\n' "$name" >>res-usage
         printf '\t\tFunction : %s\n' "$name" >>sass
         printf '        /*0000*/  LDGSTS.E.128 [R1], [R2] ;\n        /*0010*/  LDSM.16.M88.4 R4, [R3] ;\n' >>sass
-        case $name in "$groups" | "$capped") product='HGMMA.64x64x16.F32.BF16 R8, gdesc[UR4], R8' ;;
+        case $name in "$groups" | "$capped" | "$forward") product='HGMMA.64x64x16.F32.BF16 R8, gdesc[UR4], R8' ;;
                    *) product='HMMA.16816.F32.BF16 R8, R4, R6, R8' ;; esac
         printf '        /*0020*/  %s ;\n        /*0030*/  @!P0 BRA 0x10 ;\n' "$product" >>sass
     done
@@ -34,7 +35,7 @@ refused() {
 
 make
 "$here/tools/cuda-code.py" cuda.so ./cuobjdump >out || fail "violations: $(cat out)"
-tail -1 out | grep -qx "6 kernels, 0 violations" || fail "$(cat out)"
+tail -1 out | grep -qx "7 kernels, 0 violations" || fail "$(cat out)"
 grep -q "^sm_90 *128 *0 *1024 *2 *1 *1 *1 *0 *4  attend<64>(forward_problem)" out || fail "no line for attend<64>: $(cat out)"
 for word in HMMA LDSM LDGSTS; do
     make
