@@ -28,7 +28,11 @@ missing_of() {
         [ -e "$(dirname "$longspan")/lib/longspan/mpi-$1.so" ] || echo "the build has no plug-in mpi-$1.so"
         ;;
     srun | pmi2) slurm_missing ;;
-    torchrun) command -v "${TORCHRUN:-torchrun}" >/dev/null || echo "no torchrun on the path, and TORCHRUN is not set" ;;
+    torchrun)
+        command -v "${TORCHRUN:-torchrun}" >/dev/null || { echo "no torchrun on the path, and TORCHRUN is not set"; return; }
+        # That of Debian 12 (PyTorch 1.13 on Python 3.11) starts nothing at all.
+        "${TORCHRUN:-torchrun}" --standalone --nproc_per_node 1 --no_python -- true >/dev/null 2>&1 || echo "${TORCHRUN:-torchrun} does not start 'true'"
+        ;;
     *) fail "launcher $1 is not one of: $LAUNCHERS" ;;
     esac
 }
