@@ -6,6 +6,7 @@
 - includes in quotes are written from src/ or include/ and name a file that is there
 - external libraries stay where they belong (EXTERNAL), out of the core
 - messages are made in compile/redistribute and by the strategies of compile/attention alone (MESSAGES)
+- what a file must not include it does not include (FORBIDDEN); the compiler's builder has at most 16 fields
 - a file has at most 600 lines, a function at most 80
 
 check-layers.py [ROOT]: the tree that this script lies in, unless told otherwise.
@@ -51,6 +52,9 @@ EXTERNAL = {
 MESSAGES = re.compile(r"\bls_build_(grant|send|receive|lease|borrow|return|reclaim)\s*\(")
 MESSENGERS = ["compile/redistribute/", "compile/attention/", "compile/build.c", "compile/compile_impl.h"]
 GENERATED = ["ls_version.h", "ls_bench_model.h"]
+# File -> headers that it must not include: lowering knows of no pass.
+FORBIDDEN = {"compile/lower.c": ["compile/pass.h"]}
+MOST_BUILDER_FIELDS = 16
 MOST_LINES = 600
 MOST_FUNCTION_LINES = 80
 
@@ -83,6 +87,8 @@ def check_include(path, line, quoted, name):
     if not (ROOT / "src" / name).is_file():
         report(path, line, f'"{name}" is not a path from src/ or include/')
         return
+    if name in FORBIDDEN.get("/".join(inside), []):
+        report(path, line, f'includes "{name}", which it must know nothing of')
     other = name.split("/")[0]
     if other == folder:
         return
@@ -115,6 +121,20 @@ def check_functions(path, lines):
             start = number
 
 
+def check_builder(path, lines):
+    """The builder emits: a field that a single pass needs belongs to that pass."""
+    fields = 0
+    for number, text in enumerate(lines, 1):
+        if text == "typedef struct ls_builder {":
+            fields = 1
+        elif text == "} ls_builder;":
+            if fields - 1 > MOST_BUILDER_FIELDS:
+                report(path, number, f"ls_builder has {fields - 1} fields; at most {MOST_BUILDER_FIELDS}")
+            return
+        elif fields > 0:
+            fields += len(re.sub(r"/\*.*", "", text).split(",")) if ";" in text else 0
+
+
 def check_file(path):
     lines = path.read_text(encoding="utf-8").split("\n")
     if len(lines) - 1 > MOST_LINES:
@@ -122,6 +142,7 @@ def check_file(path):
     if path.suffix not in (".c", ".h"):
         return
     check_functions(path, lines)
+    check_builder(path, lines)
     in_source = path.is_relative_to(ROOT / "src")
     in_public = path.is_relative_to(ROOT / "include")
     for number, text in enumerate(lines, 1):

@@ -17,7 +17,7 @@ int ls_build_buffer(ls_builder *b, ls_space space, ls_buffer_kind kind, size_t b
                           .space = space,
                           .kind = kind,
                           .bytes = bytes,
-                          .program = b->program_index,
+                          .program = ls_build_program(b),
                           .first = -1,
                           .last = -1,
                           .flat = -1};
@@ -170,12 +170,12 @@ int ls_build_channel(ls_builder *b, const char *format, ...) {
     va_end(args);
     ls_program *p = b->program;
     const uint64_t hash = ls_hash_bytes(name, strlen(name));
-    for (int c = ls_index_first(&b->channel_names, hash); c >= 0; c = ls_index_next(&b->channel_names, c))
+    for (int c = ls_index_first(&b->channels.names, hash); c >= 0; c = ls_index_next(&b->channels.names, c))
         if (strcmp(p->channels[c].name, name) == 0) return c;
-    ls_index_add(&b->channel_names, hash);
+    ls_index_add(&b->channels.names, hash);
     ls_channel *channel = LS_PUSH(b->image->arena, p->channels, p->n_channels, p->channel_capacity);
     channel->name = ls_arena_strdup(b->image->arena, name);
-    (void)LS_PUSH(b->image->arena, b->counts, b->n_counts, b->count_capacity);
+    (void)LS_PUSH(b->image->arena, b->channels.counts, b->channels.n, b->channels.capacity);
     return p->n_channels - 1;
 }
 
@@ -201,11 +201,11 @@ static void tell_out(ls_builder *b, ls_instr *instr, ls_operand operand) {
 }
 
 void ls_build_grant(ls_builder *b, int channel, ls_peer sender, ls_operand slot) {
-    tell_out(b, push_word(b, LS_INSTR_GRANT, channel, sender, ++b->counts[channel].granted), slot);
+    tell_out(b, push_word(b, LS_INSTR_GRANT, channel, sender, ++b->channels.counts[channel].granted), slot);
 }
 
 void ls_build_send(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to) {
-    ls_channel_count *count = &b->counts[channel];
+    ls_channel_count *count = &b->channels.counts[channel];
     LS_ASSERT(ls_view_elements(&from.view) == ls_view_elements(&to.view) && from.view.dtype == to.view.dtype);
     (void)push_word(b, LS_INSTR_ACQUIRE, channel, receiver, ++count->acquired);
     ls_instr *put = push_word(b, LS_INSTR_PUT, channel, receiver, ++count->sent);
@@ -214,21 +214,21 @@ void ls_build_send(ls_builder *b, int channel, ls_peer receiver, ls_operand from
 }
 
 void ls_build_receive(ls_builder *b, int channel, ls_peer sender, ls_operand slot) {
-    tell_out(b, push_word(b, LS_INSTR_RECEIVE, channel, sender, ++b->counts[channel].received), slot);
+    tell_out(b, push_word(b, LS_INSTR_RECEIVE, channel, sender, ++b->channels.counts[channel].received), slot);
 }
 
 void ls_build_lease(ls_builder *b, int channel, ls_peer reader, ls_operand block) {
-    tell_in(b, push_word(b, LS_INSTR_LEASE, channel, reader, ++b->counts[channel].sent), block);
+    tell_in(b, push_word(b, LS_INSTR_LEASE, channel, reader, ++b->channels.counts[channel].sent), block);
 }
 
 void ls_build_borrow(ls_builder *b, int channel, ls_operand block) {
-    tell_out(b, push_word(b, LS_INSTR_BORROW, channel, block.peer, ++b->counts[channel].received), block);
+    tell_out(b, push_word(b, LS_INSTR_BORROW, channel, block.peer, ++b->channels.counts[channel].received), block);
 }
 
 void ls_build_return(ls_builder *b, int channel, ls_operand block) {
-    tell_out(b, push_word(b, LS_INSTR_RETURN, channel, block.peer, ++b->counts[channel].granted), block);
+    tell_out(b, push_word(b, LS_INSTR_RETURN, channel, block.peer, ++b->channels.counts[channel].granted), block);
 }
 
 void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand block) {
-    tell_in(b, push_word(b, LS_INSTR_RECLAIM, channel, reader, ++b->counts[channel].acquired), block);
+    tell_in(b, push_word(b, LS_INSTR_RECLAIM, channel, reader, ++b->channels.counts[channel].acquired), block);
 }

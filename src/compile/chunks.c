@@ -22,6 +22,11 @@ ls_chunks ls_chunks_of(const ls_builder *b, int part, int parts) {
     return (ls_chunks){part * each, each};
 }
 
+ls_chunks ls_my_chunks(const ls_builder *b) {
+    const ls_mesh *mesh = &b->target->mesh;
+    return ls_chunks_of(b, ls_mesh_sequence_index(mesh, b->target->rank), ls_mesh_sequence_ranks(mesh));
+}
+
 int64_t ls_chunk_start(const ls_builder *b, int chunk) {
     const int64_t S = b->image->layout.S;
     return ls_part_start(S, ls_chunk_count(S), chunk);

@@ -10,23 +10,23 @@ static ls_operand columns_of(ls_operand whole, const ls_operand *part, int64_t *
     return columns;
 }
 
-static void lower_split(ls_builder *b, int n) {
-    const ls_node *node = &b->job->graph->nodes[n];
+static void lower_split(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
     const ls_operand whole = ls_lower_tensor(b, node->in[0]);
-    int64_t at = 0;
+    int64_t from = 0;
     for (int o = 0; o < node->n_out; o++) {
         const ls_operand part = ls_lower_tensor(b, node->out[o]);
-        ls_build_copy(b, columns_of(whole, &part, &at), part);
+        ls_build_copy(b, columns_of(whole, &part, &from), part);
     }
 }
 
-static void lower_join(ls_builder *b, int n) {
-    const ls_node *node = &b->job->graph->nodes[n];
+static void lower_join(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
     const ls_operand whole = ls_lower_tensor(b, node->out[0]);
-    int64_t at = 0;
+    int64_t from = 0;
     for (int i = 0; i < node->n_in; i++) {
         const ls_operand part = ls_lower_tensor(b, node->in[i]);
-        ls_build_copy(b, part, columns_of(whole, &part, &at));
+        ls_build_copy(b, part, columns_of(whole, &part, &from));
     }
 }
 

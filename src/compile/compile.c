@@ -1,5 +1,6 @@
 /* All passes, one after the other, for one rank. */
-#include "compile/compile_impl.h"
+#include "compile/attention/attention.h"
+#include "compile/pass.h"
 
 #include "device/device.h"
 
@@ -16,28 +17,20 @@ static void forget_values(ls_builder *b) {
 
 static void begin_program(ls_builder *b, int index) {
     const ls_job_program *row = &b->job->programs.list[index];
-    b->program_index = index;
     b->program = &b->image->programs[index];
     b->row = row;
-    b->end_node = (int)ls_min(row->end_node, b->job->graph->n_nodes);
     b->program->name = ls_arena_strdup(b->image->arena, row->name);
-    b->program->n_nodes = b->end_node - row->first_node;
+    b->program->n_nodes = row->end_node - row->first_node;
     b->program->timed = row->timed;
     b->program->queues = LS_COPY + 1; /* and the link, where something stands on it */
     b->program->first_word = b->image->words;
-    b->begun = NULL;
-    if (ls_program_reduces(b, row) && (row->sums == LS_SUMS_BEGUN || b->cut->gradients))
-        b->begun = LS_NEW_ARRAY(b->image->arena, bool, b->image->n_flats + 1);
-    b->counts = NULL;
-    b->channel_names = (ls_index){.arena = b->image->arena};
-    b->n_counts = 0;
-    b->count_capacity = 0;
+    b->channels = (ls_channels){.names.arena = b->image->arena};
     forget_values(b);
 }
 
 static void end_program(ls_builder *b) {
-    for (int c = 0; c < b->n_counts; c++) {
-        const ls_channel_count *count = &b->counts[c];
+    for (int c = 0; c < b->channels.n; c++) {
+        const ls_channel_count *count = &b->channels.counts[c];
         LS_ASSERT(count->granted == count->received && count->acquired == count->sent &&
                   count->sent == count->received);
         b->program->channels[c].uses = count->received;
@@ -48,7 +41,7 @@ static void end_program(ls_builder *b) {
 /* Whether what the program reads of nodes before its own is there when it begins: it lies in a buffer that persists. */
 static ls_status check_kept(const ls_builder *b) {
     const ls_graph *g = b->job->graph;
-    for (int n = b->row->first_node; n < b->end_node; n++) {
+    for (int n = b->row->first_node; n < b->row->end_node; n++) {
         const ls_node *node = &g->nodes[n];
         for (int i = 0; i < node->n_in; i++) {
             const ls_tensor storage = ls_graph_tensor(g, node->in[i])->storage;
@@ -63,19 +56,22 @@ static ls_status check_kept(const ls_builder *b) {
 }
 
 static ls_status lower_program(ls_builder *b, int index) {
+    ls_program_nodes nodes;
     begin_program(b, index);
     LS_TRY(check_kept(b));
-    const bool reduces = ls_program_reduces(b, b->row);
-    ls_tile_find(b);
-    if (reduces) ls_reduction_begin(b);
-    ls_gathered_begin(b);
-    ls_offload_begin(b);
-    ls_lower_nodes(b);
-    if (reduces) ls_reduction_end(b);
-    if (b->row->update != LS_UPDATE_NONE) ls_lower_update(b);
+    LS_TRY(ls_passes_run(b, &nodes));
+    ls_lower_nodes(b, nodes.list, nodes.n);
     LS_TRY(b->status);
     end_program(b);
     return ls_ok();
+}
+
+/* A program that goes to the end of the graph ends with its last node. */
+static void end_programs(ls_job *job, ls_arena *arena) {
+    ls_job_programs *programs = &job->programs;
+    ls_job_program *list = ls_arena_copy(arena, programs->list, sizeof *list * (size_t)programs->n);
+    for (int p = 0; p < programs->n; p++) list[p].end_node = (int)ls_min(list[p].end_node, job->graph->n_nodes);
+    programs->list = list;
 }
 
 /* Room for the programs of the job; and its phase table, checked. */
@@ -96,10 +92,12 @@ static ls_status compile(ls_builder *b, ls_job *job) {
     LS_TRY(take_phases(b));
     LS_TRY(ls_shard(job->graph, job->graph->n_nodes, &image->mesh, image->arena, &sharding));
     ls_redistribute(job, image->arena, &sharding);
+    end_programs(job, image->arena);
     const int n_nodes = job->graph->n_nodes;
     b->sharding = &sharding;
     b->tensor = LS_NEW_ARRAY(image->arena, ls_operand, job->graph->n_tensors);
-    b->sites = LS_NEW_ARRAY(image->arena, ls_site *, n_nodes);
+    b->sites = LS_NEW(image->arena, ls_sites);
+    b->sites->of_node = LS_NEW_ARRAY(image->arena, ls_site *, n_nodes);
     for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = nowhere();
     ls_lower_share(b, n_nodes);
     ls_lower_persistent(b);
@@ -145,8 +143,7 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->host_apart = !device.host_memory;
     ls_job rewritten = *job;
     rewritten.graph = ls_recompute(job, target->saving.drop, arena);
-    ls_builder b = {
-        .job = &rewritten, .target = target, .tiles = device.tiles, .image = image, .cut = ls_target_shard(target), .status = ls_ok()};
+    ls_builder b = {.job = &rewritten, .target = target, .image = image, .status = ls_ok()};
     b.displacements.arena = arena;
     const ls_status status = compile(&b, &rewritten);
     if (status.code != LS_OK) {

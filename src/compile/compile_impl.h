@@ -50,7 +50,7 @@ typedef struct ls_channel_count {
 typedef struct ls_group {
     int64_t start, count; /* elements of the flat space */
     int first_bucket, n_buckets;
-    int first; /* of its parameters, in the image's flats; a matrix that is updated whole is alone in its group */
+    int first, past; /* its parameters, in the image's flats; a matrix that is updated whole is alone in its group */
 } ls_group;
 
 /* A part of a group: what is divided over all ranks and travels at once. */
@@ -59,58 +59,66 @@ typedef struct ls_bucket {
     int group;
 } ls_bucket;
 
-typedef struct ls_stages ls_stages;       /* how a team exchanges (redistribute/redistribute.h) */
-typedef struct ls_reduction ls_reduction; /* gradients on their way (buckets.c) */
-typedef struct ls_gathered ls_gathered;   /* parameters on their way (gathered.c) */
-typedef struct ls_offloaded ls_offloaded; /* results that wait in memory of the host (offload.c) */
+typedef struct ls_stages ls_stages; /* how a team exchanges (redistribute/redistribute.h) */
 
-typedef struct ls_tile_run ls_tile_run;                 /* tile.c */
-typedef struct ls_site ls_site;                         /* one attention node on this rank (attention/attention.h) */
-typedef struct ls_workspace_answer ls_workspace_answer; /* workspace.c */
-
-typedef struct ls_builder {
-    const ls_job *job;
-    const ls_target *target;
-    ls_device_tiles tiles;
-    ls_image *image;
-    const ls_sharding *sharding;
-    const ls_shard_mode *cut; /* what of parameters is cut over the ranks */
-    int program_index;
-    ls_program *program;
-    const ls_job_program *row; /* of the program */
-    int end_node;              /* of the program: it runs nodes row->first_node to end_node - 1 */
-    ls_channel_count *counts;  /* by channel */
-    ls_index channel_names;    /* of the program's channels */
-    ls_index displacements;    /* of the image's, but the first */
-    size_t count_capacity;
-    int n_counts;
-    ls_workspace_answer *answers; /* of kernels, to how much scratch they need */
-    size_t answer_capacity;
-    int n_answers;
-    ls_operand *tensor;   /* by storage tensor: where it lies; buffer -1: nowhere yet */
-    int n_halos;          /* exchanges of neighbours' tokens so far (redistribute/halo.c) */
-    ls_site **sites;      /* by attention node */
-    ls_tile_run **runs;   /* by node: the run of tiles that begins there, or NULL */
-    ls_tile_run *run;     /* while one of its tiles is lowered */
-    bool *shared;         /* by storage tensor: other ranks read it in place, so it belongs into the heap */
-    bool reads_positions; /* some node's kernels read the positions of all tokens (ls_image.positions) */
-    int *flat_of;         /* by tensor: of a parameter and of its gradient sum, its index in flats; else -1 */
+/*
+ * The flat space of all parameters (packing.c): which of them is where, what travels together, and what of them is cut
+ * over the ranks.
+ */
+typedef struct ls_packing {
+    const ls_shard_mode *cut;
+    int *flat_of; /* by tensor: of a parameter and of its gradient sum, its index in flats; else -1 */
     ls_group *groups;
     int n_groups;
     ls_bucket *buckets;
     int n_buckets;
     size_t bucket_capacity;
-    const ls_stages *stages;     /* of gradients; parameters go back through them */
-    ls_reduction *reduction;     /* of a program with an update; NULL: no gradients are reduced here */
-    ls_gathered *gathered;       /* of a program; NULL: parameters are whole */
-    ls_offloaded *offloaded;     /* of a program; NULL: all results stay where they are made */
-    bool *begun;                 /* by flat: something has been added to its gradients in this program, which
-                                    finds none; NULL: they outlive programs and are zero, or a sum, at its begin */
-    struct ls_visible **visible; /* by mask: which tokens see which (attention/visible.c); NULL: not asked yet */
-    struct ls_chunk_view *
-        *chunk_views; /* by mask: which keys chunks see (attention/canonical.c); NULL: not asked yet */
+    const ls_stages *stages; /* of gradients; parameters go back through them */
+} ls_packing;
+
+/* The channels of the program at work, by name, and their uses. */
+typedef struct ls_channels {
+    ls_index names;
+    ls_channel_count *counts; /* by channel */
+    int n;
+    size_t capacity;
+} ls_channels;
+
+/* Tokens of a tile while it is lowered, and the storage that exists for it alone. */
+typedef struct ls_tile {
+    int64_t start, count;
+    const ls_tensor *inner;
+    int n_inner;
+    bool goes_on; /* sums go on from the tile before it */
+} ls_tile;
+
+typedef struct ls_workspaces ls_workspaces; /* workspace.c */
+typedef struct ls_sites ls_sites;           /* attention nodes on this rank (attention/attention.h) */
+
+/* What emits: the image that is made, the program at work in it, and where tensors lie. */
+typedef struct ls_builder {
+    const ls_job *job;
+    const ls_target *target;
+    const ls_sharding *sharding;
+    ls_packing *packing;
+    ls_image *image;
+    ls_program *program;       /* NULL: what outlives programs is made */
+    const ls_job_program *row; /* of the program */
+    ls_channels channels;
+    ls_index displacements; /* of the image's, but the first */
+    ls_workspaces *workspaces;
+    ls_operand *tensor;  /* by storage tensor: where it lies; buffer -1: nowhere yet */
+    bool *shared;        /* by storage tensor: other ranks read it in place, so it belongs into the heap */
+    const ls_tile *tile; /* while one is lowered */
+    ls_sites *sites;
+    int n_halos;      /* exchanges of neighbours' tokens so far (redistribute/halo.c) */
     ls_status status; /* the first error; later calls do nothing harmful */
 } ls_builder;
+
+/* The number of the program at work; -1: there is none. */
+static inline int ls_build_program(const ls_builder *b) {
+    return b->program != NULL ? (int)(b->program - b->image->programs) : -1;
+}
 
 void ls_build_fail(ls_builder *b, ls_status status);
 
@@ -118,7 +126,7 @@ void ls_build_fail(ls_builder *b, ls_status status);
 size_t ls_workspace_bytes(ls_builder *b, const ls_kernel *kernel, const ls_kernel_request *request,
                           size_t params_bytes);
 
-/* A new buffer of the current program (persistent when program_index is -1). */
+/* A new buffer of the program at work; where there is none, one that outlives programs. */
 int ls_build_buffer(ls_builder *b, ls_space space, ls_buffer_kind kind, size_t bytes, const char *name);
 /* A private dense operand in a new buffer. */
 ls_operand ls_build_private(ls_builder *b, ls_buffer_kind kind, const char *name, ls_dtype dtype, int ndim,
@@ -211,7 +219,7 @@ void ls_placements_size(const ls_builder *b, const ls_shape *shape, const ls_pla
                         int64_t size[LS_MAX_DIMS]);
 /* A new buffer for a storage tensor: in the heap when other ranks read it in place. */
 ls_operand ls_lower_place(ls_builder *b, ls_buffer_kind kind, ls_tensor storage);
-/* The tensor as an operand; values that lie nowhere yet get a buffer. */
+/* The tensor as an operand, of the tile at work its tokens; values that lie nowhere yet get a buffer. */
 ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t);
 /* Says that the tensor lies there (dense), instead of in a buffer of its own. */
 void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand);
@@ -227,7 +235,7 @@ bool ls_job_fetches(const ls_job *job, ls_tensor storage);
  * rank keeps only its shard of the sums.
  */
 bool ls_program_reduces(const ls_builder *b, const ls_job_program *row);
-/* The flat space of parameters, cut into groups and buckets, and this rank's pieces (flat.c). */
+/* The flat space of parameters, cut into groups and buckets, and this rank's pieces (packing.c). */
 void ls_lay_flat(ls_builder *b);
 /*
  * Whether gradients go through no reduce-scatter: there is one rank, and its shard is the gradients. Canonical sums of
@@ -246,9 +254,36 @@ ls_operand ls_group_pieces(const ls_builder *b, int group, ls_operand shard);
 void ls_group_note(const ls_builder *b, int group, ls_operand all);
 /* "WHAT from NAME": NAME is the group's first parameter. */
 const char *ls_group_name(const ls_builder *b, const char *what, int group);
-/* The nodes of the program. */
-void ls_lower_nodes(ls_builder *b);
-void ls_lower_node(ls_builder *b, int node);
+/* --- the nodes of a program ----------------------------------------------------------------------------------------
+ */
+
+typedef struct ls_lowering ls_lowering;
+
+/*
+ * What a program runs: a node of the graph, or what a pass has put between them (pass.h). The nodes of a region, which
+ * are run for one tile of tokens after the other, stand behind it.
+ */
+typedef struct ls_program_node {
+    const ls_lowering *lowering;
+    int of;          /* the graph's node; -1: a pass has put it there */
+    int run;         /* the first of the graph's nodes that nothing may come between; of a node alone: itself */
+    void *params;    /* of what a pass has put there; nodes of one exchange share them */
+    unsigned begins; /* bit o: output o is a sum, and nothing has been added to it */
+    int n_body;      /* of a region: so many nodes behind it are its own */
+} ls_program_node;
+
+typedef struct ls_program_nodes {
+    ls_program_node *list;
+    int n;
+    size_t capacity;
+} ls_program_nodes;
+
+static inline const ls_node *ls_graph_node(const ls_builder *b, const ls_program_node *node) {
+    return &b->job->graph->nodes[node->of];
+}
+
+/* Lowers `n` nodes, one after the other, until the first error. */
+void ls_lower_nodes(ls_builder *b, const ls_program_node *list, int n);
 
 /* --- canonical sums (chunks.c) ------------------------------------------------------------------------------------ */
 
@@ -259,6 +294,7 @@ typedef struct ls_chunks {
 
 /* Those of one of `parts` equal parts of the sequence. */
 ls_chunks ls_chunks_of(const ls_builder *b, int part, int parts);
+ls_chunks ls_my_chunks(const ls_builder *b); /* this rank's */
 /* The position with which a chunk begins; of the number of chunks, the length of the sequence. */
 int64_t ls_chunk_start(const ls_builder *b, int chunk);
 
@@ -293,53 +329,16 @@ const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena);
 int64_t ls_logits_width(const ls_graph *graph);
 /* The tokens of a tile of such a device, where a rank has so many and one of them takes so many bytes (tile.c). */
 int64_t ls_tile_choose(const ls_device_tiles *of, int64_t rows, double bytes);
-/* Finds the runs of the program's nodes that are lowered tile by tile. */
-void ls_tile_find(ls_builder *b);
-/* The node behind the run that begins at node n; behind node n, where none does. */
-int ls_tile_past(const ls_builder *b, int n);
-/*
- * The node behind those that begin with node n and whose gradients are one addend: of the program, or, where sums are
- * canonical, of the run.
- */
-int ls_tile_unit(const ls_builder *b, int n);
-/* Lowers the run that begins at node n, if one does; returns the node after it, or n. */
-int ls_tile_lower(ls_builder *b, int n);
-/*
- * While a tile is lowered: whether the storage exists for this tile only; a tensor's part of the tile; the tile's
- * tokens.
- */
+
+/* --- tokens as rows (token_rows.c) -------------------------------------------------------------------------------- */
+
+/* Whether batch and sequence come first, so that tokens are rows of memory. */
+bool ls_has_token_rows(const ls_graph *g, ls_tensor t);
+/* Elements of one token of such a tensor. */
+int64_t ls_row_width(const ls_graph *g, ls_tensor t);
+/* Whether the storage exists for the tile at work only; and a tensor's part of that tile, where the tensor lies. */
 bool ls_tile_is_inner(const ls_builder *b, ls_tensor storage);
 ls_operand ls_tile_view(const ls_builder *b, ls_tensor t, ls_operand whole);
-int64_t ls_tile_rows(const ls_builder *b);
-
-/*
- * The sum of gradients over the ranks, bucket by bucket (buckets.c). Between begin and end, each lowered node is told
- * of: where the last addition to a group's gradients is done, its buckets leave.
- */
-void ls_reduction_begin(ls_builder *b);
-/* Nodes first .. past - 1 are lowered next; what they add is an addend of its own, where a group may have several. */
-void ls_reduction_unit(ls_builder *b, int first, int past);
-void ls_reduction_follow(ls_builder *b, int node);
-void ls_reduction_end(ls_builder *b);
-/*
- * Where the gradient sum of a parameter lies that has no place yet: in its group's buffer, made and zeroed on first
- * use.
- */
-ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum);
-
-/*
- * Parameters of which a rank keeps its shard alone (gathered.c): begins with the program, and is told of each node
- * before it is lowered, which then finds its parameters.
- */
-void ls_gathered_begin(ls_builder *b);
-void ls_gathered_follow(ls_builder *b, int node);
-
-/*
- * Results of the forward pass that wait in memory of the host until the backward pass reads them (offload.c): begins
- * with the program, and is told of each node, or first node of a run of tiles, before it is lowered.
- */
-void ls_offload_begin(ls_builder *b);
-void ls_offload_follow(ls_builder *b, int node);
 
 /*
  * The row of the image's settings for parameter `number` in the order of declaration: a new one where no earlier is
@@ -364,15 +363,16 @@ ls_update_piece ls_update_piece_of(ls_builder *b, int bucket, ls_operand sums);
 const bool *ls_find_matrices(const ls_builder *b);
 /* Adds to the loss of a step, exactly, where sums are canonical. */
 void ls_totals_add_loss(ls_builder *b, ls_operand addend);
-/* What a program with an update does after the gradients are reduced. */
-void ls_lower_update(ls_builder *b);
+/* What the host finds by that name, which there is. */
+ls_operand ls_bound(const ls_builder *b, const char *name);
 /*
- * How the nodes of an op become instructions where one call of its kernel does not do: most need other ranks' tokens.
- * LS_LOWERED_OPS (graph/graph.h) says which ops have one. Only `lower` is always there.
+ * How nodes become instructions: those of an op (LS_LOWERED_OPS, graph/graph.h) where one call of its kernel does not
+ * do, since most need other ranks' tokens; and those that passes put between nodes. Only `lower` is always there.
  */
-typedef struct ls_lowering {
-    bool has_heads; /* that it cuts along axes that cut heads */
-    void (*lower)(ls_builder *b, int node);
+struct ls_lowering {
+    const char *name; /* of what a pass puts there; ops have their own */
+    bool has_heads;   /* that it cuts along axes that cut heads */
+    void (*lower)(ls_builder *b, const ls_program_node *node);
     /* Before any program: places the tables that the node reads and the host fills. */
     void (*tables)(ls_builder *b, int node);
     /* Before any node is lowered: says what other ranks read in place (ls_lower_shared). */
@@ -383,13 +383,14 @@ typedef struct ls_lowering {
      */
     bool (*tells_apart)(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh);
     bool ordered; /* where sums are canonical, what it makes has the same bits for any number of ranks */
-} ls_lowering;
+};
 
 #define LS_LOWERING(op) ls_lowering_##op
 extern const ls_lowering LS_LOWERED_OPS(LS_LOWERING);
 
 /* The op's; one call of its kernel where it has none of its own. */
 const ls_lowering *ls_lowering_of(const ls_op *op);
+extern const ls_lowering ls_lowering_called;
 /*
  * Whether this rank's addition to a sum counts: where the ranks of some axis all hold the same addend, that of the
  * first one does.

@@ -41,7 +41,7 @@ static void declare_node(const ls_builder *b, ls_program *p, const ls_job_progra
         const ls_tensor storage = ls_graph_tensor(g, node->out[o])->storage;
         const ls_tensor_info *info = ls_graph_tensor(g, storage);
         if (info->role == LS_ROLE_ACCUMULATOR) {
-            const bool gradient = b->flat_of[storage.id] >= 0;
+            const bool gradient = b->packing->flat_of[storage.id] >= 0;
             if (ls_lower_adds_here(b, n))
                 declare(p, buffer_of(b, storage), gradient ? effect_on_gradients(row) : LS_EFFECT_ADD);
         } else if (info->producer >= row->first_node) {
@@ -77,8 +77,7 @@ void ls_declare_effects(const ls_builder *b) {
             const bool hosts = kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE; /* there for every program */
             if (image->buffers[i].program < 0 && hosts) declare(p, i, LS_EFFECT_READ);
         }
-        const int end = (int)ls_min(row->end_node, b->job->graph->n_nodes);
-        for (int n = row->first_node; n < end; n++) declare_node(b, p, row, n);
+        for (int n = row->first_node; n < row->end_node; n++) declare_node(b, p, row, n);
         if (ls_program_reduces(b, row)) {
             declare(p, buffer_named(b, LS_BIND_GRADIENTS), effect_on_gradients(row));
             declare(p, buffer_named(b, LS_BIND_EXACT_LOSS), LS_EFFECT_ADD);

@@ -13,8 +13,7 @@ static ls_operand tokens_at(const ls_builder *b, ls_tensor t, ls_operand o, int6
 /*
  * One call of the op's kernel for each run: on input 0 with its neighbours, and on the run's part of everything else.
  */
-static void call_by_runs(ls_builder *b, int n, const ls_neighbours *around, ls_operand x) {
-    const ls_node *node = &b->job->graph->nodes[n];
+static void call_by_runs(ls_builder *b, const ls_node *node, const ls_neighbours *around, ls_operand x) {
     const ls_layout_run *runs;
     const int n_runs = ls_halo_runs(b, &runs);
     ls_operand in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
@@ -52,13 +51,13 @@ static void call_by_runs(ls_builder *b, int n, const ls_neighbours *around, ls_o
     }
 }
 
-static void lower(ls_builder *b, int n) {
-    const ls_node *node = &b->job->graph->nodes[n];
+static void lower(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
     if (!ls_halo_can(b, node)) return;
     const ls_neighbours around = node->op->neighbours(b->job->graph, node);
     const ls_operand x = ls_lower_tensor(b, node->in[0]);
     if (node->op->kernel != LS_KERNEL_NONE) {
-        call_by_runs(b, n, &around, x);
+        call_by_runs(b, node, &around, x);
         return;
     }
     const ls_halo halo = ls_halo_begin(b, &around, x, ls_lower_tensor(b, node->out[0]));

@@ -10,7 +10,7 @@
  * the host updates it, too). Each piece comes and goes for its update: the link is busy all the time, since an update
  * takes little of the time of a copy.
  */
-#include "compile/compile_impl.h"
+#include "compile/pass.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -73,14 +73,9 @@ void ls_offload_print(const ls_saving *saving, char out[LS_OFFLOAD_TEXT]) {
 /* A result that waits in memory of the host. */
 typedef struct waiting {
     ls_tensor storage;
-    int away, back; /* the nodes before which it leaves, and comes back */
-    ls_operand there;
+    int away, back;   /* the nodes before which it leaves, and comes back */
+    ls_operand there; /* once it has left; buffer -1: it stays */
 } waiting;
-
-struct ls_offloaded {
-    waiting *leaving, *returning; /* the same results, by `away` and by `back` */
-    int n, left, returned;        /* so many have */
-};
 
 /* How the nodes of a program touch a storage tensor. */
 typedef struct touches {
@@ -144,22 +139,7 @@ int ls_offload_count(const ls_job *job, int drop) {
     return n;
 }
 
-/* --- while nodes are lowered -------------------------------------------------------------------------------------- */
-
-static int by_away(const void *x, const void *y) { return ((const waiting *)x)->away - ((const waiting *)y)->away; }
-static int by_back(const void *x, const void *y) { return ((const waiting *)x)->back - ((const waiting *)y)->back; }
-
-void ls_offload_begin(ls_builder *b) {
-    waiting *found = NULL;
-    b->offloaded = NULL;
-    if (b->target->saving.offload == 0 || b->row->first_node != 0) return;
-    const int n = (int)ls_min(b->target->saving.offload, find_waiting(b->job, b->end_node, b->image->arena, &found));
-    if (n == 0) return;
-    ls_offloaded *o = b->offloaded = LS_NEW(b->image->arena, ls_offloaded);
-    o->n = n;
-    qsort(found, (size_t)n, sizeof *found, by_away);
-    o->leaving = found;
-}
+/* --- lowering ----------------------------------------------------------------------------------------------------- */
 
 /*
  * Whether all of the tensor, and nothing else, lies in a buffer of the program. What other ranks read in place is in
@@ -168,11 +148,12 @@ void ls_offload_begin(ls_builder *b) {
 static bool is_alone(const ls_builder *b, const ls_operand *operand) {
     if (operand->buffer < 0 || ls_operand_is_empty(operand) || operand->displacement != 0) return false;
     const ls_buffer *buffer = &b->image->buffers[operand->buffer];
-    return buffer->program == b->program_index && buffer->space == LS_PRIVATE && ls_view_is_dense(&operand->view) &&
+    return buffer->program == ls_build_program(b) && buffer->space == LS_PRIVATE && ls_view_is_dense(&operand->view) &&
            ls_view_bytes(&operand->view) == buffer->bytes;
 }
 
-static void leave(ls_builder *b, waiting *w) {
+static void lower_offload(ls_builder *b, const ls_program_node *node) {
+    waiting *w = node->params;
     const ls_operand here = b->tensor[w->storage.id];
     if (!is_alone(b, &here)) return;
     const char *name = ls_graph_tensor(b->job->graph, w->storage)->name;
@@ -182,37 +163,50 @@ static void leave(ls_builder *b, waiting *w) {
 }
 
 /* From here on nodes find the result in a buffer of its own. */
-static void come_back(ls_builder *b, const waiting *w) {
+static void lower_fetch(ls_builder *b, const ls_program_node *node) {
+    const waiting *w = node->params;
     if (w->there.buffer < 0) return;
     b->tensor[w->storage.id].buffer = -1;
     b->tensor[w->storage.id] = ls_lower_place(b, LS_BUFFER_ACTIVATION, w->storage);
     ls_build_fetch(b, w->there, b->tensor[w->storage.id]);
 }
 
-void ls_offload_follow(ls_builder *b, int node) {
-    ls_offloaded *o = b->offloaded;
-    if (o == NULL) return;
-    while (o->left < o->n && o->leaving[o->left].away <= node) leave(b, &o->leaving[o->left++]);
-    if (o->left < o->n) return;
-    if (o->returning == NULL) {
-        o->returning = ls_arena_copy(b->image->arena, o->leaving, sizeof *o->leaving * (size_t)o->n);
-        qsort(o->returning, (size_t)o->n, sizeof *o->returning, by_back);
-    }
-    while (o->returned < o->n && o->returning[o->returned].back <= node) come_back(b, &o->returning[o->returned++]);
+static const ls_lowering offload = {.name = "offload", .lower = lower_offload},
+                         fetch = {.name = "fetch", .lower = lower_fetch};
+
+/* --- the pass ----------------------------------------------------------------------------------------------------- */
+
+static int by_away(const void *x, const void *y) { return (*(waiting *const *)x)->away - (*(waiting *const *)y)->away; }
+static int by_back(const void *x, const void *y) { return (*(waiting *const *)x)->back - (*(waiting *const *)y)->back; }
+
+/* The results in another order. */
+static waiting **sorted(ls_arena *arena, waiting *const *results, int n, int (*by)(const void *x, const void *y)) {
+    waiting **list = ls_arena_copy(arena, results, sizeof *list * (size_t)n);
+    qsort(list, (size_t)n, sizeof *list, by);
+    return list;
 }
 
-/* --- the optimiser's state ---------------------------------------------------------------------------------------- */
-
-void ls_build_kernel_on_state(ls_builder *b, const ls_kernel_build *k) {
-    ls_kernel_build call = *k;
-    for (int i = 0; i < k->n_out; i++) {
-        const ls_operand *state = &k->out[i];
-        if (b->image->buffers[state->buffer].space != LS_HOST) continue;
-        call.out[i] = ls_build_private(b, LS_BUFFER_OPTIMIZER, b->image->buffers[state->buffer].name, state->view.dtype,
-                                       state->view.ndim, state->view.size);
-        ls_build_fetch(b, *state, call.out[i]);
+static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
+    ls_arena *arena = b->image->arena;
+    waiting *found = NULL;
+    if (b->target->saving.offload == 0 || b->row->first_node != 0) return ls_ok();
+    const int n = (int)ls_min(b->target->saving.offload, find_waiting(b->job, b->row->end_node, arena, &found));
+    if (n == 0) return ls_ok();
+    waiting **results = LS_NEW_ARRAY(arena, waiting *, n);
+    for (int i = 0; i < n; i++) results[i] = &found[i];
+    waiting **leaving = sorted(arena, results, n, by_away), **returning = sorted(arena, leaving, n, by_back);
+    int left = 0, returned = 0;
+    ls_program_nodes to = {0};
+    for (int first = 0, past; first < nodes->n; first = past) {
+        past = ls_nodes_past(nodes, first);
+        const int run_of = nodes->list[first].run;
+        for (; left < n && leaving[left]->away <= run_of; left++) ls_nodes_put(b, &to, &offload, run_of, leaving[left]);
+        for (; left == n && returned < n && returning[returned]->back <= run_of; returned++)
+            ls_nodes_put(b, &to, &fetch, run_of, returning[returned]);
+        ls_nodes_copy(b, &to, &nodes->list[first], past - first);
     }
-    ls_build_kernel(b, &call);
-    for (int i = 0; i < k->n_out; i++)
-        if (call.out[i].buffer != k->out[i].buffer) ls_build_offload(b, call.out[i], k->out[i]);
+    *nodes = to;
+    return ls_ok();
 }
+
+const ls_pass ls_pass_offload = {.name = "offload", .about = "results that wait in memory of the host", .run = run};

@@ -2,7 +2,7 @@
  * What outlives a program: inputs, tables, parameters, gradient sums, optimiser state; and the names the host finds
  * them by.
  */
-#include "compile/compile_impl.h"
+#include "compile/attention/attention.h"
 
 #include <string.h>
 
@@ -62,8 +62,8 @@ static void place_in_flat(ls_builder *b, ls_role role, ls_operand all) {
     const ls_graph *g = b->job->graph;
     b->image->buffers[all.buffer].flat = 0;
     for (int t = 1; t < g->n_tensors; t++) {
-        if (b->flat_of[t] < 0 || g->tensors[t].role != role) continue;
-        const ls_flat *flat = &b->image->flats[b->flat_of[t]];
+        if (b->packing->flat_of[t] < 0 || g->tensors[t].role != role) continue;
+        const ls_flat *flat = &b->image->flats[b->packing->flat_of[t]];
         b->tensor[t] = ls_operand_slice(all, 0, flat->start, flat->count);
     }
 }
@@ -71,8 +71,8 @@ static void place_in_flat(ls_builder *b, ls_role role, ls_operand all) {
 /* In the heap where others put what they have updated. */
 static void place_parameters(ls_builder *b) {
     const ls_image *image = b->image;
-    const bool sharded = b->cut->parameters;
-    const bool shared = b->cut->state && !sharded && ls_job_updates(b->job, LS_UPDATE_APPLY);
+    const bool sharded = b->packing->cut->parameters;
+    const bool shared = b->packing->cut->state && !sharded && ls_job_updates(b->job, LS_UPDATE_APPLY);
     const int64_t n = held_elements(b, sharded);
     const ls_operand all = shared
                                ? ls_build_symmetric(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, n, image->dtype, 1, &n)
@@ -84,7 +84,7 @@ static void place_parameters(ls_builder *b) {
 /*
  * Gradients outlive programs where micro-batches are added up, and where one rank has all of them: this rank's sums, or
  * its shard of those over the ranks. Else each group of them lives from its first addition until it has left
- * (buckets.c).
+ * (reduce.c).
  */
 static void place_gradients(ls_builder *b) {
     const ls_image *image = b->image;
@@ -92,7 +92,7 @@ static void place_gradients(ls_builder *b) {
     const bool reduces = ls_job_updates(b->job, LS_UPDATE_REDUCE);
     const bool persist = adds_gradients(b) || (reduces && alone);
     ls_operand sums = {.buffer = -1};
-    if (persist && !b->cut->gradients) {
+    if (persist && !b->packing->cut->gradients) {
         sums = bind_own(b, LS_BIND_GRADIENTS, LS_BUFFER_GRADIENT, image->accumulator, false);
         place_in_flat(b, LS_ROLE_ACCUMULATOR, sums);
     }
@@ -101,15 +101,16 @@ static void place_gradients(ls_builder *b) {
         (void)bind_flat(b, LS_BIND_SHARD, sums, true);
     else
         sums = bind_own(b, LS_BIND_SHARD, LS_BUFFER_GRADIENT, image->accumulator, true);
-    if (persist && b->cut->gradients) (void)bind_flat(b, LS_BIND_GRADIENTS, sums, true);
+    if (persist && b->packing->cut->gradients) (void)bind_flat(b, LS_BIND_GRADIENTS, sums, true);
 }
 
 /* Of what a rank holds the elements that have the state: all, or those before the first whole matrix. */
 static int64_t state_count(const ls_builder *b, const ls_optimizer_state *state, bool sharded) {
     int g = 0;
-    while (g < b->n_groups && !(state->not_matrices && b->image->flats[b->groups[g].first].matrix)) g++;
-    if (g == b->n_groups) return held_elements(b, sharded);
-    return sharded ? b->image->pieces[b->groups[g].first_bucket].at : b->groups[g].start;
+    while (g < b->packing->n_groups && !(state->not_matrices && b->image->flats[b->packing->groups[g].first].matrix))
+        g++;
+    if (g == b->packing->n_groups) return held_elements(b, sharded);
+    return sharded ? b->image->pieces[b->packing->groups[g].first_bucket].at : b->packing->groups[g].start;
 }
 
 /* A vector of what the optimiser keeps. */
@@ -117,12 +118,12 @@ static void bind_state(ls_builder *b, const char *name, int64_t n) {
     const ls_dtype dtype = b->image->accumulator;
     const ls_space space = b->target->saving.offload_state ? LS_HOST : LS_PRIVATE;
     const int buffer = ls_build_buffer(b, space, LS_BUFFER_OPTIMIZER, (size_t)n * ls_dtype_bytes(dtype), name);
-    (void)bind_flat(b, name, ls_operand_dense(buffer, 0, dtype, 1, &n), b->cut->state);
+    (void)bind_flat(b, name, ls_operand_dense(buffer, 0, dtype, 1, &n), b->packing->cut->state);
 }
 
 static void place_optimizer(ls_builder *b) {
     ls_image *image = b->image;
-    const bool sharded = b->cut->state;
+    const bool sharded = b->packing->cut->state;
     if (!ls_job_updates(b->job, LS_UPDATE_REDUCE)) return;
     (void)bind_vector(b, LS_BIND_TOTALS, LS_BUFFER_INPUT, LS_F64, LS_TOTALS);
     (void)bind_vector(b, LS_BIND_RESULT, LS_BUFFER_OUTPUT, LS_F64, LS_TOTALS);
@@ -154,13 +155,13 @@ static void place_tables(ls_builder *b) {
         if (lowering->tables != NULL) lowering->tables(b, n);
     }
     image->positions.buffer = -1;
-    if (b->reads_positions)
+    if (b->sites->reads_positions)
         image->positions = ls_build_private(b, LS_BUFFER_TABLE, "positions", LS_I32, 1, &image->layout.S);
 }
 
 void ls_lower_persistent(ls_builder *b) {
     const ls_graph *g = b->job->graph;
-    b->program_index = -1;
+    b->program = NULL;
     for (int t = 1; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         const bool loss = info->role == LS_ROLE_ACCUMULATOR && info->of.id == 0;

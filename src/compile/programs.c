@@ -76,7 +76,7 @@ ls_job_programs ls_apart_programs(const ls_graph *graph, int forward_nodes, cons
 ls_job_programs ls_forward_programs(const ls_graph *graph) { return ls_apart_programs(graph, LS_LAST_NODE, ""); }
 
 bool ls_program_reduces(const ls_builder *b, const ls_job_program *row) {
-    return row->update != LS_UPDATE_NONE || (b->cut->gradients && row->sums == LS_SUMS_ADDED);
+    return row->update != LS_UPDATE_NONE || (b->packing->cut->gradients && row->sums == LS_SUMS_ADDED);
 }
 
 bool ls_job_fetches(const ls_job *job, ls_tensor storage) {

@@ -61,8 +61,8 @@ static void scan(ls_builder *b, const ls_node *node, const ls_operand in[2], ls_
     ls_scan_finish(b, &s, follow, states);
 }
 
-static void lower(ls_builder *b, int n) {
-    const ls_node *node = &b->job->graph->nodes[n];
+static void lower(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
     if (!ls_halo_can(b, node)) return;
     const ls_operand in[2] = {ls_lower_tensor(b, node->in[0]), ls_lower_tensor(b, node->in[1])};
     const ls_operand out = ls_lower_tensor(b, node->out[0]);

@@ -5,10 +5,11 @@
  * loss) are added to tile by tile. Logits, their loss and their gradient are in one such run, and so is a feed-forward
  * block (Bekman et al., "Arctic long sequence training", arXiv 2506.13996, call these tiled logits and tiled MLP).
  */
-#include "compile/compile_impl.h"
+#include "compile/pass.h"
+
+#include <string.h>
 
 #include <math.h>
-#include <string.h>
 
 /*
  * Where the user has not said how many tokens a tile has: no more tiles than a few, for of what is whole there is much
@@ -17,27 +18,15 @@
  */
 enum { LEAST_TILE = 64, MOST_TILES = 24, PLENTY = 8192 };
 
-/* A sum over tokens to which a run adds, where that is made chunk by chunk. */
-typedef struct tile_sum {
-    ls_tensor storage;
-    ls_operand place; /* where the sum lies while no run adds to it */
-    ls_chunk_sum sum;
-} tile_sum;
-
 /* When a node of a run is lowered. */
 typedef enum turn { BEFORE, IN_EACH_TILE, AFTER } turn;
 
-struct ls_tile_run {
-    int first, past;    /* nodes */
-    turn *turn;         /* by node - first */
-    int64_t rows, tile; /* tokens of this rank; of one tile but the last */
-    ls_tensor *inner;   /* storage that exists for one tile only */
-    int n_inner;
-    int64_t start, count; /* the tile at work */
-    tile_sum *sums;       /* of canonical sums: what the run adds to */
-    int n_sums;
-    size_t sum_capacity;
-};
+/* Nodes of the graph, first .. past - 1. */
+typedef struct run_of_tiles {
+    int first, past;
+    turn *turn; /* by node - first */
+    ls_tiles of;
+} run_of_tiles;
 
 /* Which nodes touch a storage tensor: from the first to the last. */
 typedef struct touches {
@@ -62,24 +51,10 @@ static bool has_factor(const ls_graph *g, ls_tensor t) {
     return ls_shape_has_factor(s, LS_FACTOR_BATCH) || ls_shape_has_factor(s, LS_FACTOR_SEQUENCE);
 }
 
-/* Batch and sequence first: so that tokens are rows of memory. */
-static bool has_rows(const ls_graph *g, ls_tensor t) {
-    const ls_shape *s = &ls_graph_tensor(g, t)->shape;
-    return s->ndim >= 2 && s->dim[0].factor == LS_FACTOR_BATCH && s->dim[1].factor == LS_FACTOR_SEQUENCE;
-}
-
 static int64_t rows_of(const ls_builder *b, ls_tensor t) {
     int64_t size[LS_MAX_DIMS];
     ls_local_size(b, t, size);
     return size[0] * size[1];
-}
-
-/* Elements of one token. */
-static int64_t width_of(const ls_graph *g, ls_tensor t) {
-    const ls_shape *s = &ls_graph_tensor(g, t)->shape;
-    int64_t n = 1;
-    for (int i = 2; i < s->ndim; i++) n *= s->dim[i].size;
-    return n;
 }
 
 /* --- finding runs ------------------------------------------------------------------------------------------------- */
@@ -110,12 +85,12 @@ static int64_t node_rows(const ls_builder *b, int n) {
     for (int i = 0; i < ls_node_tensors(node); i++) {
         const ls_tensor t = ls_node_tensor(node, i);
         if (!has_factor(g, t)) continue;
-        if (!has_rows(g, t) || (rows != 0 && rows_of(b, t) != rows)) return 0;
+        if (!ls_has_token_rows(g, t) || (rows != 0 && rows_of(b, t) != rows)) return 0;
         rows = rows_of(b, t);
     }
     /* A whole result must be a sum that is added to, else each tile would make it anew. */
     for (int o = 0; o < node->n_out; o++) {
-        if (!has_rows(g, node->out[o]) && node->op->in_place[o] == 0) return 0;
+        if (!ls_has_token_rows(g, node->out[o]) && node->op->in_place[o] == 0) return 0;
     }
     return rows;
 }
@@ -128,7 +103,7 @@ static bool is_whole(const ls_graph *g, const ls_node *node) {
 }
 
 /* Whether the node reads what one of the run makes at that turn. */
-static bool reads_from(const ls_graph *g, const ls_tile_run *run, const ls_node *node, turn when) {
+static bool reads_from(const ls_graph *g, const run_of_tiles *run, const ls_node *node, turn when) {
     for (int i = 0; i < node->n_in; i++) {
         const int from = ls_graph_tensor(g, node->in[i])->producer;
         if (from >= run->first && run->turn[from - run->first] == when) return true;
@@ -137,15 +112,15 @@ static bool reads_from(const ls_graph *g, const ls_tile_run *run, const ls_node 
 }
 
 /* The longest run from `first` on and before `limit`. */
-static void extend(const ls_builder *b, ls_tile_run *run, int first, int limit) {
+static void extend(const ls_builder *b, run_of_tiles *run, int first, int limit) {
     const ls_graph *g = b->job->graph;
     run->first = first;
     run->past = first;
-    run->rows = node_rows(b, first);
+    run->of.rows = node_rows(b, first);
     for (int n = first; n < limit; n++) {
         const ls_node *node = &g->nodes[n];
         turn *when = &run->turn[n - first];
-        if (node_rows(b, n) == run->rows && !reads_from(g, run, node, AFTER)) {
+        if (node_rows(b, n) == run->of.rows && !reads_from(g, run, node, AFTER)) {
             *when = IN_EACH_TILE;
             run->past = n + 1;
         } else if (is_whole(g, node) && node_rows(b, n) == 0) {
@@ -156,26 +131,15 @@ static void extend(const ls_builder *b, ls_tile_run *run, int first, int limit) 
     }
 }
 
-int64_t ls_logits_width(const ls_graph *g) {
-    int64_t width = 0;
-    for (int n = 0; n < g->n_nodes; n++) {
-        const ls_node *node = &g->nodes[n];
-        bool reduces = node->op->reach == LS_REACH_OWN && node->n_in > 0 && has_rows(g, node->in[0]);
-        for (int o = 0; o < node->n_out && reduces; o++)
-            reduces = has_rows(g, node->out[o]) && width_of(g, node->out[o]) == 1;
-        if (reduces) width = ls_max(width, width_of(g, node->in[0]));
-    }
-    return width;
-}
-
 /* Narrows the run to the nodes between the first and the last that touch a tensor of that width. */
-static bool narrow(const ls_builder *b, ls_tile_run *run, int64_t width) {
+static bool narrow(const ls_builder *b, run_of_tiles *run, int64_t width) {
     const ls_graph *g = b->job->graph;
     int first = -1, last = -1;
     for (int n = run->first; n < run->past; n++) {
         for (int i = 0; i < ls_node_tensors(&g->nodes[n]); i++) {
             const ls_tensor t = ls_node_tensor(&g->nodes[n], i);
-            if (run->turn[n - run->first] != IN_EACH_TILE || !has_rows(g, t) || width_of(g, t) != width) continue;
+            if (run->turn[n - run->first] != IN_EACH_TILE || !ls_has_token_rows(g, t) || ls_row_width(g, t) != width)
+                continue;
             if (first < 0) first = n;
             last = n;
         }
@@ -196,35 +160,42 @@ int64_t ls_tile_choose(const ls_device_tiles *of, int64_t rows, double bytes) {
     return (int64_t)ls_round_up((size_t)ls_ceil_div(rows, ls_ceil_div(rows, most)), (size_t)of->unit);
 }
 
+static ls_device_tiles tiles_of(const ls_target *target) {
+    const char *name;
+    ls_device_traits device;
+    return ls_device_choose(target->device, &name, &device).code == LS_OK ? device.tiles : (ls_device_tiles){0};
+}
+
 /*
  * Chooses the storage that exists for one tile only, and the tile. False: nothing is gained.
- * Whether a run is tiled must be the same on all ranks: gradients leave between runs (buckets.c), and the heap is alike
+ * Whether a run is tiled must be the same on all ranks: gradients leave between runs (reduce.c), and the heap is alike
  * everywhere. Parameters that lie there are live from the first tile to the last, so a rank whose tokens would fit into
  * one tile has two as well.
  */
-static bool fit(const ls_builder *b, const touches *all, ls_tile_run *run) {
+static bool fit(const ls_builder *b, const touches *all, run_of_tiles *run) {
     const ls_graph *g = b->job->graph;
+    const ls_device_tiles tiles = tiles_of(b->target);
     double bytes = 0; /* of one token */
     int n = 0;
     for (int k = run->first; k < run->past; k++) {
         for (int i = 0; i < g->nodes[k].n_out; i++) {
             const ls_tensor t = g->nodes[k].out[i];
             const bool outside = all->first[t.id] < run->first || all->last[t.id] >= run->past;
-            if (ls_graph_tensor(g, t)->storage.id != t.id || !has_rows(g, t) || outside) continue;
+            if (ls_graph_tensor(g, t)->storage.id != t.id || !ls_has_token_rows(g, t) || outside) continue;
             if (b->tensor[t.id].buffer >= 0) continue; /* the host reads it */
-            run->inner[n++] = t;
-            bytes += (double)width_of(g, t) * (double)ls_dtype_bytes(ls_graph_tensor(g, t)->dtype);
+            run->of.inner[n++] = t;
+            bytes += (double)ls_row_width(g, t) * (double)ls_dtype_bytes(ls_graph_tensor(g, t)->dtype);
         }
     }
-    run->n_inner = n;
+    run->of.n_inner = n;
     if (b->target->canonical) return true;
     if (n == 0) return false;
     const ls_layout *layout = &b->image->layout;
-    const int64_t rows = rows_with(b, run->rows, ls_layout_most(layout)),
-                  least = rows_with(b, run->rows, layout->S / layout->P);
-    run->tile = b->target->saving.tile_rows != 0 ? b->target->saving.tile_rows : ls_tile_choose(&b->tiles, rows, bytes);
-    if (run->tile >= rows || least < 2) return false;
-    if (run->tile >= run->rows) run->tile = ls_ceil_div(run->rows, 2);
+    const int64_t rows = rows_with(b, run->of.rows, ls_layout_most(layout)),
+                  least = rows_with(b, run->of.rows, layout->S / layout->P);
+    run->of.tile = b->target->saving.tile_rows != 0 ? b->target->saving.tile_rows : ls_tile_choose(&tiles, rows, bytes);
+    if (run->of.tile >= rows || least < 2) return false;
+    if (run->of.tile >= run->of.rows) run->of.tile = ls_ceil_div(run->of.rows, 2);
     return true;
 }
 
@@ -232,7 +203,7 @@ static touches find_touches(const ls_builder *b) {
     const ls_graph *g = b->job->graph;
     touches all = {LS_NEW_ARRAY(b->image->arena, int, g->n_tensors), LS_NEW_ARRAY(b->image->arena, int, g->n_tensors)};
     for (int t = 0; t < g->n_tensors; t++) all.first[t] = all.last[t] = -1;
-    for (int n = b->row->first_node; n < b->end_node; n++) {
+    for (int n = b->row->first_node; n < b->row->end_node; n++) {
         for (int i = 0; i < ls_node_tensors(&g->nodes[n]); i++) {
             const int s = ls_graph_tensor(g, ls_node_tensor(&g->nodes[n], i))->storage.id;
             if (all.first[s] < 0) all.first[s] = n;
@@ -242,186 +213,93 @@ static touches find_touches(const ls_builder *b) {
     return all;
 }
 
-void ls_tile_find(ls_builder *b) {
-    const ls_graph *g = b->job->graph;
-    ls_arena *arena = b->image->arena;
-    b->runs = LS_NEW_ARRAY(arena, ls_tile_run *, b->end_node + 1);
-    b->run = NULL;
-    const bool canonical = b->target->canonical;
-    if (b->target->saving.tile == LS_TILE_NONE && !canonical) return;
-    const touches all = find_touches(b);
-    const int64_t width = ls_logits_width(g);
-    for (int n = b->row->first_node; n < b->end_node;) {
-        if (node_rows(b, n) == 0) {
-            n++;
-            continue;
-        }
-        ls_tile_run *run = LS_NEW(arena, ls_tile_run);
-        run->turn = LS_NEW_ARRAY(arena, turn, b->end_node - n);
-        run->inner = LS_NEW_ARRAY(arena, ls_tensor, g->n_tensors);
-        extend(b, run, n, b->end_node);
-        n = run->past;
-        if (b->target->saving.tile == LS_TILE_LOSS && !canonical && !narrow(b, run, width)) continue;
-        if (fit(b, &all, run)) b->runs[run->first] = run;
-    }
-}
-
-/* --- lowering a run ----------------------------------------------------------------------------------------------- */
-
-bool ls_tile_is_inner(const ls_builder *b, ls_tensor storage) {
-    for (int i = 0; b->run != NULL && i < b->run->n_inner; i++) {
-        if (b->run->inner[i].id == storage.id) return true;
-    }
-    return false;
-}
-
-/* The tensor's tokens of the tile at work, wherever it lies. */
-ls_operand ls_tile_view(const ls_builder *b, ls_tensor t, ls_operand whole) {
-    const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
-    if (!has_rows(b->job->graph, t)) return whole;
-    const bool inner = ls_tile_is_inner(b, info->storage);
-    const size_t row = (size_t)width_of(b->job->graph, t) * ls_dtype_bytes(info->dtype);
-    int64_t size[LS_MAX_DIMS] = {b->run->count};
-    for (int i = 2; i < info->shape.ndim; i++) size[i - 1] = info->shape.dim[i].size;
-    return ls_operand_dense(whole.buffer, whole.offset + (inner ? 0 : (size_t)b->run->start * row), info->dtype,
-                            info->shape.ndim - 1, size);
-}
-
-int64_t ls_tile_rows(const ls_builder *b) { return b->run->count; }
-
-static void lower_turn(ls_builder *b, const ls_tile_run *run, turn when) {
-    for (int n = run->first; n < run->past; n++) {
-        if (run->turn[n - run->first] == when) ls_lower_node(b, n);
-    }
-}
-
-/* The tile from run->start on, of run->count tokens. */
-static void lower_tile(ls_builder *b, ls_tile_run *run) {
-    b->run = run;
-    lower_turn(b, run, IN_EACH_TILE);
-    b->run = NULL;
-    for (int i = 0; i < run->n_inner; i++) b->tensor[run->inner[i].id] = (ls_operand){.buffer = -1};
-}
-
-/* --- canonical sums: tiles are chunks ----------------------------------------------------------------------------- */
-
-static ls_chunks my_chunks(const ls_builder *b) {
-    const ls_mesh *mesh = &b->target->mesh;
-    return ls_chunks_of(b, ls_mesh_sequence_index(mesh, b->target->rank), ls_mesh_sequence_ranks(mesh));
-}
-
-/* Finds what the run adds to. A gradient is made where it leaves from, and the loss besides its place. */
-static void begin_sums(ls_builder *b, ls_tile_run *run) {
-    const ls_graph *g = b->job->graph;
-    const ls_chunks chunks = my_chunks(b);
-    for (int n = run->first; n < run->past; n++) {
-        const ls_node *node = &g->nodes[n];
-        for (int o = 0; o < node->n_out && run->turn[n - run->first] == IN_EACH_TILE; o++) {
-            const ls_tensor storage = ls_graph_tensor(g, node->out[o])->storage;
-            bool known = has_rows(g, storage);
-            for (int i = 0; i < run->n_sums; i++) known |= run->sums[i].storage.id == storage.id;
-            if (known) continue;
-            const ls_operand place = ls_lower_tensor(b, storage);
-            const ls_operand made = b->flat_of[storage.id] >= 0
-                                        ? b->tensor[storage.id]
-                                        : ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over tokens", place.view.dtype,
-                                                           place.view.ndim, place.view.size);
-            *LS_PUSH(b->image->arena, run->sums, run->n_sums, run->sum_capacity) =
-                (tile_sum){storage, place, ls_chunk_sum_begin(b, "sum over some chunks", made, 0, chunks.n)};
-        }
-    }
-}
-
-/* From here on the run adds to what is made of this chunk, of which there is nothing yet. */
-static void begin_chunk(ls_builder *b, const ls_tile_run *run, int chunk) {
-    for (int i = 0; i < run->n_sums; i++) {
-        const tile_sum *s = &run->sums[i];
-        const int flat = b->flat_of[s->storage.id];
-        b->tensor[s->storage.id] = ls_chunk_sum_addend(&s->sum, chunk);
-        if (flat >= 0)
-            b->begun[flat] = false;
-        else
-            ls_build_fill(b, b->tensor[s->storage.id]);
-    }
-}
-
-static void end_chunk(ls_builder *b, const ls_tile_run *run, int chunk) {
-    for (int i = 0; i < run->n_sums; i++) {
-        const tile_sum *s = &run->sums[i];
-        const ls_operand addend = b->tensor[s->storage.id];
-        if (b->flat_of[s->storage.id] < 0) ls_totals_add_loss(b, addend);
-        ls_chunk_sum_add(b, &s->sum, chunk, 0, addend.view.size[0]);
-    }
-}
-
-static void end_sums(ls_builder *b, ls_tile_run *run) {
-    for (int i = 0; i < run->n_sums; i++) {
-        const tile_sum *s = &run->sums[i];
-        const bool gradient = b->flat_of[s->storage.id] >= 0;
-        b->tensor[s->storage.id] = s->place;
-        if (gradient)
-            b->tensor[s->storage.id].buffer = -1; /* what another run adds lies elsewhere */
-        else
-            ls_build_accumulate(b, ls_chunk_sum_addend(&s->sum, 0), s->place);
-    }
-    run->n_sums = 0;
-}
+/* --- canonical sums ----------------------------------------------------------------------------------------------- */
 
 /* What the node makes would depend on how many tokens are here. */
-static void refuse(ls_builder *b, int n) {
+static ls_status refuse(const ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
-    ls_build_fail(b, ls_error(LS_UNSUPPORTED,
-                              "--sums canonical: op %s (\"%s\") has no order of sums that is the same for any number "
-                              "of ranks",
-                              node->op->name, ls_graph_tensor(b->job->graph, node->out[0])->name));
+    return ls_error(LS_UNSUPPORTED,
+                    "--sums canonical: op %s (\"%s\") has no order of sums that is the same for any number of ranks",
+                    node->op->name, ls_graph_tensor(b->job->graph, node->out[0])->name);
 }
 
-/* The run's rows are the tokens of one sequence. */
-static void lower_chunks(ls_builder *b, ls_tile_run *run) {
-    const ls_chunks chunks = my_chunks(b);
-    const int64_t begin = ls_chunk_start(b, chunks.first);
-    if (run->rows != ls_chunk_start(b, chunks.first + chunks.n) - begin) {
-        refuse(b, run->first);
-        return;
-    }
-    begin_sums(b, run);
-    for (int i = 0; i < chunks.n; i++) {
-        run->start = ls_chunk_start(b, chunks.first + i) - begin;
-        run->count = ls_chunk_start(b, chunks.first + i + 1) - begin - run->start;
-        begin_chunk(b, run, i);
-        lower_tile(b, run);
-        end_chunk(b, run, i);
-    }
-    end_sums(b, run);
+/* Whether chunks can be the tiles of a run: its rows are the tokens of one sequence. */
+static ls_status check_run(const ls_builder *b, const run_of_tiles *run) {
+    if (!b->target->canonical) return ls_ok();
+    const ls_chunks mine = ls_my_chunks(b);
+    const int64_t tokens = ls_chunk_start(b, mine.first + mine.n) - ls_chunk_start(b, mine.first);
+    return run->of.rows == tokens ? ls_ok() : refuse(b, run->first);
 }
-
-int ls_tile_past(const ls_builder *b, int n) { return b->runs[n] != NULL ? b->runs[n]->past : n + 1; }
-
-int ls_tile_unit(const ls_builder *b, int n) { return b->target->canonical ? ls_tile_past(b, n) : b->end_node; }
 
 /* A node that is in no run. */
-static void check_node(ls_builder *b, int n) {
+static ls_status check_node(const ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
-    const ls_lowering *lowering = ls_lowering_of(node->op);
-    if (b->target->canonical && !lowering->ordered && !is_whole(b->job->graph, node)) refuse(b, n);
+    const bool fine = !b->target->canonical || ls_lowering_of(node->op)->ordered || is_whole(b->job->graph, node);
+    return fine ? ls_ok() : refuse(b, n);
 }
 
-/* Lowers the run that begins at node n, tile by tile; returns the node after it, or n when none begins there. */
-int ls_tile_lower(ls_builder *b, int n) {
-    ls_tile_run *run = b->runs[n];
-    if (run == NULL) {
-        check_node(b, n);
-        return n;
+/* --- the pass ----------------------------------------------------------------------------------------------------- */
+
+/* The nodes of the run that have that turn. */
+static int put_turn(const ls_builder *b, ls_program_nodes *to, const ls_program_node *nodes, const run_of_tiles *run,
+                    turn when) {
+    int n = 0;
+    for (int i = 0; i < run->past - run->first; i++) {
+        if (run->turn[i] != when) continue;
+        ls_nodes_copy(b, to, &nodes[i], 1);
+        to->list[to->n - 1].run = run->first;
+        n++;
     }
-    lower_turn(b, run, BEFORE);
-    if (b->target->canonical) {
-        lower_chunks(b, run);
-    } else {
-        for (run->start = 0; run->start < run->rows; run->start += run->tile) {
-            run->count = ls_min(run->tile, run->rows - run->start);
-            lower_tile(b, run);
-        }
-    }
-    lower_turn(b, run, AFTER);
-    return run->past;
+    return n;
 }
+
+/* What is done before the tiles, the region with what is done in each of them, and what is done behind them. */
+static void put_run(const ls_builder *b, ls_program_nodes *to, const ls_program_node *nodes, const run_of_tiles *run) {
+    ls_tiles *tiles = ls_arena_copy(b->image->arena, &run->of, sizeof run->of);
+    (void)put_turn(b, to, nodes, run, BEFORE);
+    ls_nodes_put(b, to, &ls_lowering_tiles, run->first, tiles);
+    const int region = to->n - 1, n_body = put_turn(b, to, nodes, run, IN_EACH_TILE);
+    to->list[region].n_body = n_body;
+    (void)put_turn(b, to, nodes, run, AFTER);
+}
+
+/* The run that begins with node n, in *out; false: none does, or it gains nothing. *past: the node behind it, or n. */
+static bool find_run(const ls_builder *b, const touches *all, int n, run_of_tiles *out, int *past) {
+    const ls_graph *g = b->job->graph;
+    ls_arena *arena = b->image->arena;
+    *past = n;
+    if (node_rows(b, n) == 0) return false;
+    *out = (run_of_tiles){.turn = LS_NEW_ARRAY(arena, turn, b->row->end_node - n),
+                          .of.inner = LS_NEW_ARRAY(arena, ls_tensor, g->n_tensors)};
+    extend(b, out, n, b->row->end_node);
+    *past = out->past;
+    if (b->target->saving.tile == LS_TILE_LOSS && !b->target->canonical && !narrow(b, out, ls_logits_width(g)))
+        return false;
+    return fit(b, all, out);
+}
+
+static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
+    if (b->target->saving.tile == LS_TILE_NONE && !b->target->canonical) return ls_ok();
+    const touches all = find_touches(b);
+    const ls_program_node *from = nodes->list; /* one for each node of the graph, from the program's first on */
+    ls_program_nodes to = {0};
+    for (int n = b->row->first_node; n < b->row->end_node;) {
+        run_of_tiles found;
+        int past;
+        const bool tiled = find_run(b, &all, n, &found, &past);
+        const int begin = tiled ? found.first : (int)ls_max(past, n + 1);
+        for (; n < begin; n++) {
+            LS_TRY(check_node(b, n));
+            ls_nodes_copy(b, &to, &from[n - b->row->first_node], 1);
+        }
+        if (!tiled) continue;
+        LS_TRY(check_run(b, &found));
+        put_run(b, &to, &from[n - b->row->first_node], &found);
+        for (n = found.past; n < past; n++) ls_nodes_copy(b, &to, &from[n - b->row->first_node], 1);
+    }
+    *nodes = to;
+    return ls_ok();
+}
+
+const ls_pass ls_pass_tile = {
+    .name = "tile", .about = "regions of nodes that run for some tokens at a time", .run = run};

@@ -6,16 +6,21 @@
 
 #include <string.h>
 
-struct ls_workspace_answer {
+typedef struct answer {
     const ls_kernel *kernel;
     ls_kernel_call call;
     size_t params_bytes;
     size_t bytes;
+} answer;
+
+struct ls_workspaces {
+    answer *list;
+    int n;
+    size_t capacity;
 };
 
 /* Padding of params that differs makes two questions of one; that costs time alone. */
-static bool is_about(const ls_workspace_answer *a, const ls_kernel *kernel, const ls_kernel_call *call,
-                     size_t params_bytes) {
+static bool is_about(const answer *a, const ls_kernel *kernel, const ls_kernel_call *call, size_t params_bytes) {
     return a->kernel == kernel && a->params_bytes == params_bytes && a->call.threads == call->threads &&
            ls_kernel_same_forms(&a->call, call) &&
            (params_bytes == 0 || memcmp(a->call.params, call->params, params_bytes) == 0);
@@ -32,10 +37,12 @@ static size_t ask(const ls_kernel *kernel, const ls_kernel_request *request) {
 size_t ls_workspace_bytes(ls_builder *b, const ls_kernel *kernel, const ls_kernel_request *request,
                           size_t params_bytes) {
     if (kernel->workspace == NULL && !kernel->refuses) return 0;
-    for (int i = 0; i < b->n_answers; i++) {
-        if (is_about(&b->answers[i], kernel, request->call, params_bytes)) return b->answers[i].bytes;
+    if (b->workspaces == NULL) b->workspaces = LS_NEW(b->image->arena, ls_workspaces);
+    ls_workspaces *known = b->workspaces;
+    for (int i = 0; i < known->n; i++) {
+        if (is_about(&known->list[i], kernel, request->call, params_bytes)) return known->list[i].bytes;
     }
-    ls_workspace_answer *a = LS_PUSH(b->image->arena, b->answers, b->n_answers, b->answer_capacity);
-    *a = (ls_workspace_answer){kernel, *request->call, params_bytes, ask(kernel, request)};
+    answer *a = LS_PUSH(b->image->arena, known->list, known->n, known->capacity);
+    *a = (answer){kernel, *request->call, params_bytes, ask(kernel, request)};
     return a->bytes;
 }

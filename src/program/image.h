@@ -191,8 +191,16 @@ typedef struct ls_kept {
     uint64_t left; /* name of what it leaves there (name.h) */
 } ls_kept;
 
+/* A pass of the compiler over the nodes of a program, and how many it has put there. */
+typedef struct ls_program_pass {
+    const char *name, *about;
+    int nodes;
+} ls_program_pass;
+
 typedef struct ls_program {
     const char *name;
+    ls_program_pass *passes; /* in their order */
+    int n_passes;
     int queues;
     int n_nodes;   /* of the graph that it runs */
     bool timed;    /* it is part of the work by which plans are costed and timed; the image's timed programs follow one

@@ -31,6 +31,14 @@ static void print_lowering(const ls_passes *passes, int program, FILE *out) {
     fputc('\n', out);
 }
 
+static void print_program_passes(const ls_program *p, FILE *out) {
+    for (int i = 0; i < p->n_passes; i++) {
+        const ls_program_pass *pass = &p->passes[i];
+        print_row(out, pass->name, p->name);
+        fprintf(out, "%d nodes put in: %s\n", pass->nodes, pass->about);
+    }
+}
+
 static void print_placing(const ls_image *image, int space, FILE *out) {
     char apart[LS_BYTES_TEXT], mapped[LS_BYTES_TEXT], least[LS_BYTES_TEXT];
     const double bytes = (double)image->bytes[space], bound = (double)image->least[space];
@@ -62,7 +70,10 @@ void ls_passes_print(const ls_passes *passes, FILE *out) {
     print_row(out, "factors", "graph");
     fprintf(out, "dimensions of %d tensors → %d factors, of which some op needs %d whole\n",
             passes->graph->n_tensors - 1, factors.all, factors.whole);
-    for (int p = 0; p < passes->image->n_programs; p++) print_lowering(passes, p, out);
+    for (int p = 0; p < passes->image->n_programs; p++) {
+        print_program_passes(&passes->image->programs[p], out);
+        print_lowering(passes, p, out);
+    }
     for (int p = 0; p < passes->image->n_programs; p++) {
         print_row(out, "name", passes->image->programs[p].name);
         fprintf(out, "%d reads name the value that they expect\n", ls_program_account_of(passes->image, p).reads);
@@ -100,6 +111,11 @@ static void put_program_pass(const ls_passes *passes, int program, ls_json_write
     const ls_program_account a = ls_program_account_of(passes->image, program);
     ls_json_open_object(w, passes->image->programs[program].name);
     ls_json_put_int(w, "nodes", passes->image->programs[program].n_nodes);
+    ls_json_open_object(w, "put_in");
+    for (int i = 0; i < passes->image->programs[program].n_passes; i++)
+        ls_json_put_int(w, passes->image->programs[program].passes[i].name,
+                        passes->image->programs[program].passes[i].nodes);
+    ls_json_close(w);
     ls_json_put_int(w, "instructions", passes->image->programs[program].n_instrs);
     for (int k = 0; k < LS_INSTR_KINDS; k++) ls_json_put_int(w, ls_instr_traits_of[k].name, a.kinds[k]);
     ls_json_put_int(w, "named_reads", a.reads);

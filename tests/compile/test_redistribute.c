@@ -242,11 +242,10 @@ static ls_image *image_of(const under_test *test, int ranks, int rank) {
     (void)LS_PUSH(arena, image->displacements, image->n_displacements, image->displacement_capacity);
     image->layout = ls_layout_make(&(ls_layout_need){.kind = LS_LAYOUT_CONTIGUOUS, .S = 1, .P = 1}, arena);
     const ls_target target = {.mesh = image->mesh, .rank = rank, .threads = 1, .isa = LS_ISA_REF};
-    ls_builder b = {.target = &target, .image = image, .program_index = -1, .status = ls_ok()};
-    b.displacements.arena = b.channel_names.arena = arena;
+    ls_builder b = {.target = &target, .image = image, .status = ls_ok()};
+    b.displacements.arena = b.channels.names.arena = arena;
     const ls_operand in = bind(&b, "in", LS_BUFFER_INPUT, test->in_count(ranks, rank)),
                      out = bind(&b, "out", LS_BUFFER_OUTPUT, test->out_count(ranks, rank));
-    b.program_index = 0;
     b.program = image->programs;
     *b.program = (ls_program){.name = "collective", .queues = LS_QUEUES};
     const ls_team world = ls_mesh_team(&image->mesh, LS_ALL_AXES);
@@ -254,7 +253,7 @@ static ls_image *image_of(const under_test *test, int ranks, int rank) {
     image->owners = ls_stages_owners(&b, &stages);
     test->emit(&b, &stages, in, out);
     assert_ok(b.status);
-    for (int c = 0; c < b.n_counts; c++) b.program->channels[c].uses = b.counts[c].received;
+    for (int c = 0; c < b.channels.n; c++) b.program->channels[c].uses = b.channels.counts[c].received;
     image->words = 2 * b.program->n_channels;
     b.program->kept = LS_NEW_ARRAY(arena, ls_kept, image->n_buffers);
     b.program->kept[in.buffer].effect = LS_EFFECT_READ;

@@ -43,5 +43,9 @@ for i in $(seq 601); do echo "int a$i;"; done >"$tree/src/graph/bad.c"
 expect graph/bad.c:601 'at most 600'
 { echo 'int f(void) {'; for i in $(seq 79); do echo "    g($i);"; done; echo '}'; } >"$tree/src/graph/bad.c"
 expect graph/bad.c:1 'a function of 81 lines'
+{ echo 'typedef struct ls_builder {'; for i in $(seq 15); do echo "    int a$i;"; done; echo '    int b, c;'; echo '} ls_builder;'; } >"$tree/src/compile/bad.h"
+expect compile/bad.h:18 'ls_builder has 17 fields'
+mkdir -p "$tree/src/compile" && touch "$tree/src/compile/pass.h"
+put compile/lower.c '#include "compile/pass.h"';      expect compile/lower.c:1 'must know nothing of'
 mkdir "$tree/src/odd"
 expect odd:0 'without a level'

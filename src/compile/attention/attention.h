@@ -26,6 +26,8 @@ typedef struct ls_attention_tensors {
     ls_tensor dsink; /* the sum to which the gradient of the sink is added */
 } ls_attention_tensors;
 
+typedef struct ls_site ls_site;
+
 /* All that a strategy may know of a node (site.c). */
 struct ls_site {
     const ls_strategy *strategy;
@@ -42,6 +44,14 @@ struct ls_site {
      */
     ls_operand q, k, v; /* T[B,n,heads,D] */
     ls_operand lse;     /* G[B,heads,n]; with the sink */
+};
+
+/* The attention nodes of a job on this rank, and what is known of their masks. */
+struct ls_sites {
+    ls_site **of_node;                  /* by node of the graph; NULL: it has not been lowered */
+    struct ls_visible **visible;        /* by mask: which tokens see which (visible.c); NULL: not asked yet */
+    struct ls_chunk_view **chunk_views; /* by mask: which keys chunks see (canonical.c); NULL: not asked yet */
+    bool reads_positions;               /* some kernels read the positions of all tokens (ls_image.positions) */
 };
 
 /*

@@ -84,8 +84,8 @@ static ls_operand my_positions(ls_builder *b, int64_t held) {
     return ls_operand_slice(all, 0, ls_layout_start(layout, ls_build_team_place(b, team)), held);
 }
 
-static void lower(ls_builder *b, int n) {
-    const ls_node *node = &b->job->graph->nodes[n];
+static void lower(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
     ls_operand in[LS_NODE_INPUTS] = {{0}};
     for (int i = 0; i < node->n_in; i++) in[i] = ls_lower_tensor(b, node->in[i]);
     const int64_t Hq = in[LS_CACHED_Q].view.size[2], D = in[LS_CACHED_Q].view.size[3];
@@ -119,7 +119,7 @@ static void lower(ls_builder *b, int n) {
 /* Which keys lie here is said by the positions; the spans are an input of the node. */
 static void need_tables(ls_builder *b, int n) {
     (void)n;
-    b->reads_positions = true;
+    b->sites->reads_positions = true;
 }
 
 const ls_lowering ls_lowering_attention_cached = {.lower = lower, .tables = need_tables};

@@ -58,8 +58,9 @@ static chunk look(const ls_builder *b, const ls_site *site, int number) {
 
 /* All of my block's, which every layer with the site's mask asks for. */
 static const chunk *find_chunks(ls_builder *b, const ls_site *site, const ls_chunks *chunks) {
-    if (b->chunk_views == NULL) b->chunk_views = LS_NEW_ARRAY(b->image->arena, chunk *, b->image->n_masks);
-    chunk **found = &b->chunk_views[site->mask];
+    if (b->sites->chunk_views == NULL)
+        b->sites->chunk_views = LS_NEW_ARRAY(b->image->arena, chunk *, b->image->n_masks);
+    chunk **found = &b->sites->chunk_views[site->mask];
     if (*found != NULL) return *found;
     *found = LS_NEW_ARRAY(b->image->arena, chunk, chunks->n);
     for (int i = 0; i < chunks->n; i++) (*found)[i] = look(b, site, chunks->first + i);

@@ -90,16 +90,15 @@ static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_n
 
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
-static void lower_forward(ls_builder *b, int n) {
-    const ls_node *node = &b->job->graph->nodes[n];
+static void lower_forward(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
     const ls_strategy *strategy;
     const ls_status found = ls_strategy_find(b->target->strategy, &strategy);
     if (found.code != LS_OK) {
         ls_build_fail(b, found);
         return;
     }
-    b->sites[n] = make_site(b, strategy, node, n);
-    const ls_site *site = b->sites[n];
+    ls_site *site = b->sites->of_node[at->of] = make_site(b, strategy, node, at->of);
     const ls_attention_problem problem = {
         .B = site->B, .S = b->image->layout.S, .Hq = site->Hq, .Hkv = site->Hkv, .D = site->D, .mesh = b->target->mesh};
     ls_status fits = strategy->applicable(strategy, &problem);
@@ -111,13 +110,13 @@ static void lower_forward(ls_builder *b, int n) {
     if (fits.code != LS_OK)
         ls_build_fail(b, fits);
     else
-        ls_usp_forward(b, b->sites[n]);
+        ls_usp_forward(b, site);
 }
 
-static void lower_gradient(ls_builder *b, int n) {
-    const ls_node *node = &b->job->graph->nodes[n];
-    const ls_attention_tensors tensors = gradient_tensors(node, n);
-    ls_usp_backward(b, b->sites[node->forward], &tensors);
+static void lower_gradient(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
+    const ls_attention_tensors tensors = gradient_tensors(node, at->of);
+    ls_usp_backward(b, b->sites->of_node[node->forward], &tensors);
 }
 
 /* --- before any node is lowered ----------------------------------------------------------------------------------- */
@@ -148,7 +147,7 @@ static void need_tables(ls_builder *b, int n) {
     const ls_mask *wanted = ls_node_mask(node);
     const int R = ls_blocks(b);
     const int blocks = ls_strategy_moves_queries(b->target->strategy) ? R : 1;
-    b->reads_positions = true;
+    b->sites->reads_positions = true;
     for (int m = 0; m < b->image->n_masks; m++)
         if (ls_mask_equal(&b->image->masks[m].mask, wanted)) return;
     int64_t q[LS_MAX_DIMS];

@@ -366,9 +366,9 @@ static void find_wanted(const ls_builder *b, struct ls_visible *v) {
 
 static struct ls_visible *visible(ls_builder *b, int mask) {
     ls_arena *arena = b->image->arena;
-    if (b->visible == NULL) b->visible = LS_NEW_ARRAY(arena, struct ls_visible *, b->image->n_masks);
-    if (b->visible[mask] != NULL) return b->visible[mask];
-    struct ls_visible *v = b->visible[mask] = LS_NEW(arena, struct ls_visible);
+    if (b->sites->visible == NULL) b->sites->visible = LS_NEW_ARRAY(arena, struct ls_visible *, b->image->n_masks);
+    if (b->sites->visible[mask] != NULL) return b->sites->visible[mask];
+    struct ls_visible *v = b->sites->visible[mask] = LS_NEW(arena, struct ls_visible);
     const int R = v->R = ls_blocks(b);
     v->mask = mask;
     v->me = ls_ring_index(b);

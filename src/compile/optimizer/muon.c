@@ -132,7 +132,7 @@ static void each_piece(ls_builder *b, int first, int n, ls_operand sums, ls_oper
                        void (*act)(ls_builder *b, const ls_update_piece *piece, ls_operand direction, double factor),
                        double factor) {
     for (int i = 0; i < n; i++) {
-        const ls_group *g = &b->groups[first + i];
+        const ls_group *g = &b->packing->groups[first + i];
         for (int k = 0; k < g->n_buckets; k++) {
             const ls_update_piece piece = ls_update_piece_of(b, g->first_bucket + k, sums);
             act(b, &piece, piece_at(pieces, k, i), factor);
@@ -169,10 +169,10 @@ static void descend(ls_builder *b, const ls_update_piece *piece, ls_operand dire
 }
 
 static void update_matrices(ls_builder *b, int first, int n, ls_operand sums) {
-    const ls_group *g = &b->groups[first];
+    const ls_group *g = &b->packing->groups[first];
     const ls_shape *shape = &b->image->flats[g->first].shape;
     const int64_t size[] = {shape->dim[0].size, shape->dim[1].size};
-    const int ranks = b->cut->state ? ls_mesh_ranks(&b->image->mesh) : 1; /* that have pieces of a matrix */
+    const int ranks = b->packing->cut->state ? ls_mesh_ranks(&b->image->mesh) : 1; /* that have pieces of a matrix */
     const int64_t piece = g->count / g->n_buckets / ranks;
     const ls_parts matrices = even_parts(b, ranks, 1), elements = even_parts(b, ranks, piece);
     ls_operand mine = ls_build_private(b, LS_BUFFER_GRADIENT, "directions", b->image->dtype, 3,

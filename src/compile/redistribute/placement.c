@@ -232,8 +232,8 @@ static void scatter(change *c, int d, ls_axes axes) {
     now_at(c, in_type(c, sum, T, "sum over ranks"), &then);
 }
 
-static void lower(ls_builder *b, int n) {
-    const ls_node *node = &b->job->graph->nodes[n];
+static void lower(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
     const ls_placements *to = &b->sharding->tensor[node->out[0].id];
     change c = {.b = b,
                 .shape = &ls_graph_tensor(b->job->graph, node->in[0])->shape,

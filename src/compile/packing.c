@@ -18,12 +18,12 @@ enum {
 static void lay_parameter(ls_builder *b, int t, int number, bool matrix) {
     const ls_tensor_info *info = &b->job->graph->tensors[t];
     ls_image *image = b->image;
-    b->flat_of[t] = image->n_flats++;
-    image->flats[b->flat_of[t]] = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
-                                            .shape = info->shape,
-                                            .count = ls_shape_elements(&info->shape),
-                                            .group = ls_update_group(b, info, number),
-                                            .matrix = matrix};
+    b->packing->flat_of[t] = image->n_flats++;
+    image->flats[b->packing->flat_of[t]] = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
+                                                     .shape = info->shape,
+                                                     .count = ls_shape_elements(&info->shape),
+                                                     .group = ls_update_group(b, info, number),
+                                                     .matrix = matrix};
 }
 
 /* Matrices from tensor t on that have its shape, which is that of parameter `number`. */
@@ -46,8 +46,8 @@ static void lay_parameters(ls_builder *b) {
     const bool *matrix = ls_find_matrices(b);
     image->flats = LS_NEW_ARRAY(image->arena, ls_flat, g->n_tensors);
     image->settings = LS_NEW_ARRAY(image->arena, ls_update_settings, g->n_tensors);
-    b->flat_of = LS_NEW_ARRAY(image->arena, int, g->n_tensors);
-    for (int t = 0; t < g->n_tensors; t++) b->flat_of[t] = -1;
+    b->packing->flat_of = LS_NEW_ARRAY(image->arena, int, g->n_tensors);
+    for (int t = 0; t < g->n_tensors; t++) b->packing->flat_of[t] = -1;
     for (int t = 1, number = 0; t < g->n_tensors; t++) {
         if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
         if (!matrix[t]) lay_parameter(b, t, number, false);
@@ -55,19 +55,22 @@ static void lay_parameters(ls_builder *b) {
     }
     for (int t = 1, number = 0; t < g->n_tensors; t++) {
         if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
-        if (b->flat_of[t] < 0) lay_alike(b, t, number, matrix);
+        if (b->packing->flat_of[t] < 0) lay_alike(b, t, number, matrix);
         number++;
     }
     for (int t = 1; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
-        if (info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0) b->flat_of[t] = b->flat_of[info->of.id];
+        if (info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0)
+            b->packing->flat_of[t] = b->packing->flat_of[info->of.id];
     }
 }
 
 /* Elements that a parameter takes in the flat space. */
 static int64_t room_of(const ls_flat *flat) { return (int64_t)ls_round_up((size_t)flat->count, LS_FLAT_UNIT); }
 
-bool ls_gradients_stay(const ls_builder *b) { return ls_mesh_ranks(&b->target->mesh) == 1 && !b->cut->gradients; }
+bool ls_gradients_stay(const ls_builder *b) {
+    return ls_mesh_ranks(&b->target->mesh) == 1 && !b->packing->cut->gradients;
+}
 
 /* Elements that a bucket is to have: of every bucket, each rank has a piece. */
 static int64_t bucket_elements(const ls_builder *b) {
@@ -92,19 +95,19 @@ static int64_t count_buckets(const ls_builder *b, int64_t count, int64_t wanted)
 static void end_group(ls_builder *b, int first, int past, int64_t least) {
     ls_image *image = b->image;
     const int64_t unit = (int64_t)LS_FLAT_UNIT * ls_mesh_ranks(&b->target->mesh);
-    ls_group *group = &b->groups[b->n_groups++];
-    *group = (ls_group){.start = image->flat_elements, .first = first};
+    ls_group *group = &b->packing->groups[b->packing->n_groups++];
+    *group = (ls_group){.start = image->flat_elements, .first = first, .past = past};
     for (int f = first; f < past; f++) {
         image->flats[f].start = group->start + group->count;
         group->count += room_of(&image->flats[f]);
     }
-    group->first_bucket = b->n_buckets;
+    group->first_bucket = b->packing->n_buckets;
     const int64_t bucket = ls_ceil_div(ls_ceil_div(group->count, count_buckets(b, group->count, least)), unit) * unit;
     group->n_buckets = (int)ls_ceil_div(group->count, bucket);
     group->count = group->n_buckets * bucket;
     for (int i = 0; i < group->n_buckets; i++)
-        *LS_PUSH(image->arena, b->buckets, b->n_buckets, b->bucket_capacity) =
-            (ls_bucket){group->start + i * bucket, bucket, b->n_groups - 1};
+        *LS_PUSH(image->arena, b->packing->buckets, b->packing->n_buckets, b->packing->bucket_capacity) =
+            (ls_bucket){group->start + i * bucket, bucket, b->packing->n_groups - 1};
     image->flat_elements += group->count;
 }
 
@@ -142,7 +145,8 @@ static void end_by_use(const ls_builder *b, bool *ends) {
         for (int i = 0; i < g->nodes[n].n_in; i++) {
             const ls_tensor storage = ls_graph_tensor(g, g->nodes[n].in[i])->storage;
             const bool parameter = ls_graph_tensor(g, storage)->role == LS_ROLE_PARAMETER;
-            if (parameter && segment[b->flat_of[storage.id]] == 0) segment[b->flat_of[storage.id]] = now;
+            if (parameter && segment[b->packing->flat_of[storage.id]] == 0)
+                segment[b->packing->flat_of[storage.id]] = now;
         }
         now += g->nodes[n].op->reach != LS_REACH_OWN;
     }
@@ -160,9 +164,9 @@ static bool ends_at_matrix(const ls_image *image, int f) {
 
 static void cut_groups(ls_builder *b, int64_t least) {
     const ls_image *image = b->image;
-    b->groups = LS_NEW_ARRAY(image->arena, ls_group, image->n_flats + 1);
+    b->packing->groups = LS_NEW_ARRAY(image->arena, ls_group, image->n_flats + 1);
     bool *ends = LS_NEW_ARRAY(image->arena, bool, image->n_flats + 1);
-    if (b->cut->parameters || b->target->canonical)
+    if (b->packing->cut->parameters || b->target->canonical)
         end_by_use(b, ends);
     else
         end_by_size(b, least, ends);
@@ -176,36 +180,38 @@ static void cut_groups(ls_builder *b, int64_t least) {
 static void find_stages(ls_builder *b) {
     const ls_team world = ls_mesh_team(&b->target->mesh, LS_ALL_AXES);
     const ls_stages stages = ls_stages_of(b, &world);
-    b->stages = ls_arena_copy(b->image->arena, &stages, sizeof stages);
-    b->image->owners = ls_stages_owners(b, b->stages);
+    b->packing->stages = ls_arena_copy(b->image->arena, &stages, sizeof stages);
+    b->image->owners = ls_stages_owners(b, b->packing->stages);
 }
 
 void ls_lay_flat(ls_builder *b) {
     ls_image *image = b->image;
+    b->packing = LS_NEW(image->arena, ls_packing);
+    b->packing->cut = ls_target_shard(b->target);
     lay_parameters(b);
     find_stages(b);
     cut_groups(b, bucket_elements(b));
-    image->n_pieces = b->n_buckets;
+    image->n_pieces = b->packing->n_buckets;
     image->pieces = LS_NEW_ARRAY(image->arena, ls_flat_piece, image->n_pieces + 1);
-    for (int k = 0; k < b->n_buckets; k++) {
-        const int64_t count = ls_stages_piece_count(b->stages, b->buckets[k].count);
-        image->pieces[k] = (ls_flat_piece){b->buckets[k].start, count, image->shard_count};
+    for (int k = 0; k < b->packing->n_buckets; k++) {
+        const int64_t count = ls_stages_piece_count(b->packing->stages, b->packing->buckets[k].count);
+        image->pieces[k] = (ls_flat_piece){b->packing->buckets[k].start, count, image->shard_count};
         image->shard_count += count;
     }
 }
 
 int ls_group_of(const ls_builder *b, int flat) {
     int g = 0;
-    while (b->groups[g].start + b->groups[g].count <= b->image->flats[flat].start) g++;
+    while (b->packing->groups[g].start + b->packing->groups[g].count <= b->image->flats[flat].start) g++;
     return g;
 }
 
 void ls_group_note(const ls_builder *b, int group, ls_operand all) {
-    b->image->buffers[all.buffer].flat = b->groups[group].start;
+    b->image->buffers[all.buffer].flat = b->packing->groups[group].start;
 }
 
 ls_operand ls_group_buckets(const ls_builder *b, int group, ls_operand all) {
-    const ls_group *g = &b->groups[group];
+    const ls_group *g = &b->packing->groups[group];
     return ls_operand_dense(all.buffer, all.offset, all.view.dtype, 2,
                             (int64_t[]){g->n_buckets, g->count / g->n_buckets});
 }
@@ -213,12 +219,12 @@ ls_operand ls_group_buckets(const ls_builder *b, int group, ls_operand all) {
 const char *ls_group_name(const ls_builder *b, const char *what, int group) {
     const ls_image *image = b->image;
     int f = 0;
-    while (image->flats[f].start < b->groups[group].start) f++;
+    while (image->flats[f].start < b->packing->groups[group].start) f++;
     return ls_arena_printf(image->arena, "%s from %s", what, image->flats[f].name);
 }
 
 ls_operand ls_group_pieces(const ls_builder *b, int group, ls_operand shard) {
-    const ls_group *g = &b->groups[group];
+    const ls_group *g = &b->packing->groups[group];
     const ls_flat_piece *first = &b->image->pieces[g->first_bucket];
     const ls_operand pieces = ls_operand_slice(shard, 0, first->at, g->n_buckets * first->count);
     return ls_operand_dense(pieces.buffer, pieces.offset, pieces.view.dtype, 2,

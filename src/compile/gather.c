@@ -1,0 +1,136 @@
+/*
+ * Parameters of which a rank keeps its shard alone. A group of them is gathered for the nodes between two that mix
+ * tokens, and for the second of these: once, however many tiles the nodes are run in. While they are lowered the next
+ * group is on its way, and behind the last of them the bytes are free. Where two groups are in use at once (the table
+ * of logits and the last layer's, or what is made again), the next one waits for one of them: two are there at a time.
+ * The backward pass, and what is made again for it, gathers again; not where the group is the one that was gathered
+ * last. (ZeRO stage 3: Rajbhandari et al., arXiv 1910.02054; one group ahead: Zhao et al., "PyTorch FSDP", arXiv
+ * 2304.11277.)
+ */
+#include "compile/pass.h"
+#include "compile/redistribute/redistribute.h"
+
+/* Of a group: by the nodes from `first` on, before the next use of it. Behind node `last` its bytes are free. */
+typedef struct use {
+    int group, first, last;
+} use;
+
+typedef struct uses {
+    use *list; /* in the order of their nodes */
+    int n;
+    size_t capacity;
+} uses;
+
+/* By group: its last use so far, and between which mixing nodes that was. */
+typedef struct latest {
+    int use, segment;
+} latest;
+
+/* Channels of two uses in turn: one is over when the next but one begins. */
+enum { SETS = 2 };
+
+/* The parameter that a node reads as input i, by its index in flats; -1: that is none. */
+static int parameter_at(const ls_builder *b, const ls_node *node, int i) {
+    const ls_tensor storage = ls_graph_tensor(b->job->graph, node->in[i])->storage;
+    return ls_graph_tensor(b->job->graph, storage)->role == LS_ROLE_PARAMETER ? b->packing->flat_of[storage.id] : -1;
+}
+
+/* By node of the graph, counted from the program's first: the node behind all that nothing may come between. */
+static int *find_ends(const ls_builder *b, const ls_program_nodes *nodes) {
+    int *ends = LS_NEW_ARRAY(b->image->arena, int, b->row->end_node - b->row->first_node + 1);
+    for (int first = 0, past; first < nodes->n; first = past) {
+        past = ls_nodes_past(nodes, first);
+        const int end = ls_nodes_end(nodes, first, past);
+        for (int i = first; i < past; i++)
+            if (nodes->list[i].of >= 0) ends[nodes->list[i].of - b->row->first_node] = end;
+    }
+    return ends;
+}
+
+/* All of a run reads what a node of it reads. */
+static uses find_uses(const ls_builder *b, const ls_program_nodes *nodes) {
+    const int *ends = find_ends(b, nodes);
+    latest *of = LS_NEW_ARRAY(b->image->arena, latest, b->packing->n_groups + 1);
+    uses found = {0};
+    for (int i = 0; i < b->packing->n_groups; i++) of[i].use = -1;
+    for (int n = b->row->first_node, segment = 0; n < b->row->end_node; n++) {
+        const ls_node *node = &b->job->graph->nodes[n];
+        for (int i = 0; i < node->n_in; i++) {
+            const int flat = parameter_at(b, node, i);
+            if (flat < 0) continue;
+            latest *last = &of[ls_group_of(b, flat)];
+            const bool there = last->use >= 0 && (last->segment == segment || last->use == found.n - 1);
+            if (!there) {
+                *LS_PUSH(b->image->arena, found.list, found.n, found.capacity) = (use){ls_group_of(b, flat), n, n};
+                last->use = found.n - 1;
+            }
+            found.list[last->use].last = ends[n - b->row->first_node] - 1;
+            last->segment = segment;
+        }
+        segment += node->op->reach != LS_REACH_OWN;
+    }
+    return found;
+}
+
+/* --- the pass ----------------------------------------------------------------------------------------------------- */
+
+/* What has been put into the list. */
+typedef struct progress {
+    const ls_builder *b;
+    ls_program_nodes to;
+    uses uses;
+    int begun, finished; /* so many uses have; at most one is on its way, */
+    int stages;          /* which has so many more stages */
+    ls_group_gather *now;
+} progress;
+
+static void begin(progress *p, int run) {
+    const ls_builder *b = p->b;
+    const int order = p->begun++;
+    p->now = ls_group_gather_make(b, ls_arena_printf(b->image->arena, "parameters.%d", order % SETS),
+                                  p->uses.list[order].group, LS_BIND_PARAMETERS, NULL);
+    p->stages = b->packing->stages->n - 1;
+    ls_nodes_put(b, &p->to, &ls_lowering_gather_expect, run, p->now);
+    ls_nodes_put(b, &p->to, &ls_lowering_gather, run, p->now);
+}
+
+static void finish(progress *p, int run) {
+    p->finished++;
+    ls_nodes_put(p->b, &p->to, &ls_lowering_gathered, run, p->now);
+}
+
+/* How many groups are there that this node or one behind it reads. */
+static int count_used(const progress *p, int node) {
+    int n = 0;
+    for (int u = 0; u < p->finished; u++) n += p->uses.list[u].last >= node;
+    return n;
+}
+
+/* In front of the nodes from `run` to `end` - 1. */
+static void put_gathers(progress *p, int run, int end) {
+    if (p->begun > p->finished && p->stages > 0) {
+        ls_nodes_put(p->b, &p->to, &ls_lowering_gather_stage, run, p->now);
+        p->stages--;
+    }
+    while (p->finished < p->uses.n && p->uses.list[p->finished].first < end) {
+        if (p->begun == p->finished) begin(p, run);
+        finish(p, run);
+    }
+    if (p->begun == p->finished && p->begun < p->uses.n && count_used(p, run) < 2) begin(p, run);
+}
+
+static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
+    if (!b->packing->cut->parameters) return ls_ok();
+    progress p = {.b = b, .uses = find_uses(b, nodes)};
+    for (int first = 0, past; first < nodes->n; first = past) {
+        past = ls_nodes_past(nodes, first);
+        const int end = ls_nodes_end(nodes, first, past);
+        if (end > 0) put_gathers(&p, nodes->list[first].run, end);
+        ls_nodes_copy(b, &p.to, &nodes->list[first], past - first);
+    }
+    *nodes = p.to;
+    return ls_ok();
+}
+
+const ls_pass ls_pass_gather = {
+    .name = "gather", .about = "parameters of which a rank has its shard, for the nodes that read them", .run = run};

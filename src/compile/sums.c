@@ -1,0 +1,157 @@
+/*
+ * Gradients on this rank. Where those of a group have a buffer of their own, which leaves to be reduced over the ranks,
+ * a node makes it before the first node that adds to it: one sum of all nodes of a program, or, where sums are
+ * canonical, one of each run of nodes. And the nodes are found that are the first to add to a sum of which there is
+ * nothing yet: these write it.
+ */
+#include "compile/pass.h"
+
+bool ls_sums_leave(const ls_builder *b) {
+    const ls_binding *gradients = ls_image_find(b->image, LS_BIND_GRADIENTS);
+    const bool persist = gradients != NULL && !gradients->sharded;
+    return ls_program_reduces(b, b->row) && !ls_gradients_stay(b) && b->image->n_flats > 0 && !persist;
+}
+
+/* Whether the program finds nothing in its sums. */
+static bool begins_sums(const ls_builder *b) {
+    return ls_program_reduces(b, b->row) && (b->row->sums == LS_SUMS_BEGUN || b->packing->cut->gradients);
+}
+
+/* The parameter to whose gradients output o of the graph's node adds, by its index in flats; -1: to none. */
+static int sum_at(const ls_builder *b, const ls_node *node, int o) {
+    const ls_graph *g = b->job->graph;
+    const ls_tensor storage = ls_graph_tensor(g, node->out[o])->storage;
+    return ls_graph_tensor(g, storage)->role == LS_ROLE_ACCUMULATOR ? b->packing->flat_of[storage.id] : -1;
+}
+
+/* By parameter: whether nodes first .. past - 1 of the list add to its gradients. */
+static bool *find_added(const ls_builder *b, const ls_program_nodes *nodes, int first, int past) {
+    bool *adds = LS_NEW_ARRAY(b->image->arena, bool, b->image->n_flats + 1);
+    for (int i = first; i < past; i++) {
+        const ls_node *node = nodes->list[i].of >= 0 ? ls_graph_node(b, &nodes->list[i]) : NULL;
+        for (int o = 0; node != NULL && o < node->n_out; o++)
+            if (sum_at(b, node, o) >= 0) adds[sum_at(b, node, o)] = true;
+    }
+    return adds;
+}
+
+/* --- who begins a sum --------------------------------------------------------------------------------------------- */
+
+static void mark_first(const ls_builder *b, ls_program_nodes *nodes, int first, int past) {
+    bool *begun = LS_NEW_ARRAY(b->image->arena, bool, b->image->n_flats + 1);
+    for (int i = first; i < past; i++) {
+        ls_program_node *at = &nodes->list[i];
+        const ls_node *node = at->of >= 0 ? ls_graph_node(b, at) : NULL;
+        for (int o = 0; node != NULL && o < node->n_out; o++) {
+            const int flat = sum_at(b, node, o);
+            if (node->op->in_place[o] == 0 || flat < 0 || begun[flat]) continue;
+            begun[flat] = true;
+            at->begins |= 1U << o;
+        }
+    }
+}
+
+/* --- sums that leave ---------------------------------------------------------------------------------------------- */
+
+/* Nodes of the list whose additions are one sum. */
+static int unit_past(const ls_builder *b, const ls_program_nodes *nodes, int first) {
+    return b->target->canonical ? ls_nodes_past(nodes, first) : nodes->n;
+}
+
+/* Of the parameters of a group, whether one is marked. */
+static bool is_any(const ls_builder *b, int group, const bool *marked) {
+    const ls_group *g = &b->packing->groups[group];
+    bool any = false;
+    for (int f = g->first; f < g->past; f++) any |= marked[f];
+    return any;
+}
+
+/*
+ * Puts a node there, of a region all of it, and in front of it what makes the sums that it is the first of its unit to
+ * add to.
+ */
+static void put_node(const ls_builder *b, ls_program_nodes *to, const ls_program_nodes *from, int first, int past,
+                     const bool *adds_of_unit, bool *made) {
+    const bool *adds = find_added(b, from, first, past);
+    for (int g = 0; g < b->packing->n_groups; g++) {
+        if (made[g] || !is_any(b, g, adds)) continue;
+        ls_group_sum *sum = LS_NEW(b->image->arena, ls_group_sum);
+        *sum = (ls_group_sum){.group = g, .adds = adds_of_unit};
+        ls_nodes_put(b, to, &ls_lowering_sum, from->list[first].run, sum);
+        made[g] = true;
+    }
+    ls_nodes_copy(b, to, &from->list[first], past - first);
+}
+
+static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
+    ls_program_nodes to = {0};
+    if (!ls_sums_leave(b) && !begins_sums(b)) return ls_ok();
+    for (int first = 0, past; first < nodes->n; first = past) {
+        past = unit_past(b, nodes, first);
+        if (begins_sums(b)) mark_first(b, nodes, first, past);
+        const bool *adds = find_added(b, nodes, first, past);
+        bool *made = LS_NEW_ARRAY(b->image->arena, bool, b->packing->n_groups + 1);
+        for (int i = first, end; i < past && ls_sums_leave(b); i = end) {
+            end = i + 1 + nodes->list[i].n_body;
+            put_node(b, &to, nodes, i, end, adds, made);
+        }
+    }
+    if (ls_sums_leave(b)) *nodes = to;
+    return ls_ok();
+}
+
+/* --- the node that makes a sum ------------------------------------------------------------------------------------ */
+
+/* Zeroes what no node writes: parameters that nothing there depends on, and what lies between parameters. */
+static void fill_gaps(ls_builder *b, const ls_group_sum *s) {
+    const ls_group *group = &b->packing->groups[s->group];
+    int64_t written = 0; /* or zeroed, from the group's start on */
+    for (int f = group->first; f <= group->past; f++) {
+        const bool past = f == group->past;
+        const ls_flat *flat = &b->image->flats[f];
+        if (!past && !s->adds[f]) continue;
+        const int64_t start = past ? group->count : flat->start - group->start;
+        if (start > written) ls_build_fill(b, ls_operand_slice(s->all, 0, written, start - written));
+        if (!past) written = start + flat->count;
+    }
+}
+
+static void lower(ls_builder *b, const ls_program_node *node) {
+    const ls_graph *g = b->job->graph;
+    ls_group_sum *s = node->params;
+    const ls_group *group = &b->packing->groups[s->group];
+    s->all = ls_build_private(b, LS_BUFFER_GRADIENT, ls_group_name(b, "gradients", s->group), b->image->accumulator, 1,
+                              &group->count);
+    ls_group_note(b, s->group, s->all);
+    fill_gaps(b, s);
+    for (int t = 1; t < g->n_tensors; t++) {
+        const int f = b->packing->flat_of[t];
+        if (g->tensors[t].role != LS_ROLE_ACCUMULATOR || f < group->first || f >= group->past) continue;
+        const ls_flat *flat = &b->image->flats[f];
+        b->tensor[t] = ls_operand_slice(s->all, 0, flat->start - group->start, flat->count);
+    }
+}
+
+const ls_lowering ls_lowering_sum = {.name = "sum", .lower = lower};
+
+ls_group_sum *ls_put_empty_sum(const ls_builder *b, ls_program_nodes *to, int run_of, int group) {
+    ls_group_sum *sum = LS_NEW(b->image->arena, ls_group_sum);
+    *sum = (ls_group_sum){.group = group, .adds = LS_NEW_ARRAY(b->image->arena, bool, b->image->n_flats + 1)};
+    ls_nodes_put(b, to, &ls_lowering_sum, run_of, sum);
+    return sum;
+}
+
+int ls_find_sums(const ls_builder *b, const ls_program_nodes *nodes, int group, ls_group_sum ***out) {
+    size_t capacity = 0;
+    int n = 0;
+    *out = NULL;
+    for (int i = 0; i < nodes->n; i++) {
+        if (nodes->list[i].lowering != &ls_lowering_sum) continue;
+        ls_group_sum *sum = nodes->list[i].params;
+        if (sum->group == group) *LS_PUSH(b->image->arena, *out, n, capacity) = sum;
+    }
+    return n;
+}
+
+const ls_pass ls_pass_sums = {
+    .name = "sums", .about = "where the gradients of a group are added up on this rank", .run = run};
