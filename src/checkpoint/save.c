@@ -151,14 +151,26 @@ static ls_status prepare(saving *s, int64_t step) {
 
 /* ---- stage 2: every rank's shard ---- */
 
+/* Makes n numbers of type bf16 ones of type f32, in place: a parameter that is not trained has no master. */
+static void widen_stage(char *stage, int64_t n) {
+    for (int64_t i = n - 1; i >= 0; i--) {
+        ls_bf16 narrow;
+        memcpy(&narrow, stage + i * (int64_t)sizeof narrow, sizeof narrow);
+        const float wide = ls_bf16_to_f32(narrow);
+        memcpy(stage + i * (int64_t)sizeof wide, &wide, sizeof wide);
+    }
+}
+
 /* Writes a run of elements to a tensor of a file, from byte `from` of it on. */
 static ls_status write_elements(saving *s, int file, int tensor, int64_t from, const ls_operand *elements) {
-    const int64_t size = (int64_t)ls_dtype_bytes(elements->view.dtype), count = elements->view.size[0];
+    const ls_dtype type = s->image->accumulator;
+    const int64_t size = (int64_t)ls_dtype_bytes(type), count = elements->view.size[0];
     for (int64_t done = 0; done < count * size;) {
         const int64_t n = ls_min(PIECE_BYTES, count * size - done);
         const int64_t start = ls_st_plan_offset(s->layout.plan[file], tensor) + from + done;
         const ls_operand part = ls_operand_slice(*elements, 0, done / size, n / size);
         LS_TRY(ls_executor_read(s->executor, &part, s->stage));
+        if (part.view.dtype != type) widen_stage(s->stage, n / size);
         add_piece(s, file, tensor, start, s->stage, n);
         LS_TRY(ls_st_write(s->writer[file], tensor, from + done, s->stage, n));
         done += n;
@@ -171,7 +183,8 @@ static ls_status write_elements(saving *s, int file, int tensor, int64_t from, c
     return ls_ok();
 }
 
-/* Writes the part of parameter i in this rank's shard: its master and the optimiser's states. */
+/* Writes the part of parameter i in this rank's shard: its master, or what it is where it has none, and the optimiser's
+ * states. */
 static ls_status write_parameter_part(saving *s, int i, const ls_flat_piece *part) {
     const ls_image *image = s->image;
     const int64_t size = (int64_t)ls_dtype_bytes(image->accumulator);

@@ -75,14 +75,15 @@ static ls_status build(grad_run *r) {
 static ls_status plan_file(grad_run *r, const ls_image *image) {
     ls_st_entry *entries = calloc((size_t)image->n_flats, sizeof *entries);
     if (entries == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d entries of a file", image->n_flats);
-    for (int i = 0; i < image->n_flats; i++) {
+    int n = 0; /* those that are trained, which come first */
+    for (int i = 0; i < image->n_flats && image->flats[i].trained; i++, n++) {
         const ls_flat *flat = &image->flats[i];
         entries[i] =
             (ls_st_entry){.name = flat->name, .dtype = ls_st_dtype_of(image->accumulator), .ndim = flat->shape.ndim};
         for (int d = 0; d < flat->shape.ndim; d++) entries[i].shape[d] = flat->shape.dim[d].size;
     }
     const ls_st_pair format = {"format", "pt"};
-    const ls_status status = ls_st_plan_create(entries, image->n_flats, &format, 1, &r->plan);
+    const ls_status status = ls_st_plan_create(entries, n, &format, 1, &r->plan);
     free(entries);
     return status;
 }
@@ -145,7 +146,7 @@ static ls_status write_shard(void *context, int rank, size_t at, const void *dat
     const int64_t element = (int64_t)ls_dtype_bytes(image->accumulator);
     const int64_t first = (int64_t)at / element, count = (int64_t)bytes / element;
     for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_piece(image, p, rank);
+        const ls_flat_piece piece = ls_image_held(image, ls_image_find(image, LS_BIND_SHARD), p, rank);
         const int64_t begin = ls_max(piece.at, first), end = ls_min(piece.at + piece.count, first + count);
         if (begin < end)
             LS_TRY(write_elements(w, piece.start + begin - piece.at, end - begin,
@@ -157,7 +158,7 @@ static ls_status write_shard(void *context, int rank, size_t at, const void *dat
 /* Elements of this rank's shard. */
 static int64_t shard_elements(const ls_rank *rank) {
     int64_t end = 0;
-    for (int p = 0; p < rank->image->n_pieces; p++) {
+    for (int p = 0; p < rank->image->n_trained_pieces; p++) {
         const ls_flat_piece piece = ls_image_piece(rank->image, p, rank->rank);
         end = ls_max(end, piece.at + piece.count);
     }

@@ -1,9 +1,10 @@
 /*
  * The flat space: all parameters in the order of declaration; behind them those that the optimiser updates as whole
- * matrices, shape by shape. It is cut at parameters into groups, whose gradients lie together and are complete
- * together, and which are gathered together where each rank has its shard alone; and a group into buckets of equal
- * size, which travel at once. Every rank owns a piece of each bucket, all pieces of a bucket are of one size, and a
- * group is padded so that they are; a rank's pieces are its shard.
+ * matrices, shape by shape; behind all of them those that are not trained, of which there are values and nothing else.
+ * It is cut at parameters into groups, whose gradients lie together and are complete together, and which are gathered
+ * together where each rank has its shard alone; and a group into buckets of equal size, which travel at once. Every
+ * rank owns a piece of each bucket, all pieces of a bucket are of one size, and a group is padded so that they are; a
+ * rank's pieces are its shard.
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -22,6 +23,7 @@ static void lay_parameter(ls_builder *b, int t, int number, bool matrix) {
     image->flats[b->packing->flat_of[t]] = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
                                                      .shape = info->shape,
                                                      .count = ls_shape_elements(&info->shape),
+                                                     .trained = !info->frozen,
                                                      .group = ls_update_group(b, info, number),
                                                      .matrix = matrix};
 }
@@ -50,12 +52,17 @@ static void lay_parameters(ls_builder *b) {
     for (int t = 0; t < g->n_tensors; t++) b->packing->flat_of[t] = -1;
     for (int t = 1, number = 0; t < g->n_tensors; t++) {
         if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
-        if (!matrix[t]) lay_parameter(b, t, number, false);
+        if (!matrix[t] && !g->tensors[t].frozen) lay_parameter(b, t, number, false);
         number++;
     }
     for (int t = 1, number = 0; t < g->n_tensors; t++) {
         if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
-        if (b->packing->flat_of[t] < 0) lay_alike(b, t, number, matrix);
+        if (b->packing->flat_of[t] < 0 && matrix[t]) lay_alike(b, t, number, matrix);
+        number++;
+    }
+    for (int t = 1, number = 0; t < g->n_tensors; t++) {
+        if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
+        if (g->tensors[t].frozen) lay_parameter(b, t, number, false);
         number++;
     }
     for (int t = 1; t < g->n_tensors; t++) {
@@ -157,9 +164,12 @@ static void end_by_use(const ls_builder *b, bool *ends) {
     }
 }
 
-/* Whether a group must end behind the parameter: a whole matrix has one of its own. */
-static bool ends_at_matrix(const ls_image *image, int f) {
-    return image->flats[f].matrix || (f + 1 < image->n_flats && image->flats[f + 1].matrix);
+/* Whether a group must end behind the parameter: a whole matrix has one of its own, and all of a group is trained or
+ * not. */
+static bool must_end(const ls_image *image, int f) {
+    if (f + 1 == image->n_flats) return true;
+    const ls_flat *flat = &image->flats[f], *next = &image->flats[f + 1];
+    return flat->matrix || next->matrix || flat->trained != next->trained;
 }
 
 static void cut_groups(ls_builder *b, int64_t least) {
@@ -171,7 +181,7 @@ static void cut_groups(ls_builder *b, int64_t least) {
     else
         end_by_size(b, least, ends);
     for (int f = 0, first = 0; f < image->n_flats; f++) {
-        if (!ends[f] && !ends_at_matrix(image, f) && f + 1 < image->n_flats) continue;
+        if (!ends[f] && !must_end(image, f)) continue;
         end_group(b, first, f + 1, least);
         first = f + 1;
     }
@@ -184,6 +194,16 @@ static void find_stages(ls_builder *b) {
     b->image->owners = ls_stages_owners(b, b->packing->stages);
 }
 
+/* How many groups, buckets and elements there are of trained parameters. */
+static void count_trained(ls_builder *b) {
+    ls_packing *p = b->packing;
+    while (p->n_trained < p->n_groups && b->image->flats[p->groups[p->n_trained].first].trained) p->n_trained++;
+    for (int k = 0; k < p->n_buckets && p->buckets[k].group < p->n_trained; k++) {
+        b->image->n_trained_pieces = k + 1;
+        b->image->trained_elements = p->buckets[k].start + p->buckets[k].count;
+    }
+}
+
 void ls_lay_flat(ls_builder *b) {
     ls_image *image = b->image;
     b->packing = LS_NEW(image->arena, ls_packing);
@@ -193,10 +213,12 @@ void ls_lay_flat(ls_builder *b) {
     cut_groups(b, bucket_elements(b));
     image->n_pieces = b->packing->n_buckets;
     image->pieces = LS_NEW_ARRAY(image->arena, ls_flat_piece, image->n_pieces + 1);
+    count_trained(b);
     for (int k = 0; k < b->packing->n_buckets; k++) {
         const int64_t count = ls_stages_piece_count(b->packing->stages, b->packing->buckets[k].count);
         image->pieces[k] = (ls_flat_piece){b->packing->buckets[k].start, count, image->shard_count};
         image->shard_count += count;
+        if (k < image->n_trained_pieces) image->trained_shard = image->shard_count;
     }
 }
 

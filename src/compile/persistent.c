@@ -23,22 +23,31 @@ static ls_operand bind_vector(ls_builder *b, const char *name, ls_buffer_kind ki
     return operand;
 }
 
-/* A tensor of the flat space that the host finds by name. */
-static ls_operand bind_flat(ls_builder *b, const char *name, ls_operand operand, bool sharded) {
-    const ls_shape shape = {1, {{b->image->flat_elements, LS_FACTOR_NONE}}};
+/* A tensor of the flat space of so many elements that the host finds by name. */
+static ls_binding *bind_flat(ls_builder *b, const char *name, int64_t elements, ls_operand operand, bool sharded) {
+    const ls_shape shape = {1, {{elements, LS_FACTOR_NONE}}};
     bind(b, name, operand, &shape, NULL);
-    b->image->bindings[b->image->n_bindings - 1].sharded = sharded;
-    return operand;
+    ls_binding *binding = &b->image->bindings[b->image->n_bindings - 1];
+    binding->sharded = sharded;
+    return binding;
 }
 
-static int64_t held_elements(const ls_builder *b, bool sharded) {
-    return sharded ? b->image->shard_count : b->image->flat_elements;
+/* One of trained parameters alone. */
+static void bind_trained(ls_builder *b, const char *name, ls_operand operand, bool sharded) {
+    bind_flat(b, name, b->image->trained_elements, operand, sharded)->trained = true;
 }
 
-/* A new one, in private memory. */
-static ls_operand bind_own(ls_builder *b, const char *name, ls_buffer_kind kind, ls_dtype dtype, bool sharded) {
-    const int64_t n = held_elements(b, sharded);
-    return bind_flat(b, name, ls_build_private(b, kind, name, dtype, 1, &n), sharded);
+/* Elements of trained parameters that this rank holds. */
+static int64_t trained_held(const ls_builder *b, bool sharded) {
+    return sharded ? b->image->trained_shard : b->image->trained_elements;
+}
+
+/* A new one, of gradients, in private memory. */
+static ls_operand bind_gradients(ls_builder *b, const char *name, bool sharded) {
+    const int64_t n = trained_held(b, sharded);
+    const ls_operand sums = ls_build_private(b, LS_BUFFER_GRADIENT, name, b->image->accumulator, 1, &n);
+    bind_trained(b, name, sums, sharded);
+    return sums;
 }
 
 static void bind_tensor(ls_builder *b, ls_tensor t) {
@@ -73,11 +82,11 @@ static void place_parameters(ls_builder *b) {
     const ls_image *image = b->image;
     const bool sharded = b->packing->cut->parameters;
     const bool shared = b->packing->cut->state && !sharded && ls_job_updates(b->job, LS_UPDATE_APPLY);
-    const int64_t n = held_elements(b, sharded);
+    const int64_t n = sharded ? image->shard_count : image->flat_elements;
     const ls_operand all = shared
                                ? ls_build_symmetric(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, n, image->dtype, 1, &n)
                                : ls_build_private(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, image->dtype, 1, &n);
-    (void)bind_flat(b, LS_BIND_PARAMETERS, all, sharded);
+    (void)bind_flat(b, LS_BIND_PARAMETERS, image->flat_elements, all, sharded);
     if (!sharded) place_in_flat(b, LS_ROLE_PARAMETER, all);
 }
 
@@ -87,29 +96,28 @@ static void place_parameters(ls_builder *b) {
  * (reduce.c).
  */
 static void place_gradients(ls_builder *b) {
-    const ls_image *image = b->image;
     const bool alone = ls_gradients_stay(b);
     const bool reduces = ls_job_updates(b->job, LS_UPDATE_REDUCE);
     const bool persist = adds_gradients(b) || (reduces && alone);
     ls_operand sums = {.buffer = -1};
     if (persist && !b->packing->cut->gradients) {
-        sums = bind_own(b, LS_BIND_GRADIENTS, LS_BUFFER_GRADIENT, image->accumulator, false);
+        sums = bind_gradients(b, LS_BIND_GRADIENTS, false);
         place_in_flat(b, LS_ROLE_ACCUMULATOR, sums);
     }
     if (!reduces) return;
     if (alone)
-        (void)bind_flat(b, LS_BIND_SHARD, sums, true);
+        bind_trained(b, LS_BIND_SHARD, sums, true);
     else
-        sums = bind_own(b, LS_BIND_SHARD, LS_BUFFER_GRADIENT, image->accumulator, true);
-    if (persist && b->packing->cut->gradients) (void)bind_flat(b, LS_BIND_GRADIENTS, sums, true);
+        sums = bind_gradients(b, LS_BIND_SHARD, true);
+    if (persist && b->packing->cut->gradients) bind_trained(b, LS_BIND_GRADIENTS, sums, true);
 }
 
-/* Of what a rank holds the elements that have the state: all, or those before the first whole matrix. */
+/* Of what a rank holds of trained parameters the elements that have the state: all, or those before whole matrices. */
 static int64_t state_count(const ls_builder *b, const ls_optimizer_state *state, bool sharded) {
     int g = 0;
-    while (g < b->packing->n_groups && !(state->not_matrices && b->image->flats[b->packing->groups[g].first].matrix))
+    while (g < b->packing->n_trained && !(state->not_matrices && b->image->flats[b->packing->groups[g].first].matrix))
         g++;
-    if (g == b->packing->n_groups) return held_elements(b, sharded);
+    if (g == b->packing->n_trained) return trained_held(b, sharded);
     return sharded ? b->image->pieces[b->packing->groups[g].first_bucket].at : b->packing->groups[g].start;
 }
 
@@ -118,7 +126,7 @@ static void bind_state(ls_builder *b, const char *name, int64_t n) {
     const ls_dtype dtype = b->image->accumulator;
     const ls_space space = b->target->saving.offload_state ? LS_HOST : LS_PRIVATE;
     const int buffer = ls_build_buffer(b, space, LS_BUFFER_OPTIMIZER, (size_t)n * ls_dtype_bytes(dtype), name);
-    (void)bind_flat(b, name, ls_operand_dense(buffer, 0, dtype, 1, &n), b->packing->cut->state);
+    bind_trained(b, name, ls_operand_dense(buffer, 0, dtype, 1, &n), b->packing->cut->state);
 }
 
 static void place_optimizer(ls_builder *b) {
@@ -128,7 +136,7 @@ static void place_optimizer(ls_builder *b) {
     (void)bind_vector(b, LS_BIND_TOTALS, LS_BUFFER_INPUT, LS_F64, LS_TOTALS);
     (void)bind_vector(b, LS_BIND_RESULT, LS_BUFFER_OUTPUT, LS_F64, LS_TOTALS);
     if (b->target->canonical) (void)bind_vector(b, LS_BIND_EXACT_LOSS, LS_BUFFER_OUTPUT, LS_F64, LS_EXACT_WORDS);
-    if (image->n_flats == 0 || !ls_job_updates(b->job, LS_UPDATE_APPLY)) return;
+    if (b->packing->n_trained == 0 || !ls_job_updates(b->job, LS_UPDATE_APPLY)) return;
     (void)bind_vector(b, LS_BIND_HYPER, LS_BUFFER_INPUT, LS_F64, LS_HYPERS);
     (void)bind_vector(b, LS_BIND_CONTROL, LS_BUFFER_OUTPUT, LS_F64, LS_CONTROLS);
     image->states = ls_job_optimizer(b->job)->states;
@@ -138,9 +146,10 @@ static void place_optimizer(ls_builder *b) {
         if (count > 0) bind_state(b, image->states[i].binding, count);
     }
     if (image->dtype != image->accumulator) /* else the parameters are their own masters */
-        bind_state(b, LS_BIND_MASTER, held_elements(b, sharded));
-    (void)bind_vector(b, LS_BIND_GROUPS, LS_BUFFER_TABLE, LS_I32, held_elements(b, sharded) / LS_FLAT_UNIT);
-    image->bindings[image->n_bindings - 1].sharded = sharded;
+        bind_state(b, LS_BIND_MASTER, trained_held(b, sharded));
+    const int64_t units = trained_held(b, sharded) / LS_FLAT_UNIT;
+    const ls_operand groups = ls_build_private(b, LS_BUFFER_TABLE, LS_BIND_GROUPS, LS_I32, 1, &units);
+    bind_trained(b, LS_BIND_GROUPS, groups, sharded);
     const int64_t size[] = {image->n_settings, 2};
     const ls_shape shape = {2, {{size[0], LS_FACTOR_NONE}, {size[1], LS_FACTOR_NONE}}};
     bind(b, LS_BIND_SETTINGS, ls_build_private(b, LS_BUFFER_TABLE, LS_BIND_SETTINGS, LS_F64, 2, size), &shape, NULL);
@@ -172,7 +181,7 @@ void ls_lower_persistent(ls_builder *b) {
     place_tables(b);
     ls_lay_flat(b);
     if (b->image->n_flats > 0) place_parameters(b);
-    if (b->image->n_flats > 0) place_gradients(b);
+    if (b->packing->n_trained > 0) place_gradients(b);
     place_optimizer(b);
     for (int i = 0; i < b->job->n_fetch; i++) {
         const ls_tensor t = b->job->fetch[i];

@@ -91,7 +91,7 @@ static int *find_ends(const ls_builder *b, const ls_program_nodes *nodes) {
 
 /* Of buckets whose groups are complete at once, those later in the flat space leave first. */
 static turn *find_turns(const ls_builder *b, const ls_program_nodes *nodes) {
-    const int *last = find_ends(b, nodes), n = b->packing->n_buckets;
+    const int *last = find_ends(b, nodes), n = b->image->n_trained_pieces;
     turn *turns = LS_NEW_ARRAY(b->image->arena, turn, n + 1);
     for (int k = 0; k < n; k++) turns[k] = (turn){k, last[b->packing->buckets[k].group]};
     qsort(turns, (size_t)n, sizeof *turns, by_turn);
@@ -118,9 +118,9 @@ static void put(const ls_builder *b, ls_program_nodes *to, int run, reduction *r
 
 static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
     enum { BEFORE_ALL = -1 };
-    if (!ls_program_reduces(b, b->row) || ls_gradients_stay(b) || b->image->n_flats == 0) return ls_ok();
+    if (!ls_program_reduces(b, b->row) || ls_gradients_stay(b) || b->packing->n_trained == 0) return ls_ok();
     const turn *turns = find_turns(b, nodes);
-    const int n = b->packing->n_buckets;
+    const int n = b->image->n_trained_pieces;
     reduction *r = LS_NEW(b->image->arena, reduction);
     r->addends = LS_NEW_ARRAY(b->image->arena, ls_addends, n + 1);
     r->adds = b->packing->cut->gradients && b->row->sums != LS_SUMS_BEGUN;

@@ -9,7 +9,7 @@
 bool ls_sums_leave(const ls_builder *b) {
     const ls_binding *gradients = ls_image_find(b->image, LS_BIND_GRADIENTS);
     const bool persist = gradients != NULL && !gradients->sharded;
-    return ls_program_reduces(b, b->row) && !ls_gradients_stay(b) && b->image->n_flats > 0 && !persist;
+    return ls_program_reduces(b, b->row) && !ls_gradients_stay(b) && b->packing->n_trained > 0 && !persist;
 }
 
 /* Whether the program finds nothing in its sums. */

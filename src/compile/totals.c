@@ -75,7 +75,7 @@ static void lower_control(ls_builder *b, const ls_program_node *node) {
 
 static void lower_totals(ls_builder *b, const ls_program_node *node) {
     (void)node;
-    reduce_totals(b, b->image->n_flats > 0 ? ls_bound(b, LS_BIND_SHARD) : (ls_operand){.buffer = -1});
+    reduce_totals(b, b->packing->n_trained > 0 ? ls_bound(b, LS_BIND_SHARD) : (ls_operand){.buffer = -1});
 }
 
 const ls_lowering ls_lowering_totals = {.name = "totals", .lower = lower_totals},

@@ -59,7 +59,7 @@ static void lower_update(ls_builder *b, const ls_program_node *node) {
 /* Room for the sums of all gradients. */
 static void lower_room(ls_builder *b, const ls_program_node *node) {
     ls_operand *sums = node->params;
-    const int64_t n = b->image->flat_elements;
+    const int64_t n = b->image->trained_elements;
     *sums = ls_build_symmetric(b, LS_BUFFER_GRADIENT, "sums of gradients", n, b->image->accumulator, 1, &n);
 }
 
@@ -77,7 +77,7 @@ static const ls_lowering update_groups = {.name = "update", .lower = lower_updat
 /* The groups from this one on that are updated with it: whole matrices of its shape, at most one for each rank. */
 static int count_together(const ls_builder *b, int group) {
     const int ranks = b->packing->cut->state ? ls_mesh_ranks(&b->image->mesh) : 1; /* that have pieces */
-    const int most = (int)ls_min(ranks, b->packing->n_groups - group);
+    const int most = (int)ls_min(ranks, b->packing->n_trained - group);
     const ls_dim *size = b->image->flats[b->packing->groups[group].first].shape.dim;
     int n = 1;
     for (; n < most; n++) {
@@ -108,7 +108,7 @@ static void put_clear(const ending *e, const char *name) {
  * lies in `all`, so all buckets of a group travel at once.
  */
 static ls_group_gather **expect_groups(const ending *e, const char *label, const char *from, const ls_operand *all) {
-    const int n = e->b->packing->n_groups;
+    const int n = e->b->packing->n_trained;
     ls_arena *arena = e->b->image->arena;
     ls_group_gather **gathers = LS_NEW_ARRAY(arena, ls_group_gather *, n + 1);
     for (int g = 0; g < n; g++) {
@@ -129,7 +129,7 @@ static int put_update(const ending *e, int group, const ls_operand *sums) {
 
 /* Each rank updates its shard. While one group is updated, those before it go on by a stage each. */
 static void update_and_gather(const ending *e, ls_group_gather **gathers) {
-    const int n = e->b->packing->n_groups, stages = e->b->packing->stages->n;
+    const int n = e->b->packing->n_trained, stages = e->b->packing->stages->n;
     int next = 0; /* group to be updated */
     for (int now = 0; now < n + stages - 1; now++) {
         for (int group = now; group >= 0 && group > now - stages; group--) {
@@ -143,7 +143,7 @@ static void update_and_gather(const ending *e, ls_group_gather **gathers) {
 
 /* Each rank updates what it has, and keeps it; sums: on their way where gathers is not NULL. */
 static void update_own(const ending *e, const ls_operand *sums, ls_group_gather **gathers) {
-    for (int group = 0, next = 0; group < e->b->packing->n_groups; group++) {
+    for (int group = 0, next = 0; group < e->b->packing->n_trained; group++) {
         if (gathers != NULL) put(e, &ls_lowering_gathered, gathers[group]);
         if (group == next) next = put_update(e, group, sums);
     }
@@ -156,7 +156,7 @@ static const ls_operand *gather_sums(const ending *e, ls_group_gather ***gathers
     ls_operand *sums = LS_NEW(b->image->arena, ls_operand);
     put(e, &room, sums);
     *gathers = expect_groups(e, "sums", LS_BIND_SHARD, sums);
-    for (int g = 0; g < b->packing->n_groups; g++) put(e, &ls_lowering_gather, (*gathers)[g]);
+    for (int g = 0; g < b->packing->n_trained; g++) put(e, &ls_lowering_gather, (*gathers)[g]);
     return sums;
 }
 
@@ -182,7 +182,7 @@ static void put_step(const ending *e) {
 static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
     const ending e = {b, nodes, b->row->end_node};
     if (b->row->update == LS_UPDATE_NONE) return ls_ok();
-    if (b->row->update == LS_UPDATE_APPLY && b->image->n_flats > 0)
+    if (b->row->update == LS_UPDATE_APPLY && b->packing->n_trained > 0)
         put_step(&e);
     else
         put(&e, &ls_lowering_totals, NULL);

@@ -243,6 +243,7 @@ typedef struct ls_binding {
     ls_axes partial;          /* axes over whose ranks it is a sum: this rank holds a term */
     /* Of the flat space of parameters: this rank holds its pieces, one after the other; else all of it. */
     bool sharded;
+    bool trained; /* of the flat space: it has nothing of parameters that are not trained */
 } ls_binding;
 
 /* A mask of the graph, whose spans for a block of queries the host writes. */
@@ -252,13 +253,14 @@ typedef struct ls_mask_binding {
     ls_operand spans;                 /* i32[B,query_count,2*width] */
 } ls_mask_binding;
 
-/* A parameter's place in the flat space of all parameters (elements). */
+/* A parameter's place in the flat space of all parameters (elements). Those that are trained come first. */
 typedef struct ls_flat {
     const char *name;
     ls_shape shape;
     int64_t start, count;
-    int group;   /* the row of ls_image.settings that it is updated with; -1: it is frozen, or nothing is updated */
-    bool matrix; /* the optimiser updates it as a whole matrix, not element by element */
+    bool trained; /* else it has neither gradient nor master nor any state: its values are all there is of it */
+    int group;    /* the row of ls_image.settings that it is updated with; -1: it is frozen, or nothing is updated */
+    bool matrix;  /* the optimiser updates it as a whole matrix, not element by element */
 } ls_flat;
 
 /* A run of the flat space. */
@@ -275,7 +277,7 @@ typedef struct ls_optimizer_state {
 } ls_optimizer_state;
 
 static inline bool ls_flat_has(const ls_flat *flat, const ls_optimizer_state *state) {
-    return !flat->matrix || !state->not_matrices;
+    return flat->trained && (!flat->matrix || !state->not_matrices);
 }
 
 /* The programs of a class of ranks, and the memory that they share. */
@@ -320,17 +322,24 @@ typedef struct ls_image {
     bool tells_masks;     /* some kernel was told what its spans come to, so they may not change */
     ls_operand positions; /* i32[S]: of all tokens, rank after rank; buffer -1 without attention */
 
-    ls_flat *flats; /* all parameters, in the order of declaration; matrices that are updated whole behind the others */
+    /*
+     * All parameters, in the order of declaration, but matrices that are updated whole behind the others, and behind
+     * all of them those that are not trained.
+     */
+    ls_flat *flats;
     int n_flats;
     int64_t flat_elements;        /* with padding */
+    int64_t trained_elements;     /* of these, those before the first parameter that is not trained */
     ls_update_settings *settings; /* of each group of parameters that are updated alike */
     int n_settings;
     const ls_optimizer_state *states; /* of the optimiser, where a program updates parameters; not owned */
     int n_states;
     ls_flat_piece *pieces; /* of the rank at place 0 of `owners`: one piece of each bucket, in order (ls_image_piece) */
     int n_pieces;
+    int n_trained_pieces; /* the first of them */
     int64_t shard_count;
-    ls_team owners; /* all ranks, in the order in which they own the pieces of a bucket */
+    int64_t trained_shard; /* of a shard, the elements of the first pieces */
+    ls_team owners;        /* all ranks, in the order in which they own the pieces of a bucket */
 } ls_image;
 
 void ls_image_destroy(ls_image *image); /* NULL is allowed */
@@ -349,12 +358,15 @@ size_t ls_image_mapped(const ls_image *image);
                                         */
 #define LS_BIND_HYPER "step.hyper"     /* f64[LS_HYPERS] */
 #define LS_BIND_CONTROL "step.control" /* f64[LS_CONTROLS] */
-/* Tensors of the flat space: n is flat_elements, or shard_count where they are sharded. */
+/*
+ * Tensors of the flat space: n is flat_elements, or shard_count where they are sharded; m is trained_elements, or
+ * trained_shard.
+ */
 #define LS_BIND_PARAMETERS "parameters"    /* T[n] */
-#define LS_BIND_GRADIENTS "gradients"      /* G[n]: the sums of a step so far; where they outlive a program */
-#define LS_BIND_SHARD "gradient.shard"     /* G[shard_count]: summed over the ranks, after step */
-#define LS_BIND_MASTER "optimizer.master"  /* G[n]; only where T is not G (ls_image_master) */
-#define LS_BIND_GROUPS "update.groups"     /* i32[n/LS_FLAT_UNIT]: row of the settings, or -1 */
+#define LS_BIND_GRADIENTS "gradients"      /* G[m]: the sums of a step so far; where they outlive a program */
+#define LS_BIND_SHARD "gradient.shard"     /* G[trained_shard]: summed over the ranks, after step */
+#define LS_BIND_MASTER "optimizer.master"  /* G[m]; only where T is not G (ls_image_master) */
+#define LS_BIND_GROUPS "update.groups"     /* i32[m/LS_FLAT_UNIT]: row of the settings, or -1 */
 #define LS_BIND_SETTINGS "update.settings" /* f64[n_settings,2]: ls_update_settings */
 
 /* The binding of that name, or NULL. */
@@ -364,12 +376,16 @@ ls_operand ls_image_elements(const ls_image *image, const char *name, int64_t st
 
 /* Where a piece of this rank, or part of one, lies in a bound tensor of the flat space; buffer -1: it is not bound. */
 ls_operand ls_image_part(const ls_image *image, const char *name, const ls_flat_piece *part);
-/* The masters of a piece or part of one: where T is G, the parameters themselves. The job updates parameters. */
+/*
+ * The masters of a part of a parameter: of type G, where it is trained; else, and where T is G, the parameter itself.
+ * The job updates parameters.
+ */
 ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part);
 /* The rank's piece of bucket k: its shard has one of each bucket, in order. */
 ls_flat_piece ls_image_piece(const ls_image *image, int k, int rank);
 /*
- * Of bucket k what a rank holds in a bound tensor of the flat space, and where in it (`at`): its piece, or the bucket.
+ * Of bucket k what a rank holds in a bound tensor of the flat space, and where in it (`at`): its piece, or the bucket;
+ * count 0: the tensor has nothing of parameters that are not trained.
  */
 ls_flat_piece ls_image_held(const ls_image *image, const ls_binding *binding, int k, int rank);
 /*

@@ -33,6 +33,7 @@ ls_flat_piece ls_piece_within(const ls_flat_piece *piece, int64_t start, int64_t
 }
 
 ls_flat_piece ls_image_held(const ls_image *image, const ls_binding *binding, int k, int rank) {
+    if (binding->trained && k >= image->n_trained_pieces) return (ls_flat_piece){0, 0, 0};
     if (binding->sharded) return ls_image_piece(image, k, rank);
     const ls_flat_piece *first = &image->pieces[k];
     return (ls_flat_piece){first->start, first->count * ls_team_size(&image->owners), first->start};
@@ -45,7 +46,7 @@ ls_operand ls_image_part(const ls_image *image, const char *name, const ls_flat_
 }
 
 ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part) {
-    const bool apart = image->dtype != image->accumulator;
+    const bool apart = image->dtype != image->accumulator && part->start < image->trained_elements;
     const ls_operand master = ls_image_part(image, apart ? LS_BIND_MASTER : LS_BIND_PARAMETERS, part);
     LS_ASSERT(master.buffer >= 0);
     return master;

@@ -227,7 +227,7 @@ static ls_status move_part(const ls_executor *ex, const transfer *t, const ls_op
 static ls_status transfer_shard(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
     const size_t element = ls_dtype_bytes(binding->operand.view.dtype);
     for (int p = 0; p < ex->image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_piece(ex->image, p, ls_executor_rank(ex));
+        const ls_flat_piece piece = ls_image_held(ex->image, binding, p, ls_executor_rank(ex));
         const ls_operand own = ls_operand_slice(binding->operand, 0, piece.at, piece.count);
         char *there = global + (size_t)piece.start * element;
         LS_TRY(to_local ? write_operand(ex, &own, there) : ls_executor_read(ex, &own, there));

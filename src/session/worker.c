@@ -267,7 +267,7 @@ typedef struct scattered_piece {
 static scattered_piece piece_from(const scattered *g, int rank, int64_t first) {
     const ls_image *image = g->rank->image;
     for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_piece(image, p, rank);
+        const ls_flat_piece piece = ls_image_held(image, ls_image_find(image, g->name), p, rank);
         const ls_flat_piece part = ls_piece_within(&piece, g->flat->start, g->flat->count);
         if (first < part.count)
             return (scattered_piece){part.start - g->flat->start + first, part.at + first, part.count - first};
@@ -347,6 +347,7 @@ ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
     if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
     if (w->state->engine->options.purpose != LS_TO_DIFFERENTIATE)
         return ls_error(LS_USAGE, "gradient of \"%s\": only an engine opened to differentiate keeps it", name);
+    if (!flat->trained) return ls_error(LS_USAGE, "gradient of \"%s\": it is not trained and has none", name);
     ls_comm_doing(rank->comm, "gradient of \"%s\"", name);
     return gather_scattered((scattered){rank, flat, LS_BIND_SHARD, out});
 }

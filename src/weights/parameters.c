@@ -80,7 +80,7 @@ static ls_status each_part(const ls_executor *executor, const chunk *c, fill_par
     const int64_t start = c->flat->start + c->start;
     for (size_t i = 0; i < LS_COUNT(filled); i++) {
         const ls_binding *binding = ls_image_find(image, filled[i]);
-        if (!(c->what & 1 << i) || binding == NULL) continue;
+        if (!(c->what & 1 << i) || binding == NULL || (binding->trained && !c->flat->trained)) continue;
         if (!binding->sharded) LS_TRY(fill(context, filled[i], start, start, c->count));
         for (int p = 0; p < image->n_pieces && binding->sharded; p++) {
             const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(executor));

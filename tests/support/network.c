@@ -94,15 +94,24 @@ typedef struct values {
 /* The largest error of a rounding, as a share of the number. */
 static double unit_of(ls_dtype dtype) { return dtype == LS_BF16 ? 0x1p-8 : dtype == LS_F32 ? 0x1p-24 : 0x1p-53; }
 
+/* The place of a parameter in the order of declaration. */
+static int declared_at(const ls_graph *g, const char *name) {
+    int place = 0;
+    for (int t = 1; t < g->n_tensors && strcmp(g->tensors[t].name, name) != 0; t++)
+        place += g->tensors[t].role == LS_ROLE_PARAMETER;
+    return place;
+}
+
 /* Initial values: matrices with standard deviation 0.25, weights of norms about 1, small biases. */
-static void *make_parameters(const ls_image *image, ls_dtype dtype, const values *v) {
+static void *make_parameters(const ls_graph *g, const ls_image *image, ls_dtype dtype, const values *v) {
     const int64_t n = image->flat_elements;
     double *exact = malloc(sizeof *exact * (size_t)n);
     void *typed = malloc(ls_dtype_bytes(dtype) * (size_t)n);
     memset(exact, 0, sizeof *exact * (size_t)n);
     for (int f = 0; f < image->n_flats; f++) {
         const ls_flat *flat = &image->flats[f];
-        fill_normal(exact + flat->start, flat->count, (uint64_t)(5 + f)); /* the same on any mesh */
+        /* The same on any mesh, and whatever is trained of it. */
+        fill_normal(exact + flat->start, flat->count, (uint64_t)(5 + declared_at(g, flat->name)));
         const bool vector = flat->shape.ndim == 1, bias = strstr(flat->name, "bias") != NULL;
         for (int64_t i = flat->start; i < flat->start + flat->count; i++)
             exact[i] = (vector && !bias ? 1 : 0) + (bias ? 0.05 : 0.25) * exact[i];
@@ -119,7 +128,7 @@ static void *make_parameters(const ls_image *image, ls_dtype dtype, const values
 static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, const values *v, int64_t flat,
                      network_result *r) {
     const ls_dtype G = ls_dtype_accumulator(dtype);
-    void *parameters = make_parameters(r->image, dtype, v), *gradient = calloc((size_t)flat, sizeof(double));
+    void *parameters = make_parameters(r->graph, r->image, dtype, v), *gradient = calloc((size_t)flat, sizeof(double));
     double unit, totals[LS_TOTALS], hyper[LS_HYPERS] = {0.01, 1, 1, 0.9, 0.95};
     put(&unit, G, 0, 1);
     const bool trains = ls_image_find(r->image, LS_BIND_HYPER) != NULL;

@@ -1,0 +1,251 @@
+/*
+ * Parameters that are not trained: there are their values and nothing else of them. They have no gradient, master or
+ * state on any rank, nothing of them is reduced or updated, and nothing travels but what is gathered to be read. The
+ * gradients of the others are the same as without.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../../examples/graphs/graphs.h"
+#include "support/images.h"
+#include "support/meshes.h"
+#include "support/network.h"
+
+enum { V = 17 };
+
+/* Freezes all matrices: 99 % of the elements and more in a real model. */
+static ls_tensor freeze(ls_graph *g, ls_tensor loss) {
+    for (int t = 1; t < g->n_tensors; t++) {
+        ls_tensor_info *info = &g->tensors[t];
+        info->frozen = info->role == LS_ROLE_PARAMETER && info->shape.ndim > 1;
+    }
+    return loss;
+}
+
+static ls_tensor frozen_llama(ls_graph *g) { return freeze(g, llama_loss(g)); }
+static ls_tensor frozen_gpt2(ls_graph *g) { return freeze(g, gpt2_loss(g)); }
+static ls_tensor frozen_gptoss(ls_graph *g) { return freeze(g, gptoss_loss(g)); }
+
+static const struct {
+    network frozen, whole;
+} networks[] = {
+    {{"llama", frozen_llama, .ids = V}, {"llama", llama_loss, .ids = V}},
+    {{"gpt2", frozen_gpt2, .ids = V}, {"gpt2", gpt2_loss, .ids = V}},
+    {{"gptoss", frozen_gptoss, .ids = V}, {"gptoss", gptoss_loss, .ids = V}},
+};
+
+static const struct {
+    int dp, ring, ulysses;
+    const char *strategy;
+} places[] = {{1, 1, 1, "local"}, {2, 1, 1, "local"}, {1, 2, 2, "usp"}, {2, 1, 2, "ulysses"}, {1, 5, 1, "ring"}};
+
+static const ls_saving savings[] = {{0}, {.drop = 4, .tile = LS_TILE_ALL, .tile_rows = 3}, {.drop = 1 << 20}};
+
+static ls_target target_of(size_t place, int mode, size_t saving) {
+    return (ls_target){.mesh = mesh_of(places[place].dp, places[place].ring, places[place].ulysses),
+                       .strategy = places[place].strategy,
+                       .threads = 1,
+                       .shard = &ls_shard_modes[mode],
+                       .saving = savings[saving]};
+}
+
+static void must(ls_status status) {
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+}
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+static const ls_flat *find(const ls_image *image, const char *name) {
+    for (int f = 0; f < image->n_flats; f++)
+        if (strcmp(image->flats[f].name, name) == 0) return &image->flats[f];
+    fail_msg("there is no parameter %s", name);
+    return NULL;
+}
+
+/* Gradients of what is trained are those of the network of which all is. */
+static void compare_trained(const network_result *frozen, const network_result *whole) {
+    int trained = 0;
+    for (int f = 0; f < frozen->image->n_flats; f++) {
+        const ls_flat *flat = &frozen->image->flats[f], *same = find(whole->image, flat->name);
+        if (!flat->trained) continue;
+        trained++;
+        for (int64_t i = 0; i < flat->count; i++)
+            assert_true(frozen->gradient[flat->start + i] == whole->gradient[same->start + i]);
+    }
+    assert_true(trained > 0 && trained < frozen->image->n_flats);
+    assert_true(frozen->loss == whole->loss);
+}
+
+static void test_gradients(void **state) {
+    (void)state;
+    for (size_t n = 0; n < LS_COUNT(networks); n++) {
+        const ls_target alone = target_of(0, LS_SHARD_NONE, 0);
+        network_result frozen, whole;
+        must(network_accumulate(&networks[n].frozen, &alone, 1, &frozen));
+        must(network_accumulate(&networks[n].whole, &alone, 1, &whole));
+        compare_trained(&frozen, &whole);
+        network_free(&frozen);
+        network_free(&whole);
+    }
+}
+
+typedef ls_status (*solver)(const network *n, const ls_target *target, int micro, network_result *out);
+
+static ls_status two_steps(const network *n, const ls_target *target, int micro, network_result *out) {
+    return network_train(n, target, micro, 2, out);
+}
+
+/* On every mesh, in every mode, what one rank finds; both verifiers accept the programs. */
+static void compare_places(const network *n, solver solve, int micro) {
+    const ls_target alone = target_of(0, LS_SHARD_NONE, 0);
+    network_result one, many;
+    const char *what = "";
+    must(solve(n, &alone, micro, &one));
+    for (size_t p = 0; p < LS_COUNT(places); p++) {
+        for (int mode = 0; mode < LS_SHARD_MODES; mode++) {
+            const ls_target target = target_of(p, mode, (p + (size_t)mode) % LS_COUNT(savings));
+            must(solve(n, &target, micro, &many));
+            if (!(network_difference(&many, &one, &what) < 1e-12))
+                fail_msg("%s, place %zu, shard %s: %s is off", n->name, p, target.shard->name, what);
+            network_free(&many);
+        }
+    }
+    network_free(&one);
+}
+
+static void test_places(void **state) {
+    (void)state;
+    for (size_t n = 0; n < LS_COUNT(networks); n++) {
+        compare_places(&networks[n].frozen, network_accumulate, 1 + (int)n % 2);
+        compare_places(&networks[n].frozen, two_steps, 2 - (int)n % 2);
+    }
+}
+
+static void test_proofs(void **state) {
+    (void)state;
+    for (size_t p = 0; p < LS_COUNT(places); p++) {
+        for (int mode = 0; mode < LS_SHARD_MODES; mode++) {
+            const ls_target target = target_of(p, mode, (size_t)mode % LS_COUNT(savings));
+            must(network_verify(&networks[p % LS_COUNT(networks)].frozen, &target, 1 + (int)p % 2));
+        }
+    }
+}
+
+/* --- bytes -------------------------------------------------------------------------------------------------------- */
+
+static double persistent(const ls_image *image, ls_buffer_kind kind) {
+    double bytes = 0;
+    for (int i = 0; i < image->n_buffers; i++)
+        if (image->buffers[i].program < 0 && image->buffers[i].kind == kind) bytes += (double)image->buffers[i].bytes;
+    return bytes;
+}
+
+/* Bytes of a program's puts over channels whose names begin so. */
+static double sent(const ls_image *image, int program, const char *channel) {
+    const ls_program *p = &image->programs[program];
+    double bytes = 0;
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr *instr = &p->instrs[i];
+        if (instr->kind == LS_INSTR_PUT && strncmp(p->channels[instr->channel].name, channel, strlen(channel)) == 0)
+            bytes += (double)ls_view_bytes(&instr->in[0].view);
+    }
+    return bytes;
+}
+
+/*
+ * Of n elements that are trained and all elements, a, of types T and G, on P ranks: a·T of values, or a·T/P; n·G of
+ * gradients and n·3G of the optimiser, each whole or its shard. Of gradients (P-1)/P n·G are sent, and of what has been
+ * updated (P-1)/P n·T, where values are whole.
+ */
+static void check_bytes(const ls_image *image, const ls_shard_mode *m) {
+    const double P = ls_mesh_ranks(&image->mesh), all = (double)image->flat_elements,
+                 n = (double)image->trained_elements, T = (double)ls_dtype_bytes(image->dtype),
+                 G = (double)ls_dtype_bytes(image->accumulator);
+    const double states = image->dtype == image->accumulator ? 2 : 3; /* and a master */
+    const int micro = ls_program_find(image, LS_PROGRAM_MICRO), step = ls_program_find(image, LS_PROGRAM_STEP);
+    assert_true(persistent(image, LS_BUFFER_PARAMETER) == T * (m->parameters ? all / P : all));
+    assert_true(persistent(image, LS_BUFFER_GRADIENT) == G * (m->gradients ? n / P : n + n / P));
+    assert_true(persistent(image, LS_BUFFER_OPTIMIZER) == states * G * (m->state ? n / P : n));
+    assert_true(sent(image, micro, "gradients.") == (m->gradients ? n * G * (P - 1) / P : 0));
+    assert_true(sent(image, step, "gradients.") == n * G * (P - 1) / P);
+    assert_true(sent(image, step, "sums.") == (m->state ? 0 : n * G * (P - 1) / P));
+    if (m->parameters) {
+        assert_true(sent(image, step, "parameters.") > all * T * (P - 1) / P); /* for both passes, but for one group */
+        assert_true(sent(image, step, "parameters.") <= 2 * all * T * (P - 1) / P);
+    } else {
+        assert_true(sent(image, micro, "parameters.") == 0);
+        assert_true(sent(image, step, "parameters.") == (m->state ? n * T * (P - 1) / P : 0));
+    }
+}
+
+static image_set images_of(ls_dtype dtype, const ls_target *target) {
+    ls_graph *g = ls_graph_create(dtype);
+    return images_of_loss(g, frozen_llama(g), target, true, NULL);
+}
+
+static void test_bytes(void **state) {
+    (void)state;
+    static const ls_dtype dtypes[] = {LS_BF16, LS_F32};
+    for (int mode = 0; mode < LS_SHARD_MODES; mode++) {
+        for (size_t d = 0; d < LS_COUNT(dtypes); d++) {
+            const ls_target target = {.mesh = mesh_of(2, 1, 2),
+                                      .strategy = "ulysses",
+                                      .isa = LS_ISA_BASE,
+                                      .threads = 1,
+                                      .shard = &ls_shard_modes[mode]};
+            image_set set = images_of(dtypes[d], &target);
+            assert_true(set.image[0]->trained_elements < set.image[0]->flat_elements / 4);
+            check_bytes(set.image[0], target.shard);
+            free_images(&set);
+        }
+    }
+}
+
+/* --- shards ------------------------------------------------------------------------------------------------------- */
+
+/* What a rank owns follows from the parameters and the number of ranks, not from how the mesh divides these. */
+static void test_shards_follow_no_mesh(void **state) {
+    (void)state;
+    static const struct {
+        int dp, ring, ulysses;
+        const char *strategy;
+    } meshes[] = {{8, 1, 1, "local"}, {1, 8, 1, "ring"}, {1, 2, 4, "usp"}};
+    for (int mode = 0; mode < LS_SHARD_MODES; mode++) {
+        image_set sets[LS_COUNT(meshes)];
+        for (size_t i = 0; i < LS_COUNT(meshes); i++) {
+            const ls_target target = {.mesh = mesh_of(meshes[i].dp, meshes[i].ring, meshes[i].ulysses),
+                                      .strategy = meshes[i].strategy,
+                                      .isa = LS_ISA_BASE,
+                                      .threads = 1,
+                                      .shard = &ls_shard_modes[mode]};
+            ls_graph *g = ls_graph_create(LS_F32);
+            sets[i] = images_of_loss(g, freeze(g, loss_of_layers(g, 8, 16, 2)), &target, true, NULL);
+        }
+        for (size_t i = 1; i < LS_COUNT(meshes); i++) {
+            const ls_image *a = sets[0].image[0], *b = sets[i].image[0];
+            assert_int_equal(a->n_pieces, b->n_pieces);
+            for (int r = 0; r < 8; r++) {
+                for (int k = 0; k < a->n_pieces; k++) {
+                    const ls_flat_piece x = ls_image_piece(a, k, r), y = ls_image_piece(b, k, r);
+                    assert_true(x.start == y.start && x.count == y.count && x.at == y.at);
+                }
+            }
+        }
+        for (size_t i = 0; i < LS_COUNT(meshes); i++) free_images(&sets[i]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_proofs),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_shards_follow_no_mesh),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
