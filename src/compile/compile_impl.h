@@ -327,6 +327,8 @@ const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena);
  * none.
  */
 int64_t ls_logits_width(const ls_graph *graph);
+/* How much the target's device computes at a time. */
+ls_device_tiles ls_tiles_of(const ls_target *target);
 /* The tokens of a tile of such a device, where a rank has so many and one of them takes so many bytes (tile.c). */
 int64_t ls_tile_choose(const ls_device_tiles *of, int64_t rows, double bytes);
 

@@ -160,10 +160,12 @@ int64_t ls_tile_choose(const ls_device_tiles *of, int64_t rows, double bytes) {
     return (int64_t)ls_round_up((size_t)ls_ceil_div(rows, ls_ceil_div(rows, most)), (size_t)of->unit);
 }
 
-static ls_device_tiles tiles_of(const ls_target *target) {
+ls_device_tiles ls_tiles_of(const ls_target *target) {
     const char *name;
     ls_device_traits device;
-    return ls_device_choose(target->device, &name, &device).code == LS_OK ? device.tiles : (ls_device_tiles){0};
+    const ls_status status = ls_device_choose(target->device, &name, &device);
+    LS_ASSERT(status.code == LS_OK); /* ls_compile has asked */
+    return device.tiles;
 }
 
 /*
@@ -174,7 +176,7 @@ static ls_device_tiles tiles_of(const ls_target *target) {
  */
 static bool fit(const ls_builder *b, const touches *all, run_of_tiles *run) {
     const ls_graph *g = b->job->graph;
-    const ls_device_tiles tiles = tiles_of(b->target);
+    const ls_device_tiles tiles = ls_tiles_of(b->target);
     double bytes = 0; /* of one token */
     int n = 0;
     for (int k = run->first; k < run->past; k++) {

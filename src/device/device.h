@@ -26,14 +26,15 @@
 typedef struct ls_device ls_device;
 
 /*
- * Tokens for which runs of token-wise ops are computed at a time (compile/tile.c), where what lies between them need
- * not be whole. Products with multiples of `unit` rows keep all busy that computes; more than `most` rows are no
- * faster.
+ * How much is computed at a time, where what lies between need not be whole. Tokens of runs of token-wise ops
+ * (compile/tile.c): products with multiples of `unit` rows keep all busy that computes; more than `most` rows are no
+ * faster. Heads in a call of attention (compile/attention/local.c).
  */
 typedef struct ls_device_tiles {
     int unit;
     int64_t most;
     double bytes; /* that a tile may take */
+    int64_t wide; /* bytes of a call's results in the accumulator's type */
 } ls_device_tiles;
 
 /* What a device can do. */
@@ -50,9 +51,9 @@ typedef struct ls_device_traits {
     ls_device_tiles tiles;
 } ls_device_traits;
 
-/* Of a processor, for which more rows are no slower: tiles are bounded by what they take. */
+/* Of a processor, for which more rows are no slower, and one head is enough: all is bounded by what it takes. */
 #define LS_TILES_OF_HOST \
-    { 16, INT64_MAX, 96 << 20 }
+    { 16, INT64_MAX, 96 << 20, 8 << 20 }
 
 typedef struct ls_device_options {
     int rank, queues; /* queue 0 computes; what is launched on others is short, and other ranks wait for it */

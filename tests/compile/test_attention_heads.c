@@ -1,6 +1,7 @@
 /*
- * Attention on one rank in bf16, a few heads at a time: arrays in f32 exist for these heads only, and the results
- * equal those of two ranks, which do all heads at once. In f32 results are made in their places.
+ * Attention on one rank in bf16, a few heads at a time, as many as the device is given: arrays in f32 exist for these
+ * heads only, and the results equal those of two ranks, which do all heads at once. In f32 results are made in their
+ * places.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -14,6 +15,7 @@
 #include "base/base.h"
 #include "longspan/attention.h"
 #include "session/session.h"
+#include "support/fake_cuda.h"
 #include "support/meshes.h"
 #include "support/spread.h"
 
@@ -38,18 +40,23 @@ static ls_attention_options options_for(ls_dtype dtype) {
 
 /* --- programs ----------------------------------------------------------------------------------------------------- */
 
-static ls_image *compiled(ls_attention_graph *g, ls_dtype dtype) {
-    const ls_attention_options options = options_for(dtype);
+static ls_image *compiled_for(const char *device, const ls_attention_options *options, ls_attention_graph *g) {
     ls_image *image;
-    assert_int_equal(ls_attention_graph_build(&options, g).code, LS_OK);
+    assert_int_equal(ls_attention_graph_build(options, g).code, LS_OK);
     const ls_job job = ls_attention_graph_job(g, true);
     const ls_target target = {.mesh = mesh_of(1, 1, 1),
+                              .device = device,
                               .strategy = "local",
                               .layout = LS_LAYOUT_CONTIGUOUS,
                               .isa = LS_ISA_BASE,
                               .threads = 1};
     assert_int_equal(ls_compile(&job, &target, &image).code, LS_OK);
     return image;
+}
+
+static ls_image *compiled(ls_attention_graph *g, ls_dtype dtype) {
+    const ls_attention_options options = options_for(dtype);
+    return compiled_for("cpu", &options, g);
 }
 
 static int count_kernels(const ls_image *image, const char *program, const char *name) {
@@ -95,6 +102,27 @@ static void wide_types_are_made_in_place(void **unused) {
     assert_true(widest(image) < sizeof(float) * WIDE); /* o and dq lie where the host reads them */
     ls_image_destroy(image);
     ls_graph_destroy(g.graph);
+}
+
+/* A GPU is given 256 MiB: what a processor does in two calls, and eight KV heads up to 16,384 tokens; then fewer. */
+static void more_heads_on_a_gpu(void **unused) {
+    (void)unused;
+    static const struct {
+        int64_t seq;
+        int calls;
+    } cases[] = {{S, 1}, {16384, 1}, {16385, 2}, {65536, 4}, {1 << 20, 8}};
+    use_emulated_kernels();
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        ls_attention_options options = options_for(LS_BF16);
+        if (i > 0) options.heads = 32, options.kv_heads = 8, options.head_size = 128;
+        options.seq = cases[i].seq;
+        ls_attention_graph g;
+        ls_image *image = compiled_for("cuda", &options, &g);
+        assert_int_equal(count_kernels(image, LS_PROGRAM_EVALUATE, "attention"), cases[i].calls);
+        assert_int_equal(count_kernels(image, LS_PROGRAM_BACKWARD, "attention_grad"), cases[i].calls);
+        ls_image_destroy(image);
+        ls_graph_destroy(g.graph);
+    }
 }
 
 /* --- results ------------------------------------------------------------------------------------------------------ */
@@ -172,6 +200,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(narrow_types_go_by_heads),
         cmocka_unit_test(wide_types_are_made_in_place),
+        cmocka_unit_test(more_heads_on_a_gpu),
         cmocka_unit_test(same_as_two_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

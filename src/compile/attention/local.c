@@ -4,14 +4,15 @@
  */
 #include "compile/attention/attention.h"
 
-enum { MOST_WIDE = 8 << 20 }; /* bytes of o or dq in type G at a time, if one KV head has no more */
-
-/* KV heads done at a time. A sink goes into o and lse of all heads at once. */
+/*
+ * KV heads done at a time: o or dq in type G takes as much as the device is given, or what one KV head has. A sink goes
+ * into o and lse of all heads at once.
+ */
 static int64_t heads_at_a_time(const ls_builder *b, const ls_site *site) {
     const ls_dtype G = b->image->accumulator;
     if (G == b->image->dtype || site->forward.sink >= 0) return site->Hkv;
     const int64_t bytes = ls_view_elements(&site->q.view) * (int64_t)ls_dtype_bytes(G);
-    const int64_t groups = ls_max(1, ls_min(site->Hkv, ls_ceil_div(bytes, MOST_WIDE)));
+    const int64_t groups = ls_max(1, ls_min(site->Hkv, ls_ceil_div(bytes, ls_tiles_of(b->target).wide)));
     return ls_ceil_div(site->Hkv, groups);
 }
 

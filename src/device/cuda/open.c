@@ -352,8 +352,11 @@ const ls_device_row ls_device_cuda = {
                .records = true,
                .loads = true,
                .submits = true,
-               /* Products are computed in tiles of up to 256 rows, by over a hundred multiprocessors. */
-               .tiles = {256, 8192, 1.5 * (1 << 30)}},
+               /*
+                * Products are computed in tiles of up to 256 rows, by over a hundred multiprocessors. All heads of
+                * attention, up to 16,384 tokens with 32 heads of 128: a head of few tokens has fewer blocks than these.
+                */
+               .tiles = {256, 8192, 1.5 * (1 << 30), 256 << 20}},
     .prepare_process = prepare_process,
     .open = open_device,
     .stop = stop_device,
