@@ -91,6 +91,13 @@ static ls_status find_state(const loading *l, int state, const ls_flat *flat, co
     return ls_st_need(l->optimizer, name, flat->shape.ndim, shape, out);
 }
 
+/* Where element `at` of this rank's part of a parameter is in the whole one. *follow: at most `most` elements. */
+static int64_t whole_of(const loading *l, const ls_flat *flat, int64_t at, int64_t most, int64_t *follow) {
+    const int64_t whole = ls_flat_whole(l->image, flat, ls_executor_rank(l->executor), at, follow);
+    *follow = ls_min(*follow, most);
+    return whole;
+}
+
 /* Opens the optimiser's file and checks the bytes of it that this rank holds. */
 static ls_status check_optimizer(loading *l) {
     const ls_recorded_file *file = &l->record.file[LS_CHECKPOINT_OPTIMIZER];
@@ -117,8 +124,12 @@ static ls_status check_optimizer(loading *l) {
             for (int p = 0; p < l->image->n_pieces; p++) {
                 const ls_flat_piece piece = ls_image_held(l->image, binding, p, ls_executor_rank(l->executor));
                 const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
-                const int64_t from = begin + (part.start - flat->start) * size;
-                if (part.count > 0) *LS_PUSH(l->arena, extents, n, room) = (extent){from, from + part.count * size};
+                for (int64_t done = 0, follow; done < part.count; done += follow) {
+                    const int64_t whole =
+                        whole_of(l, flat, part.start - flat->start + done, part.count - done, &follow);
+                    const int64_t from = begin + whole * size;
+                    *LS_PUSH(l->arena, extents, n, room) = (extent){from, from + follow * size};
+                }
             }
         }
     }
@@ -152,7 +163,11 @@ static ls_status fill_optimizer(loading *l) {
             for (int p = 0; p < l->image->n_pieces; p++) {
                 const ls_flat_piece piece = ls_image_held(l->image, binding, p, ls_executor_rank(l->executor));
                 const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
-                LS_TRY(fill_part(l, tensor, part.start - flat->start, part.count, k, part.at));
+                for (int64_t done = 0, follow; done < part.count; done += follow) {
+                    const int64_t whole =
+                        whole_of(l, flat, part.start - flat->start + done, part.count - done, &follow);
+                    LS_TRY(fill_part(l, tensor, whole, follow, k, part.at + done));
+                }
             }
             ls_comm_tick(l->comm);
         }

@@ -44,11 +44,13 @@ static ls_status plan_files(const ls_image *image, ls_arena *arena, file_layout 
     file_layout layout = {.n = {image->n_flats}, .state = LS_NEW_ARRAY(arena, int, states)};
     layout.entries[LS_CHECKPOINT_MODEL] = LS_NEW_ARRAY(arena, ls_st_entry, image->n_flats);
     layout.entries[LS_CHECKPOINT_OPTIMIZER] = LS_NEW_ARRAY(arena, ls_st_entry, states);
+    const ls_flat **flats = LS_NEW_ARRAY(arena, const ls_flat *, image->n_flats + 1); /* by number */
+    for (int i = 0; i < image->n_flats; i++) flats[image->flats[i].number] = &image->flats[i];
     for (int i = 0; i < image->n_flats; i++)
-        layout.entries[LS_CHECKPOINT_MODEL][i] = entry_of(image, &image->flats[i], image->flats[i].name);
+        layout.entries[LS_CHECKPOINT_MODEL][i] = entry_of(image, flats[i], flats[i]->name);
     for (int s = 0; s < states; s++) {
         const ls_optimizer_state *state = &image->states[s / image->n_flats];
-        const ls_flat *flat = &image->flats[s % image->n_flats];
+        const ls_flat *flat = flats[s % image->n_flats];
         if (!ls_flat_has(flat, state)) continue;
         layout.state[s] = layout.n[LS_CHECKPOINT_OPTIMIZER]++;
         layout.entries[LS_CHECKPOINT_OPTIMIZER][layout.state[s]] =
@@ -183,18 +185,31 @@ static ls_status write_elements(saving *s, int file, int tensor, int64_t from, c
     return ls_ok();
 }
 
-/* Writes the part of parameter i in this rank's shard: its master, or what it is where it has none, and the optimiser's
- * states. */
-static ls_status write_parameter_part(saving *s, int i, const ls_flat_piece *part) {
+/*
+ * Writes a run of parameter i in this rank's shard, which begins with element `whole` of the parameter: its master, or
+ * what it is where it has none, and the optimiser's states.
+ */
+static ls_status write_run(saving *s, int i, int64_t whole, const ls_flat_piece *run) {
     const ls_image *image = s->image;
-    const int64_t size = (int64_t)ls_dtype_bytes(image->accumulator);
-    const int64_t from = (part->start - image->flats[i].start) * size;
-    const ls_operand master = ls_image_master(image, part);
-    LS_TRY(write_elements(s, LS_CHECKPOINT_MODEL, i, from, &master));
+    const int64_t from = whole * (int64_t)ls_dtype_bytes(image->accumulator);
+    const ls_operand master = ls_image_master(image, run);
+    const int number = image->flats[i].number;
+    LS_TRY(write_elements(s, LS_CHECKPOINT_MODEL, number, from, &master));
     for (int k = 0; k < image->n_states; k++) {
         if (!ls_flat_has(&image->flats[i], &image->states[k])) continue;
-        const ls_operand state = ls_image_part(image, image->states[k].binding, part);
-        LS_TRY(write_elements(s, LS_CHECKPOINT_OPTIMIZER, s->layout.state[k * image->n_flats + i], from, &state));
+        const ls_operand state = ls_image_part(image, image->states[k].binding, run);
+        LS_TRY(write_elements(s, LS_CHECKPOINT_OPTIMIZER, s->layout.state[k * image->n_flats + number], from, &state));
+    }
+    return ls_ok();
+}
+
+static ls_status write_parameter_part(saving *s, int i, const ls_flat_piece *part) {
+    const ls_flat *flat = &s->image->flats[i];
+    const int rank = ls_executor_rank(s->executor);
+    for (int64_t done = 0, n; done < part->count && ls_flat_is_saved(s->image, flat, rank); done += n) {
+        const int64_t whole = ls_flat_whole(s->image, flat, rank, part->start - flat->start + done, &n);
+        n = ls_min(n, part->count - done);
+        LS_TRY(write_run(s, i, whole, &(ls_flat_piece){part->start + done, n, part->at + done}));
     }
     return ls_ok();
 }

@@ -78,9 +78,9 @@ static ls_status plan_file(grad_run *r, const ls_image *image) {
     int n = 0; /* those that are trained, which come first */
     for (int i = 0; i < image->n_flats && image->flats[i].trained; i++, n++) {
         const ls_flat *flat = &image->flats[i];
-        entries[i] =
+        entries[flat->number] =
             (ls_st_entry){.name = flat->name, .dtype = ls_st_dtype_of(image->accumulator), .ndim = flat->shape.ndim};
-        for (int d = 0; d < flat->shape.ndim; d++) entries[i].shape[d] = flat->shape.dim[d].size;
+        for (int d = 0; d < flat->shape.ndim; d++) entries[flat->number].shape[d] = flat->shape.dim[d].size;
     }
     const ls_st_pair format = {"format", "pt"};
     const ls_status status = ls_st_plan_create(entries, n, &format, 1, &r->plan);
@@ -125,17 +125,20 @@ static ls_status give_shard(void *context, size_t at, void *out, size_t bytes) {
     return ls_executor_read(w->rank->executor, &from, out);
 }
 
-/* Writes the parts of parameters in elements [start, start + count) of the flat space. */
-static ls_status write_elements(const writing *w, int64_t start, int64_t count, const char *data) {
+/* Writes the parts of parameters in elements [start, start + count) of a rank's flat space. */
+static ls_status write_elements(const writing *w, int rank, int64_t start, int64_t count, const char *data) {
     const ls_image *image = w->rank->image;
     const int64_t element = (int64_t)ls_dtype_bytes(image->accumulator);
     const ls_flat_piece all = {.start = start, .count = count};
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
-        const ls_flat_piece part = ls_piece_within(&all, flat->start, flat->count);
-        if (part.count > 0)
-            LS_TRY(ls_st_write(w->writer, i, (part.start - flat->start) * element, data + part.at * element,
-                               part.count * element));
+        const ls_flat_piece part = ls_piece_within(&all, flat->start, ls_flat_part(image, flat, rank));
+        for (int64_t done = 0, n; done < part.count; done += n) {
+            const int64_t whole = ls_flat_whole(image, flat, rank, part.start - flat->start + done, &n);
+            n = ls_min(n, part.count - done);
+            LS_TRY(
+                ls_st_write(w->writer, flat->number, whole * element, data + (part.at + done) * element, n * element));
+        }
     }
     return ls_ok();
 }
@@ -149,7 +152,7 @@ static ls_status write_shard(void *context, int rank, size_t at, const void *dat
         const ls_flat_piece piece = ls_image_held(image, ls_image_find(image, LS_BIND_SHARD), p, rank);
         const int64_t begin = ls_max(piece.at, first), end = ls_min(piece.at + piece.count, first + count);
         if (begin < end)
-            LS_TRY(write_elements(w, piece.start + begin - piece.at, end - begin,
+            LS_TRY(write_elements(w, rank, piece.start + begin - piece.at, end - begin,
                                   (const char *)data + (begin - first) * element));
     }
     return ls_ok();

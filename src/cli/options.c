@@ -16,8 +16,8 @@ static const ls_option spread_rows[] = {
     CLI_TEXT(
         "strategy", "NAME", SPREAD(strategy),
         "strategy of attention: auto, local, ring, ulysses, usp, gather, tokenring or decode; chosen when left out"),
-    CLI_TEXT("mesh", "dp=A,ring=R,ulysses=U", SPREAD(mesh),
-             "sizes of mesh axes; of those left out dp is 1, and the others are chosen"),
+    CLI_TEXT("mesh", "dp=A,ring=R,ulysses=U,tp=T", SPREAD(mesh),
+             "sizes of mesh axes; of those left out dp and tp are 1, and the others are chosen"),
     CLI_TEXT(
         "layout", "NAME", SPREAD(layout),
         "which positions a rank holds: auto, contiguous, zigzag, striped, documents or balanced; chosen when left out"),

@@ -104,6 +104,14 @@ ls_status ls_canonical_check(const ls_target *target, const ls_layout *layout, i
     const ls_mesh *mesh = &target->mesh;
     const int ranks = ls_mesh_sequence_ranks(mesh), chunks = ls_chunk_count(layout->S);
     if (!target->canonical) return ls_ok();
+    if (ls_mesh_axes(mesh, LS_AXIS_FEATURE) != 0) {
+        char axes[64];
+        ls_mesh_text(mesh, ls_mesh_axes(mesh, LS_AXIS_FEATURE), axes, sizeof axes);
+        return ls_error(LS_USAGE,
+                        "--sums canonical: products over heads and features are added up over the ranks of %s, in no "
+                        "order that is the same for any number of them; expected a mesh without it",
+                        axes);
+    }
     if (ranks > 1 && layout->kind != LS_LAYOUT_CONTIGUOUS)
         return ls_error(LS_USAGE,
                         "--sums canonical cuts a sequence into chunks of neighbours: layout %s, expected "

@@ -5,6 +5,17 @@
 
 /* --- who is alike ------------------------------------------------------------------------------------------------- */
 
+/* Whether ranks along axes of heads and features have as much of every tensor as the others. */
+static bool has_even_parts(const ls_graph *g, const ls_mesh *mesh, const ls_sharding *sharding) {
+    const ls_axes features = ls_mesh_axes(mesh, LS_AXIS_FEATURE);
+    bool even = true;
+    for (int i = 0; i < g->n_tensors * LS_MAX_DIMS && features != 0; i++) {
+        const int parts = ls_mesh_size(mesh, sharding->tensor[i / LS_MAX_DIMS].cut[i % LS_MAX_DIMS] & features);
+        for (int s = 0; s < sharding->units[i].n; s++) even &= sharding->units[i].segment[s].units % parts == 0;
+    }
+    return even;
+}
+
 /* Who is alike: whether anything but their place tells apart the ranks of a block, and replicas. */
 static ls_status compare(const ls_job *job, const ls_target *target, ls_arena *arena, ls_classes *out) {
     const ls_graph *g = job->graph;
@@ -19,9 +30,10 @@ static ls_status compare(const ls_job *job, const ls_target *target, ls_arena *a
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_lowering *lowering = ls_lowering_of(g->nodes[n].op);
         alike &= !(sharding.first_only[n] & ls_mesh_head_axes(mesh)) &&
-                 (lowering->tells_apart == NULL || !lowering->tells_apart(g, &g->nodes[n], mesh));
+                 (lowering->tells_apart == NULL || !lowering->tells_apart(g, &g->nodes[n], mesh, &sharding));
         out->apart |= (sharding.first_only[n] & ls_mesh_axes(mesh, LS_AXIS_BATCH)) != 0;
     }
+    out->apart |= !has_even_parts(g, mesh, &sharding);
     if (alike && !out->apart) out->members = members;
     return ls_ok();
 }

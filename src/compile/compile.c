@@ -91,7 +91,7 @@ static ls_status compile(ls_builder *b, ls_job *job) {
     ls_sharding sharding;
     LS_TRY(take_phases(b));
     LS_TRY(ls_shard(job->graph, job->graph->n_nodes, &image->mesh, image->arena, &sharding));
-    ls_redistribute(job, image->arena, &sharding);
+    ls_redistribute(job, &image->mesh, image->arena, &sharding);
     end_programs(job, image->arena);
     const int n_nodes = job->graph->n_nodes;
     b->sharding = &sharding;
@@ -101,6 +101,7 @@ static ls_status compile(ls_builder *b, ls_job *job) {
     for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = nowhere();
     ls_lower_share(b, n_nodes);
     ls_lower_persistent(b);
+    LS_TRY(b->status);
     for (int p = 0; p < image->n_programs; p++) LS_TRY(lower_program(b, p));
     ls_declare_effects(b);
     LS_TRY(ls_joins_check(image));

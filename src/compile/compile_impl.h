@@ -25,9 +25,13 @@ typedef struct ls_sharding {
     ls_placements *tensor; /* by tensor */
     ls_placements *wanted; /* by node * LS_NODE_INPUTS + input: as the node needs it */
     ls_axes *first_only;   /* by node: it adds only on the first rank along these */
+    ls_dim_units *units;   /* by tensor * LS_MAX_DIMS + dimension: what of it stays together; NULL: single elements */
 } ls_sharding;
 
-/* Placements of all tensors of the first n_nodes nodes. Errors name op, tensor, axis. */
+/*
+ * Placements of all tensors of the first n_nodes nodes. Errors name op, tensor, axis, or the parameter that has too few
+ * heads or features for an axis.
+ */
 LS_MUST_USE ls_status ls_shard(const ls_graph *graph, int n_nodes, const ls_mesh *mesh, ls_arena *arena,
                                ls_sharding *out);
 /*
@@ -35,7 +39,7 @@ LS_MUST_USE ls_status ls_shard(const ls_graph *graph, int n_nodes, const ls_mesh
  * need it so (redistribution.c). Graph, programs and sharding become new ones in the arena, or stay where nothing is
  * redistributed.
  */
-void ls_redistribute(ls_job *job, ls_arena *arena, ls_sharding *sharding);
+void ls_redistribute(ls_job *job, const ls_mesh *mesh, ls_arena *arena, ls_sharding *sharding);
 /* Whether any tensor is redistributed, but for partial sums that become whole. */
 bool ls_is_redistributed(const ls_graph *graph, const ls_sharding *sharding);
 
@@ -87,6 +91,7 @@ typedef struct ls_channels {
 /* Tokens of a tile while it is lowered, and the storage that exists for it alone. */
 typedef struct ls_tile {
     int64_t start, count;
+    int64_t most; /* of this tile on any rank */
     const ls_tensor *inner;
     int n_inner;
     bool goes_on; /* sums go on from the tile before it */
@@ -206,23 +211,33 @@ ls_operand ls_build_share(ls_builder *b, ls_operand all, int dim, int64_t count,
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
 /*
- * The indices of a dimension that a rank holds where these axes cut it: `count` from `start` on, those of the sequence
- * in the order of the layout.
+ * The indices of a tensor's dimension d that a rank holds where these axes cut it: `count` from `start` on, those of
+ * the sequence in the order of the layout. Of a dimension in several segments only the count says anything.
  */
 typedef struct ls_indices {
     int64_t start, count;
 } ls_indices;
-ls_indices ls_indices_of(const ls_builder *b, const ls_dim *dim, ls_axes cut, int rank);
-/* Size of a tensor on this rank; of one of that shape, spread so. */
+ls_indices ls_indices_of(const ls_builder *b, ls_tensor t, int d, ls_axes cut, int rank);
+/* Size of a tensor on this rank; and spread so. */
 void ls_local_size(const ls_builder *b, ls_tensor t, int64_t size[LS_MAX_DIMS]);
-void ls_placements_size(const ls_builder *b, const ls_shape *shape, const ls_placements *spread,
-                        int64_t size[LS_MAX_DIMS]);
+void ls_placements_size(const ls_builder *b, ls_tensor t, const ls_placements *spread, int64_t size[LS_MAX_DIMS]);
+/* Elements of a tensor on the rank that has most of each dimension. */
+int64_t ls_most_elements(const ls_builder *b, ls_tensor t);
 /* A new buffer for a storage tensor: in the heap when other ranks read it in place. */
 ls_operand ls_lower_place(ls_builder *b, ls_buffer_kind kind, ls_tensor storage);
 /* The tensor as an operand, of the tile at work its tokens; values that lie nowhere yet get a buffer. */
 ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t);
 /* Says that the tensor lies there (dense), instead of in a buffer of its own. */
 void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand);
+
+/*
+ * Lookups in a table of which ranks along axes of features have some rows each (vocabulary.c). Before any program: what
+ * says which rows this rank has, for node n. Then whether input i of the node is ids of such a lookup, and these ids
+ * among this rank's rows.
+ */
+void ls_place_rows(ls_builder *b, int n);
+bool ls_is_local_id(const ls_builder *b, int n, int i);
+ls_operand ls_local_ids(ls_builder *b, int n, ls_operand ids);
 
 /* Persistent buffers: inputs, parameters, gradients, tables, optimiser. Before any program. */
 void ls_lower_persistent(ls_builder *b);
@@ -383,7 +398,7 @@ struct ls_lowering {
      * Whether the ranks of a block of the mesh, which all have equally many tokens, run other instructions for the
      * node, and not one program whose operands are displaced by their places (ls_build_share). NULL: they run one.
      */
-    bool (*tells_apart)(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh);
+    bool (*tells_apart)(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh, const ls_sharding *sharding);
     bool ordered; /* where sums are canonical, what it makes has the same bits for any number of ranks */
 };
 

@@ -21,19 +21,33 @@ static bool has_heads(const ls_graph *g) {
     return false;
 }
 
+/* Whether a tensor has heads or features that no node needs all of at once. */
+static bool has_features(const ls_graph *g) {
+    ls_arena *arena = ls_arena_create();
+    ls_factors factors;
+    ls_factors_find(g, arena, &factors);
+    bool has = false;
+    for (int t = 1; t < g->n_tensors; t++) {
+        for (int d = 0; d < g->tensors[t].shape.ndim; d++) {
+            const ls_graph_factor *outer = &factors.list[factors.dim[t * LS_MAX_DIMS + d].segment[0].factor[0]];
+            has |= outer->is == LS_FACTOR_NONE && !outer->whole && !outer->inner && outer->size > 1;
+        }
+    }
+    ls_arena_destroy(arena);
+    return has;
+}
+
 bool ls_axis_is_usable(const ls_graph *g, const ls_axis *axis) {
+    if (axis->kind == LS_AXIS_FEATURE) return has_features(g);
     return size_of_factor(g, ls_axis_factor(axis)) > 1 && (!axis->cuts_heads || has_heads(g));
 }
 
-/* The ranks of a block lie next to each other along the sequence. Parameters have no parts yet. */
+/* The ranks of a block lie next to each other along the sequence. */
 static ls_status check_axes(const ls_mesh *mesh) {
     const char *cuts_heads = NULL; /* the innermost axis so far that does */
     for (int i = 0; i < mesh->n; i++) {
         const ls_axis *axis = mesh->along[i].axis;
         if (mesh->along[i].size == 1) continue;
-        if (axis->kind == LS_AXIS_FEATURE)
-            return ls_error(LS_UNSUPPORTED, "mesh axis %s cuts %s, which is not compiled yet", axis->name,
-                            axis->divides);
         if (axis->cuts_heads) cuts_heads = axis->name;
         if (axis->kind == LS_AXIS_SEQUENCE && !axis->cuts_heads && cuts_heads != NULL)
             return ls_error(LS_UNSUPPORTED,

@@ -33,9 +33,12 @@ static void lower_call(ls_builder *b, const ls_program_node *at) {
         return;
     }
     ls_kernel_build call = {.op = op->name, .kernel = op->kernel, .dtype = g->dtype, .params = node->params};
+    static const ls_embedding_params not_padded = {.padding = -1};
     for (int i = 0; i < node->n_in; i++) {
         const ls_operand operand = ls_lower_tensor(b, node->in[i]);
-        if (!ls_op_writes_input(op, i)) call.in[call.n_in++] = operand;
+        const bool local = ls_is_local_id(b, at->of, i);
+        if (local && op->lookup.padded) call.params = &not_padded; /* local ids say which do not count */
+        if (!ls_op_writes_input(op, i)) call.in[call.n_in++] = local ? ls_local_ids(b, at->of, operand) : operand;
     }
     for (int o = 0; o < node->n_out; o++) {
         if (writes_sum(b, at, o)) call.params = op->writes;

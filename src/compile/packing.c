@@ -15,17 +15,82 @@ enum {
     MOST_BUCKET_BYTES = 120 << 20, /* up to this: a rank has slots for two of them, and some more (reduce_scatter.c) */
 };
 
+/* Axes of heads and features over which the gradient sum of a parameter is a partial sum. */
+static ls_axes summed_axes(const ls_builder *b, int parameter) {
+    const ls_graph *g = b->job->graph;
+    const ls_axes features = ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE);
+    ls_axes summed = 0;
+    for (int t = 1; t < g->n_tensors && features != 0; t++) {
+        const ls_tensor_info *info = &g->tensors[t];
+        if (info->role == LS_ROLE_ACCUMULATOR && info->of.id == parameter) summed |= b->sharding->tensor[t].partial;
+    }
+    return summed & features;
+}
+
+/* A rank has a part of each matrix along these axes, and nothing gathers them for the update. */
+static void refuse_matrix(ls_builder *b, const ls_flat *flat) {
+    char axes[64];
+    ls_mesh_text(&b->target->mesh, flat->cut, axes, sizeof axes);
+    ls_build_fail(b, ls_error(LS_USAGE,
+                              "--optimizer %s updates whole matrices, and \"%s\" is cut along --mesh %s; expected "
+                              "another optimizer, or a mesh without it",
+                              ls_job_optimizer(b->job)->name, flat->name, axes));
+}
+
 /* number: of the parameter, in the order of declaration. */
 static void lay_parameter(ls_builder *b, int t, int number, bool matrix) {
     const ls_tensor_info *info = &b->job->graph->tensors[t];
     ls_image *image = b->image;
     b->packing->flat_of[t] = image->n_flats++;
-    image->flats[b->packing->flat_of[t]] = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
-                                                     .shape = info->shape,
-                                                     .count = ls_shape_elements(&info->shape),
-                                                     .trained = !info->frozen,
-                                                     .group = ls_update_group(b, info, number),
-                                                     .matrix = matrix};
+    ls_flat *flat = &image->flats[b->packing->flat_of[t]];
+    *flat = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
+                      .shape = info->shape,
+                      .number = number,
+                      .whole_count = ls_shape_elements(&info->shape),
+                      .trained = !info->frozen,
+                      .group = ls_update_group(b, info, number),
+                      .matrix = matrix};
+    for (int d = 0; d < info->shape.ndim; d++) {
+        if (b->sharding->tensor[t].cut[d] == 0) continue;
+        LS_ASSERT(flat->cut == 0);
+        flat->cut = b->sharding->tensor[t].cut[d];
+        flat->cut_dim = d;
+        flat->units = b->sharding->units[t * LS_MAX_DIMS + d];
+    }
+    if (matrix && flat->cut != 0) refuse_matrix(b, flat);
+    flat->count = ls_flat_part(image, flat, b->target->rank);
+    flat->summed = summed_axes(b, t);
+}
+
+static ls_axes cut_axes(const ls_builder *b, int t) {
+    ls_axes axes = 0;
+    for (int d = 0; d < LS_MAX_DIMS; d++) axes |= b->sharding->tensor[t].cut[d];
+    return axes;
+}
+
+static void lay_trained_of(ls_builder *b, const bool *matrix, ls_axes cut, ls_axes summed) {
+    const ls_graph *g = b->job->graph;
+    for (int t = 1, number = 0; t < g->n_tensors; t++) {
+        const ls_tensor_info *info = &g->tensors[t];
+        if (info->role != LS_ROLE_PARAMETER) continue;
+        const bool is = cut_axes(b, t) == cut && summed_axes(b, t) == summed;
+        if (is && !matrix[t] && !info->frozen) lay_parameter(b, t, number, false);
+        number++;
+    }
+}
+
+/*
+ * What axes of heads and features cut comes first, then that of which ranks along them have different terms of the
+ * gradient: all of a group is cut and summed along the same axes.
+ */
+static void lay_trained(ls_builder *b, const bool *matrix) {
+    const ls_axes features = ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE);
+    for (ls_axes cut = features; cut != 0; cut = (cut - 1) & features)
+        for (ls_axes summed = features & ~cut; summed != 0; summed = (summed - 1) & features & ~cut)
+            lay_trained_of(b, matrix, cut, summed);
+    for (ls_axes cut = features; cut != 0; cut = (cut - 1) & features) lay_trained_of(b, matrix, cut, 0);
+    for (ls_axes summed = features; summed != 0; summed = (summed - 1) & features) lay_trained_of(b, matrix, 0, summed);
+    lay_trained_of(b, matrix, 0, 0);
 }
 
 /* Matrices from tensor t on that have its shape, which is that of parameter `number`. */
@@ -42,6 +107,19 @@ static void lay_alike(ls_builder *b, int t, int number, const bool *matrix) {
     }
 }
 
+/* In files, parameters that are updated element by element stand in the order of declaration, however they are cut. */
+static void number_flats(ls_image *image) {
+    int n = 0; /* so many of them, which are the first */
+    while (n < image->n_flats && image->flats[n].trained && !image->flats[n].matrix) n++;
+    int *declared = LS_NEW_ARRAY(image->arena, int, n + 1);
+    for (int f = 0; f < n; f++) declared[f] = image->flats[f].number;
+    for (int f = 0; f < n; f++) {
+        image->flats[f].number = 0;
+        for (int i = 0; i < n; i++) image->flats[f].number += declared[i] < declared[f];
+    }
+    for (int f = n; f < image->n_flats; f++) image->flats[f].number = f;
+}
+
 static void lay_parameters(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_image *image = b->image;
@@ -50,11 +128,7 @@ static void lay_parameters(ls_builder *b) {
     image->settings = LS_NEW_ARRAY(image->arena, ls_update_settings, g->n_tensors);
     b->packing->flat_of = LS_NEW_ARRAY(image->arena, int, g->n_tensors);
     for (int t = 0; t < g->n_tensors; t++) b->packing->flat_of[t] = -1;
-    for (int t = 1, number = 0; t < g->n_tensors; t++) {
-        if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
-        if (!matrix[t] && !g->tensors[t].frozen) lay_parameter(b, t, number, false);
-        number++;
-    }
+    lay_trained(b, matrix);
     for (int t = 1, number = 0; t < g->n_tensors; t++) {
         if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
         if (b->packing->flat_of[t] < 0 && matrix[t]) lay_alike(b, t, number, matrix);
@@ -65,6 +139,7 @@ static void lay_parameters(ls_builder *b) {
         if (g->tensors[t].frozen) lay_parameter(b, t, number, false);
         number++;
     }
+    number_flats(image);
     for (int t = 1; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0)
@@ -72,17 +147,28 @@ static void lay_parameters(ls_builder *b) {
     }
 }
 
-/* Elements that a parameter takes in the flat space. */
-static int64_t room_of(const ls_flat *flat) { return (int64_t)ls_round_up((size_t)flat->count, LS_FLAT_UNIT); }
+static int64_t in_units(int64_t elements) { return (int64_t)ls_round_up((size_t)elements, LS_FLAT_UNIT); }
 
-bool ls_gradients_stay(const ls_builder *b) {
-    return ls_mesh_ranks(&b->target->mesh) == 1 && !b->packing->cut->gradients;
+/* Elements that a parameter takes in the flat space: as many on every rank, whatever their parts are. */
+static int64_t room_of(const ls_builder *b, const ls_flat *flat) {
+    int64_t most = flat->count;
+    for (int rank = 0; rank < ls_mesh_ranks(&b->target->mesh) && flat->cut != 0; rank++)
+        most = ls_max(most, ls_flat_part(b->image, flat, rank));
+    return in_units(most);
 }
+
+/* Ranks that share the flat space out among them. */
+static int sharers(const ls_builder *b) {
+    const ls_mesh *mesh = &b->target->mesh;
+    return ls_mesh_size(mesh, ls_mesh_shard_axes(mesh));
+}
+
+bool ls_gradients_stay(const ls_builder *b) { return sharers(b) == 1 && !b->packing->cut->gradients; }
 
 /* Elements that a bucket is to have: of every bucket, each rank has a piece. */
 static int64_t bucket_elements(const ls_builder *b) {
     int64_t all = 0;
-    for (int f = 0; f < b->image->n_flats; f++) all += room_of(&b->image->flats[f]);
+    for (int f = 0; f < b->image->n_flats; f++) all += room_of(b, &b->image->flats[f]);
     if (ls_gradients_stay(b)) return all;
     const int64_t element = (int64_t)ls_dtype_bytes(b->image->accumulator);
     const int64_t few = ls_min(BUCKET_BYTES / element, ls_ceil_div(all, LEAST_BUCKETS));
@@ -101,12 +187,15 @@ static int64_t count_buckets(const ls_builder *b, int64_t count, int64_t wanted)
  */
 static void end_group(ls_builder *b, int first, int past, int64_t least) {
     ls_image *image = b->image;
-    const int64_t unit = (int64_t)LS_FLAT_UNIT * ls_mesh_ranks(&b->target->mesh);
+    const int64_t unit = (int64_t)LS_FLAT_UNIT * sharers(b);
     ls_group *group = &b->packing->groups[b->packing->n_groups++];
+    int64_t whole = 0;
     *group = (ls_group){.start = image->flat_elements, .first = first, .past = past};
     for (int f = first; f < past; f++) {
         image->flats[f].start = group->start + group->count;
-        group->count += room_of(&image->flats[f]);
+        image->flats[f].whole_start = image->whole_elements + whole;
+        whole += in_units(image->flats[f].whole_count);
+        group->count += room_of(b, &image->flats[f]);
     }
     group->first_bucket = b->packing->n_buckets;
     const int64_t bucket = ls_ceil_div(ls_ceil_div(group->count, count_buckets(b, group->count, least)), unit) * unit;
@@ -116,16 +205,17 @@ static void end_group(ls_builder *b, int first, int past, int64_t least) {
         *LS_PUSH(image->arena, b->packing->buckets, b->packing->n_buckets, b->packing->bucket_capacity) =
             (ls_bucket){group->start + i * bucket, bucket, b->packing->n_groups - 1};
     image->flat_elements += group->count;
+    image->whole_elements += ls_max(whole, group->count);
 }
 
 /* Groups of as few parameters as make a bucket; what is left at the end joins the last one. ends: by parameter. */
 static void end_by_size(const ls_builder *b, int64_t least, bool *ends) {
     const ls_image *image = b->image;
     int64_t after = 0; /* elements of the parameters after the group */
-    for (int f = 0; f < image->n_flats; f++) after += room_of(&image->flats[f]);
+    for (int f = 0; f < image->n_flats; f++) after += room_of(b, &image->flats[f]);
     for (int64_t f = 0, count = 0; f < image->n_flats; f++) {
-        count += room_of(&image->flats[f]);
-        after -= room_of(&image->flats[f]);
+        count += room_of(b, &image->flats[f]);
+        after -= room_of(b, &image->flats[f]);
         ends[f] = count >= least && after >= least;
         if (ends[f]) count = 0;
     }
@@ -164,12 +254,15 @@ static void end_by_use(const ls_builder *b, bool *ends) {
     }
 }
 
-/* Whether a group must end behind the parameter: a whole matrix has one of its own, and all of a group is trained or
- * not. */
+/*
+ * Whether a group must end behind the parameter: a whole matrix has one of its own, and all of a group is trained or
+ * not, and cut along the same axes.
+ */
 static bool must_end(const ls_image *image, int f) {
     if (f + 1 == image->n_flats) return true;
     const ls_flat *flat = &image->flats[f], *next = &image->flats[f + 1];
-    return flat->matrix || next->matrix || flat->trained != next->trained;
+    return flat->matrix || next->matrix || flat->trained != next->trained || flat->cut != next->cut ||
+           flat->summed != next->summed;
 }
 
 static void cut_groups(ls_builder *b, int64_t least) {
@@ -188,8 +281,8 @@ static void cut_groups(ls_builder *b, int64_t least) {
 }
 
 static void find_stages(ls_builder *b) {
-    const ls_team world = ls_mesh_team(&b->target->mesh, LS_ALL_AXES);
-    const ls_stages stages = ls_stages_of(b, &world);
+    const ls_team team = ls_mesh_team(&b->target->mesh, ls_mesh_shard_axes(&b->target->mesh));
+    const ls_stages stages = ls_stages_of(b, &team);
     b->packing->stages = ls_arena_copy(b->image->arena, &stages, sizeof stages);
     b->image->owners = ls_stages_owners(b, b->packing->stages);
 }

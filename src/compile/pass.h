@@ -70,13 +70,18 @@ extern const ls_lowering ls_lowering_gather_expect, ls_lowering_gather, ls_lower
 
 /* --- the scalars of a step (totals.c) ----------------------------------------------------------------------------- */
 
-extern const ls_lowering ls_lowering_totals, ls_lowering_control;
+extern const ls_lowering ls_lowering_features, ls_lowering_totals, ls_lowering_control;
 
 /* --- tiles (region.c) --------------------------------------------------------------------------------------------- */
 
-/* Params of a region: its tokens on this rank, those of one tile but the last, and storage that exists for one only. */
+/*
+ * Params of a region: its tokens on this rank, those of one tile but the last, and storage that exists for one only.
+ * Where nodes of a tile exchange something, all ranks have as many tiles: then their tokens are dealt evenly to so many.
+ */
 typedef struct ls_tiles {
     int64_t rows, tile;
+    int64_t even; /* tiles on every rank; 0: as many as there are */
+    int64_t most; /* tokens of a tile, on any rank */
     ls_tensor *inner;
     int n_inner;
 } ls_tiles;

@@ -28,6 +28,7 @@ static ls_binding *bind_flat(ls_builder *b, const char *name, int64_t elements, 
     const ls_shape shape = {1, {{elements, LS_FACTOR_NONE}}};
     bind(b, name, operand, &shape, NULL);
     ls_binding *binding = &b->image->bindings[b->image->n_bindings - 1];
+    binding->flat = true;
     binding->sharded = sharded;
     return binding;
 }
@@ -162,6 +163,7 @@ static void place_tables(ls_builder *b) {
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_lowering *lowering = ls_lowering_of(g->nodes[n].op);
         if (lowering->tables != NULL) lowering->tables(b, n);
+        ls_place_rows(b, n);
     }
     image->positions.buffer = -1;
     if (b->sites->reads_positions)

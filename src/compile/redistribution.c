@@ -1,7 +1,8 @@
 /*
  * Redistribution nodes: where a tensor is spread over the ranks otherwise than a node needs it, a node stands between
  * that brings it from the one to the other. This pass puts them into the graph, so that no other lowering knows of
- * them; their own lowering is redistribute/placement.c.
+ * them; their own lowering is redistribute/placement.c. What the host reads has all heads and features, and terms of
+ * them are added up: behind its node stands one more.
  */
 #include "compile/compile_impl.h"
 
@@ -15,6 +16,8 @@ typedef struct brought {
 } brought;
 
 typedef struct insertion {
+    ls_job *job;
+    ls_axes features;
     const ls_graph *from;
     const ls_sharding *sharding; /* of that graph */
     ls_arena *arena;
@@ -22,8 +25,11 @@ typedef struct insertion {
     ls_sharding out;
     const brought **as; /* by tensor: what has been brought since a program last began */
     int *moved;         /* by node: its new number */
-    size_t tensor_capacity, wanted_capacity, node_capacity;
-    int n_tensors, n_wanted, n_nodes;
+    size_t tensor_capacity, wanted_capacity, node_capacity, unit_capacity;
+    int n_tensors, n_wanted, n_nodes, n_units;
+    ls_tensor *fetch; /* beside those of the job */
+    int n_fetch;
+    size_t fetch_capacity;
 } insertion;
 
 static bool differs(const ls_graph *g, const ls_sharding *s, int n, int i) {
@@ -41,8 +47,11 @@ bool ls_is_redistributed(const ls_graph *g, const ls_sharding *s) {
     return is;
 }
 
-static ls_tensor push_tensor(insertion *p, const ls_tensor_info *info, const ls_placements *spread) {
+/* of: a tensor of the old graph of that shape. */
+static ls_tensor push_tensor(insertion *p, int of, const ls_tensor_info *info, const ls_placements *spread) {
     *LS_PUSH(p->arena, p->to->tensors, p->to->n_tensors, p->to->tensor_capacity) = *info;
+    for (int d = 0; d < LS_MAX_DIMS && p->sharding->units != NULL; d++)
+        *LS_PUSH(p->arena, p->out.units, p->n_units, p->unit_capacity) = p->sharding->units[of * LS_MAX_DIMS + d];
     *LS_PUSH(p->arena, p->out.tensor, p->n_tensors, p->tensor_capacity) = *spread;
     return ls_graph_at(p->to, p->to->n_tensors - 1);
 }
@@ -62,7 +71,7 @@ static ls_tensor add_redistribute(insertion *p, ls_tensor t, const ls_placements
     info.name = ls_arena_printf(p->arena, "%s redistributed", info.name);
     info.producer = p->to->n_nodes;
     info.output = 0;
-    const ls_tensor made = push_tensor(p, &info, want);
+    const ls_tensor made = push_tensor(p, t.id, &info, want);
     p->to->tensors[made.id].storage = made;
     const ls_node node = {.op = &ls_op_redistribute, .n_in = 1, .in = {t}, .n_out = 1, .out = {made}, .forward = -1};
     const ls_placements wanted[LS_NODE_INPUTS] = {p->sharding->tensor[t.id]};
@@ -92,6 +101,34 @@ static void copy_node(insertion *p, int n) {
     push_node(p, &node, &p->sharding->wanted[n * LS_NODE_INPUTS], p->sharding->first_only[n]);
 }
 
+/* As the host reads a tensor. */
+static ls_placements for_host(const ls_placements *spread, ls_axes features) {
+    ls_placements want = *spread;
+    want.partial &= ~features;
+    for (int d = 0; d < LS_MAX_DIMS; d++) want.cut[d] &= ~features;
+    return want;
+}
+
+static bool is_fetched_in_parts(const ls_job *job, const ls_sharding *s, ls_axes features, int f) {
+    const ls_placements *have = &s->tensor[job->fetch[f].id], want = for_host(have, features);
+    return !ls_placements_equal(have, &want);
+}
+
+/* Of an output of the node the host reads what stands behind it; the parts stay where a later program reads them. */
+static void bring_fetched(insertion *p, int n) {
+    const ls_job *job = p->job;
+    for (int f = 0; f < job->n_fetch; f++) {
+        const ls_tensor t = job->fetch[f];
+        if (ls_graph_tensor(p->from, t)->producer != n || !is_fetched_in_parts(job, p->sharding, p->features, f))
+            continue;
+        const ls_placements want = for_host(&p->sharding->tensor[t.id], p->features);
+        const ls_tensor whole = add_redistribute(p, t, &want);
+        p->to->tensors[whole.id].name = ls_graph_tensor(p->from, t)->name;
+        p->to->tensors[t.id].name = ls_arena_printf(p->arena, "%s in parts", ls_graph_tensor(p->from, t)->name);
+        *LS_PUSH(p->arena, p->fetch, p->n_fetch, p->fetch_capacity) = whole;
+    }
+}
+
 static bool begins_program(const ls_job_programs *programs, int n) {
     bool begins = false;
     for (int i = 0; i < programs->n; i++) begins |= programs->list[i].first_node == n;
@@ -110,27 +147,35 @@ static ls_job_programs moved_programs(const insertion *p, const ls_job_programs 
     return programs;
 }
 
-void ls_redistribute(ls_job *job, ls_arena *arena, ls_sharding *sharding) {
+void ls_redistribute(ls_job *job, const ls_mesh *mesh, ls_arena *arena, ls_sharding *sharding) {
+    const ls_axes features = ls_mesh_axes(mesh, LS_AXIS_FEATURE);
     const ls_graph *g = job->graph;
     bool any = false;
+    for (int f = 0; f < job->n_fetch; f++) any |= is_fetched_in_parts(job, sharding, features, f);
     for (int n = 0; n < g->n_nodes; n++)
         for (int i = 0; i < g->nodes[n].n_in; i++) any |= differs(g, sharding, n, i);
     if (!any) return;
     ls_graph *to = ls_graph_bare(g, arena);
-    insertion p = {.from = g,
+    insertion p = {.job = job,
+                   .features = features,
+                   .from = g,
                    .sharding = sharding,
                    .arena = arena,
                    .to = to,
                    .as = LS_NEW_ARRAY(arena, const brought *, g->n_tensors),
                    .moved = LS_NEW_ARRAY(arena, int, g->n_nodes + 1)};
     int *begins = LS_NEW_ARRAY(arena, int, g->n_nodes + 1); /* by node: where it, and what is brought for it, begins */
-    for (int t = 0; t < g->n_tensors; t++) (void)push_tensor(&p, &g->tensors[t], &sharding->tensor[t]);
+    for (int t = 0; t < g->n_tensors; t++) (void)push_tensor(&p, t, &g->tensors[t], &sharding->tensor[t]);
     for (int n = 0; n < g->n_nodes; n++) {
         if (begins_program(&job->programs, n)) memset(p.as, 0, sizeof *p.as * (size_t)g->n_tensors);
         begins[n] = to->n_nodes;
         if (n == g->forward_nodes) to->forward_nodes = to->n_nodes;
         copy_node(&p, n);
+        bring_fetched(&p, n);
     }
+    for (int f = 0; f < job->n_fetch; f++) *LS_PUSH(arena, p.fetch, p.n_fetch, p.fetch_capacity) = job->fetch[f];
+    job->fetch = p.fetch;
+    job->n_fetch = p.n_fetch;
     begins[g->n_nodes] = to->n_nodes;
     if (g->forward_nodes == g->n_nodes) to->forward_nodes = to->n_nodes;
     job->programs = moved_programs(&p, &job->programs, begins);

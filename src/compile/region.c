@@ -20,8 +20,12 @@ typedef struct tile_sums {
 
 static void lower_tile(ls_builder *b, const ls_program_node *region, int64_t start, int64_t count, bool goes_on) {
     const ls_tiles *tiles = region->params;
-    const ls_tile tile = {
-        .start = start, .count = count, .inner = tiles->inner, .n_inner = tiles->n_inner, .goes_on = goes_on};
+    const ls_tile tile = {.start = start,
+                          .count = count,
+                          .most = tiles->most,
+                          .inner = tiles->inner,
+                          .n_inner = tiles->n_inner,
+                          .goes_on = goes_on};
     b->tile = &tile;
     ls_lower_nodes(b, region + 1, region->n_body);
     b->tile = NULL;
@@ -108,7 +112,12 @@ static void lower(ls_builder *b, const ls_program_node *region) {
         lower_chunks(b, region);
         return;
     }
-    for (int64_t start = 0; start < tiles->rows; start += tiles->tile)
+    for (int64_t i = 0; i < tiles->even; i++) {
+        const int64_t start = ls_part_start(tiles->rows, tiles->even, i),
+                      past = ls_part_start(tiles->rows, tiles->even, i + 1);
+        lower_tile(b, region, start, past - start, i > 0);
+    }
+    for (int64_t start = 0; start < tiles->rows && tiles->even == 0; start += tiles->tile)
         lower_tile(b, region, start, ls_min(tiles->tile, tiles->rows - start), start > 0);
 }
 

@@ -6,11 +6,14 @@
  */
 #include "compile/compile_impl.h"
 
+#include <string.h>
+
 /* Of a tensor along an axis: a dimension, along which it is cut, or one of these. */
 enum {
     WHOLE = -1,
     PARTIAL = -2,
-    OPEN = -3 /* it becomes what its first reader asks: its node reads nothing, or it is a parameter to be cut */
+    OPEN = -3,    /* it becomes what its first reader asks: its node reads nothing, or it is a parameter to be cut */
+    OPEN_SUM = -4 /* it becomes whole or partial, as its first reader asks: gradients of what is not cut */
 };
 typedef int placement;
 
@@ -19,7 +22,8 @@ typedef struct along {
     const ls_graph *graph;
     int a;
     const ls_axis *axis;
-    placement *at;       /* of all tensors */
+    placement *at;    /* of all tensors */
+    bool *made_whole; /* by tensor: along an axis of features it is a partial sum, which a reader has had made whole */
     ls_factors features; /* for axes of kind feature; empty where there is none */
     ls_sharding *out;
 } along;
@@ -117,11 +121,21 @@ static bool is_feature(const question *q, ls_tensor t, int d) {
     return is;
 }
 
+/* Whether the letter stands for what the node looks up ids in: of that, ranks can have parts along axes of features. */
+static bool is_looked_up(const question *q, int letter) {
+    const ls_lookup *lookup = &q->node->op->lookup;
+    if (lookup->ids == 0) return false;
+    const int ndim = info_of(q, q->node->in[lookup->among])->shape.ndim;
+    const int d = lookup->dim < 0 ? ndim - 1 : lookup->dim;
+    return ls_letter_dim(&q->dims, &q->dims.in[lookup->among], letter) == d;
+}
+
 /* Whether the axis cuts what the letter stands for, wherever the node has it. */
 static bool is_cut(const question *q, int letter) {
     const ls_node *node = q->node;
     if (q->along->axis->kind != LS_AXIS_FEATURE)
-        return ls_letter_is(q->graph, node, &q->dims, letter, ls_axis_factor(q->along->axis));
+        return !is_looked_up(q, letter) &&
+               ls_letter_is(q->graph, node, &q->dims, letter, ls_axis_factor(q->along->axis));
     bool is = q->dims.may_cut[letter];
     for (int i = 0; i < ls_node_tensors(node); i++) {
         const int d = ls_letter_dim(&q->dims, ls_node_tensor_dims(&q->dims, node, i), letter);
@@ -158,7 +172,7 @@ static const double travels[STATES][STATES] = {
 
 /* Whether the node that makes the open tensor can make it so. */
 static bool can_make(const question *q, ls_tensor t, placement wanted) {
-    if (info_of(q, t)->producer < 0) return wanted != PARTIAL; /* a parameter */
+    if (info_of(q, t)->producer < 0) return true; /* a parameter */
     const question maker = ask(q->along, ls_graph_producer(q->graph, t));
     option list[MOST_OPTIONS];
     bool can = false;
@@ -167,12 +181,22 @@ static bool can_make(const question *q, ls_tensor t, placement wanted) {
     return can;
 }
 
+/* Segments are not brought together: each rank's part of them would be a run of each. */
+static bool is_segmented(const question *q, ls_tensor t, placement p) {
+    const ls_factors *f = &q->along->features;
+    return p >= 0 && f->dim != NULL && f->dim[t.id * LS_MAX_DIMS + p].n > 1;
+}
+
 static double times_of(const question *q, int i, placement wanted) {
     const ls_tensor t = q->node->in[i];
-    const placement is = q->along->at[t.id];
+    const placement is = q->along->made_whole[t.id] ? WHOLE : q->along->at[t.id];
     if (is == wanted) return 0;
     if (is == OPEN) return can_make(q, t, wanted) ? 0 : -1;
+    if (is == OPEN_SUM) return wanted < 0 ? 0 : -1;
     if (ls_op_adds_to(q->node->op, i)) return -1; /* the sum itself is added to, not a copy */
+    if (is_segmented(q, t, is) || is_segmented(q, t, wanted)) return -1;
+    const bool leaf = q->along->axis->kind == LS_AXIS_FEATURE && info_of(q, t)->role == LS_ROLE_PARAMETER;
+    if (leaf && is == WHOLE && wanted == PARTIAL) return 0; /* a bias: it becomes the first rank's term */
     return travels[state_of(is)][state_of(wanted)];
 }
 
@@ -227,7 +251,8 @@ static void note(ls_placements *spread, placement p, int a) {
 
 /*
  * Sums of gradients are added up over the ranks at the end; but where parameters are cut, gradients are spread as they.
- * A parameter is cut as its first reader asks.
+ * A parameter is cut as its first reader asks. Of one that is not, ranks along axes of features may have different
+ * terms of the gradient, or all of it.
  */
 static placement leaf_placement(const along *l, const ls_tensor_info *t) {
     if (l->axis->kind == LS_AXIS_FEATURE) return t->role == LS_ROLE_PARAMETER || t->of.id != 0 ? OPEN : WHOLE;
@@ -236,12 +261,12 @@ static placement leaf_placement(const along *l, const ls_tensor_info *t) {
     return dim >= 0 ? dim : WHOLE;
 }
 
-/* A gradient that has not been met before is spread as its parameter. */
+/* A gradient that has not been met before is spread as its parameter, where that is cut. */
 static void meet_inputs(along *l, const ls_node *node) {
     for (int i = 0; i < node->n_in; i++) {
         const ls_tensor of = ls_graph_tensor(l->graph, node->in[i])->of;
         if (of.id != 0 && l->at[node->in[i].id] == OPEN)
-            l->at[node->in[i].id] = l->at[of.id] != OPEN ? l->at[of.id] : WHOLE;
+            l->at[node->in[i].id] = l->at[of.id] >= 0 ? l->at[of.id] : OPEN_SUM;
     }
 }
 
@@ -255,7 +280,10 @@ static ls_status shard_node(along *l, int n) {
     LS_TRY(choose_option(&q, &choice));
     for (int i = 0; i < node->n_in; i++) {
         const placement wanted = of_input(&q, choice, i);
-        if (l->at[node->in[i].id] == OPEN) l->at[node->in[i].id] = wanted;
+        placement *is = &l->at[node->in[i].id];
+        if (*is == OPEN_SUM) *is = wanted;
+        if (*is == OPEN) *is = wanted == PARTIAL && l->graph->tensors[node->in[i].id].producer < 0 ? WHOLE : wanted;
+        if (l->axis->kind == LS_AXIS_FEATURE && *is == PARTIAL && wanted == WHOLE) l->made_whole[node->in[i].id] = true;
         note(&l->out->wanted[n * LS_NODE_INPUTS + i], wanted, l->a);
     }
     for (int o = 0; o < node->n_out; o++) l->at[node->out[o].id] = of_output(&q, choice, o);
@@ -265,6 +293,7 @@ static ls_status shard_node(along *l, int n) {
 
 static ls_status shard_along(along *l, int n_nodes) {
     const ls_graph *g = l->graph;
+    memset(l->made_whole, 0, sizeof *l->made_whole * (size_t)g->n_tensors);
     for (int t = 1; t < g->n_tensors; t++)
         l->at[t] = g->tensors[t].role == LS_ROLE_VALUE ? WHOLE : leaf_placement(l, &g->tensors[t]);
     for (int n = 0; n < n_nodes; n++) LS_TRY(shard_node(l, n));
@@ -272,15 +301,58 @@ static ls_status shard_along(along *l, int n_nodes) {
     return ls_ok();
 }
 
+/* --- heads and features ------------------------------------------------------------------------------------------- */
+
+/* What of each tensor stays together: of a product of factors, all but the outermost. */
+static ls_dim_units *find_units(const ls_graph *g, const ls_factors *factors, ls_arena *arena) {
+    ls_dim_units *units = LS_NEW_ARRAY(arena, ls_dim_units, g->n_tensors * LS_MAX_DIMS);
+    for (int i = 0; i < g->n_tensors * LS_MAX_DIMS; i++) {
+        const ls_factored_dim *dim = &factors->dim[i];
+        units[i].n = dim->n;
+        for (int s = 0; s < dim->n; s++) {
+            units[i].segment[s].units = factors->list[dim->segment[s].factor[0]].size;
+            units[i].segment[s].elements = 1;
+            for (int k = 1; k < dim->segment[s].n; k++)
+                units[i].segment[s].elements *= factors->list[dim->segment[s].factor[k]].size;
+        }
+    }
+    return units;
+}
+
+/* Of each tensor that is cut there must be a part for each rank. */
+static ls_status check_parts(const ls_graph *g, const ls_mesh *mesh, const ls_sharding *s) {
+    for (int t = 1; t < g->n_tensors; t++) {
+        for (int d = 0; d < g->tensors[t].shape.ndim; d++) {
+            const ls_axes cut = s->tensor[t].cut[d] & ls_mesh_axes(mesh, LS_AXIS_FEATURE);
+            const int64_t fewest = ls_units_fewest(&s->units[t * LS_MAX_DIMS + d]);
+            if (ls_mesh_size(mesh, cut) <= fewest || cut == 0) continue;
+            char axes[64];
+            ls_mesh_text(mesh, cut, axes, sizeof axes);
+            return ls_error(LS_USAGE,
+                            "--mesh %s: \"%s\" has %lld heads or features that ranks can share; expected at "
+                            "most so many ranks",
+                            axes, g->tensors[t].name, (long long)fewest);
+        }
+    }
+    return ls_ok();
+}
+
 ls_status ls_shard(const ls_graph *g, int n_nodes, const ls_mesh *mesh, ls_arena *arena, ls_sharding *out) {
     ls_sharding s = {.tensor = LS_NEW_ARRAY(arena, ls_placements, g->n_tensors),
                      .wanted = LS_NEW_ARRAY(arena, ls_placements, n_nodes * LS_NODE_INPUTS + 1),
                      .first_only = LS_NEW_ARRAY(arena, ls_axes, n_nodes + 1)};
-    along l = {.graph = g, .at = LS_NEW_ARRAY(arena, placement, g->n_tensors), .out = &s};
+    along l = {.graph = g,
+               .at = LS_NEW_ARRAY(arena, placement, g->n_tensors),
+               .made_whole = LS_NEW_ARRAY(arena, bool, g->n_tensors),
+               .out = &s};
     if (ls_mesh_axes(mesh, LS_AXIS_FEATURE) != 0) ls_factors_find(g, arena, &l.features);
     for (l.a = 0; l.a < mesh->n; l.a++) {
         l.axis = mesh->along[l.a].axis;
         if (mesh->along[l.a].size > 1) LS_TRY(shard_along(&l, n_nodes));
+    }
+    if (l.features.dim != NULL) {
+        s.units = find_units(g, &l.features, arena);
+        LS_TRY(check_parts(g, mesh, &s));
     }
     *out = s;
     return ls_ok();

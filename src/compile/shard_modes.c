@@ -22,7 +22,8 @@ ls_status ls_shard_parse(const char *name, int *out) {
 }
 
 const ls_shard_mode *ls_target_shard(const ls_target *target) {
-    const bool alone = ls_mesh_ranks(&target->mesh) == 1 && !target->canonical;
+    const ls_mesh *mesh = &target->mesh;
+    const bool alone = ls_mesh_size(mesh, ls_mesh_shard_axes(mesh)) == 1 && !target->canonical;
     const int usual = target->canonical ? LS_SHARD_GRADIENTS : LS_SHARD_OPTIMIZER;
     if (alone) return &ls_shard_modes[LS_SHARD_NONE];
     return target->shard != NULL ? target->shard : &ls_shard_modes[usual];

@@ -197,6 +197,11 @@ static bool fit(const ls_builder *b, const touches *all, run_of_tiles *run) {
                   least = rows_with(b, run->of.rows, layout->S / layout->P);
     run->of.tile = b->target->saving.tile_rows != 0 ? b->target->saving.tile_rows : ls_tile_choose(&tiles, rows, bytes);
     if (run->of.tile >= rows || least < 2) return false;
+    run->of.most = ls_min(run->of.tile, rows);
+    if (ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE) != 0) { /* along these, a tile's losses are put together */
+        run->of.even = ls_min(ls_ceil_div(rows, run->of.tile), least);
+        run->of.most = ls_ceil_div(rows, run->of.even);
+    }
     if (run->of.tile >= run->of.rows) run->of.tile = ls_ceil_div(run->of.rows, 2);
     return true;
 }

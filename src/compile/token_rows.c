@@ -37,9 +37,10 @@ ls_operand ls_tile_view(const ls_builder *b, ls_tensor t, ls_operand whole) {
     const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
     if (b->tile == NULL || !ls_has_token_rows(b->job->graph, t)) return whole;
     const bool inner = ls_tile_is_inner(b, info->storage);
-    const size_t row = (size_t)ls_row_width(b->job->graph, t) * ls_dtype_bytes(info->dtype);
-    int64_t size[LS_MAX_DIMS] = {b->tile->count};
-    for (int i = 2; i < info->shape.ndim; i++) size[i - 1] = info->shape.dim[i].size;
-    return ls_operand_dense(whole.buffer, whole.offset + (inner ? 0 : (size_t)b->tile->start * row), info->dtype,
+    int64_t local[LS_MAX_DIMS], row = 1, size[LS_MAX_DIMS] = {b->tile->count};
+    ls_local_size(b, t, local);
+    for (int i = 2; i < info->shape.ndim; i++) row *= size[i - 1] = local[i];
+    const int64_t start = inner ? 0 : b->tile->start * row;
+    return ls_operand_dense(whole.buffer, whole.offset + (size_t)start * ls_dtype_bytes(info->dtype), info->dtype,
                             info->shape.ndim - 1, size);
 }

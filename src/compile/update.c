@@ -76,7 +76,7 @@ static const ls_lowering update_groups = {.name = "update", .lower = lower_updat
 
 /* The groups from this one on that are updated with it: whole matrices of its shape, at most one for each rank. */
 static int count_together(const ls_builder *b, int group) {
-    const int ranks = b->packing->cut->state ? ls_mesh_ranks(&b->image->mesh) : 1; /* that have pieces */
+    const int ranks = b->packing->cut->state ? ls_team_size(&b->image->owners) : 1; /* that have pieces */
     const int most = (int)ls_min(ranks, b->packing->n_trained - group);
     const ls_dim *size = b->image->flats[b->packing->groups[group].first].shape.dim;
     int n = 1;
@@ -152,7 +152,7 @@ static void update_own(const ending *e, const ls_operand *sums, ls_group_gather 
 /* The sums of all gradients, for ranks that each update all; NULL: a rank updates its shard. */
 static const ls_operand *gather_sums(const ending *e, ls_group_gather ***gathers) {
     const ls_builder *b = e->b;
-    if (b->packing->cut->state || ls_mesh_ranks(&b->image->mesh) == 1) return NULL;
+    if (b->packing->cut->state || ls_team_size(&b->image->owners) == 1) return NULL;
     ls_operand *sums = LS_NEW(b->image->arena, ls_operand);
     put(e, &room, sums);
     *gathers = expect_groups(e, "sums", LS_BIND_SHARD, sums);
@@ -182,6 +182,8 @@ static void put_step(const ending *e) {
 static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
     const ending e = {b, nodes, b->row->end_node};
     if (b->row->update == LS_UPDATE_NONE) return ls_ok();
+    if (ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE) != 0 && b->packing->n_trained > 0)
+        put(&e, &ls_lowering_features, NULL);
     if (b->row->update == LS_UPDATE_APPLY && b->packing->n_trained > 0)
         put_step(&e);
     else

@@ -155,6 +155,7 @@ typedef struct ls_gradient ls_gradient; /* the state of a differentiation, which
 typedef struct ls_lookup {
     signed char ids, among, dim;
     bool may_ignore; /* -100 is allowed and selects nothing */
+    bool padded;     /* the params are ls_embedding_params: lookups of the padding id do not count */
 } ls_lookup;
 
 /* On which tokens of its inputs the results of a token depend: what an op needs along the sequence. */
@@ -251,11 +252,11 @@ typedef struct ls_op {
 #define LS_CALLED_OPS(X)                                                                                             \
     X(embedding), X(embedding_grad), X(rope_table), X(rotate), X(linear), X(linear_dx), X(linear_dw), X(column_sum), \
         X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad), X(swiglu), X(swiglu_grad), X(activation),      \
-        X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), X(cross_entropy), X(cross_entropy_grad),  \
+        X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), X(cross_entropy_grad),  \
         X(sum), X(broadcast), X(zeros), X(accumulate)
 #define LS_LOWERED_OPS(X)                                                                                        \
     X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw), \
-        X(recurrence), X(recurrence_back), X(split), X(join), X(redistribute)
+        X(cross_entropy), X(recurrence), X(recurrence_back), X(split), X(join), X(redistribute)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);

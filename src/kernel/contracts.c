@@ -117,13 +117,21 @@ static const ls_adamw_params adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e
 
 const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     [LS_KERNEL_NONE] = {.name = "none"},
-    /* y[i] = table[ids[i]] */
+    /*
+     * Ids among all rows of a table to ids among the rows part[0] .. part[0] + part[1] - 1 of it. Those of other rows,
+     * and the padding id of params, become LS_ID_ELSEWHERE; ignored labels stay.
+     */
+    [LS_KERNEL_LOCAL_IDS] = {.name = "local_ids",
+                             .in = "ids i32[n] part i32[2]",
+                             .out = "local i32[n]",
+                             .params = true},
+    /* y[i] = table[ids[i]]; of LS_ID_ELSEWHERE 0 */
     [LS_KERNEL_EMBEDDING] = {.name = "embedding",
                              .in = "ids i32[n] table T[V,E]",
                              .out = "y T[n,E]",
                              .table = IN(1),
                              .sample = {"ix", "x", false, NULL}},
-    /* dtable[ids[i]] += dy[i]. The row of the padding id in params does not change. */
+    /* dtable[ids[i]] += dy[i], but of LS_ID_ELSEWHERE. The row of the padding id in params does not change. */
     [LS_KERNEL_EMBEDDING_GRAD] = {.name = "embedding_grad",
                                   .in = "ids i32[n] dy T[n,E]",
                                   .out = "dtable G[V,E]",
@@ -260,12 +268,19 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     [LS_KERNEL_SCALE_BY] = {.name = "scale_by", .in = "x T[n] c G[1]", .out = "y T[n]", .over = {IN(0)}},
     /* Registered for the type of x. */
     [LS_KERNEL_CAST] = {.name = "cast", .in = "x ~~T[n]", .out = "y ~~F[n]", .sample = {"x", "g", false, NULL}},
-    /* lse = log sum exp(logits), loss = lse - logits[label]; label -100: loss 0. */
+    /* lse = log sum exp(logits), loss = lse - logits[label]; label -100: loss 0; label LS_ID_ELSEWHERE: loss lse. */
     [LS_KERNEL_CROSS_ENTROPY] = {.name = "cross_entropy",
                                  .in = "logits X[n,V] labels i32[n]",
                                  .out = "loss G[n] lse G[n]",
                                  .sample = {"vl", "kk", false, NULL}},
-    /* dlogits = (exp(logits - lse) - (1 at the label)) * dloss; label -100: 0. */
+    /*
+     * Of a vocabulary in P parts: parts has the loss and the lse of each, as cross_entropy makes them of its logits.
+     * lse = log sum exp(lses), loss = lse - the logit of the label, which is one part's lse - loss; label -100: loss 0.
+     */
+    [LS_KERNEL_CROSS_ENTROPY_MERGE] = {.name = "cross_entropy_merge",
+                                       .in = "parts G[P,2,N] labels i32[N]",
+                                       .out = "loss G[N] lse G[N]"},
+    /* dlogits = (exp(logits - lse) - (1 at the label, unless that is LS_ID_ELSEWHERE)) * dloss; label -100: 0. */
     [LS_KERNEL_CROSS_ENTROPY_GRAD] = {.name = "cross_entropy_grad",
                                       .in = "logits X[n,V] labels i32[n] lse G[n] dloss G[n]",
                                       .out = "dlogits T[n,V]",

@@ -243,6 +243,7 @@ typedef struct ls_binding {
     ls_axes partial;          /* axes over whose ranks it is a sum: this rank holds a term */
     /* Of the flat space of parameters: this rank holds its pieces, one after the other; else all of it. */
     bool sharded;
+    bool flat;    /* of the flat space of parameters; the host has it as whole parameters */
     bool trained; /* of the flat space: it has nothing of parameters that are not trained */
 } ls_binding;
 
@@ -253,14 +254,34 @@ typedef struct ls_mask_binding {
     ls_operand spans;                 /* i32[B,query_count,2*width] */
 } ls_mask_binding;
 
-/* A parameter's place in the flat space of all parameters (elements). Those that are trained come first. */
+/*
+ * Which rows of a table a rank has: the first, and how many. The host writes it, so that ranks with other rows run the
+ * same program.
+ */
+typedef struct ls_rows_binding {
+    ls_dim_units units; /* of the rows */
+    ls_axes axes;       /* along which ranks have different ones */
+    ls_operand rows;    /* i32[2] */
+} ls_rows_binding;
+
+/*
+ * A parameter's place in the flat space of all parameters (elements). Those that are trained come first. Where axes of
+ * heads and features cut it, the flat space of a rank has its part alone, in the order of memory (parts.h).
+ */
 typedef struct ls_flat {
     const char *name;
-    ls_shape shape;
-    int64_t start, count;
-    bool trained; /* else it has neither gradient nor master nor any state: its values are all there is of it */
-    int group;    /* the row of ls_image.settings that it is updated with; -1: it is frozen, or nothing is updated */
-    bool matrix;  /* the optimiser updates it as a whole matrix, not element by element */
+    ls_shape shape;       /* whole */
+    int number;           /* its place among the tensors of a file: the same on every mesh */
+    int64_t start, count; /* of this rank's part */
+    int64_t whole_start;  /* where it begins among whole parameters, as the host has them */
+    int64_t whole_count;
+    ls_axes cut;        /* axes along which ranks have different parts; 0: all have all of it */
+    int cut_dim;        /* the dimension of which they have parts */
+    ls_dim_units units; /* of that dimension */
+    ls_axes summed;     /* axes of heads and features over which gradients in the shards are summed, too */
+    bool trained;       /* else it has neither gradient nor master nor any state: its values are all there is of it */
+    int group;   /* the row of ls_image.settings that it is updated with; -1: it is frozen, or nothing is updated */
+    bool matrix; /* the optimiser updates it as a whole matrix, not element by element */
 } ls_flat;
 
 /* A run of the flat space. */
@@ -319,6 +340,9 @@ typedef struct ls_image {
     ls_mask_binding *masks;
     int n_masks;
     size_t mask_capacity;
+    ls_rows_binding *rows;
+    int n_rows;
+    size_t row_capacity;
     bool tells_masks;     /* some kernel was told what its spans come to, so they may not change */
     ls_operand positions; /* i32[S]: of all tokens, rank after rank; buffer -1 without attention */
 
@@ -328,7 +352,8 @@ typedef struct ls_image {
      */
     ls_flat *flats;
     int n_flats;
-    int64_t flat_elements;        /* with padding */
+    int64_t flat_elements;        /* of this rank's parts, with padding: as many on every rank */
+    int64_t whole_elements;       /* of whole parameters, as the host has them, with padding */
     int64_t trained_elements;     /* of these, those before the first parameter that is not trained */
     ls_update_settings *settings; /* of each group of parameters that are updated alike */
     int n_settings;
@@ -339,7 +364,7 @@ typedef struct ls_image {
     int n_trained_pieces; /* the first of them */
     int64_t shard_count;
     int64_t trained_shard; /* of a shard, the elements of the first pieces */
-    ls_team owners;        /* all ranks, in the order in which they own the pieces of a bucket */
+    ls_team owners; /* the ranks that have the same parts, in the order in which they own the pieces of a bucket */
 } ls_image;
 
 void ls_image_destroy(ls_image *image); /* NULL is allowed */

@@ -14,6 +14,7 @@
 #include "program/in_place.h"
 #include "program/instr.h"
 #include "program/name.h"
+#include "program/parts.h"
 #include "program/peak.h"
 #include "program/phase.h"
 #include "program/states.h"

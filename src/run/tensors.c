@@ -79,9 +79,24 @@ static ls_status write_update(ls_executor *ex) {
     return ls_executor_write(ex, &ls_image_find(image, LS_BIND_SETTINGS)->operand, image->settings);
 }
 
+static ls_status write_rows(ls_executor *ex) {
+    const ls_image *image = ex->image;
+    for (int i = 0; i < image->n_rows; i++) {
+        const ls_rows_binding *of = &image->rows[i];
+        const int parts = ls_mesh_size(&image->mesh, of->axes),
+                  part = ls_mesh_index(&image->mesh, of->axes, ls_executor_rank(ex));
+        int64_t follow;
+        const int32_t rows[] = {(int32_t)ls_units_place(&of->units, parts, part, 0, &follow),
+                                (int32_t)ls_units_count(&of->units, parts, part)};
+        LS_TRY(ls_executor_write(ex, &of->rows, rows));
+    }
+    return ls_ok();
+}
+
 ls_status ls_executor_fill_tables(ls_executor *ex) {
     const ls_image *image = ex->image;
     LS_TRY(write_update(ex));
+    LS_TRY(write_rows(ex));
     const int me = ls_mesh_sequence_index(&image->mesh, ls_executor_rank(ex));
     ex->own_positions = LS_NEW_ARRAY(ex->memory, int32_t, ls_layout_count(&image->layout, me));
     ls_layout_positions(&image->layout, me, ex->own_positions);
@@ -223,21 +238,36 @@ static ls_status move_part(const ls_executor *ex, const transfer *t, const ls_op
     return ls_ok();
 }
 
-/* This rank's pieces of a tensor of the flat space. */
-static ls_status transfer_shard(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
+/* What this rank has of a parameter in a tensor of the flat space, from or to the whole parameter. */
+static ls_status transfer_part(const ls_executor *ex, const ls_binding *binding, const ls_flat *flat,
+                               const ls_flat_piece *part, char *global, bool to_local) {
     const size_t element = ls_dtype_bytes(binding->operand.view.dtype);
-    for (int p = 0; p < ex->image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_held(ex->image, binding, p, ls_executor_rank(ex));
-        const ls_operand own = ls_operand_slice(binding->operand, 0, piece.at, piece.count);
-        char *there = global + (size_t)piece.start * element;
+    for (int64_t done = 0, n; done < part->count; done += n) {
+        const int64_t at = part->start - flat->start + done;
+        const int64_t whole = flat->whole_start + ls_flat_whole(ex->image, flat, ls_executor_rank(ex), at, &n);
+        n = ls_min(n, part->count - done);
+        const ls_operand own = ls_operand_slice(binding->operand, 0, part->at + done, n);
+        char *there = global + (size_t)whole * element;
         LS_TRY(to_local ? write_operand(ex, &own, there) : ls_executor_read(ex, &own, there));
+    }
+    return ls_ok();
+}
+
+static ls_status transfer_flat(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
+    const ls_image *image = ex->image;
+    for (int p = 0; p < image->n_pieces; p++) {
+        const ls_flat_piece piece = ls_image_held(image, binding, p, ls_executor_rank(ex));
+        for (int f = 0; f < image->n_flats; f++) {
+            const ls_flat_piece part = ls_piece_within(&piece, image->flats[f].start, image->flats[f].count);
+            LS_TRY(transfer_part(ex, binding, &image->flats[f], &part, global, to_local));
+        }
     }
     return ls_ok();
 }
 
 static ls_status transfer_all(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
     transfer t;
-    if (binding->sharded) return transfer_shard(ex, binding, global, to_local);
+    if (binding->flat) return transfer_flat(ex, binding, global, to_local);
     make_transfer(ex, binding, to_local, &t);
     if (ls_operand_is_empty(&binding->operand)) return ls_ok();
     if (t.ndim > 0) return move_part(ex, &t, &binding->operand, 0, global);

@@ -96,7 +96,7 @@ ls_status ls_worker_set_parameter(ls_worker *w, const char *name, const double *
     LS_NEED(values, "values");
     const ls_flat *flat = find_parameter(w, name);
     if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
-    LS_TRY(ls_weights_store(w->state->rank->executor, flat, 0, flat->count, values));
+    LS_TRY(ls_weights_store(w->state->rank->executor, flat, values));
     w->state->parameter_set[flat - w->state->rank->image->flats] = true;
     return ls_ok();
 }
@@ -258,7 +258,7 @@ typedef struct scattered {
 
 /* Some elements of a rank's parts of it, one after the other. */
 typedef struct scattered_piece {
-    int64_t at;    /* in the parameter */
+    int64_t at;    /* in the whole parameter */
     int64_t shard; /* in the rank's shard */
     int64_t count;
 } scattered_piece;
@@ -268,9 +268,12 @@ static scattered_piece piece_from(const scattered *g, int rank, int64_t first) {
     const ls_image *image = g->rank->image;
     for (int p = 0; p < image->n_pieces; p++) {
         const ls_flat_piece piece = ls_image_held(image, ls_image_find(image, g->name), p, rank);
-        const ls_flat_piece part = ls_piece_within(&piece, g->flat->start, g->flat->count);
-        if (first < part.count)
-            return (scattered_piece){part.start - g->flat->start + first, part.at + first, part.count - first};
+        const ls_flat_piece part = ls_piece_within(&piece, g->flat->start, ls_flat_part(image, g->flat, rank));
+        if (first < part.count) {
+            int64_t follow;
+            const int64_t at = ls_flat_whole(image, g->flat, rank, part.start - g->flat->start + first, &follow);
+            return (scattered_piece){at, part.at + first, ls_min(follow, part.count - first)};
+        }
         first -= part.count;
     }
     return (scattered_piece){0, 0, 0};
@@ -326,7 +329,7 @@ ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
     const ls_flat *flat = find_parameter(w, name);
     if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
     LS_TRY(meet(w, "parameter \"%s\"", name));
-    if (ls_image_find(rank->image, LS_BIND_PARAMETERS)->sharded)
+    if (ls_image_find(rank->image, LS_BIND_PARAMETERS)->sharded || flat->cut != 0)
         return gather_scattered((scattered){rank, flat, LS_BIND_PARAMETERS, out});
     if (out == NULL) return ls_ok();
     double narrow[READ_COUNT];

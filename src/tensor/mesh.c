@@ -10,6 +10,7 @@ static const ls_axis table[] = {
     {.name = "dp", .kind = LS_AXIS_BATCH, .divides = "the sequences of a micro-batch"},
     {.name = "ring", .kind = LS_AXIS_SEQUENCE, .divides = "the tokens of a sequence"},
     {.name = "ulysses", .kind = LS_AXIS_SEQUENCE, .cuts_heads = true, .divides = "the heads of attention"},
+    {.name = "tp", .kind = LS_AXIS_FEATURE, .divides = "the heads and hidden features of parameters"},
 };
 _Static_assert(LS_COUNT(table) <= LS_MESH_AXES, "a mesh lists all axes of the table");
 
@@ -52,6 +53,8 @@ ls_axes ls_mesh_head_axes(const ls_mesh *mesh) {
 ls_axes ls_mesh_block_axes(const ls_mesh *mesh) {
     return ls_mesh_axes(mesh, LS_AXIS_SEQUENCE) & ~ls_mesh_head_axes(mesh);
 }
+
+ls_axes ls_mesh_shard_axes(const ls_mesh *mesh) { return LS_ALL_AXES & ~ls_mesh_axes(mesh, LS_AXIS_FEATURE); }
 
 int ls_mesh_size(const ls_mesh *mesh, ls_axes axes) {
     int size = 1;
@@ -182,7 +185,7 @@ ls_status ls_meshes_visit(const ls_mesh *given, int ranks, ls_mesh_visit visit, 
     choice c = {.mesh.n = (int)LS_COUNT(table), .visit = visit, .context = context};
     for (int i = 0; i < c.mesh.n; i++) {
         const int size = listed_size(given, &table[i]);
-        if (size == 0 && table[i].kind != LS_AXIS_BATCH) c.open |= ls_axis_bit(i);
+        if (size == 0 && table[i].kind == LS_AXIS_SEQUENCE) c.open |= ls_axis_bit(i);
         c.mesh.along[i].axis = &table[i];
         c.mesh.along[i].size = (int)ls_max(size, 1);
     }
@@ -199,7 +202,7 @@ void ls_mesh_widen(ls_mesh *mesh, ls_axis_kind kind, int times) {
 
 /* --- as text ------------------------------------------------------------------------------------------------------ */
 
-/* "dp, ring or ulysses" */
+/* "dp, ring, ulysses or tp" */
 static void list_names(char *out, size_t bytes) {
     size_t used = 0;
     for (size_t i = 0; i < LS_COUNT(table) && used < bytes; i++) {

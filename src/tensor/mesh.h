@@ -61,6 +61,11 @@ ls_axes ls_mesh_axes(const ls_mesh *mesh, ls_axis_kind kind);
 ls_axes ls_mesh_axes_of_factor(const ls_mesh *mesh, ls_factor factor);
 ls_axes ls_mesh_head_axes(const ls_mesh *mesh);
 ls_axes ls_mesh_block_axes(const ls_mesh *mesh);
+/*
+ * Those along which ranks have the same part of each parameter, so that gradients are summed over them and state may be
+ * cut over them: all but those of kind feature.
+ */
+ls_axes ls_mesh_shard_axes(const ls_mesh *mesh);
 
 /* The ranks along some axes: the product of their sizes, 1 for none. Of all axes; of kind sequence; of kind batch. */
 int ls_mesh_size(const ls_mesh *mesh, ls_axes axes);
@@ -107,17 +112,17 @@ bool ls_team_equal(const ls_team *a, const ls_team *b);
 typedef ls_status (*ls_mesh_visit)(void *context, const ls_mesh *mesh);
 /*
  * The meshes of so many ranks that list all axes of the table, with the sizes that `given` lists. Of the axes that it
- * does not list, those of kind batch have one rank, and the others get all sizes, an inner one its small sizes first.
- * There may be none. Returns the error of a visit.
+ * does not list, those of kind sequence get all sizes, an inner one its small sizes first, and the others have one
+ * rank. There may be none. Returns the error of a visit.
  */
 LS_MUST_USE ls_status ls_meshes_visit(const ls_mesh *given, int ranks, ls_mesh_visit visit, void *context);
 /* Multiplies the ranks of the outermost listed axis of that kind; there must be one. */
 void ls_mesh_widen(ls_mesh *mesh, ls_axis_kind kind, int times);
 
 /*
- * Reads "dp=A,ring=R,ulysses=U". Axes may be in any order; those that are given are listed in the order of the table.
- * An unknown or repeated axis and a size that is not an integer from 1 on are LS_USAGE errors that name it, as is a
- * mesh of more ranks than an int can count.
+ * Reads "dp=A,ring=R,ulysses=U,tp=T". Axes may be in any order; those that are given are listed in the order of the
+ * table. An unknown or repeated axis and a size that is not an integer from 1 on are LS_USAGE errors that name it, as
+ * is a mesh of more ranks than an int can count.
  */
 LS_MUST_USE ls_status ls_mesh_parse(const char *text, ls_mesh *out);
 /* Those of these axes that are listed, as ls_mesh_parse reads them. */

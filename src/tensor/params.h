@@ -11,6 +11,9 @@
 /* The label of a token that is not trained on: its loss and its gradient are 0. The value is PyTorch's. */
 enum { LS_LABEL_IGNORED = -100 };
 
+/* Of an id, or a label, among the rows of a part of a table: its row is in another part. */
+enum { LS_ID_ELSEWHERE = -1 };
+
 /* embedding: lookups of the id `padding` add nothing to the gradient of its row; -1: no such id. */
 typedef struct ls_embedding_params {
     int64_t padding;

@@ -12,6 +12,7 @@
 #include "tensor/mesh.h"
 #include "tensor/params.h"
 #include "tensor/rope.h"
+#include "tensor/units.h"
 
 #include <stdbool.h>
 #include <stddef.h>

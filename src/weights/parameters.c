@@ -22,7 +22,7 @@ static const char *const filled[] = {LS_BIND_PARAMETERS, LS_BIND_MASTER};
 
 typedef struct chunk {
     const ls_flat *flat;
-    int64_t start, count; /* within the parameter */
+    int64_t start, count; /* within this rank's part of the parameter */
     int what;
 } chunk;
 
@@ -107,9 +107,21 @@ static ls_status store_chunk(ls_executor *executor, const chunk *c, const double
     return each_part(executor, c, store_part, &(numbers){executor, c, values});
 }
 
-ls_status ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count,
-                           const double *values) {
-    return store_chunk(executor, &(chunk){flat, start, count, PARAMETERS | MASTERS}, values);
+/* Where element `at` of this rank's part of a parameter is in the whole one; *n becomes at most what follows. */
+static int64_t whole_of(const ls_executor *executor, const ls_flat *flat, int64_t at, int64_t *n) {
+    int64_t follow;
+    const int64_t whole = ls_flat_whole(ls_executor_image(executor), flat, ls_executor_rank(executor), at, &follow);
+    *n = ls_min(*n, follow);
+    return whole;
+}
+
+ls_status ls_weights_store(ls_executor *executor, const ls_flat *flat, const double *values) {
+    for (int64_t at = 0, n; at < flat->count; at += n) {
+        n = flat->count - at;
+        const int64_t whole = whole_of(executor, flat, at, &n);
+        LS_TRY(store_chunk(executor, &(chunk){flat, at, n, PARAMETERS | MASTERS}, values + whole));
+    }
+    return ls_ok();
 }
 
 static void record_error(filling *f, ls_status status) {
@@ -120,7 +132,11 @@ static void record_error(filling *f, ls_status status) {
 }
 
 static ls_status read_chunk(const filling *f, const chunk *c, double *x) {
-    LS_TRY(f->source->read(f->source->context, c->flat, c->start, c->count, x));
+    for (int64_t done = 0, n; done < c->count; done += n) {
+        n = c->count - done;
+        const int64_t whole = whole_of(f->executor, c->flat, c->start + done, &n);
+        LS_TRY(f->source->read(f->source->context, c->flat, whole, n, x + done));
+    }
     return store_chunk(f->executor, c, x);
 }
 
@@ -136,8 +152,14 @@ static ls_status convert_part(void *context, const char *name, int64_t at, int64
     const filling *f = c->filling;
     const ls_flat *flat = c->chunk->flat;
     const ls_operand to = ls_image_elements(ls_executor_image(f->executor), name, at, count);
-    LS_TRY(f->source->convert(f->source->context, flat, start - flat->start, count, to.view.dtype, c->room));
-    return ls_executor_write(f->executor, &to, c->room);
+    char *room = c->room;
+    for (int64_t done = 0, n; done < count; done += n) {
+        n = count - done;
+        const int64_t whole = whole_of(f->executor, flat, start - flat->start + done, &n);
+        LS_TRY(f->source->convert(f->source->context, flat, whole, n, to.view.dtype,
+                                  room + (size_t)done * ls_dtype_bytes(to.view.dtype)));
+    }
+    return ls_executor_write(f->executor, &to, room);
 }
 
 static ls_status convert_chunk(const filling *f, const chunk *c, void *room) {
@@ -206,15 +228,18 @@ ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source)
 
 /* ---- filling together ---- */
 
+/* Ranks that have the same parts of parameters each read a share of them. */
 typedef struct sharing {
     ls_executor *executor;
-    int ranks;
+    int ranks, place; /* of them this one */
     int64_t elements; /* of all parameters */
 } sharing;
 
-/* The first element of a rank's share; rank may be `ranks`. */
-static int64_t share_start(const sharing *s, int rank) {
-    return s->elements / s->ranks * rank + ls_min(s->elements % s->ranks, rank);
+static const ls_team *sharers(const sharing *s) { return &ls_executor_image(s->executor)->owners; }
+
+/* The first element of the share of the rank at that place; it may be `ranks`. */
+static int64_t share_start(const sharing *s, int place) {
+    return s->elements / s->ranks * place + ls_min(s->elements % s->ranks, place);
 }
 
 /* Whether all ranks hold all parameters, so that each reads a share of them and gets those of the others. */
@@ -241,7 +266,7 @@ static ls_status fill_own(const sharing *s, const ls_weight_source *source) {
     extent *own = malloc(sizeof *own * (size_t)most);
     if (own == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d parts of parameters", most);
     int n = 0;
-    if (whole & PARAMETERS) own[n++] = (extent){share_start(s, rank), share_start(s, rank + 1), PARAMETERS};
+    if (whole & PARAMETERS) own[n++] = (extent){share_start(s, s->place), share_start(s, s->place + 1), PARAMETERS};
     if (whole & MASTERS) own[n++] = (extent){0, INT64_MAX, MASTERS};
     for (int p = 0; p < image->n_pieces && sharded != 0; p++) {
         const ls_flat_piece piece = ls_image_piece(image, p, rank);
@@ -252,41 +277,44 @@ static ls_status fill_own(const sharing *s, const ls_weight_source *source) {
     return status;
 }
 
-/* Some bytes of a rank's share. */
-static ls_operand part_of_share(const sharing *s, int rank, size_t at, size_t bytes) {
+/* Some bytes of the share of the rank at that place. */
+static ls_operand part_of_share(const sharing *s, int place, size_t at, size_t bytes) {
     const ls_image *image = ls_executor_image(s->executor);
     const size_t size = ls_dtype_bytes(image->dtype);
-    return ls_image_elements(image, LS_BIND_PARAMETERS, share_start(s, rank) + (int64_t)(at / size),
+    return ls_image_elements(image, LS_BIND_PARAMETERS, share_start(s, place) + (int64_t)(at / size),
                              (int64_t)(bytes / size));
 }
 
 static ls_status give_share(void *context, size_t at, void *out, size_t bytes) {
     const sharing *s = context;
-    const ls_operand from = part_of_share(s, ls_executor_rank(s->executor), at, bytes);
+    const ls_operand from = part_of_share(s, s->place, at, bytes);
     return ls_executor_read(s->executor, &from, out);
 }
 
 static ls_status take_share(void *context, int rank, size_t at, const void *data, size_t bytes) {
     const sharing *s = context;
-    const ls_operand to = part_of_share(s, rank, at, bytes);
-    return rank != ls_executor_rank(s->executor) ? ls_executor_write(s->executor, &to, data) : ls_ok();
+    const int me = ls_executor_rank(s->executor), place = ls_team_place(sharers(s), rank);
+    const ls_operand to = part_of_share(s, place, at, bytes);
+    const bool other = rank != me && ls_team_member(sharers(s), me, place - s->place) == rank;
+    return other ? ls_executor_write(s->executor, &to, data) : ls_ok();
 }
 
 static ls_status exchange_shares(sharing *s, ls_comm *comm) {
-    const int rank = ls_comm_rank(comm);
     const size_t bytes = ls_dtype_bytes(ls_executor_image(s->executor)->dtype) *
-                         (size_t)(share_start(s, rank + 1) - share_start(s, rank));
+                         (size_t)(share_start(s, s->place + 1) - share_start(s, s->place));
     return ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_share, take_share, s}, true);
 }
 
 ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
                                  ls_weights_figures *figures) {
     const ls_image *image = ls_executor_image(executor);
-    sharing s = {.executor = executor, .ranks = ls_comm_size(comm)};
+    sharing s = {.executor = executor,
+                 .ranks = ls_team_size(&image->owners),
+                 .place = ls_team_place(&image->owners, ls_comm_rank(comm))};
     for (int i = 0; i < image->n_flats; i++)
         s.elements = ls_max(s.elements, image->flats[i].start + image->flats[i].count);
-    const bool alone = s.ranks == 1;
-    LS_TRY(alone ? ls_weights_fill(executor, source) : ls_comm_agree(comm, fill_own(&s, source)));
+    const bool alone = s.ranks == 1; /* no other rank has the same */
+    LS_TRY(ls_comm_agree(comm, alone ? ls_weights_fill(executor, source) : fill_own(&s, source)));
     const double began = ls_seconds();
     const bool exchange = !alone && exchanges(executor);
     if (exchange) LS_TRY(exchange_shares(&s, comm));
@@ -309,10 +337,12 @@ static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, 
         LS_TRY(ls_executor_read(executor, &from, elements));
         for (int64_t i = 0; i < n; i++) {
             const double number = ls_number_at(elements, image->dtype, i);
-            const long long element = part->start - flat->start + first + i;
-            if (!isfinite(number))
+            if (!isfinite(number)) {
+                int64_t n_one = 1;
+                const long long element = whole_of(executor, flat, part->start - flat->start + first + i, &n_one);
                 return ls_error(LS_INVALID, "%s not finite: element %lld of tensor %s is %g", what, element, flat->name,
                                 isnan(number) ? NAN : number);
+            }
         }
     }
     return ls_ok();

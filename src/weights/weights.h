@@ -29,15 +29,14 @@ typedef struct ls_weights_figures {
 /* Fills what this rank holds of the parameters, and of the masters when masters are bound. */
 LS_MUST_USE ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source);
 /*
- * The same, by all ranks together: each takes its shards from the source; where all hold all parameters, an equal share
- * of these, and the shares are exchanged. figures may be NULL. Collective; all ranks return the failure of the first
+ * The same, by all ranks together: each takes its shards from the source; where ranks hold the same parts of all
+ * parameters, an equal share of these, and the shares are exchanged. figures may be NULL. Collective; all ranks return the failure of the first
  * that failed.
  */
 LS_MUST_USE ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
                                              ls_weights_figures *figures);
-/* Sets elements [start, start + count) of one parameter, and of its master, where this rank holds them. */
-LS_MUST_USE ls_status ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count,
-                                       const double *values);
+/* Sets what this rank holds of one parameter, and of its master. values: of the whole parameter. */
+LS_MUST_USE ls_status ls_weights_store(ls_executor *executor, const ls_flat *flat, const double *values);
 
 /*
  * Explains a result that is not finite. LS_INVALID: `what`, which begins the message, then the first element of a

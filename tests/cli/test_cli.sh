@@ -51,7 +51,7 @@ npy ends.npy '<i4' '(2,)' 8
 files=(--q q.npy --k k.npy --v k.npy)
 "$longspan" attention "${files[@]}" --do q.npy --mask causal --ranks 3 --strategy ring --threads 1 --out o --json >out.json 2>err
 [ ! -s err ] || fail "attention: $(cat err)"
-json "d['strategy'] == 'ring' and d['mesh'] == 'dp=1,ring=3,ulysses=1' and d['layout'] in ('contiguous', 'zigzag')" out.json
+json "d['strategy'] == 'ring' and d['mesh'] == 'dp=1,ring=3,ulysses=1,tp=1' and d['layout'] in ('contiguous', 'zigzag')" out.json
 json "d['transfers'] == 'in-place' and d['bytes_read_forward'] == 2 * 2 * 4 * 2 * 8 * 4 and d['seconds'] > 0" out.json
 json "d['bytes_read_backward'] > 0 and d['bytes_sent_forward'] == 0 and d['bytes_sent_backward'] == 0" out.json
 "$longspan" attention "${files[@]}" --do q.npy --mask causal --ranks 3 --strategy ring --threads 1 --out o3 --transfers put --json >out.json

@@ -122,7 +122,7 @@ static void emit_reduce(ls_builder *b, const ls_stages *stages, ls_operand in, l
     for (int i = 0; i < ROUNDS; i++) {
         ls_all_reduce r =
             ls_all_reduce_begin(b, ls_build_team_of(b, LS_ALL_AXES), ls_operand_slice(in, 0, start_of(1, i), pieces[i]),
-                                ls_operand_slice(out, 0, start_of(1, i), pieces[i]));
+                                ls_operand_slice(out, 0, start_of(1, i), pieces[i]), pieces[i]);
         ls_all_reduce_finish(b, &r);
     }
 }

@@ -160,17 +160,18 @@ static int feature_dim(const spread *s, int t) {
 }
 
 /*
- * Projections to heads and hidden features are cut by rows and those from them by columns, as Megatron-LM cuts them
- * (Shoeybi et al., arXiv 1909.08053); the rest is whole. Gradients are cut as their parameters. Of each block, one sum
- * over the ranks is made whole in the forward pass, and one in the backward pass.
+ * Projections to heads and hidden features are cut by rows and those from them by columns, and the tables of words by
+ * words, as Megatron-LM cuts them (Shoeybi et al., arXiv 1909.08053); the rest is whole. Gradients are cut as their
+ * parameters. Of each block, one sum over the ranks is made whole in the forward pass, and one in the backward pass;
+ * one more of the embeddings in the forward pass, and of the logits' gradient in the backward pass.
  */
 static void test_features(void **state) {
     (void)state;
     static const struct {
         const char *end; /* of a parameter's name */
         int dim;
-    } cut[] = {{"q_proj", 0},    {"k_proj", 0},  {"v_proj", 0},   {"o_proj", 1},
-               {"gate_proj", 0}, {"up_proj", 0}, {"down_proj", 1}};
+    } cut[] = {{"q_proj", 0},  {"k_proj", 0},    {"v_proj", 0},       {"o_proj", 1}, {"gate_proj", 0},
+               {"up_proj", 0}, {"down_proj", 1}, {"embed_tokens", 0}, {"lm_head", 0}};
     enum { LAYERS = 2, BLOCKS = 2 };
     spread s = spread_features(llama_loss);
     for (int t = 1; t < s.g->n_tensors; t++) {
@@ -183,34 +184,38 @@ static void test_features(void **state) {
         if (info->role == LS_ROLE_PARAMETER || gradient) assert_int_equal(feature_dim(&s, t), expected);
     }
     int made[2] = {0, 0}; /* sums made whole: forward, backward */
+    bool *known = LS_NEW_ARRAY(s.arena, bool, s.g->n_tensors);
     for (int n = 0; n < s.g->n_nodes; n++) {
         assert_int_equal(s.sharding.first_only[n] & ls_axis_bit(1), 0);
         for (int i = 0; i < s.g->nodes[n].n_in; i++) {
             const ls_placements *have = &s.sharding.tensor[s.g->nodes[n].in[i].id],
                                 *want = &s.sharding.wanted[n * LS_NODE_INPUTS + i];
-            if ((have->partial & ~want->partial & ls_axis_bit(1)) == 0) continue;
+            bool *again = &known[s.g->nodes[n].in[i].id];
+            if ((have->partial & ~want->partial & ls_axis_bit(1)) == 0 || *again) continue;
+            *again = true;
             made[n >= s.g->forward_nodes]++;
             for (int d = 0; d < LS_MAX_DIMS; d++) assert_int_equal(want->cut[d] & ls_axis_bit(1), 0);
         }
     }
-    assert_int_equal(made[0], LAYERS * BLOCKS);
-    assert_int_equal(made[1], LAYERS * BLOCKS);
+    assert_int_equal(made[0], LAYERS * BLOCKS + 1);
+    assert_int_equal(made[1], LAYERS * BLOCKS + 1);
     ls_graph_destroy(s.g);
     ls_arena_destroy(s.arena);
 }
 
-/* Axes of features are not compiled yet: nothing but a refusal comes of a mesh with one. */
-static void test_features_are_refused(void **state) {
+/* An axis with more ranks than a parameter has heads or features is refused by name. */
+static void test_too_many_ranks(void **state) {
     (void)state;
     ls_graph *g = ls_graph_create(LS_F64);
     const ls_tensor sum = llama_loss(g);
     assert_int_equal(ls_graph_accumulate_loss(g, sum).code, LS_OK);
     const ls_job job = {.graph = g, .programs = ls_plain_programs(g, 0)};
-    const ls_target target = {.mesh = {.n = 1, .along = {{&features, 2}}}, .strategy = "local", .threads = 1};
+    const ls_target target = {.mesh = {.n = 1, .along = {{&features, 3}}}, .strategy = "local", .threads = 1};
     ls_image *image;
     const ls_status status = ls_compile(&job, &target, &image);
-    assert_int_equal(status.code, LS_UNSUPPORTED);
-    assert_string_equal(status.text, "mesh axis features cuts heads and features, which is not compiled yet");
+    assert_int_equal(status.code, LS_USAGE);
+    assert_string_equal(status.text, "--mesh features=3: \"layers.0.q_proj\" has 2 heads or features that ranks "
+                                     "can share; expected at most so many ranks");
     ls_graph_destroy(g);
 }
 
@@ -221,7 +226,7 @@ int main(void) {
         cmocka_unit_test(test_bias),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_features),
-        cmocka_unit_test(test_features_are_refused),
+        cmocka_unit_test(test_too_many_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

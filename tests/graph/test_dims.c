@@ -196,13 +196,55 @@ static void expect_equal(const ls_node *node, int o, const ls_view *is, const ls
     if (!(error <= 1e-12)) fail_msg("op %s, result %d, %s: off by %g", node->op->name, o, why, error);
 }
 
+/* --- lookups in a part of a table --------------------------------------------------------------------------------- */
+
+/* Whether the letter stands for what the node looks up ids in. */
+static bool is_looked_up(const ls_graph *g, const ls_node *node, const letters *l, int letter) {
+    const ls_lookup *lookup = &node->op->lookup;
+    if (lookup->ids == 0) return false;
+    const int ndim = ls_graph_tensor(g, node->in[lookup->among])->shape.ndim;
+    return ls_letter_dim(&l->dims, &l->dims.in[lookup->among], letter) == (lookup->dim < 0 ? ndim - 1 : lookup->dim);
+}
+
+/* The ids become those among the rows of part p. */
+static void make_local(const ls_node *node, const letters *l, int letter, int p, ls_view *v) {
+    static const ls_embedding_params none = {.padding = -1};
+    ls_view *ids = &v[node->op->lookup.ids - 1];
+    int32_t part[2] = {(int32_t)ls_part_start(l->size[letter], PARTS, p), 0};
+    part[1] = (int32_t)ls_part_start(l->size[letter], PARTS, p + 1) - part[0];
+    const ls_view local = new_array(LS_I32, ids->ndim, ids->size);
+    const int64_t two = 2;
+    run_kernel("local_ids", LS_F64, LS_ISA_REF, 1,
+               (ls_kernel_call){.n_in = 2,
+                                .in = {*ids, ls_view_dense(part, LS_I32, 1, &two)},
+                                .n_out = 1,
+                                .out = {local},
+                                .params = &none});
+    free(ids->data);
+    *ids = local;
+}
+
+/* Of cross-entropy, whose results every rank has whole: the losses and log-sum-exps of all parts, put together. */
+static void merge_parts(const ls_view *parts, const ls_view *labels, const ls_view *sum) {
+    const int64_t n = ls_view_elements(labels);
+    run_kernel("cross_entropy_merge", LS_F64, LS_ISA_REF, 1,
+               (ls_kernel_call){
+                   .n_in = 2,
+                   .in = {*parts, ls_view_dense(labels->data, LS_I32, 1, &n)},
+                   .n_out = 2,
+                   .out = {ls_view_dense(sum[0].data, LS_F64, 1, &n), ls_view_dense(sum[1].data, LS_F64, 1, &n)}});
+}
+
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 
 /* Adds up what the parts give, each at its place. */
 static void check_letter(const ls_graph *g, const ls_node *node, const letters *l, const ls_view *whole, int letter) {
     const int n = node->n_in + node->n_out;
+    const bool lookup = is_looked_up(g, node, l, letter), merges = lookup && node->op == &ls_op_cross_entropy;
     ls_view sum[LS_NODE_OUTPUTS];
     for (int o = 0; o < node->n_out; o++) sum[o] = new_like(g, node->out[o]);
+    const int64_t tokens = ls_view_elements(&sum[0]);
+    const ls_view parts = new_array(LS_F64, 3, (int64_t[]){PARTS, 2, merges ? tokens : 1});
     for (int p = 0; p < PARTS; p++) {
         ls_view v[TENSORS];
         choice c[TENSORS];
@@ -218,13 +260,22 @@ static void check_letter(const ls_graph *g, const ls_node *node, const letters *
             if ((p > 0 && once) || i >= node->n_in)
                 memset(v[i].data, 0, sizeof(double) * (size_t)ls_view_elements(&v[i]));
         }
+        if (lookup) make_local(node, l, letter, p, v);
         if (!empty) run(node, v);
-        for (int o = 0; o < node->n_out && !empty; o++) add_into(&sum[o], &c[node->n_in + o], &v[node->n_in + o]);
+        for (int o = 0; o < node->n_out && !empty; o++) {
+            const ls_view *part = &v[node->n_in + o];
+            if (merges)
+                memcpy((double *)parts.data + (2 * p + o) * tokens, part->data, sizeof(double) * (size_t)tokens);
+            else
+                add_into(&sum[o], &c[node->n_in + o], part);
+        }
         for (int i = 0; i < n; i++) {
             free_choice(&c[i]);
             free(v[i].data);
         }
     }
+    if (merges) merge_parts(&parts, &whole[1], sum);
+    free(parts.data);
     char why[64];
     (void)snprintf(why, sizeof why, "cut along letter %d of \"%.30s\"", letter, node->op->dims);
     for (int o = 0; o < node->n_out; o++) {

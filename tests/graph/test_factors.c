@@ -97,13 +97,13 @@ static void test_llama(void **state) {
     for (size_t i = 0; i < LS_COUNT(of_model_size); i++) assert_int_equal(single(&x, of_model_size[i], 1), E);
     assert_int_equal(single(&x, "layers.1.o_proj", 0), E);
     assert_int_equal(single(&x, "layers.2.norm", 0), E);
-    /* Heads and features of a layer are its own, and nothing needs all of them; norms and the loss need E, D and V. */
+    /* Heads and features of a layer are its own, and nothing needs all of them, nor of the vocabulary; norms and rotations need E and D. */
     assert_int_not_equal(single(&x, "layers.1.gate_proj", 0), F);
     assert_int_not_equal(dim_of(&x, "layers.1.q_proj", 0)->segment[0].factor[0], k);
     assert_int_equal(dim_of(&x, "layers.1.q_proj", 0)->segment[0].factor[2], D); /* of one table of rotations */
     const int V = single(&x, "lm_head", 0);
-    assert_false(x.f.list[F].whole || x.f.list[k].whole || x.f.list[g].whole);
-    assert_true(x.f.list[E].whole && x.f.list[D].whole && x.f.list[V].whole);
+    assert_false(x.f.list[F].whole || x.f.list[k].whole || x.f.list[g].whole || x.f.list[V].whole);
+    assert_true(x.f.list[E].whole && x.f.list[D].whole);
     assert_int_equal(x.f.list[single(&x, "tokens", 0)].is, LS_FACTOR_BATCH);
     assert_int_equal(x.f.list[single(&x, "labels", 1)].is, LS_FACTOR_SEQUENCE);
     assert_int_equal(single(&x, "labels", 1), single(&x, "tokens", 1));

@@ -210,7 +210,8 @@ static const struct {
     {{"rb25ff", "rrrrrr", "rb25ff", "------"}, {LS_KERNEL_CAST, LS_KERNEL_SUM, LS_KERNEL_BROADCAST}},
     {{"rb25ff", "rrrrrr", "rb25ff", "rrrrrr"}, {LS_KERNEL_COPY, LS_KERNEL_FILL}},
     {{"rrrrrr", "rrrrrr", "rrrrrr", "------"},
-     {LS_KERNEL_ROPE_TABLE, LS_KERNEL_CACHE_WRITE, LS_KERNEL_STEP_CONTROL, LS_KERNEL_OFFLOAD, LS_KERNEL_FETCH}},
+     {LS_KERNEL_ROPE_TABLE, LS_KERNEL_CACHE_WRITE, LS_KERNEL_STEP_CONTROL, LS_KERNEL_OFFLOAD, LS_KERNEL_FETCH,
+      LS_KERNEL_LOCAL_IDS, LS_KERNEL_CROSS_ENTROPY_MERGE}},
     {{"rrrrrr", "rrrrrr", "------", "------"}, {LS_KERNEL_EXACT_SUM, LS_KERNEL_EXACT_VALUE}},
 };
 

@@ -36,7 +36,7 @@ static void test_spread(void **state) {
     assert_error(ls_spread_resolve(&(ls_spread){.ranks = (int64_t)1 << 31}, &r), LS_USAGE, "2147483648", "1 to");
     assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .threads = -1}, &r), LS_USAGE, "--threads -1", "1 to");
     assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .isa = "sse"}, &r), LS_USAGE, "sse", "avx512");
-    assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .mesh = "tp=2"}, &r), LS_USAGE, "tp", "ulysses");
+    assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .mesh = "pp=2"}, &r), LS_USAGE, "pp", "ulysses");
     if (!ls_isa_allows(machine.isa, LS_FEATURE_AMX_BF16))
         assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .isa = "amx"}, &r), LS_USAGE, "amx",
                      ls_isa_name(machine.isa));
@@ -393,7 +393,7 @@ static void run_session(const problem *p, bool as_threads, int failing, ls_code 
     assert_ok(ls_session_open(&p->job, &spread, &session));
     assert_int_equal(ls_session_ranks(session), RANKS);
     const ls_spread_result described = ls_session_describe(session);
-    assert_string_equal(described.mesh, "dp=1,ring=3,ulysses=1");
+    assert_string_equal(described.mesh, "dp=1,ring=3,ulysses=1,tp=1");
     assert_true(described.bytes_read_forward > 0 && described.bytes_read_backward == 0);
     assert_true(described.bytes_sent_forward == 0 && described.bytes_sent_backward == 0);
     assert_string_equal(described.transfers, "in-place");

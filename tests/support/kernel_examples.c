@@ -34,6 +34,12 @@ double value_of(const operand *o, uint64_t stream, int64_t i) {
         return (double)random;
     case LABELS:
         return i % 5 == 1 ? -100.0 : (double)random;
+    case PART_IDS:
+        return i % 4 == 2 ? LS_ID_ELSEWHERE : (double)random;
+    case PART_LABELS:
+        return i % 5 == 1 ? LS_LABEL_IGNORED : i % 5 == 3 ? LS_ID_ELSEWHERE : (double)random;
+    case RUN:
+        return i == 0 ? 3 : (double)o->limit;
     case POSITIONS:
         return (double)(i * 37);
     case CONTROL:
@@ -53,7 +59,7 @@ double value_of(const operand *o, uint64_t stream, int64_t i) {
     case SPREAD:
         return ldexp(normal, (int)(i * 37 % 270) - 145);
     default:
-        return NAN;
+        return o->type == 'I' ? -7 : NAN;
     }
 }
 
@@ -78,6 +84,7 @@ static double put(array *a, int64_t i, double value) {
 static double get(const array *a, int64_t i) {
     if (a->dtype == LS_BF16) return (double)ls_bf16_to_f32(((const ls_bf16 *)a->typed)[i]);
     if (a->dtype == LS_F32) return (double)((const float *)a->typed)[i];
+    if (a->dtype == LS_I32) return (double)((const int32_t *)a->typed)[i];
     return ((const double *)a->typed)[i];
 }
 
@@ -117,15 +124,23 @@ static ls_view view_of(const operand *o, const array *a, bool exact) {
     return view;
 }
 
+/* What the reference has found, of integers as such. */
+static double exact_at(const array *a, const double *exact, int64_t i) {
+    return a->dtype == LS_I32 ? (double)((const int32_t *)exact)[i] : exact[i];
+}
+
 double norm_error(const array *a, const double *exact) {
     double error = 0, norm = 0;
     for (int64_t i = 0; i < a->n; i++) {
-        const double x = get(a, i), y = exact[i];
+        const double x = get(a, i), y = exact_at(a, exact, i);
         if (isnan(x) != isnan(y)) return INFINITY;
         if (isnan(x) || x == y) continue;
         error += (x - y) * (x - y);
     }
-    for (int64_t i = 0; i < a->n; i++) norm += isnan(exact[i]) ? 0 : exact[i] * exact[i];
+    for (int64_t i = 0; i < a->n; i++) {
+        const double y = exact_at(a, exact, i);
+        norm += isnan(y) ? 0 : y * y;
+    }
     return error == 0 ? 0 : sqrt(error / norm);
 }
 
@@ -344,7 +359,13 @@ static void embeddings(visit_example visit) {
         const operand ids = {'I', IDS, 1, {n}, V}, table = {'T', NORMAL, 2, {V, E}, 0};
         const operand x = {'T', NORMAL, 2, {n, E}, 0}, y = {'T', POISON, 2, {n, E}, 0};
         const operand dtable = {'G', NORMAL, 2, {V, E}, 0};
+        const operand of_part = {'I', PART_IDS, 1, {n}, V}, run = {'I', RUN, 1, {2}, V / 2};
+        const operand local = {'I', POISON, 1, {n}, 0};
         const example examples[] = {
+            {"local_ids", &every, 2, 1, {ids, run}, {local}},
+            {"local_ids", &padded, 2, 1, {of_part, run}, {local}},
+            {"embedding", NULL, 2, 1, {of_part, table}, {y}},
+            {"embedding_grad", &every, 2, 1, {of_part, x}, {dtable}},
             {"embedding", NULL, 2, 1, {ids, table}, {y}},
             {"embedding_grad", &every, 2, 1, {ids, x}, {dtable}},
             {"embedding_grad", &padded, 2, 1, {ids, x}, {dtable}},
@@ -396,10 +417,14 @@ static void cross_entropies(visit_example visit) {
         const int64_t n = sizes[s][0], V = sizes[s][1];
         const operand labels = {'I', LABELS, 1, {n}, V}, column = {'G', NORMAL, 1, {n}, 0};
         const operand out = {'G', POISON, 1, {n}, 0}, dlogits = {'T', POISON, 2, {n, V}, 0};
+        const operand of_part = {'I', PART_LABELS, 1, {n}, V}, parts = {'G', NORMAL, 3, {3, 2, n}, 0};
         for (const char *type = "TW"; *type; type++) {
             const operand logits = {*type, NORMAL, 2, {n, V}, 0};
             const example examples[] = {
                 {"cross_entropy", NULL, 2, 2, {logits, labels}, {out, out}},
+                {"cross_entropy", NULL, 2, 2, {logits, of_part}, {out, out}},
+                {"cross_entropy_merge", NULL, 2, 2, {parts, labels}, {out, out}},
+                {"cross_entropy_grad", NULL, 4, 1, {logits, of_part, column, column}, {dlogits}},
                 {"cross_entropy_grad", NULL, 4, 1, {logits, labels, column, column}, {dlogits}},
             };
             for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);

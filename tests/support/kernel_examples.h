@@ -13,6 +13,9 @@ typedef enum contents {
     POSITIVE,
     IDS,
     LABELS,
+    PART_IDS, /* as ids and labels, some of them in another part of a table */
+    PART_LABELS,
+    RUN, /* the first and the number, which is the limit */
     POSITIONS,
     CONTROL,
     SKIP,

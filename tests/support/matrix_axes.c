@@ -26,17 +26,18 @@ static const struct {
     const char *fields;
     bool along_the_sequence; /* tokens need their neighbours, which some layouts keep far apart */
     bool has_zero_gradients; /* in theory, of biases of keys that are not rotated: their sign is chance */
+    int most_tp;             /* of a graph: its KV heads, or what else it has fewest of that ranks along tp share */
 } networks[] = {
-    {"gpt2", .loss = gpt2_loss, .has_zero_gradients = true},
-    {"llama2", .loss = llama2_loss},
-    {"llama3", .loss = llama_loss},
-    {"qwen2", .loss = qwen2_loss},
-    {"qwen3", .loss = qwen3_loss},
-    {"mistral", .loss = mistral_loss},
-    {"gemma2", .loss = gemma2_loss},
-    {"gptoss", .loss = gptoss_loss},
-    {"encoder", .loss = encoder_loss, .has_zero_gradients = true},
-    {"mixer", .loss = mixer_loss, .along_the_sequence = true},
+    {"gpt2", .loss = gpt2_loss, .has_zero_gradients = true, .most_tp = 8},
+    {"llama2", .loss = llama2_loss, .most_tp = 8},
+    {"llama3", .loss = llama_loss, .most_tp = 2},
+    {"qwen2", .loss = qwen2_loss, .most_tp = 2},
+    {"qwen3", .loss = qwen3_loss, .most_tp = 2},
+    {"mistral", .loss = mistral_loss, .most_tp = 1},
+    {"gemma2", .loss = gemma2_loss, .most_tp = 4},
+    {"gptoss", .loss = gptoss_loss, .most_tp = 2},
+    {"encoder", .loss = encoder_loss, .has_zero_gradients = true, .most_tp = 8},
+    {"mixer", .loss = mixer_loss, .along_the_sequence = true, .most_tp = 17},
     {"Llama", .fields = "\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": true, \"mlp_bias\": true,"
                         " \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4, \"low_freq_factor\": 1,"
                         " \"high_freq_factor\": 4, \"original_max_position_embeddings\": 16}"},
@@ -95,17 +96,19 @@ static void make_masks(void) {
 /* --- places ------------------------------------------------------------------------------------------------------- */
 
 typedef struct place {
-    int dp, ring, ulysses;
+    int dp, ring, ulysses, tp;
     ls_mesh mesh;
     const char *strategy;
 } place;
 
-enum { RANKS = 16, PLACES = 512, FEW_RANKS = 4, HEADS_MOST = 16 };
+enum { RANKS = 16, PLACES = 512, FEW_RANKS = 4, HEADS_MOST = 16, TP_MOST = 4 };
 static place places[PLACES];
 static int n_places;
 
+/* Of heads the rank along tp with fewest has Hq / tp. */
 static bool applies(const place *p, int64_t Hq) {
-    const ls_attention_problem problem = {.B = p->dp, .S = lengths[0], .Hq = Hq, .Hkv = 1, .D = D, .mesh = p->mesh};
+    const ls_attention_problem problem = {
+        .B = p->dp, .S = lengths[0], .Hq = Hq / p->tp, .Hkv = 1, .D = D, .mesh = p->mesh};
     return ls_strategy_applicable(p->strategy, &problem).code == LS_OK;
 }
 
@@ -116,7 +119,7 @@ static void add_mesh(place p, int turn) {
     for (int i = 0; (p.strategy = ls_strategy_name(i)) != NULL; i++)
         if (applies(&p, HEADS_MOST)) fits[n++] = p.strategy;
     LS_ASSERT(n > 0);
-    const bool all = p.dp * p.ring * p.ulysses <= FEW_RANKS;
+    const bool all = p.dp * p.ring * p.ulysses * p.tp <= FEW_RANKS && p.tp == 1;
     for (int i = all ? 0 : turn % n; i < (all ? n : turn % n + 1); i++) {
         LS_ASSERT(n_places < PLACES);
         p.strategy = fits[i];
@@ -129,7 +132,19 @@ static void make_places(void) {
     for (int dp = 1; dp <= RANKS; dp++) {
         for (int ring = 1; dp * ring <= RANKS; ring++) {
             for (int ulysses = 1; dp * ring * ulysses <= RANKS; ulysses++)
-                add_mesh((place){dp, ring, ulysses, mesh_of(dp, ring, ulysses), NULL}, turn++);
+                add_mesh((place){dp, ring, ulysses, 1, mesh_of(dp, ring, ulysses), NULL}, turn++);
+        }
+    }
+    for (int tp = 2; tp <= TP_MOST; tp++) {
+        for (int dp = 1; dp <= 2; dp++) {
+            for (int ring = 1; dp * ring * tp <= RANKS; ring *= 2) {
+                for (int ulysses = 1; dp * ring * ulysses * tp <= RANKS; ulysses *= 2) {
+                    const ls_mesh mesh = mesh_with_tp(dp, ring, ulysses, tp);
+                    const bool outside = turn % 3 == 2;
+                    add_mesh((place){dp, ring, ulysses, tp, outside ? mesh_tp_outside(&mesh) : mesh, NULL}, turn);
+                    turn++;
+                }
+            }
         }
     }
 }
@@ -158,7 +173,7 @@ static const struct {
 typedef enum owner { ANY, GRAPHS, MODELS } owner;
 
 static owner owner_of(int axis, int i) {
-    const bool large = axis == MATRIX_PLACE && (places[i].dp > GRAPH_B || places[i].ulysses > GRAPH_HEADS);
+    const bool large = axis == MATRIX_PLACE && (places[i].dp > GRAPH_B || !applies(&places[i], GRAPH_HEADS));
     if (axis == MATRIX_NETWORK) return networks[i].loss != NULL ? GRAPHS : MODELS;
     if (axis == MATRIX_HEADS) return i == 0 ? GRAPHS : MODELS;
     return large || (axis == MATRIX_LENGTH && i > 0) ? MODELS : ANY;
@@ -172,12 +187,21 @@ static bool optimizer_fits(int n, int optimizer) {
     return !networks[n].has_zero_gradients || ls_optimizer_at(optimizer) != &ls_optimizer_lion;
 }
 
+/* Ranks along tp need a KV head each, and Muon whole matrices. */
+static bool tp_fits(int tp, int axis, int i) {
+    if (axis == MATRIX_NETWORK && networks[i].loss != NULL) return tp <= networks[i].most_tp;
+    if (axis == MATRIX_OPTIMIZER) return tp == 1 || ls_optimizer_at(i)->update_matrices == NULL;
+    return axis != MATRIX_HEADS || i == 0 || tp <= heads[i].kv;
+}
+
 static bool allowed(const void *context, int a, int i, int b, int j) {
     (void)context;
     const owner x = owner_of(a, i), y = owner_of(b, j);
     if (x != ANY && y != ANY && x != y) return false;
     if (a == MATRIX_NETWORK && b == MATRIX_LAYOUT) return layout_fits(i, j);
     if (a == MATRIX_NETWORK && b == MATRIX_OPTIMIZER) return optimizer_fits(i, j);
+    if (a == MATRIX_NETWORK && b == MATRIX_PLACE && !tp_fits(places[j].tp, a, i)) return false;
+    if (a == MATRIX_PLACE && !tp_fits(places[i].tp, b, j)) return false;
     if (a == MATRIX_PLACE && b == MATRIX_HEADS) return applies(&places[i], j == 0 ? GRAPH_HEADS : heads[j].q);
     if (a != MATRIX_PLACE || b != MATRIX_TRANSFERS) return true;
     return transfer_way_fits(&transfer_ways[j], places[i].strategy, &places[i].mesh);

@@ -5,13 +5,32 @@
 static const ls_axis far_axis = {"far", LS_AXIS_SEQUENCE, false, "the tokens of a sequence"},
                      near_axis = {"near", LS_AXIS_SEQUENCE, false, "the tokens of a sequence"};
 
-ls_mesh mesh_of(int dp, int ring, int ulysses) {
-    char text[80];
+static ls_mesh parsed(const char *text) {
     ls_mesh mesh;
-    snprintf(text, sizeof text, "dp=%d,ring=%d,ulysses=%d", dp, ring, ulysses);
     const ls_status status = ls_mesh_parse(text, &mesh);
     LS_ASSERT(status.code == LS_OK);
     return mesh;
+}
+
+ls_mesh mesh_of(int dp, int ring, int ulysses) {
+    char text[80];
+    snprintf(text, sizeof text, "dp=%d,ring=%d,ulysses=%d", dp, ring, ulysses);
+    return parsed(text);
+}
+
+ls_mesh mesh_with_tp(int dp, int ring, int ulysses, int tp) {
+    char text[80];
+    snprintf(text, sizeof text, "dp=%d,ring=%d,ulysses=%d,tp=%d", dp, ring, ulysses, tp);
+    return parsed(text);
+}
+
+ls_mesh mesh_tp_outside(const ls_mesh *mesh) {
+    ls_mesh out = *mesh;
+    const int last = out.n - 1;
+    LS_ASSERT(out.along[last].axis->kind == LS_AXIS_FEATURE);
+    for (int i = last; i > 0; i--) out.along[i] = mesh->along[i - 1];
+    out.along[0] = mesh->along[last];
+    return out;
 }
 
 ls_mesh mesh_of_two_rings(int dp, int far, int near, int ulysses) {

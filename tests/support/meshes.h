@@ -5,6 +5,9 @@
 #include "tensor/tensor.h"
 
 ls_mesh mesh_of(int dp, int ring, int ulysses);
+ls_mesh mesh_with_tp(int dp, int ring, int ulysses, int tp);
+/* The same axes, but tp, which is the innermost, as the outermost. */
+ls_mesh mesh_tp_outside(const ls_mesh *mesh);
 /* Lists dp, far, near, ulysses: along far and near attention works block by block. */
 ls_mesh mesh_of_two_rings(int dp, int far, int near, int ulysses);
 

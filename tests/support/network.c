@@ -104,16 +104,16 @@ static int declared_at(const ls_graph *g, const char *name) {
 
 /* Initial values: matrices with standard deviation 0.25, weights of norms about 1, small biases. */
 static void *make_parameters(const ls_graph *g, const ls_image *image, ls_dtype dtype, const values *v) {
-    const int64_t n = image->flat_elements;
+    const int64_t n = image->whole_elements;
     double *exact = malloc(sizeof *exact * (size_t)n);
     void *typed = malloc(ls_dtype_bytes(dtype) * (size_t)n);
     memset(exact, 0, sizeof *exact * (size_t)n);
     for (int f = 0; f < image->n_flats; f++) {
         const ls_flat *flat = &image->flats[f];
         /* The same on any mesh, and whatever is trained of it. */
-        fill_normal(exact + flat->start, flat->count, (uint64_t)(5 + declared_at(g, flat->name)));
+        fill_normal(exact + flat->whole_start, flat->whole_count, (uint64_t)(5 + declared_at(g, flat->name)));
         const bool vector = flat->shape.ndim == 1, bias = strstr(flat->name, "bias") != NULL;
-        for (int64_t i = flat->start; i < flat->start + flat->count; i++)
+        for (int64_t i = flat->whole_start; i < flat->whole_start + flat->whole_count; i++)
             exact[i] = (vector && !bias ? 1 : 0) + (bias ? 0.05 : 0.25) * exact[i];
     }
     for (int64_t i = 0; i < n; i++) {
@@ -167,7 +167,7 @@ static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype
     job.target.rank = 0;
     if (status.code == LS_OK) status = ls_compile(&job.job, &job.target, &r.image);
     if (status.code == LS_OK) {
-        const int64_t flat = r.image->flat_elements;
+        const int64_t flat = r.image->whole_elements;
         r.gradient = calloc((size_t)flat, sizeof(double));
         status = run(n, &job, dtype, v, flat, &r);
     }
@@ -228,10 +228,17 @@ static double norm_of_kind(const network_result *r, int i) {
     for (int f = 0; f < r->image->n_flats; f++) {
         const ls_flat *flat = &r->image->flats[f];
         if (i >= 0 && !same_kind(flat->name, r->image->flats[i].name)) continue;
-        const double norm = norm_of(r->gradient + flat->start, flat->count);
+        const double norm = norm_of(r->gradient + flat->whole_start, flat->whole_count);
         squares += norm * norm;
     }
     return sqrt(squares);
+}
+
+/* Where the parameter of that name lies in results: its order depends on the mesh. */
+static int64_t place_of(const ls_image *image, const char *name) {
+    int f = 0;
+    while (strcmp(image->flats[f].name, name) != 0) f++;
+    return image->flats[f].whole_start;
 }
 
 double network_error(const network_result *a, const network_result *b, int i) {
@@ -239,8 +246,8 @@ double network_error(const network_result *a, const network_result *b, int i) {
     const ls_flat *flat = &b->image->flats[i];
     const double kind = norm_of_kind(b, i), whole = norm_of_kind(b, -1);
     const bool zero_in_theory = kind < (b->image->dtype == LS_F64 ? 1e-12 : 1e-6) * whole;
-    return relative_error(a->gradient + a->image->flats[i].start, b->gradient + flat->start, flat->count,
-                          zero_in_theory ? whole : 1e-3 * kind);
+    return relative_error(a->gradient + place_of(a->image, flat->name), b->gradient + flat->whole_start,
+                          flat->whole_count, zero_in_theory ? whole : 1e-3 * kind);
 }
 
 double network_error_of_kind(const network_result *a, const network_result *b, int i) {

@@ -23,7 +23,7 @@ typedef struct network_result {
     ls_graph *graph;
     ls_image *image; /* of rank 0: where each parameter lies in the gradient */
     double loss;
-    double *gradient; /* f64[image->flat_elements], summed over the ranks; of network_train: the parameters */
+    double *gradient; /* f64[image->whole_elements], summed over the ranks; of network_train: the parameters */
 } network_result;
 
 /*

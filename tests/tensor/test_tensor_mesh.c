@@ -24,8 +24,10 @@ static void test_table(void **state) {
         const char *name;
         ls_factor factor;
         bool cuts_heads;
-    } expected[] = {
-        {"dp", LS_FACTOR_BATCH, false}, {"ring", LS_FACTOR_SEQUENCE, false}, {"ulysses", LS_FACTOR_SEQUENCE, true}};
+    } expected[] = {{"dp", LS_FACTOR_BATCH, false},
+                    {"ring", LS_FACTOR_SEQUENCE, false},
+                    {"ulysses", LS_FACTOR_SEQUENCE, true},
+                    {"tp", LS_FACTOR_NONE, false}};
     for (int i = 0; i < (int)LS_COUNT(expected); i++) {
         const ls_axis *axis = ls_axis_at(i);
         assert_string_equal(axis->name, expected[i].name);
@@ -49,6 +51,11 @@ static void test_kinds(void **state) {
     check_text(&mesh, ls_mesh_axes_of_factor(&mesh, LS_FACTOR_NONE), "");
     check_text(&mesh, ls_mesh_head_axes(&mesh), "ulysses=4");
     check_text(&mesh, ls_mesh_block_axes(&mesh), "far=3");
+    check_text(&mesh, ls_mesh_shard_axes(&mesh), "dp=2,far=3,near=1,ulysses=4");
+    ls_mesh features;
+    assert_int_equal(ls_mesh_parse("tp=2,ring=3", &features).code, LS_OK);
+    check_text(&features, ls_mesh_axes(&features, LS_AXIS_FEATURE), "tp=2");
+    check_text(&features, ls_mesh_shard_axes(&features), "ring=3");
     assert_int_equal(ls_mesh_size(&mesh, 0), 1);
     assert_int_equal(ls_mesh_size(&mesh, ls_mesh_axes(&mesh, LS_AXIS_SEQUENCE)), 12);
     const ls_mesh alone = {0};
@@ -158,15 +165,16 @@ static void test_visits(void **state) {
         int ranks;
         const char *expected;
     } cases[] = {
-        {NULL, 1, "dp=1,ring=1,ulysses=1 "},
-        {NULL, 4, "dp=1,ring=4,ulysses=1 dp=1,ring=2,ulysses=2 dp=1,ring=1,ulysses=4 "},
-        {"dp=2", 4, "dp=2,ring=2,ulysses=1 dp=2,ring=1,ulysses=2 "},
-        {"ulysses=2", 6, "dp=1,ring=3,ulysses=2 "},
-        {"ring=3", 6, "dp=1,ring=3,ulysses=2 "},
-        {"ring=2,ulysses=3", 6, "dp=1,ring=2,ulysses=3 "},
+        {NULL, 1, "dp=1,ring=1,ulysses=1,tp=1 "},
+        {NULL, 4, "dp=1,ring=4,ulysses=1,tp=1 dp=1,ring=2,ulysses=2,tp=1 dp=1,ring=1,ulysses=4,tp=1 "},
+        {"dp=2", 4, "dp=2,ring=2,ulysses=1,tp=1 dp=2,ring=1,ulysses=2,tp=1 "},
+        {"ulysses=2", 6, "dp=1,ring=3,ulysses=2,tp=1 "},
+        {"ring=3", 6, "dp=1,ring=3,ulysses=2,tp=1 "},
+        {"ring=2,ulysses=3", 6, "dp=1,ring=2,ulysses=3,tp=1 "},
         {"ring=2,ulysses=2", 6, ""},
         {"ring=2,ulysses=2", 8, ""},
         {"dp=3", 4, ""},
+        {"tp=2", 4, "dp=1,ring=2,ulysses=1,tp=2 dp=1,ring=1,ulysses=2,tp=2 "},
     };
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
         ls_mesh given = {0};
@@ -197,9 +205,9 @@ static void test_parse(void **state) {
     static const struct {
         const char *text, *says;
     } bad[] = {
-        {"", "expected AXIS=RANKS, where AXIS is dp, ring or ulysses"},
+        {"", "expected AXIS=RANKS, where AXIS is dp, ring, ulysses or tp"},
         {"ring", "'ring'"},
-        {"tp=2", "mesh axis 'tp' is unknown; expected dp, ring or ulysses"},
+        {"pp=2", "mesh axis 'pp' is unknown; expected dp, ring, ulysses or tp"},
         {"ring=2,ring=2", "mesh axis 'ring' is given twice"},
         {"ring=0", "'0'"},
         {"ring=2147483648", "1 to 2147483647"},

@@ -45,7 +45,32 @@ static void give_heads(ls_parts *heads, int u, int64_t start, int64_t count) {
     heads->start[u] = start;
     heads->count[u] = count;
     heads->most = ls_max(heads->most, count);
-    heads->even &= start == u * count && count == heads->most;
+    heads->even &= start == u * count && count == heads->count[0];
+}
+
+/* KV heads of the query heads from q0 to q1 - 1. */
+static int64_t kv_heads_of(int64_t q0, int64_t q1, int64_t group) { return (q1 - 1) / group + 1 - q0 / group; }
+
+/* The most heads of a block and of a rank, also where axes of features give other ranks more of them than this one. */
+static void find_most(const ls_builder *b, ls_site *site, int64_t group) {
+    const ls_tensor k = site->forward.k;
+    const ls_axes features = b->sharding->tensor[k.id].cut[2];
+    const int parts = ls_mesh_size(&b->target->mesh, features), U = ls_block_members(b);
+    for (int part = 0; part < parts && features != 0; part++) {
+        const int64_t Hkv = ls_units_count(&b->sharding->units[k.id * LS_MAX_DIMS + 2], parts, part), Hq = Hkv * group;
+        int64_t total = 0;
+        for (int u = 0; u < U; u++) {
+            const int64_t q0 = ls_part_start(Hq, U, u), q1 = ls_part_start(Hq, U, u + 1);
+            const int64_t kv = kv_heads_of(q0, q1, group);
+            site->q_heads.most = ls_max(site->q_heads.most, q1 - q0);
+            site->kv_heads.most = ls_max(site->kv_heads.most, kv);
+            site->kv_parts.most = ls_max(site->kv_parts.most, kv);
+            total += kv;
+        }
+        site->q_heads.most_total = ls_max(site->q_heads.most_total, Hq);
+        site->kv_heads.most_total = ls_max(site->kv_heads.most_total, Hkv);
+        site->kv_parts.most_total = ls_max(site->kv_parts.most_total, total);
+    }
 }
 
 /* Query heads dealt evenly, KV heads to everyone who uses them, and the owners' parts laid side by side. */
@@ -63,6 +88,7 @@ static void deal_heads(ls_builder *b, ls_site *site) {
         give_heads(&site->kv_parts, u, site->kv_parts.total, kv1 - kv0);
         site->kv_parts.most_total = site->kv_parts.total += kv1 - kv0;
     }
+    find_most(b, site, group);
     if (b->target->canonical) site->kv_parts = site->q_heads;
 }
 
@@ -90,6 +116,17 @@ static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_n
 
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
+/* Query heads of the rank that axes of features leave the fewest: whether a strategy applies is the same everywhere. */
+static int64_t fewest_heads(const ls_builder *b, const ls_site *site) {
+    const ls_tensor q = site->forward.q;
+    const ls_axes features = b->sharding->tensor[q.id].cut[2];
+    const int parts = ls_mesh_size(&b->target->mesh, features);
+    int64_t fewest = site->Hq;
+    for (int part = 0; part < parts && features != 0; part++)
+        fewest = ls_min(fewest, ls_units_count(&b->sharding->units[q.id * LS_MAX_DIMS + 2], parts, part));
+    return fewest;
+}
+
 static void lower_forward(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_strategy *strategy;
@@ -99,8 +136,12 @@ static void lower_forward(ls_builder *b, const ls_program_node *at) {
         return;
     }
     ls_site *site = b->sites->of_node[at->of] = make_site(b, strategy, node, at->of);
-    const ls_attention_problem problem = {
-        .B = site->B, .S = b->image->layout.S, .Hq = site->Hq, .Hkv = site->Hkv, .D = site->D, .mesh = b->target->mesh};
+    const ls_attention_problem problem = {.B = site->B,
+                                          .S = b->image->layout.S,
+                                          .Hq = fewest_heads(b, site),
+                                          .Hkv = site->Hkv,
+                                          .D = site->D,
+                                          .mesh = b->target->mesh};
     ls_status fits = strategy->applicable(strategy, &problem);
     if (fits.code == LS_OK && b->target->canonical && !strategy->ordered)
         fits = ls_error(LS_USAGE,
@@ -179,8 +220,9 @@ static void share_gradient(ls_builder *b, int n) {
 /* --- ranks of a block --------------------------------------------------------------------------------------------- */
 
 /* Equal shares of query heads, which use equal shares of KV heads, differ only in where they begin. */
-static bool tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh) {
-    const int U = ls_mesh_size(mesh, ls_mesh_head_axes(mesh));
+static bool tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh, const ls_sharding *sharding) {
+    const ls_axes features = sharding->tensor[node->in[LS_ATTENTION_K].id].cut[2];
+    const int U = ls_mesh_size(mesh, ls_mesh_head_axes(mesh) | features);
     const ls_shape *q = &ls_graph_tensor(graph, node->in[LS_ATTENTION_Q])->shape;
     const ls_shape *k = &ls_graph_tensor(graph, node->in[LS_ATTENTION_K])->shape;
     return q->dim[2].size % U != 0 || k->dim[2].size % U != 0;

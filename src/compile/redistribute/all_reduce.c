@@ -18,14 +18,15 @@ static void begin_stage(ls_builder *b, ls_all_reduce *r, ls_operand part) {
     r->to = r->stage + 1 == r->stages.n
                 ? row_of(r->sum)
                 : ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over near ranks", dtype, 2, part.view.size);
-    r->slots = ls_build_symmetric(b, LS_BUFFER_SLOT, "reduce slots", s->ranks * n, dtype, 2, (int64_t[]){s->ranks, n});
+    r->slots =
+        ls_build_symmetric(b, LS_BUFFER_SLOT, "reduce slots", s->ranks * r->most, dtype, 2, (int64_t[]){s->ranks, n});
     r->gather = ls_all_gather_expect(b, ls_arena_printf(b->image->arena, "reduce.%d", s->team), &direct, r->slots, 0);
     ls_all_gather_begin(b, &r->gather, part);
 }
 
-ls_all_reduce ls_all_reduce_begin(ls_builder *b, int team, ls_operand part, ls_operand sum) {
+ls_all_reduce ls_all_reduce_begin(ls_builder *b, int team, ls_operand part, ls_operand sum, int64_t most) {
     const ls_team whole = b->image->teams[team];
-    ls_all_reduce r = {.sum = sum};
+    ls_all_reduce r = {.sum = sum, .most = most};
     LS_ASSERT(part.displacement == 0 && sum.displacement == 0);
     if (ls_team_size(&whole) == 1) {
         ls_build_copy(b, part, sum);

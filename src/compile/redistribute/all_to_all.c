@@ -58,7 +58,7 @@ static int place_of(const ls_builder *b, int team, int shift) {
 }
 
 ls_operand ls_part_at(ls_builder *b, int team, ls_operand all, int dim, const ls_parts *cut, int shift) {
-    if (cut->even) return ls_build_share(b, all, dim, cut->most, team, shift);
+    if (cut->even) return ls_build_share(b, all, dim, cut->count[0], team, shift);
     const int place = place_of(b, team, shift);
     return ls_operand_slice(all, dim, cut->start[place], cut->count[place]);
 }

@@ -1,12 +1,14 @@
 /*
- * The lowering of a redistribution node: step by step from one placement of a tensor to another. What is whole is cut
- * by a copy; what is cut or partial goes to other ranks by the all-to-all and the all-reduce.
+ * The lowering of a redistribution node: step by step from one placement of a tensor to another. What is whole is cut,
+ * or becomes the first term of a sum, by a copy; what is cut or partial goes to other ranks by the all-to-all and the
+ * all-reduce.
  */
 #include "compile/redistribute/redistribute.h"
 
 typedef struct change {
     ls_builder *b;
-    const ls_shape *shape; /* global */
+    ls_tensor tensor;
+    const ls_shape *shape; /* of the tensor, global */
     ls_placements now;
     ls_operand at; /* dense */
 } change;
@@ -18,7 +20,7 @@ static ls_operand room(const change *c, ls_dtype dtype, int ndim, const int64_t 
 /* The tensor lies there now, spread so; its elements follow each other in whatever form. */
 static void now_at(change *c, ls_operand at, const ls_placements *spread) {
     int64_t size[LS_MAX_DIMS];
-    ls_placements_size(c->b, c->shape, spread, size);
+    ls_placements_size(c->b, c->tensor, spread, size);
     c->at = ls_operand_dense(at.buffer, at.offset, at.view.dtype, c->shape->ndim, size);
     c->now = *spread;
 }
@@ -36,7 +38,7 @@ static void most_sizes(const change *c, const ls_placements *spread, int64_t mos
     for (int d = 0; d < c->shape->ndim; d++) {
         most[d] = 0;
         for (int r = 0; r < ls_mesh_ranks(&c->b->target->mesh); r++)
-            most[d] = ls_max(most[d], ls_indices_of(c->b, &c->shape->dim[d], spread->cut[d], r).count);
+            most[d] = ls_max(most[d], ls_indices_of(c->b, c->tensor, d, spread->cut[d], r).count);
     }
 }
 
@@ -63,7 +65,7 @@ static ls_parts parts_of(const change *c, int d, ls_axes axes) {
                       .start = LS_NEW_ARRAY(b->image->arena, int64_t, size),
                       .count = LS_NEW_ARRAY(b->image->arena, int64_t, size)};
     for (int p = 0; p < size; p++) {
-        const ls_indices part = ls_indices_of(b, dim, axes, ls_team_member(&team, me, p - place));
+        const ls_indices part = ls_indices_of(b, c->tensor, d, axes, ls_team_member(&team, me, p - place));
         parts.start[p] = part.start;
         parts.count[p] = part.count;
         parts.most = ls_max(parts.most, part.count);
@@ -184,16 +186,85 @@ static ls_operand in_type(const change *c, ls_operand from, ls_dtype dtype, cons
     return to;
 }
 
+/* Shares of the same size for all members of a team, of what has `n` elements in a team and at most `most` in any. */
+static ls_parts shares_of(const change *c, int64_t n, int64_t most, int members) {
+    const int64_t count = ls_ceil_div(n, members);
+    ls_parts parts = shared(c, count, ls_ceil_div(most, members), members);
+    parts.total = count * members;
+    parts.most_total = parts.most * members;
+    parts.even = true;
+    for (int p = 0; p < members; p++) parts.start[p] = p * count;
+    return parts;
+}
+
+/* The elements of an operand, and zeros behind them up to `total`. */
+static ls_operand padded(const change *c, ls_operand part, int64_t total) {
+    const int64_t n = ls_view_elements(&part.view);
+    const ls_operand flat = ls_operand_elements(part, 0, n);
+    if (n == total) return flat;
+    const ls_operand to = room(c, part.view.dtype, 1, &total);
+    ls_build_copy(c->b, flat, ls_operand_slice(to, 0, 0, n));
+    ls_build_fill(c->b, ls_operand_slice(to, 0, n, total - n));
+    return to;
+}
+
+/* This rank's share of the sum: of each share the addends go to one rank, which adds them in the order of places. */
+static ls_operand add_share(const change *c, int team, ls_operand part, const ls_parts *shares) {
+    ls_builder *b = c->b;
+    const int members = ls_build_team_size(b, team);
+    const ls_parts from = rows(c, members);
+    const ls_recut recut = {.label = label_of(c, "sum", team),
+                            .team = team,
+                            .from_dim = 0,
+                            .to_dim = 1,
+                            .from = &from,
+                            .to = shares,
+                            .rest = 1};
+    const int64_t size[] = {1, shares->total};
+    part = padded(c, part, shares->total);
+    const ls_operand addends =
+        exchange(c, &recut, ls_operand_dense(part.buffer, part.offset, part.view.dtype, 2, size));
+    const int64_t n = addends.view.size[1];
+    const ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", part.view.dtype, 1, &n);
+    ls_build_add_rows(b, addends, members, sum);
+    return sum;
+}
+
+/* Each rank adds up its share of a large sum, and gives it to the others. */
+static ls_operand reduce_shares(const change *c, int team, ls_operand part, int64_t most, ls_dtype T) {
+    const int members = ls_build_team_size(c->b, team);
+    const ls_parts shares = shares_of(c, ls_view_elements(&part.view), most, members), all = shared(c, 1, 1, members);
+    const ls_operand mine = in_type(c, add_share(c, team, part, &shares), T, "sum over ranks");
+    const ls_recut recut = {.label = label_of(c, "gather", team),
+                            .team = team,
+                            .from_dim = 0,
+                            .to_dim = 1,
+                            .from = &shares,
+                            .to = &all,
+                            .rest = 1};
+    const int64_t size[] = {mine.view.size[0], 1};
+    return exchange(c, &recut, ls_operand_dense(mine.buffer, mine.offset, T, 2, size));
+}
+
 /* partial -> whole */
 static void reduce(change *c, ls_axes axes) {
+    enum { LARGE = 1 << 13 }; /* bytes: what is smaller takes one exchange, for its latency */
     ls_builder *b = c->b;
     ls_placements then = c->now;
     then.partial &= ~axes;
     const ls_view *v = &c->at.view;
     const ls_dtype T = v->dtype, G = b->image->accumulator;
     const ls_operand part = in_type(c, c->at, G, "part");
+    const int team = ls_build_team_of(b, axes);
+    int64_t sizes[LS_MAX_DIMS];
+    most_sizes(c, &c->now, sizes);
+    const int64_t most = product(sizes, 0, c->shape->ndim);
+    if (most * (int64_t)ls_dtype_bytes(G) >= LARGE) {
+        now_at(c, reduce_shares(c, team, part, most, T), &then);
+        return;
+    }
     const ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", G, v->ndim, v->size);
-    ls_all_reduce reduction = ls_all_reduce_begin(b, ls_build_team_of(b, axes), part, sum);
+    ls_all_reduce reduction = ls_all_reduce_begin(b, team, part, sum, most);
     ls_all_reduce_finish(b, &reduction);
     now_at(c, in_type(c, sum, T, "sum over ranks"), &then);
 }
@@ -232,10 +303,28 @@ static void scatter(change *c, int d, ls_axes axes) {
     now_at(c, in_type(c, sum, T, "sum over ranks"), &then);
 }
 
+/* whole -> partial: the first rank's term is the tensor, and those of the others are zeros. */
+static void spread_terms(change *c, ls_axes axes) {
+    ls_builder *b = c->b;
+    const ls_view *v = &c->at.view;
+    const int team = ls_build_team_of(b, axes);
+    const int64_t size[] = {ls_build_team_size(b, team), ls_view_elements(v)};
+    const ls_operand terms = room(c, v->dtype, 2, size);
+    ls_build_fill(b, ls_operand_slice(terms, 0, 1, size[0] - 1));
+    ls_build_copy(b, ls_operand_elements(c->at, 0, size[1]), ls_operand_elements(terms, 0, size[1]));
+    ls_placements then = c->now;
+    then.partial |= axes;
+    const int64_t one[] = {1, size[1]};
+    const ls_operand mine = room(c, v->dtype, 2, one);
+    ls_build_copy(b, ls_build_share(b, terms, 0, 1, team, 0), mine);
+    now_at(c, mine, &then);
+}
+
 static void lower(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_placements *to = &b->sharding->tensor[node->out[0].id];
     change c = {.b = b,
+                .tensor = node->in[0],
                 .shape = &ls_graph_tensor(b->job->graph, node->in[0])->shape,
                 .now = b->sharding->tensor[node->in[0].id],
                 .at = ls_lower_tensor(b, node->in[0])};
@@ -248,6 +337,7 @@ static void lower(ls_builder *b, const ls_program_node *at) {
     for (int d = 0; d < ndim; d++)
         if (to->cut[d] & c.now.partial) scatter(&c, d, to->cut[d] & c.now.partial);
     if (c.now.partial & ~to->partial) reduce(&c, c.now.partial & ~to->partial);
+    if (to->partial & ~c.now.partial) spread_terms(&c, to->partial & ~c.now.partial);
     for (int d = 0; d < ndim; d++)
         if (c.now.cut[d] & ~to->cut[d]) gather(&c, d, c.now.cut[d] & ~to->cut[d]);
     LS_ASSERT(ls_placements_equal(&c.now, to));

@@ -170,6 +170,7 @@ void ls_reduce_scatter_finish(ls_builder *b, ls_reduce_scatter *r);
 
 typedef struct ls_all_reduce {
     ls_operand slots, to, sum;
+    int64_t most;
     ls_stages stages;
     int stage;
     ls_all_gather gather; /* of the stage */
@@ -177,9 +178,9 @@ typedef struct ls_all_reduce {
 
 /*
  * The sum of a private operand (dense) over the ranks of a team, in the order of their places, stage by stage: the same
- * bits on each member. `sum` may be read after finish.
+ * bits on each member. `sum` may be read after finish. most: its elements in the team that has most.
  */
-ls_all_reduce ls_all_reduce_begin(ls_builder *b, int team, ls_operand part, ls_operand sum);
+ls_all_reduce ls_all_reduce_begin(ls_builder *b, int team, ls_operand part, ls_operand sum, int64_t most);
 void ls_all_reduce_finish(ls_builder *b, ls_all_reduce *r);
 
 /* --- halo (halo.c) ------------------------------------------------------------------------------------------------ */
@@ -232,7 +233,7 @@ typedef struct ls_parts {
     int64_t total;            /* elements of the dimension, of all members */
     int64_t *start, *count;   /* by place in the team */
     int64_t most, most_total; /* the largest count of a rank and the largest total of a team */
-    bool even; /* all have `most`, one behind the other: places say where they begin, and members run one program */
+    bool even; /* all have as many, one behind the other: places say where they begin, and members run one program */
 } ls_parts;
 
 /* Along dimension dim of what all members have together, the part of the member `shift` places further. */

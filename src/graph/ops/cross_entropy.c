@@ -1,7 +1,8 @@
 /*
  * cross_entropy: output 0 is -log softmax(logits)[label] for each token, 0 for the label -100 (ignored). Output 1 is
  * the log-sum-exp of the logits; cross_entropy_grad makes softmax(logits) again, of the logits and it, and returns
- * (softmax - onehot(label)) * dloss, 0 for an ignored label.
+ * (softmax - onehot(label)) * dloss, 0 for an ignored label. The vocabulary may be cut: then the lowering puts the
+ * ranks' losses and log-sum-exps together, and both results are whole (compile/vocabulary.c).
  */
 #include "graph/graph_impl.h"
 
@@ -47,7 +48,7 @@ const ls_op ls_op_cross_entropy = {.name = "cross_entropy",
                                    .lookup = {.ids = 2, .among = 0, .dim = -1, .may_ignore = true},
                                    .shape = loss_shape,
                                    .gradient = loss_gradient,
-                                   .dims = "*V,*>*,*",
+                                   .dims = "*v,*>=*,=*",
                                    .flops = flops};
 
 const ls_op ls_op_cross_entropy_grad = {.name = "cross_entropy_grad",
@@ -56,8 +57,9 @@ const ls_op ls_op_cross_entropy_grad = {.name = "cross_entropy_grad",
                                         .least_in = 4,
                                         .most_in = 4,
                                         .n_out = 1,
+                                        .lookup = {.ids = 2, .among = 0, .dim = -1, .may_ignore = true},
                                         .shape = grad_shape,
-                                        .dims = "*V,*,*,*>*V",
+                                        .dims = "*v,*,*,*>*v",
                                         .flops = flops};
 
 ls_tensor ls_cross_entropy(ls_graph *g, ls_tensor logits, ls_tensor labels) {

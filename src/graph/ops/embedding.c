@@ -33,7 +33,7 @@ const ls_op ls_op_embedding = {.name = "embedding",
                                .lookup = {.ids = 1, .among = 1, .dim = 0},
                                .shape = embedding_shape,
                                .gradient = embedding_gradient,
-                               .dims = "*,Ve>*e"};
+                               .dims = "*,ve>*e"};
 
 const ls_op ls_op_embedding_grad = {.name = "embedding_grad",
                                     .reach = LS_REACH_OWN,
@@ -42,8 +42,9 @@ const ls_op ls_op_embedding_grad = {.name = "embedding_grad",
                                     .most_in = 3,
                                     .n_out = 1,
                                     .in_place = {3},
+                                    .lookup = {.ids = 1, .among = 2, .dim = 0, .padded = true},
                                     .shape = ls_rule_sum_shape,
-                                    .dims = "*,*e,Ve>Ve"};
+                                    .dims = "*,*e,ve>ve"};
 
 ls_tensor ls_embedding_padded(ls_graph *g, ls_tensor ids, ls_tensor table, int64_t padding) {
     const ls_tensor in[] = {ids, table};

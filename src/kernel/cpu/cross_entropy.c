@@ -1,7 +1,7 @@
 /*
  * Cross-entropy over the vocabulary, one row of logits per token: loss = lse - logit[label], and its gradient
- * (exp(logit - lse) - onehot(label))*dloss. Label -100 is ignored: loss and gradient are 0. Logits are `element` or
- * f32.
+ * (exp(logit - lse) - onehot(label))*dloss. Label -100 is ignored: loss and gradient are 0. Of a label that is
+ * LS_ID_ELSEWHERE the logit is in another part of the vocabulary. Logits are `element` or f32.
  */
 #include "kernel/cpu/cpu_impl.h"
 #include "kernel/cpu/vmath.h"
@@ -69,8 +69,10 @@ V_INLINE void forward_rows(const ls_kernel_call *call, bool wide, int64_t start,
     for (int64_t row = start; row < end; row++) {
         const void *logits = logits_row(call, wide, row);
         lse[row] = log_sum_exp(logits, wide, last_size(&call->in[0]));
-        LS_ASSERT(labels[row] == LS_LABEL_IGNORED || (labels[row] >= 0 && labels[row] < last_size(&call->in[0])));
-        loss[row] = labels[row] == LS_LABEL_IGNORED ? 0.0f : lse[row] - logit_at(logits, wide, labels[row]);
+        LS_ASSERT(labels[row] == LS_LABEL_IGNORED ||
+                  (labels[row] >= LS_ID_ELSEWHERE && labels[row] < last_size(&call->in[0])));
+        const float at_label = labels[row] >= 0 ? logit_at(logits, wide, labels[row]) : 0.0f;
+        loss[row] = labels[row] == LS_LABEL_IGNORED ? 0.0f : lse[row] - at_label;
     }
 }
 
@@ -80,20 +82,21 @@ V_INLINE void gradient_rows(const ls_kernel_call *call, bool wide, int64_t start
     const float *lse = call->in[2].data, *dloss = call->in[3].data;
     for (int64_t row = start; row < end; row++) {
         element *out = (element *)call->out[0].data + row * V;
-        LS_ASSERT(labels[row] == LS_LABEL_IGNORED || (labels[row] >= 0 && labels[row] < V));
+        LS_ASSERT(labels[row] == LS_LABEL_IGNORED || (labels[row] >= LS_ID_ELSEWHERE && labels[row] < V));
         if (labels[row] == LS_LABEL_IGNORED) {
             memset(out, 0, sizeof *out * (size_t)V);
             continue;
         }
         const void *logits = logits_row(call, wide, row);
-        const v_f32 label =
-            v_set(logit_at(logits, wide, labels[row])); /* read before out is written, which may be the logits */
+        const bool here = labels[row] >= 0; /* the label is among these logits */
+        const v_f32 label = v_set(here ? logit_at(logits, wide, labels[row])
+                                       : 0); /* read before out is written: it may be the logits */
         int64_t i = 0;
         for (; i + V_LANES <= V; i += V_LANES)
             v_store(out + i, v_exp(v_load_either(logits, wide, i, V_LANES) - lse[row]) * dloss[row], V_LANES);
         if (i < V) v_store(out + i, v_exp(v_load_either(logits, wide, i, V - i) - lse[row]) * dloss[row], V - i);
         const v_f32 at_label = (v_exp(label - lse[row]) - 1.0f) * dloss[row];
-        v_store(out + labels[row], at_label, 1);
+        if (here) v_store(out + labels[row], at_label, 1);
     }
 }
 

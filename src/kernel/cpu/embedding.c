@@ -11,9 +11,12 @@ static void gather_part(const void *context, int part, int64_t start, int64_t en
     const int64_t E = last_size(&call->out[0]);
     const int32_t *ids = call->in[0].data;
     for (int64_t i = start; i < end; i++) {
-        LS_ASSERT(ids[i] >= 0 && ids[i] < call->in[1].size[0]);
-        memcpy((element *)call->out[0].data + i * E, (const element *)call->in[1].data + ids[i] * E,
-               sizeof(element) * (size_t)E);
+        element *row = (element *)call->out[0].data + i * E;
+        LS_ASSERT(ids[i] >= LS_ID_ELSEWHERE && ids[i] < call->in[1].size[0]);
+        if (ids[i] >= 0)
+            memcpy(row, (const element *)call->in[1].data + ids[i] * E, sizeof(element) * (size_t)E);
+        else
+            memset(row, 0, sizeof(element) * (size_t)E);
     }
 }
 
@@ -51,8 +54,8 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
     int32_t *order = call->workspace, *ends = order + n;
     memset(ends, 0, sizeof *ends * (size_t)V);
     for (int64_t i = 0; i < n; i++) {
-        LS_ASSERT(ids[i] >= 0 && ids[i] < V);
-        ends[ids[i]]++;
+        LS_ASSERT(ids[i] >= LS_ID_ELSEWHERE && ids[i] < V);
+        if (ids[i] >= 0) ends[ids[i]]++;
     }
     int32_t start = 0;
     for (int64_t id = 0; id < V; id++) { /* the start of each id's tokens, which the next loop moves to their end */
@@ -60,7 +63,8 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
         ends[id] = start;
         start += count;
     }
-    for (int64_t i = 0; i < n; i++) order[ends[ids[i]]++] = (int32_t)i;
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] >= 0) order[ends[ids[i]]++] = (int32_t)i;
     const int64_t blocks = ls_ceil_div(last_size(&call->in[1]), COLUMN_BLOCK);
     ls_cpu_split(pool, blocks, ls_cpu_parts(blocks, 1, call->threads), gradient_part, call);
 }

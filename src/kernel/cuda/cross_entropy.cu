@@ -42,7 +42,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         const float sum = log_sum_exp(row, V);
         if (threadIdx.x != 0) continue;
         lse[i] = sum;
-        loss[i] = labels[i] == LS_LABEL_IGNORED ? 0 : sum - to_float(row[labels[i]]);
+        const float at_label = labels[i] >= 0 ? to_float(row[labels[i]]) : 0; /* LS_ID_ELSEWHERE: in another part */
+        loss[i] = labels[i] == LS_LABEL_IGNORED ? 0 : sum - at_label;
     }
 }
 
@@ -72,6 +73,24 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
                 if (v < V) dlogits[i * V + v] = from_float<T>(label == LS_LABEL_IGNORED ? 0 : d);
             }
         }
+    }
+}
+
+/* The loss and the lse of each of P parts of the vocabulary to those of all of it. */
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    merge_parts(const float *parts, const int32_t *labels, float *loss, float *lse, int64_t P, int64_t N) {
+    for (EACH(i, N)) {
+        float most = -INFINITY, sum = 0, at_label = 0;
+        for (int64_t p = 0; p < P; p++) {
+            const float part = parts[(2 * p + 1) * N + i];
+            most = fmaxf(most, part);
+            at_label += part == -INFINITY ? 0 : part - parts[2 * p * N + i];
+        }
+        const float base = base_of(most);
+        for (int64_t p = 0; p < P; p++) sum += expf(parts[(2 * p + 1) * N + i] - base);
+        const float total = base + logf(sum);
+        loss[i] = labels[i] == LS_LABEL_IGNORED ? 0 : total - at_label;
+        lse[i] = total;
     }
 }
 
@@ -107,5 +126,12 @@ template <typename T> static ls_status launch_grad(const ls_kernel_call *call, v
                                        : launch_gradients<T, T>(call, stream);
 }
 
+template <typename T> static ls_status launch_merge(const ls_kernel_call *call, void *, void *stream) {
+    const int64_t P = call->in[0].size[0], N = call->in[0].size[2];
+    return launch("cross_entropy_merge", stream, blocks_for(N), 0, merge_parts, input<float>(call, 0),
+                  input<int32_t>(call, 1), output<float>(call, 0), output<float>(call, 1), P, N);
+}
+
 CUDA_ROWS(CROSS_ENTROPY, cross_entropy, launch_loss, nullptr)
+CUDA_ROWS(CROSS_ENTROPY_MERGE, cross_entropy_merge, launch_merge, nullptr)
 CUDA_ROWS(CROSS_ENTROPY_GRAD, cross_entropy_grad, launch_grad, nullptr)

@@ -1,7 +1,10 @@
-/* Kernels that copy whole rows: embedding, from the rows of a table by id, and cache_write, to those of a cache. */
+/*
+ * Kernels that copy whole rows: embedding, from the rows of a table by id, and cache_write, to those of a cache; and
+ * local_ids, ids among the rows of a part of a table.
+ */
 #include "kernel/cuda/rows.h"
 
-/* Which row goes to which; to -1: to none. */
+/* Which row goes to which; to -1: to none; from -1: it becomes 0. */
 struct row_pair {
     int64_t from, to;
 };
@@ -12,7 +15,11 @@ static __global__ void __launch_bounds__(CUDA_THREADS) copy_rows(F f, const T *x
     for (EACH_ROW(WARP_THREADS, i, rows)) {
         const row_pair pair = f(i);
         if (pair.to < 0) continue;
-        for (EACH_GROUP(WARP_THREADS, N, e, E)) store_pack<N>(y + pair.to * E + e, load_pack<N>(x + pair.from * E + e));
+        for (EACH_GROUP(WARP_THREADS, N, e, E)) {
+            pack<T, N> row = {};
+            if (pair.from >= 0) row = load_pack<N>(x + pair.from * E + e);
+            store_pack<N>(y + pair.to * E + e, row);
+        }
     }
 }
 
@@ -25,7 +32,7 @@ static ls_status launch_rows(const char *name, void *stream, F f, const T *x, T 
     return launch(name, stream, blocks, 0, copy_rows<1, T, F>, f, x, y, rows, E);
 }
 
-/* The host has checked that ids lie in [0, V). */
+/* The host has checked that ids lie in [0, V); of a part of a table they may be LS_ID_ELSEWHERE. */
 struct by_id {
     const int32_t *ids;
     __device__ row_pair operator()(int64_t i) const { return {ids[i], i}; }
@@ -51,5 +58,20 @@ template <typename T> static ls_status launch_cache_write(const ls_kernel_call *
                        x->size[2] * x->size[3]);
 }
 
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    make_local(const int32_t *ids, const int32_t *part, int32_t *local, int64_t padding, int64_t n) {
+    for (EACH(i, n)) {
+        const int32_t at = ids[i] - part[0];
+        const bool here = at >= 0 && at < part[1] && ids[i] != padding;
+        local[i] = ids[i] == LS_LABEL_IGNORED ? ids[i] : here ? at : LS_ID_ELSEWHERE;
+    }
+}
+template <typename T> static ls_status launch_local_ids(const ls_kernel_call *call, void *, void *stream) {
+    const int64_t n = ls_view_elements(&call->in[0]);
+    return launch("local_ids", stream, blocks_for(n), 0, make_local, input<int32_t>(call, 0), input<int32_t>(call, 1),
+                  output<int32_t>(call, 0), ((const ls_embedding_params *)call->params)->padding, n);
+}
+
+CUDA_ROWS(LOCAL_IDS, local_ids, launch_local_ids, nullptr)
 CUDA_ROWS(EMBEDDING, embedding, launch_embedding, nullptr)
 CUDA_ROWS(CACHE_WRITE, cache_write, launch_cache_write, nullptr)

@@ -7,9 +7,10 @@
 #include "kernel/cuda/columns.h"
 #include "kernel/cuda/pack.h"
 
-/* A token and its id in one number; they ascend by id, then by token. */
+/* A token and its id in one number; they ascend by id, LS_ID_ELSEWHERE last, then by token. */
 typedef uint64_t key;
-static __device__ __forceinline__ key key_of(int32_t id, int64_t token) { return (key)id << 32 | (key)token; }
+static __device__ __forceinline__ key key_of(int32_t id, int64_t token) { return (key)(uint32_t)id << 32 | (key)token; }
+static __device__ __forceinline__ bool is_elsewhere(int64_t id) { return id > INT32_MAX; }
 static __device__ __forceinline__ int64_t id_of(key k) { return (int64_t)(k >> 32); }
 static __device__ __forceinline__ int64_t token_of(key k) { return (int64_t)(k & 0xffffffff); }
 
@@ -97,7 +98,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         if (i + 1 < past && id_of(t.keys[i + 1]) == id) continue;
         if (head)
             store_pack<N>(heads + w.part * t.E + w.e, sum);
-        else if (id != t.padding)
+        else if (id != t.padding && !is_elsewhere(id))
             add_to<N>(dtable + id * t.E + w.e, sum);
         head = false;
         sum = {};
@@ -111,7 +112,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) add_heads(sorted_tokens t
     if (w.e >= t.E || !t.has_head(w.part)) return;
     const int64_t id = id_of(t.keys[t.start(w.part)]);
     const bool another_before = t.has_head(w.part - 1) && id_of(t.keys[t.start(w.part - 1)]) == id;
-    if (another_before || id == t.padding) return;
+    if (another_before || id == t.padding || is_elsewhere(id)) return;
     pack<float, N> sum = {};
     for (int64_t part = w.part; part < t.parts && id_of(t.keys[t.start(part)]) == id; part++)
         add_to<N>(sum.at, load_pack<N>(heads + part * t.E + w.e));

@@ -1,6 +1,6 @@
 /*
  * cross_entropy: loss = lse - logits[label], lse = log(sum(exp(logits))). Label -100 is ignored: loss and gradient are
- * 0. The host has checked that other labels lie in [0, V).
+ * 0. The host has checked that other labels lie in [0, V); of a part of the vocabulary they may be LS_ID_ELSEWHERE.
  */
 #include "kernel/ref/ref_impl.h"
 
@@ -30,8 +30,9 @@ static void losses(const void *context, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++) {
         const real *logits = (const real *)r->call->in[0].data + i * r->V;
         const double total = log_sum_exp(logits, r->V);
-        LS_ASSERT(labels[i] == LS_LABEL_IGNORED || (labels[i] >= 0 && labels[i] < r->V));
-        loss[i] = labels[i] == LS_LABEL_IGNORED ? 0 : (real)(total - (double)logits[labels[i]]);
+        LS_ASSERT(labels[i] == LS_LABEL_IGNORED || (labels[i] >= LS_ID_ELSEWHERE && labels[i] < r->V));
+        const double at_label = labels[i] >= 0 ? (double)logits[labels[i]] : 0;
+        loss[i] = labels[i] == LS_LABEL_IGNORED ? 0 : (real)(total - at_label);
         lse[i] = (real)total;
     }
 }
@@ -40,6 +41,31 @@ static void run_loss(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     rows r = {call, ref_columns(&call->in[0])};
     ref_split(pool, ref_rows(&call->in[0]), losses, &r);
+}
+
+static ls_status prepare_merge(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check(LS_KERNEL_CROSS_ENTROPY_MERGE, LS_REAL, call);
+}
+
+static void run_merge(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const int64_t P = call->in[0].size[0], N = call->in[0].size[2];
+    const real *parts = call->in[0].data;
+    const int32_t *labels = call->in[1].data;
+    real *loss = call->out[0].data, *lse = call->out[1].data;
+    for (int64_t i = 0; i < N; i++) {
+        double most = -INFINITY, sum = 0, at_label = 0;
+        for (int64_t p = 0; p < P; p++) {
+            const double part = (double)parts[(2 * p + 1) * N + i];
+            if (part > most) most = part;
+            at_label += part == -INFINITY ? 0 : part - (double)parts[2 * p * N + i];
+        }
+        for (int64_t p = 0; p < P && most != -INFINITY; p++) sum += exp((double)parts[(2 * p + 1) * N + i] - most);
+        const double total = most == -INFINITY ? most : most + log(sum);
+        loss[i] = labels[i] == LS_LABEL_IGNORED ? 0 : (real)(total - at_label);
+        lse[i] = (real)total;
+    }
 }
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
@@ -70,5 +96,11 @@ static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 const ls_kernel REF(cross_entropy) = {
     .id = LS_KERNEL_CROSS_ENTROPY, .dtype = LS_REAL, .prepare = prepare_loss, .run = run_loss};
+const ls_kernel REF(cross_entropy_merge) = {
+    .id = LS_KERNEL_CROSS_ENTROPY_MERGE, .dtype = LS_REAL, .prepare = prepare_merge, .run = run_merge};
 const ls_kernel REF(cross_entropy_grad) = {
     .id = LS_KERNEL_CROSS_ENTROPY_GRAD, .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};
+#if !LS_REAL_IS_F64
+const ls_kernel REF(cross_entropy_merge_bf16) = {
+    .id = LS_KERNEL_CROSS_ENTROPY_MERGE, .dtype = LS_BF16, .prepare = prepare_merge, .run = run_merge};
+#endif

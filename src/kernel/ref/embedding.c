@@ -1,4 +1,7 @@
-/* embedding: looks up rows of a table by id. The host has checked that ids lie in [0, V). */
+/*
+ * embedding: looks up rows of a table by id. The host has checked that ids lie in [0, V); of a part of a table they may
+ * be LS_ID_ELSEWHERE, which local_ids makes.
+ */
 #include <string.h>
 
 #include "kernel/ref/ref_impl.h"
@@ -15,8 +18,28 @@ static void run_gather(const ls_kernel_call *call, void *state, ls_pool *pool) {
     const real *table = call->in[1].data;
     real *y = call->out[0].data;
     for (int64_t i = 0; i < n; i++) {
-        LS_ASSERT(ids[i] >= 0 && ids[i] < V);
-        memcpy(y + i * E, table + ids[i] * E, sizeof(real) * (size_t)E);
+        LS_ASSERT(ids[i] >= LS_ID_ELSEWHERE && ids[i] < V);
+        if (ids[i] >= 0)
+            memcpy(y + i * E, table + ids[i] * E, sizeof(real) * (size_t)E);
+        else
+            memset(y + i * E, 0, sizeof(real) * (size_t)E);
+    }
+}
+
+static ls_status prepare_local(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check(LS_KERNEL_LOCAL_IDS, LS_REAL, call);
+}
+
+static void run_local(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const ls_embedding_params *params = call->params;
+    const int32_t *ids = call->in[0].data, *part = call->in[1].data;
+    int32_t *local = call->out[0].data;
+    for (int64_t i = 0; i < ls_view_elements(&call->in[0]); i++) {
+        const int32_t at = ids[i] - part[0];
+        const bool here = at >= 0 && at < part[1] && ids[i] != params->padding;
+        local[i] = ids[i] == LS_LABEL_IGNORED ? ids[i] : here ? at : LS_ID_ELSEWHERE;
     }
 }
 
@@ -41,11 +64,12 @@ static void group_by_id(const groups *g) {
     const int64_t n = ls_view_elements(&g->call->in[0]), V = g->call->out[0].size[0];
     memset(g->start, 0, sizeof(int64_t) * (size_t)(V + 1));
     for (int64_t i = 0; i < n; i++) {
-        LS_ASSERT(ids[i] >= 0 && ids[i] < V);
-        g->start[ids[i] + 1]++;
+        LS_ASSERT(ids[i] >= LS_ID_ELSEWHERE && ids[i] < V);
+        if (ids[i] >= 0) g->start[ids[i] + 1]++;
     }
     for (int64_t v = 0; v < V; v++) g->start[v + 1] += g->start[v];
-    for (int64_t i = 0; i < n; i++) g->order[g->start[ids[i]]++] = i;
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] >= 0) g->order[g->start[ids[i]]++] = i;
     memmove(g->start + 1, g->start, sizeof(int64_t) * (size_t)V);
     g->start[0] = 0;
 }
@@ -75,6 +99,8 @@ static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
     ref_split(pool, V, add_groups, &g);
 }
 
+const ls_kernel REF(local_ids) = {
+    .id = LS_KERNEL_LOCAL_IDS, .dtype = LS_REAL, .prepare = prepare_local, .run = run_local};
 const ls_kernel REF(embedding) = {
     .id = LS_KERNEL_EMBEDDING, .dtype = LS_REAL, .prepare = prepare_gather, .run = run_gather};
 const ls_kernel REF(embedding_grad) = {.id = LS_KERNEL_EMBEDDING_GRAD,
@@ -82,3 +108,11 @@ const ls_kernel REF(embedding_grad) = {.id = LS_KERNEL_EMBEDDING_GRAD,
                                        .workspace = grad_workspace,
                                        .prepare = prepare_grad,
                                        .run = run_grad};
+#if !LS_REAL_IS_F64
+static ls_status prepare_local_bf16(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check(LS_KERNEL_LOCAL_IDS, LS_BF16, call);
+}
+const ls_kernel REF(local_ids_bf16) = {
+    .id = LS_KERNEL_LOCAL_IDS, .dtype = LS_BF16, .prepare = prepare_local_bf16, .run = run_local};
+#endif

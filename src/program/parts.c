@@ -1,0 +1,29 @@
+/* Which elements of a parameter a rank has, where axes of heads and features cut it. */
+#include "program/parts.h"
+
+int64_t ls_flat_part(const ls_image *image, const ls_flat *flat, int rank) {
+    if (flat->cut == 0) return flat->whole_count;
+    const int parts = ls_mesh_size(&image->mesh, flat->cut), part = ls_mesh_index(&image->mesh, flat->cut, rank);
+    return flat->whole_count / flat->shape.dim[flat->cut_dim].size * ls_units_count(&flat->units, parts, part);
+}
+
+int64_t ls_flat_whole(const ls_image *image, const ls_flat *flat, int rank, int64_t at, int64_t *follow) {
+    if (flat->cut == 0) {
+        *follow = flat->whole_count - at;
+        return at;
+    }
+    const int parts = ls_mesh_size(&image->mesh, flat->cut), part = ls_mesh_index(&image->mesh, flat->cut, rank);
+    int64_t inner = 1; /* elements of one index of the dimension */
+    for (int d = flat->cut_dim + 1; d < flat->shape.ndim; d++) inner *= flat->shape.dim[d].size;
+    const int64_t count = ls_units_count(&flat->units, parts, part), outer = at / inner / count,
+                  index = at / inner % count, within = at % inner;
+    int64_t indices;
+    const int64_t place = ls_units_place(&flat->units, parts, part, index, &indices);
+    *follow = indices * inner - within;
+    return (outer * flat->shape.dim[flat->cut_dim].size + place) * inner + within;
+}
+
+bool ls_flat_is_saved(const ls_image *image, const ls_flat *flat, int rank) {
+    const ls_axes others = ls_mesh_axes(&image->mesh, LS_AXIS_FEATURE) & ~flat->cut;
+    return ls_mesh_index(&image->mesh, others, rank) == 0;
+}

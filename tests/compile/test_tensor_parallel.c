@@ -1,0 +1,240 @@
+/*
+ * Tensor parallelism: along an axis of heads and features each rank has a part of most parameters. Loss, gradients and
+ * updated parameters are those of one rank, for every network, strategy, shard mode and saving, with KV heads and
+ * features that do not divide, and both verifiers accept the programs.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../../examples/graphs/graphs.h"
+#include "model/model.h"
+#include "support/meshes.h"
+#include "support/network.h"
+
+enum { V = 17 };
+
+#define MODEL(type, more)                                                                          \
+    "{\"architectures\": [\"" type "\"], \"vocab_size\": 17, \"hidden_size\": 24, \"n_embd\": 24," \
+    " \"intermediate_size\": 22, \"n_inner\": 22, \"num_hidden_layers\": 2, \"n_layer\": 2,"       \
+    " \"num_attention_heads\": 6, \"n_head\": 6, \"num_key_value_heads\": 3, \"max_position_embeddings\": 64" more "}"
+
+static const network networks[] = {
+    {"llama3", llama_loss, .ids = V},
+    {"gpt2", gpt2_loss, .ids = V},
+    {"qwen2", qwen2_loss, .ids = V},
+    {"qwen3", qwen3_loss, .ids = V},
+    {"gemma2", gemma2_loss, .ids = V},
+    {"gptoss", gptoss_loss, .ids = V},
+    {"encoder", encoder_loss, .ids = V},
+    {"mixer", mixer_loss, .ids = V},
+    {"Llama", .config = MODEL("LlamaForCausalLM", ", \"attention_bias\": true, \"mlp_bias\": true"), .ids = V, .B = 2,
+     .S = 19},
+    {"GPT-2", .config = MODEL("GPT2LMHeadModel", ""), .ids = V, .B = 2, .S = 19},
+};
+
+static const struct {
+    const char *mesh, *strategy;
+    bool outside; /* tp is the outermost axis, as only a program can say; else the innermost */
+} places[] = {
+    {"tp=2", "local", false},
+    {"dp=2,tp=2", "local", false},
+    {"ring=2,tp=2", "ring", false},
+    {"ulysses=2,tp=2", "ulysses", false},
+    {"ring=2,ulysses=2,tp=2", "usp", false},
+    {"dp=2,ring=2,tp=2", "gather", false},
+    {"dp=2,tp=2", "local", true},
+    {"ring=3,tp=2", "ring", true},
+    {"ulysses=2,tp=2", "ulysses", true},
+};
+
+static const ls_saving savings[] = {{0},
+                                    {.drop = 1 << 20, .tile = LS_TILE_ALL, .tile_rows = 3},
+                                    {.drop = 4, .tile = LS_TILE_LOSS, .tile_rows = 2},
+                                    {.offload = 1 << 20, .offload_state = true}};
+
+static ls_target target_of(size_t place, int mode, size_t saving) {
+    ls_target target = {
+        .strategy = places[place].strategy, .threads = 1, .shard = &ls_shard_modes[mode], .saving = savings[saving]};
+    const ls_status status = ls_mesh_parse(places[place].mesh, &target.mesh);
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+    if (places[place].outside) target.mesh = mesh_tp_outside(&target.mesh);
+    return target;
+}
+
+static void must(ls_status status, const network *n, size_t place, const ls_target *target) {
+    if (status.code != LS_OK)
+        fail_msg("%s, %s, shard %s, drop %d: %s", n->name, places[place].mesh, target->shard->name, target->saving.drop,
+                 status.text);
+}
+
+static ls_status two_steps(const network *n, const ls_target *target, int micro, network_result *out) {
+    return network_train(n, target, micro, 2, out);
+}
+
+typedef ls_status (*solver)(const network *n, const ls_target *target, int micro, network_result *out);
+
+static int compare_all(const network *n, solver solve) {
+    int cases = 0;
+    for (int micro = 1; micro <= 2; micro++) {
+        network_result one, many;
+        const ls_target alone = {.strategy = "local", .threads = 1};
+        const ls_status solved = solve(n, &alone, micro, &one);
+        if (solved.code != LS_OK) fail_msg("%s: %s", n->name, solved.text);
+        for (size_t p = 0; p < LS_COUNT(places); p++, cases++) {
+            const int mode = (int)(p + (size_t)micro + (size_t)(n - networks)) % LS_SHARD_MODES;
+            const ls_target target = target_of(p, mode, (p + (size_t)micro) % LS_COUNT(savings));
+            const char *what = "";
+            must(solve(n, &target, micro, &many), n, p, &target);
+            const double error = network_difference(&many, &one, &what);
+            if (!(error < 1e-12)) must(ls_error(LS_DIVERGED, "%s is off by %g", what, error), n, p, &target);
+            network_free(&many);
+        }
+        network_free(&one);
+    }
+    return cases;
+}
+
+static void test_same_gradients(void **state) {
+    (void)state;
+    for (size_t n = 0; n < LS_COUNT(networks); n++)
+        print_message("%s: %d gradients are those of one rank\n", networks[n].name,
+                      compare_all(&networks[n], network_accumulate));
+}
+
+static void test_same_parameters(void **state) {
+    (void)state;
+    for (size_t n = 0; n < LS_COUNT(networks); n++)
+        print_message("%s: %d trainings are that of one rank\n", networks[n].name,
+                      compare_all(&networks[n], two_steps));
+}
+
+static void test_proofs(void **state) {
+    (void)state;
+    for (size_t n = 0; n < LS_COUNT(networks); n++) {
+        for (size_t p = 0; p < LS_COUNT(places); p++) {
+            const ls_target target = target_of(p, (int)(n + p) % LS_SHARD_MODES, (n + p) % LS_COUNT(savings));
+            must(network_verify(&networks[n], &target, 1 + (int)(n % 2)), &networks[n], p, &target);
+        }
+    }
+}
+
+/* --- what is sent, and what is there ------------------------------------------------------------------------------ */
+
+/* The programs of a model's training on rank 0; the caller destroys both. */
+static ls_image *compile_model(const char *config, int64_t B, int64_t S, ls_dtype dtype, const ls_target *target,
+                               ls_graph **g) {
+    ls_model *model;
+    ls_language_model lm;
+    ls_image *image;
+    *g = ls_graph_create(dtype);
+    ls_status status = ls_model_open_text("model", config, &model);
+    if (status.code == LS_OK) status = ls_model_build(model, *g, B, S, true, &lm);
+    ls_model_close(model);
+    const ls_job job = {.graph = *g, .programs = ls_training_programs(*g, lm.forward_nodes, LS_UPDATE_APPLY, false)};
+    if (status.code == LS_OK) status = ls_compile(&job, target, &image);
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+    return image;
+}
+
+static double bytes_sent(int layers, int64_t B, int64_t S, ls_dtype dtype, int T, const char *program) {
+    char config[400];
+    snprintf(config, sizeof config,
+             "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 24, \"hidden_size\": 24,"
+             " \"intermediate_size\": 48, \"num_hidden_layers\": %d, \"num_attention_heads\": 12,"
+             " \"num_key_value_heads\": 12, \"max_position_embeddings\": 512}",
+             layers);
+    const ls_target target = {.mesh = mesh_with_tp(1, 1, 1, T), .strategy = "local", .isa = LS_ISA_BASE, .threads = 1};
+    ls_graph *g;
+    ls_image *image = compile_model(config, B, S, dtype, &target, &g);
+    const double sent = ls_program_measure(image, ls_program_find(image, program)).bytes_sent;
+    ls_image_destroy(image);
+    ls_graph_destroy(g);
+    return sent;
+}
+
+/*
+ * A layer has two sums over tp in the forward pass and two in the backward pass: of each a rank sends (T-1)/T of the
+ * elements in the accumulator's type, and the same share of the result in the type of the tensor.
+ */
+static void test_bytes(void **state) {
+    (void)state;
+    static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
+    enum { B = 2, S = 96, E = 24 };
+    for (size_t t = 0; t < LS_COUNT(types); t++) {
+        for (int T = 2; T <= 4; T++) {
+            const double n = (double)B * S * E, G = (double)ls_dtype_bytes(ls_dtype_accumulator(types[t])),
+                         one = n * (T - 1) / T * (G + (double)ls_dtype_bytes(types[t]));
+            const double forward = bytes_sent(3, B, S, types[t], T, LS_PROGRAM_EVALUATE) -
+                                   bytes_sent(2, B, S, types[t], T, LS_PROGRAM_EVALUATE),
+                         step = bytes_sent(3, B, S, types[t], T, LS_PROGRAM_STEP) -
+                                bytes_sent(2, B, S, types[t], T, LS_PROGRAM_STEP);
+            assert_true(forward == 2 * one);
+            assert_true(step == 4 * one);
+        }
+    }
+}
+
+/* Logits in tiles: a rank never has more than those of a tile and its own words. */
+static void test_logits(void **state) {
+    (void)state;
+    enum { S = 131072, WORDS = 128000, T = 4, TILE = 1024 };
+    static const char config[] =
+        "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128000, \"hidden_size\": 32,"
+        " \"intermediate_size\": 48, \"num_hidden_layers\": 1, \"num_attention_heads\": 4,"
+        " \"num_key_value_heads\": 4, \"max_position_embeddings\": 131072}";
+    const ls_target target = {.mesh = mesh_with_tp(1, 1, 1, T),
+                              .strategy = "local",
+                              .isa = LS_ISA_BASE,
+                              .threads = 1,
+                              .saving = {.tile = LS_TILE_LOSS, .tile_rows = TILE}};
+    ls_graph *g;
+    ls_image *image = compile_model(config, 1, S, LS_BF16, &target, &g);
+    size_t largest = 0;
+    for (int i = 0; i < image->n_buffers; i++)
+        if (strstr(image->buffers[i].name, "logits") != NULL)
+            largest = (size_t)ls_max((int64_t)largest, (int64_t)image->buffers[i].bytes);
+    assert_int_equal(largest, (size_t)TILE * (WORDS / T) * sizeof(float));
+    ls_image_destroy(image);
+    ls_graph_destroy(g);
+}
+
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
+
+static void refused(const ls_job *job, const ls_target *target, const char *says) {
+    ls_image *image;
+    const ls_status status = ls_compile(job, target, &image);
+    assert_int_equal(status.code, LS_USAGE);
+    if (strstr(status.text, says) == NULL) fail_msg("\"%s\" does not say \"%s\"", status.text, says);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    ls_graph *g = ls_graph_create(LS_F64);
+    const ls_tensor sum = llama_loss(g);
+    assert_int_equal(ls_graph_accumulate_loss(g, sum).code, LS_OK);
+    assert_int_equal(ls_graph_differentiate_loss(g, sum).code, LS_OK);
+    ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, false)};
+    ls_target target = {.mesh = mesh_with_tp(1, 1, 1, 2), .strategy = "local", .threads = 1, .canonical = true};
+    refused(&job, &target, "--sums canonical: products over heads and features are added up over the ranks of tp=2");
+    target.canonical = false;
+    job.optimizer = &ls_optimizer_muon;
+    job.hyper = ls_optimizer_defaults(job.optimizer);
+    refused(&job, &target, "--optimizer muon updates whole matrices, and \"layers.0.q_proj\" is cut along --mesh tp=2");
+    job.optimizer = NULL;
+    target.mesh = mesh_with_tp(1, 1, 1, 3);
+    refused(&job, &target, "--mesh tp=3: \"layers.0.q_proj\" has 2 heads or features");
+    ls_graph_destroy(g);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_gradients), cmocka_unit_test(test_same_parameters),
+                                       cmocka_unit_test(test_proofs),         cmocka_unit_test(test_bytes),
+                                       cmocka_unit_test(test_logits),         cmocka_unit_test(test_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
