@@ -25,6 +25,8 @@ typedef struct along {
     placement *at;    /* of all tensors */
     bool *made_whole; /* by tensor: along an axis of features it is a partial sum, which a reader has had made whole */
     ls_factors features; /* for axes of kind feature; empty where there is none */
+    int ranks;           /* along all axes of kind feature */
+    bool *covered;       /* by factor: fewer than these ranks, and shared with what stands behind it in a product */
     ls_sharding *out;
 } along;
 
@@ -49,6 +51,7 @@ static const ls_tensor_info *info_of(const question *q, ls_tensor t) { return ls
 /* One way to spread a node over the ranks of an axis: of equally good ones, the first is taken. */
 typedef enum way {
     CUT,          /* along what a letter stands for */
+    CUT_COVERED,  /* along products that begin with the letter; what has it alone is whole, of results a term */
     ADD_UP,       /* the op's addends are partial sums, and so are its results */
     ADD_ON_FIRST, /* everything is whole, but for a partial sum, to which the first rank of the axis alone adds */
     ALL_WHOLE
@@ -56,12 +59,18 @@ typedef enum way {
 
 typedef struct option {
     way way;
-    int letter; /* of CUT */
+    int letter; /* of CUT, CUT_COVERED */
 } option;
 
 static placement of_tensor(const question *q, const ls_tensor_dims *dims, int letter, placement without) {
     const int dim = ls_letter_dim(&q->dims, dims, letter);
     return dim >= 0 ? dim : without;
+}
+
+/* The dimension of a product that begins with the letter; -1: there is none. */
+static int product_dim(const question *q, const ls_tensor_dims *dims, int letter) {
+    const int dim = ls_letter_dim(&q->dims, dims, letter);
+    return dim >= 0 && dims->dim[dim].n > 1 && !dims->dim[dim].segments ? dim : -1;
 }
 
 static placement of_output(const question *q, option choice, int o) {
@@ -71,6 +80,10 @@ static placement of_output(const question *q, option choice, int o) {
     switch (choice.way) {
     case CUT:
         return of_tensor(q, dims, choice.letter, dims->same ? WHOLE : PARTIAL);
+    case CUT_COVERED: {
+        const int dim = product_dim(q, dims, choice.letter);
+        return dim >= 0 ? dim : dims->same ? WHOLE : PARTIAL;
+    }
     case ADD_UP:
         return PARTIAL;
     case ADD_ON_FIRST:
@@ -97,6 +110,10 @@ static placement of_input(const question *q, option choice, int i) {
     for (int o = 0; o < q->node->n_out; o++)
         if (op->in_place[o] == i + 1 && ls_op_adds_to(op, i)) return of_output(q, choice, o);
     if (choice.way == ADD_UP) return is_addend ? PARTIAL : WHOLE;
+    if (choice.way == CUT_COVERED) {
+        const int dim = product_dim(q, &q->dims.in[i], choice.letter);
+        return dim >= 0 ? dim : WHOLE;
+    }
     if (choice.way != CUT) return WHOLE;
     return of_tensor(q, &q->dims.in[i], choice.letter, is_addend && sums_over(q, choice.letter) ? PARTIAL : WHOLE);
 }
@@ -107,17 +124,24 @@ static bool adds_to_sum(const ls_node *node) {
     return adds;
 }
 
-enum { MOST_OPTIONS = LS_NODE_LETTERS + 3 };
+enum { MOST_OPTIONS = 2 * LS_NODE_LETTERS + 3 };
+
+/*
+ * Of a segment, how many of the outermost factors ranks along axes of kind feature share: one, or where that is covered
+ * the second too. 0: they do not share it.
+ */
+static int shared_factors(const along *l, const ls_segment *segment) {
+    const ls_graph_factor *outer = &l->features.list[segment->factor[0]];
+    if (outer->is != LS_FACTOR_NONE || outer->whole || outer->inner) return 0;
+    if (!l->covered[segment->factor[0]]) return 1;
+    return segment->n > 1 && !l->features.list[segment->factor[1]].whole ? 2 : 0;
+}
 
 /* Whether an axis of kind feature cuts what each segment of a dimension begins with. */
 static bool is_feature(const question *q, ls_tensor t, int d) {
-    const ls_factors *f = &q->along->features;
-    const ls_factored_dim *dim = &f->dim[t.id * LS_MAX_DIMS + d];
+    const ls_factored_dim *dim = &q->along->features.dim[t.id * LS_MAX_DIMS + d];
     bool is = true;
-    for (int s = 0; s < dim->n; s++) {
-        const ls_graph_factor *outer = &f->list[dim->segment[s].factor[0]];
-        is &= outer->is == LS_FACTOR_NONE && !outer->whole && !outer->inner;
-    }
+    for (int s = 0; s < dim->n; s++) is &= shared_factors(q->along, &dim->segment[s]) > 0;
     return is;
 }
 
@@ -144,10 +168,27 @@ static bool is_cut(const question *q, int letter) {
     return is;
 }
 
+/* The same of products that begin with the letter, where it stands for too few to be cut by itself (KV heads). */
+static bool is_cut_covered(const question *q, int letter) {
+    const ls_node *node = q->node;
+    bool is = q->along->axis->kind == LS_AXIS_FEATURE && q->dims.may_cut[letter], has[2] = {false, false};
+    for (int i = 0; i < ls_node_tensors(node) && is; i++) {
+        const ls_tensor_dims *dims = ls_node_tensor_dims(&q->dims, node, i);
+        const int d = ls_letter_dim(&q->dims, dims, letter);
+        if (d < 0) continue;
+        const bool product = product_dim(q, dims, letter) == d;
+        has[product] = true;
+        is = is_feature(q, ls_node_tensor(node, i), d) == product;
+    }
+    return is && has[false] && has[true];
+}
+
 static int list_options(const question *q, option list[MOST_OPTIONS]) {
     int n = 0;
-    for (int letter = 0; letter < q->dims.n; letter++)
+    for (int letter = 0; letter < q->dims.n; letter++) {
         if (is_cut(q, letter)) list[n++] = (option){CUT, letter};
+        if (is_cut_covered(q, letter)) list[n++] = (option){CUT_COVERED, letter};
+    }
     if (q->node->op->addends != 0) list[n++] = (option){ADD_UP, -1};
     if (adds_to_sum(q->node) && q->along->axis->kind != LS_AXIS_FEATURE) list[n++] = (option){ADD_ON_FIRST, -1};
     list[n++] = (option){ALL_WHOLE, -1};
@@ -303,17 +344,39 @@ static ls_status shard_along(along *l, int n_nodes) {
 
 /* --- heads and features ------------------------------------------------------------------------------------------- */
 
-/* What of each tensor stays together: of a product of factors, all but the outermost. */
-static ls_dim_units *find_units(const ls_graph *g, const ls_factors *factors, ls_arena *arena) {
-    ls_dim_units *units = LS_NEW_ARRAY(arena, ls_dim_units, g->n_tensors * LS_MAX_DIMS);
-    for (int i = 0; i < g->n_tensors * LS_MAX_DIMS; i++) {
-        const ls_factored_dim *dim = &factors->dim[i];
+/*
+ * Factors of which there are fewer than ranks, as of KV heads, and behind which another one stands in a product: the
+ * product, query heads, is shared instead. What has one element is left out of products.
+ */
+static void find_covered(along *l, ls_arena *arena) {
+    const ls_graph_factor *list = l->features.list;
+    l->covered = LS_NEW_ARRAY(arena, bool, l->features.n);
+    for (int i = 0; i < l->features.n; i++) l->covered[i] = list[i].size == 1;
+    for (int i = 0; i < l->graph->n_tensors * LS_MAX_DIMS; i++) {
+        const ls_factored_dim *dim = &l->features.dim[i];
+        for (int s = 0; s < dim->n; s++) {
+            const ls_segment *segment = &dim->segment[s];
+            if (segment->n < 2) continue;
+            l->covered[segment->factor[0]] |=
+                list[segment->factor[0]].size < l->ranks && !list[segment->factor[1]].whole;
+        }
+    }
+}
+
+/* What of each tensor stays together: of a product of factors, all but those that ranks share. */
+static ls_dim_units *find_units(const along *l, ls_arena *arena) {
+    const int n = l->graph->n_tensors * LS_MAX_DIMS;
+    ls_dim_units *units = LS_NEW_ARRAY(arena, ls_dim_units, n);
+    for (int i = 0; i < n; i++) {
+        const ls_factored_dim *dim = &l->features.dim[i];
         units[i].n = dim->n;
         for (int s = 0; s < dim->n; s++) {
-            units[i].segment[s].units = factors->list[dim->segment[s].factor[0]].size;
-            units[i].segment[s].elements = 1;
-            for (int k = 1; k < dim->segment[s].n; k++)
-                units[i].segment[s].elements *= factors->list[dim->segment[s].factor[k]].size;
+            const int shared = shared_factors(l, &dim->segment[s]);
+            units[i].segment[s].units = units[i].segment[s].elements = 1;
+            for (int k = 0; k < dim->segment[s].n; k++) {
+                const int64_t size = l->features.list[dim->segment[s].factor[k]].size;
+                *(k < shared ? &units[i].segment[s].units : &units[i].segment[s].elements) *= size;
+            }
         }
     }
     return units;
@@ -345,13 +408,17 @@ ls_status ls_shard(const ls_graph *g, int n_nodes, const ls_mesh *mesh, ls_arena
                .at = LS_NEW_ARRAY(arena, placement, g->n_tensors),
                .made_whole = LS_NEW_ARRAY(arena, bool, g->n_tensors),
                .out = &s};
-    if (ls_mesh_axes(mesh, LS_AXIS_FEATURE) != 0) ls_factors_find(g, arena, &l.features);
+    l.ranks = ls_mesh_size(mesh, ls_mesh_axes(mesh, LS_AXIS_FEATURE));
+    if (l.ranks > 1) {
+        ls_factors_find(g, arena, &l.features);
+        find_covered(&l, arena);
+    }
     for (l.a = 0; l.a < mesh->n; l.a++) {
         l.axis = mesh->along[l.a].axis;
         if (mesh->along[l.a].size > 1) LS_TRY(shard_along(&l, n_nodes));
     }
     if (l.features.dim != NULL) {
-        s.units = find_units(g, &l.features, arena);
+        s.units = find_units(&l, arena);
         LS_TRY(check_parts(g, mesh, &s));
     }
     *out = s;

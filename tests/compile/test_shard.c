@@ -210,11 +210,11 @@ static void test_too_many_ranks(void **state) {
     const ls_tensor sum = llama_loss(g);
     assert_int_equal(ls_graph_accumulate_loss(g, sum).code, LS_OK);
     const ls_job job = {.graph = g, .programs = ls_plain_programs(g, 0)};
-    const ls_target target = {.mesh = {.n = 1, .along = {{&features, 3}}}, .strategy = "local", .threads = 1};
+    const ls_target target = {.mesh = {.n = 1, .along = {{&features, 9}}}, .strategy = "local", .threads = 1};
     ls_image *image;
     const ls_status status = ls_compile(&job, &target, &image);
     assert_int_equal(status.code, LS_USAGE);
-    assert_string_equal(status.text, "--mesh features=3: \"layers.0.q_proj\" has 2 heads or features that ranks "
+    assert_string_equal(status.text, "--mesh features=9: \"layers.0.q_proj\" has 8 heads or features that ranks "
                                      "can share; expected at most so many ranks");
     ls_graph_destroy(g);
 }

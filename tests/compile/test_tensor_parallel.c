@@ -29,6 +29,7 @@ static const network networks[] = {
     {"gpt2", gpt2_loss, .ids = V},
     {"qwen2", qwen2_loss, .ids = V},
     {"qwen3", qwen3_loss, .ids = V},
+    {"mistral", mistral_loss, .ids = V},
     {"gemma2", gemma2_loss, .ids = V},
     {"gptoss", gptoss_loss, .ids = V},
     {"encoder", encoder_loss, .ids = V},
@@ -42,15 +43,15 @@ static const struct {
     const char *mesh, *strategy;
     bool outside; /* tp is the outermost axis, as only a program can say; else the innermost */
 } places[] = {
-    {"tp=2", "local", false},
+    {"tp=4", "local", false},
     {"dp=2,tp=2", "local", false},
-    {"ring=2,tp=2", "ring", false},
+    {"ring=2,tp=3", "ring", false},
     {"ulysses=2,tp=2", "ulysses", false},
     {"ring=2,ulysses=2,tp=2", "usp", false},
     {"dp=2,ring=2,tp=2", "gather", false},
-    {"dp=2,tp=2", "local", true},
+    {"dp=2,tp=3", "local", true},
     {"ring=3,tp=2", "ring", true},
-    {"ulysses=2,tp=2", "ulysses", true},
+    {"ulysses=2,tp=3", "ulysses", true},
 };
 
 static const ls_saving savings[] = {{0},
@@ -227,8 +228,8 @@ static void test_refused(void **state) {
     job.hyper = ls_optimizer_defaults(job.optimizer);
     refused(&job, &target, "--optimizer muon updates whole matrices, and \"layers.0.q_proj\" is cut along --mesh tp=2");
     job.optimizer = NULL;
-    target.mesh = mesh_with_tp(1, 1, 1, 3);
-    refused(&job, &target, "--mesh tp=3: \"layers.0.q_proj\" has 2 heads or features");
+    target.mesh = mesh_with_tp(1, 1, 1, 9);
+    refused(&job, &target, "--mesh tp=9: \"layers.0.q_proj\" has 8 heads or features");
     ls_graph_destroy(g);
 }
 

@@ -26,18 +26,17 @@ static const struct {
     const char *fields;
     bool along_the_sequence; /* tokens need their neighbours, which some layouts keep far apart */
     bool has_zero_gradients; /* in theory, of biases of keys that are not rotated: their sign is chance */
-    int most_tp;             /* of a graph: its KV heads, or what else it has fewest of that ranks along tp share */
 } networks[] = {
-    {"gpt2", .loss = gpt2_loss, .has_zero_gradients = true, .most_tp = 8},
-    {"llama2", .loss = llama2_loss, .most_tp = 8},
-    {"llama3", .loss = llama_loss, .most_tp = 2},
-    {"qwen2", .loss = qwen2_loss, .most_tp = 2},
-    {"qwen3", .loss = qwen3_loss, .most_tp = 2},
-    {"mistral", .loss = mistral_loss, .most_tp = 1},
-    {"gemma2", .loss = gemma2_loss, .most_tp = 4},
-    {"gptoss", .loss = gptoss_loss, .most_tp = 2},
-    {"encoder", .loss = encoder_loss, .has_zero_gradients = true, .most_tp = 8},
-    {"mixer", .loss = mixer_loss, .along_the_sequence = true, .most_tp = 17},
+    {"gpt2", .loss = gpt2_loss, .has_zero_gradients = true},
+    {"llama2", .loss = llama2_loss},
+    {"llama3", .loss = llama_loss},
+    {"qwen2", .loss = qwen2_loss},
+    {"qwen3", .loss = qwen3_loss},
+    {"mistral", .loss = mistral_loss},
+    {"gemma2", .loss = gemma2_loss},
+    {"gptoss", .loss = gptoss_loss},
+    {"encoder", .loss = encoder_loss, .has_zero_gradients = true},
+    {"mixer", .loss = mixer_loss, .along_the_sequence = true},
     {"Llama", .fields = "\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": true, \"mlp_bias\": true,"
                         " \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4, \"low_freq_factor\": 1,"
                         " \"high_freq_factor\": 4, \"original_max_position_embeddings\": 16}"},
@@ -187,12 +186,8 @@ static bool optimizer_fits(int n, int optimizer) {
     return !networks[n].has_zero_gradients || ls_optimizer_at(optimizer) != &ls_optimizer_lion;
 }
 
-/* Ranks along tp need a KV head each, and Muon whole matrices. */
-static bool tp_fits(int tp, int axis, int i) {
-    if (axis == MATRIX_NETWORK && networks[i].loss != NULL) return tp <= networks[i].most_tp;
-    if (axis == MATRIX_OPTIMIZER) return tp == 1 || ls_optimizer_at(i)->update_matrices == NULL;
-    return axis != MATRIX_HEADS || i == 0 || tp <= heads[i].kv;
-}
+/* Muon needs whole matrices. */
+static bool tp_fits(int tp, int optimizer) { return tp == 1 || ls_optimizer_at(optimizer)->update_matrices == NULL; }
 
 static bool allowed(const void *context, int a, int i, int b, int j) {
     (void)context;
@@ -200,8 +195,7 @@ static bool allowed(const void *context, int a, int i, int b, int j) {
     if (x != ANY && y != ANY && x != y) return false;
     if (a == MATRIX_NETWORK && b == MATRIX_LAYOUT) return layout_fits(i, j);
     if (a == MATRIX_NETWORK && b == MATRIX_OPTIMIZER) return optimizer_fits(i, j);
-    if (a == MATRIX_NETWORK && b == MATRIX_PLACE && !tp_fits(places[j].tp, a, i)) return false;
-    if (a == MATRIX_PLACE && !tp_fits(places[i].tp, b, j)) return false;
+    if (a == MATRIX_PLACE && b == MATRIX_OPTIMIZER) return tp_fits(places[i].tp, j);
     if (a == MATRIX_PLACE && b == MATRIX_HEADS) return applies(&places[i], j == 0 ? GRAPH_HEADS : heads[j].q);
     if (a != MATRIX_PLACE || b != MATRIX_TRANSFERS) return true;
     return transfer_way_fits(&transfer_ways[j], places[i].strategy, &places[i].mesh);

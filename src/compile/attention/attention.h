@@ -33,6 +33,12 @@ struct ls_site {
     const ls_strategy *strategy;
     ls_attention_tensors forward;
     int64_t B, Hq, Hkv, D;
+    /*
+     * Of this rank's first KV head, query heads in front of its own, which other ranks along axes of features have; and
+     * whether k and v have all KV heads, of which this rank's queries use Hkv from first_kv on.
+     */
+    int64_t skipped, first_kv;
+    bool covered;
     ls_attention_params params; /* what kernels are told: scale, soft cap, this rank's heads */
     int mask; /* index into ls_image.masks: of my block of queries; where queries travel, + h is of those h hops away */
     ls_parts q_heads, kv_heads; /* over the ulysses ranks; with shared KV heads the parts overlap */
@@ -45,6 +51,9 @@ struct ls_site {
     ls_operand q, k, v; /* T[B,n,heads,D] */
     ls_operand lse;     /* G[B,heads,n]; with the sink */
 };
+
+/* Of k, v or their gradients, as they lie on this rank, the heads that its queries use. */
+ls_operand ls_site_kv(const ls_site *site, ls_operand all);
 
 /* The attention nodes of a job on this rank, and what is known of their masks. */
 struct ls_sites {

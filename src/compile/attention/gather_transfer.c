@@ -28,7 +28,8 @@ ls_head_group ls_head_group_of(const ls_builder *b, const ls_site *site, int ind
     const int u = ls_member_index(b);
     ls_head_group g = {.index = index};
     if (index >= site->kv_heads.count[u]) return g;
-    const int64_t head = site->kv_heads.start[u] + index, each = site->Hq / site->Hkv, first = site->q_heads.start[u];
+    const int64_t head = site->kv_heads.start[u] + index, each = site->params.group;
+    const int64_t first = site->skipped + site->q_heads.start[u];
     g.kv = index;
     g.kv_count = 1;
     g.q = ls_max(head * each - first, 0);

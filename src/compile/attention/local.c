@@ -22,8 +22,9 @@ typedef struct group {
 } group;
 
 static group group_at(const ls_site *site, int64_t kv, int64_t most) {
-    const int64_t share = site->Hq / site->Hkv, n = ls_min(most, site->Hkv - kv);
-    return (group){kv, n, kv * share, n * share};
+    const int64_t share = site->params.group, n = ls_min(most, site->Hkv - kv);
+    const int64_t q = ls_max(kv * share - site->skipped, 0), end = ls_min((kv + n) * share - site->skipped, site->Hq);
+    return (group){kv, n, q, end - q};
 }
 
 static ls_operand q_heads(ls_operand o, const group *g) { return ls_operand_slice(o, 2, g->q, g->n_q); }
@@ -32,8 +33,10 @@ static ls_operand kv_heads(ls_operand o, const group *g) { return ls_operand_sli
 
 static ls_attention_call call_of(ls_builder *b, const ls_site *site, const group *g) {
     const int me = ls_ring_index(b);
+    ls_attention_params params = site->params;
+    params.first_q = (int)(site->skipped + g->q - g->kv * params.group);
     return (ls_attention_call){
-        .params = site->params,
+        .params = params,
         .q = q_heads(site->q, g),
         .k = kv_heads(site->k, g),
         .v = kv_heads(site->v, g),
@@ -66,7 +69,7 @@ static void keep(ls_builder *b, ls_operand made, ls_operand place) {
 void ls_local_forward(ls_builder *b, ls_site *site) {
     const ls_operand o = ls_lower_tensor(b, site->forward.o);
     const int64_t most = heads_at_a_time(b, site);
-    const ls_operand room = room_for(b, site, group_at(site, 0, most).n_q, "o");
+    const ls_operand room = room_for(b, site, ls_min(most * site->params.group, site->Hq), "o");
     for (int64_t kv = 0; kv < site->Hkv; kv += most) {
         const group g = group_at(site, kv, most);
         const ls_attention_call call = call_of(b, site, &g);
@@ -82,8 +85,9 @@ void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors 
     enum { DQ, DK, DV, RESULTS };
     const ls_tensor result[RESULTS] = {gradient->dq, gradient->dk, gradient->dv};
     const int64_t most = heads_at_a_time(b, site);
-    const ls_operand room[RESULTS] = {room_for(b, site, group_at(site, 0, most).n_q, "dq"),
+    const ls_operand room[RESULTS] = {room_for(b, site, ls_min(most * site->params.group, site->Hq), "dq"),
                                       room_for(b, site, most, "dk"), room_for(b, site, most, "dv")};
+    for (int i = DK; i < RESULTS && site->covered; i++) ls_build_fill(b, ls_lower_tensor(b, result[i]));
     for (int64_t kv = 0; kv < site->Hkv; kv += most) {
         const group g = group_at(site, kv, most);
         const ls_attention_call call = call_of(b, site, &g);
@@ -91,7 +95,7 @@ void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors 
         ls_operand place[RESULTS], made[RESULTS];
         for (int i = 0; i < RESULTS; i++) {
             const ls_operand whole = ls_lower_tensor(b, result[i]);
-            place[i] = i == DQ ? q_heads(whole, &g) : kv_heads(whole, &g);
+            place[i] = i == DQ ? q_heads(whole, &g) : kv_heads(ls_site_kv(site, whole), &g);
             made[i] = made_in(b, place[i], room[i]);
         }
         ls_build_attention_grad(b, &call, &given, made[DQ], made[DK], made[DV]);

@@ -11,9 +11,20 @@ static bool is_alone(const ls_builder *b) {
     return ls_mesh_sequence_ranks(&b->target->mesh) == 1 && !b->target->canonical;
 }
 
+/* Of keys or values the heads that this rank's queries use, as if there were no others. */
+static ls_operand used_heads(ls_builder *b, const ls_site *site, const char *name, ls_operand all) {
+    if (!site->covered || is_alone(b)) return ls_site_kv(site, all);
+    const ls_operand used = ls_site_kv(site, all);
+    const int64_t capacity = site->B * ls_layout_most(&b->image->layout) * site->kv_heads.most_total * site->D;
+    const ls_operand copy = ls_exchange_room(b, name, used.view.dtype, used.view.ndim, used.view.size, capacity);
+    ls_build_copy(b, used, copy);
+    return copy;
+}
+
 /* Queries, keys and values of this rank's heads for all tokens of its block. */
 static void gather_inputs(ls_builder *b, ls_site *site, const ls_attention_tensors *t) {
-    const ls_operand q = ls_lower_tensor(b, t->q), k = ls_lower_tensor(b, t->k), v = ls_lower_tensor(b, t->v);
+    const ls_operand q = ls_lower_tensor(b, t->q), k = used_heads(b, site, "k", ls_lower_tensor(b, t->k)),
+                     v = used_heads(b, site, "v", ls_lower_tensor(b, t->v));
     site->q = q;
     site->k = k;
     site->v = v;
@@ -112,7 +123,14 @@ static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand 
                                 ls_operand_slice(sum, 2, site->kv_heads.start[u], n));
         }
     }
-    ls_lower_bind(b, t, narrowed(b, sum, label));
+    sum = narrowed(b, sum, label);
+    if (site->covered) {
+        const ls_operand all = ls_lower_tensor(b, t);
+        ls_build_fill(b, all);
+        ls_build_copy(b, sum, ls_site_kv(site, all));
+    } else {
+        ls_lower_bind(b, t, sum);
+    }
 }
 
 /* The gradients of my heads to their tokens' ranks, all three under way together. */
