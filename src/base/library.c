@@ -112,27 +112,99 @@ static void *load(const char *file, ls_status *why) {
     return handle;
 }
 
+static void find_places_once(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_places);
+}
+
+/* Whether the folder has a file of that name, and its path. */
+static bool is_in(const char *folder, const char *file, char path[LS_PATH_ROOM]) {
+    return snprintf(path, LS_PATH_ROOM, "%s/%s", folder, file) < LS_PATH_ROOM && access(path, F_OK) == 0;
+}
+
 /* What the dynamic linker does not find may lie in another place; what cannot be loaded there says so. */
 static void *load_from_places(const char *file, ls_status *why) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     char path[LS_PATH_ROOM];
     void *handle = NULL;
-    pthread_once(&once, find_places);
-    for (int i = 0; i < places.n && handle == NULL; i++) {
-        const int n = snprintf(path, sizeof path, "%s/%s", places.folder[i], file);
-        if (n < LS_PATH_ROOM && access(path, F_OK) == 0) handle = load(path, why);
-    }
+    find_places_once();
+    for (int i = 0; i < places.n && handle == NULL; i++)
+        if (is_in(places.folder[i], file, path)) handle = load(path, why);
     return handle;
 }
 
-ls_status ls_library_open(const char *file, void **out, char path[LS_PATH_ROOM]) {
-    ls_status why = ls_ok();
+static ls_status describe(void *handle, const char *file, void **out, char path[LS_PATH_ROOM]) {
     struct link_map *map;
-    void *handle = load(file, &why);
-    if (handle == NULL && strchr(file, '/') == NULL) handle = load_from_places(file, &why);
-    if (handle == NULL) return why;
     if (path != NULL)
         snprintf(path, LS_PATH_ROOM, "%s", dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : file);
     *out = handle;
     return ls_ok();
+}
+
+ls_status ls_library_open(const char *file, void **out, char path[LS_PATH_ROOM]) {
+    ls_status why = ls_ok();
+    void *handle = load(file, &why);
+    if (handle == NULL && strchr(file, '/') == NULL) handle = load_from_places(file, &why);
+    return handle != NULL ? describe(handle, file, out, path) : why;
+}
+
+/* --- the newest of several ---------------------------------------------------------------------------------------- */
+
+/* A file, and what another process finds out of it. */
+typedef struct candidate {
+    const char *file, *function;
+    size_t version;
+} candidate;
+
+/* In a process of its own: a library that is not taken must leave nothing behind, and some load others for this. */
+static ls_status ask_version(void *context) {
+    candidate *c = context;
+    size_t (*version)(void);
+    ls_status why = ls_ok();
+    void *const handle = load(c->file, &why);
+    void *const address = handle != NULL ? dlsym(handle, c->function) : NULL;
+    if (address == NULL) return ls_error(LS_UNSUPPORTED, "%s has no %s", c->file, c->function);
+    memcpy(&version, &address, sizeof version);
+    c->version = version();
+    return ls_ok();
+}
+
+/* Takes the file where it is newer than `best`. */
+static void compare(const char *file, const char *function, size_t *best, char out[LS_PATH_ROOM]) {
+    candidate c = {file, function, 0};
+    if (ls_apart(ask_version, &c, &c.version, sizeof c.version).code != LS_OK || c.version <= *best) return;
+    *best = c.version;
+    snprintf(out, LS_PATH_ROOM, "%s", file);
+}
+
+/* The newest of all that can be loaded; false: there is none, or nothing to compare. */
+static bool find_newest(const char *const *files, const char *function, char out[LS_PATH_ROOM]) {
+    char path[LS_PATH_ROOM];
+    size_t best = 0;
+    int elsewhere = 0;
+    find_places_once();
+    for (int f = 0; files[f] != NULL; f++)
+        for (int i = 0; i < places.n; i++) elsewhere += is_in(places.folder[i], files[f], path);
+    if (elsewhere == 0) return false;
+    for (int f = 0; files[f] != NULL; f++) {
+        compare(files[f], function, &best, out);
+        for (int i = 0; i < places.n; i++)
+            if (is_in(places.folder[i], files[f], path)) compare(path, function, &best, out);
+    }
+    return best > 0;
+}
+
+ls_status ls_library_open_newest(const char *const *files, const char *version, void **out, char path[LS_PATH_ROOM]) {
+    char newest[LS_PATH_ROOM];
+    ls_status why = ls_ok(), first = ls_ok(); /* of several that are missing the first one is told */
+    for (int f = 0; files[f] != NULL; f++) {
+        void *const loaded = dlopen(files[f], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | RTLD_NOLOAD);
+        if (loaded != NULL) return describe(loaded, files[f], out, path);
+    }
+    if (find_newest(files, version, newest)) return ls_library_open(newest, out, path);
+    for (int f = 0; files[f] != NULL; f++) {
+        why = ls_library_open(files[f], out, path);
+        if (why.code == LS_OK) return why;
+        if (f == 0) first = why;
+    }
+    return first;
 }

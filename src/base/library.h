@@ -14,4 +14,12 @@
  */
 LS_MUST_USE ls_status ls_library_open(const char *file, void **out, char path[LS_PATH_ROOM]);
 
+/*
+ * The same, of files under several names, the one preferred first, where each name may be a file in several places. One
+ * that the process has loaded is taken. Of several the newest is: each is loaded by a process of its own, which calls
+ * its function `version`, size_t f(void). `files` ends with NULL.
+ */
+LS_MUST_USE ls_status ls_library_open_newest(const char *const *files, const char *version, void **out,
+                                             char path[LS_PATH_ROOM]);
+
 #endif

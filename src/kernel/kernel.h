@@ -137,8 +137,6 @@ typedef struct ls_kernel {
      * device has. Where prepare says LS_UNSUPPORTED or LS_FAULT, the next that fits takes the call (ls_kernel_next).
      */
     bool refuses;
-    bool asked; /* it is taken only where a run asks for it by its name, however fast it is: its results differ from the
-                   others' by more than another order of sums */
     /*
      * Whether a state that is prepared for one call, or a refusal, serves the other as well, at its own addresses. Both
      * calls are of the same forms (ls_kernel_same_forms). NULL: it never does.

@@ -68,7 +68,7 @@ static const ls_kernel *fastest_of(const ls_host_of *of, const ls_row_rates *row
     int n, measured = 0;
     if (ls_kernel_find_rows(&request, kernels, &n).code != LS_OK) return NULL;
     for (int i = 0; i < n; i++) {
-        const double rate = kernels[i]->asked ? 0 : ls_row_rate_of(rows, kernels[i]);
+        const double rate = ls_row_rate_of(rows, kernels[i]);
         measured += rate > 0;
         if (rate > 0 && (best == NULL || rate > ls_row_rate_of(rows, best))) best = kernels[i];
     }

@@ -11,6 +11,7 @@
 
 #include "support/scratch.h"
 
+#include <dlfcn.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -111,6 +112,48 @@ static bool tells_what_is_broken(const test_case *c, const char *folder) {
     return is;
 }
 
+/* A link in CUDA_HOME/FOLDER to a library that stands in for one of NVIDIA's. */
+static bool link_library(const char *folder, const char *in, const char *library) {
+    char path[LS_PATH_ROOM];
+    snprintf(path, sizeof path, "%s/%s/" FILE_NAME, folder, in);
+    make_folders(path);
+    return symlink(library, path) == 0;
+}
+
+/* cuBLASLt's number is larger than cuDNN's: it is taken from either folder, and then it is the one that is loaded. */
+static bool takes_the_newest(const test_case *c, const char *folder) {
+    static const char newer[] = LS_TEST_FAKES "libcublasLt.so.13", older[] = LS_TEST_FAKES "libcudnn.so.9";
+    static const char *const names[] = {"libls-nowhere-at-all.so.8", FILE_NAME, NULL};
+    const bool first = c != NULL;
+    char expected[LS_PATH_ROOM], path[LS_PATH_ROOM] = "";
+    void *handle = NULL, *again = NULL;
+    setenv("CUDA_HOME", folder, 1);
+    snprintf(expected, sizeof expected, "%s/%s/" FILE_NAME, folder, first ? "lib64" : "lib");
+    bool is =
+        link_library(folder, "lib64", first ? newer : older) && link_library(folder, "lib", first ? older : newer);
+    const ls_status status = ls_library_open_newest(names, "fake_version", &handle, path);
+    is = is && status.code == LS_OK && strcmp(path, expected) == 0 && dlopen(older, RTLD_NOW | RTLD_NOLOAD) == NULL;
+    if (!is) printf("'%s' %s; expected %s\n", status.text, path, expected);
+    static const char *const loaded[] = {FILE_NAME, "libcublasLt.so.13", NULL};
+    return is && ls_library_open_newest(loaded, "fake_version", &again, NULL).code == LS_OK && again == handle;
+}
+
+/* A file that cannot be loaded, or has no such function, is none of several. */
+static bool takes_what_has_a_version(const test_case *c, const char *folder) {
+    (void)c;
+    static const char *const names[] = {FILE_NAME, NULL};
+    char file[LS_PATH_ROOM], path[LS_PATH_ROOM] = "";
+    void *handle = NULL;
+    setenv("CUDA_HOME", folder, 1);
+    snprintf(file, sizeof file, "%s/lib64/" FILE_NAME, folder);
+    const bool made = make_file(file, "no library") && link_library(folder, "lib", LS_TEST_FAKES "libcudnn.so.9");
+    const ls_status status = ls_library_open_newest(names, "fake_version", &handle, path);
+    return made && status.code == LS_OK && strstr(path, "/lib/" FILE_NAME) != NULL &&
+           ls_library_open_newest((const char *const[]){"libls-none.so.1", "libls-none.so.2", NULL}, "fake_version",
+                                  &handle, path)
+                   .code == LS_UNSUPPORTED;
+}
+
 static void in_a_process(bool (*test)(const test_case *c, const char *folder), const test_case *c, const char *folder) {
     int status;
     fflush(NULL);
@@ -132,6 +175,12 @@ static void test_places(void **state) {
     }
 }
 
+static void test_newest(void **state) {
+    in_a_process(takes_the_newest, NULL, scratch_path(state, "newer-behind"));
+    in_a_process(takes_the_newest, cases, scratch_path(state, "newer-before"));
+    in_a_process(takes_what_has_a_version, NULL, scratch_path(state, "without"));
+}
+
 static void test_what_cannot_be_loaded(void **state) {
     in_a_process(tells_what_is_broken, NULL, scratch_path(state, "broken"));
     void *handle = NULL;
@@ -143,6 +192,7 @@ static void test_what_cannot_be_loaded(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_places), cmocka_unit_test(test_what_cannot_be_loaded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_places), cmocka_unit_test(test_newest),
+                                       cmocka_unit_test(test_what_cannot_be_loaded)};
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

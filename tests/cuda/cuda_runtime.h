@@ -66,6 +66,12 @@ extern char shared_memory[MOST_SHARED];
 int most_shared();
 /* Of the device, its major number: 9, or what EMULATED_CAPABILITY says. */
 int capability();
+/*
+ * EMULATED_BLOCKS, for operands that are more than this host has memory for: so many blocks of a grid are executed, at
+ * least two, the first and the last among them; of bytes that are set or copied only ENDS at both ends are.
+ */
+int most_blocks();
+enum { ENDS = 64 };
 
 /* Returns when all threads of the block, or of its warp, that have not ended are here. */
 void block_barrier();
@@ -181,6 +187,15 @@ namespace emulation {
 /* The stream executes it, if the fake driver has been loaded (driver/fake.h); else it has been executed on return. */
 void give(cudaStream_t stream, const std::function<void()> &work);
 cudaError_t launch_grid(const cudaLaunchConfig_t &config, const std::function<void()> &kernel);
+/* f(at, n) for all bytes, or for the ends of them. */
+template <typename F> static inline void on_bytes(size_t bytes, F f) {
+    if (most_blocks() == INT32_MAX || bytes <= 2 * ENDS) {
+        f(0, bytes);
+        return;
+    }
+    f(0, ENDS);
+    f(bytes - ENDS, ENDS);
+}
 } // namespace emulation
 
 /*
@@ -188,14 +203,17 @@ cudaError_t launch_grid(const cudaLaunchConfig_t &config, const std::function<vo
  * stream executes it.
  */
 static inline cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t stream) {
-    emulation::give(stream, [=] { memset(data, byte, bytes); });
+    emulation::give(
+        stream, [=] { emulation::on_bytes(bytes, [=](size_t at, size_t n) { memset((char *)data + at, byte, n); }); });
     return cudaSuccess;
 }
 
 typedef enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 } cudaMemcpyKind;
 static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
                                           cudaStream_t stream) {
-    emulation::give(stream, [=] { memcpy(to, from, bytes); });
+    emulation::give(stream, [=] {
+        emulation::on_bytes(bytes, [=](size_t at, size_t n) { memcpy((char *)to + at, (const char *)from + at, n); });
+    });
     return cudaSuccess;
 }
 

@@ -146,6 +146,7 @@ static int setting(const char *name, int value) {
 }
 int most_shared() { return setting("EMULATED_SHARED", MOST_SHARED); }
 int capability() { return setting("EMULATED_CAPABILITY", 9); }
+int most_blocks() { return std::max(2, setting("EMULATED_BLOCKS", INT32_MAX)); }
 
 void block_barrier() { wait_as(state::AT_BLOCK_BARRIER); }
 void warp_barrier() { wait_as(state::AT_WARP_BARRIER); }
@@ -207,10 +208,12 @@ void run_grid(const launch &l) {
     body = &l.kernel;
     gridDim = l.grid;
     blockDim = l.block;
-    std::vector<unsigned> blocks = numbers_from(0, l.grid.x * l.grid.y * l.grid.z);
-    shuffle(blocks);
-    for (const unsigned b : blocks) {
-        blockIdx = {b % l.grid.x, b / l.grid.x % l.grid.y, b / l.grid.x / l.grid.y};
+    const uint64_t all = (uint64_t)l.grid.x * l.grid.y * l.grid.z, n_run = std::min(all, (uint64_t)most_blocks());
+    std::vector<unsigned> runs = numbers_from(0, (unsigned)n_run);
+    shuffle(runs);
+    for (const unsigned run : runs) {
+        const uint64_t b = n_run == all ? run : (all - 1) * run / (n_run - 1);
+        blockIdx = {(unsigned)(b % l.grid.x), (unsigned)(b / l.grid.x % l.grid.y), (unsigned)(b / l.grid.x / l.grid.y)};
         memset(shared_memory, 0xff, l.shared);
         begin_products(n, l.shared);
         run_block(n);
@@ -248,8 +251,8 @@ void give(cudaStream_t stream, const std::function<void()> &work) {
 cudaError_t launch_grid(const cudaLaunchConfig_t &config, const std::function<void()> &kernel) {
     const dim3 grid = config.gridDim, block = config.blockDim;
     const size_t n = (size_t)block.x * block.y * block.z;
-    if (n == 0 || n > MOST_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 ||
-        config.dynamicSmemBytes > (size_t)most_shared())
+    if (n == 0 || n > MOST_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT32_MAX ||
+        grid.y > 65535 || grid.z > 65535 || config.dynamicSmemBytes > (size_t)most_shared())
         return cudaErrorInvalidConfiguration;
     const launch l{grid, block, config.dynamicSmemBytes, kernel};
     give(config.stream, [=] { run_grid(l); });

@@ -1,7 +1,6 @@
 /*
  * Each form of the products of src/kernel/cuda/ptx_sm90.h, alone: a kernel loads two tiles and multiplies them. It is
- * compiled by nvcc (bench/gpu/wgmma.cu) and for the host, where a form may break one of the rules of these
- * instructions.
+ * compiled for the host, where a form may break one of the rules of these instructions.
  */
 #ifndef LS_TESTS_CUDA_WGMMA_FORMS_H
 #define LS_TESTS_CUDA_WGMMA_FORMS_H

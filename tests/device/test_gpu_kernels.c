@@ -1,9 +1,10 @@
 /*
  * The kernels of the device cuda as it executes them: operands in its memory, launches on a queue; every row that takes
- * a call, against the reference in f64, twice with the same bits. By the driver for tests and kernels that were
- * compiled for the host; with LS_TEST_GPU=1 on this machine's GPU, by the plug-in of `make cuda` and NVIDIA's
- * libraries.
+ * a call, attention and its gradient too, against a reference in f64, twice with the same bits. By the driver for tests
+ * and kernels that were compiled for the host; with LS_TEST_GPU=1 on this machine's GPU, by the plug-in of `make cuda`
+ * and NVIDIA's libraries.
  */
+#include "support/attention_check.h"
 #include "support/fake_cuda.h"
 #include "support/kernel_call.h"
 #include "support/kernel_examples.h"
@@ -27,6 +28,7 @@ typedef struct bench {
     size_t used; /* of both */
     uint64_t launched;
     int calls, wrong;
+    int passed_on; /* calls of attention that another row than the wanted one has taken */
 } bench;
 static bench on;
 
@@ -59,6 +61,32 @@ static ls_status submit(void *context, void *stream) {
     return p->kernel->launch(&p->call, p->state, stream);
 }
 
+/* With scratch behind the operands. */
+static ls_status prepare(prepared *p) {
+    const size_t workspace = p->kernel->workspace != NULL ? p->kernel->workspace(&p->call) : 0;
+    assert_true(on.used + workspace <= ARENA_BYTES);
+    p->call.workspace = on.own->base + on.used;
+    p->state = NULL;
+    return p->kernel->prepare(&p->call, &p->state);
+}
+
+static bool refuses(const ls_kernel *kernel, ls_status status) {
+    const bool is = kernel->refuses && (status.code == LS_UNSUPPORTED || status.code == LS_FAULT);
+    if (is) print_message("%s\n", status.text);
+    return is;
+}
+
+static void execute(prepared *p) {
+    const ls_device_work work = {
+        .name = ls_kernel_name(p->kernel), .event = {0, ++on.launched}, .submit = submit, .context = p};
+    must("launching", p->kernel, ls_device_launch(on.device, &work));
+    must("executing", p->kernel, ls_device_join(on.device));
+}
+
+static void release(const prepared *p) {
+    if (p->state != NULL && p->kernel->release != NULL) p->kernel->release(p->state);
+}
+
 /* Runs the row once; got: results. False: a library refuses the call. */
 static bool run_row(const example *e, const ls_kernel *kernel, const array *in, const array *out, array *got) {
     array in_place[LS_KERNEL_INPUTS], out_place[LS_KERNEL_OUTPUTS];
@@ -69,26 +97,17 @@ static bool run_row(const example *e, const ls_kernel *kernel, const array *in, 
     for (int i = 0; i < e->n_out; i++) out_place[i] = place(kernel, to, &out[i]);
     prepared p = {.kernel = kernel, .call = make_call(e, in_place, out_place, false)};
     p.call.threads = 1;
-    const size_t workspace = kernel->workspace != NULL ? kernel->workspace(&p.call) : 0;
-    assert_true(on.used + workspace <= ARENA_BYTES);
-    p.call.workspace = on.own->base + on.used;
-    const ls_status status = kernel->prepare(&p.call, &p.state);
-    if (kernel->refuses && (status.code == LS_UNSUPPORTED || status.code == LS_FAULT)) {
-        print_message("%s\n", status.text);
-        return false;
-    }
+    const ls_status status = prepare(&p);
+    if (refuses(kernel, status)) return false;
     must("preparing", kernel, status);
-    const ls_device_work work = {
-        .name = ls_kernel_name(kernel), .event = {0, ++on.launched}, .submit = submit, .context = &p};
-    must("launching", kernel, ls_device_launch(on.device, &work));
-    must("executing", kernel, ls_device_join(on.device));
+    execute(&p);
     for (int i = 0; i < e->n_out; i++) {
         const size_t bytes = ls_dtype_bytes(out[i].dtype) * (size_t)out[i].n;
         const ls_range range = ls_range_flat((size_t)((char *)out_place[i].typed - to->base), bytes);
         got[i] = copy_array(&out[i]);
         must("reading a result", kernel, ls_device_read(on.device, to, &range, got[i].typed));
     }
-    if (p.state != NULL && kernel->release != NULL) kernel->release(p.state);
+    release(&p);
     return true;
 }
 
@@ -153,6 +172,121 @@ static void test_every_row(void **state) {
     assert_int_equal(on.wrong, 0);
 }
 
+/* --- attention ---------------------------------------------------------------------------------------------------- */
+
+/* Of a view at strides: from its first element to its last one. */
+static ls_range place_view(const ls_kernel *kernel, ls_view *v) {
+    int64_t last = 0;
+    for (int d = 0; d < v->ndim; d++) last += (v->size[d] - 1) * v->stride[d];
+    const ls_range range = ls_range_flat(on.used, ls_dtype_bytes(v->dtype) * (size_t)(last + 1));
+    on.used = ls_round_up(on.used + ls_range_bytes(&range), ALIGN);
+    assert_true(on.used <= ARENA_BYTES);
+    must("writing an operand", kernel, ls_device_write(on.device, on.own, &range, v->data));
+    v->data = on.own->base + range.offset;
+    return range;
+}
+
+/* By the kernel, or where it does not support the call or refuses it by the one that takes it then, as in a program. */
+static void prepare_first(prepared *p) {
+    const ls_kernel_request request = {
+        .id = p->kernel->id, .dtype = p->kernel->dtype, .device = LS_DEVICE_CUDA, .call = &p->call};
+    for (;;) {
+        ls_status status = ls_error(LS_UNSUPPORTED, "it does not support the call");
+        if (p->kernel->supports == NULL || p->kernel->supports(&p->call)) {
+            status = prepare(p);
+            if (!refuses(p->kernel, status)) {
+                must("preparing", p->kernel, status);
+                return;
+            }
+        }
+        const ls_kernel *next = ls_kernel_next(&request, p->kernel);
+        if (next == NULL) must("preparing", p->kernel, status);
+        p->kernel = next;
+        on.passed_on++;
+    }
+}
+
+static void call_on_device(const ls_kernel *kernel, ls_kernel_call *call, ls_pool *pool) {
+    (void)pool;
+    prepared p = {.kernel = kernel, .call = *call};
+    ls_range results[LS_KERNEL_OUTPUTS];
+    on.used = 0;
+    p.call.threads = 1;
+    for (int i = 0; i < call->n_in; i++) (void)place_view(kernel, &p.call.in[i]);
+    for (int i = 0; i < call->n_out; i++) results[i] = place_view(kernel, &p.call.out[i]);
+    prepare_first(&p);
+    execute(&p);
+    for (int i = 0; i < call->n_out; i++)
+        must("reading a result", kernel, ls_device_read(on.device, on.own, &results[i], call->out[i].data));
+    release(&p);
+    on.calls++;
+}
+
+/*
+ * With tiles of 64 and 128 queries and keys: ragged, seen in part, left out. A GPU gets all, LONGER times as many
+ * tokens; kernels that were compiled for the host the first EMULATED of them, since test_kernel_cuda_attention.c holds
+ * these to as many.
+ */
+enum { LONGER = 5, EMULATED = 2 };
+static const test_case cases[] = {
+    {.B = 2, .D = 64, .Hq = 3, .Hkv = 1, .group = 3, .S = 80, .P = 2, .rank = 1, .mask = "full"},
+    {.B = 1, .D = 64, .Hq = 2, .Hkv = 1, .group = 2, .S = 140, .P = 1, .mask = "causal"},
+    {.B = 1, .D = 128, .Hq = 4, .Hkv = 4, .group = 1, .S = 131, .P = 1, .mask = "causal"},
+    {.B = 1, .D = 128, .Hq = 6, .Hkv = 2, .group = 3, .S = 90, .P = 1, .mask = "window:40"},
+    {.B = 1, .D = 64, .Hq = 2, .Hkv = 1, .group = 2, .S = 150, .P = 1, .mask = "window:60+documents"},
+    {.B = 1, .D = 256, .Hq = 2, .Hkv = 1, .group = 2, .S = 70, .P = 1, .mask = "causal"},
+    {.B = 1, .D = 128, .Hq = 2, .Hkv = 2, .group = 1, .S = 70, .P = 1, .mask = "causal", .softcap = 1.5},
+};
+
+/* All rows of the device for a contract and a type, also several of one name, in the order in which they are taken. */
+static int list_rows(ls_kernel_id id, ls_dtype T, const ls_kernel *out[2 * LS_KERNEL_ROWS]) {
+    const ls_kernel_request request = {.id = id, .dtype = T, .device = LS_DEVICE_CUDA};
+    int n = 0;
+    assert_int_equal(ls_kernel_find(&request, &out[n++]).code, LS_OK);
+    for (const ls_kernel *next; n < 2 * LS_KERNEL_ROWS && (next = ls_kernel_next(&request, out[n - 1])) != NULL;)
+        out[n++] = next;
+    return n;
+}
+
+/* A row of attention and one of its gradient: number i of each, and the last one where there are fewer. */
+typedef struct pair_of_rows {
+    ls_dtype T;
+    int number;
+} pair_of_rows;
+
+static void test_attention(void **state) {
+    const pair_of_rows *which = *state;
+    const ls_kernel *forward[2 * LS_KERNEL_ROWS], *backward[2 * LS_KERNEL_ROWS];
+    const int n_forward = list_rows(LS_KERNEL_ATTENTION, which->T, forward),
+              n_backward = list_rows(LS_KERNEL_ATTENTION_GRAD, which->T, backward);
+    assert_true(which->number < n_forward || which->number < n_backward);
+    const attention_variant variant = {forward[ls_min(which->number, n_forward - 1)],
+                                       backward[ls_min(which->number, n_backward - 1)], "the device",
+                                       which->T == LS_BF16 ? 8 : 3};
+    const int calls = on.calls, passed_on = on.passed_on;
+    const size_t n = gpu_is_real() ? LS_COUNT(cases) : EMULATED;
+    for (size_t i = 0; i < n; i++) {
+        test_case c = cases[i];
+        c.threads = 1;
+        if (gpu_is_real()) c.S *= LONGER;
+        problem p = problem_make(&c, which->T);
+        check_attention_by(&p, &variant, call_on_device);
+        problem_free(&p);
+    }
+    print_message("%s, number %d: attention by %s, its gradient by %s: %zu of %zu cases, %d calls, %d of "
+                  "them passed on\n",
+                  ls_dtype_name(which->T), which->number, ls_kernel_row(variant.forward),
+                  ls_kernel_row(variant.backward), n, LS_COUNT(cases), on.calls - calls, on.passed_on - passed_on);
+}
+
+/* Each row has a number: there is none beyond. */
+static void test_attention_has_no_more_rows(void **state) {
+    const pair_of_rows *past = *state;
+    const ls_kernel *rows[2 * LS_KERNEL_ROWS];
+    assert_true(list_rows(LS_KERNEL_ATTENTION, past->T, rows) <= past->number);
+    assert_true(list_rows(LS_KERNEL_ATTENTION_GRAD, past->T, rows) <= past->number);
+}
+
 static int open_device(void **state) {
     (void)state;
     use_gpu("seed=1");
@@ -170,6 +304,16 @@ static int close_device(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_row)};
+    static pair_of_rows f32[] = {{LS_F32, 0}, {LS_F32, 1}},
+                        bf16[] = {{LS_BF16, 0}, {LS_BF16, 1}, {LS_BF16, 2}, {LS_BF16, 3}, {LS_BF16, 4}};
+#define ATTENTION(pair) cmocka_unit_test_prestate(test_attention, &(pair))
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_row),
+                                       ATTENTION(f32[0]),
+                                       cmocka_unit_test_prestate(test_attention_has_no_more_rows, &f32[1]),
+                                       ATTENTION(bf16[0]),
+                                       ATTENTION(bf16[1]),
+                                       ATTENTION(bf16[2]),
+                                       ATTENTION(bf16[3]),
+                                       cmocka_unit_test_prestate(test_attention_has_no_more_rows, &bf16[4])};
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

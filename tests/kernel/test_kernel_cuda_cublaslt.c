@@ -244,20 +244,23 @@ static void a_wrong_call_is_refused(void **unused) {
 static void libraries_are_found(void **unused) {
     (void)unused;
     static const char *const none[] = {"libno-such-library.so.1", NULL};
-    static const char *const some[] = {"libno-such-library.so.1", "libm.so.6", NULL};
-    static const char *const has[] = {"cos", "sin", NULL}, *const lacks[] = {"cos", "no_such_function", NULL};
+    static const char *const some[] = {"libno-such-library.so.1", "libcublasLt.so.13", NULL};
+    static const char *const has[] = {"fake_version", "cublasLtGetVersion", NULL}, *const lacks[] = {"fake_version",
+                                                                                                     "no_such_function",
+                                                                                                     NULL};
     struct {
-        double (*cosine)(double), (*sine)(double);
-    } of_m;
-    const ls_cuda_library missing = {.name = "a", .files = none, .functions = has},
-                          without = {.name = "m", .files = some, .functions = lacks},
-                          whole = {.name = "m", .files = some, .functions = has};
+        size_t (*one)(void), (*other)(void);
+    } of;
+    const ls_cuda_library missing = {.name = "a", .files = none, .functions = has, .version = "fake_version"},
+                          without = {.name = "m", .files = some, .functions = lacks, .version = "fake_version"},
+                          whole = {.name = "m", .files = some, .functions = has, .version = "fake_version"};
     ls_library_facts facts;
-    assert_non_null(strstr(ls_cuda_library_find(&missing, &of_m, NULL).text, "libno-such-library.so.1"));
-    assert_non_null(strstr(ls_cuda_library_find(&without, &of_m, NULL).text, "libm.so.6 has no no_such_function"));
-    assert_int_equal(ls_cuda_library_find(&whole, &of_m, &facts).code, LS_OK);
-    assert_true(facts.path[0] == '/' && strstr(facts.path, "libm.so.6") != NULL);
-    assert_true(of_m.cosine(0) == 1 && of_m.sine(0) == 0);
+    assert_non_null(strstr(ls_cuda_library_find(&missing, &of, NULL).text, "libno-such-library.so.1"));
+    assert_non_null(
+        strstr(ls_cuda_library_find(&without, &of, NULL).text, "libcublasLt.so.13 has no no_such_function"));
+    assert_int_equal(ls_cuda_library_find(&whole, &of, &facts).code, LS_OK);
+    assert_string_equal(facts.path, LS_TEST_FAKES "libcublasLt.so.13");
+    assert_true(facts.version == 130100 && of.one() == 130100 && of.other() == 130100);
 }
 
 int main(void) {

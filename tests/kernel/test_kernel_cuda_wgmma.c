@@ -1,7 +1,6 @@
 /*
  * The products of warp groups (src/kernel/cuda/ptx_sm90.h) as the emulation has them (cuda/products.h): each form on
- * random matrices, and each broken rule ends the process with its name. bench/gpu/wgmma.cu runs the same forms on a
- * GPU.
+ * random matrices, and each broken rule ends the process with its name.
  */
 #include <setjmp.h>
 #include <signal.h>

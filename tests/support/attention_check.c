@@ -90,7 +90,7 @@ static ls_attention_band band_of(const problem *p, const key_block *block) {
     return band;
 }
 
-static results run_case(const problem *p, const attention_variant *v, ls_pool *pool) {
+static results run_case(const problem *p, const attention_variant *v, attention_caller *make, ls_pool *pool) {
     const test_case *c = &p->c;
     const ls_dtype T = v->forward->dtype;
     const int64_t n = p->n, rows = c->B * c->Hq * n, span_size[] = {c->B, n, 2 * p->w};
@@ -111,7 +111,7 @@ static results run_case(const problem *p, const attention_variant *v, ls_pool *p
         params.merge = i > 0;
         params.band = band_of(p, block);
         ls_kernel_call call = {5, 2, {q, k[i], values[i], spans, position_view(block)}, {r.o, r.lse}, &params, 0, 1};
-        call_kernel(v->forward, &call, pool);
+        make(v->forward, &call, pool);
     }
     for (int i = 0; i < c->P; i++) {
         key_block *block = &p->block[i];
@@ -131,7 +131,7 @@ static results run_case(const problem *p, const attention_variant *v, ls_pool *p
                                &params,
                                0,
                                1};
-        call_kernel(v->backward, &call, pool);
+        make(v->backward, &call, pool);
         free(k[i].data), free(values[i].data);
     }
     free(q.data), free(dout.data), free(delta.data);
@@ -166,10 +166,12 @@ static bool same_bits(const ls_view *a, const ls_view *b) {
     return memcmp(a->data, b->data, sizeof(float) * (size_t)outer) == 0;
 }
 
-void check_attention(const problem *p, const attention_variant *v) {
+void check_attention(const problem *p, const attention_variant *v) { check_attention_by(p, v, call_kernel); }
+
+void check_attention_by(const problem *p, const attention_variant *v, attention_caller *make) {
     ls_pool *pool;
     assert_int_equal(ls_pool_create(p->c.threads, false, &pool).code, LS_OK);
-    results r = run_case(p, v, pool), again = run_case(p, v, pool);
+    results r = run_case(p, v, make, pool), again = run_case(p, v, make, pool);
     const double f32_limit = p->c.f32_limit != 0 ? p->c.f32_limit : 1e-5;
     const double limit = v->forward->dtype == LS_BF16 ? 0x1p-7 : f32_limit;
     expect_small(error_of(&r.o, p->o), limit, "o", p, v);

@@ -17,6 +17,10 @@ typedef struct attention_variant {
  */
 void check_attention(const problem *p, const attention_variant *v);
 
+/* The same, with calls that are made as call_kernel makes them: their operands lie in memory of the host. */
+typedef void attention_caller(const ls_kernel *kernel, ls_kernel_call *call, ls_pool *pool);
+void check_attention_by(const problem *p, const attention_variant *v, attention_caller *make);
+
 /* Queries without keys, and keys without queries: results are 0, and lse -inf. */
 void check_empty_attention(const attention_variant *variant);
 

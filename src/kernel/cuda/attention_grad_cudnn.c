@@ -5,7 +5,7 @@
  *
  * Most of the library's engines add up dq in whatever order blocks of keys come. Only those are asked for, by number,
  * that do it in a fixed order and need no workspace that grows with queries times keys; NVIDIA's frontend sets the same
- * (cudnn-frontend 1.32, its node of the gradient). Where there is none of these, prepare refuses.
+ * (cudnn-frontend 1.32, its node of the gradient). Where the GPU and the version have none of these, prepare refuses.
  */
 #include "kernel/cuda/attention_parts.h"
 #include "kernel/cuda/cudnn_attention.h"
@@ -13,7 +13,8 @@
 #include <stdlib.h>
 
 typedef struct route {
-    size_t oldest; /* version of the library that has it */
+    int capability; /* the GPUs that have it, by the major number */
+    size_t oldest;  /* version of the library that has it */
     ls_cudnn_engine engine;
     cudnnDataType_t dq;
 } route;
@@ -26,8 +27,8 @@ typedef struct route {
         }                                                                                                    \
     }
 static const route routes[] = {
-    {92500, {6, KNOBS(2, 1, 4)}, CUDNN_DATA_FLOAT},    /* H100: blocks wait until it is their turn to add */
-    {92300, {5, KNOBS(3, 2, 2)}, CUDNN_DATA_BFLOAT16}, /* B200: dq by a kernel of its own */
+    {9, 92500, {6, KNOBS(2, 1, 4)}, CUDNN_DATA_FLOAT},     /* blocks wait until it is their turn to add */
+    {10, 92300, {5, KNOBS(3, 2, 2)}, CUDNN_DATA_BFLOAT16}, /* dq by a kernel of its own */
 };
 
 typedef struct state {
@@ -150,26 +151,33 @@ static void release(void *p) {
     free(s);
 }
 
-static ls_status prepare_by(const route *r, const ls_kernel_call *call, state *out) {
-    out->dq = r->dq == CUDNN_DATA_FLOAT ? LS_F32 : LS_BF16;
-    ls_cudnn_attention_begin(&out->of, "attention_grad", call);
-    describe(&out->of, call, out->dq);
-    ls_cudnn_plan_by(&out->of.graph, &r->engine, (int64_t)plan_bytes(call));
-    if (out->of.graph.status.code != LS_OK) ls_cudnn_end(&out->of.graph);
-    return out->of.graph.status;
+/* The route of the current device and the library's version. */
+static ls_status find_route(const route **out) {
+    int capability;
+    LS_TRY(ls_cuda_capability("attention_grad", &capability));
+    for (size_t i = 0; i < LS_COUNT(routes); i++) {
+        *out = &routes[i];
+        if (routes[i].capability == capability && ls_cudnn_version() >= routes[i].oldest) return ls_ok();
+    }
+    return ls_error(LS_UNSUPPORTED, "kernel attention_grad: cuDNN %zu adds in any order on compute capability %d",
+                    ls_cudnn_version(), capability);
 }
 
 static ls_status prepare(const ls_kernel_call *call, void **out) {
+    const route *by;
     LS_TRY(ls_kernel_check(LS_KERNEL_ATTENTION_GRAD, LS_BF16, call));
+    LS_TRY(find_route(&by));
     state *s = calloc(1, sizeof *s);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "kernel attention_grad: no memory for the description of a call");
-    ls_status status = ls_error(LS_UNSUPPORTED, "kernel attention_grad: this version of cuDNN adds in any order");
-    for (size_t i = 0; i < LS_COUNT(routes) && status.code != LS_OK; i++)
-        if (ls_cudnn_version() >= routes[i].oldest) status = prepare_by(&routes[i], call, s);
+    s->dq = by->dq == CUDNN_DATA_FLOAT ? LS_F32 : LS_BF16;
+    ls_cudnn_attention_begin(&s->of, "attention_grad", call);
+    describe(&s->of, call, s->dq);
+    ls_cudnn_plan_by(&s->of.graph, &by->engine, (int64_t)plan_bytes(call));
+    const ls_status status = s->of.graph.status;
     if (status.code == LS_OK)
         *out = s;
     else
-        free(s);
+        release(s);
     return status;
 }
 
@@ -192,7 +200,6 @@ const ls_kernel ls_cuda_bf16_attention_grad_cudnn = {.id = LS_KERNEL_ATTENTION_G
                                                      .device = LS_DEVICE_CUDA,
                                                      .row = "cudnn",
                                                      .refuses = true,
-                                                     .asked = true,
                                                      .supports = supports,
                                                      .workspace = workspace,
                                                      .prepare = prepare,

@@ -114,3 +114,7 @@ template <typename T> static ls_status take_all(const ls_view *part, const ls_vi
 extern "C" ls_status ls_cuda_take_gradient(const ls_view *part, const ls_view *to, bool adds, void *stream) {
     return part->dtype == LS_BF16 ? take_all<bf16>(part, to, adds, stream) : take_all<float>(part, to, adds, stream);
 }
+
+extern "C" ls_status ls_cuda_capability(const char *kernel, int *major) {
+    return device_number(kernel, "compute capability", cudaDevAttrComputeCapabilityMajor, major);
+}

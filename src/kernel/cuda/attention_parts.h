@@ -21,6 +21,8 @@ LS_MUST_USE ls_status ls_cuda_make_result(const ls_kernel_call *call, const ls_v
                                           void *stream);
 /* to, f32 [B,N,H,D], becomes the dense part, bf16 or f32, or that is added to it. */
 LS_MUST_USE ls_status ls_cuda_take_gradient(const ls_view *part, const ls_view *to, bool adds, void *stream);
+/* The compute capability of the current device, by its major number. */
+LS_MUST_USE ls_status ls_cuda_capability(const char *kernel, int *major);
 #ifdef __cplusplus
 }
 #endif

@@ -82,11 +82,16 @@ static inline int64_t rows_of(const ls_view *v) {
 
 enum { CUDA_THREADS = 256, CUDA_WARPS = CUDA_THREADS / 32 };
 
+static const int64_t MOST_OF_GRID = INT32_MAX; /* blocks in a row */
+
 /* Submits the kernel; blocks of CUDA_THREADS. An empty grid is nothing to do. */
 template <typename... Expected, typename... Actual>
 static ls_status launch(const char *name, void *stream, int64_t blocks, size_t shared, void (*kernel)(Expected...),
                         Actual... actual) {
     if (blocks == 0) return ls_ok();
+    if (blocks > MOST_OF_GRID)
+        return ls_error(LS_UNSUPPORTED, "kernel %s: a grid of %lld blocks; a GPU takes at most %lld", name,
+                        (long long)blocks, (long long)MOST_OF_GRID);
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)blocks);
     config.blockDim = dim3(CUDA_THREADS);

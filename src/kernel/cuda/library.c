@@ -9,13 +9,7 @@ static ls_status open_library(const ls_cuda_library *library, void **out, char p
     const char *setting = getenv("LONGSPAN_CUDA_LIBRARIES");
     if (setting != NULL && strcmp(setting, "none") == 0)
         return ls_error(LS_UNSUPPORTED, "LONGSPAN_CUDA_LIBRARIES=none leaves it out");
-    ls_status status, newest = ls_ok(); /* of several that are missing the first one is told */
-    for (int f = 0; library->files[f] != NULL; f++) {
-        status = ls_library_open(library->files[f], out, path);
-        if (status.code == LS_OK) return status;
-        if (f == 0) newest = status;
-    }
-    return newest;
+    return ls_library_open_newest(library->files, library->version, out, path);
 }
 
 static ls_status find_function(void *handle, const char *path, const char *name, void *out) {
@@ -27,8 +21,6 @@ static ls_status find_function(void *handle, const char *path, const char *name,
 
 static ls_status check_version(const ls_cuda_library *library, void *handle, ls_library_facts *facts) {
     size_t (*version)(void);
-    facts->version = 0;
-    if (library->version == NULL) return ls_ok();
     LS_TRY(find_function(handle, facts->path, library->version, &version));
     facts->version = version();
     if (facts->version >= library->oldest) return ls_ok();

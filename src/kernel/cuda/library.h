@@ -10,9 +10,9 @@
 /* Both lists end with NULL. */
 typedef struct ls_cuda_library {
     const char *name;             /* for messages */
-    const char *const *files;     /* that ls_library_open looks for, the newest version first */
+    const char *const *files;     /* that ls_library_open_newest looks for */
     const char *const *functions; /* that are needed */
-    const char *version;          /* the function that says the library's number: size_t f(void); NULL: none does */
+    const char *version;          /* the function that says the library's number: size_t f(void) */
     size_t oldest;                /* number that will do */
 } ls_cuda_library;
 
