@@ -217,7 +217,7 @@ typedef struct ls_op {
     bool of_all; /* the gradient rule uses the gradients of all outputs; otherwise only that of output 0 */
     /*
      * What the dimensions of inputs and results stand for, from which the compiler derives how a node can be spread
-     * over ranks (compile/shard.c): "*k,nk,n>*n" says that x[..,k], w[n,k] and a bias [n] become y[..,n]. Inputs come
+     * over ranks (compile/shard): "*k,nk,n>*n" says that x[..,k], w[n,k] and a bias [n] become y[..,n]. Inputs come
      * before '>', results behind it; inputs that a node may lack are there too.
      *   a      a dimension that may be cut: of what has the letter, each rank then has its part of that dimension, and
      *          a result without it is a partial sum

@@ -16,7 +16,7 @@
 typedef enum ls_axis_kind {
     LS_AXIS_BATCH,
     LS_AXIS_SEQUENCE,
-    LS_AXIS_FEATURE, /* heads and features: all factors that no node needs whole (compile/shard.c) */
+    LS_AXIS_FEATURE, /* heads and features: all factors that no node needs whole (compile/shard) */
     LS_AXIS_KINDS
 } ls_axis_kind;
 

@@ -1,0 +1,88 @@
+/* What ranks along axes of kind feature share: heads, hidden features and words, by the factors of the graph. */
+#include "compile/shard/shard.h"
+
+/*
+ * Factors of which there are fewer than ranks, as of KV heads, and behind which another one stands in a product: the
+ * product, query heads, is shared instead. What has one element is left out of products.
+ */
+static void find_covered(const ls_graph *g, ls_arena *arena, ls_shared_features *f) {
+    const ls_graph_factor *list = f->factors.list;
+    f->covered = LS_NEW_ARRAY(arena, bool, f->factors.n);
+    for (int i = 0; i < f->factors.n; i++) f->covered[i] = list[i].size == 1;
+    for (int i = 0; i < g->n_tensors * LS_MAX_DIMS; i++) {
+        const ls_factored_dim *dim = &f->factors.dim[i];
+        for (int s = 0; s < dim->n; s++) {
+            const ls_segment *segment = &dim->segment[s];
+            if (segment->n < 2) continue;
+            f->covered[segment->factor[0]] |=
+                list[segment->factor[0]].size < f->ranks && !list[segment->factor[1]].whole;
+        }
+    }
+}
+
+void ls_shared_find(const ls_graph *g, const ls_mesh *mesh, ls_arena *arena, ls_shared_features *out) {
+    *out = (ls_shared_features){.ranks = ls_mesh_size(mesh, ls_mesh_axes(mesh, LS_AXIS_FEATURE))};
+    if (out->ranks == 1) return;
+    ls_factors_find(g, arena, &out->factors);
+    find_covered(g, arena, out);
+}
+
+/* Of a segment, how many of the outermost factors ranks share: one, or where that is covered the second too. 0: none.
+ */
+static int shared_factors(const ls_shared_features *f, const ls_segment *segment) {
+    const ls_graph_factor *outer = &f->factors.list[segment->factor[0]];
+    if (outer->is != LS_FACTOR_NONE || outer->whole || outer->inner) return 0;
+    if (!f->covered[segment->factor[0]]) return 1;
+    return segment->n > 1 && !f->factors.list[segment->factor[1]].whole ? 2 : 0;
+}
+
+static const ls_factored_dim *dim_of(const ls_shared_features *f, ls_tensor t, int d) {
+    return &f->factors.dim[t.id * LS_MAX_DIMS + d];
+}
+
+bool ls_is_shared(const ls_shared_features *f, ls_tensor t, int d) {
+    const ls_factored_dim *dim = dim_of(f, t, d);
+    bool is = true;
+    for (int s = 0; s < dim->n; s++) is &= shared_factors(f, &dim->segment[s]) > 0;
+    return is;
+}
+
+bool ls_is_in_segments(const ls_shared_features *f, ls_tensor t, ls_along_placement p) {
+    return p >= 0 && f->factors.dim != NULL && dim_of(f, t, p)->n > 1;
+}
+
+/* Of a product of factors all stay together but those that ranks share. */
+ls_dim_units *ls_shared_units(const ls_graph *g, const ls_shared_features *f, ls_arena *arena) {
+    const int n = g->n_tensors * LS_MAX_DIMS;
+    ls_dim_units *units = LS_NEW_ARRAY(arena, ls_dim_units, n);
+    for (int i = 0; i < n; i++) {
+        const ls_factored_dim *dim = &f->factors.dim[i];
+        units[i].n = dim->n;
+        for (int s = 0; s < dim->n; s++) {
+            const int shared = shared_factors(f, &dim->segment[s]);
+            units[i].segment[s].units = units[i].segment[s].elements = 1;
+            for (int k = 0; k < dim->segment[s].n; k++) {
+                const int64_t size = f->factors.list[dim->segment[s].factor[k]].size;
+                *(k < shared ? &units[i].segment[s].units : &units[i].segment[s].elements) *= size;
+            }
+        }
+    }
+    return units;
+}
+
+ls_status ls_shared_check(const ls_graph *g, const ls_mesh *mesh, const ls_sharding *s) {
+    for (int t = 1; t < g->n_tensors; t++) {
+        for (int d = 0; d < g->tensors[t].shape.ndim; d++) {
+            const ls_axes cut = s->tensor[t].cut[d] & ls_mesh_axes(mesh, LS_AXIS_FEATURE);
+            const int64_t fewest = ls_units_fewest(&s->units[t * LS_MAX_DIMS + d]);
+            if (ls_mesh_size(mesh, cut) <= fewest || cut == 0) continue;
+            char axes[64];
+            ls_mesh_text(mesh, cut, axes, sizeof axes);
+            return ls_error(LS_USAGE,
+                            "--mesh %s: \"%s\" has %lld heads or features that ranks can share; expected at "
+                            "most so many ranks",
+                            axes, g->tensors[t].name, (long long)fewest);
+        }
+    }
+    return ls_ok();
+}

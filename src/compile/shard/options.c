@@ -1,0 +1,120 @@
+/* The options of a node: the ways to spread it over the ranks of an axis, and what each makes of its tensors. */
+#include "compile/shard/shard.h"
+
+static ls_along_placement of_tensor(const ls_question *q, const ls_tensor_dims *dims, int letter,
+                                    ls_along_placement without) {
+    const int dim = ls_letter_dim(&q->dims, dims, letter);
+    return dim >= 0 ? (ls_along_placement)dim : without;
+}
+
+/* The dimension of a product that begins with the letter; -1: there is none. */
+static int product_dim(const ls_question *q, const ls_tensor_dims *dims, int letter) {
+    const int dim = ls_letter_dim(&q->dims, dims, letter);
+    return dim >= 0 && dims->dim[dim].n > 1 && !dims->dim[dim].segments ? dim : -1;
+}
+
+ls_along_placement ls_option_output(const ls_question *q, ls_spread_option choice, int o) {
+    const ls_op *op = q->node->op;
+    const ls_tensor_dims *dims = &q->dims.out[o];
+    const bool is_sum = op->in_place[o] > 0 && ls_op_adds_to(op, op->in_place[o] - 1);
+    const ls_along_placement without = dims->same ? LS_WHOLE : LS_PARTIAL;
+    int product;
+    switch (choice.way) {
+    case LS_CUT:
+        return of_tensor(q, dims, choice.letter, without);
+    case LS_CUT_COVERED:
+        product = product_dim(q, dims, choice.letter);
+        return product >= 0 ? (ls_along_placement)product : without;
+    case LS_ADD_UP:
+        return LS_PARTIAL;
+    case LS_ADD_ON_FIRST:
+        return is_sum ? LS_PARTIAL : LS_WHOLE;
+    default:
+        return LS_WHOLE;
+    }
+}
+
+/* Whether the node adds up along the letter, so that each rank has a term of its results. */
+static bool sums_over(const ls_question *q, int letter) {
+    bool sums = false;
+    for (int o = 0; o < q->node->n_out; o++)
+        sums |= ls_option_output(q, (ls_spread_option){LS_CUT, letter}, o) == LS_PARTIAL;
+    return sums;
+}
+
+/*
+ * A sum that is added to is what it becomes. Where the rest of a sum is cut, an addend that is not (a bias) is a
+ * partial sum too, so that it is not added once by each rank.
+ */
+ls_along_placement ls_option_input(const ls_question *q, ls_spread_option choice, int i) {
+    const ls_op *op = q->node->op;
+    const bool is_addend = (op->addends & 1U << i) != 0;
+    for (int o = 0; o < q->node->n_out; o++)
+        if (op->in_place[o] == i + 1 && ls_op_adds_to(op, i)) return ls_option_output(q, choice, o);
+    if (choice.way == LS_ADD_UP) return is_addend ? LS_PARTIAL : LS_WHOLE;
+    if (choice.way == LS_CUT_COVERED) {
+        const int product = product_dim(q, &q->dims.in[i], choice.letter);
+        return product >= 0 ? (ls_along_placement)product : LS_WHOLE;
+    }
+    if (choice.way != LS_CUT) return LS_WHOLE;
+    return of_tensor(q, &q->dims.in[i], choice.letter,
+                     is_addend && sums_over(q, choice.letter) ? LS_PARTIAL : LS_WHOLE);
+}
+
+static bool adds_to_sum(const ls_node *node) {
+    bool adds = false;
+    for (int i = 0; i < node->n_in; i++) adds |= ls_op_adds_to(node->op, i);
+    return adds;
+}
+
+/* Whether the letter stands for what the node looks up ids in: of that, ranks can have parts along axes of features. */
+static bool is_looked_up(const ls_question *q, int letter) {
+    const ls_lookup *lookup = &q->node->op->lookup;
+    if (lookup->ids == 0) return false;
+    const int ndim = ls_graph_tensor(q->along->graph, q->node->in[lookup->among])->shape.ndim;
+    const int d = lookup->dim < 0 ? ndim - 1 : lookup->dim;
+    return ls_letter_dim(&q->dims, &q->dims.in[lookup->among], letter) == d;
+}
+
+/* Whether the axis cuts what the letter stands for, wherever the node has it. */
+static bool is_cut(const ls_question *q, int letter) {
+    const ls_node *node = q->node;
+    if (q->along->axis->kind != LS_AXIS_FEATURE)
+        return !is_looked_up(q, letter) &&
+               ls_letter_is(q->along->graph, node, &q->dims, letter, ls_axis_factor(q->along->axis));
+    bool is = q->dims.may_cut[letter];
+    for (int i = 0; i < ls_node_tensors(node); i++) {
+        const int d = ls_letter_dim(&q->dims, ls_node_tensor_dims(&q->dims, node, i), letter);
+        is &= d < 0 || ls_is_shared(q->along->features, ls_node_tensor(node, i), d);
+    }
+    return is;
+}
+
+/* The same of products that begin with the letter, where it stands for too few to be cut by itself (KV heads). */
+static bool is_cut_covered(const ls_question *q, int letter) {
+    const ls_node *node = q->node;
+    bool is = q->along->axis->kind == LS_AXIS_FEATURE && q->dims.may_cut[letter], has[2] = {false, false};
+    for (int i = 0; i < ls_node_tensors(node) && is; i++) {
+        const ls_tensor_dims *dims = ls_node_tensor_dims(&q->dims, node, i);
+        const int d = ls_letter_dim(&q->dims, dims, letter);
+        if (d < 0) continue;
+        const bool product = product_dim(q, dims, letter) == d;
+        has[product] = true;
+        is = ls_is_shared(q->along->features, ls_node_tensor(node, i), d) == product;
+    }
+    return is && has[false] && has[true];
+}
+
+static void add(ls_question *q, ls_spread_way way, int letter) { q->option[q->n++] = (ls_spread_option){way, letter}; }
+
+void ls_question_ask(const ls_along *along, const ls_node *node, ls_question *q) {
+    *q = (ls_question){.along = along, .node = node};
+    ls_node_dims_find(along->graph, node, &q->dims);
+    for (int letter = 0; letter < q->dims.n; letter++) {
+        if (is_cut(q, letter)) add(q, LS_CUT, letter);
+        if (is_cut_covered(q, letter)) add(q, LS_CUT_COVERED, letter);
+    }
+    if (node->op->addends != 0) add(q, LS_ADD_UP, -1);
+    if (adds_to_sum(node) && along->axis->kind != LS_AXIS_FEATURE) add(q, LS_ADD_ON_FIRST, -1);
+    add(q, LS_ALL_WHOLE, -1);
+}

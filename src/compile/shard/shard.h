@@ -1,0 +1,112 @@
+/*
+ * How nodes are spread over the ranks of one axis. What a node's dimensions stand for (ls_op.dims) says which options
+ * it has (options.c); an option has a price (price.c); the choice is the cheapest that is found over the whole graph
+ * (search.c). shard.c goes through the axes of the mesh.
+ */
+#ifndef LS_SHARD_H
+#define LS_SHARD_H
+
+#include "compile/compile_impl.h"
+
+/* Of a tensor along an axis: a dimension, along which it is cut, or one of these. */
+enum {
+    LS_WHOLE = -1,
+    LS_PARTIAL = -2,
+    LS_OPEN = -3,    /* it becomes what its first reader asks: its node reads nothing, or it is a parameter to be cut */
+    LS_OPEN_SUM = -4 /* it becomes whole or partial, as its first reader asks: gradients of what is not cut */
+};
+typedef signed char ls_along_placement;
+
+/* What of a graph ranks along axes of kind feature share (features.c). */
+typedef struct ls_shared_features {
+    ls_factors factors; /* empty where the mesh has no such axis */
+    int ranks;          /* along all such axes */
+    bool *covered;      /* by factor: fewer than these ranks, and shared with what stands behind it in a product */
+} ls_shared_features;
+
+/* What holds along `axis`, number `a` of the mesh. */
+typedef struct ls_along {
+    const ls_graph *graph;
+    int n_nodes;
+    int a;
+    const ls_axis *axis;
+    const ls_shared_features *features;
+} ls_along;
+
+/* What has been decided along an axis, by tensor. */
+typedef struct ls_decided {
+    ls_along_placement *at;
+    bool *made_whole; /* along an axis of features it is a partial sum, which a reader has had made whole */
+} ls_decided;
+
+/* --- features.c --------------------------------------------------------------------------------------------------- */
+
+void ls_shared_find(const ls_graph *graph, const ls_mesh *mesh, ls_arena *arena, ls_shared_features *out);
+/* Whether axes of kind feature cut what each segment of dimension d begins with. */
+bool ls_is_shared(const ls_shared_features *features, ls_tensor t, int d);
+/* Whether a dimension has several segments. They are not brought together: a rank's part would be a run of each. */
+bool ls_is_in_segments(const ls_shared_features *features, ls_tensor t, ls_along_placement p);
+/* What of each tensor stays together, by tensor * LS_MAX_DIMS + dimension. */
+ls_dim_units *ls_shared_units(const ls_graph *graph, const ls_shared_features *features, ls_arena *arena);
+/* Of each tensor that is cut there must be a part for each rank; the error names the tensor and the axes. */
+LS_MUST_USE ls_status ls_shared_check(const ls_graph *graph, const ls_mesh *mesh, const ls_sharding *sharding);
+
+/* --- options.c ---------------------------------------------------------------------------------------------------- */
+
+/* One way to spread a node over the ranks of an axis: of equally good ones, the first is taken. */
+typedef enum ls_spread_way {
+    LS_CUT,          /* along what a letter stands for */
+    LS_CUT_COVERED,  /* along products that begin with the letter; what has it alone is whole, of results a term */
+    LS_ADD_UP,       /* the op's addends are partial sums, and so are its results */
+    LS_ADD_ON_FIRST, /* everything is whole, but for a partial sum, to which the first rank of the axis alone adds */
+    LS_ALL_WHOLE
+} ls_spread_way;
+
+typedef struct ls_spread_option {
+    ls_spread_way way;
+    int letter; /* of LS_CUT, LS_CUT_COVERED */
+} ls_spread_option;
+
+enum { LS_SPREAD_OPTIONS = 2 * LS_NODE_LETTERS + 3 };
+
+/* A node along an axis. */
+typedef struct ls_question {
+    const ls_along *along;
+    const ls_node *node;
+    ls_node_dims dims;
+    int n;
+    ls_spread_option option[LS_SPREAD_OPTIONS];
+} ls_question;
+
+void ls_question_ask(const ls_along *along, const ls_node *node, ls_question *out);
+ls_along_placement ls_option_input(const ls_question *q, ls_spread_option option, int i);
+ls_along_placement ls_option_output(const ls_question *q, ls_spread_option option, int o);
+
+/* --- price.c ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * What an option costs on top of what has been decided, in bytes that a rank sends, but for the factor (T-1)/T that all
+ * have. Negative: input *misfit cannot become what the option asks.
+ */
+double ls_option_price(const ls_question *q, const ls_decided *decided, ls_spread_option option, int *misfit);
+
+/* --- search.c ----------------------------------------------------------------------------------------------------- */
+
+/*
+ * Chooses an option of each node that has inputs, option[n_nodes], so that their prices add up to little; returns in
+ * *price what they add up to. Not more than with the cheapest option node by node, and the least where few choices are
+ * open at once. The error is of the node by node choice: it names the op, the input and what it was expected to be.
+ */
+LS_MUST_USE ls_status ls_spread_search(const ls_along *along, const ls_decided *begin, ls_arena *scratch,
+                                       ls_spread_option *option, double *price);
+/* The same with the cheapest option of each node, one after the other. */
+LS_MUST_USE ls_status ls_spread_node_by_node(const ls_along *along, const ls_decided *begin, ls_arena *scratch,
+                                             ls_spread_option *option, double *price);
+/* Gradients that node n meets first are spread as their parameter, where that is cut. */
+void ls_decided_meet(const ls_along *along, int n, ls_decided *decided);
+/* Notes what an option makes of the node's tensors. */
+void ls_decided_note(const ls_question *q, ls_spread_option option, ls_decided *decided);
+/* Before any node: what leaves are. The arrays lie in the arena. */
+ls_decided ls_decided_begin(const ls_along *along, ls_arena *arena);
+
+#endif
