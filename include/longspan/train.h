@@ -34,7 +34,8 @@ typedef struct ls_train_options {
     int64_t warmup;
     const char *schedule; /* "cosine", "linear", "constant", "wsd" */
     /*
-     * "PATTERN:lr=0.1,decay=0" or "PATTERN:frozen": parameters by name; of several that match a name, the last counts
+     * "PATTERN:lr=0.1,decay=0", "PATTERN:frozen", or "PATTERN:frozen=bf16", which is kept in that type: parameters by
+     * name; of several that match a name, the last counts
      */
     const char *const *groups;
     int n_groups;

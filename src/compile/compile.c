@@ -90,6 +90,7 @@ static ls_status compile(ls_builder *b, ls_job *job) {
     ls_image *image = b->image;
     ls_sharding sharding;
     LS_TRY(take_phases(b));
+    ls_cast_kept(job, image->arena);
     LS_TRY(ls_shard(job->graph, job->graph->n_nodes, &image->mesh, image->arena, &sharding));
     ls_redistribute(job, &image->mesh, image->arena, &sharding);
     end_programs(job, image->arena);

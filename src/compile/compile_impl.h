@@ -40,6 +40,14 @@ LS_MUST_USE ls_status ls_shard(const ls_graph *graph, int n_nodes, const ls_mesh
  * redistributed.
  */
 void ls_redistribute(ls_job *job, const ls_mesh *mesh, ls_arena *arena, ls_sharding *sharding);
+/* The programs of a graph of n_nodes nodes, of another one in which node n, and what is put before it, begins at
+ * begins[n]. */
+ls_job_programs ls_programs_moved(const ls_job_programs *old, int n_nodes, const int *begins, ls_arena *arena);
+/*
+ * Frozen parameters that are kept in another type than the graph's are of that type, and a cast stands before each node
+ * that reads one (kept.c). Graph and programs become new ones in the arena, or stay where there is no such parameter.
+ */
+void ls_cast_kept(ls_job *job, ls_arena *arena);
 /* Whether any tensor is redistributed, but for partial sums that become whole. */
 bool ls_is_redistributed(const ls_graph *graph, const ls_sharding *sharding);
 
@@ -264,7 +272,7 @@ int ls_group_of(const ls_builder *b, int flat);
  * group's elements. And this rank's pieces of it, [its buckets, elements of a piece]: of one that has the rank's shard.
  */
 ls_operand ls_group_buckets(const ls_builder *b, int group, ls_operand all);
-ls_operand ls_group_pieces(const ls_builder *b, int group, ls_operand shard);
+ls_operand ls_group_pieces(const ls_builder *b, int group, const char *shard);
 /* Notes that a buffer of its own has the group's elements. */
 void ls_group_note(const ls_builder *b, int group, ls_operand all);
 /* "WHAT from NAME": NAME is the group's first parameter. */

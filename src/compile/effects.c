@@ -34,7 +34,10 @@ static void declare_node(const ls_builder *b, ls_program *p, const ls_job_progra
         const ls_tensor storage = ls_graph_tensor(g, node->in[i])->storage;
         const ls_tensor_info *info = ls_graph_tensor(g, storage);
         if (info->role == LS_ROLE_ACCUMULATOR || info->producer >= row->first_node) continue;
-        if (info->role == LS_ROLE_PARAMETER) declare(p, buffer_named(b, LS_BIND_PARAMETERS), LS_EFFECT_READ);
+        if (info->role == LS_ROLE_PARAMETER) {
+            const ls_flat *flat = &b->image->flats[b->packing->flat_of[storage.id]];
+            declare(p, buffer_named(b, ls_flat_values(b->image, flat)), LS_EFFECT_READ);
+        }
         declare(p, buffer_of(b, storage), ls_op_writes_input(node->op, i) ? LS_EFFECT_CHANGE : LS_EFFECT_READ);
     }
     for (int o = 0; o < node->n_out; o++) {

@@ -87,8 +87,10 @@ typedef struct progress {
 static void begin(progress *p, int run) {
     const ls_builder *b = p->b;
     const int order = p->begun++;
-    p->now = ls_group_gather_make(b, ls_arena_printf(b->image->arena, "parameters.%d", order % SETS),
-                                  p->uses.list[order].group, LS_BIND_PARAMETERS, NULL);
+    const int group = p->uses.list[order].group;
+    const ls_flat *flat = &b->image->flats[b->packing->groups[group].first];
+    p->now = ls_group_gather_make(b, ls_arena_printf(b->image->arena, "parameters.%d", order % SETS), group,
+                                  ls_flat_values(b->image, flat), NULL);
     p->stages = b->packing->stages->n - 1;
     ls_nodes_put(b, &p->to, &ls_lowering_gather_expect, run, p->now);
     ls_nodes_put(b, &p->to, &ls_lowering_gather, run, p->now);

@@ -26,7 +26,7 @@ static ls_operand make_room(ls_builder *b, const ls_group_gather *g) {
     const ls_group *group = &b->packing->groups[g->group];
     if (g->in != NULL) return ls_operand_slice(*g->in, 0, group->start, group->count);
     const ls_operand own = ls_build_symmetric(b, LS_BUFFER_PARAMETER, ls_group_name(b, "parameters", g->group),
-                                              group->count, b->image->dtype, 1, &group->count);
+                                              group->count, b->image->flats[group->first].dtype, 1, &group->count);
     ls_group_note(b, g->group, own);
     return own;
 }
@@ -40,7 +40,7 @@ static void lower_expect(ls_builder *b, const ls_program_node *node) {
 static void lower_gather(ls_builder *b, const ls_program_node *node) {
     ls_group_gather *g = node->params;
     const ls_operand mine =
-        g->from == NULL ? ls_all_gather_piece(b, &g->gather) : ls_group_pieces(b, g->group, ls_bound(b, g->from));
+        g->from == NULL ? ls_all_gather_piece(b, &g->gather) : ls_group_pieces(b, g->group, g->from);
     ls_all_gather_begin(b, &g->gather, mine);
 }
 

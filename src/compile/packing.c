@@ -1,10 +1,10 @@
 /*
  * The flat space: all parameters in the order of declaration; behind them those that the optimiser updates as whole
- * matrices, shape by shape; behind all of them those that are not trained, of which there are values and nothing else.
- * It is cut at parameters into groups, whose gradients lie together and are complete together, and which are gathered
- * together where each rank has its shard alone; and a group into buckets of equal size, which travel at once. Every
- * rank owns a piece of each bucket, all pieces of a bucket are of one size, and a group is padded so that they are; a
- * rank's pieces are its shard.
+ * matrices, shape by shape; behind all of them those that are not trained, of which there are values and nothing else,
+ * and last those of these that are kept in another type. It is cut at parameters into groups, whose gradients lie
+ * together and are complete together, and which are gathered together where each rank has its shard alone; and a group
+ * into buckets of equal size, which travel at once. Every rank owns a piece of each bucket, all pieces of a bucket are
+ * of one size, and a group is padded so that they are; a rank's pieces are its shard.
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -47,6 +47,7 @@ static void lay_parameter(ls_builder *b, int t, int number, bool matrix) {
                       .shape = info->shape,
                       .number = number,
                       .whole_count = ls_shape_elements(&info->shape),
+                      .dtype = info->dtype,
                       .trained = !info->frozen,
                       .group = ls_update_group(b, info, number),
                       .matrix = matrix};
@@ -134,10 +135,13 @@ static void lay_parameters(ls_builder *b) {
         if (b->packing->flat_of[t] < 0 && matrix[t]) lay_alike(b, t, number, matrix);
         number++;
     }
-    for (int t = 1, number = 0; t < g->n_tensors; t++) {
-        if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
-        if (g->tensors[t].frozen) lay_parameter(b, t, number, false);
-        number++;
+    for (int kept = 0; kept < 2; kept++) {
+        for (int t = 1, number = 0; t < g->n_tensors; t++) {
+            const ls_tensor_info *info = &g->tensors[t];
+            if (info->role != LS_ROLE_PARAMETER) continue;
+            if (info->frozen && (info->dtype != g->dtype) == kept) lay_parameter(b, t, number, false);
+            number++;
+        }
     }
     number_flats(image);
     for (int t = 1; t < g->n_tensors; t++) {
@@ -255,14 +259,14 @@ static void end_by_use(const ls_builder *b, bool *ends) {
 }
 
 /*
- * Whether a group must end behind the parameter: a whole matrix has one of its own, and all of a group is trained or
- * not, and cut along the same axes.
+ * Whether a group must end behind the parameter: a whole matrix has one of its own, and all of a group is of one type,
+ * trained or not, and cut along the same axes.
  */
 static bool must_end(const ls_image *image, int f) {
     if (f + 1 == image->n_flats) return true;
     const ls_flat *flat = &image->flats[f], *next = &image->flats[f + 1];
-    return flat->matrix || next->matrix || flat->trained != next->trained || flat->cut != next->cut ||
-           flat->summed != next->summed;
+    return flat->matrix || next->matrix || flat->trained != next->trained || flat->dtype != next->dtype ||
+           flat->cut != next->cut || flat->summed != next->summed;
 }
 
 static void cut_groups(ls_builder *b, int64_t least) {
@@ -287,6 +291,15 @@ static void find_stages(ls_builder *b) {
     b->image->owners = ls_stages_owners(b, b->packing->stages);
 }
 
+/* How many buckets there are of parameters in type T. */
+static void count_typed(ls_builder *b) {
+    ls_image *image = b->image;
+    const ls_packing *p = b->packing;
+    while (image->n_typed_pieces < p->n_buckets &&
+           image->flats[p->groups[p->buckets[image->n_typed_pieces].group].first].dtype == image->dtype)
+        image->n_typed_pieces++;
+}
+
 /* How many groups, buckets and elements there are of trained parameters. */
 static void count_trained(ls_builder *b) {
     ls_packing *p = b->packing;
@@ -307,6 +320,7 @@ void ls_lay_flat(ls_builder *b) {
     image->n_pieces = b->packing->n_buckets;
     image->pieces = LS_NEW_ARRAY(image->arena, ls_flat_piece, image->n_pieces + 1);
     count_trained(b);
+    count_typed(b);
     for (int k = 0; k < b->packing->n_buckets; k++) {
         const int64_t count = ls_stages_piece_count(b->packing->stages, b->packing->buckets[k].count);
         image->pieces[k] = (ls_flat_piece){b->packing->buckets[k].start, count, image->shard_count};
@@ -338,10 +352,11 @@ const char *ls_group_name(const ls_builder *b, const char *what, int group) {
     return ls_arena_printf(image->arena, "%s from %s", what, image->flats[f].name);
 }
 
-ls_operand ls_group_pieces(const ls_builder *b, int group, ls_operand shard) {
+ls_operand ls_group_pieces(const ls_builder *b, int group, const char *shard) {
     const ls_group *g = &b->packing->groups[group];
     const ls_flat_piece *first = &b->image->pieces[g->first_bucket];
-    const ls_operand pieces = ls_operand_slice(shard, 0, first->at, g->n_buckets * first->count);
+    const ls_flat_piece all = {first->start, g->n_buckets * first->count, first->at};
+    const ls_operand pieces = ls_image_part(b->image, shard, &all);
     return ls_operand_dense(pieces.buffer, pieces.offset, pieces.view.dtype, 2,
                             (int64_t[]){g->n_buckets, first->count});
 }

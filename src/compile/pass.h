@@ -76,7 +76,8 @@ extern const ls_lowering ls_lowering_features, ls_lowering_totals, ls_lowering_c
 
 /*
  * Params of a region: its tokens on this rank, those of one tile but the last, and storage that exists for one only.
- * Where nodes of a tile exchange something, all ranks have as many tiles: then their tokens are dealt evenly to so many.
+ * Where nodes of a tile exchange something, all ranks have as many tiles: then their tokens are dealt evenly to so
+ * many.
  */
 typedef struct ls_tiles {
     int64_t rows, tile;

@@ -23,19 +23,30 @@ static ls_operand bind_vector(ls_builder *b, const char *name, ls_buffer_kind ki
     return operand;
 }
 
-/* A tensor of the flat space of so many elements that the host finds by name. */
-static ls_binding *bind_flat(ls_builder *b, const char *name, int64_t elements, ls_operand operand, bool sharded) {
-    const ls_shape shape = {1, {{elements, LS_FACTOR_NONE}}};
+/* Elements of the flat space in front of a bucket, and of a rank's shard. */
+static int64_t elements_before(const ls_image *image, int bucket, bool sharded) {
+    if (bucket == image->n_pieces) return sharded ? image->shard_count : image->flat_elements;
+    return sharded ? image->pieces[bucket].at : image->pieces[bucket].start;
+}
+
+/* A tensor of the flat space, of buckets first .. past-1, that the host finds by name. */
+static const ls_binding *bind_flat(ls_builder *b, const char *name, int first, int past, ls_operand operand,
+                                   bool sharded) {
+    const ls_image *image = b->image;
+    const int64_t n = elements_before(image, past, false) - elements_before(image, first, false);
+    const ls_shape shape = {1, {{n, LS_FACTOR_NONE}}};
     bind(b, name, operand, &shape, NULL);
     ls_binding *binding = &b->image->bindings[b->image->n_bindings - 1];
     binding->flat = true;
     binding->sharded = sharded;
+    binding->first = first;
+    binding->past = past;
     return binding;
 }
 
 /* One of trained parameters alone. */
 static void bind_trained(ls_builder *b, const char *name, ls_operand operand, bool sharded) {
-    bind_flat(b, name, b->image->trained_elements, operand, sharded)->trained = true;
+    (void)bind_flat(b, name, 0, b->image->n_trained_pieces, operand, sharded);
 }
 
 /* Elements of trained parameters that this rank holds. */
@@ -67,28 +78,38 @@ static bool adds_gradients(const ls_builder *b) {
     return adds;
 }
 
-/* Of all parameters, or all gradients, which persist in one buffer, each tensor's part. */
-static void place_in_flat(ls_builder *b, ls_role role, ls_operand all) {
+/* Of parameters, or all gradients, which persist in one buffer, each tensor's part. */
+static void place_in_flat(ls_builder *b, ls_role role, const char *name) {
     const ls_graph *g = b->job->graph;
-    b->image->buffers[all.buffer].flat = 0;
+    const ls_image *image = b->image;
+    const ls_binding *binding = ls_image_find(image, name);
+    const int64_t base = ls_binding_base(image, binding), end = elements_before(image, binding->past, false);
+    b->image->buffers[binding->operand.buffer].flat = base;
     for (int t = 1; t < g->n_tensors; t++) {
         if (b->packing->flat_of[t] < 0 || g->tensors[t].role != role) continue;
-        const ls_flat *flat = &b->image->flats[b->packing->flat_of[t]];
-        b->tensor[t] = ls_operand_slice(all, 0, flat->start, flat->count);
+        const ls_flat *flat = &image->flats[b->packing->flat_of[t]];
+        if (flat->start >= base && flat->start < end)
+            b->tensor[t] = ls_operand_slice(binding->operand, 0, flat->start - base, flat->count);
     }
 }
 
-/* In the heap where others put what they have updated. */
+/* Parameters of buckets first .. past-1; shared: in the heap, where others put what they have updated. */
+static void place_values(ls_builder *b, const char *name, ls_dtype dtype, int first, int past, bool shared) {
+    const bool sharded = b->packing->cut->parameters;
+    const int64_t n = elements_before(b->image, past, sharded) - elements_before(b->image, first, sharded);
+    const ls_operand all = shared ? ls_build_symmetric(b, LS_BUFFER_PARAMETER, name, n, dtype, 1, &n)
+                                  : ls_build_private(b, LS_BUFFER_PARAMETER, name, dtype, 1, &n);
+    (void)bind_flat(b, name, first, past, all, sharded);
+    if (!sharded) place_in_flat(b, LS_ROLE_PARAMETER, name);
+}
+
 static void place_parameters(ls_builder *b) {
     const ls_image *image = b->image;
-    const bool sharded = b->packing->cut->parameters;
-    const bool shared = b->packing->cut->state && !sharded && ls_job_updates(b->job, LS_UPDATE_APPLY);
-    const int64_t n = sharded ? image->shard_count : image->flat_elements;
-    const ls_operand all = shared
-                               ? ls_build_symmetric(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, n, image->dtype, 1, &n)
-                               : ls_build_private(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, image->dtype, 1, &n);
-    (void)bind_flat(b, LS_BIND_PARAMETERS, image->flat_elements, all, sharded);
-    if (!sharded) place_in_flat(b, LS_ROLE_PARAMETER, all);
+    const bool shared =
+        b->packing->cut->state && !b->packing->cut->parameters && ls_job_updates(b->job, LS_UPDATE_APPLY);
+    const int typed = image->n_typed_pieces, all = image->n_pieces;
+    if (typed > 0) place_values(b, LS_BIND_PARAMETERS, image->dtype, 0, typed, shared);
+    if (typed < all) place_values(b, LS_BIND_KEPT, image->flats[image->n_flats - 1].dtype, typed, all, false);
 }
 
 /*
@@ -103,7 +124,7 @@ static void place_gradients(ls_builder *b) {
     ls_operand sums = {.buffer = -1};
     if (persist && !b->packing->cut->gradients) {
         sums = bind_gradients(b, LS_BIND_GRADIENTS, false);
-        place_in_flat(b, LS_ROLE_ACCUMULATOR, sums);
+        place_in_flat(b, LS_ROLE_ACCUMULATOR, LS_BIND_GRADIENTS);
     }
     if (!reduces) return;
     if (alone)

@@ -135,18 +135,6 @@ static bool begins_program(const ls_job_programs *programs, int n) {
     return begins;
 }
 
-/* Where nodes of the old graph begin and end, in the new one. */
-static ls_job_programs moved_programs(const insertion *p, const ls_job_programs *old, const int *begins) {
-    ls_job_programs programs = *old;
-    ls_job_program *list = ls_arena_copy(p->arena, old->list, sizeof *list * (size_t)old->n);
-    for (int i = 0; i < old->n; i++) {
-        list[i].first_node = begins[old->list[i].first_node];
-        if (old->list[i].end_node <= p->from->n_nodes) list[i].end_node = begins[old->list[i].end_node];
-    }
-    programs.list = list;
-    return programs;
-}
-
 void ls_redistribute(ls_job *job, const ls_mesh *mesh, ls_arena *arena, ls_sharding *sharding) {
     const ls_axes features = ls_mesh_axes(mesh, LS_AXIS_FEATURE);
     const ls_graph *g = job->graph;
@@ -178,7 +166,7 @@ void ls_redistribute(ls_job *job, const ls_mesh *mesh, ls_arena *arena, ls_shard
     job->n_fetch = p.n_fetch;
     begins[g->n_nodes] = to->n_nodes;
     if (g->forward_nodes == g->n_nodes) to->forward_nodes = to->n_nodes;
-    job->programs = moved_programs(&p, &job->programs, begins);
+    job->programs = ls_programs_moved(&job->programs, g->n_nodes, begins, arena);
     job->graph = to;
     *sharding = p.out;
 }

@@ -167,7 +167,9 @@ ls_tensor ls_parameter(ls_graph *g, const char *name, int ndim, const int64_t *s
             g, ls_error(LS_INVALID, "parameter \"%s\" has %d dimensions, expected 1 to %d", name, ndim, LS_MAX_DIMS));
     ls_shape shape = {.ndim = ndim};
     for (int i = 0; i < ndim; i++) shape.dim[i].size = size[i];
-    return ls_graph_leaf(g, LS_ROLE_PARAMETER, name, g->dtype, &shape);
+    const ls_tensor parameter = ls_graph_leaf(g, LS_ROLE_PARAMETER, name, g->dtype, &shape);
+    if (parameter.id != 0) g->tensors[parameter.id].kept = g->dtype;
+    return parameter;
 }
 
 ls_tensor ls_parameter_named(ls_graph *g, int ndim, const int64_t *size, const char *format, ...) {

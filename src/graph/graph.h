@@ -40,10 +40,11 @@ typedef struct ls_tensor_info {
     ls_dtype dtype;
     ls_shape shape; /* global */
     ls_role role;
-    bool frozen;  /* a parameter that is not trained: its gradient is not computed */
-    int producer; /* index of the node that computes it, or -1 */
-    int output;   /* which output of that node it is */
-    ls_tensor of; /* of an accumulator: the parameter whose gradient it sums, if any */
+    bool frozen;   /* a parameter that is not trained: its gradient is not computed */
+    ls_dtype kept; /* a frozen parameter lies in memory in this type, and is cast where it is read */
+    int producer;  /* index of the node that computes it, or -1 */
+    int output;    /* which output of that node it is */
+    ls_tensor of;  /* of an accumulator: the parameter whose gradient it sums, if any */
     /* The tensor whose bytes this tensor uses: itself, unless its op writes in place or only changes the shape. */
     ls_tensor storage;
 } ls_tensor_info;
@@ -252,8 +253,8 @@ typedef struct ls_op {
 #define LS_CALLED_OPS(X)                                                                                             \
     X(embedding), X(embedding_grad), X(rope_table), X(rotate), X(linear), X(linear_dx), X(linear_dw), X(column_sum), \
         X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad), X(swiglu), X(swiglu_grad), X(activation),      \
-        X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), X(cross_entropy_grad),  \
-        X(sum), X(broadcast), X(zeros), X(accumulate)
+        X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), X(cross_entropy_grad), X(sum),            \
+        X(broadcast), X(zeros), X(accumulate)
 #define LS_LOWERED_OPS(X)                                                                                        \
     X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw), \
         X(cross_entropy), X(recurrence), X(recurrence_back), X(split), X(join), X(redistribute)
@@ -343,6 +344,8 @@ static inline bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor) 
  * node that is pushed next, the producer of its outputs and where those lie that share an input's storage.
  */
 ls_graph *ls_graph_bare(const ls_graph *g, ls_arena *arena);
+/* A node that makes `to` of `from`, in that type; its parameters lie in the arena. */
+ls_node ls_cast_node(ls_arena *arena, ls_tensor from, ls_tensor to, ls_dtype dtype);
 void ls_graph_own_outputs(ls_graph *g, const ls_node *node);
 
 /* --- building ----------------------------------------------------------------------------------------------------- */

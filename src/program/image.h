@@ -243,8 +243,8 @@ typedef struct ls_binding {
     ls_axes partial;          /* axes over whose ranks it is a sum: this rank holds a term */
     /* Of the flat space of parameters: this rank holds its pieces, one after the other; else all of it. */
     bool sharded;
-    bool flat;    /* of the flat space of parameters; the host has it as whole parameters */
-    bool trained; /* of the flat space: it has nothing of parameters that are not trained */
+    bool flat;       /* of the flat space of parameters; the host has it as whole parameters */
+    int first, past; /* of the flat space: it has buckets first .. past-1 alone */
 } ls_binding;
 
 /* A mask of the graph, whose spans for a block of queries the host writes. */
@@ -279,6 +279,7 @@ typedef struct ls_flat {
     int cut_dim;        /* the dimension of which they have parts */
     ls_dim_units units; /* of that dimension */
     ls_axes summed;     /* axes of heads and features over which gradients in the shards are summed, too */
+    ls_dtype dtype;     /* of its values */
     bool trained;       /* else it has neither gradient nor master nor any state: its values are all there is of it */
     int group;   /* the row of ls_image.settings that it is updated with; -1: it is frozen, or nothing is updated */
     bool matrix; /* the optimiser updates it as a whole matrix, not element by element */
@@ -361,6 +362,7 @@ typedef struct ls_image {
     int n_states;
     ls_flat_piece *pieces; /* of the rank at place 0 of `owners`: one piece of each bucket, in order (ls_image_piece) */
     int n_pieces;
+    int n_typed_pieces;   /* those of parameters in type T, which come first; the others are kept in another type */
     int n_trained_pieces; /* the first of them */
     int64_t shard_count;
     int64_t trained_shard; /* of a shard, the elements of the first pieces */
@@ -387,9 +389,10 @@ size_t ls_image_mapped(const ls_image *image);
  * Tensors of the flat space: n is flat_elements, or shard_count where they are sharded; m is trained_elements, or
  * trained_shard.
  */
-#define LS_BIND_PARAMETERS "parameters"    /* T[n] */
-#define LS_BIND_GRADIENTS "gradients"      /* G[m]: the sums of a step so far; where they outlive a program */
-#define LS_BIND_SHARD "gradient.shard"     /* G[trained_shard]: summed over the ranks, after step */
+#define LS_BIND_PARAMETERS "parameters" /* T[n] */
+#define LS_BIND_KEPT "parameters.kept"  /* of frozen ones that are kept in another type, which are not in the former */
+#define LS_BIND_GRADIENTS "gradients"   /* G[m]: the sums of a step so far; where they outlive a program */
+#define LS_BIND_SHARD "gradient.shard"  /* G[trained_shard]: summed over the ranks, after step */
 #define LS_BIND_MASTER "optimizer.master"  /* G[m]; only where T is not G (ls_image_master) */
 #define LS_BIND_GROUPS "update.groups"     /* i32[m/LS_FLAT_UNIT]: row of the settings, or -1 */
 #define LS_BIND_SETTINGS "update.settings" /* f64[n_settings,2]: ls_update_settings */
@@ -401,16 +404,20 @@ ls_operand ls_image_elements(const ls_image *image, const char *name, int64_t st
 
 /* Where a piece of this rank, or part of one, lies in a bound tensor of the flat space; buffer -1: it is not bound. */
 ls_operand ls_image_part(const ls_image *image, const char *name, const ls_flat_piece *part);
+/* The bound tensor in which the values of the parameter lie. */
+const char *ls_flat_values(const ls_image *image, const ls_flat *flat);
 /*
  * The masters of a part of a parameter: of type G, where it is trained; else, and where T is G, the parameter itself.
  * The job updates parameters.
  */
 ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part);
+/* The element of the flat space, or of the shard, with which a bound tensor of the flat space begins. */
+int64_t ls_binding_base(const ls_image *image, const ls_binding *binding);
 /* The rank's piece of bucket k: its shard has one of each bucket, in order. */
 ls_flat_piece ls_image_piece(const ls_image *image, int k, int rank);
 /*
  * Of bucket k what a rank holds in a bound tensor of the flat space, and where in it (`at`): its piece, or the bucket;
- * count 0: the tensor has nothing of parameters that are not trained.
+ * count 0: the tensor has nothing of it.
  */
 ls_flat_piece ls_image_held(const ls_image *image, const ls_binding *binding, int k, int rank);
 /*

@@ -32,22 +32,43 @@ ls_flat_piece ls_piece_within(const ls_flat_piece *piece, int64_t start, int64_t
     return (ls_flat_piece){from, to - from, piece->at + from - piece->start};
 }
 
+int64_t ls_binding_base(const ls_image *image, const ls_binding *binding) {
+    const ls_flat_piece *first = &image->pieces[binding->first];
+    return binding->past == 0 ? 0 : binding->sharded ? first->at : first->start;
+}
+
+const char *ls_flat_values(const ls_image *image, const ls_flat *flat) {
+    return flat->dtype == image->dtype ? LS_BIND_PARAMETERS : LS_BIND_KEPT;
+}
+
 ls_flat_piece ls_image_held(const ls_image *image, const ls_binding *binding, int k, int rank) {
-    if (binding->trained && k >= image->n_trained_pieces) return (ls_flat_piece){0, 0, 0};
-    if (binding->sharded) return ls_image_piece(image, k, rank);
+    if (k < binding->first || k >= binding->past) return (ls_flat_piece){0, 0, 0};
+    ls_flat_piece piece = ls_image_piece(image, k, rank);
+    if (binding->sharded) {
+        piece.at -= ls_binding_base(image, binding);
+        return piece;
+    }
     const ls_flat_piece *first = &image->pieces[k];
-    return (ls_flat_piece){first->start, first->count * ls_team_size(&image->owners), first->start};
+    return (ls_flat_piece){first->start, first->count * ls_team_size(&image->owners),
+                           first->start - ls_binding_base(image, binding)};
 }
 
 ls_operand ls_image_part(const ls_image *image, const char *name, const ls_flat_piece *part) {
     const ls_binding *binding = ls_image_find(image, name);
     if (binding == NULL) return (ls_operand){.buffer = -1};
-    return ls_operand_slice(binding->operand, 0, binding->sharded ? part->at : part->start, part->count);
+    const int64_t at = (binding->sharded ? part->at : part->start) - ls_binding_base(image, binding);
+    return ls_operand_slice(binding->operand, 0, at, part->count);
 }
 
 ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part) {
     const bool apart = image->dtype != image->accumulator && part->start < image->trained_elements;
-    const ls_operand master = ls_image_part(image, apart ? LS_BIND_MASTER : LS_BIND_PARAMETERS, part);
+    const bool kept =
+        image->n_typed_pieces < image->n_pieces && part->start >= image->pieces[image->n_typed_pieces].start;
+    const ls_operand master = ls_image_part(image,
+                                            apart  ? LS_BIND_MASTER
+                                            : kept ? LS_BIND_KEPT
+                                                   : LS_BIND_PARAMETERS,
+                                            part);
     LS_ASSERT(master.buffer >= 0);
     return master;
 }

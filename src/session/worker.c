@@ -329,15 +329,16 @@ ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
     const ls_flat *flat = find_parameter(w, name);
     if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
     LS_TRY(meet(w, "parameter \"%s\"", name));
-    if (ls_image_find(rank->image, LS_BIND_PARAMETERS)->sharded || flat->cut != 0)
-        return gather_scattered((scattered){rank, flat, LS_BIND_PARAMETERS, out});
+    const char *values = ls_flat_values(rank->image, flat);
+    const ls_binding *binding = ls_image_find(rank->image, values);
+    if (binding->sharded || flat->cut != 0) return gather_scattered((scattered){rank, flat, values, out});
     if (out == NULL) return ls_ok();
     double narrow[READ_COUNT];
     for (int64_t first = 0; first < flat->count; first += READ_COUNT) {
         const int64_t n = ls_min(READ_COUNT, flat->count - first);
-        const ls_operand from = ls_image_elements(rank->image, LS_BIND_PARAMETERS, flat->start + first, n);
+        const ls_operand from = ls_image_part(rank->image, values, &(ls_flat_piece){flat->start + first, n, 0});
         LS_TRY(ls_executor_read(rank->executor, &from, narrow));
-        widen(rank->image->dtype, narrow, 0, n, out + first);
+        widen(flat->dtype, narrow, 0, n, out + first);
     }
     return ls_ok();
 }

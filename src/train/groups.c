@@ -15,6 +15,7 @@ typedef struct parameter_group {
     double rate, decay;            /* rate: factor of --lr; decay NAN: that of parameters without a group */
     const ls_optimizer *optimizer; /* NULL: what --optimizer does with such a parameter */
     bool frozen;
+    const ls_dtype *kept; /* of what is frozen; NULL: as the others are */
     bool matched;
 } parameter_group;
 
@@ -24,7 +25,8 @@ static ls_status group_error(const char *text, const ls_optimizer *of_run) {
     return ls_error(
         LS_USAGE,
         "--group '%s'; expected PATTERN:lr=X, PATTERN:decay=X, PATTERN:optimizer=%s%s%s, several of these with commas "
-        "between, or PATTERN:frozen; X from 0 to 1e6, lr is a factor of --lr",
+        "between, or PATTERN:frozen, or PATTERN:frozen=bf16|f32, which is kept in that type; X from 0 to 1e6, lr is a "
+        "factor of --lr",
         text, of_run->name, of_run->others != NULL ? "|" : "", of_run->others != NULL ? of_run->others->name : "");
 }
 
@@ -54,6 +56,21 @@ static bool parse_optimizer(const char *text, size_t length, const ls_optimizer 
     return false;
 }
 
+/* "frozen", or "frozen=TYPE". */
+static bool parse_frozen(const char *text, size_t length, parameter_group *g) {
+    static const ls_dtype types[] = {LS_BF16, LS_F32};
+    const size_t name = strlen("frozen");
+    if (length < name || strncmp(text, "frozen", name) != 0) return false;
+    g->frozen = length == name;
+    for (size_t i = 0; i < LS_COUNT(types) && text[name] == '='; i++) {
+        const char *type = ls_dtype_name(types[i]);
+        if (length != name + 1 + strlen(type) || strncmp(text + name + 1, type, strlen(type)) != 0) continue;
+        g->frozen = true;
+        g->kept = &types[i];
+    }
+    return g->frozen;
+}
+
 static ls_status parse_group(const char *text, const ls_optimizer *of_run, parameter_group *out) {
     parameter_group g = {.rate = 1, .decay = NAN};
     const char *colon = strrchr(text, ':');
@@ -61,10 +78,8 @@ static ls_status parse_group(const char *text, const ls_optimizer *of_run, param
     memcpy(g.pattern, text, (size_t)(colon - text));
     for (const char *at = colon + 1;;) {
         const size_t length = strcspn(at, ",");
-        if (length == strlen("frozen") && strncmp(at, "frozen", length) == 0)
-            g.frozen = true;
-        else if (!parse_number(at, length, "lr=", &g.rate) && !parse_number(at, length, "decay=", &g.decay) &&
-                 !parse_optimizer(at, length, of_run, &g.optimizer))
+        if (!parse_frozen(at, length, &g) && !parse_number(at, length, "lr=", &g.rate) &&
+            !parse_number(at, length, "decay=", &g.decay) && !parse_optimizer(at, length, of_run, &g.optimizer))
             return group_error(text, of_run);
         if (at[length] == 0) break;
         at += length + 1;
@@ -109,6 +124,7 @@ static const parameter_group *group_of(parameter_group *groups, int n, const cha
 static ls_status apply(const ls_train_options *o, const ls_model *model, parameter_group *groups, ls_graph *g,
                        ls_parameter_settings *own) {
     bool trained = false;
+    const ls_tensor_info *kept = NULL; /* in another type than the graph's */
     for (int t = 1, p = 0; t < g->n_tensors; t++) {
         ls_tensor_info *info = &g->tensors[t];
         if (info->role != LS_ROLE_PARAMETER) continue;
@@ -122,6 +138,14 @@ static ls_status apply(const ls_train_options *o, const ls_model *model, paramet
                 return ls_error(LS_USAGE, "--group '%s': optimizer %s is for matrices, but %s has %d dimensions",
                                 group->pattern, group->optimizer->name, info->name, info->shape.ndim);
             info->frozen = group->frozen;
+            if (group->kept != NULL) info->kept = *group->kept;
+            if (info->kept != g->dtype && kept == NULL) kept = info;
+            if (info->kept != g->dtype && info->kept != kept->kept)
+                return ls_error(LS_USAGE,
+                                "--group '%s': %s is kept in %s and %s in %s; expected one type beside that of "
+                                "--dtype",
+                                group->pattern, kept->name, ls_dtype_name(kept->kept), info->name,
+                                ls_dtype_name(info->kept));
         }
         trained |= !info->frozen;
         p++;
@@ -150,7 +174,7 @@ ls_status ls_groups_apply(const ls_train_options *o, const ls_model *model, cons
 
 /* Whether parameter number p (a) is trained like parameter number q (b). */
 static bool alike(const ls_job *job, const ls_tensor_info *a, int p, const ls_tensor_info *b, int q) {
-    if (a->frozen || b->frozen) return a->frozen && b->frozen;
+    if (a->frozen || b->frozen) return a->frozen && b->frozen && a->kept == b->kept;
     return job->own[p].update.rate == job->own[q].update.rate &&
            job->own[p].update.weight_decay == job->own[q].update.weight_decay &&
            job->own[p].optimizer == job->own[q].optimizer;
@@ -160,7 +184,9 @@ static bool alike(const ls_job *job, const ls_tensor_info *a, int p, const ls_te
 static void write_set(const ls_job *job, const ls_tensor_info *const *info, int n, int p, ls_json_writer *w) {
     ls_json_open_object(w, NULL);
     ls_json_put_bool(w, "frozen", info[p]->frozen);
-    if (!info[p]->frozen) {
+    if (info[p]->frozen) {
+        ls_json_put_text(w, "dtype", ls_dtype_name(info[p]->kept));
+    } else {
         ls_json_put_double(w, "lr_factor", job->own[p].update.rate);
         ls_json_put_double(w, "weight_decay", job->own[p].update.weight_decay);
         if (job->own[p].optimizer != NULL) ls_json_put_text(w, "optimizer", job->own[p].optimizer->name);

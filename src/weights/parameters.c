@@ -16,9 +16,9 @@ enum {
 
 /* ---- filling ---- */
 
-/* What is filled of the elements of a chunk: of both tensors those elements that this rank holds. */
-enum { PARAMETERS = 1, MASTERS = 2 };
-static const char *const filled[] = {LS_BIND_PARAMETERS, LS_BIND_MASTER};
+/* What is filled of the elements of a chunk: of these tensors those elements that this rank holds. */
+enum { PARAMETERS = 1, MASTERS = 2, KEPT = 4, ALL = PARAMETERS | MASTERS | KEPT };
+static const char *const filled[] = {LS_BIND_PARAMETERS, LS_BIND_MASTER, LS_BIND_KEPT};
 
 typedef struct chunk {
     const ls_flat *flat;
@@ -80,10 +80,8 @@ static ls_status each_part(const ls_executor *executor, const chunk *c, fill_par
     const int64_t start = c->flat->start + c->start;
     for (size_t i = 0; i < LS_COUNT(filled); i++) {
         const ls_binding *binding = ls_image_find(image, filled[i]);
-        if (!(c->what & 1 << i) || binding == NULL || (binding->trained && !c->flat->trained)) continue;
-        if (!binding->sharded) LS_TRY(fill(context, filled[i], start, start, c->count));
-        for (int p = 0; p < image->n_pieces && binding->sharded; p++) {
-            const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(executor));
+        for (int p = 0; p < image->n_pieces && binding != NULL && c->what & 1 << i; p++) {
+            const ls_flat_piece piece = ls_image_held(image, binding, p, ls_executor_rank(executor));
             const ls_flat_piece part = ls_piece_within(&piece, start, c->count);
             if (part.count > 0) LS_TRY(fill(context, filled[i], part.at, part.start, part.count));
         }
@@ -119,7 +117,7 @@ ls_status ls_weights_store(ls_executor *executor, const ls_flat *flat, const dou
     for (int64_t at = 0, n; at < flat->count; at += n) {
         n = flat->count - at;
         const int64_t whole = whole_of(executor, flat, at, &n);
-        LS_TRY(store_chunk(executor, &(chunk){flat, at, n, PARAMETERS | MASTERS}, values + whole));
+        LS_TRY(store_chunk(executor, &(chunk){flat, at, n, ALL}, values + whole));
     }
     return ls_ok();
 }
@@ -223,66 +221,86 @@ static ls_status fill(ls_executor *executor, const ls_weight_source *source, con
 }
 
 ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source) {
-    return fill(executor, source, &(extent){0, INT64_MAX, PARAMETERS | MASTERS}, 1);
+    return fill(executor, source, &(extent){0, INT64_MAX, ALL}, 1);
 }
 
 /* ---- filling together ---- */
 
-/* Ranks that have the same parts of parameters each read a share of them. */
+/*
+ * Ranks that have the same parts of parameters each read a share of them: of a tensor of which every rank holds all
+ * values.
+ */
 typedef struct sharing {
     ls_executor *executor;
+    const ls_binding *values;
+    int what;         /* PARAMETERS or KEPT */
     int ranks, place; /* of them this one */
-    int64_t elements; /* of all parameters */
+    int64_t elements; /* of the values */
 } sharing;
 
-static const ls_team *sharers(const sharing *s) { return &ls_executor_image(s->executor)->owners; }
+static const ls_team *sharers(const ls_executor *executor) { return &ls_executor_image(executor)->owners; }
+
+/* Whether the rank has values in tensor i of `filled`, and all of them. */
+static bool find_sharing(ls_executor *executor, int i, sharing *out) {
+    const ls_image *image = ls_executor_image(executor);
+    const ls_binding *values = ls_image_find(image, filled[i]);
+    *out = (sharing){.executor = executor,
+                     .values = values,
+                     .what = 1 << i,
+                     .ranks = ls_team_size(&image->owners),
+                     .place = ls_team_place(&image->owners, ls_executor_rank(executor))};
+    if (values == NULL || values->sharded || !((PARAMETERS | KEPT) & out->what)) return false;
+    out->elements = ls_view_elements(&values->operand.view);
+    return true;
+}
 
 /* The first element of the share of the rank at that place; it may be `ranks`. */
 static int64_t share_start(const sharing *s, int place) {
     return s->elements / s->ranks * place + ls_min(s->elements % s->ranks, place);
 }
 
-/* Whether all ranks hold all parameters, so that each reads a share of them and gets those of the others. */
-static bool exchanges(const ls_executor *executor) {
-    const ls_binding *parameters = ls_image_find(ls_executor_image(executor), LS_BIND_PARAMETERS);
-    return parameters != NULL && !parameters->sharded;
-}
-
-/* Which of both tensors (PARAMETERS, MASTERS) this rank has, sharded or not. */
-static int held(const ls_image *image, bool sharded) {
+/* Which of the tensors this rank has its pieces of. */
+static int held_in_pieces(const ls_image *image) {
     int what = 0;
     for (size_t i = 0; i < LS_COUNT(filled); i++) {
         const ls_binding *binding = ls_image_find(image, filled[i]);
-        if (binding != NULL && binding->sharded == sharded) what |= 1 << i;
+        if (binding != NULL && binding->sharded) what |= 1 << i;
     }
     return what;
 }
 
-/* This rank's share of parameters that are exchanged, all masters that it holds, and its shards. */
-static ls_status fill_own(const sharing *s, const ls_weight_source *source) {
-    const ls_image *image = ls_executor_image(s->executor);
-    const int rank = ls_executor_rank(s->executor), most = image->n_pieces + 2;
-    const int whole = held(image, false), sharded = held(image, true);
+/* This rank's share of values that are exchanged, all masters that it holds, and its shards. */
+static ls_status fill_own(ls_executor *executor, const ls_weight_source *source) {
+    const ls_image *image = ls_executor_image(executor);
+    const int most = image->n_pieces + (int)LS_COUNT(filled), sharded = held_in_pieces(image);
     extent *own = malloc(sizeof *own * (size_t)most);
     if (own == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d parts of parameters", most);
     int n = 0;
-    if (whole & PARAMETERS) own[n++] = (extent){share_start(s, s->place), share_start(s, s->place + 1), PARAMETERS};
-    if (whole & MASTERS) own[n++] = (extent){0, INT64_MAX, MASTERS};
+    for (int i = 0; i < (int)LS_COUNT(filled); i++) {
+        const ls_binding *binding = ls_image_find(image, filled[i]);
+        sharing s;
+        if (find_sharing(executor, i, &s)) {
+            const int64_t base = ls_binding_base(image, s.values);
+            own[n++] = (extent){base + share_start(&s, s.place), base + share_start(&s, s.place + 1), s.what};
+        } else if (binding != NULL && !binding->sharded) {
+            own[n++] = (extent){0, INT64_MAX, 1 << i};
+        }
+    }
     for (int p = 0; p < image->n_pieces && sharded != 0; p++) {
-        const ls_flat_piece piece = ls_image_piece(image, p, rank);
+        const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(executor));
         own[n++] = (extent){piece.start, piece.start + piece.count, sharded};
     }
-    const ls_status status = fill(s->executor, source, own, n);
+    const ls_status status = fill(executor, source, own, n);
     free(own);
     return status;
 }
 
+static size_t element_bytes(const sharing *s) { return ls_dtype_bytes(s->values->operand.view.dtype); }
+
 /* Some bytes of the share of the rank at that place. */
 static ls_operand part_of_share(const sharing *s, int place, size_t at, size_t bytes) {
-    const ls_image *image = ls_executor_image(s->executor);
-    const size_t size = ls_dtype_bytes(image->dtype);
-    return ls_image_elements(image, LS_BIND_PARAMETERS, share_start(s, place) + (int64_t)(at / size),
-                             (int64_t)(bytes / size));
+    return ls_operand_slice(s->values->operand, 0, share_start(s, place) + (int64_t)(at / element_bytes(s)),
+                            (int64_t)(bytes / element_bytes(s)));
 }
 
 static ls_status give_share(void *context, size_t at, void *out, size_t bytes) {
@@ -293,33 +311,32 @@ static ls_status give_share(void *context, size_t at, void *out, size_t bytes) {
 
 static ls_status take_share(void *context, int rank, size_t at, const void *data, size_t bytes) {
     const sharing *s = context;
-    const int me = ls_executor_rank(s->executor), place = ls_team_place(sharers(s), rank);
+    const ls_team *team = sharers(s->executor);
+    const int me = ls_executor_rank(s->executor), place = ls_team_place(team, rank);
     const ls_operand to = part_of_share(s, place, at, bytes);
-    const bool other = rank != me && ls_team_member(sharers(s), me, place - s->place) == rank;
+    const bool other = rank != me && ls_team_member(team, me, place - s->place) == rank;
     return other ? ls_executor_write(s->executor, &to, data) : ls_ok();
 }
 
 static ls_status exchange_shares(sharing *s, ls_comm *comm) {
-    const size_t bytes = ls_dtype_bytes(ls_executor_image(s->executor)->dtype) *
-                         (size_t)(share_start(s, s->place + 1) - share_start(s, s->place));
+    const size_t bytes = element_bytes(s) * (size_t)(share_start(s, s->place + 1) - share_start(s, s->place));
     return ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_share, take_share, s}, true);
 }
 
 ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
                                  ls_weights_figures *figures) {
-    const ls_image *image = ls_executor_image(executor);
-    sharing s = {.executor = executor,
-                 .ranks = ls_team_size(&image->owners),
-                 .place = ls_team_place(&image->owners, ls_comm_rank(comm))};
-    for (int i = 0; i < image->n_flats; i++)
-        s.elements = ls_max(s.elements, image->flats[i].start + image->flats[i].count);
-    const bool alone = s.ranks == 1; /* no other rank has the same */
-    LS_TRY(ls_comm_agree(comm, alone ? ls_weights_fill(executor, source) : fill_own(&s, source)));
+    const bool alone = ls_team_size(sharers(executor)) == 1; /* no other rank has the same */
+    LS_TRY(ls_comm_agree(comm, alone ? ls_weights_fill(executor, source) : fill_own(executor, source)));
     const double began = ls_seconds();
-    const bool exchange = !alone && exchanges(executor);
-    if (exchange) LS_TRY(exchange_shares(&s, comm));
+    bool exchanged = false;
+    for (int i = 0; i < (int)LS_COUNT(filled) && !alone; i++) {
+        sharing s;
+        if (!find_sharing(executor, i, &s)) continue;
+        LS_TRY(exchange_shares(&s, comm));
+        exchanged = true;
+    }
     if (figures == NULL) return ls_ok();
-    *figures = (ls_weights_figures){.exchange = exchange ? ls_seconds() - began : 0,
+    *figures = (ls_weights_figures){.exchange = exchanged ? ls_seconds() - began : 0,
                                     .bytes = source->bytes_read != NULL ? source->bytes_read(source->context) : 0};
     return ls_ok();
 }
@@ -333,10 +350,11 @@ static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, 
     double elements[STORE_COUNT];
     for (int64_t first = 0; first < part->count; first += STORE_COUNT) {
         const int64_t n = ls_min(STORE_COUNT, part->count - first);
-        const ls_operand from = ls_image_elements(image, LS_BIND_PARAMETERS, part->at + first, n);
+        const ls_binding *values = ls_image_find(image, ls_flat_values(image, flat));
+        const ls_operand from = ls_operand_slice(values->operand, 0, part->at + first, n);
         LS_TRY(ls_executor_read(executor, &from, elements));
         for (int64_t i = 0; i < n; i++) {
-            const double number = ls_number_at(elements, image->dtype, i);
+            const double number = ls_number_at(elements, flat->dtype, i);
             if (!isfinite(number)) {
                 int64_t n_one = 1;
                 const long long element = whole_of(executor, flat, part->start - flat->start + first + i, &n_one);
@@ -350,9 +368,9 @@ static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, 
 
 ls_status ls_weights_not_finite(ls_executor *executor, const char *what) {
     const ls_image *image = ls_executor_image(executor);
-    const ls_binding *parameters = ls_image_find(image, LS_BIND_PARAMETERS);
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
+        const ls_binding *parameters = ls_image_find(image, ls_flat_values(image, flat));
         for (int p = 0; p < image->n_pieces; p++) {
             const ls_flat_piece piece = ls_image_held(image, parameters, p, ls_executor_rank(executor));
             const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);

@@ -3,6 +3,7 @@
  * state on any rank, nothing of them is reduced or updated, and nothing travels but what is gathered to be read. The
  * gradients of the others are the same as without.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,6 +26,17 @@ static ls_tensor freeze(ls_graph *g, ls_tensor loss) {
     }
     return loss;
 }
+
+/* The same, and the matrices are kept in bf16. */
+static ls_tensor keep(ls_graph *g, ls_tensor loss) {
+    freeze(g, loss);
+    for (int t = 1; t < g->n_tensors; t++)
+        if (g->tensors[t].frozen) g->tensors[t].kept = LS_BF16;
+    return loss;
+}
+
+static ls_tensor kept_llama(ls_graph *g) { return keep(g, llama_loss(g)); }
+static ls_tensor kept_gpt2(ls_graph *g) { return keep(g, gpt2_loss(g)); }
 
 static ls_tensor frozen_llama(ls_graph *g) { return freeze(g, llama_loss(g)); }
 static ls_tensor frozen_gpt2(ls_graph *g) { return freeze(g, gpt2_loss(g)); }
@@ -125,6 +137,27 @@ static void test_places(void **state) {
     }
 }
 
+/* Kept in bf16, under f64: every place has what one rank has, which is another number than with all of its digits. */
+static void test_kept(void **state) {
+    (void)state;
+    static const network kept[] = {{"llama", kept_llama, .ids = V}, {"gpt2", kept_gpt2, .ids = V}};
+    for (size_t n = 0; n < LS_COUNT(kept); n++) {
+        compare_places(&kept[n], network_accumulate, 1 + (int)n % 2);
+        compare_places(&kept[n], two_steps, 2 - (int)n % 2);
+        const ls_target alone = target_of(0, LS_SHARD_NONE, 0);
+        network_result rounded, exact;
+        must(network_accumulate(&kept[n], &alone, 1, &rounded));
+        must(network_accumulate(&networks[n].frozen, &alone, 1, &exact));
+        assert_true(fabs(rounded.loss - exact.loss) < 1e-2 * exact.loss && rounded.loss != exact.loss);
+        network_free(&rounded);
+        network_free(&exact);
+    }
+    for (size_t p = 0; p < LS_COUNT(places); p++) {
+        const ls_target target = target_of(p, (int)p % LS_SHARD_MODES, p % LS_COUNT(savings));
+        must(network_verify(&kept[p % 2], &target, 1 + (int)p % 2));
+    }
+}
+
 static void test_proofs(void **state) {
     (void)state;
     for (size_t p = 0; p < LS_COUNT(places); p++) {
@@ -159,45 +192,51 @@ static double sent(const ls_image *image, int program, const char *channel) {
 /*
  * Of n elements that are trained and all elements, a, of types T and G, on P ranks: a·T of values, or a·T/P; n·G of
  * gradients and n·3G of the optimiser, each whole or its shard. Of gradients (P-1)/P n·G are sent, and of what has been
- * updated (P-1)/P n·T, where values are whole.
+ * updated (P-1)/P n·T, where values are whole. What is kept in another type counts in that.
  */
 static void check_bytes(const ls_image *image, const ls_shard_mode *m) {
+    const bool kept = image->n_typed_pieces < image->n_pieces;
     const double P = ls_mesh_ranks(&image->mesh), all = (double)image->flat_elements,
                  n = (double)image->trained_elements, T = (double)ls_dtype_bytes(image->dtype),
                  G = (double)ls_dtype_bytes(image->accumulator);
+    const double F = kept ? (double)ls_dtype_bytes(image->flats[image->n_flats - 1].dtype) : T;
     const double states = image->dtype == image->accumulator ? 2 : 3; /* and a master */
     const int micro = ls_program_find(image, LS_PROGRAM_MICRO), step = ls_program_find(image, LS_PROGRAM_STEP);
-    assert_true(persistent(image, LS_BUFFER_PARAMETER) == T * (m->parameters ? all / P : all));
+    const double values = kept ? n * T + (all - n) * F : all * T;
+    assert_true(persistent(image, LS_BUFFER_PARAMETER) == (m->parameters ? values / P : values));
     assert_true(persistent(image, LS_BUFFER_GRADIENT) == G * (m->gradients ? n / P : n + n / P));
     assert_true(persistent(image, LS_BUFFER_OPTIMIZER) == states * G * (m->state ? n / P : n));
     assert_true(sent(image, micro, "gradients.") == (m->gradients ? n * G * (P - 1) / P : 0));
     assert_true(sent(image, step, "gradients.") == n * G * (P - 1) / P);
     assert_true(sent(image, step, "sums.") == (m->state ? 0 : n * G * (P - 1) / P));
     if (m->parameters) {
-        assert_true(sent(image, step, "parameters.") > all * T * (P - 1) / P); /* for both passes, but for one group */
-        assert_true(sent(image, step, "parameters.") <= 2 * all * T * (P - 1) / P);
+        assert_true(sent(image, step, "parameters.") > values * (P - 1) / P); /* for both passes, but for one group */
+        assert_true(sent(image, step, "parameters.") <= 2 * values * (P - 1) / P);
     } else {
         assert_true(sent(image, micro, "parameters.") == 0);
         assert_true(sent(image, step, "parameters.") == (m->state ? n * T * (P - 1) / P : 0));
     }
 }
 
-static image_set images_of(ls_dtype dtype, const ls_target *target) {
+static image_set images_of(ls_dtype dtype, bool kept, const ls_target *target) {
     ls_graph *g = ls_graph_create(dtype);
-    return images_of_loss(g, frozen_llama(g), target, true, NULL);
+    return images_of_loss(g, kept ? kept_llama(g) : frozen_llama(g), target, true, NULL);
 }
 
 static void test_bytes(void **state) {
     (void)state;
-    static const ls_dtype dtypes[] = {LS_BF16, LS_F32};
+    static const struct {
+        ls_dtype dtype;
+        bool kept;
+    } cases[] = {{LS_BF16, false}, {LS_F32, false}, {LS_F32, true}};
     for (int mode = 0; mode < LS_SHARD_MODES; mode++) {
-        for (size_t d = 0; d < LS_COUNT(dtypes); d++) {
+        for (size_t d = 0; d < LS_COUNT(cases); d++) {
             const ls_target target = {.mesh = mesh_of(2, 1, 2),
                                       .strategy = "ulysses",
                                       .isa = LS_ISA_BASE,
                                       .threads = 1,
                                       .shard = &ls_shard_modes[mode]};
-            image_set set = images_of(dtypes[d], &target);
+            image_set set = images_of(cases[d].dtype, cases[d].kept, &target);
             assert_true(set.image[0]->trained_elements < set.image[0]->flat_elements / 4);
             check_bytes(set.image[0], target.shard);
             free_images(&set);
@@ -241,11 +280,8 @@ static void test_shards_follow_no_mesh(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_places),
-        cmocka_unit_test(test_proofs),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_shards_follow_no_mesh),
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_places), cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_proofs),    cmocka_unit_test(test_bytes),  cmocka_unit_test(test_shards_follow_no_mesh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

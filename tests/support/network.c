@@ -129,16 +129,20 @@ static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, c
                      network_result *r) {
     const ls_dtype G = ls_dtype_accumulator(dtype);
     void *parameters = make_parameters(r->graph, r->image, dtype, v), *gradient = calloc((size_t)flat, sizeof(double));
+    const ls_binding *kept = ls_image_find(r->image, LS_BIND_KEPT);
+    void *others = kept != NULL ? make_parameters(r->graph, r->image, kept->operand.view.dtype, v) : NULL;
     double unit, totals[LS_TOTALS], hyper[LS_HYPERS] = {0.01, 1, 1, 0.9, 0.95};
     put(&unit, G, 0, 1);
     const bool trains = ls_image_find(r->image, LS_BIND_HYPER) != NULL;
-    enum { FIXED = 3 };
-    spread_array in[MOST_INPUTS] = {{LS_BIND_SCALE, &unit}, {LS_BIND_PARAMETERS, parameters}, {LS_BIND_HYPER, hyper}};
+    spread_array in[MOST_INPUTS] = {{LS_BIND_SCALE, &unit}, {LS_BIND_PARAMETERS, parameters}};
+    int fixed = 2;
+    if (trains) in[fixed++] = (spread_array){LS_BIND_HYPER, hyper};
+    if (kept != NULL) in[fixed++] = (spread_array){LS_BIND_KEPT, others};
     const spread_array results[] = {{LS_BIND_RESULT, totals}, {LS_BIND_PARAMETERS, gradient}};
     spread_job job = *base;
     job.update = true;
     job.in = in;
-    job.n_in = fill_inputs(n, r->graph, in, trains ? FIXED : FIXED - 1);
+    job.n_in = fill_inputs(n, r->graph, in, fixed);
     job.out = results;
     job.n_out = trains ? 2 : 1;
     job.gradient = trains ? NULL : gradient;
@@ -146,7 +150,8 @@ static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, c
     r->loss = totals[LS_TOTAL_LOSS];
     for (int64_t i = 0; i < flat; i++)
         r->gradient[i] = G == LS_F64 ? ((double *)gradient)[i] : (double)((float *)gradient)[i];
-    for (int i = trains ? FIXED : FIXED - 1; i < job.n_in; i++) free(in[i].data);
+    for (int i = fixed; i < job.n_in; i++) free(in[i].data);
+    free(others);
     free(parameters);
     free(gradient);
     return status;

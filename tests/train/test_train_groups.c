@@ -62,14 +62,14 @@ static void factors_are_exact(void **state) {
     free(halved);
 }
 
-static void same_on_any_number_of_ranks(void **state) {
-    static const char *const groups[] = {"model.layers.0.*:frozen", "*q_proj*:lr=3,decay=0.5",
-                                         "model.embed_tokens.weight:decay=0"};
+/* layer: the group of the first layer's parameters. */
+static void compare_ranks(void **state, const char *layer) {
+    const char *const groups[] = {layer, "*q_proj*:lr=3,decay=0.5", "model.embed_tokens.weight:decay=0"};
     static const int64_t ranks[] = {1, 2, 3};
     double *first = NULL;
     for (size_t i = 0; i < LS_COUNT(ranks); i++) {
-        char name[16];
-        snprintf(name, sizeof name, "ranks-%d", (int)ranks[i]);
+        char name[32];
+        snprintf(name, sizeof name, "ranks-%d%s", (int)ranks[i], strrchr(layer, ':') + 1);
         run_paths *p = make_paths(state, name);
         ls_train_options o = tiny_options(p->model, p->data, p->out);
         o.save_every = 1;
@@ -96,6 +96,9 @@ static void same_on_any_number_of_ranks(void **state) {
     assert_true(first[11] < first[0] - 0.1);
     free(first);
 }
+
+static void same_on_any_number_of_ranks(void **state) { compare_ranks(state, "model.layers.0.*:frozen"); }
+static void kept_in_another_type(void **state) { compare_ranks(state, "model.layers.0.*:frozen=bf16"); }
 
 /*
  * Only the norm at the end is trained: the gradient's norm is that of its weight alone, and nothing before it is
@@ -156,6 +159,8 @@ static void bad_groups_are_refused(void **state) {
                {"*:lr=nan", "--group '*:lr=nan'", "X from 0"},
                {"*:lr=1,", "--group '*:lr=1,'", "expected PATTERN"},
                {"*:frozenx", "--group '*:frozenx'", "frozen"},
+               {"*:frozen=", "--group '*:frozen='", "frozen=bf16|f32"},
+               {"*:frozen=f16", "--group '*:frozen=f16'", "frozen=bf16|f32"},
                {"model.norm.weigth:frozen", "matches no parameter", "model.norm.weight "},
                {"*:frozen", "freezes every parameter", ""}};
     run_paths *p = make_paths(state, "bad");
@@ -209,11 +214,9 @@ static void resume_keeps_them(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors_are_exact),
-        cmocka_unit_test(same_on_any_number_of_ranks),
-        cmocka_unit_test(frozen_ones_have_no_gradient),
-        cmocka_unit_test(bad_groups_are_refused),
-        cmocka_unit_test(names_what_a_head_is_tied_to),
+        cmocka_unit_test(factors_are_exact),      cmocka_unit_test(same_on_any_number_of_ranks),
+        cmocka_unit_test(kept_in_another_type),   cmocka_unit_test(frozen_ones_have_no_gradient),
+        cmocka_unit_test(bad_groups_are_refused), cmocka_unit_test(names_what_a_head_is_tied_to),
         cmocka_unit_test(resume_keeps_them),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

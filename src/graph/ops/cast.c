@@ -33,6 +33,18 @@ const ls_op ls_op_cast = {.name = "cast",
                           .gradient = cast_gradient,
                           .dims = "*>*"};
 
+ls_node ls_cast_node(ls_arena *arena, ls_tensor from, ls_tensor to, ls_dtype dtype) {
+    const cast_params params = {dtype};
+    return (ls_node){.op = &ls_op_cast,
+                     .params = ls_arena_copy(arena, &params, sizeof params),
+                     .params_bytes = sizeof params,
+                     .n_in = 1,
+                     .in = {from},
+                     .n_out = 1,
+                     .out = {to},
+                     .forward = -1};
+}
+
 ls_tensor ls_cast(ls_graph *g, ls_tensor x, ls_dtype dtype) {
     const cast_params params = {dtype};
     return ls_graph_add(g, &ls_op_cast, &params, sizeof params, &x, 1, -1);
