@@ -3,11 +3,13 @@
  * the toolkit's of that name when they are compiled for tests. Blocks run one after the other, in a random order. The
  * threads of a block are fibres of one host thread. Warp after warp, in a random order, they run from one barrier of
  * the block to the next, and within a warp from one of the warp to the next, so that a missing barrier shows; a barrier
- * that some threads do not reach ends the process with a message. Grids run one at a time. Shared memory is filled with
- * NaN before each block.
+ * that some threads do not reach ends the process with a message, and so does what lanes of a warp do together where
+ * some are not there (warps.h). Grids run one at a time. Shared memory is filled with NaN before each block.
  */
 #ifndef LS_TESTS_CUDA_RUNTIME_H
 #define LS_TESTS_CUDA_RUNTIME_H
+
+#include "warps.h"
 
 #include <algorithm>
 #include <cmath>
@@ -58,7 +60,7 @@ static inline const char *cudaGetErrorString(cudaError_t error) {
 
 namespace emulation {
 
-enum { WARP = 32, MOST_THREADS = 1024, MOST_SHARED = 227 * 1024, EXCHANGE = 64 };
+enum { MOST_THREADS = 1024, MOST_SHARED = 227 * 1024 };
 
 extern unsigned number; /* of the thread that runs, within its block; its lane is number % WARP */
 extern char shared_memory[MOST_SHARED];
@@ -73,21 +75,11 @@ int capability();
 int most_blocks();
 enum { ENDS = 64 };
 
-/* Returns when all threads of the block, or of its warp, that have not ended are here. */
-void block_barrier();
-void warp_barrier();
+/* Returns when all threads of the block that have not ended are at the same place. */
+void block_barrier(const place &at);
 /* The same as block_barrier, and how many threads gave true. */
-unsigned count(bool is);
-/*
- * All lanes of the warp give `bytes` bytes; returns those of all, EXCHANGE bytes apart, which stay until the lane's
- * next exchange but one.
- */
-const char *exchange(const void *mine, size_t bytes);
-
-/* How many the thread has made. */
-unsigned exchanges();
-
-/* Ends the process with a message that names the thread. */
+unsigned count(bool is, const place &at);
+/* Ends the process with a message that names the thread and the kernel. */
 [[noreturn]] void fail(const char *what);
 
 /* Copies that have been asked for and are done when the thread waits for their group. */
@@ -102,47 +94,55 @@ extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 static constexpr int warpSize = emulation::WARP;
 
-static inline void __syncthreads() { emulation::block_barrier(); }
-static inline int __syncthreads_or(int is) { return emulation::count(is != 0) > 0; }
-static inline int __syncthreads_and(int is) { return emulation::count(is == 0) == 0; }
-static inline void __syncwarp(unsigned = ~0U) { emulation::warp_barrier(); }
+static inline void __syncthreads(emulation::place at = emulation::place::current()) { emulation::block_barrier(at); }
+static inline int __syncthreads_or(int is, emulation::place at = emulation::place::current()) {
+    return emulation::count(is != 0, at) > 0;
+}
+static inline int __syncthreads_and(int is, emulation::place at = emulation::place::current()) {
+    return emulation::count(is == 0, at) == 0;
+}
+static inline void __syncwarp(unsigned mask = emulation::ALL_LANES, emulation::place at = emulation::place::current()) {
+    emulation::meet("__syncwarp", mask, at);
+}
 
-template <typename T> static inline T emulated_lane(T value, unsigned lane) {
+/* The value of lane `from`. */
+template <typename T>
+static inline T emulated_shuffle(const char *what, unsigned mask, T value, unsigned from, const emulation::place &at) {
     static_assert(sizeof(T) <= emulation::EXCHANGE, "too large a value for a shuffle");
-    const char *all = emulation::exchange(&value, sizeof value);
+    const char *all = emulation::exchange(what, mask, &value, sizeof value, at);
+    emulation::need_lane(from);
     T result;
-    memcpy(&result, all + (lane % emulation::WARP) * emulation::EXCHANGE, sizeof result);
+    memcpy(&result, all + from * emulation::EXCHANGE, sizeof result);
     return result;
 }
-template <typename T> static inline T __shfl_sync(unsigned, T value, int lane) {
-    return emulated_lane(value, (unsigned)lane);
+template <typename T>
+static inline T __shfl_sync(unsigned mask, T value, int lane, emulation::place at = emulation::place::current()) {
+    return emulated_shuffle("__shfl_sync", mask, value, (unsigned)lane % emulation::WARP, at);
 }
-template <typename T> static inline T __shfl_xor_sync(unsigned, T value, int mask) {
-    return emulated_lane(value, (emulation::number % emulation::WARP) ^ (unsigned)mask);
+template <typename T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int by, emulation::place at = emulation::place::current()) {
+    return emulated_shuffle("__shfl_xor_sync", mask, value, ((emulation::number ^ (unsigned)by) % emulation::WARP), at);
 }
-template <typename T> static inline T __shfl_down_sync(unsigned, T value, int delta) {
+template <typename T>
+static inline T __shfl_down_sync(unsigned mask, T value, int delta, emulation::place at = emulation::place::current()) {
     const unsigned lane = emulation::number % emulation::WARP, from = lane + (unsigned)delta;
-    return emulated_lane(value, from < emulation::WARP ? from : lane);
+    return emulated_shuffle("__shfl_down_sync", mask, value, from < emulation::WARP ? from : lane, at);
 }
-static inline unsigned __ballot_sync(unsigned, int is) {
-    const bool mine = is != 0;
-    const char *all = emulation::exchange(&mine, sizeof mine);
+
+/* A bit for each lane of the mask that gives true. */
+static inline unsigned emulated_vote(const char *what, unsigned mask, bool is, const emulation::place &at) {
+    const char *all = emulation::exchange(what, mask, &is, sizeof is, at);
     unsigned bits = 0;
     for (int lane = 0; lane < emulation::WARP; lane++) bits |= (unsigned)all[lane * emulation::EXCHANGE] << lane;
-    return bits;
+    return bits & mask;
+}
+static inline unsigned __ballot_sync(unsigned mask, int is, emulation::place at = emulation::place::current()) {
+    return emulated_vote("__ballot_sync", mask, is != 0, at);
+}
+static inline int __any_sync(unsigned mask, int is, emulation::place at = emulation::place::current()) {
+    return emulated_vote("__any_sync", mask, is != 0, at) != 0;
 }
 static inline int __ffs(int x) { return __builtin_ffs(x); }
-
-static inline int __any_sync(unsigned, int is) {
-    const char *all = emulation::exchange(&is, sizeof is);
-    int any = 0;
-    for (int lane = 0; lane < emulation::WARP; lane++) {
-        int of;
-        memcpy(&of, all + lane * emulation::EXCHANGE, sizeof of);
-        any |= of;
-    }
-    return any;
-}
 
 using std::max;
 using std::min;
@@ -186,7 +186,8 @@ typedef struct cudaLaunchConfig_t {
 namespace emulation {
 /* The stream executes it, if the fake driver has been loaded (driver/fake.h); else it has been executed on return. */
 void give(cudaStream_t stream, const std::function<void()> &work);
-cudaError_t launch_grid(const cudaLaunchConfig_t &config, const std::function<void()> &kernel);
+/* function: the kernel; call: a call of it, with its arguments. */
+cudaError_t launch_grid(const cudaLaunchConfig_t &config, const void *function, const std::function<void()> &call);
 /* f(at, n) for all bytes, or for the ends of them. */
 template <typename F> static inline void on_bytes(size_t bytes, F f) {
     if (most_blocks() == INT32_MAX || bytes <= 2 * ENDS) {
@@ -221,7 +222,7 @@ template <typename... Expected, typename... Actual>
 static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Expected...),
                                              Actual &&...actual) {
     const std::tuple<std::decay_t<Expected>...> arguments(std::forward<Actual>(actual)...);
-    return emulation::launch_grid(*config, [=] { std::apply(kernel, arguments); });
+    return emulation::launch_grid(*config, (const void *)kernel, [=] { std::apply(kernel, arguments); });
 }
 
 #endif

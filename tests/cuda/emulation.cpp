@@ -1,6 +1,7 @@
 #include "cuda_runtime.h"
 
 #include "products.h"
+#include "symbols.h"
 
 #include <csetjmp>
 #include <dlfcn.h>
@@ -20,7 +21,7 @@ namespace {
 
 enum { STACK = 256 * 1024 };
 
-enum class state { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, ENDED };
+enum class state { READY, AT_BLOCK_BARRIER, AT_MEETING, ENDED };
 
 struct copy {
     void *to;
@@ -28,36 +29,24 @@ struct copy {
     size_t bytes;
 };
 
-/* A fibre is begun by its context; after that jumps do, which make no system calls. */
+/*
+ * A fibre is begun by its context; after that jumps do, which make no system calls. It goes on from block to block.
+ */
 struct fibre {
-    ucontext_t context;
     jmp_buf at;
-    bool begun;
+    bool begun = false;
     std::vector<char> stack;
     state is;
-    unsigned exchanges;
+    place at_barrier;                      /* of the block */
     std::vector<std::vector<copy>> groups; /* committed */
     std::vector<copy> open;
 };
 
-struct warp {
-    char values[2][WARP][EXCHANGE]; /* of two exchanges in turn */
-};
-
 std::vector<fibre> fibres;
-std::vector<warp> warps;
-ucontext_t before;
 jmp_buf scheduler;
+const void *kernel; /* that runs */
 const std::function<void()> *body;
 uint64_t random_state = 1;
-
-void main_of_fibre() {
-    (*body)();
-    fibre &f = fibres[number];
-    if (!f.open.empty() || !f.groups.empty()) fail("a thread ended without waiting for its copies");
-    f.is = state::ENDED;
-    _longjmp(scheduler, 1);
-}
 
 void wait_as(state is) {
     fibre &f = fibres[number];
@@ -65,26 +54,62 @@ void wait_as(state is) {
     if (_setjmp(f.at) == 0) _longjmp(scheduler, 1);
 }
 
+void main_of_fibre() {
+    for (;;) {
+        (*body)();
+        const fibre &f = fibres[number];
+        if (!f.open.empty() || !f.groups.empty()) fail("a thread ended without waiting for its copies");
+        wait_as(state::ENDED);
+    }
+}
+
+void begin(fibre *f) {
+    ucontext_t context, before;
+    f->begun = true;
+    f->stack.resize(STACK);
+    getcontext(&context);
+    context.uc_stack.ss_sp = f->stack.data();
+    context.uc_stack.ss_size = STACK;
+    context.uc_link = nullptr;
+    makecontext(&context, main_of_fibre, 0);
+    swapcontext(&before, &context);
+}
+
 void resume(unsigned i) {
     number = i;
     threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
     if (_setjmp(scheduler) != 0) return;
     if (fibres[i].begun) _longjmp(fibres[i].at, 1);
-    fibres[i].begun = true;
-    swapcontext(&before, &fibres[i].context);
+    begin(&fibres[i]);
 }
 
-/* Releases those of first .. past - 1 that wait at such a barrier, if all that have not ended do. */
-bool release(unsigned first, unsigned past, state barrier) {
-    bool any = false;
-    for (unsigned i = first; i < past; i++) {
-        if (fibres[i].is == state::ENDED) continue;
-        if (fibres[i].is != barrier) return false;
-        any = true;
+/* Releases those of the block's n threads that have not ended: all wait at a barrier, which is the same. */
+bool release_block(unsigned n) {
+    const fibre *first = nullptr;
+    for (unsigned i = 0; i < n; i++) {
+        fibre &f = fibres[i];
+        if (f.is == state::ENDED) continue;
+        if (first == nullptr) first = &f;
+        number = i;
+        if (!is_same(f.at_barrier, first->at_barrier))
+            fail(("a barrier at " + text_of(f.at_barrier) + " while others wait at " + text_of(first->at_barrier))
+                     .c_str());
+        f.is = state::READY;
     }
-    for (unsigned i = first; i < past && any; i++)
-        if (fibres[i].is == barrier) fibres[i].is = state::READY;
-    return any;
+    return first != nullptr;
+}
+
+/* Releases the threads of a warp that have met. */
+bool release_met(unsigned first, unsigned past) {
+    unsigned waiting = 0, ended = past - first < WARP ? ALL_LANES << (past - first) : 0;
+    for (unsigned i = first; i < past; i++) {
+        waiting |= (unsigned)(fibres[i].is == state::AT_MEETING) << (i - first);
+        ended |= (unsigned)(fibres[i].is == state::ENDED) << (i - first);
+    }
+    const unsigned met = find_met(first, waiting, ended);
+    for (unsigned i = first; i < past; i++)
+        if (met >> (i - first) & 1) fibres[i].is = state::READY;
+    return met != 0;
 }
 
 std::vector<unsigned> numbers_from(unsigned first, unsigned n) {
@@ -107,36 +132,23 @@ void run_warp(unsigned first, unsigned past) {
         shuffle(order);
         for (const unsigned i : order)
             if (fibres[i].is == state::READY) resume(i);
-    } while (release(first, past, state::AT_WARP_BARRIER));
+    } while (release_met(first, past));
 }
 
 void run_block(unsigned n) {
-    for (unsigned i = 0; i < n; i++) {
-        fibre &f = fibres[i];
-        getcontext(&f.context);
-        f.stack.resize(STACK);
-        f.context.uc_stack.ss_sp = f.stack.data();
-        f.context.uc_stack.ss_size = STACK;
-        f.context.uc_link = nullptr;
-        f.is = state::READY;
-        f.begun = false;
-        f.exchanges = 0;
-        makecontext(&f.context, main_of_fibre, 0);
-    }
+    for (unsigned i = 0; i < n; i++) fibres[i].is = state::READY;
     std::vector<unsigned> order = numbers_from(0, (n + WARP - 1) / WARP);
     do { /* a warp has come to the barrier before another one begins */
         shuffle(order);
         for (const unsigned w : order) run_warp(w * WARP, std::min(n, (w + 1) * WARP));
-    } while (release(0, n, state::AT_BLOCK_BARRIER));
-    for (unsigned i = 0; i < n; i++)
-        if (fibres[i].is != state::ENDED) fail("threads wait at barriers that others do not reach");
+    } while (release_block(n));
 }
 
 } // namespace
 
 void fail(const char *what) {
-    fprintf(stderr, "emulation of CUDA: %s, in block %u,%u,%u, thread %u\n", what, blockIdx.x, blockIdx.y, blockIdx.z,
-            number);
+    fprintf(stderr, "emulation of CUDA: %s, in block %u,%u,%u, thread %u of %s\n", what, blockIdx.x, blockIdx.y,
+            blockIdx.z, number, name_of_function(kernel).c_str());
     abort();
 }
 
@@ -148,28 +160,21 @@ int most_shared() { return setting("EMULATED_SHARED", MOST_SHARED); }
 int capability() { return setting("EMULATED_CAPABILITY", 9); }
 int most_blocks() { return std::max(2, setting("EMULATED_BLOCKS", INT32_MAX)); }
 
-void block_barrier() { wait_as(state::AT_BLOCK_BARRIER); }
-void warp_barrier() { wait_as(state::AT_WARP_BARRIER); }
+void block_barrier(const place &at) {
+    fibres[number].at_barrier = at;
+    wait_as(state::AT_BLOCK_BARRIER);
+}
+void wait_for_lanes() { wait_as(state::AT_MEETING); }
 
-unsigned count(bool is) {
+unsigned count(bool is, const place &at) {
     static unsigned votes;
-    block_barrier(); /* an earlier count has been read */
+    block_barrier(at); /* an earlier count has been read */
     if (number == 0) votes = 0;
-    block_barrier();
+    block_barrier(at);
     votes += is;
-    block_barrier();
+    block_barrier(at);
     return votes;
 }
-
-const char *exchange(const void *mine, size_t bytes) {
-    const unsigned turn = fibres[number].exchanges++ % 2;
-    warp &w = warps[number / WARP];
-    memcpy(w.values[turn][number % WARP], mine, bytes);
-    warp_barrier();
-    return w.values[turn][0];
-}
-
-unsigned exchanges() { return fibres[number].exchanges; }
 
 void copy_later(void *to, const void *from, size_t bytes) { fibres[number].open.push_back({to, from, bytes}); }
 
@@ -195,7 +200,8 @@ namespace {
 struct launch {
     dim3 grid, block;
     size_t shared;
-    std::function<void()> kernel;
+    const void *function;
+    std::function<void()> call;
 };
 
 /* One grid at a time, by whichever thread: all that kernels see is global. */
@@ -204,8 +210,8 @@ void run_grid(const launch &l) {
     const std::lock_guard<std::mutex> guard(one);
     const unsigned n = l.block.x * l.block.y * l.block.z;
     if (fibres.size() < n) fibres.resize(n);
-    if (warps.size() < n / WARP + 1) warps.resize(n / WARP + 1);
-    body = &l.kernel;
+    kernel = l.function;
+    body = &l.call;
     gridDim = l.grid;
     blockDim = l.block;
     const uint64_t all = (uint64_t)l.grid.x * l.grid.y * l.grid.z, n_run = std::min(all, (uint64_t)most_blocks());
@@ -215,6 +221,7 @@ void run_grid(const launch &l) {
         const uint64_t b = n_run == all ? run : (all - 1) * run / (n_run - 1);
         blockIdx = {(unsigned)(b % l.grid.x), (unsigned)(b / l.grid.x % l.grid.y), (unsigned)(b / l.grid.x / l.grid.y)};
         memset(shared_memory, 0xff, l.shared);
+        begin_meetings(n);
         begin_products(n, l.shared);
         run_block(n);
         end_products(n);
@@ -248,13 +255,13 @@ void give(cudaStream_t stream, const std::function<void()> &work) {
         work();
 }
 
-cudaError_t launch_grid(const cudaLaunchConfig_t &config, const std::function<void()> &kernel) {
+cudaError_t launch_grid(const cudaLaunchConfig_t &config, const void *function, const std::function<void()> &call) {
     const dim3 grid = config.gridDim, block = config.blockDim;
     const size_t n = (size_t)block.x * block.y * block.z;
     if (n == 0 || n > MOST_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT32_MAX ||
         grid.y > 65535 || grid.z > 65535 || config.dynamicSmemBytes > (size_t)most_shared())
         return cudaErrorInvalidConfiguration;
-    const launch l{grid, block, config.dynamicSmemBytes, kernel};
+    const launch l{grid, block, config.dynamicSmemBytes, function, call};
     give(config.stream, [=] { run_grid(l); });
     return cudaSuccess;
 }

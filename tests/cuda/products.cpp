@@ -131,14 +131,16 @@ void store(const sums &s, const std::vector<registers> &done) {
 
 } // namespace
 
-void multiply(const product &p) {
+void multiply(const product &p, const place &at) {
     thread &t = threads[number];
     if (t.exchanges != exchanges()) t.fenced.clear(); /* the thread has gone on to something else */
     const char *all = nullptr;
     if (p.a != nullptr) {
         if (!names(t.fenced, p.a)) fail("a product without a fence for a");
-        all = exchange(p.a, 4 * sizeof *p.a);
+        all = exchange("wgmma.mma_async", ALL_LANES, p.a, 4 * sizeof *p.a, at);
         t.exchanges = exchanges();
+    } else {
+        meet("wgmma.mma_async", ALL_LANES, at);
     }
     std::deque<operands> &own = products[number / WARP];
     if (own.size() == t.given) { /* the first lane */

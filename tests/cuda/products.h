@@ -5,6 +5,8 @@
 #ifndef LS_TESTS_CUDA_PRODUCTS_H
 #define LS_TESTS_CUDA_PRODUCTS_H
 
+#include "warps.h"
+
 #include <cstddef>
 #include <cstdint>
 
@@ -16,7 +18,8 @@ struct registers {
     size_t bytes;
 };
 
-/* Sums of the thread: d [tiles][4]. a: its registers, or nullptr where a's descriptor is given. */
+/* By all lanes of a warp. Sums of the thread: d [tiles][4]. a: its registers, or nullptr where a's descriptor is given.
+ */
 struct product {
     float *d;
     int tiles;
@@ -25,7 +28,7 @@ struct product {
     bool a_others, b_others; /* lie side by side */
     bool adds;
 };
-void multiply(const product &p);
+void multiply(const product &p, const place &at);
 void fence_products(const registers *used, size_t n);
 void commit_products();
 void wait_products(int most_open, const registers *done, size_t n);

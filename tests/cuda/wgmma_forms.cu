@@ -52,6 +52,7 @@ __global__ void __launch_bounds__(CUDA_THREADS, 1) multiply(matrices m) {
         if constexpr (A == REGISTERS) load_a(of_a[k / 16], m.a, row, k);
     }
     if (FAULT == WGMMA_ONE_WARP && threadIdx.x < 32) return;
+    if (FAULT == WGMMA_HALF_A_WARP && threadIdx.x % 32 < 16) return;
     if (FAULT != WGMMA_NO_PRODUCTS_FENCE) {
         if constexpr (A == REGISTERS)
             ls_products_fence(d, of_a);
@@ -106,6 +107,7 @@ template <a_place A, bool B_BY_SUMMED, int N> int launch_form(const matrices &m,
         LAUNCH_OF(WGMMA_UNALIGNED);
         LAUNCH_OF(WGMMA_OVERWRITTEN);
         LAUNCH_OF(WGMMA_ONE_WARP);
+        LAUNCH_OF(WGMMA_HALF_A_WARP);
 #endif
     default:
         return (int)cudaErrorInvalidValue;

@@ -23,6 +23,7 @@ typedef enum wgmma_fault {
     WGMMA_UNALIGNED,
     WGMMA_OVERWRITTEN,
     WGMMA_ONE_WARP,
+    WGMMA_HALF_A_WARP,
     WGMMA_FAULTS
 } wgmma_fault;
 

@@ -3,20 +3,18 @@
  * random matrices, and each broken rule ends the process with its name.
  */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/float16.h"
 #include "cuda/wgmma_forms.h"
+#include "support/process.h"
 
 enum { MOST = WGMMA_ROWS * WGMMA_SUMMED };
 
@@ -61,25 +59,16 @@ static void test_forms(void **state) {
     }
 }
 
-/* What a process that launches the form says as it ends; false: it has ended well. */
-static bool ends_process(matrices *m, int form, wgmma_fault fault, char *text, size_t room) {
-    int ends[2], status;
-    assert_int_equal(pipe(ends), 0);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        signal(SIGABRT, SIG_DFL);
-        dup2(ends[1], STDERR_FILENO);
-        wgmma_launch(form, fault, m->a, m->b, m->d);
-        const wgmma_form of = wgmma_form_of(form);
-        _exit(count_wrong(m, &of) != 0);
-    }
-    close(ends[1]);
-    const ssize_t n = read(ends[0], text, room - 1);
-    text[n > 0 ? n : 0] = 0;
-    close(ends[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+typedef struct launch {
+    matrices *m;
+    int form;
+    wgmma_fault fault;
+} launch;
+
+static bool is_right(void *context) {
+    const launch *l = context;
+    const wgmma_form form = wgmma_form_of(l->form);
+    return wgmma_launch(l->form, l->fault, l->m->a, l->m->b, l->m->d) == 0 && count_wrong(l->m, &form) == 0;
 }
 
 static void test_broken_rules_are_found(void **state) {
@@ -96,11 +85,13 @@ static void test_broken_rules_are_found(void **state) {
         {WGMMA_UNALIGNED, "does not begin where a pattern of the swizzle does"},
         {WGMMA_OVERWRITTEN, "an operand was overwritten before its product was waited for"},
         {WGMMA_ONE_WARP, "warps of a group have given other products"},
+        {WGMMA_HALF_A_WARP, ", ended before"},
     };
     for (int form = 0; form < WGMMA_FORMS; form += 5) {
         for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
             char text[256];
-            if (!ends_process(*state, form, rules[i].fault, text, sizeof text))
+            launch l = {*state, form, rules[i].fault};
+            if (is_true_in_a_process(is_right, &l, text, sizeof text))
                 fail_msg("form %d, fault %d is not found", form, (int)rules[i].fault);
             if (strstr(text, rules[i].says) == NULL)
                 fail_msg("form %d: expected \"%s\", got \"%s\"", form, rules[i].says, text);

@@ -10,9 +10,10 @@ static inline float emulated_half(unsigned pair, int which) {
     return __bfloat162float({(uint16_t)(which ? pair >> 16 : pair & 0xffffU)});
 }
 
-static inline void ls_mma(float d[4], const unsigned a[4], const unsigned b[2]) {
+static inline void ls_mma(float d[4], const unsigned a[4], const unsigned b[2],
+                          emulation::place at = emulation::place::current()) {
     const unsigned mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
-    const char *all = emulation::exchange(mine, sizeof mine);
+    const char *all = emulation::exchange("mma", emulation::ALL_LANES, mine, sizeof mine, at);
     const int lane = (int)(emulation::number % 32), g = lane / 4, t = lane % 4;
     float rows[2][16], columns[2][16];
     for (int k = 0; k < 16; k++) {
@@ -28,8 +29,8 @@ static inline void ls_mma(float d[4], const unsigned a[4], const unsigned b[2]) 
         for (int k = 0; k < 16; k++) d[i] += rows[i / 2][k] * columns[i % 2][k];
 }
 
-static inline void emulated_load(unsigned r[4], const void *row, bool transposed) {
-    const char *all = emulation::exchange(&row, sizeof row);
+static inline void emulated_load(unsigned r[4], const void *row, bool transposed, const emulation::place &at) {
+    const char *all = emulation::exchange("ldmatrix", emulation::ALL_LANES, &row, sizeof row, at);
     const int lane = (int)(emulation::number % 32), g = lane / 4, t = lane % 4;
     for (int i = 0; i < 4; i++) {
         uint16_t pair[2];
@@ -40,10 +41,15 @@ static inline void emulated_load(unsigned r[4], const void *row, bool transposed
         }
         r[i] = (unsigned)pair[0] | (unsigned)pair[1] << 16;
     }
-    __syncwarp();
+    emulation::meet("ldmatrix", emulation::ALL_LANES, at);
 }
-static inline void ls_load_matrices(unsigned r[4], const void *row) { emulated_load(r, row, false); }
-static inline void ls_load_transposed(unsigned r[4], const void *row) { emulated_load(r, row, true); }
+static inline void ls_load_matrices(unsigned r[4], const void *row, emulation::place at = emulation::place::current()) {
+    emulated_load(r, row, false, at);
+}
+static inline void ls_load_transposed(unsigned r[4], const void *row,
+                                      emulation::place at = emulation::place::current()) {
+    emulated_load(r, row, true, at);
+}
 
 static inline void ls_copy_16(void *shared, const void *global, bool is) {
     static const char zeros[16] = {0};

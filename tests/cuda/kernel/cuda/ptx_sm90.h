@@ -15,12 +15,15 @@ static inline uint64_t ls_descriptor(const void *at, unsigned leading, unsigned 
 }
 
 template <ls_order B, int TILES>
-static inline void ls_multiply(float (&d)[TILES][4], const unsigned (&a)[4], uint64_t b, bool adds) {
-    emulation::multiply({d[0], TILES, a, 0, b, false, B == LS_OTHERS_SIDE_BY_SIDE, adds});
+static inline void ls_multiply(float (&d)[TILES][4], const unsigned (&a)[4], uint64_t b, bool adds,
+                               emulation::place at = emulation::place::current()) {
+    emulation::multiply({d[0], TILES, a, 0, b, false, B == LS_OTHERS_SIDE_BY_SIDE, adds}, at);
 }
 template <ls_order A, ls_order B, int TILES>
-static inline void ls_multiply(float (&d)[TILES][4], uint64_t a, uint64_t b, bool adds) {
-    emulation::multiply({d[0], TILES, nullptr, a, b, A == LS_OTHERS_SIDE_BY_SIDE, B == LS_OTHERS_SIDE_BY_SIDE, adds});
+static inline void ls_multiply(float (&d)[TILES][4], uint64_t a, uint64_t b, bool adds,
+                               emulation::place at = emulation::place::current()) {
+    emulation::multiply({d[0], TILES, nullptr, a, b, A == LS_OTHERS_SIDE_BY_SIDE, B == LS_OTHERS_SIDE_BY_SIDE, adds},
+                        at);
 }
 
 template <typename... T> static inline void ls_products_fence(T &...used) {
