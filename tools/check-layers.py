@@ -6,6 +6,7 @@
 - includes in quotes are written from src/ or include/ and name a file that is there
 - external libraries stay where they belong (EXTERNAL), out of the core
 - messages are made in compile/redistribute and by the strategies of compile/attention alone (MESSAGES)
+- few files know where elements lie in the flat space of parameters (FLAT_SPACE)
 - what a file must not include it does not include (FORBIDDEN); the compiler's builder has at most 16 fields
 - a file has at most 600 lines, a function at most 80
 
@@ -51,6 +52,21 @@ EXTERNAL = {
 # Calls of the builder by which ranks exchange -> folders and files of src/ that make them.
 MESSAGES = re.compile(r"\bls_build_(grant|send|receive|lease|borrow|return|reclaim)\s*\(")
 MESSENGERS = ["compile/redistribute/", "compile/attention/", "compile/build.c", "compile/compile_impl.h"]
+# What says where elements of parameters lie in the flat space -> the only files of src/ that know it.
+FLAT_SPACE = re.compile(
+    r"\b(ls_flat_piece|ls_image_(piece|held)|ls_piece_within|ls_flat_whole|image->n_pieces|image->pieces|"
+    r"(flat|trained|whole)_elements|whole_start|flat->start|trained_shard|shard_count)\b"
+)
+KNOW_FLAT_SPACE = [
+    "program/image.h",
+    "program/program.c",
+    "program/parts.h",
+    "program/parts.c",
+    "compile/packing.c",
+    "compile/persistent.c",
+    "compile/optimizer/piece.c",
+    "weights/parameters.c",
+]
 GENERATED = ["ls_version.h", "ls_bench_model.h"]
 # File -> headers that it must not include: lowering knows of no pass.
 FORBIDDEN = {"compile/lower.c": ["compile/pass.h"]}
@@ -105,6 +121,13 @@ def check_messages(path, line, text):
         report(path, line, f"{found[0].rstrip('( ')} belongs to src/compile/redistribute")
 
 
+def check_flat_space(path, line, text):
+    inside = path.relative_to(ROOT / "src").as_posix()
+    found = FLAT_SPACE.search(text)
+    if found and inside not in KNOW_FLAT_SPACE:
+        report(path, line, f"{found[0]}: only {len(KNOW_FLAT_SPACE)} files know the flat space (KNOW_FLAT_SPACE)")
+
+
 def check_public_include(path, line, quoted, name):
     if quoted and not name.startswith("longspan/"):
         report(path, line, f'a public header includes "{name}"')
@@ -148,6 +171,7 @@ def check_file(path):
     for number, text in enumerate(lines, 1):
         if in_source:
             check_messages(path, number, text)
+            check_flat_space(path, number, text)
         found = INCLUDE.match(text)
         if not found:
             continue

@@ -91,11 +91,10 @@ static ls_status find_state(const loading *l, int state, const ls_flat *flat, co
     return ls_st_need(l->optimizer, name, flat->shape.ndim, shape, out);
 }
 
-/* Where element `at` of this rank's part of a parameter is in the whole one. *follow: at most `most` elements. */
-static int64_t whole_of(const loading *l, const ls_flat *flat, int64_t at, int64_t most, int64_t *follow) {
-    const int64_t whole = ls_flat_whole(l->image, flat, ls_executor_rank(l->executor), at, follow);
-    *follow = ls_min(*follow, most);
-    return whole;
+/* What this rank has of a parameter in an optimiser's state. */
+static ls_flat_runs runs_of(const loading *l, int state, const ls_flat *flat) {
+    const ls_binding *binding = ls_image_find(l->image, l->image->states[state].binding);
+    return ls_flat_runs_of(l->image, binding, flat, ls_executor_rank(l->executor), 0);
 }
 
 /* Opens the optimiser's file and checks the bytes of it that this rank holds. */
@@ -114,22 +113,15 @@ static ls_status check_optimizer(loading *l) {
     extent *extents = NULL;
     size_t room = 0;
     for (int k = 0; k < l->image->n_states; k++) {
-        const ls_binding *binding = ls_image_find(l->image, l->image->states[k].binding);
         for (int i = 0; i < l->image->n_flats; i++) {
             const ls_flat *flat = &l->image->flats[i];
             const ls_st_tensor *tensor = NULL;
             if (!ls_flat_has(flat, &l->image->states[k])) continue;
             LS_TRY(find_state(l, k, flat, &tensor));
             const int64_t begin = file->pieces[0].bytes + ((const char *)tensor->data - data);
-            for (int p = 0; p < l->image->n_pieces; p++) {
-                const ls_flat_piece piece = ls_image_held(l->image, binding, p, ls_executor_rank(l->executor));
-                const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
-                for (int64_t done = 0, follow; done < part.count; done += follow) {
-                    const int64_t whole =
-                        whole_of(l, flat, part.start - flat->start + done, part.count - done, &follow);
-                    const int64_t from = begin + whole * size;
-                    *LS_PUSH(l->arena, extents, n, room) = (extent){from, from + follow * size};
-                }
+            for (ls_flat_runs r = runs_of(l, k, flat); ls_flat_next(&r);) {
+                const int64_t from = begin + r.run.whole * size;
+                *LS_PUSH(l->arena, extents, n, room) = (extent){from, from + r.run.part.count * size};
             }
         }
     }
@@ -154,21 +146,13 @@ static ls_status fill_part(loading *l, const ls_st_tensor *tensor, int64_t first
 
 static ls_status fill_optimizer(loading *l) {
     for (int k = 0; k < l->image->n_states; k++) {
-        const ls_binding *binding = ls_image_find(l->image, l->image->states[k].binding);
         for (int i = 0; i < l->image->n_flats; i++) {
             const ls_flat *flat = &l->image->flats[i];
             const ls_st_tensor *tensor = NULL;
             if (!ls_flat_has(flat, &l->image->states[k])) continue;
             LS_TRY(find_state(l, k, flat, &tensor));
-            for (int p = 0; p < l->image->n_pieces; p++) {
-                const ls_flat_piece piece = ls_image_held(l->image, binding, p, ls_executor_rank(l->executor));
-                const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
-                for (int64_t done = 0, follow; done < part.count; done += follow) {
-                    const int64_t whole =
-                        whole_of(l, flat, part.start - flat->start + done, part.count - done, &follow);
-                    LS_TRY(fill_part(l, tensor, whole, follow, k, part.at + done));
-                }
-            }
+            for (ls_flat_runs r = runs_of(l, k, flat); ls_flat_next(&r);)
+                LS_TRY(fill_part(l, tensor, r.run.whole, r.run.part.count, k, r.run.part.at));
             ls_comm_tick(l->comm);
         }
     }

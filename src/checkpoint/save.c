@@ -186,31 +186,30 @@ static ls_status write_elements(saving *s, int file, int tensor, int64_t from, c
 }
 
 /*
- * Writes a run of parameter i in this rank's shard, which begins with element `whole` of the parameter: its master, or
- * what it is where it has none, and the optimiser's states.
+ * Writes a run of parameter i in this rank's shard: its master, or what it is where it has none, and the optimiser's
+ * states.
  */
-static ls_status write_run(saving *s, int i, int64_t whole, const ls_flat_piece *run) {
+static ls_status write_run(saving *s, int i, const ls_flat_run *run) {
     const ls_image *image = s->image;
-    const int64_t from = whole * (int64_t)ls_dtype_bytes(image->accumulator);
-    const ls_operand master = ls_image_master(image, run);
+    const int64_t from = run->whole * (int64_t)ls_dtype_bytes(image->accumulator);
+    const ls_operand master = ls_image_master(image, &run->part);
     const int number = image->flats[i].number;
     LS_TRY(write_elements(s, LS_CHECKPOINT_MODEL, number, from, &master));
     for (int k = 0; k < image->n_states; k++) {
         if (!ls_flat_has(&image->flats[i], &image->states[k])) continue;
-        const ls_operand state = ls_image_part(image, image->states[k].binding, run);
+        const ls_operand state = ls_image_part(image, image->states[k].binding, &run->part);
         LS_TRY(write_elements(s, LS_CHECKPOINT_OPTIMIZER, s->layout.state[k * image->n_flats + number], from, &state));
     }
     return ls_ok();
 }
 
-static ls_status write_parameter_part(saving *s, int i, const ls_flat_piece *part) {
+/* What this rank's shard has of parameter i. */
+static ls_status write_parameter_part(saving *s, int i) {
     const ls_flat *flat = &s->image->flats[i];
     const int rank = ls_executor_rank(s->executor);
-    for (int64_t done = 0, n; done < part->count && ls_flat_is_saved(s->image, flat, rank); done += n) {
-        const int64_t whole = ls_flat_whole(s->image, flat, rank, part->start - flat->start + done, &n);
-        n = ls_min(n, part->count - done);
-        LS_TRY(write_run(s, i, whole, &(ls_flat_piece){part->start + done, n, part->at + done}));
-    }
+    if (!ls_flat_is_saved(s->image, flat, rank)) return ls_ok();
+    for (ls_flat_runs r = ls_flat_runs_of(s->image, NULL, flat, rank, 0); ls_flat_next(&r);)
+        LS_TRY(write_run(s, i, &r.run));
     return ls_ok();
 }
 
@@ -220,13 +219,7 @@ static ls_status write_shard(saving *s) {
     if (s->stage == NULL) return ls_error(LS_NO_MEMORY, "no memory to write a checkpoint: %d bytes", PIECE_BYTES);
     for (int f = 0; f < 2; f++)
         if (s->writer[f] == NULL) LS_TRY(ls_st_join(s->path[f], s->layout.plan[f], &s->writer[f]));
-    for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(s->executor));
-        for (int i = 0; i < image->n_flats; i++) {
-            const ls_flat_piece part = ls_piece_within(&piece, image->flats[i].start, image->flats[i].count);
-            if (part.count > 0) LS_TRY(write_parameter_part(s, i, &part));
-        }
-    }
+    for (int i = 0; i < image->n_flats; i++) LS_TRY(write_parameter_part(s, i));
     return ls_ok();
 }
 

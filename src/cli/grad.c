@@ -125,55 +125,37 @@ static ls_status give_shard(void *context, size_t at, void *out, size_t bytes) {
     return ls_executor_read(w->rank->executor, &from, out);
 }
 
-/* Writes the parts of parameters in elements [start, start + count) of a rank's flat space. */
-static ls_status write_elements(const writing *w, int rank, int64_t start, int64_t count, const char *data) {
+/* Writes what elements of a rank's shard are of parameters, which lie there from `at` bytes on. */
+static ls_status write_shard(void *context, int rank, size_t at, const void *data, size_t bytes) {
+    const writing *w = context;
     const ls_image *image = w->rank->image;
+    const ls_binding *shard = ls_image_find(image, LS_BIND_SHARD);
     const int64_t element = (int64_t)ls_dtype_bytes(image->accumulator);
-    const ls_flat_piece all = {.start = start, .count = count};
+    const int64_t first = (int64_t)at / element, past = first + (int64_t)bytes / element;
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
-        const ls_flat_piece part = ls_piece_within(&all, flat->start, ls_flat_part(image, flat, rank));
-        for (int64_t done = 0, n; done < part.count; done += n) {
-            const int64_t whole = ls_flat_whole(image, flat, rank, part.start - flat->start + done, &n);
-            n = ls_min(n, part.count - done);
-            LS_TRY(
-                ls_st_write(w->writer, flat->number, whole * element, data + (part.at + done) * element, n * element));
+        for (ls_flat_runs r = ls_flat_runs_of(image, shard, flat, rank, 0); ls_flat_next(&r);) {
+            const int64_t begin = ls_max(r.run.part.at, first),
+                          n = ls_min(r.run.part.at + r.run.part.count, past) - begin;
+            if (n > 0)
+                LS_TRY(ls_st_write(w->writer, flat->number, (r.run.whole + begin - r.run.part.at) * element,
+                                   (const char *)data + (begin - first) * element, n * element));
         }
     }
     return ls_ok();
 }
 
-static ls_status write_shard(void *context, int rank, size_t at, const void *data, size_t bytes) {
-    const writing *w = context;
-    const ls_image *image = w->rank->image;
-    const int64_t element = (int64_t)ls_dtype_bytes(image->accumulator);
-    const int64_t first = (int64_t)at / element, count = (int64_t)bytes / element;
-    for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_held(image, ls_image_find(image, LS_BIND_SHARD), p, rank);
-        const int64_t begin = ls_max(piece.at, first), end = ls_min(piece.at + piece.count, first + count);
-        if (begin < end)
-            LS_TRY(write_elements(w, rank, piece.start + begin - piece.at, end - begin,
-                                  (const char *)data + (begin - first) * element));
-    }
-    return ls_ok();
-}
-
-/* Elements of this rank's shard. */
-static int64_t shard_elements(const ls_rank *rank) {
-    int64_t end = 0;
-    for (int p = 0; p < rank->image->n_trained_pieces; p++) {
-        const ls_flat_piece piece = ls_image_piece(rank->image, p, rank->rank);
-        end = ls_max(end, piece.at + piece.count);
-    }
-    return end;
+/* Bytes of this rank's shard. */
+static size_t shard_bytes(const ls_rank *rank) {
+    const ls_binding *shard = ls_image_find(rank->image, LS_BIND_SHARD);
+    return shard != NULL ? (size_t)ls_view_bytes(&shard->operand.view) : 0;
 }
 
 static ls_status write_gradients(const grad_run *r, const ls_rank *rank) {
     writing w = {.rank = rank};
     ls_status status = rank->rank == 0 ? ls_st_join(r->partial, r->plan, &w.writer) : ls_ok();
     LS_TRY(ls_comm_agree(rank->comm, status));
-    const size_t element = ls_dtype_bytes(rank->image->accumulator);
-    const ls_comm_pieces pieces = {element * (size_t)shard_elements(rank), give_shard, write_shard, &w};
+    const ls_comm_pieces pieces = {shard_bytes(rank), give_shard, write_shard, &w};
     status = ls_comm_gather(rank->comm, &pieces, false);
     if (w.writer == NULL) return status;
     if (status.code == LS_OK) return ls_st_finish(w.writer);

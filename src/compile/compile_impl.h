@@ -273,6 +273,11 @@ int ls_group_of(const ls_builder *b, int flat);
  */
 ls_operand ls_group_buckets(const ls_builder *b, int group, ls_operand all);
 ls_operand ls_group_pieces(const ls_builder *b, int group, const char *shard);
+/* Of an operand that has the group's elements those of a parameter, which is given by its index in flats. */
+ls_operand ls_group_parameter(const ls_builder *b, int group, int flat, ls_operand all);
+/* This rank's piece of a bucket in its shard, and those of groups first .. past-1. */
+ls_operand ls_bucket_shard(const ls_builder *b, int bucket);
+ls_operand ls_groups_shard(const ls_builder *b, int first, int past);
 /* Notes that a buffer of its own has the group's elements. */
 void ls_group_note(const ls_builder *b, int group, ls_operand all);
 /* "WHAT from NAME": NAME is the group's first parameter. */

@@ -57,8 +57,7 @@ static void lower_gathered(ls_builder *b, const ls_program_node *node) {
     for (int t = 1; t < graph->n_tensors && g->in == NULL; t++) {
         const int f = b->packing->flat_of[t];
         if (graph->tensors[t].role != LS_ROLE_PARAMETER || f < group->first || f >= group->past) continue;
-        const ls_flat *flat = &b->image->flats[f];
-        b->tensor[t] = ls_operand_slice(g->all, 0, flat->start - group->start, flat->count);
+        b->tensor[t] = ls_group_parameter(b, g->group, f, g->all);
     }
 }
 

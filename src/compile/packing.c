@@ -360,3 +360,20 @@ ls_operand ls_group_pieces(const ls_builder *b, int group, const char *shard) {
     return ls_operand_dense(pieces.buffer, pieces.offset, pieces.view.dtype, 2,
                             (int64_t[]){g->n_buckets, first->count});
 }
+
+ls_operand ls_group_parameter(const ls_builder *b, int group, int flat, ls_operand all) {
+    const ls_flat *f = &b->image->flats[flat];
+    return ls_operand_slice(all, 0, f->start - b->packing->groups[group].start, f->count);
+}
+
+ls_operand ls_bucket_shard(const ls_builder *b, int bucket) {
+    return ls_image_part(b->image, LS_BIND_SHARD, &b->image->pieces[bucket]);
+}
+
+ls_operand ls_groups_shard(const ls_builder *b, int first, int past) {
+    const ls_group *last = &b->packing->groups[past - 1];
+    const ls_flat_piece *from = &b->image->pieces[b->packing->groups[first].first_bucket],
+                        *to = &b->image->pieces[last->first_bucket + last->n_buckets - 1];
+    return ls_image_part(b->image, LS_BIND_SHARD,
+                         &(ls_flat_piece){from->start, to->at + to->count - from->at, from->at});
+}

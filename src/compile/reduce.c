@@ -42,13 +42,12 @@ static ls_operand bucket_of(const ls_builder *b, const ls_bucket *bucket, ls_ope
 static void lower_reduce(ls_builder *b, const ls_program_node *node) {
     const leaving *l = node->params;
     const ls_bucket *bucket = &b->packing->buckets[l->bucket];
-    const ls_flat_piece *piece = &b->image->pieces[l->bucket];
     ls_operand *from = LS_NEW_ARRAY(b->image->arena, ls_operand, l->n_sums + 1);
     if (l->n_sums == 0) from[0] = ls_operand_slice(ls_bound(b, LS_BIND_GRADIENTS), 0, bucket->start, bucket->count);
     for (int i = 0; i < l->n_sums; i++) from[i] = bucket_of(b, bucket, l->sums[i]->all);
     if (l->of->begun++ == 0) ls_reduce_scatter_expect(b, l->of->buckets);
     ls_reduce_scatter_begin(b, l->of->buckets, from,
-                            ls_operand_slice(ls_bound(b, LS_BIND_SHARD), 0, piece->at, piece->count), l->of->adds);
+                            ls_bucket_shard(b, l->bucket), l->of->adds);
 }
 
 static void lower_reduced(ls_builder *b, const ls_program_node *node) {

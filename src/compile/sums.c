@@ -105,14 +105,15 @@ static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
 /* Zeroes what no node writes: parameters that nothing there depends on, and what lies between parameters. */
 static void fill_gaps(ls_builder *b, const ls_group_sum *s) {
     const ls_group *group = &b->packing->groups[s->group];
+    const int64_t element = (int64_t)ls_dtype_bytes(s->all.view.dtype);
     int64_t written = 0; /* or zeroed, from the group's start on */
     for (int f = group->first; f <= group->past; f++) {
         const bool past = f == group->past;
-        const ls_flat *flat = &b->image->flats[f];
         if (!past && !s->adds[f]) continue;
-        const int64_t start = past ? group->count : flat->start - group->start;
+        const ls_operand part = past ? s->all : ls_group_parameter(b, s->group, f, s->all);
+        const int64_t start = past ? group->count : (int64_t)(part.offset - s->all.offset) / element;
         if (start > written) ls_build_fill(b, ls_operand_slice(s->all, 0, written, start - written));
-        if (!past) written = start + flat->count;
+        if (!past) written = start + part.view.size[0];
     }
 }
 
@@ -127,8 +128,7 @@ static void lower(ls_builder *b, const ls_program_node *node) {
     for (int t = 1; t < g->n_tensors; t++) {
         const int f = b->packing->flat_of[t];
         if (g->tensors[t].role != LS_ROLE_ACCUMULATOR || f < group->first || f >= group->past) continue;
-        const ls_flat *flat = &b->image->flats[f];
-        b->tensor[t] = ls_operand_slice(s->all, 0, flat->start - group->start, flat->count);
+        b->tensor[t] = ls_group_parameter(b, s->group, f, s->all);
     }
 }
 

@@ -61,14 +61,12 @@ static void all_reduce(ls_builder *b, ls_axes axes, ls_operand from, ls_operand 
     ls_all_reduce_finish(b, &sum);
 }
 
-/* Of the shard, what belongs to groups whose parameters are cut along axes of heads and features, which come first. */
+/* Elements of the shard of groups whose parameters are cut along axes of heads and features, which come first. */
 static int64_t cut_elements(const ls_builder *b) {
     const ls_packing *p = b->packing;
-    int64_t end = 0;
-    for (int k = 0; k < b->image->n_trained_pieces; k++)
-        if (b->image->flats[p->groups[p->buckets[k].group].first].cut != 0)
-            end = b->image->pieces[k].at + b->image->pieces[k].count;
-    return end;
+    int cut = 0;
+    while (cut < p->n_trained && b->image->flats[p->groups[cut].first].cut != 0) cut++;
+    return cut > 0 ? ls_groups_shard(b, 0, cut).view.size[0] : 0;
 }
 
 /*
@@ -140,11 +138,7 @@ static void lower_features(ls_builder *b, const ls_program_node *node) {
         const ls_axes axes = summed_axes(b, first);
         for (past = first + 1; past < p->n_trained && summed_axes(b, past) == axes;) past++;
         if (axes == 0) continue;
-        const ls_group *last = &p->groups[past - 1];
-        const ls_flat_piece *from = &b->image->pieces[p->groups[first].first_bucket],
-                            *to = &b->image->pieces[last->first_bucket + last->n_buckets - 1];
-        const ls_operand terms =
-            ls_operand_slice(ls_bound(b, LS_BIND_SHARD), 0, from->at, to->at + to->count - from->at);
+        const ls_operand terms = ls_groups_shard(b, first, past);
         const ls_operand sum =
             ls_build_private(b, LS_BUFFER_GRADIENT, "summed over features", terms.view.dtype, 1, terms.view.size);
         all_reduce(b, axes, terms, sum);

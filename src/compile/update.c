@@ -59,7 +59,7 @@ static void lower_update(ls_builder *b, const ls_program_node *node) {
 /* Room for the sums of all gradients. */
 static void lower_room(ls_builder *b, const ls_program_node *node) {
     ls_operand *sums = node->params;
-    const int64_t n = b->image->trained_elements;
+    const int64_t n = ls_image_find(b->image, LS_BIND_SHARD)->shape.dim[0].size;
     *sums = ls_build_symmetric(b, LS_BUFFER_GRADIENT, "sums of gradients", n, b->image->accumulator, 1, &n);
 }
 

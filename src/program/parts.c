@@ -23,6 +23,31 @@ int64_t ls_flat_whole(const ls_image *image, const ls_flat *flat, int rank, int6
     return (outer * flat->shape.dim[flat->cut_dim].size + place) * inner + within;
 }
 
+ls_flat_runs ls_flat_runs_of(const ls_image *image, const ls_binding *binding, const ls_flat *flat, int rank,
+                             int64_t skip) {
+    return (ls_flat_runs){.image = image, .binding = binding, .flat = flat, .rank = rank, .skip = skip};
+}
+
+bool ls_flat_next(ls_flat_runs *r) {
+    const int64_t count = ls_flat_part(r->image, r->flat, r->rank);
+    for (; r->bucket < r->image->n_pieces; r->bucket++, r->done = 0) {
+        const ls_flat_piece piece = r->binding != NULL ? ls_image_held(r->image, r->binding, r->bucket, r->rank)
+                                                       : ls_image_piece(r->image, r->bucket, r->rank);
+        const ls_flat_piece part = ls_piece_within(&piece, r->flat->start, count);
+        const int64_t skipped = ls_min(r->skip, part.count - r->done);
+        r->skip -= skipped;
+        r->done += skipped;
+        if (r->done == part.count) continue;
+        int64_t follow;
+        r->run.whole = ls_flat_whole(r->image, r->flat, r->rank, part.start - r->flat->start + r->done, &follow);
+        follow = ls_min(follow, part.count - r->done);
+        r->run.part = (ls_flat_piece){part.start + r->done, follow, part.at + r->done};
+        r->done += follow;
+        return true;
+    }
+    return false;
+}
+
 bool ls_flat_is_saved(const ls_image *image, const ls_flat *flat, int rank) {
     const ls_axes others = ls_mesh_axes(&image->mesh, LS_AXIS_FEATURE) & ~flat->cut;
     return ls_mesh_index(&image->mesh, others, rank) == 0;

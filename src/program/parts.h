@@ -15,6 +15,32 @@ int64_t ls_flat_part(const ls_image *image, const ls_flat *flat, int rank);
  * many elements, with this one, follow each other in both.
  */
 int64_t ls_flat_whole(const ls_image *image, const ls_flat *flat, int rank, int64_t at, int64_t *follow);
+/* Elements that follow each other in a parameter, in a rank's flat space and in a bound tensor of it. */
+typedef struct ls_flat_run {
+    int64_t whole;      /* the first of them in the whole parameter */
+    ls_flat_piece part; /* `at`: in the tensor */
+} ls_flat_run;
+
+/*
+ * What a rank has of a parameter in a bound tensor of the flat space, run after run in the order of the tensor:
+ *     for (ls_flat_runs r = ls_flat_runs_of(image, binding, flat, rank, 0); ls_flat_next(&r);) use(&r.run);
+ */
+typedef struct ls_flat_runs {
+    const ls_image *image;
+    const ls_binding *binding;
+    const ls_flat *flat;
+    int rank, bucket;
+    int64_t skip, done; /* elements: to be left out; of the bucket's part, given */
+    ls_flat_run run;
+} ls_flat_runs;
+
+/* binding NULL: in the rank's shard. The first `skip` elements of what it has are left out. */
+ls_flat_runs ls_flat_runs_of(const ls_image *image, const ls_binding *binding, const ls_flat *flat, int rank,
+                             int64_t skip);
+/* Goes on to the next run; false: there is none. */
+bool ls_flat_next(ls_flat_runs *r);
+/* The element of a whole parameter in an array of the host that has all of them. */
+static inline int64_t ls_flat_on_host(const ls_flat *flat, int64_t whole) { return flat->whole_start + whole; }
 /*
  * Whether the rank is the one of those with the same part that saves it: the first along the axes of heads and features
  * that do not cut the parameter.

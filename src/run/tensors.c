@@ -54,13 +54,12 @@ static ls_status write_spans(ls_executor *ex, const ls_mask_binding *binding, in
 static void fill_groups(const ls_executor *ex, const ls_binding *binding, int32_t *group) {
     const ls_image *image = ex->image;
     for (int64_t u = 0; u < ls_view_elements(&binding->operand.view); u++) group[u] = -1;
-    for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_held(image, binding, p, ls_executor_rank(ex));
-        for (int f = 0; f < image->n_flats; f++) {
-            const ls_flat *flat = &image->flats[f];
-            const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
-            for (int64_t i = part.at; i < part.at + part.count; i += LS_FLAT_UNIT)
-                group[i / LS_FLAT_UNIT] = flat->group;
+    for (int f = 0; f < image->n_flats; f++) {
+        ls_flat_runs r = ls_flat_runs_of(image, binding, &image->flats[f], ls_executor_rank(ex), 0);
+        while (ls_flat_next(&r)) {
+            const int64_t last = r.run.part.at + r.run.part.count - 1;
+            for (int64_t u = r.run.part.at / LS_FLAT_UNIT; u <= last / LS_FLAT_UNIT; u++)
+                group[u] = image->flats[f].group;
         }
     }
 }
@@ -238,28 +237,16 @@ static ls_status move_part(const ls_executor *ex, const transfer *t, const ls_op
     return ls_ok();
 }
 
-/* What this rank has of a parameter in a tensor of the flat space, from or to the whole parameter. */
-static ls_status transfer_part(const ls_executor *ex, const ls_binding *binding, const ls_flat *flat,
-                               const ls_flat_piece *part, char *global, bool to_local) {
-    const size_t element = ls_dtype_bytes(binding->operand.view.dtype);
-    for (int64_t done = 0, n; done < part->count; done += n) {
-        const int64_t at = part->start - flat->start + done;
-        const int64_t whole = flat->whole_start + ls_flat_whole(ex->image, flat, ls_executor_rank(ex), at, &n);
-        n = ls_min(n, part->count - done);
-        const ls_operand own = ls_operand_slice(binding->operand, 0, part->at + done, n);
-        char *there = global + (size_t)whole * element;
-        LS_TRY(to_local ? write_operand(ex, &own, there) : ls_executor_read(ex, &own, there));
-    }
-    return ls_ok();
-}
-
+/* What this rank has in a tensor of the flat space, from or to whole parameters. */
 static ls_status transfer_flat(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
     const ls_image *image = ex->image;
-    for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_held(image, binding, p, ls_executor_rank(ex));
-        for (int f = 0; f < image->n_flats; f++) {
-            const ls_flat_piece part = ls_piece_within(&piece, image->flats[f].start, image->flats[f].count);
-            LS_TRY(transfer_part(ex, binding, &image->flats[f], &part, global, to_local));
+    const size_t element = ls_dtype_bytes(binding->operand.view.dtype);
+    for (int f = 0; f < image->n_flats; f++) {
+        ls_flat_runs r = ls_flat_runs_of(image, binding, &image->flats[f], ls_executor_rank(ex), 0);
+        while (ls_flat_next(&r)) {
+            const ls_operand own = ls_operand_slice(binding->operand, 0, r.run.part.at, r.run.part.count);
+            char *there = global + (size_t)ls_flat_on_host(&image->flats[f], r.run.whole) * element;
+            LS_TRY(to_local ? write_operand(ex, &own, there) : ls_executor_read(ex, &own, there));
         }
     }
     return ls_ok();

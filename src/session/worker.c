@@ -256,27 +256,11 @@ typedef struct scattered {
     double *out;
 } scattered;
 
-/* Some elements of a rank's parts of it, one after the other. */
-typedef struct scattered_piece {
-    int64_t at;    /* in the whole parameter */
-    int64_t shard; /* in the rank's shard */
-    int64_t count;
-} scattered_piece;
-
-/* The longest piece from element `first` of a rank's parts on; count 0: these have no such element. */
-static scattered_piece piece_from(const scattered *g, int rank, int64_t first) {
+/* The run from element `first` of what a rank has of it on; count 0: it has no such element. */
+static ls_flat_run run_from(const scattered *g, int rank, int64_t first) {
     const ls_image *image = g->rank->image;
-    for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece piece = ls_image_held(image, ls_image_find(image, g->name), p, rank);
-        const ls_flat_piece part = ls_piece_within(&piece, g->flat->start, ls_flat_part(image, g->flat, rank));
-        if (first < part.count) {
-            int64_t follow;
-            const int64_t at = ls_flat_whole(image, g->flat, rank, part.start - g->flat->start + first, &follow);
-            return (scattered_piece){at, part.at + first, ls_min(follow, part.count - first)};
-        }
-        first -= part.count;
-    }
-    return (scattered_piece){0, 0, 0};
+    ls_flat_runs r = ls_flat_runs_of(image, ls_image_find(image, g->name), g->flat, rank, first);
+    return ls_flat_next(&r) ? r.run : (ls_flat_run){0};
 }
 
 static ls_status give_scattered(void *context, size_t at, void *out, size_t bytes) {
@@ -284,9 +268,9 @@ static ls_status give_scattered(void *context, size_t at, void *out, size_t byte
     const int64_t element = (int64_t)ls_dtype_bytes(ls_image_find(g->rank->image, g->name)->operand.view.dtype);
     const int64_t first = (int64_t)at / element, n = (int64_t)bytes / element;
     for (int64_t i = 0; i < n;) {
-        const scattered_piece piece = piece_from(g, g->rank->rank, first + i);
-        const int64_t some = ls_min(piece.count, n - i);
-        const ls_operand from = ls_image_elements(g->rank->image, g->name, piece.shard, some);
+        const ls_flat_run run = run_from(g, g->rank->rank, first + i);
+        const int64_t some = ls_min(run.part.count, n - i);
+        const ls_operand from = ls_image_elements(g->rank->image, g->name, run.part.at, some);
         LS_TRY(ls_executor_read(g->rank->executor, &from, (char *)out + i * element));
         i += some;
     }
@@ -299,9 +283,9 @@ static ls_status take_scattered(void *context, int rank, size_t at, const void *
     const int64_t element = (int64_t)ls_dtype_bytes(dtype);
     const int64_t first = (int64_t)at / element, n = (int64_t)bytes / element;
     for (int64_t i = 0; i < n;) {
-        const scattered_piece piece = piece_from(g, rank, first + i);
-        const int64_t some = ls_min(piece.count, n - i);
-        widen(dtype, data, i, some, g->out + piece.at);
+        const ls_flat_run run = run_from(g, rank, first + i);
+        const int64_t some = ls_min(run.part.count, n - i);
+        widen(dtype, data, i, some, g->out + run.whole);
         i += some;
     }
     return ls_ok();
@@ -310,7 +294,7 @@ static ls_status take_scattered(void *context, int rank, size_t at, const void *
 /* Collective: the whole of it to each rank whose `out` is not NULL. */
 static ls_status gather_scattered(scattered g) {
     int64_t mine = 0;
-    for (scattered_piece p; (p = piece_from(&g, g.rank->rank, mine)).count > 0;) mine += p.count;
+    for (int64_t n; (n = run_from(&g, g.rank->rank, mine).part.count) > 0;) mine += n;
     const size_t element = ls_dtype_bytes(ls_image_find(g.rank->image, g.name)->operand.view.dtype);
     return ls_comm_gather(g.rank->comm,
                           &(ls_comm_pieces){.bytes = element * (size_t)mine,
@@ -334,11 +318,13 @@ ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
     if (binding->sharded || flat->cut != 0) return gather_scattered((scattered){rank, flat, values, out});
     if (out == NULL) return ls_ok();
     double narrow[READ_COUNT];
-    for (int64_t first = 0; first < flat->count; first += READ_COUNT) {
-        const int64_t n = ls_min(READ_COUNT, flat->count - first);
-        const ls_operand from = ls_image_part(rank->image, values, &(ls_flat_piece){flat->start + first, n, 0});
-        LS_TRY(ls_executor_read(rank->executor, &from, narrow));
-        widen(flat->dtype, narrow, 0, n, out + first);
+    for (ls_flat_runs r = ls_flat_runs_of(rank->image, binding, flat, rank->rank, 0); ls_flat_next(&r);) {
+        for (int64_t done = 0, n; done < r.run.part.count; done += n) {
+            n = ls_min(READ_COUNT, r.run.part.count - done);
+            const ls_operand from = ls_operand_slice(binding->operand, 0, r.run.part.at + done, n);
+            LS_TRY(ls_executor_read(rank->executor, &from, narrow));
+            widen(flat->dtype, narrow, 0, n, out + r.run.whole + done);
+        }
     }
     return ls_ok();
 }

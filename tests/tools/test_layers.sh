@@ -4,7 +4,7 @@ set -eu
 check=$(dirname "$0")/../../tools/check-layers.py
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/src/{base,tensor,comm/shm,kernel/cpu,graph,format,compile/redistribute,cli} "$tree/include/longspan"
+mkdir -p "$tree"/src/{base,tensor,comm/shm,kernel/cpu,graph,format,compile/redistribute,checkpoint,cli} "$tree/include/longspan"
 touch "$tree"/include/longspan/graph.h "$tree"/src/{base/base.h,base/base_impl.h,tensor/tensor.h,comm/comm.h} \
     "$tree"/src/{kernel/kernel.h,graph/graph.h,format/format.h,cli/cli.h,comm/shm/shm.h}
 
@@ -39,6 +39,8 @@ put graph/bad.c '#include <jansson.h>';               expect graph/bad.c:1 'src/
 put kernel/bad.c '#include <dnnl.h>';                 expect kernel/bad.c:1 'src/kernel/cpu alone'
 put compile/bad.c '' '    ls_build_send(b, channel, peer, from, to);'
 expect compile/bad.c:2 'ls_build_send belongs to src/compile/redistribute'
+put checkpoint/bad.c '    x = image->flat_elements;'
+expect checkpoint/bad.c:1 '8 files know the flat space'
 for i in $(seq 601); do echo "int a$i;"; done >"$tree/src/graph/bad.c"
 expect graph/bad.c:601 'at most 600'
 { echo 'int f(void) {'; for i in $(seq 79); do echo "    g($i);"; done; echo '}'; } >"$tree/src/graph/bad.c"

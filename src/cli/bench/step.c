@@ -40,7 +40,7 @@ static double hashed(uint64_t n) {
 static ls_status read_weights(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
     const double most = *(const double *)context * sqrt(3);
     for (int64_t i = 0; i < count; i++)
-        out[i] = flat->shape.ndim == 1 ? 1 : most * hashed((uint64_t)(flat->start + start + i));
+        out[i] = flat->shape.ndim == 1 ? 1 : most * hashed((uint64_t)ls_flat_on_host(flat, start + i));
     return ls_ok();
 }
 
