@@ -36,7 +36,8 @@ static void read_setting(const char *setting, fake_settings *s) {
     const bool known = read_number(setting, "devices", &devices) || read_number(setting, "version", &version) ||
                        read_number(setting, "words", &words) || read_number(setting, "peers", &peers) ||
                        read_number(setting, "memory", &s->memory) || read_number(setting, "seed", &s->seed) ||
-                       read_number(setting, "depth", &s->depth);
+                       read_number(setting, "depth", &s->depth) || read_number(setting, "ways", &s->ways) ||
+                       read_number(setting, "copies", &s->copies) || read_number(setting, "patience", &s->patience);
     s->devices = (int)devices;
     s->version = (int)version;
     s->words = (int)words;
@@ -48,8 +49,14 @@ static void read_setting(const char *setting, fake_settings *s) {
 }
 
 static void read_settings(void) {
-    fake.settings = (fake_settings){
-        .devices = 2, .version = 13000, .words = 1, .peers = 1, .connections = 8, .memory = 1L << 40, .depth = 2048};
+    fake.settings = (fake_settings){.devices = 2,
+                                    .version = 13000,
+                                    .words = 1,
+                                    .peers = 1,
+                                    .connections = 8,
+                                    .memory = 1L << 40,
+                                    .depth = 2048,
+                                    .patience = 20};
     const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *loading = getenv("CUDA_MODULE_LOADING"),
                *copies = getenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS");
     if (connections != NULL) fake.settings.connections = atoi(connections);
@@ -209,7 +216,7 @@ unsigned cuDevicePrimaryCtxRetain(ls_cuda_context *context, int device) {
     struct CUctx_st *c = &fake.contexts[device - FIRST_HANDLE];
     pthread_mutex_lock(&fake.lock);
     c->ordinal = device - FIRST_HANDLE;
-    c->retained++;
+    if (c->retained++ == 0) c->life = ++fake.lives;
     fake.used = true;
     pthread_mutex_unlock(&fake.lock);
     *context = c;
@@ -270,9 +277,9 @@ unsigned cuCtxGetStreamPriorityRange(int *least, int *greatest) {
     return result;
 }
 
-int fake_has_context(void) {
+long fake_context_life(void) {
     struct CUctx_st *context;
-    return fake_context(&context) == 0;
+    return fake_context(&context) == 0 ? context->life : 0;
 }
 
 int fake_left(void) {

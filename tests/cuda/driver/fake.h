@@ -4,20 +4,24 @@
  * executes alone; pinned memory has another address for the device than for the host.
  *
  * It is stricter than the real driver where that may wait: what may wait for the whole device does (allocating, pinning
- * and freeing memory, loading a kernel at its first launch, making a graph executable), a stream that is full blocks,
- * streams that would share a way to the hardware end the process, and so does who frees a graph that runs, or launches
- * it on another stream. While a stream captures, calls are refused, and the capture is spoiled, as the mode of the
- * capture says. Whoever waits for longer than MOST_SECONDS ends the process with a message.
+ * and freeing memory, loading a kernel at its first launch, making a graph executable), a stream that is full blocks
+ * whoever launches, on other streams, too, streams that would share a way to the hardware end the process, and so does
+ * who frees a graph that runs, or launches it on another stream. While a stream captures, calls are refused, and the
+ * capture is spoiled, as the mode of the capture says. Whoever waits for too long ends the process with a message.
  *
  * The environment variable FAKE_CUDA, read by cuInit while no context is retained, has settings with commas:
  *   devices=N   (2)       version=N  (13000)     words=0: streams cannot wait for words of 64 bits
  *   peers=0: no device can access another's memory
  *   memory=BYTES          of each device
- *   depth=N  (2048)       operations of graphs that a stream takes: who launches more waits, and so do other launches
+ *   depth=N  (2048)       operations of graphs that a stream takes: who launches more waits
+ *   ways=N                streams do share ways, N of them, which they take in turn: what is given to those of one is
+ *                         executed in the order in which it was given
+ *   copies=N              the same of copies alone
+ *   patience=N  (20)      seconds, after which who waits ends the process
  *   seed=N                of the random times
  *   CALL=N:ERROR          the N-th call of a function fails, with that number
- *   CALL=N:ERROR:lost     and the device is lost: all later calls fail, but those that free; nothing is executed any
- * more execute=N:ERROR       the device is lost when a stream executes something for the N-th time
+ *   CALL=N:ERROR:lost     and the device is lost: all later calls fail, but those that free; nothing more is executed
+ *   execute=N:ERROR       the device is lost when a stream executes something for the N-th time
  */
 #ifndef TESTS_FAKE_CUDA_H
 #define TESTS_FAKE_CUDA_H
@@ -27,7 +31,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-enum { MOST_DEVICES = 8, MOST_SECONDS = 20, STREAM_ROOM = 1024 };
+enum { MOST_DEVICES = 8, STREAM_ROOM = 1024 };
 enum {
     INVALID_VALUE = 1,
     NOT_INITIALIZED = 3,
@@ -53,8 +57,11 @@ void fake_stream_run(void *stream, void (*run)(void *context), void (*release)(v
  */
 void *fake_share(int file, size_t bytes);
 void *fake_device_memory(uintptr_t at, size_t bytes);
-/* Whether the calling thread has a context that has not been released, which handles of libraries need. */
-int fake_has_context(void);
+/*
+ * Which life the calling thread's context has, a number above 0: from the first time that it is retained to its
+ * release. 0: the thread has none that lives.
+ */
+long fake_context_life(void);
 /* Streams, contexts, allocations, pinned memory and graphs that are there. */
 int fake_left(void);
 
@@ -62,14 +69,16 @@ int fake_left(void);
 
 struct CUctx_st {
     int ordinal, retained, streams, graphs; /* graphs: also those that can be launched */
-    unsigned peers;                         /* a bit for each whose memory it may access */
+    int made;                               /* streams, also those that are gone */
+    long life;
+    unsigned peers; /* a bit for each whose memory it may access */
     size_t allocated;
 };
 
 typedef struct fake_settings {
     int devices, version, words, peers, connections;
-    long memory, seed, depth;
-    bool lazy; /* kernels are loaded at their first launch */
+    long memory, seed, depth, ways, copies, patience; /* ways, copies: 0: each stream has its own */
+    bool lazy;                                        /* kernels are loaded at their first launch */
     char failing[64];
     long failing_call;
     unsigned error;
@@ -87,6 +96,8 @@ typedef struct fake_state {
     long calls;    /* of the failing function */
     unsigned lost; /* all calls return it; 0: the device is there */
     long draws;    /* random numbers so far */
+    long given;    /* operations so far */
+    long lives;    /* of contexts so far */
     bool loaded;   /* a kernel has been launched */
     pid_t process; /* that has initialised the driver; those that are forked from it cannot use it */
 } fake_state;
@@ -108,6 +119,7 @@ typedef struct fake_operation fake_operation;
 struct fake_operation {
     fake_operation *next;
     fake_kind kind;
+    long turn;             /* when it was given, among all */
     uint64_t *word, value; /* FAKE_WAIT, FAKE_WRITE */
     char *to;              /* FAKE_COPY, FAKE_SET */
     const char *from;
@@ -124,6 +136,7 @@ struct fake_operation {
 struct CUstream_st {
     struct CUstream_st *next;
     struct CUctx_st *context;
+    int place; /* among all that were made in the context */
     pthread_t thread;
     fake_operation *first, **end;
     int n;          /* what was given and not executed; a graph counts as one */
@@ -137,9 +150,9 @@ struct CUstream_st {
 
 /* streams.c. Under the lock: waits until all streams of the context have executed everything. */
 void fake_wait_idle(const struct CUctx_st *context, const char *who);
-/* Gives a stream n operations at once: one that is full blocks. Takes the lock. */
+/* Gives a stream n operations at once: one that is full blocks, and all other launches. Takes the lock. */
 unsigned fake_give(struct CUstream_st *s, const fake_operation *operations, int n);
-/* The same of a graph's, which blocks whenever the stream has as many as it takes, and other launches of graphs too. */
+/* The same of a graph's, which blocks whenever the stream has as many as it takes. */
 void fake_give_graph(struct CUstream_st *s, const fake_operation *operations, int n);
 struct CUstream_st *fake_streams(void); /* the first of a list */
 /* Of a stream's words; INVALID_VALUE where it cannot be done. Takes the lock. */

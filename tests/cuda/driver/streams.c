@@ -29,7 +29,7 @@ static void wait_until(const struct timespec *end, const char *who) {
 static struct timespec time_limit(void) {
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += MOST_SECONDS;
+    end.tv_sec += fake.settings.patience;
     return end;
 }
 
@@ -76,7 +76,30 @@ static void execute(const fake_operation *o) {
     }
 }
 
-static bool may_start(const fake_operation *o) {
+static bool share(const struct CUstream_st *s, const struct CUstream_st *other, long n) {
+    return n > 0 && s->context == other->context && s->place % n == other->place % n;
+}
+
+/* Whether a stream has something that was given before, or a copy. */
+static bool has_before(const struct CUstream_st *s, long turn, bool copies) {
+    for (const fake_operation *o = s->first; o != NULL && o->turn < turn; o = o->next)
+        if (!copies || o->kind == FAKE_COPY) return true;
+    return false;
+}
+
+/* Whether it waits for what another stream was given before, with which its own shares a way. */
+static bool is_behind(const struct CUstream_st *s, const fake_operation *o) {
+    for (const struct CUstream_st *other = streams; other != NULL; other = other->next) {
+        if (other == s) continue;
+        if (share(s, other, fake.settings.ways) && has_before(other, o->turn, false)) return true;
+        if (o->kind == FAKE_COPY && share(s, other, fake.settings.copies) && has_before(other, o->turn, true))
+            return true;
+    }
+    return false;
+}
+
+static bool may_start(const struct CUstream_st *s, const fake_operation *o) {
+    if (is_behind(s, o)) return false;
     return o->kind != FAKE_WAIT || (int64_t)(__atomic_load_n(o->word, __ATOMIC_ACQUIRE) - o->value) >= 0;
 }
 
@@ -119,14 +142,14 @@ static void *stream_main(void *argument) {
         fake_operation *o = s->first;
         if (o == NULL) {
             pthread_cond_wait(&fake.changed, &fake.lock);
+        } else if (fake.lost == 0 && !may_start(s, o)) {
+            unlock();
+            nap(LOOK_MICROSECONDS);
+            lock();
         } else if (fake.lost != 0 || (o->kind != FAKE_WAIT && fake_count("execute") != 0)) {
             o = pop(s);
             o->next = never_executed;
             never_executed = o;
-        } else if (!may_start(o)) {
-            unlock();
-            nap(LOOK_MICROSECONDS);
-            lock();
         } else {
             step(s);
         }
@@ -143,6 +166,7 @@ static void append_one(struct CUstream_st *s, const fake_operation *operation, b
     if (copied == NULL) fake_abort("no memory for an operation");
     *copied = *operation;
     copied->next = NULL;
+    copied->turn = fake.given++;
     copied->last = last;
     copied->of_graph = of_graph;
     *s->end = copied;
@@ -156,10 +180,12 @@ static void append_all(struct CUstream_st *s, const fake_operation *operations, 
     pthread_cond_broadcast(&fake.changed);
 }
 
+/* Held by who launches, also while that waits for a stream that is full. */
+static pthread_mutex_t launches = PTHREAD_MUTEX_INITIALIZER;
+
 void fake_give_graph(struct CUstream_st *s, const fake_operation *operations, int n) {
-    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     const struct timespec end = time_limit();
-    pthread_mutex_lock(&one);
+    pthread_mutex_lock(&launches);
     lock();
     s->n++;
     for (int i = 0; i < n; i++) {
@@ -169,11 +195,12 @@ void fake_give_graph(struct CUstream_st *s, const fake_operation *operations, in
         pthread_cond_broadcast(&fake.changed);
     }
     unlock();
-    pthread_mutex_unlock(&one);
+    pthread_mutex_unlock(&launches);
 }
 
 unsigned fake_give(struct CUstream_st *s, const fake_operation *operations, int n) {
     const struct timespec end = time_limit();
+    pthread_mutex_lock(&launches);
     lock();
     while (s->n >= STREAM_ROOM && s->captured == NULL) wait_until(&end, "a launch waits for a stream that is full");
     if (s->captured != NULL)
@@ -181,6 +208,7 @@ unsigned fake_give(struct CUstream_st *s, const fake_operation *operations, int 
     else
         append_all(s, operations, n);
     unlock();
+    pthread_mutex_unlock(&launches);
     return 0;
 }
 
@@ -303,7 +331,9 @@ unsigned cuStreamCreateWithPriority(ls_cuda_stream *stream, unsigned flags, int 
     s->context = context;
     s->end = &s->first;
     lock();
-    if (context->streams++ == fake.settings.connections) fake_abort("streams share a way to the hardware");
+    s->place = context->made++;
+    if (context->streams++ >= fake.settings.connections && fake.settings.ways == 0)
+        fake_abort("streams share a way to the hardware");
     s->next = streams;
     streams = s;
     unlock();

@@ -25,17 +25,27 @@ static inline bool fake_fails(fake_library *f, const char *function) {
 }
 
 /*
- * Ends the process where the driver for tests has been loaded, and the calling thread has no context of it that lives:
- * a handle is made and destroyed in its context.
+ * Where the driver for tests has been loaded: the life of the calling thread's context (cuda/driver/fake.h), in which a
+ * handle is made; the process ends where the thread has none that lives. Else 0.
  */
-static inline void fake_need_context(const char *function) {
+static inline long fake_life(const char *function) {
     const char *file = getenv("LONGSPAN_CUDA_DRIVER");
     void *const driver = file != NULL ? dlopen(file, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    void *const found = driver != NULL ? dlsym(driver, "fake_has_context") : NULL;
-    int (*has_context)(void);
-    memcpy(&has_context, &found, sizeof has_context);
-    if (found == NULL || has_context()) return;
-    fprintf(stderr, "%s of a stand-in: its context has been released\n", function);
+    void *const found = driver != NULL ? dlsym(driver, "fake_context_life") : NULL;
+    long (*life_of_context)(void);
+    if (found == NULL) return 0;
+    memcpy(&life_of_context, &found, sizeof life_of_context);
+    const long life = life_of_context();
+    if (life != 0) return life;
+    fprintf(stderr, "%s of a stand-in: the thread's context has been released\n", function);
+    abort();
+}
+
+/* Ends the process unless the calling thread's context is the one in which a handle was made, and still lives. */
+static inline void fake_need_life(const char *function, long made) {
+    if (fake_life(function) == made) return;
+    fprintf(stderr, "%s of a stand-in: its handle was made in a context that has been released, or in another\n",
+            function);
     abort();
 }
 

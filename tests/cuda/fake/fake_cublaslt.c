@@ -14,7 +14,7 @@ fake_library fake_cublaslt;
 enum { SPACE = 1000, PLACE = 256, MAGIC = 0x5eed };
 
 struct cublasLtContext {
-    int unused;
+    long life; /* of the context in which it was made */
 };
 struct cublasLtMatmulDescriptor {
     int32_t first, second; /* operations */
@@ -68,13 +68,14 @@ const char *cublasLtGetStatusName(cublasStatus_t status) {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
     MAY_FAIL();
-    fake_need_context(__func__);
+    const long life = fake_life(__func__);
     *handle = create(sizeof **handle);
+    (*handle)->life = life;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-    fake_need_context(__func__);
+    fake_need_life(__func__, handle->life);
     return destroy(handle);
 }
 
@@ -163,6 +164,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulHeuristicResult_t results[], int *found) {
     MAY_FAIL();
     EXPECT(handle != NULL);
+    fake_need_life(__func__, handle->life);
     EXPECT(rows_of(a, desc->first) == d->rows && columns_of(b, desc->second) == d->columns);
     EXPECT(columns_of(a, desc->first) == rows_of(b, desc->second));
     EXPECT(c == d);
@@ -234,6 +236,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     memcpy(&factor, alpha, sizeof factor);
     memcpy(&before, beta, sizeof before);
     EXPECT(is.magic == MAGIC && is.handle == handle && is.desc == desc);
+    fake_need_life(__func__, handle->life);
     EXPECT(factor == 1 && (before == 0 || before == 1));
     EXPECT(C == D && c == d && stream == NULL);
     EXPECT(aligned(A, is.alignment[0]) && aligned(B, is.alignment[1]));

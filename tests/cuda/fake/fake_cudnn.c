@@ -18,6 +18,7 @@ fake_library fake_cudnn;
 enum { SPACE = 1000, TOO_MUCH = 1 << 30, PLACE = 256, MOST = 48, CONFIGURATIONS = 3 };
 
 struct cudnnContext {
+    long life; /* of the context in which it was made */
     cudaStream_t stream;
 };
 
@@ -63,14 +64,15 @@ size_t cudnnGetVersion(void) {
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
     MAY_FAIL();
-    fake_need_context(__func__);
+    const long life = fake_life(__func__);
     fake_cudnn.objects++;
     *handle = calloc(1, sizeof **handle);
+    (*handle)->life = life;
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
-    fake_need_context(__func__);
+    fake_need_life(__func__, handle->life);
     fake_cudnn.objects--;
     free(handle);
     return CUDNN_STATUS_SUCCESS;
@@ -79,6 +81,7 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
     MAY_FAIL();
     EXPECT(handle != NULL);
+    fake_need_life(__func__, handle->life);
     handle->stream = stream;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -519,6 +522,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     MAY_FAIL();
     const object *p = plan;
     EXPECT(is_final(p, PLAN) && is_final(pack, PACK) && p->handle == handle && p->of->place == 2);
+    fake_need_life(__func__, handle->life);
     execution e = {.pack = pack};
     EXPECT((uintptr_t)e.pack->workspace % PLACE == 0);
     memset(e.pack->workspace, 0xee, SPACE);
