@@ -10,6 +10,7 @@
 #define LS_TESTS_CUDA_RUNTIME_H
 
 #include "warps.h"
+#include "watch/watch.h"
 
 #include <algorithm>
 #include <cmath>
@@ -103,6 +104,7 @@ static inline int __syncthreads_and(int is, emulation::place at = emulation::pla
 }
 static inline void __syncwarp(unsigned mask = emulation::ALL_LANES, emulation::place at = emulation::place::current()) {
     emulation::meet("__syncwarp", mask, at);
+    if (mask == emulation::ALL_LANES) WATCHED(watch_warp_barrier);
 }
 
 /* The value of lane `from`. */
@@ -204,8 +206,12 @@ template <typename F> static inline void on_bytes(size_t bytes, F f) {
  * stream executes it.
  */
 static inline cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t stream) {
-    emulation::give(
-        stream, [=] { emulation::on_bytes(bytes, [=](size_t at, size_t n) { memset((char *)data + at, byte, n); }); });
+    emulation::give(stream, [=] {
+        emulation::on_bytes(bytes, [=](size_t at, size_t n) {
+            memset((char *)data + at, byte, n);
+            WATCHED(watch_stream_writes, (char *)data + at, n);
+        });
+    });
     return cudaSuccess;
 }
 
@@ -213,7 +219,10 @@ typedef enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost
 static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
                                           cudaStream_t stream) {
     emulation::give(stream, [=] {
-        emulation::on_bytes(bytes, [=](size_t at, size_t n) { memcpy((char *)to + at, (const char *)from + at, n); });
+        emulation::on_bytes(bytes, [=](size_t at, size_t n) {
+            memcpy((char *)to + at, (const char *)from + at, n);
+            WATCHED(watch_stream_writes, (char *)to + at, n);
+        });
     });
     return cudaSuccess;
 }

@@ -2,6 +2,7 @@
 
 #include "products.h"
 #include "symbols.h"
+#include "watch/watch.h"
 
 #include <csetjmp>
 #include <dlfcn.h>
@@ -86,6 +87,7 @@ void resume(unsigned i) {
 /* Releases those of the block's n threads that have not ended: all wait at a barrier, which is the same. */
 bool release_block(unsigned n) {
     const fibre *first = nullptr;
+    WATCHED(watch_block_barrier);
     for (unsigned i = 0; i < n; i++) {
         fibre &f = fibres[i];
         if (f.is == state::ENDED) continue;
@@ -176,7 +178,10 @@ unsigned count(bool is, const place &at) {
     return votes;
 }
 
-void copy_later(void *to, const void *from, size_t bytes) { fibres[number].open.push_back({to, from, bytes}); }
+void copy_later(void *to, const void *from, size_t bytes) {
+    WATCHED(watch_copy_begins, to, from, bytes);
+    fibres[number].open.push_back({to, from, bytes});
+}
 
 void commit_copies() {
     fibre &f = fibres[number];
@@ -190,6 +195,7 @@ void wait_copies(int most_open) {
         for (const copy &c : groups.front()) {
             memcpy(c.to, c.from, c.bytes);
             note_written(c.to, c.bytes);
+            WATCHED(watch_copy_arrives, c.to, c.bytes);
         }
         groups.erase(groups.begin());
     }
@@ -215,6 +221,7 @@ void run_grid(const launch &l) {
     gridDim = l.grid;
     blockDim = l.block;
     const uint64_t all = (uint64_t)l.grid.x * l.grid.y * l.grid.z, n_run = std::min(all, (uint64_t)most_blocks());
+    WATCHED(watch_grid_begins, l.function, l.shared);
     std::vector<unsigned> runs = numbers_from(0, (unsigned)n_run);
     shuffle(runs);
     for (const unsigned run : runs) {
@@ -223,7 +230,9 @@ void run_grid(const launch &l) {
         memset(shared_memory, 0xff, l.shared);
         begin_meetings(n);
         begin_products(n, l.shared);
+        WATCHED(watch_block_begins);
         run_block(n);
+        WATCHED(watch_block_ends);
         end_products(n);
     }
 }

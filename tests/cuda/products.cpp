@@ -1,6 +1,7 @@
 #include "products.h"
 
 #include "cuda_runtime.h"
+#include "watch/watch.h"
 
 #include <deque>
 #include <vector>
@@ -61,6 +62,7 @@ float element(uint64_t descriptor, bool others, int other, int summed) {
     if (at + 2 > shared_bytes) fail("an operand of a product lies beyond the block's shared memory");
     if (writers[at / 16] != 0) fail("a product reads what was written to shared memory without a fence after it");
     uint16_t bits;
+    WATCHED(watch_product_reads, shared_memory + at, sizeof bits);
     memcpy(&bits, shared_memory + at, sizeof bits);
     return value_of(bits);
 }

@@ -1,5 +1,7 @@
 #include "support/kernel_call.h"
 
+#include "cuda/watch/watch.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +28,8 @@ void call_kernel(const ls_kernel *kernel, ls_kernel_call *call, ls_pool *pool) {
     LS_ASSERT(space != NULL);
     memset(space, 0xff, bytes);
     call->workspace = space;
+    const bool watched = kernel->launch != NULL && watch_call_begins != NULL;
+    if (watched) watch_call_begins(kernel, call, needed);
     void *state = NULL;
     if (kernel->prepare != NULL) need_ok(kernel->prepare(call, &state));
     if (kernel->launch != NULL)
@@ -33,6 +37,7 @@ void call_kernel(const ls_kernel *kernel, ls_kernel_call *call, ls_pool *pool) {
     else
         kernel->run(call, state, pool);
     if (kernel->release != NULL) kernel->release(state);
+    if (watched) watch_call_ends(call);
     for (size_t i = needed; i < bytes; i++) LS_ASSERT(space[i] == 0xff);
     free(space);
 }

@@ -81,8 +81,8 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) attend(f
     const int n = p.see.queries - i < QUERIES ? (int)(p.see.queries - i) : QUERIES;
     const int64_t kv = (p.first_q + h) / p.group - p.first_kv;
     const bf16 *k = p.k.at(b, 0, kv), *v = p.v.at(b, 0, kv);
-    for (int s = threadIdx.x; s < n * p.see.W; s += CUDA_THREADS)
-        shared.spans()[s] = p.see.spans[(b * p.see.queries + i) * p.see.W + s];
+    for (int s = threadIdx.x; s < QUERIES * p.see.W; s += CUDA_THREADS) /* rows beyond the last query see nothing */
+        shared.spans()[s] = s < n * p.see.W ? p.see.spans[(b * p.see.queries + i) * p.see.W + s] : 0;
     load_tile<D, QUERIES>(shared.q, p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
     __syncthreads();
 

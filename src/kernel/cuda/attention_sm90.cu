@@ -161,8 +161,8 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) atten
     const int kv = (p.first_q + h) / p.group - p.first_kv, tiles = (int)((p.see.keys + KEYS - 1) / KEYS);
     const bf16 *k = p.k.at(b, 0, kv), *v = p.v.at(b, 0, kv);
     const auto look = looks_at_keys(p.see, problem.seen, b, i);
-    for (int s = threadIdx.x; s < n * p.see.W; s += CUDA_THREADS)
-        shared.spans()[s] = p.see.spans[(b * p.see.queries + i) * p.see.W + s];
+    for (int s = threadIdx.x; s < QUERIES * p.see.W; s += CUDA_THREADS) /* rows beyond the last query see nothing */
+        shared.spans()[s] = s < n * p.see.W ? p.see.spans[(b * p.see.queries + i) * p.see.W + s] : 0;
     tile_cursor cursor = BEFORE_TILES;
     bool goes_on = next_tile(&cursor, tiles, look);
     load_panels<D, QUERIES>(shared.q, p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);

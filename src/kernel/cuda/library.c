@@ -20,7 +20,7 @@ static ls_status find_function(void *handle, const char *path, const char *name,
 }
 
 static ls_status check_version(const ls_cuda_library *library, void *handle, ls_library_facts *facts) {
-    size_t (*version)(void);
+    size_t (*version)(void) = NULL;
     LS_TRY(find_function(handle, facts->path, library->version, &version));
     facts->version = version();
     if (facts->version >= library->oldest) return ls_ok();
