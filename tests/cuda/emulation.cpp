@@ -1,5 +1,6 @@
 #include "cuda_runtime.h"
 
+#include "emulation.h"
 #include "products.h"
 #include "symbols.h"
 #include "watch/watch.h"
@@ -203,6 +204,8 @@ void wait_copies(int most_open) {
 
 namespace {
 
+void (*before_grids)(void);
+
 struct launch {
     dim3 grid, block;
     size_t shared;
@@ -216,6 +219,7 @@ void run_grid(const launch &l) {
     const std::lock_guard<std::mutex> guard(one);
     const unsigned n = l.block.x * l.block.y * l.block.z;
     if (fibres.size() < n) fibres.resize(n);
+    if (before_grids != nullptr) before_grids();
     kernel = l.function;
     body = &l.call;
     gridDim = l.grid;
@@ -276,3 +280,5 @@ cudaError_t launch_grid(const cudaLaunchConfig_t &config, const void *function, 
 }
 
 } // namespace emulation
+
+void emulation_before_grids(void (*f)(void)) { emulation::before_grids = f; }

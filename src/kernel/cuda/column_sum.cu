@@ -11,7 +11,7 @@ template <typename T> struct element {
 template <typename T> static ls_status launch_column_sum(const ls_kernel_call *call, void *, void *stream) {
     const int64_t rows = rows_of(&call->in[0]), columns = columns_of(&call->in[0]);
     LS_TRY(sum_columns("column_sum", stream, element<T>{input<T>(call, 0), columns}, rows, columns, call->workspace));
-    return add_columns("column_sum", stream, rows, columns, call->workspace, output<float>(call, 0));
+    return add_columns("column_sum", stream, count_parts(rows), columns, call->workspace, output<float>(call, 0));
 }
 
 /* One row after the other, from the first on: the contract says so. */

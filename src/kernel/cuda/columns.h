@@ -58,10 +58,10 @@ static ls_status sum_columns(const char *name, void *stream, Term term, int64_t 
     return launch(name, stream, parts * ls_ceil_div(columns, (int64_t)CUDA_THREADS), 0, sum_parts<Term>, term, rows,
                   columns, parts, (float *)workspace);
 }
-static inline ls_status add_columns(const char *name, void *stream, int64_t rows, int64_t columns,
+static inline ls_status add_columns(const char *name, void *stream, int64_t parts, int64_t columns,
                                     const void *workspace, float *y) {
     return launch(name, stream, ls_ceil_div(columns, (int64_t)BLOCK_COLUMNS), 0, add_parts, (const float *)workspace,
-                  count_parts(rows), columns, y);
+                  parts, columns, y);
 }
 
 #endif

@@ -57,7 +57,7 @@ template <typename T> static ls_status launch_conv_dw(const ls_kernel_call *call
     const tap_term<T> term = {tokens_of<const T>(x), tokens_of<const T>(dy), dy->size[1],
                               dy->size[2],           dweight->size[0],       ahead};
     LS_TRY(sum_columns("conv_dw", stream, term, rows, columns, call->workspace));
-    return add_columns("conv_dw", stream, rows, columns, call->workspace, output<float>(call, 0));
+    return add_columns("conv_dw", stream, count_parts(rows), columns, call->workspace, output<float>(call, 0));
 }
 
 static size_t dw_workspace(const ls_kernel_call *call) {
