@@ -139,8 +139,12 @@ ls_tensor ls_graph_leaf(ls_graph *g, ls_role role, const char *name, ls_dtype dt
     const ls_status sizes = check_sizes(name, shape);
     if (sizes.code != LS_OK) return ls_graph_fail(g, sizes);
     if (role != LS_ROLE_VALUE && has_leaf(g, role, name)) return declared_twice(g, name);
-    const ls_tensor_info info = {
-        .name = ls_arena_strdup(g->arena, name), .dtype = dtype, .shape = *shape, .role = role, .producer = -1};
+    const ls_tensor_info info = {.name = ls_arena_strdup(g->arena, name),
+                                 .dtype = dtype,
+                                 .kept = dtype,
+                                 .shape = *shape,
+                                 .role = role,
+                                 .producer = -1};
     const ls_tensor t = new_tensor(g, &info);
     if (role != LS_ROLE_VALUE) add_leaf(g, t.id);
     return t;
@@ -167,9 +171,7 @@ ls_tensor ls_parameter(ls_graph *g, const char *name, int ndim, const int64_t *s
             g, ls_error(LS_INVALID, "parameter \"%s\" has %d dimensions, expected 1 to %d", name, ndim, LS_MAX_DIMS));
     ls_shape shape = {.ndim = ndim};
     for (int i = 0; i < ndim; i++) shape.dim[i].size = size[i];
-    const ls_tensor parameter = ls_graph_leaf(g, LS_ROLE_PARAMETER, name, g->dtype, &shape);
-    if (parameter.id != 0) g->tensors[parameter.id].kept = g->dtype;
-    return parameter;
+    return ls_graph_leaf(g, LS_ROLE_PARAMETER, name, g->dtype, &shape);
 }
 
 ls_tensor ls_parameter_named(ls_graph *g, int ndim, const int64_t *size, const char *format, ...) {
