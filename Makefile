@@ -31,6 +31,7 @@ check check-long: setup
 	@tools/setup.sh --check
 	@$(MAKE) --no-print-directory all
 	@tools/check-layers.py
+	@tools/check-circles.py
 	@tools/check-words.py
 	@ninja -C $(BUILD) -j $(JOBS) --quiet tests-short $(if $(filter check-long,$@),tests-long)
 	@ISA='$(ISA)' tools/check.sh $(BUILD) $(if $(filter check-long,$@),long,short)

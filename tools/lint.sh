@@ -1,5 +1,5 @@
 #!/bin/bash
-# lint.sh BUILD JOBS: formatting, layers, words and READMEs of everything, clang-tidy over src/ with the compile commands of BUILD.
+# lint.sh BUILD JOBS: formatting, layers, circles of files, words and READMEs of everything, clang-tidy over src/ with the compile commands of BUILD.
 # Prints what is wrong; exit 1 then.
 set -u
 build=$1
@@ -16,6 +16,7 @@ for file in "${files[@]}"; do
 done
 
 tools/check-layers.py || failed=1
+tools/check-circles.py || failed=1
 tools/check-words.py || failed=1
 tools/check-readmes.py || failed=1
 

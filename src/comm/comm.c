@@ -102,17 +102,13 @@ bool ls_comm_test(ls_comm *comm, int word, uint64_t generation) {
     return ls_comm_word(comm, word) >= generation;
 }
 
-ls_status ls_comm_wait(ls_comm *comm, int word, uint64_t generation, int peer, const char *what) {
-    check_word(comm, word);
-    check_peer(comm, peer);
-    return ls_wait_word(comm, word, generation, peer, what);
-}
-
 void ls_comm_quiet(ls_comm *comm) {
     for (int i = 0; i < comm->n_links; i++) comm->links[i].transport->quiet(comm->links[i].state);
 }
 
 void ls_comm_end_at_stop(ls_comm *comm, bool ends) { comm->ends_at_stop = ends; }
+
+bool ls_comm_stop_requested(const ls_comm *comm) { return atomic_load(&comm->world->boot->notice->stop); }
 
 ls_status ls_comm_check_stop(const ls_comm *comm) {
     if (!comm->ends_at_stop || !ls_comm_stop_requested(comm)) return ls_ok();

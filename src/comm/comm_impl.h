@@ -142,7 +142,7 @@ void ls_segments_unmap(ls_world *world);
 ls_status ls_chaos_wrap(const ls_chaos_settings *settings, ls_comm *comm);
 
 /*
- * host.c: the rounds of a host collective, each with a signal word; and the bytes of one half of the inbox, which grow
+ * inbox.c: the rounds of a host collective, each with a signal word; and the bytes of one half of the inbox, which grow
  * with the number of ranks because everyone receives everyone's part of an exchange: 64 bytes of it at a time, with a
  * head, and more while the ranks are few.
  */

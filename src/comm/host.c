@@ -36,25 +36,7 @@
 
 typedef ls_message_head head;
 
-enum {
-    SMALLEST_SLICE = 64,                      /* bytes that a rank can exchange at once, whatever the number of ranks */
-    SMALLEST_INBOX = 1 << 17,                 /* so that large results of few ranks go in large pieces */
-    ALIGN = sizeof(uint64_t),                 /* of heads and what follows them */
-    VALUE = sizeof(head) + LS_COMM_VALUE + 64 /* from one value in the inbox to the next; an offer begins with a rank */
-};
-
-int ls_host_rounds(int ranks) {
-    int rounds = 0;
-    while ((ranks - 1) >> rounds > 0) rounds++;
-    return rounds;
-}
-
-size_t ls_host_inbox_bytes(int ranks) {
-    const size_t exchange = (size_t)ranks * (sizeof(head) + SMALLEST_SLICE);
-    const size_t reduce = (size_t)(ls_host_rounds(ranks) + 1) * VALUE;
-    const size_t most = exchange > reduce ? exchange : reduce;
-    return most > SMALLEST_INBOX ? most : SMALLEST_INBOX;
-}
+enum { ALIGN = sizeof(uint64_t) }; /* of heads and what follows them */
 
 /* A collective under way. */
 typedef struct collective {
@@ -141,6 +123,11 @@ ls_status ls_comm_barrier(ls_comm *comm) {
     }
     end(&c);
     return ls_ok();
+}
+
+ls_status ls_comm_expect(ls_comm *comm, const ls_window *windows) {
+    LS_TRY(ls_windows_expect(comm->windows, windows));
+    return ls_comm_barrier(comm);
 }
 
 /* ---- exchange ---- */
@@ -295,20 +282,20 @@ ls_status ls_comm_gather_home(ls_comm *comm, const void *mine, size_t bytes, voi
  */
 static size_t place_of_value(int ranks, int k) {
     size_t at = 0;
-    for (int j = 0; j <= k; j++) at = (size_t)ls_max((int64_t)at + VALUE, (int64_t)(block_stride(ranks) << j));
+    for (int j = 0; j <= k; j++) at = (size_t)ls_max((int64_t)at + LS_INBOX_VALUE, (int64_t)(block_stride(ranks) << j));
     return at;
 }
 
 /* merge NULL: there is no value. */
 static ls_status reduce(ls_comm *comm, const char *name, void *value, size_t bytes, ls_comm_merge merge) {
-    LS_ASSERT(sizeof(head) + bytes <= VALUE);
+    LS_ASSERT(sizeof(head) + bytes <= LS_INBOX_VALUE);
     const collective c = begin(comm, name, bytes);
     const int ranks = comm->end.ranks;
     memcpy(c.bytes, &c.head, sizeof c.head);
     if (bytes > 0) memcpy(c.bytes + sizeof c.head, value, bytes);
     for (int k = 0; k < c.rounds; k++) {
         const size_t mine = place_of_value(ranks, k - 1), theirs = place_of_value(ranks, k);
-        LS_ASSERT(theirs + VALUE <= ls_host_inbox_bytes(ranks));
+        LS_ASSERT(theirs + LS_INBOX_VALUE <= ls_host_inbox_bytes(ranks));
         const ls_range from = ls_range_flat(mine, sizeof c.head + bytes);
         const ls_range to = ls_range_flat(theirs, sizeof c.head + bytes);
         LS_TRY(run_round(&c, k, &from, &to));

@@ -6,6 +6,7 @@
 #define LS_COMM_MESSAGE_IMPL_H
 
 #include "comm/boot_impl.h"
+#include "comm/comm.h"
 
 enum { LS_MESSAGE_WHAT = 72 };
 
@@ -15,6 +16,11 @@ typedef struct ls_message_head {
     uint64_t kind;              /* hash of the whole of `what` */
     char what[LS_MESSAGE_WHAT]; /* "exchange, step 12": as far as there is room */
 } ls_message_head;
+
+enum {
+    /* From one value in the inbox of host collectives to the next (inbox.c); an offer begins with a rank. */
+    LS_INBOX_VALUE = sizeof(ls_message_head) + LS_COMM_VALUE + 64
+};
 
 /* `what` may be longer than the room in the head. */
 ls_message_head ls_message_head_of(uint64_t number, uint64_t bytes, const char *what);

@@ -222,3 +222,8 @@ ls_status ls_wait_word(ls_comm *comm, int word, uint64_t generation, int peer, c
         LS_TRY(sleep_on(comm, bell, peer, what));
     }
 }
+
+ls_status ls_comm_wait(ls_comm *comm, int word, uint64_t generation, int peer, const char *what) {
+    LS_ASSERT(word >= 0 && word < comm->world->options.words && peer >= 0 && peer < comm->end.ranks);
+    return ls_wait_word(comm, word, generation, peer, what);
+}

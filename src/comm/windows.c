@@ -53,6 +53,7 @@ static uint64_t last_set(const ls_windows *w, int word) {
 
 ls_status ls_windows_expect(ls_windows *w, const ls_window *windows) {
     size_t n = 0;
+    LS_ASSERT(w->windows == NULL);
     for (int i = 0; i < w->words; i++) n += windows[i].slots != NULL ? (size_t)windows[i].uses : 0;
     w->slots = malloc((n + 1) * sizeof *w->slots);
     w->windows = malloc(((size_t)w->words + 1) * sizeof *w->windows);
@@ -70,12 +71,6 @@ ls_status ls_windows_expect(ls_windows *w, const ls_window *windows) {
     }
     atomic_store_explicit(&w->expecting, true, memory_order_release);
     return ls_ok();
-}
-
-ls_status ls_comm_expect(ls_comm *comm, const ls_window *windows) {
-    LS_ASSERT(comm->windows->windows == NULL);
-    LS_TRY(ls_windows_expect(comm->windows, windows));
-    return ls_comm_barrier(comm);
 }
 
 /* ---- what may come ---- */

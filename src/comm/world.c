@@ -199,5 +199,3 @@ void ls_world_set_stopped(ls_world *world, int rank, bool stopped) { ls_boot_set
 void ls_world_request_stop(ls_world *world) { atomic_store(&world->boot->notice->stop, true); }
 
 bool ls_world_stop_requested(const ls_world *world) { return atomic_load(&world->boot->notice->stop); }
-
-bool ls_comm_stop_requested(const ls_comm *comm) { return ls_world_stop_requested(comm->world); }

@@ -239,11 +239,13 @@ ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t);
 void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand);
 
 /*
- * Lookups in a table of which ranks along axes of features have some rows each (vocabulary.c). Before any program: what
+ * Lookups in a table of which ranks along axes of features have some rows each (local_ids.c). Before any program: what
  * says which rows this rank has, for node n. Then whether input i of the node is ids of such a lookup, and these ids
  * among this rank's rows.
  */
 void ls_place_rows(ls_builder *b, int n);
+/* The axes of features along which the rows are cut that a node looks up, and their dimension; 0: none. */
+ls_axes ls_cut_rows(const ls_builder *b, int n, int *d);
 bool ls_is_local_id(const ls_builder *b, int n, int i);
 ls_operand ls_local_ids(ls_builder *b, int n, ls_operand ids);
 
@@ -355,9 +357,9 @@ const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena);
  * none.
  */
 int64_t ls_logits_width(const ls_graph *graph);
-/* How much the target's device computes at a time. */
+/* How much the target's device computes at a time (tile_size.c). */
 ls_device_tiles ls_tiles_of(const ls_target *target);
-/* The tokens of a tile of such a device, where a rank has so many and one of them takes so many bytes (tile.c). */
+/* The tokens of a tile of such a device, where a rank has so many and one of them takes so many bytes. */
 int64_t ls_tile_choose(const ls_device_tiles *of, int64_t rows, double bytes);
 
 /* --- tokens as rows (token_rows.c) -------------------------------------------------------------------------------- */

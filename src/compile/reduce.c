@@ -46,8 +46,7 @@ static void lower_reduce(ls_builder *b, const ls_program_node *node) {
     if (l->n_sums == 0) from[0] = ls_operand_slice(ls_bound(b, LS_BIND_GRADIENTS), 0, bucket->start, bucket->count);
     for (int i = 0; i < l->n_sums; i++) from[i] = bucket_of(b, bucket, l->sums[i]->all);
     if (l->of->begun++ == 0) ls_reduce_scatter_expect(b, l->of->buckets);
-    ls_reduce_scatter_begin(b, l->of->buckets, from,
-                            ls_bucket_shard(b, l->bucket), l->of->adds);
+    ls_reduce_scatter_begin(b, l->of->buckets, from, ls_bucket_shard(b, l->bucket), l->of->adds);
 }
 
 static void lower_reduced(ls_builder *b, const ls_program_node *node) {

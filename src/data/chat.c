@@ -18,6 +18,9 @@
 #define BYTES ((size_t)256 << 20)
 #define BYTES_PER_BYTE 16
 
+const char *const ls_chat_token_names[LS_CHAT_TOKENS] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                                         "pad_token", "cls_token", "mask_token"};
+
 typedef struct conversation {
     const ls_chat *chat;
     const ls_jinja *jinja;

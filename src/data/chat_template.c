@@ -1,6 +1,5 @@
 /*
- * Opening a chat template: one of the published forms below, one of the tokenizer's folder, or a file; and the special
- * tokens that templates know by name.
+ * Opening a chat template: one of the published forms below, one of the tokenizer's folder, or a file.
  */
 #include "base/base.h"
 #include "data/chat_impl.h"
@@ -11,9 +10,6 @@
 #define FILE_NAME "chat_template.jinja"
 #define MORE_FOLDER "additional_chat_templates"
 #define CONFIG_NAME "tokenizer_config.json"
-
-const char *const ls_chat_token_names[LS_CHAT_TOKENS] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                                         "pad_token", "cls_token", "mask_token"};
 
 /* ---- published forms, for tokenizers whose folder has no template; none of them has tools ---- */
 

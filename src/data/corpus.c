@@ -249,22 +249,6 @@ int64_t ls_corpus_document(const ls_corpus *c, int64_t token, int64_t *start) {
 
 /* ---- documents that are too long ---- */
 
-static const char *const too_long_names[] = {
-    [LS_TOO_LONG_SPLIT] = "split", [LS_TOO_LONG_CUT] = "cut", [LS_TOO_LONG_DROP] = "drop"};
-
-const char *ls_too_long_name(ls_too_long too_long) { return too_long_names[too_long]; }
-
-ls_status ls_too_long_find(const char *name, bool learnt, ls_too_long *out) {
-    const bool chosen = name == NULL || strcmp(name, "auto") == 0;
-    if (chosen) *out = learnt ? LS_TOO_LONG_CUT : LS_TOO_LONG_SPLIT;
-    for (size_t i = 0; i < LS_COUNT(too_long_names) && !chosen; i++) {
-        if (strcmp(name, too_long_names[i]) != 0) continue;
-        *out = (ls_too_long)i;
-        return ls_ok();
-    }
-    return chosen ? ls_ok() : ls_error(LS_USAGE, "--too-long is '%s'; known are auto, drop, cut and split", name);
-}
-
 static bool part_learns(const ls_corpus_part *part, int64_t first, int64_t n) {
     if (part->learnt == NULL) return n > 0;
     for (int64_t at = first - part->first, end = at + n, next; at < end; at = next) {

@@ -224,18 +224,6 @@ bool ls_device_is_large(const ls_device *device, const ls_range *to) {
     return device->row->is_large != NULL && device->row->is_large(device, to);
 }
 
-ls_status ls_device_launch(ls_device *device, const ls_device_work *work) {
-    LS_ASSERT(work->event.queue >= 0 && work->event.queue < device->options.queues);
-    const ls_device_traits *can = &device->traits;
-    LS_ASSERT(work->message != NULL  ? can->messages
-              : work->submit != NULL ? can->submits
-              : work->run != NULL    ? !can->submits
-                                     : can->holds);
-    if (!device->recording) return device->row->launch(device, work);
-    ls_recording_note(device, work);
-    return ls_ok();
-}
-
 ls_status ls_device_release(ls_device *device, ls_event hold) { return device->row->release(device, hold); }
 
 ls_status ls_device_happened(ls_device *device, ls_event event, bool *out) {

@@ -98,8 +98,7 @@ typedef struct ls_device_meeting {
 LS_MUST_USE ls_status ls_device_meet(ls_device *device, const ls_device_ranks *ranks, const ls_device_meeting *meeting,
                                      ls_device_arena *heap, ls_device_remote *out);
 
-/* recording.c: notes a work that is launched while recording; frees all recordings. */
-void ls_recording_note(ls_device *device, const ls_device_work *work);
+/* recording.c: frees all recordings. */
 void ls_recordings_free(ls_device *device);
 
 /*

@@ -1,4 +1,4 @@
-/* Recordings: copies of launches, with what they refer to, that are launched again and again. */
+/* Launches; and recordings: copies of launches, with what they refer to, that are launched again and again. */
 #include "device/device_impl.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ ls_status ls_device_record_begin(ls_device *device) {
     return ls_ok();
 }
 
-void ls_recording_note(ls_device *device, const ls_device_work *work) {
+static void note(ls_device *device, const ls_device_work *work) {
     ls_device_recording *r = device->recordings;
     if (r->n == r->capacity) {
         r->capacity = 2 * r->capacity + 64;
@@ -27,6 +27,18 @@ void ls_recording_note(ls_device *device, const ls_device_work *work) {
     if (work->n_after > 0) memcpy(mine->after, work->after, sizeof *work->after * (size_t)work->n_after);
     if (work->message != NULL) mine->message = *work->message;
     if (work->n_after > r->most_after) r->most_after = work->n_after;
+}
+
+ls_status ls_device_launch(ls_device *device, const ls_device_work *work) {
+    LS_ASSERT(work->event.queue >= 0 && work->event.queue < device->options.queues);
+    const ls_device_traits *can = &device->traits;
+    LS_ASSERT(work->message != NULL  ? can->messages
+              : work->submit != NULL ? can->submits
+              : work->run != NULL    ? !can->submits
+                                     : can->holds);
+    if (!device->recording) return device->row->launch(device, work);
+    note(device, work);
+    return ls_ok();
 }
 
 ls_status ls_device_record_end(ls_device *device, ls_device_recording **out) {

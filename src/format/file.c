@@ -12,10 +12,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-ls_status ls_file_error(const char *action, const char *path, int error_number) {
-    return ls_error(LS_IO, "cannot %s %s: %s", action, path, strerror(error_number));
-}
-
 ls_status ls_file_open_regular(const char *path, int *out, size_t *bytes) {
     /* O_NONBLOCK: opening a pipe must not wait for a writer. It has no effect on a regular file. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

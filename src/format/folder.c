@@ -1,4 +1,4 @@
-/* Folders, paths and free space: the other part of file.h. */
+/* Folders and free space: a part of file.h. */
 #include "format/file.h"
 #include "format/format_impl.h"
 
@@ -23,42 +23,12 @@ bool ls_file_is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-void ls_path_free(char **path) {
-    free(*path);
-    *path = NULL;
-}
-
-ls_status ls_path_print(char **out, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    char *made = ls_vprint_new(format, args);
-    va_end(args);
-    if (made == NULL) return ls_error(LS_NO_MEMORY, "no memory for a path");
-    free(*out); /* after printing, because *out may be one of the arguments */
-    *out = made;
-    return ls_ok();
-}
-
-ls_status ls_path_join(const char *folder, const char *name, char **out) {
-    const size_t length = strlen(folder);
-    const bool ends = length > 0 && folder[length - 1] == '/';
-    return ls_path_print(out, "%s%s%s", folder, ends ? "" : "/", name);
-}
-
 ls_status ls_check_texts(const char *name, const char *const *texts, int n) {
     for (int i = 0; i < n; i++)
         if (texts == NULL || texts[i] == NULL)
             return ls_error(LS_INVALID, "%s is a list of %d texts: %s NULL", name, n,
                             texts == NULL ? "it is" : "one of them is");
     return ls_ok();
-}
-
-ls_status ls_path_parent(const char *path, char **out) {
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/') length--; /* the folder of "out/" is "." */
-    while (length > 0 && path[length - 1] != '/') length--;
-    while (length > 1 && path[length - 1] == '/') length--;
-    return length == 0 ? ls_path_print(out, ".") : ls_path_print(out, "%.*s", (int)length, path);
 }
 
 /* Makes the entry of a path in its folder durable. A folder that may not be read cannot be synced; that is no error. */

@@ -1,4 +1,4 @@
-/* Shape rules that several ops share. */
+/* Shape rules that several ops share, and words of their errors. */
 #include "graph/graph_impl.h"
 
 #include <math.h>
@@ -17,6 +17,14 @@ bool ls_shape_equal(const ls_shape *a, const ls_shape *b) {
         if (a->dim[i].size != b->dim[i].size || a->dim[i].factor != b->dim[i].factor) return false;
     }
     return true;
+}
+
+const char *ls_reach_name(ls_reach reach) {
+    static const char *const names[LS_REACHES] = {[LS_REACH_ALL] = "all tokens",
+                                                  [LS_REACH_PREFIX] = "earlier tokens",
+                                                  [LS_REACH_NEIGHBOURS] = "neighbouring tokens",
+                                                  [LS_REACH_OWN] = "its own token"};
+    return names[reach];
 }
 
 ls_status ls_op_input_error(const ls_graph *g, const ls_node *node, int i, const char *expected, ...) {

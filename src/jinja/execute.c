@@ -3,6 +3,18 @@
 
 #include <string.h>
 
+jinja_value jinja_capture(jinja_run *r, const jinja_node *body, jinja_scope *outer) {
+    jinja_scope *const scope = r->scope;
+    jinja_buffer *const out = r->out, captured = {0};
+    jinja_buffer inside = captured;
+    jinja_scope_enter(r, outer);
+    r->out = &inside;
+    jinja_execute_all(r, body);
+    r->out = out;
+    r->scope = scope;
+    return jinja_buffer_value(&inside);
+}
+
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
 static void set_attribute(jinja_run *r, const jinja_node *target, jinja_value value) {

@@ -11,16 +11,6 @@ struct jinja_operator {
     double (*real)(double a, double b);
 };
 
-jinja_value jinja_refuse_operands(jinja_run *r, const char *op, jinja_value a, jinja_value b) {
-    char shown[80];
-    const jinja_value *u = a.kind == JINJA_UNDEFINED ? &a : b.kind == JINJA_UNDEFINED ? &b : NULL;
-    if (u != NULL)
-        return jinja_fail(r, LS_INVALID, "'%s' is undefined and cannot be an operand of %s",
-                          jinja_printable(u->text, shown, sizeof shown), op);
-    return jinja_fail(r, LS_INVALID, "%s is not possible between a %s and a %s", op, jinja_type_name(a),
-                      jinja_type_name(b));
-}
-
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 static int64_t too_wide(jinja_run *r) {

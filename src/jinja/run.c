@@ -1,11 +1,8 @@
-/* Renders a template: limits, errors, output buffers, scopes. */
+/* A rendering that is under way: limits, errors, output buffers, lists. */
 #include "jinja/run_impl.h"
 
 #include <stdarg.h>
 #include <string.h>
-
-#define MOST_STEPS ((uint64_t)10000000)
-#define MOST_BYTES ((size_t)256 << 20)
 
 /* --- errors and limits -------------------------------------------------------------------------------------------- */
 
@@ -20,6 +17,16 @@ jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...) {
         r->failed = true;
     }
     return jinja_undefined((jinja_text){0});
+}
+
+jinja_value jinja_refuse_operands(jinja_run *r, const char *op, jinja_value a, jinja_value b) {
+    char shown[80];
+    const jinja_value *u = a.kind == JINJA_UNDEFINED ? &a : b.kind == JINJA_UNDEFINED ? &b : NULL;
+    if (u != NULL)
+        return jinja_fail(r, LS_INVALID, "'%s' is undefined and cannot be an operand of %s",
+                          jinja_printable(u->text, shown, sizeof shown), op);
+    return jinja_fail(r, LS_INVALID, "%s is not possible between a %s and a %s", op, jinja_type_name(a),
+                      jinja_type_name(b));
 }
 
 bool jinja_has_room(jinja_run *r, size_t count, size_t size) {
@@ -81,58 +88,4 @@ jinja_list *jinja_new_list(jinja_run *r, size_t capacity) {
 void jinja_add(jinja_run *r, jinja_list *list, jinja_value value) {
     const size_t more = list->n == list->capacity ? 2 * list->n : 0;
     if (jinja_step(r, 1) && jinja_has_room(r, more, sizeof value)) jinja_list_add(r->arena, list, value);
-}
-
-/* --- scopes ------------------------------------------------------------------------------------------------------- */
-
-void jinja_scope_enter(jinja_run *r, jinja_scope *outer) {
-    r->scope = LS_NEW(r->arena, jinja_scope);
-    r->scope->outer = outer;
-}
-
-jinja_value jinja_look_up(jinja_run *r, jinja_text name) {
-    const jinja_value key = jinja_of_text(name);
-    const jinja_value *found = NULL;
-    for (const jinja_scope *s = r->scope; s != NULL && found == NULL; s = s->outer) {
-        jinja_step(r, 1);
-        found = jinja_find_key(r, &s->names, key);
-    }
-    if (found == NULL) found = jinja_find_key(r, r->variables, key);
-    if (found != NULL) return *found;
-    const jinja_function *global = jinja_find_global(name);
-    if (global != NULL) return (jinja_value){.kind = JINJA_GLOBAL, .global = global};
-    return jinja_undefined(name);
-}
-
-jinja_value jinja_capture(jinja_run *r, const jinja_node *body, jinja_scope *outer) {
-    jinja_scope *const scope = r->scope;
-    jinja_buffer *const out = r->out, captured = {0};
-    jinja_buffer inside = captured;
-    jinja_scope_enter(r, outer);
-    r->out = &inside;
-    jinja_execute_all(r, body);
-    r->out = out;
-    r->scope = scope;
-    return jinja_buffer_value(&inside);
-}
-
-/* --- rendering ---------------------------------------------------------------------------------------------------- */
-
-ls_status ls_jinja_render(const ls_jinja *jinja, ls_arena *arena, const jinja_dict *variables,
-                          const ls_jinja_options *options, jinja_text *out) {
-    jinja_buffer buffer = {0};
-    jinja_run r = {.jinja = jinja,
-                   .arena = arena,
-                   .variables = variables,
-                   .options = options,
-                   .out = &buffer,
-                   .most_steps = options->steps > 0 ? options->steps : MOST_STEPS,
-                   .most_bytes = (options->bytes > 0 ? options->bytes : MOST_BYTES) + ls_arena_bytes(arena),
-                   .line = 1};
-    jinja_scope_enter(&r, NULL);
-    jinja_execute_all(&r, jinja->body);
-    if (options->taken != NULL) *options->taken += r.steps;
-    if (r.failed) return r.error;
-    *out = (jinja_text){buffer.at, buffer.n};
-    return ls_ok();
 }

@@ -134,6 +134,8 @@ int64_t jinja_length(jinja_run *r, jinja_value value);
 jinja_value jinja_attribute(jinja_run *r, jinja_value of, jinja_text name); /* of.name */
 jinja_value jinja_item(jinja_run *r, jinja_value of, jinja_value key);      /* of[key] */
 jinja_value jinja_slice(jinja_run *r, jinja_value of, const jinja_value bounds[3]);
+/* Fails: an undefined value has no attribute or item of that name. Returns undefined. */
+jinja_value jinja_fail_undefined(jinja_run *r, jinja_value of, jinja_text name);
 jinja_value jinja_operate(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b);
 /* Fails: the operator is not possible between these. Returns undefined. */
 jinja_value jinja_refuse_operands(jinja_run *r, const char *op, jinja_value a, jinja_value b);

@@ -119,12 +119,14 @@ typedef struct jinja_parser {
 void jinja_note_name(jinja_parser *p, jinja_text name, jinja_caller_use use);
 const jinja_token *jinja_peek(const jinja_parser *p, size_t ahead);
 const jinja_token *jinja_next_token(jinja_parser *p);
+bool jinja_is_name(const jinja_token *token, const char *name);
 bool jinja_at_name(const jinja_parser *p, const char *name);
 bool jinja_at_operator(const jinja_parser *p, const char *text);
 bool jinja_skip_name(jinja_parser *p, const char *name);
 bool jinja_skip_operator(jinja_parser *p, const char *text);
 void jinja_expect_operator(jinja_parser *p, const char *text);
 jinja_text jinja_expect_name(jinja_parser *p);
+void jinja_refuse_token(jinja_parser *p, const char *expected);
 void jinja_parse_error(jinja_parser *p, ls_code code, int line, const char *format, ...) LS_PRINTF(4, 5);
 /* Counts one more level of nesting, which `p->depth--` ends. False: too deep, which is an error. */
 bool jinja_enter(jinja_parser *p);

@@ -32,16 +32,6 @@ typedef struct matching {
     int64_t size[128]; /* of each letter; -1 while unknown */
 } matching;
 
-ls_view_text ls_kernel_view_text(const ls_view *view) {
-    ls_view_text out;
-    size_t used = (size_t)snprintf(out.text, sizeof out.text, "%s[", ls_dtype_name(view->dtype));
-    for (int d = 0; d < view->ndim; d++)
-        used += (size_t)snprintf(out.text + used, sizeof out.text - used, "%s%lld", d > 0 ? "," : "",
-                                 (long long)view->size[d]);
-    snprintf(out.text + used, sizeof out.text - used, "]");
-    return out;
-}
-
 /* Copies the text before `stop` to `out`, and returns the text after it. */
 static const char *copy_until(const char *text, char stop, char *out, size_t bytes) {
     const char *end = strchr(text, stop);

@@ -1,6 +1,6 @@
 /*
- * What is kept of a class that was proved: the ends of its channels. Shared by verify_local.c, which notes
- * them, and verify_between.c, which compares.
+ * What is kept of a class that was proved: the ends of its channels (verify_ends.c). Shared by verify_local.c, which
+ * notes them, and verify_between.c, which compares.
  */
 #ifndef LS_PROGRAM_VERIFY_LOCAL_IMPL_H
 #define LS_PROGRAM_VERIFY_LOCAL_IMPL_H

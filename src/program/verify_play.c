@@ -1,23 +1,9 @@
-/* A play from its set-up to the beginning of each program; and words for the place where a queue is. */
+/* A play from its set-up to the beginning of each program. */
 #include "program/phase.h"
 #include "program/states.h"
 #include "program/verify_impl.h"
 
 #include <string.h>
-
-ls_status ls_play_fault(const ls_play *p, ls_point at, const char *what) {
-    return ls_instr_fault(p->rank[at.rank].image, at.program, at.rank, at.instr, what);
-}
-
-const ls_instr *ls_play_told(const ls_play *p, int rank, const ls_instr *instr) {
-    const ls_play_rank *r = &p->rank[rank];
-    const int program = ls_play_index(r);
-    const ls_play_rank *peer = &p->rank[ls_peer_rank(r->image, instr->peer, rank)];
-    const ls_program *there = &peer->image->programs[program];
-    const int use = ls_use_of(&peer->uses[program], there, instr);
-    const int tells = use < 0 ? -1 : peer->uses[program].list[use].tells;
-    return tells < 0 ? NULL : &there->instrs[tells];
-}
 
 ls_status ls_play_begin(ls_play *p, int rank) {
     ls_play_rank *r = &p->rank[rank];

@@ -161,16 +161,6 @@ static ls_status set_up(ls_session *s, const ls_spread *spread) {
     return make_world(s);
 }
 
-ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out) {
-    ls_plan_request request = {0};
-    LS_TRY(ls_session_request(spread, &request));
-    ls_plan plan = {.n_candidates = 0};
-    ls_status status = ls_plan_decide(job, &request, spread, &plan);
-    if (status.code == LS_OK) status = ls_session_open_planned(job, &plan, spread, out);
-    ls_plan_free(&plan);
-    return status;
-}
-
 ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const ls_spread *spread, ls_session **out) {
     ls_session *s = calloc(1, sizeof *s);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a session", sizeof *s);

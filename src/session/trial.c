@@ -1,4 +1,4 @@
-/* Runs the best candidates of a plan and chooses the fastest by measured time (--measure). */
+/* Decides how a job is spread, and opens a session for it; runs the best candidates of a plan first (--measure). */
 #include "session/session.h"
 
 #include <stdlib.h>
@@ -191,4 +191,14 @@ ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request, cons
     }
     ls_plan_choose(request, plan);
     return ls_ok();
+}
+
+ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out) {
+    ls_plan_request request = {0};
+    LS_TRY(ls_session_request(spread, &request));
+    ls_plan plan = {.n_candidates = 0};
+    ls_status status = ls_plan_decide(job, &request, spread, &plan);
+    if (status.code == LS_OK) status = ls_session_open_planned(job, &plan, spread, out);
+    ls_plan_free(&plan);
+    return status;
 }

@@ -15,11 +15,6 @@ void ls_bpe_free(ls_bpe *bpe) {
     *bpe = (ls_bpe){0};
 }
 
-int32_t ls_bpe_find(const ls_bpe *bpe, const char *text, size_t bytes) {
-    const int32_t id = ls_vocabulary_find(&bpe->vocabulary, text, bytes);
-    return id >= 0 && bpe->vocabulary.token[id].flags & LS_TOKEN_ADDED ? -1 : id;
-}
-
 static ls_status no_memory(ls_json_value model) {
     return ls_error(LS_NO_MEMORY, "no memory for the vocabulary of %s", model.file);
 }

@@ -45,6 +45,8 @@ struct ls_tokenizer {
 extern const ls_tokenizer_kind ls_tokenizer_bytes; /* tokenizer_bytes.c */
 extern const ls_tokenizer_kind ls_tokenizer_bpe;   /* tokenizer_bpe.c */
 
+/* ---- growing buffers (buffers.c) ---- */
+
 /*
  * Makes room for `more` items of `size` bytes after the first `count`. False: no memory, and the buffer is unchanged.
  */

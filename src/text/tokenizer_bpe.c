@@ -33,6 +33,11 @@ typedef struct bpe_encoder {
     size_t compared, most_compared;
 } bpe_encoder;
 
+static int32_t find(const void *state, const char *token) {
+    const bpe_tokenizer *t = state;
+    return ls_vocabulary_find(&t->model.vocabulary, token, strlen(token));
+}
+
 /* ---- the end of document of a model's folder ---- */
 
 /* A field that may name it. */
@@ -47,7 +52,7 @@ static ls_status read_token(ls_json_value value, const ls_tokenizer *tokenizer, 
     const ls_json_value content = ls_json_field(value, "content");
     if (content.json) value = content;
     LS_TRY(ls_json_as_text(value, &text));
-    *out = ls_tokenizer_find(tokenizer, text);
+    *out = find(tokenizer->state, text);
     return *out >= 0 ? ls_ok() : ls_json_error(value, "a token of tokenizer.json");
 }
 
@@ -55,7 +60,7 @@ static ls_status read_token(ls_json_value value, const ls_tokenizer *tokenizer, 
 static ls_status read_id(ls_json_value value, const ls_tokenizer *tokenizer, int32_t *out) {
     int64_t id;
     if (ls_json_is_array(value) && ls_json_count(value) > 0) value = ls_json_item(value, 0);
-    LS_TRY(ls_json_as_int(value, 0, ls_tokenizer_vocabulary(tokenizer) - 1, &id));
+    LS_TRY(ls_json_as_int(value, 0, tokenizer->vocabulary - 1, &id));
     *out = (int32_t)id;
     return ls_ok();
 }
@@ -83,7 +88,7 @@ static ls_status read_place(const place *at, const char *folder, const ls_tokeni
 static ls_status find_end_of_document(const char *folder, const ls_tokenizer *tokenizer, int32_t *out) {
     int32_t id = -1;
     for (size_t i = 0; i < LS_COUNT(places) && id < 0; i++) LS_TRY(read_place(&places[i], folder, tokenizer, &id));
-    for (size_t i = 0; i < LS_COUNT(names) && id < 0; i++) id = ls_tokenizer_find(tokenizer, names[i]);
+    for (size_t i = 0; i < LS_COUNT(names) && id < 0; i++) id = find(tokenizer->state, names[i]);
     *out = id;
     return ls_ok();
 }
@@ -322,11 +327,6 @@ static ls_status decode(const void *state, const int32_t *ids, size_t n, ls_text
         status = ls_no_memory(texts.all.count);
     ls_strings_free(&texts);
     return status;
-}
-
-static int32_t find(const void *state, const char *token) {
-    const bpe_tokenizer *t = state;
-    return ls_vocabulary_find(&t->model.vocabulary, token, strlen(token));
 }
 
 static bool is_special(const void *state, int32_t id) {

@@ -73,3 +73,8 @@ bool ls_vocabulary_add(ls_vocabulary *vocabulary, int32_t id, const char *text, 
 int32_t ls_vocabulary_find(const ls_vocabulary *vocabulary, const char *text, size_t bytes) {
     return vocabulary->mask ? *slot_of(vocabulary, text, bytes) : -1;
 }
+
+int32_t ls_bpe_find(const ls_bpe *bpe, const char *text, size_t bytes) {
+    const int32_t id = ls_vocabulary_find(&bpe->vocabulary, text, bytes);
+    return id >= 0 && bpe->vocabulary.token[id].flags & LS_TOKEN_ADDED ? -1 : id;
+}

@@ -233,9 +233,14 @@ static ls_status run_loop(loop *l) {
                     (long long)step, (long long)o->steps, checkpoint);
 }
 
+ls_train_outcome ls_train_nothing_yet(const ls_training *t) {
+    return (ls_train_outcome){
+        .steps = t->start.step, .eval_loss = NAN, .best_step = t->best_step, .best_loss = t->best_loss};
+}
+
 ls_status ls_train_rank(ls_rank *rank, const void *training, void *outcome) {
     const ls_training *t = training;
-    const int64_t S = t->options.seq, evaluated = ls_train_evaluated(t);
+    const int64_t S = t->options.seq, evaluated = ls_settings_evaluated(t);
     /* Evaluated sequences are spread over the text, because packers put the longest documents first. */
     const ls_text_sequences train = {t->data, 0}, eval = {t->eval_data, evaluated};
     loop l = {.t = t,

@@ -383,11 +383,17 @@ static ls_status log_learning_rate(const ls_training *t) {
 static void log_evaluations(const ls_training *t) {
     const ls_train_options *o = &t->options;
     if (t->eval_data == NULL) return;
-    const int64_t all = ls_data_summarise(t->eval_data)->windows, some = ls_train_evaluated(t);
+    const int64_t all = ls_data_summarise(t->eval_data)->windows, some = ls_settings_evaluated(t);
     if (o->eval_sequences > all)
         ls_log("--eval-sequences %lld: %s has %lld", (long long)o->eval_sequences, o->eval_data, (long long)all);
     ls_log("evaluation: %s%lld of %lld sequences of %s, every %lld steps and at the end", some == all ? "all " : "",
            (long long)some, (long long)all, o->eval_data, (long long)o->eval_every);
+}
+
+int64_t ls_settings_evaluated(const ls_training *t) {
+    if (t->eval_data == NULL) return 0;
+    const int64_t all = ls_data_summarise(t->eval_data)->windows, wanted = t->options.eval_sequences;
+    return wanted > 0 ? ls_min(wanted, all) : all;
 }
 
 ls_status ls_settings_count_steps(ls_training *t) {

@@ -265,17 +265,6 @@ static ls_status export_model(const ls_training *t, ls_train_result *result) {
     return ls_ok();
 }
 
-ls_train_outcome ls_train_nothing_yet(const ls_training *t) {
-    return (ls_train_outcome){
-        .steps = t->start.step, .eval_loss = NAN, .best_step = t->best_step, .best_loss = t->best_loss};
-}
-
-int64_t ls_train_evaluated(const ls_training *t) {
-    if (t->eval_data == NULL) return 0;
-    const int64_t all = ls_data_summarise(t->eval_data)->windows, wanted = t->options.eval_sequences;
-    return wanted > 0 ? ls_min(wanted, all) : all;
-}
-
 /* Runs the ranks once. *result is set when they were done (LS_OK) or stopped on request (LS_INTERRUPTED). */
 static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     t->launched = ls_seconds();
@@ -353,7 +342,7 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
     ls_eval_options options = {.pack = o->pack,
                                .seq = o->seq,
                                .batch = o->batch / o->accumulate,
-                               .sequences = t->eval_data != NULL ? ls_train_evaluated(t) : some,
+                               .sequences = t->eval_data != NULL ? ls_settings_evaluated(t) : some,
                                .dtype = o->dtype,
                                .out = o->out,
                                .spread = o->spread};

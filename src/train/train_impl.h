@@ -78,6 +78,8 @@ LS_MUST_USE ls_status ls_settings_resolve(ls_training *t);
  * run has done more steps already.
  */
 LS_MUST_USE ls_status ls_settings_count_steps(ls_training *t);
+/* How many sequences an evaluation reads: those of the options, and at most all; 0 without a text to evaluate on. */
+int64_t ls_settings_evaluated(const ls_training *t);
 /* Adds all settings to what the ranks must have alike. */
 void ls_settings_add(const ls_training *t, ls_alike *alike);
 /* Writes all settings as fields of an open object, in the form that ls_settings_resolve reads back. */
@@ -137,7 +139,7 @@ LS_MUST_USE ls_status ls_groups_apply(const ls_train_options *options, const ls_
 /* Writes the array "parameters" of run.json: one object for each set of parameters that are trained alike. */
 void ls_groups_write(const ls_job *job, ls_json_writer *writer);
 
-/* --- record.c: the files of a run --------------------------------------------------------------------------------- */
+/* --- record.c, run_file.c: the files of a run --------------------------------------------------------------------- */
 
 LS_MUST_USE ls_status ls_record_path(const ls_training *t, const char *name, char **out);
 /* Writes run.json. */
@@ -218,15 +220,10 @@ LS_MUST_USE ls_status ls_saves_try(ls_saves *saves, int64_t step, double loss);
 /* Writes the last checkpoint. Every failure is returned, with the name of the newest checkpoint that exists. */
 LS_MUST_USE ls_status ls_saves_last(ls_saves *saves, int64_t step, double loss);
 
-/* --- train.c ------------------------------------------------------------------------------------------------------ */
+/* --- loop.c ------------------------------------------------------------------------------------------------------- */
 
 /* The outcome before the first step of this call. */
 ls_train_outcome ls_train_nothing_yet(const ls_training *t);
-/* How many sequences an evaluation reads: those of the options, and at most all; 0 without a text to evaluate on. */
-int64_t ls_train_evaluated(const ls_training *t);
-
-/* --- loop.c ------------------------------------------------------------------------------------------------------- */
-
 /* The whole training of one rank: of an ls_training, to an ls_train_outcome. */
 ls_status ls_train_rank(ls_rank *rank, const void *training, void *outcome);
 

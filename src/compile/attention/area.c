@@ -66,10 +66,3 @@ ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_t
 ls_area ls_area_sum(ls_area a, ls_area b, int64_t queries) {
     return (ls_area){a.pairs + b.pairs, fmin(a.queries + b.queries, (double)queries)};
 }
-
-ls_area ls_seen_areas(ls_builder *b, int mask, int queries, int keys) {
-    ls_area all = {0, 0};
-    for (int i = 0; i < ls_seen(b, mask, queries, keys)->n; i++)
-        all = ls_area_sum(all, ls_seen_area(b, mask, queries, keys, i), ls_block_tokens(b, queries));
-    return all;
-}

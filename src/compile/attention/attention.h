@@ -53,7 +53,9 @@ struct ls_site {
 };
 
 /* Of k, v or their gradients, as they lie on this rank, the heads that its queries use. */
-ls_operand ls_site_kv(const ls_site *site, ls_operand all);
+static inline ls_operand ls_site_kv(const ls_site *site, ls_operand all) {
+    return site->covered ? ls_operand_slice(all, 2, site->first_kv, site->Hkv) : all;
+}
 
 /* The attention nodes of a job on this rank, and what is known of their masks. */
 struct ls_sites {
@@ -93,6 +95,9 @@ struct ls_strategy {
 #define LS_STRATEGY_ROW(name) ls_strategy_##name
 extern const ls_strategy LS_STRATEGIES(LS_STRATEGY_ROW);
 LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out);
+
+/* --- what strategies ask of a mesh (applicable.c) ----------------------------------------------------------------- */
+
 /* `applicable` that asks of a mesh only that every rank of a block has a query head; the error names the strategy. */
 LS_MUST_USE ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_attention_problem *problem);
 /* LS_OK if there are none of these axes, which the strategy has no use for; the error names both. */
@@ -171,9 +176,9 @@ typedef struct ls_area {
 ls_area ls_seen_area(ls_builder *b, int mask, int queries, int keys, int range);
 /* All that they see of it. A query that sees several ranges counts for each, up to the number of queries. */
 ls_area ls_seen_areas(ls_builder *b, int mask, int queries, int keys);
-ls_area ls_area_sum(ls_area a, ls_area b, int64_t queries);
-/* Counted, for any tokens of the block of keys. These in area.c. */
+/* Counted, for any tokens of the block of keys; and the sum of two for that many queries (area.c). */
 ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_token_range range);
+ls_area ls_area_sum(ls_area a, ls_area b, int64_t queries);
 
 /*
  * Where some tokens lie in an operand that holds ranges of a block one after the other, each dense: [B,count,heads,D].
@@ -181,7 +186,7 @@ ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_t
  */
 ls_operand ls_tokens_at(ls_operand held, const ls_token_set *tokens, ls_token_range wanted);
 
-/* --- how other ranks' blocks arrive (kv_transfer.c, put.c, in_place.c) -------------------------------------------- */
+/* --- how other ranks' blocks arrive (put.c, in_place.c) ----------------------------------------------------------- */
 
 enum { LS_KEYS, LS_VALUES, LS_KV };
 
@@ -214,11 +219,12 @@ typedef struct ls_kv_transfer {
 } ls_kv_transfer;
 
 extern const ls_kv_transfer ls_kv_transfer_put, ls_kv_transfer_in_place;
+
+/* --- what is read where it lies (exchange.c) ---------------------------------------------------------------------- */
+
 /* Whether other ranks' blocks are read in place; within a block, what its ranks exchange. */
 bool ls_ring_reads(const ls_image *image);
 bool ls_block_reads(const ls_image *image);
-/* The way of the blocks. */
-const ls_kv_transfer *ls_ring_transfer(const ls_builder *b);
 
 /* A buffer for what an exchange is to send: where the others read it in place it lies in the heap. */
 ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int ndim, const int64_t *size,

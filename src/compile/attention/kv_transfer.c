@@ -1,21 +1,17 @@
-/* How other ranks' blocks arrive: the ways by name, which one is taken, and where what others read must lie. */
+/* How other ranks' blocks arrive: the ways by name, and along which axes they are read where they lie. */
 #include "compile/attention/attention.h"
 
 #include <string.h>
 
-/* The visible table. auto leaves it to the mesh. */
-static const struct way {
-    const char *name;
-    const ls_kv_transfer *transfer;
-} ways[] = {[LS_TRANSFERS_AUTO] = {"auto", NULL},
-            [LS_TRANSFERS_PUT] = {"put", &ls_kv_transfer_put},
-            [LS_TRANSFERS_IN_PLACE] = {"in-place", &ls_kv_transfer_in_place}};
+/* auto leaves it to the mesh. */
+static const char *const names[] = {
+    [LS_TRANSFERS_AUTO] = "auto", [LS_TRANSFERS_PUT] = "put", [LS_TRANSFERS_IN_PLACE] = "in-place"};
 
-const char *ls_transfers_name(ls_transfers transfers) { return ways[transfers].name; }
+const char *ls_transfers_name(ls_transfers transfers) { return names[transfers]; }
 
 ls_status ls_transfers_parse(const char *name, ls_transfers *out) {
-    for (size_t i = 0; i < LS_COUNT(ways); i++) {
-        if (name != NULL && strcmp(name, ways[i].name) != 0) continue;
+    for (size_t i = 0; i < LS_COUNT(names); i++) {
+        if (name != NULL && strcmp(name, names[i]) != 0) continue;
         *out = (ls_transfers)i;
         return ls_ok();
     }
@@ -68,17 +64,4 @@ ls_status ls_choose_transfers(const ls_target *target, ls_axes *in_place) {
             LS_USAGE,
             "--transfers in-place: the transport does not let a rank read the memory of those that share its sequence");
     return ls_error(LS_USAGE, "--transfers in-place: strategy %s has no such lowering; expected put", target->strategy);
-}
-
-bool ls_ring_reads(const ls_image *image) { return (image->in_place & ls_mesh_block_axes(&image->mesh)) != 0; }
-bool ls_block_reads(const ls_image *image) { return (image->in_place & ls_mesh_head_axes(&image->mesh)) != 0; }
-
-const ls_kv_transfer *ls_ring_transfer(const ls_builder *b) {
-    return ways[ls_ring_reads(b->image) ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT].transfer;
-}
-
-ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int ndim, const int64_t *size,
-                            int64_t capacity) {
-    if (ls_block_reads(b->image)) return ls_build_symmetric(b, LS_BUFFER_ACTIVATION, name, capacity, dtype, ndim, size);
-    return ls_build_private(b, LS_BUFFER_ACTIVATION, name, dtype, ndim, size);
 }

@@ -5,7 +5,7 @@
  * up.
  *
  * A rank gets only those tokens of a block that it or a rank after it in the ring sees, and attends to those that it
- * sees itself (visible.c). How blocks get from rank to rank: kv_transfer.c, put.c, in_place.c.
+ * sees itself (visible.c). How blocks get from rank to rank: put.c, in_place.c.
  */
 #include "compile/attention/attention.h"
 
@@ -56,8 +56,12 @@ static bool next_hop(hop_walk *w) {
     return true;
 }
 
+static const ls_kv_transfer *transfer_of(const ls_builder *b) {
+    return ls_ring_reads(b->image) ? &ls_kv_transfer_in_place : &ls_kv_transfer_put;
+}
+
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
-    const ls_kv_transfer *transfer = ls_ring_transfer(b);
+    const ls_kv_transfer *transfer = transfer_of(b);
     void *state = transfer->begin(b, site, false);
     hop_walk w = first_hop(b, site);
     do {
@@ -76,7 +80,7 @@ void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
 
 void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq, ls_operand *dk,
                       ls_operand *dv) {
-    const ls_kv_transfer *transfer = ls_ring_transfer(b);
+    const ls_kv_transfer *transfer = transfer_of(b);
     const ls_attention_given given = {grad_o, site->lse, delta};
     void *state = transfer->begin(b, site, true);
     hop_walk w = first_hop(b, site);

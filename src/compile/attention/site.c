@@ -126,10 +126,6 @@ static void deal_heads(ls_builder *b, ls_site *site, const share *s) {
     if (b->target->canonical) site->kv_parts = site->q_heads;
 }
 
-ls_operand ls_site_kv(const ls_site *site, ls_operand all) {
-    return site->covered ? ls_operand_slice(all, 2, site->first_kv, site->Hkv) : all;
-}
-
 static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_node *node, int n) {
     ls_site *site = LS_NEW(b->image->arena, ls_site);
     site->strategy = strategy;

@@ -452,3 +452,10 @@ ls_area ls_seen_area(ls_builder *b, int mask, int queries, int keys, int range) 
     }
     return s->area[at][range];
 }
+
+ls_area ls_seen_areas(ls_builder *b, int mask, int queries, int keys) {
+    ls_area all = {0, 0};
+    for (int i = 0; i < ls_seen(b, mask, queries, keys)->n; i++)
+        all = ls_area_sum(all, ls_seen_area(b, mask, queries, keys, i), ls_block_tokens(b, queries));
+    return all;
+}

@@ -29,7 +29,7 @@ typedef struct cuda_launch {
     size_t puts; /* calls of a route's library */
 } cuda_launch;
 
-/* What a recording has for one queue (graphs.c). */
+/* What a recording has for one queue (chain.h). */
 typedef struct cuda_chain cuda_chain;
 
 /* The last run of a recording, as far as a queue has it. Written under run_lock; `launched` under `lock`, too. */
@@ -110,11 +110,13 @@ typedef struct cuda_submission {
     cuda_growth growth[CUDA_WORDS];
 } cuda_submission;
 
-/* Makes the context that of the calling thread. Before any call of the driver that needs one. */
+/* context.c. Makes the context that of the calling thread. Before any call of the driver that needs one. */
 LS_MUST_USE ls_status ls_cuda_enter(const cuda *c);
 
 /* Memory of the host that is pinned for all contexts; cuMemFreeHost frees it. */
 LS_MUST_USE ls_status ls_cuda_pin(const cuda *c, size_t bytes, void **out);
+/* The failure of a call becomes an error that names the work, too. */
+LS_MUST_USE ls_status ls_cuda_check_work(const cuda *c, unsigned result, const char *call, const ls_device_work *work);
 
 /* memory.c */
 LS_MUST_USE ls_status ls_cuda_allocate(ls_device *device, ls_device_arena *arena);
@@ -149,13 +151,8 @@ LS_MUST_USE ls_status ls_cuda_await(ls_device *device, ls_event event);
 LS_MUST_USE ls_status ls_cuda_join(ls_device *device);
 bool ls_cuda_has_room(ls_device *device, int queue);
 bool ls_cuda_is_large(const ls_device *device, const ls_range *to);
-void ls_cuda_let_go(cuda *c);          /* releases all holds; blocks until the watcher has launched what it can */
-void ls_cuda_drain(const cuda *c);     /* blocks until all streams are empty or have failed */
-ls_status ls_cuda_failure_of(cuda *c); /* the first one; LS_OK: it has not failed */
-/* Puts what a work comes after, the work and, if it is told, its number on a stream; its last words are not ended. */
-LS_MUST_USE ls_status ls_cuda_submit(cuda_submission *s);
-/* The failure of a call becomes an error that names the work, too. */
-LS_MUST_USE ls_status ls_cuda_check_work(const cuda *c, unsigned result, const char *call, const ls_device_work *work);
+void ls_cuda_let_go(cuda *c);      /* releases all holds; blocks until the watcher has launched what it can */
+void ls_cuda_drain(const cuda *c); /* blocks until all streams are empty or have failed */
 
 /*
  * Whether something that was launched may wait for ever: a message that has not been executed, or a part of a recording
@@ -163,6 +160,10 @@ LS_MUST_USE ls_status ls_cuda_check_work(const cuda *c, unsigned result, const c
  */
 bool ls_cuda_may_wait(cuda *c);
 bool ls_cuda_awaits_others(cuda *c);
+
+/* submit.c: puts what a work comes after, the work and, if it is told, its number on a stream; its last words are not
+ * ended. */
+LS_MUST_USE ls_status ls_cuda_submit(cuda_submission *s);
 
 /* words.c: the stream waits until a word is the value or greater; sets it; *out: the stream, for a kernel or a copy. */
 LS_MUST_USE ls_status ls_cuda_await_word(cuda_submission *s, ls_cuda_address at, uint64_t value, cuda_growth growth);
@@ -178,7 +179,8 @@ LS_MUST_USE ls_status ls_cuda_go_on(cuda *c);
 /* Blocks until the watcher has launched all of them, or the device has failed. */
 void ls_cuda_await_launches(cuda *c);
 void ls_cuda_free_graphs(const cuda *c, ls_device_recording *recording);
-/* A node of a graph that is being captured. */
+
+/* chain.c. A node of a graph that is being captured. */
 void ls_cuda_note_words(cuda_chain *chain, ls_cuda_node node, const cuda_submission *s);
 /* Of a run with this shift: the first work with a number above this one, NULL where there is none; any message. */
 const ls_device_work *ls_cuda_work_after(const cuda_chain *chain, uint64_t shift, uint64_t number);
@@ -211,6 +213,9 @@ void ls_cuda_close_opened(cuda *c);
 /* watch.c: a thread that notices what the device has executed and where it has failed. */
 LS_MUST_USE ls_status ls_cuda_watch(cuda *c);
 void ls_cuda_stop_watching(cuda *c);
+
+/* failure.c */
+ls_status ls_cuda_failure_of(cuda *c); /* the first one; LS_OK: it has not failed */
 /* Under the lock: the failure of a call becomes the device's, with what had been launched and not been executed. */
 ls_status ls_cuda_fail(cuda *c, ls_status failure);
 

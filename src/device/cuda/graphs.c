@@ -3,178 +3,19 @@
  * capturing what works of the queue put on a stream, so its nodes are a chain: nothing of a queue runs beside another
  * part of it, and queues wait for each other by words, as they do without graphs.
  *
- * A graph has CUDA_SEGMENT works, and CUDA_AHEAD of a queue are launched beyond what it has executed: whoever launches
- * more than a stream takes is held up until the stream has room, behind what it waits for, perhaps for ever. The
- * watcher launches the next ones.
- *
- * A queue writes its number not after each work, but as often as somebody needs it:
- *   - after a work that another queue comes after, a message, and the last one of a graph;
- *   - before whatever waits, so that all that does not wait for others is known to be executed while they are late;
- *   - after each CUDA_SILENT works, so that a long computation is seen to go on.
+ * A graph is a segment of the works (chain.h), and CUDA_AHEAD of a queue are launched beyond what it has executed:
+ * whoever launches more than a stream takes is held up until the stream has room, behind what it waits for, perhaps for
+ * ever. The watcher launches the next ones.
  */
-#include "device/cuda/cuda_impl.h"
+#include "device/cuda/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { CUDA_SILENT = 32, CUDA_SEGMENT = 256, CUDA_AHEAD = 2 };
-
-/* A node of the graph: words that follow each other, with the values that they have when nothing has been run. */
-typedef struct chain_words chain_words;
-struct chain_words {
-    chain_words *next;
-    ls_cuda_node node;
-    const ls_device_work *work;
-    unsigned n;
-    ls_cuda_word_op *words;
-    cuda_growth *growth;
-};
-
-/* Works first .. past - 1 of a chain. */
-typedef struct segment {
-    size_t first, past;
-    ls_cuda_graph graph;
-    ls_cuda_executable executable;
-    chain_words *words, **end;
-} segment;
-
-struct cuda_chain {
-    ls_arena *memory; /* of all chains of the recording */
-    int queue;
-    ls_recorded **works; /* n of them, in order */
-    bool *told;          /* by work */
-    size_t n, n_segments;
-    segment *segments, *captured; /* which is being captured */
-};
-
-/* A recording's state. */
-typedef struct chains {
-    ls_arena *memory;
-    cuda_chain *of; /* by queue */
-} chains;
-
-/* --- works by queue ----------------------------------------------------------------------------------------------- */
-
-static chains *make_chains(int queues, ls_device_recording *recording) {
-    ls_arena *memory = ls_arena_create();
-    chains *made = LS_NEW(memory, chains);
-    *made = (chains){memory, LS_NEW_ARRAY(memory, cuda_chain, queues)};
-    for (size_t i = 0; i < recording->n; i++) made->of[recording->list[i].work.event.queue].n++;
-    for (int q = 0; q < queues; q++) {
-        cuda_chain *chain = &made->of[q];
-        chain->memory = memory;
-        chain->queue = q;
-        chain->works = LS_NEW_ARRAY(memory, ls_recorded *, chain->n + 1);
-        chain->told = LS_NEW_ARRAY(memory, bool, chain->n + 1);
-        chain->n_segments = (chain->n + CUDA_SEGMENT - 1) / CUDA_SEGMENT;
-        chain->segments = LS_NEW_ARRAY(memory, segment, chain->n_segments + 1);
-        for (size_t i = 0; i < chain->n_segments; i++) {
-            segment *s = &chain->segments[i];
-            s->first = i * CUDA_SEGMENT;
-            s->past = ls_min(chain->n, s->first + CUDA_SEGMENT);
-            s->end = &s->words;
-        }
-        chain->n = 0;
-    }
-    for (size_t i = 0; i < recording->n; i++) {
-        cuda_chain *chain = &made->of[recording->list[i].work.event.queue];
-        chain->works[chain->n++] = &recording->list[i];
-    }
-    return made;
-}
-
-/* Leaves out what a work comes after, where it has been waited for in this queue before. */
-static void leave_out_implied(const cuda_chain *chain, int queues) {
-    uint64_t *waited = LS_NEW_ARRAY(chain->memory, uint64_t, queues); /* by queue: the highest number */
-    for (size_t i = 0; i < chain->n; i++) {
-        ls_recorded *r = chain->works[i];
-        int n = 0;
-        for (int k = 0; k < r->work.n_after; k++) {
-            const ls_event after = r->after[k];
-            if (after.queue == chain->queue || after.number <= waited[after.queue]) continue;
-            waited[after.queue] = after.number;
-            r->after[n++] = after;
-        }
-        r->work.n_after = n;
-    }
-}
-
-/* The first work of a chain with this number or a higher one. */
-static size_t find_work(const cuda_chain *chain, uint64_t number) {
-    size_t first = 0, past = chain->n;
-    while (first < past) {
-        const size_t middle = first + (past - first) / 2;
-        if (chain->works[middle]->work.event.number < number)
-            first = middle + 1;
-        else
-            past = middle;
-    }
-    return first;
-}
-
-/* What other queues come after is told. */
-static void tell_others(const chains *all, const cuda_chain *chain) {
-    for (size_t i = 0; i < chain->n; i++) {
-        const ls_recorded *r = chain->works[i];
-        for (int k = 0; k < r->work.n_after; k++) {
-            const cuda_chain *other = &all->of[r->after[k].queue];
-            const size_t awaited = find_work(other, r->after[k].number);
-            LS_ASSERT(awaited < other->n);
-            other->told[awaited] = true;
-        }
-    }
-}
-
-static bool waits(const ls_device_work *work) {
-    const bool hold = work->submit == NULL && work->message == NULL;
-    return work->n_after > 0 || hold || (work->message != NULL && work->message->awaits);
-}
-
-static void tell_host(const cuda_chain *chain) {
-    size_t silent = 0;
-    for (size_t i = 0; i < chain->n; i++) {
-        const ls_device_work *work = &chain->works[i]->work;
-        silent++;
-        if (i + 1 == chain->n || (i + 1) % CUDA_SEGMENT == 0 || work->message != NULL ||
-            waits(&chain->works[i + 1]->work) || silent == CUDA_SILENT)
-            chain->told[i] = true;
-        if (chain->told[i]) silent = 0;
-    }
-}
-
-static uint64_t last_number(const cuda_chain *chain, const segment *s) {
-    return chain->works[s->past - 1]->work.event.number;
-}
-
-const ls_device_work *ls_cuda_work_after(const cuda_chain *chain, uint64_t shift, uint64_t number) {
-    const size_t i = number < shift ? 0 : find_work(chain, number - shift + 1);
-    return i < chain->n ? &chain->works[i]->work : NULL;
-}
-
-bool ls_cuda_has_message_after(const cuda_chain *chain, uint64_t shift, uint64_t number) {
-    bool any = false;
-    for (size_t i = 0; i < chain->n; i++) {
-        const ls_device_work *work = &chain->works[i]->work;
-        any |= work->message != NULL && work->event.number + shift > number;
-    }
-    return any;
-}
+enum { CUDA_AHEAD = 2 };
 
 /* --- making graphs ------------------------------------------------------------------------------------------------ */
-
-void ls_cuda_note_words(cuda_chain *chain, ls_cuda_node node, const cuda_submission *s) {
-    chain_words *w = LS_NEW(chain->memory, chain_words);
-    *w = (chain_words){.node = node,
-                       .work = s->work,
-                       .n = s->n,
-                       .words = LS_NEW_ARRAY(chain->memory, ls_cuda_word_op, s->n),
-                       .growth = LS_NEW_ARRAY(chain->memory, cuda_growth, s->n)};
-    memcpy(w->words, s->words, sizeof *s->words * s->n);
-    memcpy(w->growth, s->growth, sizeof *s->growth * s->n);
-    *chain->captured->end = w;
-    chain->captured->end = &w->next;
-}
 
 static ls_status submit_all(const cuda *c, cuda_chain *chain) {
     cuda_submission s = {.c = c, .to = c->copies, .chain = chain};
@@ -186,7 +27,8 @@ static ls_status submit_all(const cuda *c, cuda_chain *chain) {
     return ls_cuda_end_words(&s);
 }
 
-static ls_status check(const cuda *c, unsigned result, const char *call, const cuda_chain *chain, const segment *s) {
+static ls_status check(const cuda *c, unsigned result, const char *call, const cuda_chain *chain,
+                       const cuda_segment *s) {
     const ls_device_work *first = &chain->works[s->first]->work;
     return ls_cuda_check(&c->driver, result, call, "a graph of %zu works, %s (queue %d, number %llu) first, on %s",
                          s->past - s->first, first->name, chain->queue, (unsigned long long)first->event.number,
@@ -200,7 +42,7 @@ static ls_status check(const cuda *c, unsigned result, const char *call, const c
  */
 static ls_status capture(const cuda *c, cuda_chain *chain) {
     const ls_cuda_driver *driver = &c->driver;
-    segment *s = chain->captured;
+    cuda_segment *s = chain->captured;
     LS_TRY(check(c, driver->cuStreamBeginCapture_v2(c->copies, LS_CUDA_CAPTURE_RELAXED), "cuStreamBeginCapture_v2",
                  chain, s));
     const ls_status status = submit_all(c, chain);
@@ -211,7 +53,7 @@ static ls_status capture(const cuda *c, cuda_chain *chain) {
 }
 
 /* What the first launch would do otherwise, while others wait. */
-static ls_status make_executable(const cuda *c, const cuda_chain *chain, segment *s) {
+static ls_status make_executable(const cuda *c, const cuda_chain *chain, cuda_segment *s) {
     const ls_cuda_driver *driver = &c->driver;
     ls_cuda_executable executable;
     LS_TRY(check(c, driver->cuGraphInstantiateWithFlags(&executable, s->graph, 0), "cuGraphInstantiateWithFlags", chain,
@@ -220,7 +62,7 @@ static ls_status make_executable(const cuda *c, const cuda_chain *chain, segment
     return check(c, driver->cuGraphUpload(executable, c->queues[chain->queue].stream), "cuGraphUpload", chain, s);
 }
 
-static ls_status make_graph(cuda *c, cuda_chain *chain, segment *s) {
+static ls_status make_graph(cuda *c, cuda_chain *chain, cuda_segment *s) {
     chain->captured = s;
     pthread_mutex_lock(&c->copy_lock);
     const ls_status captured = capture(c, chain);
@@ -245,11 +87,8 @@ ls_status ls_cuda_record(ls_device *device, ls_device_recording *recording) {
     size_t before, after;
     LS_TRY(ls_cuda_enter(c));
     if (!device->traits.records) return ls_cuda_load(c, recording);
-    chains *all = make_chains(queues, recording);
+    cuda_chains *all = ls_cuda_chains_make(queues, recording);
     recording->state = all;
-    for (int q = 0; q < queues; q++) leave_out_implied(&all->of[q], queues);
-    for (int q = 0; q < queues; q++) tell_others(all, &all->of[q]);
-    for (int q = 0; q < queues; q++) tell_host(&all->of[q]);
     LS_TRY(unused_memory(c, &before));
     for (int q = 0; q < queues; q++) LS_TRY(make_graphs(c, &all->of[q]));
     LS_TRY(unused_memory(c, &after));
@@ -258,11 +97,11 @@ ls_status ls_cuda_record(ls_device *device, ls_device_recording *recording) {
 }
 
 void ls_cuda_free_graphs(const cuda *c, ls_device_recording *recording) {
-    chains *all = recording->state;
+    cuda_chains *all = recording->state;
     if (all == NULL) return;
     for (int q = 0; q < c->device->options.queues; q++) {
         for (size_t i = 0; i < all->of[q].n_segments; i++) {
-            const segment *s = &all->of[q].segments[i];
+            const cuda_segment *s = &all->of[q].segments[i];
             if (s->executable != NULL) (void)c->driver.cuGraphExecDestroy(s->executable);
             if (s->graph != NULL) (void)c->driver.cuGraphDestroy(s->graph);
         }
@@ -274,8 +113,8 @@ void ls_cuda_free_graphs(const cuda *c, ls_device_recording *recording) {
 /* --- launching them ----------------------------------------------------------------------------------------------- */
 
 /* The words of a run. */
-static ls_status set_words(const cuda *c, const segment *s, const cuda_run *run) {
-    for (const chain_words *w = s->words; w != NULL; w = w->next) {
+static ls_status set_words(const cuda *c, const cuda_segment *s, const cuda_run *run) {
+    for (const cuda_chain_words *w = s->words; w != NULL; w = w->next) {
         ls_cuda_word_op words[CUDA_WORDS];
         memcpy(words, w->words, sizeof *words * w->n);
         for (unsigned i = 0; i < w->n; i++)
@@ -299,7 +138,7 @@ static ls_status make_ready(const cuda *c, cuda_queue *q) {
     const cuda_chain *chain = run->chain;
     const uint64_t executed = ls_cuda_executed(q);
     while (run->executed < run->launched &&
-           last_number(chain, &chain->segments[run->executed]) + run->shift <= executed)
+           ls_cuda_last_number(chain, &chain->segments[run->executed]) + run->shift <= executed)
         run->executed++;
     for (; run->ready < chain->n_segments && run->ready - run->executed < CUDA_AHEAD; run->ready++)
         LS_TRY(set_words(c, &chain->segments[run->ready], run));
@@ -309,7 +148,7 @@ static ls_status make_ready(const cuda *c, cuda_queue *q) {
 static ls_status launch_next(cuda *c, cuda_queue *q) {
     cuda_run *run = &q->run;
     if (run->launched == run->ready) return ls_ok();
-    const segment *s = &run->chain->segments[run->launched];
+    const cuda_segment *s = &run->chain->segments[run->launched];
     LS_TRY(check(c, c->driver.cuGraphLaunch(s->executable, q->stream), "cuGraphLaunch", run->chain, s));
     note_launched(c, run);
     return ls_ok();
@@ -348,7 +187,7 @@ ls_status ls_cuda_go_on(cuda *c) {
 }
 
 /* The queues' part of a run begins. */
-static void begin(cuda *c, const chains *all, uint64_t shift, uint64_t times) {
+static void begin(cuda *c, const cuda_chains *all, uint64_t shift, uint64_t times) {
     pthread_mutex_lock(&c->run_lock);
     pthread_mutex_lock(&c->lock);
     for (int q = 0; q < c->device->options.queues; q++) {
@@ -356,7 +195,7 @@ static void begin(cuda *c, const chains *all, uint64_t shift, uint64_t times) {
         c->queues[q].run = (cuda_run){.chain = NULL};
         if (chain->n == 0) continue;
         c->queues[q].run = (cuda_run){.chain = chain, .shift = shift, .times = times};
-        c->queues[q].launched = last_number(chain, &chain->segments[chain->n_segments - 1]) + shift;
+        c->queues[q].launched = ls_cuda_last_number(chain, &chain->segments[chain->n_segments - 1]) + shift;
     }
     pthread_cond_signal(&c->changed);
     pthread_mutex_unlock(&c->lock);

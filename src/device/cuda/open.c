@@ -16,10 +16,6 @@ static struct {
     int streams[MOST_DEVICES];
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-ls_status ls_cuda_enter(const cuda *c) {
-    return ls_cuda_check(&c->driver, c->driver.cuCtxSetCurrent(c->context), "cuCtxSetCurrent", "%s", c->name);
-}
-
 /* --- the process -------------------------------------------------------------------------------------------------- */
 
 /* What the driver reads from the environment when it is initialised. */
@@ -179,11 +175,6 @@ static ls_status find_context(cuda *c) {
 }
 
 /* --- streams and pinned memory ------------------------------------------------------------------------------------ */
-
-ls_status ls_cuda_pin(const cuda *c, size_t bytes, void **out) {
-    return ls_cuda_check(&c->driver, c->driver.cuMemHostAlloc(out, bytes, LS_CUDA_HOST_PORTABLE | LS_CUDA_HOST_MAPPED),
-                         "cuMemHostAlloc", "%zu bytes of pinned memory for %s", bytes, c->name);
-}
 
 static ls_status make_words(cuda *c) {
     const size_t bytes = (size_t)c->device->options.queues * sizeof *c->words;

@@ -16,13 +16,6 @@ static bool has_happened(const cuda *c, ls_event event) {
 static void lock(cuda *c) { pthread_mutex_lock(&c->lock); }
 static void unlock(cuda *c) { pthread_mutex_unlock(&c->lock); }
 
-ls_status ls_cuda_failure_of(cuda *c) {
-    lock(c);
-    const ls_status failed = c->failed;
-    unlock(c);
-    return failed;
-}
-
 /* --- waiting ------------------------------------------------------------------------------------------------------ */
 
 /* The watcher says if the device fails meanwhile. */
@@ -73,35 +66,6 @@ bool ls_cuda_has_room(ls_device *device, int queue) {
     const bool room = q->past - q->first < CUDA_ROOM && ls_cuda_route_has_room(c, puts);
     unlock(c);
     return room;
-}
-
-ls_status ls_cuda_check_work(const cuda *c, unsigned result, const char *call, const ls_device_work *work) {
-    return ls_cuda_check(&c->driver, result, call, "%s (queue %d, number %llu) on %s", work->name, work->event.queue,
-                         (unsigned long long)work->event.number, c->name);
-}
-
-ls_status ls_cuda_submit(cuda_submission *s) {
-    const cuda *c = s->c;
-    const ls_device_work *work = s->work;
-    const ls_cuda_address words = c->queues[work->event.queue].words_at;
-    const cuda_growth as_events = {.shifts = true};
-    ls_cuda_stream stream;
-    for (int i = 0; i < work->n_after; i++) {
-        const ls_event after = work->after[i];
-        if (s->chain == NULL && has_happened(c, after)) continue;
-        LS_TRY(ls_cuda_await_word(s, c->queues[after.queue].words_at + offsetof(cuda_words, executed), after.number,
-                                  as_events));
-    }
-    if (work->message != NULL) {
-        LS_TRY(ls_cuda_message(s));
-    } else if (work->submit != NULL) {
-        LS_TRY(ls_cuda_stream_of(s, &stream));
-        LS_TRY(work->submit(work->context, stream));
-    } else {
-        LS_TRY(ls_cuda_await_word(s, words + offsetof(cuda_words, released), work->event.number, as_events));
-    }
-    if (!s->told) return ls_ok();
-    return ls_cuda_set_word(s, words + offsetof(cuda_words, executed), work->event.number, as_events);
 }
 
 static void note_launch(const cuda *c, cuda_queue *q, const ls_device_work *work) {

@@ -100,8 +100,8 @@ typedef struct ls_cuda_function {
     size_t offset; /* of its pointer */
 } ls_cuda_function;
 /*
- * Loads the file that the environment's variable names, else `file`, and fills in the pointers. It is never unloaded.
- * LS_UNSUPPORTED: it is not there, or lacks a function.
+ * library.c. Loads the file that the environment's variable names, else `file`, and fills in the pointers. It is never
+ * unloaded. LS_UNSUPPORTED: it is not there, or lacks a function.
  */
 LS_MUST_USE ls_status ls_cuda_library_load(const char *variable, const char *file, const ls_cuda_function *functions,
                                            size_t n, void *pointers);

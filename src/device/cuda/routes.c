@@ -1,7 +1,6 @@
-/* The table of routes; which one the ranks of a world use; how a library is loaded. */
+/* The table of routes; which one the ranks of a world use. */
 #include "device/cuda/route.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,20 +124,4 @@ ls_status ls_cuda_check_route(cuda *c) {
 
 void ls_cuda_close_route(cuda *c) {
     if (c->open_route != NULL && c->route->close != NULL) c->route->close(c);
-}
-
-/* --- libraries ---------------------------------------------------------------------------------------------------- */
-
-ls_status ls_cuda_library_load(const char *variable, const char *file, const ls_cuda_function *functions, size_t n,
-                               void *pointers) {
-    const char *other = getenv(variable);
-    if (other != NULL) file = other;
-    void *library;
-    LS_TRY(ls_library_open(file, &library, NULL));
-    for (size_t i = 0; i < n; i++) {
-        void *const found = dlsym(library, functions[i].name);
-        if (found == NULL) return ls_error(LS_UNSUPPORTED, "%s has no %s", file, functions[i].name);
-        memcpy((char *)pointers + functions[i].offset, &found, sizeof found);
-    }
-    return ls_ok();
 }

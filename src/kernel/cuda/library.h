@@ -26,7 +26,7 @@ extern const ls_cuda_library ls_cuda_library_cublaslt, ls_cuda_library_cudnn;
  */
 LS_MUST_USE ls_status ls_cuda_library_find(const ls_cuda_library *library, void *pointers, ls_library_facts *out);
 
-/* What the plug-in says of its libraries (plugin.h). */
+/* libraries.c: what the plug-in says of its libraries (plugin.h). */
 bool ls_cuda_library_describe(int i, ls_library_facts *out);
 
 /* For lists of functions X(name) of a library: the members of the struct, and the names. */

@@ -19,96 +19,16 @@
 #include <string.h>
 #include <time.h>
 
-enum {
-    TAG = 1,
-    MOST_AT_ONCE = 64, /* messages that are handled before others may take the lock */
-    GIGABYTE = 1 << 30 /* larger counts than an int holds are cut into such pieces */
-};
+enum { MOST_AT_ONCE = 64 }; /* messages that are handled before others may take the lock */
 #define LEAST_SLEEP 20e-6
 #define LET_SECONDS 50e-6 /* the thread leaves the messages to a rank that asks, until it has not for this time */
 #define MOST_SLEEP 200e-6 /* seconds: the latest that a message of a peer waits for this rank to ask */
 
-bool ls_mpi_succeeded(ls_mpi *m, int result, const char *call) {
-    if (result == MPI_SUCCESS) return true;
-    char text[MPI_MAX_ERROR_STRING] = "?", why[MPI_MAX_ERROR_STRING + 128];
-    int length;
-    (void)MPI_Error_string(result, text, &length);
-    snprintf(why, sizeof why, "rank %d: %s: %s", m->boot->rank, call, text);
-    (void)ls_notice_abort(&m->notice, why);
-    return false;
-}
-
 /* ---- out ---- */
-
-ls_mpi_sending *ls_mpi_message_to(int peer, ls_mpi_kind kind, size_t bytes) {
-    LS_ASSERT(bytes <= LS_MPI_INLINE);
-    ls_mpi_sending *s = malloc(sizeof *s);
-    LS_ASSERT(s != NULL);
-    memset(s, 0, offsetof(ls_mpi_sending, message.payload));
-    s->peer = peer;
-    s->message_request = s->body_request = MPI_REQUEST_NULL;
-    s->message.kind = kind;
-    s->message.word = -1;
-    s->message.bytes = bytes;
-    return s;
-}
-
-void ls_mpi_post_later(ls_mpi *m, ls_mpi_sending *s) {
-    pthread_mutex_lock(&m->list);
-    s->next = m->posted;
-    m->posted = s;
-    pthread_mutex_unlock(&m->list);
-}
 
 void ls_mpi_post(ls_mpi *m, ls_mpi_sending *s) {
     ls_mpi_post_later(m, s);
     (void)ls_mpi_advance(m, true);
-}
-
-/* A range for MPI, seen from its offset: `count` of a type, which is freed unless it is MPI_BYTE. */
-typedef struct layout {
-    MPI_Datatype type;
-    int count;
-} layout;
-
-/* Any number of bytes in one piece. */
-static MPI_Datatype flat_type(size_t bytes) {
-    MPI_Datatype gigabyte, type;
-    MPI_Type_contiguous(GIGABYTE, MPI_BYTE, &gigabyte);
-    const int whole = (int)(bytes / GIGABYTE), rest = (int)(bytes % GIGABYTE);
-    const MPI_Datatype types[] = {gigabyte, MPI_BYTE};
-    const MPI_Aint places[] = {0, (MPI_Aint)whole * GIGABYTE};
-    MPI_Type_create_struct(2, (const int[]){whole, rest}, places, types, &type);
-    MPI_Type_free(&gigabyte);
-    return type;
-}
-
-static layout layout_of(const ls_range *range) {
-    if (ls_range_is_flat(range) && range->length <= GIGABYTE) return (layout){MPI_BYTE, (int)range->length};
-    MPI_Datatype type = flat_type(range->length);
-    for (int d = 0; d < LS_RANGE_DIMS; d++) {
-        if (range->count[d] == 1) continue;
-        MPI_Datatype piece = type;
-        MPI_Type_create_hvector((int)range->count[d], 1, (MPI_Aint)range->stride[d], piece, &type);
-        MPI_Type_free(&piece);
-    }
-    MPI_Type_commit(&type);
-    return (layout){type, 1};
-}
-
-static void free_layout(layout *l) {
-    if (l->type != MPI_BYTE) MPI_Type_free(&l->type);
-}
-
-static void send(ls_mpi *m, ls_mpi_sending *s) {
-    const int bytes = (int)(offsetof(ls_mpi_message, payload) + s->message.bytes);
-    int result = MPI_Isend(&s->message, bytes, MPI_BYTE, s->peer, TAG, m->messages, &s->message_request);
-    if (!ls_mpi_succeeded(m, result, "MPI_Isend") || s->source == NULL) return;
-    layout l = layout_of(&s->from);
-    const char *source = (const char *)s->source + s->from.offset;
-    result = MPI_Isend(source, l.count, l.type, s->peer, TAG, m->bodies, &s->body_request);
-    (void)ls_mpi_succeeded(m, result, "MPI_Isend");
-    free_layout(&l);
 }
 
 /* Sends what was posted, in that order. */
@@ -127,7 +47,7 @@ static bool send_posted(ls_mpi *m) {
     while (oldest != NULL) {
         ls_mpi_sending *s = oldest;
         oldest = s->next;
-        send(m, s);
+        ls_mpi_send(m, s);
         s->next = m->sending;
         m->sending = s;
     }
@@ -170,34 +90,11 @@ bool ls_mpi_all_sent(ls_mpi *m) {
 
 /* ---- in ---- */
 
-static void on_stop(ls_mpi *m, int peer, const ls_mpi_message *message) {
-    (void)peer;
-    (void)message;
-    m->told_stop = true;
-    atomic_store(&m->notice.stop, true);
-}
-
-static void on_abort(ls_mpi *m, int peer, const ls_mpi_message *message) {
-    char text[sizeof message->payload + 1];
-    (void)peer;
-    memcpy(text, message->payload, message->bytes);
-    text[message->bytes] = 0;
-    m->told_abort = true;
-    (void)ls_notice_abort(&m->notice, text);
-}
-
 static void (*const handlers[LS_MPI_KINDS])(ls_mpi *m, int peer, const ls_mpi_message *message) = {
-    [LS_MPI_STOP] = on_stop,
-    [LS_MPI_ABORT] = on_abort,
-    [LS_MPI_SIGNAL] = ls_mpi_on_signal,
-    [LS_MPI_PUT] = ls_mpi_on_put,
-    [LS_MPI_BODY] = ls_mpi_on_body,
-    [LS_MPI_FENCE] = ls_mpi_on_fence,
-    [LS_MPI_FENCED] = ls_mpi_on_fenced,
-    [LS_MPI_ASK] = ls_mpi_on_ask,
-    [LS_MPI_TELL] = ls_mpi_on_tell,
-    [LS_MPI_WHERE] = ls_mpi_on_where,
-    [LS_MPI_HERE] = ls_mpi_on_here,
+    [LS_MPI_STOP] = ls_mpi_on_stop,     [LS_MPI_ABORT] = ls_mpi_on_abort, [LS_MPI_SIGNAL] = ls_mpi_on_signal,
+    [LS_MPI_PUT] = ls_mpi_on_put,       [LS_MPI_BODY] = ls_mpi_on_body,   [LS_MPI_FENCE] = ls_mpi_on_fence,
+    [LS_MPI_FENCED] = ls_mpi_on_fenced, [LS_MPI_ASK] = ls_mpi_on_ask,     [LS_MPI_TELL] = ls_mpi_on_tell,
+    [LS_MPI_WHERE] = ls_mpi_on_where,   [LS_MPI_HERE] = ls_mpi_on_here,
 };
 
 /* Whether a message is one; if not, the job is aborted. count: the bytes of it that have come. */
@@ -217,36 +114,17 @@ static bool handle_arrived(ls_mpi *m) {
     for (int n = 0; n < MOST_AT_ONCE; n++) {
         int any = 0;
         MPI_Status status;
-        int result = MPI_Iprobe(MPI_ANY_SOURCE, TAG, m->messages, &any, &status);
+        int result = MPI_Iprobe(MPI_ANY_SOURCE, LS_MPI_TAG, m->messages, &any, &status);
         if (!ls_mpi_succeeded(m, result, "MPI_Iprobe") || !any) return n > 0;
         const int peer = status.MPI_SOURCE;
         int count = 0;
-        result = MPI_Recv(&m->in, sizeof m->in, MPI_BYTE, peer, TAG, m->messages, &status);
+        result = MPI_Recv(&m->in, sizeof m->in, MPI_BYTE, peer, LS_MPI_TAG, m->messages, &status);
         if (!ls_mpi_succeeded(m, result, "MPI_Recv")) return true;
         (void)MPI_Get_count(&status, MPI_BYTE, &count);
         if (!is_message(m, peer, count)) return true;
         handlers[m->in.kind](m, peer, &m->in);
     }
     return true;
-}
-
-void ls_mpi_receive_body(ls_mpi *m, int peer, const ls_mpi_message *message, void *heap) {
-    ls_mpi_receiving *r = calloc(1, sizeof *r);
-    LS_ASSERT(r != NULL);
-    *r = (ls_mpi_receiving){.next = m->receiving,
-                            .peer = peer,
-                            .word = message->word,
-                            .generation = message->generation,
-                            .request = MPI_REQUEST_NULL};
-    layout l = layout_of(&message->to);
-    char *target = (char *)heap + message->to.offset;
-    const int result = MPI_Irecv(target, l.count, l.type, peer, TAG, m->bodies, &r->request);
-    const bool posted = ls_mpi_succeeded(m, result, "MPI_Irecv");
-    free_layout(&l);
-    if (posted)
-        m->receiving = r;
-    else
-        free(r); /* the job is aborted, and the body stays on its way */
 }
 
 static bool finish_received(ls_mpi *m) {

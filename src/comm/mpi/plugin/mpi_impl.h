@@ -1,9 +1,12 @@
 /*
  * The inside of the plug-in over MPI. It moves bytes by messages between the processes of a job:
  *
- *   boot.c       the boot: MPI's start and end, all-gather, and the notice (abort, stop), which is carried to all
- *   messages.c   sends messages and hands those that come in to their handlers
+ *   boot.c       the boot: MPI's start and end, and the notice (abort, stop), which is carried to all
+ *   collectives.c  where ranks meet, and all-gather
  *   transport.c  the transport: puts, signals, and what peers are asked
+ *   messages.c   moves messages, and hands those that come in to their handlers
+ *   arrivals.c   the handlers
+ *   calls.c      single messages and bodies
  *
  * MPI is entered by one thread at a time, under the lock `library`: the plug-in's own thread, and the rank's threads
  * while they wait. So MPI_THREAD_SERIALIZED is enough. No call blocks under this lock. `list` protects what a rank's
@@ -26,7 +29,7 @@
  */
 enum { LS_MPI_INLINE = 3 << 10 };
 
-/* What a message says: messages.c has a handler for each. */
+/* What a message says: arrivals.c has a handler for each. */
 typedef enum ls_mpi_kind {
     LS_MPI_STOP,   /* the job shall stop */
     LS_MPI_ABORT,  /* bytes: why the job ends */
@@ -114,42 +117,70 @@ typedef struct ls_mpi {
     ls_mpi_message in;
 } ls_mpi;
 
+/* What this rank knows of a peer, and owes it. */
+typedef struct ls_mpi_known {
+    ls_peer_state state;     /* what it told last; under `list` */
+    double since;            /* ls_seconds() of it; under `list` */
+    double asked;            /* ls_seconds() of a question whose answer is on its way, 0: none is; under `list` */
+    _Atomic bool unfenced;   /* something was posted to it since the last fence */
+    _Atomic uint64_t fenced; /* the last fence that it has answered */
+    /* Under `library`: */
+    int receiving;       /* bodies from it that are on their way */
+    uint64_t owes_fence; /* the fence of it that is answered when there is none; 0: none */
+} ls_mpi_known;
+
+struct ls_mpi_transport {
+    ls_mpi *mpi;
+    const ls_endpoint *end;
+    uint64_t fences; /* so far */
+    /* Puts that were not done when they were posted, oldest first; under `list`. */
+    ls_mpi_sending *oldest, *newest;
+    _Atomic uint64_t undone; /* the ticket of the oldest; UINT64_MAX: there is none */
+    ls_mpi_known peers[];
+};
+
 /*
  * starting.c: m->start, when MPI has started. After some seconds says who does not come; LS_PEER, with the same, after
  * those of the rendezvous: then MPI is never entered again.
  */
 ls_status ls_mpi_await_start(ls_mpi *m, const ls_mpi_launcher *launcher);
 
-/* messages.c. A new message with `bytes` of payload; out of memory it ends the process. */
+enum { LS_MPI_TAG = 1 };
+
+/* calls.c. A new message with `bytes` of payload; out of memory it ends the process. */
 ls_mpi_sending *ls_mpi_message_to(int peer, ls_mpi_kind kind, size_t bytes);
-/* Hands it over; it is freed when it is sent. Does not block. */
-void ls_mpi_post(ls_mpi *m, ls_mpi_sending *sending);
-/* The same under `library`: it is sent when messages are advanced next. */
+/* Hands it over: it is sent when messages are advanced next, and freed then. Also under `library`. */
 void ls_mpi_post_later(ls_mpi *m, ls_mpi_sending *sending);
+/* Gives it to MPI, with its body; under `library`. */
+void ls_mpi_send(ls_mpi *m, ls_mpi_sending *sending);
+/* Expects the body that this sender sends next. Under `library`. */
+void ls_mpi_receive_body(ls_mpi *m, int peer, const ls_mpi_message *message, void *heap);
+/* When the result of an MPI call is an error, aborts the job with its text. Returns whether it is not. */
+bool ls_mpi_succeeded(ls_mpi *m, int result, const char *call);
+
+/* messages.c. Hands a message over, and advances all. Does not block. */
+void ls_mpi_post(ls_mpi *m, ls_mpi_sending *sending);
 /* Advances all messages; returns whether any moved. `try`: not if another thread does so at this moment. */
 bool ls_mpi_advance(ls_mpi *m, bool try);
 /* Whether there is nothing on its way out. */
 bool ls_mpi_all_sent(ls_mpi *m);
-/* Expects the body that this sender sends next. Under `library`. */
-void ls_mpi_receive_body(ls_mpi *m, int peer, const ls_mpi_message *message, void *heap);
 /* Advances messages until m->closing. */
 void ls_mpi_run(ls_mpi *m);
-
-/* When the result of an MPI call is an error, aborts the job with its text. Returns whether it is not. */
-bool ls_mpi_succeeded(ls_mpi *m, int result, const char *call);
 /* For loops that wait: gives way for longer and longer, up to a quarter of the time since `since` (ls_seconds()). */
 void ls_mpi_give_way(double since);
+/* collectives.c: ls_boot_kind.gather. */
+ls_status ls_mpi_gather(ls_boot *boot, int rank, const void *mine, size_t bytes, void *all);
 /*
- * boot.c: advances messages until all ranks have called it with this communicator, or `seconds` (0: any) are over.
+ * Advances messages until all ranks have called it with this communicator, or `seconds` (0: any) are over.
  * Returns whether all have. Without even_aborted it gives up as soon as the job is aborted.
  */
 bool ls_mpi_meet(ls_mpi *m, MPI_Comm where, double seconds, bool even_aborted);
 
-/* boot.c: the handlers of its messages, under `library`. */
+/* arrivals.c: the handlers, under `library`; and what follows the last byte of a body. */
+void ls_mpi_on_stop(ls_mpi *m, int peer, const ls_mpi_message *message);
+void ls_mpi_on_abort(ls_mpi *m, int peer, const ls_mpi_message *message);
 void ls_mpi_on_where(ls_mpi *m, int peer, const ls_mpi_message *message);
 void ls_mpi_on_here(ls_mpi *m, int peer, const ls_mpi_message *message);
-
-/* transport.c: the handlers of its messages, under `library`; and what follows the last byte of a body. */
 void ls_mpi_on_signal(ls_mpi *m, int peer, const ls_mpi_message *message);
 void ls_mpi_on_put(ls_mpi *m, int peer, const ls_mpi_message *message);
 void ls_mpi_on_body(ls_mpi *m, int peer, const ls_mpi_message *message);

@@ -14,30 +14,6 @@
 
 #define NEWS_SECONDS 0.02 /* what is known of a peer is asked for again when it is older */
 
-/* What this rank knows of a peer, and owes it. */
-typedef struct mpi_peer {
-    ls_peer_state state;     /* what it told last; under `list` */
-    double since;            /* ls_seconds() of it; under `list` */
-    double asked;            /* ls_seconds() of a question whose answer is on its way, 0: none is; under `list` */
-    _Atomic bool unfenced;   /* something was posted to it since the last fence */
-    _Atomic uint64_t fenced; /* the last fence that it has answered */
-    /* Under `library`: */
-    int receiving;       /* bodies from it that are on their way */
-    uint64_t owes_fence; /* the fence of it that is answered when there is none; 0: none */
-} mpi_peer;
-
-struct ls_mpi_transport {
-    ls_mpi *mpi;
-    const ls_endpoint *end;
-    uint64_t fences; /* so far */
-    /* Puts that were not done when they were posted, oldest first; under `list`. */
-    ls_mpi_sending *oldest, *newest;
-    _Atomic uint64_t undone; /* the ticket of the oldest; UINT64_MAX: there is none */
-    mpi_peer peers[];
-};
-
-static char *heap_of(const ls_endpoint *end) { return end->segments[end->rank] + end->form.heap; }
-
 /* MPI connects every rank with every other. */
 static ls_peer_reach reach(const ls_boot *boot, int rank, int peer) {
     return (ls_peer_reach){.put = true, .seconds = boot->hosts[rank] == boot->hosts[peer] ? 2e-6 : 1e-5};
@@ -188,22 +164,6 @@ static void put(void *state, const ls_put *p) {
     post(t, s);
 }
 
-void ls_mpi_put_sent(ls_mpi *m, ls_mpi_sending *sent) {
-    ls_mpi_transport *t = m->transport;
-    if (t == NULL) return; /* the world was aborted and closed */
-    pthread_mutex_lock(&m->list);
-    sent->done = true;
-    while (t->oldest != NULL && t->oldest->done) {
-        ls_mpi_sending *first = t->oldest;
-        t->oldest = first->next_put;
-        free(first);
-    }
-    if (t->oldest == NULL) t->newest = NULL;
-    atomic_store(&t->undone, t->oldest != NULL ? t->oldest->ticket : UINT64_MAX);
-    pthread_mutex_unlock(&m->list);
-    ls_bell_ring(ls_endpoint_line(t->end));
-}
-
 static bool done(void *state, uint64_t ticket) {
     ls_mpi_transport *t = state;
     return atomic_load(&t->undone) > ticket;
@@ -219,7 +179,7 @@ static double progress(void *state) {
 
 static ls_peer_state look(void *state, int peer) {
     ls_mpi_transport *t = state;
-    mpi_peer *p = &t->peers[peer];
+    ls_mpi_known *p = &t->peers[peer];
     const double now = ls_seconds();
     pthread_mutex_lock(&t->mpi->list);
     ls_peer_state known = p->state;
@@ -229,97 +189,6 @@ static ls_peer_state look(void *state, int peer) {
     pthread_mutex_unlock(&t->mpi->list);
     if (ask) post(t, ls_mpi_message_to(peer, LS_MPI_ASK, 0));
     return known;
-}
-
-/* ---- in ---- */
-
-/* The transport that a message is for. It may come late to a world that was aborted. */
-static ls_mpi_transport *target_of(ls_mpi *m, int peer) {
-    if (m->transport != NULL) return m->transport;
-    char why[128];
-    snprintf(why, sizeof why, "rank %d received a message of rank %d for a world that it has left", m->boot->rank,
-             peer);
-    (void)ls_notice_abort(&m->notice, why);
-    return NULL;
-}
-
-static void deliver(const ls_mpi_transport *t, int word, uint64_t generation) {
-    if (word >= 0) ls_endpoint_deliver(t->end, word, generation);
-}
-
-void ls_mpi_on_signal(ls_mpi *m, int peer, const ls_mpi_message *message) {
-    const ls_mpi_transport *t = target_of(m, peer);
-    if (t != NULL) deliver(t, message->word, message->generation);
-}
-
-void ls_mpi_on_put(ls_mpi *m, int peer, const ls_mpi_message *message) {
-    const ls_mpi_transport *t = target_of(m, peer);
-    if (t == NULL) return;
-    const ls_range whole = ls_range_flat(0, message->bytes);
-    if (message->bytes > 0) ls_range_copy(heap_of(t->end), &message->to, message->payload, &whole);
-    deliver(t, message->word, message->generation);
-}
-
-void ls_mpi_on_body(ls_mpi *m, int peer, const ls_mpi_message *message) {
-    ls_mpi_transport *t = target_of(m, peer);
-    /* Of an aborted job the sender may have left, and then MPI finds no memory to copy from. */
-    if (t == NULL || is_aborted(t)) return;
-    t->peers[peer].receiving++;
-    ls_mpi_receive_body(m, peer, message, heap_of(t->end));
-}
-
-static void answer(ls_mpi *m, int peer, ls_mpi_kind kind, uint64_t generation, const ls_peer_state *state) {
-    ls_mpi_sending *s = ls_mpi_message_to(peer, kind, 0);
-    s->message.generation = generation;
-    if (state != NULL) s->message.answer = *state;
-    ls_mpi_post_later(m, s);
-}
-
-static void answer_fence(ls_mpi *m, mpi_peer *p, int peer) {
-    if (p->owes_fence == 0 || p->receiving > 0) return;
-    answer(m, peer, LS_MPI_FENCED, p->owes_fence, NULL);
-    p->owes_fence = 0;
-}
-
-void ls_mpi_on_fence(ls_mpi *m, int peer, const ls_mpi_message *message) {
-    ls_mpi_transport *t = target_of(m, peer);
-    if (t == NULL) return;
-    t->peers[peer].owes_fence = message->generation;
-    answer_fence(m, &t->peers[peer], peer);
-}
-
-void ls_mpi_on_fenced(ls_mpi *m, int peer, const ls_mpi_message *message) {
-    ls_mpi_transport *t = target_of(m, peer);
-    if (t != NULL) atomic_store(&t->peers[peer].fenced, message->generation);
-}
-
-void ls_mpi_on_ask(ls_mpi *m, int peer, const ls_mpi_message *message) {
-    const ls_mpi_transport *t = target_of(m, peer);
-    (void)message;
-    if (t == NULL) return;
-    const ls_rank_line *line = ls_endpoint_line(t->end);
-    const ls_peer_state mine = {.left = atomic_load_explicit(&line->left, memory_order_acquire),
-                                .ticks = atomic_load_explicit(&line->ticks, memory_order_relaxed),
-                                .waits_for = atomic_load_explicit(&line->waits_for, memory_order_relaxed) - 1};
-    answer(m, peer, LS_MPI_TELL, 0, &mine);
-}
-
-void ls_mpi_on_tell(ls_mpi *m, int peer, const ls_mpi_message *message) {
-    ls_mpi_transport *t = target_of(m, peer);
-    if (t == NULL) return;
-    pthread_mutex_lock(&m->list);
-    t->peers[peer].state = message->answer;
-    t->peers[peer].since = ls_seconds();
-    t->peers[peer].asked = 0;
-    pthread_mutex_unlock(&m->list);
-}
-
-void ls_mpi_body_received(ls_mpi *m, const ls_mpi_receiving *r) {
-    ls_mpi_transport *t = m->transport;
-    if (t == NULL) return;
-    deliver(t, r->word, r->generation);
-    t->peers[r->peer].receiving--;
-    answer_fence(m, &t->peers[r->peer], r->peer);
 }
 
 const ls_transport ls_mpi_transport_row = {

@@ -1,0 +1,65 @@
+/* The ends of a class's channels, as its proof notes them (verify_local.h). */
+#include "program/instr.h"
+#include "program/verify_local_impl.h"
+
+ls_class_proof *ls_class_proof_make(const ls_image *image, int rank, ls_arena *arena) {
+    ls_class_proof *proof = LS_NEW(arena, ls_class_proof);
+    *proof =
+        (ls_class_proof){.rank = rank,
+                         .teams = ls_arena_copy(arena, image->teams, sizeof *image->teams * (size_t)image->n_teams),
+                         .n_teams = image->n_teams,
+                         .programs = LS_NEW_ARRAY(arena, ls_program_ends, image->n_programs + 1),
+                         .n_programs = image->n_programs,
+                         .phases = ls_arena_copy(arena, image->phases, sizeof *image->phases * (size_t)image->n_phases),
+                         .n_phases = image->n_phases,
+                         .heap_bytes = image->bytes[LS_SYMMETRIC],
+                         .words = image->words};
+    for (int p = 0; p < image->n_programs; p++) {
+        const ls_program *program = &image->programs[p];
+        ls_program_ends *ends = &proof->programs[p];
+        ends->name = ls_arena_strdup(arena, program->name);
+        ends->n_channels = program->n_channels;
+        ends->channel = LS_NEW_ARRAY(arena, const char *, program->n_channels + 1);
+        ends->uses = LS_NEW_ARRAY(arena, uint64_t, program->n_channels + 1);
+        ends->ends = LS_NEW_ARRAY(arena, ls_channel_end, program->n_channels + 1);
+        for (int c = 0; c < program->n_channels; c++) {
+            ends->channel[c] = ls_arena_strdup(arena, program->channels[c].name);
+            ends->uses[c] = program->channels[c].uses;
+        }
+    }
+    return proof;
+}
+
+/* The form of a slot or block, which both ends know; where it lies, one of them tells the other. */
+static uint64_t hash_of_form(const ls_operand *o) {
+    if (ls_operand_is_empty(o)) return 1;
+    const ls_range range = ls_view_range(&o->view, 0);
+    const uint64_t key[] = {ls_hash_bytes(&range, sizeof range), o->view.dtype};
+    return ls_hash_bytes(key, sizeof key);
+}
+
+static void add(uint64_t *hash, uint64_t kind, uint64_t transfer, uint64_t bytes) {
+    const uint64_t key[] = {*hash, kind, transfer, bytes};
+    *hash = ls_hash_bytes(key, sizeof key);
+}
+
+/*
+ * PUT and RECEIVE say what is transferred, LEASE and BORROW what is read; who grants, returns, acquires and
+ * reclaims is the same end.
+ */
+void ls_channel_end_note(ls_channel_end *end, const ls_instr *instr) {
+    const ls_instr_traits *t = ls_traits(instr);
+    if (ls_instr_sends(instr)) {
+        end->has_to = true;
+        end->to = instr->peer;
+    } else {
+        end->has_from = true;
+        end->from = instr->peer;
+    }
+    if (t->free) return;
+    const ls_operand *o = instr->kind == LS_INSTR_LEASE ? &instr->in[0] : &instr->out[0];
+    if (t->sets)
+        add(&end->sent, instr->kind, instr->transfer, hash_of_form(o));
+    else
+        add(&end->received, t->awaited, instr->transfer, hash_of_form(o));
+}
