@@ -60,7 +60,7 @@ done
 
 # Where NVIDIA's libraries are (here what stands in for them), --kernels says what is taken first, and a run keeps that.
 with_libraries() { LONGSPAN_CUDA_LIBRARIES=required LD_LIBRARY_PATH=$fakes "$@"; }
-fakes=$1/tests/fake own="matmul/bf16=own attention/bf16=own"
+fakes=$1/tests/fake own="matmul/bf16=own attention/bf16=own attention_grad/bf16=own"
 with_libraries "$longspan" explain --model config.json --seq 24 --device cuda --dtype bf16 >out 2>err || fail "explain: $(cat err)"
 grep -q "by cublaslt" out && grep -q "by cudnn" out || fail "explain names no libraries"
 err_lines 1 "libraries of the kernels for CUDA: cuBLASLt 130100 ($fakes/libcublasLt.so.13), cuDNN 92800 ($fakes/libcudnn.so.9)"
