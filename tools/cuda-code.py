@@ -2,7 +2,8 @@
 """What nvcc made of the kernels for CUDA: registers, memory and instructions of each, and whether that is what they need.
 
 cuda-code.py CUDA.SO [CUOBJDUMP]: a line for each kernel and GPU; then each violation of RULES, of which the first that
-fits a kernel's name counts. The last line says how many there are; with any, or where a rule fits no kernel, it fails.
+fits a kernel's name counts. Before them a line for each GPU, also for those that lack kernels. The last line says how
+many violations there are; with any, or where a rule fits no kernel, it fails.
 CUOBJDUMP: NVIDIA's tool (the toolkit, or pip's nvidia-cuda-cuobjdump); the one in PATH when left out.
 """
 import re
@@ -11,6 +12,7 @@ import sys
 
 TENSOR = ("HMMA", "LDSM", "LDGSTS")  # products, matrices and asynchronous copies of tensor cores
 GROUPS = ("HGMMA", "LDGSTS")  # products of warp groups, of which compute capability 9.0 alone has any
+PRODUCTS = ("HMMA", "HGMMA")
 LOCAL = ("LDL", "STL")  # what a thread has beyond its registers
 ATTENTION = r"(attend|grad_of_queries|grad_of_keys)"
 # Name of a kernel: instructions that it must have; bytes of stack that it may have; local accesses in a loop for each
@@ -44,7 +46,7 @@ class Kernel:
         """The most local accesses for each product of tensor cores, of the loops that have any product."""
         most = 0.0
         for first, last in self.loops():
-            products = self.count(("HMMA", "HGMMA"), first, last)
+            products = self.count(PRODUCTS, first, last)
             if products > 0:
                 most = max(most, self.count(LOCAL, first, last) / products)
         return most
@@ -103,6 +105,15 @@ def violations(kernel, rule):
         yield f"{kernel.local_in_loops():.2f} local accesses for each product in a loop; at most {local}"
 
 
+def summary(gpu, kernels):
+    own = [k for k in kernels if k.gpu == gpu]
+    if not own:
+        return f"{gpu}: no kernels: nvcc does not know it, or it was left out"
+    stacks = [k for k in own if k.stack > 0]
+    return (f"{gpu}: {len(own)} kernels, {sum(k.count(PRODUCTS) > 0 for k in own)} with products of tensor cores, "
+            f"{len(stacks)} with a stack, of at most {max((k.stack for k in stacks), default=0)} bytes")
+
+
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
@@ -116,12 +127,12 @@ def main():
     for k in found:
         number = next(i for i, rule in enumerate(RULES) if re.match(rule[0], k.name))
         unused.discard(number)
-        numbers = [k.count(("HMMA", "HGMMA")), k.count(("LDSM",)), k.count(("LDGSTS",))] + [k.count(LOCAL), len(k.code)]
+        numbers = [k.count(PRODUCTS), k.count(("LDSM",)), k.count(("LDGSTS",))] + [k.count(LOCAL), len(k.code)]
         print(f"{k.gpu:7} {k.registers:9} {k.stack:6} {k.shared:7} {k.blocks():7} "
               + " ".join(f"{n:{w}}" for n, w in zip(numbers, (9, 9, 7, 6, 5))) + f"  {k.name[:100]}")
         wrong += [f"{k.gpu} {k.name[:60]}: {text}" for text in violations(k, RULES[number])]
     wrong += [f"no kernel is called {RULES[i][0]}" for i in sorted(unused)]
-    for text in wrong:
+    for text in [summary(gpu, found) for gpu in sorted({*WARPS, *(k.gpu for k in found)})] + wrong:
         print(text)
     print(f"{len(found)} kernels, {len(wrong)} violations")
     sys.exit(1 if wrong or not found else 0)

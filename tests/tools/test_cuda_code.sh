@@ -36,6 +36,8 @@ refused() {
 make
 "$here/tools/cuda-code.py" cuda.so ./cuobjdump >out || fail "violations: $(cat out)"
 tail -1 out | grep -qx "7 kernels, 0 violations" || fail "$(cat out)"
+grep -qx "sm_90: 7 kernels, 7 with products of tensor cores, 0 with a stack, of at most 0 bytes" out || fail "no line for sm_90: $(cat out)"
+grep -qx "sm_100: no kernels: nvcc does not know it, or it was left out" out || fail "no line for sm_100: $(cat out)"
 grep -q "^sm_90 *128 *0 *1024 *2 *1 *1 *1 *0 *4  attend<64>(forward_problem)" out || fail "no line for attend<64>: $(cat out)"
 for word in HMMA LDSM LDGSTS; do
     make
