@@ -20,7 +20,7 @@ static bool has_even_parts(const ls_graph *g, const ls_mesh *mesh, const ls_shar
 static ls_status compare(const ls_job *job, const ls_target *target, ls_arena *arena, ls_classes *out) {
     const ls_graph *g = job->graph;
     const ls_mesh *mesh = &target->mesh;
-    const int members = ls_mesh_size(mesh, ls_mesh_head_axes(mesh));
+    const ls_axes heads = ls_mesh_head_axes(mesh);
     ls_layout layout;
     LS_TRY(ls_graph_status(g));
     LS_TRY(ls_compile_layout(job, target, arena, &layout));
@@ -29,12 +29,14 @@ static ls_status compare(const ls_job *job, const ls_target *target, ls_arena *a
     bool alike = ls_layout_is_even(&layout) && !ls_is_redistributed(g, &sharding);
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_lowering *lowering = ls_lowering_of(g->nodes[n].op);
-        alike &= !(sharding.first_only[n] & ls_mesh_head_axes(mesh)) &&
-                 (lowering->tells_apart == NULL || !lowering->tells_apart(g, &g->nodes[n], mesh, &sharding));
-        out->apart |= (sharding.first_only[n] & ls_mesh_axes(mesh, LS_AXIS_BATCH)) != 0;
+        const ls_axes by_lowering =
+            lowering->tells_apart == NULL ? 0 : lowering->tells_apart(g, &g->nodes[n], mesh, &sharding);
+        alike &= ((sharding.first_only[n] | by_lowering) & heads) == 0;
+        out->apart |= (sharding.first_only[n] & ls_mesh_axes(mesh, LS_AXIS_BATCH)) != 0 ||
+                      (by_lowering & ls_mesh_axes(mesh, LS_AXIS_FEATURE)) != 0;
     }
     out->apart |= !has_even_parts(g, mesh, &sharding);
-    if (alike && !out->apart) out->members = members;
+    if (alike && !out->apart) out->members = ls_mesh_size(mesh, heads);
     return ls_ok();
 }
 

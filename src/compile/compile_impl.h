@@ -208,6 +208,9 @@ int ls_build_team_of(ls_builder *b, ls_axes axes);
 int ls_build_team_size(const ls_builder *b, int team);
 int ls_build_team_place(const ls_builder *b,
                         int team); /* of the rank that is compiled; what depends on it, its class must share */
+/* As by ls_team_split, which can: the team by digit, and that of its outer digits. */
+int ls_build_split_team(ls_builder *b, int team, int inner);
+int ls_build_outer_team(ls_builder *b, int team, int inner);
 /* The rank `shift` places further in the team; shift may be negative. */
 ls_peer ls_build_peer(const ls_builder *b, int team, int shift);
 /*
@@ -410,10 +413,11 @@ struct ls_lowering {
     /* Before any node is lowered: says what other ranks read in place (ls_lower_shared). */
     void (*share)(ls_builder *b, int node);
     /*
-     * Whether the ranks of a block of the mesh, which all have equally many tokens, run other instructions for the
-     * node, and not one program whose operands are displaced by their places (ls_build_share). NULL: they run one.
+     * The axes, of those that cut heads or features, along which ranks with equally many tokens run other instructions
+     * for the node, and not one program whose operands are displaced by their places (ls_build_share). NULL: none.
      */
-    bool (*tells_apart)(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh, const ls_sharding *sharding);
+    ls_axes (*tells_apart)(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh,
+                           const ls_sharding *sharding);
     bool ordered; /* where sums are canonical, what it makes has the same bits for any number of ranks */
 };
 

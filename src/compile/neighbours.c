@@ -65,8 +65,9 @@ static void lower(ls_builder *b, const ls_program_node *at) {
 }
 
 /* Who holds a rank's neighbours depends on where its runs begin and end. */
-static bool tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh, const ls_sharding *sharding) {
-    return (void)graph, (void)node, (void)mesh, (void)sharding, true;
+static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh,
+                           const ls_sharding *sharding) {
+    return (void)graph, (void)node, (void)sharding, ls_mesh_head_axes(mesh);
 }
 
 const ls_lowering ls_lowering_shift = {.lower = lower, .tells_apart = tells_apart, .ordered = true},

@@ -20,10 +20,30 @@ int ls_build_team_place(const ls_builder *b, int team) {
     return ls_team_place(&b->image->teams[team], b->target->rank);
 }
 
+static ls_team split_at(const ls_builder *b, int team, int inner, ls_team *outer) {
+    ls_team split;
+    const bool can = ls_team_split(&b->image->teams[team], inner, &split, outer);
+    LS_ASSERT(can);
+    return split;
+}
+
+int ls_build_split_team(ls_builder *b, int team, int inner) {
+    ls_team outer;
+    const ls_team split = split_at(b, team, inner, &outer);
+    return ls_build_team(b, &split);
+}
+
+int ls_build_outer_team(ls_builder *b, int team, int inner) {
+    if (inner == 1) return team;
+    ls_team outer;
+    (void)split_at(b, team, inner, &outer);
+    return ls_build_team(b, &outer);
+}
+
 /* shift as one of 0 .. size - 1. */
 static int forward(const ls_builder *b, int team, int shift) {
-    const int size = ls_build_team_size(b, team);
-    return (shift % size + size) % size;
+    const int within = shift % ls_build_team_size(b, team);
+    return within < 0 ? ls_team_back(&b->image->teams[team], -within) : within;
 }
 
 ls_peer ls_build_peer(const ls_builder *b, int team, int shift) {

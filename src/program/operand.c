@@ -40,8 +40,7 @@ size_t ls_operand_displacement(const ls_image *image, const ls_operand *operand,
     size_t bytes = 0;
     for (int t = 0; t < d->n; t++) {
         const ls_team *team = &image->teams[d->term[t].team];
-        const int place = (ls_team_place(team, rank) + d->term[t].shift) % ls_team_size(team);
-        bytes += (size_t)place * d->term[t].bytes;
+        bytes += (size_t)ls_team_place_at(team, rank, d->term[t].shift) * d->term[t].bytes;
     }
     return bytes;
 }

@@ -35,7 +35,7 @@ static ls_status compare_frames(const ls_class_proof *a, const ls_class_proof *b
 static ls_status compare_ends(const ls_class_proof *sender, const ls_class_proof *receiver, int program, int channel) {
     const ls_channel_end *x = &sender->programs[program].ends[channel], *y = &receiver->programs[program].ends[channel];
     const ls_team *team = &sender->teams[x->to.team];
-    const bool meet = y->has_from && y->from.team == x->to.team && y->from.shift + x->to.shift == ls_team_size(team);
+    const bool meet = y->has_from && y->from.team == x->to.team && y->from.shift == ls_team_back(team, x->to.shift);
     const char *what = !meet                    ? "who is at the other end"
                        : x->sent != y->received ? "the form of what is transferred"
                                                 : NULL;

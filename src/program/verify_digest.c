@@ -17,8 +17,10 @@ static uint64_t hash_of_frame(const ls_class_proof *proof) {
     mix_int(&hash, (uint64_t)proof->words);
     mix_int(&hash, proof->heap_bytes);
     mix(&hash, proof->phases, sizeof *proof->phases * (size_t)proof->n_phases);
-    for (int t = 0; t < proof->n_teams; t++)
+    for (int t = 0; t < proof->n_teams; t++) {
         mix(&hash, proof->teams[t].digit, sizeof proof->teams[t].digit[0] * (size_t)proof->teams[t].digits);
+        mix_int(&hash, proof->teams[t].by_digit);
+    }
     for (int p = 0; p < proof->n_programs; p++) {
         const ls_program_ends *ends = &proof->programs[p];
         mix_text(&hash, ends->name);

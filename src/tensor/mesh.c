@@ -113,15 +113,18 @@ bool ls_mesh_equal(const ls_mesh *a, const ls_mesh *b) {
 
 /* --- teams -------------------------------------------------------------------------------------------------------- */
 
+static void push_digit(ls_team *team, int size, int stride) {
+    team->digit[team->digits].size = size;
+    team->digit[team->digits++].stride = stride;
+}
+
 ls_team ls_mesh_team(const ls_mesh *mesh, ls_axes axes) {
     ls_team team = {0};
     int stride = ls_mesh_ranks(mesh); /* of the axis: the product of the sizes of the inner ones */
     for (int i = 0; i < mesh->n; i++) {
         const int size = mesh->along[i].size;
         stride /= size;
-        if (!(axes & ls_axis_bit(i)) || size == 1) continue;
-        team.digit[team.digits].size = size;
-        team.digit[team.digits++].stride = stride;
+        if ((axes & ls_axis_bit(i)) && size > 1) push_digit(&team, size, stride);
     }
     return team;
 }
@@ -139,9 +142,33 @@ int ls_team_place(const ls_team *team, int rank) {
     return place;
 }
 
-int ls_team_member(const ls_team *team, int rank, int shift) {
+int ls_team_back(const ls_team *team, int shift) {
     const int size = ls_team_size(team);
-    int place = ((ls_team_place(team, rank) + shift) % size + size) % size;
+    if (!team->by_digit) return (size - shift) % size;
+    int back = 0, step = size;
+    for (int d = 0; d < team->digits; d++) {
+        const int n = team->digit[d].size;
+        step /= n;
+        back += (n - shift / step % n) % n * step;
+    }
+    return back;
+}
+
+int ls_team_place_at(const ls_team *team, int rank, int shift) {
+    const int size = ls_team_size(team), place = ls_team_place(team, rank);
+    shift = shift % size < 0 ? ls_team_back(team, -(shift % size)) : shift % size;
+    if (!team->by_digit) return (place + shift) % size;
+    int there = 0, step = size;
+    for (int d = 0; d < team->digits; d++) {
+        const int n = team->digit[d].size;
+        step /= n;
+        there += (place / step + shift / step) % n * step;
+    }
+    return there;
+}
+
+int ls_team_member(const ls_team *team, int rank, int shift) {
+    int place = ls_team_place_at(team, rank, shift);
     for (int d = team->digits - 1; d >= 0; d--) {
         const int digit = rank / team->digit[d].stride % team->digit[d].size;
         rank += (place % team->digit[d].size - digit) * team->digit[d].stride;
@@ -151,10 +178,47 @@ int ls_team_member(const ls_team *team, int rank, int shift) {
 }
 
 bool ls_team_equal(const ls_team *a, const ls_team *b) {
-    bool equal = a->digits == b->digits;
+    bool equal = a->digits == b->digits && a->by_digit == b->by_digit;
     for (int d = 0; equal && d < a->digits; d++)
         equal = a->digit[d].size == b->digit[d].size && a->digit[d].stride == b->digit[d].stride;
     return equal;
+}
+
+ls_team ls_team_merged(const ls_team *team) {
+    ls_team out = {.by_digit = team->by_digit};
+    for (int d = 0; d < team->digits; d++) {
+        const int size = team->digit[d].size, stride = team->digit[d].stride;
+        if (out.digits > 0 && out.digit[out.digits - 1].stride == size * stride) {
+            out.digit[out.digits - 1].size *= size;
+            out.digit[out.digits - 1].stride = stride;
+        } else {
+            push_digit(&out, size, stride);
+        }
+    }
+    return out;
+}
+
+bool ls_team_split(const ls_team *team, int inner, ls_team *split, ls_team *outer) {
+    const ls_team whole = ls_team_merged(team);
+    ls_team front = {0}, all = {.by_digit = true};
+    int behind = ls_team_size(team); /* members that the digits behind count */
+    for (int d = 0; d < whole.digits; d++) {
+        const int size = whole.digit[d].size, stride = whole.digit[d].stride, from = behind;
+        behind /= size;
+        if (inner > behind && inner < from) {
+            const int last = inner / behind; /* of the digit's members, those that follow each other */
+            if (inner % behind != 0 || size % last != 0 || whole.digits == LS_TEAM_DIGITS) return false;
+            push_digit(&front, size / last, stride * last);
+            push_digit(&all, size / last, stride * last);
+            push_digit(&all, last, stride);
+        } else {
+            if (behind >= inner) push_digit(&front, size, stride);
+            push_digit(&all, size, stride);
+        }
+    }
+    *split = all;
+    *outer = front;
+    return true;
 }
 
 /* --- meshes of so many ranks -------------------------------------------------------------------------------------- */

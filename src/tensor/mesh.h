@@ -89,24 +89,36 @@ bool ls_mesh_allows(const ls_mesh *wanted, const ls_mesh *mesh);
  * A team: the ranks that differ from each other only in some digits of their numbers. Digit d of a rank is rank /
  * stride % size. A member's place is a number from 0 to size - 1, of which the first digit is the most significant.
  * Zeroed: the rank alone.
+ *
+ * A distance in a team is added to a place, and after the last place comes the first. By digit, each digit of the
+ * distance is added to that of the place by itself, without a carry: it then leads every member to the same distance in
+ * each digit.
  */
 typedef struct ls_team {
     int digits;
     struct {
         int size, stride;
     } digit[LS_TEAM_DIGITS];
+    bool by_digit;
 } ls_team;
 
 /* The ranks that differ only in their coordinates on these axes. */
 ls_team ls_mesh_team(const ls_mesh *mesh, ls_axes axes);
 int ls_team_size(const ls_team *team);
 int ls_team_place(const ls_team *team, int rank);
-/*
- * The member of the rank's team that stands `shift` places after the rank; after the last place comes the first. shift
- * may be negative.
- */
+/* The place at that distance from the rank's, and the member who stands there. shift may be negative: the way back. */
+int ls_team_place_at(const ls_team *team, int rank, int shift);
 int ls_team_member(const ls_team *team, int rank, int shift);
+/* The distance, from 0 to size - 1, that leads back from one of 0 to size - 1. */
+int ls_team_back(const ls_team *team, int shift);
 bool ls_team_equal(const ls_team *a, const ls_team *b);
+/* The same places, where digits whose members follow each other without gaps are one. */
+ls_team ls_team_merged(const ls_team *team);
+/*
+ * The same places, by digit: the last digits count `inner` members that follow each other, those in front of them, also
+ * a team, the sets of such members. false: no digit can be cut there.
+ */
+LS_MUST_USE bool ls_team_split(const ls_team *team, int inner, ls_team *split, ls_team *outer);
 
 /* Looks at a mesh; an error ends the visits. */
 typedef ls_status (*ls_mesh_visit)(void *context, const ls_mesh *mesh);

@@ -1,7 +1,7 @@
 /*
- * Ranks whose programs read the same share an image: replicas along dp are one class, and ranks of a block where all
- * divides, for every architecture on several meshes. The graphs of examples/ are compared in test_matrix.c
- * (network_verify).
+ * Ranks whose programs read the same share an image: replicas along dp are one class, and ranks of a block and along tp
+ * where all divides, also where several of them share a KV head, for every architecture on several meshes. The graphs
+ * of examples/ are compared in test_matrix.c (network_verify).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,42 +53,54 @@ static void check_proved(const ls_job *job, const ls_target *target, const ls_im
     ls_image_destroy(first);
 }
 
-/* Compiles every rank by itself and counts the images that differ. */
-static void check(const ls_model *model, const char *name, size_t place) {
-    const int *of = places[place].mesh;
-    const ls_mesh mesh = mesh_of(of[0], of[1], of[2]);
-    const int ranks = ls_mesh_ranks(&mesh);
-    ls_graph *g = ls_graph_create(LS_F32);
-    ls_language_model lm;
-    const ls_status built = ls_model_build(model, g, ls_mesh_replicas(&mesh), 24, true, &lm);
-    if (built.code != LS_OK) fail_msg("%s", built.text);
-    const ls_job job = {.graph = g,
-                        .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, places[place].accumulates),
-                        .hyper = {0.9, 0.95, 1e-8, 0.1}};
+/* Compiles every rank by itself: ranks of one class read the same. Both proofs hold. Returns how many images differ. */
+static int check(const char *name, const ls_job *job, ls_target target) {
+    const int ranks = ls_mesh_ranks(&target.mesh);
     const ls_image **images = calloc((size_t)ranks, sizeof *images);
-    ls_target target = {.mesh = mesh, .strategy = places[place].strategy, .layout = places[place].layout, .threads = 1};
     for (int r = 0; r < ranks; r++) {
         target.rank = r;
         ls_image *image;
-        const ls_status status = ls_compile(&job, &target, &image);
+        const ls_status status = ls_compile(job, &target, &image);
         if (status.code != LS_OK) fail_msg("%s: %s", name, status.text);
         images[r] = image;
     }
     ls_classes classes;
-    assert_int_equal(ls_classes_find(&job, &target, &classes).code, LS_OK);
+    assert_int_equal(ls_classes_find(job, &target, &classes).code, LS_OK);
     const ls_image **of_class = calloc((size_t)classes.n, sizeof *of_class);
     for (int c = 0; c < classes.n; c++) of_class[c] = images[ls_class_first(&classes, c)];
     for (int r = 0; r < ranks; r++) {
         const int class = ls_class_of(&classes, r), first = ls_class_first(&classes, class);
         assert_true(first <= r && ls_class_of(&classes, first) == class);
         if (!images_equal(images[r], images[first]))
-            fail_msg("%s, mesh %zu: ranks %d and %d are of one class and their programs differ", name, place, r, first);
+            fail_msg("%s: ranks %d and %d are of one class and their programs differ", name, r, first);
     }
-    assert_in_range(count_classes(images, ranks), 1, classes.n);
-    check_proved(&job, &target, of_class);
+    const int differ = count_classes(images, ranks);
+    assert_in_range(differ, 1, classes.n);
+    const ls_status played = ls_verify(images, ranks);
+    if (played.code != LS_OK) fail_msg("%s: %s", name, played.text);
+    check_proved(job, &target, of_class);
     free(of_class);
     for (int r = 0; r < ranks; r++) ls_image_destroy((ls_image *)(uintptr_t)images[r]);
     free(images);
+    return differ;
+}
+
+static void check_place(const ls_model *model, const char *folder, size_t place) {
+    const int *of = places[place].mesh;
+    const ls_target target = {.mesh = mesh_of(of[0], of[1], of[2]),
+                              .strategy = places[place].strategy,
+                              .layout = places[place].layout,
+                              .threads = 1};
+    ls_graph *g = ls_graph_create(LS_F32);
+    ls_language_model lm;
+    const ls_status built = ls_model_build(model, g, ls_mesh_replicas(&target.mesh), 24, true, &lm);
+    if (built.code != LS_OK) fail_msg("%s", built.text);
+    const ls_job job = {.graph = g,
+                        .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, places[place].accumulates),
+                        .hyper = {0.9, 0.95, 1e-8, 0.1}};
+    char name[64];
+    snprintf(name, sizeof name, "%s, mesh %zu", folder, place);
+    (void)check(name, &job, target);
     ls_graph_destroy(g);
 }
 
@@ -100,7 +112,7 @@ static void test_replicas_are_one_class(void **state) {
         ls_model *model;
         const ls_status status = ls_model_open(path, &model);
         if (status.code != LS_OK) fail_msg("%s", status.text);
-        for (size_t p = 0; p < LS_COUNT(places); p++) check(model, folders[f], p);
+        for (size_t p = 0; p < LS_COUNT(places); p++) check_place(model, folders[f], p);
         ls_model_close(model);
     }
 }
@@ -153,8 +165,8 @@ static void test_classes_differ(void **state) {
 }
 
 /*
- * The ranks of a block are one class where tokens and heads (4, and 2 of keys and values) divide by them; else each is
- * its own.
+ * The ranks of a block are one class where tokens and heads (4, and 2 of keys and values) divide by them, or two of
+ * them share a head of keys and values; else each is its own.
  */
 static void test_blocks_are_one_class(void **state) {
     (void)state;
@@ -164,16 +176,73 @@ static void test_blocks_are_one_class(void **state) {
         int64_t S;
         images_reads reads;
         int classes;
-    } cases[] = {{{2, 2, 2}, "usp", 32, READS_NOTHING, 2},    {{1, 1, 2}, "ulysses", 32, READS_ALL, 1},
-                 {{1, 3, 2}, "gather", 48, READS_NOTHING, 3}, {{1, 2, 2}, "tokenring", 32, READS_BLOCK, 2},
-                 {{1, 2, 2}, "decode", 32, READS_NOTHING, 2}, {{1, 2, 2}, "usp", 34, READS_NOTHING, 4},
-                 {{1, 1, 4}, "ulysses", 32, READS_NOTHING, 4}};
+    } cases[] = {{{2, 2, 2}, "usp", 32, READS_NOTHING, 2},     {{1, 1, 2}, "ulysses", 32, READS_ALL, 1},
+                 {{1, 3, 2}, "gather", 48, READS_NOTHING, 3},  {{1, 2, 2}, "tokenring", 32, READS_BLOCK, 2},
+                 {{1, 2, 2}, "decode", 32, READS_NOTHING, 2},  {{1, 2, 2}, "usp", 34, READS_NOTHING, 4},
+                 {{1, 1, 4}, "ulysses", 32, READS_NOTHING, 1}, {{1, 1, 3}, "ulysses", 48, READS_NOTHING, 3}};
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
         const int *of = cases[i].mesh;
         image_set set = images_of_kind(mesh_of(of[0], of[1], of[2]), cases[i].strategy, LS_LAYOUT_ZIGZAG, cases[i].S, 2,
                                        false, cases[i].reads);
         assert_int_equal(count_classes((const ls_image *const *)set.image, set.ranks), cases[i].classes);
         free_images(&set);
+    }
+}
+
+/*
+ * KV heads that ranks share: where as many of them that follow each other use the same one, along ulysses, along tp or
+ * both, they are one class; where a rank's queries use parts of two, each is its own.
+ */
+static void test_shared_heads(void **state) {
+    (void)state;
+    static const struct {
+        int Hq, Hkv;
+        const char *mesh, *strategy;
+        ls_transfers transfers;
+        int classes;
+    } cases[] = {
+        {8, 2, "ulysses=4", "ulysses", LS_TRANSFERS_PUT, 1},
+        {8, 2, "ulysses=4", "ulysses", LS_TRANSFERS_IN_PLACE, 1},
+        {8, 2, "dp=2,ulysses=8", "ulysses", LS_TRANSFERS_PUT, 1},
+        {8, 1, "ring=2,ulysses=4", "usp", LS_TRANSFERS_PUT, 2},
+        {8, 2, "ring=2,ulysses=4", "usp", LS_TRANSFERS_IN_PLACE, 2},
+        {12, 3, "ring=2,ulysses=6", "gather", LS_TRANSFERS_PUT, 2},
+        {8, 2, "ring=2,ulysses=4", "tokenring", LS_TRANSFERS_PUT, 2},
+        {8, 4, "ring=2,ulysses=8", "decode", LS_TRANSFERS_PUT, 2},
+        {8, 2, "tp=4", "local", LS_TRANSFERS_PUT, 1},
+        {8, 2, "tp=8", "local", LS_TRANSFERS_PUT, 1},
+        {8, 2, "ring=2,tp=4", "ring", LS_TRANSFERS_IN_PLACE, 2},
+        {8, 2, "ring=2,ulysses=4,tp=2", "usp", LS_TRANSFERS_PUT, 2},
+        {8, 2, "ring=2,ulysses=2,tp=4", "usp", LS_TRANSFERS_IN_PLACE, 2},
+        {16, 4, "ring=2,ulysses=4,tp=2", "gather", LS_TRANSFERS_PUT, 2},
+        {6, 2, "ulysses=4", "ulysses", LS_TRANSFERS_PUT, 4},
+        {12, 2, "ring=2,ulysses=3", "usp", LS_TRANSFERS_PUT, 6},
+        {12, 6, "ulysses=4", "ulysses", LS_TRANSFERS_IN_PLACE, 4},
+        {12, 3, "tp=4", "local", LS_TRANSFERS_PUT, 4},
+        {12, 3, "ulysses=2,tp=4", "ulysses", LS_TRANSFERS_PUT, 8},
+    };
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        char config[400], name[100];
+        snprintf(config, sizeof config,
+                 "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 48, \"hidden_size\": %d,"
+                 " \"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": %d,"
+                 " \"num_key_value_heads\": %d, \"max_position_embeddings\": 64}",
+                 4 * cases[i].Hq, cases[i].Hq, cases[i].Hkv);
+        snprintf(name, sizeof name, "%d heads, %d of keys and values, %s", cases[i].Hq, cases[i].Hkv, cases[i].mesh);
+        ls_target target = {
+            .strategy = cases[i].strategy, .transfers = cases[i].transfers, .host_ranks = LS_ONE_HOST, .threads = 1};
+        assert_int_equal(ls_mesh_parse(cases[i].mesh, &target.mesh).code, LS_OK);
+        ls_model *model;
+        ls_language_model lm;
+        ls_graph *g = ls_graph_create(LS_F32);
+        ls_status built = ls_model_open_text("model", config, &model);
+        if (built.code == LS_OK) built = ls_model_build(model, g, ls_mesh_replicas(&target.mesh), 48, true, &lm);
+        if (built.code != LS_OK) fail_msg("%s: %s", name, built.text);
+        ls_model_close(model);
+        const ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, i % 2 == 0)};
+        const int classes = check(name, &job, target);
+        if (classes != cases[i].classes) fail_msg("%s: %d classes, expected %d", name, classes, cases[i].classes);
+        ls_graph_destroy(g);
     }
 }
 
@@ -184,6 +253,7 @@ int main(void) {
         cmocka_unit_test(test_what_one_replica_adds_tells_them_apart),
         cmocka_unit_test(test_classes_differ),
         cmocka_unit_test(test_blocks_are_one_class),
+        cmocka_unit_test(test_shared_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,13 +23,24 @@ static bool after_equal(const ls_instr *a, const ls_instr *b) {
     return equal;
 }
 
+/* Of attention, the only kernel whose params follow from which heads a rank has. */
+static bool params_equal(const ls_instr *a, const ls_instr *b) {
+    if (a->kernel == NULL || (a->kernel->id != LS_KERNEL_ATTENTION && a->kernel->id != LS_KERNEL_ATTENTION_GRAD))
+        return true;
+    const ls_attention_params *x = a->params, *y = b->params;
+    return x->scale == y->scale && x->softcap == y->softcap && x->group == y->group && x->first_q == y->first_q &&
+           x->first_kv == y->first_kv && x->merge == y->merge && x->accumulate_dq == y->accumulate_dq &&
+           x->accumulate_dkv == y->accumulate_dkv && x->band.known == y->band.known && x->band.low == y->band.low &&
+           x->band.high == y->band.high;
+}
+
 static bool instrs_equal(const ls_instr *a, const ls_instr *b) {
     return a->kind == b->kind && a->queue == b->queue && strcmp(a->op, b->op) == 0 && a->n_in == b->n_in &&
-           a->n_out == b->n_out && a->kernel == b->kernel && a->flops == b->flops && a->rows == b->rows &&
-           ls_peer_equal(a->peer, b->peer) && a->channel == b->channel && a->generation == b->generation &&
-           after_equal(a, b) && a->number == b->number && a->transfer == b->transfer &&
-           operands_equal(a->in, b->in, a->n_in) && operands_equal(a->out, b->out, a->n_out) &&
-           operands_equal(a->workspace, b->workspace, 1);
+           a->n_out == b->n_out && a->kernel == b->kernel && params_equal(a, b) && a->flops == b->flops &&
+           a->rows == b->rows && ls_peer_equal(a->peer, b->peer) && a->channel == b->channel &&
+           a->generation == b->generation && after_equal(a, b) && a->number == b->number &&
+           a->transfer == b->transfer && operands_equal(a->in, b->in, a->n_in) &&
+           operands_equal(a->out, b->out, a->n_out) && operands_equal(a->workspace, b->workspace, 1);
 }
 
 static bool kept_equal(const ls_kept *a, const ls_kept *b, int n) {

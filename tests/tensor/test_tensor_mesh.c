@@ -124,6 +124,43 @@ static void test_teams(void **state) {
     assert_true(ls_team_equal(&rings, &rings));
 }
 
+/* By digit, a distance has digits as a place has, each goes its own way round, and every member is at one distance. */
+static void test_teams_by_digit(void **state) {
+    (void)state;
+    const ls_mesh mesh = mesh_of(2, 3, 12);
+    const ls_team block = ls_mesh_team(&mesh, ls_mesh_head_axes(&mesh));
+    ls_team split, outer;
+    for (int inner = 1; inner <= 12; inner++) {
+        assert_int_equal(ls_team_split(&block, inner, &split, &outer), 12 % inner == 0);
+        if (12 % inner != 0) continue;
+        assert_int_equal(ls_team_size(&outer), 12 / inner);
+        assert_int_equal(ls_team_equal(&split, &block), false);
+        for (int rank = 0; rank < ls_mesh_ranks(&mesh); rank++) {
+            const int place = ls_team_place(&split, rank);
+            assert_int_equal(place, ls_team_place(&block, rank));
+            assert_int_equal(ls_team_place(&outer, rank), place / inner);
+            unsigned met = 0;
+            for (int shift = 0; shift < 12; shift++) {
+                const int member = ls_team_member(&split, rank, shift), there = ls_team_place(&split, member);
+                assert_int_equal(there, ls_team_place_at(&split, rank, shift));
+                assert_int_equal(there % inner, (place + shift) % inner);
+                assert_int_equal(there / inner, ls_team_place_at(&outer, rank, shift / inner));
+                assert_int_equal(ls_team_member(&split, member, ls_team_back(&split, shift)), rank);
+                assert_int_equal(ls_team_member(&split, member, -shift), rank);
+                assert_int_equal(
+                    ls_team_member(&block, ls_team_member(&block, rank, shift), ls_team_back(&block, shift)), rank);
+                met |= 1U << there;
+            }
+            assert_int_equal(met, (1U << 12) - 1);
+        }
+    }
+    const ls_team apart = ls_mesh_team(&mesh, ls_mesh_axes(&mesh, LS_AXIS_BATCH) | ls_mesh_head_axes(&mesh));
+    assert_true(ls_team_split(&apart, 12, &split, &outer)); /* between the digits of both axes */
+    assert_int_equal(split.digits, 2);
+    assert_int_equal(ls_team_place(&outer, 71), 1);
+    assert_false(ls_team_split(&apart, 8, &split, &outer));
+}
+
 static void test_comparisons(void **state) {
     (void)state;
     const ls_mesh mesh = mesh_of(2, 3, 1), other = mesh_of(2, 1, 3);
@@ -251,9 +288,10 @@ static void test_print(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),     cmocka_unit_test(test_kinds), cmocka_unit_test(test_numbering),
-        cmocka_unit_test(test_any_order), cmocka_unit_test(test_teams), cmocka_unit_test(test_comparisons),
-        cmocka_unit_test(test_visits),    cmocka_unit_test(test_parse), cmocka_unit_test(test_print),
+        cmocka_unit_test(test_table),       cmocka_unit_test(test_kinds),  cmocka_unit_test(test_numbering),
+        cmocka_unit_test(test_any_order),   cmocka_unit_test(test_teams),  cmocka_unit_test(test_teams_by_digit),
+        cmocka_unit_test(test_comparisons), cmocka_unit_test(test_visits), cmocka_unit_test(test_parse),
+        cmocka_unit_test(test_print),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

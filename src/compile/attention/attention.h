@@ -33,12 +33,15 @@ struct ls_site {
     const ls_strategy *strategy;
     ls_attention_tensors forward;
     int64_t B, Hq, Hkv, D;
+    ls_axes features; /* along which ranks share query heads */
+    int64_t fewest;   /* query heads of the block that these leave fewest */
     /*
-     * Of this rank's first KV head, query heads in front of its own, which other ranks along axes of features have; and
-     * whether k and v have all KV heads, of which this rank's queries use Hkv from first_kv on.
+     * Of this rank's first KV head, query heads in front of its own, which other ranks along axes of features have.
+     * Whether k and v have all KV heads, and over these ranks those that their queries use.
      */
-    int64_t skipped, first_kv;
+    int64_t skipped;
     bool covered;
+    ls_parts shares;
     ls_attention_params params; /* what kernels are told: scale, soft cap, this rank's heads */
     int mask; /* index into ls_image.masks: of my block of queries; where queries travel, + h is of those h hops away */
     ls_parts q_heads, kv_heads; /* over the ulysses ranks; with shared KV heads the parts overlap */
@@ -52,10 +55,22 @@ struct ls_site {
     ls_operand lse;     /* G[B,heads,n]; with the sink */
 };
 
+/* --- who has which heads (heads.c) -------------------------------------------------------------------------------- */
+
+/* What that follows from: queries and keys of a node, and how they are spread. */
+typedef struct ls_head_question {
+    const ls_graph *graph;
+    const ls_sharding *sharding;
+    const ls_mesh *mesh;
+    ls_tensor q, k;
+} ls_head_question;
+
+/* All that a site says of heads, but who collects canonical sums, and params.group and first_q. */
+void ls_deal_heads(const ls_head_question *of, int rank, ls_arena *arena, ls_site *site);
+/* The axes along which ranks have uneven parts of the heads. */
+ls_axes ls_heads_tell_apart(const ls_head_question *of);
 /* Of k, v or their gradients, as they lie on this rank, the heads that its queries use. */
-static inline ls_operand ls_site_kv(const ls_site *site, ls_operand all) {
-    return site->covered ? ls_operand_slice(all, 2, site->first_kv, site->Hkv) : all;
-}
+ls_operand ls_site_kv(ls_builder *b, const ls_site *site, ls_operand all);
 
 /* The attention nodes of a job on this rank, and what is known of their masks. */
 struct ls_sites {

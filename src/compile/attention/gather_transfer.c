@@ -28,12 +28,11 @@ ls_head_group ls_head_group_of(const ls_builder *b, const ls_site *site, int ind
     const int u = ls_member_index(b);
     ls_head_group g = {.index = index};
     if (index >= site->kv_heads.count[u]) return g;
-    const int64_t head = site->kv_heads.start[u] + index, each = site->params.group;
-    const int64_t first = site->skipped + site->q_heads.start[u];
+    const int64_t each = site->params.group, first = site->params.first_q;
     g.kv = index;
     g.kv_count = 1;
-    g.q = ls_max(head * each - first, 0);
-    g.q_count = ls_min((head + 1) * each - first, site->q_heads.count[u]) - g.q;
+    g.q = ls_max(index * each - first, 0);
+    g.q_count = ls_min((index + 1) * each - first, site->q_heads.count[u]) - g.q;
     return g;
 }
 

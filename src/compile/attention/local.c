@@ -95,7 +95,7 @@ void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors 
         ls_operand place[RESULTS], made[RESULTS];
         for (int i = 0; i < RESULTS; i++) {
             const ls_operand whole = ls_lower_tensor(b, result[i]);
-            place[i] = i == DQ ? q_heads(whole, &g) : kv_heads(ls_site_kv(site, whole), &g);
+            place[i] = i == DQ ? q_heads(whole, &g) : kv_heads(ls_site_kv(b, site, whole), &g);
             made[i] = made_in(b, place[i], room[i]);
         }
         ls_build_attention_grad(b, &call, &given, made[DQ], made[DK], made[DV]);

@@ -32,135 +32,23 @@ static ls_attention_tensors gradient_tensors(const ls_node *node, int n) {
                                   .dsink = sink ? node->out[LS_ATTENTION_DSINK] : LS_NO_TENSOR};
 }
 
-static ls_parts make_heads(ls_builder *b, int64_t total) {
-    const int U = ls_block_members(b);
-    return (ls_parts){.total = total,
-                      .most_total = total,
-                      .even = true,
-                      .start = LS_NEW_ARRAY(b->image->arena, int64_t, U),
-                      .count = LS_NEW_ARRAY(b->image->arena, int64_t, U)};
-}
-
-static void give_heads(ls_parts *heads, int u, int64_t start, int64_t count) {
-    heads->start[u] = start;
-    heads->count[u] = count;
-    heads->most = ls_max(heads->most, count);
-    heads->even &= start == u * count && count == heads->count[0];
-}
-
-/*
- * Query heads that ranks along axes of features have, from q on, and the KV heads that these use, from kv on. Where
- * there are fewer KV heads than such ranks, k and v have all of them on every rank.
- */
-typedef struct share {
-    int64_t q, Hq, kv, Hkv;
-} share;
-
-static ls_axes feature_axes(const ls_builder *b, ls_tensor t) {
-    return b->sharding->tensor[t.id].cut[2] & ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE);
-}
-
-static int64_t all_heads(const ls_builder *b, ls_tensor t) {
-    return ls_graph_tensor(b->job->graph, t)->shape.dim[2].size;
-}
-
-static share share_of(const ls_builder *b, const ls_site *site, int parts, int part) {
-    const ls_tensor q = site->forward.q;
-    const int64_t Hq = all_heads(b, q), Hkv = all_heads(b, site->forward.k), group = Hq / Hkv;
-    if (parts == 1) return (share){0, Hq, 0, Hkv};
-    const ls_dim_units *units = &b->sharding->units[q.id * LS_MAX_DIMS + 2];
-    int64_t follow;
-    share s = {.q = ls_units_place(units, parts, part, 0, &follow), .Hq = ls_units_count(units, parts, part)};
-    s.kv = s.q / group;
-    s.Hkv = (s.q + s.Hq - 1) / group + 1 - s.kv;
-    return s;
-}
-
-/* A rank of a block: query heads of a share, and the KV heads of the share that they use. */
-typedef struct dealt {
-    int64_t q, n_q, kv, n_kv;
-} dealt;
-
-static dealt deal(const share *s, int64_t group, int U, int u) {
-    const int64_t skipped = s->q - s->kv * group;
-    dealt d = {.q = ls_part_start(s->Hq, U, u)};
-    d.n_q = ls_part_start(s->Hq, U, u + 1) - d.q;
-    d.kv = (skipped + d.q) / group;
-    d.n_kv = (skipped + d.q + d.n_q - 1) / group + 1 - d.kv;
-    return d;
-}
-
-/* The most heads of a block and of a rank: axes of features may give other ranks more of them than this one. */
-static void find_most(const ls_builder *b, ls_site *site) {
-    const int parts = ls_mesh_size(&b->target->mesh, feature_axes(b, site->forward.q)), U = ls_block_members(b);
-    for (int part = 0; part < parts; part++) {
-        const share s = share_of(b, site, parts, part);
-        int64_t total = 0;
-        for (int u = 0; u < U; u++) {
-            const dealt d = deal(&s, site->params.group, U, u);
-            site->q_heads.most = ls_max(site->q_heads.most, d.n_q);
-            site->kv_heads.most = ls_max(site->kv_heads.most, d.n_kv);
-            site->kv_parts.most = ls_max(site->kv_parts.most, d.n_kv);
-            total += d.n_kv;
-        }
-        site->q_heads.most_total = ls_max(site->q_heads.most_total, s.Hq);
-        site->kv_heads.most_total = ls_max(site->kv_heads.most_total, s.Hkv);
-        site->kv_parts.most_total = ls_max(site->kv_parts.most_total, total);
-    }
-}
-
-/* Query heads dealt evenly, KV heads to everyone who uses them, and the owners' parts laid side by side. */
-static void deal_heads(ls_builder *b, ls_site *site, const share *s) {
-    const int U = ls_block_members(b);
-    site->q_heads = make_heads(b, site->Hq);
-    site->kv_heads = make_heads(b, site->Hkv);
-    site->kv_parts = make_heads(b, 0);
-    for (int u = 0; u < U; u++) {
-        const dealt d = deal(s, site->params.group, U, u);
-        give_heads(&site->q_heads, u, d.q, d.n_q);
-        give_heads(&site->kv_heads, u, d.kv, d.n_kv);
-        give_heads(&site->kv_parts, u, site->kv_parts.total, d.n_kv);
-        site->kv_parts.most_total = site->kv_parts.total += d.n_kv;
-    }
-    find_most(b, site);
-    if (b->target->canonical) site->kv_parts = site->q_heads;
-}
-
 static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_node *node, int n) {
     ls_site *site = LS_NEW(b->image->arena, ls_site);
     site->strategy = strategy;
     site->forward = forward_tensors(node, n);
+    site->params = *(const ls_attention_params *)node->params;
+    const ls_head_question heads = {b->job->graph, b->sharding, &b->target->mesh, site->forward.q, site->forward.k};
+    ls_deal_heads(&heads, b->target->rank, b->image->arena, site);
+    if (b->target->canonical) site->kv_parts = site->q_heads;
     int64_t q[LS_MAX_DIMS];
     ls_local_size(b, site->forward.q, q);
-    const ls_axes features = feature_axes(b, site->forward.q);
-    const int parts = ls_mesh_size(&b->target->mesh, features),
-              part = ls_mesh_index(&b->target->mesh, features, b->target->rank), u = ls_member_index(b);
-    const share mine = share_of(b, site, parts, part);
-    site->params = *(const ls_attention_params *)node->params;
-    site->params.group = (int)(all_heads(b, site->forward.q) / all_heads(b, site->forward.k));
     site->B = q[0];
-    site->Hq = mine.Hq;
-    site->Hkv = mine.Hkv;
     site->D = q[3];
-    site->skipped = mine.q - mine.kv * site->params.group;
-    site->covered = features != 0 && feature_axes(b, site->forward.k) == 0;
-    site->first_kv = site->covered ? mine.kv : 0;
     while (!ls_mask_equal(&b->image->masks[site->mask].mask, ls_node_mask(node))) site->mask++;
-    deal_heads(b, site, &mine);
-    site->params.first_q = (int)(site->skipped + site->q_heads.start[u] -
-                                 site->kv_heads.start[u] * site->params.group); /* of this rank's KV heads */
     return site;
 }
 
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
-
-/* Query heads of the rank that axes of features leave the fewest: whether a strategy applies is the same everywhere. */
-static int64_t fewest_heads(const ls_builder *b, const ls_site *site) {
-    const int parts = ls_mesh_size(&b->target->mesh, feature_axes(b, site->forward.q));
-    int64_t fewest = site->Hq;
-    for (int part = 0; part < parts; part++) fewest = ls_min(fewest, share_of(b, site, parts, part).Hq);
-    return fewest;
-}
 
 static void lower_forward(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
@@ -173,7 +61,7 @@ static void lower_forward(ls_builder *b, const ls_program_node *at) {
     ls_site *site = b->sites->of_node[at->of] = make_site(b, strategy, node, at->of);
     const ls_attention_problem problem = {.B = site->B,
                                           .S = b->image->layout.S,
-                                          .Hq = fewest_heads(b, site),
+                                          .Hq = site->fewest,
                                           .Hkv = site->Hkv,
                                           .D = site->D,
                                           .mesh = b->target->mesh};
@@ -254,13 +142,10 @@ static void share_gradient(ls_builder *b, int n) {
 
 /* --- ranks of a block --------------------------------------------------------------------------------------------- */
 
-/* Equal shares of query heads, which use equal shares of KV heads, differ only in where they begin. */
-static bool tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh, const ls_sharding *sharding) {
-    const ls_axes features = sharding->tensor[node->in[LS_ATTENTION_Q].id].cut[2];
-    const int U = ls_mesh_size(mesh, ls_mesh_head_axes(mesh) | features);
-    const ls_shape *q = &ls_graph_tensor(graph, node->in[LS_ATTENTION_Q])->shape;
-    const ls_shape *k = &ls_graph_tensor(graph, node->in[LS_ATTENTION_K])->shape;
-    return q->dim[2].size % U != 0 || k->dim[2].size % U != 0;
+static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh,
+                           const ls_sharding *sharding) {
+    const ls_head_question heads = {graph, sharding, mesh, node->in[LS_ATTENTION_Q], node->in[LS_ATTENTION_K]};
+    return ls_heads_tell_apart(&heads);
 }
 
 /* The gradient's heads are the forward node's. */

@@ -12,7 +12,7 @@ static ls_parts tokens_of_block(const ls_builder *b) {
                     .count = LS_NEW_ARRAY(b->image->arena, int64_t, U),
                     .most = ls_layout_most(&b->image->layout),
                     .most_total = ls_block_most(b),
-                    .even = ls_layout_is_even(&b->image->layout)};
+                    .sharers = ls_layout_is_even(&b->image->layout)};
     for (int u = 0; u < U; u++) {
         cut.start[u] = ls_member_start(b, u);
         cut.count[u] = ls_member_tokens(b, u);

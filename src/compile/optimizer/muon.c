@@ -92,7 +92,7 @@ _Static_assert(ITERATIONS % 2 == 1, "orthogonalize ends where it began");
 
 /* A dimension of `each` elements for each rank. */
 static ls_parts even_parts(ls_builder *b, int ranks, int64_t each) {
-    ls_parts parts = {.total = ranks * each, .most = each, .most_total = ranks * each, .even = true};
+    ls_parts parts = {.total = ranks * each, .most = each, .most_total = ranks * each, .sharers = 1};
     parts.start = LS_NEW_ARRAY(b->image->arena, int64_t, ranks);
     parts.count = LS_NEW_ARRAY(b->image->arena, int64_t, ranks);
     for (int r = 0; r < ranks; r++) {

@@ -61,7 +61,6 @@ static ls_parts parts_of(const change *c, int d, ls_axes axes) {
     const int size = ls_team_size(&team), me = b->target->rank, place = ls_team_place(&team, me);
     ls_parts parts = {.total = dim->size,
                       .most_total = dim->size,
-                      .even = true,
                       .start = LS_NEW_ARRAY(b->image->arena, int64_t, size),
                       .count = LS_NEW_ARRAY(b->image->arena, int64_t, size)};
     for (int p = 0; p < size; p++) {
@@ -70,7 +69,7 @@ static ls_parts parts_of(const change *c, int d, ls_axes axes) {
         parts.count[p] = part.count;
         parts.most = ls_max(parts.most, part.count);
     }
-    for (int p = 0; p < size; p++) parts.even &= parts.count[p] == parts.most && parts.start[p] == p * parts.most;
+    ls_parts_find_sharers(&parts, &team);
     return parts;
 }
 
@@ -79,6 +78,7 @@ static ls_parts shared(const change *c, int64_t total, int64_t most, int members
     ls_parts parts = {.total = total,
                       .most = most,
                       .most_total = most,
+                      .sharers = members,
                       .start = LS_NEW_ARRAY(c->b->image->arena, int64_t, members),
                       .count = LS_NEW_ARRAY(c->b->image->arena, int64_t, members)};
     for (int p = 0; p < members; p++) parts.count[p] = total;
@@ -90,7 +90,7 @@ static ls_parts rows(const change *c, int members) {
     ls_parts parts = shared(c, 1, 1, members);
     for (int p = 0; p < members; p++) parts.start[p] = p;
     parts.total = parts.most_total = members;
-    parts.even = true;
+    parts.sharers = 1;
     return parts;
 }
 
@@ -192,7 +192,7 @@ static ls_parts shares_of(const change *c, int64_t n, int64_t most, int members)
     ls_parts parts = shared(c, count, ls_ceil_div(most, members), members);
     parts.total = count * members;
     parts.most_total = parts.most * members;
-    parts.even = true;
+    parts.sharers = 1;
     for (int p = 0; p < members; p++) parts.start[p] = p * count;
     return parts;
 }

@@ -233,9 +233,15 @@ typedef struct ls_parts {
     int64_t total;            /* elements of the dimension, of all members */
     int64_t *start, *count;   /* by place in the team */
     int64_t most, most_total; /* the largest count of a rank and the largest total of a team */
-    bool even; /* all have as many, one behind the other: places say where they begin, and members run one program */
+    /*
+     * Where parts have one size and lie one behind the other, places say where they begin and members run one program:
+     * so many members that follow each other have the same part (1: each has its own). 0: they are uneven.
+     */
+    int sharers;
 } ls_parts;
 
+/* Fills `sharers` from start and count, for such a team. */
+void ls_parts_find_sharers(ls_parts *parts, const ls_team *team);
 /* Along dimension dim of what all members have together, the part of the member `shift` places further. */
 ls_operand ls_part_at(ls_builder *b, int team, ls_operand all, int dim, const ls_parts *cut, int shift);
 

@@ -17,22 +17,6 @@
 /* Fewer ranks than MANY take one stage; more take stages of about MEMBERS each. */
 enum { MANY = 16, MEMBERS = 8 };
 
-/* Digits whose members follow each other without gaps are one. */
-static ls_team merged(const ls_team *team) {
-    ls_team out = {0};
-    for (int d = 0; d < team->digits; d++) {
-        const int size = team->digit[d].size, stride = team->digit[d].stride;
-        if (out.digits > 0 && out.digit[out.digits - 1].stride == size * stride) {
-            out.digit[out.digits - 1].size *= size;
-            out.digit[out.digits - 1].stride = stride;
-        } else {
-            out.digit[out.digits].size = size;
-            out.digit[out.digits++].stride = stride;
-        }
-    }
-    return out;
-}
-
 /*
  * The least divisor of n that leaves so little that stages of about MEMBERS suffice for the rest; n itself
  * where it has no other.
@@ -52,7 +36,7 @@ static int cut_direct(ls_builder *b, const ls_team *team, int stages[LS_TEAM_DIG
 }
 
 static int cut_near_first(ls_builder *b, const ls_team *team, int stages[LS_TEAM_DIGITS]) {
-    const ls_team whole = merged(team);
+    const ls_team whole = ls_team_merged(team);
     int n = 0;
     for (int d = whole.digits - 1; d >= 0; d--) {
         int left = whole.digit[d].size, stride = whole.digit[d].stride;

@@ -1,0 +1,137 @@
+/*
+ * Who has which heads of an attention node: query heads are dealt evenly, over the ranks along axes of features and
+ * then over the members of a block, and KV heads go to everyone whose queries use them.
+ */
+#include "compile/attention/attention.h"
+
+/* Query heads that ranks along axes of features have, from q on, and the KV heads that these use, from kv on. */
+typedef struct share {
+    int64_t q, Hq, kv, Hkv;
+} share;
+
+/*
+ * Of a share, or of a rank, query heads of its first KV head in front of its own. With one KV head it does not matter
+ * which of its queries they are, so that ranks which share one need not differ.
+ */
+static int64_t skipped(const share *s, int64_t group) { return s->Hkv == 1 ? 0 : s->q - s->kv * group; }
+
+static int64_t heads_of(const ls_head_question *of, ls_tensor t) {
+    return ls_graph_tensor(of->graph, t)->shape.dim[2].size;
+}
+
+static ls_axes features_of(const ls_head_question *of, ls_tensor t) {
+    return of->sharding->tensor[t.id].cut[2] & ls_mesh_axes(of->mesh, LS_AXIS_FEATURE);
+}
+
+static share share_of(const ls_head_question *of, int64_t group, int parts, int part) {
+    if (parts == 1) return (share){0, heads_of(of, of->q), 0, heads_of(of, of->k)};
+    const ls_dim_units *units = &of->sharding->units[of->q.id * LS_MAX_DIMS + 2];
+    int64_t follow;
+    share s = {.q = ls_units_place(units, parts, part, 0, &follow), .Hq = ls_units_count(units, parts, part)};
+    s.kv = s.q / group;
+    s.Hkv = (s.q + s.Hq - 1) / group + 1 - s.kv;
+    return s;
+}
+
+/* What member u of a block has of its share, counted within that. */
+static share deal(const share *s, int64_t group, int U, int u) {
+    share d = {.q = ls_part_start(s->Hq, U, u)};
+    d.Hq = ls_part_start(s->Hq, U, u + 1) - d.q;
+    d.kv = (skipped(s, group) + d.q) / group;
+    d.Hkv = (skipped(s, group) + d.q + d.Hq - 1) / group + 1 - d.kv;
+    return d;
+}
+
+static ls_parts make_parts(ls_arena *arena, int n) {
+    return (ls_parts){.start = LS_NEW_ARRAY(arena, int64_t, n), .count = LS_NEW_ARRAY(arena, int64_t, n)};
+}
+
+static void give(ls_parts *parts, int place, int64_t start, int64_t count) {
+    parts->start[place] = start;
+    parts->count[place] = count;
+    parts->most = ls_max(parts->most, count);
+}
+
+static void close_parts(ls_parts *parts, int64_t total, const ls_team *team) {
+    parts->total = parts->most_total = total;
+    ls_parts_find_sharers(parts, team);
+}
+
+/* KV heads of the shares. */
+static ls_parts parts_of_shares(const ls_head_question *of, int64_t group, const ls_team *team, ls_arena *arena) {
+    const int n = ls_team_size(team);
+    ls_parts parts = make_parts(arena, n);
+    for (int p = 0; p < n; p++) {
+        const share s = share_of(of, group, n, p);
+        give(&parts, p, s.kv, s.Hkv);
+    }
+    close_parts(&parts, heads_of(of, of->k), team);
+    return parts;
+}
+
+/* A share over the members of a block, and the KV heads of all of them side by side. */
+static void deal_share(const share *s, int64_t group, const ls_team *block, ls_arena *arena, ls_site *out) {
+    const int U = ls_team_size(block);
+    out->q_heads = make_parts(arena, U);
+    out->kv_heads = make_parts(arena, U);
+    out->kv_parts = make_parts(arena, U);
+    int64_t side_by_side = 0;
+    for (int u = 0; u < U; u++) {
+        const share d = deal(s, group, U, u);
+        give(&out->q_heads, u, d.q, d.Hq);
+        give(&out->kv_heads, u, d.kv, d.Hkv);
+        give(&out->kv_parts, u, side_by_side, d.Hkv);
+        side_by_side += d.Hkv;
+    }
+    close_parts(&out->q_heads, s->Hq, block);
+    close_parts(&out->kv_heads, s->Hkv, block);
+    close_parts(&out->kv_parts, side_by_side, block);
+}
+
+/* What all ranks must have alike, where axes of features give others more heads than this one, or uneven parts. */
+static void agree(ls_parts *mine, const ls_parts *other) {
+    mine->most = ls_max(mine->most, other->most);
+    mine->most_total = ls_max(mine->most_total, other->most_total);
+    if (mine->sharers != other->sharers) mine->sharers = 0;
+}
+
+void ls_deal_heads(const ls_head_question *of, int rank, ls_arena *arena, ls_site *site) {
+    const int64_t group = heads_of(of, of->q) / heads_of(of, of->k);
+    const ls_team block = ls_mesh_team(of->mesh, ls_mesh_head_axes(of->mesh));
+    site->features = features_of(of, of->q);
+    site->covered = site->features != 0 && features_of(of, of->k) == 0;
+    const ls_team along = ls_mesh_team(of->mesh, site->features);
+    const int parts = ls_team_size(&along);
+    const share mine = share_of(of, group, parts, ls_team_place(&along, rank));
+    site->shares = parts_of_shares(of, group, &along, arena);
+    site->Hq = site->fewest = mine.Hq;
+    site->Hkv = mine.Hkv;
+    site->skipped = skipped(&mine, group);
+    deal_share(&mine, group, &block, arena, site);
+    for (int p = 0; p < parts; p++) {
+        const share s = share_of(of, group, parts, p);
+        ls_site other;
+        deal_share(&s, group, &block, arena, &other);
+        agree(&site->q_heads, &other.q_heads);
+        agree(&site->kv_heads, &other.kv_heads);
+        agree(&site->kv_parts, &other.kv_parts);
+        site->fewest = ls_min(site->fewest, s.Hq);
+    }
+    site->params.group = (int)group;
+    const share dealt = deal(&mine, group, ls_team_size(&block), ls_team_place(&block, rank));
+    site->params.first_q =
+        (int)skipped(&(share){.q = site->skipped + dealt.q, .kv = dealt.kv, .Hkv = dealt.Hkv}, group);
+}
+
+ls_axes ls_heads_tell_apart(const ls_head_question *of) {
+    ls_arena *arena = ls_arena_create();
+    ls_site site = {0};
+    ls_deal_heads(of, 0, arena, &site);
+    ls_arena_destroy(arena);
+    const bool members = site.q_heads.sharers == 0 || site.kv_heads.sharers == 0;
+    return (members ? ls_mesh_head_axes(of->mesh) : 0) | (site.shares.sharers == 0 ? site.features : 0);
+}
+
+ls_operand ls_site_kv(ls_builder *b, const ls_site *site, ls_operand all) {
+    return site->covered ? ls_part_at(b, ls_build_team_of(b, site->features), all, 2, &site->shares, 0) : all;
+}
