@@ -162,7 +162,7 @@ static ls_status run(const char *config, int64_t S, int n, const char *const *me
 }
 
 int main(int argc, char **argv) {
-    static const char *const usual[] = {"ring=8,ulysses=8", "ring=64", "ring=2,ulysses=32"};
+    static const char *const usual[] = {"ring=8,ulysses=8", "ring=64", "ring=2,ulysses=32", "ring=64,ulysses=16"};
     const char *config = argc > 1 ? argv[1] : "bench/compile.json";
     const int64_t S = argc > 2 ? strtoll(argv[2], NULL, 10) : 131072;
     const ls_status status = argc > 3 ? run(config, S, argc - 3, (const char *const *)(argv + 3))
