@@ -19,10 +19,11 @@
 
 enum { V = 17 };
 
-#define MODEL(type, more)                                                                          \
-    "{\"architectures\": [\"" type "\"], \"vocab_size\": 17, \"hidden_size\": 24, \"n_embd\": 24," \
-    " \"intermediate_size\": 22, \"n_inner\": 22, \"num_hidden_layers\": 2, \"n_layer\": 2,"       \
-    " \"num_attention_heads\": 6, \"n_head\": 6, \"num_key_value_heads\": 3, \"max_position_embeddings\": 64" more "}"
+#define MODEL(type, heads, kv_heads, more)                                                               \
+    "{\"architectures\": [\"" type "\"], \"vocab_size\": 17, \"hidden_size\": 24, \"n_embd\": 24,"       \
+    " \"intermediate_size\": 22, \"n_inner\": 22, \"num_hidden_layers\": 2, \"n_layer\": 2,"             \
+    " \"num_attention_heads\": " heads ", \"n_head\": " heads ", \"num_key_value_heads\": " kv_heads "," \
+    " \"max_position_embeddings\": 64" more "}"
 
 static const network networks[] = {
     {"llama3", llama_loss, .ids = V},
@@ -34,9 +35,11 @@ static const network networks[] = {
     {"gptoss", gptoss_loss, .ids = V},
     {"encoder", encoder_loss, .ids = V},
     {"mixer", mixer_loss, .ids = V},
-    {"Llama", .config = MODEL("LlamaForCausalLM", ", \"attention_bias\": true, \"mlp_bias\": true"), .ids = V, .B = 2,
-     .S = 19},
-    {"GPT-2", .config = MODEL("GPT2LMHeadModel", ""), .ids = V, .B = 2, .S = 19},
+    {"Llama", .config = MODEL("LlamaForCausalLM", "6", "3", ", \"attention_bias\": true, \"mlp_bias\": true"), .ids = V,
+     .B = 2, .S = 19},
+    /* As many ranks use each KV head: two of tp=4, of ulysses=2,tp=2. */
+    {"Llama with shared heads", .config = MODEL("LlamaForCausalLM", "12", "2", ""), .ids = V, .B = 2, .S = 24},
+    {"GPT-2", .config = MODEL("GPT2LMHeadModel", "6", "6", ""), .ids = V, .B = 2, .S = 19},
 };
 
 static const struct {
