@@ -84,23 +84,22 @@ static ls_status two_steps(const network *n, const ls_target *target, int micro,
 typedef ls_status (*solver)(const network *n, const ls_target *target, int micro, network_result *out);
 
 static int compare_all(const network *n, solver solve) {
+    const int micro = 1 + (int)(n - networks) % 2;
+    const ls_target alone = {.strategy = "local", .threads = 1};
+    network_result one, many;
     int cases = 0;
-    for (int micro = 1; micro <= 2; micro++) {
-        network_result one, many;
-        const ls_target alone = {.strategy = "local", .threads = 1};
-        const ls_status solved = solve(n, &alone, micro, &one);
-        if (solved.code != LS_OK) fail_msg("%s: %s", n->name, solved.text);
-        for (size_t p = 0; p < LS_COUNT(places); p++, cases++) {
-            const int mode = (int)(p + (size_t)micro + (size_t)(n - networks)) % LS_SHARD_MODES;
-            const ls_target target = target_of(p, mode, (p + (size_t)micro) % LS_COUNT(savings));
-            const char *what = "";
-            must(solve(n, &target, micro, &many), n, p, &target);
-            const double error = network_difference(&many, &one, &what);
-            if (!(error < 1e-12)) must(ls_error(LS_DIVERGED, "%s is off by %g", what, error), n, p, &target);
-            network_free(&many);
-        }
-        network_free(&one);
+    const ls_status solved = solve(n, &alone, micro, &one);
+    if (solved.code != LS_OK) fail_msg("%s: %s", n->name, solved.text);
+    for (size_t p = 0; p < LS_COUNT(places); p++, cases++) {
+        const int mode = (int)(p + (size_t)micro + (size_t)(n - networks)) % LS_SHARD_MODES;
+        const ls_target target = target_of(p, mode, (p + (size_t)micro) % LS_COUNT(savings));
+        const char *what = "";
+        must(solve(n, &target, micro, &many), n, p, &target);
+        const double error = network_difference(&many, &one, &what);
+        if (!(error < 1e-12)) must(ls_error(LS_DIVERGED, "%s is off by %g", what, error), n, p, &target);
+        network_free(&many);
     }
+    network_free(&one);
     return cases;
 }
 
