@@ -30,8 +30,8 @@ typedef struct ls_weights_figures {
 LS_MUST_USE ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source);
 /*
  * The same, by all ranks together: each takes its shards from the source; where ranks hold the same parts of all
- * parameters, an equal share of these, and the shares are exchanged. figures may be NULL. Collective; all ranks return the failure of the first
- * that failed.
+ * parameters, an equal share of these, and the shares are exchanged. figures may be NULL. Collective; all ranks return
+ * the failure of the first that failed.
  */
 LS_MUST_USE ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
                                              ls_weights_figures *figures);

@@ -97,7 +97,8 @@ static void test_llama(void **state) {
     for (size_t i = 0; i < LS_COUNT(of_model_size); i++) assert_int_equal(single(&x, of_model_size[i], 1), E);
     assert_int_equal(single(&x, "layers.1.o_proj", 0), E);
     assert_int_equal(single(&x, "layers.2.norm", 0), E);
-    /* Heads and features of a layer are its own, and nothing needs all of them, nor of the vocabulary; norms and rotations need E and D. */
+    /* Heads and features of a layer are its own, and nothing needs all of them, nor of the vocabulary; norms and
+     * rotations need E and D. */
     assert_int_not_equal(single(&x, "layers.1.gate_proj", 0), F);
     assert_int_not_equal(dim_of(&x, "layers.1.q_proj", 0)->segment[0].factor[0], k);
     assert_int_equal(dim_of(&x, "layers.1.q_proj", 0)->segment[0].factor[2], D); /* of one table of rotations */
