@@ -76,21 +76,21 @@ static void count_right(void *context, const ls_rank *rank) {
     free(labels);
 }
 
-static ls_status measure(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t sequences, score *out) {
+static ls_status measure(const recall *r, const ls_rank *rank, int64_t sequences, score *out) {
     const ls_sequences fresh = {.sample = read_fresh, .context = &r->task};
     score mine = {.logits = r->logits};
-    double loss;
-    LS_TRY(ls_trainer_evaluate(trainer, &fresh, sequences, count_right, &mine, &loss));
+    const ls_evaluation all = {.from = &fresh, .n = sequences, .on_batch = count_right, .context = &mine};
+    LS_TRY(ls_rank_evaluate(rank, &all, NULL));
     const int64_t counts[2] = {mine.right, mine.asked};
-    int64_t *all = calloc((size_t)rank->ranks, sizeof counts);
-    LS_ASSERT(all != NULL);
-    const ls_status status = ls_comm_exchange(rank->comm, counts, sizeof counts, all);
+    int64_t *each = calloc((size_t)rank->ranks, sizeof counts);
+    LS_ASSERT(each != NULL);
+    const ls_status status = ls_comm_exchange(rank->comm, counts, sizeof counts, each);
     *out = (score){.logits = r->logits};
     for (int p = 0; p < rank->ranks; p++) {
-        out->right += all[2 * p];
-        out->asked += all[2 * p + 1];
+        out->right += each[2 * p];
+        out->asked += each[2 * p + 1];
     }
-    free(all);
+    free(each);
     return status;
 }
 
@@ -143,8 +143,8 @@ static ls_status train(const recall *r, const ls_rank *rank, ls_trainer *trainer
         out->loss[step] = loss;
         step++;
         if (step % MEASURE_EVERY != 0 && step != r->steps) continue;
-        LS_TRY(measure(r, rank, trainer, MEASURE_SEQUENCES, &s));
-        if (accuracy_of(&s) >= r->target || step == r->steps) LS_TRY(measure(r, rank, trainer, FINAL_SEQUENCES, &all));
+        LS_TRY(measure(r, rank, MEASURE_SEQUENCES, &s));
+        if (accuracy_of(&s) >= r->target || step == r->steps) LS_TRY(measure(r, rank, FINAL_SEQUENCES, &all));
         char note[120];
         snprintf(note, sizeof note, "loss %.4f · right %.1f %%", loss, 100.0 * accuracy_of(&s));
         if (rank->rank == 0) ls_progress_show(&progress, step, note);

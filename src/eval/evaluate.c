@@ -48,8 +48,7 @@ typedef struct adding {
     int64_t seq;
 } adding;
 
-static void add_losses(void *context, int64_t index, const ls_sample *sample, const float *losses) {
-    (void)index;
+static void add_losses(void *context, const ls_sample *sample, const float *losses) {
     const adding *a = context;
     ls_loss_sums_add(a->sums, a->seq, sample, losses);
 }
@@ -61,7 +60,9 @@ static ls_status score_text(const evaluation *e, const ls_rank *rank, outcome *o
     ls_progress progress = ls_progress_start("evaluating", e->n);
     const bool shown = rank->rank == 0 && progress.terminal;
     const double began = ls_seconds();
-    const ls_status status = ls_score(rank, rank->evaluate, &from, e->n, add_losses, &to, shown ? &progress : NULL);
+    const ls_evaluation all = {
+        .from = &from, .n = e->n, .progress = shown ? &progress : NULL, .on_sequence = add_losses, .context = &to};
+    const ls_status status = ls_rank_evaluate(rank, &all, NULL);
     if (shown) ls_progress_end(&progress);
     LS_TRY(status);
     ls_status finite = ls_ok();

@@ -1,9 +1,7 @@
-/* Sequences of tokens: read into a batch, placed in a rank's inputs, and scored by a forward pass. */
+/* Sequences of tokens: read into a batch, and placed in a rank's inputs. */
 #include "session/session.h"
 
 #include <stdlib.h>
-
-/* --- a batch ------------------------------------------------------------------------------------------------------ */
 
 ls_status ls_batch_make(const ls_rank *rank, int64_t B, int64_t S, ls_batch *out) {
     const ls_image *image = rank->image;
@@ -55,6 +53,12 @@ ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, int64_t first
     return ls_ok();
 }
 
+int64_t ls_batch_labels(const ls_batch *batch) {
+    int64_t labels = 0;
+    for (int64_t i = 0; i < batch->rows * batch->inputs; i++) labels += batch->labels[i] != LS_LABEL_IGNORED;
+    return labels;
+}
+
 /* Nothing is written where the model has no such input. */
 static ls_status put_input(const ls_batch *batch, const char *name, const int32_t *values) {
     const ls_binding *to = ls_image_find(batch->rank->image, name);
@@ -70,86 +74,4 @@ ls_status ls_batch_put(const ls_batch *batch) {
     LS_TRY(put_input(batch, "positions", batch->positions));
     if (!batch->apart) return ls_executor_set_documents(batch->rank->executor, NULL, NULL, 0);
     return ls_executor_set_documents(batch->rank->executor, batch->ends, batch->n_ends, batch->S + 1);
-}
-
-/* --- losses of sequences ------------------------------------------------------------------------------------------ */
-
-typedef struct scoring {
-    const ls_rank *rank;
-    int program;
-    const ls_binding *losses, *labels; /* f32[B,S], i32[B,S] */
-    const ls_sequences *from;
-    int64_t n;
-    ls_batch batch;
-    /* Rank 0 has, of all sequences of a batch: */
-    float *all_losses;
-    int32_t *all_labels, *seen; /* seen of one sequence */
-} scoring;
-
-static ls_status make_room(scoring *s) {
-    const int64_t B = s->losses->shape.dim[0].size, S = s->losses->shape.dim[1].size, count = B * S;
-    LS_TRY(ls_batch_make(s->rank, B, S, &s->batch));
-    if (s->rank->rank != 0) return ls_ok();
-    s->all_losses = malloc(sizeof *s->all_losses * (size_t)count);
-    s->all_labels = malloc(sizeof *s->all_labels * (size_t)count);
-    s->seen = malloc(sizeof *s->seen * (size_t)S);
-    if (s->all_losses == NULL || s->all_labels == NULL || s->seen == NULL)
-        return ls_error(LS_NO_MEMORY, "no memory for the losses of %lld tokens", (long long)count);
-    return ls_ok();
-}
-
-/* Reads sequences first .. first + B - 1. LS_INTERRUPTED on all ranks if any was asked to stop. */
-static ls_status read_batch(scoring *s, int64_t first) {
-    ls_status status;
-    if (ls_comm_stop_requested(s->rank->comm))
-        status = ls_error(LS_INTERRUPTED, "stopped after %lld of %lld sequences", (long long)first, (long long)s->n);
-    else
-        status = ls_batch_read(&s->batch, s->from, first, s->n);
-    return ls_comm_agree(s->rank->comm, status);
-}
-
-/* On rank 0: reports sequences first .. end - 1. What their labels see of documents is known without their tokens. */
-static ls_status report_scores(const scoring *s, int64_t first, int64_t end, ls_scored on_scored, void *context) {
-    for (int64_t i = first; i < end; i++) {
-        const int64_t at = (i - first) * s->batch.S;
-        ls_sample sample = {.seen = s->seen};
-        LS_TRY(s->from->sample(s->from->context, i, NULL, &sample));
-        sample.labels = s->all_labels + at;
-        on_scored(context, i, &sample, s->all_losses + at);
-    }
-    return ls_ok();
-}
-
-static ls_status score_all(scoring *s, ls_scored on_scored, void *context, ls_progress *progress) {
-    const int64_t B = s->losses->shape.dim[0].size;
-    for (int64_t first = 0; first < s->n; first += B) {
-        LS_TRY(read_batch(s, first));
-        LS_TRY(ls_batch_put(&s->batch));
-        LS_TRY(ls_executor_run(s->rank->executor, s->program));
-        LS_TRY(ls_rank_gather_tensor(s->rank, s->losses, false, s->all_losses));
-        LS_TRY(ls_rank_gather_tensor(s->rank, s->labels, false, s->all_labels));
-        if (s->rank->rank != 0) continue;
-        const int64_t end = ls_min(first + B, s->n);
-        LS_TRY(report_scores(s, first, end, on_scored, context));
-        if (progress != NULL) ls_progress_show(progress, end, "");
-    }
-    return ls_ok();
-}
-
-ls_status ls_score(const ls_rank *rank, int program, const ls_sequences *from, int64_t n, ls_scored on_scored,
-                   void *context, ls_progress *progress) {
-    scoring s = {.rank = rank,
-                 .program = program,
-                 .losses = ls_image_find(rank->image, LS_SCORE_LOSSES),
-                 .labels = ls_image_find(rank->image, "labels"),
-                 .from = from,
-                 .n = n};
-    LS_ASSERT(s.losses != NULL && s.losses->operand.view.dtype == LS_F32 && s.labels != NULL);
-    ls_status status = ls_comm_agree(rank->comm, make_room(&s));
-    if (status.code == LS_OK) status = score_all(&s, on_scored, context, progress);
-    ls_batch_free(&s.batch);
-    free(s.all_losses);
-    free(s.all_labels);
-    free(s.seen);
-    return status;
 }

@@ -1,4 +1,4 @@
-/* Sequences read into a batch and placed in a rank's inputs, and their losses, token by token. */
+/* Sequences read into a batch and placed in a rank's inputs. */
 #ifndef LS_SESSION_SEQUENCES_H
 #define LS_SESSION_SEQUENCES_H
 
@@ -34,24 +34,9 @@ void ls_batch_free(ls_batch *batch); /* a zeroed one is allowed */
  * labels ignored. Not collective: it may fail on one rank alone.
  */
 LS_MUST_USE ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, int64_t first, int64_t end);
+/* The labels of this rank's part that are not ignored. */
+int64_t ls_batch_labels(const ls_batch *batch);
 /* Copies the batch into the inputs of the rank's programs (those of ls_language_model), and sets document bounds. */
 LS_MUST_USE ls_status ls_batch_put(const ls_batch *batch);
-
-/*
- * Called on rank 0 for each sequence, in order. losses[S] are in the order of positions. The sample has labels and seen
- * of all its inputs.
- */
-typedef void (*ls_scored)(void *context, int64_t index, const ls_sample *sample, const float *losses);
-
-/* The name of the tensor of losses, f32[B,S], B of all dp ranks together; the job must fetch it. */
-#define LS_SCORE_LOSSES "token_loss"
-
-/*
- * Computes the losses of sequences 0 .. n-1, token by token, with a forward-only program of the image whose inputs are
- * those of ls_language_model. Collective. LS_INTERRUPTED on all ranks after a signal. progress: advanced on rank 0 by
- * sequences; NULL: none.
- */
-LS_MUST_USE ls_status ls_score(const ls_rank *rank, int program, const ls_sequences *from, int64_t n,
-                               ls_scored on_scored, void *context, ls_progress *progress);
 
 #endif

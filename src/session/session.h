@@ -23,6 +23,7 @@
 #include "run/run.h"
 #include "session/alike.h"
 #include "session/attention.h"
+#include "session/evaluation.h"
 #include "session/gather.h"
 #include "session/home.h"
 #include "session/resident.h"

@@ -153,21 +153,12 @@ static ls_status run_empty_step(const ls_rank *rank, ls_step_result *out) {
 }
 
 static ls_status run_evaluation(ls_worker *w, const ls_step *step, ls_step_result *out) {
-    const ls_rank *rank = w->state->rank;
     feeding f = {w, step};
-    double kept, sums[2];
-    LS_TRY(ls_rank_get_number(rank, LS_BIND_LOSS, &kept));
-    LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, 0));
-    for (int64_t i = 0; i < w->state->engine->options.micro_batches; i++) {
-        LS_TRY(feed(&f, i));
-        LS_TRY(ls_executor_run(rank->executor, rank->evaluate));
-    }
-    LS_TRY(ls_rank_get_number(rank, LS_BIND_LOSS, &sums[0]));
-    sums[1] = ls_comm_stop_requested(rank->comm);
-    LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, kept));
-    LS_TRY(ls_rank_sum(rank, sums, 2));
-    out->loss = sums[0] / (double)step->tokens;
-    out->stop = sums[1] > 0;
+    ls_step_sums sums;
+    LS_TRY(ls_rank_evaluate_step(w->state->rank, &(ls_micro_batches){w->state->engine->options.micro_batches, feed, &f},
+                                 &sums));
+    out->loss = sums.loss / (double)step->tokens;
+    out->stop = sums.stop;
     return ls_ok();
 }
 

@@ -75,7 +75,7 @@ static ls_status evaluate(loop *l, int64_t step, double *loss, bool *stopped) {
     const ls_train_options *o = &l->t->options;
     *loss = NAN;
     if (l->t->eval_data == NULL || (step % o->eval_every != 0 && step != o->steps)) return ls_ok();
-    const ls_status status = ls_trainer_evaluate(l->trainer, &l->eval, l->evaluated, NULL, NULL, loss);
+    const ls_status status = ls_rank_evaluate(l->rank, &(ls_evaluation){.from = &l->eval, .n = l->evaluated}, loss);
     *stopped = status.code == LS_INTERRUPTED;
     if (*stopped && l->rank->rank == 0) ls_log("step %lld: %s", (long long)step, status.text);
     return *stopped ? ls_ok() : status;

@@ -3,9 +3,9 @@
  * folders.
  *
  * A trainer works on one rank of a session. The session's graph is a language model, and its job has the programs step
- * (AdamW), micro when it accumulates, and evaluate for evaluation. All calls but ls_trainer_destroy are collective:
- * every rank of the session makes them with the same arguments, except for the wish. They block until the rank is done,
- * and return LS_PEER when another rank fails.
+ * (AdamW), and micro when it accumulates. All calls but ls_trainer_destroy are collective: every rank of the session
+ * makes them with the same arguments, except for the wish. They block until the rank is done, and return LS_PEER when
+ * another rank fails.
  */
 #ifndef LS_TRAIN_H
 #define LS_TRAIN_H
@@ -62,16 +62,5 @@ LS_MUST_USE ls_status ls_trainer_step(ls_trainer *trainer, const ls_sequences *f
  */
 LS_MUST_USE ls_status ls_trainer_explain(ls_trainer *trainer, const ls_sequences *from, int64_t step,
                                          const ls_step_report *report, char *out, size_t room);
-
-/* Called after each micro-batch of an evaluation, while its results are still in memory. */
-typedef void (*ls_trainer_on_batch)(void *context, const ls_rank *rank);
-
-/*
- * *loss becomes the mean loss over the labels of sequences 0 .. n-1 of `from` by program evaluate, each read once; NaN
- * where all are ignored. Rows of the last micro-batch beyond them have ignored labels. The loss sum of an unfinished
- * step is kept. on_batch may be NULL. LS_INTERRUPTED on all ranks when any was asked to stop.
- */
-LS_MUST_USE ls_status ls_trainer_evaluate(ls_trainer *trainer, const ls_sequences *from, int64_t n,
-                                          ls_trainer_on_batch on_batch, void *context, double *loss);
 
 #endif

@@ -1,4 +1,4 @@
-/* One rank's optimiser steps: what the host does before, between and after the programs micro, step and evaluate. */
+/* One rank's optimiser steps: what the host does before, between and after the programs micro and step. */
 #include "train/train.h"
 
 #include <math.h>
@@ -70,20 +70,12 @@ static ls_status read_batch(ls_trainer *t, const ls_sequences *from, int64_t fir
     return ls_batch_read(&t->batch, from, first, INT64_MAX);
 }
 
-/* The labels of t->batch that are not ignored. */
-static int64_t count_valid(const ls_trainer *t) {
-    const ls_batch *batch = &t->batch;
-    int64_t valid = 0;
-    for (int64_t i = 0; i < batch->rows * batch->inputs; i++) valid += batch->labels[i] != LS_LABEL_IGNORED;
-    return valid;
-}
-
 /* This rank's share. Goes backwards, so that the first micro-batch is left in t->batch. */
 static ls_status read_step(ls_trainer *t, const ls_sequences *from, int64_t first, step_share *out) {
     const ls_batch *batch = &t->batch;
     for (int64_t m = t->accumulate - 1; m >= 0; m--) {
         LS_TRY(read_batch(t, from, first + m * t->B));
-        out->valid += count_valid(t);
+        out->valid += ls_batch_labels(batch);
         for (int64_t b = 0; b < batch->rows; b++) {
             const int64_t row = m * t->B + batch->first + b, at = b * batch->inputs;
             out->hash += ls_data_hash(row * t->S, &batch->part, batch->tokens + at, batch->labels + at);
@@ -237,47 +229,5 @@ ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t st
     else
         ls_print(out, room, "%s (loss %g, gradient norm %g), though every single result is: a sum overflows", what,
                  report->loss, report->grad_norm);
-    return ls_ok();
-}
-
-/* --- evaluation --------------------------------------------------------------------------------------------------- */
-
-enum { LOSS, VALID, SUMS };
-
-/* LS_INTERRUPTED where this rank was asked to stop. */
-static ls_status read_evaluated(ls_trainer *t, const ls_sequences *from, int64_t first, int64_t n) {
-    if (ls_comm_stop_requested(t->rank->comm))
-        return ls_error(LS_INTERRUPTED, "the evaluation was stopped after %lld of %lld sequences", (long long)first,
-                        (long long)n);
-    return ls_batch_read(&t->batch, from, first, n);
-}
-
-/* Adds this rank's share to sum. The loss of each micro-batch is read by itself: f32 would lose digits of a long sum.
- */
-static ls_status add_losses(ls_trainer *t, const ls_sequences *from, int64_t n, ls_trainer_on_batch on_batch,
-                            void *context, double sum[SUMS]) {
-    for (int64_t first = 0; first < n; first += t->B) {
-        double loss;
-        LS_TRY(ls_comm_agree(t->rank->comm, read_evaluated(t, from, first, n)));
-        sum[VALID] += (double)count_valid(t);
-        LS_TRY(ls_batch_put(&t->batch));
-        LS_TRY(ls_rank_put_number(t->rank, LS_BIND_LOSS, 0.0));
-        LS_TRY(ls_executor_run(t->rank->executor, t->rank->evaluate));
-        LS_TRY(ls_rank_get_number(t->rank, LS_BIND_LOSS, &loss));
-        sum[LOSS] += loss;
-        if (on_batch != NULL) on_batch(context, t->rank);
-    }
-    return ls_ok();
-}
-
-ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n, ls_trainer_on_batch on_batch,
-                              void *context, double *loss) {
-    double kept, sum[SUMS] = {0};
-    LS_TRY(ls_rank_get_number(t->rank, LS_BIND_LOSS, &kept));
-    const ls_status status = add_losses(t, from, n, on_batch, context, sum);
-    LS_TRY(ls_rank_put_number(t->rank, LS_BIND_LOSS, kept));
-    LS_TRY(status);
-    LS_TRY(ls_rank_sum(t->rank, sum, SUMS));
-    *loss = sum[VALID] > 0 ? sum[LOSS] / sum[VALID] : NAN;
     return ls_ok();
 }

@@ -134,7 +134,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const float scale = (float)(1.0 / (double)tokens_of_all());
     write_tensor(rank->executor, LS_BIND_SCALE, 1, &scale);
     LS_TRY(ls_executor_run(rank->executor, ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_STEP)));
-    LS_TRY(ls_executor_gather(rank->executor, ls_image_find(rank->image, LS_SCORE_LOSSES), r->losses));
+    LS_TRY(ls_executor_gather(rank->executor, ls_image_find(rank->image, LS_TOKEN_LOSSES), r->losses));
     for (int p = 0; p < rank->image->n_pieces; p++) {
         const ls_flat_piece piece = ls_image_piece(rank->image, p, rank->rank);
         const ls_operand from = ls_image_elements(rank->image, LS_BIND_SHARD, piece.at, piece.count);

@@ -106,15 +106,15 @@ typedef struct work {
     bool packs, joins; /* joins: without the bounds */
 } work;
 
-static ls_status evaluate(ls_trainer *trainer, figures *out) {
+static ls_status evaluate(const ls_rank *rank, figures *out) {
     for (int d = 0; d < DOCUMENTS; d++) {
         const ls_sequences together = {.sample = packed, .context = &d}, each = {.sample = alone, .context = &d};
-        LS_TRY(ls_trainer_evaluate(trainer, &each, DOCUMENTS, NULL, NULL, &out->alone[d]));
-        LS_TRY(ls_trainer_evaluate(trainer, &together, ROWS, NULL, NULL, &out->packed[d]));
+        LS_TRY(ls_rank_evaluate(rank, &(ls_evaluation){.from = &each, .n = DOCUMENTS}, &out->alone[d]));
+        LS_TRY(ls_rank_evaluate(rank, &(ls_evaluation){.from = &together, .n = ROWS}, &out->packed[d]));
     }
     const int first = 0;
     const ls_sequences each = {.sample = alone, .context = &first};
-    return ls_trainer_evaluate(trainer, &each, DOCUMENTS, NULL, NULL, &out->again);
+    return ls_rank_evaluate(rank, &(ls_evaluation){.from = &each, .n = DOCUMENTS}, &out->again);
 }
 
 static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
@@ -130,7 +130,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     ls_status status = ls_weights_fill(rank->executor, &source);
     ls_weights_close(&source);
     if (status.code == LS_OK) status = ls_trainer_create(rank, w->B, w->micro, S, &trainer);
-    if (status.code == LS_OK && w->evaluates) status = evaluate(trainer, out);
+    if (status.code == LS_OK && w->evaluates) status = evaluate(rank, out);
     if (status.code == LS_OK && !w->evaluates)
         status = ls_trainer_step(trainer, w->packs ? &together : &each, 0, &hyper, (ls_wish){LS_STOP_NOT}, &out->step);
     ls_trainer_destroy(trainer);
@@ -228,7 +228,7 @@ static ls_status train_and_evaluate(ls_rank *rank, const void *input, void *resu
     LS_TRY(ls_trainer_create(rank, ROWS, 1, S, &trainer));
     const bool evaluates = *(const bool *)input;
     const ls_step_hyper hyper = {1e-3, 0, 0.9, 0.95};
-    const ls_status status = evaluates ? ls_trainer_evaluate(trainer, &from, ROWS, NULL, NULL, &loss)
+    const ls_status status = evaluates ? ls_rank_evaluate(rank, &(ls_evaluation){.from = &from, .n = ROWS}, &loss)
                                        : ls_trainer_step(trainer, &from, 0, &hyper, (ls_wish){LS_STOP_NOT}, &report);
     ls_trainer_destroy(trainer);
     return status;

@@ -1,0 +1,138 @@
+/* The forward passes of an evaluation, and the sums of their losses. */
+#include "session/session.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static ls_status run_programs(const ls_rank *rank, const ls_micro_batches *batches) {
+    for (int64_t i = 0; i < batches->count; i++) {
+        if (batches->feed != NULL) LS_TRY(batches->feed(batches->context, i));
+        LS_TRY(ls_executor_run(rank->executor, rank->evaluate));
+    }
+    return ls_ok();
+}
+
+/* *loss becomes this rank's loss of the batches, which the programs have added up; NaN without such a sum. */
+static ls_status run_batches(const ls_rank *rank, const ls_micro_batches *batches, double *loss) {
+    double kept;
+    LS_TRY(ls_rank_get_number(rank, LS_BIND_LOSS, &kept));
+    LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, 0));
+    ls_status status = run_programs(rank, batches);
+    if (status.code == LS_OK) status = ls_rank_get_number(rank, LS_BIND_LOSS, loss);
+    LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, kept));
+    return status;
+}
+
+ls_status ls_rank_evaluate_step(const ls_rank *rank, const ls_micro_batches *batches, ls_step_sums *out) {
+    enum { LOSS, STOP, SUMS };
+    double sum[SUMS];
+    LS_TRY(run_batches(rank, batches, &sum[LOSS]));
+    sum[STOP] = ls_comm_stop_requested(rank->comm);
+    LS_TRY(ls_rank_sum(rank, sum, SUMS));
+    *out = (ls_step_sums){.loss = sum[LOSS], .grad_norm = NAN, .stop = sum[STOP] > 0};
+    return ls_ok();
+}
+
+/* --- sequences ---------------------------------------------------------------------------------------------------- */
+
+typedef struct evaluating {
+    const ls_rank *rank;
+    const ls_evaluation *evaluation;
+    const ls_binding *labels, *losses; /* i32[B,S], f32[B,S]; losses NULL: nobody asked for them */
+    int64_t B, S;
+    int64_t first; /* sequence of the running batch */
+    ls_batch batch;
+    /* Rank 0 has, if somebody asked for losses of sequences, of all sequences of a batch: */
+    float *all_losses;
+    int32_t *all_labels, *seen; /* seen of one sequence */
+} evaluating;
+
+static ls_status make_room(evaluating *e) {
+    const size_t count = (size_t)(e->B * e->S);
+    LS_TRY(ls_batch_make(e->rank, e->B, e->S, &e->batch));
+    if (e->losses == NULL || e->rank->rank != 0) return ls_ok();
+    e->all_losses = malloc(sizeof *e->all_losses * count);
+    e->all_labels = malloc(sizeof *e->all_labels * count);
+    e->seen = malloc(sizeof *e->seen * (size_t)e->S);
+    if (e->all_losses == NULL || e->all_labels == NULL || e->seen == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory for the losses of %zu tokens", count);
+    return ls_ok();
+}
+
+/* LS_INTERRUPTED where this rank was asked to stop. */
+static ls_status read_batch(evaluating *e) {
+    if (ls_comm_stop_requested(e->rank->comm))
+        return ls_error(LS_INTERRUPTED, "the evaluation was stopped after %lld of %lld sequences", (long long)e->first,
+                        (long long)e->evaluation->n);
+    return ls_batch_read(&e->batch, e->evaluation->from, e->first, e->evaluation->n);
+}
+
+static ls_status feed(void *context, int64_t micro_batch) {
+    (void)micro_batch; /* the only one */
+    evaluating *e = context;
+    LS_TRY(ls_comm_agree(e->rank->comm, read_batch(e)));
+    return ls_batch_put(&e->batch);
+}
+
+/* On rank 0: passes on the sequences of the batch. What their labels see of documents is known without their tokens. */
+static ls_status pass_sequences(const evaluating *e, int64_t end) {
+    const ls_evaluation *to = e->evaluation;
+    for (int64_t i = e->first; i < end; i++) {
+        const int64_t at = (i - e->first) * e->S;
+        ls_sample sample = {.seen = e->seen};
+        LS_TRY(to->from->sample(to->from->context, i, NULL, &sample));
+        sample.labels = e->all_labels + at;
+        to->on_sequence(to->context, &sample, e->all_losses + at);
+    }
+    return ls_ok();
+}
+
+/* Passes on the results of the batch. */
+static ls_status pass_results(const evaluating *e) {
+    const ls_evaluation *to = e->evaluation;
+    const bool first_rank = e->rank->rank == 0;
+    const int64_t end = ls_min(e->first + e->B, to->n);
+    if (to->on_batch != NULL) to->on_batch(to->context, e->rank);
+    if (e->losses != NULL) {
+        LS_TRY(ls_rank_gather_tensor(e->rank, e->losses, false, e->all_losses));
+        LS_TRY(ls_rank_gather_tensor(e->rank, e->labels, false, e->all_labels));
+        if (first_rank) LS_TRY(pass_sequences(e, end));
+    }
+    if (first_rank && to->progress != NULL) ls_progress_show(to->progress, end, "");
+    return ls_ok();
+}
+
+/* The loss of each batch is read by itself: f32 would lose digits of a long sum. */
+static ls_status evaluate(evaluating *e, double *mean) {
+    enum { LOSS, LABELS, SUMS };
+    double sum[SUMS] = {0};
+    for (; e->first < e->evaluation->n; e->first += e->B) {
+        double loss;
+        LS_TRY(run_batches(e->rank, &(ls_micro_batches){1, feed, e}, &loss));
+        sum[LOSS] += loss;
+        sum[LABELS] += (double)ls_batch_labels(&e->batch);
+        LS_TRY(pass_results(e));
+    }
+    if (mean == NULL) return ls_ok();
+    LS_TRY(ls_rank_sum(e->rank, sum, SUMS));
+    *mean = sum[LABELS] > 0 ? sum[LOSS] / sum[LABELS] : NAN;
+    return ls_ok();
+}
+
+ls_status ls_rank_evaluate(const ls_rank *rank, const ls_evaluation *evaluation, double *loss) {
+    evaluating e = {.rank = rank, .evaluation = evaluation, .labels = ls_image_find(rank->image, "labels")};
+    if (evaluation->on_sequence != NULL) {
+        e.losses = ls_image_find(rank->image, LS_TOKEN_LOSSES);
+        LS_ASSERT(e.losses != NULL && e.losses->operand.view.dtype == LS_F32);
+    }
+    LS_ASSERT(e.labels != NULL && (loss == NULL || ls_image_find(rank->image, LS_BIND_LOSS) != NULL));
+    e.B = e.labels->shape.dim[0].size;
+    e.S = e.labels->shape.dim[1].size;
+    ls_status status = ls_comm_agree(rank->comm, make_room(&e));
+    if (status.code == LS_OK) status = evaluate(&e, loss);
+    ls_batch_free(&e.batch);
+    free(e.all_losses);
+    free(e.all_labels);
+    free(e.seen);
+    return status;
+}
