@@ -39,8 +39,8 @@ LS_MUST_USE ls_status ls_rank_evaluate(const ls_rank *rank, const ls_evaluation 
 
 /*
  * Evaluates the micro-batches of a step, whose inputs the caller writes; the graph was differentiated. Each rank adds
- * up their losses in the type and in the order of a step. Of *out, loss and stop are set: a request to stop does not end
- * the evaluation. A failure of `feed` is this rank's alone.
+ * up their losses in the type and in the order of a step. Of *out, loss and stop are set: a request to stop does not
+ * end the evaluation. A failure of `feed` is this rank's alone.
  */
 LS_MUST_USE ls_status ls_rank_evaluate_step(const ls_rank *rank, const ls_micro_batches *batches, ls_step_sums *out);
 
