@@ -70,6 +70,8 @@ ls_tensor ls_named(ls_graph *graph, ls_tensor tensor, const char *format, ...) L
 ls_tensor ls_tokens(ls_graph *graph, const char *name, int64_t B, int64_t S);
 /* Another i32 input of the same shape and factors (labels, positions). */
 ls_tensor ls_input_like(ls_graph *graph, const char *name, ls_tensor like);
+/* The same of any element type, for example a weight for the loss of each token. It is not differentiated by. */
+ls_tensor ls_input_typed(ls_graph *graph, const char *name, ls_dtype dtype, ls_tensor like);
 /* A trained tensor T[size...]; names are unique. */
 ls_tensor ls_parameter(ls_graph *graph, const char *name, int ndim, const int64_t *size);
 /* The same with a name in printf format, for example with a layer's number. */

@@ -156,11 +156,22 @@ ls_tensor ls_tokens(ls_graph *g, const char *name, int64_t B, int64_t S) {
     return ls_graph_leaf(g, LS_ROLE_INPUT, name, LS_I32, &shape);
 }
 
-ls_tensor ls_input_like(ls_graph *g, const char *name, ls_tensor like) {
-    if (!is_given(g, name, "ls_input_like", "the name") || !ls_graph_usable(g, like, "ls_input_like"))
-        return LS_NO_TENSOR;
+/* user: the public function, for messages. */
+static ls_tensor input_like(ls_graph *g, const char *name, ls_dtype dtype, ls_tensor like, const char *user) {
+    if (!is_given(g, name, user, "the name") || !ls_graph_usable(g, like, user)) return LS_NO_TENSOR;
     const ls_shape shape = ls_graph_tensor(g, like)->shape; /* a copy: the array may move */
-    return ls_graph_leaf(g, LS_ROLE_INPUT, name, LS_I32, &shape);
+    return ls_graph_leaf(g, LS_ROLE_INPUT, name, dtype, &shape);
+}
+
+ls_tensor ls_input_like(ls_graph *g, const char *name, ls_tensor like) {
+    return input_like(g, name, LS_I32, like, "ls_input_like");
+}
+
+ls_tensor ls_input_typed(ls_graph *g, const char *name, ls_dtype dtype, ls_tensor like) {
+    if (g != NULL && (unsigned)dtype >= LS_DTYPES)
+        return ls_graph_fail(
+            g, ls_error(LS_INVALID, "ls_input_typed: element type %d, expected one of ls_dtype", (int)dtype));
+    return input_like(g, name, dtype, like, "ls_input_typed");
 }
 
 ls_tensor ls_parameter(ls_graph *g, const char *name, int ndim, const int64_t *size) {
@@ -257,17 +268,21 @@ static void narrow(ls_id_range *range, ls_id_range by) {
 
 ls_id_range ls_graph_id_range(const ls_graph *g, ls_tensor ids) {
     ls_id_range range = {INT64_MAX, true};
-    for (int n = 0; n < g->n_nodes; n++) {
+    ls_arena *scratch = ls_arena_create();
+    bool *moved = LS_NEW_ARRAY(scratch, bool, g->n_tensors); /* tensors of the same integers */
+    moved[ids.id] = true;
+    for (int n = 0; n < g->n_nodes; n++) { /* inputs come before the nodes that read them */
         const ls_node *node = &g->nodes[n];
         for (int i = 0; i < node->n_in; i++) {
-            if (node->in[i].id != ids.id) continue;
+            if (!moved[node->in[i].id]) continue;
             if (node->op->lookup.ids == i + 1)
                 narrow(&range, (ls_id_range){lookup_size(g, node), node->op->lookup.may_ignore});
             else if (ls_graph_tensor(g, node->out[0])->dtype ==
                      LS_I32) /* the node only moves integers, as shift does */
-                narrow(&range, ls_graph_id_range(g, node->out[0]));
+                moved[node->out[0].id] = true;
         }
     }
+    ls_arena_destroy(scratch);
     return range;
 }
 
