@@ -172,7 +172,7 @@ static ls_status work(ls_rank *rank, const void *input, void *result) {
     ls_weights_close(&source);
     LS_TRY(status);
     ls_trainer *trainer;
-    LS_TRY(ls_trainer_create(rank, r->batch, 1, r->task.S, &trainer));
+    LS_TRY(ls_trainer_create(rank, r->batch, 1, r->task.S, LS_MEAN_LABELS, &trainer));
     status = train(r, rank, trainer, result);
     ls_trainer_destroy(trainer);
     return status;

@@ -137,6 +137,8 @@ struct ls_worker {
  * table that it indexes (a label may be -100: ignored).
  */
 LS_MUST_USE ls_status ls_worker_set_input(ls_worker *worker, const char *name, const int32_t *values);
+/* The same for an input of real numbers (ls_input_typed), which are rounded to its type. */
+LS_MUST_USE ls_status ls_worker_set_real_input(ls_worker *worker, const char *name, const double *values);
 
 /*
  * A parameter's values, all of them in the order of its dimensions, rounded to its type. The optimiser's moments stay.

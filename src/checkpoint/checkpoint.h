@@ -5,7 +5,7 @@
  * DIR/checkpoint-00000010/
  *     model.safetensors      masters in type G (f32 or f64) under their published names
  *     optimizer.safetensors  moments in type G, named "m NAME" and "v NAME"
- *     config.json            of the model, if it has one
+ *     config.json            of the model, if it has one; of an imported one, graph.json
  *     state.json             the record: step, seed, data position, and a hash of each piece of the other files
  * All ranks write into a folder that ends in .partial. It is synced and then renamed, so that readers see complete
  * checkpoints only.
@@ -17,6 +17,7 @@
 #define LS_CHECKPOINT_H
 
 #include "checkpoint/export.h"
+#include "model/model.h"
 #include "weights/weights.h"
 
 typedef struct ls_train_state {
@@ -31,13 +32,13 @@ typedef struct ls_train_state {
 /*
  * Called by all ranks; each writes its shard. If any rank fails (a full disk, for example), all ranks return the same
  * error, the partial folder is removed, and earlier checkpoints are unchanged. Keeps the newest `keep` checkpoints and
- * the best one (0: keeps all). config: text of config.json, or NULL.
+ * the best one (0: keeps all). model: what the model was read from, or NULL.
  */
 LS_MUST_USE ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *folder,
-                                         const ls_train_state *state, const char *config, int keep);
+                                         const ls_train_state *state, const ls_model_text *model, int keep);
 
-/* Bytes of a checkpoint of this image on disk, without state.json, which is small. config: text or NULL. */
-LS_MUST_USE ls_status ls_checkpoint_bytes(const ls_image *image, const char *config, int64_t *out);
+/* Bytes of a checkpoint of this image on disk, without state.json, which is small. model: or NULL. */
+LS_MUST_USE ls_status ls_checkpoint_bytes(const ls_image *image, const ls_model_text *model, int64_t *out);
 
 /*
  * Loads parameters and optimiser state into the executor's buffers, at any mesh. Called by all ranks. Every piece is
@@ -96,7 +97,7 @@ LS_MUST_USE ls_status ls_checkpoint_resolve(const char *path, char **out);
 /* The state alone. */
 LS_MUST_USE ls_status ls_checkpoint_state(const char *path, ls_train_state *out);
 
-#define LS_CHECKPOINT_MOST_FILES 4
+#define LS_CHECKPOINT_MOST_FILES 5
 
 typedef struct ls_checkpoint_file {
     const char *name; /* static */

@@ -30,85 +30,124 @@ static const char *const carried[] = {
 
 /* ---- types by their names ---- */
 
+enum { ON_COMMAND_LINE, IN_CONFIG, NAMES };
 static const struct {
-    const char *flag, *config; /* on the command line; in a config.json */
+    const char *name[NAMES];
     ls_st_dtype dtype;
-} types[] = {{"f32", "float32", LS_ST_F32}, {"f16", "float16", LS_ST_F16}, {"bf16", "bfloat16", LS_ST_BF16}};
+} types[] = {{{"f32", "float32"}, LS_ST_F32}, {{"f16", "float16"}, LS_ST_F16}, {{"bf16", "bfloat16"}, LS_ST_BF16}};
 
 ls_status ls_export_dtype(const char *name, ls_st_dtype *out) {
     *out = LS_ST_DTYPES;
     for (size_t i = 0; i < LS_COUNT(types) && name != NULL; i++)
-        if (strcmp(types[i].flag, name) == 0) *out = types[i].dtype;
+        if (strcmp(types[i].name[ON_COMMAND_LINE], name) == 0) *out = types[i].dtype;
     if (name == NULL || *out != LS_ST_DTYPES) return ls_ok();
     return ls_error(LS_USAGE, "--dtype is '%s', expected f32, f16 or bf16", name);
 }
 
-static const char *config_name(ls_st_dtype dtype) {
+/* ---- the file that says what the model is ---- */
+
+/* What an export knows of such a file. */
+struct ls_exported_model {
+    int file;                 /* of the checkpoint */
+    int names;                /* by which it calls types */
+    const char *type_keys[2]; /* fields of the type; the first has precedence, and is added where there is none */
+    bool also;                /* its parameters may have several names, in the field "also" */
+};
+static const ls_exported_model models[] = {
+    {.file = LS_CHECKPOINT_CONFIG, .names = IN_CONFIG, .type_keys = {"dtype", "torch_dtype"}},
+    {.file = LS_CHECKPOINT_GRAPH, .names = ON_COMMAND_LINE, .type_keys = {"dtype"}, .also = true},
+};
+
+static const char *type_name(const ls_exported_model *model, ls_st_dtype dtype) {
     for (size_t i = 0; i < LS_COUNT(types); i++)
-        if (types[i].dtype == dtype) return types[i].config;
+        if (types[i].dtype == dtype) return types[i].name[model->names];
     return NULL;
 }
 
-/* ---- the config ---- */
-
-/* The newer name of the field, which has precedence and is added to a config without either, and the older name. */
-static const char *const type_keys[] = {"dtype", "torch_dtype"};
-
-/*
- * The type that the config says; f32, the most precise one here, when it says none or another (float64, for example).
- */
-static ls_st_dtype type_of_config(ls_json_value root) {
-    for (size_t k = 0; k < LS_COUNT(type_keys); k++) {
+/* The type that the file says; f32, the most precise one here, when it says none or another (float64, for example). */
+static ls_st_dtype type_of(const ls_exported_model *model, ls_json_value root) {
+    for (size_t k = 0; k < LS_COUNT(model->type_keys) && model->type_keys[k] != NULL; k++) {
         const char *name = NULL;
-        if (ls_json_text_or(root, type_keys[k], NULL, &name).code != LS_OK || name == NULL) continue;
+        if (ls_json_text_or(root, model->type_keys[k], NULL, &name).code != LS_OK || name == NULL) continue;
         for (size_t i = 0; i < LS_COUNT(types); i++)
-            if (strcmp(types[i].config, name) == 0) return types[i].dtype;
+            if (strcmp(types[i].name[model->names], name) == 0) return types[i].dtype;
     }
     return LS_ST_F32;
 }
 
-/* Reads and checks the config; sets result.dtype. */
-static ls_status read_config(ls_exporting *e) {
-    const ls_recorded_file *file = &e->record.file[LS_CHECKPOINT_CONFIG];
+/* The other names of parameters, in the order of the file. */
+static ls_status read_also(ls_exporting *e, ls_json_value root) {
+    ls_json_value list, also;
+    size_t room = 0;
+    LS_TRY(ls_json_array(root, "parameters", &list));
+    for (size_t i = 0; i < ls_json_count(list); i++)
+        room += ls_json_count(ls_json_field(ls_json_item(list, i), "also"));
+    e->copies = LS_NEW_ARRAY(e->arena, ls_weight_copy, room + 1);
+    for (size_t i = 0; i < ls_json_count(list); i++) {
+        const ls_json_value parameter = ls_json_item(list, i);
+        const char *name = NULL, *copy = NULL;
+        LS_TRY(ls_json_text(parameter, "name", &name));
+        if (!ls_json_has(parameter, "also")) continue;
+        LS_TRY(ls_json_array(parameter, "also", &also));
+        for (size_t k = 0; k < ls_json_count(also); k++) {
+            LS_TRY(ls_json_as_text(ls_json_item(also, k), &copy));
+            e->copies[e->n_copies++] =
+                (ls_weight_copy){ls_arena_strdup(e->arena, copy), ls_arena_strdup(e->arena, name)};
+        }
+    }
+    return ls_ok();
+}
+
+static ls_status read_root(ls_exporting *e, ls_json_value root) {
+    LS_TRY(ls_json_as_object(root));
+    e->result.dtype = e->options->dtype != LS_ST_DTYPES ? e->options->dtype : type_of(e->model, root);
+    return e->model->also ? read_also(e, root) : ls_ok();
+}
+
+/* Reads and checks the model's file; sets result.dtype. */
+static ls_status read_model(ls_exporting *e) {
     LS_PATH path = NULL;
     size_t bytes = 0;
-    LS_TRY(ls_path_join(e->options->checkpoint, ls_checkpoint_file_name(LS_CHECKPOINT_CONFIG), &path));
-    if (file->bytes == 0)
-        return ls_error(LS_INVALID, "%s has no config.json, which an export needs: the job that saved it had none",
-                        e->options->checkpoint);
+    for (size_t i = 0; i < LS_COUNT(models) && e->model == NULL; i++)
+        if (e->record.file[models[i].file].bytes > 0) e->model = &models[i];
+    if (e->model == NULL)
+        return ls_error(
+            LS_INVALID,
+            "%s has neither config.json nor graph.json, one of which an export needs: the job that saved it had none",
+            e->options->checkpoint);
+    const ls_recorded_file *file = &e->record.file[e->model->file];
+    LS_TRY(ls_path_join(e->options->checkpoint, ls_checkpoint_file_name(e->model->file), &path));
     LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &e->config, &bytes));
     const ls_file_map map = {(const uint8_t *)e->config, bytes};
     LS_TRY(ls_piece_check_length(path, &map, file));
     for (int i = 0; i < file->n_pieces; i++) LS_TRY(ls_piece_check(path, &map, &file->pieces[i]));
     ls_json *document = NULL;
     LS_TRY(ls_json_parse(path, e->config, bytes, &document));
-    const ls_status status = ls_json_as_object(ls_json_root(document));
-    if (status.code == LS_OK)
-        e->result.dtype =
-            e->options->dtype != LS_ST_DTYPES ? e->options->dtype : type_of_config(ls_json_root(document));
+    const ls_status status = read_root(e, ls_json_root(document));
     ls_json_free(document);
     return status;
 }
 
 /* Only the bytes of the type change. */
-static ls_status write_config(ls_exporting *e) {
+static ls_status write_model(ls_exporting *e) {
+    const char *const *keys = e->model->type_keys;
     LS_PATH path = NULL;
     char value[32];
     size_t from, to;
-    LS_ASSERT(config_name(e->result.dtype) != NULL);
-    snprintf(value, sizeof value, "\"%s\"", config_name(e->result.dtype));
-    bool there[LS_COUNT(type_keys)];
-    for (size_t k = 0; k < LS_COUNT(type_keys); k++)
-        there[k] = ls_json_find_member(e->config, type_keys[k], &from, &to);
+    LS_ASSERT(type_name(e->model, e->result.dtype) != NULL);
+    snprintf(value, sizeof value, "\"%s\"", type_name(e->model, e->result.dtype));
+    bool there[LS_COUNT(e->model->type_keys)];
+    for (size_t k = 0; k < LS_COUNT(there); k++)
+        there[k] = keys[k] != NULL && ls_json_find_member(e->config, keys[k], &from, &to);
     there[0] = there[0] || !there[1];
-    for (size_t k = 0; k < LS_COUNT(type_keys); k++) {
+    for (size_t k = 0; k < LS_COUNT(there); k++) {
         if (!there[k]) continue;
         char *edited = NULL;
-        LS_TRY(ls_json_set_member(e->config, type_keys[k], value, &edited));
+        LS_TRY(ls_json_set_member(e->config, keys[k], value, &edited));
         free(e->config);
         e->config = edited;
     }
-    LS_TRY(ls_path_join(e->partial, "config.json", &path));
+    LS_TRY(ls_path_join(e->partial, ls_checkpoint_file_name(e->model->file), &path));
     return ls_file_write(path, e->config, strlen(e->config));
 }
 
@@ -229,7 +268,8 @@ static bool is_shard(const char *name) {
 
 /* Whether an exported model may hold a file of this name. */
 static bool is_exported_name(const char *name) {
-    static const char *const made[] = {"config.json", "model.safetensors", "model.safetensors.index.json"};
+    static const char *const made[] = {"config.json", "graph.json", "model.safetensors",
+                                       "model.safetensors.index.json"};
     for (size_t i = 0; i < LS_COUNT(made); i++)
         if (strcmp(made[i], name) == 0) return true;
     for (size_t i = 0; i < LS_COUNT(carried); i++)
@@ -315,7 +355,7 @@ static ls_status make_partial(ls_exporting *e) {
 
 static ls_status write_folder(ls_exporting *e) {
     LS_TRY(make_partial(e));
-    LS_TRY(write_config(e));
+    LS_TRY(write_model(e));
     LS_TRY(carry_files(e));
     LS_TRY(ls_export_weights(e));
     LS_TRY(ls_file_sync(e->partial));
@@ -324,7 +364,7 @@ static ls_status write_folder(ls_exporting *e) {
 
 static ls_status export_to(ls_exporting *e) {
     LS_TRY(ls_record_read(e->options->checkpoint, e->arena, &e->record));
-    LS_TRY(read_config(e));
+    LS_TRY(read_model(e));
     LS_TRY(ls_export_check(e->options->out, e->options->carry));
     LS_TRY(resolve(e->options->out, &e->final));
     const ls_status status = write_folder(e);

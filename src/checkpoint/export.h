@@ -3,11 +3,12 @@
  *
  * OUT/
  *     model.safetensors          or model-00001-of-0000N.safetensors with model.safetensors.index.json
- *     config.json                of the training, unchanged but for the type of the weights
+ *     config.json, or graph.json of the training, unchanged but for the type of the weights
  *     generation_config.json     carried over, or made with the special ids of the config
  *     tokenizer.json, ...        carried over, byte for byte
  * The files are written into OUT.partial-PID and synced. Then that folder is renamed, or exchanged with an older OUT,
- * so that OUT is complete at every moment.
+ * so that OUT is complete at every moment. A parameter of a graph.json with several names is written under all of them,
+ * or, where the carried folder has weights, under those that these have.
  */
 #ifndef LS_CHECKPOINT_EXPORT_H
 #define LS_CHECKPOINT_EXPORT_H
@@ -20,7 +21,7 @@ typedef struct ls_export_options {
     const char *checkpoint; /* its folder */
     const char *out;        /* created; replaced if it holds an exported model and nothing else */
     const char *carry;      /* the folder that the tokenizer's files are carried over from; NULL or "": none are */
-    ls_st_dtype dtype;      /* F32, F16 or BF16; LS_ST_DTYPES: the type that config.json says, else F32 */
+    ls_st_dtype dtype;      /* F32, F16 or BF16; LS_ST_DTYPES: the type that the model's file says, else F32 */
     int64_t shard_bytes;    /* most bytes of tensors in one file, unless a single tensor is larger; 0: 5 GB */
 } ls_export_options;
 

@@ -4,6 +4,8 @@
 
 #include "checkpoint/checkpoint_impl.h"
 
+typedef struct ls_exported_model ls_exported_model; /* what an export knows of the file that a model is written in */
+
 /* The state of one export. */
 typedef struct ls_exporting {
     const ls_export_options *options;
@@ -11,7 +13,10 @@ typedef struct ls_exporting {
     char *partial; /* the temporary folder that files are written to */
     ls_arena *arena;
     ls_checkpoint_record record;
-    char *config; /* text of config.json */
+    const ls_exported_model *model;
+    char *config;           /* text of the model's file */
+    ls_weight_copy *copies; /* [n_copies] other names that parameters have */
+    int n_copies;
     ls_export_result result;
 } ls_exporting;
 

@@ -14,7 +14,13 @@ enum {
     SYNC_BYTES = 64 << 20 /* a file is synced after this many bytes, so that few unwritten pages are in memory */
 };
 
-/* One output file: tensors first .. first + n - 1 of the checkpoint's file. */
+/* A tensor of the export: one of the checkpoint's file, under its name or another one that it has. */
+typedef struct exported {
+    const char *name;
+    const ls_st_tensor *t;
+} exported;
+
+/* One output file: exported tensors first .. first + n - 1. */
 typedef struct shard {
     int64_t first, n;
     char name[64];
@@ -27,6 +33,8 @@ typedef struct stream {
     ls_file_map map; /* the checkpoint's file again, for the hashes */
     int64_t data;    /* bytes before the first tensor in the file */
     int checked;     /* number of pieces that were compared with their hashes */
+    exported *list;  /* [n] */
+    int64_t n;
     shard *shards;
     int n_shards;
     void *converted; /* [CHUNK] elements of the output type */
@@ -35,15 +43,75 @@ typedef struct stream {
     double last_shown;
 } stream;
 
+/* ---- which tensors, under which names ---- */
+
+/* The weights that the user had: those of the folder that files are carried over from. */
+typedef struct users_files {
+    ls_st_file **file;
+    size_t n;
+} users_files;
+
+static void close_users(users_files *users) {
+    for (size_t i = 0; i < users->n; i++) ls_st_close(users->file[i]);
+    free(users->file);
+}
+
+static ls_status open_users(const char *folder, users_files *out) {
+    static const char end[] = ".safetensors";
+    ls_file_names names;
+    LS_TRY(ls_file_list(folder, &names));
+    out->file = calloc(names.count + 1, sizeof(ls_st_file *));
+    ls_status status = out->file != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for the files of %s", folder);
+    for (size_t i = 0; i < names.count && status.code == LS_OK; i++) {
+        LS_PATH path = NULL;
+        const size_t length = strlen(names.name[i]);
+        if (length < sizeof end || strcmp(names.name[i] + length - (sizeof end - 1), end) != 0) continue;
+        status = ls_path_join(folder, names.name[i], &path);
+        if (status.code == LS_OK) status = ls_st_open(path, &out->file[out->n]);
+        out->n += status.code == LS_OK;
+    }
+    ls_file_names_free(&names);
+    return status;
+}
+
+/* Whether the user's files have a tensor of this name; true where there are no files. */
+static bool users_have(const users_files *users, const char *name) {
+    for (size_t i = 0; i < users->n; i++)
+        if (ls_st_find(users->file[i], name) != NULL) return true;
+    return users->n == 0;
+}
+
+static void list_tensors(stream *s, const users_files *users) {
+    const ls_exporting *e = s->e;
+    s->list = LS_NEW_ARRAY(e->arena, exported, ls_st_count(s->model) + e->n_copies + 1);
+    for (int64_t i = 0; i < ls_st_count(s->model); i++) {
+        const ls_st_tensor *t = ls_st_at(s->model, i);
+        s->list[s->n++] = (exported){t->name, t};
+        for (int c = 0; c < e->n_copies; c++)
+            if (strcmp(e->copies[c].original, t->name) == 0 && users_have(users, e->copies[c].copy))
+                s->list[s->n++] = (exported){e->copies[c].copy, t};
+    }
+}
+
+static ls_status find_tensors(stream *s) {
+    const char *folder = s->e->options->carry;
+    users_files users = {.n = 0};
+    ls_status status = ls_ok();
+    if (s->e->n_copies > 0 && folder != NULL && folder[0] != 0) status = open_users(folder, &users);
+    if (status.code == LS_OK) list_tensors(s, &users);
+    close_users(&users);
+    return status;
+}
+
 /* ---- which tensor goes to which file ---- */
 
 static int64_t bytes_of(const stream *s, int64_t i) {
-    return ls_st_at(s->model, i)->count * (int64_t)ls_st_dtype_bytes(s->e->result.dtype);
+    return s->list[i].t->count * (int64_t)ls_st_dtype_bytes(s->e->result.dtype);
 }
 
 /* Puts the tensors in their order into files, as many into each as fit. */
 static void cut_shards(stream *s) {
-    const int64_t n = ls_st_count(s->model), given = s->e->options->shard_bytes;
+    const int64_t n = s->n, given = s->e->options->shard_bytes;
     const int64_t most = given > 0 ? given : LS_EXPORT_SHARD_BYTES;
     int64_t used = 0;
     s->shards = LS_NEW_ARRAY(s->e->arena, shard, n + 1);
@@ -56,7 +124,7 @@ static void cut_shards(stream *s) {
         s->shards[s->n_shards - 1].n++;
         used += bytes;
         s->e->result.bytes += bytes;
-        s->e->result.parameters += ls_st_at(s->model, i)->count;
+        s->e->result.parameters += s->list[i].name == s->list[i].t->name ? s->list[i].t->count : 0;
     }
     s->e->result.tensors = n;
     s->e->result.files = s->n_shards;
@@ -81,7 +149,7 @@ static ls_status write_index(const stream *s) {
     ls_json_open_object(w, "weight_map");
     for (int k = 0; k < s->n_shards; k++)
         for (int64_t i = s->shards[k].first; i < s->shards[k].first + s->shards[k].n; i++)
-            ls_json_put_text(w, ls_st_at(s->model, i)->name, s->shards[k].name);
+            ls_json_put_text(w, s->list[i].name, s->shards[k].name);
     ls_json_close(w);
     return ls_json_end_file(w, path);
 }
@@ -143,7 +211,7 @@ static ls_status write_chunk(stream *s, ls_st_writer *writer, int64_t number, co
 
 static ls_status fill_shard(stream *s, const shard *k, const char *path, ls_st_writer *writer) {
     for (int64_t i = 0; i < k->n; i++) {
-        const ls_st_tensor *t = ls_st_at(s->model, k->first + i);
+        const ls_st_tensor *t = s->list[k->first + i].t;
         for (int64_t first = 0; first < t->count; first += CHUNK) {
             LS_TRY(write_chunk(s, writer, i, t, first, ls_min(CHUNK, t->count - first)));
             if (s->unsynced < SYNC_BYTES) continue;
@@ -159,8 +227,8 @@ static ls_status write_shard(stream *s, const shard *k) {
     ls_st_entry *entries = LS_NEW_ARRAY(s->e->arena, ls_st_entry, k->n);
     LS_PATH path = NULL;
     for (int64_t i = 0; i < k->n; i++) {
-        const ls_st_tensor *t = ls_st_at(s->model, k->first + i);
-        entries[i] = (ls_st_entry){.name = t->name, .dtype = s->e->result.dtype, .ndim = t->ndim};
+        const ls_st_tensor *t = s->list[k->first + i].t;
+        entries[i] = (ls_st_entry){.name = s->list[k->first + i].name, .dtype = s->e->result.dtype, .ndim = t->ndim};
         memcpy(entries[i].shape, t->shape, sizeof entries[i].shape);
     }
     ls_st_plan *plan = NULL;
@@ -196,6 +264,7 @@ static ls_status open_model(stream *s) {
 
 static ls_status write_all(stream *s) {
     LS_TRY(open_model(s));
+    LS_TRY(find_tensors(s));
     cut_shards(s);
     LS_TRY(ls_file_need_space(s->e->partial, s->e->result.bytes));
     s->converted = malloc((size_t)CHUNK * ls_st_dtype_bytes(s->e->result.dtype));

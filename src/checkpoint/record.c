@@ -18,7 +18,8 @@ enum { DIGITS = 16 };
 const char *ls_record_name(void) { return STATE; }
 
 const char *ls_checkpoint_file_name(int file) {
-    static const char *const names[LS_CHECKPOINT_FILES] = {"model.safetensors", "optimizer.safetensors", "config.json"};
+    static const char *const names[LS_CHECKPOINT_FILES] = {"model.safetensors", "optimizer.safetensors", "config.json",
+                                                           "graph.json"};
     return names[file];
 }
 

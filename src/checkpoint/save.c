@@ -67,12 +67,12 @@ static ls_status plan_files(const ls_image *image, ls_arena *arena, file_layout 
     return status;
 }
 
-ls_status ls_checkpoint_bytes(const ls_image *image, const char *config, int64_t *out) {
+ls_status ls_checkpoint_bytes(const ls_image *image, const ls_model_text *model, int64_t *out) {
     ls_arena *arena = ls_arena_create();
     file_layout layout = {.n = {0}};
     const ls_status status = plan_files(image, arena, &layout);
     if (status.code == LS_OK) {
-        *out = config != NULL ? (int64_t)strlen(config) : 0;
+        *out = model != NULL ? (int64_t)strlen(model->text) : 0;
         for (int f = 0; f < 2; f++) *out += ls_st_plan_file_bytes(layout.plan[f]);
     }
     free_layout(&layout);
@@ -86,7 +86,8 @@ typedef struct saving {
     const ls_executor *executor;
     const ls_image *image;
     ls_comm *comm;
-    const char *folder, *config;
+    const char *folder;
+    const ls_model_text *model; /* NULL: there is none */
     char *partial, *final, *path[2];
     ls_arena *arena;
     file_layout layout;
@@ -108,13 +109,16 @@ static void add_piece(saving *s, int file, int tensor, int64_t start, const void
 
 /* ---- stage 1: the folder and its files ---- */
 
-static ls_status write_config(saving *s) {
+static ls_status write_model(saving *s) {
     LS_PATH path = NULL;
-    if (s->config == NULL || s->config[0] == 0) return ls_ok();
-    const size_t bytes = strlen(s->config);
-    LS_TRY(ls_path_join(s->partial, ls_checkpoint_file_name(LS_CHECKPOINT_CONFIG), &path));
-    LS_TRY(ls_file_write(path, s->config, bytes));
-    add_piece(s, LS_CHECKPOINT_CONFIG, -1, 0, s->config, (int64_t)bytes);
+    if (s->model == NULL || s->model->text[0] == 0) return ls_ok();
+    const size_t bytes = strlen(s->model->text);
+    int file = LS_CHECKPOINT_CONFIG;
+    while (file < LS_CHECKPOINT_FILES && strcmp(ls_checkpoint_file_name(file), s->model->file) != 0) file++;
+    LS_ASSERT(file < LS_CHECKPOINT_FILES);
+    LS_TRY(ls_path_join(s->partial, s->model->file, &path));
+    LS_TRY(ls_file_write(path, s->model->text, bytes));
+    add_piece(s, file, -1, 0, s->model->text, (int64_t)bytes);
     return ls_ok();
 }
 
@@ -131,14 +135,14 @@ static ls_status create_files(saving *s) {
     int64_t bytes;
     LS_TRY(ls_file_make_folders(s->folder));
     LS_TRY(ls_checkpoint_remove_partial(s->folder));
-    LS_TRY(ls_checkpoint_bytes(s->image, s->config, &bytes));
+    LS_TRY(ls_checkpoint_bytes(s->image, s->model, &bytes));
     LS_TRY(ls_file_need_space(s->folder, bytes));
     LS_TRY(ls_file_make_folders(s->partial));
     for (int f = 0; f < 2; f++) {
         LS_TRY(ls_st_create(s->path[f], s->layout.plan[f], &s->writer[f]));
         LS_TRY(add_header(s, f));
     }
-    return write_config(s);
+    return write_model(s);
 }
 
 static ls_status prepare(saving *s, int64_t step) {
@@ -318,12 +322,12 @@ static ls_status save(saving *s, const ls_train_state *state) {
 }
 
 ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *folder, const ls_train_state *state,
-                             const char *config, int keep) {
+                             const ls_model_text *model, int keep) {
     saving s = {.executor = executor,
                 .image = ls_executor_image(executor),
                 .comm = comm,
                 .folder = folder,
-                .config = config,
+                .model = model,
                 .arena = ls_arena_create()};
     ls_status status = save(&s, state);
     (void)close_files(&s, status);

@@ -107,7 +107,7 @@ ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out) {
 typedef struct opened {
     char *path;
     ls_checkpoint_info info;
-    ls_model *model; /* NULL: there is no config.json */
+    ls_model *model; /* NULL: there is no file of one */
     ls_json *run;    /* run.json of its run; NULL: there is none */
     ls_st_file *weights;
 } opened;
@@ -116,8 +116,10 @@ static ls_status open_checkpoint(const char *path, opened *c) {
     LS_PATH name = NULL;
     LS_TRY(ls_checkpoint_resolve(path, &c->path));
     LS_TRY(ls_checkpoint_describe(c->path, &c->info));
-    LS_TRY(ls_path_join(c->path, "config.json", &name));
-    if (ls_file_exists(name)) LS_TRY(ls_model_open(c->path, &c->model));
+    for (int i = 0; ls_model_file(i) != NULL && c->model == NULL; i++) {
+        LS_TRY(ls_path_join(c->path, ls_model_file(i), &name));
+        if (ls_file_exists(name)) LS_TRY(ls_model_open(name, &c->model));
+    }
     LS_TRY(read_run(c->path, &c->run));
     LS_TRY(ls_path_join(c->path, "model.safetensors", &name));
     return ls_st_open(name, &c->weights);
@@ -137,22 +139,8 @@ static void put_model(const ls_model *model, ls_json_writer *w) {
         ls_json_put_null(w, "model");
         return;
     }
-    const ls_model_sizes m = ls_model_describe(model);
-    const struct {
-        const char *name;
-        int64_t value;
-    } sizes[] = {{"parameters", ls_model_parameters(model)},
-                 {"V", m.V},
-                 {"E", m.E},
-                 {"F", m.F},
-                 {"L", m.L},
-                 {"Hq", m.Hq},
-                 {"Hkv", m.Hkv},
-                 {"D", m.D}};
     ls_json_open_object(w, "model");
-    ls_json_put_text(w, "architecture", ls_model_architecture(model));
-    for (size_t i = 0; i < LS_COUNT(sizes); i++) ls_json_put_int(w, sizes[i].name, sizes[i].value);
-    ls_json_put_bool(w, "tied", m.tied);
+    ls_model_put(model, w);
     ls_json_close(w);
 }
 
@@ -228,15 +216,12 @@ static void print_json(const opened *c, FILE *out) {
 
 static void print_model(const ls_model *model, FILE *out) {
     if (model == NULL) {
-        ls_print_line(out, "model       unknown: there is no config.json");
+        ls_print_line(out, "model       unknown: there is neither a config.json nor a graph.json");
         return;
     }
-    const ls_model_sizes m = ls_model_describe(model);
-    ls_print_line(
-        out,
-        "model       %s · %.2f M parameters · L %lld · E %lld · F %lld · V %lld%s · heads %lld, %lld of keys, of %lld",
-        ls_model_architecture(model), (double)ls_model_parameters(model) / 1e6, (long long)m.L, (long long)m.E,
-        (long long)m.F, (long long)m.V, m.tied ? " (tied)" : "", (long long)m.Hq, (long long)m.Hkv, (long long)m.D);
+    char text[400];
+    ls_model_print(model, text, sizeof text);
+    ls_print_line(out, "model       %s", text);
 }
 
 static void print_run(const ls_json *run, FILE *out) {

@@ -30,14 +30,18 @@ typedef struct ls_grad_job {
     const char *model;
     ls_rope_change rope;
     const char *tokens, *labels; /* i32 .npy [B,S]; labels may be NULL: the next token; -100 is ignored */
-    const char *dtype;           /* "f32", "f64", "bf16"; NULL: f32 */
-    const char *out;             /* file */
-    const char *logits;          /* .npy file for the logits [B,S,V], f4 (f8 for f64); NULL: they are not written */
-    uint64_t seed;               /* for random weights, when the model has none */
+    const char *positions;       /* i32 .npy [B,S]: from 0 in each document; NULL: each row is one document */
+    /* "NAME=FILE" for each input of an imported graph that is neither tokens nor labels nor positions */
+    const char *const *inputs;
+    int n_inputs;
+    const char *dtype;  /* "f32", "f64", "bf16"; NULL: f32 */
+    const char *out;    /* file */
+    const char *logits; /* .npy file for the logits [B,S,V], f4 (f8 for f64); NULL: they are not written */
+    uint64_t seed;      /* for random weights, when the model has none */
     ls_spread spread;
 } ls_grad_job;
 typedef struct ls_grad_result {
-    double loss;    /* mean over valid tokens */
+    double loss;    /* mean over valid tokens; of an imported graph, what its "mean_over" says */
     int64_t tokens; /* valid ones */
     ls_spread_result spread;
 } ls_grad_result;

@@ -101,8 +101,10 @@ void cli_print_manual(FILE *out);
 #define CLI_BYTES(...) CLI_NUMBER(LS_OPTION_BYTES, __VA_ARGS__)
 
 /* The options of commands that open a trained model. */
-#define CLI_MODEL(at) \
-    CLI_REQUIRED_TEXT("model", "PATH", at, "config.json, or a folder with one and, if trained, *.safetensors")
+#define CLI_MODEL(at)        \
+    CLI_REQUIRED_TEXT(       \
+        "model", "PATH", at, \
+        "config.json, or graph.json of an imported model; or a folder with one and, if trained, *.safetensors")
 #define CLI_CHECKPOINT(at)            \
     CLI_TEXT("checkpoint", "DIR", at, \
              "a checkpoint, or the --out of a training run; the model's own weights when left out")

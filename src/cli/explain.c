@@ -207,7 +207,8 @@ typedef struct explain_flags {
 
 #define AT(field) offsetof(explain_flags, job.field)
 static const ls_option options[] = {
-    CLI_REQUIRED_TEXT("model", "PATH", AT(model), "config.json, or a folder with one"),
+    CLI_REQUIRED_TEXT("model", "PATH", AT(model),
+                      "config.json, or graph.json of an imported model; or a folder with one"),
     CLI_INT("seq", "N", "1024", 1, 0x1p30, AT(seq), "tokens of a sequence"),
     CLI_INT("batch", "N", "1", 1, 0x1p24, AT(batch), "sequences of a micro-batch, over all dp ranks"),
     CLI_INT("accumulate", "N", "1", 1, CLI_ANY, AT(accumulate),

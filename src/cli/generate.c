@@ -181,7 +181,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     LS_TRY(ls_comm_barrier(rank->comm));
     ls_comm_end_at_stop(rank->comm, false);
     const double filled = ls_seconds();
-    float *logits = malloc(sizeof *logits * (size_t)ls_model_describe(g->trained.model).V);
+    float *logits = malloc(sizeof *logits * (size_t)ls_model_describe(g->trained.model).outputs);
     if (logits == NULL) return ls_error(LS_NO_MEMORY, "no memory for the logits of a token");
     const ls_status status = make_tokens(g, rank, logits, out);
     free(logits);
@@ -301,7 +301,8 @@ typedef struct generate_flags {
 
 #define AT(field) offsetof(generate_flags, job.field)
 static const ls_option options[] = {
-    CLI_REQUIRED_TEXT("model", "PATH", AT(model), "config.json, or a folder with one"),
+    CLI_REQUIRED_TEXT("model", "PATH", AT(model),
+                      "config.json, or graph.json of an imported model; or a folder with one"),
     CLI_CHECKPOINT(AT(checkpoint)),
     CLI_TEXT("prompt", "TEXT", AT(prompt), "text to continue"),
     CLI_TEXT("prompt-file", "FILE", AT(prompt_file), "a text file to continue, instead of --prompt; -: standard input"),

@@ -2,9 +2,7 @@
  * longspan grad: one forward and backward pass of a model on given tokens. Program step sums the gradients over the
  * ranks and leaves each rank a shard of the flat space of parameters; rank 0 writes the pieces of all into one file.
  */
-#include "cli/cli_impl.h"
-
-#include "model/model.h"
+#include "cli/grad_impl.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,8 +14,8 @@ typedef struct grad_run {
     const ls_grad_job *job;
     ls_dtype dtype;
     ls_model *model;
-    ls_array tokens, labels, positions;
-    int64_t valid; /* N: labels that are not ignored */
+    ls_grad_inputs in;
+    int64_t divisor; /* N: what the loss is divided by */
     ls_graph *graph;
     ls_language_model lm;
     ls_array logits;  /* without data if they are not written */
@@ -27,19 +25,11 @@ typedef struct grad_run {
 
 /* --- before the ranks --------------------------------------------------------------------------------------------- */
 
-static ls_status make_positions(grad_run *r) {
-    LS_TRY(ls_array_make(LS_I32, 2, r->tokens.size, &r->positions));
-    int32_t *position = r->positions.data;
-    for (int64_t i = 0; i < r->positions.count; i++) position[i] = (int32_t)(i % r->tokens.size[1]);
-    return ls_ok();
-}
-
 static ls_status read_inputs(grad_run *r) {
     LS_TRY(ls_job_dtype(r->job->dtype, LS_F32, &r->dtype));
     LS_TRY(ls_model_open_changed(r->job->model, &r->job->rope, &r->model));
-    const int64_t V = ls_model_describe(r->model).V;
-    LS_TRY(ls_tokens_read(r->job->tokens, V, &r->tokens));
-    LS_TRY(ls_labels_read(r->job->labels, V, &r->tokens, &r->labels, &r->valid));
+    LS_TRY(ls_grad_inputs_read(r->job, r->model, ls_dtype_accumulator(r->dtype), &r->in));
+    r->divisor = ls_mean_divisor(ls_model_takes(r->model).mean, r->in.valid, r->in.tokens.count);
     return ls_ok();
 }
 
@@ -48,26 +38,26 @@ static ls_status compare_inputs(const grad_run *r, ls_status mine) {
     ls_alike *alike;
     LS_TRY(ls_alike_begin(&alike));
     if (mine.code == LS_OK) {
-        const char *config = ls_model_config_text(r->model);
-        ls_alike_add_bytes(alike, "a config.json", config, strlen(config));
+        ls_alike_add_model(alike, r->model);
         ls_alike_add_folder(alike, "--model", ls_model_folder(r->model));
-        ls_alike_add_bytes(alike, "--tokens", r->tokens.data, r->tokens.bytes);
-        ls_alike_add_bytes(alike, "--labels", r->labels.data, r->labels.bytes);
+        ls_grad_inputs_add(&r->in, r->model, alike);
     }
     return ls_alike_end(alike, mine);
 }
 
 static ls_status open_inputs(grad_run *r) {
     LS_TRY(compare_inputs(r, read_inputs(r)));
-    if (r->valid == 0) ls_log("no label counts (all are -100): loss and gradients are 0");
-    return make_positions(r);
+    if (r->divisor == 0) ls_log("no label counts (all are -100): loss and gradients are 0");
+    return ls_ok();
 }
 
 static ls_status build(grad_run *r) {
     r->graph = ls_graph_create(r->dtype);
-    LS_TRY(ls_model_build(r->model, r->graph, r->tokens.size[0], r->tokens.size[1], true, &r->lm));
+    const int64_t *tokens = r->in.tokens.size;
+    LS_TRY(ls_model_build(r->model, r->graph, tokens[0], tokens[1], true, &r->lm));
     if (r->job->logits == NULL) return ls_ok();
-    const int64_t size[] = {r->tokens.size[0], r->tokens.size[1], ls_model_describe(r->model).V};
+    LS_TRY(ls_model_need_logits(r->model, &r->lm, "--logits"));
+    const int64_t size[] = {tokens[0], tokens[1], ls_graph_tensor(r->graph, r->lm.logits)->shape.dim[2].size};
     return ls_array_make(ls_graph_tensor(r->graph, r->lm.logits)->dtype, 3, size, &r->logits);
 }
 
@@ -99,16 +89,6 @@ static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
     const ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source, NULL);
     ls_weights_close(&source);
     return status;
-}
-
-static ls_status set_inputs(const grad_run *r, ls_rank *rank) {
-    const struct {
-        const char *name;
-        const ls_array *array;
-    } inputs[] = {{"tokens", &r->tokens}, {"labels", &r->labels}, {"positions", &r->positions}};
-    for (size_t i = 0; i < LS_COUNT(inputs); i++)
-        LS_TRY(ls_executor_scatter(rank->executor, ls_image_find(rank->image, inputs[i].name), inputs[i].array->data));
-    return ls_ok();
 }
 
 /* The gradients on their way into the file. */
@@ -174,9 +154,9 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     outcome *out = result;
     ls_comm_end_at_stop(rank->comm, true);
     LS_TRY(fill_weights(r, rank));
-    LS_TRY(set_inputs(r, rank));
+    LS_TRY(ls_grad_inputs_put(&r->in, r->model, rank));
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
-    LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.tokens = r->valid}, &(ls_micro_batches){.count = 1}));
+    LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.tokens = r->divisor}, &(ls_micro_batches){.count = 1}));
     out->seconds = ls_executor_times(rank->executor).total;
     LS_TRY(ls_comm_max_f64(rank->comm, &out->seconds, 1));
     ls_step_sums sums;
@@ -192,8 +172,8 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
 static ls_status run_ranks(const grad_run *r, ls_session *session, ls_grad_result *result) {
     outcome found = {0, 0};
     LS_TRY(ls_session_run(session, on_rank, r, &found, sizeof found));
-    result->tokens = r->valid;
-    result->loss = r->valid > 0 ? found.loss / (double)r->valid : 0;
+    result->tokens = r->in.valid;
+    result->loss = r->divisor > 0 ? found.loss / (double)r->divisor : 0;
     result->spread = ls_session_describe(session);
     result->spread.seconds = found.seconds;
     return ls_ok();
@@ -237,6 +217,8 @@ static ls_status compute(grad_run *r, ls_grad_result *result) {
     LS_TRY(build(r));
     const ls_job job = {.graph = r->graph,
                         .programs = ls_training_programs(r->graph, r->lm.forward_nodes, LS_UPDATE_REDUCE, false),
+                        .documents = r->in.documents,
+                        .n_documents = r->in.apart ? (int)r->in.tokens.size[0] : 0,
                         .fetch = &r->lm.logits,
                         .n_fetch = r->job->logits != NULL};
     ls_session *session;
@@ -251,13 +233,12 @@ ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result) {
     LS_NEED(result, "result");
     LS_NEED(job->tokens, "job->tokens");
     LS_NEED(job->out, "job->out");
+    LS_TRY(ls_check_texts("inputs", job->inputs, job->n_inputs));
     grad_run r = {.job = job};
     ls_grad_result done = {.loss = 0};
     const ls_status status = compute(&r, &done);
     free(r.partial);
-    ls_array_free(&r.tokens);
-    ls_array_free(&r.labels);
-    ls_array_free(&r.positions);
+    ls_grad_inputs_free(&r.in);
     ls_array_free(&r.logits);
     ls_st_plan_destroy(r.plan);
     ls_graph_destroy(r.graph);
@@ -271,6 +252,7 @@ ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result) {
 typedef struct grad_flags {
     cli_common common;
     ls_grad_job job;
+    ls_option_list inputs;
 } grad_flags;
 
 #define AT(field) offsetof(grad_flags, job.field)
@@ -278,7 +260,13 @@ static const ls_option options[] = {
     CLI_MODEL(AT(model)),
     CLI_REQUIRED_TEXT("tokens", "FILE", AT(tokens), "token ids [B,S], i4 or i8 .npy"),
     CLI_TEXT("labels", "FILE", AT(labels),
-             "target at each position [B,S], -100 is ignored; the next token when left out"),
+             "target at each position [B,S], -100 is ignored; the next token when left out. For an imported graph "
+             "that shifts its labels: the user's own, which are shifted here"),
+    CLI_TEXT("position-ids", "FILE", AT(positions),
+             "position of each token in its document [B,S], i4 or i8 .npy: a document begins at each 0, and sees no "
+             "other; one document in each row when left out"),
+    CLI_LIST("input", "NAME=FILE", offsetof(grad_flags, inputs),
+             "of an imported graph: another input [B,S], i4 or i8, or f4 or f8 .npy; one word for each"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of random weights, if the model has none"),
     CLI_REQUIRED_TEXT("out", "FILE", AT(out), "safetensors with the weights' names and shapes, F32 (F64 for f64)"),
@@ -291,6 +279,8 @@ static ls_status run(void *context) {
     ls_grad_result result;
     flags->job.spread = cli_spread_of(&flags->common);
     flags->job.rope = flags->common.rope;
+    flags->job.inputs = flags->inputs.items;
+    flags->job.n_inputs = flags->inputs.count;
     LS_TRY(ls_run_grad(&flags->job, &result));
     if (flags->common.json) {
         ls_grad_result_json(&result, stdout);
@@ -308,7 +298,8 @@ const cli_command cli_grad = {
     .summary = "loss and gradients of a model on given tokens",
     .usage = "--model PATH --tokens FILE [--labels FILE] --out FILE [options]",
     .about =
-        "One forward and backward pass. The loss is the mean over all labels that are not -100, in nats, and the gradients are those of this mean.",
+        "One forward and backward pass. The loss is the mean over all labels that are not -100, in nats, and the gradients are those of this mean. "
+        "An imported graph says itself what the sum of its losses is divided by.",
     .opens = true,
     .spreads = true,
     .runs = true,

@@ -203,7 +203,8 @@ typedef struct plan_flags {
 
 #define AT(field) offsetof(plan_flags, job.field)
 static const ls_option options[] = {
-    CLI_REQUIRED_TEXT("model", "PATH", AT(model), "config.json, or a folder with one"),
+    CLI_REQUIRED_TEXT("model", "PATH", AT(model),
+                      "config.json, or graph.json of an imported model; or a folder with one"),
     CLI_INT("seq", "N", "1024", 1, 0x1p30, AT(seq), "tokens of a sequence"),
     CLI_INT("batch", "N", "1", 1, 0x1p24, AT(batch), "sequences of a step, over all dp ranks and micro-batches"),
     CLI_INT("accumulate", "N", "1", 1, 0x1p24, AT(accumulate), "micro-batches that a step is cut into"),

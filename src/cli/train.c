@@ -14,8 +14,10 @@ typedef struct train_flags {
 /* The defaults here are only for --help: see forget_defaults. */
 #define AT(field) offsetof(train_flags, options.field)
 static const ls_option options[] = {
-    CLI_REQUIRED_TEXT("model", "PATH", AT(model),
-                      "config.json, or a folder with one and, to continue a model, its *.safetensors"),
+    CLI_REQUIRED_TEXT(
+        "model", "PATH", AT(model),
+        "config.json, or graph.json of an imported model; or a folder with one and, to continue a model, its "
+        "*.safetensors"),
     CLI_REQUIRED_LIST("data", "PATH", offsetof(train_flags, data), CLI_DATA_HELP),
     CLI_REQUIRED_TEXT("out", "DIR", AT(out),
                       "folder for run.json, metrics.jsonl, loss.svg, loss_by_position.svg and checkpoints"),

@@ -17,6 +17,7 @@ static ls_status open_all(const ls_model *model, int64_t known, const char *dtyp
     d->model = ls_graph_create(narrow ? LS_BF16 : LS_F32);
     d->graph = ls_graph_create(narrow ? LS_BF16 : LS_F32);
     LS_TRY(ls_model_build_growing(model, d->model, known, d->most, &lm));
+    LS_TRY(ls_model_need_logits(model, &lm, "generation"));
     LS_TRY(ls_graph_decode(d->model, lm.logits, d->graph, &d->decoding));
     d->logits = ls_graph_tensor(d->graph, d->decoding.logits)->name;
     d->job = (ls_job){.graph = d->graph,

@@ -32,6 +32,7 @@ static ls_status open_program(evaluation *e) {
     ls_language_model lm;
     e->graph = ls_graph_create(strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : LS_F32);
     LS_TRY(ls_model_build(e->trained->model, e->graph, o->batch, o->seq, false, &lm));
+    LS_TRY(ls_model_need_token_loss(e->trained->model, &lm, "an evaluation"));
     e->losses = lm.token_loss;
     LS_TRY(ls_typical_read(e->data, o->seq, &e->typical));
     e->job = (ls_job){.graph = e->graph,

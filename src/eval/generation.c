@@ -185,7 +185,8 @@ ls_status ls_stops_read(const ls_trained *trained, ls_stops *out) {
     const ls_model *model = trained->model;
     ls_stops stops = {.n = 0};
     LS_TRY(read_generation(model, &stops));
-    if (stops.n == 0) LS_TRY(read_text("config.json", ls_model_config_text(model), ls_model_describe(model).V, &stops));
+    const ls_model_text written = ls_model_written(model);
+    if (stops.n == 0) LS_TRY(read_text(written.file, written.text, ls_model_describe(model).V, &stops));
     const int32_t end = ls_tokenizer_end_of_document(trained->tokenizer);
     if (stops.n == 0 && end >= 0) stops.id[stops.n++] = end;
     *out = stops;

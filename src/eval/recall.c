@@ -39,7 +39,7 @@ void ls_recall_print(const ls_recall_result *r, FILE *out) {
     }
     const ls_recall_cell all = total(r);
     ls_print_to(out, "\n%lld of %lld pass keys right · loss of an answer's token %.4f nats\n", (long long)all.right,
-            (long long)all.samples, all.loss);
+                (long long)all.samples, all.loss);
 }
 
 static void put(const ls_recall_result *r, ls_json_writer *w) {
@@ -179,7 +179,7 @@ typedef struct room {
 /* Scores the answer of one text. All ranks compute the same. */
 static ls_status ask(const asking *a, const ls_rank *rank, const room *at, double depth, int64_t sample,
                      ls_recall_cell *cell) {
-    const int64_t n = a->haystack.length, V = ls_model_describe(a->trained->model).V;
+    const int64_t n = a->haystack.length, V = ls_model_describe(a->trained->model).outputs;
     ls_needle needle;
     LS_TRY(ls_needle_make(&a->haystack, depth, sample, at->ids, &needle));
     const int64_t asked = n - needle.n_answer;
@@ -215,7 +215,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const asking *a = input;
     LS_TRY(ls_trained_fill(a->trained, rank, a->options->seed));
     const room at = {malloc(sizeof *at.ids * (size_t)a->haystack.length),
-                     malloc(sizeof *at.logits * (size_t)ls_model_describe(a->trained->model).V)};
+                     malloc(sizeof *at.logits * (size_t)ls_model_describe(a->trained->model).outputs)};
     ls_status status = ls_error(LS_NO_MEMORY, "no memory for a text of %lld tokens", (long long)a->haystack.length);
     if (at.ids != NULL && at.logits != NULL) status = ask_all(a, rank, &at, result);
     free(at.logits);

@@ -19,6 +19,7 @@ static ls_status open_all(const char *model, const char *checkpoint, const ls_ro
     LS_TRY(find_checkpoint(checkpoint, &t->checkpoint));
     if (model == NULL && checkpoint == NULL) return ls_error(LS_USAGE, "neither --model nor --checkpoint is given");
     LS_TRY(ls_model_open_changed(model != NULL ? model : t->checkpoint, rope, &t->model));
+    LS_TRY(ls_model_check_fed(t->model));
     LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
     const int64_t V = ls_model_describe(t->model).V;
     const int32_t known = ls_tokenizer_vocabulary(t->tokenizer);
@@ -34,8 +35,7 @@ static ls_status compare_processes(const ls_trained *t, ls_status mine) {
     ls_alike *alike;
     LS_TRY(ls_alike_begin(&alike));
     if (mine.code == LS_OK) {
-        const char *config = ls_model_config_text(t->model);
-        ls_alike_add_bytes(alike, "a config.json", config, strlen(config));
+        ls_alike_add_model(alike, t->model);
         ls_alike_add_folder(alike, "--model", ls_model_folder(t->model));
         ls_alike_add_folder(alike, "--checkpoint", t->checkpoint);
     }

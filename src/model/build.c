@@ -1,7 +1,4 @@
-/*
- * Building a model's graph: the parts that architectures share, and the inputs, the loss and its gradient around every
- * architecture.
- */
+/* Building the graph of a config.json: the parts that architectures share, and inputs and loss around each of them. */
 #include "model/model_impl.h"
 
 #include <stdio.h>
@@ -106,29 +103,16 @@ ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x) {
 
 /* --- the whole model ---------------------------------------------------------------------------------------------- */
 
-static ls_status build(const ls_architecture *architecture, const ls_model_config *config, ls_graph *g, int64_t B,
-                       int64_t S, ls_language_model *out) {
+ls_status ls_layers_build(const ls_model *model, ls_graph *g, const ls_model_lengths *lengths, ls_language_model *out) {
+    ls_model_config config = model->config;
+    if (lengths->known > 0) config.rope.length = (double)lengths->known;
     ls_language_model lm = {0};
-    lm.tokens = ls_tokens(g, "tokens", B, S);
+    lm.tokens = ls_tokens(g, "tokens", lengths->B, lengths->S);
     lm.labels = ls_input_like(g, "labels", lm.tokens);
     lm.positions = ls_input_like(g, "positions", lm.tokens);
-    lm.logits = architecture->build(config, g, lm.tokens, lm.positions);
+    lm.logits = model->architecture->build(&config, g, lm.tokens, lm.positions);
     lm.token_loss = ls_named(g, ls_cross_entropy(g, lm.logits, lm.labels), "token_loss");
     lm.loss = ls_named(g, ls_sum(g, lm.token_loss), "loss");
-    LS_TRY(ls_graph_accumulate_loss(g, lm.loss));
-    lm.forward_nodes = g->n_nodes;
     *out = lm;
-    return ls_ok();
-}
-
-ls_status ls_model_build(const ls_model *model, ls_graph *g, int64_t B, int64_t S, bool gradients,
-                         ls_language_model *out) {
-    LS_TRY(build(model->architecture, &model->config, g, B, S, out));
-    return gradients ? ls_graph_differentiate_loss(g, out->loss) : ls_ok();
-}
-
-ls_status ls_model_build_growing(const ls_model *model, ls_graph *g, int64_t known, int64_t S, ls_language_model *out) {
-    ls_model_config config = model->config;
-    config.rope.length = (double)known;
-    return build(model->architecture, &config, g, 1, S, out);
+    return ls_graph_status(g);
 }

@@ -78,8 +78,7 @@ const ls_form ls_decoder_form = {.fields = fields,
                                  .rules = rules,
                                  .complete = complete,
                                  .derived = derived,
-                                 .head = "lm_head.weight",
-                                 .table = "model.embed_tokens.weight",
+                                 .tie = {"lm_head.weight", "model.embed_tokens.weight"},
                                  .prefix = "model."};
 
 /* --- the graph ---------------------------------------------------------------------------------------------------- */

@@ -128,8 +128,7 @@ static const ls_form form = {.fields = fields,
                              .rules = rules,
                              .complete = complete,
                              .derived = derived,
-                             .head = "lm_head.weight",
-                             .table = "transformer.wte.weight",
+                             .tie = {"lm_head.weight", "transformer.wte.weight"},
                              .prefix = "transformer."};
 
 const ls_architecture ls_architecture_gpt2 = {

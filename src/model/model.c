@@ -1,127 +1,88 @@
-/* Opening a model: reads its config.json, changes it if the user wants so, and finds the source of its weights. */
+/* Opening a model: which way it is written down, its text, and the source of its weights. */
 #include "model/model_impl.h"
-#include "tensor/tensor.h"
+
+#include "graph/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Far above published configs: most have some KiB, those with long lists of labels some MiB. */
-#define MOST_CONFIG ((size_t)16 << 20)
+static const ls_model_kind *const kinds[] = {&ls_model_kind_config, &ls_model_kind_graph};
 
-/* name: stands for the text in errors. */
-static ls_status parse_config(const char *name, size_t bytes, ls_model *model) {
+const char *ls_model_file(int index) { return index >= 0 && index < (int)LS_COUNT(kinds) ? kinds[index]->file : NULL; }
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+/* The kind that the field "format" of a document names; config.json has none. */
+static const ls_model_kind *kind_of(ls_json_value root) {
+    const char *format = NULL;
+    if (ls_json_text_or(root, "format", NULL, &format).code != LS_OK || format == NULL) return &ls_model_kind_config;
+    for (size_t i = 0; i < LS_COUNT(kinds); i++)
+        if (kinds[i]->format != NULL && strcmp(kinds[i]->format, format) == 0) return kinds[i];
+    return &ls_model_kind_config;
+}
+
+/* name: stands for the text in errors. model->kind NULL: as the text says. */
+static ls_status read_text(const char *name, ls_model *model) {
     ls_json *document = NULL;
-    LS_TRY(ls_json_parse(name, model->text, bytes, &document));
-    const ls_json_value root = ls_json_root(document);
-    ls_status status = ls_json_as_object(root);
-    if (status.code == LS_OK) status = ls_architecture_find(root, &model->architecture);
-    if (status.code == LS_OK && model->architecture != NULL)
-        status = ls_config_read(root, model->architecture, &model->config);
-    ls_json_free(document);
-    return status;
+    LS_TRY(ls_json_parse(name, model->text, strlen(model->text), &document));
+    if (model->kind == NULL) model->kind = kind_of(ls_json_root(document));
+    return model->kind->read(document, model);
 }
 
-static ls_status read_config(const char *path, ls_model *model) {
-    size_t bytes = 0;
-    LS_TRY(ls_file_read(path, MOST_CONFIG, &model->text, &bytes));
-    return parse_config(path, bytes, model);
+static ls_status read_file(const char *path, ls_model *model) {
+    size_t bytes = 0, most = 0;
+    for (size_t i = 0; i < LS_COUNT(kinds); i++)
+        if (model->kind == NULL || model->kind == kinds[i])
+            most = kinds[i]->most_bytes > most ? kinds[i]->most_bytes : most;
+    LS_TRY(ls_file_read(path, most, &model->text, &bytes));
+    if (strlen(model->text) != bytes) return ls_error(LS_INVALID, "%s holds a byte 0; expected text", path);
+    return read_text(path, model);
 }
 
-/* Counts in the smallest graph, because only the builder knows the parameters. */
-static ls_status count_parameters(ls_model *model) {
-    ls_graph *g = ls_graph_create(LS_F32);
-    ls_language_model smallest;
-    const ls_status status = ls_model_build(model, g, 1, 1, false, &smallest);
-    for (int t = 1; t < g->n_tensors; t++)
-        if (g->tensors[t].role == LS_ROLE_PARAMETER) model->parameters += ls_shape_elements(&g->tensors[t].shape);
-    ls_graph_destroy(g);
-    return status;
+/* The model's file in a folder: its path, and its kind. Where there is none, that of a config.json. */
+static ls_status find_file(const char *folder, const ls_model_kind **kind, char **out) {
+    const ls_model_kind *found = NULL;
+    for (size_t i = 0; i < LS_COUNT(kinds); i++) {
+        LS_PATH path = NULL;
+        LS_TRY(ls_path_join(folder, kinds[i]->file, &path));
+        if (!ls_file_exists(path)) continue;
+        if (found != NULL)
+            return ls_error(LS_USAGE, "%s holds both %s and %s; expected one, or the path of one of them", folder,
+                            found->file, kinds[i]->file);
+        found = kinds[i];
+    }
+    *kind = found != NULL ? found : kinds[0];
+    return ls_path_join(folder, (*kind)->file, out);
 }
 
-/* Reads the changed text again; errors name the change. */
-static ls_status reread(const char *path, const ls_rope_change *change, ls_model *model) {
-    LS_PATH name = NULL;
-    const bool scaled = change->scaling != NULL;
-    LS_TRY(ls_path_print(&name, "%s with %s %s", path, scaled ? "--rope-scaling" : "--rope-theta",
-                         scaled ? change->scaling : ""));
-    return parse_config(name, strlen(model->text), model);
-}
-
-static ls_status change_rope(const char *path, const ls_rope_change *change, ls_model *model) {
-    bool longer = false;
-    if (change == NULL || ((change->scaling == NULL || change->scaling[0] == 0) && change->theta == 0)) return ls_ok();
-    if (model->config.rope.theta == 0)
-        return ls_error(LS_USAGE,
-                        "%s is a %s, whose positions are learned; --rope-scaling and --rope-theta are "
-                        "for rotary positions",
-                        path, model->architecture->name);
-    LS_TRY(ls_rope_change_text(&model->config, change, &model->text));
-    LS_TRY(reread(path, change, model));
-    LS_TRY(ls_rope_change_length(&model->config, &longer, &model->text));
-    return longer ? reread(path, change, model) : ls_ok();
-}
-
-/* Some scalings are computed from max_position_embeddings, so a longer one would change them. */
-static bool same_rope(const ls_rope *a, const ls_rope *b) {
-    return a->factor == b->factor && a->original_length == b->original_length;
-}
-
-ls_status ls_model_check_apart(const ls_model *model, int64_t S) {
-    const ls_rope *rope = &model->config.rope;
-    const double length = rope->length > 0 ? rope->length : (double)S;
-    ls_rope_scaling scaling = LS_ROPE_PLAIN;
-    if (rope->scaling != NULL) LS_TRY(ls_rope_find(rope->scaling, &scaling));
-    if (!ls_rope_by_length(&(ls_rope_params){.scaling = scaling}) || length <= rope->original_length) return ls_ok();
-    return ls_error(
-        LS_UNSUPPORTED,
-        "rope scaling \"%s\" goes by the length of a sequence, and documents that are packed apart would get "
-        "that of --seq %lld instead of their own; expected --pack join, --seq of at most %.0f, or another "
-        "--rope-scaling",
-        rope->scaling, (long long)S, rope->original_length);
-}
-
-ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer) {
-    const ls_model_config before = model->config;
-    *longer = false;
-    if (before.rope.theta == 0 || S <= before.sizes.longest) return ls_ok();
-    char *kept = strdup(model->text);
-    if (kept == NULL) return ls_error(LS_NO_MEMORY, "no memory for a config.json");
-    ls_status status = ls_config_set_longest(S, &model->text);
-    if (status.code == LS_OK) status = parse_config("config.json", strlen(model->text), model);
-    *longer = status.code == LS_OK && same_rope(&before.rope, &model->config.rope);
-    if (!*longer) {
-        free(model->text);
-        model->text = kept;
-        model->config = before;
-    } else
-        free(kept);
-    return status;
+static bool changes_rope(const ls_rope_change *change) {
+    return change != NULL && ((change->scaling != NULL && change->scaling[0] != 0) || change->theta != 0);
 }
 
 static ls_status open_model(const char *path, const ls_rope_change *change, ls_model *model) {
-    LS_PATH config = NULL;
-    if (ls_file_is_folder(path)) {
-        LS_TRY(ls_path_join(path, "config.json", &config));
-        LS_TRY(ls_path_parent(config, &model->folder));
-        LS_TRY(read_config(config, model));
-    } else {
-        LS_TRY(ls_path_parent(path, &model->folder));
-        LS_TRY(read_config(path, model));
-    }
-    LS_TRY(change_rope(path, change, model));
-    return count_parameters(model);
+    LS_PATH file = NULL;
+    if (ls_file_is_folder(path))
+        LS_TRY(find_file(path, &model->kind, &file));
+    else
+        LS_TRY(ls_path_print(&file, "%s", path));
+    const char *slash = strrchr(file, '/'), *name = slash != NULL ? slash + 1 : file;
+    for (size_t i = 0; i < LS_COUNT(kinds); i++) /* of another name, its contents tell */
+        if (strcmp(name, kinds[i]->file) == 0) model->kind = kinds[i];
+    LS_TRY(ls_path_parent(file, &model->folder));
+    LS_TRY(read_file(file, model));
+    return changes_rope(change) ? model->kind->change_rope(path, change, model) : ls_ok();
 }
 
 static ls_status open_text(const char *name, const char *text, ls_model *model) {
     model->text = strdup(text);
     if (model->text == NULL) return ls_error(LS_NO_MEMORY, "no memory for %s", name);
-    LS_TRY(parse_config(name, strlen(text), model));
-    return count_parameters(model);
+    return read_text(name, model);
 }
 
-/* text NULL: reads the config at path. */
+/* text NULL: reads the file at path. */
 static ls_status create(const char *path, const char *text, const ls_rope_change *change, ls_model **out) {
-    if (path == NULL) return ls_error(LS_USAGE, "--model is missing; expected a config.json or its folder");
+    if (path == NULL)
+        return ls_error(LS_USAGE, "--model is missing; expected a config.json, a graph.json, or the folder of one");
     ls_model *model = calloc(1, sizeof *model);
     if (model == NULL) return ls_error(LS_NO_MEMORY, "no memory to open the model %s", path);
     const ls_status status = text != NULL ? open_text(path, text, model) : open_model(path, change, model);
@@ -145,35 +106,99 @@ ls_status ls_model_open_text(const char *name, const char *text, ls_model **out)
 
 void ls_model_close(ls_model *model) {
     if (model == NULL) return;
+    if (model->kind != NULL) model->kind->free(model);
     free(model->folder);
     free(model->text);
     free(model);
 }
 
-ls_model_sizes ls_model_describe(const ls_model *model) { return model->config.sizes; }
-const char *ls_model_architecture(const ls_model *model) { return model->architecture->name; }
+/* --- what it is --------------------------------------------------------------------------------------------------- */
+
+ls_model_sizes ls_model_describe(const ls_model *model) { return model->sizes; }
+ls_model_inputs ls_model_takes(const ls_model *model) { return model->inputs; }
+const char *ls_model_architecture(const ls_model *model) { return model->kind->name(model); }
 const char *ls_model_folder(const ls_model *model) { return model->folder != NULL ? model->folder : ""; }
-const char *ls_model_config_text(const ls_model *model) { return model->text; }
-bool ls_model_tied(const ls_model *model, const char **head, const char **table) {
-    const ls_form *form = model->architecture->form;
-    *head = form->head;
-    *table = form->table;
-    return model->config.sizes.tied;
-}
+ls_model_text ls_model_written(const ls_model *model) { return (ls_model_text){model->kind->file, model->text}; }
 int64_t ls_model_parameters(const ls_model *model) { return model->parameters; }
 
+void ls_model_print(const ls_model *model, char *out, size_t room) { model->kind->print(model, out, room); }
+
+void ls_model_put(const ls_model *model, ls_json_writer *w) {
+    ls_json_put_text(w, "architecture", ls_model_architecture(model));
+    ls_json_put_int(w, "parameters", model->parameters);
+    model->kind->put(model, w);
+}
+
+const ls_weight_copy *ls_model_copy(const ls_model *model, int index) {
+    const ls_weight_rules rules = model->kind->rules(model);
+    return index >= 0 && index < rules.n_copies ? &rules.copies[index] : NULL;
+}
+
+ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer) {
+    *longer = false;
+    return model->kind->lengthen(model, S, longer);
+}
+
+/* --- what it can do ----------------------------------------------------------------------------------------------- */
+
+ls_status ls_model_check_apart(const ls_model *model, int64_t S) { return model->kind->check_apart(model, S); }
+
+ls_status ls_model_check_fed(const ls_model *model) {
+    if (model->inputs.n_others == 0) return ls_ok();
+    const char *name = model->inputs.others[0].name;
+    return ls_error(LS_UNSUPPORTED,
+                    "%s: input \"%s\" is neither tokens nor labels nor positions, and no data has it; expected a graph "
+                    "without it, or longspan grad --input %s=FILE.npy",
+                    model->kind->file, name, name);
+}
+
+ls_status ls_model_need_logits(const ls_model *model, const ls_language_model *lm, const char *what) {
+    if (lm->logits.id != 0) return ls_ok();
+    return ls_error(LS_UNSUPPORTED, "%s: logits is null, and %s needs them; expected a graph that names its logits",
+                    model->kind->file, what);
+}
+
+ls_status ls_model_need_token_loss(const ls_model *model, const ls_language_model *lm, const char *what) {
+    if (lm->token_loss.id != 0 && lm->labels.id != 0) return ls_ok();
+    return ls_error(LS_UNSUPPORTED,
+                    "%s: %s, and %s needs the loss of each label; expected a loss that is the sum of a tensor [B,S]",
+                    model->kind->file, lm->labels.id == 0 ? "no input is labels" : "the loss is no sum over tokens",
+                    what);
+}
+
+/* --- building ----------------------------------------------------------------------------------------------------- */
+
+static ls_status build(const ls_model *model, ls_graph *g, const ls_model_lengths *lengths, ls_language_model *out) {
+    ls_language_model lm = {0};
+    LS_TRY(model->kind->build(model, g, lengths, &lm));
+    LS_TRY(ls_graph_accumulate_loss(g, lm.loss));
+    lm.forward_nodes = g->n_nodes;
+    *out = lm;
+    return ls_ok();
+}
+
+ls_status ls_model_build(const ls_model *model, ls_graph *g, int64_t B, int64_t S, bool gradients,
+                         ls_language_model *out) {
+    LS_TRY(build(model, g, &(ls_model_lengths){B, S, 0}, out));
+    return gradients ? ls_graph_differentiate_loss(g, out->loss) : ls_ok();
+}
+
+ls_status ls_model_build_growing(const ls_model *model, ls_graph *g, int64_t known, int64_t S, ls_language_model *out) {
+    return build(model, g, &(ls_model_lengths){1, S, known}, out);
+}
+
+/* --- weights ------------------------------------------------------------------------------------------------------ */
+
 ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed, ls_weight_source *out) {
-    const ls_form *form = model->architecture->form;
-    const bool tied = model->config.sizes.tied;
-    const ls_weight_rules rules = {.derived = form->derived,
-                                   .copy = tied ? form->head : NULL,
-                                   .original = tied ? form->table : NULL,
-                                   .prefix = form->prefix};
+    const ls_weight_rules rules = model->kind->rules(model);
     ls_weight_source source;
     LS_TRY(ls_weights_open_folder(ls_model_folder(model), image, &rules, &source));
-    if (source.context == NULL)
-        LS_TRY(ls_weights_open_random_norms(seed, model->config.sizes.initializer_range, 1 - model->config.norm_offset,
-                                            &source));
+    if (source.context == NULL && model->kind->random == NULL)
+        return ls_error(LS_INVALID,
+                        "%s has no *.safetensors beside its %s; expected the parameters: nothing says how random ones "
+                        "are made",
+                        ls_model_folder(model), model->kind->file);
+    if (source.context == NULL) LS_TRY(model->kind->random(model, seed, &source));
     *out = source;
     return ls_ok();
 }

@@ -1,17 +1,20 @@
-/* model: architectures, read from a config.json and built as graphs. */
+/* model: models, read from a config.json or a graph.json and built as graphs. */
 #ifndef LS_MODEL_H
 #define LS_MODEL_H
 
 #include "compile/compile.h"
+#include "format/format.h"
 #include "longspan/graph.h"
 #include "longspan/spread.h"
 #include "weights/weights.h"
 
 typedef struct ls_model ls_model;
 
-/* Sizes and other facts of a config.json that other folders need. */
+/* Sizes and other facts of a model that other folders need. What a graph.json does not say is 0. */
 typedef struct ls_model_sizes {
-    int64_t V, E, F, L, Hq, Hkv, D;
+    int64_t V; /* ids that tokens may have */
+    int64_t E, F, L, Hq, Hkv, D;
+    int64_t outputs; /* numbers in the logits of a token, and ids that labels may have */
     int64_t longest; /* max_position_embeddings */
     bool learned;    /* positions are learned, so that no sequence may be longer than `longest` */
     bool tied;       /* the head is the embedding table */
@@ -20,27 +23,49 @@ typedef struct ls_model_sizes {
     double initializer_range;
 } ls_model_sizes;
 
+/* What the sum of the losses of a step is divided by: its labels that count, all its tokens, or nothing. */
+typedef enum ls_mean { LS_MEAN_LABELS, LS_MEAN_TOKENS, LS_MEAN_NOTHING } ls_mean;
+static inline int64_t ls_mean_divisor(ls_mean mean, int64_t labels, int64_t tokens) {
+    return mean == LS_MEAN_LABELS ? labels : mean == LS_MEAN_TOKENS ? tokens : 1;
+}
+
+/* An input that neither tokens nor labels nor positions are, so that the user must give it. */
+typedef struct ls_model_input {
+    const char *name;
+    ls_dtype dtype; /* LS_I32 or LS_F32; in the graph, real numbers have its accumulator type */
+} ls_model_input;
+
+typedef struct ls_model_inputs {
+    bool labels, positions; /* the graph has such an input; it always has tokens */
+    bool shifts;            /* the user's own labels stand one token further left than the graph's */
+    bool documents;         /* attention may be told of documents that do not see each other */
+    ls_mean mean;
+    const ls_model_input *others; /* of the model */
+    int n_others;
+} ls_model_inputs;
+
 /*
- * path: a config.json, or a folder with one and, if the model has trained weights, *.safetensors. Every field is
- * checked: the error names the file, the field, its value and what was expected. An unknown architecture, activation or
- * rope type is LS_UNSUPPORTED.
+ * path: a config.json or a graph.json, or a folder with one of them and, if the model has trained weights,
+ * *.safetensors. Every field is checked: the error names the file, the field, its value and what was expected. An
+ * unknown architecture, activation, rope type or op is LS_UNSUPPORTED. docs/graph-format.md describes graph.json.
  */
 LS_MUST_USE ls_status ls_model_open(const char *path, ls_model **out);
 /*
  * The same with the rotary positions in the text of config.json changed; yarn and llama3 also raise
  * max_position_embeddings in it to the length that they reach. LS_USAGE: the change cannot be read, or the model has no
- * rotary positions.
+ * rotary positions, or is a graph.json, whose rotary positions are part of its nodes.
  */
 LS_MUST_USE ls_status ls_model_open_changed(const char *path, const ls_rope_change *change, ls_model **out);
 /*
- * The same from the text of a config.json; errors call it `name`, and its folder is "". text NULL: as
- * ls_model_open(name).
+ * The same from the text of a config.json, or of a graph.json, which its field "format" tells; errors call it `name`,
+ * and its folder is "". text NULL: as ls_model_open(name).
  */
 LS_MUST_USE ls_status ls_model_open_text(const char *name, const char *text, ls_model **out);
 /*
  * Raises max_position_embeddings in the text of config.json to S, so that a model trained with sequences of S tokens is
  * exported with that length. *longer: the text was changed. Nothing changes if it is at least S, if positions are
- * learned, or if the scaling is computed from it (dynamic; yarn without the original length).
+ * learned, or if the scaling is computed from it (dynamic; yarn without the original length). Nothing changes in a
+ * graph.json: it has no such field.
  */
 LS_MUST_USE ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer);
 /*
@@ -49,24 +74,40 @@ LS_MUST_USE ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer
  * sequence, but a document by itself would have frequencies of its own length.
  */
 LS_MUST_USE ls_status ls_model_check_apart(const ls_model *model, int64_t S);
+/* LS_UNSUPPORTED names an input of the model that no data has. */
+LS_MUST_USE ls_status ls_model_check_fed(const ls_model *model);
 void ls_model_close(ls_model *model); /* NULL is allowed */
 ls_model_sizes ls_model_describe(const ls_model *model);
-const char *ls_model_architecture(const ls_model *model); /* "LlamaForCausalLM" */
-/* The folder of the config, for tokenizer.json and weights. */
+ls_model_inputs ls_model_takes(const ls_model *model);
+const char *ls_model_architecture(const ls_model *model); /* "LlamaForCausalLM", "imported graph" */
+/* The folder of the model's file, for tokenizer.json and weights. */
 const char *ls_model_folder(const ls_model *model);
-/* The text of config.json with all its fields, and with the changes of the two functions above. */
-const char *ls_model_config_text(const ls_model *model);
-/* Whether the head is the embedding table; *head and *table are their names in the model's files. */
-bool ls_model_tied(const ls_model *model, const char **head, const char **table);
+
+/* What a model was read from: the name of its file, "config.json" or "graph.json", and its text. */
+typedef struct ls_model_text {
+    const char *file, *text;
+} ls_model_text;
+/* With all its fields, and with the changes of the two functions above. Borrowed from the model. */
+ls_model_text ls_model_written(const ls_model *model);
+/* The names of the files that models are written in; NULL past the end. */
+const char *ls_model_file(int index);
+
+/* One line for people: what it is, its parameters and sizes. */
+void ls_model_print(const ls_model *model, char *out, size_t room);
+/* The same as members of the open object. */
+void ls_model_put(const ls_model *model, ls_json_writer *w);
+/* A second name under which files may hold a parameter, as a tied head has; NULL past the end. */
+const ls_weight_copy *ls_model_copy(const ls_model *model, int index);
 int64_t ls_model_parameters(const ls_model *model); /* number of trained elements */
 
 /* Tensors of a language model's graph. */
 typedef struct ls_language_model {
-    ls_tensor tokens, labels, positions; /* inputs i32[B,S] with these names */
-    ls_tensor logits;                    /* G[B,S,V] */
-    ls_tensor token_loss;                /* G[B,S] */
-    ls_tensor loss;                      /* G[1]: the sum of token_loss */
-    int forward_nodes;                   /* for ls_job */
+    /* Inputs i32[B,S] with these names. The model may have no labels or positions. */
+    ls_tensor tokens, labels, positions;
+    ls_tensor logits;     /* G[B,S,V], named "logits"; a graph.json may have none */
+    ls_tensor token_loss; /* G[B,S], named "token_loss"; none where the loss of a graph.json is no sum of that shape */
+    ls_tensor loss;       /* G[1]: the sum over all tokens */
+    int forward_nodes;    /* for ls_job */
 } ls_language_model;
 
 /*
@@ -86,8 +127,15 @@ LS_MUST_USE ls_status ls_model_build_growing(const ls_model *model, ls_graph *gr
                                              ls_language_model *out);
 
 /*
+ * LS_UNSUPPORTED: the model has no logits, or no loss for each token, which `what` needs.
+ */
+LS_MUST_USE ls_status ls_model_need_logits(const ls_model *model, const ls_language_model *lm, const char *what);
+LS_MUST_USE ls_status ls_model_need_token_loss(const ls_model *model, const ls_language_model *lm, const char *what);
+
+/*
  * The model's weights: from *.safetensors in its folder if there are any, otherwise random with standard deviation
- * initializer_range. Close with ls_weights_close.
+ * initializer_range; of a graph.json, LS_INVALID: nothing says how its parameters are made. Close with
+ * ls_weights_close.
  */
 LS_MUST_USE ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed,
                                        ls_weight_source *out);

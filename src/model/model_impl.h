@@ -1,4 +1,4 @@
-/* model: for the files of this folder: the architecture's row, reading a config, building layers. */
+/* model: for the files of this folder: kinds of models, the architecture's row, reading a config, building layers. */
 #ifndef LS_MODEL_IMPL_H
 #define LS_MODEL_IMPL_H
 
@@ -48,7 +48,7 @@ typedef struct ls_form {
     /* Suffixes of the names of tensors in files that are no parameters and are not read; NULL at the end. */
     const char *const *derived;
     /* Names of the head and of the embedding table. A file of a model whose head is tied may hold both. */
-    const char *head, *table;
+    ls_weight_copy tie;
     const char *prefix; /* of all names; files of a model without its head may leave it out. NULL: none */
 } ls_form;
 
@@ -78,12 +78,53 @@ extern const ls_architecture LS_ARCHITECTURES(LS_ARCHITECTURE_ROW);
  */
 LS_MUST_USE ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out);
 
+/* --- models, however they are written down ------------------------------------------------------------------------ */
+
+typedef struct ls_imported ls_imported;
+
+/* What a builder is told of the sequences. */
+typedef struct ls_model_lengths {
+    int64_t B, S;
+    int64_t known; /* tokens before the first one that is generated; 0: nothing is generated */
+} ls_model_lengths;
+
+/* A way in which models are written down is one const row; the table of all is in model.c. */
+typedef struct ls_model_kind {
+    const char *file;   /* its name in the folder of a model and in checkpoints */
+    const char *format; /* what the field "format" of such a file says; NULL: the file has no such field */
+    size_t most_bytes;
+    /* Reads a document and checks it: sets what the rest needs, model->sizes, inputs and parameters. Owns the document.
+     */
+    ls_status (*read)(ls_json *document, ls_model *model);
+    /* Changes the rotary positions in model->text and reads it again; name: for errors. */
+    ls_status (*change_rope)(const char *name, const ls_rope_change *change, ls_model *model);
+    ls_status (*lengthen)(ls_model *model, int64_t S, bool *longer);
+    ls_status (*check_apart)(const ls_model *model, int64_t S);
+    /* Builds inputs, logits and the loss of each token and in sum. */
+    ls_status (*build)(const ls_model *model, ls_graph *graph, const ls_model_lengths *lengths, ls_language_model *out);
+    ls_weight_rules (*rules)(const ls_model *model);
+    /* Random weights; NULL: there is no rule for them. */
+    ls_status (*random)(const ls_model *model, uint64_t seed, ls_weight_source *out);
+    const char *(*name)(const ls_model *model);
+    void (*print)(const ls_model *model, char *out, size_t room);
+    void (*put)(const ls_model *model, ls_json_writer *w);
+    void (*free)(ls_model *model); /* of what `read` made */
+} ls_model_kind;
+
+extern const ls_model_kind ls_model_kind_config, ls_model_kind_graph;
+
 struct ls_model {
-    const ls_architecture *architecture;
-    ls_model_config config;
+    const ls_model_kind *kind;
+    ls_model_sizes sizes;
+    ls_model_inputs inputs;
     int64_t parameters;
     char *folder; /* NULL: the model was opened from a text */
-    char *text;   /* of config.json, with changes */
+    char *text;   /* of its file, with changes */
+    /* Of a config.json: */
+    const ls_architecture *architecture;
+    ls_model_config config;
+    /* Of a graph.json: */
+    ls_imported *imported;
 };
 
 /* --- reading a config (config.c, config_rope.c) ------------------------------------------------------------------- */
@@ -202,6 +243,10 @@ ls_tensor ls_layer_attention(const ls_layer *b, ls_tensor q, ls_tensor k, ls_ten
 ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x);
 /* The block mlp: down(activation(gate(x))·up(x)). */
 ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x);
+
+/* A model of a config.json around its architecture's logits. known: see ls_model_lengths. */
+LS_MUST_USE ls_status ls_layers_build(const ls_model *model, ls_graph *graph, const ls_model_lengths *lengths,
+                                      ls_language_model *out);
 
 /* `build` of Llama, Mistral and Qwen: norm before each block, rotary positions, a gated feed-forward block. */
 ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);

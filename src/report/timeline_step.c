@@ -79,6 +79,7 @@ static const ls_span_time *spans_of(const running *r, int rank) { return r->span
 static ls_status fill_weights(const ls_timeline_step *step, const ls_rank *rank) {
     ls_weight_source source;
     ls_comm_end_at_stop(rank->comm, true);
+    LS_TRY(ls_model_check_fed(step->model));
     LS_TRY(ls_comm_agree(rank->comm, ls_model_weights(step->model, rank->image, SEED, &source)));
     const ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source, NULL);
     ls_weights_close(&source);

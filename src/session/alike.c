@@ -121,6 +121,13 @@ static ls_status add_folder(ls_alike *alike, const char *name, const char *folde
     return status;
 }
 
+void ls_alike_add_model(ls_alike *alike, const ls_model *model) {
+    const ls_model_text written = ls_model_written(model);
+    char name[40];
+    snprintf(name, sizeof name, "a %s", written.file);
+    ls_alike_add_bytes(alike, name, written.text, strlen(written.text));
+}
+
 void ls_alike_add_folder(ls_alike *alike, const char *name, const char *folder) {
     if (alike == NULL || folder == NULL || alike->failed.code != LS_OK) return;
     alike->failed = add_folder(alike, name, folder);

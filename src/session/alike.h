@@ -14,6 +14,7 @@
 #define LS_SESSION_ALIKE_H
 
 #include "base/base.h"
+#include "model/model.h"
 
 typedef struct ls_alike ls_alike;
 
@@ -25,6 +26,8 @@ void ls_alike_add(ls_alike *alike, const char *name, const char *format, ...) LS
 void ls_alike_add_text(ls_alike *alike, const char *name, const char *text);
 /* Adds what identifies some bytes: their number and a hash. */
 void ls_alike_add_bytes(ls_alike *alike, const char *name, const void *data, size_t bytes);
+/* Adds the text that a model was read from, under the name "a config.json". */
+void ls_alike_add_model(ls_alike *alike, const ls_model *model);
 /*
  * Adds what identifies the files of a folder that a model, a tokenizer or a checkpoint is read from (ls_file_identify),
  * as "NAME FILE". folder NULL: there is none.

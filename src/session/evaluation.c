@@ -115,19 +115,22 @@ static ls_status evaluate(evaluating *e, double *mean) {
     }
     if (mean == NULL) return ls_ok();
     LS_TRY(ls_rank_sum(e->rank, sum, SUMS));
-    *mean = sum[LABELS] > 0 ? sum[LOSS] / sum[LABELS] : NAN;
+    const int64_t tokens = e->evaluation->n * e->S;
+    *mean =
+        sum[LABELS] > 0 ? sum[LOSS] / (double)ls_mean_divisor(e->evaluation->mean, (int64_t)sum[LABELS], tokens) : NAN;
     return ls_ok();
 }
 
 ls_status ls_rank_evaluate(const ls_rank *rank, const ls_evaluation *evaluation, double *loss) {
     evaluating e = {.rank = rank, .evaluation = evaluation, .labels = ls_image_find(rank->image, "labels")};
+    const ls_binding *tokens = ls_image_find(rank->image, "tokens");
     if (evaluation->on_sequence != NULL) {
         e.losses = ls_image_find(rank->image, LS_TOKEN_LOSSES);
-        LS_ASSERT(e.losses != NULL && e.losses->operand.view.dtype == LS_F32);
+        LS_ASSERT(e.labels != NULL && e.losses != NULL && e.losses->operand.view.dtype == LS_F32);
     }
-    LS_ASSERT(e.labels != NULL && (loss == NULL || ls_image_find(rank->image, LS_BIND_LOSS) != NULL));
-    e.B = e.labels->shape.dim[0].size;
-    e.S = e.labels->shape.dim[1].size;
+    LS_ASSERT(tokens != NULL && (loss == NULL || ls_image_find(rank->image, LS_BIND_LOSS) != NULL));
+    e.B = tokens->shape.dim[0].size;
+    e.S = tokens->shape.dim[1].size;
     ls_status status = ls_comm_agree(rank->comm, make_room(&e));
     if (status.code == LS_OK) status = evaluate(&e, loss);
     ls_batch_free(&e.batch);

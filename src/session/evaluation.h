@@ -9,6 +9,7 @@
 #ifndef LS_SESSION_EVALUATION_H
 #define LS_SESSION_EVALUATION_H
 
+#include "model/model.h"
 #include "session/sequences.h"
 
 /* The name of the tensor of losses, f32[B,S], B of all dp ranks together. */
@@ -18,6 +19,7 @@
 typedef struct ls_evaluation {
     const ls_sequences *from;
     int64_t n;
+    ls_mean mean;          /* what the sum of the losses is divided by */
     ls_progress *progress; /* rank 0 shows the sequences that are done */
     /* Called on each rank after each batch, while the results of the program are in memory. */
     void (*on_batch)(void *context, const ls_rank *rank);
@@ -31,7 +33,8 @@ typedef struct ls_evaluation {
 
 /*
  * Evaluates sequences, with a program whose inputs are those of ls_language_model. The last batch is filled up with
- * sequences whose labels are ignored. *loss becomes the mean over all labels that are not ignored; NaN where all are.
+ * sequences whose labels are ignored. *loss becomes the mean of the losses, over the labels that are not ignored unless
+ * `mean` says otherwise; NaN where all labels are ignored.
  * NULL: it is not computed, which a graph that was not differentiated cannot do. LS_INTERRUPTED on all ranks when any
  * was asked to stop; a source that fails on one rank fails on all.
  */

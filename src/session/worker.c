@@ -74,20 +74,52 @@ static ls_status check_ids(const ls_tensor_info *input, const ls_id_range *range
     return ls_ok();
 }
 
-ls_status ls_worker_set_input(ls_worker *w, const char *name, const int32_t *values) {
-    LS_TRY(check_worker(w));
-    LS_NEED(name, "name");
-    LS_NEED(values, "values");
+/* The input of that name; whole: it holds integers. */
+static ls_status find_typed(const ls_worker *w, const char *name, bool whole, ls_tensor *out) {
     const ls_graph *g = w->state->engine->graph;
+    *out = find_input(g, name);
+    if (out->id == 0) return unknown_name(w, "input", name, LS_ROLE_INPUT);
+    const ls_dtype dtype = ls_graph_tensor(g, *out)->dtype;
+    if ((dtype == LS_I32) == whole) return ls_ok();
+    return ls_error(LS_USAGE, "input \"%s\" is %s; expected %s", name, ls_dtype_name(dtype),
+                    whole ? "ls_worker_set_real_input" : "ls_worker_set_input");
+}
+
+/* values: of all tokens, in the input's type. */
+static ls_status set_values(ls_worker *w, const char *name, const void *values) {
     const ls_image *image = w->state->rank->image;
-    const ls_tensor input = find_input(g, name);
-    if (input.id == 0) return unknown_name(w, "input", name, LS_ROLE_INPUT);
-    const ls_id_range range = ls_graph_id_range(g, input);
-    LS_TRY(check_ids(ls_graph_tensor(g, input), &range, values));
     const ls_binding *binding = ls_image_find(image, name);
     LS_TRY(ls_executor_scatter(w->state->rank->executor, binding, values));
     w->state->input_set[binding - image->bindings] = true;
     return ls_ok();
+}
+
+ls_status ls_worker_set_input(ls_worker *w, const char *name, const int32_t *values) {
+    ls_tensor input;
+    LS_TRY(check_worker(w));
+    LS_NEED(name, "name");
+    LS_NEED(values, "values");
+    LS_TRY(find_typed(w, name, true, &input));
+    const ls_graph *g = w->state->engine->graph;
+    const ls_id_range range = ls_graph_id_range(g, input);
+    LS_TRY(check_ids(ls_graph_tensor(g, input), &range, values));
+    return set_values(w, name, values);
+}
+
+ls_status ls_worker_set_real_input(ls_worker *w, const char *name, const double *values) {
+    ls_tensor input;
+    LS_TRY(check_worker(w));
+    LS_NEED(name, "name");
+    LS_NEED(values, "values");
+    LS_TRY(find_typed(w, name, false, &input));
+    const ls_tensor_info *info = ls_graph_tensor(w->state->engine->graph, input);
+    const int64_t n = ls_shape_elements(&info->shape);
+    void *rounded = malloc((size_t)n * ls_dtype_bytes(info->dtype));
+    if (rounded == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld numbers", (long long)n);
+    ls_weights_narrow(values, n, info->dtype, rounded);
+    const ls_status status = set_values(w, name, rounded);
+    free(rounded);
+    return status;
 }
 
 ls_status ls_worker_set_parameter(ls_worker *w, const char *name, const double *values) {

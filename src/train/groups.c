@@ -91,11 +91,12 @@ static ls_status parse_group(const char *text, const ls_optimizer *of_run, param
 /* --- applying the groups to a graph ------------------------------------------------------------------------------- */
 
 static ls_status no_match_error(const ls_model *model, const ls_graph *g, const char *text, const char *pattern) {
-    const char *head, *table;
-    if (ls_model_tied(model, &head, &table) && fnmatch(pattern, head, 0) == 0)
-        return ls_error(LS_USAGE,
-                        "--group '%s': %s is no parameter of its own here, because the model is tied: it is %s", text,
-                        head, table);
+    const ls_weight_copy *tie;
+    for (int i = 0; (tie = ls_model_copy(model, i)) != NULL; i++)
+        if (fnmatch(pattern, tie->copy, 0) == 0)
+            return ls_error(LS_USAGE,
+                            "--group '%s': %s is no parameter of its own here, because the model is tied: it is %s",
+                            text, tie->copy, tie->original);
     const char *nearest = "";
     int least = INT32_MAX;
     for (int t = 1; t < g->n_tensors; t++) {
@@ -137,7 +138,7 @@ static ls_status apply(const ls_train_options *o, const ls_model *model, paramet
             if (group->optimizer != NULL && group->optimizer->update_matrices != NULL && info->shape.ndim != 2)
                 return ls_error(LS_USAGE, "--group '%s': optimizer %s is for matrices, but %s has %d dimensions",
                                 group->pattern, group->optimizer->name, info->name, info->shape.ndim);
-            info->frozen = group->frozen;
+            info->frozen |= group->frozen; /* what the model does not train stays as it is */
             if (group->kept != NULL) info->kept = *group->kept;
             if (info->kept != g->dtype && kept == NULL) kept = info;
             if (info->kept != g->dtype && info->kept != kept->kept)

@@ -75,7 +75,8 @@ static ls_status evaluate(loop *l, int64_t step, double *loss, bool *stopped) {
     const ls_train_options *o = &l->t->options;
     *loss = NAN;
     if (l->t->eval_data == NULL || (step % o->eval_every != 0 && step != o->steps)) return ls_ok();
-    const ls_status status = ls_rank_evaluate(l->rank, &(ls_evaluation){.from = &l->eval, .n = l->evaluated}, loss);
+    const ls_status status = ls_rank_evaluate(
+        l->rank, &(ls_evaluation){.from = &l->eval, .n = l->evaluated, .mean = ls_model_takes(l->t->model).mean}, loss);
     *stopped = status.code == LS_INTERRUPTED;
     if (*stopped && l->rank->rank == 0) ls_log("step %lld: %s", (long long)step, status.text);
     return *stopped ? ls_ok() : status;
@@ -253,8 +254,8 @@ ls_status ls_train_rank(ls_rank *rank, const void *training, void *outcome) {
               .saves = {.t = t, .rank = rank, .saved = t->resumed_from != NULL ? t->start.step : -1},
               .outcome = outcome};
     *l.outcome = ls_train_nothing_yet(t);
-    ls_status status =
-        ls_trainer_create(rank, t->options.batch / t->options.accumulate, t->options.accumulate, S, &l.trainer);
+    ls_status status = ls_trainer_create(rank, t->options.batch / t->options.accumulate, t->options.accumulate, S,
+                                         ls_model_takes(t->model).mean, &l.trainer);
     status = ls_comm_agree(rank->comm, status);
     if (status.code == LS_OK) status = run_loop(&l);
     ls_trainer_destroy(l.trainer);

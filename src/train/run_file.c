@@ -6,20 +6,10 @@
 #include <string.h>
 
 static void write_model(const ls_training *t, ls_json_writer *w) {
-    const ls_model_sizes m = ls_model_describe(t->model);
     ls_json_open_object(w, "model");
     ls_json_put_text(w, "path", t->options.model);
-    ls_json_put_text(w, "architecture", ls_model_architecture(t->model));
-    ls_json_put_int(w, "parameters", ls_model_parameters(t->model));
-    ls_json_put_int(w, "V", m.V);
-    ls_json_put_int(w, "E", m.E);
-    ls_json_put_int(w, "F", m.F);
-    ls_json_put_int(w, "L", m.L);
-    ls_json_put_int(w, "Hq", m.Hq);
-    ls_json_put_int(w, "Hkv", m.Hkv);
-    ls_json_put_int(w, "D", m.D);
-    ls_json_put_bool(w, "tied", m.tied);
-    ls_json_put_text(w, "config", ls_model_config_text(t->model));
+    ls_model_put(t->model, w);
+    ls_json_put_text(w, "config", ls_model_written(t->model).text);
     ls_json_close(w);
 }
 
@@ -134,9 +124,10 @@ ls_status ls_record_check(const ls_training *t) {
     LS_TRY(ls_json_object(run, "data", &data));
     const char *config;
     LS_TRY(ls_json_text(model, "config", &config));
-    if (strcmp(config, ls_model_config_text(t->model)) != 0)
-        return ls_error(LS_USAGE, "--model %s is not the model of %s/run.json; expected the same config.json",
-                        t->options.model, t->options.out);
+    const ls_model_text model_text = ls_model_written(t->model);
+    if (strcmp(config, model_text.text) != 0)
+        return ls_error(LS_USAGE, "--model %s is not the model of %s/run.json; expected the same %s", t->options.model,
+                        t->options.out, model_text.file);
     const ls_data_summary *d = ls_data_summarise(t->data);
     int64_t tokens;
     double nats;

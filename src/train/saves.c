@@ -56,7 +56,8 @@ ls_status ls_saves_begin(ls_saves *s) {
     s->tried = ls_seconds();
     s->warned = -INFINITY;
     for (size_t i = 0; i < LS_COUNT(s->timed); i++) s->timed[i] = -1;
-    LS_TRY(ls_checkpoint_bytes(s->rank->image, ls_model_config_text(s->t->model), &s->bytes));
+    const ls_model_text model = ls_model_written(s->t->model);
+    LS_TRY(ls_checkpoint_bytes(s->rank->image, &model, &s->bytes));
     if (is_first(s)) {
         (void)has_space(s, checkpoints_to_come(s->t));
         s->is_short = false; /* so that a lack of space for one checkpoint is logged too */
@@ -92,8 +93,8 @@ static ls_status save(ls_saves *s, int64_t step, double loss) {
     const ls_train_options *o = &s->t->options;
     if (s->saved == step) return ls_ok();
     const ls_train_state state = {.step = step, .seed = o->seed, .sequences = step * o->batch, .last_loss = loss};
-    const ls_status status = ls_checkpoint_save(s->rank->executor, s->rank->comm, o->out, &state,
-                                                ls_model_config_text(s->t->model), (int)o->keep);
+    const ls_model_text model = ls_model_written(s->t->model);
+    const ls_status status = ls_checkpoint_save(s->rank->executor, s->rank->comm, o->out, &state, &model, (int)o->keep);
     s->tried = ls_seconds();
     s->failed = status.code != LS_OK;
     if (!s->failed) s->saved = step;

@@ -91,6 +91,7 @@ static ls_status lengthen_model(const ls_training *t) {
 
 static ls_status open_model(ls_training *t) {
     LS_TRY(ls_model_open_changed(t->options.model, &t->options.rope, &t->model));
+    LS_TRY(ls_model_check_fed(t->model));
     LS_TRY(lengthen_model(t));
     LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
     const ls_model_sizes sizes = ls_model_describe(t->model);
@@ -395,8 +396,7 @@ static ls_status compare_processes(const ls_training *t, ls_status mine) {
         ls_alike_add(alike, "--resume", "%s, after step %lld", t->options.resume ? "given" : "left out",
                      (long long)t->start.step);
         ls_alike_add(alike, "--keep-best", "%s", t->options.keep_best ? "given" : "left out");
-        ls_alike_add_bytes(alike, "a config.json", ls_model_config_text(t->model),
-                           strlen(ls_model_config_text(t->model)));
+        ls_alike_add_model(alike, t->model);
         if (t->resumed_from == NULL) ls_alike_add_folder(alike, "--model", ls_model_folder(t->model));
         ls_alike_add(alike, "--data", "with hash %016llx", (unsigned long long)t->content);
         ls_alike_add(alike, "--eval-data", "with hash %016llx",

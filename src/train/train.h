@@ -10,16 +10,17 @@
 #ifndef LS_TRAIN_H
 #define LS_TRAIN_H
 
+#include "model/model.h"
 #include "session/session.h"
 
 typedef struct ls_trainer ls_trainer;
 
 /*
  * micro_batch: the B of the graph, sequences of one run of program micro or step over all dp ranks. S: tokens of a
- * sequence. The trainer borrows the rank, which must outlive it.
+ * sequence. mean: what the loss is divided by. The trainer borrows the rank, which must outlive it.
  */
 LS_MUST_USE ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate, int64_t S,
-                                        ls_trainer **out);
+                                        ls_mean mean, ls_trainer **out);
 void ls_trainer_destroy(ls_trainer *trainer); /* NULL is allowed */
 
 typedef struct ls_step_hyper {

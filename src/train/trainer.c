@@ -35,18 +35,21 @@ typedef struct step_share {
 struct ls_trainer {
     const ls_rank *rank;
     int64_t B, S, accumulate; /* B sequences in a micro-batch */
+    ls_mean mean;
     ls_batch batch;
     step_share *shares; /* [ranks] */
     int64_t peak;       /* largest resident bytes of this rank so far */
 };
 
-ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate, int64_t S, ls_trainer **out) {
+ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate, int64_t S, ls_mean mean,
+                            ls_trainer **out) {
     ls_trainer *t = calloc(1, sizeof *t);
     if (t == NULL) return ls_error(LS_NO_MEMORY, "no memory for a trainer");
     t->rank = rank;
     t->B = micro_batch;
     t->S = S;
     t->accumulate = accumulate;
+    t->mean = mean;
     t->shares = calloc((size_t)rank->ranks, sizeof *t->shares);
     const ls_status status = t->shares != NULL ? ls_batch_make(rank, micro_batch, S, &t->batch)
                                                : ls_error(LS_NO_MEMORY, "no memory for sums of %d ranks", rank->ranks);
@@ -160,7 +163,8 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
         out->seconds = ls_seconds() - start;
         return ls_ok();
     }
-    const ls_step_numbers numbers = {.tokens = out->tokens,
+    const int64_t divisor = ls_mean_divisor(t->mean, out->tokens, t->B * t->S * t->accumulate);
+    const ls_step_numbers numbers = {.tokens = divisor,
                                      .update = step + 1,
                                      .lr = hyper->lr,
                                      .clip = hyper->clip,
@@ -170,7 +174,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     LS_TRY(ls_rank_run_step(t->rank, &numbers, &(ls_micro_batches){t->accumulate, feed, &m}));
     ls_step_sums sums;
     LS_TRY(ls_rank_read_step(t->rank, &sums));
-    out->loss = sums.loss / (double)out->tokens;
+    out->loss = sums.loss / (double)divisor;
     out->grad_norm = sums.grad_norm;
     out->applied = sums.applied;
     out->data_hash = sum.hash;

@@ -27,10 +27,15 @@ typedef struct listing {
     ls_json *index;          /* owns the texts of indexed; NULL: there is no index */
 } listing;
 
+typedef struct held_twice {
+    const ls_st_tensor *original, *copy;
+    const char *path; /* the file of the copy */
+} held_twice;
+
 struct ls_weight_files {
-    const char *missing_prefix;          /* a prefix of the parameters' names that the files leave out; NULL: none */
-    const ls_st_tensor *original, *copy; /* a tensor that the files hold twice; both NULL: there is none */
-    const char *copy_path;               /* the file of the copy */
+    const char *missing_prefix; /* a prefix of the parameters' names that the files leave out; NULL: none */
+    held_twice *twice;          /* [n_twice] tensors that the files hold twice */
+    int n_twice;
     int n;
     ls_st_file *file[]; /* [n] */
 };
@@ -315,14 +320,19 @@ static bool is_derived(const char *name, const ls_weight_rules *rules) {
  */
 static bool note_copy(checking *c, const ls_st_tensor *t, const char *path) {
     const ls_weight_rules *rules = c->rules;
-    if (rules->copy == NULL || rules->original == NULL || strcmp(t->name, rules->copy) != 0) return false;
-    const ls_st_tensor *original = find_tensor(c->files, name_in_files(c->files, rules->original), NULL);
+    const ls_weight_copy *rule = NULL;
+    for (int i = 0; i < rules->n_copies && rule == NULL; i++)
+        if (strcmp(t->name, rules->copies[i].copy) == 0) rule = &rules->copies[i];
+    if (rule == NULL) return false;
+    const ls_st_tensor *original = find_tensor(c->files, name_in_files(c->files, rule->original), NULL);
     if (original == NULL) return true;
-    if (t->count != original->count || t->dtype > LS_ST_BF16)
+    if (t->count != original->count || t->dtype > LS_ST_BF16) {
         complain(&c->complaints[UNEQUAL], "%s is not %s", t->name, original->name);
-    c->files->original = original;
-    c->files->copy = t;
-    c->files->copy_path = path;
+        return true;
+    }
+    for (int i = 0; i < c->files->n_twice; i++) /* a copy in two files is repeated */
+        if (strcmp(c->files->twice[i].copy->name, t->name) == 0) complain(&c->complaints[REPEATED], "%s", t->name);
+    if (c->files->n_twice < rules->n_copies) c->files->twice[c->files->n_twice++] = (held_twice){original, t, path};
     return true;
 }
 
@@ -378,26 +388,33 @@ static ls_status check_files(ls_weight_files *files, const char *what, const lis
 
 /* ---- checking: a tensor that the files hold twice ---- */
 
-static ls_status not_tied(const ls_weight_files *files) {
-    return ls_error(LS_INVALID, "%s: its tensors are not the model's: 1 " NOT_TIED " (%s is not %s)", files->copy_path,
-                    files->copy->name, files->original->name);
+static ls_status not_tied(const held_twice *twice) {
+    return ls_error(LS_INVALID, "%s: its tensors are not the model's: 1 " NOT_TIED " (%s is not %s)", twice->path,
+                    twice->copy->name, twice->original->name);
+}
+
+static ls_status compare(const held_twice *twice, int64_t start, int64_t count) {
+    enum { BLOCK = 4096 }; /* elements */
+    double x[BLOCK], y[BLOCK];
+    for (int64_t i = start; i < start + count; i += BLOCK) {
+        const int64_t n = ls_min(BLOCK, start + count - i);
+        LS_TRY(ls_st_convert(twice->original, i, n, LS_F64, x));
+        LS_TRY(ls_st_convert(twice->copy, i, n, LS_F64, y));
+        for (int64_t k = 0; k < n; k++)
+            if (x[k] != y[k] && !(isnan(x[k]) && isnan(y[k]))) return not_tied(twice);
+    }
+    ls_st_forget(twice->copy, start, count);
+    return ls_ok();
 }
 
 ls_status ls_weight_files_check_copy(const ls_weight_files *files, const ls_st_tensor *tensor, int64_t start,
                                      int64_t count, int64_t *bytes) {
-    enum { BLOCK = 4096 }; /* elements */
-    double x[BLOCK], y[BLOCK];
-    const ls_st_tensor *a = files->original, *b = files->copy;
-    if (tensor != a || b == NULL) return ls_ok();
-    for (int64_t i = start; i < start + count; i += BLOCK) {
-        const int64_t n = ls_min(BLOCK, start + count - i);
-        LS_TRY(ls_st_convert(a, i, n, LS_F64, x));
-        LS_TRY(ls_st_convert(b, i, n, LS_F64, y));
-        for (int64_t k = 0; k < n; k++)
-            if (x[k] != y[k] && !(isnan(x[k]) && isnan(y[k]))) return not_tied(files);
+    for (int i = 0; i < files->n_twice; i++) {
+        const held_twice *twice = &files->twice[i];
+        if (tensor != twice->original) continue;
+        LS_TRY(compare(twice, start, count));
+        *bytes += count * (int64_t)(ls_st_dtype_bytes(tensor->dtype) + ls_st_dtype_bytes(twice->copy->dtype));
     }
-    ls_st_forget(b, start, count);
-    *bytes += count * (int64_t)(ls_st_dtype_bytes(a->dtype) + ls_st_dtype_bytes(b->dtype));
     return ls_ok();
 }
 
@@ -411,6 +428,11 @@ static ls_status open_listed(const char *what, const listing *l, const ls_image 
     ls_weight_files *files = calloc(1, sizeof *files + sizeof(ls_st_file *) * n);
     if (files == NULL) return ls_error(LS_NO_MEMORY, "no memory to open %s", what);
     if (rules == NULL) rules = &none;
+    files->twice = calloc((size_t)rules->n_copies + 1, sizeof *files->twice);
+    if (files->twice == NULL) {
+        free(files);
+        return ls_error(LS_NO_MEMORY, "no memory to open %s", what);
+    }
     ls_status status = ls_ok();
     for (; (size_t)files->n < n && status.code == LS_OK; files->n += status.code == LS_OK)
         status = ls_st_open(l->files.name[files->n], &files->file[files->n]);
@@ -445,5 +467,6 @@ ls_status ls_weight_files_open_file(const char *path, const ls_image *image, ls_
 void ls_weight_files_close(ls_weight_files *files) {
     if (files == NULL) return;
     for (int i = 0; i < files->n; i++) ls_st_close(files->file[i]);
+    free(files->twice);
     free(files);
 }

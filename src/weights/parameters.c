@@ -43,11 +43,7 @@ typedef struct filling {
     ls_status status;     /* the first error */
 } filling;
 
-/*
- * Converts n numbers to elements of type dtype. bf16 is rounded from f32, not from f64, because the update also makes
- * parameters from f32 masters.
- */
-static void narrow(const double *x, int64_t n, ls_dtype dtype, void *to) {
+void ls_weights_narrow(const double *x, int64_t n, ls_dtype dtype, void *to) {
     for (int64_t i = 0; i < n; i++) {
         if (dtype == LS_F64)
             ((double *)to)[i] = x[i];
@@ -64,7 +60,7 @@ static ls_status store(ls_executor *executor, const char *name, int64_t at, cons
     for (int64_t first = 0; first < n; first += STORE_COUNT) {
         const int64_t count = ls_min(STORE_COUNT, n - first);
         const ls_operand to = ls_image_elements(ls_executor_image(executor), name, at + first, count);
-        narrow(x + first, count, to.view.dtype, elements);
+        ls_weights_narrow(x + first, count, to.view.dtype, elements);
         LS_TRY(ls_executor_write(executor, &to, elements));
     }
     return ls_ok();

@@ -39,16 +39,27 @@ LS_MUST_USE ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *com
 LS_MUST_USE ls_status ls_weights_store(ls_executor *executor, const ls_flat *flat, const double *values);
 
 /*
+ * Converts n numbers to elements of a floating-point type. bf16 is rounded from f32, not from f64, because the update
+ * also makes parameters from f32 masters.
+ */
+void ls_weights_narrow(const double *x, int64_t n, ls_dtype dtype, void *to);
+
+/*
  * Explains a result that is not finite. LS_INVALID: `what`, which begins the message, then the first element of a
  * parameter that is not finite, or that all parameters are finite. Reads what this rank holds of the parameters.
  */
 ls_status ls_weights_not_finite(ls_executor *executor, const char *what);
 
+/* Files may hold the parameter `original` a second time under the name `copy`, as a tied head is. */
+typedef struct ls_weight_copy {
+    const char *copy, *original;
+} ls_weight_copy;
+
 /* What files may hold besides the parameters, and how they may name them. A field may be NULL. */
 typedef struct ls_weight_rules {
     const char *const *derived; /* name endings of tensors that are not trained and are ignored; ends with NULL */
-    /* Files may hold the parameter `original` a second time under the name `copy`, as a tied head is. */
-    const char *copy, *original;
+    const ls_weight_copy *copies;
+    int n_copies;
     const char *prefix; /* of parameters' names; files may leave it out in all of them */
 } ls_weight_rules;
 

@@ -177,7 +177,7 @@ static ls_status load_and_save(const work *w, ls_executor *ex, ls_comm *comm, ch
     if (w->folder == NULL) return ls_ok();
     const ls_train_state state = {w->step, UINT64_MAX - 3, 77, 1.0 / 3};
     LS_PATH made = NULL;
-    LS_TRY(ls_checkpoint_save(ex, comm, w->folder, &state, small_config, w->keep));
+    LS_TRY(ls_checkpoint_save(ex, comm, w->folder, &state, &(ls_model_text){"config.json", small_config}, w->keep));
     LS_TRY(ls_checkpoint_path(w->folder, w->step, &made));
     snprintf(saved, 512, "%s", made);
     return ls_ok();

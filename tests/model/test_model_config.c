@@ -177,7 +177,7 @@ static void test_defaults(void **state) {
     const ls_model_sizes n = ls_model_describe(model);
     assert_string_equal(ls_model_architecture(model), "LlamaForCausalLM");
     assert_string_equal(ls_model_folder(model), *state);
-    assert_non_null(strstr(ls_model_config_text(model), "unknown_to_us"));
+    assert_non_null(strstr(ls_model_written(model).text, "unknown_to_us"));
     assert_int_equal(n.Hkv, 4);
     assert_int_equal(n.D, 6);
     assert_int_equal(n.longest, 2048);

@@ -49,7 +49,8 @@ static ls_status save_rank(ls_comm *comm, void *context) {
     LS_TRY(ls_model_weights(model, image, 5, &source));
     LS_TRY(ls_weights_fill(ex, &source));
     ls_weights_close(&source);
-    LS_TRY(ls_checkpoint_save(ex, comm, s->run, &state, ls_model_config_text(model), 0));
+    const ls_model_text written = ls_model_written(model);
+    LS_TRY(ls_checkpoint_save(ex, comm, s->run, &state, &written, 0));
     ls_executor_destroy(ex);
     ls_image_destroy(image);
     ls_graph_destroy(g);

@@ -155,7 +155,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     ls_weights_close(&source);
     const int dp = ls_mesh_replicas(&rank->image->mesh);
     ls_trainer *trainer = NULL;
-    if (status.code == LS_OK) status = ls_trainer_create(rank, dp, ACCUMULATE, S, &trainer);
+    if (status.code == LS_OK) status = ls_trainer_create(rank, dp, ACCUMULATE, S, LS_MEAN_LABELS, &trainer);
     if (status.code == LS_OK) status = train(rank, trainer);
     ls_trainer_destroy(trainer);
     return status;

@@ -129,7 +129,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     LS_TRY(ls_model_weights(w->model, rank->image, 7, &source));
     ls_status status = ls_weights_fill(rank->executor, &source);
     ls_weights_close(&source);
-    if (status.code == LS_OK) status = ls_trainer_create(rank, w->B, w->micro, S, &trainer);
+    if (status.code == LS_OK) status = ls_trainer_create(rank, w->B, w->micro, S, LS_MEAN_LABELS, &trainer);
     if (status.code == LS_OK && w->evaluates) status = evaluate(rank, out);
     if (status.code == LS_OK && !w->evaluates)
         status = ls_trainer_step(trainer, w->packs ? &together : &each, 0, &hyper, (ls_wish){LS_STOP_NOT}, &out->step);
@@ -225,7 +225,7 @@ static ls_status train_and_evaluate(ls_rank *rank, const void *input, void *resu
     ls_trainer *trainer = NULL;
     ls_step_report report;
     double loss;
-    LS_TRY(ls_trainer_create(rank, ROWS, 1, S, &trainer));
+    LS_TRY(ls_trainer_create(rank, ROWS, 1, S, LS_MEAN_LABELS, &trainer));
     const bool evaluates = *(const bool *)input;
     const ls_step_hyper hyper = {1e-3, 0, 0.9, 0.95};
     const ls_status status = evaluates ? ls_rank_evaluate(rank, &(ls_evaluation){.from = &from, .n = ROWS}, &loss)

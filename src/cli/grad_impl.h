@@ -1,0 +1,32 @@
+/* What the files of the command grad share. */
+#ifndef LS_CLI_GRAD_IMPL_H
+#define LS_CLI_GRAD_IMPL_H
+
+#include "cli/cli_impl.h"
+#include "model/model.h"
+
+/* What it computes on; arrays [B,S]. */
+typedef struct ls_grad_inputs {
+    ls_array tokens, labels, positions; /* labels without data: the model has none */
+    ls_array *others;                   /* [n_others] in the order of the model's other inputs */
+    int n_others;
+    int64_t valid;           /* labels that are not ignored; tokens, where the model has no labels */
+    bool apart;              /* some sequence holds several documents */
+    int32_t *ends;           /* [B,S+1] bounds of documents */
+    int *n_ends;             /* [B] */
+    ls_mask_term *documents; /* [B] the same as terms of masks */
+} ls_grad_inputs;
+
+/*
+ * Reads the job's files into a zeroed *in, which the caller frees whatever the status. real: the type of inputs that
+ * are real numbers.
+ */
+LS_MUST_USE ls_status ls_grad_inputs_read(const ls_grad_job *job, const ls_model *model, ls_dtype real,
+                                          ls_grad_inputs *in);
+/* What processes of launched ranks must have read alike. */
+void ls_grad_inputs_add(const ls_grad_inputs *in, const ls_model *model, ls_alike *alike);
+/* Puts the rank's part into the inputs of its programs, and sets the documents. */
+LS_MUST_USE ls_status ls_grad_inputs_put(const ls_grad_inputs *in, const ls_model *model, const ls_rank *rank);
+void ls_grad_inputs_free(ls_grad_inputs *in);
+
+#endif

@@ -1,0 +1,202 @@
+/*
+ * What longspan grad computes on: tokens, labels, positions with the documents that they mark, and the inputs of an
+ * imported graph that are none of these.
+ */
+#include "cli/grad_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static ls_status check_like_tokens(const char *path, const ls_array *a, const ls_array *tokens) {
+    char shape[96], expected[96];
+    if (a->ndim == 2 && a->size[0] == tokens->size[0] && a->size[1] == tokens->size[1]) return ls_ok();
+    ls_sizes_print(a->ndim, a->size, shape, sizeof shape);
+    ls_sizes_print(tokens->ndim, tokens->size, expected, sizeof expected);
+    return ls_error(LS_INVALID, "%s: shape is %s, expected %s like the tokens", path, shape, expected);
+}
+
+/* --- positions and documents -------------------------------------------------------------------------------------- */
+
+/* A document begins at each position that does not follow the one before it. */
+static ls_status mark_documents(const char *path, ls_grad_inputs *in) {
+    const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
+    const int32_t *position = in->positions.data;
+    for (int64_t b = 0; b < B; b++) {
+        int32_t *ends = in->ends + b * (S + 1);
+        int n = 0;
+        for (int64_t i = 0; i < S; i++) {
+            const int32_t at = position[b * S + i];
+            if (i > 0 && at == position[b * S + i - 1] + 1) continue;
+            if (at != 0)
+                return ls_error(LS_INVALID, "%s: row %lld, column %lld is %d; expected 0, where a document begins%s",
+                                path, (long long)b, (long long)i, at, i > 0 ? ", or the position before it + 1" : "");
+            ends[n++] = (int32_t)i;
+        }
+        ends[n++] = (int32_t)S;
+        in->n_ends[b] = n;
+        in->apart |= n > 2;
+    }
+    return ls_ok();
+}
+
+static ls_status make_room(ls_grad_inputs *in) {
+    const size_t B = (size_t)in->tokens.size[0], S = (size_t)in->tokens.size[1];
+    in->ends = malloc(B * (S + 1) * sizeof *in->ends);
+    in->n_ends = calloc(B, sizeof *in->n_ends);
+    in->documents = calloc(B, sizeof *in->documents);
+    if (in->ends == NULL || in->n_ends == NULL || in->documents == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory for the documents of %zu sequences", B);
+    return ls_ok();
+}
+
+/* Positions of the file, or from 0 on in each sequence. */
+static ls_status read_positions(const char *path, ls_grad_inputs *in) {
+    const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
+    if (path != NULL) {
+        LS_TRY(ls_array_read_integers(path, &in->positions));
+        LS_TRY(check_like_tokens(path, &in->positions, &in->tokens));
+    } else {
+        LS_TRY(ls_array_make(LS_I32, 2, in->tokens.size, &in->positions));
+        int32_t *position = in->positions.data;
+        for (int64_t i = 0; i < in->positions.count; i++) position[i] = (int32_t)(i % S);
+    }
+    LS_TRY(make_room(in));
+    LS_TRY(mark_documents(path, in));
+    for (int64_t b = 0; b < B; b++)
+        in->documents[b] =
+            (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = in->ends + b * (S + 1), .n_ends = in->n_ends[b]};
+    return ls_ok();
+}
+
+/* --- labels ------------------------------------------------------------------------------------------------------- */
+
+/* The label of each token becomes that of the next one, and the last of a document is ignored: it has no next token. */
+static void shift_labels(const ls_grad_inputs *in, int32_t *labels) {
+    const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
+    for (int64_t b = 0; b < B; b++) {
+        const int32_t *ends = in->ends + b * (S + 1);
+        for (int d = 0; d + 1 < in->n_ends[b]; d++) {
+            int32_t *first = labels + b * S + ends[d], n = ends[d + 1] - ends[d];
+            memmove(first, first + 1, sizeof *first * (size_t)(n - 1));
+            first[n - 1] = LS_LABEL_IGNORED;
+        }
+    }
+}
+
+/* The labels of the file, which the graph may want shifted; or the next tokens. */
+static ls_status read_labels(const char *path, const ls_model *model, ls_grad_inputs *in) {
+    const ls_model_inputs takes = ls_model_takes(model);
+    if (!takes.labels && path != NULL)
+        return ls_error(LS_USAGE, "--labels %s: the model has no input that is labels; expected none", path);
+    if (!takes.labels) {
+        in->valid = in->tokens.count;
+        return ls_ok();
+    }
+    LS_TRY(ls_labels_read(path, ls_model_describe(model).outputs, &in->tokens, &in->labels, &in->valid));
+    int32_t *label = in->labels.data;
+    if (path == NULL) memcpy(label, in->tokens.data, in->tokens.bytes); /* shifted like a user's own */
+    if (path == NULL || takes.shifts) shift_labels(in, label);
+    in->valid = 0;
+    for (int64_t i = 0; i < in->labels.count; i++) in->valid += label[i] != LS_LABEL_IGNORED;
+    return ls_ok();
+}
+
+/* --- other inputs ------------------------------------------------------------------------------------------------- */
+
+static ls_status read_real(const char *path, ls_dtype dtype, ls_array *out) {
+    ls_npy file;
+    LS_TRY(ls_npy_open(path, &file));
+    const ls_status status = ls_array_from_npy(path, &file, dtype, out);
+    ls_npy_close(&file);
+    return status;
+}
+
+/* The input that a word "NAME=FILE" is for; *path becomes the file. */
+static ls_status find_input(const char *word, const ls_model_inputs *takes, int *input, const char **path) {
+    char known[240] = "";
+    for (int i = 0; i < takes->n_others; i++) {
+        const char *name = takes->others[i].name;
+        const size_t length = strlen(name), used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", name);
+        if (strncmp(word, name, length) != 0 || word[length] != '=' || word[length + 1] == 0) continue;
+        *input = i;
+        *path = word + length + 1;
+        return ls_ok();
+    }
+    if (takes->n_others == 0)
+        return ls_error(LS_USAGE, "--input '%s': the model has tokens, labels and positions alone; expected none",
+                        word);
+    return ls_error(LS_USAGE, "--input '%s'; expected NAME=FILE.npy with one of the inputs %s", word, known);
+}
+
+static ls_status read_others(const ls_grad_job *job, const ls_model *model, ls_dtype real, ls_grad_inputs *in) {
+    const ls_model_inputs takes = ls_model_takes(model);
+    in->n_others = takes.n_others;
+    in->others = calloc((size_t)takes.n_others + 1, sizeof *in->others);
+    if (in->others == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d inputs", takes.n_others);
+    for (int w = 0; w < job->n_inputs; w++) {
+        int i;
+        const char *path;
+        LS_TRY(find_input(job->inputs[w], &takes, &i, &path));
+        ls_array *to = &in->others[i];
+        if (to->data != NULL)
+            return ls_error(LS_USAGE, "--input '%s': \"%s\" is given twice", job->inputs[w], takes.others[i].name);
+        LS_TRY(takes.others[i].dtype == LS_I32 ? ls_array_read_integers(path, to) : read_real(path, real, to));
+        LS_TRY(check_like_tokens(path, to, &in->tokens));
+    }
+    for (int i = 0; i < takes.n_others; i++)
+        if (in->others[i].data == NULL)
+            return ls_error(LS_USAGE, "the model has an input \"%s\"; expected --input %s=FILE.npy",
+                            takes.others[i].name, takes.others[i].name);
+    return ls_ok();
+}
+
+/* --- all of them -------------------------------------------------------------------------------------------------- */
+
+ls_status ls_grad_inputs_read(const ls_grad_job *job, const ls_model *model, ls_dtype real, ls_grad_inputs *in) {
+    LS_TRY(ls_tokens_read(job->tokens, ls_model_describe(model).V, &in->tokens));
+    if (job->positions != NULL && !ls_model_takes(model).positions && !ls_model_takes(model).documents)
+        return ls_error(LS_USAGE, "--position-ids %s: the model has no input that is positions; expected none",
+                        job->positions);
+    LS_TRY(read_positions(job->positions, in));
+    if (in->apart) LS_TRY(ls_model_check_apart(model, in->tokens.size[1]));
+    LS_TRY(read_labels(job->labels, model, in));
+    return read_others(job, model, real, in);
+}
+
+void ls_grad_inputs_add(const ls_grad_inputs *in, const ls_model *model, ls_alike *alike) {
+    const ls_model_inputs takes = ls_model_takes(model);
+    ls_alike_add_bytes(alike, "--tokens", in->tokens.data, in->tokens.bytes);
+    ls_alike_add_bytes(alike, "--labels", in->labels.data, in->labels.bytes);
+    ls_alike_add_bytes(alike, "--position-ids", in->positions.data, in->positions.bytes);
+    for (int i = 0; i < in->n_others; i++)
+        ls_alike_add_bytes(alike, takes.others[i].name, in->others[i].data, in->others[i].bytes);
+}
+
+static ls_status put(const ls_rank *rank, const char *name, const ls_array *array) {
+    const ls_binding *to = ls_image_find(rank->image, name);
+    return to != NULL && array->data != NULL ? ls_executor_scatter(rank->executor, to, array->data) : ls_ok();
+}
+
+ls_status ls_grad_inputs_put(const ls_grad_inputs *in, const ls_model *model, const ls_rank *rank) {
+    const ls_model_inputs takes = ls_model_takes(model);
+    LS_TRY(put(rank, "tokens", &in->tokens));
+    LS_TRY(put(rank, "labels", &in->labels));
+    LS_TRY(put(rank, "positions", &in->positions));
+    for (int i = 0; i < in->n_others; i++) LS_TRY(put(rank, takes.others[i].name, &in->others[i]));
+    if (!in->apart) return ls_ok();
+    const int64_t rows = in->tokens.size[0] / ls_mesh_replicas(&rank->image->mesh), S = in->tokens.size[1];
+    const int64_t first = rows * ls_mesh_replica(&rank->image->mesh, rank->rank);
+    return ls_executor_set_documents(rank->executor, in->ends + first * (S + 1), in->n_ends + first, S + 1);
+}
+
+void ls_grad_inputs_free(ls_grad_inputs *in) {
+    ls_array_free(&in->tokens);
+    ls_array_free(&in->labels);
+    ls_array_free(&in->positions);
+    for (int i = 0; i < in->n_others; i++) ls_array_free(&in->others[i]);
+    free(in->others);
+    free(in->ends);
+    free(in->n_ends);
+    free(in->documents);
+}

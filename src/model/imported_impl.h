@@ -1,0 +1,108 @@
+/*
+ * imported: a graph.json in memory, for the files that read, check and build it. docs/graph-format.md describes the
+ * file.
+ */
+#ifndef LS_MODEL_IMPORTED_IMPL_H
+#define LS_MODEL_IMPORTED_IMPL_H
+
+#include "graph/graph.h"
+#include "model/model_impl.h"
+
+/* A size in the file: a number, or the batch or the sequence of the command. */
+typedef enum ls_imported_unit { LS_SIZE_NUMBER, LS_SIZE_B, LS_SIZE_S } ls_imported_unit;
+typedef struct ls_imported_size {
+    ls_imported_unit unit;
+    int64_t number;
+} ls_imported_size;
+
+/* The params of a node; each op uses some of them. */
+typedef struct ls_imported_params {
+    int64_t padding, D, tokens;
+    double epsilon, offset, scale, softcap, cap, factor;
+    bool wide; /* of cast: to G, not T */
+    ls_rope rope;
+    ls_mask mask;
+    int ndim;
+    ls_imported_size size[LS_MAX_DIMS];
+} ls_imported_params;
+
+/* What an op's call is told besides its inputs. */
+typedef struct ls_imported_call {
+    ls_graph *g;
+    const ls_model_lengths *lengths;
+    const ls_imported_params *params;
+    ls_tensor in[LS_NODE_INPUTS]; /* LS_NO_TENSOR where the file says null */
+    int n_in;
+    ls_tensor out[LS_NODE_OUTPUTS];
+} ls_imported_call;
+
+/* An op of the file is one const row of the table in imported_ops.c. */
+typedef struct ls_imported_op {
+    const char *name;
+    int least_in, most_in; /* inputs from least_in on may be null or left out */
+    int n_out;
+    const char *const *fields; /* names of the params, NULL at the end; NULL: it has none */
+    /* Reads the params; `dtype` is the file's. NULL: it has none. */
+    ls_status (*read)(ls_json_value node, const char *dtype, ls_imported_params *out);
+    void (*call)(ls_imported_call *c); /* the public function; the graph keeps mistakes */
+} ls_imported_op;
+
+/* LS_UNSUPPORTED lists the ops. */
+LS_MUST_USE ls_status ls_imported_op_find(ls_json_value node, const ls_imported_op **out);
+
+typedef struct ls_imported_node {
+    const ls_imported_op *op;
+    const ls_imported_params *params; /* NULL: it has none */
+    int n_in, in[LS_NODE_INPUTS];     /* tensors; 0: null */
+    int out[LS_NODE_OUTPUTS];
+    int at; /* source; -1: none is given */
+} ls_imported_node;
+
+typedef enum ls_imported_role { LS_INPUT_TOKENS, LS_INPUT_LABELS, LS_INPUT_POSITIONS, LS_INPUT_OTHER } ls_imported_role;
+
+typedef struct ls_imported_input {
+    const char *name;
+    ls_imported_role role;
+    ls_dtype dtype;
+} ls_imported_input;
+
+typedef struct ls_imported_parameter {
+    const char *name;
+    int ndim;
+    int64_t size[LS_MAX_DIMS];
+    bool frozen;
+} ls_imported_parameter;
+
+typedef struct ls_imported_source {
+    const char *file, *code;
+    int64_t line;
+} ls_imported_source;
+
+/* Tensors are numbered from 1: inputs, then parameters, then the results of nodes. Texts belong to the document. */
+struct ls_imported {
+    ls_json *document;
+    ls_arena *arena;
+    const char *file; /* for errors */
+    const char *made_by;
+    const char *dtype; /* what the user's parameters were: "f32", "f64", "f16", "bf16" */
+    int n_inputs, n_parameters, n_nodes, n_sources, n_copies;
+    ls_imported_input *inputs;
+    ls_imported_parameter *parameters;
+    ls_imported_node *nodes;
+    ls_imported_source *sources;
+    ls_weight_copy *copies;
+    ls_model_input *others;
+    int n_tensors;
+    const char **names; /* [n_tensors + 1] */
+    int loss, logits;   /* tensors; logits 0: none */
+    int64_t rope_limit; /* length up to which every dynamic rope table does not depend on the length; INT64_MAX: none */
+};
+
+/* Reads the document into a zeroed *out, which owns it from the first on. */
+LS_MUST_USE ls_status ls_imported_read(ls_json *document, ls_model_inputs *inputs, ls_imported *out);
+/* The status with the node and the line of the user's program that it comes from. */
+ls_status ls_imported_in_node(const ls_imported *m, int node, ls_status status);
+/* LS_INVALID names the first member of an object that is in neither list; a list ends with NULL, and may be NULL. */
+LS_MUST_USE ls_status ls_imported_known(ls_json_value object, const char *const *fields, const char *const *more);
+
+#endif

@@ -1,0 +1,289 @@
+/*
+ * The ops of graph.json: a row for each, with the reader of its params and the call of its public function, which
+ * checks shapes and types. To add an op: its fields, a reader if it has any, a call, and a row.
+ */
+#include "model/imported_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- readers of params -------------------------------------------------------------------------------------------- */
+
+#define MOST 0x1p40 /* far above any size, and small enough that a few of them do not overflow */
+enum { MOST_TOKENS = 1 << 30 };
+
+/* Reads a number above 0. */
+static ls_status read_positive(ls_json_value node, const char *key, double *out) {
+    LS_TRY(ls_json_double(node, key, -INFINITY, INFINITY, out));
+    return *out > 0 ? ls_ok() : ls_json_error(ls_json_field(node, key), "a number above 0");
+}
+
+static const char *const embedding_fields[] = {"padding", NULL};
+static ls_status read_embedding(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    (void)dtype;
+    return ls_json_int_or(node, "padding", -1, 0, INT32_MAX, &out->padding);
+}
+
+static const char *const norm_fields[] = {"epsilon", NULL};
+static ls_status read_norm(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    (void)dtype;
+    return ls_json_double(node, "epsilon", 0, 1, &out->epsilon);
+}
+
+static const char *const rmsnorm_fields[] = {"epsilon", "offset", NULL};
+static ls_status read_rmsnorm(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    LS_TRY(read_norm(node, dtype, out));
+    return ls_json_double_or(node, "offset", 0, -MOST, MOST, &out->offset);
+}
+
+static const char *const rope_table_fields[] = {"D", "rope", NULL};
+static const char *const rope_fields[] = {
+    "theta",     "scaling",         "factor", "low_factor",     "high_factor", "length",           "beta_fast",
+    "beta_slow", "original_length", "mscale", "mscale_all_dim", "untruncated", "attention_factor", NULL};
+static ls_status read_rope_table(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    (void)dtype;
+    ls_rope *rope = &out->rope;
+    ls_json_value object;
+    const struct {
+        const char *key;
+        double *to;
+    } numbers[] = {{"factor", &rope->factor},           {"low_factor", &rope->low_factor},
+                   {"high_factor", &rope->high_factor}, {"original_length", &rope->original_length},
+                   {"length", &rope->length},           {"beta_fast", &rope->beta_fast},
+                   {"beta_slow", &rope->beta_slow},     {"attention_factor", &rope->attention_factor},
+                   {"mscale", &rope->mscale},           {"mscale_all_dim", &rope->mscale_all_dim}};
+    LS_TRY(ls_json_int(node, "D", 2, MOST_TOKENS, &out->D));
+    LS_TRY(ls_json_object(node, "rope", &object));
+    LS_TRY(ls_imported_known(object, rope_fields, NULL));
+    LS_TRY(read_positive(object, "theta", &rope->theta));
+    LS_TRY(ls_json_text_or(object, "scaling", NULL, &rope->scaling));
+    for (size_t i = 0; i < LS_COUNT(numbers); i++)
+        LS_TRY(ls_json_double_or(object, numbers[i].key, 0, 0, MOST, numbers[i].to));
+    return ls_json_bool_or(object, "untruncated", false, &rope->untruncated);
+}
+
+static const char *const mask_kinds[] = {[LS_MASK_CAUSAL] = "causal",
+                                         [LS_MASK_WINDOW] = "window",
+                                         [LS_MASK_PREFIX] = "prefix",
+                                         [LS_MASK_DOCUMENTS] = "documents"};
+
+static ls_status read_term(ls_json_value value, ls_mask_term *out) {
+    static const char *const plain[] = {"kind", NULL}, *const window[] = {"kind", "window", "first", NULL},
+                             *const prefix[] = {"kind", "first", NULL};
+    static const char *const *const fields[] = {
+        [LS_MASK_CAUSAL] = plain, [LS_MASK_WINDOW] = window, [LS_MASK_PREFIX] = prefix, [LS_MASK_DOCUMENTS] = plain};
+    const char *kind = NULL;
+    LS_TRY(ls_json_as_object(value));
+    LS_TRY(ls_json_text(value, "kind", &kind));
+    size_t k = 0;
+    while (k < LS_COUNT(mask_kinds) && strcmp(kind, mask_kinds[k]) != 0) k++;
+    if (k == LS_COUNT(mask_kinds))
+        return ls_json_error(ls_json_field(value, "kind"), "causal, window, prefix or documents");
+    LS_TRY(ls_imported_known(value, fields[k], NULL));
+    *out = (ls_mask_term){.kind = (ls_mask_kind)k};
+    if (k == LS_MASK_WINDOW) {
+        LS_TRY(ls_json_int_or(value, "first", 0, 0, MOST_TOKENS, &out->first));
+        return ls_json_int(value, "window", out->first > 0 ? 0 : 1, MOST_TOKENS, &out->window);
+    }
+    return k == LS_MASK_PREFIX ? ls_json_int(value, "first", 0, MOST_TOKENS, &out->first) : ls_ok();
+}
+
+static const char *const attention_fields[] = {"mask", "scale", "softcap", NULL};
+static ls_status read_attention(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    (void)dtype;
+    ls_json_value terms;
+    LS_TRY(ls_json_array(node, "mask", &terms));
+    if (ls_json_count(terms) > LS_MASK_TERMS) return ls_json_error(terms, "an array of at most %d", LS_MASK_TERMS);
+    for (; out->mask.n < (int)ls_json_count(terms); out->mask.n++)
+        LS_TRY(read_term(ls_json_item(terms, (size_t)out->mask.n), &out->mask.term[out->mask.n]));
+    LS_TRY(read_positive(node, "scale", &out->scale));
+    return ls_json_double_or(node, "softcap", 0, 0, MOST, &out->softcap);
+}
+
+static const char *const softcap_fields[] = {"cap", NULL};
+static ls_status read_softcap(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    (void)dtype;
+    return read_positive(node, "cap", &out->cap);
+}
+
+static const char *const scale_fields[] = {"factor", NULL};
+static ls_status read_scale(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    (void)dtype;
+    return ls_json_double(node, "factor", -INFINITY, INFINITY, &out->factor);
+}
+
+/* "T" and "G", or a type: the file's own means T, a wider one G. */
+static const char *const cast_fields[] = {"dtype", NULL};
+static ls_status read_cast(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    const char *text = NULL;
+    LS_TRY(ls_json_text(node, "dtype", &text));
+    const char *wide = strcmp(dtype, "f64") == 0 ? "f64" : "f32";
+    const bool own = strcmp(text, "T") == 0 || strcmp(text, dtype) == 0;
+    out->wide = !own;
+    if (own || strcmp(text, "G") == 0 || strcmp(text, wide) == 0) return ls_ok();
+    return ls_json_error(ls_json_field(node, "dtype"), "T (%s here) or G (%s)", dtype, wide);
+}
+
+static const char *const shift_fields[] = {"tokens", NULL};
+static ls_status read_shift(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    (void)dtype;
+    return ls_json_int(node, "tokens", -MOST_TOKENS, MOST_TOKENS, &out->tokens);
+}
+
+static ls_status read_size(ls_json_value value, ls_imported_size *out) {
+    static const char *const words[] = {[LS_SIZE_B] = "B", [LS_SIZE_S] = "S"};
+    const char *text = NULL;
+    *out = (ls_imported_size){.unit = LS_SIZE_NUMBER};
+    if (!ls_json_is_text(value)) return ls_json_as_int(value, 1, (int64_t)MOST, &out->number);
+    LS_TRY(ls_json_as_text(value, &text));
+    for (ls_imported_unit u = LS_SIZE_B; u <= LS_SIZE_S; u++)
+        if (strcmp(text, words[u]) == 0) out->unit = u;
+    return out->unit != LS_SIZE_NUMBER ? ls_ok() : ls_json_error(value, "a number, \"B\" or \"S\"");
+}
+
+static const char *const size_fields[] = {"size", NULL};
+static ls_status read_sizes(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    (void)dtype;
+    ls_json_value list;
+    LS_TRY(ls_json_array(node, "size", &list));
+    const size_t n = ls_json_count(list);
+    if (n < 1 || n > LS_MAX_DIMS) return ls_json_error(list, "an array of 1 to %d", LS_MAX_DIMS);
+    for (size_t i = 0; i < n; i++) LS_TRY(read_size(ls_json_item(list, i), &out->size[i]));
+    out->ndim = (int)n;
+    return ls_ok();
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+#define CALL(function, arguments) \
+    static void call_##function(ls_imported_call *c) { c->out[0] = function arguments; }
+#define UNARY(function) CALL(function, (c->g, c->in[0]))
+#define BINARY(function) CALL(function, (c->g, c->in[0], c->in[1]))
+#define TERNARY(function) CALL(function, (c->g, c->in[0], c->in[1], c->in[2]))
+
+CALL(ls_embedding_padded, (c->g, c->in[0], c->in[1], c->params->padding))
+TERNARY(ls_linear)
+TERNARY(ls_linear_transposed)
+BINARY(ls_linear_wide)
+CALL(ls_rmsnorm_offset, (c->g, c->in[0], c->in[1], c->params->epsilon, c->params->offset))
+CALL(ls_layernorm, (c->g, c->in[0], c->in[1], c->in[2], c->params->epsilon))
+BINARY(ls_rotate)
+BINARY(ls_swiglu)
+UNARY(ls_gelu)
+UNARY(ls_gelu_tanh)
+UNARY(ls_relu)
+UNARY(ls_silu)
+CALL(ls_softcap, (c->g, c->in[0], c->params->cap))
+BINARY(ls_add)
+BINARY(ls_mul)
+CALL(ls_scale, (c->g, c->in[0], c->params->factor))
+CALL(ls_shift, (c->g, c->in[0], c->params->tokens))
+BINARY(ls_conv)
+BINARY(ls_recurrence)
+BINARY(ls_cross_entropy)
+UNARY(ls_sum)
+
+/* Without a length of its own, a table is for the sequence, or for the tokens before the first that is generated. */
+static void call_ls_rope_table(ls_imported_call *c) {
+    ls_rope rope = c->params->rope;
+    if (!(rope.length > 0)) rope.length = (double)(c->lengths->known > 0 ? c->lengths->known : c->lengths->S);
+    c->out[0] = ls_rope_table(c->g, c->in[0], c->params->D, &rope);
+}
+
+/*
+ * A window at least as long as the sequence is a causal mask, and every window is causal by itself. Documents are those
+ * of the batch, which masks are told when it is there.
+ */
+static ls_mask mask_of(const ls_mask *given, int64_t S) {
+    ls_mask mask = {.n = 0};
+    bool causal = false, window = false;
+    for (int i = 0; i < given->n; i++) {
+        const ls_mask_term *term = &given->term[i];
+        const bool short_window = term->kind == LS_MASK_WINDOW && term->window < S;
+        causal |= term->kind == LS_MASK_CAUSAL || (term->kind == LS_MASK_WINDOW && !short_window);
+        window |= short_window;
+        if (short_window || term->kind == LS_MASK_PREFIX) mask.term[mask.n++] = *term;
+    }
+    if (causal && !window) mask.term[mask.n++] = (ls_mask_term){.kind = LS_MASK_CAUSAL};
+    return mask;
+}
+
+static void call_ls_attention(ls_imported_call *c) {
+    const ls_mask mask = mask_of(&c->params->mask, c->lengths->S);
+    c->out[0] = ls_attention_with_sink(c->g, c->in[0], c->in[1], c->in[2], c->in[3], &mask, c->params->scale,
+                                       c->params->softcap);
+}
+
+static void call_ls_cast(ls_imported_call *c) {
+    const ls_dtype to = c->params->wide ? c->g->accumulator : c->g->dtype;
+    const bool is = ls_graph_has(c->g, c->in[0]) && ls_graph_tensor(c->g, c->in[0])->dtype == to;
+    c->out[0] = is ? c->in[0] : ls_cast(c->g, c->in[0], to);
+}
+
+static int64_t size_of(const ls_imported_call *c, int i) {
+    const ls_imported_size *size = &c->params->size[i];
+    return size->unit == LS_SIZE_B ? c->lengths->B : size->unit == LS_SIZE_S ? c->lengths->S : size->number;
+}
+
+static void call_ls_reshape(ls_imported_call *c) {
+    int64_t size[LS_MAX_DIMS];
+    for (int i = 0; i < c->params->ndim; i++) size[i] = size_of(c, i);
+    c->out[0] = ls_reshape(c->g, c->in[0], c->params->ndim, size);
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+#define PLAIN(text, function, from, to) \
+    { .name = text, .least_in = from, .most_in = to, .n_out = 1, .call = call_##function }
+#define TAKES(text, function, from, to, names, reader)                                              \
+    {                                                                                               \
+        .name = text, .least_in = from, .most_in = to, .n_out = 1, .fields = names, .read = reader, \
+        .call = call_##function                                                                     \
+    }
+
+static const ls_imported_op ops[] = {
+    TAKES("embedding", ls_embedding_padded, 2, 2, embedding_fields, read_embedding),
+    PLAIN("linear", ls_linear, 2, 3),
+    PLAIN("linear_transposed", ls_linear_transposed, 2, 3),
+    PLAIN("linear_wide", ls_linear_wide, 2, 2),
+    TAKES("rmsnorm", ls_rmsnorm_offset, 2, 2, rmsnorm_fields, read_rmsnorm),
+    TAKES("layernorm", ls_layernorm, 2, 3, norm_fields, read_norm),
+    TAKES("rope_table", ls_rope_table, 1, 1, rope_table_fields, read_rope_table),
+    PLAIN("rotate", ls_rotate, 2, 2),
+    TAKES("attention", ls_attention, 3, 4, attention_fields, read_attention),
+    PLAIN("swiglu", ls_swiglu, 2, 2),
+    PLAIN("gelu", ls_gelu, 1, 1),
+    PLAIN("gelu_tanh", ls_gelu_tanh, 1, 1),
+    PLAIN("relu", ls_relu, 1, 1),
+    PLAIN("silu", ls_silu, 1, 1),
+    TAKES("softcap", ls_softcap, 1, 1, softcap_fields, read_softcap),
+    PLAIN("add", ls_add, 2, 2),
+    PLAIN("mul", ls_mul, 2, 2),
+    TAKES("scale", ls_scale, 1, 1, scale_fields, read_scale),
+    TAKES("cast", ls_cast, 1, 1, cast_fields, read_cast),
+    TAKES("shift", ls_shift, 1, 1, shift_fields, read_shift),
+    PLAIN("conv", ls_conv, 2, 2),
+    PLAIN("recurrence", ls_recurrence, 2, 2),
+    TAKES("reshape", ls_reshape, 1, 1, size_fields, read_sizes),
+    PLAIN("cross_entropy", ls_cross_entropy, 2, 2),
+    PLAIN("sum", ls_sum, 1, 1),
+};
+
+ls_status ls_imported_op_find(ls_json_value node, const ls_imported_op **out) {
+    const char *name = NULL;
+    char known[240];
+    size_t used = 0;
+    LS_TRY(ls_json_text(node, "op", &name));
+    for (size_t i = 0; i < LS_COUNT(ops); i++) {
+        if (strcmp(name, ops[i].name) == 0) {
+            *out = &ops[i];
+            return ls_ok();
+        }
+        if (used < sizeof known)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? " " : "", ops[i].name);
+    }
+    ls_status status = ls_json_error(ls_json_field(node, "op"), "%s", known);
+    status.code = LS_UNSUPPORTED;
+    return status;
+}
