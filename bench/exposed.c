@@ -7,7 +7,7 @@
  * STRATEGY "dp": each rank has a sequence of its own. SHARD: what is cut over the ranks, as in `train`.
  *
  * A step is program step on weights of zero, the ranks starting together. Of each step and rank:
- *   waiting  both queues waited for other ranks
+ *   waiting  all queues waited for other ranks
  *   copying  inside puts
  *   compute  the rest
  * puts: of a rank in a step. imbalance: compute of the busiest rank less the mean over the ranks: what the others must

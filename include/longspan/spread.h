@@ -14,11 +14,11 @@ LS_PUBLIC_BEGIN
 
 /* The user's choices. NULL, 0 and false leave a choice to Longspan. */
 typedef struct ls_spread {
-    int64_t ranks;        /* 1..1024 */
+    int64_t ranks;        /* from 1 on */
     int64_t threads;      /* per rank */
     const char *strategy; /* "auto", or one of those that `longspan version` lists */
     const char *mesh;     /* "dp=A,ring=R,ulysses=U,tp=T" */
-    const char *layout;   /* "auto", "contiguous", "zigzag", "striped" */
+    const char *layout;   /* "auto", "contiguous", "zigzag", "striped", "documents", "balanced" */
     /* of attention: "auto", "put" (blocks are sent), "in-place" (peers read them where they lie) */
     const char *transfers;
     /*

@@ -13,7 +13,7 @@ typedef enum ls_dtype { LS_F32, LS_F64, LS_BF16, LS_I32, LS_DTYPES } ls_dtype;
 
 /*
  * The factor of a dimension says which mesh axes cut it: dp cuts the batch, ring and ulysses cut the sequence. A
- * dimension without a factor is whole on every rank.
+ * dimension without a factor is whole along these three; tp may cut it (heads, hidden features, words).
  */
 typedef enum ls_factor { LS_FACTOR_NONE, LS_FACTOR_BATCH, LS_FACTOR_SEQUENCE } ls_factor;
 

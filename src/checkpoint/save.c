@@ -1,7 +1,8 @@
 /*
  * Saving a checkpoint, in three stages. Rank 0 creates a partial folder and its files, with all their bytes reserved.
- * Every rank writes its shard into them. Rank 0 writes the record and renames the folder. After each stage all ranks
- * learn whether it succeeded on every rank.
+ * Every rank writes its shard into them, but for parameters that ranks along tp have alike: the first of those writes
+ * them. Rank 0 writes the record and renames the folder. After each stage all ranks learn whether it succeeded on every
+ * rank.
  */
 #include "checkpoint/checkpoint_impl.h"
 

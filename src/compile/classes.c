@@ -5,7 +5,7 @@
 
 /* --- who is alike ------------------------------------------------------------------------------------------------- */
 
-/* Whether ranks along axes of heads and features have as much of every tensor as the others. */
+/* Whether ranks along axes of heads and features (tp) have as much of every tensor as the others. */
 static bool has_even_parts(const ls_graph *g, const ls_mesh *mesh, const ls_sharding *sharding) {
     const ls_axes features = ls_mesh_axes(mesh, LS_AXIS_FEATURE);
     bool even = true;
@@ -16,7 +16,7 @@ static bool has_even_parts(const ls_graph *g, const ls_mesh *mesh, const ls_shar
     return even;
 }
 
-/* Who is alike: whether anything but their place tells apart the ranks of a block, and replicas. */
+/* Who is alike: whether anything but their place tells apart the ranks of a block, replicas, and ranks along tp. */
 static ls_status compare(const ls_job *job, const ls_target *target, ls_arena *arena, ls_classes *out) {
     const ls_graph *g = job->graph;
     const ls_mesh *mesh = &target->mesh;
@@ -42,9 +42,9 @@ static ls_status compare(const ls_job *job, const ls_target *target, ls_arena *a
 
 /*
  * Programs name peers by a team and a distance in it, and where an offset differs (a rank's own part of the parameters,
- * its heads), the operand computes it from the rank's place in a team. Replicas (ranks of one sequence index) hold the
- * same positions of different sequences; those of a block hold different positions, but attend to those of the whole
- * block.
+ * its heads), the operand computes it from the rank's place in a team. Replicas hold the same positions of different
+ * sequences; ranks along tp the same positions and other parts of the parameters; the ranks of a block different
+ * positions, but they attend to those of the whole block.
  */
 ls_status ls_classes_find(const ls_job *job, const ls_target *target, ls_classes *out) {
     ls_classes found = {.mesh = target->mesh, .members = 1};

@@ -2,13 +2,15 @@
  * compile: from a graph for one device (differentiated where it is to be trained) to the programs of one rank.
  *
  *   recompute       what of the forward pass is made again in the backward pass: the graph rewritten
- *   shard           a state per tensor and mesh axis, by the ops' own rules
- *   lower           nodes to instructions, runs of token-wise ones in tiles; attention by its strategy; gradients in
- *                   buckets; the update
+ *   cast            a cast before each node that reads a parameter kept in another type: the graph rewritten
+ *   shard           a placement per tensor and mesh axis, from what the ops' rows say of dimensions
+ *   redistribute    a node where a tensor is spread otherwise than a node needs it: the graph rewritten
+ *   passes          what each program runs: tiles, gradients over the ranks, shards gathered, offload, the update
+ *   lower           nodes to instructions; attention by its strategy
  *   name            what every read must find
  *   schedule        the order of the list: communication hides behind kernels
- *   place           lifetimes to offsets in the two arenas
- *   order           what each queue must wait for in the other
+ *   place           lifetimes to offsets in the arenas
+ *   order           what each queue must wait for in the others
  *
  * Compiling reads the graph and may be done for many ranks; it needs no communication: every rank finds the same size
  * of the heap and the same skeleton by itself.
@@ -179,8 +181,9 @@ LS_MUST_USE ls_status ls_transfers_parse(const char *name, ls_transfers *out);
 enum { LS_ONE_HOST = INT_MAX };
 
 /*
- * What of each parameter is cut over all ranks, so that a rank holds only its shard; of the rest it holds all (ZeRO:
- * Rajbhandari et al., arXiv 1910.02054). On a mesh of one rank nothing is cut.
+ * What of a parameter, or of a rank's part of it along tp, is cut over all ranks that have the same part (the axes but
+ * tp), so that each holds only its shard; of the rest it holds all (ZeRO: Rajbhandari et al., arXiv 1910.02054). Where
+ * one rank has the part, nothing is cut.
  */
 typedef struct ls_shard_mode {
     const char *name;
@@ -265,15 +268,16 @@ LS_MUST_USE ls_status ls_compile(const ls_job *job, const ls_target *target, ls_
 ls_attention_band ls_mask_band(const ls_mask *mask, int64_t tokens);
 
 /*
- * Ranks whose programs are the same are a class: any of them may be compiled for all. Replicas are of one class, and
- * where tokens and heads divide evenly those of a block too. Where only the first replica adds something that all of
- * them have, each rank is a class of its own. Classes are numbered from 0.
+ * Ranks whose programs are the same are a class: any of them may be compiled for all. Replicas and ranks along tp are
+ * of one class, and where tokens and heads divide evenly those of a block too. Each rank is a class of its own where
+ * only the first replica adds something that all replicas have, and where ranks along tp have uneven parts. Classes are
+ * numbered from 0.
  */
 typedef struct ls_classes {
     ls_mesh mesh;
     int n;       /* classes */
     int members; /* so many ranks, one after the other along the sequence, are alike: 1, or those of a block */
-    bool apart;  /* replicas are not alike */
+    bool apart;  /* replicas, or ranks along tp, are not alike: each rank is a class */
 } ls_classes;
 /* Errors: as ls_compile's about the sequence and the mesh. */
 LS_MUST_USE ls_status ls_classes_find(const ls_job *job, const ls_target *target, ls_classes *out);

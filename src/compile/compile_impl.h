@@ -48,7 +48,8 @@ ls_job_programs ls_programs_moved(const ls_job_programs *old, int n_nodes, const
  * that reads one (kept.c). Graph and programs become new ones in the arena, or stay where there is no such parameter.
  */
 void ls_cast_kept(ls_job *job, ls_arena *arena);
-/* Whether any tensor is redistributed, but for partial sums that become whole. */
+/* Whether what is cut of a tensor changes anywhere; that a partial sum becomes whole, or the other way, is no such
+ * change. */
 bool ls_is_redistributed(const ls_graph *graph, const ls_sharding *sharding);
 
 /* --- the builder -------------------------------------------------------------------------------------------------- */
@@ -252,7 +253,7 @@ ls_axes ls_cut_rows(const ls_builder *b, int n, int *d);
 bool ls_is_local_id(const ls_builder *b, int n, int i);
 ls_operand ls_local_ids(ls_builder *b, int n, ls_operand ids);
 
-/* Persistent buffers: inputs, parameters, gradients, tables, optimiser. Before any program. */
+/* Persistent buffers (persistent.c): inputs, parameters, gradients, tables, optimiser. Before any program. */
 void ls_lower_persistent(ls_builder *b);
 /* Whether some program of the job ends with an update that does at least as much. */
 bool ls_job_updates(const ls_job *job, ls_update least);
@@ -263,7 +264,9 @@ bool ls_job_fetches(const ls_job *job, ls_tensor storage);
  * rank keeps only its shard of the sums.
  */
 bool ls_program_reduces(const ls_builder *b, const ls_job_program *row);
-/* The flat space of parameters, cut into groups and buckets, and this rank's pieces (packing.c). */
+/* --- the flat space (packing.c) ----------------------------------------------------------------------------------- */
+
+/* Lays the flat space of parameters: cuts it into groups and buckets, and finds this rank's pieces. */
 void ls_lay_flat(ls_builder *b);
 /*
  * Whether gradients go through no reduce-scatter: there is one rank, and its shard is the gradients. Canonical sums of
@@ -287,8 +290,8 @@ ls_operand ls_groups_shard(const ls_builder *b, int first, int past);
 void ls_group_note(const ls_builder *b, int group, ls_operand all);
 /* "WHAT from NAME": NAME is the group's first parameter. */
 const char *ls_group_name(const ls_builder *b, const char *what, int group);
-/* --- the nodes of a program ----------------------------------------------------------------------------------------
- */
+
+/* --- the nodes of a program --------------------------------------------------------------------------------------- */
 
 typedef struct ls_lowering ls_lowering;
 
@@ -298,8 +301,12 @@ typedef struct ls_lowering ls_lowering;
  */
 typedef struct ls_program_node {
     const ls_lowering *lowering;
-    int of;          /* the graph's node; -1: a pass has put it there */
-    int run;         /* the first of the graph's nodes that nothing may come between; of a node alone: itself */
+    int of; /* the graph's node; -1: a pass has put it there */
+    /*
+     * Nodes with the same number stand together: nothing may come between them. It is the first of the graph's nodes
+     * among them; of a node alone, itself.
+     */
+    int together;
     void *params;    /* of what a pass has put there; nodes of one exchange share them */
     unsigned begins; /* bit o: output o is a sum, and nothing has been added to it */
     int n_body;      /* of a region: so many nodes behind it are its own */
@@ -406,15 +413,16 @@ ls_operand ls_bound(const ls_builder *b, const char *name);
  */
 struct ls_lowering {
     const char *name; /* of what a pass puts there; ops have their own */
-    bool has_heads;   /* that it cuts along axes that cut heads */
+    bool has_heads;   /* which it deals out along axes that exchange heads: such an axis is of use */
     void (*lower)(ls_builder *b, const ls_program_node *node);
     /* Before any program: places the tables that the node reads and the host fills. */
     void (*tables)(ls_builder *b, int node);
     /* Before any node is lowered: says what other ranks read in place (ls_lower_shared). */
     void (*share)(ls_builder *b, int node);
     /*
-     * The axes, of those that cut heads or features, along which ranks with equally many tokens run other instructions
-     * for the node, and not one program whose operands are displaced by their places (ls_build_share). NULL: none.
+     * The axes, of those that exchange heads and those of kind feature, along which ranks with equally many tokens run
+     * other instructions for the node, and not one program whose operands are displaced by their places
+     * (ls_build_share). NULL: none.
      */
     ls_axes (*tells_apart)(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh,
                            const ls_sharding *sharding);

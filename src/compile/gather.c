@@ -47,7 +47,7 @@ static int *find_ends(const ls_builder *b, const ls_program_nodes *nodes) {
     return ends;
 }
 
-/* All of a run reads what a node of it reads. */
+/* Nodes that stand together read what one of them reads. */
 static uses find_uses(const ls_builder *b, const ls_program_nodes *nodes) {
     const int *ends = find_ends(b, nodes);
     latest *of = LS_NEW_ARRAY(b->image->arena, latest, b->packing->n_groups + 1);
@@ -84,7 +84,7 @@ typedef struct progress {
     ls_group_gather *now;
 } progress;
 
-static void begin(progress *p, int run) {
+static void begin(progress *p, int together) {
     const ls_builder *b = p->b;
     const int order = p->begun++;
     const int group = p->uses.list[order].group;
@@ -92,13 +92,13 @@ static void begin(progress *p, int run) {
     p->now = ls_group_gather_make(b, ls_arena_printf(b->image->arena, "parameters.%d", order % SETS), group,
                                   ls_flat_values(b->image, flat), NULL);
     p->stages = b->packing->stages->n - 1;
-    ls_nodes_put(b, &p->to, &ls_lowering_gather_expect, run, p->now);
-    ls_nodes_put(b, &p->to, &ls_lowering_gather, run, p->now);
+    ls_nodes_put(b, &p->to, &ls_lowering_gather_expect, together, p->now);
+    ls_nodes_put(b, &p->to, &ls_lowering_gather, together, p->now);
 }
 
-static void finish(progress *p, int run) {
+static void finish(progress *p, int together) {
     p->finished++;
-    ls_nodes_put(p->b, &p->to, &ls_lowering_gathered, run, p->now);
+    ls_nodes_put(p->b, &p->to, &ls_lowering_gathered, together, p->now);
 }
 
 /* How many groups are there that this node or one behind it reads. */
@@ -108,17 +108,17 @@ static int count_used(const progress *p, int node) {
     return n;
 }
 
-/* In front of the nodes from `run` to `end` - 1. */
-static void put_gathers(progress *p, int run, int end) {
+/* In front of the nodes from `together` to `end` - 1, which stand together. */
+static void put_gathers(progress *p, int together, int end) {
     if (p->begun > p->finished && p->stages > 0) {
-        ls_nodes_put(p->b, &p->to, &ls_lowering_gather_stage, run, p->now);
+        ls_nodes_put(p->b, &p->to, &ls_lowering_gather_stage, together, p->now);
         p->stages--;
     }
     while (p->finished < p->uses.n && p->uses.list[p->finished].first < end) {
-        if (p->begun == p->finished) begin(p, run);
-        finish(p, run);
+        if (p->begun == p->finished) begin(p, together);
+        finish(p, together);
     }
-    if (p->begun == p->finished && p->begun < p->uses.n && count_used(p, run) < 2) begin(p, run);
+    if (p->begun == p->finished && p->begun < p->uses.n && count_used(p, together) < 2) begin(p, together);
 }
 
 static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
@@ -127,7 +127,7 @@ static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
     for (int first = 0, past; first < nodes->n; first = past) {
         past = ls_nodes_past(nodes, first);
         const int end = ls_nodes_end(nodes, first, past);
-        if (end > 0) put_gathers(&p, nodes->list[first].run, end);
+        if (end > 0) put_gathers(&p, nodes->list[first].together, end);
         ls_nodes_copy(b, &p.to, &nodes->list[first], past - first);
     }
     *nodes = p.to;

@@ -1,6 +1,7 @@
 /*
  * Frozen parameters that are kept in another type than the graph's (bf16 under f32 training): each node that reads one
- * gets a cast of its own in front of it, whose result is there for that node alone.
+ * gets a cast of its own in front of it. The result is there for that node; after a reshape, for the nodes that read
+ * what was reshaped; and where the node runs in tiles, for all of its tiles.
  */
 #include "compile/compile_impl.h"
 

@@ -39,20 +39,21 @@ static bool has_features(const ls_graph *g) {
 
 bool ls_axis_is_usable(const ls_graph *g, const ls_axis *axis) {
     if (axis->kind == LS_AXIS_FEATURE) return has_features(g);
-    return size_of_factor(g, ls_axis_factor(axis)) > 1 && (!axis->cuts_heads || has_heads(g));
+    return size_of_factor(g, ls_axis_factor(axis)) > 1 && (!axis->exchanges_heads || has_heads(g));
 }
 
 /* The ranks of a block lie next to each other along the sequence. */
 static ls_status check_axes(const ls_mesh *mesh) {
-    const char *cuts_heads = NULL; /* the innermost axis so far that does */
+    const char *exchanging = NULL; /* the innermost axis so far that does */
     for (int i = 0; i < mesh->n; i++) {
         const ls_axis *axis = mesh->along[i].axis;
         if (mesh->along[i].size == 1) continue;
-        if (axis->cuts_heads) cuts_heads = axis->name;
-        if (axis->kind == LS_AXIS_SEQUENCE && !axis->cuts_heads && cuts_heads != NULL)
-            return ls_error(LS_UNSUPPORTED,
-                            "mesh axis %s cuts heads, and %s inside of it does not; expected all that do innermost",
-                            cuts_heads, axis->name);
+        if (axis->exchanges_heads) exchanging = axis->name;
+        if (axis->kind == LS_AXIS_SEQUENCE && !axis->exchanges_heads && exchanging != NULL)
+            return ls_error(
+                LS_UNSUPPORTED,
+                "mesh axis %s exchanges heads, and %s inside of it does not; expected all that do innermost",
+                exchanging, axis->name);
     }
     return ls_ok();
 }

@@ -5,14 +5,14 @@ void ls_nodes_copy(const ls_builder *b, ls_program_nodes *to, const ls_program_n
     for (int i = 0; i < n; i++) *LS_PUSH(b->image->arena, to->list, to->n, to->capacity) = nodes[i];
 }
 
-void ls_nodes_put(const ls_builder *b, ls_program_nodes *to, const ls_lowering *lowering, int run, void *params) {
+void ls_nodes_put(const ls_builder *b, ls_program_nodes *to, const ls_lowering *lowering, int together, void *params) {
     *LS_PUSH(b->image->arena, to->list, to->n, to->capacity) =
-        (ls_program_node){.lowering = lowering, .of = -1, .run = run, .params = params};
+        (ls_program_node){.lowering = lowering, .of = -1, .together = together, .params = params};
 }
 
 int ls_nodes_past(const ls_program_nodes *nodes, int first) {
     int past = first;
-    while (past < nodes->n && nodes->list[past].run == nodes->list[first].run) past++;
+    while (past < nodes->n && nodes->list[past].together == nodes->list[first].together) past++;
     return past;
 }
 

@@ -199,10 +199,11 @@ static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
     ls_program_nodes to = {0};
     for (int first = 0, past; first < nodes->n; first = past) {
         past = ls_nodes_past(nodes, first);
-        const int run_of = nodes->list[first].run;
-        for (; left < n && leaving[left]->away <= run_of; left++) ls_nodes_put(b, &to, &offload, run_of, leaving[left]);
-        for (; left == n && returned < n && returning[returned]->back <= run_of; returned++)
-            ls_nodes_put(b, &to, &fetch, run_of, returning[returned]);
+        const int together = nodes->list[first].together;
+        for (; left < n && leaving[left]->away <= together; left++)
+            ls_nodes_put(b, &to, &offload, together, leaving[left]);
+        for (; left == n && returned < n && returning[returned]->back <= together; returned++)
+            ls_nodes_put(b, &to, &fetch, together, returning[returned]);
         ls_nodes_copy(b, &to, &nodes->list[first], past - first);
     }
     *nodes = to;

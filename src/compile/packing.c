@@ -1,10 +1,12 @@
 /*
- * The flat space: all parameters in the order of declaration; behind them those that the optimiser updates as whole
- * matrices, shape by shape; behind all of them those that are not trained, of which there are values and nothing else,
- * and last those of these that are kept in another type. It is cut at parameters into groups, whose gradients lie
- * together and are complete together, and which are gathered together where each rank has its shard alone; and a group
- * into buckets of equal size, which travel at once. Every rank owns a piece of each bucket, all pieces of a bucket are
- * of one size, and a group is padded so that they are; a rank's pieces are its shard.
+ * The flat space: first the parameters that are updated element by element. Of these, those that tp cuts come first,
+ * then those whole ones whose gradients are summed over tp, then the rest, each in the order of declaration. Behind
+ * them come those that the optimiser updates as whole matrices, shape by shape; then those that are not trained, of
+ * which there are values and nothing else; last those of these that are kept in another type. The flat space is cut at
+ * parameters into groups, whose gradients lie together and are complete together, and which are gathered together where
+ * each rank has its shard alone; and a group into buckets of equal size, which travel at once. Every rank owns a piece
+ * of each bucket, all pieces of a bucket are of one size, and a group is padded so that they are; a rank's pieces are
+ * its shard.
  */
 #include "compile/redistribute/redistribute.h"
 

@@ -15,8 +15,8 @@ typedef struct ls_pass {
 } ls_pass;
 
 /*
- * All passes, in their order: X(name) for the row ls_pass_name. Of those that put nodes in front of a run, a later one
- * puts them in front of those of an earlier one.
+ * All passes, in their order: X(name) for the row ls_pass_name. Where two passes put nodes in front of the same node of
+ * the graph, or of nodes that stand together, those of the later pass come first.
  */
 #define LS_PASSES(X) X(tile), X(sums), X(reduce), X(gather), X(offload), X(update)
 #define LS_PASS_ROW(name) ls_pass_##name
@@ -29,9 +29,9 @@ LS_MUST_USE ls_status ls_passes_run(const ls_builder *b, ls_program_nodes *out);
 
 /* `n` nodes at the end of the list. */
 void ls_nodes_copy(const ls_builder *b, ls_program_nodes *to, const ls_program_node *nodes, int n);
-/* A node of a pass at the end of the list, in front of or behind those of a run. */
-void ls_nodes_put(const ls_builder *b, ls_program_nodes *to, const ls_lowering *lowering, int run, void *params);
-/* The nodes from `first` on that nothing may come between end in front of this one. */
+/* A node of a pass at the end of the list; it stands together with nodes of that number (ls_program_node). */
+void ls_nodes_put(const ls_builder *b, ls_program_nodes *to, const ls_lowering *lowering, int together, void *params);
+/* The nodes from `first` on that stand together end in front of this one. */
 int ls_nodes_past(const ls_program_nodes *nodes, int first);
 /* Behind the graph's last node that stands in nodes first .. past - 1; 0: there is none. */
 int ls_nodes_end(const ls_program_nodes *nodes, int first, int past);
@@ -49,7 +49,7 @@ typedef struct ls_group_sum {
 extern const ls_lowering ls_lowering_sum;
 bool ls_sums_leave(const ls_builder *b);
 /* Puts the node there that makes a sum to which nothing is added. */
-ls_group_sum *ls_put_empty_sum(const ls_builder *b, ls_program_nodes *to, int run, int group);
+ls_group_sum *ls_put_empty_sum(const ls_builder *b, ls_program_nodes *to, int together, int group);
 /* The sums of a group that are made in the list, in their order; returns how many. */
 int ls_find_sums(const ls_builder *b, const ls_program_nodes *nodes, int group, ls_group_sum ***out);
 

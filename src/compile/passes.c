@@ -8,7 +8,7 @@ static const ls_pass *const table[] = {LS_PASSES(ROW)};
 static ls_program_nodes nodes_of_graph(const ls_builder *b) {
     ls_program_nodes nodes = {0};
     for (int n = b->row->first_node; n < b->row->end_node; n++) {
-        const ls_program_node node = {.lowering = ls_lowering_of(b->job->graph->nodes[n].op), .of = n, .run = n};
+        const ls_program_node node = {.lowering = ls_lowering_of(b->job->graph->nodes[n].op), .of = n, .together = n};
         ls_nodes_copy(b, &nodes, &node, 1);
     }
     return nodes;

@@ -1,6 +1,8 @@
 /*
- * Gradients are partial sums over all ranks. Where the last addition to a group is done, its buckets leave to be
- * reduced and scattered (redistribute/reduce_scatter.c), while the backward pass goes on.
+ * Gradients are partial sums over the ranks that have the same part of a parameter: those along all axes but tp. Where
+ * the last addition to a group is done, its buckets leave to be reduced and scattered over these ranks
+ * (redistribute/reduce_scatter.c), while the backward pass goes on. What else is summed over tp is at the end of a step
+ * (ls_lowering_features).
  */
 #include "compile/pass.h"
 #include "compile/redistribute/redistribute.h"
@@ -99,19 +101,19 @@ static turn *find_turns(const ls_builder *b, const ls_program_nodes *nodes) {
 /* --- the pass ----------------------------------------------------------------------------------------------------- */
 
 /* Puts a bucket's node there; where nothing adds to its group, before it what makes a sum of zeros. */
-static void put(const ls_builder *b, ls_program_nodes *to, int run, reduction *r, int bucket) {
+static void put(const ls_builder *b, ls_program_nodes *to, int together, reduction *r, int bucket) {
     leaving *l = LS_NEW(b->image->arena, leaving);
     const int group = b->packing->buckets[bucket].group;
     *l = (leaving){.of = r, .bucket = bucket};
     if (ls_sums_leave(b)) {
         l->n_sums = ls_find_sums(b, to, group, &l->sums);
         if (l->n_sums == 0) {
-            (void)ls_put_empty_sum(b, to, run, group);
+            (void)ls_put_empty_sum(b, to, together, group);
             l->n_sums = ls_find_sums(b, to, group, &l->sums);
         }
     }
     r->addends[r->n++] = (ls_addends){b->packing->buckets[bucket].count, (int)ls_max(1, l->n_sums)};
-    ls_nodes_put(b, to, &reduce, run, l);
+    ls_nodes_put(b, to, &reduce, together, l);
 }
 
 static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
@@ -127,7 +129,7 @@ static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
     for (int first = 0, past; first < nodes->n; first = past) {
         past = ls_nodes_past(nodes, first);
         ls_nodes_copy(b, &to, &nodes->list[first], past - first);
-        while (r->n < n && turns[r->n].after < past) put(b, &to, nodes->list[first].run, r, turns[r->n].bucket);
+        while (r->n < n && turns[r->n].after < past) put(b, &to, nodes->list[first].together, r, turns[r->n].bucket);
     }
     while (r->n < n) put(b, &to, b->row->end_node, r, turns[r->n].bucket);
     ls_nodes_put(b, &to, &reduced, b->row->end_node, r);

@@ -15,7 +15,7 @@
  * nothing but order.
  *
  * Memory: moving an instruction makes buffers live longer, from its new place to its old one or the other way. It is
- * done only where the live bytes stay at or below the most that the emitted list has anywhere, in both arenas.
+ * done only where the live bytes stay at or below the most that the emitted list has anywhere, in each arena.
  *
  * No deadlock. In the emitted lists, equal on all ranks but for kernels, every signal and put stands before the wait
  * for it; so an instruction's place in the chain is a number that grows along everything that must come after it, on

@@ -1,8 +1,8 @@
 /*
  * Gradients on this rank. Where those of a group have a buffer of their own, which leaves to be reduced over the ranks,
  * a node makes it before the first node that adds to it: one sum of all nodes of a program, or, where sums are
- * canonical, one of each run of nodes. And the nodes are found that are the first to add to a sum of which there is
- * nothing yet: these write it.
+ * canonical, one of each set of nodes that stand together (ls_program_node). And the nodes are found that are the first
+ * to add to a sum of which there is nothing yet: these write it.
  */
 #include "compile/pass.h"
 
@@ -77,7 +77,7 @@ static void put_node(const ls_builder *b, ls_program_nodes *to, const ls_program
         if (made[g] || !is_any(b, g, adds)) continue;
         ls_group_sum *sum = LS_NEW(b->image->arena, ls_group_sum);
         *sum = (ls_group_sum){.group = g, .adds = adds_of_unit};
-        ls_nodes_put(b, to, &ls_lowering_sum, from->list[first].run, sum);
+        ls_nodes_put(b, to, &ls_lowering_sum, from->list[first].together, sum);
         made[g] = true;
     }
     ls_nodes_copy(b, to, &from->list[first], past - first);
@@ -134,10 +134,10 @@ static void lower(ls_builder *b, const ls_program_node *node) {
 
 const ls_lowering ls_lowering_sum = {.name = "sum", .lower = lower};
 
-ls_group_sum *ls_put_empty_sum(const ls_builder *b, ls_program_nodes *to, int run_of, int group) {
+ls_group_sum *ls_put_empty_sum(const ls_builder *b, ls_program_nodes *to, int together, int group) {
     ls_group_sum *sum = LS_NEW(b->image->arena, ls_group_sum);
     *sum = (ls_group_sum){.group = group, .adds = LS_NEW_ARRAY(b->image->arena, bool, b->image->n_flats + 1)};
-    ls_nodes_put(b, to, &ls_lowering_sum, run_of, sum);
+    ls_nodes_put(b, to, &ls_lowering_sum, together, sum);
     return sum;
 }
 

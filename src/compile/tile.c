@@ -231,7 +231,7 @@ static int put_turn(const ls_builder *b, ls_program_nodes *to, const ls_program_
     for (int i = 0; i < run->past - run->first; i++) {
         if (run->turn[i] != when) continue;
         ls_nodes_copy(b, to, &nodes[i], 1);
-        to->list[to->n - 1].run = run->first;
+        to->list[to->n - 1].together = run->first;
         n++;
     }
     return n;

@@ -91,11 +91,11 @@ static int count_together(const ls_builder *b, int group) {
 typedef struct ending {
     const ls_builder *b;
     ls_program_nodes *nodes;
-    int run;
+    int together;
 } ending;
 
 static void put(const ending *e, const ls_lowering *lowering, void *params) {
-    ls_nodes_put(e->b, e->nodes, lowering, e->run, params);
+    ls_nodes_put(e->b, e->nodes, lowering, e->together, params);
 }
 
 static void put_clear(const ending *e, const char *name) {

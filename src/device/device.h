@@ -2,8 +2,8 @@
  * device: memory, and queues of work on it. A rank has one device. Its programs' kernels are launched on queues of the
  * device; an event says that a launch has been executed; the host reaches the memory by read, write and clear.
  *
- * A queue executes what is launched on it in order. Queues run against each other, unless a launch says which events it
- * comes after. A launch need not have been executed when the call returns: `at_once` in the traits says whether it has.
+ * A queue executes what is launched on it in order. Queues run concurrently, unless a launch says which events it comes
+ * after. A launch need not have been executed when the call returns: `at_once` in the traits says whether it has.
  *
  * A hold is a launch without work: its queue executes nothing further until the host releases it. So the host may
  * launch what comes after something that the host itself does or waits for (a put, a signal, a word) before that has

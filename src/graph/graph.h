@@ -31,7 +31,7 @@ typedef struct ls_node {
 typedef enum ls_role {
     LS_ROLE_VALUE,       /* the result of a node */
     LS_ROLE_INPUT,       /* supplied with each micro-batch */
-    LS_ROLE_PARAMETER,   /* trained */
+    LS_ROLE_PARAMETER,   /* trained, unless it is frozen */
     LS_ROLE_ACCUMULATOR, /* a sum over micro-batches (a gradient or the loss); starts at zero */
 } ls_role;
 

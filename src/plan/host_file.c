@@ -14,8 +14,8 @@ typedef struct rate_row {
     double least;
 } rate_row;
 
-#define ATTENTION(pass, name, part, least) \
-    { name "_" #part, offsetof(ls_core_rates, attention[pass].part), least }
+#define ATTENTION(direction, name, part, least) \
+    { name "_" #part, offsetof(ls_core_rates, attention[direction].part), least }
 static const rate_row of_type[] = {
     ATTENTION(LS_FORWARD, "attention", flop, 1e-18),
     ATTENTION(LS_FORWARD, "attention", pair, 0),

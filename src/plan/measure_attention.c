@@ -1,6 +1,6 @@
 /*
- * Measures what attention costs on this machine, with four calls of each pass: heads of size 32 and 128, each with a
- * long causal call and a short call without a mask. The cost of a pair follows from the long calls, that of rows and
+ * Measures what attention costs on this machine, with four calls in each direction: heads of size 32 and 128, each with
+ * a long causal call and a short call without a mask. The cost of a pair follows from the long calls, that of rows and
  * bytes from the short ones; the two sizes of heads separate flops from pairs, and bytes from rows. The calls
  * alternate, so that a slow period of the machine affects all of them.
  */
@@ -13,7 +13,7 @@ enum { LONG, SHORT, LENGTHS };
 
 static const int64_t head_size[HEADS] = {32, 128};
 
-/* A timed call of one pass, and its amounts of work. */
+/* A timed call in one direction, and its amounts of work. */
 typedef struct probe {
     ls_timed_calls timed;
     bool open;
@@ -46,17 +46,17 @@ static ls_attention_shape short_attention(const ls_timed_place *place, const ls_
     return (ls_attention_shape){.S = ls_min(tokens, TOKENS), .Hq = heads, .Hkv = heads / 2, .D = whole->D};
 }
 
-static ls_status probe_open(ls_arena *arena, ls_timed_place *place, ls_dtype T, int pass, int length, int64_t D,
+static ls_status probe_open(ls_arena *arena, ls_timed_place *place, ls_dtype T, int direction, int length, int64_t D,
                             probe *out) {
     const ls_attention_shape whole = ls_long_attention(place, T, D),
                              shape = length == LONG ? whole : short_attention(place, &whole);
     const ls_mask mask = length == LONG ? ls_mask_causal() : (ls_mask){.n = 0};
-    const ls_kernel_call call = ls_attention_call_make(arena, T, pass, &shape, &mask);
+    const ls_kernel_call call = ls_attention_call_make(arena, T, direction, &shape, &mask);
     *out = (probe){.pairs = ls_attention_call_pairs(&call), .rows = (double)(shape.S * shape.Hq)};
     for (int i = 0; i < call.n_in; i++) out->bytes += (double)ls_view_bytes(&call.in[i]);
     for (int i = 0; i < call.n_out; i++) out->bytes += (double)ls_view_bytes(&call.out[i]);
-    LS_TRY(ls_timed_calls_open(place, pass == LS_FORWARD ? LS_KERNEL_ATTENTION : LS_KERNEL_ATTENTION_GRAD, T, &call,
-                               &out->timed));
+    LS_TRY(ls_timed_calls_open(place, direction == LS_FORWARD ? LS_KERNEL_ATTENTION : LS_KERNEL_ATTENTION_GRAD, T,
+                               &call, &out->timed));
     out->open = true;
     return ls_ok();
 }
@@ -81,23 +81,23 @@ static void pair_and_row(const probe *p, double *pair, double *row) {
     *row = fmax(0, (b->seconds - *pair * b->pairs) / b->rows);
 }
 
-static ls_attention_cost cost_of(const probe p[HEADS][LENGTHS], int pass) {
+static ls_attention_cost cost_of(const probe p[HEADS][LENGTHS], int direction) {
     double pair[HEADS], row[HEADS], bytes[HEADS];
     for (int h = 0; h < HEADS; h++) {
         pair_and_row(p[h], &pair[h], &row[h]);
         bytes[h] = p[h][SHORT].bytes / p[h][SHORT].rows;
     }
-    const double flops = ls_attention_flops(pass);
+    const double flops = ls_attention_flops(direction);
     const line pairs = line_through(flops * (double)head_size[SMALL_HEAD], pair[SMALL_HEAD],
                                     flops * (double)head_size[LARGE_HEAD], pair[LARGE_HEAD]);
     const line rows = line_through(bytes[SMALL_HEAD], row[SMALL_HEAD], bytes[LARGE_HEAD], row[LARGE_HEAD]);
     return (ls_attention_cost){.flop = pairs.slope, .pair = pairs.constant, .row = rows.constant, .byte = rows.slope};
 }
 
-typedef probe probes[LS_PASSES][HEADS][LENGTHS];
+typedef probe probes[LS_DIRECTIONS][HEADS][LENGTHS];
 
 static ls_status time_probes(ls_arena *arena, ls_timed_place *place, ls_dtype T, probes all) {
-    enum { N = LS_PASSES * HEADS * LENGTHS };
+    enum { N = LS_DIRECTIONS * HEADS * LENGTHS };
     probe *each = &all[0][0][0];
     for (int i = 0; i < N; i++)
         LS_TRY(
@@ -109,13 +109,14 @@ static ls_status time_probes(ls_arena *arena, ls_timed_place *place, ls_dtype T,
     return ls_ok();
 }
 
-ls_status ls_measure_attention(ls_arena *arena, ls_timed_place *place, ls_dtype T, ls_attention_cost out[LS_PASSES]) {
+ls_status ls_measure_attention(ls_arena *arena, ls_timed_place *place, ls_dtype T,
+                               ls_attention_cost out[LS_DIRECTIONS]) {
     probes all = {0};
     const ls_status status = time_probes(arena, place, T, all);
-    for (int pass = 0; pass < LS_PASSES; pass++) {
-        if (status.code == LS_OK) out[pass] = cost_of(all[pass], pass);
+    for (int direction = 0; direction < LS_DIRECTIONS; direction++) {
+        if (status.code == LS_OK) out[direction] = cost_of(all[direction], direction);
         for (int i = 0; i < HEADS * LENGTHS; i++) {
-            probe *p = &all[pass][0][0] + i;
+            probe *p = &all[direction][0][0] + i;
             if (p->open) ls_timed_calls_close(&p->timed);
         }
     }

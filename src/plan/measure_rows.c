@@ -41,16 +41,16 @@ static ls_status measure_all(ls_timed_place *place, ls_kernel_id id, ls_dtype T,
 
 ls_status ls_measure_rows(ls_arena *arena, ls_timed_place *place, ls_row_rates *out) {
     static const ls_dtype types[] = {LS_F32, LS_BF16};
-    static const ls_kernel_id attention[LS_PASSES] = {LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_GRAD};
+    static const ls_kernel_id attention[LS_DIRECTIONS] = {LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_GRAD};
     enum { HEAD = 128 };
     const ls_mask causal = ls_mask_causal();
     out->n = 0;
     for (size_t t = 0; t < LS_COUNT(types); t++) {
         const ls_attention_shape shape = ls_long_attention(place, types[t], HEAD);
-        for (int pass = 0; pass < LS_PASSES; pass++) {
-            const ls_kernel_call call = ls_attention_call_make(arena, types[t], pass, &shape, &causal);
-            const double flops = ls_attention_flops(pass) * HEAD * ls_attention_call_pairs(&call);
-            LS_TRY(measure_all(place, attention[pass], types[t], &call, flops, out));
+        for (int direction = 0; direction < LS_DIRECTIONS; direction++) {
+            const ls_kernel_call call = ls_attention_call_make(arena, types[t], direction, &shape, &causal);
+            const double flops = ls_attention_flops(direction) * HEAD * ls_attention_call_pairs(&call);
+            LS_TRY(measure_all(place, attention[direction], types[t], &call, flops, out));
         }
         const int64_t n = ls_product_side(place, types[t]);
         const ls_kernel_call call = ls_product_call(types[t], 4 * n, n);

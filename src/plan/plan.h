@@ -359,7 +359,7 @@ typedef struct ls_attention_shape {
  * it, to be timed as above. Operands have no data, except for the positions and the table of visible keys, which lie in
  * the arena.
  */
-ls_kernel_call ls_attention_call_make(ls_arena *arena, ls_dtype T, int pass, const ls_attention_shape *shape,
+ls_kernel_call ls_attention_call_make(ls_arena *arena, ls_dtype T, int direction, const ls_attention_shape *shape,
                                       const ls_mask *mask);
 
 /* A call of "attention_delta", which the gradient needs. */

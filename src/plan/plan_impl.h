@@ -63,7 +63,7 @@ ls_attention_shape ls_long_attention(const ls_timed_place *place, ls_dtype T, in
 
 /* Measures what attention of a type costs, forward and backward, with heads of size 32 to 128. */
 LS_MUST_USE ls_status ls_measure_attention(ls_arena *arena, ls_timed_place *place, ls_dtype T,
-                                           ls_attention_cost out[LS_PASSES]);
+                                           ls_attention_cost out[LS_DIRECTIONS]);
 
 /*
  * Measures the costs by bytes of the kernels with a sample. cache: bytes of a core's share; overhead: seconds of a call

@@ -5,7 +5,7 @@
 
 enum { SPANS = 3 }; /* index of the operand with the table of visible keys */
 
-ls_kernel_call ls_attention_call_make(ls_arena *arena, ls_dtype T, int pass, const ls_attention_shape *shape,
+ls_kernel_call ls_attention_call_make(ls_arena *arena, ls_dtype T, int direction, const ls_attention_shape *shape,
                                       const ls_mask *mask) {
     const int64_t S = shape->S, Hq = shape->Hq, Hkv = shape->Hkv, D = shape->D;
     const int width = ls_mask_width(mask);
@@ -27,7 +27,7 @@ ls_kernel_call ls_attention_call_make(ls_arena *arena, ls_dtype T, int pass, con
                            .params = params};
     const ls_view lse = ls_view_dense(NULL, G, 3, rows), o = ls_view_dense(NULL, G, 4, q);
     call.out[call.n_out++] = o; /* or dq */
-    if (pass == LS_FORWARD) {
+    if (direction == LS_FORWARD) {
         call.out[call.n_out++] = lse;
         return call;
     }

@@ -19,7 +19,7 @@ typedef struct nominal_flops {
     ls_features needs;
     double f32, bf16;
     double bf16_matmul; /* oneDNN, with AMX where it is */
-    double bf16_attention[LS_PASSES];
+    double bf16_attention[LS_DIRECTIONS];
 } nominal_flops;
 
 static const nominal_flops flops_with[] = {
@@ -89,8 +89,8 @@ static ls_host nominal_processor(ls_isa isa) {
                     .from_host = nominal.memory / 2,
                     .latency = nominal.latency};
     host.type[LS_BF16].matmul = flops->bf16_matmul;
-    for (int pass = 0; pass < LS_PASSES; pass++)
-        host.type[LS_BF16].attention[pass] = attention_at(flops->bf16_attention[pass]);
+    for (int direction = 0; direction < LS_DIRECTIONS; direction++)
+        host.type[LS_BF16].attention[direction] = attention_at(flops->bf16_attention[direction]);
     return host;
 }
 
@@ -144,9 +144,9 @@ ls_rates ls_rates_sharing(const ls_host *host, ls_dtype dtype, int ranks) {
 ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores) {
     if (cores > 1) cores /= pow(1 + rates->split, log2(cores));
     ls_core_rates all = {.matmul = rates->matmul * cores, .split = rates->split};
-    for (int pass = 0; pass < LS_PASSES; pass++) {
-        const ls_attention_cost *one = &rates->attention[pass];
-        all.attention[pass] =
+    for (int direction = 0; direction < LS_DIRECTIONS; direction++) {
+        const ls_attention_cost *one = &rates->attention[direction];
+        all.attention[direction] =
             (ls_attention_cost){one->flop / cores, one->pair / cores, one->row / cores, one->byte / cores};
     }
     for (int i = 0; i < LS_KERNEL_IDS; i++)
@@ -154,19 +154,19 @@ ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores) {
     return all;
 }
 
-double ls_attention_flops(int pass) { return pass == LS_BACKWARD ? 10 : 4; }
+double ls_attention_flops(int direction) { return direction == LS_BACKWARD ? 10 : 4; }
 
-double ls_attention_rate(const ls_core_rates *rates, int pass, double head_size) {
-    const ls_attention_cost *cost = &rates->attention[pass];
-    return 1 / (cost->flop + cost->pair / (ls_attention_flops(pass) * head_size));
+double ls_attention_rate(const ls_core_rates *rates, int direction, double head_size) {
+    const ls_attention_cost *cost = &rates->attention[direction];
+    return 1 / (cost->flop + cost->pair / (ls_attention_flops(direction) * head_size));
 }
 
 ls_kernel_id ls_measured_as(ls_kernel_id id) { return ls_contracts[id].sample.out != NULL ? id : LS_KERNEL_ADD; }
 
-static double attention_seconds(const ls_instr *instr, int pass, double bytes, const ls_rates *rates) {
-    const ls_attention_cost *cost = &rates->core.attention[pass];
+static double attention_seconds(const ls_instr *instr, int direction, double bytes, const ls_rates *rates) {
+    const ls_attention_cost *cost = &rates->core.attention[direction];
     const int64_t *q = instr->in[0].view.size; /* [B, n, Hq, D] */
-    const double pairs = instr->flops / (ls_attention_flops(pass) * (double)q[3]);
+    const double pairs = instr->flops / (ls_attention_flops(direction) * (double)q[3]);
     const double touched = instr->rows > 0 ? bytes * instr->rows / (double)(q[0] * q[1] * q[2]) : 0;
     return cost->flop * instr->flops + cost->pair * pairs + cost->row * instr->rows + cost->byte * touched;
 }

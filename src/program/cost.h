@@ -24,10 +24,10 @@ typedef struct ls_attention_cost {
     double flop, pair, row, byte;
 } ls_attention_cost;
 
-enum { LS_FORWARD, LS_BACKWARD, LS_PASSES };
+enum { LS_FORWARD, LS_BACKWARD, LS_DIRECTIONS };
 
-/* Flops of a pair for each element of the head, in each pass. */
-double ls_attention_flops(int pass);
+/* Flops of a pair for each element of the head, in each direction. */
+double ls_attention_flops(int direction);
 
 /* Seconds of a byte of operands that lie in a cache, and of one that comes from memory. */
 typedef struct ls_byte_cost {
@@ -36,7 +36,7 @@ typedef struct ls_byte_cost {
 
 /* What one core does, for one element type. */
 typedef struct ls_core_rates {
-    ls_attention_cost attention[LS_PASSES];
+    ls_attention_cost attention[LS_DIRECTIONS];
     double matmul; /* of matrix products: flops per second */
     double split;  /* a call split over two cores takes 1 + split times as long as half of it on one core */
     ls_byte_cost bytes[LS_KERNEL_IDS]; /* of contracts that are measured; others as `add` (ls_measured_as) */
@@ -51,7 +51,7 @@ ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores);
  * Flops per second of attention or its gradient on heads of that size, where sequences are long: rows and bytes left
  * out.
  */
-double ls_attention_rate(const ls_core_rates *rates, int pass, double head_size);
+double ls_attention_rate(const ls_core_rates *rates, int direction, double head_size);
 
 /* What one core of a host does while all others do the same, with kernels of one instruction set. */
 typedef struct ls_host {
@@ -82,7 +82,7 @@ typedef struct ls_rates {
     double piece, latency, overhead;
     double to_host, from_host; /* bytes per second */
     double cache;              /* bytes, its share */
-    bool overlap;              /* its queues run against each other; else one thread executes them in turn */
+    bool overlap;              /* its queues run concurrently; else one thread executes them in turn */
     bool hides;                /* it computes products while their operands come from memory: a GPU */
 } ls_rates;
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* Blocks of both arenas: how much had been brought into the cache when each was touched last. */
+/* Blocks of all arenas: how much had been brought into the cache when each was touched last. */
 typedef struct traffic {
     const ls_image *image;
     double *seen[LS_SPACES];

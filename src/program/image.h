@@ -9,7 +9,7 @@
  * The list, executed one after the other, each put done before the next instruction starts, would be right. Each
  * instruction stands on a queue, and `after` names, for other queues, the last instruction that must have been executed
  * before it starts (a queue keeps its own order), and for any queue the last put that must be done, so queues may run
- * against each other and puts against what follows them. At the end of a run all its puts are done. Queues are orders,
+ * concurrently, and puts while what follows them runs. At the end of a run all its puts are done. Queues are orders,
  * not threads. A cursor (cursor.h) goes through a program.
  *
  * The channels and the order of the transfers are the same in every class. Where a slot or a block lies in the
@@ -348,14 +348,14 @@ typedef struct ls_image {
     ls_operand positions; /* i32[S]: of all tokens, rank after rank; buffer -1 without attention */
 
     /*
-     * All parameters, in the order of declaration, but matrices that are updated whole behind the others, and behind
-     * all of them those that are not trained.
+     * All parameters, in the order of the flat space (compile/packing.c): those that are updated element by element, of
+     * these first what tp cuts; matrices that are updated whole; those that are not trained.
      */
     ls_flat *flats;
     int n_flats;
     int64_t flat_elements;        /* of this rank's parts, with padding: as many on every rank */
     int64_t whole_elements;       /* of whole parameters, as the host has them, with padding */
-    int64_t trained_elements;     /* of these, those before the first parameter that is not trained */
+    int64_t trained_elements;     /* of flat_elements, those before the first parameter that is not trained */
     ls_update_settings *settings; /* of each group of parameters that are updated alike */
     int n_settings;
     const ls_optimizer_state *states; /* of the optimiser, where a program updates parameters; not owned */
@@ -392,7 +392,11 @@ size_t ls_image_mapped(const ls_image *image);
 #define LS_BIND_PARAMETERS "parameters" /* T[n] */
 #define LS_BIND_KEPT "parameters.kept"  /* of frozen ones that are kept in another type, which are not in the former */
 #define LS_BIND_GRADIENTS "gradients"   /* G[m]: the sums of a step so far; where they outlive a program */
-#define LS_BIND_SHARD "gradient.shard"  /* G[trained_shard]: summed over the ranks, after step */
+/*
+ * G[trained_shard]: after step, summed over the ranks that have the same part of a parameter, and over tp where its
+ * ranks have different terms. Where one rank has all of it, or gradients are sharded, it lies where `gradients` does.
+ */
+#define LS_BIND_SHARD "gradient.shard"
 #define LS_BIND_MASTER "optimizer.master"  /* G[m]; only where T is not G (ls_image_master) */
 #define LS_BIND_GROUPS "update.groups"     /* i32[m/LS_FLAT_UNIT]: row of the settings, or -1 */
 #define LS_BIND_SETTINGS "update.settings" /* f64[n_settings,2]: ls_update_settings */

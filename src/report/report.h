@@ -50,7 +50,7 @@ void ls_program_ops_put(const ls_image *image, int program, ls_json_writer *writ
 /*
  * A trace: what the queues of all ranks did when, as a JSON file in the Trace Event Format for trace viewers (Perfetto,
  * chrome://tracing). It has a process per rank; a thread per queue, with a span per instruction, named by its op and
- * number; a thread for programs and a thread for sleep, when both queues wait. Arrows go from puts and signals to the
+ * number; a thread for programs and a thread for sleep, when all queues wait. Arrows go from puts and signals to the
  * waits that they end.
  */
 
@@ -69,7 +69,7 @@ size_t ls_trace_spans(const ls_image *image, int program, int64_t runs);
 /* --- memory_map.c ------------------------------------------------------------------------------------------------- */
 
 /*
- * The memory map: a picture of one rank's two arenas over its programs.
+ * The memory map: a picture of one rank's arenas over its programs.
  *
  * Draws bytes (upwards) over instructions (to the right) for each program of the image: a box per buffer, coloured by
  * kind; persistent ones as bands over all programs; the bytes mapped and the lower bound as lines; the peak with the
@@ -84,7 +84,7 @@ LS_MUST_USE ls_status ls_memory_map_write(const ls_image *image, int rank, const
  * prediction and below it, on the same axis, a row for the measurement.
  */
 
-/* The spans of a rank: of its instructions, and of the times in which both queues waited (LS_SPAN_ASLEEP). */
+/* The spans of a rank: of its instructions, and of the times in which all queues waited (LS_SPAN_ASLEEP). */
 typedef struct ls_timeline_rank {
     const ls_span_time *spans; /* [n], in the order in which they ended; other kinds of spans are ignored */
     size_t n;
@@ -109,7 +109,7 @@ double ls_timeline_end(const ls_timeline_rank *ranks, int n);
 /*
  * Draws, for each rank, a row per queue: a box per instruction, coloured by kind. Neighbours too narrow to draw become
  * one box in the colour of the kind that took most of the time, with the height of the share of time that they fill.
- * Waits are thin, in a strong colour where both queues wait. Beside each row: how long the queue worked and waited.
+ * Waits are thin, in a strong colour where all queues wait. Beside each row: how long the queue worked and waited.
  * Writes the SVG atomically; LS_IO errors name the file.
  */
 LS_MUST_USE ls_status ls_timeline_write(const ls_timeline *timeline, const char *path);

@@ -8,7 +8,7 @@
 
 /* --- kinds of instructions ---------------------------------------------------------------------------------------- */
 
-/* The colour of a box. BOX_IDLE is no instruction: both queues of the rank wait. */
+/* The colour of a box. BOX_IDLE is no instruction: all queues of the rank wait. */
 typedef enum box_kind {
     BOX_ATTENTION,
     BOX_GRADIENT,
@@ -22,8 +22,8 @@ typedef enum box_kind {
 } box_kind;
 
 static const char *const kind_names[BOX_KINDS] = {
-    "attention", "attention's gradient", "matrix products",       "other kernels", "puts",
-    "signals",   "wait of one queue",    "idle: both queues wait"};
+    "attention", "attention's gradient", "matrix products",      "other kernels", "puts",
+    "signals",   "wait of one queue",    "idle: all queues wait"};
 
 static box_kind kind_of(const ls_instr *instr) {
     static const box_kind own[] = {[LS_COST_BYTES] = BOX_KERNEL,

@@ -72,7 +72,7 @@ typedef struct ls_executor ls_executor;
 /* Sums over the runs so far, in seconds. */
 typedef struct ls_run_times {
     double total;
-    double waiting; /* nothing could run: both queues waited for other ranks */
+    double waiting; /* nothing could run: all queues waited for other ranks */
     double copying; /* inside puts */
 } ls_run_times;
 
@@ -109,7 +109,7 @@ bool ls_executor_replays(const ls_executor *executor);
 bool ls_executor_account(const ls_executor *executor, size_t *unused, size_t *total);
 
 ls_run_times ls_executor_times(const ls_executor *executor);
-/* The first touch of both arenas when the executor was created; zero if too little memory was available. */
+/* The first touch of the arenas when the executor was created; zero if too little memory was available. */
 ls_touched ls_executor_touched(const ls_executor *executor);
 
 /* A result: which output of which instruction of a program. */
@@ -159,7 +159,7 @@ LS_MUST_USE ls_status ls_executor_set_documents(ls_executor *executor, const int
 /* Bytes of an arena that are resident; 0 if the system does not say. */
 int64_t ls_executor_resident(const ls_executor *executor, ls_space space);
 /*
- * Bytes of both arenas in huge pages; 0 if the system does not say. In a mapping that other ranks' arenas share, all
+ * Bytes of the arenas in huge pages; 0 if the system does not say. In a mapping that other ranks' arenas share, all
  * its huge pages are taken to be this rank's, as far as they fit in its arenas: an upper bound.
  */
 int64_t ls_executor_huge(const ls_executor *executor);
@@ -173,7 +173,7 @@ const ls_image *ls_executor_image(const ls_executor *executor);
 /* --- the record of an executor (trace.c) ----------------------------------------------------------------------- */
 
 /*
- * The `instr` of spans that are no instruction: a whole run of a program; a time in which the rank slept because both
+ * The `instr` of spans that are no instruction: a whole run of a program; a time in which the rank slept because all
  * queues waited.
  */
 enum { LS_SPAN_PROGRAM = -1, LS_SPAN_ASLEEP = -2 };

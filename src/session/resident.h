@@ -5,7 +5,7 @@
 #include "session/step.h"
 
 /*
- * A rank's resident memory as the operating system counts it: in all (bytes), and of the two arenas of its programs
+ * A rank's resident memory as the operating system counts it: in all (bytes), and of the arenas of its programs
  * (arenas). Of the shared heap only the rank's own part counts. With ranks as threads of one process, `bytes` equals
  * `arenas`.
  */

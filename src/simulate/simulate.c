@@ -6,7 +6,7 @@
 #include <math.h>
 
 /*
- * The state of one rank. Where its queues run against each other each has a clock, else all share the first: that of
+ * The state of one rank. Where its queues run concurrently each has a clock, else all share the first: that of
  * the thread that executes them in turn.
  */
 typedef struct simulated {

@@ -9,8 +9,8 @@
 static const ls_axis table[] = {
     {.name = "dp", .kind = LS_AXIS_BATCH, .divides = "the sequences of a micro-batch"},
     {.name = "ring", .kind = LS_AXIS_SEQUENCE, .divides = "the tokens of a sequence"},
-    {.name = "ulysses", .kind = LS_AXIS_SEQUENCE, .cuts_heads = true, .divides = "the heads of attention"},
-    {.name = "tp", .kind = LS_AXIS_FEATURE, .divides = "the heads and hidden features of parameters"},
+    {.name = "ulysses", .kind = LS_AXIS_SEQUENCE, .exchanges_heads = true, .divides = "the heads of attention"},
+    {.name = "tp", .kind = LS_AXIS_FEATURE, .divides = "the heads, hidden features and words of parameters"},
 };
 _Static_assert(LS_COUNT(table) <= LS_MESH_AXES, "a mesh lists all axes of the table");
 
@@ -45,7 +45,7 @@ ls_axes ls_mesh_axes_of_factor(const ls_mesh *mesh, ls_factor factor) {
 ls_axes ls_mesh_head_axes(const ls_mesh *mesh) {
     ls_axes axes = ls_mesh_axes(mesh, LS_AXIS_SEQUENCE);
     for (int i = 0; i < mesh->n; i++) {
-        if (!mesh->along[i].axis->cuts_heads) axes &= ~ls_axis_bit(i);
+        if (!mesh->along[i].axis->exchanges_heads) axes &= ~ls_axis_bit(i);
     }
     return axes;
 }

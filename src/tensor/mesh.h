@@ -16,19 +16,19 @@
 typedef enum ls_axis_kind {
     LS_AXIS_BATCH,
     LS_AXIS_SEQUENCE,
-    LS_AXIS_FEATURE, /* heads and features: all factors that no node needs whole (compile/shard) */
+    LS_AXIS_FEATURE, /* heads, hidden features and words, where no op needs all of them (compile/shard) */
     LS_AXIS_KINDS
 } ls_axis_kind;
 
-/* An axis is a row of the table in mesh.c, or of a caller's own. */
+/* A row of the table in mesh.c, or one that a caller makes. */
 typedef struct ls_axis {
     const char *name;
     ls_axis_kind kind;
     /*
-     * Of kind sequence: attention cuts heads along it, and its ranks then have the same tokens, a block. Along other
-     * axes of that kind it works block by block.
+     * Of kind sequence: its ranks, a block, exchange tokens for heads around attention, so that each has some heads of
+     * all the block's tokens. Along other axes of that kind attention goes block by block.
      */
-    bool cuts_heads;
+    bool exchanges_heads;
     const char *divides; /* what its ranks divide among them, in words */
 } ls_axis;
 
@@ -56,7 +56,7 @@ typedef unsigned ls_axes;
 #define LS_ALL_AXES (~0U)
 static inline ls_axes ls_axis_bit(int i) { return 1U << i; }
 
-/* Those of more than one rank: of a kind; that cut a factor; of the sequence, those that cut heads, and the others. */
+/* Those of more than one rank: of a kind; that cut a factor; of the sequence, those that exchange heads; the others. */
 ls_axes ls_mesh_axes(const ls_mesh *mesh, ls_axis_kind kind);
 ls_axes ls_mesh_axes_of_factor(const ls_mesh *mesh, ls_factor factor);
 ls_axes ls_mesh_head_axes(const ls_mesh *mesh);

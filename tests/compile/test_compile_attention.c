@@ -269,7 +269,7 @@ static void test_two_rings(void **state) {
     }
 }
 
-/* Attention uses axes that cut heads only inside of those that do not. */
+/* Attention uses axes that exchange heads only inside of those that do not. */
 static void test_wrong_order(void **state) {
     (void)state;
     ls_graph *g = ls_graph_create(LS_F64);
@@ -284,7 +284,7 @@ static void test_wrong_order(void **state) {
     ls_image *image;
     const ls_status status = ls_compile(&job, &target, &image);
     assert_int_equal(status.code, LS_UNSUPPORTED);
-    assert_non_null(strstr(status.text, "mesh axis ulysses cuts heads, and ring inside of it does not"));
+    assert_non_null(strstr(status.text, "mesh axis ulysses exchanges heads, and ring inside of it does not"));
     ls_graph_destroy(g);
 }
 

@@ -1,6 +1,6 @@
 /*
  * Programs in which something that an instruction comes after is missing. The verifier says where that lets two
- * accesses to one place run against each other; the device delayed must find each of these, whoever happens to be
+ * accesses to one place run concurrently; the device delayed must find each of these, whoever happens to be
  * first.
  */
 #include "support/images.h"

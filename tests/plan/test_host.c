@@ -29,8 +29,8 @@ static void test_attention_rate(void **state) {
                            1e-6);
     }
     const ls_core_rates two = ls_core_rates_of(&core, 2);
-    for (int pass = 0; pass < LS_PASSES; pass++)
-        assert_float_equal(ls_attention_rate(&two, pass, 64) / ls_attention_rate(&core, pass, 64), 2, 1e-6);
+    for (int direction = 0; direction < LS_DIRECTIONS; direction++)
+        assert_float_equal(ls_attention_rate(&two, direction, 64) / ls_attention_rate(&core, direction, 64), 2, 1e-6);
     ls_core_rates slower = core; /* each doubling of the cores of a call costs as much as the first */
     slower.split = 0.1;
     assert_float_equal(ls_core_rates_of(&slower, 1).matmul / core.matmul, 1, 1e-9);
@@ -38,8 +38,8 @@ static void test_attention_rate(void **state) {
     assert_float_equal(ls_core_rates_of(&slower, 2).matmul / core.matmul, 2 / 1.1, 1e-9);
     assert_float_equal(ls_core_rates_of(&slower, 8).matmul / core.matmul, 8 / 1.331, 1e-9);
     const ls_host nominal = ls_host_nominal(LS_DEVICE_CPU, LS_ISA_AVX512);
-    for (int pass = 0; pass < LS_PASSES; pass++)
-        assert_float_equal(ls_attention_rate(&nominal.type[LS_F32], pass, 16), 1.4e11, 1);
+    for (int direction = 0; direction < LS_DIRECTIONS; direction++)
+        assert_float_equal(ls_attention_rate(&nominal.type[LS_F32], direction, 16), 1.4e11, 1);
 }
 
 /* A call of n queries, Hq heads of D, half of which see all t keys: the sum of the four terms. */
@@ -161,16 +161,16 @@ static void test_measured_streams(void **state) {
 static void test_measured(void **state) {
     (void)state;
     ls_arena *arena = ls_arena_create();
-    ls_attention_cost cost[LS_PASSES];
+    ls_attention_cost cost[LS_DIRECTIONS];
     ls_timed_place place;
     assert_ok(ls_timed_place_open(&(ls_host_of){.isa = LS_ISA_BASE}, 0, NULL, &place));
     assert_ok(ls_measure_attention(arena, &place, LS_F64, cost)); /* the shortest calls */
     ls_timed_place_close(&place);
-    for (int pass = 0; pass < LS_PASSES; pass++) {
-        assert_true(cost[pass].flop > 1e-14 && cost[pass].flop < 1e-7);
-        assert_true(cost[pass].pair >= 0 && cost[pass].pair < 1e-4);
-        assert_true(cost[pass].row >= 0 && cost[pass].row < 1e-2);
-        assert_true(cost[pass].byte >= 0 && cost[pass].byte < 1e-5);
+    for (int direction = 0; direction < LS_DIRECTIONS; direction++) {
+        assert_true(cost[direction].flop > 1e-14 && cost[direction].flop < 1e-7);
+        assert_true(cost[direction].pair >= 0 && cost[direction].pair < 1e-4);
+        assert_true(cost[direction].row >= 0 && cost[direction].row < 1e-2);
+        assert_true(cost[direction].byte >= 0 && cost[direction].byte < 1e-5);
     }
     ls_arena_destroy(arena);
 }

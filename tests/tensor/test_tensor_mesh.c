@@ -23,7 +23,7 @@ static void test_table(void **state) {
     static const struct {
         const char *name;
         ls_factor factor;
-        bool cuts_heads;
+        bool exchanges_heads;
     } expected[] = {{"dp", LS_FACTOR_BATCH, false},
                     {"ring", LS_FACTOR_SEQUENCE, false},
                     {"ulysses", LS_FACTOR_SEQUENCE, true},
@@ -32,7 +32,7 @@ static void test_table(void **state) {
         const ls_axis *axis = ls_axis_at(i);
         assert_string_equal(axis->name, expected[i].name);
         assert_int_equal(ls_axis_factor(axis), expected[i].factor);
-        assert_int_equal(axis->cuts_heads, expected[i].cuts_heads);
+        assert_int_equal(axis->exchanges_heads, expected[i].exchanges_heads);
         assert_true(axis->divides[0] != 0);
     }
     assert_null(ls_axis_at(LS_COUNT(expected)));

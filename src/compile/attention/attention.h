@@ -2,9 +2,10 @@
  * attention strategies: how one attention op is computed by the ranks that share a sequence. One strategy is one file
  * and one const row, and LS_STRATEGIES lists them.
  *
- * Words: the ranks that differ only along axes that cut heads form a block of U ranks; the block's tokens are theirs in
- * rank order, a run of the positions table. Within a block, rank u owns query heads floor(u*Hq/U) ..
- * floor((u+1)*Hq/U)-1 and every KV head that they use. The ranks with the same place in R blocks form a ring.
+ * Words: the ranks that differ only along axes that exchange heads (ulysses) form a block of U ranks; the block's
+ * tokens are theirs in rank order, neighbouring entries of the positions table. Of the query heads that the ranks of a
+ * block have (Hq; along tp a share of the model's), rank u works on floor(u*Hq/U) .. floor((u+1)*Hq/U)-1, and on every
+ * KV head that these use. The ranks with the same place in R blocks form a ring.
  */
 #ifndef LS_ATTENTION_H
 #define LS_ATTENTION_H
@@ -33,19 +34,22 @@ struct ls_site {
     const ls_strategy *strategy;
     ls_attention_tensors forward;
     int64_t B, Hq, Hkv, D;
-    ls_axes features; /* along which ranks share query heads */
-    int64_t fewest;   /* query heads of the block that these leave fewest */
+    ls_axes features; /* those of kind feature (tp) along which query heads are cut */
+    int64_t fewest;   /* query heads of a block, where the cut along `features` leaves fewest */
     /*
-     * Of this rank's first KV head, query heads in front of its own, which other ranks along axes of features have.
-     * Whether k and v have all KV heads, and over these ranks those that their queries use.
+     * Several ranks along `features` may use one KV head. skipped: of the query heads that use this rank's first KV
+     * head, those that come before its own and belong to other ranks.
      */
     int64_t skipped;
-    bool covered;
-    ls_parts shares;
+    bool kv_whole;              /* `features` cut query heads only: k and v have all KV heads */
+    ls_parts shares;            /* by rank along `features`: the KV heads that its queries use */
     ls_attention_params params; /* what kernels are told: scale, soft cap, this rank's heads */
     int mask; /* index into ls_image.masks: of my block of queries; where queries travel, + h is of those h hops away */
     ls_parts q_heads, kv_heads; /* over the ulysses ranks; with shared KV heads the parts overlap */
-    /* KV heads counted once per owner: where the owners' gradients are collected; canonical: a part per query head */
+    /*
+     * Where gradients of KV heads are collected: side by side, a head once for each ulysses rank that uses it; with
+     * canonical sums once for each query head.
+     */
     ls_parts kv_parts;
     /*
      * What this rank's attention works on, kept for the gradient: its heads of its block's tokens. Where another

@@ -10,8 +10,9 @@ typedef struct share {
 } share;
 
 /*
- * Of a share, or of a rank, query heads of its first KV head in front of its own. With one KV head it does not matter
- * which of its queries they are, so that ranks which share one need not differ.
+ * The query heads that use the first KV head of a share and come before the share's own. A share with a single KV head
+ * counts none: which of that head's queries it has makes no difference, and so ranks that share the head have the same
+ * program.
  */
 static int64_t skipped(const share *s, int64_t group) { return s->Hkv == 1 ? 0 : s->q - s->kv * group; }
 
@@ -99,7 +100,7 @@ void ls_deal_heads(const ls_head_question *of, int rank, ls_arena *arena, ls_sit
     const int64_t group = heads_of(of, of->q) / heads_of(of, of->k);
     const ls_team block = ls_mesh_team(of->mesh, ls_mesh_head_axes(of->mesh));
     site->features = features_of(of, of->q);
-    site->covered = site->features != 0 && features_of(of, of->k) == 0;
+    site->kv_whole = site->features != 0 && features_of(of, of->k) == 0;
     const ls_team along = ls_mesh_team(of->mesh, site->features);
     const int parts = ls_team_size(&along);
     const share mine = share_of(of, group, parts, ls_team_place(&along, rank));
@@ -133,5 +134,5 @@ ls_axes ls_heads_tell_apart(const ls_head_question *of) {
 }
 
 ls_operand ls_site_kv(ls_builder *b, const ls_site *site, ls_operand all) {
-    return site->covered ? ls_part_at(b, ls_build_team_of(b, site->features), all, 2, &site->shares, 0) : all;
+    return site->kv_whole ? ls_part_at(b, ls_build_team_of(b, site->features), all, 2, &site->shares, 0) : all;
 }

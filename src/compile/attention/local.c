@@ -87,7 +87,7 @@ void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors 
     const int64_t most = heads_at_a_time(b, site);
     const ls_operand room[RESULTS] = {room_for(b, site, ls_min(most * site->params.group, site->Hq), "dq"),
                                       room_for(b, site, most, "dk"), room_for(b, site, most, "dv")};
-    for (int i = DK; i < RESULTS && site->covered; i++) ls_build_fill(b, ls_lower_tensor(b, result[i]));
+    for (int i = DK; i < RESULTS && site->kv_whole; i++) ls_build_fill(b, ls_lower_tensor(b, result[i]));
     for (int64_t kv = 0; kv < site->Hkv; kv += most) {
         const group g = group_at(site, kv, most);
         const ls_attention_call call = call_of(b, site, &g);

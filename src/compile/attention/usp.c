@@ -13,7 +13,7 @@ static bool is_alone(const ls_builder *b) {
 
 /* Of keys or values the heads that this rank's queries use, as if there were no others. */
 static ls_operand used_heads(ls_builder *b, const ls_site *site, const char *name, ls_operand all) {
-    if (!site->covered || is_alone(b)) return ls_site_kv(b, site, all);
+    if (!site->kv_whole || is_alone(b)) return ls_site_kv(b, site, all);
     const ls_operand used = ls_site_kv(b, site, all);
     const int64_t capacity = site->B * ls_layout_most(&b->image->layout) * site->kv_heads.most_total * site->D;
     const ls_operand copy = ls_exchange_room(b, name, used.view.dtype, used.view.ndim, used.view.size, capacity);
@@ -124,7 +124,7 @@ static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand 
         }
     }
     sum = narrowed(b, sum, label);
-    if (site->covered) {
+    if (site->kv_whole) {
         const ls_operand all = ls_lower_tensor(b, t);
         ls_build_fill(b, all);
         ls_build_copy(b, sum, ls_site_kv(b, site, all));

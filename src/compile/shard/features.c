@@ -2,19 +2,19 @@
 #include "compile/shard/shard.h"
 
 /*
- * Factors of which there are fewer than ranks, as of KV heads, and behind which another one stands in a product: the
- * product, query heads, is shared instead. What has one element is left out of products.
+ * Finds the factors that have fewer elements than there are ranks, as KV heads may. Where another factor stands behind
+ * such a one in a product, ranks share the product (query heads) instead. A factor of one element is always too few.
  */
-static void find_covered(const ls_graph *g, ls_arena *arena, ls_shared_features *f) {
+static void find_too_few(const ls_graph *g, ls_arena *arena, ls_shared_features *f) {
     const ls_graph_factor *list = f->factors.list;
-    f->covered = LS_NEW_ARRAY(arena, bool, f->factors.n);
-    for (int i = 0; i < f->factors.n; i++) f->covered[i] = list[i].size == 1;
+    f->too_few = LS_NEW_ARRAY(arena, bool, f->factors.n);
+    for (int i = 0; i < f->factors.n; i++) f->too_few[i] = list[i].size == 1;
     for (int i = 0; i < g->n_tensors * LS_MAX_DIMS; i++) {
         const ls_factored_dim *dim = &f->factors.dim[i];
         for (int s = 0; s < dim->n; s++) {
             const ls_segment *segment = &dim->segment[s];
             if (segment->n < 2) continue;
-            f->covered[segment->factor[0]] |=
+            f->too_few[segment->factor[0]] |=
                 list[segment->factor[0]].size < f->ranks && !list[segment->factor[1]].whole;
         }
     }
@@ -24,15 +24,14 @@ void ls_shared_find(const ls_graph *g, const ls_mesh *mesh, ls_arena *arena, ls_
     *out = (ls_shared_features){.ranks = ls_mesh_size(mesh, ls_mesh_axes(mesh, LS_AXIS_FEATURE))};
     if (out->ranks == 1) return;
     ls_factors_find(g, arena, &out->factors);
-    find_covered(g, arena, out);
+    find_too_few(g, arena, out);
 }
 
-/* Of a segment, how many of the outermost factors ranks share: one, or where that is covered the second too. 0: none.
- */
+/* How many of a segment's outermost factors ranks share: one, or two where the first has too few elements. 0: none. */
 static int shared_factors(const ls_shared_features *f, const ls_segment *segment) {
     const ls_graph_factor *outer = &f->factors.list[segment->factor[0]];
     if (outer->is != LS_FACTOR_NONE || outer->whole || outer->inner) return 0;
-    if (!f->covered[segment->factor[0]]) return 1;
+    if (!f->too_few[segment->factor[0]]) return 1;
     return segment->n > 1 && !f->factors.list[segment->factor[1]].whole ? 2 : 0;
 }
 

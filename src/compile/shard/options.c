@@ -22,7 +22,7 @@ ls_along_placement ls_option_output(const ls_question *q, ls_spread_option choic
     switch (choice.way) {
     case LS_CUT:
         return of_tensor(q, dims, choice.letter, without);
-    case LS_CUT_COVERED:
+    case LS_CUT_PRODUCT:
         product = product_dim(q, dims, choice.letter);
         return product >= 0 ? (ls_along_placement)product : without;
     case LS_ADD_UP:
@@ -43,8 +43,9 @@ static bool sums_over(const ls_question *q, int letter) {
 }
 
 /*
- * A sum that is added to is what it becomes. Where the rest of a sum is cut, an addend that is not (a bias) is a
- * partial sum too, so that it is not added once by each rank.
+ * A sum that the node adds to is spread as the output that it becomes. Where the node sums over the letter that is cut
+ * (a row cut of a weight), each rank has a term of the result. An addend without that letter (the bias) must be a
+ * partial sum too, or each rank would add it once.
  */
 ls_along_placement ls_option_input(const ls_question *q, ls_spread_option choice, int i) {
     const ls_op *op = q->node->op;
@@ -52,7 +53,7 @@ ls_along_placement ls_option_input(const ls_question *q, ls_spread_option choice
     for (int o = 0; o < q->node->n_out; o++)
         if (op->in_place[o] == i + 1 && ls_op_adds_to(op, i)) return ls_option_output(q, choice, o);
     if (choice.way == LS_ADD_UP) return is_addend ? LS_PARTIAL : LS_WHOLE;
-    if (choice.way == LS_CUT_COVERED) {
+    if (choice.way == LS_CUT_PRODUCT) {
         const int product = product_dim(q, &q->dims.in[i], choice.letter);
         return product >= 0 ? (ls_along_placement)product : LS_WHOLE;
     }
@@ -90,8 +91,11 @@ static bool is_cut(const ls_question *q, int letter) {
     return is;
 }
 
-/* The same of products that begin with the letter, where it stands for too few to be cut by itself (KV heads). */
-static bool is_cut_covered(const ls_question *q, int letter) {
+/*
+ * Whether the axis cuts the products that begin with the letter, and nothing in which it stands alone, since there are
+ * too few of it (KV heads). The node must have both.
+ */
+static bool is_cut_product(const ls_question *q, int letter) {
     const ls_node *node = q->node;
     bool is = q->along->axis->kind == LS_AXIS_FEATURE && q->dims.may_cut[letter], has[2] = {false, false};
     for (int i = 0; i < ls_node_tensors(node) && is; i++) {
@@ -112,7 +116,7 @@ void ls_question_ask(const ls_along *along, const ls_node *node, ls_question *q)
     ls_node_dims_find(along->graph, node, &q->dims);
     for (int letter = 0; letter < q->dims.n; letter++) {
         if (is_cut(q, letter)) add(q, LS_CUT, letter);
-        if (is_cut_covered(q, letter)) add(q, LS_CUT_COVERED, letter);
+        if (is_cut_product(q, letter)) add(q, LS_CUT_PRODUCT, letter);
     }
     if (node->op->addends != 0) add(q, LS_ADD_UP, -1);
     if (adds_to_sum(node) && along->axis->kind != LS_AXIS_FEATURE) add(q, LS_ADD_ON_FIRST, -1);

@@ -87,7 +87,7 @@ static double memory_of(const ls_question *q, const ls_decided *decided, int i, 
 
 double ls_option_price(const ls_question *q, const ls_decided *decided, ls_spread_option option, int *misfit) {
     const bool features = q->along->axis->kind == LS_AXIS_FEATURE;
-    const bool shared = option.way == LS_CUT || option.way == LS_CUT_COVERED;
+    const bool shared = option.way == LS_CUT || option.way == LS_CUT_PRODUCT;
     double price = features && !shared ? work_of(q) / FLOPS_PER_BYTE : 0;
     for (int i = 0; i < q->node->n_in; i++) {
         const ls_tensor_info *info = info_of(q, q->node->in[i]);

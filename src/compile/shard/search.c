@@ -19,9 +19,9 @@ enum {
 /* --- what is decided ---------------------------------------------------------------------------------------------- */
 
 /*
- * Sums of gradients are added up over the ranks at the end; but where parameters are cut, gradients are spread as they.
- * A parameter is cut as its first reader asks. Of one that is not, ranks along axes of features may have different
- * terms of the gradient, or all of it.
+ * Along axes of the batch and the sequence a gradient sum is a partial sum, added up over the ranks at the end. Along
+ * axes of features a parameter is open: its first reader says how it is cut, or that it is whole. Its gradient is then
+ * cut in the same way; that of a whole parameter may be a partial sum or whole (LS_OPEN_SUM).
  */
 static ls_along_placement leaf_placement(const ls_along *l, const ls_tensor_info *t) {
     if (t->role == LS_ROLE_VALUE) return LS_WHOLE;

@@ -12,8 +12,13 @@
 enum {
     LS_WHOLE = -1,
     LS_PARTIAL = -2,
-    LS_OPEN = -3,    /* it becomes what its first reader asks: its node reads nothing, or it is a parameter to be cut */
-    LS_OPEN_SUM = -4 /* it becomes whole or partial, as its first reader asks: gradients of what is not cut */
+    /*
+     * Not decided yet; the first node that reads it decides. Open are the results of nodes that read nothing and, along
+     * axes of features, parameters.
+     */
+    LS_OPEN = -3,
+    /* The gradient of a whole parameter: the first node that adds to it makes it whole or a partial sum. */
+    LS_OPEN_SUM = -4
 };
 typedef signed char ls_along_placement;
 
@@ -21,7 +26,7 @@ typedef signed char ls_along_placement;
 typedef struct ls_shared_features {
     ls_factors factors; /* empty where the mesh has no such axis */
     int ranks;          /* along all such axes */
-    bool *covered;      /* by factor: fewer than these ranks, and shared with what stands behind it in a product */
+    bool *too_few; /* by factor: fewer elements than ranks, so that they share its product with the factor behind it */
 } ls_shared_features;
 
 /* What holds along `axis`, number `a` of the mesh. */
@@ -55,8 +60,13 @@ LS_MUST_USE ls_status ls_shared_check(const ls_graph *graph, const ls_mesh *mesh
 
 /* One way to spread a node over the ranks of an axis: of equally good ones, the first is taken. */
 typedef enum ls_spread_way {
-    LS_CUT,          /* along what a letter stands for */
-    LS_CUT_COVERED,  /* along products that begin with the letter; what has it alone is whole, of results a term */
+    LS_CUT, /* along what a letter stands for */
+    /*
+     * Along products that begin with the letter, of which there are too few by itself: where there are fewer KV heads
+     * than ranks, query heads (KV heads times the queries of each) are cut. What has the letter alone is whole (k, v),
+     * or of results a term (dk, dv).
+     */
+    LS_CUT_PRODUCT,
     LS_ADD_UP,       /* the op's addends are partial sums, and so are its results */
     LS_ADD_ON_FIRST, /* everything is whole, but for a partial sum, to which the first rank of the axis alone adds */
     LS_ALL_WHOLE
@@ -64,7 +74,7 @@ typedef enum ls_spread_way {
 
 typedef struct ls_spread_option {
     ls_spread_way way;
-    int letter; /* of LS_CUT, LS_CUT_COVERED */
+    int letter; /* of LS_CUT and LS_CUT_PRODUCT: what is cut */
 } ls_spread_option;
 
 enum { LS_SPREAD_OPTIONS = 2 * LS_NODE_LETTERS + 3 };
