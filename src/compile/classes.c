@@ -18,14 +18,15 @@ static bool has_even_parts(const ls_graph *g, const ls_mesh *mesh, const ls_shar
 
 /* Who is alike: whether anything but their place tells apart the ranks of a block, replicas, and ranks along tp. */
 static ls_status compare(const ls_job *job, const ls_target *target, ls_arena *arena, ls_classes *out) {
-    const ls_graph *g = job->graph;
     const ls_mesh *mesh = &target->mesh;
     const ls_axes heads = ls_mesh_head_axes(mesh);
     ls_layout layout;
-    LS_TRY(ls_graph_status(g));
-    LS_TRY(ls_compile_layout(job, target, arena, &layout));
+    ls_job compiled;
     ls_sharding sharding;
-    LS_TRY(ls_shard(g, g->n_nodes, mesh, arena, &sharding));
+    LS_TRY(ls_graph_status(job->graph));
+    LS_TRY(ls_compile_layout(job, target, arena, &layout));
+    LS_TRY(ls_spread_job(job, target, arena, &compiled, &sharding));
+    const ls_graph *g = compiled.graph;
     bool alike = ls_layout_is_even(&layout) && !ls_is_redistributed(g, &sharding);
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_lowering *lowering = ls_lowering_of(g->nodes[n].op);

@@ -86,12 +86,21 @@ static ls_status take_phases(ls_builder *b) {
     return ls_phases_check(image);
 }
 
+ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *arena, ls_job *out,
+                        ls_sharding *sharding) {
+    *out = *job;
+    out->graph = ls_recompute(job, target->saving.drop, arena);
+    ls_cast_kept(out, arena);
+    return ls_shard(out->graph, out->graph->n_nodes, &target->mesh, arena, sharding);
+}
+
+/* The job of the builder becomes *job, with the graph that is compiled. */
 static ls_status compile(ls_builder *b, ls_job *job) {
     ls_image *image = b->image;
     ls_sharding sharding;
     LS_TRY(take_phases(b));
-    ls_cast_kept(job, image->arena);
-    LS_TRY(ls_shard(job->graph, job->graph->n_nodes, &image->mesh, image->arena, &sharding));
+    LS_TRY(ls_spread_job(b->job, b->target, image->arena, job, &sharding));
+    b->job = job;
     ls_redistribute(job, &image->mesh, image->arena, &sharding);
     end_programs(job, image->arena);
     const int n_nodes = job->graph->n_nodes;
@@ -143,9 +152,8 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->choices = target->kernels;
     image->threads = target->threads;
     image->host_apart = !device.host_memory;
-    ls_job rewritten = *job;
-    rewritten.graph = ls_recompute(job, target->saving.drop, arena);
-    ls_builder b = {.job = &rewritten, .target = target, .image = image, .status = ls_ok()};
+    ls_job rewritten;
+    ls_builder b = {.job = job, .target = target, .image = image, .status = ls_ok()};
     b.displacements.arena = arena;
     const ls_status status = compile(&b, &rewritten);
     if (status.code != LS_OK) {

@@ -48,6 +48,12 @@ ls_job_programs ls_programs_moved(const ls_job_programs *old, int n_nodes, const
  * that reads one (kept.c). Graph and programs become new ones in the arena, or stay where there is no such parameter.
  */
 void ls_cast_kept(ls_job *job, ls_arena *arena);
+/*
+ * The job with the graph that is compiled, before redistribution nodes, and the placements of its tensors: with results
+ * made again as the target says, and casts of parameters kept in another type (compile.c). Errors: those of ls_shard.
+ */
+LS_MUST_USE ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *arena, ls_job *out,
+                                    ls_sharding *sharding);
 /* Whether what is cut of a tensor changes anywhere; that a partial sum becomes whole, or the other way, is no such
  * change. */
 bool ls_is_redistributed(const ls_graph *graph, const ls_sharding *sharding);

@@ -246,6 +246,47 @@ static void test_shared_heads(void **state) {
     }
 }
 
+/*
+ * Classes follow the graph that is compiled: three products whose weights are frozen, or kept in bf16, which makes
+ * other cuts along tp cheapest. Some of these divide and others do not.
+ */
+static void test_kept_weights(void **state) {
+    (void)state;
+    enum { TRAINED, FROZEN, KEPT };
+    static const struct {
+        int d, k, n, m, S, weight[3], drop, ranks;
+    } cases[] = {
+        {7, 4, 5, 8, 737, {TRAINED, KEPT, FROZEN}, 0, 2},       {16, 4, 7, 7, 1284, {FROZEN, KEPT, FROZEN}, 0, 2},
+        {4, 32, 7, 8, 1267, {KEPT, KEPT, FROZEN}, 0, 4},        {5, 5, 4, 7, 996, {KEPT, FROZEN, KEPT}, 1, 4},
+        {64, 8, 5, 64, 1115, {TRAINED, FROZEN, KEPT}, 1000, 2},
+    };
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        const int d = cases[i].d, k = cases[i].k, n = cases[i].n, m = cases[i].m;
+        ls_graph *g = ls_graph_create(LS_F32);
+        const ls_tensor weight[] = {ls_parameter(g, "first", 2, (int64_t[]){k, d}),
+                                    ls_parameter(g, "second", 2, (int64_t[]){n, k}),
+                                    ls_parameter(g, "third", 2, (int64_t[]){m, n})};
+        const ls_tensor table = ls_parameter(g, "table", 2, (int64_t[]){5, d});
+        ls_tensor x = ls_embedding(g, ls_tokens(g, "tokens", 1, cases[i].S), table);
+        x = ls_rmsnorm(g, x, ls_parameter(g, "before", 1, (int64_t[]){d}), 1e-5);
+        for (size_t w = 0; w < LS_COUNT(weight); w++) {
+            x = ls_linear(g, x, weight[w], LS_NO_TENSOR);
+            g->tensors[weight[w].id].frozen = cases[i].weight[w] != TRAINED;
+            if (cases[i].weight[w] == KEPT) g->tensors[weight[w].id].kept = LS_BF16;
+        }
+        x = ls_rmsnorm(g, x, ls_parameter(g, "behind", 1, (int64_t[]){m}), 1e-5);
+        const ls_job job = job_of_loss(g, ls_sum(g, ls_mul(g, x, x)), false, NULL);
+        char name[40];
+        snprintf(name, sizeof name, "kept weights, case %zu", i);
+        (void)check(name, &job,
+                    (ls_target){.mesh = mesh_with_tp(1, 1, 1, cases[i].ranks),
+                                .strategy = "local",
+                                .threads = 1,
+                                .saving.drop = cases[i].drop});
+        ls_graph_destroy(g);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replicas_are_one_class),
@@ -254,6 +295,7 @@ int main(void) {
         cmocka_unit_test(test_classes_differ),
         cmocka_unit_test(test_blocks_are_one_class),
         cmocka_unit_test(test_shared_heads),
+        cmocka_unit_test(test_kept_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
