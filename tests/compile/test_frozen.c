@@ -35,6 +35,25 @@ static ls_tensor keep(ls_graph *g, ls_tensor loss) {
     return loss;
 }
 
+/* What is added behind products: biases, and what norms add. */
+static bool is_bias(const ls_tensor_info *info) {
+    const size_t n = strlen(info->name), m = strlen(".bias");
+    return info->role == LS_ROLE_PARAMETER && n > m && strcmp(info->name + n - m, ".bias") == 0;
+}
+
+static ls_tensor freeze_biases(ls_graph *g, ls_dtype kept) {
+    const ls_tensor loss = gpt2_loss(g);
+    for (int t = 1; t < g->n_tensors; t++) {
+        if (!is_bias(&g->tensors[t])) continue;
+        g->tensors[t].frozen = true;
+        g->tensors[t].kept = kept;
+    }
+    return loss;
+}
+
+static ls_tensor frozen_biases(ls_graph *g) { return freeze_biases(g, g->dtype); }
+static ls_tensor kept_biases(ls_graph *g) { return freeze_biases(g, LS_BF16); }
+
 static ls_tensor kept_llama(ls_graph *g) { return keep(g, llama_loss(g)); }
 static ls_tensor kept_gpt2(ls_graph *g) { return keep(g, gpt2_loss(g)); }
 
@@ -168,6 +187,66 @@ static void test_proofs(void **state) {
     }
 }
 
+/* --- along tp ----------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *mesh, *strategy;
+} tp_places[] = {{"tp=2", "local"}, {"dp=2,tp=3", "local"}, {"ring=2,tp=2", "ring"}, {"ulysses=2,tp=2", "ulysses"}};
+
+static ls_target tp_target(size_t place, int mode, size_t saving) {
+    ls_target target = {
+        .strategy = tp_places[place].strategy, .threads = 1, .shard = &ls_shard_modes[mode], .saving = savings[saving]};
+    must(ls_mesh_parse(tp_places[place].mesh, &target.mesh));
+    return target;
+}
+
+static image_set set_of(ls_tensor (*loss)(ls_graph *), const ls_target *target) {
+    ls_graph *g = ls_graph_create(LS_F64);
+    return images_of_loss(g, loss(g), target, true, NULL);
+}
+
+/* A bias kept in another type is added by one rank like any other: the product before it is cut along tp, as without.
+ */
+static void test_kept_biases_leave_the_cuts(void **state) {
+    (void)state;
+    for (size_t p = 0; p < LS_COUNT(tp_places); p++) {
+        const ls_target target = tp_target(p, LS_SHARD_OPTIMIZER, p % LS_COUNT(savings));
+        image_set kept = set_of(kept_biases, &target), frozen = set_of(frozen_biases, &target);
+        const ls_flat *flat = find(kept.image[0], "h.0.mlp.proj.weight");
+        assert_true(flat->count < 32 * 128);
+        for (int f = 0; f < kept.image[0]->n_flats; f++) {
+            const ls_flat *a = &kept.image[0]->flats[f], *b = find(frozen.image[0], a->name);
+            if (a->count != b->count)
+                fail_msg("%s: a rank has %lld elements of %s, expected %lld", tp_places[p].mesh, (long long)a->count,
+                         a->name, (long long)b->count);
+        }
+        free_images(&kept);
+        free_images(&frozen);
+    }
+}
+
+static void test_kept_along_tp(void **state) {
+    (void)state;
+    static const network kept[] = {{"gpt2 with kept biases", kept_biases, .ids = V},
+                                   {"gpt2", kept_gpt2, .ids = V},
+                                   {"llama", kept_llama, .ids = V}};
+    for (size_t n = 0; n < LS_COUNT(kept); n++) {
+        const ls_target alone = target_of(0, LS_SHARD_NONE, 0);
+        network_result one, many;
+        must(network_train(&kept[n], &alone, 2, 2, &one));
+        for (size_t p = 0; p < LS_COUNT(tp_places); p++) {
+            const ls_target target = tp_target(p, (int)(p + n) % LS_SHARD_MODES, (p + n) % LS_COUNT(savings));
+            const char *what = "";
+            must(network_train(&kept[n], &target, 2, 2, &many));
+            if (!(network_difference(&many, &one, &what) < 1e-12))
+                fail_msg("%s, %s, shard %s: %s is off", kept[n].name, tp_places[p].mesh, target.shard->name, what);
+            network_free(&many);
+            must(network_verify(&kept[n], &target, 1 + (int)p % 2));
+        }
+        network_free(&one);
+    }
+}
+
 /* --- bytes -------------------------------------------------------------------------------------------------------- */
 
 static double persistent(const ls_image *image, ls_buffer_kind kind) {
@@ -280,8 +359,14 @@ static void test_shards_follow_no_mesh(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients), cmocka_unit_test(test_places), cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_proofs),    cmocka_unit_test(test_bytes),  cmocka_unit_test(test_shards_follow_no_mesh),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_proofs),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_shards_follow_no_mesh),
+        cmocka_unit_test(test_kept_biases_leave_the_cuts),
+        cmocka_unit_test(test_kept_along_tp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,17 +45,30 @@ static bool can_make(const ls_question *q, ls_tensor t, ls_along_placement wante
     return can;
 }
 
+/* Whether it is a parameter, or made of one alone, as a cast of what is kept in another type (kept.c). */
+static bool is_of_parameter(const ls_question *q, ls_tensor t) {
+    const ls_graph *g = q->along->graph;
+    while (ls_graph_tensor(g, t)->producer >= 0) {
+        const ls_node *maker = ls_graph_producer(g, t);
+        if (maker->n_in != 1) return false;
+        t = maker->in[0];
+    }
+    return ls_graph_tensor(g, t)->role == LS_ROLE_PARAMETER;
+}
+
 static double times_of(const ls_question *q, const ls_decided *decided, int i, ls_along_placement wanted) {
     const ls_tensor t = q->node->in[i];
     const ls_along_placement is = decided->made_whole[t.id] ? LS_WHOLE : decided->at[t.id];
     if (is == wanted) return 0;
     if (q->node->forward >= 0 && info_of(q, t)->producer == q->node->forward) return -1; /* spread as that node is */
     if (is == LS_OPEN) return can_make(q, t, wanted) ? 0 : -1;
-    if (is == LS_OPEN_SUM) return wanted >= 0 ? -1 : wanted == LS_PARTIAL ? 2 : 0; /* added up once in a step */
-    if (ls_op_adds_to(q->node->op, i)) return -1;                                  /* the sum itself is added to */
+    /* The gradient of a whole parameter. Its terms are added up once in a step, which sends it twice. */
+    if (is == LS_OPEN_SUM) return wanted >= 0 ? -1 : wanted == LS_PARTIAL ? 2 : 0;
+    if (ls_op_adds_to(q->node->op, i)) return -1; /* the sum itself is added to */
     if (ls_is_in_segments(q->along->features, t, is) || ls_is_in_segments(q->along->features, t, wanted)) return -1;
-    const bool leaf = q->along->axis->kind == LS_AXIS_FEATURE && info_of(q, t)->role == LS_ROLE_PARAMETER;
-    if (leaf && is == LS_WHOLE && wanted == LS_PARTIAL) return 0; /* a bias: it becomes the first rank's term */
+    /* A bias behind a sum: on the first rank it is a term of the sum, on the others zeros are; nothing is sent. */
+    const bool bias = q->along->axis->kind == LS_AXIS_FEATURE && is_of_parameter(q, t);
+    if (bias && is == LS_WHOLE && wanted == LS_PARTIAL) return 0;
     return travels[state_of(is)][state_of(wanted)];
 }
 
