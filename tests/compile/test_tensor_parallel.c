@@ -25,6 +25,21 @@ enum { V = 17 };
     " \"num_attention_heads\": " heads ", \"n_head\": " heads ", \"num_key_value_heads\": " kv_heads "," \
     " \"max_position_embeddings\": 64" more "}"
 
+/* A frozen weight is cut along its rows going forward and along its columns going back, where that is cheapest. */
+static ls_tensor products_loss(ls_graph *g) {
+    enum { B = 2, S = 20, E = 4, N = 6, M = 8 };
+    const ls_tensor tokens = ls_tokens(g, "tokens", B, S);
+    ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){V, E}));
+    x = ls_rmsnorm(g, x, ls_parameter(g, "first", 1, (int64_t[]){E}), 1e-5);
+    x = ls_linear(g, x, ls_parameter(g, "up", 2, (int64_t[]){E, E}), LS_NO_TENSOR);
+    const ls_tensor frozen = ls_parameter(g, "frozen", 2, (int64_t[]){N, E});
+    x = ls_linear(g, x, frozen, LS_NO_TENSOR);
+    g->tensors[frozen.id].frozen = true;
+    x = ls_linear(g, x, ls_parameter(g, "down", 2, (int64_t[]){M, N}), LS_NO_TENSOR);
+    x = ls_rmsnorm(g, x, ls_parameter(g, "last", 1, (int64_t[]){M}), 1e-5);
+    return ls_sum(g, ls_mul(g, x, x));
+}
+
 static const network networks[] = {
     {"llama3", llama_loss, .ids = V},
     {"gpt2", gpt2_loss, .ids = V},
@@ -35,6 +50,7 @@ static const network networks[] = {
     {"gptoss", gptoss_loss, .ids = V},
     {"encoder", encoder_loss, .ids = V},
     {"mixer", mixer_loss, .ids = V},
+    {"products", products_loss, .ids = V},
     {"Llama", .config = MODEL("LlamaForCausalLM", "6", "3", ", \"attention_bias\": true, \"mlp_bias\": true"), .ids = V,
      .B = 2, .S = 19},
     /* As many ranks use each KV head: two of tp=4, of ulysses=2,tp=2. */

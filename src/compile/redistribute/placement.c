@@ -320,6 +320,13 @@ static void spread_terms(change *c, ls_axes axes) {
     now_at(c, mine, &then);
 }
 
+/* Whether axes that cut dimension d are to cut another one: the tensor is made whole in between. */
+static bool is_cut_elsewhere(const change *c, const ls_placements *to, int d) {
+    bool is = false;
+    for (int other = 0; other < c->shape->ndim; other++) is |= other != d && (c->now.cut[d] & to->cut[other]) != 0;
+    return is;
+}
+
 static void lower(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_placements *to = &b->sharding->tensor[node->out[0].id];
@@ -329,6 +336,8 @@ static void lower(ls_builder *b, const ls_program_node *at) {
                 .now = b->sharding->tensor[node->in[0].id],
                 .at = ls_lower_tensor(b, node->in[0])};
     const int ndim = c.shape->ndim;
+    for (int d = 0; d < ndim; d++)
+        if (is_cut_elsewhere(&c, to, d)) gather(&c, d, c.now.cut[d]);
     ls_axes cut = c.now.partial; /* where the tensor is not whole */
     for (int d = 0; d < ndim; d++) cut |= c.now.cut[d];
     /* First what makes it smaller, last what makes it larger. */
