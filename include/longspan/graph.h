@@ -30,7 +30,10 @@
 #ifndef LONGSPAN_GRAPH_H
 #define LONGSPAN_GRAPH_H
 
+#include <stdbool.h>
+
 #include "longspan/linkage.h"
+#include "longspan/map.h"
 #include "longspan/tensor.h"
 
 LS_PUBLIC_BEGIN
@@ -157,6 +160,35 @@ ls_tensor ls_add(ls_graph *graph, ls_tensor a, ls_tensor b);    /* same shapes *
 ls_tensor ls_mul(ls_graph *graph, ls_tensor a, ls_tensor b);    /* same shapes */
 ls_tensor ls_scale(ls_graph *graph, ls_tensor x, double factor);
 ls_tensor ls_cast(ls_graph *graph, ls_tensor x, ls_dtype dtype);
+
+/*
+ * Expressions of single elements (longspan/map.h) of n_in inputs T, G or i32: one node, one pass over memory. Inputs
+ * are broadcast as in NumPy, aligned at the last dimension: a dimension that an input lacks, or of which it has size 1,
+ * is repeated. An input has the batch and the sequence, as the results do, or neither. Results have one shape; each is
+ * T, or G where its bit of `wide` is set. Integers have no gradient, and through floor, sign, comparisons and
+ * conditions none passes.
+ */
+typedef struct ls_expression {
+    const ls_map_step *step;
+    int n_steps;
+    const int *result; /* the n_results operands that are results; NULL: the last step alone */
+    int n_results;
+    unsigned wide;
+} ls_expression;
+/* The first result; ls_map_result gives each. Copies the expression. */
+ls_tensor ls_map(ls_graph *graph, const ls_tensor *in, int n_in, const ls_expression *expression);
+ls_tensor ls_map_result(ls_graph *graph, ls_tensor map, int i);
+
+/*
+ * Sums over the dimensions whose bits are set in `over` (bit 0: the first): T or G[..] -> G of what is left, where
+ * these dimensions have size 1 (keep) or are not. The batch and the sequence are both summed over, or neither.
+ */
+ls_tensor ls_reduce_sum(ls_graph *graph, ls_tensor x, unsigned over, bool keep);
+/*
+ * The reverse: x repeated along the dimensions of `like` whose bits are set in `over`, which x lacks, or has with size
+ * 1. The result has the shape of `like` and the type of x, T or G.
+ */
+ls_tensor ls_broadcast(ls_graph *graph, ls_tensor x, unsigned over, ls_tensor like);
 
 /*
  * Ops along the sequence: each rank receives what it needs of other ranks' tokens. Layouts contiguous and

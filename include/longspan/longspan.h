@@ -4,6 +4,7 @@
  *
  *   tensor.h     element types, shapes
  *   graph.h      describe a model as if for one device
+ *   map.h        expressions of single elements, for graphs
  *   attention.h  attention alone, on your own queries, keys and values
  *   engine.h     compile, run, differentiate and train your own graph
  *   data.h       text to token shards
@@ -20,6 +21,7 @@
 #include "longspan/engine.h"
 #include "longspan/eval.h"
 #include "longspan/graph.h"
+#include "longspan/map.h"
 #include "longspan/spread.h"
 #include "longspan/status.h"
 #include "longspan/tensor.h"

@@ -220,19 +220,20 @@ ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t 
                        int forward) {
     if (g == NULL || g->status.code != LS_OK) return LS_NO_TENSOR;
     ls_status status = check_inputs(g, op, in, n_in);
-    ls_node node = {.op = op, .n_in = n_in, .n_out = op->n_out, .forward = forward, .params_bytes = bytes};
+    ls_node node = {.op = op, .n_in = n_in, .forward = forward, .params_bytes = bytes};
+    node.n_out = op->outputs != NULL ? op->outputs(params) : op->n_out;
     ls_tensor_info out[LS_NODE_OUTPUTS] = {{0}};
     if (status.code == LS_OK) {
         for (int i = 0; i < n_in; i++) node.in[i] = in[i];
         node.params = bytes > 0 ? ls_arena_copy(g->arena, params, bytes) : NULL;
         status = op->shape(g, &node, out);
     }
-    for (int i = 0; i < op->n_out && status.code == LS_OK; i++) {
+    for (int i = 0; i < node.n_out && status.code == LS_OK; i++) {
         out[i].name = ls_arena_printf(g->arena, i == 0 ? "%s.%d" : "%s.%d.%d", op->name, g->n_nodes, i);
         status = check_sizes(out[i].name, &out[i].shape);
     }
     if (status.code != LS_OK) return ls_graph_fail(g, status);
-    for (int i = 0; i < op->n_out; i++) {
+    for (int i = 0; i < node.n_out; i++) {
         out[i].role = LS_ROLE_VALUE;
         out[i].producer = g->n_nodes;
         out[i].output = i;

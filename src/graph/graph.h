@@ -203,6 +203,7 @@ typedef struct ls_op {
      */
     const ls_mask *(*mask)(const ls_node *node);
     int least_in, most_in, n_out;
+    int (*outputs)(const void *params); /* of an op whose nodes have differently many, at most n_out; NULL: n_out */
     /* 1 + the input whose bytes the output uses; 0: the output has its own */
     signed char in_place[LS_NODE_OUTPUTS];
     /*
@@ -253,11 +254,12 @@ typedef struct ls_op {
 #define LS_CALLED_OPS(X)                                                                                             \
     X(embedding), X(embedding_grad), X(rope_table), X(rotate), X(linear), X(linear_dx), X(linear_dw), X(column_sum), \
         X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad), X(swiglu), X(swiglu_grad), X(activation),      \
-        X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), X(cross_entropy_grad), X(sum),            \
-        X(broadcast), X(zeros), X(accumulate)
-#define LS_LOWERED_OPS(X)                                                                                        \
-    X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw), \
-        X(cross_entropy), X(recurrence), X(recurrence_back), X(split), X(join), X(redistribute)
+        X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), X(cross_entropy_grad), X(sum), X(zeros),  \
+        X(accumulate)
+#define LS_LOWERED_OPS(X)                                                                                              \
+    X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw),       \
+        X(cross_entropy), X(recurrence), X(recurrence_back), X(split), X(join), X(redistribute), X(map), X(broadcast), \
+        X(reduce)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);

@@ -23,6 +23,13 @@ void ls_gradient_add(ls_gradient *d, int i, ls_tensor grad);
  */
 ls_tensor ls_gradient_sum(ls_gradient *d, int i);
 void ls_gradient_summed(ls_gradient *d, int i, ls_tensor sum);
+/*
+ * sum + the sum of x over the dimensions whose bits are set in `over`; in place. The sum, G, has the dimensions that
+ * are left, or all, those of size 1.
+ */
+ls_tensor ls_reduce_into(ls_graph *g, ls_tensor x, unsigned over, ls_tensor sum);
+/* x repeated along the dimensions of `shape` whose bits are set in `over`, in that type. */
+ls_tensor ls_broadcast_to(ls_graph *g, ls_tensor x, unsigned over, const ls_shape *shape, ls_dtype dtype);
 /* Zeros G of a shape, the start of a sum. */
 ls_tensor ls_zeros(ls_graph *g, const ls_shape *shape);
 
@@ -57,6 +64,14 @@ typedef struct ls_attention_node {
 } ls_attention_node;
 
 bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
+/*
+ * Whether `left` has the dimensions of `all` but for those whose bits are set in `over`, at least one, which have size
+ * 1 there or are not. One element may stand for what has no dimensions. And what of these an op row writes: a letter
+ * for each dimension, and O for those of size 1. _write return the end of the text.
+ */
+bool ls_shape_leaves(const ls_shape *all, unsigned over, const ls_shape *left);
+char *ls_write_all(char *text, const ls_shape *all);
+char *ls_write_left(char *text, const ls_shape *all, unsigned over, const ls_shape *left);
 /* LS_INVALID error "op NAME: input i "NAME" is f32[2,3], expected WHAT". */
 ls_status ls_op_input_error(const ls_graph *g, const ls_node *node, int i, const char *expected, ...) LS_PRINTF(4, 5);
 

@@ -19,6 +19,49 @@ bool ls_shape_equal(const ls_shape *a, const ls_shape *b) {
     return true;
 }
 
+/*
+ * Dimension d of `all` in what has the same dimensions but for those in `over`, which have size 1 there or are not; -1:
+ * it is not there. One element may stand for what has no dimensions.
+ */
+static int left_at(const ls_shape *all, unsigned over, const ls_shape *left, int d) {
+    if (left->ndim == all->ndim) return d;
+    if (over >> d & 1) return -1;
+    int at = 0;
+    for (int k = 0; k < d; k++) at += !(over >> k & 1);
+    return at;
+}
+
+bool ls_shape_leaves(const ls_shape *all, unsigned over, const ls_shape *left) {
+    int dims = 0;
+    for (int d = 0; d < all->ndim; d++) dims += !(over >> d & 1);
+    if (over == 0 || over >> all->ndim != 0) return false;
+    if (dims == 0 && left->ndim == 1) return left->dim[0].size == 1 && left->dim[0].factor == LS_FACTOR_NONE;
+    if (left->ndim != all->ndim && left->ndim != dims) return false;
+    for (int d = 0; d < all->ndim; d++) {
+        const int at = left_at(all, over, left, d);
+        if (at < 0) continue;
+        const ls_dim is = left->dim[at], by = over >> d & 1 ? (ls_dim){1, LS_FACTOR_NONE} : all->dim[d];
+        if (is.size != by.size || is.factor != by.factor) return false;
+    }
+    return true;
+}
+
+char *ls_write_all(char *text, const ls_shape *all) {
+    for (int d = 0; d < all->ndim; d++) *text++ = (char)('a' + d);
+    return text;
+}
+
+char *ls_write_left(char *text, const ls_shape *all, unsigned over, const ls_shape *left) {
+    int written = 0;
+    for (int d = 0; d < all->ndim && written < left->ndim; d++) {
+        if (left_at(all, over, left, d) < 0) continue;
+        *text++ = over >> d & 1 ? 'O' : (char)('a' + d);
+        written++;
+    }
+    if (written == 0) *text++ = 'O';
+    return text;
+}
+
 const char *ls_reach_name(ls_reach reach) {
     static const char *const names[LS_REACHES] = {[LS_REACH_ALL] = "all tokens",
                                                   [LS_REACH_PREFIX] = "earlier tokens",

@@ -2,10 +2,10 @@
  * Checks a call against the operands of its contract (contracts.c).
  *
  * An operand is "name TYPE[dims]".
- *   ?name    is optional (the last input only)
+ *   ?name    is optional, as are all behind it
  *   ~TYPE    may be strided outside the last dimension;  ~~TYPE anywhere; otherwise dense
- *   TYPE     T the kernel's element type, G its accumulator, X either, C either or f32, F any floating type,
- *            or a type's name
+ *   TYPE     T the kernel's element type, G its accumulator, X either, E either or i32, C either or f32, F any
+ *            floating type, or a type's name
  *   dims     capital letter: one dimension; small letter: any number of leading dimensions, merged;
  *            number: that many elements. A letter stands for the same size everywhere in the row.
  */
@@ -75,6 +75,8 @@ static bool type_fits(const char *type, ls_dtype T, ls_dtype is) {
         return is_g;
     case 'X':
         return is_t || is_g;
+    case 'E':
+        return is_t || is_g || is == LS_I32;
     case 'C':
         return is_t || is_g || is == LS_F32;
     case 'F':
@@ -88,6 +90,7 @@ static const char *type_words(const char *type, ls_dtype T) {
     if (strcmp(type, "T") == 0) return ls_dtype_name(T);
     if (strcmp(type, "G") == 0) return ls_dtype_name(ls_dtype_accumulator(T));
     if (strcmp(type, "X") == 0) return "the kernel's type or its accumulator";
+    if (strcmp(type, "E") == 0) return "the kernel's type, its accumulator or i32";
     if (strcmp(type, "C") == 0) return "the kernel's type, its accumulator or f32";
     if (strcmp(type, "F") == 0) return "f32, f64 or bf16";
     return type;

@@ -84,6 +84,24 @@ static ls_status check_update(const ls_kernel_call *call) {
                     (long long)elements, (long long)units, LS_FLAT_UNIT);
 }
 
+static ls_status check_map(const ls_kernel_call *call) {
+    const ls_map_params *p = call->params;
+    LS_TRY(ls_map_check(p));
+    if (p->n_in != call->n_in || p->n_results != call->n_out)
+        return ls_error(LS_INVALID, "kernel map: %d inputs and %d results, the expression has %d and %d", call->n_in,
+                        call->n_out, p->n_in, p->n_results);
+    const ls_view *all = &call->out[0];
+    for (int i = 0; i < call->n_in + call->n_out; i++) {
+        const ls_view *view = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
+        bool fits = view->ndim == all->ndim;
+        for (int d = 0; fits && d < all->ndim; d++) fits = view->size[d] == all->size[d];
+        if (!fits)
+            return ls_error(LS_INVALID, "kernel map: operand %d is %s, expected the sizes of %s", i,
+                            ls_kernel_view_text(view).text, ls_kernel_view_text(all).text);
+    }
+    return ls_ok();
+}
+
 /* --- outputs that are read before they are written, depending on params ------------------------------------------- */
 
 #define RESULT(i) (1u << (i))
@@ -104,6 +122,7 @@ static unsigned reads_of_attention_grad(const void *p) {
 #define IN(i) (1u << (i))
 #define OUT(i) (1u << (LS_KERNEL_INPUTS + (i)))
 #define WIDER(i) (IN(i) | 1u << (16 + (i)))
+#define ANY_INPUT (OUT(0) - 1)
 #define UPDATE_INPUTS "grad G[n] control f64[6] group i32[u] settings f64[K,2]"
 #define ATTENTION_INPUTS "q ~T[B,N,H,D] k ~T[B,K,J,D] v ~T[B,K,J,D] spans i32[B,N,W] kpos i32[K]"
 
@@ -288,8 +307,6 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                       .sample = {"vlkk", "v", false, NULL}},
     /* y += the sum of x; inner sum in f64. */
     [LS_KERNEL_SUM] = {.name = "sum", .in = "x G[n]", .out = "y G[1]", .reads = RESULT(0)},
-    /* y[i] = c */
-    [LS_KERNEL_BROADCAST] = {.name = "broadcast", .in = "c G[1]", .out = "y G[n]"},
     /*
      * Query i of batch b sees key j if kpos[j] lies in one of its W/2 spans [lo, hi). kpos may be in any order; kernels
      * skip hidden keys best if it ascends. o is softmax(x) v, with the logit x = scale * q·k, or softcap * tanh(x /
@@ -445,6 +462,18 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     /* y = a x + b y, with a and b in params */
     [LS_KERNEL_COMBINE] =
         {.name = "combine", .in = "x T[n]", .out = "y T[n]", .params = true, .reads = RESULT(0), .flops = 3},
+    /*
+     * An expression of the elements that belong together (longspan/map.h). All operands have the sizes of the results;
+     * of an input strides of 0 repeat elements.
+     */
+    [LS_KERNEL_MAP] = {.name = "map",
+                       .in = "x0 ~~E[n] ?x1 ~~E[n] ?x2 ~~E[n] ?x3 ~~E[n] ?x4 ~~E[n] ?x5 ~~E[n] ?x6 ~~E[n]",
+                       .out = "y0 X[n] ?y1 X[n] ?y2 X[n] ?y3 X[n]",
+                       .params = true,
+                       .check = check_map,
+                       .over = {ANY_INPUT, ANY_INPUT, ANY_INPUT, ANY_INPUT}},
+    /* y[o,i] += the sum over r of x[o,r,i] */
+    [LS_KERNEL_REDUCE] = {.name = "reduce", .in = "x X[O,R,I]", .out = "y G[O,I]", .reads = RESULT(0)},
 };
 
 _Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 && sizeof(ls_update_settings) == sizeof(double[2]),

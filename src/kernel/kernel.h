@@ -26,22 +26,22 @@ typedef struct ls_kernel_call {
 } ls_kernel_call;
 
 /* All kernels: X(ID, name) for the contract LS_KERNEL_ID. Each has a reference implementation (ref/). */
-#define LS_KERNELS(X)                                                                                                \
-    X(LOCAL_IDS, local_ids), X(EMBEDDING, embedding), X(EMBEDDING_GRAD, embedding_grad), X(MATMUL, matmul),          \
-        X(COLUMN_SUM, column_sum), X(ADD_ROWS, add_rows), X(RMSNORM, rmsnorm), X(RMSNORM_GRAD, rmsnorm_grad),        \
-        X(LAYERNORM, layernorm), X(LAYERNORM_GRAD, layernorm_grad), X(ROPE_TABLE, rope_table), X(ROTATE, rotate),    \
-        X(SWIGLU, swiglu), X(SWIGLU_GRAD, swiglu_grad), X(ACTIVATION, activation),                                   \
-        X(ACTIVATION_GRAD, activation_grad), X(CONV, conv), X(CONV_DW, conv_dw), X(RECURRENCE, recurrence),          \
-        X(RECURRENCE_MAP, recurrence_map), X(RECURRENCE_FOLLOW, recurrence_follow), X(ADD, add), X(MUL, mul),        \
-        X(SCALE, scale), X(SCALE_BY, scale_by), X(CAST, cast), X(CROSS_ENTROPY, cross_entropy),                      \
-        X(CROSS_ENTROPY_MERGE, cross_entropy_merge), X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum),         \
-        X(BROADCAST, broadcast), X(ATTENTION, attention), X(CACHE_WRITE, cache_write),                               \
-        X(ATTENTION_SINK, attention_sink), X(ATTENTION_SINK_GRAD, attention_sink_grad),                              \
-        X(ATTENTION_MERGE, attention_merge), X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad), \
-        X(ACCUMULATE, accumulate), X(COPY, copy), X(OFFLOAD, offload), X(FETCH, fetch), X(FILL, fill),               \
-        X(SUM_SQUARES, sum_squares), X(EXACT_SUM, exact_sum), X(EXACT_VALUE, exact_value),                           \
-        X(STEP_CONTROL, step_control), X(ADAMW, adamw), X(SGD, sgd), X(LION, lion), X(MOMENTUM, momentum),           \
-        X(DESCEND, descend), X(NORMALIZE, normalize), X(COMBINE, combine)
+#define LS_KERNELS(X)                                                                                             \
+    X(LOCAL_IDS, local_ids), X(EMBEDDING, embedding), X(EMBEDDING_GRAD, embedding_grad), X(MATMUL, matmul),       \
+        X(COLUMN_SUM, column_sum), X(ADD_ROWS, add_rows), X(RMSNORM, rmsnorm), X(RMSNORM_GRAD, rmsnorm_grad),     \
+        X(LAYERNORM, layernorm), X(LAYERNORM_GRAD, layernorm_grad), X(ROPE_TABLE, rope_table), X(ROTATE, rotate), \
+        X(SWIGLU, swiglu), X(SWIGLU_GRAD, swiglu_grad), X(ACTIVATION, activation),                                \
+        X(ACTIVATION_GRAD, activation_grad), X(CONV, conv), X(CONV_DW, conv_dw), X(RECURRENCE, recurrence),       \
+        X(RECURRENCE_MAP, recurrence_map), X(RECURRENCE_FOLLOW, recurrence_follow), X(ADD, add), X(MUL, mul),     \
+        X(SCALE, scale), X(SCALE_BY, scale_by), X(CAST, cast), X(CROSS_ENTROPY, cross_entropy),                   \
+        X(CROSS_ENTROPY_MERGE, cross_entropy_merge), X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum),      \
+        X(ATTENTION, attention), X(CACHE_WRITE, cache_write), X(ATTENTION_SINK, attention_sink),                  \
+        X(ATTENTION_SINK_GRAD, attention_sink_grad), X(ATTENTION_MERGE, attention_merge),                         \
+        X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad), X(ACCUMULATE, accumulate),        \
+        X(COPY, copy), X(OFFLOAD, offload), X(FETCH, fetch), X(FILL, fill), X(SUM_SQUARES, sum_squares),          \
+        X(EXACT_SUM, exact_sum), X(EXACT_VALUE, exact_value), X(STEP_CONTROL, step_control), X(ADAMW, adamw),     \
+        X(SGD, sgd), X(LION, lion), X(MOMENTUM, momentum), X(DESCEND, descend), X(NORMALIZE, normalize),          \
+        X(COMBINE, combine), X(MAP, map), X(REDUCE, reduce)
 
 #define LS_KERNEL_ID(id, name) LS_KERNEL_##id
 typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_IDS } ls_kernel_id;
@@ -220,6 +220,16 @@ const ls_kernel *ls_kernel_at(int index);
  */
 enum { LS_KERNEL_LIBRARIES_ROOM = 4096 };
 LS_MUST_USE ls_status ls_kernel_libraries_text(char out[LS_KERNEL_LIBRARIES_ROOM]);
+
+/* --- the expressions of the kernel map (expression.c) ------------------------------------------------------------- */
+
+/* The word of a kind of step, and its number of operands. */
+const char *ls_map_name(ls_map_code code);
+int ls_map_operands(ls_map_code code);
+/* The bytes of params with so many steps. */
+size_t ls_map_bytes(const ls_map_params *params);
+/* Whether every operand is an input or the result of an earlier step, and no limit is passed. */
+LS_MUST_USE ls_status ls_map_check(const ls_map_params *params);
 
 /* Words of a sum in which nothing is rounded (ref/exact.c), f64 each. */
 enum { LS_EXACT_WORDS = 69 };

@@ -34,6 +34,38 @@ typedef struct ls_view_text {
 } ls_view_text;
 ls_view_text ls_kernel_view_text(const ls_view *view);
 
+/* A step whose operands and result are slots: places of values that are reused as soon as nothing reads them. */
+typedef struct ls_map_slot_step {
+    ls_map_code code;
+    int16_t to, a, b, c;
+    double number;
+} ls_map_slot_step;
+
+/*
+ * An expression as a kernel executes it. Slot i is input i where i is less than the number of inputs; these are never
+ * written.
+ */
+typedef struct ls_map_program {
+    int n_in, n_steps, n_results, n_slots;
+    int16_t result[LS_MAP_RESULTS]; /* slots */
+    ls_map_slot_step step[LS_MAP_STEPS];
+} ls_map_program;
+
+void ls_map_assign_slots(const ls_map_params *params, ls_map_program *out);
+
+/*
+ * The elements of a map's results, in their order, as runs along the last of `ndim` dimensions; each of the others
+ * holds one stride for every operand (inputs, then results) of which 0 repeats elements. Dimensions that no operand
+ * tells apart are one.
+ */
+typedef struct ls_map_shape {
+    int ndim;
+    int64_t size[LS_MAX_DIMS];
+    int64_t stride[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS][LS_MAX_DIMS];
+} ls_map_shape;
+
+void ls_map_shape_of(const ls_kernel_call *call, ls_map_shape *out);
+
 /* The tables that registry.c lists. Each ends with NULL. */
 extern const ls_kernel *const ls_ref_f32_kernels[];
 extern const ls_kernel *const ls_ref_f64_kernels[];

@@ -5,6 +5,8 @@
 #ifndef LS_TENSOR_PARAMS_H
 #define LS_TENSOR_PARAMS_H
 
+#include "longspan/map.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -123,6 +125,17 @@ enum { LS_FLAT_UNIT = 32 };
 typedef struct ls_exact_params {
     bool squares;
 } ls_exact_params;
+
+/*
+ * map: operands are numbered as in longspan/map.h. The struct ends behind its last step, so that a short expression
+ * takes little room.
+ */
+typedef struct ls_map_params {
+    int n_in, n_steps, n_results;
+    unsigned wide; /* bit i: result i has the accumulator's type */
+    int result[LS_MAP_RESULTS];
+    ls_map_step step[LS_MAP_STEPS];
+} ls_map_params;
 
 /* What holds for all parameters that a kernel of an optimiser updates. */
 typedef struct ls_adamw_params {

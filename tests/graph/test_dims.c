@@ -163,12 +163,66 @@ static bool can_run(const ls_node *node) {
     return op->reach == LS_REACH_OWN;
 }
 
+/* The view with the dimensions of `to`, of which dimension d is its dimension from[d], or one that it lacks (-1). */
+static ls_view repeated(ls_view x, const ls_view *to, const int *from) {
+    ls_view out = {.data = x.data, .dtype = x.dtype, .ndim = to->ndim};
+    for (int d = 0; d < to->ndim; d++) {
+        const bool has = from[d] >= 0 && x.size[from[d]] == to->size[d];
+        out.size[d] = to->size[d];
+        out.stride[d] = has ? x.stride[from[d]] : 0;
+    }
+    return out;
+}
+
+/* The operands of general ops as their kernels take them: what the lowerings of compile/general/ do. */
+static void run_map(const ls_graph *g, const ls_node *node, const ls_view *in, const ls_view *out) {
+    static const ls_map_params same = {.n_in = 1, .n_results = 1};
+    const bool is_map = node->op == &ls_op_map;
+    ls_kernel_call call = {
+        .n_in = node->n_in, .n_out = node->n_out, .params = is_map ? node->params : (const void *)&same};
+    ls_node_dims dims;
+    ls_node_dims_find(g, node, &dims);
+    for (int i = 0; i < node->n_in; i++) {
+        int from[LS_MAX_DIMS];
+        for (int d = 0; d < out->ndim; d++)
+            from[d] =
+                is_map ? d - (out->ndim - in[i].ndim) : ls_letter_dim(&dims, &dims.in[0], dims.out[0].dim[d].letter[0]);
+        call.in[i] = repeated(in[i], out, from);
+    }
+    for (int o = 0; o < node->n_out; o++) call.out[o] = out[o];
+    run_kernel("map", LS_F64, LS_ISA_REF, 1, call);
+}
+
+static void run_reduce(const ls_graph *g, const ls_node *node, const ls_view *in, const ls_view *out) {
+    ls_node_dims dims;
+    ls_node_dims_find(g, node, &dims);
+    int64_t size[3] = {1, 1, 1};
+    for (int d = 0, part = 0; d < in->ndim; d++) {
+        const bool over = ls_letter_dim(&dims, &dims.out[0], dims.in[0].dim[d].letter[0]) < 0;
+        part = over ? 1 : part == 1 ? 2 : part;
+        size[part] *= in->size[d];
+    }
+    const ls_kernel_call call = {.n_in = 1,
+                                 .in = {ls_view_dense(in->data, LS_F64, 3, size)},
+                                 .n_out = 1,
+                                 .out = {ls_view_dense(out->data, LS_F64, 2, (int64_t[]){size[0], size[2]})}};
+    run_kernel("reduce", LS_F64, LS_ISA_REF, 1, call);
+}
+
 /* v: inputs, then outputs; sums are added to. */
-static void run(const ls_node *node, ls_view *v) {
+static void run(const ls_graph *g, const ls_node *node, ls_view *v) {
     const ls_op *op = node->op;
     const ls_view *out = v + node->n_in;
     if (op == &ls_op_split || op == &ls_op_join) {
         move_columns(op == &ls_op_split ? out : v, 3, op == &ls_op_split ? v : out, op == &ls_op_join);
+        return;
+    }
+    if (op == &ls_op_map || op == &ls_op_broadcast) {
+        run_map(g, node, v, out);
+        return;
+    }
+    if (op == &ls_op_reduce) {
+        run_reduce(g, node, v, out);
         return;
     }
     if (op->kernel == LS_KERNEL_NONE) {
@@ -188,7 +242,7 @@ enum { TENSORS = LS_NODE_INPUTS + LS_NODE_OUTPUTS };
 static void run_from(const ls_graph *g, const ls_node *node, const ls_view *in, ls_view *v) {
     memcpy(v, in, sizeof *in * (size_t)node->n_in);
     for (int o = 0; o < node->n_out; o++) v[node->n_in + o] = new_like(g, node->out[o]);
-    run(node, v);
+    run(g, node, v);
 }
 
 static void expect_equal(const ls_node *node, int o, const ls_view *is, const ls_view *expected, const char *why) {
@@ -261,7 +315,7 @@ static void check_letter(const ls_graph *g, const ls_node *node, const letters *
                 memset(v[i].data, 0, sizeof(double) * (size_t)ls_view_elements(&v[i]));
         }
         if (lookup) make_local(node, l, letter, p, v);
-        if (!empty) run(node, v);
+        if (!empty) run(g, node, v);
         for (int o = 0; o < node->n_out && !empty; o++) {
             const ls_view *part = &v[node->n_in + o];
             if (merges)

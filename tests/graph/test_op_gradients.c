@@ -101,7 +101,8 @@ static void check(const op_case *c) {
         assert_true(norm > 0);
         const double error = relative_error(b.grad[i], numeric, n, 1e-6);
         if (!(error < 1e-7))
-            fail_msg("%s: gradient of input %d differs from finite differences by %g", c->op, i, error);
+            fail_msg("%s %d: gradient of input %d differs from finite differences by %g", c->op, (int)(c - op_cases), i,
+                     error);
         free(numeric);
     }
     for (int i = 0; i < c->n_in; i++) free(b.x[i]), free(b.grad[i]);

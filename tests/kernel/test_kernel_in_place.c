@@ -46,6 +46,19 @@ static const ls_adamw_params adamws[] = {{0.9, 0.95, 1e-8}};
 static const ls_sgd_params sgds[] = {{0.9, false}, {0.8, true}};
 static const ls_lion_params lions[] = {{0.9, 0.99}};
 static const ls_descend_params descents[] = {{0.7}};
+/* Of two results inputs as they are; and one result alone. */
+static const ls_map_params sums[] = {{.n_in = 7,
+                                      .n_steps = 6,
+                                      .n_results = 4,
+                                      .result = {12, 1, 8, 6},
+                                      .step = {{LS_MAP_ADD, 0, 1, 0, 0},
+                                               {LS_MAP_MUL, 7, 2, 0, 0},
+                                               {LS_MAP_ADD, 8, 3, 0, 0},
+                                               {LS_MAP_MUL, 9, 4, 0, 0},
+                                               {LS_MAP_ADD, 10, 5, 0, 0},
+                                               {LS_MAP_MUL, 11, 6, 0, 0}}}};
+static const ls_map_params product[] = {
+    {.n_in = 2, .n_steps = 1, .n_results = 1, .result = {2}, .step = {{LS_MAP_MUL, 0, 1, 0, 0}}}};
 #define PARAMS(list) (const char *)(list), sizeof(list)[0], LS_COUNT(list)
 #define NONE NULL, 0, 1
 
@@ -113,6 +126,11 @@ static const example examples[] = {
      {UNITS('T'), {'C', 1, {LS_CONTROLS}}, {'U', 1, {1900}}, {'S', 2, {2, 2}}},
      {UNITS('G'), UNITS('T')}},
     {"normalize", NONE, {LONG('T')}, {LONG('T')}},
+    {"map",
+     PARAMS(sums),
+     {LONG('T'), LONG('T'), LONG('T'), LONG('T'), LONG('T'), LONG('T'), LONG('T')},
+     {LONG('T'), LONG('T'), LONG('T'), LONG('T')}},
+    {"map", PARAMS(product), {LONG('T'), LONG('T')}, {LONG('T')}},
 };
 
 static const operand *operand_at(const example *e, int i) {

@@ -6,7 +6,7 @@
 
 /*
  * What an operand holds: T, G as in kernel.h; W f32 where a bf16 kernel may take T or f32; I i32; D f64. A small letter
- * is the same with a gap behind each row.
+ * is the same with a gap behind each row. R is T with one row for all, and C with one element for each row.
  */
 typedef enum contents {
     NORMAL,

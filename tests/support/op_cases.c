@@ -131,6 +131,78 @@ static ls_tensor build_attention_with_sink(ls_graph *g, ls_tensor tokens, const 
     return ls_attention_with_sink(g, x[0], x[1], x[2], x[3], &mask, 0.6, 0.8);
 }
 
+/* A step of each kind that has a gradient, of x0 and x1, where it takes only positive numbers of x0 squared and 1/2. */
+static ls_tensor build_step(ls_graph *g, const ls_tensor *x, ls_map_code code) {
+    const ls_map_step step[] = {{LS_MAP_MUL, 0, 0, 0, 0}, {LS_MAP_NUMBER, 0, 0, 0, 0.5}, {LS_MAP_ADD, 2, 3, 0, 0},
+                                {code, 4, 1, 0, 0},       {LS_MAP_LT, 0, 1, 0, 0},       {LS_MAP_WHERE, 6, 5, 1, 0}};
+    return ls_map(g, x, 2, &(ls_expression){.step = step, .n_steps = 6});
+}
+#define STEPS(X)                                                                                                      \
+    X(NEG), X(ABS), X(EXP), X(LOG), X(LOG1P), X(SQRT), X(RSQRT), X(SIN), X(COS), X(TANH), X(SIGMOID), X(ERF), X(ADD), \
+        X(SUB), X(MUL), X(DIV), X(POW), X(MOD), X(MIN), X(MAX)
+#define BUILD_STEP(code)                                                               \
+    static ls_tensor build_##code(ls_graph *g, ls_tensor tokens, const ls_tensor *x) { \
+        (void)tokens;                                                                  \
+        return build_step(g, x, LS_MAP_##code);                                        \
+    }
+BUILD_STEP(NEG)
+BUILD_STEP(ABS)
+BUILD_STEP(EXP)
+BUILD_STEP(LOG)
+BUILD_STEP(LOG1P)
+BUILD_STEP(SQRT)
+BUILD_STEP(RSQRT)
+BUILD_STEP(SIN)
+BUILD_STEP(COS)
+BUILD_STEP(TANH)
+BUILD_STEP(SIGMOID)
+BUILD_STEP(ERF)
+BUILD_STEP(ADD)
+BUILD_STEP(SUB)
+BUILD_STEP(MUL)
+BUILD_STEP(DIV)
+BUILD_STEP(POW)
+BUILD_STEP(MOD)
+BUILD_STEP(MIN)
+BUILD_STEP(MAX)
+
+/* Three results of inputs of several shapes, of which one is not used and one is an input as it is. */
+static ls_tensor build_broadcasts(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    const ls_map_step step[] = {{LS_MAP_MUL, 0, 1, 0, 0}, {LS_MAP_ADD, 3, 2, 0, 0}, {LS_MAP_SIN, 4, 0, 0, 0}};
+    const ls_expression e = {.step = step, .n_steps = 3, .result = (int[]){5, 3, 2}, .n_results = 3};
+    const ls_tensor y = ls_map(g, x, 3, &e);
+    return ls_mul(g, y, ls_map_result(g, y, 2));
+}
+static ls_tensor build_of_integers(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    const ls_tensor in[] = {x[0], tokens};
+    const ls_map_step step[] = {{LS_MAP_MUL, 0, 1, 0, 0}, {LS_MAP_ADD, 0, 2, 0, 0}};
+    return ls_map(g, in, 2, &(ls_expression){.step = step, .n_steps = 2});
+}
+/* A rmsnorm of general ops. */
+static ls_tensor build_norm(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    const ls_map_step square = {LS_MAP_MUL, 0, 0, 0, 0};
+    /* The absolute value is for those who try the node with any numbers. */
+    const ls_map_step step[] = {{LS_MAP_NUMBER, 0, 0, 0, 1.0 / 6}, {LS_MAP_ABS, 1, 0, 0, 0}, {LS_MAP_MUL, 4, 3, 0, 0},
+                                {LS_MAP_RSQRT, 5, 0, 0, 0},        {LS_MAP_MUL, 0, 6, 0, 0}, {LS_MAP_MUL, 7, 2, 0, 0}};
+    const ls_tensor squares = ls_map(g, x, 1, &(ls_expression){.step = &square, .n_steps = 1});
+    const ls_tensor in[] = {x[0], ls_reduce_sum(g, squares, 1U << 2, true), x[1]};
+    return ls_map(g, in, 3, &(ls_expression){.step = step, .n_steps = 6});
+}
+static ls_tensor build_reduce(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_reduce_sum(g, x[0], 1U << 0 | 1U << 1 | 1U << 3, false); /* in two steps */
+}
+static ls_tensor build_reduce_within(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_reduce_sum(g, x[0], 1U << 2, false);
+}
+static ls_tensor build_broadcast(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_mul(g, x[1], ls_broadcast(g, x[0], 1U << 0 | 1U << 1 | 1U << 3, x[1]));
+}
+
 #define BY(...)                                                                \
     {                                                                          \
         .ndim = 2 + sizeof((ls_dim[]){__VA_ARGS__}) / sizeof(ls_dim), .dim = { \
@@ -179,6 +251,15 @@ const op_case op_cases[] = {
      4,
      {BY({4, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0}), PLAIN({4, 0})},
      build_attention_with_sink},
+#define STEP_CASE(code) \
+    { "map", 2, {BY({4, 0}), BY({4, 0})}, build_##code }
+    STEPS(STEP_CASE),
+    {"map", 3, {BY({1, 0}, {3, 0}), PLAIN({4, 0}, {1, 0}), PLAIN({3, 0})}, build_broadcasts},
+    {"map", 1, {BY()}, build_of_integers},
+    {"map", 2, {BY({6, 0}), PLAIN({6, 0})}, build_norm},
+    {"reduce", 1, {BY({3, 0}, {2, 0})}, build_reduce},
+    {"reduce", 1, {BY({3, 0}, {2, 0})}, build_reduce_within},
+    {"broadcast", 2, {PLAIN({3, 0}), BY({3, 0}, {2, 0})}, build_broadcast},
 };
 
 const int n_op_cases = (int)LS_COUNT(op_cases);

@@ -1,7 +1,6 @@
 /*
- * sum adds all elements, zeros is the start of a sum, accumulate adds one more term, and broadcast is the gradient of
- * sum. A sum over cut elements is a partial sum; the compiler adds the partial sums of the ranks where the whole sum is
- * needed.
+ * sum adds all elements, zeros is the start of a sum, accumulate adds one more term. A sum over cut elements is a
+ * partial sum; the compiler adds the partial sums of the ranks where the whole sum is needed.
  */
 #include "graph/graph_impl.h"
 
@@ -31,9 +30,9 @@ static ls_status accumulate_shape(const ls_graph *g, const ls_node *node, ls_ten
 static void sum_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
     if (!ls_gradient_wanted(d, 0)) return;
-    const shape_params params = {ls_graph_tensor(g, node->in[0])->shape};
-    const ls_tensor in[] = {ls_gradient_out(d, 0)};
-    ls_gradient_add(d, 0, ls_graph_add(g, &ls_op_broadcast, &params, sizeof params, in, 1, -1));
+    const ls_shape shape = ls_graph_tensor(g, node->in[0])->shape;
+    const unsigned all = (1U << shape.ndim) - 1;
+    ls_gradient_add(d, 0, ls_broadcast_to(g, ls_gradient_out(d, 0), all, &shape, g->accumulator));
 }
 
 const ls_op ls_op_sum = {.name = "sum",
@@ -46,15 +45,6 @@ const ls_op ls_op_sum = {.name = "sum",
                          .shape = sum_shape,
                          .gradient = sum_gradient,
                          .dims = "*,N>N"};
-
-const ls_op ls_op_broadcast = {.name = "broadcast",
-                               .reach = LS_REACH_OWN,
-                               .kernel = LS_KERNEL_BROADCAST,
-                               .least_in = 1,
-                               .most_in = 1,
-                               .n_out = 1,
-                               .shape = params_shape,
-                               .dims = "N>*"};
 
 const ls_op ls_op_zeros = {.name = "zeros",
                            .reach = LS_REACH_OWN,

@@ -77,24 +77,27 @@ V_INLINE void run_elements(const ls_kernel_call *call, ls_pool *pool, int64_t n,
     ls_cpu_split(pool, n, ls_cpu_parts(n, least, call->threads), body, call);
 }
 
-/* --- sums of rows, for column_sum and embedding_grad -------------------------------------------------------------- */
+/* --- sums of rows, for column_sum, reduce and embedding_grad
+ * -------------------------------------------------------------- */
 
 enum { COLUMN_BLOCK = 64, COLUMN_FLUSH_ROWS = 64 };
 
 /*
- * out[0..columns) += the sum of rows order[0..rows) of x (order NULL: rows 0..rows-1), columns <= COLUMN_BLOCK. Rows of
- * x are `stride` elements apart. Sums over COLUMN_FLUSH_ROWS rows are in f32; these are added in f64.
+ * out[0..columns) += the sum of rows order[0..rows) of x (order NULL: rows 0..rows-1), columns <= COLUMN_BLOCK. Row 0
+ * begins with element `at` of x, which is f32 (wide) or of `element`; rows are `stride` elements apart. Sums over
+ * COLUMN_FLUSH_ROWS rows are in f32; these are added in f64.
  */
-V_INLINE void sum_rows(float *out, const element *x, int64_t stride, const int32_t *order, int64_t rows,
-                       int64_t columns) {
+V_INLINE void sum_rows(float *out, const void *x, bool wide, int64_t at, int64_t stride, const int32_t *order,
+                       int64_t rows, int64_t columns) {
     enum { VECTORS = COLUMN_BLOCK / V_LANES };
     double total[COLUMN_BLOCK] = {0};
     for (int64_t first = 0; first < rows; first += COLUMN_FLUSH_ROWS) {
         v_f32 sum[VECTORS] = {{0}};
         const int64_t last = ls_min(rows, first + COLUMN_FLUSH_ROWS);
         for (int64_t i = first; i < last; i++) {
-            const element *row = x + (order ? order[i] : i) * stride;
-            for (int v = 0; v < VECTORS; v++) sum[v] += v_load(row + v * V_LANES, columns - v * V_LANES);
+            const int64_t row = at + (order ? order[i] : i) * stride;
+            for (int v = 0; v < VECTORS; v++)
+                sum[v] += v_load_either(x, wide, row + v * V_LANES, columns - v * V_LANES);
         }
         for (int v = 0; v < VECTORS; v++) {
             for (int l = 0; l < V_LANES; l++) total[v * V_LANES + l] += (double)sum[v][l];

@@ -1,4 +1,4 @@
-/* Kernels with few operations per element: add, mul, scale, scale_by, combine, broadcast. */
+/* Kernels with few operations per element: add, mul, scale, scale_by, combine. */
 #include "kernel/cpu/cpu_impl.h"
 
 static void add_part(const void *context, int part, int64_t start, int64_t end) {
@@ -51,14 +51,6 @@ static void combine_part(const void *context, int part, int64_t start, int64_t e
         v_store(y + i, a * v_load(x + i, end - i) + b * v_load(y + i, end - i), end - i);
 }
 
-static void broadcast_part(const void *context, int part, int64_t start, int64_t end) {
-    (void)part;
-    const ls_kernel_call *call = context;
-    const v_f32 value = v_set(*(const float *)call->in[0].data);
-    float *out = call->out[0].data;
-    for (int64_t i = start; i < end; i += V_LANES) v_store_f32(out + i, value, end - i);
-}
-
 static void add_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     run_elements(call, pool, ls_view_elements(&call->out[0]), 1, add_part);
@@ -84,11 +76,6 @@ static void combine_run(const ls_kernel_call *call, void *state, ls_pool *pool) 
     run_elements(call, pool, ls_view_elements(&call->out[0]), 1, combine_part);
 }
 
-static void broadcast_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
-    (void)state;
-    run_elements(call, pool, ls_view_elements(&call->out[0]), 1, broadcast_part);
-}
-
 static ls_status prepare_add(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_ADD, call, state);
 }
@@ -109,10 +96,6 @@ static ls_status prepare_combine(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_COMBINE, call, state);
 }
 
-static ls_status prepare_broadcast(const ls_kernel_call *call, void **state) {
-    return check_only(LS_KERNEL_BROADCAST, call, state);
-}
-
 const ls_kernel LS_CPU_NAME(add) = {.id = LS_KERNEL_ADD, LS_CPU_VARIANT, .prepare = prepare_add, .run = add_run};
 const ls_kernel LS_CPU_NAME(mul) = {.id = LS_KERNEL_MUL, LS_CPU_VARIANT, .prepare = prepare_mul, .run = mul_run};
 const ls_kernel LS_CPU_NAME(scale) = {
@@ -121,5 +104,3 @@ const ls_kernel LS_CPU_NAME(scale_by) = {
     .id = LS_KERNEL_SCALE_BY, LS_CPU_VARIANT, .prepare = prepare_scale_by, .run = scale_by_run};
 const ls_kernel LS_CPU_NAME(combine) = {
     .id = LS_KERNEL_COMBINE, LS_CPU_VARIANT, .prepare = prepare_combine, .run = combine_run};
-const ls_kernel LS_CPU_NAME(broadcast) = {
-    .id = LS_KERNEL_BROADCAST, LS_CPU_VARIANT, .prepare = prepare_broadcast, .run = broadcast_run};

@@ -41,7 +41,7 @@ static void gradient_part(const void *context, int part, int64_t start, int64_t 
         if (first == ends[id] || id == params->padding) continue;
         for (int64_t block = start; block < end; block++) {
             const int64_t c = block * COLUMN_BLOCK;
-            sum_rows((float *)call->out[0].data + id * E + c, (const element *)call->in[1].data + c, E, order + first,
+            sum_rows((float *)call->out[0].data + id * E + c, call->in[1].data, false, c, E, order + first,
                      ends[id] - first, ls_min(COLUMN_BLOCK, E - c));
         }
     }

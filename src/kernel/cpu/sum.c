@@ -87,7 +87,7 @@ static void blocks_part(const void *context, int part, int64_t start, int64_t en
     const int64_t rows = row_count(&call->in[0]), N = last_size(&call->in[0]);
     for (int64_t block = start; block < end; block++) {
         const int64_t c = block * COLUMN_BLOCK;
-        sum_rows((float *)call->out[0].data + c, (const element *)call->in[0].data + c, N, NULL, rows,
+        sum_rows((float *)call->out[0].data + c, call->in[0].data, false, c, N, NULL, rows,
                  ls_min(COLUMN_BLOCK, N - c));
     }
 }

@@ -10,9 +10,10 @@
         ROW(layernorm), ROW(layernorm_grad), ROW(activation), ROW(activation_grad), ROW(conv), ROW(conv_dw),           \
         ROW(recurrence), ROW(recurrence_map), ROW(recurrence_follow), ROW(rotate), ROW(swiglu), ROW(swiglu_grad),      \
         ROW(add), ROW(mul), ROW(scale), ROW(scale_by), ROW(cast), ROW(cross_entropy), ROW(cross_entropy_grad),         \
-        ROW(sum), ROW(broadcast), ROW(attention), ROW(attention_merge), ROW(attention_delta), ROW(attention_grad),     \
+        ROW(sum), ROW(attention), ROW(attention_merge), ROW(attention_delta), ROW(attention_grad),                     \
         ROW(attention_sink), ROW(attention_sink_grad), ROW(accumulate), ROW(copy), ROW(fill), ROW(sum_squares),        \
-        ROW(adamw), ROW(sgd), ROW(lion), ROW(momentum), ROW(descend), ROW(normalize), ROW(combine)
+        ROW(adamw), ROW(sgd), ROW(lion), ROW(momentum), ROW(descend), ROW(normalize), ROW(combine), ROW(map),          \
+        ROW(reduce)
 #endif
 
 extern const ls_kernel ROWS(LS_CPU_NAME);

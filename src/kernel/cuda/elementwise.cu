@@ -1,4 +1,4 @@
-/* add, mul, scale, scale_by, combine, broadcast: few operations for each element. */
+/* add, mul, scale, scale_by, combine: few operations for each element. */
 #include "kernel/cuda/elementwise.h"
 
 static int64_t results(const ls_kernel_call *call) { return ls_view_elements(&call->out[0]); }
@@ -46,19 +46,8 @@ template <typename T> static ls_status launch_combine(const ls_kernel_call *call
                input<T>(call, 0), y);
 }
 
-struct constant {
-    const float *c;
-    __device__ float operator()() const { return *c; }
-};
-static ls_status launch_broadcast(const ls_kernel_call *call, void *, void *stream) {
-    return map("broadcast", stream, constant{input<float>(call, 0)}, results(call), output<float>(call, 0));
-}
-
 CUDA_ROWS(ADD, add, launch_add, nullptr)
 CUDA_ROWS(MUL, mul, launch_mul, nullptr)
 CUDA_ROWS(SCALE, scale, launch_scale, nullptr)
 CUDA_ROWS(SCALE_BY, scale_by, launch_scale_by, nullptr)
 CUDA_ROWS(COMBINE, combine, launch_combine, nullptr)
-/* Its operands are f32 for bf16 too. */
-CUDA_ROW(ls_cuda_f32_broadcast, BROADCAST, LS_F32, launch_broadcast, nullptr)
-CUDA_ROW(ls_cuda_bf16_broadcast, BROADCAST, LS_BF16, launch_broadcast, nullptr)

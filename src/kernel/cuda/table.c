@@ -1,7 +1,8 @@
 /* The kernels of the device cuda: those for f32 and bf16 by their subjects, then others. */
 #include "kernel/cuda/table.h"
 
-#define ELEMENTWISE(X) X(add), X(mul), X(scale), X(scale_by), X(combine), X(broadcast)
+#define ELEMENTWISE(X) X(add), X(mul), X(scale), X(scale_by), X(combine)
+#define GENERAL(X) X(map), X(reduce)
 #define ACTIVATION(X) X(activation), X(activation_grad), X(swiglu), X(swiglu_grad)
 #define NORMS(X) X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad)
 #define ROTATE(X) X(rope_table), X(rotate)
@@ -17,7 +18,7 @@
 #define PRODUCTS(X) X(matmul)
 #define SUBJECTS(X)                                                                                                   \
     ELEMENTWISE(X), ACTIVATION(X), NORMS(X), ROTATE(X), CONV(X), RECURRENCE(X), EMBEDDING(X), COPY(X), COLUMN_SUM(X), \
-        LOSSES(X), SUMS(X), UPDATES(X), ATTENTION_ROWS(X), PRODUCTS(X)
+        LOSSES(X), SUMS(X), UPDATES(X), ATTENTION_ROWS(X), PRODUCTS(X), GENERAL(X)
 
 #define F32(name) ls_cuda_f32_##name
 #define BF16(name) ls_cuda_bf16_##name

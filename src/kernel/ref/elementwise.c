@@ -1,4 +1,4 @@
-/* add, mul, scale, scale_by, broadcast, combine, normalize: few operations per element, rounded once. */
+/* add, mul, scale, scale_by, combine, normalize: few operations per element, rounded once. */
 #include "kernel/ref/ref_impl.h"
 
 static int64_t outputs(const ls_kernel_call *call) { return ls_view_elements(&call->out[0]); }
@@ -80,18 +80,6 @@ static void run_normalize(const ls_kernel_call *call, void *state, ls_pool *pool
     multiply_by(call, norm < 1e-30 ? 0 : 1 / norm);
 }
 
-static ls_status prepare_broadcast(const ls_kernel_call *call, void **state) {
-    *state = NULL;
-    return ls_kernel_check(LS_KERNEL_BROADCAST, LS_REAL, call);
-}
-
-static void run_broadcast(const ls_kernel_call *call, void *state, ls_pool *pool) {
-    (void)state, (void)pool;
-    const real c = *(const real *)call->in[0].data;
-    real *y = call->out[0].data;
-    for (int64_t i = 0, n = outputs(call); i < n; i++) y[i] = c;
-}
-
 const ls_kernel REF(add) = {.id = LS_KERNEL_ADD, .dtype = LS_REAL, .prepare = prepare_add, .run = run_add};
 const ls_kernel REF(mul) = {.id = LS_KERNEL_MUL, .dtype = LS_REAL, .prepare = prepare_mul, .run = run_mul};
 const ls_kernel REF(scale) = {.id = LS_KERNEL_SCALE, .dtype = LS_REAL, .prepare = prepare_scale, .run = run_scale};
@@ -101,9 +89,3 @@ const ls_kernel REF(combine) = {
     .id = LS_KERNEL_COMBINE, .dtype = LS_REAL, .prepare = prepare_combine, .run = run_combine};
 const ls_kernel REF(normalize) = {
     .id = LS_KERNEL_NORMALIZE, .dtype = LS_REAL, .prepare = prepare_normalize, .run = run_normalize};
-const ls_kernel REF(broadcast) = {
-    .id = LS_KERNEL_BROADCAST, .dtype = LS_REAL, .prepare = prepare_broadcast, .run = run_broadcast};
-#if !LS_REAL_IS_F64 /* all operands are of type G, which is f32 for bf16 too */
-const ls_kernel REF(broadcast_bf16) = {
-    .id = LS_KERNEL_BROADCAST, .dtype = LS_BF16, .prepare = prepare_broadcast, .run = run_broadcast};
-#endif

@@ -1,0 +1,64 @@
+/*
+ * Expressions of single elements, for ls_map: softplus(x) is
+ *
+ *     ls_map_step steps[] = {{LS_MAP_EXP, 0}, {LS_MAP_LOG1P, 1}};
+ *     ls_tensor y = ls_map(g, &x, 1, steps, 2, NULL, 0);
+ *
+ * An expression is a list of steps. Operand i of a step is input i of the map where i is less than the number of
+ * inputs, and behind these the results of earlier steps. Each step is computed in f32 (f64 in a graph of f64), on the
+ * elements that belong together; integers are converted, exactly up to 2^24. What is false is 0 and what is true is 1;
+ * a condition is any number, and true unless it is 0. A step on NaN gives NaN, but comparisons with NaN are false (ne:
+ * true).
+ */
+#ifndef LONGSPAN_MAP_H
+#define LONGSPAN_MAP_H
+
+/* X(ID, name, operands) of each kind of step; `name` is its word in files. */
+#define LS_MAP_CODES(X)                                 \
+    X(NUMBER, "number", 0) /* the number of the step */ \
+    X(NEG, "neg", 1)                                    \
+    X(ABS, "abs", 1)                                    \
+    X(SIGN, "sign", 1) /* -1, 0 or 1 */                 \
+    X(FLOOR, "floor", 1)                                \
+    X(EXP, "exp", 1)                                    \
+    X(LOG, "log", 1)                                    \
+    X(LOG1P, "log1p", 1) /* log(1 + a) */               \
+    X(SQRT, "sqrt", 1)                                  \
+    X(RSQRT, "rsqrt", 1) /* 1 / sqrt(a) */              \
+    X(SIN, "sin", 1)                                    \
+    X(COS, "cos", 1)                                    \
+    X(TANH, "tanh", 1)                                  \
+    X(SIGMOID, "sigmoid", 1) /* 1 / (1 + exp(-a)) */    \
+    X(ERF, "erf", 1)                                    \
+    X(ADD, "add", 2)                                    \
+    X(SUB, "sub", 2)                                    \
+    X(MUL, "mul", 2)                                    \
+    X(DIV, "div", 2)                                    \
+    X(POW, "pow", 2)                                    \
+    X(MOD, "mod", 2) /* a - b floor(a / b) */           \
+    X(MIN, "min", 2)                                    \
+    X(MAX, "max", 2)                                    \
+    X(LT, "lt", 2)                                      \
+    X(LE, "le", 2)                                      \
+    X(EQ, "eq", 2)                                      \
+    X(NE, "ne", 2)                                      \
+    X(AND, "and", 2)                                    \
+    X(OR, "or", 2)                                      \
+    X(NOT, "not", 1)                                    \
+    X(WHERE, "where", 3) /* b where a is true, otherwise c */
+
+#define LS_MAP_CODE(id, name, operands) LS_MAP_##id,
+typedef enum ls_map_code { LS_MAP_CODES(LS_MAP_CODE) LS_MAP_KINDS } ls_map_code;
+#undef LS_MAP_CODE
+
+/* Operands that the kind of step does not have are ignored. */
+typedef struct ls_map_step {
+    ls_map_code code;
+    int a, b, c;
+    double number; /* of LS_MAP_NUMBER; finite, or an infinity */
+} ls_map_step;
+
+/* Limits of one map: its steps, and its inputs and results together. */
+enum { LS_MAP_STEPS = 64, LS_MAP_TENSORS = 8, LS_MAP_RESULTS = 4 };
+
+#endif

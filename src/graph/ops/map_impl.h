@@ -1,0 +1,34 @@
+/* Between map.c, the op, and map_gradient.c, which differentiates expressions. */
+#ifndef LS_GRAPH_OPS_MAP_IMPL_H
+#define LS_GRAPH_OPS_MAP_IMPL_H
+
+#include "graph/graph_impl.h"
+
+/* What to differentiate, and by what. */
+typedef struct ls_map_derivative {
+    const ls_map_params *of;
+    unsigned given;  /* bit i: the gradient of result i is not 0 */
+    unsigned wanted; /* bit i: the gradient of input i is wanted */
+    unsigned wide;   /* bit i: it is to have the accumulator's type */
+} ls_map_derivative;
+
+enum { LS_MAP_NONE = -1, LS_MAP_INPUT = 64 };
+
+/*
+ * A map that computes the wanted gradients. Its inputs are some of those of the map that was differentiated, and of
+ * the gradients of its results, which are numbered behind them: input[i] is the number of its input i.
+ */
+typedef struct ls_map_gradient {
+    ls_map_params params; /* without results: nothing is to be computed */
+    int input[LS_MAP_TENSORS];
+    /*
+     * By input of the map that was differentiated where its gradient is: a result of this map, or LS_MAP_INPUT + the
+     * number of a tensor that is the gradient as it is; LS_MAP_NONE: it is 0, or not wanted.
+     */
+    int gradient[LS_MAP_TENSORS];
+} ls_map_gradient;
+
+/* LS_UNSUPPORTED: the gradient has more steps or tensors than a map may have. */
+LS_MUST_USE ls_status ls_map_differentiate(const ls_map_derivative *what, ls_map_gradient *out);
+
+#endif
