@@ -192,7 +192,7 @@ static const struct {
 /* On every `every`-th mesh; repeated by an emulator on a third of these: still ring, ulysses, usp and dp. */
 static void over_meshes(void **state, const char *dtype, const ls_grad_result *one, double loss_tolerance,
                         double tolerance, int every) {
-    const size_t step = (size_t)every * (is_repeated_by_emulator() ? 3 : 1);
+    const size_t step = (size_t)every * (is_repeated() ? 3 : 1);
     for (size_t i = 0; i < LS_COUNT(meshes); i += step) {
         const ls_spread spread = {.ranks = meshes[i].ranks,
                                   .strategy = meshes[i].strategy,

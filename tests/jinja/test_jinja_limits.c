@@ -201,7 +201,7 @@ static double plain_seconds(void) {
 
 static void generated_templates_end_in_time(void **state) {
     (void)state;
-    const int count = is_repeated_by_emulator() ? TEMPLATES / 4 : TEMPLATES;
+    const int count = is_repeated() ? TEMPLATES / 4 : TEMPLATES;
     double plain = plain_seconds(), worst = 0;
     int limited = 0;
     for (int k = 0; k < 4; k++) plain = fmin(plain, plain_seconds());

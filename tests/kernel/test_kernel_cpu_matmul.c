@@ -104,7 +104,7 @@ static void check(const product *p, ls_isa isa) {
     set_c(&x[3], p->params.accumulate);
     void *const before = memcpy(malloc(bytes), x[3].typed, bytes), *const first = malloc(bytes);
     run_kernel("matmul", LS_F64, LS_ISA_REF, 1, make_call(p, x, true));
-    const int most_threads = is_repeated_by_emulator() ? 2 : 3, times = is_repeated_by_emulator() ? 1 : 2;
+    const int most_threads = is_repeated() ? 2 : 3, times = is_repeated() ? 1 : 2;
     for (int threads = 1; threads <= most_threads; threads++) {
         for (int time = 0; time < times; time++) {
             memcpy(x[3].typed, before, bytes);
@@ -134,7 +134,7 @@ typedef struct shape {
 static void check_shapes(const shape *shapes, size_t n_shapes, ls_dtype in, ls_dtype out, ls_isa isa) {
     const covering_axes axes = {.n = 5, .size = {(int)n_shapes, 2, 2, 2, 2}};
     int n, pairs;
-    covering_row *rows = is_repeated_by_emulator() ? covering_make(&axes, &n, &pairs) : covering_product(&axes, &n);
+    covering_row *rows = is_repeated() ? covering_make(&axes, &n, &pairs) : covering_product(&axes, &n);
     for (int i = 0; i < n; i++) {
         const int *at = rows[i].at;
         const shape *s = &shapes[at[0]];
@@ -184,7 +184,7 @@ static void products_in_tiles(void **unused) {
 static void products_in_vectors(void **unused) {
     (void)unused;
     static const shape shapes[] = {{128, 512, 128}, {131, 573, 193}, {210, 528, 129}};
-    const int64_t K = is_repeated_by_emulator() ? 1100 : 5000; /* for two passes on AVX2 1100 are enough */
+    const int64_t K = is_repeated() ? 1100 : 5000; /* for two passes on AVX2 1100 are enough */
     const product deep = {130, 515, K, true, {false, true, true}, LS_F32, LS_F32};
 #ifdef __aarch64__
     static const ls_isa isas[] = {LS_ISA_BASE};
@@ -221,7 +221,7 @@ static void no_threads_of_its_own(void **unused) {
     skip(); /* the sanitizer starts a thread itself */
 #endif
     const int before = count_threads();
-    const int64_t n = is_repeated_by_emulator() ? 128 : 512;
+    const int64_t n = is_repeated() ? 128 : 512;
     const product p = {n, n, n / 2, true, {false, true, false}, LS_F32, LS_F32};
     check(&p, LS_ISA_BASE);
     /* A thread of the pool that has been joined may be listed for a moment more; the library's would stay. */
