@@ -209,11 +209,10 @@ ls_tensor ls_reshape(ls_graph *graph, ls_tensor x, int ndim, const int64_t *size
 ls_tensor ls_split_last(ls_graph *graph, ls_tensor x, int64_t H, int64_t D); /* [..,H*D] -> [..,H,D] */
 ls_tensor ls_merge_last(ls_graph *graph, ls_tensor x);                       /* [..,H,D] -> [..,H*D] */
 
-/*
- * Splits the last dimension into three parts, or concatenates three parts: T[..,a+b+c] <-> T[..,a], T[..,b], T[..,c].
+/* Splits the last dimension into n parts, or concatenates n parts, 2 to 4: T[..,a+b+c] <-> T[..,a], T[..,b], T[..,c].
  */
-void ls_split(ls_graph *graph, ls_tensor x, const int64_t size[3], ls_tensor part[3]);
-ls_tensor ls_join(ls_graph *graph, const ls_tensor part[3]);
+void ls_split(ls_graph *graph, ls_tensor x, int n, const int64_t *size, ls_tensor *part);
+ls_tensor ls_join(ls_graph *graph, int n, const ls_tensor *part);
 
 /* -log softmax(logits)[label] per token: T or G[..,V], i32[..] -> G[..]; label -100 gives 0 and no gradient. */
 ls_tensor ls_cross_entropy(ls_graph *graph, ls_tensor logits, ls_tensor labels);

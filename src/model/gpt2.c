@@ -84,7 +84,7 @@ static ls_tensor project(const ls_layer *b, ls_tensor x, const char *name, int64
 static ls_tensor attend(const ls_layer *b, ls_tensor x) {
     const ls_model_sizes *n = &b->config->sizes;
     ls_tensor part[3];
-    ls_split(b->g, project(b, x, "attn.c_attn", n->E, 3 * n->E), (int64_t[]){n->E, n->E, n->E}, part);
+    ls_split(b->g, project(b, x, "attn.c_attn", n->E, 3 * n->E), 3, (int64_t[]){n->E, n->E, n->E}, part);
     for (int i = 0; i < 3; i++) part[i] = ls_split_last(b->g, part[i], n->Hq, n->D);
     const ls_tensor o = ls_layer_attention(b, part[0], part[1], part[2]);
     return project(b, o, "attn.c_proj", n->E, n->E);

@@ -46,16 +46,19 @@ static ls_status declare_leaves(building *b, const ls_model_lengths *lengths) {
 
 static ls_status add_node(building *b, int node, const ls_model_lengths *lengths) {
     const ls_imported_node *n = &b->m->nodes[node];
-    ls_imported_call c = {.g = b->g, .lengths = lengths, .params = n->params, .n_in = n->n_in};
+    ls_imported_call c = {
+        .g = b->g, .lengths = lengths, .params = n->params, .n_in = n->n_in, .n_out = n->n_out, .lm = &b->lm};
     for (int i = 0; i < n->n_in; i++) c.in[i] = b->tensors[n->in[i]];
     const int before = b->g->n_tensors;
     n->op->call(&c);
     const ls_status status = ls_graph_status(b->g);
     if (status.code != LS_OK)
         return ls_imported_in_node(b->m, node, ls_error_in(status, "%s: nodes[%d]", b->m->file, node));
-    for (int i = 0; i < n->op->n_out; i++) {
+    for (int i = 0; i < n->n_out; i++) {
         b->tensors[n->out[i]] = c.out[i];
-        if (c.out[i].id >= before) (void)ls_named(b->g, c.out[i], "%s", b->m->names[n->out[i]]);
+        /* What an op has declared as an input keeps the name that the host knows. */
+        if (c.out[i].id >= before && ls_graph_producer(b->g, c.out[i]) != NULL)
+            (void)ls_named(b->g, c.out[i], "%s", b->m->names[n->out[i]]);
     }
     return ls_ok();
 }
@@ -110,6 +113,12 @@ static ls_status build(const ls_model *model, ls_graph *g, const ls_model_length
                         (long long)lengths->S, (long long)model->sizes.longest, m->file);
     LS_TRY(declare_leaves(&b, lengths));
     for (int i = 0; i < m->n_nodes; i++) LS_TRY(add_node(&b, i, lengths));
+    if (b.lm.positions.id != 0 && model->inputs.documents && !model->inputs.positions)
+        return ls_error(
+            LS_UNSUPPORTED,
+            "%s: op iota counts the tokens of a sequence whatever its documents, but the graph has documents; "
+            "expected an input that is positions",
+            m->file);
     LS_TRY(find_loss(&b));
     LS_TRY(find_logits(&b));
     LS_TRY(ls_graph_status(g));
@@ -125,7 +134,7 @@ static void find_used(const ls_imported *m, bool *used) {
     for (int n = m->n_nodes - 1; n >= 0; n--) {
         const ls_imported_node *node = &m->nodes[n];
         bool any = false;
-        for (int i = 0; i < node->op->n_out; i++) any |= used[node->out[i]];
+        for (int i = 0; i < node->n_out; i++) any |= used[node->out[i]];
         for (int i = 0; any && i < node->n_in; i++) used[node->in[i]] = true;
     }
 }

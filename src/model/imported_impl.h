@@ -24,6 +24,11 @@ typedef struct ls_imported_params {
     ls_mask mask;
     int ndim;
     ls_imported_size size[LS_MAX_DIMS];
+    int dim; /* of slice and concat */
+    int64_t start, length;
+    unsigned over; /* of reduce */
+    bool keep;
+    ls_map_params map; /* but for the number of inputs */
 } ls_imported_params;
 
 /* What an op's call is told besides its inputs. */
@@ -32,15 +37,16 @@ typedef struct ls_imported_call {
     const ls_model_lengths *lengths;
     const ls_imported_params *params;
     ls_tensor in[LS_NODE_INPUTS]; /* LS_NO_TENSOR where the file says null */
-    int n_in;
+    int n_in, n_out;
+    ls_language_model *lm; /* inputs with a meaning: an op may declare what is not there yet */
     ls_tensor out[LS_NODE_OUTPUTS];
 } ls_imported_call;
 
 /* An op of the file is one const row of the table in imported_ops.c. */
 typedef struct ls_imported_op {
     const char *name;
-    int least_in, most_in; /* inputs from least_in on may be null or left out */
-    int n_out;
+    int least_in, most_in;     /* inputs from least_in on may be null or left out */
+    int n_out;                 /* 0: as many as the node says */
     const char *const *fields; /* names of the params, NULL at the end; NULL: it has none */
     /* Reads the params; `dtype` is the file's. NULL: it has none. */
     ls_status (*read)(ls_json_value node, const char *dtype, ls_imported_params *out);
@@ -54,7 +60,7 @@ typedef struct ls_imported_node {
     const ls_imported_op *op;
     const ls_imported_params *params; /* NULL: it has none */
     int n_in, in[LS_NODE_INPUTS];     /* tensors; 0: null */
-    int out[LS_NODE_OUTPUTS];
+    int n_out, out[LS_NODE_OUTPUTS];
     int at; /* source; -1: none is given */
 } ls_imported_node;
 

@@ -114,15 +114,19 @@ static ls_status read_scale(ls_json_value node, const char *dtype, ls_imported_p
 }
 
 /* "T" and "G", or a type: the file's own means T, a wider one G. */
-static const char *const cast_fields[] = {"dtype", NULL};
-static ls_status read_cast(ls_json_value node, const char *dtype, ls_imported_params *out) {
+static ls_status read_type(ls_json_value value, const char *dtype, bool *is_wide) {
     const char *text = NULL;
-    LS_TRY(ls_json_text(node, "dtype", &text));
+    LS_TRY(ls_json_as_text(value, &text));
     const char *wide = strcmp(dtype, "f64") == 0 ? "f64" : "f32";
     const bool own = strcmp(text, "T") == 0 || strcmp(text, dtype) == 0;
-    out->wide = !own;
+    *is_wide = !own;
     if (own || strcmp(text, "G") == 0 || strcmp(text, wide) == 0) return ls_ok();
-    return ls_json_error(ls_json_field(node, "dtype"), "T (%s here) or G (%s)", dtype, wide);
+    return ls_json_error(value, "T (%s here) or G (%s)", dtype, wide);
+}
+
+static const char *const cast_fields[] = {"dtype", NULL};
+static ls_status read_cast(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    return read_type(ls_json_field(node, "dtype"), dtype, &out->wide);
 }
 
 static const char *const shift_fields[] = {"tokens", NULL};
@@ -152,6 +156,142 @@ static ls_status read_sizes(ls_json_value node, const char *dtype, ls_imported_p
     for (size_t i = 0; i < n; i++) LS_TRY(read_size(ls_json_item(list, i), &out->size[i]));
     out->ndim = (int)n;
     return ls_ok();
+}
+
+static const char *const slice_fields[] = {"dim", "start", "length", "step", NULL};
+static ls_status read_slice(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    (void)dtype;
+    int64_t dim, step;
+    LS_TRY(ls_json_int(node, "dim", 0, LS_MAX_DIMS - 1, &dim));
+    LS_TRY(ls_json_int_or(node, "step", 1, 1, 1, &step));
+    LS_TRY(ls_json_int(node, "start", 0, MOST_TOKENS, &out->start));
+    LS_TRY(ls_json_int(node, "length", 1, MOST_TOKENS, &out->length));
+    out->dim = (int)dim;
+    return ls_ok();
+}
+
+static const char *const concat_fields[] = {"dim", NULL};
+static ls_status read_concat(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    (void)dtype;
+    int64_t dim;
+    LS_TRY(ls_json_int(node, "dim", 0, LS_MAX_DIMS - 1, &dim));
+    out->dim = (int)dim;
+    return ls_ok();
+}
+
+static const char *const iota_fields[] = {"along", NULL};
+static ls_status read_iota(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    (void)dtype;
+    LS_TRY(read_size(ls_json_field(node, "along"), &out->size[0]));
+    return out->size[0].unit == LS_SIZE_S ? ls_ok() : ls_json_error(ls_json_field(node, "along"), "\"S\"");
+}
+
+static const char *const reduce_fields[] = {"kind", "dims", "keep", NULL};
+static ls_status read_reduce(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    (void)dtype;
+    ls_json_value list;
+    const char *kind = NULL;
+    LS_TRY(ls_json_text(node, "kind", &kind));
+    if (strcmp(kind, "sum") != 0) return ls_json_error(ls_json_field(node, "kind"), "sum");
+    LS_TRY(ls_json_array(node, "dims", &list));
+    for (size_t i = 0; i < ls_json_count(list); i++) {
+        int64_t dim;
+        LS_TRY(ls_json_as_int(ls_json_item(list, i), 0, LS_MAX_DIMS - 1, &dim));
+        out->over |= 1U << dim;
+    }
+    if (out->over == 0) return ls_json_error(list, "at least one dimension");
+    return ls_json_bool_or(node, "keep", false, &out->keep);
+}
+
+/* An operand: "i0", an input, "r0", the result of a step, or a number, which becomes a step of its own. */
+static ls_status read_operand(ls_json_value value, const int *results, int n_results, ls_map_params *map, int *out) {
+    const char *text = NULL;
+    char kind = 0, behind = 0;
+    int number = 0;
+    if (!ls_json_is_text(value)) {
+        double x;
+        LS_TRY(ls_json_as_double(value, -INFINITY, INFINITY, &x));
+        if (map->n_steps == LS_MAP_STEPS) return ls_json_error(value, "at most %d steps and numbers", LS_MAP_STEPS);
+        map->step[map->n_steps] = (ls_map_step){.code = LS_MAP_NUMBER, .number = x};
+        *out = LS_MAP_TENSORS + map->n_steps++;
+        return ls_ok();
+    }
+    LS_TRY(ls_json_as_text(value, &text));
+    const bool reads = sscanf(text, "%c%3d%c", &kind, &number, &behind) == 2 && number >= 0;
+    if (reads && kind == 'i' && number < LS_MAP_TENSORS - 1) {
+        *out = number;
+        return ls_ok();
+    }
+    if (!reads || kind != 'r' || number >= n_results)
+        return ls_json_error(value, "a number, \"i0\" to \"i%d\", or \"r0\" to the step before", LS_MAP_TENSORS - 2);
+    *out = results[number];
+    return ls_ok();
+}
+
+static ls_status read_code(ls_json_value value, ls_map_code *out) {
+    const char *word = NULL;
+    LS_TRY(ls_json_as_text(value, &word));
+    for (ls_map_code code = LS_MAP_NUMBER + 1; code < LS_MAP_KINDS; code++) {
+        *out = code;
+        if (strcmp(word, ls_map_name(code)) == 0) return ls_ok();
+    }
+    return ls_json_error(value, "a kind of step of longspan/map.h");
+}
+
+/* A step [word, operands]. Its number is noted in results[at]; operands are numbered from LS_MAP_TENSORS on. */
+static ls_status read_step(ls_json_value value, int at, int *results, ls_map_params *map) {
+    ls_map_step step = {0};
+    int *const by[] = {&step.a, &step.b, &step.c};
+    LS_TRY(ls_json_as_array(value));
+    if (ls_json_count(value) == 0) return ls_json_error(value, "a kind of step and its operands");
+    LS_TRY(read_code(ls_json_item(value, 0), &step.code));
+    const int operands = ls_map_operands(step.code);
+    if ((int)ls_json_count(value) != 1 + operands) return ls_json_error(value, "%d operands", operands);
+    for (int k = 0; k < operands; k++)
+        LS_TRY(read_operand(ls_json_item(value, (size_t)(1 + k)), results, at, map, by[k]));
+    if (map->n_steps == LS_MAP_STEPS) return ls_json_error(value, "at most %d steps and numbers", LS_MAP_STEPS);
+    results[at] = LS_MAP_TENSORS + map->n_steps;
+    map->step[map->n_steps++] = step;
+    return ls_ok();
+}
+
+static ls_status read_results(ls_json_value node, const int *steps, int n_steps, ls_map_params *map) {
+    ls_json_value list;
+    map->n_results = 1;
+    map->result[0] = steps[n_steps - 1];
+    if (!ls_json_has(node, "results")) return ls_ok();
+    LS_TRY(ls_json_array(node, "results", &list));
+    const size_t n = ls_json_count(list);
+    if (n < 1 || n > LS_MAP_RESULTS) return ls_json_error(list, "an array of 1 to %d", LS_MAP_RESULTS);
+    map->n_results = (int)n;
+    for (size_t i = 0; i < n; i++) LS_TRY(read_operand(ls_json_item(list, i), steps, n_steps, map, &map->result[i]));
+    return ls_ok();
+}
+
+/* The file's own type means T, a wider one G, as in cast. */
+static ls_status read_types(ls_json_value node, const char *dtype, ls_map_params *map) {
+    ls_json_value list;
+    if (!ls_json_has(node, "dtypes")) return ls_ok();
+    LS_TRY(ls_json_array(node, "dtypes", &list));
+    if ((int)ls_json_count(list) != map->n_results) return ls_json_error(list, "an array of %d", map->n_results);
+    for (int i = 0; i < map->n_results; i++) {
+        bool wide = false;
+        LS_TRY(read_type(ls_json_item(list, (size_t)i), dtype, &wide));
+        map->wide |= (unsigned)wide << i;
+    }
+    return ls_ok();
+}
+
+static const char *const map_fields[] = {"program", "results", "dtypes", NULL};
+static ls_status read_map(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    ls_json_value list;
+    int steps[LS_MAP_STEPS];
+    LS_TRY(ls_json_array(node, "program", &list));
+    const int n = (int)ls_json_count(list);
+    if (n < 1 || n > LS_MAP_STEPS) return ls_json_error(list, "an array of 1 to %d steps", LS_MAP_STEPS);
+    for (int i = 0; i < n; i++) LS_TRY(read_step(ls_json_item(list, (size_t)i), i, steps, &out->map));
+    LS_TRY(read_results(node, steps, n, &out->map));
+    return read_types(node, dtype, &out->map);
 }
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
@@ -232,6 +372,88 @@ static void call_ls_reshape(ls_imported_call *c) {
     c->out[0] = ls_reshape(c->g, c->in[0], c->params->ndim, size);
 }
 
+static void call_ls_split(ls_imported_call *c) {
+    int64_t size[LS_MAX_DIMS];
+    for (int i = 0; i < c->params->ndim; i++) size[i] = size_of(c, i);
+    if (c->params->ndim != c->n_out)
+        ls_graph_fail(c->g, ls_error(LS_INVALID, "op split: %d results for %d sizes", c->n_out, c->params->ndim));
+    else
+        ls_split(c->g, c->in[0], c->n_out, size, c->out);
+}
+
+/* Whether `dim` is the last dimension of a tensor; otherwise the graph has a mistake. */
+static bool is_last(ls_imported_call *c, const char *op, ls_tensor x) {
+    if (!ls_graph_has(c->g, x)) return false;
+    const int ndim = ls_graph_tensor(c->g, x)->shape.ndim;
+    if (c->params->dim == ndim - 1) return true;
+    ls_graph_fail(
+        c->g, ls_error(LS_UNSUPPORTED, "op %s: dim is %d, expected the last one, %d", op, c->params->dim, ndim - 1));
+    return false;
+}
+
+/* The part of a split that is not the ends. */
+static void call_slice(ls_imported_call *c) {
+    if (!is_last(c, "slice", c->in[0])) return;
+    const ls_shape *shape = &ls_graph_tensor(c->g, c->in[0])->shape;
+    const int64_t all = shape->dim[shape->ndim - 1].size, start = c->params->start, length = c->params->length;
+    const int64_t ends[] = {start, length, all - start - length};
+    int64_t size[LS_NODE_OUTPUTS];
+    ls_tensor part[LS_NODE_OUTPUTS];
+    int n = 0, wanted = 0;
+    if (ends[2] < 0) {
+        ls_graph_fail(c->g, ls_error(LS_INVALID, "op slice: elements %lld to %lld of %lld", (long long)start,
+                                     (long long)(start + length - 1), (long long)all));
+        return;
+    }
+    for (int i = 0; i < (int)LS_COUNT(ends); i++) {
+        if (i == 1) wanted = n;
+        if (ends[i] > 0) size[n++] = ends[i];
+    }
+    c->out[0] = c->in[0];
+    if (n == 1) return;
+    ls_split(c->g, c->in[0], n, size, part);
+    c->out[0] = part[wanted];
+}
+
+static void call_concat(ls_imported_call *c) {
+    if (is_last(c, "concat", c->in[0])) c->out[0] = ls_join(c->g, c->n_in, c->in);
+}
+
+/* The index of each token in its sequence is what the host gives as its position where documents do not begin anew. */
+static void call_iota(ls_imported_call *c) {
+    if (c->lm->positions.id == 0) c->lm->positions = ls_input_like(c->g, "positions", c->lm->tokens);
+    c->out[0] = c->lm->positions;
+}
+
+static void call_reduce(ls_imported_call *c) {
+    c->out[0] = ls_reduce_sum(c->g, c->in[0], c->params->over, c->params->keep);
+}
+
+/* Operands of the file are inputs, and steps behind LS_MAP_TENSORS. */
+static void call_map(ls_imported_call *c) {
+    ls_map_params map = c->params->map;
+    if (map.n_results != c->n_out) {
+        ls_graph_fail(c->g, ls_error(LS_INVALID, "op map: %d results for %d that are named", map.n_results, c->n_out));
+        return;
+    }
+    const int moved = LS_MAP_TENSORS - c->n_in;
+    for (int i = 0; i < map.n_steps; i++) {
+        int *const by[] = {&map.step[i].a, &map.step[i].b, &map.step[i].c};
+        for (int k = 0; k < ls_map_operands(map.step[i].code); k++) {
+            if (*by[k] < LS_MAP_TENSORS && *by[k] >= c->n_in) {
+                ls_graph_fail(c->g, ls_error(LS_INVALID, "op map: input i%d of %d inputs", *by[k], c->n_in));
+                return;
+            }
+            if (*by[k] >= LS_MAP_TENSORS) *by[k] -= moved;
+        }
+    }
+    for (int o = 0; o < map.n_results; o++)
+        if (map.result[o] >= LS_MAP_TENSORS) map.result[o] -= moved;
+    const ls_expression e = {map.step, map.n_steps, map.result, map.n_results, map.wide};
+    const ls_tensor y = ls_map(c->g, c->in, c->n_in, &e);
+    for (int o = 0; o < map.n_results && y.id != 0; o++) c->out[o] = ls_map_result(c->g, y, o);
+}
+
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 #define PLAIN(text, function, from, to) \
@@ -241,6 +463,9 @@ static void call_ls_reshape(ls_imported_call *c) {
         .name = text, .least_in = from, .most_in = to, .n_out = 1, .fields = names, .read = reader, \
         .call = call_##function                                                                     \
     }
+
+#define SEVERAL(text, function, from, to, names, reader) \
+    { .name = text, .least_in = from, .most_in = to, .fields = names, .read = reader, .call = call_##function }
 
 static const ls_imported_op ops[] = {
     TAKES("embedding", ls_embedding_padded, 2, 2, embedding_fields, read_embedding),
@@ -268,6 +493,12 @@ static const ls_imported_op ops[] = {
     TAKES("reshape", ls_reshape, 1, 1, size_fields, read_sizes),
     PLAIN("cross_entropy", ls_cross_entropy, 2, 2),
     PLAIN("sum", ls_sum, 1, 1),
+    SEVERAL("split", ls_split, 1, 1, size_fields, read_sizes),
+    TAKES("slice", slice, 1, 1, slice_fields, read_slice),
+    TAKES("concat", concat, 2, LS_NODE_OUTPUTS, concat_fields, read_concat),
+    TAKES("iota", iota, 0, 0, iota_fields, read_iota),
+    TAKES("reduce", reduce, 1, 1, reduce_fields, read_reduce),
+    SEVERAL("map", map, 1, LS_MAP_TENSORS - 1, map_fields, read_map),
 };
 
 ls_status ls_imported_op_find(ls_json_value node, const ls_imported_op **out) {

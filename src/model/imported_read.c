@@ -210,8 +210,12 @@ static ls_status read_ins(names *t, ls_json_value value, ls_imported_node *out) 
 static ls_status read_outs(names *t, ls_json_value value, ls_imported_node *out) {
     ls_json_value list;
     LS_TRY(ls_json_array(value, "out", &list));
-    if ((int)ls_json_count(list) != out->op->n_out) return ls_json_error(list, "an array of %d", out->op->n_out);
-    for (int i = 0; i < out->op->n_out; i++) LS_TRY(add_tensor(t, ls_json_item(list, (size_t)i), NULL, &out->out[i]));
+    out->n_out = (int)ls_json_count(list);
+    if (out->op->n_out > 0 && out->n_out != out->op->n_out)
+        return ls_json_error(list, "an array of %d", out->op->n_out);
+    if (out->n_out < 1 || out->n_out > LS_NODE_OUTPUTS)
+        return ls_json_error(list, "an array of 1 to %d", LS_NODE_OUTPUTS);
+    for (int i = 0; i < out->n_out; i++) LS_TRY(add_tensor(t, ls_json_item(list, (size_t)i), NULL, &out->out[i]));
     return ls_ok();
 }
 

@@ -123,7 +123,7 @@ CALL(conv, ls_conv(g, a->x, a->y))
 CALL(reshape, ls_reshape(g, a->x, (int)a->i, choose_sizes(b, (int64_t[8]){0})))
 CALL(split_last, ls_split_last(g, a->x, a->i, a->j))
 CALL(merge_last, ls_merge_last(g, a->x))
-CALL(join, ls_join(g, (const ls_tensor[]){a->x, a->y, a->z}))
+CALL(join, ls_join(g, 3, (const ls_tensor[]){a->x, a->y, a->z}))
 CALL(cross_entropy, ls_cross_entropy(g, a->x, a->y))
 CALL(sum, ls_sum(g, a->x))
 
@@ -145,7 +145,7 @@ static ls_tensor rope(building *b, ls_graph *g, const arguments *a) {
 static ls_tensor split(building *b, ls_graph *g, const arguments *a) {
     ls_tensor part[3];
     int64_t size[8];
-    ls_split(g, a->x, choose_sizes(b, size), part);
+    ls_split(g, a->x, 3, choose_sizes(b, size), part);
     return part[fuzz_choice(&b->rest) % 3];
 }
 

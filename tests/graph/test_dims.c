@@ -214,7 +214,8 @@ static void run(const ls_graph *g, const ls_node *node, ls_view *v) {
     const ls_op *op = node->op;
     const ls_view *out = v + node->n_in;
     if (op == &ls_op_split || op == &ls_op_join) {
-        move_columns(op == &ls_op_split ? out : v, 3, op == &ls_op_split ? v : out, op == &ls_op_join);
+        move_columns(op == &ls_op_split ? out : v, op == &ls_op_split ? node->n_out : node->n_in,
+                     op == &ls_op_split ? v : out, op == &ls_op_join);
         return;
     }
     if (op == &ls_op_map || op == &ls_op_broadcast) {

@@ -132,7 +132,7 @@ static ls_tensor fused_loss(ls_graph *g) {
     const ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){5, E}));
     const ls_tensor w = ls_parameter(g, "qkv", 2, (int64_t[]){(HQ + 2 * HKV) * D, E});
     ls_tensor part[3];
-    ls_split(g, ls_linear(g, x, w, ls_parameter(g, "bias", 1, (int64_t[]){(HQ + 2 * HKV) * D})),
+    ls_split(g, ls_linear(g, x, w, ls_parameter(g, "bias", 1, (int64_t[]){(HQ + 2 * HKV) * D})), 3,
              (int64_t[]){HQ * D, HKV * D, HKV * D}, part);
     const ls_mask mask = ls_mask_causal();
     const ls_tensor o = ls_attention(g, ls_split_last(g, part[0], HQ, D), ls_split_last(g, part[1], HKV, D),

@@ -63,9 +63,9 @@ typedef struct mistake {
     ls_code code;
 } mistake;
 
-static void split_nothing(const given *c) { ls_split(c->g, c->x, NULL, (ls_tensor[3]){{0, 0}}); }
-static void split_nowhere(const given *c) { ls_split(c->g, c->x, thirds, NULL); }
-static void split_foreign(const given *c) { ls_split(c->g, c->foreign, thirds, (ls_tensor[3]){{0, 0}}); }
+static void split_nothing(const given *c) { ls_split(c->g, c->x, 3, NULL, (ls_tensor[3]){{0, 0}}); }
+static void split_nowhere(const given *c) { ls_split(c->g, c->x, 3, thirds, NULL); }
+static void split_foreign(const given *c) { ls_split(c->g, c->foreign, 3, thirds, (ls_tensor[3]){{0, 0}}); }
 
 #define MISTAKE(name, call) \
     static void name(const given *c) { (void)(call); }
@@ -139,8 +139,8 @@ MISTAKE(split_last_full, ls_split_last(c->g, c->q, 2, 1))
 MISTAKE(split_last_huge, ls_split_last(c->g, c->x, INT64_MAX, INT64_MAX))
 MISTAKE(merge_last_forged, ls_merge_last(c->g, c->forged))
 MISTAKE(merge_last_vector, ls_merge_last(c->g, ls_parameter(c->g, "v", 1, matrix)))
-MISTAKE(join_nothing, ls_join(c->g, NULL))
-MISTAKE(join_foreign, ls_join(c->g, (const ls_tensor[]){c->x, c->foreign, c->x}))
+MISTAKE(join_nothing, ls_join(c->g, 3, NULL))
+MISTAKE(join_foreign, ls_join(c->g, 3, (const ls_tensor[]){c->x, c->foreign, c->x}))
 MISTAKE(loss_foreign, ls_cross_entropy(c->g, c->x, c->foreign))
 MISTAKE(sum_missing, ls_sum(c->g, LS_NO_TENSOR))
 MISTAKE(sum_foreign, ls_sum(c->g, c->foreign))

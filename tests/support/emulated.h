@@ -1,5 +1,5 @@
-/* Tests that run again: with lesser instruction sets, and under an emulator (tools/run-tests.sh), where arithmetic takes some
- * hundred times as long. */
+/* Tests that run again: with lesser instruction sets, and under an emulator (tools/run-tests.sh), where arithmetic
+ * takes some hundred times as long. */
 #ifndef TESTS_EMULATED_H
 #define TESTS_EMULATED_H
 
@@ -12,8 +12,8 @@ static inline bool is_emulated(void) {
 }
 
 /*
- * Whether the machine's own instruction set goes through all cases, so that this run of the test need only execute every
- * path of the code once: with a lesser set, or on x86 under an emulator (tools/check.sh). On aarch64 there may be
+ * Whether the machine's own instruction set goes through all cases, so that this run of the test need only execute
+ * every path of the code once: with a lesser set, or on x86 under an emulator (tools/check.sh). On aarch64 there may be
  * nothing but the emulator.
  */
 static inline bool is_repeated(void) {

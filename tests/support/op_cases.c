@@ -26,13 +26,26 @@ static ls_tensor build_linear_transposed(ls_graph *g, ls_tensor tokens, const ls
 static ls_tensor build_split(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     ls_tensor part[3];
-    ls_split(g, x[0], (int64_t[]){2, 3, 2}, part);
+    ls_split(g, x[0], 3, (int64_t[]){2, 3, 2}, part);
     return ls_mul(g, part[0], part[2]); /* the middle one has no gradient */
 }
 static ls_tensor build_join(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
-    const ls_tensor joined = ls_join(g, (ls_tensor[]){x[0], x[1], x[0]});
+    const ls_tensor joined = ls_join(g, 3, (ls_tensor[]){x[0], x[1], x[0]});
     return ls_mul(g, joined, joined);
+}
+static ls_tensor build_four_parts(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    ls_tensor part[4];
+    ls_split(g, x[0], 4, (int64_t[]){3, 2, 4, 2}, part);
+    const ls_tensor turned = ls_join(g, 4, (ls_tensor[]){part[2], part[3], part[0], part[1]});
+    return ls_mul(g, turned, x[0]);
+}
+static ls_tensor build_two_parts(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    ls_tensor part[2];
+    ls_split(g, x[0], 2, (int64_t[]){4, 3}, part);
+    return ls_join(g, 2, (ls_tensor[]){part[1], ls_mul(g, part[0], part[0])});
 }
 static ls_tensor build_layernorm(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
@@ -225,6 +238,8 @@ const op_case op_cases[] = {
     {"linear", 3, {BY({6, 0}), PLAIN({6, 0}, {5, 0}), PLAIN({5, 0})}, build_linear_transposed},
     {"split", 1, {BY({7, 0})}, build_split},
     {"join", 2, {BY({2, 0}), BY({3, 0})}, build_join},
+    {"split", 1, {BY({11, 0})}, build_four_parts},
+    {"join", 1, {BY({7, 0})}, build_two_parts},
     {"layernorm", 3, {BY({6, 0}), PLAIN({6, 0}), PLAIN({6, 0})}, build_layernorm},
     {"layernorm", 2, {BY({6, 0}), PLAIN({6, 0})}, build_layernorm_no_bias},
     {"rotate", 1, {BY({2, 0}, {4, 0})}, build_rotate},

@@ -349,9 +349,6 @@ static void lower(ls_builder *b, const ls_program_node *at) {
     if (to->partial & ~c.now.partial) spread_terms(&c, to->partial & ~c.now.partial);
     for (int d = 0; d < ndim; d++)
         if (c.now.cut[d] & ~to->cut[d]) gather(&c, d, c.now.cut[d] & ~to->cut[d]);
-    /* What was cut along another dimension has been gathered. */
-    for (int d = 0; d < ndim; d++)
-        if (to->cut[d] & ~c.now.cut[d]) slice(&c, d, to->cut[d] & ~c.now.cut[d]);
     LS_ASSERT(ls_placements_equal(&c.now, to));
     ls_lower_bind(b, node->out[0], c.at);
 }
