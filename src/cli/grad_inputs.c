@@ -70,17 +70,22 @@ static ls_status read_positions(const char *path, ls_grad_inputs *in) {
 
 /* --- labels ------------------------------------------------------------------------------------------------------- */
 
-/* The label of each token becomes that of the next one, and the last of a document is ignored: it has no next token. */
+/* The label of each token of a sequence becomes that of the next one, and the last is ignored: it has no next token. */
 static void shift_labels(const ls_grad_inputs *in, int32_t *labels) {
     const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
     for (int64_t b = 0; b < B; b++) {
-        const int32_t *ends = in->ends + b * (S + 1);
-        for (int d = 0; d + 1 < in->n_ends[b]; d++) {
-            int32_t *first = labels + b * S + ends[d], n = ends[d + 1] - ends[d];
-            memmove(first, first + 1, sizeof *first * (size_t)(n - 1));
-            first[n - 1] = LS_LABEL_IGNORED;
-        }
+        memmove(labels + b * S, labels + b * S + 1, sizeof *labels * (size_t)(S - 1));
+        labels[(b + 1) * S - 1] = LS_LABEL_IGNORED;
     }
+}
+
+/* The labels of the tokens themselves, which do not go on into the next document. */
+static void label_next_tokens(const ls_grad_inputs *in, int32_t *labels) {
+    const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
+    memcpy(labels, in->tokens.data, in->tokens.bytes);
+    shift_labels(in, labels);
+    for (int64_t b = 0; b < B; b++)
+        for (int d = 1; d < in->n_ends[b]; d++) labels[b * S + in->ends[b * (S + 1) + d] - 1] = LS_LABEL_IGNORED;
 }
 
 /* The labels of the file, which the graph may want shifted; or the next tokens. */
@@ -94,8 +99,10 @@ static ls_status read_labels(const char *path, const ls_model *model, ls_grad_in
     }
     LS_TRY(ls_labels_read(path, ls_model_describe(model).outputs, &in->tokens, &in->labels, &in->valid));
     int32_t *label = in->labels.data;
-    if (path == NULL) memcpy(label, in->tokens.data, in->tokens.bytes); /* shifted like a user's own */
-    if (path == NULL || takes.shifts) shift_labels(in, label);
+    if (path == NULL)
+        label_next_tokens(in, label);
+    else if (takes.shifts)
+        shift_labels(in, label); /* as the user's program does, whatever the documents */
     in->valid = 0;
     for (int64_t i = 0; i < in->labels.count; i++) in->valid += label[i] != LS_LABEL_IGNORED;
     return ls_ok();

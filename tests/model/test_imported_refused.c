@@ -85,7 +85,7 @@ static const mistake mistakes[] = {
     {"\"op\": \"embedding\"", "\"op\": \"gather\"",
      "graph.json: nodes[0].op is \"gather\", expected embedding linear linear_transposed linear_wide "
      "rmsnorm layernorm rope_table rotate attention swiglu gelu gelu_tanh relu silu softcap add mul "
-     "scale cast shift conv recurrence reshape cross_entropy sum"},
+     "scale cast shift conv recurrence reshape cross_entropy sum split slice concat iota reduce map"},
     {"\"op\": \"embedding\"", "\"op\": 7", "graph.json: nodes[0].op is 7, expected a text"},
     {"\"in\": [\"ids\", \"table\"]", "\"in\": [\"ids\"]",
      "graph.json: nodes[0].in is an array of 1, expected an array of 2 (embedding at model.py:12: x = "
@@ -163,10 +163,22 @@ static const mistake mistakes[] = {
     {"\"in\": [\"t\", \"x\"]", "\"in\": [\"t\", \"r\"]",
      "graph.json: nodes[10]: op add: input 1 \"r\" is f32[2,16,2,4], expected the type and shape of \"c\" "
      "(add)"},
+    {"\"op\": \"add\"", "\"op\": \"map\"", "graph.json: nodes[10].program is missing, expected an array (map)"},
+    {"\"op\": \"add\"", "\"op\": \"map\", \"program\": [[\"plus\", \"i0\", \"i1\"]]",
+     "graph.json: nodes[10].program[0][0] is \"plus\", expected a kind of step of longspan/map.h (map)"},
+    {"\"op\": \"add\"", "\"op\": \"map\", \"program\": [[\"add\", \"i0\"]]",
+     "graph.json: nodes[10].program[0] is an array of 2, expected 2 operands (map)"},
+    {"\"op\": \"add\"", "\"op\": \"map\", \"program\": [[\"add\", \"i0\", \"r0\"]]",
+     "graph.json: nodes[10].program[0][2] is \"r0\", expected a number, \"i0\" to \"i6\", or \"r0\" to the step before (map)"},
+    {"\"op\": \"add\"", "\"op\": \"map\", \"program\": [[\"add\", \"i0\", \"i2\"]]",
+     "graph.json: nodes[10]: op map: input i2 of 2 inputs (map)"},
+    {"\"op\": \"add\"", "\"op\": \"concat\", \"dim\": 0",
+     "graph.json: nodes[10]: op concat: dim is 0, expected the last one, 2 (concat)"},
     {"\"op\": \"linear_wide\"", "\"op\": \"linear_narrow\"",
      "graph.json: nodes[11].op is \"linear_narrow\", expected embedding linear linear_transposed "
      "linear_wide rmsnorm layernorm rope_table rotate attention swiglu gelu gelu_tanh relu silu "
-     "softcap add mul scale cast shift conv recurrence reshape cross_entropy sum"},
+     "softcap add mul scale cast shift conv recurrence reshape cross_entropy sum split slice concat iota "
+     "reduce map"},
     {"\"loss\": \"total\"", "\"loss\": \"totals\"", "graph.json: loss is \"totals\", expected the name of a tensor"},
     {"\"loss\": \"total\"", "\"loss\": \"ce\"",
      "graph.json: inputs[3].name is \"importance\", expected an input that the loss depends on"},
