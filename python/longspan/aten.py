@@ -1,0 +1,455 @@
+"""ATen ops in the ops of the IR: one row per op.
+
+A row's function gets the lowering, the fx node and the op's arguments, where tensors are values, numbers (tensors without dimensions
+that are known) or lists of these, and sizes are integers or polynomials in B and S. It returns the same.
+"""
+from __future__ import annotations
+
+import math
+import string
+
+from .attention import attend
+from .interpret import STEPS
+from .ir import Value
+from .rewrite import number
+from .size import S, Size, has_tokens
+
+ATEN = {}
+
+
+def row(*names):
+    def put(function):
+        for name in names:
+            ATEN[name] = function
+        return function
+    return put
+
+
+def is_tensor(x):
+    return isinstance(x, Value)
+
+
+# --- single elements ------------------------------------------------------------------------------------------------------
+
+
+def arithmetic(low, node, word, *operands):
+    """A map of one instruction, without those that change nothing; of numbers alone, the number."""
+    if not any(map(is_tensor, operands)):
+        if any(isinstance(o, Size) for o in operands):
+            return {"mul": lambda a, b: a * b, "add": lambda a, b: a + b, "sub": lambda a, b: a - b}[word](*operands)
+        return float(STEPS[word](*operands))
+    dtype = low.dtype(node)
+    first, second = operands[0], operands[-1]
+    if is_tensor(first) and len(operands) == 2 and first.shape == low.shape(node) and first.dtype == dtype:
+        if word in ("add", "sub") and second == 0 or word in ("mul", "div", "pow") and second == 1:
+            return first
+    if word == "pow" and number(second) is not None and is_tensor(first):
+        if second == 2:
+            return low.map("mul", first, first, node=node)
+        if second in (0.5, -0.5):
+            return low.map("sqrt" if second > 0 else "rsqrt", first, node=node)
+    return low.map(word, *operands, node=node)
+
+
+def elementwise(word):
+    return lambda low, node, *operands, **_: arithmetic(low, node, word, *operands)
+
+
+for name, word in [("mul", "mul"), ("pow", "pow"), ("lt", "lt"), ("le", "le"), ("eq", "eq"), ("ne", "ne"), ("minimum", "min"), ("maximum", "max"),
+                   ("remainder", "mod"), ("neg", "neg"), ("abs", "abs"), ("sign", "sign"), ("exp", "exp"), ("log", "log"), ("log1p", "log1p"),
+                   ("sqrt", "sqrt"), ("rsqrt", "rsqrt"), ("sin", "sin"), ("cos", "cos"), ("tanh", "tanh"), ("sigmoid", "sigmoid"), ("erf", "erf"),
+                   ("floor", "floor"), ("logical_and", "and"), ("logical_or", "or"), ("logical_not", "not"), ("atan2", None)]:
+    if word:
+        ATEN[name] = elementwise(word)
+ATEN["gt"] = lambda low, node, a, b: arithmetic(low, node, "lt", b, a)
+ATEN["ge"] = lambda low, node, a, b: arithmetic(low, node, "le", b, a)
+ATEN["reciprocal"] = lambda low, node, a: arithmetic(low, node, "div", 1.0, a)
+ATEN["rsub"] = lambda low, node, a, b, alpha=1: arithmetic(low, node, "sub", b, a)
+
+
+@row("add", "sub")
+def _add(low, node, a, b, alpha=1):
+    if alpha != 1:
+        b = low.map("mul", b, alpha, node=node) if is_tensor(b) else b * alpha
+    return arithmetic(low, node, low.name(node), a, b)
+
+
+@row("div", "floor_divide")
+def _div(low, node, a, b, rounding_mode=None):
+    y = arithmetic(low, node, "div", a, b)
+    if low.name(node) == "floor_divide" or rounding_mode == "floor":
+        return arithmetic(low, node, "floor", y)
+    if rounding_mode is not None:
+        low.refuse(f"rounds by {rounding_mode}")
+    return y
+
+
+@row("__and__", "bitwise_and", "__or__", "bitwise_or", "bitwise_not")
+def _bits(low, node, *operands):
+    if low.dtype(node) != "bool":
+        low.refuse("works on the bits of integers")
+    return arithmetic(low, node, {"a": "and", "o": "or", "n": "not"}[low.name(node).replace("bitwise_", "").strip("_")[0]], *operands)
+
+
+@row("where")
+def _where(low, node, condition, yes, no):
+    return low.map("where", condition, yes, no, node=node)
+
+
+@row("masked_fill")
+def _masked_fill(low, node, x, mask, value):
+    return low.map("where", mask, value, x, node=node)
+
+
+@row("clamp", "clamp_min", "clamp_max")
+def _clamp(low, node, x, low_end=None, high_end=None, **ends):
+    low_end, high_end = ends.get("min", low_end), ends.get("max", high_end)
+    if low.name(node) == "clamp_max":
+        low_end, high_end = None, low_end
+    x = x if low_end is None else arithmetic(low, node, "max", x, low_end)
+    return x if high_end is None else arithmetic(low, node, "min", x, high_end)
+
+
+@row("silu", "relu")
+def _named(low, node, x):
+    return low.add(low.name(node), x)
+
+
+@row("gelu")
+def _gelu(low, node, x, approximate="none"):
+    return low.add("gelu_tanh" if approximate == "tanh" else "gelu", x)
+
+
+@row("softplus")
+def _softplus(low, node, x, beta=1, threshold=20):
+    """max(x, 0) + log1p(exp(-|x|)), of beta x."""
+    z = arithmetic(low, node, "mul", x, beta)
+    small = low.map("log1p", low.map("exp", low.map("neg", low.map("abs", z, node=node), node=node), node=node), node=node)
+    return arithmetic(low, node, "div", low.map("add", low.map("max", z, 0.0, node=node), small, node=node), beta)
+
+
+@row("to", "_to_copy", "type_as", "float", "clone", "contiguous", "alias", "detach", "detach_", "lift_fresh_copy", "lift_fresh", "dropout",
+     "_conj", "resolve_conj", "expand_as", "view_as", "native_dropout")
+def _same(low, node, x, *rest, **named):
+    """Ops that copy, and casts."""
+    name = low.name(node)
+    if "dropout" in name and rest[0] > 0 and (rest[1] if len(rest) > 1 else True):
+        low.refuse(f"drops out with probability {rest[0]} in training: set it to 0, or call model.eval()")
+    if name.startswith("detach") and is_tensor(x) and low.trained(x):
+        low.refuse("stops a gradient")
+    if not is_tensor(x):
+        return low.rounded(node, x)
+    if name in ("expand_as", "view_as"):
+        return low.add("broadcast" if name == "expand_as" else "reshape", x, size=list(low.shape(node)))
+    dtype = low.dtype(node)
+    if dtype == x.dtype:
+        return x
+    if dtype == "bool":
+        return low.map("ne", x, 0, node=node)
+    return low.add("cast", x, dtype=dtype)
+
+
+# --- dimensions -----------------------------------------------------------------------------------------------------------
+
+
+@row("view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze")
+def _reshape(low, node, x, *_, **__):
+    if not is_tensor(x):
+        return low.add("reshape", low.filled(x), size=list(low.shape(node))) if low.shape(node) else x
+    return x if low.shape(node) == x.shape else low.add("reshape", x, size=list(low.shape(node)))
+
+
+@row("expand", "broadcast_to")
+def _expand(low, node, x, *_, **__):
+    shape = low.shape(node)
+    if not is_tensor(x):
+        return low.add("fill", size=list(shape), value=x, dtype=low.dtype(node)) if shape else x
+    return x if x.shape == shape else low.add("broadcast", x, size=list(shape))
+
+
+@row("transpose", "swapaxes", "swapdims", "t", "permute", "movedim", "mT", "numpy_T", "matrix_H")
+def _permute(low, node, x, *dims):
+    rank, name = len(x.shape), low.name(node)
+    order = list(range(rank))
+    if name == "permute":
+        order = [d % rank for d in dims[0]]
+    elif name == "movedim":
+        source, goal = ([d] if isinstance(d, int) else list(d) for d in dims)
+        rest = [i for i in range(rank) if i not in [s % rank for s in source]]
+        order = [None] * rank
+        for s, g in zip(source, goal):
+            order[g % rank] = s % rank
+        order = [rest.pop(0) if i is None else i for i in order]
+    else:
+        a, b = (dims[0] % rank, dims[1] % rank) if dims else (rank - 2, rank - 1)
+        order[a], order[b] = order[b], order[a]
+    return low.add("permute", x, order=order)
+
+
+def sliced(low, x, dim, start, length, step=1):
+    return x if length == x.shape[dim] and step == 1 else low.add("slice", x, dim=dim, start=start, length=length, **({"step": step} if step != 1 else {}))
+
+
+def place(low, at, n):
+    """A user's index, which may count from the end, from the beginning."""
+    return at if not isinstance(at, int) or at >= 0 else n + at
+
+
+@row("slice")
+def _slice(low, node, x, dim=0, start=None, end=None, step=1):
+    dim %= len(x.shape)
+    return sliced(low, x, dim, place(low, start or 0, x.shape[dim]), low.shape(node)[dim], step)
+
+
+@row("narrow")
+def _narrow(low, node, x, dim, start, length):
+    return sliced(low, x, dim % len(x.shape), place(low, start, x.shape[dim]), length)
+
+
+@row("select")
+def _select(low, node, x, dim, index):
+    dim %= len(x.shape)
+    part = sliced(low, x, dim, place(low, index, x.shape[dim]), 1)
+    return low.add("reshape", part, size=list(low.shape(node)))
+
+
+@row("split", "split_with_sizes", "chunk", "unbind", "unsafe_split", "unsafe_chunk", "tensor_split")
+def _split(low, node, x, *_, dim=None, **__):
+    name = low.name(node)
+    given = node.args[1:] if name == "unbind" else node.args[2:]
+    dim = (dim if dim is not None else given[0] if given else 0) % len(x.shape)
+    parts, start = [], 0
+    for shape in low.shapes(node):
+        if name == "unbind":
+            parts.append(low.add("reshape", sliced(low, x, dim, start, 1), size=list(shape)))
+            start += 1
+        else:
+            parts.append(sliced(low, x, dim, start, shape[dim]))
+            start = start + shape[dim]
+    return parts
+
+
+@row("getitem")
+def _getitem(low, node, x, i):
+    return x[i]
+
+
+@row("cat", "concat")
+def _cat(low, node, parts, dim=0):
+    return parts[0] if len(parts) == 1 else low.add("concat", *parts, dim=dim % len(parts[0].shape))
+
+
+@row("stack")
+def _stack(low, node, parts, dim=0):
+    dim %= len(parts[0].shape) + 1
+    parts = [low.add("reshape", x, size=list(x.shape[:dim]) + [1] + list(x.shape[dim:])) for x in parts]
+    return low.add("concat", *parts, dim=dim)
+
+
+def repeated(low, x, dim, n, inner):
+    """Dimension dim n times: each element in turn, or the whole."""
+    shape = list(x.shape)
+    one, many = ([shape[dim], 1], [shape[dim], n]) if inner else ([1, shape[dim]], [n, shape[dim]])
+    x = low.add("reshape", x, size=shape[:dim] + one + shape[dim + 1:])
+    x = low.add("broadcast", x, size=shape[:dim] + many + shape[dim + 1:])
+    return low.add("reshape", x, size=shape[:dim] + [shape[dim] * n] + shape[dim + 1:])
+
+
+@row("repeat_interleave")
+def _repeat_interleave(low, node, x, n, dim=None, output_size=None):
+    if not isinstance(n, int) or dim is None:
+        low.refuse("repeats by a tensor: its result's shape depends on data")
+    return repeated(low, x, dim % len(x.shape), n, True)
+
+
+@row("repeat", "tile")
+def _repeat(low, node, x, times):
+    if len(times) > len(x.shape):
+        x = low.add("reshape", x, size=[1] * (len(times) - len(x.shape)) + list(x.shape))
+    for dim, n in enumerate(times):
+        x = x if n == 1 else repeated(low, x, dim, n, False)
+    return x
+
+
+@row("pad", "constant_pad_nd")
+def _pad(low, node, x, width, mode="constant", value=None):
+    if mode != "constant":
+        low.refuse(f"pads with {mode}")
+    for i in range(0, len(width), 2):
+        dim, before, after = len(x.shape) - 1 - i // 2, width[i], width[i + 1]
+        if before < 0 or after < 0:
+            x = sliced(low, x, dim, max(-before, 0), x.shape[dim] + min(before, 0) + min(after, 0))
+        if before > 0 or after > 0:
+            x = low.add("pad", x, dim=dim, before=max(before, 0), after=max(after, 0), value=value or 0.0)
+    return x
+
+
+@row("arange")
+def _arange(low, node, *ends, **_):
+    start, _, step = (0, ends[0], 1) if len(ends) == 1 else (tuple(ends) + (1,))[:3]
+    x = low.add("iota", size=list(low.shape(node)), dim=0)
+    x = x if step == 1 else low.map("mul", x, step, dtype=low.dtype(node))
+    x = x if start == 0 else low.map("add", x, start, dtype=low.dtype(node))
+    return x if low.dtype(node) == x.dtype else low.add("cast", x, dtype=low.dtype(node))
+
+
+@row("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "scalar_tensor")
+def _fill(low, node, *arguments, **named):
+    name = low.name(node)
+    value = 0 if "zeros" in name else 1 if "ones" in name else arguments[0] if name == "scalar_tensor" else named.get("fill_value", arguments[-1])
+    shape = list(low.shape(node))
+    return low.add("fill", size=shape, value=float(value), dtype=low.dtype(node)) if shape else low.rounded(node, value)
+
+
+@row("tril", "triu")
+def _triangle(low, node, x, diagonal=0):
+    shape = list(low.shape(node))
+    rows, columns = (low.add("iota", size=[1] * d + [shape[d]] + [1] * (len(shape) - d - 1), dim=d) for d in (len(shape) - 2, len(shape) - 1))
+    rows = rows if diagonal == 0 else low.map("add", rows, diagonal, dtype="i32")
+    keep = low.map("le", columns, rows) if low.name(node) == "tril" else low.map("le", rows, columns)
+    return low.map("where", keep, x, 0.0, node=node)
+
+
+@row("diff")
+def _diff(low, node, x, n=1, dim=-1, prepend=None, append=None):
+    if n != 1 or append is not None:
+        low.refuse("differences of higher order")
+    dim %= len(x.shape)
+    if prepend is not None:
+        x = low.add("concat", prepend, x, dim=dim)
+    length = low.shape(node)[dim]
+    return low.map("sub", sliced(low, x, dim, 1, length), sliced(low, x, dim, 0, length), node=node)
+
+
+@row("cumsum")
+def _cumsum(low, node, x, dim, dtype=None):
+    return low.add("cumsum", x, dim=dim % len(x.shape))
+
+
+@row("index")
+def _index(low, node, x, indices):
+    if any(i is None or not is_tensor(i) or i.dtype == "bool" for i in indices):
+        low.refuse("picks by a condition or by some dimensions: the result's shape or place depends on data")
+    return low.add("index", x, *indices)
+
+
+@row("embedding")
+def _embedding(low, node, table, ids, padding=-1, *_, **__):
+    return low.add("embedding", ids, table, **({"padding": padding} if padding is not None and padding >= 0 else {}))
+
+
+# --- sums and products ----------------------------------------------------------------------------------------------------
+
+
+def over(x, dims):
+    rank = len(x.shape)
+    return list(range(rank)) if dims in (None, [], ()) else sorted(d % rank for d in ([dims] if isinstance(dims, int) else dims))
+
+
+@row("sum", "amax", "mean")
+def _reduce(low, node, x, dims=None, keepdim=False, dtype=None):
+    dims = over(x, dims)
+    if x.dtype == "bool":
+        x = low.add("cast", x, dtype="T")
+    y = low.add("reduce", x, kind="max" if low.name(node) == "amax" else "sum", dims=dims, keep=bool(keepdim))
+    if low.name(node) == "mean":
+        count = 1
+        for d in dims:
+            count = count * x.shape[d]
+        y = low.map("div", y, count, node=node)
+    return y
+
+
+@row("max")
+def _max(low, node, x, *rest, **_):
+    if not rest and "dim" not in _:
+        return low.add("reduce", x, kind="max", dims=over(x, None), keep=False)
+    dim = rest[0] if rest else _["dim"]
+    return [low.add("reduce", x, kind="max", dims=over(x, dim), keep=bool(rest[1] if len(rest) > 1 else _.get("keepdim", False))), None]
+
+
+@row("softmax", "_softmax")
+def _softmax(low, node, x, dim, dtype=None):
+    return low.add("softmax", x, dim=dim % len(x.shape))
+
+
+@row("linear")
+def _linear(low, node, x, weight, bias=None):
+    return low.add("linear", x, weight, *([bias] if bias is not None else []))
+
+
+def product_of(low, a, b):
+    """a @ b as NumPy has it."""
+    letters = string.ascii_letters
+    rank = max(len(a.shape), len(b.shape))
+    batch = letters[3:3 + max(rank - 2, 0)]
+    left = (batch[len(batch) - (len(a.shape) - 2):] if len(a.shape) > 2 else "") + ("ac" if len(a.shape) > 1 else "c")
+    right = (batch[len(batch) - (len(b.shape) - 2):] if len(b.shape) > 2 else "") + ("cb" if len(b.shape) > 1 else "c")
+    sizes = {}
+    for side, x in ((left, a), (right, b)):
+        for letter, n in zip(side, x.shape):
+            sizes[letter] = n if sizes.get(letter, 1) == 1 else sizes[letter]
+    a, b = (low.add("broadcast", x, size=[sizes[letter] for letter in side]) if [sizes[letter] for letter in side] != list(x.shape) else x
+            for side, x in ((left, a), (right, b)))
+    return low.add("contract", a, b, equation=f"{left},{right}->{batch}{'a' if 'a' in left else ''}{'b' if 'b' in right else ''}")
+
+
+@row("matmul", "bmm", "mm", "mv")
+def _matmul(low, node, a, b):
+    return product_of(low, a, b)
+
+
+@row("addmm", "baddbmm")
+def _addmm(low, node, bias, a, b, beta=1, alpha=1):
+    if beta != 1 or alpha != 1:
+        low.refuse(f"has beta {beta} and alpha {alpha}")
+    return low.map("add", product_of(low, a, b), bias, node=node)
+
+
+@row("einsum")
+def _einsum(low, node, equation, operands, **_):
+    equation = equation.replace(" ", "")
+    if len(operands) != 2 or "." in equation or "->" not in equation:
+        low.refuse(f"has the equation {equation}: two operands, letters and -> are possible")
+    return low.add("contract", *operands, equation=equation)
+
+
+@row("layer_norm")
+def _layer_norm(low, node, x, shape, weight=None, bias=None, eps=1e-5, _=None):
+    if len(shape) != 1:
+        low.refuse("normalises over several dimensions")
+    return low.add("layernorm", x, weight, bias, epsilon=eps)
+
+
+@row("rms_norm")
+def _rms_norm(low, node, x, shape, weight=None, eps=None):
+    if len(shape) != 1 or eps is None:
+        low.refuse("normalises over several dimensions, or without an epsilon")
+    return low.add("rmsnorm", x, weight, epsilon=eps)
+
+
+@row("scaled_dot_product_attention")
+def _attention(low, node, q, k, v, mask=None, dropout=0.0, causal=False, scale=None, enable_gqa=False):
+    if dropout > 0:
+        low.refuse(f"drops out with probability {dropout}: set it to 0, or call model.eval()")
+    if len(q.shape) != 4:
+        low.refuse(f"has q of {len(q.shape)} dimensions instead of 4")
+    return attend(low.graph, q, k, v, q.shape[3] ** -0.5 if scale is None else scale, [] if mask is None else [mask], bool(causal), at=low.at)
+
+
+@row("cross_entropy_loss")
+def _cross_entropy(low, node, logits, labels, weight=None, reduction=1, ignored=-100, smoothing=0.0):
+    if weight is not None or smoothing:
+        low.refuse("has weights of classes or smooths labels")
+    rank = len(logits.shape)
+    if rank > 2:  # classes are the second dimension
+        logits = low.add("permute", logits, order=[0] + list(range(2, rank)) + [1])
+    each = low.add("cross_entropy", logits, labels, **({"ignored": ignored} if ignored != -100 else {}))
+    if reduction == 0:
+        return each
+    dims = list(range(len(labels.shape)))
+    total = low.add("reduce", each, kind="sum", dims=dims, keep=False)
+    if reduction == 2:
+        return total
+    counted = low.add("cast", low.map("ne", labels, ignored), dtype="T")
+    return low.map("div", total, low.add("reduce", counted, kind="sum", dims=dims, keep=False), node=node)

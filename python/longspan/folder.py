@@ -1,0 +1,150 @@
+"""The folder of an imported graph: graph.json and safetensors."""
+from __future__ import annotations
+
+import json
+import os
+
+import numpy
+
+from . import __version__
+from .ir import Graph, Refused
+from .size import Size, plain
+
+NUMPY = {"float32": "F32", "float64": "F64", "float16": "F16", "int32": "I32", "int64": "I64", "bool": "BOOL"}
+
+
+def write(graph: Graph, folder, made_by="", weights=None):
+    """
+    Writes the graph, and the parameters' numbers. weights: a folder whose safetensors hold the parameters under the same names; they are
+    linked, not copied, and only what they lack (buffers) is written.
+    """
+    os.makedirs(folder, exist_ok=True)
+    described = describe(graph, made_by)
+    there = linked(folder, weights) if weights else {}
+    left = [p for p in graph.parameters if p.value.name not in there and not set(p.also) & set(there)]
+    missing = [p.value.name for p in left if not p.buffer]
+    if weights and missing:
+        raise Refused(f"{weights}: its safetensors have no {missing[0]}")
+    name = "buffers.safetensors" if weights else "model.safetensors"
+    if left or not weights:
+        write_safetensors(os.path.join(folder, name), [(p.value.name, p.data) for p in left])
+    index = os.path.join(folder, "model.safetensors.index.json")
+    if len(set(there.values())) + bool(left) > 1:
+        with open(index, "w") as file:
+            json.dump({"metadata": {}, "weight_map": {**there, **{p.value.name: name for p in left}}}, file, indent=1)
+    elif os.path.exists(index):
+        os.remove(index)
+    with open(os.path.join(folder, "graph.json"), "w") as file:
+        file.write(text(described))
+
+
+def linked(folder, weights):
+    """Links the safetensors of another folder. {name of a tensor: file}"""
+    there = {}
+    for file in sorted(os.listdir(weights)):
+        if not file.endswith(".safetensors"):
+            continue
+        source, target = os.path.abspath(os.path.join(weights, file)), os.path.join(folder, file)
+        if os.path.lexists(target):
+            os.remove(target)
+        os.symlink(source, target)
+        with open(source, "rb") as data:
+            header = json.loads(data.read(int.from_bytes(data.read(8), "little")))
+        there.update((name, file) for name in header if name != "__metadata__")
+    return there
+
+
+def write_safetensors(path, tensors):
+    """tensors: [(name, array, or what has dtype, shape and raw())]; written one at a time."""
+    header, at = {}, 0
+    for name, data in tensors:
+        word, shape, size = (data.dtype, data.shape, data.size) if hasattr(data, "raw") else (NUMPY[str(data.dtype)], data.shape, data.nbytes)
+        header[name] = {"dtype": word, "shape": list(shape), "data_offsets": [at, at + size]}
+        at += size
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
+    with open(path + ".part", "wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        for _, data in tensors:
+            file.write(data.raw() if hasattr(data, "raw") else numpy.ascontiguousarray(data).tobytes())
+    os.replace(path + ".part", path)
+
+
+def describe(graph, made_by=""):
+    """graph.json as a dictionary."""
+    words = {"T": graph.dtype, "G": "f32" if graph.dtype != "f64" else "f64", "i32": "i32", "bool": graph.dtype}
+    names = Names(graph)
+    return {
+        "format": "longspan-graph", "version": 1, "made_by": f"longspan {__version__}" + (f", {made_by}" if made_by else ""),
+        "dtype": graph.dtype, "tokens": graph.tokens,
+        "documents": any(t["kind"] == "documents" for n in graph.nodes if n.op == "attention" for t in n.params["mask"]),
+        "inputs": [describe_input(i, words) for i in graph.inputs],
+        "parameters": [describe_parameter(p) for p in graph.parameters],
+        "constants": [],
+        "nodes": [describe_node(node, names, words) for node in graph.nodes],
+        "loss": names(graph.loss), "mean_over": graph.mean_over, "logits": names(graph.logits),
+        "sources": [{"file": file, "line": line, "code": code} for file, line, code in graph.sources],
+    }
+
+
+class Names:
+    """Names of values in the file: t1, t2, ... in the order of nodes."""
+
+    def __init__(self, graph):
+        self.names = {}
+        for node in graph.nodes:
+            for value in node.outputs:
+                self.names[id(value)] = f"t{len(self.names) + 1}"
+
+    def __call__(self, value):
+        return None if value is None else self.names.get(id(value), value.name)
+
+
+def describe_input(i, words):
+    result = {"name": i.value.name, "dtype": words[i.value.dtype]}
+    if i.meaning:
+        result["is"] = i.meaning
+    if i.meaning == "labels":
+        result["shift"] = i.shift
+        if i.ignored != -100:
+            result["ignored"] = i.ignored
+    return result
+
+
+def describe_parameter(p):
+    result = {"name": p.value.name, "shape": list(p.value.shape), "frozen": p.frozen}
+    if p.buffer:
+        result["buffer"] = True
+    if p.also:
+        result["also"] = p.also
+    return result
+
+
+def describe_node(node, names, words):
+    result = {"op": node.op, "in": [names(v) for v in node.inputs], "out": [names(v) for v in node.outputs]}
+    if node.at is not None:
+        result["at"] = node.at
+    for key, value in node.params.items():
+        if key == "size":
+            value = [plain(n) for n in value]
+        elif key == "dtype":
+            value = words[value]
+        elif key == "dtypes":
+            value = [words[word] for word in value]
+        result[key] = value
+    if node.op == "iota":
+        del result["size"], result["dim"]
+        result["along"] = plain(node.params["size"][node.params["dim"]])
+    return result
+
+
+def text(described):
+    """JSON with one node, parameter or source on each line."""
+    lines = []
+    for key, value in described.items():
+        if isinstance(value, list) and value:
+            rows = ",\n    ".join(json.dumps(row) for row in value)
+            lines.append(f"  {json.dumps(key)}: [\n    {rows}\n  ]")
+        else:
+            lines.append(f"  {json.dumps(key)}: {json.dumps(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"

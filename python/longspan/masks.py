@@ -1,0 +1,386 @@
+"""Attention masks, found by evaluating one element: what mask[b,h,q,k] is in terms of the indices b, h, q and k.
+
+The element is an expression: a number, a linear form of the indices, a token's number in an input, a condition, or a choice between two
+of these by a condition. Conditions that bound q - k, or compare the documents of q and k, are terms of Longspan's masks. All others
+are refused.
+"""
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+from .ir import Wrong
+from .size import B, S
+
+HIDDEN = -1e4  # what is added to a score that must not count is below
+
+
+class NoMask(Exception):
+    """Why a mask cannot be expressed."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The sum of coefficient * index, and a constant."""
+
+    terms: tuple = ()
+    constant: float = 0
+
+    def plus(self, other, factor=1):
+        other = linear(other)
+        total = dict(self.terms)
+        for index, c in other.terms:
+            total[index] = total.get(index, 0) + factor * c
+        return number(Linear(tuple(sorted((i, c) for i, c in total.items() if c)), self.constant + factor * other.constant))
+
+    def times(self, factor):
+        return number(Linear(tuple((i, c * factor) for i, c in self.terms if factor), self.constant * factor))
+
+
+@dataclass(frozen=True)
+class Token:
+    """The number that an input has for token `at` of its sequence."""
+
+    input: str
+    at: Any
+
+
+@dataclass(frozen=True)
+class Running:
+    """The sum of `what`, which speaks of token "i", over tokens up to `at`."""
+
+    what: Any
+    at: Any
+
+
+@dataclass(frozen=True)
+class If:
+    """`word` is "ge" (left >= 0), "eq" (left = right), "and", "or", or "not"."""
+
+    word: str
+    left: Any
+    right: Any = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    condition: Any
+    yes: Any
+    no: Any
+
+
+def number(x):
+    return x.constant if isinstance(x, Linear) and not x.terms else x
+
+
+def linear(x):
+    return x if isinstance(x, Linear) else Linear((), x)
+
+
+def is_linear(x):
+    return isinstance(x, (int, float, Linear)) and not isinstance(x, bool)
+
+
+def is_condition(x):
+    return isinstance(x, (bool, If))
+
+
+def negated(c):
+    if isinstance(c, bool):
+        return not c
+    if c.word == "not":
+        return c.left
+    if c.word == "ge":  # of integers: not x >= 0 is -x - 1 >= 0
+        return If("ge", number(c.left.times(-1).plus(-1)))
+    return If("not", c)
+
+
+def both(word, a, b):
+    neutral = word == "and"
+    if isinstance(a, bool) or isinstance(b, bool):
+        a, b = (a, b) if isinstance(a, bool) else (b, a)
+        return b if a is neutral else a
+    return a if a == b else If(word, a, b)
+
+
+def choice(condition, yes, no):
+    if isinstance(condition, bool):
+        return yes if condition else no
+    if yes is True and no is False:
+        return condition
+    if yes is False and no is True:
+        return negated(condition)
+    return yes if yes == no else Choice(condition, yes, no)
+
+
+def spread(function, *arguments):
+    """The function of choices is a choice of functions; conditions in arithmetic are 1 or 0."""
+    for i, argument in enumerate(arguments):
+        if isinstance(argument, Choice):
+            return choice(argument.condition, *(spread(function, *arguments[:i], part, *arguments[i + 1:]) for part in (argument.yes, argument.no)))
+    return function(*arguments)
+
+
+def _compare(word):
+    def compare(a, b):
+        a, b = (int(x) if isinstance(x, bool) else choice(x, 1, 0) if isinstance(x, If) else x for x in (a, b))
+        if isinstance(a, Choice) or isinstance(b, Choice):
+            return spread(compare, a, b)
+        if is_linear(a) and is_linear(b):
+            difference = linear(b).plus(a, -1)  # b - a
+            if not isinstance(difference, Linear):
+                return bool({"lt": operator.gt, "le": operator.ge, "eq": operator.eq, "ne": operator.ne}[word](difference, 0))
+            if word in ("lt", "le"):
+                return If("ge", difference if word == "le" else difference.plus(-1))
+        if word in ("eq", "ne"):
+            equal = True if a == b else If("eq", a, b)
+            return equal if word == "eq" else negated(equal)
+        if word == "lt" and b in (0, 1) and isinstance(a, Token):
+            return negated(If("eq", a, 1)) if b == 1 else False
+        raise NoMask(f"compares {a} with {b}")
+    return compare
+
+
+def _arithmetic(word):
+    def compute(a, b):
+        a, b = (choice(x, 1, 0) if is_condition(x) else x for x in (a, b))
+        if isinstance(a, Choice) or isinstance(b, Choice):
+            return spread(compute, a, b)
+        if is_linear(a) and is_linear(b):
+            if word in ("add", "sub"):
+                return linear(a).plus(b, 1 if word == "add" else -1)
+            if word == "mul" and not (isinstance(a, Linear) and isinstance(b, Linear)):
+                return number(linear(a).times(b)) if isinstance(a, Linear) else number(linear(b).times(a))
+            if word == "div" and not isinstance(b, Linear) and not isinstance(a, Linear):
+                return a / b
+        if word == "sub" and isinstance(a, Token) and isinstance(b, Token):
+            return ("difference", a, b)
+        if word == "add" and a == 0 or word in ("add", "sub") and b == 0:
+            return b if a == 0 and word == "add" else a
+        raise NoMask(f"computes {word} of {a} and {b}")
+    return compute
+
+
+def _truth(x):
+    """A condition of a number: whether it is not 0."""
+    return x if is_condition(x) else spread(_compare("ne"), x, 0)
+
+
+STEPS = {
+    **{word: _compare(word) for word in ("lt", "le", "eq", "ne")},
+    **{word: _arithmetic(word) for word in ("add", "sub", "mul", "div")},
+    "and": lambda a, b: both("and", _truth(a), _truth(b)), "or": lambda a, b: both("or", _truth(a), _truth(b)),
+    "not": lambda a: negated(_truth(a)), "neg": lambda a: _arithmetic("mul")(a, -1),
+    "where": lambda c, a, b: choice(_truth(c), a, b),
+}
+
+
+class Element:
+    """Evaluates elements of a graph's values."""
+
+    def __init__(self, graph):
+        self.graph = graph
+
+    def of(self, value, index):
+        """The element of a value at a list of linear forms."""
+        node = value.node
+        if node is None:
+            return self.leaf(value, index)
+        rule = getattr(self, "_" + node.op, None)
+        if rule is None:
+            raise NoMask(f"depends on {node.op}")
+        return rule(node, index, *node.inputs)
+
+    def leaf(self, value, index):
+        parameter = self.graph.parameter_of(value)
+        if parameter is None:
+            if index[0] not in (Linear((("b", 1),)), 0):
+                raise NoMask(f"reads {value.name} of another sequence")
+            return Token(value.name, index[1])
+        if not parameter.buffer:
+            raise NoMask(f"depends on the parameter {value.name}")
+        return self.buffer(parameter.array(), index, value.name)
+
+    def buffer(self, array, index, name):
+        """Buffers that occur: one number throughout, 0 1 2 ..., and lower triangles."""
+        import numpy
+        fixed = tuple(int(i) if not isinstance(i, Linear) else slice(None) for i in index)
+        array, index = array[fixed], [i for i in index if isinstance(i, Linear)]
+        if array.size and (array == array.flat[0]).all():
+            return float(array.flat[0])
+        if array.ndim == 1 and (array == numpy.arange(array.size)).all():
+            return index[0]
+        if array.ndim == 2:
+            for upper, (yes, no) in ((False, (array[0, 0], array[0, -1])), (True, (array[-1, -1], array[-1, 0]))):
+                triangle = numpy.where((numpy.triu if upper else numpy.tril)(numpy.ones_like(array)) > 0, yes, no)
+                if (array == triangle).all():
+                    rows, columns = index if not upper else index[::-1]
+                    return choice(_compare("le")(columns, rows), float(yes), float(no))
+        raise NoMask(f"depends on the numbers of the buffer {name}")
+
+    def operand(self, value, index, shape):
+        """An operand's element where the result is broadcast."""
+        tail = index[len(index) - len(value.shape):]
+        return self.of(value, [0 if n == 1 else i for n, i in zip(value.shape, tail)])
+
+    def _map(self, node, index, *inputs):
+        results = []
+        for step in node.params["program"]:
+            operands = [self.operand(inputs[int(w[1:])], index, node.outputs[0].shape) if isinstance(w, str) and w[0] == "i" else
+                        results[int(w[1:])] if isinstance(w, str) else w for w in step[1:]]
+            if step[0] not in STEPS:
+                raise NoMask(f"depends on {step[0]}")
+            results.append(STEPS[step[0]](*operands))
+        return results[-1]
+
+    def _iota(self, node, index):
+        return index[node.params["dim"]]
+
+    def _fill(self, node, index):
+        return node.params["value"]
+
+    def _cast(self, node, index, x):
+        return self.of(x, index)
+
+    def _broadcast(self, node, index, x):
+        return self.operand(x, index, None)
+
+    def _permute(self, node, index, x):
+        back = [None] * len(index)
+        for i, d in enumerate(node.params["order"]):
+            back[d] = index[i]
+        return self.of(x, back)
+
+    def _reshape(self, node, index, x):
+        """Dimensions of size 1 come and go; others stay."""
+        kept = [i for i, n in zip(index, node.outputs[0].shape) if n != 1]
+        if [n for n in node.outputs[0].shape if n != 1] != [n for n in x.shape if n != 1]:
+            raise NoMask("depends on a reshape")
+        return self.of(x, [0 if n == 1 else kept.pop(0) for n in x.shape])
+
+    def _slice(self, node, index, x):
+        dim, start, step = node.params["dim"], node.params["start"], node.params.get("step", 1)
+        return self.of(x, index[:dim] + [number(linear(index[dim]).times(step).plus(start)) if step != 1 or start else index[dim]] + index[dim + 1:])
+
+    def _index(self, node, index, x, *indices):
+        n = len(index) - (len(x.shape) - len(indices))
+        first = [self.operand(i, index[:n], None) for i in indices]
+        return self.of(x, first + index[n:])
+
+    def _concat(self, node, index, *inputs):
+        """Behind what stands in front with a fixed length, the last input; this holds from the second token on."""
+        dim, i = node.params["dim"], linear(index[node.params["dim"]])
+        front = sum(v.shape[dim] for v in inputs[:-1] if isinstance(v.shape[dim], int))
+        if not all(isinstance(v.shape[dim], int) for v in inputs[:-1]) or front > 1 or not i.terms:
+            raise NoMask("depends on a concatenation")
+        return self.of(inputs[-1], index[:dim] + [number(i.plus(-front))] + index[dim + 1:])
+
+    def _cumsum(self, node, index, x):
+        dim = node.params["dim"]
+        what = self.of(x, index[:dim] + [Linear((("i", 1),))] + index[dim + 1:])
+        return 0 if what in (False, 0) else Running(what, index[dim])
+
+
+# --- terms -------------------------------------------------------------------------------------------------------------
+
+
+def conjuncts(condition):
+    if isinstance(condition, If) and condition.word == "and":
+        return conjuncts(condition.left) + conjuncts(condition.right)
+    if isinstance(condition, If) and condition.word == "not" and isinstance(condition.left, If) and condition.left.word == "or":
+        return conjuncts(negated(condition.left.left)) + conjuncts(negated(condition.left.right))
+    return [] if condition is True else [condition]
+
+
+def bound(condition):
+    """("causal", 0), ("window", W) or ("first", N) of a condition on q and k."""
+    if isinstance(condition, If) and condition.word == "ge":
+        terms, c = dict(condition.left.terms), condition.left.constant
+        if terms == {"q": 1, "k": -1} and c == 0:
+            return "causal", 0
+        if terms == {"q": -1, "k": 1} and c >= -1:
+            return "window", int(c) + 1
+        if terms == {"k": -1} and c >= 0:
+            return "first", int(c) + 1
+    return None
+
+
+def documents(condition):
+    """(input, whether its numbers are positions) of a condition that q and k are in one document."""
+    if not isinstance(condition, If) or condition.word != "eq":
+        return None
+    q, k = Linear((("q", 1),)), Linear((("k", 1),))
+    left, right = condition.left, condition.right
+    if type(left) is not type(right) or {getattr(left, "at", None), getattr(right, "at", None)} != {q, k}:
+        return None
+    if isinstance(left, Token) and left.input == right.input:
+        return left.input, False
+    if isinstance(left, Running) and left.what == right.what:
+        i = Linear((("i", 1),))
+        if isinstance(left.what, If) and left.what.word == "not" and left.what.left.word == "eq":
+            step, one = left.what.left.left, left.what.left.right
+            if step[0] == "difference" and step[1].at == i and step[2].at == i.plus(-1) and step[1].input == step[2].input and one == 1:
+                return step[1].input, True
+    return None
+
+
+def visible(x):
+    """When a score counts: of a condition, or of a number that is added."""
+    if is_condition(x):
+        return x
+    if is_linear(x) and x == 0:
+        return True
+    if isinstance(x, Choice):
+        hidden = [not is_condition(part) and is_linear(part) and not isinstance(part, Linear) and part < HIDDEN for part in (x.yes, x.no)]
+        if hidden[1]:
+            return both("and", x.condition, visible(x.yes))
+        if hidden[0]:
+            return both("and", negated(x.condition), visible(x.no))
+    raise NoMask(f"adds {x} to the scores: a bias, not a mask")
+
+
+def terms(conditions):
+    """(terms of a Longspan mask, (input, positions?) of its documents or None) of the conditions that must all hold."""
+    causal, windows, prefix, found = False, [], [], None
+    for condition in [part for c in conditions for part in conjuncts(c)]:
+        if bound(condition) and bound(condition)[0] != "first":
+            kind, n = bound(condition)
+            causal, windows = causal or kind == "causal", windows + ([(n, 0)] if kind == "window" else [])
+        elif isinstance(condition, If) and condition.word == "or" and None not in (bound(condition.left), bound(condition.right)):
+            pair = dict([bound(condition.left), bound(condition.right)])
+            if set(pair) == {"causal", "first"}:
+                prefix.append(pair["first"])
+            elif set(pair) == {"window", "first"}:
+                windows.append((pair["window"], pair["first"]))
+            else:
+                raise NoMask(f"has the term {condition}")
+        elif documents(condition):
+            if found not in (None, documents(condition)):
+                raise NoMask("has documents by two inputs")
+            found = documents(condition)
+        elif isinstance(condition, If) and "Token" in repr(condition) and "'q'" not in repr(condition):
+            raise NoMask("hides tokens by an input (padding): leave that input out, and give padded tokens the label that is ignored; "
+                         "tokens in front of padding never see it under a causal mask")
+        else:
+            raise NoMask(f"has the term {condition}")
+    if windows and not causal:
+        raise NoMask("has a window but no causal bound")
+    result = [{"kind": "window", "window": w, "first": n} for w, n in sorted(set(windows))]
+    result += [{"kind": "prefix", "first": n} for n in prefix]
+    if causal and not result:
+        result = [{"kind": "causal"}]
+    elif causal and prefix:
+        result = [{"kind": "causal"}] + [t for t in result if t["kind"] != "prefix"]
+    return result + ([{"kind": "documents"}] if found else []), found
+
+
+def mask(graph, values, causal=False):
+    """The terms of masks that hold together: conditions, or numbers added to scores, each a value that broadcasts to [B,H,Sq,Sk]."""
+    conditions = [If("ge", Linear((("k", -1), ("q", 1))))] if causal else []
+    names = [Linear(((name, 1),)) for name in "bhqk"]
+    for value in values:
+        index = names[4 - len(value.shape):]
+        element = Element(graph).of(value, [0 if n == 1 else i for n, i in zip(value.shape, index)])
+        conditions.append(visible(element))
+    return terms(conditions)

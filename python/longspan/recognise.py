@@ -1,0 +1,383 @@
+"""Named ops in the place of groups of general ones, in a graph in normal form.
+
+A pattern is a term as in "map" programs: ("mul", "x", ("rsqrt", ...)). A word is a variable, the same value wherever it stands; "#name" is
+a number; sums and products match in either order; casts are looked through. Each pattern has a row in PATTERNS: its name, the terms,
+and a function that makes the named op of what was bound, or None. `tests/python/test_recognise.py` computes both sides of each row.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy
+
+from .ir import Graph, Value
+from .rewrite import binary, number, rebuild, skip_casts
+from .size import B, S, product
+
+COMMUTES = {"add", "mul", "eq", "and", "or"}
+ROOT_2_OVER_PI = math.sqrt(2 / math.pi)
+
+
+def bare(value):
+    """The value without casts, and without reshapes that add or remove dimensions of size 1."""
+    while True:
+        value = skip_casts(value)
+        node = value.node
+        if node is None or node.op != "reshape" or [n for n in node.inputs[0].shape if n != 1] != [n for n in value.shape if n != 1]:
+            return value
+        value = node.inputs[0]
+
+
+def term_of(value):
+    """(word, operands) of a value: a map's instruction, or an op with its inputs."""
+    node = value.node
+    if node is None:
+        return None, ()
+    word, operands = binary(value)
+    if word is None and node.op != "map":
+        word, operands = node.op, list(node.inputs)
+    if node.op == "scale":
+        word, operands = "mul", [node.inputs[0], node.params["factor"]]
+    return word, operands
+
+
+def close(a, b):
+    return abs(a - b) <= 1e-6 * max(abs(a), abs(b))
+
+
+def matches(pattern, operand, found):
+    """The bindings with which the pattern is the operand, or None."""
+    if isinstance(pattern, (int, float)):
+        return found if number(operand) is not None and close(operand, pattern) else None
+    if isinstance(pattern, str):
+        if pattern[0] == "#":
+            ok = number(operand) is not None and (pattern not in found or close(found[pattern], operand))
+            return {**found, pattern: operand} if ok else None
+        if not isinstance(operand, Value):
+            return None
+        if pattern in found:
+            return found if bare(found[pattern]) is bare(operand) else None
+        return {**found, pattern: operand}
+    if not isinstance(operand, Value):
+        return None
+    word, operands = term_of(bare(operand))
+    if pattern[0] == "mean":
+        return mean(pattern[1], operand, found)
+    if word != pattern[0] or len(operands) != len(pattern) - 1:
+        return None
+    orders = [operands, operands[::-1]] if word in COMMUTES and len(operands) == 2 else [operands]
+    for order in orders:
+        bound = found
+        for part, value in zip(pattern[1:], order):
+            bound = matches(part, value, bound) if bound is not None else None
+        if bound is not None:
+            return bound
+    return None
+
+
+def mean(pattern, operand, found):
+    """The mean over the last dimension: a sum, divided by its size."""
+    word, operands = term_of(bare(operand))
+    if word not in ("div", "mul") or not isinstance(operands[0], Value) or number(operands[1]) is None:
+        return None
+    total = bare(operands[0]).node
+    if total is None or total.op != "reduce" or total.params["kind"] != "sum":
+        return None
+    x = total.inputs[0]
+    divisor = operands[1] if word == "div" else 1 / operands[1]
+    return matches(pattern, x, found) if total.params["dims"] == [len(x.shape) - 1] and close(divisor, x.shape[-1]) else None
+
+
+# --- one function per named op: graph, what was bound, the value that is replaced -> the new value, or None ------------------
+
+
+def is_weight(value, x):
+    """A vector that is one of the leaves, as long as x's last dimension."""
+    return value.node is None and value.shape == x.shape[-1:]
+
+
+def rmsnorm(graph, v, out):
+    x = bare(v["x"])
+    weight = bare(v["w"])
+    if x.shape != out.shape or not is_weight(weight, x):
+        return None
+    offset = v.get("#offset", 0)
+    return graph.add("rmsnorm", [x, weight], out.node.at, epsilon=v["#eps"], **({"offset": offset} if offset else {}))
+
+
+def layernorm(graph, v, out):
+    x, weight, bias = bare(v["x"]), bare(v["w"]), bare(v["b"]) if "b" in v else None
+    if x.shape != out.shape or not is_weight(weight, x) or (bias is not None and not is_weight(bias, x)):
+        return None
+    return graph.add("layernorm", [x, weight, bias], out.node.at, epsilon=v["#eps"])
+
+
+def named(op, **params):
+    """An op on single elements with the input x."""
+    def make(graph, v, out):
+        given = {key: v[name] if isinstance(name, str) else name for key, name in params.items()}
+        return graph.add(op, [v["x"]], out.node.at, **given) if v["x"].shape == out.shape else None
+    return make
+
+
+def swiglu(graph, v, out):
+    return graph.add("swiglu", [v["gate"], v["up"]], out.node.at) if v["gate"].shape == v["up"].shape == out.shape else None
+
+
+def softcap(graph, v, out):
+    cap = v["#cap"]
+    inside = v.get("#divisor", 1 / v["#factor"] if v.get("#factor") else None)
+    return graph.add("softcap", [v["x"]], out.node.at, cap=cap) if close(cap, inside) and cap > 0 and v["x"].shape == out.shape else None
+
+
+def half(graph, v, which, x):
+    """Whether a value is the first or the second half of x along the last dimension."""
+    node = v.node
+    D = x.shape[-1]
+    return (node is not None and node.op == "slice" and node.inputs[0] is x and node.params["dim"] == len(x.shape) - 1 and
+            node.params["length"] == D // 2 and node.params["start"] == which * (D // 2) and node.params.get("step", 1) == 1)
+
+
+def table_of(value, function, D):
+    """The angles of cos or sin([angles, angles]), where value is that, for each token [B,S,D]: (angles [B,S,D/2], factor)."""
+    value = bare(value)
+    word, operands = term_of(value)
+    factor = 1.0
+    if word == "mul" and number(operands[1]) is not None:
+        factor, value = operands[1], bare(operands[0])
+        word, operands = term_of(value)
+    if word != function or value.shape != (B, S, D):
+        return None
+    both = bare(operands[0])
+    if both.node is None or both.node.op != "concat" or len(both.node.inputs) != 2 or both.node.inputs[0] is not both.node.inputs[1]:
+        return None
+    return bare(both.node.inputs[0]), factor
+
+
+def frequencies(graph, angles):
+    """(positions, frequencies) of angles = positions * frequencies, the latter a buffer."""
+    word, operands = term_of(angles)
+    if word != "mul":
+        return None
+    for positions, numbers in (operands, operands[::-1]):
+        if not isinstance(positions, Value) or not isinstance(numbers, Value):
+            continue
+        positions, numbers = bare(positions), bare(numbers)
+        about = graph.parameter_of(numbers)
+        if about is not None and about.buffer and positions.dtype == "i32" and positions.shape == (B, S):
+            return positions, about.array().reshape(-1)
+    return None
+
+
+def rope_of(numbers):
+    """{theta, ...} whose frequencies theta^(-2i/D), divided by a factor, are these numbers; or None."""
+    D = 2 * len(numbers)
+    if len(numbers) < 2 or numbers.min() <= 0:
+        return None
+    exact = (numbers[0] / numbers[1]) ** (D / 2)
+    for theta in [float(f"{exact:.{digits}g}") for digits in (2, 3, 4, 5)] + [float(exact)]:
+        powers = theta ** (-numpy.arange(0, D, 2) / D)
+        factor = float(f"{1 / numbers[0]:.6g}")
+        if numpy.abs(powers / factor / numbers - 1).max() < 2e-6:
+            return {"theta": theta} if factor == 1 else {"theta": theta, "scaling": "linear", "factor": factor}
+    return None
+
+
+def rotate(graph, v, out):
+    """x cos + [-x2, x1] sin, with x = [x1, x2] and cos and sin of the same angles twice."""
+    x, D = v["x"], out.shape[-1]
+    turned = v["turned"].node
+    if x.shape != out.shape or len(x.shape) != 4 or turned is None or turned.op != "concat" or turned.params["dim"] != 3 or len(turned.inputs) != 2:
+        return None
+    minus, first = turned.inputs
+    word, operands = term_of(minus)
+    if word != "neg" or not half(graph, operands[0], 1, x) or not half(graph, first, 0, x):
+        return None
+    cos, sin = table_of(v["cos"], "cos", D), table_of(v["sin"], "sin", D)
+    if cos is None or sin is None or cos != sin or cos[1] != 1.0:
+        return None
+    found = frequencies(graph, cos[0])
+    rope = rope_of(found[1]) if found else None
+    if rope is None:
+        return None
+    table = graph.add("rope_table", [found[0]], bare(v["cos"]).node.at, D=D, rope=rope)
+    return graph.add("rotate", [x, table], out.node.at)
+
+
+def elementwise(op):
+    """add and mul of equal shapes."""
+    def make(graph, v, out):
+        a, b = v["a"], v["b"]
+        return graph.add(op, [a, b], out.node.at) if a.shape == b.shape and a.dtype == b.dtype == "T" and out.dtype == "T" else None
+    return make
+
+
+def scale(graph, v, out):
+    x, factor = v["x"], v["#factor"] if "#factor" in v else 1 / v["#divisor"]
+    if x.dtype != "T" or out.dtype != "T":
+        return None
+    if x.node is not None and x.node.op == "scale":
+        x, factor = x.node.inputs[0], factor * x.node.params["factor"]
+    return graph.add("scale", [x], out.node.at, factor=factor)
+
+
+def linear(graph, v, out):
+    """A contraction of x's last dimension with a matrix."""
+    node = out.node
+    if node.op != "contract":
+        return None
+    (left, right), result = node.params["equation"].split("->")[0].split(","), node.params["equation"].split("->")[1]
+    for x, w, xs, ws in ((node.inputs[0], node.inputs[1], left, right), (node.inputs[1], node.inputs[0], right, left)):
+        if w.node is None and len(w.shape) == 2 and result[:-1] == xs[:-1]:
+            if ws == result[-1] + xs[-1]:
+                return graph.add("linear", [x, w], node.at)
+            if ws == xs[-1] + result[-1]:
+                return graph.add("linear_transposed", [x, w], node.at)
+    return None
+
+
+def bias(graph, v, out):
+    node = v["y"].node
+    if node is None or node.op not in ("linear", "linear_transposed") or len(node.inputs) != 2 or v["b"].node is not None or v["b"].shape != out.shape[-1:]:
+        return None
+    return graph.add(node.op, node.inputs + [v["b"]], node.at)
+
+
+def unscaled(graph, v, out):
+    """A scale of attention's queries becomes the attention's own."""
+    node = out.node
+    if node.op != "attention" or node.inputs[0].node is None or node.inputs[0].node.op != "scale":
+        return None
+    q = node.inputs[0].node
+    return graph.add("attention", q.inputs + node.inputs[1:], node.at, **{**node.params, "scale": node.params["scale"] * q.params["factor"]})
+
+
+def plain_logits(graph, v, out):
+    """Cross-entropy is computed in f32 whatever the logits are."""
+    node = out.node
+    if node.op != "cross_entropy" or node.inputs[0].node is None or node.inputs[0].node.op != "cast":
+        return None
+    return graph.add("cross_entropy", [skip_casts(node.inputs[0]), node.inputs[1]], node.at)
+
+
+def picked(graph, v, out):
+    """The reshape of a reshape is one, and that to the same shape none."""
+    node = out.node
+    if node.op != "reshape":
+        return None
+    x = node.inputs[0]
+    while x.node is not None and x.node.op == "reshape":
+        x = x.node.inputs[0]
+    if x.shape == out.shape:
+        return x
+    return graph.add("reshape", [x], node.at, size=node.params["size"]) if x is not node.inputs[0] else None
+
+
+SQUARE_MEAN = ("rsqrt", ("add", ("mean", ("mul", "x", "x")), "#eps"))
+CENTRED = ("sub", "x", ("mean", "x"))
+NORMED = ("mul", CENTRED, ("rsqrt", ("add", ("mean", ("mul", CENTRED, CENTRED)), "#eps")))
+GELU_TANH = ("tanh", ("mul", ("add", "x", ("mul", ("pow", "x", 3), 0.044715)), ROOT_2_OVER_PI))
+
+PATTERNS = [
+    ("reshape", ["r"], picked),
+    ("rmsnorm", [("mul", "w", ("mul", "x", SQUARE_MEAN))], rmsnorm),
+    ("rmsnorm with offset", [("mul", ("add", "w", "#offset"), ("mul", "x", SQUARE_MEAN))], rmsnorm),
+    ("layernorm", [("add", ("mul", NORMED, "w"), "b")], layernorm),
+    ("silu", [("mul", "x", ("sigmoid", "x"))], named("silu")),
+    ("swiglu", [("mul", ("silu", "gate"), "up")], swiglu),
+    ("gelu", [("mul", ("mul", "x", 0.5), ("add", ("erf", ("mul", "x", math.sqrt(0.5))), 1)),
+              ("mul", "x", ("mul", ("add", ("erf", ("div", "x", math.sqrt(2))), 1), 0.5)),
+              ("mul", ("mul", "x", 0.5), ("add", ("erf", ("div", "x", math.sqrt(2))), 1))], named("gelu")),
+    ("gelu with tanh", [("mul", ("mul", "x", 0.5), ("add", GELU_TANH, 1)), ("mul", "x", ("mul", ("add", GELU_TANH, 1), 0.5))], named("gelu_tanh")),
+    ("relu", [("max", "x", 0)], named("relu")),
+    ("softcap", [("mul", ("tanh", ("div", "x", "#divisor")), "#cap"), ("mul", ("tanh", ("mul", "x", "#factor")), "#cap")], softcap),
+    ("rotate", [("add", ("mul", "x", "cos"), ("mul", "turned", "sin"))], rotate),
+    ("linear", ["c"], linear),
+    ("bias", [("add", "y", "b")], bias),
+    ("scale of queries", ["a"], unscaled),
+    ("logits", ["c"], plain_logits),
+    ("add", [("add", "a", "b")], elementwise("add")),
+    ("mul", [("mul", "a", "b")], elementwise("mul")),
+    ("scale", [("mul", "x", "#factor"), ("div", "x", "#divisor")], scale),
+]
+
+
+def replacement(graph, value, patterns=PATTERNS):
+    for _, terms, make in patterns:
+        for term in terms:
+            found = matches(term, value, {}) if not isinstance(term, str) else {}
+            new = make(graph, found, value) if found is not None else None
+            if new is not None and new is not value:
+                return new
+    return None
+
+
+def recognise(graph: Graph) -> Graph:
+    """Bottom up: each node is replaced as long as a pattern holds."""
+    def rule(new, node, inputs):
+        results = new.add(node.op, inputs, node.at, **node.params)
+        if isinstance(results, list):
+            return results
+        while True:
+            better = replacement(new, results)
+            if better is None:
+                return [results]
+            results = better
+
+    return splits(loss(rebuild(graph, rule)))
+
+
+def splits(graph):
+    """Three slices that together are the last dimension become one split."""
+    parts = {}
+    for node in graph.nodes:
+        if node.op == "slice" and node.params["dim"] == len(node.inputs[0].shape) - 1 and node.params.get("step", 1) == 1:
+            parts.setdefault(id(node.inputs[0]), {})[node.params["start"]] = node.params["length"]
+
+    def rule(new, node, inputs):
+        cut = parts.get(id(node.inputs[0])) if node.op == "slice" else None
+        if not cut or len(cut) != 3 or node.params["start"] not in cut:
+            return None
+        starts = sorted(cut)
+        sizes = [cut[start] for start in starts]
+        if starts != [0, sizes[0], sizes[0] + sizes[1]] or sum(sizes) != inputs[0].shape[-1] or cut[node.params["start"]] != node.params["length"]:
+            return None
+        return [new.add("split", [inputs[0]], node.at, size=sizes)[starts.index(node.params["start"])]]
+
+    return rebuild(graph, rule)
+
+
+def loss(graph):
+    """The sum over tokens, and what the user's model divides it by."""
+    if graph.loss is None:
+        return graph
+    total, divided = bare(graph.loss), None
+    word, operands = term_of(total)
+    if word in ("div", "mul"):
+        total, by = operands
+        if word == "div" and isinstance(by, Value):
+            divided = "labels" if counts_labels(bare(by), graph) else None
+            if word == "div" and divided is None:
+                graph.refuse("the loss is divided by a tensor that is not the number of labels that count", "loss", graph.loss.node.at)
+        elif by == B * S and word == "div":
+            divided = "tokens"
+        else:
+            total = graph.loss  # scaled by a number
+        total = bare(total)
+    graph.loss, graph.mean_over = total, divided
+    if total.node is not None and total.shape != (1,):
+        graph.loss = graph.add("reshape", [total], total.node.at, size=[1])
+    return graph.trim()
+
+
+def counts_labels(value, graph):
+    """Whether a value is the sum of (label != the one that is ignored)."""
+    node = value.node
+    if node is not None and node.op == "map" and term_of(value)[0] == "max" and term_of(value)[1][1] == 1:
+        value = bare(term_of(value)[1][0])
+        node = value.node
+    if node is None or node.op != "sum":
+        return False
+    word, operands = term_of(bare(node.inputs[0]))
+    about = graph.input_of(operands[0]) if word == "ne" and isinstance(operands[0], Value) else None
+    return about is not None and about.meaning == "labels" and operands[1] == about.ignored
