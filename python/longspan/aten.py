@@ -360,8 +360,12 @@ def _reduce(low, node, x, dims=None, keepdim=False, dtype=None):
     return y
 
 
-@row("max")
+@row("max", "min")
 def _max(low, node, x, *rest, **_):
+    if rest and is_tensor(rest[0]):
+        return arithmetic(low, node, low.name(node), x, rest[0])
+    if low.name(node) == "min":
+        low.refuse("is known of two tensors only")
     if not rest and "dim" not in _:
         return low.add("reduce", x, kind="max", dims=over(x, None), keep=False)
     dim = rest[0] if rest else _["dim"]

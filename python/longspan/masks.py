@@ -22,7 +22,7 @@ class NoMask(Exception):
 
 @dataclass(frozen=True)
 class Linear:
-    """The sum of coefficient * index, and a constant."""
+    """The sum of coefficient * atom, and a constant. Atoms: the indices "b", "h", "q", "k" and "i", a Token, a Running."""
 
     terms: tuple = ()
     constant: float = 0
@@ -30,12 +30,12 @@ class Linear:
     def plus(self, other, factor=1):
         other = linear(other)
         total = dict(self.terms)
-        for index, c in other.terms:
-            total[index] = total.get(index, 0) + factor * c
-        return number(Linear(tuple(sorted((i, c) for i, c in total.items() if c)), self.constant + factor * other.constant))
+        for atom, c in other.terms:
+            total[atom] = total.get(atom, 0) + factor * c
+        return number(Linear(ordered(total), self.constant + factor * other.constant))
 
     def times(self, factor):
-        return number(Linear(tuple((i, c * factor) for i, c in self.terms if factor), self.constant * factor))
+        return number(Linear(ordered({atom: c * factor for atom, c in self.terms}), self.constant * factor))
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Running:
 
 @dataclass(frozen=True)
 class If:
-    """`word` is "ge" (left >= 0), "eq" (left = right), "and", "or", or "not"."""
+    """`word` is "positive" (left >= 0), "zero" (left = 0), "and", "or", or "not"."""
 
     word: str
     left: Any
@@ -68,6 +68,14 @@ class Choice:
     condition: Any
     yes: Any
     no: Any
+
+
+def ordered(total):
+    return tuple(sorted(((atom, c) for atom, c in total.items() if c), key=repr))
+
+
+def atom(x):
+    return Linear(((x, 1),))
 
 
 def number(x):
@@ -91,8 +99,8 @@ def negated(c):
         return not c
     if c.word == "not":
         return c.left
-    if c.word == "ge":  # of integers: not x >= 0 is -x - 1 >= 0
-        return If("ge", number(c.left.times(-1).plus(-1)))
+    if c.word == "positive":  # of integers: not x >= 0 is -x - 1 >= 0
+        return If("positive", c.left.times(-1).plus(-1))
     return If("not", c)
 
 
@@ -124,21 +132,17 @@ def spread(function, *arguments):
 
 def _compare(word):
     def compare(a, b):
-        a, b = (int(x) if isinstance(x, bool) else choice(x, 1, 0) if isinstance(x, If) else x for x in (a, b))
+        a, b = (choice(x, 1, 0) if is_condition(x) else x for x in (a, b))
         if isinstance(a, Choice) or isinstance(b, Choice):
             return spread(compare, a, b)
-        if is_linear(a) and is_linear(b):
-            difference = linear(b).plus(a, -1)  # b - a
-            if not isinstance(difference, Linear):
-                return bool({"lt": operator.gt, "le": operator.ge, "eq": operator.eq, "ne": operator.ne}[word](difference, 0))
-            if word in ("lt", "le"):
-                return If("ge", difference if word == "le" else difference.plus(-1))
-        if word in ("eq", "ne"):
-            equal = True if a == b else If("eq", a, b)
-            return equal if word == "eq" else negated(equal)
-        if word == "lt" and b in (0, 1) and isinstance(a, Token):
-            return negated(If("eq", a, 1)) if b == 1 else False
-        raise NoMask(f"compares {a} with {b}")
+        difference = linear(b).plus(a, -1)  # b - a
+        if not isinstance(difference, Linear):
+            return bool({"lt": operator.gt, "le": operator.ge, "eq": operator.eq, "ne": operator.ne}[word](difference, 0))
+        if word in ("lt", "le"):
+            return If("positive", difference if word == "le" else difference.plus(-1))
+        sign = 1 if difference.terms[0][1] > 0 else -1
+        zero = If("zero", difference.times(sign))
+        return zero if word == "eq" else negated(zero)
     return compare
 
 
@@ -147,18 +151,13 @@ def _arithmetic(word):
         a, b = (choice(x, 1, 0) if is_condition(x) else x for x in (a, b))
         if isinstance(a, Choice) or isinstance(b, Choice):
             return spread(compute, a, b)
-        if is_linear(a) and is_linear(b):
-            if word in ("add", "sub"):
-                return linear(a).plus(b, 1 if word == "add" else -1)
-            if word == "mul" and not (isinstance(a, Linear) and isinstance(b, Linear)):
-                return number(linear(a).times(b)) if isinstance(a, Linear) else number(linear(b).times(a))
-            if word == "div" and not isinstance(b, Linear) and not isinstance(a, Linear):
-                return a / b
-        if word == "sub" and isinstance(a, Token) and isinstance(b, Token):
-            return ("difference", a, b)
-        if word == "add" and a == 0 or word in ("add", "sub") and b == 0:
-            return b if a == 0 and word == "add" else a
-        raise NoMask(f"computes {word} of {a} and {b}")
+        if word in ("add", "sub"):
+            return linear(a).plus(b, 1 if word == "add" else -1)
+        if word == "mul" and not (isinstance(a, Linear) and isinstance(b, Linear)):
+            return number(linear(a).times(b)) if isinstance(a, Linear) else number(linear(b).times(a))
+        if word == "div" and not isinstance(a, Linear) and not isinstance(b, Linear):
+            return a / b
+        raise NoMask(f"computes {word} of {show(a)} and {show(b)}")
     return compute
 
 
@@ -195,9 +194,9 @@ class Element:
     def leaf(self, value, index):
         parameter = self.graph.parameter_of(value)
         if parameter is None:
-            if index[0] not in (Linear((("b", 1),)), 0):
+            if index[0] not in (atom("b"), 0):
                 raise NoMask(f"reads {value.name} of another sequence")
-            return Token(value.name, index[1])
+            return atom(Token(value.name, index[1]))
         if not parameter.buffer:
             raise NoMask(f"depends on the parameter {value.name}")
         return self.buffer(parameter.array(), index, value.name)
@@ -278,8 +277,8 @@ class Element:
 
     def _cumsum(self, node, index, x):
         dim = node.params["dim"]
-        what = self.of(x, index[:dim] + [Linear((("i", 1),))] + index[dim + 1:])
-        return 0 if what in (False, 0) else Running(what, index[dim])
+        what = self.of(x, index[:dim] + [atom("i")] + index[dim + 1:])
+        return 0 if what in (False, 0) else atom(Running(what, index[dim]))
 
 
 # --- terms -------------------------------------------------------------------------------------------------------------
@@ -295,7 +294,7 @@ def conjuncts(condition):
 
 def bound(condition):
     """("causal", 0), ("window", W) or ("first", N) of a condition on q and k."""
-    if isinstance(condition, If) and condition.word == "ge":
+    if isinstance(condition, If) and condition.word == "positive":
         terms, c = dict(condition.left.terms), condition.left.constant
         if terms == {"q": 1, "k": -1} and c == 0:
             return "causal", 0
@@ -308,21 +307,55 @@ def bound(condition):
 
 def documents(condition):
     """(input, whether its numbers are positions) of a condition that q and k are in one document."""
-    if not isinstance(condition, If) or condition.word != "eq":
+    if not isinstance(condition, If) or condition.word != "zero" or condition.left.constant != 0:
         return None
-    q, k = Linear((("q", 1),)), Linear((("k", 1),))
-    left, right = condition.left, condition.right
-    if type(left) is not type(right) or {getattr(left, "at", None), getattr(right, "at", None)} != {q, k}:
+    (a, one), (b, minus) = condition.left.terms if len(condition.left.terms) == 2 else ((None, 0), (None, 0))
+    if type(a) is not type(b) or one + minus != 0 or {getattr(a, "at", None), getattr(b, "at", None)} != {atom("q"), atom("k")}:
         return None
-    if isinstance(left, Token) and left.input == right.input:
-        return left.input, False
-    if isinstance(left, Running) and left.what == right.what:
-        i = Linear((("i", 1),))
-        if isinstance(left.what, If) and left.what.word == "not" and left.what.left.word == "eq":
-            step, one = left.what.left.left, left.what.left.right
-            if step[0] == "difference" and step[1].at == i and step[2].at == i.plus(-1) and step[1].input == step[2].input and one == 1:
-                return step[1].input, True
+    if isinstance(a, Token) and a.input == b.input:
+        return a.input, False
+    if isinstance(a, Running) and a.what == b.what:  # the number of positions so far that do not follow the one before
+        for name in {part.input for part in atoms_of(a.what) if isinstance(part, Token)}:
+            here, before = atom(Token(name, atom("i"))), atom(Token(name, atom("i").plus(-1)))
+            if a.what == _compare("ne")(here.plus(before, -1), 1):
+                return name, True
     return None
+
+
+def atoms_of(x):
+    if isinstance(x, If):
+        return atoms_of(x.left) + atoms_of(x.right)
+    return [part for part, _ in x.terms] if isinstance(x, Linear) else []
+
+
+def in_document(condition, name):
+    """The condition where q and k are in one document, in which positions count tokens: they differ as q and k do."""
+    if isinstance(condition, If) and condition.word in ("and", "or", "not"):
+        return If(condition.word, in_document(condition.left, name), condition.right and in_document(condition.right, name))
+    if isinstance(condition, If) and condition.word == "positive":
+        terms = dict(condition.left.terms)
+        q, k = Token(name, atom("q")), Token(name, atom("k"))
+        if terms.get(q, 0) == -terms.get(k, 0) != 0:
+            c = terms.pop(q)
+            terms.pop(k)
+            return If("positive", Linear(ordered(terms), condition.left.constant).plus(atom("q").times(c)).plus(atom("k").times(-c)))
+    return condition
+
+
+def show(x):
+    """An expression in a message."""
+    if isinstance(x, If):
+        if x.word in ("positive", "zero"):
+            return f"{show(x.left)} {'>=' if x.word == 'positive' else '='} 0"
+        return f"not ({show(x.left)})" if x.word == "not" else f"({show(x.left)}) {x.word} ({show(x.right)})"
+    if isinstance(x, Linear):
+        parts = [f"{c:g}*{show(part)}" if abs(c) != 1 else ("-" if c < 0 else "") + show(part) for part, c in x.terms]
+        return " + ".join(parts + ([f"{x.constant:g}"] if x.constant or not parts else [])).replace("+ -", "- ")
+    if isinstance(x, Token):
+        return f"{x.input}[{show(x.at)}]"
+    if isinstance(x, Running):
+        return f"cumsum({show(x.what)})[{show(x.at)}]"
+    return f"{show(x.yes)} where {show(x.condition)}, else {show(x.no)}" if isinstance(x, Choice) else str(x)
 
 
 def visible(x):
@@ -337,13 +370,15 @@ def visible(x):
             return both("and", x.condition, visible(x.yes))
         if hidden[0]:
             return both("and", negated(x.condition), visible(x.no))
-    raise NoMask(f"adds {x} to the scores: a bias, not a mask")
+    raise NoMask(f"adds {show(x)} to the scores: a bias, not a mask")
 
 
 def terms(conditions):
     """(terms of a Longspan mask, (input, positions?) of its documents or None) of the conditions that must all hold."""
     causal, windows, prefix, found = False, [], [], None
-    for condition in [part for c in conditions for part in conjuncts(c)]:
+    conditions = [part for c in conditions for part in conjuncts(c)]
+    by_position = next((documents(c)[0] for c in conditions if documents(c) and documents(c)[1]), None)
+    for condition in [in_document(c, by_position) for c in conditions] if by_position else conditions:
         if bound(condition) and bound(condition)[0] != "first":
             kind, n = bound(condition)
             causal, windows = causal or kind == "causal", windows + ([(n, 0)] if kind == "window" else [])
@@ -354,16 +389,16 @@ def terms(conditions):
             elif set(pair) == {"window", "first"}:
                 windows.append((pair["window"], pair["first"]))
             else:
-                raise NoMask(f"has the term {condition}")
+                raise NoMask(f"has the term {show(condition)}")
         elif documents(condition):
             if found not in (None, documents(condition)):
                 raise NoMask("has documents by two inputs")
             found = documents(condition)
-        elif isinstance(condition, If) and "Token" in repr(condition) and "'q'" not in repr(condition):
+        elif "Token" in repr(condition) and "'q'" not in repr(condition):
             raise NoMask("hides tokens by an input (padding): leave that input out, and give padded tokens the label that is ignored; "
                          "tokens in front of padding never see it under a causal mask")
         else:
-            raise NoMask(f"has the term {condition}")
+            raise NoMask(f"has the term {show(condition)}")
     if windows and not causal:
         raise NoMask("has a window but no causal bound")
     result = [{"kind": "window", "window": w, "first": n} for w, n in sorted(set(windows))]
@@ -377,8 +412,8 @@ def terms(conditions):
 
 def mask(graph, values, causal=False):
     """The terms of masks that hold together: conditions, or numbers added to scores, each a value that broadcasts to [B,H,Sq,Sk]."""
-    conditions = [If("ge", Linear((("k", -1), ("q", 1))))] if causal else []
-    names = [Linear(((name, 1),)) for name in "bhqk"]
+    conditions = [If("positive", atom("q").plus(atom("k"), -1))] if causal else []
+    names = [atom(name) for name in "bhqk"]
     for value in values:
         index = names[4 - len(value.shape):]
         element = Element(graph).of(value, [0 if n == 1 else i for n, i in zip(value.shape, index)])

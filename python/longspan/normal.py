@@ -204,6 +204,9 @@ class Normal(Views):
 
     def _concat(self, node, *views):
         dim = node.params["dim"]
+        views = [v for v in views if v.dim_size(dim) != 0]
+        if len(views) == 1:
+            return views[0]
         tokens = [i for i, v in enumerate(views) if v.tokens() and 1 in v.dims[dim]]
         if tokens:  # numbers in front of the tokens or behind them
             if len(tokens) > 1 or any(isinstance(v.stored, Value) for i, v in enumerate(views) if i not in tokens):

@@ -106,10 +106,14 @@ def rmsnorm(graph, v, out):
 
 
 def layernorm(graph, v, out):
-    x, weight, bias = bare(v["x"]), bare(v["w"]), bare(v["b"]) if "b" in v else None
-    if x.shape != out.shape or not is_weight(weight, x) or (bias is not None and not is_weight(bias, x)):
-        return None
-    return graph.add("layernorm", [x, weight, bias], out.node.at, epsilon=v["#eps"])
+    x, weight = bare(v["x"]), bare(v["w"])
+    return graph.add("layernorm", [x, weight], out.node.at, epsilon=v["#eps"]) if x.shape == out.shape and is_weight(weight, x) else None
+
+
+def layernorm_bias(graph, v, out):
+    node, bias = bare(out).node, bare(v["b"])
+    normed = next(bare(x).node for x in node.inputs if bare(x).node is not None and bare(x).node.op == "layernorm")
+    return graph.add("layernorm", normed.inputs + [bias], node.at, **normed.params) if is_weight(bias, out) else None
 
 
 def named(op, **params):
@@ -130,7 +134,7 @@ def softcap(graph, v, out):
     return graph.add("softcap", [v["x"]], out.node.at, cap=cap) if close(cap, inside) and cap > 0 and v["x"].shape == out.shape else None
 
 
-def half(graph, v, which, x):
+def half(v, which, x):
     """Whether a value is the first or the second half of x along the last dimension."""
     node = v.node
     D = x.shape[-1]
@@ -172,9 +176,9 @@ def frequencies(graph, angles):
 def rope_of(numbers):
     """{theta, ...} whose frequencies theta^(-2i/D), divided by a factor, are these numbers; or None."""
     D = 2 * len(numbers)
-    if len(numbers) < 2 or numbers.min() <= 0:
+    if numbers.min() <= 0:
         return None
-    exact = (numbers[0] / numbers[1]) ** (D / 2)
+    exact = (numbers[0] / numbers[1]) ** (D / 2) if D > 2 else 10000.0
     for theta in [float(f"{exact:.{digits}g}") for digits in (2, 3, 4, 5)] + [float(exact)]:
         powers = theta ** (-numpy.arange(0, D, 2) / D)
         factor = float(f"{1 / numbers[0]:.6g}")
@@ -191,7 +195,7 @@ def rotate(graph, v, out):
         return None
     minus, first = turned.inputs
     word, operands = term_of(minus)
-    if word != "neg" or not half(graph, operands[0], 1, x) or not half(graph, first, 0, x):
+    if word != "neg" or not half(operands[0], 1, x) or not half(first, 0, x):
         return None
     cos, sin = table_of(v["cos"], "cos", D), table_of(v["sin"], "sin", D)
     if cos is None or sin is None or cos != sin or cos[1] != 1.0:
@@ -282,7 +286,8 @@ PATTERNS = [
     ("reshape", ["r"], picked),
     ("rmsnorm", [("mul", "w", ("mul", "x", SQUARE_MEAN))], rmsnorm),
     ("rmsnorm with offset", [("mul", ("add", "w", "#offset"), ("mul", "x", SQUARE_MEAN))], rmsnorm),
-    ("layernorm", [("add", ("mul", NORMED, "w"), "b")], layernorm),
+    ("layernorm", [("add", ("layernorm", "x", "w"), "b")], layernorm_bias),
+    ("layernorm without bias", [("mul", NORMED, "w")], layernorm),
     ("silu", [("mul", "x", ("sigmoid", "x"))], named("silu")),
     ("swiglu", [("mul", ("silu", "gate"), "up")], swiglu),
     ("gelu", [("mul", ("mul", "x", 0.5), ("add", ("erf", ("mul", "x", math.sqrt(0.5))), 1)),
