@@ -5,14 +5,13 @@ that are known) or lists of these, and sizes are integers or polynomials in B an
 """
 from __future__ import annotations
 
-import math
 import string
 
 from .attention import attend
 from .interpret import STEPS
 from .ir import Value
 from .rewrite import number
-from .size import S, Size, has_tokens
+from .size import Size
 
 ATEN = {}
 
@@ -58,9 +57,8 @@ def elementwise(word):
 for name, word in [("mul", "mul"), ("pow", "pow"), ("lt", "lt"), ("le", "le"), ("eq", "eq"), ("ne", "ne"), ("minimum", "min"), ("maximum", "max"),
                    ("remainder", "mod"), ("neg", "neg"), ("abs", "abs"), ("sign", "sign"), ("exp", "exp"), ("log", "log"), ("log1p", "log1p"),
                    ("sqrt", "sqrt"), ("rsqrt", "rsqrt"), ("sin", "sin"), ("cos", "cos"), ("tanh", "tanh"), ("sigmoid", "sigmoid"), ("erf", "erf"),
-                   ("floor", "floor"), ("logical_and", "and"), ("logical_or", "or"), ("logical_not", "not"), ("atan2", None)]:
-    if word:
-        ATEN[name] = elementwise(word)
+                   ("floor", "floor"), ("logical_and", "and"), ("logical_or", "or"), ("logical_not", "not")]:
+    ATEN[name] = elementwise(word)
 ATEN["gt"] = lambda low, node, a, b: arithmetic(low, node, "lt", b, a)
 ATEN["ge"] = lambda low, node, a, b: arithmetic(low, node, "le", b, a)
 ATEN["reciprocal"] = lambda low, node, a: arithmetic(low, node, "div", 1.0, a)
@@ -310,6 +308,28 @@ def _triangle(low, node, x, diagonal=0):
     return low.map("where", keep, x, 0.0, node=node)
 
 
+@row("copy")
+def _copy(low, node, x, source, *_):
+    return low.add("fill", size=list(x.shape), value=source, dtype=x.dtype) if not is_tensor(source) else \
+        source if source.shape == x.shape else low.add("broadcast", source, size=list(x.shape))
+
+
+@row("slice_scatter", "select_scatter")
+def _scatter(low, node, x, source, dim=0, start=0, end=None, step=1):
+    """x with a part replaced: what is in front, the part, what is behind."""
+    dim %= len(x.shape)
+    start = place(low, start or 0, x.shape[dim])
+    if step != 1:
+        low.refuse("writes every second element, or so")
+    if low.name(node) == "select_scatter":
+        shape = list(x.shape[:dim]) + [1] + list(x.shape[dim + 1:])
+        source = low.add("reshape", source, size=shape) if is_tensor(source) else low.add("fill", size=shape, value=source, dtype=x.dtype)
+    behind = x.shape[dim] - start - source.shape[dim]
+    parts = [sliced(low, x, dim, 0, start)] if start != 0 else []
+    parts += [source] + ([sliced(low, x, dim, start + source.shape[dim], behind)] if behind != 0 else [])
+    return parts[0] if len(parts) == 1 else low.add("concat", *parts, dim=dim)
+
+
 @row("diff")
 def _diff(low, node, x, n=1, dim=-1, prepend=None, append=None):
     if n != 1 or append is not None:
@@ -418,18 +438,26 @@ def _einsum(low, node, equation, operands, **_):
     return low.add("contract", *operands, equation=equation)
 
 
-@row("layer_norm")
-def _layer_norm(low, node, x, shape, weight=None, bias=None, eps=1e-5, _=None):
+def mean_of(low, node, x):
+    last = len(x.shape) - 1
+    return low.map("div", low.add("reduce", x, kind="sum", dims=[last], keep=True), x.shape[last], node=node)
+
+
+def normed(low, node, x, epsilon):
+    """x divided by the root of its mean square."""
+    return low.map("mul", x, low.map("rsqrt", low.map("add", mean_of(low, node, low.map("mul", x, x, node=node)), epsilon, node=node), node=node), node=node)
+
+
+@row("layer_norm", "rms_norm")
+def _norm(low, node, x, shape, weight=None, bias=None, eps=1e-5, _=None):
     if len(shape) != 1:
         low.refuse("normalises over several dimensions")
-    return low.add("layernorm", x, weight, bias, epsilon=eps)
-
-
-@row("rms_norm")
-def _rms_norm(low, node, x, shape, weight=None, eps=None):
-    if len(shape) != 1 or eps is None:
-        low.refuse("normalises over several dimensions, or without an epsilon")
-    return low.add("rmsnorm", x, weight, epsilon=eps)
+    if low.name(node) == "layer_norm":
+        if weight is not None:
+            return low.add("layernorm", x, weight, *([bias] if bias is not None else []), epsilon=eps)
+        return normed(low, node, low.map("sub", x, mean_of(low, node, x), node=node), eps)
+    epsilon = bias if bias is not None else low.epsilon(node)  # the fourth argument
+    return low.add("rmsnorm", x, weight, epsilon=epsilon) if weight is not None else normed(low, node, x, epsilon)
 
 
 @row("scaled_dot_product_attention")

@@ -76,13 +76,13 @@ def _linear_transposed(p, x, weight, bias=None, sizes=None):
 
 
 def _rmsnorm(p, x, weight, sizes):
-    return x / numpy.sqrt((x * x).mean(-1, keepdims=True) + p["epsilon"]) * (1 if weight is None else weight + p.get("offset", 0))
+    return x / numpy.sqrt((x * x).mean(-1, keepdims=True) + p["epsilon"]) * (weight + p.get("offset", 0))
 
 
-def _layernorm(p, x, weight, bias, sizes):
+def _layernorm(p, x, weight, bias=None, sizes=None):
     x = x - x.mean(-1, keepdims=True)
     x = x / numpy.sqrt((x * x).mean(-1, keepdims=True) + p["epsilon"])
-    return x * (1 if weight is None else weight) + (0 if bias is None else bias)
+    return x * weight + (0 if bias is None else bias)
 
 
 def _rope_table(p, positions, sizes):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass, field
 from typing import Any, List, Optional
 
-from .size import B, S, at, divide, product
+from .size import B, S, divide, product
 
 UNARY = "neg abs sign exp log log1p sqrt rsqrt sin cos tanh sigmoid erf floor".split()
 BINARY = "add sub mul div pow min max mod lt le eq ne and or".split()
@@ -325,7 +324,7 @@ def _linear(node, x, weight, bias=None):
 
 
 def _norm(node, x, weight, bias=None):
-    need(all(w is None or w.shape == x.shape[-1:] for w in (weight, bias)), f"{x}, {weight}, {bias}")
+    need(weight.shape == x.shape[-1:] and (bias is None or bias.shape == weight.shape), f"{x}, {weight}, {bias}")
     return [(x.shape, "T")]
 
 

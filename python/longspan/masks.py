@@ -349,7 +349,8 @@ def show(x):
             return f"{show(x.left)} {'>=' if x.word == 'positive' else '='} 0"
         return f"not ({show(x.left)})" if x.word == "not" else f"({show(x.left)}) {x.word} ({show(x.right)})"
     if isinstance(x, Linear):
-        parts = [f"{c:g}*{show(part)}" if abs(c) != 1 else ("-" if c < 0 else "") + show(part) for part, c in x.terms]
+        terms = sorted(x.terms, key=lambda term: term[1] < 0)
+        parts = [f"{c:g}*{show(part)}" if abs(c) != 1 else ("-" if c < 0 else "") + show(part) for part, c in terms]
         return " + ".join(parts + ([f"{x.constant:g}"] if x.constant or not parts else [])).replace("+ -", "- ")
     if isinstance(x, Token):
         return f"{x.input}[{show(x.at)}]"
@@ -417,5 +418,5 @@ def mask(graph, values, causal=False):
     for value in values:
         index = names[4 - len(value.shape):]
         element = Element(graph).of(value, [0 if n == 1 else i for n, i in zip(value.shape, index)])
-        conditions.append(visible(element))
+        conditions.append(visible(_truth(element) if value.dtype == "bool" else element))
     return terms(conditions)

@@ -18,6 +18,10 @@ class Normal(Views):
     def __init__(self, graph):
         super().__init__(like(graph))
         self.old, self.views = graph, {}
+        self.graph.inputs = [replace(i) for i in graph.inputs]
+        for node in graph.nodes:
+            if node.op == "cross_entropy":
+                self.labels_of(node)
         for leaf in [i.value for i in graph.inputs] + [p.value for p in graph.parameters]:
             self.views[id(leaf)] = whole(leaf)
 
@@ -35,6 +39,15 @@ class Normal(Views):
         self.graph.loss = self.scalar(self.old.loss)
         self.graph.logits = self.plain(self.old.logits)
         return self.graph.trim()
+
+    def labels_of(self, node):
+        """The input that a loss takes as its labels, which from now on has -100 where the user's has another label that is ignored."""
+        value = node.inputs[1]
+        while value.node is not None and value.node.inputs:
+            value = value.node.inputs[0]
+        about = self.graph.input_of(value)
+        if about is not None:
+            about.meaning, about.ignored = "labels", node.params.get("ignored", -100)
 
     @staticmethod
     def many(result):
@@ -67,8 +80,8 @@ class Normal(Views):
         if window.start:
             beyond = window.length - (S - window.start)  # how many user's tokens lie behind the stored ones
             about = self.graph.input_of(view.stored)
-            if about is not None:
-                if about.value.dtype != "i32" or window.start < 0 or window.outside not in (None, -100, about.ignored):
+            if about is not None and window.start > 0:
+                if about.value.dtype != "i32" or window.outside not in (None, -100, about.ignored):
                     self.refuse(f"shifts the input {about.value.name} by {window.start}")
                 view, window = replace(view, stored=self.shifted(about, window.start)), replace(window, outside=-100)
             else:
@@ -100,6 +113,8 @@ class Normal(Views):
             else:
                 words[f"i{i}"] = argument
         program = [[step[0]] + [words.get(w, w) if isinstance(w, str) else w for w in step[1:]] for step in node.params["program"]]
+        ignored = {i.ignored for i in self.graph.inputs if i.meaning == "labels" and i.value in inputs}
+        program = [[w if isinstance(w, str) or step[0] not in ("eq", "ne") or w not in ignored else -100 for w in step] for step in program]
         if window:
             window = replace(window, outside=self.outside(program, [next((v.window for v, a in zip(views, arguments) if a is x), None) for x in inputs]))
         if not inputs:  # of numbers alone
@@ -401,7 +416,6 @@ class Normal(Views):
             self.refuse("logits and labels of different tokens")
         if labels.window and labels.window.outside != -100:
             self.refuse("a loss of a part of the sequence whose labels are not shifted: give the others the label that is ignored")
-        about.meaning, about.ignored = "labels", node.params.get("ignored", -100)
         window = labels.window and replace(labels.window, outside=0)
         return View(self.node("cross_entropy", logits.stored, labels.stored), labels.dims, window)
 

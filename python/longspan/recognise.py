@@ -38,6 +38,8 @@ def term_of(value):
         word, operands = node.op, list(node.inputs)
     if node.op == "scale":
         word, operands = "mul", [node.inputs[0], node.params["factor"]]
+    if word == "div" and number(operands[1]):
+        word, operands = "mul", [operands[0], 1 / operands[1]]
     return word, operands
 
 
@@ -78,14 +80,13 @@ def matches(pattern, operand, found):
 def mean(pattern, operand, found):
     """The mean over the last dimension: a sum, divided by its size."""
     word, operands = term_of(bare(operand))
-    if word not in ("div", "mul") or not isinstance(operands[0], Value) or number(operands[1]) is None:
+    if word != "mul" or not isinstance(operands[0], Value) or number(operands[1]) is None:
         return None
     total = bare(operands[0]).node
     if total is None or total.op != "reduce" or total.params["kind"] != "sum":
         return None
     x = total.inputs[0]
-    divisor = operands[1] if word == "div" else 1 / operands[1]
-    return matches(pattern, x, found) if total.params["dims"] == [len(x.shape) - 1] and close(divisor, x.shape[-1]) else None
+    return matches(pattern, x, found) if total.params["dims"] == [len(x.shape) - 1] and close(operands[1] * x.shape[-1], 1) else None
 
 
 # --- one function per named op: graph, what was bound, the value that is replaced -> the new value, or None ------------------
@@ -130,8 +131,7 @@ def swiglu(graph, v, out):
 
 def softcap(graph, v, out):
     cap = v["#cap"]
-    inside = v.get("#divisor", 1 / v["#factor"] if v.get("#factor") else None)
-    return graph.add("softcap", [v["x"]], out.node.at, cap=cap) if close(cap, inside) and cap > 0 and v["x"].shape == out.shape else None
+    return graph.add("softcap", [v["x"]], out.node.at, cap=cap) if close(cap * v["#factor"], 1) and cap > 0 and v["x"].shape == out.shape else None
 
 
 def half(v, which, x):
@@ -217,7 +217,7 @@ def elementwise(op):
 
 
 def scale(graph, v, out):
-    x, factor = v["x"], v["#factor"] if "#factor" in v else 1 / v["#divisor"]
+    x, factor = v["x"], v["#factor"]
     if x.dtype != "T" or out.dtype != "T":
         return None
     if x.node is not None and x.node.op == "scale":
@@ -264,7 +264,7 @@ def plain_logits(graph, v, out):
     return graph.add("cross_entropy", [skip_casts(node.inputs[0]), node.inputs[1]], node.at)
 
 
-def picked(graph, v, out):
+def reshape(graph, v, out):
     """The reshape of a reshape is one, and that to the same shape none."""
     node = out.node
     if node.op != "reshape":
@@ -280,30 +280,29 @@ def picked(graph, v, out):
 SQUARE_MEAN = ("rsqrt", ("add", ("mean", ("mul", "x", "x")), "#eps"))
 CENTRED = ("sub", "x", ("mean", "x"))
 NORMED = ("mul", CENTRED, ("rsqrt", ("add", ("mean", ("mul", CENTRED, CENTRED)), "#eps")))
-GELU_TANH = ("tanh", ("mul", ("add", "x", ("mul", ("pow", "x", 3), 0.044715)), ROOT_2_OVER_PI))
+GELU_TANH = ("add", ("tanh", ("mul", ("add", "x", ("mul", ("pow", "x", 3), 0.044715)), ROOT_2_OVER_PI)), 1)
+GELU_ERF = ("add", ("erf", ("mul", "x", math.sqrt(0.5))), 1)
 
 PATTERNS = [
-    ("reshape", ["r"], picked),
+    ("reshape", ["any"], reshape),
+    ("layernorm", [("mul", NORMED, "w")], layernorm),
+    ("layernorm with bias", [("add", ("layernorm", "x", "w"), "b")], layernorm_bias),
     ("rmsnorm", [("mul", "w", ("mul", "x", SQUARE_MEAN))], rmsnorm),
     ("rmsnorm with offset", [("mul", ("add", "w", "#offset"), ("mul", "x", SQUARE_MEAN))], rmsnorm),
-    ("layernorm", [("add", ("layernorm", "x", "w"), "b")], layernorm_bias),
-    ("layernorm without bias", [("mul", NORMED, "w")], layernorm),
     ("silu", [("mul", "x", ("sigmoid", "x"))], named("silu")),
     ("swiglu", [("mul", ("silu", "gate"), "up")], swiglu),
-    ("gelu", [("mul", ("mul", "x", 0.5), ("add", ("erf", ("mul", "x", math.sqrt(0.5))), 1)),
-              ("mul", "x", ("mul", ("add", ("erf", ("div", "x", math.sqrt(2))), 1), 0.5)),
-              ("mul", ("mul", "x", 0.5), ("add", ("erf", ("div", "x", math.sqrt(2))), 1))], named("gelu")),
-    ("gelu with tanh", [("mul", ("mul", "x", 0.5), ("add", GELU_TANH, 1)), ("mul", "x", ("mul", ("add", GELU_TANH, 1), 0.5))], named("gelu_tanh")),
+    ("gelu", [("mul", ("mul", "x", 0.5), GELU_ERF), ("mul", "x", ("mul", GELU_ERF, 0.5))], named("gelu")),
+    ("gelu with tanh", [("mul", ("mul", "x", 0.5), GELU_TANH), ("mul", "x", ("mul", GELU_TANH, 0.5))], named("gelu_tanh")),
     ("relu", [("max", "x", 0)], named("relu")),
-    ("softcap", [("mul", ("tanh", ("div", "x", "#divisor")), "#cap"), ("mul", ("tanh", ("mul", "x", "#factor")), "#cap")], softcap),
+    ("softcap", [("mul", ("tanh", ("mul", "x", "#factor")), "#cap")], softcap),
     ("rotate", [("add", ("mul", "x", "cos"), ("mul", "turned", "sin"))], rotate),
-    ("linear", ["c"], linear),
-    ("bias", [("add", "y", "b")], bias),
-    ("scale of queries", ["a"], unscaled),
-    ("logits", ["c"], plain_logits),
+    ("linear", ["any"], linear),
+    ("linear with bias", [("add", "y", "b")], bias),
+    ("scale of queries", ["any"], unscaled),
+    ("logits", ["any"], plain_logits),
     ("add", [("add", "a", "b")], elementwise("add")),
     ("mul", [("mul", "a", "b")], elementwise("mul")),
-    ("scale", [("mul", "x", "#factor"), ("div", "x", "#divisor")], scale),
+    ("scale", [("mul", "x", "#factor")], scale),
 ]
 
 
@@ -358,16 +357,11 @@ def loss(graph):
         return graph
     total, divided = bare(graph.loss), None
     word, operands = term_of(total)
-    if word in ("div", "mul"):
+    if word == "div":
         total, by = operands
-        if word == "div" and isinstance(by, Value):
-            divided = "labels" if counts_labels(bare(by), graph) else None
-            if word == "div" and divided is None:
-                graph.refuse("the loss is divided by a tensor that is not the number of labels that count", "loss", graph.loss.node.at)
-        elif by == B * S and word == "div":
-            divided = "tokens"
-        else:
-            total = graph.loss  # scaled by a number
+        divided = "tokens" if by == B * S else "labels" if isinstance(by, Value) and counts_labels(bare(by), graph) else None
+        if divided is None:
+            graph.refuse("the loss is divided by what is neither the number of labels that count nor that of tokens", "loss", graph.loss.node.at)
         total = bare(total)
     graph.loss, graph.mean_over = total, divided
     if total.node is not None and total.shape != (1,):
@@ -385,4 +379,4 @@ def counts_labels(value, graph):
         return False
     word, operands = term_of(bare(node.inputs[0]))
     about = graph.input_of(operands[0]) if word == "ne" and isinstance(operands[0], Value) else None
-    return about is not None and about.meaning == "labels" and operands[1] == about.ignored
+    return about is not None and about.meaning == "labels" and operands[1] == -100

@@ -158,6 +158,10 @@ class Lowering:
             return "i32"
         return "T" if dtype == self.dtype_of_parameters else "G"
 
+    def epsilon(self, node):
+        """What PyTorch's norms take where they are given no epsilon."""
+        return torch.finfo(self.tensors(node)[0].dtype).eps
+
     def rounded(self, node, number):
         """A number in the type of a node's result."""
         dtype = self.tensors(node)[0].dtype

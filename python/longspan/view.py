@@ -128,8 +128,11 @@ class Views:
             self.refuse(f"needs {view.dim_size(dim)} as one dimension: the batch and the sequence must stay whole")
         if not parts:
             shape = list(view.stored.shape)
-            stored = self.node("reshape", view.stored, size=shape + [1])
-            return replace(view, stored=stored, dims=view.dims[:dim] + ((len(shape),),) + view.dims[dim + 1:])
+            behind = [part for later in view.dims[dim + 1:] for part in later if not isinstance(part, Repeat) and not view.is_token(part)]
+            at = min(behind, default=len(shape))
+            stored = self.node("reshape", view.stored, size=shape[:at] + [1] + shape[at:])
+            view = self.renumbered(view, stored, [[i + (i >= at)] for i in range(len(shape))])
+            return replace(view, dims=view.dims[:dim] + ((at,),) + view.dims[dim + 1:])
         first = min(parts)
         if list(parts) != list(range(first, first + len(parts))):
             rest = [i for i in range(len(view.stored.shape)) if i not in parts]

@@ -1,0 +1,131 @@
+"""Masks: the terms that are found show what the user's mask shows; others are refused by name."""
+import unittest
+
+import numpy
+
+from support import B, S, graph_of
+from longspan import interpret, masks
+
+
+def iotas(g):
+    rows = g.add("iota", [], size=[1, 1, S, 1], dim=2)
+    return rows, g.add("iota", [], size=[1, 1, 1, S], dim=3)
+
+
+def causal(g):
+    rows, columns = iotas(g)
+    return g.map("le", columns, rows)
+
+
+def per_token(g, value):
+    """A value [B,S] for the queries and for the keys."""
+    return g.add("reshape", [value], size=[B, 1, S, 1]), g.add("reshape", [value], size=[B, 1, 1, S])
+
+
+def packed(g, positions):
+    """The number of each token's document, as transformers finds it from position_ids."""
+    first = g.map("sub", g.add("slice", [positions], dim=1, start=0, length=1), 1, dtype="i32")
+    joined = g.add("concat", [first, positions], dim=1)
+    step = g.map("sub", g.add("slice", [joined], dim=1, start=1, length=S), g.add("slice", [joined], dim=1, start=0, length=S), dtype="i32")
+    return g.add("cumsum", [g.map("ne", step, 1)], dim=1)
+
+
+class Masks(unittest.TestCase):
+    NAMES = ("input_ids", "position_ids", "segments", "padding")
+
+    def found(self, build, expected, additive=False):
+        """The terms of build(graph, inputs), which must show what the graph's own mask does."""
+        graph, inputs, parameter = graph_of(self.NAMES)
+        value = build(graph, inputs)
+        terms, documents = masks.mask(graph, [value])
+        self.assertEqual(terms, expected)
+        n = 11
+        batch = {"input_ids": numpy.zeros((2, n)), "padding": numpy.ones((2, n)), "position_ids": numpy.array([[i % 5 for i in range(n)], list(range(n))]),
+                 "segments": numpy.array([[i // 4 for i in range(n)], [0] * n])}
+        graph.loss = value
+        mask = interpret.evaluate(graph, batch)[value.name]
+        mask = mask > masks.HIDDEN if additive else mask != 0
+        ids = batch[documents[0]] if documents else None
+        if documents and documents[1]:
+            ids = interpret.documents_of(ids)
+        shown = numpy.broadcast_to(interpret.visible(terms, n, ids), (2, 1, n, n))
+        self.assertTrue((numpy.broadcast_to(mask, (2, 1, n, n)) == shown).all())
+        return documents
+
+    def refused(self, build, words):
+        graph, inputs, parameter = graph_of(self.NAMES)
+        with self.assertRaises(masks.NoMask) as caught:
+            masks.mask(graph, [build(graph, inputs)])
+        self.assertIn(words, str(caught.exception))
+
+    def test_causal(self):
+        terms = [{"kind": "causal"}]
+        self.found(lambda g, i: causal(g), terms)
+        self.found(lambda g, i: g.map("not", g.map("lt", iotas(g)[0], iotas(g)[1])), terms)
+        self.found(lambda g, i: g.map("le", 0, g.map("sub", *iotas(g), dtype="i32")), terms)
+        self.found(lambda g, i: g.map("lt", iotas(g)[1], g.map("add", iotas(g)[0], 1, dtype="i32")), terms)
+
+    def test_causal_as_numbers_that_are_added(self):
+        self.found(lambda g, i: g.map("where", causal(g), 0.0, -1e38), [{"kind": "causal"}], additive=True)
+        self.found(lambda g, i: g.map("mul", g.map("sub", 1.0, g.add("cast", [causal(g)], dtype="T")), -1e9), [{"kind": "causal"}], additive=True)
+
+    def test_a_buffer(self):
+        def build(g, i):
+            buffer = g.parameter("bias", (1, 1, 32, 32), numpy.tril(numpy.ones((1, 1, 32, 32))), frozen=True, buffer=True)
+            part = g.add("slice", [g.add("slice", [buffer], dim=2, start=0, length=S)], dim=3, start=0, length=S)
+            return g.map("ne", part, 0)
+        self.found(build, [{"kind": "causal"}])
+
+    def test_window(self):
+        def build(g, i):
+            rows, columns = iotas(g)
+            return g.map("and", causal(g), g.map("lt", g.map("sub", rows, 4, dtype="i32"), columns))
+        self.found(build, [{"kind": "window", "window": 4, "first": 0}])
+
+    def test_window_that_keeps_the_first(self):
+        def build(g, i):
+            rows, columns = iotas(g)
+            near = g.map("or", g.map("lt", g.map("sub", rows, columns, dtype="i32"), 3), g.map("lt", columns, 2))
+            return g.map("and", causal(g), near)
+        self.found(build, [{"kind": "window", "window": 3, "first": 2}])
+
+    def test_prefix(self):
+        self.found(lambda g, i: g.map("or", causal(g), g.map("lt", iotas(g)[1], 4)), [{"kind": "prefix", "first": 4}])
+
+    def test_full(self):
+        self.found(lambda g, i: g.add("fill", [], size=[1, 1, S, S], value=1.0, dtype="bool"), [])
+
+    def test_documents_by_numbers(self):
+        def build(g, i):
+            return g.map("and", g.map("eq", *per_token(g, i["segments"])), causal(g))
+        self.assertEqual(self.found(build, [{"kind": "causal"}, {"kind": "documents"}]), ("segments", False))
+
+    def test_documents_by_positions(self):
+        def build(g, i):
+            return g.map("and", causal(g), g.map("eq", *per_token(g, packed(g, i["position_ids"]))))
+        self.assertEqual(self.found(build, [{"kind": "causal"}, {"kind": "documents"}]), ("position_ids", True))
+
+    def test_positions_compared_within_documents(self):
+        def build(g, i):
+            q, k = per_token(g, i["position_ids"])
+            inside = g.map("eq", *per_token(g, packed(g, i["position_ids"])))
+            near = g.map("lt", g.map("sub", q, 3, dtype="i32"), k)
+            return g.map("and", g.map("and", g.map("le", k, q), near), inside)
+        self.found(build, [{"kind": "window", "window": 3, "first": 0}, {"kind": "documents"}])
+
+    def test_positions_compared_without_documents_are_refused(self):
+        def build(g, i):
+            q, k = per_token(g, i["position_ids"])
+            return g.map("le", k, q)
+        self.refused(build, "position_ids[q] - position_ids[k] >= 0")
+
+    def test_refusals(self):
+        self.refused(lambda g, i: g.map("and", causal(g), g.map("ne", per_token(g, i["padding"])[1], 0)), "padding")
+        self.refused(lambda g, i: g.map("lt", g.map("sub", *iotas(g), dtype="i32"), 3), "no causal bound")
+        self.refused(lambda g, i: g.map("lt", *iotas(g)[::-1]), "q - k - 1 >= 0")
+        self.refused(lambda g, i: g.map("mul", g.map("sub", *iotas(g), dtype="i32"), -0.5), "a bias")
+        self.refused(lambda g, i: g.map("lt", 0, g.parameter("w", (1, 1, 1, 1), numpy.ones((1, 1, 1, 1)))), "the parameter w")
+
+
+if __name__ == "__main__":
+    unittest.main()
