@@ -291,7 +291,7 @@ def _arange(low, node, *ends, **_):
     return x if low.dtype(node) == x.dtype else low.add("cast", x, dtype=low.dtype(node))
 
 
-@row("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "scalar_tensor")
+@row("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "scalar_tensor", "fill")
 def _fill(low, node, *arguments, **named):
     name = low.name(node)
     value = 0 if "zeros" in name else 1 if "ones" in name else arguments[0] if name == "scalar_tensor" else named.get("fill_value", arguments[-1])

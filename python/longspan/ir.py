@@ -216,11 +216,20 @@ class Graph:
         for p in self.parameters:
             names[id(p.value)] = f"parameter {p.value} {p.frozen} {p.also}"
         for node in self.nodes:
-            text = json.dumps([node.op, [v is not None and names[id(v)] for v in node.inputs], node.params], sort_keys=True, default=str)
+            text = json.dumps([node.op, [v is not None and names[id(v)] for v in node.inputs], rounded(node.params)], sort_keys=True, default=str)
             digest = hashlib.sha256(text.encode()).hexdigest()
             for i, value in enumerate(node.outputs):
                 names[id(value)] = f"{digest}.{i}"
         return hashlib.sha256(repr([names[id(v)] for v in self.outputs()] + [self.mean_over]).encode()).hexdigest()[:16]
+
+
+def rounded(x):
+    """Parameters of nodes, with numbers to 12 digits: 1 / sqrt(D) and D^-0.5 are one scale."""
+    if isinstance(x, dict):
+        return {key: rounded(value) for key, value in x.items()}
+    if isinstance(x, (list, tuple)):
+        return [rounded(value) for value in x]
+    return f"{x:.12g}" if isinstance(x, float) else x
 
 
 # --- shapes: one rule per op -------------------------------------------------------------------------------------------

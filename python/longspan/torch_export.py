@@ -6,6 +6,7 @@ is refused with the user's file and line.
 """
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -69,7 +70,7 @@ def logits_of(output):
 def source_of(node):
     """(file, line, code) of the user's that a node comes from: the innermost that is not torch's own."""
     frames = re.findall(r'File "([^"]+)", line (\d+), in [^\n]*\n(?:    ([^\n]*))?', node.meta.get("stack_trace") or "")
-    frames = [f for f in frames if not is_torch(f[0]) and not f[0].startswith("<")]
+    frames = [f for f in frames if is_user(f[0])]
     if not frames:
         return None
     file, line, code = frames[-1]
@@ -77,28 +78,66 @@ def source_of(node):
 
 
 def is_torch(file):
-    return os.path.dirname(torch.__file__) + os.sep in file or os.path.abspath(file) == os.path.abspath(__file__)
+    return os.path.dirname(torch.__file__) + os.sep in file
+
+
+@contextlib.contextmanager
+def whole_traces():
+    """Lines of all the user's functions, not of those named forward alone, in the traces that torch.fx notes for its nodes."""
+    tracer, name = torch.fx.proxy.TracerBase, "_filter_traceback_frames"
+    before = getattr(tracer, name, None)
+
+    def all_frames(self, summary):
+        first = next((i for i, frame in enumerate(summary) if frame.name == "forward"), len(summary))
+        return traceback.StackSummary.from_list([frame for frame in summary[first:] if is_user(frame.filename)])
+
+    if before is not None:
+        setattr(tracer, name, all_frames)
+    try:
+        yield
+    finally:
+        if before is not None:
+            setattr(tracer, name, before)
+
+
+def is_user(file):
+    own = os.path.dirname(os.path.abspath(__file__))
+    return not is_torch(file) and not file.startswith("<") and os.path.dirname(os.path.abspath(file)) != own
 
 
 def refusal(error):
     """A failure of torch.export in one line, with the user's line where it happened."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not is_torch(f.filename) and not f.filename.startswith("<")]
-    own = os.path.dirname(os.path.abspath(__file__))
-    frames = [f for f in frames if os.path.dirname(os.path.abspath(f.filename)) != own]
-    frames = frames if any("torch" in f.filename for f in traceback.extract_tb(error.__traceback__)[len(frames):]) else frames
     text = str(error)
-    named = re.findall(r'File "([^"]+)", line (\d+), in [^\n]*\n\s+([^\n]*)', text)
-    named = [f for f in named if not is_torch(f[0]) and os.path.dirname(os.path.abspath(f[0])) != own]
-    source = (named[-1][0], int(named[-1][1]), named[-1][2].strip()) if named else None
-    inner = [f for f in frames if f.filename != __file__]
-    if source is None and inner and len(inner) > 1:
-        source = (inner[-1].filename, inner[-1].lineno, (inner[-1].line or "").strip())
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__).strip()
-    if "specializ" in text or "Constraints violated" in text or "marked" in text and "dynamic" in text:
-        first = f"the model fixes the batch or the length of the sequence (a loop over tokens, or a size as a number): {first}"
-    elif "data-dependent" in text or "Data-dependent" in text or "data dependent" in text:
+    source = last_user_line(text)
+    if "specializ" in text or "Constraints violated" in text:
+        first = f"the model fixes the batch or the length of the sequence (a loop over tokens, or a size taken as a number): {first}"
+        source = fixing_line(error) or source
+    elif re.search("data.dependent", text, re.IGNORECASE):
         first = f"a shape or a branch depends on data: {first}"
-    return Refused(f"torch.export: {first}", "torch.export", source)
+    if source is None:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user(f.filename)]
+        inside = next((i for i, f in enumerate(frames) if f.name == "forward"), len(frames))
+        source = next(((f.filename, f.lineno, (f.line or "").strip()) for f in reversed(frames[inside:])), None)
+    return Refused(first, "torch.export", source)
+
+
+def last_user_line(text):
+    """The last line of the user's that a message names."""
+    named = [f for f in re.findall(r'File "([^"]+)", line (\d+), in [^\n]*\n\s+([^\n]*)', text) if is_user(f[0])]
+    return (named[-1][0], int(named[-1][1]), named[-1][2].strip()) if named else None
+
+
+def fixing_line(error):
+    """Where a symbolic size became a number, from the guards that torch noted while it traced."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        for value in list(frame.f_locals.values()):
+            for guard in getattr(getattr(value, "shape_env", None), "guards", []):
+                place = guard.sloc.framework_loc
+                fixes = isinstance(guard.expr, sympy.Eq) and any(side.is_number for side in guard.expr.args)
+                if fixes and isinstance(place, traceback.FrameSummary) and is_user(place.filename):
+                    return place.filename, place.lineno, (place.line or "").strip()
+    return None
 
 
 # --- lowering -----------------------------------------------------------------------------------------------------------
@@ -349,8 +388,9 @@ def trace(model, example, loss):
         tensors = [x.repeat(2, 1) for x in tensors]
     dynamic = torch.export.Dim.DYNAMIC
     try:
-        program = torch.export.export(Probe(model, names, fixed, loss), tuple(tensors), strict=False,
-                                      dynamic_shapes={"tensors": tuple({0: dynamic, 1: dynamic} for _ in tensors)})
+        with whole_traces():
+            program = torch.export.export(Probe(model, names, fixed, loss), tuple(tensors), strict=False,
+                                          dynamic_shapes={"tensors": tuple({0: dynamic, 1: dynamic} for _ in tensors)})
         if any(n.op == "call_function" and re.search(r"[a-z]_\.", str(n.target)) for n in program.graph.nodes):
             program = program.run_decompositions({})
     except Refused:

@@ -1,0 +1,271 @@
+"""Modules of PyTorch: imports, each checked against the module itself, and refusals with the user's line."""
+import json
+import logging
+import math
+import os
+import tempfile
+import unittest
+
+import support  # noqa: F401  the package's path
+from longspan import Refused
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+    import longspan.torch
+    from longspan.torch_export import lower
+except ImportError as error:
+    print(f"skipped: {__file__} needs torch ({error})")
+    raise SystemExit(0)
+
+logging.disable(logging.CRITICAL)  # torch prints whole graphs where it fails
+V, E, H = 61, 24, 4
+COPIES = {"permute", "broadcast", "slice", "concat", "map", "reduce", "contract"}
+
+
+def batch(sizes=(3, 20), **more):
+    ids = torch.randint(1, V, sizes, generator=torch.Generator().manual_seed(0))
+    return {"input_ids": ids, "labels": ids.clone(), **more}
+
+
+class Block(nn.Module):
+    """As nanoGPT's (eager: as minGPT's)."""
+
+    def __init__(self, eager, dropout=0.0):
+        super().__init__()
+        self.ln1, self.qkv, self.proj = nn.LayerNorm(E), nn.Linear(E, 3 * E), nn.Linear(E, E)
+        self.ln2, self.fc, self.out = nn.LayerNorm(E), nn.Linear(E, 4 * E), nn.Linear(4 * E, E)
+        self.eager, self.drop = eager, nn.Dropout(dropout)
+        self.register_buffer("mask", torch.tril(torch.ones(64, 64)).view(1, 1, 64, 64))
+
+    def forward(self, x):
+        batch, tokens, width = x.size()
+        q, k, v = (t.view(batch, tokens, H, width // H).transpose(1, 2) for t in self.qkv(self.ln1(x)).split(E, dim=2))
+        if self.eager:
+            scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+            scores = scores.masked_fill(self.mask[:, :, :tokens, :tokens] == 0, float("-inf"))
+            y = F.softmax(scores, dim=-1) @ v
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.drop(self.proj(y.transpose(1, 2).contiguous().view(batch, tokens, width)))
+        return x + self.out(F.gelu(self.fc(self.ln2(x))))
+
+
+class GPT(nn.Module):
+    def __init__(self, eager=False, dropout=0.0):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(V, E), nn.Embedding(64, E)
+        self.blocks = nn.ModuleList([Block(eager, dropout) for _ in range(2)])
+        self.ln, self.head = nn.LayerNorm(E), nn.Linear(E, V, bias=False)
+        self.wte.weight = self.head.weight
+
+    def body(self, input_ids):
+        x = self.wte(input_ids) + self.wpe(torch.arange(input_ids.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.ln(x))
+
+    def forward(self, input_ids, labels):
+        logits = self.body(input_ids)
+        return logits, F.cross_entropy(logits.view(-1, V), labels.view(-1), ignore_index=-1)
+
+
+class Mixer(nn.Module):
+    """A module without named ops: the token before, gates, sums of features."""
+
+    def __init__(self):
+        super().__init__()
+        self.wte, self.mix, self.up, self.head = nn.Embedding(V, E), nn.Parameter(torch.rand(E)), nn.Linear(E, E), nn.Linear(E, V)
+        self.register_buffer("scale", torch.tensor(1.5))
+
+    def forward(self, input_ids, labels, weights):
+        x = self.wte(input_ids) * self.scale
+        before = F.pad(x, (0, 0, 1, -1))
+        x = x * self.mix + before * (1 - self.mix)
+        x = x + F.softplus(self.up(x)).view(*x.shape[:2], 4, 6).sum(2).repeat(1, 1, 4) * torch.sigmoid(x)
+        each = F.cross_entropy(self.head(x)[:, :-1].reshape(-1, V), labels[:, 1:].reshape(-1), reduction="none")
+        return each.sum() / (labels[:, 1:] != -100).sum()
+
+
+class Imports(unittest.TestCase):
+    def export(self, model, example, loss=None):
+        with tempfile.TemporaryDirectory() as out:
+            result = longspan.torch.export(model, example, out, loss)
+            with open(os.path.join(out, "graph.json")) as file:
+                return result, json.load(file)
+
+    def test_nanogpt_in_both_forms_is_one_graph(self):
+        torch.manual_seed(0)
+        results = [self.export(GPT(eager), batch()) for eager in (False, True)]
+        for result, described in results:
+            self.assertEqual(result.checked.one_by_one, result.checked.parameters)
+            self.assertFalse({n["op"] for n in described["nodes"]} & COPIES)
+            self.assertEqual(described["parameters"][0]["also"], ["head.weight"])
+            self.assertEqual(described["inputs"][1], {"name": "labels", "dtype": "i32", "is": "labels", "shift": 0, "ignored": -1})
+            self.assertTrue(all(s["file"].endswith((".py")) for s in described["sources"]))
+        self.assertEqual(results[0][0].graph.hash(), results[1][0].graph.hash())
+
+    def test_a_loss_of_the_callers(self):
+        model = GPT()
+        result, described = self.export(_Logits(model), {"input_ids": batch()["input_ids"], "targets": batch()["labels"]},
+                                        loss=lambda output, targets, **_: F.cross_entropy(output.flatten(0, 1), targets.flatten(), reduction="sum"))
+        self.assertIsNone(described["mean_over"])
+        self.assertIsNotNone(described["logits"])
+        with self.assertRaises(Refused):
+            self.export(_Logits(model), {"input_ids": batch()["input_ids"], "targets": batch()["labels"]})
+
+    def test_general_ops(self):
+        torch.manual_seed(0)
+        result, described = self.export(Mixer(), batch(weights=torch.rand(3, 20)))
+        ops = [n["op"] for n in described["nodes"]]
+        self.assertIn("shift", ops)
+        self.assertEqual(described["inputs"][1]["shift"], 1)
+
+    def test_frozen_parameters(self):
+        model = GPT()
+        model.wpe.weight.requires_grad_(False)
+        _, described = self.export(model, batch())
+        self.assertEqual([p["name"] for p in described["parameters"] if p["frozen"]], ["wpe.weight"])
+
+    def test_bf16(self):
+        """Casts are kept where they are no part of a named op."""
+        result, described = self.export(GPT().to(torch.bfloat16), batch())
+        self.assertEqual(described["dtype"], "bf16")
+
+    def test_the_check_finds_a_wrong_graph(self):
+        from longspan import check, torch_export
+        model, example = GPT(), batch()
+        graph = lower(model, example)
+        next(n for n in graph.nodes if n.op == "attention").params["scale"] *= 1.01
+        with self.assertRaises(Refused):
+            check.against_torch(graph, model, example, None, torch_export.Probe)
+
+
+class _Logits(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, targets):
+        return self.model.body(input_ids)
+
+
+class Tiny(nn.Module):
+    """A model with one layer that a test gives."""
+
+    def __init__(self, layer, **more):
+        super().__init__()
+        self.wte, self.head, self.layer = nn.Embedding(V, E), nn.Linear(E, V), layer
+        for name, module in more.items():
+            setattr(self, name, module)
+
+    def forward(self, input_ids, labels):
+        x = self.layer(self, self.wte(input_ids))
+        return F.cross_entropy(self.head(x).flatten(0, 1), labels.flatten())
+
+
+def attend(x, mask):
+    x = x.view(*x.shape[:2], H, E // H).transpose(1, 2)
+    return F.scaled_dot_product_attention(x, x, x, attn_mask=mask).transpose(1, 2).flatten(2)  # ACTIVATION
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1))
+
+
+def loop(model, x):
+    state, outputs = torch.zeros_like(x[:, 0]), []
+    for t in range(x.shape[1]):  # LOOP
+        state = 0.5 * state + x[:, t]
+        outputs.append(state)
+    return torch.stack(outputs, 1)
+
+
+def unknown(model, x):
+    return torch.fft.fft(x).real  # UNKNOWN
+
+
+def square(model, x):
+    return (x @ x.transpose(1, 2)).tanh() @ x  # SQUARE
+
+
+def by_activation(model, x):
+    keep = x.sum(-1) > 0
+    return attend(x, keep[:, None, None, :] & torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril())
+
+
+def by_shape(model, x):
+    return x[x.sum(-1) > 0].sum() + x  # DATA
+
+
+def by_branch(model, x):
+    if x.sum() > 0:  # BRANCH
+        return x
+    return -x
+
+
+def biased(model, x):
+    i = torch.arange(x.shape[1])
+    return attend(x, model.bias((i[:, None] - i[None, :]).clamp(0, 7)).permute(2, 0, 1)[None])  # BIAS
+
+
+def stateful(model, x):
+    model.counter.seen.add_(1)
+    return x
+
+
+def tokens_cut(model, x):
+    return torch.cat([x[:, 5:], x[:, :5]], 1)  # CUT
+
+
+def pooled(model, x):
+    return x + x.max(1, keepdim=True).values  # POOLED
+
+
+def detached(model, x):
+    return x + torch.tanh(x).detach()  # DETACHED
+
+
+class Refusals(unittest.TestCase):
+    def line(self, mark):
+        with open(__file__) as file:
+            return next(i for i, text in enumerate(file, 1) if text.rstrip().endswith("# " + mark))
+
+    def refused(self, model, words, mark=None, example=None):
+        with self.assertRaises(Refused) as caught:
+            lower(model, example or batch())
+        refusal = caught.exception
+        self.assertRegex(str(refusal), words)
+        if mark:
+            self.assertEqual((os.path.basename(refusal.file), refusal.line), (os.path.basename(__file__), self.line(mark)), str(refusal))
+        return refusal
+
+    def test_with_the_line(self):
+        for layer, words, mark in [
+            (unknown, r"aten\.\w+: this op is not known", "UNKNOWN"), (square, "S × S outside attention", "SQUARE"),
+            (by_activation, "mask depends on", "ACTIVATION"), (by_shape, "depends on data", "DATA"), (by_branch, "depends on data", "BRANCH"),
+            (tokens_cut, "only a shift", "CUT"), (pooled, "reduces along the sequence", "POOLED"), (detached, "stops a gradient", "DETACHED"),
+            (loop, "loop over tokens", "LOOP"),
+        ]:
+            with self.subTest(mark):
+                self.refused(Tiny(layer), words, mark)
+
+    def test_a_learned_bias_of_positions(self):
+        self.refused(Tiny(biased, bias=nn.Embedding(8, H)), "attention mask depends on|a bias, not a mask", None)
+
+    def test_a_state(self):
+        self.refused(Tiny(stateful, counter=Counter()), "it has a state")
+
+    def test_dropout(self):
+        self.assertEqual(self.refused(GPT(dropout=0.1).train(), "drops out with probability 0.1").op, "aten.dropout")
+        lower(GPT(dropout=0.1).eval(), batch())
+
+    def test_inputs_of_other_shapes(self):
+        self.refused(GPT(), r"all inputs are \[batch, tokens\]", example={"input_ids": torch.ones(2, 8, dtype=torch.long), "labels": torch.ones(2, 7, dtype=torch.long)})
+
+
+if __name__ == "__main__":
+    unittest.main()
