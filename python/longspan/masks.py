@@ -188,7 +188,7 @@ class Element:
             return self.leaf(value, index)
         rule = getattr(self, "_" + node.op, None)
         if rule is None:
-            raise NoMask(f"depends on {node.op}")
+            raise NoMask(f"depends on {node.op}: on what is learned, or computed from activations")
         return rule(node, index, *node.inputs)
 
     def leaf(self, value, index):

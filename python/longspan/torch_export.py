@@ -7,6 +7,7 @@ is refused with the user's file and line.
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import re
 import time
@@ -16,10 +17,11 @@ from dataclasses import dataclass, field
 import sympy
 import torch
 
-from . import attention, check, folder, normal, recognise
+from . import attention, check, folder, interpret, normal, recognise
 from .aten import ATEN
 from .ir import Graph, Refused, Value
-from .size import B, S, size
+from .size import B, S
+from .torch_arrays import TorchArrays
 
 SKIPPED = {"_assert_tensor_metadata", "_assert_scalar", "sym_size", "sym_constrain_range", "sym_constrain_range_for_size", "_assert_async"}
 WORDS = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float64: "f64"}
@@ -419,5 +421,21 @@ def export(model, example, out, loss=None, weights=None):
     lowered = time.time()
     folder.write(graph, out, made_by=f"torch {torch.__version__}", weights=weights)
     written = time.time()
-    checked = check.against_torch(graph, model, example, loss, Probe)
+    checked = compare(graph, model, example, loss)
     return Export(str(out), graph, {"lower": lowered - start, "write": written - lowered, "check": time.time() - written}, checked)
+
+
+def compare(graph, model, example, loss=None):
+    """The check of an export (check.py), both sides by PyTorch in f64. The model is copied; its own parameters stay as they are."""
+    tensors = {name: x for name, x in example.items() if isinstance(x, torch.Tensor)}
+    fixed = {name: x for name, x in example.items() if name not in tensors}
+    batch = check.probe_batch(graph, {name: x.cpu().numpy() for name, x in tensors.items()})
+    exact = copy.deepcopy(model).to(torch.float64).cpu()
+    inputs = [torch.from_numpy(batch[name]).to(torch.float64 if x.is_floating_point() else x.dtype) for name, x in tensors.items()]
+    trained = {name: p for name, p in exact.named_parameters() if p.requires_grad}
+    theirs = Probe(exact, list(tensors), fixed, loss)(*inputs)[0]
+    their_gradients = torch.autograd.grad(theirs, list(trained.values()), allow_unused=True)
+    ours = interpret.loss(graph, batch, {p.value.name: trained[p.value.name] for p in graph.parameters if not p.frozen}, TorchArrays())
+    gradients = torch.autograd.grad(ours, list(trained.values()), allow_unused=True)
+    numbers = [{name: None if g is None else g.numpy() for name, g in zip(trained, side)} for side in (gradients, their_gradients)]
+    return check.compare(graph, ours.item(), numbers[0], theirs.item(), numbers[1])

