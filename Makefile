@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 
 # WORD=text: only benchmarks with that in their name. bench-peers also has SIZE=small|full|long, ROUNDS=n, THREADS=n, PEERS=text,
 # ISA=avx2|avx512 and PYTHON=path (bench/peers/run.py).
-.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan check-aarch64 check-faults cuda fuzz install lint format setup clean
+.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan check-aarch64 check-faults check-python cuda fuzz install lint format setup clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -52,6 +52,11 @@ check-aarch64: setup
 	    CMAKE_FLAGS='$(CMAKE_FLAGS) -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DCMAKE_SYSROOT=$(aarch64)/sysroot'
 	@ninja -C $(aarch64) -j $(JOBS) --quiet all tests-short
 	@TEST_EMULATOR='qemu-aarch64 -cpu neoverse-n1 -L $(aarch64)/sysroot' tools/run-tests.sh $(aarch64) short $(WORD)
+
+# The tests of the Python package (python/README.md). PYTHON=path: a Python of yours instead of an environment in the build folder;
+# WITH="torch transformers": what that environment has besides NumPy.
+check-python:
+	@WITH='$(WITH)' PYTHON='$(PYTHON)' tools/check-python.sh $(BUILD)
 
 # Every call of a training that changes a file fails once by each error, and is where a process is killed: some 1,750 cases, half a second each on
 # two idle cores; interrupted, it goes on where it was.

@@ -185,7 +185,9 @@ def _permute(low, node, x, *dims):
 
 
 def sliced(low, x, dim, start, length, step=1):
-    return x if length == x.shape[dim] and step == 1 else low.add("slice", x, dim=dim, start=start, length=length, **({"step": step} if step != 1 else {}))
+    if length == x.shape[dim] and step == 1:
+        return x
+    return low.add("slice", x, dim=dim, start=start, length=length, **({"step": step} if step != 1 else {}))
 
 
 def place(low, at, n):
@@ -445,7 +447,8 @@ def mean_of(low, node, x):
 
 def normed(low, node, x, epsilon):
     """x divided by the root of its mean square."""
-    return low.map("mul", x, low.map("rsqrt", low.map("add", mean_of(low, node, low.map("mul", x, x, node=node)), epsilon, node=node), node=node), node=node)
+    square = low.map("add", mean_of(low, node, low.map("mul", x, x, node=node)), epsilon, node=node)
+    return low.map("mul", x, low.map("rsqrt", square, node=node), node=node)
 
 
 @row("layer_norm", "rms_norm")

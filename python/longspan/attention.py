@@ -1,14 +1,13 @@
 """Attention: what front ends call as one op, and what is written out as softmax(scale * q k^T + mask) v, becomes the op `attention`."""
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import List, Optional
 
 from . import masks
 from .ir import Graph, Node, Value
 from .rewrite import binary, number, rebuild, skip_casts
-from .size import B, S, divide, has_tokens
+from .size import B, divide, has_tokens
 
 
 def attend(graph, q, k, v, scale, mask_values=(), causal=False, softcap=0.0, sink=None, at=None):

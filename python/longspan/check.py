@@ -20,9 +20,20 @@ class Checked:
     gradient: float  # largest difference of an element, relative to the largest of its parameter's gradient
     worst: str  # the parameter of that
     parameters: int
+    of: str = "the whole model"
 
     def __str__(self):
-        return f"loss within {self.loss:.1e}, gradients of {self.parameters} parameters within {self.gradient:.1e} of the model's ({self.worst})"
+        gradients = f"gradients of {self.parameters} parameters within {self.gradient:.1e} of the model's ({self.worst})"
+        return f"{self.of}: loss within {self.loss:.1e}, {gradients}"
+
+
+def free_memory():
+    """Bytes that this process may still take."""
+    try:
+        with open("/proc/meminfo") as file:
+            return 1024 * int(next(line for line in file if line.startswith("MemAvailable")).split()[1])
+    except (OSError, StopIteration):
+        return 8 << 30
 
 
 def probe_batch(graph, example, tokens=24, batch=2):

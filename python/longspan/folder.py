@@ -8,7 +8,7 @@ import numpy
 
 from . import __version__
 from .ir import Graph, Refused
-from .size import Size, plain
+from .size import plain
 
 NUMPY = {"float32": "F32", "float64": "F64", "float16": "F16", "int32": "I32", "int64": "I64", "bool": "BOOL"}
 

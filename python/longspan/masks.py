@@ -10,9 +10,6 @@ import operator
 from dataclasses import dataclass
 from typing import Any
 
-from .ir import Wrong
-from .size import B, S
-
 HIDDEN = -1e4  # what is added to a score that must not count is below
 
 

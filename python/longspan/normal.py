@@ -10,7 +10,7 @@ from dataclasses import replace
 from .interpret import STEPS
 from .ir import Graph, Input, Value
 from .rewrite import like
-from .size import B, S, Size, has_tokens, product
+from .size import B, S, has_tokens, product
 from .view import Repeat, View, Views, Window, whole
 
 
@@ -116,7 +116,8 @@ class Normal(Views):
         ignored = {i.ignored for i in self.graph.inputs if i.meaning == "labels" and i.value in inputs}
         program = [[w if isinstance(w, str) or step[0] not in ("eq", "ne") or w not in ignored else -100 for w in step] for step in program]
         if window:
-            window = replace(window, outside=self.outside(program, [next((v.window for v, a in zip(views, arguments) if a is x), None) for x in inputs]))
+            windows = [next((v.window for v, a in zip(views, arguments) if a is x), None) for x in inputs]
+            window = replace(window, outside=self.outside(program, windows))
         if not inputs:  # of numbers alone
             return View(self.computed(program, []), tuple(() if n == 1 else (Repeat(n),) for n in node.outputs[0].shape))
         params = {key: value for key, value in node.params.items() if key != "program"}
@@ -146,9 +147,10 @@ class Normal(Views):
     _gelu = _gelu_tanh = _relu = _silu = _scale = _softcap = unary
 
     def _cast(self, node, view):
-        if not isinstance(view.stored, Value) or view.stored.dtype == node.params["dtype"] or (view.stored.dtype == "bool" and node.params["dtype"] != "i32"):
-            return view
-        return self.unary(node, view)
+        """Conditions are 1 and 0 already."""
+        to = node.params["dtype"]
+        same = not isinstance(view.stored, Value) or view.stored.dtype == to or (view.stored.dtype == "bool" and to != "i32")
+        return view if same else self.unary(node, view)
 
     def _permute(self, node, view):
         return replace(view, dims=tuple(view.dims[i] for i in node.params["order"]))
@@ -165,11 +167,12 @@ class Normal(Views):
     def _iota(self, node):
         """Positions are [B,S], whatever dimensions the user's have."""
         size, dim = node.params["size"], node.params["dim"]
+        rest = [() if n == 1 else (Repeat(n),) for n in size]
         if size[dim] == S:
-            return View(self.node("iota", size=[B, S], dim=1), tuple((1,) if i == dim else () if n == 1 else (Repeat(n),) for i, n in enumerate(size)))
+            return View(self.node("iota", size=[B, S], dim=1), tuple(rest[:dim] + [(1,)] + rest[dim + 1:]))
         if not isinstance(size[dim], int):
             self.refuse(f"counts to {size[dim]}: only the positions 0 to S - 1 and fixed numbers are possible")
-        return View(self.node("iota", size=[size[dim]], dim=0), tuple((0,) if i == dim else () if n == 1 else (Repeat(n),) for i, n in enumerate(size)))
+        return View(self.node("iota", size=[size[dim]], dim=0), tuple(rest[:dim] + [(0,)] + rest[dim + 1:]))
 
     def _slice(self, node, view):
         dim, start, length, step = node.params["dim"], node.params["start"], node.params["length"], node.params.get("step", 1)
@@ -321,8 +324,8 @@ class Normal(Views):
             for index in range(width[letter]):
                 name = names.get((letter, index))
                 if name is None:
-                    size = next(v.part_size(v.dims[s.index(letter)][index]) for v, s in zip(views, sides) if letter in s and index < len(v.dims[s.index(letter)]))
-                    parts.append(Repeat(size))
+                    repeats = [v.dims[s.index(letter)][index] for v, s in zip(views, sides) if letter in s and index < len(v.dims[s.index(letter)])]
+                    parts.append(repeats[0])
                 else:
                     parts.append(name)
                     order.append(name)

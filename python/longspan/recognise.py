@@ -12,7 +12,7 @@ import numpy
 
 from .ir import Graph, Value
 from .rewrite import binary, number, rebuild, skip_casts
-from .size import B, S, product
+from .size import B, S
 
 COMMUTES = {"add", "mul", "eq", "and", "or"}
 ROOT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -242,7 +242,7 @@ def linear(graph, v, out):
 
 def bias(graph, v, out):
     node = v["y"].node
-    if node is None or node.op not in ("linear", "linear_transposed") or len(node.inputs) != 2 or v["b"].node is not None or v["b"].shape != out.shape[-1:]:
+    if node is None or node.op not in ("linear", "linear_transposed") or len(node.inputs) != 2 or not is_weight(v["b"], out):
         return None
     return graph.add(node.op, node.inputs + [v["b"]], node.at)
 

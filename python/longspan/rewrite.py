@@ -1,8 +1,7 @@
 """Graphs out of graphs: a copy in which a rule replaces nodes, and the small questions that rules ask about values."""
 from __future__ import annotations
 
-from .ir import Graph, Value
-from .size import Size
+from .ir import Graph
 
 
 def like(graph):

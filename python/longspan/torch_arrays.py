@@ -6,8 +6,7 @@ from .arrays import Arrays
 
 class TorchArrays(Arrays):
     def __init__(self):
-        names = {"neg": "neg", "mod": "remainder", "sub": "sub", "mul": "mul", "div": "div", "min": "minimum", "max": "maximum", "lt": "lt", "le": "le",
-                 "eq": "eq", "ne": "ne", "and": "logical_and", "or": "logical_or", "not": "logical_not"}
+        names = {"mod": "remainder", "min": "minimum", "max": "maximum", "and": "logical_and", "or": "logical_or", "not": "logical_not"}
         words = "neg abs sign exp log log1p sqrt rsqrt sin cos tanh sigmoid erf floor add sub mul div pow min max mod lt le eq ne and or not".split()
         self.steps = {word: self.step(getattr(torch, names.get(word, word))) for word in words}
         self.steps["where"] = lambda c, a, b: torch.where(self.array(c) != 0, self.array(a), self.array(b))

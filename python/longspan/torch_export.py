@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import os
 import re
 import time
@@ -102,6 +103,7 @@ def whole_traces():
             setattr(tracer, name, before)
 
 
+@functools.lru_cache(maxsize=None)
 def is_user(file):
     own = os.path.dirname(os.path.abspath(__file__))
     return not is_torch(file) and not file.startswith("<") and os.path.dirname(os.path.abspath(file)) != own
@@ -331,7 +333,8 @@ class Lowering:
                 self.values[n] = getattr(inner, n.target)
             elif n.op == "output":
                 results = self.argument(n.args[0])
-        if node.target.__name__ == "wrap_with_set_grad_enabled" and arguments[0] is False and any(self.trained(v) for v in results if isinstance(v, Value)):
+        without = node.target.__name__ == "wrap_with_set_grad_enabled" and arguments[0] is False
+        if without and any(self.trained(v) for v in results if isinstance(v, Value)):
             self.refuse("stops a gradient (torch.no_grad)")
         return results
 
@@ -426,7 +429,44 @@ def export(model, example, out, loss=None, weights=None):
 
 
 def compare(graph, model, example, loss=None):
-    """The check of an export (check.py), both sides by PyTorch in f64. The model is copied; its own parameters stay as they are."""
+    """
+    The check of an export (check.py), both sides by PyTorch in f64. The model is copied; its own parameters stay as they are. Of a model
+    whose gradients do not fit into memory, as many layers as fit are imported once more and compared.
+    """
+    layers = longest_list(model)
+    fit = layers_that_fit(model, layers)
+    if fit is None:
+        return compare_whole(graph, model, example, loss)
+    every = dict(layers._modules)
+    try:
+        layers._modules = type(layers._modules)(list(every.items())[:fit])
+        checked = compare_whole(lower(model, example, loss), model, example, loss)
+        checked.of = f"the first {fit} of {len(every)} layers: gradients of all do not fit into memory"
+        return checked
+    finally:
+        layers._modules = type(layers._modules)(every)
+
+
+def longest_list(model):
+    return max((m for m in model.modules() if isinstance(m, torch.nn.ModuleList)), key=len, default=None)
+
+
+def layers_that_fit(model, layers):
+    """None: all do. Otherwise how many, where a copy in f64, two sets of gradients and what autograd keeps take half of the free memory."""
+    def cost(module):
+        return 4 * 8 * sum(p.numel() for p in module.parameters())
+
+    room = check.free_memory() / 2
+    if cost(model) <= room:
+        return None
+    one = cost(layers[0]) if layers is not None and len(layers) > 1 else 0
+    fit = int((room - (cost(model) - cost(layers))) // one) if one else 0
+    if fit < 1:
+        raise Refused(f"the check of the import needs {cost(model) / 2**30:.1f} GiB of memory, and may take {room / 2**30:.1f}")
+    return min(fit, len(layers))
+
+
+def compare_whole(graph, model, example, loss):
     tensors = {name: x for name, x in example.items() if isinstance(x, torch.Tensor)}
     fixed = {name: x for name, x in example.items() if name not in tensors}
     batch = check.probe_batch(graph, {name: x.cpu().numpy() for name, x in tensors.items()})

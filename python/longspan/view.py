@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from .ir import Value
-from .size import B, S, Size, divide, has_tokens, product
+from .size import B, S, divide, product
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,9 @@ class Views:
         shape = view.stored.shape
         stored = self.node("reshape", view.stored, size=list(shape[:axis]) + list(sizes) + list(shape[axis + 1:]))
         n = len(sizes) - 1
-        return self.renumbered(view, stored, [[i] if i < axis else list(range(axis, axis + n + 1)) if i == axis else [i + n] for i in range(len(shape))])
+        goes = [[i] if i < axis else [i + n] for i in range(len(shape))]
+        goes[axis] = list(range(axis, axis + n + 1))
+        return self.renumbered(view, stored, goes)
 
     def ordered(self, view, axes):
         """The stored value with its axes in this order; those of size 1 that no dimension is made of may be missing."""
@@ -267,7 +269,7 @@ class Views:
         features = sorted(where for where, kind in place.items() if kind == "feature")
         model = max(real, key=lambda i: len(views[i].axes()), default=None)
         if model is not None:  # in the order in which the largest lies
-            lies = {part: (dim, index) for dim, parts in enumerate(views[model].dims) for index, part in enumerate(parts) if not isinstance(part, Repeat)}
+            lies = {part: (dim, i) for dim, parts in enumerate(views[model].dims) for i, part in enumerate(parts) if not isinstance(part, Repeat)}
             mine = [lies[axis] for axis in sorted(lies) if place[lies[axis]] == "feature"]
             if mine != sorted(mine):
                 features = mine + [where for where in features if where not in mine]

@@ -38,8 +38,10 @@ def sum_of_squares(graph, *values):
     for x in values:
         marks = x
         for dim, n in enumerate(x.shape):
-            position = graph.add("iota", [], size=[1] * dim + [n] + [1] * (len(x.shape) - dim - 1), dim=dim) if n == S or isinstance(n, int) and n > 1 else None
-            marks = marks if position is None else graph.map("mul", marks, graph.map("add", graph.map("sin", position), 2.0))
+            if n == 1 or not (n == S or isinstance(n, int)):
+                continue
+            position = graph.add("iota", [], size=[1] * dim + [n] + [1] * (len(x.shape) - dim - 1), dim=dim)
+            marks = graph.map("mul", marks, graph.map("add", graph.map("sin", position), 2.0))
         one = graph.add("reduce", [graph.map("mul", marks, x)], kind="sum", dims=list(range(len(x.shape))))
         total = one if total is None else graph.map("add", total, one)
     graph.loss = total

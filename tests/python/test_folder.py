@@ -6,7 +6,7 @@ import unittest
 
 import numpy
 
-from support import B, S, embedded, graph_of
+from support import S, embedded, graph_of
 from longspan import folder
 from longspan.ir import Refused
 from longspan.normal import normal_form

@@ -1,8 +1,6 @@
 """Sizes, graphs, the verifier, the hash."""
 import unittest
 
-import numpy
-
 from support import B, S, graph_of
 from longspan.ir import Refused
 from longspan.size import at, divide, plain

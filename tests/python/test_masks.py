@@ -40,7 +40,8 @@ class Masks(unittest.TestCase):
         terms, documents = masks.mask(graph, [value])
         self.assertEqual(terms, expected)
         n = 11
-        batch = {"input_ids": numpy.zeros((2, n)), "padding": numpy.ones((2, n)), "position_ids": numpy.array([[i % 5 for i in range(n)], list(range(n))]),
+        batch = {"input_ids": numpy.zeros((2, n)), "padding": numpy.ones((2, n)),
+                 "position_ids": numpy.array([[i % 5 for i in range(n)], list(range(n))]),
                  "segments": numpy.array([[i // 4 for i in range(n)], [0] * n])}
         graph.loss = value
         mask = interpret.evaluate(graph, batch)[value.name]

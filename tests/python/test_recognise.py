@@ -104,7 +104,8 @@ class Patterns(unittest.TestCase):
         self.check({"gelu_tanh": 1}, lambda g, x, p, i: gelu_tanh(g, x), 6, tolerance=1e-11)
 
     def test_swiglu(self):
-        self.check({"swiglu": 1, "silu": 0}, lambda g, x, p, i: g.map("mul", g.map("mul", x, g.map("sigmoid", x)), g.add("linear", [x, p("up", 6, 6)])), 6)
+        self.check({"swiglu": 1, "silu": 0},
+                   lambda g, x, p, i: g.map("mul", g.map("mul", x, g.map("sigmoid", x)), g.add("linear", [x, p("up", 6, 6)])), 6)
 
     def test_softcap(self):
         self.check({"softcap": 1}, lambda g, x, p, i: g.map("mul", g.map("tanh", g.map("div", x, 30.0)), 30.0), 6)
@@ -115,8 +116,8 @@ class Patterns(unittest.TestCase):
             with self.subTest(factor=factor):
                 def build(g, x, p, i):
                     x = g.add("permute", [x], order=[0, 2, 1, 3])
-                    return g.add("reshape", [g.add("permute", [rotated(g, x, rope_angles(g, i["position_ids"], 8, 1e4, factor))], order=[0, 2, 1, 3])],
-                                 size=[B, S, 16])
+                    x = rotated(g, x, rope_angles(g, i["position_ids"], 8, 1e4, factor))
+                    return g.add("reshape", [g.add("permute", [x], order=[0, 2, 1, 3])], size=[B, S, 16])
                 graph = self.check({"rotate": 1, "rope_table": 1, "concat": 0, "slice": 0}, build, 2, 8, names=("input_ids", "position_ids"))
                 rope = next(n for n in graph.nodes if n.op == "rope_table").params["rope"]
                 self.assertEqual(rope, {"theta": 1e4} if factor == 1 else {"theta": 1e4, "scaling": "linear", "factor": 4.0})
@@ -128,7 +129,8 @@ class Patterns(unittest.TestCase):
     def test_linear(self):
         self.check({"linear": 1}, lambda g, x, p, i: g.add("contract", [x, p("w", 5, 6)], equation="bse,fe->bsf"), 6)
         self.check({"linear_transposed": 1}, lambda g, x, p, i: g.add("contract", [x, p("w", 6, 5)], equation="bse,ef->bsf"), 6)
-        graph = self.check({"linear_transposed": 1}, lambda g, x, p, i: g.map("add", g.add("contract", [x, p("w", 6, 5)], equation="bse,ef->bsf"), p("b", 5)), 6)
+        graph = self.check({"linear_transposed": 1},
+                           lambda g, x, p, i: g.map("add", g.add("contract", [x, p("w", 6, 5)], equation="bse,ef->bsf"), p("b", 5)), 6)
         self.assertEqual(len(next(n for n in graph.nodes if n.op == "linear_transposed").inputs), 3)
 
     def test_sums_products_and_scales(self):
@@ -216,7 +218,8 @@ class Losses(unittest.TestCase):
         self.assertEqual([n.op for n in named.nodes], ["embedding", "cross_entropy", "sum"])
 
     def test_mean_over_tokens(self):
-        named = self.loss(lambda g, logits, labels: g.map("div", g.add("reduce", [g.add("cross_entropy", [logits, labels])], kind="sum", dims=[0, 1]), B * S))
+        named = self.loss(lambda g, logits, labels: g.map(
+            "div", g.add("reduce", [g.add("cross_entropy", [logits, labels])], kind="sum", dims=[0, 1]), B * S))
         self.assertEqual(named.mean_over, "tokens")
 
     def test_sum(self):

@@ -19,7 +19,7 @@ except ImportError as error:
     print(f"skipped: {__file__} needs torch ({error})")
     raise SystemExit(0)
 
-logging.disable(logging.CRITICAL)  # torch prints whole graphs where it fails
+logging.disable(logging.CRITICAL)
 V, E, H = 61, 24, 4
 COPIES = {"permute", "broadcast", "slice", "concat", "map", "reduce", "contract"}
 
@@ -139,6 +139,19 @@ class Imports(unittest.TestCase):
         next(n for n in graph.nodes if n.op == "attention").params["scale"] *= 1.01
         with self.assertRaises(Refused):
             compare(graph, model, example)
+
+
+    def test_layers_that_fit_are_checked(self):
+        from unittest import mock
+        model, example = GPT(), batch()
+        need = 4 * 8 * sum(p.numel() for p in model.parameters())
+        with mock.patch("longspan.check.free_memory", return_value=int(1.5 * need)):
+            checked = compare(lower(model, example), model, example)
+        self.assertIn("the first 1 of 2 layers", str(checked))
+        self.assertLess(checked.parameters, 28)
+        self.assertEqual(len(model.blocks), 2)
+        with mock.patch("longspan.check.free_memory", return_value=need // 10), self.assertRaises(Refused):
+            compare(lower(model, example), model, example)
 
 
 class _Logits(nn.Module):
@@ -263,7 +276,8 @@ class Refusals(unittest.TestCase):
         lower(GPT(dropout=0.1).eval(), batch())
 
     def test_inputs_of_other_shapes(self):
-        self.refused(GPT(), r"all inputs are \[batch, tokens\]", example={"input_ids": torch.ones(2, 8, dtype=torch.long), "labels": torch.ones(2, 7, dtype=torch.long)})
+        example = {"input_ids": torch.ones(2, 8, dtype=torch.long), "labels": torch.ones(2, 7, dtype=torch.long)}
+        self.refused(GPT(), r"all inputs are \[batch, tokens\]", example=example)
 
 
 if __name__ == "__main__":

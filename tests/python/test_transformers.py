@@ -58,6 +58,10 @@ def batch(packed=False):
     return {"input_ids": ids, "labels": ids.clone(), **more}
 
 
+def mamba():
+    return transformers.MambaForCausalLM(transformers.MambaConfig(vocab_size=V, hidden_size=32, num_hidden_layers=1, state_size=4))
+
+
 class Models(unittest.TestCase):
     def test_each(self):
         for name, (_, _, _, copies) in MODELS.items():
@@ -93,7 +97,7 @@ class Models(unittest.TestCase):
         padded = {**batch(), "attention_mask": torch.ones(3, 40, dtype=torch.long)}
         for words, make, example in [
             ("padding", lambda: model("Llama"), padded),
-            ("loop over tokens", lambda: transformers.MambaForCausalLM(transformers.MambaConfig(vocab_size=V, hidden_size=32, num_hidden_layers=1, state_size=4)), batch()),
+            ("loop over tokens", mamba, batch()),
         ]:
             with self.subTest(words), self.assertRaises(Refused) as caught:
                 lower(make(), example)
