@@ -21,10 +21,14 @@ class Checked:
     worst: str  # the parameter of that
     parameters: int
     of: str = "the whole model"
+    program: str = "not run"  # by the program longspan
+
+    def numbers(self):
+        gradients = f"gradients of {self.parameters} parameters within {self.gradient:.1e} of the model's ({self.worst})"
+        return f"loss within {self.loss:.1e}, {gradients}"
 
     def __str__(self):
-        gradients = f"gradients of {self.parameters} parameters within {self.gradient:.1e} of the model's ({self.worst})"
-        return f"{self.of}: loss within {self.loss:.1e}, {gradients}"
+        return f"{self.of}: {self.numbers()}; by the program: {self.program}"
 
 
 def free_memory():
@@ -59,15 +63,15 @@ def probe_batch(graph, example, tokens=24, batch=2):
     ids[numpy.isin(ids, padding)] = next(i for i in range(len(padding) + 1) if i not in padding)
     for about in graph.inputs:
         if about.meaning == "labels":
-            result[about.value.name][0, cut] = about.ignored
+            result[about.value.name][:, cut] = about.ignored  # the first token of another document is predicted by nothing
     return result
 
 
-def compare(graph, loss, gradients, their_loss, their_gradients):
-    """gradients: {name: NumPy array} of the graph's trained parameters; theirs of all that the model trains, None where there is none."""
+def compare(loss, gradients, their_loss, their_gradients, who):
+    """gradients: {name: NumPy array} that `who` computed; theirs of all that the model trains, None where there is none."""
     off = abs(loss - their_loss) / max(abs(their_loss), 1e-30)
     if not off <= TOLERANCE_LOSS:
-        raise Refused(f"the imported graph's loss is {loss!r}, the model's {their_loss!r}")
+        raise Refused(f"the loss of {who} is {loss!r}, the model's {their_loss!r}")
     largest = max((numpy.abs(g).max() for g in their_gradients.values() if g is not None and g.size), default=0.0)
     worst, where = 0.0, "none"
     for name, theirs in their_gradients.items():
@@ -77,7 +81,7 @@ def compare(graph, loss, gradients, their_loss, their_gradients):
         ours, theirs = (numpy.zeros(1) if g is None else g for g in (ours, theirs))
         difference = numpy.abs(ours - theirs).max() / max(numpy.abs(theirs).max(), 1e-3 * largest, 1e-30)
         if not difference <= TOLERANCE_GRADIENT:
-            raise Refused(f"the imported graph's gradient of {name} is off by {difference:.1e} of its largest element")
+            raise Refused(f"the gradient of {name} by {who} is off by {difference:.1e} of its largest element")
         if difference >= worst:
             worst, where = difference, name
     return Checked(off, worst, where, len(their_gradients))

@@ -72,13 +72,13 @@ def write_safetensors(path, tensors):
 
 def describe(graph, made_by=""):
     """graph.json as a dictionary."""
-    words = {"T": graph.dtype, "G": "f32" if graph.dtype != "f64" else "f64", "i32": "i32", "bool": graph.dtype}
+    words = {"T": "T", "G": "G", "i32": "i32", "bool": "T"}
     names = Names(graph)
     return {
         "format": "longspan-graph", "version": 1, "made_by": f"longspan {__version__}" + (f", {made_by}" if made_by else ""),
         "dtype": graph.dtype, "tokens": graph.tokens,
         "documents": any(t["kind"] == "documents" for n in graph.nodes if n.op == "attention" for t in n.params["mask"]),
-        "inputs": [describe_input(i, words) for i in graph.inputs],
+        "inputs": [describe_input(i) for i in graph.inputs],
         "parameters": [describe_parameter(p) for p in graph.parameters],
         "constants": [],
         "nodes": [describe_node(node, names, words) for node in graph.nodes],
@@ -100,8 +100,8 @@ class Names:
         return None if value is None else self.names.get(id(value), value.name)
 
 
-def describe_input(i, words):
-    result = {"name": i.value.name, "dtype": words[i.value.dtype]}
+def describe_input(i):
+    result = {"name": i.value.name, "dtype": "i32" if i.value.dtype == "i32" else "f32"}
     if i.meaning:
         result["is"] = i.meaning
     if i.meaning == "labels":

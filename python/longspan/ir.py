@@ -360,7 +360,7 @@ def _attention(node, q, k, v, sink=None):
 
 def _same(node, *inputs):
     need(all(v.shape == inputs[0].shape for v in inputs), f"{inputs}")
-    return [(inputs[0].shape, "G" if node.op == "softcap" and inputs[0].dtype == "G" else "T")]
+    return [(inputs[0].shape, "G" if node.op in ("softcap", "scale") and inputs[0].dtype == "G" else "T")]
 
 
 def _cast(node, x):

@@ -256,14 +256,6 @@ def unscaled(graph, v, out):
     return graph.add("attention", q.inputs + node.inputs[1:], node.at, **{**node.params, "scale": node.params["scale"] * q.params["factor"]})
 
 
-def plain_logits(graph, v, out):
-    """Cross-entropy is computed in f32 whatever the logits are."""
-    node = out.node
-    if node.op != "cross_entropy" or node.inputs[0].node is None or node.inputs[0].node.op != "cast":
-        return None
-    return graph.add("cross_entropy", [skip_casts(node.inputs[0]), node.inputs[1]], node.at)
-
-
 def reshape(graph, v, out):
     """The reshape of a reshape is one, and that to the same shape none."""
     node = out.node
@@ -299,7 +291,6 @@ PATTERNS = [
     ("linear", ["any"], linear),
     ("linear with bias", [("add", "y", "b")], bias),
     ("scale of queries", ["any"], unscaled),
-    ("logits", ["any"], plain_logits),
     ("add", [("add", "a", "b")], elementwise("add")),
     ("mul", [("mul", "a", "b")], elementwise("mul")),
     ("scale", [("mul", "x", "#factor")], scale),
@@ -328,7 +319,30 @@ def recognise(graph: Graph) -> Graph:
                 return [results]
             results = better
 
-    return splits(loss(rebuild(graph, rule)))
+    return wide(splits(loss(rebuild(graph, rule))))
+
+
+def wide(graph):
+    """Logits, and what the loss is computed from, have the type of sums: a product by a head is made in it from the beginning."""
+    def widened(new, value):
+        node = value.node
+        if value.dtype == "G" or node is None:
+            return value
+        if node.op == "linear" and len(node.inputs) == 2:
+            return new.add("linear_wide", node.inputs, node.at)
+        if node.op in ("softcap", "scale"):
+            return new.add(node.op, [widened(new, node.inputs[0])], node.at, **node.params)
+        return new.add("cast", [value], node.at, dtype="G")
+
+    def rule(new, node, inputs):
+        if node.op != "cross_entropy":
+            return None
+        return [new.add("cross_entropy", [widened(new, skip_casts(inputs[0])), inputs[1]], node.at)]
+
+    new = rebuild(graph, rule)
+    if new.logits is not None:
+        new.logits = widened(new, skip_casts(new.logits))
+    return new.trim()
 
 
 def splits(graph):

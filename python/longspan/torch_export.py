@@ -11,6 +11,7 @@ import copy
 import functools
 import os
 import re
+import tempfile
 import time
 import traceback
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 import sympy
 import torch
 
-from . import attention, check, folder, interpret, normal, recognise
+from . import attention, binary, check, folder, interpret, normal, recognise
 from .aten import ATEN
 from .ir import Graph, Refused, Value
 from .size import B, S
@@ -424,27 +425,32 @@ def export(model, example, out, loss=None, weights=None):
     lowered = time.time()
     folder.write(graph, out, made_by=f"torch {torch.__version__}", weights=weights)
     written = time.time()
-    checked = compare(graph, model, example, loss)
+    checked = compare(graph, model, example, loss, out)
     return Export(str(out), graph, {"lower": lowered - start, "write": written - lowered, "check": time.time() - written}, checked)
 
 
-def compare(graph, model, example, loss=None):
+def compare(graph, model, example, loss=None, out=None):
     """
-    The check of an export (check.py), both sides by PyTorch in f64. The model is copied; its own parameters stay as they are. Of a model
-    whose gradients do not fit into memory, as many layers as fit are imported once more and compared.
+    The check of an export (check.py), both sides by PyTorch in f64; and of the folder `out` by the program longspan, where it is there. The
+    model is copied; its own parameters stay as they are. Of a model whose gradients do not fit into memory, as many layers as fit are
+    imported once more and compared.
     """
     layers = longest_list(model)
     fit = layers_that_fit(model, layers)
     if fit is None:
-        return compare_whole(graph, model, example, loss)
+        return compare_whole(graph, model, example, loss, out)
     every = dict(layers._modules)
+    place = tempfile.TemporaryDirectory()
     try:
         layers._modules = type(layers._modules)(list(every.items())[:fit])
-        checked = compare_whole(lower(model, example, loss), model, example, loss)
+        part = lower(model, example, loss)
+        folder.write(part, place.name)
+        checked = compare_whole(part, model, example, loss, place.name)
         checked.of = f"the first {fit} of {len(every)} layers: gradients of all do not fit into memory"
         return checked
     finally:
         layers._modules = type(layers._modules)(every)
+        place.cleanup()
 
 
 def longest_list(model):
@@ -466,7 +472,7 @@ def layers_that_fit(model, layers):
     return min(fit, len(layers))
 
 
-def compare_whole(graph, model, example, loss):
+def compare_whole(graph, model, example, loss, out):
     tensors = {name: x for name, x in example.items() if isinstance(x, torch.Tensor)}
     fixed = {name: x for name, x in example.items() if name not in tensors}
     batch = check.probe_batch(graph, {name: x.cpu().numpy() for name, x in tensors.items()})
@@ -478,4 +484,9 @@ def compare_whole(graph, model, example, loss):
     ours = interpret.loss(graph, batch, {p.value.name: trained[p.value.name] for p in graph.parameters if not p.frozen}, TorchArrays())
     gradients = torch.autograd.grad(ours, list(trained.values()), allow_unused=True)
     numbers = [{name: None if g is None else g.numpy() for name, g in zip(trained, side)} for side in (gradients, their_gradients)]
-    return check.compare(graph, ours.item(), numbers[0], theirs.item(), numbers[1])
+    checked = check.compare(ours.item(), numbers[0], theirs.item(), numbers[1], "the imported graph")
+    program = binary.find() if out is not None else None
+    if program:
+        found, theirs_too, why = binary.grad(program, out, graph, batch)
+        checked.program = check.compare(found, theirs_too, theirs.item(), numbers[1], program).numbers() if why is None else f"not run: {why}"
+    return checked

@@ -46,7 +46,7 @@ class Folder(unittest.TestCase):
             graph = json.load(file)
         self.assertEqual((graph["format"], graph["version"], graph["tokens"], graph["documents"]), ("longspan-graph", 1, "input_ids", False))
         self.assertEqual(graph["inputs"][1], {"name": "labels", "dtype": "i32", "is": "labels", "shift": 1, "ignored": -1})
-        self.assertEqual({node["op"] for node in graph["nodes"]}, {"embedding", "iota", "add", "linear", "cross_entropy", "sum"})
+        self.assertEqual({node["op"] for node in graph["nodes"]}, {"embedding", "iota", "add", "linear_wide", "cross_entropy", "sum"})
         self.assertEqual(next(n for n in graph["nodes"] if n["op"] == "iota"), {"op": "iota", "in": [], "out": ["t2"], "along": "S"})
         self.assertEqual(graph["sources"], [{"file": "model.py", "line": 3, "code": "loss"}])
         given = {i["name"] for i in graph["inputs"]} | {p["name"] for p in graph["parameters"]}
