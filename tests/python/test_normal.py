@@ -122,6 +122,13 @@ class NormalForm(unittest.TestCase):
         sum_of_squares(graph, graph.add("contract", [x, w], equation="bhsd,hdf->bshf"))
         self.same(graph)
 
+    def test_features_in_another_order_beside_their_own(self):
+        """Of equal sizes: that the order differs is not seen in the shape."""
+        graph, inputs, parameter = graph_of()
+        x = embedded(graph, inputs, parameter, 3, 3)
+        sum_of_squares(graph, graph.map("add", x, graph.map("exp", graph.add("permute", [x], order=[0, 1, 3, 2]))))
+        self.same(graph, free_of=())
+
     def test_outer_products_are_maps(self):
         graph, inputs, parameter = graph_of(("input_ids", "position_ids"))
         f = graph.add("reshape", [parameter("f", 4)], size=[1, 4, 1])

@@ -39,11 +39,11 @@ def rope_angles(g, positions, D, theta, factor=1.0):
     return g.add("concat", [half, half], dim=2)
 
 
-def rotated(g, x, angles):
-    """Heads first, as transformers have it: x [B,H,S,D]."""
+def rotated(g, x, angles, halves=(0, 1)):
+    """Heads first, as transformers have it: x [B,H,S,D]. halves: which is which."""
     D = x.shape[-1]
     cos, sin = (g.add("reshape", [g.map(word, angles)], size=[B, 1, S, D]) for word in ("cos", "sin"))
-    first, second = (g.add("slice", [x], dim=3, start=start, length=D // 2) for start in (0, D // 2))
+    first, second = (g.add("slice", [x], dim=3, start=start, length=D // 2) for start in (halves[0] * (D // 2), halves[1] * (D // 2)))
     turned = g.add("concat", [g.map("neg", second), first], dim=3)
     return g.map("add", g.map("mul", x, cos), g.map("mul", turned, sin))
 
@@ -121,6 +121,13 @@ class Patterns(unittest.TestCase):
                 graph = self.check({"rotate": 1, "rope_table": 1, "concat": 0, "slice": 0}, build, 2, 8, names=("input_ids", "position_ids"))
                 rope = next(n for n in graph.nodes if n.op == "rope_table").params["rope"]
                 self.assertEqual(rope, {"theta": 1e4} if factor == 1 else {"theta": 1e4, "scaling": "linear", "factor": 4.0})
+
+    def test_no_rotation_where_the_halves_are_others(self):
+        def build(g, x, p, i):
+            x = rotated(g, g.add("permute", [x], order=[0, 2, 1, 3]), rope_angles(g, i["position_ids"], 8, 1e4), halves)
+            return g.add("reshape", [g.add("permute", [x], order=[0, 2, 1, 3])], size=[B, S, 16])
+        for halves in ((1, 0), (0, 0), (1, 1)):
+            self.check({"rotate": 0}, build, 2, 8, names=("input_ids", "position_ids"), without=())
 
     def test_frequencies_that_are_no_powers_stay_general(self):
         self.assertIsNone(rope_of(numpy.array([1.0, 0.3, 0.2, 0.01])))
