@@ -406,8 +406,19 @@ def trace(model, example, loss):
     return program, names
 
 
+def prepared(model, example):
+    """
+    The example with each tensor of its own, as labels are often the ids themselves; and with use_cache=False where the model would keep
+    keys and values for generation, which training does not read.
+    """
+    example = {name: x.clone() if isinstance(x, torch.Tensor) else x for name, x in example.items()}
+    keeps = getattr(getattr(model, "config", None), "use_cache", False)
+    return {**example, "use_cache": False} if keeps and "use_cache" not in example else example
+
+
 def lower(model, example, loss=None):
     """The graph in normal form with named ops, without writing or checking it."""
+    example = prepared(model, example)
     program, names = trace(model, example, loss)
     graph = Lowering(program, names, model).run()
     graph.tokens = "input_ids" if "input_ids" in names else names[0]
@@ -421,6 +432,7 @@ def export(model, example, out, loss=None, weights=None):
     of written again. The loss and all gradients of a small batch are compared with the module's own. Raises longspan.Refused.
     """
     start = time.time()
+    example = prepared(model, example)
     graph = lower(model, example, loss)
     lowered = time.time()
     folder.write(graph, out, made_by=f"torch {torch.__version__}", weights=weights)

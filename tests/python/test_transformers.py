@@ -48,7 +48,7 @@ def model(name, attention=None):
     kind, config, more, _ = MODELS[name]
     torch.manual_seed(0)
     config = getattr(transformers, config)(**(GPT2 if more is None else {**SIZES, **more}))
-    config._attn_implementation, config.use_cache = attention, False
+    config._attn_implementation = attention
     return getattr(transformers, kind)(config).train()
 
 
