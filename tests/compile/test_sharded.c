@@ -85,17 +85,19 @@ static void compare(const network *n, solver solve, const ls_target *target, int
     network_free(&many);
 }
 
-/* Each mode on each mesh, with each saving and one or two micro-batches in turn. */
-static int compare_all(const network *n, solver solve) {
+/* Each mode on each mesh, with each saving and one or two micro-batches in turn: `first` says which begins. */
+static int compare_all(const network *n, solver solve, int first) {
     int cases = 0;
     for (int micro = 1; micro <= 2; micro++) {
         network_result one;
         const ls_target alone = target_of(0, LS_SHARD_NONE, 0);
         must(solve(n, &alone, micro, &one), n->name, &alone);
         for (size_t p = 0; p < LS_COUNT(places); p++) {
-            for (int mode = 0; mode < LS_SHARD_MODES; mode++, cases++) {
+            for (int mode = 0; mode < LS_SHARD_MODES; mode++) {
+                if (((int)p + mode + micro + first) % 2 != 0) continue;
                 const ls_target target = target_of(p, mode, (p + (size_t)mode + (size_t)micro) % LS_COUNT(savings));
                 compare(n, solve, &target, micro, &one);
+                cases++;
             }
         }
         network_free(&one);
@@ -107,14 +109,14 @@ static void test_same_gradients(void **state) {
     (void)state;
     for (size_t n = 0; n < LS_COUNT(networks); n++)
         print_message("%s: %d gradients are those of one rank\n", networks[n].name,
-                      compare_all(&networks[n], network_accumulate));
+                      compare_all(&networks[n], network_accumulate, (int)n));
 }
 
 static void test_same_parameters(void **state) {
     (void)state;
     for (size_t n = 0; n < LS_COUNT(networks); n++)
         print_message("%s: %d trainings are that of one rank\n", networks[n].name,
-                      compare_all(&networks[n], two_steps));
+                      compare_all(&networks[n], two_steps, (int)n + 1));
 }
 
 /* --- proofs ------------------------------------------------------------------------------------------------------- */

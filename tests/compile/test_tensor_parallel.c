@@ -100,14 +100,15 @@ static ls_status two_steps(const network *n, const ls_target *target, int micro,
 
 typedef ls_status (*solver)(const network *n, const ls_target *target, int micro, network_result *out);
 
-static int compare_all(const network *n, solver solve) {
+/* Every other place: those of one solver are the places that the other leaves out. */
+static int compare_all(const network *n, solver solve, size_t first) {
     const int micro = 1 + (int)(n - networks) % 2;
     const ls_target alone = {.strategy = "local", .threads = 1};
     network_result one, many;
     int cases = 0;
     const ls_status solved = solve(n, &alone, micro, &one);
     if (solved.code != LS_OK) fail_msg("%s: %s", n->name, solved.text);
-    for (size_t p = 0; p < LS_COUNT(places); p++, cases++) {
+    for (size_t p = (first + (size_t)(n - networks)) % 2; p < LS_COUNT(places); p += 2, cases++) {
         const int mode = (int)(p + (size_t)micro + (size_t)(n - networks)) % LS_SHARD_MODES;
         const ls_target target = target_of(p, mode, (p + (size_t)micro) % LS_COUNT(savings));
         const char *what = "";
@@ -124,14 +125,14 @@ static void test_same_gradients(void **state) {
     (void)state;
     for (size_t n = 0; n < LS_COUNT(networks); n++)
         print_message("%s: %d gradients are those of one rank\n", networks[n].name,
-                      compare_all(&networks[n], network_accumulate));
+                      compare_all(&networks[n], network_accumulate, 0));
 }
 
 static void test_same_parameters(void **state) {
     (void)state;
     for (size_t n = 0; n < LS_COUNT(networks); n++)
         print_message("%s: %d trainings are that of one rank\n", networks[n].name,
-                      compare_all(&networks[n], two_steps));
+                      compare_all(&networks[n], two_steps, 1));
 }
 
 static void test_proofs(void **state) {

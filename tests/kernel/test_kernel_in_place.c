@@ -66,6 +66,10 @@ static const ls_map_params product[] = {
     {                      \
         t, 1, { MOST - 9 } \
     }
+#define SHORT(t)      \
+    {                 \
+        t, 1, { 777 } \
+    }
 #define UNITS(t)                      \
     {                                 \
         t, 1, { 1900 * LS_FLAT_UNIT } \
@@ -128,8 +132,8 @@ static const example examples[] = {
     {"normalize", NONE, {LONG('T')}, {LONG('T')}},
     {"map",
      PARAMS(sums),
-     {LONG('T'), LONG('T'), LONG('T'), LONG('T'), LONG('T'), LONG('T'), LONG('T')},
-     {LONG('T'), LONG('T'), LONG('T'), LONG('T')}},
+     {SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T')},
+     {SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T')}},
     {"map", PARAMS(product), {LONG('T'), LONG('T')}, {LONG('T')}},
 };
 
