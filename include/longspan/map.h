@@ -1,8 +1,8 @@
 /*
  * Expressions of single elements, for ls_map: softplus(x) is
  *
- *     ls_map_step steps[] = {{LS_MAP_EXP, 0}, {LS_MAP_LOG1P, 1}};
- *     ls_tensor y = ls_map(g, &x, 1, steps, 2, NULL, 0);
+ *     const ls_map_step steps[] = {{LS_MAP_EXP, 0, 0, 0, 0}, {LS_MAP_LOG1P, 1, 0, 0, 0}};
+ *     ls_tensor y = ls_map(g, &x, 1, &(ls_expression){.step = steps, .n_steps = 2});
  *
  * An expression is a list of steps. Operand i of a step is input i of the map where i is less than the number of
  * inputs, and behind these the results of earlier steps. Each step is computed in f32 (f64 in a graph of f64), on the
@@ -58,7 +58,7 @@ typedef struct ls_map_step {
     double number; /* of LS_MAP_NUMBER; finite, or an infinity */
 } ls_map_step;
 
-/* Limits of one map: its steps, and its inputs and results together. */
+/* Limits of one map: its steps, one more than its inputs, its results. */
 enum { LS_MAP_STEPS = 64, LS_MAP_TENSORS = 8, LS_MAP_RESULTS = 4 };
 
 #endif

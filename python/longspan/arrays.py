@@ -9,8 +9,8 @@ _erf = numpy.vectorize(math.erf, otypes=[float])
 
 
 class Arrays:
-    def __init__(self, library=numpy, erf=_erf):
-        self.library = np = library
+    def __init__(self, backend=numpy, erf=_erf):
+        self.backend = np = backend
         self.steps = {
             "neg": np.negative, "abs": np.abs, "sign": np.sign, "exp": np.exp, "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt,
             "rsqrt": lambda a: 1 / np.sqrt(a), "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "sigmoid": lambda a: 0.5 * (1 + np.tanh(0.5 * a)),
@@ -20,37 +20,37 @@ class Arrays:
         }
 
     def array(self, x):
-        return self.library.asarray(x, dtype=self.library.float64)
+        return self.backend.asarray(x, dtype=self.backend.float64)
 
     def permute(self, x, order):
-        return self.library.transpose(x, order)
+        return self.backend.transpose(x, order)
 
     def reshape(self, x, size):
-        return self.library.reshape(x, size)
+        return self.backend.reshape(x, size)
 
     def broadcast(self, x, size):
-        return self.library.broadcast_to(x, size)
+        return self.backend.broadcast_to(x, size)
 
     def sum(self, x, dims, keep):
-        return self.library.sum(x, axis=tuple(dims), keepdims=keep)
+        return self.backend.sum(x, axis=tuple(dims), keepdims=keep)
 
     def max(self, x, dims, keep):
-        return self.library.max(x, axis=tuple(dims), keepdims=keep)
+        return self.backend.max(x, axis=tuple(dims), keepdims=keep)
 
     def where(self, condition, a, b):
-        return self.library.where(condition, a, b)
+        return self.backend.where(condition, a, b)
 
     def concat(self, inputs, dim):
-        return self.library.concatenate(inputs, dim)
+        return self.backend.concatenate(inputs, dim)
 
     def einsum(self, equation, *inputs):
-        return self.library.einsum(equation, *inputs, optimize=True)
+        return self.backend.einsum(equation, *inputs, optimize=True)
 
     def matmul(self, a, b):
-        return self.library.matmul(a, b)
+        return self.backend.matmul(a, b)
 
     def repeat(self, x, n, dim):
-        return self.library.repeat(x, n, axis=dim)
+        return self.backend.repeat(x, n, axis=dim)
 
     def pick(self, x, indices):
         """x[indices], one array of indices for each of the first dimensions."""
@@ -58,12 +58,12 @@ class Arrays:
 
     def along_last(self, x, indices):
         """x[..., indices[...]]"""
-        return self.library.take_along_axis(x, indices[..., None].astype(int), -1)[..., 0]
+        return self.backend.take_along_axis(x, indices[..., None].astype(int), -1)[..., 0]
 
     def cumsum(self, x, dim):
-        return self.library.cumsum(x, dim)
+        return self.backend.cumsum(x, dim)
 
     def pad(self, x, dim, before, after, value):
         width = [(0, 0)] * len(x.shape)
         width[dim] = (before, after)
-        return self.library.pad(x, width, constant_values=value)
+        return self.backend.pad(x, width, constant_values=value)

@@ -446,6 +446,8 @@ extern const ls_lowering ls_lowering_called;
  * first one does.
  */
 bool ls_lower_adds_here(const ls_builder *b, int node);
+/* What a node's kernel adds to: the sum where this rank's addition counts, else a place that nothing reads. */
+ls_operand ls_lower_sum(ls_builder *b, int node, ls_operand sum);
 /* The call's floating-point operations, by the op's rule. */
 double ls_lower_flops(const ls_op *op, const ls_kernel_build *call);
 /* The tensor is read in place by other ranks, so its bytes lie in the heap. The empty tensor is allowed. */

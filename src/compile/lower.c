@@ -5,6 +5,14 @@ bool ls_lower_adds_here(const ls_builder *b, int n) {
     return ls_mesh_index(&b->target->mesh, b->sharding->first_only[n], b->target->rank) == 0;
 }
 
+ls_operand ls_lower_sum(ls_builder *b, int n, ls_operand sum) {
+    if (ls_lower_adds_here(b, n)) return sum;
+    const ls_operand unread =
+        ls_build_private(b, LS_BUFFER_WORKSPACE, "not counted here", sum.view.dtype, sum.view.ndim, sum.view.size);
+    ls_build_fill(b, unread); /* the kernel adds to it */
+    return unread;
+}
+
 /*
  * Where nothing has been added to the sum that is output o: whether this node's kernel may write what it would add. If
  * it cannot, the sum is zeroed first.
@@ -43,11 +51,7 @@ static void lower_call(ls_builder *b, const ls_program_node *at) {
     for (int o = 0; o < node->n_out; o++) {
         if (writes_sum(b, at, o)) call.params = op->writes;
         ls_operand operand = ls_lower_tensor(b, node->out[o]);
-        if (op->in_place[o] > 0 && !ls_lower_adds_here(b, at->of)) {
-            operand = ls_build_private(b, LS_BUFFER_WORKSPACE, "not counted here", operand.view.dtype,
-                                       operand.view.ndim, operand.view.size);
-            ls_build_fill(b, operand); /* the kernel adds to it */
-        }
+        if (op->in_place[o] > 0) operand = ls_lower_sum(b, at->of, operand);
         call.out[call.n_out++] = operand;
     }
     if (op->kernel_by_input) call.dtype = call.in[0].view.dtype;

@@ -67,7 +67,7 @@ bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
 /*
  * Whether `left` has the dimensions of `all` but for those whose bits are set in `over`, at least one, which have size
  * 1 there or are not. One element may stand for what has no dimensions. And what of these an op row writes: a letter
- * for each dimension, and O for those of size 1. _write return the end of the text.
+ * for each dimension, and O for those of size 1. Both ls_write functions return the end of the text.
  */
 bool ls_shape_leaves(const ls_shape *all, unsigned over, const ls_shape *left);
 char *ls_write_all(char *text, const ls_shape *all);

@@ -162,7 +162,7 @@ static ls_status check_used(const ls_imported *m) {
 static ls_status check_documents(const ls_imported *m, bool documents) {
     for (int n = 0; n < m->n_nodes; n++) {
         const ls_imported_params *params = m->nodes[n].params;
-        if (params == NULL || strcmp(m->nodes[n].op->name, "attention") != 0) continue;
+        if (params == NULL || !params->has_mask) continue;
         bool term = false;
         for (int i = 0; i < params->mask.n; i++) term |= params->mask.term[i].kind == LS_MASK_DOCUMENTS;
         if (term == documents) continue;

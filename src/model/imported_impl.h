@@ -21,6 +21,7 @@ typedef struct ls_imported_params {
     double epsilon, offset, scale, softcap, cap, factor;
     bool wide; /* of cast: to G, not T */
     ls_rope rope;
+    bool has_mask;
     ls_mask mask;
     int ndim;
     ls_imported_size size[LS_MAX_DIMS];

@@ -93,6 +93,7 @@ static const char *const attention_fields[] = {"mask", "scale", "softcap", NULL}
 static ls_status read_attention(ls_json_value node, const char *dtype, ls_imported_params *out) {
     (void)dtype;
     ls_json_value terms;
+    out->has_mask = true;
     LS_TRY(ls_json_array(node, "mask", &terms));
     if (ls_json_count(terms) > LS_MASK_TERMS) return ls_json_error(terms, "an array of at most %d", LS_MASK_TERMS);
     for (; out->mask.n < (int)ls_json_count(terms); out->mask.n++)

@@ -2,7 +2,7 @@
  * map and broadcast: one call of the kernel map on views of the inputs that have the sizes of the results, and strides
  * of 0 where elements are repeated.
  */
-#include "compile/general/general.h"
+#include "compile/compile_impl.h"
 
 /*
  * x with the dimensions of `to`; dimension `from[d]` of x is its dimension d, and where that is -1 x is repeated. A

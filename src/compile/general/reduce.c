@@ -1,5 +1,5 @@
 /* reduce: sums over neighbouring dimensions, which the kernel sees as one between those outside and inside of it. */
-#include "compile/general/general.h"
+#include "compile/compile_impl.h"
 
 static ls_operand as(ls_operand x, int ndim, const int64_t *size) {
     return ls_operand_dense(x.buffer, x.offset, x.view.dtype, ndim, size);
@@ -21,11 +21,7 @@ static void lower_reduce(ls_builder *b, const ls_program_node *at) {
         if (!over && part == OVER) part = INSIDE;
         size[part] *= x.view.size[d];
     }
-    ls_operand to = as(sum, 2, (int64_t[]){size[OUTSIDE], size[INSIDE]});
-    if (!ls_lower_adds_here(b, at->of)) {
-        to = ls_build_private(b, LS_BUFFER_WORKSPACE, "not counted here", to.view.dtype, 2, to.view.size);
-        ls_build_fill(b, to); /* the kernel adds to it */
-    }
+    const ls_operand to = ls_lower_sum(b, at->of, as(sum, 2, (int64_t[]){size[OUTSIDE], size[INSIDE]}));
     ls_kernel_build call = {.op = node->op->name,
                             .kernel = LS_KERNEL_REDUCE,
                             .dtype = g->dtype,

@@ -84,14 +84,11 @@ static void add_gradient(ls_gradient *d, const ls_node *node, int i, ls_tensor g
     unsigned repeated = 0; /* dimensions of the input */
     for (int k = 0; k < in.ndim; k++)
         if (in.dim[k].size != all.dim[all.ndim - in.ndim + k].size) repeated |= 1U << k;
-    if (in.ndim < all.ndim || repeated != 0) { /* first what the input lacks, then what it has once */
-        const unsigned lacking = (1U << (all.ndim - in.ndim)) - 1;
-        if (lacking != 0 && repeated == 0) {
-            ls_gradient_summed(d, i, ls_reduce_into(g, gradient, lacking, ls_gradient_sum(d, i)));
-            return;
-        }
-        if (lacking != 0) gradient = ls_reduce_sum(g, gradient, lacking, false);
-        ls_gradient_summed(d, i, ls_reduce_into(g, gradient, repeated, ls_gradient_sum(d, i)));
+    const unsigned lacking = (1U << (all.ndim - in.ndim)) - 1; /* dimensions of the results */
+    if (lacking != 0 && repeated != 0) gradient = ls_reduce_sum(g, gradient, lacking, false);
+    if (lacking != 0 || repeated != 0) {
+        const unsigned over = repeated != 0 ? repeated : lacking;
+        ls_gradient_summed(d, i, ls_reduce_into(g, gradient, over, ls_gradient_sum(d, i)));
         return;
     }
     if (ls_graph_tensor(g, gradient)->dtype != dtype) gradient = ls_cast(g, gradient, dtype);

@@ -1,4 +1,5 @@
-/* sum, sum_squares and column_sum: the sum, in double and in the order of the elements, is added to the output. */
+/* sum, sum_squares, column_sum and reduce: the sum, in double and in the order of the elements, is added to the output.
+ */
 #include "kernel/ref/ref_impl.h"
 
 /* Kahan's compensated sum, so that long sums in f64 are accurate however many ranks share them. */
@@ -61,6 +62,29 @@ static void run_column_sum(const ls_kernel_call *call, void *state, ls_pool *poo
     ref_split(pool, ref_columns(&call->in[0]), sum_columns, call);
 }
 
+static ls_status prepare_reduce(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check(LS_KERNEL_REDUCE, LS_REAL, call);
+}
+
+static void sum_elements(const void *context, int64_t first, int64_t last) {
+    const ls_kernel_call *call = context;
+    const int64_t R = call->in[0].size[1], I = call->in[0].size[2];
+    const real *x = call->in[0].data;
+    real *y = call->out[0].data;
+    for (int64_t i = first; i < last; i++) {
+        const real *from = x + i / I * R * I + i % I;
+        double sum = (double)y[i];
+        for (int64_t r = 0; r < R; r++) sum += (double)from[r * I];
+        y[i] = (real)sum;
+    }
+}
+
+static void run_reduce(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    ref_split(pool, ls_view_elements(&call->out[0]), sum_elements, call);
+}
+
 static ls_status prepare_add_rows(const ls_kernel_call *call, void **state) {
     *state = NULL;
     return ls_kernel_check(LS_KERNEL_ADD_ROWS, LS_REAL, call);
@@ -92,3 +116,4 @@ const ls_kernel REF(add_rows) = {
 #if !LS_REAL_IS_F64 /* all operands are of type G, which is f32 for bf16 too */
 const ls_kernel REF(sum_bf16) = {.id = LS_KERNEL_SUM, .dtype = LS_BF16, .prepare = prepare_sum, .run = run_sum};
 #endif
+const ls_kernel REF(reduce) = {.id = LS_KERNEL_REDUCE, .dtype = LS_REAL, .prepare = prepare_reduce, .run = run_reduce};
