@@ -13,7 +13,7 @@ mkdir -p "$2"
 logs=$(cd "$2" && pwd)
 shift 2
 longspan=$build/longspan
-shape=(--heads 32 --kv-heads 8 --head-size 128 --dtype bf16 --ranks 1)
+shape=(--heads 32 --kv-heads 8 --dtype bf16 --ranks 1)
 model=$here/bench/models/8b-4layers
 
 # phase, step, limit in seconds
@@ -30,15 +30,18 @@ steps='
 1 products       20
 1 kernels        75
 2 bits           90
+2 imported       75
 2 attention      75
 2 peer-attention 40
 2 gemm           30
 2 peer-gemm      20
+2 machine        75
 2 step           75
 2 peer-step      50
+2 wide           75
 2 matrix         60
-3 machine        60
 3 comm           30
+3 heads          60
 3 masks          60
 3 offload        90
 3 sanitizer      120
@@ -76,7 +79,8 @@ step_bits() {
     local place graphs other failed=0
     echo "cpu, one rank: $(trained cpu --ranks 1)"
     for place in "--ranks 1" "--mesh ring=2 --strategy ring --ranks-as threads" "--mesh ring=2 --strategy ring" \
-        "--mesh ulysses=4 --strategy ulysses --shard parameters --ranks-as threads" "--ranks 1 --offload all"; do
+        "--mesh ring=2,tp=2 --strategy ring --ranks-as threads" "--mesh ulysses=4 --strategy ulysses --shard parameters --ranks-as threads" \
+        "--ranks 1 --offload all"; do
         # shellcheck disable=SC2086 # options
         graphs=$(trained graphs $place --device cuda) || { echo "$place: FAILED: $graphs"; failed=1; continue; }
         echo "$place: $graphs"
@@ -87,11 +91,20 @@ step_bits() {
     done
     return $failed
 }
+step_imported() {
+    has_torch || { echo "left out: there is no PyTorch with a GPU"; return 0; }
+    python3 "$here/bench/gpu/imported.py" check "$longspan" graphs
+}
+step_wide() {
+    has_torch || { echo "left out: there is no PyTorch with a GPU"; return 0; }
+    python3 "$here/bench/gpu/imported.py" wide graphs/wide
+    "$longspan" bench step --device cuda --dtype bf16 --config graphs/wide --seq 8192 --rounds 5
+}
 step_attention() {
     local seq row failed=0
     for seq in 8192 32768 65536; do
         for row in own cudnn; do
-            "$longspan" bench attention --device cuda "${shape[@]}" --rounds 3 --seq $seq --kernels "attention/bf16=$row attention_grad/bf16=$row" || failed=1
+            "$longspan" bench attention --device cuda "${shape[@]}" --head-size 128 --rounds 3 --seq $seq --kernels "attention/bf16=$row attention_grad/bf16=$row" || failed=1
         done
     done
     return $failed
@@ -108,9 +121,16 @@ step_peer-step() { peers step 8192 65536; }
 step_matrix() { LS_TEST_GPU_EVERY=50 "$build/tests/long_cuda_matrix"; }
 step_machine() { "$longspan" bench machine --device cuda; }
 step_comm() { "$longspan" bench comm --device cuda; }
+step_heads() {
+    local head failed=0
+    for head in 64 256; do
+        "$longspan" bench attention --device cuda "${shape[@]}" --head-size "$head" --rounds 3 --seq 32768 --kernels "attention/bf16=own attention_grad/bf16=own" || failed=1
+    done
+    return $failed
+}
 step_masks() {
     local mask failed=0
-    for mask in window:4096 prefix:4096 full; do "$longspan" bench attention --device cuda "${shape[@]}" --rounds 3 --seq 32768 --mask $mask || failed=1; done
+    for mask in window:4096 prefix:4096 full; do "$longspan" bench attention --device cuda "${shape[@]}" --head-size 128 --rounds 3 --seq 32768 --mask $mask || failed=1; done
     return $failed
 }
 step_offload() {
@@ -130,7 +150,7 @@ step_sanitizer() {
 step_profile() {
     has ncu || { echo "left out: there is no ncu"; return 0; }
     ncu --clock-control none --section SpeedOfLight --section Occupancy --launch-skip 4 --launch-count 4 --kernel-name regex:attention\|grad_of \
-        "$longspan" bench attention --device cuda "${shape[@]}" --rounds 1 --seq 8192 --kernels "attention/bf16=own attention_grad/bf16=own"
+        "$longspan" bench attention --device cuda "${shape[@]}" --head-size 128 --rounds 1 --seq 8192 --kernels "attention/bf16=own attention_grad/bf16=own"
 }
 
 # what_follows STEP LOG: one line, where the log decides something.
@@ -143,6 +163,7 @@ what_follows() {
     beside) grep -q WAITS "$2" && echo "to be done before anything is held: $(grep WAITS "$2" | sed 's/^beside: //; s/, beside.*//' | paste -sd, | sed 's/,/, /g')" || echo "nothing waits beside a stream that is held" ;;
     latency) sed -n 's/.*by a word of the \(host\|device\).*: \(.*\) us/\1 \2 us/p; s/.*by an event: \(.*\) us/event \1 us/p' "$2" | paste -sd, | sed 's/^/between streams: /' ;;
     kernels) grep -q '  PASSED ' "$2" && ! grep -q 'FAILED' "$2" && echo "every row is right" || echo "rows that are wrong are left out until they are mended" ;;
+    imported) grep -q WRONG "$2" && echo "what is wrong is refused on a GPU until it is mended" || echo "modules have PyTorch's gradients" ;;
     bits) grep -q 'OTHER BITS\|FAILED' "$2" && echo "places without their bits are refused until they are mended" || echo "graphs and launches have the same bits" ;;
     esac
 }

@@ -27,6 +27,7 @@ ls_status ls_rank_evaluate_step(const ls_rank *rank, const ls_micro_batches *bat
     enum { LOSS, STOP, SUMS };
     double sum[SUMS];
     LS_TRY(run_batches(rank, batches, &sum[LOSS]));
+    if (!ls_rank_counts(rank)) sum[LOSS] = 0;
     sum[STOP] = ls_comm_stop_requested(rank->comm);
     LS_TRY(ls_rank_sum(rank, sum, SUMS));
     *out = (ls_step_sums){.loss = sum[LOSS], .grad_norm = NAN, .stop = sum[STOP] > 0};
@@ -109,7 +110,7 @@ static ls_status evaluate(evaluating *e, double *mean) {
     for (; e->first < e->evaluation->n; e->first += e->B) {
         double loss;
         LS_TRY(run_batches(e->rank, &(ls_micro_batches){1, feed, e}, &loss));
-        sum[LOSS] += loss;
+        sum[LOSS] += ls_rank_counts(e->rank) ? loss : 0;
         sum[LABELS] += (double)ls_batch_labels(&e->batch);
         LS_TRY(pass_results(e));
     }

@@ -55,6 +55,7 @@ ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, int64_t first
 
 int64_t ls_batch_labels(const ls_batch *batch) {
     int64_t labels = 0;
+    if (!ls_rank_counts(batch->rank)) return 0;
     for (int64_t i = 0; i < batch->rows * batch->inputs; i++) labels += batch->labels[i] != LS_LABEL_IGNORED;
     return labels;
 }

@@ -103,7 +103,8 @@ static void test_examples(void **state) {
                     {"gemma2", gemma2_loss}, {"encoder", encoder_loss}, {"mixer", mixer_loss}};
     static const ls_spread spreads[] = {{.ranks = 2, .wait_timeout = 60},
                                         {.ranks = 3, .as_threads = true, .wait_timeout = 60},
-                                        {.mesh = "dp=2,ring=2,ulysses=1", .wait_timeout = 60}};
+                                        {.mesh = "dp=2,ring=2,ulysses=1", .wait_timeout = 60},
+                                        {.mesh = "ring=2,tp=2", .wait_timeout = 60}};
     for (size_t i = 0; i < COUNT(examples); i++) {
         answer *one = solve(examples[i].name, examples[i].build, 1, (ls_spread){.ranks = 1});
         for (size_t s = 0; s < COUNT(spreads); s++) {
@@ -208,8 +209,9 @@ static void test_training(void **state) {
     (void)state;
     const trained one = train_mixer(LS_F64, (ls_spread){.ranks = 1});
     assert_true(fabs(one.before - one.first) < 1e-14);
-    for (size_t m = 0; m < COUNT(shards); m++) {
-        const trained four = train_mixer(LS_F64, (ls_spread){.mesh = "dp=2,ring=2", .shard = shards[m]});
+    for (size_t m = 0; m < 2 * COUNT(shards); m++) {
+        const char *mesh = m % 2 == 0 ? "dp=2,ring=2" : "ring=2,tp=2"; /* along tp ranks have the same tokens */
+        const trained four = train_mixer(LS_F64, (ls_spread){.mesh = mesh, .shard = shards[m / 2]});
         assert_true(fabs(four.before - four.first) < 1e-14);
         assert_true(fabs(one.after - four.after) < 1e-12);
         assert_true(difference(four.table, one.table, COUNT(one.table)) < 1e-11); /* AdamW divides by what is small */

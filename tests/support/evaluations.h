@@ -6,7 +6,7 @@
 
 #include "longspan/eval.h"
 
-enum { EVALUATION_SEQ = 32, EVALUATION_SETTINGS = 8 };
+enum { EVALUATION_SEQ = 32, EVALUATION_SETTINGS = 9 };
 
 typedef struct evaluation_setting {
     int64_t batch, accumulate, ranks;
@@ -14,8 +14,8 @@ typedef struct evaluation_setting {
 } evaluation_setting;
 
 static const evaluation_setting evaluation_settings[EVALUATION_SETTINGS] = {
-    {1, 1, 1, "dp=1"}, {2, 1, 1, "dp=1"},  {4, 1, 1, "dp=1"},   {8, 2, 1, "dp=1"},
-    {4, 1, 2, "dp=2"}, {12, 2, 2, "dp=2"}, {3, 1, 2, "ring=2"}, {8, 1, 4, "dp=2,ring=2"},
+    {1, 1, 1, "dp=1"},  {2, 1, 1, "dp=1"},   {4, 1, 1, "dp=1"},        {8, 2, 1, "dp=1"},      {4, 1, 2, "dp=2"},
+    {12, 2, 2, "dp=2"}, {3, 1, 2, "ring=2"}, {8, 1, 4, "dp=2,ring=2"}, {4, 1, 4, "dp=2,tp=2"},
 };
 
 /* The last evaluation of a step that leaves the random weights as they are; *out: its folder. */

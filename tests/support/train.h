@@ -101,15 +101,17 @@ static inline int64_t steps_written(const char *out) {
     return last;
 }
 
-static inline double *losses_written(const char *out, int64_t n) {
+static inline double *column_written(const char *out, const char *name, int64_t n) {
     char path[600];
     snprintf(path, sizeof path, "%s/metrics.jsonl", out);
-    double *loss;
+    double *column;
     int64_t rows;
-    assert_ok(ls_jsonl_columns(path, (const char *[]){"loss"}, 1, &loss, &rows));
+    assert_ok(ls_jsonl_columns(path, (const char *[]){name}, 1, &column, &rows));
     assert_int_equal(rows, n);
-    return loss;
+    return column;
 }
+
+static inline double *losses_written(const char *out, int64_t n) { return column_written(out, "loss", n); }
 
 /* The newest checkpoints of both runs hold the same bytes. */
 static inline void assert_same_weights(const char *a, const char *b) {

@@ -32,12 +32,16 @@ static void curves_agree_over_ranks_and_strategies(void **state) {
                 {"c2", "ring", NULL, 2},
                 {"c4", "ring", NULL, 4},
                 {"u4", "ulysses", NULL, 4},
-                {"usp", "usp", "ring=2,ulysses=2", 4}};
+                {"usp", "usp", "ring=2,ulysses=2", 4},
+                {"tp", "ring", "ring=2,tp=2", 4}};
     double *first = NULL;
     for (size_t i = 0; i < LS_COUNT(runs); i++) {
         run_paths *p = make_paths(state, runs[i].name);
         train_alone(tiny_options(p->model, p->data, p->out), runs[i].strategy, runs[i].ranks, runs[i].mesh);
-        double *loss = losses_written(p->out, 20);
+        double *loss = losses_written(p->out, 20), *labels = column_written(p->out, "tokens", 20);
+        for (int step = 0; step < 20; step++)
+            if (labels[step] != 2 * 96) fail_msg("%s, step %d: %g labels", runs[i].name, step + 1, labels[step]);
+        free(labels);
         for (int step = 0; first != NULL && step < 20; step++)
             if (!(fabs(loss[step] - first[step]) <= CURVE_TOLERANCE))
                 fail_msg("%s, step %d: loss %.9g, on one rank %.9g", runs[i].name, step + 1, loss[step], first[step]);

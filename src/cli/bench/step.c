@@ -46,6 +46,7 @@ static ls_status read_weights(void *context, const ls_flat *flat, int64_t start,
 
 static ls_status set_up(const ls_bench_step *b, const ls_rank *rank) {
     double deviation = ls_model_describe(b->model).initializer_range;
+    if (deviation == 0) deviation = 0.02; /* a graph.json says none */
     const ls_weight_source source = {.read = read_weights, .context = &deviation};
     LS_TRY(ls_weights_fill_shared(rank->executor, rank->comm, &source, NULL));
     LS_TRY(scatter(rank, "tokens", &b->tokens));
