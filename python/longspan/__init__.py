@@ -8,3 +8,6 @@ Nothing but NumPy is imported until it is asked for.
 __version__ = "0.1"
 
 from .ir import Refused  # noqa: E402
+from .program import Failed, grad  # noqa: E402
+
+__all__ = ["Failed", "Refused", "grad"]

@@ -1,17 +1,10 @@
-"""ATen ops in the ops of the IR: one row per op.
-
-A row's function gets the lowering, the fx node and the op's arguments, where tensors are values, numbers (tensors without dimensions
-that are known) or lists of these, and sizes are integers or polynomials in B and S. It returns the same.
-"""
+"""ATen ops in the ops of the IR: one row per op (rows.py)."""
 from __future__ import annotations
 
 import string
 
 from .attention import attend
-from .interpret import STEPS
-from .ir import Value
-from .rewrite import number
-from .size import Size
+from .rows import arithmetic, elementwise, is_tensor, sliced
 
 ATEN = {}
 
@@ -24,34 +17,7 @@ def row(*names):
     return put
 
 
-def is_tensor(x):
-    return isinstance(x, Value)
-
-
 # --- single elements ------------------------------------------------------------------------------------------------------
-
-
-def arithmetic(low, node, word, *operands):
-    """A map of one instruction, without those that change nothing; of numbers alone, the number."""
-    if not any(map(is_tensor, operands)):
-        if any(isinstance(o, Size) for o in operands):
-            return {"mul": lambda a, b: a * b, "add": lambda a, b: a + b, "sub": lambda a, b: a - b}[word](*operands)
-        return float(STEPS[word](*operands))
-    dtype = low.dtype(node)
-    first, second = operands[0], operands[-1]
-    if is_tensor(first) and len(operands) == 2 and first.shape == low.shape(node) and first.dtype == dtype:
-        if word in ("add", "sub") and second == 0 or word in ("mul", "div", "pow") and second == 1:
-            return first
-    if word == "pow" and number(second) is not None and is_tensor(first):
-        if second == 2:
-            return low.map("mul", first, first, node=node)
-        if second in (0.5, -0.5):
-            return low.map("sqrt" if second > 0 else "rsqrt", first, node=node)
-    return low.map(word, *operands, node=node)
-
-
-def elementwise(word):
-    return lambda low, node, *operands, **_: arithmetic(low, node, word, *operands)
 
 
 for name, word in [("mul", "mul"), ("pow", "pow"), ("lt", "lt"), ("le", "le"), ("eq", "eq"), ("ne", "ne"), ("minimum", "min"), ("maximum", "max"),
@@ -182,12 +148,6 @@ def _permute(low, node, x, *dims):
         a, b = (dims[0] % rank, dims[1] % rank) if dims else (rank - 2, rank - 1)
         order[a], order[b] = order[b], order[a]
     return low.add("permute", x, order=order)
-
-
-def sliced(low, x, dim, start, length, step=1):
-    if length == x.shape[dim] and step == 1:
-        return x
-    return low.add("slice", x, dim=dim, start=start, length=length, **({"step": step} if step != 1 else {}))
 
 
 def place(low, at, n):

@@ -7,7 +7,7 @@ from typing import List, Optional
 from . import masks
 from .ir import Graph, Node, Value
 from .rewrite import binary, number, rebuild, skip_casts
-from .size import B, divide, has_tokens
+from .size import B, divide, has_tokens, product
 
 
 def attend(graph, q, k, v, scale, mask_values=(), causal=False, softcap=0.0, sink=None, at=None):
@@ -28,13 +28,18 @@ def attend(graph, q, k, v, scale, mask_values=(), causal=False, softcap=0.0, sin
 
 @dataclass
 class Scores:
-    """softmax's operand, taken apart."""
+    """softmax's operand, taken apart. `letters` name its dimensions as the contraction's equation does."""
 
     node: Node  # the contraction of q and k
+    letters: str
     scale: float = 1.0
     softcap: float = 0.0
-    masks: List[Value] = field(default_factory=list)
+    masks: List[tuple] = field(default_factory=list)  # (value, letters, whether it says what counts)
     sink: Optional[Value] = None
+
+    def masked(self, value, keep=True):
+        self.masks.append((value, self.letters[len(self.letters) - len(value.shape):], keep))
+        return self
 
 
 def scores_of(value, factor=1.0) -> Optional[Scores]:
@@ -44,7 +49,12 @@ def scores_of(value, factor=1.0) -> Optional[Scores]:
     if node is None:
         return None
     if node.op == "contract":
-        return Scores(node, factor)
+        return Scores(node, node.params["equation"].split("->")[1], factor)
+    if node.op == "permute":
+        found = scores_of(node.inputs[0], factor)
+        if found:
+            found.letters = "".join(found.letters[i] for i in node.params["order"])
+        return found
     if node.op != "map":
         return None
     word, operands = binary(value)
@@ -63,8 +73,7 @@ def scores_of(value, factor=1.0) -> Optional[Scores]:
         for scores, other in (operands, operands[::-1]):
             found = scores_of(scores) if isinstance(scores, Value) else None
             if found and isinstance(other, Value):
-                found.masks.append(other)
-                return found
+                return found.masked(other)
     if word == "where":
         condition, yes, no = operands
         for scores, other, keep in ((yes, no, True), (no, yes, False)):
@@ -73,8 +82,7 @@ def scores_of(value, factor=1.0) -> Optional[Scores]:
             if hidden is None and isinstance(other, Value) and skip_casts(other).node is not None and skip_casts(other).node.op == "fill":
                 hidden = skip_casts(other).node.params["value"]
             if found and hidden is not None and hidden < masks.HIDDEN:
-                found.masks.append(condition if keep else ("not", condition))
-                return found
+                return found.masked(condition, keep)
     if word == "sub":  # minus the row's maximum, which changes nothing
         top = skip_casts(operands[1]) if isinstance(operands[1], Value) else None
         if top is not None and top.node is not None and top.node.op in ("reduce", "reshape"):
@@ -122,42 +130,55 @@ def written_out(graph, node, inputs):
 
 
 def put_together(graph, node, inputs, i, softmax, scores):
-    """attention in the place of contraction, softmax and contraction."""
-    at = softmax.at
-    last = len(inputs[i].shape) - 1
-    if softmax.params["dim"] != last:
-        graph.refuse("a softmax over the queries", "softmax", at)
-    sides, out = scores.node.params["equation"].split("->")
-    sides = sides.split(",")
-    first = 0 if out[-2] in sides[0] else 1
+    """
+    attention in the place of contraction, softmax and contraction. Dimensions of the scores are the batch (or batch and heads in one),
+    heads that q and k share, heads of q alone, of which several share keys, and the two of tokens.
+    """
+    at, out = softmax.at, scores.letters
+    keys = out[softmax.params["dim"]]
+    sides = scores.node.params["equation"].split("->")[0].split(",")
+    first = 1 if keys in sides[0] else 0
     (q, q_letters), (k, k_letters) = ((scores.node.inputs[j], sides[j]) for j in (first, 1 - first))
+    size = dict(zip(q_letters, q.shape))
+    alone = [letter for letter in out if letter in q_letters and letter not in k_letters]
+    queries = [letter for letter in alone if has_tokens(size[letter])]
+    groups = [letter for letter in alone if letter not in queries]
+    shared = sorted((letter for letter in out if letter in q_letters and letter in k_letters), key=lambda letter: size[letter] != B)
     depth = [letter for letter in q_letters if letter not in out]
     sides2, out2 = node.params["equation"].split("->")
     sides2 = sides2.split(",")
     names = dict(zip(sides2[i], out))  # letters of the second contraction in those of the first
     v, v_letters = inputs[1 - i], "".join(names.get(letter, "Z") for letter in sides2[1 - i])
     out2 = "".join(names.get(letter, "Z") for letter in out2)
-    batch = out[:-2]
-    if len(depth) != 1 or v_letters.count("Z") != 1 or set(v_letters) - {"Z"} != set(batch + out[-1]) or len(batch) not in (1, 2):
+    expected = set(shared + [keys, "Z"])
+    single = len(queries) == len(depth) == v_letters.count("Z") == 1 and shared
+    if not single or not expected <= set(v_letters) <= expected | set(groups) or set(k_letters) != set(shared + [keys] + depth):
         graph.refuse("an attention whose q, k and v do not have dimensions batch, heads, tokens and features", "softmax", at)
 
-    def arranged(x, letters, tokens, features):
-        x = graph.add("permute", [x], at, order=[letters.index(letter) for letter in batch + tokens + features])
-        if len(batch) == 1:  # batch and heads in one dimension
-            heads = divide(x.shape[0], B)
-            if heads is None:
-                graph.refuse(f"an attention of {x.shape[0]} sequences", "softmax", at)
-            x = graph.add("reshape", [x], at, size=[B, heads] + list(x.shape[1:]))
-        return x
+    def arranged(x, letters, tokens, features, repeated):
+        """[B,H,S,D] of x; repeated: dimensions of heads that it does not have."""
+        mine = [letter for letter in groups if letter in letters]
+        x = graph.add("permute", [x], at, order=[letters.index(letter) for letter in shared + mine + [tokens, features]])
+        here, tail = list(x.shape[:len(shared)]), list(x.shape[-2:])
+        if repeated and not mine:
+            x = graph.add("reshape", [x], at, size=here + [1] * len(groups) + tail)
+            x = graph.add("broadcast", [x], at, size=here + [size[letter] for letter in groups] + tail)
+        heads = divide(product(x.shape[:-2]), B)
+        if heads is None:
+            graph.refuse(f"an attention of {product(x.shape[:-2])} sequences", "softmax", at)
+        return x if len(x.shape) == 4 else graph.add("reshape", [x], at, size=[B, heads] + tail)
 
     values = []
-    for mask in scores.masks:
-        values.append(graph.map("not", mask[1], at=at) if isinstance(mask, tuple) else mask)
-    y = attend(graph, arranged(q, q_letters, out[-2], depth[0]), arranged(k, k_letters, out[-1], depth[0]), arranged(v, v_letters, out[-1], "Z"),
-               scores.scale, values, softcap=scores.softcap, sink=scores.sink, at=at)
-    if len(batch) == 1:
-        y = graph.add("reshape", [y], at, size=[y.shape[0] * y.shape[1]] + list(y.shape[2:]))
-    return graph.add("permute", [y], at, order=[(batch + out[-2] + "Z").index(letter) for letter in out2])
+    for mask, letters, keep in scores.masks:
+        mask = mask if keep else graph.map("not", mask, at=at)
+        meaning = {queries[0]: "q", keys: "k", **({shared[0]: "b"} if size[shared[0]] == B else {})}
+        values.append((mask, [meaning.get(letter, "h") for letter in letters]))
+    y = attend(graph, arranged(q, q_letters, queries[0], depth[0], False), arranged(k, k_letters, keys, depth[0], bool(groups)),
+               arranged(v, v_letters, keys, "Z", bool(groups)), scores.scale, values, softcap=scores.softcap, sink=scores.sink, at=at)
+    order = shared + groups + [queries[0], "Z"]
+    if len(order) != 4:
+        y = graph.add("reshape", [y], at, size=[size[letter] for letter in order[:-1]] + [y.shape[-1]])
+    return graph.add("permute", [y], at, order=[order.index(letter) for letter in out2])
 
 
 def find(graph: Graph) -> Graph:

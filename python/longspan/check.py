@@ -4,11 +4,12 @@ The graph is computed by interpret.py with the arrays of the user's library, whi
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy
 
-from .ir import Refused
+from . import program
+from .ir import Graph, Refused
 
 TOLERANCE_LOSS = 1e-6  # models compute positions in f32 whatever their type
 TOLERANCE_GRADIENT = 1e-5
@@ -29,6 +30,19 @@ class Checked:
 
     def __str__(self):
         return f"{self.of}: {self.numbers()}; by the program: {self.program}"
+
+
+@dataclass
+class Export:
+    """What an export found and wrote."""
+
+    folder: str
+    graph: Graph
+    seconds: dict = field(default_factory=dict)
+    checked: object = None
+
+    def __str__(self):
+        return f"{self.folder}: {len(self.graph.nodes)} nodes, {len(self.graph.parameters)} parameters; {self.checked}"
 
 
 def free_memory():
@@ -62,9 +76,28 @@ def probe_batch(graph, example, tokens=24, batch=2):
     padding = [node.params["padding"] for node in graph.nodes if node.op == "embedding" and "padding" in node.params]
     ids[numpy.isin(ids, padding)] = next(i for i in range(len(padding) + 1) if i not in padding)
     for about in graph.inputs:
-        if about.meaning == "labels":
+        if about.meaning == "labels" and about.ignored is not None:
             result[about.value.name][:, cut] = about.ignored  # the first token of another document is predicted by nothing
     return result
+
+
+def by_program(checked, folder, graph, batch, their_loss, their_gradients):
+    """Adds to a check what the program longspan computes of the same batch from the folder, where the program is there."""
+    if folder is None or program.find() is None:
+        return checked
+    given = {}
+    for about in graph.inputs:
+        name = about.value.name
+        given[name] = batch[name]
+        if about.meaning == "labels" and about.ignored is not None:
+            given[name] = numpy.where(given[name] == about.ignored, -100, given[name])
+    try:
+        found, gradients = program.grad(folder, given, dtype="f64")
+    except program.Failed as why:
+        checked.program = f"not run: {why}"
+        return checked
+    checked.program = compare(found, gradients, their_loss, their_gradients, "the program longspan").numbers()
+    return checked
 
 
 def compare(loss, gradients, their_loss, their_gradients, who):

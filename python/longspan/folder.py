@@ -10,7 +10,7 @@ from . import __version__
 from .ir import Graph, Refused
 from .size import plain
 
-NUMPY = {"float32": "F32", "float64": "F64", "float16": "F16", "int32": "I32", "int64": "I64", "bool": "BOOL"}
+NUMPY = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "int32": "I32", "int64": "I64", "bool": "BOOL"}
 
 
 def write(graph: Graph, folder, made_by="", weights=None):
@@ -70,6 +70,36 @@ def write_safetensors(path, tensors):
     os.replace(path + ".part", path)
 
 
+def read_safetensors(path):
+    """{name: array} of a file, as it lies there; bf16 needs ml_dtypes, which JAX brings."""
+    with open(path, "rb") as file:
+        n = 8 + int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(n - 8))
+    whole, result = numpy.memmap(path, numpy.uint8, "r"), {}
+    for name, about in header.items():
+        if name != "__metadata__":
+            start, end = about["data_offsets"]
+            word = next(key for key, value in NUMPY.items() if value == about["dtype"])
+            if word == "bfloat16":
+                import ml_dtypes
+                word = ml_dtypes.bfloat16
+            result[name] = numpy.frombuffer(whole[n + start:n + end], word).reshape(about["shape"])
+    return result
+
+
+def read(folder):
+    """{name: array} of all safetensors of a folder; of a run's folder, of the model that it gave."""
+    inside = os.path.join(folder, "model")
+    place = inside if os.path.isdir(inside) else folder
+    files = sorted(f for f in os.listdir(place) if f.endswith(".safetensors"))
+    if not files:
+        raise Refused(f"{os.fspath(place)}: no safetensors are there")
+    result = {}
+    for file in files:
+        result.update(read_safetensors(os.path.join(place, file)))
+    return result
+
+
 def describe(graph, made_by=""):
     """graph.json as a dictionary."""
     words = {"T": "T", "G": "G", "i32": "i32", "bool": "T"}
@@ -78,7 +108,7 @@ def describe(graph, made_by=""):
         "format": "longspan-graph", "version": 1, "made_by": f"longspan {__version__}" + (f", {made_by}" if made_by else ""),
         "dtype": graph.dtype, "tokens": graph.tokens,
         "documents": any(t["kind"] == "documents" for n in graph.nodes if n.op == "attention" for t in n.params["mask"]),
-        "inputs": [describe_input(i) for i in graph.inputs],
+        "inputs": [describe_input(i) for i in graph.inputs if i.meaning != "documents"],
         "parameters": [describe_parameter(p) for p in graph.parameters],
         "constants": [],
         "nodes": [describe_node(node, names, words) for node in graph.nodes],
@@ -106,8 +136,6 @@ def describe_input(i):
         result["is"] = i.meaning
     if i.meaning == "labels":
         result["shift"] = i.shift
-        if i.ignored != -100:
-            result["ignored"] = i.ignored
     return result
 
 

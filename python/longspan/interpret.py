@@ -127,7 +127,8 @@ def _cross_entropy(a, p, logits, labels, sizes):
     last = len(logits.shape) - 1
     top = a.max(logits, [last], True)
     lse = (a.steps["log"](a.sum(a.steps["exp"](logits - top), [last], True)) + top)[..., 0]
-    counted = labels != p.get("ignored", -100)
+    ignored = p.get("ignored", -100)
+    counted = labels != (-100 if ignored is None else ignored)
     picked = a.along_last(logits, a.where(counted, labels, 0.0))
     return a.where(counted, lse - picked, 0.0)
 
@@ -139,6 +140,11 @@ def _gelu_tanh(a, p, x, sizes):
 def _split(a, p, x, sizes):
     starts = [sum(p["size"][:i]) for i in range(len(p["size"]))]
     return [x[..., start:start + n] for start, n in zip(starts, p["size"])]
+
+
+def _take_along(a, x, indices):
+    """x[..., indices[..., i]] for each i."""
+    return a.concat([a.along_last(x, indices[..., i])[..., None] for i in range(indices.shape[-1])], len(x.shape) - 1)
 
 
 OPS = {
@@ -153,6 +159,8 @@ OPS = {
     "pad": lambda a, p, x, sizes: a.pad(x, p["dim"], p["before"], p["after"], p["value"]),
     "index": lambda a, p, x, *indices, sizes: a.pick(x, indices),
     "cumsum": lambda a, p, x, sizes: a.cumsum(x, p["dim"]),
+    "stop": lambda a, p, x, sizes: x,
+    "take_along": lambda a, p, x, indices, sizes: _take_along(a, x, indices),
     "fill": lambda a, p, sizes: a.array(numpy.full([at(n, sizes) for n in p["size"]], float(p["value"]))),
     "linear": _linear, "linear_wide": _linear, "linear_transposed": _linear_transposed, "rmsnorm": _rmsnorm, "layernorm": _layernorm,
     "embedding": lambda a, p, ids, table, sizes: a.pick(table, [ids]),
@@ -171,7 +179,9 @@ OPS = {
 
 def shifted(labels, about):
     """The graph's labels of the user's: shifted, and -100 where one does not count."""
-    labels = numpy.where(numpy.asarray(labels) == about.ignored, -100, labels)
+    labels = numpy.asarray(labels)
+    if about.ignored is not None:
+        labels = numpy.where(labels == about.ignored, -100, labels)
     if about.shift:
         labels = numpy.concatenate([labels[:, about.shift:], numpy.full_like(labels[:, :about.shift], -100)], 1)
     return labels
@@ -181,6 +191,13 @@ def documents_of(positions):
     """The number of each token's document: a new one begins where the position does not follow the one before."""
     starts = numpy.diff(positions, axis=1, prepend=positions[:, :1] - 1) != 1
     return numpy.cumsum(starts, axis=1)
+
+
+def positions_of(documents):
+    """The place of each token in its document: tokens side by side with one number."""
+    starts = numpy.diff(documents, axis=1, prepend=documents[:, :1] - 1) != 0
+    places = numpy.broadcast_to(numpy.arange(documents.shape[1]), documents.shape)
+    return places - numpy.maximum.accumulate(numpy.where(starts, places, 0), axis=1)
 
 
 def evaluate(graph, inputs, parameters=None, arrays=NUMPY):

@@ -66,7 +66,7 @@ class Input:
     value: Value
     meaning: Optional[str] = None  # "labels", "positions", "documents"; None: a file of the user's gives it
     shift: int = 0  # of labels: the graph's label of token i is the user's of token i + shift; behind the last ones are ignored
-    ignored: int = -100  # of labels: the user's value of labels that do not count
+    ignored: Optional[int] = -100  # of labels: the user's value of labels that do not count; None: all do
 
 
 @dataclass(eq=False)
@@ -183,7 +183,7 @@ class Graph:
         self.nodes = order
         alive = {id(node) for node in order}
         self._known = {key: node for key, node in self._known.items() if id(node) in alive}
-        self.inputs = [i for i in self.inputs if id(i.value) in seen or i.value.name == self.tokens]
+        self.inputs = [i for i in self.inputs if id(i.value) in seen or i.value.name == self.tokens or i.meaning == "documents"]
         self.parameters = [p for p in self.parameters if id(p.value) in seen]
         return self
 
@@ -326,6 +326,11 @@ def _index(node, x, *indices):
     return [(broadcast_shapes([i.shape for i in indices]) + x.shape[len(indices):], x.dtype)]
 
 
+def _take_along(node, x, indices):
+    need(len(x.shape) == len(indices.shape) and x.shape[:-1] == indices.shape[:-1], f"{indices} of {x}")
+    return [(indices.shape, x.dtype)]
+
+
 def _linear(node, x, weight, bias=None):
     K, N = reversed(weight.shape) if node.op != "linear_transposed" else weight.shape
     need(len(weight.shape) == 2 and x.shape[-1] == K and (bias is None or bias.shape == (N,)), f"{x}, {weight}, {bias}")
@@ -385,11 +390,11 @@ def _created(dtype):
     return lambda node: [(node.params["size"], node.params.get("dtype", dtype))]
 
 
-# "pad", "index", "cumsum" and "fill" are for front ends alone: normal form leaves none of them.
+# "pad", "index", "cumsum", "fill", "stop" (of a gradient) and "take_along" are for front ends alone: normal form leaves none of them.
 SHAPES = {
     "map": _map, "reduce": _reduce, "softmax": lambda node, x: [(x.shape, "T")], "contract": _contract, "permute": _permute, "reshape": _reshape,
     "broadcast": _broadcast, "slice": _slice, "concat": _concat, "iota": _created("i32"), "shift": _kept, "cast": _cast,
-    "pad": _pad, "index": _index, "cumsum": _kept, "fill": _created("T"),
+    "pad": _pad, "index": _index, "cumsum": _kept, "fill": _created("T"), "stop": _kept, "take_along": _take_along,
     "linear": _linear, "linear_transposed": _linear, "linear_wide": _linear, "rmsnorm": _norm, "layernorm": _norm, "embedding": _embedding,
     "rope_table": _rope_table, "rotate": _rotate, "attention": _attention, "split": _split,
     "swiglu": _same, "add": _same, "mul": _same, "gelu": _same, "gelu_tanh": _same, "relu": _same, "silu": _same, "softcap": _same, "scale": _same,

@@ -409,11 +409,13 @@ def terms(conditions):
 
 
 def mask(graph, values, causal=False):
-    """The terms of masks that hold together: conditions, or numbers added to scores, each a value that broadcasts to [B,H,Sq,Sk]."""
+    """
+    The terms of masks that hold together: conditions, or numbers added to scores. Each is a value that broadcasts to [B,H,Sq,Sk], or
+    (value, the index of each of its dimensions: "b", "h", "q" or "k").
+    """
     conditions = [If("positive", atom("q").plus(atom("k"), -1))] if causal else []
-    names = [atom(name) for name in "bhqk"]
     for value in values:
-        index = names[4 - len(value.shape):]
-        element = Element(graph).of(value, [0 if n == 1 else i for n, i in zip(value.shape, index)])
+        value, letters = value if isinstance(value, tuple) else (value, "bhqk"[4 - len(value.shape):])
+        element = Element(graph).of(value, [0 if n == 1 else atom(letter) for n, letter in zip(value.shape, letters)])
         conditions.append(visible(_truth(element) if value.dtype == "bool" else element))
     return terms(conditions)

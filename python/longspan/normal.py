@@ -32,7 +32,7 @@ class Normal(Views):
             if any(sum(map(has_tokens, v.shape)) > 1 for v in node.outputs):
                 self.refuse("makes a tensor of S × S outside attention")
             if rule is None:
-                self.refuse("is understood in attention masks only" if node.op in ("cumsum", "index") else "has no normal form")
+                self.refuse("is understood in attention masks only" if node.op == "cumsum" else "has no normal form")
             for value, view in zip(node.outputs, self.many(rule(node, *[None if v is None else self.views[id(v)] for v in node.inputs]))):
                 assert view.shape() == value.shape, f"{node}: its view has shape {view.shape()}"
                 self.views[id(value)] = view
@@ -168,8 +168,9 @@ class Normal(Views):
         """Positions are [B,S], whatever dimensions the user's have."""
         size, dim = node.params["size"], node.params["dim"]
         rest = [() if n == 1 else (Repeat(n),) for n in size]
-        if size[dim] == S:
-            return View(self.node("iota", size=[B, S], dim=1), tuple(rest[:dim] + [(1,)] + rest[dim + 1:]))
+        if size[dim] == S or isinstance(S - size[dim], int):
+            window = Window(0, size[dim]) if size[dim] != S else None
+            return View(self.node("iota", size=[B, S], dim=1), tuple(rest[:dim] + [(1,)] + rest[dim + 1:]), window)
         if not isinstance(size[dim], int):
             self.refuse(f"counts to {size[dim]}: only the positions 0 to S - 1 and fixed numbers are possible")
         return View(self.node("iota", size=[size[dim]], dim=0), tuple(rest[:dim] + [(0,)] + rest[dim + 1:]))
@@ -375,6 +376,12 @@ class Normal(Views):
             self.refuse("picks elements by several indices, or out of tokens")
         return self._embedding(node, indices[0], table)
 
+    def _stop(self, node, view):
+        self.refuse("stops a gradient")
+
+    def _take_along(self, node, *views):
+        self.refuse("picks elements outside the loss of tokens")
+
     def _embedding(self, node, ids, table):
         params = node.params if node.op == "embedding" else {}
         if not isinstance(ids.stored, Value):
@@ -387,8 +394,10 @@ class Normal(Views):
         k, v = (self.tokens_first(self.shared_heads(x), name) for x, name in ((k, "k"), (v, "v")))
         if k.shape()[2] != v.shape()[2]:
             k, v = (self.tokens_first(x, "k") for x in (self.spread(k, q), self.spread(v, q)))
+        if len({view.window for view in (q, k, v)}) > 1 or (q.window and all(t["kind"] not in ("causal", "window") for t in node.params["mask"])):
+            self.refuse("attention of a part of the sequence that could see tokens behind it")
         inputs = [q.stored, k.stored, v.stored] + ([self.own(sink)] if sink is not None else [])
-        return whole(self.node("attention", *inputs, **node.params))
+        return replace(whole(self.node("attention", *inputs, **node.params)), window=q.window and replace(q.window, outside=None))
 
     def shared_heads(self, view):
         """Keys or values whose heads are repeated for the queries': those that are there."""
@@ -404,7 +413,9 @@ class Normal(Views):
         return replace(view, dims=view.dims[:2] + (parts,) + view.dims[3:])
 
     def tokens_first(self, view, name):
-        if view.window or not view.tokens() or view.dims[:2] != ((0,), (1,)):
+        if view.window and not view.window.start and not isinstance(S - view.window.length, int):
+            self.refuse(f"attention of {view.window.length} tokens")
+        if view.window and view.window.start or not view.tokens() or view.dims[:2] != ((0,), (1,)):
             self.refuse(f"attention whose {name} is not [B,S,..] of the whole sequence")
         return self.last(view, 2)
 

@@ -12,9 +12,9 @@ import numpy
 
 from .ir import Graph, Value
 from .rewrite import binary, number, rebuild, skip_casts
-from .size import B, S
+from .size import B, S, product
 
-COMMUTES = {"add", "mul", "eq", "and", "or"}
+COMMUTES = {"add", "mul", "eq", "and", "or", "max"}
 ROOT_2_OVER_PI = math.sqrt(2 / math.pi)
 
 
@@ -161,15 +161,16 @@ def table_of(value, function, D):
 def frequencies(graph, angles):
     """(positions, frequencies) of angles = positions * frequencies, the latter a buffer."""
     word, operands = term_of(angles)
-    if word != "mul":
+    if word not in ("mul", "div"):
         return None
-    for positions, numbers in (operands, operands[::-1]):
+    for positions, numbers in (operands, operands[::-1]) if word == "mul" else (operands,):
         if not isinstance(positions, Value) or not isinstance(numbers, Value):
             continue
         positions, numbers = bare(positions), bare(numbers)
         about = graph.parameter_of(numbers)
         if about is not None and about.buffer and positions.dtype == "i32" and positions.shape == (B, S):
-            return positions, about.array().reshape(-1)
+            array = about.array().reshape(-1)
+            return positions, array if word == "mul" else 1 / array
     return None
 
 
@@ -208,6 +209,23 @@ def rotate(graph, v, out):
     return graph.add("rotate", [x, table], out.node.at)
 
 
+def rotate_halves(graph, v, out):
+    """[x1 cos - x2 sin, x2 cos + x1 sin], with x = [x1, x2] and cos and sin of the same angles."""
+    one, D = v["one"], out.shape[-1]
+    x = one.node.inputs[0] if one.node is not None and one.node.op == "slice" else None
+    if x is None or x.shape != out.shape or len(x.shape) != 4 or out.node.params["dim"] != 3 or not half(one, 0, x) or not half(v["two"], 1, x):
+        return None
+    (cos, angles), (sin, same) = (term_of(bare(v[name])) for name in ("cos", "sin"))
+    if cos != "cos" or sin != "sin" or bare(angles[0]) is not bare(same[0]) or bare(v["cos"]).shape != (B, S, D // 2):
+        return None
+    found = frequencies(graph, bare(angles[0]))
+    rope = rope_of(found[1]) if found else None
+    if rope is None:
+        return None
+    table = graph.add("rope_table", [found[0]], bare(v["cos"]).node.at, D=D, rope=rope)
+    return graph.add("rotate", [x, table], out.node.at)
+
+
 def elementwise(op):
     """add and mul of equal shapes."""
     def make(graph, v, out):
@@ -226,25 +244,49 @@ def scale(graph, v, out):
 
 
 def linear(graph, v, out):
-    """A contraction of x's last dimension with a matrix."""
+    """A contraction of x's last dimensions with a parameter, which is a matrix or can be read as one without moving its numbers."""
     node = out.node
     if node.op != "contract":
         return None
     (left, right), result = node.params["equation"].split("->")[0].split(","), node.params["equation"].split("->")[1]
     for x, w, xs, ws in ((node.inputs[0], node.inputs[1], left, right), (node.inputs[1], node.inputs[0], right, left)):
-        if w.node is None and len(w.shape) == 2 and result[:-1] == xs[:-1]:
-            if ws == result[-1] + xs[-1]:
-                return graph.add("linear", [x, w], node.at)
-            if ws == xs[-1] + result[-1]:
-                return graph.add("linear_transposed", [x, w], node.at)
+        summed = "".join(letter for letter in ws if letter not in result)
+        free = "".join(letter for letter in ws if letter in result)
+        lead = xs[:len(xs) - len(summed)]
+        if w.node is not None or not summed or not free or xs != lead + summed or result != lead + free or ws not in (summed + free, free + summed):
+            continue
+        size = dict(zip(xs + ws, x.shape + w.shape))
+        K, N = product(size[letter] for letter in summed), product(size[letter] for letter in free)
+        if len(summed) > 1:
+            x = graph.add("reshape", [x], node.at, size=[size[letter] for letter in lead] + [K])
+        turned = ws == summed + free
+        if len(ws) > 2:
+            w = graph.add("reshape", [w], node.at, size=[K, N] if turned else [N, K])
+        y = graph.add("linear_transposed" if turned else "linear", [x, w], node.at)
+        return y if y.shape == out.shape else graph.add("reshape", [y], node.at, size=list(out.shape))
     return None
 
 
 def bias(graph, v, out):
     node = v["y"].node
-    if node is None or node.op not in ("linear", "linear_transposed") or len(node.inputs) != 2 or not is_weight(v["b"], out):
+    y = bare_of_merges(v["y"])
+    if y.node is None or y.node.op not in ("linear", "linear_transposed") or len(y.node.inputs) != 2:
         return None
-    return graph.add(node.op, node.inputs + [v["b"]], node.at)
+    bias, width = v["b"], out.shape[len(y.shape) - 1:]
+    if bias.node is not None or bias.shape != width:
+        return None
+    if len(width) > 1:
+        bias = graph.add("reshape", [bias], node.at, size=[product(width)])
+    new = graph.add(y.node.op, y.node.inputs + [bias], y.node.at)
+    return new if new.shape == out.shape else graph.add("reshape", [new], node.at, size=list(out.shape))
+
+
+def bare_of_merges(value):
+    """The value whose last dimension is several of the given one's, if it is the reshape of one."""
+    value = skip_casts(value)
+    inner = value.node.inputs[0] if value.node is not None and value.node.op == "reshape" else None
+    divided = inner is not None and len(inner.shape) < len(value.shape) and inner.shape[:-1] == value.shape[:len(inner.shape) - 1]
+    return inner if divided else value
 
 
 def unscaled(graph, v, out):
@@ -271,16 +313,24 @@ def reshape(graph, v, out):
 
 SQUARE_MEAN = ("rsqrt", ("add", ("mean", ("mul", "x", "x")), "#eps"))
 CENTRED = ("sub", "x", ("mean", "x"))
-NORMED = ("mul", CENTRED, ("rsqrt", ("add", ("mean", ("mul", CENTRED, CENTRED)), "#eps")))
+VARIANCE = ("mean", ("mul", CENTRED, CENTRED))
+FAST_VARIANCE = ("sub", ("mean", ("mul", "x", "x")), ("mul", ("mean", "x"), ("mean", "x")))
+VARIANCES = [VARIANCE, FAST_VARIANCE, ("relu", VARIANCE), ("relu", FAST_VARIANCE)]
+SPREADS = [("rsqrt", ("add", variance, "#eps")) for variance in VARIANCES]
+LAYERNORMS = [term for spread in SPREADS for term in (("mul", ("mul", CENTRED, spread), "w"), ("mul", CENTRED, ("mul", spread, "w")))]
+LAYERNORMS += [("mul", ("div", CENTRED, ("sqrt", ("add", variance, "#eps"))), "w") for variance in VARIANCES]
+RMSNORMED = [("mul", "x", SQUARE_MEAN), ("div", "x", ("sqrt", ("add", ("mean", ("mul", "x", "x")), "#eps")))]
 GELU_TANH = ("add", ("tanh", ("mul", ("add", "x", ("mul", ("pow", "x", 3), 0.044715)), ROOT_2_OVER_PI)), 1)
 GELU_ERF = ("add", ("erf", ("mul", "x", math.sqrt(0.5))), 1)
 
+HALVES = ("concat", ("sub", ("mul", "one", "cos"), ("mul", "two", "sin")), ("add", ("mul", "two", "cos"), ("mul", "one", "sin")))
+
 PATTERNS = [
     ("reshape", ["any"], reshape),
-    ("layernorm", [("mul", NORMED, "w")], layernorm),
+    ("layernorm", LAYERNORMS, layernorm),
     ("layernorm with bias", [("add", ("layernorm", "x", "w"), "b")], layernorm_bias),
-    ("rmsnorm", [("mul", "w", ("mul", "x", SQUARE_MEAN))], rmsnorm),
-    ("rmsnorm with offset", [("mul", ("add", "w", "#offset"), ("mul", "x", SQUARE_MEAN))], rmsnorm),
+    ("rmsnorm", [("mul", "w", normed) for normed in RMSNORMED] + [("mul", "x", ("mul", SQUARE_MEAN, "w"))], rmsnorm),
+    ("rmsnorm with offset", [("mul", ("add", "w", "#offset"), normed) for normed in RMSNORMED], rmsnorm),
     ("silu", [("mul", "x", ("sigmoid", "x"))], named("silu")),
     ("swiglu", [("mul", ("silu", "gate"), "up")], swiglu),
     ("gelu", [("mul", ("mul", "x", 0.5), GELU_ERF), ("mul", "x", ("mul", GELU_ERF, 0.5))], named("gelu")),
@@ -288,6 +338,7 @@ PATTERNS = [
     ("relu", [("max", "x", 0)], named("relu")),
     ("softcap", [("mul", ("tanh", ("mul", "x", "#factor")), "#cap")], softcap),
     ("rotate", [("add", ("mul", "x", "cos"), ("mul", "turned", "sin"))], rotate),
+    ("rotate by halves", [HALVES], rotate_halves),
     ("linear", ["any"], linear),
     ("linear with bias", [("add", "y", "b")], bias),
     ("scale of queries", ["any"], unscaled),
@@ -365,6 +416,23 @@ def splits(graph):
     return rebuild(graph, rule)
 
 
+def flat_parameters(graph):
+    """A parameter that is only read as a matrix, reshaped, is one in the folder."""
+    users, sizes = graph.users(), {}
+    for p in graph.parameters:
+        reading = users.get(id(p.value), [])
+        if reading and p.value is not graph.loss and all(n.op == "reshape" for n in reading) and len({n.outputs[0].shape for n in reading}) == 1:
+            if 1 <= len(reading[0].outputs[0].shape) <= 4:
+                sizes[id(p.value)] = reading[0].outputs[0].shape
+    flat = {}
+    for p in graph.parameters:
+        if id(p.value) in sizes:
+            shape = sizes[id(p.value)]
+            old, p.value, p.data = p.value, Value(p.value.name, shape, p.value.dtype), p.data.reshape(shape)
+            flat[id(old)] = p.value
+    return rebuild(graph, lambda new, node, inputs: [flat[id(inputs[0])]] if node.op == "reshape" and id(inputs[0]) in flat else None)
+
+
 def loss(graph):
     """The sum over tokens, and what the user's model divides it by."""
     if graph.loss is None:
@@ -373,7 +441,9 @@ def loss(graph):
     word, operands = term_of(total)
     if word == "div":
         total, by = operands
-        divided = "tokens" if by == B * S else "labels" if isinstance(by, Value) and counts_labels(bare(by), graph) else None
+        shifted = any(i.meaning == "labels" and i.shift == 1 and i.ignored is None for i in graph.inputs)
+        divided = "tokens" if by == B * S else "labels" if shifted and by == B * S - B or \
+            isinstance(by, Value) and counts_labels(bare(by), graph) else None
         if divided is None:
             graph.refuse("the loss is divided by what is neither the number of labels that count nor that of tokens", "loss", graph.loss.node.at)
         total = bare(total)

@@ -14,13 +14,13 @@ import re
 import tempfile
 import time
 import traceback
-from dataclasses import dataclass, field
 
 import sympy
 import torch
 
-from . import attention, binary, check, folder, interpret, normal, recognise
+from . import attention, check, folder, interpret, normal, recognise, rows
 from .aten import ATEN
+from .check import Export
 from .ir import Graph, Refused, Value
 from .size import B, S
 from .torch_arrays import TorchArrays
@@ -148,7 +148,7 @@ def fixing_line(error):
 # --- lowering -----------------------------------------------------------------------------------------------------------
 
 
-class Lowering:
+class Lowering(rows.Lowering):
     """Walks the traced nodes in order and adds the rows' ops to `graph`."""
 
     def __init__(self, program, names, model):
@@ -156,8 +156,8 @@ class Lowering:
         self.dtype_of_parameters = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
         if self.dtype_of_parameters not in WORDS:
             raise Refused(f"parameters of {self.dtype_of_parameters}: f32, bf16 and f64 are possible")
-        self.graph = Graph(WORDS[self.dtype_of_parameters])
-        self.values, self.symbols, self.at, self.current = {}, {}, None, None
+        super().__init__(Graph(WORDS[self.dtype_of_parameters]))
+        self.values, self.symbols = {}, {}
         self.names, self.trains = names, {}
 
     # What rows ask.
@@ -211,32 +211,8 @@ class Lowering:
         dtype = self.tensors(node)[0].dtype
         return torch.tensor(number, dtype=dtype).item() if dtype in (torch.bfloat16, torch.float16) or not dtype.is_floating_point else float(number)
 
-    def add(self, op, *inputs, **params):
-        return self.graph.add(op, [self.filled(x) if isinstance(x, (int, float)) else x for x in inputs], self.at, **params)
-
-    def filled(self, number):
-        return self.graph.add("fill", [], self.at, size=[1], value=float(number), dtype="T")
-
-    def map(self, word, *operands, node=None, dtype=None):
-        dtype = dtype or (self.dtype(node) if node is not None else None)
-        return self.graph.map(word, *operands, at=self.at, dtype=None if dtype == "bool" else dtype)
-
     def refuse(self, why):
         self.graph.refuse(why, f"aten.{self.name(self.current)}" if self.current is not None else None, self.at)
-
-    def trained(self, value):
-        """Whether a gradient reaches a trained parameter through the value."""
-        stack, seen = [value], set()
-        while stack:
-            v = stack.pop()
-            if v is None or id(v) in seen:
-                continue
-            seen.add(id(v))
-            parameter = self.graph.parameter_of(v) if v.node is None else None
-            if parameter is not None and not parameter.frozen:
-                return True
-            stack.extend(v.node.inputs if v.node is not None else [])
-        return False
 
     # The walk.
     def run(self):
@@ -369,19 +345,6 @@ def find(program, model, target):
 # --- the way of an export ----------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Export:
-    """What `export` found and wrote."""
-
-    folder: str
-    graph: Graph
-    seconds: dict = field(default_factory=dict)
-    checked: object = None
-
-    def __str__(self):
-        return f"{self.folder}: {len(self.graph.nodes)} nodes, {len(self.graph.parameters)} parameters; {self.checked}"
-
-
 def trace(model, example, loss):
     """(exported program, names of its inputs): with symbolic batch and sequence."""
     names = [name for name, x in example.items() if isinstance(x, torch.Tensor)]
@@ -497,8 +460,4 @@ def compare_whole(graph, model, example, loss, out):
     gradients = torch.autograd.grad(ours, list(trained.values()), allow_unused=True)
     numbers = [{name: None if g is None else g.numpy() for name, g in zip(trained, side)} for side in (gradients, their_gradients)]
     checked = check.compare(ours.item(), numbers[0], theirs.item(), numbers[1], "the imported graph")
-    program = binary.find() if out is not None else None
-    if program:
-        found, theirs_too, why = binary.grad(program, out, graph, batch)
-        checked.program = check.compare(found, theirs_too, theirs.item(), numbers[1], program).numbers() if why is None else f"not run: {why}"
-    return checked
+    return check.by_program(checked, out, graph, batch, theirs.item(), numbers[1])

@@ -45,7 +45,7 @@ class Folder(unittest.TestCase):
         with open(os.path.join(self.out, "graph.json")) as file:
             graph = json.load(file)
         self.assertEqual((graph["format"], graph["version"], graph["tokens"], graph["documents"]), ("longspan-graph", 1, "input_ids", False))
-        self.assertEqual(graph["inputs"][1], {"name": "labels", "dtype": "i32", "is": "labels", "shift": 1, "ignored": -1})
+        self.assertEqual(graph["inputs"][1], {"name": "labels", "dtype": "i32", "is": "labels", "shift": 1})
         self.assertEqual({node["op"] for node in graph["nodes"]}, {"embedding", "iota", "add", "linear_wide", "cross_entropy", "sum"})
         self.assertEqual(next(n for n in graph["nodes"] if n["op"] == "iota"), {"op": "iota", "in": [], "out": ["t2"], "along": "S"})
         self.assertEqual(graph["sources"], [{"file": "model.py", "line": 3, "code": "loss"}])

@@ -8,7 +8,7 @@ from support import B, S, embedded, graph_of, losses, ops, sum_of_squares
 from longspan import attention
 from longspan.ir import Refused
 from longspan.normal import normal_form
-from longspan.recognise import PATTERNS, recognise, rope_of
+from longspan.recognise import PATTERNS, flat_parameters, recognise, rope_of
 
 ROOT = math.sqrt(2 / math.pi)
 
@@ -151,9 +151,51 @@ class Patterns(unittest.TestCase):
             return g.map("mul", g.map("mul", g.add("linear", [parts[0], p("w", 2, 4)]), parts[1]), parts[2])
         self.check({"split": 1, "slice": 0, "mul": 2}, build, 8)
 
+    def test_rotate_by_halves(self):
+        """As programs without a permutation of halves have it, and frequencies that divide."""
+        for word in ("mul", "div"):
+            def build(g, x, p, i):
+                f = 1e4 ** (numpy.arange(0, 8, 2) / 8)
+                f = g.parameter("timescale", (4,), f if word == "div" else 1 / f, frozen=True, buffer=True)
+                angles = g.map(word, g.add("reshape", [i["position_ids"]], size=[B, S, 1]), f, dtype="T")
+                cos, sin = (g.add("reshape", [g.map(name, angles)], size=[B, S, 1, 4]) for name in ("cos", "sin"))
+                one, two = (g.add("slice", [x], dim=3, start=start, length=4) for start in (0, 4))
+                first = g.map("sub", g.map("mul", one, cos), g.map("mul", two, sin))
+                y = g.add("concat", [first, g.map("add", g.map("mul", two, cos), g.map("mul", one, sin))], dim=3)
+                return g.add("reshape", [y], size=[B, S, 24])
+            with self.subTest(word):
+                names = ("input_ids", "labels", "position_ids")
+                self.check({"rotate": 1, "rope_table": 1, "concat": 0, "slice": 0}, build, 3, 8, names=names, tolerance=1e-9)
+
+    def test_norms_in_other_forms(self):
+        """The variance as the mean of squares minus the square of the mean; the weight at the reciprocal root."""
+        def mean(g, x):
+            return g.map("div", g.add("reduce", [x], kind="sum", dims=[len(x.shape) - 1], keep=True), x.shape[-1])
+
+        def layernorm(g, x, p, i):
+            m = mean(g, x)
+            variance = g.map("max", g.map("sub", mean(g, g.map("mul", x, x)), g.map("mul", m, m)), 0.0)
+            factor = g.map("mul", g.map("rsqrt", g.map("add", variance, 1e-5)), p("w", 8))
+            return g.map("add", g.map("mul", g.map("sub", x, m), factor), p("b", 8))
+
+        def rmsnorm(g, x, p, i):
+            return g.map("mul", x, g.map("mul", g.map("rsqrt", g.map("add", mean(g, g.map("mul", x, x)), 1e-5)), p("w", 8)))
+
+        self.check({"layernorm": 1}, layernorm, 8, tolerance=1e-9)
+        self.check({"rmsnorm": 1}, rmsnorm, 8)
+
+    def test_weights_of_several_dimensions(self):
+        """As parameters [E,H,D] and [H,D,E] with a bias [H,D]."""
+        def build(g, x, p, i):
+            y = g.map("add", g.add("contract", [x, p("w", 8, 3, 4)], equation="bse,ehd->bshd"), p("b", 3, 4))
+            return g.add("contract", [y, p("o", 3, 4, 5)], equation="bshd,hdc->bsc")
+
+        graph = self.check({"linear_transposed": 2}, build, 8, without=("map", "reduce", "contract"))
+        self.assertEqual([p.value.shape for p in flat_parameters(graph).parameters if p.value.name in "wbo"], [(8, 12), (12,), (12, 5)])
+
     def test_every_row_has_a_test(self):
         tested = {"reshape", "rmsnorm", "rmsnorm with offset", "layernorm", "layernorm with bias", "silu", "swiglu", "gelu", "gelu with tanh", "relu",
-                  "softcap", "rotate", "linear", "linear with bias", "scale of queries", "add", "mul", "scale"}
+                  "softcap", "rotate", "rotate by halves", "linear", "linear with bias", "scale of queries", "add", "mul", "scale"}
         self.assertEqual({name for name, _, _ in PATTERNS}, tested)
 
     # --- attention written out -------------------------------------------------------------------------------------------

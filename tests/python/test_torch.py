@@ -102,7 +102,7 @@ class Imports(unittest.TestCase):
             self.assertEqual(result.checked.parameters, 28)
             self.assertFalse({n["op"] for n in described["nodes"]} & COPIES)
             self.assertEqual(described["parameters"][0]["also"], ["head.weight"])
-            self.assertEqual(described["inputs"][1], {"name": "labels", "dtype": "i32", "is": "labels", "shift": 0, "ignored": -1})
+            self.assertEqual(described["inputs"][1], {"name": "labels", "dtype": "i32", "is": "labels", "shift": 0})
             self.assertTrue(all(s["file"].endswith((".py")) for s in described["sources"]))
         self.assertEqual(results[0][0].graph.hash(), results[1][0].graph.hash())
 

@@ -1,0 +1,154 @@
+"""The program `longspan`: found, run, and stopped; and loss and gradients of a batch by it.
+
+It runs as a process of its own in a session of its own, so that Ctrl-C reaches Python alone, which passes it on and waits: a training then
+ends after its step, with a checkpoint. A second Ctrl-C ends it at once.
+"""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import numpy
+
+from . import folder as folders
+from .interpret import positions_of
+
+
+class Failed(Exception):
+    """What the program said when it failed: its last line."""
+
+
+def find():
+    """Its path, or None: named by the variable LONGSPAN, beside this file (in a wheel), or in PATH."""
+    named = os.environ.get("LONGSPAN")
+    if named and not os.access(named, os.X_OK):
+        raise Failed(f"the variable LONGSPAN names {named}, which is no program")
+    own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "longspan")
+    return named or (own if os.access(own, os.X_OK) else shutil.which("longspan"))
+
+
+def flags(options):
+    """Keywords as words of the command line: mesh="ring=2" is --mesh ring=2, rope_theta=1e6 is --rope-theta 1e6, json=True is --json."""
+    words = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, (list, tuple)):
+            words += [flag] + [os.fspath(v) if isinstance(v, os.PathLike) else str(v) for v in value]
+        elif value is not None and value is not False:
+            words += [flag, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+    return words
+
+
+def start(words, **pipes):
+    program = find()
+    if program is None:
+        raise Failed("the program longspan is not there: put it into PATH, or name it by the variable LONGSPAN")
+    return subprocess.Popen([program] + words, start_new_session=True, **pipes)
+
+
+def interrupted(process):
+    """Passes Ctrl-C on to a process and waits for it; a second one kills it with its ranks."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait()
+    except KeyboardInterrupt:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def failure(process, errors):
+    lines = [line for line in errors.strip().splitlines() if line.strip()]
+    return Failed(lines[-1] if lines else f"the program longspan ended with {process.returncode}")
+
+
+def run(words, progress=None):
+    """Runs the program and gives what it printed. progress: a function of each line as it comes. Raises Failed."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = start(words, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, text=True)
+        lines = []
+        try:
+            for line in process.stdout:
+                lines.append(line.rstrip("\n"))
+                if progress:
+                    progress(lines[-1])
+            process.wait()
+        except BaseException:
+            if process.poll() is None:
+                interrupted(process)
+            raise
+        finally:
+            process.stdout.close()
+        if process.returncode != 0:
+            errors.seek(0)
+            raise failure(process, errors.read())
+        return lines
+
+
+# --- a batch as files ---------------------------------------------------------------------------------------------------
+
+
+def inputs_of(folder):
+    """(the name of the tokens, the inputs of graph.json or what config.json's models take, whether documents are told)."""
+    path = os.path.join(folder, "graph.json") if os.path.isdir(folder) else folder
+    if not os.path.exists(path) or not os.path.basename(path).startswith("graph"):
+        return "input_ids", [{"name": "input_ids", "dtype": "i32"}, {"name": "labels", "dtype": "i32", "is": "labels", "shift": 0}], True
+    with open(path) as file:
+        about = json.load(file)
+    return about["tokens"], about["inputs"], about.get("documents", False)
+
+
+def arrays_of(folder, batch):
+    """[(flag, name or None, array)] of a batch as the user's model takes it: {name: array [batch, tokens]}."""
+    tokens, inputs, documents = inputs_of(folder)
+    left = {name: numpy.asarray(x) for name, x in batch.items()}
+    ids = left.pop(tokens, None)
+    if ids is None or ids.ndim != 2:
+        raise ValueError(f"the batch needs {tokens}, [batch, tokens]")
+    found = [("tokens", None, ids)]
+    for about in inputs:
+        name, meaning = about["name"], about.get("is")
+        if name == tokens:
+            continue
+        array = left.pop(name, ids if meaning == "labels" and about.get("shift") else None)
+        if array is None and meaning == "labels" and not os.path.exists(os.path.join(folder, "graph.json")):
+            continue
+        if array is None or array.shape != ids.shape:
+            raise ValueError(f"the batch needs {name}, {list(ids.shape)} as {tokens}" + ("" if array is None else f"; it is {list(array.shape)}"))
+        found.append(({"labels": "labels", "positions": "position-ids"}.get(meaning, "input"), name, array))
+    if left and documents and len(left) == 1 and not any(i.get("is") == "positions" for i in inputs):
+        found.append(("position-ids", None, positions_of(left.popitem()[1])))  # the number of each token's document
+    if left:
+        raise ValueError(f"{next(iter(left))} is no input of {os.fspath(folder)}")
+    return found
+
+
+def as_file(array):
+    """The array in a type that the program reads."""
+    return array.astype("f8" if array.dtype.kind == "f" else "i4")
+
+
+def grad(folder, batch, progress=None, **options):
+    """
+    (loss, {name: gradient}) of one batch {name: array [batch, tokens]}, by the program. Labels that do not count are -100. Options are those
+    of `longspan grad`: ranks=2, mesh="ring=2", dtype="f64", memory="4G" ... Raises Failed.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        words = ["grad", "--model", os.fspath(folder), "--out", os.path.join(place, "gradients.safetensors")] + flags(options)
+        others = []
+        for flag, name, array in arrays_of(folder, batch):
+            path = os.path.join(place, f"{name or flag}.npy")
+            numpy.save(path, as_file(array))
+            if flag == "input":
+                others.append(f"{name}={path}")
+            else:
+                words += ["--" + flag, path]
+        lines = run(words + (["--input"] + others if others else []), progress)
+        loss = next(float(line.split()[1]) for line in lines if line.startswith("loss "))
+        gradients = folders.read_safetensors(os.path.join(place, "gradients.safetensors"))
+        return loss, {name: numpy.array(x) for name, x in gradients.items()}
