@@ -29,7 +29,7 @@ steps='
 1 handles        10
 1 products       20
 1 kernels        75
-2 bits           90
+2 bits           150
 2 imported       75
 2 attention      75
 2 peer-attention 40

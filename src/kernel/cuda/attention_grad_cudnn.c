@@ -16,7 +16,6 @@ typedef struct route {
     int capability; /* the GPUs that have it, by the major number */
     size_t oldest;  /* version of the library that has it */
     ls_cudnn_engine engine;
-    cudnnDataType_t dq;
 } route;
 
 #define KNOBS(tile_m, tile_n, stages)                                                                        \
@@ -26,15 +25,11 @@ typedef struct route {
             CUDNN_KNOB_TYPE_STAGES, stages                                                                   \
         }                                                                                                    \
     }
-static const route routes[] = {
-    {9, 92500, {6, KNOBS(2, 1, 4)}, CUDNN_DATA_FLOAT},     /* blocks wait until it is their turn to add */
-    {10, 92300, {5, KNOBS(3, 2, 2)}, CUDNN_DATA_BFLOAT16}, /* dq by a kernel of its own */
-};
-
-typedef struct state {
-    ls_cudnn_attention of;
-    ls_dtype dq;
-} state;
+/*
+ * Not for compute capability 9: the engine that adds in order (6, from 9.25 on) makes a plan with dq in f32, and then
+ * says "nullptr == dq_ptr" where it is executed (9.26 on an H200); with dq in bf16 it makes none.
+ */
+static const route routes[] = {{10, 92300, {5, KNOBS(3, 2, 2)}}}; /* dq by a kernel of its own */
 
 /* The operands, in the order in which they are made here, and in a launch. */
 enum { Q, K, V, DO, O, LSE, DELTA, DQ, DK, DV, OPERANDS };
@@ -57,16 +52,16 @@ static size_t plan_bytes(const ls_kernel_call *call) {
 }
 
 /*
- * The operands that lie in the workspace, at `begin` behind what is the plan's, with dq of that type. Returns the end.
- * begin NULL: only counts bytes.
+ * The operands that lie in the workspace, at `begin` behind what is the plan's. Returns the end. begin NULL: only
+ * counts bytes.
  */
-static size_t place(const ls_kernel_call *call, ls_dtype dq, char *begin, ls_view out[OPERANDS]) {
+static size_t place(const ls_kernel_call *call, char *begin, ls_view out[OPERANDS]) {
     const struct {
         int operand;
         ls_dtype type;
         const ls_view *like;
-    } parts[] = {{O, LS_BF16, &call->in[0]}, {LSE, LS_F32, &call->in[6]},  {DELTA, LS_F32, &call->in[6]},
-                 {DQ, dq, &call->out[0]},    {DK, LS_BF16, &call->out[1]}, {DV, LS_BF16, &call->out[2]}};
+    } parts[] = {{O, LS_BF16, &call->in[0]},   {LSE, LS_F32, &call->in[6]},  {DELTA, LS_F32, &call->in[6]},
+                 {DQ, LS_BF16, &call->out[0]}, {DK, LS_BF16, &call->out[1]}, {DV, LS_BF16, &call->out[2]}};
     size_t at = plan_bytes(call);
     for (size_t i = 0; i < LS_COUNT(parts); i++) {
         ls_view *const view = &out[parts[i].operand];
@@ -79,13 +74,13 @@ static size_t place(const ls_kernel_call *call, ls_dtype dq, char *begin, ls_vie
 
 static size_t workspace(const ls_kernel_call *call) {
     ls_view unused[OPERANDS];
-    return LS_CUDNN_PLACE + place(call, LS_F32, NULL, unused);
+    return LS_CUDNN_PLACE + place(call, NULL, unused);
 }
 
 /* All operands of a call. Returns the plan's workspace. */
-static char *operands_of(const ls_kernel_call *call, ls_dtype dq, ls_view out[OPERANDS]) {
+static char *operands_of(const ls_kernel_call *call, ls_view out[OPERANDS]) {
     char *const begin = (char *)ls_round_up((size_t)call->workspace, LS_CUDNN_PLACE);
-    (void)place(call, dq, begin, out);
+    (void)place(call, begin, out);
     for (int i = Q; i <= V; i++) out[i] = call->in[i];
     out[DO] = call->in[5];
     return begin;
@@ -112,10 +107,10 @@ static void add_up_keys(ls_cudnn_attention *a, const ls_cudnn_tensor *weights, c
     ls_cudnn_reduce(&a->graph, CUDNN_REDUCE_TENSOR_ADD, &each, to);
 }
 
-static void describe(ls_cudnn_attention *a, const ls_kernel_call *call, ls_dtype dq) {
+static void describe(ls_cudnn_attention *a, const ls_kernel_call *call) {
     ls_view view[OPERANDS];
     ls_cudnn_tensor t[OPERANDS];
-    (void)operands_of(call, dq, view);
+    (void)operands_of(call, view);
     for (int i = 0; i < OPERANDS; i++)
         t[i] = view[i].ndim == 3 ? ls_cudnn_rows(a, &view[i]) : ls_cudnn_heads(a, &view[i], i == K || i == V);
     const int64_t pairs[] = {t[Q].size[0], t[Q].size[1], t[Q].size[2], t[K].size[3]};
@@ -145,10 +140,10 @@ static void describe(ls_cudnn_attention *a, const ls_kernel_call *call, ls_dtype
 /* --- the row ------------------------------------------------------------------------------------------------------ */
 
 static void release(void *p) {
-    state *s = p;
-    if (s == NULL) return;
-    ls_cudnn_end(&s->of.graph);
-    free(s);
+    ls_cudnn_attention *a = p;
+    if (a == NULL) return;
+    ls_cudnn_end(&a->graph);
+    free(a);
 }
 
 /* The route of the current device and the library's version. */
@@ -167,28 +162,27 @@ static ls_status prepare(const ls_kernel_call *call, void **out) {
     const route *by;
     LS_TRY(ls_kernel_check(LS_KERNEL_ATTENTION_GRAD, LS_BF16, call));
     LS_TRY(find_route(&by));
-    state *s = calloc(1, sizeof *s);
-    if (s == NULL) return ls_error(LS_NO_MEMORY, "kernel attention_grad: no memory for the description of a call");
-    s->dq = by->dq == CUDNN_DATA_FLOAT ? LS_F32 : LS_BF16;
-    ls_cudnn_attention_begin(&s->of, "attention_grad", call);
-    describe(&s->of, call, s->dq);
-    ls_cudnn_plan_by(&s->of.graph, &by->engine, (int64_t)plan_bytes(call));
-    const ls_status status = s->of.graph.status;
+    ls_cudnn_attention *a = calloc(1, sizeof *a);
+    if (a == NULL) return ls_error(LS_NO_MEMORY, "kernel attention_grad: no memory for the description of a call");
+    ls_cudnn_attention_begin(a, "attention_grad", call);
+    describe(a, call);
+    ls_cudnn_plan_by(&a->graph, &by->engine, (int64_t)plan_bytes(call));
+    const ls_status status = a->graph.status;
     if (status.code == LS_OK)
-        *out = s;
+        *out = a;
     else
-        release(s);
+        release(a);
     return status;
 }
 
 static ls_status launch(const ls_kernel_call *call, void *p, void *stream) {
-    const state *s = p;
+    const ls_cudnn_attention *a = p;
     const ls_attention_params *params = call->params;
     ls_view view[OPERANDS];
-    void *data[OPERANDS], *const of_plan = operands_of(call, s->dq, view);
+    void *data[OPERANDS], *const of_plan = operands_of(call, view);
     for (int i = 0; i < OPERANDS; i++) data[i] = view[i].data;
     LS_TRY(ls_cuda_make_result(call, &view[O], &view[LSE], stream));
-    LS_TRY(ls_cudnn_execute(&s->of.graph, data, of_plan, stream));
+    LS_TRY(ls_cudnn_execute(&a->graph, data, of_plan, stream));
     LS_TRY(ls_cuda_take_gradient(&view[DQ], &call->out[0], params->accumulate_dq, stream));
     LS_TRY(ls_cuda_take_gradient(&view[DK], &call->out[1], params->accumulate_dkv, stream));
     return ls_cuda_take_gradient(&view[DV], &call->out[2], params->accumulate_dkv, stream);

@@ -2,7 +2,8 @@
  * Gradients of rmsnorm and layernorm. With h = (x - mean) rstd and g = (offset + weight) dy of a row:
  * dx = rstd (g - mean(g) - h mean(g h)), and dweight is the sum of h dy over the rows. The mean of rmsnorm is 0, and it
  * has no mean(g); the offset of layernorm is 0. Both results are made in one pass, so that x and dy are read once: a
- * team has neighbouring rows, a part of all, whose sums lie in the workspace until those of all parts are added.
+ * team has neighbouring rows, a part of all, whose sums lie in the workspace until those of all parts are added. With
+ * sums that went to memory and back at each row, an H200 moved 1.0 TB/s at E 4,096 (docs/lab/26-first-gpu.md).
  */
 #include "kernel/cuda/columns.h"
 #include "kernel/cuda/rows.h"
@@ -29,6 +30,13 @@ template <typename T> struct norm_operands {
     float offset;
 };
 
+template <bool CENTRED, int TEAM, typename T>
+static __device__ __forceinline__ void mean_of_row(const norm_operands<T> &p, float &of_g, float &of_gh) {
+    of_g = CENTRED ? team<TEAM>::sum(of_g) / (float)p.E : 0;
+    of_gh = team<TEAM>::sum(of_gh) / (float)p.E;
+}
+
+/* Rows of any size: x and dy are read twice, and the sums of a part lie in its workspace between two rows. */
 template <typename T, int TEAM, bool PACKED, bool CENTRED>
 static __global__ void __launch_bounds__(CUDA_THREADS) gradients(norm_operands<T> p) {
     constexpr int N = pack_size<T>();
@@ -48,8 +56,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) gradients(norm_operands<T
                     of_gh += g * (a.at[k] - m) * r;
                 }
             }
-            of_g = CENTRED ? team<TEAM>::sum(of_g) / (float)p.E : 0;
-            of_gh = team<TEAM>::sum(of_gh) / (float)p.E;
+            mean_of_row<CENTRED, TEAM>(p, of_g, of_gh);
             for (EACH_GROUP(TEAM, N, e, p.E)) {
                 const pack<float, N> a = load_group<PACKED, N>(x, e, p.E), d = load_group<PACKED, N>(dy, e, p.E);
                 const pack<float, N> w = load_group<PACKED, N>(p.weight, e, p.E);
@@ -67,13 +74,80 @@ static __global__ void __launch_bounds__(CUDA_THREADS) gradients(norm_operands<T
     }
 }
 
+/*
+ * Rows of at most GROUPS packs a thread: x, dy, the weight and the sums of a part lie in registers, so that each row
+ * moves once. The same sums in the same order.
+ */
+template <typename T, int TEAM, int GROUPS, bool CENTRED>
+static __global__ void __launch_bounds__(CUDA_THREADS) gradients_in_registers(norm_operands<T> p) {
+    constexpr int N = pack_size<T>();
+    const int64_t e = (int64_t)team<TEAM>::lane() * N;             /* and e + TEAM N, ... */
+    const auto load = [&](const T *row, int j) -> pack<float, N> { /* zeros behind the row's end */
+                                                                   if (e + j * TEAM * N >= p.E) return {};
+                                                                   return load_floats<N>(row + e + j * TEAM * N);
+    };
+    pack<float, N> w[GROUPS], a[GROUPS], d[GROUPS], sum[GROUPS];
+#pragma unroll
+    for (int j = 0; j < GROUPS; j++) w[j] = load(p.weight, j);
+    for (EACH_ROW(TEAM, part, p.teams)) {
+        const int64_t first = p.rows * part / p.teams, past = p.rows * (part + 1) / p.teams;
+#pragma unroll
+        for (int j = 0; j < GROUPS; j++) sum[j] = {};
+        for (int64_t i = first; i < past; i++) {
+            const float m = CENTRED ? p.mean[i] : 0, r = p.rstd[i];
+            float of_g = 0, of_gh = 0;
+#pragma unroll
+            for (int j = 0; j < GROUPS; j++) {
+                a[j] = load(p.x + i * p.E, j);
+                d[j] = load(p.dy + i * p.E, j);
+            }
+#pragma unroll
+            for (int j = 0; j < GROUPS; j++) {
+#pragma unroll
+                for (int k = 0; k < N; k++) {
+                    const float g = (p.offset + w[j].at[k]) * d[j].at[k];
+                    of_g += g;
+                    of_gh += g * (a[j].at[k] - m) * r;
+                }
+            }
+            mean_of_row<CENTRED, TEAM>(p, of_g, of_gh);
+#pragma unroll
+            for (int j = 0; j < GROUPS; j++) {
+                pack<float, N> result;
+#pragma unroll
+                for (int k = 0; k < N; k++) {
+                    const float h = (a[j].at[k] - m) * r;
+                    result.at[k] = r * ((p.offset + w[j].at[k]) * d[j].at[k] - of_g - h * of_gh);
+                    sum[j].at[k] += h * d[j].at[k];
+                }
+                if (e + j * TEAM * N < p.E) store_floats(p.dx + i * p.E + e + j * TEAM * N, result);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < GROUPS; j++)
+            if (e + j * TEAM * N < p.E) store_floats(p.parts + part * p.E + e + j * TEAM * N, sum[j]);
+    }
+}
+
+template <typename T> using gradients_kernel = void (*)(norm_operands<T>);
+
+/* The kernel for rows of E elements by teams of TEAM, which are packed. */
+template <typename T, int TEAM, bool CENTRED> static gradients_kernel<T> kernel_for(int64_t E) {
+    const int64_t groups = ls_ceil_div(E, (int64_t)(TEAM * pack_size<T>()));
+    if (groups <= 1) return gradients_in_registers<T, TEAM, 1, CENTRED>;
+    if (groups <= 2) return gradients_in_registers<T, TEAM, 2, CENTRED>;
+    if (groups <= 4) return gradients_in_registers<T, TEAM, 4, CENTRED>;
+    return gradients<T, TEAM, true, CENTRED>;
+}
+
 template <bool CENTRED, typename T>
 static ls_status launch_gradients(const char *name, void *stream, const norm_operands<T> &p, float *dweight) {
     const bool aligned = is_aligned(p.x) && is_aligned(p.weight) && is_aligned(p.dy) && is_aligned(p.dx);
     LS_TRY(for_rows<T>(p.E, aligned && is_aligned(p.parts), [&](auto threads, auto packed) {
         constexpr int TEAM = decltype(threads)::value;
-        constexpr bool PACKED = decltype(packed)::value;
-        return launch(name, stream, team<TEAM>::blocks(p.teams), 0, gradients<T, TEAM, PACKED, CENTRED>, p);
+        gradients_kernel<T> kernel = gradients<T, TEAM, false, CENTRED>;
+        if constexpr (decltype(packed)::value) kernel = kernel_for<T, TEAM, CENTRED>(p.E);
+        return launch(name, stream, team<TEAM>::blocks(p.teams), 0, kernel, p);
     }));
     return add_columns(name, stream, p.teams, p.E, p.parts, dweight);
 }

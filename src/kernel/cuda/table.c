@@ -47,6 +47,7 @@ const ls_kernel *const ls_cuda_kernels[] = {
     &ls_cuda_f32_exact_value,
     &ls_cuda_f32_attention,
     &ls_cuda_f32_attention_grad,
+    &ls_cuda_bf16_attention_grad_cudnn, /* where it is chosen: no GPU has executed it */
     &ls_cuda_bf16_attention_plain,
     &ls_cuda_bf16_attention_grad_plain,
     &ls_cuda_bf16_attention,
@@ -54,7 +55,6 @@ const ls_kernel *const ls_cuda_kernels[] = {
     &ls_cuda_bf16_attention_grad,
     &ls_cuda_bf16_attention_grad_sm90,
     &ls_cuda_bf16_attention_cudnn,
-    &ls_cuda_bf16_attention_grad_cudnn,
     &ls_cuda_f32_matmul_cublaslt,
     &ls_cuda_bf16_matmul_cublaslt,
     NULL,

@@ -1,13 +1,15 @@
 /*
- * Steps of optimisers, a thread for an element: the 32 threads of a warp have one unit, so they read one row of the
- * settings. Arithmetic is in f32; parameters of bf16 are rounded masters. step_control computes, in f64, what all
- * elements of a step share.
+ * Steps of optimisers, a thread for a pack of elements, which are of one unit and so of one row of the settings.
+ * Arithmetic is in f32; parameters of bf16 are rounded masters. step_control computes, in f64, what all elements of a
+ * step share.
  */
-#include "kernel/cuda/cuda_impl.h"
+#include "kernel/cuda/pack.h"
 
 #include <math.h>
 
-static_assert(LS_FLAT_UNIT == 32, "a unit is a warp");
+/* Elements of a pack: 16 bytes of f32. */
+static constexpr int UPDATED = 4;
+static_assert(LS_FLAT_UNIT % UPDATED == 0, "a pack is of one unit");
 
 static __global__ void __launch_bounds__(CUDA_THREADS)
     set_control(const double *totals, const double *hyper, double *control) {
@@ -36,36 +38,49 @@ struct rates {
     float lr, decay;
 };
 
-template <typename Step>
+/* `step` of elements i .. i + N - 1. */
+template <int N, typename Step>
+static __device__ __forceinline__ void update_pack(const Step &step, rates r, double lr, const int32_t *group,
+                                                   const ls_update_settings *settings, int64_t i) {
+    const int32_t row = group[i / LS_FLAT_UNIT];
+    if (row < 0) return;
+    r.lr = (float)(lr * settings[row].rate);
+    r.decay = (float)settings[row].weight_decay;
+    step.template apply<N>(i, r);
+}
+
+/* In packs of N, and then what is left in single elements. */
+template <int N, typename Step>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     update(Step step, const double *control, const int32_t *group, const ls_update_settings *settings, int64_t n) {
     if (control[LS_CONTROL_APPLY] == 0) return;
     const double lr = control[LS_CONTROL_LR];
-    rates r = {(float)control[LS_CONTROL_SCALE], (float)(1 / control[LS_CONTROL_CORRECTION1]),
-               (float)(1 / control[LS_CONTROL_CORRECTION2]), 0, 0};
-    for (EACH(i, n)) {
-        const int32_t row = group[i / LS_FLAT_UNIT];
-        if (row < 0) continue;
-        r.lr = (float)(lr * settings[row].rate);
-        r.decay = (float)settings[row].weight_decay;
-        step(i, r);
-    }
+    const rates r = {(float)control[LS_CONTROL_SCALE], (float)(1 / control[LS_CONTROL_CORRECTION1]),
+                     (float)(1 / control[LS_CONTROL_CORRECTION2]), 0, 0};
+    const int64_t packs = n / N;
+    for (EACH(i, packs)) update_pack<N>(step, r, lr, group, settings, i * N);
+    for (EACH(i, n - packs * N)) update_pack<1>(step, r, lr, group, settings, packs * N + i);
 }
 
 template <typename Step>
 static ls_status launch_update(const char *name, const ls_kernel_call *call, void *stream, Step step) {
     const int64_t n = ls_view_elements(&call->in[0]);
-    return launch(name, stream, blocks_for(n), 0, update<Step>, step, input<double>(call, 1), input<int32_t>(call, 2),
-                  input<ls_update_settings>(call, 3), n);
+    bool aligned = is_aligned(call->in[0].data);
+    for (int i = 0; i < call->n_out; i++) aligned = aligned && is_aligned(call->out[i].data);
+    void (*const packs)(Step, const double *, const int32_t *, const ls_update_settings *, int64_t) =
+        update<UPDATED, Step>;
+    void (*const single)(Step, const double *, const int32_t *, const ls_update_settings *, int64_t) = update<1, Step>;
+    return launch(name, stream, blocks_for(aligned ? ls_ceil_div(n, (int64_t)UPDATED) : n), 0, aligned ? packs : single,
+                  step, input<double>(call, 1), input<int32_t>(call, 2), input<ls_update_settings>(call, 3), n);
 }
 
 /* The master of a parameter, and the parameter, which may be the same bytes. */
 template <typename T> struct weights {
     float *master;
     T *param;
-    __device__ __forceinline__ void set(int64_t i, float x) const {
-        master[i] = x;
-        param[i] = from_float<T>(x);
+    template <int N> __device__ __forceinline__ void set(int64_t i, const pack<float, N> &x) const {
+        store_pack(master + i, x);
+        store_floats(param + i, x);
     }
 };
 template <typename T> static weights<T> weights_of(const ls_kernel_call *call) {
@@ -79,12 +94,20 @@ template <typename T> struct adamw_step {
     float *m, *v;
     weights<T> to;
     float beta1, rest1, beta2, rest2, epsilon;
-    __device__ void operator()(int64_t i, const rates &r) const {
-        const float g = gradient[i] * r.scale, x = to.master[i];
-        const float next_m = m[i] * beta1 + g * rest1, next_v = v[i] * beta2 + g * g * rest2;
-        m[i] = next_m;
-        v[i] = next_v;
-        to.set(i, x - r.lr * (next_m * r.unbias1 / (sqrtf(next_v * r.unbias2) + epsilon) + r.decay * x));
+    template <int N> __device__ __forceinline__ void apply(int64_t i, const rates &r) const {
+        const pack<float, N> given = load_pack<N>(gradient + i);
+        pack<float, N> x = load_pack<N>(to.master + i), first = load_pack<N>(m + i), second = load_pack<N>(v + i);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            const float g = given.at[k] * r.scale;
+            const float next_m = first.at[k] * beta1 + g * rest1, next_v = second.at[k] * beta2 + g * g * rest2;
+            first.at[k] = next_m;
+            second.at[k] = next_v;
+            x.at[k] -= r.lr * (next_m * r.unbias1 / (sqrtf(next_v * r.unbias2) + epsilon) + r.decay * x.at[k]);
+        }
+        store_pack(m + i, first);
+        store_pack(v + i, second);
+        to.set(i, x);
     }
 };
 template <typename T> static ls_status launch_adamw(const ls_kernel_call *call, void *, void *stream) {
@@ -101,10 +124,17 @@ template <typename T> struct sgd_step {
     weights<T> to;
     float momentum;
     bool nesterov;
-    __device__ void operator()(int64_t i, const rates &r) const {
-        const float x = to.master[i], g = gradient[i] * r.scale + r.decay * x, next = momentum * m[i] + g;
-        m[i] = next;
-        to.set(i, x - r.lr * (nesterov ? g + momentum * next : next));
+    template <int N> __device__ __forceinline__ void apply(int64_t i, const rates &r) const {
+        const pack<float, N> given = load_pack<N>(gradient + i);
+        pack<float, N> x = load_pack<N>(to.master + i), moment = load_pack<N>(m + i);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            const float g = given.at[k] * r.scale + r.decay * x.at[k], next = momentum * moment.at[k] + g;
+            moment.at[k] = next;
+            x.at[k] -= r.lr * (nesterov ? g + momentum * next : next);
+        }
+        store_pack(m + i, moment);
+        to.set(i, x);
     }
 };
 template <typename T> static ls_status launch_sgd(const ls_kernel_call *call, void *, void *stream) {
@@ -119,10 +149,17 @@ template <typename T> struct lion_step {
     float *m;
     weights<T> to;
     float beta1, rest1, beta2, rest2;
-    __device__ void operator()(int64_t i, const rates &r) const {
-        const float g = gradient[i] * r.scale, x = to.master[i], old = m[i], c = beta1 * old + rest1 * g;
-        m[i] = beta2 * old + rest2 * g;
-        to.set(i, x - r.lr * ((float)((c > 0) - (c < 0)) + r.decay * x));
+    template <int N> __device__ __forceinline__ void apply(int64_t i, const rates &r) const {
+        const pack<float, N> given = load_pack<N>(gradient + i);
+        pack<float, N> x = load_pack<N>(to.master + i), moment = load_pack<N>(m + i);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            const float g = given.at[k] * r.scale, old = moment.at[k], c = beta1 * old + rest1 * g;
+            moment.at[k] = beta2 * old + rest2 * g;
+            x.at[k] -= r.lr * ((float)((c > 0) - (c < 0)) + r.decay * x.at[k]);
+        }
+        store_pack(m + i, moment);
+        to.set(i, x);
     }
 };
 template <typename T> static ls_status launch_lion(const ls_kernel_call *call, void *, void *stream) {
@@ -137,10 +174,17 @@ template <typename T> struct momentum_step {
     float *m;
     T *direction;
     float momentum;
-    __device__ void operator()(int64_t i, const rates &r) const {
-        const float g = gradient[i] * r.scale, next = momentum * m[i] + g;
-        m[i] = next;
-        direction[i] = from_float<T>(g + momentum * next);
+    template <int N> __device__ __forceinline__ void apply(int64_t i, const rates &r) const {
+        const pack<float, N> given = load_pack<N>(gradient + i);
+        pack<float, N> moment = load_pack<N>(m + i), along;
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            const float g = given.at[k] * r.scale;
+            moment.at[k] = momentum * moment.at[k] + g;
+            along.at[k] = g + momentum * moment.at[k];
+        }
+        store_pack(m + i, moment);
+        store_floats(direction + i, along);
     }
 };
 template <typename T> static ls_status launch_momentum(const ls_kernel_call *call, void *, void *stream) {
@@ -154,9 +198,12 @@ template <typename T> struct descend_step {
     const T *direction;
     weights<T> to;
     float factor;
-    __device__ void operator()(int64_t i, const rates &r) const {
-        const float x = to.master[i];
-        to.set(i, x - r.lr * (factor * to_float(direction[i]) + r.decay * x));
+    template <int N> __device__ __forceinline__ void apply(int64_t i, const rates &r) const {
+        const pack<float, N> along = load_floats<N>(direction + i);
+        pack<float, N> x = load_pack<N>(to.master + i);
+#pragma unroll
+        for (int k = 0; k < N; k++) x.at[k] -= r.lr * (factor * along.at[k] + r.decay * x.at[k]);
+        to.set(i, x);
     }
 };
 template <typename T> static ls_status launch_descend(const ls_kernel_call *call, void *, void *stream) {

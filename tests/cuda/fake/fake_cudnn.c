@@ -275,23 +275,21 @@ static int64_t knob_of(const object *configuration, cudnnBackendKnobType_t type)
 
 /* By an engine that adds in a fixed order, which is set to do so. */
 static cudnnStatus_t check_configuration(object *c) {
-    EXPECT(is_final(c->how, ENGINE) && (c->how->index == 5 || c->how->index == 6));
-    EXPECT(knob_of(c, CUDNN_KNOB_TYPE_STAGES) == (c->how->index == 6 ? 4 : 2));
+    EXPECT(is_final(c->how, ENGINE) && c->how->index == 5);
+    EXPECT(knob_of(c, CUDNN_KNOB_TYPE_STAGES) == 2);
     if (fake_cudnn.failing != NULL && strcmp(fake_cudnn.failing, "engine") == 0) return CUDNN_STATUS_NOT_SUPPORTED;
     c->of = c->how->of;
     c->place = 2;
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* Engines write bf16, whatever type is asked for; one keeps f32 for its last product, which is dq. */
+/* Engines write bf16, whatever type is asked for. */
 static cudnnStatus_t check_plan(const object *p) {
     EXPECT(p->handle != NULL && is_final(p->of, CONFIGURATION));
     const object *graph = p->of->of;
-    const bool keeps = p->of->how != NULL && p->of->how->index == 6;
     for (int64_t i = 0; i < graph->n; i++) {
         const object *o = graph->operation[i];
-        const cudnnDataType_t expected = keeps && i + 1 == graph->n ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
-        EXPECT(o->type != OF_MATMUL || o->y->between || o->y->data == expected);
+        EXPECT(o->type != OF_MATMUL || o->y->between || o->y->data == CUDNN_DATA_BFLOAT16);
     }
     return p->of->place == 0 ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
 }
