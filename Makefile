@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 
 # WORD=text: only benchmarks with that in their name. bench-peers also has SIZE=small|full|long, ROUNDS=n, THREADS=n, PEERS=text,
 # ISA=avx2|avx512 and PYTHON=path (bench/peers/run.py).
-.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan check-aarch64 check-faults check-python cuda fuzz install lint format setup clean
+.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan check-aarch64 check-faults check-python wheel cuda fuzz install lint format setup clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -57,6 +57,14 @@ check-aarch64: setup
 # WITH="torch transformers": what that environment has besides NumPy.
 check-python:
 	@WITH='$(WITH)' PYTHON='$(PYTHON)' tools/check-python.sh $(BUILD)
+
+# A wheel of the Python package in BUILD/wheel, with the program and its libraries inside, and a check of it in an empty environment.
+wheel: setup
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@ninja -C $(BUILD) -j $(JOBS) --quiet longspan_cli longspan_shared
+	@rm -rf $(BUILD)/wheel
+	@tools/make-wheel.py $(BUILD) $(BUILD)/wheel
+	@tools/check-wheel.sh $(BUILD)/wheel/*.whl
 
 # Every call of a training that changes a file fails once by each error, and is where a process is killed: some 1,750 cases, half a second each on
 # two idle cores; interrupted, it goes on where it was.

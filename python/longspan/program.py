@@ -5,11 +5,13 @@ ends after its step, with a checkpoint. A second Ctrl-C ends it at once.
 """
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 
 import numpy
@@ -29,6 +31,20 @@ def find():
         raise Failed(f"the variable LONGSPAN names {named}, which is no program")
     own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "longspan")
     return named or (own if os.access(own, os.X_OK) else shutil.which("longspan"))
+
+
+def library():
+    """The shared library, by ctypes: named by the variable LONGSPAN_LIBRARY, or that in the wheel. Its functions: include/longspan."""
+    named = os.environ.get("LONGSPAN_LIBRARY")
+    return ctypes.CDLL(named or os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib", "liblongspan.so.0"))
+
+
+def main():
+    """The command `longspan` of a wheel."""
+    path = find()
+    if path is None or os.path.realpath(path) == os.path.realpath(sys.argv[0]):
+        sys.exit("longspan: the program is not in this installation")
+    os.execv(path, [path] + sys.argv[1:])
 
 
 def flags(options):
@@ -68,36 +84,36 @@ def failure(process, errors):
 
 
 def run(words, progress=None):
-    """Runs the program and gives what it printed. progress: a function of each line as it comes. Raises Failed."""
-    with tempfile.TemporaryFile("w+") as errors:
-        process = start(words, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, text=True)
-        lines = []
+    """Runs the program and gives the lines that it printed. progress: a function of each line that it logs. Raises Failed."""
+    with tempfile.TemporaryFile("w+") as printed:
+        process = start(words, stdout=printed, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        logged = []
         try:
-            for line in process.stdout:
-                lines.append(line.rstrip("\n"))
+            for line in process.stderr:
+                logged.append(line.rstrip("\n"))
                 if progress:
-                    progress(lines[-1])
+                    progress(logged[-1])
             process.wait()
         except BaseException:
             if process.poll() is None:
                 interrupted(process)
             raise
         finally:
-            process.stdout.close()
+            process.stderr.close()
         if process.returncode != 0:
-            errors.seek(0)
-            raise failure(process, errors.read())
-        return lines
+            raise failure(process, "\n".join(logged))
+        printed.seek(0)
+        return printed.read().splitlines()
 
 
 # --- a batch as files ---------------------------------------------------------------------------------------------------
 
 
 def inputs_of(folder):
-    """(the name of the tokens, the inputs of graph.json or what config.json's models take, whether documents are told)."""
+    """(the name of the tokens, the inputs of graph.json, whether documents are told); of a model of a config.json, what all of those take."""
     path = os.path.join(folder, "graph.json") if os.path.isdir(folder) else folder
     if not os.path.exists(path) or not os.path.basename(path).startswith("graph"):
-        return "input_ids", [{"name": "input_ids", "dtype": "i32"}, {"name": "labels", "dtype": "i32", "is": "labels", "shift": 0}], True
+        return "input_ids", [{"name": name, "is": meaning, "optional": True} for name, meaning in (("labels", "labels"), ("position_ids", "positions"))], False
     with open(path) as file:
         about = json.load(file)
     return about["tokens"], about["inputs"], about.get("documents", False)
@@ -116,12 +132,12 @@ def arrays_of(folder, batch):
         if name == tokens:
             continue
         array = left.pop(name, ids if meaning == "labels" and about.get("shift") else None)
-        if array is None and meaning == "labels" and not os.path.exists(os.path.join(folder, "graph.json")):
+        if array is None and about.get("optional"):
             continue
         if array is None or array.shape != ids.shape:
             raise ValueError(f"the batch needs {name}, {list(ids.shape)} as {tokens}" + ("" if array is None else f"; it is {list(array.shape)}"))
         found.append(({"labels": "labels", "positions": "position-ids"}.get(meaning, "input"), name, array))
-    if left and documents and len(left) == 1 and not any(i.get("is") == "positions" for i in inputs):
+    if documents and len(left) == 1 and not any(i.get("is") == "positions" for i in inputs):
         found.append(("position-ids", None, positions_of(left.popitem()[1])))  # the number of each token's document
     if left:
         raise ValueError(f"{next(iter(left))} is no input of {os.fspath(folder)}")

@@ -56,9 +56,9 @@ typedef struct cli_command {
     .options = table, .n_options = CLI_COUNT(table), .run = function, .flags_bytes = sizeof(flags)
 
 /* All commands, in the order in which they are listed: the row of X is cli_X. */
-#define CLI_COMMANDS(X)                                                                                          \
-    X(train), X(data), X(eval), X(recall), X(generate), X(grad), X(attention), X(tokenize), X(explain), X(plan), \
-        X(bench), X(checkpoint), X(version), X(help)
+#define CLI_COMMANDS(X)                                                                                           \
+    X(train), X(data), X(eval), X(recall), X(generate), X(grad), X(steps), X(attention), X(tokenize), X(explain), \
+        X(plan), X(bench), X(checkpoint), X(version), X(help)
 #define CLI_ROW(command) cli_##command
 extern const cli_command CLI_COMMANDS(CLI_ROW);
 

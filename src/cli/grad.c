@@ -1,6 +1,7 @@
 /*
  * longspan grad: one forward and backward pass of a model on given tokens. Program step sums the gradients over the
- * ranks and leaves each rank a shard of the flat space of parameters; rank 0 writes the pieces of all into one file.
+ * ranks and leaves each rank a shard of the flat space of parameters; rank 0 writes the pieces of all into one file
+ * (grad_file.c).
  */
 #include "cli/grad_impl.h"
 
@@ -61,23 +62,6 @@ static ls_status build(grad_run *r) {
     return ls_array_make(ls_graph_tensor(r->graph, r->lm.logits)->dtype, 3, size, &r->logits);
 }
 
-/* Plans the file: names and shapes of the weights, in the type in which gradients are summed. */
-static ls_status plan_file(grad_run *r, const ls_image *image) {
-    ls_st_entry *entries = calloc((size_t)image->n_flats, sizeof *entries);
-    if (entries == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d entries of a file", image->n_flats);
-    int n = 0; /* those that are trained, which come first */
-    for (int i = 0; i < image->n_flats && image->flats[i].trained; i++, n++) {
-        const ls_flat *flat = &image->flats[i];
-        entries[flat->number] =
-            (ls_st_entry){.name = flat->name, .dtype = ls_st_dtype_of(image->accumulator), .ndim = flat->shape.ndim};
-        for (int d = 0; d < flat->shape.ndim; d++) entries[flat->number].shape[d] = flat->shape.dim[d].size;
-    }
-    const ls_st_pair format = {"format", "pt"};
-    const ls_status status = ls_st_plan_create(entries, n, &format, 1, &r->plan);
-    free(entries);
-    return status;
-}
-
 /* --- on a rank ---------------------------------------------------------------------------------------------------- */
 
 static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
@@ -88,58 +72,6 @@ static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
                (unsigned long long)r->job->seed);
     const ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source, NULL);
     ls_weights_close(&source);
-    return status;
-}
-
-/* The gradients on their way into the file. */
-typedef struct writing {
-    const ls_rank *rank;
-    ls_st_writer *writer; /* NULL: this rank does not write */
-} writing;
-
-static ls_status give_shard(void *context, size_t at, void *out, size_t bytes) {
-    const writing *w = context;
-    const size_t element = ls_dtype_bytes(w->rank->image->accumulator);
-    const ls_operand from =
-        ls_image_elements(w->rank->image, LS_BIND_SHARD, (int64_t)(at / element), (int64_t)(bytes / element));
-    return ls_executor_read(w->rank->executor, &from, out);
-}
-
-/* Writes what elements of a rank's shard are of parameters, which lie there from `at` bytes on. */
-static ls_status write_shard(void *context, int rank, size_t at, const void *data, size_t bytes) {
-    const writing *w = context;
-    const ls_image *image = w->rank->image;
-    const ls_binding *shard = ls_image_find(image, LS_BIND_SHARD);
-    const int64_t element = (int64_t)ls_dtype_bytes(image->accumulator);
-    const int64_t first = (int64_t)at / element, past = first + (int64_t)bytes / element;
-    for (int i = 0; i < image->n_flats; i++) {
-        const ls_flat *flat = &image->flats[i];
-        for (ls_flat_runs r = ls_flat_runs_of(image, shard, flat, rank, 0); ls_flat_next(&r);) {
-            const int64_t begin = ls_max(r.run.part.at, first),
-                          n = ls_min(r.run.part.at + r.run.part.count, past) - begin;
-            if (n > 0)
-                LS_TRY(ls_st_write(w->writer, flat->number, (r.run.whole + begin - r.run.part.at) * element,
-                                   (const char *)data + (begin - first) * element, n * element));
-        }
-    }
-    return ls_ok();
-}
-
-/* Bytes of this rank's shard. */
-static size_t shard_bytes(const ls_rank *rank) {
-    const ls_binding *shard = ls_image_find(rank->image, LS_BIND_SHARD);
-    return shard != NULL ? (size_t)ls_view_bytes(&shard->operand.view) : 0;
-}
-
-static ls_status write_gradients(const grad_run *r, const ls_rank *rank) {
-    writing w = {.rank = rank};
-    ls_status status = rank->rank == 0 ? ls_st_join(r->partial, r->plan, &w.writer) : ls_ok();
-    LS_TRY(ls_comm_agree(rank->comm, status));
-    const ls_comm_pieces pieces = {shard_bytes(rank), give_shard, write_shard, &w};
-    status = ls_comm_gather(rank->comm, &pieces, false);
-    if (w.writer == NULL) return status;
-    if (status.code == LS_OK) return ls_st_finish(w.writer);
-    ls_st_abandon(w.writer);
     return status;
 }
 
@@ -164,7 +96,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     out->loss = sums.loss;
     if (r->logits.data != NULL)
         LS_TRY(ls_rank_gather_tensor_home(rank, ls_image_find(rank->image, "logits"), r->logits.data));
-    return write_gradients(r, rank);
+    return ls_grad_file_write(rank, r->partial, r->plan);
 }
 
 /* --- the run ------------------------------------------------------------------------------------------------------ */
@@ -201,7 +133,7 @@ static ls_status finish_file(const grad_run *r, ls_st_writer *writer) {
 
 static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result *result) {
     ls_st_writer *writer = NULL;
-    LS_TRY(plan_file(r, ls_session_image(session)));
+    LS_TRY(ls_grad_file_plan(ls_session_image(session), &r->plan));
     ls_status status = ls_home_agree(ls_is_home() ? create_file(r, &writer) : ls_ok());
     if (status.code == LS_OK) status = run_ranks(r, session, result);
     if (status.code == LS_OK)

@@ -29,4 +29,11 @@ void ls_grad_inputs_add(const ls_grad_inputs *in, const ls_model *model, ls_alik
 LS_MUST_USE ls_status ls_grad_inputs_put(const ls_grad_inputs *in, const ls_model *model, const ls_rank *rank);
 void ls_grad_inputs_free(ls_grad_inputs *in);
 
+/* --- the file of gradients (grad_file.c) -------------------------------------------------------------------------- */
+
+/* Names and shapes of the weights that are trained, in the type in which gradients are summed. */
+LS_MUST_USE ls_status ls_grad_file_plan(const ls_image *image, ls_st_plan **out);
+/* Collective, after a step with LS_UPDATE_REDUCE: fills in the file that ls_st_create made of this plan. */
+LS_MUST_USE ls_status ls_grad_file_write(const ls_rank *rank, const char *path, const ls_st_plan *plan);
+
 #endif

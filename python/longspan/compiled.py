@@ -1,0 +1,157 @@
+"""longspan.compile: steps of a model on several ranks within a loop of the user's, by the program over a pipe (`longspan steps`)."""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+import numpy
+
+from . import folder as folders
+from . import program
+from .training import as_state, exported
+
+
+def scratch():
+    """A new folder, in memory where there is a place for that."""
+    return tempfile.mkdtemp(prefix="longspan-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+
+
+class Compiled:
+    """
+    A model on ranks that wait for batches. `loss` and `grad_norm` are of the last step, `gradients` of the last one without an optimiser.
+    Close it, or use it in a with statement.
+    """
+
+    def __init__(self, model, example, loss=None, optimizer="adamw", lr=1e-3, clip=0.0, **options):
+        self.place, self.process, self.closed = scratch(), None, False
+        self.optimizer, self.lr, self.clip = optimizer, lr, clip
+        self.loss = self.grad_norm = self.gradients = None
+        self.step_number = 0
+        try:
+            self.folder, self.export = exported(model, example, loss, os.path.join(self.place, "model"))
+            self.module = model if self.export is not None and self.export is not model else None
+            arrays = program.arrays_of(self.folder, self.numbers(example))
+            ids = arrays[0][2]
+            apart = any(flag == "position-ids" and (array != numpy.arange(ids.shape[1])).any() for flag, _, array in arrays)
+            self.errors = tempfile.TemporaryFile("w+")
+            words = ["steps", "--model", self.folder, "--batch", str(ids.shape[0]), "--seq", str(ids.shape[1])]
+            words += program.flags({"optimizer": optimizer or "none", "documents": apart, **options})
+            self.process = program.start(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+            self.answer()
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def numbers(batch):
+        """Arrays of NumPy of a batch, whatever library's they are."""
+        return {name: numpy.asarray(x.detach().cpu() if hasattr(x, "detach") else x) for name, x in batch.items() if getattr(x, "ndim", 0) == 2}
+
+    def ask(self, request):
+        try:
+            self.process.stdin.write(request + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the answer says why
+        return self.answer()
+
+    def answer(self):
+        try:
+            line = self.process.stdout.readline()
+        except KeyboardInterrupt:
+            program.interrupted(self.process)
+            self.close()
+            raise
+        if not line:
+            self.process.wait()
+            self.errors.seek(0)
+            failed = program.failure(self.process, self.errors.read())
+            self.close()
+            raise failed
+        return json.loads(line)
+
+    def put(self, batch):
+        """Writes a batch where the ranks read it."""
+        for flag, name, array in program.arrays_of(self.folder, self.numbers(batch)):
+            numpy.save(os.path.join(self.place, f"{name if flag == 'input' else flag}.npy"), program.as_file(array))
+
+    def step(self, batch, lr=None):
+        """
+        One step of the optimiser on a batch of the example's sizes; without an optimiser the gradients, which a module of PyTorch gets as
+        its parameters' .grad (its weights are sent first). Gives the loss.
+        """
+        if self.closed:
+            raise program.Failed("the ranks have ended")
+        self.put(batch)
+        if self.optimizer:
+            answer = self.ask(f"step {self.lr if lr is None else lr!r} {self.clip!r} {self.place}")
+            self.grad_norm, self.step_number = answer["grad_norm"], answer["step"]
+        else:
+            if self.module is not None:
+                self.send([(p.value.name, p.data) for p in self.export.graph.parameters])
+            answer = self.ask(f"grad {self.place}")
+            self.gradients = {name: numpy.array(x) for name, x in folders.read_safetensors(os.path.join(self.place, "gradients.safetensors")).items()}
+            if self.module is not None:
+                self.give_gradients()
+        self.loss = answer["loss"]
+        return self.loss
+
+    def send(self, tensors):
+        """The weights of the next gradients: [(name, array)], all that the folder has."""
+        folders.write_safetensors(os.path.join(self.folder, "model.safetensors"), tensors)
+        self.ask("load")
+
+    def give_gradients(self):
+        import torch
+        for name, parameter in self.module.named_parameters():
+            if name in self.gradients:
+                gradient = torch.from_numpy(self.gradients[name]).to(parameter.dtype).to(parameter.device)
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+
+    def state_dict(self):
+        """{name: weight} under the user's names, as Trained.state_dict gives it."""
+        if not self.optimizer:
+            raise program.Failed("without an optimiser the weights are the caller's")
+        run = os.path.join(self.place, "run")
+        shutil.rmtree(run, ignore_errors=True)
+        os.makedirs(run)
+        self.ask(f"save {run}")
+        program.run(["checkpoint", "export", run, "--out", os.path.join(run, "model")])
+        state = {name: numpy.array(x) for name, x in folders.read(run).items()}
+        shutil.rmtree(run)
+        return as_state(state)
+
+    def close(self):
+        """Ends the ranks. What they computed is gone."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.process is not None:
+            self.process.stdin.close()
+            self.process.wait()
+            self.process.stdout.close()
+            self.errors.close()
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if hasattr(self, "closed"):
+            self.close()
+
+
+def compile(model, example, loss=None, optimizer="adamw", lr=1e-3, clip=0.0, **options):
+    """
+    Starts ranks for a model and gives a Compiled: `.step(batch)` gives the loss, `.state_dict()` the weights. model, example and loss are
+    as for longspan.train; batches have the sizes of the example. optimizer: "adamw", "sgd", "lion", "muon", or None for gradients alone.
+    lr, clip: of each step. Options are those of `longspan steps`: ranks=2, mesh="ring=2", beta2=0.999, weight_decay=0.01, dtype="bf16",
+    memory="8G" ... Raises Refused and Failed.
+    """
+    return Compiled(model, example, loss, optimizer, lr, clip, **options)

@@ -1,0 +1,403 @@
+/*
+ * longspan steps: steps of an optimiser, or gradients, of batches that another program gives one by one. Requests come
+ * as lines on standard input, arrays as files; each request is answered by one line of JSON on standard output.
+ *
+ * Rank 0 reads the line and tells the others. While none comes it tells them so every second, so that no rank takes
+ * a caller that thinks for a peer that hangs.
+ */
+#include "checkpoint/checkpoint.h"
+#include "cli/grad_impl.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define IDLE_MILLISECONDS 1000
+#define NO_OPTIMIZER "none"
+
+typedef struct steps_flags {
+    cli_common common;
+    const char *model, *dtype, *optimizer;
+    int64_t seq, batch;
+    double beta1, beta2, eps, weight_decay, momentum;
+    bool nesterov, documents;
+} steps_flags;
+
+/* A line of standard input. Rank 0's becomes that of all ranks (ls_comm_broadcast). */
+typedef struct request {
+    int verb; /* row of `verbs`; or one of the numbers below */
+    double lr, clip;
+    char folder[960];
+} request;
+enum { NOTHING_YET = -1, END = -2, UNKNOWN = -3 };
+_Static_assert(sizeof(request) <= LS_COMM_VALUE, "a request is broadcast as one value");
+
+/* One run: what is the same on all ranks, and what each counts for itself. */
+typedef struct steps_run {
+    const steps_flags *flags;
+    ls_dtype dtype;
+    ls_model *model;
+    ls_graph *graph;
+    ls_hyperparameters hyper;
+    const ls_optimizer *optimizer; /* NULL: gradients only */
+    ls_st_plan *plan;              /* of a file of gradients */
+    int64_t updates;               /* done */
+    ls_mask_term *documents;       /* [B], each the whole sequence: what the programs are planned for; NULL: none */
+    int32_t ends[2];
+    char pending[sizeof(request) + 64];
+    size_t bytes; /* of pending */
+} steps_run;
+
+/* --- requests ----------------------------------------------------------------------------------------------------- */
+
+static ls_status do_step(steps_run *s, ls_rank *rank, const request *q);
+static ls_status do_grad(steps_run *s, ls_rank *rank, const request *q);
+static ls_status do_load(steps_run *s, ls_rank *rank, const request *q);
+static ls_status do_save(steps_run *s, ls_rank *rank, const request *q);
+
+static const struct verb {
+    const char *name;
+    bool numbers, folder; /* what follows it: LR CLIP, then FOLDER */
+    ls_status (*run)(steps_run *s, ls_rank *rank, const request *q);
+} verbs[] = {
+    {"step", true, true, do_step},
+    {"grad", false, true, do_grad},
+    {"load", false, false, do_load},
+    {"save", false, true, do_save},
+};
+
+static request parse(const char *line) {
+    request q = {.verb = UNKNOWN};
+    for (int v = 0; v < (int)CLI_COUNT(verbs); v++) {
+        const size_t n = strlen(verbs[v].name);
+        if (strncmp(line, verbs[v].name, n) != 0 || (line[n] != ' ' && line[n] != 0)) continue;
+        int at = 0;
+        const char *rest = line + n;
+        if (verbs[v].numbers && sscanf(rest, " %lf %lf%n", &q.lr, &q.clip, &at) != 2) break;
+        if (!(q.lr >= 0 && isfinite(q.lr) && q.clip >= 0 && isfinite(q.clip))) break;
+        rest += at;
+        if (verbs[v].folder != (rest[0] == ' ' && rest[1] != 0) || strlen(rest) > sizeof q.folder) break;
+        snprintf(q.folder, sizeof q.folder, "%s", verbs[v].folder ? rest + 1 : "");
+        q.verb = v;
+        return q;
+    }
+    snprintf(q.folder, sizeof q.folder, "%.*s", (int)sizeof q.folder - 1, line); /* for the message */
+    return q;
+}
+
+/* Rank 0: the next line, or NOTHING_YET after a while. */
+static request read_request(steps_run *s) {
+    for (;;) {
+        char *end = memchr(s->pending, '\n', s->bytes);
+        if (end != NULL) {
+            *end = 0;
+            const request q = parse(s->pending);
+            s->bytes -= (size_t)(end + 1 - s->pending);
+            memmove(s->pending, end + 1, s->bytes);
+            return q;
+        }
+        if (s->bytes == sizeof s->pending - 1) return (request){.verb = UNKNOWN, .folder = "a line that is too long"};
+        struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+        const int ready = poll(&in, 1, IDLE_MILLISECONDS);
+        if (ready == 0 || (ready < 0 && errno == EINTR)) return (request){.verb = NOTHING_YET};
+        const ssize_t n = read(STDIN_FILENO, s->pending + s->bytes, sizeof s->pending - 1 - s->bytes);
+        if (n <= 0) return (request){.verb = END};
+        s->bytes += (size_t)n;
+    }
+}
+
+static ls_status next_request(steps_run *s, const ls_rank *rank, request *out) {
+    do {
+        if (rank->rank == 0) *out = read_request(s);
+        ls_comm_doing(rank->comm, "waiting for a request");
+        LS_TRY(ls_comm_broadcast(rank->comm, out, sizeof *out));
+    } while (out->verb == NOTHING_YET);
+    if (out->verb == UNKNOWN)
+        return ls_error(LS_USAGE,
+                        "standard input: '%s'; expected 'step LR CLIP FOLDER', 'grad FOLDER', 'load' or 'save FOLDER'",
+                        out->folder);
+    return ls_ok();
+}
+
+/* --- batches ------------------------------------------------------------------------------------------------------ */
+
+/* The path of an array in the folder of a request; NULL: there is no such file. */
+static ls_status find_array(const char *folder, const char *name, char **out) {
+    LS_TRY(ls_path_print(out, "%s/%s.npy", folder, name));
+    if (access(*out, F_OK) == 0) return ls_ok();
+    free(*out);
+    *out = NULL;
+    return ls_ok();
+}
+
+static ls_status read_batch(const steps_run *s, const char *folder, ls_grad_inputs *in) {
+    const ls_model_inputs takes = ls_model_takes(s->model);
+    LS_PATH tokens = NULL;
+    LS_PATH labels = NULL;
+    LS_PATH positions = NULL;
+    LS_TRY(ls_path_print(&tokens, "%s/tokens.npy", folder));
+    LS_TRY(find_array(folder, "labels", &labels));
+    LS_TRY(find_array(folder, "position-ids", &positions));
+    const char **others = calloc((size_t)takes.n_others + 1, sizeof *others);
+    if (others == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d inputs", takes.n_others);
+    ls_status status = ls_ok();
+    for (int i = 0; i < takes.n_others && status.code == LS_OK; i++) {
+        char *path = NULL;
+        status = ls_path_print(&path, "%s=%s/%s.npy", takes.others[i].name, folder, takes.others[i].name);
+        others[i] = path;
+    }
+    const ls_grad_job job = {
+        .tokens = tokens, .labels = labels, .positions = positions, .inputs = others, .n_inputs = takes.n_others};
+    if (status.code == LS_OK) status = ls_grad_inputs_read(&job, s->model, ls_dtype_accumulator(s->dtype), in);
+    for (int i = 0; i < takes.n_others; i++) free((char *)others[i]);
+    free(others);
+    LS_TRY(status);
+    if (in->tokens.size[0] != s->flags->batch || in->tokens.size[1] != s->flags->seq)
+        return ls_error(LS_INVALID, "%s: shape is [%lld,%lld], expected [%lld,%lld] (--batch, --seq)", tokens,
+                        (long long)in->tokens.size[0], (long long)in->tokens.size[1], (long long)s->flags->batch,
+                        (long long)s->flags->seq);
+    if (in->apart && !s->flags->documents)
+        return ls_error(LS_INVALID, "%s: a sequence has several documents; expected one, or --documents", positions);
+    in->apart = s->flags->documents; /* ranks that are told of documents must be told of every batch's */
+    return ls_ok();
+}
+
+/* Reads a batch, runs a step, and answers with its numbers. */
+static ls_status run_batch(steps_run *s, ls_rank *rank, const request *q, ls_step_sums *sums, int64_t *divisor) {
+    ls_grad_inputs in = {.n_others = 0};
+    ls_status status = ls_comm_agree(rank->comm, read_batch(s, q->folder, &in));
+    if (status.code == LS_OK) {
+        *divisor = ls_mean_divisor(ls_model_takes(s->model).mean, in.valid, in.tokens.count);
+        status = ls_grad_inputs_put(&in, s->model, rank);
+    }
+    ls_grad_inputs_free(&in);
+    LS_TRY(status);
+    const ls_step_numbers numbers = {.tokens = *divisor,
+                                     .update = s->updates + 1,
+                                     .lr = q->lr,
+                                     .clip = q->clip,
+                                     .beta1 = s->hyper.beta1,
+                                     .beta2 = s->hyper.beta2};
+    LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, 0)); /* where there is no update, nothing else sets it back */
+    LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){.count = 1}));
+    return ls_rank_read_step(rank, sums);
+}
+
+static double mean_of(const ls_step_sums *sums, int64_t divisor) {
+    return divisor > 0 ? sums->loss / (double)divisor : 0;
+}
+
+static ls_status answer(const char *text) {
+    if (fputs(text, stdout) < 0 || fflush(stdout) != 0) return ls_error(LS_IO, "cannot write to standard output");
+    return ls_ok();
+}
+
+/* --- the verbs ---------------------------------------------------------------------------------------------------- */
+
+static ls_status do_step(steps_run *s, ls_rank *rank, const request *q) {
+    if (s->optimizer == NULL)
+        return ls_error(LS_USAGE, "standard input: 'step', and --optimizer none; expected 'grad FOLDER'");
+    ls_step_sums sums;
+    int64_t divisor = 0;
+    LS_TRY(run_batch(s, rank, q, &sums, &divisor));
+    if (!sums.applied && divisor > 0)
+        return ls_error(LS_DIVERGED, "step %lld: the loss or the gradient's norm is not finite",
+                        (long long)s->updates + 1);
+    s->updates += sums.applied;
+    if (rank->rank != 0) return ls_ok();
+    char text[160];
+    snprintf(text, sizeof text, "{\"loss\": %.17g, \"grad_norm\": %.17g, \"step\": %lld}\n", mean_of(&sums, divisor),
+             divisor > 0 ? sums.grad_norm : 0, (long long)s->updates);
+    return answer(text);
+}
+
+static ls_status do_grad(steps_run *s, ls_rank *rank, const request *q) {
+    if (s->optimizer != NULL)
+        return ls_error(LS_USAGE, "standard input: 'grad', and --optimizer %s; expected --optimizer none",
+                        s->optimizer->name);
+    ls_step_sums sums;
+    int64_t divisor = 0;
+    LS_TRY(run_batch(s, rank, q, &sums, &divisor));
+    LS_PATH path = NULL;
+    LS_TRY(ls_path_print(&path, "%s/gradients.safetensors", q->folder));
+    ls_st_writer *writer = NULL;
+    ls_status status = rank->rank == 0 ? ls_st_create(path, s->plan, &writer) : ls_ok();
+    if (writer != NULL) status = ls_st_finish(writer);
+    LS_TRY(ls_comm_agree(rank->comm, status));
+    LS_TRY(ls_grad_file_write(rank, path, s->plan));
+    if (rank->rank != 0) return ls_ok();
+    char text[160];
+    snprintf(text, sizeof text, "{\"loss\": %.17g}\n", mean_of(&sums, divisor));
+    return answer(text);
+}
+
+static ls_status set_weights(const steps_run *s, ls_rank *rank) {
+    ls_weight_source source;
+    LS_TRY(ls_comm_agree(rank->comm, ls_model_weights(s->model, rank->image, 0, &source)));
+    const ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source, NULL);
+    ls_weights_close(&source);
+    return status;
+}
+
+/* The model's folder has other weights now. */
+static ls_status do_load(steps_run *s, ls_rank *rank, const request *q) {
+    (void)q;
+    LS_TRY(set_weights(s, rank));
+    return rank->rank == 0 ? answer("{}\n") : ls_ok();
+}
+
+static ls_status do_save(steps_run *s, ls_rank *rank, const request *q) {
+    if (s->optimizer == NULL)
+        return ls_error(LS_USAGE, "standard input: 'save', and --optimizer none: the weights are the caller's");
+    const ls_train_state state = {.step = s->updates, .sequences = s->updates * s->flags->batch};
+    const ls_model_text model = ls_model_written(s->model);
+    LS_TRY(ls_checkpoint_save(rank->executor, rank->comm, q->folder, &state, &model, 0));
+    if (rank->rank != 0) return ls_ok();
+    char text[64];
+    snprintf(text, sizeof text, "{\"step\": %lld}\n", (long long)s->updates);
+    return answer(text);
+}
+
+/* --- the run ------------------------------------------------------------------------------------------------------ */
+
+static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
+    (void)result;
+    steps_run *s = malloc(sizeof *s); /* each rank has its own, also where ranks are threads */
+    if (s == NULL) return ls_error(LS_NO_MEMORY, "no memory for a run");
+    *s = *(const steps_run *)input;
+    ls_comm_end_at_stop(rank->comm, true);
+    ls_status status = set_weights(s, rank);
+    if (status.code == LS_OK && rank->rank == 0) status = answer("{\"ready\": true}\n");
+    for (request q; status.code == LS_OK;) {
+        status = next_request(s, rank, &q);
+        if (status.code != LS_OK || q.verb == END) break;
+        ls_comm_doing(rank->comm, "%s", verbs[q.verb].name);
+        status = verbs[q.verb].run(s, rank, &q);
+    }
+    free(s);
+    return status;
+}
+
+#define AT(field) offsetof(steps_flags, field)
+/* An option that an optimiser may have, and where its value goes. */
+static const struct number {
+    const char *option;
+    size_t from, to;
+} numbers[] = {
+    {"--beta1", AT(beta1), offsetof(ls_hyperparameters, beta1)},
+    {"--beta2", AT(beta2), offsetof(ls_hyperparameters, beta2)},
+    {"--eps", AT(eps), offsetof(ls_hyperparameters, epsilon)},
+    {"--weight-decay", AT(weight_decay), offsetof(ls_hyperparameters, weight_decay)},
+    {"--momentum", AT(momentum), offsetof(ls_hyperparameters, momentum)},
+};
+#define LEFT_OUT (-1.0) /* the initial value of these options */
+
+static ls_status find_optimizer(steps_run *s) {
+    const steps_flags *f = s->flags;
+    if (strcmp(f->optimizer, NO_OPTIMIZER) == 0) return ls_ok();
+    LS_TRY(ls_optimizer_find(f->optimizer, &s->optimizer));
+    s->hyper = ls_optimizer_defaults(s->optimizer);
+    for (size_t i = 0; i < CLI_COUNT(numbers); i++) {
+        const double value = *(const double *)((const char *)f + numbers[i].from);
+        if (value == LEFT_OUT) continue;
+        if (!ls_optimizer_has(s->optimizer, numbers[i].to))
+            return ls_optimizer_lacks(s->optimizer, numbers[i].to, numbers[i].option);
+        *(double *)((char *)&s->hyper + numbers[i].to) = value;
+    }
+    const size_t nesterov = offsetof(ls_hyperparameters, nesterov);
+    if (f->nesterov && !ls_optimizer_has(s->optimizer, nesterov))
+        return ls_optimizer_lacks(s->optimizer, nesterov, "--nesterov");
+    if (f->nesterov) s->hyper.nesterov = 1;
+    return ls_ok();
+}
+
+static ls_status make_documents(steps_run *s) {
+    const steps_flags *f = s->flags;
+    if (!f->documents) return ls_ok();
+    LS_TRY(ls_model_check_apart(s->model, f->seq));
+    s->documents = calloc((size_t)f->batch, sizeof *s->documents);
+    s->ends[1] = (int32_t)f->seq;
+    if (s->documents == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld documents", (long long)f->batch);
+    for (int64_t b = 0; b < f->batch; b++)
+        s->documents[b] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = s->ends, .n_ends = 2};
+    return ls_ok();
+}
+
+static ls_status open_and_run(steps_run *s) {
+    const steps_flags *f = s->flags;
+    ls_language_model lm;
+    LS_TRY(ls_step_size_check(f->seq, f->batch));
+    LS_TRY(find_optimizer(s));
+    LS_TRY(ls_job_dtype(f->dtype, LS_F32, &s->dtype));
+    LS_TRY(ls_model_open_changed(f->model, &f->common.rope, &s->model));
+    LS_TRY(make_documents(s));
+    s->graph = ls_graph_create(s->dtype);
+    LS_TRY(ls_model_build(s->model, s->graph, f->batch, f->seq, true, &lm));
+    const ls_update update = s->optimizer != NULL ? LS_UPDATE_APPLY : LS_UPDATE_REDUCE;
+    const ls_job job = {.graph = s->graph,
+                        .programs = ls_training_programs(s->graph, 0, update, false),
+                        .documents = s->documents,
+                        .n_documents = s->documents != NULL ? (int)f->batch : 0,
+                        .optimizer = s->optimizer,
+                        .hyper = s->hyper};
+    const ls_spread spread = cli_spread_of(&f->common);
+    ls_session *session;
+    LS_TRY(ls_session_open(&job, &spread, &session));
+    ls_log("spread: %s", ls_session_plan(session)->reason);
+    ls_status status = s->optimizer == NULL ? ls_grad_file_plan(ls_session_image(session), &s->plan) : ls_ok();
+    if (status.code == LS_OK) status = ls_session_run(session, on_rank, s, NULL, 0);
+    ls_session_close(session);
+    return status;
+}
+
+static ls_status run(void *context) {
+    steps_run s = {.flags = context};
+    const ls_status status = open_and_run(&s);
+    ls_st_plan_destroy(s.plan);
+    free(s.documents);
+    ls_graph_destroy(s.graph);
+    ls_model_close(s.model);
+    return status;
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------- */
+
+static const ls_option options[] = {
+    CLI_MODEL(AT(model)),
+    CLI_INT("seq", "N", "1024", 1, CLI_ANY, AT(seq), "tokens of a sequence"),
+    CLI_INT("batch", "N", "1", 1, CLI_ANY, AT(batch), "sequences of a batch"),
+    CLI_FLAG("documents", AT(documents),
+             "sequences of a batch may have several documents: position-ids.npy says where each begins"),
+    CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
+    CLI_CHOICE("optimizer", "NAME", "adamw|sgd|lion|muon|none", "adamw", AT(optimizer),
+               "what makes steps of gradients; none: gradients are the answers"),
+    CLI_FLOAT("beta1", "X", "-1", -1, 0.999999999, AT(beta1), "of adamw, lion and muon; -1: 0.9"),
+    CLI_FLOAT("beta2", "X", "-1", -1, 0.999999999, AT(beta2), "of adamw and muon (-1: 0.95) and lion (-1: 0.99)"),
+    CLI_FLOAT("eps", "X", "-1", -1, 1, AT(eps), "of adamw and muon; -1: 1e-8"),
+    CLI_FLOAT("momentum", "X", "-1", -1, 0.999999999, AT(momentum), "of sgd (-1: 0.9) and muon (-1: 0.95)"),
+    CLI_FLAG("nesterov", AT(nesterov), "of sgd: the step looks ahead along the momentum"),
+    CLI_FLOAT("weight-decay", "X", "-1", -1, CLI_ANY, AT(weight_decay),
+              "decay of parameters with two or more dimensions; -1: 0.1, with sgd 0"),
+};
+#undef AT
+
+const cli_command cli_steps = {
+    .name = "steps",
+    .summary = "steps or gradients of batches that another program gives one by one",
+    .usage = "--model PATH --seq N [--batch B] [--optimizer NAME] [options]",
+    .about =
+        "For programs with a loop of their own (longspan.compile in Python). Each line of standard input is a request, "
+        "and is answered by a line of JSON: 'step LR CLIP FOLDER' takes a step, 'grad FOLDER' writes "
+        "FOLDER/gradients.safetensors, 'load' reads the weights of the model's folder again, 'save FOLDER' writes a "
+        "checkpoint there. FOLDER of a batch has tokens.npy [B,S], and where they are wanted labels.npy, "
+        "position-ids.npy and NAME.npy for other inputs, as longspan grad takes them. {\"ready\": true} comes first; "
+        "the end of the input ends the command. It reads standard input on rank 0.",
+    .opens = true,
+    .spreads = true,
+    .runs = true,
+    CLI_OWN(options, run, steps_flags),
+};

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Makes a wheel of the Python package with the program, the shared library and the libraries that they need inside:
+
+    tools/make-wheel.py BUILD FOLDER
+
+BUILD: where longspan and liblongspan.so were built. Nothing in it depends on a version of Python. The wheel's name says the oldest glibc that
+it runs with, as the symbols say that are taken from glibc; libstdc++ and libgcc_s are the system's, as manylinux has it. Needs binutils; the
+licences of the libraries come from Debian's packages.
+"""
+import base64
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SYSTEM = re.compile(r"/(libc|libm|libdl|libpthread|librt|libresolv|libutil|ld-linux[^/]*|libstdc\+\+|libgcc_s)\.so")
+MACHINE = os.uname().machine
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def libraries(file):
+    """The shared libraries that a file needs, but the system's."""
+    found = re.findall(r"=> (/\S+)", output("ldd", file))
+    return {path for path in found if not SYSTEM.search(path)}
+
+
+def newest(file, prefix):
+    """The newest version of a library's symbols that a file takes, as numbers."""
+    return max((tuple(map(int, v.split("."))) for v in re.findall(rf"{prefix}_([0-9.]+)", output("objdump", "-T", file))), default=(0,))
+
+
+def licence(library):
+    """The file with the licence of a library's package, or None."""
+    for path in (library, os.path.realpath(library), os.path.realpath(library).replace("/lib/", "/usr/lib/", 1), library.replace("/usr/lib/", "/lib/", 1)):
+        found = subprocess.run(["dpkg", "-S", path], capture_output=True, text=True).stdout
+        if found:
+            package = found.split(":")[0]
+            copyright = pathlib.Path(f"/usr/share/doc/{package}/copyright")
+            return (package, copyright) if copyright.exists() else None
+    return None
+
+
+class Wheel:
+    def __init__(self, path):
+        self.file, self.record = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED), []
+
+    def add(self, name, data, executable=False):
+        about = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # the same bytes whenever it is made
+        about.external_attr = (0o100755 if executable else 0o100644) << 16
+        about.compress_type = zipfile.ZIP_DEFLATED
+        self.file.writestr(about, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self.record.append(f"{name},sha256={digest},{len(data)}")
+
+    def close(self, place):
+        self.add(f"{place}/RECORD", ("\n".join(self.record + [f"{place}/RECORD,,"]) + "\n").encode())
+        self.file.close()
+
+
+def stripped(file):
+    with tempfile.NamedTemporaryFile() as out:
+        subprocess.run(["strip", "-o", out.name, file], check=True)
+        return pathlib.Path(out.name).read_bytes()
+
+
+def main(build, folder):
+    build = pathlib.Path(build).resolve()
+    about = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]
+    version = re.search(r'__version__ = "(.*)"', (ROOT / "python/longspan/__init__.py").read_text())[1]
+    shared = (build / "liblongspan.so").resolve()
+    own = {"bin/longspan": build / "longspan", "lib/liblongspan.so.0": shared}
+    plugin = build / "lib/longspan/cuda.so"
+    if plugin.exists():
+        own["lib/longspan/cuda.so"] = plugin
+    needed = sorted(libraries(build / "longspan") | libraries(shared))
+    glibc = max(newest(file, "GLIBC") for file in [*own.values(), *needed])
+    tag = f"py3-none-manylinux_{glibc[0]}_{glibc[1]}_{MACHINE}"
+    name, place = f"longspan-{version}-{tag}.whl", f"longspan-{version}.dist-info"
+    os.makedirs(folder, exist_ok=True)
+    wheel = Wheel(os.path.join(folder, name))
+    for file in sorted((ROOT / "python/longspan").glob("*.py")):
+        wheel.add(f"longspan/{file.name}", file.read_bytes())
+    for target, file in own.items():
+        wheel.add(f"longspan/{target}", stripped(file), executable=True)
+    for file in needed:
+        wheel.add(f"longspan/lib/{os.path.basename(file)}", stripped(file), executable=True)
+        found = licence(file)
+        if found:
+            wheel.add(f"{place}/licenses/{found[0]}", found[1].read_bytes())
+    wheel.add(f"{place}/licenses/LICENSE", (ROOT / "LICENSE").read_bytes())
+    fields = ["Metadata-Version: 2.4", "Name: longspan", f"Version: {version}", f"Summary: {about['description']}",
+              f"Requires-Python: {about['requires-python']}"]
+    fields += [f"Requires-Dist: {d}" for d in about["dependencies"]]
+    for extra, wanted in about["optional-dependencies"].items():
+        fields += [f"Provides-Extra: {extra}"] + [f'Requires-Dist: {d}; extra == "{extra}"' for d in wanted]
+    fields += ["Description-Content-Type: text/markdown", "", (ROOT / "python/README.md").read_text()]
+    wheel.add(f"{place}/METADATA", "\n".join(fields).encode())
+    wheel.add(f"{place}/WHEEL", f"Wheel-Version: 1.0\nGenerator: make-wheel\nRoot-Is-Purelib: false\nTag: {tag}\n".encode())
+    wheel.add(f"{place}/entry_points.txt", b"[console_scripts]\nlongspan = longspan.program:main\n")
+    wheel.close(place)
+    size = os.path.getsize(os.path.join(folder, name))
+    cxx = max(newest(file, "GLIBCXX") for file in [*own.values(), *needed])
+    print(f"{folder}/{name}: {size / 1e6:.1f} MB, with {len(needed)} libraries; glibc {'.'.join(map(str, glibc))}, libstdc++ {'.'.join(map(str, cxx))} or newer")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: make-wheel.py BUILD FOLDER")
+    main(*sys.argv[1:])
