@@ -18,7 +18,7 @@ import transformers
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
 import longspan.torch  # noqa: E402
-from longspan.binary import read_safetensors  # noqa: E402
+from longspan.folder import read_safetensors  # noqa: E402
 
 VOCABULARY, LENGTH = 256, 192
 SIZES = dict(vocab_size=VOCABULARY, hidden_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=512,

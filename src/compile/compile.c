@@ -90,6 +90,7 @@ ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *ar
                         ls_sharding *sharding) {
     *out = *job;
     out->graph = ls_recompute(job, target->saving.drop, arena);
+    ls_fuse(out, arena);
     ls_cast_kept(out, arena);
     return ls_shard(out->graph, out->graph->n_nodes, &target->mesh, arena, sharding);
 }

@@ -2,6 +2,7 @@
  * compile: from a graph for one device (differentiated where it is to be trained) to the programs of one rank.
  *
  *   recompute       what of the forward pass is made again in the backward pass: the graph rewritten
+ *   fuse            maps and nodes of single elements beside them as one map: the graph rewritten
  *   cast            a cast before each node that reads a parameter kept in another type: the graph rewritten
  *   shard           a placement per tensor and mesh axis, from what the ops' rows say of dimensions
  *   redistribute    a node where a tensor is spread otherwise than a node needs it: the graph rewritten

@@ -49,8 +49,14 @@ ls_job_programs ls_programs_moved(const ls_job_programs *old, int n_nodes, const
  */
 void ls_cast_kept(ls_job *job, ls_arena *arena);
 /*
+ * Maps that stand beside each other, and other nodes of single elements beside them, become one map (fuse.c). Graph and
+ * programs become new ones in the arena, or stay where nothing is fused.
+ */
+void ls_fuse(ls_job *job, ls_arena *arena);
+/*
  * The job with the graph that is compiled, before redistribution nodes, and the placements of its tensors: with results
- * made again as the target says, and casts of parameters kept in another type (compile.c). Errors: those of ls_shard.
+ * made again as the target says, fused, and with casts of parameters kept in another type (compile.c). Errors: those of
+ * ls_shard.
  */
 LS_MUST_USE ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *arena, ls_job *out,
                                     ls_sharding *sharding);

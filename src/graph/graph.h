@@ -239,6 +239,13 @@ typedef struct ls_op {
     unsigned addends;
     ls_flops_rule flops;
     /*
+     * Sets *out to the node as an expression of single elements of its inputs (longspan/map.h), all of whose results
+     * have one shape; false: this one is none. NULL: no node of the op is. fuses: the node may become one map with
+     * others that have an expression (compile/fuse.c).
+     */
+    bool (*expression)(const ls_graph *g, const ls_node *node, ls_map_params *out);
+    bool fuses;
+    /*
      * Generation, which adds one token after the other. cache: bit i: input i of all earlier tokens is kept. next: adds
      * what computes output 0 for one more token, and returns it; other outputs are not made. NULL: a node whose reach
      * is its own token is repeated on the new one; of any other reach, it is an error.
@@ -337,6 +344,7 @@ bool ls_graph_has(const ls_graph *g, ls_tensor t);
 const ls_node *ls_graph_producer(const ls_graph *g, ls_tensor t);
 /* The first dimension that stands for the factor; -1: none does. */
 int ls_shape_dim_of(const ls_shape *shape, ls_factor factor);
+bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
 static inline bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor) {
     return ls_shape_dim_of(shape, factor) >= 0;
 }
@@ -348,6 +356,8 @@ static inline bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor) 
 ls_graph *ls_graph_bare(const ls_graph *g, ls_arena *arena);
 /* A node that makes `to` of `from`, in that type; its parameters lie in the arena. */
 ls_node ls_cast_node(ls_arena *arena, ls_tensor from, ls_tensor to, ls_dtype dtype);
+/* A map with that expression and forward node, without inputs and outputs, which the caller sets. */
+ls_node ls_map_node(ls_arena *arena, const ls_map_params *params, int forward);
 void ls_graph_own_outputs(ls_graph *g, const ls_node *node);
 
 /* --- building ----------------------------------------------------------------------------------------------------- */

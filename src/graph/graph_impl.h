@@ -57,13 +57,18 @@ ls_status ls_rule_same_shape(const ls_graph *g, const ls_node *node, ls_tensor_i
 ls_status ls_rule_sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out);
 /* Checks epsilon and offset of a norm. */
 ls_status ls_norm_check(const ls_node *node);
+/*
+ * The expression of one step of that kind on the node's inputs, in their order, for `expression` of a row; and with no
+ * step, input 0 itself. false: the types are not those of a map.
+ */
+bool ls_rule_step(const ls_graph *g, const ls_node *node, ls_map_code code, ls_map_params *out);
+bool ls_rule_no_step(const ls_graph *g, const ls_node *node, ls_map_params *out);
 /* Params of the attention ops. */
 typedef struct ls_attention_node {
     ls_attention_params kernel; /* scale and softcap; the strategies set what is left */
     ls_mask mask;
 } ls_attention_node;
 
-bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
 /*
  * Whether `left` has the dimensions of `all` but for those whose bits are set in `over`, at least one, which have size
  * 1 there or are not. One element may stand for what has no dimensions. And what of these an op row writes: a letter

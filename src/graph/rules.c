@@ -109,3 +109,26 @@ ls_status ls_norm_check(const ls_node *node) {
     return ls_error(LS_INVALID, "op %s: epsilon %g, offset %g; expected finite numbers, epsilon not negative",
                     node->op->name, p->epsilon, p->offset);
 }
+
+/* --- expressions -------------------------------------------------------------------------------------------------- */
+
+static bool is_mapped(const ls_graph *g, ls_tensor t) {
+    const ls_dtype dtype = ls_graph_tensor(g, t)->dtype;
+    return dtype == g->dtype || dtype == g->accumulator;
+}
+
+bool ls_rule_no_step(const ls_graph *g, const ls_node *node, ls_map_params *out) {
+    *out = (ls_map_params){.n_in = node->n_in, .n_results = 1};
+    out->wide = ls_graph_tensor(g, node->out[0])->dtype != g->dtype;
+    bool mapped = is_mapped(g, node->out[0]);
+    for (int i = 0; i < node->n_in; i++) mapped = mapped && is_mapped(g, node->in[i]);
+    return mapped;
+}
+
+bool ls_rule_step(const ls_graph *g, const ls_node *node, ls_map_code code, ls_map_params *out) {
+    const bool mapped = ls_rule_no_step(g, node, out);
+    out->step[0] = (ls_map_step){.code = code, .a = 0, .b = 1, .c = 2};
+    out->n_steps = 1;
+    out->result[0] = node->n_in;
+    return mapped;
+}

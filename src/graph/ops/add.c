@@ -8,6 +8,10 @@ static void add_gradient(ls_gradient *d, const ls_node *node) {
     }
 }
 
+static bool expression(const ls_graph *g, const ls_node *node, ls_map_params *out) {
+    return ls_rule_step(g, node, LS_MAP_ADD, out);
+}
+
 const ls_op ls_op_add = {.name = "add",
                          .reach = LS_REACH_OWN,
                          .kernel = LS_KERNEL_ADD,
@@ -18,7 +22,8 @@ const ls_op ls_op_add = {.name = "add",
                          .shape = ls_rule_same_shape,
                          .gradient = add_gradient,
                          .dims = "*,*>*",
-                         .addends = 1U << 0 | 1U << 1};
+                         .addends = 1U << 0 | 1U << 1,
+                         .expression = expression};
 
 ls_tensor ls_add(ls_graph *g, ls_tensor a, ls_tensor b) {
     const ls_tensor in[] = {a, b};

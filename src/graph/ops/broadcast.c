@@ -43,6 +43,13 @@ static void broadcast_gradient(ls_gradient *d, const ls_node *node) {
     ls_gradient_summed(d, 0, ls_reduce_into(g, ls_gradient_out(d, 0), over, ls_gradient_sum(d, 0)));
 }
 
+/* Where the dimensions that the input lacks are the first ones: a map counts dimensions from the last one. */
+static bool expression(const ls_graph *g, const ls_node *node, ls_map_params *out) {
+    const broadcast_params *params = node->params;
+    const int lacking = params->shape.ndim - ls_graph_tensor(g, node->in[0])->shape.ndim;
+    return (lacking == 0 || params->over == (1U << lacking) - 1) && ls_rule_no_step(g, node, out);
+}
+
 const ls_op ls_op_broadcast = {.name = "broadcast",
                                .reach = LS_REACH_OWN,
                                .kernel = LS_KERNEL_MAP,
@@ -52,7 +59,8 @@ const ls_op ls_op_broadcast = {.name = "broadcast",
                                .shape = broadcast_shape,
                                .gradient = broadcast_gradient,
                                .dims_of = broadcast_dims,
-                               .addends = 1U << 0};
+                               .addends = 1U << 0,
+                               .expression = expression};
 
 ls_tensor ls_broadcast_to(ls_graph *g, ls_tensor x, unsigned over, const ls_shape *shape, ls_dtype dtype) {
     const broadcast_params params = {*shape, dtype, over};

@@ -31,7 +31,8 @@ const ls_op ls_op_cast = {.name = "cast",
                           .n_out = 1,
                           .shape = cast_shape,
                           .gradient = cast_gradient,
-                          .dims = "*>*"};
+                          .dims = "*>*",
+                          .expression = ls_rule_no_step};
 
 ls_node ls_cast_node(ls_arena *arena, ls_tensor from, ls_tensor to, ls_dtype dtype) {
     const cast_params params = {dtype};

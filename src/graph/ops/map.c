@@ -5,6 +5,7 @@
 #include "graph/ops/map_impl.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static int results_of(const void *params) { return ((const ls_map_params *)params)->n_results; }
 
@@ -68,6 +69,12 @@ static void map_dims(const ls_graph *g, const ls_node *node, char *text) {
         }
     }
     *text = 0;
+}
+
+static bool expression(const ls_graph *g, const ls_node *node, ls_map_params *out) {
+    (void)g;
+    memcpy(out, node->params, node->params_bytes);
+    return true;
 }
 
 static double flops(const ls_view *in, const ls_view *out, const void *params) {
@@ -137,7 +144,16 @@ const ls_op ls_op_map = {.name = "map",
                          .gradient = map_gradient,
                          .of_all = true,
                          .dims_of = map_dims,
-                         .flops = flops};
+                         .flops = flops,
+                         .expression = expression,
+                         .fuses = true};
+
+ls_node ls_map_node(ls_arena *arena, const ls_map_params *params, int forward) {
+    return (ls_node){.op = &ls_op_map,
+                     .params = ls_arena_copy(arena, params, ls_map_bytes(params)),
+                     .params_bytes = ls_map_bytes(params),
+                     .forward = forward};
+}
 
 static ls_status read_expression(int n_in, const ls_expression *e, ls_map_params *out) {
     if (e == NULL || (e->step == NULL && e->n_steps > 0))

@@ -8,6 +8,10 @@ static void mul_gradient(ls_gradient *d, const ls_node *node) {
     }
 }
 
+static bool expression(const ls_graph *g, const ls_node *node, ls_map_params *out) {
+    return ls_rule_step(g, node, LS_MAP_MUL, out);
+}
+
 const ls_op ls_op_mul = {.name = "mul",
                          .reach = LS_REACH_OWN,
                          .kernel = LS_KERNEL_MUL,
@@ -17,7 +21,8 @@ const ls_op ls_op_mul = {.name = "mul",
                          .n_out = 1,
                          .shape = ls_rule_same_shape,
                          .gradient = mul_gradient,
-                         .dims = "*,*>*"};
+                         .dims = "*,*>*",
+                         .expression = expression};
 
 ls_tensor ls_mul(ls_graph *g, ls_tensor a, ls_tensor b) {
     const ls_tensor in[] = {a, b};

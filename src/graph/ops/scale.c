@@ -16,6 +16,17 @@ static void scale_gradient(ls_gradient *d, const ls_node *node) {
         ls_gradient_add(d, 0, ls_scale(ls_gradient_graph(d), ls_gradient_out(d, 0), params->factor));
 }
 
+/* A number, and a product with it. */
+static bool expression(const ls_graph *g, const ls_node *node, ls_map_params *out) {
+    const ls_scale_params *params = node->params;
+    if (!ls_rule_no_step(g, node, out)) return false;
+    out->step[0] = (ls_map_step){.code = LS_MAP_NUMBER, .number = params->factor};
+    out->step[1] = (ls_map_step){.code = LS_MAP_MUL, .a = 0, .b = 1};
+    out->n_steps = 2;
+    out->result[0] = 2;
+    return true;
+}
+
 const ls_op ls_op_scale = {.name = "scale",
                            .reach = LS_REACH_OWN,
                            .kernel = LS_KERNEL_SCALE,
@@ -26,7 +37,8 @@ const ls_op ls_op_scale = {.name = "scale",
                            .shape = scale_shape,
                            .gradient = scale_gradient,
                            .dims = "*>*",
-                           .addends = 1U << 0};
+                           .addends = 1U << 0,
+                           .expression = expression};
 
 ls_tensor ls_scale(ls_graph *g, ls_tensor x, double factor) {
     const ls_scale_params params = {.factor = factor};

@@ -1,0 +1,265 @@
+/*
+ * Fusion: neighbouring nodes that compute single elements become one map, so that the values between them stay in the
+ * kernel and are not written to memory. The row of an op says what expression a node is. One of the two is a map
+ * already, so that graphs of named ops alone stay as they are. The earlier node moves to the later one, which keeps its
+ * place and has what others still read of the earlier one among its results.
+ *
+ * A greedy search, each node with those that it reads. What moves keeps its inputs longer: they must be no more than
+ * the results that go away, unless nothing lies between the two but other nodes of single elements.
+ */
+#include "compile/compile_impl.h"
+
+#include <string.h>
+
+typedef struct fusion {
+    const ls_job *job;
+    const ls_graph *g;
+    ls_arena *arena;
+    ls_node *node;   /* as they are so far */
+    int *into;       /* by node: the one that it has moved to; itself */
+    int *readers;    /* the nodes that read tensor t: begin[t] .. begin[t + 1] - 1 of them */
+    int *begin;      /* by tensor, and one more */
+    int *last_added; /* by tensor of which others are views: the last node that adds to its bytes; -1 */
+    int *others;     /* by node: how many before it compute anything but single elements */
+} fusion;
+
+static int place_of(const fusion *f, int n) {
+    while (f->into[n] != n) n = f->into[n];
+    return n;
+}
+
+static void count_readers(fusion *f) {
+    const ls_graph *g = f->g;
+    f->begin = LS_NEW_ARRAY(f->arena, int, g->n_tensors + 1);
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_in; i++) f->begin[g->nodes[n].in[i].id + 1]++;
+    for (int t = 0; t < g->n_tensors; t++) f->begin[t + 1] += f->begin[t];
+    int *next = LS_NEW_ARRAY(f->arena, int, g->n_tensors + 1);
+    f->readers = LS_NEW_ARRAY(f->arena, int, f->begin[g->n_tensors] + 1);
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_in; i++) {
+            const int t = g->nodes[n].in[i].id;
+            f->readers[f->begin[t] + next[t]++] = n;
+        }
+}
+
+static fusion begin_fusion(const ls_job *job, ls_arena *arena) {
+    const ls_graph *g = job->graph;
+    fusion f = {.job = job,
+                .g = g,
+                .arena = arena,
+                .node = LS_NEW_ARRAY(arena, ls_node, g->n_nodes + 1),
+                .into = LS_NEW_ARRAY(arena, int, g->n_nodes + 1),
+                .last_added = LS_NEW_ARRAY(arena, int, g->n_tensors),
+                .others = LS_NEW_ARRAY(arena, int, g->n_nodes + 1)};
+    for (int t = 0; t < g->n_tensors; t++) f.last_added[t] = -1;
+    for (int n = 0; n < g->n_nodes; n++) {
+        const ls_node *node = &g->nodes[n];
+        f.node[n] = *node;
+        f.into[n] = n;
+        f.others[n + 1] = f.others[n] + (node->op->expression == NULL);
+        for (int i = 0; i < node->n_in; i++)
+            if (ls_op_adds_to(node->op, i)) f.last_added[ls_graph_tensor(g, node->in[i])->storage.id] = n;
+    }
+    count_readers(&f);
+    return f;
+}
+
+/* --- whether two may be one --------------------------------------------------------------------------------------- */
+
+/* Whether every program that runs one of the two runs both. */
+static bool run_together(const ls_job *job, int p, int c) {
+    for (int r = 0; r < job->programs.n; r++) {
+        const ls_job_program *row = &job->programs.list[r];
+        if ((p >= row->first_node && p < row->end_node) != (c >= row->first_node && c < row->end_node)) return false;
+    }
+    return true;
+}
+
+static bool is_fetched(const ls_job *job, ls_tensor t) {
+    for (int i = 0; i < job->n_fetch; i++)
+        if (job->fetch[i].id == t.id) return true;
+    return false;
+}
+
+/* Whether a node at one of the places low .. high - 1 reads the tensor. */
+static bool is_read(const fusion *f, ls_tensor t, int low, int high) {
+    for (int i = f->begin[t.id]; i < f->begin[t.id + 1]; i++) {
+        const int at = place_of(f, f->readers[i]);
+        if (at >= low && at < high) return true;
+    }
+    return false;
+}
+
+static bool stays(const fusion *f, ls_tensor t, int after) {
+    return is_read(f, t, after + 1, f->g->n_nodes) || is_fetched(f->job, t);
+}
+
+/* Whether node p can be computed where node c is. */
+static bool may_move(const fusion *f, int p, int c) {
+    const ls_graph *g = f->g;
+    const ls_node *from = &f->node[p];
+    const ls_shape *shape = &ls_graph_tensor(g, from->out[0])->shape;
+    int longer = 0, gone = 0;
+    if (!run_together(f->job, p, c) || !ls_shape_equal(shape, &ls_graph_tensor(g, f->node[c].out[0])->shape))
+        return false;
+    for (int o = 0; o < from->n_out; o++) {
+        if (is_read(f, from->out[o], p + 1, c)) return false;
+        gone += !stays(f, from->out[o], c);
+    }
+    for (int i = 0; i < from->n_in; i++) {
+        const ls_tensor_info *x = ls_graph_tensor(g, from->in[i]);
+        if (f->last_added[x->storage.id] > p) return false;
+        longer +=
+            x->role == LS_ROLE_VALUE && ls_shape_equal(&x->shape, shape) && !is_read(f, from->in[i], c, g->n_nodes);
+    }
+    return longer <= gone || f->others[c] == f->others[p + 1];
+}
+
+/* --- the expression of both --------------------------------------------------------------------------------------- */
+
+/* The input of the map that is the tensor; a new one where there is room; -1: there is none. */
+static int input_of(ls_node *map, ls_tensor t) {
+    for (int i = 0; i < map->n_in; i++)
+        if (map->in[i].id == t.id) return i;
+    if (map->n_in == LS_MAP_TENSORS - 1) return -1;
+    map->in[map->n_in] = t;
+    return map->n_in++;
+}
+
+/* The operands of one of the two expressions: what its inputs are of the map, and where its first step is. */
+typedef struct part {
+    int input[LS_NODE_INPUTS], n_in, first;
+} part;
+
+static int operand_of(const part *of, int operand) {
+    return operand < of->n_in ? of->input[operand] : of->first + operand - of->n_in;
+}
+
+static void add_steps(ls_map_params *to, const ls_map_params *from, const part *of) {
+    for (int k = 0; k < from->n_steps; k++) {
+        ls_map_step step = from->step[k];
+        int *const operand[] = {&step.a, &step.b, &step.c};
+        for (int i = 0; i < ls_map_operands(step.code); i++) *operand[i] = operand_of(of, *operand[i]);
+        to->step[to->n_steps++] = step;
+    }
+}
+
+static bool add_result(ls_map_params *to, ls_node *map, int operand, bool wide, ls_tensor t) {
+    if (map->n_out == LS_MAP_RESULTS) return false;
+    to->result[map->n_out] = operand;
+    to->wide |= (unsigned)wide << map->n_out;
+    map->out[map->n_out++] = t;
+    return true;
+}
+
+/* The tensors and the expression of a map that computes what both nodes do. false: it would have more steps or tensors
+ * than one may have. */
+static bool fuse_expressions(const fusion *f, int p, int c, ls_node *map, ls_map_params *out) {
+    const ls_node *from = &f->node[p], *to = &f->node[c];
+    ls_map_params first, second;
+    part of_first = {.n_in = from->n_in}, of_second = {.n_in = to->n_in};
+    if (!from->op->expression(f->g, from, &first) || !to->op->expression(f->g, to, &second)) return false;
+    if (first.n_steps + second.n_steps > LS_MAP_STEPS) return false;
+    *map = (ls_node){.n_in = 0};
+    *out = (ls_map_params){0};
+    for (int i = 0; i < from->n_in; i++)
+        if ((of_first.input[i] = input_of(map, from->in[i])) < 0) return false;
+    int made[LS_NODE_INPUTS]; /* by input of the second: 1 + the result of the first that it is */
+    for (int i = 0; i < to->n_in; i++) {
+        made[i] = 0;
+        for (int o = 0; o < from->n_out; o++)
+            if (from->out[o].id == to->in[i].id) made[i] = 1 + o;
+        if (made[i] == 0 && (of_second.input[i] = input_of(map, to->in[i])) < 0) return false;
+    }
+    of_first.first = map->n_in;
+    of_second.first = map->n_in + first.n_steps;
+    for (int i = 0; i < to->n_in; i++)
+        if (made[i] > 0) of_second.input[i] = operand_of(&of_first, first.result[made[i] - 1]);
+    out->n_in = map->n_in;
+    add_steps(out, &first, &of_first);
+    add_steps(out, &second, &of_second);
+    for (int o = 0; o < to->n_out; o++)
+        if (!add_result(out, map, operand_of(&of_second, second.result[o]), second.wide >> o & 1, to->out[o]))
+            return false;
+    for (int o = 0; o < from->n_out; o++)
+        if (stays(f, from->out[o], c) &&
+            !add_result(out, map, operand_of(&of_first, first.result[o]), first.wide >> o & 1, from->out[o]))
+            return false;
+    out->n_results = map->n_out;
+    return true;
+}
+
+static bool fuse(fusion *f, int p, int c) {
+    const ls_op *const first = f->node[p].op, *const second = f->node[c].op;
+    ls_map_params params;
+    ls_node map;
+    if (first->expression == NULL || !(first->fuses || second->fuses)) return false;
+    if (!may_move(f, p, c) || !fuse_expressions(f, p, c, &map, &params)) return false;
+    ls_node made = ls_map_node(f->arena, &params, f->node[c].forward);
+    made.n_in = map.n_in;
+    made.n_out = map.n_out;
+    memcpy(made.in, map.in, sizeof made.in);
+    memcpy(made.out, map.out, sizeof made.out);
+    f->node[c] = made;
+    f->into[p] = c;
+    return true;
+}
+
+/* Fuses node c with all that it reads, then with what these have read. */
+static bool fuse_with_inputs(fusion *f, int c) {
+    bool any = false;
+    for (int i = 0; i < f->node[c].n_in; i++) {
+        const int made = ls_graph_tensor(f->g, f->node[c].in[i])->producer;
+        const int p = made >= 0 ? place_of(f, made) : -1;
+        if (p < 0 || p >= c || !fuse(f, p, c)) continue;
+        any = true;
+        i = -1; /* its inputs are others now */
+    }
+    return any;
+}
+
+/* --- the graph rewritten ------------------------------------------------------------------------------------------ */
+
+static void rewrite(const fusion *f, ls_job *job) {
+    const ls_graph *g = f->g;
+    ls_arena *arena = f->arena;
+    ls_graph *to = ls_graph_bare(g, arena);
+    int *moved = LS_NEW_ARRAY(arena, int, g->n_nodes + 1), *begins = LS_NEW_ARRAY(arena, int, g->n_nodes + 1);
+    for (int t = 0; t < g->n_tensors; t++) {
+        ls_tensor_info *info = LS_PUSH(arena, to->tensors, to->n_tensors, to->tensor_capacity);
+        *info = g->tensors[t];
+        if (info->producer >= 0) info->producer = -2; /* until a node owns it */
+    }
+    for (int n = 0; n < g->n_nodes; n++) {
+        ls_node node = f->node[n];
+        begins[n] = to->n_nodes;
+        if (n == g->forward_nodes) to->forward_nodes = to->n_nodes;
+        if (f->into[n] != n) continue;
+        if (node.forward >= 0) node.forward = moved[place_of(f, node.forward)];
+        moved[n] = to->n_nodes;
+        ls_graph_own_outputs(to, &node);
+        *LS_PUSH(arena, to->nodes, to->n_nodes, to->node_capacity) = node;
+    }
+    begins[g->n_nodes] = to->n_nodes;
+    if (g->forward_nodes == g->n_nodes) to->forward_nodes = to->n_nodes;
+    for (int t = 0; t < to->n_tensors; t++) {
+        ls_tensor_info *info = &to->tensors[t];
+        if (info->producer != -2) continue;
+        info->producer = -1; /* nothing makes it or reads it, and it has no dimensions that could be cut */
+        info->shape = (ls_shape){0};
+    }
+    job->programs = ls_programs_moved(&job->programs, g->n_nodes, begins, arena);
+    job->graph = to;
+}
+
+void ls_fuse(ls_job *job, ls_arena *arena) {
+    const ls_graph *g = job->graph;
+    bool maps = false, any = false;
+    for (int n = 0; n < g->n_nodes; n++) maps |= g->nodes[n].op->fuses;
+    if (!maps) return;
+    fusion f = begin_fusion(job, arena);
+    for (int c = 0; c < g->n_nodes; c++)
+        if (f.node[c].op->expression != NULL) any |= fuse_with_inputs(&f, c);
+    if (any) rewrite(&f, job);
+}
