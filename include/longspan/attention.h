@@ -22,6 +22,9 @@
  *     status = ls_shared_attention_run(a, work, NULL, NULL, 0);
  *     ls_shared_attention_close(a);
  *
+ * A program that has its arrays whole, and that calls attention as a function, runs no function of its own on the
+ * ranks: see "Calls on whole arrays" below.
+ *
  * Axes. A rank holds `batch` sequences from first_batch on, and n tokens of each; `positions` are their positions in
  * the whole sequence: row i of its arrays is the token at positions[i]. q, o and their gradients are [batch, n, heads,
  * head_size], k, v and their gradients [batch, n, kv_heads, head_size], lse is [batch, heads, n]; all dense, the last
@@ -78,6 +81,7 @@ typedef struct ls_attention_options {
     double scale;        /* of q·k; 0: 1/sqrt(head_size) */
     double softcap;      /* logits become softcap*tanh(logit/softcap); 0: unchanged */
     bool sink;           /* one more logit per query head, without a value: ls_attention_with_sink in graph.h */
+    bool documents;      /* calls on whole arrays may say which documents the sequences hold */
     bool gradients;      /* backward may be called: compiles a program and reserves memory for it */
     ls_spread spread;    /* recompute and tile are ignored */
 } ls_attention_options;
@@ -154,6 +158,69 @@ LS_MUST_USE ls_status ls_attention_gather(ls_attention_rank *rank, const void *m
  * ends the ranks at once); stop may be NULL.
  */
 LS_MUST_USE ls_status ls_attention_barrier(ls_attention_rank *rank, bool *stop);
+
+/* --- calls on whole arrays ---------------------------------------------------------------------------------------- */
+
+/*
+ * Instead of ls_shared_attention_run: attention as a function of arrays in the caller's memory, to be called any number
+ * of times from open to close.
+ *
+ *     LS_TRY(ls_shared_attention_open(&options, &a));
+ *     LS_TRY(ls_shared_attention_forward(a, &(ls_attention_arrays){.q = q, .k = k, .v = v, .o = o, .lse = lse}));
+ *     LS_TRY(ls_shared_attention_backward(a, &(ls_attention_arrays){.q = q, .k = k, .v = v, .o = o, .lse = lse,
+ *         .grad_o = grad_o, .dq = dq, .dk = dk, .dv = dv}));
+ *     ls_shared_attention_close(a);
+ *
+ * Threads. The first call starts the ranks as threads of this process (spread.as_threads does not count), which wait
+ * between calls until close; no process is forked, and the threads receive no signals. The calling thread does the work
+ * of rank 0 itself. A call copies the ranks' parts of the caller's arrays, runs the programs, copies the results back,
+ * and returns when all is done. Calls may come from any thread; those that come while one is under way wait for it.
+ * Several attentions may be open.
+ *
+ * State. Nothing of a call is kept for the next: what backward needs, o and lse, is in the caller's arrays. So one
+ * attention serves all layers, and calls come in any order.
+ *
+ * Ctrl-C does not end a call: a handler of the caller's runs as usual, and the call returns when it is done. After a
+ * fork the child has no ranks: there a call is refused (LS_USAGE), and close does nothing.
+ *
+ * Errors: LS_INVALID names an array that is missing or whose stride does not fit; LS_USAGE as for the functions above.
+ * When a rank fails, the status is its failure, results are undefined, and so is every later call's.
+ * Where another program launched this process as a rank of several (torchrun, srun, mpirun), LONGSPAN_BOOT=local in the
+ * environment of the first call of this library lets each process have ranks of its own; else LS_USAGE.
+ */
+
+/*
+ * Of [batch, seq, heads, head_size] (kv_heads for k, v and their gradients): the caller's memory, with any strides,
+ * but head_size elements lie one after the other. Element (b, s, h, d) is at b*batch + s*token + h*head + d.
+ */
+typedef struct ls_attention_strided {
+    void *data;                 /* NULL: there is no such array. Inputs are only read */
+    int64_t batch, token, head; /* elements; an input's may be 0 (the same for all) or negative */
+} ls_attention_strided;
+
+/* No result may overlap another array of the call. */
+typedef struct ls_attention_arrays {
+    ls_attention_strided q, k, v;
+    ls_attention_strided o;
+    void *lse;        /* [batch, heads, seq], dense, of the type that the top of this page names */
+    const void *sink; /* [heads], if opened with a sink */
+    /*
+     * If opened with documents, those of each sequence, within which the mask holds: sequence b has the bounds
+     * ends[b * room], ..., n_ends[b] of them, ascending from 0 to seq. NULL: each sequence is one document.
+     */
+    const int32_t *ends;
+    const int32_t *n_ends;
+    int64_t room;
+    /* of backward, as are the remaining ones; a result that is NULL is not wanted */
+    ls_attention_strided grad_o;
+    ls_attention_strided dq, dk, dv;
+    void *dsink;
+} ls_attention_arrays;
+
+/* Writes o, and lse unless that is NULL. */
+LS_MUST_USE ls_status ls_shared_attention_forward(ls_shared_attention *attention, const ls_attention_arrays *call);
+/* Reads q, k, v, o, lse, grad_o (and the sink), and writes the gradients that are wanted. */
+LS_MUST_USE ls_status ls_shared_attention_backward(ls_shared_attention *attention, const ls_attention_arrays *call);
 
 LS_PUBLIC_END
 

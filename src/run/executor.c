@@ -46,10 +46,6 @@ static void *address_for_launch(const ls_executor *ex, const ls_operand *o) {
     return ex->arena[ex->image->buffers[o->buffer].space]->base + place_of(ex, o);
 }
 
-void *ls_executor_host_address(const ls_executor *ex, const ls_operand *operand) {
-    return ls_device_traits_of(ex->device)->host_addresses ? address_for_launch(ex, operand) : NULL;
-}
-
 /* What the use's other end told. */
 static const ls_address *address_of(const ls_executor *ex, int program, const ls_instr *instr) {
     const ls_prepared_program *prepared = &ex->programs[program];

@@ -50,6 +50,34 @@ typedef ls_status (*ls_rank_main)(ls_comm *comm, void *context);
  */
 LS_MUST_USE ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_rank_main rank_main, void *context);
 
+/* --- ranks that stay (crew.c) ------------------------------------------------------------------------------------- */
+
+typedef struct ls_crew ls_crew;
+typedef ls_status (*ls_crew_task)(void *state, const void *task);
+
+/*
+ * Starts rank_main for each rank of a world that nobody else launched, in a thread of this process that receives no
+ * signals, and returns when each has called ls_crew_serve. *out is set before any rank begins, also where the status is
+ * an error, and is the caller's to end. A world has one crew, once.
+ *   here      the thread that calls ls_crew_call does rank 0's tasks, which saves waking another one. Not for devices
+ *             that belong to a thread
+ *   may_spin  waiting threads spin for 20 microseconds before they sleep
+ */
+LS_MUST_USE ls_status ls_crew_start(ls_world *world, bool here, bool may_spin, ls_rank_main rank_main, void *context,
+                                    ls_crew **out);
+/*
+ * Gives every rank the task and returns when all have done it. When one fails, the world is aborted and the status is
+ * the failure that explains the others; all later calls return it too. One call at a time.
+ */
+LS_MUST_USE ls_status ls_crew_call(ls_crew *crew, const void *task);
+/*
+ * In rank_main: do_task is called for each task of ls_crew_call, until one fails or the crew ends. Returns the status
+ * of the last.
+ */
+LS_MUST_USE ls_status ls_crew_serve(ls_crew *crew, int rank, ls_crew_task do_task, void *state);
+/* Waits for the threads to end; not while a call is under way. NULL is allowed. */
+void ls_crew_end(ls_crew *crew);
+
 /* --- memory (memory.c) -------------------------------------------------------------------------------------------- */
 
 /* The time that first touches took, and the bytes that were mapped by them. */
@@ -145,6 +173,14 @@ void *ls_executor_host_address(const ls_executor *executor, const ls_operand *op
  */
 LS_MUST_USE ls_status ls_executor_scatter(ls_executor *executor, const ls_binding *binding, const void *global);
 LS_MUST_USE ls_status ls_executor_gather(const ls_executor *executor, const ls_binding *binding, void *global);
+/*
+ * The same for a global array with a stride, in elements, for each of the binding's dimensions; that of the last one
+ * is 1. Not for parameters.
+ */
+LS_MUST_USE ls_status ls_executor_scatter_strided(ls_executor *executor, const ls_binding *binding, const void *global,
+                                                  const int64_t *strides);
+LS_MUST_USE ls_status ls_executor_gather_strided(const ls_executor *executor, const ls_binding *binding, void *global,
+                                                 const int64_t *strides);
 
 /*
  * Sets the document bounds of the batch for the next programs. Sequence b of those that this rank holds has the bounds

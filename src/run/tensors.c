@@ -18,6 +18,11 @@ ls_status ls_executor_read(const ls_executor *ex, const ls_operand *from, void *
     return ls_device_read(ex->device, arena_of(ex, from), &range, out);
 }
 
+void *ls_executor_host_address(const ls_executor *ex, const ls_operand *o) {
+    if (!ls_device_traits_of(ex->device)->host_addresses) return NULL;
+    return arena_of(ex, o)->base + ls_operand_range(ex->image, o, ls_executor_rank(ex)).offset;
+}
+
 static ls_status write_operand(const ls_executor *ex, const ls_operand *to, const void *from) {
     const ls_range range = ls_operand_range(ex->image, to, ls_executor_rank(ex));
     return ls_device_write(ex->device, arena_of(ex, to), &range, from);
@@ -154,7 +159,9 @@ typedef struct transfer {
     bool to_local;
 } transfer;
 
-static void make_transfer(const ls_executor *ex, const ls_binding *binding, bool to_local, transfer *t) {
+/* strides: of the global array; NULL: it is dense. */
+static void make_transfer(const ls_executor *ex, const ls_binding *binding, const int64_t *strides, bool to_local,
+                          transfer *t) {
     const ls_image *image = ex->image;
     *t = (transfer){
         .ndim = binding->shape.ndim, .element = ls_dtype_bytes(binding->operand.view.dtype), .to_local = to_local};
@@ -162,7 +169,7 @@ static void make_transfer(const ls_executor *ex, const ls_binding *binding, bool
     for (int i = t->ndim - 1; i >= 0; i--) {
         index_map *m = &t->dim[i];
         m->n = binding->operand.view.size[i];
-        m->global_stride = stride;
+        m->global_stride = strides != NULL ? strides[i] : stride;
         stride *= binding->shape.dim[i].size;
         if (!binding->cut[i]) continue;
         if (binding->shape.dim[i].factor == LS_FACTOR_BATCH) {
@@ -180,11 +187,26 @@ static void copy(const transfer *t, char *local, char *global, size_t bytes) {
         memcpy(global, local, bytes);
 }
 
+static int64_t place_of(const index_map *m, int64_t i) {
+    return (m->map != NULL ? m->map[i] : m->first + i) * m->global_stride;
+}
+
+/* The last two dimensions from `dim` on: rows that are one copy each. */
+static size_t move_rows(const transfer *t, int dim, char *local, char *global) {
+    const index_map *m = &t->dim[dim], *inside = &t->dim[dim + 1];
+    const size_t bytes = t->element * (size_t)inside->n;
+    for (int64_t i = 0; i < m->n; i++)
+        copy(t, local + (size_t)i * bytes, global + (place_of(m, i) + inside->first) * (int64_t)t->element, bytes);
+    return bytes * (size_t)m->n;
+}
+
 /*
  * Copies dimension `dim` and those inside it; an uncut innermost dimension is one copy. Returns the number of local
  * bytes.
  */
 static size_t move(const transfer *t, int dim, char *local, char *global) {
+    if (dim + 2 == t->ndim && dim + 2 <= LS_MAX_DIMS && t->dim[dim + 1].map == NULL)
+        return move_rows(t, dim, local, global);
     if (dim >= t->ndim || dim >= LS_MAX_DIMS) {
         copy(t, local, global, t->element);
         return t->element;
@@ -196,10 +218,8 @@ static size_t move(const transfer *t, int dim, char *local, char *global) {
         return bytes;
     }
     size_t done = 0;
-    for (int64_t i = 0; i < m->n; i++) {
-        const int64_t at = m->map != NULL ? m->map[i] : m->first + i;
-        done += move(t, dim + 1, local + done, global + (size_t)(at * m->global_stride) * t->element);
-    }
+    for (int64_t i = 0; i < m->n; i++)
+        done += move(t, dim + 1, local + done, global + place_of(m, i) * (int64_t)t->element);
     return done;
 }
 
@@ -227,8 +247,7 @@ static ls_status move_part(const ls_executor *ex, const transfer *t, const ls_op
     if (inside > LS_STAGE_BYTES) {
         for (int64_t i = 0; i < m->n; i++) {
             const ls_operand slice = ls_operand_slice(*part, dim, i, 1);
-            const int64_t at = m->map != NULL ? m->map[i] : m->first + i;
-            LS_TRY(move_part(ex, t, &slice, dim + 1, global + (size_t)(at * m->global_stride) * t->element));
+            LS_TRY(move_part(ex, t, &slice, dim + 1, global + place_of(m, i) * (int64_t)t->element));
         }
         return ls_ok();
     }
@@ -252,19 +271,36 @@ static ls_status transfer_flat(const ls_executor *ex, const ls_binding *binding,
     return ls_ok();
 }
 
-static ls_status transfer_all(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
+static ls_status transfer_all(const ls_executor *ex, const ls_binding *binding, char *global, const int64_t *strides,
+                              bool to_local) {
     transfer t;
+    LS_ASSERT(!binding->flat || strides == NULL);
     if (binding->flat) return transfer_flat(ex, binding, global, to_local);
-    make_transfer(ex, binding, to_local, &t);
+    make_transfer(ex, binding, strides, to_local, &t);
     if (ls_operand_is_empty(&binding->operand)) return ls_ok();
+    void *own = ls_executor_host_address(ex, &binding->operand);
+    if (own != NULL && ls_view_is_dense(&binding->operand.view)) {
+        (void)move(&t, 0, own, global);
+        return ls_ok();
+    }
     if (t.ndim > 0) return move_part(ex, &t, &binding->operand, 0, global);
     return to_local ? write_operand(ex, &binding->operand, global) : ls_executor_read(ex, &binding->operand, global);
 }
 
 ls_status ls_executor_scatter(ls_executor *ex, const ls_binding *binding, const void *global) {
-    return transfer_all(ex, binding, (char *)(uintptr_t)global, true);
+    return transfer_all(ex, binding, (char *)(uintptr_t)global, NULL, true);
 }
 
 ls_status ls_executor_gather(const ls_executor *ex, const ls_binding *binding, void *global) {
-    return transfer_all(ex, binding, global, false);
+    return transfer_all(ex, binding, global, NULL, false);
+}
+
+ls_status ls_executor_scatter_strided(ls_executor *ex, const ls_binding *binding, const void *global,
+                                      const int64_t *strides) {
+    return transfer_all(ex, binding, (char *)(uintptr_t)global, strides, true);
+}
+
+ls_status ls_executor_gather_strided(const ls_executor *ex, const ls_binding *binding, void *global,
+                                     const int64_t *strides) {
+    return transfer_all(ex, binding, global, strides, false);
 }

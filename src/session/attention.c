@@ -2,12 +2,13 @@
  * Attention alone (include/longspan/attention.h): one op and its gradient as a graph, compiled into two programs and
  * run by ranks.
  */
-#include "session/session.h"
+#include "session/attention_impl.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- the graph ---------------------------------------------------------------------------------------------------- */
 
@@ -81,17 +82,6 @@ ls_job ls_attention_graph_job(const ls_attention_graph *g, bool apart) {
 
 /* --- an attention and its ranks ----------------------------------------------------------------------------------- */
 
-struct ls_shared_attention {
-    ls_attention_options options;
-    ls_attention_graph graph;
-    ls_job job;
-    ls_session *session;
-    int backward; /* that program; -1: there is none */
-    bool ran;
-    ls_attention_work work; /* set while ls_shared_attention_run is active, as is input */
-    const void *input;
-};
-
 struct ls_attention_state {
     const ls_shared_attention *attention;
     ls_rank *rank;
@@ -136,6 +126,7 @@ static ls_status compare_processes(const ls_attention_options *o) {
     ls_alike_add(alike, "scale", "%.17g", o->scale);
     ls_alike_add(alike, "softcap", "%.17g", o->softcap);
     ls_alike_add(alike, "sink", "%d", o->sink);
+    ls_alike_add(alike, "documents of each call", "%d", o->documents);
     ls_alike_add(alike, "gradients", "%d", o->gradients);
     for (int i = 0; o->mask != NULL && i < o->mask->n; i++) {
         const ls_mask_term *term = &o->mask->term[i];
@@ -146,14 +137,27 @@ static ls_status compare_processes(const ls_attention_options *o) {
     return ls_alike_end(alike, ls_ok());
 }
 
+/* A full mask needs a term, or the programs would have no table of what a query sees. */
+static void prepare_documents(ls_shared_attention *a) {
+    a->bounds[1] = (int32_t)a->options.seq;
+    a->whole = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = a->bounds, .n_ends = 2};
+    a->only_documents = (ls_mask){.n = 1, .term = {a->whole}};
+    if (a->options.mask == NULL || a->options.mask->n == 0) a->options.mask = &a->only_documents;
+}
+
 static ls_status open_all(ls_shared_attention *a) {
     const ls_attention_options *o = &a->options;
     if ((int)o->dtype < 0 || o->dtype >= LS_DTYPES)
         return ls_error(LS_INVALID, "attention: element type %d; expected one of ls_dtype", (int)o->dtype);
     LS_TRY(check_sizes(o));
     if (o->mask != NULL) LS_TRY(ls_error_in(ls_mask_check(o->mask, o->seq), "attention"));
+    if (o->documents) prepare_documents(a);
     LS_TRY(ls_attention_graph_build(o, &a->graph));
     a->job = ls_attention_graph_job(&a->graph, true);
+    if (o->documents) {
+        a->job.documents = &a->whole;
+        a->job.n_documents = 1;
+    }
     LS_TRY(compare_processes(o));
     LS_TRY(ls_session_open(&a->job, &o->spread, &a->session));
     a->backward = ls_program_find(ls_session_image(a->session), LS_PROGRAM_BACKWARD);
@@ -166,6 +170,8 @@ ls_status ls_shared_attention_open(const ls_attention_options *options, ls_share
     ls_shared_attention *a = calloc(1, sizeof *a);
     if (a == NULL) return ls_error(LS_NO_MEMORY, "no memory for an attention");
     a->options = *options;
+    a->process = getpid();
+    pthread_mutex_init(&a->lock, NULL);
     const ls_status status = open_all(a);
     a->options.mask = NULL; /* the caller may free it; the graph has a copy */
     if (status.code != LS_OK) {
@@ -177,8 +183,9 @@ ls_status ls_shared_attention_open(const ls_attention_options *options, ls_share
 }
 
 void ls_shared_attention_close(ls_shared_attention *a) {
-    if (a == NULL) return;
+    if (a == NULL || a->process != getpid()) return; /* in a forked copy the threads of the ranks are missing */
     ls_session_close(a->session);
+    pthread_mutex_destroy(&a->lock);
     ls_graph_destroy(a->graph.graph);
     free(a);
 }
@@ -237,7 +244,7 @@ ls_status ls_shared_attention_run(ls_shared_attention *a, ls_attention_work work
     LS_NEED(a, "attention");
     LS_NEED(work, "work");
     if (bytes > 0) LS_NEED(result, "result");
-    if (a->ran) return ls_error(LS_USAGE, "this attention has run; open another");
+    if (a->ran || a->called) return ls_error(LS_USAGE, "this attention has run; open another");
     a->ran = true;
     a->work = work;
     a->input = input;

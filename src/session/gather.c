@@ -16,8 +16,7 @@ typedef struct gathering {
 
 /* --- whose part counts -------------------------------------------------------------------------------------------- */
 
-/* Of ranks that hold equal copies, whether this is the first. */
-static bool contributes(const ls_rank *rank, const ls_binding *binding) {
+bool ls_rank_contributes(const ls_rank *rank, const ls_binding *binding) {
     ls_axes differ = binding->partial;
     for (int i = 0; i < binding->shape.ndim; i++) differ |= binding->cut[i];
     return ls_mesh_index(&rank->image->mesh, ~differ, rank->rank) == 0;
@@ -97,7 +96,7 @@ ls_status ls_rank_gather(const ls_rank *rank, const ls_binding *binding, bool ev
     const ls_view *local = &binding->operand.view;
     const size_t bytes = ls_dtype_bytes(local->dtype) * (size_t)ls_view_elements(local);
     return ls_comm_gather(rank->comm,
-                          &(ls_comm_pieces){.bytes = contributes(rank, binding) ? bytes : 0,
+                          &(ls_comm_pieces){.bytes = ls_rank_contributes(rank, binding) ? bytes : 0,
                                             .give = give_part,
                                             .take = write != NULL ? take_part : NULL,
                                             .context = &g},

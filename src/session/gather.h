@@ -7,6 +7,9 @@
 /* Gets rows of the whole array (bytes from its beginning, one stride at most) and their bytes, without gaps. */
 typedef ls_status (*ls_rows_write)(void *context, const ls_range *rows, const void *data);
 
+/* Of ranks that hold equal copies of a tensor, or of their part of it, whether this is the first. */
+bool ls_rank_contributes(const ls_rank *rank, const ls_binding *binding);
+
 /*
  * Calls `write` for all parts of a tensor, on rank 0 or, with `everywhere`, on every rank; NULL: this rank needs none.
  * Of a partial sum each rank's term comes, for each element in the order of the ranks. Of ranks that hold equal copies

@@ -24,6 +24,7 @@ struct ls_session {
     ls_layout layout;
     ls_proved proved; /* with the image of one class; a rank of another class compiles its own */
     ls_world *world;
+    bool may_spin;        /* the cores are enough for all threads */
     double prove_seconds; /* until all classes were compiled and proved */
     double wait_timeout;
     bool as_threads;
@@ -31,7 +32,8 @@ struct ls_session {
     const void *input;
     void *result; /* [result_bytes] rank 0's, kept here because the caller's memory is written on success only */
     size_t result_bytes;
-    bool came; /* rank 0 returned, and its result is here */
+    bool came;     /* rank 0 returned, and its result is here */
+    ls_crew *crew; /* NULL unless ls_session_start was called */
 };
 
 /* --- requests ----------------------------------------------------------------------------------------------------- */
@@ -145,8 +147,8 @@ static ls_status make_world(ls_session *s) {
     ls_machine_detect(&machine);
     ls_hosts hosts;
     LS_TRY(ls_hosts_find(ls_session_ranks(s), &hosts));
-    const bool may_spin = hosts.machine_ranks * s->plan.target.threads <= machine.cores;
-    return ls_world_for(s->proved.image, NULL, may_spin, s->wait_timeout, &s->world);
+    s->may_spin = hosts.machine_ranks * s->plan.target.threads <= machine.cores;
+    return ls_world_for(s->proved.image, NULL, s->may_spin, s->wait_timeout, &s->world);
 }
 
 static ls_status set_up(ls_session *s, const ls_spread *spread) {
@@ -177,6 +179,7 @@ ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const 
 
 void ls_session_close(ls_session *s) {
     if (s == NULL) return;
+    ls_crew_end(s->crew);
     if (s->world != NULL) ls_world_destroy(s->world);
     ls_image_destroy(s->proved.image);
     ls_plan_free(&s->plan);
@@ -269,7 +272,8 @@ static ls_status work_on_image(ls_session *s, const ls_image *image, ls_comm *co
                     .micro = ls_program_find(image, LS_PROGRAM_MICRO),
                     .step = ls_program_find(image, LS_PROGRAM_STEP),
                     .evaluate = ls_program_find(image, LS_PROGRAM_EVALUATE),
-                    .compile_seconds = compile_seconds};
+                    .compile_seconds = compile_seconds,
+                    .crew = s->crew};
     LS_TRY(ls_executor_create(image, comm, &rank.executor));
     rank.prepare_seconds = ls_seconds() - compared;
     const ls_status status = call_work(s, &rank);
@@ -305,6 +309,22 @@ ls_status ls_session_run(ls_session *s, ls_rank_work work, const void *input, vo
     s->result = NULL;
     return status;
 }
+
+ls_status ls_session_start(ls_session *s, ls_rank_work work, const void *input) {
+    if (!ls_home_starts_ranks())
+        return ls_error(LS_USAGE,
+                        "ranks that stay are threads of one process, and this one was launched as one of %d "
+                        "ranks; " LS_BOOT_VARIABLE "=local in its environment lets it start its own",
+                        ls_session_ranks(s));
+    s->work = work;
+    s->input = input;
+    const char *name;
+    ls_device_traits device;
+    LS_TRY(ls_device_choose(s->plan.target.device, &name, &device));
+    return ls_crew_start(s->world, device.at_once, s->may_spin, rank_main, s, &s->crew);
+}
+
+ls_status ls_session_call(ls_session *s, const void *task) { return ls_crew_call(s->crew, task); }
 
 ls_status ls_session_renew(ls_session *s) {
     ls_world_destroy(s->world);

@@ -96,6 +96,13 @@ ls_spread_result ls_session_describe(const ls_session *session);
  */
 LS_MUST_USE ls_status ls_session_run(ls_session *session, ls_rank_work work, const void *input, void *result,
                                      size_t bytes);
+/*
+ * Instead of a run: starts the ranks as threads that stay until the session is closed, and calls `work` on each, which
+ * serves calls (ls_crew_serve with the rank's crew). Returns when all wait for the first. The session is the
+ * caller's to close, whatever the status. LS_USAGE where another program started the ranks.
+ */
+LS_MUST_USE ls_status ls_session_start(ls_session *session, ls_rank_work work, const void *input);
+LS_MUST_USE ls_status ls_session_call(ls_session *session, const void *task); /* ls_crew_call */
 /* After a run: maps new memory for the ranks, so that the same programs can run again. */
 LS_MUST_USE ls_status ls_session_renew(ls_session *session);
 /* Whether a signal (Ctrl-C) asked the ranks to stop, whatever status they returned. */

@@ -14,6 +14,7 @@ typedef struct ls_rank {
     double
         compile_seconds; /* of the rank that took longest to compile its programs; 0: none did, the session has them */
     double prepare_seconds; /* to make the executor of this rank, with the exchange of addresses */
+    ls_crew *crew;          /* whose tasks it does; NULL: ls_session_run started it */
 } ls_rank;
 
 /*
