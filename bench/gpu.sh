@@ -93,11 +93,11 @@ step_bits() {
 }
 step_imported() {
     has_torch || { echo "left out: there is no PyTorch with a GPU"; return 0; }
-    python3 "$here/bench/gpu/imported.py" check "$longspan" graphs
+    python3 "$here/bench/imported.py" check "$longspan" graphs
 }
 step_wide() {
     has_torch || { echo "left out: there is no PyTorch with a GPU"; return 0; }
-    python3 "$here/bench/gpu/imported.py" wide graphs/wide
+    python3 "$here/bench/imported.py" wide graphs/wide
     "$longspan" bench step --device cuda --dtype bf16 --config graphs/wide --seq 8192 --rounds 5
 }
 step_attention() {

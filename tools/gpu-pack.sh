@@ -24,7 +24,7 @@ strip -o "$top/build/lib/longspan/cuda.so" "$build/lib/longspan/cuda.so"
 for program in "${programs[@]}"; do ldd "$build/$program"; done | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|libutil|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} "$top/build/lib/"
 mkdir -p "$top/python" && cp -r "$root/python/longspan" "$top/python/"
-cp -r "$root/bench/gpu.sh" "$root/bench/gpu" "$root/bench/models" "$top/bench/"
+cp -r "$root/bench/gpu.sh" "$root/bench/imported.py" "$root/bench/gpu" "$root/bench/models" "$top/bench/"
 cp -r "$root/examples/tiny" "$top/examples/"
 cp "$root"/docs/*.md "$top/docs/"
 git -C "$root" rev-parse HEAD >"$top/commit" 2>/dev/null || true

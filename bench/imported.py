@@ -1,22 +1,28 @@
 #!/usr/bin/env python3
-"""Modules of PyTorch on a GPU: exported, and their loss and gradients by Longspan on the GPU beside PyTorch's in f64.
+"""Modules of PyTorch, exported, beside PyTorch itself.
 
 usage: imported.py check LONGSPAN FOLDER
        imported.py wide FOLDER
+       imported.py step LONGSPAN FOLDER [WIDTH [SEQ [ROUNDS]]]
 
-check: one line for each module and type; exit code 1 where one is further off than its bound. LONGSPAN: the program; FOLDER: where the folders of
-graphs are written. wide: writes the folder of a module without named ops, 2,048 wide, and times PyTorch's steps of it, plain and compiled.
+LONGSPAN: the program; FOLDER: where the folders of graphs are written.
+check, on a GPU: loss and gradients by Longspan beside PyTorch's in f64, a line for each module and type; exit code 1 where one is further off than its
+bound. wide, on a GPU: writes the folder of a module without named ops, 2,048 wide, and times PyTorch's steps of it, plain and compiled. step, on the
+processor: the same module, 512 wide, 2,048 tokens, in f32 on two threads; rounds of PyTorch's steps and Longspan's in turn, and medians.
 """
+import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
+import time
 
 import numpy
 import torch
 import transformers
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 import longspan.torch  # noqa: E402
 from longspan.folder import read_safetensors  # noqa: E402
 
@@ -118,8 +124,44 @@ def wide(folder, seq=8192):
     return False
 
 
+def step(program, top, width=512, seq=2048, rounds=7):
+    width, seq = int(width), int(seq)
+    torch.set_num_threads(2)
+    torch.manual_seed(0)
+    ids, folder = torch.randint(VOCABULARY, (2, 64)), os.path.join(top, f"gated-{width}")
+    longspan.torch.export(Gated(width), {"input_ids": ids, "labels": ids.clone()}, folder)
+    module = Gated(width)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=True)
+    ids = torch.randint(VOCABULARY, (1, seq))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def seconds(run):
+        begin = time.perf_counter()
+        run(ids, ids).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return time.perf_counter() - begin
+
+    runs = {"plain": module, "compiled": torch.compile(module)}
+    for run in runs.values():
+        seconds(run), seconds(run)
+    command = [program, "bench", "step", "--dtype", "f32", "--config", folder, "--seq", str(seq), "--rounds", "3", "--threads", "2", "--ranks", "1", "--json"]
+    ratios = {name: [] for name in runs}
+    for _ in range(int(rounds)):
+        theirs = {name: statistics.median(seconds(run) for _ in range(3)) for name, run in runs.items()}
+        result = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        for name, time_of in theirs.items():
+            ratios[name].append(result["seconds"] / time_of)
+        print(f"longspan {1e3 * result['seconds']:.1f} ms" + "".join(f", {name} {1e3 * t:.1f}" for name, t in theirs.items()), flush=True)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"torch {torch.__version__}, {width} wide, S {seq}, medians of {rounds}: longspan over plain {statistics.median(ratios['plain']):.2f}, "
+          f"over compiled {statistics.median(ratios['compiled']):.2f}; memory: longspan {result['mapped_bytes'] / 2**20:.1f} MiB mapped, "
+          f"PyTorch {grown:.1f} MiB more than before its first step")
+    return False
+
+
 if __name__ == "__main__":
-    what = {"check": check, "wide": wide}
+    what = {"check": check, "wide": wide, "step": step}
     if len(sys.argv) < 3 or sys.argv[1] not in what:
         sys.exit(__doc__)
     sys.exit(what[sys.argv[1]](*sys.argv[2:]))
