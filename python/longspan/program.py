@@ -34,9 +34,18 @@ def find():
 
 
 def library():
-    """The shared library, by ctypes: named by the variable LONGSPAN_LIBRARY, or that in the wheel. Its functions: include/longspan."""
-    named = os.environ.get("LONGSPAN_LIBRARY")
-    return ctypes.CDLL(named or os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib", "liblongspan.so.0"))
+    """
+    The shared library, by ctypes: named by the variable LONGSPAN_LIBRARY, that in the wheel, or the one beside the program or in the lib
+    beside its bin. Its functions: include/longspan.
+    """
+    program = find()
+    folder = os.path.dirname(os.path.realpath(program)) if program else ""
+    places = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"), folder, os.path.join(os.path.dirname(folder), "lib")]
+    files = [os.path.join(place, "liblongspan.so.0") for place in places if place]
+    path = os.environ.get("LONGSPAN_LIBRARY") or next((file for file in files if os.path.exists(file)), None)
+    if path is None:
+        raise Failed("the library liblongspan.so.0 is not there: name it by the variable LONGSPAN_LIBRARY")
+    return ctypes.CDLL(path)
 
 
 def main():
