@@ -8,7 +8,7 @@ import numpy
 
 from . import __version__
 from .ir import Graph, Refused
-from .size import plain
+from .size import Size, plain
 
 NUMPY = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "int32": "I32", "int64": "I64", "bool": "BOOL"}
 
@@ -104,6 +104,9 @@ def describe(graph, made_by=""):
     """graph.json as a dictionary."""
     words = {"T": "T", "G": "G", "i32": "i32", "bool": "T"}
     names = Names(graph)
+    for node in graph.nodes:
+        for number in (o for step in node.params.get("program", ()) for o in step if isinstance(o, Size)):
+            graph.refuse(f"a number that depends on the size of the batch, {number}, is no part of the division of the loss", node.op, node.at)
     return {
         "format": "longspan-graph", "version": 1, "made_by": f"longspan {__version__}" + (f", {made_by}" if made_by else ""),
         "dtype": graph.dtype, "tokens": graph.tokens,
@@ -154,11 +157,11 @@ def describe_node(node, names, words):
         result["at"] = node.at
     for key, value in node.params.items():
         if key == "size":
-            value = [plain(n) for n in value]
+            value = [plain(n) for n in value] or [1]  # a number is a tensor [1] in a file
         elif key == "dtype":
             value = words[value]
         elif key == "dtypes":
-            value = [words[word] for word in value]
+            value = ["G" if word == "i32" else words[word] for word in value]  # maps compute numbers with a fraction
         result[key] = value
     if node.op == "iota":
         del result["size"], result["dim"]

@@ -11,36 +11,12 @@ import math
 import numpy
 
 from .ir import Graph, Value
-from .rewrite import binary, number, rebuild, skip_casts
+from .loss import loss
+from .rewrite import bare, number, rebuild, skip_casts, term_of
 from .size import B, S, product
 
 COMMUTES = {"add", "mul", "eq", "and", "or", "max"}
 ROOT_2_OVER_PI = math.sqrt(2 / math.pi)
-
-
-def bare(value):
-    """The value without casts, and without reshapes that add or remove dimensions of size 1."""
-    while True:
-        value = skip_casts(value)
-        node = value.node
-        if node is None or node.op != "reshape" or [n for n in node.inputs[0].shape if n != 1] != [n for n in value.shape if n != 1]:
-            return value
-        value = node.inputs[0]
-
-
-def term_of(value):
-    """(word, operands) of a value: a map's instruction, or an op with its inputs."""
-    node = value.node
-    if node is None:
-        return None, ()
-    word, operands = binary(value)
-    if word is None and node.op != "map":
-        word, operands = node.op, list(node.inputs)
-    if node.op == "scale":
-        word, operands = "mul", [node.inputs[0], node.params["factor"]]
-    if word == "div" and number(operands[1]):
-        word, operands = "mul", [operands[0], 1 / operands[1]]
-    return word, operands
 
 
 def close(a, b):
@@ -431,36 +407,3 @@ def flat_parameters(graph):
             old, p.value, p.data = p.value, Value(p.value.name, shape, p.value.dtype), p.data.reshape(shape)
             flat[id(old)] = p.value
     return rebuild(graph, lambda new, node, inputs: [flat[id(inputs[0])]] if node.op == "reshape" and id(inputs[0]) in flat else None)
-
-
-def loss(graph):
-    """The sum over tokens, and what the user's model divides it by."""
-    if graph.loss is None:
-        return graph
-    total, divided = bare(graph.loss), None
-    word, operands = term_of(total)
-    if word == "div":
-        total, by = operands
-        shifted = any(i.meaning == "labels" and i.shift == 1 and i.ignored is None for i in graph.inputs)
-        divided = "tokens" if by == B * S else "labels" if shifted and by == B * S - B or \
-            isinstance(by, Value) and counts_labels(bare(by), graph) else None
-        if divided is None:
-            graph.refuse("the loss is divided by what is neither the number of labels that count nor that of tokens", "loss", graph.loss.node.at)
-        total = bare(total)
-    graph.loss, graph.mean_over = total, divided
-    if total.node is not None and total.shape != (1,):
-        graph.loss = graph.add("reshape", [total], total.node.at, size=[1])
-    return graph.trim()
-
-
-def counts_labels(value, graph):
-    """Whether a value is the sum of (label != the one that is ignored)."""
-    node = value.node
-    if node is not None and node.op == "map" and term_of(value)[0] == "max" and term_of(value)[1][1] == 1:
-        value = bare(term_of(value)[1][0])
-        node = value.node
-    if node is None or node.op != "sum":
-        return False
-    word, operands = term_of(bare(node.inputs[0]))
-    about = graph.input_of(operands[0]) if word == "ne" and isinstance(operands[0], Value) else None
-    return about is not None and about.meaning == "labels" and operands[1] == -100

@@ -47,3 +47,28 @@ def binary(value):
         return None, ()
     word, *operands = node.params["program"][0]
     return word, [node.inputs[int(o[1:])] if isinstance(o, str) else o for o in operands]
+
+
+def bare(value):
+    """The value without casts, and without reshapes that add or remove dimensions of size 1."""
+    while True:
+        value = skip_casts(value)
+        node = value.node
+        if node is None or node.op != "reshape" or [n for n in node.inputs[0].shape if n != 1] != [n for n in value.shape if n != 1]:
+            return value
+        value = node.inputs[0]
+
+
+def term_of(value):
+    """(word, operands) of a value: a map's instruction, or an op with its inputs."""
+    node = value.node
+    if node is None:
+        return None, ()
+    word, operands = binary(value)
+    if word is None and node.op != "map":
+        word, operands = node.op, list(node.inputs)
+    if node.op == "scale":
+        word, operands = "mul", [node.inputs[0], node.params["factor"]]
+    if word == "div" and number(operands[1]):
+        word, operands = "mul", [operands[0], 1 / operands[1]]
+    return word, operands

@@ -27,6 +27,11 @@ static ls_effect effect_on_gradients(const ls_job_program *row) {
     return row->update == LS_UPDATE_NONE ? LS_EFFECT_ADD : effects[row->sums];
 }
 
+/* Nothing runs: only the shape changes, and the output is the input's bytes. */
+static bool is_view(const ls_op *op) {
+    return op->kernel == LS_KERNEL_NONE && ls_lowering_of(op) == &ls_lowering_called;
+}
+
 static void declare_node(const ls_builder *b, ls_program *p, const ls_job_program *row, int n) {
     const ls_graph *g = b->job->graph;
     const ls_node *node = &g->nodes[n];
@@ -38,7 +43,8 @@ static void declare_node(const ls_builder *b, ls_program *p, const ls_job_progra
             const ls_flat *flat = &b->image->flats[b->packing->flat_of[storage.id]];
             declare(p, buffer_named(b, ls_flat_values(b->image, flat)), LS_EFFECT_READ);
         }
-        declare(p, buffer_of(b, storage), ls_op_writes_input(node->op, i) ? LS_EFFECT_CHANGE : LS_EFFECT_READ);
+        declare(p, buffer_of(b, storage),
+                ls_op_writes_input(node->op, i) && !is_view(node->op) ? LS_EFFECT_CHANGE : LS_EFFECT_READ);
     }
     for (int o = 0; o < node->n_out; o++) {
         const ls_tensor storage = ls_graph_tensor(g, node->out[o])->storage;

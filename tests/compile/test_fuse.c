@@ -185,11 +185,16 @@ static void test_programs(void **unused) {
 
 /* --- the same numbers --------------------------------------------------------------------------------------------- */
 
-/* w = z sigmoid(y) with y = tanh(x), z = y + x / 2; the loss is the sum of w over all tokens. */
+/*
+ * w = z sigmoid(y) with y = tanh(x), z = y + x / 2; the loss is twice the sum of w over all tokens, as another shape of
+ * the sum, so that its gradient is another shape of an input.
+ */
 static ls_tensor gated_loss(ls_graph *g) {
     const ls_tensor x = looked_up(g), y = one(g, x, LS_MAP_TANH), z = ls_add(g, y, ls_scale(g, x, 0.5));
     const ls_tensor gated[] = {z, y};
-    return ls_sum(g, MAP(g, gated, {LS_MAP_SIGMOID, 1, 0, 0, 0}, {LS_MAP_MUL, 0, 2, 0, 0}));
+    const ls_tensor sum = ls_sum(g, MAP(g, gated, {LS_MAP_SIGMOID, 1, 0, 0, 0}, {LS_MAP_MUL, 0, 2, 0, 0})),
+                    twice[] = {sum};
+    return ls_reshape(g, MAP(g, twice, {LS_MAP_ADD, 0, 0, 0, 0}), 1, (int64_t[]){1});
 }
 
 typedef struct solved {
@@ -236,8 +241,8 @@ static void test_numbers(void **unused) {
             for (int e = 0; e < E; e++) {
                 const int at = token(i) * E + e;
                 const double x = got.table[at], y = tanh(x), z = y + x / 2, s = 1 / (1 + exp(-y)), dy = 1 - y * y;
-                expected += z * s;
-                gradient[at] += (dy + 0.5) * s + z * s * (1 - s) * dy;
+                expected += 2 * z * s;
+                gradient[at] += 2 * ((dy + 0.5) * s + z * s * (1 - s) * dy);
             }
         assert_true(fabs(got.loss - expected) <= 1e-12 * fabs(expected));
         for (int i = 0; i < V * E; i++) assert_true(fabs(got.gradient[i] - gradient[i]) <= 1e-12);

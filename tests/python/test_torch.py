@@ -122,6 +122,17 @@ class Imports(unittest.TestCase):
         self.assertIn("shift", ops)
         self.assertEqual(described["inputs"][1]["shift"], 1)
 
+    def test_losses_of_several_terms(self):
+        """Means over tokens, of features too, are the mean of one sum; what else is divided otherwise is refused."""
+        for kind, over in [("aux", "tokens"), ("weighted", "tokens"), ("half", None), ("counted", None)]:
+            with self.subTest(kind):
+                torch.manual_seed(0)
+                self.assertEqual(self.export(Losses(kind), batch())[1]["mean_over"], over)
+        for kind, words in [("mixed", "adds a mean over labels and a mean over tokens"), ("summed", "adds a mean over tokens and a sum"),
+                            ("within", "depends on the size of the batch, 24.B.S")]:
+            with self.subTest(kind), self.assertRaisesRegex(Refused, words):
+                self.export(Losses(kind), batch())
+
     def test_frozen_parameters(self):
         model = GPT()
         model.wpe.weight.requires_grad_(False)
@@ -161,6 +172,24 @@ class _Logits(nn.Module):
 
     def forward(self, input_ids, targets):
         return self.model.body(input_ids)
+
+
+class Losses(nn.Module):
+    """A loss of several terms."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.wte, self.fc, self.head = kind, nn.Embedding(V, E), nn.Linear(E, E), nn.Linear(E, V)
+
+    def forward(self, input_ids, labels):
+        x = torch.tanh(self.fc(self.wte(input_ids)))
+        scores = self.head(x).flatten(0, 1)
+        each, labels_mean = F.cross_entropy(scores, labels.flatten(), reduction="none"), F.cross_entropy(scores, labels.flatten())
+        return {
+            "aux": lambda: each.mean() + 0.01 * (x ** 2).mean(), "weighted": lambda: 0.7 * each.mean() - each.mean() / 5, "half": lambda: each.sum() * 0.5,
+            "counted": lambda: each.sum() / (1 + (labels != -100).sum()) * 2, "mixed": lambda: labels_mean + 0.01 * (x ** 2).mean(),
+            "summed": lambda: each.mean() + (x ** 2).sum(), "within": lambda: each.sum() * (x ** 2).mean(),
+        }[self.kind]()
 
 
 class Tiny(nn.Module):
