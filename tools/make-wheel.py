@@ -87,7 +87,7 @@ def main(build, folder):
     name, place = f"longspan-{version}-{tag}.whl", f"longspan-{version}.dist-info"
     os.makedirs(folder, exist_ok=True)
     wheel = Wheel(os.path.join(folder, name))
-    for file in sorted((ROOT / "python/longspan").glob("*.py")):
+    for file in sorted((ROOT / "python/longspan").glob("*.py")) + sorted((ROOT / "python/longspan").glob("*.c")):
         wheel.add(f"longspan/{file.name}", file.read_bytes())
     for target, file in own.items():
         wheel.add(f"longspan/{target}", stripped(file), executable=True)

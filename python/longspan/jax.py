@@ -1,5 +1,6 @@
-"""longspan.jax: functions of JAX as imported graphs, and trained weights back in the user's pytree."""
+"""longspan.jax: functions of JAX as imported graphs, trained weights back in the user's pytree, and attention over ranks as an op."""
 from .check import Export
+from .jax_attention import attention
 from .jax_export import export, load
 
-__all__ = ["Export", "export", "load"]
+__all__ = ["Export", "attention", "export", "load"]
