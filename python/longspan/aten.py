@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import string
 
+from . import softmax
 from .attention import attend
 from .rows import arithmetic, elementwise, is_tensor, sliced
 
@@ -90,6 +91,45 @@ def _softplus(low, node, x, beta=1, threshold=20):
     z = arithmetic(low, node, "mul", x, beta)
     small = low.map("log1p", low.map("exp", low.map("neg", low.map("abs", z, node=node), node=node), node=node), node=node)
     return arithmetic(low, node, "div", low.map("add", low.map("max", z, 0.0, node=node), small, node=node), beta)
+
+
+@row("elu", "selu", "celu", "leaky_relu", "hardtanh", "relu6", "hardsigmoid", "hardswish", "mish", "log_sigmoid", "softsign", "square")
+def _activation(low, node, x, *given, **named):
+    """What modules put behind products, as expressions; their numbers are the op's arguments, or its defaults."""
+    name = low.name(node)
+    defaults = {"elu": {"alpha": 1.0, "scale": 1.0, "input_scale": 1.0}, "celu": {"alpha": 1.0}, "leaky_relu": {"negative_slope": 0.01},
+                "hardtanh": {"min_val": -1.0, "max_val": 1.0}}.get(name, {})
+    numbers = {**defaults, **dict(zip(defaults, given)), **named}
+
+    def step(word, *operands):
+        return low.map(word, *operands, node=node)
+
+    def clamped(x, least, most):
+        return step("min", step("max", x, least), most)
+
+    def exponential(x, alpha, scale, inner):
+        below = step("mul", step("sub", step("exp", step("mul", step("min", x, 0.0), inner)), 1.0), alpha * scale)
+        return step("add", step("mul", step("max", x, 0.0), scale), below)
+
+    if name == "elu":
+        return exponential(x, *numbers.values())
+    if name == "selu":
+        return exponential(x, 1.6732632423543772, 1.0507009873554805, 1.0)
+    if name == "celu":
+        return exponential(x, numbers["alpha"], 1.0, 1 / numbers["alpha"])
+    if name == "leaky_relu":
+        return step("add", step("max", x, 0.0), step("mul", step("min", x, 0.0), numbers["negative_slope"]))
+    if name in ("hardtanh", "relu6"):
+        return clamped(x, 0.0, 6.0) if name == "relu6" else clamped(x, numbers["min_val"], numbers["max_val"])
+    if name in ("hardsigmoid", "hardswish"):
+        gate = step("div", clamped(step("add", x, 3.0), 0.0, 6.0), 6.0)
+        return gate if name == "hardsigmoid" else step("mul", x, gate)
+    if name == "softsign":
+        return step("div", x, step("add", step("abs", x), 1.0))
+    if name == "square":
+        return step("mul", x, x)
+    positive = _softplus(low, node, step("neg", x) if name == "log_sigmoid" else x)
+    return step("neg", positive) if name == "log_sigmoid" else step("mul", x, step("tanh", positive))
 
 
 @row("to", "_to_copy", "type_as", "float", "clone", "contiguous", "alias", "detach", "detach_", "lift_fresh_copy", "lift_fresh", "dropout",
@@ -315,6 +355,15 @@ def _index(low, node, x, indices):
     return low.add("index", x, *indices)
 
 
+@row("gather", "take_along_dim")
+def _gather(low, node, x, dim, indices, sparse_grad=False):
+    if low.name(node) == "take_along_dim":
+        dim, indices = indices, dim
+    if dim % len(x.shape) != len(x.shape) - 1:
+        low.refuse("takes along another dimension than the last")
+    return low.add("take_along", x, indices)
+
+
 @row("embedding")
 def _embedding(low, node, table, ids, padding=-1, *_, **__):
     return low.add("embedding", ids, table, **({"padding": padding} if padding is not None and padding >= 0 else {}))
@@ -357,6 +406,40 @@ def _max(low, node, x, *rest, **_):
 @row("softmax", "_softmax")
 def _softmax(low, node, x, dim, dtype=None):
     return low.add("softmax", x, dim=dim % len(x.shape))
+
+
+def log_of_sum(low, node, x, dim):
+    """log(sum(exp(x))) over one dimension, which stays."""
+    top = low.add("reduce", x, kind="max", dims=[dim], keep=True)
+    total = low.add("reduce", low.map("exp", low.map("sub", x, top, node=node), node=node), kind="sum", dims=[dim], keep=True)
+    return low.map("add", low.map("log", total, node=node), top, node=node)
+
+
+@row("log_softmax", "_log_softmax")
+def _log_softmax(low, node, x, dim, dtype=None):
+    return low.map("sub", x, log_of_sum(low, node, x, dim % len(x.shape)), node=node)
+
+
+@row("logsumexp")
+def _logsumexp(low, node, x, dims, keepdim=False):
+    dims = over(x, dims)
+    if len(dims) != 1:
+        low.refuse(f"adds over {len(dims)} dimensions: one is possible")
+    y = log_of_sum(low, node, x, dims[0])
+    return y if keepdim else low.add("reshape", y, size=list(low.shape(node)))
+
+
+@row("linalg_vector_norm", "norm")
+def _norm_of(low, node, x, order=2, dims=None, keepdim=False, dtype=None):
+    if order != 2:
+        low.refuse(f"has the order {order}: 2 is possible")
+    total = low.add("reduce", low.map("mul", x, x, node=node), kind="sum", dims=over(x, dims), keep=bool(keepdim))
+    return low.map("sqrt", total, node=node)
+
+
+@row("outer")
+def _outer(low, node, a, b):
+    return low.map("mul", low.add("reshape", a, size=[a.shape[0], 1]), low.add("reshape", b, size=[1, b.shape[0]]), node=node)
 
 
 @row("linear")
@@ -434,12 +517,34 @@ def _attention(low, node, q, k, v, mask=None, dropout=0.0, causal=False, scale=N
 
 @row("cross_entropy_loss")
 def _cross_entropy(low, node, logits, labels, weight=None, reduction=1, ignored=-100, smoothing=0.0):
-    if weight is not None or smoothing:
-        low.refuse("has weights of classes or smooths labels")
+    if weight is not None:
+        low.refuse("has weights of classes")
     rank = len(logits.shape)
     if rank > 2:  # classes are the second dimension
         logits = low.add("permute", logits, order=[0] + list(range(2, rank)) + [1])
     each = low.add("cross_entropy", logits, labels, **({"ignored": ignored} if ignored != -100 else {}))
+    if smoothing:  # so much of the loss is the mean over all classes
+        last = len(logits.shape) - 1
+        of_all = low.map("sub", log_of_sum(low, node, logits, last), mean_of(low, node, logits), node=node)
+        of_all = low.map("where", low.map("ne", labels, ignored), low.add("reshape", of_all, size=list(labels.shape)), 0.0, node=node)
+        each = low.map("add", low.map("mul", each, 1 - smoothing, node=node), low.map("mul", of_all, smoothing, node=node), node=node)
+    return reduced_loss(low, node, each, labels, reduction, ignored)
+
+
+@row("nll_loss", "nll_loss_nd", "nll_loss2d")
+def _nll_loss(low, node, log_probabilities, labels, weight=None, reduction=1, ignored=-100):
+    logits, node_of = softmax.log_softmax(log_probabilities), log_probabilities.node
+    if logits is None and node_of is not None and node_of.op == "reshape":  # batch and tokens merged
+        logits = softmax.log_softmax(node_of.inputs[0])
+        logits = low.add("reshape", logits, size=list(log_probabilities.shape)) if logits is not None else None
+    if weight is not None or logits is None or len(logits.shape) != 2:
+        low.refuse("takes other than log_softmax of [tokens, classes], or has weights of classes")
+    each = low.add("cross_entropy", logits, labels, **({"ignored": ignored} if ignored != -100 else {}))
+    return reduced_loss(low, node, each, labels, reduction, ignored)
+
+
+def reduced_loss(low, node, each, labels, reduction, ignored):
+    """The loss of each token as it is, its sum, or its mean over the labels that count."""
     if reduction == 0:
         return each
     dims = list(range(len(labels.shape)))

@@ -327,7 +327,9 @@ PATTERNS = [
 def replacement(graph, value, patterns=PATTERNS):
     for _, terms, make in patterns:
         for term in terms:
-            found = matches(term, value, {}) if not isinstance(term, str) else {}
+            # What a reshape reads was tried before, and has another shape.
+            reshaped = value.node is not None and value.node.op == "reshape"
+            found = {} if isinstance(term, str) else matches(term, value, {}) if not reshaped else None
             new = make(graph, found, value) if found is not None else None
             if new is not None and new is not value:
                 return new

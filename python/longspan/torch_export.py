@@ -18,7 +18,7 @@ import traceback
 import sympy
 import torch
 
-from . import attention, check, folder, interpret, normal, recognise, rows
+from . import attention, check, constants, folder, interpret, normal, recognise, rows, softmax
 from .aten import ATEN
 from .check import Export
 from .ir import Graph, Refused, Value
@@ -385,7 +385,7 @@ def lower(model, example, loss=None):
     program, names = trace(model, example, loss)
     graph = Lowering(program, names, model).run()
     graph.tokens = "input_ids" if "input_ids" in names else names[0]
-    return recognise.recognise(normal.normal_form(attention.find(graph))).verify()
+    return recognise.recognise(normal.normal_form(attention.find(softmax.find(constants.fold(graph))))).verify()
 
 
 def export(model, example, out, loss=None, weights=None):

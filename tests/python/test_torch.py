@@ -128,10 +128,21 @@ class Imports(unittest.TestCase):
             with self.subTest(kind):
                 torch.manual_seed(0)
                 self.assertEqual(self.export(Losses(kind), batch())[1]["mean_over"], over)
+        for kind, over in [("smooth", "labels"), ("log-softmax", "labels"), ("gathered", "tokens"), ("normaliser", "tokens")]:
+            with self.subTest(kind):
+                result, described = self.export(Losses(kind), batch())
+                self.assertEqual(described["mean_over"], over)
+                self.assertIn("cross_entropy", {n["op"] for n in described["nodes"]})
         for kind, words in [("mixed", "adds a mean over labels and a mean over tokens"), ("summed", "adds a mean over tokens and a sum"),
                             ("within", "depends on the size of the batch, 24.B.S")]:
             with self.subTest(kind), self.assertRaisesRegex(Refused, words):
                 self.export(Losses(kind), batch())
+
+    def test_layers_as_people_write_them(self):
+        for layer in (activated, normalised, turned, paired):
+            with self.subTest(layer.__name__):
+                torch.manual_seed(0)
+                self.export(Tiny(layer), batch())
 
     def test_frozen_parameters(self):
         model = GPT()
@@ -189,6 +200,10 @@ class Losses(nn.Module):
             "aux": lambda: each.mean() + 0.01 * (x ** 2).mean(), "weighted": lambda: 0.7 * each.mean() - each.mean() / 5, "half": lambda: each.sum() * 0.5,
             "counted": lambda: each.sum() / (1 + (labels != -100).sum()) * 2, "mixed": lambda: labels_mean + 0.01 * (x ** 2).mean(),
             "summed": lambda: each.mean() + (x ** 2).sum(), "within": lambda: each.sum() * (x ** 2).mean(),
+            "smooth": lambda: F.cross_entropy(scores, labels.flatten(), label_smoothing=0.1),
+            "log-softmax": lambda: F.nll_loss(F.log_softmax(self.head(x), -1).flatten(0, 1), labels.flatten()),
+            "gathered": lambda: -F.log_softmax(self.head(x), -1).gather(-1, labels.unsqueeze(-1)).squeeze(-1).mean(),
+            "normaliser": lambda: each.mean() + 1e-3 * (torch.logsumexp(self.head(x), -1) ** 2).mean(),
         }[self.kind]()
 
 
@@ -204,6 +219,36 @@ class Tiny(nn.Module):
     def forward(self, input_ids, labels):
         x = self.layer(self, self.wte(input_ids))
         return F.cross_entropy(self.head(x).flatten(0, 1), labels.flatten())
+
+
+def activated(model, x):
+    functions = (F.elu, F.selu, F.celu, F.leaky_relu, F.hardtanh, F.relu6, F.hardsigmoid, F.hardswish, F.mish, F.logsigmoid, F.softsign, F.softplus)
+    return x + sum(f(3 * x) for f in functions) + torch.square(x)
+
+
+def normalised(model, x):
+    return F.normalize(x, dim=-1) + x / (1e-3 + torch.linalg.vector_norm(x, dim=-1, keepdim=True))
+
+
+def angles(x):
+    frequencies = 1 / 10000 ** (torch.arange(0, E // H, 2).float() / (E // H))
+    return torch.outer(torch.arange(x.shape[1]).float(), frequencies)
+
+
+def turned(model, x):
+    """Rotary positions by halves, with frequencies that are computed where they are used."""
+    q, both = x.view(*x.shape[:2], H, E // H).transpose(1, 2), torch.cat((angles(x), angles(x)), -1)
+    half = torch.cat((-q[..., q.shape[-1] // 2:], q[..., :q.shape[-1] // 2]), -1)
+    q = q * both.cos() + half * both.sin()
+    return x + F.scaled_dot_product_attention(q, q, q, is_causal=True).transpose(1, 2).flatten(2)
+
+
+def paired(model, x):
+    """Rotary positions of neighbouring pairs, stacked."""
+    q, cos, sin = x.view(*x.shape[:2], H, E // H).transpose(1, 2), angles(x).cos(), angles(x).sin()
+    even, odd = q[..., ::2], q[..., 1::2]
+    q = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+    return x + F.scaled_dot_product_attention(q, q, q, is_causal=True).transpose(1, 2).flatten(2)
 
 
 def attend(x, mask):
