@@ -40,7 +40,8 @@ def newest(file, prefix):
 
 def licence(library):
     """The file with the licence of a library's package, or None."""
-    for path in (library, os.path.realpath(library), os.path.realpath(library).replace("/lib/", "/usr/lib/", 1), library.replace("/usr/lib/", "/lib/", 1)):
+    real = os.path.realpath(library)
+    for path in (library, real, real.replace("/lib/", "/usr/lib/", 1), real.replace("/usr/lib/", "/lib/", 1)):
         found = subprocess.run(["dpkg", "-S", path], capture_output=True, text=True).stdout
         if found:
             package = found.split(":")[0]
@@ -107,9 +108,10 @@ def main(build, folder):
     wheel.add(f"{place}/WHEEL", f"Wheel-Version: 1.0\nGenerator: make-wheel\nRoot-Is-Purelib: false\nTag: {tag}\n".encode())
     wheel.add(f"{place}/entry_points.txt", b"[console_scripts]\nlongspan = longspan.program:main\n")
     wheel.close(place)
-    size = os.path.getsize(os.path.join(folder, name))
+    size = os.path.getsize(os.path.join(folder, name)) / 1e6
     cxx = max(newest(file, "GLIBCXX") for file in [*own.values(), *needed])
-    print(f"{folder}/{name}: {size / 1e6:.1f} MB, with {len(needed)} libraries; glibc {'.'.join(map(str, glibc))}, libstdc++ {'.'.join(map(str, cxx))} or newer")
+    versions = [".".join(map(str, version)) for version in (glibc, cxx)]
+    print(f"{folder}/{name}: {size:.1f} MB, with {len(needed)} libraries; glibc {versions[0]} and libstdc++ {versions[1]}, or newer")
 
 
 if __name__ == "__main__":

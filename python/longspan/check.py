@@ -40,6 +40,7 @@ class Export:
     graph: Graph
     seconds: dict = field(default_factory=dict)
     checked: object = None
+    origin: dict = field(default_factory=dict)  # of JAX: {name of a parameter: (name in the pytree, its layer or None)}
 
     def __str__(self):
         return f"{self.folder}: {len(self.graph.nodes)} nodes, {len(self.graph.parameters)} parameters; {self.checked}"

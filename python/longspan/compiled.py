@@ -22,11 +22,11 @@ def scratch():
 class Compiled:
     """
     A model on ranks that wait for batches. `loss` and `grad_norm` are of the last step, `gradients` of the last one without an optimiser.
-    Close it, or use it in a with statement.
+    Close it, or use it in a with statement. place: a folder for its files, which it removes.
     """
 
-    def __init__(self, model, example, loss=None, optimizer="adamw", lr=1e-3, clip=0.0, **options):
-        self.place, self.process, self.closed = scratch(), None, False
+    def __init__(self, model, example, loss=None, optimizer="adamw", lr=1e-3, clip=0.0, place=None, **options):
+        self.place, self.process, self.closed = place or scratch(), None, False
         self.optimizer, self.lr, self.clip = optimizer, lr, clip
         self.loss = self.grad_norm = self.gradients = None
         self.step_number = 0
@@ -113,6 +113,10 @@ class Compiled:
 
     def state_dict(self):
         """{name: weight} under the user's names, as Trained.state_dict gives it."""
+        return as_state(self.arrays())
+
+    def arrays(self):
+        """{name: array of NumPy} of the weights."""
         if not self.optimizer:
             raise program.Failed("without an optimiser the weights are the caller's")
         run = os.path.join(self.place, "run")
@@ -120,9 +124,9 @@ class Compiled:
         os.makedirs(run)
         self.ask(f"save {run}")
         program.run(["checkpoint", "export", run, "--out", os.path.join(run, "model")])
-        state = {name: numpy.array(x) for name, x in folders.read(run).items()}
+        found = {name: numpy.array(x) for name, x in folders.read(run).items()}
         shutil.rmtree(run)
-        return as_state(state)
+        return found
 
     def close(self):
         """Ends the ranks. What they computed is gone."""

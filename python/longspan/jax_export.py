@@ -253,7 +253,7 @@ def export(fn, params, example, out):
     folder.write(graph, out, made_by=f"jax {jax.__version__}")
     written = time.time()
     checked = compare(graph, origin, function, example, out)
-    return Export(str(out), graph, {"lower": lowered - start, "write": written - lowered, "check": time.time() - written}, checked)
+    return Export(str(out), graph, {"lower": lowered - start, "write": written - lowered, "check": time.time() - written}, checked, origin)
 
 
 def compare(graph, origin, function, example, out=None):
@@ -286,20 +286,21 @@ def compare(graph, origin, function, example, out=None):
 def load(place, params):
     """
     The user's pytree with the numbers of a folder, or of a run's `model`, in the place of its arrays, bit for bit. place: the folder, or what
-    longspan.grad gives: {name: array}. params: a pytree of the same form; what the loss did not depend on stays as it is. Raises
-    longspan.Refused for names, types or shapes that do not fit.
+    longspan.grad gives: {name: array}, which then get the types of the pytree's. params: a pytree of the same form; what the loss did not
+    depend on stays as it is. Raises longspan.Refused for names, types or shapes that do not fit.
     """
     tensors, place = (place, "the arrays") if isinstance(place, dict) else (folder.read(place), place)
     leaves, tree = named_leaves(params)
+    exact = place != "the arrays"
     used, results = set(), []
     for name, leaf in leaves:
         layers = [f"{name}.{i}" for i in range(leaf.shape[0])] if is_trained(leaf) and leaf.shape else []
         if is_trained(leaf) and name in tensors:
             used.add(name)
-            results.append(fitting(place, name, tensors[name], leaf, leaf.shape))
+            results.append(fitting(place, name, tensors[name], leaf, leaf.shape, exact))
         elif layers and all(layer in tensors for layer in layers):
             used.update(layers)
-            results.append(jnp.stack([fitting(place, layer, tensors[layer], leaf, leaf.shape[1:]) for layer in layers]))
+            results.append(jnp.stack([fitting(place, layer, tensors[layer], leaf, leaf.shape[1:], exact) for layer in layers]))
         else:
             results.append(leaf)
     left = [name for name in tensors if name not in used and not name.startswith("constant")]
@@ -308,7 +309,7 @@ def load(place, params):
     return tree.unflatten(results)
 
 
-def fitting(place, name, array, leaf, shape):
-    if array.size != numpy.prod(shape, dtype=int) or str(array.dtype) != str(leaf.dtype):
+def fitting(place, name, array, leaf, shape, exact):
+    if array.size != numpy.prod(shape, dtype=int) or (exact and str(array.dtype) != str(leaf.dtype)):
         raise Refused(f"{os.fspath(place)}: {name} is {array.dtype}{list(array.shape)}, expected {leaf.dtype}{list(shape)}")
-    return jnp.asarray(array.reshape(shape))
+    return jnp.asarray(array.reshape(shape), leaf.dtype)

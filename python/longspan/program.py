@@ -122,7 +122,8 @@ def inputs_of(folder):
     """(the name of the tokens, the inputs of graph.json, whether documents are told); of a model of a config.json, what all of those take."""
     path = os.path.join(folder, "graph.json") if os.path.isdir(folder) else folder
     if not os.path.exists(path) or not os.path.basename(path).startswith("graph"):
-        return "input_ids", [{"name": name, "is": meaning, "optional": True} for name, meaning in (("labels", "labels"), ("position_ids", "positions"))], False
+        known = (("labels", "labels"), ("position_ids", "positions"))
+        return "input_ids", [{"name": name, "is": meaning, "optional": True} for name, meaning in known], False
     with open(path) as file:
         about = json.load(file)
     return about["tokens"], about["inputs"], about.get("documents", False)
