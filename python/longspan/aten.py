@@ -475,6 +475,21 @@ def _addmm(low, node, bias, a, b, beta=1, alpha=1):
     return low.map("add", product_of(low, a, b), bias, node=node)
 
 
+@row("conv1d")
+def _conv1d(low, node, x, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1):
+    """Depth-wise, along the last dimension: a product and a shift for each element of the kernel."""
+    (width,), channels = weight.shape[2:], weight.shape[0]
+    if isinstance(padding, str) or groups != channels or weight.shape[1] != 1 or list(stride) != [1] or list(dilation) != [1]:
+        low.refuse("is no convolution of each channel by itself with stride and dilation 1 and a number as padding")
+    padded = low.add("pad", x, dim=2, before=padding[0], after=padding[0], value=0.0) if padding[0] else x
+    length, total = low.shape(node)[2], None
+    for at in range(width):
+        tap = low.add("reshape", sliced(low, weight, 2, at, 1), size=[channels, 1])
+        part = low.map("mul", sliced(low, padded, 2, at, length), tap, node=node)
+        total = part if total is None else low.map("add", total, part, node=node)
+    return total if bias is None else low.map("add", total, low.add("reshape", bias, size=[channels, 1]), node=node)
+
+
 @row("einsum")
 def _einsum(low, node, equation, operands, **_):
     equation = equation.replace(" ", "")

@@ -159,7 +159,7 @@ class Views:
 
     def reshape(self, view, size):
         """The user's reshape: parts are dealt to the new dimensions, and split where these need it."""
-        view, dims = replace(view, dims=tuple((part,) for parts in view.dims for part in parts)), []
+        view, dims = replace(view, dims=tuple((part,) for parts in view.dims for part in parts if view.part_size(part) != 1)), []
         number = 0
         for wanted in size:
             first, have = number, 1

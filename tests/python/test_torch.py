@@ -144,6 +144,25 @@ class Imports(unittest.TestCase):
                 torch.manual_seed(0)
                 self.export(Tiny(layer), batch())
 
+    def test_convolutions(self):
+        """Causal and depth-wise: padded before, or on both sides and cut to the length, as Mamba and the delta rules do."""
+        def before(model, x):
+            return x + F.silu(F.conv1d(F.pad(x.transpose(1, 2), (3, 0)), model.conv.weight, groups=E)).transpose(1, 2)
+
+        def cut(model, x):
+            return x + F.silu(model.conv(x.transpose(1, 2))[..., :x.shape[1]].transpose(1, 2))
+
+        def cut_from_behind(model, x):
+            return x + model.conv(x.transpose(1, 2))[:, :, :-3].transpose(1, 2)
+
+        for layer in (before, cut, cut_from_behind):
+            with self.subTest(layer.__name__):
+                torch.manual_seed(0)
+                _, described = self.export(Tiny(layer, conv=nn.Conv1d(E, E, 4, groups=E, padding=3)), batch())
+                self.assertEqual(sorted(n["tokens"] for n in described["nodes"] if n["op"] == "shift"), [1, 2, 3])
+        with self.assertRaisesRegex(Refused, "no convolution of each channel by itself"):
+            self.export(Tiny(lambda model, x: model.conv(x.transpose(1, 2)).transpose(1, 2), conv=nn.Conv1d(E, E, 3, padding=1)), batch())
+
     def test_frozen_parameters(self):
         model = GPT()
         model.wpe.weight.requires_grad_(False)
