@@ -1,6 +1,7 @@
 """ATen ops in the ops of the IR: one row per op (rows.py)."""
 from __future__ import annotations
 
+import math
 import string
 
 from . import softmax
@@ -130,6 +131,57 @@ def _activation(low, node, x, *given, **named):
         return step("mul", x, x)
     positive = _softplus(low, node, step("neg", x) if name == "log_sigmoid" else x)
     return step("neg", positive) if name == "log_sigmoid" else step("mul", x, step("tanh", positive))
+
+
+# Functions that are one expression of others: the steps, each a word and operands; a number k in brackets is the result of step k, letters are arguments.
+EXPRESSIONS = {
+    "lerp": [("sub", "b", "a"), ("mul", [0], "c"), ("add", "a", [1])],
+    "expm1": [("exp", "a"), ("sub", [0], 1.0)],
+    "exp2": [("mul", "a", math.log(2)), ("exp", [0])],
+    "log2": [("log", "a"), ("div", [0], math.log(2))],
+    "log10": [("log", "a"), ("div", [0], math.log(10))],
+    "erfc": [("erf", "a"), ("neg", [0]), ("add", [1], 1.0)],
+    "ceil": [("neg", "a"), ("floor", [0]), ("neg", [1])],
+    "sinh": [("exp", "a"), ("neg", "a"), ("exp", [1]), ("sub", [0], [2]), ("div", [3], 2.0)],
+    "cosh": [("exp", "a"), ("neg", "a"), ("exp", [1]), ("add", [0], [2]), ("div", [3], 2.0)],
+    "logaddexp": [("sub", "a", "b"), ("abs", [0]), ("neg", [1]), ("exp", [2]), ("log1p", [3]), ("max", "a", "b"), ("add", [4], [5])],
+    "hypot": [("mul", "a", "a"), ("mul", "b", "b"), ("add", [0], [1]), ("sqrt", [2])],
+    "threshold": [("lt", "b", "a"), ("where", [0], "a", "c")],
+}
+
+
+@row(*EXPRESSIONS)
+def _expression(low, node, *given):
+    results = []
+    for word, *operands in EXPRESSIONS[low.name(node)]:
+        values = [results[o[0]] if isinstance(o, list) else given["abc".index(o)] if isinstance(o, str) else o for o in operands]
+        results.append(arithmetic(low, node, word, *values) if word != "where" else low.map(word, *values, node=node))
+    return results[-1]
+
+
+@row("addcmul", "addcdiv")
+def _added(low, node, x, a, b, value=1):
+    both = arithmetic(low, node, "mul" if low.name(node) == "addcmul" else "div", a, b)
+    return arithmetic(low, node, "add", x, both if value == 1 else arithmetic(low, node, "mul", both, value))
+
+
+@row("glu")
+def _glu(low, node, x, dim=-1):
+    dim, half = dim % len(x.shape), x.shape[dim] // 2
+    return low.map("mul", sliced(low, x, dim, 0, half), low.map("sigmoid", sliced(low, x, dim, half, half), node=node), node=node)
+
+
+@row("var", "std")
+def _variance(low, node, x, dims=None, correction=1, keepdim=False, **named):
+    correction, keepdim = named.get("unbiased", correction), named.get("keepdim", keepdim)
+    dims, count = over(x, dims), 1
+    for d in dims:
+        count = count * x.shape[d]
+    centre = low.map("div", low.add("reduce", x, kind="sum", dims=dims, keep=True), count, node=node)
+    away = low.map("sub", x, centre, node=node)
+    total = low.add("reduce", low.map("mul", away, away, node=node), kind="sum", dims=dims, keep=bool(keepdim))
+    y = low.map("div", total, count - int(correction), node=node)
+    return low.map("sqrt", y, node=node) if low.name(node) == "std" else y
 
 
 @row("to", "_to_copy", "type_as", "float", "clone", "contiguous", "alias", "detach", "detach_", "lift_fresh_copy", "lift_fresh", "dropout",

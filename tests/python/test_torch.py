@@ -139,7 +139,7 @@ class Imports(unittest.TestCase):
                 self.export(Losses(kind), batch())
 
     def test_layers_as_people_write_them(self):
-        for layer in (activated, normalised, turned, paired):
+        for layer in (activated, composed, normalised, turned, paired):
             with self.subTest(layer.__name__):
                 torch.manual_seed(0)
                 self.export(Tiny(layer), batch())
@@ -243,6 +243,15 @@ class Tiny(nn.Module):
 def activated(model, x):
     functions = (F.elu, F.selu, F.celu, F.leaky_relu, F.hardtanh, F.relu6, F.hardsigmoid, F.hardswish, F.mish, F.logsigmoid, F.softsign, F.softplus)
     return x + sum(f(3 * x) for f in functions) + torch.square(x)
+
+
+def composed(model, x):
+    y, positive = torch.lerp(x, x * x, torch.sigmoid(x)) + F.glu(torch.cat((x, 2 * x), -1)), x * x + 0.1
+    for f in (torch.expm1, torch.exp2, torch.erfc, torch.ceil, torch.sinh, torch.cosh):
+        y = y + f(x)
+    y = y + torch.log2(positive) + torch.log10(positive) + torch.logaddexp(x, positive) + torch.hypot(x, positive) + F.threshold(x, 0.1, 0.2)
+    y = torch.addcdiv(torch.addcmul(y, x, x, value=0.5), x, positive)
+    return (y - y.mean(-1, keepdim=True)) / (y.std(-1, keepdim=True) + 1) * torch.var(x, -1, unbiased=False, keepdim=True)
 
 
 def normalised(model, x):
