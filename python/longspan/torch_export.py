@@ -295,10 +295,13 @@ class Lowering(rows.Lowering):
         return ATEN[name](self, node, *arguments, **named)
 
     def inlined(self, node, module):
-        """A region with its own graph: without gradients, or checkpointed."""
+        """A region with its own graph: without gradients, without autocast, or checkpointed."""
         arguments = [self.argument(x) for x in node.args]
         inner = next((a for a in arguments if isinstance(a, torch.fx.GraphModule)), None)
-        if inner is None or node.target.__name__ not in ("wrap_with_set_grad_enabled", "tag_activation_checkpoint", "wrap_activation_checkpoint"):
+        if node.target.__name__ == "wrap_with_autocast" and arguments[2]:
+            self.refuse("computes some ops in another type: leave autocast away, and choose the type of a training by --dtype")
+        if inner is None or node.target.__name__ not in ("wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint",
+                                                         "wrap_activation_checkpoint"):
             self.refuse("this region is not known")
         rest = arguments[arguments.index(inner) + 1:]
         for placeholder, value in zip([n for n in inner.graph.nodes if n.op == "placeholder"], rest):

@@ -373,6 +373,17 @@ class Refusals(unittest.TestCase):
     def test_a_state(self):
         self.refused(Tiny(stateful, counter=Counter()), "it has a state")
 
+    def test_autocast(self):
+        """Refused where it is on; off, as in the rotations of some models, it is nothing."""
+        def layer(on):
+            def body(model, x):
+                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=on):
+                    return x + torch.sin(model.head(x)[..., :E])
+            return Tiny(body)
+
+        self.refused(layer(True), "leave autocast away", None)
+        lower(layer(False), batch())
+
     def test_dropout(self):
         self.assertEqual(self.refused(GPT(dropout=0.1).train(), "drops out with probability 0.1").op, "aten.dropout")
         lower(GPT(dropout=0.1).eval(), batch())
