@@ -201,15 +201,30 @@ static bool add_product(finder *f, int t, bool whole, ls_segment *segment) {
     return fits;
 }
 
+/* How many segments the term is, which a product has where what it begins with is segments. */
+static int count_segments(finder *f, int t) {
+    t = root_of(f, t);
+    if (f->terms[t].form == PRODUCT) return count_segments(f, f->terms[t].part[0]);
+    return f->terms[t].form == SEGMENTS ? f->terms[t].n : 1;
+}
+
+/* Segment k of the term: of a product, that of its outermost part times the others. */
+static bool add_segment(finder *f, int t, int k, bool whole, ls_segment *segment) {
+    t = root_of(f, t);
+    const term is = f->terms[t];
+    if (is.form == SEGMENTS) return add_product(f, is.part[k], whole || is.whole, segment);
+    if (is.form == ATOM) return add_product(f, t, whole, segment);
+    bool fits = add_segment(f, is.part[0], k, whole || is.whole, segment);
+    for (int i = 1; i < is.n && fits; i++) fits = add_product(f, is.part[i], whole || is.whole, segment);
+    return fits;
+}
+
 /* What is neither a product of a few factors nor segments of such is one factor, and whole. */
 static ls_factored_dim factor_dim(finder *f, int t) {
     ls_factored_dim dim = {0};
     t = root_of(f, t);
-    const term is = f->terms[t];
-    const int n = is.form == SEGMENTS ? is.n : 1;
     bool fits = true;
-    for (int k = 0; k < n; k++)
-        fits &= add_product(f, is.form == SEGMENTS ? is.part[k] : t, is.whole, &dim.segment[dim.n++]);
+    for (int k = 0, n = count_segments(f, t); k < n; k++) fits &= add_segment(f, t, k, false, &dim.segment[dim.n++]);
     if (!fits) dim = (ls_factored_dim){.n = 1, .segment = {{.n = 1, .factor = {number_of(f, t, true)}}}};
     return dim;
 }

@@ -113,17 +113,31 @@ ls_view ls_view_rows(ls_view view) {
 
 size_t ls_view_bytes(const ls_view *view) { return (size_t)ls_view_elements(view) * ls_dtype_bytes(view->dtype); }
 
+/*
+ * The dimensions of a view with the nearest elements first, and how many there are; of equal strides the inner one. One
+ * of a single element, and one that repeats the same bytes with a stride of 0, is none.
+ */
+static int by_stride(const ls_view *view, int order[LS_MAX_DIMS]) {
+    int n = 0;
+    for (int d = view->ndim - 1; d >= 0; d--) {
+        if (view->size[d] == 1 || view->stride[d] == 0) continue;
+        int at = n++;
+        for (; at > 0 && view->stride[order[at - 1]] > view->stride[d]; at--) order[at] = order[at - 1];
+        order[at] = d;
+    }
+    return n;
+}
+
 ls_range ls_view_range(const ls_view *view, size_t offset) {
     int64_t element = (int64_t)ls_dtype_bytes(view->dtype);
     ls_range range = ls_range_flat(offset, 0);
     if (ls_view_elements(view) == 0) return range;
 
-    /* Innermost first; `dims` counts the dimensions in use. A stride of 0 repeats the same bytes. */
-    int dims = 0;
+    /* The nearest pieces first; `dims` counts the dimensions in use. */
+    int dims = 0, order[LS_MAX_DIMS];
     range.length = (size_t)element;
-    for (int d = view->ndim - 1; d >= 0; d--) {
-        int64_t count = view->size[d], stride = view->stride[d] * element;
-        if (count == 1 || stride == 0) continue;
+    for (int i = 0, n = by_stride(view, order); i < n; i++) {
+        const int64_t count = view->size[order[i]], stride = view->stride[order[i]] * element;
         if (dims == 0 && stride == (int64_t)range.length) {
             range.length *= (size_t)count;
         } else if (dims > 0 && stride == range.count[dims - 1] * range.stride[dims - 1]) {

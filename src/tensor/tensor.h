@@ -64,7 +64,7 @@ ls_view ls_view_rows(ls_view view);
 
 /*
  * The bytes of the view when its first element is at `offset`. Dimensions whose pieces touch are merged, so that equal
- * sets of bytes give equal ranges. A range has three dimensions: a view with four needs an innermost stride of 1.
+ * sets of bytes give equal ranges, in whatever order. A range has three dimensions: of more, some pieces must touch.
  */
 ls_range ls_view_range(const ls_view *view, size_t offset);
 

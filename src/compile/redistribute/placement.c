@@ -49,9 +49,17 @@ static int64_t product(const int64_t *size, int first, int past) {
     return n;
 }
 
+/* What of dimension d stays together; NULL: it is in one segment, whose parts lie in the order of the ranks. */
+static const ls_dim_units *segments_of(const change *c, int d) {
+    const ls_dim_units *units = c->b->sharding->units;
+    if (units == NULL) return NULL;
+    units += c->tensor.id * LS_MAX_DIMS + d;
+    return units->n > 1 ? units : NULL;
+}
+
 /*
- * How the members of a team share dimension d. Axes of one factor are asked the same of and take the same options, so
- * all of them cut it or none does.
+ * How the members of a team share dimension d, with their parts one behind the other. Axes of one factor are asked the
+ * same of and take the same options, so all of them cut it or none does.
  */
 static ls_parts parts_of(const change *c, int d, ls_axes axes) {
     ls_builder *b = c->b;
@@ -65,7 +73,7 @@ static ls_parts parts_of(const change *c, int d, ls_axes axes) {
                       .count = LS_NEW_ARRAY(b->image->arena, int64_t, size)};
     for (int p = 0; p < size; p++) {
         const ls_indices part = ls_indices_of(b, c->tensor, d, axes, ls_team_member(&team, me, p - place));
-        parts.start[p] = part.start;
+        parts.start[p] = segments_of(c, d) == NULL ? part.start : p > 0 ? parts.start[p - 1] + parts.count[p - 1] : 0;
         parts.count[p] = part.count;
         parts.most = ls_max(parts.most, part.count);
     }
@@ -105,10 +113,11 @@ static ls_operand exchange(const change *c, const ls_recut *recut, ls_operand mi
     return result;
 }
 
-/* --- the order of the sequence ------------------------------------------------------------------------------------ */
+/* --- the order of what ranks share -------------------------------------------------------------------------------- */
 
-/* Whether dimension d, whole, has the tokens in another order than the ranks together. */
+/* Whether dimension d, whole, has tokens or features in another order than the ranks together. */
 static bool is_permuted(const change *c, int d) {
+    if (segments_of(c, d) != NULL) return true;
     return c->shape->dim[d].factor == LS_FACTOR_SEQUENCE && c->b->image->layout.kind != LS_LAYOUT_CONTIGUOUS;
 }
 
@@ -134,6 +143,52 @@ static void copy_tokens(const change *c, int first, int past, ls_operand natural
     }
 }
 
+/* The same of features in segments: of each segment each rank has a part. */
+static void copy_features(const change *c, int d, int parts, ls_operand natural, ls_operand in_order, bool to_order) {
+    const ls_dim_units *units = segments_of(c, d);
+    int64_t at = 0;
+    for (int p = 0; p < parts; p++) {
+        const int64_t count = ls_units_count(units, parts, p);
+        for (int64_t i = 0, follow; i < count; i += follow, at += follow) {
+            const int64_t place = ls_units_place(units, parts, p, i, &follow);
+            const ls_operand whole = ls_operand_slice(natural, 1, place, follow),
+                             held = ls_operand_slice(in_order, 1, at, follow);
+            ls_build_copy(c->b, to_order ? whole : held, to_order ? held : whole);
+        }
+    }
+}
+
+/* All ranks' parts of dimension d, one after the other, from or to where they stand in the whole. */
+static void copy_parts(const change *c, int d, int parts, ls_operand natural, ls_operand in_order, bool to_order) {
+    if (segments_of(c, d) != NULL)
+        copy_features(c, d, parts, natural, in_order, to_order);
+    else
+        copy_tokens(c, 0, parts, natural, in_order, to_order);
+}
+
+/* This rank's part of each segment of dimension d, one after the other. */
+static void copy_own_features(const change *c, int d, int team, ls_operand natural, ls_operand own) {
+    const ls_dim_units *units = segments_of(c, d);
+    const int members = ls_build_team_size(c->b, team), place = ls_build_team_place(c->b, team);
+    int64_t first = 0, at = 0;
+    for (int s = 0; s < units->n; s++) {
+        const int64_t n = units->segment[s].units, elements = units->segment[s].elements;
+        ls_parts parts = {.total = n * elements,
+                          .start = LS_NEW_ARRAY(c->b->image->arena, int64_t, members),
+                          .count = LS_NEW_ARRAY(c->b->image->arena, int64_t, members)};
+        for (int p = 0; p < members; p++) {
+            parts.start[p] = ls_part_start(n, members, p) * elements;
+            parts.count[p] = ls_part_start(n, members, p + 1) * elements - parts.start[p];
+        }
+        ls_parts_find_sharers(&parts, &c->b->image->teams[team]);
+        const ls_operand segment = ls_operand_slice(natural, 1, first, parts.total);
+        ls_build_copy(c->b, ls_part_at(c->b, team, segment, 1, &parts, 0),
+                      ls_operand_slice(own, 1, at, parts.count[place]));
+        first += parts.total;
+        at += parts.count[place];
+    }
+}
+
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
 /* whole -> cut: this rank's part of what it has. */
@@ -146,7 +201,9 @@ static void slice(change *c, int d, ls_axes axes) {
     const ls_operand from = around(c->at, d);
     const int64_t size[] = {from.view.size[0], parts.count[place], from.view.size[2]};
     const ls_operand to = room(c, from.view.dtype, 3, size);
-    if (is_permuted(c, d))
+    if (segments_of(c, d) != NULL)
+        copy_own_features(c, d, team, from, to);
+    else if (is_permuted(c, d))
         copy_tokens(c, place, place + 1, from, to, true);
     else
         ls_build_copy(c->b, ls_part_at(c->b, team, from, 1, &parts, 0), to);
@@ -173,7 +230,7 @@ static void gather(change *c, int d, ls_axes axes) {
     ls_operand all = exchange(c, &recut, mine);
     if (is_permuted(c, d)) {
         const ls_operand natural = room(c, all.view.dtype, 3, all.view.size);
-        copy_tokens(c, 0, members, natural, all, false);
+        copy_parts(c, d, members, natural, all, false);
         all = natural;
     }
     now_at(c, all, &then);
@@ -280,7 +337,7 @@ static void scatter(change *c, int d, ls_axes axes) {
     ls_operand mine = in_type(c, around(c->at, d), G, "part");
     if (is_permuted(c, d)) {
         const ls_operand in_order = room(c, G, 3, mine.view.size);
-        copy_tokens(c, 0, b->image->layout.P, mine, in_order, true);
+        copy_parts(c, d, ls_mesh_size(&b->target->mesh, axes), mine, in_order, true);
         mine = in_order;
     }
     const int ndim = c->shape->ndim, team = ls_build_team_of(b, axes), members = ls_build_team_size(b, team);

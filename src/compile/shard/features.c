@@ -46,10 +46,6 @@ bool ls_is_shared(const ls_shared_features *f, ls_tensor t, int d) {
     return is;
 }
 
-bool ls_is_in_segments(const ls_shared_features *f, ls_tensor t, ls_along_placement p) {
-    return p >= 0 && f->factors.dim != NULL && dim_of(f, t, p)->n > 1;
-}
-
 /* Of a product of factors all stay together but those that ranks share. */
 ls_dim_units *ls_shared_units(const ls_graph *g, const ls_shared_features *f, ls_arena *arena) {
     const int n = g->n_tensors * LS_MAX_DIMS;

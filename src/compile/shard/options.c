@@ -91,13 +91,27 @@ static bool is_cut(const ls_question *q, int letter) {
     return is;
 }
 
+/* Whether a letter within a product that begins with `first` is a dimension of its own too, as in a reshape. */
+static bool is_apart(const ls_question *q, int first) {
+    unsigned inner = 0, alone = 0; /* letters */
+    for (int i = 0; i < ls_node_tensors(q->node); i++) {
+        const ls_tensor_dims *dims = ls_node_tensor_dims(&q->dims, q->node, i);
+        const int product = product_dim(q, dims, first);
+        for (int d = 0; d < LS_MAX_DIMS; d++)
+            for (int k = d == product; k < dims->dim[d].n; k++)
+                *(d == product ? &inner : &alone) |= 1U << dims->dim[d].letter[k];
+    }
+    return (inner & alone) != 0;
+}
+
 /*
  * Whether the axis cuts the products that begin with the letter, and nothing in which it stands alone, since there are
- * too few of it (KV heads). The node must have both.
+ * too few of it (KV heads). The node must have both, and what the ranks share must be one dimension.
  */
 static bool is_cut_product(const ls_question *q, int letter) {
     const ls_node *node = q->node;
-    bool is = q->along->axis->kind == LS_AXIS_FEATURE && q->dims.may_cut[letter], has[2] = {false, false};
+    bool is = q->along->axis->kind == LS_AXIS_FEATURE && q->dims.may_cut[letter] && !is_apart(q, letter);
+    bool has[2] = {false, false};
     for (int i = 0; i < ls_node_tensors(node) && is; i++) {
         const ls_tensor_dims *dims = ls_node_tensor_dims(&q->dims, node, i);
         const int d = ls_letter_dim(&q->dims, dims, letter);

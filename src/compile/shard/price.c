@@ -65,7 +65,6 @@ static double times_of(const ls_question *q, const ls_decided *decided, int i, l
     /* The gradient of a whole parameter. Its terms are added up once in a step, which sends it twice. */
     if (is == LS_OPEN_SUM) return wanted >= 0 ? -1 : wanted == LS_PARTIAL ? 2 : 0;
     if (ls_op_adds_to(q->node->op, i)) return -1; /* the sum itself is added to */
-    if (ls_is_in_segments(q->along->features, t, is) || ls_is_in_segments(q->along->features, t, wanted)) return -1;
     /* A bias behind a sum: on the first rank it is a term of the sum, on the others zeros are; nothing is sent. */
     const bool bias = q->along->axis->kind == LS_AXIS_FEATURE && is_of_parameter(q, t);
     if (bias && is == LS_WHOLE && wanted == LS_PARTIAL) return 0;

@@ -49,8 +49,6 @@ typedef struct ls_decided {
 void ls_shared_find(const ls_graph *graph, const ls_mesh *mesh, ls_arena *arena, ls_shared_features *out);
 /* Whether axes of kind feature cut what each segment of dimension d begins with. */
 bool ls_is_shared(const ls_shared_features *features, ls_tensor t, int d);
-/* Whether a dimension has several segments. They are not brought together: a rank's part would be a run of each. */
-bool ls_is_in_segments(const ls_shared_features *features, ls_tensor t, ls_along_placement p);
 /* What of each tensor stays together, by tensor * LS_MAX_DIMS + dimension. */
 ls_dim_units *ls_shared_units(const ls_graph *graph, const ls_shared_features *features, ls_arena *arena);
 /* Of each tensor that is cut there must be a part for each rank; the error names the tensor and the axes. */
