@@ -19,5 +19,6 @@ ls_tensor gptoss_loss(ls_graph *g);  /* alternating windows, a learned sink for 
 ls_tensor encoder_loss(ls_graph *g); /* full attention: every token sees every token */
 ls_tensor mixer_loss(ls_graph *g);   /* no attention: token shift and convolution along the sequence */
 ls_tensor timemix_loss(ls_graph *g); /* general ops: expressions, sums over a dimension, a recurrence */
+ls_tensor experts_loss(ls_graph *g); /* general ops: slices, products of three dimensions, softmax, topk, maxima */
 
 #endif

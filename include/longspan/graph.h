@@ -184,11 +184,40 @@ ls_tensor ls_map_result(ls_graph *graph, ls_tensor map, int i);
  * these dimensions have size 1 (keep) or are not. The batch and the sequence are both summed over, or neither.
  */
 ls_tensor ls_reduce_sum(ls_graph *graph, ls_tensor x, unsigned over, bool keep);
+/* The same divided by how many there are: their mean, G. */
+ls_tensor ls_reduce_mean(ls_graph *graph, ls_tensor x, unsigned over, bool keep);
 /*
- * The reverse: x repeated along the dimensions of `like` whose bits are set in `over`, which x lacks, or has with size
+ * The largest element, G (NaN if there is one): not over the batch or the sequence. Its gradient goes to the first of
+ * the largest elements, as that of torch.max along a dimension; or, if they share it, to each of them in equal parts,
+ * as that of torch.amax and jax.numpy.max.
+ */
+ls_tensor ls_reduce_max(ls_graph *graph, ls_tensor x, unsigned over, bool keep, bool shared);
+/*
+ * The reverse of a sum: x repeated along the dimensions of `like` whose bits are set in `over`, which x lacks, or has
+ * with size
  * 1. The result has the shape of `like` and the type of x, T or G.
  */
 ls_tensor ls_broadcast(ls_graph *graph, ls_tensor x, unsigned over, ls_tensor like);
+
+/* exp(x) / sum(exp(x)) over the last dimension, which is neither the batch nor the sequence: T or G[..] -> T[..]. */
+ls_tensor ls_softmax(ls_graph *graph, ls_tensor x);
+
+/*
+ * Op contract: the product of two tensors T, summed over letters, as numpy.einsum has it: "bshd,bsgd->bshg". A letter
+ * is at most once in a tensor, and one that the result lacks is in both. The batch and the sequence come first wherever
+ * they are, and the result has them: a product over tokens, or of different tokens, is refused. Where one of the two
+ * has no tokens and no letter is in all three, it is a product of matrices (ls_linear). Result T.
+ */
+ls_tensor ls_einsum(ls_graph *graph, const char *equation, ls_tensor a, ls_tensor b);
+
+/* y[..,j] = x[..,ids[..,j]]: T or G[..,K], i32[..,J] -> [..,J], of the same token. An id outside of 0..K-1 gives NaN.
+ */
+ls_tensor ls_take_along(ls_graph *graph, ls_tensor x, ls_tensor ids);
+/*
+ * The k largest elements of the last dimension, the largest first, of equal ones that with the lowest index; NaN counts
+ * as the largest. T or G[..,K] -> [..,k]. *ids becomes where they were, i32[..,k]; NULL: not wanted.
+ */
+ls_tensor ls_topk(ls_graph *graph, ls_tensor x, int64_t k, ls_tensor *ids);
 
 /*
  * Ops along the sequence: each rank receives what it needs of other ranks' tokens. Layouts contiguous and
@@ -209,10 +238,21 @@ ls_tensor ls_reshape(ls_graph *graph, ls_tensor x, int ndim, const int64_t *size
 ls_tensor ls_split_last(ls_graph *graph, ls_tensor x, int64_t H, int64_t D); /* [..,H*D] -> [..,H,D] */
 ls_tensor ls_merge_last(ls_graph *graph, ls_tensor x);                       /* [..,H,D] -> [..,H*D] */
 
-/* Splits the last dimension into n parts, or concatenates n parts, 2 to 4: T[..,a+b+c] <-> T[..,a], T[..,b], T[..,c].
+/* The dimensions in another order: dimension i of the result is order[i] of x. The batch and the sequence stay first.
+ */
+ls_tensor ls_permute_dims(ls_graph *graph, ls_tensor x, const int *order);
+
+/*
+ * Splits the last dimension into n parts, or concatenates n parts, 2 to 8: [..,a+b+c] <-> [..,a], [..,b], [..,c]. Any
+ * type.
  */
 void ls_split(ls_graph *graph, ls_tensor x, int n, const int64_t *size, ls_tensor *part);
 ls_tensor ls_join(ls_graph *graph, int n, const ls_tensor *part);
+/* The same along any dimension but the batch and the sequence. ls_concat takes any number of parts. */
+void ls_split_along(ls_graph *graph, ls_tensor x, int dim, int n, const int64_t *size, ls_tensor *part);
+ls_tensor ls_concat(ls_graph *graph, int dim, int n, const ls_tensor *part);
+/* Elements start, start + step, .. of a dimension, `length` of them; step at least 1. */
+ls_tensor ls_slice(ls_graph *graph, ls_tensor x, int dim, int64_t start, int64_t length, int64_t step);
 
 /* -log softmax(logits)[label] per token: T or G[..,V], i32[..] -> G[..]; label -100 gives 0 and no gradient. */
 ls_tensor ls_cross_entropy(ls_graph *graph, ls_tensor logits, ls_tensor labels);

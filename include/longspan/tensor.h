@@ -17,7 +17,8 @@ typedef enum ls_dtype { LS_F32, LS_F64, LS_BF16, LS_I32, LS_DTYPES } ls_dtype;
  */
 typedef enum ls_factor { LS_FACTOR_NONE, LS_FACTOR_BATCH, LS_FACTOR_SEQUENCE } ls_factor;
 
-#define LS_MAX_DIMS 4
+/* Dimensions of a tensor, at most. It is part of this version of the interface: a program is compiled with it. */
+#define LS_MAX_DIMS 6
 
 typedef struct ls_dim {
     int64_t size; /* global: over all ranks */

@@ -434,7 +434,8 @@ def _reduce(low, node, x, dims=None, keepdim=False, dtype=None):
     dims = over(x, dims)
     if x.dtype == "bool":
         x = low.add("cast", x, dtype="T")
-    y = low.add("reduce", x, kind="max" if low.name(node) == "amax" else "sum", dims=dims, keep=bool(keepdim))
+    kind = {"kind": "max", "ties": "shared"} if low.name(node) == "amax" else {"kind": "sum"}  # amax: equal largest share the gradient
+    y = low.add("reduce", x, dims=dims, keep=bool(keepdim), **kind)
     if low.name(node) == "mean":
         count = 1
         for d in dims:
@@ -450,7 +451,7 @@ def _max(low, node, x, *rest, **_):
     if low.name(node) == "min":
         low.refuse("is known of two tensors only")
     if not rest and "dim" not in _:
-        return low.add("reduce", x, kind="max", dims=over(x, None), keep=False)
+        return low.add("reduce", x, kind="max", dims=over(x, None), keep=False, ties="shared")
     dim = rest[0] if rest else _["dim"]
     return [low.add("reduce", x, kind="max", dims=over(x, dim), keep=bool(rest[1] if len(rest) > 1 else _.get("keepdim", False))), None]
 

@@ -267,7 +267,8 @@ class Normal(Views):
         if along and len(axes) == len([n for n in view.stored.shape if n != 1]):
             stored = self.node("sum", view.stored)
         elif axes:
-            stored = self.node("reduce", view.stored, kind=kind, dims=axes, keep=True)
+            ties = {"ties": node.params["ties"]} if "ties" in node.params else {}
+            stored = self.node("reduce", view.stored, kind=kind, dims=axes, keep=True, **ties)
         else:
             stored = view.stored
         if along:  # tokens are gone, and with them their axes

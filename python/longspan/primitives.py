@@ -314,12 +314,13 @@ def _reduce(low, e, x):
     if constant(x) is not x and kind == "sum":
         total = constant(x) * product(x.shape[d] for d in dims)
         return total if not low.shape(e) else low.add("fill", size=list(low.shape(e)), value=total, dtype=low.dtype(e))
-    return low.add("reduce", x, kind=kind, dims=dims, keep=False)
+    ties = {"ties": "shared"} if kind == "max" else {}
+    return low.add("reduce", x, kind=kind, dims=dims, keep=False, **ties)
 
 
 @row("reduce_min")
 def _reduce_min(low, e, x):
-    top = low.add("reduce", low.map("neg", x, dtype=x.dtype), kind="max", dims=sorted(e.params["axes"]), keep=False)
+    top = low.add("reduce", low.map("neg", x, dtype=x.dtype), kind="max", dims=sorted(e.params["axes"]), keep=False, ties="shared")
     return low.map("neg", top, node=e)
 
 

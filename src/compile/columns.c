@@ -1,11 +1,32 @@
-/* split and join: each part is a copy from or to some columns of the whole. */
+/* split and join: each part is a copy from or to some indices of a dimension of the whole. */
 #include "compile/compile_impl.h"
 
-/* The columns of `whole` that `part` takes, from column *at on, which moves past them. */
-static ls_operand columns_of(ls_operand whole, const ls_operand *part, int64_t *at) {
-    const int last = whole.view.ndim - 1;
-    const int64_t n = part->view.size[part->view.ndim - 1];
-    const ls_operand columns = ls_operand_slice(whole, last, *at, n);
+/* The dimension of the whole, input 0 or output 0, that has parts; counted from behind, as a tile has one less. */
+static int parts_from_behind(const ls_builder *b, const ls_node *node, bool of_input) {
+    ls_node_dims dims;
+    ls_node_dims_find(b->job->graph, node, &dims);
+    const ls_tensor_dims *whole = of_input ? &dims.in[0] : &dims.out[0];
+    const int ndim = ls_graph_tensor(b->job->graph, of_input ? node->in[0] : node->out[0])->shape.ndim;
+    int dim = 0;
+    while (!whole->dim[dim].segments) dim++;
+    return ndim - dim;
+}
+
+/* Whether a node of the graph or the host reads it. A part that nobody reads is not made. */
+static bool is_read(const ls_builder *b, ls_tensor t) {
+    const ls_graph *g = b->job->graph;
+    bool is = ls_job_fetches(b->job, t);
+    for (int n = ls_graph_tensor(g, t)->producer + 1; n < g->n_nodes && !is; n++)
+        for (int i = 0; i < g->nodes[n].n_in && !is; i++) is = g->nodes[n].in[i].id == t.id;
+    return is;
+}
+
+/* What `part` takes of the whole from index *at on, which moves past it. */
+static ls_operand columns_of(const ls_builder *b, ls_operand whole, ls_tensor part, int behind, int64_t *at) {
+    int64_t size[LS_MAX_DIMS];
+    ls_local_size(b, part, size);
+    const int64_t n = size[ls_graph_tensor(b->job->graph, part)->shape.ndim - behind];
+    const ls_operand columns = ls_operand_slice(whole, whole.view.ndim - behind, *at, n);
     *at += n;
     return columns;
 }
@@ -13,21 +34,21 @@ static ls_operand columns_of(ls_operand whole, const ls_operand *part, int64_t *
 static void lower_split(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_operand whole = ls_lower_tensor(b, node->in[0]);
+    const int behind = parts_from_behind(b, node, true);
     int64_t from = 0;
     for (int o = 0; o < node->n_out; o++) {
-        const ls_operand part = ls_lower_tensor(b, node->out[o]);
-        ls_build_copy(b, columns_of(whole, &part, &from), part);
+        const ls_operand columns = columns_of(b, whole, node->out[o], behind, &from);
+        if (is_read(b, node->out[o])) ls_build_copy(b, columns, ls_lower_tensor(b, node->out[o]));
     }
 }
 
 static void lower_join(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_operand whole = ls_lower_tensor(b, node->out[0]);
+    const int behind = parts_from_behind(b, node, false);
     int64_t from = 0;
-    for (int i = 0; i < node->n_in; i++) {
-        const ls_operand part = ls_lower_tensor(b, node->in[i]);
-        ls_build_copy(b, part, columns_of(whole, &part, &from));
-    }
+    for (int i = 0; i < node->n_in; i++)
+        ls_build_copy(b, ls_lower_tensor(b, node->in[i]), columns_of(b, whole, node->in[i], behind, &from));
 }
 
 const ls_lowering ls_lowering_split = {.lower = lower_split, .ordered = true};

@@ -110,7 +110,7 @@ static ls_status error_expected(ls_json_value value, const char *what) {
 }
 
 ls_status ls_json_error(ls_json_value value, const char *expected_format, ...) {
-    char what[256];
+    char what[400];
     va_list arguments;
     va_start(arguments, expected_format);
     ls_vprint(what, sizeof what, expected_format, arguments);

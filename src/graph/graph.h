@@ -13,7 +13,7 @@
 #include "tensor/tensor.h"
 
 #define LS_NODE_INPUTS 8
-#define LS_NODE_OUTPUTS 4
+#define LS_NODE_OUTPUTS 8
 
 typedef struct ls_op ls_op;
 
@@ -71,7 +71,7 @@ static inline const ls_tensor_info *ls_graph_tensor(const ls_graph *g, ls_tensor
 
 /* --- dimensions (dims.c) ------------------------------------------------------------------------------------------ */
 
-enum { LS_NODE_LETTERS = 16, LS_DIM_LETTERS = LS_MAX_DIMS, LS_DIMS_TEXT = 64 };
+enum { LS_NODE_LETTERS = 16, LS_DIM_LETTERS = LS_DIM_SEGMENTS, LS_DIMS_TEXT = 96 };
 
 /* What one dimension stands for: a product of letters, the outermost first; or segments, one after the other. */
 typedef struct ls_dim_letters {
@@ -262,11 +262,11 @@ typedef struct ls_op {
     X(embedding), X(embedding_grad), X(rope_table), X(rotate), X(linear), X(linear_dx), X(linear_dw), X(column_sum), \
         X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad), X(swiglu), X(swiglu_grad), X(activation),      \
         X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), X(cross_entropy_grad), X(sum), X(zeros),  \
-        X(accumulate)
+        X(accumulate), X(softmax), X(softmax_grad), X(take_along), X(take_along_grad), X(topk)
 #define LS_LOWERED_OPS(X)                                                                                              \
     X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw),       \
         X(cross_entropy), X(recurrence), X(recurrence_back), X(split), X(join), X(redistribute), X(map), X(broadcast), \
-        X(reduce)
+        X(reduce), X(reduce_max), X(reduce_max_grad), X(permute), X(contract), X(contract_sum)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);
@@ -312,6 +312,15 @@ enum {
     LS_ATTENTION_GRAD_SINK_SUM
 };
 enum { LS_ATTENTION_DQ, LS_ATTENTION_DK, LS_ATTENTION_DV, LS_ATTENTION_DSINK };
+
+/*
+ * Params of contract and contract_sum: whether a is [..,n,k,i] instead of [..,n,i,k], and b [..,n,j,k] instead of
+ * [..,n,k,j].
+ */
+typedef struct ls_contract_node {
+    ls_contract_params kernel;
+    bool transpose_a, transpose_b;
+} ls_contract_node;
 
 /* The inputs of attention over a cache; the sink is optional. */
 enum {

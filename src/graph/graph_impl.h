@@ -53,6 +53,10 @@ ls_tensor ls_next_spans(ls_next *n, const ls_mask *mask);
 
 /* All inputs have one type and shape, and so have the outputs. */
 ls_status ls_rule_same_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out);
+/* Input 0 has type T or G. */
+ls_status ls_rule_numbers(const ls_graph *g, const ls_node *node);
+/* Input i has a last dimension that is neither the batch nor the sequence. */
+ls_status ls_rule_last(const ls_graph *g, const ls_node *node, int i);
 /* Output 0 is like the last input, the sum. */
 ls_status ls_rule_sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out);
 /* Checks epsilon and offset of a norm. */

@@ -96,6 +96,19 @@ ls_status ls_rule_same_shape(const ls_graph *g, const ls_node *node, ls_tensor_i
     return ls_ok();
 }
 
+ls_status ls_rule_numbers(const ls_graph *g, const ls_node *node) {
+    const ls_dtype is = ls_graph_tensor(g, node->in[0])->dtype;
+    if (is == g->dtype || is == g->accumulator) return ls_ok();
+    return ls_op_input_error(g, node, 0, "elements of type %s or %s", ls_dtype_name(g->dtype),
+                             ls_dtype_name(g->accumulator));
+}
+
+ls_status ls_rule_last(const ls_graph *g, const ls_node *node, int i) {
+    const ls_shape *s = &ls_graph_tensor(g, node->in[i])->shape;
+    if (s->ndim > 0 && s->dim[s->ndim - 1].factor == LS_FACTOR_NONE) return ls_ok();
+    return ls_op_input_error(g, node, i, "a last dimension that is neither batch nor sequence");
+}
+
 ls_status ls_rule_sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *sum = ls_graph_tensor(g, node->in[node->n_in - 1]);
     out->dtype = sum->dtype;

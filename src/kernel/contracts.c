@@ -102,11 +102,29 @@ static ls_status check_map(const ls_kernel_call *call) {
     return ls_ok();
 }
 
+static ls_status check_topk(const ls_kernel_call *call) {
+    const ls_view *x = &call->in[0], *values = &call->out[0];
+    const int64_t K = x->size[x->ndim - 1], k = values->size[values->ndim - 1];
+    if (k <= K && values->dtype == x->dtype) return ls_ok();
+    return ls_error(LS_INVALID, "kernel topk: values are %s, expected at most those of x, %s",
+                    ls_kernel_view_text(values).text, ls_kernel_view_text(x).text);
+}
+
+static ls_status check_types(const char *name, const ls_kernel_call *call) {
+    if (call->in[0].dtype == call->out[0].dtype) return ls_ok();
+    return ls_error(LS_INVALID, "kernel %s: the result is %s, expected the type of %s", name,
+                    ls_kernel_view_text(&call->out[0]).text, ls_kernel_view_text(&call->in[0]).text);
+}
+static ls_status check_reduce_max_grad(const ls_kernel_call *call) { return check_types("reduce_max_grad", call); }
+static ls_status check_take_along(const ls_kernel_call *call) { return check_types("take_along", call); }
+
 /* --- outputs that are read before they are written, depending on params ------------------------------------------- */
 
 #define RESULT(i) (1u << (i))
 
 static unsigned reads_of_matmul(const void *p) { return ((const ls_matmul_params *)p)->accumulate ? RESULT(0) : 0; }
+
+static unsigned reads_of_contract(const void *p) { return ((const ls_contract_params *)p)->accumulate ? RESULT(0) : 0; }
 
 static unsigned reads_of_attention(const void *p) {
     return ((const ls_attention_params *)p)->merge ? RESULT(0) | RESULT(1) : 0;
@@ -474,6 +492,50 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                        .over = {ANY_INPUT, ANY_INPUT, ANY_INPUT, ANY_INPUT}},
     /* y[o,i] += the sum over r of x[o,r,i] */
     [LS_KERNEL_REDUCE] = {.name = "reduce", .in = "x X[O,R,I]", .out = "y G[O,I]", .reads = RESULT(0)},
+    /* y[o,i] = the largest x[o,r,i] over r; NaN if there is one */
+    [LS_KERNEL_REDUCE_MAX] = {.name = "reduce_max", .in = "x X[O,R,I]", .out = "y G[O,I]", .minus_inf = RESULT(0)},
+    /*
+     * dx[o,r,i] = dy[o,i] at the first r whose x[o,r,i] is the largest (or NaN, if there is one), and 0 elsewhere; if
+     * params say shared, at all of them the equal part of dy.
+     */
+    [LS_KERNEL_REDUCE_MAX_GRAD] = {.name = "reduce_max_grad",
+                                   .in = "x X[O,R,I] dy G[O,I]",
+                                   .out = "dx X[O,R,I]",
+                                   .params = true,
+                                   .check = check_reduce_max_grad},
+    /* y = exp(x - largest) / sum of these, of each row */
+    [LS_KERNEL_SOFTMAX] = {.name = "softmax", .in = "x X[n,K]", .out = "y T[n,K]", .over = {IN(0)}},
+    /* dx = y (dy - sum of y dy), of each row */
+    [LS_KERNEL_SOFTMAX_GRAD] = {.name = "softmax_grad",
+                                .in = "y T[n,K] dy T[n,K]",
+                                .out = "dx X[n,K]",
+                                .over = {IN(0) | IN(1)}},
+    /* y[i,j] = x[i,ids[i,j]]; NaN where the id is none of 0..K-1 */
+    [LS_KERNEL_TAKE_ALONG] = {.name = "take_along",
+                              .in = "x X[n,K] ids i32[n,J]",
+                              .out = "y X[n,J]",
+                              .minus_inf = RESULT(0),
+                              .check = check_take_along},
+    /* dx[i,ids[i,j]] += dy[i,j], in the order of j; nothing where the id is none of 0..K-1 */
+    [LS_KERNEL_TAKE_ALONG_GRAD] = {.name = "take_along_grad",
+                                   .in = "ids i32[n,J] dy X[n,J]",
+                                   .out = "dx G[n,K]",
+                                   .reads = RESULT(0)},
+    /*
+     * The J largest of each row, the largest first, of equal ones that with the lowest index, and where they are. NaN
+     * counts as the largest.
+     */
+    [LS_KERNEL_TOPK] = {.name = "topk",
+                        .in = "x X[n,K]",
+                        .out = "values X[n,J] ids i32[n,J]",
+                        .minus_inf = RESULT(0),
+                        .check = check_topk},
+    /* y[m,n,i,j] = the sum over k and l of a[m,n,i,k,l] b[m,n,k,l,j]; or += if params say so. Strides may be 0. */
+    [LS_KERNEL_CONTRACT] = {.name = "contract",
+                            .in = "a ~~T[M,N,I,K,L] b ~~T[M,N,K,L,J]",
+                            .out = "y ~~X[M,N,I,J]",
+                            .params = true,
+                            .reads_too = reads_of_contract},
 };
 
 _Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 && sizeof(ls_update_settings) == sizeof(double[2]),

@@ -41,7 +41,9 @@ typedef struct ls_kernel_call {
         X(COPY, copy), X(OFFLOAD, offload), X(FETCH, fetch), X(FILL, fill), X(SUM_SQUARES, sum_squares),          \
         X(EXACT_SUM, exact_sum), X(EXACT_VALUE, exact_value), X(STEP_CONTROL, step_control), X(ADAMW, adamw),     \
         X(SGD, sgd), X(LION, lion), X(MOMENTUM, momentum), X(DESCEND, descend), X(NORMALIZE, normalize),          \
-        X(COMBINE, combine), X(MAP, map), X(REDUCE, reduce)
+        X(COMBINE, combine), X(MAP, map), X(REDUCE, reduce), X(REDUCE_MAX, reduce_max),                           \
+        X(REDUCE_MAX_GRAD, reduce_max_grad), X(SOFTMAX, softmax), X(SOFTMAX_GRAD, softmax_grad),                  \
+        X(TAKE_ALONG, take_along), X(TAKE_ALONG_GRAD, take_along_grad), X(TOPK, topk), X(CONTRACT, contract)
 
 #define LS_KERNEL_ID(id, name) LS_KERNEL_##id
 typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_IDS } ls_kernel_id;

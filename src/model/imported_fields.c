@@ -1,4 +1,4 @@
-/* What the readers of a graph.json share: fields that are not known, and where a node comes from. */
+/* What the readers of a graph.json share: fields that are not known, where a node comes from, types and sizes. */
 #include "model/imported_impl.h"
 
 #include <stdio.h>
@@ -38,4 +38,26 @@ ls_status ls_imported_in_node(const ls_imported *m, int node, ls_status status) 
         ls_print(where, sizeof where, " at %s:%lld: %s", s->file, (long long)s->line, s->code);
     }
     return ls_error(status.code, "%s (%s%s)", status.text, n->op->name, where);
+}
+
+/* "T" and "G", or a type: the file's own means T, a wider one G. */
+ls_status ls_imported_read_type(ls_json_value value, const char *dtype, bool *is_wide) {
+    const char *text = NULL;
+    LS_TRY(ls_json_as_text(value, &text));
+    const char *wide = strcmp(dtype, "f64") == 0 ? "f64" : "f32";
+    const bool own = strcmp(text, "T") == 0 || strcmp(text, dtype) == 0;
+    *is_wide = !own;
+    if (own || strcmp(text, "G") == 0 || strcmp(text, wide) == 0) return ls_ok();
+    return ls_json_error(value, "T (%s here) or G (%s)", dtype, wide);
+}
+
+ls_status ls_imported_read_size(ls_json_value value, ls_imported_size *out) {
+    static const char *const words[] = {[LS_SIZE_B] = "B", [LS_SIZE_S] = "S"};
+    const char *text = NULL;
+    *out = (ls_imported_size){.unit = LS_SIZE_NUMBER};
+    if (!ls_json_is_text(value)) return ls_json_as_int(value, 1, INT64_C(1) << 40, &out->number);
+    LS_TRY(ls_json_as_text(value, &text));
+    for (ls_imported_unit u = LS_SIZE_B; u <= LS_SIZE_S; u++)
+        if (strcmp(text, words[u]) == 0) out->unit = u;
+    return out->unit != LS_SIZE_NUMBER ? ls_ok() : ls_json_error(value, "a number, \"B\" or \"S\"");
 }

@@ -15,6 +15,11 @@ typedef struct ls_imported_size {
     int64_t number;
 } ls_imported_size;
 
+/* Inputs of a node, at most: those of concat. */
+enum { LS_IMPORTED_INPUTS = 64 };
+
+typedef enum ls_imported_reduction { LS_IMPORTED_SUM, LS_IMPORTED_MEAN, LS_IMPORTED_MAX } ls_imported_reduction;
+
 /* The params of a node; each op uses some of them. */
 typedef struct ls_imported_params {
     int64_t padding, D, tokens;
@@ -25,10 +30,13 @@ typedef struct ls_imported_params {
     ls_mask mask;
     int ndim;
     ls_imported_size size[LS_MAX_DIMS];
-    int dim; /* of slice and concat */
-    int64_t start, length;
-    unsigned over; /* of reduce */
-    bool keep;
+    int order[LS_MAX_DIMS]; /* of permute */
+    int dim;                /* of slice, concat and softmax */
+    int64_t start, length, step;
+    ls_imported_reduction kind; /* of reduce */
+    unsigned over;
+    bool keep, shared;
+    const char *equation;
     ls_map_params map; /* but for the number of inputs */
 } ls_imported_params;
 
@@ -37,13 +45,13 @@ typedef struct ls_imported_call {
     ls_graph *g;
     const ls_model_lengths *lengths;
     const ls_imported_params *params;
-    ls_tensor in[LS_NODE_INPUTS]; /* LS_NO_TENSOR where the file says null */
+    ls_tensor in[LS_IMPORTED_INPUTS]; /* LS_NO_TENSOR where the file says null */
     int n_in, n_out;
     ls_language_model *lm; /* inputs with a meaning: an op may declare what is not there yet */
     ls_tensor out[LS_NODE_OUTPUTS];
 } ls_imported_call;
 
-/* An op of the file is one const row of the table in imported_ops.c. */
+/* An op of the file is one const row of a table in imported_ops.c or imported_general.c. */
 typedef struct ls_imported_op {
     const char *name;
     int least_in, most_in;     /* inputs from least_in on may be null or left out */
@@ -54,13 +62,31 @@ typedef struct ls_imported_op {
     void (*call)(ls_imported_call *c); /* the public function; the graph keeps mistakes */
 } ls_imported_op;
 
+/* Rows of ops without params, with params, and with params and as many results as the node says. */
+#define LS_IMPORTED_PLAIN(text, function, from, to) \
+    { .name = text, .least_in = from, .most_in = to, .n_out = 1, .call = call_##function }
+#define LS_IMPORTED_TAKES(text, function, from, to, names, reader)                                  \
+    {                                                                                               \
+        .name = text, .least_in = from, .most_in = to, .n_out = 1, .fields = names, .read = reader, \
+        .call = call_##function                                                                     \
+    }
+#define LS_IMPORTED_SEVERAL(text, function, from, to, names, reader) \
+    { .name = text, .least_in = from, .most_in = to, .fields = names, .read = reader, .call = call_##function }
+
+extern const ls_imported_op ls_imported_general_ops[];
+extern const size_t ls_n_imported_general_ops;
+
+/* What readers of params share: "T" and "G", or a type, where the file's own means T and a wider one G; and a size. */
+LS_MUST_USE ls_status ls_imported_read_type(ls_json_value value, const char *dtype, bool *is_wide);
+LS_MUST_USE ls_status ls_imported_read_size(ls_json_value value, ls_imported_size *out);
+
 /* LS_UNSUPPORTED lists the ops. */
 LS_MUST_USE ls_status ls_imported_op_find(ls_json_value node, const ls_imported_op **out);
 
 typedef struct ls_imported_node {
     const ls_imported_op *op;
     const ls_imported_params *params; /* NULL: it has none */
-    int n_in, in[LS_NODE_INPUTS];     /* tensors; 0: null */
+    int n_in, in[LS_IMPORTED_INPUTS]; /* tensors; 0: null */
     int n_out, out[LS_NODE_OUTPUTS];
     int at; /* source; -1: none is given */
 } ls_imported_node;

@@ -137,6 +137,18 @@ typedef struct ls_map_params {
     ls_map_step step[LS_MAP_STEPS];
 } ls_map_params;
 
+/*
+ * reduce_max_grad: whether all the largest elements share the gradient equally; otherwise the first of them has it.
+ */
+typedef struct ls_reduce_max_params {
+    bool shared;
+} ls_reduce_max_params;
+
+/* contract: whether the product is added to what is there. */
+typedef struct ls_contract_params {
+    bool accumulate;
+} ls_contract_params;
+
 /* What holds for all parameters that a kernel of an optimiser updates. */
 typedef struct ls_adamw_params {
     double beta1, beta2, epsilon;

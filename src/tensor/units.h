@@ -10,11 +10,13 @@
 
 #include "longspan/tensor.h"
 
+enum { LS_DIM_SEGMENTS = 8 }; /* at most, of one dimension */
+
 typedef struct ls_dim_units {
     int n; /* segments */
     struct {
         int64_t units, elements; /* so many, of so many elements each */
-    } segment[LS_MAX_DIMS];
+    } segment[LS_DIM_SEGMENTS];
 } ls_dim_units;
 
 /* The fewest units of a segment: so many ranks can share the dimension. */

@@ -52,6 +52,7 @@ static const network networks[] = {
     {"mixer", mixer_loss, .ids = V},
     {"products", products_loss, .ids = V},
     {"timemix", timemix_loss, .ids = V},
+    {"experts", experts_loss, .ids = V},
     {"Llama", .config = MODEL("LlamaForCausalLM", "6", "3", ", \"attention_bias\": true, \"mlp_bias\": true"), .ids = V,
      .B = 2, .S = 19},
     /* As many ranks use each KV head: two of tp=4, of ulysses=2,tp=2. */

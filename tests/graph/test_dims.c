@@ -65,8 +65,12 @@ static ls_view take(const ls_view *whole, const choice *c) {
 }
 
 static void add_into(const ls_view *whole, const choice *c, const ls_view *part) {
-    for (int64_t i = 0; i < ls_view_elements(part); i++)
-        ((double *)whole->data)[element_at(whole, c, i)] += ((const double *)part->data)[i];
+    for (int64_t i = 0; i < ls_view_elements(part); i++) {
+        if (whole->dtype == LS_I32)
+            ((int32_t *)whole->data)[element_at(whole, c, i)] += ((const int32_t *)part->data)[i];
+        else
+            ((double *)whole->data)[element_at(whole, c, i)] += ((const double *)part->data)[i];
+    }
 }
 
 /* --- what a letter's part has ------------------------------------------------------------------------------------- */
@@ -142,24 +146,30 @@ static void free_choice(const choice *c) {
 
 /* --- running a node ----------------------------------------------------------------------------------------------- */
 
-/* Columns of the last dimension, in one tensor after the other, from or to those of one. */
-static void move_columns(const ls_view *parts, int n, const ls_view *one, bool join) {
-    const int last = one->ndim - 1;
-    const int64_t rows = ls_view_elements(one) / one->size[last];
+/* The dimension that has parts. */
+static int dim_in_segments(const ls_tensor_dims *dims) {
+    int d = 0;
+    while (!dims->dim[d].segments) d++;
+    return d;
+}
+
+/* Indices of a dimension, in one tensor after the other, from or to those of one. */
+static void move_columns(const ls_view *parts, int n, const ls_view *one, int dim, bool join) {
+    const int64_t whole = one->size[dim] * one->stride[dim], rows = ls_view_elements(one) / ls_max(whole, 1);
     int64_t at = 0;
-    for (int p = 0; p < n; at += parts[p++].size[last]) {
-        const int64_t width = parts[p].size[last];
+    for (int p = 0; whole > 0 && p < n; at += parts[p].size[dim] * one->stride[dim], p++) {
+        const int64_t width = parts[p].size[dim] * one->stride[dim];
         for (int64_t r = 0; r < rows; r++) {
-            double *there = (double *)one->data + r * one->size[last] + at, *here = (double *)parts[p].data + r * width;
+            double *there = (double *)one->data + r * whole + at, *here = (double *)parts[p].data + r * width;
             memcpy(join ? there : here, join ? here : there, sizeof(double) * (size_t)width);
         }
     }
 }
 
 /* Whether one call of a kernel, or moving bytes, is all that the node does. */
-static bool can_run(const ls_node *node) {
+static bool can_run(const ls_graph *g, const ls_node *node) {
     const ls_op *op = node->op;
-    if (op == &ls_op_split || op == &ls_op_join) return true;
+    if (op == &ls_op_split || op == &ls_op_join) return ls_graph_tensor(g, node->in[0])->dtype == LS_F64;
     return op->reach == LS_REACH_OWN;
 }
 
@@ -193,20 +203,63 @@ static void run_map(const ls_graph *g, const ls_node *node, const ls_view *in, c
     run_kernel("map", LS_F64, LS_ISA_REF, 1, call);
 }
 
+/* reduce, reduce_max and its gradient, whose second input is as the results of the others. */
 static void run_reduce(const ls_graph *g, const ls_node *node, const ls_view *in, const ls_view *out) {
+    const bool is_grad = node->op == &ls_op_reduce_max_grad;
     ls_node_dims dims;
     ls_node_dims_find(g, node, &dims);
     int64_t size[3] = {1, 1, 1};
     for (int d = 0, part = 0; d < in->ndim; d++) {
-        const bool over = ls_letter_dim(&dims, &dims.out[0], dims.in[0].dim[d].letter[0]) < 0;
+        const bool over = ls_letter_dim(&dims, is_grad ? &dims.in[1] : &dims.out[0], dims.in[0].dim[d].letter[0]) < 0;
         part = over ? 1 : part == 1 ? 2 : part;
         size[part] *= in->size[d];
     }
-    const ls_kernel_call call = {.n_in = 1,
-                                 .in = {ls_view_dense(in->data, LS_F64, 3, size)},
-                                 .n_out = 1,
-                                 .out = {ls_view_dense(out->data, LS_F64, 2, (int64_t[]){size[0], size[2]})}};
-    run_kernel("reduce", LS_F64, LS_ISA_REF, 1, call);
+    const int64_t left[] = {size[0], size[2]};
+    ls_kernel_call call = {.n_in = 1, .in = {ls_view_dense(in->data, LS_F64, 3, size)}, .n_out = 1};
+    call.out[0] = ls_view_dense(out->data, LS_F64, is_grad ? 3 : 2, is_grad ? size : left);
+    if (is_grad) {
+        call.in[call.n_in++] = ls_view_dense(in[1].data, LS_F64, 2, left);
+        call.params = node->params;
+    }
+    run_kernel(ls_contracts[node->op->kernel].name, LS_F64, LS_ISA_REF, 1, call);
+}
+
+static void run_permute(const ls_graph *g, const ls_node *node, const ls_view *in, const ls_view *out) {
+    ls_node_dims dims;
+    ls_node_dims_find(g, node, &dims);
+    ls_view turned = *in;
+    for (int d = 0; d < in->ndim; d++) {
+        const int from = ls_letter_dim(&dims, &dims.in[0], dims.out[0].dim[d].letter[0]);
+        turned.size[d] = in->size[from];
+        turned.stride[d] = in->stride[from];
+    }
+    run_kernel("copy", LS_F64, LS_ISA_REF, 1, (ls_kernel_call){.n_in = 1, .in = {turned}, .n_out = 1, .out = {*out}});
+}
+
+/* Where the element of a tensor lies at these indices of letters. */
+static int64_t at_letters(const ls_tensor_dims *dims, const ls_view *v, const int64_t *index) {
+    int64_t at = 0;
+    for (int d = 0; d < v->ndim; d++) at += index[(int)dims->dim[d].letter[0]] * v->stride[d];
+    return at;
+}
+
+/* By their letters alone: results are the sums of all products. */
+static void run_contract(const ls_graph *g, const ls_node *node, const ls_view *in, const ls_view *out) {
+    ls_node_dims dims;
+    ls_node_dims_find(g, node, &dims);
+    int64_t size[LS_NODE_LETTERS], index[LS_NODE_LETTERS] = {0}, all = 1;
+    for (int letter = 0; letter < dims.n; letter++) {
+        const int of_a = ls_letter_dim(&dims, &dims.in[0], letter), of_b = ls_letter_dim(&dims, &dims.in[1], letter);
+        size[letter] = of_a >= 0 ? in[0].size[of_a] : in[1].size[of_b];
+        all *= size[letter];
+    }
+    for (int64_t i = 0; i < all; i++) {
+        int64_t rest = i;
+        for (int letter = 0; letter < dims.n; rest /= size[letter++]) index[letter] = rest % size[letter];
+        ((double *)out->data)[at_letters(&dims.out[0], out, index)] +=
+            ((double *)in[0].data)[at_letters(&dims.in[0], &in[0], index)] *
+            ((double *)in[1].data)[at_letters(&dims.in[1], &in[1], index)];
+    }
 }
 
 /* v: inputs, then outputs; sums are added to. */
@@ -214,16 +267,27 @@ static void run(const ls_graph *g, const ls_node *node, ls_view *v) {
     const ls_op *op = node->op;
     const ls_view *out = v + node->n_in;
     if (op == &ls_op_split || op == &ls_op_join) {
+        ls_node_dims dims;
+        ls_node_dims_find(g, node, &dims);
         move_columns(op == &ls_op_split ? out : v, op == &ls_op_split ? node->n_out : node->n_in,
-                     op == &ls_op_split ? v : out, op == &ls_op_join);
+                     op == &ls_op_split ? v : out, dim_in_segments(op == &ls_op_split ? dims.in : dims.out),
+                     op == &ls_op_join);
         return;
     }
     if (op == &ls_op_map || op == &ls_op_broadcast) {
         run_map(g, node, v, out);
         return;
     }
-    if (op == &ls_op_reduce) {
+    if (op == &ls_op_reduce || op == &ls_op_reduce_max || op == &ls_op_reduce_max_grad) {
         run_reduce(g, node, v, out);
+        return;
+    }
+    if (op == &ls_op_permute) {
+        run_permute(g, node, v, out);
+        return;
+    }
+    if (op == &ls_op_contract || op == &ls_op_contract_sum) {
+        run_contract(g, node, v, out);
         return;
     }
     if (op->kernel == LS_KERNEL_NONE) {
@@ -247,6 +311,11 @@ static void run_from(const ls_graph *g, const ls_node *node, const ls_view *in, 
 }
 
 static void expect_equal(const ls_node *node, int o, const ls_view *is, const ls_view *expected, const char *why) {
+    if (is->dtype == LS_I32) {
+        if (memcmp(is->data, expected->data, ls_view_bytes(expected)) != 0)
+            fail_msg("op %s, result %d, %s: other ids", node->op->name, o, why);
+        return;
+    }
     const double error = largest_error(is->data, expected->data, ls_view_elements(expected));
     if (!(error <= 1e-12)) fail_msg("op %s, result %d, %s: off by %g", node->op->name, o, why, error);
 }
@@ -316,6 +385,8 @@ static void check_letter(const ls_graph *g, const ls_node *node, const letters *
                 memset(v[i].data, 0, sizeof(double) * (size_t)ls_view_elements(&v[i]));
         }
         if (lookup) make_local(node, l, letter, p, v);
+        empty &=
+            !(node->op == &ls_op_split || node->op == &ls_op_join); /* what has no elements is some of their parts */
         if (!empty) run(g, node, v);
         for (int o = 0; o < node->n_out && !empty; o++) {
             const ls_view *part = &v[node->n_in + o];
@@ -374,7 +445,7 @@ typedef struct counts {
 static void check_node(const ls_graph *g, const ls_node *node, counts *done) {
     letters l;
     find_sizes(g, node, &l);
-    if (!can_run(node)) return;
+    if (!can_run(g, node)) return;
     ls_view in[LS_NODE_INPUTS], v[TENSORS];
     for (int i = 0; i < node->n_in; i++) {
         in[i] = new_like(g, node->in[i]);

@@ -130,6 +130,8 @@ static const example examples[] = {
      {UNITS('T'), {'C', 1, {LS_CONTROLS}}, {'U', 1, {1900}}, {'S', 2, {2, 2}}},
      {UNITS('G'), UNITS('T')}},
     {"normalize", NONE, {LONG('T')}, {LONG('T')}},
+    {"softmax", NONE, {ROWS('T')}, {ROWS('T')}},
+    {"softmax_grad", NONE, {ROWS('T'), ROWS('T')}, {ROWS('T')}},
     {"map",
      PARAMS(sums),
      {SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T')},

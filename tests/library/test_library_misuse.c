@@ -48,8 +48,8 @@ typedef struct given {
     const ls_mask *mask;
 } given;
 
-static const int64_t matrix[] = {4, 4}, four[] = {1, 8, 2, 2}, huge[] = {INT64_MAX, INT64_MAX, 2, 2},
-                     thirds[] = {1, 1, 2};
+static const int64_t matrix[] = {4, 4}, six[] = {1, 8, 2, 2, 1, 1}, four[] = {1, 8, 2, 2},
+                     huge[] = {INT64_MAX, INT64_MAX, 2, 2}, thirds[] = {1, 1, 2};
 
 static const ls_rope no_theta = {.theta = 0}, unknown_rope = {.theta = 1e4, .scaling = "spiral"};
 static const ls_mask unknown_term = {.n = 1, .term = {{.kind = (ls_mask_kind)9}}}, many_terms = {.n = 1000000},
@@ -135,7 +135,7 @@ MISTAKE(reshape_none, ls_reshape(c->g, c->x, 0, matrix))
 MISTAKE(reshape_huge, ls_reshape(c->g, c->x, 4, huge))
 MISTAKE(reshape_negative, ls_reshape(c->g, c->x, 2, (const int64_t[]){-8, -4}))
 MISTAKE(split_last_foreign, ls_split_last(c->g, c->foreign, 2, 2))
-MISTAKE(split_last_full, ls_split_last(c->g, c->q, 2, 1))
+MISTAKE(split_last_full, ls_split_last(c->g, ls_reshape(c->g, c->x, 6, six), 2, 1))
 MISTAKE(split_last_huge, ls_split_last(c->g, c->x, INT64_MAX, INT64_MAX))
 MISTAKE(merge_last_forged, ls_merge_last(c->g, c->forged))
 MISTAKE(merge_last_vector, ls_merge_last(c->g, ls_parameter(c->g, "v", 1, matrix)))
@@ -212,7 +212,7 @@ static const mistake mistakes[] = {
     {"at least as many elements", reshape_huge, LS_INVALID},
     {"at least 1", reshape_negative, LS_INVALID},
     {"ls_split_last: the tensor is not one of this graph", split_last_foreign, LS_INVALID},
-    {"5 dimensions", split_last_full, LS_INVALID},
+    {"7 dimensions", split_last_full, LS_INVALID},
     {"at least as many elements", split_last_huge, LS_INVALID},
     {"ls_merge_last: the tensor is not one of this graph", merge_last_forged, LS_INVALID},
     {"0 dimensions", merge_last_vector, LS_INVALID},

@@ -59,8 +59,8 @@ static const mistake mistakes[] = {
      "graph.json: not valid JSON, line 8 column 33: real number overflow near '1e400'"},
     {"\"name\": \"norm\", \"shape\": [8]", "\"name\": \"norm\", \"shape\": \"8\"",
      "graph.json: parameters[1].shape is \"8\", expected an array"},
-    {"\"name\": \"norm\", \"shape\": [8]", "\"name\": \"norm\", \"shape\": [8, 8, 8, 8, 8]",
-     "graph.json: parameters[1].shape is an array of 5, expected an array of 1 to 4"},
+    {"\"name\": \"norm\", \"shape\": [8]", "\"name\": \"norm\", \"shape\": [8, 8, 8, 8, 8, 8, 8]",
+     "graph.json: parameters[1].shape is an array of 7, expected an array of 1 to 6"},
     {"\"name\": \"norm\", \"shape\": [8]", "\"name\": \"norm\", \"shape\": [9]",
      "graph.json: nodes[1]: op rmsnorm: input 1 \"norm\" is f32[9], expected a weight [8] (rmsnorm at "
      "model.py:13: h = self.norm(x))"},
@@ -85,7 +85,8 @@ static const mistake mistakes[] = {
     {"\"op\": \"embedding\"", "\"op\": \"gather\"",
      "graph.json: nodes[0].op is \"gather\", expected embedding linear linear_transposed linear_wide "
      "rmsnorm layernorm rope_table rotate attention swiglu gelu gelu_tanh relu silu softcap add mul "
-     "scale cast shift conv recurrence reshape cross_entropy sum split slice concat iota reduce map"},
+     "scale cast shift conv recurrence reshape cross_entropy sum split slice concat permute iota reduce softmax "
+     "contract take_along topk map"},
     {"\"op\": \"embedding\"", "\"op\": 7", "graph.json: nodes[0].op is 7, expected a text"},
     {"\"in\": [\"ids\", \"table\"]", "\"in\": [\"ids\"]",
      "graph.json: nodes[0].in is an array of 1, expected an array of 2 (embedding at model.py:12: x = "
@@ -173,12 +174,33 @@ static const mistake mistakes[] = {
     {"\"op\": \"add\"", "\"op\": \"map\", \"program\": [[\"add\", \"i0\", \"i2\"]]",
      "graph.json: nodes[10]: op map: input i2 of 2 inputs (map)"},
     {"\"op\": \"add\"", "\"op\": \"concat\", \"dim\": 0",
-     "graph.json: nodes[10]: op concat: dim is 0, expected the last one, 2 (concat)"},
+     "graph.json: nodes[10]: op join: input 0 \"c\" is f32[2,16,8], expected a dimension 0 that is neither batch nor "
+     "sequence (concat)"},
+    {"\"op\": \"add\"", "\"op\": \"contract\", \"equation\": \"bqe,bke->bqk\"",
+     "graph.json: nodes[10]: op contract: \"bqe,bke->bqk\": it would multiply different tokens (contract)"},
+    {"\"op\": \"cast\", \"in\": [\"c\"], \"out\": [\"t\"], \"dtype\": \"T\"",
+     "\"op\": \"permute\", \"in\": [\"c\"], \"out\": [\"t\"], \"order\": [0, 1]",
+     "graph.json: nodes[9]: op permute: an order of 2 for 3 dimensions (permute)"},
+    {"\"op\": \"cast\", \"in\": [\"c\"], \"out\": [\"t\"], \"dtype\": \"T\"",
+     "\"op\": \"permute\", \"in\": [\"c\"], \"out\": [\"t\"], \"order\": [0, 1, 3]",
+     "graph.json: nodes[9].order[2] is 3, expected an integer from 0 to 2 (permute)"},
+    {"\"op\": \"cast\", \"in\": [\"c\"], \"out\": [\"t\"], \"dtype\": \"T\"",
+     "\"op\": \"softmax\", \"in\": [\"c\"], \"out\": [\"t\"], \"dim\": 1",
+     "graph.json: nodes[9]: op softmax: dim is 1, expected the last one, 2 (softmax)"},
+    {"\"op\": \"cast\", \"in\": [\"c\"], \"out\": [\"t\"], \"dtype\": \"T\"",
+     "\"op\": \"reduce\", \"in\": [\"c\"], \"out\": [\"t\"], \"dims\": [2], \"kind\": \"least\"",
+     "graph.json: nodes[9].kind is \"least\", expected sum, mean or max (reduce)"},
+    {"\"op\": \"cast\", \"in\": [\"c\"], \"out\": [\"t\"], \"dtype\": \"T\"",
+     "\"op\": \"reduce\", \"in\": [\"c\"], \"out\": [\"t\"], \"dims\": [2], \"kind\": \"max\", \"ties\": \"last\"",
+     "graph.json: nodes[9].ties is \"last\", expected first or shared (reduce)"},
+    {"\"op\": \"cast\", \"in\": [\"c\"], \"out\": [\"t\"], \"dtype\": \"T\"",
+     "\"op\": \"reduce\", \"in\": [\"c\"], \"out\": [\"t\"], \"dims\": [2], \"kind\": \"sum\", \"ties\": \"first\"",
+     "graph.json: nodes[9].ties is \"first\", expected nothing: the kind is no max (reduce)"},
     {"\"op\": \"linear_wide\"", "\"op\": \"linear_narrow\"",
      "graph.json: nodes[11].op is \"linear_narrow\", expected embedding linear linear_transposed "
      "linear_wide rmsnorm layernorm rope_table rotate attention swiglu gelu gelu_tanh relu silu "
-     "softcap add mul scale cast shift conv recurrence reshape cross_entropy sum split slice concat iota "
-     "reduce map"},
+     "softcap add mul scale cast shift conv recurrence reshape cross_entropy sum split slice concat permute iota "
+     "reduce softmax contract take_along topk map"},
     {"\"loss\": \"total\"", "\"loss\": \"totals\"", "graph.json: loss is \"totals\", expected the name of a tensor"},
     {"\"loss\": \"total\"", "\"loss\": \"ce\"",
      "graph.json: inputs[3].name is \"importance\", expected an input that the loss depends on"},

@@ -12,6 +12,7 @@ static ls_dtype dtype_of(char type, ls_dtype T) {
     case 'T':
     case 'R':
     case 'C':
+    case 'P':
         return T;
     case 'I':
         return LS_I32;
@@ -98,7 +99,7 @@ static int64_t row_length(const operand *o) {
 /* Those in gaps included, and what is repeated once. */
 static int64_t elements(const operand *o) {
     int64_t n = o->type == 'C' ? 1 : row_length(o);
-    for (int d = 0; d + 1 < o->ndim && o->type != 'R'; d++) n *= o->size[d];
+    for (int d = o->type == 'R' ? 1 : 0; d + 1 < o->ndim; d++) n *= o->size[d];
     return n;
 }
 
@@ -121,9 +122,15 @@ static ls_view view_of(const operand *o, const array *a, bool exact) {
     int64_t around[LS_MAX_DIMS]; /* of a dense view with the gaps in it */
     memcpy(around, o->size, sizeof around);
     around[o->ndim - 1] = row_length(o);
+    if (o->type == 'P') around[o->ndim - 1] = o->size[o->ndim - 2], around[o->ndim - 2] = o->size[o->ndim - 1];
     ls_view view = ls_view_dense(exact ? (void *)a->exact : a->typed, dtype, o->ndim, around);
     view.size[o->ndim - 1] = o->size[o->ndim - 1];
     if (o->type == 'R') view.stride[0] = 0;
+    if (o->type == 'P') {
+        view.size[o->ndim - 2] = o->size[o->ndim - 2];
+        view.stride[o->ndim - 2] = 1;
+        view.stride[o->ndim - 1] = o->size[o->ndim - 2];
+    }
     if (o->type == 'C') view.stride[0] = 1, view.stride[1] = 0;
     return view;
 }
@@ -198,49 +205,6 @@ static void elementwise(visit_example visit) {
     const operand zero = {'T', POSITIONS, 1, {1}, 0}, result = {'T', POISON, 1, {1}, 0};
     const example no_direction = {"normalize", NULL, 1, 1, {zero}, {result}};
     visit(&no_direction);
-}
-
-/* Every kind of step, of numbers that it takes, in chains that reuse slots; operands of all types and forms. */
-static void maps(visit_example visit) {
-    for (size_t s = 1; s < LS_COUNT(sizes); s++) { /* what is repeated has a size */
-        const int64_t n = sizes[s][0], E = sizes[s][1];
-        const operand x = {'T', NORMAL, 2, {n, E}, 0}, wide = {'W', NORMAL, 2, {n, E}, 0};
-        const operand rows = {'R', NORMAL, 2, {n, E}, 0}, column = {'C', NORMAL, 2, {n, E}, 0};
-        const operand ids = {'I', IDS, 2, {n, E}, 50}, apart = {'t', NORMAL, 2, {n, E}, 0};
-        const operand y = {'T', POISON, 2, {n, E}, 0}, sum = {'G', POISON, 2, {n, E}, 0};
-        for (ls_map_code code = 0; code < LS_MAP_KINDS; code++) {
-            /* With a = 0.5 + x0 squared and b = 0.5 + x1 squared, so that logarithms, roots and quotients are tame. */
-            const ls_map_params p = {.n_in = 3,
-                                     .n_steps = 8,
-                                     .n_results = 1,
-                                     .result = {10},
-                                     .step = {{LS_MAP_NUMBER, 0, 0, 0, 0.5},
-                                              {LS_MAP_MUL, 0, 0, 0, 0},
-                                              {LS_MAP_ADD, 3, 4, 0, 0},
-                                              {LS_MAP_MUL, 1, 1, 0, 0},
-                                              {LS_MAP_ADD, 6, 3, 0, 0},
-                                              {code, 5, 7, 0, 1.25},
-                                              {LS_MAP_ADD, 8, 2, 0, 0},
-                                              {LS_MAP_MUL, 9, 3, 0, 0}}};
-            const example e = {"map", &p, 3, 1, {x, rows, column}, {y}};
-            visit(&e);
-        }
-        static const ls_map_params several = {
-            .n_in = 4,
-            .n_steps = 3,
-            .n_results = 4,
-            .wide = 2,
-            .result = {6, 1, 4, 0},
-            .step = {{LS_MAP_MUL, 0, 3, 0, 0}, {LS_MAP_LT, 0, 1, 0, 0}, {LS_MAP_WHERE, 5, 4, 2, 0}}};
-        const operand whole = {'T', NORMAL, 3, {n, E, 1}, 0}, by_column = {'T', NORMAL, 3, {1, n, E}, 0};
-        const operand inner = {'W', NORMAL, 3, {n, E, 3}, 0}, of_rows = {'G', NORMAL, 2, {n, 1}, 0};
-        const operand of_columns = {'G', NORMAL, 2, {1, E}, 0}, of_inner = {'G', NORMAL, 2, {n, 3}, 0};
-        const example examples[] = {{"map", &several, 4, 4, {x, wide, apart, ids}, {y, sum, y, y}},
-                                    {"reduce", NULL, 1, 1, {whole}, {of_rows}},
-                                    {"reduce", NULL, 1, 1, {by_column}, {of_columns}},
-                                    {"reduce", NULL, 1, 1, {inner}, {of_inner}}};
-        for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
-    }
 }
 
 /* Between rows that lie apart in one of the views, or in both. */
@@ -579,7 +543,7 @@ void make_cuda_call(const example *e, ls_dtype T, int64_t most_elements, run_cud
 
 const example_group example_groups[] = {
     {"elementwise", elementwise, false},
-    {"maps", maps, false},
+    {"general ops", visit_general_examples, false},
     {"apart", apart, false},
     {"activations", activations, false},
     {"convolutions", convolutions, false},

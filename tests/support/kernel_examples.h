@@ -6,7 +6,8 @@
 
 /*
  * What an operand holds: T, G as in kernel.h; W f32 where a bf16 kernel may take T or f32; I i32; D f64. A small letter
- * is the same with a gap behind each row. R is T with one row for all, and C with one element for each row.
+ * is the same with a gap behind each row. R is T with what one index of the first dimension has for all of them, C with
+ * one element for each row, and P with the last two dimensions in each other's place.
  */
 typedef enum contents {
     NORMAL,
@@ -70,6 +71,7 @@ typedef struct example_group {
     void (*visit)(visit_example visit);
     bool f32_only; /* there are no such kernels for bf16 */
 } example_group;
+void visit_general_examples(visit_example visit); /* the group of general ops (kernel_examples_general.c) */
 extern const example_group example_groups[];
 extern const int n_example_groups;
 /*

@@ -216,6 +216,81 @@ static ls_tensor build_broadcast(ls_graph *g, ls_tensor tokens, const ls_tensor 
     return ls_mul(g, x[1], ls_broadcast(g, x[0], 1U << 0 | 1U << 1 | 1U << 3, x[1]));
 }
 
+static ls_tensor build_permute(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    const ls_tensor turned = ls_permute_dims(g, x[0], (int[]){0, 1, 4, 2, 3});
+    return ls_mul(g, turned, ls_permute_dims(g, x[1], (int[]){0, 1, 3, 2, 4}));
+}
+static ls_tensor build_permuted_matrix(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_linear(g, x[0], ls_permute_dims(g, x[1], (int[]){1, 0}), LS_NO_TENSOR);
+}
+static ls_tensor build_softmax(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_softmax(g, x[0]);
+}
+static ls_tensor build_mean(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_reduce_mean(g, x[0], 1U << 2, true);
+}
+static ls_tensor build_max(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_reduce_max(g, x[0], 1U << 2, false, false);
+}
+static ls_tensor build_max_of_parts(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_reduce_max(g, x[0], 1U << 2 | 1U << 4, true, true);
+}
+/* A largest element that is there three times: moving the number itself moves all. */
+static ls_tensor build_shared_max(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_reduce_max(g, ls_join(g, 3, (ls_tensor[]){x[0], x[0], x[0]}), 1U << 2, false, true);
+}
+static ls_tensor build_split_within(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    ls_tensor part[3];
+    ls_split_along(g, x[0], 2, 3, (int64_t[]){2, 1, 2}, part);
+    return ls_concat(g, 3, 2, (ls_tensor[]){ls_mul(g, part[0], part[2]), part[0]});
+}
+/* Slices with a step: one that ends before the dimension does, and one whose last element has nothing behind it. */
+static ls_tensor build_slices(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    const ls_tensor odd = ls_slice(g, x[0], 2, 1, 2, 2), ends = ls_slice(g, x[0], 2, 0, 2, 4);
+    return ls_mul(g, ls_mul(g, odd, ends), ls_slice(g, x[0], 2, 1, 2, 1));
+}
+static ls_tensor build_many_parts(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    ls_tensor part[11];
+    for (int i = 0; i < 11; i++) part[i] = i % 2 == 0 ? x[0] : x[1];
+    const ls_tensor joined = ls_concat(g, 2, 11, part);
+    return ls_mul(g, joined, joined);
+}
+static ls_tensor build_take(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    const ls_tensor one = ls_reshape(g, tokens, 3, (int64_t[]){OP_CASE_B, OP_CASE_S, 1});
+    const ls_tensor taken = ls_take_along(g, x[0], ls_concat(g, 2, 3, (ls_tensor[]){one, one, one}));
+    return ls_mul(g, taken, x[1]);
+}
+static ls_tensor build_topk(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    ls_tensor ids;
+    const ls_tensor values = ls_topk(g, x[0], 3, &ids);
+    return ls_mul(g, values, ls_take_along(g, x[1], ids));
+}
+#define BUILD_CONTRACT(name, equation)                                                 \
+    static ls_tensor build_##name(ls_graph *g, ls_tensor tokens, const ls_tensor *x) { \
+        (void)tokens;                                                                  \
+        return ls_einsum(g, equation, x[0], x[1]);                                     \
+    }
+BUILD_CONTRACT(of_tokens, "bshd,bsge->bshgde")
+BUILD_CONTRACT(of_heads, "bshd,bsdh->bsh")
+BUILD_CONTRACT(turned, "bsdi,bsjd->bsji")
+BUILD_CONTRACT(by_head, "bshd,hde->bseh")
+BUILD_CONTRACT(by_head_turned, "hed,bsdh->bshe")
+BUILD_CONTRACT(by_matrix, "bshd,hde->bse")
+BUILD_CONTRACT(by_matrix_turned, "edh,bshd->bse")
+BUILD_CONTRACT(of_matrices, "hd,dke->khe")
+BUILD_CONTRACT(by_parameters, "nik,njk->nij")
+
 #define BY(...)                                                                \
     {                                                                          \
         .ndim = 2 + sizeof((ls_dim[]){__VA_ARGS__}) / sizeof(ls_dim), .dim = { \
@@ -275,6 +350,27 @@ const op_case op_cases[] = {
     {"reduce", 1, {BY({3, 0}, {2, 0})}, build_reduce},
     {"reduce", 1, {BY({3, 0}, {2, 0})}, build_reduce_within},
     {"broadcast", 2, {PLAIN({3, 0}), BY({3, 0}, {2, 0})}, build_broadcast},
+    {"permute", 2, {BY({2, 0}, {3, 0}, {4, 0}), BY({2, 0}, {4, 0}, {3, 0})}, build_permute},
+    {"permute", 2, {BY({4, 0}), PLAIN({4, 0}, {3, 0})}, build_permuted_matrix},
+    {"softmax", 1, {BY({2, 0}, {5, 0})}, build_softmax},
+    {"reduce", 1, {BY({3, 0}, {2, 0})}, build_mean},
+    {"reduce_max", 1, {BY({4, 0}, {3, 0})}, build_max},
+    {"reduce_max", 1, {BY({2, 0}, {3, 0}, {2, 0})}, build_max_of_parts},
+    {"reduce_max", 1, {BY({3, 0})}, build_shared_max},
+    {"split", 1, {BY({5, 0}, {3, 0})}, build_split_within},
+    {"split", 1, {BY({5, 0}, {2, 0})}, build_slices},
+    {"join", 2, {BY({1, 0}, {2, 0}), BY({2, 0}, {2, 0})}, build_many_parts},
+    {"take_along", 2, {BY({7, 0}), BY({3, 0})}, build_take},
+    {"topk", 2, {BY({7, 0}), BY({7, 0})}, build_topk},
+    {"contract", 2, {BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0})}, build_of_tokens},
+    {"contract", 2, {BY({2, 0}, {3, 0}), BY({3, 0}, {2, 0})}, build_of_heads},
+    {"contract", 2, {BY({4, 0}, {3, 0}), BY({2, 0}, {4, 0})}, build_turned},
+    {"contract", 2, {BY({2, 0}, {3, 0}), PLAIN({2, 0}, {3, 0}, {4, 0})}, build_by_head},
+    {"contract", 2, {PLAIN({2, 0}, {4, 0}, {3, 0}), BY({3, 0}, {2, 0})}, build_by_head_turned},
+    {"contract", 2, {BY({2, 0}, {3, 0}), PLAIN({2, 0}, {3, 0}, {4, 0})}, build_by_matrix},
+    {"contract", 2, {PLAIN({4, 0}, {3, 0}, {2, 0}), BY({2, 0}, {3, 0})}, build_by_matrix_turned},
+    {"contract", 2, {PLAIN({2, 0}, {3, 0}), PLAIN({3, 0}, {2, 0}, {4, 0})}, build_of_matrices},
+    {"contract", 2, {PLAIN({2, 0}, {3, 0}, {4, 0}), PLAIN({2, 0}, {2, 0}, {4, 0})}, build_by_parameters},
 };
 
 const int n_op_cases = (int)LS_COUNT(op_cases);

@@ -1,36 +1,72 @@
-/* reduce: sums over neighbouring dimensions, which the kernel sees as one between those outside and inside of it. */
+/*
+ * reduce, reduce_max and its gradient: over neighbouring dimensions, which the kernel sees as one between those outside
+ * and inside of it.
+ */
 #include "compile/compile_impl.h"
+
+enum { OUTSIDE, OVER, INSIDE, PARTS };
 
 static ls_operand as(ls_operand x, int ndim, const int64_t *size) {
     return ls_operand_dense(x.buffer, x.offset, x.view.dtype, ndim, size);
 }
 
-static void lower_reduce(ls_builder *b, const ls_program_node *at) {
-    const ls_graph *g = b->job->graph;
-    const ls_node *node = ls_graph_node(b, at);
-    const ls_operand x = ls_lower_tensor(b, node->in[0]), sum = ls_lower_tensor(b, node->out[0]);
-    ls_node_dims dims;
-    ls_node_dims_find(g, node, &dims);
-    const int merged = ls_graph_tensor(g, node->in[0])->shape.ndim - x.view.ndim; /* of a tile batch and sequence */
-    enum { OUTSIDE, OVER, INSIDE, PARTS };
+/* Of x, which is input 0, and of what is left of it where dimensions are reduced. */
+typedef struct parts {
+    ls_operand x, left;
+} parts;
+
+/* Both as the kernels take them; `left` is output 0, or the last input. */
+static parts find_parts(ls_builder *b, const ls_node *node, bool left_is_output) {
+    const ls_operand x = ls_lower_tensor(b, node->in[0]);
+    const int last = node->n_in - 1, merged = ls_graph_tensor(b->job->graph, node->in[0])->shape.ndim - x.view.ndim;
     int64_t size[PARTS] = {1, 1, 1};
-    int part = OUTSIDE;
-    for (int d = 0; d < x.view.ndim; d++) {
-        const bool over = ls_letter_dim(&dims, &dims.out[0], dims.in[0].dim[d + merged].letter[0]) < 0;
+    ls_node_dims dims;
+    ls_node_dims_find(b->job->graph, node, &dims);
+    for (int d = 0, part = OUTSIDE; d < x.view.ndim; d++) { /* a tile has one dimension of tokens for two */
+        const bool over = ls_letter_dim(&dims, left_is_output ? &dims.out[0] : &dims.in[last],
+                                        dims.in[0].dim[d + merged].letter[0]) < 0;
         if (over) part = OVER;
         if (!over && part == OVER) part = INSIDE;
         size[part] *= x.view.size[d];
     }
-    const ls_operand to = ls_lower_sum(b, at->of, as(sum, 2, (int64_t[]){size[OUTSIDE], size[INSIDE]}));
-    ls_kernel_build call = {.op = node->op->name,
-                            .kernel = LS_KERNEL_REDUCE,
-                            .dtype = g->dtype,
-                            .n_in = 1,
-                            .in = {as(x, PARTS, size)},
-                            .n_out = 1,
-                            .out = {to}};
-    call.flops = ls_lower_flops(node->op, &call);
-    ls_build_kernel(b, &call);
+    const ls_operand left = ls_lower_tensor(b, left_is_output ? node->out[0] : node->in[last]);
+    return (parts){as(x, PARTS, size), as(left, 2, (int64_t[]){size[OUTSIDE], size[INSIDE]})};
+}
+
+static void call_kernel(ls_builder *b, const ls_node *node, ls_kernel_build *call) {
+    call->op = node->op->name;
+    call->kernel = node->op->kernel;
+    call->dtype = b->job->graph->dtype;
+    call->n_out = 1;
+    call->flops = ls_lower_flops(node->op, call);
+    ls_build_kernel(b, call);
+}
+
+static void lower_reduce(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
+    const parts p = find_parts(b, node, true);
+    ls_kernel_build call = {.n_in = 1, .in = {p.x}, .out = {ls_lower_sum(b, at->of, p.left)}};
+    call_kernel(b, node, &call);
+}
+
+static void lower_max(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
+    const parts p = find_parts(b, node, true);
+    ls_kernel_build call = {.n_in = 1, .in = {p.x}, .out = {p.left}};
+    call_kernel(b, node, &call);
+}
+
+static void lower_max_grad(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
+    const parts p = find_parts(b, node, false);
+    ls_kernel_build call = {.params = node->params,
+                            .params_bytes = sizeof(ls_reduce_max_params),
+                            .n_in = 2,
+                            .in = {p.x, p.left},
+                            .out = {as(ls_lower_tensor(b, node->out[0]), PARTS, p.x.view.size)}};
+    call_kernel(b, node, &call);
 }
 
 const ls_lowering ls_lowering_reduce = {.lower = lower_reduce};
+const ls_lowering ls_lowering_reduce_max = {.lower = lower_max};
+const ls_lowering ls_lowering_reduce_max_grad = {.lower = lower_max_grad};

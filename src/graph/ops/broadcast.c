@@ -13,9 +13,7 @@ typedef struct broadcast_params {
 static ls_status broadcast_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const broadcast_params *params = node->params;
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]);
-    if (x->dtype != g->dtype && x->dtype != g->accumulator)
-        return ls_op_input_error(g, node, 0, "elements of type %s or %s", ls_dtype_name(g->dtype),
-                                 ls_dtype_name(g->accumulator));
+    LS_TRY(ls_rule_numbers(g, node));
     if (!ls_shape_leaves(&params->shape, params->over, &x->shape)) {
         char shape[80];
         ls_shape_print(&params->shape, shape, sizeof shape);

@@ -11,9 +11,7 @@ typedef struct reduce_params {
 static ls_status reduce_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *sum = ls_graph_tensor(g, node->in[1]);
     const unsigned over = ((const reduce_params *)node->params)->over;
-    if (x->dtype != g->dtype && x->dtype != g->accumulator)
-        return ls_op_input_error(g, node, 0, "elements of type %s or %s", ls_dtype_name(g->dtype),
-                                 ls_dtype_name(g->accumulator));
+    LS_TRY(ls_rule_numbers(g, node));
     const int batch = ls_shape_dim_of(&x->shape, LS_FACTOR_BATCH);
     const int sequence = ls_shape_dim_of(&x->shape, LS_FACTOR_SEQUENCE);
     if (batch >= 0 && sequence >= 0 && (over >> batch & 1) != (over >> sequence & 1))

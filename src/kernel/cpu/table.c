@@ -13,7 +13,8 @@
         ROW(sum), ROW(attention), ROW(attention_merge), ROW(attention_delta), ROW(attention_grad),                     \
         ROW(attention_sink), ROW(attention_sink_grad), ROW(accumulate), ROW(copy), ROW(fill), ROW(sum_squares),        \
         ROW(adamw), ROW(sgd), ROW(lion), ROW(momentum), ROW(descend), ROW(normalize), ROW(combine), ROW(map),          \
-        ROW(reduce)
+        ROW(reduce), ROW(reduce_max), ROW(reduce_max_grad), ROW(softmax), ROW(softmax_grad), ROW(take_along),          \
+        ROW(take_along_grad), ROW(topk), ROW(contract)
 #endif
 
 extern const ls_kernel ROWS(LS_CPU_NAME);

@@ -142,8 +142,7 @@ static ls_status launch_fill(const ls_kernel_call *call, void *, void *stream) {
 static ls_status copy_bytes(const char *name, const ls_kernel_call *call, void *stream, cudaMemcpyKind kind) {
     const size_t bytes = ls_view_bytes(&call->in[0]);
     if (bytes == 0) return ls_ok();
-    const cudaError_t error =
-        cudaMemcpyAsync(call->out[0].data, call->in[0].data, bytes, kind, (cudaStream_t)stream);
+    const cudaError_t error = cudaMemcpyAsync(call->out[0].data, call->in[0].data, bytes, kind, (cudaStream_t)stream);
     if (error == cudaSuccess) return ls_ok();
     return ls_error(LS_FAULT, "kernel %s: %zu bytes: %s", name, bytes, cudaGetErrorString(error));
 }
@@ -158,6 +157,8 @@ template <typename T> static ls_status launch_fetch(const ls_kernel_call *call, 
 
 CUDA_ROWS(OFFLOAD, offload, launch_offload, nullptr)
 CUDA_ROWS(FETCH, fetch, launch_fetch, nullptr)
+CUDA_ROW(ls_cuda_i32_offload, OFFLOAD, LS_I32, launch_offload<int32_t>, nullptr)
+CUDA_ROW(ls_cuda_i32_fetch, FETCH, LS_I32, launch_fetch<int32_t>, nullptr)
 /* Counters are i32, totals and sums of squares f64. */
 CUDA_ROWS(COPY, copy, launch_copy, nullptr)
 CUDA_ROW(ls_cuda_f64_copy, COPY, LS_F64, launch_copy<double>, nullptr)

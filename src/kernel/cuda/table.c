@@ -2,7 +2,9 @@
 #include "kernel/cuda/table.h"
 
 #define ELEMENTWISE(X) X(add), X(mul), X(scale), X(scale_by), X(combine)
-#define GENERAL(X) X(map), X(reduce)
+#define GENERAL(X)                                                                                    \
+    X(map), X(reduce), X(reduce_max), X(reduce_max_grad), X(softmax), X(softmax_grad), X(take_along), \
+        X(take_along_grad), X(topk), X(contract)
 #define ACTIVATION(X) X(activation), X(activation_grad), X(swiglu), X(swiglu_grad)
 #define NORMS(X) X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad)
 #define ROTATE(X) X(rope_table), X(rotate)
@@ -23,7 +25,8 @@
 #define F32(name) ls_cuda_f32_##name
 #define BF16(name) ls_cuda_bf16_##name
 extern const ls_kernel SUBJECTS(F32), SUBJECTS(BF16);
-extern const ls_kernel ls_cuda_f64_copy, ls_cuda_i32_copy, ls_cuda_f64_fill, ls_cuda_i32_fill;
+extern const ls_kernel ls_cuda_f64_copy, ls_cuda_i32_copy, ls_cuda_f64_fill, ls_cuda_i32_fill, ls_cuda_i32_offload,
+    ls_cuda_i32_fetch;
 extern const ls_kernel ls_cuda_f64_accumulate, ls_cuda_f64_add_rows;
 extern const ls_kernel ls_cuda_f32_exact_sum, ls_cuda_f32_exact_value;
 extern const ls_kernel ls_cuda_f32_attention, ls_cuda_f32_attention_grad, ls_cuda_bf16_attention_plain,
@@ -41,6 +44,8 @@ const ls_kernel *const ls_cuda_kernels[] = {
     &ls_cuda_i32_copy,
     &ls_cuda_f64_fill,
     &ls_cuda_i32_fill,
+    &ls_cuda_i32_offload,
+    &ls_cuda_i32_fetch,
     &ls_cuda_f64_accumulate,
     &ls_cuda_f64_add_rows,
     &ls_cuda_f32_exact_sum,

@@ -168,6 +168,10 @@ const ls_kernel REF(fill_i32) = {.id = LS_KERNEL_FILL, .dtype = LS_I32, .prepare
 const ls_kernel REF(cast_bf16) = {.id = LS_KERNEL_CAST, .dtype = LS_BF16, .prepare = prepare_cast, .run = run_cast};
 const ls_kernel REF(offload_bf16) = {
     .id = LS_KERNEL_OFFLOAD, .dtype = LS_BF16, .prepare = prepare_offload, .run = run_dense_copy};
+const ls_kernel REF(offload_i32) = {
+    .id = LS_KERNEL_OFFLOAD, .dtype = LS_I32, .prepare = prepare_offload, .run = run_dense_copy};
+const ls_kernel REF(fetch_i32) = {
+    .id = LS_KERNEL_FETCH, .dtype = LS_I32, .prepare = prepare_fetch, .run = run_dense_copy};
 const ls_kernel REF(fetch_bf16) = {
     .id = LS_KERNEL_FETCH, .dtype = LS_BF16, .prepare = prepare_fetch, .run = run_dense_copy};
 const ls_kernel REF(cache_write_bf16) = {
