@@ -59,6 +59,8 @@ static const ls_conv_params conv;
 static const ls_recurrence_params forwards, backwards = {.backwards = true};
 static const ls_map_params sigmoid = {
     .n_in = 1, .n_steps = 1, .n_results = 1, .result = {1}, .step = {{LS_MAP_SIGMOID, 0, 0, 0, 0}}};
+static const ls_reduce_max_params to_first;
+static const ls_contract_params products;
 static const ls_scale_params twice = {.factor = 2};
 static const ls_exact_params numbers, squares = {.squares = true};
 static const ls_adamw_params adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
@@ -121,6 +123,15 @@ static const sizes cases[] = {
     {.of = LS_KERNEL_REDUCE, .letters = "ORI", .size = {TOKENS, WIDTH, 1}},
     {.of = LS_KERNEL_REDUCE, .letters = "ORI", .size = {TOKENS, WIDTH, 1}, .wide = true},
     {.of = LS_KERNEL_REDUCE, .letters = "ORI", .size = {2, TOKENS / 2, WIDTH}},
+    {.of = LS_KERNEL_REDUCE_MAX, .letters = "ORI", .size = {TOKENS, WIDTH, 1}},
+    {.of = LS_KERNEL_REDUCE_MAX, .letters = "ORI", .size = {TOKENS / 2, 2, WIDTH}},
+    {.of = LS_KERNEL_REDUCE_MAX_GRAD, .letters = "ORI", .size = {TOKENS / 2, 2, WIDTH}, .params = &to_first},
+    OF_ROWS(SOFTMAX, "nK", NULL),
+    OF_ROWS(SOFTMAX_GRAD, "nK", NULL),
+    {.of = LS_KERNEL_TAKE_ALONG, .letters = "nKJ", .size = {TOKENS, WIDTH, WIDTH}, .last = WIDTH - 1},
+    {.of = LS_KERNEL_TAKE_ALONG_GRAD, .letters = "nJK", .size = {TOKENS, WIDTH, WIDTH}, .last = WIDTH - 1},
+    {.of = LS_KERNEL_TOPK, .letters = "nKJ", .size = {TOKENS, WIDTH, 2}},
+    {.of = LS_KERNEL_CONTRACT, .letters = "MNIKLJ", .size = {1, TOKENS, 64, 64, 1, 64}, .params = &products},
     OF_ROWS(COLUMN_SUM, "nN", NULL),
     OF_ROWS(RMSNORM, "nE", &norm),
     OF_ROWS(RMSNORM_GRAD, "nE", &norm),
