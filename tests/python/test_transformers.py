@@ -58,6 +58,14 @@ def batch(packed=False):
     return {"input_ids": ids, "labels": ids.clone(), **more}
 
 
+def adapted():
+    try:
+        import peft
+    except ImportError:
+        return None
+    return peft.get_peft_model(model("Llama"), peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM"))
+
+
 def mamba():
     return transformers.MambaForCausalLM(transformers.MambaConfig(vocab_size=V, hidden_size=32, num_hidden_layers=1, state_size=4))
 
@@ -75,6 +83,19 @@ class Models(unittest.TestCase):
                 self.assertEqual(described["mean_over"], "labels")
                 self.assertIsNotNone(described["logits"])
                 print(f"{name}: {len(described['nodes'])} nodes, {sum(result.seconds.values()):.1f} s, {result.checked}")
+
+    def test_adapters(self):
+        """LoRA: the base is frozen, and has no gradient."""
+        lora = adapted()
+        if lora is None:
+            self.skipTest("needs peft")
+        with tempfile.TemporaryDirectory() as out:
+            result = longspan.torch.export(lora, batch(), out)
+            with open(os.path.join(out, "graph.json")) as file:
+                trained = [p["name"] for p in json.load(file)["parameters"] if not p["frozen"]]
+            self.assertEqual(len(trained), 28)  # two matrices of each of seven products in two layers
+            self.assertTrue(all("lora_" in name for name in trained))
+            self.assertEqual(result.checked.parameters, 28)
 
     def test_both_forms_of_attention_are_one_graph(self):
         for name in ("Llama", "Mistral", "Qwen3", "GPT-2", "Gemma 3"):
