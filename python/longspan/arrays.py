@@ -60,6 +60,11 @@ class Arrays:
         """x[..., indices[...]]"""
         return self.backend.take_along_axis(x, indices[..., None].astype(int), -1)[..., 0]
 
+    def descending(self, x):
+        """The indices of each row's elements, the largest first, equal ones in their order."""
+        how = {"kind": "stable"} if self.backend is numpy else {}  # jax.numpy's is stable
+        return self.backend.argsort(-x, axis=-1, **how)
+
     def cumsum(self, x, dim):
         return self.backend.cumsum(x, dim)
 

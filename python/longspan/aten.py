@@ -456,6 +456,13 @@ def _max(low, node, x, *rest, **_):
     return [low.add("reduce", x, kind="max", dims=over(x, dim), keep=bool(rest[1] if len(rest) > 1 else _.get("keepdim", False))), None]
 
 
+@row("topk")
+def _topk(low, node, x, k, dim=-1, largest=True, sorted_=True):
+    if dim % len(x.shape) != len(x.shape) - 1 or not largest:
+        low.refuse("takes other than the largest of the last dimension")
+    return low.add("topk", x, k=k)
+
+
 @row("softmax", "_softmax")
 def _softmax(low, node, x, dim, dtype=None):
     return low.add("softmax", x, dim=dim % len(x.shape))

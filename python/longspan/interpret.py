@@ -147,6 +147,11 @@ def _take_along(a, x, indices):
     return a.concat([a.along_last(x, indices[..., i])[..., None] for i in range(indices.shape[-1])], len(x.shape) - 1)
 
 
+def _topk(a, x, k):
+    ids = a.descending(x)[..., :k]
+    return [_take_along(a, x, ids), ids]
+
+
 OPS = {
     "map": _map, "softmax": _softmax, "slice": _slice, "iota": _iota, "shift": _shift,
     "reduce": lambda a, p, x, sizes: (a.sum if p["kind"] == "sum" else a.max)(x, p["dims"], p.get("keep", False)),
@@ -160,6 +165,7 @@ OPS = {
     "index": lambda a, p, x, *indices, sizes: a.pick(x, indices),
     "cumsum": lambda a, p, x, sizes: a.cumsum(x, p["dim"]),
     "stop": lambda a, p, x, sizes: x,
+    "topk": lambda a, p, x, sizes: _topk(a, x, p["k"]),
     "take_along": lambda a, p, x, indices, sizes: _take_along(a, x, indices),
     "fill": lambda a, p, sizes: a.array(numpy.full([at(n, sizes) for n in p["size"]], float(p["value"]))),
     "linear": _linear, "linear_wide": _linear, "linear_transposed": _linear_transposed, "rmsnorm": _rmsnorm, "layernorm": _layernorm,

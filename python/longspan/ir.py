@@ -331,6 +331,12 @@ def _take_along(node, x, indices):
     return [(indices.shape, x.dtype)]
 
 
+def _topk(node, x):
+    need(0 < node.params["k"] <= (x.shape[-1] if isinstance(x.shape[-1], int) else 0), f"{node.params['k']} of {x}")
+    shape = x.shape[:-1] + (node.params["k"],)
+    return [(shape, x.dtype), (shape, "i32")]
+
+
 def _linear(node, x, weight, bias=None):
     K, N = reversed(weight.shape) if node.op != "linear_transposed" else weight.shape
     need(len(weight.shape) == 2 and x.shape[-1] == K and (bias is None or bias.shape == (N,)), f"{x}, {weight}, {bias}")
@@ -394,7 +400,7 @@ def _created(dtype):
 SHAPES = {
     "map": _map, "reduce": _reduce, "softmax": lambda node, x: [(x.shape, "T")], "contract": _contract, "permute": _permute, "reshape": _reshape,
     "broadcast": _broadcast, "slice": _slice, "concat": _concat, "iota": _created("i32"), "shift": _kept, "cast": _cast,
-    "pad": _pad, "index": _index, "cumsum": _kept, "fill": _created("T"), "stop": _kept, "take_along": _take_along,
+    "pad": _pad, "index": _index, "cumsum": _kept, "fill": _created("T"), "stop": _kept, "take_along": _take_along, "topk": _topk,
     "linear": _linear, "linear_transposed": _linear, "linear_wide": _linear, "rmsnorm": _norm, "layernorm": _norm, "embedding": _embedding,
     "rope_table": _rope_table, "rotate": _rotate, "attention": _attention, "split": _split,
     "swiglu": _same, "add": _same, "mul": _same, "gelu": _same, "gelu_tanh": _same, "relu": _same, "silu": _same, "softcap": _same, "scale": _same,

@@ -289,6 +289,11 @@ class Normal(Views):
         stored = self.node("softmax", moved.stored, dim=len(moved.stored.shape) - 1)
         return View(stored, tuple(moved.dims[order.index(i)] for i in range(rank)), moved.window and replace(moved.window, outside=None))
 
+    def _topk(self, node, view):
+        moved = self.last(view)
+        return [replace(moved, stored=stored, window=moved.window and replace(moved.window, outside=None))
+                for stored in self.node("topk", moved.stored, k=node.params["k"])]
+
     def _contract(self, node, a, b):
         a, b = self.settled(a), self.settled(b)
         sides, out = node.params["equation"].split("->")

@@ -53,6 +53,9 @@ class TorchArrays(Arrays):
     def along_last(self, x, indices):
         return x.gather(-1, indices[..., None].long())[..., 0]
 
+    def descending(self, x):
+        return torch.sort(x, dim=-1, descending=True, stable=True).indices
+
     def cumsum(self, x, dim):
         return x.cumsum(dim)
 

@@ -93,6 +93,13 @@ def gated(model, x):
     return x + model.down(torch.relu(model.up(model.norm(x))) ** 2) * torch.sigmoid(x.mean(-1, keepdim=True) * model.weight + x.amax(-1, keepdim=True))
 
 
+def two_of_four(model, x):
+    """Four experts, of which each token has two: chosen by a router, and weighted."""
+    weights, chosen = F.softmax(model.out(x)[..., :4], -1).topk(2, -1)
+    weights = weights / weights.sum(-1, keepdim=True)
+    return x + sum((weights * (chosen == i)).sum(-1, keepdim=True) * torch.tanh(model.qkv(x)[..., i * 8:i * 8 + E]) for i in range(4))
+
+
 def smoothed(model, scores, labels):
     return F.cross_entropy(scores.flatten(0, 1), labels.flatten(), label_smoothing=0.1)
 
@@ -122,7 +129,7 @@ class Spreads(unittest.TestCase):
                         self.assertLessEqual(off, 1e-6 * abs(gradient).max() + 1e-12, name)  # angles are in f32
 
     def test_each(self):
-        for layer in (pairs_that_rotate, one_kv_head, normalised_heads, attention_of_torch, written_out, convolved, mixed_heads, gated):
+        for layer in (pairs_that_rotate, one_kv_head, normalised_heads, attention_of_torch, written_out, convolved, mixed_heads, two_of_four, gated):
             with self.subTest(layer.__name__):
                 self.check(Model(layer))
         for loss in (smoothed, two_terms):
