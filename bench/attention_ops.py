@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Attention as an op of PyTorch and of JAX beside their own, on the processor:
 
-    LONGSPAN=build/longspan bench/attention_ops.py torch|jax [TOKENS ...]      default: 64 4096 8192 16384
+    LONGSPAN=build/longspan bench/attention_ops.py torch|jax [TOKENS ...]      default: 4096 8192 16384
 
 Causal, 1 sequence, 4 heads of 64, 2 threads; f32, with PyTorch bf16 too. One JSON object for each length and type: forward, and forward with
-gradients, in milliseconds: medians of rounds in which both run, one after the other; times: the median of the rounds' ratios (own / Longspan's).
+gradients, in milliseconds: medians of rounds in which both run, one after the other, for 50 ms at least; times: the median of the rounds'
+ratios (own / Longspan's). On cores that others use too, threads of OpenMP that wait by spinning hold up PyTorch at short lengths:
+OMP_WAIT_POLICY=passive.
 """
 import json
 import os
@@ -12,7 +14,7 @@ import pathlib
 import sys
 import time
 
-HEADS, SIZE, THREADS, SECONDS = 4, 64, 2, 20
+HEADS, SIZE, THREADS, SECONDS, TURN = 4, 64, 2, 20, 0.05
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 
@@ -23,15 +25,20 @@ def median(x):
 
 def compare(calls):
     """Milliseconds of each call, and of how many times the second's time the first takes."""
+    turns = []
     for call in calls:
         call()
+        start = time.perf_counter()
+        call()
+        turns.append(max(1, min(1000, int(TURN / (time.perf_counter() - start)))))
     rounds, began = [], time.perf_counter()
     while len(rounds) < 3 or (time.perf_counter() - began < SECONDS and len(rounds) < 1001):
         times = []
-        for call in calls:
+        for call, n in zip(calls, turns):
             start = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - start)
+            for _ in range(n):
+                call()
+            times.append((time.perf_counter() - start) / n)
         rounds.append(times)
     own, longspan = (median(times) * 1e3 for times in zip(*rounds))
     return {"own_ms": round(own, 3), "longspan_ms": round(longspan, 3), "times": round(median([a / b for a, b in rounds]), 2), "rounds": len(rounds)}
@@ -89,5 +96,5 @@ def with_jax(lengths):
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in ("torch", "jax"):
         sys.exit(__doc__)
-    lengths = [int(word) for word in sys.argv[2:]] or [64, 4096, 8192, 16384]
+    lengths = [int(word) for word in sys.argv[2:]] or [4096, 8192, 16384]
     (with_torch if sys.argv[1] == "torch" else with_jax)(lengths)
