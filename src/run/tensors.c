@@ -241,7 +241,7 @@ static ls_status move_run(const ls_executor *ex, const transfer *t, const ls_ope
 
 /* As move, for a part of the bound tensor that the device has. */
 static ls_status move_part(const ls_executor *ex, const transfer *t, const ls_operand *part, int dim, char *global) {
-    LS_ASSERT(dim < t->ndim && dim < LS_MAX_DIMS);
+    LS_ASSERT(dim < t->ndim && dim < LS_MAX_DIMS && t->dim[dim].n > 0);
     const index_map *m = &t->dim[dim];
     const int64_t inside = (int64_t)ls_operand_bytes(part) / m->n; /* bytes of one index */
     if (inside > LS_STAGE_BYTES) {
