@@ -203,12 +203,12 @@ ls_tensor ls_broadcast(ls_graph *graph, ls_tensor x, unsigned over, ls_tensor li
 ls_tensor ls_softmax(ls_graph *graph, ls_tensor x);
 
 /*
- * Op contract: the product of two tensors T, summed over letters, as numpy.einsum has it: "bshd,bsgd->bshg". A letter
- * is at most once in a tensor, and one that the result lacks is in both. The batch and the sequence come first wherever
- * they are, and the result has them: a product over tokens, or of different tokens, is refused. Where one of the two
- * has no tokens and no letter is in all three, it is a product of matrices (ls_linear). Result T.
+ * Op contract: the product of two tensors T, summed over letters, by a text as numpy.einsum has it: "bshd,bsgd->bshg".
+ * A letter is at most once in a tensor, and one that the result lacks is in both. The batch and the sequence come first
+ * wherever they are, and the result has them: a product over tokens, or of different tokens, is refused. Where one of
+ * the two has no tokens and no letter is in all three, it is a product of matrices (ls_linear). Result T.
  */
-ls_tensor ls_einsum(ls_graph *graph, const char *equation, ls_tensor a, ls_tensor b);
+ls_tensor ls_einsum(ls_graph *graph, const char *text, ls_tensor a, ls_tensor b);
 
 /* y[..,j] = x[..,ids[..,j]]: T or G[..,K], i32[..,J] -> [..,J], of the same token. An id outside of 0..K-1 gives NaN.
  */

@@ -82,7 +82,8 @@ static void test_workers(void **state) {
     static const char *const shards[] = {"none", "parameters"};
     for (int i = 0; i < 4; i++) {
         const ls_engine_options options = {
-            .spread = {.ranks = RANKS, .threads = 1, .mesh = "ring=3", .shard = shards[i / 2], .as_threads = i % 2 == 0}};
+            .spread = {
+                .ranks = RANKS, .threads = 1, .mesh = "ring=3", .shard = shards[i / 2], .as_threads = i % 2 == 0}};
         ls_status status = run_engine(&options, read_other_parameters);
         assert_fails(status, LS_INVALID, "parameter \"table\"");
         assert_fails(status, LS_INVALID, "parameter \"other\"");

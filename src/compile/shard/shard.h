@@ -86,9 +86,9 @@ typedef struct ls_question {
     ls_spread_option option[LS_SPREAD_OPTIONS];
 } ls_question;
 
-void ls_question_ask(const ls_along *along, const ls_node *node, ls_question *out);
-ls_along_placement ls_option_input(const ls_question *q, ls_spread_option option, int i);
-ls_along_placement ls_option_output(const ls_question *q, ls_spread_option option, int o);
+void ls_question_ask(const ls_along *along, const ls_node *node, ls_question *q);
+ls_along_placement ls_option_input(const ls_question *q, ls_spread_option choice, int i);
+ls_along_placement ls_option_output(const ls_question *q, ls_spread_option choice, int o);
 
 /* --- price.c ------------------------------------------------------------------------------------------------------ */
 

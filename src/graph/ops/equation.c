@@ -73,7 +73,7 @@ static ls_status read_sizes(const ls_graph *g, ls_tensor x, int t, equation *e) 
         return ls_error(LS_INVALID, "op contract: \"%s\" is %s, expected %s", info->name, ls_dtype_name(info->dtype),
                         ls_dtype_name(g->dtype));
     for (int d = 0; d < info->shape.ndim; d++) {
-        const int letter = e->of[t][d];
+        const int letter = (unsigned char)e->of[t][d];
         const ls_dim dim = info->shape.dim[d];
         if (e->size[letter] == 0) {
             e->size[letter] = dim.size;
@@ -187,7 +187,8 @@ static ls_tensor normal(ls_graph *g, const equation *e, ls_tensor x, int t, cons
     letters own, order, all;
     const char *tokens = has(e->of[t], e->tokens[0]) ? e->tokens : "";
     features(e, t, own);
-    *transposed = strcmp(own, join(order, e->n, second, first)) == 0 && strcmp(own, join(order, e->n, first, second));
+    *transposed =
+        strcmp(own, join(order, e->n, second, first)) == 0 && strcmp(own, join(order, e->n, first, second)) != 0;
     if (!*transposed) x = turn(g, x, e->of[t], join(all, tokens, join(order, e->n, first, second), ""));
     const char *const merged[] = {e->n, *transposed ? second : first, *transposed ? first : second, NULL};
     return merge(g, e, x, tokens, "", merged);

@@ -30,7 +30,8 @@ static void softmax_part(const void *context, int part, int64_t first, int64_t l
         v_f32 most = v_set(-INFINITY), sum = {0};
         for (int64_t e = 0; e < K; e += V_LANES) {
             const v_f32 v = row_at(x, i * K, e, K, -INFINITY);
-            most = v_select((v_i32)(v > most) | (v_i32)(v != v), v, most); /* NaN stays, and becomes that of all */
+            /* NaN stays, and becomes that of all. NOLINTNEXTLINE(misc-redundant-expression): it differs from itself */
+            most = v_select((v_i32)(v > most) | (v_i32)(v != v), v, most);
         }
         float largest = most[0];
         for (int l = 1; l < V_LANES; l++) largest = most[l] > largest || isnan(most[l]) ? most[l] : largest;

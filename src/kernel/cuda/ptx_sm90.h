@@ -55,10 +55,10 @@ static __device__ __forceinline__ void ls_multiply(float (&d)[TILES][4], uint64_
 #define LS_NAMES_8                                                                                                   \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29," \
     "%30,%31"
-#define LS_NAMES_16                                                                                                 \
-    LS_NAMES_8                                                                                                      \
-        ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57," \
-        "%58,%59,%60,%61,%62,%63"
+#define LS_NAMES_16                                                                                             \
+    LS_NAMES_8                                                                                                  \
+    ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57," \
+    "%58,%59,%60,%61,%62,%63"
 
 /* The operands after the sums have these numbers: where a is in registers, and where it is not. */
 #define LS_MULTIPLY_REGISTERS(TILES, N, a0, a1, a2, a3, of_b, adds_, order)                   \
