@@ -9,8 +9,6 @@
  */
 #include "compile/compile_impl.h"
 
-#include <string.h>
-
 typedef struct fusion {
     const ls_job *job;
     const ls_graph *g;
@@ -161,7 +159,7 @@ static bool fuse_expressions(const fusion *f, int p, int c, ls_node *map, ls_map
     part of_first = {.n_in = from->n_in}, of_second = {.n_in = to->n_in};
     if (!from->op->expression(f->g, from, &first) || !to->op->expression(f->g, to, &second)) return false;
     if (first.n_steps + second.n_steps > LS_MAP_STEPS) return false;
-    *map = (ls_node){.n_in = 0};
+    *map = (ls_node){.forward = to->forward};
     *out = (ls_map_params){0};
     for (int i = 0; i < from->n_in; i++)
         if ((of_first.input[i] = input_of(map, from->in[i])) < 0) return false;
@@ -196,12 +194,8 @@ static bool fuse(fusion *f, int p, int c) {
     ls_node map;
     if (first->expression == NULL || !(first->fuses || second->fuses)) return false;
     if (!may_move(f, p, c) || !fuse_expressions(f, p, c, &map, &params)) return false;
-    ls_node made = ls_map_node(f->arena, &params, f->node[c].forward);
-    made.n_in = map.n_in;
-    made.n_out = map.n_out;
-    memcpy(made.in, map.in, sizeof made.in);
-    memcpy(made.out, map.out, sizeof made.out);
-    f->node[c] = made;
+    ls_node_become_map(&map, &params, f->arena);
+    f->node[c] = map;
     f->into[p] = c;
     return true;
 }

@@ -365,8 +365,8 @@ static inline bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor) 
 ls_graph *ls_graph_bare(const ls_graph *g, ls_arena *arena);
 /* A node that makes `to` of `from`, in that type; its parameters lie in the arena. */
 ls_node ls_cast_node(ls_arena *arena, ls_tensor from, ls_tensor to, ls_dtype dtype);
-/* A map with that expression and forward node, without inputs and outputs, which the caller sets. */
-ls_node ls_map_node(ls_arena *arena, const ls_map_params *params, int forward);
+/* The node, with its inputs and outputs, becomes a map with that expression. */
+void ls_node_become_map(ls_node *node, const ls_map_params *params, ls_arena *arena);
 void ls_graph_own_outputs(ls_graph *g, const ls_node *node);
 
 /* --- building ----------------------------------------------------------------------------------------------------- */

@@ -12,7 +12,10 @@ static ls_status run_programs(const ls_rank *rank, const ls_micro_batches *batch
     return ls_ok();
 }
 
-/* *loss becomes this rank's loss of the batches, which the programs have added up; NaN without such a sum. */
+/*
+ * *loss becomes this rank's term of the loss of the batches, which the programs have added up: 0 where another rank has
+ * the same; NaN without such a sum.
+ */
 static ls_status run_batches(const ls_rank *rank, const ls_micro_batches *batches, double *loss) {
     double kept;
     LS_TRY(ls_rank_get_number(rank, LS_BIND_LOSS, &kept));
@@ -20,6 +23,8 @@ static ls_status run_batches(const ls_rank *rank, const ls_micro_batches *batche
     ls_status status = run_programs(rank, batches);
     if (status.code == LS_OK) status = ls_rank_get_number(rank, LS_BIND_LOSS, loss);
     LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, kept));
+    const ls_binding *sum = ls_image_find(rank->image, LS_BIND_LOSS);
+    if (sum != NULL && !ls_rank_contributes(rank, sum)) *loss = 0;
     return status;
 }
 
@@ -27,7 +32,6 @@ ls_status ls_rank_evaluate_step(const ls_rank *rank, const ls_micro_batches *bat
     enum { LOSS, STOP, SUMS };
     double sum[SUMS];
     LS_TRY(run_batches(rank, batches, &sum[LOSS]));
-    if (!ls_rank_counts(rank)) sum[LOSS] = 0;
     sum[STOP] = ls_comm_stop_requested(rank->comm);
     LS_TRY(ls_rank_sum(rank, sum, SUMS));
     *out = (ls_step_sums){.loss = sum[LOSS], .grad_norm = NAN, .stop = sum[STOP] > 0};
@@ -110,7 +114,7 @@ static ls_status evaluate(evaluating *e, double *mean) {
     for (; e->first < e->evaluation->n; e->first += e->B) {
         double loss;
         LS_TRY(run_batches(e->rank, &(ls_micro_batches){1, feed, e}, &loss));
-        sum[LOSS] += ls_rank_counts(e->rank) ? loss : 0;
+        sum[LOSS] += loss;
         sum[LABELS] += (double)ls_batch_labels(&e->batch);
         LS_TRY(pass_results(e));
     }

@@ -53,9 +53,13 @@ ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, int64_t first
     return ls_ok();
 }
 
+bool ls_batch_counts(const ls_batch *batch) {
+    return ls_rank_contributes(batch->rank, ls_image_find(batch->rank->image, "tokens"));
+}
+
 int64_t ls_batch_labels(const ls_batch *batch) {
     int64_t labels = 0;
-    if (!ls_rank_counts(batch->rank)) return 0;
+    if (!ls_batch_counts(batch)) return 0;
     for (int64_t i = 0; i < batch->rows * batch->inputs; i++) labels += batch->labels[i] != LS_LABEL_IGNORED;
     return labels;
 }

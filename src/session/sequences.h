@@ -34,7 +34,9 @@ void ls_batch_free(ls_batch *batch); /* a zeroed one is allowed */
  * labels ignored. Not collective: it may fail on one rank alone.
  */
 LS_MUST_USE ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, int64_t first, int64_t end);
-/* The labels of this rank's part that are not ignored; 0 where another rank counts them (ls_rank_counts). */
+/* Of ranks that have the same tokens, as those along tp, whether this is the first: what is counted of them is its. */
+bool ls_batch_counts(const ls_batch *batch);
+/* The labels of this rank's part that are not ignored; 0 where another rank counts them. */
 int64_t ls_batch_labels(const ls_batch *batch);
 /* Copies the batch into the inputs of the rank's programs (those of ls_language_model), and sets document bounds. */
 LS_MUST_USE ls_status ls_batch_put(const ls_batch *batch);

@@ -69,11 +69,6 @@ ls_status ls_rank_read_step(const ls_rank *rank, ls_step_sums *out) {
     return ls_ok();
 }
 
-bool ls_rank_counts(const ls_rank *rank) {
-    const ls_mesh *mesh = &rank->image->mesh;
-    return ls_mesh_index(mesh, ls_mesh_axes(mesh, LS_AXIS_FEATURE), rank->rank) == 0;
-}
-
 ls_status ls_rank_sum(const ls_rank *rank, double *values, int n) {
     double *all = malloc(sizeof *all * (size_t)n * (size_t)rank->ranks);
     if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d numbers of %d ranks", n, rank->ranks);

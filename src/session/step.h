@@ -64,11 +64,6 @@ typedef struct ls_step_sums {
 } ls_step_sums;
 LS_MUST_USE ls_status ls_rank_read_step(const ls_rank *rank, ls_step_sums *out);
 
-/*
- * Whether sums over the ranks count this rank's tokens: along axes of kind feature several ranks have the same tokens
- * and the same sum of losses, and the first of them counts.
- */
-bool ls_rank_counts(const ls_rank *rank);
 /* values[n] become their sums over the ranks, added in rank order. Collective. */
 LS_MUST_USE ls_status ls_rank_sum(const ls_rank *rank, double *values, int n);
 

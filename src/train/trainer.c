@@ -79,7 +79,8 @@ static ls_status read_step(ls_trainer *t, const ls_sequences *from, int64_t firs
     for (int64_t m = t->accumulate - 1; m >= 0; m--) {
         LS_TRY(read_batch(t, from, first + m * t->B));
         out->valid += ls_batch_labels(batch);
-        for (int64_t b = 0; b < batch->rows && ls_rank_counts(t->rank); b++) {
+        if (!ls_batch_counts(batch)) continue;
+        for (int64_t b = 0; b < batch->rows; b++) {
             const int64_t row = m * t->B + batch->first + b, at = b * batch->inputs;
             out->hash += ls_data_hash(row * t->S, &batch->part, batch->tokens + at, batch->labels + at);
         }

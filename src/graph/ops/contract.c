@@ -79,14 +79,10 @@ static void contract_dims(const ls_graph *g, const ls_node *node, char *text) {
     *write_operand(g, node->out[0], "nij", text) = 0;
 }
 
-static ls_tensor contract(ls_graph *g, ls_tensor a, bool transpose_a, ls_tensor b, bool transpose_b) {
+ls_tensor ls_contract_normal(ls_graph *g, ls_tensor a, bool transpose_a, ls_tensor b, bool transpose_b) {
     const ls_contract_node params = {.transpose_a = transpose_a, .transpose_b = transpose_b};
     const ls_tensor in[] = {a, b};
     return ls_graph_add(g, &ls_op_contract, &params, sizeof params, in, 2, -1);
-}
-
-ls_tensor ls_contract_normal(ls_graph *g, ls_tensor a, bool transpose_a, ls_tensor b, bool transpose_b) {
-    return contract(g, a, transpose_a, b, transpose_b);
 }
 
 /* The gradient of operand i is the product of p and q; summed over the tokens if the operand has none. */
@@ -95,7 +91,7 @@ static void add_gradient(ls_gradient *d, const ls_node *node, int i, ls_tensor p
     ls_graph *g = ls_gradient_graph(d);
     const bool has = tokens_of(&ls_graph_tensor(g, node->in[i])->shape) > 0;
     if (has || tokens_of(&ls_graph_tensor(g, node->out[0])->shape) == 0) {
-        ls_gradient_add(d, i, contract(g, p, transpose_p, q, transpose_q));
+        ls_gradient_add(d, i, ls_contract_normal(g, p, transpose_p, q, transpose_q));
         return;
     }
     const ls_contract_node params = {{.accumulate = true}, transpose_p, transpose_q};

@@ -148,11 +148,10 @@ const ls_op ls_op_map = {.name = "map",
                          .expression = expression,
                          .fuses = true};
 
-ls_node ls_map_node(ls_arena *arena, const ls_map_params *params, int forward) {
-    return (ls_node){.op = &ls_op_map,
-                     .params = ls_arena_copy(arena, params, ls_map_bytes(params)),
-                     .params_bytes = ls_map_bytes(params),
-                     .forward = forward};
+void ls_node_become_map(ls_node *node, const ls_map_params *params, ls_arena *arena) {
+    node->op = &ls_op_map;
+    node->params_bytes = ls_map_bytes(params);
+    node->params = ls_arena_copy(arena, params, node->params_bytes);
 }
 
 static ls_status read_expression(int n_in, const ls_expression *e, ls_map_params *out) {
