@@ -1,12 +1,11 @@
 """ATen ops in the ops of the IR: one row per op (rows.py)."""
 from __future__ import annotations
 
-import math
 import string
 
 from . import softmax
 from .attention import attend
-from .rows import arithmetic, elementwise, is_tensor, sliced
+from .rows import EXPRESSIONS, arithmetic, elementwise, expression, is_tensor, sliced
 
 ATEN = {}
 
@@ -133,30 +132,8 @@ def _activation(low, node, x, *given, **named):
     return step("neg", positive) if name == "log_sigmoid" else step("mul", x, step("tanh", positive))
 
 
-# Functions that are one expression of others: the steps, each a word and operands; a number k in brackets is the result of step k, letters are arguments.
-EXPRESSIONS = {
-    "lerp": [("sub", "b", "a"), ("mul", [0], "c"), ("add", "a", [1])],
-    "expm1": [("exp", "a"), ("sub", [0], 1.0)],
-    "exp2": [("mul", "a", math.log(2)), ("exp", [0])],
-    "log2": [("log", "a"), ("div", [0], math.log(2))],
-    "log10": [("log", "a"), ("div", [0], math.log(10))],
-    "erfc": [("erf", "a"), ("neg", [0]), ("add", [1], 1.0)],
-    "ceil": [("neg", "a"), ("floor", [0]), ("neg", [1])],
-    "sinh": [("exp", "a"), ("neg", "a"), ("exp", [1]), ("sub", [0], [2]), ("div", [3], 2.0)],
-    "cosh": [("exp", "a"), ("neg", "a"), ("exp", [1]), ("add", [0], [2]), ("div", [3], 2.0)],
-    "logaddexp": [("sub", "a", "b"), ("abs", [0]), ("neg", [1]), ("exp", [2]), ("log1p", [3]), ("max", "a", "b"), ("add", [4], [5])],
-    "hypot": [("mul", "a", "a"), ("mul", "b", "b"), ("add", [0], [1]), ("sqrt", [2])],
-    "threshold": [("lt", "b", "a"), ("where", [0], "a", "c")],
-}
-
-
-@row(*EXPRESSIONS)
-def _expression(low, node, *given):
-    results = []
-    for word, *operands in EXPRESSIONS[low.name(node)]:
-        values = [results[o[0]] if isinstance(o, list) else given["abc".index(o)] if isinstance(o, str) else o for o in operands]
-        results.append(arithmetic(low, node, word, *values) if word != "where" else low.map(word, *values, node=node))
-    return results[-1]
+for name in EXPRESSIONS:
+    ATEN[name] = expression(name)
 
 
 @row("addcmul", "addcdiv")

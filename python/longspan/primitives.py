@@ -5,7 +5,7 @@ import math
 import string
 
 from .rewrite import binary
-from .rows import arithmetic, constant, elementwise, is_tensor
+from .rows import arithmetic, constant, elementwise, expression, is_tensor
 from .size import Size, product
 
 PRIMITIVES = {}
@@ -29,9 +29,8 @@ PRIMITIVES["logistic"] = elementwise("sigmoid")
 PRIMITIVES["gt"] = lambda low, e, a, b: arithmetic(low, e, "lt", b, a)
 PRIMITIVES["ge"] = lambda low, e, a, b: arithmetic(low, e, "le", b, a)
 PRIMITIVES["square"] = lambda low, e, a: arithmetic(low, e, "mul", a, a)
-PRIMITIVES["exp2"] = lambda low, e, a: arithmetic(low, e, "exp", arithmetic(low, e, "mul", a, math.log(2)))
-PRIMITIVES["expm1"] = lambda low, e, a: arithmetic(low, e, "sub", arithmetic(low, e, "exp", a), 1.0)
-PRIMITIVES["ceil"] = lambda low, e, a: arithmetic(low, e, "neg", arithmetic(low, e, "floor", arithmetic(low, e, "neg", a)))
+for name in ("exp2", "expm1", "ceil"):
+    PRIMITIVES[name] = expression(name)
 PRIMITIVES["clamp"] = lambda low, e, least, x, most: arithmetic(low, e, "min", arithmetic(low, e, "max", x, least), most)
 PRIMITIVES["is_finite"] = lambda low, e, a: low.map("lt", low.map("abs", a, dtype=a.dtype), 3.4e38) if is_tensor(a) else math.isfinite(a)
 

@@ -5,6 +5,8 @@ are known) or lists of these, and sizes are integers or polynomials in B and S. 
 """
 from __future__ import annotations
 
+import math
+
 from .interpret import STEPS
 from .ir import Value
 from .rewrite import number
@@ -90,6 +92,34 @@ def arithmetic(low, node, word, *operands):
 
 def elementwise(word):
     return lambda low, node, *operands, **_: arithmetic(low, node, word, *operands)
+
+
+# Functions that are one expression of others: the steps, each a word and operands; a number k in brackets is the result of step k, letters are arguments.
+EXPRESSIONS = {
+    "lerp": [("sub", "b", "a"), ("mul", [0], "c"), ("add", "a", [1])],
+    "expm1": [("exp", "a"), ("sub", [0], 1.0)],
+    "exp2": [("mul", "a", math.log(2)), ("exp", [0])],
+    "log2": [("log", "a"), ("div", [0], math.log(2))],
+    "log10": [("log", "a"), ("div", [0], math.log(10))],
+    "erfc": [("erf", "a"), ("neg", [0]), ("add", [1], 1.0)],
+    "ceil": [("neg", "a"), ("floor", [0]), ("neg", [1])],
+    "sinh": [("exp", "a"), ("neg", "a"), ("exp", [1]), ("sub", [0], [2]), ("div", [3], 2.0)],
+    "cosh": [("exp", "a"), ("neg", "a"), ("exp", [1]), ("add", [0], [2]), ("div", [3], 2.0)],
+    "logaddexp": [("sub", "a", "b"), ("abs", [0]), ("neg", [1]), ("exp", [2]), ("log1p", [3]), ("max", "a", "b"), ("add", [4], [5])],
+    "hypot": [("mul", "a", "a"), ("mul", "b", "b"), ("add", [0], [1]), ("sqrt", [2])],
+    "threshold": [("lt", "b", "a"), ("where", [0], "a", "c")],
+}
+
+
+def expression(name):
+    """The row of a function of EXPRESSIONS."""
+    def put_together(low, node, *given, **_):
+        results = []
+        for word, *operands in EXPRESSIONS[name]:
+            values = [results[o[0]] if isinstance(o, list) else given["abc".index(o)] if isinstance(o, str) else o for o in operands]
+            results.append(arithmetic(low, node, word, *values) if word != "where" else low.map(word, *values, node=node))
+        return results[-1]
+    return put_together
 
 
 def sliced(low, x, dim, start, length, step=1):

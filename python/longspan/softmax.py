@@ -11,11 +11,11 @@ from .rewrite import binary, number, rebuild, skip_casts
 from .size import Size, product
 
 
-def bare(value, also=()):
+def bare(value):
     """The value without casts, stops of gradients, repetitions and dimensions of size 1."""
     while isinstance(value, Value) and value.node is not None:
         node = value.node
-        if node.op in ("cast", "stop", "broadcast") + tuple(also):
+        if node.op in ("cast", "stop", "broadcast"):
             value = node.inputs[0]
         elif node.op == "reshape" and [n for n in node.inputs[0].shape if n != 1] == [n for n in value.shape if n != 1]:
             value = node.inputs[0]
@@ -39,7 +39,7 @@ def highest(value, x, dim):
     if word == "where" and isinstance(operands[1], Value) and number(operands[2]) == 0 and binary(bare(operands[0]))[0] == "lt":
         value = bare(operands[1])
     of, over = reduced(value, "max")
-    return of is not None and over == dim and bare(of, ()) is bare(x, ())
+    return of is not None and over == dim and bare(of) is bare(x)
 
 
 def centred(value, dim):
@@ -100,7 +100,7 @@ def log_softmax(value):
 
 def one_hot(value):
     """(ids, number of classes) of a value whose last dimension is 1 at the id and 0 elsewhere."""
-    value = bare(value, ())
+    value = bare(value)
     word, operands = binary(value)
     if word != "eq" or not all(isinstance(o, Value) for o in operands):
         return None, None
