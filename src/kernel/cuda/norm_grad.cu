@@ -81,10 +81,11 @@ static __global__ void __launch_bounds__(CUDA_THREADS) gradients(norm_operands<T
 template <typename T, int TEAM, int GROUPS, bool CENTRED>
 static __global__ void __launch_bounds__(CUDA_THREADS) gradients_in_registers(norm_operands<T> p) {
     constexpr int N = pack_size<T>();
-    const int64_t e = (int64_t)team<TEAM>::lane() * N;             /* and e + TEAM N, ... */
-    const auto load = [&](const T *row, int j) -> pack<float, N> { /* zeros behind the row's end */
-                                                                   if (e + j * TEAM * N >= p.E) return {};
-                                                                   return load_floats<N>(row + e + j * TEAM * N);
+    const int64_t e = (int64_t)team<TEAM>::lane() * N; /* and e + TEAM N, ... */
+    /* Group j of a row: zeros behind its end. */
+    const auto load = [&](const T *row, int j) -> pack<float, N> {
+        if (e + j * TEAM * N >= p.E) return {};
+        return load_floats<N>(row + e + j * TEAM * N);
     };
     pack<float, N> w[GROUPS], a[GROUPS], d[GROUPS], sum[GROUPS];
 #pragma unroll
