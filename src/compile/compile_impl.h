@@ -40,9 +40,23 @@ LS_MUST_USE ls_status ls_shard(const ls_graph *graph, int n_nodes, const ls_mesh
  * redistributed.
  */
 void ls_redistribute(ls_job *job, const ls_mesh *mesh, ls_arena *arena, ls_sharding *sharding);
-/* The programs of a graph of n_nodes nodes, of another one in which node n, and what is put before it, begins at
- * begins[n]. */
-ls_job_programs ls_programs_moved(const ls_job_programs *old, int n_nodes, const int *begins, ls_arena *arena);
+/* A graph on its way into another one (rewriting.c). */
+typedef struct ls_rewriting {
+    const ls_graph *from;
+    ls_graph *to;
+    ls_arena *arena; /* of the new graph */
+    int *moved;      /* by node: its new number */
+    int *begins;     /* by node: the new number of the first that stands in its place, what is put before it included */
+} ls_rewriting;
+ls_rewriting ls_rewriting_begin(const ls_graph *from, ls_arena *arena);
+/* All that is added from now on, until the next node is reached, stands in the place of node n. For each n, in order.
+ */
+void ls_rewriting_reach(ls_rewriting *r, int n);
+/* Adds a node of the new graph, whose outputs are tensors there; and one that is node n of the old graph. */
+void ls_rewriting_add(ls_rewriting *r, const ls_node *node);
+void ls_rewriting_copy(ls_rewriting *r, int n, ls_node node);
+/* The job has the new graph, and its programs the new numbers. */
+void ls_rewriting_end(ls_rewriting *r, ls_job *job);
 /*
  * Frozen parameters that are kept in another type than the graph's are of that type, and a cast stands before each node
  * that reads one (kept.c). Graph and programs become new ones in the arena, or stay where there is no such parameter.

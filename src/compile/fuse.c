@@ -217,34 +217,26 @@ static bool fuse_with_inputs(fusion *f, int c) {
 
 static void rewrite(const fusion *f, ls_job *job) {
     const ls_graph *g = f->g;
-    ls_arena *arena = f->arena;
-    ls_graph *to = ls_graph_bare(g, arena);
-    int *moved = LS_NEW_ARRAY(arena, int, g->n_nodes + 1), *begins = LS_NEW_ARRAY(arena, int, g->n_nodes + 1);
+    ls_rewriting r = ls_rewriting_begin(g, f->arena);
     for (int t = 0; t < g->n_tensors; t++) {
-        ls_tensor_info *info = LS_PUSH(arena, to->tensors, to->n_tensors, to->tensor_capacity);
+        ls_tensor_info *info = LS_PUSH(f->arena, r.to->tensors, r.to->n_tensors, r.to->tensor_capacity);
         *info = g->tensors[t];
         if (info->producer >= 0) info->producer = -2; /* until a node owns it */
     }
     for (int n = 0; n < g->n_nodes; n++) {
         ls_node node = f->node[n];
-        begins[n] = to->n_nodes;
-        if (n == g->forward_nodes) to->forward_nodes = to->n_nodes;
+        ls_rewriting_reach(&r, n);
         if (f->into[n] != n) continue;
-        if (node.forward >= 0) node.forward = moved[place_of(f, node.forward)];
-        moved[n] = to->n_nodes;
-        ls_graph_own_outputs(to, &node);
-        *LS_PUSH(arena, to->nodes, to->n_nodes, to->node_capacity) = node;
+        if (node.forward >= 0) node.forward = place_of(f, node.forward);
+        ls_rewriting_copy(&r, n, node);
     }
-    begins[g->n_nodes] = to->n_nodes;
-    if (g->forward_nodes == g->n_nodes) to->forward_nodes = to->n_nodes;
-    for (int t = 0; t < to->n_tensors; t++) {
-        ls_tensor_info *info = &to->tensors[t];
+    for (int t = 0; t < r.to->n_tensors; t++) {
+        ls_tensor_info *info = &r.to->tensors[t];
         if (info->producer != -2) continue;
         info->producer = -1; /* nothing makes it or reads it, and it has no dimensions that could be cut */
         info->shape = (ls_shape){0};
     }
-    job->programs = ls_programs_moved(&job->programs, g->n_nodes, begins, arena);
-    job->graph = to;
+    ls_rewriting_end(&r, job);
 }
 
 void ls_fuse(ls_job *job, ls_arena *arena) {

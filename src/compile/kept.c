@@ -5,42 +5,32 @@
  */
 #include "compile/compile_impl.h"
 
-typedef struct casting {
-    const ls_graph *from;
-    ls_graph *to;
-    ls_arena *arena;
-} casting;
-
 static bool is_kept(const ls_graph *g, ls_tensor t) {
     const ls_tensor_info *info = ls_graph_tensor(g, t);
     return info->role == LS_ROLE_PARAMETER && info->kept != g->dtype;
 }
 
-static ls_tensor add_cast(casting *c, ls_tensor t) {
-    ls_tensor_info info = *ls_graph_tensor(c->from, t);
+static ls_tensor add_cast(ls_rewriting *r, ls_tensor t) {
+    ls_tensor_info info = *ls_graph_tensor(r->from, t);
     info.role = LS_ROLE_VALUE;
-    info.name = ls_arena_printf(c->arena, "%s cast", info.name);
-    info.producer = c->to->n_nodes;
-    const ls_tensor made = ls_graph_at(c->to, c->to->n_tensors);
+    info.name = ls_arena_printf(r->arena, "%s cast", info.name);
+    const ls_tensor made = ls_graph_at(r->to, r->to->n_tensors);
     info.storage = made;
-    *LS_PUSH(c->arena, c->to->tensors, c->to->n_tensors, c->to->tensor_capacity) = info;
-    *LS_PUSH(c->arena, c->to->nodes, c->to->n_nodes, c->to->node_capacity) =
-        ls_cast_node(c->arena, t, made, c->from->dtype);
+    *LS_PUSH(r->arena, r->to->tensors, r->to->n_tensors, r->to->tensor_capacity) = info;
+    const ls_node node = ls_cast_node(r->arena, t, made, r->from->dtype);
+    ls_rewriting_add(r, &node);
     return made;
 }
 
-static void copy_node(casting *c, int n, int *moved) {
-    ls_node node = c->from->nodes[n];
+static void copy_node(ls_rewriting *r, int n) {
+    ls_node node = r->from->nodes[n];
     for (int i = 0; i < node.n_in; i++)
-        if (is_kept(c->from, node.in[i])) node.in[i] = add_cast(c, node.in[i]);
+        if (is_kept(r->from, node.in[i])) node.in[i] = add_cast(r, node.in[i]);
     for (int o = 0; o < node.n_out; o++) { /* a reshape lies where the cast lies */
-        ls_tensor *storage = &c->to->tensors[node.out[o].id].storage;
-        if (is_kept(c->from, *storage)) *storage = c->to->tensors[node.in[0].id].storage;
+        ls_tensor *storage = &r->to->tensors[node.out[o].id].storage;
+        if (is_kept(r->from, *storage)) *storage = r->to->tensors[node.in[0].id].storage;
     }
-    if (node.forward >= 0) node.forward = moved[node.forward];
-    moved[n] = c->to->n_nodes;
-    ls_graph_own_outputs(c->to, &node);
-    *LS_PUSH(c->arena, c->to->nodes, c->to->n_nodes, c->to->node_capacity) = node;
+    ls_rewriting_copy(r, n, node);
 }
 
 void ls_cast_kept(ls_job *job, ls_arena *arena) {
@@ -48,20 +38,15 @@ void ls_cast_kept(ls_job *job, ls_arena *arena) {
     bool any = false;
     for (int t = 1; t < g->n_tensors; t++) any |= is_kept(g, ls_graph_at(g, t));
     if (!any) return;
-    casting c = {.from = g, .to = ls_graph_bare(g, arena), .arena = arena};
-    int *moved = LS_NEW_ARRAY(arena, int, g->n_nodes + 1), *begins = LS_NEW_ARRAY(arena, int, g->n_nodes + 1);
+    ls_rewriting r = ls_rewriting_begin(g, arena);
     for (int t = 0; t < g->n_tensors; t++) {
-        ls_tensor_info *info = LS_PUSH(arena, c.to->tensors, c.to->n_tensors, c.to->tensor_capacity);
+        ls_tensor_info *info = LS_PUSH(arena, r.to->tensors, r.to->n_tensors, r.to->tensor_capacity);
         *info = g->tensors[t];
         if (info->role == LS_ROLE_PARAMETER) info->dtype = info->kept;
     }
     for (int n = 0; n < g->n_nodes; n++) {
-        begins[n] = c.to->n_nodes;
-        if (n == g->forward_nodes) c.to->forward_nodes = c.to->n_nodes;
-        copy_node(&c, n, moved);
+        ls_rewriting_reach(&r, n);
+        copy_node(&r, n);
     }
-    begins[g->n_nodes] = c.to->n_nodes;
-    if (g->forward_nodes == g->n_nodes) c.to->forward_nodes = c.to->n_nodes;
-    job->programs = ls_programs_moved(&job->programs, g->n_nodes, begins, arena);
-    job->graph = c.to;
+    ls_rewriting_end(&r, job);
 }

@@ -92,14 +92,3 @@ bool ls_job_updates(const ls_job *job, ls_update least) {
     }
     return false;
 }
-
-ls_job_programs ls_programs_moved(const ls_job_programs *old, int n_nodes, const int *begins, ls_arena *arena) {
-    ls_job_programs programs = *old;
-    ls_job_program *list = ls_arena_copy(arena, old->list, sizeof *list * (size_t)old->n);
-    for (int i = 0; i < old->n; i++) {
-        list[i].first_node = begins[old->list[i].first_node];
-        if (old->list[i].end_node <= n_nodes) list[i].end_node = begins[old->list[i].end_node];
-    }
-    programs.list = list;
-    return programs;
-}

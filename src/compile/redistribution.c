@@ -18,13 +18,11 @@ typedef struct brought {
 typedef struct insertion {
     ls_job *job;
     ls_axes features;
-    const ls_graph *from;
-    const ls_sharding *sharding; /* of that graph */
+    ls_rewriting graph;
+    const ls_sharding *sharding; /* of the old graph */
     ls_arena *arena;
-    ls_graph *to;
     ls_sharding out;
     const brought **as; /* by tensor: what has been brought since a program last began */
-    int *moved;         /* by node: its new number */
     size_t tensor_capacity, wanted_capacity, node_capacity, unit_capacity;
     int n_tensors, n_wanted, n_nodes, n_units;
     ls_tensor *fetch; /* beside those of the job */
@@ -49,15 +47,16 @@ bool ls_is_redistributed(const ls_graph *g, const ls_sharding *s) {
 
 /* of: a tensor of the old graph of that shape. */
 static ls_tensor push_tensor(insertion *p, int of, const ls_tensor_info *info, const ls_placements *spread) {
-    *LS_PUSH(p->arena, p->to->tensors, p->to->n_tensors, p->to->tensor_capacity) = *info;
+    ls_graph *to = p->graph.to;
+    *LS_PUSH(p->arena, to->tensors, to->n_tensors, to->tensor_capacity) = *info;
     for (int d = 0; d < LS_MAX_DIMS && p->sharding->units != NULL; d++)
         *LS_PUSH(p->arena, p->out.units, p->n_units, p->unit_capacity) = p->sharding->units[of * LS_MAX_DIMS + d];
     *LS_PUSH(p->arena, p->out.tensor, p->n_tensors, p->tensor_capacity) = *spread;
-    return ls_graph_at(p->to, p->to->n_tensors - 1);
+    return ls_graph_at(to, to->n_tensors - 1);
 }
 
-static void push_node(insertion *p, const ls_node *node, const ls_placements *wanted, ls_axes first_only) {
-    *LS_PUSH(p->arena, p->to->nodes, p->to->n_nodes, p->to->node_capacity) = *node;
+/* What is decided for the node that was added last. */
+static void push_decisions(insertion *p, const ls_placements *wanted, ls_axes first_only) {
     *LS_PUSH(p->arena, p->out.first_only, p->n_nodes, p->node_capacity) = first_only;
     for (int i = 0; i < LS_NODE_INPUTS; i++)
         *LS_PUSH(p->arena, p->out.wanted, p->n_wanted, p->wanted_capacity) = wanted[i];
@@ -65,17 +64,17 @@ static void push_node(insertion *p, const ls_node *node, const ls_placements *wa
 
 /* Adds the node that makes of tensor t one that is spread so. */
 static ls_tensor add_redistribute(insertion *p, ls_tensor t, const ls_placements *want) {
-    ls_tensor_info info = *ls_graph_tensor(p->from, t);
+    ls_tensor_info info = *ls_graph_tensor(p->graph.from, t);
     info.role = LS_ROLE_VALUE;
     info.of = LS_NO_TENSOR;
     info.name = ls_arena_printf(p->arena, "%s redistributed", info.name);
-    info.producer = p->to->n_nodes;
     info.output = 0;
     const ls_tensor made = push_tensor(p, t.id, &info, want);
-    p->to->tensors[made.id].storage = made;
+    p->graph.to->tensors[made.id].storage = made;
     const ls_node node = {.op = &ls_op_redistribute, .n_in = 1, .in = {t}, .n_out = 1, .out = {made}, .forward = -1};
     const ls_placements wanted[LS_NODE_INPUTS] = {p->sharding->tensor[t.id]};
-    push_node(p, &node, wanted, 0);
+    ls_rewriting_add(&p->graph, &node);
+    push_decisions(p, wanted, 0);
     return made;
 }
 
@@ -91,14 +90,12 @@ static ls_tensor bring(insertion *p, ls_tensor t, const ls_placements *want) {
 }
 
 static void copy_node(insertion *p, int n) {
-    ls_node node = p->from->nodes[n];
+    ls_node node = p->graph.from->nodes[n];
     for (int i = 0; i < node.n_in; i++)
-        if (differs(p->from, p->sharding, n, i))
+        if (differs(p->graph.from, p->sharding, n, i))
             node.in[i] = bring(p, node.in[i], &p->sharding->wanted[n * LS_NODE_INPUTS + i]);
-    if (node.forward >= 0) node.forward = p->moved[node.forward];
-    p->moved[n] = p->to->n_nodes;
-    ls_graph_own_outputs(p->to, &node);
-    push_node(p, &node, &p->sharding->wanted[n * LS_NODE_INPUTS], p->sharding->first_only[n]);
+    ls_rewriting_copy(&p->graph, n, node);
+    push_decisions(p, &p->sharding->wanted[n * LS_NODE_INPUTS], p->sharding->first_only[n]);
 }
 
 /* As the host reads a tensor. */
@@ -119,12 +116,13 @@ static void bring_fetched(insertion *p, int n) {
     const ls_job *job = p->job;
     for (int f = 0; f < job->n_fetch; f++) {
         const ls_tensor t = job->fetch[f];
-        if (ls_graph_tensor(p->from, t)->producer != n || !is_fetched_in_parts(job, p->sharding, p->features, f))
+        if (ls_graph_tensor(p->graph.from, t)->producer != n || !is_fetched_in_parts(job, p->sharding, p->features, f))
             continue;
         const ls_placements want = for_host(&p->sharding->tensor[t.id], p->features);
         const ls_tensor whole = add_redistribute(p, t, &want);
-        p->to->tensors[whole.id].name = ls_graph_tensor(p->from, t)->name;
-        p->to->tensors[t.id].name = ls_arena_printf(p->arena, "%s in parts", ls_graph_tensor(p->from, t)->name);
+        p->graph.to->tensors[whole.id].name = ls_graph_tensor(p->graph.from, t)->name;
+        p->graph.to->tensors[t.id].name =
+            ls_arena_printf(p->arena, "%s in parts", ls_graph_tensor(p->graph.from, t)->name);
         *LS_PUSH(p->arena, p->fetch, p->n_fetch, p->fetch_capacity) = whole;
     }
 }
@@ -143,30 +141,22 @@ void ls_redistribute(ls_job *job, const ls_mesh *mesh, ls_arena *arena, ls_shard
     for (int n = 0; n < g->n_nodes; n++)
         for (int i = 0; i < g->nodes[n].n_in; i++) any |= differs(g, sharding, n, i);
     if (!any) return;
-    ls_graph *to = ls_graph_bare(g, arena);
     insertion p = {.job = job,
                    .features = features,
-                   .from = g,
+                   .graph = ls_rewriting_begin(g, arena),
                    .sharding = sharding,
                    .arena = arena,
-                   .to = to,
-                   .as = LS_NEW_ARRAY(arena, const brought *, g->n_tensors),
-                   .moved = LS_NEW_ARRAY(arena, int, g->n_nodes + 1)};
-    int *begins = LS_NEW_ARRAY(arena, int, g->n_nodes + 1); /* by node: where it, and what is brought for it, begins */
+                   .as = LS_NEW_ARRAY(arena, const brought *, g->n_tensors)};
     for (int t = 0; t < g->n_tensors; t++) (void)push_tensor(&p, t, &g->tensors[t], &sharding->tensor[t]);
     for (int n = 0; n < g->n_nodes; n++) {
         if (begins_program(&job->programs, n)) memset(p.as, 0, sizeof *p.as * (size_t)g->n_tensors);
-        begins[n] = to->n_nodes;
-        if (n == g->forward_nodes) to->forward_nodes = to->n_nodes;
+        ls_rewriting_reach(&p.graph, n);
         copy_node(&p, n);
         bring_fetched(&p, n);
     }
     for (int f = 0; f < job->n_fetch; f++) *LS_PUSH(arena, p.fetch, p.n_fetch, p.fetch_capacity) = job->fetch[f];
     job->fetch = p.fetch;
     job->n_fetch = p.n_fetch;
-    begins[g->n_nodes] = to->n_nodes;
-    if (g->forward_nodes == g->n_nodes) to->forward_nodes = to->n_nodes;
-    job->programs = ls_programs_moved(&job->programs, g->n_nodes, begins, arena);
-    job->graph = to;
+    ls_rewriting_end(&p.graph, job);
     *sharding = p.out;
 }
