@@ -137,8 +137,10 @@ static int operand_of(const part *of, int operand) {
 static void add_steps(ls_map_params *to, const ls_map_params *from, const part *of) {
     for (int k = 0; k < from->n_steps; k++) {
         ls_map_step step = from->step[k];
-        int *const operand[] = {&step.a, &step.b, &step.c};
-        for (int i = 0; i < ls_map_operands(step.code); i++) *operand[i] = operand_of(of, *operand[i]);
+        const int operands = ls_map_operands(step.code);
+        if (operands > 0) step.a = operand_of(of, step.a);
+        if (operands > 1) step.b = operand_of(of, step.b);
+        if (operands > 2) step.c = operand_of(of, step.c);
         to->step[to->n_steps++] = step;
     }
 }
