@@ -67,13 +67,18 @@ static void send_to_all(ls_rendezvous_server *s, ls_rendezvous_kind kind, const 
     for (int r = 0; r < s->point.ranks; r++) send_to(s, r, kind, bytes, n);
 }
 
-/* Rank 0 hears of it at once: its own connection may be the one that has failed. */
+/*
+ * A rank hears of it after the values of the gathers that are complete, so that all ranks return from such a gather
+ * with the same status. Rank 0 hears of it at once where its own connection is missing, or may be the one that has
+ * failed.
+ */
 static void abort_all(ls_rendezvous_server *s, const char *why) {
     if (s->why[0] != 0) return;
     snprintf(s->why, sizeof s->why, "%s", why);
     ls_printable_line(s->why);
-    (void)ls_notice_abort(s->notice, s->why);
     send_to_all(s, LS_RENDEZVOUS_ABORT, s->why, strlen(s->why));
+    const client *own = &s->clients[0];
+    if (!s->complete || own->fd < 0 || own->failed.code != LS_OK) (void)ls_notice_abort(s->notice, s->why);
 }
 
 /* ---- ranks come ---- */
