@@ -17,9 +17,14 @@ def attend(graph, q, k, v, scale, mask_values=(), causal=False, softcap=0.0, sin
     except masks.NoMask as why:
         graph.refuse(f"the attention mask {why}", "attention", at)
     if documents:
-        name, positions = documents
+        name, meaning = documents
         about = next(i for i in graph.inputs if i.value.name == name)
-        about.meaning = "positions" if positions else "documents"
+        other = next((i for i in graph.inputs if i.meaning in masks.MEANINGS and (i.value.name, i.meaning) != documents), None)
+        if other is not None:
+            graph.refuse(f"the attention mask has {meaning} by {name}, and another one {other.meaning} by {other.value.name}", "attention", at)
+        if name == graph.tokens:
+            graph.refuse(f"the attention mask hides tokens by their ids ({name}): give them by an input of 1 and 0", "attention", at)
+        about.meaning = meaning
     q, k, v = (graph.add("permute", [x], at, order=[0, 2, 1, 3]) for x in (q, k, v))
     inputs = [q, k, v] + ([sink] if sink is not None else [])
     y = graph.add("attention", inputs, at, mask=terms, scale=float(scale), **({"softcap": float(softcap)} if softcap else {}))

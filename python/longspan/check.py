@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy
 
-from . import program
+from . import interpret, program
 from .ir import Graph, Refused
 
 TOLERANCE_LOSS = 1e-6  # models compute positions in f32 whatever their type
@@ -55,30 +55,98 @@ def free_memory():
         return 8 << 30
 
 
-def probe_batch(graph, example, tokens=24, batch=2):
-    """A small batch of the example's kind: {name: array}, of random tokens up to the example's largest."""
+def probe(graph, example, compute):
+    """
+    (batch, loss, gradients) of a small batch; compute(batch) gives the last two, of the user's model. Padding stands in front of tokens too,
+    unless the model's numbers are not finite then: tokens of padding that see nothing are NaN in some.
+    """
+    for front in (True, False) if padding_of(graph) else (False,):
+        batch = probe_batch(graph, example, front=front)
+        loss, gradients = compute(batch)
+        if numpy.isfinite(loss) and all(g is None or numpy.isfinite(g).all() for g in gradients.values()):
+            break
+    graph.labels_of_padding = labels_of_padding(graph, batch)
+    return batch, loss, gradients
+
+
+def padding_of(graph):
+    return next((i.value.name for i in graph.inputs if i.meaning == "padding"), None)
+
+
+def labels_of_padding(graph, batch):
+    """Whether the loss depends on what is computed of padding unless that has labels that are ignored. Refuses if it does even so."""
+    name = padding_of(graph)
+    if name is None:
+        return False
+    hidden, ids = batch[name] == 0, batch[graph.tokens]
+    known = next((i for i in graph.inputs if i.meaning == "labels"), None)
+
+    def reads(given):
+        changed = {**given, graph.tokens: numpy.where(hidden, numpy.where(ids == ids.max(), ids.min(), ids.max()), ids)}
+        one, other = (float(interpret.loss(graph, x).item()) for x in (given, changed))
+        return abs(one - other) > 1e-12 * abs(one)
+
+    if reads(batch):
+        graph.refuse(f"the loss depends on what is computed of padding (0 in {name}): give it weights that are 0 there, or labels that are ignored",
+                     "loss", graph.loss.node.at)
+    if known is None or known.ignored is None:
+        return False
+    labels = batch[known.value.name]
+    return reads({**batch, known.value.name: numpy.where(labels == known.ignored, 0, labels)})
+
+
+def documents_at_random(random, batch, n):
+    """The number of each token's document, [batch, n]: two to four in each row."""
+    starts = numpy.zeros((batch, n), int)
+    for row in starts:
+        row[random.choice(numpy.arange(1, n), min(n - 1, random.integers(1, 4)), replace=False)] = 1
+    return numpy.cumsum(starts, 1)
+
+
+def places_in(documents):
+    """The place of each token in its document."""
+    starts = numpy.diff(documents, axis=1, prepend=-1) != 0
+    places = numpy.broadcast_to(numpy.arange(documents.shape[1]), documents.shape)
+    return places - numpy.maximum.accumulate(numpy.where(starts, places, 0), axis=1)
+
+
+def probe_batch(graph, example, tokens=24, batch=2, front=False):
+    """
+    A small batch of the example's kind: {name: array}, of random tokens up to the example's largest, documents and padding. front: the first
+    sequence has its padding in front of its tokens.
+    """
     random = numpy.random.default_rng(0)
     n = min(tokens, example[graph.tokens].shape[1])
-    cut = n // 3
+    documents = documents_at_random(random, batch, n) if n > 1 else numpy.zeros((batch, n), int)
+    padding = numpy.array([numpy.arange(n) >= n // 3 if front and row == 0 else numpy.arange(n) < n - n // (4 + row) for row in range(batch)], int)
     result = {}
     for name, x in example.items():
         about = next((i for i in graph.inputs if i.value.name == name), None)
         meaning = about.meaning if about else None
         if meaning == "positions":
-            result[name] = numpy.tile(numpy.concatenate([numpy.arange(cut), numpy.arange(n - cut)]), (batch, 1))
+            result[name] = places_in(documents)
         elif meaning == "documents":
-            result[name] = numpy.tile((numpy.arange(n) >= cut).astype(int), (batch, 1))
+            result[name] = documents
+        elif meaning == "padding":
+            result[name] = padding
         elif x.dtype.kind == "f":
             result[name] = random.uniform(0.5, 1.5, (batch, n))
         else:
             result[name] = random.integers(0, max(int(x.max()), 1) + 1, (batch, n))
     # Ids whose rows get no gradient are left out: what the array libraries differentiate has no such exception.
     ids = result[graph.tokens]
-    padding = [node.params["padding"] for node in graph.nodes if node.op == "embedding" and "padding" in node.params]
-    ids[numpy.isin(ids, padding)] = next(i for i in range(len(padding) + 1) if i not in padding)
+    left_out = [node.params["padding"] for node in graph.nodes if node.op == "embedding" and "padding" in node.params]
+    ids[numpy.isin(ids, left_out)] = next(i for i in range(len(left_out) + 1) if i not in left_out)
     for about in graph.inputs:
-        if about.meaning == "labels" and about.ignored is not None:
-            result[about.value.name][:, cut] = about.ignored  # the first token of another document is predicted by nothing
+        if about.meaning != "labels":
+            continue
+        labels = result.setdefault(about.value.name, ids)
+        if about.ignored is None:
+            continue
+        ends = numpy.diff(documents, axis=1, prepend=0) != 0  # the first token of another document is predicted by nothing
+        hidden = (padding == 0) & (padding_of(graph) is not None)
+        hidden = numpy.concatenate([numpy.zeros((batch, about.shift), bool), hidden[:, :n - about.shift]], 1)
+        result[about.value.name] = numpy.where(ends | hidden, about.ignored, labels)
     return result
 
 

@@ -9,6 +9,7 @@ import tempfile
 
 import numpy
 
+from . import batch as batches
 from . import folder as folders
 from . import program
 from .training import as_state, exported
@@ -33,9 +34,9 @@ class Compiled:
         try:
             self.folder, self.export = exported(model, example, loss, os.path.join(self.place, "model"))
             self.module = model if self.export is not None and self.export is not model else None
-            arrays = program.arrays_of(self.folder, self.numbers(example))
+            arrays = batches.arrays_of(self.folder, self.numbers(example))
             ids = arrays[0][2]
-            apart = any(flag == "position-ids" and (array != numpy.arange(ids.shape[1])).any() for flag, _, array in arrays)
+            apart = any(flag == "documents" or flag == "position-ids" and (array != numpy.arange(ids.shape[1])).any() for flag, _, array in arrays)
             self.errors = tempfile.TemporaryFile("w+")
             words = ["steps", "--model", self.folder, "--batch", str(ids.shape[0]), "--seq", str(ids.shape[1])]
             words += program.flags({"optimizer": optimizer or "none", "documents": apart, **options})
@@ -75,8 +76,8 @@ class Compiled:
 
     def put(self, batch):
         """Writes a batch where the ranks read it."""
-        for flag, name, array in program.arrays_of(self.folder, self.numbers(batch)):
-            numpy.save(os.path.join(self.place, f"{name if flag == 'input' else flag}.npy"), program.as_file(array))
+        for flag, name, array in batches.arrays_of(self.folder, self.numbers(batch)):
+            numpy.save(os.path.join(self.place, f"{name if flag == 'input' else flag}.npy"), batches.as_file(array))
 
     def step(self, batch, lr=None):
         """

@@ -19,7 +19,7 @@ def write(graph: Graph, folder, made_by="", weights=None):
     linked, not copied, and only what they lack (buffers) is written.
     """
     os.makedirs(folder, exist_ok=True)
-    described = describe(graph, made_by)
+    written = text(describe(graph, made_by))  # refuses before anything is written
     there = linked(folder, weights) if weights else {}
     left = [p for p in graph.parameters if p.value.name not in there and not set(p.also) & set(there)]
     missing = [p.value.name for p in left if not p.buffer]
@@ -34,8 +34,13 @@ def write(graph: Graph, folder, made_by="", weights=None):
             json.dump({"metadata": {}, "weight_map": {**there, **{p.value.name: name for p in left}}}, file, indent=1)
     elif os.path.exists(index):
         os.remove(index)
+    write_graph(graph, folder, made_by, written)
+
+
+def write_graph(graph, folder, made_by="", written=None):
+    """Writes graph.json alone; again, once a check has found more of the graph."""
     with open(os.path.join(folder, "graph.json"), "w") as file:
-        file.write(text(described))
+        file.write(written or text(describe(graph, made_by)))
 
 
 def linked(folder, weights):
@@ -110,8 +115,8 @@ def describe(graph, made_by=""):
     return {
         "format": "longspan-graph", "version": 1, "made_by": f"longspan {__version__}" + (f", {made_by}" if made_by else ""),
         "dtype": graph.dtype, "tokens": graph.tokens,
-        "documents": any(t["kind"] == "documents" for n in graph.nodes if n.op == "attention" for t in n.params["mask"]),
-        "inputs": [describe_input(i) for i in graph.inputs if i.meaning != "documents"],
+        "documents": describe_documents(graph),
+        "inputs": [describe_input(i) for i in graph.inputs if i.meaning not in ("documents", "padding") or id(i.value) in graph.users()],
         "parameters": [describe_parameter(p) for p in graph.parameters],
         "constants": [],
         "nodes": [describe_node(node, names, words) for node in graph.nodes],
@@ -133,9 +138,20 @@ class Names:
         return None if value is None else self.names.get(id(value), value.name)
 
 
+def describe_documents(graph):
+    """Whether attention is told of documents; and if these are not marked by positions, the input that says them."""
+    told = any(t["kind"] == "documents" for n in graph.nodes if n.op == "attention" for t in n.params["mask"])
+    about = next((i for i in graph.inputs if i.meaning in ("documents", "padding")), None) if told else None
+    if about is None:
+        return told
+    if about.meaning == "documents":
+        return {"input": about.value.name, "is": "numbers"}
+    return {"input": about.value.name, "is": "padding", **({"ignored": True} if graph.labels_of_padding else {})}
+
+
 def describe_input(i):
     result = {"name": i.value.name, "dtype": "i32" if i.value.dtype == "i32" else "f32"}
-    if i.meaning:
+    if i.meaning in ("labels", "positions"):
         result["is"] = i.meaning
     if i.meaning == "labels":
         result["shift"] = i.shift

@@ -199,13 +199,6 @@ def documents_of(positions):
     return numpy.cumsum(starts, axis=1)
 
 
-def positions_of(documents):
-    """The place of each token in its document: tokens side by side with one number."""
-    starts = numpy.diff(documents, axis=1, prepend=documents[:, :1] - 1) != 0
-    places = numpy.broadcast_to(numpy.arange(documents.shape[1]), documents.shape)
-    return places - numpy.maximum.accumulate(numpy.where(starts, places, 0), axis=1)
-
-
 def evaluate(graph, inputs, parameters=None, arrays=NUMPY):
     """
     {name of a result: array} of the graph. inputs: {name: NumPy array [B,S]}, as the user's model takes them; parameters: {name: array} in
@@ -217,7 +210,7 @@ def evaluate(graph, inputs, parameters=None, arrays=NUMPY):
         array = numpy.asarray(inputs[about.value.name])
         if about.meaning == "labels":
             array = shifted(array, about)
-        elif about.meaning == "documents":
+        elif about.meaning in ("documents", "padding"):  # the tokens of padding are documents of their own
             documents = array
         elif about.meaning == "positions" and documents is None:
             documents = documents_of(array)

@@ -64,7 +64,7 @@ class Node:
 @dataclass(eq=False)
 class Input:
     value: Value
-    meaning: Optional[str] = None  # "labels", "positions", "documents"; None: a file of the user's gives it
+    meaning: Optional[str] = None  # "labels", "positions", "documents", "padding" (1 and 0); None: a file of the user's gives it
     shift: int = 0  # of labels: the graph's label of token i is the user's of token i + shift; behind the last ones are ignored
     ignored: Optional[int] = -100  # of labels: the user's value of labels that do not count; None: all do
 
@@ -96,6 +96,7 @@ class Graph:
         self.loss: Optional[Value] = None
         self.logits: Optional[Value] = None
         self.mean_over: Optional[str] = None
+        self.labels_of_padding = False  # whether the loss counts labels of padding, unless they are those that are ignored
         self._known, self._sources, self._count = {}, {}, 0
 
     def input(self, name, dtype="i32", **about):
@@ -183,7 +184,7 @@ class Graph:
         self.nodes = order
         alive = {id(node) for node in order}
         self._known = {key: node for key, node in self._known.items() if id(node) in alive}
-        self.inputs = [i for i in self.inputs if id(i.value) in seen or i.value.name == self.tokens or i.meaning == "documents"]
+        self.inputs = [i for i in self.inputs if id(i.value) in seen or i.value.name == self.tokens or i.meaning in ("documents", "padding")]
         self.parameters = [p for p in self.parameters if id(p.value) in seen]
         return self
 

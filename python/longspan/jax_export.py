@@ -250,9 +250,11 @@ def export(fn, params, example, out):
     example = {name: numpy.asarray(x) for name, x in example.items()}
     graph, origin, function = lower(fn, params, example)
     lowered = time.time()
-    folder.write(graph, out, made_by=f"jax {jax.__version__}")
+    made_by = f"jax {jax.__version__}"
+    folder.write(graph, out, made_by)
     written = time.time()
     checked = compare(graph, origin, function, example, out)
+    folder.write_graph(graph, out, made_by)
     return Export(str(out), graph, {"lower": lowered - start, "write": written - lowered, "check": time.time() - written}, checked, origin)
 
 
@@ -261,15 +263,16 @@ def compare(graph, origin, function, example, out=None):
     cost = 4 * 8 * sum(int(numpy.prod(leaf.shape)) for _, leaf in function.trained)
     if cost > check.free_memory() / 2:
         raise Refused(f"the check of the import needs {cost / 2**30:.1f} GiB of memory, and may take {check.free_memory() / 2**31:.1f}")
-    batch = check.probe_batch(graph, example)
-    if "labels" not in example:
-        batch["labels"] = batch[graph.tokens]
     with jax.enable_x64(True):
         arrays = Arrays(jnp, jax.scipy.special.erf)
         trained = [jnp.asarray(numpy.asarray(leaf), jnp.float64) for _, leaf in function.trained]
-        inputs = [jnp.asarray(batch[name], jnp.float64 if x.dtype.kind == "f" else jnp.int32) for name, x in example.items()]
-        theirs, gradients = jax.jit(jax.value_and_grad(lambda given: jnp.sum(function(*given, *inputs))))(trained)
-        whole = {name: numpy.asarray(g) for (name, _), g in zip(function.trained, gradients)}
+
+        def their(batch):
+            inputs = [jnp.asarray(batch[name], jnp.float64 if x.dtype.kind == "f" else jnp.int32) for name, x in example.items()]
+            loss, gradients = jax.jit(jax.value_and_grad(lambda given: jnp.sum(function(*given, *inputs))))(trained)
+            return float(loss), {name: numpy.asarray(g) for (name, _), g in zip(function.trained, gradients)}
+
+        batch, theirs, whole = check.probe(graph, example, their)
         given = {p.value.name: jnp.asarray(p.array()) for p in graph.parameters if not p.frozen}
         ours, own = jax.jit(jax.value_and_grad(lambda given: jnp.sum(interpret.loss(graph, batch, given, arrays))))(given)
     their_gradients = {}
@@ -279,8 +282,8 @@ def compare(graph, origin, function, example, out=None):
     unused = {of for of, _ in origin.values()} - {origin[name][0] for name in given}
     for name in unused - {origin[p.value.name][0] for p in graph.parameters if p.value.name in origin}:
         their_gradients[name] = whole[name] if whole[name].any() else None
-    checked = check.compare(float(ours), {k: numpy.asarray(g) for k, g in own.items()}, float(theirs), their_gradients, "the imported graph")
-    return check.by_program(checked, out, graph, batch, float(theirs), their_gradients)
+    checked = check.compare(float(ours), {k: numpy.asarray(g) for k, g in own.items()}, theirs, their_gradients, "the imported graph")
+    return check.by_program(checked, out, graph, batch, theirs, their_gradients)
 
 
 def load(place, params):

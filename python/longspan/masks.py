@@ -1,8 +1,8 @@
 """Attention masks, found by evaluating one element: what mask[b,h,q,k] is in terms of the indices b, h, q and k.
 
 The element is an expression: a number, a linear form of the indices, a token's number in an input, a condition, or a choice between two
-of these by a condition. Conditions that bound q - k, or compare the documents of q and k, are terms of Longspan's masks. All others
-are refused.
+of these by a condition. Conditions that bound q - k, compare the documents of q and k, or hide tokens of padding, are terms of Longspan's
+masks. All others are refused.
 """
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 HIDDEN = -1e4  # what is added to a score that must not count is below
+MEANINGS = ("documents", "positions", "padding")  # of inputs by which attention is told which tokens see each other
 
 
 class NoMask(Exception):
@@ -303,20 +304,33 @@ def bound(condition):
 
 
 def documents(condition):
-    """(input, whether its numbers are positions) of a condition that q and k are in one document."""
+    """(input, "documents" or "positions", what its numbers are) of a condition that q and k are in one document."""
     if not isinstance(condition, If) or condition.word != "zero" or condition.left.constant != 0:
         return None
     (a, one), (b, minus) = condition.left.terms if len(condition.left.terms) == 2 else ((None, 0), (None, 0))
     if type(a) is not type(b) or one + minus != 0 or {getattr(a, "at", None), getattr(b, "at", None)} != {atom("q"), atom("k")}:
         return None
     if isinstance(a, Token) and a.input == b.input:
-        return a.input, False
+        return a.input, "documents"
     if isinstance(a, Running) and a.what == b.what:  # the number of positions so far that do not follow the one before
         for name in {part.input for part in atoms_of(a.what) if isinstance(part, Token)}:
             here, before = atom(Token(name, atom("i"))), atom(Token(name, atom("i").plus(-1)))
             if a.what == _compare("ne")(here.plus(before, -1), 1):
-                return name, True
+                return name, "positions"
     return None
+
+
+def padding(condition):
+    """(input, "padding") of a condition that k, or q, is no padding: that an input of 1 and 0 is 1 for it."""
+    shown = isinstance(condition, If) and condition.word != "not"
+    inner = condition if shown else condition.left if isinstance(condition, If) else None
+    if not isinstance(inner, If) or not isinstance(inner.left, Linear) or len(inner.left.terms) != 1:
+        return None
+    (token, factor), = inner.left.terms
+    if not isinstance(token, Token) or token.at not in (atom("q"), atom("k")):
+        return None
+    holds = [{"positive": x >= 0, "zero": x == 0}.get(inner.word) is shown for x in (inner.left.constant, inner.left.constant + factor)]
+    return (token.input, "padding") if holds == [False, True] else None
 
 
 def atoms_of(x):
@@ -368,14 +382,16 @@ def visible(x):
             return both("and", x.condition, visible(x.yes))
         if hidden[0]:
             return both("and", negated(x.condition), visible(x.no))
+    if isinstance(x, Linear) and len(x.terms) == 1 and isinstance(x.terms[0][0], Token) and x.constant < HIDDEN and x.terms[0][1] == -x.constant:
+        return If("positive", Linear(((x.terms[0][0], 1),), -1))  # (1 - m) * -1e9, where m is 1 or 0
     raise NoMask(f"adds {show(x)} to the scores: a bias, not a mask")
 
 
 def terms(conditions):
-    """(terms of a Longspan mask, (input, positions?) of its documents or None) of the conditions that must all hold."""
+    """(terms of a Longspan mask, (input, its meaning) of its documents or None) of the conditions that must all hold."""
     causal, windows, prefix, found = False, [], [], None
     conditions = [part for c in conditions for part in conjuncts(c)]
-    by_position = next((documents(c)[0] for c in conditions if documents(c) and documents(c)[1]), None)
+    by_position = next((documents(c)[0] for c in conditions if documents(c) and documents(c)[1] == "positions"), None)
     for condition in [in_document(c, by_position) for c in conditions] if by_position else conditions:
         if bound(condition) and bound(condition)[0] != "first":
             kind, n = bound(condition)
@@ -388,13 +404,11 @@ def terms(conditions):
                 windows.append((pair["window"], pair["first"]))
             else:
                 raise NoMask(f"has the term {show(condition)}")
-        elif documents(condition):
-            if found not in (None, documents(condition)):
-                raise NoMask("has documents by two inputs")
-            found = documents(condition)
-        elif "Token" in repr(condition) and "'q'" not in repr(condition):
-            raise NoMask("hides tokens by an input (padding): leave that input out, and give padded tokens the label that is ignored; "
-                         "tokens in front of padding never see it under a causal mask")
+        elif documents(condition) or padding(condition):
+            by = documents(condition) or padding(condition)
+            if found not in (None, by):
+                raise NoMask(f"has documents or padding by two inputs, {found[0]} and {by[0]}")
+            found = by
         else:
             raise NoMask(f"has the term {show(condition)}")
     if windows and not causal:

@@ -80,6 +80,8 @@ class Normal(Views):
         if window.start:
             beyond = window.length - (S - window.start)  # how many user's tokens lie behind the stored ones
             about = self.graph.input_of(view.stored)
+            if about is not None and about.meaning != "labels" and about.value.name != self.graph.tokens:  # a number of each token
+                view, about = replace(view, stored=self.node("cast", view.stored, dtype="G")), None
             if about is not None and window.start > 0:
                 if about.value.dtype != "i32" or window.outside not in (None, -100, about.ignored):
                     self.refuse(f"shifts the input {about.value.name} by {window.start}")
@@ -125,17 +127,17 @@ class Normal(Views):
 
     @staticmethod
     def computed(program, inputs):
+        """The program's result; None where it depends on an input that is None, which 0 times that does not."""
         results = []
         for step in program:
             operands = [(inputs if w[0] == "i" else results)[int(w[1:])] if isinstance(w, str) else w for w in step[1:]]
-            results.append(float(STEPS[step[0]](*operands)))
+            known = None not in operands
+            results.append(float(STEPS[step[0]](*operands)) if known else 0.0 if step[0] == "mul" and 0 in operands else None)
         return results[-1]
 
     def outside(self, program, windows):
-        """What the program gives beyond a window, if all its inputs are known there."""
-        if any(w is None or w.outside is None for w in windows):
-            return None
-        return self.computed(program, [w.outside for w in windows])
+        """What the program gives beyond a window, if it is known."""
+        return self.computed(program, [None if w is None else w.outside for w in windows])
 
     def unary(self, node, view):
         """Ops on single elements that keep 0."""

@@ -6,7 +6,6 @@ ends after its step, with a checkpoint. A second Ctrl-C ends it at once.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import shutil
 import signal
@@ -16,8 +15,8 @@ import tempfile
 
 import numpy
 
+from . import batch as batches
 from . import folder as folders
-from .interpret import positions_of
 
 
 class Failed(Exception):
@@ -115,50 +114,6 @@ def run(words, progress=None):
         return printed.read().splitlines()
 
 
-# --- a batch as files ---------------------------------------------------------------------------------------------------
-
-
-def inputs_of(folder):
-    """(the name of the tokens, the inputs of graph.json, whether documents are told); of a model of a config.json, what all of those take."""
-    path = os.path.join(folder, "graph.json") if os.path.isdir(folder) else folder
-    if not os.path.exists(path) or not os.path.basename(path).startswith("graph"):
-        known = (("labels", "labels"), ("position_ids", "positions"))
-        return "input_ids", [{"name": name, "is": meaning, "optional": True} for name, meaning in known], False
-    with open(path) as file:
-        about = json.load(file)
-    return about["tokens"], about["inputs"], about.get("documents", False)
-
-
-def arrays_of(folder, batch):
-    """[(flag, name or None, array)] of a batch as the user's model takes it: {name: array [batch, tokens]}."""
-    tokens, inputs, documents = inputs_of(folder)
-    left = {name: numpy.asarray(x) for name, x in batch.items()}
-    ids = left.pop(tokens, None)
-    if ids is None or ids.ndim != 2:
-        raise ValueError(f"the batch needs {tokens}, [batch, tokens]")
-    found = [("tokens", None, ids)]
-    for about in inputs:
-        name, meaning = about["name"], about.get("is")
-        if name == tokens:
-            continue
-        array = left.pop(name, ids if meaning == "labels" and about.get("shift") else None)
-        if array is None and about.get("optional"):
-            continue
-        if array is None or array.shape != ids.shape:
-            raise ValueError(f"the batch needs {name}, {list(ids.shape)} as {tokens}" + ("" if array is None else f"; it is {list(array.shape)}"))
-        found.append(({"labels": "labels", "positions": "position-ids"}.get(meaning, "input"), name, array))
-    if documents and len(left) == 1 and not any(i.get("is") == "positions" for i in inputs):
-        found.append(("position-ids", None, positions_of(left.popitem()[1])))  # the number of each token's document
-    if left:
-        raise ValueError(f"{next(iter(left))} is no input of {os.fspath(folder)}")
-    return found
-
-
-def as_file(array):
-    """The array in a type that the program reads."""
-    return array.astype("f8" if array.dtype.kind == "f" else "i4")
-
-
 def grad(folder, batch, progress=None, **options):
     """
     (loss, {name: gradient}) of one batch {name: array [batch, tokens]}, by the program. Labels that do not count are -100. Options are those
@@ -167,9 +122,9 @@ def grad(folder, batch, progress=None, **options):
     with tempfile.TemporaryDirectory() as place:
         words = ["grad", "--model", os.fspath(folder), "--out", os.path.join(place, "gradients.safetensors")] + flags(options)
         others = []
-        for flag, name, array in arrays_of(folder, batch):
+        for flag, name, array in batches.arrays_of(folder, batch):
             path = os.path.join(place, f"{name or flag}.npy")
-            numpy.save(path, as_file(array))
+            numpy.save(path, batches.as_file(array))
             if flag == "input":
                 others.append(f"{name}={path}")
             else:

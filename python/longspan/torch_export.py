@@ -159,6 +159,7 @@ class Lowering(rows.Lowering):
         super().__init__(Graph(WORDS[self.dtype_of_parameters]))
         self.values, self.symbols = {}, {}
         self.names, self.trains = names, {}
+        self.graph.tokens = "input_ids" if "input_ids" in names else names[0]
 
     # What rows ask.
     def name(self, node):
@@ -387,7 +388,6 @@ def lower(model, example, loss=None):
     example = prepared(model, example)
     program, names = trace(model, example, loss)
     graph = Lowering(program, names, model).run()
-    graph.tokens = "input_ids" if "input_ids" in names else names[0]
     return recognise.recognise(normal.normal_form(attention.find(softmax.find(constants.fold(graph))))).verify()
 
 
@@ -401,9 +401,11 @@ def export(model, example, out, loss=None, weights=None):
     example = prepared(model, example)
     graph = lower(model, example, loss)
     lowered = time.time()
-    folder.write(graph, out, made_by=f"torch {torch.__version__}", weights=weights)
+    made_by = f"torch {torch.__version__}"
+    folder.write(graph, out, made_by, weights)
     written = time.time()
     checked = compare(graph, model, example, loss, out)
+    folder.write_graph(graph, out, made_by)
     return Export(str(out), graph, {"lower": lowered - start, "write": written - lowered, "check": time.time() - written}, checked)
 
 
@@ -424,6 +426,7 @@ def compare(graph, model, example, loss=None, out=None):
         part = lower(model, example, loss)
         folder.write(part, place.name)
         checked = compare_whole(part, model, example, loss, place.name)
+        graph.labels_of_padding = part.labels_of_padding
         checked.of = f"the first {fit} of {len(every)} layers: gradients of all do not fit into memory"
         return checked
     finally:
@@ -453,14 +456,19 @@ def layers_that_fit(model, layers):
 def compare_whole(graph, model, example, loss, out):
     tensors = {name: x for name, x in example.items() if isinstance(x, torch.Tensor)}
     fixed = {name: x for name, x in example.items() if name not in tensors}
-    batch = check.probe_batch(graph, {name: x.cpu().numpy() for name, x in tensors.items()})
     exact = copy.deepcopy(model).to(torch.float64).cpu()
-    inputs = [torch.from_numpy(batch[name]).to(torch.float64 if x.is_floating_point() else x.dtype) for name, x in tensors.items()]
     trained = {name: p for name, p in exact.named_parameters() if p.requires_grad}
-    theirs = Probe(exact, list(tensors), fixed, loss)(*inputs)[0]
-    their_gradients = torch.autograd.grad(theirs, list(trained.values()), allow_unused=True)
-    ours = interpret.loss(graph, batch, {p.value.name: trained[p.value.name] for p in graph.parameters if not p.frozen}, TorchArrays())
-    gradients = torch.autograd.grad(ours, list(trained.values()), allow_unused=True)
-    numbers = [{name: None if g is None else g.numpy() for name, g in zip(trained, side)} for side in (gradients, their_gradients)]
-    checked = check.compare(ours.item(), numbers[0], theirs.item(), numbers[1], "the imported graph")
-    return check.by_program(checked, out, graph, batch, theirs.item(), numbers[1])
+
+    def differentiated(value):
+        gradients = torch.autograd.grad(value, list(trained.values()), allow_unused=True)
+        return value.item(), {name: None if g is None else g.numpy() for name, g in zip(trained, gradients)}
+
+    def theirs(batch):
+        inputs = [torch.from_numpy(batch[name]).to(torch.float64 if x.is_floating_point() else x.dtype) for name, x in tensors.items()]
+        return differentiated(Probe(exact, list(tensors), fixed, loss)(*inputs)[0])
+
+    batch, their_loss, their_gradients = check.probe(graph, {name: x.cpu().numpy() for name, x in tensors.items()}, theirs)
+    given = {p.value.name: trained[p.value.name] for p in graph.parameters if not p.frozen}
+    found = differentiated(interpret.loss(graph, batch, given, TorchArrays()))
+    checked = check.compare(*found, their_loss, their_gradients, "the imported graph")
+    return check.by_program(checked, out, graph, batch, their_loss, their_gradients)

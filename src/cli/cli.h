@@ -31,6 +31,7 @@ typedef struct ls_grad_job {
     ls_rope_change rope;
     const char *tokens, *labels; /* i32 .npy [B,S]; labels may be NULL: the next token; -100 is ignored */
     const char *positions;       /* i32 .npy [B,S]: from 0 in each document; NULL: each row is one document */
+    const char *documents;       /* i32 .npy [B,S]: the number of each token's document; NULL: by positions */
     /* "NAME=FILE" for each input of an imported graph that is neither tokens nor labels nor positions */
     const char *const *inputs;
     int n_inputs;

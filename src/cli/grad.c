@@ -197,6 +197,9 @@ static const ls_option options[] = {
     CLI_TEXT("position-ids", "FILE", AT(positions),
              "position of each token in its document [B,S], i4 or i8 .npy: a document begins at each 0, and sees no "
              "other; one document in each row when left out"),
+    CLI_TEXT("documents", "FILE", AT(documents),
+             "number of each token's document [B,S], i4 or i8 .npy: a document begins where it changes, and sees no "
+             "other; positions count on through them"),
     CLI_LIST("input", "NAME=FILE", offsetof(grad_flags, inputs),
              "of an imported graph: another input [B,S], i4 or i8, or f4 or f8 .npy; one word for each"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),

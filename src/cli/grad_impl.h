@@ -8,6 +8,7 @@
 /* What it computes on; arrays [B,S]. */
 typedef struct ls_grad_inputs {
     ls_array tokens, labels, positions; /* labels without data: the model has none */
+    ls_array numbers;                   /* of each token's document; without data: positions say where these begin */
     ls_array *others;                   /* [n_others] in the order of the model's other inputs */
     int n_others;
     int64_t valid;           /* labels that are not ignored; tokens, where the model has no labels */

@@ -18,25 +18,32 @@ static ls_status check_like_tokens(const char *path, const ls_array *a, const ls
 /* --- positions and documents -------------------------------------------------------------------------------------- */
 
 /* A document begins at each position that does not follow the one before it. */
-static ls_status mark_documents(const char *path, ls_grad_inputs *in) {
+static ls_status check_positions(const char *path, const ls_grad_inputs *in) {
     const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
     const int32_t *position = in->positions.data;
-    for (int64_t b = 0; b < B; b++) {
-        int32_t *ends = in->ends + b * (S + 1);
-        int n = 0;
+    for (int64_t b = 0; b < B; b++)
         for (int64_t i = 0; i < S; i++) {
             const int32_t at = position[b * S + i];
-            if (i > 0 && at == position[b * S + i - 1] + 1) continue;
-            if (at != 0)
+            if (at != 0 && (i == 0 || at != position[b * S + i - 1] + 1))
                 return ls_error(LS_INVALID, "%s: row %lld, column %lld is %d; expected 0, where a document begins%s",
                                 path, (long long)b, (long long)i, at, i > 0 ? ", or the position before it + 1" : "");
-            ends[n++] = (int32_t)i;
         }
+    return ls_ok();
+}
+
+/* A document begins at each number that is not the one before it + `step`: 1 of positions, 0 of documents' numbers. */
+static void mark_documents(const int32_t *number, int32_t step, ls_grad_inputs *in) {
+    const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
+    for (int64_t b = 0; b < B; b++, number += S) {
+        int32_t *ends = in->ends + b * (S + 1);
+        int n = 0;
+        for (int64_t i = 0; i < S; i++)
+            if (i == 0 || number[i] != number[i - 1] + step) ends[n++] = (int32_t)i;
         ends[n++] = (int32_t)S;
         in->n_ends[b] = n;
         in->apart |= n > 2;
+        in->documents[b] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = n};
     }
-    return ls_ok();
 }
 
 static ls_status make_room(ls_grad_inputs *in) {
@@ -51,7 +58,7 @@ static ls_status make_room(ls_grad_inputs *in) {
 
 /* Positions of the file, or from 0 on in each sequence. */
 static ls_status read_positions(const char *path, ls_grad_inputs *in) {
-    const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
+    const int64_t S = in->tokens.size[1];
     if (path != NULL) {
         LS_TRY(ls_array_read_integers(path, &in->positions));
         LS_TRY(check_like_tokens(path, &in->positions, &in->tokens));
@@ -60,11 +67,25 @@ static ls_status read_positions(const char *path, ls_grad_inputs *in) {
         int32_t *position = in->positions.data;
         for (int64_t i = 0; i < in->positions.count; i++) position[i] = (int32_t)(i % S);
     }
+    return check_positions(path, in);
+}
+
+/* Documents that positions mark, or that are numbered by themselves. */
+static ls_status read_documents(const ls_grad_job *job, const ls_model *model, ls_grad_inputs *in) {
     LS_TRY(make_room(in));
-    LS_TRY(mark_documents(path, in));
-    for (int64_t b = 0; b < B; b++)
-        in->documents[b] =
-            (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = in->ends + b * (S + 1), .n_ends = in->n_ends[b]};
+    if (job->documents == NULL) {
+        mark_documents(in->positions.data, 1, in);
+        return in->apart ? ls_model_check_apart(model, in->tokens.size[1]) : ls_ok();
+    }
+    if (!ls_model_takes(model).documents)
+        return ls_error(LS_USAGE, "--documents %s: attention of the model is told of no documents; expected none",
+                        job->documents);
+    if (job->positions != NULL)
+        return ls_error(LS_USAGE, "--documents %s and --position-ids %s: both say where documents begin; expected one",
+                        job->documents, job->positions);
+    LS_TRY(ls_array_read_integers(job->documents, &in->numbers));
+    LS_TRY(check_like_tokens(job->documents, &in->numbers, &in->tokens));
+    mark_documents(in->numbers.data, 0, in);
     return ls_ok();
 }
 
@@ -166,7 +187,7 @@ ls_status ls_grad_inputs_read(const ls_grad_job *job, const ls_model *model, ls_
         return ls_error(LS_USAGE, "--position-ids %s: the model has no input that is positions; expected none",
                         job->positions);
     LS_TRY(read_positions(job->positions, in));
-    if (in->apart) LS_TRY(ls_model_check_apart(model, in->tokens.size[1]));
+    LS_TRY(read_documents(job, model, in));
     LS_TRY(read_labels(job->labels, model, in));
     return read_others(job, model, real, in);
 }
@@ -176,6 +197,7 @@ void ls_grad_inputs_add(const ls_grad_inputs *in, const ls_model *model, ls_alik
     ls_alike_add_bytes(alike, "--tokens", in->tokens.data, in->tokens.bytes);
     ls_alike_add_bytes(alike, "--labels", in->labels.data, in->labels.bytes);
     ls_alike_add_bytes(alike, "--position-ids", in->positions.data, in->positions.bytes);
+    ls_alike_add_bytes(alike, "--documents", in->numbers.data, in->numbers.bytes);
     for (int i = 0; i < in->n_others; i++)
         ls_alike_add_bytes(alike, takes.others[i].name, in->others[i].data, in->others[i].bytes);
 }
@@ -201,6 +223,7 @@ void ls_grad_inputs_free(ls_grad_inputs *in) {
     ls_array_free(&in->tokens);
     ls_array_free(&in->labels);
     ls_array_free(&in->positions);
+    ls_array_free(&in->numbers);
     for (int i = 0; i < in->n_others; i++) ls_array_free(&in->others[i]);
     free(in->others);
     free(in->ends);

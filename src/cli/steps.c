@@ -139,9 +139,11 @@ static ls_status read_batch(const steps_run *s, const char *folder, ls_grad_inpu
     LS_PATH tokens = NULL;
     LS_PATH labels = NULL;
     LS_PATH positions = NULL;
+    LS_PATH documents = NULL;
     LS_TRY(ls_path_print(&tokens, "%s/tokens.npy", folder));
     LS_TRY(find_array(folder, "labels", &labels));
     LS_TRY(find_array(folder, "position-ids", &positions));
+    LS_TRY(find_array(folder, "documents", &documents));
     const char **others = calloc((size_t)takes.n_others + 1, sizeof *others);
     if (others == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d inputs", takes.n_others);
     ls_status status = ls_ok();
@@ -150,8 +152,12 @@ static ls_status read_batch(const steps_run *s, const char *folder, ls_grad_inpu
         status = ls_path_print(&path, "%s=%s/%s.npy", takes.others[i].name, folder, takes.others[i].name);
         others[i] = path;
     }
-    const ls_grad_job job = {
-        .tokens = tokens, .labels = labels, .positions = positions, .inputs = others, .n_inputs = takes.n_others};
+    const ls_grad_job job = {.tokens = tokens,
+                             .labels = labels,
+                             .positions = positions,
+                             .documents = documents,
+                             .inputs = others,
+                             .n_inputs = takes.n_others};
     if (status.code == LS_OK) status = ls_grad_inputs_read(&job, s->model, ls_dtype_accumulator(s->dtype), in);
     for (int i = 0; i < takes.n_others; i++) free((char *)others[i]);
     free(others);
@@ -161,7 +167,8 @@ static ls_status read_batch(const steps_run *s, const char *folder, ls_grad_inpu
                         (long long)in->tokens.size[0], (long long)in->tokens.size[1], (long long)s->flags->batch,
                         (long long)s->flags->seq);
     if (in->apart && !s->flags->documents)
-        return ls_error(LS_INVALID, "%s: a sequence has several documents; expected one, or --documents", positions);
+        return ls_error(LS_INVALID, "%s: a sequence has several documents; expected one, or --documents",
+                        documents != NULL ? documents : positions);
     in->apart = s->flags->documents; /* ranks that are told of documents must be told of every batch's */
     return ls_ok();
 }
@@ -318,7 +325,7 @@ static ls_status find_optimizer(steps_run *s) {
 static ls_status make_documents(steps_run *s) {
     const steps_flags *f = s->flags;
     if (!f->documents) return ls_ok();
-    LS_TRY(ls_model_check_apart(s->model, f->seq));
+    if (!ls_model_takes(s->model).documents) LS_TRY(ls_model_check_apart(s->model, f->seq)); /* says why not */
     s->documents = calloc((size_t)f->batch, sizeof *s->documents);
     s->ends[1] = (int32_t)f->seq;
     if (s->documents == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld documents", (long long)f->batch);
@@ -370,8 +377,9 @@ static const ls_option options[] = {
     CLI_MODEL(AT(model)),
     CLI_INT("seq", "N", "1024", 1, CLI_ANY, AT(seq), "tokens of a sequence"),
     CLI_INT("batch", "N", "1", 1, CLI_ANY, AT(batch), "sequences of a batch"),
-    CLI_FLAG("documents", AT(documents),
-             "sequences of a batch may have several documents: position-ids.npy says where each begins"),
+    CLI_FLAG(
+        "documents", AT(documents),
+        "sequences of a batch may have several documents: position-ids.npy or documents.npy says where each begins"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_CHOICE("optimizer", "NAME", "adamw|sgd|lion|muon|none", "adamw", AT(optimizer),
                "what makes steps of gradients; none: gradients are the answers"),
@@ -394,7 +402,7 @@ const cli_command cli_steps = {
         "and is answered by a line of JSON: 'step LR CLIP FOLDER' takes a step, 'grad FOLDER' writes "
         "FOLDER/gradients.safetensors, 'load' reads the weights of the model's folder again, 'save FOLDER' writes a "
         "checkpoint there. FOLDER of a batch has tokens.npy [B,S], and where they are wanted labels.npy, "
-        "position-ids.npy and NAME.npy for other inputs, as longspan grad takes them. {\"ready\": true} comes first; "
+        "position-ids.npy, documents.npy and NAME.npy for other inputs, as longspan grad takes them. {\"ready\": true} comes first; "
         "the end of the input ends the command. It reads standard input on rank 0.",
     .opens = true,
     .spreads = true,

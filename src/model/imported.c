@@ -113,12 +113,6 @@ static ls_status build(const ls_model *model, ls_graph *g, const ls_model_length
                         (long long)lengths->S, (long long)model->sizes.longest, m->file);
     LS_TRY(declare_leaves(&b, lengths));
     for (int i = 0; i < m->n_nodes; i++) LS_TRY(add_node(&b, i, lengths));
-    if (b.lm.positions.id != 0 && model->inputs.documents && !model->inputs.positions)
-        return ls_error(
-            LS_UNSUPPORTED,
-            "%s: op iota counts the tokens of a sequence whatever its documents, but the graph has documents; "
-            "expected an input that is positions",
-            m->file);
     LS_TRY(find_loss(&b));
     LS_TRY(find_logits(&b));
     LS_TRY(ls_graph_status(g));
@@ -189,6 +183,7 @@ static void find_rope_limit(ls_imported *m) {
 
 static ls_status find_sizes(const ls_graph *g, const ls_language_model *lm, ls_model *model) {
     ls_model_sizes *n = &model->sizes;
+    model->imported->counts = lm->positions.id != 0 && !model->inputs.positions;
     n->V = ls_graph_id_range(g, lm->tokens).count;
     if (n->V == INT64_MAX)
         return ls_error(LS_INVALID, "%s: tokens are looked up in no table, expected an embedding of them",
@@ -278,6 +273,12 @@ static ls_status check_apart(const ls_model *model, int64_t S) {
             LS_UNSUPPORTED,
             "%s: documents is false, so that attention sees across documents that are packed apart; expected "
             "--pack join, or a graph whose attention is told of documents",
+            m->file);
+    if (m->counts && !m->padding)
+        return ls_error(
+            LS_UNSUPPORTED,
+            "%s: op iota counts the tokens of a sequence whatever its documents, and positions would begin anew in "
+            "documents that are packed apart; expected --pack join, or an input that is positions",
             m->file);
     if (S <= m->rope_limit) return ls_ok();
     return ls_error(

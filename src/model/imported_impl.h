@@ -128,6 +128,8 @@ struct ls_imported {
     int n_tensors;
     const char **names; /* [n_tensors + 1] */
     int loss, logits;   /* tensors; logits 0: none */
+    bool padding;       /* documents are sequences of the user's, padded: each has positions of its own */
+    bool counts;        /* an op iota counts the tokens of a sequence */
     int64_t rope_limit; /* length up to which every dynamic rope table does not depend on the length; INT64_MAX: none */
 };
 

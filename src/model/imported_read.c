@@ -254,6 +254,24 @@ static ls_status read_source(ls_json_value value, ls_imported_source *out) {
     return ls_json_int(value, "line", 0, INT32_MAX, &out->line);
 }
 
+/* Whether attention is told of documents; and of an object, what the user's program finds them by. */
+static ls_status read_documents(ls_json_value root, ls_imported *m, bool *documents) {
+    static const char *const fields[] = {"input", "is", "ignored", NULL}, *const is[] = {"numbers", "padding"};
+    const ls_json_value value = ls_json_field(root, "documents");
+    const char *input;
+    bool ignored;
+    int choice;
+    if (!ls_json_has(root, "documents") || ls_json_plain_of(value).kind != LS_JSON_OBJECT)
+        return ls_json_bool_or(root, "documents", false, documents);
+    LS_TRY(ls_imported_known(value, fields, NULL));
+    LS_TRY(ls_json_text(value, "input", &input));
+    LS_TRY(read_choice(value, "is", is, LS_COUNT(is), &choice));
+    LS_TRY(ls_json_bool_or(value, "ignored", false, &ignored));
+    *documents = true;
+    m->padding = choice == 1;
+    return ls_ok();
+}
+
 static ls_status read_head(ls_json_value root, ls_imported *m, ls_model_inputs *inputs) {
     static const char *const fields[] = {"format",    "version",    "made_by",   "dtype",     "tokens",
                                          "inputs",    "parameters", "constants", "nodes",     "loss",
@@ -269,7 +287,7 @@ static ls_status read_head(ls_json_value root, ls_imported *m, ls_model_inputs *
     LS_TRY(ls_json_text_or(root, "made_by", "", &m->made_by));
     LS_TRY(read_choice(root, "dtype", types, LS_COUNT(types), &choice));
     m->dtype = types[choice];
-    LS_TRY(ls_json_bool_or(root, "documents", false, &inputs->documents));
+    LS_TRY(read_documents(root, m, &inputs->documents));
     inputs->mean = LS_MEAN_NOTHING;
     if (!ls_json_has(root, "mean_over")) return ls_ok();
     LS_TRY(read_choice(root, "mean_over", means, LS_COUNT(means), &choice));

@@ -17,6 +17,7 @@ ints("tokens.npy", tokens)
 ints("places.npy", places)
 ints("users.npy", users)
 ints("shifted.npy", [-100 if i % 40 == 39 else users[i + 1] for i in range(80)])
+ints("numbers.npy", [9] * 15 + [4] * 25 + [1] * 7 + [0] * 33)
 ints("late.npy", [1 + i % 40 for i in range(80)])
 ints("jump.npy", [p + (i == 20) for i, p in enumerate(places)])
 floats("ones.npy", [1] * 80)
@@ -54,6 +55,30 @@ expect 1 "late.npy: row 0, column 0 is 1; expected 0, where a document begins" g
 expect 1 "jump.npy: row 0, column 20 is 6; expected 0, where a document begins, or the position before it + 1" \
     grad --model documents --tokens tokens.npy --position-ids jump.npy --out x
 expect 1 "graph/graph.json: documents is false, so that attention sees across documents" grad --model graph --tokens tokens.npy --position-ids places.npy --out x
+
+# Documents by numbers, through which positions count on: rotations go by differences, so that the loss is the same. Where positions begin anew
+# is the same for a padding mask's documents, and another model's for others.
+for finds in padding numbers; do
+    graph_of $finds config.json shift documents $finds
+    cp first/model/model.safetensors $finds/
+done
+for spread in "--ranks 3" "--ranks 2 --mesh dp=2" "--ranks 2 --mesh tp=2"; do
+    grad documents a --labels users.npy --position-ids places.npy --dtype f64 $spread >loss
+    for finds in padding numbers; do grad $finds b --labels users.npy --documents numbers.npy --dtype f64 $spread >>loss; done
+    grad documents b --labels users.npy --documents numbers.npy --dtype f64 $spread >>loss
+    python3 -c 'a = [float(line.split()[1]) for line in open("loss")]; assert len(a) == 4 and all(abs(x - a[0]) < 1e-6 for x in a), a' || fail "numbers $spread: $(cat loss)"
+done
+a=$(grad documents a --labels users.npy --position-ids places.npy) b=$(grad padding b --labels users.npy --position-ids places.npy)
+alike a b "the positions of a padded document"
+expect 1 "numbers/graph.json: op iota counts the tokens of a sequence whatever its documents" \
+    grad --model numbers --tokens tokens.npy --position-ids places.npy --out x
+"$longspan" train --model numbers --data text.txt --pack best --seq 32 --out x 2>err && fail "positions that begin anew were taken"
+grep -q "numbers/graph.json: op iota counts the tokens of a sequence" err || fail "$(cat err)"
+run train --model padding --data text.txt --pack best --seq 32 --threads 1 --steps 1 --out padded
+expect 2 "--documents numbers.npy: attention of the model is told of no documents; expected none" \
+    grad --model graph --tokens tokens.npy --documents numbers.npy --out x
+expect 2 "both say where documents begin; expected one" \
+    grad --model documents --tokens tokens.npy --documents numbers.npy --position-ids places.npy --out x
 
 # Another input: a weight for the loss of each token, on any ranks.
 graph_of weighted config.json weighted

@@ -34,6 +34,18 @@ CHECK
     for batch in one two; do cmp $batch.grad $batch/gradients.safetensors || fail "gradients of $batch $spread"; done
 done
 
+# Documents by numbers.
+mkdir three
+cp one/tokens.npy three/
+python3 -c '
+data = open("two/position-ids.npy", "rb").read()
+import struct
+places = struct.unpack("<80i", data[128:])
+open("three/documents.npy", "wb").write(data[:128] + struct.pack("<80i", *[sum(p == 0 for p in places[:i + 1]) for i in range(80)]))'
+run grad --model config --tokens three/tokens.npy --documents three/documents.npy --threads 1 --out three.grad $ring zigzag
+echo 'grad three' | "$longspan" steps --model config --optimizer none --documents --batch 2 --seq 40 --threads 1 $ring zigzag >steps.txt 2>err || fail "$(cat err)"
+cmp three.grad three/gradients.safetensors || fail "gradients of numbered documents"
+
 # Steps learn, and what they learnt is saved.
 mkdir saved
 printf 'step 0.01 1 one\nstep 0.01 1 one\nstep 0 0 one\nsave saved\n' |
@@ -63,6 +75,7 @@ done
 refused "step 0.1 1 none" "none/tokens.npy"
 seq=41 refused "step 0.1 1 one" "one/tokens.npy: shape is [2,40], expected [2,41] (--batch, --seq)"
 refused "step 0.1 1 two" "two/position-ids.npy: a sequence has several documents; expected one, or --documents"
+refused "step 0.1 1 three" "three/documents.npy: a sequence has several documents; expected one, or --documents"
 refused "grad one" "standard input: 'grad', and --optimizer adamw; expected --optimizer none"
 refused "step 0.1 1 one" "standard input: 'step', and --optimizer none" --optimizer none
 refused "save saved" "'save', and --optimizer none" --optimizer none

@@ -47,7 +47,7 @@ class Masks(unittest.TestCase):
         mask = interpret.evaluate(graph, batch)[value.name]
         mask = mask > masks.HIDDEN if additive else mask != 0
         ids = batch[documents[0]] if documents else None
-        if documents and documents[1]:
+        if documents and documents[1] == "positions":
             ids = interpret.documents_of(ids)
         shown = numpy.broadcast_to(interpret.visible(terms, n, ids), (2, 1, n, n))
         self.assertTrue((numpy.broadcast_to(mask, (2, 1, n, n)) == shown).all())
@@ -99,12 +99,39 @@ class Masks(unittest.TestCase):
     def test_documents_by_numbers(self):
         def build(g, i):
             return g.map("and", g.map("eq", *per_token(g, i["segments"])), causal(g))
-        self.assertEqual(self.found(build, [{"kind": "causal"}, {"kind": "documents"}]), ("segments", False))
+        self.assertEqual(self.found(build, [{"kind": "causal"}, {"kind": "documents"}]), ("segments", "documents"))
 
     def test_documents_by_positions(self):
         def build(g, i):
             return g.map("and", causal(g), g.map("eq", *per_token(g, packed(g, i["position_ids"]))))
-        self.assertEqual(self.found(build, [{"kind": "causal"}, {"kind": "documents"}]), ("position_ids", True))
+        self.assertEqual(self.found(build, [{"kind": "causal"}, {"kind": "documents"}]), ("position_ids", "positions"))
+
+    def padding(self, g, i, causal_too=True):
+        hidden = g.map("ne", per_token(g, i["padding"])[1], 0)
+        return g.map("and", causal(g), hidden) if causal_too else hidden
+
+    def test_padding(self):
+        """What the tokens that count see."""
+        def shown(build, expected, additive=False):
+            graph, inputs, parameter = graph_of(self.NAMES)
+            value = build(graph, inputs)
+            terms, by = masks.mask(graph, [value])
+            self.assertEqual((terms, by), (expected, ("padding", "padding")))
+            padding = numpy.array([[0, 0, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0, 0, 0], [1] * 9])
+            graph.loss = value
+            mask = interpret.evaluate(graph, {**{name: numpy.zeros(padding.shape) for name in self.NAMES}, "padding": padding})[value.name]
+            mask = numpy.broadcast_to(mask > masks.HIDDEN if additive else mask != 0, (3, 1, 9, 9))
+            ours = numpy.broadcast_to(interpret.visible(terms, 9, padding), mask.shape)
+            self.assertTrue((mask == ours).transpose(0, 2, 3, 1)[padding != 0].all())
+
+        both = [{"kind": "causal"}, {"kind": "documents"}]
+        shown(self.padding, both)
+        shown(lambda g, i: self.padding(g, i, False), both[1:])
+        shown(lambda g, i: g.map("and", causal(g), g.map("lt", 0, per_token(g, i["padding"])[1])), both)
+        shown(lambda g, i: g.map("and", self.padding(g, i), g.map("eq", per_token(g, i["padding"])[0], 1)), both)
+        shown(lambda g, i: g.map("not", g.map("eq", per_token(g, i["padding"])[1], 0)), both[1:])
+        shown(lambda g, i: g.map("mul", g.map("sub", 1, g.add("cast", [per_token(g, i["padding"])[1]], dtype="T")), -1e9), both[1:], additive=True)
+        shown(lambda g, i: g.map("where", self.padding(g, i), 0.0, -1e38), both, additive=True)
 
     def test_positions_compared_within_documents(self):
         def build(g, i):
@@ -121,7 +148,8 @@ class Masks(unittest.TestCase):
         self.refused(build, "position_ids[q] - position_ids[k] >= 0")
 
     def test_refusals(self):
-        self.refused(lambda g, i: g.map("and", causal(g), g.map("ne", per_token(g, i["padding"])[1], 0)), "padding")
+        self.refused(lambda g, i: g.map("and", causal(g), g.map("ne", per_token(g, i["padding"])[1], 7)), "padding[k] - 7")
+        self.refused(lambda g, i: g.map("and", self.padding(g, i), g.map("eq", *per_token(g, i["segments"]))), "by two inputs, padding and segments")
         self.refused(lambda g, i: g.map("lt", g.map("sub", *iotas(g), dtype="i32"), 3), "no causal bound")
         self.refused(lambda g, i: g.map("lt", *iotas(g)[::-1]), "q - k - 1 >= 0")
         self.refused(lambda g, i: g.map("mul", g.map("sub", *iotas(g), dtype="i32"), -0.5), "a bias")

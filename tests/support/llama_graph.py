@@ -3,6 +3,8 @@
 Node for node what src/model/build.c builds, under names as a user's program has them. Words that change the file:
   shift       the labels are the user's own, which the graph takes shifted
   documents   attention is told of documents
+  padding     the documents are found by a padding mask, and the positions are those of op iota
+  numbers     the same, by numbers of documents
   weighted    the loss of each token is multiplied by an input "weights"
   tokens      the loss is divided by the number of tokens
   nothing     the loss is divided by nothing
@@ -43,7 +45,9 @@ table = parameter("model.embed_tokens.weight", V, E)
 if tied and "also" in words:
     parameters[-1]["also"] = ["lm_head.weight"]
 x = node("embedding", ["input_ids", table], "embedded")
-rope = node("rope_table", ["position_ids"], "cos_sin", D=D, rope={"theta": config.get("rope_theta", 10000.0)})
+finds = [word for word in ("padding", "numbers") if word in words]
+positions = node("iota", [], "positions_of_iota", along="S") if finds else "position_ids"
+rope = node("rope_table", [positions], "cos_sin", D=D, rope={"theta": config.get("rope_theta", 10000.0)})
 mask = [{"kind": "causal"}] + ([{"kind": "documents"}] if "documents" in words else [])
 for i in range(L):
     at = "model.layers.%d." % i
@@ -68,8 +72,7 @@ loss = node("cross_entropy", ["logits", "labels"], "token_losses")
 inputs = [
     {"name": "input_ids", "dtype": "i32"},
     {"name": "labels", "dtype": "i32", "is": "labels", "shift": int("shift" in words)},
-    {"name": "position_ids", "dtype": "i32", "is": "positions"},
-]
+] + ([] if finds else [{"name": "position_ids", "dtype": "i32", "is": "positions"}])
 if "weighted" in words:
     inputs.append({"name": "weights", "dtype": "f32"})
     loss = node("mul", [loss, "weights"], "weighted")
@@ -77,7 +80,7 @@ node("sum", [loss], "loss")
 mean = "tokens" if "tokens" in words else None if "nothing" in words else "labels"
 graph = {
     "format": "longspan-graph", "version": 1, "made_by": "llama_graph.py", "dtype": "f32", "tokens": "input_ids",
-    "documents": "documents" in words, "inputs": inputs, "parameters": parameters, "constants": [], "nodes": nodes,
+    "documents": {"input": "mask", "is": finds[0]} if finds else "documents" in words, "inputs": inputs, "parameters": parameters, "constants": [], "nodes": nodes,
     "loss": "loss", "mean_over": mean, "logits": None if "nologits" in words else "logits", "sources": sources,
 }  # fmt: skip
 json.dump(graph, open(sys.argv[2], "w"), indent=1)
