@@ -164,7 +164,7 @@ static void so_it_is_for_all_graphs_and_savings(void **state) {
     size_t turn = 0;
     double worst = 0;
     for (size_t i = 0; i < LS_COUNT(graphs); i++) {
-        for (size_t m = i % 3; m < LS_COUNT(meshes); m += 3) {
+        for (size_t m = i % 5; m < LS_COUNT(meshes); m += 5) {
             for (size_t s = m % 2; s < LS_COUNT(savings); s += 2) { /* each saving on every other mesh */
                 const ls_target target = {.mesh = mesh_of(meshes[m].dp, meshes[m].ring, meshes[m].ulysses),
                                           .strategy = meshes[m].strategy,

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "../../examples/graphs/graphs.h"
+#include "support/emulated.h"
 #include "support/meshes.h"
 #include "support/network.h"
 
@@ -105,6 +106,7 @@ static void check(const network *n, ls_dtype dtype, ls_isa isa, size_t first_mes
 
 static void test_same_in_f64(void **state) {
     (void)state;
+    skip_if_repeated();
     for (size_t i = 0; i < LS_COUNT(examples); i++) check(&examples[i], LS_F64, LS_ISA_REF, 0, 1e-12, NULL);
 }
 
@@ -112,7 +114,7 @@ static void test_same_in_f32(void **state) {
     (void)state;
     ls_machine machine;
     ls_machine_detect(&machine);
-    for (size_t i = 0; i < LS_COUNT(examples); i++) {
+    for (size_t i = 0; i < LS_COUNT(examples); i += is_repeated() ? 3 : 1) {
         const network *n = &examples[i];
         const ls_target alone = target_of(0, (ls_saving){0});
         network_result exact;
@@ -127,6 +129,7 @@ static void test_same_in_f32(void **state) {
 
 static void test_programs_verify(void **state) {
     (void)state;
+    skip_if_repeated();
     for (size_t i = 0; i < LS_COUNT(examples); i++) {
         for (size_t m = 1; m < LS_COUNT(meshes); m++) {
             for (size_t s = (i + m) % 3; s < LS_COUNT(savings); s += 3) { /* each saving in some graphs */

@@ -3,8 +3,13 @@
 #ifndef TESTS_EMULATED_H
 #define TESTS_EMULATED_H
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
+
+#include <cmocka.h>
 
 static inline bool is_emulated(void) {
     const char *emulator = getenv("TEST_EMULATOR");
@@ -23,6 +28,12 @@ static inline bool is_repeated(void) {
 #else
     return false;
 #endif
+}
+
+/* At the head of a test whose cases run the same code with every instruction set: arithmetic in f64, proofs, refusals.
+ */
+static inline void skip_if_repeated(void) {
+    if (is_repeated()) skip();
 }
 
 #endif

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "comm/comm_impl.h"
+#include "support/emulated.h"
 #include "support/train.h"
 
 static ls_json_value rank_bytes(ls_json *run, int rank) {
@@ -277,6 +278,7 @@ static void activations_shrink_with_ranks(void **state) {
 }
 
 static void what_does_not_fit_is_refused(void **state) {
+    skip_if_repeated();
     run_paths *p = make_paths(state, "fits");
     ls_train_options options = tiny_options(p->model, p->data, p->out);
     options.spread.memory = 100000;
