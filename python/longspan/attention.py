@@ -13,18 +13,17 @@ from .size import B, divide, has_tokens, product
 def attend(graph, q, k, v, scale, mask_values=(), causal=False, softcap=0.0, sink=None, at=None):
     """Attention on q, k, v [B,H,S,D] in the order of PyTorch's: gives [B,H,S,D]. Refuses masks that are none."""
     try:
-        terms, documents = masks.mask(graph, mask_values, causal)
+        terms, told = masks.mask(graph, mask_values, causal)
     except masks.NoMask as why:
         graph.refuse(f"the attention mask {why}", "attention", at)
-    if documents:
-        name, meaning = documents
-        about = next(i for i in graph.inputs if i.value.name == name)
-        other = next((i for i in graph.inputs if i.meaning in masks.MEANINGS and (i.value.name, i.meaning) != documents), None)
+    if told:
+        about = next(i for i in graph.inputs if i.value.name == told.input)
+        other = next((i for i in graph.inputs if i.meaning in masks.MEANINGS and masks.Told(i.value.name, i.meaning, i.number) != told), None)
         if other is not None:
-            graph.refuse(f"the attention mask has {meaning} by {name}, and another one {other.meaning} by {other.value.name}", "attention", at)
-        if name == graph.tokens:
-            graph.refuse(f"the attention mask hides tokens by their ids ({name}): give them by an input of 1 and 0", "attention", at)
-        about.meaning = meaning
+            graph.refuse(f"the attention mask has {told.meaning} by {told.input}, and another one {other.meaning} by {other.value.name}", "attention", at)
+        if told.input == graph.tokens and told.meaning == "padding":
+            graph.refuse(f"the attention mask hides tokens by their ids ({told.input}): give them by an input of 1 and 0", "attention", at)
+        about.meaning, about.number = told.meaning, told.number
     q, k, v = (graph.add("permute", [x], at, order=[0, 2, 1, 3]) for x in (q, k, v))
     inputs = [q, k, v] + ([sink] if sink is not None else [])
     y = graph.add("attention", inputs, at, mask=terms, scale=float(scale), **({"softcap": float(softcap)} if softcap else {}))

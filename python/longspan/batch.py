@@ -6,6 +6,8 @@ import os
 
 import numpy
 
+from .interpret import numbers_of
+
 
 def described(folder):
     """The fields of graph.json; of a model of a config.json, what stands for them."""
@@ -43,11 +45,16 @@ def arrays_of(folder, batch):
         if meaning == "labels":
             labels = numpy.concatenate([array[:, 1:], numpy.full_like(array[:, :1], -100)], 1) if i.get("shift") else array
     if isinstance(documents, dict):
-        name, padded = documents["input"], documents["is"] == "padding"
-        given = needed(name, batch.get(name, numpy.ones_like(ids) if padded else None))
-        (check_padding if padded else check_numbers)(name, given)
-        if padded and documents.get("ignored") and labels is not None:
-            check_ignored(name, given, labels)
+        name, meaning = documents["input"], documents["is"]
+        given = needed(name, batch.get(name, numpy.ones_like(ids) if meaning == "padding" else None))
+        if meaning == "padding":
+            check_padding(name, given)
+            if documents.get("ignored") and labels is not None:
+                check_ignored(name, given, labels)
+        elif meaning == "numbers":
+            check_numbers(name, given)
+        else:
+            given = numbers_of(given, meaning, documents["number"])
         found.append(("documents", None, given))
         left.pop(name, None)
     if left:

@@ -133,6 +133,9 @@ def probe_batch(graph, example, tokens=24, batch=2, front=False):
             result[name] = random.uniform(0.5, 1.5, (batch, n))
         else:
             result[name] = random.integers(0, max(int(x.max()), 1) + 1, (batch, n))
+        if meaning in ("first", "last"):
+            begins = numpy.diff(documents, axis=1, prepend=0) != 0
+            result[name][numpy.roll(begins, -1 if meaning == "last" else 0, axis=1)] = about.number
     # Ids whose rows get no gradient are left out: what the array libraries differentiate has no such exception.
     ids = result[graph.tokens]
     left_out = [node.params["padding"] for node in graph.nodes if node.op == "embedding" and "padding" in node.params]

@@ -7,7 +7,7 @@ import os
 import numpy
 
 from . import __version__
-from .ir import Graph, Refused
+from .ir import TELL, Graph, Refused
 from .size import Size, plain
 
 NUMPY = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "int32": "I32", "int64": "I64", "bool": "BOOL"}
@@ -116,7 +116,7 @@ def describe(graph, made_by=""):
         "format": "longspan-graph", "version": 1, "made_by": f"longspan {__version__}" + (f", {made_by}" if made_by else ""),
         "dtype": graph.dtype, "tokens": graph.tokens,
         "documents": describe_documents(graph),
-        "inputs": [describe_input(i) for i in graph.inputs if i.meaning not in ("documents", "padding") or id(i.value) in graph.users()],
+        "inputs": [describe_input(i) for i in graph.inputs if i.meaning not in TELL or i.value.name == graph.tokens or id(i.value) in graph.users()],
         "parameters": [describe_parameter(p) for p in graph.parameters],
         "constants": [],
         "nodes": [describe_node(node, names, words) for node in graph.nodes],
@@ -141,12 +141,11 @@ class Names:
 def describe_documents(graph):
     """Whether attention is told of documents; and if these are not marked by positions, the input that says them."""
     told = any(t["kind"] == "documents" for n in graph.nodes if n.op == "attention" for t in n.params["mask"])
-    about = next((i for i in graph.inputs if i.meaning in ("documents", "padding")), None) if told else None
+    about = next((i for i in graph.inputs if i.meaning in TELL), None) if told else None
     if about is None:
         return told
-    if about.meaning == "documents":
-        return {"input": about.value.name, "is": "numbers"}
-    return {"input": about.value.name, "is": "padding", **({"ignored": True} if graph.labels_of_padding else {})}
+    more = {"ignored": True} if graph.labels_of_padding else {} if about.number is None else {"number": about.number}
+    return {"input": about.value.name, "is": "numbers" if about.meaning == "documents" else about.meaning, **more}
 
 
 def describe_input(i):

@@ -9,6 +9,7 @@ import math
 import numpy
 
 from .arrays import Arrays
+from .ir import TELL
 from .size import at
 
 NUMPY = Arrays()
@@ -199,6 +200,14 @@ def documents_of(positions):
     return numpy.cumsum(starts, axis=1)
 
 
+def numbers_of(array, meaning, number=None):
+    """The number of each token's document, from an input of one of the meanings TELL. The tokens of padding are documents of their own."""
+    if meaning in ("documents", "padding"):
+        return array
+    marks = (array == number).astype(int)
+    return numpy.cumsum(marks, axis=1) - (marks if meaning == "last" else 0)
+
+
 def evaluate(graph, inputs, parameters=None, arrays=NUMPY):
     """
     {name of a result: array} of the graph. inputs: {name: NumPy array [B,S]}, as the user's model takes them; parameters: {name: array} in
@@ -210,8 +219,8 @@ def evaluate(graph, inputs, parameters=None, arrays=NUMPY):
         array = numpy.asarray(inputs[about.value.name])
         if about.meaning == "labels":
             array = shifted(array, about)
-        elif about.meaning in ("documents", "padding"):  # the tokens of padding are documents of their own
-            documents = array
+        elif about.meaning in TELL:
+            documents = numbers_of(array, about.meaning, about.number)
         elif about.meaning == "positions" and documents is None:
             documents = documents_of(array)
         values[id(about.value)] = arrays.array(array)

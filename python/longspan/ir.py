@@ -16,6 +16,7 @@ from .size import B, S, divide, product
 UNARY = "neg abs sign exp log log1p sqrt rsqrt sin cos tanh sigmoid erf floor".split()
 BINARY = "add sub mul div pow min max mod lt le eq ne and or".split()
 CONDITIONS = "lt le eq ne and or not".split()
+TELL = ("documents", "padding", "first", "last")  # meanings of inputs by which documents are found, but for positions
 OPERANDS = {**{word: 1 for word in UNARY + ["not"]}, **{word: 2 for word in BINARY}, "where": 3}
 
 
@@ -64,8 +65,11 @@ class Node:
 @dataclass(eq=False)
 class Input:
     value: Value
-    meaning: Optional[str] = None  # "labels", "positions", "documents", "padding" (1 and 0); None: a file of the user's gives it
+    # "labels", "positions", "documents", "padding" (1 and 0), "first" or "last" (a document begins at, or behind, each `number`); None: a file
+    # of the user's gives it
+    meaning: Optional[str] = None
     shift: int = 0  # of labels: the graph's label of token i is the user's of token i + shift; behind the last ones are ignored
+    number: Optional[int] = None  # of "first" and "last"
     ignored: Optional[int] = -100  # of labels: the user's value of labels that do not count; None: all do
 
 
@@ -184,7 +188,7 @@ class Graph:
         self.nodes = order
         alive = {id(node) for node in order}
         self._known = {key: node for key, node in self._known.items() if id(node) in alive}
-        self.inputs = [i for i in self.inputs if id(i.value) in seen or i.value.name == self.tokens or i.meaning in ("documents", "padding")]
+        self.inputs = [i for i in self.inputs if id(i.value) in seen or i.value.name == self.tokens or i.meaning in TELL]
         self.parameters = [p for p in self.parameters if id(p.value) in seen]
         return self
 

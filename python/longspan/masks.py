@@ -10,12 +10,23 @@ import operator
 from dataclasses import dataclass
 from typing import Any
 
+from .ir import TELL
+
 HIDDEN = -1e4  # what is added to a score that must not count is below
-MEANINGS = ("documents", "positions", "padding")  # of inputs by which attention is told which tokens see each other
+MEANINGS = TELL + ("positions",)  # of inputs by which attention is told which tokens see each other
 
 
 class NoMask(Exception):
     """Why a mask cannot be expressed."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """The input that tells which tokens see each other, by its meaning (ir.Input); `number` of "first" and "last"."""
+
+    input: str
+    meaning: str
+    number: Any = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,7 @@ class Running:
 
 @dataclass(frozen=True)
 class If:
-    """`word` is "positive" (left >= 0), "zero" (left = 0), "and", "or", or "not"."""
+    """`word` is "positive" (left >= 0), "zero" (left = 0), "same" (left, of q, = right, of k), "and", "or", or "not"."""
 
     word: str
     left: Any
@@ -128,9 +139,27 @@ def spread(function, *arguments):
     return function(*arguments)
 
 
+def moved(x, start, end):
+    """The same of another token: the index `start` becomes `end`."""
+    if isinstance(x, If):
+        return If(x.word, moved(x.left, start, end), x.right and moved(x.right, start, end))
+    if isinstance(x, Choice):
+        return Choice(*(moved(part, start, end) for part in (x.condition, x.yes, x.no)))
+    if isinstance(x, Token):
+        return Token(x.input, moved(x.at, start, end))
+    if isinstance(x, Running):
+        return Running(x.what, moved(x.at, start, end))
+    if isinstance(x, Linear):
+        return number(Linear(ordered({moved(part, start, end): c for part, c in x.terms}), x.constant))
+    return end if x == start and isinstance(x, str) else x
+
+
 def _compare(word):
     def compare(a, b):
         a, b = (choice(x, 1, 0) if is_condition(x) else x for x in (a, b))
+        if isinstance(a, Choice) and word in ("eq", "ne") and b in (moved(a, "q", "k"), moved(a, "k", "q")):
+            same = If("same", *((a, b) if b == moved(a, "q", "k") else (b, a)))
+            return same if word == "eq" else negated(same)
         if isinstance(a, Choice) or isinstance(b, Choice):
             return spread(compare, a, b)
         difference = linear(b).plus(a, -1)  # b - a
@@ -271,7 +300,19 @@ class Element:
         front = sum(v.shape[dim] for v in inputs[:-1] if isinstance(v.shape[dim], int))
         if not all(isinstance(v.shape[dim], int) for v in inputs[:-1]) or front > 1 or not i.terms:
             raise NoMask("depends on a concatenation")
-        return self.of(inputs[-1], index[:dim] + [number(i.plus(-front))] + index[dim + 1:])
+        rest = self.of(inputs[-1], index[:dim] + [number(i.plus(-front))] + index[dim + 1:])
+        first = self.of(inputs[0], index[:dim] + [0] + index[dim + 1:]) if front else 0
+        if isinstance(rest, Linear) and any(isinstance(part, Running) for part, _ in rest.terms) and first != rest.constant:
+            raise NoMask(f"counts from {show(first)}")  # a sum over no token is 0
+        return rest
+
+    def _pad(self, node, index, x):
+        """Zeros in front, as of a sum over tokens that is moved behind them by one."""
+        dim, before, value = node.params["dim"], node.params["before"], node.params["value"]
+        rest = self.of(x, index[:dim] + [number(linear(index[dim]).plus(-before))] + index[dim + 1:]) if before == 1 and value == 0 else None
+        if not isinstance(rest, Linear) or [type(part) for part, _ in rest.terms] != [Running] or rest.constant:
+            raise NoMask("depends on padding")
+        return rest
 
     def _cumsum(self, node, index, x):
         dim = node.params["dim"]
@@ -304,24 +345,57 @@ def bound(condition):
 
 
 def documents(condition):
-    """(input, "documents" or "positions", what its numbers are) of a condition that q and k are in one document."""
+    """The Told of a condition that q and k are in one document."""
+    if isinstance(condition, If) and condition.word == "same":
+        return marked(condition.left, "last")
     if not isinstance(condition, If) or condition.word != "zero" or condition.left.constant != 0:
         return None
     (a, one), (b, minus) = condition.left.terms if len(condition.left.terms) == 2 else ((None, 0), (None, 0))
-    if type(a) is not type(b) or one + minus != 0 or {getattr(a, "at", None), getattr(b, "at", None)} != {atom("q"), atom("k")}:
+    if type(a) is not type(b) or one + minus != 0:
+        return None
+    if isinstance(a, Running) and a.what == b.what and {a.at, b.at} == {atom("q").plus(-1), atom("k").plus(-1)}:  # the tokens before
+        found = marked(atom(Running(a.what, atom("q"))), "first")
+        return found and Told(found.input, "last", found.number)
+    if {getattr(a, "at", None), getattr(b, "at", None)} != {atom("q"), atom("k")}:
         return None
     if isinstance(a, Token) and a.input == b.input:
-        return a.input, "documents"
+        return Told(a.input, "documents")
+    if isinstance(a, Running) and a.what == b.what and marked(atom(a), "first"):
+        return marked(atom(a), "first")
     if isinstance(a, Running) and a.what == b.what:  # the number of positions so far that do not follow the one before
         for name in {part.input for part in atoms_of(a.what) if isinstance(part, Token)}:
             here, before = atom(Token(name, atom("i"))), atom(Token(name, atom("i").plus(-1)))
             if a.what == _compare("ne")(here.plus(before, -1), 1):
-                return name, "positions"
+                return Told(name, "positions")
     return None
 
 
+def marked(x, meaning):
+    """
+    The Told of how often a number was among an input's tokens: up to the token, which then is the first of a document, or before it, so
+    that the token is the last of one.
+    """
+    if isinstance(x, Choice) and isinstance(x.condition, If) and meaning == "last":
+        counted = x.no if x.condition.word == "zero" else x.yes
+        less = x.yes if x.condition.word == "zero" else x.no
+        found = marked(counted, "first")
+        if found is None or linear(counted).plus(-1) != less:
+            return None
+        (running, _), = counted.terms
+        here = If("zero", running.what.left) if x.condition.word == "zero" else negated(If("zero", running.what.left))
+        return Told(found.input, "last", found.number) if moved(here, "i", running.at.terms[0][0]) == x.condition else None
+    if not isinstance(x, Linear) or len(x.terms) != 1 or x.constant or x.terms[0][1] != 1 or not isinstance(x.terms[0][0], Running):
+        return None
+    what = x.terms[0][0].what
+    if not isinstance(what, If) or what.word != "zero" or len(what.left.terms) != 1:
+        return None
+    (token, factor), = what.left.terms
+    value = -what.left.constant * factor
+    return Told(token.input, "first", int(value)) if isinstance(token, Token) and token.at == atom("i") and abs(factor) == 1 and value == int(value) else None
+
+
 def padding(condition):
-    """(input, "padding") of a condition that k, or q, is no padding: that an input of 1 and 0 is 1 for it."""
+    """The Told of a condition that k, or q, is no padding: that an input of 1 and 0 is 1 for it."""
     shown = isinstance(condition, If) and condition.word != "not"
     inner = condition if shown else condition.left if isinstance(condition, If) else None
     if not isinstance(inner, If) or not isinstance(inner.left, Linear) or len(inner.left.terms) != 1:
@@ -330,12 +404,14 @@ def padding(condition):
     if not isinstance(token, Token) or token.at not in (atom("q"), atom("k")):
         return None
     holds = [{"positive": x >= 0, "zero": x == 0}.get(inner.word) is shown for x in (inner.left.constant, inner.left.constant + factor)]
-    return (token.input, "padding") if holds == [False, True] else None
+    return Told(token.input, "padding") if holds == [False, True] else None
 
 
 def atoms_of(x):
     if isinstance(x, If):
         return atoms_of(x.left) + atoms_of(x.right)
+    if isinstance(x, Choice):
+        return atoms_of(x.condition) + atoms_of(x.yes) + atoms_of(x.no)
     return [part for part, _ in x.terms] if isinstance(x, Linear) else []
 
 
@@ -358,6 +434,8 @@ def show(x):
     if isinstance(x, If):
         if x.word in ("positive", "zero"):
             return f"{show(x.left)} {'>=' if x.word == 'positive' else '='} 0"
+        if x.word == "same":
+            return f"{show(x.left)} = {show(x.right)}"
         return f"not ({show(x.left)})" if x.word == "not" else f"({show(x.left)}) {x.word} ({show(x.right)})"
     if isinstance(x, Linear):
         terms = sorted(x.terms, key=lambda term: term[1] < 0)
@@ -388,10 +466,10 @@ def visible(x):
 
 
 def terms(conditions):
-    """(terms of a Longspan mask, (input, its meaning) of its documents or None) of the conditions that must all hold."""
+    """(terms of a Longspan mask, the Told of its documents or None) of the conditions that must all hold."""
     causal, windows, prefix, found = False, [], [], None
     conditions = [part for c in conditions for part in conjuncts(c)]
-    by_position = next((documents(c)[0] for c in conditions if documents(c) and documents(c)[1] == "positions"), None)
+    by_position = next((told.input for told in map(documents, conditions) if told and told.meaning == "positions"), None)
     for condition in [in_document(c, by_position) for c in conditions] if by_position else conditions:
         if bound(condition) and bound(condition)[0] != "first":
             kind, n = bound(condition)
@@ -407,7 +485,7 @@ def terms(conditions):
         elif documents(condition) or padding(condition):
             by = documents(condition) or padding(condition)
             if found not in (None, by):
-                raise NoMask(f"has documents or padding by two inputs, {found[0]} and {by[0]}")
+                raise NoMask(f"has documents or padding by two inputs, {found.input} and {by.input}")
             found = by
         else:
             raise NoMask(f"has the term {show(condition)}")

@@ -31,6 +31,12 @@ static ls_status check_positions(const char *path, const ls_grad_inputs *in) {
     return ls_ok();
 }
 
+static void set_documents(ls_grad_inputs *in, int64_t row, const int32_t *ends, int n) {
+    in->n_ends[row] = n;
+    in->apart |= n > 2;
+    in->documents[row] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = n};
+}
+
 /* A document begins at each number that is not the one before it + `step`: 1 of positions, 0 of documents' numbers. */
 static void mark_documents(const int32_t *number, int32_t step, ls_grad_inputs *in) {
     const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
@@ -40,9 +46,7 @@ static void mark_documents(const int32_t *number, int32_t step, ls_grad_inputs *
         for (int64_t i = 0; i < S; i++)
             if (i == 0 || number[i] != number[i - 1] + step) ends[n++] = (int32_t)i;
         ends[n++] = (int32_t)S;
-        in->n_ends[b] = n;
-        in->apart |= n > 2;
-        in->documents[b] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = n};
+        set_documents(in, b, ends, n);
     }
 }
 
@@ -70,9 +74,19 @@ static ls_status read_positions(const char *path, ls_grad_inputs *in) {
     return check_positions(path, in);
 }
 
-/* Documents that positions mark, or that are numbered by themselves. */
+/* Documents that the model finds in its tokens, that positions mark, or that are numbered by themselves. */
 static ls_status read_documents(const ls_grad_job *job, const ls_model *model, ls_grad_inputs *in) {
+    const ls_marks marks = ls_model_takes(model).marks;
+    const int64_t S = in->tokens.size[1];
+    const int32_t *token = in->tokens.data;
     LS_TRY(make_room(in));
+    if (job->documents == NULL && marks.kind != LS_MARK_NOT) {
+        for (int64_t b = 0; b < in->tokens.size[0]; b++) {
+            int32_t *ends = in->ends + b * (S + 1);
+            set_documents(in, b, ends, ls_marks_find(&marks, token + b * S, S, ends));
+        }
+        return ls_ok();
+    }
     if (job->documents == NULL) {
         mark_documents(in->positions.data, 1, in);
         return in->apart ? ls_model_check_apart(model, in->tokens.size[1]) : ls_ok();

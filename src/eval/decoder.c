@@ -13,6 +13,12 @@ static ls_status open_all(const ls_model *model, int64_t known, const char *dtyp
     const bool narrow = dtype != NULL && strcmp(dtype, "bf16") == 0;
     if (dtype != NULL && !narrow && strcmp(dtype, "f32") != 0)
         return ls_error(LS_USAGE, "--dtype is %s; expected f32 or bf16", dtype);
+    const ls_marks marks = ls_model_takes(model).marks;
+    if (marks.kind != LS_MARK_NOT)
+        return ls_error(LS_UNSUPPORTED,
+                        "%s: the model finds documents in its tokens, at id %d, and generation goes on with one "
+                        "document; expected a model that does not",
+                        ls_model_folder(model), marks.id);
     ls_language_model lm;
     d->model = ls_graph_create(narrow ? LS_BF16 : LS_F32);
     d->graph = ls_graph_create(narrow ? LS_BF16 : LS_F32);

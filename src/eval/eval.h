@@ -51,7 +51,9 @@ LS_MUST_USE ls_status ls_text_alike(const char *name, const ls_data *data, ls_st
 
 typedef struct ls_text_sequences {
     const ls_data *data;
-    int64_t some; /* > 0: that number of sequences, evenly spread over the text; 0: all in order */
+    int64_t some;   /* > 0: that number of sequences, evenly spread over the text; 0: all in order */
+    ls_marks marks; /* where documents are found in the tokens, instead of being those of the text */
+    int64_t S;      /* tokens of a sequence, for marks */
 } ls_text_sequences;
 
 /* Ranks may read them at the same time. The struct is borrowed. */
@@ -62,7 +64,8 @@ typedef struct ls_typical {
     ls_mask_term *terms; /* LS_MASK_DOCUMENTS, for ls_job.documents; NULL: tokens may see other documents */
     int n;
 } ls_typical;
-LS_MUST_USE ls_status ls_typical_read(const ls_data *data, int64_t S, ls_typical *out);
+/* marks: of the model. */
+LS_MUST_USE ls_status ls_typical_read(const ls_data *data, ls_marks marks, int64_t S, ls_typical *out);
 void ls_typical_free(ls_typical *typical); /* a zeroed one is allowed */
 
 /* --- evaluate.c --------------------------------------------------------------------------------------------------- */

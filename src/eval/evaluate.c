@@ -34,7 +34,7 @@ static ls_status open_program(evaluation *e) {
     LS_TRY(ls_model_build(e->trained->model, e->graph, o->batch, o->seq, false, &lm));
     LS_TRY(ls_model_need_token_loss(e->trained->model, &lm, "an evaluation"));
     e->losses = lm.token_loss;
-    LS_TRY(ls_typical_read(e->data, o->seq, &e->typical));
+    LS_TRY(ls_typical_read(e->data, ls_model_takes(e->trained->model).marks, o->seq, &e->typical));
     e->job = (ls_job){.graph = e->graph,
                       .programs = ls_forward_programs(e->graph),
                       .documents = e->typical.terms,
@@ -56,7 +56,7 @@ static void add_losses(void *context, const ls_sample *sample, const float *loss
 
 static ls_status score_text(const evaluation *e, const ls_rank *rank, outcome *out) {
     adding to = {&out->sums, e->options->seq};
-    const ls_text_sequences text = {e->data, e->n};
+    const ls_text_sequences text = {e->data, e->n, ls_model_takes(e->trained->model).marks, e->options->seq};
     const ls_sequences from = ls_text_sequences_of(&text);
     ls_progress progress = ls_progress_start("evaluating", e->n);
     const bool shown = rank->rank == 0 && progress.terminal;

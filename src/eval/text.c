@@ -11,10 +11,26 @@ ls_status ls_text_alike(const char *name, const ls_data *data, ls_status opened)
     return ls_alike_end(alike, opened);
 }
 
+/* Bounds of the documents that the tokens of a whole sequence hold. */
+static ls_status find_documents(const ls_text_sequences *text, int64_t index, ls_sample *out) {
+    ls_sample whole = {.tokens = malloc((size_t)text->S * sizeof *whole.tokens),
+                       .labels = malloc((size_t)text->S * sizeof *whole.labels)};
+    ls_status status = ls_ok();
+    if (whole.tokens == NULL || whole.labels == NULL)
+        status = ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)text->S);
+    if (status.code == LS_OK) status = ls_data_read(text->data, index, NULL, &whole);
+    if (status.code == LS_OK) out->n_ends = ls_marks_find(&text->marks, whole.tokens, text->S, out->ends);
+    out->bytes += whole.bytes;
+    free(whole.tokens);
+    free(whole.labels);
+    return status;
+}
+
 static ls_status read_sample(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
     const ls_text_sequences *text = context;
     if (text->some > 0) index = ls_part_start(ls_data_summarise(text->data)->windows, text->some, index);
-    return ls_data_read(text->data, index, part, out);
+    LS_TRY(ls_data_read(text->data, index, part, out));
+    return text->marks.kind == LS_MARK_NOT || out->ends == NULL ? ls_ok() : find_documents(text, index, out);
 }
 
 ls_sequences ls_text_sequences_of(const ls_text_sequences *text) {
@@ -37,12 +53,12 @@ static ls_status read_ends(const ls_text_sequences *text, int64_t index, ls_samp
     return ls_ok();
 }
 
-ls_status ls_typical_read(const ls_data *data, int64_t S, ls_typical *out) {
+ls_status ls_typical_read(const ls_data *data, ls_marks marks, int64_t S, ls_typical *out) {
     *out = (ls_typical){0};
-    if (!ls_data_apart(data)) return ls_ok();
+    if (!ls_data_apart(data) && marks.kind == LS_MARK_NOT) return ls_ok();
     const int64_t windows = ls_data_summarise(data)->windows;
     const int64_t n = ls_min(ls_min(MOST_TYPICAL, ls_max(1, TYPICAL_TOKENS / S)), windows);
-    const ls_text_sequences text = {data, n};
+    const ls_text_sequences text = {data, n, marks, S};
     ls_typical made = {.terms = calloc((size_t)n, sizeof *made.terms), .n = (int)n};
     ls_sample sample = {.ends = malloc(((size_t)S + 1) * sizeof *sample.ends)};
     ls_status status = ls_ok();

@@ -274,6 +274,11 @@ static ls_status check_apart(const ls_model *model, int64_t S) {
             "%s: documents is false, so that attention sees across documents that are packed apart; expected "
             "--pack join, or a graph whose attention is told of documents",
             m->file);
+    if (model->inputs.marks.kind != LS_MARK_NOT)
+        return ls_error(LS_UNSUPPORTED,
+                        "%s: the model finds documents in its tokens, at id %d, and would not be told of those that "
+                        "are packed apart; expected --pack join",
+                        m->file, model->inputs.marks.id);
     if (m->counts && !m->padding)
         return ls_error(
             LS_UNSUPPORTED,

@@ -254,21 +254,33 @@ static ls_status read_source(ls_json_value value, ls_imported_source *out) {
     return ls_json_int(value, "line", 0, INT32_MAX, &out->line);
 }
 
+/* What the user's program finds documents by. */
+enum { BY_NUMBERS, BY_PADDING, BY_FIRST, BY_LAST };
+
 /* Whether attention is told of documents; and of an object, what the user's program finds them by. */
-static ls_status read_documents(ls_json_value root, ls_imported *m, bool *documents) {
-    static const char *const fields[] = {"input", "is", "ignored", NULL}, *const is[] = {"numbers", "padding"};
+static ls_status read_documents(ls_json_value root, ls_imported *m, ls_model_inputs *inputs) {
+    static const char *const fields[] = {"input", "is", "number", "ignored", NULL};
+    static const char *const is[] = {
+        [BY_NUMBERS] = "numbers", [BY_PADDING] = "padding", [BY_FIRST] = "first", [BY_LAST] = "last"};
+    static const ls_mark_kind kinds[] = {[BY_FIRST] = LS_MARK_FIRST, [BY_LAST] = LS_MARK_LAST};
     const ls_json_value value = ls_json_field(root, "documents");
-    const char *input;
+    const char *input, *tokens;
     bool ignored;
     int choice;
+    int64_t number = 0;
     if (!ls_json_has(root, "documents") || ls_json_plain_of(value).kind != LS_JSON_OBJECT)
-        return ls_json_bool_or(root, "documents", false, documents);
+        return ls_json_bool_or(root, "documents", false, &inputs->documents);
     LS_TRY(ls_imported_known(value, fields, NULL));
     LS_TRY(ls_json_text(value, "input", &input));
     LS_TRY(read_choice(value, "is", is, LS_COUNT(is), &choice));
     LS_TRY(ls_json_bool_or(value, "ignored", false, &ignored));
-    *documents = true;
-    m->padding = choice == 1;
+    if (choice == BY_FIRST || choice == BY_LAST) LS_TRY(ls_json_int(value, "number", INT32_MIN, INT32_MAX, &number));
+    LS_TRY(ls_json_text(root, "tokens", &tokens));
+    inputs->documents = true;
+    m->padding = choice == BY_PADDING;
+    if (strcmp(input, tokens) == 0) inputs->marks = (ls_marks){kinds[choice], (int32_t)number};
+    if (strcmp(input, tokens) == 0 && inputs->marks.kind == LS_MARK_NOT)
+        return ls_json_error(ls_json_field(value, "is"), "first or last, as the input is the tokens");
     return ls_ok();
 }
 
@@ -287,7 +299,7 @@ static ls_status read_head(ls_json_value root, ls_imported *m, ls_model_inputs *
     LS_TRY(ls_json_text_or(root, "made_by", "", &m->made_by));
     LS_TRY(read_choice(root, "dtype", types, LS_COUNT(types), &choice));
     m->dtype = types[choice];
-    LS_TRY(read_documents(root, m, &inputs->documents));
+    LS_TRY(read_documents(root, m, inputs));
     inputs->mean = LS_MEAN_NOTHING;
     if (!ls_json_has(root, "mean_over")) return ls_ok();
     LS_TRY(read_choice(root, "mean_over", means, LS_COUNT(means), &choice));

@@ -141,6 +141,16 @@ ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer) {
 
 /* --- what it can do ----------------------------------------------------------------------------------------------- */
 
+int ls_marks_find(const ls_marks *marks, const int32_t *tokens, int64_t S, int32_t *ends) {
+    const int64_t behind = marks->kind == LS_MARK_LAST;
+    int n = 0;
+    ends[n++] = 0;
+    for (int64_t i = 1; i < S; i++)
+        if (tokens[i - behind] == marks->id) ends[n++] = (int32_t)i;
+    ends[n++] = (int32_t)S;
+    return n;
+}
+
 ls_status ls_model_check_apart(const ls_model *model, int64_t S) { return model->kind->check_apart(model, S); }
 
 ls_status ls_model_check_fed(const ls_model *model) {

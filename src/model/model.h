@@ -35,10 +35,20 @@ typedef struct ls_model_input {
     ls_dtype dtype; /* LS_I32 or LS_F32; in the graph, real numbers have its accumulator type */
 } ls_model_input;
 
+/* Documents that are found in the tokens: a document begins at each token `id` (first), or behind it (last). */
+typedef enum ls_mark_kind { LS_MARK_NOT, LS_MARK_FIRST, LS_MARK_LAST } ls_mark_kind;
+typedef struct ls_marks {
+    ls_mark_kind kind; /* LS_MARK_NOT: documents are told apart from the tokens */
+    int32_t id;
+} ls_marks;
+/* The bounds of the documents of S tokens: 0 = ends[0] < ... < ends[n - 1] = S; ends has room for S + 1. Returns n. */
+int ls_marks_find(const ls_marks *marks, const int32_t *tokens, int64_t S, int32_t *ends);
+
 typedef struct ls_model_inputs {
     bool labels, positions; /* the graph has such an input; it always has tokens */
     bool shifts;            /* the user's own labels stand one token further left than the graph's */
     bool documents;         /* attention may be told of documents that do not see each other */
+    ls_marks marks;
     ls_mean mean;
     const ls_model_input *others; /* of the model */
     int n_others;

@@ -243,7 +243,9 @@ ls_status ls_train_rank(ls_rank *rank, const void *training, void *outcome) {
     const ls_training *t = training;
     const int64_t S = t->options.seq, evaluated = ls_settings_evaluated(t);
     /* Evaluated sequences are spread over the text, because packers put the longest documents first. */
-    const ls_text_sequences train = {t->data, 0}, eval = {t->eval_data, evaluated};
+    const ls_marks marks = ls_model_takes(t->model).marks;
+    const ls_text_sequences train = {t->data, 0, marks, t->options.seq},
+                            eval = {t->eval_data, evaluated, marks, t->options.seq};
     loop l = {.t = t,
               .rank = rank,
               .train = ls_text_sequences_of(&train),

@@ -201,7 +201,7 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
 
 static ls_status open_program(ls_training *t) {
     const ls_train_options *o = &t->options;
-    LS_TRY(ls_typical_read(t->data, o->seq, &t->typical));
+    LS_TRY(ls_typical_read(t->data, ls_model_takes(t->model).marks, o->seq, &t->typical));
     LS_TRY(make_job(t, o->seq, &t->graph, &t->job));
     ls_plan_request request = {0};
     LS_TRY(ls_session_request(&o->spread, &request));

@@ -14,6 +14,9 @@ tokens = [random.randrange(260) for _ in range(80)]
 places = list(range(15)) + list(range(25)) + list(range(7)) + list(range(33))
 users = [-100 if i % 11 == 5 else t for i, t in enumerate(tokens)]
 ints("tokens.npy", tokens)
+marked = [7 if i % 9 == 4 or i in (0, 39, 79) else max(t, 8) for i, t in enumerate(tokens)]
+ints("marked.npy", marked)
+ints("found.npy", [sum(m == 7 for m in marked[i // 40 * 40:i]) for i in range(80)])
 ints("places.npy", places)
 ints("users.npy", users)
 ints("shifted.npy", [-100 if i % 40 == 39 else users[i + 1] for i in range(80)])
@@ -27,7 +30,7 @@ ints("half_labels.npy", [tokens[i + 1] if i % 40 < 20 else -100 for i in range(8
 ARRAYS
 
 # The same bits on any ranks, and the same loss.
-grad() { local model=$1 out=$2; shift 2; run grad --model "$model" --tokens tokens.npy --threads 1 --out "$out" --logits "$out.npy" "$@"; head -1 out.txt; }
+grad() { local model=$1 out=$2; shift 2; run grad --model "$model" --tokens "${tokens:-tokens.npy}" --threads 1 --out "$out" --logits "$out.npy" "$@"; head -1 out.txt; }
 alike() { cmp "$1" "$2" || fail "$3: $2 has other bits than $1"; }
 for type in f64 f32; do
     for spread in "--ranks 1" "--ranks 2" "--ranks 3" "--ranks 2 --mesh tp=2" "--ranks 2 --mesh ulysses=2" "--ranks 4 --mesh tp=2,ring=2"; do
@@ -58,7 +61,7 @@ expect 1 "graph/graph.json: documents is false, so that attention sees across do
 
 # Documents by numbers, through which positions count on: rotations go by differences, so that the loss is the same. Where positions begin anew
 # is the same for a padding mask's documents, and another model's for others.
-for finds in padding numbers; do
+for finds in padding numbers last; do
     graph_of $finds config.json shift documents $finds
     cp first/model/model.safetensors $finds/
 done
@@ -68,6 +71,13 @@ for spread in "--ranks 3" "--ranks 2 --mesh dp=2" "--ranks 2 --mesh tp=2"; do
     grad documents b --labels users.npy --documents numbers.npy --dtype f64 $spread >>loss
     python3 -c 'a = [float(line.split()[1]) for line in open("loss")]; assert len(a) == 4 and all(abs(x - a[0]) < 1e-6 for x in a), a' || fail "numbers $spread: $(cat loss)"
 done
+for spread in "--ranks 3" "--ranks 2 --mesh tp=2"; do
+    a=$(tokens=marked.npy grad numbers a --labels users.npy --documents found.npy $spread) b=$(tokens=marked.npy grad last b --labels users.npy $spread)
+    alike a b "documents in the tokens $spread"
+    [ "$a" = "$b" ] || fail "documents in the tokens $spread: '$a' and '$b'"
+done
+tokens=marked.npy grad last c --labels users.npy --documents numbers.npy >/dev/null # what is told comes first
+cmp -s a c && fail "numbers of documents change nothing"
 a=$(grad documents a --labels users.npy --position-ids places.npy) b=$(grad padding b --labels users.npy --position-ids places.npy)
 alike a b "the positions of a padded document"
 expect 1 "numbers/graph.json: op iota counts the tokens of a sequence whatever its documents" \

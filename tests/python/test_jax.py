@@ -228,6 +228,45 @@ class Imports(unittest.TestCase):
 
 @unittest.skipIf(program.find() is None, "needs the program longspan")
 class Ranks(unittest.TestCase):
+    def test_padding_and_documents_in_the_tokens(self):
+        """Masks of a batch, and of a running sum of a token's: on ranks beside JAX, where labels of padding have no weight."""
+        def loss(params, batch, of):
+            tokens, weights = batch["tokens"], batch.get("mask", jnp.ones_like(batch["tokens"]))
+
+            def attend(q, k, v):
+                shown = jnp.tril(jnp.ones((tokens.shape[1], tokens.shape[1]), bool)) & of(batch)
+                return jax.nn.dot_product_attention(q, k, v, mask=shown)
+            x = params["emb"][tokens]
+            q, k, v = (jnp.einsum("bse,ehd->bshd", x, params["blocks"][name][0]) for name in ("wq", "wk", "wv"))
+            x = x + jnp.einsum("bshd,hde->bse", attend(q, k, v), params["blocks"]["wo"][0])
+            each = jnp.take_along_axis(jax.nn.log_softmax(x @ params["head"]), batch["labels"][..., None], axis=-1)[..., 0]
+            return -jnp.sum(each * weights)
+
+        def padding(batch):
+            return batch["mask"][:, None, None, :] != 0
+
+        def first(batch):
+            number = jnp.cumsum(batch["tokens"] == 7, axis=1)
+            return (number[:, :, None] == number[:, None, :])[:, None]
+
+        mask = numpy.array([[1] * 20, [1] * 13 + [0] * 7, [0] * 5 + [1] * 15])
+        for of, example, expected in ((padding, batch(mask=mask), {"input": "mask", "is": "padding"}),
+                                      (first, batch(), {"input": "tokens", "is": "first", "number": 7})):
+            with self.subTest(of.__name__), tempfile.TemporaryDirectory() as out:
+                function, params = lambda params, batch, of=of: loss(params, batch, of), parameters(1)
+                result = longspan.jax.export(function, params, example, out)
+                with open(os.path.join(out, "graph.json")) as file:
+                    self.assertEqual(json.load(file)["documents"], expected)
+                if program.find() is None:
+                    continue
+                theirs, gradients = jax.value_and_grad(function)(params, example)
+                for mesh in ("ring=3", "tp=2", "ulysses=2"):
+                    ours, found = longspan.grad(out, example, mesh=mesh)
+                    self.assertLessEqual(abs(ours - float(theirs)), 1e-6 * float(theirs))
+                    own = longspan.jax.load(found, params)
+                    for one, other in zip(jax.tree.leaves(own["blocks"]["wo"]), jax.tree.leaves(gradients["blocks"]["wo"])):
+                        self.assertLessEqual(numpy.abs(one - other).max(), 1e-5 * numpy.abs(other).max())
+
     def test_loss_and_gradients_on_ranks(self):
         """f32, S = 20, which 3 does not divide, against the function's own."""
         def windowed(q, k, v):

@@ -46,8 +46,8 @@ class Masks(unittest.TestCase):
         graph.loss = value
         mask = interpret.evaluate(graph, batch)[value.name]
         mask = mask > masks.HIDDEN if additive else mask != 0
-        ids = batch[documents[0]] if documents else None
-        if documents and documents[1] == "positions":
+        ids = batch[documents.input] if documents else None
+        if documents and documents.meaning == "positions":
             ids = interpret.documents_of(ids)
         shown = numpy.broadcast_to(interpret.visible(terms, n, ids), (2, 1, n, n))
         self.assertTrue((numpy.broadcast_to(mask, (2, 1, n, n)) == shown).all())
@@ -99,12 +99,12 @@ class Masks(unittest.TestCase):
     def test_documents_by_numbers(self):
         def build(g, i):
             return g.map("and", g.map("eq", *per_token(g, i["segments"])), causal(g))
-        self.assertEqual(self.found(build, [{"kind": "causal"}, {"kind": "documents"}]), ("segments", "documents"))
+        self.assertEqual(self.found(build, [{"kind": "causal"}, {"kind": "documents"}]), masks.Told("segments", "documents"))
 
     def test_documents_by_positions(self):
         def build(g, i):
             return g.map("and", causal(g), g.map("eq", *per_token(g, packed(g, i["position_ids"]))))
-        self.assertEqual(self.found(build, [{"kind": "causal"}, {"kind": "documents"}]), ("position_ids", "positions"))
+        self.assertEqual(self.found(build, [{"kind": "causal"}, {"kind": "documents"}]), masks.Told("position_ids", "positions"))
 
     def padding(self, g, i, causal_too=True):
         hidden = g.map("ne", per_token(g, i["padding"])[1], 0)
@@ -116,7 +116,7 @@ class Masks(unittest.TestCase):
             graph, inputs, parameter = graph_of(self.NAMES)
             value = build(graph, inputs)
             terms, by = masks.mask(graph, [value])
-            self.assertEqual((terms, by), (expected, ("padding", "padding")))
+            self.assertEqual((terms, by), (expected, masks.Told("padding", "padding")))
             padding = numpy.array([[0, 0, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0, 0, 0], [1] * 9])
             graph.loss = value
             mask = interpret.evaluate(graph, {**{name: numpy.zeros(padding.shape) for name in self.NAMES}, "padding": padding})[value.name]
@@ -132,6 +132,40 @@ class Masks(unittest.TestCase):
         shown(lambda g, i: g.map("not", g.map("eq", per_token(g, i["padding"])[1], 0)), both[1:])
         shown(lambda g, i: g.map("mul", g.map("sub", 1, g.add("cast", [per_token(g, i["padding"])[1]], dtype="T")), -1e9), both[1:], additive=True)
         shown(lambda g, i: g.map("where", self.padding(g, i), 0.0, -1e38), both, additive=True)
+
+    def test_documents_by_marks(self):
+        """A document begins at each 3 (first), or behind it (last)."""
+        def marks(g, i):
+            return g.add("cast", [g.map("eq", i["input_ids"], 3)], dtype="i32")
+
+        def up_to(g, i):
+            return g.add("cumsum", [g.map("eq", 3, i["input_ids"])], dim=1)
+
+        def before(g, i):
+            return g.map("sub", up_to(g, i), marks(g, i), dtype="i32")
+
+        def moved(g, i, front=0.0):
+            part = g.add("slice", [up_to(g, i)], dim=1, start=0, length=S - 1)
+            return g.add("concat", [g.add("fill", [], size=[B, 1], value=front, dtype="i32"), part], dim=1)
+
+        def padded(g, i):
+            return g.add("slice", [g.add("pad", [up_to(g, i)], dim=1, before=1, after=0, value=0)], dim=1, start=0, length=S)
+
+        ids = numpy.array([[3, 5, 3, 1, 2, 3, 3, 4, 1], [1, 2, 4, 5, 6, 7, 8, 9, 3]])
+        for count, meaning in ((up_to, "first"), (before, "last"), (moved, "last"), (padded, "last")):
+            with self.subTest(count.__name__):
+                graph, inputs, parameter = graph_of(self.NAMES)
+                value = graph.map("and", graph.map("eq", *per_token(graph, count(graph, inputs))), causal(graph))
+                terms, told = masks.mask(graph, [value])
+                self.assertEqual(told, masks.Told("input_ids", meaning, 3))
+                self.assertEqual(terms, [{"kind": "causal"}, {"kind": "documents"}])
+                graph.loss = value
+                mask = interpret.evaluate(graph, {**{name: numpy.zeros(ids.shape) for name in self.NAMES}, "input_ids": ids})[value.name]
+                self.assertTrue((mask != 0).any(axis=(1, 2)).all())
+                self.assertTrue(((mask != 0) == interpret.visible(terms, 9, interpret.numbers_of(ids, meaning, 3))).all())
+        self.refused(lambda g, i: g.map("eq", *per_token(g, moved(g, i, 1.0))), "counts from 1")
+        self.refused(lambda g, i: g.map("eq", *per_token(g, g.add("cumsum", [g.map("lt", 3, i["input_ids"])], dim=1))), "has the term cumsum")
+        self.refused(lambda g, i: g.map("le", *per_token(g, up_to(g, i))), "has the term")
 
     def test_positions_compared_within_documents(self):
         def build(g, i):

@@ -65,6 +65,7 @@ try:
     from torch import nn
     import longspan.torch
     from longspan.torch_export import lower
+    from support_torch import E, H, MESHES, V, spread
 except ImportError as error:
     print(f"skipped: the modules of {__file__} need torch ({error})")
     torch = None
@@ -76,8 +77,6 @@ except ImportError as error:
     transformers = None
 
 logging.disable(logging.CRITICAL)
-V, E, H = 61, 32, 4
-MESHES = ("ring=1", "ring=2", "ring=3", "ring=4", "ulysses=2", "tp=2", "tp=4", "dp=3", "ring=2,tp=2")
 
 
 def padded(front, sizes=(3, 23), dtype=None):
@@ -150,47 +149,22 @@ def of_both_sides(q, k, v, causal, mask):
 
 @unittest.skipIf(torch is None, "needs torch")
 class Modules(unittest.TestCase):
-    def spread(self, model, example, batches, dtype="f64", tolerance=(1e-7, 1e-6), meshes=("ring=1", "ring=3", "tp=2")):
-        """Loss and gradients of each batch on each mesh against the module's own."""
-        if program.find() is None:
-            self.skipTest("needs the program longspan")
-        with tempfile.TemporaryDirectory() as out:
-            result = longspan.torch.export(model, example, out)
-            self.assertRegex(result.checked.program, "loss within")
-            if dtype == "f64":
-                model.double()
-            for given in batches:
-                model.zero_grad()
-                loss = model(**given)
-                loss = loss if isinstance(loss, torch.Tensor) else loss.loss
-                loss.backward()
-                for mesh in meshes:
-                    with self.subTest(mesh):
-                        ours, found = longspan.grad(out, {name: x.numpy() for name, x in given.items()}, mesh=mesh, dtype=dtype, ranks_as="threads")
-                        self.assertLessEqual(abs(ours - loss.item()), tolerance[0] * loss.item())
-                        for name, p in model.named_parameters():
-                            if name in found:
-                                off = numpy.abs(found[name] - p.grad.numpy()).max()
-                                self.assertLessEqual(off, tolerance[1] * p.grad.abs().max().item() + 1e-12, name)
-            with open(os.path.join(out, "graph.json")) as file:
-                return json.load(file)
-
     def test_masks(self):
         for mask in (called, above_zero, added, filled, of_both_sides):
             with self.subTest(mask.__name__):
                 fronts = (False,) if mask in (filled, added) else (False, True)  # a row that sees nothing is NaN, or sees what follows it
-                about = self.spread(GPT(mask), padded(False), [padded(front) for front in fronts], meshes=MESHES if mask is called else ("ring=2", "tp=4"))
+                about = spread(self, GPT(mask), padded(False), [padded(front) for front in fronts], meshes=MESHES if mask is called else ("ring=2", "tp=4"))
                 self.assertEqual(about["documents"], {"input": "attention_mask", "is": "padding", "ignored": True})
                 self.assertNotIn("attention_mask", [i["name"] for i in about["inputs"]])
 
     def test_a_mask_of_truths(self):
-        self.spread(GPT(called), padded(False, dtype=torch.bool), [padded(True, dtype=torch.bool)])
+        spread(self, GPT(called), padded(False, dtype=torch.bool), [padded(True, dtype=torch.bool)])
 
     def test_a_loss_that_is_weighted_by_the_mask(self):
         """Labels of padding need not be ignored then."""
         every = padded(True)
         every["labels"] = every["input_ids"]
-        about = self.spread(GPT(called, weighted), every, [every])
+        about = spread(self, GPT(called, weighted), every, [every])
         self.assertEqual(about["documents"], {"input": "attention_mask", "is": "padding"})
         self.assertIn({"name": "attention_mask", "dtype": "i32"}, about["inputs"])
 
@@ -226,7 +200,7 @@ class Modules(unittest.TestCase):
         for name, attention in (("Llama", "sdpa"), ("Mistral", "sdpa"), ("GPT-2", "eager"), ("Gemma 2", "eager")):
             with self.subTest(name):
                 dtype, tolerance = ("f32", (1e-6, 1e-5)) if attention == "eager" else ("f64", (2e-7, 1e-6))
-                about = self.spread(test_transformers.model(name, attention), padded(False), [padded(False), padded(True)], dtype, tolerance, MESHES if name == "Llama" else ("ring=4", "ulysses=2"))
+                about = spread(self, test_transformers.model(name, attention), padded(False), [padded(False), padded(True)], dtype, tolerance, MESHES if name == "Llama" else ("ring=4", "ulysses=2"))
                 self.assertEqual(about["documents"], {"input": "attention_mask", "is": "padding", "ignored": True})
 
 

@@ -5,6 +5,7 @@ Node for node what src/model/build.c builds, under names as a user's program has
   documents   attention is told of documents
   padding     the documents are found by a padding mask, and the positions are those of op iota
   numbers     the same, by numbers of documents
+  last        the same, by the tokens: id 7 is the last of a document
   weighted    the loss of each token is multiplied by an input "weights"
   tokens      the loss is divided by the number of tokens
   nothing     the loss is divided by nothing
@@ -45,7 +46,8 @@ table = parameter("model.embed_tokens.weight", V, E)
 if tied and "also" in words:
     parameters[-1]["also"] = ["lm_head.weight"]
 x = node("embedding", ["input_ids", table], "embedded")
-finds = [word for word in ("padding", "numbers") if word in words]
+finds = [word for word in ("padding", "numbers", "last") if word in words]
+by_tokens = {"input": "input_ids", "is": "last", "number": 7}
 positions = node("iota", [], "positions_of_iota", along="S") if finds else "position_ids"
 rope = node("rope_table", [positions], "cos_sin", D=D, rope={"theta": config.get("rope_theta", 10000.0)})
 mask = [{"kind": "causal"}] + ([{"kind": "documents"}] if "documents" in words else [])
@@ -80,7 +82,7 @@ node("sum", [loss], "loss")
 mean = "tokens" if "tokens" in words else None if "nothing" in words else "labels"
 graph = {
     "format": "longspan-graph", "version": 1, "made_by": "llama_graph.py", "dtype": "f32", "tokens": "input_ids",
-    "documents": {"input": "mask", "is": finds[0]} if finds else "documents" in words, "inputs": inputs, "parameters": parameters, "constants": [], "nodes": nodes,
+    "documents": by_tokens if "last" in finds else {"input": "mask", "is": finds[0]} if finds else "documents" in words, "inputs": inputs, "parameters": parameters, "constants": [], "nodes": nodes,
     "loss": "loss", "mean_over": mean, "logits": None if "nologits" in words else "logits", "sources": sources,
 }  # fmt: skip
 json.dump(graph, open(sys.argv[2], "w"), indent=1)
