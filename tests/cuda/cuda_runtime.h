@@ -67,6 +67,8 @@ extern unsigned number; /* of the thread that runs, within its block; its lane i
 extern char shared_memory[MOST_SHARED];
 /* Of a block on the device that is emulated; the environment variable EMULATED_SHARED says another number. */
 int most_shared();
+/* Launches of the kernel may ask for so much; without that for 48 KiB. */
+cudaError_t allow_shared(const void *function, int bytes);
 /* Of the device, its major number: 9, or what EMULATED_CAPABILITY says. */
 int capability();
 /*
@@ -159,8 +161,8 @@ static inline float __int_as_float(int x) {
 template <typename T> static inline T __ldg(const T *p) { return *p; }
 
 typedef enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize } cudaFuncAttribute;
-template <typename F> static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int bytes) {
-    return bytes <= emulation::most_shared() ? cudaSuccess : cudaErrorInvalidValue;
+template <typename F> static inline cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute, int bytes) {
+    return emulation::allow_shared((const void *)kernel, bytes);
 }
 
 typedef enum cudaDeviceAttr {

@@ -7,6 +7,7 @@
 
 #include <csetjmp>
 #include <dlfcn.h>
+#include <map>
 #include <mutex>
 #include <ucontext.h>
 #include <vector>
@@ -21,7 +22,7 @@ alignas(1024) char shared_memory[MOST_SHARED];
 
 namespace {
 
-enum { STACK = 256 * 1024 };
+enum { STACK = 256 * 1024, SHARED_OF_ALL = 48 * 1024 /* that every kernel may ask for */ };
 
 enum class state { READY, AT_BLOCK_BARRIER, AT_MEETING, ENDED };
 
@@ -160,6 +161,24 @@ static int setting(const char *name, int value) {
     return text != nullptr ? atoi(text) : value;
 }
 int most_shared() { return setting("EMULATED_SHARED", MOST_SHARED); }
+
+/* By kernel: the shared memory that its launches may ask for, where that was set. */
+static std::mutex allowing;
+static std::map<const void *, int> allowed;
+
+cudaError_t allow_shared(const void *function, int bytes) {
+    if (bytes < 0 || bytes > most_shared()) return cudaErrorInvalidValue;
+    const std::lock_guard<std::mutex> guard(allowing);
+    allowed[function] = bytes;
+    return cudaSuccess;
+}
+
+static bool may_have_shared(const void *function, size_t bytes) {
+    const std::lock_guard<std::mutex> guard(allowing);
+    const auto found = allowed.find(function);
+    return bytes <= (size_t)most_shared() && bytes <= (size_t)(found != allowed.end() ? found->second : SHARED_OF_ALL);
+}
+
 int capability() { return setting("EMULATED_CAPABILITY", 9); }
 int most_blocks() { return std::max(2, setting("EMULATED_BLOCKS", INT32_MAX)); }
 
@@ -272,8 +291,9 @@ cudaError_t launch_grid(const cudaLaunchConfig_t &config, const void *function, 
     const dim3 grid = config.gridDim, block = config.blockDim;
     const size_t n = (size_t)block.x * block.y * block.z;
     if (n == 0 || n > MOST_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT32_MAX ||
-        grid.y > 65535 || grid.z > 65535 || config.dynamicSmemBytes > (size_t)most_shared())
+        grid.y > 65535 || grid.z > 65535)
         return cudaErrorInvalidConfiguration;
+    if (!may_have_shared(function, config.dynamicSmemBytes)) return cudaErrorInvalidValue;
     const launch l{grid, block, config.dynamicSmemBytes, function, call};
     give(config.stream, [=] { run_grid(l); });
     return cudaSuccess;

@@ -190,10 +190,21 @@ constexpr row rows[] = {
 int warp_faults(void) { return sizeof rows / sizeof *rows; }
 warp_fault warp_fault_of(int i) { return rows[i].is; }
 
-int warp_fault_launch(int i, int wrong, int *results) {
+static int launch(void (*kernel)(int *), size_t shared, int *results) {
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(1);
     config.blockDim = dim3(THREADS);
-    config.dynamicSmemBytes = 64 * THREADS;
-    return (int)cudaLaunchKernelEx(&config, wrong ? rows[i].wrong : rows[i].right, results);
+    config.dynamicSmemBytes = shared;
+    return (int)cudaLaunchKernelEx(&config, kernel, results);
+}
+
+int warp_fault_launch(int i, int wrong, int *results) {
+    return launch(wrong ? rows[i].wrong : rows[i].right, 64 * THREADS, results);
+}
+
+int warp_launch_with_shared(int i, int bytes, int allowed, int *results) {
+    const cudaError_t error =
+        allowed == 0 ? cudaSuccess
+                     : cudaFuncSetAttribute(rows[i].right, cudaFuncAttributeMaxDynamicSharedMemorySize, allowed);
+    return error != cudaSuccess ? (int)error : launch(rows[i].right, (size_t)bytes, results);
 }

@@ -22,6 +22,8 @@ warp_fault warp_fault_of(int i);
 
 /* Launches one block of 64 threads; results [64]. Returns 0, or an error of CUDA. */
 int warp_fault_launch(int i, int wrong, int *results);
+/* The same of a right one with so much shared memory; allowed: which its launches may ask for; 0: nothing was said. */
+int warp_launch_with_shared(int i, int bytes, int allowed, int *results);
 
 #ifdef __cplusplus
 }

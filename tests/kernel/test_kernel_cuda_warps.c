@@ -1,7 +1,7 @@
 /*
  * What lanes of a warp do together, as the emulation compares it (cuda/warps.h): each wrong kernel of
  * cuda/warp_faults.cu ends its process with a message that names the kernel, the call and the lanes, and its right twin
- * has the results that are expected.
+ * has the results that are expected. Also how much shared memory a launch may ask for.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,8 +50,23 @@ static void test_wrong_kernels_are_named(void **state) {
     }
 }
 
+/* As on a GPU: a launch may ask for 48 KiB of shared memory, and for more only where that was allowed before. */
+static void test_much_shared_memory_is_allowed_first(void **state) {
+    (void)state;
+    enum { OF_ALL = 48 * 1024 };
+    int results[64];
+    assert_int_equal(warp_launch_with_shared(0, OF_ALL, 0, results), 0);
+    assert_int_not_equal(warp_launch_with_shared(0, OF_ALL + 1, 0, results), 0);
+    assert_int_not_equal(warp_launch_with_shared(0, OF_ALL + 1, 228 * 1024, results), 0);
+    assert_int_equal(warp_launch_with_shared(0, OF_ALL + 1, OF_ALL + 1, results), 0);
+    assert_int_not_equal(warp_launch_with_shared(0, OF_ALL + 2, 0, results), 0);
+    assert_int_equal(warp_launch_with_shared(1, OF_ALL, 0, results), 0);
+    assert_int_not_equal(warp_launch_with_shared(1, OF_ALL + 1, 0, results), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_right_kernels),
-                                       cmocka_unit_test(test_wrong_kernels_are_named)};
+                                       cmocka_unit_test(test_wrong_kernels_are_named),
+                                       cmocka_unit_test(test_much_shared_memory_is_allowed_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
