@@ -1,6 +1,8 @@
 /* Classes: ranks whose programs are the same share an image, and are proved once. */
 #include "compile/compile_impl.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* --- who is alike ------------------------------------------------------------------------------------------------- */
@@ -115,36 +117,85 @@ static int *list_classes(const ls_classes *classes, ls_arena *arena) {
     return class_of;
 }
 
-static ls_status prove_classes(const ls_job *job, const ls_target *target, ls_arena *arena, ls_class_visit visit,
-                               void *context, ls_image **first) {
+/* Images at once, each with its compiler's working memory, on a machine with many cores. */
+enum { MOST_AT_ONCE = 8 };
+
+/* All classes, each compiled and proved by some thread. */
+typedef struct class_proofs {
+    const ls_job *job;
+    const ls_target *target;
     ls_classes classes;
-    LS_TRY(ls_classes_find(job, target, &classes));
-    ls_class_proof **proofs = LS_NEW_ARRAY(arena, ls_class_proof *, classes.n);
-    for (int c = 0; c < classes.n; c++) {
-        ls_image *image;
-        LS_TRY(compile_class(job, target, &classes, c, &image));
-        const ls_status status = ls_prove_class(image, ls_class_first(&classes, c), arena, &proofs[c]);
-        visit(context, c, image);
-        if (c == 0)
-            *first = image;
+    ls_class_visit visit;
+    void *context;
+    pthread_mutex_t visiting;
+    struct class_proved {
+        ls_arena *arena; /* of the proof */
+        ls_class_proof *proof;
+        ls_status status;
+    } * of_class;    /* [classes] */
+    ls_image *first; /* of class 0 */
+    _Atomic bool failed;
+} class_proofs;
+
+/* An ls_pool_task. Classes after one that failed are left out: those before it have begun. */
+static void prove_one(void *context, int class, int thread) {
+    (void)thread;
+    class_proofs *all = context;
+    struct class_proved *mine = &all->of_class[class];
+    ls_image *image;
+    if (atomic_load(&all->failed)) return;
+    mine->arena = ls_arena_create();
+    mine->status = compile_class(all->job, all->target, &all->classes, class, &image);
+    if (mine->status.code == LS_OK) {
+        mine->status = ls_prove_class(image, ls_class_first(&all->classes, class), mine->arena, &mine->proof);
+        pthread_mutex_lock(&all->visiting);
+        all->visit(all->context, class, image);
+        pthread_mutex_unlock(&all->visiting);
+        if (class == 0)
+            all->first = image;
         else
             ls_image_destroy(image);
-        LS_TRY(status);
     }
-    return ls_prove_between((const ls_class_proof *const *)proofs, classes.n, list_classes(&classes, arena),
-                            ls_mesh_ranks(&target->mesh));
+    if (mine->status.code != LS_OK) atomic_store(&all->failed, true);
+}
+
+/* The first class that failed says why; else the proofs of all classes are compared. */
+static ls_status prove_between(const class_proofs *all) {
+    ls_arena *arena = ls_arena_create();
+    const int n = all->classes.n;
+    const ls_class_proof **proofs = LS_NEW_ARRAY(arena, const ls_class_proof *, n);
+    ls_status status = ls_ok();
+    for (int c = 0; c < n; c++) {
+        if (status.code == LS_OK) status = all->of_class[c].status;
+        proofs[c] = all->of_class[c].proof;
+    }
+    if (status.code == LS_OK)
+        status = ls_prove_between(proofs, n, list_classes(&all->classes, arena), ls_mesh_ranks(&all->classes.mesh));
+    ls_arena_destroy(arena);
+    return status;
 }
 
 ls_status ls_compile_proved(const ls_job *job, const ls_target *target, ls_class_visit visit, void *context,
                             ls_image **out) {
+    ls_machine machine;
+    ls_pool *pool;
+    class_proofs all = {
+        .job = job, .target = target, .visit = visit, .context = context, .visiting = PTHREAD_MUTEX_INITIALIZER};
+    LS_TRY(ls_classes_find(job, target, &all.classes));
+    ls_machine_detect(&machine);
+    LS_TRY(ls_pool_create((int)ls_min(machine.cores, ls_min(all.classes.n, MOST_AT_ONCE)), false, &pool));
     ls_arena *arena = ls_arena_create();
-    ls_image *first = NULL;
-    const ls_status status = prove_classes(job, target, arena, visit, context, &first);
+    all.of_class = LS_NEW_ARRAY(arena, struct class_proved, all.classes.n);
+    ls_pool_run(pool, all.classes.n, prove_one, &all);
+    ls_pool_destroy(pool);
+    const ls_status status = prove_between(&all);
+    for (int c = 0; c < all.classes.n; c++)
+        if (all.of_class[c].arena != NULL) ls_arena_destroy(all.of_class[c].arena);
     ls_arena_destroy(arena);
     if (status.code == LS_OK)
-        *out = first;
+        *out = all.first;
     else
-        ls_image_destroy(first);
+        ls_image_destroy(all.first);
     return status;
 }
 

@@ -297,13 +297,14 @@ LS_MUST_USE ls_status ls_compile_classes(const ls_job *job, const ls_target *tar
 const ls_image *ls_images_of(const ls_images *images, int rank); /* NULL: not compiled */
 void ls_images_destroy(ls_images *images);                       /* zeroed ones are allowed */
 
-/* Looks at the image of a class, which is then let go. */
+/* Looks at the image of a class, which is then let go. Called for one class at a time, in any order, by any thread. */
 typedef void (*ls_class_visit)(void *context, int class, const ls_image *image);
 
 /*
- * Compiles class after class and proves that the programs of all ranks run together (program/verify_local.h), whatever
- * their number. Of a class that was proved only the ends of its channels are kept. *out: the image of class 0, which
- * the caller destroys. Errors are those of ls_compile, and LS_INVALID of the proof.
+ * Compiles all classes, as many at once as this machine has cores (at most 8), and proves that the programs of all
+ * ranks run together (program/verify_local.h), whatever their number. Of a class that was proved only the ends of its
+ * channels are kept. *out: the image of class 0, which the caller destroys. Errors are those of ls_compile and, of the
+ * proof, LS_INVALID; of several classes the first one's.
  */
 LS_MUST_USE ls_status ls_compile_proved(const ls_job *job, const ls_target *target, ls_class_visit visit, void *context,
                                         ls_image **out);
