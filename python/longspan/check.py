@@ -13,6 +13,7 @@ from .ir import Graph, Refused
 
 TOLERANCE_LOSS = 1e-6  # models compute positions in f32 whatever their type
 TOLERANCE_GRADIENT = 1e-5
+IN_F32 = 10  # times so much where both sides compute in f32
 
 
 @dataclass
@@ -172,10 +173,13 @@ def by_program(checked, folder, graph, batch, their_loss, their_gradients):
     return checked
 
 
-def compare(loss, gradients, their_loss, their_gradients, who):
-    """gradients: {name: NumPy array} that `who` computed; theirs of all that the model trains, None where there is none."""
+def compare(loss, gradients, their_loss, their_gradients, who, times=1):
+    """
+    gradients: {name: NumPy array} that `who` computed; theirs of all that are compared, None where there is none. times: of the usual
+    differences are allowed.
+    """
     off = abs(loss - their_loss) / max(abs(their_loss), 1e-30)
-    if not off <= TOLERANCE_LOSS:
+    if not off <= times * TOLERANCE_LOSS:
         raise Refused(f"the loss of {who} is {loss!r}, the model's {their_loss!r}")
     largest = max((numpy.abs(g).max() for g in their_gradients.values() if g is not None and g.size), default=0.0)
     worst, where = 0.0, "none"
@@ -185,7 +189,7 @@ def compare(loss, gradients, their_loss, their_gradients, who):
             continue
         ours, theirs = (numpy.zeros(1) if g is None else g for g in (ours, theirs))
         difference = numpy.abs(ours - theirs).max() / max(numpy.abs(theirs).max(), 1e-3 * largest, 1e-30)
-        if not difference <= TOLERANCE_GRADIENT:
+        if not difference <= times * TOLERANCE_GRADIENT:
             raise Refused(f"the gradient of {name} by {who} is off by {difference:.1e} of its largest element")
         if difference >= worst:
             worst, where = difference, name

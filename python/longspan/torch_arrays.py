@@ -5,7 +5,8 @@ from .arrays import Arrays
 
 
 class TorchArrays(Arrays):
-    def __init__(self):
+    def __init__(self, dtype=torch.float64):
+        self.dtype = dtype
         names = {"mod": "remainder", "min": "minimum", "max": "maximum", "and": "logical_and", "or": "logical_or", "not": "logical_not"}
         words = "neg abs sign exp log log1p sqrt rsqrt sin cos tanh sigmoid erf floor add sub mul div pow min max mod lt le eq ne and or not".split()
         self.steps = {word: self.step(getattr(torch, names.get(word, word))) for word in words}
@@ -15,7 +16,7 @@ class TorchArrays(Arrays):
         return lambda *operands: function(*map(self.array, operands))
 
     def array(self, x):
-        return torch.as_tensor(x, dtype=torch.float64)
+        return torch.as_tensor(x, dtype=self.dtype)
 
     def permute(self, x, order):
         return x.permute(order)

@@ -14,6 +14,7 @@ import re
 import tempfile
 import time
 import traceback
+from dataclasses import dataclass
 
 import sympy
 import torch
@@ -412,63 +413,94 @@ def export(model, example, out, loss=None, weights=None):
 def compare(graph, model, example, loss=None, out=None):
     """
     The check of an export (check.py), both sides by PyTorch in f64; and of the folder `out` by the program longspan, where it is there. The
-    model is copied; its own parameters stay as they are. Of a model whose gradients do not fit into memory, as many layers as fit are
-    imported once more and compared.
+    model is copied; its own parameters stay as they are. Of a model whose gradients do not fit into memory, what fits is imported once more
+    and compared.
     """
-    layers = longest_list(model)
-    fit = layers_that_fit(model, layers)
-    if fit is None:
-        return compare_whole(graph, model, example, loss, out)
+    place, layers = longest_list(model)
+    extent = extent_that_fits(model, layers)
+    if extent.layers is None:
+        return compare_extent(extent, "", graph, model, example, loss, out)
     every = dict(layers._modules)
-    place = tempfile.TemporaryDirectory()
+    folder_of_part = tempfile.TemporaryDirectory()
     try:
-        layers._modules = type(layers._modules)(list(every.items())[:fit])
+        layers._modules = type(layers._modules)(list(every.items())[:extent.layers])
         part = lower(model, example, loss)
-        folder.write(part, place.name)
-        checked = compare_whole(part, model, example, loss, place.name)
+        if extent.by_program:
+            folder.write(part, folder_of_part.name)
+        checked = compare_extent(extent, place + ".", part, model, example, loss, folder_of_part.name)
         graph.labels_of_padding = part.labels_of_padding
-        checked.of = f"the first {fit} of {len(every)} layers: gradients of all do not fit into memory"
+        checked.of = extent.words(len(every))
         return checked
     finally:
         layers._modules = type(layers._modules)(every)
-        place.cleanup()
+        folder_of_part.cleanup()
 
 
 def longest_list(model):
-    return max((m for m in model.modules() if isinstance(m, torch.nn.ModuleList)), key=len, default=None)
+    """(name, module) of the longest list of modules; the module is None where there is none."""
+    lists = [(name, m) for name, m in model.named_modules() if isinstance(m, torch.nn.ModuleList)]
+    return max(lists, key=lambda named: len(named[1]), default=("", None))
 
 
-def layers_that_fit(model, layers):
-    """None: all do. Otherwise how many, where a copy in f64, two sets of gradients and what autograd keeps take half of the free memory."""
-    def cost(module):
-        return 4 * 8 * sum(p.numel() for p in module.parameters())
+@dataclass(frozen=True)
+class Extent:
+    """What of a model is compared."""
 
-    room = check.free_memory() / 2
-    if cost(model) <= room:
-        return None
-    one = cost(layers[0]) if layers is not None and len(layers) > 1 else 0
-    fit = int((room - (cost(model) - cost(layers))) // one) if one else 0
-    if fit < 1:
-        raise Refused(f"the check of the import needs {cost(model) / 2**30:.1f} GiB of memory, and may take {room / 2**30:.1f}")
-    return min(fit, len(layers))
+    layers: int | None = None  # the first ones of the longest list; None: the whole model
+    dtype: torch.dtype = torch.float64  # that both sides compute in
+    outside: bool = True  # whether parameters outside of the list are differentiated, too
+
+    @property
+    def by_program(self):
+        return self.dtype == torch.float64
+
+    def words(self, every):
+        """For a model of so many layers."""
+        around = "" if self.outside else " without the gradients of what is around them"
+        return f"the first {self.layers} of {every} layers{around}{'' if self.by_program else ', in f32'} (gradients of all do not fit into memory)"
 
 
-def compare_whole(graph, model, example, loss, out):
+def extent_that_fits(model, layers):
+    """The most of which a copy, two sets of gradients and what autograd keeps take half of the free memory."""
+    def count(module):
+        return sum(p.numel() for p in module.parameters())
+
+    room, every = check.free_memory() / 2, count(model)
+    if 4 * 8 * every <= room:
+        return Extent()
+    if layers is not None and len(layers) > 1:
+        for dtype, outside in ((torch.float64, True), (torch.float32, True), (torch.float32, False)):
+            around = (every - count(layers)) * dtype.itemsize * (4 if outside else 1)
+            fit = int((room - around) // (4 * dtype.itemsize * count(layers[0])))
+            if fit >= 1:
+                return Extent(min(fit, len(layers)), dtype, outside)
+    raise Refused(f"the check of the import needs {4 * 8 * every / 2**30:.1f} GiB of memory, and may take {room / 2**30:.1f}")
+
+
+def compare_extent(extent, place, graph, model, example, loss, out):
+    """place: what names of parameters within the layers begin with. out: the folder of the graph."""
     tensors = {name: x for name, x in example.items() if isinstance(x, torch.Tensor)}
     fixed = {name: x for name, x in example.items() if name not in tensors}
-    exact = copy.deepcopy(model).to(torch.float64).cpu()
-    trained = {name: p for name, p in exact.named_parameters() if p.requires_grad}
+    exact = copy.deepcopy(model).to(extent.dtype).cpu()
+    every = dict(exact.named_parameters())
+    for name, p in every.items():
+        p.requires_grad_(p.requires_grad and (extent.outside or name.startswith(place)))
+    trained = {name: p for name, p in every.items() if p.requires_grad}
 
     def differentiated(value):
         gradients = torch.autograd.grad(value, list(trained.values()), allow_unused=True)
         return value.item(), {name: None if g is None else g.numpy() for name, g in zip(trained, gradients)}
 
     def theirs(batch):
-        inputs = [torch.from_numpy(batch[name]).to(torch.float64 if x.is_floating_point() else x.dtype) for name, x in tensors.items()]
+        inputs = [torch.from_numpy(batch[name]).to(extent.dtype if x.is_floating_point() else x.dtype) for name, x in tensors.items()]
         return differentiated(Probe(exact, list(tensors), fixed, loss)(*inputs)[0])
 
     batch, their_loss, their_gradients = check.probe(graph, {name: x.cpu().numpy() for name, x in tensors.items()}, theirs)
-    given = {p.value.name: trained[p.value.name] for p in graph.parameters if not p.frozen}
-    found = differentiated(interpret.loss(graph, batch, given, TorchArrays()))
-    checked = check.compare(*found, their_loss, their_gradients, "the imported graph")
-    return check.by_program(checked, out, graph, batch, their_loss, their_gradients)
+    given = {p.value.name: every[p.value.name] for p in graph.parameters if not p.frozen}
+    found = differentiated(interpret.loss(graph, batch, given, TorchArrays(extent.dtype)))
+    times = 1 if extent.by_program else check.IN_F32
+    checked = check.compare(*found, their_loss, their_gradients, "the imported graph", times)
+    if extent.by_program:
+        return check.by_program(checked, out, graph, batch, their_loss, their_gradients)
+    checked.program = "not run: gradients in f64 do not fit into memory"
+    return checked

@@ -191,6 +191,13 @@ class Imports(unittest.TestCase):
         self.assertIn("the first 1 of 2 layers", str(checked))
         self.assertLess(checked.parameters, 28)
         self.assertEqual(len(model.blocks), 2)
+        for share, words in ((8, "the first 1 of 2 layers, in f32"), (5, "without the gradients of what is around them, in f32")):
+            with mock.patch("longspan.check.free_memory", return_value=int(need * share / 10)):
+                checked = compare(lower(model, example), model, example)
+            self.assertIn(words, str(checked))
+            self.assertIn("not run: gradients in f64 do not fit", checked.program)
+        self.assertLess(checked.parameters, 14)
+        self.assertTrue(all(p.requires_grad for p in model.parameters()))
         with mock.patch("longspan.check.free_memory", return_value=need // 10), self.assertRaises(Refused):
             compare(lower(model, example), model, example)
 
