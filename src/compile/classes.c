@@ -12,7 +12,8 @@ static bool has_even_parts(const ls_graph *g, const ls_mesh *mesh, const ls_shar
     const ls_axes features = ls_mesh_axes(mesh, LS_AXIS_FEATURE);
     bool even = true;
     for (int i = 0; i < g->n_tensors * LS_MAX_DIMS && features != 0; i++) {
-        const int parts = ls_mesh_size(mesh, sharding->tensor[i / LS_MAX_DIMS].cut[i % LS_MAX_DIMS] & features);
+        const ls_axes cut = sharding->tensor[i / LS_MAX_DIMS].cut[i % LS_MAX_DIMS];
+        const int parts = cut & features ? ls_mesh_size(mesh, cut) : 1;
         for (int s = 0; s < sharding->units[i].n; s++) even &= sharding->units[i].segment[s].units % parts == 0;
     }
     return even;
@@ -29,7 +30,7 @@ static ls_status compare(const ls_job *job, const ls_target *target, ls_arena *a
     LS_TRY(ls_compile_layout(job, target, arena, &layout));
     LS_TRY(ls_spread_job(job, target, arena, &compiled, &sharding));
     const ls_graph *g = compiled.graph;
-    bool alike = ls_layout_is_even(&layout) && !ls_is_redistributed(g, &sharding);
+    bool alike = ls_layout_is_even(&layout) && !ls_is_redistributed(g, &sharding, ls_mesh_shard_axes(mesh));
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_lowering *lowering = ls_lowering_of(g->nodes[n].op);
         const ls_axes by_lowering =

@@ -9,7 +9,8 @@
 
 /*
  * Placements of a tensor along all axes: those that cut each dimension, and those along which it is a partial sum.
- * Along the others it is whole. Of the axes that cut a dimension the outermost comes first, as in the mesh.
+ * Along the others it is whole. Of the axes that cut a dimension those of the batch and the sequence come first, the
+ * outermost before the others, as in the mesh; those of features (tp) share what a rank then has.
  */
 typedef struct ls_placements {
     ls_axes cut[LS_MAX_DIMS], partial;
@@ -20,6 +21,11 @@ static inline bool ls_placements_equal(const ls_placements *a, const ls_placemen
     for (int i = 0; i < LS_MAX_DIMS; i++) equal &= a->cut[i] == b->cut[i];
     return equal;
 }
+
+/* How often the bytes of a tensor travel when one becomes the other, about; -1: nothing makes it so (shard/price.c). */
+double ls_placements_travel(const ls_placements *from, const ls_placements *to);
+/* Whether ranks of some axis then have all of what each had a part of. */
+bool ls_placements_gather(const ls_placements *from, const ls_placements *to);
 
 typedef struct ls_sharding {
     ls_placements *tensor; /* by tensor */
@@ -74,9 +80,11 @@ void ls_fuse(ls_job *job, ls_arena *arena);
  */
 LS_MUST_USE ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *arena, ls_job *out,
                                     ls_sharding *sharding);
-/* Whether what is cut of a tensor changes anywhere; that a partial sum becomes whole, or the other way, is no such
- * change. */
-bool ls_is_redistributed(const ls_graph *graph, const ls_sharding *sharding);
+/*
+ * Whether what is cut of a tensor along one of these axes changes anywhere; that a partial sum becomes whole, or the
+ * other way, is no such change.
+ */
+bool ls_is_redistributed(const ls_graph *graph, const ls_sharding *sharding, ls_axes axes);
 
 /* --- the builder -------------------------------------------------------------------------------------------------- */
 
@@ -259,6 +267,11 @@ ls_indices ls_indices_of(const ls_builder *b, ls_tensor t, int d, ls_axes cut, i
 /* Size of a tensor on this rank; and spread so. */
 void ls_local_size(const ls_builder *b, ls_tensor t, int64_t size[LS_MAX_DIMS]);
 void ls_placements_size(const ls_builder *b, ls_tensor t, const ls_placements *spread, int64_t size[LS_MAX_DIMS]);
+/* The least and the most that a rank has of dimension d, where these axes cut it. */
+typedef struct ls_sizes {
+    int64_t least, most;
+} ls_sizes;
+ls_sizes ls_sizes_of(const ls_builder *b, ls_tensor t, int d, ls_axes cut);
 /* Elements of a tensor on the rank that has most of each dimension. */
 int64_t ls_most_elements(const ls_builder *b, ls_tensor t);
 /* A new buffer for a storage tensor: in the heap when other ranks read it in place. */

@@ -12,7 +12,8 @@
 typedef struct brought {
     ls_placements spread;
     ls_tensor tensor;
-    const struct brought *next;
+    bool gathered, backward; /* from parts; for readers in the backward pass */
+    struct brought *next;
 } brought;
 
 typedef struct insertion {
@@ -22,7 +23,9 @@ typedef struct insertion {
     const ls_sharding *sharding; /* of the old graph */
     ls_arena *arena;
     ls_sharding out;
-    const brought **as; /* by tensor: what has been brought since a program last began */
+    brought **as;            /* by tensor: what has been brought since a program last began */
+    const brought *gathered; /* the last of these that was */
+    bool backward;           /* the node at work belongs to the backward pass */
     size_t tensor_capacity, wanted_capacity, node_capacity, unit_capacity;
     int n_tensors, n_wanted, n_nodes, n_units;
     ls_tensor *fetch; /* beside those of the job */
@@ -34,12 +37,12 @@ static bool differs(const ls_graph *g, const ls_sharding *s, int n, int i) {
     return !ls_placements_equal(&s->wanted[n * LS_NODE_INPUTS + i], &s->tensor[g->nodes[n].in[i].id]);
 }
 
-bool ls_is_redistributed(const ls_graph *g, const ls_sharding *s) {
+bool ls_is_redistributed(const ls_graph *g, const ls_sharding *s, ls_axes axes) {
     bool is = false;
     for (int n = 0; n < g->n_nodes; n++) {
         for (int i = 0; i < g->nodes[n].n_in; i++) {
             const ls_placements *have = &s->tensor[g->nodes[n].in[i].id], *want = &s->wanted[n * LS_NODE_INPUTS + i];
-            for (int d = 0; d < LS_MAX_DIMS; d++) is |= have->cut[d] != want->cut[d];
+            for (int d = 0; d < LS_MAX_DIMS; d++) is |= ((have->cut[d] ^ want->cut[d]) & axes) != 0;
         }
     }
     return is;
@@ -62,8 +65,8 @@ static void push_decisions(insertion *p, const ls_placements *wanted, ls_axes fi
         *LS_PUSH(p->arena, p->out.wanted, p->n_wanted, p->wanted_capacity) = wanted[i];
 }
 
-/* Adds the node that makes of tensor t one that is spread so. */
-static ls_tensor add_redistribute(insertion *p, ls_tensor t, const ls_placements *want) {
+/* Adds the node that makes of `from`, which is tensor t as it is or as it has been brought, one that is spread so. */
+static ls_tensor add_redistribute(insertion *p, ls_tensor t, ls_tensor from, const ls_placements *want) {
     ls_tensor_info info = *ls_graph_tensor(p->graph.from, t);
     info.role = LS_ROLE_VALUE;
     info.of = LS_NO_TENSOR;
@@ -71,21 +74,43 @@ static ls_tensor add_redistribute(insertion *p, ls_tensor t, const ls_placements
     info.output = 0;
     const ls_tensor made = push_tensor(p, t.id, &info, want);
     p->graph.to->tensors[made.id].storage = made;
-    const ls_node node = {.op = &ls_op_redistribute, .n_in = 1, .in = {t}, .n_out = 1, .out = {made}, .forward = -1};
-    const ls_placements wanted[LS_NODE_INPUTS] = {p->sharding->tensor[t.id]};
+    const ls_node node = {.op = &ls_op_redistribute, .n_in = 1, .in = {from}, .n_out = 1, .out = {made}, .forward = -1};
+    const ls_placements wanted[LS_NODE_INPUTS] = {p->out.tensor[from.id]};
     ls_rewriting_add(&p->graph, &node);
     push_decisions(p, wanted, 0);
     return made;
 }
 
-/* The tensor that is t, spread so. */
+/* What was gathered for the forward pass is let go before the backward pass, unless nothing else has been since. */
+static bool is_there(const insertion *p, const brought *as) {
+    return as->backward == p->backward || !as->gathered || p->gathered == as;
+}
+
+/* The tensor that is t, spread so: made of t, or of what has been brought of it, whichever sends least. */
 static ls_tensor bring(insertion *p, ls_tensor t, const ls_placements *want) {
-    const brought *as = p->as[t.id];
-    while (as != NULL && !ls_placements_equal(&as->spread, want)) as = as->next;
-    if (as != NULL) return as->tensor;
+    ls_tensor from = t;
+    const ls_placements *have = &p->sharding->tensor[t.id];
+    double least = ls_placements_travel(have, want);
+    for (brought *as = p->as[t.id]; as != NULL; as = as->next) {
+        if (!is_there(p, as)) continue;
+        if (ls_placements_equal(&as->spread, want)) {
+            as->backward = p->backward;
+            return as->tensor;
+        }
+        const double travel = ls_placements_travel(&as->spread, want);
+        if (travel < 0 || travel >= least) continue;
+        from = as->tensor;
+        have = &as->spread;
+        least = travel;
+    }
     brought *made = LS_NEW(p->arena, brought);
-    *made = (brought){*want, add_redistribute(p, t, want), p->as[t.id]};
+    *made = (brought){.spread = *want,
+                      .tensor = add_redistribute(p, t, from, want),
+                      .gathered = ls_placements_gather(have, want),
+                      .backward = p->backward,
+                      .next = p->as[t.id]};
     p->as[t.id] = made;
+    if (made->gathered) p->gathered = made;
     return made->tensor;
 }
 
@@ -119,7 +144,7 @@ static void bring_fetched(insertion *p, int n) {
         if (ls_graph_tensor(p->graph.from, t)->producer != n || !is_fetched_in_parts(job, p->sharding, p->features, f))
             continue;
         const ls_placements want = for_host(&p->sharding->tensor[t.id], p->features);
-        const ls_tensor whole = add_redistribute(p, t, &want);
+        const ls_tensor whole = add_redistribute(p, t, t, &want);
         p->graph.to->tensors[whole.id].name = ls_graph_tensor(p->graph.from, t)->name;
         p->graph.to->tensors[t.id].name =
             ls_arena_printf(p->arena, "%s in parts", ls_graph_tensor(p->graph.from, t)->name);
@@ -146,10 +171,11 @@ void ls_redistribute(ls_job *job, const ls_mesh *mesh, ls_arena *arena, ls_shard
                    .graph = ls_rewriting_begin(g, arena),
                    .sharding = sharding,
                    .arena = arena,
-                   .as = LS_NEW_ARRAY(arena, const brought *, g->n_tensors)};
+                   .as = LS_NEW_ARRAY(arena, brought *, g->n_tensors)};
     for (int t = 0; t < g->n_tensors; t++) (void)push_tensor(&p, t, &g->tensors[t], &sharding->tensor[t]);
     for (int n = 0; n < g->n_nodes; n++) {
         if (begins_program(&job->programs, n)) memset(p.as, 0, sizeof *p.as * (size_t)g->n_tensors);
+        p.backward = g->forward_nodes > 0 && n >= g->forward_nodes;
         ls_rewriting_reach(&p.graph, n);
         copy_node(&p, n);
         bring_fetched(&p, n);

@@ -93,6 +93,9 @@ static bool is_whole(const ls_graph *g, const ls_node *node) {
     return node->op->reach == LS_REACH_OWN;
 }
 
+/* Whether the node brings what the run reads, as a tensor that is gathered: it can be there before. */
+static bool brings(const ls_node *node) { return node->op == &ls_op_redistribute; }
+
 /* Whether the node reads what one of the run makes at that turn. */
 static bool reads_from(const ls_graph *g, const run_of_tiles *run, const ls_node *node, turn when) {
     for (int i = 0; i < node->n_in; i++) {
@@ -114,6 +117,8 @@ static void extend(const ls_builder *b, run_of_tiles *run, int first, int limit)
         if (node_rows(b, n) == run->of.rows && !reads_from(g, run, node, AFTER)) {
             *when = IN_EACH_TILE;
             run->past = n + 1;
+        } else if (brings(node) && !reads_from(g, run, node, IN_EACH_TILE) && !reads_from(g, run, node, AFTER)) {
+            *when = BEFORE;
         } else if (is_whole(g, node) && node_rows(b, n) == 0) {
             *when = reads_from(g, run, node, IN_EACH_TILE) || reads_from(g, run, node, AFTER) ? AFTER : BEFORE;
         } else {
@@ -139,10 +144,14 @@ static bool narrow(const ls_builder *b, run_of_tiles *run, int64_t width) {
     return first >= 0;
 }
 
-/* As rows, for a rank that holds so many tokens of the sequence. Rows need not be those of the whole sequence. */
-static int64_t rows_with(const ls_builder *b, int64_t rows, int64_t tokens) {
-    const int64_t mine = ls_layout_count(&b->image->layout, ls_mesh_sequence_index(&b->target->mesh, b->target->rank));
-    return ls_ceil_div(rows * tokens, mine);
+/* The least and the most tokens that a rank has, of a node that works through them one by one. */
+static ls_sizes rows_on_ranks(const ls_builder *b, const ls_node *node) {
+    int i = 0;
+    while (!has_factor(b->job->graph, ls_node_tensor(node, i))) i++;
+    const ls_tensor t = ls_node_tensor(node, i);
+    const ls_axes *cut = b->sharding->tensor[t.id].cut;
+    const ls_sizes outer = ls_sizes_of(b, t, 0, cut[0]), inner = ls_sizes_of(b, t, 1, cut[1]);
+    return (ls_sizes){outer.least * inner.least, outer.most * inner.most};
 }
 
 /*
@@ -157,7 +166,7 @@ static bool fit(const ls_builder *b, const touches *all, run_of_tiles *run) {
     double bytes = 0; /* of one token */
     int n = 0;
     for (int k = run->first; k < run->past; k++) {
-        for (int i = 0; i < g->nodes[k].n_out; i++) {
+        for (int i = 0; i < g->nodes[k].n_out && run->turn[k - run->first] == IN_EACH_TILE; i++) {
             const ls_tensor t = g->nodes[k].out[i];
             const bool outside = all->first[t.id] < run->first || all->last[t.id] >= run->past;
             if (ls_graph_tensor(g, t)->storage.id != t.id || !ls_has_token_rows(g, t) || outside) continue;
@@ -169,9 +178,8 @@ static bool fit(const ls_builder *b, const touches *all, run_of_tiles *run) {
     run->of.n_inner = n;
     if (b->target->canonical) return true;
     if (n == 0) return false;
-    const ls_layout *layout = &b->image->layout;
-    const int64_t rows = rows_with(b, run->of.rows, ls_layout_most(layout)),
-                  least = rows_with(b, run->of.rows, layout->S / layout->P);
+    const ls_sizes on_ranks = rows_on_ranks(b, &g->nodes[run->first]);
+    const int64_t rows = on_ranks.most, least = on_ranks.least;
     run->of.tile = b->target->saving.tile_rows != 0 ? b->target->saving.tile_rows : ls_tile_choose(&tiles, rows, bytes);
     if (run->of.tile >= rows || least < 2) return false;
     run->of.most = ls_min(run->of.tile, rows);

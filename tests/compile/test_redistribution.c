@@ -81,8 +81,8 @@ static void check(const network *n, const ls_target *target, const network_resul
 
 /* On all meshes and layouts, and modes of --shard in turn. */
 static void check_all(ls_saving saving) {
-    static const int meshes[][3] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 3, 1},
-                                    {4, 1, 1}, {2, 2, 1}, {1, 2, 2}, {2, 3, 1}};
+    static const int meshes[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 3, 1, 1}, {4, 1, 1, 1}, {2, 2, 1, 1},
+                                    {1, 2, 2, 1}, {2, 3, 1, 1}, {1, 1, 1, 3}, {1, 2, 1, 2}, {2, 1, 2, 2}};
     static const ls_layout_kind layouts[] = {LS_LAYOUT_CONTIGUOUS, LS_LAYOUT_ZIGZAG, LS_LAYOUT_STRIPED};
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
         const network *n = &cases[c];
@@ -93,7 +93,7 @@ static void check_all(ls_saving saving) {
         for (size_t m = 0; m < LS_COUNT(meshes); m++) {
             for (size_t l = 0; l < LS_COUNT(layouts); l++) {
                 if (n->loss == convolve_by_cut && layouts[l] == LS_LAYOUT_STRIPED) continue; /* no neighbours */
-                const ls_target target = {.mesh = mesh_of(meshes[m][0], meshes[m][1], meshes[m][2]),
+                const ls_target target = {.mesh = mesh_with_tp(meshes[m][0], meshes[m][1], meshes[m][2], meshes[m][3]),
                                           .strategy = "usp",
                                           .layout = layouts[l],
                                           .threads = 1,

@@ -150,9 +150,8 @@ static spread spread_features(ls_tensor (*loss)(ls_graph *)) {
     return s;
 }
 
-/* The dimension that the axis cuts; -1: none, and it is no sum over its ranks either. */
+/* The dimension that the axis cuts; -1: none. */
 static int feature_dim(const spread *s, int t) {
-    assert_int_equal(s->sharding.tensor[t].partial & ls_axis_bit(1), 0);
     int dim = -1;
     for (int d = 0; d < LS_MAX_DIMS; d++)
         if (s->sharding.tensor[t].cut[d] & ls_axis_bit(1)) dim = d;
@@ -162,8 +161,9 @@ static int feature_dim(const spread *s, int t) {
 /*
  * Projections to heads and hidden features are cut by rows and those from them by columns, and the tables of words by
  * words, as Megatron-LM cuts them (Shoeybi et al., arXiv 1909.08053); the rest is whole. Gradients are cut as their
- * parameters. Of each block, one sum over the ranks is made whole in the forward pass, and one in the backward pass;
- * one more of the embeddings in the forward pass, and of the logits' gradient in the backward pass.
+ * parameters, and those of norms are sums over the ranks. Norms and residuals are cut along the sequence (Korthikanti
+ * et al., arXiv 2205.05198): of each block, one sum over the ranks becomes parts in the forward pass, and one in the
+ * backward pass; one more of the embeddings in the forward pass, and of the logits' gradient in the backward pass.
  */
 static void test_features(void **state) {
     (void)state;
@@ -182,8 +182,11 @@ static void test_features(void **state) {
         for (size_t i = 0; i < LS_COUNT(cut); i++)
             if (strstr(name, cut[i].end) != NULL) expected = cut[i].dim;
         if (info->role == LS_ROLE_PARAMETER || gradient) assert_int_equal(feature_dim(&s, t), expected);
+        if (gradient)
+            assert_int_equal(s.sharding.tensor[t].partial & ls_axis_bit(1), expected < 0 ? ls_axis_bit(1) : 0);
     }
-    int made[2] = {0, 0}; /* sums made whole: forward, backward */
+    enum { TOKENS = 1 };
+    int made[2] = {0, 0}; /* sums that become parts: forward, backward */
     bool *known = LS_NEW_ARRAY(s.arena, bool, s.g->n_tensors);
     for (int n = 0; n < s.g->n_nodes; n++) {
         assert_int_equal(s.sharding.first_only[n] & ls_axis_bit(1), 0);
@@ -194,7 +197,8 @@ static void test_features(void **state) {
             if ((have->partial & ~want->partial & ls_axis_bit(1)) == 0 || *again) continue;
             *again = true;
             made[n >= s.g->forward_nodes]++;
-            for (int d = 0; d < LS_MAX_DIMS; d++) assert_int_equal(want->cut[d] & ls_axis_bit(1), 0);
+            for (int d = 0; d < LS_MAX_DIMS; d++)
+                assert_int_equal(want->cut[d] & ls_axis_bit(1), d == TOKENS ? ls_axis_bit(1) : 0);
         }
     }
     assert_int_equal(made[0], LAYERS * BLOCKS + 1);

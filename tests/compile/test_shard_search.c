@@ -82,15 +82,15 @@ static double least_from(const ls_along *l, int n, const ls_decided *decided) {
     if (n == l->n_nodes) return 0;
     double least = -1;
     ls_along_placement at[MOST_TENSORS];
-    bool made[MOST_TENSORS];
+    unsigned char made[MOST_TENSORS];
     const size_t tensors = (size_t)l->graph->n_tensors;
     ls_question q;
     ls_question_ask(l, &l->graph->nodes[n], &q);
     for (int k = 0; k < q.n; k++) {
         int misfit;
-        ls_decided next = {at, made};
+        ls_decided next = {at, made, decided->gathered};
         memcpy(at, decided->at, sizeof *at * tensors);
-        memcpy(made, decided->made_whole, sizeof *made * tensors);
+        memcpy(made, decided->made, sizeof *made * tensors);
         ls_decided_meet(l, n, &next);
         const double price = ls_option_price(&q, &next, q.option[k], &misfit);
         if (price < 0) continue;

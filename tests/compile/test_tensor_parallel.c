@@ -14,6 +14,7 @@
 
 #include "../../examples/graphs/graphs.h"
 #include "model/model.h"
+#include "program/peak.h"
 #include "support/meshes.h"
 #include "support/network.h"
 
@@ -151,9 +152,9 @@ static void test_proofs(void **state) {
 /* The programs of a model's training on rank 0; the caller destroys both. */
 static ls_image *compile_model(const char *config, int64_t B, int64_t S, ls_dtype dtype, const ls_target *target,
                                ls_graph **g) {
-    ls_model *model;
+    ls_model *model = NULL;
     ls_language_model lm;
-    ls_image *image;
+    ls_image *image = NULL;
     *g = ls_graph_create(dtype);
     ls_status status = ls_model_open_text("model", config, &model);
     if (status.code == LS_OK) status = ls_model_build(model, *g, B, S, true, &lm);
@@ -164,13 +165,17 @@ static ls_image *compile_model(const char *config, int64_t B, int64_t S, ls_dtyp
     return image;
 }
 
-static double bytes_sent(int layers, int64_t B, int64_t S, ls_dtype dtype, int T, const char *program) {
-    char config[400];
-    snprintf(config, sizeof config,
+static void config_of_layers(int layers, char config[400]) {
+    snprintf(config, 400,
              "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 24, \"hidden_size\": 24,"
              " \"intermediate_size\": 48, \"num_hidden_layers\": %d, \"num_attention_heads\": 12,"
              " \"num_key_value_heads\": 12, \"max_position_embeddings\": 512}",
              layers);
+}
+
+static double bytes_sent(int layers, int64_t B, int64_t S, ls_dtype dtype, int T, const char *program) {
+    char config[400];
+    config_of_layers(layers, config);
     const ls_target target = {.mesh = mesh_with_tp(1, 1, 1, T), .strategy = "local", .isa = LS_ISA_BASE, .threads = 1};
     ls_graph *g;
     ls_image *image = compile_model(config, B, S, dtype, &target, &g);
@@ -181,8 +186,11 @@ static double bytes_sent(int layers, int64_t B, int64_t S, ls_dtype dtype, int T
 }
 
 /*
- * A layer has two sums over tp in the forward pass and two in the backward pass: of each a rank sends (T-1)/T of the
- * elements in the accumulator's type, and the same share of the result in the type of the tensor.
+ * Norms and residuals are cut along the sequence. With n_total the elements of the model size of all tokens and E the
+ * bytes of one in the tensor's type, in which all of it travels, (T-1)/T n_total E are sent each time: in the forward
+ * pass twice for a sum to its parts, and twice for parts to the whole that the products of heads and of hidden features
+ * read; in the backward pass twice each for their gradients, and twice for the same parts to the whole again. The
+ * gradients of two norms are added up over tp once in a step, in the accumulator's type.
  */
 static void test_bytes(void **state) {
     (void)state;
@@ -190,14 +198,54 @@ static void test_bytes(void **state) {
     enum { B = 2, S = 96, E = 24 };
     for (size_t t = 0; t < LS_COUNT(types); t++) {
         for (int T = 2; T <= 4; T++) {
-            const double n = (double)B * S * E, G = (double)ls_dtype_bytes(ls_dtype_accumulator(types[t])),
-                         one = n * (T - 1) / T * (G + (double)ls_dtype_bytes(types[t]));
+            const double one = (double)B * S * E * (T - 1) / T * (double)ls_dtype_bytes(types[t]);
             const double forward = bytes_sent(3, B, S, types[t], T, LS_PROGRAM_EVALUATE) -
                                    bytes_sent(2, B, S, types[t], T, LS_PROGRAM_EVALUATE),
                          step = bytes_sent(3, B, S, types[t], T, LS_PROGRAM_STEP) -
                                 bytes_sent(2, B, S, types[t], T, LS_PROGRAM_STEP);
-            assert_true(forward == 2 * one);
-            assert_true(step == 4 * one);
+            const double norms = 2 * LS_FLAT_UNIT * (T - 1) * (double)ls_dtype_bytes(ls_dtype_accumulator(types[t]));
+            assert_true(forward == 4 * one);
+            assert_true(step == 10 * one + norms);
+        }
+    }
+}
+
+/* Bytes of activations that are live where the forward pass has ended and the backward pass begins. */
+static double bytes_kept(int layers, int64_t B, int64_t S, ls_dtype dtype, int T) {
+    char config[400];
+    config_of_layers(layers, config);
+    const ls_target target = {.mesh = mesh_with_tp(1, 1, 1, T), .strategy = "local", .isa = LS_ISA_BASE, .threads = 1};
+    ls_graph *g;
+    ls_image *image = compile_model(config, B, S, dtype, &target, &g);
+    const int program = ls_program_find(image, LS_PROGRAM_STEP);
+    int turn = 0;
+    const ls_instr *instrs = image->programs[program].instrs;
+    while (instrs[turn].kernel == NULL || instrs[turn].kernel->id != LS_KERNEL_CROSS_ENTROPY_GRAD) turn++;
+    double bytes = 0;
+    for (int i = 0; i < image->n_buffers; i++)
+        if (image->buffers[i].kind == LS_BUFFER_ACTIVATION && ls_buffer_is_live(&image->buffers[i], program, turn))
+            bytes += (double)image->buffers[i].bytes;
+    ls_image_destroy(image);
+    ls_graph_destroy(g);
+    return bytes;
+}
+
+/*
+ * What a layer keeps for the backward pass is cut T ways, all of it: with n = n_total / T, input, both norms' results,
+ * q, k, v, the result of attention and the sum behind it are 8 n; gate, up and their product of hidden size I = 2 E are
+ * 6 n more; a number of a head or a token in the accumulator's type is kept for each head and each of two norms.
+ */
+static void test_kept(void **state) {
+    (void)state;
+    static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
+    enum { B = 2, S = 96, E = 24, HEADS = 12 };
+    for (size_t t = 0; t < LS_COUNT(types); t++) {
+        for (int T = 1; T <= 4; T++) {
+            const double tokens = (double)B * S / T, G = (double)ls_dtype_bytes(ls_dtype_accumulator(types[t])),
+                         expected = tokens * (14 * E * (double)ls_dtype_bytes(types[t]) + (HEADS + 2) * G),
+                         kept = bytes_kept(3, B, S, types[t], T) - bytes_kept(2, B, S, types[t], T);
+            if (kept != expected)
+                fail_msg("%s, tp=%d: %g bytes, expected %g", ls_dtype_name(types[t]), T, kept, expected);
         }
     }
 }
@@ -257,6 +305,7 @@ static void test_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_gradients), cmocka_unit_test(test_same_parameters),
                                        cmocka_unit_test(test_proofs),         cmocka_unit_test(test_bytes),
-                                       cmocka_unit_test(test_logits),         cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_kept),           cmocka_unit_test(test_logits),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,11 +35,7 @@ static ls_operand around(ls_operand o, int d) {
 
 /* The largest size of each dimension on any rank. */
 static void most_sizes(const change *c, const ls_placements *spread, int64_t most[LS_MAX_DIMS]) {
-    for (int d = 0; d < c->shape->ndim; d++) {
-        most[d] = 0;
-        for (int r = 0; r < ls_mesh_ranks(&c->b->target->mesh); r++)
-            most[d] = ls_max(most[d], ls_indices_of(c->b, c->tensor, d, spread->cut[d], r).count);
-    }
+    for (int d = 0; d < c->shape->ndim; d++) most[d] = ls_sizes_of(c->b, c->tensor, d, spread->cut[d]).most;
 }
 
 /* The product of the sizes from dimension `first` to before `past`. */
@@ -58,24 +54,27 @@ static const ls_dim_units *segments_of(const change *c, int d) {
 }
 
 /*
- * How the members of a team share dimension d, with their parts one behind the other. Axes of one factor are asked the
- * same of and take the same options, so all of them cut it or none does.
+ * How the ranks along some axes share what they have together of dimension d, with their parts one behind the other:
+ * all of it, or, along axes of features, the tokens that the others that cut it give them. Axes of one factor are asked
+ * the same of and take the same options, so all of them cut it or none does.
  */
 static ls_parts parts_of(const change *c, int d, ls_axes axes) {
     ls_builder *b = c->b;
-    const ls_mesh *mesh = &b->target->mesh;
-    const ls_dim *dim = &c->shape->dim[d];
-    const ls_team team = ls_mesh_team(mesh, axes);
+    const ls_axes outer = c->now.cut[d] & ~axes;
+    const ls_team team = ls_mesh_team(&b->target->mesh, axes);
     const int size = ls_team_size(&team), me = b->target->rank, place = ls_team_place(&team, me);
-    ls_parts parts = {.total = dim->size,
-                      .most_total = dim->size,
+    const ls_indices all = ls_indices_of(b, c->tensor, d, outer, me);
+    ls_parts parts = {.total = all.count,
+                      .most = ls_sizes_of(b, c->tensor, d, outer | axes).most,
+                      .most_total = ls_sizes_of(b, c->tensor, d, outer).most,
                       .start = LS_NEW_ARRAY(b->image->arena, int64_t, size),
                       .count = LS_NEW_ARRAY(b->image->arena, int64_t, size)};
     for (int p = 0; p < size; p++) {
-        const ls_indices part = ls_indices_of(b, c->tensor, d, axes, ls_team_member(&team, me, p - place));
-        parts.start[p] = segments_of(c, d) == NULL ? part.start : p > 0 ? parts.start[p - 1] + parts.count[p - 1] : 0;
+        const ls_indices part = ls_indices_of(b, c->tensor, d, outer | axes, ls_team_member(&team, me, p - place));
+        parts.start[p] = segments_of(c, d) == NULL ? part.start - all.start
+                         : p > 0                   ? parts.start[p - 1] + parts.count[p - 1]
+                                                   : 0;
         parts.count[p] = part.count;
-        parts.most = ls_max(parts.most, part.count);
     }
     ls_parts_find_sharers(&parts, &team);
     return parts;
@@ -115,10 +114,11 @@ static ls_operand exchange(const change *c, const ls_recut *recut, ls_operand mi
 
 /* --- the order of what ranks share -------------------------------------------------------------------------------- */
 
-/* Whether dimension d, whole, has tokens or features in another order than the ranks together. */
-static bool is_permuted(const change *c, int d) {
+/* Whether dimension d, not cut along the axes, has tokens or features in another order than their ranks together. */
+static bool is_permuted(const change *c, int d, ls_axes axes) {
     if (segments_of(c, d) != NULL) return true;
-    return c->shape->dim[d].factor == LS_FACTOR_SEQUENCE && c->b->image->layout.kind != LS_LAYOUT_CONTIGUOUS;
+    return c->shape->dim[d].factor == LS_FACTOR_SEQUENCE && c->b->image->layout.kind != LS_LAYOUT_CONTIGUOUS &&
+           (axes & ls_mesh_axes(&c->b->target->mesh, LS_AXIS_SEQUENCE)) != 0;
 }
 
 /* The positions of a run, of [outer, all positions, inner]. */
@@ -193,9 +193,8 @@ static void copy_own_features(const change *c, int d, int team, ls_operand natur
 
 /* whole -> cut: this rank's part of what it has. */
 static void slice(change *c, int d, ls_axes axes) {
-    LS_ASSERT(c->now.cut[d] == 0);
     ls_placements then = c->now;
-    then.cut[d] = axes;
+    then.cut[d] |= axes;
     const int team = ls_build_team_of(c->b, axes), place = ls_build_team_place(c->b, team);
     const ls_parts parts = parts_of(c, d, axes);
     const ls_operand from = around(c->at, d);
@@ -203,7 +202,7 @@ static void slice(change *c, int d, ls_axes axes) {
     const ls_operand to = room(c, from.view.dtype, 3, size);
     if (segments_of(c, d) != NULL)
         copy_own_features(c, d, team, from, to);
-    else if (is_permuted(c, d))
+    else if (is_permuted(c, d, axes))
         copy_tokens(c, place, place + 1, from, to, true);
     else
         ls_build_copy(c->b, ls_part_at(c->b, team, from, 1, &parts, 0), to);
@@ -212,12 +211,11 @@ static void slice(change *c, int d, ls_axes axes) {
 
 /* cut -> whole */
 static void gather(change *c, int d, ls_axes axes) {
-    LS_ASSERT(c->now.cut[d] == axes);
     ls_placements then = c->now;
-    then.cut[d] = 0;
+    then.cut[d] &= ~axes;
     const int ndim = c->shape->ndim, team = ls_build_team_of(c->b, axes), members = ls_build_team_size(c->b, team);
     const ls_operand mine = around(c->at, d);
-    int64_t most[LS_MAX_DIMS];
+    int64_t most[LS_MAX_DIMS] = {0};
     most_sizes(c, &c->now, most);
     const ls_parts from = parts_of(c, d, axes), to = shared(c, mine.view.size[2], product(most, d + 1, ndim), members);
     const ls_recut recut = {.label = label_of(c, "gather", team),
@@ -228,7 +226,7 @@ static void gather(change *c, int d, ls_axes axes) {
                             .to = &to,
                             .rest = product(most, 0, d)};
     ls_operand all = exchange(c, &recut, mine);
-    if (is_permuted(c, d)) {
+    if (is_permuted(c, d, axes)) {
         const ls_operand natural = room(c, all.view.dtype, 3, all.view.size);
         copy_parts(c, d, members, natural, all, false);
         all = natural;
@@ -265,6 +263,15 @@ static ls_operand padded(const change *c, ls_operand part, int64_t total) {
     return to;
 }
 
+/* The sum of one addend of each member, one after the other, in the accumulator's type. */
+static ls_operand add_up(const change *c, ls_operand addends, int members) {
+    const ls_dtype G = c->b->image->accumulator;
+    const int64_t n = ls_view_elements(&addends.view) / members;
+    const ls_operand sum = ls_build_private(c->b, LS_BUFFER_ACTIVATION, "sum over ranks", G, 1, &n);
+    ls_build_add_rows(c->b, in_type(c, addends, G, "addends"), members, sum);
+    return sum;
+}
+
 /* This rank's share of the sum: of each share the addends go to one rank, which adds them in the order of places. */
 static ls_operand add_share(const change *c, int team, ls_operand part, const ls_parts *shares) {
     ls_builder *b = c->b;
@@ -279,12 +286,8 @@ static ls_operand add_share(const change *c, int team, ls_operand part, const ls
                             .rest = 1};
     const int64_t size[] = {1, shares->total};
     part = padded(c, part, shares->total);
-    const ls_operand addends =
-        exchange(c, &recut, ls_operand_dense(part.buffer, part.offset, part.view.dtype, 2, size));
-    const int64_t n = addends.view.size[1];
-    const ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", part.view.dtype, 1, &n);
-    ls_build_add_rows(b, addends, members, sum);
-    return sum;
+    return add_up(c, exchange(c, &recut, ls_operand_dense(part.buffer, part.offset, part.view.dtype, 2, size)),
+                  members);
 }
 
 /* Each rank adds up its share of a large sum, and gives it to the others. */
@@ -311,15 +314,15 @@ static void reduce(change *c, ls_axes axes) {
     then.partial &= ~axes;
     const ls_view *v = &c->at.view;
     const ls_dtype T = v->dtype, G = b->image->accumulator;
-    const ls_operand part = in_type(c, c->at, G, "part");
     const int team = ls_build_team_of(b, axes);
-    int64_t sizes[LS_MAX_DIMS];
+    int64_t sizes[LS_MAX_DIMS] = {0};
     most_sizes(c, &c->now, sizes);
     const int64_t most = product(sizes, 0, c->shape->ndim);
     if (most * (int64_t)ls_dtype_bytes(G) >= LARGE) {
-        now_at(c, reduce_shares(c, team, part, most, T), &then);
+        now_at(c, reduce_shares(c, team, c->at, most, T), &then);
         return;
     }
+    const ls_operand part = in_type(c, c->at, G, "part");
     const ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", G, v->ndim, v->size);
     ls_all_reduce reduction = ls_all_reduce_begin(b, team, part, sum, most);
     ls_all_reduce_finish(b, &reduction);
@@ -328,20 +331,19 @@ static void reduce(change *c, ls_axes axes) {
 
 /* partial -> cut: each part of the addends goes to the rank that needs it, which adds them in the order of places. */
 static void scatter(change *c, int d, ls_axes axes) {
-    LS_ASSERT(c->now.cut[d] == 0);
     ls_builder *b = c->b;
     ls_placements then = c->now;
     then.partial &= ~axes;
-    then.cut[d] = axes;
-    const ls_dtype T = c->at.view.dtype, G = b->image->accumulator;
-    ls_operand mine = in_type(c, around(c->at, d), G, "part");
-    if (is_permuted(c, d)) {
-        const ls_operand in_order = room(c, G, 3, mine.view.size);
+    then.cut[d] |= axes;
+    const ls_dtype T = c->at.view.dtype;
+    ls_operand mine = around(c->at, d);
+    if (is_permuted(c, d, axes)) {
+        const ls_operand in_order = room(c, T, 3, mine.view.size);
         copy_parts(c, d, ls_mesh_size(&b->target->mesh, axes), mine, in_order, true);
         mine = in_order;
     }
     const int ndim = c->shape->ndim, team = ls_build_team_of(b, axes), members = ls_build_team_size(b, team);
-    int64_t most[LS_MAX_DIMS];
+    int64_t most[LS_MAX_DIMS] = {0};
     most_sizes(c, &c->now, most);
     const ls_parts from = rows(c, members), to = parts_of(c, d, axes);
     const ls_recut recut = {.label = label_of(c, "scatter", team),
@@ -352,11 +354,8 @@ static void scatter(change *c, int d, ls_axes axes) {
                             .to = &to,
                             .rest = product(most, 0, d) * product(most, d + 1, ndim)};
     const int64_t size[] = {1, mine.view.size[0], mine.view.size[1], mine.view.size[2]};
-    const ls_operand addends =
-        exchange(c, &recut, ls_operand_dense(mine.buffer, mine.offset, mine.view.dtype, 4, size));
-    const int64_t n = ls_view_elements(&addends.view) / members;
-    const ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", G, 1, &n);
-    ls_build_add_rows(b, addends, members, sum);
+    const ls_operand sum =
+        add_up(c, exchange(c, &recut, ls_operand_dense(mine.buffer, mine.offset, T, 4, size)), members);
     now_at(c, in_type(c, sum, T, "sum over ranks"), &then);
 }
 
@@ -377,11 +376,41 @@ static void spread_terms(change *c, ls_axes axes) {
     now_at(c, mine, &then);
 }
 
-/* Whether axes that cut dimension d are to cut another one: the tensor is made whole in between. */
-static bool is_cut_elsewhere(const change *c, const ls_placements *to, int d) {
-    bool is = false;
-    for (int other = 0; other < c->shape->ndim; other++) is |= other != d && (c->now.cut[d] & to->cut[other]) != 0;
-    return is;
+/* Those of some axes that are to cut another dimension than d: the tensor is made whole along them in between. */
+static ls_axes cut_elsewhere(const change *c, const ls_placements *to, int d) {
+    ls_axes elsewhere = 0;
+    for (int other = 0; other < c->shape->ndim; other++)
+        if (other != d) elsewhere |= c->now.cut[d] & to->cut[other];
+    return elsewhere;
+}
+
+/*
+ * What of dimension d is made whole before anything else is done. Along axes of features ranks share what the others
+ * give them: where these change, it comes together first, and is cut again behind.
+ */
+static void clear(change *c, const ls_placements *to, int d, ls_axes features) {
+    const ls_axes elsewhere = cut_elsewhere(c, to, d), others = ~features & (c->now.cut[d] ^ to->cut[d]);
+    const ls_axes inner = features & c->now.cut[d], outer = ~features & c->now.cut[d];
+    const ls_axes leaves = outer & (features & (inner | to->cut[d]) ? others | elsewhere : elsewhere);
+    if (inner & elsewhere || (inner && others)) gather(c, d, inner);
+    if (leaves) gather(c, d, leaves);
+}
+
+/* Cuts, along axes of which none shares what another gives: what is whole, and what is a partial sum. */
+static void cut(change *c, const ls_placements *to, ls_axes axes) {
+    ls_axes is_cut = 0;
+    for (int d = 0; d < c->shape->ndim; d++) is_cut |= c->now.cut[d];
+    const ls_axes whole = axes & ~is_cut & ~c->now.partial;
+    for (int d = 0; d < c->shape->ndim; d++)
+        if (to->cut[d] & whole) slice(c, d, to->cut[d] & whole);
+    for (int d = 0; d < c->shape->ndim; d++)
+        if (to->cut[d] & axes & c->now.partial) scatter(c, d, to->cut[d] & axes & c->now.partial);
+}
+
+/* Gathers what is cut along some of the axes, and is not to be. */
+static void uncut(change *c, const ls_placements *to, ls_axes axes) {
+    for (int d = 0; d < c->shape->ndim; d++)
+        if (c->now.cut[d] & ~to->cut[d] & axes) gather(c, d, c->now.cut[d] & ~to->cut[d] & axes);
 }
 
 static void lower(ls_builder *b, const ls_program_node *at) {
@@ -392,20 +421,15 @@ static void lower(ls_builder *b, const ls_program_node *at) {
                 .shape = &ls_graph_tensor(b->job->graph, node->in[0])->shape,
                 .now = b->sharding->tensor[node->in[0].id],
                 .at = ls_lower_tensor(b, node->in[0])};
-    const int ndim = c.shape->ndim;
-    for (int d = 0; d < ndim; d++)
-        if (is_cut_elsewhere(&c, to, d)) gather(&c, d, c.now.cut[d]);
-    ls_axes cut = c.now.partial; /* where the tensor is not whole */
-    for (int d = 0; d < ndim; d++) cut |= c.now.cut[d];
-    /* First what makes it smaller, last what makes it larger. */
-    for (int d = 0; d < ndim; d++)
-        if (to->cut[d] & ~cut) slice(&c, d, to->cut[d] & ~cut);
-    for (int d = 0; d < ndim; d++)
-        if (to->cut[d] & c.now.partial) scatter(&c, d, to->cut[d] & c.now.partial);
+    const ls_axes features = ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE);
+    /* First what makes it smaller, last what makes it larger; what axes of features share within the others. */
+    for (int d = 0; d < c.shape->ndim; d++) clear(&c, to, d, features);
+    cut(&c, to, ~features);
+    cut(&c, to, features);
     if (c.now.partial & ~to->partial) reduce(&c, c.now.partial & ~to->partial);
     if (to->partial & ~c.now.partial) spread_terms(&c, to->partial & ~c.now.partial);
-    for (int d = 0; d < ndim; d++)
-        if (c.now.cut[d] & ~to->cut[d]) gather(&c, d, c.now.cut[d] & ~to->cut[d]);
+    uncut(&c, to, features);
+    uncut(&c, to, ~features);
     LS_ASSERT(ls_placements_equal(&c.now, to));
     ls_lower_bind(b, node->out[0], c.at);
 }

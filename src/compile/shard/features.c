@@ -20,11 +20,34 @@ static void find_too_few(const ls_graph *g, ls_arena *arena, ls_shared_features 
     }
 }
 
+/* Whether each rank has as many tokens as there are ranks along axes of features, in any layout. */
+static bool has_tokens(const ls_graph *g, const ls_mesh *mesh, int ranks) {
+    int64_t fewest = 0;
+    for (int t = 1; t < g->n_tensors; t++) {
+        const int d = ls_shape_dim_of(&g->tensors[t].shape, LS_FACTOR_SEQUENCE);
+        const int64_t size = d >= 0 ? g->tensors[t].shape.dim[d].size : 0;
+        if (size > 0 && (fewest == 0 || size < fewest)) fewest = size;
+    }
+    return fewest / ls_mesh_sequence_ranks(mesh) >= ranks;
+}
+
+static void find_kept(const ls_graph *g, ls_arena *arena, ls_shared_features *f) {
+    f->kept = LS_NEW_ARRAY(arena, bool, g->n_tensors);
+    for (int n = 0; n < g->n_nodes; n++) {
+        for (int i = 0; i < g->nodes[n].n_in && ls_is_backward(g, n); i++) {
+            const int made = ls_graph_tensor(g, g->nodes[n].in[i])->producer;
+            f->kept[g->nodes[n].in[i].id] |= made >= 0 && !ls_is_backward(g, made);
+        }
+    }
+}
+
 void ls_shared_find(const ls_graph *g, const ls_mesh *mesh, ls_arena *arena, ls_shared_features *out) {
     *out = (ls_shared_features){.ranks = ls_mesh_size(mesh, ls_mesh_axes(mesh, LS_AXIS_FEATURE))};
     if (out->ranks == 1) return;
     ls_factors_find(g, arena, &out->factors);
     find_too_few(g, arena, out);
+    find_kept(g, arena, out);
+    out->tokens = has_tokens(g, mesh, out->ranks);
 }
 
 /* How many of a segment's outermost factors ranks share: one, or two where the first has too few elements. 0: none. */
@@ -46,6 +69,11 @@ bool ls_is_shared(const ls_shared_features *f, ls_tensor t, int d) {
     return is;
 }
 
+/* Whether the dimension is tokens, each of which is a unit. */
+static bool is_tokens(const ls_shared_features *f, const ls_factored_dim *dim) {
+    return dim->n == 1 && dim->segment[0].n == 1 && f->factors.list[dim->segment[0].factor[0]].is == LS_FACTOR_SEQUENCE;
+}
+
 /* Of a product of factors all stay together but those that ranks share. */
 ls_dim_units *ls_shared_units(const ls_graph *g, const ls_shared_features *f, ls_arena *arena) {
     const int n = g->n_tensors * LS_MAX_DIMS;
@@ -54,7 +82,7 @@ ls_dim_units *ls_shared_units(const ls_graph *g, const ls_shared_features *f, ls
         const ls_factored_dim *dim = &f->factors.dim[i];
         units[i].n = dim->n;
         for (int s = 0; s < dim->n; s++) {
-            const int shared = shared_factors(f, &dim->segment[s]);
+            const int shared = is_tokens(f, dim) ? 1 : shared_factors(f, &dim->segment[s]);
             units[i].segment[s].units = units[i].segment[s].elements = 1;
             for (int k = 0; k < dim->segment[s].n; k++) {
                 const int64_t size = f->factors.list[dim->segment[s].factor[k]].size;

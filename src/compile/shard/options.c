@@ -77,12 +77,18 @@ static bool is_looked_up(const ls_question *q, int letter) {
     return ls_letter_dim(&q->dims, &q->dims.in[lookup->among], letter) == d;
 }
 
-/* Whether the axis cuts what the letter stands for, wherever the node has it. */
+static bool is_factor(const ls_question *q, int letter, ls_factor factor) {
+    return !is_looked_up(q, letter) && ls_letter_is(q->along->graph, q->node, &q->dims, letter, factor);
+}
+
+/*
+ * Whether the axis cuts what the letter stands for, wherever the node has it. Along axes of features that may also be
+ * the tokens that a rank has, of a node that works on each of them by itself.
+ */
 static bool is_cut(const ls_question *q, int letter) {
     const ls_node *node = q->node;
-    if (q->along->axis->kind != LS_AXIS_FEATURE)
-        return !is_looked_up(q, letter) &&
-               ls_letter_is(q->along->graph, node, &q->dims, letter, ls_axis_factor(q->along->axis));
+    if (q->along->axis->kind != LS_AXIS_FEATURE) return is_factor(q, letter, ls_axis_factor(q->along->axis));
+    if (is_factor(q, letter, LS_FACTOR_SEQUENCE)) return q->along->features->tokens && node->op->reach == LS_REACH_OWN;
     bool is = q->dims.may_cut[letter];
     for (int i = 0; i < ls_node_tensors(node); i++) {
         const int d = ls_letter_dim(&q->dims, ls_node_tensor_dims(&q->dims, node, i), letter);

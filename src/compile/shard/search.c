@@ -33,12 +33,13 @@ static ls_along_placement leaf_placement(const ls_along *l, const ls_tensor_info
 
 static ls_decided new_decided(const ls_along *l, ls_arena *arena) {
     return (ls_decided){LS_NEW_ARRAY(arena, ls_along_placement, l->graph->n_tensors),
-                        LS_NEW_ARRAY(arena, bool, l->graph->n_tensors)};
+                        LS_NEW_ARRAY(arena, unsigned char, l->graph->n_tensors), 0};
 }
 
 static void copy_decided(const ls_along *l, const ls_decided *from, ls_decided *to) {
     memcpy(to->at, from->at, sizeof *to->at * (size_t)l->graph->n_tensors);
-    memcpy(to->made_whole, from->made_whole, sizeof *to->made_whole * (size_t)l->graph->n_tensors);
+    memcpy(to->made, from->made, sizeof *to->made * (size_t)l->graph->n_tensors);
+    to->gathered = from->gathered;
 }
 
 ls_decided ls_decided_begin(const ls_along *l, ls_arena *arena) {
@@ -57,6 +58,15 @@ void ls_decided_meet(const ls_along *l, int n, ls_decided *d) {
     }
 }
 
+/* A reader has had the tensor made so. */
+static void note_made(const ls_question *q, ls_tensor t, ls_along_placement wanted, ls_decided *d) {
+    if (q->along->axis->kind != LS_AXIS_FEATURE || wanted < LS_WHOLE || wanted == d->at[t.id]) return;
+    const bool backward = ls_is_backward(q->along->graph, (int)(q->node - q->along->graph->nodes));
+    if (wanted == LS_WHOLE && d->at[t.id] >= 0 && !(d->made[t.id] & ls_form_made(LS_WHOLE, backward)))
+        d->gathered = t.id;
+    d->made[t.id] |= ls_form_made(wanted, backward);
+}
+
 void ls_decided_note(const ls_question *q, ls_spread_option option, ls_decided *d) {
     const ls_node *node = q->node;
     for (int i = 0; i < node->n_in; i++) {
@@ -65,8 +75,7 @@ void ls_decided_note(const ls_question *q, ls_spread_option option, ls_decided *
         if (d->at[t] == LS_OPEN_SUM) d->at[t] = wanted;
         if (d->at[t] == LS_OPEN)
             d->at[t] = wanted == LS_PARTIAL && q->along->graph->tensors[t].producer < 0 ? LS_WHOLE : wanted;
-        if (q->along->axis->kind == LS_AXIS_FEATURE && d->at[t] == LS_PARTIAL && wanted == LS_WHOLE)
-            d->made_whole[t] = true;
+        note_made(q, node->in[i], wanted, d);
     }
     for (int o = 0; o < node->n_out; o++) d->at[node->out[o].id] = ls_option_output(q, option, o);
 }
@@ -177,7 +186,12 @@ static uint64_t mixed(uint64_t x) {
 }
 
 static uint64_t hash_of(const ls_decided *d, int t) {
-    return mixed(((uint64_t)t << 8 | (uint64_t)(d->at[t] - LS_OPEN_SUM) << 1 | d->made_whole[t]) + 1);
+    return mixed(((uint64_t)t << 16 | (uint64_t)(d->at[t] - LS_OPEN_SUM) << 8 | d->made[t]) + 1);
+}
+
+/* That the tensor which was gathered last is there for its readers to come, if it has any. */
+static uint64_t hash_of_gathered(const search *s, const ls_decided *d, int n) {
+    return s->last[d->gathered] > n ? mixed(~(uint64_t)d->gathered) : 0;
 }
 
 /* Tensors of which a node may decide something, each once. */
@@ -200,14 +214,15 @@ static int extend(search *s, int n, int from, int n_candidates) {
     ls_question q;
     int list[TOUCHED];
     ls_along_placement at[TOUCHED];
-    bool made[TOUCHED];
+    unsigned char made[TOUCHED];
     ls_question_ask(l, &l->graph->nodes[n], &q);
     const int touched = touched_by(l, q.node, list);
     for (int k = 0; k < touched; k++) {
         at[k] = c->decided.at[list[k]];
-        made[k] = c->decided.made_whole[list[k]];
+        made[k] = c->decided.made[list[k]];
     }
-    uint64_t before = c->open; /* without what the node touches */
+    const int gathered = c->decided.gathered;
+    uint64_t before = c->open ^ hash_of_gathered(s, &c->decided, n - 1); /* without what the node touches */
     for (int k = 0; k < touched; k++) before ^= s->last[list[k]] >= n ? hash_of(&c->decided, list[k]) : 0;
     for (int o = 0; o < q.n; o++) {
         int misfit;
@@ -217,13 +232,15 @@ static int extend(search *s, int n, int from, int n_candidates) {
             ls_decided_note(&q, q.option[o], &c->decided);
             uint64_t open = before;
             for (int k = 0; k < touched; k++) open ^= s->last[list[k]] > n ? hash_of(&c->decided, list[k]) : 0;
+            open ^= hash_of_gathered(s, &c->decided, n);
             s->candidates[n_candidates] = (candidate){c->price + price, open, n_candidates, from, q.option[o]};
             n_candidates++;
         }
         for (int k = 0; k < touched; k++) {
             c->decided.at[list[k]] = at[k];
-            c->decided.made_whole[list[k]] = made[k];
+            c->decided.made[list[k]] = made[k];
         }
+        c->decided.gathered = gathered;
     }
     return n_candidates;
 }

@@ -27,6 +27,8 @@ typedef struct ls_shared_features {
     ls_factors factors; /* empty where the mesh has no such axis */
     int ranks;          /* along all such axes */
     bool *too_few; /* by factor: fewer elements than ranks, so that they share its product with the factor behind it */
+    bool tokens;   /* they may share a rank's tokens too: there is one for each of them at least */
+    bool *kept;    /* by tensor: made in the forward pass, and read in the backward pass */
 } ls_shared_features;
 
 /* What holds along `axis`, number `a` of the mesh. */
@@ -38,11 +40,23 @@ typedef struct ls_along {
     const ls_shared_features *features;
 } ls_along;
 
-/* What has been decided along an axis, by tensor. */
+/*
+ * What has been decided along an axis. Along axes of features readers that come later also find a tensor as earlier
+ * ones had it made. What was gathered in the forward pass is let go before the backward pass, but for the last.
+ */
 typedef struct ls_decided {
-    ls_along_placement *at;
-    bool *made_whole; /* along an axis of features it is a partial sum, which a reader has had made whole */
+    ls_along_placement *at; /* by tensor */
+    unsigned char *made;    /* by tensor: ls_form_made of what readers have had made of it */
+    int gathered;           /* the tensor that was gathered last; 0: none */
 } ls_decided;
+
+/* The bit of a placement other than a partial sum that a reader in the forward or the backward pass had made. */
+static inline unsigned char ls_form_made(ls_along_placement p, bool backward) {
+    _Static_assert(LS_MAX_DIMS <= 6, "cuts, and what is whole in either pass, are bits of a byte");
+    return (unsigned char)(1U << (p >= 0 ? p : LS_MAX_DIMS + backward));
+}
+
+static inline bool ls_is_backward(const ls_graph *g, int n) { return g->forward_nodes > 0 && n >= g->forward_nodes; }
 
 /* --- features.c --------------------------------------------------------------------------------------------------- */
 
@@ -111,10 +125,10 @@ LS_MUST_USE ls_status ls_spread_search(const ls_along *along, const ls_decided *
 LS_MUST_USE ls_status ls_spread_node_by_node(const ls_along *along, const ls_decided *begin, ls_arena *scratch,
                                              ls_spread_option *option, double *price);
 /* Gradients that node n meets first are spread as their parameter, where that is cut. */
-void ls_decided_meet(const ls_along *along, int n, ls_decided *decided);
+void ls_decided_meet(const ls_along *l, int n, ls_decided *d);
 /* Notes what an option makes of the node's tensors. */
 void ls_decided_note(const ls_question *q, ls_spread_option option, ls_decided *decided);
 /* Before any node: what leaves are. The arrays lie in the arena. */
-ls_decided ls_decided_begin(const ls_along *along, ls_arena *arena);
+ls_decided ls_decided_begin(const ls_along *l, ls_arena *arena);
 
 #endif
