@@ -54,9 +54,9 @@ static int layouts_for(const ls_plan_request *request, bool causal, const ls_mes
     return packed && blocks ? 3 : 2;
 }
 
-static bool lists_sequence(const ls_mesh *mesh) {
+static bool lists(const ls_mesh *mesh, ls_axis_kind kind) {
     for (int i = 0; i < mesh->n; i++) {
-        if (mesh->along[i].axis->kind == LS_AXIS_SEQUENCE) return true;
+        if (mesh->along[i].axis->kind == kind) return true;
     }
     return false;
 }
@@ -66,7 +66,7 @@ static bool lists_sequence(const ls_mesh *mesh) {
  * refuse it.
  */
 static bool suits_strategy(const ls_plan_request *request, const ls_mesh *mesh) {
-    if (lists_sequence(&request->mesh)) return true;
+    if (lists(&request->mesh, LS_AXIS_SEQUENCE)) return true;
     if (is_free(request->strategy)) return true;
     if (ls_mesh_sequence_ranks(mesh) == 1 || strcmp(request->strategy, "usp") == 0) return true;
     const char *names[LS_STRATEGIES_MOST];
@@ -405,6 +405,7 @@ typedef struct search {
     const ls_job *job;
     const ls_plan_request *request;
     bool causal;
+    bool features; /* only meshes with ranks along an axis of features are tried */
     ls_mesh first; /* that was visited; without axes: none was */
     ls_plan *plan;
     ls_status *refusal;
@@ -413,9 +414,16 @@ typedef struct search {
 /* An ls_mesh_visit. */
 static ls_status visit_mesh(void *context, const ls_mesh *mesh) {
     search *s = context;
+    if (s->features && ls_mesh_size(mesh, ls_mesh_axes(mesh, LS_AXIS_FEATURE)) == 1) return ls_ok();
     if (s->first.n == 0) s->first = *mesh;
     if (!suits_strategy(s->request, mesh) || check_use(s->job->graph, mesh).code != LS_OK) return ls_ok();
     return add_candidates(s->job, s->request, mesh, s->causal, s->plan, s->refusal);
+}
+
+static bool any_fits(const ls_plan *plan) {
+    bool fits = false;
+    for (int i = 0; i < plan->n_candidates; i++) fits |= plan->candidates[i].fits;
+    return fits;
 }
 
 static ls_status find_candidates(const ls_job *job, const ls_plan_request *request, ls_plan *plan, ls_status *refusal) {
@@ -423,7 +431,10 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
         .job = job, .request = request, .causal = has_causal_attention(job->graph), .plan = plan, .refusal = refusal};
     if (request->ranks % ls_mesh_ranks(&request->mesh) != 0) return mesh_error(request);
     LS_TRY(check_use(job->graph, &request->mesh));
-    LS_TRY(ls_meshes_visit(&request->mesh, request->ranks, visit_mesh, &s));
+    LS_TRY(ls_meshes_visit(&request->mesh, false, request->ranks, visit_mesh, &s));
+    /* Each size of an axis of features would make as many candidates again: they are tried where nothing else fits. */
+    s.features = !lists(&request->mesh, LS_AXIS_FEATURE) && !request->canonical && !any_fits(plan);
+    if (s.features) LS_TRY(ls_meshes_visit(&request->mesh, true, request->ranks, visit_mesh, &s));
     if (plan->n_candidates == 0 && s.first.n > 0) /* the compiler's refusal of it says why */
         LS_TRY(add_candidates(job, request, &s.first, s.causal, plan, refusal));
     return plan->n_candidates > 0 ? ls_ok() : mesh_error(request);

@@ -7,13 +7,14 @@
 /* Rows of the table, of candidates that apply and of refused ones: with many ranks there are hundreds. JSON has all. */
 enum { MOST_APPLY = 40, MOST_REFUSED = 10 };
 
-/* The axes of the sequence: "ring×ulysses", or their sizes: "4×2". */
-static void sequence_text(const ls_mesh *mesh, bool names, char *out, size_t bytes) {
+/* The axes of the sequence, with `features` also those of features: "ring×ulysses", or their sizes: "4×2". */
+static void axes_text(const ls_mesh *mesh, bool features, bool names, char *out, size_t bytes) {
     size_t used = 0;
     for (int i = 0; i < mesh->n && used < bytes; i++) {
+        const ls_axis_kind kind = mesh->along[i].axis->kind;
         char size[16];
         snprintf(size, sizeof size, "%d", mesh->along[i].size);
-        if (mesh->along[i].axis->kind != LS_AXIS_SEQUENCE) continue;
+        if (kind != LS_AXIS_SEQUENCE && !(features && kind == LS_AXIS_FEATURE)) continue;
         used += (size_t)snprintf(out + used, bytes - used, "%s%s", used > 0 ? "×" : "",
                                  names ? mesh->along[i].axis->name : size);
     }
@@ -22,12 +23,14 @@ static void sequence_text(const ls_mesh *mesh, bool names, char *out, size_t byt
 /* Columns that only some plans have. */
 typedef struct columns {
     bool measured, offload;
+    bool features; /* the axes of features beside those of the sequence */
+    int axes;      /* bytes of the column with the sizes of axes */
 } columns;
 
 static void print_row(const ls_plan_candidate *c, const columns *shown, FILE *out) {
     char mesh[64], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
-    sequence_text(&c->mesh, false, mesh, sizeof mesh);
-    fprintf(out, "%-9s %-14s %-11s ", c->strategy, mesh, ls_layout_name(c->layout));
+    axes_text(&c->mesh, shown->features, false, mesh, sizeof mesh);
+    fprintf(out, "%-9s %-*s %-11s ", c->strategy, shown->axes, mesh, ls_layout_name(c->layout));
     if (c->refused[0] != 0) {
         fprintf(out, "%s\n", c->refused);
         return;
@@ -55,13 +58,15 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
         const ls_plan_candidate *c = &plan->candidates[i];
         shown.measured |= c->measured > 0;
         shown.offload |= c->saving.offload != 0 || c->saving.offload_state;
+        shown.features |= ls_mesh_size(&c->mesh, ls_mesh_axes(&c->mesh, LS_AXIS_FEATURE)) > 1;
     }
+    shown.axes = shown.features ? 18 : 14;
     fprintf(out, "%s\n\n", plan->reason);
     char mesh[64];
-    sequence_text(&plan->target.mesh, true, mesh, sizeof mesh);
-    fprintf(out, "%-9s %-14s %-11s %12s%s %9s %12s %12s %10s %10s%s  %s\n", "strategy", mesh, "layout", "predicted",
-            shown.measured ? "     measured" : "", "waiting", "sent/read", "memory", "imbalance", "recompute",
-            shown.offload ? "        offload" : "", "tiles");
+    axes_text(&plan->target.mesh, shown.features, true, mesh, sizeof mesh);
+    fprintf(out, "%-9s %-*s %-11s %12s%s %9s %12s %12s %10s %10s%s  %s\n", "strategy", shown.axes, mesh, "layout",
+            "predicted", shown.measured ? "     measured" : "", "waiting", "sent/read", "memory", "imbalance",
+            "recompute", shown.offload ? "        offload" : "", "tiles");
     for (int i = 0; i < plan->n_candidates; i++) {
         const bool refused = plan->candidates[i].refused[0] != 0;
         if (n[refused]++ < (refused ? MOST_REFUSED : MOST_APPLY)) print_row(&plan->candidates[i], &shown, out);

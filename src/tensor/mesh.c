@@ -245,11 +245,12 @@ static ls_status choose_sizes(choice *c, int left) {
     return ls_ok();
 }
 
-ls_status ls_meshes_visit(const ls_mesh *given, int ranks, ls_mesh_visit visit, void *context) {
+ls_status ls_meshes_visit(const ls_mesh *given, bool features, int ranks, ls_mesh_visit visit, void *context) {
     choice c = {.mesh.n = (int)LS_COUNT(table), .visit = visit, .context = context};
     for (int i = 0; i < c.mesh.n; i++) {
         const int size = listed_size(given, &table[i]);
-        if (size == 0 && table[i].kind == LS_AXIS_SEQUENCE) c.open |= ls_axis_bit(i);
+        const ls_axis_kind kind = table[i].kind;
+        if (size == 0 && (kind == LS_AXIS_SEQUENCE || (kind == LS_AXIS_FEATURE && features))) c.open |= ls_axis_bit(i);
         c.mesh.along[i].axis = &table[i];
         c.mesh.along[i].size = (int)ls_max(size, 1);
     }

@@ -201,27 +201,30 @@ static void test_visits(void **state) {
         const char *given; /* NULL: nothing */
         int ranks;
         const char *expected;
+        bool features;
     } cases[] = {
-        {NULL, 1, "dp=1,ring=1,ulysses=1,tp=1 "},
-        {NULL, 4, "dp=1,ring=4,ulysses=1,tp=1 dp=1,ring=2,ulysses=2,tp=1 dp=1,ring=1,ulysses=4,tp=1 "},
-        {"dp=2", 4, "dp=2,ring=2,ulysses=1,tp=1 dp=2,ring=1,ulysses=2,tp=1 "},
-        {"ulysses=2", 6, "dp=1,ring=3,ulysses=2,tp=1 "},
-        {"ring=3", 6, "dp=1,ring=3,ulysses=2,tp=1 "},
-        {"ring=2,ulysses=3", 6, "dp=1,ring=2,ulysses=3,tp=1 "},
-        {"ring=2,ulysses=2", 6, ""},
-        {"ring=2,ulysses=2", 8, ""},
-        {"dp=3", 4, ""},
-        {"tp=2", 4, "dp=1,ring=2,ulysses=1,tp=2 dp=1,ring=1,ulysses=2,tp=2 "},
+        {NULL, 1, "dp=1,ring=1,ulysses=1,tp=1 ", false},
+        {NULL, 4, "dp=1,ring=4,ulysses=1,tp=1 dp=1,ring=2,ulysses=2,tp=1 dp=1,ring=1,ulysses=4,tp=1 ", false},
+        {"dp=2", 4, "dp=2,ring=2,ulysses=1,tp=1 dp=2,ring=1,ulysses=2,tp=1 ", false},
+        {"ulysses=2", 6, "dp=1,ring=3,ulysses=2,tp=1 ", false},
+        {"ring=3", 6, "dp=1,ring=3,ulysses=2,tp=1 ", false},
+        {"ring=2,ulysses=3", 6, "dp=1,ring=2,ulysses=3,tp=1 ", false},
+        {"ring=2,ulysses=2", 6, "", false},
+        {"ring=2,ulysses=2", 8, "", false},
+        {"dp=3", 4, "", false},
+        {"tp=2", 4, "dp=1,ring=2,ulysses=1,tp=2 dp=1,ring=1,ulysses=2,tp=2 ", false},
+        {"ring=1", 4, "dp=1,ring=1,ulysses=4,tp=1 dp=1,ring=1,ulysses=2,tp=2 dp=1,ring=1,ulysses=1,tp=4 ", true},
+        {"tp=4", 4, "dp=1,ring=1,ulysses=1,tp=4 ", true},
     };
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
         ls_mesh given = {0};
         char text[VISITED] = "";
         if (cases[i].given != NULL) assert_int_equal(ls_mesh_parse(cases[i].given, &given).code, LS_OK);
-        assert_int_equal(ls_meshes_visit(&given, cases[i].ranks, write_down, text).code, LS_OK);
+        assert_int_equal(ls_meshes_visit(&given, cases[i].features, cases[i].ranks, write_down, text).code, LS_OK);
         assert_string_equal(text, cases[i].expected);
     }
     int visits = 0;
-    assert_int_equal(ls_meshes_visit(&(ls_mesh){0}, 4, refuse_second, &visits).code, LS_INVALID);
+    assert_int_equal(ls_meshes_visit(&(ls_mesh){0}, false, 4, refuse_second, &visits).code, LS_INVALID);
     assert_int_equal(visits, 2);
 }
 

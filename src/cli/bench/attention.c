@@ -127,7 +127,7 @@ static ls_status add_strategies(void *context, const ls_mesh *mesh) {
 
 static ls_status list_rows(bench *b) {
     if (b->job.strategy != NULL) return add_rows(b, b->job.strategy, "");
-    return ls_meshes_visit(&(ls_mesh){0}, (int)b->job.ranks, add_strategies, b);
+    return ls_meshes_visit(&(ls_mesh){0}, false, (int)b->job.ranks, add_strategies, b);
 }
 
 /*
