@@ -7,7 +7,7 @@ import os
 import numpy
 
 from . import __version__
-from .ir import TELL, Graph, Refused
+from .ir import TELL, Graph, Refused, Weights
 from .size import Size, plain
 
 NUMPY = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "int32": "I32", "int64": "I64", "bool": "BOOL"}
@@ -120,7 +120,7 @@ def describe(graph, made_by=""):
         "parameters": [describe_parameter(p) for p in graph.parameters],
         "constants": [],
         "nodes": [describe_node(node, names, words) for node in graph.nodes],
-        "loss": names(graph.loss), "mean_over": graph.mean_over, "logits": names(graph.logits),
+        "loss": names(graph.loss), "mean_over": describe_mean(graph.mean_over), "logits": names(graph.logits),
         "sources": [{"file": file, "line": line, "code": code} for file, line, code in graph.sources],
     }
 
@@ -136,6 +136,14 @@ class Names:
 
     def __call__(self, value):
         return None if value is None else self.names.get(id(value), value.name)
+
+
+def describe_mean(over):
+    if not isinstance(over, Weights):
+        return over
+    result = {"product": [{"input": name, **({"shift": shift} if shift else {})} for name, shift in over.factors]}
+    more = {"labels": over.labels or None, "least": over.least, "plus": over.plus or None}
+    return {**result, **{key: value for key, value in more.items() if value is not None}}
 
 
 def describe_documents(graph):

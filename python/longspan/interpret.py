@@ -9,7 +9,7 @@ import math
 import numpy
 
 from .arrays import Arrays
-from .ir import TELL
+from .ir import TELL, Weights
 from .size import at
 
 NUMPY = Arrays()
@@ -243,9 +243,26 @@ def evaluate(graph, inputs, parameters=None, arrays=NUMPY):
     return {v.name: values[id(v)] for v in graph.outputs()}
 
 
+def sum_of_weights(graph, inputs):
+    """The number that a graph's weighted mean is divided by."""
+    by, product = graph.mean_over, 1.0
+    for name, shift in by.factors:
+        moved = numpy.zeros(numpy.asarray(inputs[name]).shape)
+        n = moved.shape[1]
+        moved[:, max(-shift, 0):n - max(shift, 0)] = numpy.asarray(inputs[name])[:, max(shift, 0):n - max(-shift, 0)]
+        product = product * moved
+    if by.labels:
+        about = next(i for i in graph.inputs if i.meaning == "labels")
+        product = product * (shifted(inputs[about.value.name], about) != -100)
+    total = float(product.sum())
+    return (total if by.least is None else max(total, by.least)) + by.plus
+
+
 def loss(graph, inputs, parameters=None, arrays=NUMPY):
     """The loss as the user's model gives it: the sum, divided by what mean_over says. An array of one element."""
     total = evaluate(graph, inputs, parameters, arrays)[graph.loss.name]
+    if isinstance(graph.mean_over, Weights):
+        return total / sum_of_weights(graph, inputs)
     if graph.mean_over == "tokens":
         return total / numpy.asarray(inputs[graph.tokens]).size
     if graph.mean_over == "labels":

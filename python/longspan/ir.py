@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Union
 
 from .size import B, S, divide, product
 
@@ -73,6 +73,19 @@ class Input:
     ignored: Optional[int] = -100  # of labels: the user's value of labels that do not count; None: all do
 
 
+@dataclass(frozen=True)
+class Weights:
+    """What a weighted mean is divided by: the sum over tokens of a product of inputs, at least `least`, and `plus`."""
+
+    factors: tuple  # (name of an input, shift: of token i, its number for token i + shift; 0 beyond the sequence)
+    labels: bool = False  # of tokens alone whose label counts
+    least: Optional[float] = None
+    plus: float = 0.0
+
+    def __str__(self):
+        return "the sum of " + " * ".join(name for name, _ in self.factors)
+
+
 @dataclass(eq=False)
 class Parameter:
     value: Value
@@ -99,7 +112,7 @@ class Graph:
         self.tokens: Optional[str] = None
         self.loss: Optional[Value] = None
         self.logits: Optional[Value] = None
-        self.mean_over: Optional[str] = None
+        self.mean_over: Union[str, Weights, None] = None  # "labels" or "tokens"
         self.labels_of_padding = False  # whether the loss counts labels of padding, unless they are those that are ignored
         self._known, self._sources, self._count = {}, {}, 0
 

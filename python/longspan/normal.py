@@ -264,8 +264,13 @@ class Normal(Views):
         along = [axis for axis in axes if view.is_token(axis)]
         if along and (along != [0, 1] or kind != "sum"):
             self.refuse("reduces along the sequence or the batch alone: only sums over all tokens are possible")
-        if along and view.window and view.window.outside != 0:
-            self.refuse("sums a part of the sequence")
+        if along and view.window and view.window.outside != 0:  # the first tokens: the others move out of the sequence
+            behind = S - view.window.length
+            if not isinstance(behind, int) or behind < 0 or view.window.start:
+                self.refuse("sums a part of the sequence")
+            if view.stored.dtype == "i32":
+                view = replace(view, stored=self.node("cast", view.stored, dtype="G"))
+            view = replace(view, stored=self.node("shift", view.stored, tokens=behind))
         if along and len(axes) == len([n for n in view.stored.shape if n != 1]):
             stored = self.node("sum", view.stored)
         elif axes:

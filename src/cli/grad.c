@@ -16,7 +16,7 @@ typedef struct grad_run {
     ls_dtype dtype;
     ls_model *model;
     ls_grad_inputs in;
-    int64_t divisor; /* N: what the loss is divided by */
+    double divisor; /* N: what the loss is divided by */
     ls_graph *graph;
     ls_language_model lm;
     ls_array logits;  /* without data if they are not written */
@@ -30,7 +30,7 @@ static ls_status read_inputs(grad_run *r) {
     LS_TRY(ls_job_dtype(r->job->dtype, LS_F32, &r->dtype));
     LS_TRY(ls_model_open_changed(r->job->model, &r->job->rope, &r->model));
     LS_TRY(ls_grad_inputs_read(r->job, r->model, ls_dtype_accumulator(r->dtype), &r->in));
-    r->divisor = ls_mean_divisor(ls_model_takes(r->model).mean, r->in.valid, r->in.tokens.count);
+    r->divisor = ls_grad_inputs_divisor(&r->in, r->model);
     return ls_ok();
 }
 
@@ -48,7 +48,7 @@ static ls_status compare_inputs(const grad_run *r, ls_status mine) {
 
 static ls_status open_inputs(grad_run *r) {
     LS_TRY(compare_inputs(r, read_inputs(r)));
-    if (r->divisor == 0) ls_log("no label counts (all are -100): loss and gradients are 0");
+    if (r->divisor == 0) ls_log("nothing counts (labels are -100, or weights 0): loss and gradients are 0");
     return ls_ok();
 }
 
@@ -88,7 +88,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     LS_TRY(fill_weights(r, rank));
     LS_TRY(ls_grad_inputs_put(&r->in, r->model, rank));
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
-    LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.tokens = r->divisor}, &(ls_micro_batches){.count = 1}));
+    LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.divisor = r->divisor}, &(ls_micro_batches){.count = 1}));
     out->seconds = ls_executor_times(rank->executor).total;
     LS_TRY(ls_comm_max_f64(rank->comm, &out->seconds, 1));
     ls_step_sums sums;
@@ -105,7 +105,7 @@ static ls_status run_ranks(const grad_run *r, ls_session *session, ls_grad_resul
     outcome found = {0, 0};
     LS_TRY(ls_session_run(session, on_rank, r, &found, sizeof found));
     result->tokens = r->in.valid;
-    result->loss = r->divisor > 0 ? found.loss / (double)r->divisor : 0;
+    result->loss = r->divisor != 0 ? found.loss / r->divisor : 0;
     result->spread = ls_session_describe(session);
     result->spread.seconds = found.seconds;
     return ls_ok();

@@ -24,6 +24,8 @@ typedef struct ls_grad_inputs {
  */
 LS_MUST_USE ls_status ls_grad_inputs_read(const ls_grad_job *job, const ls_model *model, ls_dtype real,
                                           ls_grad_inputs *in);
+/* What the sum of the losses is divided by, all ranks together. */
+double ls_grad_inputs_divisor(const ls_grad_inputs *in, const ls_model *model);
 /* What processes of launched ranks must have read alike. */
 void ls_grad_inputs_add(const ls_grad_inputs *in, const ls_model *model, ls_alike *alike);
 /* Puts the rank's part into the inputs of its programs, and sets the documents. */

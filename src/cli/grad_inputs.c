@@ -4,6 +4,7 @@
  */
 #include "cli/grad_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -204,6 +205,28 @@ ls_status ls_grad_inputs_read(const ls_grad_job *job, const ls_model *model, ls_
     LS_TRY(read_documents(job, model, in));
     LS_TRY(read_labels(job->labels, model, in));
     return read_others(job, model, real, in);
+}
+
+/* What an input says for the token i + shift of the sequence of token i; 0 where there is no such token. */
+static double weight_at(const ls_array *input, int64_t i, int64_t shift) {
+    const int64_t S = input->size[1], at = i % S + shift;
+    return at >= 0 && at < S ? ls_number_at(input->data, input->dtype, i + shift) : 0;
+}
+
+static double sum_of_weights(const ls_grad_inputs *in, const ls_mean_weights *w) {
+    double sum = 0;
+    for (int64_t i = 0; i < in->tokens.count; i++) {
+        double product = w->labels && ((const int32_t *)in->labels.data)[i] == LS_LABEL_IGNORED ? 0 : 1;
+        for (int k = 0; k < w->n; k++) product *= weight_at(&in->others[w->of[k].input], i, w->of[k].shift);
+        sum += product;
+    }
+    return fmax(sum, w->least) + w->plus;
+}
+
+double ls_grad_inputs_divisor(const ls_grad_inputs *in, const ls_model *model) {
+    const ls_model_inputs takes = ls_model_takes(model);
+    if (takes.mean == LS_MEAN_WEIGHTS) return sum_of_weights(in, &takes.weights);
+    return (double)ls_mean_divisor(takes.mean, in->valid, in->tokens.count);
 }
 
 void ls_grad_inputs_add(const ls_grad_inputs *in, const ls_model *model, ls_alike *alike) {

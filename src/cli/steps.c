@@ -174,16 +174,16 @@ static ls_status read_batch(const steps_run *s, const char *folder, ls_grad_inpu
 }
 
 /* Reads a batch, runs a step, and answers with its numbers. */
-static ls_status run_batch(steps_run *s, ls_rank *rank, const request *q, ls_step_sums *sums, int64_t *divisor) {
+static ls_status run_batch(steps_run *s, ls_rank *rank, const request *q, ls_step_sums *sums, double *divisor) {
     ls_grad_inputs in = {.n_others = 0};
     ls_status status = ls_comm_agree(rank->comm, read_batch(s, q->folder, &in));
     if (status.code == LS_OK) {
-        *divisor = ls_mean_divisor(ls_model_takes(s->model).mean, in.valid, in.tokens.count);
+        *divisor = ls_grad_inputs_divisor(&in, s->model);
         status = ls_grad_inputs_put(&in, s->model, rank);
     }
     ls_grad_inputs_free(&in);
     LS_TRY(status);
-    const ls_step_numbers numbers = {.tokens = *divisor,
+    const ls_step_numbers numbers = {.divisor = *divisor,
                                      .update = s->updates + 1,
                                      .lr = q->lr,
                                      .clip = q->clip,
@@ -194,9 +194,7 @@ static ls_status run_batch(steps_run *s, ls_rank *rank, const request *q, ls_ste
     return ls_rank_read_step(rank, sums);
 }
 
-static double mean_of(const ls_step_sums *sums, int64_t divisor) {
-    return divisor > 0 ? sums->loss / (double)divisor : 0;
-}
+static double mean_of(const ls_step_sums *sums, double divisor) { return divisor != 0 ? sums->loss / divisor : 0; }
 
 static ls_status answer(const char *text) {
     if (fputs(text, stdout) < 0 || fflush(stdout) != 0) return ls_error(LS_IO, "cannot write to standard output");
@@ -209,16 +207,16 @@ static ls_status do_step(steps_run *s, ls_rank *rank, const request *q) {
     if (s->optimizer == NULL)
         return ls_error(LS_USAGE, "standard input: 'step', and --optimizer none; expected 'grad FOLDER'");
     ls_step_sums sums;
-    int64_t divisor = 0;
+    double divisor = 0;
     LS_TRY(run_batch(s, rank, q, &sums, &divisor));
-    if (!sums.applied && divisor > 0)
+    if (!sums.applied && divisor != 0)
         return ls_error(LS_DIVERGED, "step %lld: the loss or the gradient's norm is not finite",
                         (long long)s->updates + 1);
     s->updates += sums.applied;
     if (rank->rank != 0) return ls_ok();
     char text[160];
     snprintf(text, sizeof text, "{\"loss\": %.17g, \"grad_norm\": %.17g, \"step\": %lld}\n", mean_of(&sums, divisor),
-             divisor > 0 ? sums.grad_norm : 0, (long long)s->updates);
+             divisor != 0 ? sums.grad_norm : 0, (long long)s->updates);
     return answer(text);
 }
 
@@ -227,7 +225,7 @@ static ls_status do_grad(steps_run *s, ls_rank *rank, const request *q) {
         return ls_error(LS_USAGE, "standard input: 'grad', and --optimizer %s; expected --optimizer none",
                         s->optimizer->name);
     ls_step_sums sums;
-    int64_t divisor = 0;
+    double divisor = 0;
     LS_TRY(run_batch(s, rank, q, &sums, &divisor));
     LS_PATH path = NULL;
     LS_TRY(ls_path_print(&path, "%s/gradients.safetensors", q->folder));

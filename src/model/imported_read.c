@@ -5,6 +5,7 @@
  */
 #include "model/imported_impl.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -301,7 +302,8 @@ static ls_status read_head(ls_json_value root, ls_imported *m, ls_model_inputs *
     m->dtype = types[choice];
     LS_TRY(read_documents(root, m, inputs));
     inputs->mean = LS_MEAN_NOTHING;
-    if (!ls_json_has(root, "mean_over")) return ls_ok();
+    if (ls_json_plain_of(ls_json_field(root, "mean_over")).kind == LS_JSON_OBJECT) inputs->mean = LS_MEAN_WEIGHTS;
+    if (!ls_json_has(root, "mean_over") || inputs->mean == LS_MEAN_WEIGHTS) return ls_ok();
     LS_TRY(read_choice(root, "mean_over", means, LS_COUNT(means), &choice));
     inputs->mean = (ls_mean)choice;
     return ls_ok();
@@ -341,8 +343,38 @@ static int most_names(const lists *l, const ls_imported *m, int *also) {
     return n + *also;
 }
 
-static ls_status read_ends(const names *t, ls_json_value root, const ls_model_inputs *inputs) {
+/* A factor of what a weighted mean is divided by. */
+static ls_status read_weight(const ls_imported *m, const ls_model_inputs *inputs, ls_json_value value,
+                             struct ls_mean_weight *out) {
+    static const char *const fields[] = {"input", "shift", NULL};
+    const char *name;
+    LS_TRY(ls_json_as_object(value));
+    LS_TRY(ls_imported_known(value, fields, NULL));
+    LS_TRY(ls_json_text(value, "input", &name));
+    LS_TRY(ls_json_int_or(value, "shift", 0, INT32_MIN, INT32_MAX, &out->shift));
+    for (out->input = 0; out->input < inputs->n_others; out->input++)
+        if (strcmp(m->others[out->input].name, name) == 0) return ls_ok();
+    return ls_json_error(ls_json_field(value, "input"), "an input without a meaning of its own");
+}
+
+static ls_status read_weights(ls_json_value value, const ls_imported *m, ls_model_inputs *inputs) {
+    static const char *const fields[] = {"product", "labels", "least", "plus", NULL};
+    ls_mean_weights *w = &inputs->weights;
+    ls_json_value product;
+    LS_TRY(ls_imported_known(value, fields, NULL));
+    LS_TRY(read_list(value, "product", &product, &w->n));
+    if (w->n < 1 || w->n > LS_MOST_WEIGHTS) return ls_json_error(product, "1 to %d inputs", LS_MOST_WEIGHTS);
+    for (int i = 0; i < w->n; i++) LS_TRY(read_weight(m, inputs, ls_json_item(product, (size_t)i), &w->of[i]));
+    LS_TRY(ls_json_bool_or(value, "labels", false, &w->labels));
+    if (w->labels && !inputs->labels)
+        return ls_json_error(ls_json_field(value, "labels"), "false, as no input is labels");
+    LS_TRY(ls_json_double_or(value, "least", -DBL_MAX, -DBL_MAX, DBL_MAX, &w->least));
+    return ls_json_double_or(value, "plus", 0, -DBL_MAX, DBL_MAX, &w->plus);
+}
+
+static ls_status read_ends(const names *t, ls_json_value root, ls_model_inputs *inputs) {
     static const char expected[] = "the name of a tensor";
+    if (inputs->mean == LS_MEAN_WEIGHTS) LS_TRY(read_weights(ls_json_field(root, "mean_over"), t->m, inputs));
     LS_TRY(find_name(t, ls_json_field(root, "loss"), expected, &t->m->loss));
     if (ls_json_has(root, "logits")) LS_TRY(find_name(t, ls_json_field(root, "logits"), expected, &t->m->logits));
     if (inputs->mean == LS_MEAN_LABELS && !inputs->labels)

@@ -23,8 +23,9 @@ typedef struct ls_model_sizes {
     double initializer_range;
 } ls_model_sizes;
 
-/* What the sum of the losses of a step is divided by: its labels that count, all its tokens, or nothing. */
-typedef enum ls_mean { LS_MEAN_LABELS, LS_MEAN_TOKENS, LS_MEAN_NOTHING } ls_mean;
+/* What the sum of the losses of a step is divided by: its labels that count, all its tokens, nothing, or a sum. */
+typedef enum ls_mean { LS_MEAN_LABELS, LS_MEAN_TOKENS, LS_MEAN_NOTHING, LS_MEAN_WEIGHTS } ls_mean;
+/* Of all but LS_MEAN_WEIGHTS, which a model has only with other inputs. */
 static inline int64_t ls_mean_divisor(ls_mean mean, int64_t labels, int64_t tokens) {
     return mean == LS_MEAN_LABELS ? labels : mean == LS_MEAN_TOKENS ? tokens : 1;
 }
@@ -34,6 +35,18 @@ typedef struct ls_model_input {
     const char *name;
     ls_dtype dtype; /* LS_I32 or LS_F32; in the graph, real numbers have its accumulator type */
 } ls_model_input;
+
+/* Of LS_MEAN_WEIGHTS: the sum over tokens of a product of other inputs, but at least `least`, and `plus`. */
+enum { LS_MOST_WEIGHTS = 4 };
+typedef struct ls_mean_weights {
+    int n;
+    struct ls_mean_weight {
+        int input;     /* its number among the others */
+        int64_t shift; /* for token i it counts what it is for token i + shift; 0 outside of the sequence */
+    } of[LS_MOST_WEIGHTS];
+    bool labels; /* tokens whose label is ignored are left out */
+    double least, plus;
+} ls_mean_weights;
 
 /* Documents that are found in the tokens: a document begins at each token `id` (first), or behind it (last). */
 typedef enum ls_mark_kind { LS_MARK_NOT, LS_MARK_FIRST, LS_MARK_LAST } ls_mark_kind;
@@ -50,6 +63,7 @@ typedef struct ls_model_inputs {
     bool documents;         /* attention may be told of documents that do not see each other */
     ls_marks marks;
     ls_mean mean;
+    ls_mean_weights weights;
     const ls_model_input *others; /* of the model */
     int n_others;
 } ls_model_inputs;

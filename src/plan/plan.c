@@ -420,10 +420,14 @@ static ls_status visit_mesh(void *context, const ls_mesh *mesh) {
     return add_candidates(s->job, s->request, mesh, s->causal, s->plan, s->refusal);
 }
 
-static bool any_fits(const ls_plan *plan) {
-    bool fits = false;
-    for (int i = 0; i < plan->n_candidates; i++) fits |= plan->candidates[i].fits;
-    return fits;
+/* Whether candidates apply, and all need more memory than is allowed. */
+static bool lacks_memory(const ls_plan *plan) {
+    bool applies = false, fits = false;
+    for (int i = 0; i < plan->n_candidates; i++) {
+        applies |= plan->candidates[i].refused[0] == 0;
+        fits |= plan->candidates[i].fits;
+    }
+    return applies && !fits;
 }
 
 static ls_status find_candidates(const ls_job *job, const ls_plan_request *request, ls_plan *plan, ls_status *refusal) {
@@ -433,7 +437,7 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
     LS_TRY(check_use(job->graph, &request->mesh));
     LS_TRY(ls_meshes_visit(&request->mesh, false, request->ranks, visit_mesh, &s));
     /* Each size of an axis of features would make as many candidates again: they are tried where nothing else fits. */
-    s.features = !lists(&request->mesh, LS_AXIS_FEATURE) && !request->canonical && !any_fits(plan);
+    s.features = !lists(&request->mesh, LS_AXIS_FEATURE) && !request->canonical && lacks_memory(plan);
     if (s.features) LS_TRY(ls_meshes_visit(&request->mesh, true, request->ranks, visit_mesh, &s));
     if (plan->n_candidates == 0 && s.first.n > 0) /* the compiler's refusal of it says why */
         LS_TRY(add_candidates(job, request, &s.first, s.causal, plan, refusal));

@@ -111,8 +111,9 @@ static ls_status set_inputs(const ls_timeline_step *step, const ls_rank *rank) {
 /* With a small learning rate, so that the weights hardly change. */
 static ls_status set_step_numbers(const ls_timeline_step *step, const ls_rank *rank) {
     return ls_rank_begin_step(
-        rank, &(ls_step_numbers){
-                  .tokens = step->B * step->S, .update = 1, .lr = 1e-6, .clip = 1, .beta1 = 0.9, .beta2 = 0.95});
+        rank,
+        &(ls_step_numbers){
+            .divisor = (double)(step->B * step->S), .update = 1, .lr = 1e-6, .clip = 1, .beta1 = 0.9, .beta2 = 0.95});
 }
 
 /* Sends the spans of this rank, oldest first, to the caller. */

@@ -38,7 +38,7 @@ ls_status ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *n) {
                                      [LS_HYPER_BETA2] = n->beta2};
     const ls_operand to_stop = ls_image_elements(rank->image, LS_BIND_TOTALS, LS_TOTAL_STOP, 1);
     const ls_operand to_hyper = ls_image_elements(rank->image, LS_BIND_HYPER, 0, LS_HYPERS);
-    LS_TRY(ls_rank_put_number(rank, LS_BIND_SCALE, n->tokens > 0 ? 1 / (double)n->tokens : 0));
+    LS_TRY(ls_rank_put_number(rank, LS_BIND_SCALE, n->divisor != 0 ? 1 / n->divisor : 0));
     if (to_stop.buffer >= 0) LS_TRY(ls_executor_write(rank->executor, &to_stop, &stop));
     return to_hyper.buffer >= 0 ? ls_executor_write(rank->executor, &to_hyper, hyper) : ls_ok();
 }

@@ -32,8 +32,11 @@ LS_MUST_USE ls_status ls_rank_get_number(const ls_rank *rank, const char *name, 
 
 /* The numbers that a step begins with; all but `stop` are equal on every rank. */
 typedef struct ls_step_numbers {
-    /* what the loss is divided by: labels of the whole step that count, over all ranks and micro-batches (ls_mean) */
-    int64_t tokens;
+    /*
+     * what the loss is divided by: labels of the whole step that count, over all ranks and micro-batches, or what a
+     * model has instead (ls_mean); 0: loss and gradients are 0
+     */
+    double divisor;
     int64_t update;      /* the number of the update, from 1 */
     double lr, clip;     /* clip 0: gradients are not clipped */
     double beta1, beta2; /* as in the job */

@@ -210,7 +210,7 @@ static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out
     const ls_rank *rank = w->state->rank;
     const ls_engine_options *o = &w->state->engine->options;
     feeding f = {w, step};
-    const ls_step_numbers numbers = {.tokens = step->tokens,
+    const ls_step_numbers numbers = {.divisor = (double)step->tokens,
                                      .update = w->state->updates + 1,
                                      .lr = step->lr,
                                      .clip = step->clip,

@@ -165,7 +165,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
         return ls_ok();
     }
     const int64_t divisor = ls_mean_divisor(t->mean, out->tokens, t->B * t->S * t->accumulate);
-    const ls_step_numbers numbers = {.tokens = divisor,
+    const ls_step_numbers numbers = {.divisor = (double)divisor,
                                      .update = step + 1,
                                      .lr = hyper->lr,
                                      .clip = hyper->clip,

@@ -77,7 +77,7 @@ static void collect(const ls_rank *rank, uint64_t run, double *seconds) {
  */
 static ls_status run_step(const ls_bench_step *b, const ls_rank *rank, int run, ls_bench_step_times *mine,
                           double *seconds) {
-    const ls_step_numbers numbers = {.tokens = b->tokens.count,
+    const ls_step_numbers numbers = {.divisor = (double)b->tokens.count,
                                      .update = run + 1,
                                      .lr = 1e-4,
                                      .clip = 1,
