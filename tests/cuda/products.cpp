@@ -18,7 +18,13 @@ constexpr uint32_t POISON = 0x7fc0deadU;
 struct operands {
     product p;
     float a[ROWS][SUMMED], b[MOST_COLUMNS][SUMMED];
-    bool compared;
+};
+
+/* Of a warp, in the order in which they are given. Its lanes meet at each, so none is behind by more than one. */
+struct given_products {
+    std::deque<operands> kept;
+    size_t dropped = 0;  /* before those that are kept */
+    size_t compared = 0; /* so many have been waited for, and compared */
 };
 
 struct sums {
@@ -38,8 +44,8 @@ struct thread {
 };
 
 std::vector<thread> threads;
-std::vector<std::deque<operands>> products; /* of each warp */
-std::vector<uint16_t> writers;              /* of each 16 bytes of shared memory: a thread + 1, or 0 */
+std::vector<given_products> products; /* of each warp */
+std::vector<uint16_t> writers;        /* of each 16 bytes of shared memory: a thread + 1, or 0 */
 size_t shared_bytes;
 
 float value_of(uint16_t bits) {
@@ -115,13 +121,17 @@ void add(sums *s, const operands &o, bool adds) {
     }
 }
 
-void compare_again(operands *o) {
-    if (o->compared) return;
-    o->compared = true;
-    operands now = *o;
+void compare_again(const operands &o) {
+    operands now = o;
     read_operands(&now);
-    if (memcmp(now.b, o->b, sizeof now.b) != 0 || memcmp(now.a, o->a, sizeof now.a) != 0)
+    if (memcmp(now.b, o.b, sizeof now.b) != 0 || memcmp(now.a, o.a, sizeof now.a) != 0)
         fail("an operand was overwritten before its product was waited for");
+}
+
+/* Products before number `past` have been waited for; those that no lane needs any more are dropped. */
+void compare_until(given_products *own, size_t past) {
+    for (; own->compared < past; own->compared++) compare_again(own->kept[own->compared - own->dropped]);
+    for (; own->dropped + 2 < own->compared; own->dropped++) own->kept.pop_front();
 }
 
 void store(const sums &s, const std::vector<registers> &done) {
@@ -144,14 +154,14 @@ void multiply(const product &p, const place &at) {
     } else {
         meet("wgmma.mma_async", ALL_LANES, at);
     }
-    std::deque<operands> &own = products[number / WARP];
-    if (own.size() == t.given) { /* the first lane */
-        own.push_back({});
-        own.back().p = p;
-        if (all != nullptr) gather_a(&own.back(), all);
-        read_operands(&own.back());
+    given_products &own = products[number / WARP];
+    if (own.dropped + own.kept.size() == t.given) { /* the first lane */
+        own.kept.push_back({});
+        own.kept.back().p = p;
+        if (all != nullptr) gather_a(&own.kept.back(), all);
+        read_operands(&own.kept.back());
     }
-    const operands &o = own[t.given];
+    const operands &o = own.kept[t.given - own.dropped];
     if (o.p.a_descriptor != p.a_descriptor || o.p.b_descriptor != p.b_descriptor || o.p.tiles != p.tiles ||
         o.p.adds != p.adds)
         fail("lanes of a warp give other products");
@@ -175,7 +185,7 @@ void wait_products(int most_open, const registers *done, size_t n) {
     if (t.committed.size() <= (size_t)most_open) return;
     const size_t past = t.committed[t.committed.size() - 1 - (size_t)most_open];
     t.committed.erase(t.committed.begin(), t.committed.end() - most_open);
-    for (size_t i = 0; i < past; i++) compare_again(&products[number / WARP][i]);
+    compare_until(&products[number / WARP], past);
     const std::vector<registers> named(done, done + n);
     for (size_t i = 0; i < t.open.size();) {
         if (t.open[i].last >= past) {
