@@ -286,7 +286,7 @@ static void *thread_main(void *argument) {
         s->clock += ls_boot_counted(now - looked);
         for (int r = 0; r < ranks; r++) s->polled[r] = (struct pollfd){.fd = s->clients[r].fd, .events = POLLIN};
         const int others = s->lobby != NULL ? ls_lobby_poll(s->lobby, s->polled + ranks) : 0;
-        if (poll(s->polled, (nfds_t)(ranks + others), SLICE_MILLISECONDS) > 0)
+        if (poll(s->polled, (nfds_t)ranks + (nfds_t)others, SLICE_MILLISECONDS) > 0)
             for (int r = 0; r < ranks; r++)
                 if (s->polled[r].revents != 0) receive_from(s, r);
         if (s->lobby != NULL) admit_all(s);

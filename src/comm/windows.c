@@ -51,10 +51,10 @@ static uint64_t last_set(const ls_windows *w, int word) {
     return atomic_load_explicit(&w->set[word], memory_order_acquire);
 }
 
-ls_status ls_windows_expect(ls_windows *w, const ls_window *windows) {
+ls_status ls_windows_expect(ls_windows *w, const ls_window *of) {
     size_t n = 0;
     LS_ASSERT(w->windows == NULL);
-    for (int i = 0; i < w->words; i++) n += windows[i].slots != NULL ? (size_t)windows[i].uses : 0;
+    for (int i = 0; i < w->words; i++) n += of[i].slots != NULL ? (size_t)of[i].uses : 0;
     w->slots = malloc((n + 1) * sizeof *w->slots);
     w->windows = malloc(((size_t)w->words + 1) * sizeof *w->windows);
     if (w->slots == NULL || w->windows == NULL)
@@ -62,7 +62,7 @@ ls_status ls_windows_expect(ls_windows *w, const ls_window *windows) {
     ls_range *next = w->slots;
     for (int i = 0; i < w->words; i++) {
         ls_window *to = &w->windows[i];
-        *to = windows[i];
+        *to = of[i];
         LS_ASSERT(to->peer < w->ranks && (to->peer < 0 || (to->answers >= 0 && to->answers < w->words)));
         if (to->slots == NULL) continue;
         memcpy(next, to->slots, (size_t)to->uses * sizeof *next);

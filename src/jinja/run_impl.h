@@ -121,7 +121,7 @@ int64_t jinja_need_int(jinja_run *r, jinja_value value, const char *what);
 jinja_value jinja_format(jinja_run *r, jinja_text text, const jinja_arguments *values);
 /* text.format(values), with the fields {}, {1} and {name}. */
 jinja_value jinja_format_braces(jinja_run *r, jinja_text text, const jinja_arguments *values);
-jinja_value jinja_strftime(jinja_run *r, jinja_text format);
+jinja_value jinja_strftime(jinja_run *r, jinja_text text);
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 

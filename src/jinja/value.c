@@ -161,8 +161,10 @@ const char *jinja_type_name(jinja_value value) { return kinds[value.kind].name; 
 bool jinja_is_number(jinja_value value) { return kinds[value.kind].number; }
 bool jinja_has_list(jinja_value value) { return kinds[value.kind].list; }
 
-double jinja_as_real(jinja_value v) {
-    return v.kind == JINJA_FLOAT ? v.real : v.kind == JINJA_INT ? (double)v.integer : (double)v.truth;
+double jinja_as_real(jinja_value number) {
+    return number.kind == JINJA_FLOAT ? number.real
+           : number.kind == JINJA_INT ? (double)number.integer
+                                      : (double)number.truth;
 }
 
 bool jinja_true(jinja_value v) {

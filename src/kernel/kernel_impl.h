@@ -15,10 +15,10 @@
 LS_MUST_USE ls_status ls_kernel_check(ls_kernel_id id, ls_dtype T, const ls_kernel_call *call);
 
 /*
- * The first `most` of those that fit among n tables (each ends with NULL), whatever this processor has, as
+ * The first `most` of those that fit from n tables (each ends with NULL), whatever this processor has, as
  * ls_kernel_find_rows orders them. Returns how many there are.
  */
-int ls_kernel_rank(const ls_kernel *const *const *tables, size_t n, const ls_kernel_request *request, int most,
+int ls_kernel_rank(const ls_kernel *const *const *from, size_t n, const ls_kernel_request *request, int most,
                    const ls_kernel **out);
 
 /* The first one. NULL: no kernel fits. */

@@ -202,7 +202,7 @@ bool ls_halo_can(ls_builder *b, const ls_node *node);
 /* The tokens of this rank's runs, each with its neighbours: so many of the result. */
 int64_t ls_halo_tokens(const ls_builder *b, const ls_neighbours *around);
 /* From x [B,tokens held,..], `out` [B,those tokens,..]: zeros outside the sequence. */
-ls_halo ls_halo_begin(ls_builder *b, const ls_neighbours *around, ls_operand x, ls_operand out);
+ls_halo ls_halo_begin(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_operand out);
 void ls_halo_finish(ls_builder *b, const ls_halo *halo);
 
 /* --- scan (scan.c) ------------------------------------------------------------------------------------------------ */

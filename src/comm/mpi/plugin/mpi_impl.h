@@ -190,7 +190,7 @@ void ls_mpi_on_ask(ls_mpi *m, int peer, const ls_mpi_message *message);
 void ls_mpi_on_tell(ls_mpi *m, int peer, const ls_mpi_message *message);
 void ls_mpi_body_received(ls_mpi *m, const ls_mpi_receiving *receiving);
 /* A put has been sent: its source may be overwritten. Frees it, now or later. */
-void ls_mpi_put_sent(ls_mpi *m, ls_mpi_sending *sending);
+void ls_mpi_put_sent(ls_mpi *m, ls_mpi_sending *sent);
 
 extern const ls_transport ls_mpi_transport_row;
 
