@@ -282,6 +282,7 @@ static void what_does_not_fit_is_refused(void **state) {
     run_paths *p = make_paths(state, "fits");
     ls_train_options options = tiny_options(p->model, p->data, p->out);
     options.spread.memory = 100000;
+    options.spread.mesh = "ring=2"; /* of which more ranks need not be tried */
     TRAIN_RESULT result = {.steps = 0};
     assert_error(train_into(&options, &result), LS_NO_MEMORY, "--memory allows 100000", "a rank needs");
     free(p);
