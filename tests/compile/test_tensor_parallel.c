@@ -165,20 +165,21 @@ static ls_image *compile_model(const char *config, int64_t B, int64_t S, ls_dtyp
     return image;
 }
 
-static void config_of_layers(int layers, char config[400]) {
-    snprintf(config, 400,
+/* A Llama of so many layers along tp=T. */
+static ls_image *compile_layers(int layers, int64_t B, int64_t S, ls_dtype dtype, int T, ls_graph **g) {
+    char config[400];
+    snprintf(config, sizeof config,
              "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 24, \"hidden_size\": 24,"
              " \"intermediate_size\": 48, \"num_hidden_layers\": %d, \"num_attention_heads\": 12,"
              " \"num_key_value_heads\": 12, \"max_position_embeddings\": 512}",
              layers);
+    const ls_target target = {.mesh = mesh_with_tp(1, 1, 1, T), .strategy = "local", .isa = LS_ISA_BASE, .threads = 1};
+    return compile_model(config, B, S, dtype, &target, g);
 }
 
 static double bytes_sent(int layers, int64_t B, int64_t S, ls_dtype dtype, int T, const char *program) {
-    char config[400];
-    config_of_layers(layers, config);
-    const ls_target target = {.mesh = mesh_with_tp(1, 1, 1, T), .strategy = "local", .isa = LS_ISA_BASE, .threads = 1};
     ls_graph *g;
-    ls_image *image = compile_model(config, B, S, dtype, &target, &g);
+    ls_image *image = compile_layers(layers, B, S, dtype, T, &g);
     const double sent = ls_program_measure(image, ls_program_find(image, program)).bytes_sent;
     ls_image_destroy(image);
     ls_graph_destroy(g);
@@ -212,11 +213,8 @@ static void test_bytes(void **state) {
 
 /* Bytes of activations that are live where the forward pass has ended and the backward pass begins. */
 static double bytes_kept(int layers, int64_t B, int64_t S, ls_dtype dtype, int T) {
-    char config[400];
-    config_of_layers(layers, config);
-    const ls_target target = {.mesh = mesh_with_tp(1, 1, 1, T), .strategy = "local", .isa = LS_ISA_BASE, .threads = 1};
     ls_graph *g;
-    ls_image *image = compile_model(config, B, S, dtype, &target, &g);
+    ls_image *image = compile_layers(layers, B, S, dtype, T, &g);
     const int program = ls_program_find(image, LS_PROGRAM_STEP);
     int turn = 0;
     const ls_instr *instrs = image->programs[program].instrs;
