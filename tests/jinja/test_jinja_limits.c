@@ -191,10 +191,23 @@ static void make_template(uint64_t number, char *out, size_t room) {
         seed, seed, rounds, a, b, use, other);
 }
 
+/* Whatever else the machine does makes a rendering longer, never shorter: what is measured is the least of a few. */
+enum { TRIES = 5 };
+
+/* A rendering; again, where it takes longer than `most` seconds. */
+static taken render_within(const char *source, double most) {
+    taken least = render(source, STEPS, BYTES);
+    for (int k = 1; k < TRIES && least.seconds > most; k++) {
+        const taken t = render(source, STEPS, BYTES);
+        if (t.seconds < least.seconds) least = t;
+    }
+    return least;
+}
+
 /* The seconds of plain steps. */
 static double plain_seconds(void) {
-    const taken t = render("{% for i in range(100000) %}{{ '' if 1 + 2 + 3 + 4 + 5 + 6 + 7 + 8 + 9 < 0 }}{% endfor %}",
-                           STEPS, BYTES);
+    const taken t =
+        render_within("{% for i in range(100000) %}{{ '' if 1 + 2 + 3 + 4 + 5 + 6 + 7 + 8 + 9 < 0 }}{% endfor %}", 0);
     assert_error(t.status, LS_INVALID, "t.jinja:1", "200000 steps, the most there may be");
     return t.seconds;
 }
@@ -202,13 +215,13 @@ static double plain_seconds(void) {
 static void generated_templates_end_in_time(void **state) {
     (void)state;
     const int count = is_repeated() ? TEMPLATES / 4 : TEMPLATES;
-    double plain = plain_seconds(), worst = 0;
+    const double plain = plain_seconds();
+    double worst = 0;
     int limited = 0;
-    for (int k = 0; k < 4; k++) plain = fmin(plain, plain_seconds());
     for (int k = 0; k < count; k++) {
         char source[1500];
         make_template((uint64_t)k, source, sizeof source);
-        const taken t = render(source, STEPS, BYTES);
+        const taken t = render_within(source, MOST_TIMES * plain);
         const double times = t.seconds / plain;
         if (times > MOST_TIMES) fail_msg("%s: %.3f s, %.0f times as long as plain steps", source, t.seconds, times);
         if (t.bytes > BYTES + (64 << 10)) fail_msg("%s: %zu bytes", source, t.bytes);
@@ -273,7 +286,7 @@ static void long_work_counts_as_steps(void **state) {
     (void)state;
     const double plain = plain_seconds();
     for (size_t i = 0; i < LS_COUNT(sources); i++) {
-        const taken t = render(sources[i], STEPS, BYTES);
+        const taken t = render_within(sources[i], MOST_TIMES * plain);
         assert_error(t.status, LS_INVALID, "t.jinja:1", "the most there may be");
         if (t.seconds > MOST_TIMES * plain) fail_msg("%s: %.3f s, plain steps take %.3f", sources[i], t.seconds, plain);
     }
