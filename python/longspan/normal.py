@@ -97,7 +97,7 @@ class Normal(Views):
         """The input whose token i is the given input's token i + shift, and -100 behind the last: labels are read so from the data."""
         known = next((i for i in self.graph.inputs if i.value.name == about.value.name and i.shift == shift), None)
         if known is None:
-            known = Input(Value(about.value.name, about.value.shape, "i32"), "labels", shift, about.ignored)
+            known = Input(Value(about.value.name, about.value.shape, "i32"), "labels", shift, ignored=about.ignored)
             self.graph.inputs.append(known)
         return known.value
 
