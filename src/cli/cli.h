@@ -97,7 +97,7 @@ LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job, ls_generate_re
 typedef struct ls_bench_options {
     int64_t seq, batch, ranks, threads, rounds; /* batch: sequences of a step */
     int64_t heads, kv_heads, head_size;
-    const char *mask, *dtype, *strategy, *shard, *sums, *optimizer;
+    const char *mask, *dtype, *strategy, *mesh, *shard, *sums, *optimizer;
     const char *config;   /* config.json of a model, or its folder */
     const char *device;   /* as in ls_spread */
     const char *kernels;  /* as in ls_spread */

@@ -40,7 +40,7 @@ expect 2 "expected one of machine, gemm, attention, comm, step, predicted" bench
 expect 2 "bench predicted does not take --mask; expected no flag but --seq, --rounds, --config, --device, --ranks-as, --json" bench predicted --mask causal
 expect 2 "--dtype f64; expected f32 or bf16" bench gemm --dtype f64
 expect 1 "nowhere" bench gemm --config nowhere
-expect 2 "bench step does not take --heads; expected no flag but --seq, --batch, --ranks, --threads, --rounds, --dtype, --strategy, --shard, --sums, --optimizer, --config, --device, --kernels, --ranks-as, --json" bench step --heads 2
+expect 2 "bench step does not take --heads; expected no flag but --seq, --batch, --ranks, --threads, --rounds, --dtype, --strategy, --mesh, --shard, --sums, --optimizer, --config, --device, --kernels, --ranks-as, --json" bench step --heads 2
 expect 2 "strategy local: 2 ranks share the sequence" bench step --seq 64 --ranks 2 --strategy local
 
 # --- comm ---

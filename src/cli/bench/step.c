@@ -241,6 +241,7 @@ static ls_status open_session(ls_bench_step *b) {
     const ls_spread spread = {.ranks = o->ranks,
                               .threads = o->threads,
                               .strategy = o->strategy,
+                              .mesh = o->mesh,
                               .shard = o->shard,
                               .sums = o->sums,
                               .device = o->device,
@@ -268,7 +269,7 @@ ls_status ls_bench_step_run(ls_bench_step *b) {
     b->later = !device.at_once;
     ls_bench_fill_in(&o->seq, 2048);
     ls_bench_fill_in(&o->batch, 1);
-    ls_bench_fill_in(&o->ranks, 1);
+    if (o->mesh == NULL) ls_bench_fill_in(&o->ranks, 1); /* else the product of its sizes */
     LS_TRY(ls_bench_rounds(o, 5, &b->rounds));
     LS_TRY(ls_job_dtype(o->dtype, LS_BF16, &b->dtype));
     LS_TRY(open_session(b));
