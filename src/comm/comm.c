@@ -12,7 +12,7 @@ int ls_comm_machine_rank(const ls_comm *comm) {
     return comm->end.boot->rank < 0 ? comm->end.rank : comm->end.boot->machine_rank;
 }
 
-size_t ls_comm_heap_bytes(const ls_comm *comm) { return comm->world->options.heap_bytes; }
+size_t ls_comm_heap_bytes(const ls_comm *comm) { return ls_heap_bytes_of(&comm->world->options, comm->end.rank); }
 void *ls_comm_heap(const ls_comm *comm) { return comm->heap; }
 
 static void check_peer(const ls_comm *comm, int peer) { LS_ASSERT(peer >= 0 && peer < comm->end.ranks); }
@@ -21,7 +21,12 @@ static void check_word(const ls_comm *comm, int word) { LS_ASSERT(word >= 0 && w
 
 static void check_put(const ls_comm *comm, const ls_put *put) {
     check_peer(comm, put->peer);
-    LS_ASSERT(ls_range_end(put->to) <= comm->world->options.heap_bytes);
+    LS_ASSERT(ls_range_end(put->to) <= ls_heap_bytes_of(&comm->world->options, put->peer));
+}
+
+size_t ls_comm_heap_bytes_of(const ls_comm *comm, int rank) {
+    check_peer(comm, rank);
+    return ls_heap_bytes_of(&comm->world->options, rank);
 }
 
 void *ls_comm_peer_heap(const ls_comm *comm, int peer) {

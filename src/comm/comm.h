@@ -93,7 +93,8 @@ LS_MUST_USE ls_status ls_hosts_find(int ranks, ls_hosts *out);
 typedef struct ls_world_options {
     int ranks;           /* >= 1; those of the job when this process was launched as a rank, unless local */
     bool local;          /* ls_launch starts the ranks, also in a process that was launched as a rank itself */
-    size_t heap_bytes;   /* of each rank */
+    size_t heap_bytes;   /* of each rank, where heaps is NULL */
+    const size_t *heaps; /* [ranks] heap_bytes of each; the world keeps a copy */
     int words;           /* signal words of each rank */
     bool may_spin;       /* false when ranks x threads exceed the cores */
     double wait_timeout; /* seconds without progress of a peer after which a wait fails; 0: never */
@@ -172,7 +173,8 @@ int ls_comm_size(const ls_comm *comm);
 int ls_comm_machine_ranks(const ls_comm *comm); /* ls_hosts */
 int ls_comm_machine_rank(const ls_comm *comm);  /* of this rank among them */
 void *ls_comm_heap(const ls_comm *comm);        /* of this rank */
-size_t ls_comm_heap_bytes(const ls_comm *comm);
+size_t ls_comm_heap_bytes(const ls_comm *comm); /* of this rank */
+size_t ls_comm_heap_bytes_of(const ls_comm *comm, int rank);
 /* The heap of a peer; NULL if this rank cannot load from it. */
 void *ls_comm_peer_heap(const ls_comm *comm, int peer);
 /*

@@ -83,11 +83,10 @@ struct ls_world {
     ls_world_options options;
     ls_selection selection;
     bool used[LS_TRANSPORTS]; /* of the selection: by a pair of ranks of the world */
-    ls_segment_form form;
-    ls_mapping memory;  /* of a local boot: the segments of all ranks; else this rank's */
-    char **segments;    /* [ranks] NULL: not in the memory of this process */
-    bool loads;         /* a rank of this process loads from another rank */
-    ls_home_pipe *home; /* NULL: rank 0 is in the process that gets the results */
+    ls_mapping memory;        /* of a local boot: the segments of all ranks; else this rank's */
+    char **segments;          /* [ranks] NULL: not in the memory of this process */
+    bool loads;               /* a rank of this process loads from another rank */
+    ls_home_pipe *home;       /* NULL: rank 0 is in the process that gets the results */
 };
 
 /* windows.c: what peers may send to a rank. NULL: there is no memory. */
@@ -133,8 +132,12 @@ struct ls_comm {
     bool ends_at_stop; /* ls_comm_end_at_stop */
 };
 
-/* segment.c: the form of the segments for the options; and their memory, in world->memory and world->segments. */
-void ls_segment_lay_out(const ls_world_options *options, ls_segment_form *out);
+static inline size_t ls_heap_bytes_of(const ls_world_options *options, int rank) {
+    return options->heaps != NULL ? options->heaps[rank] : options->heap_bytes;
+}
+
+/* form.c: of a rank's segment, for the options. segment.c: the segments, in world->memory and world->segments. */
+ls_segment_form ls_segment_lay_out(const ls_world_options *options, int rank);
 ls_status ls_segments_map(ls_world *world);
 void ls_segments_unmap(ls_world *world);
 
@@ -142,7 +145,7 @@ void ls_segments_unmap(ls_world *world);
 ls_status ls_chaos_wrap(const ls_chaos_settings *settings, ls_comm *comm);
 
 /*
- * inbox.c: the rounds of a host collective, each with a signal word; and the bytes of one half of the inbox, which grow
+ * form.c: the rounds of a host collective, each with a signal word; and the bytes of one half of the inbox, which grow
  * with the number of ranks because everyone receives everyone's part of an exchange: 64 bytes of it at a time, with a
  * head, and more while the ranks are few.
  */

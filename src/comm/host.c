@@ -42,19 +42,22 @@ enum { ALIGN = sizeof(uint64_t) }; /* of heads and what follows them */
 typedef struct collective {
     ls_comm *comm;
     int rounds;
-    size_t inbox; /* offset of its half of the inbox from the heap's start */
-    char *bytes;  /* that half, of this rank */
-    head head;    /* of its messages */
+    char *bytes; /* its half of this rank's inbox */
+    head head;   /* of its messages */
     char what[LS_COMM_DOING + 64];
 } collective;
 
+/* Where the collective's half of a rank's inbox begins, from the heap's start. */
+static size_t half_of(const ls_comm *comm, int rank) {
+    const ls_segment_form form = ls_segment_lay_out(&comm->world->options, rank);
+    return form.inbox - form.heap + (size_t)(comm->collectives & 1) * ls_host_inbox_bytes(comm->end.ranks);
+}
+
 /* bytes: of one rank's part of the messages. */
 static collective begin(ls_comm *comm, const char *name, size_t bytes) {
-    const ls_segment_form *form = &comm->end.form;
     collective c = {.comm = comm, .rounds = ls_host_rounds(comm->end.ranks)};
     const uint64_t number = ++comm->collectives;
-    c.inbox = form->inbox - form->heap + (size_t)(number & 1) * ls_host_inbox_bytes(comm->end.ranks);
-    c.bytes = comm->heap + c.inbox;
+    c.bytes = comm->heap + half_of(comm, comm->end.rank);
     snprintf(c.what, sizeof c.what, "%s%s%s", name, comm->doing[0] != 0 ? ", " : "", comm->doing);
     c.head = ls_message_head_of(number, bytes, c.what);
     const size_t used = strlen(c.what);
@@ -84,9 +87,10 @@ static ls_status await_round(const collective *c, int k) {
 /* Round k: the pieces `from` of this half go to the pieces `to` of the receiver's half; each begins with a head. */
 static ls_status run_round(const collective *c, int k, const ls_range *from, const ls_range *to) {
     ls_comm *comm = c->comm;
+    const int receiver = rank_after(comm, (int64_t)1 << k);
     ls_range target = *to;
-    target.offset += c->inbox;
-    ls_put put = {.peer = rank_after(comm, (int64_t)1 << k),
+    target.offset += half_of(comm, receiver);
+    ls_put put = {.peer = receiver,
                   .word = comm->world->options.words + k,
                   .generation = comm->collectives,
                   .source = c->bytes,

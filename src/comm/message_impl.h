@@ -18,7 +18,7 @@ typedef struct ls_message_head {
 } ls_message_head;
 
 enum {
-    /* From one value in the inbox of host collectives to the next (inbox.c); an offer begins with a rank. */
+    /* From one value in the inbox of host collectives to the next (form.c); an offer begins with a rank. */
     LS_INBOX_VALUE = sizeof(ls_message_head) + LS_COMM_VALUE + 64
 };
 

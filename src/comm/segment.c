@@ -16,15 +16,7 @@
 
 #define PASS_MILLISECONDS 60000 /* within this time a rank of the same host answers */
 
-/* The heap begins at a page of its own, because the rank decides where its pages are placed when it touches them. */
-void ls_segment_lay_out(const ls_world_options *options, ls_segment_form *out) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), line = sizeof(ls_rank_line);
-    ls_segment_form form = {.words = line, .n_words = options->words + ls_host_rounds(options->ranks)};
-    form.heap = ls_round_up(form.words + (size_t)form.n_words * sizeof(uint64_t), page);
-    form.inbox = form.heap + ls_round_up(options->heap_bytes, line);
-    form.bytes = ls_round_up(form.inbox + 2 * ls_host_inbox_bytes(options->ranks), page);
-    *out = form;
-}
+static size_t bytes_of(const ls_world *world, int rank) { return ls_segment_lay_out(&world->options, rank).bytes; }
 
 /* ---- passing memory to processes ---- */
 
@@ -140,7 +132,7 @@ static ls_status exchange_memory(ls_world *world, int listener, int memory, cons
         if (sockets[r] >= 0) status = give(listener, memory);
     LS_TRY(ls_boot_agree(world->boot, status));
     for (int r = 0; r < ranks; r++)
-        if (sockets[r] >= 0) LS_TRY(with_peer(take(sockets[r], world->form.bytes, &world->segments[r]), r));
+        if (sockets[r] >= 0) LS_TRY(with_peer(take(sockets[r], bytes_of(world, r), &world->segments[r]), r));
     return ls_ok();
 }
 
@@ -172,16 +164,18 @@ static ls_status share(ls_world *world, int memory) {
 
 /* Most systems give huge pages to private memory only, so memory is shared only where a rank loads from another. */
 static ls_status map_local(ls_world *world) {
-    const size_t ranks = (size_t)world->options.ranks, bytes = ranks * world->form.bytes;
+    size_t bytes = 0, at = 0;
+    for (int r = 0; r < world->options.ranks; r++) bytes += bytes_of(world, r);
     LS_TRY(world->loads ? ls_map_shared(bytes, &world->memory) : ls_map_private(bytes, &world->memory));
-    for (size_t r = 0; r < ranks; r++) world->segments[r] = world->memory.base + r * world->form.bytes;
+    for (int r = 0; r < world->options.ranks; at += bytes_of(world, r++)) world->segments[r] = world->memory.base + at;
     return ls_ok();
 }
 
 static ls_status map_launched(ls_world *world) {
+    const size_t bytes = bytes_of(world, world->boot->rank);
     int memory = -1;
-    ls_status status = world->loads ? ls_map_passable(world->form.bytes, &world->memory, &memory)
-                                    : ls_map_private(world->form.bytes, &world->memory);
+    ls_status status =
+        world->loads ? ls_map_passable(bytes, &world->memory, &memory) : ls_map_private(bytes, &world->memory);
     world->segments[world->boot->rank] = world->memory.base;
     status = ls_boot_agree(world->boot, status);
     if (status.code == LS_OK) status = share(world, memory);
@@ -198,7 +192,7 @@ ls_status ls_segments_map(ls_world *world) {
 
 void ls_segments_unmap(ls_world *world) {
     for (int r = 0; r < world->options.ranks && world->boot->rank >= 0 && world->segments != NULL; r++) {
-        ls_mapping one = {r == world->boot->rank ? NULL : world->segments[r], world->form.bytes};
+        ls_mapping one = {r == world->boot->rank ? NULL : world->segments[r], bytes_of(world, r)};
         ls_unmap(&one);
     }
     ls_unmap(&world->memory);

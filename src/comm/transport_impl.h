@@ -1,7 +1,7 @@
 /*
  * comm, for this folder alone: the interface of a transport, and the memory of a rank that peers reach.
  *
- * Every rank has a segment, of the same form on all ranks:
+ * Every rank has a segment. Words and heap begin at the same place in all of them; heaps may differ in size:
  *
  *     | line | words ....... | heap_bytes of the caller ........... | inbox of the host collectives |
  *     0      words           heap (a page begins here)              inbox                            bytes
@@ -32,7 +32,7 @@ typedef struct ls_rank_line {
 #define LS_BELL_SLEEPS 1u
 #define LS_BELL_STEP 2u
 
-/* Offsets in a segment, the same on all ranks. */
+/* Offsets in the segment of a rank; words, n_words and heap are the same on all ranks. */
 typedef struct ls_segment_form {
     size_t words, heap, inbox, bytes;
     int n_words;

@@ -15,23 +15,22 @@
 struct ls_windows {
     bool unguarded; /* ls_world_options.unguarded */
     int rank, ranks, words;
-    size_t heap_bytes, inbox, inbox_bytes; /* the inbox: from the heap's start; of one half */
-    ls_range *slots;                       /* those of all windows */
-    ls_window *windows;                    /* [words] */
-    _Atomic bool expecting;                /* what is above is there */
-    _Atomic uint64_t set[];                /* by word: the last generation that this rank has set at a peer */
+    size_t inbox, inbox_bytes; /* the inbox: from the heap's start; of one half */
+    ls_range *slots;           /* those of all windows */
+    ls_window *windows;        /* [words] */
+    _Atomic bool expecting;    /* what is above is there */
+    _Atomic uint64_t set[];    /* by word: the last generation that this rank has set at a peer */
 };
 
 ls_windows *ls_windows_create(const ls_world *world, int rank) {
-    const ls_segment_form *form = &world->form;
-    ls_windows *w = calloc(1, sizeof *w + (size_t)form->n_words * sizeof w->set[0]);
+    const ls_segment_form form = ls_segment_lay_out(&world->options, rank);
+    ls_windows *w = calloc(1, sizeof *w + (size_t)form.n_words * sizeof w->set[0]);
     if (w == NULL) return NULL;
     w->unguarded = world->options.unguarded;
     w->rank = rank;
     w->ranks = world->options.ranks;
     w->words = world->options.words;
-    w->heap_bytes = world->options.heap_bytes;
-    w->inbox = form->inbox - form->heap;
+    w->inbox = form.inbox - form.heap;
     w->inbox_bytes = ls_host_inbox_bytes(w->ranks);
     return w;
 }

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- creating ---- */
@@ -11,9 +12,29 @@
 static size_t overhead(const ls_world_options *options) {
     ls_world_options empty = *options;
     empty.heap_bytes = 0;
-    ls_segment_form form;
-    ls_segment_lay_out(&empty, &form);
-    return form.bytes;
+    empty.heaps = NULL;
+    return ls_segment_lay_out(&empty, 0).bytes;
+}
+
+static size_t largest_heap(const ls_world_options *options) {
+    size_t most = 0;
+    for (int r = 0; r < options->ranks; r++) {
+        const size_t heap = ls_heap_bytes_of(options, r);
+        if (heap > most) most = heap;
+    }
+    return most;
+}
+
+/* Whether the segments of `here` ranks of this machine fit into its memory: the largest, as it may have any of them. */
+static bool fit(const ls_world_options *options, int here, size_t memory) {
+    const size_t more = overhead(options);
+    size_t left = memory;
+    for (int r = 0; r < here; r++) {
+        const size_t heap = here == options->ranks ? ls_heap_bytes_of(options, r) : largest_heap(options);
+        if (more > left || heap > left - more) return false;
+        left -= heap + more;
+    }
+    return true;
 }
 
 static ls_status check_options(const ls_world_options *options) {
@@ -31,11 +52,10 @@ static ls_status check_options(const ls_world_options *options) {
     ls_launched job = {.ranks = 0};
     if (!options->local) LS_TRY(ls_launched_find(&job));
     const int here = job.ranks == 0 ? options->ranks : job.machine_ranks;
-    const size_t each = machine.memory_bytes / (size_t)here, more = overhead(options);
-    if (more > each || options->heap_bytes > each - more)
+    if (!fit(options, here, machine.memory_bytes))
         return ls_error(LS_NO_MEMORY,
-                        "%d symmetric heaps of %zu bytes do not fit: this machine has %zu bytes of memory", here,
-                        options->heap_bytes, machine.memory_bytes);
+                        "%d symmetric heaps of up to %zu bytes do not fit: this machine has %zu bytes of memory", here,
+                        largest_heap(options), machine.memory_bytes);
     return ls_ok();
 }
 
@@ -72,9 +92,18 @@ static ls_status connect_ranks(ls_world *world) {
 static ls_status set_up(ls_world *world, const char *transports) {
     LS_TRY(ls_selection_read(transports, world->boot, &world->selection));
     LS_TRY(connect_ranks(world));
-    ls_segment_lay_out(&world->options, &world->form);
-    return ls_error_in(ls_segments_map(world), "%d symmetric heaps of %zu bytes", world->options.ranks,
-                       world->options.heap_bytes);
+    return ls_error_in(ls_segments_map(world), "%d symmetric heaps of up to %zu bytes", world->options.ranks,
+                       largest_heap(&world->options));
+}
+
+/* The options get a copy of their own of the heaps. */
+static ls_status keep_heaps(ls_world_options *options) {
+    if (options->heaps == NULL) return ls_ok();
+    const size_t bytes = (size_t)options->ranks * sizeof *options->heaps;
+    size_t *copy = malloc(bytes);
+    if (copy != NULL) memcpy(copy, options->heaps, bytes);
+    options->heaps = copy;
+    return copy != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a world", bytes);
 }
 
 ls_status ls_world_create(const char *transports, const ls_world_options *options, ls_world **out) {
@@ -82,7 +111,8 @@ ls_status ls_world_create(const char *transports, const ls_world_options *option
     ls_world *world = calloc(1, sizeof *world);
     if (world == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a world", sizeof *world);
     world->options = *options;
-    ls_status status = ls_boot_take(options->ranks, options->local, &world->boot);
+    ls_status status = keep_heaps(&world->options);
+    if (status.code == LS_OK) status = ls_boot_take(options->ranks, options->local, &world->boot);
     if (status.code == LS_OK) status = set_up(world, transports);
     if (status.code == LS_OK)
         *out = world;
@@ -98,6 +128,7 @@ void ls_world_destroy(ls_world *world) {
         ls_segments_unmap(world);
         ls_boot_return(world->boot);
     }
+    free((void *)world->options.heaps);
     free(world);
 }
 
@@ -142,6 +173,7 @@ static void free_comm(ls_comm *comm) {
 static ls_status set_up_rank(ls_comm *comm, int rank) {
     ls_world *world = comm->world;
     char *own = world->segments[rank];
+    const ls_segment_form form = ls_segment_lay_out(&world->options, rank);
     comm->segments = calloc((size_t)world->options.ranks, sizeof *comm->segments);
     comm->routes = calloc((size_t)world->options.ranks, sizeof *comm->routes);
     comm->windows = ls_windows_create(world, rank);
@@ -149,13 +181,13 @@ static ls_status set_up_rank(ls_comm *comm, int rank) {
         return ls_error(LS_NO_MEMORY, "cannot allocate the routes of rank %d", rank);
     comm->segments[rank] = own;
     comm->line = ls_segment_line(own);
-    comm->words = ls_segment_words(&world->form, own);
-    comm->heap = own + world->form.heap;
+    comm->words = ls_segment_words(&form, own);
+    comm->heap = own + form.heap;
     comm->watch.peer = -1;
     comm->end = (ls_endpoint){.rank = rank,
                               .ranks = world->options.ranks,
                               .boot = world->boot,
-                              .form = world->form,
+                              .form = form,
                               .segments = comm->segments,
                               .windows = comm->windows,
                               .timeout = world->options.wait_timeout};

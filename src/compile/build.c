@@ -175,60 +175,100 @@ int ls_build_channel(ls_builder *b, const char *format, ...) {
     ls_index_add(&b->channels.names, hash);
     ls_channel *channel = LS_PUSH(b->image->arena, p->channels, p->n_channels, p->channel_capacity);
     channel->name = ls_arena_strdup(b->image->arena, name);
-    (void)LS_PUSH(b->image->arena, b->channels.counts, b->channels.n, b->channels.capacity);
+    (void)LS_PUSH(b->image->arena, b->channels.words, b->channels.n, b->channels.capacity);
     return p->n_channels - 1;
 }
 
 /* Signals are the compute queue's, as what they say is known there; puts and waits are the copy queue's. */
-static ls_instr *push_word(ls_builder *b, ls_instr_kind kind, int channel, ls_peer peer, uint64_t generation) {
+static ls_instr *push_word(ls_builder *b, ls_instr_kind kind, int channel, ls_peer peer, uint64_t generation,
+                           ls_epoch epoch) {
     const ls_instr_traits *traits = &ls_instr_traits_of[kind];
     ls_instr *instr = push(b, kind, traits->sets && !traits->moves ? LS_COMPUTE : LS_COPY, traits->name);
     instr->channel = channel;
     instr->peer = peer;
     instr->generation = generation;
+    instr->epoch = epoch;
     return instr;
+}
+
+static ls_channel_calls *calls_of(const ls_builder *b, ls_instr_kind kind, int channel) {
+    struct ls_channel_words *words = &b->channels.words[channel];
+    return ls_instr_traits_of[kind].free ? &words->free : &words->data;
+}
+
+/* An instruction that sets the channel's word; NULL: it would be about nothing, and only its epoch is taken. */
+static ls_instr *set_word(ls_builder *b, ls_instr_kind kind, int channel, ls_peer peer, const ls_operand *subject) {
+    ls_channel_calls *calls = calls_of(b, kind, channel);
+    b->channels.epoch.step++;
+    *LS_PUSH(b->image->arena, calls->set, calls->n_set, calls->capacity) = b->channels.epoch;
+    return ls_operand_is_empty(subject) ? NULL : push_word(b, kind, channel, peer, ++calls->sets, b->channels.epoch);
+}
+
+/*
+ * One that awaits it. The ranks of a channel make the same calls in one order, so the peer sets the word by the call
+ * that this rank has made for a peer of its own.
+ */
+static ls_instr *await_word(ls_builder *b, ls_instr_kind kind, int channel, ls_peer peer, const ls_operand *subject) {
+    ls_channel_calls *calls = calls_of(b, kind, channel);
+    LS_ASSERT(calls->n_awaited < calls->n_set);
+    const ls_epoch epoch = calls->set[calls->n_awaited++];
+    return ls_operand_is_empty(subject) ? NULL : push_word(b, kind, channel, peer, ++calls->awaits, epoch);
 }
 
 /* The one operand that a transfer is about. */
 static void tell_in(ls_builder *b, ls_instr *instr, ls_operand operand) {
+    if (instr == NULL) return;
     instr->n_in = 1;
     instr->in = keep(b, &operand, 1);
 }
 
 static void tell_out(ls_builder *b, ls_instr *instr, ls_operand operand) {
+    if (instr == NULL) return;
     instr->n_out = 1;
     instr->out = keep(b, &operand, 1);
 }
 
 void ls_build_grant(ls_builder *b, int channel, ls_peer sender, ls_operand slot) {
-    tell_out(b, push_word(b, LS_INSTR_GRANT, channel, sender, ++b->channels.counts[channel].granted), slot);
+    tell_out(b, set_word(b, LS_INSTR_GRANT, channel, sender, &slot), slot);
 }
 
 void ls_build_send(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to) {
-    ls_channel_count *count = &b->channels.counts[channel];
     LS_ASSERT(ls_view_elements(&from.view) == ls_view_elements(&to.view) && from.view.dtype == to.view.dtype);
-    (void)push_word(b, LS_INSTR_ACQUIRE, channel, receiver, ++count->acquired);
-    ls_instr *put = push_word(b, LS_INSTR_PUT, channel, receiver, ++count->sent);
+    (void)await_word(b, LS_INSTR_ACQUIRE, channel, receiver, &to);
+    ls_instr *put = set_word(b, LS_INSTR_PUT, channel, receiver, &to);
     tell_in(b, put, from);
     tell_out(b, put, to);
 }
 
 void ls_build_receive(ls_builder *b, int channel, ls_peer sender, ls_operand slot) {
-    tell_out(b, push_word(b, LS_INSTR_RECEIVE, channel, sender, ++b->channels.counts[channel].received), slot);
+    tell_out(b, await_word(b, LS_INSTR_RECEIVE, channel, sender, &slot), slot);
 }
 
 void ls_build_lease(ls_builder *b, int channel, ls_peer reader, ls_operand block) {
-    tell_in(b, push_word(b, LS_INSTR_LEASE, channel, reader, ++b->channels.counts[channel].sent), block);
+    tell_in(b, set_word(b, LS_INSTR_LEASE, channel, reader, &block), block);
 }
 
 void ls_build_borrow(ls_builder *b, int channel, ls_operand block) {
-    tell_out(b, push_word(b, LS_INSTR_BORROW, channel, block.peer, ++b->channels.counts[channel].received), block);
+    tell_out(b, await_word(b, LS_INSTR_BORROW, channel, block.peer, &block), block);
 }
 
 void ls_build_return(ls_builder *b, int channel, ls_operand block) {
-    tell_out(b, push_word(b, LS_INSTR_RETURN, channel, block.peer, ++b->channels.counts[channel].granted), block);
+    tell_out(b, set_word(b, LS_INSTR_RETURN, channel, block.peer, &block), block);
 }
 
 void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand block) {
-    tell_in(b, push_word(b, LS_INSTR_RECLAIM, channel, reader, ++b->channels.counts[channel].acquired), block);
+    tell_in(b, await_word(b, LS_INSTR_RECLAIM, channel, reader, &block), block);
+}
+
+void ls_build_end_channels(ls_builder *b) {
+    ls_program *p = b->program;
+    for (int c = 0; c < b->channels.n; c++) {
+        const ls_channel_calls *data = &b->channels.words[c].data, *free = &b->channels.words[c].free;
+        LS_ASSERT(data->n_set == data->n_awaited && free->n_set == free->n_awaited);
+        /* Each end sets one of the words and awaits the other, once for each use. */
+        LS_ASSERT(data->sets == free->awaits && free->sets == data->awaits);
+        p->channels[c].uses[LS_SIDE_SENDS] = data->sets;
+        p->channels[c].uses[LS_SIDE_RECEIVES] = data->awaits;
+    }
+    b->image->words += 2 * p->n_channels;
 }

@@ -28,16 +28,6 @@ static void begin_program(ls_builder *b, int index) {
     forget_values(b);
 }
 
-static void end_program(ls_builder *b) {
-    for (int c = 0; c < b->channels.n; c++) {
-        const ls_channel_count *count = &b->channels.counts[c];
-        LS_ASSERT(count->granted == count->received && count->acquired == count->sent &&
-                  count->sent == count->received);
-        b->program->channels[c].uses = count->received;
-    }
-    b->image->words += 2 * b->program->n_channels;
-}
-
 /* Whether what the program reads of nodes before its own is there when it begins: it lies in a buffer that persists. */
 static ls_status check_kept(const ls_builder *b) {
     const ls_graph *g = b->job->graph;
@@ -62,7 +52,7 @@ static ls_status lower_program(ls_builder *b, int index) {
     LS_TRY(ls_passes_run(b, &nodes));
     ls_lower_nodes(b, nodes.list, nodes.n);
     LS_TRY(b->status);
-    end_program(b);
+    ls_build_end_channels(b);
     return ls_ok();
 }
 

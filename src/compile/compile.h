@@ -14,7 +14,7 @@
  *   order           what each queue must wait for in the others
  *
  * Compiling reads the graph and may be done for many ranks; it needs no communication: every rank finds the same size
- * of the heap and the same skeleton by itself.
+ * of the heap, and the same frame (ls_image_frame), by itself.
  */
 #ifndef LS_COMPILE_H
 #define LS_COMPILE_H

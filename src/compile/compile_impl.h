@@ -88,10 +88,14 @@ bool ls_is_redistributed(const ls_graph *graph, const ls_sharding *sharding, ls_
 
 /* --- the builder -------------------------------------------------------------------------------------------------- */
 
-/* Uses of a channel counted from its four ends; the first three must come out equal to the last. */
-typedef struct ls_channel_count {
-    uint64_t granted, acquired, sent, received; /* in place: returned, reclaimed, leased, borrowed */
-} ls_channel_count;
+/* What a lowering has said of one of a channel's words: for each time that it is set and awaited, also where nothing is
+ * transferred and so no instruction is made. */
+typedef struct ls_channel_calls {
+    ls_epoch *set; /* by call */
+    int n_set, n_awaited;
+    size_t capacity;
+    uint64_t sets, awaits; /* instructions so far: the generation of the next one, but for one */
+} ls_channel_calls;
 
 /* Parameters that follow each other in the flat space: their gradients lie together and are complete together. */
 typedef struct ls_group {
@@ -123,12 +127,15 @@ typedef struct ls_packing {
     const ls_stages *stages; /* of gradients; parameters go back through them */
 } ls_packing;
 
-/* The channels of the program at work, by name, and their uses. */
+/* The channels of the program at work, by name, and when their words are set. */
 typedef struct ls_channels {
     ls_index names;
-    ls_channel_count *counts; /* by channel */
+    struct ls_channel_words {
+        ls_channel_calls data, free;
+    } * words; /* by channel */
     int n;
     size_t capacity;
+    ls_epoch epoch; /* of the last word that was set; each node of a program begins a new one (lower.c) */
 } ls_channels;
 
 /* Tokens of a tile while it is lowered, and the storage that exists for it alone. */
@@ -217,9 +224,10 @@ void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to);
 void ls_build_add_rows(ls_builder *b, ls_operand rows, int64_t n, ls_operand to);
 
 /*
- * Transfers. The channel of that name in this program (made on first use). For each use: the receiver grants its slot,
- * the sender waits for that and puts (send), the receiver waits for the data (receive). Each rank calls all three, for
- * its two neighbours on the channel, equally often.
+ * Transfers. The channel of that name in this program (made on first use). For each use: the receiver grants what will
+ * come of its slot, the sender waits for that and puts (send), the receiver waits for the data (receive). Each rank
+ * calls all three, for its two neighbours on the channel, equally often and in one order with all others; of what is
+ * empty, no instruction is made.
  */
 int ls_build_channel(ls_builder *b, const char *format, ...) LS_PRINTF(2, 3);
 void ls_build_grant(ls_builder *b, int channel, ls_peer sender, ls_operand slot);
@@ -234,6 +242,8 @@ void ls_build_lease(ls_builder *b, int channel, ls_peer reader, ls_operand block
 void ls_build_borrow(ls_builder *b, int channel, ls_operand block);
 void ls_build_return(ls_builder *b, int channel, ls_operand block);
 void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand block);
+/* At the end of a program: how often each end of its channels is used; the image gets their words. */
+void ls_build_end_channels(ls_builder *b);
 
 /*
  * The number of the team in the image, added on first use; of the ranks that differ from this one only on some axes.

@@ -70,5 +70,8 @@ static void lower_node(ls_builder *b, const ls_program_node *node) {
 }
 
 void ls_lower_nodes(ls_builder *b, const ls_program_node *list, int n) {
-    for (int i = 0; i < n && b->status.code == LS_OK; i += 1 + list[i].n_body) lower_node(b, &list[i]);
+    for (int i = 0; i < n && b->status.code == LS_OK; i += 1 + list[i].n_body) {
+        if (b->tile == NULL) b->channels.epoch = (ls_epoch){.node = i}; /* a tile's nodes are part of their region's */
+        lower_node(b, &list[i]);
+    }
 }

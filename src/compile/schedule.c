@@ -10,19 +10,18 @@
  *
  *   - What is copied to memory of the host and back keeps its place in the list, and takes no time of the kernels.
  *
- * What others do is taken from this rank's own list: they run the same, so what is awaited arrives when the own put of
- * the same number would. Peers are never nearer than LATENCY: being ready for a slow network or a late rank costs
+ * What others do is taken from this rank's own list: they are about as far, so what is awaited arrives when the own put
+ * of the same epoch would. Peers are never nearer than LATENCY: being ready for a slow network or a late rank costs
  * nothing but order.
  *
  * Memory: moving an instruction makes buffers live longer, from its new place to its old one or the other way. It is
  * done only where the live bytes stay at or below the most that the emitted list has anywhere, in each arena.
  *
- * No deadlock. In the emitted lists, equal on all ranks but for kernels, every signal and put stands before the wait
- * for it; so an instruction's place in the chain is a number that grows along everything that must come after it, on
- * any rank. Here chain elements keep their numbers, and waits for data only move behind chain elements, to a higher
- * number, as nothing but instructions of their own rank needs them. The numbers still grow, and so there is no cycle,
- * however each rank orders its kernels: ranks need not come to the same order, and what a kernel really takes does not
- * matter. Nor does it to the size of the heap, which is one for all ranks: what touches the heap is in the chain.
+ * No deadlock. What sets a word keeps the order of its epochs (ls_epoch), and waits for data only move behind chain
+ * elements, where nothing but instructions of their own rank needs them. So what sets a word still comes after awaits
+ * of earlier epochs alone, on every rank, and along any chain of waits epochs fall: there is no cycle, however each
+ * rank orders its kernels. Ranks need not come to the same order, nor have the same list, and what a kernel really
+ * takes does not matter.
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
@@ -88,44 +87,31 @@ static bool is_chain(const schedule *s, int i) {
 
 /* --- setting up --------------------------------------------------------------------------------------------------- */
 
-/* First uses that are not matched yet, by channel: the signals or puts that stand for what the peer sends. */
-typedef struct matching {
-    int *first[2], *last[2]; /* by "free" or not, and channel */
-    int *next;               /* by instruction */
-} matching;
-
-static void match(schedule *s, matching *m, int i) {
-    const ls_instr *instr = instr_at(s, i);
-    s->counterpart[i] = -1;
-    if (instr->channel < 0) return;
-    const bool free = ls_traits(instr)->free;
-    int *first = &m->first[free][instr->channel], *last = &m->last[free][instr->channel];
-    if (ls_traits(instr)->awaits) {
-        s->counterpart[i] = *first;
-        if (*first >= 0) *first = m->next[*first];
-        return;
+/*
+ * What stands for what the peer sends: the own signal or put of the awaited epoch, or, where this rank had nothing to
+ * say then, the last one before it. sets: the n that set words, as emitted, so that their epochs rise. -1: none.
+ */
+static int find_counterpart(const schedule *s, const int *sets, int n, ls_epoch awaited) {
+    int low = 0, high = n; /* those before low are not later, those from high on are */
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (ls_epoch_compare(instr_at(s, sets[middle])->epoch, awaited) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    m->next[i] = -1;
-    if (*first >= 0)
-        m->next[*last] = i;
-    else
-        *first = i;
-    *last = i;
+    return low > 0 ? sets[low - 1] : -1;
 }
 
 static void find_chain(schedule *s) {
-    ls_arena *arena = s->arena;
-    matching m = {.next = LS_NEW_ARRAY(arena, int, s->n)};
-    for (int k = 0; k < 2; k++) {
-        m.first[k] = LS_NEW_ARRAY(arena, int, s->program->n_channels + 1);
-        m.last[k] = LS_NEW_ARRAY(arena, int, s->program->n_channels + 1);
-        for (int c = 0; c < s->program->n_channels; c++) m.first[k][c] = -1;
-    }
+    int *sets = LS_NEW_ARRAY(s->arena, int, s->n), n_sets = 0;
     for (int i = 0; i < s->n; i++) {
+        const ls_instr *instr = instr_at(s, i);
         s->before[i] = s->n_chain > 0 ? s->chain[s->n_chain - 1] : -1;
         s->in_chain[i] = is_chain(s, i);
         if (s->in_chain[i]) s->chain[s->n_chain++] = i;
-        match(s, &m, i);
+        if (ls_traits(instr)->sets) sets[n_sets++] = i;
+        s->counterpart[i] = ls_traits(instr)->awaits ? find_counterpart(s, sets, n_sets, instr->epoch) : -1;
     }
 }
 

@@ -30,24 +30,37 @@ void ls_address_print_form(const ls_address *address, char *out, size_t bytes) {
 /* --- uses ----------------------------------------------------------------------------------------------- */
 
 ls_uses ls_uses_find(const ls_program *p, ls_arena *arena) {
-    ls_uses uses = {.first = LS_NEW_ARRAY(arena, int, p->n_channels + 1)};
-    for (int c = 0; c < p->n_channels; c++) uses.first[c + 1] = uses.first[c] + (int)p->channels[c].uses;
-    uses.list = LS_NEW_ARRAY(arena, ls_use, uses.first[p->n_channels] + 1);
-    for (int u = 0; u < uses.first[p->n_channels]; u++) uses.list[u] = (ls_use){-1, -1};
+    const int ends = LS_SIDES * p->n_channels;
+    ls_uses uses = {.first = LS_NEW_ARRAY(arena, int, ends + 1)};
+    for (int e = 0; e < ends; e++)
+        uses.first[e + 1] = uses.first[e] + (int)p->channels[e / LS_SIDES].uses[e % LS_SIDES];
+    uses.list = LS_NEW_ARRAY(arena, ls_use, uses.first[ends] + 1);
+    for (int u = 0; u < uses.first[ends]; u++) uses.list[u] = (ls_use){.instr = -1};
     for (int i = 0; i < p->n_instrs; i++) {
-        const ls_instr_kind kind = p->instrs[i].kind;
-        const int u = kind == LS_INSTR_KERNEL ? -1 : ls_use_of(&uses, p, &p->instrs[i]);
-        if (u < 0) continue;
-        if (kind == LS_INSTR_RECEIVE || kind == LS_INSTR_LEASE) uses.list[u].tells = i;
-        if (kind == LS_INSTR_PUT || kind == LS_INSTR_BORROW) uses.list[u].asks = i;
+        const ls_instr *instr = &p->instrs[i];
+        const bool tells = instr->kind == LS_INSTR_RECEIVE || instr->kind == LS_INSTR_LEASE,
+                   asks = instr->kind == LS_INSTR_PUT || instr->kind == LS_INSTR_BORROW;
+        const int u = tells || asks ? ls_use_of(&uses, p, instr) : -1;
+        if (u >= 0) uses.list[u] = (ls_use){i, tells};
     }
     return uses;
 }
 
+/* Of an end, the use of that generation; -1: it has none. */
+static int use_at(const ls_uses *uses, const ls_program *p, int channel, ls_channel_side side, uint64_t generation) {
+    if (channel < 0 || channel >= p->n_channels) return -1;
+    if (generation < 1 || generation > p->channels[channel].uses[side]) return -1;
+    return uses->first[LS_SIDES * channel + (int)side] + (int)(generation - 1);
+}
+
 int ls_use_of(const ls_uses *uses, const ls_program *p, const ls_instr *instr) {
-    if (instr->channel < 0 || instr->channel >= p->n_channels) return -1;
-    if (instr->generation < 1 || instr->generation > p->channels[instr->channel].uses) return -1;
-    return uses->first[instr->channel] + (int)(instr->generation - 1);
+    return use_at(uses, p, instr->channel, ls_instr_side(instr), instr->generation);
+}
+
+int ls_use_told(const ls_uses *uses, const ls_program *there, const ls_instr *instr) {
+    const ls_channel_side other = ls_instr_sends(instr) ? LS_SIDE_RECEIVES : LS_SIDE_SENDS;
+    const int u = use_at(uses, there, instr->channel, other, instr->generation);
+    return u >= 0 && uses->list[u].tells ? uses->list[u].instr : -1;
 }
 
 /* --- blocks that are read in place ---------------------------------------------------------------------- */
@@ -67,8 +80,8 @@ bool ls_block_gives(const ls_operand *block, uint64_t transfer, const ls_operand
 }
 
 const ls_instr *ls_borrow_of(const ls_program *p, const ls_uses *uses, const ls_operand *operand) {
-    for (int u = 0; u < uses->first[p->n_channels]; u++) {
-        const ls_instr *borrow = uses->list[u].asks < 0 ? NULL : &p->instrs[uses->list[u].asks];
+    for (int u = 0; u < uses->first[LS_SIDES * p->n_channels]; u++) {
+        const ls_instr *borrow = uses->list[u].instr < 0 ? NULL : &p->instrs[uses->list[u].instr];
         if (borrow != NULL && borrow->kind == LS_INSTR_BORROW &&
             ls_block_gives(&borrow->out[0], borrow->transfer, operand))
             return borrow;

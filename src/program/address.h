@@ -22,25 +22,31 @@ bool ls_address_same_form(const ls_address *a, const ls_address *b);
 void ls_address_print_form(const ls_address *address, char *out, size_t bytes);
 
 /*
- * One use of a channel on a rank, which has both ends of every channel: it receives or leases towards one peer, and
- * puts or borrows towards another. Indices of instructions; -1: there is none.
+ * One use of a channel at one of its ends (ls_instr_end): the index of the instruction that is about its address; -1:
+ * there is none. A RECEIVE or LEASE tells the other end where its subject lies; a PUT or BORROW is told that, and its
+ * out[0] has the form.
  */
 typedef struct ls_use {
-    int tells; /* the RECEIVE or LEASE, whose subject is the address that the other end is told */
-    int asks;  /* the PUT or BORROW, which is told an address; its out[0] has the form */
+    int instr;
+    bool tells;
 } ls_use;
 
 /*
- * The uses of a program's channels. first, by channel: its use of generation 1, an index into the list; those of
- * later generations follow. first[n_channels] is the length of the list.
+ * The uses of a program's channels. first, by end: its use of generation 1, an index into the list; those of later
+ * generations follow. first[LS_SIDES * n_channels] is the length of the list.
  */
 typedef struct ls_uses {
     ls_use *list;
     int *first;
 } ls_uses;
 ls_uses ls_uses_find(const ls_program *program, ls_arena *arena);
-/* The use that an instruction is about, an index into the list; -1: its channel has no such use. */
+/* The use that an instruction is about, an index into the list; -1: its end has no such use. */
 int ls_use_of(const ls_uses *uses, const ls_program *program, const ls_instr *instr);
+/*
+ * What the other end of the instruction's channel tells of its use: the RECEIVE or LEASE there, in the program of its
+ * peer and the uses of that; -1: there is none.
+ */
+int ls_use_told(const ls_uses *uses, const ls_program *there, const ls_instr *instr);
 
 /*
  * Blocks that are read in place. A borrow's operand, and the operands that read the block, name a buffer of the

@@ -12,8 +12,9 @@
  * concurrently, and puts while what follows them runs. At the end of a run all its puts are done. Queues are orders,
  * not threads. A cursor (cursor.h) goes through a program.
  *
- * The channels and the order of the transfers are the same in every class. Where a slot or a block lies in the
- * heap is its rank's own business: the other end of the channel is told when programs are prepared (address.h).
+ * Programs of two classes need not be alike. What one says of a channel's use, the class at the other end says, too;
+ * who has nothing to send says nothing. Where a slot or a block lies in the heap is its rank's own business: the other
+ * end of the channel is told when programs are prepared (address.h).
  */
 #ifndef LS_PROGRAM_IMAGE_H
 #define LS_PROGRAM_IMAGE_H
@@ -98,6 +99,24 @@ typedef struct ls_operand {
     uint64_t value;   /* name of what must be there (name.h); 0: it is not read */
 } ls_operand;
 
+/*
+ * When a word is set: (slot, node, step), the first one first. slot: its place in a table of what ranks do one after
+ * the other; 0 where all do the same. node: its place among the nodes of the program. step: its place in what the
+ * node's lowering says to other ranks, which counts also what this rank leaves out because it would carry nothing. So
+ * both ends of a channel know it, and it rises along every list and everything that must come after it: no rank sets a
+ * word after an await of a later one.
+ */
+typedef struct ls_epoch {
+    int slot, node, step;
+} ls_epoch;
+
+/* < 0: a is before b; 0: they are equal. */
+static inline int ls_epoch_compare(ls_epoch a, ls_epoch b) {
+    if (a.slot != b.slot) return a.slot < b.slot ? -1 : 1;
+    if (a.node != b.node) return a.node < b.node ? -1 : 1;
+    return a.step < b.step ? -1 : a.step > b.step;
+}
+
 typedef enum ls_instr_kind {
     LS_INSTR_KERNEL,  /* operands in[], out[] of a kernel */
     LS_INSTR_GRANT,   /* receiver: the peer may put into the slot out[0] */
@@ -142,6 +161,7 @@ typedef struct ls_instr {
     ls_peer peer;        /* of all kinds but kernels */
     int channel;         /* index into ls_program.channels */
     uint64_t generation; /* of this use within one run of the program: 1, 2, ... */
+    ls_epoch epoch;      /* of what sets a word; of an await, that of what sets the word that it awaits */
     int n_after;
     ls_after *after;   /* n_after of them in the image's arena, at most one of each sort for each queue */
     int number;        /* in emission order; kept when instructions are moved */
@@ -156,11 +176,14 @@ typedef struct ls_instr {
  * or it is read where it lies; the reader's operands say `peer`:
  *   owner     LEASE sets "data"    reader    BORROW awaits it, then instructions read the block
  *   reader    RETURN sets "free"   owner     RECLAIM awaits it, then the block may be overwritten
- * uses: transfers through it in one run of the program; run r adds r*uses to every generation.
+ * A channel has the same index at both its ends. A rank may have both, towards two others, and each end counts its own
+ * uses.
  */
+typedef enum ls_channel_side { LS_SIDE_RECEIVES, LS_SIDE_SENDS, LS_SIDES } ls_channel_side;
 typedef struct ls_channel {
     const char *name;
-    uint64_t uses;
+    uint64_t uses[LS_SIDES]; /* transfers in one run of the program, 0: this rank does not have that end; run r adds
+                                r*uses to every generation there */
 } ls_channel;
 
 /* What lies in a persistent buffer while no program runs. */
@@ -482,11 +505,11 @@ typedef struct ls_program_cost {
 ls_program_cost ls_program_measure(const ls_image *image, int program);
 
 /*
- * A hash of what must be the same on every rank: the mesh, the layout, and the programs with their channels
- * and transfers. Ranks compare it before they prepare programs. What two ends of a channel must agree on
- * beyond it, they compare themselves (address.h).
+ * A hash of what must be the same on every rank: the mesh, the layout, the names of the programs and where their signal
+ * words begin. Ranks compare it before they prepare programs. What two ends of a channel must agree on, they compare
+ * themselves (address.h).
  */
-uint64_t ls_image_skeleton(const ls_image *image);
+uint64_t ls_image_frame(const ls_image *image);
 
 /* The page that `explain` shows for one program, as the rank runs it. */
 void ls_program_print(const ls_image *image, int program, int rank, FILE *out);

@@ -35,8 +35,15 @@ static inline const ls_instr_traits *ls_traits(const ls_instr *instr) { return &
  */
 /* Whether it stands at the end that sends or owns the bytes; else it stands at the end that receives or reads them. */
 static inline bool ls_instr_sends(const ls_instr *instr) { return ls_traits(instr)->sets != ls_traits(instr)->free; }
+static inline ls_channel_side ls_instr_side(const ls_instr *instr) {
+    return ls_instr_sends(instr) ? LS_SIDE_SENDS : LS_SIDE_RECEIVES;
+}
 /* A number for the end at which it stands, less than twice the number of channels. */
-static inline int ls_instr_end(const ls_instr *instr) { return 2 * instr->channel + ls_instr_sends(instr); }
+static inline int ls_instr_end(const ls_instr *instr) { return LS_SIDES * instr->channel + (int)ls_instr_side(instr); }
+/* How often the end at which it stands is used in a run. */
+static inline uint64_t ls_instr_uses(const ls_program *program, const ls_instr *instr) {
+    return program->channels[instr->channel].uses[ls_instr_side(instr)];
+}
 
 /* NULL: it has none. */
 static inline const ls_operand *ls_instr_subject(const ls_instr *instr) {
@@ -84,7 +91,7 @@ static inline int ls_instr_word(const ls_program *program, const ls_instr *instr
 
 /* The generation that it sets or awaits in a run of the program; runs: those that came before. */
 static inline uint64_t ls_instr_generation(const ls_program *program, const ls_instr *instr, uint64_t runs) {
-    return runs * program->channels[instr->channel].uses + instr->generation;
+    return runs * ls_instr_uses(program, instr) + instr->generation;
 }
 
 #endif

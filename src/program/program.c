@@ -1,4 +1,4 @@
-/* Bindings, pieces, cost and the skeleton of a program. */
+/* Bindings, pieces, cost and the frame of a program. */
 #include "program/program.h"
 
 #include <string.h>
@@ -111,24 +111,6 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
 
 static uint64_t mix_int(uint64_t hash, uint64_t value) { return mix(hash, &value, sizeof value); }
 
-static uint64_t mix_program(uint64_t hash, const ls_program *p) {
-    for (int c = 0; c < p->n_channels; c++) {
-        hash = mix(hash, p->channels[c].name, strlen(p->channels[c].name));
-        hash = mix_int(hash, p->channels[c].uses);
-    }
-    for (int i = 0; i < p->n_instrs; i++) {
-        const ls_instr *instr = &p->instrs[i];
-        const ls_instr_traits *traits = ls_traits(instr);
-        if (instr->kind == LS_INSTR_KERNEL) continue;  /* a rank's own business: shards differ */
-        if (traits->awaits && !traits->free) continue; /* their place is a rank's own, too */
-        hash = mix_int(hash, instr->kind);
-        hash = mix_int(hash, (uint64_t)instr->queue);
-        hash = mix_int(hash, (uint64_t)(int64_t)instr->channel);
-        hash = mix_int(hash, instr->generation);
-    }
-    return hash;
-}
-
 static uint64_t mix_layout(uint64_t hash, const ls_layout *layout) {
     hash = mix_int(hash, (uint64_t)layout->S);
     for (int p = 0; p < layout->P; p++) {
@@ -144,7 +126,7 @@ static uint64_t mix_layout(uint64_t hash, const ls_layout *layout) {
     return hash;
 }
 
-uint64_t ls_image_skeleton(const ls_image *image) {
+uint64_t ls_image_frame(const ls_image *image) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (int a = 0; a < image->mesh.n; a++) hash = mix_int(hash, (uint64_t)image->mesh.along[a].size);
     hash = mix_int(hash, image->dtype);
@@ -152,7 +134,10 @@ uint64_t ls_image_skeleton(const ls_image *image) {
     hash = mix_int(hash, image->layout.kind);
     hash = mix_layout(hash, &image->layout);
     hash = mix_int(hash, (uint64_t)image->flat_elements);
-    for (int p = 0; p < image->n_programs; p++) hash = mix_program(hash, &image->programs[p]);
+    for (int p = 0; p < image->n_programs; p++) {
+        hash = mix(hash, image->programs[p].name, strlen(image->programs[p].name));
+        hash = mix_int(hash, (uint64_t)image->programs[p].first_word);
+    }
     return hash;
 }
 

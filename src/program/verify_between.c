@@ -14,35 +14,37 @@ static ls_status differ(const ls_class_proof *a, const ls_class_proof *b, const 
 
 /* What must be the same in every class. */
 static ls_status compare_frames(const ls_class_proof *a, const ls_class_proof *b) {
-    if (a->n_programs != b->n_programs || a->words != b->words) return differ(a, b, "their number, or in signal words");
+    if (a->n_programs != b->n_programs) return differ(a, b, "their number");
     if (a->n_phases != b->n_phases || memcmp(a->phases, b->phases, sizeof *a->phases * (size_t)a->n_phases) != 0)
         return differ(a, b, "their phase tables");
-    if (a->heap_bytes != b->heap_bytes) return differ(a, b, "the size of the heap");
-    if (a->n_teams != b->n_teams) return differ(a, b, "teams");
-    for (int t = 0; t < a->n_teams; t++)
-        if (!ls_team_equal(&a->teams[t], &b->teams[t])) return differ(a, b, "teams");
     for (int p = 0; p < a->n_programs; p++) {
-        const ls_program_ends *x = &a->programs[p], *y = &b->programs[p];
-        if (strcmp(x->name, y->name) != 0 || x->n_channels != y->n_channels) return differ(a, b, "channels");
-        if (x->order != y->order) return differ(a, b, "the order in which transfers are emitted");
-        for (int c = 0; c < x->n_channels; c++)
-            if (strcmp(x->channel[c], y->channel[c]) != 0 || x->uses[c] != y->uses[c]) return differ(a, b, "channels");
+        if (strcmp(a->programs[p].name, b->programs[p].name) != 0) return differ(a, b, "their names");
+        if (a->programs[p].first_word != b->programs[p].first_word) return differ(a, b, "their signal words");
     }
     return ls_ok();
 }
 
-/* The class at the sending end of a channel, against the one at the receiving end. */
-static ls_status compare_ends(const ls_class_proof *sender, const ls_class_proof *receiver, int program, int channel) {
-    const ls_channel_end *x = &sender->programs[program].ends[channel], *y = &receiver->programs[program].ends[channel];
-    const ls_team *team = &sender->teams[x->to.team];
-    const bool meet = y->has_from && y->from.team == x->to.team && y->from.shift == ls_team_back(team, x->to.shift);
-    const char *what = !meet                    ? "who is at the other end"
-                       : x->sent != y->received ? "the form of what is transferred"
-                                                : NULL;
+/* Whether each of the two ends has the other one's rank as its peer, wherever in the class that is. */
+static bool they_meet(const ls_class_proof *a, const ls_channel_end *x, const ls_class_proof *b,
+                      const ls_channel_end *y) {
+    const ls_team *team = &a->teams[x->peer.team];
+    return y->used && ls_team_equal(team, &b->teams[y->peer.team]) &&
+           y->peer.shift == ls_team_back(team, x->peer.shift);
+}
+
+/* An end of a channel of a class, against the other end in the class of its peer. */
+static ls_status compare_ends(const ls_class_proof *a, const ls_class_proof *b, int program, int channel, int side) {
+    const ls_program_ends *here = &a->programs[program], *there = &b->programs[program];
+    const ls_channel_end *x = &here->ends[channel][side];
+    const bool known = channel < there->n_channels && strcmp(here->channel[channel], there->channel[channel]) == 0;
+    const ls_channel_end *y = known ? &there->ends[channel][LS_SIDES - 1 - side] : NULL;
+    const char *what = !known || !they_meet(a, x, b, y) ? "who is at the other end"
+                       : x->data != y->data             ? "the form of what is transferred"
+                       : x->free != y->free             ? "when the words that say \"free\" are set"
+                                                        : NULL;
     if (what == NULL) return ls_ok();
-    return ls_error(LS_INVALID, "program rejected: ranks %d and %d, %s: the two ends of \"%s\" differ in %s",
-                    sender->rank, receiver->rank, sender->programs[program].name,
-                    sender->programs[program].channel[channel], what);
+    return ls_error(LS_INVALID, "program rejected: ranks %d and %d, %s: the two ends of \"%s\" differ in %s", a->rank,
+                    b->rank, here->name, here->channel[channel], what);
 }
 
 /* The classes of the ranks that a peer of a class can be. */
@@ -79,14 +81,14 @@ static ls_status compare_class(const comparing *c, int class, ls_arena *arena) {
     int n = 0;
     size_t capacity = 0;
     for (int p = 0; p < proof->n_programs; p++) {
-        for (int channel = 0; channel < proof->programs[p].n_channels; channel++) {
-            const ls_channel_end *end = &proof->programs[p].ends[channel];
-            if (!end->has_to) continue;
+        for (int e = 0; e < LS_SIDES * proof->programs[p].n_channels; e++) {
+            const ls_channel_end *end = &proof->programs[p].ends[e / LS_SIDES][e % LS_SIDES];
+            if (!end->used) continue;
             int k = 0;
-            while (k < n && !ls_peer_equal(reaches[k].peer, end->to)) k++;
-            if (k == n) *LS_PUSH(arena, reaches, n, capacity) = find_reach(c, class, end->to, arena);
+            while (k < n && !ls_peer_equal(reaches[k].peer, end->peer)) k++;
+            if (k == n) *LS_PUSH(arena, reaches, n, capacity) = find_reach(c, class, end->peer, arena);
             for (int i = 0; i < reaches[k].n; i++)
-                LS_TRY(compare_ends(proof, c->proofs[reaches[k].classes[i]], p, channel));
+                LS_TRY(compare_ends(proof, c->proofs[reaches[k].classes[i]], p, e / LS_SIDES, e % LS_SIDES));
         }
     }
     return ls_ok();

@@ -14,44 +14,34 @@ static void mix_text(uint64_t *hash, const char *text) { mix(hash, text, strlen(
 /* What must be the same in every class. */
 static uint64_t hash_of_frame(const ls_class_proof *proof) {
     uint64_t hash = 0;
-    mix_int(&hash, (uint64_t)proof->words);
-    mix_int(&hash, proof->heap_bytes);
     mix(&hash, proof->phases, sizeof *proof->phases * (size_t)proof->n_phases);
-    for (int t = 0; t < proof->n_teams; t++) {
-        mix(&hash, proof->teams[t].digit, sizeof proof->teams[t].digit[0] * (size_t)proof->teams[t].digits);
-        mix_int(&hash, proof->teams[t].by_digit);
-    }
     for (int p = 0; p < proof->n_programs; p++) {
-        const ls_program_ends *ends = &proof->programs[p];
-        mix_text(&hash, ends->name);
-        mix_int(&hash, ends->order);
-        for (int c = 0; c < ends->n_channels; c++) {
-            mix_text(&hash, ends->channel[c]);
-            mix_int(&hash, ends->uses[c]);
-        }
+        mix_text(&hash, proof->programs[p].name);
+        mix_int(&hash, (uint64_t)proof->programs[p].first_word);
     }
     return hash;
 }
 
-/* A use of a channel between two ranks, as one of them knows it. */
-static uint64_t hash_of_end(int program, int channel, int team, int sender, int receiver, uint64_t said) {
-    const uint64_t key[] = {(uint64_t)program, (uint64_t)channel,  (uint64_t)team,
-                            (uint64_t)sender,  (uint64_t)receiver, said};
+/* All uses of a channel from one rank to another, as one of them knows them. */
+static uint64_t hash_of_end(int program, int channel, const char *name, int sender, int receiver,
+                            const ls_channel_end *end) {
+    const uint64_t key[] = {(uint64_t)program, (uint64_t)channel,  ls_hash_bytes(name, strlen(name)),
+                            (uint64_t)sender,  (uint64_t)receiver, end->data,
+                            end->free};
     return ls_hash_bytes(key, sizeof key);
 }
 
 static void add_rank(const ls_class_proof *proof, int rank, ls_proof_digest *digest) {
     for (int p = 0; p < proof->n_programs; p++) {
-        for (int c = 0; c < proof->programs[p].n_channels; c++) {
-            const ls_channel_end *end = &proof->programs[p].ends[c];
-            if (end->has_to) {
-                const int to = ls_team_member(&proof->teams[end->to.team], rank, end->to.shift);
-                digest->sent += hash_of_end(p, c, end->to.team, rank, to, end->sent);
-            }
-            if (end->has_from) {
-                const int from = ls_team_member(&proof->teams[end->from.team], rank, end->from.shift);
-                digest->received += hash_of_end(p, c, end->from.team, from, rank, end->received);
-            }
+        const ls_program_ends *ends = &proof->programs[p];
+        for (int e = 0; e < LS_SIDES * ends->n_channels; e++) {
+            const int c = e / LS_SIDES;
+            const bool sends = e % LS_SIDES == LS_SIDE_SENDS;
+            const ls_channel_end *end = &ends->ends[c][e % LS_SIDES];
+            if (!end->used) continue;
+            const int peer = ls_team_member(&proof->teams[end->peer.team], rank, end->peer.shift);
+            *(sends ? &digest->sent : &digest->received) +=
+                hash_of_end(p, c, ends->channel[c], sends ? rank : peer, sends ? peer : rank, end);
         }
     }
 }

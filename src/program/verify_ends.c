@@ -11,21 +11,17 @@ ls_class_proof *ls_class_proof_make(const ls_image *image, int rank, ls_arena *a
                          .programs = LS_NEW_ARRAY(arena, ls_program_ends, image->n_programs + 1),
                          .n_programs = image->n_programs,
                          .phases = ls_arena_copy(arena, image->phases, sizeof *image->phases * (size_t)image->n_phases),
-                         .n_phases = image->n_phases,
-                         .heap_bytes = image->bytes[LS_SYMMETRIC],
-                         .words = image->words};
+                         .n_phases = image->n_phases};
     for (int p = 0; p < image->n_programs; p++) {
         const ls_program *program = &image->programs[p];
         ls_program_ends *ends = &proof->programs[p];
         ends->name = ls_arena_strdup(arena, program->name);
         ends->n_channels = program->n_channels;
+        ends->first_word = program->first_word;
         ends->channel = LS_NEW_ARRAY(arena, const char *, program->n_channels + 1);
-        ends->uses = LS_NEW_ARRAY(arena, uint64_t, program->n_channels + 1);
-        ends->ends = LS_NEW_ARRAY(arena, ls_channel_end, program->n_channels + 1);
-        for (int c = 0; c < program->n_channels; c++) {
+        ends->ends = ls_arena_alloc(arena, sizeof *ends->ends * ((size_t)program->n_channels + 1));
+        for (int c = 0; c < program->n_channels; c++)
             ends->channel[c] = ls_arena_strdup(arena, program->channels[c].name);
-            ends->uses[c] = program->channels[c].uses;
-        }
     }
     return proof;
 }
@@ -38,28 +34,29 @@ static uint64_t hash_of_form(const ls_operand *o) {
     return ls_hash_bytes(key, sizeof key);
 }
 
-static void add(uint64_t *hash, uint64_t kind, uint64_t transfer, uint64_t bytes) {
-    const uint64_t key[] = {*hash, kind, transfer, bytes};
+/* kind: of what sets the word. */
+static void add(uint64_t *hash, ls_instr_kind kind, const ls_instr *instr, uint64_t form) {
+    const uint64_t key[] = {*hash,
+                            kind,
+                            instr->transfer,
+                            form,
+                            (uint64_t)instr->epoch.slot,
+                            (uint64_t)instr->epoch.node,
+                            (uint64_t)instr->epoch.step};
     *hash = ls_hash_bytes(key, sizeof key);
 }
 
 /*
- * PUT and RECEIVE say what is transferred, LEASE and BORROW what is read; who grants, returns, acquires and
- * reclaims is the same end.
+ * PUT and RECEIVE say what is transferred, LEASE and BORROW what is read. Of the words that say "free", only who sets
+ * them and when is said.
  */
 void ls_channel_end_note(ls_channel_end *end, const ls_instr *instr) {
     const ls_instr_traits *t = ls_traits(instr);
-    if (ls_instr_sends(instr)) {
-        end->has_to = true;
-        end->to = instr->peer;
-    } else {
-        end->has_from = true;
-        end->from = instr->peer;
-    }
-    if (t->free) return;
-    const ls_operand *o = instr->kind == LS_INSTR_LEASE ? &instr->in[0] : &instr->out[0];
-    if (t->sets)
-        add(&end->sent, instr->kind, instr->transfer, hash_of_form(o));
+    const ls_instr_kind kind = t->sets ? instr->kind : t->awaited;
+    end->used = true;
+    end->peer = instr->peer;
+    if (t->free)
+        add(&end->free, kind, instr, 0);
     else
-        add(&end->received, t->awaited, instr->transfer, hash_of_form(o));
+        add(&end->data, kind, instr, hash_of_form(instr->kind == LS_INSTR_LEASE ? &instr->in[0] : &instr->out[0]));
 }

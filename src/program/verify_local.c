@@ -1,7 +1,6 @@
 /* See verify_local.h. One class by itself: its queues run with peers that do whatever they may. */
 #include "program/verify_local.h"
 
-#include <limits.h>
 #include <string.h>
 
 #include "program/cursor.h"
@@ -26,7 +25,7 @@ typedef struct end_state {
 
 typedef struct queue_state {
     uint32_t *clock;  /* what this queue has seen of each queue */
-    int awaited;      /* highest epoch of an await that comes before the next instruction; -1: none */
+    ls_epoch awaited; /* the latest of the awaits that come before the next instruction */
     ls_access **puts; /* sources, in the order of the puts */
     int n_puts;
     int *settled; /* by queue: so many of that queue's puts are known to be done */
@@ -47,17 +46,16 @@ typedef struct proving {
     ls_cursor cursor;
     int queues;
     queue_state *queue;
-    uint32_t *seen; /* by instruction and queue: what its queue had seen after it */
-    int *awaited;   /* by instruction: queue_state.awaited after it */
-    int *epoch;     /* by instruction; -1: a kernel */
+    uint32_t *seen;    /* by instruction and queue: what its queue had seen after it */
+    ls_epoch *awaited; /* by instruction: queue_state.awaited after it */
     ls_bytes bytes;
     peer_memory **peers;
     int n_peers;
     size_t peer_capacity;
-    use **uses;            /* by channel and generation - 1 */
-    end_state *ends;       /* by end */
-    ls_channel_end *noted; /* by channel */
-    ls_status value;       /* the first read that does not find its value: told when nothing explains it better */
+    use **uses;                        /* by end and generation - 1 */
+    end_state *ends;                   /* by end */
+    ls_channel_end (*noted)[LS_SIDES]; /* by channel */
+    ls_status value; /* the first read that does not find its value: told when nothing explains it better */
 } proving;
 
 static ls_point point_of(const proving *p, int i) {
@@ -78,67 +76,31 @@ static ls_status fault(const proving *p, int i, const char *what) {
 /* Whether the queue has seen the end of what happened there. */
 static bool has_seen(const queue_state *q, const ls_point *point) { return q->clock[point->queue] >= point->tick; }
 
-static use *use_of(const proving *p, const ls_instr *instr) { return &p->uses[instr->channel][instr->generation - 1]; }
+static use *use_of(const proving *p, const ls_instr *instr) {
+    return &p->uses[ls_instr_end(instr)][instr->generation - 1];
+}
 
 /* --- epochs ----------------------------------------------------------------------------------------------- */
 
-/*
- * Epochs in the order of emission. It is one order for all classes but for the awaits of data, which a rank may
- * emit in an order of its own: they stand between two others. *order: a hash of what all have in common.
+/* Notes of each use of a channel what it receives; every communicating instruction must be about a use that there is.
  */
-static void find_epochs(proving *p, uint64_t *order) {
-    const int n = p->program->n_instrs;
-    int *emitted = LS_NEW_ARRAY(p->arena, int, n + 1); /* by number: instruction + 1 */
-    int next = 0;
-    for (int i = 0; i < n; i++) {
-        const int number = p->program->instrs[i].number;
-        p->epoch[i] = -1;
-        if (number >= 0 && number < n && emitted[number] == 0) emitted[number] = i + 1;
-    }
-    *order = 0;
-    for (int number = 0; number < n; number++) {
-        if (emitted[number] == 0) continue;
-        const ls_instr *instr = &p->program->instrs[emitted[number] - 1];
-        if (instr->kind == LS_INSTR_KERNEL) continue;
-        int *epoch = &p->epoch[emitted[number] - 1];
-        if (ls_traits(instr)->awaits && !ls_traits(instr)->free) { /* each rank has its own order of these */
-            *epoch = 2 * next - 1;
-            continue;
-        }
-        const uint64_t key[] = {*order, instr->kind, (uint64_t)instr->channel, instr->generation};
-        *order = ls_hash_bytes(key, sizeof key);
-        *epoch = 2 * next++;
-    }
-}
-
-/*
- * Every word is set at a lower epoch than it is awaited. Peers have this rank's epochs: all classes have one
- * order of emission.
- */
-static ls_status check_epochs(const proving *p) {
+static ls_status find_uses(const proving *p) {
     const ls_program *program = p->program;
-    size_t *first = LS_NEW_ARRAY(p->arena, size_t, program->n_channels + 1);
-    for (int c = 0; c < program->n_channels; c++) first[c + 1] = first[c] + (size_t)program->channels[c].uses;
-    int *set[2] = {LS_NEW_ARRAY(p->arena, int, first[program->n_channels] + 1),
-                   LS_NEW_ARRAY(p->arena, int, first[program->n_channels] + 1)};
-    for (size_t u = 0; u < first[program->n_channels]; u++) set[0][u] = set[1][u] = INT_MAX;
-    for (int awaits = 0; awaits < 2; awaits++) {
-        for (int i = 0; i < program->n_instrs; i++) {
-            const ls_instr *instr = &program->instrs[i];
-            if (instr->kind == LS_INSTR_KERNEL || ls_traits(instr)->awaits != (awaits == 1)) continue;
-            if (instr->channel < 0 || instr->channel >= program->n_channels || instr->generation < 1 ||
-                instr->generation > program->channels[instr->channel].uses)
-                return fault(p, i, "its channel has no such use");
-            int *when = &set[ls_traits(instr)->free][first[instr->channel] + instr->generation - 1];
-            if (awaits == 0)
-                *when = p->epoch[i];
-            else if (p->epoch[i] < 0 || *when >= p->epoch[i])
-                return fault(p, i, "its word is set at no lower epoch than it is awaited");
-            if (instr->kind == LS_INSTR_RECEIVE) use_of(p, instr)->received = i;
-        }
+    for (int i = 0; i < program->n_instrs; i++) {
+        const ls_instr *instr = &program->instrs[i];
+        if (instr->kind == LS_INSTR_KERNEL) continue;
+        if (instr->channel < 0 || instr->channel >= program->n_channels || instr->generation < 1 ||
+            instr->generation > ls_instr_uses(program, instr))
+            return fault(p, i, "its channel has no such use");
+        if (instr->kind == LS_INSTR_RECEIVE) use_of(p, instr)->received = i;
     }
     return ls_ok();
 }
+
+/* That of an await which comes before all others, so that any word may be set after it. */
+static const ls_epoch NO_EPOCH = {-1, -1, -1};
+
+static ls_epoch later(ls_epoch a, ls_epoch b) { return ls_epoch_compare(a, b) < 0 ? b : a; }
 
 /* --- memory ----------------------------------------------------------------------------------------------- */
 
@@ -274,8 +236,8 @@ static ls_status check_set(const proving *p, const end_state *end, int i) {
     const uint64_t awaits = instr->generation - ls_traits(instr)->opens;
     if (end->awaits < awaits || (awaits > 0 && !has_seen(q, &end->awaited)))
         return fault(p, i, "it sets a word before it has awaited the other one: two messages may be on their way");
-    if (q->awaited >= p->epoch[i])
-        return fault(p, i, "it sets a word only after an await of no lower epoch: ranks may wait for each other");
+    if (ls_epoch_compare(q->awaited, instr->epoch) >= 0)
+        return fault(p, i, "it sets a word only after an await of no earlier epoch: ranks may wait for each other");
     return ls_ok();
 }
 
@@ -295,7 +257,7 @@ static ls_status take_turn(proving *p, const ls_instr *instr, ls_point at) {
     } else {
         end->awaited = at;
     }
-    ls_channel_end_note(&p->noted[instr->channel], instr);
+    ls_channel_end_note(&p->noted[instr->channel][ls_instr_side(instr)], instr);
     return ls_ok();
 }
 
@@ -313,7 +275,7 @@ static void settle(proving *p, ls_point at, const ls_after *after) {
 static void learn_from(proving *p, queue_state *q, int instr) {
     for (int i = 0; i < p->queues; i++)
         q->clock[i] = (uint32_t)ls_max(q->clock[i], p->seen[(size_t)instr * (size_t)p->queues + (size_t)i]);
-    q->awaited = (int)ls_max(q->awaited, p->awaited[instr]);
+    q->awaited = later(q->awaited, p->awaited[instr]);
 }
 
 /* The queue learns what another one had seen when it was past that instruction. */
@@ -350,7 +312,7 @@ static ls_status execute(proving *p, int i) {
         LS_TRY(write(p, instr, at));
     }
     if (rules[instr->kind].after != NULL) LS_TRY(rules[instr->kind].after(p, instr, at));
-    if (ls_traits(instr)->awaits) q->awaited = (int)ls_max(q->awaited, p->epoch[i]);
+    if (ls_traits(instr)->awaits) q->awaited = later(q->awaited, instr->epoch);
     memcpy(&p->seen[(size_t)i * (size_t)p->queues], q->clock, sizeof *q->clock * (size_t)p->queues);
     p->awaited[i] = q->awaited;
     return ls_ok();
@@ -382,13 +344,13 @@ static ls_status run_queues(proving *p) {
 
 /* The program is closed, and leaves what it is to leave. */
 static ls_status check_end(proving *p) {
-    for (int e = 0; e < 2 * p->program->n_channels; e++) {
-        const ls_channel *channel = &p->program->channels[e / 2];
-        const uint64_t least = ls_min(p->ends[e].sets, p->ends[e].awaits);
-        if (least != channel->uses)
+    for (int e = 0; e < LS_SIDES * p->program->n_channels; e++) {
+        const ls_channel *channel = &p->program->channels[e / LS_SIDES];
+        const uint64_t least = ls_min(p->ends[e].sets, p->ends[e].awaits), uses = channel->uses[e % LS_SIDES];
+        if (least != uses)
             return ls_error(LS_INVALID, "program rejected: rank %d, %s: \"%s\" is used %llu times, expected %llu",
                             p->rank, p->program->name, channel->name, (unsigned long long)least,
-                            (unsigned long long)channel->uses);
+                            (unsigned long long)uses);
     }
     const ls_point end = {.rank = p->rank, .program = p->index, .instr = -1, .op = "its end"};
     for (int i = 0; i < p->image->n_buffers && p->value.code == LS_OK; i++) {
@@ -402,14 +364,14 @@ static ls_status check_end(proving *p) {
 }
 
 static void set_up(proving *p) {
-    const int n = p->program->n_instrs, channels = p->program->n_channels;
-    p->epoch = LS_NEW_ARRAY(p->arena, int, n + 1);
-    p->awaited = LS_NEW_ARRAY(p->arena, int, n + 1);
-    p->ends = LS_NEW_ARRAY(p->arena, end_state, 2 * channels + 1);
-    p->uses = LS_NEW_ARRAY(p->arena, use *, channels + 1);
-    for (int c = 0; c < channels; c++) {
-        p->uses[c] = LS_NEW_ARRAY(p->arena, use, p->program->channels[c].uses + 1);
-        for (uint64_t u = 0; u < p->program->channels[c].uses; u++) p->uses[c][u].received = -1;
+    const int n = p->program->n_instrs, ends = LS_SIDES * p->program->n_channels;
+    p->awaited = LS_NEW_ARRAY(p->arena, ls_epoch, n + 1);
+    p->ends = LS_NEW_ARRAY(p->arena, end_state, ends + 1);
+    p->uses = LS_NEW_ARRAY(p->arena, use *, ends + 1);
+    for (int e = 0; e < ends; e++) {
+        const uint64_t uses = p->program->channels[e / LS_SIDES].uses[e % LS_SIDES];
+        p->uses[e] = LS_NEW_ARRAY(p->arena, use, uses + 1);
+        for (uint64_t u = 0; u < uses; u++) p->uses[e][u].received = -1;
     }
     p->cursor = ls_cursor_make(p->program, p->arena);
     p->queues = p->program->queues;
@@ -417,7 +379,7 @@ static void set_up(proving *p) {
     p->seen = LS_NEW_ARRAY(p->arena, uint32_t, (size_t)(n + 1) * (size_t)p->queues);
     for (int k = 0; k < p->queues; k++)
         p->queue[k] = (queue_state){.clock = LS_NEW_ARRAY(p->arena, uint32_t, p->queues),
-                                    .awaited = -1,
+                                    .awaited = NO_EPOCH,
                                     .puts = LS_NEW_ARRAY(p->arena, ls_access *, n + 1),
                                     .settled = LS_NEW_ARRAY(p->arena, int, p->queues)};
 }
@@ -432,8 +394,7 @@ static ls_status prove_program(const ls_image *image, int index, int rank, ls_pr
                  .value = ls_ok()};
     set_up(&p);
     ls_bytes_create(&p.bytes, image, rank, p.arena);
-    find_epochs(&p, &out->order);
-    ls_status status = check_epochs(&p);
+    ls_status status = find_uses(&p);
     if (status.code == LS_OK) status = run_queues(&p);
     if (status.code == LS_OK) status = check_end(&p);
     ls_arena_destroy(p.arena);

@@ -18,14 +18,14 @@
  *   - what the program declares of persistent buffers is what it does, and the phase table joins only what fits
  *     (states.h). With that, and since they are closed, programs may follow each other in any order that the table
  *     allows;
- *   - there is no deadlock. Communicating instructions have an epoch, their place in the order of emission,
- *     which is one order for all classes. An instruction that sets a word has a lower epoch than the one that
- *     awaits it, and a higher one than every await that precedes it on its rank, along queues and the order
- *     between them. Along any chain of waits epochs fall, so that there is no cycle.
+ *   - there is no deadlock. What sets a word has an epoch (ls_epoch), and what awaits the word has the same one,
+ *     as both ends of the channel say. An instruction that sets a word has a later epoch than every await that
+ *     precedes it on its rank, along queues and the order between them. So what an await waits for comes only
+ *     after awaits of earlier epochs: along any chain of waits epochs fall, and there is no cycle.
  *
- * Between classes (ls_prove_between): both ends of each channel agree on every use (the other end's rank, kind,
- * bytes and their form; where they lie, the end that owns them tells the other, address.h), and all classes
- * have one order of emission and one phase table.
+ * Between classes (ls_prove_between): both ends of each channel agree on every use (the other end's rank, kind, epochs,
+ * bytes and their form; where they lie, the end that owns them tells the other, address.h), and all classes have one
+ * phase table. Nothing else need be alike.
  */
 #ifndef LS_PROGRAM_VERIFY_LOCAL_H
 #define LS_PROGRAM_VERIFY_LOCAL_H

@@ -8,22 +8,20 @@
 #include "program/verify_local.h"
 
 /*
- * A channel as one class has it: the peers at its two ends, and what this class says of each use. `sent` of one
- * class must be `received` of the class at the other end.
+ * One end of a channel as a class has it: the peer at the other end, and what the class says of each use, as hashes
+ * over all uses of what "data" and "free" words say. The class at the other end must say the same.
  */
 typedef struct ls_channel_end {
-    ls_peer to, from;
-    bool has_to, has_from;
-    uint64_t sent, received; /* hashes over all uses */
+    bool used;
+    ls_peer peer;
+    uint64_t data, free;
 } ls_channel_end;
 
 typedef struct ls_program_ends {
     const char *name;
-    const char **channel; /* names */
-    ls_channel_end *ends;
-    uint64_t *uses;
-    int n_channels;
-    uint64_t order; /* of emission: a hash */
+    const char **channel;             /* names */
+    ls_channel_end (*ends)[LS_SIDES]; /* by channel */
+    int n_channels, first_word;
 } ls_program_ends;
 
 struct ls_class_proof {
@@ -34,8 +32,6 @@ struct ls_class_proof {
     int n_programs;
     ls_phase *phases;
     int n_phases;
-    size_t heap_bytes;
-    int words;
 };
 
 /* A proof without anything noted yet. */

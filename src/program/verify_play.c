@@ -37,9 +37,6 @@ ls_status ls_play_set_up(ls_play *p, const ls_image *const *images) {
     p->rank = LS_NEW_ARRAY(p->arena, ls_play_rank, p->ranks);
     p->bytes = LS_NEW_ARRAY(p->arena, ls_bytes, p->ranks);
     for (int r = 0; r < p->ranks; r++) {
-        if (images[r]->words != images[0]->words)
-            return ls_error(LS_INVALID, "program rejected: rank %d has %d signal words, rank 0 has %d", r,
-                            images[r]->words, images[0]->words);
         if (images[r]->n_programs != images[0]->n_programs)
             return ls_error(LS_INVALID, "program rejected: rank %d has %d programs, rank 0 has %d", r,
                             images[r]->n_programs, images[0]->n_programs);

@@ -10,7 +10,6 @@ const ls_instr *ls_play_told(const ls_play *p, int rank, const ls_instr *instr) 
     const int program = ls_play_index(r);
     const ls_play_rank *peer = &p->rank[ls_peer_rank(r->image, instr->peer, rank)];
     const ls_program *there = &peer->image->programs[program];
-    const int use = ls_use_of(&peer->uses[program], there, instr);
-    const int tells = use < 0 ? -1 : peer->uses[program].list[use].tells;
+    const int tells = ls_use_told(&peer->uses[program], there, instr);
     return tells < 0 ? NULL : &there->instrs[tells];
 }

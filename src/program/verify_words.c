@@ -59,6 +59,8 @@ ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_acces
     const ls_point at = ls_play_point(p, rank, queue);
     const ls_instr *instr = &ls_play_program(r)->instrs[at.instr];
     const int peer = ls_peer_rank(r->image, instr->peer, rank);
+    if (ls_instr_word(ls_play_program(r), instr) >= p->rank[peer].image->words)
+        return ls_play_fault(p, at, "its peer has no such word");
     ls_word *w = word_of(p, peer, ls_play_program(r), instr);
     const uint64_t generation = generation_of(r, instr);
     if (generation != w->last + 1) return ls_play_fault(p, at, "the word's generations do not rise by one");

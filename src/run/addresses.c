@@ -14,7 +14,7 @@
 /* Of the uses of one channel, as many as a note has room for. */
 typedef struct note {
     int rank, n;
-    uint64_t uses; /* of the channel, all together */
+    uint64_t uses; /* of this end, all together */
     ls_address address[];
 } note;
 
@@ -25,6 +25,7 @@ static size_t note_bytes(int per_note) { return sizeof(note) + (size_t)per_note 
 /* An end of a channel at work. */
 typedef struct end {
     int program, channel;
+    ls_channel_side side;
     bool tells;
     int peer;
     int set, awaited; /* words: the peer's, which this end sets, and its own */
@@ -44,7 +45,9 @@ typedef struct exchange {
 
 static const ls_program *program_of(const exchange *x, const end *e) { return &x->ex->image->programs[e->program]; }
 
-static uint64_t uses_of(const exchange *x, const end *e) { return program_of(x, e)->channels[e->channel].uses; }
+static uint64_t uses_of(const exchange *x, const end *e) {
+    return program_of(x, e)->channels[e->channel].uses[e->side];
+}
 
 static uint64_t notes_for(const exchange *x, uint64_t uses) {
     const uint64_t each = (uint64_t)x->per_note;
@@ -66,10 +69,14 @@ static ls_range place_of_note(const exchange *x, int word) {
 
 size_t ls_exchange_heap(const ls_image *image) { return (size_t)channels_of(image) * note_bytes(1); }
 
-/* The use that is number k of the channel's, from 0. */
-static const ls_use *use_at(const exchange *x, const end *e, uint64_t k) {
-    const ls_uses *uses = &x->ex->programs[e->program].uses;
-    return &uses->list[uses->first[e->channel] + (int)k];
+/* The use that is number k of the end's, from 0, in the program's list of uses. */
+static int use_at(const exchange *x, const end *e, uint64_t k) {
+    return x->ex->programs[e->program].uses.first[LS_SIDES * e->channel + (int)e->side] + (int)k;
+}
+
+/* The instruction that is about its address. */
+static const ls_instr *instr_at(const exchange *x, const end *e, uint64_t k) {
+    return &program_of(x, e)->instrs[x->ex->programs[e->program].uses.list[use_at(x, e, k)].instr];
 }
 
 static ls_status differ(const exchange *x, const end *e, uint64_t use, const char *what) {
@@ -86,14 +93,16 @@ static ls_status lacks_an_end(const exchange *x, const end *e, uint64_t use) {
 
 /* --- ends ----------------------------------------------------------------------------------------------- */
 
-static void add_end(exchange *x, int program, int channel, const ls_instr *instr, bool tells) {
+/* The end of a channel that the instruction, which is about an address, stands at. */
+static void add_end(exchange *x, int program, const ls_instr *instr, bool tells) {
     const ls_program *p = &x->ex->image->programs[program];
-    const int data = ls_channel_word(p, channel, false), free = ls_channel_word(p, channel, true);
+    const int data = ls_channel_word(p, instr->channel, false), free = ls_channel_word(p, instr->channel, true);
     const bool puts = instr->kind == LS_INSTR_RECEIVE || instr->kind == LS_INSTR_PUT;
     const int opens = puts ? free : data, answers = puts ? data : free; /* set by GRANT or LEASE; by PUT or RETURN */
     *LS_PUSH(x->scratch, x->ends, x->n, x->capacity) =
         (end){.program = program,
-              .channel = channel,
+              .channel = instr->channel,
+              .side = ls_instr_side(instr),
               .tells = tells,
               .peer = ls_peer_rank(x->ex->image, instr->peer, ls_executor_rank(x->ex)),
               .set = tells ? opens : answers,
@@ -104,19 +113,17 @@ static void add_end(exchange *x, int program, int channel, const ls_instr *instr
 static ls_status find_ends(exchange *x, int program) {
     const ls_program *p = &x->ex->image->programs[program];
     ls_prepared_program *prepared = &x->ex->programs[program];
+    const int ends = LS_SIDES * p->n_channels;
     prepared->uses = ls_uses_find(p, x->ex->memory);
-    prepared->addresses = LS_NEW_ARRAY(x->ex->memory, ls_address, prepared->uses.first[p->n_channels] + 1);
-    prepared->told = LS_NEW_ARRAY(x->ex->memory, uint64_t, p->n_channels + 1);
-    for (int c = 0; c < p->n_channels; c++) {
-        const end e = {.program = program, .channel = c};
-        for (uint64_t k = 0; k < p->channels[c].uses; k++) {
-            const ls_use *use = use_at(x, &e, k);
-            if (use->tells < 0 || use->asks < 0) return lacks_an_end(x, &e, k);
-            if (k > 0) continue;
-            add_end(x, program, c, &p->instrs[use->tells], true);
-            add_end(x, program, c, &p->instrs[use->asks], false);
-        }
-        prepared->told[c] = notes_for(x, p->channels[c].uses);
+    prepared->addresses = LS_NEW_ARRAY(x->ex->memory, ls_address, prepared->uses.first[ends] + 1);
+    prepared->told = LS_NEW_ARRAY(x->ex->memory, uint64_t, ends + 1);
+    for (int i = 0; i < ends; i++) {
+        const end e = {.program = program, .channel = i / LS_SIDES, .side = (ls_channel_side)(i % LS_SIDES)};
+        const ls_use *uses = &prepared->uses.list[prepared->uses.first[i]];
+        for (uint64_t k = 0; k < uses_of(x, &e); k++)
+            if (uses[k].instr < 0) return lacks_an_end(x, &e, k);
+        if (uses_of(x, &e) > 0) add_end(x, program, &p->instrs[uses->instr], uses->tells);
+        prepared->told[i] = notes_for(x, uses_of(x, &e));
     }
     return ls_ok();
 }
@@ -125,13 +132,11 @@ static ls_status find_ends(exchange *x, int program) {
 
 /* The slots that this rank grants over the channel of an end, by use; NULL: it leases. */
 static const ls_range *slots_of(const exchange *x, const end *e) {
-    if (program_of(x, e)->instrs[use_at(x, e, 0)->tells].kind != LS_INSTR_RECEIVE) return NULL;
+    if (instr_at(x, e, 0)->kind != LS_INSTR_RECEIVE) return NULL;
     const uint64_t uses = uses_of(x, e);
     ls_range *slots = LS_NEW_ARRAY(x->scratch, ls_range, uses);
-    for (uint64_t k = 0; k < uses; k++) {
-        const ls_instr *receives = &program_of(x, e)->instrs[use_at(x, e, k)->tells];
-        slots[k] = ls_address_of(x->ex->image, ls_instr_subject(receives), ls_executor_rank(x->ex)).range;
-    }
+    for (uint64_t k = 0; k < uses; k++)
+        slots[k] = ls_address_of(x->ex->image, ls_instr_subject(instr_at(x, e, k)), ls_executor_rank(x->ex)).range;
     return slots;
 }
 
@@ -161,25 +166,26 @@ static void tell(exchange *x, end *e) {
     e->note->n = uses_in_note(x, uses, first);
     e->note->uses = uses;
     for (int i = 0; i < e->note->n; i++) {
-        const ls_instr *instr = &program_of(x, e)->instrs[use_at(x, e, first + (uint64_t)i)->tells];
+        const ls_instr *instr = instr_at(x, e, first + (uint64_t)i);
         e->note->address[i] = ls_address_of(x->ex->image, ls_instr_subject(instr), rank);
     }
     const ls_range to = place_of_note(x, e->set), from = ls_range_flat(0, to.length);
     (void)ls_comm_put_signal(x->ex->comm, e->peer, &to, e->note, &from, e->set, ++e->sent);
 }
 
-/* Whether what a peer tells can be an address: the heaps of a world have one size, those of a device's own any. */
-static bool lies_in_heap(const exchange *x, const ls_address *told) {
-    const size_t bytes = x->ex->remotes == NULL ? ls_comm_heap_bytes(x->ex->comm) : INT64_MAX;
+/* Whether what a peer tells can be an address: that lies in its heap of the world; those of a device's own have any
+ * size. */
+static bool lies_in_heap(const exchange *x, const end *e, const ls_address *told) {
+    const size_t bytes = x->ex->remotes == NULL ? ls_comm_heap_bytes_of(x->ex->comm, e->peer) : INT64_MAX;
     return (unsigned)told->dtype < LS_DTYPES && ls_range_lies_within(&told->range, bytes);
 }
 
 static ls_status compare(const exchange *x, const end *e, uint64_t use, const ls_address *told) {
-    const ls_instr *asks = &program_of(x, e)->instrs[use_at(x, e, use)->asks];
+    const ls_instr *asks = instr_at(x, e, use);
     const int rank = ls_executor_rank(x->ex);
     const ls_address known = ls_address_of(x->ex->image, &asks->out[0], rank);
     char theirs[128], mine[128], what[384];
-    if (!lies_in_heap(x, told)) {
+    if (!lies_in_heap(x, e, told)) {
         snprintf(what, sizeof what, "rank %d tells an address that is not within its heap", e->peer);
         return differ(x, e, use, what);
     }
@@ -217,7 +223,7 @@ static ls_status be_told(exchange *x, end *e) {
     for (int i = 0; i < expected; i++) {
         const uint64_t use = first + (uint64_t)i;
         LS_TRY(compare(x, e, use, &came->address[i]));
-        prepared->addresses[prepared->uses.first[e->channel] + (int)use] = came->address[i];
+        prepared->addresses[use_at(x, e, use)] = came->address[i];
     }
     ls_comm_signal(x->ex->comm, e->peer, e->set, ++e->through);
     return ls_ok();
@@ -269,7 +275,9 @@ static ls_status run(exchange *x) {
 ls_status ls_executor_exchange(ls_executor *ex) {
     const int channels = channels_of(ex->image);
     if (channels == 0) return ls_ok();
-    const size_t room = ls_comm_heap_bytes(ex->comm) / (size_t)channels; /* of each note */
+    size_t heap = ls_comm_heap_bytes(ex->comm); /* the least of any rank */
+    for (int r = 0; r < ls_comm_size(ex->comm); r++) heap = ls_min(heap, ls_comm_heap_bytes_of(ex->comm, r));
+    const size_t room = heap / (size_t)channels; /* of each note */
     exchange x = {.ex = ex, .scratch = ls_arena_create()};
     x.per_note = (int)ls_min(MOST_PER_NOTE, (int64_t)((room - sizeof(note)) / sizeof(ls_address)));
     ls_status status = ls_ok();

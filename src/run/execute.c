@@ -40,7 +40,7 @@ typedef struct run {
 static int word_of(const run *r, const ls_instr *instr) { return ls_instr_word(r->program, instr); }
 
 static uint64_t generation_of(const run *r, const ls_instr *instr) {
-    return r->prepared->told[instr->channel] + ls_instr_generation(r->program, instr, r->cursor->runs);
+    return r->prepared->told[ls_instr_end(instr)] + ls_instr_generation(r->program, instr, r->cursor->runs);
 }
 
 static uint64_t ticket_of(const run *r, int put) { return r->prepared->instrs[put].ticket; }
@@ -181,7 +181,7 @@ static ls_device_message message_of(const run *r, int i) {
     const ls_device_remote *at = &r->ex->remotes[prepared->peer];
     ls_device_message message = {.word = (awaits ? at->own : at->words) + word_of(r, instr),
                                  .generation = generation_of(r, instr),
-                                 .rise = r->program->channels[instr->channel].uses,
+                                 .rise = ls_instr_uses(r->program, instr),
                                  .peer = prepared->peer,
                                  .awaits = awaits,
                                  .carries = instr->kind == LS_INSTR_PUT || instr->kind == LS_INSTR_RECEIVE};

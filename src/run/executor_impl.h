@@ -24,7 +24,7 @@ typedef struct ls_prepared_program {
     ls_prepared *instrs;
     ls_uses uses;
     ls_address *addresses; /* by use: what its other end told this rank */
-    uint64_t *told;        /* by channel: generations of its words that telling took; those of runs follow */
+    uint64_t *told;        /* by end: generations of the channel's words that telling took; those of runs follow */
     ls_cursor cursor;
     double *held; /* by queue, while recording: since when the wait at the head blocks the queue; 0: it does not */
     ls_awaited *awaited;            /* by queue: room for what all of them wait for */

@@ -349,9 +349,7 @@ static void prepare(ls_interpreter *in, int rank, const ls_image *image, size_t 
  */
 static bool be_told(const ls_interpreter *in, int rank, int program, const ls_instr *instr, int *out) {
     const rank_state *peer = &in->rank[ls_peer_rank(in->rank[rank].image, instr->peer, rank)];
-    const int use = ls_use_of(&peer->uses[program], &peer->image->programs[program], instr);
-    if (use < 0) return false;
-    *out = peer->uses[program].list[use].tells;
+    *out = ls_use_told(&peer->uses[program], &peer->image->programs[program], instr);
     return *out >= 0;
 }
 

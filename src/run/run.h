@@ -105,10 +105,12 @@ typedef struct ls_run_times {
 } ls_run_times;
 
 /*
- * Creates a world with the ranks, heap bytes and signal words of the image; transports as for ls_world_create.
+ * Creates a world for programs: with the ranks and the signal words of the image, which all of them have, and for each
+ * rank a heap of heaps[rank] bytes, those of its own image; NULL: all have as much as this one. transports as for
+ * ls_world_create.
  */
-LS_MUST_USE ls_status ls_world_for(const ls_image *image, const char *transports, bool may_spin, double wait_timeout,
-                                   ls_world **out);
+LS_MUST_USE ls_status ls_world_for(const ls_image *image, const size_t *heaps, const char *transports, bool may_spin,
+                                   double wait_timeout, ls_world **out);
 
 /*
  * Collective: all ranks of the world create an executor, once, and tell each other the addresses of their

@@ -148,7 +148,10 @@ static ls_status make_world(ls_session *s) {
     ls_hosts hosts;
     LS_TRY(ls_hosts_find(ls_session_ranks(s), &hosts));
     s->may_spin = hosts.machine_ranks * s->plan.target.threads <= machine.cores;
-    return ls_world_for(s->proved.image, NULL, s->may_spin, s->wait_timeout, &s->world);
+    const int ranks = ls_session_ranks(s);
+    size_t *heaps = LS_NEW_ARRAY(s->arena, size_t, ranks);
+    for (int r = 0; r < ranks; r++) heaps[r] = (size_t)ls_session_bytes(s, r)->space[LS_SYMMETRIC];
+    return ls_world_for(s->proved.image, heaps, NULL, s->may_spin, s->wait_timeout, &s->world);
 }
 
 static ls_status set_up(ls_session *s, const ls_spread *spread) {
@@ -221,7 +224,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
 
 /* LS_INVALID unless all ranks have the same program. Collective. */
 static ls_status compare_images(const ls_image *image, ls_comm *comm) {
-    const uint64_t mine = ls_image_skeleton(image);
+    const uint64_t mine = ls_image_frame(image);
     uint64_t first = mine;
     LS_TRY(ls_comm_broadcast(comm, &first, sizeof first));
     ls_status status = ls_ok();

@@ -81,14 +81,14 @@ static void remove_first(simulation *p) {
 
 /* --- one rank ----------------------------------------------------------------------------------------------------- */
 
-/* A word of the program, counted from its first, has a generation for each use of its channel. */
+/* The word that a rank awaits at an end of a channel has a generation for each use of that end. */
 static void make_words(simulation *p, simulated *w) {
-    const int channels = w->program->n_channels;
+    const int ends = LS_SIDES * w->program->n_channels;
     size_t entries = 0;
-    w->first = LS_NEW_ARRAY(p->arena, size_t, 2 * channels + 1);
-    for (int word = 0; word < 2 * channels; word++) {
-        w->first[word] = entries;
-        entries += w->program->channels[word / 2].uses;
+    w->first = LS_NEW_ARRAY(p->arena, size_t, ends + 1);
+    for (int e = 0; e < ends; e++) {
+        w->first[e] = entries;
+        entries += w->program->channels[e / LS_SIDES].uses[e % LS_SIDES];
     }
     w->posted = LS_NEW_ARRAY(p->arena, double, entries + 1);
     for (size_t i = 0; i < entries; i++) w->posted[i] = INFINITY;
@@ -96,9 +96,9 @@ static void make_words(simulation *p, simulated *w) {
 
 /* The entry of the owner's `posted` for the instruction's word and generation. */
 static double *post_time(const simulated *owner, const ls_instr *instr) {
-    const int word = ls_instr_word(owner->program, instr) - owner->program->first_word;
-    LS_ASSERT(instr->generation >= 1 && instr->generation <= owner->program->channels[instr->channel].uses);
-    return &owner->posted[owner->first[word] + instr->generation - 1];
+    const ls_channel_side side = ls_traits(instr)->free ? LS_SIDE_SENDS : LS_SIDE_RECEIVES; /* which awaits the word */
+    LS_ASSERT(instr->generation >= 1 && instr->generation <= owner->program->channels[instr->channel].uses[side]);
+    return &owner->posted[owner->first[LS_SIDES * instr->channel + (int)side] + instr->generation - 1];
 }
 
 static double *clock_of(const simulation *p, const simulated *w, int q) {

@@ -76,7 +76,7 @@ static void write_memory(const ls_training *t, ls_json_writer *w) {
 
 ls_status ls_record_run(const ls_training *t) {
     LS_PATH path = NULL;
-    char skeleton[32];
+    char frame[32];
     LS_TRY(ls_record_path(t, "run.json", &path));
     ls_json_writer *w = ls_json_begin(2);
     ls_json_put_text(w, "version", LS_VERSION);
@@ -88,8 +88,8 @@ ls_status ls_record_run(const ls_training *t) {
     ls_json_close(w);
     ls_groups_write(&t->job, w);
     write_spread(t, w);
-    snprintf(skeleton, sizeof skeleton, "%016llx", (unsigned long long)ls_image_skeleton(ls_session_image(t->session)));
-    ls_json_put_text(w, "program", skeleton);
+    snprintf(frame, sizeof frame, "%016llx", (unsigned long long)ls_image_frame(ls_session_image(t->session)));
+    ls_json_put_text(w, "program", frame);
     write_memory(t, w);
     return ls_json_end_file(w, path);
 }

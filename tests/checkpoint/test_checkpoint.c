@@ -17,6 +17,7 @@
 #include "support/saved_model.h"
 #include "support/scratch.h"
 #include "support/tensors.h"
+#include "support/worlds.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -228,21 +229,22 @@ static ls_status rank_main(ls_comm *comm, void *context) {
 /* Runs it on all ranks; they must all succeed or all fail. Returns rank 0's status. */
 static ls_status run(work *w) {
     ls_model *model = NULL;
-    ls_image *image = NULL;
+    ls_image *images[16];
     ls_world *world = NULL;
     const int ranks = w->mesh.dp * w->mesh.ring * w->mesh.ulysses * w->mesh.tp;
-    ls_graph *g = ls_graph_create(w->dtype);
+    assert_true(ranks <= (int)LS_COUNT(images));
     assert_ok(ls_model_open(w->config, &model));
-    assert_ok(make_image(w, model, g, 0, &image));
-    assert_ok(ls_world_for(image, NULL, false, 20, &world));
+    ls_graph *g = NULL;
+    for (int r = 0; r < ranks; r++, ls_graph_destroy(g))
+        assert_ok(make_image(w, model, g = ls_graph_create(w->dtype), r, &images[r]));
+    assert_ok(world_of_images(images, ranks, NULL, 20, &world));
+    for (int r = 0; r < ranks; r++) ls_image_destroy(images[r]);
     pthread_mutex_init(&w->lock, NULL);
     w->successes = 0;
     assert_ok(ls_launch(world, ranks, true, rank_main, w));
     pthread_mutex_destroy(&w->lock);
     assert_int_equal(w->successes, w->status.code == LS_OK ? ranks : 0);
     ls_world_destroy(world);
-    ls_image_destroy(image);
-    ls_graph_destroy(g);
     ls_model_close(model);
     return w->status;
 }

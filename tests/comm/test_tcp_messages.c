@@ -19,6 +19,7 @@ typedef struct receiving {
     ls_notice notice;
     ls_boot boot;
     ls_world world;
+    ls_segment_form form; /* of this rank */
     char *segment, *segments[RANKS], *before;
     ls_endpoint end;
     ls_windows *windows;
@@ -45,24 +46,20 @@ static void start(receiving *r, bool unguarded) {
     r->boot = (ls_boot){.rank = -1, .ranks = RANKS, .notice = &r->notice};
     r->world = (ls_world){.boot = &r->boot,
                           .options = {.ranks = RANKS, .heap_bytes = HEAP, .words = WORDS, .unguarded = unguarded}};
-    ls_segment_lay_out(&r->world.options, &r->world.form);
-    r->segment = aligned_alloc(4096, r->world.form.bytes);
-    r->before = malloc(r->world.form.bytes);
+    r->form = ls_segment_lay_out(&r->world.options, ME);
+    r->segment = aligned_alloc(4096, r->form.bytes);
+    r->before = malloc(r->form.bytes);
     assert_true(r->segment != NULL && r->before != NULL);
-    memset(r->segment, 0, r->world.form.bytes);
+    memset(r->segment, 0, r->form.bytes);
     r->segments[ME] = r->segment;
     r->windows = ls_windows_create(&r->world, ME);
-    r->end = (ls_endpoint){.rank = ME,
-                           .ranks = RANKS,
-                           .boot = &r->boot,
-                           .form = r->world.form,
-                           .segments = r->segments,
-                           .windows = r->windows};
+    r->end = (ls_endpoint){
+        .rank = ME, .ranks = RANKS, .boot = &r->boot, .form = r->form, .segments = r->segments, .windows = r->windows};
     int pair[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     expect(r);
     ls_windows_note_set(r->windows, FREE_OUT, 2); /* the note is told, and slot 0 is granted */
-    memcpy(r->before, r->segment, r->world.form.bytes);
+    memcpy(r->before, r->segment, r->form.bytes);
     const int fds[RANKS] = {pair[0], -1, -1};
     assert_ok(ls_tcp_receiver_open(&r->end, fds, &r->receiver));
     assert_ok(ls_tcp_receiver_start(r->receiver));
@@ -92,7 +89,7 @@ static void settle(const receiving *r) {
     (void)recv(r->wire, &answer, sizeof answer, MSG_WAITALL);
 }
 
-static char *at_heap(const receiving *r, size_t offset) { return r->segment + r->world.form.heap + offset; }
+static char *at_heap(const receiving *r, size_t offset) { return r->segment + r->form.heap + offset; }
 static uint64_t word_at(const receiving *r, int word) { return ls_endpoint_reached(&r->end, word); }
 
 #define HEAD(kind_, word_, generation_, ...) \
@@ -110,9 +107,7 @@ static void refuses(const forged *f, bool unguarded) {
     say(&r, &f->head, 1024);
     settle(&r);
     assert_true(ls_tcp_is_lost(r.receiver, 0));
-    assert_int_equal(
-        memcmp(r.segment + r.world.form.words, r.before + r.world.form.words, r.world.form.bytes - r.world.form.words),
-        0);
+    assert_int_equal(memcmp(r.segment + r.form.words, r.before + r.form.words, r.form.bytes - r.form.words), 0);
     assert_fails(ls_notice_aborted(&r.notice), LS_PEER, "rank 1 refuses what rank 0 sends: ");
     assert_fails(ls_notice_aborted(&r.notice), LS_PEER, f->says);
     finish(&r);
@@ -126,7 +121,7 @@ static void test_forged_messages(void **state) {
     const int host = WORDS; /* the word of round 0, which rank 0 sets */
     receiving sizes;
     start(&sizes, false);
-    const size_t inbox = sizes.world.form.inbox - sizes.world.form.heap, half = ls_host_inbox_bytes(RANKS);
+    const size_t inbox = sizes.form.inbox - sizes.form.heap, half = ls_host_inbox_bytes(RANKS);
     finish(&sizes);
     const forged all[] = {
         {HEAD(-1, 0, 1, NOTHING), "message -1 for word 0"},
@@ -188,7 +183,7 @@ static void test_expected_messages(void **state) {
     settle(&r);
     assert_int_equal(word_at(&r, DATA_IN), 4);
     for (size_t i = 0; i < 512; i++) assert_int_equal(*at_heap(&r, 2048 + i), i % 128 < 64 ? 0x5A : 0);
-    const size_t inbox = r.world.form.inbox - r.world.form.heap, half = ls_host_inbox_bytes(RANKS);
+    const size_t inbox = r.form.inbox - r.form.heap, half = ls_host_inbox_bytes(RANKS);
     say(&r, &HEAD(LS_TCP_PUT, WORDS, 1, ls_range_flat(inbox + half + 64, 128)), 128);
     settle(&r);
     assert_int_equal(word_at(&r, WORDS), 1);

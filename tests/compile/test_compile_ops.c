@@ -1,7 +1,7 @@
 /*
  * Each op in a small network over many meshes in f64 against one rank: token-wise layers, learned positions, and
  * ops along the sequence, with shifts and convolutions longer than a rank's part. The verifier accepts the
- * programs, and all ranks compile the same skeleton.
+ * programs, and all ranks compile the same frame.
  */
 #include <setjmp.h>
 #include <stdarg.h>

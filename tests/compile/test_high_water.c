@@ -16,6 +16,7 @@
 #include "support/meshes.h"
 #include "support/scratch.h"
 #include "support/tensors.h"
+#include "support/worlds.h"
 #include "weights/weights.h"
 
 enum { V = 512, MOST_TOKENS = 8192 };
@@ -184,11 +185,9 @@ static void check(void **state, const example *e) {
                         .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, e->dtype == LS_F32),
                         .hyper = {0.9, 0.95, 1e-8, 0.1}};
     s->job = &job;
-    ls_image *image;
     ls_world *world;
     const int ranks = ls_mesh_ranks(&s->target.mesh);
-    assert_ok(ls_compile(&job, &s->target, &image));
-    assert_ok(ls_world_for(image, NULL, false, 20, &world));
+    assert_ok(world_of_job(&job, &s->target, NULL, 20, &world));
     assert_ok(ls_launch(world, ranks, true, rank_main, s));
     for (int r = 0; r < ranks; r++) {
         const double share = (double)s->untouched[r] / (double)s->mapped[r];
@@ -198,7 +197,6 @@ static void check(void **state, const example *e) {
         assert_true(share <= 0.03);
     }
     ls_world_destroy(world);
-    ls_image_destroy(image);
     ls_graph_destroy(g);
     ls_model_close(s->model);
     free(s);

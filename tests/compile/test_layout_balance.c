@@ -99,7 +99,7 @@ static excesses time_excess(ls_layout_kind kind, int64_t S, const ls_mask *mask)
     for (int p = 0; p < P; p++) {
         target.rank = p;
         assert_int_equal(ls_compile(&job, &target, &images[p]).code, LS_OK);
-        assert_true(ls_image_skeleton(images[p]) == ls_image_skeleton(images[0]));
+        assert_true(ls_image_frame(images[p]) == ls_image_frame(images[0]));
     }
     const ls_rates rates = ls_rates_of(LS_DEVICE_CPU, LS_ISA_AVX512, LS_BF16, 1);
     ls_rates free_transfers = rates;

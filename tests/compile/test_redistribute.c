@@ -8,6 +8,7 @@
 #include "program/verify_local.h"
 #include "support/meshes.h"
 #include "support/world.h"
+#include "support/worlds.h"
 
 #include <stdlib.h>
 
@@ -253,8 +254,7 @@ static ls_image *image_of(const under_test *test, int ranks, int rank) {
     image->owners = ls_stages_owners(&b, &stages);
     test->emit(&b, &stages, in, out);
     assert_ok(b.status);
-    for (int c = 0; c < b.channels.n; c++) b.program->channels[c].uses = b.channels.counts[c].received;
-    image->words = 2 * b.program->n_channels;
+    ls_build_end_channels(&b);
     b.program->kept = LS_NEW_ARRAY(arena, ls_kept, image->n_buffers);
     b.program->kept[in.buffer].effect = LS_EFFECT_READ;
     b.program->kept[out.buffer].effect = test->on_out;
@@ -308,7 +308,7 @@ static void try(const under_test *test, int ranks) {
     static const char *const transports[] = {NULL, "chaos:3"};
     for (size_t t = 0; t < LS_COUNT(transports); t++) {
         ls_world *world;
-        assert_ok(ls_world_for(image[0], transports[t], false, 20, &world));
+        assert_ok(world_of_images(image, ranks, transports[t], 20, &world));
         run_of run = {test, image, ranks};
         assert_ok(ls_launch(world, ranks, true, rank_main, &run));
         ls_world_destroy(world);

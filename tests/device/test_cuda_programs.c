@@ -8,6 +8,7 @@
 #include "support/meshes.h"
 #include "support/step_digest.h"
 #include "support/world.h"
+#include "support/worlds.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static void test_nobody_runs_before_all_have_recorded(void **state) {
         ls_world *world;
         snprintf(settings, sizeof settings, "seed=%d", seed);
         use_fake_cuda(settings);
-        assert_ok(ls_world_for(set.image[0], NULL, false, 30, &world));
+        assert_ok(world_of_images(set.image, set.ranks, NULL, 30, &world));
         assert_ok(ls_launch(world, set.ranks, true, run_at_once, &set));
         ls_world_destroy(world);
     }

@@ -29,6 +29,7 @@ typedef struct rank {
     ls_notice notice;
     ls_boot boot;
     ls_world world;
+    ls_segment_form form; /* of this rank */
     char *segment, *segments[RANKS];
     ls_endpoint end;
     ls_windows *windows;
@@ -38,18 +39,14 @@ static void start(rank *r) {
     memset(r, 0, sizeof *r);
     r->boot = (ls_boot){.rank = -1, .ranks = RANKS, .notice = &r->notice};
     r->world = (ls_world){.boot = &r->boot, .options = {.ranks = RANKS, .heap_bytes = HEAP, .words = WORDS}};
-    ls_segment_lay_out(&r->world.options, &r->world.form);
-    r->segment = aligned_alloc(4096, r->world.form.bytes);
+    r->form = ls_segment_lay_out(&r->world.options, ME);
+    r->segment = aligned_alloc(4096, r->form.bytes);
     LS_ASSERT(r->segment != NULL);
-    memset(r->segment, 0, r->world.form.bytes);
+    memset(r->segment, 0, r->form.bytes);
     r->segments[ME] = r->segment;
     r->windows = ls_windows_create(&r->world, ME);
-    r->end = (ls_endpoint){.rank = ME,
-                           .ranks = RANKS,
-                           .boot = &r->boot,
-                           .form = r->world.form,
-                           .segments = r->segments,
-                           .windows = r->windows};
+    r->end = (ls_endpoint){
+        .rank = ME, .ranks = RANKS, .boot = &r->boot, .form = r->form, .segments = r->segments, .windows = r->windows};
     ls_window windows[WORDS];
     for (int w = 0; w < WORDS; w++) windows[w] = (ls_window){.peer = -1};
     windows[DATA_IN] = (ls_window){.peer = CALLER, .answers = FREE_OUT, .notes = 1, .uses = 2, .slots = slots};

@@ -18,6 +18,7 @@
 #include "support/scratch.h"
 #include "support/spread.h"
 #include "support/tensors.h"
+#include "support/worlds.h"
 
 #include <math.h>
 
@@ -171,7 +172,7 @@ static void run_play(play *p) {
     assert_ok(ls_verify((const ls_image *const *)images, ranks));
     assert_ok(ls_verify_local((const ls_image *const *)images, ranks));
     ls_world *world;
-    assert_ok(ls_world_for(images[0], NULL, false, 20, &world));
+    assert_ok(world_of_images(images, ranks, NULL, 20, &world));
     assert_ok(ls_launch(world, ranks, true, rank_main, p));
     ls_world_destroy(world);
     for (int r = 0; r < ranks; r++) ls_image_destroy(images[r]);

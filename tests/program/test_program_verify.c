@@ -249,10 +249,10 @@ static void test_ranks_run_the_same_programs(void **state) {
     }
 }
 
-static void test_skeletons_agree(void **state) {
+static void test_frames_agree(void **state) {
     (void)state;
     image_set set = images_of_network(mesh_of(2, 2, 2), "usp", LS_LAYOUT_ZIGZAG, 37, 2);
-    for (int r = 1; r < set.ranks; r++) assert_true(ls_image_skeleton(set.image[r]) == ls_image_skeleton(set.image[0]));
+    for (int r = 1; r < set.ranks; r++) assert_true(ls_image_frame(set.image[r]) == ls_image_frame(set.image[0]));
     free_images(&set);
 }
 
@@ -272,7 +272,7 @@ int main(void) {
         cmocka_unit_test(test_accepts),
         cmocka_unit_test(test_rejects),
         cmocka_unit_test(test_ranks_run_the_same_programs),
-        cmocka_unit_test(test_skeletons_agree),
+        cmocka_unit_test(test_frames_agree),
         cmocka_unit_test(test_placement_is_tight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

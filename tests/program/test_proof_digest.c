@@ -61,8 +61,7 @@ static void test_programs_that_fit_agree(void **state) {
 
 /* --- edits of one rank -------------------------------------------------------------------------------------------- */
 
-static void other_words(ls_image *image) { image->words++; }
-static void other_heap(ls_image *image) { image->bytes[LS_SYMMETRIC] += 64; }
+static void other_words(ls_image *image) { image->programs[0].first_word++; }
 static void fewer_phases(ls_image *image) { image->n_phases--; }
 
 /* All that the rank does on the first channel of a program is about another transfer. */
@@ -71,6 +70,15 @@ static void other_transfer(ls_image *image) {
     for (int i = 0; i < program->n_instrs; i++) {
         ls_instr *instr = &program->instrs[i];
         if (instr->kind != LS_INSTR_KERNEL && instr->channel == 0) instr->transfer++;
+    }
+}
+
+/* All that the rank says and awaits is said to be later than it is. */
+static void other_epochs(ls_image *image) {
+    ls_program *program = &image->programs[0];
+    for (int i = 0; i < program->n_instrs; i++) {
+        ls_instr *instr = &program->instrs[i];
+        if (instr->kind != LS_INSTR_KERNEL) instr->epoch.slot++;
     }
 }
 
@@ -87,7 +95,7 @@ static void other_peers(ls_image *image) {
 
 static void test_what_does_not_fit_disagrees(void **state) {
     (void)state;
-    static void (*const edits[])(ls_image *) = {other_words, other_heap, fewer_phases, other_transfer, other_peers};
+    static void (*const edits[])(ls_image *) = {other_words, fewer_phases, other_transfer, other_epochs, other_peers};
     for (size_t e = 0; e < LS_COUNT(edits); e++) {
         image_set set = images_of_network(mesh_of(1, 3, 1), "ring", LS_LAYOUT_CONTIGUOUS, 24, 1);
         edits[e](set.image[1]);

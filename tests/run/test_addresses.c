@@ -6,6 +6,7 @@
 #include "support/meshes.h"
 #include "support/step_digest.h"
 #include "support/world.h"
+#include "support/worlds.h"
 
 static const ls_image *const *images_of(const image_set *set) { return (const ls_image *const *)set->image; }
 
@@ -64,10 +65,9 @@ static void receive_another_type(image_set *set) { first_of(set, 1, LS_INSTR_REC
 static void lease_less(image_set *set) { first_of(set, 1, LS_INSTR_LEASE)->in[0].view.size[1]--; }
 static void put_less_often(image_set *set) {
     const ls_instr *last = first_of(set, 0, LS_INSTR_PUT);
-    set->image[0]->programs[0].channels[last->channel].uses--;
+    set->image[0]->programs[0].channels[last->channel].uses[LS_SIDE_SENDS]--;
 }
 static void receive_nothing(image_set *set) { first_of(set, 1, LS_INSTR_RECEIVE)->generation = 99; }
-static void need_more_heap(image_set *set) { set->image[1]->bytes[LS_SYMMETRIC] += 1 << 20; }
 
 static const struct {
     const char *name;
@@ -81,7 +81,6 @@ static const struct {
     {"a smaller block", true, lease_less, {"channel \"ring.", "rank 1 leases", "rank 0 borrows"}},
     {"fewer uses", false, put_less_often, {"channel \"ring.", "rank 1 has", "rank 0 has"}},
     {"one end only", false, receive_nothing, {"channel \"ring.", "use 1", "rank 1 lacks an end"}},
-    {"a larger heap", false, need_more_heap, {"rank 1", "need a heap", "the world's"}},
 };
 
 static void test_differences_are_named(void **state) {
@@ -97,10 +96,33 @@ static void test_differences_are_named(void **state) {
     }
 }
 
+static ls_status create_executor(ls_comm *comm, void *context) {
+    const image_set *set = context;
+    ls_executor *executor;
+    LS_TRY(ls_executor_create(set->image[ls_comm_rank(comm)], comm, &executor));
+    ls_executor_destroy(executor);
+    return ls_ok();
+}
+
+static void test_a_heap_of_the_world_is_too_small(void **state) {
+    (void)state;
+    image_set set = images_of_kind(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 26, 2, false, false);
+    ls_world *world;
+    assert_ok(world_of_images(set.image, set.ranks, NULL, 20, &world));
+    set.image[1]->bytes[LS_SYMMETRIC] += 1 << 20;
+    const ls_status status = ls_launch(world, set.ranks, true, create_executor, &set);
+    assert_fails(status, LS_INVALID, "rank 1");
+    assert_fails(status, LS_INVALID, "need a heap");
+    assert_fails(status, LS_INVALID, "the world's");
+    ls_world_destroy(world);
+    free_images(&set);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_heaps_need_not_be_alike),
         cmocka_unit_test(test_differences_are_named),
+        cmocka_unit_test(test_a_heap_of_the_world_is_too_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

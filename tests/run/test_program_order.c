@@ -9,6 +9,7 @@
 #include "run/run.h"
 #include "support/images.h"
 #include "support/meshes.h"
+#include "support/worlds.h"
 
 static ls_status run(ls_executor *ex, const char *name) {
     return ls_executor_run(ex, ls_program_find(ls_executor_image(ex), name));
@@ -43,7 +44,7 @@ static void only_orders_of_the_table_run(void **state) {
     (void)state;
     image_set set = images_of_network(mesh_of(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 13, 1);
     ls_world *world;
-    ls_status status = ls_world_for(set.image[0], NULL, false, 20, &world);
+    ls_status status = world_of_images(set.image, set.ranks, NULL, 20, &world);
     assert_int_equal(status.code, LS_OK);
     status = ls_launch(world, 1, true, rank_main, &set);
     if (status.code != LS_OK) fail_msg("%s", status.text);

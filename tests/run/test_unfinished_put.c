@@ -4,6 +4,7 @@
 #include "support/images.h"
 #include "support/meshes.h"
 #include "support/world.h"
+#include "support/worlds.h"
 
 static bool never_done(void *state, uint64_t ticket) {
     (void)state, (void)ticket;
@@ -26,7 +27,7 @@ static void test_the_deadline_names_it(void **state) {
     for (int stuck = 0; stuck < 2; stuck++) {
         ls_transport transport = ls_transport_shm;
         ls_world *world;
-        assert_ok(ls_world_for(set.image[0], NULL, false, stuck ? 0.3 : 30, &world));
+        assert_ok(world_of_images(set.image, set.ranks, NULL, stuck ? 0.3 : 30, &world));
         if (stuck) transport.done = never_done;
         world->selection.transports[0] = &transport;
         const ls_status status = ls_launch(world, set.ranks, true, run_micro, &set);

@@ -7,6 +7,7 @@
 #include "attention_bands.h"
 #include "program/program.h"
 #include "run/run.h"
+#include "support/worlds.h"
 
 static const char *const in_name[PLAIN_INPUTS] = {"q", "k", "v", "grad_o"};
 static const char *const out_name[PLAIN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv"};
@@ -106,13 +107,17 @@ typedef struct shared_run {
     int first, end; /* the runs of this launch */
 } shared_run;
 
-/* All buffers except the tables, which were filled when the executor was made. */
+/*
+ * All buffers except the tables, which were filled when the executor was made, and those that nothing touches, which lie
+ * nowhere.
+ */
 static ls_status poison(ls_executor *executor) {
     const ls_image *image = ls_executor_image(executor);
     for (int b = 0; b < image->n_buffers; b++) {
         const int64_t words = (int64_t)(image->buffers[b].bytes / sizeof(int32_t));
         const ls_operand all = ls_operand_dense(b, 0, LS_I32, 1, &words);
-        if (image->buffers[b].kind == LS_BUFFER_TABLE || words == 0) continue;
+        const bool unused = image->buffers[b].program >= 0 && image->buffers[b].first < 0;
+        if (image->buffers[b].kind == LS_BUFFER_TABLE || words == 0 || unused) continue;
         void *bytes = malloc(image->buffers[b].bytes);
         memset(bytes, 0xff, image->buffers[b].bytes);
         const ls_status status = ls_executor_write(executor, &all, bytes);
@@ -150,7 +155,7 @@ static ls_status launch(shared_run *shared, int first, int end) {
     ls_world *world;
     shared->first = first;
     shared->end = end;
-    LS_TRY(ls_world_for(shared->set->image[0], NULL, false, 60, &world));
+    LS_TRY(world_of_images(shared->set->image, shared->set->ranks, NULL, 60, &world));
     const ls_status status = ls_launch(world, shared->set->ranks, true, rank_main, shared);
     ls_world_destroy(world);
     return status;
@@ -287,7 +292,7 @@ ls_status attention_digest(const plain_attention *problem, const ls_target *targ
         make_inputs(problem, dtype, &d.shared);
         for (int i = 0; i < PLAIN_OUTPUTS; i++)
             d.bytes[i] = ls_dtype_bytes(type_of(i, dtype)) * (size_t)plain_output_count(&problem->n, i);
-        status = ls_world_for(set.image[0], NULL, false, 60, &world);
+        status = world_of_images(set.image, set.ranks, NULL, 60, &world);
         if (status.code == LS_OK) {
             status = ls_launch(world, set.ranks, true, digest_main, &d);
             ls_world_destroy(world);

@@ -38,8 +38,8 @@ static bool instrs_equal(const ls_instr *a, const ls_instr *b) {
     return a->kind == b->kind && a->queue == b->queue && strcmp(a->op, b->op) == 0 && a->n_in == b->n_in &&
            a->n_out == b->n_out && a->kernel == b->kernel && params_equal(a, b) && a->flops == b->flops &&
            a->rows == b->rows && ls_peer_equal(a->peer, b->peer) && a->channel == b->channel &&
-           a->generation == b->generation && after_equal(a, b) && a->number == b->number &&
-           a->transfer == b->transfer && operands_equal(a->in, b->in, a->n_in) &&
+           a->generation == b->generation && ls_epoch_compare(a->epoch, b->epoch) == 0 && after_equal(a, b) &&
+           a->number == b->number && a->transfer == b->transfer && operands_equal(a->in, b->in, a->n_in) &&
            operands_equal(a->out, b->out, a->n_out) && operands_equal(a->workspace, b->workspace, 1);
 }
 
@@ -54,7 +54,8 @@ static bool programs_equal(const ls_program *a, const ls_program *b, int n_buffe
         a->n_channels != b->n_channels || a->first_word != b->first_word)
         return false;
     for (int c = 0; c < a->n_channels; c++)
-        if (strcmp(a->channels[c].name, b->channels[c].name) != 0 || a->channels[c].uses != b->channels[c].uses)
+        if (strcmp(a->channels[c].name, b->channels[c].name) != 0 ||
+            memcmp(a->channels[c].uses, b->channels[c].uses, sizeof a->channels[c].uses) != 0)
             return false;
     for (int i = 0; i < a->n_instrs; i++)
         if (!instrs_equal(&a->instrs[i], &b->instrs[i])) return false;

@@ -340,9 +340,9 @@ static bool move_epoch(edit *e) {
     }
     if (at < 0 || other < 0) return false;
     describe(e, "epoch of", at);
-    const int number = p->instrs[at].number;
-    p->instrs[at].number = p->instrs[other].number;
-    p->instrs[other].number = number;
+    const ls_epoch epoch = p->instrs[at].epoch;
+    p->instrs[at].epoch = p->instrs[other].epoch;
+    p->instrs[other].epoch = epoch;
     if (draw(e, 2) == 0) exchange(p, at, other);
     return true;
 }

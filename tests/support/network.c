@@ -322,6 +322,20 @@ static ls_status interpret(const network *n, const ls_image *const *images, int 
     return status;
 }
 
+/* Nothing that communicates is about no bytes. */
+static ls_status check_messages(const network *n, const ls_image *image, int rank) {
+    for (int p = 0; p < image->n_programs; p++) {
+        for (int i = 0; i < image->programs[p].n_instrs; i++) {
+            const ls_instr *instr = &image->programs[p].instrs[i];
+            const ls_operand *subject = ls_instr_subject(instr);
+            if (subject != NULL && ls_operand_is_empty(subject))
+                return ls_error(LS_INVALID, "%s: rank %d, %s: instruction %d, %s, is about nothing", n->name, rank,
+                                image->programs[p].name, i, instr->op);
+        }
+    }
+    return ls_ok();
+}
+
 ls_status network_verify(const network *n, const ls_target *target, int micro) {
     const int ranks = ls_mesh_ranks(&target->mesh);
     ls_image **images = calloc((size_t)ranks, sizeof(ls_image *));
@@ -334,8 +348,9 @@ ls_status network_verify(const network *n, const ls_target *target, int micro) {
         ls_target one = *target;
         one.rank = r;
         status = ls_compile(&job, &one, &images[r]);
-        if (status.code == LS_OK && ls_image_skeleton(images[r]) != ls_image_skeleton(images[0]))
-            status = ls_error(LS_INVALID, "%s: the skeletons of ranks 0 and %d differ", n->name, r);
+        if (status.code == LS_OK && ls_image_frame(images[r]) != ls_image_frame(images[0]))
+            status = ls_error(LS_INVALID, "%s: the frames of ranks 0 and %d differ", n->name, r);
+        if (status.code == LS_OK) status = check_messages(n, images[r], r);
         const int first = ls_class_first(&classes, ls_class_of(&classes, r));
         if (status.code == LS_OK && !images_equal(images[r], images[first]))
             status =

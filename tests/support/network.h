@@ -73,7 +73,7 @@ LS_MUST_USE ls_status network_condition(const network *n, ls_dtype dtype, int mi
 double network_difference(const network_result *a, const network_result *b, const char **what);
 
 /*
- * Compiles it for all ranks, with the update of a step of so many micro-batches: LS_OK when all skeletons are equal,
+ * Compiles it for all ranks, with the update of a step of so many micro-batches: LS_OK when all frames are equal,
  * both verifiers accept the programs, and the interpreter finds the same values under three orders of deliveries (up to
  * 4 ranks: it takes long).
  */

@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "run/run.h"
 #include "scratch.h"
+#include "support/worlds.h"
 
 const char saved_config[] =
     "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 13,\n\t\"hidden_size\": 10, \"intermediate_size\": 7,"
@@ -60,16 +61,19 @@ static ls_status save_rank(ls_comm *comm, void *context) {
 
 void save_model(const saving *s) {
     ls_model *model = NULL;
-    ls_image *image = NULL;
+    ls_image *images[16];
     ls_world *world = NULL;
-    ls_graph *g = ls_graph_create(s->dtype);
+    assert_true(s->ranks <= (int)LS_COUNT(images));
     assert_ok(ls_model_open(s->model, &model));
-    assert_ok(make_image(s, model, g, 0, &image));
-    assert_ok(ls_world_for(image, NULL, false, 20, &world));
+    for (int r = 0; r < s->ranks; r++) {
+        ls_graph *g = ls_graph_create(s->dtype);
+        assert_ok(make_image(s, model, g, r, &images[r]));
+        ls_graph_destroy(g);
+    }
+    assert_ok(world_of_images(images, s->ranks, NULL, 20, &world));
+    for (int r = 0; r < s->ranks; r++) ls_image_destroy(images[r]);
     assert_ok(ls_launch(world, s->ranks, true, save_rank, (void *)(uintptr_t)s));
     ls_world_destroy(world);
-    ls_image_destroy(image);
-    ls_graph_destroy(g);
     ls_model_close(model);
 }
 

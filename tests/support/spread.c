@@ -1,4 +1,5 @@
 #include "spread.h"
+#include "support/worlds.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -48,16 +49,11 @@ static ls_status rank_main(ls_comm *comm, void *context) {
 }
 
 ls_status spread_run(const spread_job *job) {
-    ls_target target = job->target;
-    target.rank = 0;
-    ls_image *image;
-    LS_TRY(ls_compile(&job->job, &target, &image));
     ls_world *world;
-    LS_TRY(ls_world_for(image, job->transport, false, 20, &world));
+    LS_TRY(world_of_job(&job->job, &job->target, job->transport, 20, &world));
     shared_job shared = {.job = job, .results = PTHREAD_MUTEX_INITIALIZER};
-    const ls_status status = ls_launch(world, ls_mesh_ranks(&target.mesh), true, rank_main, &shared);
+    const ls_status status = ls_launch(world, ls_mesh_ranks(&job->target.mesh), true, rank_main, &shared);
     ls_world_destroy(world);
-    ls_image_destroy(image);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include "fake_cuda.h"
 #include "meshes.h"
 #include "run/run.h"
+#include "support/worlds.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -145,7 +146,7 @@ static ls_status digest_of(const image_set *set, const char *transport, bool as_
                            uint64_t *digest) {
     const size_t bytes = MOST_RANKS * sizeof(uint64_t);
     ls_world *world;
-    LS_TRY(ls_world_for(set->image[0], transport, false, 30, &world));
+    LS_TRY(world_of_images(set->image, set->ranks, transport, 30, &world));
     shared_run run = {.set = set, .watching = watching};
     run.digest = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     LS_ASSERT(run.digest != MAP_FAILED);

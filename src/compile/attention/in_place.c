@@ -1,9 +1,8 @@
 /*
  * Blocks are read where they lie, where ranks can address each other's heaps: nothing is sent, and there are no slots.
  *
- * Ring: every rank leases its keys and values to all that see some of them, and reclaims them at the end; to a rank
- * that sees nothing, while others that are as far from their block's owner do, nothing is leased but the word is given,
- * because the list of signals is one for all ranks. Parts of gradients are read by the block's rank, which adds them in
+ * Ring: every rank leases its keys and values to all that see some of them, and reclaims them at the end. Parts of
+ * gradients are read by the block's rank, which adds them in
  * the order of the hops, the same two numbers in every addition as when they are sent. They lie in the heap, two of
  * them: while one is read, the other is made.
  */

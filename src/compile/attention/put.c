@@ -1,9 +1,8 @@
 /*
  * Blocks are put into slots of their readers, over any transport.
  *
- * Ring: blocks go from each rank to the next, what is wanted of them further on. Of a block that nobody wants any more
- * nothing is left to put; the signal that says so remains where other ranks' blocks take the same hop, because the list
- * of transfers is one for all ranks. Parts of gradients go home in one put. Both have two slots (one where there is a
+ * Ring: blocks go from each rank to the next, what is wanted of them further on; of a block that nobody wants any more,
+ * nothing. Parts of gradients go home in one put. Both have two slots (one where there is a
  * single transfer): while one is read, the next arrives in the other.
  */
 #include "compile/attention/attention.h"
@@ -47,6 +46,15 @@ static ls_operand make_slot(ls_builder *b, const ls_site *site, const char *labe
                               (int64_t[]){site->B, tokens, site->k.view.size[2], site->D});
 }
 
+/* Says that the slot is free for arrival `hop` (1, 2, ...), if there is one and it brings anything. */
+static void expect_block(ls_builder *b, int mask, const block_slots *c, int hop) {
+    const int i = (hop - 1) % c->slots;
+    if (hop > c->hops) return;
+    const int64_t tokens = ls_wanted(b, mask, ls_block_at(b, hop), hop)->count;
+    for (int w = 0; w < LS_KV; w++)
+        ls_build_grant(b, c->channel[w][i], c->previous, ls_with_tokens(c->slot[w][i], tokens));
+}
+
 static block_slots make_block_slots(ls_builder *b, const ls_site *site, int hops) {
     block_slots c = {
         .slots = hops < SLOTS ? hops : SLOTS, .hops = hops, .next = ls_rank_at(b, -1), .previous = ls_rank_at(b, 1)};
@@ -56,9 +64,7 @@ static block_slots make_block_slots(ls_builder *b, const ls_site *site, int hops
             c.slot[w][i] = make_slot(b, site, "", w, i, b->image->dtype, ls_most_wanted(b, site->mask));
         }
     }
-    for (int i = 0; i < c.slots; i++) {
-        for (int w = 0; w < LS_KV; w++) ls_build_grant(b, c.channel[w][i], c.previous, c.slot[w][i]);
-    }
+    for (int hop = 1; hop <= c.slots; hop++) expect_block(b, site->mask, &c, hop);
     return c;
 }
 
@@ -106,12 +112,10 @@ static void receive_block(ls_builder *b, void *context, int hop, ls_kv_block *ou
     *out = t->here;
 }
 
-/* Arrival `hop` has been used: its slot may take transfer hop + slots, if there will be one. */
+/* Arrival `hop` has been used: its slot may take transfer hop + slots. */
 static void release_block(ls_builder *b, void *context, int hop) {
-    const block_slots *c = &((kv_state *)context)->blocks;
-    if (hop < 1 || hop + c->slots > c->hops) return;
-    const int i = (hop - 1) % c->slots;
-    for (int w = 0; w < LS_KV; w++) ls_build_grant(b, c->channel[w][i], c->previous, c->slot[w][i]);
+    const kv_state *t = context;
+    if (hop > 0) expect_block(b, t->mask, &t->blocks, hop + t->blocks.slots);
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
@@ -121,11 +125,17 @@ static int gradient_channel(ls_builder *b, int w, int hop) {
     return ls_build_channel(b, "ring.d%s.%d", kv_name[w], hop);
 }
 
+/* The part of that used hop, in its slot. */
+static ls_operand arriving(ls_builder *b, int mask, const gradient_slots *h, int w, int index) {
+    const ls_token_set *seen = ls_seen(b, mask, ls_block_at(b, -h->hops[index]), ls_ring_index(b));
+    return ls_with_tokens(h->slot[w][index % SLOTS], seen->count);
+}
+
 /* Says that the slot is free for the part of that used hop, if there is one. */
-static void expect(ls_builder *b, const gradient_slots *h, int index) {
+static void expect(ls_builder *b, int mask, const gradient_slots *h, int index) {
     for (int w = 0; w < LS_KV && index < h->n; w++)
         ls_build_grant(b, gradient_channel(b, w, h->hops[index]), ls_rank_at(b, -h->hops[index]),
-                       h->slot[w][index % SLOTS]);
+                       arriving(b, mask, h, w, index));
 }
 
 static void make_gradient_slots(ls_builder *b, const ls_site *site, gradient_slots *h) {
@@ -145,7 +155,7 @@ static void make_gradient_slots(ls_builder *b, const ls_site *site, gradient_slo
             h->slot[w][i] = make_slot(b, site, "d", w, i, G, most);
         }
     }
-    for (int i = 0; i < SLOTS; i++) expect(b, h, i);
+    for (int i = 0; i < SLOTS; i++) expect(b, site->mask, h, i);
 }
 
 static void *begin(ls_builder *b, ls_site *site, bool backward) {
@@ -172,13 +182,13 @@ static void add(ls_builder *b, const kv_state *t, gradient_slots *h) {
     const int hop = h->hops[h->added], me = ls_ring_index(b);
     const ls_token_set *seen = ls_seen(b, t->mask, ls_block_at(b, -hop), me), *own = ls_seen(b, t->mask, me, me);
     for (int w = 0; w < LS_KV; w++) {
-        const ls_operand came = ls_with_tokens(h->slot[w][h->added % SLOTS], seen->count);
+        const ls_operand came = arriving(b, t->mask, h, w, h->added);
         ls_build_receive(b, gradient_channel(b, w, hop), ls_rank_at(b, -hop), came);
         for (int i = 0; i < seen->n; i++)
             ls_build_accumulate(b, ls_tokens_at(came, seen, seen->range[i]),
                                 ls_tokens_at(h->sum[w], own, seen->range[i]));
     }
-    expect(b, h, h->added + SLOTS);
+    expect(b, t->mask, h, h->added + SLOTS);
     h->added++;
 }
 

@@ -55,9 +55,21 @@ static const ls_operand *slot_of(const ls_query_transfer *v, int i, int round) {
     return &v->slot[i * v->slots + (round - 1) % v->slots];
 }
 
+/* Whether the pair that a transfer is for has any work; `sends`: at the sender's end. */
+static bool carries(ls_builder *b, const ls_query_transfer *v, int round, bool sends) {
+    return v->back == sends ? ls_queries_see_mine(b, v->q, round) : ls_mine_see_there(b, v->q, round);
+}
+
+/* What arrives, in its slot. */
+static ls_operand arriving(ls_builder *b, const ls_query_transfer *v, int i, int round) {
+    const int64_t tokens = ls_block_tokens(b, v->back ? ls_ring_index(b) : ls_queries_from(b, v->q, round));
+    const ls_operand all = for_tokens(*slot_of(v, i, round), tokens);
+    return carries(b, v, round, false) ? all : nothing_of(all);
+}
+
 static void ready(ls_builder *b, const ls_query_transfer *v, int round) {
     for (int i = 0; i < v->n; i++)
-        ls_build_grant(b, channel(b, v, i, round), sender(b, v, round), *slot_of(v, i, round));
+        ls_build_grant(b, channel(b, v, i, round), sender(b, v, round), arriving(b, v, i, round));
 }
 
 static ls_query_transfer begin(ls_builder *b, const ls_queries *q, bool back, int slots) {
@@ -88,11 +100,6 @@ ls_query_transfer ls_query_transfer_back(ls_builder *b, const ls_queries *q, int
     return begin(b, q, true, slots);
 }
 
-/* Whether the pair that a transfer is for has any work; `sends`: at the sender's end. */
-static bool carries(ls_builder *b, const ls_query_transfer *v, int round, bool sends) {
-    return v->back == sends ? ls_queries_see_mine(b, v->q, round) : ls_mine_see_there(b, v->q, round);
-}
-
 void ls_query_send(ls_builder *b, const ls_query_transfer *v, int round, const ls_operand from[]) {
     const bool full = carries(b, v, round, true);
     for (int i = 0; i < v->n; i++) {
@@ -103,11 +110,8 @@ void ls_query_send(ls_builder *b, const ls_query_transfer *v, int round, const l
 }
 
 void ls_query_receive(ls_builder *b, const ls_query_transfer *v, int round, ls_operand out[]) {
-    const bool full = carries(b, v, round, false);
-    const int64_t tokens = ls_block_tokens(b, v->back ? ls_ring_index(b) : ls_queries_from(b, v->q, round));
     for (int i = 0; i < v->n; i++) {
-        out[i] = for_tokens(*slot_of(v, i, round), tokens);
-        if (!full) out[i] = nothing_of(out[i]);
+        out[i] = arriving(b, v, i, round);
         ls_build_receive(b, channel(b, v, i, round), sender(b, v, round), out[i]);
     }
 }

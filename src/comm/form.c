@@ -1,0 +1,34 @@
+/* What a segment consists of: the inbox of host collectives, how many words and bytes of a rank it needs, and the form
+ * of all. */
+#include "comm/comm_impl.h"
+#include "comm/message_impl.h"
+
+#include <unistd.h>
+
+enum {
+    SMALLEST_SLICE = 64,     /* bytes that a rank can exchange at once, whatever the number of ranks */
+    SMALLEST_INBOX = 1 << 17 /* so that large results of few ranks go in large pieces */
+};
+
+int ls_host_rounds(int ranks) {
+    int rounds = 0;
+    while ((ranks - 1) >> rounds > 0) rounds++;
+    return rounds;
+}
+
+size_t ls_host_inbox_bytes(int ranks) {
+    const size_t exchange = (size_t)ranks * (sizeof(ls_message_head) + SMALLEST_SLICE);
+    const size_t reduce = (size_t)(ls_host_rounds(ranks) + 1) * LS_INBOX_VALUE;
+    const size_t most = exchange > reduce ? exchange : reduce;
+    return most > SMALLEST_INBOX ? most : SMALLEST_INBOX;
+}
+
+/* The heap begins at a page of its own, because the rank decides where its pages are placed when it touches them. */
+ls_segment_form ls_segment_lay_out(const ls_world_options *options, int rank) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), line = sizeof(ls_rank_line);
+    ls_segment_form form = {.words = line, .n_words = options->words + ls_host_rounds(options->ranks)};
+    form.heap = ls_round_up(form.words + (size_t)form.n_words * sizeof(uint64_t), page);
+    form.inbox = form.heap + ls_round_up(ls_heap_bytes_of(options, rank), line);
+    form.bytes = ls_round_up(form.inbox + 2 * ls_host_inbox_bytes(options->ranks), page);
+    return form;
+}
