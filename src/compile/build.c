@@ -51,7 +51,7 @@ static ls_operand *keep(ls_builder *b, const ls_operand *operands, int n) {
 
 static ls_instr *push(ls_builder *b, ls_instr_kind kind, ls_queue queue, const char *op) {
     ls_program *p = b->program;
-    ls_instr *instr = LS_PUSH(b->image->arena, p->instrs, p->n_instrs, p->instr_capacity);
+    ls_instr *instr = LS_PUSH(b->scratch, p->instrs, p->n_instrs, p->instr_capacity);
     instr->kind = kind;
     instr->queue = (int)queue;
     p->queues = (int)ls_max(p->queues, instr->queue + 1);
@@ -175,7 +175,7 @@ int ls_build_channel(ls_builder *b, const char *format, ...) {
     ls_index_add(&b->channels.names, hash);
     ls_channel *channel = LS_PUSH(b->image->arena, p->channels, p->n_channels, p->channel_capacity);
     channel->name = ls_arena_strdup(b->image->arena, name);
-    (void)LS_PUSH(b->image->arena, b->channels.words, b->channels.n, b->channels.capacity);
+    (void)LS_PUSH(b->scratch, b->channels.words, b->channels.n, b->channels.capacity);
     return p->n_channels - 1;
 }
 
@@ -200,7 +200,7 @@ static ls_channel_calls *calls_of(const ls_builder *b, ls_instr_kind kind, int c
 static ls_instr *set_word(ls_builder *b, ls_instr_kind kind, int channel, ls_peer peer, const ls_operand *subject) {
     ls_channel_calls *calls = calls_of(b, kind, channel);
     b->channels.epoch.step++;
-    *LS_PUSH(b->image->arena, calls->set, calls->n_set, calls->capacity) = b->channels.epoch;
+    *LS_PUSH(b->scratch, calls->set, calls->n_set, calls->capacity) = b->channels.epoch;
     return ls_operand_is_empty(subject) ? NULL : push_word(b, kind, channel, peer, ++calls->sets, b->channels.epoch);
 }
 
@@ -260,15 +260,34 @@ void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand blo
     tell_in(b, await_word(b, LS_INSTR_RECLAIM, channel, reader, &block), block);
 }
 
-void ls_build_end_channels(ls_builder *b) {
-    ls_program *p = b->program;
+/* --- a program ---------------------------------------------------------------------------------------------------- */
+
+void ls_build_begin_program(ls_builder *b, ls_program *program) {
+    b->program = program;
+    b->scratch = ls_arena_create();
+    b->channels = (ls_channels){.names.arena = b->scratch};
+    program->queues = LS_COPY + 1; /* and the link, where something stands on it */
+    program->first_word = b->image->words;
+}
+
+static void end_channels(const ls_builder *b) {
     for (int c = 0; c < b->channels.n; c++) {
         const ls_channel_calls *data = &b->channels.words[c].data, *free = &b->channels.words[c].free;
         LS_ASSERT(data->n_set == data->n_awaited && free->n_set == free->n_awaited);
         /* Each end sets one of the words and awaits the other, once for each use. */
         LS_ASSERT(data->sets == free->awaits && free->sets == data->awaits);
-        p->channels[c].uses[LS_SIDE_SENDS] = data->sets;
-        p->channels[c].uses[LS_SIDE_RECEIVES] = data->awaits;
+        b->program->channels[c].uses[LS_SIDE_SENDS] = data->sets;
+        b->program->channels[c].uses[LS_SIDE_RECEIVES] = data->awaits;
     }
-    b->image->words += 2 * p->n_channels;
+    b->image->words += 2 * b->program->n_channels;
+}
+
+void ls_build_end_program(ls_builder *b) {
+    ls_program *p = b->program;
+    if (b->status.code == LS_OK) end_channels(b);
+    p->instrs = ls_arena_copy(b->image->arena, p->instrs, sizeof *p->instrs * (size_t)p->n_instrs);
+    p->instr_capacity = (size_t)p->n_instrs;
+    ls_arena_destroy(b->scratch);
+    b->scratch = NULL;
+    b->channels = (ls_channels){0};
 }

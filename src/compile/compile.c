@@ -17,14 +17,11 @@ static void forget_values(ls_builder *b) {
 
 static void begin_program(ls_builder *b, int index) {
     const ls_job_program *row = &b->job->programs.list[index];
-    b->program = &b->image->programs[index];
+    ls_build_begin_program(b, &b->image->programs[index]);
     b->row = row;
     b->program->name = ls_arena_strdup(b->image->arena, row->name);
     b->program->n_nodes = row->end_node - row->first_node;
     b->program->timed = row->timed;
-    b->program->queues = LS_COPY + 1; /* and the link, where something stands on it */
-    b->program->first_word = b->image->words;
-    b->channels = (ls_channels){.names.arena = b->image->arena};
     forget_values(b);
 }
 
@@ -45,15 +42,19 @@ static ls_status check_kept(const ls_builder *b) {
     return ls_ok();
 }
 
-static ls_status lower_program(ls_builder *b, int index) {
+static ls_status lower_nodes(ls_builder *b) {
     ls_program_nodes nodes;
-    begin_program(b, index);
     LS_TRY(check_kept(b));
     LS_TRY(ls_passes_run(b, &nodes));
     ls_lower_nodes(b, nodes.list, nodes.n);
-    LS_TRY(b->status);
-    ls_build_end_channels(b);
-    return ls_ok();
+    return b->status;
+}
+
+static ls_status lower_program(ls_builder *b, int index) {
+    begin_program(b, index);
+    ls_build_fail(b, lower_nodes(b));
+    ls_build_end_program(b);
+    return b->status;
 }
 
 /* A program that goes to the end of the graph ends with its last node. */

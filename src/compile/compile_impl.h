@@ -136,6 +136,7 @@ typedef struct ls_channels {
     int n;
     size_t capacity;
     ls_epoch epoch; /* of the last word that was set; each node of a program begins a new one (lower.c) */
+    int n_halos;    /* exchanges of neighbours' tokens so far (redistribute/halo.c) */
 } ls_channels;
 
 /* Tokens of a tile while it is lowered, and the storage that exists for it alone. */
@@ -158,6 +159,7 @@ typedef struct ls_builder {
     ls_packing *packing;
     ls_image *image;
     ls_program *program;       /* NULL: what outlives programs is made */
+    ls_arena *scratch;         /* while it is lowered, for what the image does not keep */
     const ls_job_program *row; /* of the program */
     ls_channels channels;
     ls_index displacements; /* of the image's, but the first */
@@ -166,7 +168,6 @@ typedef struct ls_builder {
     bool *shared;        /* by storage tensor: other ranks read it in place, so it belongs into the heap */
     const ls_tile *tile; /* while one is lowered */
     ls_sites *sites;
-    int n_halos;      /* exchanges of neighbours' tokens so far (redistribute/halo.c) */
     ls_status status; /* the first error; later calls do nothing harmful */
 } ls_builder;
 
@@ -242,8 +243,10 @@ void ls_build_lease(ls_builder *b, int channel, ls_peer reader, ls_operand block
 void ls_build_borrow(ls_builder *b, int channel, ls_operand block);
 void ls_build_return(ls_builder *b, int channel, ls_operand block);
 void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand block);
-/* At the end of a program: how often each end of its channels is used; the image gets their words. */
-void ls_build_end_channels(ls_builder *b);
+/* A program from its beginning to its end, when the image gets its list, and knows how often ends of channels are used.
+ */
+void ls_build_begin_program(ls_builder *b, ls_program *program);
+void ls_build_end_program(ls_builder *b);
 
 /*
  * The number of the team in the image, added on first use; of the ranks that differ from this one only on some axes.

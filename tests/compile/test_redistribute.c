@@ -244,17 +244,17 @@ static ls_image *image_of(const under_test *test, int ranks, int rank) {
     image->layout = ls_layout_make(&(ls_layout_need){.kind = LS_LAYOUT_CONTIGUOUS, .S = 1, .P = 1}, arena);
     const ls_target target = {.mesh = image->mesh, .rank = rank, .threads = 1, .isa = LS_ISA_REF};
     ls_builder b = {.target = &target, .image = image, .status = ls_ok()};
-    b.displacements.arena = b.channels.names.arena = arena;
+    b.displacements.arena = arena;
     const ls_operand in = bind(&b, "in", LS_BUFFER_INPUT, test->in_count(ranks, rank)),
                      out = bind(&b, "out", LS_BUFFER_OUTPUT, test->out_count(ranks, rank));
-    b.program = image->programs;
-    *b.program = (ls_program){.name = "collective", .queues = LS_QUEUES};
+    *image->programs = (ls_program){.name = "collective"};
+    ls_build_begin_program(&b, image->programs);
     const ls_team world = ls_mesh_team(&image->mesh, LS_ALL_AXES);
     const ls_stages stages = ls_stages_of(&b, &world);
     image->owners = ls_stages_owners(&b, &stages);
     test->emit(&b, &stages, in, out);
     assert_ok(b.status);
-    ls_build_end_channels(&b);
+    ls_build_end_program(&b);
     b.program->kept = LS_NEW_ARRAY(arena, ls_kept, image->n_buffers);
     b.program->kept[in.buffer].effect = LS_EFFECT_READ;
     b.program->kept[out.buffer].effect = test->on_out;

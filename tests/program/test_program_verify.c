@@ -249,6 +249,32 @@ static void test_ranks_run_the_same_programs(void **state) {
     }
 }
 
+/* Epochs on which both ends of every channel agree, on all ranks, but which do not rise along the lists. */
+static ls_epoch fall(ls_epoch e) { return (ls_epoch){e.slot, 1000 - e.node, e.step}; }
+static ls_epoch stand(ls_epoch e) { return (ls_epoch){.slot = e.slot}; }
+static ls_epoch fall_in_a_node(ls_epoch e) { return (ls_epoch){e.slot, e.node, 1000 - e.step}; }
+
+static void test_epochs_rise(void **state) {
+    (void)state;
+    static ls_epoch (*const orders[])(ls_epoch) = {fall, stand, fall_in_a_node};
+    for (size_t e = 0; e < LS_COUNT(orders); e++) {
+        image_set set = images_of_network(mesh_of(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 2);
+        assert_int_equal(ls_verify_local((const ls_image *const *)set.image, set.ranks).code, LS_OK);
+        for (int r = 0; r < set.ranks; r++) {
+            for (int p = 0; p < set.image[r]->n_programs; p++) {
+                ls_program *program = &set.image[r]->programs[p];
+                for (int i = 0; i < program->n_instrs; i++)
+                    program->instrs[i].epoch = orders[e](program->instrs[i].epoch);
+            }
+        }
+        const ls_status local = ls_verify_local((const ls_image *const *)set.image, set.ranks);
+        print_message("%s\n", local.text);
+        assert_int_equal(local.code, LS_INVALID);
+        assert_non_null(strstr(local.text, "after an await of no earlier epoch"));
+        free_images(&set);
+    }
+}
+
 static void test_frames_agree(void **state) {
     (void)state;
     image_set set = images_of_network(mesh_of(2, 2, 2), "usp", LS_LAYOUT_ZIGZAG, 37, 2);
@@ -272,6 +298,7 @@ int main(void) {
         cmocka_unit_test(test_accepts),
         cmocka_unit_test(test_rejects),
         cmocka_unit_test(test_ranks_run_the_same_programs),
+        cmocka_unit_test(test_epochs_rise),
         cmocka_unit_test(test_frames_agree),
         cmocka_unit_test(test_placement_is_tight),
     };

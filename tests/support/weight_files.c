@@ -12,6 +12,7 @@
 #include "format/format.h"
 #include "scratch.h"
 #include "tensors.h"
+#include "support/worlds.h"
 
 static const char small_config[] =
     "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 29, \"hidden_size\": 16, \"intermediate_size\": 24,"
@@ -54,7 +55,7 @@ void open_place(void **state, ls_dtype dtype, int ranks, int rank, place *p) {
                         .isa = machine.isa,
                         .threads = 3};
     assert_ok(ls_compile(&job, &target, &p->image));
-    assert_ok(ls_world_for(p->image, NULL, NULL, false, 20, &p->world));
+    assert_ok(world_of_job(&job, &target, NULL, 20, &p->world));
     other_rank others[MOST_OTHERS];
     assert_true(ranks - 1 <= MOST_OTHERS);
     for (int i = 0; i < ranks - 1; i++) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 ls_status world_of_images(ls_image *const *images, int ranks, const char *transports, double timeout, ls_world **out) {
+    LS_ASSERT(ranks > 0);
     size_t *heaps = malloc((size_t)ranks * sizeof *heaps);
     for (int r = 0; r < ranks; r++) heaps[r] = images[r]->bytes[LS_SYMMETRIC];
     const ls_status status = ls_world_for(images[0], heaps, transports, false, timeout, out);

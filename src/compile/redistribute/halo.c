@@ -148,7 +148,7 @@ int64_t ls_halo_tokens(const ls_builder *b, const ls_neighbours *around) {
 ls_halo ls_halo_begin(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_operand out) {
     const ls_layout *layout = &b->image->layout;
     const int team = ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
-    const int P = ls_build_team_size(b, team), number = b->n_halos++;
+    const int P = ls_build_team_size(b, team), number = b->channels.n_halos++;
     const int me = ls_build_team_place(b, team); /* the sequence index */
     const wish mine = wish_of(layout, w, me);
     pieces *takes = LS_NEW_ARRAY(b->image->arena, pieces, P), *gives = LS_NEW_ARRAY(b->image->arena, pieces, P);

@@ -2,7 +2,7 @@
 #include "compile/redistribute/redistribute.h"
 
 ls_messages ls_messages_make(ls_builder *b, int n) {
-    return (ls_messages){n, LS_NEW_ARRAY(b->image->arena, ls_message_pair, n + 1)};
+    return (ls_messages){n, LS_NEW_ARRAY(b->scratch, ls_message_pair, n + 1)};
 }
 
 ls_messages ls_stage_messages(ls_builder *b, const char *label, const ls_stages *stages, int stage) {
