@@ -20,6 +20,14 @@ def scratch():
     return tempfile.mkdtemp(prefix="longspan-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
 
 
+def joined(micro_batches):
+    """One batch of several, {name: array [batch, tokens]}."""
+    if not micro_batches or any(set(b) != set(micro_batches[0]) for b in micro_batches):
+        raise ValueError("micro-batches need the same names, and one of them at least")
+    parts = [Compiled.numbers(batch) for batch in micro_batches]
+    return {name: numpy.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
 class Compiled:
     """
     A model on ranks that wait for batches. `loss` and `grad_norm` are of the last step, `gradients` of the last one without an optimiser.
@@ -81,12 +89,12 @@ class Compiled:
 
     def step(self, batch, lr=None):
         """
-        One step of the optimiser on a batch of the example's sizes; without an optimiser the gradients, which a module of PyTorch gets as
-        its parameters' .grad (its weights are sent first). Gives the loss.
+        One step of the optimiser on a batch of the example's sizes, or on a list of micro-batches that have them together; without an
+        optimiser the gradients, which a module of PyTorch gets as its parameters' .grad (its weights are sent first). Gives the loss.
         """
         if self.closed:
             raise program.Failed("the ranks have ended")
-        self.put(batch)
+        self.put(joined(batch) if isinstance(batch, (list, tuple)) else batch)
         if self.optimizer:
             answer = self.ask(f"step {self.lr if lr is None else lr!r} {self.clip!r} {self.place}")
             self.grad_norm, self.step_number = answer["grad_norm"], answer["step"]
@@ -112,18 +120,38 @@ class Compiled:
                 gradient = torch.from_numpy(self.gradients[name]).to(parameter.dtype).to(parameter.device)
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 
+    def save(self, folder):
+        """Writes a checkpoint of weights and optimiser into a folder, from which `resume`, and `longspan checkpoint`, go on."""
+        folder = os.path.abspath(folder)
+        os.makedirs(folder, exist_ok=True)
+        self.ask_about(folder, "save")
+
+    def resume(self, folder):
+        """
+        Goes on from a checkpoint, or from the newest one in a folder, on any mesh: the steps that follow are those that would have followed
+        `save`. Gives the number of steps done, which `step_number` is, too.
+        """
+        self.step_number = self.ask_about(os.path.abspath(folder), "resume")["step"]
+        return self.step_number
+
+    def ask_about(self, folder, verb):
+        if self.closed:
+            raise program.Failed("the ranks have ended")
+        if not self.optimizer:
+            raise program.Failed("without an optimiser the weights are the caller's")
+        if "\n" in folder:
+            raise ValueError(f"the folder's name {folder!r} has a line break")
+        return self.ask(f"{verb} {folder}")
+
     def state_dict(self):
         """{name: weight} under the user's names, as Trained.state_dict gives it."""
         return as_state(self.arrays())
 
     def arrays(self):
         """{name: array of NumPy} of the weights."""
-        if not self.optimizer:
-            raise program.Failed("without an optimiser the weights are the caller's")
         run = os.path.join(self.place, "run")
         shutil.rmtree(run, ignore_errors=True)
-        os.makedirs(run)
-        self.ask(f"save {run}")
+        self.save(run)
         program.run(["checkpoint", "export", run, "--out", os.path.join(run, "model")])
         found = {name: numpy.array(x) for name, x in folders.read(run).items()}
         shutil.rmtree(run)
@@ -156,7 +184,8 @@ def compile(model, example, loss=None, optimizer="adamw", lr=1e-3, clip=0.0, **o
     """
     Starts ranks for a model and gives a Compiled: `.step(batch)` gives the loss, `.state_dict()` the weights. model, example and loss are
     as for longspan.train; batches have the sizes of the example. optimizer: "adamw", "sgd", "lion", "muon", or None for gradients alone.
-    lr, clip: of each step. Options are those of `longspan steps`: ranks=2, mesh="ring=2", beta2=0.999, weight_decay=0.01, dtype="bf16",
-    memory="8G" ... Raises Refused and Failed.
+    lr, clip: of each step. accumulate=4: a step is cut into so many micro-batches. group=["*.norm.*:lr=0.5,decay=0", "wte.*:frozen"]:
+    settings of parameters by patterns of their names. Options are those of `longspan steps`: ranks=2, mesh="ring=2", beta2=0.999,
+    weight_decay=0.01, dtype="bf16", memory="8G" ... Raises Refused and Failed.
     """
     return Compiled(model, example, loss, optimizer, lr, clip, **options)

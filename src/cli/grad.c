@@ -86,7 +86,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     outcome *out = result;
     ls_comm_end_at_stop(rank->comm, true);
     LS_TRY(fill_weights(r, rank));
-    LS_TRY(ls_grad_inputs_put(&r->in, r->model, rank));
+    LS_TRY(ls_grad_inputs_put(&r->in, r->model, rank, 0, r->in.tokens.size[0]));
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
     LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.divisor = r->divisor}, &(ls_micro_batches){.count = 1}));
     out->seconds = ls_executor_times(rank->executor).total;

@@ -7,6 +7,7 @@
  */
 #include "checkpoint/checkpoint.h"
 #include "cli/grad_impl.h"
+#include "train/train.h"
 
 #include <errno.h>
 #include <math.h>
@@ -22,7 +23,8 @@
 typedef struct steps_flags {
     cli_common common;
     const char *model, *dtype, *optimizer;
-    int64_t seq, batch;
+    int64_t seq, batch, accumulate;
+    ls_option_list groups;
     double beta1, beta2, eps, weight_decay, momentum;
     bool nesterov, documents;
 } steps_flags;
@@ -45,8 +47,10 @@ typedef struct steps_run {
     ls_hyperparameters hyper;
     const ls_optimizer *optimizer; /* NULL: gradients only */
     ls_st_plan *plan;              /* of a file of gradients */
+    int64_t micro_batch;           /* sequences of one run of a program */
     int64_t updates;               /* done */
-    ls_mask_term *documents;       /* [B], each the whole sequence: what the programs are planned for; NULL: none */
+    int64_t sequences;             /* that they have taken */
+    ls_mask_term *documents;       /* [micro_batch] each whole: what the programs are planned for; NULL: none */
     int32_t ends[2];
     char pending[sizeof(request) + 64];
     size_t bytes; /* of pending */
@@ -58,16 +62,15 @@ static ls_status do_step(steps_run *s, ls_rank *rank, const request *q);
 static ls_status do_grad(steps_run *s, ls_rank *rank, const request *q);
 static ls_status do_load(steps_run *s, ls_rank *rank, const request *q);
 static ls_status do_save(steps_run *s, ls_rank *rank, const request *q);
+static ls_status do_resume(steps_run *s, ls_rank *rank, const request *q);
 
 static const struct verb {
     const char *name;
     bool numbers, folder; /* what follows it: LR CLIP, then FOLDER */
     ls_status (*run)(steps_run *s, ls_rank *rank, const request *q);
 } verbs[] = {
-    {"step", true, true, do_step},
-    {"grad", false, true, do_grad},
-    {"load", false, false, do_load},
-    {"save", false, true, do_save},
+    {"step", true, true, do_step},  {"grad", false, true, do_grad},     {"load", false, false, do_load},
+    {"save", false, true, do_save}, {"resume", false, true, do_resume},
 };
 
 static request parse(const char *line) {
@@ -118,7 +121,8 @@ static ls_status next_request(steps_run *s, const ls_rank *rank, request *out) {
     } while (out->verb == NOTHING_YET);
     if (out->verb == UNKNOWN)
         return ls_error(LS_USAGE,
-                        "standard input: '%s'; expected 'step LR CLIP FOLDER', 'grad FOLDER', 'load' or 'save FOLDER'",
+                        "standard input: '%s'; expected 'step LR CLIP FOLDER', 'grad FOLDER', 'load', 'save FOLDER' or "
+                        "'resume FOLDER'",
                         out->folder);
     return ls_ok();
 }
@@ -173,25 +177,44 @@ static ls_status read_batch(const steps_run *s, const char *folder, ls_grad_inpu
     return ls_ok();
 }
 
-/* Reads a batch, runs a step, and answers with its numbers. */
-static ls_status run_batch(steps_run *s, ls_rank *rank, const request *q, ls_step_sums *sums, double *divisor) {
-    ls_grad_inputs in = {.n_others = 0};
-    ls_status status = ls_comm_agree(rank->comm, read_batch(s, q->folder, &in));
-    if (status.code == LS_OK) {
-        *divisor = ls_grad_inputs_divisor(&in, s->model);
-        status = ls_grad_inputs_put(&in, s->model, rank);
-    }
-    ls_grad_inputs_free(&in);
-    LS_TRY(status);
-    const ls_step_numbers numbers = {.divisor = *divisor,
+/* A batch that is run in micro-batches. */
+typedef struct feeding {
+    const steps_run *run;
+    const ls_rank *rank;
+    const ls_grad_inputs *in;
+} feeding;
+
+static ls_status feed(void *context, int64_t micro_batch) {
+    const feeding *f = context;
+    const int64_t n = f->run->micro_batch;
+    return ls_grad_inputs_put(f->in, f->run->model, f->rank, micro_batch * n, n);
+}
+
+/* Runs a step on a batch, and reads its numbers. */
+static ls_status run_inputs(const steps_run *s, const ls_rank *rank, const request *q, const ls_grad_inputs *in,
+                            double divisor, ls_step_sums *sums) {
+    feeding f = {s, rank, in};
+    const ls_step_numbers numbers = {.divisor = divisor,
                                      .update = s->updates + 1,
                                      .lr = q->lr,
                                      .clip = q->clip,
                                      .beta1 = s->hyper.beta1,
                                      .beta2 = s->hyper.beta2};
     LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, 0)); /* where there is no update, nothing else sets it back */
-    LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){.count = 1}));
+    LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){s->flags->accumulate, feed, &f}));
     return ls_rank_read_step(rank, sums);
+}
+
+/* Reads a batch and runs a step on it. */
+static ls_status run_batch(steps_run *s, ls_rank *rank, const request *q, ls_step_sums *sums, double *divisor) {
+    ls_grad_inputs in = {.n_others = 0};
+    ls_status status = ls_comm_agree(rank->comm, read_batch(s, q->folder, &in));
+    if (status.code == LS_OK) {
+        *divisor = ls_grad_inputs_divisor(&in, s->model);
+        status = run_inputs(s, rank, q, &in, *divisor, sums);
+    }
+    ls_grad_inputs_free(&in);
+    return status;
 }
 
 static double mean_of(const ls_step_sums *sums, double divisor) { return divisor != 0 ? sums->loss / divisor : 0; }
@@ -213,6 +236,7 @@ static ls_status do_step(steps_run *s, ls_rank *rank, const request *q) {
         return ls_error(LS_DIVERGED, "step %lld: the loss or the gradient's norm is not finite",
                         (long long)s->updates + 1);
     s->updates += sums.applied;
+    s->sequences += sums.applied ? s->flags->batch : 0;
     if (rank->rank != 0) return ls_ok();
     char text[160];
     snprintf(text, sizeof text, "{\"loss\": %.17g, \"grad_norm\": %.17g, \"step\": %lld}\n", mean_of(&sums, divisor),
@@ -255,16 +279,33 @@ static ls_status do_load(steps_run *s, ls_rank *rank, const request *q) {
     return rank->rank == 0 ? answer("{}\n") : ls_ok();
 }
 
-static ls_status do_save(steps_run *s, ls_rank *rank, const request *q) {
-    if (s->optimizer == NULL)
-        return ls_error(LS_USAGE, "standard input: 'save', and --optimizer none: the weights are the caller's");
-    const ls_train_state state = {.step = s->updates, .sequences = s->updates * s->flags->batch};
-    const ls_model_text model = ls_model_written(s->model);
-    LS_TRY(ls_checkpoint_save(rank->executor, rank->comm, q->folder, &state, &model, 0));
+static ls_status answer_step(const steps_run *s, const ls_rank *rank) {
     if (rank->rank != 0) return ls_ok();
     char text[64];
     snprintf(text, sizeof text, "{\"step\": %lld}\n", (long long)s->updates);
     return answer(text);
+}
+
+static ls_status do_save(steps_run *s, ls_rank *rank, const request *q) {
+    if (s->optimizer == NULL)
+        return ls_error(LS_USAGE, "standard input: 'save', and --optimizer none: the weights are the caller's");
+    const ls_train_state state = {.step = s->updates, .sequences = s->sequences};
+    const ls_model_text model = ls_model_written(s->model);
+    LS_TRY(ls_checkpoint_save(rank->executor, rank->comm, q->folder, &state, &model, 0));
+    return answer_step(s, rank);
+}
+
+/* Goes on from a checkpoint, or from the newest one in a folder. */
+static ls_status do_resume(steps_run *s, ls_rank *rank, const request *q) {
+    if (s->optimizer == NULL)
+        return ls_error(LS_USAGE, "standard input: 'resume', and --optimizer none: the weights are the caller's");
+    LS_PATH path = NULL;
+    ls_train_state state;
+    LS_TRY(ls_comm_agree(rank->comm, ls_checkpoint_resolve(q->folder, &path)));
+    LS_TRY(ls_checkpoint_load(rank->executor, rank->comm, path, &state, NULL));
+    s->updates = state.step;
+    s->sequences = state.sequences;
+    return answer_step(s, rank);
 }
 
 /* --- the run ------------------------------------------------------------------------------------------------------ */
@@ -324,31 +365,60 @@ static ls_status make_documents(steps_run *s) {
     const steps_flags *f = s->flags;
     if (!f->documents) return ls_ok();
     if (!ls_model_takes(s->model).documents) LS_TRY(ls_model_check_apart(s->model, f->seq)); /* says why not */
-    s->documents = calloc((size_t)f->batch, sizeof *s->documents);
+    s->documents = calloc((size_t)s->micro_batch, sizeof *s->documents);
     s->ends[1] = (int32_t)f->seq;
-    if (s->documents == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld documents", (long long)f->batch);
-    for (int64_t b = 0; b < f->batch; b++)
+    if (s->documents == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld documents", (long long)s->micro_batch);
+    for (int64_t b = 0; b < s->micro_batch; b++)
         s->documents[b] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = s->ends, .n_ends = 2};
+    return ls_ok();
+}
+
+static ls_status make_graph(steps_run *s, const ls_parameter_settings **own) {
+    const steps_flags *f = s->flags;
+    ls_language_model lm;
+    s->graph = ls_graph_create(s->dtype);
+    LS_TRY(ls_model_build(s->model, s->graph, s->micro_batch, f->seq, false, &lm));
+    const ls_groups groups = {f->groups.items, f->groups.count, s->hyper.weight_decay};
+    if (s->optimizer != NULL) LS_TRY(ls_groups_apply(&groups, s->model, s->optimizer, s->graph, own));
+    return ls_graph_differentiate_loss(s->graph, lm.loss);
+}
+
+static ls_status check_flags(const steps_run *s) {
+    const steps_flags *f = s->flags;
+    LS_TRY(ls_step_size_check(f->seq, f->batch));
+    if (f->batch % f->accumulate != 0)
+        return ls_error(LS_USAGE, "--batch %lld does not divide into --accumulate %lld micro-batches",
+                        (long long)f->batch, (long long)f->accumulate);
+    if (s->optimizer == NULL && f->accumulate > 1)
+        return ls_error(
+            LS_USAGE,
+            "--accumulate %lld, and --optimizer none: gradients of micro-batches are the caller's to add up; "
+            "expected 1",
+            (long long)f->accumulate);
+    if (s->optimizer == NULL && f->groups.count > 0)
+        return ls_error(LS_USAGE, "--group '%s', and --optimizer none: steps are the caller's; expected no group",
+                        f->groups.items[0]);
     return ls_ok();
 }
 
 static ls_status open_and_run(steps_run *s) {
     const steps_flags *f = s->flags;
-    ls_language_model lm;
-    LS_TRY(ls_step_size_check(f->seq, f->batch));
     LS_TRY(find_optimizer(s));
+    LS_TRY(check_flags(s));
+    s->micro_batch = f->batch / f->accumulate;
     LS_TRY(ls_job_dtype(f->dtype, LS_F32, &s->dtype));
     LS_TRY(ls_model_open_changed(f->model, &f->common.rope, &s->model));
     LS_TRY(make_documents(s));
-    s->graph = ls_graph_create(s->dtype);
-    LS_TRY(ls_model_build(s->model, s->graph, f->batch, f->seq, true, &lm));
+    const ls_parameter_settings *own = NULL;
+    LS_TRY(make_graph(s, &own));
     const ls_update update = s->optimizer != NULL ? LS_UPDATE_APPLY : LS_UPDATE_REDUCE;
     const ls_job job = {.graph = s->graph,
-                        .programs = ls_training_programs(s->graph, 0, update, false),
+                        .programs = ls_training_programs(s->graph, 0, update, f->accumulate > 1),
                         .documents = s->documents,
-                        .n_documents = s->documents != NULL ? (int)f->batch : 0,
+                        .n_documents = s->documents != NULL ? (int)s->micro_batch : 0,
                         .optimizer = s->optimizer,
-                        .hyper = s->hyper};
+                        .hyper = s->hyper,
+                        .own = own};
     const ls_spread spread = cli_spread_of(&f->common);
     ls_session *session;
     LS_TRY(ls_session_open(&job, &spread, &session));
@@ -375,6 +445,8 @@ static const ls_option options[] = {
     CLI_MODEL(AT(model)),
     CLI_INT("seq", "N", "1024", 1, CLI_ANY, AT(seq), "tokens of a sequence"),
     CLI_INT("batch", "N", "1", 1, CLI_ANY, AT(batch), "sequences of a batch"),
+    CLI_INT("accumulate", "N", "1", 1, CLI_ANY, AT(accumulate),
+            "micro-batches that a batch is cut into; with --optimizer none 1"),
     CLI_FLAG(
         "documents", AT(documents),
         "sequences of a batch may have several documents: position-ids.npy or documents.npy says where each begins"),
@@ -388,6 +460,8 @@ static const ls_option options[] = {
     CLI_FLAG("nesterov", AT(nesterov), "of sgd: the step looks ahead along the momentum"),
     CLI_FLOAT("weight-decay", "X", "-1", -1, CLI_ANY, AT(weight_decay),
               "decay of parameters with two or more dimensions; -1: 0.1, with sgd 0"),
+    CLI_LIST("group", "PATTERN:WHAT", AT(groups),
+             "settings for parameters whose names match, as longspan train takes them; lr is a factor of a step's LR"),
 };
 #undef AT
 
@@ -399,7 +473,7 @@ const cli_command cli_steps = {
         "For programs with a loop of their own (longspan.compile in Python). Each line of standard input is a request, "
         "and is answered by a line of JSON: 'step LR CLIP FOLDER' takes a step, 'grad FOLDER' writes "
         "FOLDER/gradients.safetensors, 'load' reads the weights of the model's folder again, 'save FOLDER' writes a "
-        "checkpoint there. FOLDER of a batch has tokens.npy [B,S], and where they are wanted labels.npy, "
+        "checkpoint there, 'resume FOLDER' goes on from a checkpoint, or from the newest one in the folder. FOLDER of a batch has tokens.npy [B,S], and where they are wanted labels.npy, "
         "position-ids.npy, documents.npy and NAME.npy for other inputs, as longspan grad takes them. {\"ready\": true} comes first; "
         "the end of the input ends the command. It reads standard input on rank 0.",
     .opens = true,

@@ -122,15 +122,15 @@ static const parameter_group *group_of(parameter_group *groups, int n, const cha
     return last;
 }
 
-static ls_status apply(const ls_train_options *o, const ls_model *model, parameter_group *groups, ls_graph *g,
+static ls_status apply(const ls_groups *given, const ls_model *model, parameter_group *groups, ls_graph *g,
                        ls_parameter_settings *own) {
     bool trained = false;
     const ls_tensor_info *kept = NULL; /* in another type than the graph's */
     for (int t = 1, p = 0; t < g->n_tensors; t++) {
         ls_tensor_info *info = &g->tensors[t];
         if (info->role != LS_ROLE_PARAMETER) continue;
-        const parameter_group *group = group_of(groups, o->n_groups, info->name);
-        own[p].update = (ls_update_settings){1, info->shape.ndim < 2 ? 0 : o->weight_decay};
+        const parameter_group *group = group_of(groups, given->n, info->name);
+        own[p].update = (ls_update_settings){1, info->shape.ndim < 2 ? 0 : given->weight_decay};
         if (group != NULL) {
             own[p].update.rate = group->rate;
             if (!isnan(group->decay)) own[p].update.weight_decay = group->decay;
@@ -151,21 +151,21 @@ static ls_status apply(const ls_train_options *o, const ls_model *model, paramet
         trained |= !info->frozen;
         p++;
     }
-    for (int i = 0; i < o->n_groups; i++)
-        if (!groups[i].matched) return no_match_error(model, g, o->groups[i], groups[i].pattern);
+    for (int i = 0; i < given->n; i++)
+        if (!groups[i].matched) return no_match_error(model, g, given->texts[i], groups[i].pattern);
     return trained ? ls_ok() : ls_error(LS_USAGE, "--group freezes every parameter; nothing is left to train");
 }
 
-ls_status ls_groups_apply(const ls_train_options *o, const ls_model *model, const ls_optimizer *optimizer, ls_graph *g,
+ls_status ls_groups_apply(const ls_groups *given, const ls_model *model, const ls_optimizer *optimizer, ls_graph *g,
                           const ls_parameter_settings **own) {
     LS_TRY(ls_graph_status(g));
     ls_parameter_settings *made = LS_NEW_ARRAY(g->arena, ls_parameter_settings, g->n_tensors);
-    parameter_group *groups = calloc((size_t)o->n_groups + 1, sizeof *groups);
-    if (groups == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d groups of parameters", o->n_groups);
+    parameter_group *groups = calloc((size_t)given->n + 1, sizeof *groups);
+    if (groups == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d groups of parameters", given->n);
     ls_status status = ls_ok();
-    for (int i = 0; i < o->n_groups && status.code == LS_OK; i++)
-        status = parse_group(o->groups[i], optimizer, &groups[i]);
-    if (status.code == LS_OK) status = apply(o, model, groups, g, made);
+    for (int i = 0; i < given->n && status.code == LS_OK; i++)
+        status = parse_group(given->texts[i], optimizer, &groups[i]);
+    if (status.code == LS_OK) status = apply(given, model, groups, g, made);
     free(groups);
     *own = made;
     return status;

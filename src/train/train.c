@@ -185,7 +185,8 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     const ls_optimizer *optimizer;
     LS_TRY(ls_optimizer_find(o->optimizer, &optimizer));
     const ls_parameter_settings *own;
-    LS_TRY(ls_groups_apply(o, t->model, optimizer, *graph, &own));
+    const ls_groups groups = {o->groups, o->n_groups, o->weight_decay};
+    LS_TRY(ls_groups_apply(&groups, t->model, optimizer, *graph, &own));
     LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
     const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
     *job = (ls_job){.graph = *graph,

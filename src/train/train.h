@@ -1,6 +1,6 @@
 /*
- * train: the optimiser steps of one rank, and on top of them the whole of longspan/train.h. The header for other
- * folders.
+ * train: the optimiser steps of one rank, groups of parameters, and on top of them the whole of longspan/train.h. The
+ * header for other folders.
  *
  * A trainer works on one rank of a session. The session's graph is a language model, and its job has the programs step
  * (AdamW), and micro when it accumulates. All calls but ls_trainer_destroy are collective: every rank of the session
@@ -63,5 +63,22 @@ LS_MUST_USE ls_status ls_trainer_step(ls_trainer *trainer, const ls_sequences *f
  */
 LS_MUST_USE ls_status ls_trainer_explain(ls_trainer *trainer, const ls_sequences *from, int64_t step,
                                          const ls_step_report *report, char *out, size_t room);
+
+/* --- groups.c: --group PATTERN:SETTINGS --------------------------------------------------------------------------- */
+
+typedef struct ls_groups {
+    const char *const *texts; /* [n] as on the command line */
+    int n;
+    double weight_decay; /* of matrices that no group gives another */
+} ls_groups;
+
+/*
+ * Applies groups to a graph that is not differentiated yet: freezes parameters, and sets *own to the factor of the
+ * learning rate, the decay and, where a group says it, the optimiser of each parameter, in the order of declaration.
+ * *own lives as long as the graph. LS_USAGE for a group that cannot be parsed or that matches no parameter (with the
+ * nearest name), and where nothing is left to train.
+ */
+LS_MUST_USE ls_status ls_groups_apply(const ls_groups *groups, const ls_model *model, const ls_optimizer *optimizer,
+                                      ls_graph *graph, const ls_parameter_settings **own);
 
 #endif

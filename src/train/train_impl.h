@@ -124,18 +124,8 @@ LS_MUST_USE ls_status ls_folder_watch(const ls_training *t, ls_lock **lock, bool
 /* Takes the lock again if a rank made the folder anew; called when the ranks have ended. */
 LS_MUST_USE ls_status ls_folder_reclaim(ls_training *t);
 
-/* --- groups.c: --group PATTERN:SETTINGS --------------------------------------------------------------------------- */
+/* --- groups.c ----------------------------------------------------------------------------------------------------- */
 
-/*
- * Applies the options' groups to a graph that is not differentiated yet: freezes parameters, and sets *own to the
- * factor of the learning rate, the decay and, where a group says it, the optimiser of each parameter, in the order of
- * declaration. *own lives as long as the
- * graph. LS_USAGE for a group that cannot be parsed or that matches no parameter (with the nearest name), and where
- * nothing is left to train.
- */
-LS_MUST_USE ls_status ls_groups_apply(const ls_train_options *options, const ls_model *model,
-                                      const ls_optimizer *optimizer, ls_graph *graph,
-                                      const ls_parameter_settings **own);
 /* Writes the array "parameters" of run.json: one object for each set of parameters that are trained alike. */
 void ls_groups_write(const ls_job *job, ls_json_writer *writer);
 

@@ -63,13 +63,51 @@ c = json.loads(open("steps.txt").readlines()[3])["loss"]
 loss = float(open("out.txt").read().split()[1])
 assert abs(loss - c) < 1e-6, (loss, c)' || fail "the checkpoint has another loss"
 
+# Two micro-batches of one sequence: the steps of the whole batch, again and again, with documents and without.
+for spread in "--ranks 1" "--mesh ring=2" "--mesh tp=2" "--mesh ring=3"; do
+    for parts in 1 2; do
+        printf 'step 0.01 1 one\nstep 0.01 1 two\nstep 0.01 1 one\nstep 0 1 two\n' |
+            "$longspan" steps --model config --optimizer sgd --dtype f64 --documents --batch 2 --accumulate $parts --seq 40 $spread >parts$parts.txt 2>err || fail "$(cat err)"
+    done
+    python3 - <<'CHECK' || fail "micro-batches $spread: $(cat parts1.txt parts2.txt)"
+import json
+whole, parts = ([json.loads(line) for line in open(f"parts{n}.txt")][1:] for n in (1, 2))
+assert len(whole) == len(parts) == 4 and whole[0]["loss"] != whole[2]["loss"]
+assert all(abs(a[key] - b[key]) < 1e-11 for a, b in zip(whole, parts) for key in ("loss", "grad_norm")), (whole, parts)
+CHECK
+done
+
+# A run that is saved and resumed has the bits of one that was not, on another mesh too; groups stay as they were.
+weights="--group model.norm.*:lr=0.5 *.mlp.*:decay=0 model.embed_tokens.*:frozen"
+steps() { # the requests, flags
+    local requests=$1; shift
+    printf "%b" "$requests" | "$longspan" steps --model config --batch 2 --accumulate 2 --seq 40 --documents "$@" $weights >steps.txt 2>err || fail "steps: $(cat err)"
+}
+mkdir half whole again
+steps 'step 0.01 1 one\nstep 0.01 1 two\nsave half\nstep 0.02 1 one\nstep 0.01 1 two\nsave whole\n' --ranks 2
+tail -n 3 steps.txt >expected
+steps 'resume half\nstep 0.02 1 one\nstep 0.01 1 two\nsave again\n' --ranks 2
+tail -n 3 steps.txt | cmp - expected || fail "resumed steps differ: $(cat steps.txt expected)"
+[ "$(sed -n 2p steps.txt)" = '{"step": 2}' ] || fail "resumed at another step: $(cat steps.txt)"
+for file in model optimizer; do cmp {whole,again}/checkpoint-00000004/$file.safetensors || fail "$file of a resumed run differs"; done
+python3 - <<'CHECK' || fail "a frozen parameter is not as it was, or another one is"
+import json
+def tensors(path):
+    data = open(path, "rb").read()
+    n = int.from_bytes(data[:8], "little")
+    return {name: data[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]] for name, t in json.loads(data[8:8 + n]).items() if name[0] != "_"}
+half, whole = (tensors(f"{run}/model.safetensors") for run in ("half/checkpoint-00000002", "whole/checkpoint-00000004"))
+assert {name for name in half if half[name] == whole[name]} == {name for name in half if "embed_tokens" in name} != set(), half.keys()
+CHECK
+steps 'resume half/checkpoint-00000002\n' --mesh ring=3
+
 refused() { # the request, the message, flags
     local request=$1 message=$2; shift 2
     echo "$request" | "$longspan" steps --model config --batch 2 --ranks 2 --seq "${seq:-40}" "$@" >out.txt 2>err.txt && fail "$request was taken"
     grep -qF -- "$message" err.txt || fail "$request: $(cat err.txt)"
 }
-expected="expected 'step LR CLIP FOLDER', 'grad FOLDER', 'load' or 'save FOLDER'"
-for request in "walk" "step" "step 0.1 one" "step nan 1 one" "step -1 1 one" "grad" "load one" "steps 1 1 one"; do
+expected="expected 'step LR CLIP FOLDER', 'grad FOLDER', 'load', 'save FOLDER' or 'resume FOLDER'"
+for request in "walk" "step" "step 0.1 one" "step nan 1 one" "step -1 1 one" "grad" "load one" "resume" "steps 1 1 one"; do
     refused "$request" "standard input: '$request'; $expected"
 done
 refused "step 0.1 1 none" "none/tokens.npy"
@@ -79,5 +117,11 @@ refused "step 0.1 1 three" "three/documents.npy: a sequence has several document
 refused "grad one" "standard input: 'grad', and --optimizer adamw; expected --optimizer none"
 refused "step 0.1 1 one" "standard input: 'step', and --optimizer none" --optimizer none
 refused "save saved" "'save', and --optimizer none" --optimizer none
+refused "resume saved" "'resume', and --optimizer none" --optimizer none
+refused "resume one" "no checkpoint in one"
 refused "load" "--momentum" --momentum 0.5
+refused "load" "--accumulate 2, and --optimizer none" --accumulate 2 --optimizer none
+refused "load" "--batch 2 does not divide into --accumulate 3 micro-batches" --accumulate 3
+refused "load" "--group 'x:frozen', and --optimizer none" --optimizer none --group x:frozen
+refused "load" "--group 'nothing:lr=2' matches no parameter" --group nothing:lr=2
 [ "$("$longspan" steps --model config --batch 2 --seq 40 </dev/null 2>err)" = '{"ready": true}' ] || fail "an empty input"

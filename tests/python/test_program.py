@@ -102,6 +102,43 @@ class Program(unittest.TestCase):
             with self.assertRaisesRegex(longspan.Failed, r"shape is \[2,10\], expected \[2,20\]"):
                 model.step({"input_ids": ids[:, :10]})
 
+    def test_micro_batches_are_a_batch(self):
+        generator = numpy.random.default_rng(0)
+        parts = [{"input_ids": generator.integers(0, 250, (2, 20))} for _ in range(3)]
+        whole = {"input_ids": numpy.concatenate([part["input_ids"] for part in parts])}
+        losses = []
+        for accumulate, batch in ((1, whole), (3, whole), (3, parts)):
+            with longspan.compile(TINY, whole, ranks=2, optimizer="sgd", dtype="f64", lr=1e-2, accumulate=accumulate) as model:
+                losses.append([model.step(batch) for _ in range(3)])
+        for others in losses[1:]:
+            numpy.testing.assert_allclose(others, losses[0], rtol=1e-12)
+        with self.assertRaisesRegex(longspan.Failed, "--batch 6 does not divide into --accumulate 4 micro-batches"):
+            longspan.compile(TINY, whole, accumulate=4)
+        with longspan.compile(TINY, whole, accumulate=3) as model, self.assertRaisesRegex(ValueError, "micro-batches need the same names"):
+            model.step(parts[:2] + [{"labels": parts[0]["input_ids"]}])
+
+    def test_a_resumed_loop_has_the_bits_of_one_that_was_not_interrupted(self):
+        batches = [{"input_ids": numpy.random.default_rng(i).integers(0, 250, (2, 20))} for i in range(5)]
+        options = {"ranks": 2, "accumulate": 2, "group": ["model.norm.*:lr=0.5", "model.embed_tokens.*:decay=0"]}
+        with longspan.compile(TINY, batches[0], **options) as model:
+            for batch in batches[:3]:
+                model.step(batch)
+            model.save(self.place / "run")
+            losses = [model.step(batch, lr=2e-3) for batch in batches[3:]]
+            expected = model.arrays()
+        with longspan.compile(TINY, batches[0], **options) as model:
+            self.assertEqual(model.resume(self.place / "run"), 3)
+            self.assertEqual([model.step(batch, lr=2e-3) for batch in batches[3:]], losses)
+            for name, found in model.arrays().items():
+                self.assertTrue(numpy.array_equal(found, expected[name]), name)
+            self.assertEqual(model.step_number, 5)
+            with self.assertRaisesRegex(ValueError, "line break"):
+                model.save("a\nb")
+            with self.assertRaisesRegex(longspan.Failed, "no checkpoint in"):
+                model.resume(self.place)
+        with longspan.compile(TINY, batches[0], optimizer=None) as model, self.assertRaisesRegex(longspan.Failed, "the weights are the caller's"):
+            model.save(self.place / "other")
+
     def test_ranks_end_with_their_owner(self):
         ids = numpy.ones((1, 8), int)
         model = longspan.compile(TINY, {"input_ids": ids}, ranks=2)
@@ -162,6 +199,27 @@ class Torch(unittest.TestCase):
         for spread in ({}, {"mesh": "ring=2"}, {"mesh": "tp=2"}, {"mesh": "ring=3"}):
             with self.subTest(**spread):
                 self.five(torch.float32, 1e-5, False, **spread)
+
+    def test_groups_and_micro_batches_are_those_of_pytorch(self):
+        torch.manual_seed(0)
+        model, batches = GPT(False).double(), self.batches(4, (4, 20))
+        for i, batch in enumerate(batches):  # micro-batches with different numbers of labels
+            batch["labels"][i % 4, 3:] = -100
+        theirs = torch.optim.AdamW([{"params": model.wte.parameters(), "lr": 1.5e-3, "weight_decay": 0.3},
+                                    {"params": [model.norm.weight, model.out.weight], "weight_decay": 0.0},
+                                    {"params": [model.qkv.weight, model.head.weight]}], lr=3e-3, betas=(0.9, 0.95), weight_decay=0.1)
+        groups = ["wte.*:lr=0.5,decay=0.3", "out.*:decay=0"]
+        with longspan.compile(model, batches[0], lr=3e-3, dtype="f64", mesh="ring=2", accumulate=2, group=groups) as ours:
+            for batch in batches:
+                theirs.zero_grad()
+                loss = model(**batch)
+                loss.backward()
+                theirs.step()
+                self.assertAlmostEqual(ours.step([{name: x[rows] for name, x in batch.items()} for rows in (slice(0, 2), slice(2, 4))]), loss.item(),
+                                       delta=1e-10)
+            state = ours.state_dict()
+        for name, p in model.named_parameters():
+            self.assertTrue(torch.allclose(state[name], p.float(), rtol=2e-7, atol=1e-9), name)  # state is in f32
 
     def test_gradients_for_an_optimiser_of_ones_own(self):
         torch.manual_seed(0)
