@@ -5,18 +5,10 @@ import math
 import string
 
 from .rewrite import binary
-from .rows import arithmetic, constant, elementwise, expression, is_tensor
+from .rows import arithmetic, constant, elementwise, expression, is_tensor, table
 from .size import Size, product
 
-PRIMITIVES = {}
-
-
-def row(*names):
-    def put(function):
-        for name in names:
-            PRIMITIVES[name] = function
-        return function
-    return put
+PRIMITIVES, row = table()
 
 
 # --- single elements ------------------------------------------------------------------------------------------------------

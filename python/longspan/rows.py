@@ -13,6 +13,19 @@ from .rewrite import number
 from .size import Size, divide
 
 
+def table():
+    """An empty table of rows, and the decorator that puts a function there under its names."""
+    rows = {}
+
+    def row(*names):
+        def put(function):
+            for name in names:
+                rows[name] = function
+            return function
+        return put
+    return rows, row
+
+
 class Lowering:
     """Adds the rows' ops to `graph`. A front end's own says what its traced ops are: name, shape, dtype."""
 
