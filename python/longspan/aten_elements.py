@@ -38,7 +38,7 @@ def _div(low, node, a, b, rounding_mode=None):
 def _bits(low, node, *operands):
     if low.dtype(node) != "bool":
         low.refuse("works on the bits of integers")
-    return arithmetic(low, node, {"a": "and", "o": "or", "n": "not"}[low.name(node).replace("bitwise_", "").strip("_")[0]], *operands)
+    return arithmetic(low, node, {"a": "and", "o": "or", "x": "ne", "n": "not"}[low.name(node).replace("bitwise_", "").strip("_")[0]], *operands)
 
 
 @row("where")

@@ -157,7 +157,7 @@ def _triangle(low, node, x, diagonal=0):
     rows, columns = (low.add("iota", size=[1] * d + [shape[d]] + [1] * (len(shape) - d - 1), dim=d) for d in (len(shape) - 2, len(shape) - 1))
     rows = rows if diagonal == 0 else low.map("add", rows, diagonal, dtype="i32")
     keep = low.map("le", columns, rows) if low.name(node) == "tril" else low.map("le", rows, columns)
-    return low.map("where", keep, x, 0.0, node=node)
+    return low.map("and", keep, x) if low.dtype(node) == "bool" else low.map("where", keep, x, 0.0, node=node)
 
 
 @row("copy")

@@ -113,21 +113,36 @@ def negated(c):
     return If("not", c)
 
 
+def implies(a, b):
+    """Whether b holds where a does, as two bounds of one linear form say; False: it is not known."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is False or b is True
+    if a.word != "positive" or b.word != "positive":
+        return a == b
+    ahead = linear(b.left).plus(a.left, -1)
+    return not isinstance(ahead, Linear) and ahead >= 0
+
+
 def both(word, a, b):
     neutral = word == "and"
     if isinstance(a, bool) or isinstance(b, bool):
         a, b = (a, b) if isinstance(a, bool) else (b, a)
         return b if a is neutral else a
-    return a if a == b else If(word, a, b)
+    if implies(a, negated(b)) if neutral else implies(negated(a), b):  # they exclude each other, or one of them always holds
+        return not neutral
+    for one, other in ((a, b), (b, a)):
+        if implies(one, other):
+            return one if neutral else other
+    return If(word, a, b)
 
 
 def choice(condition, yes, no):
     if isinstance(condition, bool):
         return yes if condition else no
-    if yes is True and no is False:
-        return condition
-    if yes is False and no is True:
-        return negated(condition)
+    if is_condition(yes) and is_condition(no):
+        if implies(condition, no) and implies(negated(condition), yes):
+            return both("and", yes, no)
+        return both("or", both("and", condition, yes), both("and", negated(condition), no))
     return yes if yes == no else Choice(condition, yes, no)
 
 
@@ -188,6 +203,18 @@ def _arithmetic(word):
     return compute
 
 
+def _largest(a, b):
+    return choice(_compare("le")(b, a), a, b) if is_linear(a) and is_linear(b) else spread(_largest, a, b)
+
+
+def _smallest(a, b):
+    return choice(_compare("le")(a, b), a, b) if is_linear(a) and is_linear(b) else spread(_smallest, a, b)
+
+
+def _absolute(x):
+    return choice(_compare("le")(0, x), x, _arithmetic("mul")(x, -1)) if is_linear(x) else spread(_absolute, x)
+
+
 def _truth(x):
     """A condition of a number: whether it is not 0."""
     return x if is_condition(x) else spread(_compare("ne"), x, 0)
@@ -198,7 +225,8 @@ STEPS = {
     **{word: _arithmetic(word) for word in ("add", "sub", "mul", "div")},
     "and": lambda a, b: both("and", _truth(a), _truth(b)), "or": lambda a, b: both("or", _truth(a), _truth(b)),
     "not": lambda a: negated(_truth(a)), "neg": lambda a: _arithmetic("mul")(a, -1),
-    "where": lambda c, a, b: choice(_truth(c), a, b),
+    "where": lambda c, a, b: choice(_truth(c), a, b), "max": _largest, "min": _smallest,
+    "abs": _absolute,
 }
 
 
@@ -332,11 +360,11 @@ def conjuncts(condition):
 
 
 def bound(condition):
-    """("causal", 0), ("window", W) or ("first", N) of a condition on q and k."""
+    """("causal", 0), ("ahead", N), ("window", W) or ("first", N) of a condition on q and k."""
     if isinstance(condition, If) and condition.word == "positive":
         terms, c = dict(condition.left.terms), condition.left.constant
-        if terms == {"q": 1, "k": -1} and c == 0:
-            return "causal", 0
+        if terms == {"q": 1, "k": -1} and c >= 0:
+            return ("causal", 0) if c == 0 else ("ahead", int(c))
         if terms == {"q": -1, "k": 1} and c >= -1:
             return "window", int(c) + 1
         if terms == {"k": -1} and c >= 0:
@@ -467,13 +495,13 @@ def visible(x):
 
 def terms(conditions):
     """(terms of a Longspan mask, the Told of its documents or None) of the conditions that must all hold."""
-    causal, windows, prefix, found = False, [], [], None
+    causal, windows, prefix, ahead, found = False, [], [], 0, None
     conditions = [part for c in conditions for part in conjuncts(c)]
     by_position = next((told.input for told in map(documents, conditions) if told and told.meaning == "positions"), None)
     for condition in [in_document(c, by_position) for c in conditions] if by_position else conditions:
         if bound(condition) and bound(condition)[0] != "first":
             kind, n = bound(condition)
-            causal, windows = causal or kind == "causal", windows + ([(n, 0)] if kind == "window" else [])
+            causal, windows, ahead = causal or kind == "causal", windows + ([(n, 0)] if kind == "window" else []), max(ahead, n if kind == "ahead" else 0)
         elif isinstance(condition, If) and condition.word == "or" and None not in (bound(condition.left), bound(condition.right)):
             pair = dict([bound(condition.left), bound(condition.right)])
             if set(pair) == {"causal", "first"}:
@@ -489,6 +517,8 @@ def terms(conditions):
             found = by
         else:
             raise NoMask(f"has the term {show(condition)}")
+    if ahead and not causal:
+        raise NoMask(f"sees {ahead} tokens ahead")
     if windows and not causal:
         raise NoMask("has a window but no causal bound")
     result = [{"kind": "window", "window": w, "first": n} for w, n in sorted(set(windows))]

@@ -27,6 +27,7 @@ from .size import B, S
 from .torch_arrays import TorchArrays
 
 SKIPPED = {"_assert_tensor_metadata", "_assert_scalar", "sym_size", "sym_constrain_range", "sym_constrain_range_for_size", "_assert_async"}
+AUTOCAST = "computes some ops in another type: leave autocast away, and choose the type of a training by --dtype"
 WORDS = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float64: "f64"}
 
 
@@ -301,7 +302,8 @@ class Lowering(rows.Lowering):
         arguments = [self.argument(x) for x in node.args]
         inner = next((a for a in arguments if isinstance(a, torch.fx.GraphModule)), None)
         if node.target.__name__ == "wrap_with_autocast" and arguments[2]:
-            self.refuse("computes some ops in another type: leave autocast away, and choose the type of a training by --dtype")
+            source = next((source_of(n) for n in inner.graph.nodes if n.op == "call_function" and source_of(n)), None) if inner else None
+            raise Refused(AUTOCAST, "torch.autocast", source)
         if inner is None or node.target.__name__ not in ("wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint",
                                                          "wrap_activation_checkpoint"):
             self.refuse("this region is not known")
@@ -350,8 +352,16 @@ def find(program, model, target):
 # --- the way of an export ----------------------------------------------------------------------------------------------------
 
 
+def check_no_autocast():
+    """Casts of a region around the export would be taken for the model's own."""
+    if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
+        frame = next((f for f in reversed(traceback.extract_stack()) if is_user(f.filename)), None)
+        raise Refused(AUTOCAST, "torch.autocast", frame and (frame.filename, frame.lineno, (frame.line or "").strip()))
+
+
 def trace(model, example, loss):
     """(exported program, names of its inputs): with symbolic batch and sequence."""
+    check_no_autocast()
     names = [name for name, x in example.items() if isinstance(x, torch.Tensor)]
     fixed = {name: x for name, x in example.items() if name not in names}
     tensors = [example[name] for name in names]

@@ -66,6 +66,24 @@ class Masks(unittest.TestCase):
         self.found(lambda g, i: g.map("le", 0, g.map("sub", *iotas(g), dtype="i32")), terms)
         self.found(lambda g, i: g.map("lt", iotas(g)[1], g.map("add", iotas(g)[0], 1, dtype="i32")), terms)
 
+    def test_distances(self):
+        def distance(g):
+            return g.map("sub", *iotas(g), dtype="i32")
+
+        def within(g, w):
+            return g.map("lt", g.map("abs", distance(g), dtype="i32"), w)
+
+        window = [{"kind": "window", "window": 4, "first": 0}]
+        self.found(lambda g, i: g.map("and", within(g, 4), causal(g)), window)
+        self.found(lambda g, i: g.map("not", g.map("or", g.map("not", within(g, 4)), g.map("not", causal(g)))), window)
+        self.found(lambda g, i: g.map("ne", causal(g), g.map("le", 4, distance(g))), window)  # one triangle without another
+        self.found(lambda g, i: g.map("le", g.map("where", g.map("lt", distance(g), 0), 9, distance(g), dtype="i32"), 3), window)
+        self.found(lambda g, i: g.map("le", 0, g.map("min", distance(g), 3, dtype="i32")), [{"kind": "causal"}])
+        self.found(lambda g, i: g.map("and", g.map("le", -2, distance(g)), causal(g)), [{"kind": "causal"}])
+        self.refused(lambda g, i: within(g, 4), "sees 3 tokens ahead")
+        self.refused(lambda g, i: g.map("and", g.map("not", within(g, 4)), causal(g)), "has the term")  # far tokens alone
+        self.refused(lambda g, i: g.map("le", 1, distance(g)), "has the term q - k - 1 >= 0")
+
     def test_causal_as_numbers_that_are_added(self):
         self.found(lambda g, i: g.map("where", causal(g), 0.0, -1e38), [{"kind": "causal"}], additive=True)
         self.found(lambda g, i: g.map("mul", g.map("sub", 1.0, g.add("cast", [causal(g)], dtype="T")), -1e9), [{"kind": "causal"}], additive=True)

@@ -374,6 +374,24 @@ class Refusals(unittest.TestCase):
             with self.subTest(mark):
                 self.refused(Tiny(layer), words, mark)
 
+    def test_masks_of_triangles(self):
+        def ones(x):
+            return torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
+
+        def distance(x):
+            i = torch.arange(x.shape[1])
+            return i[:, None] - i
+
+        window = [{"kind": "window", "window": 5, "first": 0}]
+        for mask, expected in [(lambda x: ones(x).tril(), [{"kind": "causal"}]), (lambda x: ones(x).tril() & ones(x).triu(-4), window),
+                               (lambda x: ones(x).tril() ^ ones(x).tril(-5), window), (lambda x: (distance(x).abs() < 5) & (distance(x) >= 0), window),
+                               (lambda x: (ones(x).float().tril() - ones(x).float().tril(-5)).bool(), window)]:
+            graph = lower(Tiny(lambda model, x: attend(x, mask(x))), batch())
+            self.assertEqual([node.params["mask"] for node in graph.nodes if node.op == "attention"], [expected])
+        for mask, words in [(lambda x: ones(x).tril(1), "sees 1 tokens ahead"), (lambda x: ones(x).tril(-1), "has the term q - k - 1 >= 0"),
+                            (lambda x: distance(x).abs() < 5, "sees 4 tokens ahead")]:
+            self.refused(Tiny(lambda model, x: attend(x, mask(x))), words)
+
     def test_a_learned_bias_of_positions(self):
         self.refused(Tiny(biased, bias=nn.Embedding(8, H)), "attention mask depends on|a bias, not a mask", None)
 
@@ -385,11 +403,16 @@ class Refusals(unittest.TestCase):
         def layer(on):
             def body(model, x):
                 with torch.autocast("cpu", dtype=torch.bfloat16, enabled=on):
-                    return x + torch.sin(model.head(x)[..., :E])
+                    return x + torch.sin(model.head(x)[..., :E])  # AUTOCAST
             return Tiny(body)
 
-        self.refused(layer(True), "leave autocast away", None)
+        self.assertEqual(self.refused(layer(True), "leave autocast away", "AUTOCAST").op, "torch.autocast")
         lower(layer(False), batch())
+        with torch.autocast("cpu", dtype=torch.bfloat16), self.assertRaises(Refused) as caught:
+            longspan.torch.export(layer(False), batch(), "never")  # AROUND
+        self.assertEqual((caught.exception.op, caught.exception.line), ("torch.autocast", self.line("AROUND")))
+        self.assertEqual(os.path.basename(caught.exception.file), os.path.basename(__file__))
+        self.assertFalse(os.path.exists("never"))
 
     def test_dropout(self):
         self.assertEqual(self.refused(GPT(dropout=0.1).train(), "drops out with probability 0.1").op, "aten.dropout")
