@@ -62,6 +62,11 @@ def arrays_of(folder, batch):
     return found
 
 
+def has_documents(arrays):
+    """Whether sequences may have several documents. arrays: as arrays_of gives them."""
+    return any(flag == "documents" or flag == "position-ids" and (array != numpy.arange(array.shape[1])).any() for flag, _, array in arrays)
+
+
 def starts(line):
     """Where the numbers of a sequence change."""
     return [0] + [i for i in range(1, len(line)) if line[i] != line[i - 1]]

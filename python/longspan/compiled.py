@@ -43,8 +43,7 @@ class Compiled:
             self.folder, self.export = exported(model, example, loss, os.path.join(self.place, "model"))
             self.module = model if self.export is not None and self.export is not model else None
             arrays = batches.arrays_of(self.folder, self.numbers(example))
-            ids = arrays[0][2]
-            apart = any(flag == "documents" or flag == "position-ids" and (array != numpy.arange(ids.shape[1])).any() for flag, _, array in arrays)
+            ids, apart = arrays[0][2], batches.has_documents(arrays)
             self.errors = tempfile.TemporaryFile("w+")
             words = ["steps", "--model", self.folder, "--batch", str(ids.shape[0]), "--seq", str(ids.shape[1])]
             words += program.flags({"optimizer": optimizer or "none", "documents": apart, **options})

@@ -54,13 +54,16 @@ def exported(model, example, loss, place):
 
 def train(model, data, out, example=None, loss=None, progress=print, **options):
     """
-    Trains a model with `longspan train`, and waits for it. model: a module of PyTorch with `example` and, where it gives none, `loss`, as
+    Trains a model with `longspan train`, and waits for it; with arrays as data see array_training.py. model: a module of PyTorch with `example` and, where it gives none, `loss`, as
     for longspan.torch.export; or what an export gave; or a folder. data: a file, folder or pattern of text, JSONL or token shards, or a list
-    of these. out: the folder of the run. Options are the program's: seq=4096, ranks=2, steps=100, lr=3e-4, mesh="ring=2", memory="8G",
+    of these; or arrays in memory. out: the folder of the run. Options are the program's: seq=4096, ranks=2, steps=100, lr=3e-4, mesh="ring=2", memory="8G",
     resume=True ... progress: a function of each line that it logs, or None. Ctrl-C ends it after the current step, with a checkpoint.
     Raises Refused for what cannot be imported, and Failed with the program's line.
     """
     out = os.fspath(out)
+    if isinstance(data, dict) or hasattr(data, "shape"):
+        from .array_training import train_arrays
+        return Trained(out, train_arrays(model, data, out, example, loss, progress, **options))
     place, _ = exported(model, example, loss, out + "-imported")
     paths = [data] if isinstance(data, (str, os.PathLike)) else list(data)
     words = ["train", "--model", place, "--out", out, "--json"] + program.flags({"data": paths, **options})

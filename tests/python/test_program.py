@@ -102,6 +102,32 @@ class Program(unittest.TestCase):
             with self.assertRaisesRegex(longspan.Failed, r"shape is \[2,10\], expected \[2,20\]"):
                 model.step({"input_ids": ids[:, :10]})
 
+    def test_train_on_arrays(self):
+        ids = numpy.random.default_rng(0).integers(0, 250, (6, 20))
+        labels = numpy.concatenate([ids[:, 1:], numpy.full((6, 1), -100)], 1)
+        options = {"batch": 2, "lr": lambda done: 1e-2 / (1 + done), "ranks": 2, "progress": None}
+        whole = longspan.train(TINY, ids, self.place / "whole", steps=7, **options)
+        self.assertEqual((whole.steps, len(whole.losses)), (7, 7))
+        self.assertLess(whole.losses[6], whole.losses[0])
+        self.assertEqual(longspan.train(TINY, {"input_ids": ids, "labels": labels}, self.place / "named", epochs=2, **options).losses, whole.losses[:6])
+        part = longspan.train(TINY, ids, self.place / "part", steps=4, **options)  # interrupted within an epoch
+        with self.assertRaisesRegex(longspan.Failed, "has a run; resume=True goes on from it"):
+            longspan.train(TINY, ids, self.place / "part", steps=7, **options)
+        rest = longspan.train(TINY, ids, self.place / "part", steps=7, resume=True, **options)
+        self.assertEqual(part.losses + rest.losses, whole.losses)
+        expected = whole.state_dict()
+        for name, found in rest.state_dict().items():
+            self.assertTrue((found == expected[name]).all(), name)
+        with self.assertRaisesRegex(longspan.Failed, "is where the trained model goes"):
+            longspan.train(self.place / "part/model", ids, self.place / "part", steps=8, **options)
+        positions = numpy.tile(numpy.arange(20) % 10, (6, 1))  # two documents in each sequence
+        packed = longspan.train(TINY, {"input_ids": ids, "position_ids": positions}, self.place / "packed", epochs=1, **options)
+        self.assertNotEqual(packed.losses[0], whole.losses[0])
+        with self.assertRaisesRegex(ValueError, r"the data has 6 sequences, expected 8 or more \(batch\)"):
+            longspan.train(TINY, ids, self.place / "few", **{**options, "batch": 8})
+        with self.assertRaisesRegex(ValueError, r"the batch needs labels, \[6, 20\] as input_ids; it is \[5, 20\]"):
+            longspan.train(TINY, {"input_ids": ids, "labels": labels[:5]}, self.place / "unlike", **options)
+
     def test_micro_batches_are_a_batch(self):
         generator = numpy.random.default_rng(0)
         parts = [{"input_ids": generator.integers(0, 250, (2, 20))} for _ in range(3)]
@@ -234,6 +260,15 @@ class Torch(unittest.TestCase):
                 for p, g in zip(model.parameters(), expected):
                     self.assertLessEqual((p.grad - g).abs().max().item(), 1e-5 * max(g.abs().max().item(), 1e-3))
                 optimizer.step()  # the next gradients are those of other weights
+
+    def test_train_a_module_on_tensors(self):
+        torch.manual_seed(0)
+        model, data = GPT(False), self.batches(1, (6, 20))[0]
+        with tempfile.TemporaryDirectory() as place:
+            result = longspan.train(model, data, os.path.join(place, "run"), progress=None, batch=6, steps=5, lr=1e-2, mesh="ring=2")
+            self.assertAlmostEqual(result.losses[0], model(**data).item(), delta=1e-5)
+            self.assertEqual(str(model.load_state_dict(result.state_dict())), "<All keys matched successfully>")
+            self.assertLess(model(**data).item(), result.losses[-1])
 
     def test_train_a_module_and_load_it_back(self):
         torch.manual_seed(0)
