@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import sympy
 import torch
 
-from . import attention, check, constants, folder, interpret, normal, recognise, rows, softmax
+from . import attention, check, constants, folder, interpret, normal, recognise, rows, softmax, torch_flex
 from .aten import ATEN
 from .check import Export
 from .ir import Graph, Refused, Value
@@ -372,7 +372,7 @@ def trace(model, example, loss):
         tensors = [x.repeat(2, 1) for x in tensors]
     dynamic = torch.export.Dim.DYNAMIC
     try:
-        with whole_traces():
+        with whole_traces(), torch_flex.written_out():
             program = torch.export.export(Probe(model, names, fixed, loss), tuple(tensors), strict=False,
                                           dynamic_shapes={"tensors": tuple({0: dynamic, 1: dynamic} for _ in tensors)})
         if any(n.op == "call_function" and re.search(r"[a-z]_\.", str(n.target)) for n in program.graph.nodes):
@@ -503,7 +503,8 @@ def compare_extent(extent, place, graph, model, example, loss, out):
 
     def theirs(batch):
         inputs = [torch.from_numpy(batch[name]).to(extent.dtype if x.is_floating_point() else x.dtype) for name, x in tensors.items()]
-        return differentiated(Probe(exact, list(tensors), fixed, loss)(*inputs)[0])
+        with torch_flex.written_out(by_elements=True):
+            return differentiated(Probe(exact, list(tensors), fixed, loss)(*inputs)[0])
 
     batch, their_loss, their_gradients = check.probe(graph, {name: x.cpu().numpy() for name, x in tensors.items()}, theirs)
     given = {p.value.name: every[p.value.name] for p in graph.parameters if not p.frozen}
