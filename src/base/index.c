@@ -3,6 +3,7 @@
 enum { FIRST_HEADS = 64 };
 
 static void link_item(ls_index *index, int item) {
+    LS_ASSERT(index->heads > 0);
     int *head = &index->head[index->hash[item] % index->heads];
     index->next[item] = *head;
     *head = item;

@@ -195,14 +195,14 @@ static bool find_newest(const char *const *files, const char *function, char out
 
 ls_status ls_library_open_newest(const char *const *files, const char *version, void **out, char path[LS_PATH_ROOM]) {
     char newest[LS_PATH_ROOM];
-    ls_status why = ls_ok(), first = ls_ok(); /* of several that are missing the first one is told */
+    ls_status first = ls_ok(); /* of several that are missing the first one is told */
     for (int f = 0; files[f] != NULL; f++) {
         void *const loaded = dlopen(files[f], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | RTLD_NOLOAD);
         if (loaded != NULL) return describe(loaded, files[f], out, path);
     }
     if (find_newest(files, version, newest)) return ls_library_open(newest, out, path);
     for (int f = 0; files[f] != NULL; f++) {
-        why = ls_library_open(files[f], out, path);
+        const ls_status why = ls_library_open(files[f], out, path);
         if (why.code == LS_OK) return why;
         if (f == 0) first = why;
     }

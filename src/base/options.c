@@ -111,6 +111,7 @@ static ls_status parse_value(const ls_option *option, const char *text, void *ta
         [LS_OPTION_INT] = parse_integer, [LS_OPTION_BYTES] = parse_bytes,   [LS_OPTION_FLOAT] = parse_float,
         [LS_OPTION_TEXT] = parse_text,   [LS_OPTION_CHOICE] = parse_choice,
     };
+    LS_ASSERT(parsers[option->type] != NULL);
     return parsers[option->type](option, text, target);
 }
 

@@ -371,7 +371,7 @@ static ls_status run(void *context) {
     flags->job.rope = flags->common.rope;
     if (flags->common.json) return run_json(&flags->job);
     flags->job.text = write_now;
-    ls_generate_result r;
+    ls_generate_result r = {.tokens = 0};
     const ls_status status = ls_run_generate(&flags->job, &r);
     if ((status.code != LS_OK && status.code != LS_INTERRUPTED) || !ls_is_home()) return status;
     putchar('\n');

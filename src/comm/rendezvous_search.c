@@ -241,6 +241,7 @@ ls_status ls_rendezvous_search(const ls_rendezvous_point *point, int *fd) {
     ls_status status = find(s, point->seconds, true, &found, &l);
     const ls_status ended = end(s, l, found);
     if (status.code == LS_OK) status = ended;
+    LS_ASSERT(found != NULL || status.code != LS_OK);
     if (status.code == LS_OK)
         *fd = found->fd;
     else if (found != NULL)

@@ -146,8 +146,10 @@ static ls_status share(ls_world *world, int memory) {
         status = ls_error(LS_NO_MEMORY, "cannot allocate the names of %d ranks", ranks);
     if (status.code == LS_OK) status = listen_to_host(ranks, &listener, &mine);
     status = ls_boot_agree(world->boot, status);
-    if (status.code == LS_OK)
+    if (status.code == LS_OK) {
+        LS_ASSERT(names != NULL && sockets != NULL);
         status = world->boot->kind->gather(world->boot, world->boot->rank, &mine, sizeof mine, names);
+    }
     if (status.code == LS_OK) {
         for (int r = 0; r < ranks; r++) sockets[r] = -1;
         status = exchange_memory(world, listener, memory, names, sockets);

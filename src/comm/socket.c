@@ -54,7 +54,7 @@ ls_status ls_socket_listen(const char *address, int *port, int *fd) {
     struct addrinfo *found;
     LS_TRY(look_up(address, *port, AI_NUMERICHOST | AI_PASSIVE, &found));
     const int made = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_storage own;
+    struct sockaddr_storage own = {.ss_family = AF_UNSPEC};
     const char *call = listen_at(made, found, &own);
     const ls_status status = call != NULL ? failed(call, address, *port) : ls_ok();
     freeaddrinfo(found);

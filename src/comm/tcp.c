@@ -52,7 +52,7 @@ static ls_status connect_all(tcp *t, const bool *used) {
     int *calls = malloc(ranks * sizeof *calls), *called = malloc(ranks * sizeof *called);
     LS_ASSERT(calls != NULL && called != NULL);
     for (size_t r = 0; r < ranks; r++) calls[r] = called[r] = -1;
-    ls_status status = ls_tcp_connect(t->end, used, calls, called);
+    ls_status status = ls_tcp_connect(t->end, used, &(ls_tcp_connections){calls, called});
     for (size_t r = 0; r < ranks; r++) t->peers[r].fd = calls[r];
     if (status.code == LS_OK) {
         status = ls_tcp_receiver_open(t->end, called, &t->receiver);

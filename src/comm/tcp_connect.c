@@ -115,12 +115,12 @@ static ls_status meet(meeting *m, int listener, int port) {
     return status.code == LS_OK ? greet_all(m) : status;
 }
 
-ls_status ls_tcp_connect(const ls_endpoint *end, const bool *used, int *calls, int *called) {
+ls_status ls_tcp_connect(const ls_endpoint *end, const bool *used, const ls_tcp_connections *out) {
     const size_t ranks = (size_t)end->ranks;
     meeting m = {.end = end,
                  .used = used,
-                 .calls = calls,
-                 .called = called,
+                 .calls = out->calls,
+                 .called = out->called,
                  .greeting = calloc(ranks, sizeof *m.greeting),
                  .polled = calloc(2 * ranks + STRANGERS + 1, sizeof *m.polled)};
     int listener = -1, port = 0;

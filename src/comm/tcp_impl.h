@@ -33,11 +33,15 @@ typedef struct ls_tcp_answer {
     uint64_t ticks;
 } ls_tcp_answer;
 
+/* Connections of a rank with its peers. */
+typedef struct ls_tcp_connections {
+    int *calls, *called; /* [ranks] those that this rank has made, and those of the peers; -1: none yet */
+} ls_tcp_connections;
 /*
- * tcp_connect.c: collective. calls[r], called[r]: become the connections that this rank has made to rank r, and rank r
- * to this one, where used[r]; they are -1 before. They are the caller's to close, also when this fails.
+ * tcp_connect.c: collective. Connects with rank r, in both directions, where used[r]; there are no connections before.
+ * They are the caller's to close, also when this fails.
  */
-ls_status ls_tcp_connect(const ls_endpoint *end, const bool *used, int *calls, int *called);
+ls_status ls_tcp_connect(const ls_endpoint *end, const bool *used, const ls_tcp_connections *out);
 
 /* tcp_receive.c: the thread of a rank that receives from all peers. */
 typedef struct ls_tcp_receiver ls_tcp_receiver;

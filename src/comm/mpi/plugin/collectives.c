@@ -94,6 +94,7 @@ ls_status ls_mpi_gather(ls_boot *boot, int rank, const void *mine, size_t bytes,
     }
     pthread_mutex_unlock(&m->library);
     if (!good) {
+        free(copies); /* nothing is on its way */
         const ls_status aborted = ls_notice_aborted(&m->notice);
         return aborted.code != LS_OK ? aborted : ls_error(LS_PEER, "the job has ended");
     }
