@@ -209,9 +209,12 @@ def _index(low, node, x, indices):
 def _gather(low, node, x, dim, indices, sparse_grad=False):
     if low.name(node) == "take_along_dim":
         dim, indices = indices, dim
-    if dim % len(x.shape) != len(x.shape) - 1:
-        low.refuse("takes along another dimension than the last")
-    return low.add("take_along", x, indices)
+    dim, last = dim % len(x.shape), len(x.shape) - 1
+    if dim == last:
+        return low.add("take_along", x, indices)
+    order = list(range(last + 1))
+    order[dim], order[last] = last, dim
+    return low.add("permute", low.add("take_along", low.add("permute", x, order=order), low.add("permute", indices, order=order)), order=order)
 
 
 @row("embedding")

@@ -414,7 +414,7 @@ def _created(dtype):
     return lambda node: [(node.params["size"], node.params.get("dtype", dtype))]
 
 
-# "pad", "index", "cumsum", "fill", "stop" (of a gradient) and "take_along" are for front ends alone: normal form leaves none of them.
+# "pad", "index", "cumsum", "fill" and "stop" (of a gradient) are for front ends alone: normal form leaves none of them.
 SHAPES = {
     "map": _map, "reduce": _reduce, "softmax": lambda node, x: [(x.shape, "T")], "contract": _contract, "permute": _permute, "reshape": _reshape,
     "broadcast": _broadcast, "slice": _slice, "concat": _concat, "iota": _created("i32"), "shift": _kept, "cast": _cast,

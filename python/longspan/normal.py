@@ -242,17 +242,22 @@ class Normal(Views):
         views = [self.merged(self.settled(v), dim) for v in views]
         if any(not isinstance(v.stored, Value) for v in views) or len({v.tokens() for v in views}) > 1:
             self.refuse("concatenates what depends on tokens and what does not")
+        placed = self.side_by_side(views, dim)
+        return replace(placed[0], stored=self.node("concat", *[v.stored for v in placed], dim=len(placed[0].stored.shape) - 1))
+
+    def side_by_side(self, views, dim):
+        """Views whose stored values have the axes of a dimension last, each of one part, and before them those of the others, alike."""
         others = [d for d in range(len(views[0].dims)) if d != dim]
         for d in others:
             views = self.in_step(views, [d] * len(views))
         placed = []
-        for v in views:  # the dimension is last, the others are as in the first
+        for v in views:
             for d in others:
                 for i, part in enumerate(v.dims[d]):
                     v = self.own_axis(v, (d, i)) if isinstance(part, Repeat) else v
             axes = [axis for d in others for axis in v.dims[d] if not v.is_token(axis)]
             placed.append(self.ordered(v, ([0, 1] if v.tokens() else []) + axes + [v.dims[dim][0]]))
-        return replace(placed[0], stored=self.node("concat", *[v.stored for v in placed], dim=len(placed[0].stored.shape) - 1))
+        return placed
 
     def _reduce(self, node, view):
         view = self.settled(view)
@@ -298,7 +303,7 @@ class Normal(Views):
 
     def _topk(self, node, view):
         moved = self.last(view)
-        return [replace(moved, stored=stored, window=moved.window and replace(moved.window, outside=None))
+        return [self.of_one(replace(moved, stored=stored, window=moved.window and replace(moved.window, outside=None)))
                 for stored in self.node("topk", moved.stored, k=node.params["k"])]
 
     def _contract(self, node, a, b):
@@ -393,7 +398,13 @@ class Normal(Views):
         self.refuse("stops a gradient")
 
     def _take_along(self, node, *views):
-        self.refuse("picks elements outside the loss of tokens")
+        dim = len(views[0].dims) - 1
+        views = [self.merged(self.settled(v), dim) for v in views]
+        if any(not isinstance(v.stored, Value) for v in views) or len({v.tokens() for v in views}) > 1:
+            self.refuse("picks elements of tokens by what does not depend on tokens, or the other way round")
+        x, ids = self.side_by_side(views, dim)
+        stored = self.node("take_along", x.stored, ids.stored)
+        return self.of_one(replace(ids, stored=stored, window=x.window and replace(x.window, outside=None)))
 
     def _embedding(self, node, ids, table):
         params = node.params if node.op == "embedding" else {}

@@ -113,10 +113,19 @@ class Views:
         part = view.dims[dim][index]
         shape = list(view.stored.shape)
         at = len(shape)
-        stored = self.node("broadcast", self.node("reshape", view.stored, size=shape + [1]), size=shape + [part.size])
+        stored = self.copies(self.node("reshape", view.stored, size=shape + [1]), part.size)
         dims = list(view.dims)
         dims[dim] = dims[dim][:index] + (at,) + dims[dim][index + 1:]
         return replace(view, stored=stored, dims=tuple(dims))
+
+    def copies(self, value, n):
+        """A value with a last dimension of one, n times side by side."""
+        most = 8  # inputs of a node
+        if n <= most:
+            return value if n == 1 else self.node("concat", *[value] * n, dim=len(value.shape) - 1)
+        each, rest = divmod(n, most - 1)
+        parts = [self.copies(value, each)] * (most - 1) + ([self.copies(value, rest)] if rest else [])
+        return self.node("concat", *parts, dim=len(value.shape) - 1)
 
     def merged(self, view, dim):
         """The view with the dimension as one axis (that of size 1 too)."""
@@ -203,6 +212,10 @@ class Views:
             if n != 1 and product(view.part_size(p) for p in dims[i]) == 1:
                 dims[i] = (Repeat(n),)
         return replace(view, dims=tuple(dims))
+
+    def of_one(self, view):
+        """The view with dimensions of size 1 made of nothing, so that they repeat along others."""
+        return replace(view, dims=tuple(() if view.dim_size(dim) == 1 else parts for dim, parts in enumerate(view.dims)))
 
     # --- several views side by side ------------------------------------------------------------------------------------
 

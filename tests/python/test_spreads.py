@@ -100,6 +100,16 @@ def two_of_four(model, x):
     return x + sum((weights * (chosen == i)).sum(-1, keepdim=True) * torch.tanh(model.qkv(x)[..., i * 8:i * 8 + E]) for i in range(4))
 
 
+def picked(model, x):
+    """Of four groups the two largest elements of each feature, and what another projection has there; in the end the largest of each."""
+    groups, others = (model.qkv(x)[..., i:i + E].view(*x.shape[:2], 4, 8) for i in (0, E))
+    largest, chosen = groups.transpose(2, 3).topk(2, -1)
+    both = largest * torch.tanh(others.gather(2, chosen.transpose(2, 3)).transpose(2, 3))
+    best = largest.gather(-1, both.topk(1, -1)[1]).expand(-1, -1, -1, 2)
+    routed = groups.gather(2, model.out(x)[..., :4].topk(2, -1)[1][..., None].expand(-1, -1, -1, 8))  # whole groups
+    return x + torch.cat((both.flatten(2), best.flatten(2)), -1) + routed.flatten(2).repeat(1, 1, 2)
+
+
 def smoothed(model, scores, labels):
     return F.cross_entropy(scores.flatten(0, 1), labels.flatten(), label_smoothing=0.1)
 
@@ -129,7 +139,8 @@ class Spreads(unittest.TestCase):
                         self.assertLessEqual(off, 1e-6 * abs(gradient).max() + 1e-12, name)  # angles are in f32
 
     def test_each(self):
-        for layer in (pairs_that_rotate, one_kv_head, normalised_heads, attention_of_torch, written_out, convolved, mixed_heads, two_of_four, gated):
+        for layer in (pairs_that_rotate, one_kv_head, normalised_heads, attention_of_torch, written_out, convolved, mixed_heads, two_of_four, picked,
+                      gated):
             with self.subTest(layer.__name__):
                 self.check(Model(layer))
         for loss in (smoothed, two_terms):
