@@ -3,7 +3,7 @@
 # Without the right to install, prints the one line to run and exits 1. Options: --print never installs.
 set -u
 
-# what to look for: a command, a header searched by the C compiler, or clang's own fuzzer | Debian package
+# what to look for: a command, a header searched by the C compiler, a module of Python, or clang's own fuzzer | Debian package
 needs='
 cmd:gcc          gcc
 cmd:cmake        cmake
@@ -18,10 +18,12 @@ header:pcre2.h   libpcre2-dev
 header:utf8proc.h libutf8proc-dev
 header:cmocka.h  libcmocka-dev
 '
-# `make check` needs these as well: a compiler of C++ and pkg-config for the tests of what is installed, an emulator on x86.
+# `make check` needs these as well: a compiler of C++ and pkg-config for the tests of what is installed, NumPy for those of the Python package, an
+# emulator on x86.
 check_needs='
 cmd:c++          g++
 cmd:pkg-config   pkg-config
+module:numpy     python3-numpy
 '
 [ "$(uname -m)" = x86_64 ] && check_needs+='
 cmd:qemu-x86_64  qemu-user
@@ -75,11 +77,16 @@ has_fuzzer() { # the part of libFuzzer that clang links
     compgen -G "$(clang -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a" >/dev/null
 }
 
+has_module() { # for a Python on the path, or the system's
+    python3 -c "import $1" 2>/dev/null || /usr/bin/python3 -c "import $1" 2>/dev/null
+}
+
 missing=()
 while read -r what package; do
     case $what in
     cmd:*) command -v "${what#cmd:}" >/dev/null || missing+=("$package") ;;
     header:*) has_header "${what#header:}" || missing+=("$package") ;;
+    module:*) has_module "${what#module:}" || missing+=("$package") ;;
     fuzzer:) has_fuzzer || missing+=("$package") ;;
     esac
 done <<<"$needs"

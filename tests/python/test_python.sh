@@ -1,9 +1,11 @@
 #!/bin/bash
-# The tests of the Python package that need NumPy alone, by the Python that the variable PYTHON names, or python3; where that has no NumPy
-# they are skipped. The others: make check-python.
+# The tests of the Python package that need NumPy alone, by the first Python that has it: that of the variable PYTHON, python3, or the system's;
+# where none has NumPy they are skipped. The others: make check-python.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-python=${PYTHON:-python3}
+for python in ${PYTHON:-} python3 /usr/bin/python3; do
+    "$python" -c 'import numpy' 2>/dev/null && break
+done
 tests=(test_folder test_ir test_masks test_normal test_padding test_recognise)
 declare -A classes=([test_padding]=Arrays) # of a file whose other classes need more
 if ! "$python" -c 'import numpy' 2>/dev/null; then
