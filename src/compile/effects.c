@@ -20,11 +20,20 @@ static void declare(ls_program *p, int buffer, ls_effect effect) {
     if (buffer >= 0) p->kept[buffer].effect = (ls_effect)ls_max(p->kept[buffer].effect, effect);
 }
 
+/* Whether the shard, which a step sums over ranks along tp in its place, lies where gradients are added up. */
+static bool sums_in_place(const ls_builder *b) {
+    bool summed = false;
+    for (int f = 0; f < b->image->n_flats; f++)
+        summed |= b->image->flats[f].trained && ls_mesh_size(&b->image->mesh, b->image->flats[f].summed) > 1;
+    return summed && buffer_named(b, LS_BIND_SHARD) == buffer_named(b, LS_BIND_GRADIENTS);
+}
+
 /* Of the program on gradients that persist. */
-static ls_effect effect_on_gradients(const ls_job_program *row) {
+static ls_effect effect_on_gradients(const ls_builder *b, const ls_job_program *row) {
     static const ls_effect effects[] = {
         [LS_SUMS_BEGUN] = LS_EFFECT_MAKE, [LS_SUMS_ADDED] = LS_EFFECT_ADD, [LS_SUMS_CLEARED] = LS_EFFECT_TAKE};
-    return row->update == LS_UPDATE_NONE ? LS_EFFECT_ADD : effects[row->sums];
+    if (row->update == LS_UPDATE_NONE) return LS_EFFECT_ADD;
+    return row->sums == LS_SUMS_ADDED && sums_in_place(b) ? LS_EFFECT_FINISH : effects[row->sums];
 }
 
 /* Nothing runs: only the shape changes, and the output is the input's bytes. */
@@ -52,7 +61,7 @@ static void declare_node(const ls_builder *b, ls_program *p, const ls_job_progra
         if (info->role == LS_ROLE_ACCUMULATOR) {
             const bool gradient = b->packing->flat_of[storage.id] >= 0;
             if (ls_lower_adds_here(b, n))
-                declare(p, buffer_of(b, storage), gradient ? effect_on_gradients(row) : LS_EFFECT_ADD);
+                declare(p, buffer_of(b, storage), gradient ? effect_on_gradients(b, row) : LS_EFFECT_ADD);
         } else if (info->producer >= row->first_node) {
             declare(p, buffer_of(b, storage), LS_EFFECT_MAKE);
         }
@@ -88,7 +97,7 @@ void ls_declare_effects(const ls_builder *b) {
         }
         for (int n = row->first_node; n < row->end_node; n++) declare_node(b, p, row, n);
         if (ls_program_reduces(b, row)) {
-            declare(p, buffer_named(b, LS_BIND_GRADIENTS), effect_on_gradients(row));
+            declare(p, buffer_named(b, LS_BIND_GRADIENTS), effect_on_gradients(b, row));
             declare(p, buffer_named(b, LS_BIND_EXACT_LOSS), LS_EFFECT_ADD);
         }
         if (row->update != LS_UPDATE_NONE) declare_update(b, p, row);

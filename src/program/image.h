@@ -205,6 +205,7 @@ typedef enum ls_effect {
     LS_EFFECT_CHANGE, /* it reads it, and leaves other values */
     LS_EFFECT_ADD,    /* it adds to zeros or to a sum */
     LS_EFFECT_TAKE,   /* it adds to zeros or to a sum, uses the sum, and leaves zeros */
+    LS_EFFECT_FINISH, /* it adds to zeros or to a sum, and leaves other values in its place */
     LS_EFFECTS
 } ls_effect;
 
@@ -238,7 +239,7 @@ typedef struct ls_program {
     int first_word; /* channel c owns words first_word + 2c (data) and + 2c + 1 (free) */
 } ls_program;
 
-/* The sums that program `to` of a row adds to (LS_EFFECT_ADD, LS_EFFECT_TAKE), between the two programs. */
+/* The sums that program `to` of a row adds to (ls_effect_sums), between the two programs. */
 typedef enum ls_phase_sums {
     LS_PHASE_ZERO,    /* they are zero, and the host does nothing */
     LS_PHASE_CLEARED, /* the host sets them to zero */

@@ -9,9 +9,13 @@
 enum { ZERO = 1u << LS_STATE_ZERO, SUM = 1u << LS_STATE_SUM, SET = 1u << LS_STATE_SET };
 
 const ls_effect_traits ls_effect_traits_of[LS_EFFECTS] = {
-    [LS_EFFECT_NONE] = {"does not use", 0, 0},      [LS_EFFECT_READ] = {"reads", SET, 0},
-    [LS_EFFECT_MAKE] = {"makes", 0, SET},           [LS_EFFECT_CHANGE] = {"changes", SET, SET},
-    [LS_EFFECT_ADD] = {"adds to", ZERO | SUM, SUM}, [LS_EFFECT_TAKE] = {"adds to and then clears", ZERO | SUM, ZERO},
+    [LS_EFFECT_NONE] = {"does not use", 0, 0},
+    [LS_EFFECT_READ] = {"reads", SET, 0},
+    [LS_EFFECT_MAKE] = {"makes", 0, SET},
+    [LS_EFFECT_CHANGE] = {"changes", SET, SET},
+    [LS_EFFECT_ADD] = {"adds to", ZERO | SUM, SUM},
+    [LS_EFFECT_TAKE] = {"adds to and then clears", ZERO | SUM, ZERO},
+    [LS_EFFECT_FINISH] = {"adds to and then changes", ZERO | SUM, SET},
 };
 
 /* Before the first program: what the host has written is set (inputs again before every program), the rest is zero. */
@@ -114,7 +118,7 @@ static unsigned effects_of(const seen *s, ls_buffer_kind kind) {
     if (!s->writes) return 1u << LS_EFFECT_READ | (s->found ? 1u << LS_EFFECT_ADD : 0); /* or it adds nothing */
     if (s->cleared) return 1u << (s->found ? LS_EFFECT_TAKE : LS_EFFECT_MAKE);
     return (s->found ? 0 : 1u << LS_EFFECT_MAKE) | (s->perhaps ? 1u << LS_EFFECT_CHANGE : 0) |
-           (s->found && !s->overwrites ? 1u << LS_EFFECT_ADD : 0);
+           (s->found ? 1u << (s->overwrites ? LS_EFFECT_FINISH : LS_EFFECT_ADD) : 0);
 }
 
 static const char *verb_of(unsigned effects) {

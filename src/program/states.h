@@ -19,7 +19,9 @@ typedef struct ls_effect_traits {
 extern const ls_effect_traits ls_effect_traits_of[LS_EFFECTS];
 
 /* Whether the program adds to a sum: what lies in it before, a row of the phase table says (ls_phase_sums). */
-static inline bool ls_effect_sums(ls_effect effect) { return effect == LS_EFFECT_ADD || effect == LS_EFFECT_TAKE; }
+static inline bool ls_effect_sums(ls_effect effect) {
+    return effect == LS_EFFECT_ADD || effect == LS_EFFECT_TAKE || effect == LS_EFFECT_FINISH;
+}
 
 enum { LS_STATES_TEXT = 32 };
 /* "zero or a sum". Returns text. */

@@ -147,6 +147,34 @@ static void test_proofs(void **state) {
     }
 }
 
+/* Gradients of several micro-batches that nothing uses up, whose sums over tp lie where they were added. */
+static void test_gradients_alone(void **state) {
+    (void)state;
+    static const char config[] = MODEL("LlamaForCausalLM", "4", "2", "");
+    ls_model *model = NULL;
+    assert_int_equal(ls_model_open_text("model", config, &model).code, LS_OK);
+    for (int mode = 0; mode < LS_SHARD_MODES; mode++) {
+        for (int dp = 1; dp <= 2; dp++) {
+            ls_language_model lm;
+            ls_graph *g = ls_graph_create(LS_F64);
+            assert_int_equal(ls_model_build(model, g, dp, 20, true, &lm).code, LS_OK);
+            const ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_REDUCE, true)};
+            const ls_target target = {
+                .mesh = mesh_with_tp(dp, 1, 1, 2), .strategy = "local", .threads = 1, .shard = &ls_shard_modes[mode]};
+            ls_images images = {.of_class = NULL};
+            const ls_image *of_rank[4];
+            ls_status status = ls_compile_classes(&job, &target, &images);
+            for (int r = 0; r < 2 * dp && status.code == LS_OK; r++) of_rank[r] = ls_images_of(&images, r);
+            if (status.code == LS_OK) status = ls_verify(of_rank, 2 * dp);
+            if (status.code == LS_OK) status = ls_verify_local(of_rank, 2 * dp);
+            if (status.code != LS_OK) fail_msg("dp %d, shard %s: %s", dp, ls_shard_modes[mode].name, status.text);
+            ls_images_destroy(&images);
+            ls_graph_destroy(g);
+        }
+    }
+    ls_model_close(model);
+}
+
 /* --- what is sent, and what is there ------------------------------------------------------------------------------ */
 
 /* The programs of a model's training on rank 0; the caller destroys both. */
@@ -302,8 +330,8 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_gradients), cmocka_unit_test(test_same_parameters),
-                                       cmocka_unit_test(test_proofs),         cmocka_unit_test(test_bytes),
-                                       cmocka_unit_test(test_kept),           cmocka_unit_test(test_logits),
-                                       cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_proofs),         cmocka_unit_test(test_gradients_alone),
+                                       cmocka_unit_test(test_bytes),          cmocka_unit_test(test_kept),
+                                       cmocka_unit_test(test_logits),         cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
