@@ -1,9 +1,12 @@
 """longspan.train on arrays in memory: the loop over their sequences, by `longspan steps` (compiled.py)."""
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import shutil
+import signal
+import threading
 
 import numpy
 
@@ -26,6 +29,26 @@ def as_arrays(data, tokens):
     if tokens not in data:
         raise ValueError(f"the data needs {tokens}, [sequences, tokens]")
     return data
+
+
+@contextlib.contextmanager
+def interrupts():
+    """A list that Ctrl-C adds to, so that the step under way ends first; a second one is as always. Elsewhere than in the main thread it stays empty."""
+    came = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+
+    def note(number, frame):
+        if came:
+            signal.default_int_handler(number, frame)
+        came.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def train_arrays(model, data, out, example=None, loss=None, progress=print, batch=1, steps=None, epochs=1, lr=1e-3, clip=1.0, seed=0,
@@ -56,9 +79,9 @@ def train_arrays(model, data, out, example=None, loss=None, progress=print, batc
         rows = order(n, seed, done * batch, batch)
         return {name: x[rows] for name, x in arrays.items()}
 
-    with Compiled(place, taken(0), clip=clip, **{"documents": apart, **options}) as ranks:
+    with interrupts() as came, Compiled(place, taken(0), clip=clip, **{"documents": apart, **options}) as ranks:
         done = ranks.resume(out) if found else 0
-        while done < steps:
+        while done < steps and not came:
             losses.append(ranks.step(taken(done), lr=float(rate(done))))
             done += 1
             if progress:
@@ -67,6 +90,8 @@ def train_arrays(model, data, out, example=None, loss=None, progress=print, batc
                 ranks.save(out)
         if losses:
             ranks.save(out)
+    if came:
+        raise KeyboardInterrupt(f"after step {done}; resume=True goes on from the checkpoint in {out}")
     trained = os.path.join(out, "model")
     shutil.rmtree(trained, ignore_errors=True)  # of the steps before
     program.run(["checkpoint", "export", out, "--out", trained])

@@ -165,6 +165,20 @@ class Program(unittest.TestCase):
         with longspan.compile(TINY, batches[0], optimizer=None) as model, self.assertRaisesRegex(longspan.Failed, "the weights are the caller's"):
             model.save(self.place / "other")
 
+    def test_ctrl_c_ends_a_training_on_arrays_with_a_checkpoint(self):
+        lines = []
+
+        def progress(line):
+            lines.append(line)
+            if len(lines) == 2:
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+        ids = numpy.random.default_rng(0).integers(0, 250, (6, 20))
+        with self.assertRaisesRegex(KeyboardInterrupt, "resume=True goes on"):
+            longspan.train(TINY, ids, self.place / "run", progress=progress, steps=100000)
+        self.assertEqual([p.name for p in (self.place / "run").glob("checkpoint-*")], [f"checkpoint-{len(lines):08}"])
+        self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+
     def test_ranks_end_with_their_owner(self):
         ids = numpy.ones((1, 8), int)
         model = longspan.compile(TINY, {"input_ids": ids}, ranks=2)
