@@ -3,10 +3,10 @@
  *
  *   build/bench/attention_calls [SEQ [RANKS [CALLS]]]          default: 64 1 2000
  *
- * call: a forward, then a backward call, from begin to end, in microseconds; a tenth of them are
- * below. work: the same programs called
- * one after the other by ranks that run a function of the user's (ls_shared_attention_run), where nobody waits between
- * calls. idle: the caller sleeps for 1 ms before each call, so that all threads are asleep.
+ * call: a forward, then a backward call, from begin to end, in microseconds; a tenth of them are below. work: the same
+ * programs called by ranks that run a function of the user's (ls_shared_attention_run). beyond: by how much a call
+ * takes longer than the work. idle: the caller, or each rank of the work, sleeps for 1 ms before each call: caches are
+ * cold and clocks low for both, and for a call the other ranks' threads are asleep.
  */
 #include "base/base.h"
 #include "longspan/attention.h"
@@ -23,7 +23,7 @@ typedef struct samples {
     double forward[MOST_CALLS], backward[MOST_CALLS];
 } samples;
 
-static samples work_samples, call_samples; /* the ranks are threads */
+static samples work_samples[2], call_samples; /* the ranks are threads; [idle] */
 
 static void must(ls_status status) {
     if (status.code == LS_OK) return;
@@ -31,28 +31,41 @@ static void must(ls_status status) {
     exit(1);
 }
 
-static ls_status work(ls_attention_rank *r, const void *input, void *result) {
-    const int n = *(const int *)input;
-    (void)result;
+static void rest(bool idle) {
+    if (idle) usleep(1000);
+}
+
+static ls_status work_for(ls_attention_rank *r, int n, bool idle) {
+    samples *s = &work_samples[idle];
     for (int i = 0; i < n; i++) {
+        rest(idle);
         const double began = ls_seconds();
         LS_TRY(ls_attention_forward(r));
+        const double forward = ls_seconds() - began;
+        rest(idle);
         const double middle = ls_seconds();
         LS_TRY(ls_attention_backward(r));
         if (r->rank > 0) continue;
-        work_samples.forward[i] = middle - began;
-        work_samples.backward[i] = ls_seconds() - middle;
+        s->forward[i] = forward;
+        s->backward[i] = ls_seconds() - middle;
     }
     return ls_ok();
 }
 
+static ls_status work(ls_attention_rank *r, const void *input, void *result) {
+    const int n = *(const int *)input;
+    (void)result;
+    LS_TRY(work_for(r, n, false));
+    return work_for(r, n, true);
+}
+
 static void call(ls_shared_attention *a, const ls_attention_arrays *c, int n, bool idle) {
     for (int i = 0; i < n; i++) {
-        if (idle) usleep(1000);
+        rest(idle);
         const double began = ls_seconds();
         must(ls_shared_attention_forward(a, c));
         call_samples.forward[i] = ls_seconds() - began;
-        if (idle) usleep(1000);
+        rest(idle);
         const double middle = ls_seconds();
         must(ls_shared_attention_backward(a, c));
         call_samples.backward[i] = ls_seconds() - middle;
@@ -100,9 +113,10 @@ int main(int argc, char **argv) {
                                    .dq = x[5],
                                    .dk = x[6],
                                    .dv = x[7]};
-    const double work_forward = tenth_us(work_samples.forward, n), work_backward = tenth_us(work_samples.backward, n);
     for (int idle = 0; idle < 2; idle++) {
         call(called, &c, n, idle);
+        const double work_forward = tenth_us(work_samples[idle].forward, n),
+                     work_backward = tenth_us(work_samples[idle].backward, n);
         const double forward = tenth_us(call_samples.forward, n), backward = tenth_us(call_samples.backward, n);
         printf("{\"seq\": %d, \"ranks\": %d, \"idle\": %s, \"forward_us\": %.1f, \"forward_beyond_us\": %.1f, "
                "\"backward_us\": %.1f, \"backward_beyond_us\": %.1f}\n",

@@ -119,9 +119,26 @@ int ls_processors_count(const ls_processors *processors) {
     return n;
 }
 
+void ls_processors_remove(ls_processors *processors, int processor) {
+    if (processor < 0 || (size_t)processor >= 64 * LS_COUNT(processors->bits)) return;
+    processors->bits[processor / 64] &= ~(UINT64_C(1) << processor % 64);
+}
+
 static ls_processors with_beside(ls_processors all) {
     for (size_t i = 0; i < LS_COUNT(all.bits); i++) all.bits[i] |= atomic_load(&processors_beside[i]);
     return all;
+}
+
+void ls_thread_place(pthread_t thread, const ls_processors *where) {
+    enum { MOST = 64 * LS_COUNT(where->bits) };
+    cpu_set_t *set = CPU_ALLOC(MOST);
+    if (!set) return;
+    const size_t bytes = CPU_ALLOC_SIZE(MOST);
+    CPU_ZERO_S(bytes, set);
+    for (size_t i = 0; i < MOST; i++)
+        if (where->bits[i / 64] >> i % 64 & 1) CPU_SET_S(i, bytes, set);
+    (void)pthread_setaffinity_np(thread, bytes, set);
+    CPU_FREE(set);
 }
 
 void ls_machine_unbind(int threads) {
@@ -130,15 +147,7 @@ void ls_machine_unbind(int threads) {
     const ls_processors all = with_beside(own);
     const int bound_to = ls_processors_count(&own);
     if (bound_to == 0 || bound_to >= threads || bound_to == ls_processors_count(&all)) return;
-    enum { MOST = 64 * LS_COUNT(all.bits) };
-    cpu_set_t *set = CPU_ALLOC(MOST);
-    if (!set) return;
-    const size_t bytes = CPU_ALLOC_SIZE(MOST);
-    CPU_ZERO_S(bytes, set);
-    for (size_t i = 0; i < MOST; i++)
-        if (all.bits[i / 64] >> i % 64 & 1) CPU_SET_S(i, bytes, set);
-    (void)sched_setaffinity(0, bytes, set);
-    CPU_FREE(set);
+    ls_thread_place(pthread_self(), &all);
 }
 
 static int count_cores(void) {

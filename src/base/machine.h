@@ -4,6 +4,7 @@
 #ifndef LS_BASE_MACHINE_H
 #define LS_BASE_MACHINE_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,9 @@ typedef struct ls_processors {
 } ls_processors;
 void ls_machine_processors(ls_processors *out);
 int ls_processors_count(const ls_processors *processors);
+void ls_processors_remove(ls_processors *processors, int processor);
+/* Where a thread may run from now on. Without permission it stays as it is. */
+void ls_thread_place(pthread_t thread, const ls_processors *where);
 void ls_machine_add_processors(const ls_processors *processors);
 /*
  * For a process that will run so many threads: when it is bound to fewer processors (by default Open MPI binds a rank

@@ -8,6 +8,7 @@
 #include "run/run.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,8 @@ struct ls_crew {
     ls_rank_main rank_main;
     void *context;
     member *members;
+    ls_processors processors; /* of the thread that started it */
+    int caller_on;            /* the processor that the other ranks' threads leave to the caller; -1: none */
 
     pthread_mutex_t lock;
     pthread_cond_t begun, finished, ended;
@@ -130,6 +133,20 @@ static ls_status await_ranks(ls_crew *crew) {
     return cause;
 }
 
+/*
+ * Who is woken often begins on the processor of who wakes, and waits there for it. So where each rank has a core the
+ * others' threads leave the caller that which it is on.
+ */
+static void leave_to_caller(ls_crew *crew) {
+    const int now = sched_getcpu();
+    if (!crew->here || !crew->may_spin || now == crew->caller_on) return;
+    ls_processors others = crew->processors;
+    ls_processors_remove(&others, now);
+    if (ls_processors_count(&others) < crew->ranks - 1) return;
+    for (int r = 1; r < crew->ranks; r++) ls_thread_place(crew->members[r].thread, &others);
+    crew->caller_on = now;
+}
+
 /* To all ranks' threads but the one whose tasks are done here. */
 static void begin_turn(ls_crew *crew, const void *task) {
     pthread_mutex_lock(&crew->lock);
@@ -171,6 +188,8 @@ ls_status ls_crew_start(ls_world *world, bool here, bool may_spin, ls_rank_main 
     crew->context = context;
     crew->members = members;
     crew->missing = ranks;
+    crew->caller_on = -1;
+    ls_machine_processors(&crew->processors);
     pthread_mutex_init(&crew->lock, NULL);
     pthread_cond_init(&crew->begun, NULL);
     pthread_cond_init(&crew->finished, NULL);
@@ -182,6 +201,7 @@ ls_status ls_crew_start(ls_world *world, bool here, bool may_spin, ls_rank_main 
 
 ls_status ls_crew_call(ls_crew *crew, const void *task) {
     if (crew->cause.code != LS_OK) return crew->cause;
+    leave_to_caller(crew);
     begin_turn(crew, task);
     if (crew->here) do_turn(&crew->members[0]);
     return await_ranks(crew);
