@@ -180,6 +180,16 @@ LS_MUST_USE ls_status ls_attention_barrier(ls_attention_rank *rank, bool *stop);
  * State. Nothing of a call is kept for the next: what backward needs, o and lse, is in the caller's arrays. So one
  * attention serves all layers, and calls come in any order.
  *
+ * Arrays of a GPU. An attention on the device cuda (spread.device) takes arrays in memory of the host or of a GPU. For
+ * the latter a call says on_device, and the stream on which the caller works. The call blocks until all that was put on
+ * that stream has been executed, copies the arrays within the GPU's memory (between GPUs, where a rank has another
+ * one), and returns when the results are complete: what is put on any stream after the call finds them, and may
+ * overwrite every array. Nothing is put on the stream, which stays the caller's; other streams are not waited for: what
+ * they write to the arrays must have been executed, or the stream must wait for it. A stream that captures a graph is
+ * refused by the driver. The context of the stream is the calling thread's current one. The caller's own streams and
+ * Longspan's share the GPU's ways to the hardware: CUDA_DEVICE_MAX_CONNECTIONS=32 must be in the environment when the
+ * process first uses CUDA.
+ *
  * Ctrl-C does not end a call: a handler of the caller's runs as usual, and the call returns when it is done. After a
  * fork the child has no ranks: there a call is refused (LS_USAGE), and close does nothing.
  *
@@ -190,8 +200,9 @@ LS_MUST_USE ls_status ls_attention_barrier(ls_attention_rank *rank, bool *stop);
  */
 
 /*
- * Of [batch, seq, heads, head_size] (kv_heads for k, v and their gradients): the caller's memory, with any strides,
- * but head_size elements lie one after the other. Element (b, s, h, d) is at b*batch + s*token + h*head + d.
+ * Of [batch, seq, heads, head_size] (kv_heads for k, v and their gradients): the caller's memory, of the host or, if
+ * the call says so, of a GPU, with any strides, but head_size elements lie one after the other. Element (b, s, h, d) is
+ * at b*batch + s*token + h*head + d.
  */
 typedef struct ls_attention_strided {
     void *data;                 /* NULL: there is no such array. Inputs are only read */
@@ -215,6 +226,9 @@ typedef struct ls_attention_arrays {
     ls_attention_strided grad_o;
     ls_attention_strided dq, dk, dv;
     void *dsink;
+    /* Of both: all arrays but ends and n_ends are in memory of a GPU, and the caller's work is on this stream. */
+    bool on_device;
+    void *stream; /* a CUstream or cudaStream_t; NULL: the default one */
 } ls_attention_arrays;
 
 /* Writes o, and lse unless that is NULL. */

@@ -51,7 +51,7 @@ class Options(ctypes.Structure):
         ("sink", ctypes.c_bool), ("documents", ctypes.c_bool), ("gradients", ctypes.c_bool), ("spread", Spread)]  # fmt: skip
 
 
-CALL = ctypes.c_int64 * 38  # ls_attention_arrays: addresses and strides, of 8 bytes each
+CALL = ctypes.c_int64 * 40  # ls_attention_arrays: addresses and strides, of 8 bytes each
 
 
 @functools.cache
@@ -78,7 +78,8 @@ def check(status):
 
 # --- ways ------------------------------------------------------------------------------------------------------------------
 
-WORDS = {"ranks": int, "threads": int, "strategy": str, "mesh": str, "layout": str, "transfers": str, "memory": int}  # of ls_spread
+WORDS = {"ranks": int, "threads": int, "strategy": str, "mesh": str, "layout": str, "transfers": str, "memory": int,
+         "device": str}  # of ls_spread
 
 
 def way(causal=False, window=None, scale=None, softcap=None, **spread):

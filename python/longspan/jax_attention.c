@@ -32,6 +32,8 @@ typedef struct arrays {
     int64_t room;
     strided grad_o, dq, dk, dv;
     void *dsink;
+    bool on_device; /* false: XLA's buffers are the host's */
+    void *stream;
 } arrays; /* ls_attention_arrays */
 
 /* --- open attentions ---------------------------------------------------------------------------------------------- */

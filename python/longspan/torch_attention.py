@@ -1,10 +1,11 @@
 """Attention as an op of PyTorch, longspan::attention, with a gradient, for eager programs and torch.compile; and for transformers.
 
-Arrays are [batch, heads, tokens, size] as in scaled_dot_product_attention, on the CPU; in memory results have the tokens before the heads, as
+Arrays are [batch, heads, tokens, size] as in scaled_dot_product_attention, on the CPU or a GPU; in memory results have the tokens before the heads, as
 the product that follows wants them.
 """
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple, Optional
 
 import torch
@@ -22,9 +23,13 @@ def attention(q, k, v, *, causal=False, window=None, scale=None, softcap=None, s
       scale, softcap          of logits; scale 1/sqrt(size) unless given
       sink                    [heads]: a logit more for each query, without a value
       documents               [batch, tokens] of integers: a query sees keys of its own document alone
-      ranks, threads, strategy, mesh, layout, transfers, memory    as the options of `longspan train`; chosen unless given
+      ranks, threads, strategy, mesh, layout, transfers, memory, device    as the options of `longspan train`; chosen unless given. Where the
+                              arrays are on a GPU, device is "cuda", a GPU for each rank in turn; with one rank the arrays' own. A call blocks
+                              until what is on the current stream has been executed, and until its results are complete
     """
     check(q, k, v, sink)
+    if q.is_cuda and "device" not in spread:
+        spread["device"] = "cuda" if (spread.get("ranks") or 1) > 1 or spread.get("mesh") else f"cuda:{q.device.index}"
     gradients = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, sink))
     how = calls.way(causal=causal, window=window, scale=scale, softcap=softcap, **spread)
     return torch.ops.longspan.attention(q, k, v, sink, documents, how, gradients)[0]
@@ -34,8 +39,8 @@ def check(q, k, v, sink):
     for name, x, dims in (("q", q, 4), ("k", k, 4), ("v", v, 4), ("sink", sink, 1)):
         if x is None and name == "sink":
             continue
-        if x.device.type != "cpu":
-            raise ValueError(f"attention: {name} is on {x.device}; expected the CPU")
+        if x.device.type not in ("cpu", "cuda") or x.device != q.device:
+            raise ValueError(f"attention: {name} is on {x.device}; expected the CPU or a GPU, the same for all (q is on {q.device})")
         if x.dim() != dims or x.dtype != q.dtype or x.dtype not in DTYPES:
             raise ValueError(f"attention: {name} is {x.dtype} of {x.dim()} dimensions; expected {dims}, and one of f32, f64 and bf16 for all")
     if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[2:] != k.shape[2:]:
@@ -80,12 +85,22 @@ def bounds(documents):
     """The words of a call that name documents, and what they point to."""
     if documents is None:
         return (0, 0, 0), None
-    ends, n_ends = calls.bounds_of(documents.numpy())
+    ends, n_ends = calls.bounds_of(documents.cpu().numpy())
     return (ends.ctypes.data, n_ends.ctypes.data, ends.shape[1]), (ends, n_ends)
 
 
 def address(x):
     return 0 if x is None else x.data_ptr()
+
+
+def place(x):
+    """The last words of a call: whether arrays are on a GPU, and the stream that makes them."""
+    return (1, torch.cuda.current_stream(x.device).cuda_stream) if x.is_cuda else (0, 0)
+
+
+def current(x):
+    """A call's stream is one of the calling thread's current device."""
+    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
 
 
 NONE = (0, 0, 0, 0)
@@ -98,9 +113,10 @@ def forward(q, k, v, sink, documents, how, gradients):
     q, k, v = map(dense_rows, (q, k, v))
     sink = None if sink is None else sink.contiguous()
     about, held = bounds(documents)  # held: until the call has returned
-    calls.opened(form_of(q, k, sink, documents, how), gradients).forward(
-        *strided(q), *strided(k), *strided(v), *strided(o), lse.data_ptr(), address(sink), *about, *NONE, *NONE, *NONE, *NONE, 0
-    )
+    attention = calls.opened(form_of(q, k, sink, documents, how), gradients)
+    with current(q):
+        attention.forward(*strided(q), *strided(k), *strided(v), *strided(o), lse.data_ptr(), address(sink), *about, *NONE, *NONE, *NONE, *NONE, 0,
+                          *place(q))  # fmt: skip
     return o, lse
 
 
@@ -112,15 +128,16 @@ def backward(grad_o, q, k, v, o, lse, sink, documents, how):
     q, k, v, o, grad_o = map(dense_rows, (q, k, v, o, grad_o))
     lse, sink = lse.contiguous(), None if sink is None else sink.contiguous()
     about, held = bounds(documents)
-    calls.opened(form_of(q, k, sink, documents, how), True).backward(
-        *strided(q), *strided(k), *strided(v), *strided(o), lse.data_ptr(), address(sink), *about,
-        *strided(grad_o), *strided(dq), *strided(dk), *strided(dv), 0 if sink is None else dsink.data_ptr()
-    )  # fmt: skip
+    attention = calls.opened(form_of(q, k, sink, documents, how), True)
+    with current(q):
+        attention.backward(*strided(q), *strided(k), *strided(v), *strided(o), lse.data_ptr(), address(sink), *about, *strided(grad_o), *strided(dq),
+                           *strided(dk), *strided(dv), 0 if sink is None else dsink.data_ptr(), *place(q))  # fmt: skip
     return dq, dk, dv, dsink
 
 
-library.impl("attention", forward, "CPU")
-library.impl("attention_backward", backward, "CPU")
+for where in ("CPU", "CUDA"):
+    library.impl("attention", forward, where)
+    library.impl("attention_backward", backward, where)
 
 
 @torch.library.register_fake("longspan::attention", lib=library)

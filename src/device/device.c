@@ -198,6 +198,35 @@ ls_status ls_device_clear(ls_device *device, const ls_device_arena *arena, const
     return device->row->clear(device, arena, range);
 }
 
+/* --- memory of a caller's ----------------------------------------------------------------------------------------- */
+
+static ls_status check_caller(const ls_device *device) {
+    if (device->row->follow != NULL) return ls_ok();
+    return ls_error(LS_UNSUPPORTED, "arrays in memory of a GPU on device %s; expected the device cuda",
+                    device->row->name);
+}
+
+ls_status ls_device_follow(ls_device *device, void *stream) {
+    LS_TRY(check_caller(device));
+    return device->row->follow(device, stream);
+}
+
+ls_status ls_device_knows(ls_device *device, const void *address) {
+    LS_TRY(check_caller(device));
+    return device->row->knows(device, address);
+}
+
+ls_status ls_device_copy(ls_device *device, const ls_device_arena *arena, const ls_device_rows *copy) {
+    LS_TRY(check_caller(device));
+    LS_ASSERT(copy->at + (copy->rows - 1) * copy->pitch + copy->width <= arena->bytes);
+    return device->row->copy(device, arena, copy);
+}
+
+ls_status ls_device_finish(ls_device *device) {
+    LS_TRY(check_caller(device));
+    return device->row->finish(device);
+}
+
 ls_status ls_device_connect(ls_device *device, const ls_device_ranks *ranks, size_t heap_bytes,
                             const ls_device_arena **heap, ls_device_remote *out) {
     LS_ASSERT(device->traits.messages && device->n_arenas < LS_DEVICE_ARENAS);

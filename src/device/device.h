@@ -156,6 +156,28 @@ LS_MUST_USE ls_status ls_device_write(ls_device *device, const ls_device_arena *
                                       const void *from);
 LS_MUST_USE ls_status ls_device_clear(ls_device *device, const ls_device_arena *arena, const ls_range *range);
 
+/*
+ * Memory of the device, or of another one that it can access, which is a caller's, not an arena. Devices that have none
+ * refuse (LS_UNSUPPORTED).
+ *
+ * follow: blocks until what was put on a stream of the caller's (a CUstream, or NULL for the default one of the calling
+ *         thread's context) has been executed. Any thread may do so
+ * knows:  LS_INVALID unless the driver knows an address as one that the device can access. Any thread may ask
+ * copy:   begins to copy rows between an arena and the caller's memory; under the conditions of read and write
+ * finish: blocks until all that was begun has been copied
+ */
+typedef struct ls_device_rows {
+    size_t at, pitch; /* in the arena: of the first row, and from one row to the next */
+    char *theirs;     /* the caller's */
+    size_t their_pitch;
+    size_t width, rows; /* bytes of a row; 1 or more rows, that do not overlap */
+    bool in;            /* to the arena */
+} ls_device_rows;
+LS_MUST_USE ls_status ls_device_follow(ls_device *device, void *stream);
+LS_MUST_USE ls_status ls_device_knows(ls_device *device, const void *address);
+LS_MUST_USE ls_status ls_device_copy(ls_device *device, const ls_device_arena *arena, const ls_device_rows *rows);
+LS_MUST_USE ls_status ls_device_finish(ls_device *device);
+
 /* Where messages find a rank, and what they set here. */
 typedef struct ls_device_remote {
     char *heap;

@@ -62,6 +62,11 @@ struct ls_device_row {
     ls_status (*read)(ls_device *device, const ls_device_arena *arena, const ls_range *from, void *out);
     ls_status (*write)(ls_device *device, const ls_device_arena *arena, const ls_range *to, const void *from);
     ls_status (*clear)(ls_device *device, const ls_device_arena *arena, const ls_range *range);
+    /* Memory of a caller's. NULL, all: the device has none of its own kind. */
+    ls_status (*follow)(ls_device *device, void *stream);
+    ls_status (*knows)(ls_device *device, const void *address);
+    ls_status (*copy)(ls_device *device, const ls_device_arena *arena, const ls_device_rows *rows);
+    ls_status (*finish)(ls_device *device);
     /* ls_device_connect: sets base and source of the heap's arena. A failure is told to others by ls_device_agree. */
     ls_status (*connect)(ls_device *device, const ls_device_ranks *ranks, ls_device_arena *heap, ls_device_remote *out);
     ls_status (*launch)(ls_device *device, const ls_device_work *work);

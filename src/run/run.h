@@ -185,6 +185,19 @@ LS_MUST_USE ls_status ls_executor_gather_strided(const ls_executor *executor, co
                                                  const int64_t *strides);
 
 /*
+ * The same for an array in memory of the rank's device, or of another device that it can access; any strides but that
+ * of the last dimension. Copies have begun when a call returns; finish blocks until they are done. follow and knows:
+ * ls_device_follow, ls_device_knows. LS_UNSUPPORTED: the device's memory is the host's.
+ */
+LS_MUST_USE ls_status ls_executor_scatter_on_device(ls_executor *executor, const ls_binding *binding, const void *array,
+                                                    const int64_t *strides);
+LS_MUST_USE ls_status ls_executor_gather_on_device(ls_executor *executor, const ls_binding *binding, void *array,
+                                                   const int64_t *strides);
+LS_MUST_USE ls_status ls_executor_finish_on_device(ls_executor *executor);
+LS_MUST_USE ls_status ls_executor_follow(ls_executor *executor, void *stream);
+LS_MUST_USE ls_status ls_executor_knows(ls_executor *executor, const void *address);
+
+/*
  * Sets the document bounds of the batch for the next programs. Sequence b of those that this rank holds has the bounds
  * ends[b*room], ...: n_ends[b] cumulative lengths from 0 to S. From then on a token sees what the mask shows within its
  * document. Programs do not change: they send and compute at most what they were compiled for. ends NULL: no documents.

@@ -75,6 +75,16 @@ static ls_status check_documents(const ls_attention_options *o, const ls_attenti
     return ls_ok();
 }
 
+/* LS_USAGE: the ranks cannot copy from and to a GPU. */
+static ls_status check_device(const ls_shared_attention *a, const ls_attention_arrays *c) {
+    const char *name = ls_session_plan(a->session)->target.device;
+    ls_device_traits device;
+    if (!c->on_device) return ls_ok();
+    LS_TRY(ls_device_choose(name, &name, &device));
+    if (device.submits) return ls_ok();
+    return ls_error(LS_USAGE, "attention: arrays on a GPU and ranks on the device %s; expected the device cuda", name);
+}
+
 static ls_status check_call(const ls_shared_attention *a, const task *t) {
     const char *what = t->backward ? "backward" : "forward";
     if (a->process != getpid())
@@ -94,7 +104,20 @@ static ls_status check_call(const ls_shared_attention *a, const task *t) {
                             arrays[i].name);
         if (p.data != NULL && u != READ) LS_TRY(check_result(&a->options, &p, i));
     }
+    LS_TRY(check_device(a, t->call));
     return check_documents(&a->options, t->call);
+}
+
+/* Of arrays on a device, when the ranks have theirs: LS_INVALID names one that is not; then blocks until they are made.
+ */
+static ls_status follow_caller(const ls_shared_attention *a, const task *t) {
+    ls_executor *executor = ls_session_first_executor(a->session);
+    for (size_t i = 0; i < LS_COUNT(arrays); i++) {
+        const place p = place_of(&a->options, t->call, i);
+        if (arrays[i].in[t->backward] == UNUSED || !exists(&a->options, i) || p.data == NULL) continue;
+        LS_TRY(ls_error_in(ls_executor_knows(executor, p.data), "attention: %s", arrays[i].name));
+    }
+    return ls_error_in(ls_executor_follow(executor, t->call->stream), "attention");
 }
 
 /* --- on a rank ---------------------------------------------------------------------------------------------------- */
@@ -103,10 +126,12 @@ static ls_status check_call(const ls_shared_attention *a, const task *t) {
 static ls_status copy(const ls_attention_options *o, const ls_rank *rank, const task *t, size_t i, bool in) {
     const place p = place_of(o, t->call, i);
     const ls_binding *binding = ls_image_find(rank->image, arrays[i].name);
-    if (p.data == NULL || binding == NULL) return ls_ok();
-    if (in) return ls_executor_scatter_strided(rank->executor, binding, p.data, p.strides);
-    if (!ls_rank_contributes(rank, binding)) return ls_ok();
-    return ls_executor_gather_strided(rank->executor, binding, p.data, p.strides);
+    if (p.data == NULL || binding == NULL || (!in && !ls_rank_contributes(rank, binding))) return ls_ok();
+    ls_executor *executor = rank->executor;
+    if (t->call->on_device && in) return ls_executor_scatter_on_device(executor, binding, p.data, p.strides);
+    if (t->call->on_device) return ls_executor_gather_on_device(executor, binding, p.data, p.strides);
+    if (in) return ls_executor_scatter_strided(executor, binding, p.data, p.strides);
+    return ls_executor_gather_strided(executor, binding, p.data, p.strides);
 }
 
 static ls_status copy_all(const ls_attention_options *o, const ls_rank *rank, const task *t, bool in) {
@@ -114,7 +139,7 @@ static ls_status copy_all(const ls_attention_options *o, const ls_rank *rank, co
         const use u = arrays[i].in[t->backward];
         if (u != UNUSED && (u == READ) == in) LS_TRY(copy(o, rank, t, i, in));
     }
-    return ls_ok();
+    return t->call->on_device ? ls_executor_finish_on_device(rank->executor) : ls_ok();
 }
 
 static ls_status set_documents(const ls_attention_options *o, const ls_rank *rank, const ls_attention_arrays *c) {
@@ -156,6 +181,7 @@ static ls_status call_ranks(ls_shared_attention *a, const task *t) {
     if (!a->called) a->started = ls_session_start(a->session, serve, a);
     a->called = true;
     LS_TRY(a->started);
+    if (t->call->on_device) LS_TRY(follow_caller(a, t));
     return ls_session_call(a->session, t);
 }
 

@@ -32,8 +32,9 @@ struct ls_session {
     const void *input;
     void *result; /* [result_bytes] rank 0's, kept here because the caller's memory is written on success only */
     size_t result_bytes;
-    bool came;     /* rank 0 returned, and its result is here */
-    ls_crew *crew; /* NULL unless ls_session_start was called */
+    bool came;          /* rank 0 returned, and its result is here */
+    ls_crew *crew;      /* NULL unless ls_session_start was called */
+    ls_executor *first; /* rank 0's, while it works in this process */
 };
 
 /* --- requests ----------------------------------------------------------------------------------------------------- */
@@ -279,6 +280,7 @@ static ls_status work_on_image(ls_session *s, const ls_image *image, ls_comm *co
                     .crew = s->crew};
     LS_TRY(ls_executor_create(image, comm, &rank.executor));
     rank.prepare_seconds = ls_seconds() - compared;
+    if (rank.rank == 0) s->first = rank.executor;
     const ls_status status = call_work(s, &rank);
     if (!ended_well(status)) ls_executor_fail(rank.executor);
     ls_executor_destroy(rank.executor);
@@ -328,6 +330,8 @@ ls_status ls_session_start(ls_session *s, ls_rank_work work, const void *input) 
 }
 
 ls_status ls_session_call(ls_session *s, const void *task) { return ls_crew_call(s->crew, task); }
+
+ls_executor *ls_session_first_executor(const ls_session *s) { return s->first; }
 
 ls_status ls_session_renew(ls_session *s) {
     ls_world_destroy(s->world);

@@ -103,6 +103,7 @@ LS_MUST_USE ls_status ls_session_run(ls_session *session, ls_rank_work work, con
  */
 LS_MUST_USE ls_status ls_session_start(ls_session *session, ls_rank_work work, const void *input);
 LS_MUST_USE ls_status ls_session_call(ls_session *session, const void *task); /* ls_crew_call */
+ls_executor *ls_session_first_executor(const ls_session *session); /* rank 0's, after a start that was fine */
 /* After a run: maps new memory for the ranks, so that the same programs can run again. */
 LS_MUST_USE ls_status ls_session_renew(ls_session *session);
 /* Whether a signal (Ctrl-C) asked the ranks to stop, whatever status they returned. */

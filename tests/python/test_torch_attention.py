@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import threading
+import types
 import unittest
+from unittest import mock
 
 import support  # noqa: F401  the package's path
 from longspan import program
@@ -190,6 +192,31 @@ class Op(unittest.TestCase):
                 call()
         with self.assertRaisesRegex(TypeError, "no option rank;"):
             attention(q, k, v, rank=2)
+
+
+class Gpu(unittest.TestCase):
+    """What a call says of arrays on a GPU, as far as none is needed; the rest is the C library's: tests/device/test_gpu_attention.c."""
+
+    def test_words_of_a_call(self):
+        one = types.SimpleNamespace(is_cuda=True, device=torch.device("cuda", 1))
+        with mock.patch("torch.cuda.current_stream", lambda device: types.SimpleNamespace(cuda_stream=70 + device.index)):
+            self.assertEqual(torch_attention.place(one), (1, 71))
+        self.assertEqual(torch_attention.place(torch.zeros(1)), (0, 0))
+
+    def test_the_library_reads_them(self):
+        q, k, v = (x.detach() for x in arrays())
+        o, lse = torch_attention.result(q), torch_attention.lse_of(q)
+        opened = attention_calls.opened(torch_attention.form_of(q, k, None, None, "causal"), False)
+        strided, none = torch_attention.strided, torch_attention.NONE
+        words = [*strided(q), *strided(k), *strided(v), *strided(o), lse.data_ptr(), 0, 0, 0, 0, *none * 4, 0]
+        opened.forward(*words, 0, 0)
+        torch.testing.assert_close(o, attention(q, k, v, causal=True))
+        with self.assertRaisesRegex(ValueError, "arrays on a GPU and ranks on the device cpu; expected the device cuda"):
+            opened.forward(*words, 1, 0)
+
+    def test_the_device_of_the_ranks(self):
+        self.assertEqual(attention_calls.way(causal=True, device="cuda:1"), "causal device=cuda:1")
+        self.assertEqual(attention_calls.options_of("causal device=cuda:1")[3].device, b"cuda:1")
 
 
 @unittest.skipIf(transformers is None, "needs transformers")

@@ -127,6 +127,12 @@ LS_MUST_USE ls_status ls_cuda_write(ls_device *device, const ls_device_arena *ar
                                     const void *from);
 LS_MUST_USE ls_status ls_cuda_clear(ls_device *device, const ls_device_arena *arena, const ls_range *range);
 
+/* callers.c: memory and streams of a caller's. */
+LS_MUST_USE ls_status ls_cuda_follow(ls_device *device, void *stream);
+LS_MUST_USE ls_status ls_cuda_knows(ls_device *device, const void *address);
+LS_MUST_USE ls_status ls_cuda_copy(ls_device *device, const ls_device_arena *arena, const ls_device_rows *rows);
+LS_MUST_USE ls_status ls_cuda_finish(ls_device *device);
+
 /* Sets bytes of the device to zero, and waits until they are. */
 LS_MUST_USE ls_status ls_cuda_set_zero(cuda *c, ls_cuda_address at, size_t bytes);
 

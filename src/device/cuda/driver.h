@@ -18,6 +18,7 @@ typedef unsigned long long ls_cuda_address;
 /* Results; any other number is an error too. */
 enum {
     LS_CUDA_SUCCESS = 0,
+    LS_CUDA_INVALID_VALUE = 1,
     LS_CUDA_OUT_OF_MEMORY = 2,
     LS_CUDA_NOT_INITIALIZED = 3,
     LS_CUDA_NO_DEVICE = 100,
@@ -41,6 +42,7 @@ enum {
     LS_CUDA_IPC_ENABLE_PEER_ACCESS = 1, /* memory of another process may be another device's */
     LS_CUDA_MEMORY_HOST = 1,            /* kinds of memory in a copy */
     LS_CUDA_MEMORY_DEVICE = 2,
+    LS_CUDA_MEMORY_KIND = 2, /* what can be asked of an address: the kind of its memory, if the driver knows it */
 };
 
 #ifndef __cuda_cuda_h__ /* the toolkit's header, in the test that compares */
@@ -118,6 +120,7 @@ struct CUgraphEdgeData_st;
     X(cuMemcpyDtoHAsync_v2, (void *to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream))                \
     X(cuMemcpy2DAsync_v2, (const struct CUDA_MEMCPY2D_st *copy, ls_cuda_stream stream))                           \
     X(cuMemcpyDtoDAsync_v2, (ls_cuda_address to, ls_cuda_address from, size_t bytes, ls_cuda_stream stream))      \
+    X(cuPointerGetAttribute, (void *value, unsigned attribute, ls_cuda_address address))                          \
     X(cuIpcGetMemHandle, (struct CUipcMemHandle_st * handle, ls_cuda_address address))                            \
     X(cuIpcOpenMemHandle_v2, (ls_cuda_address * address, struct CUipcMemHandle_st handle, unsigned flags))        \
     X(cuIpcCloseMemHandle, (ls_cuda_address address))                                                             \

@@ -167,6 +167,16 @@ void *fake_device_memory(uintptr_t at, size_t bytes) {
     return found;
 }
 
+unsigned cuPointerGetAttribute(void *value, unsigned attribute, ls_cuda_address address) {
+    const unsigned result = fake_begin("cuPointerGetAttribute");
+    if (result != 0 || attribute != LS_CUDA_MEMORY_KIND) return result != 0 ? result : INVALID_VALUE;
+    pthread_mutex_lock(&fake.lock);
+    const region *r = find(SIDE_DEVICE, address, 1);
+    if (r != NULL) *(unsigned *)value = r->kind == DEVICE_MEMORY ? LS_CUDA_MEMORY_DEVICE : LS_CUDA_MEMORY_HOST;
+    pthread_mutex_unlock(&fake.lock);
+    return r != NULL ? 0 : INVALID_VALUE;
+}
+
 /* Of all processes, only this one has the memory. */
 unsigned cuIpcGetMemHandle(struct CUipcMemHandle_st *handle, ls_cuda_address address) {
     const unsigned result = fake_begin("cuIpcGetMemHandle");
