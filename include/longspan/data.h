@@ -19,7 +19,7 @@ LS_PUBLIC_BEGIN
 typedef struct ls_text_form {
     const char *format;  /* "auto", "text", "jsonl", "json" */
     const char *field;   /* of JSON: where the text is */
-    const char *records; /* of JSON: what a record is: "text", "completion", "messages" */
+    const char *records; /* of JSON: what a record is: "text", "messages" and so on (the command's help) */
     const char
         *chat; /* of messages: a published form, a template of the tokenizer, or a file; NULL: the tokenizer's own */
     const char *system;     /* of messages: system message for conversations without one; NULL: none is added */
@@ -38,11 +38,13 @@ typedef struct ls_text_form {
 
 /* What of the records is not learnt, or left out. */
 typedef struct ls_left_out {
-    int64_t silent;  /* answers that are not learnt, as their weight 0 or train false says */
+    int64_t silent;  /* answers that are not learnt: their weight is 0, their train false, or they are in the prompt */
+    int64_t detail;  /* characters of answers that are not learnt, as their train_detail says */
     int64_t changed; /* answers that are not learnt: the template writes them otherwise once the conversation goes on */
     int64_t reduced; /* answers that are learnt without what the template adds where an answer is the last message */
     int64_t thinking;  /* characters of the messages' reasoning that the template does not write */
     int64_t unwritten; /* characters of the messages' contents that it does not write */
+    int64_t padding;   /* tokens whose attention_mask is 0 */
     int64_t longer;    /* documents that are longer than allowed, of which too_long says what becomes */
     int64_t unlearnt;  /* of these, those that are dropped, or would have nothing to learn once they are cut */
     int64_t tokens;    /* that cutting and dropping left out */

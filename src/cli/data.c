@@ -111,7 +111,7 @@ const cli_command cli_data = {
         "(.gz, .zst), to files of token ids that train maps into memory: DIR/shard-000000.tokens and so on, and DIR/shards.json. The corpus is "
         "never in memory as a whole. --resume continues a build that was killed; the result has the same bytes, however often it was "
         "continued and for any number of threads.\n"
-        "Of records with prompt and completion the completion is learnt, of messages those of the assistant; the labels of all other tokens are "
+        "Of records with prompt and completion the completion is learnt, of messages those of the assistant, of segments and ids what their labels say; the labels of all other tokens are "
         "ignored. The chat template (Jinja, rendered as the library transformers does) gets the messages and the record's tools, documents and "
         "chat_template_kwargs. Learnt is the text in its generation blocks. A template without them is rendered before and after each answer, and "
         "the text that is added is learnt; an answer that is written differently once the conversation continues (without its thinking) is not learnt. "

@@ -85,7 +85,8 @@ static const ls_option form_rows[] = {
         "field of a JSON record that has its text (meta.text: the field text of the object meta); text when left out"),
     CLI_TEXT(
         "records", "KIND", FORM(records),
-        "what a JSON record is: text, completion (prompt and completion) or messages (role and content of each); text when left out"),
+        "what a JSON record is: text, messages (role and content of each), completion (prompt and completion, each a text or messages), sharegpt "
+        "(conversations), alpaca (instruction, input, output), segments (text and label of each) or ids (input_ids, labels); text when left out"),
     CLI_TEXT(
         "template", "NAME", FORM(chat),
         "chat template for messages: a file, the name of a template of the tokenizer, or one of chatml, llama3, llama3.1, llama2, "

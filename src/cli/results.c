@@ -145,10 +145,12 @@ void ls_data_build_result_json(const ls_data_build_result *r, FILE *out) {
     ls_json_put_int(w, "bad", r->bad);
     ls_json_open_object(w, "left_out");
     ls_json_put_int(w, "silent", r->left_out.silent);
+    ls_json_put_int(w, "detail", r->left_out.detail);
     ls_json_put_int(w, "changed", r->left_out.changed);
     ls_json_put_int(w, "reduced", r->left_out.reduced);
     ls_json_put_int(w, "thinking", r->left_out.thinking);
     ls_json_put_int(w, "unwritten", r->left_out.unwritten);
+    ls_json_put_int(w, "padding", r->left_out.padding);
     ls_json_put_int(w, "longer", r->left_out.longer);
     ls_json_put_int(w, "unlearnt", r->left_out.unlearnt);
     ls_json_put_int(w, "tokens", r->left_out.tokens);

@@ -32,7 +32,7 @@ static ls_status finish_shard(build *b, ls_place next) {
     return ls_journal_add(b->options, &b->state, &header);
 }
 
-static ls_status begin_document(void *context, bool learnt) {
+static ls_status begin_document(void *context, bool framed, bool learnt) {
     build *b = context;
     const ls_frame *frame = &b->state.form.frame;
     uint8_t marks[LS_FRAME_MOST];
@@ -42,7 +42,7 @@ static ls_status begin_document(void *context, bool learnt) {
         LS_TRY(ls_shard_create(path, &b->kind, &b->writer));
     }
     memset(marks, learnt, sizeof marks);
-    return ls_shard_append(b->writer, frame->begin, marks, frame->n_begin);
+    return ls_shard_append(b->writer, frame->begin, marks, framed ? frame->n_begin : 0);
 }
 
 static ls_status append(void *context, const int32_t *ids, const uint8_t *learnt, int64_t n) {

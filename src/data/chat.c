@@ -39,7 +39,8 @@ typedef struct conversation {
 /* Marks of characters of the messages (JINJA_CALLERS). */
 #define CONTENT (1u << 21)
 #define THINKING (1u << 22)
-#define SILENT (1u << 23) /* of an answer that is not learnt, as the record says */
+#define SILENT (1u << 23)   /* of an answer that is not learnt, as the record says */
+#define UNLEARNT (1u << 24) /* of the parts of an answer that its train_detail does not name as learnt */
 
 /* ---- the variables of a template ---- */
 
@@ -82,6 +83,24 @@ static jinja_value with_marks(ls_arena *arena, jinja_value value, uint32_t marks
     return jinja_of_text((jinja_text){characters, value.text.n});
 }
 
+/* Marks the characters of a content that its message's train_detail leaves out: all but those of parts with train true.
+ */
+static jinja_value mark_detail(ls_arena *arena, ls_json_value message, jinja_value content) {
+    const ls_json_value detail = ls_json_field(message, "train_detail");
+    if (!ls_json_is_array(detail) || content.kind != JINJA_TEXT) return content;
+    jinja_char *characters = ls_arena_copy(arena, content.text.at, content.text.n * sizeof *characters);
+    for (size_t i = 0; i < content.text.n; i++) characters[i] |= UNLEARNT;
+    for (size_t p = 0; p < ls_json_count(detail); p++) {
+        const ls_json_value part = ls_json_item(detail, p);
+        const int64_t from = ls_json_plain_of(ls_json_field(part, "begin_offset")).integer;
+        const int64_t last = ls_json_plain_of(ls_json_field(part, "end_offset")).integer;
+        if (!ls_json_plain_of(ls_json_field(part, "train")).truth) continue;
+        for (int64_t i = ls_max(from, 0); i <= last && i < (int64_t)content.text.n; i++)
+            characters[i] &= ~(jinja_char)UNLEARNT;
+    }
+    return jinja_of_text((jinja_text){characters, content.text.n});
+}
+
 static const char *const reasoning_names[] = {"reasoning_content", "thinking", "reasoning"};
 
 /* Members that are null are left out, as in transformers. */
@@ -96,7 +115,7 @@ static jinja_value message_of(ls_arena *arena, ls_json_value json, uint32_t mark
         if (reasoning == NULL) reasoning = found;
     }
     jinja_value *content = jinja_dict_find_ascii(all.dict, "content");
-    if (content != NULL) *content = with_marks(arena, *content, CONTENT);
+    if (content != NULL) *content = mark_detail(arena, json, with_marks(arena, *content, CONTENT));
     put_reasoning(arena, message, reasoning, true);
     for (size_t i = 0; i < all.dict->n; i++) {
         const struct jinja_pair *pair = &all.dict->pair[i];
@@ -135,6 +154,7 @@ static void put_system(conversation *c) {
 /* Whether a record says that a message is learnt ("weight" 1, "train" true), or not, or nothing. */
 static ls_status read_weight(ls_json_value message, bool *given, bool *learnt) {
     const ls_json_value weight = ls_json_field(message, "weight");
+    const ls_json_value detail = ls_json_field(message, "train_detail");
     const bool has_weight = ls_json_has(message, "weight"), has_train = ls_json_has(message, "train");
     const ls_json_plain plain = ls_json_plain_of(weight);
     const double value = plain.kind == LS_JSON_INT    ? (double)plain.integer
@@ -143,8 +163,8 @@ static ls_status read_weight(ls_json_value message, bool *given, bool *learnt) {
     bool trained = true;
     if (has_weight && value != 0 && value != 1) return ls_json_error(weight, "0 or 1: whether the answer is learnt");
     if (has_train) LS_TRY(ls_json_bool(message, "train", &trained));
-    *given = has_weight || has_train;
-    *learnt = trained && !(has_weight && value == 0);
+    *given = has_weight || has_train || detail.json != NULL;
+    *learnt = trained && !(has_weight && value == 0) && !(ls_json_is_array(detail) && ls_json_count(detail) == 0);
     return ls_ok();
 }
 
@@ -152,10 +172,31 @@ static ls_status read_weight(ls_json_value message, bool *given, bool *learnt) {
 static ls_status find_silent(conversation *c, size_t i, ls_json_value json, bool answer) {
     bool given, learnt;
     LS_TRY(read_weight(json, &given, &learnt));
-    if (given && learnt && !answer)
-        return ls_json_error(ls_json_field(json, ls_json_has(json, "train") ? "train" : "weight"),
-                             "it to be an answer's: of the other messages nothing is learnt");
+    static const char *const names[] = {"train", "weight", "train_detail"};
+    for (size_t k = 0; k < LS_COUNT(names) && given && learnt && !answer; k++)
+        if (ls_json_has(json, names[k]))
+            return ls_json_error(ls_json_field(json, names[k]),
+                                 "it to be an answer's: of the other messages nothing is learnt");
     c->silent[i] = answer && !learnt;
+    return ls_ok();
+}
+
+/* The parts lie within the content, and say whether they are learnt. */
+static ls_status check_detail(ls_json_value json, jinja_value message) {
+    const ls_json_value detail = ls_json_field(json, "train_detail");
+    const jinja_value *content = jinja_dict_find_ascii(message.dict, "content");
+    const int64_t n = content != NULL && content->kind == JINJA_TEXT ? (int64_t)content->text.n : 0;
+    if (detail.json == NULL || !ls_json_has(json, "train_detail")) return ls_ok();
+    LS_TRY(ls_json_as_array(detail));
+    for (size_t i = 0; i < ls_json_count(detail); i++) {
+        const ls_json_value part = ls_json_item(detail, i);
+        int64_t from, last;
+        bool train;
+        LS_TRY(ls_json_as_object(part));
+        LS_TRY(ls_json_int(part, "begin_offset", 0, ls_max(n - 1, 0), &from));
+        LS_TRY(ls_json_int(part, "end_offset", from, ls_max(n - 1, from), &last));
+        LS_TRY(ls_json_bool(part, "train", &train));
+    }
     return ls_ok();
 }
 
@@ -187,6 +228,7 @@ static ls_status find_messages(conversation *c, ls_json_value record) {
         LS_TRY(ls_json_as_object(json));
         jinja_value message = message_of(c->arena, json, JINJA_FROM_DATA);
         const bool answer = has_role(message, "assistant");
+        LS_TRY(check_detail(json, message));
         LS_TRY(find_silent(c, i, json, answer));
         if (c->silent[i]) message = message_of(c->arena, json, JINJA_FROM_DATA | SILENT);
         count_text(c, message);
@@ -196,7 +238,25 @@ static ls_status find_messages(conversation *c, ls_json_value record) {
     return ls_ok();
 }
 
-static void find_variables(conversation *c, ls_json_value record) {
+/* A member that is given to the template. Tables have no column for any JSON, so it may be a text that is JSON. */
+static ls_status find_given(conversation *c, ls_json_value record, const char *name) {
+    const ls_json_value value = ls_json_field(record, name);
+    ls_json *document = NULL;
+    jinja_value given = {.kind = JINJA_NONE};
+    if (ls_json_is_text(value) && ls_json_plain_of(value).bytes > 0) {
+        LS_PATH where = NULL;
+        LS_TRY(ls_path_print(&where, "%s: %s", value.file, value.path));
+        LS_TRY(ls_json_parse_record(where, ls_json_plain_of(value).text, ls_json_plain_of(value).bytes, &document));
+        given = jinja_of_json(c->arena, ls_json_root(document), JINJA_FROM_DATA);
+        ls_json_free(document);
+    } else if (!ls_json_is_text(value)) {
+        given = jinja_of_json(c->arena, value, JINJA_FROM_DATA);
+    }
+    jinja_dict_set_ascii(c->arena, c->variables, name, given);
+    return ls_ok();
+}
+
+static ls_status find_variables(conversation *c, ls_json_value record) {
     ls_arena *arena = c->arena;
     const jinja_value more = jinja_of_json(arena, ls_json_field(record, "chat_template_kwargs"), JINJA_FROM_DATA);
     c->variables = more.kind == JINJA_DICT ? more.dict : jinja_dict_new(arena);
@@ -205,10 +265,8 @@ static void find_variables(conversation *c, ls_json_value record) {
             jinja_dict_set_ascii(
                 arena, c->variables, ls_chat_token_names[i],
                 jinja_of_text(jinja_text_of_utf8(arena, c->chat->token[i], strlen(c->chat->token[i]), 0)));
-    static const char *const given[] = {"tools", "documents"};
-    for (size_t i = 0; i < LS_COUNT(given); i++)
-        jinja_dict_set_ascii(arena, c->variables, given[i],
-                             jinja_of_json(arena, ls_json_field(record, given[i]), JINJA_FROM_DATA));
+    LS_TRY(find_given(c, record, "tools"));
+    return find_given(c, record, "documents");
 }
 
 /* ---- rendering ---- */
@@ -363,6 +421,15 @@ static ls_status unmark_silent(const conversation *c, jinja_char *whole, size_t 
                     c->json.file, c->chat->name);
 }
 
+/* The same for the parts of answers that their train_detail leaves out. */
+static void unmark_detail(const conversation *c, jinja_char *whole, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (!(whole[i] & UNLEARNT) || !(whole[i] & JINJA_GENERATED)) continue;
+        whole[i] &= ~JINJA_GENERATED;
+        c->left_out->detail++;
+    }
+}
+
 /* ---- characters to text with special tokens ---- */
 
 /* Characters as UTF-8, with a byte of marks for each byte. */
@@ -450,11 +517,23 @@ static void count_unwritten(const conversation *c, jinja_text text) {
     c->left_out->thinking += ls_max(0, c->thinking - count_marked(text, THINKING));
 }
 
+/* What is no text cannot be learnt from, and the text alone would be another conversation. */
+static ls_status refuse_media(ls_json_value record) {
+    static const char *const names[] = {"images", "image", "videos", "video", "audios", "audio"};
+    for (size_t i = 0; i < LS_COUNT(names); i++) {
+        const ls_json_value value = ls_json_field(record, names[i]);
+        if (!ls_json_has(record, names[i]) || (ls_json_is_array(value) && ls_json_count(value) == 0)) continue;
+        return ls_json_error(value, "none: only texts are read");
+    }
+    return ls_ok();
+}
+
 static ls_status render_all(conversation *c, ls_json_value record, ls_marked_text *out) {
     jinja_text text = {0};
     bool learnt = false;
+    LS_TRY(refuse_media(record));
     LS_TRY(find_messages(c, record));
-    find_variables(c, record);
+    LS_TRY(find_variables(c, record));
     c->bytes = ls_arena_bytes(c->arena);
     for (size_t i = 0; i < ls_json_count(c->json); i++) c->left_out->silent += c->silent[i];
     /* The last answer is marked, because mark_answer uses the rendering of the whole conversation for it. */
@@ -463,19 +542,21 @@ static ls_status render_all(conversation *c, ls_json_value record, ls_marked_tex
     count_unwritten(c, text);
     jinja_char *characters = ls_arena_copy(c->arena, text.at, text.n * sizeof *characters);
     LS_TRY(ls_jinja_generates(c->jinja) ? unmark_silent(c, characters, text.n) : mark_answers(c, characters, text.n));
+    unmark_detail(c, characters, text.n);
     for (size_t i = 0; i < text.n && !learnt; i++) learnt = characters[i] & JINJA_GENERATED;
     if (!learnt) return ls_json_error(c->json, "a message of the assistant that is learnt: there is nothing to learn");
     return append_characters(c->chat, (jinja_text){characters, text.n}, ls_jinja_generates(c->jinja), out);
 }
 
+const char *const ls_chat_members[] = {"messages", "tools", "documents", "chat_template_kwargs", NULL};
+
 /* Members that nothing reads: neither this file nor the template. */
 static void find_unread(const ls_jinja *jinja, ls_json_value record, ls_unread *unread) {
-    static const char *const read[] = {"messages", "tools", "documents", "chat_template_kwargs", NULL};
-    static const char *const of_message[] = {"role",  "content", "reasoning_content", "thinking", "reasoning", "weight",
-                                             "train", NULL};
+    static const char *const of_message[] = {"role",   "content", "reasoning_content", "thinking", "reasoning",
+                                             "weight", "train",   "train_detail",      NULL};
     const ls_json_value messages = ls_json_field(record, "messages");
     ls_unread found = {0};
-    ls_unread_find(unread, record, read);
+    ls_unread_find(unread, record, ls_chat_members);
     for (size_t i = 0; i < ls_json_count(messages); i++) ls_unread_find(&found, ls_json_item(messages, i), of_message);
     for (int i = 0; i < found.n; i++)
         if (!ls_jinja_names(jinja, found.name[i])) ls_unread_add(unread, "messages[].", found.name[i]);
@@ -483,7 +564,8 @@ static void find_unread(const ls_jinja *jinja, ls_json_value record, ls_unread *
 
 ls_status ls_chat_render(const ls_chat *chat, ls_json_value record, ls_marked_text *out, ls_left_out *left_out,
                          ls_unread *unread) {
-    const bool tools = ls_json_has(record, "tools");
+    const ls_json_value given = ls_json_field(record, "tools");
+    const bool tools = ls_json_has(record, "tools") && !(ls_json_is_text(given) && ls_json_plain_of(given).bytes == 0);
     conversation c = {.chat = chat,
                       .jinja = tools && chat->with_tools != NULL ? chat->with_tools : chat->jinja,
                       .arena = ls_arena_create(),

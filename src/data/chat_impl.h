@@ -61,6 +61,7 @@ typedef struct ls_chat {
     char *token[LS_CHAT_TOKENS]; /* by ls_chat_token_names; NULL: the tokenizer's files do not name it */
     struct tm today;
     uint64_t hash;      /* of everything that rendering depends on, except `system` */
+    ls_status missing;  /* why there is no template (jinja is NULL) */
     bool removes_begin; /* the user chose how documents begin, so the template's own begin token is removed */
 } ls_chat;
 
@@ -75,13 +76,16 @@ void ls_chat_close(ls_chat *chat); /* a zeroed one is allowed */
 
 /* ---- rendering (chat.c) ---- */
 
+/* The members of a record that rendering reads; NULL after the last. */
+extern const char *const ls_chat_members[];
+
 /*
  * Renders the conversation of a record: "messages", and if present "tools", "documents" and "chat_template_kwargs".
  * Learnt is what the template's generation blocks write. In a template without such blocks it is what the template
  * writes for a message of the assistant, beyond the prompt that it writes before an answer, provided that it writes the
  * same when later messages follow, or changes only what is not the message's own. An answer with "weight" 0 or "train"
- * false is not learnt. LS_INVALID when nothing is learnt. Adds to left_out and
- * unread.
+ * false is not learnt; of one with "train_detail" the characters are that it says. LS_INVALID when nothing is learnt.
+ * Adds to left_out and unread.
  */
 LS_MUST_USE ls_status ls_chat_render(const ls_chat *chat, ls_json_value record, ls_marked_text *out,
                                      ls_left_out *left_out, ls_unread *unread);

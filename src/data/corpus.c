@@ -81,10 +81,11 @@ static ls_status append_tokens(void *context, const int32_t *ids, const uint8_t 
     return set_learnt(m, learnt, true, n);
 }
 
-static ls_status begin_document(void *context, bool learnt) {
+static ls_status begin_document(void *context, bool framed, bool learnt) {
     memory *m = context;
-    LS_TRY(ls_store_append(&m->corpus->store, m->form->frame.begin, m->form->frame.n_begin));
-    return set_learnt(m, NULL, learnt, m->form->frame.n_begin);
+    const int n = framed ? m->form->frame.n_begin : 0;
+    LS_TRY(ls_store_append(&m->corpus->store, m->form->frame.begin, n));
+    return set_learnt(m, NULL, learnt, n);
 }
 
 static ls_status end_document(void *context, bool learnt, ls_place next) {

@@ -70,6 +70,17 @@ void ls_frame_text(const ls_tokenizer *tokenizer, const int32_t *ids, int n, cha
 
 static const char *or_default(const char *word, const char *initial) { return word != NULL ? word : initial; }
 
+/* Where only some records are conversations, that there is no template is an error of the first of these. */
+static ls_status open_chat(const ls_text_form *form, const ls_tokenizer *tokenizer, const char *folder, ls_chat_use use,
+                           ls_chat *out) {
+    const ls_chat_options options = {
+        .name = form->chat, .folder = folder, .system = form->system, .today = form->today};
+    const ls_status status = ls_chat_open(tokenizer, &options, out);
+    if (use == LS_CHAT_ALL || !is_auto(form->chat) || form->system != NULL) return status;
+    out->missing = status;
+    return ls_ok();
+}
+
 ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *tokenizer, const char *folder,
                                 ls_document_form *out) {
     ls_document_form made = {.options = *form};
@@ -80,13 +91,12 @@ ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *to
     const char *begin = form->begin;
     LS_TRY(ls_record_kind_find(made.options.records, &made.kind));
     LS_TRY(ls_too_long_find(form->too_long, made.kind->learnt, &made.too_long));
-    if (made.kind->chat) {
-        const ls_chat_options chat = {
-            .name = form->chat, .folder = folder, .system = form->system, .today = form->today};
-        LS_TRY(ls_chat_open(tokenizer, &chat, &made.chat));
-        made.chat.removes_begin = !is_auto(begin);
-        if (!made.chat.removes_begin) begin = "none"; /* the template writes its own begin token */
-    }
+    if (made.kind->refused != NULL)
+        return ls_error(LS_UNSUPPORTED, "--records is '%s': %s", made.kind->name, made.kind->refused);
+    if (made.kind->chat != LS_CHAT_NONE) LS_TRY(open_chat(form, tokenizer, folder, made.kind->chat, &made.chat));
+    made.chat.removes_begin = !is_auto(begin);
+    /* A template writes its own begin token. */
+    if (made.kind->chat == LS_CHAT_ALL && !made.chat.removes_begin) begin = "none";
     const ls_status status = ls_frame_find(tokenizer, begin, form->end, &made.frame);
     if (status.code == LS_OK)
         *out = made;
@@ -113,13 +123,16 @@ typedef struct reader {
     int64_t logged;
 } reader;
 
-static ls_status begin_document(reader *r, bool learnt) {
-    const int n = r->reading->form->frame.n_begin;
+/* Tokens of the frame before a document. */
+static int before(const reader *r, bool begun) { return begun ? 0 : r->reading->form->frame.n_begin; }
+
+static ls_status begin_document(reader *r, bool begun, bool learnt) {
+    const int n = before(r, begun);
     r->in_document = true;
     r->tokens = n;
     r->counts->tokens += n;
     r->counts->learnt += learnt ? n : 0;
-    return r->sink->begin(r->sink->context, learnt);
+    return r->sink->begin(r->sink->context, !begun, learnt);
 }
 
 static ls_status end_document(reader *r, bool learnt, ls_place next) {
@@ -153,7 +166,7 @@ static ls_status append(reader *r, const int32_t *ids, const uint8_t *learnt, in
 }
 
 /* Ends a document of which only the beginning was given to append, or held. */
-static ls_status end_held(reader *r, bool end_learnt, ls_place next) {
+static ls_status end_held(reader *r, bool begun, bool end_learnt, ls_place next) {
     const ls_document_reading *of = r->reading;
     const int64_t kept = (int64_t)r->held.tokens.count, n = r->tokens;
     const uint8_t *learnt = r->all_learnt ? NULL : r->held.learnt;
@@ -165,24 +178,24 @@ static ls_status end_held(reader *r, bool end_learnt, ls_place next) {
         const bool keeps = cuts && (learnt == NULL || memchr(learnt, true, (size_t)kept) != NULL);
         out->longer++;
         out->unlearnt += !keeps;
-        out->tokens += n - (keeps ? of->form->frame.n_begin + kept : 0);
+        out->tokens += n - (keeps ? before(r, begun) + kept : 0);
         if (!keeps) return ls_ok();
     }
-    LS_TRY(begin_document(r, r->all_learnt));
+    LS_TRY(begin_document(r, begun, r->all_learnt));
     LS_TRY(append(r, r->held.tokens.id, learnt, kept));
     return end_document(r, end_learnt && n <= of->longest, next);
 }
 
 /* Holds what of a record may be kept, until the document is whole. */
 static ls_status hold(reader *r, const ls_text_record *record, const ls_encoded *encoded, ls_place next) {
-    if (!r->in_document) r->tokens = r->reading->form->frame.n_begin;
+    if (!r->in_document) r->tokens = before(r, encoded->begun);
     r->in_document = true;
     r->all_learnt = encoded->learnt == NULL;
     const int64_t room = ls_max(r->reading->longest - r->tokens, 0), some = ls_min(encoded->n, room);
     for (int64_t i = 0; i < some; i++)
         LS_TRY(ls_learnt_append_id(encoded->ids[i], r->all_learnt || encoded->learnt[i], &r->held));
     r->tokens += encoded->n;
-    return record->last ? end_held(r, encoded->end_learnt, next) : ls_ok();
+    return record->last ? end_held(r, encoded->begun, encoded->end_learnt, next) : ls_ok();
 }
 
 static ls_status add_record(reader *r, const ls_text_record *record, const ls_encoded *encoded, ls_place next) {
@@ -192,7 +205,7 @@ static ls_status add_record(reader *r, const ls_text_record *record, const ls_en
         LS_TRY(leave_out(r, record));
         /* A document whose last part is bad ends without it. */
         if (!r->in_document || !record->last) return ls_ok();
-        return holds ? end_held(r, true, next) : end_document(r, true, next);
+        return holds ? end_held(r, false, true, next) : end_document(r, true, next);
     }
     if (encoded->n == 0 && record->last && !r->in_document) {
         r->counts->empty++;
@@ -200,7 +213,7 @@ static ls_status add_record(reader *r, const ls_text_record *record, const ls_en
     }
     ls_left_out_add(&r->counts->left_out, &encoded->left_out);
     if (holds) return hold(r, record, encoded, next);
-    if (!r->in_document) LS_TRY(begin_document(r, encoded->learnt == NULL));
+    if (!r->in_document) LS_TRY(begin_document(r, encoded->begun, encoded->learnt == NULL));
     LS_TRY(append(r, encoded->ids, encoded->learnt, encoded->n));
     if (!record->last) return ls_ok();
     r->counts->left_out.longer += of->longest > 0 && r->tokens > of->longest;

@@ -48,7 +48,8 @@ void ls_document_form_free(ls_document_form *form); /* a zeroed one is allowed *
 /* Receives documents: begin, any number of appends, end. The sink adds the tokens of the frame itself. */
 typedef struct ls_document_sink {
     void *context;
-    ls_status (*begin)(void *context, bool learnt); /* learnt: whether the frame's begin tokens are */
+    /* framed: the frame's begin tokens come first; learnt: whether these are. */
+    ls_status (*begin)(void *context, bool framed, bool learnt);
     ls_status (*append)(void *context, const int32_t *ids, const uint8_t *learnt, int64_t n);
     /* learnt: whether the end of document is; next: where the next record begins. */
     ls_status (*end)(void *context, bool learnt, ls_place next);

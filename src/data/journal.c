@@ -9,17 +9,33 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Field i of the state with its name; NULL past the last one. */
-static int64_t *state_field(ls_build_state *s, size_t i, const char **name) {
+/* Field i of the state with its name, without what is left out; NULL past the last one. */
+static int64_t *count_field(ls_build_state *s, size_t i, const char **name) {
     const struct {
         const char *name;
         int64_t *at;
     } fields[] = {{"input", &s->place.input},         {"offset", &s->place.offset}, {"line", &s->place.line},
                   {"documents", &s->count.documents}, {"tokens", &s->count.tokens}, {"longest", &s->count.longest},
                   {"learnt", &s->count.learnt},       {"empty", &s->count.empty},   {"bad", &s->count.bad}};
-    if (i >= LS_COUNT(fields)) return ls_left_out_field(&s->count.left_out, i - LS_COUNT(fields), name);
+    if (i >= LS_COUNT(fields)) return NULL;
     *name = fields[i].name;
     return fields[i].at;
+}
+
+static void put_left_out(ls_json_writer *w, const ls_left_out *left_out) {
+    ls_left_out copy = *left_out;
+    const char *name;
+    const int64_t *field;
+    for (size_t i = 0; (field = ls_left_out_field(&copy, i, &name)) != NULL; i++) ls_json_put_int(w, name, *field);
+}
+
+/* Older versions do not count all of it. */
+static ls_status read_left_out(ls_json_value object, ls_left_out *out) {
+    const char *name;
+    int64_t *field;
+    for (size_t i = 0; (field = ls_left_out_field(out, i, &name)) != NULL; i++)
+        LS_TRY(ls_json_int_or(object, name, 0, 0, INT64_MAX / 2, field)); /* / 2: more is added */
+    return ls_ok();
 }
 
 /* ---- the request: a hash of everything that the shards depend on ---- */
@@ -96,7 +112,8 @@ static ls_status append_line(const ls_build_options *o, ls_build_state *s) {
     if (s->n_shards > 0) ls_json_put_hex(w, "checksum", s->shards[s->n_shards - 1].checksum);
     const char *name;
     const int64_t *field;
-    for (size_t i = 0; (field = state_field(s, i, &name)) != NULL; i++) ls_json_put_int(w, name, *field);
+    for (size_t i = 0; (field = count_field(s, i, &name)) != NULL; i++) ls_json_put_int(w, name, *field);
+    put_left_out(w, &s->count.left_out);
     return ls_jsonl_append(path, w); /* not synced: a shard whose line is lost is made again */
 }
 
@@ -146,8 +163,9 @@ static ls_status read_line(const ls_build_options *o, ls_json_value line, ls_bui
     if (request != s->request) return request_error(o, "an unfinished build");
     const char *name;
     int64_t *field;
-    for (size_t i = 0; (field = state_field(s, i, &name)) != NULL; i++)
+    for (size_t i = 0; (field = count_field(s, i, &name)) != NULL; i++)
         LS_TRY(ls_json_int(line, name, 0, INT64_MAX / 2, field)); /* / 2: more is added */
+    LS_TRY(read_left_out(line, &s->count.left_out));
     if (shard < 0) return check_totals(line, s);
     LS_TRY(get_hex(line, "checksum", &checksum));
     LS_TRY(check_shard(o, shard, checksum, &built));
@@ -202,10 +220,7 @@ static ls_status read_totals(const ls_build_options *o, ls_json_value root, ls_b
     LS_TRY(ls_json_int(root, "empty", 0, INT64_MAX, &s->count.empty));
     LS_TRY(ls_json_int(root, "bad", 0, INT64_MAX, &s->count.bad));
     LS_TRY(ls_json_int(root, "learnt", 0, INT64_MAX, &s->count.learnt));
-    const char *name;
-    int64_t *field;
-    for (size_t i = 0; (field = ls_left_out_field(&s->count.left_out, i, &name)) != NULL; i++)
-        LS_TRY(ls_json_int(root, name, 0, INT64_MAX, field));
+    LS_TRY(read_left_out(root, &s->count.left_out));
     LS_TRY(ls_json_array(root, "shards", &shards));
     s->n_shards = (int64_t)ls_json_count(shards);
     return ls_ok();
@@ -347,10 +362,7 @@ ls_status ls_journal_end(const ls_build_options *o, const ls_build_state *s, con
     ls_json_put_int(w, "empty", s->count.empty);
     ls_json_put_int(w, "bad", s->count.bad);
     ls_json_put_int(w, "learnt", s->count.learnt);
-    ls_left_out left_out = s->count.left_out;
-    const char *name;
-    const int64_t *field;
-    for (size_t i = 0; (field = ls_left_out_field(&left_out, i, &name)) != NULL; i++) ls_json_put_int(w, name, *field);
+    put_left_out(w, &s->count.left_out);
     ls_json_put_hex(w, "request", s->request);
     put_shards(s, w);
     LS_TRY(ls_json_end_file(w, path));

@@ -35,11 +35,13 @@ static const struct {
     const char *text;
 } rows[] = {
 #define ROW(field) "left_out_" #field, offsetof(ls_left_out, field)
-    {ROW(silent), "answers that are not learnt: their weight is 0, or their train false"},
+    {ROW(silent), "answers that are not learnt: their weight is 0, their train false, or they are in the prompt"},
+    {ROW(detail), "characters of answers that are not learnt, as their train_detail says"},
     {ROW(changed), "answers that are not learnt: the template writes them otherwise later on"},
     {ROW(reduced), "answers learnt without what the template adds to a last message"},
     {ROW(thinking), "characters of reasoning that the template does not write"},
     {ROW(unwritten), "characters of contents that the template does not write"},
+    {ROW(padding), "tokens of padding: their attention_mask is 0"},
     {ROW(longer), "documents that are too long"},
     {ROW(unlearnt), "of these: left out as a whole"},
     {ROW(tokens), "of these: tokens left out"},

@@ -1,126 +1,8 @@
-/*
- * Records to tokens: the kinds of records (one row each), and encoding a batch of records on all threads.
- */
-#include "data/chat_impl.h"
+/* Records to tokens: encoding a batch of records on all threads. */
 #include "data/records_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- kinds of records of JSON ---- */
-
-/* Removes an end of document at the end of the text, because the frame adds one. */
-static void remove_end(const ls_tokenizer *tokenizer, size_t start, ls_learnt_tokens *out) {
-    const size_t n = out->tokens.count;
-    if (n == start || out->tokens.id[n - 1] != ls_tokenizer_end_of_document(tokenizer)) return;
-    out->end_learnt = out->learnt[n - 1];
-    out->tokens.count--;
-}
-
-/* The error for an object without the field: what was expected, and which option may help. */
-static const char *expected_for(ls_json_value object) {
-    if (ls_json_has(object, "messages")) return "a text; --records messages reads conversations";
-    if (ls_json_has(object, "completion")) return "a text; --records completion reads prompts and completions";
-    return "a text; --field says where it is, and --format text takes a file as it is";
-}
-
-/* field "meta.text" is the member of that name, or the member "text" of the object "meta". */
-static ls_status find_text(ls_json_value object, const char *field, ls_json_value *out) {
-    char name[200];
-    for (const char *dot; !ls_json_has(object, field) && (dot = strchr(field, '.')) != NULL; field = dot + 1) {
-        if ((size_t)(dot - field) >= sizeof name) break;
-        memcpy(name, field, (size_t)(dot - field));
-        name[dot - field] = 0;
-        LS_TRY(ls_json_object(object, name, &object));
-    }
-    LS_TRY(ls_json_as_object(object));
-    *out = ls_json_field(object, field);
-    return ls_json_has(object, field) ? ls_ok() : ls_json_error(*out, "%s", expected_for(object));
-}
-
-/* Members besides the field, or besides the object that it is in. */
-static void find_other_members(const char *field, ls_json_value object, ls_unread *unread) {
-    char head[64];
-    snprintf(head, sizeof head, "%.*s", (int)strcspn(field, "."), field);
-    ls_unread_find(unread, object, (const char *const[]){field, head, NULL});
-}
-
-static ls_status encode_text(const ls_encode_options *o, ls_json_value value, ls_learnt_tokens *out) {
-    const char *text;
-    size_t bytes;
-    const ls_json_value record = value;
-    if (!ls_json_is_text(value)) LS_TRY(find_text(value, o->field, &value));
-    LS_TRY(ls_json_as_bytes(value, &text, &bytes));
-    LS_TRY(ls_learnt_append(o->tokenizer, text, bytes, NULL, true, out));
-    find_other_members(o->field, record, &out->unread);
-    return ls_ok();
-}
-
-static ls_status append_field(ls_json_value object, const char *field, bool learnt, ls_marked_text *marked) {
-    const char *text;
-    size_t bytes;
-    LS_TRY(ls_json_as_bytes(ls_json_field(object, field), &text, &bytes));
-    return ls_marked_append(marked, text, bytes, learnt);
-}
-
-static ls_status encode_completion(const ls_encode_options *o, ls_json_value object, ls_learnt_tokens *out) {
-    ls_marked_text marked = {0};
-    LS_TRY(ls_json_as_object(object));
-    ls_status status = append_field(object, "prompt", false, &marked);
-    if (status.code == LS_OK) status = append_field(object, "completion", true, &marked);
-    if (status.code == LS_OK) status = ls_marked_encode(o->tokenizer, &marked, NULL, out);
-    if (status.code == LS_OK) ls_unread_find(&out->unread, object, (const char *const[]){"prompt", "completion", NULL});
-    ls_marked_free(&marked);
-    return status;
-}
-
-/* Removes a begin token that the template wrote, if the user asked for another one. */
-static void remove_begin(const ls_chat *chat, size_t start, ls_learnt_tokens *out) {
-    static const char *const names[] = {"<|begin_of_text|>", "<bos>", "<s>"};
-    ls_token_list *list = &out->tokens;
-    const ls_token_frame frame = ls_tokenizer_frame(chat->tokenizer);
-    if (!chat->removes_begin || list->count == start) return;
-    bool begins = frame.n_before > 0 && frame.before[0] == list->id[start];
-    begins |= chat->token[0] != NULL && ls_tokenizer_find(chat->tokenizer, chat->token[0]) == list->id[start];
-    for (size_t i = 0; i < LS_COUNT(names); i++)
-        begins |= ls_tokenizer_find(chat->tokenizer, names[i]) == list->id[start];
-    if (!begins) return;
-    list->count--;
-    memmove(list->id + start, list->id + start + 1, (list->count - start) * sizeof *list->id);
-    memmove(out->learnt + start, out->learnt + start + 1, list->count - start);
-}
-
-static ls_status encode_messages(const ls_encode_options *o, ls_json_value object, ls_learnt_tokens *out) {
-    const size_t start = out->tokens.count;
-    ls_marked_text marked = {0};
-    const ls_plain_text plain = {0};
-    ls_status status = ls_chat_render(o->chat, object, &marked, &out->left_out, &out->unread);
-    if (status.code == LS_OK) status = ls_marked_encode(o->tokenizer, &marked, &plain, out);
-    ls_marked_free(&marked);
-    out->end_learnt = false;
-    if (status.code != LS_OK) return status;
-    remove_begin(o->chat, start, out);
-    remove_end(o->tokenizer, start, out);
-    return status;
-}
-
-static const ls_record_kind kinds[] = {
-    {"text", false, false, encode_text},
-    {"completion", true, false, encode_completion},
-    {"messages", true, true, encode_messages},
-};
-
-ls_status ls_record_kind_find(const char *name, const ls_record_kind **out) {
-    char known[200] = "";
-    for (size_t i = 0, used = 0; i < LS_COUNT(kinds); i++) {
-        if (strcmp(kinds[i].name, name) == 0) {
-            *out = &kinds[i];
-            return ls_ok();
-        }
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", kinds[i].name);
-    }
-    return ls_error(LS_USAGE, "--records is '%s'; known are %s", name, known);
-}
 
 /* ---- encoding batches ---- */
 
@@ -140,7 +22,7 @@ typedef struct token_range {
     size_t start, n; /* in the list of its run */
     ls_left_out left_out;
     int run;
-    bool bad, end_learnt;
+    bool bad, begun, end_learnt;
 } token_range;
 
 struct ls_record_encoder {
@@ -188,7 +70,7 @@ static ls_status encode_json(const ls_record_encoder *e, const ls_text_record *r
         return ls_error(LS_INVALID, "%s: the record holds more than %d values, expected a text or messages", name,
                         MOST_VALUES);
     LS_TRY(ls_json_parse_record(name, record->text, record->bytes, &document));
-    const ls_status status = e->kind->encode(&e->options, ls_json_root(document), out);
+    const ls_status status = ls_record_encode(&e->options, e->kind, ls_json_root(document), out);
     ls_json_free(document);
     /* The tokenizer's errors do not say where the text is. */
     return strncmp(status.text, name, strlen(name)) == 0 ? status : ls_error_in(status, "%s", name);
@@ -197,6 +79,7 @@ static ls_status encode_json(const ls_record_encoder *e, const ls_text_record *r
 static ls_status encode(const ls_record_encoder *e, const ls_text_record *record, ls_learnt_tokens *out) {
     const ls_input *input = &e->inputs[record->at.input];
     const bool json = input->kind != LS_INPUT_TEXT;
+    out->begun = false;
     out->end_learnt = true;
     out->left_out = (ls_left_out){0};
     if (record->bad != NULL && json && !record->rest)
@@ -262,7 +145,13 @@ static void encode_run(void *context, int i, int thread) {
         if (status.code == LS_NO_MEMORY) r->status = status;
         const bool bad = status.code != LS_OK;
         if (bad) r->out.tokens.count = start; /* removes its tokens */
-        e->ranges[k] = (token_range){start, r->out.tokens.count - start, r->out.left_out, i, bad, r->out.end_learnt};
+        e->ranges[k] = (token_range){.start = start,
+                                     .n = r->out.tokens.count - start,
+                                     .left_out = r->out.left_out,
+                                     .run = i,
+                                     .bad = bad,
+                                     .begun = r->out.begun,
+                                     .end_learnt = r->out.end_learnt};
     }
 }
 
@@ -327,6 +216,7 @@ ls_encoded ls_records_result(const ls_record_encoder *e, size_t i) {
     return (ls_encoded){.ids = some ? out->tokens.id + p->start : NULL,
                         .learnt = some && e->kind->learnt && json ? out->learnt + p->start : NULL,
                         .n = (int64_t)p->n,
+                        .begun = p->begun,
                         .end_learnt = p->end_learnt,
                         .left_out = p->left_out,
                         .bad = p->bad};

@@ -15,6 +15,7 @@ typedef struct ls_learnt_tokens {
     ls_token_list tokens;
     uint8_t *learnt; /* [learnt_capacity] a byte for each token; NULL: all are learnt */
     size_t learnt_capacity;
+    bool begun;           /* the current record begins by itself: without the frame */
     bool end_learnt;      /* whether the end of document, which is not among the tokens, is learnt */
     ls_left_out left_out; /* of the current record */
     ls_unread unread;     /* of all records so far */
@@ -33,16 +34,28 @@ typedef struct ls_encode_options {
     const struct ls_chat *chat; /* for kinds that need it */
 } ls_encode_options;
 
-/* A kind of record of JSON: one row of the table in records.c. */
+/* Which records of a kind are conversations, written by a chat template. */
+typedef enum ls_chat_use { LS_CHAT_NONE, LS_CHAT_SOME, LS_CHAT_ALL } ls_chat_use;
+
+/* A kind of record of JSON: one row of the table in kinds.c. */
+enum { LS_KIND_MEMBERS = 3 };
 typedef struct ls_record_kind {
     const char *name;
-    bool learnt; /* gives a byte for each token */
-    bool chat;   /* needs a chat template */
+    const char *members[LS_KIND_MEMBERS]; /* those that each of its records has; NULL after the last */
+    const char *summary;                  /* what its records are */
+    bool learnt;                          /* gives a byte for each token */
+    ls_chat_use chat;
     /* Appends the tokens of a value. LS_INVALID names the file and line of a value of another form. */
     ls_status (*encode)(const ls_encode_options *options, ls_json_value value, ls_learnt_tokens *out);
+    const char *refused; /* why its records are not trained on (encode is NULL) */
 } ls_record_kind;
 /* LS_USAGE lists the known names. */
 LS_MUST_USE ls_status ls_record_kind_find(const char *name, const ls_record_kind **out);
+/* Appends the tokens of a record of a kind that has an encode. */
+LS_MUST_USE ls_status ls_record_encode(const ls_encode_options *options, const ls_record_kind *kind,
+                                       ls_json_value value, ls_learnt_tokens *out);
+/* The encode of conversations: of a record with "messages". */
+LS_MUST_USE ls_status ls_encode_messages(const ls_encode_options *options, ls_json_value record, ls_learnt_tokens *out);
 
 /* ---- encoding batches of records on several threads ---- */
 
@@ -58,7 +71,7 @@ typedef struct ls_encoded {
     const int32_t *ids;
     const uint8_t *learnt; /* NULL: all are learnt */
     int64_t n;
-    bool end_learnt;
+    bool begun, end_learnt;
     ls_left_out left_out;
     bool bad; /* the record cannot be encoded; ls_records_explain says why */
 } ls_encoded;

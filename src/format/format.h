@@ -11,6 +11,7 @@
 
 #include "format/file.h"
 #include "format/json.h"
+#include "format/json_text.h"
 #include "format/jsonl.h"
 #include "format/lock.h"
 #include "format/npy.h"

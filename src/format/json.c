@@ -239,6 +239,11 @@ ls_json_plain ls_json_plain_of(ls_json_value value) {
     return plain;
 }
 
+ls_json_plain ls_json_item_plain(ls_json_value array, size_t i) {
+    LS_ASSERT(is_kind(array, LS_NODE_ARRAY) && i < array.json->count);
+    return ls_json_plain_of((ls_json_value){.json = &array.json->child[i]});
+}
+
 ls_status ls_json_as_array(ls_json_value value) {
     return ls_json_is_array(value) ? ls_ok() : error_expected(value, "an array");
 }

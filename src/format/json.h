@@ -111,6 +111,8 @@ typedef struct ls_json_plain {
     size_t bytes;
 } ls_json_plain;
 ls_json_plain ls_json_plain_of(ls_json_value value);
+/* The same of item i < ls_json_count of an array: for long arrays, because no path is written. */
+ls_json_plain ls_json_item_plain(ls_json_value array, size_t i);
 
 /*
  * Members of an object in the document's order; *cursor starts as NULL. Returns false at the end.

@@ -105,7 +105,7 @@ python3 -c 'import json; d = json.load(open("talk-b/run.json"))["settings"]; ass
 "$longspan" train "${base[@]}" --data talks.jsonl --records text --resume --out talk-b >out.txt 2>err && fail "--records was changed"
 grep -q -- "--records text contradicts" err || fail "resume: $(cat err)"
 "$longspan" train "${base[@]}" --data talks.jsonl --out talk-c >out.txt 2>err && fail "conversations were read as texts"
-grep -q "talks.jsonl:1: text is missing, expected a text; --records messages reads conversations" err || fail "hint: $(cat err)"
+grep -q "talks.jsonl:1: text is missing, expected a text; --field says where it is; --records messages reads conversations" err || fail "hint: $(cat err)"
 expect 2 "data inspect reads no texts without --order" data inspect shards --records messages
 
 # --- each step reads the same data on 1, 2 and 4 ranks, and after resuming on another number ---

@@ -214,7 +214,7 @@ JOURNALS = {
     "good-deep": line(-1) + '{"a":' + "[" * 2100 + "\n",
 }
 
-# ---- records: kind + 3 * template, flags (1: what is bad is left out; 2: under zstd), lines ----
+# ---- records: kind + 3 * template, or 15 + a further kind; flags (1: what is bad is left out; 2: under zstd), lines ----
 
 
 def records(kind, lines, template=0, flags=0):

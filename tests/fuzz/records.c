@@ -12,6 +12,7 @@
 #include <string.h>
 
 static const char *const kinds[] = {"text", "completion", "messages"};
+static const char *const more_kinds[] = {"sharegpt", "alpaca", "segments", "ids"};
 static const char *const templates[] = {"chatml", "llama3", "gemma", "llama2", "mistral"};
 
 /* Checks that the document at `at` is a text followed by the end of document; returns where the next begins. */
@@ -65,7 +66,9 @@ static void check_shards(const char *path, const ls_build_summary *summary, int3
 static void run(const uint8_t *data, size_t bytes) {
     fuzz_bytes rest = {data, bytes};
     const uint8_t choice = fuzz_choice(&rest), flags = fuzz_choice(&rest);
-    const char *const kind = kinds[choice % LS_COUNT(kinds)];
+    enum { FIRST = LS_COUNT(kinds) * LS_COUNT(templates) };
+    const char *const kind =
+        choice < FIRST ? kinds[choice % LS_COUNT(kinds)] : more_kinds[(choice - FIRST) % LS_COUNT(more_kinds)];
     static const char *const names[] = {"in.jsonl", "in.jsonl.zst", "in.jsonl.gz", "in.json", "in.json.gz"};
     const char *const name = names[flags / 2 % LS_COUNT(names)];
     fuzz_folder folder = fuzz_folder_make();

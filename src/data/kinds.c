@@ -1,0 +1,313 @@
+/* The kinds of records of JSON, one row each, and how the tokens of a record are found. */
+#include "data/chat_impl.h"
+#include "data/forms_impl.h"
+#include "data/records_impl.h"
+#include "tensor/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a record should have been ---- */
+
+static const ls_record_kind *find_like(ls_json_value record);
+
+/* The error about a member that is missing: what was expected, and which kind this record is of. */
+static ls_status expected_text(ls_json_value record, ls_json_value missing, const char *expected) {
+    const ls_record_kind *like = find_like(record);
+    if (like == NULL) return ls_json_error(missing, "%s; --format text takes a file as it is", expected);
+    return ls_json_error(missing, "%s; --records %s reads %s", expected, like->name, like->summary);
+}
+
+static ls_status check_members(const ls_record_kind *kind, ls_json_value record) {
+    LS_TRY(ls_json_as_object(record));
+    for (int i = 0; i < LS_KIND_MEMBERS && kind->members[i] != NULL; i++)
+        if (!ls_json_has(record, kind->members[i]))
+            return expected_text(record, ls_json_field(record, kind->members[i]), kind->summary);
+    return ls_ok();
+}
+
+/* ---- texts ---- */
+
+/* Removes an end of document at the end of the text, because the frame adds one. */
+static void remove_end(const ls_tokenizer *tokenizer, size_t start, ls_learnt_tokens *out) {
+    const size_t n = out->tokens.count;
+    if (n == start || out->tokens.id[n - 1] != ls_tokenizer_end_of_document(tokenizer)) return;
+    out->end_learnt = out->learnt[n - 1];
+    out->tokens.count--;
+}
+
+/* field "meta.text" is the member of that name, or the member "text" of the object "meta". */
+static ls_status find_text(ls_json_value object, const char *field, ls_json_value *out) {
+    char name[200];
+    for (const char *dot; !ls_json_has(object, field) && (dot = strchr(field, '.')) != NULL; field = dot + 1) {
+        if ((size_t)(dot - field) >= sizeof name) break;
+        memcpy(name, field, (size_t)(dot - field));
+        name[dot - field] = 0;
+        LS_TRY(ls_json_object(object, name, &object));
+    }
+    LS_TRY(ls_json_as_object(object));
+    *out = ls_json_field(object, field);
+    return ls_json_has(object, field) ? ls_ok() : expected_text(object, *out, "a text; --field says where it is");
+}
+
+/* Members besides the field, or besides the object that it is in. */
+static void find_other_members(const char *field, ls_json_value object, ls_unread *unread) {
+    char head[64];
+    snprintf(head, sizeof head, "%.*s", (int)strcspn(field, "."), field);
+    ls_unread_find(unread, object, (const char *const[]){field, head, NULL});
+}
+
+static ls_status encode_text(const ls_encode_options *o, ls_json_value value, ls_learnt_tokens *out) {
+    const char *text;
+    size_t bytes;
+    const ls_json_value record = value;
+    if (!ls_json_is_text(value)) LS_TRY(find_text(value, o->field, &value));
+    LS_TRY(ls_json_as_bytes(value, &text, &bytes));
+    LS_TRY(ls_learnt_append(o->tokenizer, text, bytes, NULL, true, out));
+    find_other_members(o->field, record, &out->unread);
+    return ls_ok();
+}
+
+static ls_status append_field(ls_json_value object, const char *field, bool learnt, ls_marked_text *marked) {
+    const char *text;
+    size_t bytes;
+    LS_TRY(ls_json_as_bytes(ls_json_field(object, field), &text, &bytes));
+    return ls_marked_append(marked, text, bytes, learnt);
+}
+
+/* Removes a begin token that the template wrote, if the user asked for another one. */
+static void remove_begin(const ls_chat *chat, size_t start, ls_learnt_tokens *out) {
+    static const char *const names[] = {"<|begin_of_text|>", "<bos>", "<s>"};
+    ls_token_list *list = &out->tokens;
+    const ls_token_frame frame = ls_tokenizer_frame(chat->tokenizer);
+    if (!chat->removes_begin || list->count == start) return;
+    bool begins = frame.n_before > 0 && frame.before[0] == list->id[start];
+    begins |= chat->token[0] != NULL && ls_tokenizer_find(chat->tokenizer, chat->token[0]) == list->id[start];
+    for (size_t i = 0; i < LS_COUNT(names); i++)
+        begins |= ls_tokenizer_find(chat->tokenizer, names[i]) == list->id[start];
+    if (!begins) return;
+    list->count--;
+    memmove(list->id + start, list->id + start + 1, (list->count - start) * sizeof *list->id);
+    memmove(out->learnt + start, out->learnt + start + 1, list->count - start);
+}
+
+ls_status ls_encode_messages(const ls_encode_options *o, ls_json_value object, ls_learnt_tokens *out) {
+    const size_t start = out->tokens.count;
+    ls_marked_text marked = {0};
+    const ls_plain_text plain = {0};
+    if (o->chat->jinja == NULL) return ls_error_in(o->chat->missing, "messages need a chat template");
+    ls_status status = ls_chat_render(o->chat, object, &marked, &out->left_out, &out->unread);
+    if (status.code == LS_OK) status = ls_marked_encode(o->tokenizer, &marked, &plain, out);
+    ls_marked_free(&marked);
+    out->end_learnt = false;
+    out->begun = !o->chat->removes_begin;
+    if (status.code != LS_OK) return status;
+    remove_begin(o->chat, start, out);
+    remove_end(o->tokenizer, start, out);
+    return status;
+}
+
+/* read: the members that the rewriting reads, besides those that a record with messages may have. */
+static ls_status encode_rewritten(const ls_encode_options *o, ls_json_value record, ls_record_rewriting rewrite,
+                                  const char *const *read, ls_learnt_tokens *out) {
+    ls_json_buffer text = {0};
+    ls_json *document = NULL;
+    ls_unread unread = {0};
+    ls_status status = rewrite(record, &text);
+    if (status.code == LS_OK) status = ls_json_parse_record(record.file, text.at, text.n, &document);
+    if (status.code == LS_OK) status = ls_encode_messages(o, ls_json_root(document), out);
+    ls_json_free(document);
+    ls_json_buffer_free(&text);
+    LS_TRY(status);
+    ls_unread_find(&unread, record, ls_chat_members);
+    for (int i = 0; i < unread.n; i++) {
+        const char *const *name = read;
+        while (*name != NULL && strcmp(*name, unread.name[i]) != 0) name++;
+        if (*name == NULL) ls_unread_add(&out->unread, "", unread.name[i]);
+    }
+    return ls_ok();
+}
+
+static ls_status encode_sharegpt(const ls_encode_options *o, ls_json_value record, ls_learnt_tokens *out) {
+    static const char *const read[] = {"conversations", "system", NULL};
+    return encode_rewritten(o, record, ls_rewrite_sharegpt, read, out);
+}
+
+static ls_status encode_alpaca(const ls_encode_options *o, ls_json_value record, ls_learnt_tokens *out) {
+    static const char *const read[] = {"instruction", "input", "output", "system", "history", NULL};
+    return encode_rewritten(o, record, ls_rewrite_alpaca, read, out);
+}
+
+/* ---- prompts and completions ---- */
+
+static ls_status encode_completion(const ls_encode_options *o, ls_json_value object, ls_learnt_tokens *out) {
+    ls_marked_text marked = {0};
+    if (ls_json_is_array(ls_json_field(object, "prompt"))) {
+        static const char *const read[] = {"prompt", "completion", NULL};
+        return encode_rewritten(o, object, ls_rewrite_completion, read, out);
+    }
+    ls_status status = append_field(object, "prompt", false, &marked);
+    if (status.code == LS_OK) status = append_field(object, "completion", true, &marked);
+    if (status.code == LS_OK) status = ls_marked_encode(o->tokenizer, &marked, NULL, out);
+    if (status.code == LS_OK) ls_unread_find(&out->unread, object, (const char *const[]){"prompt", "completion", NULL});
+    ls_marked_free(&marked);
+    return status;
+}
+
+/* ---- segments of text, each learnt or not ---- */
+
+/* The record's own text is all of the document: it begins without the frame, and what ends it is learnt as it says. */
+static ls_status end_own(const ls_encode_options *o, size_t start, ls_json_value learnt, ls_learnt_tokens *out) {
+    const size_t n = out->tokens.count - start;
+    if (n == 0 || memchr(out->learnt + start, true, n) == NULL)
+        return ls_json_error(learnt, "something that is learnt");
+    out->begun = !o->chat->removes_begin;
+    out->end_learnt = false;
+    remove_end(o->tokenizer, start, out);
+    return ls_ok();
+}
+
+static ls_status append_segment(ls_json_value segment, ls_marked_text *marked) {
+    const char *text;
+    size_t bytes;
+    bool learnt;
+    LS_TRY(ls_json_as_object(segment));
+    LS_TRY(ls_json_bool(segment, "label", &learnt));
+    LS_TRY(ls_json_as_bytes(ls_json_field(segment, "text"), &text, &bytes));
+    return bytes > 0 ? ls_marked_append_token(marked, text, bytes, learnt, -1) : ls_ok();
+}
+
+/* Each segment is encoded by itself, with the special tokens that it spells. */
+static ls_status encode_segments(const ls_encode_options *o, ls_json_value record, ls_learnt_tokens *out) {
+    const size_t start = out->tokens.count;
+    ls_marked_text marked = {0};
+    ls_json_value segments;
+    LS_TRY(ls_json_array(record, "segments", &segments));
+    ls_status status = ls_ok();
+    for (size_t i = 0; i < ls_json_count(segments) && status.code == LS_OK; i++)
+        status = append_segment(ls_json_item(segments, i), &marked);
+    if (status.code == LS_OK) status = ls_marked_encode(o->tokenizer, &marked, NULL, out);
+    ls_marked_free(&marked);
+    LS_TRY(status);
+    ls_unread_find(&out->unread, record, (const char *const[]){"segments", NULL});
+    return end_own(o, start, segments, out);
+}
+
+/* ---- ids ---- */
+
+/* Lists beside input_ids, each of the same length. */
+enum { LABELS, ATTENTION, COMPLETION, ASSISTANT, ID_LISTS };
+static const char *const id_lists[ID_LISTS + 1] = {"labels", "attention_mask", "completion_mask", "assistant_masks",
+                                                   NULL};
+
+/* Item i of a list of integers from least to most. */
+static ls_status read_item(ls_json_value list, size_t i, int64_t least, int64_t most, int64_t *out) {
+    const ls_json_plain plain = ls_json_item_plain(list, i);
+    *out = plain.integer;
+    if (plain.kind == LS_JSON_INT && plain.integer >= least && plain.integer <= most) return ls_ok();
+    return ls_json_as_int(ls_json_item(list, i), least, most, out);
+}
+
+/* *learnt: what label i says, which is the id at its place or -100. */
+static ls_status read_label(ls_json_value labels, size_t i, int64_t id, bool *learnt) {
+    int64_t label;
+    LS_TRY(read_item(labels, i, INT32_MIN, INT32_MAX, &label));
+    *learnt = label != LS_LABEL_IGNORED;
+    if (!*learnt || label == id) return ls_ok();
+    return ls_json_error(ls_json_item(labels, i), "%d, or %lld as in input_ids: labels are not shifted",
+                         LS_LABEL_IGNORED, (long long)id);
+}
+
+static ls_status append_listed(const ls_encode_options *o, ls_json_value ids, const ls_json_value *lists, size_t i,
+                               ls_learnt_tokens *out) {
+    int64_t id, bit = 1;
+    bool learnt = true;
+    LS_TRY(read_item(ids, i, 0, ls_tokenizer_vocabulary(o->tokenizer) - 1, &id));
+    if (lists[LABELS].json != NULL) LS_TRY(read_label(lists[LABELS], i, id, &learnt));
+    for (int k = ATTENTION; k < ID_LISTS; k++) {
+        if (lists[k].json == NULL) continue;
+        LS_TRY(read_item(lists[k], i, 0, 1, &bit));
+        learnt &= bit == 1;
+        if (k != ATTENTION || bit == 1) continue;
+        out->left_out.padding++;
+        return ls_ok();
+    }
+    return ls_learnt_append_id((int32_t)id, learnt, out);
+}
+
+static ls_status encode_ids(const ls_encode_options *o, ls_json_value record, ls_learnt_tokens *out) {
+    const size_t start = out->tokens.count;
+    ls_json_value ids, lists[ID_LISTS];
+    LS_TRY(ls_json_array(record, "input_ids", &ids));
+    const size_t n = ls_json_count(ids);
+    for (int k = 0; k < ID_LISTS; k++) {
+        lists[k] = ls_json_field(record, id_lists[k]);
+        if (lists[k].json == NULL) continue;
+        LS_TRY(ls_json_as_array(lists[k]));
+        if (ls_json_count(lists[k]) != n)
+            return ls_error(LS_INVALID, "%s: %s has %zu items, expected %zu, as input_ids has", record.file,
+                            id_lists[k], ls_json_count(lists[k]), n);
+    }
+    for (size_t i = 0; i < n; i++) LS_TRY(append_listed(o, ids, lists, i, out));
+    ls_unread unread = {0};
+    ls_unread_find(&unread, record, id_lists);
+    for (int i = 0; i < unread.n; i++)
+        if (strcmp(unread.name[i], "input_ids") != 0) ls_unread_add(&out->unread, "", unread.name[i]);
+    return end_own(o, start, lists[LABELS].json != NULL ? lists[LABELS] : ids, out);
+}
+
+/* ---- the table ---- */
+
+#define COMPARED "a loss that compares answers is needed, and train has none"
+#define ANSWERED "answers are needed, and none are generated while a model is trained"
+#define STEPWISE "a loss that judges steps is needed, and train has none"
+static const ls_record_kind kinds[] = {
+    {"text", {"text"}, "texts", false, LS_CHAT_NONE, encode_text, NULL},
+    {"completion", {"prompt", "completion"}, "prompts and completions", true, LS_CHAT_SOME, encode_completion, NULL},
+    {"messages", {"messages"}, "conversations", true, LS_CHAT_ALL, ls_encode_messages, NULL},
+    {"sharegpt", {"conversations"}, "conversations (from, value)", true, LS_CHAT_ALL, encode_sharegpt, NULL},
+    {"alpaca", {"instruction", "output"}, "instructions and outputs", true, LS_CHAT_ALL, encode_alpaca, NULL},
+    {"segments", {"segments"}, "segments (text, label)", true, LS_CHAT_NONE, encode_segments, NULL},
+    {"ids", {"input_ids"}, "ids of tokens", true, LS_CHAT_NONE, encode_ids, NULL},
+    {"preference", {"chosen", "rejected"}, "a chosen and a rejected answer", true, LS_CHAT_SOME, NULL, COMPARED},
+    {"label", {"prompt", "completion", "label"}, "an answer that is wanted or not", true, LS_CHAT_SOME, NULL, COMPARED},
+    {"stepwise", {"prompt", "completions", "labels"}, "steps with labels", true, LS_CHAT_NONE, NULL, STEPWISE},
+    {"prompt", {"prompt"}, "prompts without an answer", true, LS_CHAT_SOME, NULL, ANSWERED},
+};
+
+/* How many members a kind has, if the record has them all; else 0. */
+static int members_of(const ls_record_kind *kind, ls_json_value record) {
+    int n = 0;
+    for (; n < LS_KIND_MEMBERS && kind->members[n] != NULL; n++)
+        if (!ls_json_has(record, kind->members[n])) return 0;
+    return n;
+}
+
+/* The kind of a record, as its members say: of several the one with most members. NULL: none. */
+static const ls_record_kind *find_like(ls_json_value record) {
+    const ls_record_kind *found = NULL;
+    for (size_t i = 0; i < LS_COUNT(kinds); i++) {
+        const int n = members_of(&kinds[i], record);
+        if (n > 0 && (found == NULL || n > members_of(found, record))) found = &kinds[i];
+    }
+    return found;
+}
+
+ls_status ls_record_kind_find(const char *name, const ls_record_kind **out) {
+    char known[300] = "";
+    for (size_t i = 0, used = 0; i < LS_COUNT(kinds); i++) {
+        if (strcmp(kinds[i].name, name) == 0) {
+            *out = &kinds[i];
+            return ls_ok();
+        }
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", kinds[i].name);
+    }
+    return ls_error(LS_USAGE, "--records is '%s'; known are %s", name, known);
+}
+
+ls_status ls_record_encode(const ls_encode_options *o, const ls_record_kind *kind, ls_json_value value,
+                           ls_learnt_tokens *out) {
+    /* Where a text is, its own options say. */
+    if (kind->encode != encode_text) LS_TRY(check_members(kind, value));
+    return kind->encode(o, value, out);
+}
