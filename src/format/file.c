@@ -12,6 +12,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* since Linux 5.14; older headers lack it */
+#endif
+
 ls_status ls_file_open_regular(const char *path, int *out, size_t *bytes) {
     /* O_NONBLOCK: opening a pipe must not wait for a writer. It has no effect on a regular file. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -132,9 +136,7 @@ void ls_file_map_close(ls_file_map *map) {
 
 void ls_file_populate(const void *data, size_t bytes) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data, begin = from / page * page;
-#ifdef MADV_POPULATE_READ
     (void)madvise((void *)begin, from + bytes - begin, MADV_POPULATE_READ);
-#endif
 }
 
 void ls_file_forget(const void *data, size_t bytes) {
