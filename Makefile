@@ -58,13 +58,18 @@ check-aarch64: setup
 check-python:
 	@WITH='$(WITH)' PYTHON='$(PYTHON)' tools/check-python.sh $(BUILD)
 
-# A wheel of the Python package in BUILD/wheel, with the program and its libraries inside, and a check of it in an empty environment.
+# A wheel of the Python package in build-RELEASE/wheel, with the program and its libraries inside, and a check of it in an empty environment.
+# RELEASE is the oldest release of Debian that it is for: what is compiled sees that release's C library and libraries.
+RELEASE ?= bullseye
+release = $(CURDIR)/build-$(RELEASE)
 wheel: setup
-	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
-	@ninja -C $(BUILD) -j $(JOBS) --quiet longspan_cli longspan_shared
-	@rm -rf $(BUILD)/wheel
-	@tools/make-wheel.py $(BUILD) $(BUILD)/wheel
-	@tools/check-wheel.sh $(BUILD)/wheel/*.whl
+	@tools/sysroot.sh "$$(dpkg --print-architecture)" $(release)/sysroot $(RELEASE)
+	@$(MAKE) --no-print-directory $(release)/build.ninja BUILD=$(release) \
+	    CMAKE_FLAGS='$(CMAKE_FLAGS) -DCMAKE_TOOLCHAIN_FILE=cmake/release.cmake -DCMAKE_SYSROOT=$(release)/sysroot'
+	@ninja -C $(release) -j $(JOBS) --quiet longspan_cli longspan_shared
+	@rm -rf $(release)/wheel
+	@tools/make-wheel.py $(release) $(release)/wheel
+	@tools/check-wheel.sh $(release)/wheel/*.whl
 
 # Every call of a training that changes a file fails once by each error, and is where a process is killed: some 1,750 cases, half a second each on
 # two idle cores; interrupted, it goes on where it was.
@@ -108,4 +113,4 @@ lint: setup
 	@tools/lint.sh $(BUILD) $(JOBS)
 
 clean:
-	@rm -rf build build-asan build-ubsan build-tsan build-fuzz build-aarch64
+	@rm -rf build build-asan build-ubsan build-tsan build-fuzz build-aarch64 build-$(RELEASE)

@@ -25,6 +25,12 @@ endforeach()
 if(NOT LS_CUDA_CODE)
     message(FATAL_ERROR "LS_CUDA_GPUS=${LS_CUDA_GPUS}: ${LS_NVCC} knows none of them; expected some of 80, 90 and 100, separated by semicolons")
 endif()
+set(LS_CUDA_HOST "") # what the host's compiler is told, to take the C library of another folder (release.cmake)
+if(CMAKE_SYSROOT)
+    separate_arguments(options UNIX_COMMAND "--sysroot=${CMAKE_SYSROOT} ${CMAKE_C_FLAGS}")
+    string(REPLACE ";" "," options "${options}")
+    set(LS_CUDA_HOST -Xcompiler ${options})
+endif()
 file(GLOB LS_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/cuda/*.cu)
 set(LS_CUDA_OBJECTS "")
 foreach(source ${LS_CUDA_SOURCES})
@@ -32,7 +38,7 @@ foreach(source ${LS_CUDA_SOURCES})
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
     add_custom_command(OUTPUT ${object} DEPFILE ${object}.d DEPENDS ${source}
                        COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
-                       COMMAND ${LS_NVCC} -std=c++20 -O3 ${LS_CUDA_CODE} -Xcompiler -fPIC,-Wall -diag-suppress 177
+                       COMMAND ${LS_NVCC} -std=c++20 -O3 ${LS_CUDA_CODE} ${LS_CUDA_HOST} -Xcompiler -fPIC,-Wall -diag-suppress 177
                                -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src -I${LS_GENERATED_DIR}
                                -MD -MF ${object}.d -c ${source} -o ${object}
                        COMMENT "nvcc ${name}.cu" VERBATIM)
@@ -44,7 +50,7 @@ target_compile_options(ls_cuda_plugin_objects PRIVATE -ffunction-sections)
 set(LS_CUDA_PLUGIN ${PROJECT_BINARY_DIR}/lib/longspan/cuda.so)
 add_custom_command(OUTPUT ${LS_CUDA_PLUGIN} DEPENDS ${LS_CUDA_OBJECTS} ls_cuda_plugin_objects $<TARGET_OBJECTS:ls_cuda_plugin_objects>
                    COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/lib/longspan
-                   COMMAND ${LS_NVCC} -shared -cudart static -Xlinker --gc-sections,-z,defs -o ${LS_CUDA_PLUGIN} ${LS_CUDA_OBJECTS}
+                   COMMAND ${LS_NVCC} -shared -cudart static ${LS_CUDA_HOST} -Xlinker --gc-sections,-z,defs -o ${LS_CUDA_PLUGIN} ${LS_CUDA_OBJECTS}
                            $<TARGET_OBJECTS:ls_cuda_plugin_objects>
                    COMMENT "nvcc cuda.so" COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(cuda DEPENDS ${LS_CUDA_PLUGIN})

@@ -3,9 +3,9 @@
 
     tools/make-wheel.py BUILD FOLDER
 
-BUILD: where longspan and liblongspan.so were built. Nothing in it depends on a version of Python. The wheel's name says the oldest glibc that
-it runs with, as the symbols say that are taken from glibc; libstdc++ and libgcc_s are the system's, as manylinux has it. Needs binutils; the
-licences of the libraries come from Debian's packages.
+BUILD: where longspan and liblongspan.so were built, with the libraries in its folder sysroot (tools/sysroot.sh). Nothing in the wheel depends
+on a version of Python. Its name says the oldest glibc that it runs with, as the symbols say that are taken from glibc; libstdc++ and
+libgcc_s are the system's, as manylinux has it. Needs binutils.
 """
 import base64
 import hashlib
@@ -23,31 +23,30 @@ SYSTEM = re.compile(r"/(libc|libm|libdl|libpthread|librt|libresolv|libutil|ld-li
 MACHINE = os.uname().machine
 
 
-def output(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def libraries(file):
-    """The shared libraries that a file needs, but the system's."""
-    found = re.findall(r"=> (/\S+)", output("ldd", file))
-    return {path for path in found if not SYSTEM.search(path)}
+def libraries(file, sysroot):
+    """The shared libraries that a file needs, but the system's, as the loader of sysroot finds them there."""
+    loader = next(sysroot.glob("lib*/ld-linux-*.so.*"))
+    folders = ":".join(f"{sysroot}/{part}/{MACHINE}-linux-gnu" for part in ("lib", "usr/lib"))
+    found = subprocess.run([loader, "--library-path", folders, "--list", file], capture_output=True, text=True)
+    if found.returncode or found.stderr:
+        first, *_ = found.stderr.split("\n")
+        sys.exit(f"make-wheel.py: {file} does not fit the C library in {sysroot}: {first}")
+    return {path for path in re.findall(r"=> (/\S+)", found.stdout) if not SYSTEM.search(path)}
 
 
 def newest(file, prefix):
     """The newest version of a library's symbols that a file takes, as numbers."""
-    return max((tuple(map(int, v.split("."))) for v in re.findall(rf"{prefix}_([0-9.]+)", output("objdump", "-T", file))), default=(0,))
+    symbols = subprocess.run(["objdump", "-T", file], check=True, capture_output=True, text=True).stdout
+    return max((tuple(map(int, v.split("."))) for v in re.findall(rf"{prefix}_([0-9.]+)", symbols)), default=(0,))
 
 
-def licence(library):
-    """The file with the licence of a library's package, or None."""
-    real = os.path.realpath(library)
-    for path in (library, real, real.replace("/lib/", "/usr/lib/", 1), real.replace("/usr/lib/", "/lib/", 1)):
-        found = subprocess.run(["dpkg", "-S", path], capture_output=True, text=True).stdout
-        if found:
-            package = found.split(":")[0]
-            copyright = pathlib.Path(f"/usr/share/doc/{package}/copyright")
-            return (package, copyright) if copyright.exists() else None
-    return None
+def licence(library, sysroot):
+    """The name of a library's package and the file with its licence."""
+    path = "/" + os.path.relpath(os.path.realpath(library), sysroot)
+    for files in (sysroot / "var/lib/dpkg/info").glob("*.list"):
+        if path in files.read_text().split("\n"):
+            return files.stem, sysroot / f"usr/share/doc/{files.stem}/copyright"
+    sys.exit(f"make-wheel.py: no package in {sysroot}/var/lib/dpkg/info has {path}, whose licence belongs into the wheel")
 
 
 class Wheel:
@@ -82,7 +81,8 @@ def main(build, folder):
     plugin = build / "lib/longspan/cuda.so"
     if plugin.exists():
         own["lib/longspan/cuda.so"] = plugin
-    needed = sorted(libraries(build / "longspan") | libraries(shared))
+    sysroot = build / "sysroot"
+    needed = sorted(set().union(*(libraries(file, sysroot) for file in own.values())))
     glibc = max(newest(file, "GLIBC") for file in [*own.values(), *needed])
     tag = f"py3-none-manylinux_{glibc[0]}_{glibc[1]}_{MACHINE}"
     name, place = f"longspan-{version}-{tag}.whl", f"longspan-{version}.dist-info"
@@ -94,9 +94,8 @@ def main(build, folder):
         wheel.add(f"longspan/{target}", stripped(file), executable=True)
     for file in needed:
         wheel.add(f"longspan/lib/{os.path.basename(file)}", stripped(file), executable=True)
-        found = licence(file)
-        if found:
-            wheel.add(f"{place}/licenses/{found[0]}", found[1].read_bytes())
+        package, text = licence(file, sysroot)
+        wheel.add(f"{place}/licenses/{package}", text.read_bytes())
     wheel.add(f"{place}/licenses/LICENSE", (ROOT / "LICENSE").read_bytes())
     fields = ["Metadata-Version: 2.4", "Name: longspan", f"Version: {version}", f"Summary: {about['description']}",
               f"Requires-Python: {about['requires-python']}"]
