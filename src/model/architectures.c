@@ -22,7 +22,7 @@ static ls_status unknown(ls_json_value field) {
     return status;
 }
 
-static const ls_architecture *find_type(const char *type) {
+const ls_architecture *ls_architecture_of_type(const char *type) {
     for (size_t i = 0; i < LS_COUNT(architectures); i++)
         if (strcmp(architectures[i]->model_type, type) == 0) return architectures[i];
     return NULL;
@@ -48,10 +48,10 @@ ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out) 
     if (!named || ls_json_has(root, "model_type")) {
         if (!ls_json_has(root, "model_type")) return unknown(ls_json_field(root, "architectures"));
         LS_TRY(ls_json_text(root, "model_type", &type));
-        if (find_type(type) == NULL) return unknown(ls_json_field(root, "model_type"));
-        if (found != NULL && find_type(type) != found)
+        if (ls_architecture_of_type(type) == NULL) return unknown(ls_json_field(root, "model_type"));
+        if (found != NULL && ls_architecture_of_type(type) != found)
             return ls_json_error(ls_json_field(root, "model_type"), "\"%s\", as architectures says", found->model_type);
-        found = find_type(type);
+        found = ls_architecture_of_type(type);
     }
     *out = found;
     return ls_ok();

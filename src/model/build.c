@@ -20,19 +20,42 @@ ls_tensor ls_layer_embed(const ls_layer *b, ls_tensor tokens, ls_tensor table) {
     return ls_embedding_padded(b->g, tokens, table, n->pads ? n->pad : -1);
 }
 
-void ls_layer_rotary(ls_layer *b, ls_tensor positions) {
-    ls_rope rope = b->config->rope;
+static ls_tensor rope_table(const ls_layer *b, ls_tensor positions, ls_rope rope, const char *name) {
     if (!(rope.length > 0)) rope.length = (double)b->S;
-    b->rope = ls_named(b->g, ls_rope_table(b->g, positions, b->config->sizes.D, &rope), "rope");
+    return ls_named(b->g, ls_rope_table(b->g, positions, b->config->sizes.D, &rope), "%s", name);
+}
+
+static bool is_windowed(const ls_model_config *config, int64_t layer) {
+    return config->window > 0 && ls_layer_is_in(&config->windowed, layer);
+}
+
+/* Only the tables that a layer reads. */
+void ls_layer_rotary(ls_layer *b, ls_tensor positions) {
+    const ls_model_config *config = b->config;
+    const bool apart = config->local_rope.theta > 0;
+    bool local = false, global = false;
+    for (int64_t i = 0; i < config->sizes.L; i++) *(apart && is_windowed(config, i) ? &local : &global) = true;
+    if (global) b->rope = rope_table(b, positions, config->rope, "rope");
+    b->local_rope = local ? rope_table(b, positions, config->local_rope, "local_rope") : b->rope;
 }
 
 ls_tensor ls_layer_parameter(const ls_layer *b, const char *what, int ndim, const int64_t *size) {
     return ls_parameter_named(b->g, ndim, size, "%s.%lld.%s", b->prefix, (long long)b->layer, what);
 }
 
-ls_tensor ls_layer_rmsnorm(const ls_layer *b, ls_tensor x, const char *what) {
-    const ls_tensor weight = ls_layer_parameter(b, what, 1, &b->config->sizes.E);
+static ls_tensor rmsnorm(const ls_layer *b, ls_tensor x, ls_tensor weight) {
     return ls_rmsnorm_offset(b->g, x, weight, b->config->epsilon, b->config->norm_offset);
+}
+
+ls_tensor ls_layer_norm(const ls_layer *b, ls_tensor x, const char *name) {
+    char what[64];
+    if (name == NULL) return x;
+    snprintf(what, sizeof what, "%s.weight", name);
+    return rmsnorm(b, x, ls_layer_parameter(b, what, 1, &b->config->sizes.E));
+}
+
+ls_tensor ls_last_norm(const ls_layer *b, ls_tensor x, const char *name) {
+    return rmsnorm(b, x, ls_parameter_named(b->g, 1, &b->config->sizes.E, "%s.weight", name));
 }
 
 ls_tensor ls_layer_project(const ls_layer *b, ls_tensor x, const char *block, const char *name, int64_t to,
@@ -45,14 +68,10 @@ ls_tensor ls_layer_project(const ls_layer *b, ls_tensor x, const char *block, co
     return ls_named(b->g, ls_linear(b->g, x, weight, bias), "layers.%lld.%s", (long long)b->layer, name);
 }
 
-static bool is_windowed(const ls_model_config *config, int64_t layer) {
-    return (config->windowed[layer / 8] >> layer % 8 & 1) != 0;
-}
-
 /* A window at least as long as the sequence has no effect. */
 static ls_mask mask_of(const ls_layer *b) {
     const int64_t window = b->config->window;
-    if (window == 0 || window >= b->S || !is_windowed(b->config, b->layer)) return ls_mask_causal();
+    if (window >= b->S || !is_windowed(b->config, b->layer)) return ls_mask_causal();
     return (ls_mask){.n = 1, .term = {{.kind = LS_MASK_WINDOW, .window = window}}};
 }
 
@@ -66,25 +85,38 @@ ls_tensor ls_layer_attention(const ls_layer *b, ls_tensor q, ls_tensor k, ls_ten
     return ls_merge_last(b->g, ls_named(b->g, o, "layers.%lld.attention", layer));
 }
 
-/* Splits a projection into heads of queries or keys, normalises them if the architecture does so, and rotates them. */
-static ls_tensor rotated_heads(const ls_layer *b, ls_tensor x, int64_t H, const char *norm) {
-    const int64_t D = b->config->sizes.D;
-    ls_tensor heads = ls_split_last(b->g, x, H, D);
-    if (b->config->head_norms) heads = ls_rmsnorm(b->g, heads, ls_layer_parameter(b, norm, 1, &D), b->config->epsilon);
-    return ls_rotate(b->g, heads, b->rope);
+/* --- parts of decoders -------------------------------------------------------------------------------------------- */
+
+void ls_layer_apart(const ls_layer *b, ls_tensor x, ls_tensor out[3]) {
+    static const char *const names[] = {"q_proj", "k_proj", "v_proj"};
+    const ls_model_sizes *n = &b->config->sizes;
+    const int64_t heads[] = {n->Hq, n->Hkv, n->Hkv};
+    for (int i = 0; i < 3; i++)
+        out[i] = ls_layer_project(b, x, "self_attn", names[i], heads[i] * n->D, n->E, b->config->qkv_bias);
+}
+
+ls_tensor ls_heads_plain(const ls_layer *b, ls_tensor x, int64_t H, const char *name) {
+    (void)name;
+    return ls_split_last(b->g, x, H, b->config->sizes.D);
+}
+
+ls_tensor ls_heads_normalised(const ls_layer *b, ls_tensor x, int64_t H, const char *name) {
+    char what[64];
+    snprintf(what, sizeof what, "%s.weight", name);
+    const ls_tensor heads = ls_heads_plain(b, x, H, name);
+    return rmsnorm(b, heads, ls_layer_parameter(b, what, 1, &b->config->sizes.D));
 }
 
 ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x) {
+    const ls_decoder_parts *parts = b->config->parts;
     const ls_model_sizes *n = &b->config->sizes;
-    const bool biased = b->config->qkv_bias;
-    const char *const block = "self_attn";
-    const ls_tensor q = ls_layer_project(b, x, block, "q_proj", n->Hq * n->D, n->E, biased);
-    const ls_tensor k = ls_layer_project(b, x, block, "k_proj", n->Hkv * n->D, n->E, biased);
-    const ls_tensor v = ls_layer_project(b, x, block, "v_proj", n->Hkv * n->D, n->E, biased);
-    const ls_tensor rotated_q = rotated_heads(b, q, n->Hq, "self_attn.q_norm.weight");
-    const ls_tensor rotated_k = rotated_heads(b, k, n->Hkv, "self_attn.k_norm.weight");
-    const ls_tensor o = ls_layer_attention(b, rotated_q, rotated_k, ls_split_last(b->g, v, n->Hkv, n->D));
-    return ls_layer_project(b, o, block, "o_proj", n->E, n->Hq * n->D, b->config->output_bias);
+    const ls_tensor rope = is_windowed(b->config, b->layer) ? b->local_rope : b->rope;
+    ls_tensor qkv[3];
+    parts->projections(b, x, qkv);
+    const ls_tensor q = ls_rotate(b->g, parts->heads(b, qkv[0], n->Hq, "self_attn.q_norm"), rope);
+    const ls_tensor k = ls_rotate(b->g, parts->heads(b, qkv[1], n->Hkv, "self_attn.k_norm"), rope);
+    const ls_tensor o = ls_layer_attention(b, q, k, ls_split_last(b->g, qkv[2], n->Hkv, n->D));
+    return ls_layer_project(b, o, "self_attn", "o_proj", n->E, n->Hq * n->D, b->config->output_bias);
 }
 
 /* activation(gate)·up; for silu one kernel does both. */
@@ -101,11 +133,23 @@ ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x) {
     return ls_layer_project(b, apply_gate(b, gate, up), "mlp", "down_proj", n->E, n->F, biased);
 }
 
+ls_tensor ls_layer_in_turn(const ls_layer *b, ls_tensor x) {
+    ls_graph *g = b->g;
+    const long long layer = (long long)b->layer;
+    const ls_decoder_parts *parts = b->config->parts;
+    const ls_tensor n1 = ls_named(g, ls_layer_norm(b, x, parts->norms.before_attention), "layers.%lld.norm1", layer);
+    const ls_tensor attention = ls_layer_norm(b, ls_layer_self_attention(b, n1), parts->norms.after_attention);
+    x = ls_named(g, ls_add(g, x, attention), "layers.%lld.middle", layer);
+    const ls_tensor n2 = ls_named(g, ls_layer_norm(b, x, parts->norms.before_mlp), "layers.%lld.norm2", layer);
+    const ls_tensor mlp = ls_layer_norm(b, parts->mlp(b, n2), parts->norms.after_mlp);
+    return ls_named(g, ls_add(g, x, mlp), "layers.%lld.out", layer);
+}
+
 /* --- the whole model ---------------------------------------------------------------------------------------------- */
 
 ls_status ls_layers_build(const ls_model *model, ls_graph *g, const ls_model_lengths *lengths, ls_language_model *out) {
     ls_model_config config = model->config;
-    if (lengths->known > 0) config.rope.length = (double)lengths->known;
+    if (lengths->known > 0) config.rope.length = config.local_rope.length = (double)lengths->known;
     ls_language_model lm = {0};
     lm.tokens = ls_tokens(g, "tokens", lengths->B, lengths->S);
     lm.labels = ls_input_like(g, "labels", lm.tokens);

@@ -15,9 +15,14 @@ bool ls_config_is_written(ls_json_value root, const char *wanted) {
     return false;
 }
 
+/* Whether the row of the architecture gives no size; one that it gives is the default. */
+static bool lacks(const ls_config_field *f, const void *at) {
+    return f->kind != LS_FIELD_INT || *(const int64_t *)at == 0;
+}
+
 static ls_status read_field(ls_json_value root, const ls_config_field *f, ls_model_config *out) {
     void *to = (char *)out + f->at;
-    if (!f->required && !ls_json_has(root, f->key)) {
+    if (!(f->required && lacks(f, to)) && !ls_json_has(root, f->key)) {
         if (f->null_is_zero && ls_config_is_written(root, f->key))
             memset(to, 0, f->kind == LS_FIELD_REAL ? sizeof(double) : sizeof(int64_t));
         return ls_ok();
@@ -85,17 +90,13 @@ static ls_status read_activation(ls_json_value root, const char *key, ls_activat
 
 /* --- windows ------------------------------------------------------------------------------------------------------ */
 
-static void set_windowed(ls_model_config *config, int64_t layer) {
-    config->windowed[layer / 8] = (uint8_t)(config->windowed[layer / 8] | 1u << layer % 8);
-}
-
 static ls_status read_layer_type(ls_json_value item, int64_t layer, ls_model_config *out) {
     const char *type = NULL;
     LS_TRY(ls_json_as_text(item, &type));
     if (strcmp(type, "full_attention") == 0) return ls_ok();
     const bool window = strcmp(type, "sliding_attention") == 0;
     if (window && out->window > 0) {
-        set_windowed(out, layer);
+        ls_layer_put(&out->windowed, layer);
         return ls_ok();
     }
     ls_status status = window ? ls_json_error(item, "sliding_window to be given")
@@ -104,21 +105,36 @@ static ls_status read_layer_type(ls_json_value item, int64_t layer, ls_model_con
     return status;
 }
 
+static void set_by_rule(ls_model_config *out) {
+    const ls_window_rule *rule = &out->windows;
+    for (int64_t i = rule->first; i < out->sizes.L; i += rule->every)
+        if (rule->full == 0 || (i + 1) % rule->full != 0) ls_layer_put(&out->windowed, i);
+}
+
+/* Where layer_types is there, the library does not read the pattern; it must not say anything else. */
+static ls_status check_pattern(ls_json_value root, const ls_model_config *config) {
+    static const char key[] = "sliding_window_pattern";
+    ls_model_config by_rule = {.sizes.L = config->sizes.L, .windows = config->windows};
+    if (config->windows.full == 0 || config->window == 0 || !ls_json_has(root, key)) return ls_ok();
+    set_by_rule(&by_rule);
+    if (memcmp(&by_rule.windowed, &config->windowed, sizeof by_rule.windowed) == 0) return ls_ok();
+    return ls_json_error(ls_json_field(root, key), "to be left out, since layer_types says otherwise");
+}
+
 ls_status ls_config_windows(ls_json_value root, ls_model_config *out) {
     ls_json_value types;
     const int64_t L = out->sizes.L;
-    const ls_window_rule *rule = &out->windows;
-    if (!rule->on) out->window = 0;
-    if (rule->every == 0) return ls_ok();
+    if (!out->windows.on) out->window = 0;
+    if (out->windows.every == 0) return ls_ok();
     if (!ls_json_has(root, "layer_types")) {
-        for (int64_t i = rule->first; i < L; i += rule->every) set_windowed(out, i);
+        set_by_rule(out);
         return ls_ok();
     }
     LS_TRY(ls_json_array(root, "layer_types", &types));
     if (ls_json_count(types) != (size_t)L)
         return ls_json_error(types, "an array of one type for each of the %lld layers", (long long)L);
     for (int64_t i = 0; i < L; i++) LS_TRY(read_layer_type(ls_json_item(types, (size_t)i), i, out));
-    return ls_ok();
+    return check_pattern(root, out);
 }
 
 /* --- the whole config --------------------------------------------------------------------------------------------- */

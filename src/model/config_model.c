@@ -40,9 +40,14 @@ static ls_status count_parameters(ls_model *model) {
 }
 
 static ls_status read_config(ls_json *document, ls_model *model) {
-    const ls_status status = read_document(document, model);
+    LS_PATH name = NULL;
+    const ls_json_value root = ls_json_root(document);
+    ls_status status = ls_path_print(&name, "%s", root.file);
+    if (status.code == LS_OK) status = ls_config_unwrap(root, &model->text, &model->wrapper);
+    if (status.code == LS_OK && model->wrapper == NULL) status = read_document(document, model);
     ls_json_free(document);
     LS_TRY(status);
+    if (model->wrapper != NULL) LS_TRY(parse_config(name, model));
     return count_parameters(model);
 }
 
@@ -75,6 +80,10 @@ static bool same_rope(const ls_rope *a, const ls_rope *b) {
     return a->factor == b->factor && a->original_length == b->original_length;
 }
 
+static bool same_ropes(const ls_model_config *a, const ls_model_config *b) {
+    return same_rope(&a->rope, &b->rope) && same_rope(&a->local_rope, &b->local_rope);
+}
+
 static ls_status lengthen(ls_model *model, int64_t S, bool *longer) {
     const ls_model_config before = model->config;
     if (before.rope.theta == 0 || S <= before.sizes.longest) return ls_ok();
@@ -82,7 +91,7 @@ static ls_status lengthen(ls_model *model, int64_t S, bool *longer) {
     if (kept == NULL) return ls_error(LS_NO_MEMORY, "no memory for a config.json");
     ls_status status = ls_config_set_longest(S, &model->text);
     if (status.code == LS_OK) status = parse_config("config.json", model);
-    *longer = status.code == LS_OK && same_rope(&before.rope, &model->config.rope);
+    *longer = status.code == LS_OK && same_ropes(&before, &model->config);
     if (!*longer) {
         free(model->text);
         model->text = kept;
@@ -93,8 +102,7 @@ static ls_status lengthen(ls_model *model, int64_t S, bool *longer) {
     return status;
 }
 
-static ls_status check_apart(const ls_model *model, int64_t S) {
-    const ls_rope *rope = &model->config.rope;
+static ls_status check_rope_apart(const ls_rope *rope, int64_t S) {
     const double length = rope->length > 0 ? rope->length : (double)S;
     ls_rope_scaling scaling = LS_ROPE_PLAIN;
     if (rope->scaling != NULL) LS_TRY(ls_rope_find(rope->scaling, &scaling));
@@ -107,12 +115,24 @@ static ls_status check_apart(const ls_model *model, int64_t S) {
         rope->scaling, (long long)S, rope->original_length);
 }
 
+static ls_status check_apart(const ls_model *model, int64_t S) {
+    LS_TRY(check_rope_apart(&model->config.rope, S));
+    return check_rope_apart(&model->config.local_rope, S);
+}
+
 /* --- weights ------------------------------------------------------------------------------------------------------ */
+
+/* Heads that predict further tokens, which the library does not load either. */
+static const char *const further_heads[] = {"mtp.", "model.mtp", NULL};
 
 static ls_weight_rules rules_of(const ls_model *model) {
     const ls_form *form = model->architecture->form;
-    return (ls_weight_rules){
-        .derived = form->derived, .copies = &form->tie, .n_copies = model->sizes.tied ? 1 : 0, .prefix = form->prefix};
+    const bool wrapped = model->wrapper != NULL;
+    return (ls_weight_rules){.derived = form->derived,
+                             .copies = &form->tie,
+                             .n_copies = model->sizes.tied ? 1 : 0,
+                             .spellings = wrapped ? ls_wrapped_spellings : form->spellings,
+                             .left_out = wrapped ? ls_wrapped_left_out : further_heads};
 }
 
 static ls_status make_random(const ls_model *model, uint64_t seed, ls_weight_source *out) {

@@ -156,21 +156,47 @@ static ls_status read_scaling(ls_json_value root, ls_json_value scaling, const l
     return ls_ok();
 }
 
+/* One object of rotary positions. *rope: its theta is the default. */
+static ls_status read_object(ls_json_value root, ls_json_value object, bool newer, const ls_model_config *config,
+                             ls_rope *rope) {
+    LS_TRY(read_type(object, newer, &rope->scaling));
+    LS_TRY(refuse_unknown(object));
+    LS_TRY(ls_json_double_or(object, "rope_theta", rope->theta, LS_LEAST_POSITIVE, 1e30, &rope->theta));
+    return read_scaling(root, object, config, rope);
+}
+
+/* Newer configs of models whose layers with a window rotate in their own way: an object for each type of layer. */
+static ls_status read_by_type(ls_json_value root, ls_json_value types, ls_model_config *out) {
+    const struct {
+        const char *type;
+        ls_rope *rope;
+    } ropes[] = {{"full_attention", &out->rope}, {"sliding_attention", &out->local_rope}};
+    void *cursor = NULL;
+    const char *key = NULL;
+    ls_json_value value;
+    while (ls_json_next(types, &cursor, &key, &value)) {
+        ls_rope *rope = NULL;
+        for (size_t i = 0; i < LS_COUNT(ropes); i++)
+            if (strcmp(ropes[i].type, key) == 0) rope = ropes[i].rope;
+        if (rope == NULL)
+            return ls_json_error(value, "to be left out: there is an object for \"full_attention\" and one for "
+                                        "\"sliding_attention\"");
+        if (!ls_json_has(types, key)) continue;
+        LS_TRY(ls_json_as_object(value));
+        LS_TRY(read_object(root, value, true, out, rope));
+    }
+    return ls_ok();
+}
+
 ls_status ls_config_rope(ls_json_value root, ls_model_config *out) {
-    ls_json_value scaling;
-    ls_rope rope = {.theta = out->rope.theta};
-    LS_TRY(ls_json_double_or(root, "rope_theta", rope.theta, LS_LEAST_POSITIVE, 1e30, &rope.theta));
+    ls_json_value object;
+    LS_TRY(ls_json_double_or(root, "rope_theta", out->rope.theta, LS_LEAST_POSITIVE, 1e30, &out->rope.theta));
     const bool newer = ls_json_has(root, "rope_parameters");
     if (newer && ls_json_has(root, "rope_scaling"))
         return ls_json_error(ls_json_field(root, "rope_scaling"), "to be left out, since rope_parameters is there");
     const char *key = newer ? "rope_parameters" : "rope_scaling";
-    if (ls_json_has(root, key)) {
-        LS_TRY(ls_json_object(root, key, &scaling));
-        LS_TRY(read_type(scaling, newer, &rope.scaling));
-        LS_TRY(refuse_unknown(scaling));
-        LS_TRY(ls_json_double_or(scaling, "rope_theta", rope.theta, LS_LEAST_POSITIVE, 1e30, &rope.theta));
-        LS_TRY(read_scaling(root, scaling, out, &rope));
-    }
-    out->rope = rope;
-    return ls_ok();
+    if (!ls_json_has(root, key)) return ls_ok();
+    LS_TRY(ls_json_object(root, key, &object));
+    if (newer && out->local_rope.theta > 0) return read_by_type(root, object, out);
+    return read_object(root, object, newer, out, &out->rope);
 }

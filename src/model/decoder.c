@@ -1,12 +1,15 @@
 /*
  * Decoders with rotary positions (Touvron et al., arXiv 2302.13971). First ls_decoder_form: the fields of their
- * config.json and the names in their files, which Gemma 2 uses too. Then ls_decoder_build: the graph of Llama, Mistral
- * and Qwen, with a norm before each block, causal attention with grouped queries, a gated feed-forward block and no
- * dropout. Tensor names are those of the published files.
+ * config.json and the names in their files. Then ls_decoder_build: their graph, with layers of the parts that the row
+ * of an architecture names, causal attention with grouped queries and no dropout. Tensor names are those of the
+ * published files.
  */
 #include "model/model_impl.h"
 
 #include <math.h>
+
+#include "base/base.h"
+#include "graph/graph.h"
 
 /* --- the form ----------------------------------------------------------------------------------------------------- */
 
@@ -66,7 +69,8 @@ static ls_status complete(ls_json_value root, ls_model_config *out) {
     LS_TRY(complete_heads(root, &out->sizes));
     LS_TRY(complete_padding(root, &out->sizes));
     const double scalar = out->query_scalar > 0 ? out->query_scalar : (double)out->sizes.D;
-    out->attention_scale = 1.0 / sqrt(scalar);
+    if (out->attention_scale == 0) out->attention_scale = 1.0 / sqrt(scalar);
+    if (out->embedding_by_width) out->embedding_scale = sqrt((double)out->sizes.E);
     LS_TRY(ls_config_rope(root, out));
     return ls_config_windows(root, out);
 }
@@ -74,24 +78,37 @@ static ls_status complete(ls_json_value root, ls_model_config *out) {
 /* Tensors in old files that follow from the config and are not read. */
 static const char *const derived[] = {".rotary_emb.inv_freq", NULL};
 
+static const ls_weight_spelling spellings[] = {{"model.", ""}, {NULL, NULL}};
+
 const ls_form ls_decoder_form = {.fields = fields,
                                  .rules = rules,
                                  .complete = complete,
                                  .derived = derived,
                                  .tie = {"lm_head.weight", "model.embed_tokens.weight"},
-                                 .prefix = "model."};
+                                 .spellings = spellings};
 
 /* --- the graph ---------------------------------------------------------------------------------------------------- */
 
-static ls_tensor build_layer(const ls_layer *b, ls_tensor x) {
-    ls_graph *g = b->g;
-    const long long layer = (long long)b->layer;
-    const ls_tensor n1 = ls_layer_rmsnorm(b, x, "input_layernorm.weight");
-    x = ls_add(g, x, ls_layer_self_attention(b, ls_named(g, n1, "layers.%lld.norm1", layer)));
-    x = ls_named(g, x, "layers.%lld.middle", layer);
-    const ls_tensor n2 = ls_layer_rmsnorm(b, x, "post_attention_layernorm.weight");
-    x = ls_add(g, x, ls_layer_gated(b, ls_named(g, n2, "layers.%lld.norm2", layer)));
-    return ls_named(g, x, "layers.%lld.out", layer);
+const ls_decoder_parts ls_llama_parts = {.layer = ls_layer_in_turn,
+                                         .norms = LS_NORMS_BEFORE,
+                                         .projections = ls_layer_apart,
+                                         .heads = ls_heads_plain,
+                                         .mlp = ls_layer_gated};
+
+const ls_decoder_parts ls_head_norm_parts = {.layer = ls_layer_in_turn,
+                                             .norms = LS_NORMS_BEFORE,
+                                             .projections = ls_layer_apart,
+                                             .heads = ls_heads_normalised,
+                                             .mlp = ls_layer_gated};
+
+/* Rows of the table. Where the scale is sqrt(E), published models were trained with it rounded to the type of x. */
+static ls_tensor embed(const ls_layer *b, ls_tensor tokens, ls_tensor table) {
+    const ls_model_config *config = b->config;
+    const ls_tensor x = ls_layer_embed(b, tokens, table);
+    const bool rounded = config->embedding_by_width && b->g->dtype == LS_BF16;
+    const double scale = config->embedding_scale;
+    if (scale == 0 || scale == 1) return x;
+    return ls_scale(b->g, x, rounded ? (double)ls_bf16_to_f32(ls_bf16_from_f32((float)scale)) : scale);
 }
 
 ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *g, ls_tensor tokens, ls_tensor positions) {
@@ -99,11 +116,11 @@ ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *g, ls_tensor
     ls_layer b = ls_layer_begin(config, g, "model.layers", tokens);
     ls_layer_rotary(&b, positions);
     const ls_tensor table = ls_parameter(g, "model.embed_tokens.weight", 2, (int64_t[]){n->V, n->E});
-    ls_tensor x = ls_named(g, ls_layer_embed(&b, tokens, table), "embedded");
+    ls_tensor x = ls_named(g, embed(&b, tokens, table), "embedded");
     /* After a mistake, which the graph remembers, x is the empty tensor. */
-    for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) x = build_layer(&b, x);
-    const ls_tensor weight = ls_parameter(g, "model.norm.weight", 1, &n->E);
-    const ls_tensor last = ls_named(g, ls_rmsnorm(g, x, weight, config->epsilon), "norm");
+    for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) x = config->parts->layer(&b, x);
+    const ls_tensor last = ls_named(g, ls_last_norm(&b, x, "model.norm"), "norm");
     const ls_tensor head = n->tied ? table : ls_parameter(g, "lm_head.weight", 2, (int64_t[]){n->V, n->E});
-    return ls_named(g, ls_linear_wide(g, last, head), "logits");
+    const ls_tensor logits = ls_linear_wide(g, last, head);
+    return ls_named(g, config->final_cap > 0 ? ls_softcap(g, logits, config->final_cap) : logits, "logits");
 }

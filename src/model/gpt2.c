@@ -124,12 +124,14 @@ static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tok
     return ls_named(g, ls_linear_wide(g, last, head), "logits");
 }
 
+static const ls_weight_spelling spellings[] = {{"transformer.", ""}, {NULL, NULL}};
+
 static const ls_form form = {.fields = fields,
                              .rules = rules,
                              .complete = complete,
                              .derived = derived,
                              .tie = {"lm_head.weight", "transformer.wte.weight"},
-                             .prefix = "transformer."};
+                             .spellings = spellings};
 
 const ls_architecture ls_architecture_gpt2 = {
     .name = "GPT2LMHeadModel",

@@ -12,7 +12,7 @@ const ls_architecture ls_architecture_llama = {
     .name = "LlamaForCausalLM",
     .model_type = "llama",
     .form = &ls_decoder_form,
-    .initial = {LS_DECODER_DEFAULTS, .sizes.longest = 2048, .activation = ls_silu},
+    .initial = {LS_DECODER_DEFAULTS, .sizes.longest = 2048, .parts = &ls_llama_parts, .activation = ls_silu},
     .activation_field = "hidden_act",
     .fields = fields,
     .build = ls_decoder_build};

@@ -8,13 +8,13 @@ static const ls_config_rule rules[] = {
     {NULL, LS_RULE_ABSENT, 0, NULL},
 };
 
-const ls_architecture ls_architecture_mistral = {.name = "MistralForCausalLM",
-                                                 .model_type = "mistral",
-                                                 .form = &ls_decoder_form,
-                                                 .initial = {LS_DECODER_DEFAULTS, .sizes.longest = 131072,
-                                                             .sizes.Hkv = 8, .activation = ls_silu, .window = 4096,
-                                                             .windows = {.on = true, .every = 1}},
-                                                 .activation_field = "hidden_act",
-                                                 .fields = fields,
-                                                 .rules = rules,
-                                                 .build = ls_decoder_build};
+const ls_architecture ls_architecture_mistral = {
+    .name = "MistralForCausalLM",
+    .model_type = "mistral",
+    .form = &ls_decoder_form,
+    .initial = {LS_DECODER_DEFAULTS, .sizes.longest = 131072, .sizes.Hkv = 8, .parts = &ls_llama_parts,
+                .activation = ls_silu, .window = 4096, .windows = {.on = true, .every = 1}},
+    .activation_field = "hidden_act",
+    .fields = fields,
+    .rules = rules,
+    .build = ls_decoder_build};

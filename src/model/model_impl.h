@@ -10,31 +10,76 @@
 /* A function of one element within a feed-forward block. */
 typedef ls_tensor (*ls_activation)(ls_graph *graph, ls_tensor x);
 
-/* Which layers attend to a window if the config has no layer_types: first, first + every, first + 2·every, ... */
+/*
+ * Which layers attend to a window if the config has no layer_types: first, first + every, first + 2·every, ... without
+ * each `full`-th layer, counted from 1.
+ */
 typedef struct ls_window_rule {
     bool on;              /* false: no layer has a window */
     int64_t first, every; /* every 0: no layer has a window, and layer_types is not read */
+    int64_t full;         /* 0: none is left out */
 } ls_window_rule;
+
+/* A set of layers: a bit for each. */
+typedef struct ls_layer_set {
+    uint8_t bits[LS_MOST_LAYERS / 8];
+} ls_layer_set;
+
+typedef struct ls_layer ls_layer;
+
+/* Names of the norms of a layer; NULL: there is none in that place. */
+typedef struct ls_layer_norms {
+    const char *before_attention, *after_attention, *before_mlp, *after_mlp;
+} ls_layer_norms;
+
+#define LS_NORMS_BEFORE \
+    { .before_attention = "input_layernorm", .before_mlp = "post_attention_layernorm" }
+#define LS_NORMS_AROUND                                                                       \
+    {                                                                                         \
+        .before_attention = "input_layernorm", .after_attention = "post_attention_layernorm", \
+        .before_mlp = "pre_feedforward_layernorm", .after_mlp = "post_feedforward_layernorm"  \
+    }
+
+/* What the layers of a decoder are made of (decoder.c and build.c have the parts). */
+typedef struct ls_decoder_parts {
+    ls_tensor (*layer)(const ls_layer *b, ls_tensor x);
+    ls_layer_norms norms;
+    /* Products of x for queries, keys and values: out[0] to out[2]. */
+    void (*projections)(const ls_layer *b, ls_tensor x, ls_tensor out[3]);
+    /* Splits queries or keys into H heads, and normalises them by the weight NAME.weight. */
+    ls_tensor (*heads)(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
+    ls_tensor (*mlp)(const ls_layer *b, ls_tensor x);
+} ls_decoder_parts;
 
 /* All of a config.json that a builder needs, checked. Texts are literals. */
 typedef struct ls_model_config {
     ls_model_sizes sizes;
-    double epsilon;     /* of the norms */
-    double norm_offset; /* added to the weights of norms; 1 for weights that are trained around 0 */
-    ls_rope rope;       /* theta 0: positions are learned */
+    const ls_decoder_parts *parts;
+    double epsilon;          /* of the norms */
+    double norm_offset;      /* added to the weights of norms; 1 for weights that are trained around 0 */
+    ls_rope rope;            /* theta 0: positions are learned */
+    ls_rope local_rope;      /* of layers with a window; theta 0: like the others */
+    double embedding_scale;  /* of rows of the embedding table; 0: 1 */
+    bool embedding_by_width; /* it is sqrt(hidden size) */
     ls_activation activation;
     bool qkv_bias, output_bias; /* of attention's projections */
     bool mlp_bias;
-    bool head_norms;                      /* heads of queries and keys are normalised before they are rotated */
-    double query_scalar;                  /* attention_scale is 1/sqrt(query_scalar); 0: 1/sqrt(head size) */
-    bool scaled;                          /* GPT-2: attention_scale is 1/sqrt(head size); otherwise 1 */
-    double attention_scale;               /* factor of q·k */
-    bool scale_by_layer;                  /* attention_scale is divided by the layer's number, counted from 1 */
-    double attention_cap, final_cap;      /* soft caps of attention's logits and of the model's logits; 0: none */
-    int64_t window;                       /* in tokens; 0: no layer has a window */
-    ls_window_rule windows;               /* which layers have the window */
-    uint8_t windowed[LS_MOST_LAYERS / 8]; /* the result of that: a bit for each layer */
+    double query_scalar;             /* attention_scale is 1/sqrt(query_scalar); 0: 1/sqrt(head size) */
+    bool scaled;                     /* GPT-2: attention_scale is 1/sqrt(head size); otherwise 1 */
+    double attention_scale;          /* factor of q·k; 0: not given */
+    bool scale_by_layer;             /* attention_scale is divided by the layer's number, counted from 1 */
+    double attention_cap, final_cap; /* soft caps of attention's logits and of the model's logits; 0: none */
+    int64_t window;                  /* in tokens; 0: no layer has a window */
+    ls_window_rule windows;          /* which layers have the window */
+    ls_layer_set windowed;           /* the result of that */
 } ls_model_config;
+
+static inline bool ls_layer_is_in(const ls_layer_set *set, int64_t layer) {
+    return (set->bits[layer / 8] >> layer % 8 & 1) != 0;
+}
+static inline void ls_layer_put(ls_layer_set *set, int64_t layer) {
+    set->bits[layer / 8] = (uint8_t)(set->bits[layer / 8] | 1u << layer % 8);
+}
 
 typedef struct ls_config_field ls_config_field;
 typedef struct ls_config_rule ls_config_rule;
@@ -49,10 +94,13 @@ typedef struct ls_form {
     const char *const *derived;
     /* Names of the head and of the embedding table. A file of a model whose head is tied may hold both. */
     ls_weight_copy tie;
-    const char *prefix; /* of all names; files of a model without its head may leave it out. NULL: none */
+    const ls_weight_spelling
+        *spellings; /* files of a model without its head may leave out the beginning of all names */
 } ls_form;
 
 extern const ls_form ls_decoder_form; /* decoder.c */
+/* Decoders: what Llama has, and the same with norms of heads; decoder.c. */
+extern const ls_decoder_parts ls_llama_parts, ls_head_norm_parts;
 
 /* An architecture is one const row; the table of all is in architectures.c. */
 typedef struct ls_architecture {
@@ -68,7 +116,7 @@ typedef struct ls_architecture {
 } ls_architecture;
 
 /* All architectures: the row of X is ls_architecture_X. */
-#define LS_ARCHITECTURES(X) X(llama), X(mistral), X(qwen2), X(qwen3), X(gpt2), X(gemma2)
+#define LS_ARCHITECTURES(X) X(llama), X(mistral), X(qwen2), X(qwen3), X(gpt2), X(gemma2), X(gemma3)
 #define LS_ARCHITECTURE_ROW(name) ls_architecture_##name
 extern const ls_architecture LS_ARCHITECTURES(LS_ARCHITECTURE_ROW);
 
@@ -77,6 +125,24 @@ extern const ls_architecture LS_ARCHITECTURES(LS_ARCHITECTURE_ROW);
  * must agree. LS_UNSUPPORTED lists the known architectures.
  */
 LS_MUST_USE ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out);
+/* The row of a model_type; NULL: none. */
+const ls_architecture *ls_architecture_of_type(const char *type);
+
+/* A model with more than text in it, whose config.json has that of its text model in text_config; wrapped.c. */
+typedef struct ls_wrapper {
+    const char *name;       /* as in "architectures" */
+    const char *model_type; /* as in "model_type" */
+    const char *text_type;  /* that of its text model, if text_config does not say */
+    bool tied;              /* if neither the config nor text_config says */
+} ls_wrapper;
+
+/*
+ * *wrapper: the row of a config.json's model_type; NULL: it is none of these. If there is one, *text is freed and
+ * replaced by the config of its text model by itself.
+ */
+LS_MUST_USE ls_status ls_config_unwrap(ls_json_value root, char **text, const ls_wrapper **wrapper);
+extern const ls_weight_spelling ls_wrapped_spellings[];
+extern const char *const ls_wrapped_left_out[];
 
 /* --- models, however they are written down ------------------------------------------------------------------------ */
 
@@ -122,6 +188,7 @@ struct ls_model {
     char *text;   /* of its file, with changes */
     /* Of a config.json: */
     const ls_architecture *architecture;
+    const ls_wrapper *wrapper; /* of the file that the model was opened from; NULL: it has a text model alone */
     ls_model_config config;
     /* Of a graph.json: */
     ls_imported *imported;
@@ -194,7 +261,10 @@ LS_MUST_USE ls_status ls_config_check(ls_json_value root, const ls_config_rule *
 /* Reads and checks a whole config.json by the tables of its architecture. */
 LS_MUST_USE ls_status ls_config_read(ls_json_value root, const ls_architecture *architecture, ls_model_config *out);
 
-/* Reads rope_theta and rope_scaling, or rope_parameters of newer files. out->rope.theta holds the default. */
+/*
+ * Reads rope_theta and rope_scaling, or rope_parameters of newer files. out->rope.theta holds the default, and so does
+ * out->local_rope.theta where layers with a window have rotary positions of their own.
+ */
 LS_MUST_USE ls_status ls_config_rope(ls_json_value root, ls_model_config *out);
 
 /*
@@ -218,22 +288,25 @@ LS_MUST_USE ls_status ls_rope_change_length(const ls_model_config *config, bool 
 /* --- building (build.c, decoder.c) -------------------------------------------------------------------------------- */
 
 /* State of a builder while it builds a layer. */
-typedef struct ls_layer {
+struct ls_layer {
     const ls_model_config *config;
     ls_graph *g;
-    const char *prefix; /* of the names of the layers' parameters: "model.layers" */
-    ls_tensor rope;     /* table of rotations, shared by all layers; empty if positions are learned */
-    int64_t layer, S;   /* the layer's number, and the length of the sequence */
-} ls_layer;
+    const char *prefix;   /* of the names of the layers' parameters: "model.layers" */
+    ls_tensor rope;       /* table of rotations, shared by layers; empty if positions are learned */
+    ls_tensor local_rope; /* that of layers with a window */
+    int64_t layer, S;     /* the layer's number, and the length of the sequence */
+};
 
 ls_layer ls_layer_begin(const ls_model_config *config, ls_graph *graph, const char *prefix, ls_tensor tokens);
 /* Rows of the table by id; looking up the padding id adds nothing to the gradient. */
 ls_tensor ls_layer_embed(const ls_layer *b, ls_tensor tokens, ls_tensor table);
-/* Sets b->rope. */
+/* Sets b->rope and b->local_rope. */
 void ls_layer_rotary(ls_layer *b, ls_tensor positions);
 /* Parameter PREFIX.N.WHAT. */
 ls_tensor ls_layer_parameter(const ls_layer *b, const char *what, int ndim, const int64_t *size);
-ls_tensor ls_layer_rmsnorm(const ls_layer *b, ls_tensor x, const char *what); /* weight WHAT */
+ls_tensor ls_layer_norm(const ls_layer *b, ls_tensor x, const char *name); /* NULL: x */
+/* The norm behind all layers, with the weight NAME.weight. */
+ls_tensor ls_last_norm(const ls_layer *b, ls_tensor x, const char *name);
 /* x·Wᵀ (+ bias) with the weight BLOCK.NAME.weight [to, from]. */
 ls_tensor ls_layer_project(const ls_layer *b, ls_tensor x, const char *block, const char *name, int64_t to,
                            int64_t from, bool biased);
@@ -241,14 +314,23 @@ ls_tensor ls_layer_project(const ls_layer *b, ls_tensor x, const char *block, co
 ls_tensor ls_layer_attention(const ls_layer *b, ls_tensor q, ls_tensor k, ls_tensor v);
 /* The block self_attn: projections, norms of heads, rotation, attention, and the output projection. */
 ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x);
-/* The block mlp: down(activation(gate(x))·up(x)). */
+
+/* Parts of decoders (ls_decoder_parts). */
+/* x + attention, then that + mlp, with the norms before and behind each block. */
+ls_tensor ls_layer_in_turn(const ls_layer *b, ls_tensor x);
+/* q_proj, k_proj and v_proj. */
+void ls_layer_apart(const ls_layer *b, ls_tensor x, ls_tensor out[3]);
+/* Heads as they are, and each normalised by itself with one weight for all. */
+ls_tensor ls_heads_plain(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
+ls_tensor ls_heads_normalised(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
+/* down(activation(gate(x))·up(x)). */
 ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x);
 
 /* A model of a config.json around its architecture's logits. known: see ls_model_lengths. */
 LS_MUST_USE ls_status ls_layers_build(const ls_model *model, ls_graph *graph, const ls_model_lengths *lengths,
                                       ls_language_model *out);
 
-/* `build` of Llama, Mistral and Qwen: norm before each block, rotary positions, a gated feed-forward block. */
+/* `build` of decoders, out of config->parts. */
 ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
 
 #endif

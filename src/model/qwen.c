@@ -25,7 +25,7 @@ static const ls_config_field qwen3_fields[] = {
 const ls_architecture ls_architecture_qwen2 = {.name = "Qwen2ForCausalLM",
                                                .model_type = "qwen2",
                                                .form = &ls_decoder_form,
-                                               .initial = {INITIAL, .qkv_bias = true},
+                                               .initial = {INITIAL, .parts = &ls_llama_parts, .qkv_bias = true},
                                                .activation_field = "hidden_act",
                                                .fields = qwen2_fields,
                                                .build = ls_decoder_build};
@@ -33,7 +33,7 @@ const ls_architecture ls_architecture_qwen2 = {.name = "Qwen2ForCausalLM",
 const ls_architecture ls_architecture_qwen3 = {.name = "Qwen3ForCausalLM",
                                                .model_type = "qwen3",
                                                .form = &ls_decoder_form,
-                                               .initial = {INITIAL, .sizes.D = 128, .head_norms = true},
+                                               .initial = {INITIAL, .sizes.D = 128, .parts = &ls_head_norm_parts},
                                                .activation_field = "hidden_act",
                                                .fields = qwen3_fields,
                                                .build = ls_decoder_build};

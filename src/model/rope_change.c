@@ -159,19 +159,44 @@ static ls_status scaling_text(const ls_model_config *config, const char *scaling
 }
 
 /*
- * Newer configs: rope_parameters holds the scaling and theta. *parameters is its old text, and then its new text;
- * *scaling (NULL: not changed) is moved into it.
+ * An object with a scaling and theta. *object is its old text, and then its new text; *scaling (NULL: not changed) is
+ * moved into it.
  */
-static ls_status change_newer(const ls_model_config *config, double theta, char **text, char **scaling,
-                              char **parameters) {
+static ls_status change_object(const ls_model_config *config, double theta, char **scaling, char **object) {
     if (*scaling != NULL) {
-        free(*parameters);
-        *parameters = *scaling;
+        free(*object);
+        *object = *scaling;
         *scaling = NULL;
     }
     size_t from, to;
-    if (theta > 0 || !ls_json_find_member(*parameters, "rope_theta", &from, &to))
-        LS_TRY(set_number(parameters, "rope_theta", theta > 0 ? theta : config->rope.theta));
+    if (theta > 0 || !ls_json_find_member(*object, "rope_theta", &from, &to))
+        LS_TRY(set_number(object, "rope_theta", theta > 0 ? theta : config->rope.theta));
+    return ls_ok();
+}
+
+/*
+ * Newer configs: rope_parameters, whose old text is *parameters, is such an object, or has one for each type of layer.
+ * Then that of layers without a window is changed.
+ */
+static ls_status change_newer(const ls_model_config *config, double theta, char **text, char **scaling,
+                              char **parameters) {
+    static const char type[] = "full_attention";
+    char *object = NULL;
+    if (config->local_rope.theta == 0) {
+        LS_TRY(change_object(config, theta, scaling, parameters));
+        return set_member(text, "rope_parameters", *parameters);
+    }
+    LS_TRY(get_member(*parameters, type, &object));
+    ls_status status = ls_ok();
+    if (object == NULL || strcmp(object, "null") == 0) {
+        free(object);
+        object = strdup("{}");
+        if (object == NULL) status = ls_error(LS_NO_MEMORY, "no memory for %s", type);
+    }
+    if (status.code == LS_OK) status = change_object(config, theta, scaling, &object);
+    if (status.code == LS_OK) status = set_member(parameters, type, object);
+    free(object);
+    LS_TRY(status);
     return set_member(text, "rope_parameters", *parameters);
 }
 

@@ -33,8 +33,9 @@ typedef struct held_twice {
 } held_twice;
 
 struct ls_weight_files {
-    const char *missing_prefix; /* a prefix of the parameters' names that the files leave out; NULL: none */
-    held_twice *twice;          /* [n_twice] tensors that the files hold twice */
+    const ls_weight_spelling *spelling; /* how the files write names; NULL: as the parameters are called */
+    char left_out[200];                 /* "" or what is not read */
+    held_twice *twice;                  /* [n_twice] tensors that the files hold twice */
     int n_twice;
     int n;
     ls_st_file *file[]; /* [n] */
@@ -220,10 +221,14 @@ static ls_status list_file(const char *path, listing *out) {
 
 static bool begins_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
 
-/* The name of a parameter in the files; points into `parameter`. */
-static const char *name_in_files(const ls_weight_files *files, const char *parameter) {
-    const bool cut = files->missing_prefix != NULL && begins_with(parameter, files->missing_prefix);
-    return parameter + (cut ? strlen(files->missing_prefix) : 0);
+enum { MOST_NAME = 512 };
+
+/* The name of a parameter in the files: the parameter's own, or made in `room`. */
+static const char *name_in_files(const ls_weight_files *files, const char *parameter, char room[MOST_NAME]) {
+    const ls_weight_spelling *s = files->spelling;
+    if (s == NULL || !begins_with(parameter, s->model)) return parameter;
+    ls_print(room, MOST_NAME, "%s%s", s->files, parameter + strlen(s->model));
+    return room;
 }
 
 /* The tensor of this name in the files, or NULL. *times (may be NULL): in how many files it is. */
@@ -241,24 +246,26 @@ static const ls_st_tensor *find_tensor(const ls_weight_files *files, const char 
 }
 
 const ls_st_tensor *ls_weight_files_of(const ls_weight_files *files, const ls_flat *flat) {
-    const ls_st_tensor *t = find_tensor(files, name_in_files(files, flat->name), NULL);
+    char room[MOST_NAME];
+    const ls_st_tensor *t = find_tensor(files, name_in_files(files, flat->name, room), NULL);
     LS_ASSERT(t != NULL); /* opening the files checked it */
     return t;
 }
 
-/*
- * Whether the files leave out the prefix: no tensor's name begins with it, and at least one is a parameter's name
- * without it.
- */
-static bool leaves_out(const ls_weight_files *files, const ls_image *image, const char *prefix) {
-    bool found = false;
-    for (int f = 0; f < files->n; f++)
-        for (int64_t t = 0; t < ls_st_count(files->file[f]); t++)
-            if (begins_with(ls_st_at(files->file[f], t)->name, prefix)) return false;
-    for (int i = 0; i < image->n_flats && !found; i++)
-        found = begins_with(image->flats[i].name, prefix) &&
-                find_tensor(files, image->flats[i].name + strlen(prefix), NULL) != NULL;
-    return found;
+/* Sets the first spelling by which the files hold a parameter, where they hold none of those by its own name. */
+static void find_spelling(ls_weight_files *files, const ls_image *image, const ls_weight_rules *rules) {
+    for (const ls_weight_spelling *s = rules->spellings; s != NULL && s->model != NULL; s++) {
+        bool own = false, spelt = false;
+        files->spelling = s;
+        for (int i = 0; i < image->n_flats && !own; i++) {
+            char room[MOST_NAME];
+            const char *name = image->flats[i].name, *other = name_in_files(files, name, room);
+            own = other != name && find_tensor(files, name, NULL) != NULL;
+            spelt = spelt || (other != name && find_tensor(files, other, NULL) != NULL);
+        }
+        if (spelt && !own) return;
+    }
+    files->spelling = NULL;
 }
 
 /* ---- checking: all mistakes become one error, listed by kind ---- */
@@ -271,8 +278,9 @@ typedef struct checking {
     ls_weight_files *files;
     const ls_image *image;
     const ls_weight_rules *rules;
-    const char **expected; /* [n_flats] names of the parameters in the files, sorted */
+    const char **expected; /* [n_flats] names of the parameters, sorted */
     complaint complaints[KINDS];
+    complaint left_out;
 } checking;
 
 static void shape_text(int ndim, const int64_t *size, char *out, size_t room) {
@@ -290,7 +298,8 @@ static bool same_shape(const ls_st_tensor *t, const ls_shape *shape) {
 
 static void check_parameter(checking *c, const ls_flat *flat) {
     int times = 0;
-    const char *name = name_in_files(c->files, flat->name);
+    char room[MOST_NAME];
+    const char *name = name_in_files(c->files, flat->name, room);
     const ls_st_tensor *t = find_tensor(c->files, name, &times);
     if (t == NULL) {
         complain(&c->complaints[MISSING], "%s", name);
@@ -321,10 +330,11 @@ static bool is_derived(const char *name, const ls_weight_rules *rules) {
 static bool note_copy(checking *c, const ls_st_tensor *t, const char *path) {
     const ls_weight_rules *rules = c->rules;
     const ls_weight_copy *rule = NULL;
+    char room[MOST_NAME];
     for (int i = 0; i < rules->n_copies && rule == NULL; i++)
-        if (strcmp(t->name, rules->copies[i].copy) == 0) rule = &rules->copies[i];
+        if (strcmp(t->name, name_in_files(c->files, rules->copies[i].copy, room)) == 0) rule = &rules->copies[i];
     if (rule == NULL) return false;
-    const ls_st_tensor *original = find_tensor(c->files, name_in_files(c->files, rule->original), NULL);
+    const ls_st_tensor *original = find_tensor(c->files, name_in_files(c->files, rule->original, room), NULL);
     if (original == NULL) return true;
     if (t->count != original->count || t->dtype > LS_ST_BF16) {
         complain(&c->complaints[UNEQUAL], "%s is not %s", t->name, original->name);
@@ -336,9 +346,29 @@ static bool note_copy(checking *c, const ls_st_tensor *t, const char *path) {
     return true;
 }
 
+static bool is_parameter(const checking *c, const char *name) {
+    return bsearch(&name, c->expected, (size_t)c->image->n_flats, sizeof *c->expected, by_name) != NULL;
+}
+
+/* Whether a tensor's name is that of a parameter as the files write it. */
+static bool is_expected(const checking *c, const char *name) {
+    const ls_weight_spelling *s = c->files->spelling;
+    char room[MOST_NAME];
+    if (is_parameter(c, name)) return true;
+    if (s == NULL || !begins_with(name, s->files)) return false;
+    ls_print(room, sizeof room, "%s%s", s->model, name + strlen(s->files));
+    return is_parameter(c, room);
+}
+
+static bool is_left_out(const char *name, const ls_weight_rules *rules) {
+    for (const char *const *start = rules->left_out; start != NULL && *start != NULL; start++)
+        if (begins_with(name, *start)) return true;
+    return false;
+}
+
 static void check_tensor(checking *c, const ls_st_tensor *t, const char *path) {
-    if (bsearch(&t->name, c->expected, (size_t)c->image->n_flats, sizeof *c->expected, by_name) != NULL) return;
-    if (!is_derived(t->name, c->rules) && !note_copy(c, t, path)) complain(&c->complaints[EXTRA], "%s", t->name);
+    if (is_expected(c, t->name) || is_derived(t->name, c->rules) || note_copy(c, t, path)) return;
+    complain(is_left_out(t->name, c->rules) ? &c->left_out : &c->complaints[EXTRA], "%s", t->name);
 }
 
 /* One error with the complaints of all kinds. */
@@ -370,7 +400,7 @@ static ls_status check_files(ls_weight_files *files, const char *what, const lis
     c.expected = calloc((size_t)image->n_flats + 1, sizeof *c.expected);
     if (c.expected == NULL) return ls_error(LS_NO_MEMORY, "no memory to check %s", what);
     for (int i = 0; i < image->n_flats; i++) {
-        c.expected[i] = name_in_files(files, image->flats[i].name);
+        c.expected[i] = image->flats[i].name;
         check_parameter(&c, &image->flats[i]);
     }
     qsort(c.expected, (size_t)image->n_flats, sizeof *c.expected, by_name);
@@ -383,6 +413,8 @@ static ls_status check_files(ls_weight_files *files, const char *what, const lis
             complain(&c.complaints[MISPLACED], "%s: %s", entry->tensor, entry->file_name);
     }
     free(c.expected);
+    if (c.left_out.count > 0)
+        snprintf(files->left_out, sizeof files->left_out, "%d tensors (%s)", c.left_out.count, c.left_out.list);
     return report(&c, what);
 }
 
@@ -420,6 +452,10 @@ ls_status ls_weight_files_check_copy(const ls_weight_files *files, const ls_st_t
 
 /* ---- opening ---- */
 
+const char *ls_weight_files_left_out(const ls_weight_files *files) {
+    return files->left_out[0] != 0 ? files->left_out : NULL;
+}
+
 /* `what` names the files in errors. */
 static ls_status open_listed(const char *what, const listing *l, const ls_image *image, const ls_weight_rules *rules,
                              ls_weight_files **out) {
@@ -436,7 +472,7 @@ static ls_status open_listed(const char *what, const listing *l, const ls_image 
     ls_status status = ls_ok();
     for (; (size_t)files->n < n && status.code == LS_OK; files->n += status.code == LS_OK)
         status = ls_st_open(l->files.name[files->n], &files->file[files->n]);
-    if (rules->prefix != NULL && leaves_out(files, image, rules->prefix)) files->missing_prefix = rules->prefix;
+    find_spelling(files, image, rules);
     if (status.code == LS_OK) status = check_files(files, what, l, image, rules);
     if (status.code == LS_OK)
         *out = files;

@@ -322,6 +322,8 @@ static ls_status exchange_shares(sharing *s, ls_comm *comm) {
 ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
                                  ls_weights_figures *figures) {
     const bool alone = ls_team_size(sharers(executor)) == 1; /* no other rank has the same */
+    if (source->left_out != NULL && ls_comm_rank(comm) == 0)
+        ls_log("of the weights, %s are left out: the model does not have them", source->left_out);
     LS_TRY(ls_comm_agree(comm, alone ? ls_weights_fill(executor, source) : fill_own(executor, source)));
     const double began = ls_seconds();
     bool exchanged = false;

@@ -131,10 +131,12 @@ static ls_status make_source(ls_weight_files *files, random_rule rule, ls_weight
         return ls_error(LS_NO_MEMORY, "no memory for a source of weights");
     }
     *state = (source_state){.files = files, .rule = rule};
-    *out = files == NULL
-               ? (ls_weight_source){.read = read_random, .context = state}
-               : (ls_weight_source){
-                     .read = read_files, .context = state, .convert = convert_files, .bytes_read = bytes_read};
+    *out = files == NULL ? (ls_weight_source){.read = read_random, .context = state}
+                         : (ls_weight_source){.read = read_files,
+                                              .context = state,
+                                              .convert = convert_files,
+                                              .bytes_read = bytes_read,
+                                              .left_out = ls_weight_files_left_out(files)};
     return ls_ok();
 }
 

@@ -18,6 +18,7 @@ typedef struct ls_weight_source {
     /* As f32, f64 or bf16, into their final place; f64 becomes bf16 by way of f32. NULL: the source can only read. */
     ls_status (*convert)(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to, void *out);
     int64_t (*bytes_read)(void *context); /* of files, by all calls so far; NULL: the source reads no files */
+    const char *left_out; /* what files hold that is not read, for a line; lives as long as the source. NULL: nothing */
 } ls_weight_source;
 
 /* What a rank has done to get its weights. */
@@ -30,8 +31,8 @@ typedef struct ls_weights_figures {
 LS_MUST_USE ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source);
 /*
  * The same, by all ranks together: each takes its shards from the source; where ranks hold the same parts of all
- * parameters, an equal share of these, and the shares are exchanged. figures may be NULL. Collective; all ranks return
- * the failure of the first that failed.
+ * parameters, an equal share of these, and the shares are exchanged. Rank 0 says what is left out. figures may be NULL.
+ * Collective; all ranks return the failure of the first that failed.
  */
 LS_MUST_USE ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
                                              ls_weights_figures *figures);
@@ -55,12 +56,18 @@ typedef struct ls_weight_copy {
     const char *copy, *original;
 } ls_weight_copy;
 
+/* Files may have the text `files` in the place of `model` at the beginning of every parameter's name. */
+typedef struct ls_weight_spelling {
+    const char *model, *files;
+} ls_weight_spelling;
+
 /* What files may hold besides the parameters, and how they may name them. A field may be NULL. */
 typedef struct ls_weight_rules {
     const char *const *derived; /* name endings of tensors that are not trained and are ignored; ends with NULL */
     const ls_weight_copy *copies;
     int n_copies;
-    const char *prefix; /* of parameters' names; files may leave it out in all of them */
+    const ls_weight_spelling *spellings; /* ends with one whose `model` is NULL */
+    const char *const *left_out;         /* beginnings of names of tensors of other parts of a model; ends with NULL */
 } ls_weight_rules;
 
 /*

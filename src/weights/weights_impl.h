@@ -13,6 +13,8 @@ LS_MUST_USE ls_status ls_weight_files_open_folder(const char *folder, const ls_i
                                                   const ls_weight_rules *rules, ls_weight_files **out);
 LS_MUST_USE ls_status ls_weight_files_open_file(const char *path, const ls_image *image, ls_weight_files **out);
 void ls_weight_files_close(ls_weight_files *files); /* NULL is allowed */
+/* What the files hold that the rules leave out: "3 tensors (mtp.a, ...)"; NULL: nothing. */
+const char *ls_weight_files_left_out(const ls_weight_files *files);
 /* The tensor of a parameter. */
 const ls_st_tensor *ls_weight_files_of(const ls_weight_files *files, const ls_flat *flat);
 /*

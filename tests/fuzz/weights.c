@@ -25,7 +25,8 @@ static void check_flat(const ls_weight_source *source, const ls_flat *flat) {
 static void run(const uint8_t *data, size_t bytes) {
     static const char *const derived[] = {".derived", NULL};
     static const ls_weight_copy copy = {"head", "model.a"};
-    static const ls_weight_rules rules = {.derived = derived, .copies = &copy, .n_copies = 1, .prefix = "model."};
+    static const ls_weight_spelling spellings[] = {{"model.", ""}, {NULL, NULL}};
+    static const ls_weight_rules rules = {.derived = derived, .copies = &copy, .n_copies = 1, .spellings = spellings};
     ls_flat flats[] = {{.name = "model.a", .shape = {.ndim = 2, .dim = {{.size = 2}, {.size = 2}}}, .count = 4},
                        {.name = "model.b", .shape = {.ndim = 1, .dim = {{.size = 3}}}, .start = 4, .count = 3}};
     const ls_image image = {.flats = flats, .n_flats = LS_COUNT(flats)};

@@ -23,6 +23,9 @@
 #define QWEN2(rest) DECODER("qwen2", "Qwen2ForCausalLM", rest)
 #define QWEN3(rest) DECODER("qwen3", "Qwen3ForCausalLM", rest)
 #define GEMMA2(rest) DECODER("gemma2", "Gemma2ForCausalLM", rest)
+#define GEMMA3(rest) DECODER("gemma3_text", "Gemma3ForCausalLM", rest)
+#define WRAPPED(type, inner, rest) \
+    "{\"architectures\": [\"" type "\"], \"model_type\": \"" inner "\", \"text_config\": {" rest "}}"
 #define GPT2(rest)                                                                                                   \
     "{\"architectures\": [\"GPT2LMHeadModel\"], \"vocab_size\": 32, \"n_embd\": 24, \"n_head\": 4, \"n_layer\": 2, " \
     "\"n_positions\": 16" rest "}"
@@ -68,6 +71,8 @@ static void test_windows(void **state) {
          ".5.5"},
         {GEMMA2(", \"sliding_window\": 5"), "5.5."},
         {GEMMA2(", \"sliding_window\": null"), "...."},
+        {GEMMA3(", \"sliding_window\": 5, \"sliding_window_pattern\": 3"), "55.5"},
+        {GEMMA3(", \"sliding_window\": 5"), "5555"}, /* the sixth has none */
         {GPT2(""), ".."},
     };
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
@@ -102,6 +107,21 @@ static void test_refused(void **state) {
         {GEMMA2(", \"hidden_activation\": \"mish\""), LS_UNSUPPORTED, "hidden_activation is \"mish\"", "gelu"},
         {GEMMA2(", \"attn_logit_softcapping\": -1"), LS_INVALID, "attn_logit_softcapping is -1", "number from"},
         {GEMMA2(", \"query_pre_attn_scalar\": 0"), LS_INVALID, "query_pre_attn_scalar is 0", "number from"},
+        {GEMMA3(", \"attn_logit_softcapping\": 50"), LS_UNSUPPORTED, "attn_logit_softcapping is 50", "null"},
+        {GEMMA3(", \"rope_parameters\": {\"rope_type\": \"default\"}"), LS_INVALID, "rope_parameters.rope_type is",
+         "one for \"sliding_attention\""},
+        {GEMMA3(", \"rope_parameters\": {\"sliding_attention\": {\"mrope\": 1}}"), LS_UNSUPPORTED,
+         "rope_parameters.sliding_attention.mrope is 1", "left out"},
+        {GEMMA3(", \"sliding_window_pattern\": 2, \"layer_types\": [\"full_attention\", \"full_attention\", "
+                "\"full_attention\", \"full_attention\"]"),
+         LS_INVALID, "sliding_window_pattern is 2", "layer_types says otherwise"},
+        {WRAPPED("Gemma2ForCausalLM", "gemma3", ""), LS_INVALID, "architectures[0] is \"Gemma2ForCausalLM\"",
+         "\"Gemma3ForConditionalGeneration\", as model_type says"},
+        {WRAPPED("Gemma3ForConditionalGeneration", "gemma3", "\"model_type\": \"mamba\""), LS_UNSUPPORTED,
+         "model_type is \"mamba\"", "gemma3_text"},
+        {WRAPPED("Gemma3ForConditionalGeneration", "gemma3", "\"final_logit_softcapping\": 3"), LS_UNSUPPORTED,
+         "final_logit_softcapping is 3", "null"},
+        {WRAPPED("Gemma3ForConditionalGeneration", "gemma3", "\"head_dim\": 5"), LS_INVALID, "head_dim is 5", "even"},
         {GPT2(", \"n_head\": 4, \"add_cross_attention\": true"), LS_INVALID, "not valid JSON", "duplicate"},
         {GPT2(", \"add_cross_attention\": true"), LS_UNSUPPORTED, "add_cross_attention is true", "encoder"},
         {GPT2(", \"activation_function\": \"tanh\""), LS_UNSUPPORTED, "activation_function is \"tanh\"", "gelu_new"},
@@ -140,6 +160,12 @@ static void test_sizes(void **state) {
         {BARE("mistral", "64", ", \"num_key_value_heads\": null"), {.Hkv = 64, .D = 8, .longest = 131072}},
         {BARE("qwen2", "64", ""), {.Hkv = 32, .D = 8, .longest = 32768}},
         {BARE("qwen3", "64", ""), {.Hkv = 32, .D = 128, .longest = 32768}},
+        {BARE("gemma3_text", "64", ""), {.Hkv = 4, .D = 256, .longest = 131072, .tied = true}},
+        {WRAPPED("Gemma3ForConditionalGeneration", "gemma3", ""),
+         {.Hkv = 4, .D = 256, .longest = 131072, .tied = true}},
+        {WRAPPED("Gemma3ForConditionalGeneration", "gemma3",
+                 "\"num_key_value_heads\": 8, \"head_dim\": 64}, \"tie_word_embeddings\": false, \"vision_config\": {"),
+         {.Hkv = 8, .D = 64, .longest = 131072}},
         {BARE("gemma2", "64", ""), {.Hkv = 4, .D = 256, .longest = 8192, .tied = true}},
         {GPT2(", \"hidden_size\": 40, \"num_attention_heads\": 5, \"num_hidden_layers\": 3, "
               "\"max_position_embeddings\": 7"),
@@ -225,6 +251,19 @@ static const change changes[] = {
     {BESIDE,
      {"yarn:8:16", 0},
      {"\"original_max_position_embeddings\": 16, \"rope_scaling\"", "\"max_position_embeddings\": 128,"}},
+    /* Of two kinds of layers those without a window. */
+    {GEMMA3(", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\", \"rope_theta\": 7e5}, "
+            "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 7e3}}"),
+     {"linear:2", 0},
+     {"\"full_attention\": {\"rope_theta\": 700000,\"rope_type\": \"linear\", \"factor\": 2}",
+      "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 7e3}"}},
+    {GEMMA3(", \"rope_parameters\": {\"full_attention\": null}"),
+     {NULL, 5e5},
+     {"\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 500000}}"}},
+    {GEMMA3(", \"rope_theta\": 1e6, \"rope_local_base_freq\": 1e4"),
+     {"linear:2", 5e5},
+     {"\"rope_local_base_freq\": 1e4", "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}",
+      "\"rope_theta\": 500000"}},
     {SCALED, {"default", 0}, {"\"rope_scaling\": {\"rope_type\": \"default\"}", "\"max_position_embeddings\": 64"}},
     {OLD,
      {"{\"rope_type\": \"yarn\", \"factor\": 2, \"beta_fast\": 16}", 0},

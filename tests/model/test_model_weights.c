@@ -107,22 +107,24 @@ static const char tied_config[] =
     " \"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"tie_word_embeddings\": true}";
 
 /*
- * Parameters from a file under other names; head: lm_head.weight as well, the table but for `change` in its last
- * element.
+ * Parameters from a file under other names, which begin with `instead` where the parameter's begins with `without`;
+ * further (NULL: none): a tensor as well, the table but for `change` in its last element.
  */
-static void write_named(const ls_image *image, const char *path, const char *without, bool head, double change) {
+static void write_named(const ls_image *image, const char *path, const char *without, const char *instead,
+                        const char *further, double change) {
     ls_st_entry entries[64];
     int number[64];
+    char names[64][128];
     const int n = image->n_flats;
     for (int f = 0; f <= n; f++) {
         number[f] = f % n;
         const ls_flat *flat = &image->flats[f < n ? f : 0];
-        const size_t cut = strncmp(flat->name, without, strlen(without)) == 0 ? strlen(without) : 0;
-        entries[f] = (ls_st_entry){
-            f < n ? flat->name + cut : "lm_head.weight", f < n ? LS_ST_F32 : LS_ST_BF16, flat->shape.ndim, {0}};
+        const bool cut = strncmp(flat->name, without, strlen(without)) == 0;
+        snprintf(names[f], sizeof names[f], "%s%s", cut ? instead : "", flat->name + (cut ? strlen(without) : 0));
+        entries[f] = (ls_st_entry){f < n ? names[f] : further, f < n ? LS_ST_F32 : LS_ST_BF16, flat->shape.ndim, {0}};
         for (int d = 0; d < flat->shape.ndim; d++) entries[f].shape[d] = flat->shape.dim[d].size;
     }
-    write_entries(path, entries, number, n + head, head ? change : 0);
+    write_entries(path, entries, number, n + (further != NULL), further != NULL ? change : 0);
 }
 
 static void test_tied(void **state) {
@@ -130,13 +132,13 @@ static void test_tied(void **state) {
     (void)scratch_text(state, "config.json", tied_config);
     const char *path = scratch_path(state, "model.safetensors");
     open_place(state, LS_F32, 1, 0, &p);
-    write_named(p.image, path, "", false, 0); /* as it should be: there is no head */
+    write_named(p.image, path, "", "", NULL, 0); /* as it should be: there is no head */
     assert_ok(fill_own(&p, 1, true));
     check_filled(&p);
-    write_named(p.image, path, "", true, 0); /* the table once more, though of another type */
+    write_named(p.image, path, "", "", "lm_head.weight", 0); /* the table once more, though of another type */
     assert_ok(fill_own(&p, 1, true));
     check_filled(&p);
-    write_named(p.image, path, "", true, 0.5);
+    write_named(p.image, path, "", "", "lm_head.weight", 0.5);
     assert_error(fill_own(&p, 1, true), LS_INVALID, "1 not tied, though the config says so",
                  "(lm_head.weight is not model.embed_tokens.weight)");
     /* Who reads a part of the table compares that part: the first half is right. */
@@ -158,13 +160,69 @@ static void test_bare_names(void **state) {
     (void)scratch_text(state, "config.json", tied_config);
     const char *path = scratch_path(state, "model.safetensors");
     open_place(state, LS_F32, 1, 0, &p);
-    write_named(p.image, path, "model.", false, 0);
+    write_named(p.image, path, "model.", "", NULL, 0);
     assert_ok(fill_own(&p, 1, true));
     check_filled(&p);
-    write_named(p.image, path, "model.", true, 0);
+    write_named(p.image, path, "model.", "", "lm_head.weight", 0);
     assert_ok(fill_own(&p, 1, true));
-    write_named(p.image, path, "model.layers.0.mlp.", false, 0);
+    write_named(p.image, path, "model.layers.0.mlp.", "", NULL, 0);
     assert_error(fill_own(&p, 1, true), LS_INVALID, "3 missing (model.layers.0.mlp.", "3 extra (");
+    close_place(&p);
+}
+
+static const char wrapped_config[] =
+    "{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"model_type\": \"gemma3\", \"text_config\": "
+    "{\"vocab_size\": 29, \"hidden_size\": 16, \"intermediate_size\": 24, \"num_hidden_layers\": 1, "
+    "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 4}}";
+
+/* Opens the model's own weights, and gives what they leave out. */
+static void check_left_out(place *p, const char *expected) {
+    ls_weight_source source;
+    assert_ok(ls_model_weights(p->model, p->image, 1, &source));
+    if (expected == NULL)
+        assert_null(source.left_out);
+    else
+        assert_string_equal(source.left_out, expected);
+    ls_weights_close(&source);
+    assert_ok(fill_own(p, 1, true));
+    check_filled(p);
+}
+
+/* Heads for further tokens are left out by name; other tensors are a mistake. */
+static void test_further_heads(void **state) {
+    place p;
+    (void)scratch_text(state, "config.json", tied_config);
+    const char *path = scratch_path(state, "model.safetensors");
+    open_place(state, LS_F32, 1, 0, &p);
+    write_named(p.image, path, "", "", NULL, 0);
+    check_left_out(&p, NULL);
+    write_named(p.image, path, "", "", "mtp.layers.0.mlp.weight", 0);
+    check_left_out(&p, "1 tensors (mtp.layers.0.mlp.weight)");
+    write_named(p.image, path, "", "", "model.mtp_layers.0.mlp.weight", 0);
+    check_left_out(&p, "1 tensors (model.mtp_layers.0.mlp.weight)");
+    write_named(p.image, path, "", "", "vision_tower.weight", 0);
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "1 extra (vision_tower.weight)", "");
+    close_place(&p);
+}
+
+/* The text model of a model with more in it, under both names that it has there. */
+static void test_wrapped(void **state) {
+    place p;
+    (void)scratch_text(state, "config.json", wrapped_config);
+    const char *path = scratch_path(state, "model.safetensors");
+    open_place(state, LS_F32, 1, 0, &p);
+    assert_string_equal(ls_model_architecture(p.model), "Gemma3ForCausalLM");
+    assert_null(strstr(ls_model_written(p.model).text, "text_config"));
+    write_named(p.image, path, "", "language_model.", "vision_tower.weight", 0);
+    check_left_out(&p, "1 tensors (vision_tower.weight)");
+    write_named(p.image, path, "", "language_model.", "language_model.lm_head.weight", 0);
+    check_left_out(&p, NULL);
+    write_named(p.image, path, "model.", "model.language_model.", "model.vision_tower.weight", 0);
+    check_left_out(&p, "1 tensors (model.vision_tower.weight)");
+    write_named(p.image, path, "", "", NULL, 0);
+    check_left_out(&p, NULL);
+    write_named(p.image, path, "", "language_model.", "language_model.other.weight", 0);
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "1 extra (language_model.other.weight)", "");
     close_place(&p);
 }
 
@@ -172,10 +230,8 @@ static void test_bare_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_random_any_mesh),
-        TEST(test_random_distribution),
-        TEST(test_tied),
-        TEST(test_bare_names),
+        TEST(test_random_any_mesh), TEST(test_random_distribution), TEST(test_tied),
+        TEST(test_bare_names),      TEST(test_further_heads),       TEST(test_wrapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,6 +43,7 @@ static const folder folders[] = {
     {"mistral", "expected", {NULL, 0}},
     {"gpt2", "expected", {NULL, 0}},
     {"gemma2", "expected", {NULL, 0}},
+    {"gemma3", "expected", {NULL, 0}},
 };
 
 static const struct {

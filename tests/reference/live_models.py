@@ -29,6 +29,10 @@ ROPES = {
     "llama3": rope("llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16),
     "yarn": rope("yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=0.5),
 }
+TYPES = ["sliding_attention", "sliding_attention", "full_attention"]
+GEMMA3 = dict(num_hidden_layers=3, sliding_window=19, query_pre_attn_scalar=7, final_logit_softcapping=3.0, layer_types=TYPES, rope_parameters={
+    "full_attention": dict(rope_type="linear", factor=4.0, rope_theta=5000.0), "sliding_attention": dict(rope_type="default", rope_theta=70.0)})
+VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
 WINDOWS = dict(use_sliding_window=True, sliding_window=19, max_window_layers=1)
 
 # What a row is called, the class of its config, and the fields that are not those of SIZES.
@@ -48,10 +52,13 @@ MODELS = {
                                                attn_logit_softcapping=4.0, final_logit_softcapping=3.0)),
     "gemma2, no caps": (transformers.Gemma2Config, dict(ROPES["llama3"], num_hidden_layers=3, sliding_window=19, attention_bias=True,
                                                         attn_logit_softcapping=None, final_logit_softcapping=None)),
+    "gemma3": (transformers.Gemma3TextConfig, GEMMA3),
+    "gemma3, wrapped": (transformers.Gemma3Config, dict(text_config=dict(SIZES, **dict(GEMMA3, final_logit_softcapping=None)),
+                                                     vision_config=VISION)),
 }
 # A word behind BUILD: only models with that in their name.
 WORD = sys.argv[2] if len(sys.argv) > 2 else ""
-FIRST_OF_ITS_KIND = ("llama, rope default", "mistral", "qwen2", "qwen3", "gpt2", "gemma2")
+FIRST_OF_ITS_KIND = ("llama, rope default", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3")
 
 
 def rope_kinds_of(name):
@@ -60,6 +67,8 @@ def rope_kinds_of(name):
 
 def config_of(name, tied, further):
     config, fields = MODELS[name]
+    if "text_config" in fields:
+        return config(tie_word_embeddings=tied, **dict(fields, text_config=dict(fields["text_config"], **further)))
     sizes = dict(SIZES, **dict(fields, **further))
     if config is transformers.GPT2Config:
         for old, new in (("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head")):
@@ -74,12 +83,14 @@ def write_model(folder, name, dtype=torch.float32, tied=False, shard_size="5GB",
     model = transformers.AutoModelForCausalLM.from_config(config_of(name, tied, further))
     generator = torch.Generator().manual_seed(7)
     for parameter_name, p in model.named_parameters():
-        around = 1.0 if p.ndim == 1 and parameter_name.endswith("weight") and "gemma2" not in name else 0.0
+        around = 1.0 if p.ndim == 1 and parameter_name.endswith("weight") and not name.startswith("gemma") else 0.0
         deviation = 0.3 if p.ndim == 1 else 1.5 / max(p.shape) ** 0.5
         p.data = around + deviation * torch.randn(p.shape, generator=generator)
     model.to(dtype).save_pretrained(folder, max_shard_size=shard_size)
     path = folder / "config.json"
-    path.write_text(json.dumps(dict(json.loads(path.read_text()), our_own={"x": [1.0, None]}), indent=2))
+    config = json.loads(path.read_text())
+    config.get("text_config", config)["our_own"] = {"x": [1.0, None]}
+    path.write_text(json.dumps(config, indent=2))
 
 
 def longspan(program, *words):
@@ -89,10 +100,11 @@ def longspan(program, *words):
 
 
 def tensors_of(folder):
+    """Of a model with more than text in it those of its text model, by the names that they have by themselves."""
     found = {}
     for file in sorted(folder.glob("*.safetensors")):
         found.update(load_file(file))
-    return found
+    return {n.removeprefix("language_model."): t for n, t in found.items() if not n.startswith(("vision_tower.", "multi_modal_projector."))}
 
 
 def random_ids(vocabulary, length=S, seed=3):
@@ -121,6 +133,11 @@ def off(logits, right):
     return ((logits.double() - right.double()).abs().max() / right.double().abs().max()).item()
 
 
+def gradients_of(model):
+    """By the names that parameters of a text model have by themselves; parts that text does not pass have none."""
+    return {n.replace("model.language_model.", "model."): p.grad for n, p in model.named_parameters() if p.grad is not None}
+
+
 def check_same(program, folder, ids, model=None, ranks=2, options=()):
     """Logits and loss within 1e-5, gradients within 1e-4 (DESIGN's definition of error); returns what was measured."""
     model = model or load(folder)
@@ -132,7 +149,7 @@ def check_same(program, folder, ids, model=None, ranks=2, options=()):
     apart = off(logits, right.logits)
     assert apart < 1e-5, f"logits off by {apart}"
     assert abs(loss / right.loss.item() - 1) < 1e-5, (loss, right.loss.item())
-    wanted = {name: p.grad for name, p in model.named_parameters()}
+    wanted = gradients_of(model)
     assert wanted.keys() == gradients.keys(), wanted.keys() ^ gradients.keys()
     worst = worst_gradient(gradients, wanted)
     assert worst[0] < 1e-4, worst

@@ -55,6 +55,11 @@ CONFIGS = {
                    rope_parameters=dict(rope_type="default", rope_theta=1000.0), attention_bias=False, sliding_window=12,
                    query_pre_attn_scalar=6, attn_logit_softcapping=2.0, final_logit_softcapping=3.0,
                    layer_types=["sliding_attention", "full_attention"], dtype="bfloat16"),
+    # In the words of version 4: a theta of their own for layers with a window, and a pattern.
+    "gemma3": dict(SIZES, architectures=["Gemma3ForCausalLM"], model_type="gemma3_text", max_position_embeddings=32,
+                   hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6, rope_theta=1000.0, rope_local_base_freq=30.0,
+                   rope_scaling=dict(rope_type="linear", factor=8.0), sliding_window=12, sliding_window_pattern=2,
+                   query_pre_attn_scalar=6, final_logit_softcapping=3.0, torch_dtype="bfloat16"),
 }
 
 # Of llama, in the place of its own: rope_scaling, theta and further changes, as --rope-scaling and --rope-theta make them.
@@ -72,7 +77,7 @@ def weights_of(model, seed):
     state = {}
     for name, parameter in model.named_parameters():
         x = torch.randn(parameter.shape, generator=generator)
-        centre = 1.0 if name.endswith("weight") and x.ndim == 1 and model.config.model_type != "gemma2" else 0.0
+        centre = 1.0 if name.endswith("weight") and x.ndim == 1 and not model.config.model_type.startswith("gemma") else 0.0
         spread = 0.3 if x.ndim == 1 else 1.5 / x.shape[0 if model.config.model_type == "gpt2" and ".h." in name else 1] ** 0.5
         state[name] = (centre + spread * x).to(torch.bfloat16)
     return state

@@ -4,7 +4,7 @@ have.
 
     parity.py BUILD [WORD]   (tests/model/test_reference_parity.sh, where Python has the packages; written with torch 2.15, transformers 5.23)
 
-- Each model of live_models.py, in f32 on 1, 2 and 4 ranks: logits and loss within 1e-5, gradients within 1e-4 of the library's in f64.
+- Each model of live_models.py, in f32 on 1 to 4 ranks (ring, ulysses, tp): logits and loss within 1e-5, gradients within 1e-4 of the library's in f64.
 - In bf16, each model is as near to the library's logits in f64 as the library's own bf16 is: the root mean square of the error is at most 1.5 times
   the library's, and of the gradients at most 2 times. Both round weights and activations to 8 bits, at places of their own, so they are not near
   each other.
@@ -17,11 +17,12 @@ import tempfile
 
 import torch
 import transformers
-from live_models import (FIRST_OF_ITS_KIND, MODELS, WORD, check_same, load, longspan, ours, random_ids, rope_kinds_of,
+from live_models import (FIRST_OF_ITS_KIND, MODELS, WORD, check_same, gradients_of, load, longspan, ours, random_ids, rope_kinds_of,
                          write_model)
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve() / "longspan")
-SPREADS = ((1, "--strategy", "local"), (2, "--strategy", "ulysses"), (2, "--strategy", "ring", "--layout", "zigzag"), (4,))
+SPREADS = ((1, "--strategy", "local"), (2, "--strategy", "ulysses"), (2, "--strategy", "ring", "--layout", "zigzag"), (2, "--mesh", "tp=2"),
+           (3, "--strategy", "ring"), (4,))
 
 
 def check_f32(name, folder):
@@ -37,7 +38,7 @@ def library(folder, dtype, ids):
     right = model(tokens, use_cache=False)
     logits = right.logits.double()
     torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1)).backward()
-    return logits.detach(), {name: p.grad.double() for name, p in model.named_parameters()}
+    return logits.detach(), {name: g.double() for name, g in gradients_of(model).items()}
 
 
 def rms(tensors, right):
@@ -77,9 +78,10 @@ def check_flags(name, scaling, scratch):
     longspan(PROGRAM, "train", "--model", model, "--data", text, "--seq", 40, "--steps", 2, "--ranks", 2, "--threads", 1, "--out", run,
              "--rope-scaling", scaling, "--rope-theta", 7000)
     config = transformers.AutoConfig.from_pretrained(run / "model")
+    rope = config.rope_parameters.get("full_attention", config.rope_parameters)
     kind, *numbers = scaling.split(":")
-    assert (config.rope_parameters["rope_type"], config.rope_parameters["rope_theta"]) == (kind, 7000), config.rope_parameters
-    assert not numbers or config.rope_parameters["factor"] == float(numbers[0]), config.rope_parameters
+    assert (rope["rope_type"], rope["rope_theta"]) == (kind, 7000), rope
+    assert not numbers or rope["factor"] == float(numbers[0]), rope
     measured = check_same(PROGRAM, run / "model", random_ids(263))
     print(f"{name}, --rope-scaling {scaling}: logits within %.1e, gradients %.1e" % measured)
 
