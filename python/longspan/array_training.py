@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
+import json
 import os
 import shutil
 import signal
@@ -31,6 +33,33 @@ def as_arrays(data, tokens):
     return data
 
 
+def content(arrays):
+    """A hash of the arrays' names, sizes and numbers."""
+    found = hashlib.blake2b(digest_size=8)
+    for name, x in sorted(arrays.items()):
+        found.update(f"{name} {x.shape} {x.dtype.str}".encode())
+        found.update(numpy.ascontiguousarray(x))
+    return found.hexdigest()
+
+
+def agree(out, found, now):
+    """
+    What decides which sequences a step has is in OUT/arrays.json: a run goes on with the same, or it would not have the steps of one that
+    was not interrupted. found: the run has a checkpoint.
+    """
+    path = os.path.join(out, "arrays.json")
+    if not found:
+        os.makedirs(out, exist_ok=True)
+        with open(path, "w") as file:
+            json.dump(now, file)
+    elif os.path.exists(path):
+        with open(path) as file:
+            was = json.load(file)
+        for name, value in now.items():
+            if was.get(name) != value:
+                raise program.Failed(f"{path}: {name} is {was.get(name)}; expected {value}, that of this call: a run goes on with its own")
+
+
 @contextlib.contextmanager
 def interrupts():
     """A list that Ctrl-C adds to, so that the step under way ends first; a second one is as always. Elsewhere than in the main thread it stays empty."""
@@ -56,8 +85,8 @@ def train_arrays(model, data, out, example=None, loss=None, progress=print, batc
     """
     Trains on arrays [sequences, tokens] of NumPy or PyTorch: {name: array} of all inputs of the model, labels and positions included, or the
     tokens alone where the model needs no other. batch: sequences of a step; steps: their number, or that of `epochs`; lr: a number, or a
-    function of the number of steps done; resume=True goes on from the newest checkpoint in `out`. Other options are those of `longspan
-    steps`. Gives the fields of a Trained.
+    function of the number of steps done; resume=True goes on from the newest checkpoint in `out`, with the same data, batch, seed and
+    optimiser. Other options are those of `longspan steps`. Gives the fields of a Trained.
     """
     first = {name: x[:2] for name, x in data.items()} if isinstance(data, dict) else None
     place, _ = exported(model, example or first, loss, out + "-imported")
@@ -72,6 +101,7 @@ def train_arrays(model, data, out, example=None, loss=None, progress=print, batc
     found = glob.glob(os.path.join(glob.escape(out), "checkpoint-*"))
     if found and not resume:
         raise program.Failed(f"{out} has a run; resume=True goes on from it")
+    agree(out, found, {"sequences": n, "content": content(arrays), "batch": batch, "seed": seed})
     rate = lr if callable(lr) else lambda done: lr
     losses = []
 

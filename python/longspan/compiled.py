@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import warnings
 
 import numpy
 
@@ -128,9 +129,14 @@ class Compiled:
     def resume(self, folder):
         """
         Goes on from a checkpoint, or from the newest one in a folder, on any mesh: the steps that follow are those that would have followed
-        `save`. Gives the number of steps done, which `step_number` is, too.
+        `save`. Another optimiser is refused; other numbers of it, sizes and parameters that are frozen now are warned of. Gives the number of
+        steps done, which `step_number` is, too.
         """
+        said = os.fstat(self.errors.fileno()).st_size
         self.step_number = self.ask_about(os.path.abspath(folder), "resume")["step"]
+        for line in os.pread(self.errors.fileno(), 1 << 20, said).decode(errors="replace").splitlines():
+            if "from here on" in line:
+                warnings.warn(line, stacklevel=2)
         return self.step_number
 
     def ask_about(self, folder, verb):

@@ -6,7 +6,8 @@
  *     model.safetensors      masters in type G (f32 or f64) under their published names
  *     optimizer.safetensors  moments in type G, named "m NAME" and "v NAME"
  *     config.json            of the model, if it has one; of an imported one, graph.json
- *     state.json             the record: step, seed, data position, and a hash of each piece of the other files
+ *     state.json             the record: step, seed, data position, how steps are taken, and a hash of each piece of
+ *                            the other files
  * All ranks write into a folder that ends in .partial. It is synced and then renamed, so that readers see complete
  * checkpoints only.
  *
@@ -20,11 +21,19 @@
 #include "model/model.h"
 #include "weights/weights.h"
 
+/* How steps are taken. A checkpoint says it to who goes on. */
+typedef struct ls_train_origin {
+    const ls_optimizer *optimizer; /* NULL: nothing is said, as in checkpoints of older versions */
+    ls_hyperparameters hyper;
+    int64_t seq, batch; /* tokens of a sequence, sequences of a step */
+} ls_train_origin;
+
 typedef struct ls_train_state {
     int64_t step; /* number of steps done */
     uint64_t seed;
     int64_t sequences; /* training sequences consumed: the position in the data */
     double last_loss;
+    ls_train_origin origin;
 } ls_train_state;
 
 /* ---- saving and loading ---- */
@@ -42,11 +51,12 @@ LS_MUST_USE ls_status ls_checkpoint_bytes(const ls_image *image, const ls_model_
 
 /*
  * Loads parameters and optimiser state into the executor's buffers, at any mesh. Called by all ranks. Every piece is
- * compared with its hash, by one of them: a corrupted file is LS_INVALID and names the file and the piece. figures may
- * be NULL.
+ * compared with its hash, by one of them: a corrupted file is LS_INVALID and names the file and the piece. as: how the
+ * next steps are taken. LS_USAGE: by another optimiser; other differences are logged on rank 0. as, figures may be
+ * NULL.
  */
-LS_MUST_USE ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, ls_train_state *out,
-                                         ls_weights_figures *figures);
+LS_MUST_USE ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path,
+                                         const ls_train_origin *as, ls_train_state *out, ls_weights_figures *figures);
 
 /*
  * The weights of a checkpoint as a source, for jobs that do not train. With comm, called by all ranks: each checks its

@@ -47,6 +47,13 @@ LS_MUST_USE ls_status ls_record_write(const ls_checkpoint_record *record, const 
 /* Texts and pieces live in the arena. */
 LS_MUST_USE ls_status ls_record_read(const char *folder, ls_arena *arena, ls_checkpoint_record *out);
 
+/* origin.c: a field of the record; one that does not say it leaves out->optimizer NULL. */
+void ls_origin_write(ls_json_writer *writer, const ls_train_origin *origin);
+LS_MUST_USE ls_status ls_origin_read(ls_json_value root, ls_train_origin *out);
+/* LS_USAGE: `is` cannot go on from `was`, by its optimiser. Logs each other difference, if it tells. */
+LS_MUST_USE ls_status ls_origin_compare(const char *file, const ls_train_origin *was, const ls_train_origin *is,
+                                        bool tells);
+
 /* Check a mapped file against its record: its length, and the hash of one piece. path: for errors. */
 LS_MUST_USE ls_status ls_piece_check_length(const char *path, const ls_file_map *map, const ls_recorded_file *file);
 LS_MUST_USE ls_status ls_piece_check(const char *path, const ls_file_map *map, const ls_named_piece *piece);

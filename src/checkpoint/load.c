@@ -76,6 +76,7 @@ typedef struct loading {
     const ls_image *image;
     ls_comm *comm;
     const char *folder;
+    const ls_train_origin *as; /* NULL: nothing is compared */
     ls_arena *arena;
     ls_checkpoint_record record;
     ls_weight_source weights; /* context NULL: not open */
@@ -97,6 +98,36 @@ static ls_flat_runs runs_of(const loading *l, int state, const ls_flat *flat) {
     return ls_flat_runs_of(l->image, binding, flat, ls_executor_rank(l->executor), 0);
 }
 
+/*
+ * LS_INVALID: a tensor of the file is a state that its parameter, which is trained, does not have in this job. Says how
+ * many are of parameters that are not.
+ */
+static ls_status check_no_other_state(const loading *l, const char *path) {
+    int left_out = 0;
+    for (int t = 0; t < ls_st_count(l->optimizer); t++) {
+        const char *name = ls_st_at(l->optimizer, t)->name, *parameter = strchr(name, ' ');
+        const ls_flat *flat = NULL;
+        bool known = false;
+        for (int i = 0; parameter != NULL && i < l->image->n_flats; i++)
+            if (strcmp(l->image->flats[i].name, parameter + 1) == 0) flat = &l->image->flats[i];
+        if (flat == NULL || !flat->trained) {
+            left_out++;
+            continue;
+        }
+        for (int k = 0; k < l->image->n_states; k++)
+            known |= ls_flat_has(flat, &l->image->states[k]) &&
+                     strcmp(ls_checkpoint_state_name(l->arena, &l->image->states[k], flat->name), name) == 0;
+        if (!known)
+            return ls_error(LS_INVALID,
+                            "%s: tensor \"%s\" is a state that the optimiser of this training does not have; expected "
+                            "what the same optimiser has written",
+                            path, name);
+    }
+    if (left_out > 0 && ls_comm_rank(l->comm) == 0)
+        ls_log("%s: %d states are left out, of parameters that are frozen from here on", path, left_out);
+    return ls_ok();
+}
+
 /* Opens the optimiser's file and checks the bytes of it that this rank holds. */
 static ls_status check_optimizer(loading *l) {
     const ls_recorded_file *file = &l->record.file[LS_CHECKPOINT_OPTIMIZER];
@@ -109,6 +140,7 @@ static ls_status check_optimizer(loading *l) {
     LS_TRY(ls_st_open(path, &l->optimizer));
     if (ls_st_count(l->optimizer) == 0)
         return ls_error(LS_INVALID, "%s: it has no tensor, expected the optimiser's state of each parameter", path);
+    LS_TRY(check_no_other_state(l, path));
     const char *data = ls_st_at(l->optimizer, 0)->data; /* the first tensor begins where the header ends */
     extent *extents = NULL;
     size_t room = 0;
@@ -175,11 +207,19 @@ static ls_status convert_and_tick(void *context, const ls_flat *flat, int64_t st
     return l->weights.convert(l->weights.context, flat, start, count, to, out);
 }
 
+static ls_status check_origin(const loading *l) {
+    LS_PATH path = NULL;
+    if (l->as == NULL) return ls_ok();
+    LS_TRY(ls_path_join(l->folder, ls_record_name(), &path));
+    return ls_origin_compare(path, &l->record.state.origin, l->as, ls_comm_rank(l->comm) == 0);
+}
+
 static ls_status check(loading *l) {
     const char *type = ls_st_dtype_name(ls_st_dtype_of(l->image->accumulator));
     LS_TRY(ls_record_read(l->folder, l->arena, &l->record));
     if (strcmp(l->record.type, type) != 0)
         return ls_error(LS_INVALID, "%s: it holds %s, but this job's type needs %s", l->folder, l->record.type, type);
+    LS_TRY(check_origin(l));
     LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_CONFIG, l->comm, &l->bytes));
     LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_MODEL, l->comm, &l->bytes));
     LS_TRY(open_weights(l->folder, l->image, &l->weights));
@@ -200,13 +240,14 @@ static ls_status fill(loading *l, ls_weights_figures *figures) {
     return ls_ok();
 }
 
-ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, ls_train_state *out,
-                             ls_weights_figures *figures) {
+ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, const ls_train_origin *as,
+                             ls_train_state *out, ls_weights_figures *figures) {
     ls_weights_figures done;
     loading l = {.executor = executor,
                  .image = ls_executor_image(executor),
                  .comm = comm,
                  .folder = path,
+                 .as = as,
                  .arena = ls_arena_create(),
                  .self = pthread_self()};
     ls_status status = ls_comm_agree(comm, check(&l));

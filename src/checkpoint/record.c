@@ -65,6 +65,7 @@ ls_status ls_record_write(const ls_checkpoint_record *record, const char *folder
     ls_json_put_int(w, "seed", (int64_t)record->state.seed); /* reinterpreted: JSON integers are signed */
     ls_json_put_int(w, "sequences", record->state.sequences);
     ls_json_put_double(w, "last_loss", record->state.last_loss);
+    ls_origin_write(w, &record->state.origin);
     ls_json_put_text(w, "type", record->type);
     ls_json_open_array(w, "files");
     for (int f = 0; f < LS_CHECKPOINT_FILES; f++)
@@ -164,6 +165,7 @@ static ls_status read_fields(ls_json_value root, ls_arena *arena, ls_checkpoint_
     LS_TRY(ls_json_int(root, "seed", INT64_MIN, INT64_MAX, &seed));
     LS_TRY(ls_json_int(root, "sequences", 0, INT64_MAX, &out->state.sequences));
     LS_TRY(ls_json_double_or(root, "last_loss", (double)NAN, -INFINITY, INFINITY, &out->state.last_loss));
+    LS_TRY(ls_origin_read(root, &out->state.origin));
     LS_TRY(ls_json_text(root, "type", &type));
     LS_TRY(ls_json_array(root, "files", &files));
     for (size_t i = 0; i < ls_json_count(files); i++) LS_TRY(read_file(ls_json_item(files, i), arena, out));

@@ -61,6 +61,10 @@ typedef struct steps_run {
 static ls_status do_step(steps_run *s, ls_rank *rank, const request *q);
 static ls_status do_grad(steps_run *s, ls_rank *rank, const request *q);
 static ls_status do_load(steps_run *s, ls_rank *rank, const request *q);
+static ls_train_origin origin_of(const steps_run *s) {
+    return (ls_train_origin){s->optimizer, s->hyper, s->flags->seq, s->flags->batch};
+}
+
 static ls_status do_save(steps_run *s, ls_rank *rank, const request *q);
 static ls_status do_resume(steps_run *s, ls_rank *rank, const request *q);
 
@@ -200,7 +204,9 @@ static ls_status run_inputs(const steps_run *s, const ls_rank *rank, const reque
                                      .clip = q->clip,
                                      .beta1 = s->hyper.beta1,
                                      .beta2 = s->hyper.beta2};
-    LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, 0)); /* where there is no update, nothing else sets it back */
+    /* Where there is no update, nothing else sets these back. */
+    if (s->optimizer == NULL) LS_TRY(ls_rank_clear_sums(rank, s->flags->accumulate));
+    LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, 0));
     LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){s->flags->accumulate, feed, &f}));
     return ls_rank_read_step(rank, sums);
 }
@@ -289,7 +295,7 @@ static ls_status answer_step(const steps_run *s, const ls_rank *rank) {
 static ls_status do_save(steps_run *s, ls_rank *rank, const request *q) {
     if (s->optimizer == NULL)
         return ls_error(LS_USAGE, "standard input: 'save', and --optimizer none: the weights are the caller's");
-    const ls_train_state state = {.step = s->updates, .sequences = s->sequences};
+    const ls_train_state state = {.step = s->updates, .sequences = s->sequences, .origin = origin_of(s)};
     const ls_model_text model = ls_model_written(s->model);
     LS_TRY(ls_checkpoint_save(rank->executor, rank->comm, q->folder, &state, &model, 0));
     return answer_step(s, rank);
@@ -301,8 +307,9 @@ static ls_status do_resume(steps_run *s, ls_rank *rank, const request *q) {
         return ls_error(LS_USAGE, "standard input: 'resume', and --optimizer none: the weights are the caller's");
     LS_PATH path = NULL;
     ls_train_state state;
+    const ls_train_origin as = origin_of(s);
     LS_TRY(ls_comm_agree(rank->comm, ls_checkpoint_resolve(q->folder, &path)));
-    LS_TRY(ls_checkpoint_load(rank->executor, rank->comm, path, &state, NULL));
+    LS_TRY(ls_checkpoint_load(rank->executor, rank->comm, path, &as, &state, NULL));
     s->updates = state.step;
     s->sequences = state.sequences;
     return answer_step(s, rank);
@@ -389,12 +396,6 @@ static ls_status check_flags(const steps_run *s) {
     if (f->batch % f->accumulate != 0)
         return ls_error(LS_USAGE, "--batch %lld does not divide into --accumulate %lld micro-batches",
                         (long long)f->batch, (long long)f->accumulate);
-    if (s->optimizer == NULL && f->accumulate > 1)
-        return ls_error(
-            LS_USAGE,
-            "--accumulate %lld, and --optimizer none: gradients of micro-batches are the caller's to add up; "
-            "expected 1",
-            (long long)f->accumulate);
     if (s->optimizer == NULL && f->groups.count > 0)
         return ls_error(LS_USAGE, "--group '%s', and --optimizer none: steps are the caller's; expected no group",
                         f->groups.items[0]);
@@ -445,8 +446,7 @@ static const ls_option options[] = {
     CLI_MODEL(AT(model)),
     CLI_INT("seq", "N", "1024", 1, CLI_ANY, AT(seq), "tokens of a sequence"),
     CLI_INT("batch", "N", "1", 1, CLI_ANY, AT(batch), "sequences of a batch"),
-    CLI_INT("accumulate", "N", "1", 1, CLI_ANY, AT(accumulate),
-            "micro-batches that a batch is cut into; with --optimizer none 1"),
+    CLI_INT("accumulate", "N", "1", 1, CLI_ANY, AT(accumulate), "micro-batches that a batch is cut into"),
     CLI_FLAG(
         "documents", AT(documents),
         "sequences of a batch may have several documents: position-ids.npy or documents.npy says where each begins"),

@@ -43,6 +43,12 @@ ls_status ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *n) {
     return to_hyper.buffer >= 0 ? ls_executor_write(rank->executor, &to_hyper, hyper) : ls_ok();
 }
 
+ls_status ls_rank_clear_sums(const ls_rank *rank, int64_t micro_batches) {
+    const ls_binding *sums = ls_image_find(rank->image, LS_BIND_GRADIENTS);
+    if (sums == NULL || micro_batches == 1) return ls_ok();
+    return ls_executor_clear(rank->executor, &sums->operand);
+}
+
 int ls_rank_step_program(const ls_rank *rank, int64_t micro_batch, int64_t micro_batches) {
     return micro_batch + 1 < micro_batches ? rank->micro : rank->step;
 }

@@ -45,6 +45,12 @@ typedef struct ls_step_numbers {
 /* Writes them where the programs micro, step and evaluate read them. */
 LS_MUST_USE ls_status ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *numbers);
 
+/*
+ * Sets the sums of gradients to zero before a step that adds micro-batches to them: where they live between programs
+ * and no update has used them up, they hold the last step's. A step of one micro-batch overwrites them.
+ */
+LS_MUST_USE ls_status ls_rank_clear_sums(const ls_rank *rank, int64_t micro_batches);
+
 /* The program of a micro-batch: micro, or step with the update for the last one. */
 int ls_rank_step_program(const ls_rank *rank, int64_t micro_batch, int64_t micro_batches);
 

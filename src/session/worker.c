@@ -194,18 +194,6 @@ static ls_status run_evaluation(ls_worker *w, const ls_step *step, ls_step_resul
     return ls_ok();
 }
 
-/*
- * Sets the sums of gradients to zero where a step adds micro-batches to them. They still hold the last step's sums when
- * these live between programs and no update consumed them. A step of one micro-batch overwrites them, so they need no
- * zeros.
- */
-static ls_status zero_gradient_sums(const ls_worker *w) {
-    const ls_rank *rank = w->state->rank;
-    const ls_binding *sums = ls_image_find(rank->image, LS_BIND_GRADIENTS);
-    if (sums == NULL || w->state->engine->options.micro_batches == 1) return ls_ok();
-    return ls_executor_clear(rank->executor, &sums->operand);
-}
-
 static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out) {
     const ls_rank *rank = w->state->rank;
     const ls_engine_options *o = &w->state->engine->options;
@@ -217,7 +205,7 @@ static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out
                                      .beta1 = o->beta1,
                                      .beta2 = o->beta2,
                                      .stop = ls_comm_stop_requested(rank->comm)};
-    LS_TRY(zero_gradient_sums(w));
+    LS_TRY(ls_rank_clear_sums(rank, o->micro_batches));
     LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, 0));
     LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){o->micro_batches, feed, &f}));
     ls_step_sums sums;

@@ -92,7 +92,11 @@ static void replace_timed(ls_saves *s, int64_t step) {
 static ls_status save(ls_saves *s, int64_t step, double loss) {
     const ls_train_options *o = &s->t->options;
     if (s->saved == step) return ls_ok();
-    const ls_train_state state = {.step = step, .seed = o->seed, .sequences = step * o->batch, .last_loss = loss};
+    const ls_train_state state = {.step = step,
+                                  .seed = o->seed,
+                                  .sequences = step * o->batch,
+                                  .last_loss = loss,
+                                  .origin = ls_train_origin_of(s->t)};
     const ls_model_text model = ls_model_written(s->t->model);
     const ls_status status = ls_checkpoint_save(s->rank->executor, s->rank->comm, o->out, &state, &model, (int)o->keep);
     s->tried = ls_seconds();

@@ -65,6 +65,10 @@ typedef struct ls_training {
     const char **groups; /* the groups of the resumed run, which options.groups points to; NULL otherwise */
 } ls_training;
 
+static inline ls_train_origin ls_train_origin_of(const ls_training *t) {
+    return (ls_train_origin){t->job.optimizer, t->job.hyper, t->options.seq, t->options.batch};
+}
+
 /* --- settings.c: the table of options and the learning rate ------------------------------------------------------- */
 
 /*

@@ -77,6 +77,31 @@ assert all(abs(a[key] - b[key]) < 1e-11 for a, b in zip(whole, parts) for key in
 CHECK
 done
 
+# Gradients of two micro-batches are those of the whole batch, again and again.
+for spread in "--ranks 1" "--mesh ring=2" "--mesh tp=2" "--mesh dp=2" "--ranks 2 --shard parameters" "--ranks 3"; do
+    for parts in 1 2; do
+        case "$spread $parts" in *dp=2\ 2) continue ;; esac # a replica has one sequence alone
+        printf 'grad two\ngrad one\n' | "$longspan" steps --model config --optimizer none --dtype f64 --documents --batch 2 --accumulate $parts --seq 40 $spread >parts$parts.txt 2>err ||
+            fail "$spread: $(cat err)"
+        mv one/gradients.safetensors one.$parts; mv two/gradients.safetensors two.$parts
+    done
+    python3 - <<'CHECK' || fail "gradients of micro-batches $spread: $(cat parts1.txt parts2.txt)"
+import json, math, struct
+def tensors(path):
+    data = open(path, "rb").read()
+    n = int.from_bytes(data[:8], "little")
+    for name, t in json.loads(data[8:8 + n]).items():
+        if name[0] != "_":
+            a, b = t["data_offsets"]
+            yield name, struct.unpack(f"<{(b - a) // 8}d", data[8 + n + a:8 + n + b])
+whole, parts = ([json.loads(line) for line in open(f"parts{n}.txt")][1:] for n in (1, 2))
+assert all(abs(a["loss"] - b["loss"]) < 1e-12 * a["loss"] for a, b in zip(whole, parts))
+for batch in ("one", "two"):
+    for (name, a), (_, b) in zip(tensors(batch + ".1"), tensors(batch + ".2")):
+        assert math.dist(a, b) <= 1e-12 * math.hypot(*a) and math.hypot(*a) > 0, (batch, name)
+CHECK
+done
+
 # A run that is saved and resumed has the bits of one that was not, on another mesh too; groups stay as they were.
 weights="--group model.norm.*:lr=0.5 *.mlp.*:decay=0 model.embed_tokens.*:frozen"
 steps() { # the requests, flags
@@ -101,6 +126,23 @@ assert {name for name in half if half[name] == whole[name]} == {name for name in
 CHECK
 steps 'resume half/checkpoint-00000002\n' --mesh ring=3
 
+# Another optimiser cannot go on from a checkpoint; other numbers can, and are said.
+for pair in adamw:lion adamw:muon adamw:sgd lion:adamw lion:sgd sgd:lion muon:adamw muon:sgd; do
+    was=${pair%:*} is=${pair#*:}
+    mkdir -p of.$was
+    [ -e of.$was/checkpoint-00000001 ] || steps "step 0.01 1 one\nsave of.$was\n" --optimizer $was
+    printf "resume of.$was\n" | "$longspan" steps --model config --batch 2 --seq 40 --optimizer $is >steps.txt 2>err && fail "$is goes on from $was"
+    grep -qF "of.$was/checkpoint-00000001/state.json: optimizer is \"$was\"; expected \"$is\", which goes on from it" err || fail "$pair: $(cat err)"
+done
+steps 'resume half\n' --beta2 0.9 --weight-decay 0.3
+grep -qF "half/checkpoint-00000002/state.json: beta2 is 0.95; from here on it is 0.9" err || fail "no line about beta2: $(cat err)"
+grep -qF "state.json: weight_decay is 0.1; from here on it is 0.3" err || fail "no line about the decay: $(cat err)"
+[ "$(grep -c 'from here on it is' err)" = 2 ] || fail "more lines: $(cat err)"
+printf 'resume half\n' | "$longspan" steps --model config --batch 1 --seq 30 $weights >steps.txt 2>err || fail "$(cat err)"
+grep -qF "state.json: seq is 40; from here on it is 30" err && grep -qF "state.json: batch is 2; from here on it is 1" err || fail "no line about sizes: $(cat err)"
+printf 'resume half\n' | "$longspan" steps --model config --batch 2 --seq 40 --group 'model.*:frozen' >steps.txt 2>err || fail "$(cat err)"
+grep -qE "half/checkpoint-00000002/optimizer.safetensors: [0-9]+ states are left out, of parameters that are frozen from here on" err || fail "no line about frozen parameters: $(cat err)"
+
 refused() { # the request, the message, flags
     local request=$1 message=$2; shift 2
     echo "$request" | "$longspan" steps --model config --batch 2 --ranks 2 --seq "${seq:-40}" "$@" >out.txt 2>err.txt && fail "$request was taken"
@@ -120,7 +162,6 @@ refused "save saved" "'save', and --optimizer none" --optimizer none
 refused "resume saved" "'resume', and --optimizer none" --optimizer none
 refused "resume one" "no checkpoint in one"
 refused "load" "--momentum" --momentum 0.5
-refused "load" "--accumulate 2, and --optimizer none" --accumulate 2 --optimizer none
 refused "load" "--batch 2 does not divide into --accumulate 3 micro-batches" --accumulate 3
 refused "load" "--group 'x:frozen', and --optimizer none" --optimizer none --group x:frozen
 refused "load" "--group 'nothing:lr=2' matches no parameter" --group nothing:lr=2

@@ -99,6 +99,11 @@ class Program(unittest.TestCase):
         with longspan.compile(TINY, {"input_ids": ids}, optimizer=None) as model:
             self.assertAlmostEqual(model.step({"input_ids": ids}), losses[0], places=6)
             self.assertEqual(set(model.gradients), set(state))
+            with longspan.compile(TINY, {"input_ids": ids}, optimizer=None, accumulate=2) as parts:
+                for _ in range(2):
+                    self.assertAlmostEqual(parts.step({"input_ids": ids}), losses[0], places=6)
+                    for name, gradient in parts.gradients.items():
+                        numpy.testing.assert_allclose(gradient, model.gradients[name], rtol=1e-4, atol=1e-6)
             with self.assertRaisesRegex(longspan.Failed, r"shape is \[2,10\], expected \[2,20\]"):
                 model.step({"input_ids": ids[:, :10]})
 
@@ -118,6 +123,13 @@ class Program(unittest.TestCase):
         expected = whole.state_dict()
         for name, found in rest.state_dict().items():
             self.assertTrue((found == expected[name]).all(), name)
+        for what, data, other in [("content", ids[::-1], {}), ("sequences", ids[:4], {}), ("batch", ids, {"batch": 3}), ("seed", ids, {"seed": 1})]:
+            with self.assertRaisesRegex(longspan.Failed, f"part.arrays.json: {what} is .*; expected .*, that of this call"):
+                longspan.train(TINY, data, self.place / "part", steps=8, resume=True, **{**options, **other})
+        with self.assertRaisesRegex(longspan.Failed, 'state.json: optimizer is "adamw"; expected "lion", which goes on from it'):
+            longspan.train(TINY, ids, self.place / "part", steps=8, resume=True, optimizer="lion", **options)
+        with self.assertWarnsRegex(UserWarning, "state.json: beta1 is 0.9; from here on it is 0.8"):
+            longspan.train(TINY, ids, self.place / "part", steps=8, resume=True, beta1=0.8, **options)
         with self.assertRaisesRegex(longspan.Failed, "is where the trained model goes"):
             longspan.train(self.place / "part/model", ids, self.place / "part", steps=8, **options)
         positions = numpy.tile(numpy.arange(20) % 10, (6, 1))  # two documents in each sequence
@@ -162,6 +174,9 @@ class Program(unittest.TestCase):
                 model.save("a\nb")
             with self.assertRaisesRegex(longspan.Failed, "no checkpoint in"):
                 model.resume(self.place)
+        with longspan.compile(TINY, batches[0], **{**options, "accumulate": 1}, optimizer="muon") as model:
+            with self.assertRaisesRegex(longspan.Failed, 'state.json: optimizer is "adamw"; expected "muon", which goes on from it'):
+                model.resume(self.place / "run")
         with longspan.compile(TINY, batches[0], optimizer=None) as model, self.assertRaisesRegex(longspan.Failed, "the weights are the caller's"):
             model.save(self.place / "other")
 
