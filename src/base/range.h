@@ -29,6 +29,9 @@ static inline bool ls_range_is_flat(const ls_range *range) {
     return range->count[0] == 1 && range->count[1] == 1 && range->count[2] == 1;
 }
 
+/* The first bytes of a contiguous range. */
+static inline ls_range ls_range_first(const ls_range *flat, size_t bytes) { return ls_range_flat(flat->offset, bytes); }
+
 /* The number of bytes in the range. */
 size_t ls_range_bytes(const ls_range *range);
 

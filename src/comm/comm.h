@@ -203,11 +203,13 @@ typedef struct ls_window {
     ls_range note;         /* in the heap, as are slots */
     uint64_t uses;         /* of later generations, again and again: */
     const ls_range *slots; /* [uses] what comes with each; NULL: no bytes */
+    const size_t
+        *counted; /* [uses] bytes of a row of a slot in which any number of its first rows comes; 0: all comes */
 } ls_window;
 
 /*
- * Says what each word is for, of windows[words], which are copied. Collective, and called once: before it no message
- * for these words is expected, unless the world is unguarded.
+ * Says what each word is for, of windows[words], which are copied, with what they point to. Collective, and called
+ * once: before it no message for these words is expected, unless the world is unguarded.
  */
 LS_MUST_USE ls_status ls_comm_expect(ls_comm *comm, const ls_window *windows);
 

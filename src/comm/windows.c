@@ -17,6 +17,7 @@ struct ls_windows {
     int rank, ranks, words;
     size_t inbox, inbox_bytes; /* the inbox: from the heap's start; of one half */
     ls_range *slots;           /* those of all windows */
+    size_t *counted;           /* likewise */
     ls_window *windows;        /* [words] */
     _Atomic bool expecting;    /* what is above is there */
     _Atomic uint64_t set[];    /* by word: the last generation that this rank has set at a peer */
@@ -38,6 +39,7 @@ ls_windows *ls_windows_create(const ls_world *world, int rank) {
 void ls_windows_destroy(ls_windows *w) {
     if (w == NULL) return;
     free(w->slots);
+    free(w->counted);
     free(w->windows);
     free(w);
 }
@@ -55,18 +57,23 @@ ls_status ls_windows_expect(ls_windows *w, const ls_window *of) {
     LS_ASSERT(w->windows == NULL);
     for (int i = 0; i < w->words; i++) n += of[i].slots != NULL ? (size_t)of[i].uses : 0;
     w->slots = malloc((n + 1) * sizeof *w->slots);
+    w->counted = calloc(n + 1, sizeof *w->counted);
     w->windows = malloc(((size_t)w->words + 1) * sizeof *w->windows);
-    if (w->slots == NULL || w->windows == NULL)
+    if (w->slots == NULL || w->counted == NULL || w->windows == NULL)
         return ls_error(LS_NO_MEMORY, "cannot allocate what peers may put into %zu slots of rank %d", n, w->rank);
     ls_range *next = w->slots;
+    size_t *row = w->counted;
     for (int i = 0; i < w->words; i++) {
         ls_window *to = &w->windows[i];
         *to = of[i];
         LS_ASSERT(to->peer < w->ranks && (to->peer < 0 || (to->answers >= 0 && to->answers < w->words)));
         if (to->slots == NULL) continue;
         memcpy(next, to->slots, (size_t)to->uses * sizeof *next);
+        if (to->counted != NULL) memcpy(row, to->counted, (size_t)to->uses * sizeof *row);
         to->slots = next;
+        to->counted = row;
         next += to->uses;
+        row += to->uses;
     }
     atomic_store_explicit(&w->expecting, true, memory_order_release);
     return ls_ok();
@@ -79,6 +86,7 @@ typedef struct expected {
     int peer;      /* that sets it; -1: nobody */
     uint64_t last; /* generation: later ones are not expected yet, earlier ones come once */
     bool parts;    /* any part of the slot, which is flat, may be put, rather than the slot as a whole or in pieces */
+    size_t row;    /* of a slot in which any number of its first rows comes: bytes of one; 0: all comes */
     ls_range slot; /* what comes with the generation; length 0: nothing but the signal */
 } expected;
 
@@ -97,10 +105,13 @@ static expected expected_at(const ls_windows *w, int word, uint64_t generation) 
     const ls_window *at = &w->windows[word];
     if (at->peer < 0) return (expected){.peer = -1};
     expected e = {.peer = at->peer, .last = last_set(w, at->answers) + (at->begins ? 1 : 0)};
-    if (generation <= at->notes)
+    if (generation <= at->notes) {
         e.slot = at->note;
-    else if (at->slots != NULL)
-        e.slot = at->slots[(generation - at->notes - 1) % at->uses];
+    } else if (at->slots != NULL) {
+        const uint64_t use = (generation - at->notes - 1) % at->uses;
+        e.slot = at->slots[use];
+        e.row = at->counted[use];
+    }
     return e;
 }
 
@@ -114,6 +125,9 @@ static bool lies_in_slot(const ls_range *slot, ls_range range) {
 static bool fits(const expected *e, const ls_arrival *a) {
     if (memcmp(a->to, &e->slot, sizeof e->slot) == 0) return true;
     if (e->parts) return lies_in_slot(&e->slot, *a->to);
+    if (e->row > 0 && !a->piece)
+        return ls_range_is_flat(a->to) && a->to->offset == e->slot.offset && a->to->length <= e->slot.length &&
+               a->to->length % e->row == 0;
     return a->piece && ls_range_is_flat(a->to) && ls_range_has_piece(&e->slot, a->to->offset, a->to->length);
 }
 

@@ -222,6 +222,11 @@ static void tell_in(ls_builder *b, ls_instr *instr, ls_operand operand) {
     instr->in = keep(b, &operand, 1);
 }
 
+static size_t row_bytes(const ls_operand *rows) {
+    LS_ASSERT(ls_view_is_dense(&rows->view) && rows->view.ndim > 0);
+    return ls_view_bytes(&rows->view) / (size_t)rows->view.size[0];
+}
+
 static void tell_out(ls_builder *b, ls_instr *instr, ls_operand operand) {
     if (instr == NULL) return;
     instr->n_out = 1;
@@ -242,6 +247,25 @@ void ls_build_send(ls_builder *b, int channel, ls_peer receiver, ls_operand from
 
 void ls_build_receive(ls_builder *b, int channel, ls_peer sender, ls_operand slot) {
     tell_out(b, await_word(b, LS_INSTR_RECEIVE, channel, sender, &slot), slot);
+}
+
+void ls_build_send_rows(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to, ls_operand count,
+                        double likely) {
+    LS_ASSERT(ls_view_same_form(&from.view, &to.view) && from.view.dtype == to.view.dtype);
+    (void)await_word(b, LS_INSTR_ACQUIRE, channel, receiver, &to);
+    ls_instr *put = set_word(b, LS_INSTR_PUT, channel, receiver, &to);
+    tell_out(b, put, to);
+    if (put == NULL) return;
+    put->n_in = 2;
+    put->in = keep(b, (const ls_operand[]){from, count}, 2);
+    put->counted = row_bytes(&to);
+    put->likely = likely * (double)put->counted;
+}
+
+void ls_build_receive_rows(ls_builder *b, int channel, ls_peer sender, ls_operand slot) {
+    ls_instr *receive = await_word(b, LS_INSTR_RECEIVE, channel, sender, &slot);
+    tell_out(b, receive, slot);
+    if (receive != NULL) receive->counted = row_bytes(&slot);
 }
 
 void ls_build_lease(ls_builder *b, int channel, ls_peer reader, ls_operand block) {

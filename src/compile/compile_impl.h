@@ -235,6 +235,14 @@ void ls_build_grant(ls_builder *b, int channel, ls_peer sender, ls_operand slot)
 void ls_build_send(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to);
 void ls_build_receive(ls_builder *b, int channel, ls_peer sender, ls_operand slot);
 /*
+ * The same of rows (the first dimension of what is dense), of which only as many travel, the first ones, as `count`
+ * says when they leave: an i32 in this rank's memory. There is room for all; what lies behind those that came is
+ * undefined. likely: rows that the put is timed by.
+ */
+void ls_build_send_rows(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to, ls_operand count,
+                        double likely);
+void ls_build_receive_rows(ls_builder *b, int channel, ls_peer sender, ls_operand slot);
+/*
  * Reading in place over the same channels: the owner of a block in the heap leases it to a reader, who borrows it
  * (`block` is then the owner's, ls_operand_of_peer), reads it, and returns it; the owner reclaims it before it writes
  * there again.

@@ -268,9 +268,12 @@ static void exchange(queue *q, const operation *o) {
     if (count_call(d, CALL_MESSAGE).code != LS_OK) return;
     unlock(d);
     delay(q, draw);
-    if (m->source != NULL) ls_range_copy(m->target, &m->to, m->source, &m->from);
-    if (!m->awaits) atomic_store_explicit(word, m->generation, memory_order_release);
+    ls_range from = m->from, to = m->to;
+    const ls_status counted = ls_device_count_rows(&m->count, m->peer, &from, &to);
+    if (counted.code == LS_OK && m->source != NULL) ls_range_copy(m->target, &to, m->source, &from);
+    if (counted.code == LS_OK && !m->awaits) atomic_store_explicit(word, m->generation, memory_order_release);
     lock(d);
+    if (d->failed.code == LS_OK) d->failed = counted;
     while (m->awaits && !d->closing && d->failed.code == LS_OK &&
            atomic_load_explicit(word, memory_order_acquire) < m->generation) {
         unlock(d);

@@ -228,11 +228,24 @@ typedef struct ls_device_access {
     bool writes;
 } ls_device_access;
 
+/*
+ * How many rows a message copies: an i32 that is read when the message is executed. Both of its ranges are one piece,
+ * of which the first rows are copied; more than that is an error, which names the channel.
+ */
+typedef struct ls_device_count {
+    const char *at; /* as messages address it; NULL: all bytes are copied */
+    size_t row;     /* bytes */
+    const char *channel;
+} ls_device_count;
+/* Cuts the ranges to the rows that there are, for that rank. at: as the caller addresses it. */
+LS_MUST_USE ls_status ls_device_count_rows(const ls_device_count *count, int peer, ls_range *from, ls_range *to);
+
 /* What a queue executes between ranks: first the copy, then the word. */
 typedef struct ls_device_message {
     const char *source; /* this rank's, ls_device_arena.source; NULL: nothing is copied */
     char *target;       /* of a peer (ls_device_reach) */
     ls_range from, to;
+    ls_device_count count;
     uint64_t *word; /* ls_device_remote.words: one of a peer, which becomes the generation; or, if it awaits, one of
                        this rank (own), until it is the generation or more */
     uint64_t generation, rise; /* rise: by how much more it is each time that a recording of it is launched again */

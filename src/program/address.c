@@ -7,20 +7,23 @@
 
 /* --- addresses ------------------------------------------------------------------------------------------ */
 
-ls_address ls_address_of(const ls_image *image, const ls_operand *operand, int rank) {
-    return (ls_address){ls_operand_range(image, operand, rank), operand->view.dtype};
+ls_address ls_address_of(const ls_image *image, const ls_instr *instr, int rank) {
+    const ls_operand *operand = instr->kind == LS_INSTR_LEASE ? &instr->in[0] : &instr->out[0];
+    return (ls_address){ls_operand_range(image, operand, rank), operand->view.dtype, instr->counted};
 }
 
 bool ls_address_same_form(const ls_address *a, const ls_address *b) {
     ls_range x = a->range, y = b->range;
     if (ls_range_bytes(&x) == 0 && ls_range_bytes(&y) == 0) return true;
     x.offset = y.offset = 0;
-    return a->dtype == b->dtype && memcmp(&x, &y, sizeof x) == 0;
+    return a->dtype == b->dtype && a->counted == b->counted && memcmp(&x, &y, sizeof x) == 0;
 }
 
 void ls_address_print_form(const ls_address *address, char *out, size_t bytes) {
     const ls_range *r = &address->range;
-    const int n = snprintf(out, bytes, "%zu bytes of %s", ls_range_bytes(r), ls_dtype_name(address->dtype));
+    int n = snprintf(out, bytes, "%zu bytes of %s", ls_range_bytes(r), ls_dtype_name(address->dtype));
+    if (address->counted > 0 && n >= 0 && (size_t)n < bytes)
+        n += snprintf(out + n, bytes - (size_t)n, ", or fewer rows of %zu bytes", address->counted);
     if (ls_range_is_flat(r) || n < 0 || (size_t)n >= bytes) return;
     snprintf(out + n, bytes - (size_t)n, " in %lld x %lld x %lld pieces, %lld, %lld, %lld bytes apart",
              (long long)r->count[2], (long long)r->count[1], (long long)r->count[0], (long long)r->stride[2],

@@ -12,10 +12,11 @@
 typedef struct ls_address {
     ls_range range; /* in the heap of the rank that receives or leases */
     ls_dtype dtype;
+    size_t counted; /* ls_instr.counted */
 } ls_address;
 
-/* Of an operand of the rank's own. */
-ls_address ls_address_of(const ls_image *image, const ls_operand *operand, int rank);
+/* Of what a RECEIVE or LEASE is about, which is the rank's own; of a PUT or BORROW, the form that it asks for. */
+ls_address ls_address_of(const ls_image *image, const ls_instr *instr, int rank);
 /* Whether they have one form: all but the offset. What is empty has the form of whatever is empty. */
 bool ls_address_same_form(const ls_address *a, const ls_address *b);
 /* "24 bytes of f32 in 3 x 1 x 1 pieces, 64, 0, 0 bytes apart": an address without its offset. */

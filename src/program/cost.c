@@ -215,6 +215,6 @@ static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *
 double ls_instr_seconds(const ls_instr *instr, double far, const ls_rates *rates) {
     if (instr->kind == LS_INSTR_KERNEL) return kernel_seconds(instr, far, rates);
     if (instr->kind != LS_INSTR_PUT) return 0;
-    return bytes_seconds(&rates->put, ls_operand_bytes(&instr->in[0]), far / 2) +
-           pieces_seconds(&instr->in[0], &instr->out[0], rates);
+    const double bytes = instr->counted > 0 ? instr->likely : ls_operand_bytes(&instr->in[0]);
+    return bytes_seconds(&rates->put, bytes, far / 2) + pieces_seconds(&instr->in[0], &instr->out[0], rates);
 }

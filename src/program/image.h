@@ -122,7 +122,7 @@ typedef enum ls_instr_kind {
     LS_INSTR_GRANT,   /* receiver: the peer may put into the slot out[0] */
     LS_INSTR_ACQUIRE, /* sender: until its peer has granted the slot */
     LS_INSTR_PUT,     /* sender: in[0] to the peer's slot, which lies where the peer receives it and has the form of
-                         out[0]; done when in[0] may be overwritten */
+                         out[0]; done when in[0] may be overwritten. With in[1] as many rows of it as that says */
     LS_INSTR_RECEIVE, /* receiver: until the slot out[0] is filled */
     LS_INSTR_LEASE,   /* owner: the peer may read the block in[0] where it lies */
     LS_INSTR_BORROW,  /* reader: until the peer's block out[0] may be read */
@@ -158,6 +158,10 @@ typedef struct ls_instr {
     const ls_operand *workspace; /* buffer -1: none */
     double flops;
     double rows;         /* of attention: queries of heads that see a key at all */
+    size_t counted;      /* of a put of rows whose number is known when it runs, and of the receive: bytes of a row. So
+                            many of them travel as the put's in[1], an i32, then says, at most all of in[0], for which the
+                            slot has room. 0: all of in[0] does */
+    double likely;       /* of such a put: the bytes that it is timed by */
     ls_peer peer;        /* of all kinds but kernels */
     int channel;         /* index into ls_program.channels */
     uint64_t generation; /* of this use within one run of the program: 1, 2, ... */

@@ -51,6 +51,9 @@ static inline const ls_operand *ls_instr_subject(const ls_instr *instr) {
     return subject == LS_SUBJECT_NONE ? NULL : subject == LS_SUBJECT_IN ? &instr->in[0] : &instr->out[0];
 }
 
+/* Of a put of counted rows: where their number is; NULL: it puts all of its source. */
+static inline const ls_operand *ls_instr_count(const ls_instr *put) { return put->counted > 0 ? &put->in[1] : NULL; }
+
 typedef enum ls_access_kind {
     LS_ACCESS_READ,
     LS_ACCESS_WRITE,  /* or handed over, or taken back: what touched the bytes before is over, what touches them later

@@ -81,6 +81,10 @@ static void print_kernel(const program_page *page, const ls_instr *instr, FILE *
 }
 
 static void print_put(const program_page *page, const ls_instr *instr, FILE *out) {
+    if (ls_instr_count(instr) != NULL) {
+        print_operand(page, ls_instr_count(instr), out);
+        fputs(" rows of ", out);
+    }
     print_operand(page, &instr->in[0], out);
     fputs(" → ", out);
     print_operand(page, &instr->out[0], out);

@@ -27,10 +27,10 @@ ls_class_proof *ls_class_proof_make(const ls_image *image, int rank, ls_arena *a
 }
 
 /* The form of a slot or block, which both ends know; where it lies, one of them tells the other. */
-static uint64_t hash_of_form(const ls_operand *o) {
+static uint64_t hash_of_form(const ls_operand *o, size_t counted) {
     if (ls_operand_is_empty(o)) return 1;
     const ls_range range = ls_view_range(&o->view, 0);
-    const uint64_t key[] = {ls_hash_bytes(&range, sizeof range), o->view.dtype};
+    const uint64_t key[] = {ls_hash_bytes(&range, sizeof range), o->view.dtype, counted};
     return ls_hash_bytes(key, sizeof key);
 }
 
@@ -58,5 +58,6 @@ void ls_channel_end_note(ls_channel_end *end, const ls_instr *instr) {
     if (t->free)
         add(&end->free, kind, instr, 0);
     else
-        add(&end->data, kind, instr, hash_of_form(instr->kind == LS_INSTR_LEASE ? &instr->in[0] : &instr->out[0]));
+        add(&end->data, kind, instr,
+            hash_of_form(instr->kind == LS_INSTR_LEASE ? &instr->in[0] : &instr->out[0], instr->counted));
 }

@@ -81,8 +81,8 @@ static ls_status land(ls_play *p, int rank, int queue, const ls_instr *instr, ls
     if (receives == NULL || receives->kind != LS_INSTR_RECEIVE)
         return ls_play_fault(p, at, "its peer does not receive it");
     const ls_operand *slot = ls_instr_subject(receives);
-    const ls_address there = ls_address_of(p->rank[peer].image, slot, peer),
-                     here = ls_address_of(image, &instr->out[0], rank);
+    const ls_address there = ls_address_of(p->rank[peer].image, receives, peer),
+                     here = ls_address_of(image, instr, rank);
     if (!ls_address_same_form(&there, &here))
         return ls_play_fault(p, at, "the slot that its peer receives in has another form");
     if (!ls_range_covers(&p->rank[rank].granted[instr->channel], &there.range))
@@ -98,6 +98,10 @@ static ls_status put(ls_play *p, int rank, int queue, ls_point at) {
     ls_access *source, *target;
     LS_TRY(touch(p, rank, &instr->in[0], false, at, q->clock, true, &source));
     check_value(p, rank, &instr->in[0], at);
+    if (ls_instr_count(instr) != NULL) {
+        LS_TRY(touch(p, rank, &instr->in[1], false, at, q->clock, false, NULL));
+        check_value(p, rank, &instr->in[1], at);
+    }
     LS_TRY(land(p, rank, queue, instr, at, &target));
     if (source != NULL) q->puts[q->n_puts++] = source;
     return ls_play_post(p, rank, queue, target, source);

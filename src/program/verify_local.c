@@ -185,6 +185,10 @@ static ls_status put(proving *p, const ls_instr *instr, ls_point at) {
     ls_access *source;
     LS_TRY(touch(p, &instr->in[0], false, at, true, &source));
     expect(p, &instr->in[0], at);
+    if (ls_instr_count(instr) != NULL) {
+        LS_TRY(touch(p, &instr->in[1], false, at, false, NULL));
+        expect(p, &instr->in[1], at);
+    }
     if (source != NULL) q->puts[q->n_puts++] = source;
     return ls_ok();
 }

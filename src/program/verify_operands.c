@@ -50,6 +50,26 @@ static const char *find_mismatch(const ls_image *image, const ls_instr *instr) {
     return NULL;
 }
 
+/* A put of counted rows reads their number, and it and its receive are about whole rows that lie one behind the other.
+ */
+static const char *find_miscount(const ls_image *image, const ls_instr *instr) {
+    const bool puts = instr->kind == LS_INSTR_PUT, counts = puts && instr->n_in > 1;
+    if (instr->kind == LS_INSTR_KERNEL) return NULL;
+    if (instr->counted > 0 && !puts && instr->kind != LS_INSTR_RECEIVE)
+        return "it has counted rows, and transfers none";
+    if (counts != (puts && instr->counted > 0)) return "it has a number of rows and no rows, or the other way round";
+    if (instr->counted == 0) return NULL;
+    const ls_view *rows = &ls_instr_subject(instr)->view;
+    const ls_operand *count = counts ? &instr->in[1] : NULL;
+    if (!ls_view_is_dense(rows) || (puts && !ls_view_is_dense(&instr->out[0].view)) ||
+        ls_view_bytes(rows) % instr->counted != 0)
+        return "its counted rows do not lie one behind the other";
+    if (count == NULL) return NULL;
+    if (count->buffer < 0 || count->view.dtype != LS_I32 || ls_view_elements(&count->view) != 1)
+        return "the number of its rows is not one i32";
+    return image->buffers[count->buffer].space == LS_HOST ? "the number of its rows lies in memory of the host" : NULL;
+}
+
 /*
  * Operands in another rank's memory: of the heap, and of kernels that read them or the subject of what says that they
  * may be read.
@@ -86,6 +106,7 @@ static const char *find_stray(const ls_image *image, const ls_instr *instr) {
 const char *ls_instr_unsound(const ls_image *image, const ls_instr *instr) {
     const char *why = find_misuse(image, instr);
     if (why == NULL) why = find_mismatch(image, instr);
+    if (why == NULL) why = find_miscount(image, instr);
     if (why == NULL) why = find_stray(image, instr);
     for (int k = 0; k < ls_instr_accesses(instr) && why == NULL; k++)
         if (!ls_operand_is_inside(image, ls_instr_access_at(instr, k).operand))

@@ -89,8 +89,8 @@ static ls_status borrow(ls_play *p, int rank, ls_point at, const ls_message *m) 
     const ls_instr *leases = ls_play_told(p, rank, instr);
     if (leases == NULL) return ls_play_fault(p, at, "nothing is leased that it could borrow");
     const ls_operand *block = ls_instr_subject(leases);
-    const ls_address there = ls_address_of(p->rank[m->sender].image, block, m->sender),
-                     here = ls_address_of(p->rank[rank].image, &instr->out[0], rank);
+    const ls_address there = ls_address_of(p->rank[m->sender].image, leases, m->sender),
+                     here = ls_address_of(p->rank[rank].image, instr, rank);
     if (!ls_address_same_form(&there, &here))
         return ls_play_fault(p, at, "the block that is leased has another form than it borrows");
     ls_lease_begin(&p->rank[rank].leases, p->arena,

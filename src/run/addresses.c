@@ -136,8 +136,16 @@ static const ls_range *slots_of(const exchange *x, const end *e) {
     const uint64_t uses = uses_of(x, e);
     ls_range *slots = LS_NEW_ARRAY(x->scratch, ls_range, uses);
     for (uint64_t k = 0; k < uses; k++)
-        slots[k] = ls_address_of(x->ex->image, ls_instr_subject(instr_at(x, e, k)), ls_executor_rank(x->ex)).range;
+        slots[k] = ls_address_of(x->ex->image, instr_at(x, e, k), ls_executor_rank(x->ex)).range;
     return slots;
+}
+
+/* Of which of them counted rows come, by use: bytes of a row. */
+static const size_t *counted_of(const exchange *x, const end *e) {
+    const uint64_t uses = uses_of(x, e);
+    size_t *counted = LS_NEW_ARRAY(x->scratch, size_t, uses);
+    for (uint64_t k = 0; k < uses; k++) counted[k] = instr_at(x, e, k)->counted;
+    return counted;
 }
 
 /* Says what each word of this rank is for: notes and their answers, then what the programs send. */
@@ -152,7 +160,8 @@ static ls_status expect(const exchange *x) {
                                           .notes = notes_for(x, uses_of(x, e)),
                                           .note = e->tells ? (ls_range){0} : place_of_note(x, e->awaited),
                                           .uses = uses_of(x, e),
-                                          .slots = e->tells ? slots_of(x, e) : NULL};
+                                          .slots = e->tells ? slots_of(x, e) : NULL,
+                                          .counted = e->tells ? counted_of(x, e) : NULL};
     }
     return ls_comm_expect(x->ex->comm, windows);
 }
@@ -166,8 +175,7 @@ static void tell(exchange *x, end *e) {
     e->note->n = uses_in_note(x, uses, first);
     e->note->uses = uses;
     for (int i = 0; i < e->note->n; i++) {
-        const ls_instr *instr = instr_at(x, e, first + (uint64_t)i);
-        e->note->address[i] = ls_address_of(x->ex->image, ls_instr_subject(instr), rank);
+        e->note->address[i] = ls_address_of(x->ex->image, instr_at(x, e, first + (uint64_t)i), rank);
     }
     const ls_range to = place_of_note(x, e->set), from = ls_range_flat(0, to.length);
     (void)ls_comm_put_signal(x->ex->comm, e->peer, &to, e->note, &from, e->set, ++e->sent);
@@ -183,7 +191,7 @@ static bool lies_in_heap(const exchange *x, const end *e, const ls_address *told
 static ls_status compare(const exchange *x, const end *e, uint64_t use, const ls_address *told) {
     const ls_instr *asks = instr_at(x, e, use);
     const int rank = ls_executor_rank(x->ex);
-    const ls_address known = ls_address_of(x->ex->image, &asks->out[0], rank);
+    const ls_address known = ls_address_of(x->ex->image, asks, rank);
     char theirs[128], mine[128], what[384];
     if (!lies_in_heap(x, e, told)) {
         snprintf(what, sizeof what, "rank %d tells an address that is not within its heap", e->peer);

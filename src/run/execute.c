@@ -190,6 +190,7 @@ static ls_device_message message_of(const run *r, int i) {
         message.target = at->heap;
         message.from = prepared->from;
         message.to = prepared->to;
+        message.count = prepared->count;
     }
     return message;
 }
@@ -281,15 +282,19 @@ static ls_status launch_recorded(const run *r) {
 
 /* --- the head of a queue ------------------------------------------------------------------------------------------ */
 
-static void put_signal(run *r, int i) {
+static ls_status put_signal(run *r, int i) {
     const ls_instr *instr = &r->program->instrs[i];
     ls_prepared *prepared = &r->prepared->instrs[i];
     const double start = ls_seconds();
     const void *source = r->ex->arena[r->ex->image->buffers[instr->in[0].buffer].space]->source;
-    prepared->ticket = ls_comm_put_signal(r->ex->comm, prepared->peer, &prepared->to, source, &prepared->from,
-                                          word_of(r, instr), generation_of(r, instr));
+    ls_range from = prepared->from, to = prepared->to;
+    LS_TRY(ls_device_count_rows(&prepared->count, prepared->peer, &from, &to));
+    prepared->ticket =
+        ls_comm_put_signal(r->ex->comm, prepared->peer, &to, source, &from, word_of(r, instr), generation_of(r, instr));
     r->last_put = i;
+    r->ex->times.sent += (double)ls_range_bytes(&from);
     r->ex->times.copying += ls_seconds() - start;
+    return ls_ok();
 }
 
 /* Executes the head of a queue, which communicates, if it may start and what it waits for has come. */
@@ -305,7 +310,7 @@ static ls_status communicate(run *r, int queue, int i, bool *executed) {
     }
     const double begin = !traced ? 0 : *held > 0 ? *held : ls_seconds();
     if (instr->kind == LS_INSTR_PUT)
-        put_signal(r, i);
+        LS_TRY(put_signal(r, i));
     else if (ls_traits(instr)->sets)
         ls_comm_signal(comm, r->prepared->instrs[i].peer, word_of(r, instr), generation_of(r, instr));
     if (traced) record(r, i, begin, ls_seconds());

@@ -181,12 +181,21 @@ static ls_status check_reached(const ls_executor *ex, int peer) {
                     why != NULL ? why : "they share no memory");
 }
 
+static ls_device_count count_of(const ls_executor *ex, int program, const ls_instr *put) {
+    const ls_operand *count = ls_instr_count(put);
+    if (count == NULL) return (ls_device_count){0};
+    const ls_range at = ls_operand_range(ex->image, count, ls_executor_rank(ex));
+    return (ls_device_count){ex->arena[ex->image->buffers[count->buffer].space]->source + at.offset, put->counted,
+                             ex->image->programs[program].channels[put->channel].name};
+}
+
 static ls_status prepare_instr(ls_executor *ex, int program, const ls_instr *instr, ls_prepared *out) {
     out->peer = ls_peer_rank(ex->image, instr->peer, ls_executor_rank(ex));
     if (instr->kind != LS_INSTR_KERNEL) LS_TRY(check_reached(ex, out->peer));
     if (instr->kind == LS_INSTR_PUT) {
         out->from = ls_operand_range(ex->image, &instr->in[0], ls_executor_rank(ex));
         out->to = address_of(ex, program, instr)->range;
+        out->count = count_of(ex, program, instr);
     }
     out->opening = -1;
     if (ls_device_traits_of(ex->device)->judges) {

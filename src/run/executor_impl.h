@@ -14,6 +14,7 @@ typedef struct ls_prepared {
     double launched;            /* ls_seconds() of its last launch, while recording */
     int peer;                   /* rank; of a communicating instruction */
     ls_range from, to;          /* of a put: within the source's arena, and within the heap */
+    ls_device_count count;      /* of a put: of the rows of these that travel */
     uint64_t ticket;            /* of a put: that of its last execution */
     ls_device_access *accesses; /* in this rank's memory; where the device judges */
     int n_accesses;

@@ -15,6 +15,7 @@ typedef struct pending_put {
     struct pending_put *next; /* the next one of this rank, in the order in which they began */
     int peer, queue, instr;
     const ls_units *from, *to; /* NULL: a signal */
+    int units;                 /* the first ones of these that travel */
     int piece[MOST_PIECES][2]; /* [from, to) of the units, in the order in which the pieces arrive */
     int n, delivered;
     uint64_t sum; /* hash of what was read */
@@ -95,16 +96,24 @@ static pending_put *new_put(ls_interpreter *in, int rank) {
 }
 
 static void split(ls_interpreter *in, pending_put *p) {
-    const int units = (int)ls_min(p->from->n, p->to->n), most = 1 + (int)draw(in, MOST_PIECES);
-    for (int at = 0; at < units; p->n++) {
+    const int most = 1 + (int)draw(in, MOST_PIECES);
+    for (int at = 0; at < p->units; p->n++) {
         const bool last = p->n + 1 == most;
-        const int end = last ? units : at + 1 + (int)draw(in, (uint64_t)(units - at));
+        const int end = last ? p->units : at + 1 + (int)draw(in, (uint64_t)(p->units - at));
         const int place = (int)draw(in, (uint64_t)p->n + 1); /* the pieces are shuffled while they are made */
         memcpy(p->piece[p->n], p->piece[place], sizeof p->piece[0]);
         p->piece[place][0] = at;
         p->piece[place][1] = end;
         at = end;
     }
+}
+
+/* As many rows are put as the hash says that stands for their number. */
+static void count_rows(ls_interpreter *in, int rank, const ls_instr *instr, const ls_units *count, pending_put *p) {
+    const int row = (int)(instr->counted / in->rank[rank].store.unit);
+    p->sum = ls_hashes_read(&in->rank[rank].store, count, (uint64_t)instr->number + 1, &in->outcome.poison);
+    p->units = row * (int)(p->sum % (uint64_t)(p->units / row + 1));
+    in->reads[p->read] = p->sum | 1; /* also where no row is put */
 }
 
 static void begin_put(ls_interpreter *in, int rank, int queue, const ls_instr *instr, const ls_units *units) {
@@ -117,10 +126,13 @@ static void begin_put(ls_interpreter *in, int rank, int queue, const ls_instr *i
     p->generation = generation_of(r, instr);
     if (instr->kind != LS_INSTR_PUT) return;
     p->from = &units[0];
-    p->to = &units[1];
+    p->to = &units[instr->n_in];
+    p->units = (int)ls_min(p->from->n, p->to->n);
     p->read = read_index(in, rank, instr->number);
+    if (ls_instr_count(instr) != NULL) count_rows(in, rank, instr, &units[1], p);
     split(in, p);
     ls_hashes_poison(&in->rank[p->peer].store, p->to);
+    ls_hashes_leave_out(&in->rank[p->peer].store, p->to, p->units);
 }
 
 static void deliver_piece(ls_interpreter *in, int rank, pending_put *p) {
@@ -377,9 +389,9 @@ static void link_to_peers(ls_interpreter *in, int rank) {
             const ls_instr *instr = &program->instrs[i];
             int receive;
             if (instr->kind == LS_INSTR_PUT && be_told(in, rank, p, instr, &receive))
-                r->units[p][i][1] = in->rank[ls_peer_rank(r->image, instr->peer, rank)].units[p][receive][0];
+                r->units[p][i][instr->n_in] = in->rank[ls_peer_rank(r->image, instr->peer, rank)].units[p][receive][0];
             else if (instr->kind == LS_INSTR_PUT)
-                r->units[p][i][1] = (ls_units){.outside = true};
+                r->units[p][i][instr->n_in] = (ls_units){.outside = true};
             for (int k = 0; k < ls_instr_operands(instr) && instr->kind == LS_INSTR_KERNEL; k++) {
                 const ls_operand *o = ls_instr_access_at(instr, k).operand;
                 if (o->buffer >= 0 && !ls_peer_is_self(o->peer)) r->units[p][i][k] = units_in_place(in, rank, p, o);

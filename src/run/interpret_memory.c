@@ -34,6 +34,7 @@ size_t ls_hashes_unit(const ls_image *const *images, int ranks) {
         for (int p = 0; p < image->n_programs; p++) {
             for (int i = 0; i < image->programs[p].n_instrs; i++) {
                 const ls_instr *instr = &image->programs[p].instrs[i];
+                unit = gcd(unit, instr->counted);
                 for (int k = 0; k < ls_instr_accesses(instr); k++)
                     unit = unit_of_operand(image, r, ls_instr_access_at(instr, k).operand, unit);
             }
@@ -119,6 +120,10 @@ void ls_hashes_write(ls_hashes *store, const ls_units *units, uint64_t hash) {
 
 void ls_hashes_poison(ls_hashes *store, const ls_units *units) {
     for (int i = 0; i < units->n; i++) store->value[units->space][units->at[i]] = LS_POISON;
+}
+
+void ls_hashes_leave_out(ls_hashes *store, const ls_units *units, int first) {
+    for (int i = first; i < units->n; i++) store->value[units->space][units->at[i]] = LS_NO_ROW;
 }
 
 uint64_t ls_hashes_left(const ls_hashes *store) {

@@ -102,6 +102,7 @@ typedef struct ls_run_times {
     double total;
     double waiting; /* nothing could run: all queues waited for other ranks */
     double copying; /* inside puts */
+    double sent;    /* bytes, not seconds: of the puts that the rank's thread made, and not its device */
 } ls_run_times;
 
 /*

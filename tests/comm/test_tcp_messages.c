@@ -28,6 +28,7 @@ typedef struct receiving {
 } receiving;
 
 static ls_range slots[2];
+static size_t counted[2]; /* bytes of a row, of slots of counted rows */
 
 /* Rank 0 may put into two slots of rank 1 in turn, with notes and puts as in run/addresses.c. */
 static void expect(receiving *r) {
@@ -35,7 +36,8 @@ static void expect(receiving *r) {
     for (int w = 0; w < WORDS; w++) windows[w] = (ls_window){.peer = -1};
     slots[0] = ls_range_flat(1024, SLOT);
     slots[1] = (ls_range){2048, SLOT / 4, {2, 2, 1}, {SLOT / 2, SLOT, 0}};
-    windows[DATA_IN] = (ls_window){.peer = 0, .answers = FREE_OUT, .notes = 1, .uses = 2, .slots = slots};
+    windows[DATA_IN] =
+        (ls_window){.peer = 0, .answers = FREE_OUT, .notes = 1, .uses = 2, .slots = slots, .counted = counted};
     windows[FREE_IN] = (ls_window){
         .peer = 2, .answers = DATA_OUT, .begins = true, .notes = 1, .note = ls_range_flat(NOTE, NOTE), .uses = 2};
     assert_ok(ls_windows_expect(r->windows, windows));
@@ -209,8 +211,42 @@ static void test_pieces_outside(void **state) {
     finish(&r);
 }
 
+/* Of a slot of counted rows any number of its first rows is taken, as a whole or in pieces, and nothing else. */
+static void test_counted_rows(void **state) {
+    (void)state;
+    enum { ROW = 16 };
+    counted[0] = ROW;
+    for (size_t rows = 0; rows <= SLOT / ROW; rows++) {
+        receiving r;
+        start(&r, false);
+        say(&r, &HEAD(LS_TCP_SIGNAL, DATA_IN, 1, NOTHING), 0);
+        say(&r, &HEAD(LS_TCP_PUT, DATA_IN, 2, ls_range_flat(1024, rows * ROW)), rows * ROW);
+        settle(&r);
+        assert_int_equal(word_at(&r, DATA_IN), 2);
+        for (size_t i = 0; i < SLOT; i++) assert_int_equal(*at_heap(&r, 1024 + i), i < rows * ROW ? 0x5A : 0);
+        assert_ok(ls_notice_aborted(&r.notice));
+        finish(&r);
+    }
+    receiving r;
+    start(&r, false);
+    say(&r, &HEAD(LS_TCP_PIECE, DATA_IN, 2, ls_range_flat(1024 + 8, 40)), 40);
+    settle(&r);
+    assert_ok(ls_notice_aborted(&r.notice));
+    finish(&r);
+    const forged all[] = {
+        {HEAD(LS_TCP_PUT, DATA_IN, 2, ls_range_flat(1024, ROW + 8)), "24 bytes at 1024"},
+        {HEAD(LS_TCP_PUT, DATA_IN, 2, ls_range_flat(1024 + ROW, ROW)), "16 bytes at 1040"},
+        {HEAD(LS_TCP_PUT, DATA_IN, 2, ls_range_flat(1024, SLOT + ROW)), "272 bytes at 1024"},
+        {HEAD(LS_TCP_PUT, DATA_IN, 2, {1024, ROW, {2, 1, 1}, {32, 0, 0}}), "expected 256 bytes at 1024"},
+        {HEAD(LS_TCP_PUT, DATA_IN, 2, ls_range_flat(1024, beyond)), "expected 256 bytes at 1024"},
+    };
+    for (size_t i = 0; i < LS_COUNT(all); i++) refuses(&all[i], false);
+    counted[0] = 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counted_rows),
         cmocka_unit_test(test_expected_messages),
         cmocka_unit_test(test_pieces_outside),
         cmocka_unit_test(test_forged_messages),

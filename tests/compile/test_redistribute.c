@@ -6,6 +6,7 @@
 #include "compile/redistribute/redistribute.h"
 #include "program/verify.h"
 #include "program/verify_local.h"
+#include "support/emission.h"
 #include "support/meshes.h"
 #include "support/world.h"
 #include "support/worlds.h"
@@ -215,54 +216,20 @@ static const under_test cases[] = {
     {"all-to-all in place", own_rows, own_columns, LS_EFFECT_MAKE, emit_in_place, expect_recut, move_columns},
 };
 
-static ls_operand bind(ls_builder *b, const char *name, ls_buffer_kind kind, int64_t n) {
-    ls_image *image = b->image;
-    const ls_operand operand = ls_build_private(b, kind, name, image->dtype, 1, &n);
-    *LS_PUSH(image->arena, image->bindings, image->n_bindings, image->binding_capacity) =
-        (ls_binding){.name = name, .operand = operand, .shape = {1, {{n, LS_FACTOR_NONE}}}};
-    return operand;
-}
-
 /* The rank's image of one program, which is the collective. */
 static ls_image *image_of(const under_test *test, int ranks, int rank) {
-    static const ls_phase phases[] = {{LS_FIRST, 0, LS_PHASE_ZERO}};
-    ls_arena *arena = ls_arena_create();
-    ls_image *image = LS_NEW(arena, ls_image);
-    *image = (ls_image){.arena = arena,
-                        .mesh = mesh_of(ranks, 1, 1),
-                        .dtype = LS_F64,
-                        .accumulator = LS_F64,
-                        .strategy = "none",
-                        .threads = 1,
-                        .n_programs = 1,
-                        .programs = LS_NEW(arena, ls_program),
-                        .phases = phases,
-                        .n_phases = 1,
-                        .positions = {.buffer = -1}};
-    (void)LS_PUSH(arena, image->teams, image->n_teams, image->team_capacity);
-    (void)LS_PUSH(arena, image->displacements, image->n_displacements, image->displacement_capacity);
-    image->layout = ls_layout_make(&(ls_layout_need){.kind = LS_LAYOUT_CONTIGUOUS, .S = 1, .P = 1}, arena);
-    const ls_target target = {.mesh = image->mesh, .rank = rank, .threads = 1, .isa = LS_ISA_REF};
-    ls_builder b = {.target = &target, .image = image, .status = ls_ok()};
-    b.displacements.arena = arena;
-    const ls_operand in = bind(&b, "in", LS_BUFFER_INPUT, test->in_count(ranks, rank)),
-                     out = bind(&b, "out", LS_BUFFER_OUTPUT, test->out_count(ranks, rank));
-    *image->programs = (ls_program){.name = "collective"};
-    ls_build_begin_program(&b, image->programs);
-    const ls_team world = ls_mesh_team(&image->mesh, LS_ALL_AXES);
-    const ls_stages stages = ls_stages_of(&b, &world);
-    image->owners = ls_stages_owners(&b, &stages);
-    test->emit(&b, &stages, in, out);
-    assert_ok(b.status);
-    ls_build_end_program(&b);
-    b.program->kept = LS_NEW_ARRAY(arena, ls_kept, image->n_buffers);
-    b.program->kept[in.buffer].effect = LS_EFFECT_READ;
-    b.program->kept[out.buffer].effect = test->on_out;
-    ls_name_values(image);
-    ls_schedule(image);
-    ls_place(image);
-    ls_order(image);
-    return image;
+    emission e;
+    emission_begin(&e, ranks, rank);
+    const ls_operand in = emission_bind(&e, "in", LS_BUFFER_INPUT, LS_F64, test->in_count(ranks, rank)),
+                     out = emission_bind(&e, "out", LS_BUFFER_OUTPUT, LS_F64, test->out_count(ranks, rank));
+    emission_program(&e);
+    const ls_team world = ls_mesh_team(&e.image->mesh, LS_ALL_AXES);
+    const ls_stages stages = ls_stages_of(&e.builder, &world);
+    e.image->owners = ls_stages_owners(&e.builder, &stages);
+    test->emit(&e.builder, &stages, in, out);
+    emission_declare(&e, in, LS_EFFECT_READ);
+    emission_declare(&e, out, test->on_out);
+    return emission_end(&e);
 }
 
 typedef struct run_of {

@@ -37,9 +37,10 @@ static bool params_equal(const ls_instr *a, const ls_instr *b) {
 static bool instrs_equal(const ls_instr *a, const ls_instr *b) {
     return a->kind == b->kind && a->queue == b->queue && strcmp(a->op, b->op) == 0 && a->n_in == b->n_in &&
            a->n_out == b->n_out && a->kernel == b->kernel && params_equal(a, b) && a->flops == b->flops &&
-           a->rows == b->rows && ls_peer_equal(a->peer, b->peer) && a->channel == b->channel &&
-           a->generation == b->generation && ls_epoch_compare(a->epoch, b->epoch) == 0 && after_equal(a, b) &&
-           a->number == b->number && a->transfer == b->transfer && operands_equal(a->in, b->in, a->n_in) &&
+           a->rows == b->rows && a->counted == b->counted && a->likely == b->likely &&
+           ls_peer_equal(a->peer, b->peer) && a->channel == b->channel && a->generation == b->generation &&
+           ls_epoch_compare(a->epoch, b->epoch) == 0 && after_equal(a, b) && a->number == b->number &&
+           a->transfer == b->transfer && operands_equal(a->in, b->in, a->n_in) &&
            operands_equal(a->out, b->out, a->n_out) && operands_equal(a->workspace, b->workspace, 1);
 }
 
