@@ -73,11 +73,76 @@ static ls_tensor sink_loss(ls_graph *g) {
 
 static ls_tensor full_loss(ls_graph *g) { return loss_of(g, &(form){.Hq = 4, .Hkv = 2, .mask = {.n = 0}}); }
 
+/* --- general ops -------------------------------------------------------------------------------------------------- */
+
+static ls_tensor weight(ls_graph *g, const char *name, int ndim, const int64_t *size) {
+    return ls_parameter(g, name, ndim, size);
+}
+
+/* A weight for each feature, of which the gradient is a sum over tokens: sin(x · gain + bias). */
+static ls_tensor mapped(ls_graph *g, ls_tensor x, const char *gain, const char *bias, int64_t n) {
+    const ls_tensor in[] = {x, weight(g, gain, 1, &n), weight(g, bias, 1, &n)};
+    const ls_map_step step[] = {{LS_MAP_MUL, 0, 1, 0, 0}, {LS_MAP_ADD, 3, 2, 0, 0}, {LS_MAP_SIN, 4, 0, 0, 0}};
+    return ls_map(g, in, 3, &(ls_expression){.step = step, .n_steps = 3});
+}
+
+/* The largest logits of eight decide which of eight features count, and by how much: topk, softmax, take_along. */
+static ls_tensor chosen(ls_graph *g, ls_tensor x) {
+    enum { EXPERTS = 8, K = 3 };
+    ls_tensor ids;
+    const ls_tensor logits = ls_linear(g, x, weight(g, "router", 2, (int64_t[]){EXPERTS, E}), LS_NO_TENSOR),
+                    values = ls_linear(g, x, weight(g, "values", 2, (int64_t[]){EXPERTS, E}), LS_NO_TENSOR),
+                    parts = ls_softmax(g, ls_topk(g, logits, K, &ids)),
+                    product = ls_mul(g, parts, ls_take_along(g, values, ids));
+    return ls_linear(g, product, weight(g, "chosen", 2, (int64_t[]){E, K}), LS_NO_TENSOR);
+}
+
+/* Contractions with a parameter that shares a dimension (no product of matrices), and of two tensors of a token. */
+static ls_tensor contracted(ls_graph *g, ls_tensor x) {
+    const ls_tensor heads = ls_split_last(g, x, 3, 4),
+                    y = ls_einsum(g, "bsha,hac->bshc", heads, weight(g, "per_head", 3, (int64_t[]){3, 4, 5})),
+                    scores = ls_softmax(g, ls_einsum(g, "bshc,bsgc->bshg", y, y)),
+                    mixed = ls_einsum(g, "bshg,bsga->bsha", scores, heads);
+    return ls_merge_last(g, mixed);
+}
+
+/* Sums, means and maxima over features, and their way back. */
+static ls_tensor reduced(ls_graph *g, ls_tensor x) {
+    const ls_tensor heads = ls_split_last(g, x, 3, 4), max = ls_reduce_max(g, heads, 1U << 3, true, true),
+                    mean = ls_reduce_mean(g, heads, 1U << 2, true), sum = ls_reduce_sum(g, heads, 3U << 2, false),
+                    apart = ls_mul(g, ls_broadcast(g, ls_cast(g, max, g->dtype), 1U << 3, heads),
+                                   ls_broadcast(g, ls_cast(g, mean, g->dtype), 1U << 2, heads)),
+                    all = ls_broadcast(g, ls_cast(g, sum, g->dtype), 3U << 2, heads);
+    return ls_merge_last(g, ls_add(g, apart, all));
+}
+
+/* Parts of the features in another order: permute, slice, concat. */
+static ls_tensor arranged(ls_graph *g, ls_tensor x) {
+    const ls_tensor turned = ls_permute_dims(g, ls_split_last(g, x, 3, 4), (int[]){0, 1, 3, 2}),
+                    every_second = ls_slice(g, turned, 2, 1, 2, 2), first = ls_slice(g, turned, 2, 0, 2, 1);
+    return ls_merge_last(g, ls_concat(g, 2, 2, (ls_tensor[]){every_second, first}));
+}
+
+static ls_tensor general_loss(ls_graph *g) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", 1, S);
+    ls_tensor x = ls_embedding(g, tokens, weight(g, "table", 2, (int64_t[]){V, E}));
+    ls_tensor (*const parts[])(ls_graph *, ls_tensor) = {chosen, contracted, reduced, arranged};
+    static const char *const gains[] = {"gain.0", "gain.1", "gain.2", "gain.3"}, *const biases[] = {"bias.0", "bias.1",
+                                                                                                    "bias.2", "bias.3"};
+    for (size_t i = 0; i < LS_COUNT(parts); i++) x = ls_add(g, x, mapped(g, parts[i](g, x), gains[i], biases[i], E));
+    const ls_mask causal = ls_mask_causal();
+    const ls_tensor heads = ls_split_last(g, x, 4, 3);
+    x = ls_add(g, x, ls_merge_last(g, ls_attention(g, heads, heads, heads, &causal, 0.5)));
+    return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, x, weight(g, "head", 2, (int64_t[]){V, E})),
+                                      ls_input_like(g, "labels", tokens)));
+}
+
 static const network networks[] = {
     {.name = "grouped", .loss = grouped_loss, .ids = V},
     {.name = "tied", .loss = tied_loss, .ids = V},
     {.name = "sinks", .loss = sink_loss, .ids = V},
     {.name = "full", .loss = full_loss, .ids = V, .transport = "chaos:5"},
+    {.name = "general", .loss = general_loss, .ids = V},
 };
 
 static const struct {
