@@ -6,6 +6,11 @@ from .rows import EXPRESSIONS, arithmetic, elementwise, expression, is_tensor, s
 ROWS, row = table()
 
 
+def truth(low, node, x):
+    """Whether it is not 0."""
+    return x if isinstance(x, bool) or (is_tensor(x) and x.dtype == "bool") else low.map("ne", x, 0, dtype="bool", node=node) if is_tensor(x) else x != 0
+
+
 for name, word in [("mul", "mul"), ("pow", "pow"), ("lt", "lt"), ("le", "le"), ("eq", "eq"), ("ne", "ne"), ("minimum", "min"), ("maximum", "max"),
                    ("remainder", "mod"), ("neg", "neg"), ("abs", "abs"), ("sign", "sign"), ("exp", "exp"), ("log", "log"), ("log1p", "log1p"),
                    ("sqrt", "sqrt"), ("rsqrt", "rsqrt"), ("sin", "sin"), ("cos", "cos"), ("tanh", "tanh"), ("sigmoid", "sigmoid"), ("erf", "erf"),
@@ -13,6 +18,7 @@ for name, word in [("mul", "mul"), ("pow", "pow"), ("lt", "lt"), ("le", "le"), (
     ROWS[name] = elementwise(word)
 ROWS["gt"] = lambda low, node, a, b: arithmetic(low, node, "lt", b, a)
 ROWS["ge"] = lambda low, node, a, b: arithmetic(low, node, "le", b, a)
+ROWS["logical_xor"] = lambda low, node, a, b: arithmetic(low, node, "ne", truth(low, node, a), truth(low, node, b))
 ROWS["reciprocal"] = lambda low, node, a: arithmetic(low, node, "div", 1.0, a)
 ROWS["rsub"] = lambda low, node, a, b, alpha=1: arithmetic(low, node, "sub", b, a)
 

@@ -1,23 +1,20 @@
 """Attention masks, found by evaluating one element: what mask[b,h,q,k] is in terms of the indices b, h, q and k.
 
-The element is an expression: a number, a linear form of the indices, a token's number in an input, a condition, or a choice between two
-of these by a condition. Conditions that bound q - k, compare the documents of q and k, or hide tokens of padding, are terms of Longspan's
-masks. All others are refused.
+The element is an expression (mask_expressions.py): a number, a linear form of the indices, a token's number in an input, a condition, or a choice
+between two of these by a condition. Conditions that bound q - k, compare the documents of q and k, or hide tokens of padding, are terms of
+Longspan's masks. All others are refused.
 """
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any
 
 from .ir import TELL
+from .mask_expressions import (STEPS, Choice, If, Linear, NoMask, Running, Token, atom, both, choice, compare, is_condition, is_linear, linear, moved,
+                               negated, number, ordered, show, truth)  # fmt: skip
 
 HIDDEN = -1e4  # what is added to a score that must not count is below
 MEANINGS = TELL + ("positions",)  # of inputs by which attention is told which tokens see each other
-
-
-class NoMask(Exception):
-    """Why a mask cannot be expressed."""
 
 
 @dataclass(frozen=True)
@@ -27,207 +24,6 @@ class Told:
     input: str
     meaning: str
     number: Any = None
-
-
-@dataclass(frozen=True)
-class Linear:
-    """The sum of coefficient * atom, and a constant. Atoms: the indices "b", "h", "q", "k" and "i", a Token, a Running."""
-
-    terms: tuple = ()
-    constant: float = 0
-
-    def plus(self, other, factor=1):
-        other = linear(other)
-        total = dict(self.terms)
-        for atom, c in other.terms:
-            total[atom] = total.get(atom, 0) + factor * c
-        return number(Linear(ordered(total), self.constant + factor * other.constant))
-
-    def times(self, factor):
-        return number(Linear(ordered({atom: c * factor for atom, c in self.terms}), self.constant * factor))
-
-
-@dataclass(frozen=True)
-class Token:
-    """The number that an input has for token `at` of its sequence."""
-
-    input: str
-    at: Any
-
-
-@dataclass(frozen=True)
-class Running:
-    """The sum of `what`, which speaks of token "i", over tokens up to `at`."""
-
-    what: Any
-    at: Any
-
-
-@dataclass(frozen=True)
-class If:
-    """`word` is "positive" (left >= 0), "zero" (left = 0), "same" (left, of q, = right, of k), "and", "or", or "not"."""
-
-    word: str
-    left: Any
-    right: Any = None
-
-
-@dataclass(frozen=True)
-class Choice:
-    condition: Any
-    yes: Any
-    no: Any
-
-
-def ordered(total):
-    return tuple(sorted(((atom, c) for atom, c in total.items() if c), key=repr))
-
-
-def atom(x):
-    return Linear(((x, 1),))
-
-
-def number(x):
-    return x.constant if isinstance(x, Linear) and not x.terms else x
-
-
-def linear(x):
-    return x if isinstance(x, Linear) else Linear((), x)
-
-
-def is_linear(x):
-    return isinstance(x, (int, float, Linear)) and not isinstance(x, bool)
-
-
-def is_condition(x):
-    return isinstance(x, (bool, If))
-
-
-def negated(c):
-    if isinstance(c, bool):
-        return not c
-    if c.word == "not":
-        return c.left
-    if c.word == "positive":  # of integers: not x >= 0 is -x - 1 >= 0
-        return If("positive", c.left.times(-1).plus(-1))
-    return If("not", c)
-
-
-def implies(a, b):
-    """Whether b holds where a does, as two bounds of one linear form say; False: it is not known."""
-    if isinstance(a, bool) or isinstance(b, bool):
-        return a is False or b is True
-    if a.word != "positive" or b.word != "positive":
-        return a == b
-    ahead = linear(b.left).plus(a.left, -1)
-    return not isinstance(ahead, Linear) and ahead >= 0
-
-
-def both(word, a, b):
-    neutral = word == "and"
-    if isinstance(a, bool) or isinstance(b, bool):
-        a, b = (a, b) if isinstance(a, bool) else (b, a)
-        return b if a is neutral else a
-    if implies(a, negated(b)) if neutral else implies(negated(a), b):  # they exclude each other, or one of them always holds
-        return not neutral
-    for one, other in ((a, b), (b, a)):
-        if implies(one, other):
-            return one if neutral else other
-    return If(word, a, b)
-
-
-def choice(condition, yes, no):
-    if isinstance(condition, bool):
-        return yes if condition else no
-    if is_condition(yes) and is_condition(no):
-        if implies(condition, no) and implies(negated(condition), yes):
-            return both("and", yes, no)
-        return both("or", both("and", condition, yes), both("and", negated(condition), no))
-    return yes if yes == no else Choice(condition, yes, no)
-
-
-def spread(function, *arguments):
-    """The function of choices is a choice of functions; conditions in arithmetic are 1 or 0."""
-    for i, argument in enumerate(arguments):
-        if isinstance(argument, Choice):
-            return choice(argument.condition, *(spread(function, *arguments[:i], part, *arguments[i + 1:]) for part in (argument.yes, argument.no)))
-    return function(*arguments)
-
-
-def moved(x, start, end):
-    """The same of another token: the index `start` becomes `end`."""
-    if isinstance(x, If):
-        return If(x.word, moved(x.left, start, end), x.right and moved(x.right, start, end))
-    if isinstance(x, Choice):
-        return Choice(*(moved(part, start, end) for part in (x.condition, x.yes, x.no)))
-    if isinstance(x, Token):
-        return Token(x.input, moved(x.at, start, end))
-    if isinstance(x, Running):
-        return Running(x.what, moved(x.at, start, end))
-    if isinstance(x, Linear):
-        return number(Linear(ordered({moved(part, start, end): c for part, c in x.terms}), x.constant))
-    return end if x == start and isinstance(x, str) else x
-
-
-def _compare(word):
-    def compare(a, b):
-        a, b = (choice(x, 1, 0) if is_condition(x) else x for x in (a, b))
-        if isinstance(a, Choice) and word in ("eq", "ne") and b in (moved(a, "q", "k"), moved(a, "k", "q")):
-            same = If("same", *((a, b) if b == moved(a, "q", "k") else (b, a)))
-            return same if word == "eq" else negated(same)
-        if isinstance(a, Choice) or isinstance(b, Choice):
-            return spread(compare, a, b)
-        difference = linear(b).plus(a, -1)  # b - a
-        if not isinstance(difference, Linear):
-            return bool({"lt": operator.gt, "le": operator.ge, "eq": operator.eq, "ne": operator.ne}[word](difference, 0))
-        if word in ("lt", "le"):
-            return If("positive", difference if word == "le" else difference.plus(-1))
-        sign = 1 if difference.terms[0][1] > 0 else -1
-        zero = If("zero", difference.times(sign))
-        return zero if word == "eq" else negated(zero)
-    return compare
-
-
-def _arithmetic(word):
-    def compute(a, b):
-        a, b = (choice(x, 1, 0) if is_condition(x) else x for x in (a, b))
-        if isinstance(a, Choice) or isinstance(b, Choice):
-            return spread(compute, a, b)
-        if word in ("add", "sub"):
-            return linear(a).plus(b, 1 if word == "add" else -1)
-        if word == "mul" and not (isinstance(a, Linear) and isinstance(b, Linear)):
-            return number(linear(a).times(b)) if isinstance(a, Linear) else number(linear(b).times(a))
-        if word == "div" and not isinstance(a, Linear) and not isinstance(b, Linear):
-            return a / b
-        raise NoMask(f"computes {word} of {show(a)} and {show(b)}")
-    return compute
-
-
-def _largest(a, b):
-    return choice(_compare("le")(b, a), a, b) if is_linear(a) and is_linear(b) else spread(_largest, a, b)
-
-
-def _smallest(a, b):
-    return choice(_compare("le")(a, b), a, b) if is_linear(a) and is_linear(b) else spread(_smallest, a, b)
-
-
-def _absolute(x):
-    return choice(_compare("le")(0, x), x, _arithmetic("mul")(x, -1)) if is_linear(x) else spread(_absolute, x)
-
-
-def _truth(x):
-    """A condition of a number: whether it is not 0."""
-    return x if is_condition(x) else spread(_compare("ne"), x, 0)
-
-
-STEPS = {
-    **{word: _compare(word) for word in ("lt", "le", "eq", "ne")},
-    **{word: _arithmetic(word) for word in ("add", "sub", "mul", "div")},
-    "and": lambda a, b: both("and", _truth(a), _truth(b)), "or": lambda a, b: both("or", _truth(a), _truth(b)),
-    "not": lambda a: negated(_truth(a)), "neg": lambda a: _arithmetic("mul")(a, -1),
-    "where": lambda c, a, b: choice(_truth(c), a, b), "max": _largest, "min": _smallest,
-    "abs": _absolute,
-}
 
 
 class Element:
@@ -270,7 +66,7 @@ class Element:
                 triangle = numpy.where((numpy.triu if upper else numpy.tril)(numpy.ones_like(array)) > 0, yes, no)
                 if (array == triangle).all():
                     rows, columns = index if not upper else index[::-1]
-                    return choice(_compare("le")(columns, rows), float(yes), float(no))
+                    return choice(compare("le")(columns, rows), float(yes), float(no))
         raise NoMask(f"depends on the numbers of the buffer {name}")
 
     def operand(self, value, index, shape):
@@ -393,7 +189,7 @@ def documents(condition):
     if isinstance(a, Running) and a.what == b.what:  # the number of positions so far that do not follow the one before
         for name in {part.input for part in atoms_of(a.what) if isinstance(part, Token)}:
             here, before = atom(Token(name, atom("i"))), atom(Token(name, atom("i").plus(-1)))
-            if a.what == _compare("ne")(here.plus(before, -1), 1):
+            if a.what == compare("ne")(here.plus(before, -1), 1):
                 return Told(name, "positions")
     return None
 
@@ -455,25 +251,6 @@ def in_document(condition, name):
             terms.pop(k)
             return If("positive", Linear(ordered(terms), condition.left.constant).plus(atom("q").times(c)).plus(atom("k").times(-c)))
     return condition
-
-
-def show(x):
-    """An expression in a message."""
-    if isinstance(x, If):
-        if x.word in ("positive", "zero"):
-            return f"{show(x.left)} {'>=' if x.word == 'positive' else '='} 0"
-        if x.word == "same":
-            return f"{show(x.left)} = {show(x.right)}"
-        return f"not ({show(x.left)})" if x.word == "not" else f"({show(x.left)}) {x.word} ({show(x.right)})"
-    if isinstance(x, Linear):
-        terms = sorted(x.terms, key=lambda term: term[1] < 0)
-        parts = [f"{c:g}*{show(part)}" if abs(c) != 1 else ("-" if c < 0 else "") + show(part) for part, c in terms]
-        return " + ".join(parts + ([f"{x.constant:g}"] if x.constant or not parts else [])).replace("+ -", "- ")
-    if isinstance(x, Token):
-        return f"{x.input}[{show(x.at)}]"
-    if isinstance(x, Running):
-        return f"cumsum({show(x.what)})[{show(x.at)}]"
-    return f"{show(x.yes)} where {show(x.condition)}, else {show(x.no)}" if isinstance(x, Choice) else str(x)
 
 
 def visible(x):
@@ -539,5 +316,5 @@ def mask(graph, values, causal=False):
     for value in values:
         value, letters = value if isinstance(value, tuple) else (value, "bhqk"[4 - len(value.shape):])
         element = Element(graph).of(value, [0 if n == 1 else atom(letter) for n, letter in zip(value.shape, letters)])
-        conditions.append(visible(_truth(element) if value.dtype == "bool" else element))
+        conditions.append(visible(truth(element) if value.dtype == "bool" else element))
     return terms(conditions)

@@ -4,7 +4,7 @@ import unittest
 import numpy
 
 from support import B, S, graph_of
-from longspan import interpret, masks
+from longspan import interpret, mask_sets as sets, masks
 
 
 def iotas(g):
@@ -80,9 +80,43 @@ class Masks(unittest.TestCase):
         self.found(lambda g, i: g.map("le", g.map("where", g.map("lt", distance(g), 0), 9, distance(g), dtype="i32"), 3), window)
         self.found(lambda g, i: g.map("le", 0, g.map("min", distance(g), 3, dtype="i32")), [{"kind": "causal"}])
         self.found(lambda g, i: g.map("and", g.map("le", -2, distance(g)), causal(g)), [{"kind": "causal"}])
+        def squared(g, i):
+            return g.map("mul", distance(g), distance(g), dtype="i32")
+
+        only = [{"kind": "causal"}]
+        self.found(lambda g, i: g.map("and", g.map("lt", squared(g, i), 16), causal(g)), window)
+        self.found(lambda g, i: g.map("and", g.map("le", g.map("pow", distance(g), 2, dtype="i32"), 9), causal(g)), window)
+        self.found(lambda g, i: g.map("le", g.map("mul", distance(g), g.map("sub", distance(g), 3, dtype="i32"), dtype="i32"), 0), window)
+        self.found(lambda g, i: g.map("eq", g.map("max", distance(g), 0, dtype="i32"), g.map("abs", distance(g), dtype="i32")), only)
+        self.found(lambda g, i: g.map("eq", g.map("max", distance(g), 0, dtype="i32"), distance(g)), only)
+        self.found(lambda g, i: g.map("le", 0, g.map("sign", distance(g), dtype="i32")), only)
+        self.found(lambda g, i: g.map("le", 0, g.map("pow", distance(g), 3, dtype="i32")), only)
+        self.found(lambda g, i: g.map("and", g.map("lt", g.map("mul", g.map("abs", distance(g), dtype="i32"), 2, dtype="i32"), 7), causal(g)), window)
+        self.found(lambda g, i: g.map("or", g.map("and", causal(g), within(g, 3)), g.map("eq", distance(g), 3)), window)
+        self.refused(lambda g, i: g.map("and", g.map("lt", 16, squared(g, i)), causal(g)), "has the term q - k - 5 >= 0")
+        self.refused(lambda g, i: g.map("lt", g.map("mul", *iotas(g), dtype="i32"), 9), "computes mul of q and k")
+        self.refused(lambda g, i: g.map("and", g.map("ne", squared(g, i), 4), causal(g)), "has the term")  # all but one
+        self.refused(lambda g, i: g.map("lt", g.map("pow", distance(g), 0.5), 2), "computes pow of q - k and 0.5")
         self.refused(lambda g, i: within(g, 4), "sees 3 tokens ahead")
         self.refused(lambda g, i: g.map("and", g.map("not", within(g, 4)), causal(g)), "has the term")  # far tokens alone
         self.refused(lambda g, i: g.map("le", 1, distance(g)), "has the term q - k - 1 >= 0")
+
+    def test_sets_of_integers(self):
+        """Where random polynomials are not negative, and what sets have in common, integer by integer."""
+        generator = numpy.random.default_rng(1)
+
+        def has(numbers, x):
+            return any(low <= x <= high for low, high in numbers)
+
+        for _ in range(300):
+            p = [int(c) for c in generator.integers(-900, 900, 6) // generator.choice([1, 30, 900], 6)][:generator.integers(1, 7)]
+            first, second = sets.not_negative(p), sets.not_negative([int(c) for c in generator.integers(-9, 9, 3)])
+            for x in range(-60, 61):
+                self.assertEqual(has(first, x), sum(c * x ** n for n, c in enumerate(p)) >= 0, (p, x))
+                self.assertEqual(has(sets.complement(first), x), not has(first, x))
+                self.assertEqual(has(sets.union(first, second), x), has(first, x) or has(second, x))
+                self.assertEqual(has(sets.intersection(first, second), x), has(first, x) and has(second, x))
+        self.assertEqual(sets.not_negative([10 ** 20 - 1, 0, -1]), [(1 - 10 ** 10, 10 ** 10 - 1)])
 
     def test_causal_as_numbers_that_are_added(self):
         self.found(lambda g, i: g.map("where", causal(g), 0.0, -1e38), [{"kind": "causal"}], additive=True)

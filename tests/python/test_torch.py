@@ -384,7 +384,10 @@ class Refusals(unittest.TestCase):
 
         window = [{"kind": "window", "window": 5, "first": 0}]
         for mask, expected in [(lambda x: ones(x).tril(), [{"kind": "causal"}]), (lambda x: ones(x).tril() & ones(x).triu(-4), window),
-                               (lambda x: ones(x).tril() ^ ones(x).tril(-5), window), (lambda x: (distance(x).abs() < 5) & (distance(x) >= 0), window),
+                               (lambda x: ones(x).tril() ^ ones(x).tril(-5), window), (lambda x: ones(x).tril().logical_xor(ones(x).tril(-5)), window),
+                               (lambda x: torch.logical_xor(ones(x).float().tril(), ones(x).int().tril(-5)), window),
+                               (lambda x: (distance(x) ** 2 < 5 * 5) & (distance(x) >= 0), window),
+                               (lambda x: distance(x).clamp(min=0) == distance(x).abs(), [{"kind": "causal"}]), (lambda x: (distance(x).abs() < 5) & (distance(x) >= 0), window),
                                (lambda x: (ones(x).float().tril() - ones(x).float().tril(-5)).bool(), window)]:
             graph = lower(Tiny(lambda model, x: attend(x, mask(x))), batch())
             self.assertEqual([node.params["mask"] for node in graph.nodes if node.op == "attention"], [expected])
