@@ -53,6 +53,17 @@ static ls_status refuse_others(const data_flags *flags, int from, int to) {
     return ls_ok();
 }
 
+/* Flags that say how texts become documents. */
+static ls_status refuse_form(const data_flags *flags) {
+    const size_t begin = offsetof(data_flags, common.form), end = begin + sizeof flags->common.form;
+    ls_option table[CLI_MOST_OPTIONS];
+    const int n = cli_options_of(&cli_data, table);
+    for (int i = 0; i < n; i++)
+        if (flags->common.given[i] && table[i].offset >= begin && table[i].offset < end)
+            return ls_error(LS_USAGE, "data inspect reads no texts without --order; leave out --%s", table[i].name);
+    return ls_ok();
+}
+
 static ls_status run_build(data_flags *flags) {
     ls_data_build_job *job = &flags->build;
     ls_data_build_result r;
@@ -86,10 +97,7 @@ static ls_status run_inspect(data_flags *flags) {
     job->n_paths = flags->paths.count;
     job->tokenizer = flags->tokenizer;
     job->form = flags->common.form;
-    if (!job->order && memcmp(&job->form, &(ls_text_form){0}, sizeof job->form) != 0)
-        return ls_error(
-            LS_USAGE,
-            "data inspect reads no texts without --order; leave out the flags about texts (--format and so on)");
+    if (!job->order) LS_TRY(refuse_form(flags));
     job->seed = (uint64_t)flags->seed;
     job->json = flags->common.json;
     return ls_run_data_inspect(job, stdout);

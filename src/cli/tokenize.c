@@ -58,12 +58,12 @@ static void print_ids(FILE *out, const int32_t *ids, size_t n, bool *first) {
     for (size_t i = 0; i < n; i++, *first = false) fprintf(out, *first ? "%d" : ", %d", (int)ids[i]);
 }
 
-static ls_status encode(tokenizing *t) {
+static ls_status encode(tokenizing *t, const char *text, size_t bytes) {
     const ls_token_frame frame = ls_tokenizer_frame(t->tokenizer);
     const bool special = t->job->special;
     bool first = true;
     t->ids.count = 0;
-    LS_TRY(ls_tokenizer_encode(t->tokenizer, t->in.byte, t->in.count, &t->ids));
+    LS_TRY(ls_tokenizer_encode(t->tokenizer, text, bytes, &t->ids));
     fputs(t->job->json ? "{\"ids\": [" : "[", t->out);
     print_ids(t->out, frame.before, special ? frame.n_before : 0, &first);
     print_ids(t->out, t->ids.id, t->ids.count, &first);
@@ -78,9 +78,8 @@ static ls_status read_ids(const tokenizing *t, ls_json_value root, ls_token_list
     ls_json_value list = root;
     if (!ls_json_is_array(root)) LS_TRY(ls_json_array(root, "ids", &list));
     const size_t n = ls_json_count(list);
-    int32_t *grown = realloc(ids->id, (n + 1) * sizeof *grown);
-    if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu ids", n);
-    *ids = (ls_token_list){grown, 0, n + 1};
+    *ids = (ls_token_list){malloc((n + 1) * sizeof *ids->id), 0, n + 1};
+    if (ids->id == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu ids", n);
     for (size_t i = 0; i < n; i++) {
         int64_t id;
         LS_TRY(ls_json_as_int(ls_json_item(list, i), 0, ls_tokenizer_vocabulary(t->tokenizer) - 1, &id));
@@ -111,14 +110,16 @@ static ls_status write_text(const tokenizing *t) {
     return ls_ok();
 }
 
-static ls_status decode(tokenizing *t) {
+static ls_status decode(tokenizing *t, const char *line, size_t bytes) {
     ls_json *document;
-    LS_TRY(ls_json_parse("ids", t->in.byte, t->in.count, &document));
-    const ls_status status = read_ids(t, ls_json_root(document), &t->ids);
+    LS_TRY(ls_json_parse("ids", line, bytes, &document));
+    ls_token_list ids = {0};
+    ls_status status = read_ids(t, ls_json_root(document), &ids);
     ls_json_free(document);
-    LS_TRY(status);
     t->text.count = 0;
-    LS_TRY(ls_tokenizer_decode(t->tokenizer, t->ids.id, t->ids.count, &t->text));
+    if (status.code == LS_OK) status = ls_tokenizer_decode(t->tokenizer, ids.id, ids.count, &t->text);
+    free(ids.id);
+    LS_TRY(status);
     if (t->job->json) return print_object(t);
     LS_TRY(write_text(t));
     if (!t->job->whole) fputc('\n', t->out);
@@ -126,6 +127,10 @@ static ls_status decode(tokenizing *t) {
 }
 
 /* ---- files ---- */
+
+static ls_status convert(tokenizing *t, const char *text, size_t bytes) {
+    return t->job->decode ? decode(t, text, bytes) : encode(t, text, bytes);
+}
 
 static ls_status run_file(tokenizing *t, FILE *file, const char *name) {
     const bool whole = t->job->whole && !t->job->decode;
@@ -136,7 +141,7 @@ static ls_status run_file(tokenizing *t, FILE *file, const char *name) {
                      : ls_path_print(&where, "%s, line %lld", name, (long long)line));
         LS_TRY(ls_error_in(read_text(t, file, whole, &found), "%s", where));
         if (!found && !(whole && line == 1)) return ls_ok();
-        LS_TRY(ls_error_in(t->job->decode ? decode(t) : encode(t), "%s", where));
+        LS_TRY(ls_error_in(convert(t, t->in.byte, t->in.count), "%s", where));
     }
     return ls_ok();
 }
@@ -150,17 +155,9 @@ static ls_status run_path(tokenizing *t, const char *path) {
     return status;
 }
 
-/* Converts the text of the command line. */
-static ls_status run_text(tokenizing *t, const char *text) {
-    t->in.count = 0;
-    for (; *text != 0; text++)
-        if (!append_byte(&t->in, *text)) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->in.count);
-    return ls_error_in(t->job->decode ? decode(t) : encode(t), "--text");
-}
-
 static ls_status run_all(tokenizing *t) {
     const ls_tokenize_job *job = t->job;
-    if (job->text != NULL) return run_text(t, job->text);
+    if (job->text != NULL) return ls_error_in(convert(t, job->text, strlen(job->text)), "--text");
     if (job->n_paths == 0) return run_path(t, "-");
     for (int i = 0; i < job->n_paths; i++) LS_TRY(run_path(t, job->paths[i]));
     return ls_ok();

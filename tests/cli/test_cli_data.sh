@@ -106,7 +106,7 @@ python3 -c 'import json; d = json.load(open("talk-b/run.json"))["settings"]; ass
 grep -q -- "--records text contradicts" err || fail "resume: $(cat err)"
 "$longspan" train "${base[@]}" --data talks.jsonl --out talk-c >out.txt 2>err && fail "conversations were read as texts"
 grep -q "talks.jsonl:1: text is missing, expected a text; --field says where it is; --records messages reads conversations" err || fail "hint: $(cat err)"
-expect 2 "data inspect reads no texts without --order" data inspect shards --records messages
+expect 2 "data inspect reads no texts without --order; leave out --records" data inspect shards --records messages
 
 # --- each step reads the same data on 1, 2 and 4 ranks, and after resuming on another number ---
 hashes() { python3 -c 'import json, sys; print([json.loads(l)["data_hash"] for l in open(sys.argv[1] + "/metrics.jsonl")])' "$1"; }
