@@ -64,6 +64,7 @@ static uses find_uses(const ls_builder *b, const ls_program_nodes *nodes) {
                 *LS_PUSH(b->image->arena, found.list, found.n, found.capacity) = (use){ls_group_of(b, flat), n, n};
                 last->use = found.n - 1;
             }
+            LS_ASSERT(last->use < found.n);
             found.list[last->use].last = ends[n - b->row->first_node] - 1;
             last->segment = segment;
         }

@@ -44,6 +44,7 @@ ls_operand ls_local_ids(ls_builder *b, int n, ls_operand ids) {
     static const ls_embedding_params none = {.padding = -1};
     int d;
     const ls_axes axes = ls_cut_rows(b, n, &d);
+    LS_ASSERT(axes != 0);
     const ls_node *node = &b->job->graph->nodes[n];
     const ls_dim_units *units = &b->sharding->units[node->in[node->op->lookup.among].id * LS_MAX_DIMS + d];
     const ls_operand local =

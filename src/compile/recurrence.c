@@ -24,14 +24,15 @@ static void follow(ls_builder *b, ls_operand maps, bool reverse, ls_operand stat
 /* One of the node's two kernels on the tokens from .. from + count of its inputs. */
 static ls_kernel_build call_of(const ls_builder *b, const ls_node *node, ls_kernel_id kernel, const ls_operand in[2],
                                int64_t from, int64_t count) {
+    const ls_operand first = ls_operand_slice(in[0], 1, from, count), second = ls_operand_slice(in[1], 1, from, count);
     return (ls_kernel_build){.op = ls_contracts[kernel].name,
                              .kernel = kernel,
                              .dtype = b->image->dtype,
                              .params = node->params,
                              .params_bytes = node->params_bytes,
-                             .flops = 2.0 * (double)(ls_view_elements(&in[0].view) / in[0].view.size[1] * count),
+                             .flops = 2.0 * (double)ls_view_elements(&first.view),
                              .n_in = 2,
-                             .in = {ls_operand_slice(in[0], 1, from, count), ls_operand_slice(in[1], 1, from, count)},
+                             .in = {first, second},
                              .n_out = 1};
 }
 
