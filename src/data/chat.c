@@ -456,6 +456,7 @@ static ls_status to_utf8(jinja_text characters, marked_bytes *out) {
 
 /* Appends bytes [from, to), in runs of equal marks. alone: each run is encoded by itself. */
 static ls_status append_runs(const marked_bytes *s, size_t from, size_t to, bool alone, ls_marked_text *out) {
+    LS_ASSERT(to <= s->n);
     for (size_t end; from < to; from = end) {
         const bool learnt = s->marks[from] & LEARNT;
         for (end = from; end < to && (bool)(s->marks[end] & LEARNT) == learnt;) end++;

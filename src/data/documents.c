@@ -190,10 +190,11 @@ static ls_status end_held(reader *r, bool begun, bool end_learnt, ls_place next)
 static ls_status hold(reader *r, const ls_text_record *record, const ls_encoded *encoded, ls_place next) {
     if (!r->in_document) r->tokens = before(r, encoded->begun);
     r->in_document = true;
-    r->all_learnt = encoded->learnt == NULL;
+    const uint8_t *learnt = encoded->learnt;
+    r->all_learnt = learnt == NULL;
     const int64_t room = ls_max(r->reading->longest - r->tokens, 0), some = ls_min(encoded->n, room);
     for (int64_t i = 0; i < some; i++)
-        LS_TRY(ls_learnt_append_id(encoded->ids[i], r->all_learnt || encoded->learnt[i], &r->held));
+        LS_TRY(ls_learnt_append_id(encoded->ids[i], learnt == NULL || learnt[i], &r->held));
     r->tokens += encoded->n;
     return record->last ? end_held(r, encoded->begun, encoded->end_learnt, next) : ls_ok();
 }

@@ -184,7 +184,8 @@ static int input_by_path(const void *a, const void *b) {
 
 /* A file that is given several times is read each time. That may be a mistake, so it is logged. */
 static ls_status log_repeated(const ls_input_list *list) {
-    ls_input *sorted = malloc(((size_t)list->n + 1) * sizeof *sorted);
+    if (list->n < 2) return ls_ok();
+    ls_input *sorted = malloc((size_t)list->n * sizeof *sorted);
     int64_t repeated = 0, first = -1;
     if (sorted == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld files", (long long)list->n);
     memcpy(sorted, list->input, (size_t)list->n * sizeof *sorted);
