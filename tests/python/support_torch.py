@@ -15,13 +15,16 @@ V, E, H = 61, 32, 4
 MESHES = ("ring=1", "ring=2", "ring=3", "ring=4", "ulysses=2", "tp=2", "tp=4", "dp=3", "ring=2,tp=2")
 
 
-def spread(test, model, example, batches, dtype="f64", tolerance=(1e-7, 1e-6), meshes=("ring=1", "ring=3", "tp=2")):
-    """Loss and gradients of each batch on each mesh against the module's own."""
+def spread(test, model, example, batches, dtype="f64", tolerance=(1e-7, 1e-6), meshes=("ring=1", "ring=3", "tp=2"), reference=None):
+    """Loss and gradients of each batch on each mesh against the module's own, or those of another one with its parameters."""
     if program.find() is None:
         test.skipTest("needs the program longspan")
     with tempfile.TemporaryDirectory() as out:
         result = longspan.torch.export(model, example, out)
         test.assertRegex(result.checked.program, "loss within")
+        if reference is not None:
+            reference.load_state_dict(model.state_dict())
+            model = reference
         if dtype == "f64":
             model.double()
         for given in batches:

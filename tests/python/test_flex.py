@@ -17,6 +17,7 @@ except ImportError as error:
 
 import longspan.torch
 from longspan.torch_export import lower
+from support_torch import spread
 
 V, E, H = 61, 24, 4
 
@@ -41,6 +42,21 @@ class Model(nn.Module):
         n, mask = x.shape[1], self.mask(documents) if documents is not None else self.mask
         block_mask = mask and create_block_mask(mask, None, None, n, n, device=x.device)
         y = flex_attention(q, k, v, score_mod=self.score, block_mask=block_mask, enable_gqa=True, **self.options)
+        return F.cross_entropy(self.head(x + y.transpose(1, 2).flatten(2)).flatten(0, 1), labels.flatten())
+
+
+class WrittenOut(Model):
+    """The same by its formula: PyTorch's own has no gradient on the CPU."""
+
+    def forward(self, input_ids, labels, documents=None):
+        x = self.wte(input_ids)
+        q, k, v = (t.unflatten(2, (-1, E // H)).transpose(1, 2) for t in self.qkv(x).split([E, E // 2, E // 2], -1))
+        n, mask = x.shape[1], self.mask(documents) if documents is not None else self.mask
+        scores = q @ k.repeat_interleave(2, 1).transpose(2, 3) / (E // H) ** 0.5
+        scores = scores if self.score is None else self.score(scores, None, None, None, None)
+        at, sequence = torch.arange(n), torch.arange(len(x)).view(-1, 1, 1, 1)
+        scores = scores.masked_fill(~mask(sequence, None, at.view(1, 1, n, 1), at.view(1, 1, 1, n)), -torch.inf)
+        y = scores.softmax(-1) @ v.repeat_interleave(2, 1)
         return F.cross_entropy(self.head(x + y.transpose(1, 2).flatten(2)).flatten(0, 1), labels.flatten())
 
 
@@ -73,6 +89,16 @@ class Flex(unittest.TestCase):
     def test_scores(self):
         self.exported(Model(causal, lambda s, b, h, q, k: s), batch(), [{"kind": "causal"}])
         self.exported(Model(causal, lambda s, b, h, q, k: 20 * torch.tanh(s / 20)), batch(), [{"kind": "causal"}], 20.0)
+
+    def test_on_ranks(self):
+        """Loss and every gradient on 1, 2 and 3 ranks: 20 tokens do not divide by 3."""
+        def inside(documents):
+            return lambda b, h, q, k: (q >= k) & (documents[b, q] == documents[b, k])
+        documents = (torch.arange(20) // 7).repeat(2, 1)
+        for mask, score, given in [(and_masks(causal, near), None, batch()),
+                                   (or_masks(causal, lambda b, h, q, k: k < 3), lambda s, b, h, q, k: 2 * torch.tanh(s / 2), batch()),
+                                   (inside, None, batch(documents=documents))]:
+            spread(self, Model(mask, score), given, [given], meshes=("ring=1", "ring=2", "ring=3", "ulysses=2", "dp=2"), reference=WrittenOut(mask, score))
 
     def test_refused(self):
         def distance(s, b, h, q, k):
