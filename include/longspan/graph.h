@@ -231,6 +231,26 @@ ls_tensor ls_conv(ls_graph *graph, ls_tensor x, ls_tensor weight);
 ls_tensor ls_recurrence(ls_graph *graph, ls_tensor gate, ls_tensor x);
 
 /*
+ * Linear recurrences: linear attention, retention, state space models (Mamba-2) and delta rules. A state M [Dk,Dv] for
+ * each head of values goes from token to token, from 0 in front of the first:
+ *
+ *   M = Diag(exp(decay)) M'      M': the state of the token before
+ *   M = M + beta k v^T           values are added; or, of a delta rule, what the state gives for the key is replaced:
+ *   M = M + beta k (v - k M)^T
+ *   o = q M
+ *
+ * decay: logarithms G[B,S,Hv] or, for each element of a key, G[B,S,Hv,Dk]. beta: G[B,S,Hv]; a delta rule needs it.
+ * starts: i32[B,S], not 0 where a token begins a document: the state in front of it is 0. Each may be LS_NO_TENSOR.
+ * unmasked: every token reads the state of all tokens; then there is neither decay nor delta rule nor documents.
+ */
+typedef struct ls_linear_state {
+    ls_tensor decay, beta, starts;
+    bool delta, unmasked;
+} ls_linear_state;
+/* q and k T[B,S,Hk,Dk], v T[B,S,Hv,Dv], Hv a multiple of Hk -> T[B,S,Hv,Dv]. Head h of v uses head h/(Hv/Hk) of k. */
+ls_tensor ls_linear_recurrence(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_linear_state *rule);
+
+/*
  * The same elements in the same order with other dimensions. The batch and the sequence must stay dimensions of their
  * own.
  */

@@ -100,6 +100,7 @@ static ls_status compile(ls_builder *b, ls_job *job) {
     b->tensor = LS_NEW_ARRAY(image->arena, ls_operand, job->graph->n_tensors);
     b->sites = LS_NEW(image->arena, ls_sites);
     b->sites->of_node = LS_NEW_ARRAY(image->arena, ls_site *, n_nodes);
+    b->sites->fronts = LS_NEW_ARRAY(image->arena, ls_operand, n_nodes);
     for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = nowhere();
     ls_lower_share(b, n_nodes);
     ls_lower_persistent(b);

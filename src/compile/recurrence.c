@@ -4,7 +4,8 @@
  */
 #include "compile/redistribute/redistribute.h"
 
-static void follow(ls_builder *b, ls_operand maps, bool reverse, ls_operand state) {
+static void follow(ls_builder *b, const void *context, ls_operand maps, bool reverse, ls_operand state) {
+    (void)context;
     const ls_recurrence_params params = {.backwards = reverse};
     const ls_view *v = &state.view;
     ls_build_kernel(b, &(ls_kernel_build){
@@ -59,7 +60,7 @@ static void scan(ls_builder *b, const ls_node *node, const ls_operand in[2], ls_
         from += runs[i].count;
     }
     ls_scan s = ls_scan_begin(b, ((const ls_recurrence_params *)node->params)->backwards, maps);
-    ls_scan_finish(b, &s, follow, states);
+    ls_scan_finish(b, &s, follow, NULL, states);
 }
 
 static void lower(ls_builder *b, const ls_program_node *at) {

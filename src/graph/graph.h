@@ -266,7 +266,8 @@ typedef struct ls_op {
 #define LS_LOWERED_OPS(X)                                                                                              \
     X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw),       \
         X(cross_entropy), X(recurrence), X(recurrence_back), X(split), X(join), X(redistribute), X(map), X(broadcast), \
-        X(reduce), X(reduce_max), X(reduce_max_grad), X(permute), X(contract), X(contract_sum)
+        X(reduce), X(reduce_max), X(reduce_max_grad), X(permute), X(contract), X(contract_sum), X(linear_recurrence),  \
+        X(linear_recurrence_unmasked), X(linear_recurrence_grad)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);
@@ -334,6 +335,23 @@ enum {
     LS_CACHED_SINK
 };
 
+/* --- what a linear recurrence and its lowering agree on -------------------------------------------------------------
+ */
+
+/* Its inputs, those of its gradient, and the outputs of that; behind them those that a node has. */
+enum { LS_LINEAR_Q, LS_LINEAR_K, LS_LINEAR_V, LS_LINEAR_OPTIONS };
+enum { LS_LINEAR_GRAD_DO = LS_LINEAR_OPTIONS, LS_LINEAR_GRAD_OPTIONS };
+enum { LS_LINEAR_DQ, LS_LINEAR_DK, LS_LINEAR_DV, LS_LINEAR_D_OPTIONS };
+
+/* Params of these ops. The inputs come in this order. */
+typedef struct ls_linear_recurrence_node {
+    ls_linear_recurrence_params kernel;
+    bool has_decay, has_beta, has_starts;
+} ls_linear_recurrence_node;
+
+/* Operations of one token and head, with keys and values of so many elements. */
+double ls_linear_recurrence_flops(const ls_linear_recurrence_params *params, double D, double E);
+
 /* --- questions about a graph -------------------------------------------------------------------------------------- */
 
 /* The values that an integer tensor may hold: 0 .. count-1 (count INT64_MAX: any), and -100 if may_ignore. */
@@ -391,8 +409,8 @@ typedef struct ls_derivative {
     int n_roots;
     ls_tensor root[2], seed[2]; /* seed: a tensor of the root's shape and type */
     int n_wanted;               /* tensors, besides the parameters, whose gradients the caller wants */
-    ls_tensor wanted[4];
-    ls_tensor gradient[4]; /* result; LS_NO_TENSOR where the roots do not depend on the tensor */
+    ls_tensor wanted[LS_NODE_INPUTS];
+    ls_tensor gradient[LS_NODE_INPUTS]; /* result; LS_NO_TENSOR where the roots do not depend on the tensor */
 } ls_derivative;
 
 /*

@@ -8,116 +8,6 @@
 
 #include <string.h>
 
-/* --- what a row's operands cannot say ----------------------------------------------------------------------------- */
-
-static ls_status check_activation(const ls_kernel_call *call) {
-    const ls_activation_params *p = call->params;
-    if ((unsigned)p->kind >= LS_ACTIVATIONS)
-        return ls_error(LS_INVALID, "kernel activation: kind is %d, expected 0 to %d", (int)p->kind,
-                        LS_ACTIVATIONS - 1);
-    if (p->kind == LS_ACTIVATION_SOFTCAP && !(p->cap > 0))
-        return ls_error(LS_INVALID, "kernel activation: softcap's cap is %g, expected a positive number", p->cap);
-    return ls_ok();
-}
-
-static ls_status check_taps(const char *name, int64_t in, int64_t out, int64_t taps) {
-    if (in == out + taps - 1) return ls_ok();
-    return ls_error(LS_INVALID, "kernel %s: %lld tokens for %lld and %lld taps, expected %lld", name, (long long)in,
-                    (long long)out, (long long)taps, (long long)(out + taps - 1));
-}
-
-static ls_status check_conv(const ls_kernel_call *call) {
-    return check_taps("conv", call->in[0].size[1], call->out[0].size[1], call->in[1].size[0]);
-}
-
-static ls_status check_conv_dw(const ls_kernel_call *call) {
-    return check_taps("conv_dw", call->in[0].size[1], call->in[1].size[1], call->out[0].size[0]);
-}
-
-static ls_status check_matmul(const ls_kernel_call *call) {
-    const ls_matmul_params *p = call->params;
-    const ls_view A = ls_view_rows(call->in[0]), B = ls_view_rows(call->in[1]), C = ls_view_rows(call->out[0]);
-    const char *a_is = p->transpose_a ? " transposed" : "", *b_is = p->transpose_b ? " transposed" : "";
-    const int64_t M = A.size[p->transpose_a], a_inner = A.size[!p->transpose_a];
-    const int64_t N = B.size[!p->transpose_b], b_inner = B.size[p->transpose_b];
-    if (a_inner != b_inner)
-        return ls_error(LS_INVALID, "kernel matmul: A is %s%s, B is %s%s, inner sizes differ",
-                        ls_kernel_view_text(&A).text, a_is, ls_kernel_view_text(&B).text, b_is);
-    if (C.size[0] != M || C.size[1] != N)
-        return ls_error(LS_INVALID, "kernel matmul: A is %s%s, B is %s%s, C is %s, expected [%lld,%lld]",
-                        ls_kernel_view_text(&A).text, a_is, ls_kernel_view_text(&B).text, b_is,
-                        ls_kernel_view_text(&C).text, (long long)M, (long long)N);
-    return ls_ok();
-}
-
-static ls_status check_attention(const ls_kernel_call *call) {
-    const ls_attention_params *p = call->params;
-    const int64_t query_heads = call->in[0].size[2], heads = call->in[1].size[2], columns = call->in[3].size[2];
-    if (columns < 2 || columns % 2 != 0)
-        return ls_error(LS_INVALID, "kernel attention: spans have %lld columns, expected pairs", (long long)columns);
-    if (p->group < 1) return ls_error(LS_INVALID, "kernel attention: group is %d, expected at least 1", p->group);
-    if (!(p->softcap >= 0))
-        return ls_error(LS_INVALID, "kernel attention: softcap is %g, expected 0 or more", p->softcap);
-    const int64_t first = p->first_q / p->group - p->first_kv;
-    const int64_t last = (p->first_q + query_heads - 1) / p->group - p->first_kv;
-    if (query_heads > 0 && (p->first_q < 0 || first < 0 || last >= heads))
-        return ls_error(LS_INVALID,
-                        "kernel attention: query heads %d to %lld in groups of %d read key heads %lld to %lld of %lld",
-                        p->first_q, (long long)(p->first_q + query_heads - 1), p->group, (long long)first,
-                        (long long)last, (long long)heads);
-    return ls_ok();
-}
-
-static ls_status check_even_head(const ls_kernel_call *call) {
-    const ls_view *table = &call->out[0];
-    const int64_t D = table->size[table->ndim - 1];
-    if (D % 2 != 0)
-        return ls_error(LS_INVALID, "kernel rope: head size is %lld, expected an even number", (long long)D);
-    return ls_ok();
-}
-
-static ls_status check_update(const ls_kernel_call *call) {
-    const int64_t elements = ls_view_elements(&call->in[0]), units = ls_view_elements(&call->in[2]);
-    if (elements == units * LS_FLAT_UNIT) return ls_ok();
-    return ls_error(LS_INVALID,
-                    "kernel of an update: %lld elements and groups of %lld units, expected %d elements a unit",
-                    (long long)elements, (long long)units, LS_FLAT_UNIT);
-}
-
-static ls_status check_map(const ls_kernel_call *call) {
-    const ls_map_params *p = call->params;
-    LS_TRY(ls_map_check(p));
-    if (p->n_in != call->n_in || p->n_results != call->n_out)
-        return ls_error(LS_INVALID, "kernel map: %d inputs and %d results, the expression has %d and %d", call->n_in,
-                        call->n_out, p->n_in, p->n_results);
-    const ls_view *all = &call->out[0];
-    for (int i = 0; i < call->n_in + call->n_out; i++) {
-        const ls_view *view = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
-        bool fits = view->ndim == all->ndim;
-        for (int d = 0; fits && d < all->ndim; d++) fits = view->size[d] == all->size[d];
-        if (!fits)
-            return ls_error(LS_INVALID, "kernel map: operand %d is %s, expected the sizes of %s", i,
-                            ls_kernel_view_text(view).text, ls_kernel_view_text(all).text);
-    }
-    return ls_ok();
-}
-
-static ls_status check_topk(const ls_kernel_call *call) {
-    const ls_view *x = &call->in[0], *values = &call->out[0];
-    const int64_t K = x->size[x->ndim - 1], k = values->size[values->ndim - 1];
-    if (k <= K && values->dtype == x->dtype) return ls_ok();
-    return ls_error(LS_INVALID, "kernel topk: values are %s, expected at most those of x, %s",
-                    ls_kernel_view_text(values).text, ls_kernel_view_text(x).text);
-}
-
-static ls_status check_types(const char *name, const ls_kernel_call *call) {
-    if (call->in[0].dtype == call->out[0].dtype) return ls_ok();
-    return ls_error(LS_INVALID, "kernel %s: the result is %s, expected the type of %s", name,
-                    ls_kernel_view_text(&call->out[0]).text, ls_kernel_view_text(&call->in[0]).text);
-}
-static ls_status check_reduce_max_grad(const ls_kernel_call *call) { return check_types("reduce_max_grad", call); }
-static ls_status check_take_along(const ls_kernel_call *call) { return check_types("take_along", call); }
-
 /* --- outputs that are read before they are written, depending on params ------------------------------------------- */
 
 #define RESULT(i) (1u << (i))
@@ -143,6 +33,8 @@ static unsigned reads_of_attention_grad(const void *p) {
 #define ANY_INPUT (OUT(0) - 1)
 #define UPDATE_INPUTS "grad G[n] control f64[6] group i32[u] settings f64[K,2]"
 #define ATTENTION_INPUTS "q ~T[B,N,H,D] k ~T[B,K,J,D] v ~T[B,K,J,D] spans i32[B,N,W] kpos i32[K]"
+
+#define LINEAR_RECURRENCE_INPUTS "decay ~G[B,N,H,A] beta ~G[B,N,H,C] starts ~i32[B,N,X]"
 
 /* Params of calls that are measured. */
 static const ls_embedding_params embedding = {.padding = -1};
@@ -181,7 +73,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                           .in = "A T[a,I] B T[b,J] ?bias T[N]",
                           .out = "C C[m,N]",
                           .params = true,
-                          .check = check_matmul,
+                          .check = ls_check_matmul,
                           .reads_too = reads_of_matmul,
                           .cost = LS_COST_PRODUCT},
     /* y += the sum of the rows of x */
@@ -225,14 +117,14 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                               .in = "positions i32[n]",
                               .out = "table G[n,D]",
                               .params = true,
-                              .check = check_even_head,
+                              .check = ls_check_even_head,
                               .sample = {"i", "a", false, &rope}},
     /* The pairs of each head by the angles of the table, or back if params say inverse. */
     [LS_KERNEL_ROTATE] = {.name = "rotate",
                           .in = "x T[n,H,D] table G[n,D]",
                           .out = "y T[n,H,D]",
                           .params = true,
-                          .check = check_even_head,
+                          .check = ls_check_even_head,
                           .over = {IN(0)},
                           .sample = {"ta", "t", false, &rotate}},
     /* y = silu(gate) * up */
@@ -251,7 +143,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                               .in = "x T[n]",
                               .out = "y T[n]",
                               .params = true,
-                              .check = check_activation,
+                              .check = ls_check_activation,
                               .over = {IN(0)},
                               .sample = {"x", "x", false, &gelu}},
     /* dx = dy times the slope of the function at x */
@@ -259,18 +151,21 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                    .in = "dy T[n] x X[n]",
                                    .out = "dx T[n]",
                                    .params = true,
-                                   .check = check_activation,
+                                   .check = ls_check_activation,
                                    .over = {IN(0) | IN(1)},
                                    .sample = {"xx", "x", false, &gelu}},
     /* y[i] = sum over t of weight[t] * x[i + W-1 - t], or of weight[t] * x[i + t] if params.ahead; M = N + W-1. */
-    [LS_KERNEL_CONV] =
-        {.name = "conv", .in = "x ~T[B,M,E] weight T[W,E]", .out = "y ~T[B,N,E]", .params = true, .check = check_conv},
+    [LS_KERNEL_CONV] = {.name = "conv",
+                        .in = "x ~T[B,M,E] weight T[W,E]",
+                        .out = "y ~T[B,N,E]",
+                        .params = true,
+                        .check = ls_check_conv},
     /* dweight[t] += sum over i of dy[i] * x[i + W-1 - t], or of dy[i] * x[i + t] if params.ahead. */
     [LS_KERNEL_CONV_DW] = {.name = "conv_dw",
                            .in = "x ~T[B,M,E] dy ~T[B,N,E]",
                            .out = "dweight G[W,E]",
                            .params = true,
-                           .check = check_conv_dw,
+                           .check = ls_check_conv_dw,
                            .reads = RESULT(0)},
     /*
      * h[i] = gate[i] * h[i-1] + x[i] from the state in front of the tokens, or h[i] = gate[i] * h[i+1] + x[i] from the
@@ -337,7 +232,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                              .in = ATTENTION_INPUTS,
                              .out = "o ~G[B,N,H,D] lse ~G[B,H,N]",
                              .params = true,
-                             .check = check_attention,
+                             .check = ls_check_attention,
                              .reads_too = reads_of_attention,
                              .minus_inf = RESULT(1),
                              .cost = LS_COST_ATTENTION},
@@ -377,7 +272,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                   .in = ATTENTION_INPUTS " do ~T[B,N,H,D] lse ~G[B,H,N] delta ~G[B,H,N]",
                                   .out = "dq ~G[B,N,H,D] dk ~G[B,K,J,D] dv ~G[B,K,J,D]",
                                   .params = true,
-                                  .check = check_attention,
+                                  .check = ls_check_attention,
                                   .reads_too = reads_of_attention_grad,
                                   .cost = LS_COST_ATTENTION_GRAD},
     /* y += x */
@@ -432,7 +327,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                          .in = UPDATE_INPUTS,
                          .out = "master G[n] m G[n] v G[n] param T[n]",
                          .params = true,
-                         .check = check_update,
+                         .check = ls_check_update,
                          .reads = RESULT(0) | RESULT(1) | RESULT(2) | RESULT(3),
                          .over = {0, 0, 0, OUT(0)},
                          .flops = 15,
@@ -442,7 +337,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                        .in = UPDATE_INPUTS,
                        .out = "master G[n] m G[n] param T[n]",
                        .params = true,
-                       .check = check_update,
+                       .check = ls_check_update,
                        .reads = RESULT(0) | RESULT(1) | RESULT(2),
                        .over = {0, 0, OUT(0)},
                        .flops = 9},
@@ -454,7 +349,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                         .in = UPDATE_INPUTS,
                         .out = "master G[n] m G[n] param T[n]",
                         .params = true,
-                        .check = check_update,
+                        .check = ls_check_update,
                         .reads = RESULT(0) | RESULT(1) | RESULT(2),
                         .over = {0, 0, OUT(0)},
                         .flops = 12},
@@ -463,7 +358,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                             .in = UPDATE_INPUTS,
                             .out = "m G[n] direction T[n]",
                             .params = true,
-                            .check = check_update,
+                            .check = ls_check_update,
                             .reads = RESULT(0) | RESULT(1),
                             .flops = 5},
     /* A step in a direction that is known: x -= lr (factor direction + d x). */
@@ -471,7 +366,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                            .in = "direction T[n] control f64[6] group i32[u] settings f64[K,2]",
                            .out = "master G[n] param T[n]",
                            .params = true,
-                           .check = check_update,
+                           .check = ls_check_update,
                            .reads = RESULT(0) | RESULT(1),
                            .over = {0, OUT(0)},
                            .flops = 5},
@@ -488,7 +383,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                        .in = "x0 ~~E[n] ?x1 ~~E[n] ?x2 ~~E[n] ?x3 ~~E[n] ?x4 ~~E[n] ?x5 ~~E[n] ?x6 ~~E[n]",
                        .out = "y0 X[n] ?y1 X[n] ?y2 X[n] ?y3 X[n]",
                        .params = true,
-                       .check = check_map,
+                       .check = ls_check_map,
                        .over = {ANY_INPUT, ANY_INPUT, ANY_INPUT, ANY_INPUT}},
     /* y[o,i] += the sum over r of x[o,r,i] */
     [LS_KERNEL_REDUCE] = {.name = "reduce", .in = "x X[O,R,I]", .out = "y G[O,I]", .reads = RESULT(0)},
@@ -502,7 +397,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                    .in = "x X[O,R,I] dy G[O,I]",
                                    .out = "dx X[O,R,I]",
                                    .params = true,
-                                   .check = check_reduce_max_grad},
+                                   .check = ls_check_reduce_max_grad},
     /* y = exp(x - largest) / sum of these, of each row */
     [LS_KERNEL_SOFTMAX] = {.name = "softmax", .in = "x X[n,K]", .out = "y T[n,K]", .over = {IN(0)}},
     /* dx = y (dy - sum of y dy), of each row */
@@ -515,7 +410,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                               .in = "x X[n,K] ids i32[n,J]",
                               .out = "y X[n,J]",
                               .minus_inf = RESULT(0),
-                              .check = check_take_along},
+                              .check = ls_check_take_along},
     /* dx[i,ids[i,j]] += dy[i,j], in the order of j; nothing where the id is none of 0..K-1 */
     [LS_KERNEL_TAKE_ALONG_GRAD] = {.name = "take_along_grad",
                                    .in = "ids i32[n,J] dy X[n,J]",
@@ -529,13 +424,68 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                         .in = "x X[n,K]",
                         .out = "values X[n,J] ids i32[n,J]",
                         .minus_inf = RESULT(0),
-                        .check = check_topk},
+                        .check = ls_check_topk},
     /* y[m,n,i,j] = the sum over k and l of a[m,n,i,k,l] b[m,n,k,l,j]; or += if params say so. Strides may be 0. */
     [LS_KERNEL_CONTRACT] = {.name = "contract",
                             .in = "a ~~T[M,N,I,K,L] b ~~T[M,N,K,L,J]",
                             .out = "y ~~X[M,N,I,J]",
                             .params = true,
                             .reads_too = reads_of_contract},
+    /*
+     * A state S[D,E] for each head h of values goes from token to token; key head h / (H/K) gives q and k:
+     *   S = Diag(exp(decay)) S'              S': the state before; 0 where starts are not 0
+     *   S = S + beta k (v - k S)^T           if params.delta; otherwise S = S + beta k v^T
+     *   o = q S                              of the new state
+     * decay has last size 0 (none), 1 (one a head) or D (one for each element of a key); beta has last size 0 (1) or 1;
+     * starts have last size 0 (none) or 1. `state` is that in front of the tokens and becomes that behind them, in G,
+     * as is all that is carried. unmasked: o = q S of the given state, which stays.
+     */
+    [LS_KERNEL_LINEAR_RECURRENCE] = {.name = "linear_recurrence",
+                                     .in = "q ~T[B,N,K,D] k ~T[B,N,K,D] v ~T[B,N,H,E] " LINEAR_RECURRENCE_INPUTS,
+                                     .out = "o ~T[B,N,H,E] state G[B,H,D,E]",
+                                     .params = true,
+                                     .check = ls_check_linear_recurrence_forward,
+                                     .reads = RESULT(1),
+                                     .cost = LS_COST_PRODUCT},
+    /*
+     * Its gradient, of the state in front of the tokens. dstate is the gradient of the state behind them, and becomes
+     * that of the state in front of them. unmasked: `state` and dstate are those of all tokens, and stay.
+     */
+    [LS_KERNEL_LINEAR_RECURRENCE_GRAD] = {.name = "linear_recurrence_grad",
+                                          .in = "q ~T[B,N,K,D] k ~T[B,N,K,D] v ~T[B,N,H,E] " LINEAR_RECURRENCE_INPUTS
+                                                " do ~T[B,N,H,E] state G[B,H,D,E]",
+                                          .out = "dq ~T[B,N,K,D] dk ~T[B,N,K,D] dv ~T[B,N,H,E] ddecay ~G[B,N,H,A] "
+                                                 "dbeta ~G[B,N,H,C] dstate G[B,H,D,E]",
+                                          .params = true,
+                                          .check = ls_check_linear_recurrence_grad,
+                                          .reads = RESULT(5),
+                                          .cost = LS_COST_PRODUCT},
+    /*
+     * What these tokens do to any state: S becomes M S + U. A map is U[D,E], then M: a matrix [D,D] if params.delta,
+     * otherwise its diagonal, of D elements where the decay has so many, or 1 for all.
+     */
+    [LS_KERNEL_LINEAR_RECURRENCE_MAP] = {.name = "linear_recurrence_map",
+                                         .in = "k ~T[B,N,K,D] v ~T[B,N,H,E] " LINEAR_RECURRENCE_INPUTS,
+                                         .out = "map G[B,H,Z]",
+                                         .params = true,
+                                         .check = ls_check_linear_recurrence_map,
+                                         .cost = LS_COST_PRODUCT},
+    /* What they do to the gradient of a state behind them: it becomes M^T dS + U, with the M of their map. */
+    [LS_KERNEL_LINEAR_RECURRENCE_BACK] = {.name = "linear_recurrence_back",
+                                          .in =
+                                              "q ~T[B,N,K,D] k ~T[B,N,K,D] " LINEAR_RECURRENCE_INPUTS " do ~T[B,N,H,E]",
+                                          .out = "map G[B,H,Z]",
+                                          .params = true,
+                                          .check = ls_check_linear_recurrence_back,
+                                          .cost = LS_COST_PRODUCT},
+    /* state = what the maps make of it, one after the other; with M^T for M if params.transposed. */
+    [LS_KERNEL_LINEAR_RECURRENCE_FOLLOW] = {.name = "linear_recurrence_follow",
+                                            .in = "maps ~G[M,B,H,Z]",
+                                            .out = "state G[B,H,D,E]",
+                                            .params = true,
+                                            .check = ls_check_linear_recurrence_follow,
+                                            .reads = RESULT(0),
+                                            .cost = LS_COST_PRODUCT},
 };
 
 _Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 && sizeof(ls_update_settings) == sizeof(double[2]),

@@ -14,7 +14,7 @@
 #include "tensor/tensor.h"
 
 #define LS_KERNEL_INPUTS 8
-#define LS_KERNEL_OUTPUTS 4
+#define LS_KERNEL_OUTPUTS 8
 
 typedef struct ls_kernel_call {
     int n_in, n_out;
@@ -43,7 +43,10 @@ typedef struct ls_kernel_call {
         X(SGD, sgd), X(LION, lion), X(MOMENTUM, momentum), X(DESCEND, descend), X(NORMALIZE, normalize),          \
         X(COMBINE, combine), X(MAP, map), X(REDUCE, reduce), X(REDUCE_MAX, reduce_max),                           \
         X(REDUCE_MAX_GRAD, reduce_max_grad), X(SOFTMAX, softmax), X(SOFTMAX_GRAD, softmax_grad),                  \
-        X(TAKE_ALONG, take_along), X(TAKE_ALONG_GRAD, take_along_grad), X(TOPK, topk), X(CONTRACT, contract)
+        X(TAKE_ALONG, take_along), X(TAKE_ALONG_GRAD, take_along_grad), X(TOPK, topk), X(CONTRACT, contract),     \
+        X(LINEAR_RECURRENCE, linear_recurrence), X(LINEAR_RECURRENCE_GRAD, linear_recurrence_grad),               \
+        X(LINEAR_RECURRENCE_MAP, linear_recurrence_map), X(LINEAR_RECURRENCE_BACK, linear_recurrence_back),       \
+        X(LINEAR_RECURRENCE_FOLLOW, linear_recurrence_follow)
 
 #define LS_KERNEL_ID(id, name) LS_KERNEL_##id
 typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_IDS } ls_kernel_id;
@@ -232,6 +235,12 @@ int ls_map_operands(ls_map_code code);
 size_t ls_map_bytes(const ls_map_params *params);
 /* Whether every operand is an input or the result of an earlier step, and no limit is passed. */
 LS_MUST_USE ls_status ls_map_check(const ls_map_params *params);
+
+/*
+ * Elements of the factor M of a map of the linear recurrence, of keys of D elements and a decay of so many a head
+ * (contracts.c).
+ */
+int64_t ls_linear_recurrence_factors(const ls_linear_recurrence_params *params, int64_t D, int64_t decay);
 
 /* Words of a sum in which nothing is rounded (ref/exact.c), f64 each. */
 enum { LS_EXACT_WORDS = 69 };

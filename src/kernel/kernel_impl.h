@@ -28,6 +28,24 @@ static inline const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *t
     return ls_kernel_rank(tables, n, request, 1, &found) > 0 ? found : NULL;
 }
 
+/* What the rows of contracts.c say in `check` (contract_checks.c). */
+ls_status ls_check_activation(const ls_kernel_call *call);
+ls_status ls_check_conv(const ls_kernel_call *call);
+ls_status ls_check_conv_dw(const ls_kernel_call *call);
+ls_status ls_check_matmul(const ls_kernel_call *call);
+ls_status ls_check_attention(const ls_kernel_call *call);
+ls_status ls_check_even_head(const ls_kernel_call *call);
+ls_status ls_check_update(const ls_kernel_call *call);
+ls_status ls_check_map(const ls_kernel_call *call);
+ls_status ls_check_topk(const ls_kernel_call *call);
+ls_status ls_check_reduce_max_grad(const ls_kernel_call *call);
+ls_status ls_check_take_along(const ls_kernel_call *call);
+ls_status ls_check_linear_recurrence_forward(const ls_kernel_call *call);
+ls_status ls_check_linear_recurrence_grad(const ls_kernel_call *call);
+ls_status ls_check_linear_recurrence_map(const ls_kernel_call *call);
+ls_status ls_check_linear_recurrence_back(const ls_kernel_call *call);
+ls_status ls_check_linear_recurrence_follow(const ls_kernel_call *call);
+
 /* A view as text for errors: "f32[2,3]". */
 typedef struct ls_view_text {
     char text[96];

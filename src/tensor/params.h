@@ -86,6 +86,16 @@ typedef struct ls_recurrence_params {
     bool backwards; /* from the last token to the first */
 } ls_recurrence_params;
 
+/*
+ * The family of linear recurrences (kernel/contracts.c). delta: what a state already gives for a key is taken out before
+ * its value is written; otherwise values are added. unmasked: the state is that of all tokens, for every token.
+ */
+typedef struct ls_linear_recurrence_params {
+    bool delta, unmasked;
+    bool transposed; /* follow: a map's factor, transposed, is what acts on the gradient of a state */
+    bool backwards;  /* follow: the last map first */
+} ls_linear_recurrence_params;
+
 typedef struct ls_conv_params {
     bool ahead; /* the taps read later tokens instead of earlier ones, for the gradient */
 } ls_conv_params;

@@ -474,7 +474,7 @@ static void test_rows(void **state) {
         ls_graph *g = ls_graph_create(LS_F64);
         const ls_tensor tokens = ls_tokens(g, "tokens", OP_CASE_B, OP_CASE_S);
         ls_tensor x[OP_CASE_INPUTS];
-        static const char *const names[OP_CASE_INPUTS] = {"x0", "x1", "x2", "x3"};
+        static const char *const names[OP_CASE_INPUTS] = {"x0", "x1", "x2", "x3", "x4"};
         for (int k = 0; k < c->n_in; k++) x[k] = ls_graph_leaf(g, LS_ROLE_INPUT, names[k], LS_F64, &c->shape[k]);
         const ls_tensor loss = ls_sum(g, ls_scale(g, c->build(g, tokens, x), 2));
         const ls_shape one = {1, {{1, 0}}};

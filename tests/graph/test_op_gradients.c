@@ -29,7 +29,8 @@ typedef struct bench {
     int64_t out_elements;
 } bench;
 
-static const char *const x_name[MOST] = {"x0", "x1", "x2", "x3"}, *const g_name[MOST] = {"g0", "g1", "g2", "g3"};
+static const char *const x_name[MOST] = {"x0", "x1", "x2", "x3", "x4"}, *const g_name[MOST] = {"g0", "g1", "g2", "g3",
+                                                                                               "g4"};
 
 static void evaluate(bench *b, bool gradients) {
     ls_graph *g = ls_graph_create(LS_F64);
@@ -58,9 +59,9 @@ static void evaluate(bench *b, bool gradients) {
     }
     double unit = 1;
     const spread_array in[] = {{"tokens", b->tokens}, {"w", b->weights}, {LS_BIND_SCALE, &unit}, {"x0", b->x[0]},
-                               {"x1", b->x[1]},       {"x2", b->x[2]},   {"x3", b->x[3]}};
-    const spread_array results[] = {
-        {"loss", &b->loss}, {"g0", b->grad[0]}, {"g1", b->grad[1]}, {"g2", b->grad[2]}, {"g3", b->grad[3]}};
+                               {"x1", b->x[1]},       {"x2", b->x[2]},   {"x3", b->x[3]},        {"x4", b->x[4]}};
+    const spread_array results[] = {{"loss", &b->loss}, {"g0", b->grad[0]}, {"g1", b->grad[1]},
+                                    {"g2", b->grad[2]}, {"g3", b->grad[3]}, {"g4", b->grad[4]}};
     const spread_job job = {
         .job = {.graph = g, .programs = ls_plain_programs(g, 0), .fetch = fetch, .n_fetch = n_fetch},
         .target = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1},

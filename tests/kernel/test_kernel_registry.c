@@ -148,7 +148,7 @@ static void test_choices_as_text(void **state) {
 
 /* --- the registered kernels --------------------------------------------------------------------------------------- */
 
-enum { MOST_KERNELS = 1024, MOST_ALIKE = 50 };
+enum { MOST_KERNELS = 1024, MOST_ALIKE = 60 };
 
 /* All registered kernels as one table. */
 static const ls_kernel *const *registered(void) {
@@ -187,6 +187,11 @@ static const struct {
       LS_KERNEL_RECURRENCE,
       LS_KERNEL_RECURRENCE_MAP,
       LS_KERNEL_RECURRENCE_FOLLOW,
+      LS_KERNEL_LINEAR_RECURRENCE,
+      LS_KERNEL_LINEAR_RECURRENCE_GRAD,
+      LS_KERNEL_LINEAR_RECURRENCE_MAP,
+      LS_KERNEL_LINEAR_RECURRENCE_BACK,
+      LS_KERNEL_LINEAR_RECURRENCE_FOLLOW,
       LS_KERNEL_ADD,
       LS_KERNEL_MUL,
       LS_KERNEL_SCALE,

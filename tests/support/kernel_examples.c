@@ -43,6 +43,14 @@ double value_of(const operand *o, uint64_t stream, int64_t i) {
         return i % 5 == 1 ? LS_LABEL_IGNORED : i % 5 == 3 ? LS_ID_ELSEWHERE : (double)random;
     case RUN:
         return i == 0 ? 3 : (double)o->limit;
+    case KEYS:
+        return normal / sqrt((double)o->limit);
+    case DECAYS:
+        return -0.3 * fabs(normal);
+    case RATES:
+        return fmod(fabs(normal), 2);
+    case STARTS:
+        return i % 23 == 7 || i % 31 == 30 ? 1 : 0;
     case POSITIONS:
         return (double)(i * 37);
     case CONTROL:
@@ -548,6 +556,7 @@ const example_group example_groups[] = {
     {"activations", activations, false},
     {"convolutions", convolutions, false},
     {"recurrences", recurrences, false},
+    {"linear recurrences", visit_recurrence_examples, false},
     {"norms", norms, false},
     {"sums", sums, false},
     {"exact sums", exact_sums, true},

@@ -18,6 +18,10 @@ typedef enum contents {
     PART_LABELS,
     RUN, /* the first and the number, which is the limit */
     POSITIONS,
+    KEYS,   /* of `limit` elements, of length 1 on average */
+    DECAYS, /* below 0 */
+    RATES,  /* from 0 to 2 */
+    STARTS, /* some are 1 */
     CONTROL,
     SKIP,
     GROUPS, /* of limit many, in runs of several lengths; some units have none */
@@ -71,7 +75,8 @@ typedef struct example_group {
     void (*visit)(visit_example visit);
     bool f32_only; /* there are no such kernels for bf16 */
 } example_group;
-void visit_general_examples(visit_example visit); /* the group of general ops (kernel_examples_general.c) */
+void visit_recurrence_examples(visit_example visit); /* of linear recurrences (kernel_examples_recurrence.c) */
+void visit_general_examples(visit_example visit);    /* the group of general ops (kernel_examples_general.c) */
 extern const example_group example_groups[];
 extern const int n_example_groups;
 /*

@@ -99,6 +99,38 @@ static ls_tensor build_recurrence(ls_graph *g, ls_tensor tokens, const ls_tensor
     (void)tokens;
     return ls_recurrence(g, x[0], x[1]);
 }
+/* decay, beta: inputs, 0: none; with documents, tokens that are not 0 begin one. */
+static ls_tensor recurrence_of(ls_graph *g, ls_tensor starts, const ls_tensor *x, int decay, int beta, bool delta) {
+    const ls_linear_state rule = {.decay = decay > 0 ? x[decay] : LS_NO_TENSOR,
+                                  .beta = beta > 0 ? x[beta] : LS_NO_TENSOR,
+                                  .starts = starts,
+                                  .delta = delta};
+    return ls_linear_recurrence(g, x[0], x[1], x[2], &rule);
+}
+static ls_tensor build_linear_attention(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return recurrence_of(g, LS_NO_TENSOR, x, 0, 0, false);
+}
+static ls_tensor build_decayed(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return recurrence_of(g, LS_NO_TENSOR, x, 3, 4, false);
+}
+static ls_tensor build_delta(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return recurrence_of(g, LS_NO_TENSOR, x, 0, 3, true);
+}
+static ls_tensor build_gated_delta(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return recurrence_of(g, LS_NO_TENSOR, x, 3, 4, true);
+}
+static ls_tensor build_packed_delta(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    return recurrence_of(g, tokens, x, 3, 4, true);
+}
+static ls_tensor build_unmasked(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    const ls_linear_state rule = {.beta = x[3], .unmasked = true};
+    return ls_linear_recurrence(g, x[0], x[1], x[2], &rule);
+}
 static ls_tensor build_add(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_add(g, x[0], ls_add(g, x[1], x[0]));
@@ -328,6 +360,16 @@ const op_case op_cases[] = {
     {"shift", 1, {BY({3, 0})}, build_shift_back},
     {"conv", 2, {BY({4, 0}), PLAIN({3, 0}, {4, 0})}, build_conv},
     {"recurrence", 2, {BY({3, 0}), BY({3, 0})}, build_recurrence},
+#define KEYS_AND_VALUES BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({4, 0}, {2, 0})
+#define SHARED_KEYS BY({1, 0}, {3, 0}), BY({1, 0}, {3, 0}), BY({3, 0}, {2, 0})
+    {"linear_recurrence", 3, {KEYS_AND_VALUES}, build_linear_attention},
+    {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({4, 0}), BY({4, 0})}, build_decayed},
+    {"linear_recurrence", 5, {SHARED_KEYS, BY({3, 0}, {3, 0}), BY({3, 0})}, build_decayed},
+    {"linear_recurrence", 4, {SHARED_KEYS, BY({3, 0})}, build_delta},
+    {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({4, 0}), BY({4, 0})}, build_gated_delta},
+    {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({4, 0}, {3, 0}), BY({4, 0})}, build_gated_delta},
+    {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({4, 0}, {3, 0}), BY({4, 0})}, build_packed_delta},
+    {"linear_recurrence_unmasked", 4, {KEYS_AND_VALUES, BY({4, 0})}, build_unmasked},
     {"add", 2, {BY({4, 0}), BY({4, 0})}, build_add},
     {"mul", 2, {BY({4, 0}), BY({4, 0})}, build_mul},
     {"scale", 1, {BY({4, 0})}, build_scale},

@@ -4,7 +4,7 @@
 
 #include "graph/graph_impl.h"
 
-enum { OP_CASE_B = 2, OP_CASE_S = 5, OP_CASE_INPUTS = 4, OP_CASE_IDS = 7 };
+enum { OP_CASE_B = 2, OP_CASE_S = 5, OP_CASE_INPUTS = 5, OP_CASE_IDS = 7 };
 
 /* `build` takes tokens i32[B,S], of which each is less than OP_CASE_IDS, and as many inputs as there are shapes. */
 typedef struct op_case {

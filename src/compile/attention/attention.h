@@ -76,11 +76,12 @@ ls_axes ls_heads_tell_apart(const ls_head_question *of);
 /* Of k, v or their gradients, as they lie on this rank, the heads that its queries use. */
 ls_operand ls_site_kv(ls_builder *b, const ls_site *site, ls_operand all);
 
-/* The attention nodes of a job on this rank, and what is known of their masks. */
+/* What nodes of a job leave for others on this rank: those of attention, with what is known of their masks. */
 struct ls_sites {
     ls_site **of_node;                  /* by node of the graph; NULL: it has not been lowered */
     struct ls_visible **visible;        /* by mask: which tokens see which (visible.c); NULL: not asked yet */
     struct ls_chunk_view **chunk_views; /* by mask: which keys chunks see (canonical.c); NULL: not asked yet */
+    ls_operand *fronts;                 /* by node: of a linear recurrence, the states in front of its runs */
     bool reads_positions;               /* some kernels read the positions of all tokens (ls_image.positions) */
 };
 

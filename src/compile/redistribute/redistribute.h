@@ -210,21 +210,22 @@ void ls_halo_finish(ls_builder *b, const ls_halo *halo);
 /* The state in front of each run of this rank's positions, or behind it (backwards). */
 typedef struct ls_scan {
     bool backwards;
+    bool whole; /* the state of all runs together, for each of them */
     ls_all_gather gather;
 } ls_scan;
 
 /*
  * The op's own part: `state` [1,state..] becomes what the maps [n,map..] make of it one after the other, the last first
- * if `reverse`.
+ * if `reverse`. context: what the op gives to ls_scan_finish.
  */
-typedef void (*ls_scan_follow)(ls_builder *b, ls_operand maps, bool reverse, ls_operand state);
+typedef void (*ls_scan_follow)(ls_builder *b, const void *context, ls_operand maps, bool reverse, ls_operand state);
 
 /* The most runs that a rank has: so many maps and states are made on every rank. */
 int64_t ls_scan_room(const ls_builder *b);
 /* maps [room,map..]: what each run of this rank does to a state; where it has fewer, anything. */
 ls_scan ls_scan_begin(ls_builder *b, bool backwards, ls_operand maps);
 /* states [room,state..]: of each run of this rank, from a state of zeros in front of the first of all. */
-void ls_scan_finish(ls_builder *b, ls_scan *scan, ls_scan_follow follow, ls_operand states);
+void ls_scan_finish(ls_builder *b, ls_scan *scan, ls_scan_follow follow, const void *context, ls_operand states);
 
 /* --- all-to-all (all_to_all.c) ------------------------------------------------------------------------------------ */
 

@@ -68,32 +68,40 @@ ls_scan ls_scan_begin(ls_builder *b, bool backwards, ls_operand maps) {
     return s;
 }
 
+/* What applies maps to a state. */
+typedef struct follower {
+    ls_scan_follow follow;
+    const void *context;
+    ls_operand state;
+} follower;
+
 /* Applies the maps of the runs, which lie at equal distances, as often as there are such stretches. */
-static void apply(ls_builder *b, const ls_scan *s, const run *runs, int n, ls_scan_follow follow, ls_operand state) {
+static void apply(ls_builder *b, const ls_scan *s, const run *runs, int n, const follower *to) {
     for (int i = 0, next; i < n; i = next) {
         const int64_t step = i + 1 < n ? runs[i + 1].map - runs[i].map : 1;
         for (next = i + 1; next < n && runs[next].map - runs[next - 1].map == step;) next++;
         ls_operand maps = ls_operand_slice(s->gather.all, 0, ls_min(runs[i].map, runs[next - 1].map), 1);
         maps.view.size[0] = next - i;
         maps.view.stride[0] *= llabs(step);
-        follow(b, maps, step < 0, state);
+        to->follow(b, to->context, maps, step < 0, to->state);
     }
 }
 
-void ls_scan_finish(ls_builder *b, ls_scan *s, ls_scan_follow follow, ls_operand states) {
+void ls_scan_finish(ls_builder *b, ls_scan *s, ls_scan_follow follow, const void *context, ls_operand states) {
     run *runs;
     const int n = find_runs(b, s, &runs);
     ls_all_gather_finish(b, &s->gather);
-    ls_operand state = {.buffer = -1};
+    follower to = {.follow = follow, .context = context, .state = {.buffer = -1}};
     for (int i = 0, applied = 0; i < n; i++) {
         if (runs[i].own < 0) continue;
-        const ls_operand before = state;
-        state = ls_operand_slice(states, 0, runs[i].own, 1);
+        const ls_operand before = to.state;
+        to.state = ls_operand_slice(states, 0, runs[i].own, 1);
         if (before.buffer < 0)
-            ls_build_fill(b, state);
+            ls_build_fill(b, to.state);
         else
-            ls_build_copy(b, before, state);
-        apply(b, s, runs + applied, i - applied, follow, state);
-        applied = i;
+            ls_build_copy(b, before, to.state);
+        const int past = s->whole ? n : i;
+        apply(b, s, runs + applied, past - applied, &to);
+        applied = past;
     }
 }

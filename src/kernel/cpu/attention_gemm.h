@@ -66,7 +66,7 @@ V_INLINE void products_end(void) {}
 V_INLINE void register_block(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step, const float *b,
                              float *c, int64_t c_row, const float *decay) {
     v_f32 sum[MICRO_ROWS][MICRO_VECTORS];
-    vector_sums(sum, vectors, depth, a, a_row, a_step, b, NULL);
+    vector_sums(sum, vectors, depth, a, a_row, a_step, b, vectors * V_LANES, NULL);
 #pragma GCC unroll 8
     for (int i = 0; i < MICRO_ROWS; i++) {
 #pragma GCC unroll 4

@@ -211,7 +211,7 @@ V_INLINE void block_of_panel(int vectors, const panel *p, int64_t i) {
     v_f32 sum[VECTOR_ROWS][VECTOR_COLUMNS];
     for (int64_t r = 0; r < rows; r++)
         for (int j = 0; j < vectors; j++) __builtin_prefetch(c + r * p->c_row + j * V_LANES, 1);
-    vector_sums(sum, vectors, p->depth, a, p->a_row, p->a_step, p->b, a + VECTOR_ROWS * CHUNK);
+    vector_sums(sum, vectors, p->depth, a, p->a_row, p->a_step, p->b, vectors * V_LANES, a + VECTOR_ROWS * CHUNK);
 #pragma GCC unroll 8
     for (int r = 0; r < VECTOR_ROWS; r++) {
         if (r == rows) break;

@@ -20,18 +20,18 @@ V_INLINE v_f32 v_multiply_add(v_f32 a, v_f32 b, v_f32 sum) {
 }
 
 /*
- * sum[i][j] = sum over k < depth of a[i * a_row + k * a_step] * b[k][j]; b is dense and `vectors` wide, which must be a
- * constant where this is inlined. next: the VECTOR_ROWS * depth units that the next call uses as a, which are
- * prefetched; or NULL.
+ * sum[i][j] = sum over k < depth of a[i * a_row + k * a_step] * b[k][j]; rows of b are b_step elements apart, and
+ * `vectors` must be a constant where this is inlined. next: the VECTOR_ROWS * depth units that the next call uses as a,
+ * which are prefetched; or NULL.
  */
 V_INLINE void vector_sums(v_f32 sum[VECTOR_ROWS][VECTOR_COLUMNS], int vectors, int64_t depth, const float *a,
-                          int64_t a_row, int64_t a_step, const float *b, const float *next) {
+                          int64_t a_row, int64_t a_step, const float *b, int64_t b_step, const float *next) {
 #pragma GCC unroll 8
     for (int i = 0; i < VECTOR_ROWS; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) sum[i][j] = v_set(0.0f);
     }
-    for (int64_t k = 0; k < depth; k++, a += a_step, b += vectors * V_LANES) {
+    for (int64_t k = 0; k < depth; k++, a += a_step, b += b_step) {
         v_f32 column[VECTOR_COLUMNS];
         if (next) __builtin_prefetch(next + k * VECTOR_ROWS);
 #pragma GCC unroll 4

@@ -14,7 +14,8 @@
         ROW(attention_sink), ROW(attention_sink_grad), ROW(accumulate), ROW(copy), ROW(fill), ROW(sum_squares),        \
         ROW(adamw), ROW(sgd), ROW(lion), ROW(momentum), ROW(descend), ROW(normalize), ROW(combine), ROW(map),          \
         ROW(reduce), ROW(reduce_max), ROW(reduce_max_grad), ROW(softmax), ROW(softmax_grad), ROW(take_along),          \
-        ROW(take_along_grad), ROW(topk), ROW(contract)
+        ROW(take_along_grad), ROW(topk), ROW(contract), ROW(linear_recurrence), ROW(linear_recurrence_grad),           \
+        ROW(linear_recurrence_map), ROW(linear_recurrence_back), ROW(linear_recurrence_follow)
 #endif
 
 extern const ls_kernel ROWS(LS_CPU_NAME);

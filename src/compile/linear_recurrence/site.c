@@ -1,0 +1,91 @@
+/* Linear recurrences on this rank: what a node's tensors are, and the lowering. */
+#include "compile/linear_recurrence/linear_recurrence.h"
+
+/* --- the description of a node ------------------------------------------------------------------------------------ */
+
+/* A tensor of gates with one dimension more, if it has none for elements of a key. */
+static ls_operand with_elements(ls_operand o) {
+    if (o.view.ndim == 4) return o;
+    o.view.size[o.view.ndim] = 1;
+    o.view.stride[o.view.ndim++] = 1;
+    return o;
+}
+
+/* What a node does not have: nothing of it. */
+static ls_operand nothing(ls_operand like, ls_dtype dtype, int ndim) {
+    int64_t size[LS_MAX_DIMS];
+    for (int d = 0; d < ndim; d++) size[d] = d + 1 < ndim ? like.view.size[d] : 0;
+    return ls_operand_dense(like.buffer, like.offset, dtype, ndim, size);
+}
+
+static ls_linear_site make_site(ls_builder *b, const ls_node *node, int options) {
+    const ls_linear_recurrence_node *p = node->params;
+    ls_linear_site s = {.node = node, .params = p->kernel};
+    ls_linear_tensors *t = &s.tensors;
+    const ls_dtype G = b->image->accumulator;
+    t->q = ls_lower_tensor(b, node->in[LS_LINEAR_Q]);
+    t->k = ls_lower_tensor(b, node->in[LS_LINEAR_K]);
+    t->v = ls_lower_tensor(b, node->in[LS_LINEAR_V]);
+    int at = options;
+    t->decay = p->has_decay ? with_elements(ls_lower_tensor(b, node->in[at++])) : nothing(t->v, G, 4);
+    t->beta = p->has_beta ? with_elements(ls_lower_tensor(b, node->in[at++])) : nothing(t->v, G, 4);
+    t->starts = p->has_starts ? ls_lower_tensor(b, node->in[at++]) : nothing(t->v, LS_I32, 3);
+    if (p->has_starts) {
+        t->starts.view.size[2] = t->starts.view.stride[2] = 1;
+        t->starts.view.ndim = 3;
+    }
+    s.B = t->v.view.size[0];
+    s.K = t->k.view.size[2];
+    s.D = t->k.view.size[3];
+    s.H = t->v.view.size[2];
+    s.E = t->v.view.size[3];
+    s.map = s.D * s.E + ls_linear_recurrence_factors(&s.params, s.D, t->decay.view.size[3]);
+    return s;
+}
+
+static ls_linear_site forward_site(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
+    ls_linear_site s = make_site(b, node, LS_LINEAR_OPTIONS);
+    s.forward = at->of;
+    s.tensors.o = ls_lower_tensor(b, node->out[0]);
+    return s;
+}
+
+static ls_linear_site gradient_site(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
+    const ls_linear_recurrence_node *p = node->params;
+    ls_linear_site s = make_site(b, node, LS_LINEAR_GRAD_OPTIONS);
+    ls_linear_tensors *t = &s.tensors;
+    s.forward = node->forward;
+    t->grad_o = ls_lower_tensor(b, node->in[LS_LINEAR_GRAD_DO]);
+    t->dq = ls_lower_tensor(b, node->out[LS_LINEAR_DQ]);
+    t->dk = ls_lower_tensor(b, node->out[LS_LINEAR_DK]);
+    t->dv = ls_lower_tensor(b, node->out[LS_LINEAR_DV]);
+    int out = LS_LINEAR_D_OPTIONS;
+    t->ddecay = p->has_decay ? with_elements(ls_lower_tensor(b, node->out[out++])) : t->decay;
+    t->dbeta = p->has_beta ? with_elements(ls_lower_tensor(b, node->out[out++])) : t->beta;
+    return s;
+}
+
+/* --- lowering ----------------------------------------------------------------------------------------------------- */
+
+static void lower_forward(ls_builder *b, const ls_program_node *at) {
+    if (!ls_halo_can(b, ls_graph_node(b, at))) return;
+    ls_linear_site site = forward_site(b, at);
+    ls_linear_forward_by_maps(b, &site);
+}
+
+static void lower_gradient(ls_builder *b, const ls_program_node *at) {
+    ls_linear_site site = gradient_site(b, at);
+    ls_linear_backward_by_maps(b, &site);
+}
+
+/* Which runs stand in front of a rank's depends on where these begin. */
+static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh,
+                           const ls_sharding *sharding) {
+    return (void)graph, (void)node, (void)sharding, ls_mesh_head_axes(mesh);
+}
+
+const ls_lowering ls_lowering_linear_recurrence = {.lower = lower_forward, .tells_apart = tells_apart},
+                  ls_lowering_linear_recurrence_unmasked = {.lower = lower_forward, .tells_apart = tells_apart},
+                  ls_lowering_linear_recurrence_grad = {.lower = lower_gradient, .tells_apart = tells_apart};

