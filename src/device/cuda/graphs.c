@@ -147,7 +147,7 @@ static ls_status make_ready(const cuda *c, cuda_queue *q) {
 
 static ls_status launch_next(cuda *c, cuda_queue *q) {
     cuda_run *run = &q->run;
-    if (run->launched == run->ready) return ls_ok();
+    if (run->chain == NULL || run->launched == run->ready) return ls_ok();
     const cuda_segment *s = &run->chain->segments[run->launched];
     LS_TRY(check(c, c->driver.cuGraphLaunch(s->executable, q->stream), "cuGraphLaunch", run->chain, s));
     note_launched(c, run);
