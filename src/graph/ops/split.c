@@ -214,6 +214,7 @@ static ls_tensor part_of(ls_graph *g, ls_tensor x, int dim, int64_t start, int64
     const int wanted = start > 0 ? 1 : 0;
     for (size_t i = 0; i < LS_COUNT(ends); i++)
         if (ends[i] > 0) size[n++] = ends[i];
+    LS_ASSERT(n > wanted);
     if (n == 1) return x;
     ls_split_along(g, x, dim, n, size, part);
     return part[wanted];
