@@ -146,6 +146,7 @@ static ls_status read_step(ls_json_value value, int at, int *results, ls_map_par
     LS_TRY(read_code(ls_json_item(value, 0), &step.code));
     const int operands = ls_map_operands(step.code);
     if ((int)ls_json_count(value) != 1 + operands) return ls_json_error(value, "%d operands", operands);
+    LS_ASSERT(operands <= (int)LS_COUNT(by));
     for (int k = 0; k < operands; k++)
         LS_TRY(read_operand(ls_json_item(value, (size_t)(1 + k)), results, at, map, by[k]));
     if (map->n_steps == LS_MAP_STEPS) return ls_json_error(value, "at most %d steps and numbers", LS_MAP_STEPS);
@@ -255,7 +256,9 @@ static void call_map(ls_imported_call *c) {
     const int moved = LS_MAP_TENSORS - c->n_in;
     for (int i = 0; i < map.n_steps; i++) {
         int *const by[] = {&map.step[i].a, &map.step[i].b, &map.step[i].c};
-        for (int k = 0; k < ls_map_operands(map.step[i].code); k++) {
+        const int operands = ls_map_operands(map.step[i].code);
+        LS_ASSERT(operands <= (int)LS_COUNT(by));
+        for (int k = 0; k < operands; k++) {
             if (*by[k] < LS_MAP_TENSORS && *by[k] >= c->n_in) {
                 ls_graph_fail(c->g, ls_error(LS_INVALID, "op map: input i%d of %d inputs", *by[k], c->n_in));
                 return;
