@@ -19,6 +19,7 @@ ls_status ls_timed_place_launch(ls_timed_place *place, ls_device_work work) {
 }
 
 ls_status ls_timed_place_hold(ls_timed_place *place, ls_event *hold) {
+    *hold = (ls_event){0, 0};
     if (!ls_device_traits_of(place->device)->holds) return ls_ok();
     LS_TRY(ls_timed_place_launch(place, (ls_device_work){.name = "hold"}));
     *hold = (ls_event){0, place->launched};
@@ -189,6 +190,7 @@ ls_status ls_timed_call_open(ls_timed_place *place, ls_kernel_id id, ls_dtype dt
                                                     .call = &threaded,
                                                     .choices = place->kernels},
                                rows, &n));
+    LS_ASSERT(n > 0);
     ls_status status = ls_ok();
     for (int i = 0; i < n; i++) {
         status = ls_timed_kernel_open(place, rows[i], call, out);
