@@ -81,7 +81,7 @@ static void print_kernel(const program_page *page, const ls_instr *instr, FILE *
 }
 
 static void print_put(const program_page *page, const ls_instr *instr, FILE *out) {
-    if (ls_instr_count(instr) != NULL) {
+    if (instr->counted > 0) {
         print_operand(page, ls_instr_count(instr), out);
         fputs(" rows of ", out);
     }
