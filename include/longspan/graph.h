@@ -110,18 +110,24 @@ ls_tensor ls_layernorm(ls_graph *graph, ls_tensor x, ls_tensor weight, ls_tensor
  * Rotary positions, and how they are scaled to a longer context than the model was trained with (as in Hugging Face
  * configs).
  */
+enum { LS_ROPE_MOST_PAIRS = 128 };
 typedef struct ls_rope {
     double theta;
-    const char *scaling; /* NULL ("default"), "linear", "dynamic", "yarn" or "llama3" */
+    const char *scaling; /* NULL ("default"), "linear", "dynamic", "yarn", "llama3" or "longrope" */
     double factor;
     double low_factor, high_factor; /* llama3 */
-    double original_length;         /* dynamic, yarn and llama3: length in tokens that the model was trained with */
-    /* dynamic: tokens of the sequence. A position p beyond it is rotated as in a sequence of p + 1 tokens */
+    double original_length; /* dynamic, yarn, llama3 and longrope: length in tokens that the model was trained with */
+    /*
+     * dynamic and longrope: tokens of the sequence. With dynamic a position p beyond it is rotated as in a sequence of
+     * p + 1 tokens.
+     */
     double length;
-    /* The rest is for yarn. */
-    double beta_fast, beta_slow; /* 0: 32 and 1 */
-    /* multiplies cosines and sines; 0: computed from factor, mscale and mscale_all_dim */
+    /* longrope: what the frequency of each pair is divided by, in sequences up to the original length and beyond it */
+    float short_factor[LS_ROPE_MOST_PAIRS], long_factor[LS_ROPE_MOST_PAIRS];
+    /* yarn and longrope: multiplies cosines and sines; 0: computed from factor, mscale and mscale_all_dim */
     double attention_factor;
+    /* The rest is for yarn. */
+    double beta_fast, beta_slow;   /* 0: 32 and 1 */
     double mscale, mscale_all_dim; /* 0: not given */
     bool untruncated;              /* the ends of the ramp are not rounded to whole dimensions */
 } ls_rope;

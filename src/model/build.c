@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "graph/graph.h"
+#include "tensor/tensor.h"
 
 /* --- parts of layers ---------------------------------------------------------------------------------------------- */
 
@@ -22,7 +23,7 @@ ls_tensor ls_layer_embed(const ls_layer *b, ls_tensor tokens, ls_tensor table) {
 
 static ls_tensor rope_table(const ls_layer *b, ls_tensor positions, ls_rope rope, const char *name) {
     if (!(rope.length > 0)) rope.length = (double)b->S;
-    return ls_named(b->g, ls_rope_table(b->g, positions, b->config->sizes.D, &rope), "%s", name);
+    return ls_named(b->g, ls_rope_table(b->g, positions, b->config->rotated, &rope), "%s", name);
 }
 
 static bool is_windowed(const ls_model_config *config, int64_t layer) {
@@ -107,14 +108,24 @@ ls_tensor ls_heads_normalised(const ls_layer *b, ls_tensor x, int64_t H, const c
     return rmsnorm(b, heads, ls_layer_parameter(b, what, 1, &b->config->sizes.D));
 }
 
+/* The first elements of each head by the table, which has so many columns; the others stay. */
+static ls_tensor rotate(const ls_layer *b, ls_tensor heads, ls_tensor table) {
+    const int64_t D = b->config->sizes.D, R = b->config->rotated;
+    ls_tensor part[2];
+    if (R == D) return ls_rotate(b->g, heads, table);
+    ls_split(b->g, heads, 2, (int64_t[]){R, D - R}, part);
+    part[0] = ls_rotate(b->g, part[0], table);
+    return ls_join(b->g, 2, part);
+}
+
 ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x) {
     const ls_decoder_parts *parts = b->config->parts;
     const ls_model_sizes *n = &b->config->sizes;
     const ls_tensor rope = is_windowed(b->config, b->layer) ? b->local_rope : b->rope;
     ls_tensor qkv[3];
     parts->projections(b, x, qkv);
-    const ls_tensor q = ls_rotate(b->g, parts->heads(b, qkv[0], n->Hq, "self_attn.q_norm"), rope);
-    const ls_tensor k = ls_rotate(b->g, parts->heads(b, qkv[1], n->Hkv, "self_attn.k_norm"), rope);
+    const ls_tensor q = rotate(b, parts->heads(b, qkv[0], n->Hq, "self_attn.q_norm"), rope);
+    const ls_tensor k = rotate(b, parts->heads(b, qkv[1], n->Hkv, "self_attn.k_norm"), rope);
     const ls_tensor o = ls_layer_attention(b, q, k, ls_split_last(b->g, qkv[2], n->Hkv, n->D));
     return ls_layer_project(b, o, "self_attn", "o_proj", n->E, n->Hq * n->D, b->config->output_bias);
 }
@@ -133,6 +144,15 @@ ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x) {
     return ls_layer_project(b, apply_gate(b, gate, up), "mlp", "down_proj", n->E, n->F, biased);
 }
 
+ls_tensor ls_layer_gated_joined(const ls_layer *b, ls_tensor x) {
+    const ls_model_sizes *n = &b->config->sizes;
+    const bool biased = b->config->mlp_bias;
+    ls_tensor part[2];
+    ls_split(b->g, ls_layer_project(b, x, "mlp", "gate_up_proj", 2 * n->F, n->E, biased), 2, (int64_t[]){n->F, n->F},
+             part);
+    return ls_layer_project(b, apply_gate(b, part[0], part[1]), "mlp", "down_proj", n->E, n->F, biased);
+}
+
 ls_tensor ls_layer_in_turn(const ls_layer *b, ls_tensor x) {
     ls_graph *g = b->g;
     const long long layer = (long long)b->layer;
@@ -147,7 +167,24 @@ ls_tensor ls_layer_in_turn(const ls_layer *b, ls_tensor x) {
 
 /* --- the whole model ---------------------------------------------------------------------------------------------- */
 
+/*
+ * With longrope all positions are other ones as soon as a sequence is longer than the original length, so keys that are
+ * kept would have to be made again there, as the library does.
+ */
+static ls_status check_growth(const ls_model *model, const ls_model_lengths *lengths) {
+    const ls_rope *rope = &model->config.rope;
+    ls_rope_params params = {.scaling = LS_ROPE_PLAIN};
+    if (rope->scaling != NULL) LS_TRY(ls_rope_find(rope->scaling, &params.scaling));
+    if (lengths->known == 0 || !ls_rope_by_length(&params) || ls_rope_grows(&params)) return ls_ok();
+    if ((double)lengths->known > rope->original_length || (double)lengths->S <= rope->original_length) return ls_ok();
+    return ls_error(LS_UNSUPPORTED,
+                    "%lld tokens that grow to %lld: rope scaling \"%s\" changes all positions beyond %.0f; expected a "
+                    "prompt of more tokens, or so few that no more are reached",
+                    (long long)lengths->known, (long long)lengths->S, rope->scaling, rope->original_length);
+}
+
 ls_status ls_layers_build(const ls_model *model, ls_graph *g, const ls_model_lengths *lengths, ls_language_model *out) {
+    LS_TRY(check_growth(model, lengths));
     ls_model_config config = model->config;
     if (lengths->known > 0) config.rope.length = config.local_rope.length = (double)lengths->known;
     ls_language_model lm = {0};

@@ -146,6 +146,23 @@ static const ls_config_rule rules_for_all[] = {
     {NULL, LS_RULE_ABSENT, 0, NULL},
 };
 
+/* Where published configs have dropout, it cannot be an error; a line says that it is ignored. */
+static ls_status check_dropouts(ls_json_value root, const char *const *ignored) {
+    static const ls_config_rule refused[] = {
+        {"attention_dropout", LS_RULE_NUMBER, 0, "0: dropout is not supported"},
+        {NULL, LS_RULE_ABSENT, 0, NULL},
+    };
+    double most = 0;
+    if (ignored == NULL) return ls_config_check(root, refused);
+    for (const char *const *key = ignored; *key != NULL; key++) {
+        double rate = 0;
+        LS_TRY(ls_json_double_or(root, *key, 0, 0, 1, &rate));
+        most = fmax(most, rate);
+    }
+    if (most > 0) ls_log("%s: dropout %g is ignored, because it is not supported", root.file, most);
+    return ls_ok();
+}
+
 ls_status ls_config_read(ls_json_value root, const ls_architecture *a, ls_model_config *out) {
     *out = a->initial;
     LS_TRY(read_fields(root, a->form->fields, out));
@@ -154,5 +171,7 @@ ls_status ls_config_read(ls_json_value root, const ls_architecture *a, ls_model_
     LS_TRY(ls_config_check(root, rules_for_all));
     LS_TRY(ls_config_check(root, a->form->rules));
     LS_TRY(ls_config_check(root, a->rules));
-    return a->form->complete(root, out);
+    LS_TRY(check_dropouts(root, a->dropouts));
+    LS_TRY(a->form->complete(root, out));
+    return a->complete != NULL ? a->complete(root, out) : ls_ok();
 }

@@ -6,6 +6,7 @@
 #include "model/model_impl.h"
 #include "tensor/tensor.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct number {
@@ -33,6 +34,12 @@ static const number yarn[] = {
     {"attention_factor", AT(attention_factor), LS_LEAST_POSITIVE, false},
     {"mscale", AT(mscale), 0, false},
     {"mscale_all_dim", AT(mscale_all_dim), 0, false},
+    {NULL, 0, 0, false},
+};
+static const number longrope[] = {
+    {"factor", AT(factor), LS_LEAST_POSITIVE, false},
+    {"original_max_position_embeddings", AT(original_length), 2, false},
+    {"attention_factor", AT(attention_factor), LS_LEAST_POSITIVE, false},
     {NULL, 0, 0, false},
 };
 
@@ -71,15 +78,44 @@ static ls_status complete_yarn(ls_json_value scaling, const ls_model_config *con
     return ls_json_error(ls_json_field(scaling, "beta_fast"), "at least beta_slow %g", slow);
 }
 
+/* A divisor for each rotated pair. */
+static ls_status read_factors(ls_json_value scaling, const char *key, int64_t pairs, float *out) {
+    ls_json_value list;
+    LS_TRY(ls_json_array(scaling, key, &list));
+    if (ls_json_count(list) != (size_t)pairs)
+        return ls_json_error(list, "an array of one number for each of the %lld rotated pairs", (long long)pairs);
+    for (int64_t i = 0; i < pairs; i++) {
+        double value = 0;
+        LS_TRY(ls_json_as_double(ls_json_item(list, (size_t)i), 1e-6, 1e6, &value));
+        out[i] = (float)value;
+    }
+    return ls_ok();
+}
+
+static ls_status complete_longrope(ls_json_value scaling, const ls_model_config *config, ls_rope *rope) {
+    const double longest = (double)config->sizes.longest;
+    if (config->rotated / 2 > LS_ROPE_MOST_PAIRS)
+        return ls_json_error(ls_json_field(scaling, "short_factor"), "heads of which at most %d elements are rotated",
+                             2 * LS_ROPE_MOST_PAIRS);
+    if (rope->original_length == 0) rope->original_length = longest;
+    if (rope->factor == 0) rope->factor = longest / rope->original_length;
+    rope->factor = fmax(rope->factor, 1);
+    LS_TRY(read_factors(scaling, "short_factor", config->rotated / 2, rope->short_factor));
+    return read_factors(scaling, "long_factor", config->rotated / 2, rope->long_factor);
+}
+
 static const struct {
     const char *type;
     const number *numbers;
     completion complete;
+    const char *is; /* the name of the kind, where the type is an older one; NULL: the type */
 } kinds[] = {
-    {"linear", factor, NULL},
-    {"dynamic", factor, complete_dynamic},
-    {"yarn", yarn, complete_yarn},
-    {"llama3", llama3, complete_llama3},
+    {"linear", factor, NULL, NULL},
+    {"dynamic", factor, complete_dynamic, NULL},
+    {"yarn", yarn, complete_yarn, NULL},
+    {"llama3", llama3, complete_llama3, NULL},
+    {"longrope", longrope, complete_longrope, NULL},
+    {"su", NULL, NULL, "longrope"},
 };
 
 /* The kind of scaling, from the field rope_type or, in older files, type; NULL: no scaling. */
@@ -90,10 +126,10 @@ static ls_status read_type(ls_json_value scaling, bool newer, const char **out) 
     if (newer && !ls_json_has(scaling, key)) return ls_ok();
     LS_TRY(ls_json_text(scaling, key, &type));
     for (size_t k = 0; k < LS_COUNT(kinds); k++)
-        if (strcmp(kinds[k].type, type) == 0) *out = kinds[k].type;
+        if (strcmp(kinds[k].type, type) == 0) *out = kinds[k].is != NULL ? kinds[k].is : kinds[k].type;
     if (*out != NULL || strcmp(type, "default") == 0) return ls_ok();
-    ls_status status =
-        ls_json_error(ls_json_field(scaling, key), "\"default\", \"linear\", \"dynamic\", \"yarn\" or \"llama3\"");
+    ls_status status = ls_json_error(ls_json_field(scaling, key),
+                                     "\"default\", \"linear\", \"dynamic\", \"yarn\", \"llama3\" or \"longrope\"");
     status.code = LS_UNSUPPORTED;
     return status;
 }
@@ -115,6 +151,8 @@ static const char *const known[] = {"rope_type",
                                     "mscale",
                                     "mscale_all_dim",
                                     "truncate",
+                                    "short_factor",
+                                    "long_factor",
                                     "partial_rotary_factor",
                                     "finetuned"};
 
@@ -122,6 +160,19 @@ static const ls_config_rule rules[] = {
     {"partial_rotary_factor", LS_RULE_NUMBER, 1, "1: all of a head is rotated"},
     {NULL, LS_RULE_ABSENT, 0, NULL},
 };
+
+/* partial_rotary_factor of a config, or of its rotary positions, which takes precedence. */
+static ls_status read_rotary(ls_json_value object, ls_model_config *out) {
+    if (out->rotary == 0) {
+        out->rotated = out->sizes.D;
+        return ls_config_check(object, rules);
+    }
+    LS_TRY(ls_json_double_or(object, rules[0].key, out->rotary, LS_LEAST_POSITIVE, 1, &out->rotary));
+    out->rotated = (int64_t)((double)out->sizes.D * out->rotary);
+    if (out->rotated >= 2 && out->rotated % 2 == 0) return ls_ok();
+    return ls_json_error(ls_json_field(object, rules[0].key), "an even number of the %lld elements of a head",
+                         (long long)out->sizes.D);
+}
 
 static ls_status refuse_unknown(ls_json_value scaling) {
     void *cursor = NULL;
@@ -135,7 +186,7 @@ static ls_status refuse_unknown(ls_json_value scaling) {
         status.code = LS_UNSUPPORTED;
         return status;
     }
-    return ls_config_check(scaling, rules);
+    return ls_ok();
 }
 
 /* Some configs have the original length outside of the scaling object; a value there takes precedence. */
@@ -157,10 +208,11 @@ static ls_status read_scaling(ls_json_value root, ls_json_value scaling, const l
 }
 
 /* One object of rotary positions. *rope: its theta is the default. */
-static ls_status read_object(ls_json_value root, ls_json_value object, bool newer, const ls_model_config *config,
+static ls_status read_object(ls_json_value root, ls_json_value object, bool newer, ls_model_config *config,
                              ls_rope *rope) {
     LS_TRY(read_type(object, newer, &rope->scaling));
     LS_TRY(refuse_unknown(object));
+    LS_TRY(read_rotary(object, config));
     LS_TRY(ls_json_double_or(object, "rope_theta", rope->theta, LS_LEAST_POSITIVE, 1e30, &rope->theta));
     return read_scaling(root, object, config, rope);
 }
@@ -190,6 +242,7 @@ static ls_status read_by_type(ls_json_value root, ls_json_value types, ls_model_
 
 ls_status ls_config_rope(ls_json_value root, ls_model_config *out) {
     ls_json_value object;
+    LS_TRY(read_rotary(root, out));
     LS_TRY(ls_json_double_or(root, "rope_theta", out->rope.theta, LS_LEAST_POSITIVE, 1e30, &out->rope.theta));
     const bool newer = ls_json_has(root, "rope_parameters");
     if (newer && ls_json_has(root, "rope_scaling"))

@@ -28,12 +28,6 @@ static const ls_config_field fields[] = {
     LS_CONFIG_END,
 };
 
-static const ls_config_rule rules[] = {
-    {"attention_dropout", LS_RULE_NUMBER, 0, "0: dropout is not supported"},
-    {"partial_rotary_factor", LS_RULE_NUMBER, 1, "1: all of a head is rotated"},
-    {NULL, LS_RULE_ABSENT, 0, NULL},
-};
-
 static ls_status complete_heads(ls_json_value root, ls_model_sizes *n) {
     if (n->Hkv == 0) n->Hkv = n->Hq;
     if (n->Hq % n->Hkv != 0)
@@ -61,6 +55,8 @@ static ls_status complete_padding(ls_json_value root, ls_model_sizes *n) {
         n->pads = ls_json_has(root, key);
         if (n->pads) LS_TRY(ls_json_int(root, key, -n->V, n->V - 1, &n->pad));
     }
+    if (n->pads && n->pad >= n->V)
+        return ls_json_error(ls_json_field(root, key), "an id below vocab_size %lld, or null", (long long)n->V);
     if (n->pad < 0) n->pad += n->V;
     return ls_ok();
 }
@@ -81,7 +77,6 @@ static const char *const derived[] = {".rotary_emb.inv_freq", NULL};
 static const ls_weight_spelling spellings[] = {{"model.", ""}, {NULL, NULL}};
 
 const ls_form ls_decoder_form = {.fields = fields,
-                                 .rules = rules,
                                  .complete = complete,
                                  .derived = derived,
                                  .tie = {"lm_head.weight", "model.embed_tokens.weight"},

@@ -58,6 +58,8 @@ typedef struct ls_model_config {
     double epsilon;          /* of the norms */
     double norm_offset;      /* added to the weights of norms; 1 for weights that are trained around 0 */
     ls_rope rope;            /* theta 0: positions are learned */
+    double rotary;           /* the part of a head that is rotated; 0: all of it, and no field says so */
+    int64_t rotated;         /* that in elements */
     ls_rope local_rope;      /* of layers with a window; theta 0: like the others */
     double embedding_scale;  /* of rows of the embedding table; 0: 1 */
     bool embedding_by_width; /* it is sqrt(hidden size) */
@@ -111,12 +113,14 @@ typedef struct ls_architecture {
     const char *activation_field;
     const ls_config_field *fields; /* fields besides those of the form, read after them; NULL: none */
     const ls_config_rule *rules;   /* rules besides those of the form; NULL: none */
+    const char *const *dropouts;   /* fields that are ignored with a line; ends with NULL. NULL: dropout is refused */
+    ls_status (*complete)(ls_json_value root, ls_model_config *out); /* after the form's; NULL: nothing is left */
     /* i32[B,S] ids and positions -> logits G[B,S,V]. The graph keeps mistakes. */
     ls_tensor (*build)(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
 } ls_architecture;
 
 /* All architectures: the row of X is ls_architecture_X. */
-#define LS_ARCHITECTURES(X) X(llama), X(mistral), X(qwen2), X(qwen3), X(gpt2), X(gemma2), X(gemma3)
+#define LS_ARCHITECTURES(X) X(llama), X(mistral), X(qwen2), X(qwen3), X(gpt2), X(gemma2), X(gemma3), X(phi3)
 #define LS_ARCHITECTURE_ROW(name) ls_architecture_##name
 extern const ls_architecture LS_ARCHITECTURES(LS_ARCHITECTURE_ROW);
 
@@ -323,8 +327,9 @@ void ls_layer_apart(const ls_layer *b, ls_tensor x, ls_tensor out[3]);
 /* Heads as they are, and each normalised by itself with one weight for all. */
 ls_tensor ls_heads_plain(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
 ls_tensor ls_heads_normalised(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
-/* down(activation(gate(x))·up(x)). */
+/* down(activation(gate(x))·up(x)); the products for gate and up apart, or joined in gate_up_proj. */
 ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x);
+ls_tensor ls_layer_gated_joined(const ls_layer *b, ls_tensor x);
 
 /* A model of a config.json around its architecture's logits. known: see ls_model_lengths. */
 LS_MUST_USE ls_status ls_layers_build(const ls_model *model, ls_graph *graph, const ls_model_lengths *lengths,

@@ -57,17 +57,23 @@ typedef enum ls_rope_scaling {
     LS_ROPE_DYNAMIC,
     LS_ROPE_YARN,
     LS_ROPE_LLAMA3,
+    LS_ROPE_LONGROPE,
 } ls_rope_scaling;
+
+/* Most pairs of dimensions that longrope rotates: those of a head of 256. */
+enum { LS_ROPE_PAIRS = 128 };
 
 typedef struct ls_rope_params {
     ls_rope_scaling scaling;
     double theta, factor, original_length;
-    double length;                  /* dynamic: tokens of the sequence */
+    double length;                  /* dynamic and longrope: tokens of the sequence */
     double low_factor, high_factor; /* llama3 */
     double beta_fast, beta_slow;    /* yarn, as are the fields below; 0: 32 and 1 */
     double attention_factor;        /* 0: follows from factor, mscale and mscale_all_dim */
     double mscale, mscale_all_dim;  /* 0: not given */
     bool untruncated;               /* the ends of the ramp are not rounded to whole dimensions */
+    /* longrope: what the frequency of each pair is divided by, in sequences up to the original length and beyond it */
+    float short_factor[LS_ROPE_PAIRS], long_factor[LS_ROPE_PAIRS];
 } ls_rope_params;
 
 typedef struct ls_rotate_params {

@@ -6,6 +6,8 @@
  *            2309.00071)
  *   llama3   high frequencies stay, low ones are interpolated, with bounds by wavelength (the Llama 3.1 model
  *            definition)
+ *   longrope each frequency has a divisor for short and one for long sequences, and attention is sharpened (Ding et
+ *            al., arXiv 2402.13753)
  */
 #include "tensor/rope.h"
 
@@ -102,14 +104,49 @@ static double yarn_magnitude(const ls_rope_params *p) {
     return sharpening(p->factor, 1);
 }
 
+/* ---- longrope ---- */
+
+static ls_status check_longrope(const ls_rope_params *p) {
+    LS_TRY(check_length(p));
+    if (!(p->original_length > 1))
+        return ls_error(LS_INVALID, "rope scaling longrope: original length is %g, expected more than 1",
+                        p->original_length);
+    if (p->attention_factor >= 0 && isfinite(p->attention_factor)) return ls_ok();
+    return ls_error(LS_INVALID, "rope scaling longrope: attention_factor is %g, expected a positive number",
+                    p->attention_factor);
+}
+
+static double longrope(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
+    (void)D;
+    return plain / (double)(p->length > p->original_length ? p->long_factor : p->short_factor)[i];
+}
+
+static double longrope_magnitude(const ls_rope_params *p) {
+    if (p->attention_factor > 0) return p->attention_factor;
+    return sqrt(1 + log(p->factor) / log(p->original_length));
+}
+
+static ls_status check_pairs(const ls_rope_params *p, int64_t D) {
+    if (D / 2 > LS_ROPE_PAIRS)
+        return ls_error(LS_INVALID, "rope scaling longrope: %lld rotated dimensions, expected at most %d", (long long)D,
+                        2 * LS_ROPE_PAIRS);
+    for (int64_t i = 0; i < D / 2; i++)
+        if (!(p->short_factor[i] > 0) || !(p->long_factor[i] > 0))
+            return ls_error(LS_INVALID,
+                            "rope scaling longrope: pair %lld has factors %g and %g, expected positive numbers",
+                            (long long)i, (double)p->short_factor[i], (double)p->long_factor[i]);
+    return ls_ok();
+}
+
 /* ---- the table ---- */
 
 static const ls_rope_kind kinds[] = {
-    [LS_ROPE_PLAIN] = {"default", NULL, NULL, NULL, false},
-    [LS_ROPE_LINEAR] = {"linear", check_factor, linear, NULL, false},
-    [LS_ROPE_DYNAMIC] = {"dynamic", check_length, ls_rope_dynamic, NULL, true},
-    [LS_ROPE_YARN] = {"yarn", check_yarn, yarn, yarn_magnitude, false},
-    [LS_ROPE_LLAMA3] = {"llama3", check_llama3, llama3, NULL, false},
+    [LS_ROPE_PLAIN] = {"default", .check = NULL},
+    [LS_ROPE_LINEAR] = {"linear", check_factor, .frequency = linear},
+    [LS_ROPE_DYNAMIC] = {"dynamic", check_length, .frequency = ls_rope_dynamic, .by_length = true, .grows = true},
+    [LS_ROPE_YARN] = {"yarn", check_yarn, .frequency = yarn, .magnitude = yarn_magnitude},
+    [LS_ROPE_LLAMA3] = {"llama3", check_llama3, .frequency = llama3},
+    [LS_ROPE_LONGROPE] = {"longrope", check_longrope, check_pairs, longrope, longrope_magnitude, .by_length = true},
 };
 
 void ls_rope_names(char *out, size_t room) {
@@ -133,11 +170,12 @@ ls_status ls_rope_find(const char *name, ls_rope_scaling *out) {
     return ls_error(LS_UNSUPPORTED, "rope scaling \"%s\" is not known, expected %s", name, names);
 }
 
-ls_status ls_rope_check(const ls_rope_params *p) {
+ls_status ls_rope_check(const ls_rope_params *p, int64_t D) {
     if (!(p->theta > 0) || !isfinite(p->theta))
         return ls_error(LS_INVALID, "rope: theta is %g, expected a positive number", p->theta);
     const ls_rope_kind *kind = &kinds[p->scaling];
-    return kind->check != NULL ? kind->check(p) : ls_ok();
+    if (kind->check != NULL) LS_TRY(kind->check(p));
+    return kind->check_pairs != NULL ? kind->check_pairs(p, D) : ls_ok();
 }
 
 float ls_rope_frequency(const ls_rope_params *p, int64_t i, int64_t D) {
@@ -147,9 +185,10 @@ float ls_rope_frequency(const ls_rope_params *p, int64_t i, int64_t D) {
 }
 
 bool ls_rope_by_length(const ls_rope_params *p) { return kinds[p->scaling].by_length; }
+bool ls_rope_grows(const ls_rope_params *p) { return kinds[p->scaling].grows; }
 
 float ls_rope_frequency_at(const ls_rope_params *p, float usual, int64_t position, int64_t i, int64_t D) {
-    if (!ls_rope_by_length(p) || (double)position < p->length) return usual;
+    if (!ls_rope_grows(p) || (double)position < p->length) return usual;
     ls_rope_params grown = *p;
     grown.length = (double)position + 1;
     return ls_rope_frequency(&grown, i, D);

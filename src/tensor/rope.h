@@ -12,24 +12,27 @@
 #include "tensor/params.h"
 
 /*
- * A kind of scaling: one row of the table in rope.c. check checks the parameters; NULL: there is nothing to check.
+ * A kind of scaling: one row of the table in rope.c. check checks the parameters, and check_pairs those of
+ * D/2 dimension pairs; NULL: there is nothing to check.
  * frequency returns the frequency of dimension pair i of D/2, whose unscaled value is `plain`; NULL: unscaled.
  * magnitude returns a factor on cosines and sines; NULL: 1.
  */
 typedef struct ls_rope_kind {
     const char *name; /* as in config.json */
     ls_status (*check)(const ls_rope_params *p);
+    ls_status (*check_pairs)(const ls_rope_params *p, int64_t D);
     double (*frequency)(const ls_rope_params *p, double plain, int64_t i, int64_t D);
     double (*magnitude)(const ls_rope_params *p);
-    bool by_length; /* the frequency depends on the length of the sequence, as ls_rope_dynamic says */
+    bool by_length; /* the frequency depends on the length of the sequence */
+    bool grows;     /* and that of a token behind it on how long it is by then, as ls_rope_dynamic says */
 } ls_rope_kind;
 
 /* *out: the scaling of that name, as in config.json. LS_UNSUPPORTED lists the known names. */
 LS_MUST_USE ls_status ls_rope_find(const char *name, ls_rope_scaling *out);
 /* The names of all kinds: "default, linear, ... or llama3". */
 void ls_rope_names(char *out, size_t room);
-/* Checks theta and the parameters of the kind. */
-LS_MUST_USE ls_status ls_rope_check(const ls_rope_params *p);
+/* Checks theta and the parameters of the kind, for D rotated dimensions. */
+LS_MUST_USE ls_status ls_rope_check(const ls_rope_params *p, int64_t D);
 
 /*
  * The frequency (radians per position) of dimension pair i of D/2, rounded to f32 before and after scaling, as in the
@@ -38,10 +41,11 @@ LS_MUST_USE ls_status ls_rope_check(const ls_rope_params *p);
 float ls_rope_frequency(const ls_rope_params *p, int64_t i, int64_t D);
 /* Whether frequencies depend on the length of the sequence. */
 bool ls_rope_by_length(const ls_rope_params *p);
+bool ls_rope_grows(const ls_rope_params *p);
 /* The factor on cosines and sines. */
 double ls_rope_magnitude(const ls_rope_params *p);
 /*
- * The frequency for a token at `position`. For kinds by length (dynamic) and a position beyond p->length it is computed
+ * The frequency for a token at `position`. For kinds that grow (dynamic) and a position beyond p->length it is computed
  * as for a sequence of position + 1 tokens. usual: the result of ls_rope_frequency(p, i, D), which is returned in all
  * other cases.
  */
@@ -53,7 +57,7 @@ float ls_rope_frequency_at(const ls_rope_params *p, float usual, int64_t positio
 #define LS_ROPE_FORMULA static inline
 #endif
 
-/* The frequency of kinds by length before it is rounded; kernels of a GPU compute it too. */
+/* The frequency of the kind that grows before it is rounded; kernels of a GPU compute it too. */
 LS_ROPE_FORMULA double ls_rope_dynamic(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
     if (!(p->length > p->original_length) || D <= 2) return plain;
     const double growth = p->factor * p->length / p->original_length - (p->factor - 1);

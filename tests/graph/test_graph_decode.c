@@ -273,8 +273,7 @@ static const struct architecture {
     {"llama", {NULL, 0}, 1},          {"llama", {"linear:2", 0}, 1}, {"llama", {"dynamic:4:16", 0}, 1},
     {"llama", {"yarn:4:16", 200}, 1}, {"llama", {"default", 0}, 1},  {"qwen2", {NULL, 0}, 2},
     {"qwen3", {NULL, 0}, 1},          {"mistral", {NULL, 0}, 1},     {"gpt2", {NULL, 0}, 1},
-    {"gemma2", {NULL, 0}, 2},
-    {"gemma3", {NULL, 0}, 2},
+    {"gemma2", {NULL, 0}, 2},         {"gemma3", {NULL, 0}, 2},      {"phi3", {NULL, 0}, 1},
 };
 
 /* KNOWN tokens that grow to MOST_S: more than dynamic scaling's 16 and than two windows of 12 less one. */

@@ -12,6 +12,9 @@
 #include "graph/graph.h"
 #include "model/model.h"
 #include "support/scratch.h"
+#include "tensor/tensor.h"
+
+#include <math.h>
 
 #define DECODER(type, name, rest)                                                                                 \
     "{\"architectures\": [\"" name "\"], \"model_type\": \"" type "\", \"vocab_size\": 32, \"hidden_size\": 24, " \
@@ -24,6 +27,9 @@
 #define QWEN3(rest) DECODER("qwen3", "Qwen3ForCausalLM", rest)
 #define GEMMA2(rest) DECODER("gemma2", "Gemma2ForCausalLM", rest)
 #define GEMMA3(rest) DECODER("gemma3_text", "Gemma3ForCausalLM", rest)
+#define PHI3(rest) DECODER("phi3", "Phi3ForCausalLM", ", \"pad_token_id\": null" rest)
+#define LONGROPE(type, rest) \
+    "{\"" type "\": \"longrope\", \"short_factor\": [1, 2, 3], \"long_factor\": [4, 5, 6]" rest "}"
 #define WRAPPED(type, inner, rest) \
     "{\"architectures\": [\"" type "\"], \"model_type\": \"" inner "\", \"text_config\": {" rest "}}"
 #define GPT2(rest)                                                                                                   \
@@ -73,6 +79,8 @@ static void test_windows(void **state) {
         {GEMMA2(", \"sliding_window\": null"), "...."},
         {GEMMA3(", \"sliding_window\": 5, \"sliding_window_pattern\": 3"), "55.5"},
         {GEMMA3(", \"sliding_window\": 5"), "5555"}, /* the sixth has none */
+        {PHI3(", \"sliding_window\": 5"), "5555"},
+        {PHI3(""), "...."},
         {GPT2(""), ".."},
     };
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
@@ -115,6 +123,12 @@ static void test_refused(void **state) {
         {GEMMA3(", \"sliding_window_pattern\": 2, \"layer_types\": [\"full_attention\", \"full_attention\", "
                 "\"full_attention\", \"full_attention\"]"),
          LS_INVALID, "sliding_window_pattern is 2", "layer_types says otherwise"},
+        {PHI3(", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}"), LS_INVALID,
+         "rope_scaling.type is \"linear\"", "\"longrope\""},
+        {PHI3(", \"rope_parameters\": " LONGROPE("rope_type", ", \"original_max_position_embeddings\": 16")), LS_INVALID,
+         "rope_parameters.original_max_position_embeddings is 16", "beside max_position_embeddings too"},
+        {PHI3(", \"partial_rotary_factor\": 0.5"), LS_INVALID, "partial_rotary_factor is 0.5", "even number of the 6"},
+        {DECODER("phi3", "Phi3ForCausalLM", ""), LS_INVALID, "pad_token_id is missing", "below vocab_size 32"},
         {WRAPPED("Gemma2ForCausalLM", "gemma3", ""), LS_INVALID, "architectures[0] is \"Gemma2ForCausalLM\"",
          "\"Gemma3ForConditionalGeneration\", as model_type says"},
         {WRAPPED("Gemma3ForConditionalGeneration", "gemma3", "\"model_type\": \"mamba\""), LS_UNSUPPORTED,
@@ -199,6 +213,47 @@ static void test_learned_positions(void **state) {
     assert_ok(ls_model_build(model, g, 1, 16, false, &lm));
     assert_int_equal(ls_graph_id_range(g, lm.positions).count, 16);
     ls_graph_destroy(g);
+    ls_model_close(model);
+}
+
+/* Longrope goes by the length of the sequence: what is divided by 4, 5 and 6 from 17 tokens on is by 1, 2 and 3 before. */
+static void test_longrope(void **state) {
+    (void)state;
+    ls_model *model;
+    ls_language_model lm;
+    assert_ok(ls_model_open_text(
+        "config.json",
+        PHI3(", \"original_max_position_embeddings\": 16, \"rope_scaling\": " LONGROPE("type", "")), &model));
+    for (int S = 16; S <= 17; S++) {
+        ls_graph *g = ls_graph_create(LS_F32);
+        assert_ok(ls_model_build(model, g, 1, S, false, &lm));
+        int found = 0;
+        for (int i = 0; i < g->n_nodes; i++) {
+            if (g->nodes[i].op != &ls_op_rope_table) continue;
+            const ls_rope_params *p = g->nodes[i].params;
+            for (int pair = 0; pair < 3; pair++) {
+                const double plain = (double)(float)pow(10000, -2.0 * pair / 6);
+                assert_true(ls_rope_frequency(p, pair, 6) == (float)(plain / (S > 16 ? 4 + pair : 1 + pair)));
+            }
+            assert_true(fabs(ls_rope_magnitude(p) - sqrt(1 + log(4) / log(16))) < 1e-15);
+            found++;
+        }
+        assert_int_equal(found, 1);
+        ls_graph_destroy(g);
+        assert_int_equal(ls_model_check_apart(model, S).code, S > 16 ? LS_UNSUPPORTED : LS_OK);
+    }
+    /* What grows past the original length would change all that is kept. */
+    const struct {
+        int known, S;
+        ls_code code;
+    } growths[] = {{4, 16, LS_OK}, {17, 40, LS_OK}, {4, 17, LS_UNSUPPORTED}, {16, 17, LS_UNSUPPORTED}};
+    for (size_t i = 0; i < LS_COUNT(growths); i++) {
+        ls_graph *g = ls_graph_create(LS_F32);
+        const ls_status status = ls_model_build_growing(model, g, growths[i].known, growths[i].S, &lm);
+        assert_int_equal(status.code, growths[i].code);
+        if (status.code != LS_OK) assert_error(status, LS_UNSUPPORTED, "that grow to 17", "beyond 16");
+        ls_graph_destroy(g);
+    }
     ls_model_close(model);
 }
 
@@ -305,7 +360,7 @@ static void test_changes_refused(void **state) {
         {OLD, {"linear:2:16", 0}, LS_USAGE, "--rope-scaling linear:2:16", "linear:FACTOR"},
         {OLD, {"longrope:2", 0}, LS_USAGE, "--rope-scaling longrope:2", "linear:FACTOR"},
         {OLD, {"default:2", 0}, LS_USAGE, "--rope-scaling default:2", "default"},
-        {OLD, {"{\"rope_type\": \"su\"}", 0}, LS_UNSUPPORTED, "rope_scaling.rope_type is \"su\"", "--rope-scaling"},
+        {OLD, {"{\"rope_type\": \"ntk\"}", 0}, LS_UNSUPPORTED, "rope_scaling.rope_type is \"ntk\"", "--rope-scaling"},
         {OLD, {"{\"rope_type\":", 0}, LS_INVALID, "--rope-scaling: not valid JSON", "line 1"},
         {OLD, {NULL, -1}, LS_USAGE, "--rope-theta -1", "a number"},
         {GPT2(""), {"yarn:2", 0}, LS_USAGE, "GPT2LMHeadModel", "positions are learned"},
@@ -322,6 +377,7 @@ static void test_changes_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows), cmocka_unit_test(test_refused), cmocka_unit_test(test_learned_positions),
+        cmocka_unit_test(test_longrope),
         cmocka_unit_test(test_sizes),   cmocka_unit_test(test_changes), cmocka_unit_test(test_changes_refused),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

@@ -42,7 +42,8 @@ static const struct {
               {"llama", {"yarn:4", 0}, true}, {"mistral", {NULL, 0}, true},
               {"qwen2", {NULL, 0}, true},     {"qwen3", {NULL, 0}, true},
               {"gpt2", {NULL, 0}, true},      {"gemma2", {NULL, 0}, true},
-              {"gemma3", {NULL, 0}, true}};
+              {"gemma3", {NULL, 0}, true},
+              {"phi3", {NULL, 0}, false}};
 
 static const ls_spread alone = {.ranks = 1, .threads = 1, .as_threads = true};
 static const ls_spread spreads[] = {

@@ -44,6 +44,7 @@ static const folder folders[] = {
     {"gpt2", "expected", {NULL, 0}},
     {"gemma2", "expected", {NULL, 0}},
     {"gemma3", "expected", {NULL, 0}},
+    {"phi3", "expected", {NULL, 0}},
 };
 
 static const struct {

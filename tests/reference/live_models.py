@@ -53,16 +53,19 @@ MODELS = {
     "gemma2, no caps": (transformers.Gemma2Config, dict(ROPES["llama3"], num_hidden_layers=3, sliding_window=19, attention_bias=True,
                                                         attn_logit_softcapping=None, final_logit_softcapping=None)),
     "gemma3": (transformers.Gemma3TextConfig, GEMMA3),
+    "phi3": (transformers.Phi3Config, dict(rope("default", partial_rotary_factor=0.75), head_dim=8, sliding_window=19)),
+    "phi3, longrope": (transformers.Phi3Config, dict(rope("longrope", short_factor=[1.0, 1.1, 1.4, 2.0], long_factor=[1.2, 2.5, 6.0, 9.0]),
+                                                     head_dim=8, original_max_position_embeddings=32)),
     "gemma3, wrapped": (transformers.Gemma3Config, dict(text_config=dict(SIZES, **dict(GEMMA3, final_logit_softcapping=None)),
                                                      vision_config=VISION)),
 }
 # A word behind BUILD: only models with that in their name.
 WORD = sys.argv[2] if len(sys.argv) > 2 else ""
-FIRST_OF_ITS_KIND = ("llama, rope default", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3")
+FIRST_OF_ITS_KIND = ("llama, rope default", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3", "phi3")
 
 
 def rope_kinds_of(name):
-    return () if name.startswith("gpt2") else ("linear:2.5", "dynamic:3:32", "llama3:4:16", "yarn:4:16", "default")
+    return () if name.startswith(("gpt2", "phi3")) else ("linear:2.5", "dynamic:3:32", "llama3:4:16", "yarn:4:16", "default")
 
 
 def config_of(name, tied, further):

@@ -60,6 +60,10 @@ CONFIGS = {
                    hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6, rope_theta=1000.0, rope_local_base_freq=30.0,
                    rope_scaling=dict(rope_type="linear", factor=8.0), sliding_window=12, sliding_window_pattern=2,
                    query_pre_attn_scalar=6, final_logit_softcapping=3.0, torch_dtype="bfloat16"),
+    "phi3": dict(SIZES, head_dim=8, architectures=["Phi3ForCausalLM"], model_type="phi3", max_position_embeddings=32,
+                 original_max_position_embeddings=4, rms_norm_eps=1e-5, rope_theta=1000.0, partial_rotary_factor=0.75,
+                 rope_scaling=dict(type="longrope", short_factor=[1.0, 1.1, 1.4], long_factor=[1.2, 2.5, 6.0]), sliding_window=12,
+                 tie_word_embeddings=False, pad_token_id=1, resid_pdrop=0.0, torch_dtype="bfloat16"),
 }
 
 # Of llama, in the place of its own: rope_scaling, theta and further changes, as --rope-scaling and --rope-theta make them.

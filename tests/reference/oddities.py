@@ -65,6 +65,19 @@ ROWS = (
     ("gemma3", {}, dict(rope_parameters=dict(rope_type="default", rope_theta=100.0)), "rope_parameters.rope_type is"),
     ("gemma3", {}, dict(attn_logit_softcapping=5.0), "attn_logit_softcapping is 5"),
     ("gemma3, wrapped", {}, dict(architectures=["Gemma3ForSequenceClassification"]), "as model_type says"),
+    ("phi3", {}, dict(rope_parameters=GONE, rope_theta=5000.0, partial_rotary_factor=0.5, rope_scaling=None)),
+    ("phi3", {}, dict(resid_pdrop=0.1, embd_pdrop=0.1, attention_dropout=0.1)),
+    ("phi3", dict(num_key_value_heads=6), dict(num_key_value_heads=None, sliding_window=None)),
+    ("phi3, longrope", {}, dict(rope_parameters=GONE, rope_theta=5000.0, rope_scaling=dict(
+        type="su", short_factor=[1.0, 1.1, 1.4, 2.0], long_factor=[1.2, 2.5, 6.0, 9.0], original_max_position_embeddings=32))),
+    ("phi3, longrope", {}, dict(rope_parameters=GONE, partial_rotary_factor=0.5, original_max_position_embeddings=GONE, rope_scaling=dict(
+        type="longrope", short_factor=[1.0, 1.1], long_factor=[1.2, 2.5], attention_factor=1.25, factor=8.0))),
+    ("phi3, longrope", {}, dict(original_max_position_embeddings=GONE), "original_max_position_embeddings is 32"),
+    ("phi3", {}, dict(rope_parameters=dict(rope_type="yarn", factor=2.0)), 'rope_type is "yarn"'),
+    ("phi3, longrope", {}, dict(partial_rotary_factor=0.75, rope_parameters=GONE, rope_scaling=dict(
+        type="longrope", short_factor=[1.0], long_factor=[1.2])), "short_factor is an array of 1"),
+    ("phi3", {}, dict(rope_parameters=dict(rope_type="default", partial_rotary_factor=0.4)), "partial_rotary_factor is 0.4"),
+    ("phi3", {}, dict(attention_bias=True), "attention_bias is true"),
     ("gpt2", dict(n_inner=None), dict(n_inner=GONE)),
     ("gpt2", {}, dict(n_inner=56, hidden_size=48, num_hidden_layers=2, num_attention_heads=6, n_ctx=1024)),
     ("gpt2", dict(num_hidden_layers=3), dict(n_layer=2, num_hidden_layers=3)),
@@ -84,7 +97,9 @@ ROWS = (
     ("qwen3", {}, dict(is_causal=False), "is_causal is false"),
     ("gemma2", {}, dict(use_bidirectional_attention=True), "use_bidirectional_attention is true"),
     ("gpt2", {}, dict(activation_function="quick_gelu"), 'activation_function is "quick_gelu"'),
-    ("llama, rope default", {}, scaling("longrope", short_factor=[1], long_factor=[1]), 'rope_type is "longrope"'),
+    ("llama, rope default", {}, scaling("longrope", short_factor=[1], long_factor=[1]), "short_factor is an array of 1"),
+    ("llama, rope default", {}, scaling("longrope", short_factor=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5], long_factor=[1.0, 1.2, 1.5, 2.0, 3.0, 4.0],
+                                        original_max_position_embeddings=24)),
     ("mistral", {}, dict(architectures=["MistralForSequenceClassification"]), '"MistralForSequenceClassification"'),
 )
 

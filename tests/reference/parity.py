@@ -8,7 +8,7 @@ have.
 - In bf16, each model is as near to the library's logits in f64 as the library's own bf16 is: the root mean square of the error is at most 1.5 times
   the library's, and of the gradients at most 2 times. Both round weights and activations to 8 bits, at places of their own, so they are not near
   each other.
-- Dynamic rope: the same logits at sequences shorter than, as long as and longer than the original length.
+- Dynamic rope and longrope: the same logits at sequences shorter than, as long as and longer than the original length.
 - --rope-scaling and --rope-theta: a training with them leaves a folder that the library reads as that rope, with the same logits.
 """
 import pathlib
@@ -59,12 +59,12 @@ def check_bf16(name, folder):
     assert c < 2 * d, (c, d)
 
 
-def check_lengths(folder):
+def check_lengths(name, folder):
     """Each length in a model of its own: the library's keeps the frequencies of the longest sequence that it has seen until one is shorter than the
     original length. Longspan goes by the sequence alone."""
     for length in (8, 31, 32, 33, 48, 96):
         apart, worst = check_same(PROGRAM, folder, random_ids(263, length))
-        print(f"llama, rope dynamic from 32, S {length}: logits within {apart:.1e}, gradients {worst:.1e}")
+        print(f"{name} from 32, S {length}: logits within {apart:.1e}, gradients {worst:.1e}")
     one = load(folder)
     for length in (96, 20):
         check_same(PROGRAM, folder, random_ids(263, length), model=one)
@@ -93,8 +93,8 @@ def main():
             write_model(folder, name)
             check_f32(name, folder)
             check_bf16(name, folder)
-            if name == "llama, rope dynamic":
-                check_lengths(folder)
+            if name in ("llama, rope dynamic", "phi3, longrope"):
+                check_lengths(name, folder)
     for name in (name for name in FIRST_OF_ITS_KIND if WORD in name):
         for scaling in rope_kinds_of(name):
             with tempfile.TemporaryDirectory() as scratch:

@@ -4,6 +4,8 @@
  */
 #include "graph/graph_impl.h"
 
+#include <string.h>
+
 typedef struct table_params {
     ls_rope_params rope; /* read by the kernel */
     int64_t D;
@@ -81,7 +83,9 @@ const ls_op ls_op_rotate = {.name = "rotate",
                             .addends = 1U << 0,
                             .flops = rotate_flops};
 
-static ls_status rope_params(const ls_rope *rope, ls_rope_params *out) {
+_Static_assert((int)LS_ROPE_PAIRS == (int)LS_ROPE_MOST_PAIRS, "of the public header too");
+
+static ls_status rope_params(const ls_rope *rope, int64_t D, ls_rope_params *out) {
     *out = (ls_rope_params){.theta = rope->theta,
                             .factor = rope->factor,
                             .original_length = rope->original_length,
@@ -95,13 +99,15 @@ static ls_status rope_params(const ls_rope *rope, ls_rope_params *out) {
                             .mscale_all_dim = rope->mscale_all_dim,
                             .untruncated = rope->untruncated};
     LS_TRY(ls_rope_find(rope->scaling != NULL ? rope->scaling : "default", &out->scaling));
-    return ls_rope_check(out);
+    memcpy(out->short_factor, rope->short_factor, sizeof out->short_factor);
+    memcpy(out->long_factor, rope->long_factor, sizeof out->long_factor);
+    return ls_rope_check(out, D);
 }
 
 ls_tensor ls_rope_table(ls_graph *g, ls_tensor positions, int64_t D, const ls_rope *rope) {
     table_params params = {.D = D};
     if (rope == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op rope_table: the rope is NULL"));
-    const ls_status status = rope_params(rope, &params.rope);
+    const ls_status status = rope_params(rope, D, &params.rope);
     if (status.code != LS_OK) return ls_graph_fail(g, status);
     return ls_graph_add(g, &ls_op_rope_table, &params, sizeof params, &positions, 1, -1);
 }

@@ -11,13 +11,13 @@ struct frequencies {
 
 /* Angles are in f64: positions may be large. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    fill_table(ls_rope_params p, double magnitude, bool by_length, frequencies usual, int64_t first, int64_t pairs,
+    fill_table(ls_rope_params p, double magnitude, bool grows, frequencies usual, int64_t first, int64_t pairs,
                const int32_t *positions, int64_t n, int64_t D, float *table) {
     for (EACH(k, n * pairs)) {
         const int64_t row = k / pairs, i = k % pairs;
         const double position = (double)positions[row];
         float frequency = usual.at[i];
-        if (by_length && position >= p.length) {
+        if (grows && position >= p.length) {
             ls_rope_params grown = p;
             grown.length = position + 1;
             frequency = (float)ls_rope_dynamic(&grown, (double)frequency, first + i, D);
@@ -37,7 +37,7 @@ static ls_status launch_table(const ls_kernel_call *call, void *, void *stream) 
         frequencies usual = {};
         for (int64_t i = 0; i < pairs; i++) usual.at[i] = ls_rope_frequency(p, first + i, D);
         LS_TRY(launch("rope_table", stream, blocks_for(n * pairs), 0, fill_table, *p, ls_rope_magnitude(p),
-                      ls_rope_by_length(p), usual, first, pairs, input<int32_t>(call, 0), n, D,
+                      ls_rope_grows(p), usual, first, pairs, input<int32_t>(call, 0), n, D,
                       output<float>(call, 0)));
     }
     return ls_ok();
