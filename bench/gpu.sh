@@ -53,13 +53,17 @@ has() { command -v "$1" >/dev/null; }
 has_torch() { has python3 && python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; }
 peers() { if has_torch; then python3 "$here/bench/gpu/peers.py" "$@"; else echo "left out: there is no PyTorch with a GPU"; fi; }
 
-# trained OUT OPTIONS...: losses and norms of ten steps of a small Llama, on one line.
+# trained OUT OPTIONS...: losses and norms of a training's steps, on one line. One that takes longer than TRAINED_LIMIT seconds is killed, and its
+# last lines are said.
+small=(--model "$here/examples/tiny" --seq "${GPU_SEQ:-512}" --batch 2 --steps "${GPU_STEPS:-10}")
 trained() {
-    local out=$1
+    local out=$1 code
     shift
     rm -rf "$out"
-    "$longspan" train --model "$here/examples/tiny" --data "$here"/docs/*.md --seq "${GPU_SEQ:-512}" --batch 2 --dtype bf16 --steps "${GPU_STEPS:-10}" --out "$out" "$@" >"$out.log" 2>&1 ||
-        { tail -2 "$out.log" | tr '\n' ' '; return 1; }
+    timeout -k 3 "$(awk "BEGIN { print int(${TRAINED_LIMIT:-25} * ${GPU_SCALE:-1}) }")" \
+        "$longspan" train --data "$here"/docs/*.md --dtype bf16 --out "$out" "$@" >"$out.log" 2>&1
+    code=$?
+    [ $code -eq 0 ] || { echo "ended with $code after $(wc -l <"$out/metrics.jsonl" 2>/dev/null || echo 0) lines of metrics: $(tail -2 "$out.log" | tr '\n' ' ')"; return 1; }
     sed -n 's/.*"loss": *\([^,]*\),.*"grad_norm": *\([^,]*\),.*/\1 \2/p' "$out/metrics.jsonl" | tr '\n' ' '
 }
 
@@ -77,16 +81,16 @@ step_products() { experiment products; }
 step_kernels() { "$build/tests/test_gpu_kernels"; }
 step_bits() {
     local place graphs other failed=0
-    echo "cpu, one rank: $(trained cpu --ranks 1)"
-    for place in "--ranks 1" "--mesh ring=2 --strategy ring --ranks-as threads" "--mesh ring=2 --strategy ring" \
+    echo "cpu, one rank: $(trained cpu "${small[@]}" --ranks 1)"
+    for place in "--ranks 1" "--mesh ring=2 --strategy ring --ranks-as threads" "--ranks 1 --offload all" \
         "--mesh ring=2,tp=2 --strategy ring --ranks-as threads" "--mesh ulysses=4 --strategy ulysses --shard parameters --ranks-as threads" \
-        "--ranks 1 --offload all"; do
+        "--mesh ring=2 --strategy ring"; do
         # shellcheck disable=SC2086 # options
-        graphs=$(trained graphs $place --device cuda) || { echo "$place: FAILED: $graphs"; failed=1; continue; }
-        echo "$place: $graphs"
+        graphs=$(trained graphs "${small[@]}" $place --device cuda) || { echo "$place: FAILED: $graphs"; failed=1; continue; }
+        echo "$place, after $SECONDS s: $graphs"
         for other in cuda cuda:launched; do
             # shellcheck disable=SC2086
-            [ "$graphs" = "$(trained other $place --device $other)" ] && echo "  $other: the same bits" || { echo "  $other: OTHER BITS: $(tail -1 other.log)"; failed=1; }
+            [ "$graphs" = "$(trained other "${small[@]}" $place --device $other)" ] && echo "  $other: the same bits, after $SECONDS s" || { echo "  $other: OTHER BITS: $(tail -1 other.log)"; failed=1; }
         done
     done
     return $failed

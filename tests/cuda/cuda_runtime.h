@@ -165,6 +165,14 @@ template <typename F> static inline cudaError_t cudaFuncSetAttribute(F *kernel, 
     return emulation::allow_shared((const void *)kernel, bytes);
 }
 
+typedef struct cudaFuncAttributes {
+    size_t sharedSizeBytes; /* besides what a launch asks for: emulated kernels say no sizes */
+} cudaFuncAttributes;
+template <typename F> static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *of, F *) {
+    of->sharedSizeBytes = 0;
+    return cudaSuccess;
+}
+
 typedef enum cudaDeviceAttr {
     cudaDevAttrMaxSharedMemoryPerBlockOptin,
     cudaDevAttrComputeCapabilityMajor

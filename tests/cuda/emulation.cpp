@@ -162,14 +162,19 @@ static int setting(const char *name, int value) {
 }
 int most_shared() { return setting("EMULATED_SHARED", MOST_SHARED); }
 
-/* By kernel: the shared memory that its launches may ask for, where that was set. */
+/*
+ * By kernel: the shared memory that its launches may ask for, where that was set. It never falls: a launch of another
+ * thread may need it, between its own permission and the launch.
+ */
 static std::mutex allowing;
 static std::map<const void *, int> allowed;
 
 cudaError_t allow_shared(const void *function, int bytes) {
     if (bytes < 0 || bytes > most_shared()) return cudaErrorInvalidValue;
     const std::lock_guard<std::mutex> guard(allowing);
-    allowed[function] = bytes;
+    int &most = allowed[function];
+    if (bytes < std::min(most, most_shared())) return cudaErrorInvalidValue;
+    most = bytes;
     return cudaSuccess;
 }
 

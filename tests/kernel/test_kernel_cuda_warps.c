@@ -50,7 +50,10 @@ static void test_wrong_kernels_are_named(void **state) {
     }
 }
 
-/* As on a GPU: a launch may ask for 48 KiB of shared memory, and for more only where that was allowed before. */
+/*
+ * As on a GPU: a launch may ask for 48 KiB of shared memory, and for more only where that was allowed before.
+ * Permission that falls is a fault: ranks that are threads share it.
+ */
 static void test_much_shared_memory_is_allowed_first(void **state) {
     (void)state;
     enum { OF_ALL = 48 * 1024 };
@@ -60,6 +63,7 @@ static void test_much_shared_memory_is_allowed_first(void **state) {
     assert_int_not_equal(warp_launch_with_shared(0, OF_ALL + 1, 228 * 1024, results), 0);
     assert_int_equal(warp_launch_with_shared(0, OF_ALL + 1, OF_ALL + 1, results), 0);
     assert_int_not_equal(warp_launch_with_shared(0, OF_ALL + 2, 0, results), 0);
+    assert_int_not_equal(warp_launch_with_shared(0, OF_ALL, OF_ALL, results), 0);
     assert_int_equal(warp_launch_with_shared(1, OF_ALL, 0, results), 0);
     assert_int_not_equal(warp_launch_with_shared(1, OF_ALL + 1, 0, results), 0);
 }

@@ -138,7 +138,7 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
 
 template <int D> static ls_status launch_for(const forward_problem &p, int64_t B, void *stream) {
     const size_t shared = forward_shared<D>::bytes(p.see.W);
-    LS_TRY(allow_shared("attention", attend<D>, shared));
+    LS_TRY(allow_shared("attention", attend<D>));
     return launch("attention", stream, ls_ceil_div(p.see.queries, (int64_t)QUERIES) * p.H * B, shared, attend<D>, p);
 }
 

@@ -211,8 +211,8 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
 }
 
 template <int D> static ls_status launch_for(const grad_problem &p, void *stream) {
-    LS_TRY(allow_shared("attention_grad", grad_of_queries<D>, grad_shared<D>::bytes()));
-    LS_TRY(allow_shared("attention_grad", grad_of_keys<D>, grad_shared<D>::bytes()));
+    LS_TRY(allow_shared("attention_grad", grad_of_queries<D>));
+    LS_TRY(allow_shared("attention_grad", grad_of_keys<D>));
     LS_TRY(launch("attention_grad", stream, ls_ceil_div(p.see.queries, (int64_t)ROWS) * p.H * p.B,
                   grad_shared<D>::bytes(), grad_of_queries<D>, p));
     return launch("attention_grad", stream, ls_ceil_div(p.see.keys, (int64_t)ROWS) * p.J * p.B, grad_shared<D>::bytes(),

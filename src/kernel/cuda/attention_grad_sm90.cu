@@ -344,8 +344,8 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
 template <int D, bool CAPPED> static ls_status launch_for(const sm90_problem &p, void *stream) {
     constexpr size_t of_queries = grad_shared<D, KEYS>::bytes(), of_keys = grad_shared<D, QUERIES>::bytes();
     const grad_problem &of = p.of;
-    LS_TRY(allow_shared("attention_grad", grad_of_queries<D, CAPPED>, of_queries));
-    LS_TRY(allow_shared("attention_grad", grad_of_keys<D, CAPPED>, of_keys));
+    LS_TRY((allow_shared("attention_grad", grad_of_queries<D, CAPPED>)));
+    LS_TRY((allow_shared("attention_grad", grad_of_keys<D, CAPPED>)));
     LS_TRY(make_outlines("attention_grad", stream, of.see, of.B, p.seen));
     LS_TRY(launch("attention_grad", stream, ls_ceil_div(of.see.queries, (int64_t)ROWS) * of.H * of.B, of_queries,
                   grad_of_queries<D, CAPPED>, p));

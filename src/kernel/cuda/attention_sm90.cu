@@ -229,7 +229,7 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
 template <int D> static ls_status launch_for(const sm90_problem &p, int64_t B, void *stream) {
     const sight &see = p.of.see;
     const size_t shared = forward_shared<D>::bytes(see.W);
-    LS_TRY(allow_shared("attention", attend_by_groups<D>, shared));
+    LS_TRY(allow_shared("attention", attend_by_groups<D>));
     LS_TRY(make_outlines("attention", stream, see, B, p.seen));
     return launch("attention", stream, ls_ceil_div(see.queries, (int64_t)QUERIES) * p.of.H * B, shared, attend_by_groups<D>, p);
 }

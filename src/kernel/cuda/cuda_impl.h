@@ -103,13 +103,6 @@ static ls_status launch(const char *name, void *stream, int64_t blocks, size_t s
                     cudaGetErrorString(error));
 }
 
-/* Lets the kernel's launches ask for so much shared memory. */
-template <typename F> static ls_status allow_shared(const char *name, F *kernel, size_t bytes) {
-    const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    if (error == cudaSuccess) return ls_ok();
-    return ls_error(LS_FAULT, "kernel %s: %zu bytes of shared memory: %s", name, bytes, cudaGetErrorString(error));
-}
-
 /* A number of the current device; `what` is its name for a message. */
 static inline ls_status device_number(const char *name, const char *what, cudaDeviceAttr attribute, int *out) {
     int device;
@@ -117,6 +110,21 @@ static inline ls_status device_number(const char *name, const char *what, cudaDe
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(out, attribute, device);
     if (error == cudaSuccess) return ls_ok();
     return ls_error(LS_FAULT, "kernel %s: the %s of the device: %s", name, what, cudaGetErrorString(error));
+}
+
+/*
+ * Lets the kernel's launches ask for as much shared memory as a block of the current device can have. Ranks that are
+ * threads share the permission: it is the same whatever a launch asks for, so that none takes away what another needs.
+ */
+template <typename F> static ls_status allow_shared(const char *name, F *kernel) {
+    int most;
+    LS_TRY(device_number(name, "shared memory", cudaDevAttrMaxSharedMemoryPerBlockOptin, &most));
+    cudaFuncAttributes of;
+    cudaError_t error = cudaFuncGetAttributes(&of, kernel);
+    most -= (int)of.sharedSizeBytes;
+    if (error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+    if (error == cudaSuccess) return ls_ok();
+    return ls_error(LS_FAULT, "kernel %s: %d bytes of shared memory: %s", name, most, cudaGetErrorString(error));
 }
 
 /* For prepare: LS_UNSUPPORTED where the current device has less shared memory for a block. */

@@ -253,7 +253,7 @@ template <typename T, int N>
 static ls_status launch_groups(void *stream, const program &p, const ls_map_shape &shape, const operands &x, int slots,
                                int64_t n) {
     const size_t shared = sizeof(pack<float, N>) * CUDA_THREADS * (size_t)slots;
-    LS_TRY(allow_shared("map", map_groups<T, N>, shared));
+    LS_TRY((allow_shared("map", map_groups<T, N>)));
     return launch("map", stream, blocks_for(n / N), shared, map_groups<T, N>, p, shape, x, n / N);
 }
 

@@ -132,7 +132,7 @@ template <bool IN_VECTORS, bool A_BY_LINES, bool B_BY_LINES>
 static ls_status launch_for(const product<bf16> &p, void *workspace, void *stream) {
     constexpr size_t shared = (size_t)STAGES * 2 * STEP_BYTES;
     const auto kernel = multiply<IN_VECTORS, A_BY_LINES, B_BY_LINES>;
-    LS_TRY(allow_shared("matmul", kernel, shared));
+    LS_TRY(allow_shared("matmul", kernel));
     return launch_product(p, workspace, stream, shared, kernel);
 }
 
