@@ -120,11 +120,11 @@ static ls_status set_step_numbers(const ls_timeline_step *step, const ls_rank *r
 static ls_status send_spans(const running *r, const ls_rank *rank) {
     const uint64_t n = ls_executor_spans(rank->executor);
     ls_span_time *spans = malloc((n + 1) * sizeof *spans);
-    LS_TRY(ls_comm_agree(rank->comm, spans != NULL
-                                         ? ls_ok()
-                                         : ls_error(LS_NO_MEMORY, "no memory for %llu spans", (unsigned long long)n)));
-    for (uint64_t i = 0; i < n; i++) spans[i] = *ls_executor_span(rank->executor, i);
-    ls_status status = ls_comm_gather_home(rank->comm, &n, sizeof n, r->n, sizeof n);
+    for (uint64_t i = 0; spans != NULL && i < n; i++) spans[i] = *ls_executor_span(rank->executor, i);
+    ls_status status = ls_comm_agree(
+        rank->comm,
+        spans != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for %llu spans", (unsigned long long)n));
+    if (status.code == LS_OK) status = ls_comm_gather_home(rank->comm, &n, sizeof n, r->n, sizeof n);
     if (status.code == LS_OK)
         status = ls_comm_gather_home(rank->comm, spans, n * sizeof *spans, r->spans, r->capacity * sizeof *spans);
     free(spans);
