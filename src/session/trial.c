@@ -160,10 +160,10 @@ static ls_status tell_plan(const ls_plan_request *request, ls_plan *plan) {
     plan->instrs = told[2];
     const size_t n = (size_t)plan->n_candidates;
     names *named = LS_NEW_ARRAY(plan->arena, names, n);
+    if (!ls_is_home()) plan->candidates = LS_NEW_ARRAY(plan->arena, ls_plan_candidate, n);
+    LS_ASSERT(plan->candidates != NULL);
     if (ls_is_home())
         for (size_t i = 0; i < n; i++) named[i] = names_of(&plan->candidates[i]);
-    else
-        plan->candidates = LS_NEW_ARRAY(plan->arena, ls_plan_candidate, n);
     LS_TRY(ls_home_tell(named, n * sizeof *named));
     LS_TRY(ls_home_tell(plan->candidates, n * sizeof *plan->candidates));
     for (size_t i = 0; i < n; i++) LS_TRY(point_to(&named[i], &plan->candidates[i]));
@@ -182,6 +182,7 @@ static ls_status make_at_home(const ls_job *job, const ls_plan_request *request,
 ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request, const ls_spread *spread, ls_plan *plan) {
     LS_TRY(make_at_home(job, request, plan));
     if (!spread->measure) return ls_ok();
+    LS_ASSERT(plan->candidates != NULL);
     const double best = plan->candidates[0].seconds;
     for (int i = 0; i < plan->n_candidates && i < MOST_CANDIDATES; i++) {
         ls_plan_candidate *c = &plan->candidates[i];
