@@ -68,7 +68,8 @@ static ls_cut cut(const void *state, ls_boundary *boundary) {
     uint32_t code, first, last;
     if (!text) return LS_CUT_UNKNOWN;
     if (!ls_utf8_holds(text, boundary->left) && !ls_utf8_holds(text, boundary->right)) return LS_CUT_SAME;
-    if (text[ls_utf8_decode(text, strlen(text), &code)] != 0 || ls_utf8_decode(r->content, r->bytes, &first) == 0 ||
+    const int n = ls_utf8_decode(text, strlen(text), &code);
+    if (n == 0 || text[n] != 0 || ls_utf8_decode(r->content, r->bytes, &first) == 0 ||
         ls_utf8_last(r->content, r->bytes, &last) == 0)
         return LS_CUT_UNKNOWN;
     if (boundary->left == code) boundary->left = last;

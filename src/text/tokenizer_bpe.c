@@ -294,7 +294,7 @@ static bool cut(const void *state, const char *text, size_t bytes, size_t wanted
     if (t->model.bytes || t->model.ignore_merges || !ls_steps_may_cut(&t->normalizers) ||
         !ls_steps_may_cut(&t->pre_tokenizers))
         return false;
-    ls_boundary boundary;
+    ls_boundary boundary = {0};
     int before = 0;
     for (size_t at = wanted; at < bytes;) {
         const int length = ls_utf8_decode(text + at, bytes - at, &boundary.right);
