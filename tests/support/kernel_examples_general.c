@@ -72,6 +72,7 @@ static void rows(visit_example visit, int64_t n, int64_t K) {
                                 {"reduce_max", NULL, 1, 1, {of_rows}, {row_max}},
                                 {"reduce_max_grad", &first, 2, 1, {of_rows, row_dy}, {row_dx}},
                                 {"reduce_max_grad", &shared, 2, 1, {of_rows, row_dy}, {row_dx}},
+                                {"reduce_max_grad", &first, 2, 1, {of_columns, column_dy}, {column_dx}},
                                 {"reduce_max_grad", &shared, 2, 1, {of_columns, column_dy}, {column_dx}},
                                 {"reduce_max", NULL, 1, 1, {of_columns}, {column_max}}};
     const size_t kernels = LS_COUNT(examples) - (n == 0); /* of no elements none is the largest */
@@ -81,7 +82,8 @@ static void rows(visit_example visit, int64_t n, int64_t K) {
 /* Operands that are dense, turned, with gaps, or the same for all tokens; results that are written or added to. */
 static void products(visit_example visit) {
     static const int64_t shapes[][6] = {{1, 1, 1, 1, 1, 1},   {3, 2, 4, 5, 1, 7},    {1, 2, 6, 130, 3, 9},
-                                        {5, 3, 1, 33, 1, 70}, {2, 4, 17, 64, 1, 64}, {1, 1, 3, 4099, 1, 5}};
+                                        {5, 3, 1, 33, 1, 70}, {2, 4, 17, 64, 1, 64}, {1, 1, 3, 4099, 1, 5},
+                                        {2, 1, 5, 3, 37, 6},  {1, 2, 3, 1, 2100, 4}};
     static const ls_contract_params writes = {false}, adds = {true};
     for (size_t s = 0; s < LS_COUNT(shapes); s++) {
         const int64_t M = shapes[s][0], N = shapes[s][1], I = shapes[s][2], K = shapes[s][3], L = shapes[s][4],
@@ -93,6 +95,7 @@ static void products(visit_example visit) {
         const operand turned_y = {'P', POISON, 4, {M, N, I, J}, 0};
         const example examples[] = {{"contract", &writes, 2, 1, {a, b}, {y}},
                                     {"contract", &writes, 2, 1, {turned_a, turned_b}, {turned_y}},
+                                    {"contract", &writes, 2, 1, {a, turned_b}, {y}}, /* terms lie side by side */
                                     {"contract", &writes, 2, 1, {a, one_b}, {y}},
                                     {"contract", &adds, 2, 1, {a, apart_b}, {sum}}};
         for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);

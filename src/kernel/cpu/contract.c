@@ -1,6 +1,7 @@
 /*
- * contract: y[m,n,i,j] = the sum over k and l of a[m,n,i,k,l] b[m,n,k,l,j], for many small products. Columns j are in
- * vectors; sums over FLUSH terms are in f32, and these are added in f64, as long sums are those over tokens.
+ * contract: y[m,n,i,j] = the sum over k and l of a[m,n,i,k,l] b[m,n,k,l,j], for many small products. Vectors have
+ * columns j; or terms, where these lie beside each other in both operands, and columns do not. A lane's sums over FLUSH
+ * terms are in f32, and these are added in f64, as long sums are those over tokens.
  */
 #include "kernel/cpu/cpu_impl.h"
 
@@ -42,6 +43,33 @@ static void sum_terms(const row_of *r, int64_t count, double total[COLUMNS]) {
     }
 }
 
+/* How terms run: `inner` of them lie beside each other in both operands; inner 0: in one of them they do not. */
+typedef struct terms_of {
+    int64_t outer, inner, a_outer, b_outer;
+} terms_of;
+
+static terms_of terms_of_call(const ls_view *a, const ls_view *b) {
+    if (a->size[4] == 1) /* k alone runs */
+        return (terms_of){1, a->stride[3] == 1 && b->stride[2] == 1 ? a->size[3] : 0, 0, 0};
+    return (terms_of){a->size[3], a->stride[4] == 1 && b->stride[3] == 1 ? a->size[4] : 0, a->stride[3], b->stride[2]};
+}
+
+/* The sum of a row of a and a column of b. */
+static double sum_vectors(const terms_of *t, const element *a, const element *b) {
+    enum { STEP = FLUSH * V_LANES };
+    double total = 0;
+    for (int64_t k = 0; k < t->outer; k++) {
+        const element *x = a + k * t->a_outer, *y = b + k * t->b_outer;
+        for (int64_t first = 0; first < t->inner; first += STEP) {
+            const int64_t past = ls_min(t->inner, first + STEP);
+            v_f32 sum = {0};
+            for (int64_t l = first; l < past; l += V_LANES) sum += v_load(x + l, past - l) * v_load(y + l, past - l);
+            total += (double)v_sum_lanes(sum);
+        }
+    }
+    return total;
+}
+
 static void store(const ls_view *y, int64_t i, float value, bool adds) {
     if (y->dtype == LS_F32) {
         float *to = (float *)y->data + i;
@@ -58,6 +86,8 @@ static void contract_part(const void *context, int part, int64_t first, int64_t 
     const ls_kernel_call *call = context;
     const ls_view *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
     const bool adds = ((const ls_contract_params *)call->params)->accumulate;
+    const terms_of terms = terms_of_call(a, b);
+    const bool by_terms = terms.inner >= V_LANES && (b->stride[4] != 1 || y->size[3] == 1);
     for (int64_t row = first; row < last; row++) {
         const int64_t i = row % y->size[2], n = row / y->size[2] % y->size[1], m = row / y->size[2] / y->size[1];
         const int64_t to = m * y->stride[0] + n * y->stride[1] + i * y->stride[2];
@@ -66,7 +96,8 @@ static void contract_part(const void *context, int part, int64_t first, int64_t 
                               (const element *)b->data + m * b->stride[0] + n * b->stride[1] + j * b->stride[4], a, b};
             const int64_t count = ls_min(COLUMNS, y->size[3] - j);
             double total[COLUMNS];
-            sum_terms(&r, count, total);
+            for (int64_t k = 0; k < count && by_terms; k++) total[k] = sum_vectors(&terms, r.a, r.b + k * b->stride[4]);
+            if (!by_terms) sum_terms(&r, count, total);
             for (int64_t k = 0; k < count; k++) store(y, to + (j + k) * y->stride[3], (float)total[k], adds);
         }
     }
