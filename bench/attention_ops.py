@@ -3,10 +3,10 @@
 
     LONGSPAN=build/longspan bench/attention_ops.py torch|jax [TOKENS ...]      default: 4096 8192 16384
 
-Causal, 1 sequence, 4 heads of 64, 2 threads; f32, with PyTorch bf16 too. One JSON object for each length and type: forward, and forward with
-gradients, in milliseconds: medians of rounds in which both run, one after the other, for 50 ms at least; times: the median of the rounds'
-ratios (own / Longspan's). On cores that others use too, threads of OpenMP that wait by spinning hold up PyTorch at short lengths:
-OMP_WAIT_POLICY=passive.
+Causal, 1 sequence, 4 heads of 64 (HEADS=N: as many), 2 threads; f32, with PyTorch bf16 too. One JSON object for each length and type:
+forward, and forward with gradients, in milliseconds: medians of rounds in which both run, one after the other, for 50 ms at least; times: the
+median of the rounds' ratios (own / Longspan's). On cores that others use too, threads of OpenMP that wait by spinning hold up PyTorch at short
+lengths: OMP_WAIT_POLICY=passive.
 """
 import json
 import os
@@ -14,7 +14,8 @@ import pathlib
 import sys
 import time
 
-HEADS, SIZE, THREADS, SECONDS, TURN = 4, 64, 2, 20, 0.05
+HEADS = int(os.environ.get("HEADS", 4))
+SIZE, THREADS, SECONDS, TURN = 64, 2, 20, 0.05
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 
