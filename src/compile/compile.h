@@ -208,7 +208,8 @@ typedef struct ls_target {
     ls_isa isa; /* best instruction set that kernels may use */
     const char *device; /* that runs the programs, as for ls_device_open; NULL: the environment's */
     ls_kernel_choices kernels;
-    int threads; /* per rank */
+    int threads;            /* per rank */
+    const char *linear_way; /* of linear recurrences: a row of compile/linear_recurrence/ways.c; NULL: the cheapest */
     ls_transfers transfers;
     /* So many ranks, one after the other, lie on one host and can read each other's heaps; 0 or 1: none can. */
     int host_ranks;

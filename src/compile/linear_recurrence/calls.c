@@ -89,6 +89,8 @@ ls_operand ls_linear_single(ls_operand o) {
     return ls_operand_dense(o.buffer, o.offset, o.view.dtype, o.view.ndim - 1, &o.view.size[1]);
 }
 
+int ls_linear_team(ls_builder *b) { return ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE)); }
+
 ls_operand ls_linear_states(ls_builder *b, const ls_linear_site *s, const char *name, int64_t n) {
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, b->image->accumulator, 5,
                             (int64_t[]){n, s->B, s->H, s->D, s->E});

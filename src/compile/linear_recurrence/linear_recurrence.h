@@ -1,6 +1,6 @@
 /*
  * Linear recurrences over ranks. A node on this rank is described once, as a site (site.c). Calls of the kernels are in
- * calls.c; how states come to the ranks that share a sequence, in maps.c.
+ * calls.c; how states come to the ranks that share a sequence is a way, one row each (ways.c).
  */
 #ifndef LS_LINEAR_RECURRENCE_H
 #define LS_LINEAR_RECURRENCE_H
@@ -21,6 +21,7 @@ typedef struct ls_linear_site {
     ls_linear_recurrence_params params;
     int64_t B, K, H, D, E; /* heads on this rank */
     int64_t map;           /* elements of a map of a head */
+    ls_sizes keys, values; /* heads on the ranks along axes of features that have fewest and most */
     ls_linear_tensors tensors;
 } ls_linear_site;
 
@@ -42,9 +43,36 @@ ls_operand ls_linear_single(ls_operand operand);
 /* Room of type G for n states, or for n maps: [n,B,H,D,E], [n,B,H,map]. */
 ls_operand ls_linear_states(ls_builder *b, const ls_linear_site *site, const char *name, int64_t n);
 ls_operand ls_linear_maps(ls_builder *b, const ls_linear_site *site, int64_t n);
+/* The ranks that share a sequence; the place of a rank is its number in the layout. */
+int ls_linear_team(ls_builder *b);
 
-/* By maps of runs (maps.c). */
-void ls_linear_forward_by_maps(ls_builder *b, ls_linear_site *site);
-void ls_linear_backward_by_maps(ls_builder *b, ls_linear_site *site);
+/* --- ways (ways.c) ------------------------------------------------------------------------------------------------ */
+
+typedef struct ls_linear_way ls_linear_way;
+struct ls_linear_way {
+    const char *name, *about; /* one line */
+    /* The error says why not. */
+    ls_status (*applicable)(const ls_linear_way *way, const ls_builder *b, const ls_linear_site *site);
+    /*
+     * Bytes that a rank sends forward and backward; operations beside those of one rank alone count as parts of them.
+     * The same on all ranks, as the way must be.
+     */
+    double (*cost)(const ls_builder *b, const ls_linear_site *site);
+    void (*forward)(ls_builder *b, const ls_linear_way *way, ls_linear_site *site);
+    void (*backward)(ls_builder *b, const ls_linear_way *way, ls_linear_site *site);
+    /*
+     * Of those by maps of runs: states [room,B,H,D,E] become those in front of each run of this rank, or behind it
+     * (back), from the maps [room,B,H,map] of its runs.
+     */
+    void (*exchange)(ls_builder *b, const ls_linear_site *site, bool back, ls_operand maps, ls_operand states);
+};
+
+/* All ways: the row of X is ls_linear_way_X. */
+#define LS_LINEAR_WAYS(X) X(maps), X(owners), X(heads)
+#define LS_LINEAR_WAY_ROW(name) ls_linear_way_##name
+extern const ls_linear_way LS_LINEAR_WAYS(LS_LINEAR_WAY_ROW);
+
+/* That of the target's name, or the cheapest of those that are applicable. */
+LS_MUST_USE ls_status ls_linear_way_of(const ls_builder *b, const ls_linear_site *site, const ls_linear_way **out);
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * States by maps: each run of a rank's positions is a map of the state, the maps of all runs come to all ranks, and one
- * call of the kernel for each run does the rest, from the state in front of it (redistribute/scan.c). Backwards it is
- * the same with the maps of the state's gradient.
+ * States by maps: each run of a rank's positions is a map of the state; what the maps of the others make of a state of
+ * zeros is that in front of the run; and one call of the kernel does the rest from there. The maps come to all ranks
+ * (redistribute/scan.c), or to an owner of each head (redistribute/scan_owners.c). Backwards it is the same with the
+ * maps of the state's gradient.
  */
 #include "compile/attention/attention.h"
 #include "compile/linear_recurrence/linear_recurrence.h"
@@ -22,7 +23,8 @@ static bool is_alone(const ls_builder *b, const ls_linear_site *site) {
 }
 
 /* states [room,B,H,D,E]: in front of each run of this rank, or of the gradient, behind it. */
-static void find_states(ls_builder *b, const ls_linear_site *site, bool back, ls_operand states) {
+static void find_states(ls_builder *b, const ls_linear_way *way, const ls_linear_site *site, bool back,
+                        ls_operand states) {
     if (is_alone(b, site)) {
         ls_build_fill(b, states);
         return;
@@ -41,35 +43,31 @@ static void find_states(ls_builder *b, const ls_linear_site *site, bool back, ls
         ls_linear_map(b, site, &site->tensors, from, runs[i].count, back, ls_linear_single(map));
         from += runs[i].count;
     }
-    const direction d = {site, back};
-    ls_scan s = ls_scan_begin(b, back, maps);
-    s.whole = site->params.unmasked;
-    ls_scan_finish(b, &s, follow, &d, states);
+    way->exchange(b, site, back, maps, states);
 }
 
-void ls_linear_forward_by_maps(ls_builder *b, ls_linear_site *site) {
+static void forward(ls_builder *b, const ls_linear_way *way, ls_linear_site *site) {
     const ls_operand fronts = b->sites->fronts[site->forward] = ls_linear_states(b, site, "states", ls_scan_room(b));
-    find_states(b, site, false, fronts);
+    find_states(b, way, site, false, fronts);
     const ls_layout_run *runs;
     const int n = ls_halo_runs(b, &runs);
     int64_t from = 0;
     for (int i = 0; i < n; i++) {
-        const ls_operand state =
-            ls_linear_single(ls_linear_states(b, site, "state", 1)); /* the gradient reads `fronts` */
-        ls_build_copy(b, ls_linear_single(ls_operand_slice(fronts, 0, i, 1)), state);
+        const ls_operand state = ls_linear_single(ls_linear_states(b, site, "state", 1));
+        ls_build_copy(b, ls_linear_single(ls_operand_slice(fronts, 0, i, 1)), state); /* the gradient reads `fronts` */
         ls_linear_forward(b, site, &site->tensors, from, runs[i].count, state);
         from += runs[i].count;
     }
 }
 
-void ls_linear_backward_by_maps(ls_builder *b, ls_linear_site *site) {
+static void backward(ls_builder *b, const ls_linear_way *way, ls_linear_site *site) {
     ls_operand fronts = b->sites->fronts[site->forward];
     if (site->forward < b->row->first_node) { /* another program had them */
         fronts = ls_linear_states(b, site, "states", ls_scan_room(b));
-        find_states(b, site, false, fronts);
+        find_states(b, way, site, false, fronts);
     }
     const ls_operand behind = ls_linear_states(b, site, "gradients of states", ls_scan_room(b));
-    find_states(b, site, true, behind);
+    find_states(b, way, site, true, behind);
     const ls_layout_run *runs;
     const int n = ls_halo_runs(b, &runs);
     int64_t from = 0;
@@ -80,3 +78,72 @@ void ls_linear_backward_by_maps(ls_builder *b, ls_linear_site *site) {
         from += runs[i].count;
     }
 }
+
+/* --- how maps become states --------------------------------------------------------------------------------------- */
+
+static void to_all(ls_builder *b, const ls_linear_site *site, bool back, ls_operand maps, ls_operand states) {
+    const direction d = {site, back};
+    ls_scan s = ls_scan_begin(b, back, maps);
+    s.whole = site->params.unmasked;
+    ls_scan_finish(b, &s, follow, &d, states);
+}
+
+static void to_owners(ls_builder *b, const ls_linear_site *site, bool back, ls_operand maps, ls_operand states) {
+    const direction d = {site, back};
+    const ls_scan_owners s = {.backwards = back, .most_heads = site->values.most};
+    ls_scan_by_owners(b, &s, follow, &d, maps, states);
+}
+
+static ls_status has_few_runs(const ls_linear_way *way, const ls_builder *b, const ls_linear_site *site) {
+    (void)way;
+    return ls_halo_fits(b, site->node);
+}
+
+static ls_status has_owners(const ls_linear_way *way, const ls_builder *b, const ls_linear_site *site) {
+    const int P = b->image->layout.P;
+    if (site->params.unmasked)
+        return ls_error(LS_UNSUPPORTED, "way %s: it is for states of the tokens before, expected a mask", way->name);
+    if (site->values.least < P)
+        return ls_error(LS_UNSUPPORTED, "way %s: %lld heads on %d ranks, expected at least one on each", way->name,
+                        (long long)site->values.least, P);
+    return ls_halo_fits(b, site->node);
+}
+
+/* A state of all runs of a rank, in bytes; and the operations of maps, forward and backward, as bytes. */
+static double state_bytes(const ls_builder *b, const ls_linear_site *site) {
+    return (double)(ls_layout_most_runs(&b->image->layout) * site->B * site->values.most) *
+           (double)ls_dtype_bytes(b->image->accumulator);
+}
+
+static double work(const ls_builder *b, const ls_linear_site *site) {
+    enum { FLOPS_PER_BYTE = 256 }; /* as for placements (shard/price.c) */
+    const double columns = (double)(site->E + (site->params.delta ? site->D : 0));
+    return 2 * (double)(site->B * site->values.most * ls_layout_most(&b->image->layout)) *
+           ls_linear_recurrence_flops(&site->params, (double)site->D, columns) / FLOPS_PER_BYTE;
+}
+
+static double cost_to_all(const ls_builder *b, const ls_linear_site *site) {
+    const int P = b->image->layout.P;
+    return P == 1 ? 0 : 2 * (P - 1.0) * state_bytes(b, site) * (double)site->map + work(b, site);
+}
+
+static double cost_to_owners(const ls_builder *b, const ls_linear_site *site) {
+    const int P = b->image->layout.P;
+    return 2 * (P - 1.0) / P * state_bytes(b, site) * (double)(site->map + site->D * site->E) + work(b, site);
+}
+
+const ls_linear_way ls_linear_way_maps = {.name = "maps",
+                                          .about = "the maps of all runs to all ranks",
+                                          .applicable = has_few_runs,
+                                          .cost = cost_to_all,
+                                          .forward = forward,
+                                          .backward = backward,
+                                          .exchange = to_all};
+
+const ls_linear_way ls_linear_way_owners = {.name = "owners",
+                                            .about = "maps to an owner of each head, who gives back states",
+                                            .applicable = has_owners,
+                                            .cost = cost_to_owners,
+                                            .forward = forward,
+                                            .backward = backward,
+                                            .exchange = to_owners};

@@ -22,6 +22,7 @@ static ls_linear_site make_site(ls_builder *b, const ls_node *node, int options)
     const ls_linear_recurrence_node *p = node->params;
     ls_linear_site s = {.node = node, .params = p->kernel};
     ls_linear_tensors *t = &s.tensors;
+    t->grad_o.buffer = -1;
     const ls_dtype G = b->image->accumulator;
     t->q = ls_lower_tensor(b, node->in[LS_LINEAR_Q]);
     t->k = ls_lower_tensor(b, node->in[LS_LINEAR_K]);
@@ -39,6 +40,9 @@ static ls_linear_site make_site(ls_builder *b, const ls_node *node, int options)
     s.D = t->k.view.size[3];
     s.H = t->v.view.size[2];
     s.E = t->v.view.size[3];
+    const ls_tensor k = node->in[LS_LINEAR_K], v = node->in[LS_LINEAR_V];
+    s.values = ls_sizes_of(b, v, 2, b->sharding->tensor[v.id].cut[2]);
+    s.keys = ls_sizes_of(b, k, 2, b->sharding->tensor[k.id].cut[2]);
     s.map = s.D * s.E + ls_linear_recurrence_factors(&s.params, s.D, t->decay.view.size[3]);
     return s;
 }
@@ -69,15 +73,37 @@ static ls_linear_site gradient_site(ls_builder *b, const ls_program_node *at) {
 
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
+/* Whether the values of this rank are those that use its keys: of several heads of keys none may be shared by ranks. */
+static ls_status check_heads(const ls_builder *b, const ls_linear_site *s) {
+    const ls_shape *k = &ls_graph_tensor(b->job->graph, s->node->in[LS_LINEAR_K])->shape,
+                   *v = &ls_graph_tensor(b->job->graph, s->node->in[LS_LINEAR_V])->shape;
+    const int64_t keys = k->dim[2].size, each = v->dim[2].size / keys;
+    if (keys == 1 || s->H == s->K * each) return ls_ok();
+    return ls_error(LS_UNSUPPORTED,
+                    "op %s \"%s\": %lld heads of keys are cut over more ranks along tp; expected one, or "
+                    "at least as many as ranks",
+                    s->node->op->name, ls_graph_tensor(b->job->graph, s->node->out[0])->name, (long long)keys);
+}
+
+static const ls_linear_way *way_of(ls_builder *b, const ls_linear_site *site) {
+    const ls_linear_way *way = NULL;
+    ls_status found = check_heads(b, site);
+    if (found.code == LS_OK) found = ls_linear_way_of(b, site, &way);
+    if (found.code == LS_OK) return way;
+    ls_build_fail(b, found);
+    return NULL;
+}
+
 static void lower_forward(ls_builder *b, const ls_program_node *at) {
-    if (!ls_halo_can(b, ls_graph_node(b, at))) return;
     ls_linear_site site = forward_site(b, at);
-    ls_linear_forward_by_maps(b, &site);
+    const ls_linear_way *way = way_of(b, &site);
+    if (way != NULL) way->forward(b, way, &site);
 }
 
 static void lower_gradient(ls_builder *b, const ls_program_node *at) {
     ls_linear_site site = gradient_site(b, at);
-    ls_linear_backward_by_maps(b, &site);
+    const ls_linear_way *way = way_of(b, &site);
+    if (way != NULL) way->backward(b, way, &site);
 }
 
 /* Which runs stand in front of a rank's depends on where these begin. */

@@ -191,18 +191,22 @@ int ls_halo_runs(const ls_builder *b, const ls_layout_run **runs) {
 }
 
 /* Layouts that follow masks may come out with a run or two for each rank, and are then as good as any. */
-bool ls_halo_can(ls_builder *b, const ls_node *node) {
+ls_status ls_halo_fits(const ls_builder *b, const ls_node *node) {
     const ls_layout *layout = &b->image->layout;
     const bool striped = layout->P > 1 && layout->kind == LS_LAYOUT_STRIPED;
     const int runs = ls_layout_most_runs(layout);
-    if (!striped && runs <= MOST_RUNS) return true;
+    if (!striped && runs <= MOST_RUNS) return ls_ok();
     char why[128] = "where no token's neighbour lies on its own rank";
     if (!striped) snprintf(why, sizeof why, "which cuts a rank's part into %d runs of neighbours", runs);
-    ls_build_fail(b, ls_error(LS_UNSUPPORTED,
-                              "op %s \"%s\": the layout is %s, %s, so %s of \"%s\" would have to move; "
-                              "expected contiguous or zigzag",
-                              node->op->name, ls_graph_tensor(b->job->graph, node->out[0])->name,
-                              ls_layout_name(layout->kind), why, striped ? "all" : "too much",
-                              ls_graph_tensor(b->job->graph, node->in[0])->name));
-    return false;
+    return ls_error(LS_UNSUPPORTED,
+                    "op %s \"%s\": the layout is %s, %s, so %s of \"%s\" would have to move; "
+                    "expected contiguous or zigzag",
+                    node->op->name, ls_graph_tensor(b->job->graph, node->out[0])->name, ls_layout_name(layout->kind),
+                    why, striped ? "all" : "too much", ls_graph_tensor(b->job->graph, node->in[0])->name);
+}
+
+bool ls_halo_can(ls_builder *b, const ls_node *node) {
+    const ls_status fits = ls_halo_fits(b, node);
+    if (fits.code != LS_OK) ls_build_fail(b, fits);
+    return fits.code == LS_OK;
 }

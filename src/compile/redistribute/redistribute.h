@@ -6,7 +6,7 @@
  *   partial -> whole   all-reduce       all_reduce.c
  *   cut -> other cut   all-to-all       all_to_all.c
  *   neighbours         halo             halo.c
- *   all before         scan             scan.c
+ *   all before         scan             scan.c, scan_owners.c
  *
  * Beside these files only the attention strategies, which have hops of their own, send anything
  * (tools/check-layers.py).
@@ -195,9 +195,10 @@ typedef struct ls_halo {
 /* The runs of this rank's positions; returns how many. */
 int ls_halo_runs(const ls_builder *b, const ls_layout_run **runs);
 /*
- * Whether the layout leaves neighbours in the sequence together, a run or two for each rank. If not, the compilation
- * fails with the node's name and the reason.
+ * Whether the layout leaves neighbours in the sequence together, a run or two for each rank. If not, the error has the
+ * node's name and the reason; and the compilation fails.
  */
+LS_MUST_USE ls_status ls_halo_fits(const ls_builder *b, const ls_node *node);
 bool ls_halo_can(ls_builder *b, const ls_node *node);
 /* The tokens of this rank's runs, each with its neighbours: so many of the result. */
 int64_t ls_halo_tokens(const ls_builder *b, const ls_neighbours *around);
@@ -226,6 +227,27 @@ int64_t ls_scan_room(const ls_builder *b);
 ls_scan ls_scan_begin(ls_builder *b, bool backwards, ls_operand maps);
 /* states [room,state..]: of each run of this rank, from a state of zeros in front of the first of all. */
 void ls_scan_finish(ls_builder *b, ls_scan *scan, ls_scan_follow follow, const void *context, ls_operand states);
+
+/* --- scan by owners (scan_owners.c) ------------------------------------------------------------------------------- */
+
+/* The runs of all ranks in the order in which states follow each other: run i of rank p is p * room + i. */
+typedef struct ls_scan_order {
+    int n;
+    int64_t *at;
+} ls_scan_order;
+ls_scan_order ls_scan_order_of(ls_builder *b, bool backwards);
+
+typedef struct ls_scan_owners {
+    bool backwards;
+    int64_t most_heads; /* on the rank along axes of features that has most; no rank has fewer than there are members */
+} ls_scan_owners;
+
+/*
+ * The same from maps [room,B,heads,map..] to states [room,B,heads,state..], where each head has a rank that composes
+ * its maps. `follow` is called for some of the heads.
+ */
+void ls_scan_by_owners(ls_builder *b, const ls_scan_owners *scan, ls_scan_follow follow, const void *context,
+                       ls_operand maps, ls_operand states);
 
 /* --- all-to-all (all_to_all.c) ------------------------------------------------------------------------------------ */
 

@@ -30,29 +30,47 @@ static int sequence_team(ls_builder *b) {
 
 int64_t ls_scan_room(const ls_builder *b) { return ls_layout_most_runs(&b->image->layout); }
 
-/* All runs in the order in which states follow each other; returns how many. */
-static int find_runs(ls_builder *b, const ls_scan *s, run **out) {
+/* All runs in the order in which states follow each other; returns how many. pieces: by rank of the sequence. */
+static int find_runs(ls_builder *b, bool backwards, const int64_t *pieces, run **out) {
     const ls_layout *layout = &b->image->layout;
-    const int team = sequence_team(b), me = ls_build_team_place(b, team);
+    const int me = ls_build_team_place(b, sequence_team(b));
     const int64_t room = ls_scan_room(b);
-    const ls_team owners = ls_stages_owners(b, &s->gather.stages);
     run *runs = LS_NEW_ARRAY(b->image->arena, run, layout->P * room);
     int n = 0;
     for (int p = 0; p < layout->P; p++) {
         const ls_layout_run *held;
         const int count = ls_layout_runs(layout, p, &held);
-        const int rank = ls_team_member(&b->image->teams[team], b->target->rank, p - me);
-        const int64_t piece = ls_team_place(&owners, rank);
-        for (int i = 0; i < count; i++) runs[n++] = (run){held[i].first, piece * room + i, p == me ? i : -1};
+        for (int i = 0; i < count; i++) runs[n++] = (run){held[i].first, pieces[p] * room + i, p == me ? i : -1};
     }
     qsort(runs, (size_t)n, sizeof *runs, by_position);
-    for (int i = 0; s->backwards && i < n / 2; i++) {
+    for (int i = 0; backwards && i < n / 2; i++) {
         const run last = runs[n - 1 - i];
         runs[n - 1 - i] = runs[i];
         runs[i] = last;
     }
     *out = runs;
     return n;
+}
+
+/* Which piece of what is gathered each rank of the sequence has. */
+static const int64_t *gathered_pieces(ls_builder *b, const ls_scan *s) {
+    const int team = sequence_team(b), me = ls_build_team_place(b, team), P = b->image->layout.P;
+    const ls_team owners = ls_stages_owners(b, &s->gather.stages);
+    int64_t *pieces = LS_NEW_ARRAY(b->image->arena, int64_t, P);
+    for (int p = 0; p < P; p++)
+        pieces[p] = ls_team_place(&owners, ls_team_member(&b->image->teams[team], b->target->rank, p - me));
+    return pieces;
+}
+
+ls_scan_order ls_scan_order_of(ls_builder *b, bool backwards) {
+    const int P = b->image->layout.P;
+    int64_t *pieces = LS_NEW_ARRAY(b->image->arena, int64_t, P);
+    for (int p = 0; p < P; p++) pieces[p] = p;
+    run *runs;
+    ls_scan_order order = {.n = find_runs(b, backwards, pieces, &runs)};
+    order.at = LS_NEW_ARRAY(b->image->arena, int64_t, order.n);
+    for (int i = 0; i < order.n; i++) order.at[i] = runs[i].map;
+    return order;
 }
 
 ls_scan ls_scan_begin(ls_builder *b, bool backwards, ls_operand maps) {
@@ -89,7 +107,7 @@ static void apply(ls_builder *b, const ls_scan *s, const run *runs, int n, const
 
 void ls_scan_finish(ls_builder *b, ls_scan *s, ls_scan_follow follow, const void *context, ls_operand states) {
     run *runs;
-    const int n = find_runs(b, s, &runs);
+    const int n = find_runs(b, s->backwards, gathered_pieces(b, s), &runs);
     ls_all_gather_finish(b, &s->gather);
     follower to = {.follow = follow, .context = context, .state = {.buffer = -1}};
     for (int i = 0, applied = 0; i < n; i++) {
