@@ -20,8 +20,8 @@ ls_need(jansson.h jansson libjansson-dev)  # JSON, src/format
 ls_need(pcre2.h pcre2-8 libpcre2-dev)      # patterns of tokenizers, src/text
 ls_need(utf8proc.h utf8proc libutf8proc-dev) # Unicode's tables, src/text
 
-# Without one of these the build goes on, and what it takes away is refused by name. `source` learns whether it is there.
-function(ls_want header library package source what)
+# Without one of these the build goes on, and what it takes away is refused by name. `sources` learn whether it is there.
+function(ls_want header library package sources what)
     find_path(LS_${library}_INCLUDE ${header})
     find_library(LS_${library}_LIBRARY ${library})
     string(TOUPPER ${library} upper)
@@ -34,9 +34,13 @@ function(ls_want header library package source what)
         message(STATUS "lib${library} was not found (Debian: ${package}): without ${what}")
         set(have 0)
     endif()
-    set_source_files_properties(${PROJECT_SOURCE_DIR}/${source} PROPERTIES COMPILE_DEFINITIONS LS_HAVE_${upper}=${have})
+    foreach(source ${sources})
+        set_source_files_properties(${PROJECT_SOURCE_DIR}/${source} PROPERTIES COMPILE_DEFINITIONS LS_HAVE_${upper}=${have})
+    endforeach()
 endfunction()
 
-ls_want(zstd.h zstd libzstd-dev src/data/codec_zstd.c "text under zstd")
-ls_want(zlib.h z zlib1g-dev src/data/codec_gzip.c "text under gzip")
+ls_want(zstd.h zstd libzstd-dev "src/data/codec_zstd.c;src/parquet/codec_zstd.c" "text and Parquet under zstd")
+ls_want(zlib.h z zlib1g-dev "src/data/codec_gzip.c;src/parquet/codec_gzip.c" "text and Parquet under gzip")
+ls_want(snappy-c.h snappy libsnappy-dev src/parquet/codec_snappy.c "Parquet under Snappy")
+ls_want(lz4.h lz4 liblz4-dev src/parquet/codec_lz4.c "Parquet under LZ4")
 list(REMOVE_DUPLICATES LS_EXTERNAL_INCLUDES)

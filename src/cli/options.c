@@ -78,8 +78,8 @@ static const ls_option rope_rows[] = {
 #define FORM(field) AT(form.field)
 static const ls_option form_rows[] = {
     CLI_CHOICE(
-        "format", "KIND", "auto|text|jsonl|json", NULL, FORM(format),
-        "format of the files; by their names when left out: .jsonl, .ndjson and .json hold records, all others text"),
+        "format", "KIND", "auto|text|jsonl|json|parquet", NULL, FORM(format),
+        "format of the files; by their names when left out: .jsonl, .ndjson, .json and .parquet hold records, all others text"),
     CLI_TEXT(
         "field", "NAME", FORM(field),
         "field of a JSON record that has its text (meta.text: the field text of the object meta); text when left out"),

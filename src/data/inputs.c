@@ -97,21 +97,22 @@ static bool ends_with(const char *path, size_t length, const char *suffix) {
 static const struct {
     const char *suffix;
     ls_input_kind kind;
-} kinds[] = {{".jsonl", LS_INPUT_LINES}, {".ndjson", LS_INPUT_LINES}, {".json", LS_INPUT_VALUES}};
+} kinds[] = {
+    {".jsonl", LS_INPUT_LINES}, {".ndjson", LS_INPUT_LINES}, {".json", LS_INPUT_VALUES}, {".parquet", LS_INPUT_LINES}};
 
 /* --format names the kind of all files. */
 static const struct {
     const char *name;
     ls_input_kind kind;
-} formats[] = {{"text", LS_INPUT_TEXT}, {"jsonl", LS_INPUT_LINES}, {"json", LS_INPUT_VALUES}};
+} formats[] = {
+    {"text", LS_INPUT_TEXT}, {"jsonl", LS_INPUT_LINES}, {"json", LS_INPUT_VALUES}, {"parquet", LS_INPUT_LINES}};
 
 /*
  * Formats that are not read, by the ending of the name, and what the user can do. text: --format text reads it all the
  * same.
  */
 #define DECOMPRESS "is not read; decompress it, or use gzip (.gz) or zstd (.zst)"
-#define TABLE \
-    "is not read; write its text as JSONL, such as with pandas: df.to_json('x.jsonl', orient='records', lines=True)"
+#define TABLE "is not read; write it as Parquet, such as with pandas: df.to_parquet('x.parquet')"
 #define ARRAYS "holds arrays, no text"
 static const struct {
     const char *suffix, *why;
@@ -124,7 +125,6 @@ static const struct {
     {".lz4", DECOMPRESS, false},
     {".zip", DECOMPRESS, false},
     {".7z", DECOMPRESS, false},
-    {".parquet", TABLE, false},
     {".arrow", TABLE, false},
     {".feather", TABLE, false},
     {".avro", TABLE, false},
@@ -167,7 +167,7 @@ static ls_status describe(const char *path, const char *format, bool named, ls_i
     if (!S_ISREG(info.st_mode)) return ls_error(LS_INVALID, "%s is no regular file", path);
     if (access(path, R_OK) != 0) return ls_error(LS_IO, "cannot read %s: %s", path, strerror(errno));
     *out = (ls_input){.path = path,
-                      .compressed = ls_codec_of_name(path, &stem) != NULL,
+                      .compressed = ls_codec_of_name(path, &stem) != NULL || ls_name_is_table(path),
                       .bytes = info.st_size,
                       .changed = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec};
     const bool given = format_kind(format, &out->kind);
@@ -214,7 +214,7 @@ static ls_status add_described(const char *format, bool named, ls_input_list *li
 static ls_status find_all(const char *const *paths, int n, const char *format, ls_input_list *list) {
     ls_input_kind kind;
     if (strcmp(format, "auto") != 0 && !format_kind(format, &kind))
-        return ls_error(LS_USAGE, "--format is '%s'; expected auto, text, jsonl or json", format);
+        return ls_error(LS_USAGE, "--format is '%s'; expected auto, text, jsonl, json or parquet", format);
     for (int i = 0; i < n; i++) {
         LS_TRY(is_pattern(paths[i]) ? add_pattern(paths[i], list->paths) : add_path(paths[i], list->paths));
         LS_TRY(add_described(format, !ls_file_is_folder(paths[i]), list));

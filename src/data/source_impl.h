@@ -26,7 +26,7 @@ typedef struct ls_input {
     const char *path;
     ls_input_kind kind;
     const char *refused;    /* why the file is not read at all; NULL: it is read */
-    bool compressed;        /* according to its name */
+    bool compressed;        /* according to its name: its size is not that of its text */
     int64_t bytes, changed; /* of the file: size, and time of the last change in ns */
 } ls_input;
 
@@ -77,6 +77,9 @@ const ls_codec *ls_codec_of_name(const char *name, size_t *stem);
 /* By the first bytes of a file, or NULL. */
 const ls_codec *ls_codec_of_bytes(const unsigned char *bytes, size_t n);
 
+/* Whether a file is Parquet by its name. */
+bool ls_name_is_table(const char *name);
+
 /* ---- byte streams (stream.c) ---- */
 
 /*
@@ -94,7 +97,8 @@ LS_MUST_USE ls_status ls_encoding_find(const char *name, ls_encoding *out);
 
 /*
  * Opens a file, whose bytes are read as UTF-8, whatever its encoding is. It is decompressed if its first bytes, or else
- * its name, say that it is compressed. LS_UNSUPPORTED when this build lacks the codec. The path is borrowed.
+ * its name, say that it is compressed. The bytes of Parquet are its rows as lines of JSON. LS_UNSUPPORTED when this
+ * build lacks the codec. The path is borrowed.
  */
 LS_MUST_USE ls_status ls_stream_open(const char *path, ls_encoding encoding, ls_byte_stream **out);
 /*

@@ -1,6 +1,7 @@
 /* The bytes of a file, decompressed if it is compressed, and which codec a file needs. */
 #include "base/base.h"
 #include "data/source_impl.h"
+#include "parquet/parquet.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,6 +37,12 @@ const ls_codec *ls_codec_of_bytes(const unsigned char *bytes, size_t n) {
     return NULL;
 }
 
+bool ls_name_is_table(const char *name) {
+    static const char suffix[] = ".parquet";
+    const size_t n = strlen(name), length = sizeof suffix - 1;
+    return n > length && strcmp(name + n - length, suffix) == 0;
+}
+
 /* ---- reading ---- */
 
 struct ls_byte_stream {
@@ -43,6 +50,7 @@ struct ls_byte_stream {
     int file;
     ls_encoding encoding;
     char waiting;          /* of latin-1: the second byte of the last character, which had no room; 0: none */
+    ls_parquet *table;     /* the file is Parquet, and its bytes are its rows as lines of JSON; NULL: it is not */
     const ls_codec *codec; /* NULL: the file is not compressed */
     void *state;
     ls_codec_step step;
@@ -132,6 +140,10 @@ static ls_status open_file(ls_byte_stream *s) {
     if (s->file < 0) return ls_error(LS_IO, "cannot open %s: %s", s->path, strerror(errno));
     LS_TRY(read_file(s, first, sizeof first, &n));
     if (lseek(s->file, 0, SEEK_SET) < 0) return ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
+    if (ls_parquet_begins(first, n) || ls_name_is_table(s->path)) {
+        s->encoding = LS_UTF_8; /* as the rows are written */
+        return ls_parquet_open(s->path, &s->table);
+    }
     s->codec = ls_codec_of_bytes(first, n);
     if (s->codec == NULL) s->codec = ls_codec_of_name(s->path, &stem);
     return s->codec != NULL ? begin_decoding(s) : ls_ok();
@@ -151,7 +163,15 @@ ls_status ls_stream_open(const char *path, ls_encoding encoding, ls_byte_stream 
     return status;
 }
 
+static ls_status read_rows(ls_byte_stream *s, char *out, size_t room, size_t *bytes) {
+    const ls_status status = ls_parquet_read(s->table, out, room, bytes);
+    const char *broken = ls_parquet_broken(s->table);
+    if (broken != NULL) snprintf(s->broken, sizeof s->broken, "%s", broken);
+    return status;
+}
+
 static ls_status read_bytes(ls_byte_stream *s, char *out, size_t room, size_t *bytes) {
+    if (s->table != NULL) return read_rows(s, out, room, bytes);
     return s->codec != NULL ? read_decoded(s, out, room, bytes) : read_file(s, out, room, bytes);
 }
 
@@ -209,7 +229,7 @@ static ls_status skip_plain(const ls_byte_stream *s, int64_t bytes) {
 }
 
 ls_status ls_stream_skip(ls_byte_stream *s, int64_t bytes) {
-    if (s->codec == NULL && s->encoding == LS_UTF_8 && bytes > 0) return skip_plain(s, bytes);
+    if (s->table == NULL && s->codec == NULL && s->encoding == LS_UTF_8 && bytes > 0) return skip_plain(s, bytes);
     char room[1 << 14];
     for (size_t n = 0; bytes > 0; bytes -= (int64_t)n) {
         LS_TRY(ls_stream_read(s, room, (size_t)ls_min(bytes, sizeof room), &n));
@@ -221,6 +241,7 @@ ls_status ls_stream_skip(ls_byte_stream *s, int64_t bytes) {
 void ls_stream_close(ls_byte_stream *s) {
     if (s == NULL) return;
     if (s->state != NULL) s->codec->destroy(s->state);
+    ls_parquet_close(s->table);
     if (s->file >= 0) (void)close(s->file);
     free(s->input);
     free(s);

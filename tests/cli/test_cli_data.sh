@@ -34,7 +34,7 @@ printf '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "
 grep -q 'template chatml; system message where there is none: Be kind.' err || fail "template: $(cat err)"
 "$longspan" data inspect talks | grep -q 'tokens: <|im_start|>system Be kind.<|im_end|> <|im_start|>user Hi' || fail "talk: $("$longspan" data inspect talks)"
 expect 2 "holds other files" data build talk.jsonl --out texts
-cp talk.jsonl talk.csv && expect 1 "talk.csv: is not read; write its text as JSONL" data build talk.csv --out y
+cp talk.jsonl talk.csv && expect 1 "talk.csv: is not read; write it as Parquet" data build talk.csv --out y
 cp talk.jsonl false.jsonl.gz && expect 1 "false.jsonl.gz: cannot be decompressed as gzip" data build false.jsonl.gz --out y
 
 # --- train from them: the same as from the text ---

@@ -118,9 +118,9 @@ static void names_what_it_does_not_read(void **state) {
         {"a.txt.bz2", "decompress it, or use gzip (.gz) or zstd (.zst)"},
         {"a.jsonl.xz", "decompress it"},
         {"a.zip", "decompress it"},
-        {"a.csv", "write its text as JSONL"},
-        {"a.tsv.gz", "write its text as JSONL"},
-        {"a.parquet", "write its text as JSONL, such as with pandas"},
+
+        {"a.tsv.gz", "write it as Parquet"},
+        {"a.csv", "write it as Parquet, such as with pandas"},
         {"a.npy", "holds arrays, no text"},
         {"shard-000000.tokens", "token shards"},
     };
