@@ -6,6 +6,7 @@ the product that follows wants them.
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import NamedTuple, Optional
 
 import torch
@@ -28,6 +29,8 @@ def attention(q, k, v, *, causal=False, window=None, scale=None, softcap=None, s
                               until what is on the current stream has been executed, and until its results are complete
     """
     check(q, k, v, sink)
+    if q.is_cuda:
+        check_ways(os.environ)
     if q.is_cuda and "device" not in spread:
         spread["device"] = "cuda" if (spread.get("ranks") or 1) > 1 or spread.get("mesh") else f"cuda:{q.device.index}"
     gradients = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, sink))
@@ -45,6 +48,13 @@ def check(q, k, v, sink):
             raise ValueError(f"attention: {name} is {x.dtype} of {x.dim()} dimensions; expected {dims}, and one of f32, f64 and bf16 for all")
     if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[2:] != k.shape[2:]:
         raise ValueError(f"attention: q is {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}; expected the same but for the heads of k and v")
+
+
+def check_ways(environment):
+    """Streams that share a way to the GPU may wait for each other for ever, and CUDA reads how many ways there are when it is first used."""
+    for name in ("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"):
+        if name not in environment:
+            raise ValueError(f"attention: q is on a GPU and {name} is not set; expected 32 in the environment before PyTorch first uses CUDA")
 
 
 # --- the op -----------------------------------------------------------------------------------------------------------------

@@ -214,6 +214,13 @@ class Gpu(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "arrays on a GPU and ranks on the device cpu; expected the device cuda"):
             opened.forward(*words, 1, 0)
 
+    def test_ways_to_the_gpu(self):
+        both = {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "32"}
+        torch_attention.check_ways(both)
+        for name in both:
+            with self.assertRaisesRegex(ValueError, f"{name} is not set; expected 32"):
+                torch_attention.check_ways({other: n for other, n in both.items() if other != name})
+
     def test_the_device_of_the_ranks(self):
         self.assertEqual(attention_calls.way(causal=True, device="cuda:1"), "causal device=cuda:1")
         self.assertEqual(attention_calls.options_of("causal device=cuda:1")[3].device, b"cuda:1")
