@@ -54,6 +54,7 @@ typedef struct ls_train_options {
     int64_t restarts; /* how many times the ranks are started again after one died; 0: never */
     const char *eval_data;
     int64_t eval_every;
+    int64_t patience;       /* with keep_best: stop when as many evaluations were not better; 0: never */
     int64_t eval_sequences; /* that an evaluation reads, evenly spread over eval_data; 0: all */
     double max_seconds;     /* stop after this time, with a checkpoint; 0: never */
     bool tensorboard;       /* an event file for TensorBoard beside metrics.jsonl */

@@ -80,6 +80,9 @@ static const ls_option options[] = {
         "restart", "N", "0", 0, 1000000, AT(restarts),
         "start the ranks again from the newest good checkpoint when one dies (killed, out of memory, crashed), at most N times, and "
         "not if the last such start made no progress"),
+    CLI_INT(
+        "patience", "N", "0", 0, 1000000000, AT(patience),
+        "with --keep-best: stop when N evaluations in a row were not better than the best (early stopping); 0: never"),
     CLI_TEXT("eval-data", "PATH", AT(eval_data), "text to evaluate on, read and packed like --data"),
     CLI_INT("eval-every", "N", NULL, 1, CLI_ANY, AT(eval_every),
             "steps between evaluations; a tenth of --steps when left out"),

@@ -99,6 +99,13 @@ static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss)
     return ls_ok();
 }
 
+/* Whether, at an evaluation, as many in a row as is allowed were not better than the best. All ranks decide alike. */
+static bool lost_patience(const loop *l, int64_t step, double eval_loss) {
+    const ls_train_options *o = &l->t->options;
+    const int64_t from = l->outcome->best_step > 0 ? l->outcome->best_step : l->t->start.step;
+    return o->patience > 0 && !isnan(eval_loss) && (step - from) / o->eval_every >= o->patience;
+}
+
 /* Rank 0 writes metrics, events, chart and progress. step: number of steps done, including this one. */
 static void report_step(loop *l, int64_t step, double lr, const ls_step_report *report, double eval_loss) {
     ls_record_warn(
@@ -173,7 +180,8 @@ static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
     LS_TRY(ls_saves_after(&l->saves, step + 1, report.loss, report.wish.save));
     l->remade = false;
     l->step_seconds = report.seconds;
-    *stop = report.wish.stop;
+    const bool goes_on = report.wish.stop == LS_STOP_NOT;
+    *stop = goes_on && lost_patience(l, step + 1, eval_loss) ? LS_STOP_PATIENCE : report.wish.stop;
     *loss = report.loss;
     return ls_ok();
 }
@@ -227,6 +235,13 @@ static ls_status run_loop(loop *l) {
         if (l->rank->rank == 0)
             ls_log("time is up (%.0f s) after step %lld of %lld; continue with --resume", o->max_seconds,
                    (long long)step, (long long)o->steps);
+        return ls_ok();
+    }
+    if (stop == LS_STOP_PATIENCE) {
+        if (l->rank->rank == 0)
+            ls_log(
+                "stopped after step %lld of %lld: the last %lld evaluations were not better than that after step %lld",
+                (long long)step, (long long)o->steps, (long long)o->patience, (long long)l->outcome->best_step);
         return ls_ok();
     }
     LS_PATH checkpoint = NULL;

@@ -62,6 +62,7 @@ static const setting settings[] = {
     {"save_seconds", REAL, AT(save_seconds), 900, NULL, -1, 1e16, true, true, 0},
     {"keep", INTEGER, AT(keep), 0, NULL, -1, 1e9, true, false, 0},
     {"keep_best", FLAG, AT(keep_best), 0, NULL, 0, 1, true, true, 0},
+    {"patience", INTEGER, AT(patience), 0, NULL, 0, 1e9, true, true, 0},
     {"eval_data", TEXT, AT(eval_data), 0, NULL, 0, 0, true, true, 0},
     {"eval_every", INTEGER, AT(eval_every), 0, NULL, 0, 1e12, true, false, 0},
     {"eval_sequences", INTEGER, AT(eval_sequences), 0, NULL, -1, 1e12, true, true, 0},
@@ -331,6 +332,8 @@ static ls_status check_together(const ls_train_options *o) {
     if (o->eval_sequences > 0 && o->eval_data == NULL)
         return ls_error(LS_USAGE, "--eval-sequences %lld needs --eval-data", (long long)o->eval_sequences);
     if (o->keep_best && o->eval_data == NULL) return ls_error(LS_USAGE, "--keep-best needs --eval-data");
+    if (o->patience > 0 && !o->keep_best)
+        return ls_error(LS_USAGE, "--patience %lld needs --keep-best", (long long)o->patience);
     return ls_ok();
 }
 

@@ -29,7 +29,7 @@ typedef struct ls_step_hyper {
 } ls_step_hyper;
 
 /* Why training should end after a step. */
-typedef enum ls_stop { LS_STOP_NOT, LS_STOP_TIME, LS_STOP_SIGNAL } ls_stop;
+typedef enum ls_stop { LS_STOP_NOT, LS_STOP_TIME, LS_STOP_SIGNAL, LS_STOP_PATIENCE } ls_stop;
 
 /* What a rank wants to happen after a step. All ranks receive the strongest wish of any rank. */
 typedef struct ls_wish {

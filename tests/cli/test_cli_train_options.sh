@@ -87,6 +87,14 @@ metrics "min(d, key=lambda x: x.get('eval_loss', 99))['step'] == int('$(readlink
 train worse --seq 24 --steps 2 --lr 1e-2 --schedule constant --eval-data text.txt --eval-every 1 --keep-best
 train worse --seq 24 --steps 2 --resume --eval-data text.txt --keep-best
 expect_refused "--keep-best needs --eval-data" "${base[@]}" --out x2 --keep-best
+# Early stopping: the last evaluations were not better than the best, and no other three in a row; a resumed run counts on.
+train patient --seq 24 --steps 200 --lr 3e-3 --schedule constant --eval-data text.txt --eval-every 1 --keep-best --patience 3
+best=$((10#$(readlink patient/best | sed s/checkpoint-//)))
+metrics "len(d) == $best + 3 < 200" patient
+grep -q "stopped after step $((best + 3)) of 200: the last 3 evaluations were not better than that after step $best" err || fail "early stopping: $(cat err)"
+train patient --seq 24 --steps 200 --eval-data text.txt --resume --keep-best --patience 4
+metrics "len(d) >= $best + 4" patient
+expect_refused "--patience 3 needs --keep-best" "${base[@]}" --out x2 --eval-data text.txt --patience 3
 
 # Event files for TensorBoard: records have correct checksums; a resumed run begins a file that replaces later steps.
 train events --seq 24 --steps 2 --tensorboard --eval-data text.txt --eval-every 2
