@@ -30,33 +30,55 @@ static bool is_windowed(const ls_model_config *config, int64_t layer) {
     return config->window > 0 && ls_layer_is_in(&config->windowed, layer);
 }
 
+/* A factor of queries that grows with their position, as one of their cosines and sines. */
+static ls_tensor growing_table(const ls_layer *b, ls_tensor positions) {
+    const ls_model_config *config = b->config;
+    const ls_map_step steps[] = {{.code = LS_MAP_NUMBER, .number = config->rope.original_length},
+                                 {.code = LS_MAP_DIV, .a = 1, .b = 2},
+                                 {.code = LS_MAP_FLOOR, .a = 3},
+                                 {.code = LS_MAP_LOG1P, .a = 4},
+                                 {.code = LS_MAP_NUMBER, .number = config->query_growth},
+                                 {.code = LS_MAP_MUL, .a = 5, .b = 6},
+                                 {.code = LS_MAP_NUMBER, .number = 1},
+                                 {.code = LS_MAP_ADD, .a = 7, .b = 8},
+                                 {.code = LS_MAP_MUL, .a = 0, .b = 9}};
+    const ls_shape *shape = &ls_graph_tensor(b->g, positions)->shape;
+    const int64_t size[] = {shape->dim[0].size, b->S, 1};
+    const ls_tensor in[] = {b->rope, ls_reshape(b->g, positions, 3, size)};
+    const ls_expression product = {.step = steps, .n_steps = LS_COUNT(steps), .wide = 1};
+    return ls_named(b->g, ls_map(b->g, in, 2, &product), "query_rope");
+}
+
 /* Only the tables that a layer reads. */
 void ls_layer_rotary(ls_layer *b, ls_tensor positions) {
     const ls_model_config *config = b->config;
     const bool apart = config->local_rope.theta > 0;
     bool local = false, global = false;
-    for (int64_t i = 0; i < config->sizes.L; i++) *(apart && is_windowed(config, i) ? &local : &global) = true;
+    for (int64_t i = 0; i < config->sizes.L; i++)
+        if (!ls_layer_is_in(&config->unrotated, i)) *(apart && is_windowed(config, i) ? &local : &global) = true;
     if (global) b->rope = rope_table(b, positions, config->rope, "rope");
     b->local_rope = local ? rope_table(b, positions, config->local_rope, "local_rope") : b->rope;
+    b->query_rope = global && config->query_growth > 0 ? growing_table(b, positions) : LS_NO_TENSOR;
 }
 
 ls_tensor ls_layer_parameter(const ls_layer *b, const char *what, int ndim, const int64_t *size) {
     return ls_parameter_named(b->g, ndim, size, "%s.%lld.%s", b->prefix, (long long)b->layer, what);
 }
 
-static ls_tensor rmsnorm(const ls_layer *b, ls_tensor x, ls_tensor weight) {
-    return ls_rmsnorm_offset(b->g, x, weight, b->config->epsilon, b->config->norm_offset);
+ls_tensor ls_last_norm(const ls_layer *b, ls_tensor x, const char *name) {
+    const ls_model_config *config = b->config;
+    const int64_t E = config->sizes.E;
+    const ls_tensor weight = ls_parameter_named(b->g, 1, &E, "%s.weight", name);
+    if (!config->centred) return ls_rmsnorm_offset(b->g, x, weight, config->epsilon, config->norm_offset);
+    const ls_tensor bias = config->norm_bias ? ls_parameter_named(b->g, 1, &E, "%s.bias", name) : LS_NO_TENSOR;
+    return ls_layernorm(b->g, x, weight, bias, config->epsilon);
 }
 
 ls_tensor ls_layer_norm(const ls_layer *b, ls_tensor x, const char *name) {
-    char what[64];
+    char full[128];
     if (name == NULL) return x;
-    snprintf(what, sizeof what, "%s.weight", name);
-    return rmsnorm(b, x, ls_layer_parameter(b, what, 1, &b->config->sizes.E));
-}
-
-ls_tensor ls_last_norm(const ls_layer *b, ls_tensor x, const char *name) {
-    return rmsnorm(b, x, ls_parameter_named(b->g, 1, &b->config->sizes.E, "%s.weight", name));
+    snprintf(full, sizeof full, "%s.%lld.%s", b->prefix, (long long)b->layer, name);
+    return ls_last_norm(b, x, full);
 }
 
 ls_tensor ls_layer_project(const ls_layer *b, ls_tensor x, const char *block, const char *name, int64_t to,
@@ -101,30 +123,54 @@ ls_tensor ls_heads_plain(const ls_layer *b, ls_tensor x, int64_t H, const char *
     return ls_split_last(b->g, x, H, b->config->sizes.D);
 }
 
-ls_tensor ls_heads_normalised(const ls_layer *b, ls_tensor x, int64_t H, const char *name) {
+static ls_tensor normalise(const ls_layer *b, ls_tensor x, int64_t size, const char *name) {
     char what[64];
     snprintf(what, sizeof what, "%s.weight", name);
-    const ls_tensor heads = ls_heads_plain(b, x, H, name);
-    return rmsnorm(b, heads, ls_layer_parameter(b, what, 1, &b->config->sizes.D));
+    return ls_rmsnorm_offset(b->g, x, ls_layer_parameter(b, what, 1, &size), b->config->epsilon,
+                             b->config->norm_offset);
+}
+
+ls_tensor ls_heads_normalised(const ls_layer *b, ls_tensor x, int64_t H, const char *name) {
+    return normalise(b, ls_heads_plain(b, x, H, name), b->config->sizes.D, name);
+}
+
+ls_tensor ls_heads_normalised_together(const ls_layer *b, ls_tensor x, int64_t H, const char *name) {
+    return ls_heads_plain(b, normalise(b, x, H * b->config->sizes.D, name), H, name);
+}
+
+/*
+ * Elements 0, 2, 4, ... in front of 1, 3, 5, ..., so that pairs are as ls_rotate has them. They stay there: queries and
+ * keys are in the same order, and their products are the same in any.
+ */
+static ls_tensor separate_pairs(const ls_layer *b, ls_tensor heads) {
+    ls_graph *g = b->g;
+    const ls_shape shape = ls_graph_tensor(g, heads)->shape;
+    const int64_t size[] = {shape.dim[0].size, shape.dim[1].size, shape.dim[2].size, shape.dim[3].size};
+    if (shape.ndim != 4) return heads; /* after a mistake */
+    const ls_tensor pairs = ls_reshape(g, heads, 5, (int64_t[]){size[0], size[1], size[2], size[3] / 2, 2});
+    return ls_reshape(g, ls_permute_dims(g, pairs, (int[]){0, 1, 2, 4, 3}), 4, size);
 }
 
 /* The first elements of each head by the table, which has so many columns; the others stay. */
 static ls_tensor rotate(const ls_layer *b, ls_tensor heads, ls_tensor table) {
-    const int64_t D = b->config->sizes.D, R = b->config->rotated;
-    ls_tensor part[2];
-    if (R == D) return ls_rotate(b->g, heads, table);
-    ls_split(b->g, heads, 2, (int64_t[]){R, D - R}, part);
+    const ls_model_config *config = b->config;
+    const int64_t D = config->sizes.D, R = config->rotated;
+    ls_tensor part[2] = {heads, LS_NO_TENSOR};
+    if (ls_layer_is_in(&config->unrotated, b->layer)) return heads;
+    if (R < D) ls_split(b->g, heads, 2, (int64_t[]){R, D - R}, part);
+    if (config->interleaved) part[0] = separate_pairs(b, part[0]);
     part[0] = ls_rotate(b->g, part[0], table);
-    return ls_join(b->g, 2, part);
+    return R < D ? ls_join(b->g, 2, part) : part[0];
 }
 
 ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x) {
     const ls_decoder_parts *parts = b->config->parts;
     const ls_model_sizes *n = &b->config->sizes;
     const ls_tensor rope = is_windowed(b->config, b->layer) ? b->local_rope : b->rope;
+    const ls_tensor query_rope = b->query_rope.id != 0 ? b->query_rope : rope;
     ls_tensor qkv[3];
     parts->projections(b, x, qkv);
-    const ls_tensor q = rotate(b, parts->heads(b, qkv[0], n->Hq, "self_attn.q_norm"), rope);
+    const ls_tensor q = rotate(b, parts->heads(b, qkv[0], n->Hq, "self_attn.q_norm"), query_rope);
     const ls_tensor k = rotate(b, parts->heads(b, qkv[1], n->Hkv, "self_attn.k_norm"), rope);
     const ls_tensor o = ls_layer_attention(b, q, k, ls_split_last(b->g, qkv[2], n->Hkv, n->D));
     return ls_layer_project(b, o, "self_attn", "o_proj", n->E, n->Hq * n->D, b->config->output_bias);
@@ -153,16 +199,22 @@ ls_tensor ls_layer_gated_joined(const ls_layer *b, ls_tensor x) {
     return ls_layer_project(b, apply_gate(b, part[0], part[1]), "mlp", "down_proj", n->E, n->F, biased);
 }
 
+/* x and what a block makes of it. */
+static ls_tensor add_block(const ls_layer *b, ls_tensor x, ls_tensor block) {
+    const double scale = b->config->residual_scale;
+    return ls_add(b->g, x, scale != 0 && scale != 1 ? ls_scale(b->g, block, scale) : block);
+}
+
 ls_tensor ls_layer_in_turn(const ls_layer *b, ls_tensor x) {
     ls_graph *g = b->g;
     const long long layer = (long long)b->layer;
     const ls_decoder_parts *parts = b->config->parts;
     const ls_tensor n1 = ls_named(g, ls_layer_norm(b, x, parts->norms.before_attention), "layers.%lld.norm1", layer);
     const ls_tensor attention = ls_layer_norm(b, ls_layer_self_attention(b, n1), parts->norms.after_attention);
-    x = ls_named(g, ls_add(g, x, attention), "layers.%lld.middle", layer);
+    x = ls_named(g, add_block(b, x, attention), "layers.%lld.middle", layer);
     const ls_tensor n2 = ls_named(g, ls_layer_norm(b, x, parts->norms.before_mlp), "layers.%lld.norm2", layer);
     const ls_tensor mlp = ls_layer_norm(b, parts->mlp(b, n2), parts->norms.after_mlp);
-    return ls_named(g, ls_add(g, x, mlp), "layers.%lld.out", layer);
+    return ls_named(g, add_block(b, x, mlp), "layers.%lld.out", layer);
 }
 
 /* --- the whole model ---------------------------------------------------------------------------------------------- */

@@ -32,7 +32,7 @@ static ls_status read_field(ls_json_value root, const ls_config_field *f, ls_mod
     return ls_json_int(root, f->key, (int64_t)f->least, (int64_t)f->most, to);
 }
 
-static ls_status read_fields(ls_json_value root, const ls_config_field *fields, ls_model_config *out) {
+ls_status ls_config_fields(ls_json_value root, const ls_config_field *fields, ls_model_config *out) {
     for (const ls_config_field *f = fields; f != NULL && f->key != NULL; f++) LS_TRY(read_field(root, f, out));
     return ls_ok();
 }
@@ -165,13 +165,13 @@ static ls_status check_dropouts(ls_json_value root, const char *const *ignored) 
 
 ls_status ls_config_read(ls_json_value root, const ls_architecture *a, ls_model_config *out) {
     *out = a->initial;
-    LS_TRY(read_fields(root, a->form->fields, out));
-    LS_TRY(read_fields(root, a->fields, out));
+    LS_TRY(ls_config_fields(root, a->form->fields, out));
+    LS_TRY(ls_config_fields(root, a->fields, out));
     LS_TRY(read_activation(root, a->activation_field, &out->activation));
     LS_TRY(ls_config_check(root, rules_for_all));
     LS_TRY(ls_config_check(root, a->form->rules));
     LS_TRY(ls_config_check(root, a->rules));
     LS_TRY(check_dropouts(root, a->dropouts));
-    LS_TRY(a->form->complete(root, out));
+    LS_TRY(a->form->complete(root, a, out));
     return a->complete != NULL ? a->complete(root, out) : ls_ok();
 }

@@ -174,14 +174,16 @@ static ls_status read_rotary(ls_json_value object, ls_model_config *out) {
                          (long long)out->sizes.D);
 }
 
-static ls_status refuse_unknown(ls_json_value scaling) {
+static ls_status refuse_unknown(ls_json_value scaling, const ls_config_field *further) {
     void *cursor = NULL;
     const char *key = NULL;
     ls_json_value value;
     while (ls_json_next(scaling, &cursor, &key, &value)) {
         size_t i = 0;
         while (i < LS_COUNT(known) && strcmp(known[i], key) != 0) i++;
-        if (i < LS_COUNT(known)) continue;
+        const ls_config_field *f = further;
+        while (f != NULL && f->key != NULL && strcmp(f->key, key) != 0) f++;
+        if (i < LS_COUNT(known) || (f != NULL && f->key != NULL)) continue;
         ls_status status = ls_json_error(value, "to be left out: this field of rotary positions is not known");
         status.code = LS_UNSUPPORTED;
         return status;
@@ -208,17 +210,19 @@ static ls_status read_scaling(ls_json_value root, ls_json_value scaling, const l
 }
 
 /* One object of rotary positions. *rope: its theta is the default. */
-static ls_status read_object(ls_json_value root, ls_json_value object, bool newer, ls_model_config *config,
-                             ls_rope *rope) {
+static ls_status read_object(ls_json_value root, ls_json_value object, bool newer, const ls_config_field *further,
+                             ls_model_config *config, ls_rope *rope) {
     LS_TRY(read_type(object, newer, &rope->scaling));
-    LS_TRY(refuse_unknown(object));
+    LS_TRY(refuse_unknown(object, further));
+    LS_TRY(ls_config_fields(object, further, config));
     LS_TRY(read_rotary(object, config));
     LS_TRY(ls_json_double_or(object, "rope_theta", rope->theta, LS_LEAST_POSITIVE, 1e30, &rope->theta));
     return read_scaling(root, object, config, rope);
 }
 
 /* Newer configs of models whose layers with a window rotate in their own way: an object for each type of layer. */
-static ls_status read_by_type(ls_json_value root, ls_json_value types, ls_model_config *out) {
+static ls_status read_by_type(ls_json_value root, ls_json_value types, const ls_config_field *further,
+                              ls_model_config *out) {
     const struct {
         const char *type;
         ls_rope *rope;
@@ -235,21 +239,23 @@ static ls_status read_by_type(ls_json_value root, ls_json_value types, ls_model_
                                         "\"sliding_attention\"");
         if (!ls_json_has(types, key)) continue;
         LS_TRY(ls_json_as_object(value));
-        LS_TRY(read_object(root, value, true, out, rope));
+        LS_TRY(read_object(root, value, true, further, out, rope));
     }
     return ls_ok();
 }
 
-ls_status ls_config_rope(ls_json_value root, ls_model_config *out) {
+ls_status ls_config_rope(ls_json_value root, const ls_config_field *further, ls_model_config *out) {
     ls_json_value object;
     LS_TRY(read_rotary(root, out));
-    LS_TRY(ls_json_double_or(root, "rope_theta", out->rope.theta, LS_LEAST_POSITIVE, 1e30, &out->rope.theta));
     const bool newer = ls_json_has(root, "rope_parameters");
+    /* A scaling that the row of the architecture has is there only where the config says nothing. */
+    if (out->rope.scaling != NULL && (newer || ls_json_has(root, "rope_scaling"))) out->rope = (ls_rope){.theta = 1e4};
+    LS_TRY(ls_json_double_or(root, "rope_theta", out->rope.theta, LS_LEAST_POSITIVE, 1e30, &out->rope.theta));
     if (newer && ls_json_has(root, "rope_scaling"))
         return ls_json_error(ls_json_field(root, "rope_scaling"), "to be left out, since rope_parameters is there");
     const char *key = newer ? "rope_parameters" : "rope_scaling";
     if (!ls_json_has(root, key)) return ls_ok();
     LS_TRY(ls_json_object(root, key, &object));
-    if (newer && out->local_rope.theta > 0) return read_by_type(root, object, out);
-    return read_object(root, object, newer, out, &out->rope);
+    if (newer && out->local_rope.theta > 0) return read_by_type(root, object, further, out);
+    return read_object(root, object, newer, further, out, &out->rope);
 }

@@ -61,13 +61,15 @@ static ls_status complete_padding(ls_json_value root, ls_model_sizes *n) {
     return ls_ok();
 }
 
-static ls_status complete(ls_json_value root, ls_model_config *out) {
+static ls_status complete(ls_json_value root, const ls_architecture *architecture, ls_model_config *out) {
     LS_TRY(complete_heads(root, &out->sizes));
     LS_TRY(complete_padding(root, &out->sizes));
     const double scalar = out->query_scalar > 0 ? out->query_scalar : (double)out->sizes.D;
     if (out->attention_scale == 0) out->attention_scale = 1.0 / sqrt(scalar);
+    if (out->logit_scale == 0) out->logit_scale = 1;
+    if (out->logit_divisor != 0) out->logit_scale /= out->logit_divisor;
     if (out->embedding_by_width) out->embedding_scale = sqrt((double)out->sizes.E);
-    LS_TRY(ls_config_rope(root, out));
+    LS_TRY(ls_config_rope(root, architecture->rope_fields, out));
     return ls_config_windows(root, out);
 }
 
@@ -116,6 +118,7 @@ ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *g, ls_tensor
     for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) x = config->parts->layer(&b, x);
     const ls_tensor last = ls_named(g, ls_last_norm(&b, x, "model.norm"), "norm");
     const ls_tensor head = n->tied ? table : ls_parameter(g, "lm_head.weight", 2, (int64_t[]){n->V, n->E});
-    const ls_tensor logits = ls_linear_wide(g, last, head);
+    ls_tensor logits = ls_linear_wide(g, last, head);
+    if (config->logit_scale != 1) logits = ls_scale(g, logits, config->logit_scale);
     return ls_named(g, config->final_cap > 0 ? ls_softcap(g, logits, config->final_cap) : logits, "logits");
 }

@@ -39,7 +39,8 @@ static const ls_config_rule rules[] = {
 
 static const char *const dropouts[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop", NULL};
 
-static ls_status complete(ls_json_value root, ls_model_config *out) {
+static ls_status complete(ls_json_value root, const ls_architecture *architecture, ls_model_config *out) {
+    (void)architecture;
     ls_model_sizes *n = &out->sizes;
     if (n->E % n->Hq != 0)
         return ls_json_error(ls_json_field(root, "n_head"), "a divisor of n_embd %lld", (long long)n->E);

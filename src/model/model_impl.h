@@ -56,13 +56,21 @@ typedef struct ls_model_config {
     ls_model_sizes sizes;
     const ls_decoder_parts *parts;
     double epsilon;          /* of the norms */
+    bool centred, norm_bias; /* norms are LayerNorms, and have a bias */
     double norm_offset;      /* added to the weights of norms; 1 for weights that are trained around 0 */
     ls_rope rope;            /* theta 0: positions are learned */
     double rotary;           /* the part of a head that is rotated; 0: all of it, and no field says so */
-    int64_t rotated;         /* that in elements */
-    ls_rope local_rope;      /* of layers with a window; theta 0: like the others */
-    double embedding_scale;  /* of rows of the embedding table; 0: 1 */
-    bool embedding_by_width; /* it is sqrt(hidden size) */
+    bool interleaved;        /* element 2i of a head is rotated with 2i + 1, not i with i + half of them */
+    ls_layer_set unrotated;  /* layers that do not rotate */
+    /* Queries are multiplied by 1 + query_growth·ln(1 + floor(position/rope.original_length)). */
+    double query_growth;
+    int64_t said_longest;              /* max_position_embeddings within rotary positions; nothing follows from it */
+    int64_t rotated;                   /* that in elements */
+    ls_rope local_rope;                /* of layers with a window; theta 0: like the others */
+    double embedding_scale;            /* of rows of the embedding table; 0: 1 */
+    double residual_scale;             /* of what a block adds; 0: 1 */
+    double logit_scale, logit_divisor; /* of the model's logits; 0: 1 */
+    bool embedding_by_width;           /* it is sqrt(hidden size) */
     ls_activation activation;
     bool qkv_bias, output_bias; /* of attention's projections */
     bool mlp_bias;
@@ -83,6 +91,7 @@ static inline void ls_layer_put(ls_layer_set *set, int64_t layer) {
     set->bits[layer / 8] = (uint8_t)(set->bits[layer / 8] | 1u << layer % 8);
 }
 
+typedef struct ls_architecture ls_architecture;
 typedef struct ls_config_field ls_config_field;
 typedef struct ls_config_rule ls_config_rule;
 
@@ -91,7 +100,7 @@ typedef struct ls_form {
     const ls_config_field *fields; /* ends with LS_CONFIG_END */
     const ls_config_rule *rules;
     /* Reads the rest, computes what follows from the fields, and checks them together. */
-    ls_status (*complete)(ls_json_value root, ls_model_config *out);
+    ls_status (*complete)(ls_json_value root, const ls_architecture *architecture, ls_model_config *out);
     /* Suffixes of the names of tensors in files that are no parameters and are not read; NULL at the end. */
     const char *const *derived;
     /* Names of the head and of the embedding table. A file of a model whose head is tied may hold both. */
@@ -105,22 +114,25 @@ extern const ls_form ls_decoder_form; /* decoder.c */
 extern const ls_decoder_parts ls_llama_parts, ls_head_norm_parts;
 
 /* An architecture is one const row; the table of all is in architectures.c. */
-typedef struct ls_architecture {
+struct ls_architecture {
     const char *name;       /* as in "architectures" */
     const char *model_type; /* as in "model_type" */
     const ls_form *form;
     ls_model_config initial; /* defaults of missing fields. Hkv 0: like Hq; D 0: E/Hq */
     const char *activation_field;
-    const ls_config_field *fields; /* fields besides those of the form, read after them; NULL: none */
-    const ls_config_rule *rules;   /* rules besides those of the form; NULL: none */
-    const char *const *dropouts;   /* fields that are ignored with a line; ends with NULL. NULL: dropout is refused */
+    const ls_config_field *fields;      /* fields besides those of the form, read after them; NULL: none */
+    const ls_config_rule *rules;        /* rules besides those of the form; NULL: none */
+    const ls_config_field *rope_fields; /* fields of its object of rotary positions that no other has; NULL: none */
+    const char *const *dropouts; /* fields that are ignored with a line; ends with NULL. NULL: dropout is refused */
     ls_status (*complete)(ls_json_value root, ls_model_config *out); /* after the form's; NULL: nothing is left */
     /* i32[B,S] ids and positions -> logits G[B,S,V]. The graph keeps mistakes. */
     ls_tensor (*build)(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
-} ls_architecture;
+};
 
 /* All architectures: the row of X is ls_architecture_X. */
-#define LS_ARCHITECTURES(X) X(llama), X(mistral), X(qwen2), X(qwen3), X(gpt2), X(gemma2), X(gemma3), X(phi3)
+#define LS_ARCHITECTURES(X)                                                                                           \
+    X(llama), X(mistral), X(qwen2), X(qwen3), X(gpt2), X(gemma2), X(gemma3), X(phi3), X(olmo2), X(olmo3), X(smollm3), \
+        X(granite), X(ministral3), X(glm4), X(cohere2), X(seed_oss), X(starcoder2)
 #define LS_ARCHITECTURE_ROW(name) ls_architecture_##name
 extern const ls_architecture LS_ARCHITECTURES(LS_ARCHITECTURE_ROW);
 
@@ -262,6 +274,9 @@ bool ls_config_is_written(ls_json_value root, const char *key);
 /* LS_UNSUPPORTED names the field that breaks its rule. rules NULL: none. */
 LS_MUST_USE ls_status ls_config_check(ls_json_value root, const ls_config_rule *rules);
 
+/* Reads the fields of a table from an object. fields NULL: none. */
+LS_MUST_USE ls_status ls_config_fields(ls_json_value object, const ls_config_field *fields, ls_model_config *out);
+
 /* Reads and checks a whole config.json by the tables of its architecture. */
 LS_MUST_USE ls_status ls_config_read(ls_json_value root, const ls_architecture *architecture, ls_model_config *out);
 
@@ -269,7 +284,7 @@ LS_MUST_USE ls_status ls_config_read(ls_json_value root, const ls_architecture *
  * Reads rope_theta and rope_scaling, or rope_parameters of newer files. out->rope.theta holds the default, and so does
  * out->local_rope.theta where layers with a window have rotary positions of their own.
  */
-LS_MUST_USE ls_status ls_config_rope(ls_json_value root, ls_model_config *out);
+LS_MUST_USE ls_status ls_config_rope(ls_json_value root, const ls_config_field *further, ls_model_config *out);
 
 /*
  * Marks the layers with a window by layer_types, or by out->windows if that is missing. If out->window is 0, the marks
@@ -298,13 +313,14 @@ struct ls_layer {
     const char *prefix;   /* of the names of the layers' parameters: "model.layers" */
     ls_tensor rope;       /* table of rotations, shared by layers; empty if positions are learned */
     ls_tensor local_rope; /* that of layers with a window */
+    ls_tensor query_rope; /* that of queries, where query_growth is given */
     int64_t layer, S;     /* the layer's number, and the length of the sequence */
 };
 
 ls_layer ls_layer_begin(const ls_model_config *config, ls_graph *graph, const char *prefix, ls_tensor tokens);
 /* Rows of the table by id; looking up the padding id adds nothing to the gradient. */
 ls_tensor ls_layer_embed(const ls_layer *b, ls_tensor tokens, ls_tensor table);
-/* Sets b->rope and b->local_rope. */
+/* Sets the tables of rotations that layers read. */
 void ls_layer_rotary(ls_layer *b, ls_tensor positions);
 /* Parameter PREFIX.N.WHAT. */
 ls_tensor ls_layer_parameter(const ls_layer *b, const char *what, int ndim, const int64_t *size);
@@ -327,6 +343,8 @@ void ls_layer_apart(const ls_layer *b, ls_tensor x, ls_tensor out[3]);
 /* Heads as they are, and each normalised by itself with one weight for all. */
 ls_tensor ls_heads_plain(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
 ls_tensor ls_heads_normalised(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
+/* All heads together before they are split. */
+ls_tensor ls_heads_normalised_together(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
 /* down(activation(gate(x))·up(x)); the products for gate and up apart, or joined in gate_up_proj. */
 ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x);
 ls_tensor ls_layer_gated_joined(const ls_layer *b, ls_tensor x);

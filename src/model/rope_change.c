@@ -158,12 +158,27 @@ static ls_status scaling_text(const ls_model_config *config, const char *scaling
     return write_choice(config, &choice, config_text, out);
 }
 
+/* What an object of rotary positions says besides the scaling and theta. */
+static const char *const kept[] = {"partial_rotary_factor", "llama_4_scaling_beta"};
+
+/* Sets a member of *to to that of `from`, where only that has it. */
+static ls_status keep_member(const char *from, const char *key, char **to) {
+    char *value = NULL;
+    size_t begin, end;
+    if (ls_json_find_member(*to, key, &begin, &end)) return ls_ok();
+    LS_TRY(get_member(from, key, &value));
+    const ls_status status = value != NULL ? set_member(to, key, value) : ls_ok();
+    free(value);
+    return status;
+}
+
 /*
  * An object with a scaling and theta. *object is its old text, and then its new text; *scaling (NULL: not changed) is
  * moved into it.
  */
 static ls_status change_object(const ls_model_config *config, double theta, char **scaling, char **object) {
     if (*scaling != NULL) {
+        for (size_t i = 0; i < LS_COUNT(kept); i++) LS_TRY(keep_member(*object, kept[i], scaling));
         free(*object);
         *object = *scaling;
         *scaling = NULL;

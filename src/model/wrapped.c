@@ -10,6 +10,7 @@
 
 static const ls_wrapper wrappers[] = {
     {.name = "Gemma3ForConditionalGeneration", .model_type = "gemma3", .text_type = "gemma3_text", .tied = true},
+    {.name = "Mistral3ForConditionalGeneration", .model_type = "mistral3", .text_type = "mistral", .tied = false},
 };
 
 /* As files have names since version 4.52 of the Hugging Face library, and as modules are called since then. */

@@ -274,6 +274,9 @@ static const struct architecture {
     {"llama", {"yarn:4:16", 200}, 1}, {"llama", {"default", 0}, 1},  {"qwen2", {NULL, 0}, 2},
     {"qwen3", {NULL, 0}, 1},          {"mistral", {NULL, 0}, 1},     {"gpt2", {NULL, 0}, 1},
     {"gemma2", {NULL, 0}, 2},         {"gemma3", {NULL, 0}, 2},      {"phi3", {NULL, 0}, 1},
+    {"olmo2", {NULL, 0}, 1},          {"olmo3", {NULL, 0}, 2},       {"smollm3", {NULL, 0}, 1},
+    {"granite", {NULL, 0}, 1},        {"ministral3", {NULL, 0}, 1},  {"glm4", {NULL, 0}, 1},
+    {"cohere2", {NULL, 0}, 2},        {"seed_oss", {NULL, 0}, 1},    {"starcoder2", {NULL, 0}, 1},
 };
 
 /* KNOWN tokens that grow to MOST_S: more than dynamic scaling's 16 and than two windows of 12 less one. */

@@ -28,6 +28,13 @@
 #define GEMMA2(rest) DECODER("gemma2", "Gemma2ForCausalLM", rest)
 #define GEMMA3(rest) DECODER("gemma3_text", "Gemma3ForCausalLM", rest)
 #define PHI3(rest) DECODER("phi3", "Phi3ForCausalLM", ", \"pad_token_id\": null" rest)
+#define SMALL(type, name, rest) DECODER(type, name, ", \"pad_token_id\": null" rest)
+#define OLMO3(rest) SMALL("olmo3", "Olmo3ForCausalLM", rest)
+#define SMOLLM3(rest) SMALL("smollm3", "SmolLM3ForCausalLM", rest)
+#define MINISTRAL3(rest) SMALL("ministral3", "Ministral3ForCausalLM", rest)
+#define GLM4(rest) SMALL("glm4", "Glm4ForCausalLM", rest)
+#define COHERE2(rest) SMALL("cohere2", "Cohere2ForCausalLM", rest)
+#define STARCODER2(rest) SMALL("starcoder2", "Starcoder2ForCausalLM", rest)
 #define LONGROPE(type, rest) \
     "{\"" type "\": \"longrope\", \"short_factor\": [1, 2, 3], \"long_factor\": [4, 5, 6]" rest "}"
 #define WRAPPED(type, inner, rest) \
@@ -81,6 +88,15 @@ static void test_windows(void **state) {
         {GEMMA3(", \"sliding_window\": 5"), "5555"}, /* the sixth has none */
         {PHI3(", \"sliding_window\": 5"), "5555"},
         {PHI3(""), "...."},
+        {OLMO3(", \"sliding_window\": 5"), "555."},
+        {SMOLLM3(", \"sliding_window\": 5"), "...."},
+        {SMOLLM3(", \"use_sliding_window\": true, \"sliding_window\": 5"), "...5"},
+        {SMOLLM3(", \"use_sliding_window\": true, \"sliding_window\": 5, \"no_rope_layers\": [0, 1, 0, 1, 0]"), "5.5."},
+        {MINISTRAL3(", \"sliding_window\": 5"), "5555"},
+        {GLM4(", \"partial_rotary_factor\": 1, \"sliding_window\": 5"), "...."},
+        {COHERE2(", \"sliding_window\": 5"), "555."},
+        {COHERE2(", \"sliding_window\": 5, \"sliding_window_pattern\": 2"), "5.5."},
+        {STARCODER2(", \"sliding_window\": 5"), "5555"},
         {GPT2(""), ".."},
     };
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
@@ -92,67 +108,87 @@ static void test_windows(void **state) {
 
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
+static const struct {
+    const char *config;
+    ls_code code;
+    const char *found, *expected;
+} refused[] = {
+    {MISTRAL(", \"layer_types\": []"), LS_UNSUPPORTED, "layer_types is an array of 0", "left out"},
+    {MISTRAL(", \"sliding_window\": 0"), LS_INVALID, "sliding_window is 0", "from 1"},
+    {QWEN3(", \"layer_types\": [\"full_attention\"]"), LS_INVALID, "layer_types is an array of 1",
+     "each of the 4 layers"},
+    {QWEN3(", \"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\", "
+           "\"full_attention\"]"),
+     LS_UNSUPPORTED, "layer_types[1] is \"sliding_attention\"", "sliding_window to be given"},
+    {QWEN3(", \"layer_types\": [\"linear_attention\", \"full_attention\", \"full_attention\", "
+           "\"full_attention\"]"),
+     LS_UNSUPPORTED, "layer_types[0] is \"linear_attention\"", "\"full_attention\""},
+    {QWEN2(", \"use_sliding_window\": 1"), LS_INVALID, "use_sliding_window is 1", "true or false"},
+    {GEMMA2(", \"use_bidirectional_attention\": true"), LS_UNSUPPORTED, "use_bidirectional_attention is true",
+     "causal"},
+    {GEMMA2(", \"hidden_activation\": \"mish\""), LS_UNSUPPORTED, "hidden_activation is \"mish\"", "gelu"},
+    {GEMMA2(", \"attn_logit_softcapping\": -1"), LS_INVALID, "attn_logit_softcapping is -1", "number from"},
+    {GEMMA2(", \"query_pre_attn_scalar\": 0"), LS_INVALID, "query_pre_attn_scalar is 0", "number from"},
+    {GEMMA3(", \"attn_logit_softcapping\": 50"), LS_UNSUPPORTED, "attn_logit_softcapping is 50", "null"},
+    {GEMMA3(", \"rope_parameters\": {\"rope_type\": \"default\"}"), LS_INVALID, "rope_parameters.rope_type is",
+     "one for \"sliding_attention\""},
+    {GEMMA3(", \"rope_parameters\": {\"sliding_attention\": {\"mrope\": 1}}"), LS_UNSUPPORTED,
+     "rope_parameters.sliding_attention.mrope is 1", "left out"},
+    {GEMMA3(", \"sliding_window_pattern\": 2, \"layer_types\": [\"full_attention\", \"full_attention\", "
+            "\"full_attention\", \"full_attention\"]"),
+     LS_INVALID, "sliding_window_pattern is 2", "layer_types says otherwise"},
+    {PHI3(", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}"), LS_INVALID, "rope_scaling.type is \"linear\"",
+     "\"longrope\""},
+    {PHI3(", \"rope_parameters\": " LONGROPE("rope_type", ", \"original_max_position_embeddings\": 16")), LS_INVALID,
+     "rope_parameters.original_max_position_embeddings is 16", "beside max_position_embeddings too"},
+    {PHI3(", \"partial_rotary_factor\": 0.5"), LS_INVALID, "partial_rotary_factor is 0.5", "even number of the 6"},
+    {DECODER("phi3", "Phi3ForCausalLM", ""), LS_INVALID, "pad_token_id is missing", "below vocab_size 32"},
+    {OLMO3(", \"rope_theta\": 10000"), LS_INVALID, "rope_theta is 10000", "500000, or rope_parameters"},
+    {SMOLLM3(", \"no_rope_layers\": [1, 0, 1]"), LS_INVALID, "no_rope_layers is an array of 3", "of the 4 layers"},
+    {SMOLLM3(", \"no_rope_layers\": [1, 0, 1, 2]"), LS_INVALID, "no_rope_layers[3] is 2", "from 0 to 1"},
+    {SMOLLM3(", \"no_rope_layer_interval\": 0"), LS_INVALID, "no_rope_layer_interval is 0", "from 1"},
+    {SMOLLM3(", \"attention_dropout\": 0.1"), LS_UNSUPPORTED, "attention_dropout is 0.1", "not supported"},
+    {SMALL("granite", "GraniteForCausalLM", ", \"residual_multiplier\": 0"), LS_INVALID, "residual_multiplier is 0",
+     "number from"},
+    {MINISTRAL3(", \"rope_parameters\": {\"rope_type\": \"default\", \"llama_4_scaling_beta\": 0.1}"), LS_INVALID,
+     "rope_parameters is an object", "original_max_position_embeddings in it"},
+    {MINISTRAL3(", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2}"), LS_INVALID,
+     "llama_4_scaling_beta is missing", "a number"},
+    {LLAMA(", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2, \"llama_4_scaling_beta\": 0.1}"),
+     LS_UNSUPPORTED, "llama_4_scaling_beta is 0.1", "left out"},
+    {GLM4(""), LS_INVALID, "partial_rotary_factor is missing", "even number of the 6"},
+    {COHERE2(", \"sliding_window\": null"), LS_INVALID, "sliding_window is null", "layers with a window rotate"},
+    {COHERE2(", \"use_parallel_block\": false"), LS_UNSUPPORTED, "use_parallel_block is false", "true"},
+    {COHERE2(", \"rotary_pct\": 0.5"), LS_UNSUPPORTED, "rotary_pct is 0.5", "1"},
+    {STARCODER2(", \"use_bias\": 1"), LS_INVALID, "use_bias is 1", "true or false"},
+    {WRAPPED("Mistral3ForConditionalGeneration", "mistral3", "\"model_type\": \"qwen9\""), LS_UNSUPPORTED,
+     "model_type is \"qwen9\"", "mistral"},
+    {WRAPPED("Gemma2ForCausalLM", "gemma3", ""), LS_INVALID, "architectures[0] is \"Gemma2ForCausalLM\"",
+     "\"Gemma3ForConditionalGeneration\", as model_type says"},
+    {WRAPPED("Gemma3ForConditionalGeneration", "gemma3", "\"model_type\": \"mamba\""), LS_UNSUPPORTED,
+     "model_type is \"mamba\"", "gemma3_text"},
+    {WRAPPED("Gemma3ForConditionalGeneration", "gemma3", "\"final_logit_softcapping\": 3"), LS_UNSUPPORTED,
+     "final_logit_softcapping is 3", "null"},
+    {WRAPPED("Gemma3ForConditionalGeneration", "gemma3", "\"head_dim\": 5"), LS_INVALID, "head_dim is 5", "even"},
+    {GPT2(", \"n_head\": 4, \"add_cross_attention\": true"), LS_INVALID, "not valid JSON", "duplicate"},
+    {GPT2(", \"add_cross_attention\": true"), LS_UNSUPPORTED, "add_cross_attention is true", "encoder"},
+    {GPT2(", \"activation_function\": \"tanh\""), LS_UNSUPPORTED, "activation_function is \"tanh\"", "gelu_new"},
+    {GPT2(", \"n_inner\": 0"), LS_INVALID, "n_inner is 0", "from 1"},
+    {GPT2(", \"hidden_size\": 25"), LS_INVALID, "n_head is 4", "a divisor of n_embd 25"},
+    {GPT2(", \"is_causal\": false"), LS_UNSUPPORTED, "is_causal is false", "attention is causal"},
+    {QWEN3(", \"is_causal\": false"), LS_UNSUPPORTED, "is_causal is false", "attention is causal"},
+    {LLAMA(", \"per_layer_config\": {\"1\": {}}"), LS_UNSUPPORTED, "per_layer_config is an object", "layers are alike"},
+    {"{\"architectures\": [\"LlamaForCausalLM\"], \"text_config\": {\"vocab_size\": 32}}", LS_INVALID,
+     "vocab_size is missing", "an integer"},
+};
+
 static void test_refused(void **state) {
     (void)state;
-    static const struct {
-        const char *config;
-        ls_code code;
-        const char *found, *expected;
-    } cases[] = {
-        {MISTRAL(", \"layer_types\": []"), LS_UNSUPPORTED, "layer_types is an array of 0", "left out"},
-        {MISTRAL(", \"sliding_window\": 0"), LS_INVALID, "sliding_window is 0", "from 1"},
-        {QWEN3(", \"layer_types\": [\"full_attention\"]"), LS_INVALID, "layer_types is an array of 1",
-         "each of the 4 layers"},
-        {QWEN3(", \"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\", "
-               "\"full_attention\"]"),
-         LS_UNSUPPORTED, "layer_types[1] is \"sliding_attention\"", "sliding_window to be given"},
-        {QWEN3(", \"layer_types\": [\"linear_attention\", \"full_attention\", \"full_attention\", "
-               "\"full_attention\"]"),
-         LS_UNSUPPORTED, "layer_types[0] is \"linear_attention\"", "\"full_attention\""},
-        {QWEN2(", \"use_sliding_window\": 1"), LS_INVALID, "use_sliding_window is 1", "true or false"},
-        {GEMMA2(", \"use_bidirectional_attention\": true"), LS_UNSUPPORTED, "use_bidirectional_attention is true",
-         "causal"},
-        {GEMMA2(", \"hidden_activation\": \"mish\""), LS_UNSUPPORTED, "hidden_activation is \"mish\"", "gelu"},
-        {GEMMA2(", \"attn_logit_softcapping\": -1"), LS_INVALID, "attn_logit_softcapping is -1", "number from"},
-        {GEMMA2(", \"query_pre_attn_scalar\": 0"), LS_INVALID, "query_pre_attn_scalar is 0", "number from"},
-        {GEMMA3(", \"attn_logit_softcapping\": 50"), LS_UNSUPPORTED, "attn_logit_softcapping is 50", "null"},
-        {GEMMA3(", \"rope_parameters\": {\"rope_type\": \"default\"}"), LS_INVALID, "rope_parameters.rope_type is",
-         "one for \"sliding_attention\""},
-        {GEMMA3(", \"rope_parameters\": {\"sliding_attention\": {\"mrope\": 1}}"), LS_UNSUPPORTED,
-         "rope_parameters.sliding_attention.mrope is 1", "left out"},
-        {GEMMA3(", \"sliding_window_pattern\": 2, \"layer_types\": [\"full_attention\", \"full_attention\", "
-                "\"full_attention\", \"full_attention\"]"),
-         LS_INVALID, "sliding_window_pattern is 2", "layer_types says otherwise"},
-        {PHI3(", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}"), LS_INVALID,
-         "rope_scaling.type is \"linear\"", "\"longrope\""},
-        {PHI3(", \"rope_parameters\": " LONGROPE("rope_type", ", \"original_max_position_embeddings\": 16")), LS_INVALID,
-         "rope_parameters.original_max_position_embeddings is 16", "beside max_position_embeddings too"},
-        {PHI3(", \"partial_rotary_factor\": 0.5"), LS_INVALID, "partial_rotary_factor is 0.5", "even number of the 6"},
-        {DECODER("phi3", "Phi3ForCausalLM", ""), LS_INVALID, "pad_token_id is missing", "below vocab_size 32"},
-        {WRAPPED("Gemma2ForCausalLM", "gemma3", ""), LS_INVALID, "architectures[0] is \"Gemma2ForCausalLM\"",
-         "\"Gemma3ForConditionalGeneration\", as model_type says"},
-        {WRAPPED("Gemma3ForConditionalGeneration", "gemma3", "\"model_type\": \"mamba\""), LS_UNSUPPORTED,
-         "model_type is \"mamba\"", "gemma3_text"},
-        {WRAPPED("Gemma3ForConditionalGeneration", "gemma3", "\"final_logit_softcapping\": 3"), LS_UNSUPPORTED,
-         "final_logit_softcapping is 3", "null"},
-        {WRAPPED("Gemma3ForConditionalGeneration", "gemma3", "\"head_dim\": 5"), LS_INVALID, "head_dim is 5", "even"},
-        {GPT2(", \"n_head\": 4, \"add_cross_attention\": true"), LS_INVALID, "not valid JSON", "duplicate"},
-        {GPT2(", \"add_cross_attention\": true"), LS_UNSUPPORTED, "add_cross_attention is true", "encoder"},
-        {GPT2(", \"activation_function\": \"tanh\""), LS_UNSUPPORTED, "activation_function is \"tanh\"", "gelu_new"},
-        {GPT2(", \"n_inner\": 0"), LS_INVALID, "n_inner is 0", "from 1"},
-        {GPT2(", \"hidden_size\": 25"), LS_INVALID, "n_head is 4", "a divisor of n_embd 25"},
-        {GPT2(", \"is_causal\": false"), LS_UNSUPPORTED, "is_causal is false", "attention is causal"},
-        {QWEN3(", \"is_causal\": false"), LS_UNSUPPORTED, "is_causal is false", "attention is causal"},
-        {LLAMA(", \"per_layer_config\": {\"1\": {}}"), LS_UNSUPPORTED, "per_layer_config is an object",
-         "layers are alike"},
-        {"{\"architectures\": [\"LlamaForCausalLM\"], \"text_config\": {\"vocab_size\": 32}}", LS_INVALID,
-         "vocab_size is missing", "an integer"},
-    };
-    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+    for (size_t i = 0; i < LS_COUNT(refused); i++) {
         ls_model *model = NULL;
-        const ls_status status = ls_model_open_text("config.json", cases[i].config, &model);
-        assert_error(status, cases[i].code, cases[i].found, cases[i].expected);
-        assert_error(status, cases[i].code, "config.json", "");
+        const ls_status status = ls_model_open_text("config.json", refused[i].config, &model);
+        assert_error(status, refused[i].code, refused[i].found, refused[i].expected);
+        assert_error(status, refused[i].code, "config.json", "");
         assert_null(model);
     }
 }
@@ -180,6 +216,17 @@ static void test_sizes(void **state) {
         {WRAPPED("Gemma3ForConditionalGeneration", "gemma3",
                  "\"num_key_value_heads\": 8, \"head_dim\": 64}, \"tie_word_embeddings\": false, \"vision_config\": {"),
          {.Hkv = 8, .D = 64, .longest = 131072}},
+        {BARE("olmo2", "64", ""), {.Hkv = 64, .D = 8, .longest = 2048}},
+        {BARE("granite", "64", ""), {.Hkv = 64, .D = 8, .longest = 2048}},
+        {BARE("ministral3", "64", ""), {.Hkv = 8, .D = 128, .longest = 262144}},
+        {BARE("glm4", "64", ", \"pad_token_id\": null"), {.Hkv = 2, .D = 128, .longest = 131072}},
+        {BARE("cohere2", "64", ""), {.Hkv = 64, .D = 8, .longest = 8192, .tied = true}},
+        {BARE("seed_oss", "64", ""), {.Hkv = 8, .D = 128, .longest = 524288}},
+        {BARE("smollm3", "64", ", \"pad_token_id\": null"), {.Hkv = 4, .D = 8, .longest = 32768, .tied = true}},
+        {WRAPPED("Mistral3ForConditionalGeneration", "mistral3",
+                 "\"vocab_size\": 32, \"hidden_size\": 512, \"intermediate_size\": 20, \"num_hidden_layers\": 1, "
+                 "\"num_attention_heads\": 64, \"model_type\": \"ministral3\""),
+         {.Hkv = 8, .D = 128, .longest = 262144}},
         {BARE("gemma2", "64", ""), {.Hkv = 4, .D = 256, .longest = 8192, .tied = true}},
         {GPT2(", \"hidden_size\": 40, \"num_attention_heads\": 5, \"num_hidden_layers\": 3, "
               "\"max_position_embeddings\": 7"),
@@ -216,14 +263,15 @@ static void test_learned_positions(void **state) {
     ls_model_close(model);
 }
 
-/* Longrope goes by the length of the sequence: what is divided by 4, 5 and 6 from 17 tokens on is by 1, 2 and 3 before. */
+/* Longrope goes by the length of the sequence: what is divided by 4, 5 and 6 from 17 tokens on is by 1, 2 and 3 before.
+ */
 static void test_longrope(void **state) {
     (void)state;
     ls_model *model;
     ls_language_model lm;
     assert_ok(ls_model_open_text(
-        "config.json",
-        PHI3(", \"original_max_position_embeddings\": 16, \"rope_scaling\": " LONGROPE("type", "")), &model));
+        "config.json", PHI3(", \"original_max_position_embeddings\": 16, \"rope_scaling\": " LONGROPE("type", "")),
+        &model));
     for (int S = 16; S <= 17; S++) {
         ls_graph *g = ls_graph_create(LS_F32);
         assert_ok(ls_model_build(model, g, 1, S, false, &lm));
@@ -319,6 +367,13 @@ static const change changes[] = {
      {"linear:2", 5e5},
      {"\"rope_local_base_freq\": 1e4", "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}",
       "\"rope_theta\": 500000"}},
+    {PHI3(", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 7e5, \"partial_rotary_factor\": 0.34}"),
+     {"default", 5e5},
+     {"\"rope_theta\": 500000", "\"partial_rotary_factor\": 0.34"}},
+    {MINISTRAL3(", \"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 7e5, \"factor\": 2, "
+                "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": 0.25}"),
+     {"yarn:4:16", 0},
+     {"\"original_max_position_embeddings\": 16", "\"llama_4_scaling_beta\": 0.25", "\"rope_theta\": 700000"}},
     {SCALED, {"default", 0}, {"\"rope_scaling\": {\"rope_type\": \"default\"}", "\"max_position_embeddings\": 64"}},
     {OLD,
      {"{\"rope_type\": \"yarn\", \"factor\": 2, \"beta_fast\": 16}", 0},
@@ -376,9 +431,13 @@ static void test_changes_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows), cmocka_unit_test(test_refused), cmocka_unit_test(test_learned_positions),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_learned_positions),
         cmocka_unit_test(test_longrope),
-        cmocka_unit_test(test_sizes),   cmocka_unit_test(test_changes), cmocka_unit_test(test_changes_refused),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_changes_refused),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -38,12 +38,16 @@ static const struct {
     const char *name;
     ls_rope_change rope;
     bool own_length; /* false: its rotary positions go by the sequence's length, so documents alone are padded */
-} models[] = {{"llama", {NULL, 0}, true},     {"llama", {"dynamic:4:16", 0}, false},
-              {"llama", {"yarn:4", 0}, true}, {"mistral", {NULL, 0}, true},
-              {"qwen2", {NULL, 0}, true},     {"qwen3", {NULL, 0}, true},
-              {"gpt2", {NULL, 0}, true},      {"gemma2", {NULL, 0}, true},
-              {"gemma3", {NULL, 0}, true},
-              {"phi3", {NULL, 0}, false}};
+} models[] = {{"llama", {NULL, 0}, true},      {"llama", {"dynamic:4:16", 0}, false},
+              {"llama", {"yarn:4", 0}, true},  {"mistral", {NULL, 0}, true},
+              {"qwen2", {NULL, 0}, true},      {"qwen3", {NULL, 0}, true},
+              {"gpt2", {NULL, 0}, true},       {"gemma2", {NULL, 0}, true},
+              {"gemma3", {NULL, 0}, true},     {"phi3", {NULL, 0}, false},
+              {"olmo2", {NULL, 0}, true},      {"olmo3", {NULL, 0}, true},
+              {"smollm3", {NULL, 0}, true},    {"granite", {NULL, 0}, true},
+              {"ministral3", {NULL, 0}, true}, {"glm4", {NULL, 0}, true},
+              {"cohere2", {NULL, 0}, true},    {"seed_oss", {NULL, 0}, true},
+              {"starcoder2", {NULL, 0}, true}};
 
 static const ls_spread alone = {.ranks = 1, .threads = 1, .as_threads = true};
 static const ls_spread spreads[] = {

@@ -45,6 +45,15 @@ static const folder folders[] = {
     {"gemma2", "expected", {NULL, 0}},
     {"gemma3", "expected", {NULL, 0}},
     {"phi3", "expected", {NULL, 0}},
+    {"olmo2", "expected", {NULL, 0}},
+    {"olmo3", "expected", {NULL, 0}},
+    {"smollm3", "expected", {NULL, 0}},
+    {"granite", "expected", {NULL, 0}},
+    {"ministral3", "expected", {NULL, 0}},
+    {"glm4", "expected", {NULL, 0}},
+    {"cohere2", "expected", {NULL, 0}},
+    {"seed_oss", "expected", {NULL, 0}},
+    {"starcoder2", "expected", {NULL, 0}},
 };
 
 static const struct {

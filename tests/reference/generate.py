@@ -195,7 +195,7 @@ def check_live(build):
         if name != "gpt2":
             config.update(max_position_embeddings=most)
         config.update(ropes.get(rope, {}))
-        if name == "gemma2":
+        if name in ("gemma2", "olmo3"):
             config.update(layer_types=["sliding_attention", "full_attention"] * 2)
         if name == "phi3":
             config["rope_scaling"] = dict(type="longrope", short_factor=[1.0] * 6, long_factor=[1.1, 1.5, 2.0, 2.5, 3.0, 4.0])

@@ -33,6 +33,11 @@ TYPES = ["sliding_attention", "sliding_attention", "full_attention"]
 GEMMA3 = dict(num_hidden_layers=3, sliding_window=19, query_pre_attn_scalar=7, final_logit_softcapping=3.0, layer_types=TYPES, rope_parameters={
     "full_attention": dict(rope_type="linear", factor=4.0, rope_theta=5000.0), "sliding_attention": dict(rope_type="default", rope_theta=70.0)})
 VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
+OLMO3 = dict(num_hidden_layers=3, sliding_window=19, layer_types=TYPES, rope_parameters={
+    "full_attention": dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, rope_theta=5000.0),
+    "sliding_attention": dict(rope_type="default", rope_theta=5000.0)})
+MINISTRAL3 = rope("yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=0.5, mscale=1.0, mscale_all_dim=1.0,
+                  llama_4_scaling_beta=0.3)
 WINDOWS = dict(use_sliding_window=True, sliding_window=19, max_window_layers=1)
 
 # What a row is called, the class of its config, and the fields that are not those of SIZES.
@@ -56,15 +61,35 @@ MODELS = {
     "phi3": (transformers.Phi3Config, dict(rope("default", partial_rotary_factor=0.75), head_dim=8, sliding_window=19)),
     "phi3, longrope": (transformers.Phi3Config, dict(rope("longrope", short_factor=[1.0, 1.1, 1.4, 2.0], long_factor=[1.2, 2.5, 6.0, 9.0]),
                                                      head_dim=8, original_max_position_embeddings=32)),
+    "olmo2": (transformers.Olmo2Config, dict(ROPES["llama3"], head_dim=8)),
+    "olmo3": (transformers.Olmo3Config, dict(OLMO3, head_dim=8)),
+    "smollm3": (transformers.SmolLM3Config, dict(ROPES["default"], head_dim=8, num_hidden_layers=5)),
+    "smollm3, windows": (transformers.SmolLM3Config, dict(ROPES["yarn"], head_dim=8, num_hidden_layers=3, no_rope_layers=[1, 0, 1, 0],
+                                                          use_sliding_window=True, sliding_window=19, mlp_bias=True)),
+    "granite": (transformers.GraniteConfig, dict(ROPES["default"], head_dim=8, embedding_multiplier=3.0, residual_multiplier=0.4,
+                                                 attention_multiplier=0.2, logits_scaling=0.7, attention_bias=True)),
+    "ministral3": (transformers.Ministral3Config, MINISTRAL3),
+    "ministral3, wrapped": (transformers.Mistral3Config, dict(text_config=dict(SIZES, **MINISTRAL3, model_type="ministral3"),
+                                                              vision_config=dict(VISION, head_dim=8))),
+    "glm4": (transformers.Glm4Config, dict(ROPES["default"])),
+    "glm4, rope": (transformers.Glm4Config, dict(rope("linear", factor=2.5, partial_rotary_factor=1.0), attention_bias=False)),
+    "cohere2": (transformers.Cohere2Config, dict(ROPES["default"], head_dim=8, num_hidden_layers=5, sliding_window=19, logit_scale=0.6)),
+    "seed_oss": (transformers.SeedOssConfig, dict(ROPES["default"])),
+    "seed_oss, rope": (transformers.SeedOssConfig, dict(ROPES["yarn"], attention_bias=False, attention_out_bias=True, mlp_bias=True)),
+    "starcoder2": (transformers.Starcoder2Config, dict(ROPES["default"], head_dim=8, sliding_window=19)),
+    "starcoder2, no biases": (transformers.Starcoder2Config, dict(ROPES["linear"], head_dim=8, use_bias=False)),
     "gemma3, wrapped": (transformers.Gemma3Config, dict(text_config=dict(SIZES, **dict(GEMMA3, final_logit_softcapping=None)),
                                                      vision_config=VISION)),
 }
 # A word behind BUILD: only models with that in their name.
 WORD = sys.argv[2] if len(sys.argv) > 2 else ""
-FIRST_OF_ITS_KIND = ("llama, rope default", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3", "phi3")
+FIRST_OF_ITS_KIND = ("llama, rope default", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3", "phi3", "olmo2", "olmo3", "smollm3", "granite",
+                     "ministral3", "glm4", "cohere2", "seed_oss", "starcoder2")
 
 
 def rope_kinds_of(name):
+    if name.startswith("ministral3"):
+        return "llama3:4:16", "yarn:4:16"
     return () if name.startswith(("gpt2", "phi3")) else ("linear:2.5", "dynamic:3:32", "llama3:4:16", "yarn:4:16", "default")
 
 
@@ -81,9 +106,14 @@ def config_of(name, tied, further):
     return config(tie_word_embeddings=tied, **sizes)
 
 
+def class_of(config):
+    return transformers.AutoModelForImageTextToText if "text_config" in config else transformers.AutoModelForCausalLM
+
+
 def write_model(folder, name, dtype=torch.float32, tied=False, shard_size="5GB", **further):
     """Weights are random and none is 0, so that each part of a model shows; config.json has a field that nobody knows."""
-    model = transformers.AutoModelForCausalLM.from_config(config_of(name, tied, further))
+    config = config_of(name, tied, further)
+    model = class_of(config.to_dict()).from_config(config)
     generator = torch.Generator().manual_seed(7)
     for parameter_name, p in model.named_parameters():
         around = 1.0 if p.ndim == 1 and parameter_name.endswith("weight") and not name.startswith("gemma") else 0.0
@@ -116,8 +146,8 @@ def random_ids(vocabulary, length=S, seed=3):
 
 def load(folder, dtype=torch.float64):
     """The folder in the library, which must find in it exactly the tensors that it looks for."""
-    model, report = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager",
-                                                                      output_loading_info=True)
+    found = class_of(json.loads((folder / "config.json").read_text()))
+    model, report = found.from_pretrained(folder, dtype=dtype, attn_implementation="eager", output_loading_info=True)
     assert not any(report[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), report
     return model
 
