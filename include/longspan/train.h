@@ -52,7 +52,7 @@ typedef struct ls_train_options {
     bool resume, replan;
     bool trust_data;  /* do not compare token shards with their checksums */
     int64_t restarts; /* how many times the ranks are started again after one died; 0: never */
-    const char *eval_data;
+    const char *eval_data; /* a path, or several as "NAME=PATH,NAME=PATH": the first decides what is best */
     int64_t eval_every;
     int64_t patience;       /* with keep_best: stop when as many evaluations were not better; 0: never */
     int64_t eval_sequences; /* that an evaluation reads, evenly spread over eval_data; 0: all */

@@ -83,7 +83,9 @@ static const ls_option options[] = {
     CLI_INT(
         "patience", "N", "0", 0, 1000000000, AT(patience),
         "with --keep-best: stop when N evaluations in a row were not better than the best (early stopping); 0: never"),
-    CLI_TEXT("eval-data", "PATH", AT(eval_data), "text to evaluate on, read and packed like --data"),
+    CLI_TEXT(
+        "eval-data", "PATH", AT(eval_data),
+        "text to evaluate on, read and packed like --data; or several as NAME=PATH,NAME=PATH, of which the first decides what is best"),
     CLI_INT("eval-every", "N", NULL, 1, CLI_ANY, AT(eval_every),
             "steps between evaluations; a tenth of --steps when left out"),
     CLI_INT("eval-sequences", "N", "0", 0, CLI_ANY, AT(eval_sequences),

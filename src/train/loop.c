@@ -17,8 +17,7 @@ typedef struct loop {
     const ls_training *t;
     const ls_rank *rank;
     ls_trainer *trainer;
-    ls_sequences train, eval;
-    int64_t evaluated; /* sequences of an evaluation */
+    ls_sequences train;
     ls_progress progress;
     double charted, printed; /* when the chart was last drawn, and progress last shown (ls_seconds) */
     double step_seconds;     /* of the last step; 0 before the first */
@@ -71,13 +70,24 @@ static ls_status not_finite_error(loop *l, int64_t step, const ls_step_report *r
                     (long long)step + 1, what, last);
 }
 
-/* *loss becomes NaN where no evaluation is due, or where a request to stop ended it (*stopped). */
-static ls_status evaluate(loop *l, int64_t step, double *loss, bool *stopped) {
+/* Evaluated sequences are spread over the text, because packers put the longest documents first. */
+static ls_status evaluate_set(const loop *l, const ls_data *data, double *loss) {
+    const ls_training *t = l->t;
+    const int64_t n = ls_settings_evaluated(t, data);
+    const ls_text_sequences text = {data, n, ls_model_takes(t->model).marks, t->options.seq};
+    const ls_sequences from = ls_text_sequences_of(&text);
+    return ls_rank_evaluate(l->rank, &(ls_evaluation){.from = &from, .n = n, .mean = ls_model_takes(t->model).mean},
+                            loss);
+}
+
+/* The losses become NaN where no evaluation is due, or where a request to stop ended it (*stopped). */
+static ls_status evaluate(loop *l, int64_t step, ls_evaluated *out, bool *stopped) {
     const ls_train_options *o = &l->t->options;
-    *loss = NAN;
-    if (l->t->eval_data == NULL || (step % o->eval_every != 0 && step != o->steps)) return ls_ok();
-    const ls_status status = ls_rank_evaluate(
-        l->rank, &(ls_evaluation){.from = &l->eval, .n = l->evaluated, .mean = ls_model_takes(l->t->model).mean}, loss);
+    const ls_eval_sets *sets = &l->t->eval_sets;
+    for (int i = 0; i < LS_MOST_EVAL_SETS; i++) out->loss[i] = NAN;
+    if (sets->n == 0 || (step % o->eval_every != 0 && step != o->steps)) return ls_ok();
+    ls_status status = ls_ok();
+    for (int i = 0; i < sets->n && status.code == LS_OK; i++) status = evaluate_set(l, sets->data[i], &out->loss[i]);
     *stopped = status.code == LS_INTERRUPTED;
     if (*stopped && l->rank->rank == 0) ls_log("step %lld: %s", (long long)step, status.text);
     return *stopped ? ls_ok() : status;
@@ -107,11 +117,12 @@ static bool lost_patience(const loop *l, int64_t step, double eval_loss) {
 }
 
 /* Rank 0 writes metrics, events, chart and progress. step: number of steps done, including this one. */
-static void report_step(loop *l, int64_t step, double lr, const ls_step_report *report, double eval_loss) {
+static void report_step(loop *l, int64_t step, double lr, const ls_step_report *report, const ls_evaluated *evaluated) {
+    const double eval_loss = evaluated->loss[0];
     ls_record_warn(
         LS_OUTPUT_METRICS, &l->warned,
-        ls_record_step(l->t, step, lr, report, eval_loss, step == l->t->start.step + 1 ? &l->start_up : NULL));
-    ls_record_warn(LS_OUTPUT_EVENTS, &l->warned, ls_record_event(l->t, step, lr, report, eval_loss));
+        ls_record_step(l->t, step, lr, report, evaluated, step == l->t->start.step + 1 ? &l->start_up : NULL));
+    ls_record_warn(LS_OUTPUT_EVENTS, &l->warned, ls_record_event(l->t, step, lr, report, evaluated));
     const int64_t steps = l->t->options.steps;
     const double now = ls_seconds();
     const bool last = step == steps || report->wish.stop != LS_STOP_NOT;
@@ -170,11 +181,12 @@ static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
     const ls_wish wish = {stop_wish(l), l->remade | ls_saves_wanted(&l->saves)};
     LS_TRY(ls_trainer_step(l->trainer, &l->train, step, &hyper, wish, &report));
     if (!report.applied && report.tokens > 0) return not_finite_error(l, step, &report);
-    double eval_loss;
+    ls_evaluated evaluated;
     bool stopped = false;
-    LS_TRY(evaluate(l, step + 1, &eval_loss, &stopped));
+    LS_TRY(evaluate(l, step + 1, &evaluated, &stopped));
+    const double eval_loss = evaluated.loss[0];
     if (stopped) report.wish.stop = LS_STOP_SIGNAL;
-    if (l->rank->rank == 0) report_step(l, step + 1, hyper.lr, &report, eval_loss);
+    if (l->rank->rank == 0) report_step(l, step + 1, hyper.lr, &report, &evaluated);
     add_to_outcome(l, step + 1, &report, eval_loss);
     LS_TRY(keep_best(l, step + 1, report.loss, eval_loss));
     LS_TRY(ls_saves_after(&l->saves, step + 1, report.loss, report.wish.save));
@@ -257,16 +269,11 @@ ls_train_outcome ls_train_nothing_yet(const ls_training *t) {
 
 ls_status ls_train_rank(ls_rank *rank, const void *training, void *outcome) {
     const ls_training *t = training;
-    const int64_t S = t->options.seq, evaluated = ls_settings_evaluated(t);
-    /* Evaluated sequences are spread over the text, because packers put the longest documents first. */
-    const ls_marks marks = ls_model_takes(t->model).marks;
-    const ls_text_sequences train = {t->data, 0, marks, t->options.seq},
-                            eval = {t->eval_data, evaluated, marks, t->options.seq};
+    const int64_t S = t->options.seq;
+    const ls_text_sequences train = {t->data, 0, ls_model_takes(t->model).marks, S};
     loop l = {.t = t,
               .rank = rank,
               .train = ls_text_sequences_of(&train),
-              .eval = ls_text_sequences_of(&eval),
-              .evaluated = evaluated,
               .charted = ls_seconds(),
               .lock = t->lock,
               .saves = {.t = t, .rank = rank, .saved = t->resumed_from != NULL ? t->start.step : -1},

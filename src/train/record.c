@@ -38,16 +38,22 @@ ls_status ls_record_begin_events(ls_training *t) {
 }
 
 ls_status ls_record_event(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
-                          double eval_loss) {
+                          const ls_evaluated *evaluated) {
     if (t->events == NULL) return ls_ok();
-    const ls_tfevents_scalar scalars[] = {
+    ls_tfevents_scalar scalars[5 + LS_MOST_EVAL_SETS] = {
         {"train/loss", report->loss},
         {"train/grad_norm", report->grad_norm},
         {"train/lr", lr},
         {"speed/tokens_per_second", (double)report->tokens / fmax(report->seconds, 1e-9)},
-        {"eval/loss", eval_loss}, /* left out when NaN */
+        {"eval/loss", evaluated->loss[0]}, /* left out when NaN */
     };
-    return ls_tfevents_append(t->events, wall_time(), step, scalars, LS_COUNT(scalars));
+    int n = 5;
+    char names[LS_MOST_EVAL_SETS][80];
+    for (int i = 0; i < t->eval_sets.n && t->eval_sets.n > 1; i++) {
+        snprintf(names[i], sizeof names[i], "eval/loss_%.60s", t->eval_sets.name[i]);
+        scalars[n++] = (ls_tfevents_scalar){names[i], evaluated->loss[i]};
+    }
+    return ls_tfevents_append(t->events, wall_time(), step, scalars, n);
 }
 
 /* --- metrics.jsonl ------------------------------------------------------------------------------------------------ */
@@ -69,8 +75,8 @@ static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
     ls_json_close(w);
 }
 
-ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report, double eval_loss,
-                         const ls_start_up *start_up) {
+ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
+                         const ls_evaluated *evaluated, const ls_start_up *start_up) {
     LS_PATH path = NULL;
     LS_TRY(ls_record_path(t, "metrics.jsonl", &path));
     ls_json_writer *w = ls_json_begin(0);
@@ -86,7 +92,12 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
     ls_json_put_int(w, "peak_bytes", report->peak_bytes);
     ls_json_put_int(w, "read_bytes", report->read_bytes);
     ls_json_put_hex(w, "data_hash", report->data_hash);
-    if (isfinite(eval_loss)) ls_json_put_double(w, "eval_loss", eval_loss);
+    if (isfinite(evaluated->loss[0])) ls_json_put_double(w, "eval_loss", evaluated->loss[0]);
+    for (int i = 0; i < t->eval_sets.n && t->eval_sets.n > 1; i++) {
+        char name[100];
+        snprintf(name, sizeof name, "eval_loss_%.80s", t->eval_sets.name[i]);
+        if (isfinite(evaluated->loss[i])) ls_json_put_double(w, name, evaluated->loss[i]);
+    }
     if (start_up != NULL) put_start_up(start_up, w);
     return ls_jsonl_append(path, w);
 }

@@ -386,16 +386,20 @@ static ls_status log_learning_rate(const ls_training *t) {
 static void log_evaluations(const ls_training *t) {
     const ls_train_options *o = &t->options;
     if (t->eval_data == NULL) return;
-    const int64_t all = ls_data_summarise(t->eval_data)->windows, some = ls_settings_evaluated(t);
-    if (o->eval_sequences > all)
-        ls_log("--eval-sequences %lld: %s has %lld", (long long)o->eval_sequences, o->eval_data, (long long)all);
-    ls_log("evaluation: %s%lld of %lld sequences of %s, every %lld steps and at the end", some == all ? "all " : "",
-           (long long)some, (long long)all, o->eval_data, (long long)o->eval_every);
+    for (int i = 0; i < t->eval_sets.n; i++) {
+        const char *name = t->eval_sets.name[i] != NULL ? t->eval_sets.name[i] : o->eval_data;
+        const int64_t all = ls_data_summarise(t->eval_sets.data[i])->windows;
+        const int64_t some = ls_settings_evaluated(t, t->eval_sets.data[i]);
+        if (o->eval_sequences > all)
+            ls_log("--eval-sequences %lld: %s has %lld", (long long)o->eval_sequences, name, (long long)all);
+        ls_log("evaluation: %s%lld of %lld sequences of %s, every %lld steps and at the end", some == all ? "all " : "",
+               (long long)some, (long long)all, name, (long long)o->eval_every);
+    }
 }
 
-int64_t ls_settings_evaluated(const ls_training *t) {
-    if (t->eval_data == NULL) return 0;
-    const int64_t all = ls_data_summarise(t->eval_data)->windows, wanted = t->options.eval_sequences;
+int64_t ls_settings_evaluated(const ls_training *t, const ls_data *data) {
+    if (data == NULL) return 0;
+    const int64_t all = ls_data_summarise(data)->windows, wanted = t->options.eval_sequences;
     return wanted > 0 ? ls_min(wanted, all) : all;
 }
 

@@ -109,18 +109,18 @@ static ls_status open_text(ls_training *t) {
     const ls_train_options *o = &t->options;
     ls_launched launched;
     LS_TRY(ls_launched_find(&launched));
-    ls_data_options text = {.paths = o->data,
-                            .n_paths = o->n_data,
-                            .tokenizer = t->tokenizer,
-                            .folder = ls_model_folder(t->model),
-                            .form = o->form,
-                            .sequence = o->seq,
-                            .seed = o->seed,
-                            .shuffle = true,
-                            .pack = o->pack,
-                            .verify = !o->trust_data,
-                            .process = launched.rank,
-                            .processes = launched.ranks};
+    const ls_data_options text = {.paths = o->data,
+                                  .n_paths = o->n_data,
+                                  .tokenizer = t->tokenizer,
+                                  .folder = ls_model_folder(t->model),
+                                  .form = o->form,
+                                  .sequence = o->seq,
+                                  .seed = o->seed,
+                                  .shuffle = true,
+                                  .pack = o->pack,
+                                  .verify = !o->trust_data,
+                                  .process = launched.rank,
+                                  .processes = launched.ranks};
     LS_TRY(ls_data_open(&text, &t->data));
     if (ls_data_apart(t->data)) LS_TRY(ls_model_check_apart(t->model, o->seq));
     t->unigram = ls_data_unigram_nats(t->data);
@@ -130,14 +130,8 @@ static ls_status open_text(ls_training *t) {
            (long long)d->documents, (double)d->tokens / 1e6, (long long)d->windows, (long long)o->seq, t->unigram);
     ls_data_log_table(t->data);
     ls_data_log_packing(t->data);
-    if (o->eval_data == NULL) return ls_ok();
-    text.paths = &o->eval_data;
-    text.n_paths = 1;
-    text.shuffle = false;
-    LS_TRY(ls_error_in(ls_data_open(&text, &t->eval_data), "--eval-data"));
-    if (ls_data_apart(t->eval_data)) LS_TRY(ls_error_in(ls_model_check_apart(t->model, o->seq), "--eval-data"));
-    ls_log("--eval-data %s:", o->eval_data);
-    ls_data_log_table(t->eval_data);
+    LS_TRY(ls_eval_sets_open(o->eval_data, &text, t->model, &t->eval_sets));
+    t->eval_data = t->eval_sets.data[0];
     return ls_ok();
 }
 
@@ -344,7 +338,7 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
     ls_eval_options options = {.pack = o->pack,
                                .seq = o->seq,
                                .batch = o->batch / o->accumulate,
-                               .sequences = t->eval_data != NULL ? ls_settings_evaluated(t) : some,
+                               .sequences = t->eval_data != NULL ? ls_settings_evaluated(t, t->eval_data) : some,
                                .dtype = o->dtype,
                                .out = o->out,
                                .spread = o->spread};
@@ -401,7 +395,7 @@ static ls_status compare_processes(const ls_training *t, ls_status mine) {
         if (t->resumed_from == NULL) ls_alike_add_folder(alike, "--model", ls_model_folder(t->model));
         ls_alike_add(alike, "--data", "with hash %016llx", (unsigned long long)t->content);
         ls_alike_add(alike, "--eval-data", "with hash %016llx",
-                     t->eval_data != NULL ? (unsigned long long)ls_data_content(t->eval_data) : 0);
+                     (unsigned long long)ls_eval_sets_content(&t->eval_sets));
     }
     return ls_alike_end(alike, mine);
 }
@@ -470,7 +464,7 @@ ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
     ls_session_close(t.session);
     if (t.graph != NULL) ls_graph_destroy(t.graph);
     ls_typical_free(&t.typical);
-    ls_data_close(t.eval_data);
+    ls_eval_sets_close(&t.eval_sets);
     ls_data_close(t.data);
     ls_tokenizer_close(t.tokenizer);
     ls_model_close(t.model);

@@ -39,12 +39,29 @@ typedef struct ls_train_outcome {
     int64_t saved;  /* step of the last checkpoint */
 } ls_train_outcome;
 
+/* The texts that evaluations read (eval_sets.c). The loss on the first is the one that decides what is best. */
+enum { LS_MOST_EVAL_SETS = 8 };
+typedef struct ls_eval_sets {
+    int n;
+    const char *name[LS_MOST_EVAL_SETS]; /* NULL: the only one has none */
+    const char *path[LS_MOST_EVAL_SETS];
+    ls_data *data[LS_MOST_EVAL_SETS];
+    char *text; /* that names and paths lie in */
+} ls_eval_sets;
+
+/* What an evaluation found; NaN: there was none. */
+typedef struct ls_evaluated {
+    double loss[LS_MOST_EVAL_SETS];
+} ls_evaluated;
+
 typedef struct ls_training {
     ls_train_options options; /* ls_settings_resolve fills in the defaults */
     ls_lock *lock;            /* of the folder `out`; held from before the first read of the folder until the end */
     ls_model *model;
     ls_tokenizer *tokenizer;
-    ls_data *data, *eval_data;
+    ls_data *data;
+    const ls_data *eval_data; /* of the first evaluation set; NULL: there is none */
+    ls_eval_sets eval_sets;
     ls_typical typical; /* documents of the data, at the sequence length of the options */
     ls_graph *graph;
     ls_job job;
@@ -69,6 +86,18 @@ static inline ls_train_origin ls_train_origin_of(const ls_training *t) {
     return (ls_train_origin){t->job.optimizer, t->job.hyper, t->options.seq, t->options.batch};
 }
 
+/* --- eval_sets.c -------------------------------------------------------------------------------------------------- */
+
+/*
+ * text: a path, or "NAME=PATH,NAME=PATH..."; NULL: no sets. options: as for the training's text. Logs what is in them.
+ * *out, which is zeroed before, is to be closed also after an error.
+ */
+LS_MUST_USE ls_status ls_eval_sets_open(const char *text, const ls_data_options *options, const ls_model *model,
+                                        ls_eval_sets *out);
+/* Identifies the documents of all of them; 0 without sets. */
+uint64_t ls_eval_sets_content(const ls_eval_sets *sets);
+void ls_eval_sets_close(ls_eval_sets *sets); /* a zeroed one is allowed */
+
 /* --- settings.c: the table of options and the learning rate ------------------------------------------------------- */
 
 /*
@@ -83,7 +112,7 @@ LS_MUST_USE ls_status ls_settings_resolve(ls_training *t);
  */
 LS_MUST_USE ls_status ls_settings_count_steps(ls_training *t);
 /* How many sequences an evaluation reads: those of the options, and at most all; 0 without a text to evaluate on. */
-int64_t ls_settings_evaluated(const ls_training *t);
+int64_t ls_settings_evaluated(const ls_training *t, const ls_data *data);
 /* Adds all settings to what the ranks must have alike. */
 void ls_settings_add(const ls_training *t, ls_alike *alike);
 /* Writes all settings as fields of an open object, in the form that ls_settings_resolve reads back. */
@@ -149,14 +178,14 @@ LS_MUST_USE ls_status ls_record_check(const ls_training *t);
  */
 LS_MUST_USE ls_status ls_record_begin_events(ls_training *t);
 /*
- * Appends a line to metrics.jsonl. eval_loss NaN: there was no evaluation after this step. start_up: NULL but for the
+ * Appends a line to metrics.jsonl. evaluated NaN: there was no evaluation after this step. start_up: NULL but for the
  * first step of this call.
  */
 LS_MUST_USE ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
-                                     double eval_loss, const ls_start_up *start_up);
+                                     const ls_evaluated *evaluated, const ls_start_up *start_up);
 /* Appends an event to the event file, if there is one. */
 LS_MUST_USE ls_status ls_record_event(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
-                                      double eval_loss);
+                                      const ls_evaluated *evaluated);
 /* Draws loss.svg from metrics.jsonl. */
 LS_MUST_USE ls_status ls_record_chart(const ls_training *t);
 /* *loss becomes the evaluation after a step, from metrics.jsonl; infinite when there was none. */

@@ -96,6 +96,17 @@ train patient --seq 24 --steps 200 --eval-data text.txt --resume --keep-best --p
 metrics "len(d) >= $best + 4" patient
 expect_refused "--patience 3 needs --keep-best" "${base[@]}" --out x2 --eval-data text.txt --patience 3
 
+# Several texts to evaluate on: each has the loss that it has alone, and the first is the one that counts.
+head -c 3000 text.txt >other.txt
+train sets --seq 24 --steps 2 --eval-every 1 --eval-data a=text.txt,other-1=other.txt --keep-best
+train alone --seq 24 --steps 2 --eval-every 1 --eval-data other.txt
+metrics "all(x['eval_loss'] == x['eval_loss_a'] and x['eval_loss_other-1'] == y['eval_loss'] != x['eval_loss'] for x, y in zip(d, [json.loads(z) for z in open('alone/metrics.jsonl')])) and len(d) == 2" sets
+train sets --seq 24 --steps 3 --resume
+metrics "'eval_loss_other-1' in d[2]" sets
+for wrong in 'a=text.txt,other.txt' '=text.txt' 'a b=text.txt' 'a=text.txt,a=other.txt' 'a='; do
+    expect_refused "--eval-data has '" "${base[@]}" --out x2 --eval-data "$wrong"
+done
+
 # Event files for TensorBoard: records have correct checksums; a resumed run begins a file that replaces later steps.
 train events --seq 24 --steps 2 --tensorboard --eval-data text.txt --eval-every 2
 sleep 1.1 # another name
