@@ -33,7 +33,7 @@
 /* Two of these are as many. */
 #define LONG_ROW (ELEMENTS / 2)
 
-enum { LETTERS = 8, OPERANDS = LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS };
+enum { LETTERS = 10, OPERANDS = LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS };
 #define IN(i) (1U << (i))
 #define OUT(i) (1U << (LS_KERNEL_INPUTS + (i)))
 
@@ -57,6 +57,7 @@ static const ls_rope_params rope = {.theta = 10000};
 static const ls_rotate_params rotate;
 static const ls_conv_params conv;
 static const ls_recurrence_params forwards, backwards = {.backwards = true};
+static const ls_linear_recurrence_params added, delta = {.delta = true};
 static const ls_map_params sigmoid = {
     .n_in = 1, .n_steps = 1, .n_results = 1, .result = {1}, .step = {{LS_MAP_SIGMOID, 0, 0, 0, 0}}};
 static const ls_reduce_max_params to_first;
@@ -86,6 +87,10 @@ static const ls_attention_params each = {.scale = 0.1,
     }
 #define OF_ROWS(id, names, p) \
     { .of = LS_KERNEL_##id, .letters = names, .size = {TOKENS, WIDTH}, .params = p }
+
+/* Of a token of each of many sequences: a state has as many elements as a row elsewhere. */
+#define OF_STATES(id, Z) \
+    { .of = LS_KERNEL_##id, .letters = "BNKDHEACXZ", .size = {TOKENS, 1, 1, 64, 1, 64, 1, 1, 1, Z}, .params = &delta }
 
 static const sizes cases[] = {
     OF_ELEMENTS(ADD, NULL),
@@ -146,6 +151,14 @@ static const sizes cases[] = {
     {.of = LS_KERNEL_RECURRENCE, .letters = "BNE", .size = {1, TOKENS, WIDTH}, .params = &backwards},
     {.of = LS_KERNEL_RECURRENCE_MAP, .letters = "BNE", .size = {1, TOKENS, WIDTH}, .params = &forwards},
     {.of = LS_KERNEL_RECURRENCE_FOLLOW, .letters = "MBE", .size = {2, 1, LONG_ROW}, .params = &forwards},
+    OF_STATES(LINEAR_RECURRENCE, 0),
+    OF_STATES(LINEAR_RECURRENCE_GRAD, 0),
+    OF_STATES(LINEAR_RECURRENCE_MAP, 2 * WIDTH),
+    OF_STATES(LINEAR_RECURRENCE_BACK, 2 * WIDTH),
+    {.of = LS_KERNEL_LINEAR_RECURRENCE_FOLLOW,
+     .letters = "MBHZDE",
+     .size = {2, TOKENS, 1, WIDTH + 1, 64, 64},
+     .params = &added},
     {.of = LS_KERNEL_LOCAL_IDS, .letters = "n", .size = {ELEMENTS}, .params = &embedding},
     {.of = LS_KERNEL_EMBEDDING, .letters = "nVE", .size = {TOKENS, TOKENS, WIDTH}, .last = TOKENS - 1, .more = true},
     /* Tokens are sorted by blocks that are left out, and those of zeros are all the first. */

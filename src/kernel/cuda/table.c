@@ -9,7 +9,9 @@
 #define NORMS(X) X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad)
 #define ROTATE(X) X(rope_table), X(rotate)
 #define CONV(X) X(conv), X(conv_dw)
-#define RECURRENCE(X) X(recurrence), X(recurrence_map), X(recurrence_follow)
+#define RECURRENCE(X)                                                                                        \
+    X(recurrence), X(recurrence_map), X(recurrence_follow), X(linear_recurrence), X(linear_recurrence_grad), \
+        X(linear_recurrence_map), X(linear_recurrence_back), X(linear_recurrence_follow)
 #define EMBEDDING(X) X(local_ids), X(embedding), X(embedding_grad), X(cache_write)
 #define COPY(X) X(copy), X(cast), X(accumulate), X(fill), X(offload), X(fetch)
 #define COLUMN_SUM(X) X(column_sum), X(add_rows)
