@@ -39,8 +39,9 @@ ls_status ls_map_check(const ls_map_params *p) {
                             LS_MAP_KINDS - 1);
         if (s->code == LS_MAP_NUMBER && isnan(s->number))
             return ls_error(LS_INVALID, "map: the number of step %d is NaN", i);
-        const int by[] = {s->a, s->b, s->c};
-        for (int k = 0; k < ls_map_operands(s->code); k++) {
+        const int by[] = {s->a, s->b, s->c}, operands = ls_map_operands(s->code);
+        LS_ASSERT(operands <= (int)LS_COUNT(by));
+        for (int k = 0; k < operands; k++) {
             if (by[k] >= 0 && by[k] < p->n_in + i) continue;
             return ls_error(LS_INVALID, "map: operand %d of step %d (%s) is %d, expected 0 to %d", k, i,
                             ls_map_name(s->code), by[k], p->n_in + i - 1);
@@ -58,10 +59,12 @@ void ls_map_assign_slots(const ls_map_params *p, ls_map_program *out) {
     int16_t slot[LS_MAP_TENSORS + LS_MAP_STEPS];
     bool taken[LS_MAP_TENSORS + LS_MAP_STEPS] = {false};
     *out = (ls_map_program){.n_in = p->n_in, .n_steps = p->n_steps, .n_results = p->n_results, .n_slots = p->n_in};
+    LS_ASSERT(p->n_in > 0);
     for (int i = 0; i < p->n_in + p->n_steps; i++) last[i] = -1;
     for (int i = 0; i < p->n_steps; i++) {
-        const int by[] = {p->step[i].a, p->step[i].b, p->step[i].c};
-        for (int k = 0; k < ls_map_operands(p->step[i].code); k++) last[by[k]] = i;
+        const int by[] = {p->step[i].a, p->step[i].b, p->step[i].c}, operands = ls_map_operands(p->step[i].code);
+        LS_ASSERT(operands <= (int)LS_COUNT(by));
+        for (int k = 0; k < operands; k++) last[by[k]] = i;
     }
     for (int o = 0; o < p->n_results; o++) last[p->result[o]] = p->n_steps;
     for (int i = 0; i < p->n_in; i++) slot[i] = (int16_t)i, taken[i] = true;
@@ -71,6 +74,7 @@ void ls_map_assign_slots(const ls_map_params *p, ls_map_program *out) {
         ls_map_slot_step *to = &out->step[i];
         *to = (ls_map_slot_step){.code = s->code, .number = s->number};
         int16_t *const in[] = {&to->a, &to->b, &to->c};
+        LS_ASSERT(operands <= (int)LS_COUNT(by));
         for (int k = 0; k < operands; k++) {
             *in[k] = slot[by[k]];
             if (by[k] >= p->n_in && last[by[k]] == i) taken[slot[by[k]]] = false;

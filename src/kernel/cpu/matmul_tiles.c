@@ -107,6 +107,7 @@ static tiles_plan make_plan(const ls_kernel_call *call) {
     double best = 0;
     for (int64_t n = ls_ceil_div(p.of.K, MOST_DEPTH); n <= ls_ceil_div(p.of.K, LEAST_DEPTH); n++)
         try_depth(&p, ls_cpu_even_step(p.of.K, n, PACK_DEPTH), &best);
+    LS_ASSERT(p.rows > 0);
     set_sizes(&p);
     return p;
 }
