@@ -171,6 +171,12 @@ static const rule rules[LS_MAP_KINDS] = {
 /* --- the map of the gradients --------------------------------------------------------------------------------------
  */
 
+static int operands_of(const ls_map_step *s) {
+    const int n = ls_map_operands(s->code);
+    LS_ASSERT(n <= 3); /* a, b and c */
+    return n;
+}
+
 /* Marks what an operand needs: inputs and steps, by operand. */
 static void mark(const deriver *d, int operand, bool *needed) {
     needed[operand] = true;
@@ -178,7 +184,7 @@ static void mark(const deriver *d, int operand, bool *needed) {
         if (!needed[i]) continue;
         const ls_map_step *s = &d->step[i - d->n_in];
         const int by[] = {s->a, s->b, s->c};
-        for (int k = 0; k < ls_map_operands(s->code); k++) needed[by[k]] = true;
+        for (int k = 0; k < operands_of(s); k++) needed[by[k]] = true;
     }
 }
 
@@ -189,7 +195,7 @@ static void mark_active(const deriver *d, unsigned wanted, bool *active) {
         const ls_map_step *s = &d->step[i];
         const int by[] = {s->a, s->b, s->c};
         active[d->n_in + i] = false;
-        for (int k = 0; k < ls_map_operands(s->code); k++) active[d->n_in + i] |= active[by[k]];
+        for (int k = 0; k < operands_of(s); k++) active[d->n_in + i] |= active[by[k]];
     }
 }
 
@@ -214,7 +220,7 @@ static ls_status keep_needed(const deriver *d, const bool *needed, ls_map_gradie
         }
         ls_map_step step = d->step[i - d->n_in];
         int *const by[] = {&step.a, &step.b, &step.c};
-        for (int k = 0; k < ls_map_operands(step.code); k++) *by[k] = at[*by[k]];
+        for (int k = 0; k < operands_of(&step); k++) *by[k] = at[*by[k]];
         at[i] = out->params.n_in + out->params.n_steps;
         out->params.step[out->params.n_steps++] = step;
     }
@@ -246,7 +252,7 @@ ls_status ls_map_differentiate(const ls_map_derivative *what, ls_map_gradient *o
     for (int i = 0; i < of->n_steps; i++) {
         ls_map_step step = of->step[i];
         int *const by[] = {&step.a, &step.b, &step.c};
-        for (int k = 0; k < ls_map_operands(step.code); k++)
+        for (int k = 0; k < operands_of(&step); k++)
             if (*by[k] >= of->n_in) *by[k] += of->n_results;
         (void)add_step(&d, step);
     }
@@ -254,7 +260,7 @@ ls_status ls_map_differentiate(const ls_map_derivative *what, ls_map_gradient *o
     if (d.full) return ls_error(LS_UNSUPPORTED, "op map: its gradient has more than %d steps", MOST);
     *out = (ls_map_gradient){0};
     bool needed[MOST] = {false};
-    int at[MOST];
+    int at[MOST] = {0};
     for (int i = 0; i < of->n_in; i++) {
         const int g = d.gradient[i];
         out->gradient[i] = LS_MAP_NONE;
