@@ -197,6 +197,8 @@ def check_live(build):
         config.update(ropes.get(rope, {}))
         if name in ("gemma2", "olmo3"):
             config.update(layer_types=["sliding_attention", "full_attention"] * 2)
+        if name == "smollm3":
+            config.update(no_rope_layers=[1, 0, 1, 0])
         if name == "phi3":
             config["rope_scaling"] = dict(type="longrope", short_factor=[1.0] * 6, long_factor=[1.1, 1.5, 2.0, 2.5, 3.0, 4.0])
         if name == "qwen3":

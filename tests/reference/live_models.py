@@ -3,6 +3,7 @@
 Written with torch 2.15, transformers 5.23, safetensors 0.8. Sizes are awkward on purpose: head_dim is not hidden_size over heads, three
 query heads share a key head, the vocabulary is a prime, and sequences (S) are longer than windows and than dynamic rope's original length.
 """
+import copy
 import json
 import subprocess
 import sys
@@ -94,7 +95,7 @@ def rope_kinds_of(name):
 
 
 def config_of(name, tied, further):
-    config, fields = MODELS[name]
+    config, fields = copy.deepcopy(MODELS[name])  # the library writes into what it is given
     if "text_config" in fields:
         return config(tie_word_embeddings=tied, **dict(fields, text_config=dict(fields["text_config"], **further)))
     sizes = dict(SIZES, **dict(fields, **further))

@@ -104,7 +104,7 @@ ROWS = (
     ("glm4", {}, dict(rope_parameters=dict(rope_type="default", partial_rotary_factor=0.1)), "partial_rotary_factor is 0.1"),
     ("cohere2", {}, dict(layer_types=GONE, sliding_window_pattern=3, rope_parameters=GONE, rope_theta=300.0, use_parallel_block=True)),
     ("cohere2", {}, dict(layer_types=GONE, logit_scale=GONE, layer_norm_eps=GONE)),
-    ("cohere2", {}, dict(sliding_window=None), "sliding_window is null"),
+    ("cohere2", {}, dict(sliding_window=None), "sliding_window to be given"),
     ("cohere2", {}, dict(use_qk_norm=True), "use_qk_norm is true"),
     ("seed_oss", {}, dict(attention_bias=GONE, attention_out_bias=GONE, mlp_bias=GONE, attention_dropout=GONE, residual_dropout=0.1)),
     ("starcoder2", {}, dict(use_bias=GONE, hidden_act=GONE, attention_dropout=0.1, embedding_dropout=0.1)),
