@@ -312,6 +312,12 @@ void ls_place_rows(ls_builder *b, int n);
 ls_axes ls_cut_rows(const ls_builder *b, int n, int *d);
 bool ls_is_local_id(const ls_builder *b, int n, int i);
 ls_operand ls_local_ids(ls_builder *b, int n, ls_operand ids);
+/*
+ * The axes along which the node's rows of tokens go to the ranks that have the rows which their ids name (LS_EXCHANGE);
+ * 0: they stay. And the ids among the rows of the rank `shift` places further along these.
+ */
+ls_axes ls_exchanged(const ls_builder *b, int n);
+ls_operand ls_local_ids_at(ls_builder *b, int n, ls_operand ids, int shift);
 
 /* Persistent buffers (persistent.c): inputs, parameters, gradients, tables, optimiser. Before any program. */
 void ls_lower_persistent(ls_builder *b);

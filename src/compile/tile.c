@@ -73,6 +73,7 @@ static int64_t node_rows(const ls_builder *b, int n) {
     const ls_node *node = &g->nodes[n];
     int64_t rows = 0;
     if (node->op->reach != LS_REACH_OWN || b->sharding->first_only[n] || !is_by_tokens(g, node)) return 0;
+    if (ls_exchanged(b, n) != 0) return 0; /* its messages are of all tokens */
     for (int i = 0; i < ls_node_tensors(node); i++) {
         const ls_tensor t = ls_node_tensor(node, i);
         if (!has_factor(g, t)) continue;

@@ -212,6 +212,11 @@ typedef struct ls_op {
     const void *writes;
     /* integers that the kernel uses as indices; the host checks them before the kernel runs */
     ls_lookup lookup;
+    /*
+     * Of a lookup: along axes of features tokens and table may both be cut, since the op's lowering lets rows of tokens
+     * go to the rank that has the row which their id names (LS_EXCHANGE, compile/shard).
+     */
+    bool exchanges;
     /* Sets dtype and shape of each out[i]. An error names the op's inputs and their shapes. */
     ls_status (*shape)(const ls_graph *g, const ls_node *node, ls_tensor_info *out);
     /* Adds the nodes that compute the inputs' gradients from the outputs' gradients. NULL: not differentiable. */
@@ -263,11 +268,11 @@ typedef struct ls_op {
         X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad), X(swiglu), X(swiglu_grad), X(activation),      \
         X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), X(cross_entropy_grad), X(sum), X(zeros),  \
         X(accumulate), X(softmax), X(softmax_grad), X(take_along), X(take_along_grad), X(topk)
-#define LS_LOWERED_OPS(X)                                                                                              \
-    X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw),       \
-        X(cross_entropy), X(recurrence), X(recurrence_back), X(split), X(join), X(redistribute), X(map), X(broadcast), \
-        X(reduce), X(reduce_max), X(reduce_max_grad), X(permute), X(contract), X(contract_sum), X(linear_recurrence),  \
-        X(linear_recurrence_unmasked), X(linear_recurrence_grad)
+#define LS_LOWERED_OPS(X)                                                                                             \
+    X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw),      \
+        X(cross_entropy), X(scale_rows), X(scale_rows_dw), X(recurrence), X(recurrence_back), X(split), X(join),      \
+        X(redistribute), X(map), X(broadcast), X(reduce), X(reduce_max), X(reduce_max_grad), X(permute), X(contract), \
+        X(contract_sum), X(linear_recurrence), X(linear_recurrence_unmasked), X(linear_recurrence_grad)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);
@@ -401,6 +406,9 @@ ls_tensor ls_graph_leaf(ls_graph *g, ls_role role, const char *name, ls_dtype dt
 ls_tensor ls_graph_fail(ls_graph *g, ls_status status);
 /* sum + x: x T or G, sum G; in place. */
 ls_tensor ls_accumulate(ls_graph *g, ls_tensor x, ls_tensor sum);
+
+/* y[..,e] = x[..,e] * table[ids[..]][e]: i32[..], T[..,E], T[V,E] -> T[..,E] (ops/scale_rows.c). */
+ls_tensor ls_scale_rows(ls_graph *g, ls_tensor ids, ls_tensor x, ls_tensor table);
 
 /* --- differentiation (differentiate.c) ---------------------------------------------------------------------------- */
 

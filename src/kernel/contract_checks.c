@@ -21,6 +21,13 @@ ls_status ls_check_conv(const ls_kernel_call *call) {
     return check_taps("conv", call->in[0].size[1], call->out[0].size[1], call->in[1].size[0]);
 }
 
+ls_status ls_check_deal_rows(const ls_kernel_call *call) {
+    const int64_t numbers = call->out[0].size[0], room = call->out[1].size[0];
+    if (numbers == 1 + room) return ls_ok();
+    return ls_error(LS_INVALID, "kernel deal_rows: %lld numbers and room for %lld rows, expected one more than rows",
+                    (long long)numbers, (long long)room);
+}
+
 ls_status ls_check_conv_dw(const ls_kernel_call *call) {
     return check_taps("conv_dw", call->in[0].size[1], call->in[1].size[1], call->out[0].size[0]);
 }

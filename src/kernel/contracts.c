@@ -68,6 +68,26 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                   .reads = RESULT(0),
                                   .table = OUT(0),
                                   .sample = {"ix", "g", false, &embedding}},
+    /*
+     * rows become those of x whose id is not negative, in their order, as many as there is room for; numbers how many
+     * there are, also where that is more, then their ids, then LS_ID_ELSEWHERE.
+     */
+    [LS_KERNEL_DEAL_ROWS] = {.name = "deal_rows",
+                             .in = "ids i32[n] x T[n,E]",
+                             .out = "numbers i32[M] rows T[R,E]",
+                             .check = ls_check_deal_rows,
+                             .counted = RESULT(1)},
+    /* y[i] becomes the next of the rows, for each i whose id is not negative; the others stay. */
+    [LS_KERNEL_COLLECT_ROWS] = {.name = "collect_rows",
+                                .in = "ids i32[n] rows T[R,E]",
+                                .out = "y T[n,E]",
+                                .reads = RESULT(0)},
+    /* y[i] = x[i] * table[ids[i]]; of LS_ID_ELSEWHERE 0, whatever x is */
+    [LS_KERNEL_SCALE_ROWS] = {.name = "scale_rows",
+                              .in = "ids i32[n] x T[n,E] table T[V,E]",
+                              .out = "y T[n,E]",
+                              .over = {IN(1)},
+                              .table = IN(2)},
     /* C = A B + bias. Params say whether A or B is transposed, and whether the product is added to C. */
     [LS_KERNEL_MATMUL] = {.name = "matmul",
                           .in = "A T[a,I] B T[b,J] ?bias T[N]",

@@ -26,27 +26,27 @@ typedef struct ls_kernel_call {
 } ls_kernel_call;
 
 /* All kernels: X(ID, name) for the contract LS_KERNEL_ID. Each has a reference implementation (ref/). */
-#define LS_KERNELS(X)                                                                                             \
-    X(LOCAL_IDS, local_ids), X(EMBEDDING, embedding), X(EMBEDDING_GRAD, embedding_grad), X(MATMUL, matmul),       \
-        X(COLUMN_SUM, column_sum), X(ADD_ROWS, add_rows), X(RMSNORM, rmsnorm), X(RMSNORM_GRAD, rmsnorm_grad),     \
-        X(LAYERNORM, layernorm), X(LAYERNORM_GRAD, layernorm_grad), X(ROPE_TABLE, rope_table), X(ROTATE, rotate), \
-        X(SWIGLU, swiglu), X(SWIGLU_GRAD, swiglu_grad), X(ACTIVATION, activation),                                \
-        X(ACTIVATION_GRAD, activation_grad), X(CONV, conv), X(CONV_DW, conv_dw), X(RECURRENCE, recurrence),       \
-        X(RECURRENCE_MAP, recurrence_map), X(RECURRENCE_FOLLOW, recurrence_follow), X(ADD, add), X(MUL, mul),     \
-        X(SCALE, scale), X(SCALE_BY, scale_by), X(CAST, cast), X(CROSS_ENTROPY, cross_entropy),                   \
-        X(CROSS_ENTROPY_MERGE, cross_entropy_merge), X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum),      \
-        X(ATTENTION, attention), X(CACHE_WRITE, cache_write), X(ATTENTION_SINK, attention_sink),                  \
-        X(ATTENTION_SINK_GRAD, attention_sink_grad), X(ATTENTION_MERGE, attention_merge),                         \
-        X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad), X(ACCUMULATE, accumulate),        \
-        X(COPY, copy), X(OFFLOAD, offload), X(FETCH, fetch), X(FILL, fill), X(SUM_SQUARES, sum_squares),          \
-        X(EXACT_SUM, exact_sum), X(EXACT_VALUE, exact_value), X(STEP_CONTROL, step_control), X(ADAMW, adamw),     \
-        X(SGD, sgd), X(LION, lion), X(MOMENTUM, momentum), X(DESCEND, descend), X(NORMALIZE, normalize),          \
-        X(COMBINE, combine), X(MAP, map), X(REDUCE, reduce), X(REDUCE_MAX, reduce_max),                           \
-        X(REDUCE_MAX_GRAD, reduce_max_grad), X(SOFTMAX, softmax), X(SOFTMAX_GRAD, softmax_grad),                  \
-        X(TAKE_ALONG, take_along), X(TAKE_ALONG_GRAD, take_along_grad), X(TOPK, topk), X(CONTRACT, contract),     \
-        X(LINEAR_RECURRENCE, linear_recurrence), X(LINEAR_RECURRENCE_GRAD, linear_recurrence_grad),               \
-        X(LINEAR_RECURRENCE_MAP, linear_recurrence_map), X(LINEAR_RECURRENCE_BACK, linear_recurrence_back),       \
-        X(LINEAR_RECURRENCE_FOLLOW, linear_recurrence_follow)
+#define LS_KERNELS(X)                                                                                                 \
+    X(LOCAL_IDS, local_ids), X(EMBEDDING, embedding), X(EMBEDDING_GRAD, embedding_grad), X(DEAL_ROWS, deal_rows),     \
+        X(COLLECT_ROWS, collect_rows), X(SCALE_ROWS, scale_rows), X(MATMUL, matmul), X(COLUMN_SUM, column_sum),       \
+        X(ADD_ROWS, add_rows), X(RMSNORM, rmsnorm), X(RMSNORM_GRAD, rmsnorm_grad), X(LAYERNORM, layernorm),           \
+        X(LAYERNORM_GRAD, layernorm_grad), X(ROPE_TABLE, rope_table), X(ROTATE, rotate), X(SWIGLU, swiglu),           \
+        X(SWIGLU_GRAD, swiglu_grad), X(ACTIVATION, activation), X(ACTIVATION_GRAD, activation_grad), X(CONV, conv),   \
+        X(CONV_DW, conv_dw), X(RECURRENCE, recurrence), X(RECURRENCE_MAP, recurrence_map),                            \
+        X(RECURRENCE_FOLLOW, recurrence_follow), X(ADD, add), X(MUL, mul), X(SCALE, scale), X(SCALE_BY, scale_by),    \
+        X(CAST, cast), X(CROSS_ENTROPY, cross_entropy), X(CROSS_ENTROPY_MERGE, cross_entropy_merge),                  \
+        X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum), X(ATTENTION, attention), X(CACHE_WRITE, cache_write), \
+        X(ATTENTION_SINK, attention_sink), X(ATTENTION_SINK_GRAD, attention_sink_grad),                               \
+        X(ATTENTION_MERGE, attention_merge), X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad),  \
+        X(ACCUMULATE, accumulate), X(COPY, copy), X(OFFLOAD, offload), X(FETCH, fetch), X(FILL, fill),                \
+        X(SUM_SQUARES, sum_squares), X(EXACT_SUM, exact_sum), X(EXACT_VALUE, exact_value),                            \
+        X(STEP_CONTROL, step_control), X(ADAMW, adamw), X(SGD, sgd), X(LION, lion), X(MOMENTUM, momentum),            \
+        X(DESCEND, descend), X(NORMALIZE, normalize), X(COMBINE, combine), X(MAP, map), X(REDUCE, reduce),            \
+        X(REDUCE_MAX, reduce_max), X(REDUCE_MAX_GRAD, reduce_max_grad), X(SOFTMAX, softmax),                          \
+        X(SOFTMAX_GRAD, softmax_grad), X(TAKE_ALONG, take_along), X(TAKE_ALONG_GRAD, take_along_grad), X(TOPK, topk), \
+        X(CONTRACT, contract), X(LINEAR_RECURRENCE, linear_recurrence),                                               \
+        X(LINEAR_RECURRENCE_GRAD, linear_recurrence_grad), X(LINEAR_RECURRENCE_MAP, linear_recurrence_map),           \
+        X(LINEAR_RECURRENCE_BACK, linear_recurrence_back), X(LINEAR_RECURRENCE_FOLLOW, linear_recurrence_follow)
 
 #define LS_KERNEL_ID(id, name) LS_KERNEL_##id
 typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_IDS } ls_kernel_id;
@@ -94,6 +94,11 @@ typedef struct ls_contract {
      * other value that is not finite is an error of the numbers that went in.
      */
     unsigned minus_inf;
+    /*
+     * Bit i: of output i only so many rows, the first ones, are written as output 0 says, an i32. What lies behind them
+     * says nothing.
+     */
+    unsigned counted;
     unsigned table; /* the operand of which only the rows are touched that input 0 names; 0: none */
     ls_cost_kind cost;
     double flops; /* for each element of input 0; 0: they follow from more than that, and the op that makes the call

@@ -32,6 +32,7 @@ static inline const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *t
 ls_status ls_check_activation(const ls_kernel_call *call);
 ls_status ls_check_conv(const ls_kernel_call *call);
 ls_status ls_check_conv_dw(const ls_kernel_call *call);
+ls_status ls_check_deal_rows(const ls_kernel_call *call);
 ls_status ls_check_matmul(const ls_kernel_call *call);
 ls_status ls_check_attention(const ls_kernel_call *call);
 ls_status ls_check_even_head(const ls_kernel_call *call);

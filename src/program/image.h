@@ -289,7 +289,8 @@ typedef struct ls_mask_binding {
 typedef struct ls_rows_binding {
     ls_dim_units units; /* of the rows */
     ls_axes axes;       /* along which ranks have different ones */
-    ls_operand rows;    /* i32[2] */
+    bool all;           /* of each rank along them, in order: i32[ranks,2]; else of this rank: i32[2] */
+    ls_operand rows;
 } ls_rows_binding;
 
 /*

@@ -88,11 +88,15 @@ static ls_status write_rows(ls_executor *ex) {
     for (int i = 0; i < image->n_rows; i++) {
         const ls_rows_binding *of = &image->rows[i];
         const int parts = ls_mesh_size(&image->mesh, of->axes),
-                  part = ls_mesh_index(&image->mesh, of->axes, ls_executor_rank(ex));
-        int64_t follow;
-        const int32_t rows[] = {(int32_t)ls_units_place(&of->units, parts, part, 0, &follow),
-                                (int32_t)ls_units_count(&of->units, parts, part)};
-        LS_TRY(ls_executor_write(ex, &of->rows, rows));
+                  own = ls_mesh_index(&image->mesh, of->axes, ls_executor_rank(ex));
+        for (int k = 0; k < (of->all ? parts : 1); k++) {
+            const int part = of->all ? k : own;
+            int64_t follow;
+            const int32_t rows[] = {(int32_t)ls_units_place(&of->units, parts, part, 0, &follow),
+                                    (int32_t)ls_units_count(&of->units, parts, part)};
+            const ls_operand to = of->all ? ls_operand_slice(of->rows, 0, k, 1) : of->rows;
+            LS_TRY(ls_executor_write(ex, &to, rows));
+        }
     }
     return ls_ok();
 }

@@ -8,6 +8,8 @@
 #include "program/verify_local.h"
 #include "run/interpret.h"
 #include "support/emission.h"
+#include "support/fake_cuda.h"
+#include "support/step_digest.h"
 #include "support/world.h"
 #include "support/worlds.h"
 
@@ -164,7 +166,8 @@ static ls_status launch(const images *all, const routing *how, const char *trans
     if (device != NULL) setenv("LONGSPAN_DEVICE", device, 1);
     assert_ok(world_of_images((ls_image *const *)all->of, all->ranks, transport, 20, &world));
     run_of run = {how, all,
-                  device == NULL || (strstr(device, "messages") == NULL && strstr(device, "recorded") == NULL)};
+                  device == NULL || (strstr(device, "messages") == NULL && strstr(device, "recorded") == NULL &&
+                                     strstr(device, "cuda") == NULL)};
     const ls_status status = ls_launch(world, all->ranks, true, rank_main, &run);
     ls_world_destroy(world);
     if (device != NULL) unsetenv("LONGSPAN_DEVICE");
@@ -191,6 +194,21 @@ static void test_rows_arrive_on_devices(void **state) {
     images all = make_images(3);
     for (size_t k = 0; k < LS_COUNT(routings); k++)
         for (size_t d = 0; d < LS_COUNT(devices); d++) assert_ok(launch(&all, &routings[k], NULL, devices[d]));
+    free_all(&all);
+}
+
+/* By the driver for tests: copies of all rows that there is room for. */
+static void test_rows_arrive_by_copy_engines(void **state) {
+    (void)state;
+    images all = make_images(3);
+    image_set set = {.ranks = all.ranks};
+    for (int r = 0; r < all.ranks; r++) set.image[r] = all.of[r];
+    put_kernels_on_streams(&set);
+    for (size_t k = 0; k < LS_COUNT(routings); k++) {
+        use_fake_cuda("seed=1");
+        assert_ok(launch(&all, &routings[k], NULL, "cuda:0"));
+        assert_int_equal(fake_cuda_left(), 0);
+    }
     free_all(&all);
 }
 
@@ -329,6 +347,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_arrive),
         cmocka_unit_test(test_rows_arrive_on_devices),
+        cmocka_unit_test(test_rows_arrive_by_copy_engines),
         cmocka_unit_test(test_more_than_there_is_room_for),
         cmocka_unit_test(test_edits_are_rejected),
         cmocka_unit_test(test_interpreted),

@@ -14,11 +14,11 @@
 #include "kernel/cuda/table.h"
 #include "support/kernel_call.h"
 
-enum { OPERANDS = LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS, LABELS = 1003, MOST = 61000 };
+enum { OPERANDS = LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS, LABELS = 1003, IDS = 9, MOST = 61000 };
 
 /*
- * Long enough for several parts, and no multiple of a vector; type: T, G as in kernel.h, L labels; of adamw C control,
- * U groups, S settings.
+ * Long enough for several parts, and no multiple of a vector; type: T, G as in kernel.h, L labels, I ids; of adamw C
+ * control, U groups, S settings.
  */
 typedef struct operand {
     char type;
@@ -137,6 +137,7 @@ static const example examples[] = {
      {SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T')},
      {SHORT('T'), SHORT('T'), SHORT('T'), SHORT('T')}},
     {"map", PARAMS(product), {LONG('T'), LONG('T')}, {LONG('T')}},
+    {"scale_rows", NONE, {{'I', 1, {150}}, ROWS('T'), {'T', 2, {IDS, 301}}}, {ROWS('T')}},
 };
 
 static const operand *operand_at(const example *e, int i) {
@@ -144,7 +145,7 @@ static const operand *operand_at(const example *e, int i) {
 }
 
 static ls_dtype dtype_of(const operand *o, ls_dtype T) {
-    if (o->type == 'L' || o->type == 'U') return LS_I32;
+    if (o->type == 'L' || o->type == 'U' || o->type == 'I') return LS_I32;
     if (o->type == 'C' || o->type == 'S') return LS_F64;
     return o->type == 'G' ? ls_dtype_accumulator(T) : T;
 }
@@ -161,6 +162,8 @@ static void fill(void *data, const operand *o, ls_dtype dtype, uint64_t stream) 
         const double x = (double)(((uint64_t)i + 40013 * stream) * 2654435761u % 2003) / 400 - 2.5;
         if (o->type == 'L')
             ((int32_t *)data)[i] = i % 5 == 3 ? -100 : (int32_t)(i * 89 % LABELS);
+        else if (o->type == 'I')
+            ((int32_t *)data)[i] = i % 5 == 3 ? LS_ID_ELSEWHERE : (int32_t)(i * 89 % IDS);
         else if (o->type == 'C')
             ((double *)data)[i] = control[i];
         else if (o->type == 'U') /* every unit is updated: one that is not would keep what lies in either place */

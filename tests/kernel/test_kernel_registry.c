@@ -171,6 +171,7 @@ static const struct {
     {{"rb25ff", "rrrrrr", "-b25ff", "------"},
      {LS_KERNEL_EMBEDDING,
       LS_KERNEL_EMBEDDING_GRAD,
+      LS_KERNEL_SCALE_ROWS,
       LS_KERNEL_COLUMN_SUM,
       LS_KERNEL_ADD_ROWS,
       LS_KERNEL_RMSNORM,
@@ -226,7 +227,7 @@ static const struct {
     {{"rb25ff", "rrrrrr", "rb25ff", "rrrrrr"}, {LS_KERNEL_COPY, LS_KERNEL_FILL}},
     {{"rrrrrr", "rrrrrr", "rrrrrr", "------"},
      {LS_KERNEL_ROPE_TABLE, LS_KERNEL_CACHE_WRITE, LS_KERNEL_STEP_CONTROL, LS_KERNEL_LOCAL_IDS,
-      LS_KERNEL_CROSS_ENTROPY_MERGE}},
+      LS_KERNEL_CROSS_ENTROPY_MERGE, LS_KERNEL_DEAL_ROWS, LS_KERNEL_COLLECT_ROWS}},
     {{"rrrrrr", "rrrrrr", "rrrrrr", "rrrrrr"}, {LS_KERNEL_OFFLOAD, LS_KERNEL_FETCH}},
     {{"rrrrrr", "rrrrrr", "------", "------"}, {LS_KERNEL_EXACT_SUM, LS_KERNEL_EXACT_VALUE}},
 };

@@ -387,8 +387,17 @@ static void embeddings(visit_example visit) {
             {"embedding", NULL, 2, 1, {ids, table}, {y}},
             {"embedding_grad", &every, 2, 1, {ids, x}, {dtable}},
             {"embedding_grad", &padded, 2, 1, {ids, x}, {dtable}},
+            {"scale_rows", NULL, 3, 1, {ids, x, table}, {y}},
+            {"scale_rows", NULL, 3, 1, {of_part, x, table}, {y}},
         };
         for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
+        for (int64_t room = n / 4; room <= 2 * n; room += n + n / 4) { /* too few, and more than enough */
+            const operand numbers = {'I', POISON, 1, {1 + room}, 0}, rows = {'T', NORMAL, 2, {room, E}, 0};
+            const example deal = {"deal_rows", NULL, 2, 2, {of_part, x}, {numbers, rows}};
+            visit(&deal);
+        }
+        const example collect = {"collect_rows", NULL, 2, 1, {of_part, x}, {{'T', NORMAL, 2, {n, E}, 0}}};
+        visit(&collect);
     }
 }
 

@@ -347,7 +347,23 @@ static bool move_epoch(edit *e) {
     return true;
 }
 
-/* A row for each kind of edit. */
+/* Counted rows are others at one end, or not counted; or their number lies elsewhere. */
+static bool miscount(edit *e) {
+    const int n = e->program->n_instrs, from = n > 0 ? draw(e, n) : 0, way = draw(e, 4);
+    for (int k = 0; k < n; k++) {
+        const int at = (from + k) % n;
+        ls_instr *instr = &e->program->instrs[at];
+        if (instr->counted == 0 || (way >= 2 && instr->kind != LS_INSTR_PUT)) continue;
+        if (way == 3) return shift_operand(e, &instr->in[1], "another number for", at);
+        describe(e, "miscount", at);
+        instr->counted = way == 0 ? 2 * instr->counted : 0;
+        if (way == 2) instr->n_in = 1;
+        return true;
+    }
+    return false;
+}
+
+/* A row for each kind of edit; the last one is of programs with counted rows. */
 static const struct {
     const char *name;
     bool (*apply)(edit *e); /* false: there is nothing to edit in that way */
@@ -363,7 +379,8 @@ static const struct {
              {"peer", other_peer},
              {"address", tell_wrong},
              {"early signal", signal_early},
-             {"epoch", move_epoch}};
+             {"epoch", move_epoch},
+             {"count", miscount}};
 enum { KINDS = LS_COUNT(kinds) };
 
 /* --- valid programs, and their restoration ------------------------------------------------------------------------ */
@@ -382,6 +399,7 @@ typedef struct subject {
     ls_buffer *buffers[8];
     ls_interpreter *interpreter;
     ls_interpreter_result right;
+    bool counts; /* rows */
 } subject;
 
 static void *copy_of(const void *data, size_t bytes) {
@@ -438,6 +456,7 @@ static void make_subject(subject *s, const image_set *set) {
             kept->instrs = copy_of(image->programs[p].instrs, sizeof(ls_instr) * (size_t)kept->n);
             kept->operands = malloc(sizeof(ls_operand) * move_operands(kept->instrs, kept->n, NULL, true) + 1);
             (void)move_operands(kept->instrs, kept->n, kept->operands, true);
+            for (int i = 0; i < kept->n; i++) s->counts |= kept->instrs[i].counted > 0;
             kept->after = malloc(sizeof(ls_after) * move_after(kept->instrs, kept->n, NULL, true) + 1);
             (void)move_after(kept->instrs, kept->n, kept->after, true);
         }
@@ -555,7 +574,7 @@ mutation_verdicts judge_mutations_of(const image_set *sets, int n, uint64_t firs
     for (int done = 0; done < edits; seed++) {
         subject *s = &subjects[seed % n];
         edit e = {.set = &s->set, .seed = seed};
-        const int kind = draw(&e, KINDS);
+        const int kind = draw(&e, s->counts ? KINDS : KINDS - 1);
         e.rank = draw(&e, s->set.ranks);
         e.image = s->set.image[e.rank];
         e.index = draw(&e, e.image->n_programs);

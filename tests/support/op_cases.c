@@ -3,6 +3,9 @@
 static ls_tensor build_embedding(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     return ls_embedding(g, tokens, x[0]);
 }
+static ls_tensor build_scale_rows(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    return ls_scale_rows(g, tokens, x[0], x[1]);
+}
 static ls_tensor build_linear(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_linear(g, x[0], x[1], x[2]);
@@ -338,6 +341,7 @@ BUILD_CONTRACT(by_parameters, "nik,njk->nij")
 
 const op_case op_cases[] = {
     {"embedding", 1, {PLAIN({7, 0}, {3, 0})}, build_embedding},
+    {"scale_rows", 2, {BY({3, 0}), PLAIN({7, 0}, {3, 0})}, build_scale_rows},
     {"linear", 3, {BY({4, 0}), PLAIN({3, 0}, {4, 0}), PLAIN({3, 0})}, build_linear},
     {"linear", 2, {BY({4, 0}), PLAIN({3, 0}, {4, 0})}, build_wide},
     {"rmsnorm", 2, {BY({6, 0}), PLAIN({6, 0})}, build_rmsnorm},

@@ -7,6 +7,7 @@
  *   cut -> other cut   all-to-all       all_to_all.c
  *   neighbours         halo             halo.c
  *   all before         scan             scan.c, scan_owners.c
+ *   by index           deal             deal.c
  *
  * Beside these files only the attention strategies, which have hops of their own, send anything
  * (tools/check-layers.py).
@@ -248,6 +249,41 @@ typedef struct ls_scan_owners {
  */
 void ls_scan_by_owners(ls_builder *b, const ls_scan_owners *scan, ls_scan_follow follow, const void *context,
                        ls_operand maps, ls_operand states);
+
+/* --- rows by the ids of tokens (deal.c) --------------------------------------------------------------------------- */
+
+typedef struct ls_deal_round {
+    ls_operand ids; /* of this rank's tokens, among the rows of the member that they go to */
+    ls_operand numbers, rows, back;
+} ls_deal_round;
+
+typedef struct ls_deal {
+    const char *label;
+    int team, members, node;
+    ls_operand ids, rows;
+    int64_t room;  /* rows that a rank has at most: so many may go to each other one */
+    double likely; /* that do */
+    ls_deal_round *round;
+} ls_deal;
+
+/* Rows of another rank, and their ids among the rows of the table here; behind them LS_ID_ELSEWHERE. */
+typedef struct ls_dealt {
+    ls_operand ids, rows;
+} ls_dealt;
+
+/*
+ * Rows [..,E] of this rank's tokens and ids [..] of node n, which exchanges them along the team's axes (ls_exchanged).
+ * Of each round from 1 to members - 1, in this order: begin sends the rows that go to one member, receive gives those
+ * of another, return sends back as many as came, of `made` [room,E], and finish writes those that come back over the
+ * rows of `result` [..,E] whose ids name that member's. Without return and finish nothing comes back. Other rounds may
+ * stand between these.
+ */
+ls_deal ls_deal_make(ls_builder *b, const char *label, int team, int node, ls_operand ids, ls_operand rows,
+                     int64_t room);
+void ls_deal_begin(ls_builder *b, const ls_deal *d, int j, bool returns);
+ls_dealt ls_deal_receive(ls_builder *b, const ls_deal *d, int j);
+void ls_deal_return(ls_builder *b, const ls_deal *d, int j, ls_operand made);
+void ls_deal_finish(ls_builder *b, const ls_deal *d, int j, ls_operand result);
 
 /* --- all-to-all (all_to_all.c) ------------------------------------------------------------------------------------ */
 

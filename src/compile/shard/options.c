@@ -13,6 +13,12 @@ static int product_dim(const ls_question *q, const ls_tensor_dims *dims, int let
     return dim >= 0 && dims->dim[dim].n > 1 && !dims->dim[dim].segments ? dim : -1;
 }
 
+/* Of a tensor whose rows are exchanged by what the letter stands for: cut along that, or by tokens. */
+static ls_along_placement exchanged(const ls_question *q, ls_tensor t, const ls_tensor_dims *dims, int letter) {
+    const int tokens = ls_shape_dim_of(&ls_graph_tensor(q->along->graph, t)->shape, LS_FACTOR_SEQUENCE);
+    return of_tensor(q, dims, letter, tokens >= 0 ? (ls_along_placement)tokens : LS_WHOLE);
+}
+
 ls_along_placement ls_option_output(const ls_question *q, ls_spread_option choice, int o) {
     const ls_op *op = q->node->op;
     const ls_tensor_dims *dims = &q->dims.out[o];
@@ -25,6 +31,8 @@ ls_along_placement ls_option_output(const ls_question *q, ls_spread_option choic
     case LS_CUT_PRODUCT:
         product = product_dim(q, dims, choice.letter);
         return product >= 0 ? (ls_along_placement)product : without;
+    case LS_EXCHANGE:
+        return exchanged(q, q->node->out[o], dims, choice.letter);
     case LS_ADD_UP:
         return LS_PARTIAL;
     case LS_ADD_ON_FIRST:
@@ -57,6 +65,7 @@ ls_along_placement ls_option_input(const ls_question *q, ls_spread_option choice
         const int product = product_dim(q, &q->dims.in[i], choice.letter);
         return product >= 0 ? (ls_along_placement)product : LS_WHOLE;
     }
+    if (choice.way == LS_EXCHANGE) return exchanged(q, q->node->in[i], &q->dims.in[i], choice.letter);
     if (choice.way != LS_CUT) return LS_WHOLE;
     return of_tensor(q, &q->dims.in[i], choice.letter,
                      is_addend && sums_over(q, choice.letter) ? LS_PARTIAL : LS_WHOLE);
@@ -129,6 +138,17 @@ static bool is_cut_product(const ls_question *q, int letter) {
     return is && has[false] && has[true];
 }
 
+/* Whether ranks can have parts of the tokens and of what the letter stands for, and exchange rows. */
+static bool is_exchanged(const ls_question *q, int letter) {
+    const ls_op *op = q->node->op;
+    const bool may = op->exchanges && q->along->axis->kind == LS_AXIS_FEATURE && q->along->features->tokens;
+    if (!may || !is_looked_up(q, letter) || !q->dims.may_cut[letter]) return false;
+    const ls_tensor table = q->node->in[op->lookup.among], ids = q->node->in[op->lookup.ids - 1];
+    const int d = ls_letter_dim(&q->dims, &q->dims.in[op->lookup.among], letter);
+    return ls_is_shared(q->along->features, table, d) &&
+           ls_shape_has_factor(&ls_graph_tensor(q->along->graph, ids)->shape, LS_FACTOR_SEQUENCE);
+}
+
 static void add(ls_question *q, ls_spread_way way, int letter) { q->option[q->n++] = (ls_spread_option){way, letter}; }
 
 void ls_question_ask(const ls_along *along, const ls_node *node, ls_question *q) {
@@ -137,6 +157,7 @@ void ls_question_ask(const ls_along *along, const ls_node *node, ls_question *q)
     for (int letter = 0; letter < q->dims.n; letter++) {
         if (is_cut(q, letter)) add(q, LS_CUT, letter);
         if (is_cut_product(q, letter)) add(q, LS_CUT_PRODUCT, letter);
+        if (is_exchanged(q, letter)) add(q, LS_EXCHANGE, letter);
     }
     if (node->op->addends != 0) add(q, LS_ADD_UP, -1);
     if (adds_to_sum(node) && along->axis->kind != LS_AXIS_FEATURE) add(q, LS_ADD_ON_FIRST, -1);

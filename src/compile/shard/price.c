@@ -154,10 +154,24 @@ static double memory_of(const ls_question *q, const ls_decided *decided, int i, 
     return has_state ? STATE_BYTES * (double)ls_shape_elements(&info->shape) : bytes_of(info);
 }
 
+/*
+ * Of an exchange: rows go there and come back, each once. A rank has its part of the tokens alone, and that is less
+ * than what is gathered or added up, which are priced as the whole.
+ */
+static double exchange_of(const ls_question *q) {
+    double bytes = 0;
+    for (int i = 0; i < ls_node_tensors(q->node); i++) {
+        const ls_tensor_info *info = info_of(q, ls_node_tensor(q->node, i));
+        if (ls_shape_has_factor(&info->shape, LS_FACTOR_SEQUENCE)) bytes += bytes_of(info);
+    }
+    return bytes / q->along->features->ranks;
+}
+
 double ls_option_price(const ls_question *q, const ls_decided *decided, ls_spread_option option, int *misfit) {
     const bool features = q->along->axis->kind == LS_AXIS_FEATURE;
-    const bool shared = option.way == LS_CUT || option.way == LS_CUT_PRODUCT;
-    double price = features && !shared ? work_of(q) / FLOPS_PER_BYTE : 0;
+    const bool exchanges = option.way == LS_EXCHANGE;
+    const bool shared = exchanges || option.way == LS_CUT || option.way == LS_CUT_PRODUCT;
+    double price = exchanges ? exchange_of(q) : features && !shared ? work_of(q) / FLOPS_PER_BYTE : 0;
     for (int o = 0; o < q->node->n_out && features; o++) {
         const ls_tensor t = q->node->out[o];
         if (q->along->features->kept[t.id] && ls_option_output(q, option, o) < 0)

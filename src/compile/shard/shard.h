@@ -79,6 +79,11 @@ typedef enum ls_spread_way {
      * or of results a term (dk, dv).
      */
     LS_CUT_PRODUCT,
+    /*
+     * Along what a letter stands for, of what has it; of the rest the tokens are cut. Rows of tokens go to the ranks
+     * that have what their ids name, and come back.
+     */
+    LS_EXCHANGE,
     LS_ADD_UP,       /* the op's addends are partial sums, and so are its results */
     LS_ADD_ON_FIRST, /* everything is whole, but for a partial sum, to which the first rank of the axis alone adds */
     LS_ALL_WHOLE
@@ -86,10 +91,10 @@ typedef enum ls_spread_way {
 
 typedef struct ls_spread_option {
     ls_spread_way way;
-    int letter; /* of LS_CUT and LS_CUT_PRODUCT: what is cut */
+    int letter; /* of LS_CUT, LS_CUT_PRODUCT and LS_EXCHANGE: what is cut */
 } ls_spread_option;
 
-enum { LS_SPREAD_OPTIONS = 2 * LS_NODE_LETTERS + 3 };
+enum { LS_SPREAD_OPTIONS = 3 * LS_NODE_LETTERS + 3 };
 
 /* A node along an axis. */
 typedef struct ls_question {

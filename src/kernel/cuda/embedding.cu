@@ -1,6 +1,7 @@
 /*
- * Kernels that copy whole rows: embedding, from the rows of a table by id, and cache_write, to those of a cache; and
- * local_ids, ids among the rows of a part of a table.
+ * Kernels of whole rows: embedding copies those of a table by id, cache_write to those of a cache, deal_rows those that
+ * have an id, collect_rows back to where these were; scale_rows multiplies by those of a table. And local_ids, ids among
+ * the rows of a part of a table.
  */
 #include "kernel/cuda/rows.h"
 
@@ -58,6 +59,90 @@ template <typename T> static ls_status launch_cache_write(const ls_kernel_call *
                        x->size[2] * x->size[3]);
 }
 
+/*
+ * places[i] becomes the number of ids before i that are not negative; -1 where the id of i is. A single block, of which
+ * each thread has neighbouring ids. numbers, where it is asked for: those of deal_rows.
+ */
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    find_places(const int32_t *ids, int32_t *places, int64_t n, int32_t *numbers, int64_t room) {
+    __shared__ int32_t counts[CUDA_THREADS];
+    const int64_t first = n * threadIdx.x / CUDA_THREADS, past = n * (threadIdx.x + 1) / CUDA_THREADS;
+    int32_t count = 0, place = 0, all = 0;
+    for (int64_t i = first; i < past; i++) count += ids[i] >= 0;
+    counts[threadIdx.x] = count;
+    __syncthreads();
+    for (int t = 0; t < CUDA_THREADS; t++) {
+        if (t < (int)threadIdx.x) place += counts[t];
+        all += counts[t];
+    }
+    for (int64_t i = first; i < past; i++) {
+        places[i] = ids[i] >= 0 ? place++ : -1;
+        if (numbers != nullptr && places[i] >= 0 && places[i] < room) numbers[1 + places[i]] = ids[i];
+    }
+    if (numbers == nullptr) return;
+    if (threadIdx.x == 0) numbers[0] = all;
+    for (int64_t r = all + (int64_t)threadIdx.x; r < room; r += CUDA_THREADS) numbers[1 + r] = LS_ID_ELSEWHERE;
+}
+
+static size_t workspace_of_places(const ls_kernel_call *call) {
+    return sizeof(int32_t) * (size_t)ls_view_elements(&call->in[0]);
+}
+
+struct to_places {
+    const int32_t *places;
+    int64_t room;
+    __device__ row_pair operator()(int64_t i) const { return {i, places[i] < room ? places[i] : -1}; }
+};
+template <typename T> static ls_status launch_deal_rows(const ls_kernel_call *call, void *, void *stream) {
+    const int64_t n = ls_view_elements(&call->in[0]), room = call->out[1].size[0];
+    int32_t *places = (int32_t *)call->workspace;
+    LS_TRY(launch("deal_rows", stream, 1, 0, find_places, input<int32_t>(call, 0), places, n, output<int32_t>(call, 0),
+                  room));
+    return launch_rows("deal_rows", stream, to_places{places, room}, input<T>(call, 1), output<T>(call, 1), n,
+                       call->out[1].size[1]);
+}
+
+struct from_places {
+    const int32_t *places;
+    __device__ row_pair operator()(int64_t i) const { return {places[i], places[i] >= 0 ? i : -1}; }
+};
+template <typename T> static ls_status launch_collect_rows(const ls_kernel_call *call, void *, void *stream) {
+    const int64_t n = ls_view_elements(&call->in[0]);
+    int32_t *places = (int32_t *)call->workspace, *none = nullptr;
+    LS_TRY(launch("collect_rows", stream, 1, 0, find_places, input<int32_t>(call, 0), places, n, none, (int64_t)0));
+    return launch_rows("collect_rows", stream, from_places{places}, input<T>(call, 1), output<T>(call, 0), n,
+                       call->in[1].size[1]);
+}
+
+/* y may lie where x lies. */
+template <typename T, int TEAM, bool PACKED>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    multiply_rows(const int32_t *ids, const T *x, const T *table, T *y, int64_t rows, int64_t E) {
+    constexpr int N = pack_size<T>();
+    for (EACH_ROW(TEAM, i, rows)) {
+        for (EACH_GROUP(TEAM, N, e, E)) {
+            pack<float, N> result = {};
+            if (ids[i] >= 0) {
+                const pack<float, N> a = load_group<PACKED, N>(x + i * E, e, E),
+                                     b = load_group<PACKED, N>(table + ids[i] * E, e, E);
+                for (int k = 0; k < N; k++) result.at[k] = a.at[k] * b.at[k];
+            }
+            store_group<PACKED, N>(y + i * E, e, E, result);
+        }
+    }
+}
+template <typename T> static ls_status launch_scale_rows(const ls_kernel_call *call, void *, void *stream) {
+    const int64_t rows = ls_view_elements(&call->in[0]), E = call->in[2].size[1];
+    const T *x = input<T>(call, 1), *table = input<T>(call, 2);
+    T *y = output<T>(call, 0);
+    return for_rows<T>(E, is_aligned(x) && is_aligned(table) && is_aligned(y), [&](auto threads, auto packed) {
+        constexpr int TEAM = decltype(threads)::value;
+        constexpr bool PACKED = decltype(packed)::value;
+        return launch("scale_rows", stream, team<TEAM>::blocks(rows), 0, multiply_rows<T, TEAM, PACKED>,
+                      input<int32_t>(call, 0), x, table, y, rows, E);
+    });
+}
+
 static __global__ void __launch_bounds__(CUDA_THREADS)
     make_local(const int32_t *ids, const int32_t *part, int32_t *local, int64_t padding, int64_t n) {
     for (EACH(i, n)) {
@@ -75,3 +160,6 @@ template <typename T> static ls_status launch_local_ids(const ls_kernel_call *ca
 CUDA_ROWS(LOCAL_IDS, local_ids, launch_local_ids, nullptr)
 CUDA_ROWS(EMBEDDING, embedding, launch_embedding, nullptr)
 CUDA_ROWS(CACHE_WRITE, cache_write, launch_cache_write, nullptr)
+CUDA_ROWS(DEAL_ROWS, deal_rows, launch_deal_rows, workspace_of_places)
+CUDA_ROWS(COLLECT_ROWS, collect_rows, launch_collect_rows, workspace_of_places)
+CUDA_ROWS(SCALE_ROWS, scale_rows, launch_scale_rows, nullptr)

@@ -26,7 +26,8 @@ extern const ls_kernel LS_KERNELS(REF_ROW);
 #if !LS_REAL_IS_F64
 extern const ls_kernel REF(copy_bf16), REF(copy_i32), REF(fill_bf16), REF(fill_i32), REF(cast_bf16), REF(sum_bf16),
     REF(rope_table_bf16), REF(step_control_bf16), REF(cache_write_bf16), REF(offload_bf16), REF(fetch_bf16),
-    REF(offload_i32), REF(fetch_i32), REF(local_ids_bf16), REF(cross_entropy_merge_bf16);
+    REF(offload_i32), REF(fetch_i32), REF(local_ids_bf16), REF(cross_entropy_merge_bf16), REF(deal_rows_bf16),
+    REF(collect_rows_bf16);
 #endif
 
 /* --- work on threads ---------------------------------------------------------------------------------------------- */
