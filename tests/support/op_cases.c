@@ -364,16 +364,16 @@ const op_case op_cases[] = {
     {"shift", 1, {BY({3, 0})}, build_shift_back},
     {"conv", 2, {BY({4, 0}), PLAIN({3, 0}, {4, 0})}, build_conv},
     {"recurrence", 2, {BY({3, 0}), BY({3, 0})}, build_recurrence},
-#define KEYS_AND_VALUES BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({4, 0}, {2, 0})
-#define SHARED_KEYS BY({1, 0}, {3, 0}), BY({1, 0}, {3, 0}), BY({3, 0}, {2, 0})
+#define KEYS_AND_VALUES BY({2, 0}, {2, 0}), BY({2, 0}, {2, 0}), BY({2, 0}, {1, 0})
+#define SHARED_KEYS BY({1, 0}, {2, 0}), BY({1, 0}, {2, 0}), BY({2, 0}, {3, 0})
     {"linear_recurrence", 3, {KEYS_AND_VALUES}, build_linear_attention},
-    {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({4, 0}), BY({4, 0})}, build_decayed},
-    {"linear_recurrence", 5, {SHARED_KEYS, BY({3, 0}, {3, 0}), BY({3, 0})}, build_decayed},
-    {"linear_recurrence", 4, {SHARED_KEYS, BY({3, 0})}, build_delta},
-    {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({4, 0}), BY({4, 0})}, build_gated_delta},
-    {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({4, 0}, {3, 0}), BY({4, 0})}, build_gated_delta},
-    {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({4, 0}, {3, 0}), BY({4, 0})}, build_packed_delta},
-    {"linear_recurrence_unmasked", 4, {KEYS_AND_VALUES, BY({4, 0})}, build_unmasked},
+    {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({2, 0}), BY({2, 0})}, build_decayed},
+    {"linear_recurrence", 5, {SHARED_KEYS, BY({2, 0}, {2, 0}), BY({2, 0})}, build_decayed},
+    {"linear_recurrence", 4, {SHARED_KEYS, BY({2, 0})}, build_delta},
+    {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({2, 0}), BY({2, 0})}, build_gated_delta},
+    {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({2, 0}, {2, 0}), BY({2, 0})}, build_gated_delta},
+    {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({2, 0}, {2, 0}), BY({2, 0})}, build_packed_delta},
+    {"linear_recurrence_unmasked", 4, {KEYS_AND_VALUES, BY({2, 0})}, build_unmasked},
     {"add", 2, {BY({4, 0}), BY({4, 0})}, build_add},
     {"mul", 2, {BY({4, 0}), BY({4, 0})}, build_mul},
     {"scale", 1, {BY({4, 0})}, build_scale},
