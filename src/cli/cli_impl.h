@@ -111,8 +111,8 @@ void cli_print_manual(FILE *out);
 /* What updates the parameters of a training step. */
 #define CLI_OPTIMIZER(at, text) CLI_CHOICE("optimizer", "NAME", "adamw|sgd|lion|muon", "adamw", at, text)
 /* The help of options for texts or shards. */
-#define CLI_DATA_HELP                                                                                      \
-    "files, folders or patterns: text (a document each), JSONL or JSON (a document per record), plain or " \
+#define CLI_DATA_HELP                                                                                               \
+    "files, folders or patterns: text (a document each), JSONL, JSON or Parquet (a document per record), plain or " \
     "compressed (.gz, .zst); or token shards (longspan data build)"
 /* How documents are packed into the sequences that a command reads. */
 #define CLI_PACK(at)                                                                                                     \

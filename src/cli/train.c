@@ -18,7 +18,9 @@ static const ls_option options[] = {
         "model", "PATH", AT(model),
         "config.json, or graph.json of an imported model; or a folder with one and, to continue a model, its "
         "*.safetensors"),
-    CLI_REQUIRED_LIST("data", "PATH", offsetof(train_flags, data), CLI_DATA_HELP),
+    CLI_REQUIRED_LIST("data", "PATH", offsetof(train_flags, data),
+                      CLI_DATA_HELP
+                      "; or several data sets, each as NAME@WEIGHT=PATH, of which WEIGHT sequences are read in turn"),
     CLI_REQUIRED_TEXT("out", "DIR", AT(out),
                       "folder for run.json, metrics.jsonl, loss.svg, loss_by_position.svg and checkpoints"),
     CLI_INT("seq", "N", "1024", 1, CLI_ANY, AT(seq), "tokens of a sequence (N + 1 are read)"),

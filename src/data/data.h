@@ -95,6 +95,34 @@ void ls_data_log_table(const ls_data *data);
 /* If the documents are apart, logs the packer and the share of padding. */
 void ls_data_log_packing(const ls_data *data);
 
+/*
+ * Several data sets read in one order (mixture.c). In each round of as many sequences as the weights add up to, each
+ * set is read as often as its weight says, in an order that the seed decides; each goes through its own epochs.
+ */
+typedef struct ls_mixed_set {
+    const char *name, *path; /* NULL: the only set, of all paths */
+    int64_t weight;
+    ls_data *data;
+    char *word; /* that name and path lie in */
+} ls_mixed_set;
+typedef struct ls_mixture {
+    int n;
+    ls_mixed_set *set;
+    int64_t period; /* sum of the weights */
+    uint64_t seed;
+} ls_mixture;
+
+/*
+ * Opens the paths of the options as one set, or, where they are words NAME@WEIGHT=PATH, each as a set. LS_USAGE names a
+ * word that is wrong. *out, which is zeroed before, is to be closed also after an error.
+ */
+LS_MUST_USE ls_status ls_mixture_open(const ls_data_options *options, ls_mixture *out);
+/* The number of the set that sequence `index` >= 0 is of. *own: its index there. */
+int ls_mixture_find(const ls_mixture *mixture, int64_t index, int64_t *own);
+/* Identifies all documents, and the weights. Of one set it is ls_data_content. */
+uint64_t ls_mixture_content(const ls_mixture *mixture);
+void ls_mixture_close(ls_mixture *mixture); /* a zeroed one is allowed */
+
 /* Some of the inputs 0 .. S - 1 of a sequence, in ascending order: those of a rank are the runs of its layout. */
 typedef struct ls_data_part {
     const ls_layout_run *runs;

@@ -262,6 +262,16 @@ static ls_status run_loop(loop *l) {
                     (long long)step, (long long)o->steps, checkpoint);
 }
 
+/* A sequence of the training: of one of its data sets. */
+static ls_status read_mixed(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
+    const ls_training *t = context;
+    int64_t own;
+    const int set = ls_mixture_find(&t->mixture, index, &own);
+    const ls_text_sequences text = {t->mixture.set[set].data, 0, ls_model_takes(t->model).marks, t->options.seq};
+    const ls_sequences from = ls_text_sequences_of(&text);
+    return from.sample(from.context, own, part, out);
+}
+
 ls_train_outcome ls_train_nothing_yet(const ls_training *t) {
     return (ls_train_outcome){
         .steps = t->start.step, .eval_loss = NAN, .best_step = t->best_step, .best_loss = t->best_loss};
@@ -270,10 +280,9 @@ ls_train_outcome ls_train_nothing_yet(const ls_training *t) {
 ls_status ls_train_rank(ls_rank *rank, const void *training, void *outcome) {
     const ls_training *t = training;
     const int64_t S = t->options.seq;
-    const ls_text_sequences train = {t->data, 0, ls_model_takes(t->model).marks, S};
     loop l = {.t = t,
               .rank = rank,
-              .train = ls_text_sequences_of(&train),
+              .train = {.context = t, .sample = read_mixed},
               .charted = ls_seconds(),
               .lock = t->lock,
               .saves = {.t = t, .rank = rank, .saved = t->resumed_from != NULL ? t->start.step : -1},

@@ -75,6 +75,18 @@ static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
     ls_json_close(w);
 }
 
+/* How many of the step's sequences are of each data set. */
+static void put_mixture(const ls_training *t, int64_t step, ls_json_writer *w) {
+    const int64_t batch = t->options.batch;
+    for (int k = 0; k < t->mixture.n && t->mixture.n > 1; k++) {
+        char name[100];
+        int64_t own, n = 0;
+        for (int64_t b = 0; b < batch; b++) n += ls_mixture_find(&t->mixture, (step - 1) * batch + b, &own) == k;
+        snprintf(name, sizeof name, "sequences_%.80s", t->mixture.set[k].name);
+        ls_json_put_int(w, name, n);
+    }
+}
+
 ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
                          const ls_evaluated *evaluated, const ls_start_up *start_up) {
     LS_PATH path = NULL;
@@ -98,6 +110,7 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
         snprintf(name, sizeof name, "eval_loss_%.80s", t->eval_sets.name[i]);
         if (isfinite(evaluated->loss[i])) ls_json_put_double(w, name, evaluated->loss[i]);
     }
+    put_mixture(t, step, w);
     if (start_up != NULL) put_start_up(start_up, w);
     return ls_jsonl_append(path, w);
 }

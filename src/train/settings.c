@@ -406,6 +406,9 @@ int64_t ls_settings_evaluated(const ls_training *t, const ls_data *data) {
 ls_status ls_settings_count_steps(ls_training *t) {
     ls_train_options *o = &t->options;
     const double sequences = (double)ls_data_summarise(t->data)->windows;
+    if (o->epochs > 0 && t->mixture.n > 1)
+        return ls_error(LS_USAGE, "--epochs %g with several data sets, each of which has its own; expected --steps",
+                        o->epochs);
     if (o->epochs > 0) {
         const double steps = ceil(o->epochs * sequences / (double)o->batch);
         if (steps > 1e12)

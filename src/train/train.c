@@ -105,6 +105,18 @@ static ls_status open_model(ls_training *t) {
     return ls_ok();
 }
 
+static void log_set(const ls_training *t, const ls_mixed_set *set) {
+    const ls_data_summary *d = ls_data_summarise(set->data);
+    if (set->name != NULL)
+        ls_log("--data %s: %.1f %% of the sequences", set->name,
+               100.0 * (double)set->weight / (double)t->mixture.period);
+    ls_log("text: %lld documents, %.2f M tokens, %lld sequences of %lld; a unigram model would reach %.4f nats",
+           (long long)d->documents, (double)d->tokens / 1e6, (long long)d->windows, (long long)t->options.seq,
+           ls_data_unigram_nats(set->data));
+    ls_data_log_table(set->data);
+    ls_data_log_packing(set->data);
+}
+
 static ls_status open_text(ls_training *t) {
     const ls_train_options *o = &t->options;
     ls_launched launched;
@@ -121,15 +133,14 @@ static ls_status open_text(ls_training *t) {
                                   .verify = !o->trust_data,
                                   .process = launched.rank,
                                   .processes = launched.ranks};
-    LS_TRY(ls_data_open(&text, &t->data));
+    LS_TRY(ls_mixture_open(&text, &t->mixture));
+    t->data = t->mixture.set[0].data;
     if (ls_data_apart(t->data)) LS_TRY(ls_model_check_apart(t->model, o->seq));
-    t->unigram = ls_data_unigram_nats(t->data);
-    t->content = ls_data_content(t->data);
-    const ls_data_summary *d = ls_data_summarise(t->data);
-    ls_log("text: %lld documents, %.2f M tokens, %lld sequences of %lld; a unigram model would reach %.4f nats",
-           (long long)d->documents, (double)d->tokens / 1e6, (long long)d->windows, (long long)o->seq, t->unigram);
-    ls_data_log_table(t->data);
-    ls_data_log_packing(t->data);
+    for (int i = 0; i < t->mixture.n; i++)
+        t->unigram +=
+            ls_data_unigram_nats(t->mixture.set[i].data) * (double)t->mixture.set[i].weight / (double)t->mixture.period;
+    t->content = ls_mixture_content(&t->mixture);
+    for (int i = 0; i < t->mixture.n; i++) log_set(t, &t->mixture.set[i]);
     LS_TRY(ls_eval_sets_open(o->eval_data, &text, t->model, &t->eval_sets));
     t->eval_data = t->eval_sets.data[0];
     return ls_ok();
@@ -465,7 +476,7 @@ ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
     if (t.graph != NULL) ls_graph_destroy(t.graph);
     ls_typical_free(&t.typical);
     ls_eval_sets_close(&t.eval_sets);
-    ls_data_close(t.data);
+    ls_mixture_close(&t.mixture);
     ls_tokenizer_close(t.tokenizer);
     ls_model_close(t.model);
     ls_json_free(t.record);

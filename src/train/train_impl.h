@@ -59,7 +59,8 @@ typedef struct ls_training {
     ls_lock *lock;            /* of the folder `out`; held from before the first read of the folder until the end */
     ls_model *model;
     ls_tokenizer *tokenizer;
-    ls_data *data;
+    ls_mixture mixture;
+    const ls_data *data;      /* of the mixture's first set */
     const ls_data *eval_data; /* of the first evaluation set; NULL: there is none */
     ls_eval_sets eval_sets;
     ls_typical typical; /* documents of the data, at the sequence length of the options */

@@ -107,6 +107,24 @@ for wrong in 'a=text.txt,other.txt' '=text.txt' 'a b=text.txt' 'a=text.txt,a=oth
     expect_refused "--eval-data has '" "${base[@]}" --out x2 --eval-data "$wrong"
 done
 
+# Several data sets by weight: metrics count the sequences of each; a set alone is read as without a name.
+mixed=(a@3=text.txt b@1=other.txt)
+"$longspan" train --model config.json --threads 1 --seq 24 --batch 4 --steps 3 --data "${mixed[@]}" --out mixed >out.txt 2>err || fail "mixture: $(cat err)"
+metrics "len(d) == 3 and all(x['sequences_a'] == 3 and x['sequences_b'] == 1 for x in d)" mixed
+grep -q "data a: 75.0 % of the sequences" err || fail "mixture: $(cat err)"
+"$longspan" train --model config.json --threads 1 --seq 24 --batch 4 --steps 4 --data "${mixed[@]}" --out mixed --resume >out.txt 2>err || fail "mixture resumed: $(cat err)"
+if "$longspan" train --model config.json --threads 1 --data a@2=text.txt b@1=other.txt --out mixed --resume >out.txt 2>err; then fail "other weights"; fi
+for named in text.txt a@1=text.txt; do
+    "$longspan" train --model config.json --threads 1 --seq 24 --steps 2 --data "$named" --out "one-$named" >out.txt 2>err || fail "$named: $(cat err)"
+done
+metrics "[x['data_hash'] for x in d] == [json.loads(y)['data_hash'] for y in open('one-text.txt/metrics.jsonl')]" one-a@1=text.txt
+for wrong in 'a@0=text.txt' 'a@x=text.txt' '@1=text.txt' 'a b@1=text.txt' 'a@1='; do
+    expect_refused "--data has '" --model config.json --out x2 --data "$wrong"
+done
+expect_refused "each name once" --model config.json --out x2 --data a@1=text.txt a@2=other.txt
+expect_refused "as the other words have it" --model config.json --out x2 --data a@1=text.txt other.txt
+expect_refused "--epochs 1 with several data sets" --model config.json --seq 24 --out x2 --epochs 1 --data "${mixed[@]}"
+
 # Event files for TensorBoard: records have correct checksums; a resumed run begins a file that replaces later steps.
 train events --seq 24 --steps 2 --tensorboard --eval-data text.txt --eval-every 2
 sleep 1.1 # another name

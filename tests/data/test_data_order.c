@@ -86,10 +86,37 @@ static void stores_every_width(void **state) {
     }
 }
 
+/* In each round each set is read as often as its weight says, and goes through its own sequences in their order of
+ * rounds. */
+static void a_mixture_reads_each_set_by_its_weight(void **state) {
+    enum { SETS = 3, ROUNDS = 50, PERIOD = 6 };
+    ls_mixed_set sets[SETS] = {{.weight = 3}, {.weight = 1}, {.weight = 2}};
+    const ls_mixture mixture = {.n = SETS, .set = sets, .period = PERIOD, .seed = 5}, one = {1, sets + 1, 1, 5};
+    bool seen[SETS][3 * ROUNDS] = {{false}};
+    int orders = 0, last = -1;
+    (void)state;
+    for (int64_t i = 0; i < ROUNDS * PERIOD; i++) {
+        int64_t own;
+        const int k = ls_mixture_find(&mixture, i, &own);
+        assert_int_equal(own / sets[k].weight, i / PERIOD);
+        assert_false(seen[k][own]);
+        seen[k][own] = true;
+        if (i % PERIOD == 0) orders += k != last;
+        if (i % PERIOD == 0) last = k;
+        assert_int_equal(ls_mixture_find(&one, i, &own), 0);
+        assert_int_equal(own, i);
+    }
+    assert_true(orders > 5); /* the rounds differ */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_a_bijection),       cmocka_unit_test(depends_on_seed_and_epoch), cmocka_unit_test(is_fair),
-        cmocka_unit_test(is_the_same_for_ever), cmocka_unit_test(stores_every_width),
+        cmocka_unit_test(is_a_bijection),
+        cmocka_unit_test(depends_on_seed_and_epoch),
+        cmocka_unit_test(is_fair),
+        cmocka_unit_test(is_the_same_for_ever),
+        cmocka_unit_test(stores_every_width),
+        cmocka_unit_test(a_mixture_reads_each_set_by_its_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
