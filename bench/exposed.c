@@ -195,14 +195,14 @@ static ls_status launch(bench *b) {
     ls_images images = {.of_class = NULL};
     ls_world *world;
     LS_TRY(ls_compile_classes(&b->job, &b->target, &images));
-    size_t *heaps = calloc((size_t)b->ranks, sizeof *heaps);
+    ls_rank_needs *needs = calloc((size_t)b->ranks, sizeof *needs);
     ls_status status =
-        heaps != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for the heaps of %d ranks", b->ranks);
-    for (int r = 0; r < b->ranks && heaps != NULL; r++) heaps[r] = ls_images_of(&images, r)->bytes[LS_SYMMETRIC];
+        needs != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for what %d ranks need", b->ranks);
+    for (int r = 0; r < b->ranks && needs != NULL; r++) needs[r] = ls_needs_of(ls_images_of(&images, r));
     b->puts = count_puts(ls_images_of(&images, 0));
-    if (status.code == LS_OK) status = ls_world_for(ls_images_of(&images, 0), heaps, b->transport, false, 60, &world);
+    if (status.code == LS_OK) status = ls_world_for(ls_images_of(&images, 0), needs, b->transport, false, 60, &world);
     ls_images_destroy(&images);
-    free(heaps);
+    free(needs);
     LS_TRY(status);
     status = ls_launch(world, b->ranks, false, rank_main, b);
     ls_world_destroy(world);

@@ -24,6 +24,8 @@ static void check_put(const ls_comm *comm, const ls_put *put) {
     LS_ASSERT(ls_range_end(put->to) <= ls_heap_bytes_of(&comm->world->options, put->peer));
 }
 
+int ls_comm_word_count(const ls_comm *comm) { return comm->world->options.words; }
+
 size_t ls_comm_heap_bytes_of(const ls_comm *comm, int rank) {
     check_peer(comm, rank);
     return ls_heap_bytes_of(&comm->world->options, rank);

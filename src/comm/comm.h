@@ -175,6 +175,7 @@ int ls_comm_machine_rank(const ls_comm *comm);  /* of this rank among them */
 void *ls_comm_heap(const ls_comm *comm);        /* of this rank */
 size_t ls_comm_heap_bytes(const ls_comm *comm); /* of this rank */
 size_t ls_comm_heap_bytes_of(const ls_comm *comm, int rank);
+int ls_comm_word_count(const ls_comm *comm); /* words of each rank */
 /* The heap of a peer; NULL if this rank cannot load from it. */
 void *ls_comm_peer_heap(const ls_comm *comm, int peer);
 /*

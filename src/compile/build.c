@@ -175,7 +175,7 @@ int ls_build_channel(ls_builder *b, const char *format, ...) {
     ls_index_add(&b->channels.names, hash);
     ls_channel *channel = LS_PUSH(b->image->arena, p->channels, p->n_channels, p->channel_capacity);
     channel->name = ls_arena_strdup(b->image->arena, name);
-    (void)LS_PUSH(b->scratch, b->channels.words, b->channels.n, b->channels.capacity);
+    LS_PUSH(b->scratch, b->channels.words, b->channels.n, b->channels.capacity)->common = b->channels.common;
     return p->n_channels - 1;
 }
 
@@ -268,6 +268,28 @@ void ls_build_receive_rows(ls_builder *b, int channel, ls_peer sender, ls_operan
     if (receive != NULL) receive->counted = row_bytes(&slot);
 }
 
+void ls_build_grant_at(ls_builder *b, int channel, ls_peer sender, ls_operand slot, ls_epoch granted) {
+    ls_channel_calls *calls = calls_of(b, LS_INSTR_GRANT, channel);
+    if (!ls_operand_is_empty(&slot))
+        tell_out(b, push_word(b, LS_INSTR_GRANT, channel, sender, ++calls->sets, granted), slot);
+}
+
+void ls_build_send_at(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to, ls_epoch granted,
+                      ls_epoch sent) {
+    if (ls_operand_is_empty(&from)) return;
+    ls_channel_calls *free = calls_of(b, LS_INSTR_ACQUIRE, channel), *data = calls_of(b, LS_INSTR_PUT, channel);
+    (void)push_word(b, LS_INSTR_ACQUIRE, channel, receiver, ++free->awaits, granted);
+    ls_instr *put = push_word(b, LS_INSTR_PUT, channel, receiver, ++data->sets, sent);
+    tell_in(b, put, from);
+    tell_out(b, put, to);
+}
+
+void ls_build_receive_at(ls_builder *b, int channel, ls_peer sender, ls_operand slot, ls_epoch sent) {
+    ls_channel_calls *calls = calls_of(b, LS_INSTR_RECEIVE, channel);
+    if (!ls_operand_is_empty(&slot))
+        tell_out(b, push_word(b, LS_INSTR_RECEIVE, channel, sender, ++calls->awaits, sent), slot);
+}
+
 void ls_build_lease(ls_builder *b, int channel, ls_peer reader, ls_operand block) {
     tell_in(b, set_word(b, LS_INSTR_LEASE, channel, reader, &block), block);
 }
@@ -294,6 +316,24 @@ void ls_build_begin_program(ls_builder *b, ls_program *program) {
     program->first_word = b->image->words;
 }
 
+/* Channels that ranks of all stages have become the first. */
+static void sort_channels(const ls_builder *b) {
+    ls_program *p = b->program;
+    int *place = LS_NEW_ARRAY(b->scratch, int, b->channels.n + 1), n = 0;
+    ls_channel *sorted = LS_NEW_ARRAY(b->image->arena, ls_channel, p->n_channels + 1);
+    for (int common = 1; common >= 0; common--) {
+        for (int c = 0; c < b->channels.n; c++) {
+            if (b->channels.words[c].common != common) continue;
+            sorted[n] = p->channels[c];
+            place[c] = n++;
+        }
+        if (common) p->n_common = n;
+    }
+    p->channels = sorted;
+    for (int i = 0; i < p->n_instrs; i++)
+        if (p->instrs[i].channel >= 0) p->instrs[i].channel = place[p->instrs[i].channel];
+}
+
 static void end_channels(const ls_builder *b) {
     for (int c = 0; c < b->channels.n; c++) {
         const ls_channel_calls *data = &b->channels.words[c].data, *free = &b->channels.words[c].free;
@@ -303,7 +343,16 @@ static void end_channels(const ls_builder *b) {
         b->program->channels[c].uses[LS_SIDE_SENDS] = data->sets;
         b->program->channels[c].uses[LS_SIDE_RECEIVES] = data->awaits;
     }
-    b->image->words += 2 * b->program->n_channels;
+    sort_channels(b);
+    b->image->words += 2 * b->program->n_common;
+}
+
+void ls_build_end_words(ls_builder *b) {
+    for (int p = 0; p < b->image->n_programs; p++) {
+        ls_program *program = &b->image->programs[p];
+        program->own_word = b->image->words;
+        b->image->words += 2 * (program->n_channels - program->n_common);
+    }
 }
 
 void ls_build_end_program(ls_builder *b) {

@@ -44,6 +44,10 @@ static ls_status compare(const ls_job *job, const ls_target *target, ls_arena *a
     return ls_ok();
 }
 
+static int classes_of_stage(const ls_classes *classes) {
+    return ls_mesh_sequence_ranks(&classes->mesh) / classes->members;
+}
+
 /*
  * Programs name peers by a team and a distance in it, and where an offset differs (a rank's own part of the parameters,
  * its heads), the operand computes it from the rank's place in a team. Replicas hold the same positions of different
@@ -58,17 +62,23 @@ ls_status ls_classes_find(const ls_job *job, const ls_target *target, ls_classes
         ls_arena_destroy(arena);
         LS_TRY(status);
     }
-    found.n = found.apart ? ls_mesh_ranks(&found.mesh) : ls_mesh_sequence_ranks(&found.mesh) / found.members;
+    found.n = found.apart ? ls_mesh_ranks(&found.mesh) : ls_mesh_stages(&found.mesh) * classes_of_stage(&found);
     *out = found;
     return ls_ok();
 }
 
 int ls_class_of(const ls_classes *classes, int rank) {
-    return classes->apart ? rank : ls_mesh_sequence_index(&classes->mesh, rank) / classes->members;
+    if (classes->apart) return rank;
+    return ls_mesh_stage(&classes->mesh, rank) * classes_of_stage(classes) +
+           ls_mesh_sequence_index(&classes->mesh, rank) / classes->members;
 }
 
 int ls_class_first(const ls_classes *classes, int class) {
-    return classes->apart ? class : ls_mesh_sequence_rank(&classes->mesh, class * classes->members);
+    if (classes->apart) return class;
+    const ls_team stages = ls_mesh_team(&classes->mesh, ls_mesh_axes(&classes->mesh, LS_AXIS_STAGE));
+    const int of_stage = classes_of_stage(classes);
+    return ls_team_member(&stages, ls_mesh_sequence_rank(&classes->mesh, class % of_stage * classes->members),
+                          class / of_stage);
 }
 
 static ls_status compile_class(const ls_job *job, const ls_target *target, const ls_classes *classes, int class,

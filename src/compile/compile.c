@@ -1,6 +1,7 @@
 /* All passes, one after the other, for one rank. */
 #include "compile/attention/attention.h"
 #include "compile/pass.h"
+#include "compile/pipeline/pipeline.h"
 
 #include "device/device.h"
 
@@ -18,6 +19,8 @@ static void forget_values(ls_builder *b) {
 static void begin_program(ls_builder *b, int index) {
     const ls_job_program *row = &b->job->programs.list[index];
     ls_build_begin_program(b, &b->image->programs[index]);
+    b->channels.common = true;
+    for (int c = 0; c < row->n_channels; c++) (void)ls_build_channel(b, "%s", row->channels[c]);
     b->row = row;
     b->program->name = ls_arena_strdup(b->image->arena, row->name);
     b->program->n_nodes = row->end_node - row->first_node;
@@ -80,7 +83,8 @@ static ls_status take_phases(ls_builder *b) {
 ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *arena, ls_job *out,
                         ls_sharding *sharding) {
     *out = *job;
-    out->graph = ls_recompute(job, target->saving.drop, arena);
+    LS_TRY(ls_mark_boundaries(job->graph, ls_pipeline_chunks(target), arena, &out->graph));
+    out->graph = ls_recompute(out, target->saving.drop, arena);
     ls_fuse(out, arena);
     ls_cast_kept(out, arena);
     return ls_shard(out->graph, out->graph->n_nodes, &target->mesh, arena, sharding);
@@ -95,6 +99,7 @@ static ls_status compile(ls_builder *b, ls_job *job) {
     b->job = job;
     ls_redistribute(job, &image->mesh, image->arena, &sharding);
     end_programs(job, image->arena);
+    LS_TRY(ls_unroll(job, b->target, image->arena, &sharding));
     const int n_nodes = job->graph->n_nodes;
     b->sharding = &sharding;
     b->tensor = LS_NEW_ARRAY(image->arena, ls_operand, job->graph->n_tensors);
@@ -102,10 +107,12 @@ static ls_status compile(ls_builder *b, ls_job *job) {
     b->sites->of_node = LS_NEW_ARRAY(image->arena, ls_site *, n_nodes);
     b->sites->fronts = LS_NEW_ARRAY(image->arena, ls_operand, n_nodes);
     for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = nowhere();
+    ls_totals_teams(b);
     ls_lower_share(b, n_nodes);
     ls_lower_persistent(b);
     LS_TRY(b->status);
     for (int p = 0; p < image->n_programs; p++) LS_TRY(lower_program(b, p));
+    ls_build_end_words(b);
     ls_declare_effects(b);
     LS_TRY(ls_joins_check(image));
     ls_name_values(image);

@@ -92,7 +92,9 @@ typedef struct ls_job_program {
     int first_node, end_node; /* LS_LAST_NODE: to the end of the graph */
     ls_update update;
     ls_sums sums;
-    bool timed; /* as in ls_program */
+    bool timed;                  /* as in ls_program */
+    const char *const *channels; /* n_channels of them, between stages: ranks of all stages know them */
+    int n_channels;
 } ls_job_program;
 
 enum { LS_LAST_NODE = INT_MAX };
@@ -198,9 +200,27 @@ extern const ls_shard_mode ls_shard_modes[LS_SHARD_MODES]; /* each cuts more tha
 /* The index of the mode; NULL and "auto": -1. LS_USAGE names the flag --shard. */
 LS_MUST_USE ls_status ls_shard_parse(const char *name, int *out);
 
+/*
+ * In which order the stages of a pipeline (axes of kind stage) take the micro-batches of a step. A row of the table
+ * (pipeline/timetable.c), the plainest first; NULL past its end.
+ */
+typedef struct ls_pipeline_schedule ls_pipeline_schedule;
+const ls_pipeline_schedule *ls_pipeline_schedule_at(int index);
+const char *ls_pipeline_schedule_name(const ls_pipeline_schedule *schedule);
+const char *ls_pipeline_schedule_about(const ls_pipeline_schedule *schedule);
+/* Whether gradients of parameters have turns of their own in it. */
+bool ls_pipeline_schedule_splits(const ls_pipeline_schedule *schedule);
+
 typedef struct ls_target {
     ls_mesh mesh;
     int rank;
+    /*
+     * Programs run so many micro-batches each, whose inputs the host finds by ls_micro_name; 0: one. Where the mesh has
+     * axes of kind stage, each stage has so many parts of the graph (0: one), and `schedule` says who does what when
+     * (NULL: the first of the table).
+     */
+    int micro_batches, stage_chunks;
+    const ls_pipeline_schedule *schedule;
     const char *strategy; /* one of ls_strategy_name */
     ls_layout_kind layout;
     const ls_layout
@@ -220,6 +240,11 @@ typedef struct ls_target {
 
 /* What is cut on the target's mesh. */
 const ls_shard_mode *ls_target_shard(const ls_target *target);
+
+/* By what name the host finds an input, or what it fetches, of micro-batch `micro` of a program: "labels", "labels.1".
+ */
+enum { LS_MICRO_NAME = 160 };
+const char *ls_micro_name(const char *name, int micro, char out[LS_MICRO_NAME]);
 
 /* "fast", or NULL: false; "canonical": true. LS_USAGE names the flag --sums. */
 LS_MUST_USE ls_status ls_canonical_parse(const char *name, bool *out);

@@ -27,11 +27,21 @@ double ls_placements_travel(const ls_placements *from, const ls_placements *to);
 /* Whether ranks of some axis then have all of what each had a part of. */
 bool ls_placements_gather(const ls_placements *from, const ls_placements *to);
 
+/*
+ * By node of the graph: its slot in epochs (ls_epoch), 1 .. last - 1. What stands in front of all nodes of a program
+ * has slot 0, what stands behind them `last`, the same on all ranks. node NULL: all have slot 0.
+ */
+typedef struct ls_node_slots {
+    const int *node;
+    int last;
+} ls_node_slots;
+
 typedef struct ls_sharding {
     ls_placements *tensor; /* by tensor */
     ls_placements *wanted; /* by node * LS_NODE_INPUTS + input: as the node needs it */
     ls_axes *first_only;   /* by node: it adds only on the first rank along these */
     ls_dim_units *units;   /* by tensor * LS_MAX_DIMS + dimension: what of it stays together; NULL: single elements */
+    ls_node_slots slots;   /* in time: where stages of a pipeline take turns */
 } ls_sharding;
 
 /*
@@ -119,6 +129,7 @@ typedef struct ls_stages ls_stages; /* how a team exchanges (redistribute/redist
 typedef struct ls_packing {
     const ls_shard_mode *cut;
     int *flat_of; /* by tensor: of a parameter and of its gradient sum, its index in flats; else -1 */
+    int n_here;   /* the first of the flats are this stage's parameters; the others are elsewhere */
     ls_group *groups;
     int n_groups, n_trained; /* the first of them are of trained parameters; the others only travel to be read */
     ls_bucket *buckets;
@@ -132,10 +143,12 @@ typedef struct ls_channels {
     ls_index names;
     struct ls_channel_words {
         ls_channel_calls data, free;
+        bool common;
     } * words; /* by channel */
     int n;
     size_t capacity;
     ls_epoch epoch; /* of the last word that was set; each node of a program begins a new one (lower.c) */
+    bool common;    /* what is lowered now, ranks of all stages lower alike */
     int n_halos;    /* exchanges of neighbours' tokens so far (redistribute/halo.c) */
 } ls_channels;
 
@@ -243,6 +256,14 @@ void ls_build_send_rows(ls_builder *b, int channel, ls_peer receiver, ls_operand
                         double likely);
 void ls_build_receive_rows(ls_builder *b, int channel, ls_peer sender, ls_operand slot);
 /*
+ * The same of ranks whose lists differ, so that each calls its own end alone, and both give the epochs: of the grant
+ * and of the put.
+ */
+void ls_build_grant_at(ls_builder *b, int channel, ls_peer sender, ls_operand slot, ls_epoch granted);
+void ls_build_send_at(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to, ls_epoch granted,
+                      ls_epoch sent);
+void ls_build_receive_at(ls_builder *b, int channel, ls_peer sender, ls_operand slot, ls_epoch sent);
+/*
  * Reading in place over the same channels: the owner of a block in the heap leases it to a reader, who borrows it
  * (`block` is then the owner's, ls_operand_of_peer), reads it, and returns it; the owner reclaims it before it writes
  * there again.
@@ -255,6 +276,8 @@ void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand blo
  */
 void ls_build_begin_program(ls_builder *b, ls_program *program);
 void ls_build_end_program(ls_builder *b);
+/* After all programs: signal words for the channels that the rank's stage has alone. */
+void ls_build_end_words(ls_builder *b);
 
 /*
  * The number of the team in the image, added on first use; of the ranks that differ from this one only on some axes.
@@ -469,6 +492,8 @@ typedef struct ls_update_piece {
 ls_update_piece ls_update_piece_of(ls_builder *b, int bucket, ls_operand sums);
 /* By tensor: whether it is a parameter that the job's optimiser updates as a whole matrix (optimizer/matrices.c). */
 const bool *ls_find_matrices(const ls_builder *b);
+/* Numbers the teams of the totals, before stages of a pipeline number others. */
+void ls_totals_teams(ls_builder *b);
 /* Adds to the loss of a step, exactly, where sums are canonical. */
 void ls_totals_add_loss(ls_builder *b, ls_operand addend);
 /* What the host finds by that name, which there is. */
@@ -493,6 +518,7 @@ struct ls_lowering {
     ls_axes (*tells_apart)(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh,
                            const ls_sharding *sharding);
     bool ordered; /* where sums are canonical, what it makes has the same bits for any number of ranks */
+    bool common;  /* ranks of all stages lower it alike, and exchange something */
 };
 
 #define LS_LOWERING(op) ls_lowering_##op

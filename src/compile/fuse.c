@@ -102,7 +102,7 @@ static bool may_move(const fusion *f, int p, int c) {
     if (!run_together(f->job, p, c) || !ls_shape_equal(shape, &ls_graph_tensor(g, f->node[c].out[0])->shape))
         return false;
     for (int o = 0; o < from->n_out; o++) {
-        if (is_read(f, from->out[o], p + 1, c)) return false;
+        if (is_read(f, from->out[o], p + 1, c) || ls_graph_tensor(g, from->out[o])->boundary) return false;
         gone += !stays(f, from->out[o], c);
     }
     for (int i = 0; i < from->n_in; i++) {

@@ -69,9 +69,26 @@ static void lower_node(ls_builder *b, const ls_program_node *node) {
     node->lowering->lower(b, node);
 }
 
+/*
+ * The epoch of node i of the list. What ranks of all stages do alike comes in front of all nodes of a slot of its own,
+ * since their lists differ.
+ */
+static void begin_epoch(ls_builder *b, const ls_program_node *node, int i) {
+    const ls_node_slots *slots = &b->sharding->slots;
+    const bool common = node->lowering->common, behind = node->together >= b->row->end_node;
+    ls_epoch epoch = {.node = i};
+    if (slots->node != NULL) {
+        epoch.slot = node->together < 0 ? 0 : behind ? slots->last : slots->node[node->together];
+        epoch.slot = (int)ls_max(epoch.slot, b->channels.epoch.slot);
+        if (common) epoch = (ls_epoch){.slot = epoch.slot + 1, .node = -1};
+    }
+    b->channels.common = slots->node == NULL || common;
+    b->channels.epoch = epoch;
+}
+
 void ls_lower_nodes(ls_builder *b, const ls_program_node *list, int n) {
     for (int i = 0; i < n && b->status.code == LS_OK; i += 1 + list[i].n_body) {
-        if (b->tile == NULL) b->channels.epoch = (ls_epoch){.node = i}; /* a tile's nodes are part of their region's */
+        if (b->tile == NULL) begin_epoch(b, &list[i], i); /* a tile's nodes are part of their region's */
         lower_node(b, &list[i]);
     }
 }

@@ -17,6 +17,8 @@ enum {
     MOST_BUCKET_BYTES = 120 << 20, /* up to this: a rank has slots for two of them, and some more (reduce_scatter.c) */
 };
 
+static int64_t in_units(int64_t elements) { return (int64_t)ls_round_up((size_t)elements, LS_FLAT_UNIT); }
+
 /* Axes of heads and features over which the gradient sum of a parameter is a partial sum. */
 static ls_axes summed_axes(const ls_builder *b, int parameter) {
     const ls_graph *g = b->job->graph;
@@ -51,6 +53,7 @@ static void lay_parameter(ls_builder *b, int t, int number, bool matrix) {
                       .whole_count = ls_shape_elements(&info->shape),
                       .dtype = info->dtype,
                       .trained = !info->frozen,
+                      .elsewhere = info->elsewhere,
                       .group = ls_update_group(b, info, number),
                       .matrix = matrix};
     for (int d = 0; d < info->shape.ndim; d++) {
@@ -123,6 +126,32 @@ static void number_flats(ls_image *image) {
     for (int f = n; f < image->n_flats; f++) image->flats[f].number = f;
 }
 
+/* Elements of whole parameters with a lesser number. */
+static int64_t whole_before(const ls_image *image, int number) {
+    int64_t before = 0;
+    for (int f = 0; f < image->n_flats; f++)
+        if (image->flats[f].number < number) before += in_units(image->flats[f].whole_count);
+    return before;
+}
+
+/* What is elsewhere comes behind the parameters of this stage. */
+static void sort_by_stage(ls_builder *b) {
+    ls_image *image = b->image;
+    ls_flat *sorted = LS_NEW_ARRAY(image->arena, ls_flat, image->n_flats + 1);
+    int *place = LS_NEW_ARRAY(image->arena, int, image->n_flats + 1), n = 0;
+    for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
+        for (int f = 0; f < image->n_flats; f++) {
+            if (image->flats[f].elsewhere != elsewhere) continue;
+            sorted[n] = image->flats[f];
+            place[f] = n++;
+        }
+        if (!elsewhere) b->packing->n_here = n;
+    }
+    image->flats = sorted;
+    for (int t = 1; t < b->job->graph->n_tensors; t++)
+        if (b->packing->flat_of[t] >= 0) b->packing->flat_of[t] = place[b->packing->flat_of[t]];
+}
+
 static void lay_parameters(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_image *image = b->image;
@@ -146,14 +175,15 @@ static void lay_parameters(ls_builder *b) {
         }
     }
     number_flats(image);
+    for (int f = 0; f < image->n_flats; f++) image->flats[f].whole_start = whole_before(image, image->flats[f].number);
+    for (int f = 0; f < image->n_flats; f++) image->whole_elements += in_units(image->flats[f].whole_count);
+    sort_by_stage(b);
     for (int t = 1; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0)
             b->packing->flat_of[t] = b->packing->flat_of[info->of.id];
     }
 }
-
-static int64_t in_units(int64_t elements) { return (int64_t)ls_round_up((size_t)elements, LS_FLAT_UNIT); }
 
 /* Elements that a parameter takes in the flat space: as many on every rank, whatever their parts are. */
 static int64_t room_of(const ls_builder *b, const ls_flat *flat) {
@@ -174,7 +204,7 @@ bool ls_gradients_stay(const ls_builder *b) { return sharers(b) == 1 && !b->pack
 /* Elements that a bucket is to have: of every bucket, each rank has a piece. */
 static int64_t bucket_elements(const ls_builder *b) {
     int64_t all = 0;
-    for (int f = 0; f < b->image->n_flats; f++) all += room_of(b, &b->image->flats[f]);
+    for (int f = 0; f < b->packing->n_here; f++) all += room_of(b, &b->image->flats[f]);
     if (ls_gradients_stay(b)) return all;
     const int64_t element = (int64_t)ls_dtype_bytes(b->image->accumulator);
     const int64_t few = ls_min(BUCKET_BYTES / element, ls_ceil_div(all, LEAST_BUCKETS));
@@ -195,12 +225,9 @@ static void end_group(ls_builder *b, int first, int past, int64_t least) {
     ls_image *image = b->image;
     const int64_t unit = (int64_t)LS_FLAT_UNIT * sharers(b);
     ls_group *group = &b->packing->groups[b->packing->n_groups++];
-    int64_t whole = 0;
     *group = (ls_group){.start = image->flat_elements, .first = first, .past = past};
     for (int f = first; f < past; f++) {
         image->flats[f].start = group->start + group->count;
-        image->flats[f].whole_start = image->whole_elements + whole;
-        whole += in_units(image->flats[f].whole_count);
         group->count += room_of(b, &image->flats[f]);
     }
     group->first_bucket = b->packing->n_buckets;
@@ -211,15 +238,14 @@ static void end_group(ls_builder *b, int first, int past, int64_t least) {
         *LS_PUSH(image->arena, b->packing->buckets, b->packing->n_buckets, b->packing->bucket_capacity) =
             (ls_bucket){group->start + i * bucket, bucket, b->packing->n_groups - 1};
     image->flat_elements += group->count;
-    image->whole_elements += ls_max(whole, group->count);
 }
 
 /* Groups of as few parameters as make a bucket; what is left at the end joins the last one. ends: by parameter. */
 static void end_by_size(const ls_builder *b, int64_t least, bool *ends) {
     const ls_image *image = b->image;
     int64_t after = 0; /* elements of the parameters after the group */
-    for (int f = 0; f < image->n_flats; f++) after += room_of(b, &image->flats[f]);
-    for (int64_t f = 0, count = 0; f < image->n_flats; f++) {
+    for (int f = 0; f < b->packing->n_here; f++) after += room_of(b, &image->flats[f]);
+    for (int64_t f = 0, count = 0; f < b->packing->n_here; f++) {
         count += room_of(b, &image->flats[f]);
         after -= room_of(b, &image->flats[f]);
         ends[f] = count >= least && after >= least;
@@ -253,7 +279,7 @@ static void end_by_use(const ls_builder *b, bool *ends) {
         }
         now += g->nodes[n].op->reach != LS_REACH_OWN;
     }
-    for (int f = 0; f + 1 < image->n_flats; f++) {
+    for (int f = 0; f + 1 < b->packing->n_here; f++) {
         if (segment[f + 1] == 0) segment[f + 1] = segment[f];
         ends[f] = segment[f + 1] != segment[f] || is_table(&image->flats[f], vocabulary) ||
                   is_table(&image->flats[f + 1], vocabulary);
@@ -264,8 +290,9 @@ static void end_by_use(const ls_builder *b, bool *ends) {
  * Whether a group must end behind the parameter: a whole matrix has one of its own, and all of a group is of one type,
  * trained or not, and cut along the same axes.
  */
-static bool must_end(const ls_image *image, int f) {
-    if (f + 1 == image->n_flats) return true;
+static bool must_end(const ls_builder *b, int f) {
+    const ls_image *image = b->image;
+    if (f + 1 == b->packing->n_here) return true;
     const ls_flat *flat = &image->flats[f], *next = &image->flats[f + 1];
     return flat->matrix || next->matrix || flat->trained != next->trained || flat->dtype != next->dtype ||
            flat->cut != next->cut || flat->summed != next->summed;
@@ -279,8 +306,8 @@ static void cut_groups(ls_builder *b, int64_t least) {
         end_by_use(b, ends);
     else
         end_by_size(b, least, ends);
-    for (int f = 0, first = 0; f < image->n_flats; f++) {
-        if (!ends[f] && !must_end(image, f)) continue;
+    for (int f = 0, first = 0; f < b->packing->n_here; f++) {
+        if (!ends[f] && !must_end(b, f)) continue;
         end_group(b, first, f + 1, least);
         first = f + 1;
     }
@@ -319,6 +346,7 @@ void ls_lay_flat(ls_builder *b) {
     lay_parameters(b);
     find_stages(b);
     cut_groups(b, bucket_elements(b));
+    for (int f = b->packing->n_here; f < image->n_flats; f++) image->flats[f].start = image->flat_elements;
     image->n_pieces = b->packing->n_buckets;
     image->pieces = LS_NEW_ARRAY(image->arena, ls_flat_piece, image->n_pieces + 1);
     count_trained(b);

@@ -18,6 +18,15 @@ static void exact_sum(ls_builder *b, ls_operand of, bool squares, ls_operand wor
                                           .out = {words}});
 }
 
+void ls_totals_teams(ls_builder *b) {
+    const ls_axes features = ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE),
+                  all[] = {LS_ALL_AXES & ~features, features};
+    for (size_t i = 0; i < LS_COUNT(all); i++) {
+        const ls_team team = ls_mesh_team(&b->target->mesh, all[i]);
+        if (ls_team_size(&team) > 1) (void)ls_stages_of(b, &team);
+    }
+}
+
 void ls_totals_add_loss(ls_builder *b, ls_operand addend) {
     if (ls_program_reduces(b, b->row)) exact_sum(b, addend, false, ls_bound(b, LS_BIND_EXACT_LOSS));
 }
@@ -88,7 +97,7 @@ static void reduce_with_features(ls_builder *b, ls_axes features, ls_operand sha
                 ls_operand_slice(mine, 0, WHOLE, 1));
     ls_build_cast(b, ls_bound(b, LS_BIND_LOSS), ls_operand_slice(totals, 0, LS_TOTAL_LOSS, 1));
     ls_build_copy(b, totals, ls_operand_slice(mine, 0, 0, LS_TOTALS));
-    all_reduce(b, ls_mesh_shard_axes(&b->target->mesh), mine, sums);
+    all_reduce(b, LS_ALL_AXES & ~features, mine, sums);
     _Static_assert(LS_TOTAL_STOP == LS_TOTAL_SQUARES + 1, "they are reduced together");
     all_reduce(b, features, ls_operand_slice(sums, 0, LS_TOTAL_SQUARES, 2), over_all);
     ls_build_copy(b, ls_operand_slice(over_all, 0, 0, 1), ls_operand_slice(squares, 0, 0, 1));
@@ -152,5 +161,5 @@ static void lower_totals(ls_builder *b, const ls_program_node *node) {
 }
 
 const ls_lowering ls_lowering_features = {.name = "sum over features", .lower = lower_features},
-                  ls_lowering_totals = {.name = "totals", .lower = lower_totals},
+                  ls_lowering_totals = {.name = "totals", .common = true, .lower = lower_totals},
                   ls_lowering_control = {.name = "control", .lower = lower_control};

@@ -40,11 +40,13 @@ typedef struct ls_tensor_info {
     ls_dtype dtype;
     ls_shape shape; /* global */
     ls_role role;
-    bool frozen;   /* a parameter that is not trained: its gradient is not computed */
-    ls_dtype kept; /* a frozen parameter lies in memory in this type, and is cast where it is read */
-    int producer;  /* index of the node that computes it, or -1 */
-    int output;    /* which output of that node it is */
-    ls_tensor of;  /* of an accumulator: the parameter whose gradient it sums, if any */
+    bool frozen;    /* a parameter that is not trained: its gradient is not computed */
+    bool elsewhere; /* a parameter that ranks of another stage have (compile/pipeline) */
+    bool boundary;  /* the graph is cut behind it: nothing else goes from what is in front to what is behind */
+    ls_dtype kept;  /* a frozen parameter lies in memory in this type, and is cast where it is read */
+    int producer;   /* index of the node that computes it, or -1 */
+    int output;     /* which output of that node it is */
+    ls_tensor of;   /* of an accumulator: the parameter whose gradient it sums, if any */
     /* The tensor whose bytes this tensor uses: itself, unless its op writes in place or only changes the shape. */
     ls_tensor storage;
 } ls_tensor_info;
@@ -68,6 +70,8 @@ struct ls_graph {
 };
 
 static inline const ls_tensor_info *ls_graph_tensor(const ls_graph *g, ls_tensor t) { return &g->tensors[t.id]; }
+/* The nodes of the forward pass, which come first: all of a graph that is not differentiated. */
+static inline int ls_forward_nodes(const ls_graph *g) { return g->forward_nodes > 0 ? g->forward_nodes : g->n_nodes; }
 
 /* --- dimensions (dims.c) ------------------------------------------------------------------------------------------ */
 
@@ -272,7 +276,8 @@ typedef struct ls_op {
     X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw),      \
         X(cross_entropy), X(scale_rows), X(scale_rows_dw), X(recurrence), X(recurrence_back), X(split), X(join),      \
         X(redistribute), X(map), X(broadcast), X(reduce), X(reduce_max), X(reduce_max_grad), X(permute), X(contract), \
-        X(contract_sum), X(linear_recurrence), X(linear_recurrence_unmasked), X(linear_recurrence_grad)
+        X(contract_sum), X(linear_recurrence), X(linear_recurrence_unmasked), X(linear_recurrence_grad),              \
+        X(stage_send), X(stage_expect), X(stage_arrive)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);

@@ -240,7 +240,9 @@ typedef struct ls_program {
     ls_channel *channels;
     int n_channels;
     size_t channel_capacity;
-    int first_word; /* channel c owns words first_word + 2c (data) and + 2c + 1 (free) */
+    int n_common;             /* the first channels, which ranks of all stages of a pipeline have */
+    int first_word, own_word; /* channel c of these owns words first_word + 2c (data) and + 2c + 1 (free), and channel
+                                 n_common + c words own_word + 2c and + 2c + 1 */
 } ls_program;
 
 /* The sums that program `to` of a row adds to (ls_effect_sums), between the two programs. */
@@ -309,6 +311,7 @@ typedef struct ls_flat {
     ls_dim_units units; /* of that dimension */
     ls_axes summed;     /* axes of heads and features over which gradients in the shards are summed, too */
     ls_dtype dtype;     /* of its values */
+    bool elsewhere;     /* ranks of another stage of a pipeline have it: count is 0 */
     bool trained;       /* else it has neither gradient nor master nor any state: its values are all there is of it */
     int group;   /* the row of ls_image.settings that it is updated with; -1: it is frozen, or nothing is updated */
     bool matrix; /* the optimiser updates it as a whole matrix, not element by element */

@@ -84,7 +84,8 @@ static inline bool ls_access_writes(const ls_instr_access *access) {
 
 /* The channel's word that says "free", or the one that says "data" (ls_channel). */
 static inline int ls_channel_word(const ls_program *program, int channel, bool free) {
-    return program->first_word + 2 * channel + (free ? 1 : 0);
+    const int own = channel - program->n_common;
+    return (own < 0 ? program->first_word + 2 * channel : program->own_word + 2 * own) + (free ? 1 : 0);
 }
 
 /* The signal word, among all words of its owner, that the instruction sets or awaits. */

@@ -2,6 +2,7 @@
 #include "program/parts.h"
 
 int64_t ls_flat_part(const ls_image *image, const ls_flat *flat, int rank) {
+    if (flat->elsewhere) return 0;
     if (flat->cut == 0) return flat->whole_count;
     const int parts = ls_mesh_size(&image->mesh, flat->cut), part = ls_mesh_index(&image->mesh, flat->cut, rank);
     return flat->whole_count / flat->shape.dim[flat->cut_dim].size * ls_units_count(&flat->units, parts, part);

@@ -133,7 +133,7 @@ uint64_t ls_image_frame(const ls_image *image) {
     hash = mix_int(hash, image->in_place);
     hash = mix_int(hash, image->layout.kind);
     hash = mix_layout(hash, &image->layout);
-    hash = mix_int(hash, (uint64_t)image->flat_elements);
+    hash = mix_int(hash, (uint64_t)image->whole_elements);
     for (int p = 0; p < image->n_programs; p++) {
         hash = mix(hash, image->programs[p].name, strlen(image->programs[p].name));
         hash = mix_int(hash, (uint64_t)image->programs[p].first_word);

@@ -60,14 +60,14 @@ static int uses_in_note(const exchange *x, uint64_t uses, uint64_t first) {
 }
 
 /* Every channel has a place for a note in every heap, whichever of its words comes with it. */
-static int channels_of(const ls_image *image) { return image->words / 2; }
+static int channels_of(const ls_comm *comm) { return ls_comm_word_count(comm) / 2; }
 
 static ls_range place_of_note(const exchange *x, int word) {
     const size_t bytes = note_bytes(x->per_note);
     return ls_range_flat((size_t)(word / 2) * bytes, bytes);
 }
 
-size_t ls_exchange_heap(const ls_image *image) { return (size_t)channels_of(image) * note_bytes(1); }
+size_t ls_exchange_heap(int words) { return (size_t)(words / 2) * note_bytes(1); }
 
 /* The use that is number k of the end's, from 0, in the program's list of uses. */
 static int use_at(const exchange *x, const end *e, uint64_t k) {
@@ -150,8 +150,9 @@ static const size_t *counted_of(const exchange *x, const end *e) {
 
 /* Says what each word of this rank is for: notes and their answers, then what the programs send. */
 static ls_status expect(const exchange *x) {
-    ls_window *windows = LS_NEW_ARRAY(x->scratch, ls_window, x->ex->image->words + 1);
-    for (int w = 0; w < x->ex->image->words; w++) windows[w].peer = -1;
+    const int words = ls_comm_word_count(x->ex->comm);
+    ls_window *windows = LS_NEW_ARRAY(x->scratch, ls_window, words + 1);
+    for (int w = 0; w < words; w++) windows[w].peer = -1;
     for (int i = 0; i < x->n; i++) {
         const end *e = &x->ends[i];
         windows[e->awaited] = (ls_window){.peer = e->peer,
@@ -281,7 +282,7 @@ static ls_status run(exchange *x) {
 }
 
 ls_status ls_executor_exchange(ls_executor *ex) {
-    const int channels = channels_of(ex->image);
+    const int channels = channels_of(ex->comm);
     if (channels == 0) return ls_ok();
     size_t heap = ls_comm_heap_bytes(ex->comm); /* the least of any rank */
     for (int r = 0; r < ls_comm_size(ex->comm); r++) heap = ls_min(heap, ls_comm_heap_bytes_of(ex->comm, r));

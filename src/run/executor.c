@@ -12,8 +12,8 @@
  * Bytes of a rank's heap in the world, for what its programs use of it or the notes before they run. A device that has
  * messages has its own arena for what programs use.
  */
-static size_t find_heap(const ls_image *image, size_t used, const ls_device_traits *device) {
-    return ls_max(device->messages ? 0 : used, ls_exchange_heap(image));
+static size_t find_heap(size_t used, int words, const ls_device_traits *device) {
+    return ls_max(device->messages ? 0 : used, ls_exchange_heap(words));
 }
 
 static ls_status find_traits(const ls_image *image, ls_device_traits *out) {
@@ -21,17 +21,19 @@ static ls_status find_traits(const ls_image *image, ls_device_traits *out) {
     return ls_device_choose(image->device, &name, out);
 }
 
-ls_status ls_world_for(const ls_image *image, const size_t *heaps, const char *transports, bool may_spin,
+ls_status ls_world_for(const ls_image *image, const ls_rank_needs *needs, const char *transports, bool may_spin,
                        double wait_timeout, ls_world **out) {
     const int ranks = ls_mesh_ranks(&image->mesh);
     ls_device_traits device;
     LS_TRY(find_traits(image, &device));
     size_t *all = calloc((size_t)ranks, sizeof *all);
     if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the sizes of %d heaps", ranks);
-    for (int r = 0; r < ranks; r++)
-        all[r] = find_heap(image, heaps != NULL ? heaps[r] : image->bytes[LS_SYMMETRIC], &device);
+    const ls_rank_needs own = ls_needs_of(image);
+    int words = 0;
+    for (int r = 0; r < ranks; r++) words = (int)ls_max(words, needs != NULL ? needs[r].words : own.words);
+    for (int r = 0; r < ranks; r++) all[r] = find_heap(needs != NULL ? needs[r].heap : own.heap, words, &device);
     const ls_world_options options = {
-        .ranks = ranks, .heaps = all, .words = image->words, .may_spin = may_spin, .wait_timeout = wait_timeout};
+        .ranks = ranks, .heaps = all, .words = words, .may_spin = may_spin, .wait_timeout = wait_timeout};
     const ls_status status = ls_world_create(transports, &options, out);
     free(all);
     return status;
@@ -290,7 +292,7 @@ static ls_status record_all(ls_executor *ex, ls_status prepared) {
 static ls_status set_up(ls_executor *ex, bool may_spin) {
     ls_device_traits device;
     LS_TRY(find_traits(ex->image, &device));
-    const size_t heap = find_heap(ex->image, ex->image->bytes[LS_SYMMETRIC], &device);
+    const size_t heap = find_heap(ex->image->bytes[LS_SYMMETRIC], ls_comm_word_count(ex->comm), &device);
     if (heap > ls_comm_heap_bytes(ex->comm))
         return ls_error(LS_INVALID, "the programs of rank %d need a heap of %zu bytes; the world's has %zu",
                         ls_executor_rank(ex), heap, ls_comm_heap_bytes(ex->comm));

@@ -85,7 +85,7 @@ struct ls_executor {
  */
 LS_MUST_USE ls_status ls_executor_exchange(ls_executor *executor);
 /* Bytes of the heap that the exchange needs at least. */
-size_t ls_exchange_heap(const ls_image *image);
+size_t ls_exchange_heap(int words);
 
 /* Records the launches of all programs, on a device that can (execute.c). */
 LS_MUST_USE ls_status ls_executor_record_programs(ls_executor *executor);

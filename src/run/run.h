@@ -105,13 +105,21 @@ typedef struct ls_run_times {
     double sent;    /* bytes, not seconds: of the puts that the rank's thread made, and not its device */
 } ls_run_times;
 
+/* What programs of a rank need of its world: bytes of the heap, and signal words. */
+typedef struct ls_rank_needs {
+    size_t heap;
+    int words;
+} ls_rank_needs;
+static inline ls_rank_needs ls_needs_of(const ls_image *image) {
+    return (ls_rank_needs){image->bytes[LS_SYMMETRIC], image->words};
+}
+
 /*
- * Creates a world for programs: with the ranks and the signal words of the image, which all of them have, and for each
- * rank a heap of heaps[rank] bytes, those of its own image; NULL: all have as much as this one. transports as for
- * ls_world_create.
+ * Creates a world for programs: with the ranks of the image, and for each rank what its own image needs, needs[rank];
+ * NULL: all need what this one does. All ranks have as many signal words. transports as for ls_world_create.
  */
-LS_MUST_USE ls_status ls_world_for(const ls_image *image, const size_t *heaps, const char *transports, bool may_spin,
-                                   double wait_timeout, ls_world **out);
+LS_MUST_USE ls_status ls_world_for(const ls_image *image, const ls_rank_needs *needs, const char *transports,
+                                   bool may_spin, double wait_timeout, ls_world **out);
 
 /*
  * Collective: all ranks of the world create an executor, once, and tell each other the addresses of their

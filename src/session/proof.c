@@ -10,7 +10,7 @@ static bool is_persistent(ls_buffer_kind kind) {
 }
 
 static ls_rank_bytes count_bytes(const ls_image *image) {
-    ls_rank_bytes bytes = {.persistent = 0};
+    ls_rank_bytes bytes = {.words = image->words};
     for (int s = 0; s < LS_SPACES; s++) bytes.space[s] = (int64_t)image->bytes[s];
     bytes.on_host = image->host_apart ? bytes.space[LS_HOST] : (int64_t)ls_image_mapped(image);
     for (int i = 0; i < image->n_buffers; i++) {

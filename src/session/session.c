@@ -150,9 +150,12 @@ static ls_status make_world(ls_session *s) {
     LS_TRY(ls_hosts_find(ls_session_ranks(s), &hosts));
     s->may_spin = hosts.machine_ranks * s->plan.target.threads <= machine.cores;
     const int ranks = ls_session_ranks(s);
-    size_t *heaps = LS_NEW_ARRAY(s->arena, size_t, ranks);
-    for (int r = 0; r < ranks; r++) heaps[r] = (size_t)ls_session_bytes(s, r)->space[LS_SYMMETRIC];
-    return ls_world_for(s->proved.image, heaps, NULL, s->may_spin, s->wait_timeout, &s->world);
+    ls_rank_needs *needs = LS_NEW_ARRAY(s->arena, ls_rank_needs, ranks);
+    for (int r = 0; r < ranks; r++) {
+        const ls_rank_bytes *bytes = ls_session_bytes(s, r);
+        needs[r] = (ls_rank_needs){(size_t)bytes->space[LS_SYMMETRIC], bytes->words};
+    }
+    return ls_world_for(s->proved.image, needs, NULL, s->may_spin, s->wait_timeout, &s->world);
 }
 
 static ls_status set_up(ls_session *s, const ls_spread *spread) {

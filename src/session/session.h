@@ -79,6 +79,7 @@ typedef struct ls_rank_bytes {
     int64_t persistent;  /* private: parameters, gradients, optimiser, inputs, tables */
     int64_t activations; /* private: the rest, which lives within programs */
     int64_t slots;       /* symmetric: the slots where peers put */
+    int words;           /* signal words */
 } ls_rank_bytes;
 const ls_rank_bytes *ls_session_bytes(const ls_session *session, int rank);
 /* The session that an engine, or attention alone, runs on. */

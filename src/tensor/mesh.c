@@ -7,6 +7,7 @@
 
 /* The axes that --mesh names, outermost first: neighbours along the innermost exchange most. */
 static const ls_axis table[] = {
+    {.name = "pp", .kind = LS_AXIS_STAGE, .divides = "the layers of a model"},
     {.name = "dp", .kind = LS_AXIS_BATCH, .divides = "the sequences of a micro-batch"},
     {.name = "ring", .kind = LS_AXIS_SEQUENCE, .divides = "the tokens of a sequence"},
     {.name = "ulysses", .kind = LS_AXIS_SEQUENCE, .exchanges_heads = true, .divides = "the heads of attention"},
@@ -15,6 +16,7 @@ static const ls_axis table[] = {
 _Static_assert(LS_COUNT(table) <= LS_MESH_AXES, "a mesh lists all axes of the table");
 
 static const ls_factor factor_of_kind[LS_AXIS_KINDS] = {
+    [LS_AXIS_STAGE] = LS_FACTOR_NONE,
     [LS_AXIS_BATCH] = LS_FACTOR_BATCH,
     [LS_AXIS_SEQUENCE] = LS_FACTOR_SEQUENCE,
     [LS_AXIS_FEATURE] = LS_FACTOR_NONE,
@@ -54,7 +56,9 @@ ls_axes ls_mesh_block_axes(const ls_mesh *mesh) {
     return ls_mesh_axes(mesh, LS_AXIS_SEQUENCE) & ~ls_mesh_head_axes(mesh);
 }
 
-ls_axes ls_mesh_shard_axes(const ls_mesh *mesh) { return LS_ALL_AXES & ~ls_mesh_axes(mesh, LS_AXIS_FEATURE); }
+ls_axes ls_mesh_shard_axes(const ls_mesh *mesh) {
+    return LS_ALL_AXES & ~ls_mesh_axes(mesh, LS_AXIS_FEATURE) & ~ls_mesh_axes(mesh, LS_AXIS_STAGE);
+}
 
 int ls_mesh_size(const ls_mesh *mesh, ls_axes axes) {
     int size = 1;
@@ -80,6 +84,12 @@ int ls_mesh_sequence_index(const ls_mesh *mesh, int rank) {
 
 int ls_mesh_replica(const ls_mesh *mesh, int rank) {
     return ls_mesh_index(mesh, ls_mesh_axes(mesh, LS_AXIS_BATCH), rank);
+}
+
+int ls_mesh_stages(const ls_mesh *mesh) { return ls_mesh_size(mesh, ls_mesh_axes(mesh, LS_AXIS_STAGE)); }
+
+int ls_mesh_stage(const ls_mesh *mesh, int rank) {
+    return ls_mesh_index(mesh, ls_mesh_axes(mesh, LS_AXIS_STAGE), rank);
 }
 
 int ls_mesh_sequence_rank(const ls_mesh *mesh, int index) {

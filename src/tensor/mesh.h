@@ -14,6 +14,7 @@
 
 /* What the ranks along an axis divide among them. */
 typedef enum ls_axis_kind {
+    LS_AXIS_STAGE, /* the nodes of the graph, and with them the parameters (compile/pipeline) */
     LS_AXIS_BATCH,
     LS_AXIS_SEQUENCE,
     LS_AXIS_FEATURE, /* heads, hidden features and words, where no op needs all of them (compile/shard) */
@@ -34,7 +35,7 @@ typedef struct ls_axis {
 
 /* The table, outermost first; NULL past its end. */
 const ls_axis *ls_axis_at(int index);
-/* The factor that axes of a kind cut; none: those of kind feature cut several. */
+/* The factor that axes of a kind cut; none: those of kind feature cut several, and those of kind stage none. */
 ls_factor ls_axis_factor(const ls_axis *axis);
 
 /*
@@ -63,7 +64,7 @@ ls_axes ls_mesh_head_axes(const ls_mesh *mesh);
 ls_axes ls_mesh_block_axes(const ls_mesh *mesh);
 /*
  * Those along which ranks have the same part of each parameter, so that gradients are summed over them and state may be
- * cut over them: all but those of kind feature.
+ * cut over them: all but those of kind stage and feature.
  */
 ls_axes ls_mesh_shard_axes(const ls_mesh *mesh);
 
@@ -77,6 +78,9 @@ int ls_mesh_replicas(const ls_mesh *mesh);
 int ls_mesh_index(const ls_mesh *mesh, ls_axes axes, int rank);
 int ls_mesh_sequence_index(const ls_mesh *mesh, int rank);
 int ls_mesh_replica(const ls_mesh *mesh, int rank);
+/* How many stages there are; and that of a rank. */
+int ls_mesh_stages(const ls_mesh *mesh);
+int ls_mesh_stage(const ls_mesh *mesh, int rank);
 /* The rank with that index along the sequence that is the first along all other axes. */
 int ls_mesh_sequence_rank(const ls_mesh *mesh, int index);
 
@@ -133,7 +137,7 @@ LS_MUST_USE ls_status ls_meshes_visit(const ls_mesh *given, bool features, int r
 void ls_mesh_widen(ls_mesh *mesh, ls_axis_kind kind, int times);
 
 /*
- * Reads "dp=A,ring=R,ulysses=U,tp=T". Axes may be in any order; those that are given are listed in the order of the
+ * Reads "pp=S,dp=A,ring=R,ulysses=U,tp=T". Axes may be in any order; those that are given are listed in the order of the
  * table. An unknown or repeated axis and a size that is not an integer from 1 on are LS_USAGE errors that name it, as
  * is a mesh of more ranks than an int can count.
  */

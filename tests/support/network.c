@@ -12,7 +12,7 @@
 #include "run/interpret.h"
 #include "spread.h"
 
-enum { MOST_INPUTS = 8, MOVES = 2 };
+enum { MOST_INPUTS = 64, MOVES = 2 };
 /* Of AdamW: large, so that a gradient of zero but for rounding makes no step. */
 static const double epsilon = 1e-3;
 
@@ -59,15 +59,18 @@ static int32_t id_of(const network *n, const char *name, int64_t i, int64_t S) {
     return (int32_t)((at * at * 7 + at * 3 + at / 5) % n->ids);
 }
 
-static int fill_inputs(const network *n, const ls_graph *g, spread_array *in, int n_in) {
+/* micro: of a program; each has the same inputs, under its own names, which lie behind the ids. */
+static int fill_inputs(const network *n, const ls_graph *g, int micro, spread_array *in, int n_in) {
     for (int t = 1; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role != LS_ROLE_INPUT || info->dtype != LS_I32) continue;
-        LS_ASSERT(n_in < MOST_INPUTS);
         const int64_t count = ls_shape_elements(&info->shape);
-        int32_t *ids = malloc(sizeof *ids * (size_t)count);
-        for (int64_t i = 0; i < count; i++) ids[i] = id_of(n, info->name, i, info->shape.dim[1].size);
-        in[n_in++] = (spread_array){info->name, ids};
+        for (int j = 0; j < micro; j++) {
+            LS_ASSERT(n_in < MOST_INPUTS);
+            int32_t *ids = malloc(sizeof *ids * (size_t)count + LS_MICRO_NAME);
+            for (int64_t i = 0; i < count; i++) ids[i] = id_of(n, info->name, i, info->shape.dim[1].size);
+            in[n_in++] = (spread_array){ls_micro_name(info->name, j, (char *)(ids + count)), ids};
+        }
     }
     return n_in;
 }
@@ -143,7 +146,7 @@ static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, c
     spread_job job = *base;
     job.update = true;
     job.in = in;
-    job.n_in = fill_inputs(n, r->graph, in, fixed);
+    job.n_in = fill_inputs(n, r->graph, (int)ls_max(1, base->target.micro_batches), in, fixed);
     job.out = results;
     job.n_out = trains ? 2 : 1;
     job.gradient = trains ? NULL : gradient;
@@ -165,10 +168,11 @@ static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype
     network_result r = {0};
     ls_status status = build(n, dtype, &r.graph);
     const ls_update update = steps > 0 ? LS_UPDATE_APPLY : LS_UPDATE_REDUCE;
-    spread_job job = {.job = job_of(n, r.graph, update, micro > 1),
+    const int runs = target->micro_batches > 0 ? 1 : micro;
+    spread_job job = {.job = job_of(n, r.graph, update, runs > 1),
                       .target = *target,
                       .transport = n->transport,
-                      .micro = micro,
+                      .micro = runs,
                       .steps = steps};
     job.target.rank = 0;
     if (status.code == LS_OK) status = ls_compile(&job.job, &job.target, &r.image);
@@ -342,7 +346,7 @@ ls_status network_verify(const network *n, const ls_target *target, int micro) {
     ls_image **images = calloc((size_t)ranks, sizeof(ls_image *));
     ls_graph *g;
     ls_status status = build(n, LS_F64, &g);
-    const ls_job job = job_of(n, g, LS_UPDATE_APPLY, micro > 1);
+    const ls_job job = job_of(n, g, LS_UPDATE_APPLY, micro > 1 && target->micro_batches == 0);
     ls_classes classes = {0};
     if (status.code == LS_OK) status = ls_classes_find(&job, target, &classes);
     for (int r = 0; r < ranks && status.code == LS_OK; r++) {

@@ -4,10 +4,10 @@
 
 ls_status world_of_images(ls_image *const *images, int ranks, const char *transports, double timeout, ls_world **out) {
     LS_ASSERT(ranks > 0);
-    size_t *heaps = malloc((size_t)ranks * sizeof *heaps);
-    for (int r = 0; r < ranks; r++) heaps[r] = images[r]->bytes[LS_SYMMETRIC];
-    const ls_status status = ls_world_for(images[0], heaps, transports, false, timeout, out);
-    free(heaps);
+    ls_rank_needs *needs = malloc((size_t)ranks * sizeof *needs);
+    for (int r = 0; r < ranks; r++) needs[r] = ls_needs_of(images[r]);
+    const ls_status status = ls_world_for(images[0], needs, transports, false, timeout, out);
+    free(needs);
     return status;
 }
 

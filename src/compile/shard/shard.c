@@ -42,7 +42,8 @@ static ls_status shard(const ls_graph *g, int n_nodes, const ls_mesh *mesh, ls_a
     for (int a = 0; a < mesh->n; a++) {
         const ls_along along = {
             .graph = g, .n_nodes = n_nodes, .a = a, .axis = mesh->along[a].axis, .features = &features};
-        if (mesh->along[a].size > 1) LS_TRY(shard_along(&along, scratch, out));
+        const bool cuts = mesh->along[a].size > 1 && mesh->along[a].axis->kind != LS_AXIS_STAGE;
+        if (cuts) LS_TRY(shard_along(&along, scratch, out));
     }
     if (features.factors.dim == NULL) return ls_ok();
     out->units = ls_shared_units(g, &features, arena);

@@ -1,0 +1,300 @@
+/*
+ * Where the graph is cut into chunks. A place in front of a forward node will do if one tensor alone crosses it: what
+ * nodes in front of it make and nodes behind it read. What is made of inputs alone, as positions and masks are, crosses
+ * nothing: every chunk makes it for itself.
+ */
+#include "compile/pipeline/pipeline.h"
+
+#include <float.h>
+#include <limits.h>
+
+typedef struct cutting {
+    const ls_graph *g;
+    ls_arena *arena;
+    int chunks, forward; /* forward: nodes of the forward pass, which come first */
+    int *node;           /* by node: its chunk */
+    bool *free;          /* by node: it reads inputs alone */
+    double *before;      /* by forward node: what those in front of it cost */
+} cutting;
+
+static int producer_of(const ls_graph *g, ls_tensor t) { return g->tensors[g->tensors[t.id].storage.id].producer; }
+
+/* --- costs -------------------------------------------------------------------------------------------------------- */
+
+static ls_view view_of(const ls_graph *g, ls_tensor t) {
+    const ls_tensor_info *info = ls_graph_tensor(g, t);
+    int64_t size[LS_MAX_DIMS] = {0};
+    for (int d = 0; d < info->shape.ndim; d++) size[d] = info->shape.dim[d].size;
+    return ls_operand_dense(-1, 0, info->dtype, info->shape.ndim, size).view;
+}
+
+/* Of a node on all tokens, in operations; the bytes that it moves count as a few each. */
+static double cost_of(const ls_graph *g, const ls_node *node) {
+    enum { OF_A_BYTE = 32 };
+    ls_view in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
+    double bytes = 0;
+    for (int i = 0; i < node->n_in; i++) in[i] = view_of(g, node->in[i]);
+    for (int o = 0; o < node->n_out; o++) {
+        out[o] = view_of(g, node->out[o]);
+        bytes += (double)ls_view_bytes(&out[o]);
+    }
+    if (node->op->kernel == LS_KERNEL_NONE && node->op->flops == NULL) return 0;
+    return OF_A_BYTE * bytes + (node->op->flops != NULL ? node->op->flops(in, out, node->params) : 0);
+}
+
+static void find_costs(cutting *c) {
+    c->before = LS_NEW_ARRAY(c->arena, double, c->forward + 1);
+    for (int n = 0; n < c->forward; n++) c->before[n + 1] = c->before[n] + cost_of(c->g, &c->g->nodes[n]);
+}
+
+/* --- places ------------------------------------------------------------------------------------------------------- */
+
+static void find_free(cutting *c) {
+    const ls_graph *g = c->g;
+    c->free = LS_NEW_ARRAY(c->arena, bool, g->n_nodes);
+    for (int n = 0; n < c->forward; n++) {
+        c->free[n] = true;
+        for (int i = 0; i < g->nodes[n].n_in; i++) {
+            const ls_tensor storage = ls_graph_tensor(g, g->nodes[n].in[i])->storage;
+            const int from = g->tensors[storage.id].producer;
+            c->free[n] &= from >= 0 ? c->free[from] : g->tensors[storage.id].role == LS_ROLE_INPUT;
+        }
+    }
+}
+
+/*
+ * By place: how many storages cross it, and one of them. Storages that are written in place by several nodes cross
+ * between any two of them.
+ */
+typedef struct places {
+    int *crossing;
+    ls_tensor *one;
+} places;
+
+static places find_places(const cutting *c) {
+    const ls_graph *g = c->g;
+    const int F = c->forward;
+    int *first = LS_NEW_ARRAY(c->arena, int, g->n_tensors), *last = LS_NEW_ARRAY(c->arena, int, g->n_tensors);
+    places p = {LS_NEW_ARRAY(c->arena, int, F + 1), LS_NEW_ARRAY(c->arena, ls_tensor, F + 1)};
+    for (int t = 0; t < g->n_tensors; t++) first[t] = INT_MAX;
+    for (int n = 0; n < F; n++) {
+        for (int i = 0; i < ls_node_tensors(&g->nodes[n]) && !c->free[n]; i++) {
+            const ls_tensor storage = ls_graph_tensor(g, ls_node_tensor(&g->nodes[n], i))->storage;
+            const ls_tensor_info *info = ls_graph_tensor(g, storage);
+            if (info->role != LS_ROLE_VALUE || (info->producer >= 0 && c->free[info->producer])) continue;
+            first[storage.id] = (int)ls_min(first[storage.id], n);
+            last[storage.id] = n;
+        }
+    }
+    for (int t = 1; t < g->n_tensors; t++) {
+        for (int n = first[t] == INT_MAX ? F : first[t] + 1; n <= last[t]; n++) {
+            p.crossing[n]++;
+            p.one[n] = ls_graph_at(g, t);
+        }
+    }
+    return p;
+}
+
+/* The places that will do, ascending; returns how many. */
+static int list_places(const cutting *c, const places *p, int *list) {
+    int n = 0;
+    for (int at = 1; at < c->forward; at++)
+        if (p->crossing[at] == 1 && c->before[at] > 0 && c->before[at] < c->before[c->forward]) list[n++] = at;
+    return n;
+}
+
+/*
+ * The cuts, chunks - 1 of n places, whose largest chunk costs least: of `used` cuts, the best with the last one at
+ * place i follows from those with one cut less.
+ */
+static void choose(const cutting *c, const int *list, int n, int *cuts) {
+    const int F = c->forward, most = c->chunks - 1;
+    double *best = LS_NEW_ARRAY(c->arena, double, (most + 1) * (n + 1));
+    int *from = LS_NEW_ARRAY(c->arena, int, (most + 1) * (n + 1));
+    for (int used = 1; used <= most; used++) {
+        for (int i = 0; i < n; i++) {
+            double *least = &best[used * n + i];
+            *least = used == 1 ? c->before[list[i]] : DBL_MAX;
+            for (int k = used - 2; used > 1 && k < i; k++) {
+                const double with = ls_max(best[(used - 1) * n + k], c->before[list[i]] - c->before[list[k]]);
+                if (with >= *least) continue;
+                *least = with;
+                from[used * n + i] = k;
+            }
+        }
+    }
+    int last = -1;
+    double least = DBL_MAX;
+    for (int i = most - 1; i < n; i++) {
+        const double with = ls_max(best[most * n + i], c->before[F] - c->before[list[i]]);
+        if (with >= least) continue;
+        least = with;
+        last = i;
+    }
+    for (int used = most; used >= 1; used--) {
+        cuts[used - 1] = list[last];
+        last = from[used * n + last];
+    }
+}
+
+/* The place near the middle that the fewest tensors cross, for the error. */
+static ls_status refuse(const cutting *c, const places *p, int found) {
+    const ls_graph *g = c->g;
+    int at = 0;
+    for (int n = 1; n < c->forward; n++)
+        if (p->crossing[n] > 1 && (at == 0 || p->crossing[n] < p->crossing[at])) at = n;
+    if (at == 0)
+        return ls_error(LS_UNSUPPORTED,
+                        "a pipeline of %d parts: the model can be cut at %d places; expected %d at least", c->chunks,
+                        found, c->chunks - 1);
+    return ls_error(
+        LS_UNSUPPORTED,
+        "a pipeline of %d parts: the model can be cut at %d places; expected %d at least (elsewhere several "
+        "tensors cross: in front of \"%s\", %d of them, \"%s\" among them)",
+        c->chunks, found, c->chunks - 1, g->tensors[g->nodes[at].out[0].id].name, p->crossing[at],
+        g->tensors[p->one[at].id].name);
+}
+
+/* --- the backward pass -------------------------------------------------------------------------------------------- */
+
+static bool is_forward(const cutting *c, int n) { return n < c->forward; }
+
+/* The chunk of the parameters that a node reads, or to whose gradients it adds; -1: there are none. by: chunk of each.
+ */
+static int of_parameters(const cutting *c, const ls_node *node, const int *by) {
+    int chunk = -1;
+    for (int i = 0; i < ls_node_tensors(node); i++) {
+        const ls_tensor_info *info = ls_graph_tensor(c->g, ls_graph_tensor(c->g, ls_node_tensor(node, i))->storage);
+        const int parameter = info->role == LS_ROLE_PARAMETER     ? info->storage.id
+                              : info->role == LS_ROLE_ACCUMULATOR ? info->of.id
+                                                                  : 0;
+        if (parameter != 0 && by[parameter] >= 0) chunk = by[parameter];
+    }
+    return chunk;
+}
+
+/*
+ * From what it reads: it belongs where forward results that it reads were made, or to the next chunk, if they went
+ * there and what it reads of the backward pass comes from there. Where it reads no forward results, it belongs to the
+ * least chunk of what it adds: that of the tensor whose gradient this is. -1: it reads nothing of the backward pass.
+ */
+static int of_inputs(const cutting *c, const ls_node *node, const bool *crosses) {
+    int forward = -1, behind = -1;
+    bool crossed = false;
+    for (int i = 0; i < node->n_in; i++) {
+        const int from = producer_of(c->g, node->in[i]);
+        if (from < 0 || c->node[from] < 0) continue;
+        if (!is_forward(c, from))
+            behind = behind < 0 ? c->node[from] : (int)ls_min(behind, c->node[from]);
+        else if (c->node[from] >= forward) {
+            crossed = crosses[ls_graph_tensor(c->g, node->in[i])->storage.id];
+            forward = c->node[from];
+        }
+    }
+    if (behind < 0 || forward < 0) return behind;
+    return crossed && behind > forward ? forward + 1 : forward;
+}
+
+/* The least chunk of the nodes that read what it makes. */
+static void follow_readers(cutting *c) {
+    const ls_graph *g = c->g;
+    int *least = LS_NEW_ARRAY(c->arena, int, g->n_tensors);
+    for (int t = 0; t < g->n_tensors; t++) least[t] = INT_MAX;
+    for (int n = g->n_nodes - 1; n >= c->forward; n--) {
+        const ls_node *node = &g->nodes[n];
+        for (int o = 0; o < node->n_out && c->node[n] < 0; o++)
+            if (least[node->out[o].id] != INT_MAX) c->node[n] = least[node->out[o].id];
+        for (int i = 0; i < node->n_in; i++)
+            if (c->node[n] >= 0) least[node->in[i].id] = (int)ls_min(least[node->in[i].id], c->node[n]);
+    }
+}
+
+static void place_backward(cutting *c) {
+    const ls_graph *g = c->g;
+    int *by = LS_NEW_ARRAY(c->arena, int, g->n_tensors); /* of parameters */
+    bool *crosses = LS_NEW_ARRAY(c->arena, bool, g->n_tensors);
+    for (int t = 0; t < g->n_tensors; t++) by[t] = -1;
+    for (int n = 0; n < c->forward; n++) {
+        for (int i = 0; i < g->nodes[n].n_in; i++) {
+            const ls_tensor storage = ls_graph_tensor(g, g->nodes[n].in[i])->storage;
+            const int from = g->tensors[storage.id].producer;
+            if (g->tensors[storage.id].role == LS_ROLE_PARAMETER && by[storage.id] < 0) by[storage.id] = c->node[n];
+            crosses[storage.id] |= from >= 0 && c->node[from] >= 0 && c->node[from] != c->node[n];
+        }
+    }
+    for (int n = c->forward; n < g->n_nodes; n++) {
+        const ls_node *node = &g->nodes[n];
+        c->node[n] = node->forward >= 0 ? c->node[node->forward] : of_parameters(c, node, by);
+        if (c->node[n] < 0) c->node[n] = of_inputs(c, node, crosses);
+    }
+    follow_readers(c);
+    for (int n = c->forward; n < g->n_nodes; n++)
+        if (c->node[n] < 0) c->node[n] = c->chunks - 1; /* nothing reads it, and it reads nothing of the model's */
+}
+
+/* Nodes of the backward pass that make nothing but gradients of parameters. */
+static bool *find_weights(const cutting *c) {
+    const ls_graph *g = c->g;
+    bool *weight = LS_NEW_ARRAY(c->arena, bool, g->n_nodes);
+    for (int n = c->forward; n < g->n_nodes; n++) {
+        weight[n] = true;
+        for (int o = 0; o < g->nodes[n].n_out; o++)
+            weight[n] &=
+                ls_graph_tensor(g, ls_graph_tensor(g, g->nodes[n].out[o])->storage)->role == LS_ROLE_ACCUMULATOR;
+    }
+    return weight;
+}
+
+static cutting begin(const ls_graph *g, int chunks, ls_arena *arena) {
+    cutting c = {.g = g,
+                 .arena = arena,
+                 .chunks = chunks,
+                 .forward = ls_forward_nodes(g),
+                 .node = LS_NEW_ARRAY(arena, int, g->n_nodes)};
+    find_free(&c);
+    find_costs(&c);
+    return c;
+}
+
+int ls_pipeline_chunks(const ls_target *target) {
+    const int stages = ls_mesh_stages(&target->mesh);
+    return stages == 1 ? 1 : stages * (int)ls_max(1, target->stage_chunks);
+}
+
+ls_status ls_mark_boundaries(const ls_graph *g, int chunks, ls_arena *arena, const ls_graph **out) {
+    *out = g;
+    if (chunks == 1) return ls_ok();
+    const cutting c = begin(g, chunks, arena);
+    const places p = find_places(&c);
+    int *list = LS_NEW_ARRAY(arena, int, c.forward + 1), *cuts = LS_NEW_ARRAY(arena, int, chunks);
+    const int n = list_places(&c, &p, list);
+    if (n < chunks - 1) return refuse(&c, &p, n);
+    choose(&c, list, n, cuts);
+    ls_graph *marked = ls_arena_copy(arena, g, sizeof *g);
+    marked->tensors = ls_arena_copy(arena, g->tensors, sizeof *g->tensors * (size_t)g->n_tensors);
+    for (int i = 0; i + 1 < chunks; i++) marked->tensors[p.one[cuts[i]].id].boundary = true;
+    *out = marked;
+    return ls_ok();
+}
+
+/* By forward node: a boundary alone crosses in front of it, and not yet in front of the node before it. */
+static bool *find_cuts(const cutting *c) {
+    const places p = find_places(c);
+    bool *cut = LS_NEW_ARRAY(c->arena, bool, c->forward + 1), *done = LS_NEW_ARRAY(c->arena, bool, c->g->n_tensors);
+    for (int n = 1; n < c->forward; n++) {
+        cut[n] = p.crossing[n] == 1 && c->g->tensors[p.one[n].id].boundary && !done[p.one[n].id];
+        done[p.one[n].id] |= cut[n];
+    }
+    return cut;
+}
+
+void ls_cut_graph(const ls_graph *g, ls_arena *arena, ls_graph_chunks *out) {
+    cutting c = begin(g, 1, arena);
+    const bool *cut = find_cuts(&c);
+    for (int n = 0; n < c.forward; n++) {
+        c.chunks += cut[n];
+        c.node[n] = c.free[n] ? LS_ANY_CHUNK : c.chunks - 1;
+    }
+    place_backward(&c);
+    *out = (ls_graph_chunks){c.chunks, c.node, find_weights(&c)};
+}

@@ -1,0 +1,93 @@
+/*
+ * Pipeline: the nodes of a graph in chunks, one after the other; stages of ranks that have some of the chunks each; and
+ * micro-batches that go through all of them, forward and backward.
+ *
+ *   timetable.c  the table of schedules, and what follows from one: which stage does what, in which order and when
+ *   cut.c        where the graph is cut into chunks, and which chunk each node belongs to
+ *   unroll.c     the graph of a stage: its nodes of all micro-batches in the order of the timetable
+ *   crossing.c   how a tensor goes from a stage to another one
+ *
+ * Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM" (arXiv
+ * 2104.04473) has the first two schedules, Qi et al., "Zero bubble pipeline parallelism" (arXiv 2401.10241) the third.
+ */
+#ifndef LS_PIPELINE_H
+#define LS_PIPELINE_H
+
+#include "compile/compile_impl.h"
+
+/* --- timetables (timetable.c) ------------------------------------------------------------------------------------- */
+
+/*
+ * What a stage does at a time: a micro-batch through a chunk, forward; and backward, of schedules that split it without
+ * the gradients of parameters, for which there is a turn of its own.
+ */
+typedef enum ls_turn_kind { LS_TURN_FORWARD, LS_TURN_BACKWARD, LS_TURN_WEIGHTS, LS_TURN_KINDS } ls_turn_kind;
+extern const char *const ls_turn_names[LS_TURN_KINDS];
+
+typedef struct ls_turn {
+    ls_turn_kind kind;
+    int chunk, micro;
+    int begin, end; /* on a clock of which a turn forward takes one unit, and a whole one backward two */
+} ls_turn;
+
+/* Chunk c is that of stage c % stages. */
+typedef struct ls_timetable {
+    int stages, chunks, micro;
+    ls_turn **of_stage; /* in their order */
+    int *n_of_stage;
+    int end; /* of the last turn */
+} ls_timetable;
+
+/* What a timetable is made for. */
+typedef struct ls_pipelining {
+    const ls_pipeline_schedule *schedule;
+    int stages, chunks, micro;
+    bool backward; /* else micro-batches go forward alone */
+} ls_pipelining;
+
+/* It lies in the arena. LS_USAGE: the schedule asks for other numbers of chunks or micro-batches. */
+LS_MUST_USE ls_status ls_timetable_make(const ls_pipelining *of, ls_arena *arena, ls_timetable *out);
+/* Of stages that take equally long and have nothing to wait for but each other: the share of time that they are idle.
+ */
+double ls_timetable_idle(const ls_timetable *table);
+/* The most micro-batches that are in a stage at once: through a chunk of it forward, and not yet backward. */
+int ls_timetable_held(const ls_timetable *table, int stage);
+
+/* --- cuts (cut.c) ------------------------------------------------------------------------------------------------- */
+
+/* Which chunk a node belongs to. */
+typedef struct ls_graph_chunks {
+    int chunks;
+    int *node;    /* by node; LS_ANY_CHUNK: it reads inputs alone, and each chunk that reads it makes it */
+    bool *weight; /* by node: a node of the backward pass that makes nothing but gradients of parameters */
+} ls_graph_chunks;
+enum { LS_ANY_CHUNK = -1 };
+
+/* How many chunks the target asks for: 1 where it has one stage. */
+int ls_pipeline_chunks(const ls_target *target);
+/*
+ * The graph, in the arena, with the boundaries of chunks: between its forward nodes, where one tensor alone goes from
+ * what is in front to what is behind, so that the largest chunk costs least. The same graph for one chunk.
+ * LS_UNSUPPORTED: it has too few such places; the error names what crosses where it might have been cut.
+ */
+LS_MUST_USE ls_status ls_mark_boundaries(const ls_graph *graph, int chunks, ls_arena *arena, const ls_graph **out);
+/* The chunks of a graph that has boundaries; nodes of the backward pass follow what they differentiate. */
+void ls_cut_graph(const ls_graph *graph, ls_arena *arena, ls_graph_chunks *out);
+
+/* --- a stage's graph (unroll.c) ----------------------------------------------------------------------------------- */
+
+/*
+ * The job of the rank's stage: the nodes of its chunks, once for each micro-batch, in the order of the timetable, with
+ * nodes for what comes from other stages and goes there. *sharding becomes that of the new graph, with the slots of
+ * epochs. The job stays as it is where the mesh has one stage and there is one micro-batch.
+ */
+LS_MUST_USE ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sharding *sharding);
+
+/* Params of the nodes of a crossing: a tensor that goes from a stage to another one. */
+typedef struct ls_crossing {
+    const char *name; /* of its channel */
+    int from, to;     /* stages */
+    ls_epoch granted, sent;
+} ls_crossing;
+
+#endif

@@ -1,0 +1,247 @@
+/* The table of schedules, and the timetable that follows from one: turns of all stages, played on a clock. */
+#include "compile/pipeline/pipeline.h"
+
+#include <limits.h>
+#include <string.h>
+
+const char *const ls_turn_names[LS_TURN_KINDS] = {"forward", "backward", "weights"};
+
+/* A timetable while it is made. */
+typedef struct making {
+    const ls_pipelining *of;
+    ls_timetable *table;
+    int *end[LS_TURN_KINDS]; /* by chunk and micro-batch: of the turn; NOT_YET: it has not begun */
+} making;
+
+enum { NOT_YET = INT_MAX };
+
+/*
+ * A schedule: what it asks of the numbers, whether its turns backward leave gradients of parameters to turns of their
+ * own, and a stage's turns: listed, in their order, without times; or chosen, each time that the stage has nothing to
+ * do.
+ */
+struct ls_pipeline_schedule {
+    const char *name, *about;
+    bool interleaves; /* a stage has several chunks, and micro-batches come in sets of as many as there are stages */
+    bool splits;
+    int (*list)(const ls_pipelining *of, int stage, ls_turn *out);
+    bool (*choose)(const making *m, int stage, int now, ls_turn *out);
+};
+
+static ls_turn turn_of(ls_turn_kind kind, int chunk, int micro) {
+    return (ls_turn){.kind = kind, .chunk = chunk, .micro = micro};
+}
+static int place(const making *m, int chunk, int micro) { return chunk * m->of->micro + micro; }
+
+/* --- 1F1B --------------------------------------------------------------------------------------------------------- */
+
+static int list_plain(const ls_pipelining *of, int stage, ls_turn *out) {
+    const int ahead = (int)ls_min(of->stages - 1 - stage, of->micro);
+    int n = 0;
+    for (int i = 0; i < ahead; i++) out[n++] = turn_of(LS_TURN_FORWARD, stage, i);
+    for (int i = 0; i < of->micro; i++) {
+        if (i + ahead < of->micro) out[n++] = turn_of(LS_TURN_FORWARD, stage, i + ahead);
+        out[n++] = turn_of(LS_TURN_BACKWARD, stage, i);
+    }
+    return n;
+}
+
+/* --- interleaved -------------------------------------------------------------------------------------------------- */
+
+/* Turn i of a stage in one direction: sets of micro-batches go through one of its chunks after the other. */
+static ls_turn interleaved_turn(const ls_pipelining *of, int stage, int i, ls_turn_kind kind) {
+    const int own = of->chunks / of->stages, set = of->stages * own;
+    const int round = i % set / of->stages, chunk = kind == LS_TURN_FORWARD ? round : own - 1 - round;
+    return turn_of(kind, chunk * of->stages + stage, i / set * of->stages + i % of->stages);
+}
+
+static int list_interleaved(const ls_pipelining *of, int stage, ls_turn *out) {
+    const int own = of->chunks / of->stages, all = of->micro * own;
+    const int ahead = (int)ls_min(2 * (of->stages - 1 - stage) + (own - 1) * of->stages, all);
+    int n = 0;
+    for (int i = 0; i < ahead; i++) out[n++] = interleaved_turn(of, stage, i, LS_TURN_FORWARD);
+    for (int i = 0; i < all; i++) {
+        if (i + ahead < all) out[n++] = interleaved_turn(of, stage, i + ahead, LS_TURN_FORWARD);
+        out[n++] = interleaved_turn(of, stage, i, LS_TURN_BACKWARD);
+    }
+    return n;
+}
+
+/* --- choices ------------------------------------------------------------------------------------------------------ */
+
+static bool has_begun(const making *m, ls_turn_kind kind, int chunk, int micro) {
+    return m->end[kind][place(m, chunk, micro)] != NOT_YET;
+}
+
+/* When what the turn needs is there; NOT_YET: a turn that it needs has not begun. */
+static int ready_at(const making *m, const ls_turn *t) {
+    const bool forward = t->kind == LS_TURN_FORWARD;
+    int at = 0;
+    if (forward && t->chunk > 0) at = m->end[LS_TURN_FORWARD][place(m, t->chunk - 1, t->micro)];
+    if (t->kind == LS_TURN_BACKWARD) {
+        at = m->end[LS_TURN_FORWARD][place(m, t->chunk, t->micro)];
+        if (t->chunk + 1 < m->of->chunks)
+            at = (int)ls_max(at, m->end[LS_TURN_BACKWARD][place(m, t->chunk + 1, t->micro)]);
+    }
+    if (t->kind == LS_TURN_WEIGHTS) at = m->end[LS_TURN_BACKWARD][place(m, t->chunk, t->micro)];
+    return at;
+}
+
+/* The first micro-batch of the stage's chunk whose turn of that kind has not begun, if it can begin now. */
+static bool can_begin(const making *m, ls_turn_kind kind, int chunk, int now, ls_turn *out) {
+    int micro = 0;
+    while (micro < m->of->micro && has_begun(m, kind, chunk, micro)) micro++;
+    *out = turn_of(kind, chunk, micro);
+    return micro < m->of->micro && ready_at(m, out) <= now;
+}
+
+/* Micro-batches that are in the stage: forward has begun, and what ends it has not. */
+static int held(const making *m, int chunk, ls_turn_kind ends) {
+    int n = 0;
+    for (int i = 0; i < m->of->micro; i++)
+        n += has_begun(m, LS_TURN_FORWARD, chunk, i) && !has_begun(m, ends, chunk, i);
+    return n;
+}
+
+/*
+ * Backward first, on which earlier stages wait; forward while the stage holds no more than 1F1B would; gradients of
+ * parameters where there is nothing else to do, or too much is held for them.
+ */
+static bool choose_split(const making *m, int stage, int now, ls_turn *out) {
+    const int most = m->of->stages - stage;
+    if (can_begin(m, LS_TURN_BACKWARD, stage, now, out)) return true;
+    if (held(m, stage, LS_TURN_WEIGHTS) < m->of->stages && held(m, stage, LS_TURN_BACKWARD) < most &&
+        can_begin(m, LS_TURN_FORWARD, stage, now, out))
+        return true;
+    return can_begin(m, LS_TURN_WEIGHTS, stage, now, out);
+}
+
+/* Where nothing goes backward: the first micro-batches first, of these what is furthest. */
+static bool choose_forward(const making *m, int stage, int now, ls_turn *out) {
+    bool found = false;
+    for (int chunk = stage; chunk < m->of->chunks; chunk += m->of->stages) {
+        ls_turn other;
+        if (!can_begin(m, LS_TURN_FORWARD, chunk, now, &other)) continue;
+        if (!found || other.micro / m->of->stages <= out->micro / m->of->stages) *out = other;
+        found = true;
+    }
+    return found;
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+static const ls_pipeline_schedule schedules[] = {
+    {.name = "1f1b",
+     .about = "one micro-batch forward, one backward; a stage holds as many as there are stages behind it, and one",
+     .list = list_plain},
+    {.name = "interleaved",
+     .about = "1f1b of stages that have several chunks each: less idle time, more bytes sent",
+     .interleaves = true,
+     .list = list_interleaved},
+    {.name = "zero-bubble",
+     .about = "gradients of parameters wait for time in which a stage would be idle",
+     .splits = true,
+     .choose = choose_split},
+};
+static const ls_pipeline_schedule forward_only = {.name = "forward", .about = "", .choose = choose_forward};
+
+const ls_pipeline_schedule *ls_pipeline_schedule_at(int index) {
+    return index >= 0 && index < (int)LS_COUNT(schedules) ? &schedules[index] : NULL;
+}
+const char *ls_pipeline_schedule_name(const ls_pipeline_schedule *schedule) { return schedule->name; }
+const char *ls_pipeline_schedule_about(const ls_pipeline_schedule *schedule) { return schedule->about; }
+bool ls_pipeline_schedule_splits(const ls_pipeline_schedule *schedule) { return schedule->splits; }
+
+/* --- the clock ---------------------------------------------------------------------------------------------------- */
+
+static int duration(const ls_pipelining *of, ls_turn_kind kind) {
+    return kind == LS_TURN_BACKWARD && !of->schedule->splits ? 2 : 1;
+}
+
+static void begin(making *m, int stage, ls_turn turn, int now) {
+    ls_timetable *table = m->table;
+    turn.begin = now;
+    turn.end = now + duration(m->of, turn.kind);
+    m->end[turn.kind][place(m, turn.chunk, turn.micro)] = turn.end;
+    table->of_stage[stage][table->n_of_stage[stage]++] = turn;
+    table->end = (int)ls_max(table->end, turn.end);
+}
+
+static int turns_of_stage(const ls_pipelining *of) {
+    const int kinds = !of->backward ? 1 : of->schedule->splits ? 3 : 2;
+    return kinds * of->micro * (of->chunks / of->stages);
+}
+
+/* Plays all turns: each begins when its stage is free and what it needs is there. */
+static void play(making *m, const ls_pipeline_schedule *schedule, ls_arena *arena) {
+    const int stages = m->of->stages, all = turns_of_stage(m->of);
+    ls_turn **listed = LS_NEW_ARRAY(arena, ls_turn *, stages);
+    int *free_at = LS_NEW_ARRAY(arena, int, stages), done = 0;
+    for (int s = 0; s < stages; s++) {
+        listed[s] = LS_NEW_ARRAY(arena, ls_turn, all);
+        if (schedule->list != NULL && schedule->list(m->of, s, listed[s]) != all) LS_ASSERT(false);
+    }
+    for (int now = 0; done < stages * all; now++) {
+        LS_ASSERT(now <= 4 * stages * (all + 1)); /* no schedule of the table waits for itself */
+        for (int s = 0; s < stages; s++) {
+            const int n = m->table->n_of_stage[s];
+            if (free_at[s] > now || n == all) continue;
+            ls_turn turn = listed[s][n];
+            const bool can = schedule->list != NULL ? ready_at(m, &turn) <= now : schedule->choose(m, s, now, &turn);
+            if (!can) continue;
+            begin(m, s, turn, now);
+            free_at[s] = m->table->of_stage[s][n].end;
+            done++;
+        }
+    }
+}
+
+static ls_status check(const ls_pipelining *of) {
+    const ls_pipeline_schedule *s = of->schedule;
+    if (of->micro < 1 || of->chunks < of->stages || of->chunks % of->stages != 0)
+        return ls_error(LS_USAGE,
+                        "%d stages, %d chunks and %d micro-batches; expected a multiple of the stages as chunks",
+                        of->stages, of->chunks, of->micro);
+    if (s->interleaves && of->micro % of->stages != 0)
+        return ls_error(LS_USAGE, "schedule %s: %d micro-batches of a step on %d stages; expected a multiple of %d",
+                        s->name, of->micro, of->stages, of->stages);
+    if (!s->interleaves && of->chunks != of->stages)
+        return ls_error(LS_USAGE, "schedule %s: %d chunks on %d stages; expected one for each stage", s->name,
+                        of->chunks, of->stages);
+    return ls_ok();
+}
+
+ls_status ls_timetable_make(const ls_pipelining *of, ls_arena *arena, ls_timetable *out) {
+    LS_TRY(check(of));
+    ls_timetable table = {.stages = of->stages,
+                          .chunks = of->chunks,
+                          .micro = of->micro,
+                          .of_stage = LS_NEW_ARRAY(arena, ls_turn *, of->stages),
+                          .n_of_stage = LS_NEW_ARRAY(arena, int, of->stages)};
+    making m = {.of = of, .table = &table};
+    for (int s = 0; s < of->stages; s++) table.of_stage[s] = LS_NEW_ARRAY(arena, ls_turn, turns_of_stage(of));
+    for (int kind = 0; kind < LS_TURN_KINDS; kind++) {
+        m.end[kind] = LS_NEW_ARRAY(arena, int, of->chunks * of->micro);
+        for (int i = 0; i < of->chunks * of->micro; i++) m.end[kind][i] = NOT_YET;
+    }
+    play(&m, of->backward ? of->schedule : &forward_only, arena);
+    *out = table;
+    return ls_ok();
+}
+
+double ls_timetable_idle(const ls_timetable *table) {
+    double busy = 0;
+    for (int s = 0; s < table->stages; s++)
+        for (int i = 0; i < table->n_of_stage[s]; i++) busy += table->of_stage[s][i].end - table->of_stage[s][i].begin;
+    return 1 - busy / ((double)table->end * table->stages);
+}
+
+int ls_timetable_held(const ls_timetable *table, int stage) {
+    int now = 0, most = 0;
+    for (int i = 0; i < table->n_of_stage[stage]; i++) {
+        const ls_turn_kind kind = table->of_stage[stage][i].kind;
+        now += kind == LS_TURN_FORWARD ? 1 : kind == LS_TURN_BACKWARD ? -1 : 0;
+        most = (int)ls_max(most, now);
+    }
+    return most;
+}

@@ -1,0 +1,437 @@
+/*
+ * The graph of a stage: the nodes of its chunks, once for each micro-batch, in the order of the timetable. What another
+ * stage makes is expected, arrives, and has been sent there; these are nodes too. Parameters and sums are the same
+ * tensors in all micro-batches; of parameters that other stages have, the graph has the names alone.
+ */
+#include "compile/pipeline/pipeline.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* Nodes of epochs: grants come before all nodes of a turn, and what is sent to other stages behind them. */
+enum { GRANTED = -(1 << 30), SENT = 1 << 30 };
+
+/* A storage that goes from the stage that makes it to one that reads it, in each micro-batch. */
+typedef struct crossing {
+    ls_tensor storage;
+    int from, to;      /* stages */
+    int chunk;         /* that makes it, */
+    ls_turn_kind kind; /* in turns of this kind */
+    bool *read;        /* by chunk and kind of turn: these read it */
+    int channels;      /* micro-batches take them in turn */
+} crossing;
+
+typedef struct unrolling {
+    const ls_job *job;
+    const ls_target *target;
+    const ls_graph *from;
+    const ls_sharding *sharding;
+    ls_arena *arena;
+    int stage, stages, micro;
+    bool splits;
+    ls_graph_chunks chunks;
+    int *owner; /* by tensor: the stage that has a parameter; -1: no node reads it */
+
+    ls_graph *to;
+    ls_sharding out;
+    size_t tensor_capacity, wanted_capacity, node_capacity, unit_capacity, slot_capacity;
+    int n_tensors, n_wanted, n_nodes, n_units, n_slots;
+    int *slot; /* by new node */
+    int now;   /* the slot of nodes that are added */
+
+    int *common; /* by old tensor: the new one of all micro-batches; 0: each has its own */
+    int **input; /* by micro-batch and old tensor: inputs, and what the host fetches */
+    int **value; /* of the program at work, by micro-batch and old tensor; 0: it is not there yet */
+    int **moved; /* of the program at work, by micro-batch and old node: the new one */
+    const ls_job_program *row;
+    crossing *crossings; /* of the program at work */
+    int n_crossings;
+    ls_timetable table;
+} unrolling;
+
+/* --- the new graph ------------------------------------------------------------------------------------------------ */
+
+static ls_tensor push_tensor(unrolling *u, int of, const ls_tensor_info *info) {
+    ls_graph *to = u->to;
+    ls_tensor_info *made = LS_PUSH(u->arena, to->tensors, to->n_tensors, to->tensor_capacity);
+    *made = *info;
+    for (int d = 0; d < LS_MAX_DIMS && u->sharding->units != NULL; d++)
+        *LS_PUSH(u->arena, u->out.units, u->n_units, u->unit_capacity) = u->sharding->units[of * LS_MAX_DIMS + d];
+    *LS_PUSH(u->arena, u->out.tensor, u->n_tensors, u->tensor_capacity) = u->sharding->tensor[of];
+    const ls_tensor t = ls_graph_at(to, to->n_tensors - 1);
+    made->storage = t;
+    made->producer = -1;
+    return t;
+}
+
+/* A node whose outputs are tensors of the new graph. n: the old node that it is; -1: a new one, of whole inputs. */
+static void push_node(unrolling *u, const ls_node *node, int n) {
+    ls_graph_own_outputs(u->to, node);
+    *LS_PUSH(u->arena, u->to->nodes, u->to->n_nodes, u->to->node_capacity) = *node;
+    *LS_PUSH(u->arena, u->slot, u->n_slots, u->slot_capacity) = u->now;
+    *LS_PUSH(u->arena, u->out.first_only, u->n_nodes, u->node_capacity) = n >= 0 ? u->sharding->first_only[n] : 0;
+    for (int i = 0; i < LS_NODE_INPUTS; i++) {
+        const ls_placements *wanted = n >= 0           ? &u->sharding->wanted[n * LS_NODE_INPUTS + i]
+                                      : i < node->n_in ? &u->out.tensor[node->in[i].id]
+                                                       : &u->out.tensor[0];
+        const ls_placements copy = *wanted;
+        *LS_PUSH(u->arena, u->out.wanted, u->n_wanted, u->wanted_capacity) = copy;
+    }
+}
+
+static const ls_tensor_info *storage_of(const unrolling *u, ls_tensor t) {
+    return ls_graph_tensor(u->from, ls_graph_tensor(u->from, t)->storage);
+}
+
+static bool has_batch(const ls_tensor_info *info) { return ls_shape_has_factor(&info->shape, LS_FACTOR_BATCH); }
+
+/* Parameters, sums, and inputs that all micro-batches have in common; then the inputs of each. */
+static void copy_leaves(unrolling *u) {
+    const ls_graph *g = u->from;
+    for (int t = 0; t < g->n_tensors; t++) {
+        ls_tensor_info info = g->tensors[t];
+        const bool shared = t == 0 || info.role == LS_ROLE_PARAMETER || info.role == LS_ROLE_ACCUMULATOR ||
+                            (info.role == LS_ROLE_INPUT && !has_batch(&info));
+        if (!shared) continue;
+        info.elsewhere = info.role == LS_ROLE_PARAMETER && u->owner[t] != u->stage;
+        u->common[t] = push_tensor(u, t, &info).id;
+    }
+    for (int t = 1; t < u->to->n_tensors; t++) {
+        ls_tensor_info *info = &u->to->tensors[t];
+        if (info->of.id != 0) info->of = ls_graph_at(u->to, u->common[info->of.id]);
+    }
+    for (int j = 0; j < u->micro; j++) {
+        u->input[j] = LS_NEW_ARRAY(u->arena, int, g->n_tensors);
+        for (int t = 1; t < g->n_tensors; t++) {
+            ls_tensor_info info = g->tensors[t];
+            char name[LS_MICRO_NAME];
+            if (info.role != LS_ROLE_INPUT || u->common[t] != 0) continue;
+            info.name = ls_arena_strdup(u->arena, ls_micro_name(info.name, j, name));
+            u->input[j][t] = push_tensor(u, t, &info).id;
+        }
+    }
+}
+
+/* --- who makes and reads what ------------------------------------------------------------------------------------- */
+
+static int stage_of(const unrolling *u, int chunk) { return chunk % u->stages; }
+
+static ls_turn_kind kind_of(const unrolling *u, int n) {
+    if (n < ls_forward_nodes(u->from)) return LS_TURN_FORWARD;
+    return u->splits && u->chunks.weight[n] ? LS_TURN_WEIGHTS : LS_TURN_BACKWARD;
+}
+
+/* Stages of parameters. A parameter that nodes of several stages read is refused. */
+static ls_status find_owners(unrolling *u) {
+    const ls_graph *g = u->from;
+    u->owner = LS_NEW_ARRAY(u->arena, int, g->n_tensors);
+    for (int t = 0; t < g->n_tensors; t++) u->owner[t] = -1;
+    for (int n = 0; n < g->n_nodes; n++) {
+        for (int i = 0; i < g->nodes[n].n_in; i++) {
+            const ls_tensor_info *info = storage_of(u, g->nodes[n].in[i]);
+            if (info->role != LS_ROLE_PARAMETER || u->chunks.node[n] < 0) continue;
+            int *owner = &u->owner[info->storage.id];
+            const int stage = stage_of(u, u->chunks.node[n]);
+            if (*owner < 0) *owner = stage;
+            if (*owner != stage)
+                return ls_error(LS_UNSUPPORTED,
+                                "a pipeline: parameter \"%s\" is read on stages %d and %d; expected one", info->name,
+                                *owner, stage);
+        }
+    }
+    for (int t = 1; t < g->n_tensors; t++)
+        if (u->owner[t] < 0) u->owner[t] = u->stages - 1; /* no node reads it */
+    return ls_ok();
+}
+
+/* The crossing of that storage from the chunk to the stage: found, or a new one. */
+static crossing *crossing_of(unrolling *u, ls_tensor storage, int chunk, ls_turn_kind kind, int to, size_t *capacity) {
+    for (int i = 0; i < u->n_crossings; i++) {
+        crossing *c = &u->crossings[i];
+        if (c->storage.id == storage.id && c->chunk == chunk && c->kind == kind && c->to == to) return c;
+    }
+    crossing *c = LS_PUSH(u->arena, u->crossings, u->n_crossings, *capacity);
+    *c = (crossing){.storage = storage, .from = stage_of(u, chunk), .to = to, .chunk = chunk, .kind = kind};
+    c->read = LS_NEW_ARRAY(u->arena, bool, u->chunks.chunks *LS_TURN_KINDS);
+    return c;
+}
+
+/* What crosses between nodes of the program; the last node that changes a storage in place decides who makes it. */
+static ls_status find_crossings(unrolling *u) {
+    const ls_graph *g = u->from;
+    size_t capacity = 0;
+    u->n_crossings = 0;
+    u->crossings = NULL;
+    for (int n = u->row->first_node; n < ls_min(u->row->end_node, g->n_nodes); n++) {
+        const int chunk = u->chunks.node[n];
+        for (int i = 0; i < g->nodes[n].n_in && chunk >= 0; i++) {
+            const ls_tensor_info *info = ls_graph_tensor(g, g->nodes[n].in[i]);
+            const int from = info->producer >= 0 ? u->chunks.node[info->producer] : -1;
+            if (from < 0 || stage_of(u, from) == stage_of(u, chunk)) continue;
+            if (storage_of(u, g->nodes[n].in[i])->role != LS_ROLE_VALUE)
+                return ls_error(LS_UNSUPPORTED, "a pipeline: \"%s\" goes from stage %d to %d, which values alone can",
+                                info->name, stage_of(u, from), stage_of(u, chunk));
+            const ls_turn_kind kind = kind_of(u, info->producer), reads = kind_of(u, n);
+            const bool right = kind == LS_TURN_FORWARD ? from < chunk : reads != LS_TURN_FORWARD && from > chunk;
+            if (!right)
+                return ls_error(LS_UNSUPPORTED,
+                                "a pipeline: op %s of part %d reads \"%s\" of part %d, which comes later there",
+                                g->nodes[n].op->name, chunk, info->name, from);
+            crossing_of(u, info->storage, from, kind, stage_of(u, chunk), &capacity)
+                ->read[chunk * LS_TURN_KINDS + (int)reads] = true;
+        }
+    }
+    return ls_ok();
+}
+
+/* --- when --------------------------------------------------------------------------------------------------------- */
+
+/* The turn's place in the list of its stage. */
+static int place_of(const unrolling *u, int stage, ls_turn_kind kind, int chunk, int micro) {
+    const ls_turn *list = u->table.of_stage[stage];
+    int i = 0;
+    while (list[i].kind != kind || list[i].chunk != chunk || list[i].micro != micro) i++;
+    return i;
+}
+
+static int slot_at(const unrolling *u, int stage, int place) { return u->table.of_stage[stage][place].begin + 1; }
+
+static int sent_in(const unrolling *u, const crossing *c, int micro) {
+    return slot_at(u, c->from, place_of(u, c->from, c->kind, c->chunk, micro));
+}
+
+/* The place of the first turn that reads it. */
+static int arrives_at(const unrolling *u, const crossing *c, int micro) {
+    const ls_turn *list = u->table.of_stage[c->to];
+    int i = 0;
+    while (list[i].micro != micro || !c->read[list[i].chunk * LS_TURN_KINDS + (int)list[i].kind]) i++;
+    return i;
+}
+
+/*
+ * The place of the turn in front of which room for it is granted: the last one that begins no later than the one that
+ * sends it; -1: none does, and it is in front of all.
+ */
+static int granted_at(const unrolling *u, const crossing *c, int micro) {
+    const int sent = sent_in(u, c, micro), n = u->table.n_of_stage[c->to];
+    int i = 0;
+    while (i < n && slot_at(u, c->to, i) <= sent) i++;
+    return i - 1;
+}
+
+/* Over one channel the next grant comes behind the arrival before it: so as many as may be granted at once. */
+static void count_channels(const unrolling *u, crossing *c) {
+    c->channels = 1;
+    for (int j = 0; j < u->micro; j++) {
+        int first = j;
+        while (first > 0 && arrives_at(u, c, first - 1) >= granted_at(u, c, j)) first--;
+        c->channels = (int)ls_max(c->channels, j - first + 1);
+    }
+}
+
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
+
+static void emit(unrolling *u, int micro, int n);
+
+/* The tensor of a micro-batch. What is made of inputs alone is made where it is first read. */
+static ls_tensor tensor_of(unrolling *u, int micro, ls_tensor t) {
+    if (t.id == 0) return t;
+    int *const value = &u->value[micro][t.id];
+    if (u->common[t.id] != 0) return ls_graph_at(u->to, u->common[t.id]);
+    if (u->input[micro][t.id] != 0 && ls_graph_tensor(u->from, t)->role == LS_ROLE_INPUT)
+        return ls_graph_at(u->to, u->input[micro][t.id]);
+    const ls_tensor_info *info = ls_graph_tensor(u->from, t);
+    if (*value == 0 && info->producer >= 0 && u->chunks.node[info->producer] == LS_ANY_CHUNK)
+        emit(u, micro, info->producer);
+    if (*value == 0) { /* another shape of what has arrived */
+        const ls_tensor storage = tensor_of(u, micro, info->storage);
+        *value = push_tensor(u, t.id, info).id;
+        u->to->tensors[*value].storage = u->to->tensors[storage.id].storage;
+        u->to->tensors[*value].producer = u->to->tensors[storage.id].producer;
+    }
+    return ls_graph_at(u->to, *value);
+}
+
+static ls_tensor output_of(unrolling *u, int micro, ls_tensor t) {
+    const int fetched = u->input[micro][t.id];
+    u->value[micro][t.id] = fetched != 0 ? fetched : push_tensor(u, t.id, ls_graph_tensor(u->from, t)).id;
+    return ls_graph_at(u->to, u->value[micro][t.id]);
+}
+
+static void emit(unrolling *u, int micro, int n) {
+    ls_node node = u->from->nodes[n];
+    for (int i = 0; i < node.n_in; i++) node.in[i] = tensor_of(u, micro, node.in[i]);
+    for (int o = 0; o < node.n_out; o++) node.out[o] = output_of(u, micro, node.out[o]);
+    if (node.forward >= 0) node.forward = u->moved[micro][node.forward];
+    u->moved[micro][n] = u->to->n_nodes;
+    push_node(u, &node, n);
+}
+
+static const ls_crossing *params_of(unrolling *u, int number, int micro) {
+    const crossing *c = &u->crossings[number];
+    ls_crossing *params = LS_NEW(u->arena, ls_crossing);
+    const int place = granted_at(u, c, micro), order = number * u->micro + micro;
+    *params = (ls_crossing){
+        .name = ls_arena_printf(u->arena, "stage %d to %d.%d.%d", c->from, c->to, number, micro % c->channels),
+        .from = c->from,
+        .to = c->to,
+        .granted = {place >= 0 ? slot_at(u, c->to, place) : 0, GRANTED + order, 0},
+        .sent = {sent_in(u, c, micro), SENT + order, 0}};
+    return params;
+}
+
+/* The channels of all crossings, in one order on all ranks. */
+static void list_channels(unrolling *u, ls_job_program *row) {
+    const char **list = NULL;
+    size_t capacity = 0;
+    for (int i = 0; i < u->n_crossings; i++)
+        for (int j = 0; j < u->crossings[i].channels; j++)
+            *LS_PUSH(u->arena, list, row->n_channels, capacity) = params_of(u, i, j)->name;
+    row->channels = list;
+}
+
+static ls_node crossing_node(unrolling *u, const ls_op *op, int number, int micro) {
+    return (ls_node){.op = op,
+                     .params = params_of(u, number, micro),
+                     .params_bytes = sizeof(ls_crossing),
+                     .forward = -1,
+                     .n_in = op->most_in,
+                     .n_out = op->n_out};
+}
+
+/* What is granted in front of the turn at that place of this stage. */
+static void expect(unrolling *u, int place) {
+    for (int i = 0; i < u->n_crossings; i++) {
+        const crossing *c = &u->crossings[i];
+        for (int j = 0; j < u->micro && c->to == u->stage; j++) {
+            if (granted_at(u, c, j) != place) continue;
+            ls_node node = crossing_node(u, &ls_op_stage_expect, i, j);
+            ls_tensor_info info = *ls_graph_tensor(u->from, c->storage);
+            info.role = LS_ROLE_VALUE;
+            node.out[0] = push_tensor(u, c->storage.id, &info);
+            u->value[j][c->storage.id] = node.out[0].id;
+            push_node(u, &node, -1);
+        }
+    }
+}
+
+static void arrive(unrolling *u, int place) {
+    for (int i = 0; i < u->n_crossings; i++) {
+        const crossing *c = &u->crossings[i];
+        const int j = place >= 0 && c->to == u->stage ? u->table.of_stage[u->stage][place].micro : -1;
+        if (j < 0 || arrives_at(u, c, j) != place) continue;
+        ls_node node = crossing_node(u, &ls_op_stage_arrive, i, j);
+        LS_ASSERT(u->value[j][c->storage.id] != 0); /* room is granted before it arrives */
+        node.in[0] = ls_graph_at(u->to, u->value[j][c->storage.id]);
+        node.out[0] = push_tensor(u, c->storage.id, ls_graph_tensor(u->from, c->storage));
+        u->value[j][c->storage.id] = node.out[0].id;
+        push_node(u, &node, -1);
+    }
+}
+
+static void send(unrolling *u, const ls_turn *turn) {
+    for (int i = 0; i < u->n_crossings; i++) {
+        const crossing *c = &u->crossings[i];
+        if (c->from != u->stage || c->chunk != turn->chunk || c->kind != turn->kind) continue;
+        ls_node node = crossing_node(u, &ls_op_stage_send, i, turn->micro);
+        node.in[0] = tensor_of(u, turn->micro, c->storage);
+        push_node(u, &node, -1);
+    }
+}
+
+static void take_turn(unrolling *u, int place) {
+    const ls_turn *turn = &u->table.of_stage[u->stage][place];
+    u->now = turn->begin + 1;
+    expect(u, place);
+    arrive(u, place);
+    for (int n = u->row->first_node; n < ls_min(u->row->end_node, u->from->n_nodes); n++)
+        if (u->chunks.node[n] == turn->chunk && kind_of(u, n) == turn->kind) emit(u, turn->micro, n);
+    send(u, turn);
+}
+
+/* --- programs ----------------------------------------------------------------------------------------------------- */
+
+static ls_status unroll_program(unrolling *u, ls_job_program *row) {
+    const ls_graph *g = u->from;
+    u->row = row;
+    const bool backward = ls_min(row->end_node, g->n_nodes) > ls_forward_nodes(g);
+    const ls_pipelining of = {u->target->schedule != NULL ? u->target->schedule : ls_pipeline_schedule_at(0), u->stages,
+                              u->chunks.chunks, u->micro, backward};
+    LS_TRY(ls_timetable_make(&of, u->arena, &u->table));
+    LS_TRY(find_crossings(u));
+    for (int i = 0; i < u->n_crossings; i++) count_channels(u, &u->crossings[i]);
+    for (int j = 0; j < u->micro; j++) {
+        u->value[j] = LS_NEW_ARRAY(u->arena, int, g->n_tensors);
+        u->moved[j] = LS_NEW_ARRAY(u->arena, int, g->n_nodes);
+    }
+    const int first = u->to->n_nodes;
+    u->now = 0;
+    expect(u, -1);
+    for (int i = 0; i < u->table.n_of_stage[u->stage]; i++) take_turn(u, i);
+    row->first_node = first;
+    row->end_node = u->to->n_nodes;
+    list_channels(u, row);
+    return ls_ok();
+}
+
+/* What the host fetches of each micro-batch: one tensor for all programs that make it. */
+static void copy_fetched(unrolling *u, ls_job *job) {
+    size_t capacity = 0;
+    ls_tensor *fetch = NULL;
+    int n = 0;
+    for (int f = 0; f < job->n_fetch; f++) {
+        ls_tensor_info info = *ls_graph_tensor(u->from, job->fetch[f]);
+        for (int j = 0; j < u->micro && info.role == LS_ROLE_VALUE; j++) {
+            char name[LS_MICRO_NAME];
+            if (stage_of(u, u->chunks.node[info.producer]) != u->stage) continue;
+            ls_tensor_info copy = info;
+            copy.name = ls_arena_strdup(u->arena, ls_micro_name(info.name, j, name));
+            u->input[j][job->fetch[f].id] = push_tensor(u, job->fetch[f].id, &copy).id;
+            *LS_PUSH(u->arena, fetch, n, capacity) = ls_graph_at(u->to, u->input[j][job->fetch[f].id]);
+        }
+    }
+    job->fetch = fetch;
+    job->n_fetch = n;
+}
+
+const char *ls_micro_name(const char *name, int micro, char out[LS_MICRO_NAME]) {
+    ls_print(out, LS_MICRO_NAME, micro > 0 ? "%s.%d" : "%s", name, micro);
+    return out;
+}
+
+ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sharding *sharding) {
+    const ls_graph *g = job->graph;
+    unrolling u = {.job = job,
+                   .target = target,
+                   .from = g,
+                   .sharding = sharding,
+                   .arena = arena,
+                   .stages = ls_mesh_stages(&target->mesh),
+                   .stage = ls_mesh_stage(&target->mesh, target->rank),
+                   .micro = (int)ls_max(1, target->micro_batches),
+                   .splits = target->schedule != NULL && ls_pipeline_schedule_splits(target->schedule),
+                   .to = ls_graph_bare(g, arena)};
+    if (u.stages == 1 && u.micro == 1) return ls_ok();
+    ls_cut_graph(g, arena, &u.chunks);
+    LS_ASSERT(u.chunks.chunks == ls_pipeline_chunks(target));
+    LS_TRY(find_owners(&u));
+    u.common = LS_NEW_ARRAY(arena, int, g->n_tensors);
+    u.input = LS_NEW_ARRAY(arena, int *, u.micro);
+    u.value = LS_NEW_ARRAY(arena, int *, u.micro);
+    u.moved = LS_NEW_ARRAY(arena, int *, u.micro);
+    copy_leaves(&u);
+    ls_job made = *job;
+    copy_fetched(&u, &made);
+    u.to->forward_nodes = 0;
+    ls_job_program *list = ls_arena_copy(arena, job->programs.list, sizeof *list * (size_t)job->programs.n);
+    for (int p = 0; p < job->programs.n; p++) {
+        LS_TRY(unroll_program(&u, &list[p]));
+        u.out.slots.last = (int)ls_max(u.out.slots.last, u.table.end + 1);
+    }
+    made.programs.list = list;
+    made.graph = u.to;
+    *job = made;
+    u.out.slots.node = u.slot;
+    *sharding = u.out;
+    return ls_ok();
+}

@@ -1,0 +1,101 @@
+/*
+ * Pipelines: stages of ranks have some layers each, and micro-batches go through them. Loss, gradients and updated
+ * parameters are those of one rank with as many micro-batches, for every schedule, mesh within a stage, shard mode and
+ * saving; both verifiers accept the programs.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../../examples/graphs/graphs.h"
+#include "support/meshes.h"
+#include "support/network.h"
+
+enum { V = 17 };
+
+#define MODEL(type, heads, kv_heads, more)                                                               \
+    "{\"architectures\": [\"" type "\"], \"vocab_size\": 17, \"hidden_size\": 24, \"n_embd\": 24,"       \
+    " \"intermediate_size\": 22, \"n_inner\": 22, \"num_hidden_layers\": 4, \"n_layer\": 4,"             \
+    " \"num_attention_heads\": " heads ", \"n_head\": " heads ", \"num_key_value_heads\": " kv_heads "," \
+    " \"max_position_embeddings\": 64" more "}"
+
+static const network networks[] = {
+    {"Llama", .config = MODEL("LlamaForCausalLM", "6", "3", ", \"tie_word_embeddings\": false"), .ids = V, .B = 2,
+     .S = 19},
+    {"Llama with biases",
+     .config = MODEL("LlamaForCausalLM", "4", "2",
+                     ", \"tie_word_embeddings\": false, \"attention_bias\": true, \"mlp_bias\": true"),
+     .ids = V, .B = 2, .S = 16},
+};
+
+static const struct {
+    const char *mesh, *strategy;
+    int micro, own;
+    int schedule;
+} places[] = {
+    {"pp=1", "local", 3, 1, 0},
+    {"pp=2", "local", 1, 1, 0},
+    {"pp=2", "local", 2, 1, 0},
+    {"pp=2", "local", 4, 2, 1},
+    {"pp=3", "local", 4, 1, 0},
+    {"pp=4", "local", 5, 1, 2},
+    {"pp=2,dp=2", "local", 3, 1, 0},
+    {"pp=2,ring=2", "ring", 2, 2, 1},
+    {"pp=2,ulysses=2", "ulysses", 3, 1, 2},
+    {"pp=2,tp=2", "local", 3, 1, 0},
+    {"pp=2,dp=2,ring=2", "ring", 2, 1, 0},
+    {"pp=3,ring=2,tp=2", "ring", 3, 1, 2},
+};
+
+static const ls_saving savings[] = {{0}, {.drop = 1 << 20}, {.drop = 3, .tile = LS_TILE_ALL, .tile_rows = 3}};
+
+static void check(const network *n, int place, int shard, const ls_saving *saving) {
+    ls_target target = {.strategy = places[place].strategy,
+                        .threads = 1,
+                        .micro_batches = places[place].micro,
+                        .stage_chunks = places[place].own,
+                        .schedule = ls_pipeline_schedule_at(places[place].schedule),
+                        .shard = &ls_shard_modes[shard],
+                        .saving = *saving};
+    char name[200];
+    const int micro = places[place].micro;
+    snprintf(name, sizeof name, "%s on %s, %s, %d micro-batches, shard %s", n->name, places[place].mesh,
+             ls_pipeline_schedule_name(target.schedule), micro, ls_shard_modes[shard].name);
+    ls_status status = ls_mesh_parse(places[place].mesh, &target.mesh);
+    assert_int_equal(status.code, LS_OK);
+    const ls_target alone = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1};
+    network_result one, all;
+    const char *what = "";
+    status = network_accumulate(n, &alone, micro, &one);
+    if (status.code == LS_OK) status = network_accumulate(n, &target, micro, &all);
+    if (status.code != LS_OK) fail_msg("%s: %s", name, status.text);
+    const double gradients = network_difference(&all, &one, &what);
+    if (!(gradients <= 1e-12)) fail_msg("%s: %s is off by %g", name, what, gradients);
+    network_free(&one);
+    network_free(&all);
+    status = network_train(n, &alone, micro, 2, &one);
+    if (status.code == LS_OK) status = network_train(n, &target, micro, 2, &all);
+    if (status.code != LS_OK) fail_msg("%s: %s", name, status.text);
+    const double parameters = network_difference(&all, &one, &what);
+    if (!(parameters <= 1e-12)) fail_msg("%s: %s is off by %g after two steps", name, what, parameters);
+    network_free(&one);
+    network_free(&all);
+    status = network_verify(n, &target, micro);
+    if (status.code != LS_OK) fail_msg("%s: %s", name, status.text);
+}
+
+static void test_every_place(void **state) {
+    (void)state;
+    for (size_t i = 0; i < LS_COUNT(places); i++)
+        check(&networks[i % LS_COUNT(networks)], (int)i, (int)i % LS_SHARD_MODES, &savings[i % LS_COUNT(savings)]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_place)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
