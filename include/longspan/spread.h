@@ -17,7 +17,7 @@ typedef struct ls_spread {
     int64_t ranks;        /* from 1 on */
     int64_t threads;      /* per rank */
     const char *strategy; /* "auto", or one of those that `longspan version` lists */
-    const char *mesh;     /* "dp=A,ring=R,ulysses=U,tp=T" */
+    const char *mesh;     /* "pp=P,dp=A,ring=R,ulysses=U,tp=T" */
     const char *layout;   /* "auto", "contiguous", "zigzag", "striped", "documents", "balanced" */
     /* of attention: "auto", "put" (blocks are sent), "in-place" (peers read them where they lie) */
     const char *transfers;
@@ -58,6 +58,11 @@ typedef struct ls_spread {
     bool measure;        /* run the best few candidates and take the fastest */
     bool as_threads;     /* ranks are threads of this process instead of processes */
     double wait_timeout; /* seconds that a rank may make no progress before the others give up */
+    /*
+     * In which order the stages of a pipeline (pp of the mesh) take micro-batches: "1f1b"; "interleaved:N", N parts of
+     * the model for each stage; "zero-bubble". NULL: 1f1b.
+     */
+    const char *pipeline;
 } ls_spread;
 
 /*
@@ -84,6 +89,7 @@ typedef struct ls_spread_result {
     char transfers[16];      /* "put", "in-place", or "in-place+put" */
     char shard[16];          /* as in ls_spread, but never "auto" */
     char sums[16];           /* as in ls_spread */
+    char pipeline[24];       /* as in ls_spread; "none" without stages */
     int64_t predicted_bytes; /* of the device, that the rank maps which maps most: private and symmetric memory */
     int64_t recompute;       /* number of results that are recomputed in the backward pass */
     char offload[24];        /* as in ls_spread, but never "auto" */

@@ -257,7 +257,7 @@ ls_status ls_grad_inputs_put(const ls_grad_inputs *in, const ls_model *model, co
     if (!in->apart) return ls_ok();
     const int64_t rows = n / ls_mesh_replicas(&rank->image->mesh), S = in->tokens.size[1];
     const int64_t own = first + rows * ls_mesh_replica(&rank->image->mesh, rank->rank);
-    return ls_executor_set_documents(rank->executor, in->ends + own * (S + 1), in->n_ends + own, S + 1);
+    return ls_executor_set_documents(rank->executor, 0, in->ends + own * (S + 1), in->n_ends + own, S + 1);
 }
 
 void ls_grad_inputs_free(ls_grad_inputs *in) {

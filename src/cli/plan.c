@@ -43,7 +43,8 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     *job = (ls_job){.graph = *graph,
                     .programs = ls_training_programs(*graph, 0, LS_UPDATE_APPLY, g->job->accumulate > 1),
                     .optimizer = g->optimizer,
-                    .hyper = ls_optimizer_defaults(g->optimizer)};
+                    .hyper = ls_optimizer_defaults(g->optimizer),
+                    .micro_batches = (int)g->job->accumulate};
     return ls_ok();
 }
 

@@ -104,6 +104,9 @@ ls_status ls_canonical_check(const ls_target *target, const ls_layout *layout, i
     const ls_mesh *mesh = &target->mesh;
     const int ranks = ls_mesh_sequence_ranks(mesh), chunks = ls_chunk_count(layout->S);
     if (!target->canonical) return ls_ok();
+    if (ls_mesh_stages(mesh) > 1)
+        return ls_error(LS_USAGE, "--sums canonical: stages add up micro-batches in another order than one rank does; "
+                                  "expected a mesh without pp");
     if (ls_mesh_axes(mesh, LS_AXIS_FEATURE) != 0) {
         char axes[64];
         ls_mesh_text(mesh, ls_mesh_axes(mesh, LS_AXIS_FEATURE), axes, sizeof axes);

@@ -94,11 +94,15 @@ ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *ar
 static ls_status compile(ls_builder *b, ls_job *job) {
     ls_image *image = b->image;
     ls_sharding sharding;
+    ls_job joined = *b->job;
+    if (ls_mesh_stages(&image->mesh) > 1) joined.programs = ls_joined_programs(&joined.programs, image->arena);
+    b->job = &joined;
     LS_TRY(take_phases(b));
     LS_TRY(ls_spread_job(b->job, b->target, image->arena, job, &sharding));
     b->job = job;
     ls_redistribute(job, &image->mesh, image->arena, &sharding);
     end_programs(job, image->arena);
+    image->micro_batches = ls_mesh_stages(&image->mesh) > 1 ? (int)ls_max(1, job->micro_batches) : 1;
     LS_TRY(ls_unroll(job, b->target, image->arena, &sharding));
     const int n_nodes = job->graph->n_nodes;
     b->sharding = &sharding;

@@ -127,6 +127,8 @@ typedef struct ls_job_programs {
 ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, bool accumulates);
 ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes);
 ls_job_programs ls_forward_programs(const ls_graph *graph);
+/* Those of a job whose programs run all micro-batches of a step each: without programs that only add to sums. */
+ls_job_programs ls_joined_programs(const ls_job_programs *programs, ls_arena *arena);
 ls_job_programs ls_apart_programs(const ls_graph *graph, int forward_nodes, const char *second);
 
 /* How a parameter is updated. */
@@ -151,6 +153,11 @@ typedef struct ls_job {
     const ls_parameter_settings *own; /* by parameter, as declared; NULL: rate 1 and hyper's decay */
     const ls_tensor *fetch;           /* tensors that the host reads after a program, by name */
     int n_fetch;
+    /*
+     * Micro-batches of a step; 0: the host runs programs of one micro-batch alone. Where the mesh has axes of kind
+     * stage, a program runs all of them.
+     */
+    int micro_batches;
 } ls_job;
 
 const ls_optimizer *ls_job_optimizer(const ls_job *job); /* never NULL */
@@ -208,6 +215,12 @@ typedef struct ls_pipeline_schedule ls_pipeline_schedule;
 const ls_pipeline_schedule *ls_pipeline_schedule_at(int index);
 const char *ls_pipeline_schedule_name(const ls_pipeline_schedule *schedule);
 const char *ls_pipeline_schedule_about(const ls_pipeline_schedule *schedule);
+/*
+ * "1f1b", "interleaved:2" (with so many parts of the graph for each stage), "zero-bubble"; NULL: *out NULL and no
+ * parts. LS_USAGE names the flag --pipeline.
+ */
+LS_MUST_USE ls_status ls_pipeline_parse(const char *text, const ls_pipeline_schedule **out, int *chunks);
+enum { LS_PIPELINE_TEXT = 24 };
 /* Whether gradients of parameters have turns of their own in it. */
 bool ls_pipeline_schedule_splits(const ls_pipeline_schedule *schedule);
 
@@ -215,11 +228,10 @@ typedef struct ls_target {
     ls_mesh mesh;
     int rank;
     /*
-     * Programs run so many micro-batches each, whose inputs the host finds by ls_micro_name; 0: one. Where the mesh has
-     * axes of kind stage, each stage has so many parts of the graph (0: one), and `schedule` says who does what when
-     * (NULL: the first of the table).
+     * Where the mesh has axes of kind stage: each stage has so many parts of the graph (0: one), and `schedule` says who
+     * does what when (NULL: the first of the table).
      */
-    int micro_batches, stage_chunks;
+    int stage_chunks;
     const ls_pipeline_schedule *schedule;
     const char *strategy; /* one of ls_strategy_name */
     ls_layout_kind layout;
@@ -238,10 +250,15 @@ typedef struct ls_target {
     ls_saving saving;
 } ls_target;
 
+/* How --pipeline says the target's schedule; "none" where there is one stage. */
+void ls_pipeline_print(const ls_target *target, char out[LS_PIPELINE_TEXT]);
+
 /* What is cut on the target's mesh. */
 const ls_shard_mode *ls_target_shard(const ls_target *target);
 
-/* By what name the host finds an input, or what it fetches, of micro-batch `micro` of a program: "labels", "labels.1".
+/*
+ * By what name the host finds an input, or what it fetches, of micro-batch `micro` of a program that runs several
+ * (ls_image.micro_batches): "labels", "labels.1".
  */
 enum { LS_MICRO_NAME = 160 };
 const char *ls_micro_name(const char *name, int micro, char out[LS_MICRO_NAME]);

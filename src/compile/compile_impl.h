@@ -33,6 +33,7 @@ bool ls_placements_gather(const ls_placements *from, const ls_placements *to);
  */
 typedef struct ls_node_slots {
     const int *node;
+    const int *micro; /* by node: the micro-batch that it belongs to */
     int last;
 } ls_node_slots;
 
@@ -129,7 +130,6 @@ typedef struct ls_stages ls_stages; /* how a team exchanges (redistribute/redist
 typedef struct ls_packing {
     const ls_shard_mode *cut;
     int *flat_of; /* by tensor: of a parameter and of its gradient sum, its index in flats; else -1 */
-    int n_here;   /* the first of the flats are this stage's parameters; the others are elsewhere */
     ls_group *groups;
     int n_groups, n_trained; /* the first of them are of trained parameters; the others only travel to be read */
     ls_bucket *buckets;

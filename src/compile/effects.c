@@ -23,8 +23,8 @@ static void declare(ls_program *p, int buffer, ls_effect effect) {
 /* Whether the shard, which a step sums over ranks along tp in its place, lies where gradients are added up. */
 static bool sums_in_place(const ls_builder *b) {
     bool summed = false;
-    for (int f = 0; f < b->packing->n_here; f++)
-        summed |= b->image->flats[f].trained && ls_mesh_size(&b->image->mesh, b->image->flats[f].summed) > 1;
+    for (int f = 0; f < b->image->n_flats; f++)
+        summed |= b->image->flats[f].trained && !b->image->flats[f].elsewhere && ls_mesh_size(&b->image->mesh, b->image->flats[f].summed) > 1;
     return summed && buffer_named(b, LS_BIND_SHARD) == buffer_named(b, LS_BIND_GRADIENTS);
 }
 

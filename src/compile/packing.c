@@ -134,24 +134,6 @@ static int64_t whole_before(const ls_image *image, int number) {
     return before;
 }
 
-/* What is elsewhere comes behind the parameters of this stage. */
-static void sort_by_stage(ls_builder *b) {
-    ls_image *image = b->image;
-    ls_flat *sorted = LS_NEW_ARRAY(image->arena, ls_flat, image->n_flats + 1);
-    int *place = LS_NEW_ARRAY(image->arena, int, image->n_flats + 1), n = 0;
-    for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
-        for (int f = 0; f < image->n_flats; f++) {
-            if (image->flats[f].elsewhere != elsewhere) continue;
-            sorted[n] = image->flats[f];
-            place[f] = n++;
-        }
-        if (!elsewhere) b->packing->n_here = n;
-    }
-    image->flats = sorted;
-    for (int t = 1; t < b->job->graph->n_tensors; t++)
-        if (b->packing->flat_of[t] >= 0) b->packing->flat_of[t] = place[b->packing->flat_of[t]];
-}
-
 static void lay_parameters(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_image *image = b->image;
@@ -177,7 +159,6 @@ static void lay_parameters(ls_builder *b) {
     number_flats(image);
     for (int f = 0; f < image->n_flats; f++) image->flats[f].whole_start = whole_before(image, image->flats[f].number);
     for (int f = 0; f < image->n_flats; f++) image->whole_elements += in_units(image->flats[f].whole_count);
-    sort_by_stage(b);
     for (int t = 1; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0)
@@ -204,7 +185,7 @@ bool ls_gradients_stay(const ls_builder *b) { return sharers(b) == 1 && !b->pack
 /* Elements that a bucket is to have: of every bucket, each rank has a piece. */
 static int64_t bucket_elements(const ls_builder *b) {
     int64_t all = 0;
-    for (int f = 0; f < b->packing->n_here; f++) all += room_of(b, &b->image->flats[f]);
+    for (int f = 0; f < b->image->n_flats; f++) all += room_of(b, &b->image->flats[f]);
     if (ls_gradients_stay(b)) return all;
     const int64_t element = (int64_t)ls_dtype_bytes(b->image->accumulator);
     const int64_t few = ls_min(BUCKET_BYTES / element, ls_ceil_div(all, LEAST_BUCKETS));
@@ -244,8 +225,8 @@ static void end_group(ls_builder *b, int first, int past, int64_t least) {
 static void end_by_size(const ls_builder *b, int64_t least, bool *ends) {
     const ls_image *image = b->image;
     int64_t after = 0; /* elements of the parameters after the group */
-    for (int f = 0; f < b->packing->n_here; f++) after += room_of(b, &image->flats[f]);
-    for (int64_t f = 0, count = 0; f < b->packing->n_here; f++) {
+    for (int f = 0; f < b->image->n_flats; f++) after += room_of(b, &image->flats[f]);
+    for (int64_t f = 0, count = 0; f < b->image->n_flats; f++) {
         count += room_of(b, &image->flats[f]);
         after -= room_of(b, &image->flats[f]);
         ends[f] = count >= least && after >= least;
@@ -279,7 +260,7 @@ static void end_by_use(const ls_builder *b, bool *ends) {
         }
         now += g->nodes[n].op->reach != LS_REACH_OWN;
     }
-    for (int f = 0; f + 1 < b->packing->n_here; f++) {
+    for (int f = 0; f + 1 < image->n_flats; f++) {
         if (segment[f + 1] == 0) segment[f + 1] = segment[f];
         ends[f] = segment[f + 1] != segment[f] || is_table(&image->flats[f], vocabulary) ||
                   is_table(&image->flats[f + 1], vocabulary);
@@ -290,12 +271,17 @@ static void end_by_use(const ls_builder *b, bool *ends) {
  * Whether a group must end behind the parameter: a whole matrix has one of its own, and all of a group is of one type,
  * trained or not, and cut along the same axes.
  */
-static bool must_end(const ls_builder *b, int f) {
-    const ls_image *image = b->image;
-    if (f + 1 == b->packing->n_here) return true;
+static bool must_end(const ls_image *image, int f) {
+    if (f + 1 == image->n_flats) return true;
     const ls_flat *flat = &image->flats[f], *next = &image->flats[f + 1];
     return flat->matrix || next->matrix || flat->trained != next->trained || flat->dtype != next->dtype ||
            flat->cut != next->cut || flat->summed != next->summed;
+}
+
+static bool is_any_here(const ls_image *image, int first, int past) {
+    bool any = false;
+    for (int f = first; f < past; f++) any |= !image->flats[f].elsewhere;
+    return any;
 }
 
 static void cut_groups(ls_builder *b, int64_t least) {
@@ -306,9 +292,9 @@ static void cut_groups(ls_builder *b, int64_t least) {
         end_by_use(b, ends);
     else
         end_by_size(b, least, ends);
-    for (int f = 0, first = 0; f < b->packing->n_here; f++) {
-        if (!ends[f] && !must_end(b, f)) continue;
-        end_group(b, first, f + 1, least);
+    for (int f = 0, first = 0; f < image->n_flats; f++) {
+        if (!ends[f] && !must_end(image, f)) continue;
+        if (is_any_here(image, first, f + 1)) end_group(b, first, f + 1, least);
         first = f + 1;
     }
 }
@@ -346,7 +332,6 @@ void ls_lay_flat(ls_builder *b) {
     lay_parameters(b);
     find_stages(b);
     cut_groups(b, bucket_elements(b));
-    for (int f = b->packing->n_here; f < image->n_flats; f++) image->flats[f].start = image->flat_elements;
     image->n_pieces = b->packing->n_buckets;
     image->pieces = LS_NEW_ARRAY(image->arena, ls_flat_piece, image->n_pieces + 1);
     count_trained(b);
@@ -378,7 +363,7 @@ ls_operand ls_group_buckets(const ls_builder *b, int group, ls_operand all) {
 const char *ls_group_name(const ls_builder *b, const char *what, int group) {
     const ls_image *image = b->image;
     int f = 0;
-    while (image->flats[f].start < b->packing->groups[group].start) f++;
+    while (image->flats[f].elsewhere || image->flats[f].start < b->packing->groups[group].start) f++;
     return ls_arena_printf(image->arena, "%s from %s", what, image->flats[f].name);
 }
 

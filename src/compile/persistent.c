@@ -67,7 +67,9 @@ static void bind_tensor(ls_builder *b, ls_tensor t) {
     ls_axes cut[LS_MAX_DIMS] = {0};
     for (int i = 0; i < info->shape.ndim; i++) cut[i] = b->sharding->tensor[t.id].cut[i];
     bind(b, info->name, ls_lower_tensor(b, t), &info->shape, cut);
-    b->image->bindings[b->image->n_bindings - 1].partial = b->sharding->tensor[t.id].partial;
+    ls_axes *partial = &b->image->bindings[b->image->n_bindings - 1].partial;
+    *partial = b->sharding->tensor[t.id].partial;
+    if (info->role == LS_ROLE_ACCUMULATOR) *partial |= ls_mesh_axes(&b->target->mesh, LS_AXIS_STAGE);
 }
 
 /* Whether some program adds to gradients that earlier ones have added up. */
@@ -109,7 +111,7 @@ static void place_parameters(ls_builder *b) {
         b->packing->cut->state && !b->packing->cut->parameters && ls_job_updates(b->job, LS_UPDATE_APPLY);
     const int typed = image->n_typed_pieces, all = image->n_pieces;
     if (typed > 0) place_values(b, LS_BIND_PARAMETERS, image->dtype, 0, typed, shared);
-    if (typed < all) place_values(b, LS_BIND_KEPT, image->flats[b->packing->n_here - 1].dtype, typed, all, false);
+    if (typed < all) place_values(b, LS_BIND_KEPT, image->flats[image->n_flats - 1].dtype, typed, all, false);
 }
 
 /*
@@ -203,7 +205,7 @@ void ls_lower_persistent(ls_builder *b) {
     }
     place_tables(b);
     ls_lay_flat(b);
-    if (b->packing->n_here > 0) place_parameters(b);
+    if (b->image->n_pieces > 0) place_parameters(b);
     if (b->packing->n_trained > 0) place_gradients(b);
     place_optimizer(b);
     for (int i = 0; i < b->job->n_fetch; i++) {

@@ -75,6 +75,18 @@ ls_job_programs ls_apart_programs(const ls_graph *graph, int forward_nodes, cons
 
 ls_job_programs ls_forward_programs(const ls_graph *graph) { return ls_apart_programs(graph, LS_LAST_NODE, ""); }
 
+ls_job_programs ls_joined_programs(const ls_job_programs *programs, ls_arena *arena) {
+    bool *kept = LS_NEW_ARRAY(arena, bool, programs->n), updates = false;
+    for (int p = 0; p < programs->n; p++) updates |= programs->list[p].update != LS_UPDATE_NONE;
+    for (int p = 0; p < programs->n; p++)
+        kept[p] = !updates || programs->list[p].update != LS_UPDATE_NONE || programs->list[p].sums != LS_SUMS_ADDED;
+    const ls_job_programs joined = choose(arena, programs, kept);
+    ls_job_program *list = ls_arena_copy(arena, joined.list, sizeof *list * (size_t)joined.n);
+    for (int p = 0; p < joined.n; p++)
+        if (list[p].update != LS_UPDATE_NONE) list[p].sums = LS_SUMS_BEGUN;
+    return (ls_job_programs){list, joined.n, joined.phases, joined.n_phases};
+}
+
 bool ls_program_reduces(const ls_builder *b, const ls_job_program *row) {
     return row->update != LS_UPDATE_NONE || (b->packing->cut->gradients && row->sums == LS_SUMS_ADDED);
 }

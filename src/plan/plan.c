@@ -94,6 +94,19 @@ static ls_status check_use(const ls_graph *g, const ls_mesh *mesh) {
     return ls_ok();
 }
 
+/* Stages of a pipeline run all micro-batches of a step at once, so the host must know how many there are. */
+static ls_status check_stages(const ls_job *job, const ls_plan_request *request) {
+    const int stages = ls_mesh_stages(&request->mesh);
+    if (stages > 1 && job->micro_batches == 0)
+        return ls_error(LS_USAGE,
+                        "the mesh axis pp=%d divides the layers of a model that is trained; expected a mesh without it",
+                        stages);
+    if (stages == 1 && request->schedule != NULL)
+        return ls_error(LS_USAGE, "--pipeline %s needs stages; expected --mesh with pp=2 or more",
+                        ls_pipeline_schedule_name(request->schedule));
+    return ls_ok();
+}
+
 static ls_status mesh_error(const ls_plan_request *request) {
     char given[96], alone[96] = "";
     ls_mesh_text(&request->mesh, LS_ALL_AXES, given, sizeof given);
@@ -119,6 +132,8 @@ ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate
                        .host_ranks = request->host_ranks,
                        .shard = c->shard,
                        .canonical = request->canonical,
+                       .stage_chunks = request->stage_chunks,
+                       .schedule = request->schedule,
                        .saving = c->saving};
 }
 
@@ -435,6 +450,7 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
         .job = job, .request = request, .causal = has_causal_attention(job->graph), .plan = plan, .refusal = refusal};
     if (request->ranks % ls_mesh_ranks(&request->mesh) != 0) return mesh_error(request);
     LS_TRY(check_use(job->graph, &request->mesh));
+    LS_TRY(check_stages(job, request));
     LS_TRY(ls_meshes_visit(&request->mesh, false, request->ranks, visit_mesh, &s));
     /* Each size of an axis of features would make as many candidates again: they are tried where nothing else fits. */
     s.features = !lists(&request->mesh, LS_AXIS_FEATURE) && !request->canonical && lacks_memory(plan);

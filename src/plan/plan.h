@@ -34,6 +34,8 @@ typedef struct ls_plan_request {
     bool machine;          /* memory is a rank's share of this machine's memory; false: the user gave it */
     int shard;             /* index into ls_shard_modes; -1: free */
     bool canonical;        /* as in ls_target */
+    int stage_chunks;      /* as in ls_target, */
+    const ls_pipeline_schedule *schedule; /* where the mesh has stages */
     int drop;              /* as in ls_saving; -1: free */
     int tile;              /* an ls_tile_kind; -1: free */
     int64_t tile_rows;     /* 0: chosen */

@@ -280,6 +280,7 @@ typedef struct ls_binding {
 /* A mask of the graph, whose spans for a block of queries the host writes. */
 typedef struct ls_mask_binding {
     ls_mask mask;                     /* ends are the image's own copy */
+    int micro;                        /* the micro-batch that has it; 0 where all have the same spans */
     int64_t query_start, query_count; /* the block: a run of positions[] */
     ls_operand spans;                 /* i32[B,query_count,2*width] */
 } ls_mask_binding;
@@ -362,6 +363,7 @@ typedef struct ls_image {
     size_t least[LS_SPACES]; /* largest sum of live bytes: no placement could need less */
     ls_program *programs;
     int n_programs;
+    int micro_batches;      /* that each program runs; several where the mesh has stages */
     const ls_phase *phases; /* the phase table: no other order of programs is proved, or run */
     int n_phases;
     int words;

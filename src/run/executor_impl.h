@@ -63,7 +63,7 @@ struct ls_executor {
     int32_t *positions;            /* of all tokens, rank after rank; NULL without attention */
     ls_span *spans;                /* room for those of one sequence */
     char *stage;                   /* LS_STAGE_BYTES: a part of a tensor between device and host */
-    bool documents;                /* the tables of spans are those of a batch's documents */
+    bool *documents;               /* by mask: its spans are those of a batch's documents */
     ls_prepared_program *programs; /* by program of the image */
     ls_index forms;                /* by ls_kernel_forms_hash: their place in `form` */
     ls_call_form *form;

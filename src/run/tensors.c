@@ -103,6 +103,7 @@ static ls_status write_rows(ls_executor *ex) {
 
 ls_status ls_executor_fill_tables(ls_executor *ex) {
     const ls_image *image = ex->image;
+    ex->documents = LS_NEW_ARRAY(ex->memory, bool, image->n_masks + 1);
     LS_TRY(write_update(ex));
     LS_TRY(write_rows(ex));
     const int me = ls_mesh_sequence_index(&image->mesh, ls_executor_rank(ex));
@@ -122,19 +123,20 @@ ls_status ls_executor_fill_tables(ls_executor *ex) {
     return ls_ok();
 }
 
-ls_status ls_executor_set_documents(ls_executor *ex, const int32_t *ends, const int *n_ends, int64_t room) {
+ls_status ls_executor_set_documents(ls_executor *ex, int micro, const int32_t *ends, const int *n_ends,
+                                    int64_t room) {
     const ls_image *image = ex->image;
-    if (ends == NULL && !ex->documents) return ls_ok();
-    if (image->tells_masks)
+    if (ends != NULL && image->tells_masks)
         return ls_error(LS_INVALID, "documents change the masks of a program that was compiled for sequences without "
                                     "documents");
-    ex->documents = ends != NULL;
     for (int m = 0; m < image->n_masks; m++) {
         const ls_mask_binding *binding = &image->masks[m];
         const int64_t B = binding->spans.view.size[0];
+        if (binding->micro != micro || (ends == NULL && !ex->documents[m])) continue;
         if (ends != NULL && binding->mask.n == LS_MASK_TERMS)
             return ls_error(LS_UNSUPPORTED, "a mask of %d terms cannot be met with documents, at most %d can",
                             binding->mask.n, LS_MASK_TERMS - 1);
+        ex->documents[m] = ends != NULL;
         for (int64_t b = 0; b < B; b++) {
             ls_mask mask = binding->mask;
             if (ends != NULL)

@@ -145,8 +145,8 @@ static ls_status copy_all(const ls_attention_options *o, const ls_rank *rank, co
 static ls_status set_documents(const ls_attention_options *o, const ls_rank *rank, const ls_attention_arrays *c) {
     const ls_mesh *mesh = &rank->image->mesh;
     const int64_t first = o->batch / ls_mesh_replicas(mesh) * ls_mesh_replica(mesh, rank->rank);
-    if (c->ends == NULL) return ls_executor_set_documents(rank->executor, NULL, NULL, 0);
-    return ls_executor_set_documents(rank->executor, c->ends + first * c->room, c->n_ends + first, c->room);
+    if (c->ends == NULL) return ls_executor_set_documents(rank->executor, 0, NULL, NULL, 0);
+    return ls_executor_set_documents(rank->executor, 0, c->ends + first * c->room, c->n_ends + first, c->room);
 }
 
 typedef struct server {

@@ -7,7 +7,7 @@
 static ls_status run_programs(const ls_rank *rank, const ls_micro_batches *batches) {
     for (int64_t i = 0; i < batches->count; i++) {
         if (batches->feed != NULL) LS_TRY(batches->feed(batches->context, i));
-        LS_TRY(ls_executor_run(rank->executor, rank->evaluate));
+        if (ls_rank_runs_after(rank, i)) LS_TRY(ls_executor_run(rank->executor, rank->evaluate));
     }
     return ls_ok();
 }
@@ -45,7 +45,8 @@ typedef struct evaluating {
     const ls_evaluation *evaluation;
     const ls_binding *labels, *losses; /* i32[B,S], f32[B,S]; losses NULL: nobody asked for them */
     int64_t B, S;
-    int64_t first; /* sequence of the running batch */
+    int64_t first;   /* sequence of the running batch, or of the first of those that run at once */
+    int64_t counted; /* labels so far that are not ignored, of this rank's part */
     ls_batch batch;
     /* Rank 0 has, if somebody asked for losses of sequences, of all sequences of a batch: */
     float *all_losses;
@@ -65,18 +66,19 @@ static ls_status make_room(evaluating *e) {
 }
 
 /* LS_INTERRUPTED where this rank was asked to stop. */
-static ls_status read_batch(evaluating *e) {
+static ls_status read_batch(evaluating *e, int64_t micro_batch) {
     if (ls_comm_stop_requested(e->rank->comm))
         return ls_error(LS_INTERRUPTED, "the evaluation was stopped after %lld of %lld sequences", (long long)e->first,
                         (long long)e->evaluation->n);
-    return ls_batch_read(&e->batch, e->evaluation->from, e->first, e->evaluation->n);
+    LS_TRY(ls_batch_read(&e->batch, e->evaluation->from, e->first + micro_batch * e->B, e->evaluation->n));
+    e->counted += ls_batch_labels(&e->batch);
+    return ls_ok();
 }
 
 static ls_status feed(void *context, int64_t micro_batch) {
-    (void)micro_batch; /* the only one */
     evaluating *e = context;
-    LS_TRY(ls_comm_agree(e->rank->comm, read_batch(e)));
-    return ls_batch_put(&e->batch);
+    LS_TRY(ls_comm_agree(e->rank->comm, read_batch(e, micro_batch)));
+    return ls_batch_put(&e->batch, micro_batch);
 }
 
 /* On rank 0: passes on the sequences of the batch. What their labels see of documents is known without their tokens. */
@@ -96,7 +98,7 @@ static ls_status pass_sequences(const evaluating *e, int64_t end) {
 static ls_status pass_results(const evaluating *e) {
     const ls_evaluation *to = e->evaluation;
     const bool first_rank = e->rank->rank == 0;
-    const int64_t end = ls_min(e->first + e->B, to->n);
+    const int64_t end = ls_min(e->first + e->B * e->rank->image->micro_batches, to->n);
     if (to->on_batch != NULL) to->on_batch(to->context, e->rank);
     if (e->losses != NULL) {
         LS_TRY(ls_rank_gather_tensor(e->rank, e->losses, false, e->all_losses));
@@ -111,13 +113,14 @@ static ls_status pass_results(const evaluating *e) {
 static ls_status evaluate(evaluating *e, double *mean) {
     enum { LOSS, LABELS, SUMS };
     double sum[SUMS] = {0};
-    for (; e->first < e->evaluation->n; e->first += e->B) {
+    const int at_once = e->rank->image->micro_batches;
+    for (; e->first < e->evaluation->n; e->first += e->B * at_once) {
         double loss;
-        LS_TRY(run_batches(e->rank, &(ls_micro_batches){1, feed, e}, &loss));
+        LS_TRY(run_batches(e->rank, &(ls_micro_batches){at_once, feed, e}, &loss));
         sum[LOSS] += loss;
-        sum[LABELS] += (double)ls_batch_labels(&e->batch);
         LS_TRY(pass_results(e));
     }
+    sum[LABELS] = (double)e->counted;
     if (mean == NULL) return ls_ok();
     LS_TRY(ls_rank_sum(e->rank, sum, SUMS));
     const int64_t tokens = e->evaluation->n * e->S;
@@ -132,6 +135,7 @@ ls_status ls_rank_evaluate(const ls_rank *rank, const ls_evaluation *evaluation,
     if (evaluation->on_sequence != NULL) {
         e.losses = ls_image_find(rank->image, LS_TOKEN_LOSSES);
         LS_ASSERT(e.labels != NULL && e.losses != NULL && e.losses->operand.view.dtype == LS_F32);
+        LS_ASSERT(rank->image->micro_batches == 1);
     }
     LS_ASSERT(tokens != NULL && (loss == NULL || ls_image_find(rank->image, LS_BIND_LOSS) != NULL));
     e.B = tokens->shape.dim[0].size;

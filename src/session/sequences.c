@@ -65,18 +65,20 @@ int64_t ls_batch_labels(const ls_batch *batch) {
 }
 
 /* Nothing is written where the model has no such input. */
-static ls_status put_input(const ls_batch *batch, const char *name, const int32_t *values) {
-    const ls_binding *to = ls_image_find(batch->rank->image, name);
+static ls_status put_input(const ls_batch *batch, const char *name, int micro, const int32_t *values) {
+    char own[LS_MICRO_NAME];
+    const ls_binding *to = ls_image_find(batch->rank->image, ls_micro_name(name, micro, own));
     if (to == NULL) return ls_ok();
     LS_ASSERT(ls_view_elements(&to->operand.view) == batch->rows * batch->inputs);
     return ls_executor_write(batch->rank->executor, &to->operand, values);
 }
 
-ls_status ls_batch_put(const ls_batch *batch) {
+ls_status ls_batch_put(const ls_batch *batch, int64_t micro_batch) {
     LS_ASSERT(batch->rank != NULL); /* it was made */
-    LS_TRY(put_input(batch, "tokens", batch->tokens));
-    LS_TRY(put_input(batch, "labels", batch->labels));
-    LS_TRY(put_input(batch, "positions", batch->positions));
-    if (!batch->apart) return ls_executor_set_documents(batch->rank->executor, NULL, NULL, 0);
-    return ls_executor_set_documents(batch->rank->executor, batch->ends, batch->n_ends, batch->S + 1);
+    const int micro = (int)(micro_batch % batch->rank->image->micro_batches);
+    LS_TRY(put_input(batch, "tokens", micro, batch->tokens));
+    LS_TRY(put_input(batch, "labels", micro, batch->labels));
+    LS_TRY(put_input(batch, "positions", micro, batch->positions));
+    if (!batch->apart) return ls_executor_set_documents(batch->rank->executor, micro, NULL, NULL, 0);
+    return ls_executor_set_documents(batch->rank->executor, micro, batch->ends, batch->n_ends, batch->S + 1);
 }

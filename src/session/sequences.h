@@ -38,7 +38,10 @@ LS_MUST_USE ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, i
 bool ls_batch_counts(const ls_batch *batch);
 /* The labels of this rank's part that are not ignored; 0 where another rank counts them. */
 int64_t ls_batch_labels(const ls_batch *batch);
-/* Copies the batch into the inputs of the rank's programs (those of ls_language_model), and sets document bounds. */
-LS_MUST_USE ls_status ls_batch_put(const ls_batch *batch);
+/*
+ * Copies the batch into the inputs of the rank's programs (those of ls_language_model), and sets document bounds: of
+ * that micro-batch of a step, where a program runs several.
+ */
+LS_MUST_USE ls_status ls_batch_put(const ls_batch *batch, int64_t micro_batch);
 
 #endif

@@ -86,6 +86,7 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     LS_TRY(ls_transfers_parse(spread->transfers, &request.transfers));
     LS_TRY(ls_shard_parse(spread->shard, &request.shard));
     LS_TRY(ls_canonical_parse(spread->sums, &request.canonical));
+    LS_TRY(ls_pipeline_parse(spread->pipeline, &request.schedule, &request.stage_chunks));
     ls_hosts hosts;
     LS_TRY(ls_hosts_find((int)ranks, &hosts));
     request.host_ranks = hosts.block == (int)ranks ? LS_ONE_HOST : hosts.block;
@@ -213,6 +214,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     r.bytes_read_backward = (int64_t)(chosen->bytes_read - chosen->read_forward);
     snprintf(r.transfers, sizeof r.transfers, "%s", ls_transfers_of(s->proved.image));
     snprintf(r.shard, sizeof r.shard, "%s", s->plan.target.shard->name);
+    ls_pipeline_print(&s->plan.target, r.pipeline);
     snprintf(r.sums, sizeof r.sums, "%s", s->plan.target.canonical ? "canonical" : "fast");
     r.recompute = chosen->saving.drop;
     ls_offload_print(&chosen->saving, r.offload);

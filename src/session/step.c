@@ -49,14 +49,20 @@ ls_status ls_rank_clear_sums(const ls_rank *rank, int64_t micro_batches) {
     return ls_executor_clear(rank->executor, &sums->operand);
 }
 
+bool ls_rank_runs_after(const ls_rank *rank, int64_t micro_batch) {
+    return (micro_batch + 1) % rank->image->micro_batches == 0;
+}
+
 int ls_rank_step_program(const ls_rank *rank, int64_t micro_batch, int64_t micro_batches) {
     return micro_batch + 1 < micro_batches ? rank->micro : rank->step;
 }
 
 ls_status ls_rank_run_step(const ls_rank *rank, const ls_step_numbers *numbers, const ls_micro_batches *batches) {
+    LS_ASSERT(batches->count % rank->image->micro_batches == 0);
     LS_TRY(ls_rank_begin_step(rank, numbers));
     for (int64_t m = 0; m < batches->count; m++) {
         if (batches->feed != NULL) LS_TRY(batches->feed(batches->context, m));
+        if (!ls_rank_runs_after(rank, m)) continue;
         LS_TRY(ls_executor_run(rank->executor, ls_rank_step_program(rank, m, batches->count)));
     }
     return ls_ok();

@@ -36,7 +36,9 @@ static ls_status set_documents(const ls_job *job, const ls_rank *rank, int run) 
     ls_status status;
     if (ends != NULL && n_ends != NULL) {
         write_documents(job, first, rows, room, ends, n_ends);
-        status = ls_executor_set_documents(rank->executor, ends, n_ends, room);
+        status = ls_ok();
+        for (int j = 0; j < image->micro_batches && status.code == LS_OK; j++)
+            status = ls_executor_set_documents(rank->executor, j, ends, n_ends, room);
     } else {
         status = ls_error(LS_NO_MEMORY, "no memory for documents of a trial");
     }

@@ -201,7 +201,8 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
                     .n_documents = typical ? t->typical.n : 0,
                     .optimizer = optimizer,
                     .hyper = {o->beta1, o->beta2, o->eps, o->weight_decay, o->momentum, o->nesterov ? 1 : 0},
-                    .own = own};
+                    .own = own,
+                    .micro_batches = (int)o->accumulate};
     return ls_ok();
 }
 

@@ -117,7 +117,7 @@ static ls_status feed(void *context, int64_t micro_batch) {
     const step_input *m = context;
     ls_trainer *t = m->trainer;
     if (micro_batch > 0) LS_TRY(read_batch(t, m->from, m->first + micro_batch * t->B));
-    return ls_batch_put(&t->batch);
+    return ls_batch_put(&t->batch, micro_batch);
 }
 
 /* What has been counted before a step. */
@@ -198,7 +198,8 @@ static ls_status find_not_finite(ls_trainer *t, const ls_sequences *from, int64_
     *out = (finding){.micro_batch = -1, .rank = t->rank->rank};
     for (int64_t m = 0; m < t->accumulate; m++) {
         LS_TRY(read_batch(t, from, first + m * t->B));
-        LS_TRY(ls_batch_put(&t->batch));
+        LS_TRY(ls_batch_put(&t->batch, m));
+        if (!ls_rank_runs_after(t->rank, m)) continue;
         const int program = ls_rank_step_program(t->rank, m, t->accumulate);
         ls_result_place bad;
         LS_TRY(ls_executor_run_checked(t->rank->executor, program, &bad));

@@ -122,7 +122,7 @@ static ls_status give_batch(const run *r, const ls_rank *rank) {
     ls_batch batch;
     LS_TRY(ls_batch_make(rank, r->B, r->length, &batch));
     ls_status status = ls_batch_read(&batch, &from, 0, r->B);
-    if (status.code == LS_OK) status = ls_batch_put(&batch);
+    if (status.code == LS_OK) status = ls_batch_put(&batch, 0);
     ls_batch_free(&batch);
     return status;
 }

@@ -146,7 +146,7 @@ static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, c
     spread_job job = *base;
     job.update = true;
     job.in = in;
-    job.n_in = fill_inputs(n, r->graph, (int)ls_max(1, base->target.micro_batches), in, fixed);
+    job.n_in = fill_inputs(n, r->graph, r->image->micro_batches, in, fixed);
     job.out = results;
     job.n_out = trains ? 2 : 1;
     job.gradient = trains ? NULL : gradient;
@@ -168,12 +168,13 @@ static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype
     network_result r = {0};
     ls_status status = build(n, dtype, &r.graph);
     const ls_update update = steps > 0 ? LS_UPDATE_APPLY : LS_UPDATE_REDUCE;
-    const int runs = target->micro_batches > 0 ? 1 : micro;
+    const int runs = ls_mesh_stages(&target->mesh) > 1 ? 1 : micro;
     spread_job job = {.job = job_of(n, r.graph, update, runs > 1),
                       .target = *target,
                       .transport = n->transport,
                       .micro = runs,
                       .steps = steps};
+    job.job.micro_batches = micro;
     job.target.rank = 0;
     if (status.code == LS_OK) status = ls_compile(&job.job, &job.target, &r.image);
     if (status.code == LS_OK) {
@@ -346,7 +347,8 @@ ls_status network_verify(const network *n, const ls_target *target, int micro) {
     ls_image **images = calloc((size_t)ranks, sizeof(ls_image *));
     ls_graph *g;
     ls_status status = build(n, LS_F64, &g);
-    const ls_job job = job_of(n, g, LS_UPDATE_APPLY, micro > 1 && target->micro_batches == 0);
+    ls_job job = job_of(n, g, LS_UPDATE_APPLY, micro > 1);
+    job.micro_batches = micro;
     ls_classes classes = {0};
     if (status.code == LS_OK) status = ls_classes_find(&job, target, &classes);
     for (int r = 0; r < ranks && status.code == LS_OK; r++) {

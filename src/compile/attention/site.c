@@ -32,6 +32,20 @@ static ls_attention_tensors gradient_tensors(const ls_node *node, int n) {
                                   .dsink = sink ? node->out[LS_ATTENTION_DSINK] : LS_NO_TENSOR};
 }
 
+/* The micro-batch whose spans a node reads: those of each differ where sequences hold several documents. */
+static int micro_of(const ls_builder *b, int n) {
+    return b->sharding->slots.node != NULL && b->job->n_documents > 0 ? b->sharding->slots.micro[n] : 0;
+}
+
+/* The first of the image's masks that is this one; n_masks: there is none. */
+static int find_mask(const ls_builder *b, const ls_mask *mask, int micro) {
+    int m = 0;
+    while (m < b->image->n_masks &&
+           (b->image->masks[m].micro != micro || !ls_mask_equal(&b->image->masks[m].mask, mask)))
+        m++;
+    return m;
+}
+
 static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_node *node, int n) {
     ls_site *site = LS_NEW(b->image->arena, ls_site);
     site->strategy = strategy;
@@ -44,7 +58,7 @@ static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_n
     ls_local_size(b, site->forward.q, q);
     site->B = q[0];
     site->D = q[3];
-    while (!ls_mask_equal(&b->image->masks[site->mask].mask, ls_node_mask(node))) site->mask++;
+    site->mask = find_mask(b, ls_node_mask(node), micro_of(b, n));
     return site;
 }
 
@@ -86,11 +100,12 @@ static void lower_gradient(ls_builder *b, const ls_program_node *at) {
 /* --- before any node is lowered ----------------------------------------------------------------------------------- */
 
 /* The spans of a mask for the queries of a block of ranks. */
-static void place_spans(ls_builder *b, const ls_mask *wanted, int64_t B, int ring) {
+static void place_spans(ls_builder *b, const ls_mask *wanted, int micro, int64_t B, int ring) {
     ls_image *image = b->image;
     const int U = ls_block_members(b);
     ls_mask_binding *mask = LS_PUSH(image->arena, image->masks, image->n_masks, image->mask_capacity);
     mask->mask = *wanted;
+    mask->micro = micro;
     for (int i = 0; i < mask->mask.n; i++) {
         ls_mask_term *term = &mask->mask.term[i];
         if (term->kind == LS_MASK_DOCUMENTS)
@@ -112,11 +127,10 @@ static void need_tables(ls_builder *b, int n) {
     const int R = ls_blocks(b);
     const int blocks = ls_strategy_moves_queries(b->target->strategy) ? R : 1;
     b->sites->reads_positions = true;
-    for (int m = 0; m < b->image->n_masks; m++)
-        if (ls_mask_equal(&b->image->masks[m].mask, wanted)) return;
+    if (find_mask(b, wanted, micro_of(b, n)) < b->image->n_masks) return;
     int64_t q[LS_MAX_DIMS];
     ls_local_size(b, node->in[LS_ATTENTION_Q], q);
-    for (int h = 0; h < blocks; h++) place_spans(b, wanted, q[0], (ls_ring_index(b) + h) % R);
+    for (int h = 0; h < blocks; h++) place_spans(b, wanted, micro_of(b, n), q[0], (ls_ring_index(b) + h) % R);
 }
 
 /*

@@ -8,6 +8,9 @@
 #include <float.h>
 #include <limits.h>
 
+/* In place of the chunk of a node of the backward pass: not found yet. */
+enum { UNKNOWN = LS_ANY_CHUNK - 1 };
+
 typedef struct cutting {
     const ls_graph *g;
     ls_arena *arena;
@@ -52,7 +55,7 @@ static void find_costs(cutting *c) {
 static void find_free(cutting *c) {
     const ls_graph *g = c->g;
     c->free = LS_NEW_ARRAY(c->arena, bool, g->n_nodes);
-    for (int n = 0; n < c->forward; n++) {
+    for (int n = 0; n < g->n_nodes; n++) {
         c->free[n] = true;
         for (int i = 0; i < g->nodes[n].n_in; i++) {
             const ls_tensor storage = ls_graph_tensor(g, g->nodes[n].in[i])->storage;
@@ -159,10 +162,9 @@ static ls_status refuse(const cutting *c, const places *p, int found) {
 
 static bool is_forward(const cutting *c, int n) { return n < c->forward; }
 
-/* The chunk of the parameters that a node reads, or to whose gradients it adds; -1: there are none. by: chunk of each.
- */
+/* The chunk of the parameters that a node reads, or to whose gradients it adds; by: the chunk that alone reads each. */
 static int of_parameters(const cutting *c, const ls_node *node, const int *by) {
-    int chunk = -1;
+    int chunk = UNKNOWN;
     for (int i = 0; i < ls_node_tensors(node); i++) {
         const ls_tensor_info *info = ls_graph_tensor(c->g, ls_graph_tensor(c->g, ls_node_tensor(node, i))->storage);
         const int parameter = info->role == LS_ROLE_PARAMETER     ? info->storage.id
@@ -176,7 +178,7 @@ static int of_parameters(const cutting *c, const ls_node *node, const int *by) {
 /*
  * From what it reads: it belongs where forward results that it reads were made, or to the next chunk, if they went
  * there and what it reads of the backward pass comes from there. Where it reads no forward results, it belongs to the
- * least chunk of what it adds: that of the tensor whose gradient this is. -1: it reads nothing of the backward pass.
+ * least chunk of what it adds: that of the tensor whose gradient this is. UNKNOWN: that does not say it.
  */
 static int of_inputs(const cutting *c, const ls_node *node, const bool *crosses) {
     int forward = -1, behind = -1;
@@ -191,7 +193,8 @@ static int of_inputs(const cutting *c, const ls_node *node, const bool *crosses)
             forward = c->node[from];
         }
     }
-    if (behind < 0 || forward < 0) return behind;
+    if (behind < 0) return crossed || forward < 0 ? UNKNOWN : forward;
+    if (forward < 0) return behind;
     return crossed && behind > forward ? forward + 1 : forward;
 }
 
@@ -202,7 +205,7 @@ static void follow_readers(cutting *c) {
     for (int t = 0; t < g->n_tensors; t++) least[t] = INT_MAX;
     for (int n = g->n_nodes - 1; n >= c->forward; n--) {
         const ls_node *node = &g->nodes[n];
-        for (int o = 0; o < node->n_out && c->node[n] < 0; o++)
+        for (int o = 0; o < node->n_out && c->node[n] == UNKNOWN; o++)
             if (least[node->out[o].id] != INT_MAX) c->node[n] = least[node->out[o].id];
         for (int i = 0; i < node->n_in; i++)
             if (c->node[n] >= 0) least[node->in[i].id] = (int)ls_min(least[node->in[i].id], c->node[n]);
@@ -210,26 +213,30 @@ static void follow_readers(cutting *c) {
 }
 
 static void place_backward(cutting *c) {
+    enum { NOBODY = -1, SEVERAL = -2 };
     const ls_graph *g = c->g;
-    int *by = LS_NEW_ARRAY(c->arena, int, g->n_tensors); /* of parameters */
+    int *by = LS_NEW_ARRAY(c->arena, int, g->n_tensors); /* of parameters: the chunk that reads it */
     bool *crosses = LS_NEW_ARRAY(c->arena, bool, g->n_tensors);
-    for (int t = 0; t < g->n_tensors; t++) by[t] = -1;
+    for (int t = 0; t < g->n_tensors; t++) by[t] = NOBODY;
     for (int n = 0; n < c->forward; n++) {
         for (int i = 0; i < g->nodes[n].n_in; i++) {
             const ls_tensor storage = ls_graph_tensor(g, g->nodes[n].in[i])->storage;
             const int from = g->tensors[storage.id].producer;
-            if (g->tensors[storage.id].role == LS_ROLE_PARAMETER && by[storage.id] < 0) by[storage.id] = c->node[n];
+            if (g->tensors[storage.id].role == LS_ROLE_PARAMETER)
+                by[storage.id] = by[storage.id] == NOBODY || by[storage.id] == c->node[n] ? c->node[n] : SEVERAL;
             crosses[storage.id] |= from >= 0 && c->node[from] >= 0 && c->node[from] != c->node[n];
         }
     }
     for (int n = c->forward; n < g->n_nodes; n++) {
         const ls_node *node = &g->nodes[n];
-        c->node[n] = node->forward >= 0 ? c->node[node->forward] : of_parameters(c, node, by);
-        if (c->node[n] < 0) c->node[n] = of_inputs(c, node, crosses);
+        c->node[n] = c->free[n]           ? LS_ANY_CHUNK
+                     : node->forward >= 0 ? c->node[node->forward]
+                                          : of_parameters(c, node, by);
+        if (c->node[n] == UNKNOWN) c->node[n] = of_inputs(c, node, crosses);
     }
     follow_readers(c);
     for (int n = c->forward; n < g->n_nodes; n++)
-        if (c->node[n] < 0) c->node[n] = c->chunks - 1; /* nothing reads it, and it reads nothing of the model's */
+        if (c->node[n] == UNKNOWN) c->node[n] = c->chunks - 1; /* nothing reads it, and it reads nothing of the model's */
 }
 
 /* Nodes of the backward pass that make nothing but gradients of parameters. */

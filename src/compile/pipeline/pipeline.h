@@ -79,7 +79,7 @@ void ls_cut_graph(const ls_graph *graph, ls_arena *arena, ls_graph_chunks *out);
 /*
  * The job of the rank's stage: the nodes of its chunks, once for each micro-batch, in the order of the timetable, with
  * nodes for what comes from other stages and goes there. *sharding becomes that of the new graph, with the slots of
- * epochs. The job stays as it is where the mesh has one stage and there is one micro-batch.
+ * epochs. The job stays as it is where the mesh has one stage.
  */
 LS_MUST_USE ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sharding *sharding);
 

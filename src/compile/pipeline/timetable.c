@@ -2,6 +2,7 @@
 #include "compile/pipeline/pipeline.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const ls_turn_names[LS_TURN_KINDS] = {"forward", "backward", "weights"};
@@ -150,6 +151,34 @@ const ls_pipeline_schedule *ls_pipeline_schedule_at(int index) {
 }
 const char *ls_pipeline_schedule_name(const ls_pipeline_schedule *schedule) { return schedule->name; }
 const char *ls_pipeline_schedule_about(const ls_pipeline_schedule *schedule) { return schedule->about; }
+ls_status ls_pipeline_parse(const char *text, const ls_pipeline_schedule **out, int *chunks) {
+    *out = NULL;
+    *chunks = 0;
+    if (text == NULL) return ls_ok();
+    const char *const colon = strchr(text, ':');
+    const size_t length = colon != NULL ? (size_t)(colon - text) : strlen(text);
+    for (size_t i = 0; i < LS_COUNT(schedules) && *out == NULL; i++)
+        if (strlen(schedules[i].name) == length && strncmp(schedules[i].name, text, length) == 0) *out = &schedules[i];
+    char *end = NULL;
+    const long parts = colon != NULL ? strtol(colon + 1, &end, 10) : 1;
+    const bool whole = colon == NULL || (end != colon + 1 && *end == 0 && parts >= 2 && parts <= 1024);
+    if (*out == NULL || !whole || (*out)->interleaves != (colon != NULL))
+        return ls_error(LS_USAGE, "--pipeline %s; expected 1f1b, interleaved:N (N parts of the model for each stage, 2 "
+                                  "or more) or zero-bubble", text);
+    *chunks = (int)parts;
+    return ls_ok();
+}
+
+void ls_pipeline_print(const ls_target *target, char out[LS_PIPELINE_TEXT]) {
+    const ls_pipeline_schedule *schedule = target->schedule != NULL ? target->schedule : &schedules[0];
+    if (ls_mesh_stages(&target->mesh) == 1)
+        ls_print(out, LS_PIPELINE_TEXT, "none");
+    else if (schedule->interleaves)
+        ls_print(out, LS_PIPELINE_TEXT, "%s:%d", schedule->name, target->stage_chunks);
+    else
+        ls_print(out, LS_PIPELINE_TEXT, "%s", schedule->name);
+}
+
 bool ls_pipeline_schedule_splits(const ls_pipeline_schedule *schedule) { return schedule->splits; }
 
 /* --- the clock ---------------------------------------------------------------------------------------------------- */

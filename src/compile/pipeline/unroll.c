@@ -11,14 +11,21 @@
 /* Nodes of epochs: grants come before all nodes of a turn, and what is sent to other stages behind them. */
 enum { GRANTED = -(1 << 30), SENT = 1 << 30 };
 
-/* A storage that goes from the stage that makes it to one that reads it, in each micro-batch. */
+/*
+ * A storage that goes from the stage that makes it to one that reads it, in each micro-batch. Or once in a program: the
+ * values of a parameter that another stage has, in front of all turns; and what has been added to its gradient here,
+ * behind them.
+ */
+typedef enum crossing_kind { OF_A_TURN, OF_VALUES, OF_GRADIENTS } crossing_kind;
 typedef struct crossing {
+    crossing_kind is;
     ls_tensor storage;
     int from, to;      /* stages */
     int chunk;         /* that makes it, */
     ls_turn_kind kind; /* in turns of this kind */
     bool *read;        /* by chunk and kind of turn: these read it */
     int channels;      /* micro-batches take them in turn */
+    int came;          /* of gradients: the new tensor that comes */
 } crossing;
 
 typedef struct unrolling {
@@ -30,18 +37,19 @@ typedef struct unrolling {
     int stage, stages, micro;
     bool splits;
     ls_graph_chunks chunks;
-    int *owner; /* by tensor: the stage that has a parameter; -1: no node reads it */
+    int *owner; /* by tensor: the stage that has a parameter, and its gradient */
 
     ls_graph *to;
     ls_sharding out;
-    size_t tensor_capacity, wanted_capacity, node_capacity, unit_capacity, slot_capacity;
-    int n_tensors, n_wanted, n_nodes, n_units, n_slots;
-    int *slot; /* by new node */
-    int now;   /* the slot of nodes that are added */
+    size_t tensor_capacity, wanted_capacity, node_capacity, unit_capacity, slot_capacity, micro_capacity;
+    int n_tensors, n_wanted, n_nodes, n_units, n_slots, n_micro;
+    int *slot, *micro_of; /* by new node */
+    int now, micro_now;   /* the slot and the micro-batch of nodes that are added */
 
     int *common; /* by old tensor: the new one of all micro-batches; 0: each has its own */
     int **input; /* by micro-batch and old tensor: inputs, and what the host fetches */
     int **value; /* of the program at work, by micro-batch and old tensor; 0: it is not there yet */
+    int *shared; /* of the program at work, by old tensor: parameters of other stages, and their gradients */
     int **moved; /* of the program at work, by micro-batch and old node: the new one */
     const ls_job_program *row;
     crossing *crossings; /* of the program at work */
@@ -69,6 +77,7 @@ static void push_node(unrolling *u, const ls_node *node, int n) {
     ls_graph_own_outputs(u->to, node);
     *LS_PUSH(u->arena, u->to->nodes, u->to->n_nodes, u->to->node_capacity) = *node;
     *LS_PUSH(u->arena, u->slot, u->n_slots, u->slot_capacity) = u->now;
+    *LS_PUSH(u->arena, u->micro_of, u->n_micro, u->micro_capacity) = u->micro_now;
     *LS_PUSH(u->arena, u->out.first_only, u->n_nodes, u->node_capacity) = n >= 0 ? u->sharding->first_only[n] : 0;
     for (int i = 0; i < LS_NODE_INPUTS; i++) {
         const ls_placements *wanted = n >= 0           ? &u->sharding->wanted[n * LS_NODE_INPUTS + i]
@@ -121,8 +130,8 @@ static ls_turn_kind kind_of(const unrolling *u, int n) {
     return u->splits && u->chunks.weight[n] ? LS_TURN_WEIGHTS : LS_TURN_BACKWARD;
 }
 
-/* Stages of parameters. A parameter that nodes of several stages read is refused. */
-static ls_status find_owners(unrolling *u) {
+/* Stages of parameters: of those that nodes of several stages read, the first one that does. */
+static void find_owners(unrolling *u) {
     const ls_graph *g = u->from;
     u->owner = LS_NEW_ARRAY(u->arena, int, g->n_tensors);
     for (int t = 0; t < g->n_tensors; t++) u->owner[t] = -1;
@@ -131,29 +140,50 @@ static ls_status find_owners(unrolling *u) {
             const ls_tensor_info *info = storage_of(u, g->nodes[n].in[i]);
             if (info->role != LS_ROLE_PARAMETER || u->chunks.node[n] < 0) continue;
             int *owner = &u->owner[info->storage.id];
-            const int stage = stage_of(u, u->chunks.node[n]);
-            if (*owner < 0) *owner = stage;
-            if (*owner != stage)
-                return ls_error(LS_UNSUPPORTED,
-                                "a pipeline: parameter \"%s\" is read on stages %d and %d; expected one", info->name,
-                                *owner, stage);
+            if (*owner < 0) *owner = stage_of(u, u->chunks.node[n]);
         }
     }
     for (int t = 1; t < g->n_tensors; t++)
         if (u->owner[t] < 0) u->owner[t] = u->stages - 1; /* no node reads it */
-    return ls_ok();
+    for (int t = 1; t < g->n_tensors; t++)
+        if (g->tensors[t].role == LS_ROLE_ACCUMULATOR && g->tensors[t].of.id != 0)
+            u->owner[t] = u->owner[g->tensors[t].of.id];
+}
+
+/* Whether it is a parameter, or the gradient of one. */
+static bool is_owned(const ls_tensor_info *info) {
+    return info->role == LS_ROLE_PARAMETER || (info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0);
 }
 
 /* The crossing of that storage from the chunk to the stage: found, or a new one. */
 static crossing *crossing_of(unrolling *u, ls_tensor storage, int chunk, ls_turn_kind kind, int to, size_t *capacity) {
     for (int i = 0; i < u->n_crossings; i++) {
         crossing *c = &u->crossings[i];
-        if (c->storage.id == storage.id && c->chunk == chunk && c->kind == kind && c->to == to) return c;
+        if (c->is == OF_A_TURN && c->storage.id == storage.id && c->chunk == chunk && c->kind == kind && c->to == to)
+            return c;
     }
     crossing *c = LS_PUSH(u->arena, u->crossings, u->n_crossings, *capacity);
     *c = (crossing){.storage = storage, .from = stage_of(u, chunk), .to = to, .chunk = chunk, .kind = kind};
     c->read = LS_NEW_ARRAY(u->arena, bool, u->chunks.chunks *LS_TURN_KINDS);
     return c;
+}
+
+/* A parameter, or the gradient of one, that a node of that stage reads or adds to, where another stage has it. */
+static void add_owned(unrolling *u, const ls_tensor_info *info, int stage, size_t *capacity) {
+    const bool values = info->role == LS_ROLE_PARAMETER;
+    const int owner = u->owner[info->storage.id];
+    const crossing wanted = {.is = values ? OF_VALUES : OF_GRADIENTS,
+                             .storage = info->storage,
+                             .from = values ? owner : stage,
+                             .to = values ? stage : owner,
+                             .channels = 1};
+    if (owner == stage) return;
+    for (int i = 0; i < u->n_crossings; i++) {
+        const crossing *c = &u->crossings[i];
+        if (c->is == wanted.is && c->storage.id == wanted.storage.id && c->from == wanted.from && c->to == wanted.to)
+            return;
+    }
+    *LS_PUSH(u->arena, u->crossings, u->n_crossings, *capacity) = wanted;
 }
 
 /* What crosses between nodes of the program; the last node that changes a storage in place decides who makes it. */
@@ -167,6 +197,10 @@ static ls_status find_crossings(unrolling *u) {
         for (int i = 0; i < g->nodes[n].n_in && chunk >= 0; i++) {
             const ls_tensor_info *info = ls_graph_tensor(g, g->nodes[n].in[i]);
             const int from = info->producer >= 0 ? u->chunks.node[info->producer] : -1;
+            if (is_owned(storage_of(u, g->nodes[n].in[i]))) {
+                add_owned(u, storage_of(u, g->nodes[n].in[i]), stage_of(u, chunk), &capacity);
+                continue;
+            }
             if (from < 0 || stage_of(u, from) == stage_of(u, chunk)) continue;
             if (storage_of(u, g->nodes[n].in[i])->role != LS_ROLE_VALUE)
                 return ls_error(LS_UNSUPPORTED, "a pipeline: \"%s\" goes from stage %d to %d, which values alone can",
@@ -196,14 +230,21 @@ static int place_of(const unrolling *u, int stage, ls_turn_kind kind, int chunk,
 
 static int slot_at(const unrolling *u, int stage, int place) { return u->table.of_stage[stage][place].begin + 1; }
 
+/* How often it goes in a program. */
+static int times_of(const unrolling *u, const crossing *c) { return c->is == OF_A_TURN ? u->micro : 1; }
+
 static int sent_in(const unrolling *u, const crossing *c, int micro) {
+    if (c->is == OF_VALUES) return 0;
+    if (c->is == OF_GRADIENTS) return slot_at(u, c->from, u->table.n_of_stage[c->from] - 1);
     return slot_at(u, c->from, place_of(u, c->from, c->kind, c->chunk, micro));
 }
 
-/* The place of the first turn that reads it. */
+/* The place of the first turn that reads it, or that behind all turns. */
 static int arrives_at(const unrolling *u, const crossing *c, int micro) {
     const ls_turn *list = u->table.of_stage[c->to];
     int i = 0;
+    if (c->is == OF_VALUES) return 0;
+    if (c->is == OF_GRADIENTS) return u->table.n_of_stage[c->to];
     while (list[i].micro != micro || !c->read[list[i].chunk * LS_TURN_KINDS + (int)list[i].kind]) i++;
     return i;
 }
@@ -222,7 +263,7 @@ static int granted_at(const unrolling *u, const crossing *c, int micro) {
 /* Over one channel the next grant comes behind the arrival before it: so as many as may be granted at once. */
 static void count_channels(const unrolling *u, crossing *c) {
     c->channels = 1;
-    for (int j = 0; j < u->micro; j++) {
+    for (int j = 0; j < times_of(u, c); j++) {
         int first = j;
         while (first > 0 && arrives_at(u, c, first - 1) >= granted_at(u, c, j)) first--;
         c->channels = (int)ls_max(c->channels, j - first + 1);
@@ -237,6 +278,7 @@ static void emit(unrolling *u, int micro, int n);
 static ls_tensor tensor_of(unrolling *u, int micro, ls_tensor t) {
     if (t.id == 0) return t;
     int *const value = &u->value[micro][t.id];
+    if (u->shared[t.id] != 0) return ls_graph_at(u->to, u->shared[t.id]);
     if (u->common[t.id] != 0) return ls_graph_at(u->to, u->common[t.id]);
     if (u->input[micro][t.id] != 0 && ls_graph_tensor(u->from, t)->role == LS_ROLE_INPUT)
         return ls_graph_at(u->to, u->input[micro][t.id]);
@@ -290,6 +332,21 @@ static void list_channels(unrolling *u, ls_job_program *row) {
     row->channels = list;
 }
 
+/* A value of this stage that has the form of an old tensor. */
+static ls_tensor push_value(unrolling *u, ls_tensor of) {
+    ls_tensor_info info = *ls_graph_tensor(u->from, of);
+    info.role = LS_ROLE_VALUE;
+    info.of = LS_NO_TENSOR;
+    return push_tensor(u, of.id, &info);
+}
+
+/* Where it is noted what this stage has of a crossing; of a gradient, it is no sum to which its own nodes add. */
+static int *there(const unrolling *u, const crossing *c, int micro) {
+    return c->is == OF_A_TURN   ? &u->value[micro][c->storage.id]
+           : c->is == OF_VALUES ? &u->shared[c->storage.id]
+                                : &u->crossings[c - u->crossings].came;
+}
+
 static ls_node crossing_node(unrolling *u, const ls_op *op, int number, int micro) {
     return (ls_node){.op = op,
                      .params = params_of(u, number, micro),
@@ -303,38 +360,71 @@ static ls_node crossing_node(unrolling *u, const ls_op *op, int number, int micr
 static void expect(unrolling *u, int place) {
     for (int i = 0; i < u->n_crossings; i++) {
         const crossing *c = &u->crossings[i];
-        for (int j = 0; j < u->micro && c->to == u->stage; j++) {
+        for (int j = 0; j < times_of(u, c) && c->to == u->stage; j++) {
             if (granted_at(u, c, j) != place) continue;
             ls_node node = crossing_node(u, &ls_op_stage_expect, i, j);
-            ls_tensor_info info = *ls_graph_tensor(u->from, c->storage);
-            info.role = LS_ROLE_VALUE;
-            node.out[0] = push_tensor(u, c->storage.id, &info);
-            u->value[j][c->storage.id] = node.out[0].id;
+            node.out[0] = push_value(u, c->storage);
+            *there(u, c, j) = node.out[0].id;
             push_node(u, &node, -1);
         }
     }
 }
 
+/* What has come of a gradient is added to the sum here. */
+static void add_gradient(unrolling *u, ls_tensor came, ls_tensor sum) {
+    ls_node node = {.op = &ls_op_accumulate, .forward = -1, .n_in = 2, .n_out = 1};
+    node.in[0] = came;
+    node.in[1] = ls_graph_at(u->to, u->common[sum.id]);
+    node.out[0] = push_value(u, sum);
+    push_node(u, &node, -1);
+}
+
+/* What arrives in front of the turn at that place, or behind all turns. */
 static void arrive(unrolling *u, int place) {
+    const bool behind = place == u->table.n_of_stage[u->stage];
     for (int i = 0; i < u->n_crossings; i++) {
         const crossing *c = &u->crossings[i];
-        const int j = place >= 0 && c->to == u->stage ? u->table.of_stage[u->stage][place].micro : -1;
-        if (j < 0 || arrives_at(u, c, j) != place) continue;
+        const int j = c->is == OF_A_TURN && !behind ? u->table.of_stage[u->stage][place].micro : 0;
+        if (c->to != u->stage || (c->is == OF_A_TURN && behind) || arrives_at(u, c, j) != place) continue;
         ls_node node = crossing_node(u, &ls_op_stage_arrive, i, j);
-        LS_ASSERT(u->value[j][c->storage.id] != 0); /* room is granted before it arrives */
-        node.in[0] = ls_graph_at(u->to, u->value[j][c->storage.id]);
-        node.out[0] = push_tensor(u, c->storage.id, ls_graph_tensor(u->from, c->storage));
-        u->value[j][c->storage.id] = node.out[0].id;
+        LS_ASSERT(*there(u, c, j) != 0); /* room is granted before it arrives */
+        node.in[0] = ls_graph_at(u->to, *there(u, c, j));
+        node.out[0] = push_value(u, c->storage);
+        *there(u, c, j) = node.out[0].id;
         push_node(u, &node, -1);
+        if (c->is == OF_GRADIENTS) add_gradient(u, node.out[0], c->storage);
     }
 }
 
-static void send(unrolling *u, const ls_turn *turn) {
+static void send(unrolling *u, const crossing *c, int micro) {
+    ls_node node = crossing_node(u, &ls_op_stage_send, (int)(c - u->crossings), micro);
+    node.in[0] = tensor_of(u, micro, c->storage);
+    push_node(u, &node, -1);
+}
+
+static void send_of_turn(unrolling *u, const ls_turn *turn) {
     for (int i = 0; i < u->n_crossings; i++) {
         const crossing *c = &u->crossings[i];
-        if (c->from != u->stage || c->chunk != turn->chunk || c->kind != turn->kind) continue;
-        ls_node node = crossing_node(u, &ls_op_stage_send, i, turn->micro);
-        node.in[0] = tensor_of(u, turn->micro, c->storage);
+        const bool made = c->is == OF_A_TURN && c->chunk == turn->chunk && c->kind == turn->kind;
+        if (made && c->from == u->stage) send(u, c, turn->micro);
+    }
+}
+
+static void send_all(unrolling *u, crossing_kind is) {
+    for (int i = 0; i < u->n_crossings; i++)
+        if (u->crossings[i].is == is && u->crossings[i].from == u->stage) send(u, &u->crossings[i], 0);
+}
+
+/* Sums of gradients whose parameters other stages have begin with zeros. */
+static void begin_gradients(unrolling *u) {
+    for (int i = 0; i < u->n_crossings; i++) {
+        const crossing *c = &u->crossings[i];
+        if (c->is != OF_GRADIENTS || c->from != u->stage) continue;
+        const ls_tensor_info *info = ls_graph_tensor(u->from, c->storage);
+        ls_node node = {
+            .op = &ls_op_zeros, .params = &info->shape, .params_bytes = sizeof info->shape, .forward = -1, .n_out = 1};
+        node.out[0] = push_value(u, c->storage);
+        u->shared[c->storage.id] = node.out[0].id;
         push_node(u, &node, -1);
     }
 }
@@ -342,11 +432,12 @@ static void send(unrolling *u, const ls_turn *turn) {
 static void take_turn(unrolling *u, int place) {
     const ls_turn *turn = &u->table.of_stage[u->stage][place];
     u->now = turn->begin + 1;
+    u->micro_now = turn->micro;
     expect(u, place);
     arrive(u, place);
     for (int n = u->row->first_node; n < ls_min(u->row->end_node, u->from->n_nodes); n++)
         if (u->chunks.node[n] == turn->chunk && kind_of(u, n) == turn->kind) emit(u, turn->micro, n);
-    send(u, turn);
+    send_of_turn(u, turn);
 }
 
 /* --- programs ----------------------------------------------------------------------------------------------------- */
@@ -364,10 +455,16 @@ static ls_status unroll_program(unrolling *u, ls_job_program *row) {
         u->value[j] = LS_NEW_ARRAY(u->arena, int, g->n_tensors);
         u->moved[j] = LS_NEW_ARRAY(u->arena, int, g->n_nodes);
     }
-    const int first = u->to->n_nodes;
+    u->shared = LS_NEW_ARRAY(u->arena, int, g->n_tensors);
+    const int first = u->to->n_nodes, turns = u->table.n_of_stage[u->stage];
     u->now = 0;
     expect(u, -1);
-    for (int i = 0; i < u->table.n_of_stage[u->stage]; i++) take_turn(u, i);
+    send_all(u, OF_VALUES);
+    begin_gradients(u);
+    for (int i = 0; i < turns; i++) take_turn(u, i);
+    send_all(u, OF_GRADIENTS);
+    u->now = u->table.end + 1;
+    arrive(u, turns);
     row->first_node = first;
     row->end_node = u->to->n_nodes;
     list_channels(u, row);
@@ -408,13 +505,16 @@ ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sh
                    .arena = arena,
                    .stages = ls_mesh_stages(&target->mesh),
                    .stage = ls_mesh_stage(&target->mesh, target->rank),
-                   .micro = (int)ls_max(1, target->micro_batches),
+                   .micro = (int)ls_max(1, job->micro_batches),
                    .splits = target->schedule != NULL && ls_pipeline_schedule_splits(target->schedule),
                    .to = ls_graph_bare(g, arena)};
-    if (u.stages == 1 && u.micro == 1) return ls_ok();
+    if (u.stages == 1) return ls_ok();
+    if (target->saving.offload > 0)
+        return ls_error(LS_UNSUPPORTED,
+                        "--offload of results, on a mesh with pp; expected none or optimizer (what it keeps)");
     ls_cut_graph(g, arena, &u.chunks);
     LS_ASSERT(u.chunks.chunks == ls_pipeline_chunks(target));
-    LS_TRY(find_owners(&u));
+    find_owners(&u);
     u.common = LS_NEW_ARRAY(arena, int, g->n_tensors);
     u.input = LS_NEW_ARRAY(arena, int *, u.micro);
     u.value = LS_NEW_ARRAY(arena, int *, u.micro);
@@ -426,12 +526,13 @@ ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sh
     ls_job_program *list = ls_arena_copy(arena, job->programs.list, sizeof *list * (size_t)job->programs.n);
     for (int p = 0; p < job->programs.n; p++) {
         LS_TRY(unroll_program(&u, &list[p]));
-        u.out.slots.last = (int)ls_max(u.out.slots.last, u.table.end + 1);
+        u.out.slots.last = (int)ls_max(u.out.slots.last, u.table.end + 2);
     }
     made.programs.list = list;
     made.graph = u.to;
     *job = made;
     u.out.slots.node = u.slot;
+    u.out.slots.micro = u.micro_of;
     *sharding = u.out;
     return ls_ok();
 }
