@@ -139,7 +139,8 @@ static ls_status build(explanation *e) {
         return ls_error(LS_USAGE, "--rank %lld; expected 0 to %d", (long long)job->rank, request.ranks - 1);
     e->step =
         (ls_job){.graph = e->graph,
-                 .programs = ls_training_programs(e->graph, lm.forward_nodes, LS_UPDATE_APPLY, job->accumulate > 1)};
+                 .programs = ls_training_programs(e->graph, lm.forward_nodes, LS_UPDATE_APPLY, job->accumulate > 1),
+                 .micro_batches = (int)ls_max(job->accumulate, 1)};
     LS_TRY(ls_optimizer_find(job->optimizer, &e->step.optimizer));
     e->step.hyper = ls_optimizer_defaults(e->step.optimizer);
     LS_TRY(find_program(e));
