@@ -18,9 +18,10 @@ static const ls_option spread_rows[] = {
         "strategy of attention: auto, local, ring, ulysses, usp, gather, tokenring or decode; chosen when left out"),
     CLI_TEXT("mesh", "pp=P,dp=A,ring=R,ulysses=U,tp=T", SPREAD(mesh),
              "sizes of mesh axes; of those left out pp, dp and tp are 1, and the others are chosen"),
-    CLI_TEXT("pipeline", "SCHEDULE", SPREAD(pipeline),
-             "order in which stages (pp) take the micro-batches of --accumulate: 1f1b, interleaved:N (N parts of the model "
-             "for each stage) or zero-bubble; 1f1b when left out"),
+    CLI_TEXT(
+        "pipeline", "SCHEDULE", SPREAD(pipeline),
+        "order in which stages (pp) take the micro-batches of --accumulate: 1f1b, interleaved:N (N parts of the model "
+        "for each stage) or zero-bubble; 1f1b when left out"),
     CLI_TEXT(
         "layout", "NAME", SPREAD(layout),
         "which positions a rank holds: auto, contiguous, zigzag, striped, documents or balanced; chosen when left out"),

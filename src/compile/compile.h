@@ -228,8 +228,8 @@ typedef struct ls_target {
     ls_mesh mesh;
     int rank;
     /*
-     * Where the mesh has axes of kind stage: each stage has so many parts of the graph (0: one), and `schedule` says who
-     * does what when (NULL: the first of the table).
+     * Where the mesh has axes of kind stage: each stage has so many parts of the graph (0: one), and `schedule` says
+     * who does what when (NULL: the first of the table).
      */
     int stage_chunks;
     const ls_pipeline_schedule *schedule;

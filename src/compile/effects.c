@@ -24,7 +24,8 @@ static void declare(ls_program *p, int buffer, ls_effect effect) {
 static bool sums_in_place(const ls_builder *b) {
     bool summed = false;
     for (int f = 0; f < b->image->n_flats; f++)
-        summed |= b->image->flats[f].trained && !b->image->flats[f].elsewhere && ls_mesh_size(&b->image->mesh, b->image->flats[f].summed) > 1;
+        summed |= b->image->flats[f].trained && !b->image->flats[f].elsewhere &&
+                  ls_mesh_size(&b->image->mesh, b->image->flats[f].summed) > 1;
     return summed && buffer_named(b, LS_BIND_SHARD) == buffer_named(b, LS_BIND_GRADIENTS);
 }
 

@@ -36,13 +36,13 @@ typedef struct ls_plan_request {
     bool canonical;        /* as in ls_target */
     int stage_chunks;      /* as in ls_target, */
     const ls_pipeline_schedule *schedule; /* where the mesh has stages */
-    int drop;              /* as in ls_saving; -1: free */
-    int tile;              /* an ls_tile_kind; -1: free */
-    int64_t tile_rows;     /* 0: chosen */
-    int offload;           /* as in ls_saving; -1: free */
-    int offload_state;     /* 1 or 0; -1: free */
-    bool host_apart;       /* the device has memory of its own, and `memory` is of that */
-    int64_t host_memory;   /* then bytes that a rank may take of the host's; 0: no limit */
+    int drop;                             /* as in ls_saving; -1: free */
+    int tile;                             /* an ls_tile_kind; -1: free */
+    int64_t tile_rows;                    /* 0: chosen */
+    int offload;                          /* as in ls_saving; -1: free */
+    int offload_state;                    /* 1 or 0; -1: free */
+    bool host_apart;                      /* the device has memory of its own, and `memory` is of that */
+    int64_t host_memory;                  /* then bytes that a rank may take of the host's; 0: no limit */
 } ls_plan_request;
 
 /* Other processes are told of it as bytes, and what it points to by names (session/trial.c). */

@@ -207,11 +207,11 @@ LS_MUST_USE ls_status ls_executor_follow(ls_executor *executor, void *stream);
 LS_MUST_USE ls_status ls_executor_knows(ls_executor *executor, const void *address);
 
 /*
- * Sets the document bounds of a micro-batch (ls_image.micro_batches) for the next programs. Sequence b of those that this rank holds has the bounds
- * ends[b*room], ...: n_ends[b] cumulative lengths from 0 to S. From then on a token sees what the mask shows within its
- * document. Programs do not change: they send and compute at most what they were compiled for. ends NULL: no documents.
- * LS_UNSUPPORTED: a mask has no room for another term. LS_INVALID: the job has no typical documents, so that kernels
- * may have been told what their masks are.
+ * Sets the document bounds of a micro-batch (ls_image.micro_batches) for the next programs. Sequence b of those that
+ * this rank holds has the bounds ends[b*room], ...: n_ends[b] cumulative lengths from 0 to S. From then on a token sees
+ * what the mask shows within its document. Programs do not change: they send and compute at most what they were
+ * compiled for. ends NULL: no documents. LS_UNSUPPORTED: a mask has no room for another term. LS_INVALID: the job has
+ * no typical documents, so that kernels may have been told what their masks are.
  */
 LS_MUST_USE ls_status ls_executor_set_documents(ls_executor *executor, int micro, const int32_t *ends,
                                                 const int *n_ends, int64_t room);

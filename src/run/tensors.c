@@ -123,8 +123,7 @@ ls_status ls_executor_fill_tables(ls_executor *ex) {
     return ls_ok();
 }
 
-ls_status ls_executor_set_documents(ls_executor *ex, int micro, const int32_t *ends, const int *n_ends,
-                                    int64_t room) {
+ls_status ls_executor_set_documents(ls_executor *ex, int micro, const int32_t *ends, const int *n_ends, int64_t room) {
     const ls_image *image = ex->image;
     if (ends != NULL && image->tells_masks)
         return ls_error(LS_INVALID, "documents change the masks of a program that was compiled for sequences without "

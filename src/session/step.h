@@ -51,7 +51,8 @@ LS_MUST_USE ls_status ls_rank_begin_step(const ls_rank *rank, const ls_step_numb
  */
 LS_MUST_USE ls_status ls_rank_clear_sums(const ls_rank *rank, int64_t micro_batches);
 
-/* Whether a program runs when this micro-batch has been fed; else with those that follow it (ls_image.micro_batches). */
+/* Whether a program runs when this micro-batch has been fed; else with those that follow it (ls_image.micro_batches).
+ */
 bool ls_rank_runs_after(const ls_rank *rank, int64_t micro_batch);
 /* The program of a micro-batch: micro, or step with the update for the last one. */
 int ls_rank_step_program(const ls_rank *rank, int64_t micro_batch, int64_t micro_batches);

@@ -133,9 +133,9 @@ static ls_status check_limits(const ls_train_options *options, const ls_optimize
 
 /* Whether --replan allows another value. */
 static bool is_of_spread(const char *name) {
-    static const char *const names[] = {"ranks",     "threads",   "mesh",    "strategy", "layout",
-                                        "transfers", "shard",     "sums",    "isa",      "device",
-                                        "kernels",   "recompute", "offload", "tile",     "tile_rows", "pipeline"};
+    static const char *const names[] = {"ranks",   "threads", "mesh",      "strategy", "layout",  "transfers",
+                                        "shard",   "sums",    "isa",       "device",   "kernels", "recompute",
+                                        "offload", "tile",    "tile_rows", "pipeline"};
     for (size_t i = 0; i < LS_COUNT(names); i++)
         if (strcmp(names[i], name) == 0) return true;
     return false;

@@ -96,7 +96,40 @@ static void test_every_place(void **state) {
               &savings[i / 2 % LS_COUNT(savings)]);
 }
 
+/* Two tensors go through all layers, so that no place is crossed by one alone but near the ends. */
+static ls_tensor two_streams(ls_graph *g) {
+    enum { B = 2, S = 8, E = 4 };
+    const ls_tensor tokens = ls_tokens(g, "tokens", B, S);
+    ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "first", 2, (int64_t[]){V, E})),
+              y = ls_embedding(g, tokens, ls_parameter(g, "second", 2, (int64_t[]){V, E}));
+    for (int i = 0; i < 3; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", i);
+        const ls_tensor w = ls_parameter(g, name, 2, (int64_t[]){E, E});
+        x = ls_linear(g, x, w, LS_NO_TENSOR);
+        y = ls_linear(g, y, w, LS_NO_TENSOR);
+    }
+    return ls_sum(g, ls_mul(g, x, y));
+}
+
+static void refused(const network *n, const char *mesh, const char *words) {
+    ls_target target = {.strategy = "local", .threads = 1};
+    network_result result;
+    assert_int_equal(ls_mesh_parse(mesh, &target.mesh).code, LS_OK);
+    const ls_status status = network_accumulate(n, &target, 2, &result);
+    assert_int_equal(status.code, LS_UNSUPPORTED);
+    if (strstr(status.text, words) == NULL) fail_msg("expected \"%s\" in: %s", words, status.text);
+}
+
+static void test_what_cannot_be_cut_is_refused(void **state) {
+    (void)state;
+    static const network streams = {"two streams", two_streams, .ids = V};
+    refused(&networks[0], "pp=100", "expected 99 at least");
+    refused(&streams, "pp=4", "several tensors cross");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_place)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_place),
+                                       cmocka_unit_test(test_what_cannot_be_cut_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,11 @@ static void test_wrong_edits_of_offloading_programs(void **state) {
     (void)judge_offload_mutations(0, 60, 8);
 }
 
+static void test_wrong_edits_of_stages(void **state) {
+    (void)state;
+    (void)judge_stage_mutations(0, 60, 8);
+}
+
 /* --- a state declared wrong --------------------------------------------------------------------------------------- */
 
 /* Both verifiers reject what the images of the set have become. */
@@ -110,6 +115,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_wrong_edits_are_rejected),
                                        cmocka_unit_test(test_wrong_edits_of_sharded_programs),
                                        cmocka_unit_test(test_wrong_edits_of_offloading_programs),
+                                       cmocka_unit_test(test_wrong_edits_of_stages),
                                        cmocka_unit_test(test_states_declared_wrong_are_rejected)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,9 @@ ls_job job_of_loss(ls_graph *g, ls_tensor loss, bool accumulates, const ls_optim
 
 image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, bool accumulates,
                          const ls_optimizer *optimizer) {
-    const ls_job job = job_of_loss(g, loss, accumulates, optimizer);
+    enum { MICRO_BATCHES = 4 };
+    ls_job job = job_of_loss(g, loss, accumulates, optimizer);
+    job.micro_batches = accumulates ? MICRO_BATCHES : 1;
     image_set set = {.ranks = ls_mesh_ranks(&target->mesh), .graph = g};
     for (int r = 0; r < set.ranks; r++) {
         ls_target one_rank = *target;
@@ -107,6 +109,14 @@ image_set images_of_saving(ls_mesh mesh, const char *strategy, int layers, const
     const ls_target target = {
         .mesh = mesh, .strategy = strategy, .layout = LS_LAYOUT_ZIGZAG, .threads = 1, .saving = *saving};
     return images_of_layers(&target, S, layers, true, optimizer);
+}
+
+image_set images_of_stages(const char *mesh, const char *strategy, const char *pipeline, const ls_shard_mode *shard) {
+    enum { S = 13, LAYERS = 4 };
+    ls_target target = {.strategy = strategy, .layout = LS_LAYOUT_ZIGZAG, .threads = 1, .shard = shard};
+    must(ls_mesh_parse(mesh, &target.mesh));
+    must(ls_pipeline_parse(pipeline, &target.schedule, &target.stage_chunks));
+    return images_of_layers(&target, S, LAYERS, true, NULL);
 }
 
 image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers) {

@@ -41,6 +41,8 @@ image_set images_of_shard(ls_mesh mesh, const char *strategy, int layers, const 
 /* Steps of several micro-batches of 26 tokens, with what is done to use less memory. */
 image_set images_of_saving(ls_mesh mesh, const char *strategy, int layers, const ls_saving *saving,
                            const ls_optimizer *optimizer);
+/* Steps of four micro-batches on the stages of a mesh, with what --mesh and --pipeline say. */
+image_set images_of_stages(const char *mesh, const char *strategy, const char *pipeline, const ls_shard_mode *shard);
 /* Frees any of these. */
 void free_images(image_set *set);
 /*

@@ -62,3 +62,18 @@ mutation_verdicts judge_offload_mutations(uint64_t first, int edits, int seeds) 
                                    &jobs[i].saving, jobs[i].optimizer);
     return judge_mutations_of(sets, LS_COUNT(jobs), first, edits, seeds);
 }
+
+mutation_verdicts judge_stage_mutations(uint64_t first, int edits, int seeds) {
+    static const struct {
+        const char *mesh, *strategy, *pipeline;
+        int shard;
+    } jobs[] = {{"pp=2", "local", "1f1b", LS_SHARD_NONE},
+                {"pp=3", "local", "zero-bubble", LS_SHARD_OPTIMIZER},
+                {"pp=2", "local", "interleaved:2", LS_SHARD_NONE},
+                {"pp=2,ring=2", "ring", "1f1b", LS_SHARD_GRADIENTS},
+                {"pp=2,dp=2", "local", "zero-bubble", LS_SHARD_PARAMETERS}};
+    image_set sets[LS_COUNT(jobs)];
+    for (size_t i = 0; i < LS_COUNT(jobs); i++)
+        sets[i] = images_of_stages(jobs[i].mesh, jobs[i].strategy, jobs[i].pipeline, &ls_shard_modes[jobs[i].shard]);
+    return judge_mutations_of(sets, LS_COUNT(jobs), first, edits, seeds);
+}

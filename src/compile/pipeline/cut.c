@@ -98,11 +98,14 @@ static places find_places(const cutting *c) {
     return p;
 }
 
-/* The places that will do, ascending; returns how many. */
+/* The places that will do, ascending, one for each tensor that crosses; returns how many. */
 static int list_places(const cutting *c, const places *p, int *list) {
+    const double all = c->before[c->forward];
     int n = 0;
-    for (int at = 1; at < c->forward; at++)
-        if (p->crossing[at] == 1 && c->before[at] > 0 && c->before[at] < c->before[c->forward]) list[n++] = at;
+    for (int at = 1; at < c->forward; at++) {
+        const bool parts = p->crossing[at] == 1 && c->before[at] > 0 && c->before[at] < all;
+        if (parts && (n == 0 || p->one[list[n - 1]].id != p->one[at].id)) list[n++] = at;
+    }
     return n;
 }
 
@@ -236,7 +239,8 @@ static void place_backward(cutting *c) {
     }
     follow_readers(c);
     for (int n = c->forward; n < g->n_nodes; n++)
-        if (c->node[n] == UNKNOWN) c->node[n] = c->chunks - 1; /* nothing reads it, and it reads nothing of the model's */
+        if (c->node[n] == UNKNOWN)
+            c->node[n] = c->chunks - 1; /* nothing reads it, and it reads nothing of the model's */
 }
 
 /* Nodes of the backward pass that make nothing but gradients of parameters. */

@@ -163,8 +163,10 @@ ls_status ls_pipeline_parse(const char *text, const ls_pipeline_schedule **out, 
     const long parts = colon != NULL ? strtol(colon + 1, &end, 10) : 1;
     const bool whole = colon == NULL || (end != colon + 1 && *end == 0 && parts >= 2 && parts <= 1024);
     if (*out == NULL || !whole || (*out)->interleaves != (colon != NULL))
-        return ls_error(LS_USAGE, "--pipeline %s; expected 1f1b, interleaved:N (N parts of the model for each stage, 2 "
-                                  "or more) or zero-bubble", text);
+        return ls_error(LS_USAGE,
+                        "--pipeline %s; expected 1f1b, interleaved:N (N parts of the model for each stage, 2 "
+                        "or more) or zero-bubble",
+                        text);
     *chunks = (int)parts;
     return ls_ok();
 }

@@ -1,0 +1,60 @@
+#!/bin/bash
+# longspan train on stages of a pipeline: the losses of one rank, packed documents and an evaluation among them, with predicted memory; a run goes on
+# with another number of stages; and what is refused.
+set -u
+longspan=$1/longspan
+here=$(cd "$(dirname "$0")/.." && pwd)
+. "$here/support/tiny_model.sh"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+fail() { echo "$1" >&2; tail -3 err >&2; exit 1; }
+
+make_tiny_model
+sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 4/' config.json
+for i in 1 2 3 4 5 6 7 8 9; do { make_lines $i; echo "end of text $i"; } >text$i.txt; done
+make_lines 60 >eval.txt
+job=(--model config.json --data text?.txt --seq 48 --batch 8 --accumulate 4 --lr 0.003 --threads 1 --eval-data eval.txt --eval-every 2 --ranks-as threads --save-every 2)
+losses() { grep -o '"loss": *[0-9.]*\|"eval_loss": *[0-9.]*' "$1/metrics.jsonl"; }
+# same A B: the numbers of two runs, within a millionth.
+same() {
+    paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; if ($1 != $3 || d > 1e-6 * $2) bad = 1 } END { exit bad || n < 6 }' ||
+        fail "$1 and $2 differ: $(losses "$1" | tr '\n' ' ') and $(losses "$2" | tr '\n' ' ')"
+}
+train() { "$longspan" train "${job[@]}" "$@" >out 2>err || fail "longspan train $*"; }
+
+train --steps 4 --out one --ranks 1
+grep -q '"documents": [2-9]' one/run.json || fail "the text is not of several documents"
+for place in "pp=2" "pp=4 --pipeline zero-bubble" "pp=2,dp=2 --pipeline interleaved:2" "pp=2,tp=2 --shard gradients"; do
+    # shellcheck disable=SC2086 # options
+    train --steps 4 --out stages --mesh $place
+    same one stages
+    rm -rf stages
+done
+
+# Two steps on two stages, then two on four, on one rank, and as replicas.
+train --steps 4 --out first --mesh pp=2 --max-seconds 1e-9
+mkdir copies && cp -r first copies/a && cp -r first copies/b
+rm -rf first
+for place in "a --mesh pp=4" "b --mesh dp=2"; do
+    # shellcheck disable=SC2086
+    train --steps 4 --out copies/${place%% *} --resume --replan --max-seconds 1e6 ${place#* }
+    same one copies/${place%% *}
+done
+
+refused() {
+    local words=$1
+    shift
+    "$longspan" "$@" >out 2>err && fail "longspan $*: expected a failure with '$words'"
+    tail -1 err | grep -qF -- "$words" || fail "longspan $*: expected '$words' in: $(tail -1 err)"
+}
+refused "expected 1f1b, interleaved:N" train "${job[@]}" --steps 1 --out x --mesh pp=2 --pipeline gpipe
+refused "expected 1f1b, interleaved:N" train "${job[@]}" --steps 1 --out x --mesh pp=2 --pipeline interleaved:1
+refused "needs stages; expected --mesh with pp=2" train "${job[@]}" --steps 1 --out x --ranks 1 --pipeline 1f1b
+refused "4 micro-batches of a step on 3 stages; expected a multiple of 3" train "${job[@]}" --steps 1 --out x --mesh pp=3 --pipeline interleaved:2
+refused "the model can be cut at" train "${job[@]}" --steps 1 --out x --mesh pp=64
+refused "stages add up micro-batches in another order" train --model config.json --data text1.txt --seq 48 --batch 2 --accumulate 2 --steps 1 --out x --mesh pp=2 --sums canonical
+refused "divides the layers of a model that is trained" eval --model config.json --data eval.txt --seq 48 --mesh pp=2
+"$longspan" plan --model config.json --seq 48 --batch 8 --accumulate 4 --mesh pp=2 >out 2>err || fail "plan"
+grep -q "pp 2" out || fail "plan does not name the stages"
+echo ok
