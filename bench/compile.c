@@ -3,7 +3,7 @@
  * and to prove it, and how much memory. One JSON object per mesh on standard output.
  *
  *   make bench
- *   build/bench/compile [bench/compile.json] [sequence, 131072] [MESH ...]
+ *   build/bench/compile [bench/compile.json] [sequence, 131072] [MESH[:MICRO-BATCHES] ...]
  *
  * Each class is compiled, proved and let go before the next one. one_rank_seconds: of a class, the median.
  * compile_seconds: of all classes. prove_seconds: of the local verifier. peak_bytes: the most memory that this process
@@ -155,12 +155,17 @@ static ls_status measure(const ls_job *job, const ls_mesh *mesh, const char *nam
 
 static ls_status measure_mesh(const ls_model *model, int64_t S, const char *name) {
     ls_mesh mesh;
-    LS_TRY(ls_mesh_parse(name, &mesh));
+    const char *const colon = strchr(name, ':');
+    char axes[64];
+    (void)ls_print(axes, sizeof axes, "%.*s", (int)(colon != NULL ? colon - name : (long)strlen(name)), name);
+    LS_TRY(ls_mesh_parse(axes, &mesh));
     ls_graph *g = ls_graph_create(LS_BF16);
     ls_language_model lm;
     ls_status status = ls_model_build(model, g, ls_mesh_replicas(&mesh), S, true, &lm);
-    const ls_job job = {
-        .graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, false), .hyper = {0.9, 0.95, 1e-8, 0.1}};
+    const ls_job job = {.graph = g,
+                        .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, false),
+                        .hyper = {0.9, 0.95, 1e-8, 0.1},
+                        .micro_batches = colon != NULL ? atoi(colon + 1) : 1};
     if (status.code == LS_OK) status = measure(&job, &mesh, name);
     ls_graph_destroy(g);
     return status;

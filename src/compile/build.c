@@ -311,7 +311,7 @@ void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand blo
 void ls_build_begin_program(ls_builder *b, ls_program *program) {
     b->program = program;
     b->scratch = ls_arena_create();
-    b->channels = (ls_channels){.names.arena = b->scratch};
+    b->channels = (ls_channels){.names.arena = b->scratch, .common = true};
     program->queues = LS_COPY + 1; /* and the link, where something stands on it */
     program->first_word = b->image->words;
 }

@@ -19,7 +19,6 @@ static void forget_values(ls_builder *b) {
 static void begin_program(ls_builder *b, int index) {
     const ls_job_program *row = &b->job->programs.list[index];
     ls_build_begin_program(b, &b->image->programs[index]);
-    b->channels.common = true;
     for (int c = 0; c < row->n_channels; c++) (void)ls_build_channel(b, "%s", row->channels[c]);
     b->row = row;
     b->program->name = ls_arena_strdup(b->image->arena, row->name);

@@ -126,14 +126,6 @@ static void number_flats(ls_image *image) {
     for (int f = n; f < image->n_flats; f++) image->flats[f].number = f;
 }
 
-/* Elements of whole parameters with a lesser number. */
-static int64_t whole_before(const ls_image *image, int number) {
-    int64_t before = 0;
-    for (int f = 0; f < image->n_flats; f++)
-        if (image->flats[f].number < number) before += in_units(image->flats[f].whole_count);
-    return before;
-}
-
 static void lay_parameters(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_image *image = b->image;
@@ -157,8 +149,6 @@ static void lay_parameters(ls_builder *b) {
         }
     }
     number_flats(image);
-    for (int f = 0; f < image->n_flats; f++) image->flats[f].whole_start = whole_before(image, image->flats[f].number);
-    for (int f = 0; f < image->n_flats; f++) image->whole_elements += in_units(image->flats[f].whole_count);
     for (int t = 1; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0)
@@ -206,9 +196,12 @@ static void end_group(ls_builder *b, int first, int past, int64_t least) {
     ls_image *image = b->image;
     const int64_t unit = (int64_t)LS_FLAT_UNIT * sharers(b);
     ls_group *group = &b->packing->groups[b->packing->n_groups++];
+    int64_t whole = 0;
     *group = (ls_group){.start = image->flat_elements, .first = first, .past = past};
     for (int f = first; f < past; f++) {
         image->flats[f].start = group->start + group->count;
+        image->flats[f].whole_start = image->whole_elements + whole;
+        whole += in_units(image->flats[f].whole_count);
         group->count += room_of(b, &image->flats[f]);
     }
     group->first_bucket = b->packing->n_buckets;
@@ -219,6 +212,7 @@ static void end_group(ls_builder *b, int first, int past, int64_t least) {
         *LS_PUSH(image->arena, b->packing->buckets, b->packing->n_buckets, b->packing->bucket_capacity) =
             (ls_bucket){group->start + i * bucket, bucket, b->packing->n_groups - 1};
     image->flat_elements += group->count;
+    image->whole_elements += ls_max(whole, group->count);
 }
 
 /* Groups of as few parameters as make a bucket; what is left at the end joins the last one. ends: by parameter. */
@@ -299,6 +293,15 @@ static void cut_groups(ls_builder *b, int64_t least) {
     }
 }
 
+/* Stages have other groups each: for the host, whole parameters lie one behind the other. */
+static void place_whole(ls_image *image) {
+    image->whole_elements = 0;
+    for (int f = 0; f < image->n_flats; f++) {
+        image->flats[f].whole_start = image->whole_elements;
+        image->whole_elements += in_units(image->flats[f].whole_count);
+    }
+}
+
 static void find_stages(ls_builder *b) {
     const ls_team team = ls_mesh_team(&b->target->mesh, ls_mesh_shard_axes(&b->target->mesh));
     const ls_stages stages = ls_stages_of(b, &team);
@@ -332,6 +335,7 @@ void ls_lay_flat(ls_builder *b) {
     lay_parameters(b);
     find_stages(b);
     cut_groups(b, bucket_elements(b));
+    if (ls_mesh_stages(&b->target->mesh) > 1) place_whole(image);
     image->n_pieces = b->packing->n_buckets;
     image->pieces = LS_NEW_ARRAY(image->arena, ls_flat_piece, image->n_pieces + 1);
     count_trained(b);

@@ -256,13 +256,15 @@ static ls_status choose_sizes(choice *c, int left) {
 }
 
 ls_status ls_meshes_visit(const ls_mesh *given, bool features, int ranks, ls_mesh_visit visit, void *context) {
-    choice c = {.mesh.n = (int)LS_COUNT(table), .visit = visit, .context = context};
-    for (int i = 0; i < c.mesh.n; i++) {
-        const int size = listed_size(given, &table[i]);
+    choice c = {.visit = visit, .context = context};
+    for (int i = 0; i < (int)LS_COUNT(table); i++) {
+        const int size = listed_size(given, &table[i]), at = c.mesh.n;
         const ls_axis_kind kind = table[i].kind;
-        if (size == 0 && (kind == LS_AXIS_SEQUENCE || (kind == LS_AXIS_FEATURE && features))) c.open |= ls_axis_bit(i);
-        c.mesh.along[i].axis = &table[i];
-        c.mesh.along[i].size = (int)ls_max(size, 1);
+        if (size == 0 && kind == LS_AXIS_STAGE) continue;
+        if (size == 0 && (kind == LS_AXIS_SEQUENCE || (kind == LS_AXIS_FEATURE && features))) c.open |= ls_axis_bit(at);
+        c.mesh.along[at].axis = &table[i];
+        c.mesh.along[at].size = (int)ls_max(size, 1);
+        c.mesh.n++;
     }
     const int fixed = ls_mesh_ranks(&c.mesh);
     return ranks % fixed == 0 ? choose_sizes(&c, ranks / fixed) : ls_ok();

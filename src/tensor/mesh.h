@@ -127,9 +127,10 @@ LS_MUST_USE bool ls_team_split(const ls_team *team, int inner, ls_team *split, l
 /* Looks at a mesh; an error ends the visits. */
 typedef ls_status (*ls_mesh_visit)(void *context, const ls_mesh *mesh);
 /*
- * The meshes of so many ranks that list all axes of the table, with the sizes that `given` lists. Of the axes that it
- * does not list, those of kind sequence, and with `features` those of kind feature, get all sizes, an inner one its
- * small sizes first, and the others have one rank. There may be none. Returns the error of a visit.
+ * The meshes of so many ranks that list all axes of the table, those of kind stage where `given` lists them, with the
+ * sizes that it lists. Of the axes that it does not list, those of kind sequence, and with `features` those of kind
+ * feature, get all sizes, an inner one its small sizes first, and the others have one rank. There may be none. Returns
+ * the error of a visit.
  */
 LS_MUST_USE ls_status ls_meshes_visit(const ls_mesh *given, bool features, int ranks, ls_mesh_visit visit,
                                       void *context);

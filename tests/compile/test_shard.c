@@ -144,7 +144,7 @@ static spread spread_features(ls_tensor (*loss)(ls_graph *)) {
     const ls_tensor sum = loss(s.g);
     assert_int_equal(ls_graph_accumulate_loss(s.g, sum).code, LS_OK);
     assert_int_equal(ls_graph_differentiate_loss(s.g, sum).code, LS_OK);
-    const ls_mesh mesh = {.n = 2, .along = {{ls_axis_at(0), 2}, {&features, 2}}};
+    const ls_mesh mesh = {.n = 2, .along = {{ls_axis_at(1), 2}, {&features, 2}}};
     const ls_status status = ls_shard(s.g, s.g->n_nodes, &mesh, s.arena, &s.sharding);
     if (status.code != LS_OK) fail_msg("%s", status.text);
     return s;

@@ -80,7 +80,7 @@ static void test_a_put_is_done(void **state) {
 static void test_words_and_generations(void **state) {
     (void)state;
     ls_channel channels[] = {{"a", {3, 3}}, {"b", {5, 5}}};
-    const ls_program program = {.channels = channels, .n_channels = 2, .first_word = 10};
+    const ls_program program = {.channels = channels, .n_channels = 2, .n_common = 2, .first_word = 10};
     const ls_instr data = {.kind = LS_INSTR_PUT, .channel = 0, .generation = 2},
                    grant = {.kind = LS_INSTR_GRANT, .channel = 1, .generation = 4};
     assert_int_equal(ls_instr_word(&program, &data), 10);

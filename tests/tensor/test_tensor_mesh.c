@@ -24,7 +24,8 @@ static void test_table(void **state) {
         const char *name;
         ls_factor factor;
         bool exchanges_heads;
-    } expected[] = {{"dp", LS_FACTOR_BATCH, false},
+    } expected[] = {{"pp", LS_FACTOR_NONE, false},
+                    {"dp", LS_FACTOR_BATCH, false},
                     {"ring", LS_FACTOR_SEQUENCE, false},
                     {"ulysses", LS_FACTOR_SEQUENCE, true},
                     {"tp", LS_FACTOR_NONE, false}};
@@ -171,8 +172,8 @@ static void test_comparisons(void **state) {
     assert_true(ls_mesh_allows(&wanted, &mesh));
     assert_false(ls_mesh_allows(&wanted, &other));
     assert_true(ls_mesh_allows(&mesh, &wanted)); /* what is not listed has one rank */
-    assert_true(ls_mesh_lists(&wanted, ls_axis_at(1)));
-    assert_false(ls_mesh_lists(&wanted, ls_axis_at(2)));
+    assert_true(ls_mesh_lists(&wanted, ls_axis_at(2)));
+    assert_false(ls_mesh_lists(&wanted, ls_axis_at(3)));
     ls_mesh wider = mesh;
     ls_mesh_widen(&wider, LS_AXIS_SEQUENCE, 2);
     check_text(&wider, LS_ALL_AXES, "dp=2,ring=6,ulysses=1");
@@ -212,6 +213,7 @@ static void test_visits(void **state) {
         {"ring=2,ulysses=2", 6, "", false},
         {"ring=2,ulysses=2", 8, "", false},
         {"dp=3", 4, "", false},
+        {"pp=2", 4, "pp=2,dp=1,ring=2,ulysses=1,tp=1 pp=2,dp=1,ring=1,ulysses=2,tp=1 ", false},
         {"tp=2", 4, "dp=1,ring=2,ulysses=1,tp=2 dp=1,ring=1,ulysses=2,tp=2 ", false},
         {"ring=1", 4, "dp=1,ring=1,ulysses=4,tp=1 dp=1,ring=1,ulysses=2,tp=2 dp=1,ring=1,ulysses=1,tp=4 ", true},
         {"tp=4", 4, "dp=1,ring=1,ulysses=1,tp=4 ", true},

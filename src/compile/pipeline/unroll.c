@@ -25,7 +25,9 @@ typedef struct crossing {
     ls_turn_kind kind; /* in turns of this kind */
     bool *read;        /* by chunk and kind of turn: these read it */
     int channels;      /* micro-batches take them in turn */
-    int came;          /* of gradients: the new tensor that comes */
+    /* By micro-batch: the slot of what is sent, and the places of turns in front of which it arrives and is granted. */
+    int *sent, *arrives, *granted;
+    int came; /* of gradients: the new tensor that comes */
 } crossing;
 
 typedef struct unrolling {
@@ -175,8 +177,7 @@ static void add_owned(unrolling *u, const ls_tensor_info *info, int stage, size_
     const crossing wanted = {.is = values ? OF_VALUES : OF_GRADIENTS,
                              .storage = info->storage,
                              .from = values ? owner : stage,
-                             .to = values ? stage : owner,
-                             .channels = 1};
+                             .to = values ? stage : owner};
     if (owner == stage) return;
     for (int i = 0; i < u->n_crossings; i++) {
         const crossing *c = &u->crossings[i];
@@ -250,22 +251,30 @@ static int arrives_at(const unrolling *u, const crossing *c, int micro) {
 }
 
 /*
- * The place of the turn in front of which room for it is granted: the last one that begins no later than the one that
- * sends it; -1: none does, and it is in front of all.
+ * The place of the turn in front of which room is granted for what is sent in that slot: the last one that begins no
+ * later; -1: none does, and it is in front of all.
  */
-static int granted_at(const unrolling *u, const crossing *c, int micro) {
-    const int sent = sent_in(u, c, micro), n = u->table.n_of_stage[c->to];
+static int granted_at(const unrolling *u, const crossing *c, int sent) {
     int i = 0;
-    while (i < n && slot_at(u, c->to, i) <= sent) i++;
+    while (i < u->table.n_of_stage[c->to] && slot_at(u, c->to, i) <= sent) i++;
     return i - 1;
 }
 
-/* Over one channel the next grant comes behind the arrival before it: so as many as may be granted at once. */
-static void count_channels(const unrolling *u, crossing *c) {
+/*
+ * When it is sent, arrives and is granted; and over how many channels: over one the next grant comes behind the arrival
+ * before it, so there are as many as may be granted at once.
+ */
+static void find_times(const unrolling *u, crossing *c) {
+    const int n = times_of(u, c);
+    c->sent = LS_NEW_ARRAY(u->arena, int, n);
+    c->arrives = LS_NEW_ARRAY(u->arena, int, n);
+    c->granted = LS_NEW_ARRAY(u->arena, int, n);
     c->channels = 1;
-    for (int j = 0; j < times_of(u, c); j++) {
-        int first = j;
-        while (first > 0 && arrives_at(u, c, first - 1) >= granted_at(u, c, j)) first--;
+    for (int j = 0, first = 0; j < n; j++) {
+        c->sent[j] = sent_in(u, c, j);
+        c->arrives[j] = arrives_at(u, c, j);
+        c->granted[j] = granted_at(u, c, c->sent[j]);
+        while (first < j && c->arrives[first] < c->granted[j]) first++;
         c->channels = (int)ls_max(c->channels, j - first + 1);
     }
 }
@@ -312,13 +321,13 @@ static void emit(unrolling *u, int micro, int n) {
 static const ls_crossing *params_of(unrolling *u, int number, int micro) {
     const crossing *c = &u->crossings[number];
     ls_crossing *params = LS_NEW(u->arena, ls_crossing);
-    const int place = granted_at(u, c, micro), order = number * u->micro + micro;
+    const int place = c->granted[micro], order = number * u->micro + micro;
     *params = (ls_crossing){
         .name = ls_arena_printf(u->arena, "stage %d to %d.%d.%d", c->from, c->to, number, micro % c->channels),
         .from = c->from,
         .to = c->to,
         .granted = {place >= 0 ? slot_at(u, c->to, place) : 0, GRANTED + order, 0},
-        .sent = {sent_in(u, c, micro), SENT + order, 0}};
+        .sent = {c->sent[micro], SENT + order, 0}};
     return params;
 }
 
@@ -361,7 +370,7 @@ static void expect(unrolling *u, int place) {
     for (int i = 0; i < u->n_crossings; i++) {
         const crossing *c = &u->crossings[i];
         for (int j = 0; j < times_of(u, c) && c->to == u->stage; j++) {
-            if (granted_at(u, c, j) != place) continue;
+            if (c->granted[j] != place) continue;
             ls_node node = crossing_node(u, &ls_op_stage_expect, i, j);
             node.out[0] = push_value(u, c->storage);
             *there(u, c, j) = node.out[0].id;
@@ -385,7 +394,7 @@ static void arrive(unrolling *u, int place) {
     for (int i = 0; i < u->n_crossings; i++) {
         const crossing *c = &u->crossings[i];
         const int j = c->is == OF_A_TURN && !behind ? u->table.of_stage[u->stage][place].micro : 0;
-        if (c->to != u->stage || (c->is == OF_A_TURN && behind) || arrives_at(u, c, j) != place) continue;
+        if (c->to != u->stage || (c->is == OF_A_TURN && behind) || c->arrives[j] != place) continue;
         ls_node node = crossing_node(u, &ls_op_stage_arrive, i, j);
         LS_ASSERT(*there(u, c, j) != 0); /* room is granted before it arrives */
         node.in[0] = ls_graph_at(u->to, *there(u, c, j));
@@ -450,7 +459,7 @@ static ls_status unroll_program(unrolling *u, ls_job_program *row) {
                               u->chunks.chunks, u->micro, backward};
     LS_TRY(ls_timetable_make(&of, u->arena, &u->table));
     LS_TRY(find_crossings(u));
-    for (int i = 0; i < u->n_crossings; i++) count_channels(u, &u->crossings[i]);
+    for (int i = 0; i < u->n_crossings; i++) find_times(u, &u->crossings[i]);
     for (int j = 0; j < u->micro; j++) {
         u->value[j] = LS_NEW_ARRAY(u->arena, int, g->n_tensors);
         u->moved[j] = LS_NEW_ARRAY(u->arena, int, g->n_nodes);
